@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// SHA-256 and HMAC-SHA-256 (FIPS 180-4, RFC 2104), by OpenSSL's libcrypto.
+#ifndef HPVMD_BASE_HASH_H_
+#define HPVMD_BASE_HASH_H_
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace hpvm {
+
+struct Sha256 {
+  std::array<uint8_t, 32> bytes{};
+  friend auto operator<=>(const Sha256&, const Sha256&) = default;
+};
+
+Sha256 HashOf(std::span<const uint8_t> data);
+Sha256 HashOf(std::string_view data);
+Sha256 HmacOf(std::span<const uint8_t> key, std::span<const uint8_t> data);
+// Takes the same time whatever the bytes are.
+bool ConstantTimeEqual(const Sha256& a, const Sha256& b);
+
+// 64 lower-case hexadecimal digits.
+std::string ToHex(const Sha256& hash);
+std::optional<Sha256> Sha256FromHex(std::string_view hex);
+
+// Hashes what arrives in pieces.
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  Hasher(const Hasher&) = delete;
+  Hasher& operator=(const Hasher&) = delete;
+  void Add(std::span<const uint8_t> data);
+  void Add(std::string_view data);
+  // Length-prefixed, so that ("ab","c") and ("a","bc") differ.
+  void AddField(std::string_view data);
+  Sha256 Finish();
+
+ private:
+  void* context_;
+};
+
+}  // namespace hpvm
+
+template <>
+struct std::hash<hpvm::Sha256> {
+  size_t operator()(const hpvm::Sha256& h) const noexcept {
+    size_t value;
+    __builtin_memcpy(&value, h.bytes.data(), sizeof(value));
+    return value;
+  }
+};
+
+#endif  // HPVMD_BASE_HASH_H_

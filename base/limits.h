@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every maximum that is not a configuration key, each with its reason. Configurable ones stand here as defaults.
+#ifndef HPVMD_BASE_LIMITS_H_
+#define HPVMD_BASE_LIMITS_H_
+
+#include <cstdint>
+
+namespace hpvm::limits {
+
+inline constexpr uint64_t kKiB = 1024;
+inline constexpr uint64_t kMiB = 1024 * kKiB;
+inline constexpr uint64_t kGiB = 1024 * kMiB;
+
+// Tensors up to this size travel inside Run's message; larger ones through buffers, because a gRPC message is copied several times.
+inline constexpr uint64_t kInlineTensorBytesMax = 256 * kKiB;
+// One message of a chunk stream. Above 1 MiB throughput no longer grows; below, the cost of a message shows.
+inline constexpr uint64_t kChunkBytes = 1 * kMiB;
+// A gRPC message: sixteen inline tensors and their description.
+inline constexpr uint64_t kMessageBytesMax = 4 * kMiB + 64 * kKiB;
+static_assert(kMessageBytesMax >= 16 * kInlineTensorBytesMax);
+
+// Graph documents (defaults; configuration keys graph.nodes_max, graph.document_bytes_max ...).
+inline constexpr uint64_t kGraphDocumentBytesMax = 64 * kMiB;
+inline constexpr uint32_t kGraphNodesMax = 200'000;
+inline constexpr uint32_t kGraphEdgesMax = 1'000'000;
+inline constexpr uint32_t kGraphDepthMax = 32;
+// Nodes after replicated internal nodes are expanded: what one plan may hold in memory.
+inline constexpr uint64_t kGraphExpandedNodesMax = 2'000'000;
+inline constexpr uint32_t kGraphStringBytesMax = 64 * kKiB;
+inline constexpr uint32_t kTensorRankMax = 16;
+// What a report of faults lists; the count of the rest follows.
+inline constexpr uint32_t kDiagnosticsMax = 100;
+
+// Modules.
+inline constexpr uint64_t kModuleBytesMax = 64 * kMiB;
+// Memory that a module declares, private to each running instance.
+inline constexpr uint64_t kModuleMemoryBytesMax = 1 * kGiB;
+// Parameters of a kernel: ports and scalars together.
+inline constexpr uint32_t kKernelParamsMax = 256;
+
+// A compile child's caps (defaults).
+inline constexpr uint64_t kCompileMemoryBytesMax = 2 * kGiB;
+inline constexpr uint32_t kCompileSecondsMax = 20;
+inline constexpr uint64_t kArtifactBytesMax = 64 * kMiB;
+
+// An instance's call depth is bounded by the bytes of its native stack.
+inline constexpr uint64_t kKernelStackBytes = 512 * kKiB;
+
+// From the stop word to SIGKILL.
+inline constexpr uint32_t kStopGraceMs = 100;
+
+}  // namespace hpvm::limits
+
+#endif  // HPVMD_BASE_LIMITS_H_

@@ -1,0 +1,83 @@
+# Compiler settings, and the three functions every folder uses:
+#   hpvmd_library(NAME SOURCES ... DEPS ... [PRIVATE_DEPS ...])   a static library, included from the repository root
+#   hpvmd_binary(NAME SOURCES ... DEPS ...)     a program in bin/
+#   hpvmd_test(NAME SOURCES ... DEPS ... [LABELS ...])   a GoogleTest program known to ctest
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -fno-omit-frame-pointer)
+if(HPVMD_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports these inside the standard library and Abseil at -O2 with sanitizers.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized> -Wno-restrict)
+endif()
+if(HPVMD_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+if(HPVMD_TSAN)
+  add_compile_options(-fsanitize=thread)
+  add_link_options(-fsanitize=thread)
+endif()
+if(HPVMD_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+add_link_options(-Wl,--as-needed)
+
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(GTest REQUIRED)
+
+function(hpvmd_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${name} STATIC ${A_SOURCES})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PUBLIC ${A_DEPS} PRIVATE ${A_PRIVATE_DEPS})
+endfunction()
+
+function(hpvmd_binary name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${A_DEPS})
+endfunction()
+
+function(hpvmd_test name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(${name} PRIVATE HPVMD_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                             HPVMD_BINARY_DIR="${CMAKE_BINARY_DIR}/bin")
+  target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "${A_LABELS}")
+endfunction()
+
+# hpvmd_fuzzer(NAME SOURCES ... DEPS ... CORPUS folder): a libFuzzer program; ctest runs it briefly from the seed corpus.
+function(hpvmd_fuzzer name)
+  if(NOT HPVMD_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(A "" "CORPUS" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(${name} PRIVATE ${A_DEPS})
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz/corpus/${name})
+  add_test(NAME ${name}
+           COMMAND ${name} -max_total_time=20 -rss_limit_mb=4096 -timeout=20
+                   ${CMAKE_BINARY_DIR}/fuzz/corpus/${name} ${A_CORPUS})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "fuzz")
+endfunction()

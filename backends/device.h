@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole contract between the engine and a device. Callers have validated everything: a failure here is the device's or ours.
+//
+// Work is a Submission (wait points, commands, signal points). Order is data: a submission starts when all its wait points are reached;
+// its commands run in order, each seeing what the ones before it wrote; then its signal points are reached. Points are 64-bit values on
+// timelines that only grow. A failure poisons: when a wait point's timeline has failed, or a command fails, nothing further of the
+// submission runs and its signal timelines fail with that status, and so on to whoever waits for them.
+//
+// Hosts wait with WaitAny on the process's one Hub, with a deadline. There are no callbacks and no optional methods: what a device cannot
+// do is a fact in its DeviceInfo, or a kNo from Supports.
+//
+// Threads: every method may be called from any thread; Submit calls for one device are made one at a time. Ownership: the caller keeps
+// buffers and executables alive until the submission's signals are reached or failed.
+#ifndef HPVMD_BACKENDS_DEVICE_H_
+#define HPVMD_BACKENDS_DEVICE_H_
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "compiler/artifact.h"
+#include "compiler/ir/launch.h"
+
+namespace hpvm {
+
+enum class DeviceKind : uint8_t { kNull, kInterp, kCpu, kGpu, kFpga };
+std::string_view Name(DeviceKind kind);  // "null", "interp", "cpu", "gpu", "fpga"
+
+struct DeviceInfo {
+  std::string id;             // "cpu:0"; unique in the process.
+  DeviceKind kind = DeviceKind::kNull;
+  std::string name;           // For people: "AMD EPYC, 2 threads, AVX-512".
+  std::string silicon;        // Devices with the same text share the same hardware.
+  uint32_t compute_units = 1; // Worker threads, multiprocessors.
+  uint64_t memory_bytes = 0;  // Capacity.
+  uint64_t allocation_bytes_max = 0;
+  bool host_visible = false;  // Its buffers are host memory: Buffer::host() is their data.
+  // Submit runs a submission whose waits are reached on the calling thread (and helpers) before it returns. Otherwise Submit only queues.
+  bool runs_inline = false;
+};
+
+// Reached values of one sequence of events. Starts at 0.
+class Timeline;
+struct TimelinePoint {
+  Timeline* timeline = nullptr;
+  uint64_t value = 0;
+};
+
+// Wakes hosts that wait. One a process; outlives every timeline.
+class Hub {
+ public:
+  // Returns the index of a point that is reached or failed, as soon as there is one; kDeadlineExceeded at `deadline`.
+  StatusOr<size_t> WaitAny(std::span<const TimelinePoint> points, Time deadline);
+  // Called by timelines after every change.
+  void Notify();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t generation_ = 0;      // Guarded by mutex_.
+  std::atomic<uint32_t> waiters_{0};
+};
+
+class Timeline {
+ public:
+  virtual ~Timeline() = default;
+  // The highest value reached, or the status it failed with.
+  virtual StatusOr<uint64_t> Query() const = 0;
+  // Reaches `value`, from the host. Values only grow; a smaller one changes nothing.
+  virtual void Signal(uint64_t value) = 0;
+  // Fails every point that is not reached. The first failure stays.
+  virtual void Fail(Status status) = 0;
+  // OK when `value` is reached; the failure; kDeadlineExceeded.
+  virtual Status Wait(uint64_t value, Time deadline) = 0;
+};
+
+// A host-memory timeline that reports to `hub`; what devices without one of their own return from CreateTimeline.
+std::unique_ptr<Timeline> CreateHostTimeline(Hub& hub);
+
+struct BufferSpec {
+  uint64_t bytes = 0;
+  // Host memory to use in place instead of allocating; only where DeviceInfo::host_visible. Borrowed for the buffer's life.
+  uint8_t* import = nullptr;
+};
+
+// Memory on one device. Freshly allocated memory reads as zero.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual uint64_t bytes() const = 0;
+  // The data, where DeviceInfo::host_visible; else null. Never null for a host-visible buffer of at least one byte.
+  virtual uint8_t* host() = 0;
+};
+
+// A kernel loaded on one device.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  virtual const Artifact& artifact() const = 0;
+};
+
+// Buffers and scalars are named by slot: a command list is built once, at prepare, and each submission brings its own tables.
+using SlotIndex = uint32_t;
+inline constexpr SlotIndex kNoSlot = 0xffffffffu;
+
+// Copies between two buffers of this device, or between one and host memory (a host-visible buffer).
+struct CopyCommand {
+  SlotIndex source = 0, target = 0;
+  uint64_t source_offset = 0, target_offset = 0, bytes = 0;
+};
+
+// Fills with a repeated byte.
+struct FillCommand {
+  SlotIndex target = 0;
+  uint64_t offset = 0, bytes = 0;
+  uint8_t value = 0;
+};
+
+struct DispatchArgument {
+  SlotIndex slot = kNoSlot;   // Buffers: in Submission::buffers. Scalars from the run's table: in Submission::scalars.
+  bool is_buffer = false;
+  uint64_t offset = 0;        // Buffers: first byte of the view.
+  uint64_t bytes = 0;         // Buffers: size of the view.
+  uint64_t scalar = 0;        // Scalars with slot == kNoSlot: the bits.
+};
+
+struct DispatchCommand {
+  Executable* executable = nullptr;       // Borrowed.
+  std::array<uint64_t, 3> extent{1, 1, 1};
+  std::array<uint64_t, 3> group{1, 1, 1};
+  uint32_t first_argument = 0, argument_count = 0;  // In CommandList::arguments; one a kernel parameter, in order.
+  uint32_t node = 0;                      // The caller's tag: index in Submission::timings, and in failures.
+};
+
+using Command = std::variant<CopyCommand, FillCommand, DispatchCommand>;
+
+struct CommandList {
+  std::vector<Command> commands;
+  std::vector<DispatchArgument> arguments;
+};
+
+// Nanoseconds on the device's clock between the start and the end of a dispatch, by node tag.
+struct NodeTiming {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
+// Filled by the device when a dispatch fails, before the timelines fail: which node, and for kernels that trapped, where.
+struct Failure {
+  uint32_t node = 0xffffffffu;
+  ir::TrapReport trap;
+};
+
+struct Submission {
+  std::span<const TimelinePoint> waits;
+  const CommandList* commands = nullptr;
+  std::span<Buffer* const> buffers;        // By slot.
+  std::span<const uint64_t> scalars;       // By slot; bits.
+  std::span<const TimelinePoint> signals;
+  // Stops the launches in progress when not zero (the job is cancelled, its deadline passed): they fail with kCancelled.
+  const std::atomic<uint32_t>* stop = nullptr;
+  std::span<NodeTiming> timings;           // By node tag; may be empty.
+  Failure* failure = nullptr;              // May be null.
+  // Everything above stays valid until the signals are reached or failed.
+};
+
+// What a kernel needs, for Supports.
+struct KernelNeeds {
+  ArtifactKind kind = ArtifactKind::kCpuImage;
+  bool uses_barrier = false;
+  bool uses_group_memory = false;
+  std::array<uint64_t, 3> group{1, 1, 1};
+};
+
+struct Support {
+  bool ok = true;
+  std::string reason;   // When not ok: a sentence for people.
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  // Which kind of artifact to compile for this device.
+  virtual ArtifactKind artifact_kind() const = 0;
+  virtual Support Supports(const KernelNeeds& needs) const = 0;
+  virtual StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) = 0;
+  virtual StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) = 0;
+  virtual StatusOr<std::unique_ptr<Timeline>> CreateTimeline() = 0;
+  // See the head of this file. A status means that nothing was accepted and the signals will not change.
+  virtual Status Submit(const Submission& submission) = 0;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_DEVICE_H_

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that names every backend.
+#ifndef HPVMD_BACKENDS_REGISTRY_H_
+#define HPVMD_BACKENDS_REGISTRY_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/grant.h"
+
+namespace hpvm {
+
+struct DeviceOptions {
+  uint32_t cpu_threads = 0;               // Worker threads including the submitting one; 0 = as the machine (or grant) has.
+  const GrantEntry* cpu_grant = nullptr;  // Obeyed at chunk boundaries when given; borrowed for the device's life.
+};
+
+// Names: "null", "interp", "cpu". kNotFound for others, with the list.
+StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hub, const DeviceOptions& options);
+std::vector<std::string_view> BackendNames();
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_REGISTRY_H_

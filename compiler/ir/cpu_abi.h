@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contract between a CPU image (compiler/back/llvm emits it) and the runner (backends/cpu calls it): plain C layout, fixed offsets.
+//
+// An image is position-independent machine code and constants with no relocation; it reaches the runner only through CpuContext. The
+// runner maps it read-only and executable and calls CpuEntry. An image never makes a system call and never touches memory other than: the
+// context, the arguments' buffers, the module memory and its dirty list, the worker's stack.
+#ifndef HPVMD_COMPILER_IR_CPU_ABI_H_
+#define HPVMD_COMPILER_IR_CPU_ABI_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hpvm::ir {
+
+inline constexpr uint32_t kCpuAbiVersion = 1;
+
+struct CpuArgument {
+  uint8_t* data;        // Buffers: host address.
+  uint64_t bytes;       // Buffers: size. Scalars: 0.
+  uint64_t base;        // Buffers: virtual base address. Scalars: the bits.
+  uint64_t writable;    // Buffers: 0 or 1.
+};
+
+// Module memory is private to an instance. The runner keeps one copy a worker; the image records which granules it wrote, and the runner
+// (or the image's own loop, through `restore`) puts them back before the next instance.
+inline constexpr uint64_t kDirtyGranuleBytes = 512;
+
+struct CpuContext {
+  const CpuArgument* arguments;       //   0  one a kernel parameter
+  uint64_t argument_count;            //   8
+  uint8_t* memory;                    //  16  module memory, `memory_bytes` usable, reserved up to the module's maximum
+  uint64_t memory_bytes;              //  24  grows by memory_grow
+  uint64_t memory_bytes_max;          //  32
+  uint64_t* dirty_bits;               //  40  one bit a granule of [0, memory_bytes_max)
+  uint32_t* dirty_list;               //  48  indices of granules whose bit is set, in order of setting
+  uint64_t dirty_count;               //  56
+  uint64_t* globals;                  //  64  one 8-byte slot a mutable or immutable global
+  const uint32_t* stop;               //  72  the stop word; never null
+  uint64_t extent[3];                 //  80
+  uint64_t group[3];                  // 104
+  uint8_t* group_memory;              // 128
+  uint64_t group_memory_base;         // 136  virtual
+  uint64_t group_memory_used;         // 144  bytes handed out by local_alloc to the running instance
+  uint64_t group_memory_bytes_max;    // 152
+  uint64_t stack_limit;               // 160  the image traps when its stack pointer falls below
+  // The trap record; written once, before returning kCpuTrapped.
+  uint32_t trap_code;                 // 168
+  uint32_t trap_function;             // 172
+  uint32_t trap_source;               // 176
+  uint32_t reserved;                  // 180
+  uint64_t trap_instance[3];          // 184
+  uint64_t trap_address;              // 208
+  uint64_t trap_bytes;                // 216
+  // Puts module memory and globals back to their initial state; called by the image between instances if anything was written.
+  void (*restore)(CpuContext*);       // 224
+  // Waits until every instance of the group has arrived (fibers); returns 0, or the trap code to end with. Only if uses_barrier.
+  uint32_t (*barrier)(CpuContext*);   // 232
+  void* runner;                       // 240  the runner's own
+};
+static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent) == 80 &&
+              offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 &&
+              sizeof(CpuContext) == 248);
+
+enum CpuOutcome : uint32_t { kCpuDone = 0, kCpuTrapped = 1 };
+
+// Runs the instances with linear index [begin, end), x fastest, in order. Returns at the first trap.
+// For kernels that use barriers the runner calls it once an instance, each on a fiber of its own.
+using CpuEntry = uint32_t (*)(CpuContext* context, uint64_t begin, uint64_t end);
+
+}  // namespace hpvm::ir
+
+#endif  // HPVMD_COMPILER_IR_CPU_ABI_H_

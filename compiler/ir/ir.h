@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel IR: what every front end builds and every back end reads.
+//
+// Shape. A Module holds functions; a Function holds one body region; a Region is a list of operations and ends in exactly one terminator.
+// Control is structured: `block`, `loop` and `if` are operations that own regions, take typed arguments and yield typed results.
+//   block (a: T...) -> (R...) { ... }    runs its region once
+//   loop  (a: T...) -> (R...) { ... }    `continue` runs the region again with new arguments
+//   if cond -> (R...) { ... } else { ... }   both regions always exist; neither takes arguments
+// Terminators:
+//   leave target(values)      ends `target`, an enclosing block, loop or if; the values become its results. Falling out of a region is a
+//                             `leave` of the operation that owns it, so there is no implicit flow.
+//   continue loop(values)     starts the next iteration of an enclosing loop.
+//   return(values)            ends the function.
+//   leave_table i [t0, t1, ..., default](values)   picks a target by an i32 (a `br_table`); a target is a leave or a continue.
+//   trap code                 ends the instance.
+// Values are SSA: defined once, by an operation or as a region's or function's parameter, and used only inside the region that defines them
+// or regions nested in it, after the definition. There are no phis and no mutable locals.
+//
+// Ids are 32-bit indices into the Function's arenas. An operation is never moved in the arena; passes edit regions' lists.
+// verify.h lists the invariants. text.h gives the strict text form. docs/KERNELS.md says what addresses, traps and barriers mean.
+//
+// Threads: a Module is plain data; concurrent reading is fine.
+#ifndef HPVMD_COMPILER_IR_IR_H_
+#define HPVMD_COMPILER_IR_IR_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace hpvm::ir {
+
+enum class Type : uint8_t { kI32, kI64, kF32, kF64 };
+constexpr uint32_t Bytes(Type type) { return type == Type::kI32 || type == Type::kF32 ? 4 : 8; }
+constexpr bool IsInt(Type type) { return type == Type::kI32 || type == Type::kI64; }
+std::string_view Name(Type type);  // "i32" ...
+
+using ValueId = Id<struct ValueTag>;
+using OpId = Id<struct OpTag>;
+using RegionId = Id<struct RegionTag>;
+using FunctionId = Id<struct FunctionTag>;
+
+// Where a memory operation's base points.
+//   flat    any address of the instance's virtual space: module memory, a parameter's buffer or group memory, found by range.
+//   param   `space_index` is the kernel parameter k; the operand is a byte offset from its base address, as computed in the address type.
+//           An offset outside the buffer means the flat address base(k) + offset (it may land in another buffer, or trap).
+//   module  the operand is an address known to lie in module memory's range if it is valid at all.
+//   private `space_index` names a stack object promoted out of module memory (a later pass).
+//   group   group-local memory; the operand is an address as `local_alloc` returned it, or derived.
+enum class Space : uint8_t { kFlat, kParam, kModule, kPrivate, kGroup };
+std::string_view Name(Space space);
+
+// What an operation may do besides producing its results; passes ask these before moving or removing it.
+enum Effect : uint8_t {
+  kPure = 0,
+  kReads = 1,      // Memory or globals.
+  kWrites = 2,     // Memory or globals.
+  kTraps = 4,      // May end the instance.
+  kSyncs = 8,      // Waits for other instances.
+  kControl = 16,   // Ends or owns a region.
+};
+
+// One table for every operation (opcodes.def): enumerator, text name, effects, family. A new operation is one line there, and a case in the
+// file of its family in each of: verify, interpreter, back ends.
+enum class Family : uint8_t {
+  kConst, kIntUnary, kIntBinary, kIntCompare, kFloatUnary, kFloatBinary, kFloatCompare, kConvert, kSelect,
+  kMemory, kAtomic, kGlobal, kCall, kQuery, kSync, kControl,
+};
+enum class Opcode : uint8_t {
+#define HPVM_OP(name, text, effects, family) name,
+#include "compiler/ir/opcodes.def"
+#undef HPVM_OP
+};
+struct OpcodeInfo {
+  Opcode code;
+  std::string_view text;
+  uint8_t effects;  // Effect bits.
+  Family family;
+};
+const OpcodeInfo& Info(Opcode code);
+// The opcode of that text name, or nothing.
+bool OpcodeFromText(std::string_view text, Opcode* code);
+
+// Reasons for which an instance ends early. Values are stable: images and records carry them.
+enum class TrapCode : uint32_t {
+  kNone = 0,
+  kUnreachable = 1,
+  kOutOfBounds = 2,
+  kDivideByZero = 3,
+  kIntegerOverflow = 4,
+  kInvalidConversion = 5,     // Float to integer: not a number or out of range.
+  kIndirectCall = 6,          // Table entry missing or of another type.
+  kStackOverflow = 7,
+  kMisalignedAtomic = 8,
+  kBarrierDivergence = 9,     // Some instance of a group ended or waits elsewhere.
+  kAssert = 10,
+  kGroupMemoryExhausted = 11,
+  kReadOnlyBuffer = 12,       // A store into an `in` port's buffer.
+  kStopped = 100,             // Not the kernel's fault: the stop word was set.
+};
+std::string_view Name(TrapCode code);  // "out of bounds memory access" ...
+
+struct Target {
+  OpId op;                 // An enclosing block, loop or if.
+  bool is_continue = false;  // Loops only.
+};
+
+// One operation. Which fields mean something depends on the opcode; opcodes.def says which.
+struct Op {
+  Opcode code;
+  Type type = Type::kI32;      // The type it computes in: of its operands for comparisons and conversions' sources, else of its result.
+  Space space = Space::kFlat;  // Memory and atomics.
+  uint8_t width = 0;           // Memory and atomics: bytes accessed, 1, 2, 4 or 8; at most Bytes(type).
+  bool sign = false;           // Narrow loads: sign-extend.
+  uint32_t space_index = 0;    // kParam, kPrivate.
+  uint64_t imm = 0;            // const: the bits; memory: offset added to the address without wrapping; global, call: the index.
+  uint32_t source = 0;         // Byte offset in the module's file; 0 is unknown. For traps and explanations.
+  uint32_t first_operand = 0, operand_count = 0;  // In Function::operands.
+  ValueId first_result;        // Results are consecutive.
+  uint32_t result_count = 0;
+  RegionId body, otherwise;    // block, loop: body; if: body and otherwise.
+  uint32_t first_target = 0, target_count = 0;    // Terminators; in Function::targets.
+};
+
+struct Value {
+  Type type;
+};
+
+struct Region {
+  OpId owner;                     // Invalid for a function's body.
+  ValueId first_param;            // block, loop: the arguments; a body: the function's parameters. Consecutive.
+  uint32_t param_count = 0;
+  std::vector<OpId> ops;          // The last one is the terminator.
+};
+
+struct FunctionType {
+  std::vector<Type> params;
+  std::vector<Type> results;
+  friend bool operator==(const FunctionType&, const FunctionType&) = default;
+};
+
+struct Function {
+  std::string name;      // For people; need not be unique.
+  FunctionType type;
+  std::vector<Value> values;
+  std::vector<Op> ops;
+  std::vector<Region> regions;
+  std::vector<ValueId> operands;
+  std::vector<Target> targets;
+  RegionId body;
+
+  const Op& op(OpId id) const { return ops[id.index]; }
+  Op& op(OpId id) { return ops[id.index]; }
+  const Region& region(RegionId id) const { return regions[id.index]; }
+  Region& region(RegionId id) { return regions[id.index]; }
+  Type type_of(ValueId id) const { return values[id.index].type; }
+  std::span<const ValueId> operands_of(const Op& op) const {
+    return {operands.data() + op.first_operand, op.operand_count};
+  }
+  std::span<const Target> targets_of(const Op& op) const {
+    return {targets.data() + op.first_target, op.target_count};
+  }
+};
+
+struct Global {
+  Type type;
+  bool is_mutable = false;
+  uint64_t init = 0;  // Bits.
+};
+
+// Bytes of module memory in its initial state. Segments do not overlap and are sorted; what they leave out is zero.
+struct DataSegment {
+  uint64_t address = 0;
+  std::vector<uint8_t> bytes;
+};
+
+struct TableEntry {
+  FunctionId function;  // Invalid: the entry is null.
+};
+
+// A kernel parameter, in the order of the entry's parameters.
+struct KernelParam {
+  std::string name;
+  bool is_buffer = true;       // The value is the buffer's base address, of the module's address type.
+  bool is_writable = true;     // Buffers: false for `in` ports; a store traps with kReadOnlyBuffer.
+  Type type = Type::kI32;      // Scalars: the type; buffers: the address type.
+};
+
+struct Module {
+  std::string name;
+  bool is_memory64 = false;             // Addresses are i64 instead of i32.
+  uint64_t memory_bytes = 0;            // Initial module memory, a multiple of 64 KiB, at [0, memory_bytes).
+  uint64_t memory_bytes_max = 0;        // What memory_grow may reach; parameter buffers lie above. >= memory_bytes.
+  std::vector<DataSegment> data;
+  std::vector<Global> globals;
+  std::vector<TableEntry> table;
+  std::vector<FunctionType> indirect_types;  // call_indirect names one by index.
+  std::vector<Function> functions;
+  FunctionId entry;                     // The kernel. Its parameters are `params`; it returns nothing.
+  std::vector<KernelParam> params;
+  bool uses_barrier = false;            // Some reachable function has a barrier.
+  bool uses_group_memory = false;       // Some reachable function calls local_alloc.
+
+  Type address_type() const { return is_memory64 ? Type::kI64 : Type::kI32; }
+  const Function& function(FunctionId id) const { return functions[id.index]; }
+  Function& function(FunctionId id) { return functions[id.index]; }
+};
+
+// Appends operations to a function. Regions are opened and closed like brackets.
+//   Builder b(function);  b.BeginBody(...); ValueId x = b.Add(Opcode::kConst, ...); ... b.Return({x}); 
+class Builder {
+ public:
+  explicit Builder(Function& function) : f_(function) {}
+
+  // Creates the body region with the function type's parameters and makes it current.
+  std::span<const ValueId> BeginBody();
+  // Appends a plain operation to the current region. `op` carries everything but operands and results. Returns the operation; its
+  // results are first_result.. in order.
+  OpId Append(Op op, std::span<const ValueId> operands, std::span<const Type> results);
+  ValueId Append1(Op op, std::span<const ValueId> operands, Type result);
+  ValueId Const(Type type, uint64_t bits);
+
+  // Opens a block or loop: the arguments are its operands, and its region's parameters have their types.
+  OpId BeginBlock(Opcode block_or_loop, std::span<const ValueId> arguments, std::span<const Type> results,
+                  uint32_t source = 0);
+  // Opens an if; its first region becomes current, Else() switches to the second.
+  OpId BeginIf(ValueId condition, std::span<const Type> results, uint32_t source = 0);
+  void Else();
+  // Closes the innermost block, loop or if. Every region must have its terminator by then.
+  void End();
+
+  // Terminators of the current region.
+  void Leave(OpId target, std::span<const ValueId> values, uint32_t source = 0);
+  void Continue(OpId loop, std::span<const ValueId> values, uint32_t source = 0);
+  void LeaveTable(ValueId index, std::span<const Target> targets, std::span<const ValueId> values,
+                  uint32_t source = 0);
+  void Return(std::span<const ValueId> values, uint32_t source = 0);
+  void Trap(TrapCode code, uint32_t source = 0);
+
+  std::vector<ValueId> Params(OpId block_or_loop) const;
+  std::vector<ValueId> Results(OpId op) const;
+  // Whether the current region already ends in a terminator.
+  bool Terminated() const;
+
+ private:
+  Function& f_;
+  std::vector<RegionId> open_;
+};
+
+}  // namespace hpvm::ir
+
+#endif  // HPVMD_COMPILER_IR_IR_H_

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// One launch of a kernel as the interpreter and the CPU image see it, and the virtual addresses its buffers get.
+#ifndef HPVMD_COMPILER_IR_LAUNCH_H_
+#define HPVMD_COMPILER_IR_LAUNCH_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm::ir {
+
+struct Argument {
+  uint8_t* data = nullptr;  // Buffers; borrowed during the launch.
+  uint64_t bytes = 0;       // Buffers.
+  uint64_t scalar = 0;      // Scalars: the bits.
+};
+
+struct Launch {
+  std::array<uint64_t, 3> extent{1, 1, 1};   // Instances along x, y, z.
+  std::array<uint64_t, 3> group{1, 1, 1};    // Instances of a group; the last group of a dimension may be partial.
+  std::vector<Argument> arguments;           // One a kernel parameter, in order.
+  // Read at every back edge without a proven trip count; not zero stops the launch with kStopped. Optional.
+  const std::atomic<uint32_t>* stop = nullptr;
+
+  uint64_t instances() const { return extent[0] * extent[1] * extent[2]; }
+};
+
+struct TrapReport {
+  TrapCode code = TrapCode::kNone;
+  std::array<uint64_t, 3> instance{};
+  uint32_t function = 0;   // Index in Module::functions.
+  uint32_t source = 0;     // Byte offset in the module's file.
+  uint64_t address = 0;    // Memory traps: the flat address.
+  uint64_t bytes = 0;      // Memory traps: the width.
+};
+// "out of bounds memory access at address 65540 (4 bytes) in instance (3, 0, 0), function \"blur\", byte 117 of the module".
+std::string ToString(const TrapReport& report, const Module& module);
+
+// The virtual space of a launch (docs/KERNELS.md): module memory at [0, memory_bytes_max); then each buffer at a 64 KiB-aligned base with a
+// gap of at least 64 KiB before it; then group memory. Refuses launches whose buffers do not fit the address type.
+struct AddressSpace {
+  std::vector<uint64_t> base;     // One a parameter; 0 for scalars.
+  uint64_t group_base = 0;
+};
+StatusOr<AddressSpace> AssignAddresses(const Module& module, std::span<const Argument> arguments);
+
+inline constexpr uint64_t kGroupMemoryBytesMax = 64 * 1024;
+inline constexpr uint64_t kBaseAlignment = 64 * 1024;
+
+}  // namespace hpvm::ir
+
+#endif  // HPVMD_COMPILER_IR_LAUNCH_H_

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what the built programs link: the daemon has no compiler, driver, Wasm engine or graph parser, the runner no LLVM and no gRPC.
+
+Three ways, because each alone can be fooled: the libraries the dynamic linker would load, the symbols in the program itself (static
+libraries included), and CMake's own link graph.
+
+    link_closure.py BUILD_FOLDER
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# Program -> (libraries it must not load, symbol text it must not hold, CMake targets it must not reach).
+RULES = {
+    "hpvmd": (["LLVM", "OpenCL", "vulkan", "wabt", "SPIRV", "shaderc"],
+              [r"\bwabt::", r"\bllvm::", r"\bhpvm::graph::", r"\bhpvm::ir::", r"\bhpvm::Engine\b", r"\bclCreate", r"\bvkCreate"],
+              ["graph", "engine", "backends", "kernel_ir", "wasm_front", "llvm_back", "compiler_service"]),
+    "hpvm-executor": (["LLVM", "wabt", "grpc", "SPIRV", "shaderc"],
+                      [r"\bwabt::", r"\bllvm::", r"\bgrpc::"],
+                      ["wasm_front", "llvm_back", "proto_v1", "server", "client"]),
+    "hpvmctl": (["LLVM", "wabt", "OpenCL", "vulkan"],
+                [r"\bwabt::", r"\bllvm::", r"\bhpvm::Engine\b"],
+                ["engine", "backends", "wasm_front", "llvm_back", "server"]),
+}
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def reachable(edges, start):
+    seen, todo = set(), [start]
+    while todo:
+        for target in edges.get(todo.pop(), ()):
+            if target not in seen:
+                seen.add(target)
+                todo.append(target)
+    return seen
+
+
+def cmake_edges(build):
+    """Target -> targets, by label, from CMake's Graphviz output."""
+    dot = build / "link.dot"
+    run("cmake", f"--graphviz={dot}", str(build))
+    labels, edges = {}, {}
+    for line in dot.read_text().splitlines():
+        if match := re.match(r'\s*"(node\d+)" \[ label = "([^"\\]+)', line):
+            labels[match.group(1)] = match.group(2)
+        elif match := re.match(r'\s*"(node\d+)" -> "(node\d+)"', line):
+            edges.setdefault(match.group(1), []).append(match.group(2))
+    return {labels[a]: [labels[b] for b in targets] for a, targets in edges.items()}
+
+
+def main():
+    build = pathlib.Path(sys.argv[1])
+    edges = cmake_edges(build)
+    faults = []
+    for program, (libraries, symbols, targets) in RULES.items():
+        path = build / "bin" / program
+        if not path.exists():
+            faults.append(f"{program}: not built")
+            continue
+        loaded = run("ldd", str(path))
+        faults += [f"{program}: loads {lib}" for lib in libraries if re.search(rf"lib{lib}", loaded, re.I)]
+        names = run("nm", "-C", str(path))
+        faults += [f"{program}: holds symbols like {s}" for s in symbols if re.search(s, names)]
+        closure = reachable(edges, program)
+        if not closure:
+            faults.append(f"{program}: CMake's link graph does not know it")
+        faults += [f"{program}: CMake links {t}" for t in targets if t in closure]
+    for fault in faults:
+        print(fault)
+    print(f"link_closure: {len(faults)} faults")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the tree itself: include edges, file form, documents. Each fault is a line "path:line: what"; exit 1 if there is any.
+
+    tidy.py ROOT
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# Which folders a folder may include, besides itself. design: docs/ARCHITECTURE.md, "Folders".
+COMPILER_FACE = {"compiler/ir", "compiler/artifact.h", "compiler/service.h"}
+EDGES = {
+    "base": set(),
+    "graph": {"base"},
+    "compiler": {"base", "graph"},
+    "backends": {"base", "compiler/ir", "compiler/artifact.h"},
+    "scheduler": {"base", "graph"},
+    "engine": {"base", "graph", "scheduler", "backends"} | COMPILER_FACE,
+    "proto": {"base"},
+    "executor": {"base", "graph", "engine", "proto", "backends"} | COMPILER_FACE,
+    "server": {"base", "scheduler", "proto"},
+    "client": {"base", "proto"},
+    "bench": None,  # Benchmarks and tests may reach everything.
+    "tests": None,
+    "examples": {"client"},
+}
+# Tests beside the code may also use what they compare with.
+TEST_SUFFIXES = ("_test.cc", "_fuzz.cc", "_benchmark.cc")
+
+LINE_MAX = 120
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
+DOC_PATH = re.compile(r"`((?:base|proto|graph|compiler|scheduler|backends|engine|executor|server|client|schemas|deploy|tests|"
+                      r"bench|examples|docs)/[A-Za-z0-9_./-]+)`")
+
+
+def tracked(root):
+    listing = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True,
+                             check=True)
+    return [pathlib.PurePosixPath(line) for line in listing.stdout.splitlines() if (root / line).is_file()]
+
+
+def may_include(folder, target):
+    if folder == target.split("/")[0]:
+        return True
+    allowed = EDGES[folder]
+    return allowed is None or any(target == a or target.startswith(a + "/") for a in allowed)
+
+
+def check_source(path, lines, fault):
+    folder = path.parts[0]
+    is_test = path.name.endswith(TEST_SUFFIXES) or "testing" in path.parts
+    if not lines or "SPDX-License-Identifier" not in lines[0]:
+        fault(1, "The first line is not the SPDX line.")
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_MAX:
+            fault(number, f"The line has {len(line)} characters; the limit is {LINE_MAX}.")
+        if line.rstrip() != line:
+            fault(number, "The line ends in white space.")
+        if TODO.search(line):
+            fault(number, "A reminder without an issue number.")
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        target = match.group(1)
+        top = target.split("/")[0]
+        if top in EDGES and not is_test and not may_include(folder, target):
+            fault(number, f'{folder}/ may not include "{target}".')
+        if "/" not in target and not target.endswith(".pb.h"):
+            fault(number, f'"{target}" is a bare include; name it from the root.')
+    if path.suffix == ".h" and folder not in ("examples",) and "kernel" not in path.parts:
+        guard = "HPVMD_" + re.sub(r"[^A-Za-z0-9]", "_", str(path)).upper() + "_"
+        if f"#ifndef {guard}" not in lines:
+            fault(1, f"The header guard is not {guard}.")
+
+
+def check_document(root, lines, fault):
+    for number, line in enumerate(lines, 1):
+        for name in DOC_PATH.findall(line):
+            bare = name.rstrip("/.")
+            if not (root / bare).exists() and not list(root.glob(bare + ".*")):
+                fault(number, f"`{name}` does not exist.")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    faults = []
+    for path in tracked(root):
+        text_kind = path.suffix in (".cc", ".h")
+        if path.suffix not in (".cc", ".h", ".md"):
+            continue
+        lines = (root / path).read_text(encoding="utf-8").split("\n")
+
+        def fault(number, what, path=path):
+            faults.append(f"{path}:{number}: {what}")
+
+        if text_kind and path.parts[0] in EDGES:
+            check_source(path, lines[:-1] if lines[-1] == "" else lines, fault)
+        elif path.suffix == ".md" and path.name != "CHANGELOG.md":
+            check_document(root, lines, fault)
+    for line in faults:
+        print(line)
+    print(f"tidy: {len(faults)} faults")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/tensor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "client/npy.h"
+#include "client/npz.h"
+#include "client/png_file.h"
+
+namespace hpvm {
+namespace {
+
+StatusOr<std::vector<uint8_t>> ReadFile(const std::string& name) {
+  UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) {
+    return FromErrno(errno, "Opening the file");
+  }
+  std::vector<uint8_t> bytes;
+  struct stat info;
+  if (fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode)) {
+    bytes.reserve(static_cast<size_t>(info.st_size) + 1);
+  }
+  while (true) {
+    size_t at = bytes.size();
+    bytes.resize(std::max(bytes.capacity(), at + 65536));
+    ssize_t got = read(fd.get(), bytes.data() + at, bytes.size() - at);
+    bytes.resize(at + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && errno != EINTR) {
+      return FromErrno(errno, "Reading the file");
+    }
+    if (got == 0) {
+      return bytes;
+    }
+  }
+}
+
+Status WriteFile(const std::string& name, std::span<const uint8_t> bytes) {
+  struct stat info;
+  // Devices and pipes (/dev/stdout) are written in place.
+  bool replace = stat(name.c_str(), &info) != 0 || S_ISREG(info.st_mode);
+  std::string temporary = replace ? name + ".part" : name;
+  UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd.valid()) {
+    return FromErrno(errno, "Creating the file");
+  }
+  while (!bytes.empty()) {
+    ssize_t put = write(fd.get(), bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) {
+      continue;
+    }
+    if (put < 0) {
+      int error = errno;
+      if (replace) {
+        unlink(temporary.c_str());
+      }
+      return FromErrno(error, "Writing the file");
+    }
+    bytes = bytes.subspan(static_cast<size_t>(put));
+  }
+  if (replace && rename(temporary.c_str(), name.c_str()) != 0) {
+    int error = errno;
+    unlink(temporary.c_str());
+    return FromErrno(error, "Renaming the finished file");
+  }
+  return absl::OkStatus();
+}
+
+bool EndsWith(const std::string& name, std::string_view ending) { return name.ends_with(ending); }
+
+// "a.npz:x" -> ("a.npz", "x"); nothing for other names.
+std::optional<std::pair<std::string, std::string>> NpzName(const std::string& name) {
+  if (EndsWith(name, ".npz")) {
+    return std::pair(name, std::string());
+  }
+  size_t at = name.rfind(".npz:");
+  if (at == std::string::npos) {
+    return std::nullopt;
+  }
+  return std::pair(name.substr(0, at + 4), name.substr(at + 5));
+}
+
+StatusOr<Tensor> ParseRaw(std::vector<uint8_t> bytes, const std::optional<TensorHint>& hint) {
+  if (!hint.has_value()) {
+    return InvalidArgument("The file is raw bytes, whose type and shape are not known here; give .npy, .npz or .png.");
+  }
+  HPVMD_ASSIGN_OR_RETURN(uint64_t size, TensorBytes(hint->type, hint->shape));
+  if (size != bytes.size()) {
+    return InvalidArgument("The file has " + std::to_string(bytes.size()) + " bytes, but " +
+                           Describe(hint->type, hint->shape) + " has " + std::to_string(size) + ".");
+  }
+  return Tensor{hint->type, hint->shape, std::move(bytes)};
+}
+
+StatusOr<Tensor> Read(const std::string& name, const std::optional<TensorHint>& hint) {
+  if (auto npz = NpzName(name)) {
+    return ReadNpz(npz->first, npz->second);
+  }
+  HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, ReadFile(name));
+  if (EndsWith(name, ".npy")) {
+    return ParseNpy(bytes);
+  }
+  return EndsWith(name, ".png") ? ParsePng(bytes) : ParseRaw(std::move(bytes), hint);
+}
+
+Status Write(const std::string& name, const Tensor& tensor) {
+  if (auto npz = NpzName(name)) {
+    return WriteNpz(npz->first, npz->second, tensor);
+  }
+  if (EndsWith(name, ".npy")) {
+    HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, FormatNpy(tensor));
+    return WriteFile(name, bytes);
+  }
+  if (EndsWith(name, ".png")) {
+    HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, FormatPng(tensor));
+    return WriteFile(name, bytes);
+  }
+  return WriteFile(name, tensor.data);
+}
+
+}  // namespace
+
+StatusOr<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape) {
+  unsigned __int128 bytes = ElementBytes(type);
+  bool empty = false;
+  for (uint64_t extent : shape) {
+    empty = empty || extent == 0;
+  }
+  for (uint64_t extent : shape) {
+    bytes = empty ? 0 : bytes * extent;
+    if (bytes > static_cast<uint64_t>(INT64_MAX)) {
+      return InvalidArgument("The size of " + Describe(type, shape) + " is larger than the limit (2^63 - 1 bytes).");
+    }
+  }
+  return static_cast<uint64_t>(bytes);
+}
+
+std::string Describe(ElementType type, std::span<const uint64_t> shape) {
+  std::string text(Name(type));
+  text += '[';
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  }
+  return text + ']';
+}
+
+StatusOr<Tensor> ReadTensorFile(const std::string& name, const std::optional<TensorHint>& hint) {
+  StatusOr<Tensor> tensor = Read(name, hint);
+  if (!tensor.ok()) {
+    return While(tensor.status(), "reading \"" + name + "\"");
+  }
+  return tensor;
+}
+
+Status WriteTensorFile(const std::string& name, const Tensor& tensor) {
+  return While(Write(name, tensor), "writing \"" + name + "\"");
+}
+
+}  // namespace hpvm

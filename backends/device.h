@@ -73,15 +73,19 @@ class Hub {
 class Timeline {
  public:
   virtual ~Timeline() = default;
-  // The highest value reached, or the status it failed with.
+  // The highest value reached, or the status it failed with. Poll tells whether one point was reached before a failure.
   virtual StatusOr<uint64_t> Query() const = 0;
-  // Reaches `value`, from the host. Values only grow; a smaller one changes nothing.
+  // Reaches `value` < 2^63, from the host. Values only grow; a smaller one, or one after a failure, changes nothing.
   virtual void Signal(uint64_t value) = 0;
   // Fails every point that is not reached. The first failure stays.
   virtual void Fail(Status status) = 0;
   // OK when `value` is reached; the failure; kDeadlineExceeded.
   virtual Status Wait(uint64_t value, Time deadline) = 0;
 };
+
+// What became of one point. kReached also when the timeline failed after it; kFailed stores the status in `failure` when not null.
+enum class PointState : uint8_t { kPending, kReached, kFailed };
+PointState Poll(const TimelinePoint& point, Status* failure = nullptr);
 
 // A host-memory timeline that reports to `hub`; what devices without one of their own return from CreateTimeline.
 std::unique_ptr<Timeline> CreateHostTimeline(Hub& hub);

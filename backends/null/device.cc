@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/null/device.h"
+
+#include <utility>
+
+#include "backends/shared/host_buffer.h"
+#include "backends/shared/host_queue.h"
+#include "base/limits.h"
+
+namespace hpvm {
+namespace {
+
+class NullExecutable final : public Executable {
+ public:
+  explicit NullExecutable(Artifact artifact) : artifact_(std::move(artifact)) {}
+  const Artifact& artifact() const override { return artifact_; }
+
+ private:
+  const Artifact artifact_;
+};
+
+// Counts calls and says which are to fail.
+class FailurePlan {
+ public:
+  explicit FailurePlan(std::vector<InjectedFailure> failures) : failures_(std::move(failures)) {}
+  Status Next(NullCall call) {
+    const uint64_t index = counts_[static_cast<size_t>(call)].fetch_add(1, std::memory_order_relaxed);
+    for (const InjectedFailure& failure : failures_) {
+      if (failure.call == call && failure.index == index) {
+        return failure.status;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<InjectedFailure> failures_;
+  std::array<std::atomic<uint64_t>, 5> counts_{};
+};
+
+class NullDevice final : public Device, private CommandTarget {
+ public:
+  NullDevice(Hub& hub, NullOptions options)
+      : hub_(hub), plan_(std::move(options.failures)), queue_(hub, *this) {
+    info_.id = "null:0";
+    info_.kind = DeviceKind::kNull;
+    info_.name = "Null device (runs nothing)";
+    info_.silicon = "null";
+    info_.memory_bytes = 1024 * limits::kGiB;
+    info_.allocation_bytes_max = info_.memory_bytes;
+    info_.host_visible = true;
+    info_.runs_inline = true;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  ArtifactKind artifact_kind() const override { return ArtifactKind::kInterp; }
+  Support Supports(const KernelNeeds&) const override { return {}; }
+
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+    HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kLoad));
+    return std::make_unique<NullExecutable>(std::move(artifact));
+  }
+  StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
+    HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kAllocate));
+    return AllocateHostBuffer(spec, info_.allocation_bytes_max);
+  }
+  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override {
+    HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kCreateTimeline));
+    return CreateHostTimeline(hub_);
+  }
+  Status Submit(const Submission& submission) override {
+    HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kSubmit));
+    queue_.Submit(submission);
+    return absl::OkStatus();
+  }
+
+ private:
+  Status Run(const Command& command, const Submission& submission, ir::TrapReport*) override {
+    HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kCommand));
+    if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+      HPVMD_RETURN_IF_ERROR(HostRange(submission, copy->source, copy->source_offset, copy->bytes).status());
+      return HostRange(submission, copy->target, copy->target_offset, copy->bytes).status();
+    }
+    if (const auto* fill = std::get_if<FillCommand>(&command)) {
+      return HostRange(submission, fill->target, fill->offset, fill->bytes).status();
+    }
+    return CheckDispatch(std::get<DispatchCommand>(command), submission);
+  }
+
+  Hub& hub_;
+  DeviceInfo info_;
+  FailurePlan plan_;
+  HostQueue queue_;  // Last: stops before what it uses goes.
+};
+
+}  // namespace
+
+std::unique_ptr<Device> CreateNullDevice(Hub& hub, NullOptions options) {
+  return std::make_unique<NullDevice>(hub, std::move(options));
+}
+
+}  // namespace hpvm

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A complete device that accepts everything, checks it, and runs nothing. For tests, simulation and fuzzing of what stands above devices.
+#ifndef HPVMD_BACKENDS_NULL_DEVICE_H_
+#define HPVMD_BACKENDS_NULL_DEVICE_H_
+
+#include <memory>
+#include <vector>
+
+#include "backends/device.h"
+
+namespace hpvm {
+
+enum class NullCall : uint8_t { kLoad, kAllocate, kCreateTimeline, kSubmit, kCommand };
+
+// The `index`-th call (from 0) of that kind fails with `status`, which is not OK. A failing kCommand poisons its submission.
+struct InjectedFailure {
+  NullCall call = NullCall::kCommand;
+  uint64_t index = 0;
+  Status status;
+};
+
+struct NullOptions {
+  std::vector<InjectedFailure> failures;
+};
+
+std::unique_ptr<Device> CreateNullDevice(Hub& hub, NullOptions options = {});
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_NULL_DEVICE_H_

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffers of devices that work in host memory.
+#ifndef HPVMD_BACKENDS_SHARED_HOST_BUFFER_H_
+#define HPVMD_BACKENDS_SHARED_HOST_BUFFER_H_
+
+#include <memory>
+
+#include "backends/device.h"
+
+namespace hpvm {
+
+// Large allocations are mapped, so that the kernel zeroes a page when it is first touched; small ones come from the heap. Data is aligned to
+// 64 bytes at least. kResourceExhausted above `bytes_max` or when memory is short.
+StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(const BufferSpec& spec, uint64_t bytes_max);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_SHARED_HOST_BUFFER_H_

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/shared/host_queue.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <system_error>
+
+namespace hpvm {
+namespace {
+
+enum class Readiness : uint8_t { kReady, kPending, kFailed };
+
+Readiness CheckWaits(const Submission& submission, Status* failure) {
+  bool pending = false;
+  for (const TimelinePoint& point : submission.waits) {
+    PointState state = Poll(point, failure);
+    if (state == PointState::kFailed) {
+      return Readiness::kFailed;
+    }
+    pending |= state == PointState::kPending;
+  }
+  return pending ? Readiness::kPending : Readiness::kReady;
+}
+
+void FailSignals(const Submission& submission, const Status& status) {
+  for (const TimelinePoint& point : submission.signals) {
+    point.timeline->Fail(status);
+  }
+}
+
+bool Stopped(const Submission& submission) {
+  return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
+}
+
+// Tick readings as nanoseconds of the monotonic clock. The rate is only an estimate, so the clock itself is read again after each
+// millisecond: the error stays below a microsecond however long a submission runs.
+class TickClock {
+ public:
+  explicit TickClock(const Ticks& ticks)
+      : ticks_(ticks), refresh_ticks_(static_cast<uint64_t>(kRefreshNs / ticks.ns_per_tick())) {
+    Refresh(ticks.Now());
+  }
+  int64_t Ns(uint64_t now) {
+    if (now - anchor_ > refresh_ticks_) {
+      Refresh(now);
+    } else {
+      const double elapsed = static_cast<double>(now - anchor_) * ticks_.ns_per_tick();
+      last_ns_ = std::max(last_ns_, anchor_ns_ + static_cast<int64_t>(elapsed));
+    }
+    return last_ns_;
+  }
+
+ private:
+  static constexpr double kRefreshNs = 1e6;
+  void Refresh(uint64_t now) {
+    anchor_ = now;
+    anchor_ns_ = static_cast<int64_t>(Ticks::MonotonicNs());
+    last_ns_ = std::max(last_ns_, anchor_ns_);
+  }
+
+  const Ticks& ticks_;
+  const uint64_t refresh_ticks_;
+  uint64_t anchor_ = 0;
+  int64_t anchor_ns_ = 0, last_ns_ = 0;
+};
+
+}  // namespace
+
+HostQueue::HostQueue(Hub& hub, CommandTarget& target)
+    : hub_(hub), target_(target), ticks_(ProcessTicks()), changed_(CreateHostTimeline(hub)) {}
+
+HostQueue::~HostQueue() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+    changed_->Signal(++changes_);
+  }
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+  for (const Submission& submission : deferred_) {
+    FailSignals(submission, Cancelled("The device was closed before the submission could start."));
+  }
+}
+
+void HostQueue::Submit(const Submission& submission) {
+  Status failure;
+  switch (CheckWaits(submission, &failure)) {
+    case Readiness::kReady:
+      Start(submission);
+      return;
+    case Readiness::kFailed:
+      FailSignals(submission, failure);
+      return;
+    case Readiness::kPending:
+      Defer(submission);
+      return;
+  }
+}
+
+void HostQueue::Start(const Submission& submission) {
+  Status status = RunCommands(submission);
+  if (!status.ok()) {
+    FailSignals(submission, status);
+    return;
+  }
+  for (const TimelinePoint& point : submission.signals) {
+    point.timeline->Signal(point.value);
+  }
+}
+
+Status HostQueue::RunCommands(const Submission& submission) {
+  if (submission.commands == nullptr) {
+    return Stopped(submission) ? Cancelled("The submission was stopped.") : absl::OkStatus();
+  }
+  TickClock clock(ticks_);
+  int64_t now_ns = clock.Ns(ticks_.Now());
+  for (const Command& command : submission.commands->commands) {
+    const auto* dispatch = std::get_if<DispatchCommand>(&command);
+    ir::TrapReport trap;
+    Status status = Stopped(submission) ? Cancelled("The submission was stopped.")
+                                        : target_.Run(command, submission, &trap);
+    if (!status.ok()) {
+      if (submission.failure != nullptr) {
+        *submission.failure = {dispatch == nullptr ? 0xffffffffu : dispatch->node, trap};
+      }
+      return status;
+    }
+    const int64_t start_ns = now_ns;
+    now_ns = clock.Ns(ticks_.Now());
+    if (dispatch != nullptr && dispatch->node < submission.timings.size()) {
+      submission.timings[dispatch->node] = {start_ns, now_ns};
+    }
+  }
+  return absl::OkStatus();
+}
+
+void HostQueue::Defer(const Submission& submission) {
+  std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) {
+    try {
+      thread_ = std::thread([this] { ServeDeferred(); });
+    } catch (const std::system_error& error) {
+      FailSignals(submission, ResourceExhausted(std::string("No thread can be started for a deferred submission: ") +
+                                                error.what() + "."));
+      return;
+    }
+  }
+  deferred_.push_back(submission);
+  changed_->Signal(++changes_);
+}
+
+// Moves what may start from deferred_ to `ready` and lists the points that the others wait for. False at the end.
+bool HostQueue::TakeReady(std::vector<Submission>& ready, std::vector<TimelinePoint>& pending_points) {
+  std::lock_guard lock(mutex_);
+  if (closing_) {
+    return false;
+  }
+  std::vector<Submission> pending;
+  for (const Submission& submission : deferred_) {
+    if (CheckWaits(submission, nullptr) != Readiness::kPending) {
+      ready.push_back(submission);
+      continue;
+    }
+    pending.push_back(submission);
+    for (const TimelinePoint& point : submission.waits) {
+      if (Poll(point) == PointState::kPending) {
+        pending_points.push_back(point);
+      }
+    }
+  }
+  deferred_ = std::move(pending);
+  pending_points.push_back({changed_.get(), changes_ + 1});
+  return true;
+}
+
+void HostQueue::ServeDeferred() {
+  std::vector<Submission> ready;
+  std::vector<TimelinePoint> pending_points;
+  while (true) {
+    ready.clear();
+    pending_points.clear();
+    if (!TakeReady(ready, pending_points)) {
+      return;
+    }
+    for (const Submission& submission : ready) {
+      Submit(submission);
+    }
+    if (ready.empty()) {
+      // Only fails at a deadline, and there is none.
+      HPVMD_CHECK(hub_.WaitAny(pending_points, kNever).ok());
+    }
+  }
+}
+
+StatusOr<uint8_t*> HostRange(const Submission& submission, SlotIndex slot, uint64_t offset, uint64_t bytes) {
+  if (slot >= submission.buffers.size() || submission.buffers[slot] == nullptr) {
+    return Internal("Buffer slot (" + std::to_string(slot) + ") is not bound; the submission has " +
+                    std::to_string(submission.buffers.size()) + " slots.");
+  }
+  Buffer& buffer = *submission.buffers[slot];
+  if (offset > buffer.bytes() || bytes > buffer.bytes() - offset) {
+    return Internal("View at byte " + std::to_string(offset) + " of " + std::to_string(bytes) +
+                    " bytes does not fit buffer slot " + std::to_string(slot) + " (" +
+                    std::to_string(buffer.bytes()) + " bytes).");
+  }
+  uint8_t* host = buffer.host();
+  if (host == nullptr && bytes != 0) {
+    return Internal("Buffer slot " + std::to_string(slot) + " is not host memory.");
+  }
+  return host + offset;
+}
+
+Status CheckDispatch(const DispatchCommand& dispatch, const Submission& submission) {
+  const std::vector<ir::KernelParam>& params = dispatch.executable->artifact().params;
+  const std::vector<DispatchArgument>& arguments = submission.commands->arguments;
+  if (dispatch.argument_count != params.size() || dispatch.first_argument > arguments.size() ||
+      dispatch.argument_count > arguments.size() - dispatch.first_argument) {
+    return Internal("Dispatch has " + std::to_string(dispatch.argument_count) + " arguments; kernel \"" +
+                    dispatch.executable->artifact().entry + "\" takes " + std::to_string(params.size()) + ".");
+  }
+  for (size_t i = 0; i < params.size(); ++i) {
+    const DispatchArgument& argument = arguments[dispatch.first_argument + i];
+    if (argument.is_buffer != params[i].is_buffer) {
+      return Internal("Argument " + std::to_string(i) + " (\"" + params[i].name + "\") is of the wrong kind.");
+    }
+    if (argument.is_buffer) {
+      HPVMD_RETURN_IF_ERROR(HostRange(submission, argument.slot, argument.offset, argument.bytes).status());
+    } else if (argument.slot != kNoSlot && argument.slot >= submission.scalars.size()) {
+      return Internal("Scalar slot (" + std::to_string(argument.slot) + ") is not bound; the submission has " +
+                      std::to_string(submission.scalars.size()) + " slots.");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status RunCopy(const CopyCommand& copy, const Submission& submission) {
+  HPVMD_ASSIGN_OR_RETURN(const uint8_t* from, HostRange(submission, copy.source, copy.source_offset, copy.bytes));
+  HPVMD_ASSIGN_OR_RETURN(uint8_t* to, HostRange(submission, copy.target, copy.target_offset, copy.bytes));
+  if (copy.bytes != 0) {
+    std::memmove(to, from, copy.bytes);
+  }
+  return absl::OkStatus();
+}
+
+Status RunFill(const FillCommand& fill, const Submission& submission) {
+  HPVMD_ASSIGN_OR_RETURN(uint8_t* to, HostRange(submission, fill.target, fill.offset, fill.bytes));
+  if (fill.bytes != 0) {
+    std::memset(to, fill.value, fill.bytes);
+  }
+  return absl::OkStatus();
+}
+
+Status TrapStatus(const ir::TrapReport& trap, std::string_view what) {
+  if (trap.code == ir::TrapCode::kStopped) {
+    return Cancelled("The launch was stopped.");
+  }
+  return Aborted("Kernel trapped: " + std::string(what) + ".");
+}
+
+}  // namespace hpvm

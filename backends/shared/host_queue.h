@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Submissions of a device whose commands run on the host: waits, deferral, the loop over commands, timings, failures, signals.
+//
+// A submission whose waits are reached runs on the thread that calls Submit. Any other is deferred: it starts on the queue's own thread
+// (started at the first deferral), never on the thread that reaches the last point, because that may be a socket's or a driver's thread
+// and a kernel may run for seconds. Deferred submissions run one at a time, in the order in which they become ready, beside submissions that
+// run inline; so CommandTarget::Run must allow calls from several threads.
+#ifndef HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_
+#define HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_
+
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/shared/ticks.h"
+
+namespace hpvm {
+
+// What differs between host devices: how one command runs.
+class CommandTarget {
+ public:
+  virtual ~CommandTarget() = default;
+  // Runs one command. When a kernel traps, fills `trap`. Any thread.
+  virtual Status Run(const Command& command, const Submission& submission, ir::TrapReport* trap) = 0;
+};
+
+class HostQueue {
+ public:
+  // Both are borrowed for the queue's life. Declare the queue last in its device, so that it stops first.
+  HostQueue(Hub& hub, CommandTarget& target);
+  // Finishes the deferred submission that is running, if any, and fails the others with kCancelled.
+  ~HostQueue();
+  HostQueue(const HostQueue&) = delete;
+  HostQueue& operator=(const HostQueue&) = delete;
+
+  // Never fails and never waits for a point. Any thread.
+  void Submit(const Submission& submission);
+
+ private:
+  void Start(const Submission& submission);
+  Status RunCommands(const Submission& submission);
+  void Defer(const Submission& submission);
+  void ServeDeferred();
+  bool TakeReady(std::vector<Submission>& ready, std::vector<TimelinePoint>& pending_points);
+
+  Hub& hub_;
+  CommandTarget& target_;
+  const Ticks& ticks_;
+
+  std::mutex mutex_;
+  std::vector<Submission> deferred_;       // Guarded by mutex_.
+  bool closing_ = false;                   // Guarded by mutex_.
+  uint64_t changes_ = 0;                   // Guarded by mutex_; what changed_ was last signalled with.
+  std::unique_ptr<Timeline> changed_;      // Wakes the thread for a new submission or the end.
+  std::thread thread_;                     // Guarded by mutex_ until the destructor.
+};
+
+// The bytes of a view, checked against its buffer; kInternal when it does not fit, because callers have validated it.
+StatusOr<uint8_t*> HostRange(const Submission& submission, SlotIndex slot, uint64_t offset, uint64_t bytes);
+// Arguments of a dispatch against its executable's parameters: count, kinds, slots and views. kInternal.
+Status CheckDispatch(const DispatchCommand& dispatch, const Submission& submission);
+Status RunCopy(const CopyCommand& copy, const Submission& submission);
+Status RunFill(const FillCommand& fill, const Submission& submission);
+
+// The status of a launch that ended early: kCancelled for kStopped, else kAborted with `what`.
+Status TrapStatus(const ir::TrapReport& trap, std::string_view what);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_

@@ -47,6 +47,8 @@ struct Artifact {
 using ArtifactKey = std::array<uint8_t, 32>;
 
 std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key);
+// Writes the tag of `key` into what Serialize made under another key: the compile child has no key, the zygote tags what it hands over.
+void TagArtifact(std::span<uint8_t> bytes, const ArtifactKey& key);
 // kInvalidArgument when the bytes are malformed, of another version, or not tagged with `key`.
 StatusOr<Artifact> ParseArtifact(std::span<const uint8_t> bytes, const ArtifactKey& key);
 

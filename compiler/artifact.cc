@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/artifact.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "base/limits.h"
+#include "compiler/wire.h"
+
+namespace hpvm {
+namespace {
+
+constexpr uint32_t kMagic = 0x41565048;  // "HPVA".
+constexpr uint32_t kFormatVersion = 1;
+constexpr size_t kTagOffset = 8;
+constexpr size_t kFieldsOffset = kTagOffset + 32;
+
+void WriteParams(const std::vector<ir::KernelParam>& params, WireWriter& out) {
+  out.U32(static_cast<uint32_t>(params.size()));
+  for (const ir::KernelParam& param : params) {
+    out.Text(param.name);
+    out.U8(param.is_buffer);
+    out.U8(param.is_writable);
+    out.U8(static_cast<uint8_t>(param.type));
+  }
+}
+
+std::vector<ir::KernelParam> ReadParams(WireReader& in) {
+  std::vector<ir::KernelParam> params(in.Count(7));
+  if (params.size() > limits::kKernelParamsMax) {
+    in.Fail();
+    params.clear();
+  }
+  for (ir::KernelParam& param : params) {
+    param.name = in.Text();
+    param.is_buffer = in.Flag();
+    param.is_writable = in.Flag();
+    uint8_t type = in.U8();
+    if (type > static_cast<uint8_t>(ir::Type::kF64)) {
+      in.Fail();
+      break;
+    }
+    param.type = static_cast<ir::Type>(type);
+  }
+  return params;
+}
+
+// Segments must be sorted, apart, and inside [0, memory_bytes): the runner copies them without a further look.
+std::vector<ir::DataSegment> ReadData(WireReader& in, uint64_t memory_bytes) {
+  std::vector<ir::DataSegment> data(in.Count(12));
+  uint64_t end = 0;
+  for (ir::DataSegment& segment : data) {
+    segment.address = in.U64();
+    std::span<const uint8_t> bytes = in.Bytes();
+    if (!in.ok() || segment.address < end || segment.address > memory_bytes ||
+        bytes.size() > memory_bytes - segment.address) {
+      in.Fail();
+      break;
+    }
+    segment.bytes.assign(bytes.begin(), bytes.end());
+    end = segment.address + bytes.size();
+  }
+  return data;
+}
+
+Artifact ReadFields(WireReader& in) {
+  Artifact artifact;
+  artifact.kind = static_cast<ArtifactKind>(in.U8());
+  artifact.module_name = in.Text();
+  artifact.entry = in.Text();
+  artifact.target = in.Text();
+  artifact.params = ReadParams(in);
+  artifact.is_memory64 = in.Flag();
+  artifact.uses_barrier = in.Flag();
+  artifact.uses_group_memory = in.Flag();
+  artifact.memory_bytes = in.U64();
+  artifact.memory_bytes_max = in.U64();
+  artifact.data = ReadData(in, artifact.memory_bytes);
+  artifact.globals.resize(in.Count(8));
+  for (uint64_t& bits : artifact.globals) {
+    bits = in.U64();
+  }
+  artifact.function_names.resize(in.Count(4));
+  for (std::string& name : artifact.function_names) {
+    name = in.Text();
+  }
+  std::span<const uint8_t> code = in.Bytes();
+  artifact.code.assign(code.begin(), code.end());
+  artifact.entry_offset = in.U64();
+  artifact.read_only_bytes = in.U64();
+  artifact.read_ns = in.U64();
+  artifact.pass_ns = in.U64();
+  artifact.emit_ns = in.U64();
+  return artifact;
+}
+
+Status CheckFields(const Artifact& artifact) {
+  if (artifact.kind != ArtifactKind::kInterp && artifact.kind != ArtifactKind::kCpuImage) {
+    return InvalidArgument("The artifact's kind (" + std::to_string(static_cast<int>(artifact.kind)) +
+                           ") is none of those known (1, 2).");
+  }
+  if (artifact.memory_bytes > artifact.memory_bytes_max) {
+    return InvalidArgument("The artifact's memory (" + std::to_string(artifact.memory_bytes) +
+                           " bytes) is larger than its own maximum (" + std::to_string(artifact.memory_bytes_max) +
+                           ").");
+  }
+  if (artifact.kind == ArtifactKind::kCpuImage && artifact.entry_offset >= artifact.code.size()) {
+    return InvalidArgument("The artifact's entry (offset " + std::to_string(artifact.entry_offset) +
+                           ") lies outside its code (" + std::to_string(artifact.code.size()) + " bytes).");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key) {
+  WireWriter out;
+  out.bytes().reserve(artifact.code.size() + 4096);
+  out.U32(kMagic);
+  out.U32(kFormatVersion);
+  const std::array<uint8_t, 32> no_tag{};
+  out.Raw(no_tag.data(), no_tag.size());
+  out.U8(static_cast<uint8_t>(artifact.kind));
+  out.Text(artifact.module_name);
+  out.Text(artifact.entry);
+  out.Text(artifact.target);
+  WriteParams(artifact.params, out);
+  out.U8(artifact.is_memory64);
+  out.U8(artifact.uses_barrier);
+  out.U8(artifact.uses_group_memory);
+  out.U64(artifact.memory_bytes);
+  out.U64(artifact.memory_bytes_max);
+  out.U32(static_cast<uint32_t>(artifact.data.size()));
+  for (const ir::DataSegment& segment : artifact.data) {
+    out.U64(segment.address);
+    out.Bytes(segment.bytes);
+  }
+  out.U32(static_cast<uint32_t>(artifact.globals.size()));
+  for (uint64_t bits : artifact.globals) {
+    out.U64(bits);
+  }
+  out.U32(static_cast<uint32_t>(artifact.function_names.size()));
+  for (const std::string& name : artifact.function_names) {
+    out.Text(name);
+  }
+  out.Bytes(artifact.code);
+  out.U64(artifact.entry_offset);
+  out.U64(artifact.read_only_bytes);
+  out.U64(artifact.read_ns);
+  out.U64(artifact.pass_ns);
+  out.U64(artifact.emit_ns);
+  TagArtifact(out.bytes(), key);
+  return std::move(out.bytes());
+}
+
+void TagArtifact(std::span<uint8_t> bytes, const ArtifactKey& key) {
+  HPVMD_CHECK(bytes.size() >= kFieldsOffset);
+  Sha256 tag = HmacOf(key, bytes.subspan(kFieldsOffset));
+  std::copy(tag.bytes.begin(), tag.bytes.end(), bytes.begin() + kTagOffset);
+}
+
+StatusOr<Artifact> ParseArtifact(std::span<const uint8_t> bytes, const ArtifactKey& key) {
+  WireReader in(bytes);
+  if (bytes.size() > limits::kArtifactBytesMax) {
+    return InvalidArgument("The artifact (" + std::to_string(bytes.size()) + " bytes) is larger than the limit (" +
+                           std::to_string(limits::kArtifactBytesMax) + ").");
+  }
+  if (bytes.size() < kFieldsOffset || in.U32() != kMagic) {
+    return InvalidArgument("The bytes (" + std::to_string(bytes.size()) + ") are not an artifact.");
+  }
+  if (uint32_t version = in.U32(); version != kFormatVersion) {
+    return InvalidArgument("The artifact's format (" + std::to_string(version) + ") is not the one known (" +
+                           std::to_string(kFormatVersion) + ").");
+  }
+  Sha256 tag;
+  std::span<const uint8_t> found = in.Raw(32);
+  std::copy(found.begin(), found.end(), tag.bytes.begin());
+  if (!ConstantTimeEqual(tag, HmacOf(key, bytes.subspan(kFieldsOffset)))) {
+    return InvalidArgument("The artifact's tag is not that of this executor's compiler.");
+  }
+  Artifact artifact = ReadFields(in);
+  if (!in.AtEnd()) {
+    return InvalidArgument("The artifact's fields are cut short, malformed or followed by other bytes.");
+  }
+  HPVMD_RETURN_IF_ERROR(CheckFields(artifact));
+  return artifact;
+}
+
+}  // namespace hpvm

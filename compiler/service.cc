@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/service.h"
+
+#include <sys/socket.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "base/limits.h"
+#include "base/memfd.h"
+#include "compiler/zygote.h"
+
+namespace hpvm {
+namespace {
+
+constexpr Duration kSendMax = std::chrono::seconds(10);
+
+CompileOutcome Refused(const CompileRequest& request, std::string message) {
+  CompileOutcome outcome;
+  outcome.diagnostics.push_back({Severity::kError, "module \"" + request.module_name + "\"", {}, std::move(message)});
+  return outcome;
+}
+
+// One connection; callers wait for their own id, one reader thread hands the answers out.
+class ZygoteClient final : public CompilerService {
+ public:
+  ZygoteClient(UniqueFd socket, const ArtifactKey& key) : socket_(std::move(socket)), key_(key) {
+    broken_ = SendFrame(socket_.get(), EncodeHello(key_), {}, {}, RealClock().Now() + kSendMax);
+    reader_ = std::thread([this] { ReadAnswers(); });
+  }
+
+  ~ZygoteClient() override {
+    shutdown(socket_.get(), SHUT_RDWR);
+    reader_.join();
+  }
+
+  StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override;
+
+ private:
+  struct Answer {
+    bool has_arrived = false;
+    ZygoteResponse response;
+    std::vector<uint8_t> artifact;
+  };
+
+  void ReadAnswers();
+  Status Send(uint64_t id, const CompileRequest& request, int module_fd, Time deadline);
+  StatusOr<Answer> WaitFor(uint64_t id, Time deadline);
+
+  UniqueFd socket_;
+  const ArtifactKey key_;
+  std::thread reader_;
+  std::mutex send_mutex_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::unordered_map<uint64_t, Answer> waiting_;  // By request id; an answer without an entry is dropped.
+  uint64_t next_id_ = 1;
+  Status broken_;  // Why the connection is of no more use; guarded by mutex_ once the reader runs.
+};
+
+void ZygoteClient::ReadAnswers() {
+  for (;;) {
+    StatusOr<Frame> frame = ReceiveFrame(socket_.get(), kZygoteFrameLimits);
+    Status status = frame.status();
+    StatusOr<ZygoteResponse> response = frame.ok() ? DecodeResponse(HeadBytes(*frame)) : status;
+    std::lock_guard lock(mutex_);
+    if (!response.ok()) {
+      broken_ = Unavailable("The compiler process is gone: " + Message(response.status()));
+      arrived_.notify_all();
+      return;
+    }
+    auto found = waiting_.find(response->id);
+    if (found == waiting_.end()) {
+      continue;  // Its caller's deadline has passed.
+    }
+    found->second.has_arrived = true;
+    found->second.response = *std::move(response);
+    found->second.artifact = std::move(frame->body);
+    arrived_.notify_all();
+  }
+}
+
+Status ZygoteClient::Send(uint64_t id, const CompileRequest& request, int module_fd, Time deadline) {
+  ZygoteRequest message;
+  message.id = id;
+  message.compile = request;
+  message.compile.module = {};
+  std::lock_guard lock(send_mutex_);
+  Time now = RealClock().Now();
+  if (deadline <= now) {
+    return DeadlineExceeded("The deadline passed before the compile began.");
+  }
+  message.remaining_ns = deadline == kNever ? 0 : static_cast<uint64_t>((deadline - now).count());
+  const int fds[] = {module_fd};
+  Status sent = SendFrame(socket_.get(), EncodeRequest(message), {}, fds, std::min(deadline, now + kSendMax));
+  if (!sent.ok()) {
+    // A frame may be half written, so the stream is of no more use; this also ends the reader.
+    shutdown(socket_.get(), SHUT_RDWR);
+    return Unavailable("The compiler process takes no requests: " + Message(sent));
+  }
+  return sent;
+}
+
+StatusOr<ZygoteClient::Answer> ZygoteClient::WaitFor(uint64_t id, Time deadline) {
+  std::unique_lock lock(mutex_);
+  Answer& answer = waiting_[id];
+  auto is_done = [&] { return answer.has_arrived || !broken_.ok(); };
+  if (deadline == kNever) {
+    arrived_.wait(lock, is_done);
+  } else {
+    arrived_.wait_for(lock, deadline - RealClock().Now(), is_done);
+  }
+  Answer taken = std::move(answer);
+  waiting_.erase(id);
+  if (taken.has_arrived) {
+    return taken;
+  }
+  if (!broken_.ok()) {
+    return broken_;
+  }
+  return DeadlineExceeded("The deadline passed while the module was being compiled.");
+}
+
+StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Time deadline) {
+  Time begin = RealClock().Now();
+  if (request.module.empty() || request.module.size() > limits::kModuleBytesMax) {
+    return Refused(request, "The module's size (" + std::to_string(request.module.size()) + " bytes) is not in [1, " +
+                                std::to_string(limits::kModuleBytesMax) + "].");
+  }
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd module, CreateSealedMemfd("hpvm-module", request.module.size()));
+  HPVMD_RETURN_IF_ERROR(WriteAt(module.get(), 0, request.module));
+  uint64_t id = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (!broken_.ok()) {
+      return broken_;
+    }
+    id = next_id_++;
+    waiting_[id] = {};
+  }
+  Status sent = Send(id, request, module.get(), deadline);
+  if (!sent.ok()) {
+    std::lock_guard lock(mutex_);
+    waiting_.erase(id);
+    return sent;
+  }
+  HPVMD_ASSIGN_OR_RETURN(Answer answer, WaitFor(id, deadline));
+  CompileOutcome outcome;
+  outcome.diagnostics = std::move(answer.response.diagnostics);
+  outcome.from_cache = answer.response.from_cache;
+  if (answer.response.has_artifact) {
+    HPVMD_ASSIGN_OR_RETURN(outcome.artifact, ParseArtifact(answer.artifact, key_));
+  } else if (!HasErrors(outcome.diagnostics)) {
+    return Internal("The compiler answered with neither an artifact nor an error.");
+  }
+  outcome.elapsed = RealClock().Now() - begin;
+  return outcome;
+}
+
+}  // namespace
+
+std::unique_ptr<CompilerService> ConnectCompiler(UniqueFd socket, const ArtifactKey& key) {
+  return std::make_unique<ZygoteClient>(std::move(socket), key);
+}
+
+}  // namespace hpvm

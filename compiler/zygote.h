@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The zygote: the process `hpvm-compiler`, which holds LLVM and wabt warm and forks one child a compile.
+//
+// Command line
+//   hpvm-compiler --socket FD [--cache FOLDER] [--cache-bytes N] [--memory-bytes N] [--seconds N] [--children N] [--no-sandbox]
+// FD is an inherited Unix stream socket. FOLDER holds compiled artifacts between runs; without it nothing is kept. It must belong to one
+// tenant: what lies there is believed if its tag fits the key.
+//
+// Protocol: frames of base/frame_socket.h whose heads are the structs below, written by compiler/wire.h.
+//   client → zygote   Hello, once, first: the key that tags artifacts. Never on the command line, which other users can read.
+//   client → zygote   ZygoteRequest, one memfd of sealed size with the module's bytes. Any number may be under way.
+//   zygote → client   ZygoteResponse, in the order of completion, the tagged artifact as the frame's body.
+// Both ends close the connection at the first malformed message; the zygote exits when the client goes away.
+//
+// Caps. A child gets RLIMIT_AS and RLIMIT_DATA of `memory_bytes`, RLIMIT_CPU of `seconds`, and as much wall time as the earlier of
+// `seconds` and the request's deadline. A child that dies is a diagnostic that names the cap and its value.
+//
+// What the processes need, for whoever builds a sandbox around them:
+//   zygote, until warm     libLLVM-22, libcrypto, libseccomp and what they link (read, execute); /proc/self (read) for the CPU's features
+//   zygote, once warm      FOLDER (read, write, create, rename, remove); the inherited socket; stderr. Nothing else is opened.
+//     system calls         clone/fork, wait4, kill, pipe2, poll, recvmsg, sendmsg, read, write, pread64, openat/renameat/unlinkat/utimensat
+//                          below FOLDER, getdents64, fstat, memory (mmap without PROT_EXEC, munmap, brk, madvise, mprotect), futex,
+//                          clock_gettime, prlimit64, prctl, seccomp, exit
+//   children               one pipe to write, one memfd to read. System calls: memory, read, pread64, write, futex, clock_gettime, exit.
+// compiler/zygote_sandbox.cc locks both down itself; a sandbox outside must only not refuse what stands here.
+#ifndef HPVMD_COMPILER_ZYGOTE_H_
+#define HPVMD_COMPILER_ZYGOTE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/frame_socket.h"
+#include "base/limits.h"
+#include "compiler/service.h"
+#include "compiler/wire.h"
+
+namespace hpvm {
+
+// The messages.
+struct ZygoteRequest {
+  uint64_t id = 0;
+  uint64_t remaining_ns = 0;   // Until the client's deadline, as it was when sent; 0: none.
+  CompileRequest compile;      // `module` is empty here: the bytes travel as a memfd.
+};
+struct ZygoteResponse {
+  uint64_t id = 0;
+  bool from_cache = false;
+  bool has_artifact = false;   // In the frame's body.
+  Diagnostics diagnostics;
+};
+
+inline constexpr FrameLimits kZygoteFrameLimits = {
+    .head_bytes_max = 1024 * 1024,
+    .body_bytes_max = static_cast<uint32_t>(limits::kArtifactBytesMax),
+    .fds_max = 1,
+};
+
+std::vector<uint8_t> EncodeHello(const ArtifactKey& key);
+StatusOr<ArtifactKey> DecodeHello(std::span<const uint8_t> head);
+std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request);
+StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head);
+std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response);
+StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head);
+
+// Severity, place, offset and message of each; at most limits::kDiagnosticsMax, long texts cut.
+void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out);
+Diagnostics ReadDiagnostics(WireReader& in);
+
+// The head of a received frame as bytes.
+inline std::span<const uint8_t> HeadBytes(const Frame& frame) {
+  return {reinterpret_cast<const uint8_t*>(frame.head.data()), frame.head.size()};
+}
+
+struct ZygoteOptions {
+  int socket = -1;
+  std::string cache_folder;
+  uint64_t cache_bytes_max = 512 * limits::kMiB;
+  uint64_t memory_bytes_max = limits::kCompileMemoryBytesMax;
+  uint32_t seconds_max = limits::kCompileSecondsMax;
+  uint32_t children_max = 0;   // 0: as many as there are cores.
+  bool is_sandboxed = true;    // False only for debuggers.
+};
+
+// Serves until the client goes away; the process's exit status. Single-threaded; call from main only, since it forks.
+int RunZygote(const ZygoteOptions& options);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_ZYGOTE_H_

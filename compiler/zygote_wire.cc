@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The zygote's messages as bytes.
+#include <algorithm>
+
+#include "compiler/wire.h"
+#include "compiler/zygote.h"
+
+namespace hpvm {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+enum class MessageKind : uint8_t { kHello = 1, kRequest = 2, kResponse = 3 };
+
+WireWriter Begin(MessageKind kind) {
+  WireWriter out;
+  out.U32(kVersion);
+  out.U8(static_cast<uint8_t>(kind));
+  return out;
+}
+
+bool Opens(WireReader& in, MessageKind kind) {
+  return in.U32() == kVersion && in.U8() == static_cast<uint8_t>(kind) && in.ok();
+}
+
+Status Malformed(const char* what) {
+  return InvalidArgument(std::string("The compiler connection's ") + what + " message is malformed or of another version.");
+}
+
+void WriteParams(const std::vector<ParamSpec>& params, WireWriter& out) {
+  out.U32(static_cast<uint32_t>(params.size()));
+  for (const ParamSpec& param : params) {
+    out.Text(param.name);
+    out.U8(param.is_buffer);
+    out.U8(param.is_writable);
+    out.U8(static_cast<uint8_t>(param.scalar));
+  }
+}
+
+std::vector<ParamSpec> ReadParams(WireReader& in) {
+  std::vector<ParamSpec> params(in.Count(7));
+  for (ParamSpec& param : params) {
+    param.name = in.Text();
+    param.is_buffer = in.Flag();
+    param.is_writable = in.Flag();
+    uint8_t type = in.U8();
+    if (type > static_cast<uint8_t>(ir::Type::kF64)) {
+      in.Fail();
+      break;
+    }
+    param.scalar = static_cast<ir::Type>(type);
+  }
+  return params;
+}
+
+}  // namespace
+
+std::vector<uint8_t> EncodeHello(const ArtifactKey& key) {
+  WireWriter out = Begin(MessageKind::kHello);
+  out.Raw(key.data(), key.size());
+  return std::move(out.bytes());
+}
+
+StatusOr<ArtifactKey> DecodeHello(std::span<const uint8_t> head) {
+  WireReader in(head);
+  ArtifactKey key{};
+  if (!Opens(in, MessageKind::kHello)) {
+    return Malformed("first");
+  }
+  std::span<const uint8_t> bytes = in.Raw(key.size());
+  if (!in.AtEnd()) {
+    return Malformed("first");
+  }
+  std::copy(bytes.begin(), bytes.end(), key.begin());
+  return key;
+}
+
+std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request) {
+  const CompileRequest& compile = request.compile;
+  WireWriter out = Begin(MessageKind::kRequest);
+  out.U64(request.id);
+  out.U64(request.remaining_ns);
+  out.U8(static_cast<uint8_t>(compile.module_kind));
+  out.Text(compile.module_name);
+  out.Raw(compile.module_hash.bytes.data(), compile.module_hash.bytes.size());
+  out.Text(compile.entry);
+  WriteParams(compile.params, out);
+  out.U8(static_cast<uint8_t>(compile.abi));
+  out.U8(static_cast<uint8_t>(compile.target));
+  out.U8(compile.fast_math);
+  return std::move(out.bytes());
+}
+
+StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
+  WireReader in(head);
+  ZygoteRequest request;
+  CompileRequest& compile = request.compile;
+  if (!Opens(in, MessageKind::kRequest)) {
+    return Malformed("request");
+  }
+  request.id = in.U64();
+  request.remaining_ns = in.U64();
+  compile.module_kind = static_cast<ModuleKind>(in.U8());
+  compile.module_name = in.Text();
+  std::span<const uint8_t> hash = in.Raw(compile.module_hash.bytes.size());
+  std::copy(hash.begin(), hash.end(), compile.module_hash.bytes.begin());
+  compile.entry = in.Text();
+  compile.params = ReadParams(in);
+  uint8_t abi = in.U8();
+  uint8_t target = in.U8();
+  compile.fast_math = in.Flag();
+  if (!in.AtEnd() || compile.params.size() > limits::kKernelParamsMax || abi > static_cast<uint8_t>(Abi::kHpvmWeb) ||
+      (target != static_cast<uint8_t>(ArtifactKind::kInterp) && target != static_cast<uint8_t>(ArtifactKind::kCpuImage))) {
+    return Malformed("request");
+  }
+  compile.abi = static_cast<Abi>(abi);
+  compile.target = static_cast<ArtifactKind>(target);
+  return request;
+}
+
+std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response) {
+  WireWriter out = Begin(MessageKind::kResponse);
+  out.U64(response.id);
+  out.U8(response.from_cache);
+  out.U8(response.has_artifact);
+  WriteDiagnostics(response.diagnostics, out);
+  return std::move(out.bytes());
+}
+
+StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head) {
+  WireReader in(head);
+  ZygoteResponse response;
+  if (!Opens(in, MessageKind::kResponse)) {
+    return Malformed("response");
+  }
+  response.id = in.U64();
+  response.from_cache = in.Flag();
+  response.has_artifact = in.Flag();
+  response.diagnostics = ReadDiagnostics(in);
+  if (!in.AtEnd()) {
+    return Malformed("response");
+  }
+  return response;
+}
+
+void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out) {
+  // A response's head holds a hundred of these with room to spare.
+  constexpr size_t kTextBytesMax = 4096;
+  size_t count = std::min<size_t>(diagnostics.size(), limits::kDiagnosticsMax);
+  out.U32(static_cast<uint32_t>(count));
+  for (size_t i = 0; i < count; ++i) {
+    const Diagnostic& diagnostic = diagnostics[i];
+    out.U8(static_cast<uint8_t>(diagnostic.severity));
+    out.Text(std::string_view(diagnostic.place).substr(0, kTextBytesMax));
+    out.U8(diagnostic.offset.has_value());
+    out.U64(diagnostic.offset.value_or(0));
+    out.Text(std::string_view(diagnostic.message).substr(0, kTextBytesMax));
+  }
+}
+
+Diagnostics ReadDiagnostics(WireReader& in) {
+  Diagnostics diagnostics(in.Count(18));
+  for (Diagnostic& diagnostic : diagnostics) {
+    diagnostic.severity = in.Flag() ? Severity::kWarning : Severity::kError;
+    diagnostic.place = in.Text();
+    bool has_offset = in.Flag();
+    uint64_t offset = in.U64();
+    if (has_offset) {
+      diagnostic.offset = offset;
+    }
+    diagnostic.message = in.Text();
+  }
+  return diagnostics;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's end of an executor: starts the process, sends requests, checks every answer as hostile, and tells how it ended.
+//
+// One ExecutorHub (one epoll thread) serves any number of links. Requests go out from the calling thread and never block: what the socket
+// does not take at once is queued. Callbacks run on the hub's thread, never inside the call that gave them, and exactly once each: with
+// the answer, or with kUnavailable when the process ended, or with kInternal when it broke the protocol (it is then killed). A callback
+// must be short and must not wait for the hub; it may call any method of any link except a destructor.
+//
+// hpvmctl --local uses the same classes on `hpvm-executor --standalone`.
+#ifndef HPVMD_PROTO_INTERNAL_EXECUTOR_LINK_H_
+#define HPVMD_PROTO_INTERNAL_EXECUTOR_LINK_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/diagnostic.h"
+#include "base/element_type.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+namespace hpvm {
+
+// The epoll thread. Outlives its links.
+class ExecutorHub {
+ public:
+  static StatusOr<std::unique_ptr<ExecutorHub>> Create();
+  ~ExecutorHub();
+  ExecutorHub(const ExecutorHub&) = delete;
+  ExecutorHub& operator=(const ExecutorHub&) = delete;
+
+  class Core;   // Defined in executor_link.cc.
+  Core& core() { return *core_; }
+
+ private:
+  explicit ExecutorHub(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+struct ExecutorOptions {
+  std::string program;                        // Path of hpvm-executor.
+  std::string compiler_program;               // Path of hpvm-compiler; empty: beside `program`.
+  std::string cache_folder;                   // Absolute; empty: compiled kernels are not kept.
+  std::array<uint8_t, 32> artifact_key{};     // Random, one per tenant and cache folder; other keys find nothing in that cache.
+  std::vector<std::string> backends = {"cpu"};  // The device profile, in the order of the grant page's entries.
+  uint32_t cpu_threads = 0;                   // With the submitting one; 0: as the machine has.
+  int grant_page = -1;                        // A sealed memfd of kGrantPageBytes; borrowed during Start. -1: no grants to obey.
+  bool standalone = false;                    // hpvm-executor --standalone: not locked down.
+  uint32_t uid = 0, gid = 0;                  // Taken when the daemon is root; 0: keep.
+  uint32_t jobs_max = 0;                      // 0: the executor's default.
+  uint64_t document_bytes_max = 0;            // 0: base/limits.h's default; so below.
+  uint32_t nodes_max = 0, edges_max = 0;
+  Duration ready_within = std::chrono::seconds(10);  // Without Ready by then the process is killed.
+  // The executor's standard error: -1 keeps its last 4 KiB for the message that tells how it ended; otherwise this descriptor (borrowed).
+  int stderr_fd = -1;
+};
+
+struct ExecutorDevice {
+  std::string id, kind, name, silicon;
+  uint32_t compute_units = 0;
+  uint64_t memory_bytes = 0;
+};
+
+struct ExecutorReady {
+  std::vector<ExecutorDevice> devices;
+  uint32_t sandbox_level = 0;
+  std::string sandbox_detail;
+  Duration took{0};                           // From the start of the process.
+};
+
+// Bytes that exist already: in memory (copied during the call), or in a memfd of sealed size (borrowed during the call).
+struct BytesSource {
+  std::span<const uint8_t> bytes;
+  int fd = -1;
+  uint64_t fd_bytes = 0;
+};
+
+struct ModuleInput {
+  std::string name;     // In the document.
+  Sha256 hash;
+  BytesSource bytes;    // Sent only if this executor does not hold the module.
+};
+
+struct PrepareInput {
+  uint64_t handle = 0;  // The caller's choice; not 0 and not in use on this link.
+  BytesSource document;
+  std::vector<ModuleInput> modules;
+  Duration within{0};   // 0: no deadline.
+};
+
+struct ExecutorPort {
+  std::string name;
+  ElementType type = ElementType::kF32;
+  std::vector<std::string> shape;   // Expressions, as written.
+};
+
+struct ExecutorSummary {
+  std::string name;
+  std::vector<ExecutorPort> inputs, outputs;
+  std::vector<std::string> symbols;
+  uint64_t leaf_nodes = 0, internal_nodes = 0, edges = 0;
+  std::vector<std::string> devices;
+  bool streaming = false;
+  Duration parse{0}, compile{0}, load{0};
+  uint32_t compiled = 0, from_cache = 0;
+};
+
+struct PrepareReply {
+  Diagnostics diagnostics;
+  uint64_t diagnostics_omitted = 0;
+  std::optional<ExecutorSummary> summary;   // Empty exactly when the diagnostics have errors; then the handle stays free.
+};
+
+// Part of a memfd of sealed size. The link shares each memfd with the executor once, on first use, and remembers it by `memory_id`.
+struct MemorySlice {
+  uint64_t memory_id = 0;      // Not 0; never another memfd's on this link, also after Forget.
+  int fd = -1;                 // Borrowed during the call.
+  uint64_t memory_bytes = 0;   // The whole memfd.
+  bool writable = true;        // How the executor may map it; the same in every use.
+  uint64_t offset = 0;         // A multiple of 16.
+  uint64_t bytes = 0;
+};
+
+struct InputTensor {
+  std::string name;
+  ElementType type = ElementType::kF32;
+  std::vector<uint64_t> shape;
+  std::span<const uint8_t> bytes;       // Inline, borrowed during the call; all of a run's together at most 8 MiB.
+  std::optional<MemorySlice> memory;    // Instead of `bytes`.
+};
+
+struct OutputTarget {
+  std::string name;
+  enum class Kind : uint8_t { kInline, kMemory, kDiscard } kind = Kind::kInline;
+  MemorySlice memory;                   // kMemory: at least the output's size.
+};
+
+struct RunInput {
+  uint64_t handle = 0;
+  std::vector<InputTensor> inputs;
+  std::vector<OutputTarget> outputs;    // Outputs that are not named come back inline.
+  std::map<std::string, int64_t> symbols;
+  uint32_t repeat = 1;
+  Duration within{0};                   // 0: no deadline.
+  uint32_t node_records_max = 1000;
+  uint32_t inline_bytes_max = 256 * 1024;   // One inline output's; larger ones make the reply say needs_memory.
+  std::function<void()> on_started;     // When the run leaves the executor's queue; may be empty.
+};
+
+struct OutputTensor {
+  std::string name;
+  ElementType type = ElementType::kF32;
+  std::vector<uint64_t> shape;
+  uint64_t bytes = 0;
+  // Inline: the data, inside RunReply::body. Empty for outputs in memory (read them with pread) and dropped ones.
+  std::span<const uint8_t> data;
+};
+
+struct ExecutorNodeRecord {
+  std::string path, device;
+  int64_t start_ns = 0, end_ns = 0;     // From the run's start.
+};
+
+struct RunReply {
+  // What became of the run: OK, or the engine's failure (kAborted: trap; kCancelled; kDeadlineExceeded; kInvalidArgument ...).
+  Status status;
+  std::vector<OutputTensor> outputs;
+  // With status kResourceExhausted: nothing ran, some outputs are too large to be inline; `outputs` lists all with their sizes.
+  bool needs_memory = false;
+  Duration queue{0}, bind{0}, copy_in{0}, run{0}, copy_out{0};
+  std::vector<ExecutorNodeRecord> nodes;
+  uint64_t nodes_run = 0;
+  std::vector<uint8_t> body;            // Owns inline data.
+};
+
+using RequestId = uint64_t;
+
+class ExecutorLink {
+ public:
+  // Spawns the process, sends Hello and returns without waiting for Ready; requests may follow at once.
+  // A status when the process cannot be started. `on_ready` and `on_end` may be empty. `on_end` is called once, after all pending
+  // requests' callbacks, with why: "The executor process ended (signal 9)." ... ; OK after Shutdown.
+  static StatusOr<std::unique_ptr<ExecutorLink>> Start(ExecutorHub& hub, const ExecutorOptions& options,
+                                                       std::function<void(const ExecutorReady&)> on_ready = nullptr,
+                                                       std::function<void(const Status&)> on_end = nullptr);
+  // Kills the process if it lives, waits until it is reaped and until no callback of this link runs or will run. Not on the hub's thread.
+  // Pending requests fail first with kUnavailable.
+  ~ExecutorLink();
+  ExecutorLink(const ExecutorLink&) = delete;
+  ExecutorLink& operator=(const ExecutorLink&) = delete;
+
+  // Waits for Ready; how the process ended if it did first; kDeadlineExceeded. Not on the hub's thread.
+  StatusOr<ExecutorReady> WaitReady(Time deadline = kNever);
+
+  // Each returns the id for Cancel; 0 when the request was not sent, and then `done` is called with why, as always on the hub's thread:
+  // kInvalidArgument for inputs outside the limits of protocol.h, kResourceExhausted when too many requests wait.
+  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done);
+  // A status instead of a reply only when the executor was lost or the request not sent.
+  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done);
+  // Shapes of the outputs for the shapes of `inputs` (their data is not looked at). kInvalidArgument when they do not fit.
+  RequestId OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs, const std::map<std::string, int64_t>& symbols,
+                         std::function<void(StatusOr<std::vector<OutputTensor>>)> done);
+  void Release(uint64_t handle);
+  // Sets the stop word of a run or prepare; its answer comes soon, with kCancelled unless it was done already.
+  void Cancel(RequestId id);
+  // After changing the grant page's entry. `done` when the executor has seen the epoch; may be empty.
+  void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done = nullptr);
+  // Lets go of a memory: unmapped there when no run uses it. Call before or after closing the memfd.
+  void Forget(uint64_t memory_id);
+
+  // Asks the process to end; it is killed if it has not after `grace`. Returns at once.
+  void Shutdown(Duration grace = std::chrono::milliseconds(500));
+  // SIGKILL. Returns at once; pending requests fail with kUnavailable and `why`.
+  void Kill(std::string_view why);
+
+  int pid() const;
+  // Not reaped yet.
+  bool alive() const;
+  // Requests without an answer.
+  size_t pending() const;
+
+  class Core;   // Defined in executor_link.cc.
+
+ private:
+  explicit ExecutorLink(std::shared_ptr<Core> core);
+  // Shared with the hub's thread, which may be handling an event while the link is destroyed.
+  std::shared_ptr<Core> core_;
+};
+
+// Runs `program --probe=BACKEND` and returns what it prints, checked; kUnavailable when it dies, kDeadlineExceeded after `within`.
+// Blocks.
+StatusOr<std::vector<ExecutorDevice>> ProbeDevices(const std::string& program, const std::string& backend,
+                                                   Duration within = std::chrono::seconds(10));
+
+}  // namespace hpvm
+
+#endif  // HPVMD_PROTO_INTERNAL_EXECUTOR_LINK_H_

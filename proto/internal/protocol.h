@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of executor.proto as code, one copy for both ends: limits, and checks of every message before it is used.
+#ifndef HPVMD_PROTO_INTERNAL_PROTOCOL_H_
+#define HPVMD_PROTO_INTERNAL_PROTOCOL_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/element_type.h"
+#include "base/frame_socket.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "proto/internal/executor.pb.h"
+
+namespace hpvm {
+
+inline constexpr uint32_t kExecutorProtocolVersion = 1;
+
+// An Envelope with 1,000 node records of ordinary length is about 60 KiB; long names and reports of faults need more.
+inline constexpr uint32_t kHeadBytesMax = 256 * 1024;
+inline constexpr uint32_t kBodyBytesMax = 8 * 1024 * 1024;
+inline constexpr FrameLimits kToExecutorLimits{kHeadBytesMax, kBodyBytesMax, 1};
+inline constexpr FrameLimits kFromExecutorLimits{kHeadBytesMax, kBodyBytesMax, 0};
+
+// Ports of a graph, and symbols.
+inline constexpr uint32_t kPortsMax = 1024;
+inline constexpr uint32_t kModulesMax = 512;
+inline constexpr uint64_t kModulesBytesMax = 256 * limits::kMiB;
+// Mappings of one executor: below the kernel's 65,530 by far, above what a large run binds.
+inline constexpr uint32_t kMemoriesMax = 1024;
+inline constexpr uint32_t kHandlesMax = 1024;
+// Requests that wait for an answer on one socket.
+inline constexpr uint32_t kRequestsMax = 4096;
+inline constexpr uint32_t kDevicesMax = 8;
+inline constexpr uint32_t kNodeRecordsMax = 10'000;
+inline constexpr uint32_t kInlineBytesMax = kBodyBytesMax / 2;
+inline constexpr uint32_t kNameBytesMax = 256;
+inline constexpr uint32_t kTextBytesMax = 1024;         // Places, expressions, paths of nodes.
+inline constexpr uint32_t kMessageTextBytesMax = 4096;  // One diagnostic.
+inline constexpr uint32_t kStatusTextBytesMax = 16 * 1024;
+// Alignment of ranges in bodies and memories: every element type and 16-byte vectors.
+inline constexpr uint32_t kRangeAlignment = 16;
+
+// Well-formed UTF-8 without control characters; `lines` allows \n and \t.
+bool IsCleanText(std::string_view text, bool lines);
+// `text` made clean and at most `bytes_max` long: other bytes become '?', a cut ends in "...".
+std::string CleanText(std::string_view text, size_t bytes_max);
+
+// Bytes of a dense tensor, or nothing when it overflows or the rank is too large.
+std::optional<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape);
+
+// Decodes a head. kInvalidArgument naming the field that breaks a rule of executor.proto: counts, lengths, enum ranges, text, ranges
+// inside `body_bytes`, number of descriptors. What depends on the state of a connection (ids, handles) is checked where that is kept.
+Status DecodeToExecutor(std::string_view head, size_t body_bytes, size_t fds, internal::Envelope* envelope);
+Status DecodeFromExecutor(std::string_view head, size_t body_bytes, size_t fds, internal::Envelope* envelope);
+
+void SetStatus(const Status& status, internal::Status* message);
+Status GetStatus(const internal::Status& message);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_PROTO_INTERNAL_PROTOCOL_H_

@@ -83,6 +83,10 @@ struct OpcodeInfo {
 const OpcodeInfo& Info(Opcode code);
 // The opcode of that text name, or nothing.
 bool OpcodeFromText(std::string_view text, Opcode* code);
+constexpr bool IsTerminator(Opcode code) {
+  return code == Opcode::kLeave || code == Opcode::kContinue || code == Opcode::kLeaveTable ||
+         code == Opcode::kReturn || code == Opcode::kTrap;
+}
 
 // Reasons for which an instance ends early. Values are stable: images and records carry them.
 enum class TrapCode : uint32_t {
@@ -104,7 +108,7 @@ enum class TrapCode : uint32_t {
 std::string_view Name(TrapCode code);  // "out of bounds memory access" ...
 
 struct Target {
-  OpId op;                 // An enclosing block, loop or if.
+  OpId op{};               // An enclosing block, loop or if.
   bool is_continue = false;  // Loops only.
 };
 
@@ -119,9 +123,9 @@ struct Op {
   uint64_t imm = 0;            // const: the bits; memory: offset added to the address without wrapping; global, call: the index.
   uint32_t source = 0;         // Byte offset in the module's file; 0 is unknown. For traps and explanations.
   uint32_t first_operand = 0, operand_count = 0;  // In Function::operands.
-  ValueId first_result;        // Results are consecutive.
+  ValueId first_result{};      // Results are consecutive.
   uint32_t result_count = 0;
-  RegionId body, otherwise;    // block, loop: body; if: body and otherwise.
+  RegionId body{}, otherwise{};  // block, loop: body; if: body and otherwise.
   uint32_t first_target = 0, target_count = 0;    // Terminators; in Function::targets.
 };
 
@@ -210,12 +214,12 @@ struct Module {
 };
 
 // Appends operations to a function. Regions are opened and closed like brackets.
-//   Builder b(function);  b.BeginBody(...); ValueId x = b.Add(Opcode::kConst, ...); ... b.Return({x}); 
+//   Builder b(function);  b.BeginBody(...); ValueId x = b.Add(Opcode::kConst, ...); ... b.Return({x});
 class Builder {
  public:
   explicit Builder(Function& function) : f_(function) {}
 
-  // Creates the body region with the function type's parameters and makes it current.
+  // Creates the body region with the function type's parameters and makes it current. The span lives as long as the builder.
   std::span<const ValueId> BeginBody();
   // Appends a plain operation to the current region. `op` carries everything but operands and results. Returns the operation; its
   // results are first_result.. in order.
@@ -246,8 +250,12 @@ class Builder {
   bool Terminated() const;
 
  private:
+  ValueId NewValues(std::span<const Type> types);
+  OpId AppendTerminator(Op op, std::span<const ValueId> values, std::span<const Target> targets);
+
   Function& f_;
   std::vector<RegionId> open_;
+  std::vector<ValueId> body_params_;
 };
 
 }  // namespace hpvm::ir

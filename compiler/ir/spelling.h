@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the printer and the parser agree on for each operation: which of Op's fields its text form carries.
+#ifndef HPVMD_COMPILER_IR_SPELLING_H_
+#define HPVMD_COMPILER_IR_SPELLING_H_
+
+#include "compiler/ir/ir.h"
+
+namespace hpvm::ir {
+
+constexpr bool OwnsRegions(Opcode code) {
+  return code == Opcode::kBlock || code == Opcode::kLoop || code == Opcode::kIf;
+}
+
+// Whether the name is followed by `.type`; else Op::type means nothing.
+inline bool HasType(Opcode code) {
+  switch (Info(code).family) {
+    case Family::kCall:
+    case Family::kSync:
+    case Family::kControl:
+      return false;
+    case Family::kMemory:
+      return code == Opcode::kLoad || code == Opcode::kStore;
+    default:
+      return true;
+  }
+}
+
+// Whether it has a width, a space, and an immediate that is added to the address.
+inline bool HasSpace(Opcode code) {
+  return code == Opcode::kLoad || code == Opcode::kStore || Info(code).family == Family::kAtomic;
+}
+
+// The letter before the index in `imm`, or 0 when `imm` is no index.
+inline char IndexPrefix(Opcode code) {
+  switch (code) {
+    case Opcode::kGlobalGet:
+    case Opcode::kGlobalSet:
+      return 'g';
+    case Opcode::kCall:
+      return 'f';
+    case Opcode::kCallIndirect:
+      return 't';
+    default:
+      return 0;
+  }
+}
+
+}  // namespace hpvm::ir
+
+#endif  // HPVMD_COMPILER_IR_SPELLING_H_

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The strict text form of a module: what tests are written in, what people read, and what the interpreter device loads.
+//
+//   module "saxpy"                        `module "x" memory64` when addresses are i64
+//   memory 65536 65536                    initial bytes, maximum; left out when both are 0
+//   uses barrier                          and `uses group_memory`
+//   data 1024 "00ff10"                    address, bytes in hexadecimal
+//   global mut i32 0x10000                `mut` when mutable; the bits
+//   type (i32) -> (i32)                   an indirect type: t0, t1 ... in order
+//   table f1 null                         entries
+//   param buffer in "x"                   `in` or `inout`, or a scalar's type: `param f32 "alpha"`
+//   entry f0
+//   func f0 "saxpy" (%0: i32, %1: f32) -> () {
+//     %2: i32 = const.i32 4               integers signed or 0x bits; floats print as 0x bits, and decimal literals are read
+//     %3: f32 = load.f32 param(0) %2 + 16 @117       space (flat, param(k), module, private(k), group), base, immediate, source offset
+//     %4: i32 = load.i32 w1 signed flat %0           w1, w2, w4: width when narrower than the type
+//     %5: i64 = extend_s.i32 %4           `.type` is Op::type; the results' types stand on the left
+//     %6: i32 = call f1 (%2)              call_indirect t0 (%index, ...)
+//     %7: i32 = loop b0 (%8: i32 = %2, %9: i32 = %4) {
+//       %10: i32 = if b1 %8 {
+//         continue b0 (%9, %8)
+//       } else {
+//         leave b1 (%8)
+//       }
+//       leave_table %10 [b0, continue b0, b0] (%10)
+//     }
+//     global_set.i32 g0 %7
+//     trap 1
+//   }
+//
+// A comment runs from `;;` to the end of the line. Directives come in that order. Values, blocks and functions are numbered in order of
+// appearance when printed; the reader takes any name of letters, digits and underscores for values and blocks. An `if` may leave out its
+// results and its `@source`; an operation without a type in its name (control, calls, barrier, copies) has Op::type i32.
+#ifndef HPVMD_COMPILER_IR_TEXT_H_
+#define HPVMD_COMPILER_IR_TEXT_H_
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm::ir {
+
+// Requires ids in range and regions that form a tree, as the builder and the parser make them; the module need not verify. For modules that
+// verify, Print(*ParseModule(Print(m))) == Print(m), and the parsed module runs alike.
+std::string Print(const Module& module);
+std::string Print(const Module& module, FunctionId function);
+
+// Any bytes give a module or a kInvalidArgument that names the line. The module is well formed as far as Print asks; Verify it before use.
+StatusOr<Module> ParseModule(std::string_view text);
+
+}  // namespace hpvm::ir
+
+#endif  // HPVMD_COMPILER_IR_TEXT_H_

@@ -30,7 +30,7 @@ StatusOr<Tensor> EmptyTensor(v1::ElementType type, const Repeated& shape) {
   Tensor tensor;
   HPVMD_ASSIGN_OR_RETURN(tensor.type, FromProto(type));
   tensor.shape.assign(shape.begin(), shape.end());
-  HPVMD_ASSIGN_OR_RETURN(uint64_t bytes, TensorBytes(tensor.type, tensor.shape));
+  HPVMD_ASSIGN_OR_RETURN(uint64_t bytes, TensorSizeBytes(tensor.type, tensor.shape));
   tensor.data.resize(bytes);
   return tensor;
 }

@@ -128,7 +128,7 @@ StatusOr<Tensor> ParseNpy(std::span<const uint8_t> bytes) {
   if (*fortran != "False" && has_order) {
     return InvalidArgument("The array is in Fortran order; write it with numpy.ascontiguousarray.");
   }
-  HPVMD_ASSIGN_OR_RETURN(uint64_t size, TensorBytes(tensor.type, tensor.shape));
+  HPVMD_ASSIGN_OR_RETURN(uint64_t size, TensorSizeBytes(tensor.type, tensor.shape));
   if (bytes.size() - data_at != size) {
     return InvalidArgument("The file holds " + std::to_string(bytes.size() - data_at) + " bytes of data, but " +
                            Describe(tensor.type, tensor.shape) + " has " + std::to_string(size) + ".");

@@ -34,7 +34,7 @@ StatusOr<Tensor> ParsePng(std::span<const uint8_t> bytes) {
   if (channels > 1) {
     tensor.shape.push_back(channels);
   }
-  HPVMD_ASSIGN_OR_RETURN(uint64_t size, TensorBytes(tensor.type, tensor.shape));
+  HPVMD_ASSIGN_OR_RETURN(uint64_t size, TensorSizeBytes(tensor.type, tensor.shape));
   tensor.data.resize(size);
   if (png_image_finish_read(&image.png, nullptr, tensor.data.data(), 0, nullptr) == 0) {
     return InvalidArgument(std::string("The PNG's pixels cannot be read (") + image.png.message + ").");

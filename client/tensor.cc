@@ -88,7 +88,7 @@ StatusOr<Tensor> ParseRaw(std::vector<uint8_t> bytes, const std::optional<Tensor
   if (!hint.has_value()) {
     return InvalidArgument("The file is raw bytes, whose type and shape are not known here; give .npy, .npz or .png.");
   }
-  HPVMD_ASSIGN_OR_RETURN(uint64_t size, TensorBytes(hint->type, hint->shape));
+  HPVMD_ASSIGN_OR_RETURN(uint64_t size, TensorSizeBytes(hint->type, hint->shape));
   if (size != bytes.size()) {
     return InvalidArgument("The file has " + std::to_string(bytes.size()) + " bytes, but " +
                            Describe(hint->type, hint->shape) + " has " + std::to_string(size) + ".");
@@ -124,7 +124,7 @@ Status Write(const std::string& name, const Tensor& tensor) {
 
 }  // namespace
 
-StatusOr<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape) {
+StatusOr<uint64_t> TensorSizeBytes(ElementType type, std::span<const uint64_t> shape) {
   unsigned __int128 bytes = ElementBytes(type);
   bool empty = false;
   for (uint64_t extent : shape) {

@@ -21,7 +21,7 @@ struct Tensor {
 };
 
 // Elements times their size. kInvalidArgument when it passes 2^63.
-StatusOr<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape);
+StatusOr<uint64_t> TensorSizeBytes(ElementType type, std::span<const uint64_t> shape);
 // "f32[512, 512]".
 std::string Describe(ElementType type, std::span<const uint64_t> shape);
 

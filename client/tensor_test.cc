@@ -31,7 +31,7 @@ class TensorFileTest : public testing::Test {
 
 Tensor Numbered(ElementType type, std::vector<uint64_t> shape) {
   Tensor tensor{type, std::move(shape), {}};
-  tensor.data.resize(*TensorBytes(type, tensor.shape));
+  tensor.data.resize(*TensorSizeBytes(type, tensor.shape));
   for (size_t i = 0; i < tensor.data.size(); ++i) {
     tensor.data[i] = static_cast<uint8_t>(i * 37);
   }
@@ -142,9 +142,9 @@ TEST_F(TensorFileTest, RawNeedsTheDeclaredSize) {
 }
 
 TEST(TensorTest, BytesAreChecked) {
-  EXPECT_EQ(*TensorBytes(ElementType::kF64, std::vector<uint64_t>{}), 8u);
-  EXPECT_EQ(*TensorBytes(ElementType::kF64, std::vector<uint64_t>{uint64_t{1} << 63, 0}), 0u);
-  EXPECT_FALSE(TensorBytes(ElementType::kF64, std::vector<uint64_t>{uint64_t{1} << 40, uint64_t{1} << 40}).ok());
+  EXPECT_EQ(*TensorSizeBytes(ElementType::kF64, std::vector<uint64_t>{}), 8u);
+  EXPECT_EQ(*TensorSizeBytes(ElementType::kF64, std::vector<uint64_t>{uint64_t{1} << 63, 0}), 0u);
+  EXPECT_FALSE(TensorSizeBytes(ElementType::kF64, std::vector<uint64_t>{uint64_t{1} << 40, uint64_t{1} << 40}).ok());
 }
 
 }  // namespace

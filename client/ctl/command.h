@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every command of hpvmctl shares: the global options, and how commands register.
+#ifndef HPVMD_CLIENT_CTL_COMMAND_H_
+#define HPVMD_CLIENT_CTL_COMMAND_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "client/client.h"
+#include "client/ctl/exit_code.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hpvm::ctl {
+
+enum class Format : uint8_t { kTable, kJson };
+enum class Progress : uint8_t { kAuto, kPlain, kNone };
+
+struct Globals {
+  std::string server;             // Empty: $HPVM_SERVER, else the default socket.
+  Format format = Format::kTable;
+  Progress progress = Progress::kAuto;
+  double connect_seconds = 5;
+
+  StatusOr<std::unique_ptr<Client>> Connect() const;
+  // Whether progress lines are wanted on standard error.
+  bool ShowsProgress() const;
+};
+
+// Each command adds itself and its options to `app`; when chosen it leaves its work in `*action`.
+using Action = std::function<ExitCode()>;
+struct Commands {
+  CLI::App& app;
+  Globals& globals;
+  Action& action;
+};
+void AddSubmit(Commands commands);
+void AddRun(Commands commands);
+void AddDevices(Commands commands);
+void AddJobs(Commands commands);
+void AddGraph(Commands commands);
+void AddModule(Commands commands);
+void AddCompletion(Commands commands);
+
+}  // namespace hpvm::ctl
+
+#endif  // HPVMD_CLIENT_CTL_COMMAND_H_

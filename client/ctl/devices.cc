@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvmctl devices.
+#include "CLI/CLI.hpp"
+#include "client/ctl/command.h"
+#include "client/ctl/report.h"
+
+namespace hpvm::ctl {
+namespace {
+
+Status Devices(const Globals& globals) {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
+  HPVMD_ASSIGN_OR_RETURN(std::vector<v1::Device> devices, client->ListDevices());
+  PrintDevices(devices, globals.format);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddDevices(Commands commands) {
+  commands.app.add_subcommand("devices", "The devices that hpvmd runs kernels on")
+      ->callback([&globals = commands.globals, &action = commands.action] {
+        action = [&globals] { return Report(Devices(globals)); };
+      });
+}
+
+}  // namespace hpvm::ctl

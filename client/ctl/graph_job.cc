@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/ctl/graph_job.h"
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "base/diagnostic.h"
+#include "graph/flatten.h"
+#include "graph/parse.h"
+
+namespace hpvm::ctl {
+namespace {
+
+StatusOr<std::string> ReadWhole(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    return NotFound("The file \"" + file + "\" cannot be opened.");
+  }
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+// "name=value"; `option` is for the message.
+StatusOr<std::pair<std::string, std::string>> Split(const std::string& word, const char* option) {
+  size_t at = word.find('=');
+  if (at == 0 || at == std::string::npos || at + 1 == word.size()) {
+    return InvalidArgument(std::string(option) + " takes NAME=VALUE, not \"" + word + "\".");
+  }
+  return std::pair(word.substr(0, at), word.substr(at + 1));
+}
+
+std::string PortNames(const graph::Graph& graph, graph::Access access) {
+  std::string names;
+  for (const graph::Port& port : graph.node(graph.root()).ports) {
+    if (port.access == access) {
+      names += (names.empty() ? "\"" : ", \"") + port.name + "\"";
+    }
+  }
+  return names.empty() ? "none" : names;
+}
+
+StatusOr<const graph::Port*> FindPort(const graph::Graph& graph, graph::Access access, const std::string& name) {
+  for (const graph::Port& port : graph.node(graph.root()).ports) {
+    if (port.access == access && port.name == name) {
+      return &port;
+    }
+  }
+  bool is_input = access == graph::Access::kIn;
+  return InvalidArgument(std::string("The graph has no ") + (is_input ? "input" : "output") + " \"" + name + "\"; it has " +
+                         PortNames(graph, access) + ".");
+}
+
+// The shape of a raw file: every extent must follow from the given symbols.
+std::optional<TensorHint> HintFor(const graph::Graph& graph, const graph::Port& port,
+                                  const std::map<std::string, int64_t>& symbols) {
+  graph::SymbolValues values(graph.symbols.size(), 0);
+  std::vector<bool> known(graph.symbols.size(), false);
+  for (size_t i = 0; i < graph.symbols.size(); ++i) {
+    if (auto it = symbols.find(graph.symbols[i]); it != symbols.end()) {
+      values[i] = it->second;
+      known[i] = true;
+    }
+  }
+  TensorHint hint{port.type, {}};
+  for (const graph::Expr& extent : port.shape) {
+    for (const graph::Expr::Term& term : extent.terms) {
+      if (term.kind == graph::Expr::Kind::kSymbol && !known[static_cast<size_t>(term.value)]) {
+        return std::nullopt;
+      }
+    }
+    StatusOr<int64_t> value = graph::Evaluate(extent, values);
+    if (!value.ok() || *value < 0) {
+      return std::nullopt;
+    }
+    hint.shape.push_back(static_cast<uint64_t>(*value));
+  }
+  return hint;
+}
+
+Status CheckInput(const graph::Port& port, const Tensor& tensor) {
+  std::string want;
+  for (const graph::Expr& extent : port.shape) {
+    want += (want.empty() ? "" : ", ") + extent.text;
+  }
+  if (tensor.type != port.type || tensor.shape.size() != port.shape.size()) {
+    return InvalidArgument("Input \"" + port.name + "\" is " + Describe(tensor.type, tensor.shape) + ", but the graph declares " +
+                           std::string(Name(port.type)) + "[" + want + "].");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<int64_t> ParseInteger(const std::string& text, const std::string& name) {
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return InvalidArgument("The value of symbol \"" + name + "\" (" + text + ") is not a 64-bit integer.");
+  }
+  return value;
+}
+
+Status ReadModules(const std::string& document_file, GraphJob* job) {
+  std::filesystem::path folder = std::filesystem::path(document_file).parent_path();
+  for (const graph::Module& module : job->graph.modules) {
+    if (module.source != graph::Module::Source::kFile) {
+      continue;
+    }
+    StatusOr<std::string> bytes = ReadWhole((folder / module.file).string());
+    if (!bytes.ok()) {
+      return While(bytes.status(), "reading module \"" + module.name + "\"");
+    }
+    job->modules[module.name].assign(bytes->begin(), bytes->end());
+  }
+  return absl::OkStatus();
+}
+
+Status ReadInputs(const GraphArguments& arguments, GraphJob* job) {
+  for (const std::string& word : arguments.inputs) {
+    HPVMD_ASSIGN_OR_RETURN(auto pair, Split(word, "--input"));
+    HPVMD_ASSIGN_OR_RETURN(const graph::Port* port, FindPort(job->graph, graph::Access::kIn, pair.first));
+    HPVMD_ASSIGN_OR_RETURN(Tensor tensor, ReadTensorFile(pair.second, HintFor(job->graph, *port, job->symbols)));
+    HPVMD_RETURN_IF_ERROR(While(CheckInput(*port, tensor), "reading \"" + pair.second + "\""));
+    if (!job->inputs.emplace(pair.first, std::move(tensor)).second) {
+      return InvalidArgument("Input \"" + pair.first + "\" is given twice.");
+    }
+  }
+  for (const graph::Port& port : job->graph.node(job->graph.root()).ports) {
+    if (port.access == graph::Access::kIn && !job->inputs.contains(port.name)) {
+      return InvalidArgument("Input \"" + port.name + "\" is not given; add --input " + port.name + "=FILE.");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::string> ReadDocument(const std::string& file) { return ReadWhole(file == "-" ? "/dev/stdin" : file); }
+
+StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
+  GraphJob job;
+  HPVMD_ASSIGN_OR_RETURN(job.document, ReadDocument(arguments.document));
+  graph::ParseOutcome parsed = graph::Parse(job.document);
+  if (!parsed.graph.has_value()) {
+    return InvalidArgument("The graph \"" + arguments.document + "\" is not valid:\n" + ToString(parsed.diagnostics));
+  }
+  job.graph = *std::move(parsed.graph);
+  job.repeat = arguments.repeat;
+  for (const std::string& word : arguments.symbols) {
+    HPVMD_ASSIGN_OR_RETURN(auto pair, Split(word, "--symbol"));
+    HPVMD_ASSIGN_OR_RETURN(job.symbols[pair.first], ParseInteger(pair.second, pair.first));
+  }
+  for (const std::string& word : arguments.outputs) {
+    HPVMD_ASSIGN_OR_RETURN(auto pair, Split(word, "--output"));
+    HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, pair.first).status());
+    job.output_files[pair.first] = pair.second;
+  }
+  HPVMD_RETURN_IF_ERROR(ReadModules(arguments.document == "-" ? "" : arguments.document, &job));
+  HPVMD_RETURN_IF_ERROR(ReadInputs(arguments, &job));
+  return job;
+}
+
+Status WriteOutputs(const GraphJob& job, const std::map<std::string, Tensor>& outputs) {
+  for (const auto& [name, file] : job.output_files) {
+    auto it = outputs.find(name);
+    if (it == outputs.end()) {
+      return Internal("The server did not return output \"" + name + "\".");
+    }
+    HPVMD_RETURN_IF_ERROR(While(WriteTensorFile(file, it->second), "storing output \"" + name + "\""));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm::ctl

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that submit and run share.
+#ifndef HPVMD_CLIENT_CTL_GRAPH_OPTIONS_H_
+#define HPVMD_CLIENT_CTL_GRAPH_OPTIONS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "client/ctl/graph_job.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hpvm::ctl {
+
+struct GraphOptions {
+  GraphArguments arguments;
+  std::vector<std::string> labels;    // "key=value".
+  std::string deadline;               // "10s", "500ms".
+  int32_t priority = 0;
+  std::string idempotency_key;
+};
+
+void AddGraphOptions(CLI::App& command, GraphOptions& options);
+
+// "1.5s", "250ms", "2m", "1h"; a plain number is seconds. kInvalidArgument for others and for anything not above 0.
+StatusOr<Duration> ParseDuration(const std::string& text);
+
+// The request's options; kInvalidArgument names what is malformed.
+StatusOr<RunOptions> ToRunOptions(const GraphOptions& options, const GraphJob& job);
+
+}  // namespace hpvm::ctl
+
+#endif  // HPVMD_CLIENT_CTL_GRAPH_OPTIONS_H_

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/ctl/local.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <map>
+
+#include "base/hash.h"
+#include "base/limits.h"
+#include "base/memfd.h"
+#include "proto/internal/executor_link.h"
+
+namespace hpvm::ctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+// $HPVM_EXECUTOR, else beside this program.
+StatusOr<std::string> ExecutorProgram() {
+  if (const char* named = getenv("HPVM_EXECUTOR"); named != nullptr) {
+    return std::string(named);
+  }
+  std::error_code error;
+  fs::path self = fs::read_symlink("/proc/self/exe", error);
+  fs::path program = self.parent_path() / "hpvm-executor";
+  if (error || access(program.c_str(), X_OK) != 0) {
+    return NotFound("The program \"" + program.string() + "\" is not there; HPVM_EXECUTOR can name it.");
+  }
+  return program.string();
+}
+
+std::string CacheFolder() {
+  if (const char* cache = getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/') {
+    return std::string(cache) + "/hpvm";
+  }
+  const char* home = getenv("HOME");
+  return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/hpvm" : std::string();
+}
+
+// The key that tags this user's cached kernels: made once, readable by the user alone. False when there is no place for it.
+bool CacheKey(const std::string& folder, std::array<uint8_t, 32>* key) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || chmod(folder.c_str(), 0700) != 0) {
+    return false;
+  }
+  std::string file = folder + "/artifact.key";
+  UniqueFd fd(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd.valid()) {
+    return ReadAt(fd.get(), 0, *key).ok();
+  }
+  for (size_t i = 0; i < key->size(); i += 8) {
+    uint64_t word = SystemRng().Next();
+    __builtin_memcpy(key->data() + i, &word, 8);
+  }
+  fd.reset(open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  return fd.valid() && WriteAt(fd.get(), 0, *key).ok();
+}
+
+// Waits for the answer that a link's callback brings.
+template <typename T>
+class Answer {
+ public:
+  std::function<void(StatusOr<T>)> Callback() {
+    return [this](StatusOr<T> value) { promise_.set_value(std::move(value)); };
+  }
+  StatusOr<T> Wait() { return promise_.get_future().get(); }
+
+ private:
+  std::promise<StatusOr<T>> promise_;
+};
+
+class LocalRun {
+ public:
+  static StatusOr<std::unique_ptr<LocalRun>> Start() {
+    std::unique_ptr<LocalRun> run(new LocalRun);
+    ExecutorOptions options;
+    options.standalone = true;
+    HPVMD_ASSIGN_OR_RETURN(options.program, ExecutorProgram());
+    std::string folder = CacheFolder();
+    if (!folder.empty() && CacheKey(folder, &options.artifact_key)) {
+      options.cache_folder = folder;
+    }
+    options.stderr_fd = STDERR_FILENO;
+    HPVMD_ASSIGN_OR_RETURN(run->hub_, ExecutorHub::Create());
+    HPVMD_ASSIGN_OR_RETURN(run->link_, ExecutorLink::Start(*run->hub_, options));
+    HPVMD_RETURN_IF_ERROR(While(run->link_->WaitReady(RealClock().Now() + std::chrono::seconds(15)).status(),
+                                "starting " + options.program));
+    return run;
+  }
+
+  StatusOr<ExecutorSummary> Prepare(const GraphJob& job) {
+    PrepareInput input;
+    input.handle = 1;
+    input.document.bytes = {reinterpret_cast<const uint8_t*>(job.document.data()), job.document.size()};
+    for (const auto& [name, bytes] : job.modules) {
+      input.modules.push_back({name, HashOf(bytes), {bytes, -1, 0}});
+    }
+    Answer<PrepareReply> answer;
+    link_->Prepare(input, answer.Callback());
+    HPVMD_ASSIGN_OR_RETURN(PrepareReply reply, answer.Wait());
+    if (!reply.summary.has_value()) {
+      HPVMD_RETURN_IF_ERROR(ToStatus(reply.diagnostics));
+      return Internal("The executor gave neither a summary nor a reason.");
+    }
+    return *std::move(reply.summary);
+  }
+
+  StatusOr<RunOutcome> Run(const GraphJob& job, const RunOptions& options) {
+    RunInput input;
+    input.handle = 1;
+    input.symbols = job.symbols;
+    input.repeat = job.repeat;
+    input.node_records_max = options.placements_max;
+    input.within = Duration(static_cast<int64_t>(options.call.request.deadline_ns()));
+    HPVMD_RETURN_IF_ERROR(BindInputs(job, &input));
+    HPVMD_RETURN_IF_ERROR(BindOutputs(&input));
+    Answer<RunReply> answer;
+    link_->Run(input, answer.Callback());
+    HPVMD_ASSIGN_OR_RETURN(RunReply reply, answer.Wait());
+    HPVMD_RETURN_IF_ERROR(reply.status);
+    return Take(reply);
+  }
+
+ private:
+  LocalRun() = default;
+
+  StatusOr<MemorySlice> NewMemory(uint64_t bytes) {
+    HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, CreateSealedMemfd("hpvm-tensor", bytes));
+    memories_.push_back(std::move(fd));
+    return MemorySlice{memories_.size(), memories_.back().get(), bytes, true, 0, bytes};
+  }
+
+  Status BindInputs(const GraphJob& job, RunInput* input) {
+    for (const auto& [name, tensor] : job.inputs) {
+      InputTensor bound{name, tensor.type, tensor.shape, tensor.data, std::nullopt};
+      if (tensor.data.size() > limits::kInlineTensorBytesMax) {
+        HPVMD_ASSIGN_OR_RETURN(bound.memory, NewMemory(tensor.data.size()));
+        bound.bytes = {};
+        HPVMD_RETURN_IF_ERROR(WriteAt(bound.memory->fd, 0, tensor.data));
+      }
+      input->inputs.push_back(std::move(bound));
+    }
+    return absl::OkStatus();
+  }
+
+  // Large outputs need memory that is there before the run.
+  Status BindOutputs(RunInput* input) {
+    Answer<std::vector<OutputTensor>> answer;
+    link_->OutputShapes(1, input->inputs, input->symbols, answer.Callback());
+    HPVMD_ASSIGN_OR_RETURN(std::vector<OutputTensor> shapes, answer.Wait());
+    for (const OutputTensor& output : shapes) {
+      if (output.bytes <= limits::kInlineTensorBytesMax) {
+        continue;
+      }
+      HPVMD_ASSIGN_OR_RETURN(MemorySlice memory, NewMemory(output.bytes));
+      output_fds_[output.name] = memory.fd;
+      input->outputs.push_back({output.name, OutputTarget::Kind::kMemory, memory});
+    }
+    return absl::OkStatus();
+  }
+
+  StatusOr<RunOutcome> Take(const RunReply& reply) {
+    RunOutcome outcome;
+    for (const OutputTensor& output : reply.outputs) {
+      Tensor tensor{output.type, output.shape, {output.data.begin(), output.data.end()}};
+      if (auto it = output_fds_.find(output.name); it != output_fds_.end()) {
+        tensor.data.resize(output.bytes);
+        HPVMD_RETURN_IF_ERROR(ReadAt(it->second, 0, tensor.data));
+      }
+      outcome.outputs[output.name] = std::move(tensor);
+    }
+    outcome.timing.set_queue_ns(static_cast<uint64_t>(reply.queue.count()));
+    outcome.timing.set_bind_ns(static_cast<uint64_t>(reply.bind.count()));
+    outcome.timing.set_copy_in_ns(static_cast<uint64_t>(reply.copy_in.count()));
+    outcome.timing.set_run_ns(static_cast<uint64_t>(reply.run.count()));
+    outcome.timing.set_copy_out_ns(static_cast<uint64_t>(reply.copy_out.count()));
+    for (const ExecutorNodeRecord& record : reply.nodes) {
+      v1::NodePlacement& placement = outcome.placements.emplace_back();
+      placement.set_node(record.path);
+      placement.set_device(record.device);
+      placement.set_start_ns(static_cast<uint64_t>(record.start_ns));
+      placement.set_end_ns(static_cast<uint64_t>(record.end_ns));
+    }
+    outcome.nodes_run = reply.nodes_run;
+    return outcome;
+  }
+
+  std::unique_ptr<ExecutorHub> hub_;
+  std::unique_ptr<ExecutorLink> link_;   // After hub_: destroyed first.
+  std::vector<UniqueFd> memories_;       // Index + 1 is the memory's id.
+  std::map<std::string, int> output_fds_;  // Borrowed from memories_.
+};
+
+}  // namespace
+
+StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options) {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<LocalRun> local, LocalRun::Start());
+  HPVMD_ASSIGN_OR_RETURN(ExecutorSummary summary, local->Prepare(job));
+  LocalOutcome outcome;
+  outcome.graph = summary.name;
+  outcome.prepare.set_parse_ns(static_cast<uint64_t>(summary.parse.count()));
+  outcome.prepare.set_compile_ns(static_cast<uint64_t>(summary.compile.count()));
+  outcome.prepare.set_load_ns(static_cast<uint64_t>(summary.load.count()));
+  outcome.prepare.set_compiled(summary.compiled);
+  outcome.prepare.set_from_cache(summary.from_cache);
+  HPVMD_ASSIGN_OR_RETURN(outcome.run, local->Run(job, options));
+  return outcome;
+}
+
+}  // namespace hpvm::ctl

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvmctl: submits graphs to hpvmd, or runs them here without it.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "CLI/CLI.hpp"
+#include "client/ctl/command.h"
+
+namespace hpvm::ctl {
+
+StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
+  ClientOptions options;
+  if (!server.empty()) {
+    options.endpoint = server;
+  }
+  options.connect_timeout = Duration(static_cast<int64_t>(connect_seconds * 1e9));
+  StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
+  if (!client.ok()) {
+    return While(client.status(), "connecting (start a server with `hpvmd --dev`, or name one with --server)");
+  }
+  return client;
+}
+
+bool Globals::ShowsProgress() const {
+  return progress == Progress::kPlain || (progress == Progress::kAuto && isatty(STDERR_FILENO) == 1);
+}
+
+namespace {
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
+    "  hpvmctl run --local matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
+    "  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg\n"
+    "\n"
+    "Exit codes: 0 done, 1 the job failed, 2 usage or wrong input, 3 no device can run a node, 4 not allowed,\n"
+    "5 cancelled, 6 deadline passed, 7 no server answers, 130 interrupted.";
+
+int Main(int argc, char** argv) {
+  CLI::App app("Submits dataflow graphs of portable kernels to hpvmd.", "hpvmctl");
+  Globals globals;
+  Action action;
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  app.set_version_flag("--version", "hpvmctl " HPVMD_VERSION);
+  app.add_option("-s,--server", globals.server, "unix:/path or host:port of hpvmd")
+      ->envname("HPVM_SERVER")
+      ->capture_default_str();
+  app.add_option("-o,--format", globals.format, "table or json")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Format>{{"table", Format::kTable}, {"json", Format::kJson}}))
+      ->option_text("table|json");
+  app.add_option("--progress", globals.progress, "On standard error: auto (a terminal only), plain or none")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Progress>{
+          {"auto", Progress::kAuto}, {"plain", Progress::kPlain}, {"none", Progress::kNone}}))
+      ->option_text("auto|plain|none");
+  app.add_option("--connect-timeout", globals.connect_seconds, "Seconds to wait for the server")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  app.fallthrough();  // Global options may stand after the command, where people type them.
+  Commands commands{app, globals, action};
+  AddSubmit(commands);
+  AddRun(commands);
+  AddDevices(commands);
+  AddJobs(commands);
+  AddGraph(commands);
+  AddModule(commands);
+  AddCompletion(commands);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 reports by exception; this is where they end.
+    return app.exit(error) == 0 ? kOk : kUsage;
+  }
+  return action ? action() : kUsage;
+}
+
+}  // namespace
+}  // namespace hpvm::ctl
+
+int main(int argc, char** argv) { return hpvm::ctl::Main(argc, argv); }

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvmctl module put.
+#include <stdio.h>
+
+#include <memory>
+
+#include "CLI/CLI.hpp"
+#include "client/ctl/command.h"
+#include "client/ctl/graph_job.h"
+
+namespace hpvm::ctl {
+namespace {
+
+Status Put(const Globals& globals, const std::string& file) {
+  HPVMD_ASSIGN_OR_RETURN(std::string bytes, ReadDocument(file));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
+  HPVMD_ASSIGN_OR_RETURN(std::string hash,
+                         client->PutModule({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+                                           v1::MODULE_KIND_UNSPECIFIED, file));
+  puts(hash.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddModule(Commands commands) {
+  auto file = std::make_shared<std::string>();  // Shared by the option table and the action, which outlive this function.
+  CLI::App* module = commands.app.add_subcommand("module", "Upload modules");
+  module->require_subcommand(1);
+  CLI::App* put = module->add_subcommand("put", "Upload a module and print its SHA-256, for {\"sha256\": ...} in documents");
+  put->add_option("file", *file)->required();
+  put->callback([=, &globals = commands.globals, &action = commands.action] {
+    action = [=, &globals] { return Report(Put(globals, *file)); };
+  });
+}
+
+}  // namespace hpvm::ctl

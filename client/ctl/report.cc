@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/ctl/report.h"
+
+#include <stdio.h>
+
+#include "client/ctl/text.h"
+#include "google/protobuf/util/json_util.h"
+#include "nlohmann/json.hpp"
+
+namespace hpvm::ctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A message in protobuf's JSON form, so that every documented field shows under its documented name.
+Json ToJson(const google::protobuf::Message& message) {
+  std::string text;
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  if (!google::protobuf::util::MessageToJsonString(message, &text, options).ok()) {
+    return nullptr;
+  }
+  return Json::parse(text, nullptr, false);
+}
+
+void PrintJson(const Json& json) {
+  puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+std::string Without(const std::string& text, std::string_view prefix) {
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+}
+
+void PrintReportJson(const RunReport& report) {
+  Json json;
+  json["graph"] = report.graph;
+  if (!report.job.empty()) {
+    json["job"] = report.job;
+  }
+  json["state"] = report.state;
+  json["prepare"] = ToJson(report.prepare);
+  json["timing"] = ToJson(report.timing);
+  json["nodes_run"] = report.nodes_run;
+  json["placements"] = Json::array();
+  for (const v1::NodePlacement& placement : report.placements) {
+    json["placements"].push_back(ToJson(placement));
+  }
+  json["outputs"] = Json::object();
+  for (const auto& [name, output] : report.outputs) {
+    json["outputs"][name] = {{"tensor", output.description}, {"file", output.file}};
+  }
+  PrintJson(json);
+}
+
+}  // namespace
+
+void PrintReport(const RunReport& report, Format format) {
+  if (format == Format::kJson) {
+    PrintReportJson(report);
+    return;
+  }
+  std::string line = "graph " + report.graph + ": " + report.state;
+  if (!report.job.empty()) {
+    line += " (job " + report.job + ")";
+  }
+  std::vector<std::vector<std::string>> rows = {{"NODE", "DEVICE", "START", "TIME"}};
+  for (const v1::NodePlacement& p : report.placements) {
+    rows.push_back({p.node(), p.device(), DurationText(p.start_ns()), DurationText(p.end_ns() - p.start_ns())});
+  }
+  std::string text = Printable(line) + "\n" + Table(rows);
+  if (report.placements.size() < report.nodes_run) {
+    text += "showing " + std::to_string(report.placements.size()) + " of " + std::to_string(report.nodes_run) + " nodes\n";
+  }
+  const v1::PrepareTiming& prepare = report.prepare;
+  text += "phases: parse " + DurationText(prepare.parse_ns()) + ", compile " + DurationText(prepare.compile_ns()) + " (" +
+          std::to_string(prepare.compiled()) + " compiled, " + std::to_string(prepare.from_cache()) +
+          " from cache), load " + DurationText(prepare.load_ns()) + ", copy in " + DurationText(report.timing.copy_in_ns()) +
+          ", run " + DurationText(report.timing.run_ns()) + ", copy out " + DurationText(report.timing.copy_out_ns()) + "\n";
+  for (const auto& [name, output] : report.outputs) {
+    text += Printable("output " + name + ": " + output.description +
+                      (output.file.empty() ? std::string() : " -> " + output.file)) + "\n";
+  }
+  fputs(text.c_str(), stdout);
+}
+
+std::string StateText(v1::JobState state) { return Without(v1::JobState_Name(state), "JOB_STATE_"); }
+
+void PrintJobs(const std::vector<v1::Job>& jobs, Format format) {
+  if (format == Format::kJson) {
+    Json list = Json::array();
+    for (const v1::Job& job : jobs) {
+      list.push_back(ToJson(job));
+    }
+    PrintJson(list);
+    return;
+  }
+  std::vector<std::vector<std::string>> rows = {{"JOB", "STATE", "GRAPH", "NAME", "CREATED", "TIME"}};
+  for (const v1::Job& job : jobs) {
+    bool ran = job.ended_unix_ns() != 0 && job.started_unix_ns() != 0;
+    rows.push_back({job.id(), StateText(job.state()), job.graph_name().empty() ? "-" : job.graph_name(),
+                    job.name().empty() ? "-" : job.name(), TimeText(job.created_unix_ns()),
+                    ran ? DurationText(static_cast<uint64_t>(job.ended_unix_ns() - job.started_unix_ns())) : "-"});
+  }
+  fputs(Table(rows).c_str(), stdout);
+}
+
+void PrintDevices(const std::vector<v1::Device>& devices, Format format) {
+  if (format == Format::kJson) {
+    Json list = Json::array();
+    for (const v1::Device& device : devices) {
+      list.push_back(ToJson(device));
+    }
+    PrintJson(list);
+    return;
+  }
+  std::vector<std::vector<std::string>> rows = {{"DEVICE", "KIND", "STATE", "UNITS", "MEMORY", "NAME"}};
+  for (const v1::Device& device : devices) {
+    std::string name = device.name();
+    if (!device.detail().empty()) {
+      name += " (" + device.detail() + ")";
+    }
+    rows.push_back({device.id(), Without(v1::Device::Kind_Name(device.kind()), "KIND_"),
+                    Without(v1::Device::State_Name(device.state()), "STATE_"), std::to_string(device.compute_units()),
+                    BytesText(device.memory_bytes()), name});
+  }
+  fputs(Table(rows).c_str(), stdout);
+}
+
+}  // namespace hpvm::ctl

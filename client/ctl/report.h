@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ran where and how long each phase took, as a table or JSON on standard output.
+#ifndef HPVMD_CLIENT_CTL_REPORT_H_
+#define HPVMD_CLIENT_CTL_REPORT_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "client/ctl/command.h"
+#include "client/tensor.h"
+
+namespace hpvm::ctl {
+
+struct RunReport {
+  std::string graph;
+  std::string job;                    // Empty: not a job.
+  std::string state = "SUCCEEDED";
+  v1::PrepareTiming prepare;
+  v1::RunTiming timing;
+  std::vector<v1::NodePlacement> placements;
+  uint64_t nodes_run = 0;
+  struct Output {
+    std::string description;          // "f32[480, 640]".
+    std::string file;                 // Empty: not written.
+  };
+  std::map<std::string, Output> outputs;
+};
+
+void PrintReport(const RunReport& report, Format format);
+// "SUCCEEDED" for JOB_STATE_SUCCEEDED.
+std::string StateText(v1::JobState state);
+void PrintJobs(const std::vector<v1::Job>& jobs, Format format);
+void PrintDevices(const std::vector<v1::Device>& devices, Format format);
+
+}  // namespace hpvm::ctl
+
+#endif  // HPVMD_CLIENT_CTL_REPORT_H_

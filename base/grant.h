@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The grant page: one 4 KiB page an executor, written by the daemon, read by the runner at chunk and segment boundaries (one load, no
+// system call). It says what the executor may use; revoking bumps the epoch.
+#ifndef HPVMD_BASE_GRANT_H_
+#define HPVMD_BASE_GRANT_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace hpvm {
+
+enum class GrantState : uint32_t { kNone = 0, kGranted = 1, kRevoked = 2 };
+
+// Laid out for two processes: every field is an atomic of its own, so a reader may see fields of two updates, never half a field.
+struct GrantEntry {
+  std::atomic<uint32_t> epoch;         // Bumped after every change of the others.
+  std::atomic<uint32_t> state;         // GrantState.
+  std::atomic<uint32_t> cpu_threads;   // Workers, the submitting thread included.
+  std::atomic<uint32_t> in_flight_max; // Submissions a driver device may hold.
+  std::atomic<uint64_t> bytes_max;     // Device memory.
+  std::atomic<uint32_t> contended;     // Somebody else waits for this device: do not spin.
+  std::atomic<uint32_t> reserved;
+};
+static_assert(sizeof(GrantEntry) == 32);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+inline constexpr uint32_t kGrantPageBytes = 4096;
+inline constexpr uint32_t kGrantEntriesMax = 64;
+
+struct GrantPage {
+  std::atomic<uint32_t> version;       // 1.
+  std::atomic<uint32_t> count;         // Entries in use, in the order of the executor's device profile.
+  uint8_t padding[56];
+  std::array<GrantEntry, kGrantEntriesMax> entries;
+};
+static_assert(sizeof(GrantPage) <= kGrantPageBytes);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BASE_GRANT_H_

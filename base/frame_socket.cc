@@ -12,16 +12,7 @@
 namespace hpvm {
 namespace {
 
-constexpr uint32_t kMagic = 0x48504d31;  // "1MPH"
 constexpr uint32_t kFdsHardMax = 64;     // Below the kernel's SCM_MAX_FD (253).
-
-struct Header {
-  uint32_t magic;
-  uint32_t head_bytes;
-  uint32_t body_bytes;
-  uint32_t fds;
-};
-static_assert(sizeof(Header) == 16);
 
 Status WaitFor(int socket, short events, Time deadline) {
   while (true) {
@@ -103,8 +94,10 @@ Status ReceiveAll(int socket, std::span<iovec> parts, std::vector<UniqueFd>& fds
   return absl::OkStatus();
 }
 
-Status CheckHeader(const Header& header, const FrameLimits& limits) {
-  if (header.magic != kMagic) {
+}  // namespace
+
+Status CheckFrameHeader(const FrameHeader& header, const FrameLimits& limits) {
+  if (header.magic != kFrameMagic) {
     return InvalidArgument("A frame does not begin with the expected mark.");
   }
   if (header.head_bytes > limits.head_bytes_max || header.body_bytes > limits.body_bytes_max ||
@@ -119,8 +112,6 @@ Status CheckHeader(const Header& header, const FrameLimits& limits) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 StatusOr<std::pair<UniqueFd, UniqueFd>> CreateSocketPair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -132,7 +123,7 @@ StatusOr<std::pair<UniqueFd, UniqueFd>> CreateSocketPair() {
 Status SendFrame(int socket, std::span<const uint8_t> head, std::span<const uint8_t> body,
                  std::span<const int> fds, Time deadline) {
   HPVMD_CHECK(head.size() <= UINT32_MAX && body.size() <= UINT32_MAX && fds.size() <= kFdsHardMax);
-  Header header{kMagic, static_cast<uint32_t>(head.size()), static_cast<uint32_t>(body.size()),
+  FrameHeader header{kFrameMagic, static_cast<uint32_t>(head.size()), static_cast<uint32_t>(body.size()),
                 static_cast<uint32_t>(fds.size())};
   iovec pieces[3] = {{&header, sizeof(header)},
                      {const_cast<uint8_t*>(head.data()), head.size()},
@@ -181,11 +172,11 @@ Status SendFrame(int socket, std::string_view head, std::span<const uint8_t> bod
 }
 
 StatusOr<Frame> ReceiveFrame(int socket, const FrameLimits& limits, Time deadline) {
-  Header header;
+  FrameHeader header;
   Frame frame;
   iovec first{&header, sizeof(header)};
   HPVMD_RETURN_IF_ERROR(ReceiveAll(socket, std::span(&first, 1), frame.fds, deadline));
-  HPVMD_RETURN_IF_ERROR(CheckHeader(header, limits));
+  HPVMD_RETURN_IF_ERROR(CheckFrameHeader(header, limits));
   frame.head.resize(header.head_bytes);
   frame.body.resize(header.body_bytes);
   iovec pieces[2] = {{frame.head.data(), frame.head.size()}, {frame.body.data(), frame.body.size()}};

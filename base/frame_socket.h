@@ -19,6 +19,15 @@
 
 namespace hpvm {
 
+struct FrameHeader {
+  uint32_t magic;
+  uint32_t head_bytes;
+  uint32_t body_bytes;
+  uint32_t fds;
+};
+static_assert(sizeof(FrameHeader) == 16);
+inline constexpr uint32_t kFrameMagic = 0x48504d31;  // "1MPH"
+
 struct FrameLimits {
   uint32_t head_bytes_max = 64 * 1024;
   uint32_t body_bytes_max = 8 * 1024 * 1024;
@@ -30,6 +39,9 @@ struct Frame {
   std::vector<uint8_t> body;
   std::vector<UniqueFd> fds;
 };
+
+// kInvalidArgument when the header breaks the format or a limit. For readers that do not block.
+Status CheckFrameHeader(const FrameHeader& header, const FrameLimits& limits);
 
 // A connected pair; both ends close on exec.
 StatusOr<std::pair<UniqueFd, UniqueFd>> CreateSocketPair();

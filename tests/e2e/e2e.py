@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""End to end through the real programs: a private hpvmd, hpvmctl, executors, compilers, kernels.
+
+    e2e.py BIN_FOLDER [TestCase.test ...]
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BIN = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release/bin").resolve()
+
+OK, FAILED, USAGE, CANNOT_PLACE, CANCELLED, DEADLINE, UNREACHABLE = 0, 1, 2, 3, 5, 6, 7
+
+
+def port(name, access, count="n", kind="i32"):
+    return {"name": name, "access": access, "type": kind, "shape": [count]}
+
+
+def one_node(entry, ports, scalars=(), instances="n", **more):
+    """A document with a single leaf whose ports are the graph's; inout ports are both its input and its output."""
+    inputs = {p["name"]: {"type": p["type"], "shape": p["shape"]} for p in ports if p["access"] != "out"}
+    outputs = {p["name"] + "_out": {"type": p["type"], "shape": p["shape"]} for p in ports if p["access"] != "in"}
+    leaf = {"ports": list(ports), "scalars": [{"name": n, "type": "i32", "value": v} for n, v in scalars],
+            "instances": [instances], "variants": [{"module": "k", "entry": entry}], **more}
+    edges = [{"from": p["name"], "to": f"node.{p['name']}"} for p in ports if p["access"] != "out"]
+    edges += [{"from": f"node.{p['name']}", "to": p["name"] + "_out"} for p in ports if p["access"] != "in"]
+    return {"hpvm": 1, "name": entry, "symbols": ["n"], "inputs": inputs, "outputs": outputs,
+            "modules": {"k": {"kind": "wasm", "source": {"file": "kernels.wasm"}}}, "nodes": {"node": leaf}, "edges": edges}
+
+
+def children(pid):
+    """All live descendants."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found += [int(entry.name)] + children(int(entry.name))
+    return found
+
+
+class Daemon:
+    def __init__(self, folder, *arguments):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.server = f"unix:{self.folder}/hpvmd.sock"
+        self.log = self.folder / "hpvmd.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([BIN / "hpvmd", "--dev", "--listen", self.server, "--state",
+                                             self.folder / "state", *arguments], stderr=log, stdout=log)
+
+    def ctl(self, *arguments, input=None, timeout=60):
+        return subprocess.run([BIN / "hpvmctl", *map(str, arguments)], input=input, capture_output=True, text=True,
+                              timeout=timeout, env={**os.environ, "HPVM_SERVER": self.server})
+
+    def stop(self, number=signal.SIGTERM, timeout=20):
+        self.process.send_signal(number)
+        return self.process.wait(timeout)
+
+
+class EndToEnd(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-e2e-"))
+        shutil.copy(HERE / "kernels.wasm", cls.folder)
+        cls.daemon = Daemon(cls.folder / "daemon")
+        ready = cls.daemon.ctl("devices", "--connect-timeout", "30")
+        assert ready.returncode == OK, ready.stderr + cls.daemon.log.read_text()
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.daemon.stop()
+        leftover = children(cls.daemon.process.pid)
+        log = cls.daemon.log.read_text()
+        shutil.rmtree(cls.folder)
+        assert code == 0, f"hpvmd ended with {code}:\n{log}"
+        assert not leftover, leftover
+
+    def write(self, name, document):
+        path = self.folder / name
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        return path
+
+    def array(self, name, values, dtype=np.int32):
+        path = self.folder / name
+        np.save(path, np.asarray(values, dtype))
+        return path
+
+    def run_graph(self, document, *arguments, command=("submit",), code=OK, timeout=60):
+        path = self.write("graph.json", document)
+        done = self.daemon.ctl(*command, path, *arguments, timeout=timeout)
+        self.assertEqual(done.returncode, code, f"stdout: {done.stdout}\nstderr: {done.stderr}\n"
+                                                f"log: {self.daemon.log.read_text()[-2000:]}")
+        return done
+
+    def check_serving(self):
+        """The daemon still does a good job."""
+        document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 5)])
+        self.run_graph(document, "--input", f"in={self.array('in.npy', [1, 2, 3])}", "--output",
+                       f"out_out={self.folder}/out.npy")
+        self.assertEqual(np.load(self.folder / "out.npy").tolist(), [6, 7, 8])
+
+    def test_submit_run_and_local_agree(self):
+        document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 7)])
+        values = np.arange(100_000, dtype=np.int32)  # Above the inline limit.
+        for command in (("submit",), ("run",), ("run", "--local")):
+            out = self.folder / "sum.npy"
+            out.unlink(missing_ok=True)
+            done = self.run_graph(document, "--input", f"in={self.array('in.npy', values)}", "--output", f"out_out={out}",
+                                  command=command)
+            np.testing.assert_array_equal(np.load(out), values + 7)
+            self.assertIn("node", done.stdout)
+            self.assertIn("phases:", done.stdout)
+
+    def test_in_place_update_does_not_touch_the_input(self):
+        document = one_node("add_in_place", [port("data", "inout")], [("amount", 1)])
+        source = self.array("in.npy", [1, 2, 3])
+        self.run_graph(document, "--input", f"data={source}", "--output", f"data_out={self.folder}/o.npy", "--repeat", "5")
+        self.assertEqual(np.load(source).tolist(), [1, 2, 3])
+        self.assertEqual(np.load(self.folder / "o.npy").tolist(), [2, 3, 4])
+
+    def test_barrier_and_group_memory(self):
+        document = one_node("group_sum", [port("in", "in"), port("out", "out", "n/16")], group=[16])
+        values = np.arange(160, dtype=np.int32)
+        self.run_graph(document, "--input", f"in={self.array('in.npy', values)}", "--output", f"out_out={self.folder}/o.npy")
+        np.testing.assert_array_equal(np.load(self.folder / "o.npy"), values.reshape(10, 16).sum(1))
+
+    def test_json_output(self):
+        document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 0)])
+        done = self.run_graph(document, "--input", f"in={self.array('in.npy', [1])}", "-o", "json")
+        report = json.loads(done.stdout)
+        self.assertEqual(report["state"], "SUCCEEDED")
+        self.assertEqual(report["placements"][0]["node"], "node")
+        jobs = json.loads(self.daemon.ctl("jobs", "-o", "json").stdout)
+        self.assertEqual(jobs[0]["id"], report["job"])
+
+    def test_detach_wait_and_idempotency(self):
+        path = self.write("g.json", one_node("add", [port("in", "in"), port("out", "out")], [("amount", 1)]))
+        arguments = ("submit", path, "--input", f"in={self.array('in.npy', [41])}", "--detach", "--idempotency-key", "once")
+        first, second = self.daemon.ctl(*arguments), self.daemon.ctl(*arguments)
+        self.assertEqual((first.returncode, first.stdout), (OK, second.stdout), second.stderr)
+        done = self.daemon.ctl("jobs", "wait", first.stdout.strip(), "-O", f"out_out={self.folder}/w.npy")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertEqual(np.load(self.folder / "w.npy").tolist(), [42])
+
+    def test_traps_name_node_instance_and_reason(self):
+        cases = [
+            (one_node("divide", [port("in", "in"), port("out", "out")]), [1, 2, 3, 0, 5],
+             ["node", "(3, 0, 0)", "divi"]),
+            (one_node("stop", [port("out", "inout")]), [0] * 4, ["node", "(2, 0, 0)", "unreachable"]),
+            (one_node("recurse", [port("out", "inout")], instances="1"), [0] * 4, ["node", "stack"]),
+            (one_node("reach", [port("out", "inout")], [("distance", 1 << 28)]), [0] * 4, ["node", "out of bounds"]),
+        ]
+        for document, values, wants in cases:
+            name = next(iter(document["inputs"]))
+            for command in (("submit",), ("run",), ("run", "--local")):
+                with self.subTest(document["name"], command=command):
+                    done = self.run_graph(document, "--input", f"{name}={self.array('in.npy', values)}", command=command,
+                                          code=FAILED)
+                    for want in wants:
+                        self.assertIn(want, done.stderr)
+        self.check_serving()
+
+    def test_endless_kernel_meets_its_deadline(self):
+        document = one_node("spin", [port("out", "inout")], instances="1")
+        for command in (("submit",), ("run",)):
+            start = time.monotonic()
+            self.run_graph(document, "--input", f"out={self.array('in.npy', [0])}", "--deadline", "300ms", command=command,
+                           code=DEADLINE)
+            self.assertLess(time.monotonic() - start, 10)
+        self.check_serving()
+
+    def test_cancel(self):
+        document = one_node("spin", [port("out", "inout")], instances="1")
+        done = self.run_graph(document, "--input", f"out={self.array('in.npy', [0])}", "--detach")
+        job = done.stdout.strip()
+        self.assertEqual(self.daemon.ctl("jobs", "cancel", job).returncode, OK)
+        waited = self.daemon.ctl("jobs", "wait", job)
+        self.assertEqual(waited.returncode, CANCELLED, waited.stderr)
+        self.check_serving()
+
+    def test_executor_killed_mid_run(self):
+        document = one_node("spin", [port("out", "inout")], instances="1")
+        job = self.run_graph(document, "--input", f"out={self.array('in.npy', [0])}", "--detach").stdout.strip()
+        for _ in range(100):
+            if "RUNNING" in self.daemon.ctl("jobs", "get", job).stdout:
+                break
+            time.sleep(0.05)
+        for pid in children(self.daemon.process.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        waited = self.daemon.ctl("jobs", "wait", job)
+        self.assertIn(waited.returncode, (FAILED, UNREACHABLE), waited.stderr)
+        self.assertIn("executor", waited.stderr)
+        self.check_serving()
+
+    def test_client_vanishes(self):
+        path = self.write("g.json", one_node("spin", [port("out", "inout")], instances="1"))
+        with subprocess.Popen([BIN / "hpvmctl", "run", path, "--input", f"out={self.array('in.npy', [0])}"],
+                              env={**os.environ, "HPVM_SERVER": self.daemon.server}) as client:
+            time.sleep(1)
+            client.kill()
+        self.check_serving()
+
+    def test_bad_input(self):
+        good = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 5)])
+        array = self.array("in.npy", [1, 2, 3])
+
+        def changed(**changes):
+            return {**good, **changes}
+
+        def leaf(**changes):
+            return changed(nodes={"node": {**good["nodes"]["node"], **changes}})
+
+        (self.folder / "text.wasm").write_text("hello")
+        module = lambda name: {"k": {"kind": "wasm", "source": {"file": name}}}
+        cases = [
+            ("malformed", '{"hpvm": 1,', [], USAGE, "byte"),
+            ("not an object", "[]", [], USAGE, "object"),
+            ("unknown field", changed(noodles={}), [], USAGE, "noodles"),
+            ("duplicate key", '{"hpvm": 1, "hpvm": 1}', [], USAGE, "twice"),
+            ("deep", "[" * 100_000, [], USAGE, "32"),
+            ("dangling", changed(edges=good["edges"] + [{"from": "in", "to": "gone.in"}]), [], USAGE, "gone"),
+            ("cycle", changed(nodes={"a": good["nodes"]["node"], "b": good["nodes"]["node"]},
+                              edges=[{"from": "a.out", "to": "b.in"}, {"from": "b.out", "to": "a.in"},
+                                     {"from": "b.out", "to": "out_out"}]), [], USAGE, "cycle"),
+            ("no such module", changed(modules=module("absent.wasm")), [], USAGE, "absent.wasm"),
+            ("not a module", changed(modules=module("text.wasm")), [], USAGE, "text"),
+            ("no such entry", leaf(variants=[{"module": "k", "entry": "nothing"}]), [], USAGE, "nothing"),
+            ("wrong signature", leaf(scalars=[{"name": "amount", "type": "f64", "value": 1}]), [], USAGE, "f64"),
+            ("no device", leaf(devices=["gpu"]), [], CANNOT_PLACE, "gpu"),
+            ("overflowing extent", leaf(instances=["n*4611686018427387904*4"]), [], USAGE, "n*4611686018427387904*4"),
+            ("unknown input", good, ["--input", f"im={array}"], USAGE, '"im"'),
+            ("wrong type", good, ["--input", f"in={self.array('f.npy', [1], np.float32)}"], USAGE, "f32"),
+            ("wrong rank", good, ["--input", f"in={self.array('r.npy', [[1]])}"], USAGE, "i32[1, 1]"),
+            ("no file", good, ["--input", "in=/nowhere.npy"], USAGE, "/nowhere.npy"),
+            ("no input", good, None, USAGE, '"in"'),
+        ]
+        for name, document, arguments, code, want in cases:
+            with self.subTest(name):
+                given = [] if arguments is None else arguments or ["--input", f"in={array}"]
+                done = self.run_graph(document, *given, code=code)
+                self.assertIn(want, done.stderr)
+        self.check_serving()
+
+    def test_usage(self):
+        for arguments, want in ((["submti"], "submti"), ([], "subcommand"), (["submit"], "graph"),
+                                (["-o", "yaml", "devices"], "yaml")):
+            done = self.daemon.ctl(*arguments)
+            self.assertEqual(done.returncode, USAGE, done.stderr)
+            self.assertIn(want, done.stderr + done.stdout)
+        self.assertEqual(self.daemon.ctl("--help").returncode, OK)
+        self.assertIn("hpvmctl 0.", self.daemon.ctl("--version").stdout)
+        unreachable = self.daemon.ctl("devices", "--server", "unix:/nowhere/x.sock", "--connect-timeout", "0.2")
+        self.assertEqual(unreachable.returncode, UNREACHABLE)
+        self.assertIn("/nowhere/x.sock", unreachable.stderr)
+        self.assertEqual(self.daemon.ctl("jobs", "get", "0123456789abcdef").returncode, USAGE)
+
+    def test_graph_commands(self):
+        examples = ROOT / "examples/edge-detection/edge-detection.json"
+        self.assertEqual(self.daemon.ctl("graph", "validate", examples).returncode, OK)
+        dot = self.daemon.ctl("graph", "show", "--dot", examples)
+        self.assertIn("zero_crossings", dot.stdout)
+        canonical = self.daemon.ctl("graph", "show", examples).stdout
+        again = self.daemon.ctl("graph", "show", "-", input=canonical)
+        self.assertEqual(again.stdout, canonical)
+        broken = self.daemon.ctl("graph", "validate", "-", input='{"hpvm": 2}')
+        self.assertEqual(broken.returncode, USAGE)
+        self.assertIn("/hpvm", broken.stdout)
+
+    def test_module_put_and_hash_source(self):
+        done = self.daemon.ctl("module", "put", self.folder / "kernels.wasm")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 5)])
+        document["modules"] = {"k": {"kind": "wasm", "source": {"sha256": done.stdout.strip()}}}
+        self.run_graph(document, "--input", f"in={self.array('in.npy', [1])}", "--output", f"out_out={self.folder}/h.npy")
+        self.assertEqual(np.load(self.folder / "h.npy").tolist(), [6])
+
+    def test_completion_is_valid_bash(self):
+        script = self.daemon.ctl("completion", "bash").stdout
+        checked = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+        offered = subprocess.run(["bash", "-c", script + '\nCOMP_WORDS=(hpvmctl su); COMP_CWORD=1; _hpvmctl; echo "${COMPREPLY[@]}"'],
+                                 text=True, capture_output=True)
+        self.assertEqual(offered.stdout.strip(), "submit", offered.stderr)
+
+
+class Lifecycle(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-e2e-"))
+        shutil.copy(HERE / "kernels.wasm", self.folder)
+        self.daemon = None
+
+    def tearDown(self):
+        if self.daemon is not None and self.daemon.process.poll() is None:
+            self.daemon.process.kill()
+            self.daemon.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, *arguments):
+        self.daemon = Daemon(self.folder / "daemon", *arguments)
+        ready = self.daemon.ctl("devices", "--connect-timeout", "30")
+        self.assertEqual(ready.returncode, OK, ready.stderr + self.daemon.log.read_text())
+
+    def submit(self, amount=1):
+        graph = self.folder / "g.json"
+        graph.write_text(json.dumps(one_node("add", [port("in", "in"), port("out", "out")], [("amount", amount)])))
+        np.save(self.folder / "in.npy", np.arange(4, dtype=np.int32))
+        return self.daemon.ctl("submit", graph, "--input", f"in={self.folder}/in.npy", "--output",
+                               f"out_out={self.folder}/out.npy")
+
+    def test_stops_cleanly_with_work_in_hand(self):
+        self.start()
+        self.assertEqual(self.submit().returncode, OK)
+        graph = self.folder / "spin.json"
+        graph.write_text(json.dumps(one_node("spin", [port("out", "inout")], instances="1")))
+        self.daemon.ctl("submit", graph, "--input", f"out={self.folder}/in.npy", "--detach")
+        pids = children(self.daemon.process.pid)
+        self.daemon.process.send_signal(signal.SIGTERM)
+        self.daemon.process.send_signal(signal.SIGTERM)  # The second means now.
+        self.assertEqual(self.daemon.process.wait(45), 0)
+        time.sleep(0.3)
+        self.assertEqual([pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()], [])
+
+    def test_killed_daemon_leaves_no_executor(self):
+        self.start()
+        self.assertEqual(self.submit().returncode, OK)
+        pids = children(self.daemon.process.pid)
+        self.assertTrue(pids)
+        self.daemon.stop(signal.SIGKILL)
+        for _ in range(50):
+            alive = [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
+            if not alive:
+                break
+            time.sleep(0.1)
+        self.assertEqual(alive, [])
+
+    def test_full_disk_under_the_cache(self):
+        if os.geteuid() != 0:
+            self.skipTest("mounting a small file system needs root")
+        state = self.folder / "daemon/state"
+        state.mkdir(parents=True)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", state], capture_output=True).returncode != 0:
+            self.skipTest("this host does not allow mounting")
+        try:
+            subprocess.run(["sh", "-c", f"dd if=/dev/zero of={state}/fill bs=1k 2>/dev/null"], check=False)
+            self.start()
+            for amount in range(3):
+                done = self.submit(amount)
+                self.assertEqual(done.returncode, OK, done.stderr + self.daemon.log.read_text())
+            self.assertEqual(self.daemon.stop(), 0)
+        finally:
+            if self.daemon and self.daemon.process.poll() is None:
+                self.daemon.process.kill()
+                self.daemon.process.wait()
+            subprocess.run(["umount", "-l", state], check=False)
+
+    def test_configuration_errors_name_the_key(self):
+        config = self.folder / "hpvmd.toml"
+        for text, want in (("[server]\nlisen = 'x'\n", "lisen"), ("nonsense", "line"), ("[graph]\nnodes_max = -1\n", "nodes_max")):
+            config.write_text(text)
+            done = subprocess.run([BIN / "hpvmd", "--config", config, "--check-config"], capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(want, done.stderr)
+
+    def test_repeated_runs_leave_nothing_behind(self):
+        self.start()
+        self.assertEqual(self.submit().returncode, OK)
+        fds = lambda pid: len(os.listdir(f"/proc/{pid}/fd"))
+        pids = [self.daemon.process.pid] + children(self.daemon.process.pid)
+        before = [fds(pid) for pid in pids]
+        for i in range(15):
+            self.assertEqual(self.submit(i).returncode, OK)
+        after = [fds(pid) for pid in pids]
+        self.assertLessEqual(max(a - b for a, b in zip(after, before)), 20, (before, after))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[2:]])

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that behave and kernels that do not, for tests/e2e/e2e.py. Rebuilt by build.sh; the .wasm is committed.
+#include "hpvm.h"
+
+HPVM_KERNEL void add(const int* in, int* out, int amount) {
+  int i = hpvm_instance_id(0);
+  out[i] = in[i] + amount;
+}
+
+HPVM_KERNEL void add_in_place(int* data, int amount) { data[hpvm_instance_id(0)] += amount; }
+
+// Traps in instance 3 when that element is 0.
+HPVM_KERNEL void divide(const int* in, int* out) {
+  int i = hpvm_instance_id(0);
+  out[i] = 100 / in[i];
+}
+
+HPVM_KERNEL void reach(int* out, int distance) { out[hpvm_instance_id(0) + distance] = 1; }
+
+HPVM_KERNEL void spin(volatile int* out) {
+  while (out[0] == 0) {
+  }
+}
+
+static int deep(volatile int* out, int n) { return n == 0 ? out[0] : deep(out, n + 1) + out[n & 3]; }
+
+HPVM_KERNEL void recurse(volatile int* out) { out[0] = deep(out, 1); }
+
+HPVM_KERNEL void stop(int* out) {
+  if (hpvm_instance_id(0) == 2) {
+    __builtin_trap();
+  }
+  out[hpvm_instance_id(0)] = 1;
+}
+
+// Sums a group's elements with a barrier and group memory; one result a group.
+HPVM_KERNEL void group_sum(const int* in, int* out) {
+  int size = hpvm_group_size(0), local = hpvm_local_id(0);
+  int* scratch = hpvm_local_alloc(sizeof(int) * size);
+  scratch[local] = in[hpvm_instance_id(0)];
+  hpvm_barrier();
+  for (int step = size / 2; step > 0; step /= 2) {
+    if (local < step) {
+      scratch[local] += scratch[local + step];
+    }
+    hpvm_barrier();
+  }
+  if (local == 0) {
+    out[hpvm_group_id(0)] = scratch[0];
+  }
+}

@@ -75,7 +75,7 @@ class NullDevice final : public Device, private CommandTarget {
   }
 
  private:
-  Status Run(const Command& command, const Submission& submission, ir::TrapReport*) override {
+  Status Run(const Command& command, const Submission& submission, CommandRecord*) override {
     HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kCommand));
     if (const auto* copy = std::get_if<CopyCommand>(&command)) {
       HPVMD_RETURN_IF_ERROR(HostRange(submission, copy->source, copy->source_offset, copy->bytes).status());

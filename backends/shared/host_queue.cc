@@ -37,9 +37,9 @@ bool Stopped(const Submission& submission) {
 // millisecond: the error stays below a microsecond however long a submission runs.
 class TickClock {
  public:
-  explicit TickClock(const Ticks& ticks)
+  TickClock(const Ticks& ticks, uint64_t now)
       : ticks_(ticks), refresh_ticks_(static_cast<uint64_t>(kRefreshNs / ticks.ns_per_tick())) {
-    Refresh(ticks.Now());
+    Refresh(now);
   }
   int64_t Ns(uint64_t now) {
     if (now - anchor_ > refresh_ticks_) {
@@ -114,23 +114,28 @@ Status HostQueue::RunCommands(const Submission& submission) {
   if (submission.commands == nullptr) {
     return Stopped(submission) ? Cancelled("The submission was stopped.") : absl::OkStatus();
   }
-  TickClock clock(ticks_);
-  int64_t now_ns = clock.Ns(ticks_.Now());
+  CommandRecord record;
+  record.start_ticks = ticks_.Now();
+  TickClock clock(ticks_, record.start_ticks);
+  int64_t now_ns = clock.Ns(record.start_ticks);
   for (const Command& command : submission.commands->commands) {
     const auto* dispatch = std::get_if<DispatchCommand>(&command);
-    ir::TrapReport trap;
+    record.end_ticks = 0;
     Status status = Stopped(submission) ? Cancelled("The submission was stopped.")
-                                        : target_.Run(command, submission, &trap);
+                                        : target_.Run(command, submission, &record);
     if (!status.ok()) {
       if (submission.failure != nullptr) {
-        *submission.failure = {dispatch == nullptr ? 0xffffffffu : dispatch->node, trap};
+        *submission.failure = {dispatch == nullptr ? 0xffffffffu : dispatch->node, record.trap};
       }
       return status;
     }
-    const int64_t start_ns = now_ns;
-    now_ns = clock.Ns(ticks_.Now());
+    record.start_ticks = record.end_ticks != 0 ? record.end_ticks : ticks_.Now();
     if (dispatch != nullptr && dispatch->node < submission.timings.size()) {
+      const int64_t start_ns = now_ns;
+      now_ns = clock.Ns(record.start_ticks);
       submission.timings[dispatch->node] = {start_ns, now_ns};
+    } else if (!submission.timings.empty()) {
+      now_ns = clock.Ns(record.start_ticks);
     }
   }
   return absl::OkStatus();

@@ -18,12 +18,19 @@
 
 namespace hpvm {
 
+// What passes between the queue and its target beside a command's status.
+struct CommandRecord {
+  uint64_t start_ticks = 0;   // When the command before it ended.
+  uint64_t end_ticks = 0;     // Set by targets that read the counter anyway; else the queue reads it.
+  ir::TrapReport trap;        // Set by the target when a kernel traps.
+};
+
 // What differs between host devices: how one command runs.
 class CommandTarget {
  public:
   virtual ~CommandTarget() = default;
-  // Runs one command. When a kernel traps, fills `trap`. Any thread.
-  virtual Status Run(const Command& command, const Submission& submission, ir::TrapReport* trap) = 0;
+  // Runs one command. Any thread.
+  virtual Status Run(const Command& command, const Submission& submission, CommandRecord* record) = 0;
 };
 
 class HostQueue {

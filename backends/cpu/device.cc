@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/device.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "backends/cpu/addresses.h"
+#include "backends/cpu/dispatch.h"
+#include "backends/cpu/executable.h"
+#include "backends/cpu/pool.h"
+#include "backends/shared/host_buffer.h"
+#include "backends/shared/host_queue.h"
+#include "base/limits.h"
+
+namespace hpvm {
+namespace {
+
+using cpu::CpuExecutable;
+using cpu::CpuLaunch;
+
+constexpr std::atomic<uint32_t> kNeverStopped{0};
+
+uint32_t MachineThreads() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) {
+    return 1;
+  }
+  return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
+}
+
+// The processor's brand, from the processor itself; a sandbox may hide /proc.
+std::string ProcessorName() {
+#if defined(__x86_64__)
+  char text[49] = {};
+  auto* words = reinterpret_cast<unsigned*>(text);
+  for (unsigned leaf = 0; leaf < 3; ++leaf) {
+    unsigned a, b, c, d;
+    asm volatile("cpuid" : "=a"(a), "=b"(b), "=c"(c), "=d"(d) : "a"(0x80000002u + leaf), "c"(0));
+    const unsigned values[4] = {a, b, c, d};
+    std::copy(values, values + 4, words + leaf * 4);
+  }
+  std::string name = text;
+  const size_t first = name.find_first_not_of(' ');
+  const size_t last = name.find_last_not_of(' ');
+  return first == std::string::npos ? "x86-64" : name.substr(first, last - first + 1);
+#else
+  return "CPU";
+#endif
+}
+
+std::string VectorName() {
+  for (const char* level : {"x86-64-v4", "x86-64-v3", "x86-64-v2"}) {
+    if (cpu::CheckTarget(level).ok()) {
+      return std::string(", ") + level;
+    }
+  }
+  return "";
+}
+
+// Products of extents that fit 63 bits; false when they do not.
+bool Multiply(const std::array<uint64_t, 3>& extent, uint64_t* product) {
+  uint64_t partial;
+  return !__builtin_mul_overflow(extent[0], extent[1], &partial) &&
+         !__builtin_mul_overflow(partial, extent[2], product) && *product < uint64_t{1} << 63;
+}
+
+class CpuDevice final : public Device, private CommandTarget {
+ public:
+  CpuDevice(Hub& hub, const CpuOptions& options)
+      : hub_(hub),
+        ticks_(ProcessTicks()),
+        pool_(options.threads != 0 ? options.threads : MachineThreads(), options.grant),
+        queue_(hub, *this) {
+    const uint32_t threads = options.threads != 0 ? options.threads : MachineThreads();
+    info_.id = "cpu:0";
+    info_.kind = DeviceKind::kCpu;
+    info_.name = ProcessorName() + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") + VectorName();
+    info_.silicon = "cpu";
+    info_.compute_units = threads;
+    info_.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    info_.allocation_bytes_max = info_.memory_bytes;
+    info_.host_visible = true;
+    info_.runs_inline = true;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  ArtifactKind artifact_kind() const override { return ArtifactKind::kCpuImage; }
+
+  Support Supports(const KernelNeeds& needs) const override {
+    if (needs.kind != ArtifactKind::kCpuImage) {
+      return {false, "The CPU runs images of machine code only."};
+    }
+    uint64_t instances = 0;
+    const bool fits = Multiply(needs.group, &instances) && instances <= cpu::kGroupInstancesMax;
+    if (needs.uses_barrier && !fits) {
+      return {false, "A group of a kernel with barriers has at most " + std::to_string(cpu::kGroupInstancesMax) +
+                         " instances on the CPU."};
+    }
+    return {};
+  }
+
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+    return CpuExecutable::Load(std::move(artifact));
+  }
+  StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
+    return AllocateHostBuffer(spec, info_.allocation_bytes_max);
+  }
+  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
+  Status Submit(const Submission& submission) override {
+    queue_.Submit(submission);
+    return absl::OkStatus();
+  }
+
+ private:
+  Status Run(const Command& command, const Submission& submission, CommandRecord* record) override {
+    if (const auto* dispatch = std::get_if<DispatchCommand>(&command)) [[likely]] {
+      return Dispatch(*dispatch, submission, record);
+    }
+    if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+      return RunCopy(*copy, submission);
+    }
+    return RunFill(std::get<FillCommand>(command), submission);
+  }
+
+  Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record);
+
+  Hub& hub_;
+  const Ticks& ticks_;
+  DeviceInfo info_;
+  cpu::Pool pool_;
+  HostQueue queue_;  // Last: stops before what it uses goes.
+};
+
+// Fills `into` with the dispatch's arguments, at the addresses that ir::AssignAddresses gives. Allocates nothing unless it fails.
+Status ResolveArguments(const DispatchCommand& dispatch, const Submission& submission, const CpuExecutable& executable,
+                        ir::CpuArgument* into, uint64_t* group_base) {
+  const ir::Module& outline = executable.outline();
+  const DispatchArgument* arguments = submission.commands->arguments.data() + dispatch.first_argument;
+  cpu::AddressCursor cursor(outline);
+  for (size_t i = 0; i < outline.params.size(); ++i) {
+    const DispatchArgument& argument = arguments[i];
+    if (!outline.params[i].is_buffer) {
+      into[i] = {nullptr, 0, argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot], 0};
+      continue;
+    }
+    uint8_t* data = submission.buffers[argument.slot]->host() + argument.offset;
+    into[i] = {data, argument.bytes, cursor.Place(argument.bytes), outline.params[i].is_writable ? 1u : 0u};
+  }
+  *group_base = cursor.Place(ir::kGroupMemoryBytesMax);
+  return cursor.Check();
+}
+
+Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record) {
+  HPVMD_RETURN_IF_ERROR(CheckDispatch(dispatch, submission));
+  auto& executable = static_cast<CpuExecutable&>(*dispatch.executable);
+  CpuLaunch launch;
+  // Not initialised: 8 KiB of which a kernel uses a few words.
+  ir::CpuArgument arguments[limits::kKernelParamsMax];
+  HPVMD_RETURN_IF_ERROR(ResolveArguments(dispatch, submission, executable, arguments, &launch.group_base));
+  launch.entry = executable.entry();
+  launch.arguments = {arguments, executable.outline().params.size()};
+  launch.extent = dispatch.extent;
+  launch.group = dispatch.group;
+  launch.stop = submission.stop != nullptr ? submission.stop : &kNeverStopped;
+  uint64_t instances, group_instances;
+  if (!Multiply(dispatch.extent, &instances) || !Multiply(dispatch.group, &group_instances) || group_instances == 0) {
+    return Internal("The extents or the group of a dispatch of kernel \"" + executable.artifact().entry +
+                    "\" are out of range.");
+  }
+  if (executable.artifact().uses_barrier && group_instances > cpu::kGroupInstancesMax) {
+    return Internal("Group size (" + std::to_string(group_instances) + ") is larger than the limit (" +
+                    std::to_string(cpu::kGroupInstancesMax) + ").");
+  }
+  if (instances == 0) {
+    return absl::OkStatus();
+  }
+  if (!pool_.Granted() && !pool_.WaitForGrant(submission.stop)) {
+    return Cancelled("The launch was stopped.");
+  }
+  cpu::DispatchEnd end = cpu::RunDispatch(executable, launch, pool_, ticks_, record->start_ticks);
+  record->end_ticks = end.ticks;
+  if (end.trap.code != ir::TrapCode::kNone) [[unlikely]] {
+    record->trap = end.trap;
+    return TrapStatus(end.trap, ir::ToString(end.trap, executable.outline()));
+  }
+  return end.status;
+}
+
+}  // namespace
+
+std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuOptions& options) {
+  return std::make_unique<CpuDevice>(hub, options);
+}
+
+}  // namespace hpvm

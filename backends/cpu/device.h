@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine's processors as a device: images of machine code (compiler/ir/cpu_abi.h) over our own worker pool.
+#ifndef HPVMD_BACKENDS_CPU_DEVICE_H_
+#define HPVMD_BACKENDS_CPU_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "backends/device.h"
+#include "backends/grant.h"
+
+namespace hpvm {
+
+struct CpuOptions {
+  uint32_t threads = 0;               // The submitting one included; 0 = as many as this process may run on.
+  const GrantEntry* grant = nullptr;  // Optional; borrowed for the device's life.
+};
+
+std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuOptions& options);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_CPU_DEVICE_H_

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs whole groups: for kernels with barriers or group memory.
+//
+// With barriers, each instance of the group runs on a fiber of its own, with its own lane. A round resumes every instance until it waits or
+// ends; when all wait, the next round begins. If some wait while others have ended, the first that waits traps with kBarrierDivergence.
+// Without barriers the instances run one after the other on the calling stack.
+#ifndef HPVMD_BACKENDS_CPU_GROUP_H_
+#define HPVMD_BACKENDS_CPU_GROUP_H_
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/cpu/fiber.h"
+#include "backends/cpu/lane.h"
+#include "compiler/ir/launch.h"
+
+namespace hpvm::cpu {
+
+// One dispatch, resolved. Everything is borrowed while it runs.
+struct CpuLaunch {
+  ir::CpuEntry entry = nullptr;
+  std::span<const ir::CpuArgument> arguments;
+  std::array<uint64_t, 3> extent{}, group{};
+  uint64_t group_base = 0;
+  const std::atomic<uint32_t>* stop = nullptr;  // Never null.
+};
+
+// Instances a group may have: beyond, stacks for fibers would take more than their use.
+inline constexpr uint64_t kGroupInstancesMax = 1024;
+
+// Groups along each dimension.
+std::array<uint64_t, 3> GroupCounts(const CpuLaunch& launch);
+
+// Points the lane's context at the launch.
+void Bind(Lane& lane, const CpuLaunch& launch);
+// Calls the image on the calling thread's stack, or on one of our own where that has not enough left. False when an instance trapped.
+StatusOr<bool> Call(Lane& lane, ir::CpuEntry entry, uint64_t begin, uint64_t end);
+ir::TrapReport TrapOf(const ir::CpuContext& context);
+
+class GroupRunner {
+ public:
+  static StatusOr<std::unique_ptr<GroupRunner>> Create(LaneCache& lanes, bool uses_barrier);
+  ~GroupRunner();
+  GroupRunner(const GroupRunner&) = delete;
+  GroupRunner& operator=(const GroupRunner&) = delete;
+
+  // Runs the group with linear index `index`, x fastest. False, with `trap` filled, when an instance trapped.
+  StatusOr<bool> Run(const CpuLaunch& launch, uint64_t index, ir::TrapReport* trap);
+
+ private:
+  struct Instance {
+    Lane* lane = nullptr;                 // From lanes_, given back at the end.
+    std::unique_ptr<Fiber> fiber;
+    ir::CpuEntry entry = nullptr;
+    uint64_t linear = 0;
+    uint32_t outcome = 0;
+    bool ended = false;
+  };
+
+  GroupRunner(LaneCache& lanes, bool uses_barrier) : lanes_(lanes), uses_barrier_(uses_barrier) {}
+  void ListInstances(const CpuLaunch& launch, uint64_t index);
+  Status Grow(size_t instances);
+  void Prepare(Lane& lane, const CpuLaunch& launch);
+  StatusOr<bool> RunInOrder(const CpuLaunch& launch, ir::TrapReport* trap);
+  StatusOr<bool> RunOnFibers(const CpuLaunch& launch, ir::TrapReport* trap);
+  bool Diverge(Instance& waiting, ir::TrapReport* trap);
+  static uint32_t Wait(ir::CpuContext* context);
+  static void RunInstance(void* instance);
+
+  LaneCache& lanes_;
+  const bool uses_barrier_;
+  Pages group_memory_;
+  std::vector<uint64_t> linear_;          // The group's instances.
+  std::vector<Instance> instances_;       // Grown to the largest group seen.
+};
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_BACKENDS_CPU_GROUP_H_

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one running instance owns: the context the image sees, a private copy of module memory and of the globals.
+//
+// A lane that nobody uses is always in the initial state, so results never depend on which instances ran in it before.
+#ifndef HPVMD_BACKENDS_CPU_LANE_H_
+#define HPVMD_BACKENDS_CPU_LANE_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backends/cpu/fiber.h"
+#include "base/status.h"
+#include "compiler/artifact.h"
+#include "compiler/ir/cpu_abi.h"
+
+namespace hpvm::cpu {
+
+// Anonymous memory, zero until written. Movable; unmaps when destroyed.
+class Pages {
+ public:
+  Pages() = default;
+  static StatusOr<Pages> Map(uint64_t bytes);
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&& other) noexcept;
+  ~Pages();
+  uint8_t* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  uint8_t* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+// A kernel's module memory and globals before its first instruction; shared by its lanes.
+struct InitialState {
+  // Checks the artifact's data against its memory. kInvalidArgument, kResourceExhausted.
+  static StatusOr<InitialState> From(const Artifact& artifact);
+
+  uint64_t memory_bytes = 0, memory_bytes_max = 0;
+  uint64_t data_begin = 0, data_end = 0;  // Whole granules; outside is zero.
+  Pages data;                             // [data_begin, data_end).
+  std::vector<uint64_t> globals;
+};
+
+class Lane {
+ public:
+  static StatusOr<std::unique_ptr<Lane>> Create(const InitialState& initial);
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  // Puts memory and globals back to the initial state.
+  void Restore();
+
+  ir::CpuContext context{};
+  // Barrier kernels: where the instance runs, borrowed, and what its barrier returns next.
+  Fiber* fiber = nullptr;
+  uint32_t barrier_outcome = 0;
+  Lane* next_free = nullptr;
+
+ private:
+  explicit Lane(const InitialState& initial) : initial_(initial) {}
+
+  const InitialState& initial_;
+  std::vector<uint64_t> globals_;
+  Pages pages_;             // Memory, then dirty bits, then the dirty list.
+};
+
+// Idle lanes of one kernel. Taking and giving back one lane at a time costs two atomic exchanges.
+class LaneCache {
+ public:
+  explicit LaneCache(const InitialState& initial) : initial_(initial) {}
+  ~LaneCache();
+  // A lane in the initial state. kResourceExhausted when memory is short. Any thread.
+  StatusOr<Lane*> Take() {
+    if (Lane* lane = slot_.exchange(nullptr, std::memory_order_acquire)) {
+      return lane;
+    }
+    return TakeSlow();
+  }
+  // Restores the lane and keeps it. Any thread.
+  void Give(Lane* lane) {
+    lane->Restore();
+    Lane* empty = nullptr;
+    if (!slot_.compare_exchange_strong(empty, lane, std::memory_order_release, std::memory_order_relaxed)) {
+      GiveSlow(lane);
+    }
+  }
+
+ private:
+  StatusOr<Lane*> TakeSlow();
+  void GiveSlow(Lane* lane);
+
+  const InitialState& initial_;
+  std::atomic<Lane*> slot_{nullptr};
+  std::mutex mutex_;
+  Lane* free_ = nullptr;    // Guarded by mutex_.
+};
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_BACKENDS_CPU_LANE_H_

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plan.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "engine/prepared_graph.h"
+
+namespace hpvm {
+namespace {
+
+using scheduler::Step;
+using scheduler::Storage;
+
+// Instances of one launch. Devices index them with 64 bits; no device finishes more in a lifetime.
+constexpr uint64_t kInstancesMax = uint64_t{1} << 62;
+
+class HostView final : public Buffer {
+ public:
+  HostView(uint8_t* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
+  uint64_t bytes() const override { return bytes_; }
+  uint8_t* host() override { return data_; }
+
+ private:
+  uint8_t* data_;   // Borrowed.
+  uint64_t bytes_;
+};
+
+Status CheckExtents(const PreparedGraph& prepared, const graph::FlatGraph& flat) {
+  for (const graph::FlatNode& node : flat.nodes) {
+    uint64_t instances = 1;
+    for (uint64_t extent : node.extent) {
+      if (__builtin_mul_overflow(instances, extent, &instances) || instances > kInstancesMax) {
+        return InvalidArgument("Node \"" + graph::PathOf(prepared.graph, node) + "\" has too many instances (" +
+                               std::to_string(node.extent[0]) + " x " + std::to_string(node.extent[1]) + " x " +
+                               std::to_string(node.extent[2]) + "); at most 2^62 are allowed.");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+class Builder {
+ public:
+  Builder(const PreparedGraph& prepared, std::span<Device* const> devices) : prepared_(prepared), plan_(std::make_unique<Plan>()) {
+    plan_->devices.assign(devices.begin(), devices.end());
+  }
+
+  StatusOr<std::unique_ptr<Plan>> Build(graph::SymbolValues symbols) {
+    plan_->symbols = std::move(symbols);
+    HPVMD_ASSIGN_OR_RETURN(plan_->flat, graph::Flatten(prepared_.graph, plan_->symbols));
+    HPVMD_RETURN_IF_ERROR(CheckExtents(prepared_, plan_->flat));
+    HPVMD_RETURN_IF_ERROR(PlaceNodes());
+    HPVMD_ASSIGN_OR_RETURN(residency_, scheduler::PlanResidency({.flat = plan_->flat,
+                                                                 .devices = prepared_.facts,
+                                                                 .device_of = plan_->device_of}));
+    HPVMD_RETURN_IF_ERROR(CheckMemory());
+    HPVMD_RETURN_IF_ERROR(AllocateBuffers());
+    WriteSegments();
+    HPVMD_RETURN_IF_ERROR(ResetTimelines(*plan_));
+    plan_->timings.resize(plan_->flat.nodes.size());
+    return std::move(plan_);
+  }
+
+ private:
+  Status PlaceNodes() {
+    const scheduler::ConstantCosts costs;
+    uint32_t unplaced = 0;
+    StatusOr<scheduler::Placement> placement = scheduler::Place({.flat = plan_->flat,
+                                                                 .devices = prepared_.facts,
+                                                                 .candidates = prepared_.candidates,
+                                                                 .costs = costs},
+                                                                &unplaced);
+    if (!placement.ok()) {
+      return While(placement.status(), "placing node \"" + graph::PathOf(prepared_.graph, plan_->flat.nodes[unplaced]) + "\"");
+    }
+    const std::vector<uint32_t>& choice = placement->choice;
+    plan_->fallback_nodes = placement->fallback_nodes;
+    plan_->device_of.resize(choice.size());
+    plan_->executables.resize(choice.size());
+    for (uint32_t node = 0; node < choice.size(); ++node) {
+      const uint32_t leaf = plan_->flat.nodes[node].leaf.index;
+      plan_->device_of[node] = prepared_.candidates[leaf][choice[node]].device;
+      plan_->executables[node] = prepared_.executables[leaf][choice[node]];
+    }
+    return absl::OkStatus();
+  }
+
+  // Temporaries against what each device has. Host memory is one space: the smallest of its devices counts.
+  Status CheckMemory() const {
+    for (size_t i = 0; i < plan_->devices.size(); ++i) {
+      const DeviceInfo& info = plan_->devices[i]->info();
+      const uint64_t bytes = residency_.temporary_bytes[prepared_.facts[i].space];
+      const bool is_used = std::find(plan_->device_of.begin(), plan_->device_of.end(), i) != plan_->device_of.end();
+      if (is_used && info.memory_bytes != 0 && bytes > info.memory_bytes) {
+        return ResourceExhausted("The graph's temporary buffers (" + std::to_string(bytes) +
+                                 " bytes) are larger than the memory of device " + info.id + " (" +
+                                 std::to_string(info.memory_bytes) + " bytes).");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  Status AllocateBuffers() {
+    const size_t slots = residency_.storages.size();
+    plan_->buffers.assign(plan_->devices.size(), std::vector<Buffer*>(slots));
+    plan_->temporary_bytes = residency_.temporary_bytes[scheduler::kHostSpace];
+    HPVMD_ASSIGN_OR_RETURN(plan_->host, HostMemory::Map(plan_->temporary_bytes));
+    MarkUses();
+    uint64_t offset = 0;
+    for (uint32_t slot = 0; slot < slots; ++slot) {
+      const Storage& storage = residency_.storages[slot];
+      uint8_t* data = plan_->host.data() == nullptr ? nullptr : plan_->host.data() + offset;
+      for (uint32_t device = 0; device < plan_->devices.size(); ++device) {
+        if (used_[device][slot]) {
+          HPVMD_RETURN_IF_ERROR(AddBuffer(storage, slot, device, data));
+        }
+      }
+      if (storage.kind == Storage::Kind::kTemporary && storage.space == scheduler::kHostSpace) {
+        offset += storage.bytes;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Which device's commands name which storage.
+  void MarkUses() {
+    used_.assign(plan_->devices.size(), std::vector<bool>(residency_.storages.size()));
+    for (const Step& step : residency_.steps) {
+      std::vector<bool>& used = used_[step.device];
+      if (step.kind != Step::Kind::kRun) {
+        used[step.target.index] = true;
+        if (step.source.valid()) {
+          used[step.source.index] = true;
+        }
+        continue;
+      }
+      const uint32_t first = plan_->flat.nodes[step.node.index].first_port;
+      for (uint32_t port = first; port < EndPort(step.node.index); ++port) {
+        used[residency_.port_storage[port].index] = true;
+      }
+    }
+  }
+
+  Status AddBuffer(const Storage& storage, uint32_t slot, uint32_t device, uint8_t* data) {
+    Device& owner = *plan_->devices[device];
+    if (storage.kind != Storage::Kind::kTemporary) {
+      plan_->imports.push_back({.port = storage.port, .device = device, .slot = slot, .bytes = storage.bytes, .data = nullptr, .buffer = nullptr});
+      return absl::OkStatus();
+    }
+    if (storage.space == scheduler::kHostSpace && !owner.info().host_visible) {
+      plan_->owned.push_back(MakeHostView(data, storage.bytes));
+    } else {
+      const BufferSpec spec{.bytes = storage.bytes, .import = storage.space == scheduler::kHostSpace ? data : nullptr};
+      StatusOr<std::unique_ptr<Buffer>> buffer = owner.Allocate(spec);
+      if (!buffer.ok()) {
+        return While(buffer.status(), "allocating a temporary buffer of " + std::to_string(storage.bytes) +
+                                          " bytes on device " + owner.info().id);
+      }
+      plan_->owned.push_back(*std::move(buffer));
+    }
+    plan_->buffers[device][slot] = plan_->owned.back().get();
+    return absl::OkStatus();
+  }
+
+  uint32_t EndPort(uint32_t node) const {
+    return node + 1 < plan_->flat.nodes.size() ? plan_->flat.nodes[node + 1].first_port
+                                               : static_cast<uint32_t>(plan_->flat.ports.size());
+  }
+
+  void WriteSegments() {
+    plan_->timeline_steps.assign(plan_->devices.size(), 0);
+    plan_->segments.reserve(residency_.segments.size());
+    for (const scheduler::Segment& segment : residency_.segments) {
+      PlanSegment& out = plan_->segments.emplace_back();
+      out.device = segment.device;
+      out.signal = ++plan_->timeline_steps[segment.device];
+      out.commands.commands.reserve(segment.step_count);
+      for (uint32_t i = 0; i < segment.wait_count; ++i) {
+        const PlanSegment& earlier = plan_->segments[residency_.waits[segment.first_wait + i].segment];
+        out.waits.push_back({.device = earlier.device, .value = earlier.signal});
+      }
+      for (uint32_t i = 0; i < segment.step_count; ++i) {
+        WriteStep(residency_.steps[segment.first_step + i], out.commands);
+      }
+    }
+  }
+
+  void WriteStep(const Step& step, CommandList& out) {
+    switch (step.kind) {
+      case Step::Kind::kCopy:
+        out.commands.push_back(CopyCommand{.source = step.source.index, .target = step.target.index, .bytes = step.bytes});
+        return;
+      case Step::Kind::kZero:
+        out.commands.push_back(FillCommand{.target = step.target.index, .bytes = step.bytes});
+        return;
+      case Step::Kind::kRun:
+        WriteDispatch(step.node.index, out);
+        return;
+    }
+  }
+
+  void WriteDispatch(uint32_t index, CommandList& out) {
+    const graph::FlatNode& node = plan_->flat.nodes[index];
+    if (node.extent[0] == 0 || node.extent[1] == 0 || node.extent[2] == 0) {
+      return;  // No instances, nothing to do; its ports keep what they were given.
+    }
+    const graph::Node& leaf = prepared_.graph.node(node.leaf);
+    DispatchCommand dispatch{.executable = plan_->executables[index],
+                             .extent = node.extent,
+                             .first_argument = static_cast<uint32_t>(out.arguments.size()),
+                             .argument_count = static_cast<uint32_t>(leaf.params.size()),
+                             .node = index};
+    for (int d = 0; d < 3; ++d) {
+      dispatch.group[d] = std::max<uint64_t>(node.group[d], 1);
+    }
+    for (uint32_t param : leaf.params) {
+      out.arguments.push_back(param < leaf.ports.size() ? BufferArgument(node.first_port + param)
+                                                        : ScalarArgument(node.first_scalar + param - static_cast<uint32_t>(leaf.ports.size())));
+    }
+    out.commands.push_back(dispatch);
+  }
+
+  DispatchArgument BufferArgument(uint32_t port) const {
+    const graph::FlatPort& p = plan_->flat.ports[port];
+    const graph::FlatValueId value = p.out.valid() ? p.out : p.in;
+    return {.slot = residency_.port_storage[port].index, .is_buffer = true, .bytes = plan_->flat.values[value.index].bytes};
+  }
+
+  DispatchArgument ScalarArgument(uint32_t scalar) {
+    const graph::FlatScalar& s = plan_->flat.scalars[scalar];
+    if (s.input < 0) {
+      return {.scalar = s.bits};
+    }
+    // One slot a (port, type), however many nodes read it.
+    for (const ScalarSource& source : plan_->scalar_sources) {
+      if (source.port == static_cast<uint32_t>(s.input) && source.type == s.type) {
+        return {.slot = source.slot};
+      }
+    }
+    const uint32_t slot = static_cast<uint32_t>(plan_->scalars.size());
+    plan_->scalars.push_back(0);
+    plan_->scalar_sources.push_back({.slot = slot, .port = static_cast<uint32_t>(s.input), .type = s.type});
+    return {.slot = slot};
+  }
+
+  const PreparedGraph& prepared_;
+  std::unique_ptr<Plan> plan_;
+  scheduler::Residency residency_;
+  std::vector<std::vector<bool>> used_;    // By device, by storage.
+};
+
+}  // namespace
+
+std::unique_ptr<Buffer> MakeHostView(uint8_t* data, uint64_t bytes) { return std::make_unique<HostView>(data, bytes); }
+
+StatusOr<HostMemory> HostMemory::Map(uint64_t bytes) {
+  HostMemory memory;
+  if (bytes == 0) {
+    return memory;
+  }
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return ResourceExhausted("The host has no memory for the graph's temporary buffers (" + std::to_string(bytes) + " bytes).");
+  }
+  memory.data_ = static_cast<uint8_t*>(data);
+  memory.bytes_ = bytes;
+  return memory;
+}
+
+HostMemory::HostMemory(HostMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+HostMemory& HostMemory::operator=(HostMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+HostMemory::~HostMemory() {
+  if (data_ != nullptr) {
+    munmap(data_, bytes_);
+  }
+}
+
+StatusOr<std::unique_ptr<Plan>> BuildPlan(const PreparedGraph& prepared, std::span<Device* const> devices,
+                                          graph::SymbolValues symbols) {
+  return Builder(prepared, devices).Build(std::move(symbols));
+}
+
+Status ResetTimelines(Plan& plan) {
+  plan.timelines.clear();
+  plan.timelines.resize(plan.devices.size());
+  plan.timeline_base.assign(plan.devices.size(), 0);
+  for (size_t i = 0; i < plan.devices.size(); ++i) {
+    if (plan.timeline_steps[i] > 0) {
+      HPVMD_ASSIGN_OR_RETURN(plan.timelines[i], plan.devices[i]->CreateTimeline());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+// Document -> graph -> every distinct kernel compiled (in parallel) -> loaded on the devices that may run it.
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "engine/engine.h"
+#include "engine/prepared_graph.h"
+
+namespace hpvm {
+namespace {
+
+using graph::NodeId;
+using scheduler::Candidate;
+using scheduler::Tier;
+
+// Compiles in flight for one graph: each is a process of its own, and other tenants want the machine too.
+constexpr size_t kParallelCompiles = 4;
+
+Tier TierOf(DeviceKind kind) {
+  return kind == DeviceKind::kNull ? Tier::kNull : kind == DeviceKind::kInterp ? Tier::kReference : Tier::kReal;
+}
+
+ir::Type ScalarTypeOf(graph::ScalarType type) {
+  switch (type) {
+    case graph::ScalarType::kI32:
+      return ir::Type::kI32;
+    case graph::ScalarType::kI64:
+      return ir::Type::kI64;
+    case graph::ScalarType::kF32:
+      return ir::Type::kF32;
+    case graph::ScalarType::kF64:
+      return ir::Type::kF64;
+  }
+  return ir::Type::kI32;
+}
+
+ModuleKind ModuleKindOf(graph::ModuleKind kind) {
+  switch (kind) {
+    case graph::ModuleKind::kWasm:
+      return ModuleKind::kWasm;
+    case graph::ModuleKind::kSpirv:
+      return ModuleKind::kSpirv;
+    case graph::ModuleKind::kOpenCl:
+      return ModuleKind::kOpenCl;
+    case graph::ModuleKind::kBitstream:
+      return ModuleKind::kBitstream;
+  }
+  return ModuleKind::kWasm;
+}
+
+// One compile, however many nodes use it.
+struct CompileJob {
+  CompileRequest request;
+  std::string place;        // The first variant that asked for it.
+  uint64_t users = 0;
+  StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
+  std::unordered_map<uint32_t, Executable*> loaded{};  // By device.
+};
+
+// A variant of a leaf for one kind of artifact.
+struct Use {
+  NodeId leaf;
+  uint32_t variant = 0;
+  uint32_t job = 0;
+};
+
+struct ModuleBytes {
+  std::span<const uint8_t> bytes;
+  Sha256 hash;
+  bool found = false;
+};
+
+bool NamesDevice(const std::vector<std::string>& names, const DeviceInfo& info) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return name == info.id || name == Name(info.kind); });
+}
+
+class Preparer {
+ public:
+  Preparer(const EngineOptions& options, ModuleSource& modules, Time deadline)
+      : options_(options), modules_(modules), deadline_(deadline), graph_(std::make_shared<PreparedGraph>()) {}
+
+  StatusOr<PrepareOutcome> Run(std::string_view document) {
+    HPVMD_RETURN_IF_ERROR(FindDevices());
+    const Time start = options_.clock->Now();
+    graph::ParseOutcome parsed = graph::Parse(document, options_.graph_limits);
+    outcome_.summary.parse = options_.clock->Now() - start;
+    outcome_.diagnostics = std::move(parsed.diagnostics);
+    if (!parsed.graph.has_value()) {
+      return std::move(outcome_);
+    }
+    graph_->graph = *std::move(parsed.graph);
+    FindModules();
+    if (HasErrors(outcome_.diagnostics)) {
+      return std::move(outcome_);
+    }
+    HPVMD_RETURN_IF_ERROR(CompileAndLoad());
+    if (HasErrors(outcome_.diagnostics)) {
+      return std::move(outcome_);
+    }
+    HPVMD_RETURN_IF_ERROR(CheckEveryNodePlaced());
+    Summarise();
+    outcome_.graph = std::move(graph_);
+    return std::move(outcome_);
+  }
+
+ private:
+  Status FindDevices() {
+    scheduler::SpaceIndex next = scheduler::kHostSpace + 1;
+    bool has_host = false;
+    for (const Device* device : options_.devices) {
+      const DeviceInfo& info = device->info();
+      graph_->facts.push_back({.id = info.id,
+                               .tier = TierOf(info.kind),
+                               .space = info.host_visible ? scheduler::kHostSpace : next++,
+                               .compute_units = info.compute_units});
+      has_host |= info.host_visible;
+    }
+    return has_host ? absl::OkStatus() : FailedPrecondition("The engine has no device that works in host memory.");
+  }
+
+  void FindModules() {
+    const graph::Graph& graph = graph_->graph;
+    module_bytes_.resize(graph.modules.size());
+    std::vector<bool> is_used(graph.modules.size());
+    for (const graph::Node& node : graph.nodes) {
+      for (const graph::Variant& variant : node.variants) {
+        is_used[variant.module.index] = true;
+      }
+    }
+    for (size_t i = 0; i < graph.modules.size(); ++i) {
+      if (is_used[i]) {
+        FindModule(graph.modules[i], module_bytes_[i]);
+      }
+    }
+  }
+
+  void FindModule(const graph::Module& module, ModuleBytes& out) {
+    const std::string place = "/modules/" + module.name;
+    const auto refuse = [&](std::string message) {
+      outcome_.diagnostics.push_back({.severity = Severity::kError, .place = place, .offset = {}, .message = std::move(message)});
+    };
+    if (module.source == graph::Module::Source::kInline) {
+      out.bytes = module.bytes;
+    } else {
+      StatusOr<std::span<const uint8_t>> found = modules_.Find(module);
+      if (!found.ok()) {
+        return refuse("Module \"" + module.name + "\" cannot be read: " + Message(found.status()));
+      }
+      out.bytes = *found;
+    }
+    if (out.bytes.size() > limits::kModuleBytesMax) {
+      return refuse("Module \"" + module.name + "\" (" + std::to_string(out.bytes.size()) +
+                    " bytes) is larger than the limit (" + std::to_string(limits::kModuleBytesMax) + " bytes).");
+    }
+    out.hash = HashOf(out.bytes);
+    if (module.hash.has_value() && *module.hash != out.hash) {
+      return refuse("Module \"" + module.name + "\" has the hash " + ToHex(out.hash) + "; the document names " +
+                    ToHex(*module.hash) + ".");
+    }
+    out.found = true;
+  }
+
+  // Devices that the document lets run a variant of a leaf: its own restriction, the variant's, and those of every node around it.
+  bool IsAllowed(const graph::Node& leaf, const graph::Variant& variant, const DeviceInfo& info) const {
+    if (!variant.devices.empty() && !NamesDevice(variant.devices, info)) {
+      return false;
+    }
+    for (const graph::Node* node = &leaf;; node = &graph_->graph.node(node->parent)) {
+      if (!node->devices.empty() && !NamesDevice(node->devices, info)) {
+        return false;
+      }
+      if (!node->parent.valid()) {
+        return true;
+      }
+    }
+  }
+
+  // Real devices first; the reference device only for leaves that no real one can run, the null device last.
+  Status CompileAndLoad() {
+    graph_->candidates.resize(graph_->graph.nodes.size());
+    graph_->executables.resize(graph_->graph.nodes.size());
+    refusals_.resize(graph_->graph.nodes.size());
+    for (Tier tier : {Tier::kReal, Tier::kReference, Tier::kNull}) {
+      uses_.clear();
+      const size_t first_job = jobs_.size();
+      CollectUses(tier);
+      const Time compile_start = options_.clock->Now();
+      HPVMD_RETURN_IF_ERROR(CompileJobs(first_job));
+      const Time load_start = options_.clock->Now();
+      for (const Use& use : uses_) {
+        HPVMD_RETURN_IF_ERROR(LoadUse(use, tier));
+      }
+      outcome_.summary.compile += load_start - compile_start;
+      outcome_.summary.load += options_.clock->Now() - load_start;
+    }
+    ReportCompiles();
+    return absl::OkStatus();
+  }
+
+  void CollectUses(Tier tier) {
+    const graph::Graph& graph = graph_->graph;
+    for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+      const graph::Node& node = graph.nodes[n];
+      if (!node.is_leaf || !graph_->candidates[n].empty()) {
+        continue;
+      }
+      for (uint32_t v = 0; v < node.variants.size(); ++v) {
+        std::vector<ArtifactKind> kinds;
+        for (uint32_t d = 0; d < options_.devices.size(); ++d) {
+          const ArtifactKind kind = options_.devices[d]->artifact_kind();
+          if (graph_->facts[d].tier == tier && IsAllowed(node, node.variants[v], options_.devices[d]->info()) &&
+              std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
+            kinds.push_back(kind);
+            uses_.push_back({.leaf = NodeId(n), .variant = v, .job = JobFor(node, v, kind)});
+          }
+        }
+      }
+    }
+  }
+
+  uint32_t JobFor(const graph::Node& node, uint32_t v, ArtifactKind target) {
+    const graph::Variant& variant = node.variants[v];
+    // Names of parameters are left out of the key: they matter to messages only.
+    std::string key = std::to_string(variant.module.index) + '/' + variant.entry + '/' +
+                      static_cast<char>('0' + static_cast<int>(target)) + (variant.hpvm_web ? 'w' : '-') +
+                      (node.fast_math ? 'f' : '-');
+    for (uint32_t param : node.params) {
+      key += param < node.ports.size() ? (node.ports[param].access == graph::Access::kIn ? 'r' : 'w')
+                                       : static_cast<char>('0' + static_cast<int>(node.scalars[param - node.ports.size()].type));
+    }
+    const auto [it, is_new] = job_by_key_.try_emplace(std::move(key), static_cast<uint32_t>(jobs_.size()));
+    if (is_new) {
+      jobs_.push_back({.request = RequestFor(node, variant, target), .place = node.pointer + "/variants/" + std::to_string(v)});
+    }
+    ++jobs_[it->second].users;
+    return it->second;
+  }
+
+  CompileRequest RequestFor(const graph::Node& node, const graph::Variant& variant, ArtifactKind target) const {
+    const graph::Module& module = graph_->graph.modules[variant.module.index];
+    CompileRequest request;
+    request.module_kind = ModuleKindOf(module.kind);
+    request.module_name = module.name;
+    request.module_hash = module_bytes_[variant.module.index].hash;
+    request.module = module_bytes_[variant.module.index].bytes;
+    request.entry = variant.entry;
+    request.abi = variant.hpvm_web ? Abi::kHpvmWeb : Abi::kHpvm;
+    request.target = target;
+    request.fast_math = node.fast_math;
+    for (uint32_t param : node.params) {
+      if (param < node.ports.size()) {
+        const graph::Port& port = node.ports[param];
+        request.params.push_back({.name = port.name, .is_buffer = true, .is_writable = port.access != graph::Access::kIn});
+      } else {
+        const graph::Scalar& scalar = node.scalars[param - node.ports.size()];
+        request.params.push_back({.name = scalar.name, .is_buffer = false, .is_writable = false, .scalar = ScalarTypeOf(scalar.type)});
+      }
+    }
+    return request;
+  }
+
+  Status CompileJobs(size_t first) {
+    std::atomic<size_t> next{first};
+    const auto work = [&] {
+      for (size_t i = next.fetch_add(1); i < jobs_.size(); i = next.fetch_add(1)) {
+        jobs_[i].outcome = options_.compiler->Compile(jobs_[i].request, deadline_);
+      }
+    };
+    const size_t jobs = jobs_.size() - first;
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < std::min(jobs, kParallelCompiles); ++i) {
+      threads.emplace_back(work);
+    }
+    work();
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (size_t i = first; i < jobs_.size(); ++i) {
+      if (!jobs_[i].outcome.ok()) {
+        return While(jobs_[i].outcome.status(), "compiling entry \"" + jobs_[i].request.entry + "\" of module \"" +
+                                                    jobs_[i].request.module_name + "\"");
+      }
+      (jobs_[i].outcome->from_cache ? outcome_.summary.from_cache : outcome_.summary.compiled) += 1;
+    }
+    return absl::OkStatus();
+  }
+
+  // Makes the leaf's candidates from the artifact, on every device of the tier that takes it.
+  Status LoadUse(const Use& use, Tier tier) {
+    CompileJob& job = jobs_[use.job];
+    const graph::Node& leaf = graph_->graph.node(use.leaf);
+    if (!job.outcome->artifact.has_value()) {
+      refusals_[use.leaf.index].push_back(use.job);
+      return absl::OkStatus();
+    }
+    const Artifact& artifact = *job.outcome->artifact;
+    const KernelNeeds needs{.kind = artifact.kind,
+                            .uses_barrier = artifact.uses_barrier,
+                            .uses_group_memory = artifact.uses_group_memory};
+    for (uint32_t d = 0; d < options_.devices.size(); ++d) {
+      Device& device = *options_.devices[d];
+      if (graph_->facts[d].tier != tier || device.artifact_kind() != job.request.target ||
+          !IsAllowed(leaf, leaf.variants[use.variant], device.info())) {
+        continue;
+      }
+      if (Support support = device.Supports(needs); !support.ok) {
+        reasons_[use.leaf.index] += " Device " + device.info().id + ": " + support.reason;
+        continue;
+      }
+      HPVMD_ASSIGN_OR_RETURN(Executable * executable, Load(job, d));
+      graph_->candidates[use.leaf.index].push_back({.device = d, .variant = use.variant, .hint = HintRank(leaf, device.info())});
+      graph_->executables[use.leaf.index].push_back(executable);
+    }
+    return absl::OkStatus();
+  }
+
+  StatusOr<Executable*> Load(CompileJob& job, uint32_t device) {
+    auto [it, is_new] = job.loaded.try_emplace(device, nullptr);
+    if (is_new) {
+      StatusOr<std::unique_ptr<Executable>> loaded = options_.devices[device]->Load(*job.outcome->artifact);
+      if (!loaded.ok()) {
+        return While(loaded.status(), "loading entry \"" + job.request.entry + "\" of module \"" + job.request.module_name +
+                                          "\" on device " + options_.devices[device]->info().id);
+      }
+      it->second = loaded->get();
+      graph_->loaded.push_back(*std::move(loaded));
+    }
+    return it->second;
+  }
+
+  static uint32_t HintRank(const graph::Node& leaf, const DeviceInfo& info) {
+    for (uint32_t i = 0; i < leaf.hints.size(); ++i) {
+      if (leaf.hints[i] == info.id || leaf.hints[i] == Name(info.kind)) {
+        return i;
+      }
+    }
+    return Candidate::kNoHint;
+  }
+
+  // A compile that was refused is an error where no other way to run the leaf was found; otherwise a warning.
+  void ReportCompiles() {
+    std::vector<bool> is_fatal(jobs_.size());
+    for (size_t n = 0; n < refusals_.size(); ++n) {
+      for (uint32_t job : refusals_[n]) {
+        is_fatal[job] = is_fatal[job] || graph_->candidates[n].empty();
+      }
+    }
+    std::unordered_set<std::string> seen;   // The same fault found for two kinds of artifact is reported once.
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      const CompileJob& job = jobs_[i];
+      const bool is_error = is_fatal[i] && !job.outcome->artifact.has_value();
+      for (const Diagnostic& diagnostic : job.outcome->diagnostics) {
+        Diagnostic out = diagnostic;
+        out.severity = is_error ? diagnostic.severity : Severity::kWarning;
+        out.place = job.place;
+        out.message = "Module \"" + job.request.module_name + "\", entry \"" + job.request.entry + "\": " + diagnostic.message;
+        if (job.users > 1) {
+          out.message += " (" + std::to_string(job.users) + " nodes use it.)";
+        }
+        Report(std::move(out), seen);
+      }
+    }
+    for (const auto& [node, reason] : reasons_) {
+      if (!graph_->candidates[node].empty() &&
+          graph_->facts[graph_->candidates[node].front().device].tier != Tier::kReal) {
+        const graph::Node& leaf = graph_->graph.nodes[node];
+        Report({.severity = Severity::kWarning,
+                .place = leaf.pointer,
+                .offset = {},
+                .message = "Node \"" + leaf.name + "\" runs on device " +
+                           graph_->facts[graph_->candidates[node].front().device].id + ", which is slow." + reason},
+               seen);
+      }
+    }
+  }
+
+  void Report(Diagnostic diagnostic, std::unordered_set<std::string>& seen) {
+    if (outcome_.diagnostics.size() < options_.graph_limits.diagnostics_max && seen.insert(ToString(diagnostic)).second) {
+      outcome_.diagnostics.push_back(std::move(diagnostic));
+    }
+  }
+
+  Status CheckEveryNodePlaced() const {
+    const graph::Graph& graph = graph_->graph;
+    std::string message;
+    size_t unplaced = 0;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (!graph.nodes[n].is_leaf || !graph_->candidates[n].empty()) {
+        continue;
+      }
+      if (++unplaced <= kNamedMax) {
+        auto reason = reasons_.find(static_cast<uint32_t>(n));
+        message += (message.empty() ? "" : "\n") + graph.nodes[n].pointer + ": No device here can run node \"" +
+                   graph.nodes[n].name + "\"." +
+                   (reason == reasons_.end() ? " Devices: " + DeviceList() + "." : reason->second);
+      }
+    }
+    if (unplaced > kNamedMax) {
+      message += "\nAnd " + std::to_string(unplaced - kNamedMax) + " more nodes.";
+    }
+    return unplaced == 0 ? absl::OkStatus() : FailedPrecondition(message);
+  }
+
+  std::string DeviceList() const {
+    std::string list;
+    for (const scheduler::DeviceFacts& facts : graph_->facts) {
+      list += (list.empty() ? "" : ", ") + facts.id;
+    }
+    return list;
+  }
+
+  void Summarise() {
+    const graph::Graph& graph = graph_->graph;
+    GraphSummary& summary = outcome_.summary;
+    summary.name = graph.name;
+    summary.streaming = graph.streaming;
+    for (size_t i = 0; i < graph.symbols.size(); ++i) {
+      if (!graph.is_index_symbol[i]) {
+        summary.symbols.push_back(graph.symbols[i]);
+      }
+    }
+    for (const graph::Port& port : graph.node(graph.root()).ports) {
+      PortSummary out{.name = port.name, .type = port.type, .shape = {}};
+      for (const graph::Expr& expr : port.shape) {
+        out.shape.push_back(expr.text);
+      }
+      (port.access == graph::Access::kIn ? summary.inputs : summary.outputs).push_back(std::move(out));
+    }
+    std::vector<bool> is_used(options_.devices.size());
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (n > 0) {  // The root is the graph itself.
+        (graph.nodes[n].is_leaf ? summary.leaf_nodes : summary.internal_nodes) += 1;
+      }
+      summary.edges += graph.nodes[n].edges.size();
+      for (const Candidate& candidate : graph_->candidates[n]) {
+        is_used[candidate.device] = true;
+      }
+    }
+    for (size_t d = 0; d < is_used.size(); ++d) {
+      if (is_used[d]) {
+        summary.devices.push_back(graph_->facts[d].id);
+      }
+    }
+    graph_->summary = summary;
+  }
+
+  static constexpr size_t kNamedMax = 10;   // Nodes named in one message.
+
+  const EngineOptions& options_;
+  ModuleSource& modules_;
+  const Time deadline_;
+  std::shared_ptr<PreparedGraph> graph_;
+  PrepareOutcome outcome_;
+  std::vector<ModuleBytes> module_bytes_;              // By module.
+  std::vector<CompileJob> jobs_;
+  std::unordered_map<std::string, uint32_t> job_by_key_;
+  std::vector<Use> uses_;                              // Of the tier at hand.
+  std::vector<std::vector<uint32_t>> refusals_;        // By node: jobs that gave no artifact.
+  std::unordered_map<uint32_t, std::string> reasons_;  // By node: why devices do not take it.
+};
+
+}  // namespace
+
+StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource& modules, Time deadline) {
+  return Preparer(options_, modules, deadline).Run(document);
+}
+
+}  // namespace hpvm

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph with its kernels compiled and loaded, and the plans of its last runs. Callers of the engine hold it as an opaque handle.
+#ifndef HPVMD_ENGINE_PREPARED_GRAPH_H_
+#define HPVMD_ENGINE_PREPARED_GRAPH_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/device.h"
+#include "engine/engine.h"
+#include "engine/plan.h"
+#include "graph/graph.h"
+#include "scheduler/placement.h"
+
+namespace hpvm {
+
+class PreparedGraph {
+ public:
+  // Constant after Prepare.
+  graph::Graph graph;
+  GraphSummary summary;
+  std::vector<scheduler::DeviceFacts> facts;                     // By device, in the order of EngineOptions::devices.
+  std::vector<std::vector<scheduler::Candidate>> candidates;     // By NodeId's index; leaves only.
+  std::vector<std::vector<Executable*>> executables;             // Beside `candidates`; borrowed from `loaded`.
+  std::vector<std::unique_ptr<Executable>> loaded;
+
+  // One run at a time; guards what follows.
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Plan>> plans;                      // The last used first; at most kPlansMax.
+};
+
+// Plans hold their temporaries, so only a few sizes are remembered.
+inline constexpr size_t kPlansMax = 4;
+
+}  // namespace hpvm
+
+#endif  // HPVMD_ENGINE_PREPARED_GRAPH_H_

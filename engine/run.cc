@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run of a prepared graph: check the bindings, find or build the plan, put the caller's memory into its tables, submit its segments.
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <utility>
+
+#include "engine/bindings.h"
+#include "engine/engine.h"
+#include "engine/prepared_graph.h"
+
+namespace hpvm {
+namespace {
+
+// How often a waiting host looks at the stop word, which nobody signals.
+constexpr Duration kStopPoll = std::chrono::milliseconds(2);
+
+const std::atomic<uint32_t> kNoStop{0};
+
+class Runner {
+ public:
+  Runner(const EngineOptions& options, PreparedGraph& graph, const RunRequest& request)
+      : options_(options), graph_(graph), request_(request), stop_(request.stop == nullptr ? kNoStop : *request.stop) {}
+
+  StatusOr<RunResult> Run() {
+    start_ = options_.clock->Now();
+    if (request_.repeat == 0) {
+      return InvalidArgument("Repeat count (0) must be at least 1.");
+    }
+    HPVMD_RETURN_IF_ERROR(CheckTime());
+    HPVMD_RETURN_IF_ERROR(Bind());
+    const Time run_start = options_.clock->Now();
+    result_.bind = run_start - start_;
+    for (uint32_t i = 0; i < request_.repeat; ++i) {
+      if (Status status = RunOnce(); !status.ok()) {
+        // Failed timelines stay failed; the next run needs new ones.
+        HPVMD_RETURN_IF_ERROR(ResetTimelines(*plan_));
+        return status;
+      }
+    }
+    result_.run = options_.clock->Now() - run_start;
+    result_.nodes_run = uint64_t{plan_->flat.nodes.size()} * request_.repeat;
+    Record(run_start);
+    return std::move(result_);
+  }
+
+ private:
+  Status CheckTime() const {
+    if (stop_.load(std::memory_order_relaxed) != 0) {
+      return options_.clock->Now() >= request_.deadline ? DeadlineExceeded("The run's deadline has passed.")
+                                                        : Cancelled("The run was cancelled.");
+    }
+    return request_.deadline != kNever && options_.clock->Now() >= request_.deadline
+               ? DeadlineExceeded("The run's deadline has passed.")
+               : absl::OkStatus();
+  }
+
+  Status Bind() {
+    ports_.resize(root().ports.size());
+    HPVMD_RETURN_IF_ERROR(BindInputs(root(), request_.inputs, BindData::kRequired, ports_));
+    HPVMD_RETURN_IF_ERROR(FindPlan());
+    HPVMD_RETURN_IF_ERROR(BindOutputs());
+    HPVMD_RETURN_IF_ERROR(CheckOverlaps(root(), ports_));
+    HPVMD_RETURN_IF_ERROR(Import());
+    for (const ScalarSource& source : plan_->scalar_sources) {
+      HPVMD_ASSIGN_OR_RETURN(plan_->scalars[source.slot], ScalarBits(root().ports[source.port], *ports_[source.port], source.type));
+    }
+    return absl::OkStatus();
+  }
+
+  const graph::Node& root() const { return graph_.graph.node(graph_.graph.root()); }
+
+  // The plan for these sizes goes to the front of the list; a new one pushes out the one used longest ago.
+  Status FindPlan() {
+    auto& plans = graph_.plans;
+    auto same_request = [&](const std::unique_ptr<Plan>& plan) { return IsSameRequest(*plan); };
+    auto it = std::find_if(plans.begin(), plans.end(), same_request);
+    if (it == plans.end()) {
+      HPVMD_ASSIGN_OR_RETURN(graph::SymbolValues symbols, SolveSymbols(graph_.graph, ports_, request_.symbols));
+      it = std::find_if(plans.begin(), plans.end(), [&](const std::unique_ptr<Plan>& plan) { return plan->symbols == symbols; });
+      if (it == plans.end()) {
+        MakeRoom();
+        HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, BuildPlan(graph_, options_.devices, std::move(symbols)));
+        it = plans.insert(plans.begin(), std::move(plan));
+      }
+      Remember(**it);
+    }
+    std::rotate(plans.begin(), it, it + 1);
+    plan_ = plans.front().get();
+    return absl::OkStatus();
+  }
+
+  bool IsSameRequest(const Plan& plan) const {
+    if (plan.given != request_.symbols) {
+      return false;
+    }
+    for (uint32_t port = 0; port < ports_.size(); ++port) {
+      if (root().ports[port].access == graph::Access::kIn && plan.input_shapes[port] != ports_[port]->shape) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void Remember(Plan& plan) const {
+    plan.given = request_.symbols;
+    plan.input_shapes.assign(ports_.size(), {});
+    for (uint32_t port = 0; port < ports_.size(); ++port) {
+      if (root().ports[port].access == graph::Access::kIn) {
+        plan.input_shapes[port] = ports_[port]->shape;
+      }
+    }
+  }
+
+  // Keeps the number of plans in bounds, and their memory to a quarter of what the smallest host device has.
+  void MakeRoom() const {
+    auto& plans = graph_.plans;
+    uint64_t memory = std::numeric_limits<uint64_t>::max();
+    for (const Device* device : options_.devices) {
+      if (device->info().host_visible && device->info().memory_bytes != 0) {
+        memory = std::min(memory, device->info().memory_bytes);
+      }
+    }
+    uint64_t held = 0;
+    for (const std::unique_ptr<Plan>& plan : plans) {
+      held += plan->temporary_bytes;
+    }
+    while (!plans.empty() && (plans.size() >= kPlansMax || held > memory / 4)) {
+      held -= plans.back()->temporary_bytes;
+      plans.pop_back();
+    }
+  }
+
+  Status BindOutputs() {
+    HPVMD_RETURN_IF_ERROR(CheckOutputNames(root(), request_.outputs));
+    for (uint32_t port = 0; port < ports_.size(); ++port) {
+      const graph::Port& p = root().ports[port];
+      if (p.access == graph::Access::kIn) {
+        continue;
+      }
+      const graph::FlatValue& value = plan_->flat.values[plan_->flat.outputs[port].index];
+      auto bound = request_.outputs.find(p.name);
+      Binding binding;
+      if (bound != request_.outputs.end()) {
+        HPVMD_RETURN_IF_ERROR(CheckOutput(p, value, bound->second));
+        binding = bound->second;
+      } else if (request_.allocate_output) {
+        binding = {.type = value.type, .shape = value.shape, .data = nullptr, .bytes = value.bytes};
+        StatusOr<uint8_t*> data = request_.allocate_output(p.name, value.type, value.shape, value.bytes);
+        if (!data.ok()) {
+          return While(data.status(), "allocating output \"" + p.name + "\" (" + std::to_string(value.bytes) + " bytes)");
+        }
+        binding.data = *data;
+      } else {
+        return InvalidArgument("Output \"" + p.name + "\" (" + std::to_string(value.bytes) + " bytes) is not bound.");
+      }
+      if (binding.data == nullptr && value.bytes > 0) {
+        return InvalidArgument("Output \"" + p.name + "\" (" + std::to_string(value.bytes) + " bytes) is bound to no memory.");
+      }
+      ports_[port] = &result_.outputs.emplace(p.name, std::move(binding)).first->second;
+    }
+    return absl::OkStatus();
+  }
+
+  // Puts the caller's memory into the tables. Memory that is the same as in the last run is still in place.
+  Status Import() {
+    for (PortImport& import : plan_->imports) {
+      const Binding& binding = *ports_[import.port];
+      if (import.buffer != nullptr && import.data == binding.data) {
+        continue;
+      }
+      Device& device = *plan_->devices[import.device];
+      if (!device.info().host_visible) {
+        import.buffer = MakeHostView(binding.data, import.bytes);
+      } else {
+        // An empty tensor has no memory to import.
+        StatusOr<std::unique_ptr<Buffer>> buffer =
+            device.Allocate({.bytes = import.bytes, .import = import.bytes == 0 ? nullptr : binding.data});
+        if (!buffer.ok()) {
+          return While(buffer.status(), "importing port \"" + root().ports[import.port].name + "\" on device " + device.info().id);
+        }
+        import.buffer = *std::move(buffer);
+      }
+      import.data = binding.data;
+      plan_->buffers[import.device][import.slot] = import.buffer.get();
+    }
+    return absl::OkStatus();
+  }
+
+  Status RunOnce() {
+    HPVMD_RETURN_IF_ERROR(CheckTime());
+    points_.clear();
+    submitted_.assign(plan_->devices.size(), 0);
+    Status status = absl::OkStatus();
+    for (const PlanSegment& segment : plan_->segments) {
+      status = SubmitSegment(segment);
+      if (!status.ok()) {
+        break;
+      }
+    }
+    // Nothing may touch the caller's memory after Run returns, so what was submitted is awaited even after a failure.
+    for (size_t device = 0; device < submitted_.size(); ++device) {
+      if (submitted_[device] > 0) {
+        const Status settled = plan_->timelines[device]->Wait(plan_->timeline_base[device] + submitted_[device], kNever);
+        status = status.ok() ? settled : status;
+      }
+      plan_->timeline_base[device] += plan_->timeline_steps[device];
+    }
+    return Explain(std::move(status));
+  }
+
+  Status SubmitSegment(const PlanSegment& segment) {
+    HPVMD_RETURN_IF_ERROR(CheckTime());
+    Device& device = *plan_->devices[segment.device];
+    // Spans in a submission stay valid until its signals, so each segment in flight has its own points.
+    SegmentPoints& points = points_.emplace_back();
+    for (const PlanWait& wait : segment.waits) {
+      points.waits.push_back({plan_->timelines[wait.device].get(), plan_->timeline_base[wait.device] + wait.value});
+    }
+    points.signal = {plan_->timelines[segment.device].get(), plan_->timeline_base[segment.device] + segment.signal};
+    if (device.info().runs_inline) {
+      // An inline device runs on this thread only when its waits are reached; otherwise it would need a thread of its own.
+      for (const TimelinePoint& wait : points.waits) {
+        HPVMD_RETURN_IF_ERROR(Await(wait));
+      }
+    }
+    HPVMD_RETURN_IF_ERROR(device.Submit({.waits = points.waits,
+                                         .commands = &segment.commands,
+                                         .buffers = plan_->buffers[segment.device],
+                                         .scalars = plan_->scalars,
+                                         .signals = {&points.signal, 1},
+                                         .stop = &stop_,
+                                         .timings = plan_->timings,
+                                         .failure = &points.failure}));
+    submitted_[segment.device] = segment.signal;
+    if (!device.info().runs_inline) {
+      return absl::OkStatus();
+    }
+    HPVMD_RETURN_IF_ERROR(points.signal.timeline->Wait(points.signal.value, kNever));
+    points_.pop_back();
+    return absl::OkStatus();
+  }
+
+  // Until the point is reached or failed, or the run is stopped or late.
+  Status Await(const TimelinePoint& point) const {
+    while (true) {
+      const StatusOr<size_t> settled = options_.hub->WaitAny({&point, 1}, std::min(request_.deadline, options_.clock->Now() + kStopPoll));
+      if (settled.ok()) {
+        return point.timeline->Wait(point.value, kNever);
+      }
+      HPVMD_RETURN_IF_ERROR(CheckTime());
+    }
+  }
+
+  // Names the node that failed first, where a device said which.
+  Status Explain(Status status) const {
+    if (status.ok()) {
+      return status;
+    }
+    const auto failed = std::find_if(points_.begin(), points_.end(), [&](const SegmentPoints& points) {
+      return points.failure.node < plan_->flat.nodes.size();
+    });
+    if (failed == points_.end()) {
+      return absl::IsCancelled(status) ? CheckTime().ok() ? status : CheckTime() : status;
+    }
+    const uint32_t index = failed->failure.node;
+    const std::string node = "node \"" + graph::PathOf(graph_.graph, plan_->flat.nodes[index]) + "\"";
+    if (absl::IsCancelled(status)) {
+      return While(CheckTime().ok() ? status : CheckTime(), "running " + node);
+    }
+    const ir::TrapReport& trap = failed->failure.trap;
+    if (trap.code == ir::TrapCode::kNone || trap.code == ir::TrapCode::kStopped) {
+      return While(std::move(status), "running " + node + " on device " + plan_->devices[plan_->device_of[index]]->info().id);
+    }
+    return Aborted("N" + node.substr(1) + " trapped: " + DescribeTrap(trap, plan_->executables[index]->artifact()) + ".");
+  }
+
+  void Record(Time run_start) {
+    const size_t count = std::min<size_t>(plan_->flat.nodes.size(), request_.node_records_max);
+    for (size_t i = plan_->paths.size(); i < count; ++i) {
+      plan_->paths.push_back(graph::PathOf(graph_.graph, plan_->flat.nodes[i]));
+    }
+    // Nodes without instances have no times.
+    int64_t base = run_start.count();
+    for (size_t i = 0; i < count; ++i) {
+      if (plan_->timings[i].end_ns != 0) {
+        base = std::min(base, plan_->timings[i].start_ns);
+      }
+    }
+    result_.nodes.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      const NodeTiming& timing = plan_->timings[i];
+      const bool ran = timing.end_ns != 0;
+      result_.nodes.push_back({.path = plan_->paths[i],
+                               .device = plan_->devices[plan_->device_of[i]]->info().id,
+                               .start_ns = ran ? timing.start_ns - base : 0,
+                               .end_ns = ran ? timing.end_ns - base : 0});
+    }
+  }
+
+  struct SegmentPoints {
+    std::vector<TimelinePoint> waits;
+    TimelinePoint signal;
+    Failure failure;
+  };
+
+  const EngineOptions& options_;
+  PreparedGraph& graph_;
+  const RunRequest& request_;
+  const std::atomic<uint32_t>& stop_;
+  Time start_{0};
+  Plan* plan_ = nullptr;                   // In graph_.plans.
+  std::vector<const Binding*> ports_;      // By the root's port: in the request, or in result_.outputs.
+  std::deque<SegmentPoints> points_;       // Of segments in flight, and of the one that failed.
+  std::vector<uint64_t> submitted_;        // By device: the last signal submitted in this repetition.
+  RunResult result_;
+};
+
+}  // namespace
+
+StatusOr<RunResult> Engine::Run(PreparedGraph& graph, const RunRequest& request) {
+  std::lock_guard lock(graph.mutex);
+  return Runner(options_, graph, request).Run();
+}
+
+StatusOr<std::map<std::string, Binding>> Engine::OutputShapes(PreparedGraph& graph, const std::map<std::string, Binding>& inputs,
+                                                              const std::map<std::string, int64_t>& symbols) {
+  const graph::Node& root = graph.graph.node(graph.graph.root());
+  std::vector<const Binding*> ports(root.ports.size());
+  HPVMD_RETURN_IF_ERROR(BindInputs(root, inputs, BindData::kOptional, ports));
+  HPVMD_ASSIGN_OR_RETURN(const graph::SymbolValues values, SolveSymbols(graph.graph, ports, symbols));
+  std::map<std::string, Binding> outputs;
+  for (const graph::Port& port : root.ports) {
+    if (port.access != graph::Access::kIn) {
+      HPVMD_ASSIGN_OR_RETURN(outputs[port.name], ShapeOf(port, values));
+    }
+  }
+  return outputs;
+}
+
+}  // namespace hpvm

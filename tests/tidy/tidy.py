@@ -23,6 +23,7 @@ EDGES = {
     "executor": {"base", "graph", "engine", "proto", "backends"} | COMPILER_FACE,
     "server": {"base", "scheduler", "proto"},
     "client": {"base", "proto"},
+    "client/ctl": {"base", "proto", "graph"},  # docs/decisions/0004
     "bench": None,  # Benchmarks and tests may reach everything.
     "tests": None,
     "examples": {"client"},
@@ -43,10 +44,10 @@ def tracked(root):
     return [pathlib.PurePosixPath(line) for line in listing.stdout.splitlines() if (root / line).is_file()]
 
 
-def may_include(folder, target):
-    if folder == target.split("/")[0]:
+def may_include(path, target):
+    if path.parts[0] == target.split("/")[0]:
         return True
-    allowed = EDGES[folder]
+    allowed = EDGES.get("/".join(path.parts[:2]), EDGES[path.parts[0]])
     return allowed is None or any(target == a or target.startswith(a + "/") for a in allowed)
 
 
@@ -67,7 +68,7 @@ def check_source(path, lines, fault):
             continue
         target = match.group(1)
         top = target.split("/")[0]
-        if top in EDGES and not is_test and not may_include(folder, target):
+        if top in EDGES and not is_test and not may_include(path, target):
             fault(number, f'{folder}/ may not include "{target}".')
         if "/" not in target and not target.endswith(".pb.h"):
             fault(number, f'"{target}" is a bare include; name it from the root.')

@@ -61,6 +61,12 @@ static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent
               offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 &&
               sizeof(CpuContext) == 248);
 
+// Frames of an image are no larger than the first; functions that call nothing do not look at stack_limit. So the runner sets stack_limit at
+// least the second above the lowest usable byte, which also covers `restore` and `barrier`, and keeps an unmapped page below: frames are
+// probed page by page.
+inline constexpr uint64_t kCpuFrameBytesMax = 64 * 1024;
+inline constexpr uint64_t kCpuStackReserveBytes = 96 * 1024;
+
 enum CpuOutcome : uint32_t { kCpuDone = 0, kCpuTrapped = 1 };
 
 // Runs the instances with linear index [begin, end), x fastest, in order. Returns at the first trap.

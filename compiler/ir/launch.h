@@ -52,6 +52,18 @@ StatusOr<AddressSpace> AssignAddresses(const Module& module, std::span<const Arg
 
 inline constexpr uint64_t kGroupMemoryBytesMax = 64 * 1024;
 inline constexpr uint64_t kBaseAlignment = 64 * 1024;
+// Instances of one group of a kernel that runs by groups: each keeps its stack while it waits.
+inline constexpr uint64_t kGroupInstancesMax = 1024;
+// Data of buffers is at least so aligned, for atomics.
+inline constexpr uint64_t kDataAlignment = 8;
+
+// Whether instances of a group share state, so that a group is the smallest part of a launch that can run on its own.
+inline bool RunsByGroups(const Module& module) { return module.uses_barrier || module.uses_group_memory; }
+// The parts a launch can be cut into: its instances, or its groups if RunsByGroups; both numbered x fastest.
+uint64_t WorkUnits(const Module& module, const Launch& launch);
+// Arguments match the parameters, extents multiply without overflow, groups are not empty and not too large, data is aligned. The functions
+// above and everything that runs a launch rely on it.
+Status CheckLaunch(const Module& module, const Launch& launch);
 
 }  // namespace hpvm::ir
 

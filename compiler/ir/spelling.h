@@ -45,6 +45,12 @@ inline char IndexPrefix(Opcode code) {
   }
 }
 
+// After these a value at the start of the next line is that line's result, not an operand.
+constexpr bool TakesNoOperands(Opcode code) {
+  return code == Opcode::kConst || code == Opcode::kMemorySize || code == Opcode::kGlobalGet ||
+         code == Opcode::kBarrier;
+}
+
 }  // namespace hpvm::ir
 
 #endif  // HPVMD_COMPILER_IR_SPELLING_H_

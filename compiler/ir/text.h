@@ -29,8 +29,8 @@
 //   }
 //
 // A comment runs from `;;` to the end of the line. Directives come in that order. Values, blocks and functions are numbered in order of
-// appearance when printed; the reader takes any name of letters, digits and underscores for values and blocks. An `if` may leave out its
-// results and its `@source`; an operation without a type in its name (control, calls, barrier, copies) has Op::type i32.
+// appearance when printed; the reader takes any name of letters, digits and underscores for values and blocks. `= results` and `@source` are left out
+// where there are none; an operation without a type in its name (control, calls, barrier, copies) has Op::type i32.
 #ifndef HPVMD_COMPILER_IR_TEXT_H_
 #define HPVMD_COMPILER_IR_TEXT_H_
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/verify_op.h"
+
+namespace hpvm::ir {
+namespace {
+
+std::vector<Type> TypesOf(const Function& f, ValueId first, uint32_t count) {
+  std::vector<Type> types;
+  for (uint32_t i = 0; i < count; ++i) {
+    types.push_back(f.type_of(ValueId(first.index + i)));
+  }
+  return types;
+}
+
+std::string CheckCall(const OpContext& c) {
+  const bool is_indirect = c.op.code == Opcode::kCallIndirect;
+  const size_t count = is_indirect ? c.module.indirect_types.size() : c.module.functions.size();
+  if (c.op.imm >= count) {
+    return std::string(is_indirect ? "The indirect type (" : "The function (") + std::to_string(c.op.imm) +
+           ") does not exist; the module has " + std::to_string(count) + ".";
+  }
+  const FunctionType& type =
+      is_indirect ? c.module.indirect_types[c.op.imm] : c.module.functions[c.op.imm].type;
+  if (is_indirect && (c.op.operand_count == 0 || c.operand(0) != Type::kI32)) {
+    return "The first operand of an indirect call is the i32 table index.";
+  }
+  std::string fault = ExpectOperands(c, type.params, is_indirect ? 1 : 0);
+  return fault.empty() ? ExpectResults(c, type.results) : fault;
+}
+
+std::string CheckBlock(const OpContext& c) {
+  const Region& body = c.function.region(c.op.body);
+  return ExpectOperands(c, TypesOf(c.function, body.first_param, body.param_count));
+}
+
+std::string CheckIf(const OpContext& c) {
+  if (c.function.region(c.op.body).param_count != 0 || c.function.region(c.op.otherwise).param_count != 0) {
+    return "The regions of an if take no parameters.";
+  }
+  return ExpectOperands(c, std::vector{Type::kI32});
+}
+
+std::string CheckTargets(const OpContext& c, uint32_t first_value) {
+  const Function& f = c.function;
+  // A table may name one target thousands of times; it is checked once.
+  std::vector<std::pair<OpId, bool>> targets;
+  for (const Target& target : f.targets_of(c.op)) {
+    targets.emplace_back(target.op, target.is_continue);
+  }
+  std::sort(targets.begin(), targets.end());
+  targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+  for (const auto& [id, is_continue] : targets) {
+    const Op& op = f.op(id);
+    if (is_continue && op.code != Opcode::kLoop) {
+      return "Only a loop can be continued.";
+    }
+    const std::vector<Type> types =
+        is_continue ? TypesOf(f, f.region(op.body).first_param, f.region(op.body).param_count)
+                    : TypesOf(f, op.first_result, op.result_count);
+    if (std::string fault = ExpectOperands(c, types, first_value); !fault.empty()) {
+      return fault;
+    }
+  }
+  return "";
+}
+
+std::string CheckLeaveTable(const OpContext& c) {
+  if (c.op.target_count == 0) {
+    return "A leave_table has no default target.";
+  }
+  if (c.op.operand_count == 0 || c.operand(0) != Type::kI32) {
+    return "The first operand of a leave_table is the i32 index.";
+  }
+  return CheckTargets(c, 1);
+}
+
+std::string CheckJump(const OpContext& c) {
+  if (c.op.target_count != 1) {
+    return "A leave or continue has one target.";
+  }
+  if (c.function.targets_of(c.op)[0].is_continue != (c.op.code == Opcode::kContinue)) {
+    return "The target's kind is not the terminator's.";
+  }
+  return CheckTargets(c, 0);
+}
+
+}  // namespace
+
+std::string CheckControl(const OpContext& c) {
+  if (IsTerminator(c.op.code) && c.op.result_count != 0) {
+    return "A terminator has no results.";
+  }
+  switch (c.op.code) {
+    case Opcode::kCall:
+    case Opcode::kCallIndirect:
+      return CheckCall(c);
+    case Opcode::kBlock:
+    case Opcode::kLoop:
+      return CheckBlock(c);
+    case Opcode::kIf:
+      return CheckIf(c);
+    case Opcode::kLeave:
+    case Opcode::kContinue:
+      return CheckJump(c);
+    case Opcode::kLeaveTable:
+      return CheckLeaveTable(c);
+    case Opcode::kReturn:
+      return ExpectOperands(c, c.function.type.results);
+    default:  // trap
+      if (c.op.imm < 1 || c.op.imm > static_cast<uint64_t>(TrapCode::kReadOnlyBuffer)) {
+        return "The trap code (" + std::to_string(c.op.imm) + ") does not exist.";
+      }
+      return ExpectOperands(c, {});
+  }
+}
+
+}  // namespace hpvm::ir

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Servers that a benchmark starts and ends: hpvmd and the minimal peer, on Unix sockets in a temporary folder.
+#ifndef HPVMD_BENCH_PROCESSES_H_
+#define HPVMD_BENCH_PROCESSES_H_
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hpvm::bench {
+
+// A folder that is removed with its contents.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// A child process, ended by SIGTERM (SIGKILL after 10 s) and reaped when this is destroyed.
+class Process {
+ public:
+  // Standard output goes to standard error, so that the benchmark's own output stays clean.
+  static StatusOr<Process> Start(const std::vector<std::string>& command);
+  Process(Process&& other) noexcept;
+  Process& operator=(Process&&) = delete;
+  ~Process();
+  int pid() const { return pid_; }
+
+ private:
+  explicit Process(int pid) : pid_(pid) {}
+  int pid_;
+};
+
+// The folder of the running program, where the others are.
+std::string ProgramFolder();
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_PROCESSES_H_

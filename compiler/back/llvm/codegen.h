@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// LLVM IR → optimised → ELF object → image. Internal to this folder.
+#ifndef HPVMD_COMPILER_BACK_LLVM_CODEGEN_H_
+#define HPVMD_COMPILER_BACK_LLVM_CODEGEN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/back/llvm/llvm_back.h"
+
+namespace llvm {
+class Module;
+class TargetMachine;
+}  // namespace llvm
+
+namespace hpvm::cpu {
+
+// codegen.cc
+StatusOr<std::unique_ptr<llvm::TargetMachine>> CreateTargetMachine(const CpuTarget& target);
+void Optimise(llvm::Module& module, llvm::TargetMachine& machine);
+enum class FileKind : uint8_t { kObject, kAssembly };
+StatusOr<std::string> GenerateCode(llvm::Module& module, llvm::TargetMachine& machine, FileKind kind);
+
+// image.cc. Lays the object's code and constants out as one image and resolves what refers from one to the other. kInternal for any
+// relocation that is not relative to its own place, any outside symbol, any writable data, any stack frame above kCpuFrameBytesMax.
+struct Image {
+  std::vector<uint8_t> bytes;
+  uint64_t entry_offset = 0;
+};
+StatusOr<Image> LinkImage(std::string_view object);
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_COMPILER_BACK_LLVM_CODEGEN_H_

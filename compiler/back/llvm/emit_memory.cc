@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory, atomics and globals.
+//
+// An access to its own space is one comparison and a branch that the processor predicts: offset < valid, where `valid` (the number of
+// offsets at which the access fits) is computed once a call. What misses goes to a search over all of the instance's space, which gives
+// an address elsewhere or the trap. The comparison is exact for every operand: nothing is added to the offset before it.
+#include "compiler/back/llvm/emitter.h"
+#include "compiler/ir/cpu_abi.h"
+
+namespace hpvm::cpu {
+
+using ir::CpuArgument;
+using ir::CpuContext;
+using ir::Opcode;
+using ir::Space;
+using ir::TrapCode;
+
+namespace {
+
+// Offset of the last byte from the operand; nothing when that passes 2^64, so that no access can fit.
+std::optional<uint64_t> Reach(const ir::Op& op) {
+  uint64_t last = op.width - 1u;
+  return op.imm <= ~uint64_t{0} - last ? std::optional<uint64_t>(op.imm + last) : std::nullopt;
+}
+
+}  // namespace
+
+llvm::Value* FunctionEmitter::Wide(llvm::Value* value) { return b_.CreateZExt(value, b_.getInt64Ty()); }
+
+llvm::Instruction* FunctionEmitter::Tag(llvm::Instruction* access) {
+  access->setMetadata(llvm::LLVMContext::MD_tbaa, m_.kernel_tag);
+  return access;
+}
+
+llvm::Value* FunctionEmitter::ParamValid(uint32_t param, uint64_t reach, bool is_store) {
+  llvm::Value*& valid = param_valid_[{2 * param + is_store, reach}];
+  if (valid == nullptr) {
+    llvm::Type* i64 = entry_.getInt64Ty();
+    llvm::Value* bytes = entry_fields_.LoadArgument(i64, param, offsetof(CpuArgument, bytes));
+    if (is_store) {
+      // Nothing fits into a buffer that must not be written; the search then says so.
+      llvm::Value* writable = entry_fields_.LoadArgument(i64, param, offsetof(CpuArgument, writable));
+      bytes = entry_.CreateSelect(entry_.CreateICmpNE(writable, I64(0)), bytes, I64(0));
+    }
+    valid = entry_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(reach));
+  }
+  return valid;
+}
+
+llvm::Value* FunctionEmitter::MemoryValid(uint64_t reach) {
+  if (m_.has_grow) {
+    llvm::Value* bytes = fields_.Load(b_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
+    return b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(reach));
+  }
+  llvm::Value*& valid = memory_valid_[reach];
+  if (valid == nullptr) {
+    llvm::Value* bytes = entry_fields_.LoadInvariant(entry_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
+    valid = entry_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(reach));
+  }
+  return valid;
+}
+
+std::optional<FunctionEmitter::Fast> FunctionEmitter::FastPath(const ir::Op& op, bool is_store) {
+  std::optional<uint64_t> reach = Reach(op);
+  if (!reach.has_value()) {
+    return std::nullopt;
+  }
+  Fast fast;
+  fast.offset = Wide(Operand(op, 0));
+  switch (op.space) {
+    case Space::kParam: {
+      llvm::Value*& data = param_fields_[{op.space_index, offsetof(CpuArgument, data)}];
+      if (data == nullptr) {
+        data = entry_fields_.LoadArgument(entry_.getPtrTy(), op.space_index, offsetof(CpuArgument, data));
+      }
+      fast.data = data;
+      fast.valid = ParamValid(op.space_index, *reach, is_store);
+      return fast;
+    }
+    case Space::kGroup: {
+      llvm::Type* i64 = b_.getInt64Ty();
+      fast.data = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, group_memory));
+      fast.offset = b_.CreateSub(fast.offset, fields_.LoadInvariant(i64, offsetof(CpuContext, group_memory_base)));
+      fast.valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat,
+                                            fields_.Load(i64, offsetof(CpuContext, group_memory_used)), I64(*reach));
+      return fast;
+    }
+    default:
+      if (m_.source.memory_bytes_max == 0) {
+        return std::nullopt;
+      }
+      if (memory_ == nullptr) {
+        memory_ = entry_fields_.LoadInvariant(entry_.getPtrTy(), offsetof(CpuContext, memory));
+      }
+      fast.data = memory_;
+      fast.valid = MemoryValid(*reach);
+      return fast;
+  }
+}
+
+// The address in the instance's space. Base and operand wrap in the address type, the immediate does not; past 2^64 lies nothing, which
+// the highest address stands for.
+llvm::Value* FunctionEmitter::FlatAddress(const ir::Op& op) {
+  llvm::Value* address = Operand(op, 0);
+  if (op.space == Space::kParam) {
+    llvm::Value* base = fields_.LoadArgument(b_.getInt64Ty(), op.space_index, offsetof(CpuArgument, base));
+    address = b_.CreateAdd(b_.CreateTrunc(base, AddressType()), address);
+  }
+  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::uadd_sat, Wide(address), I64(op.imm));
+}
+
+void FunctionEmitter::MarkDirty(llvm::Value* address, uint32_t width) {
+  llvm::Value* bits = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, dirty_bits));
+  llvm::Value* granule = b_.CreateLShr(address, 9);
+  llvm::LoadInst* word =
+      b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), bits, b_.CreateLShr(granule, 6)));
+  word->setMetadata(llvm::LLVMContext::MD_tbaa, m_.context_tag);
+  llvm::Value* bit = b_.CreateAnd(b_.CreateLShr(word, b_.CreateAnd(granule, I64(63))), I64(1));
+  llvm::Value* is_cold = b_.CreateICmpEQ(bit, I64(0));
+  if (width > 1) {
+    llvm::Value* within = b_.CreateAnd(address, I64(ir::kDirtyGranuleBytes - 1));
+    is_cold = b_.CreateOr(is_cold, b_.CreateICmpUGT(within, I64(ir::kDirtyGranuleBytes - width)));
+  }
+  llvm::BasicBlock* mark = NewBlock("mark");
+  llvm::BasicBlock* next = NewBlock("marked");
+  b_.CreateCondBr(is_cold, mark, next, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
+  b_.SetInsertPoint(mark);
+  b_.CreateCall(m_.Helper("hpvm.mark"), {context_, address, I64(width)});
+  b_.CreateBr(next);
+  b_.SetInsertPoint(next);
+}
+
+template <typename F>
+llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access) {
+  std::optional<Fast> fast = FastPath(op, is_store);
+  llvm::BasicBlock* done = NewBlock("accessed");
+  llvm::BasicBlock* search = NewBlock("search");
+  llvm::BasicBlock* fast_end = nullptr;
+  llvm::Value* fast_value = nullptr;
+  if (fast.has_value()) {
+    llvm::BasicBlock* inside = NewBlock("inside");
+    b_.CreateCondBr(b_.CreateICmpULT(fast->offset, fast->valid), inside, search, Likely());
+    b_.SetInsertPoint(inside);
+    if (is_store && (op.space == Space::kModule || op.space == Space::kFlat)) {
+      MarkDirty(b_.CreateAdd(fast->offset, I64(op.imm)), op.width);
+    }
+    llvm::Value* pointer = b_.CreateGEP(b_.getInt8Ty(), fast->data, fast->offset);
+    fast_value = access(b_.CreateGEP(b_.getInt8Ty(), pointer, I64(op.imm)));
+    fast_end = b_.GetInsertBlock();
+    b_.CreateBr(done);
+  } else {
+    b_.CreateBr(search);
+  }
+  b_.SetInsertPoint(search);
+  llvm::Value* address = FlatAddress(op);
+  llvm::Value* found = b_.CreateCall(m_.Helper(is_store ? "hpvm.resolve.store" : "hpvm.resolve.load"),
+                                     {context_, address, I64(op.width)});
+  llvm::Value* code = b_.CreateExtractValue(found, 1);
+  TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
+  llvm::Value* slow_value = access(b_.CreateExtractValue(found, 0));
+  llvm::BasicBlock* slow_end = b_.GetInsertBlock();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(done);
+  if (slow_value == nullptr || fast_end == nullptr) {
+    return slow_value;
+  }
+  llvm::PHINode* value = b_.CreatePHI(slow_value->getType(), 2);
+  value->addIncoming(fast_value, fast_end);
+  value->addIncoming(slow_value, slow_end);
+  return value;
+}
+
+Status FunctionEmitter::EmitMemory(const ir::Op& op) {
+  switch (op.code) {
+    case Opcode::kLoad:
+    case Opcode::kStore:
+      if (op.space == Space::kPrivate) {
+        return Unimplemented("The CPU back end has no private memory yet (function \"" + f_.name + "\").");
+      }
+      op.code == Opcode::kLoad ? EmitLoad(op) : EmitStore(op);
+      return absl::OkStatus();
+    case Opcode::kMemorySize: {
+      llvm::Value* bytes = fields_.Load(b_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
+      SetResult(op, b_.CreateTrunc(b_.CreateLShr(bytes, 16), m_.TypeOf(f_.type_of(op.first_result))));
+      return absl::OkStatus();
+    }
+    case Opcode::kMemoryGrow:
+      EmitMemoryGrow(op);
+      return absl::OkStatus();
+    default:
+      EmitBulk(op);
+      return absl::OkStatus();
+  }
+}
+
+void FunctionEmitter::EmitLoad(const ir::Op& op) {
+  llvm::Type* type = m_.TypeOf(op.type);
+  llvm::Type* stored = op.width == ir::Bytes(op.type) ? type : b_.getIntNTy(8u * op.width);
+  SetResult(op, Access(op, false, [&](llvm::Value* pointer) -> llvm::Value* {
+    llvm::Value* value = Tag(b_.CreateAlignedLoad(stored, pointer, llvm::Align(1)));
+    if (stored == type) {
+      return value;
+    }
+    return op.sign ? b_.CreateSExt(value, type) : b_.CreateZExt(value, type);
+  }));
+}
+
+void FunctionEmitter::EmitStore(const ir::Op& op) {
+  llvm::Value* value = Operand(op, 1);
+  if (op.width != ir::Bytes(op.type)) {
+    value = b_.CreateTrunc(value, b_.getIntNTy(8u * op.width));
+  }
+  Access(op, true, [&](llvm::Value* pointer) -> llvm::Value* {
+    Tag(b_.CreateAlignedStore(value, pointer, llvm::Align(1)));
+    return nullptr;
+  });
+}
+
+void FunctionEmitter::EmitMemoryGrow(const ir::Op& op) {
+  llvm::Type* i64 = b_.getInt64Ty();
+  llvm::Type* type = m_.TypeOf(f_.type_of(op.first_result));
+  llvm::Value* bytes = fields_.Load(i64, offsetof(CpuContext, memory_bytes));
+  llvm::Value* room = b_.CreateSub(fields_.LoadInvariant(i64, offsetof(CpuContext, memory_bytes_max)), bytes);
+  llvm::Value* pages = Wide(Operand(op, 0));
+  llvm::Value* fits = b_.CreateICmpULE(pages, b_.CreateLShr(room, 16));
+  llvm::Value* grown = b_.CreateAdd(bytes, b_.CreateShl(pages, 16));
+  fields_.Store(b_.CreateSelect(fits, grown, bytes), offsetof(CpuContext, memory_bytes));
+  SetResult(op, b_.CreateSelect(fits, b_.CreateTrunc(b_.CreateLShr(bytes, 16), type),
+                                llvm::ConstantInt::getSigned(type, -1)));
+}
+
+// memory_copy and memory_fill: the helper records a trap itself.
+void FunctionEmitter::EmitBulk(const ir::Op& op) {
+  bool is_copy = op.code == Opcode::kMemoryCopy;
+  llvm::Value* count = Wide(Operand(op, 2));
+  llvm::Value* second = is_copy ? Wide(Operand(op, 1)) : Operand(op, 1);
+  llvm::BasicBlock* some = NewBlock("bulk");
+  llvm::BasicBlock* done = NewBlock("bulk.done");
+  b_.CreateCondBr(b_.CreateICmpEQ(count, I64(0)), done, some);
+  b_.SetInsertPoint(some);
+  llvm::Value* status = b_.CreateCall(m_.Helper(is_copy ? "hpvm.copy" : "hpvm.fill"),
+                                      {context_, Wide(Operand(op, 0)), second, count, I32(index_), I32(op.source)});
+  if (failed_block_ == nullptr) {
+    failed_block_ = NewBlock("failed");
+  }
+  b_.CreateCondBr(b_.CreateICmpNE(status, I32(0)), failed_block_, done);
+  b_.SetInsertPoint(done);
+}
+
+Status FunctionEmitter::EmitAtomic(const ir::Op& op) {
+  if (op.space == Space::kPrivate) {
+    return Unimplemented("The CPU back end has no private memory yet (function \"" + f_.name + "\").");
+  }
+  if (op.width > 1) {
+    llvm::Value* address = FlatAddress(op);
+    llvm::Value* low = b_.CreateAnd(address, I64(op.width - 1u));
+    TrapIf(b_.CreateICmpNE(low, I64(0)), TrapCode::kMisalignedAtomic, op.source, address, I64(op.width));
+  }
+  llvm::Value* value = Access(op, op.code != Opcode::kAtomicLoad,
+                              [&](llvm::Value* pointer) { return EmitAtomicAccess(op, pointer); });
+  if (op.result_count != 0) {
+    SetResult(op, value);
+  }
+  return absl::OkStatus();
+}
+
+llvm::Value* FunctionEmitter::EmitAtomicAccess(const ir::Op& op, llvm::Value* pointer) {
+  constexpr llvm::AtomicOrdering kOrder = llvm::AtomicOrdering::SequentiallyConsistent;
+  const llvm::Align align(op.width);
+  llvm::Type* type = m_.TypeOf(op.type);
+  bool is_narrow = op.width != ir::Bytes(op.type);
+  llvm::Type* stored = is_narrow ? b_.getIntNTy(8u * op.width) : type;
+  auto narrow = [&](llvm::Value* value) { return is_narrow ? b_.CreateTrunc(value, stored) : value; };
+  auto widen = [&](llvm::Value* value) { return is_narrow ? b_.CreateZExt(value, type) : value; };
+  switch (op.code) {
+    case Opcode::kAtomicLoad: {
+      llvm::LoadInst* load = b_.CreateAlignedLoad(stored, pointer, align);
+      load->setAtomic(kOrder);
+      Tag(load);
+      return widen(load);
+    }
+    case Opcode::kAtomicStore: {
+      llvm::StoreInst* store = b_.CreateAlignedStore(narrow(Operand(op, 1)), pointer, align);
+      store->setAtomic(kOrder);
+      Tag(store);
+      return nullptr;
+    }
+    case Opcode::kAtomicCmpxchg: {
+      llvm::Value* pair = Tag(b_.CreateAtomicCmpXchg(pointer, narrow(Operand(op, 1)), narrow(Operand(op, 2)), align,
+                                                     kOrder, kOrder));
+      return widen(b_.CreateExtractValue(pair, 0));
+    }
+    default:
+      return widen(AtomicReadModifyWrite(op, pointer, narrow(Operand(op, 1))));
+  }
+}
+
+llvm::Value* FunctionEmitter::AtomicReadModifyWrite(const ir::Op& op, llvm::Value* pointer, llvm::Value* value) {
+  using Rmw = llvm::AtomicRMWInst::BinOp;
+  static constexpr std::pair<Opcode, Rmw> kOperations[] = {
+      {Opcode::kAtomicAdd, Rmw::Add},   {Opcode::kAtomicSub, Rmw::Sub},   {Opcode::kAtomicAnd, Rmw::And},
+      {Opcode::kAtomicOr, Rmw::Or},     {Opcode::kAtomicXor, Rmw::Xor},   {Opcode::kAtomicXchg, Rmw::Xchg},
+      {Opcode::kAtomicMinS, Rmw::Min},  {Opcode::kAtomicMinU, Rmw::UMin}, {Opcode::kAtomicMaxS, Rmw::Max},
+      {Opcode::kAtomicMaxU, Rmw::UMax}, {Opcode::kAtomicFAdd, Rmw::FAdd},
+  };
+  for (const auto& [code, operation] : kOperations) {
+    if (code == op.code) {
+      return Tag(b_.CreateAtomicRMW(operation, pointer, value, llvm::Align(op.width),
+                                    llvm::AtomicOrdering::SequentiallyConsistent));
+    }
+  }
+  return nullptr;
+}
+
+void FunctionEmitter::EmitGlobal(const ir::Op& op) {
+  llvm::Value* globals = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, globals));
+  llvm::Value* slot = b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), globals, op.imm);
+  llvm::Instruction* access = nullptr;
+  if (op.code == Opcode::kGlobalGet) {
+    access = b_.CreateLoad(m_.TypeOf(op.type), slot);
+    SetResult(op, access);
+  } else {
+    access = b_.CreateStore(Operand(op, 0), slot);
+  }
+  access->setMetadata(llvm::LLVMContext::MD_tbaa, m_.context_tag);
+}
+
+}  // namespace hpvm::cpu

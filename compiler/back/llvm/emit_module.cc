@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/back/llvm/emitter.h"
+#include "compiler/ir/cpu_abi.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace hpvm::cpu {
+namespace {
+
+// Functions that the entry can reach, by direct calls or through the table.
+std::vector<bool> Reachable(const ir::Module& module) {
+  std::vector<bool> reached(module.functions.size(), false);
+  std::vector<uint32_t> work;
+  auto reach = [&](ir::FunctionId id) {
+    if (id.valid() && !reached[id.index]) {
+      reached[id.index] = true;
+      work.push_back(id.index);
+    }
+  };
+  bool is_table_reached = false;
+  reach(module.entry);
+  while (!work.empty()) {
+    const ir::Function& function = module.functions[work.back()];
+    work.pop_back();
+    for (const ir::Op& op : function.ops) {
+      if (op.code == ir::Opcode::kCall) {
+        reach(ir::FunctionId(static_cast<uint32_t>(op.imm)));
+      } else if (op.code == ir::Opcode::kCallIndirect && !is_table_reached) {
+        is_table_reached = true;
+        for (const ir::TableEntry& entry : module.table) {
+          reach(entry.function);
+        }
+      }
+    }
+  }
+  return reached;
+}
+
+void MakeTags(ModuleEmitter& m) {
+  llvm::MDBuilder builder(m.context());
+  llvm::MDNode* root = builder.createTBAARoot("hpvm");
+  llvm::MDNode* kernel = builder.createTBAAScalarTypeNode("kernel memory", root);
+  llvm::MDNode* context = builder.createTBAAScalarTypeNode("context", root);
+  m.kernel_tag = builder.createTBAAStructTagNode(kernel, kernel, 0);
+  m.context_tag = builder.createTBAAStructTagNode(context, context, 0);
+}
+
+}  // namespace
+
+llvm::Type* ModuleEmitter::TypeOf(ir::Type type) const {
+  switch (type) {
+    case ir::Type::kI32:
+      return llvm::Type::getInt32Ty(context());
+    case ir::Type::kI64:
+      return llvm::Type::getInt64Ty(context());
+    case ir::Type::kF32:
+      return llvm::Type::getFloatTy(context());
+    case ir::Type::kF64:
+      return llvm::Type::getDoubleTy(context());
+  }
+  return nullptr;
+}
+
+llvm::Type* ModuleEmitter::ResultOf(const ir::FunctionType& type) const {
+  llvm::Type* status = llvm::Type::getInt32Ty(context());
+  if (type.results.empty()) {
+    return status;
+  }
+  std::vector<llvm::Type*> fields = {status};
+  for (ir::Type result : type.results) {
+    fields.push_back(TypeOf(result));
+  }
+  return llvm::StructType::get(context(), fields);
+}
+
+llvm::Function* ModuleEmitter::Helper(const char* name) const {
+  llvm::Function* helper = module->getFunction(name);
+  HPVMD_CHECK(helper != nullptr);
+  return helper;
+}
+
+llvm::Function* ModuleEmitter::Declare(const ir::FunctionType& type, const std::string& name) {
+  llvm::Type* i64 = llvm::Type::getInt64Ty(context());
+  std::vector<llvm::Type*> params = {llvm::PointerType::get(context(), 0), i64, i64, i64};
+  for (ir::Type param : type.params) {
+    params.push_back(TypeOf(param));
+  }
+  llvm::Function* function = llvm::Function::Create(llvm::FunctionType::get(ResultOf(type), params, false),
+                                                    llvm::GlobalValue::InternalLinkage, name, module.get());
+  function->setCallingConv(llvm::CallingConv::Fast);
+  function->addFnAttr(llvm::Attribute::NoUnwind);
+  function->addFnAttr("no-builtins");
+  function->addFnAttr("probe-stack", "inline-asm");
+  return function;
+}
+
+StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llvm::LLVMContext& context) {
+  ModuleEmitter m(source);
+  HPVMD_ASSIGN_OR_RETURN(m.module, ParseHelpers(context));
+  MakeTags(m);
+  std::vector<bool> reached = Reachable(source);
+  m.functions.resize(source.functions.size(), nullptr);
+  m.dispatchers.resize(source.indirect_types.size(), nullptr);
+  for (size_t i = 0; i < source.functions.size(); ++i) {
+    if (reached[i]) {
+      m.functions[i] = m.Declare(source.functions[i].type, "f" + std::to_string(i));
+      for (const ir::Op& op : source.functions[i].ops) {
+        m.has_grow = m.has_grow || op.code == ir::Opcode::kMemoryGrow;
+      }
+    }
+  }
+  for (size_t i = 0; i < source.functions.size(); ++i) {
+    if (reached[i]) {
+      FunctionEmitter function(m, static_cast<uint32_t>(i));
+      HPVMD_RETURN_IF_ERROR(function.Emit());
+    }
+  }
+  EmitEntry(m);
+  std::string fault;
+  llvm::raw_string_ostream stream(fault);
+  if (llvm::verifyModule(*m.module, &stream)) {
+    return Internal("The back end made malformed LLVM IR: " + fault.substr(0, 2000));
+  }
+  return std::move(m.module);
+}
+
+llvm::Value* ContextFields::Address(uint64_t offset) {
+  return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), context_, offset);
+}
+
+llvm::Value* ContextFields::Load(llvm::Type* type, uint64_t offset) {
+  llvm::LoadInst* load = b_.CreateLoad(type, Address(offset));
+  load->setMetadata(llvm::LLVMContext::MD_tbaa, m_.context_tag);
+  return load;
+}
+
+llvm::Value* ContextFields::LoadInvariant(llvm::Type* type, uint64_t offset) {
+  llvm::LoadInst* load = b_.CreateLoad(type, Address(offset));
+  load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(m_.context(), {}));
+  return load;
+}
+
+void ContextFields::Store(llvm::Value* value, uint64_t offset) {
+  b_.CreateStore(value, Address(offset))->setMetadata(llvm::LLVMContext::MD_tbaa, m_.context_tag);
+}
+
+llvm::Value* ContextFields::LoadArgument(llvm::Type* type, uint32_t param, uint64_t offset) {
+  llvm::Value* arguments = LoadInvariant(b_.getPtrTy(), offsetof(ir::CpuContext, arguments));
+  llvm::Value* address =
+      b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), arguments, param * sizeof(ir::CpuArgument) + offset);
+  llvm::LoadInst* load = b_.CreateLoad(type, address);
+  load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(m_.context(), {}));
+  return load;
+}
+
+llvm::Value* ContextFields::IsStopped() {
+  llvm::Value* stop = LoadInvariant(b_.getPtrTy(), offsetof(ir::CpuContext, stop));
+  llvm::LoadInst* word = b_.CreateLoad(b_.getInt32Ty(), stop);
+  word->setAtomic(llvm::AtomicOrdering::Monotonic);
+  word->setAlignment(llvm::Align(4));
+  word->setMetadata(llvm::LLVMContext::MD_tbaa, m_.context_tag);
+  return b_.CreateICmpNE(word, b_.getInt32(0));
+}
+
+}  // namespace hpvm::cpu

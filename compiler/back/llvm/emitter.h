@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel IR → LLVM IR, before any optimisation. Internal to this folder.
+//
+// Every IR function f(p...) -> (r...) becomes an internal function
+//   {i32 status, r...} f(ptr context, i64 x, i64 y, i64 z, p...)      (i32 alone when there is no r)
+// whose status is not 0 when the instance ended early; callers test it and return, so a trap needs no unwinding. The trap record is
+// written where the trap happens, the instance's id by the loop over instances (emit_entry.cc).
+#ifndef HPVMD_COMPILER_BACK_LLVM_EMITTER_H_
+#define HPVMD_COMPILER_BACK_LLVM_EMITTER_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/ir/ir.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/MDBuilder.h"
+#include "llvm/IR/Module.h"
+
+namespace hpvm::cpu {
+
+inline constexpr char kEntryName[] = "hpvm_entry";
+
+// What all functions of one module share.
+struct ModuleEmitter {
+  const ir::Module& source;
+  std::unique_ptr<llvm::Module> module;   // Starts as the helpers (helpers.cc).
+  std::vector<llvm::Function*> functions; // By FunctionId; null for those the entry never reaches.
+  std::vector<llvm::Function*> dispatchers;  // By index in indirect_types; null until asked for.
+  bool has_grow = false;                  // Else memory_bytes never changes.
+  // Two disjoint alias classes: what kernels read and write, and the context.
+  llvm::MDNode* kernel_tag = nullptr;
+  llvm::MDNode* context_tag = nullptr;
+
+  explicit ModuleEmitter(const ir::Module& m) : source(m) {}
+  llvm::LLVMContext& context() const { return module->getContext(); }
+  llvm::Type* TypeOf(ir::Type type) const;
+  llvm::Type* ResultOf(const ir::FunctionType& type) const;
+  llvm::Function* Helper(const char* name) const;
+  llvm::Function* Declare(const ir::FunctionType& type, const std::string& name);
+  // The function that calls the table's entry of that type, made on first use (emit_call.cc).
+  llvm::Function* Dispatcher(uint32_t type_index);
+};
+
+// Parses the helpers into a fresh module (helpers.cc).
+StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context);
+
+// The whole module: every reachable function and the entry (emit_module.cc).
+StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llvm::LLVMContext& context);
+
+// The loop over instances (emit_entry.cc).
+void EmitEntry(ModuleEmitter& m);
+
+// Loads and stores of CpuContext's fields.
+class ContextFields {
+ public:
+  ContextFields(ModuleEmitter& m, llvm::IRBuilder<>& b, llvm::Value* context) : m_(m), b_(b), context_(context) {}
+  llvm::Value* Address(uint64_t offset);
+  llvm::Value* Load(llvm::Type* type, uint64_t offset);
+  // Fields that never change during a launch, so that loads of them may be hoisted.
+  llvm::Value* LoadInvariant(llvm::Type* type, uint64_t offset);
+  void Store(llvm::Value* value, uint64_t offset);
+  llvm::Value* LoadArgument(llvm::Type* type, uint32_t param, uint64_t offset);  // Of CpuArgument; invariant.
+  // Whether the stop word is set, as an i1.
+  llvm::Value* IsStopped();
+
+ private:
+  ModuleEmitter& m_;
+  llvm::IRBuilder<>& b_;
+  llvm::Value* context_;
+};
+
+// One function. The members are spread over emit_*.cc by family of opcodes.
+class FunctionEmitter {
+ public:
+  FunctionEmitter(ModuleEmitter& m, uint32_t index);
+  Status Emit();
+
+ private:
+  using Values = std::vector<llvm::Value*>;
+  // An open block, loop or if.
+  struct Open {
+    llvm::BasicBlock* exit = nullptr;
+    llvm::BasicBlock* header = nullptr;               // Loops.
+    std::vector<llvm::PHINode*> header_phis;
+    std::vector<std::pair<llvm::BasicBlock*, Values>> leaves;
+  };
+
+  // emit_control.cc
+  Status EmitRegion(ir::RegionId region);
+  Status EmitOp(const ir::Op& op, ir::OpId id);
+  Status EmitControl(const ir::Op& op, ir::OpId id);
+  Status EmitBlock(const ir::Op& op, ir::OpId id);
+  Status EmitLoop(const ir::Op& op, ir::OpId id);
+  Status EmitIf(const ir::Op& op, ir::OpId id);
+  void EmitLeaveTable(const ir::Op& op);
+  void Jump(const ir::Target& target, const Values& values, uint32_t source);
+  void Close(const ir::Op& op, Open& open);
+  void EmitReturn(const ir::Op& op);
+  void EmitPrologue();
+  void EmitEpilogues();
+
+  // emit_arith.cc
+  llvm::Value* EmitIntUnary(const ir::Op& op, llvm::Value* a);
+  llvm::Value* EmitIntBinary(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* EmitDivision(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* EmitIntCompare(const ir::Op& op);
+  llvm::Value* EmitFloatUnary(const ir::Op& op, llvm::Value* a);
+  llvm::Value* EmitFloatBinary(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* EmitFloatCompare(const ir::Op& op);
+  llvm::Value* EmitConvert(const ir::Op& op, llvm::Value* a);
+  llvm::Value* EmitTrunc(const ir::Op& op, llvm::Value* a, llvm::Type* result, bool is_signed);
+
+  // emit_memory.cc
+  Status EmitMemory(const ir::Op& op);
+  void EmitLoad(const ir::Op& op);
+  void EmitStore(const ir::Op& op);
+  void EmitMemoryGrow(const ir::Op& op);
+  void EmitBulk(const ir::Op& op);
+  Status EmitAtomic(const ir::Op& op);
+  llvm::Value* EmitAtomicAccess(const ir::Op& op, llvm::Value* pointer);
+  llvm::Value* AtomicReadModifyWrite(const ir::Op& op, llvm::Value* pointer, llvm::Value* value);
+  void EmitGlobal(const ir::Op& op);
+  // Runs `access` on the host address, once on the path where the check against the operation's own space passes and once on the path that
+  // searches all of the instance's space; merges the results (null if there are none).
+  template <typename F>
+  llvm::Value* Access(const ir::Op& op, bool is_store, F access);
+  struct Fast {
+    llvm::Value* offset = nullptr;  // i64, from `data`; the immediate not added.
+    llvm::Value* data = nullptr;
+    llvm::Value* valid = nullptr;   // The access is inside if offset < valid.
+  };
+  std::optional<Fast> FastPath(const ir::Op& op, bool is_store);
+  llvm::Value* FlatAddress(const ir::Op& op);
+  void MarkDirty(llvm::Value* address, uint32_t width);
+  llvm::Value* ParamValid(uint32_t param, uint64_t reach, bool is_store);
+  llvm::Value* MemoryValid(uint64_t reach);
+  llvm::Value* Wide(llvm::Value* value);
+
+  // emit_call.cc
+  void EmitCall(const ir::Op& op);
+  void EmitQuery(const ir::Op& op);
+  llvm::Value* EmitQueryOf(const ir::Op& op, unsigned dimension);
+  llvm::Value* BufferSize(llvm::Value* param);
+  void EmitSync(const ir::Op& op);
+
+  // Traps. `address` and `bytes` may be null.
+  void TrapIf(llvm::Value* condition, ir::TrapCode code, uint32_t source, llvm::Value* address = nullptr,
+              llvm::Value* bytes = nullptr);
+  void TrapIf(llvm::Value* condition, llvm::Value* code, uint32_t source, llvm::Value* address, llvm::Value* bytes);
+  void TrapNow(llvm::Value* code, uint32_t source, llvm::Value* address, llvm::Value* bytes);
+
+  llvm::BasicBlock* NewBlock(const char* name);
+  llvm::MDNode* Likely();
+  llvm::Value* Operand(const ir::Op& op, uint32_t index) const;
+  Values Operands(const ir::Op& op, uint32_t first = 0) const;
+  void SetResult(const ir::Op& op, llvm::Value* value);
+  llvm::Value* I32(uint32_t value) { return b_.getInt32(value); }
+  llvm::Value* I64(uint64_t value) { return b_.getInt64(value); }
+  llvm::Type* AddressType() { return m_.TypeOf(m_.source.address_type()); }
+  llvm::Instruction* Tag(llvm::Instruction* access);
+
+  ModuleEmitter& m_;
+  const uint32_t index_;
+  const ir::Function& f_;
+  llvm::Function* function_;
+  llvm::IRBuilder<> b_;         // The current place.
+  llvm::IRBuilder<> entry_;     // The function's first block, for what is loaded once a call.
+  ContextFields fields_;
+  ContextFields entry_fields_;
+  llvm::Value* context_;
+  llvm::Value* id_[3];
+  Values values_;
+  std::vector<Open> open_;              // By operation.
+  llvm::BasicBlock* body_block_ = nullptr;
+  llvm::BasicBlock* failed_block_ = nullptr;  // Returns a callee's status.
+  struct TrapEdge {
+    llvm::BasicBlock* from;
+    llvm::Value* code;
+    uint32_t source;
+    llvm::Value* address;
+    llvm::Value* bytes;
+  };
+  llvm::BasicBlock* trap_block_ = nullptr;
+  std::vector<TrapEdge> trap_edges_;
+  // What the first block has loaded.
+  std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> param_fields_;
+  std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> param_valid_;
+  std::map<uint64_t, llvm::Value*> memory_valid_;
+  llvm::Value* memory_ = nullptr;
+};
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_COMPILER_BACK_LLVM_EMITTER_H_

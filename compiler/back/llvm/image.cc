@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// The linker of an image: a few sections of one object, and references between them relative to their own place.
+#include <cstring>
+#include <map>
+
+#include "compiler/back/llvm/codegen.h"
+#include "compiler/ir/cpu_abi.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Support/DataExtractor.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace hpvm::cpu {
+namespace {
+
+using Object = llvm::object::ELFObjectFile<llvm::object::ELF64LE>;
+using llvm::object::ELFSectionRef;
+using llvm::object::SectionRef;
+using llvm::object::SymbolRef;
+
+constexpr char kEntrySymbol[] = "hpvm_entry";
+
+Status FromLlvm(llvm::Error error, const char* doing) {
+  return Internal(std::string(doing) + ": " + llvm::toString(std::move(error)));
+}
+
+class ImageLinker {
+ public:
+  explicit ImageLinker(const Object& object) : object_(object) {}
+  StatusOr<Image> Link();
+
+ private:
+  Status PlaceSections(bool is_code);
+  Status Place(const ELFSectionRef& section);
+  Status CheckFrames(const SectionRef& section);
+  Status Relocate(const SectionRef& relocations);
+  Status RelocateOne(const llvm::object::ELFRelocationRef& relocation, uint64_t section_offset, uint64_t section_bytes);
+  StatusOr<uint64_t> OffsetOf(const SymbolRef& symbol);
+
+  const Object& object_;
+  Image image_;
+  std::map<uint64_t, uint64_t> offsets_;  // Of placed sections, by section index.
+};
+
+Status ImageLinker::Place(const ELFSectionRef& section) {
+  if ((section.getFlags() & llvm::ELF::SHF_WRITE) != 0) {
+    return Internal("The object has writable data, which an image cannot hold.");
+  }
+  llvm::Expected<llvm::StringRef> contents = section.getContents();
+  if (!contents) {
+    return FromLlvm(contents.takeError(), "Reading a section");
+  }
+  uint64_t align = std::max<uint64_t>(section.getAlignment().value(), 16);
+  if (align > 4096) {
+    return Internal("A section's alignment (" + std::to_string(align) + ") is above a page's.");
+  }
+  // 0xcc traps; no code runs into it.
+  image_.bytes.resize((image_.bytes.size() + align - 1) / align * align, 0xcc);
+  offsets_[section.getIndex()] = image_.bytes.size();
+  image_.bytes.insert(image_.bytes.end(), contents->bytes_begin(), contents->bytes_end());
+  return absl::OkStatus();
+}
+
+Status ImageLinker::PlaceSections(bool is_code) {
+  for (ELFSectionRef section : object_.sections()) {
+    uint64_t flags = section.getFlags();
+    bool is_loaded = (flags & llvm::ELF::SHF_ALLOC) != 0 && section.getSize() != 0;
+    if (is_loaded && is_code == ((flags & llvm::ELF::SHF_EXECINSTR) != 0)) {
+      HPVMD_RETURN_IF_ERROR(Place(section));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// .stack_sizes: {u64 address, ULEB128 bytes} a function. Frames are bounded so that a function without a check of its own stays inside the
+// reserve below stack_limit.
+Status ImageLinker::CheckFrames(const SectionRef& section) {
+  llvm::Expected<llvm::StringRef> contents = section.getContents();
+  if (!contents) {
+    return FromLlvm(contents.takeError(), "Reading the stack sizes");
+  }
+  llvm::DataExtractor data(*contents, true, 8);
+  llvm::DataExtractor::Cursor cursor(0);
+  while (cursor && cursor.tell() < contents->size()) {
+    data.getU64(cursor);
+    uint64_t bytes = data.getULEB128(cursor);
+    if (cursor && bytes > ir::kCpuFrameBytesMax) {
+      return ResourceExhausted("A function's stack frame (" + std::to_string(bytes) + " bytes) is larger than the limit (" +
+                               std::to_string(ir::kCpuFrameBytesMax) + ").");
+    }
+  }
+  if (!cursor) {
+    return FromLlvm(cursor.takeError(), "Reading the stack sizes");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<uint64_t> ImageLinker::OffsetOf(const SymbolRef& symbol) {
+  llvm::Expected<llvm::object::section_iterator> section = symbol.getSection();
+  llvm::Expected<uint64_t> value = symbol.getValue();
+  llvm::Expected<llvm::StringRef> name = symbol.getName();
+  if (!section || !value || !name) {
+    llvm::consumeError(section.takeError());
+    llvm::consumeError(value.takeError());
+    llvm::consumeError(name.takeError());
+    return Internal("The object has a malformed symbol.");
+  }
+  auto placed = *section == object_.section_end() ? offsets_.end() : offsets_.find((*section)->getIndex());
+  if (placed == offsets_.end()) {
+    return Internal("The code refers to \"" + name->str() + "\", which is not part of it.");
+  }
+  return placed->second + *value;
+}
+
+Status ImageLinker::RelocateOne(const llvm::object::ELFRelocationRef& relocation, uint64_t section_offset,
+                                uint64_t section_bytes) {
+  uint64_t type = relocation.getType();
+  if (type != llvm::ELF::R_X86_64_PC32 && type != llvm::ELF::R_X86_64_PLT32) {
+    return Internal("The object has a relocation of type " + std::to_string(type) + ", which an image cannot hold.");
+  }
+  if (relocation.getSymbol() == object_.symbol_end() || section_bytes < 4 ||
+      relocation.getOffset() > section_bytes - 4) {
+    return Internal("The object has a malformed relocation.");
+  }
+  llvm::Expected<int64_t> addend = relocation.getAddend();
+  if (!addend) {
+    return FromLlvm(addend.takeError(), "Reading a relocation");
+  }
+  HPVMD_ASSIGN_OR_RETURN(uint64_t target, OffsetOf(*relocation.getSymbol()));
+  uint64_t place = section_offset + relocation.getOffset();
+  int64_t value = static_cast<int64_t>(target) + *addend - static_cast<int64_t>(place);
+  int32_t narrow = static_cast<int32_t>(value);
+  if (narrow != value) {
+    return Internal("The image is too large for a relative reference (" + std::to_string(value) + ").");
+  }
+  std::memcpy(image_.bytes.data() + place, &narrow, sizeof(narrow));
+  return absl::OkStatus();
+}
+
+Status ImageLinker::Relocate(const SectionRef& relocations) {
+  llvm::Expected<llvm::object::section_iterator> of = relocations.getRelocatedSection();
+  if (!of) {
+    return FromLlvm(of.takeError(), "Reading relocations");
+  }
+  auto placed = *of == object_.section_end() ? offsets_.end() : offsets_.find((*of)->getIndex());
+  if (placed == offsets_.end()) {
+    return absl::OkStatus();  // Of a section that is not loaded.
+  }
+  for (const llvm::object::RelocationRef& relocation : relocations.relocations()) {
+    HPVMD_RETURN_IF_ERROR(RelocateOne(relocation, placed->second, (*of)->getSize()));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<Image> ImageLinker::Link() {
+  HPVMD_RETURN_IF_ERROR(PlaceSections(true));
+  HPVMD_RETURN_IF_ERROR(PlaceSections(false));
+  bool has_frames = false;
+  for (const SectionRef& section : object_.sections()) {
+    HPVMD_RETURN_IF_ERROR(Relocate(section));
+    llvm::Expected<llvm::StringRef> name = section.getName();
+    if (!name) {
+      return FromLlvm(name.takeError(), "Reading a section's name");
+    }
+    if (*name == ".stack_sizes") {
+      has_frames = true;
+      HPVMD_RETURN_IF_ERROR(CheckFrames(section));
+    }
+  }
+  if (!has_frames) {
+    return Internal("The object does not tell its stack frames' sizes.");
+  }
+  for (const SymbolRef& symbol : object_.symbols()) {
+    llvm::Expected<llvm::StringRef> name = symbol.getName();
+    if (name && *name == kEntrySymbol) {
+      HPVMD_ASSIGN_OR_RETURN(image_.entry_offset, OffsetOf(symbol));
+      return std::move(image_);
+    }
+    llvm::consumeError(name.takeError());
+  }
+  return Internal("The object has no entry.");
+}
+
+}  // namespace
+
+StatusOr<Image> LinkImage(std::string_view object) {
+  llvm::MemoryBufferRef buffer(llvm::StringRef(object.data(), object.size()), "kernel");
+  llvm::Expected<Object> parsed = Object::create(buffer);
+  if (!parsed) {
+    return FromLlvm(parsed.takeError(), "Reading the object");
+  }
+  return ImageLinker(*parsed).Link();
+}
+
+}  // namespace hpvm::cpu

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU back end: kernel IR → LLVM → one position-independent image as compiler/ir/cpu_abi.h describes.
+//
+// Linked into hpvm-compiler and tests only: it brings libLLVM. No header of LLVM's is needed to use it.
+#ifndef HPVMD_COMPILER_BACK_LLVM_LLVM_BACK_H_
+#define HPVMD_COMPILER_BACK_LLVM_LLVM_BACK_H_
+
+#include <string>
+
+#include "base/status.h"
+#include "compiler/artifact.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// What the code may use of the processor: one of the psABI's levels "x86-64-v2", "x86-64-v3", "x86-64-v4".
+struct CpuTarget {
+  std::string level;
+};
+
+// The highest level that this machine has. kFailedPrecondition below x86-64-v2, whose rounding instructions the code relies on.
+StatusOr<CpuTarget> HostCpuTarget();
+
+// Prepares LLVM's tables; a second call does nothing. Costs some milliseconds, so the zygote calls it before it forks.
+void InitializeLlvm();
+
+// Emits `module`, which must be verified. kUnimplemented for what the back end lacks, kInternal when LLVM produced something an image
+// cannot hold (a relocation, an outside symbol, a stack frame above the limit).
+StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target);
+
+// For people: LLVM IR after optimisation, or assembly.
+enum class CpuText : uint8_t { kLlvm, kAssembly };
+StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& target, CpuText text);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_BACK_LLVM_LLVM_BACK_H_

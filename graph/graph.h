@@ -34,9 +34,11 @@ struct Expr {
   struct Term {
     Kind kind;
     int64_t value = 0;  // kConst: the number; kSymbol: the SymbolId's index.
+    friend bool operator==(const Term&, const Term&) = default;
   };
   std::vector<Term> terms;
   std::string text;     // As written.
+  friend bool operator==(const Expr&, const Expr&) = default;
 };
 
 enum class Access : uint8_t { kIn, kOut, kInOut };
@@ -46,6 +48,7 @@ struct Port {
   Access access = Access::kIn;
   ElementType type = ElementType::kF32;
   std::vector<Expr> shape;   // Row-major, rank 0 to limits::kTensorRankMax.
+  friend bool operator==(const Port&, const Port&) = default;
 };
 
 enum class ScalarType : uint8_t { kI32, kI64, kF32, kF64 };
@@ -56,8 +59,10 @@ struct Scalar {
   ScalarType type = ScalarType::kI32;
   struct InputRef {
     std::string input;
+    friend bool operator==(const InputRef&, const InputRef&) = default;
   };
   std::variant<double, Expr, InputRef> value;  // The double only for f32 and f64.
+  friend bool operator==(const Scalar&, const Scalar&) = default;
 };
 
 enum class ModuleKind : uint8_t { kWasm, kSpirv, kOpenCl, kBitstream };
@@ -70,6 +75,7 @@ struct Module {
   std::optional<Sha256> hash;   // kHash.
   std::vector<uint8_t> bytes;   // kInline (base64 in the document).
   std::string build_options;    // OpenCL.
+  friend bool operator==(const Module&, const Module&) = default;
 };
 
 struct Variant {
@@ -77,6 +83,7 @@ struct Variant {
   std::string entry;
   bool hpvm_web = false;             // "abi": "hpvm-web".
   std::vector<std::string> devices;  // Empty: any.
+  friend bool operator==(const Variant&, const Variant&) = default;
 };
 
 enum class EdgeKind : uint8_t { kAllToAll, kOneToOne };
@@ -93,6 +100,7 @@ struct Edge {
   EdgeKind kind = EdgeKind::kAllToAll;
   bool stream = false;
   uint32_t capacity = 1;   // Items; streams only.
+  friend bool operator==(const Edge&, const Edge&) = default;
 };
 
 struct Node {
@@ -119,13 +127,16 @@ struct Node {
   std::vector<Edge> edges;
 
   std::string pointer;             // JSON pointer in the document, for messages.
+  friend bool operator==(const Node&, const Node&) = default;
 };
 
 struct Graph {
   uint32_t version = 1;
   std::string name;
+  std::string description;
   std::vector<std::string> symbols;
   std::vector<bool> is_index_symbol;  // Replica indices; never solved from shapes.
+  uint32_t declared_symbols = 0;      // The first ones, listed under "symbols": values may be given at run time.
   std::vector<Module> modules;
   std::vector<Node> nodes;
   bool streaming = false;          // Some edge streams; then inputs are sequences.
@@ -133,6 +144,7 @@ struct Graph {
   NodeId root() const { return NodeId(uint32_t{0}); }
   const Node& node(NodeId id) const { return nodes[id.index]; }
   Node& node(NodeId id) { return nodes[id.index]; }
+  friend bool operator==(const Graph&, const Graph&) = default;
 };
 
 }  // namespace hpvm::graph

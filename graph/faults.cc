@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/faults.h"
+
+#include <algorithm>
+#include <array>
+
+namespace hpvm::graph {
+namespace {
+
+constexpr size_t kQuotedBytesMax = 80;
+constexpr size_t kNearMissBytesMax = 64;
+
+// Bytes of the well-formed UTF-8 sequence at the start of `text`, 0 when there is none.
+size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
+  const auto tail = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  const uint8_t a = byte(0);
+  if (a < 0x80) {
+    return 1;
+  }
+  if (a >= 0xc2 && a <= 0xdf) {
+    return tail(1) ? 2 : 0;
+  }
+  if (a >= 0xe0 && a <= 0xef) {
+    const bool second = (a != 0xe0 || byte(1) >= 0xa0) && (a != 0xed || byte(1) < 0xa0);
+    return tail(1) && tail(2) && second ? 3 : 0;
+  }
+  if (a >= 0xf0 && a <= 0xf4) {
+    const bool second = (a != 0xf0 || byte(1) >= 0x90) && (a != 0xf4 || byte(1) < 0x90);
+    return tail(1) && tail(2) && tail(3) && second ? 4 : 0;
+  }
+  return 0;
+}
+
+void AppendHex(std::string& text, uint8_t byte) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  text += "\\x";
+  text += kDigits[byte >> 4];
+  text += kDigits[byte & 15];
+}
+
+// Edit distance, at most `limit` + 1; both words short.
+uint32_t Distance(std::string_view a, std::string_view b) {
+  std::array<uint32_t, kNearMissBytesMax + 1> row;
+  for (size_t j = 0; j <= b.size(); ++j) {
+    row[j] = static_cast<uint32_t>(j);
+  }
+  for (size_t i = 1; i <= a.size(); ++i) {
+    uint32_t diagonal = row[0];
+    row[0] = static_cast<uint32_t>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const uint32_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string Quoted(std::string_view text) {
+  std::string out = "\"";
+  bool cut = false;
+  for (size_t i = 0; i < text.size();) {
+    if (out.size() >= kQuotedBytesMax) {
+      cut = true;
+      break;
+    }
+    const auto byte = static_cast<uint8_t>(text[i]);
+    const size_t length = Utf8Length(text.substr(i));
+    if (length == 0 || byte < 0x20 || byte == 0x7f) {
+      AppendHex(out, byte);
+      ++i;
+      continue;
+    }
+    if (byte == '"' || byte == '\\') {
+      out += '\\';
+    }
+    out += text.substr(i, length);
+    i += length;
+  }
+  return out + (cut ? "...\"" : "\"");
+}
+
+void AppendPointerToken(std::string& pointer, std::string_view token) {
+  for (const char c : token) {
+    if (c == '~') {
+      pointer += "~0";
+    } else if (c == '/') {
+      pointer += "~1";
+    } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f) {
+      AppendHex(pointer, static_cast<uint8_t>(c));
+    } else {
+      pointer += c;
+    }
+  }
+}
+
+Diagnostics Faults::Take() {
+  const auto rest = [&](uint64_t count, Severity severity, std::string_view noun) {
+    if (count > listed_max_) {
+      listed_.push_back({severity, "", std::nullopt, Cat("... and ", count - listed_max_, " more ", noun, ".")});
+    }
+  };
+  rest(errors_, Severity::kError, "errors");
+  rest(warnings_, Severity::kWarning, "warnings");
+  return std::exchange(listed_, {});
+}
+
+void NearMiss::Offer(std::string_view candidate) {
+  if (offers_left_ == 0 || word_.size() > kNearMissBytesMax || candidate.size() > kNearMissBytesMax) {
+    return;
+  }
+  --offers_left_;
+  const uint32_t distance = Distance(word_, candidate);
+  // "in" is no misspelling of "of": at least half of the word must survive.
+  if (distance < best_distance_ && 2 * distance <= std::max(word_.size(), candidate.size())) {
+    best_distance_ = distance;
+    best_ = candidate;
+  }
+}
+
+std::string NearMiss::Ending() const { return best_.empty() ? "." : Cat("; did you mean ", Quoted(best_), "?"); }
+
+}  // namespace hpvm::graph

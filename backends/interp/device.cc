@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/interp/device.h"
+
+#include <utility>
+
+#include "backends/shared/host_buffer.h"
+#include "backends/shared/host_queue.h"
+#include "base/limits.h"
+#include "compiler/ir/interpret.h"
+#include "compiler/ir/text.h"
+
+namespace hpvm {
+namespace {
+
+class InterpExecutable final : public Executable {
+ public:
+  InterpExecutable(Artifact artifact, ir::Interpreter interpreter)
+      : artifact_(std::move(artifact)), interpreter_(std::move(interpreter)) {}
+  const Artifact& artifact() const override { return artifact_; }
+  const ir::Interpreter& interpreter() const { return interpreter_; }
+
+ private:
+  const Artifact artifact_;
+  const ir::Interpreter interpreter_;
+};
+
+Status CheckParams(const Artifact& artifact, const ir::Module& module) {
+  bool same = artifact.params.size() == module.params.size();
+  for (size_t i = 0; same && i < module.params.size(); ++i) {
+    const ir::KernelParam& a = artifact.params[i];
+    const ir::KernelParam& b = module.params[i];
+    same = a.is_buffer == b.is_buffer && a.is_writable == b.is_writable && a.type == b.type;
+  }
+  return same ? absl::OkStatus()
+              : InvalidArgument("The parameters of kernel \"" + artifact.entry + "\" differ from those of its code.");
+}
+
+class InterpDevice final : public Device, private CommandTarget {
+ public:
+  explicit InterpDevice(Hub& hub) : hub_(hub), queue_(hub, *this) {
+    info_.id = "interp:0";
+    info_.kind = DeviceKind::kInterp;
+    info_.name = "Reference interpreter";
+    info_.silicon = "cpu";
+    info_.memory_bytes = 16 * limits::kGiB;
+    info_.allocation_bytes_max = info_.memory_bytes;
+    info_.host_visible = true;
+    info_.runs_inline = true;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  ArtifactKind artifact_kind() const override { return ArtifactKind::kInterp; }
+
+  Support Supports(const KernelNeeds& needs) const override {
+    if (needs.kind != ArtifactKind::kInterp) {
+      return {false, "The interpreter runs kernel IR only."};
+    }
+    return {};
+  }
+
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+    if (artifact.kind != ArtifactKind::kInterp) {
+      return InvalidArgument("The artifact of kernel \"" + artifact.entry + "\" is not kernel IR.");
+    }
+    const std::string_view text(reinterpret_cast<const char*>(artifact.code.data()), artifact.code.size());
+    HPVMD_ASSIGN_OR_RETURN(ir::Module module, ir::ParseModule(text));
+    HPVMD_RETURN_IF_ERROR(CheckParams(artifact, module));
+    HPVMD_ASSIGN_OR_RETURN(ir::Interpreter interpreter, ir::Interpreter::Create(std::move(module)));
+    return std::make_unique<InterpExecutable>(std::move(artifact), std::move(interpreter));
+  }
+
+  StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
+    return AllocateHostBuffer(spec, info_.allocation_bytes_max);
+  }
+  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
+  Status Submit(const Submission& submission) override {
+    queue_.Submit(submission);
+    return absl::OkStatus();
+  }
+
+ private:
+  Status Run(const Command& command, const Submission& submission, CommandRecord* record) override {
+    if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+      return RunCopy(*copy, submission);
+    }
+    if (const auto* fill = std::get_if<FillCommand>(&command)) {
+      return RunFill(*fill, submission);
+    }
+    return Dispatch(std::get<DispatchCommand>(command), submission, record);
+  }
+
+  Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record) {
+    HPVMD_RETURN_IF_ERROR(CheckDispatch(dispatch, submission));
+    const auto& executable = static_cast<const InterpExecutable&>(*dispatch.executable);
+    ir::Launch launch;
+    launch.extent = dispatch.extent;
+    launch.group = dispatch.group;
+    launch.stop = submission.stop;
+    for (uint32_t i = 0; i < dispatch.argument_count; ++i) {
+      const DispatchArgument& argument = submission.commands->arguments[dispatch.first_argument + i];
+      if (argument.is_buffer) {
+        uint8_t* data = submission.buffers[argument.slot]->host() + argument.offset;
+        launch.arguments.push_back({data, argument.bytes, 0});
+      } else {
+        const uint64_t bits = argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot];
+        launch.arguments.push_back({nullptr, 0, bits});
+      }
+    }
+    HPVMD_ASSIGN_OR_RETURN(record->trap, executable.interpreter().Run(launch));
+    if (record->trap.code != ir::TrapCode::kNone) {
+      return TrapStatus(record->trap, ir::ToString(record->trap, executable.interpreter().module()));
+    }
+    return absl::OkStatus();
+  }
+
+  Hub& hub_;
+  DeviceInfo info_;
+  HostQueue queue_;  // Last: stops before what it uses goes.
+};
+
+}  // namespace
+
+std::unique_ptr<Device> CreateInterpDevice(Hub& hub) { return std::make_unique<InterpDevice>(hub); }
+
+}  // namespace hpvm

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference interpreter as a device: slow, and right by definition. What other backends compute is compared with it.
+#ifndef HPVMD_BACKENDS_INTERP_DEVICE_H_
+#define HPVMD_BACKENDS_INTERP_DEVICE_H_
+
+#include <memory>
+
+#include "backends/device.h"
+
+namespace hpvm {
+
+std::unique_ptr<Device> CreateInterpDevice(Hub& hub);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_INTERP_DEVICE_H_

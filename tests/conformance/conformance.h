@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conformance suite: what every backend must do, whatever it is made of.
+//
+// A case is a function over a Bench, which owns one device of the backend under test. Cases are registered once for each backend (see
+// backends.cc) as Conformance.<backend>/<case>.
+#ifndef HPVMD_TESTS_CONFORMANCE_CONFORMANCE_H_
+#define HPVMD_TESTS_CONFORMANCE_CONFORMANCE_H_
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "backends/device.h"
+
+namespace hpvm::conformance {
+
+// One argument of a dispatch: a whole buffer, a view of one, a scalar, or a scalar from the submission's table.
+struct Arg {
+  Buffer* buffer = nullptr;
+  uint64_t offset = 0, bytes = ~uint64_t{0};
+  uint64_t scalar = 0;
+  SlotIndex scalar_slot = kNoSlot;
+
+  static Arg Of(Buffer& buffer) { return {&buffer, 0, buffer.bytes(), 0, kNoSlot}; }
+  static Arg View(Buffer& buffer, uint64_t offset, uint64_t bytes) { return {&buffer, offset, bytes, 0, kNoSlot}; }
+  static Arg Scalar(uint64_t bits) { return {nullptr, 0, 0, bits, kNoSlot}; }
+  static Arg Scalar(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return Scalar(uint64_t{bits});
+  }
+  static Arg Slot(SlotIndex slot) { return {nullptr, 0, 0, 0, slot}; }
+};
+
+// Commands with the tables they name; grows as dispatches are added.
+class Work {
+ public:
+  void Dispatch(Executable& executable, std::array<uint64_t, 3> extent, std::array<uint64_t, 3> group,
+                const std::vector<Arg>& args);
+  void Copy(Buffer& source, uint64_t source_offset, Buffer& target, uint64_t target_offset, uint64_t bytes);
+  void Fill(Buffer& target, uint64_t offset, uint64_t bytes, uint8_t value);
+
+  CommandList commands;
+  std::vector<Buffer*> buffers;
+  std::vector<uint64_t> scalars;
+  std::vector<NodeTiming> timings;    // One a dispatch; filled by Bench::Run.
+  Failure failure;
+  const std::atomic<uint32_t>* stop = nullptr;
+
+ private:
+  SlotIndex SlotOf(Buffer& buffer);
+};
+
+class Bench {
+ public:
+  explicit Bench(std::string_view backend);
+
+  Device& device() { return *device_; }
+  Hub& hub() { return hub_; }
+
+  // A kernel of kernels.h, compiled for this device. Null after a reported failure.
+  std::unique_ptr<Executable> Load(std::string_view kernel);
+  std::unique_ptr<Buffer> Allocate(uint64_t bytes);
+  std::unique_ptr<Timeline> CreateTimeline();
+  // Submits without waits, and waits for the end, at most 30 s.
+  Status Run(Work& work);
+  Status Submit(Work& work, std::span<const TimelinePoint> waits, std::span<const TimelinePoint> signals);
+
+  // Moves data to and from a buffer of any device.
+  void WriteBytes(Buffer& buffer, uint64_t offset, const void* data, uint64_t bytes);
+  void ReadBytes(Buffer& buffer, uint64_t offset, void* data, uint64_t bytes);
+  template <typename T>
+  std::unique_ptr<Buffer> Upload(const std::vector<T>& data) {
+    std::unique_ptr<Buffer> buffer = Allocate(data.size() * sizeof(T));
+    WriteBytes(*buffer, 0, data.data(), data.size() * sizeof(T));
+    return buffer;
+  }
+  template <typename T>
+  std::vector<T> Download(Buffer& buffer) {
+    std::vector<T> data(buffer.bytes() / sizeof(T));
+    ReadBytes(buffer, 0, data.data(), data.size() * sizeof(T));
+    return data;
+  }
+
+ private:
+  Hub hub_;
+  std::unique_ptr<Device> device_;
+};
+
+struct Case {
+  std::string name;              // "dispatch_saxpy".
+  void (*run)(Bench& bench);
+};
+// Each file's cases.
+std::vector<Case> CoreCases();
+std::vector<Case> BufferCases();
+std::vector<Case> TimelineCases();
+std::vector<Case> DispatchCases();
+std::vector<Case> FailureCases();
+
+// A case that a backend does not pass, and why.
+struct Exception {
+  std::string name;
+  std::string reason;
+};
+struct Backend {
+  std::string name;
+  std::vector<Exception> unsupported;       // Not run.
+  std::vector<Exception> expected_failure;  // Run; a pass fails the suite, so that the list stays true.
+};
+const std::vector<Backend>& Backends();
+
+// Kernels in the IR's text form, by name.
+std::string_view KernelText(std::string_view name);
+// `text` as an artifact of that kind.
+StatusOr<Artifact> CompileText(std::string_view text, ArtifactKind kind);
+// Whether this build can compile for the kind.
+bool CanCompile(ArtifactKind kind);
+
+// Far beyond what any case takes; keeps a broken backend from hanging the suite.
+Time Soon();
+
+}  // namespace hpvm::conformance
+
+#endif  // HPVMD_TESTS_CONFORMANCE_CONFORMANCE_H_

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registers every case for every backend.
+#include <set>
+
+#include "gtest/gtest-spi.h"
+#include "gtest/gtest.h"
+
+#include "tests/conformance/conformance.h"
+
+namespace hpvm::conformance {
+namespace {
+
+const Exception* Find(const std::vector<Exception>& list, const std::string& name) {
+  for (const Exception& exception : list) {
+    if (exception.name == name) {
+      return &exception;
+    }
+  }
+  return nullptr;
+}
+
+class CaseTest final : public testing::Test {
+ public:
+  CaseTest(const Backend& backend, Case test_case) : backend_(backend), case_(std::move(test_case)) {}
+
+  void TestBody() override {
+    if (const Exception* unsupported = Find(backend_.unsupported, case_.name)) {
+      GTEST_SKIP() << "Unsupported: " << unsupported->reason;
+    }
+    const Exception* expected = Find(backend_.expected_failure, case_.name);
+    if (expected == nullptr) {
+      Bench bench(backend_.name);
+      case_.run(bench);
+      return;
+    }
+    testing::TestPartResultArray results;
+    {
+      testing::ScopedFakeTestPartResultReporter reporter(
+          testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);
+      Bench bench(backend_.name);
+      case_.run(bench);
+    }
+    EXPECT_GT(results.size(), 0) << "Passes, although it is listed as an expected failure: " << expected->reason;
+  }
+
+ private:
+  const Backend& backend_;
+  const Case case_;
+};
+
+// Names in the lists that no case has are mistakes, and so are exceptions without a reason.
+class ListsTest final : public testing::Test {
+ public:
+  explicit ListsTest(std::set<std::string> cases) : cases_(std::move(cases)) {}
+  void TestBody() override {
+    for (const Backend& backend : Backends()) {
+      for (const auto* list : {&backend.unsupported, &backend.expected_failure}) {
+        for (const Exception& exception : *list) {
+          EXPECT_TRUE(cases_.contains(exception.name)) << backend.name << " lists \"" << exception.name << "\"";
+          EXPECT_FALSE(exception.reason.empty()) << backend.name << " gives no reason for " << exception.name;
+        }
+      }
+    }
+  }
+
+ private:
+  const std::set<std::string> cases_;
+};
+
+void RegisterAll() {
+  std::vector<Case> cases;
+  for (auto list : {CoreCases, BufferCases, TimelineCases, DispatchCases, FailureCases}) {
+    for (Case& test_case : list()) {
+      cases.push_back(std::move(test_case));
+    }
+  }
+  std::set<std::string> names;
+  for (const Case& test_case : cases) {
+    names.insert(test_case.name);
+    for (const Backend& backend : Backends()) {
+      const std::string name = backend.name + "/" + test_case.name;
+      testing::RegisterTest("Conformance", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                            [&backend, test_case]() -> testing::Test* { return new CaseTest(backend, test_case); });
+    }
+  }
+  testing::RegisterTest("Conformance", "lists", nullptr, nullptr, __FILE__, __LINE__,
+                        [names]() -> testing::Test* { return new ListsTest(names); });
+}
+
+}  // namespace
+}  // namespace hpvm::conformance
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  hpvm::conformance::RegisterAll();
+  return RUN_ALL_TESTS();
+}

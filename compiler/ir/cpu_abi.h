@@ -64,8 +64,8 @@ static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent
 // Frames of an image are no larger than the first; functions that call nothing do not look at stack_limit. So the runner sets stack_limit at
 // least the second above the lowest usable byte, which also covers `restore` and `barrier`, and keeps an unmapped page below: frames are
 // probed page by page.
-inline constexpr uint64_t kCpuFrameBytesMax = 64 * 1024;
-inline constexpr uint64_t kCpuStackReserveBytes = 96 * 1024;
+inline constexpr uint64_t kCpuFrameBytesMax = 48 * 1024;
+inline constexpr uint64_t kCpuStackReserveBytes = 56 * 1024;
 
 enum CpuOutcome : uint32_t { kCpuDone = 0, kCpuTrapped = 1 };
 

@@ -2,6 +2,7 @@
 // Functions, regions and traps. Arguments and results of structured operations become phis; a merge that nothing reaches yields poison.
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/ir/cpu_abi.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::cpu {
 
@@ -34,9 +35,7 @@ void FunctionEmitter::EmitPrologue() {
     values_[body.first_param.index + i] = function_->getArg(4 + i);
   }
   bool calls = false;
-  for (const ir::Op& op : f_.ops) {
-    calls = calls || ir::Info(op.code).family == ir::Family::kCall;
-  }
+  ir::ForEachOp(f_, [&](ir::OpId id) { calls = calls || ir::Info(f_.op(id).code).family == ir::Family::kCall; });
   if (!calls) {
     return;  // A leaf's frame fits into the reserve below the limit.
   }

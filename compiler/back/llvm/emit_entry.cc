@@ -4,6 +4,7 @@
 
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/ir/cpu_abi.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::cpu {
 namespace {
@@ -139,11 +140,15 @@ llvm::Value* EntryEmitter::IsDirty() {
   }
   std::set<uint64_t> written;
   for (size_t i = 0; i < m_.source.functions.size(); ++i) {
-    for (const ir::Op& op : m_.source.functions[i].ops) {
-      if (m_.functions[i] != nullptr && op.code == ir::Opcode::kGlobalSet) {
-        written.insert(op.imm);
-      }
+    if (m_.functions[i] == nullptr) {
+      continue;
     }
+    const ir::Function& function = m_.source.functions[i];
+    ir::ForEachOp(function, [&](ir::OpId id) {
+      if (function.op(id).code == ir::Opcode::kGlobalSet) {
+        written.insert(function.op(id).imm);
+      }
+    });
   }
   llvm::Value* globals = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, globals));
   for (uint64_t index : written) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/ir/cpu_abi.h"
+#include "compiler/ir/walk.h"
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -22,7 +23,8 @@ std::vector<bool> Reachable(const ir::Module& module) {
   while (!work.empty()) {
     const ir::Function& function = module.functions[work.back()];
     work.pop_back();
-    for (const ir::Op& op : function.ops) {
+    ir::ForEachOp(function, [&](ir::OpId id) {
+      const ir::Op& op = function.op(id);
       if (op.code == ir::Opcode::kCall) {
         reach(ir::FunctionId(static_cast<uint32_t>(op.imm)));
       } else if (op.code == ir::Opcode::kCallIndirect && !is_table_reached) {
@@ -31,7 +33,7 @@ std::vector<bool> Reachable(const ir::Module& module) {
           reach(entry.function);
         }
       }
-    }
+    });
   }
   return reached;
 }
@@ -104,9 +106,9 @@ StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llv
   for (size_t i = 0; i < source.functions.size(); ++i) {
     if (reached[i]) {
       m.functions[i] = m.Declare(source.functions[i].type, "f" + std::to_string(i));
-      for (const ir::Op& op : source.functions[i].ops) {
-        m.has_grow = m.has_grow || op.code == ir::Opcode::kMemoryGrow;
-      }
+      ir::ForEachOp(source.functions[i], [&](ir::OpId id) {
+        m.has_grow = m.has_grow || source.functions[i].op(id).code == ir::Opcode::kMemoryGrow;
+      });
     }
   }
   for (size_t i = 0; i < source.functions.size(); ++i) {

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes over the kernel IR that a back end's module goes through.
+#ifndef HPVMD_COMPILER_PASS_PIPELINE_H_
+#define HPVMD_COMPILER_PASS_PIPELINE_H_
+
+#include "base/status.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+struct PipelineOptions {
+  // Verify after each pass instead of once at the end.
+  bool verify_each = false;
+};
+
+// Prepares a verified module for the CPU back end. The module's meaning stays the same, and it still verifies.
+Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options = {});
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_PIPELINE_H_

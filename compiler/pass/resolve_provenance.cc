@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/resolve_provenance.h"
+
+#include <vector>
+
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Opcode;
+
+// What is known of a value, from nothing yet over one parameter to none or several.
+struct Origin {
+  static constexpr int32_t kUnknown = -2;
+  static constexpr int32_t kNone = -1;
+  int32_t param = kUnknown;
+};
+
+// Values flow through at most this many nested loops before the analysis gives up; each sweep is linear.
+constexpr int kSweepsMax = 32;
+
+class ProvenanceAnalysis {
+ public:
+  explicit ProvenanceAnalysis(const ir::Module& module)
+      : function_(module.function(module.entry)), origins_(function_.values.size()) {
+    const ir::Region& body = function_.region(function_.body);
+    for (uint32_t k = 0; k < body.param_count; ++k) {
+      origins_[body.first_param.index + k].param = module.params[k].is_buffer ? static_cast<int32_t>(k) : Origin::kNone;
+    }
+  }
+
+  // False when it did not settle; then nothing is known.
+  bool Run() {
+    for (int sweep = 0; sweep < kSweepsMax; ++sweep) {
+      changed_ = false;
+      ir::ForEachOp(function_, [&](ir::OpId id) { Visit(function_.op(id)); });
+      if (!changed_) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // The parameter that `value` comes from, or -1.
+  int32_t ParamOf(ir::ValueId value) const { return std::max(Origin::kNone, origins_[value.index].param); }
+
+ private:
+  int32_t At(const ir::Op& op, uint32_t operand) const {
+    return origins_[function_.operands_of(op)[operand].index].param;
+  }
+
+  void Join(ir::ValueId value, int32_t param) {
+    int32_t& known = origins_[value.index].param;
+    int32_t joined = known == Origin::kUnknown ? param : param == Origin::kUnknown || param == known ? known : Origin::kNone;
+    changed_ = changed_ || joined != known;
+    known = joined;
+  }
+
+  // A pointer and an integer give a pointer; two pointers give neither.
+  static int32_t Sum(int32_t a, int32_t b) {
+    if (a == Origin::kUnknown || b == Origin::kUnknown) {
+      return Origin::kUnknown;
+    }
+    return a == Origin::kNone ? b : b == Origin::kNone ? a : Origin::kNone;
+  }
+
+  void JoinAll(ir::ValueId first, uint32_t count, const ir::Op& op, uint32_t first_operand) {
+    for (uint32_t i = 0; i < count; ++i) {
+      Join(ir::ValueId(first.index + i), At(op, first_operand + i));
+    }
+  }
+
+  void VisitJump(const ir::Op& op, uint32_t first_operand) {
+    for (const ir::Target& target : function_.targets_of(op)) {
+      const ir::Op& owner = function_.op(target.op);
+      if (target.is_continue) {
+        const ir::Region& body = function_.region(owner.body);
+        JoinAll(body.first_param, body.param_count, op, first_operand);
+      } else {
+        JoinAll(owner.first_result, owner.result_count, op, first_operand);
+      }
+    }
+  }
+
+  void Visit(const ir::Op& op) {
+    switch (op.code) {
+      case Opcode::kBlock:
+      case Opcode::kLoop: {
+        const ir::Region& body = function_.region(op.body);
+        JoinAll(body.first_param, body.param_count, op, 0);
+        return;
+      }
+      case Opcode::kIf:
+      case Opcode::kReturn:
+      case Opcode::kTrap:
+        return;
+      case Opcode::kLeave:
+      case Opcode::kContinue:
+        VisitJump(op, 0);
+        return;
+      case Opcode::kLeaveTable:
+        VisitJump(op, 1);
+        return;
+      case Opcode::kAdd:
+        Join(op.first_result, Sum(At(op, 0), At(op, 1)));
+        return;
+      case Opcode::kAnd:  // Aligns a pointer down.
+      case Opcode::kOr:   // Adds to an aligned pointer.
+        Join(op.first_result, Sum(At(op, 0), At(op, 1)));
+        return;
+      case Opcode::kSub:
+        Join(op.first_result, At(op, 1) == Origin::kNone ? At(op, 0)
+                              : At(op, 1) == Origin::kUnknown ? Origin::kUnknown : Origin::kNone);
+        return;
+      case Opcode::kSelect:
+        Join(op.first_result, At(op, 1));
+        Join(op.first_result, At(op, 2));
+        return;
+      default:
+        for (uint32_t i = 0; i < op.result_count; ++i) {
+          Join(ir::ValueId(op.first_result.index + i), Origin::kNone);
+        }
+    }
+  }
+
+  const ir::Function& function_;
+  std::vector<Origin> origins_;
+  bool changed_ = false;
+};
+
+bool IsFlatAccess(const ir::Op& op) {
+  bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore || ir::Info(op.code).family == ir::Family::kAtomic;
+  return is_access && op.space == ir::Space::kFlat;
+}
+
+// Makes `access` read the offset from parameter k; the subtraction's operation is returned, to stand before it.
+ir::OpId Rewrite(ir::Module& module, ir::Function& function, ir::OpId access, uint32_t k) {
+  const ir::Region& body = function.region(function.body);
+  ir::Op subtract{.code = Opcode::kSub};
+  subtract.type = module.address_type();
+  subtract.source = function.op(access).source;
+  subtract.first_operand = static_cast<uint32_t>(function.operands.size());
+  subtract.operand_count = 2;
+  subtract.first_result = ir::ValueId(function.values.size());
+  subtract.result_count = 1;
+  function.operands.push_back(function.operands[function.op(access).first_operand]);
+  function.operands.push_back(ir::ValueId(body.first_param.index + k));
+  function.values.push_back({module.address_type()});
+  ir::Op& op = function.op(access);
+  op.space = ir::Space::kParam;
+  op.space_index = k;
+  function.operands[op.first_operand] = subtract.first_result;
+  function.ops.push_back(subtract);
+  return ir::OpId(function.ops.size() - 1);
+}
+
+}  // namespace
+
+Status ResolveProvenance(ir::Module& module) {
+  ProvenanceAnalysis analysis(module);
+  if (!analysis.Run()) {
+    return absl::OkStatus();
+  }
+  ir::Function& function = module.function(module.entry);
+  for (ir::Region& region : function.regions) {
+    std::vector<ir::OpId> ops;
+    ops.reserve(region.ops.size());
+    for (ir::OpId id : region.ops) {
+      if (IsFlatAccess(function.op(id))) {
+        int32_t param = analysis.ParamOf(function.operands_of(function.op(id))[0]);
+        if (param >= 0) {
+          ops.push_back(Rewrite(module, function, id, static_cast<uint32_t>(param)));
+        }
+      }
+      ops.push_back(id);
+    }
+    region.ops = std::move(ops);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

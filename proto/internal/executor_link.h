@@ -24,6 +24,7 @@
 #include "base/diagnostic.h"
 #include "base/element_type.h"
 #include "base/hash.h"
+#include "base/limits.h"
 #include "base/status.h"
 
 namespace hpvm {
@@ -36,7 +37,7 @@ class ExecutorHub {
   ExecutorHub(const ExecutorHub&) = delete;
   ExecutorHub& operator=(const ExecutorHub&) = delete;
 
-  class Core;   // Defined in executor_link.cc.
+  class Core;   // Defined in executor_hub.h.
   Core& core() { return *core_; }
 
  private:
@@ -58,6 +59,8 @@ struct ExecutorOptions {
   uint64_t document_bytes_max = 0;            // 0: base/limits.h's default; so below.
   uint32_t nodes_max = 0, edges_max = 0;
   Duration ready_within = std::chrono::seconds(10);  // Without Ready by then the process is killed.
+  // A run that does not answer so long after its deadline or Cancel costs the process.
+  Duration stop_grace = std::chrono::milliseconds(limits::kStopGraceMs);
   // The executor's standard error: -1 keeps its last 4 KiB for the message that tells how it ended; otherwise this descriptor (borrowed).
   int stderr_fd = -1;
 };
@@ -234,7 +237,7 @@ class ExecutorLink {
   std::shared_ptr<Core> core_;
 };
 
-// Runs `program --probe=BACKEND` and returns what it prints, checked; kUnavailable when it dies, kDeadlineExceeded after `within`.
+// Asks `program --probe=BACKEND` for its devices and checks the answer; kUnavailable when it dies, kDeadlineExceeded after `within`.
 // Blocks.
 StatusOr<std::vector<ExecutorDevice>> ProbeDevices(const std::string& program, const std::string& backend,
                                                    Duration within = std::chrono::seconds(10));

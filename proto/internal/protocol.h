@@ -47,8 +47,8 @@ inline constexpr uint32_t kRangeAlignment = 16;
 
 // Well-formed UTF-8 without control characters; `lines` allows \n and \t.
 bool IsCleanText(std::string_view text, bool lines);
-// `text` made clean and at most `bytes_max` long: other bytes become '?', a cut ends in "...".
-std::string CleanText(std::string_view text, size_t bytes_max);
+// `text` made clean (IsCleanText) and at most `bytes_max` long: other bytes become '?', a cut ends in "...".
+std::string CleanText(std::string_view text, size_t bytes_max, bool lines = true);
 
 // Bytes of a dense tensor, or nothing when it overflows or the rank is too large.
 std::optional<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape);

@@ -1,0 +1,853 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/internal/executor_link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include "base/memfd.h"
+#include "proto/internal/executor_hub.h"
+#include "proto/internal/executor_process.h"
+#include "proto/internal/executor_request.h"
+#include "proto/internal/frame_channel.h"
+#include "proto/internal/protocol.h"
+
+namespace hpvm {
+namespace {
+
+using internal::Envelope;
+
+// What may wait for an executor that does not read: a few of the largest frames.
+constexpr size_t kQueuedBytesMax = 64 * limits::kMiB;
+constexpr size_t kStderrBytesKept = 4096;
+// Bytes sent in a frame's body rather than in a memfd of their own.
+constexpr uint64_t kInlineSourceBytesMax = 1 * limits::kMiB;
+// What a socket's buffers can hold, read in the reader's portions, and some.
+constexpr int kLastReadsMax = 64;
+// A prepare compiles; its own deadline is the compiler's to keep, so only a long overrun costs the process.
+constexpr Duration kPrepareGrace = std::chrono::seconds(5);
+
+using PrepareDone = std::function<void(StatusOr<PrepareReply>)>;
+using RunDone = std::function<void(StatusOr<RunReply>)>;
+using ShapesDone = std::function<void(StatusOr<std::vector<OutputTensor>>)>;
+using AckDone = std::function<void(Status)>;
+struct HelloDone {};
+
+struct Pending {
+  std::variant<HelloDone, PrepareDone, RunDone, ShapesDone, AckDone> done;
+  Time kill_at = kNever;
+  std::function<void()> on_started;   // Runs.
+  uint32_t node_records_max = 0;      // Runs.
+};
+
+struct FailPending {
+  const Status& status;
+  void operator()(const HelloDone&) const {}
+  void operator()(const AckDone& done) const {
+    if (done) {
+      done(status);
+    }
+  }
+  template <typename Done>
+  void operator()(const Done& done) const {
+    done(status);
+  }
+};
+
+// Keys in the order of their last use, with a bound; what falls out must be let go of at the other side.
+template <typename Key>
+class RecentKeys {
+ public:
+  // True when the key was there.
+  bool Touch(const Key& key, uint64_t weight = 1) {
+    const auto found = places_.find(key);
+    if (found != places_.end()) {
+      order_.splice(order_.end(), order_, found->second);
+      return true;
+    }
+    places_.emplace(key, order_.insert(order_.end(), {key, weight}));
+    weight_ += weight;
+    return false;
+  }
+  bool Erase(const Key& key) {
+    const auto found = places_.find(key);
+    if (found == places_.end()) {
+      return false;
+    }
+    weight_ -= found->second->second;
+    order_.erase(found->second);
+    places_.erase(found);
+    return true;
+  }
+  const Key& oldest() const { return order_.front().first; }
+  size_t size() const { return places_.size(); }
+  uint64_t weight() const { return weight_; }
+
+ private:
+  std::list<std::pair<Key, uint64_t>> order_;
+  std::unordered_map<Key, typename std::list<std::pair<Key, uint64_t>>::iterator> places_;
+  uint64_t weight_ = 0;
+};
+
+// A memfd with a copy of `bytes`.
+StatusOr<UniqueFd> MemfdOf(std::span<const uint8_t> bytes) {
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, CreateSealedMemfd("hpvm-bytes", bytes.size()));
+  HPVMD_RETURN_IF_ERROR(WriteAt(fd.get(), 0, bytes));
+  return fd;
+}
+
+}  // namespace
+
+// Locking: mutex_ guards everything that is not marked as the hub's thread's. Callbacks run without it.
+class ExecutorLink::Core final : public HubSource, public std::enable_shared_from_this<ExecutorLink::Core> {
+ public:
+  Core(ExecutorHub::Core& hub, const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
+       std::function<void(const Status&)> on_end)
+      : hub_(hub), options_(options), on_ready_(std::move(on_ready)), on_end_(std::move(on_end)) {}
+
+  Status Start();
+  void AwaitEnd();
+  StatusOr<ExecutorReady> WaitReady(Time deadline);
+
+  RequestId Prepare(const PrepareInput& input, PrepareDone done);
+  RequestId Run(const RunInput& input, RunDone done);
+  RequestId OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
+                         const std::map<std::string, int64_t>& symbols, ShapesDone done);
+  void GrantChanged(uint32_t entry, uint32_t epoch, AckDone done);
+  void SendUnanswered(const Envelope& envelope);
+  void Forget(uint64_t memory_id);
+  void Cancel(RequestId id);
+  void Shutdown(Duration grace);
+  void Kill(std::string_view why);
+  int pid() const { return process_.pid; }
+  bool alive() const;
+  size_t pending() const;
+
+  void OnEvent(Event event, uint32_t epoll_events) override;
+  void OnTimer(uint64_t tag) override;
+
+ private:
+  enum TimerTag : uint64_t { kReadyTimer, kOverdueTimer, kShutdownTimer };
+
+  Status StartOnHub();
+  // Sends a request and remembers it, or tells `pending` why not. mutex_ held.
+  StatusOr<RequestId> SendRequest(EncodedRequest& request, std::span<const int> fds, Pending pending);
+  RequestId Finish(StatusOr<RequestId> sent, Pending* unsent);
+  Status SendLocked(const Envelope& envelope, std::span<const uint8_t> body = {}, std::span<const int> fds = {},
+                    bool more = false);
+  Status ShareMemories(const RunInput& input);
+  Status ShareMemory(const MemorySlice& slice);
+  Status PutModules(const PrepareInput& input);
+  void ArmOverdue(Time when);
+  void KillLocked(Status why);
+
+  // Hub's thread.
+  void ReadSocket();
+  Status HandleFrame(Frame frame);
+  Status HandleReady(const internal::Ready& ready);
+  Status HandleRunDone(Pending pending, const internal::RunDone& done, std::vector<uint8_t> body);
+  void ReadStderr();
+  void End(const std::string& how);
+  Status EndStatus(const std::string& how);
+
+  ExecutorHub::Core& hub_;
+  const ExecutorOptions options_;
+  std::function<void(const ExecutorReady&)> on_ready_;
+  std::function<void(const Status&)> on_end_;
+
+  SpawnedProcess process_;   // Set by Start; the descriptor lives as long as this.
+  UniqueFd socket_;          // As above.
+
+  // Hub's thread only.
+  uint64_t source_ = 0;
+  std::optional<FrameReader> reader_;
+  bool socket_ended_ = false;
+  UniqueFd stderr_;
+  std::string stderr_tail_;
+  Envelope incoming_;
+  std::vector<ExecutorDevice> devices_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<FrameWriter> writer_;
+  bool watches_write_ = false;
+  RequestId next_id_ = 1;
+  std::unordered_map<RequestId, Pending> pending_;
+  RecentKeys<Sha256> modules_;
+  RecentKeys<uint64_t> memories_;
+  Time armed_for_ = kNever;
+  Time started_{0};
+  std::optional<ExecutorReady> ready_;
+  Status kill_reason_;       // Why we killed it; OK when we did not.
+  bool shutting_down_ = false;
+  bool ended_ = false;       // Nothing is sent any more; pending_ is empty.
+  Status end_status_;
+  bool finished_ = false;    // The last callback has returned.
+};
+
+Status ExecutorLink::Core::Start() {
+  Status status;
+  // On the hub's thread, because the executor dies with the thread that started it, and that one outlives every link.
+  hub_.RunAndWait([&] { status = StartOnHub(); });
+  return status;
+}
+
+Status ExecutorLink::Core::StartOnHub() {
+  HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
+  int pipe_ends[2] = {-1, -1};
+  if (options_.stderr_fd < 0 && pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return FromErrno(errno, "Creating a pipe");
+  }
+  stderr_.reset(pipe_ends[0]);
+  UniqueFd stderr_write(pipe_ends[1]);
+  SpawnOptions spawn;
+  spawn.arguments = {options_.program};
+  if (options_.standalone) {
+    spawn.arguments.push_back("--standalone");
+  }
+  spawn.socket = ends.second.get();
+  spawn.stderr_fd = options_.stderr_fd >= 0 ? options_.stderr_fd : stderr_write.get();
+  started_ = RealClock().Now();
+  HPVMD_ASSIGN_OR_RETURN(process_, Spawn(spawn));
+  socket_ = std::move(ends.first);
+  reader_.emplace(socket_.get(), kFromExecutorLimits);
+  source_ = hub_.Add(shared_from_this());
+  if (const Status watched = hub_.Watch(source_, Event::kExit, process_.pidfd.get(), EPOLLIN); !watched.ok()) {
+    hub_.Remove(source_);
+    KillAndReap(process_);
+    return watched;
+  }
+  Status status = hub_.Watch(source_, Event::kSocket, socket_.get(), EPOLLIN);
+  if (status.ok() && stderr_.valid()) {
+    status = hub_.Watch(source_, Event::kStderr, stderr_.get(), EPOLLIN);
+  }
+  std::lock_guard lock(mutex_);
+  writer_.emplace(socket_.get(), FrameWriter::Wait::kNo, kQueuedBytesMax);
+  EncodedRequest hello;
+  hello.envelope = EncodeHello(options_);
+  if (status.ok()) {
+    const int grant[] = {options_.grant_page};
+    status = SendRequest(hello, {grant, options_.grant_page >= 0 ? 1u : 0u}, Pending{HelloDone{}, kNever, nullptr, 0}).status();
+  }
+  if (!status.ok()) {
+    KillLocked(status);   // The process is reaped like any other.
+    return absl::OkStatus();
+  }
+  hub_.StartTimer(started_ + options_.ready_within, source_, kReadyTimer);
+  return absl::OkStatus();
+}
+
+void ExecutorLink::Core::AwaitEnd() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return finished_; });
+  }
+  hub_.RunAndWait([] {});   // Callbacks of requests that were not sent are posted one by one.
+}
+
+StatusOr<ExecutorReady> ExecutorLink::Core::WaitReady(Time deadline) {
+  std::unique_lock lock(mutex_);
+  const auto settled = [&] { return ready_.has_value() || ended_; };
+  if (deadline == kNever) {
+    changed_.wait(lock, settled);
+  } else if (!changed_.wait_for(lock, std::max(deadline - RealClock().Now(), Duration(0)), settled)) {
+    return DeadlineExceeded("The executor process is not ready in time.");
+  }
+  if (ready_.has_value()) {
+    return *ready_;
+  }
+  return end_status_.ok() ? Unavailable("The executor process was shut down.") : end_status_;
+}
+
+StatusOr<RequestId> ExecutorLink::Core::SendRequest(EncodedRequest& request, std::span<const int> fds, Pending pending) {
+  if (pending_.size() >= kRequestsMax) {
+    return ResourceExhausted("The requests that wait for the executor (" + std::to_string(pending_.size()) +
+                             ") reach the limit (" + std::to_string(kRequestsMax) + ").");
+  }
+  const RequestId id = next_id_++;
+  request.envelope.set_request_id(id);
+  HPVMD_RETURN_IF_ERROR(SendLocked(request.envelope, request.body, fds));
+  const Time kill_at = pending.kill_at;
+  pending_.emplace(id, std::move(pending));
+  ArmOverdue(kill_at);
+  return id;
+}
+
+Status ExecutorLink::Core::SendLocked(const Envelope& envelope, std::span<const uint8_t> body, std::span<const int> fds,
+                                      bool more) {
+  if (ended_ || shutting_down_ || !kill_reason_.ok()) {
+    return ended_ && !end_status_.ok() ? end_status_ : Unavailable("The executor process is ending.");
+  }
+  std::string head = envelope.SerializeAsString();
+  if (head.size() > kHeadBytesMax || body.size() > kBodyBytesMax) {
+    return InvalidArgument("The request's description (" + std::to_string(head.size()) + " bytes) exceeds the limit (" +
+                           std::to_string(kHeadBytesMax) + ").");
+  }
+  const Status status = writer_->Send(head, body, fds, more);
+  if (writer_->pending() && !watches_write_ && !more) {
+    watches_write_ = true;
+    hub_.Rewatch(source_, Event::kSocket, socket_.get(), EPOLLIN | EPOLLOUT);
+  }
+  if (status.code() == absl::StatusCode::kUnavailable) {
+    return Unavailable("The executor process is gone.");   // Its end is told with more detail to what is pending.
+  }
+  return status;
+}
+
+// `unsent` is what SendRequest did not take; its callback runs on the hub's thread like any other.
+RequestId ExecutorLink::Core::Finish(StatusOr<RequestId> sent, Pending* unsent) {
+  if (sent.ok()) {
+    return *sent;
+  }
+  hub_.Post([pending = std::move(*unsent), status = sent.status()] { std::visit(FailPending{status}, pending.done); });
+  return 0;
+}
+
+Status ExecutorLink::Core::PutModules(const PrepareInput& input) {
+  for (const ModuleInput& module : input.modules) {
+    const uint64_t bytes = module.bytes.fd >= 0 ? module.bytes.fd_bytes : module.bytes.bytes.size();
+    if (bytes == 0 || bytes > limits::kModuleBytesMax) {
+      return InvalidArgument("Module \"" + module.name + "\": The size (" + std::to_string(bytes) +
+                             " bytes) is not between 1 and the limit (" + std::to_string(limits::kModuleBytesMax) + ").");
+    }
+    if (modules_.Touch(module.hash, bytes)) {
+      continue;
+    }
+    while (modules_.size() > kModulesMax || modules_.weight() > kModulesBytesMax) {
+      const Sha256 oldest = modules_.oldest();
+      if (oldest == module.hash) {
+        modules_.Erase(oldest);
+        return ResourceExhausted("The modules of one graph exceed the limit (" + std::to_string(kModulesBytesMax) + " bytes).");
+      }
+      modules_.Erase(oldest);
+      Envelope drop;
+      drop.mutable_drop_module()->set_sha256(oldest.bytes.data(), oldest.bytes.size());
+      HPVMD_RETURN_IF_ERROR(SendLocked(drop, {}, {}, true));
+    }
+    Envelope envelope;
+    internal::PutModule* put = envelope.mutable_put_module();
+    put->set_sha256(module.hash.bytes.data(), module.hash.bytes.size());
+    put->set_bytes(bytes);
+    Status status;
+    if (module.bytes.fd < 0 && bytes <= kInlineSourceBytesMax) {
+      put->mutable_body()->set_bytes(static_cast<uint32_t>(bytes));
+      status = SendLocked(envelope, module.bytes.bytes, {}, true);
+    } else {
+      UniqueFd copy;
+      if (module.bytes.fd < 0) {
+        HPVMD_ASSIGN_OR_RETURN(copy, MemfdOf(module.bytes.bytes));
+      }
+      const int fd[] = {module.bytes.fd >= 0 ? module.bytes.fd : copy.get()};
+      status = SendLocked(envelope, {}, fd);
+    }
+    if (!status.ok()) {
+      modules_.Erase(module.hash);
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+RequestId ExecutorLink::Core::Prepare(const PrepareInput& input, PrepareDone done) {
+  Pending pending{std::move(done), kNever, nullptr, 0};
+  if (input.within > Duration(0)) {
+    pending.kill_at = RealClock().Now() + input.within + kPrepareGrace;
+  }
+  Pending unsent = pending;
+  EncodedRequest request;
+  internal::PrepareGraph* prepare = request.envelope.mutable_prepare_graph();
+  prepare->set_handle(input.handle);
+  prepare->set_deadline_ns(static_cast<uint64_t>(std::max<int64_t>(input.within.count(), 0)));
+  for (const ModuleInput& module : input.modules) {
+    internal::NamedModule* named = prepare->add_modules();
+    named->set_name(module.name);
+    named->set_sha256(module.hash.bytes.data(), module.hash.bytes.size());
+  }
+  const auto send = [&]() -> StatusOr<RequestId> {
+    if (input.handle == 0 || input.modules.size() > kModulesMax) {
+      return InvalidArgument("The prepare request has no handle or more modules (" + std::to_string(input.modules.size()) +
+                             ") than the limit (" + std::to_string(kModulesMax) + ").");
+    }
+    UniqueFd copy;
+    int fd = input.document.fd;
+    const uint64_t bytes = fd >= 0 ? input.document.fd_bytes : input.document.bytes.size();
+    prepare->set_document_bytes(bytes);
+    if (fd < 0 && bytes > kInlineSourceBytesMax) {
+      HPVMD_ASSIGN_OR_RETURN(copy, MemfdOf(input.document.bytes));
+      fd = copy.get();
+    } else if (fd < 0) {
+      prepare->mutable_document()->set_bytes(static_cast<uint32_t>(bytes));
+      request.body = input.document.bytes;
+    }
+    std::lock_guard lock(mutex_);
+    HPVMD_RETURN_IF_ERROR(PutModules(input));
+    return SendRequest(request, {&fd, fd >= 0 ? 1u : 0u}, std::move(pending));
+  };
+  return Finish(send(), &unsent);
+}
+
+Status ExecutorLink::Core::ShareMemory(const MemorySlice& slice) {
+  if (memories_.Touch(slice.memory_id)) {
+    return absl::OkStatus();
+  }
+  while (memories_.size() > kMemoriesMax) {
+    const uint64_t oldest = memories_.oldest();
+    memories_.Erase(oldest);
+    Envelope forget;
+    forget.mutable_forget_memory()->set_memory_id(oldest);
+    HPVMD_RETURN_IF_ERROR(SendLocked(forget, {}, {}, true));
+  }
+  Envelope envelope;
+  internal::ShareMemory* share = envelope.mutable_share_memory();
+  share->set_memory_id(slice.memory_id);
+  share->set_bytes(slice.memory_bytes);
+  share->set_writable(slice.writable);
+  const Status status = SendLocked(envelope, {}, {&slice.fd, 1}, true);
+  if (!status.ok()) {
+    memories_.Erase(slice.memory_id);
+  }
+  return status;
+}
+
+Status ExecutorLink::Core::ShareMemories(const RunInput& input) {
+  size_t slices = 0;
+  for (const InputTensor& tensor : input.inputs) {
+    slices += tensor.memory.has_value() ? 1 : 0;
+  }
+  for (const OutputTarget& output : input.outputs) {
+    slices += output.kind == OutputTarget::Kind::kMemory ? 1 : 0;
+  }
+  if (slices > kMemoriesMax) {
+    return InvalidArgument("The memories of one run (" + std::to_string(slices) + ") exceed the limit (" +
+                           std::to_string(kMemoriesMax) + ").");
+  }
+  for (const InputTensor& tensor : input.inputs) {
+    if (tensor.memory.has_value()) {
+      HPVMD_RETURN_IF_ERROR(ShareMemory(*tensor.memory));
+    }
+  }
+  for (const OutputTarget& output : input.outputs) {
+    if (output.kind == OutputTarget::Kind::kMemory) {
+      HPVMD_RETURN_IF_ERROR(ShareMemory(output.memory));
+    }
+  }
+  return absl::OkStatus();
+}
+
+RequestId ExecutorLink::Core::Run(const RunInput& input, RunDone done) {
+  Pending pending{std::move(done), kNever, input.on_started, std::min(input.node_records_max, kNodeRecordsMax)};
+  if (input.within > Duration(0)) {
+    pending.kill_at = RealClock().Now() + input.within + options_.stop_grace;
+  }
+  EncodedRequest request;
+  StatusOr<RequestId> sent = [&]() -> StatusOr<RequestId> {
+    if (input.handle == 0 || input.repeat == 0) {
+      return InvalidArgument("The run has no handle or repeats 0 times.");
+    }
+    HPVMD_RETURN_IF_ERROR(EncodeRun(input, &request));
+    return RequestId{0};
+  }();
+  if (sent.ok()) {
+    std::lock_guard lock(mutex_);
+    const Status shared = ShareMemories(input);
+    // The callback moves into the table only when the request is sure to be sent.
+    Pending copy = pending;
+    sent = shared.ok() ? SendRequest(request, {}, std::move(copy)) : StatusOr<RequestId>(shared);
+  }
+  return Finish(std::move(sent), &pending);
+}
+
+RequestId ExecutorLink::Core::OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
+                                           const std::map<std::string, int64_t>& symbols, ShapesDone done) {
+  Pending pending{std::move(done), kNever, nullptr, 0};
+  Pending unsent = pending;
+  EncodedRequest request;
+  const Status status = handle != 0 ? EncodeOutputShapes(handle, inputs, symbols, &request)
+                                    : InvalidArgument("The request has no handle.");
+  if (!status.ok()) {
+    return Finish(status, &unsent);
+  }
+  StatusOr<RequestId> sent = RequestId{0};
+  {
+    std::lock_guard lock(mutex_);
+    sent = SendRequest(request, {}, std::move(pending));
+  }
+  return Finish(std::move(sent), &unsent);
+}
+
+void ExecutorLink::Core::GrantChanged(uint32_t entry, uint32_t epoch, AckDone done) {
+  Pending pending{std::move(done), kNever, nullptr, 0};
+  Pending unsent = pending;
+  EncodedRequest request;
+  request.envelope.mutable_grant_changed()->set_entry(entry);
+  request.envelope.mutable_grant_changed()->set_epoch(epoch);
+  StatusOr<RequestId> sent = RequestId{0};
+  {
+    std::lock_guard lock(mutex_);
+    sent = SendRequest(request, {}, std::move(pending));
+  }
+  Finish(std::move(sent), &unsent);
+}
+
+void ExecutorLink::Core::SendUnanswered(const Envelope& envelope) {
+  std::lock_guard lock(mutex_);
+  SendLocked(envelope).IgnoreError();   // A dead executor holds nothing to let go of.
+}
+
+void ExecutorLink::Core::Forget(uint64_t memory_id) {
+  std::lock_guard lock(mutex_);
+  if (!memories_.Erase(memory_id)) {
+    return;
+  }
+  Envelope envelope;
+  envelope.mutable_forget_memory()->set_memory_id(memory_id);
+  SendLocked(envelope).IgnoreError();
+}
+
+void ExecutorLink::Core::Cancel(RequestId id) {
+  std::lock_guard lock(mutex_);
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) {
+    return;
+  }
+  Envelope envelope;
+  envelope.mutable_cancel()->set_target_id(id);
+  SendLocked(envelope).IgnoreError();
+  if (std::holds_alternative<RunDone>(found->second.done)) {
+    found->second.kill_at = std::min(found->second.kill_at, RealClock().Now() + options_.stop_grace);
+    ArmOverdue(found->second.kill_at);
+  }
+}
+
+// One timer a link covers all its requests: most end long before it fires, and it then looks for the next.
+void ExecutorLink::Core::ArmOverdue(Time when) {
+  if (when < armed_for_) {
+    armed_for_ = when;
+    hub_.StartTimer(when, source_, kOverdueTimer);
+  }
+}
+
+void ExecutorLink::Core::Shutdown(Duration grace) {
+  std::lock_guard lock(mutex_);
+  if (ended_ || shutting_down_ || !kill_reason_.ok()) {
+    return;
+  }
+  Envelope envelope;
+  envelope.mutable_shutdown();
+  SendLocked(envelope).IgnoreError();
+  shutting_down_ = true;
+  hub_.StartTimer(RealClock().Now() + grace, source_, kShutdownTimer);
+}
+
+void ExecutorLink::Core::KillLocked(Status why) {
+  if (!ended_ && kill_reason_.ok()) {
+    kill_reason_ = std::move(why);
+    SendKill(process_);
+  }
+}
+
+void ExecutorLink::Core::Kill(std::string_view why) {
+  std::lock_guard lock(mutex_);
+  KillLocked(Unavailable(why));
+}
+
+bool ExecutorLink::Core::alive() const {
+  std::lock_guard lock(mutex_);
+  return !ended_;
+}
+
+size_t ExecutorLink::Core::pending() const {
+  std::lock_guard lock(mutex_);
+  return pending_.size();
+}
+
+void ExecutorLink::Core::OnEvent(Event event, uint32_t epoll_events) {
+  switch (event) {
+    case Event::kSocket:
+      if ((epoll_events & EPOLLOUT) != 0) {
+        std::lock_guard lock(mutex_);
+        writer_->Flush().IgnoreError();   // A failure shows as the socket's end.
+        if (!writer_->pending() && watches_write_) {
+          watches_write_ = false;
+          hub_.Rewatch(source_, Event::kSocket, socket_.get(), EPOLLIN);
+        }
+      }
+      if ((epoll_events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
+        ReadSocket();
+      }
+      break;
+    case Event::kStderr:
+      ReadStderr();
+      break;
+    case Event::kExit: {
+      const std::string how = Reap(process_);
+      if (!how.empty()) {
+        End(how);
+      }
+      break;
+    }
+  }
+}
+
+void ExecutorLink::Core::ReadSocket() {
+  if (socket_ended_) {
+    return;
+  }
+  Status status = reader_->Fill(FrameReader::Wait::kNo);
+  while (status.ok()) {
+    Frame frame;
+    StatusOr<bool> next = reader_->Next(&frame);
+    if (!next.ok()) {
+      status = next.status();
+    } else if (!*next) {
+      return;
+    } else {
+      status = HandleFrame(std::move(frame));
+    }
+  }
+  // The end, or a broken rule: nothing more is believed, and the process must go.
+  socket_ended_ = true;
+  hub_.Unwatch(socket_.get());
+  std::lock_guard lock(mutex_);
+  if (status.code() == absl::StatusCode::kInvalidArgument) {
+    KillLocked(Internal("The executor process broke the protocol and was killed: " + Message(status)));
+  } else if (!shutting_down_) {
+    SendKill(process_);   // Usually it has ended already; the exit tells how.
+  }
+}
+
+Status ExecutorLink::Core::HandleReady(const internal::Ready& ready) {
+  ExecutorReady decoded = DecodeReady(ready);
+  decoded.took = RealClock().Now() - started_;
+  devices_ = decoded.devices;
+  {
+    std::lock_guard lock(mutex_);
+    ready_ = decoded;
+    changed_.notify_all();
+  }
+  if (on_ready_) {
+    on_ready_(decoded);
+  }
+  return absl::OkStatus();
+}
+
+Status ExecutorLink::Core::HandleRunDone(Pending pending, const internal::RunDone& done, std::vector<uint8_t> body) {
+  StatusOr<RunReply> reply = static_cast<uint32_t>(done.nodes_size()) > pending.node_records_max
+                                 ? StatusOr<RunReply>(InvalidArgument("RunDone: there are more node records than asked for."))
+                                 : DecodeRunDone(done, std::move(body), devices_);
+  const Status status = reply.status();
+  if (!status.ok()) {
+    reply = Internal("The executor process broke the protocol and was killed: " + Message(status));
+  }
+  std::get<RunDone>(pending.done)(std::move(reply));
+  return status;
+}
+
+Status ExecutorLink::Core::HandleFrame(Frame frame) {
+  HPVMD_RETURN_IF_ERROR(DecodeFromExecutor(frame.head, frame.body.size(), frame.fds.size(), &incoming_));
+  const auto unexpected = [] { return InvalidArgument("A message answers no request of its kind."); };
+  if (incoming_.message_case() == Envelope::kFatal) {
+    std::lock_guard lock(mutex_);
+    KillLocked(GetStatus(incoming_.fatal().status()));
+    return absl::OkStatus();
+  }
+  Pending pending;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = pending_.find(incoming_.request_id());
+    if (found == pending_.end()) {
+      return unexpected();
+    }
+    if (incoming_.message_case() == Envelope::kEvent) {
+      pending.on_started = std::exchange(found->second.on_started, nullptr);
+    } else {
+      static constexpr std::pair<size_t, Envelope::MessageCase> kAnswers[] = {
+          {0, Envelope::kReady}, {1, Envelope::kPrepared}, {2, Envelope::kRunDone}, {3, Envelope::kShapes}, {4, Envelope::kGrantAck}};
+      if (kAnswers[found->second.done.index()].second != incoming_.message_case()) {
+        return unexpected();
+      }
+      pending = std::move(found->second);
+      pending_.erase(found);
+    }
+  }
+  switch (incoming_.message_case()) {
+    case Envelope::kReady:
+      return HandleReady(incoming_.ready());
+    case Envelope::kEvent:
+      if (!pending.on_started) {
+        return InvalidArgument("Event: nobody asked for it.");
+      }
+      pending.on_started();
+      return absl::OkStatus();
+    case Envelope::kPrepared: {
+      const Status status = GetStatus(incoming_.prepared().status());
+      std::get<PrepareDone>(pending.done)(status.ok() ? StatusOr<PrepareReply>(DecodePrepared(incoming_.prepared()))
+                                                      : StatusOr<PrepareReply>(status));
+      return absl::OkStatus();
+    }
+    case Envelope::kShapes: {
+      const Status status = GetStatus(incoming_.shapes().status());
+      using Shapes = StatusOr<std::vector<OutputTensor>>;
+      std::get<ShapesDone>(pending.done)(status.ok() ? Shapes(DecodeOutputs(incoming_.shapes().outputs(), {})) : Shapes(status));
+      return absl::OkStatus();
+    }
+    case Envelope::kRunDone:
+      return HandleRunDone(std::move(pending), incoming_.run_done(), std::move(frame.body));
+    default:
+      FailPending{absl::OkStatus()}(std::get<AckDone>(pending.done));
+      return absl::OkStatus();
+  }
+}
+
+void ExecutorLink::Core::ReadStderr() {
+  char bytes[1024];
+  const ssize_t got = read(stderr_.get(), bytes, sizeof(bytes));
+  if (got > 0) {
+    stderr_tail_.append(bytes, static_cast<size_t>(got));
+    if (stderr_tail_.size() > kStderrBytesKept) {
+      stderr_tail_.erase(0, stderr_tail_.size() - kStderrBytesKept);
+    }
+  } else if (got == 0 || errno != EAGAIN) {
+    hub_.Unwatch(stderr_.get());
+  }
+}
+
+void ExecutorLink::Core::OnTimer(uint64_t tag) {
+  std::unique_lock lock(mutex_);
+  switch (tag) {
+    case kReadyTimer:
+      if (!ready_.has_value()) {
+        KillLocked(Unavailable("The executor process was killed because it was not ready within " +
+                               std::to_string(options_.ready_within / std::chrono::milliseconds(1)) + " ms."));
+      }
+      break;
+    case kShutdownTimer:
+      SendKill(process_);
+      break;
+    case kOverdueTimer: {
+      armed_for_ = kNever;
+      const Time now = RealClock().Now();
+      Time next = kNever;
+      for (const auto& [id, pending] : pending_) {
+        if (pending.kill_at <= now) {
+          KillLocked(Unavailable("The executor process was killed because a request did not stop within " +
+                                 std::to_string(options_.stop_grace / std::chrono::milliseconds(1)) +
+                                 " ms after its deadline or cancellation."));
+          return;
+        }
+        next = std::min(next, pending.kill_at);
+      }
+      ArmOverdue(next);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+Status ExecutorLink::Core::EndStatus(const std::string& how) {
+  std::lock_guard lock(mutex_);
+  if (!kill_reason_.ok()) {
+    return kill_reason_;
+  }
+  if (shutting_down_) {
+    return absl::OkStatus();
+  }
+  std::string message = "The executor process ended (" + how + ").";
+  const size_t last = stderr_tail_.find_last_not_of("\n ");
+  if (last != std::string::npos) {
+    message += " Its last words: " + CleanText(stderr_tail_.substr(0, last + 1), kStderrBytesKept);
+  }
+  return Unavailable(message);
+}
+
+// The process is gone: takes in what it still said, fails what is pending, then tells.
+void ExecutorLink::Core::End(const std::string& how) {
+  // Up to the socket's end, which a peer that gave its end away could hold off for ever.
+  for (int reads = 0; reads < kLastReadsMax && !socket_ended_; ++reads) {
+    ReadSocket();
+  }
+  if (stderr_.valid()) {
+    ReadStderr();
+    hub_.Unwatch(stderr_.get());
+  }
+  if (!socket_ended_) {
+    hub_.Unwatch(socket_.get());
+    socket_ended_ = true;
+  }
+  hub_.Unwatch(process_.pidfd.get());
+  hub_.Remove(source_);   // The caller of OnEvent holds a reference.
+  const Status status = EndStatus(how);
+  std::unordered_map<RequestId, Pending> failed;
+  {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    end_status_ = status;
+    failed.swap(pending_);
+    changed_.notify_all();
+  }
+  const Status reason = status.ok() ? Unavailable("The executor process was shut down.") : status;
+  for (const auto& [id, pending] : failed) {
+    std::visit(FailPending{reason}, pending.done);
+  }
+  if (on_end_) {
+    on_end_(status);
+  }
+  std::lock_guard lock(mutex_);
+  finished_ = true;
+  changed_.notify_all();
+}
+
+StatusOr<std::unique_ptr<ExecutorLink>> ExecutorLink::Start(ExecutorHub& hub, const ExecutorOptions& options,
+                                                            std::function<void(const ExecutorReady&)> on_ready,
+                                                            std::function<void(const Status&)> on_end) {
+  // Shared: the hub's thread may be handling an event of this link while the link is destroyed.
+  auto core = std::make_shared<Core>(hub.core(), options, std::move(on_ready), std::move(on_end));
+  HPVMD_RETURN_IF_ERROR(core->Start());
+  return std::unique_ptr<ExecutorLink>(new ExecutorLink(std::move(core)));
+}
+
+ExecutorLink::ExecutorLink(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+ExecutorLink::~ExecutorLink() {
+  core_->Kill("The executor process was killed because it is no longer needed.");
+  core_->AwaitEnd();
+}
+
+StatusOr<ExecutorReady> ExecutorLink::WaitReady(Time deadline) { return core_->WaitReady(deadline); }
+RequestId ExecutorLink::Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) {
+  return core_->Prepare(input, std::move(done));
+}
+RequestId ExecutorLink::Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) {
+  return core_->Run(input, std::move(done));
+}
+RequestId ExecutorLink::OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
+                                     const std::map<std::string, int64_t>& symbols,
+                                     std::function<void(StatusOr<std::vector<OutputTensor>>)> done) {
+  return core_->OutputShapes(handle, inputs, symbols, std::move(done));
+}
+void ExecutorLink::Release(uint64_t handle) {
+  Envelope envelope;
+  envelope.mutable_release_graph()->set_handle(handle);
+  core_->SendUnanswered(envelope);
+}
+void ExecutorLink::Cancel(RequestId id) { core_->Cancel(id); }
+void ExecutorLink::GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) {
+  core_->GrantChanged(entry, epoch, std::move(done));
+}
+void ExecutorLink::Forget(uint64_t memory_id) { core_->Forget(memory_id); }
+void ExecutorLink::Shutdown(Duration grace) { core_->Shutdown(grace); }
+void ExecutorLink::Kill(std::string_view why) { core_->Kill(why); }
+int ExecutorLink::pid() const { return core_->pid(); }
+bool ExecutorLink::alive() const { return core_->alive(); }
+size_t ExecutorLink::pending() const { return core_->pending(); }
+
+}  // namespace hpvm

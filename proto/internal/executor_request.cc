@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/internal/executor_request.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hpvm {
+namespace {
+
+uint64_t AlignUp(uint64_t value) { return (value + kRangeAlignment - 1) / kRangeAlignment * kRangeAlignment; }
+
+Status CheckCount(std::string_view what, uint64_t count, uint64_t max) {
+  if (count <= max) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("The number of " + std::string(what) + " (" + std::to_string(count) + ") exceeds the limit (" +
+                         std::to_string(max) + ").");
+}
+
+Status CheckSlice(const std::string& port, const MemorySlice& slice) {
+  uint64_t end = 0;
+  if (slice.memory_id == 0 || slice.offset % kRangeAlignment != 0 ||
+      __builtin_add_overflow(slice.offset, slice.bytes, &end) || end > slice.memory_bytes) {
+    return InvalidArgument("Port \"" + port + "\": The memory's range does not lie inside it.");
+  }
+  return absl::OkStatus();
+}
+
+void SetMemory(const MemorySlice& slice, internal::MemoryRange* range) {
+  range->set_memory_id(slice.memory_id);
+  range->set_offset(slice.offset);
+  range->set_bytes(slice.bytes);
+}
+
+void SetTensor(const InputTensor& input, internal::Binding* binding) {
+  binding->set_name(input.name);
+  binding->set_type(static_cast<uint32_t>(input.type));
+  binding->mutable_shape()->Add(input.shape.begin(), input.shape.end());
+}
+
+template <typename Message>
+void SetSymbols(const std::map<std::string, int64_t>& symbols, Message* message) {
+  for (const auto& [name, value] : symbols) {
+    internal::Symbol* symbol = message->add_symbols();
+    symbol->set_name(name);
+    symbol->set_value(value);
+  }
+}
+
+Status EncodeInput(const InputTensor& input, uint64_t* body_bytes, internal::Binding* binding) {
+  const std::optional<uint64_t> bytes = TensorBytes(input.type, input.shape);
+  const uint64_t given = input.memory.has_value() ? input.memory->bytes : input.bytes.size();
+  if (!bytes.has_value() || *bytes != given) {
+    return InvalidArgument("Port \"" + input.name + "\": The data (" + std::to_string(given) +
+                           " bytes) does not have the size that its shape needs" +
+                           (bytes.has_value() ? " (" + std::to_string(*bytes) + ")." : "."));
+  }
+  SetTensor(input, binding);
+  if (input.memory.has_value()) {
+    HPVMD_RETURN_IF_ERROR(CheckSlice(input.name, *input.memory));
+    SetMemory(*input.memory, binding->mutable_memory());
+    return absl::OkStatus();
+  }
+  const uint64_t offset = AlignUp(*body_bytes);
+  if (offset + given > kBodyBytesMax) {
+    return InvalidArgument("The inline inputs together (" + std::to_string(offset + given) + " bytes) exceed the limit (" +
+                           std::to_string(kBodyBytesMax) + ").");
+  }
+  binding->mutable_body()->set_offset(static_cast<uint32_t>(offset));
+  binding->mutable_body()->set_bytes(static_cast<uint32_t>(given));
+  *body_bytes = offset + given;
+  return absl::OkStatus();
+}
+
+// Lays the inline inputs out as their ranges say.
+void FillBody(const RunInput& input, uint64_t body_bytes, EncodedRequest* request) {
+  if (body_bytes == 0) {
+    return;
+  }
+  const internal::Run& run = request->envelope.run();
+  for (size_t i = 0; i < input.inputs.size(); ++i) {
+    const std::span<const uint8_t> bytes = input.inputs[i].bytes;
+    const internal::Binding& binding = run.inputs(static_cast<int>(i));
+    if (!binding.has_body() || bytes.empty()) {
+      continue;
+    }
+    if (bytes.size() == body_bytes) {
+      request->body = bytes;   // The only one: sent from where it is.
+      return;
+    }
+    request->storage.resize(body_bytes);
+    memcpy(request->storage.data() + binding.body().offset(), bytes.data(), bytes.size());
+  }
+  request->body = request->storage;
+}
+
+std::vector<ExecutorPort> DecodePorts(const google::protobuf::RepeatedPtrField<internal::Port>& ports) {
+  std::vector<ExecutorPort> decoded;
+  for (const internal::Port& port : ports) {
+    decoded.push_back({port.name(), static_cast<ElementType>(port.type()), {port.shape().begin(), port.shape().end()}});
+  }
+  return decoded;
+}
+
+Duration Nanoseconds(uint64_t ns) { return Duration(static_cast<int64_t>(ns)); }
+
+}  // namespace
+
+Status EncodeRun(const RunInput& input, EncodedRequest* request) {
+  HPVMD_RETURN_IF_ERROR(CheckCount("inputs", input.inputs.size(), kPortsMax));
+  HPVMD_RETURN_IF_ERROR(CheckCount("outputs", input.outputs.size(), kPortsMax));
+  HPVMD_RETURN_IF_ERROR(CheckCount("symbols", input.symbols.size(), kPortsMax));
+  internal::Run* run = request->envelope.mutable_run();
+  run->set_handle(input.handle);
+  uint64_t body_bytes = 0;
+  for (const InputTensor& tensor : input.inputs) {
+    HPVMD_RETURN_IF_ERROR(EncodeInput(tensor, &body_bytes, run->add_inputs()));
+  }
+  for (const OutputTarget& output : input.outputs) {
+    internal::Target* target = run->add_outputs();
+    target->set_name(output.name);
+    switch (output.kind) {
+      case OutputTarget::Kind::kInline:
+        target->set_inline_(true);
+        break;
+      case OutputTarget::Kind::kDiscard:
+        target->set_discard(true);
+        break;
+      case OutputTarget::Kind::kMemory:
+        HPVMD_RETURN_IF_ERROR(CheckSlice(output.name, output.memory));
+        if (!output.memory.writable) {
+          return InvalidArgument("Port \"" + output.name + "\": The output's memory is read-only.");
+        }
+        SetMemory(output.memory, target->mutable_memory());
+        break;
+    }
+  }
+  SetSymbols(input.symbols, run);
+  run->set_repeat(input.repeat);
+  run->set_deadline_ns(static_cast<uint64_t>(std::max<int64_t>(input.within.count(), 0)));
+  run->set_node_records_max(std::min(input.node_records_max, kNodeRecordsMax));
+  run->set_inline_bytes_max(std::min(input.inline_bytes_max, kInlineBytesMax));
+  run->set_events(input.on_started != nullptr);
+  FillBody(input, body_bytes, request);
+  return absl::OkStatus();
+}
+
+Status EncodeOutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
+                          const std::map<std::string, int64_t>& symbols, EncodedRequest* request) {
+  HPVMD_RETURN_IF_ERROR(CheckCount("inputs", inputs.size(), kPortsMax));
+  HPVMD_RETURN_IF_ERROR(CheckCount("symbols", symbols.size(), kPortsMax));
+  internal::OutputShapes* shapes = request->envelope.mutable_output_shapes();
+  shapes->set_handle(handle);
+  for (const InputTensor& tensor : inputs) {
+    SetTensor(tensor, shapes->add_inputs());
+  }
+  SetSymbols(symbols, shapes);
+  return absl::OkStatus();
+}
+
+internal::Envelope EncodeHello(const ExecutorOptions& options) {
+  internal::Envelope envelope;
+  internal::Hello* hello = envelope.mutable_hello();
+  hello->set_version(kExecutorProtocolVersion);
+  hello->set_artifact_key(options.artifact_key.data(), options.artifact_key.size());
+  hello->set_cache_folder(options.cache_folder);
+  hello->set_compiler_program(options.compiler_program);
+  for (const std::string& backend : options.backends) {
+    hello->add_backends(backend);
+  }
+  hello->set_cpu_threads(options.cpu_threads);
+  hello->set_lock_down(!options.standalone);
+  hello->set_uid(options.uid);
+  hello->set_gid(options.gid);
+  hello->set_has_grant_page(options.grant_page >= 0);
+  hello->set_document_bytes_max(options.document_bytes_max);
+  hello->set_nodes_max(options.nodes_max);
+  hello->set_edges_max(options.edges_max);
+  hello->set_jobs_max(options.jobs_max);
+  return envelope;
+}
+
+ExecutorReady DecodeReady(const internal::Ready& ready) {
+  ExecutorReady decoded;
+  for (const internal::DeviceInfo& device : ready.devices()) {
+    decoded.devices.push_back({device.id(), device.kind(), device.name(), device.silicon(), device.compute_units(),
+                               device.memory_bytes()});
+  }
+  decoded.sandbox_level = ready.sandbox_level();
+  decoded.sandbox_detail = ready.sandbox_detail();
+  return decoded;
+}
+
+PrepareReply DecodePrepared(const internal::Prepared& prepared) {
+  PrepareReply reply;
+  for (const internal::Diagnostic& item : prepared.diagnostics()) {
+    Diagnostic diagnostic;
+    diagnostic.severity = item.warning() ? Severity::kWarning : Severity::kError;
+    diagnostic.place = item.place();
+    if (item.has_offset()) {
+      diagnostic.offset = item.offset();
+    }
+    diagnostic.message = item.message();
+    reply.diagnostics.push_back(std::move(diagnostic));
+  }
+  reply.diagnostics_omitted = prepared.diagnostics_omitted();
+  if (!prepared.has_summary()) {
+    return reply;
+  }
+  const internal::Summary& from = prepared.summary();
+  ExecutorSummary& summary = reply.summary.emplace();
+  summary.name = from.name();
+  summary.inputs = DecodePorts(from.inputs());
+  summary.outputs = DecodePorts(from.outputs());
+  summary.symbols.assign(from.symbols().begin(), from.symbols().end());
+  summary.leaf_nodes = from.leaf_nodes();
+  summary.internal_nodes = from.internal_nodes();
+  summary.edges = from.edges();
+  summary.devices.assign(from.devices().begin(), from.devices().end());
+  summary.streaming = from.streaming();
+  summary.parse = Nanoseconds(from.parse_ns());
+  summary.compile = Nanoseconds(from.compile_ns());
+  summary.load = Nanoseconds(from.load_ns());
+  summary.compiled = from.compiled();
+  summary.from_cache = from.from_cache();
+  return reply;
+}
+
+std::vector<OutputTensor> DecodeOutputs(
+    const google::protobuf::RepeatedPtrField<internal::OutputTensor>& outputs, std::span<const uint8_t> body) {
+  std::vector<OutputTensor> decoded;
+  decoded.reserve(static_cast<size_t>(outputs.size()));
+  for (const internal::OutputTensor& output : outputs) {
+    OutputTensor& tensor = decoded.emplace_back();
+    tensor.name = output.name();
+    tensor.type = static_cast<ElementType>(output.type());
+    tensor.shape.assign(output.shape().begin(), output.shape().end());
+    tensor.bytes = output.bytes();
+    if (output.has_body()) {
+      tensor.data = body.subspan(output.body().offset(), output.body().bytes());
+    }
+  }
+  return decoded;
+}
+
+StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint8_t> body,
+                                 std::span<const ExecutorDevice> devices) {
+  RunReply reply;
+  reply.status = GetStatus(done.status());
+  reply.body = std::move(body);
+  reply.outputs = DecodeOutputs(done.outputs(), reply.body);
+  reply.needs_memory = done.needs_memory();
+  reply.queue = Nanoseconds(done.queue_ns());
+  reply.bind = Nanoseconds(done.bind_ns());
+  reply.copy_in = Nanoseconds(done.copy_in_ns());
+  reply.run = Nanoseconds(done.run_ns());
+  reply.copy_out = Nanoseconds(done.copy_out_ns());
+  reply.nodes.reserve(static_cast<size_t>(done.nodes_size()));
+  for (const internal::NodeRecord& node : done.nodes()) {
+    if (node.device() >= devices.size()) {
+      return InvalidArgument("RunDone: a node ran on device " + std::to_string(node.device()) + " of " +
+                             std::to_string(devices.size()) + ".");
+    }
+    reply.nodes.push_back({node.path(), devices[node.device()].id, node.start_ns(), node.end_ns()});
+  }
+  reply.nodes_run = done.nodes_run();
+  return reply;
+}
+
+}  // namespace hpvm

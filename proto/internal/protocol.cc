@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/internal/protocol.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hpvm {
+namespace {
+
+using internal::Envelope;
+
+// Length of the UTF-8 sequence at `text[0]`, 0 when it is malformed, overlong, a surrogate or past U+10FFFF.
+size_t SequenceBytes(std::string_view text) {
+  const auto at = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t first = at(0);
+  if (first < 0x80) {
+    return 1;
+  }
+  size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) {
+    return 0;
+  }
+  for (size_t i = 1; i < length; ++i) {
+    if ((at(i) & 0xc0) != 0x80) {
+      return 0;
+    }
+  }
+  const uint8_t second = at(1);
+  const bool bad = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+                   (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
+  return bad ? 0 : length;
+}
+
+bool IsControl(char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; }
+
+// Collects the first broken rule of one message; every check after it is skipped by the callers' returns.
+class Checker {
+ public:
+  Checker(const char* message, size_t body_bytes) : message_(message), body_bytes_(body_bytes) {}
+
+  Status Fail(std::string_view what) const {
+    return InvalidArgument(std::string(message_) + ": " + std::string(what));
+  }
+  Status Count(const char* field, uint64_t count, uint64_t max) const {
+    if (count <= max) {
+      return absl::OkStatus();
+    }
+    return Fail(std::string(field) + " (" + std::to_string(count) + ") exceeds the limit (" + std::to_string(max) + ").");
+  }
+  Status Text(const char* field, std::string_view text, size_t bytes_max, bool lines = false) const {
+    HPVMD_RETURN_IF_ERROR(Count(field, text.size(), bytes_max));
+    return IsCleanText(text, lines) ? absl::OkStatus() : Fail(std::string(field) + " is not clean UTF-8 text.");
+  }
+  Status Name(const char* field, std::string_view text) const {
+    return text.empty() ? Fail(std::string(field) + " is empty.") : Text(field, text, kNameBytesMax);
+  }
+  Status Hash(const char* field, const std::string& hash) const {
+    return hash.size() == 32 ? absl::OkStatus() : Fail(std::string(field) + " does not have 32 bytes.");
+  }
+  Status NotZero(const char* field, uint64_t value) const {
+    return value != 0 ? absl::OkStatus() : Fail(std::string(field) + " is 0.");
+  }
+  // Inside the body and aligned; remembered for Overlaps.
+  Status Take(const char* field, const internal::Range& range) {
+    const uint64_t end = uint64_t{range.offset()} + range.bytes();
+    if (end > body_bytes_ || range.offset() % kRangeAlignment != 0) {
+      return Fail(std::string(field) + " [" + std::to_string(range.offset()) + ", " + std::to_string(end) +
+                  ") is not an aligned range of the body (" + std::to_string(body_bytes_) + " bytes).");
+    }
+    if (range.bytes() != 0) {
+      ranges_.emplace_back(range.offset(), end);
+    }
+    return absl::OkStatus();
+  }
+  Status Overlaps() {
+    std::sort(ranges_.begin(), ranges_.end());
+    for (size_t i = 1; i < ranges_.size(); ++i) {
+      if (ranges_[i].first < ranges_[i - 1].second) {
+        return Fail("two ranges of the body overlap.");
+      }
+    }
+    return absl::OkStatus();
+  }
+  Status Memory(const char* field, const internal::MemoryRange& range) const {
+    HPVMD_RETURN_IF_ERROR(NotZero(field, range.memory_id()));
+    uint64_t end = 0;
+    if (range.offset() % kRangeAlignment != 0 || __builtin_add_overflow(range.offset(), range.bytes(), &end)) {
+      return Fail(std::string(field) + " is not an aligned range of memory.");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const char* message_;
+  size_t body_bytes_;
+  std::vector<std::pair<uint64_t, uint64_t>> ranges_;
+};
+
+Status CheckStatus(const Checker& check, const internal::Status& status) {
+  HPVMD_RETURN_IF_ERROR(check.Count("status.code", status.code(), 16));
+  return check.Text("status.message", status.message(), kStatusTextBytesMax, true);
+}
+
+// Type and shape of a tensor, and its bytes.
+StatusOr<uint64_t> CheckTensor(const Checker& check, uint32_t type, const google::protobuf::RepeatedField<uint64_t>& shape) {
+  if (type < 1 || type > kElementTypes.size()) {
+    return check.Fail("type (" + std::to_string(type) + ") is not an element type.");
+  }
+  const std::optional<uint64_t> bytes =
+      TensorBytes(static_cast<ElementType>(type), {shape.data(), static_cast<size_t>(shape.size())});
+  if (!bytes.has_value()) {
+    return check.Fail("shape has too many dimensions or its size overflows.");
+  }
+  return *bytes;
+}
+
+Status CheckHello(const internal::Hello& hello, size_t fds) {
+  Checker check("Hello", 0);
+  HPVMD_RETURN_IF_ERROR(check.Hash("artifact_key", hello.artifact_key()));
+  HPVMD_RETURN_IF_ERROR(check.Text("cache_folder", hello.cache_folder(), 4096));
+  HPVMD_RETURN_IF_ERROR(check.Text("compiler_program", hello.compiler_program(), 4096));
+  HPVMD_RETURN_IF_ERROR(check.Count("backends", static_cast<uint64_t>(hello.backends_size()), kDevicesMax));
+  HPVMD_RETURN_IF_ERROR(check.NotZero("the number of backends", static_cast<uint64_t>(hello.backends_size())));
+  for (const std::string& backend : hello.backends()) {
+    HPVMD_RETURN_IF_ERROR(check.Name("backends", backend));
+  }
+  HPVMD_RETURN_IF_ERROR(check.Count("cpu_threads", hello.cpu_threads(), 1024));
+  HPVMD_RETURN_IF_ERROR(check.Count("jobs_max", hello.jobs_max(), 64));
+  if (fds != (hello.has_grant_page() ? 1u : 0u)) {
+    return check.Fail("the number of descriptors does not match has_grant_page.");
+  }
+  return absl::OkStatus();
+}
+
+Status CheckPutModule(const internal::PutModule& put, size_t body_bytes, size_t fds) {
+  Checker check("PutModule", body_bytes);
+  HPVMD_RETURN_IF_ERROR(check.Hash("sha256", put.sha256()));
+  HPVMD_RETURN_IF_ERROR(check.NotZero("bytes", put.bytes()));
+  HPVMD_RETURN_IF_ERROR(check.Count("bytes", put.bytes(), limits::kModuleBytesMax));
+  if (put.has_body()) {
+    HPVMD_RETURN_IF_ERROR(check.Take("body", put.body()));
+    if (put.body().bytes() != put.bytes()) {
+      return check.Fail("the range does not have the module's size.");
+    }
+  }
+  return fds == (put.has_body() ? 0u : 1u) ? absl::OkStatus() : check.Fail("there is no source, or more than one.");
+}
+
+Status CheckPrepare(const internal::PrepareGraph& prepare, size_t body_bytes, size_t fds) {
+  Checker check("PrepareGraph", body_bytes);
+  HPVMD_RETURN_IF_ERROR(check.NotZero("handle", prepare.handle()));
+  HPVMD_RETURN_IF_ERROR(check.Count("modules", static_cast<uint64_t>(prepare.modules_size()), kModulesMax));
+  for (const internal::NamedModule& module : prepare.modules()) {
+    HPVMD_RETURN_IF_ERROR(check.Text("modules.name", module.name(), kNameBytesMax));
+    HPVMD_RETURN_IF_ERROR(check.Hash("modules.sha256", module.sha256()));
+  }
+  if (prepare.has_document()) {
+    HPVMD_RETURN_IF_ERROR(check.Take("document", prepare.document()));
+    if (prepare.document().bytes() != prepare.document_bytes()) {
+      return check.Fail("the range does not have the document's size.");
+    }
+  }
+  return fds == (prepare.has_document() ? 0u : 1u) ? absl::OkStatus() : check.Fail("there is no source, or more than one.");
+}
+
+template <typename Symbols>
+Status CheckSymbols(const Checker& check, const Symbols& symbols) {
+  HPVMD_RETURN_IF_ERROR(check.Count("symbols", static_cast<uint64_t>(symbols.size()), kPortsMax));
+  for (const internal::Symbol& symbol : symbols) {
+    HPVMD_RETURN_IF_ERROR(check.Name("symbols.name", symbol.name()));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Bindings>
+Status CheckInputs(Checker& check, const Bindings& inputs, bool with_data) {
+  HPVMD_RETURN_IF_ERROR(check.Count("inputs", static_cast<uint64_t>(inputs.size()), kPortsMax));
+  for (const internal::Binding& input : inputs) {
+    HPVMD_RETURN_IF_ERROR(check.Name("inputs.name", input.name()));
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, CheckTensor(check, input.type(), input.shape()));
+    if (!with_data) {
+      continue;
+    }
+    uint64_t given = 0;
+    if (input.has_body()) {
+      HPVMD_RETURN_IF_ERROR(check.Take("inputs.body", input.body()));
+      given = input.body().bytes();
+    } else if (input.has_memory()) {
+      HPVMD_RETURN_IF_ERROR(check.Memory("inputs.memory", input.memory()));
+      given = input.memory().bytes();
+    } else {
+      return check.Fail("an input has no data.");
+    }
+    if (given != bytes) {
+      return check.Fail("an input's data (" + std::to_string(given) + " bytes) does not have its shape's size (" +
+                        std::to_string(bytes) + ").");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CheckRun(const internal::Run& run, size_t body_bytes) {
+  Checker check("Run", body_bytes);
+  HPVMD_RETURN_IF_ERROR(check.NotZero("handle", run.handle()));
+  HPVMD_RETURN_IF_ERROR(check.NotZero("repeat", run.repeat()));
+  HPVMD_RETURN_IF_ERROR(check.Count("node_records_max", run.node_records_max(), kNodeRecordsMax));
+  HPVMD_RETURN_IF_ERROR(check.Count("inline_bytes_max", run.inline_bytes_max(), kInlineBytesMax));
+  HPVMD_RETURN_IF_ERROR(CheckInputs(check, run.inputs(), true));
+  HPVMD_RETURN_IF_ERROR(CheckSymbols(check, run.symbols()));
+  HPVMD_RETURN_IF_ERROR(check.Count("outputs", static_cast<uint64_t>(run.outputs_size()), kPortsMax));
+  for (const internal::Target& target : run.outputs()) {
+    HPVMD_RETURN_IF_ERROR(check.Name("outputs.name", target.name()));
+    if (target.has_memory()) {
+      HPVMD_RETURN_IF_ERROR(check.Memory("outputs.memory", target.memory()));
+    } else if (!target.inline_() && !target.discard()) {
+      return check.Fail("an output has no place.");
+    }
+  }
+  return check.Overlaps();
+}
+
+Status CheckOutputShapes(const internal::OutputShapes& shapes) {
+  Checker check("OutputShapes", 0);
+  HPVMD_RETURN_IF_ERROR(check.NotZero("handle", shapes.handle()));
+  HPVMD_RETURN_IF_ERROR(CheckInputs(check, shapes.inputs(), false));
+  return CheckSymbols(check, shapes.symbols());
+}
+
+Status CheckShareMemory(const internal::ShareMemory& share, size_t fds) {
+  Checker check("ShareMemory", 0);
+  HPVMD_RETURN_IF_ERROR(check.NotZero("memory_id", share.memory_id()));
+  HPVMD_RETURN_IF_ERROR(check.NotZero("bytes", share.bytes()));
+  return fds == 1 ? absl::OkStatus() : check.Fail("there is no descriptor.");
+}
+
+// Messages whose frames may carry neither a body nor descriptors.
+Status CheckBare(const char* message, size_t body_bytes, size_t fds) {
+  if (body_bytes == 0 && fds == 0) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(std::string(message) + ": the frame has a body or descriptors.");
+}
+
+Status CheckReady(const internal::Ready& ready) {
+  Checker check("Ready", 0);
+  if (ready.version() != kExecutorProtocolVersion) {
+    return check.Fail("version (" + std::to_string(ready.version()) + ") is not ours (" +
+                      std::to_string(kExecutorProtocolVersion) + ").");
+  }
+  HPVMD_RETURN_IF_ERROR(check.Count("devices", static_cast<uint64_t>(ready.devices_size()), kDevicesMax));
+  HPVMD_RETURN_IF_ERROR(check.NotZero("the number of devices", static_cast<uint64_t>(ready.devices_size())));
+  for (int i = 0; i < ready.devices_size(); ++i) {
+    const internal::DeviceInfo& device = ready.devices(i);
+    HPVMD_RETURN_IF_ERROR(check.NotZero("the length of devices.id", device.id().size()));
+    HPVMD_RETURN_IF_ERROR(check.Text("devices.id", device.id(), 64));
+    HPVMD_RETURN_IF_ERROR(check.Text("devices.name", device.name(), kNameBytesMax));
+    HPVMD_RETURN_IF_ERROR(check.Text("devices.silicon", device.silicon(), kNameBytesMax));
+    constexpr std::string_view kKinds[] = {"null", "interp", "cpu", "gpu", "fpga"};
+    if (std::find(std::begin(kKinds), std::end(kKinds), device.kind()) == std::end(kKinds)) {
+      return check.Fail("devices.kind is unknown.");
+    }
+    for (int j = 0; j < i; ++j) {
+      if (ready.devices(j).id() == device.id()) {
+        return check.Fail("two devices have one id.");
+      }
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(check.Count("sandbox_level", ready.sandbox_level(), 4));
+  return check.Text("sandbox_detail", ready.sandbox_detail(), kTextBytesMax);
+}
+
+template <typename Ports>
+Status CheckPorts(const Checker& check, const Ports& ports) {
+  HPVMD_RETURN_IF_ERROR(check.Count("ports", static_cast<uint64_t>(ports.size()), kPortsMax));
+  for (const internal::Port& port : ports) {
+    HPVMD_RETURN_IF_ERROR(check.Name("ports.name", port.name()));
+    if (port.type() < 1 || port.type() > kElementTypes.size()) {
+      return check.Fail("ports.type (" + std::to_string(port.type()) + ") is not an element type.");
+    }
+    HPVMD_RETURN_IF_ERROR(check.Count("ports.shape", static_cast<uint64_t>(port.shape_size()), limits::kTensorRankMax));
+    for (const std::string& extent : port.shape()) {
+      HPVMD_RETURN_IF_ERROR(check.Text("ports.shape", extent, kTextBytesMax));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CheckPrepared(const internal::Prepared& prepared) {
+  Checker check("Prepared", 0);
+  HPVMD_RETURN_IF_ERROR(CheckStatus(check, prepared.status()));
+  HPVMD_RETURN_IF_ERROR(
+      check.Count("diagnostics", static_cast<uint64_t>(prepared.diagnostics_size()), limits::kDiagnosticsMax));
+  bool errors = false;
+  for (const internal::Diagnostic& diagnostic : prepared.diagnostics()) {
+    HPVMD_RETURN_IF_ERROR(check.Text("diagnostics.place", diagnostic.place(), kTextBytesMax));
+    HPVMD_RETURN_IF_ERROR(check.Text("diagnostics.message", diagnostic.message(), kMessageTextBytesMax, true));
+    errors = errors || !diagnostic.warning();
+  }
+  const bool usable = prepared.status().code() == 0 && !errors;
+  if (prepared.has_summary() != usable) {
+    return check.Fail("the summary contradicts the status and the diagnostics.");
+  }
+  const internal::Summary& summary = prepared.summary();
+  HPVMD_RETURN_IF_ERROR(check.Text("summary.name", summary.name(), kTextBytesMax));
+  HPVMD_RETURN_IF_ERROR(CheckPorts(check, summary.inputs()));
+  HPVMD_RETURN_IF_ERROR(CheckPorts(check, summary.outputs()));
+  HPVMD_RETURN_IF_ERROR(check.Count("summary.symbols", static_cast<uint64_t>(summary.symbols_size()), kPortsMax));
+  for (const std::string& symbol : summary.symbols()) {
+    HPVMD_RETURN_IF_ERROR(check.Name("summary.symbols", symbol));
+  }
+  HPVMD_RETURN_IF_ERROR(check.Count("summary.devices", static_cast<uint64_t>(summary.devices_size()), kDevicesMax));
+  for (const std::string& device : summary.devices()) {
+    HPVMD_RETURN_IF_ERROR(check.Name("summary.devices", device));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Outputs>
+Status CheckOutputs(Checker& check, const Outputs& outputs, bool may_hold_data) {
+  HPVMD_RETURN_IF_ERROR(check.Count("outputs", static_cast<uint64_t>(outputs.size()), kPortsMax));
+  for (const internal::OutputTensor& output : outputs) {
+    HPVMD_RETURN_IF_ERROR(check.Name("outputs.name", output.name()));
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, CheckTensor(check, output.type(), output.shape()));
+    if (bytes != output.bytes()) {
+      return check.Fail("an output's bytes (" + std::to_string(output.bytes()) + ") are not its shape's (" +
+                        std::to_string(bytes) + ").");
+    }
+    if (!output.has_body()) {
+      continue;
+    }
+    HPVMD_RETURN_IF_ERROR(check.Take("outputs.body", output.body()));
+    if (!may_hold_data || output.body().bytes() != bytes) {
+      return check.Fail("an output's data does not have its size.");
+    }
+  }
+  return check.Overlaps();
+}
+
+Status CheckRunDone(const internal::RunDone& done, size_t body_bytes) {
+  Checker check("RunDone", body_bytes);
+  HPVMD_RETURN_IF_ERROR(CheckStatus(check, done.status()));
+  const bool ok = done.status().code() == 0;
+  if (done.needs_memory() && done.status().code() != static_cast<uint32_t>(absl::StatusCode::kResourceExhausted)) {
+    return check.Fail("needs_memory contradicts the status.");
+  }
+  if (!ok && !done.needs_memory() && done.outputs_size() != 0) {
+    return check.Fail("a failed run has outputs.");
+  }
+  HPVMD_RETURN_IF_ERROR(CheckOutputs(check, done.outputs(), ok));
+  for (const uint64_t ns : {done.bind_ns(), done.copy_in_ns(), done.run_ns(), done.copy_out_ns(), done.queue_ns()}) {
+    HPVMD_RETURN_IF_ERROR(check.Count("a time", ns, INT64_MAX));
+  }
+  HPVMD_RETURN_IF_ERROR(check.Count("nodes", static_cast<uint64_t>(done.nodes_size()), kNodeRecordsMax));
+  for (const internal::NodeRecord& node : done.nodes()) {
+    HPVMD_RETURN_IF_ERROR(check.Text("nodes.path", node.path(), kTextBytesMax));
+    HPVMD_RETURN_IF_ERROR(check.Count("nodes.device", node.device(), kDevicesMax - 1));
+    if (node.start_ns() < 0 || node.end_ns() < node.start_ns()) {
+      return check.Fail("a node ends before it starts.");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status Parse(std::string_view head, Envelope* envelope) {
+  if (head.size() > kHeadBytesMax || !envelope->ParseFromArray(head.data(), static_cast<int>(head.size()))) {
+    return InvalidArgument("The head of a frame is not an Envelope.");
+  }
+  return absl::OkStatus();
+}
+
+Status CheckAnswered(const Envelope& envelope, bool answered) {
+  if ((envelope.request_id() != 0) == answered) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("A message's request id (" + std::to_string(envelope.request_id()) + ") does not fit its kind.");
+}
+
+}  // namespace
+
+bool IsCleanText(std::string_view text, bool lines) {
+  while (!text.empty()) {
+    const size_t bytes = SequenceBytes(text);
+    if (bytes == 0 || (IsControl(text[0]) && !(lines && (text[0] == '\n' || text[0] == '\t')))) {
+      return false;
+    }
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+std::string CleanText(std::string_view text, size_t bytes_max, bool lines) {
+  const bool cut = text.size() > bytes_max;
+  const size_t room = cut ? bytes_max - 3 : bytes_max;
+  std::string clean;
+  clean.reserve(std::min(text.size(), bytes_max));
+  while (!text.empty()) {
+    const size_t bytes = std::max<size_t>(SequenceBytes(text), 1);
+    if (clean.size() + bytes > room) {
+      break;
+    }
+    if (SequenceBytes(text) == 0 || (IsControl(text[0]) && !(lines && (text[0] == '\n' || text[0] == '\t')))) {
+      clean += '?';
+    } else {
+      clean += text.substr(0, bytes);
+    }
+    text.remove_prefix(bytes);
+  }
+  return cut ? clean + "..." : clean;
+}
+
+std::optional<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape) {
+  if (shape.size() > limits::kTensorRankMax) {
+    return std::nullopt;
+  }
+  uint64_t bytes = ElementBytes(type);
+  for (const uint64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
+      return std::nullopt;
+    }
+  }
+  return bytes;
+}
+
+Status DecodeToExecutor(std::string_view head, size_t body_bytes, size_t fds, Envelope* envelope) {
+  HPVMD_RETURN_IF_ERROR(Parse(head, envelope));
+  const auto answered = [&](bool yes) { return CheckAnswered(*envelope, yes); };
+  switch (envelope->message_case()) {
+    case Envelope::kHello:
+      HPVMD_RETURN_IF_ERROR(answered(true));
+      return body_bytes == 0 ? CheckHello(envelope->hello(), fds) : CheckBare("Hello", body_bytes, 0);
+    case Envelope::kPutModule:
+      HPVMD_RETURN_IF_ERROR(answered(false));
+      return CheckPutModule(envelope->put_module(), body_bytes, fds);
+    case Envelope::kDropModule:
+      HPVMD_RETURN_IF_ERROR(answered(false));
+      HPVMD_RETURN_IF_ERROR(CheckBare("DropModule", body_bytes, fds));
+      return Checker("DropModule", 0).Hash("sha256", envelope->drop_module().sha256());
+    case Envelope::kShareMemory:
+      HPVMD_RETURN_IF_ERROR(answered(false));
+      HPVMD_RETURN_IF_ERROR(CheckBare("ShareMemory", body_bytes, 0));
+      return CheckShareMemory(envelope->share_memory(), fds);
+    case Envelope::kForgetMemory:
+      HPVMD_RETURN_IF_ERROR(answered(false));
+      return CheckBare("ForgetMemory", body_bytes, fds);
+    case Envelope::kPrepareGraph:
+      HPVMD_RETURN_IF_ERROR(answered(true));
+      return CheckPrepare(envelope->prepare_graph(), body_bytes, fds);
+    case Envelope::kReleaseGraph:
+      HPVMD_RETURN_IF_ERROR(answered(false));
+      return CheckBare("ReleaseGraph", body_bytes, fds);
+    case Envelope::kOutputShapes:
+      HPVMD_RETURN_IF_ERROR(answered(true));
+      HPVMD_RETURN_IF_ERROR(CheckBare("OutputShapes", body_bytes, fds));
+      return CheckOutputShapes(envelope->output_shapes());
+    case Envelope::kRun:
+      HPVMD_RETURN_IF_ERROR(answered(true));
+      HPVMD_RETURN_IF_ERROR(CheckBare("Run", 0, fds));
+      return CheckRun(envelope->run(), body_bytes);
+    case Envelope::kCancel:
+      HPVMD_RETURN_IF_ERROR(answered(false));
+      return CheckBare("Cancel", body_bytes, fds);
+    case Envelope::kGrantChanged:
+      HPVMD_RETURN_IF_ERROR(answered(true));
+      return CheckBare("GrantChanged", body_bytes, fds);
+    case Envelope::kShutdown:
+      HPVMD_RETURN_IF_ERROR(answered(false));
+      return CheckBare("Shutdown", body_bytes, fds);
+    default:
+      return InvalidArgument("An Envelope to the executor holds no message that it takes.");
+  }
+}
+
+Status DecodeFromExecutor(std::string_view head, size_t body_bytes, size_t fds, Envelope* envelope) {
+  HPVMD_RETURN_IF_ERROR(Parse(head, envelope));
+  HPVMD_RETURN_IF_ERROR(CheckBare("A message from the executor", 0, fds));
+  if (envelope->message_case() != Envelope::kRunDone) {
+    HPVMD_RETURN_IF_ERROR(CheckBare("A message without data", body_bytes, 0));
+  }
+  HPVMD_RETURN_IF_ERROR(CheckAnswered(*envelope, envelope->message_case() != Envelope::kFatal));
+  switch (envelope->message_case()) {
+    case Envelope::kReady:
+      return CheckReady(envelope->ready());
+    case Envelope::kPrepared:
+      return CheckPrepared(envelope->prepared());
+    case Envelope::kShapes: {
+      Checker check("Shapes", 0);
+      HPVMD_RETURN_IF_ERROR(CheckStatus(check, envelope->shapes().status()));
+      if (envelope->shapes().status().code() != 0 && envelope->shapes().outputs_size() != 0) {
+        return check.Fail("a failure has outputs.");
+      }
+      return CheckOutputs(check, envelope->shapes().outputs(), false);
+    }
+    case Envelope::kRunDone:
+      return CheckRunDone(envelope->run_done(), body_bytes);
+    case Envelope::kGrantAck:
+      return absl::OkStatus();
+    case Envelope::kEvent:
+      return envelope->event().kind() == internal::Event::KIND_STARTED
+                 ? absl::OkStatus()
+                 : InvalidArgument("Event: the kind is unknown.");
+    case Envelope::kFatal: {
+      Checker check("Fatal", 0);
+      HPVMD_RETURN_IF_ERROR(check.NotZero("status.code", envelope->fatal().status().code()));
+      return CheckStatus(check, envelope->fatal().status());
+    }
+    default:
+      return InvalidArgument("An Envelope from the executor holds no message that it sends.");
+  }
+}
+
+void SetStatus(const Status& status, internal::Status* message) {
+  message->set_code(static_cast<uint32_t>(status.code()));
+  if (!status.ok()) {
+    message->set_message(CleanText(Message(status), kStatusTextBytesMax));
+  }
+}
+
+Status GetStatus(const internal::Status& message) {
+  return MakeStatus(static_cast<absl::StatusCode>(message.code()), message.message());
+}
+
+}  // namespace hpvm

@@ -90,13 +90,13 @@ struct NodeRecord {
 };
 
 struct RunRequest {
-  std::map<std::string, Binding> inputs;
+  std::map<std::string, Binding> inputs{};
   // Memory for outputs: every output must be bound, with bytes equal to its size (see OutputShapes), unless `allocate_output` is set.
-  std::map<std::string, Binding> outputs;
+  std::map<std::string, Binding> outputs{};
   // Called for outputs that are not bound; returns memory of that size, zeroed or not, valid until Run returns.
   std::function<StatusOr<uint8_t*>(const std::string& name, ElementType type, const std::vector<uint64_t>& shape,
-                                   uint64_t bytes)> allocate_output;
-  std::map<std::string, int64_t> symbols;
+                                   uint64_t bytes)> allocate_output{};
+  std::map<std::string, int64_t> symbols{};
   uint32_t repeat = 1;                           // Runs the graph this often, with the same inputs.
   const std::atomic<uint32_t>* stop = nullptr;   // Not zero: stop soon with kCancelled. Required.
   Time deadline = kNever;                        // Checked between segments; callers set `stop` for kernels in flight.

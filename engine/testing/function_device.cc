@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/testing/function_device.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace hpvm::testing {
+namespace {
+
+class FunctionExecutable final : public Executable {
+ public:
+  FunctionExecutable(Artifact artifact, const KernelFunction& function) : artifact_(std::move(artifact)), function_(function) {}
+  const Artifact& artifact() const override { return artifact_; }
+  const KernelFunction& function() const { return function_; }
+
+ private:
+  const Artifact artifact_;
+  const KernelFunction& function_;
+};
+
+class OwnBuffer final : public Buffer {
+ public:
+  OwnBuffer(const BufferSpec& spec, bool visible)
+      : memory_(spec.import == nullptr ? spec.bytes : 0), bytes_(spec.bytes), data_(spec.import == nullptr ? memory_.data() : spec.import), visible_(visible) {}
+  uint64_t bytes() const override { return bytes_; }
+  uint8_t* host() override { return visible_ ? data_ : nullptr; }
+  uint8_t* data() { return data_; }
+
+ private:
+  std::vector<uint8_t> memory_;
+  uint64_t bytes_;
+  uint8_t* data_;
+  bool visible_;
+};
+
+class FunctionDevice final : public Device {
+ public:
+  FunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options)
+      : hub_(hub), functions_(functions), options_(std::move(options)) {
+    info_.id = options_.id;
+    info_.kind = options_.kind;
+    info_.name = "C++ functions";
+    info_.silicon = options_.id;
+    info_.memory_bytes = options_.memory_bytes;
+    info_.allocation_bytes_max = options_.memory_bytes;
+    info_.host_visible = options_.host_visible;
+    info_.runs_inline = options_.runs_inline;
+    if (!options_.runs_inline) {
+      thread_ = std::thread([this] { Serve(); });
+    }
+  }
+  ~FunctionDevice() override {
+    if (thread_.joinable()) {
+      {
+        std::lock_guard lock(mutex_);
+        closing_ = true;
+      }
+      changed_.notify_all();
+      thread_.join();
+    }
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  ArtifactKind artifact_kind() const override { return options_.artifact_kind; }
+  Support Supports(const KernelNeeds& needs) const override {
+    return needs.uses_barrier && !options_.supports_barrier ? Support{false, "It has no barriers."} : Support{};
+  }
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+    if (options_.refused_entries.contains(artifact.entry)) {
+      return Internal("The device cannot load the artifact.");
+    }
+    const KernelFunction& function = functions_.at(artifact.entry);
+    return std::make_unique<FunctionExecutable>(std::move(artifact), function);
+  }
+  StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
+    return std::make_unique<OwnBuffer>(spec, info_.host_visible);
+  }
+  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
+
+  Status Submit(const Submission& submission) override {
+    if (options_.runs_inline) {
+      Start(submission);
+      return absl::OkStatus();
+    }
+    {
+      std::lock_guard lock(mutex_);
+      queue_.push_back(submission);
+    }
+    changed_.notify_all();
+    return absl::OkStatus();
+  }
+
+ private:
+  void Serve() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      if (queue_.empty()) {
+        return;
+      }
+      const Submission submission = queue_.front();
+      queue_.pop_front();
+      lock.unlock();
+      Start(submission);
+      lock.lock();
+    }
+  }
+
+  void Start(const Submission& submission) {
+    Status status = RunAll(submission);
+    for (const TimelinePoint& point : submission.signals) {
+      if (status.ok()) {
+        point.timeline->Signal(point.value);
+      } else {
+        point.timeline->Fail(status);
+      }
+    }
+  }
+
+  Status RunAll(const Submission& submission) {
+    for (const TimelinePoint& wait : submission.waits) {
+      HPVMD_RETURN_IF_ERROR(wait.timeline->Wait(wait.value, kNever));
+    }
+    for (const Command& command : submission.commands->commands) {
+      if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+        std::memcpy(Data(submission, copy->target) + copy->target_offset, Data(submission, copy->source) + copy->source_offset, copy->bytes);
+      } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
+        std::memset(Data(submission, fill->target) + fill->offset, fill->value, fill->bytes);
+      } else {
+        HPVMD_RETURN_IF_ERROR(RunDispatch(std::get<DispatchCommand>(command), submission));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Own buffers, and host memory as the other side of copies.
+  static uint8_t* Data(const Submission& submission, SlotIndex slot) {
+    Buffer* buffer = submission.buffers[slot];
+    HPVMD_CHECK(buffer != nullptr);
+    auto* own = dynamic_cast<OwnBuffer*>(buffer);
+    return own != nullptr ? own->data() : buffer->host();
+  }
+
+  Status RunDispatch(const DispatchCommand& dispatch, const Submission& submission) {
+    const auto& executable = static_cast<const FunctionExecutable&>(*dispatch.executable);
+    std::vector<ir::Argument> arguments;
+    for (uint32_t i = 0; i < dispatch.argument_count; ++i) {
+      const DispatchArgument& argument = submission.commands->arguments[dispatch.first_argument + i];
+      if (argument.is_buffer) {
+        HPVMD_CHECK(argument.offset + argument.bytes <= submission.buffers[argument.slot]->bytes());
+        HPVMD_CHECK((submission.buffers[argument.slot]->host() != nullptr || argument.bytes == 0) == info_.host_visible || argument.bytes == 0);
+        arguments.push_back({.data = Data(submission, argument.slot) + argument.offset, .bytes = argument.bytes});
+      } else {
+        arguments.push_back({.scalar = argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot]});
+      }
+    }
+    const int64_t start = RealClock().Now().count();
+    FunctionCall call{.extent = dispatch.extent, .arguments = arguments, .stop = submission.stop};
+    auto& [x, y, z] = call.instance;
+    for (z = 0; z < dispatch.extent[2]; ++z) {
+      for (y = 0; y < dispatch.extent[1]; ++y) {
+        for (x = 0; x < dispatch.extent[0]; ++x) {
+          const bool stopped = submission.stop != nullptr && submission.stop->load() != 0;
+          const ir::TrapCode code = stopped ? ir::TrapCode::kStopped : executable.function()(call);
+          if (code != ir::TrapCode::kNone) {
+            submission.failure->node = dispatch.node;
+            submission.failure->trap = {.code = code, .instance = call.instance, .function = 0, .source = 117};
+            return code == ir::TrapCode::kStopped ? Cancelled("The launch was stopped.") : Aborted("Kernel trapped.");
+          }
+        }
+      }
+    }
+    submission.timings[dispatch.node] = {start, RealClock().Now().count()};
+    return absl::OkStatus();
+  }
+
+  Hub& hub_;
+  const KernelFunctions& functions_;
+  const FunctionDeviceOptions options_;
+  DeviceInfo info_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Submission> queue_;   // Guarded by mutex_.
+  bool closing_ = false;           // Guarded by mutex_.
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> CreateFunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options) {
+  return std::make_unique<FunctionDevice>(hub, functions, std::move(options));
+}
+
+StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request, Time deadline) {
+  compiles.fetch_add(1);
+  CompileOutcome outcome;
+  auto refused_here = refused.find(request.target);
+  if (!functions_.contains(request.entry) || (refused_here != refused.end() && refused_here->second.contains(request.entry))) {
+    outcome.diagnostics.push_back({.severity = Severity::kError,
+                                   .place = "module \"" + request.module_name + "\"",
+                                   .offset = 8,
+                                   .message = "There is no exported function \"" + request.entry + "\"."});
+    return outcome;
+  }
+  Artifact artifact;
+  artifact.kind = request.target;
+  artifact.module_name = request.module_name;
+  artifact.entry = request.entry;
+  artifact.function_names = {request.entry};
+  artifact.uses_barrier = barrier_entries.contains(request.entry);
+  for (const ParamSpec& param : request.params) {
+    artifact.params.push_back({.name = param.name, .is_buffer = param.is_buffer, .is_writable = param.is_writable, .type = param.scalar});
+  }
+  outcome.artifact = std::move(artifact);
+  return outcome;
+}
+
+}  // namespace hpvm::testing

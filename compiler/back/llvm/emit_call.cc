@@ -29,10 +29,10 @@ llvm::Function* ModuleEmitter::Dispatcher(uint32_t type_index) {
   dispatcher = Declare(with_index, "dispatch" + std::to_string(type_index));
   llvm::IRBuilder<> b(llvm::BasicBlock::Create(context(), "entry", dispatcher));
   llvm::BasicBlock* missing = llvm::BasicBlock::Create(context(), "missing", dispatcher);
-  llvm::SwitchInst* branch = b.CreateSwitch(dispatcher->getArg(4), missing);
+  llvm::SwitchInst* branch = b.CreateSwitch(dispatcher->getArg(kFirstParam), missing);
   std::vector<llvm::Value*> arguments;
   for (unsigned i = 0; i < dispatcher->arg_size(); ++i) {
-    if (i != 4) {
+    if (i != kFirstParam) {
       arguments.push_back(dispatcher->getArg(i));
     }
   }
@@ -60,7 +60,7 @@ void FunctionEmitter::EmitCall(const ir::Op& op) {
   bool is_indirect = op.code == Opcode::kCallIndirect;
   auto index = static_cast<uint32_t>(op.imm);
   llvm::Function* callee = is_indirect ? m_.Dispatcher(index) : m_.functions[index];
-  Values arguments = {context_, id_[0], id_[1], id_[2]};
+  Values arguments = {context_, arguments_, id_[0], id_[1], id_[2]};
   for (llvm::Value* operand : Operands(op)) {
     arguments.push_back(operand);
   }

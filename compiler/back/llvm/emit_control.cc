@@ -12,10 +12,11 @@ using ir::TrapCode;
 
 FunctionEmitter::FunctionEmitter(ModuleEmitter& m, uint32_t index)
     : m_(m), index_(index), f_(m.source.functions[index]), function_(m.functions[index]), b_(m.context()),
-      entry_(m.context()), fields_(m, b_, function_->getArg(0)), entry_fields_(m, entry_, function_->getArg(0)),
-      context_(function_->getArg(0)), values_(f_.values.size(), nullptr), open_(f_.ops.size()) {
+      entry_(m.context()), fields_(m, b_, function_->getArg(0), function_->getArg(1)),
+      entry_fields_(m, entry_, function_->getArg(0), function_->getArg(1)), context_(function_->getArg(0)),
+      arguments_(function_->getArg(1)), values_(f_.values.size(), nullptr), open_(f_.ops.size()) {
   for (unsigned d = 0; d < 3; ++d) {
-    id_[d] = function_->getArg(1 + d);
+    id_[d] = function_->getArg(kFirstId + d);
   }
 }
 
@@ -32,7 +33,7 @@ void FunctionEmitter::EmitPrologue() {
   b_.SetInsertPoint(body_block_);
   const ir::Region& body = f_.region(f_.body);
   for (uint32_t i = 0; i < body.param_count; ++i) {
-    values_[body.first_param.index + i] = function_->getArg(4 + i);
+    values_[body.first_param.index + i] = function_->getArg(kFirstParam + i);
   }
   bool calls = false;
   ir::ForEachOp(f_, [&](ir::OpId id) { calls = calls || ir::Info(f_.op(id).code).family == ir::Family::kCall; });

@@ -35,6 +35,7 @@ class EntryEmitter {
   llvm::IRBuilder<> b_;
   ContextFields fields_;
   llvm::Value* context_;
+  llvm::Value* arguments_ = nullptr;
   llvm::Value* extent_[2] = {};
   llvm::Value* start_[3] = {};
   llvm::PHINode* linear_ = nullptr;
@@ -54,14 +55,12 @@ llvm::Function* DeclareEntry(ModuleEmitter& m) {
       llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kEntryName, m.module.get());
   entry->setVisibility(llvm::GlobalValue::HiddenVisibility);
   entry->setDSOLocal(true);
-  entry->addFnAttr(llvm::Attribute::NoUnwind);
-  entry->addFnAttr("no-builtins");
-  entry->addFnAttr("probe-stack", "inline-asm");
+  m.SetAttributes(entry);
   return entry;
 }
 
 EntryEmitter::EntryEmitter(ModuleEmitter& m)
-    : m_(m), function_(DeclareEntry(m)), b_(m.context()), fields_(m, b_, function_->getArg(0)),
+    : m_(m), function_(DeclareEntry(m)), b_(m.context()), fields_(m, b_, function_->getArg(0), nullptr),
       context_(function_->getArg(0)) {}
 
 void EntryEmitter::Emit() {
@@ -82,6 +81,7 @@ void EntryEmitter::EmitStart() {
   llvm::BasicBlock* some = NewBlock("some");
   b_.CreateCondBr(b_.CreateICmpULT(function_->getArg(1), function_->getArg(2)), some, done_);
   b_.SetInsertPoint(some);
+  arguments_ = fields_.LoadArguments();
   llvm::Value* rest = function_->getArg(1);
   for (unsigned d = 0; d < 2; ++d) {
     llvm::Value* extent = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, extent) + 8 * d);
@@ -96,7 +96,7 @@ void EntryEmitter::EmitStart() {
 }
 
 std::vector<llvm::Value*> EntryEmitter::Arguments() {
-  std::vector<llvm::Value*> arguments = {context_, id_[0], id_[1], id_[2]};
+  std::vector<llvm::Value*> arguments = {context_, arguments_, id_[0], id_[1], id_[2]};
   for (uint32_t k = 0; k < m_.source.params.size(); ++k) {
     llvm::Type* type = m_.TypeOf(m_.source.params[k].type);
     llvm::Type* bits = b_.getIntNTy(8 * ir::Bytes(m_.source.params[k].type));

@@ -83,17 +83,30 @@ llvm::Function* ModuleEmitter::Helper(const char* name) const {
 
 llvm::Function* ModuleEmitter::Declare(const ir::FunctionType& type, const std::string& name) {
   llvm::Type* i64 = llvm::Type::getInt64Ty(context());
-  std::vector<llvm::Type*> params = {llvm::PointerType::get(context(), 0), i64, i64, i64};
+  llvm::Type* pointer = llvm::PointerType::get(context(), 0);
+  std::vector<llvm::Type*> params = {pointer, pointer, i64, i64, i64};
   for (ir::Type param : type.params) {
     params.push_back(TypeOf(param));
   }
   llvm::Function* function = llvm::Function::Create(llvm::FunctionType::get(ResultOf(type), params, false),
                                                     llvm::GlobalValue::InternalLinkage, name, module.get());
   function->setCallingConv(llvm::CallingConv::Fast);
+  SetAttributes(function);
+  if (!source.params.empty()) {
+    uint64_t bytes = source.params.size() * sizeof(ir::CpuArgument);
+    function->addParamAttr(1, llvm::Attribute::getWithDereferenceableBytes(context(), bytes));
+    function->addParamAttr(1, llvm::Attribute::getWithAlignment(context(), llvm::Align(alignof(ir::CpuArgument))));
+  }
+  return function;
+}
+
+void ModuleEmitter::SetAttributes(llvm::Function* function) const {
   function->addFnAttr(llvm::Attribute::NoUnwind);
   function->addFnAttr("no-builtins");
   function->addFnAttr("probe-stack", "inline-asm");
-  return function;
+  function->addParamAttr(0, llvm::Attribute::getWithDereferenceableBytes(context(), sizeof(ir::CpuContext)));
+  function->addParamAttr(0, llvm::Attribute::getWithAlignment(context(), llvm::Align(8)));
+  function->addParamAttr(0, llvm::Attribute::NoUndef);
 }
 
 StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llvm::LLVMContext& context) {
@@ -146,10 +159,22 @@ void ContextFields::Store(llvm::Value* value, uint64_t offset) {
   b_.CreateStore(value, Address(offset))->setMetadata(llvm::LLVMContext::MD_tbaa, m_.context_tag);
 }
 
+llvm::Value* ContextFields::LoadArguments() {
+  auto* load = llvm::cast<llvm::LoadInst>(LoadInvariant(b_.getPtrTy(), offsetof(ir::CpuContext, arguments)));
+  auto note = [&](unsigned kind, uint64_t value) {
+    load->setMetadata(kind, llvm::MDNode::get(m_.context(), {llvm::ConstantAsMetadata::get(b_.getInt64(value))}));
+  };
+  if (!m_.source.params.empty()) {
+    note(llvm::LLVMContext::MD_dereferenceable, m_.source.params.size() * sizeof(ir::CpuArgument));
+    note(llvm::LLVMContext::MD_align, alignof(ir::CpuArgument));
+  }
+  arguments_ = load;
+  return load;
+}
+
 llvm::Value* ContextFields::LoadArgument(llvm::Type* type, uint32_t param, uint64_t offset) {
-  llvm::Value* arguments = LoadInvariant(b_.getPtrTy(), offsetof(ir::CpuContext, arguments));
   llvm::Value* address =
-      b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), arguments, param * sizeof(ir::CpuArgument) + offset);
+      b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), arguments_, param * sizeof(ir::CpuArgument) + offset);
   llvm::LoadInst* load = b_.CreateLoad(type, address);
   load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(m_.context(), {}));
   return load;

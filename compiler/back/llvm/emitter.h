@@ -2,7 +2,7 @@
 // Kernel IR → LLVM IR, before any optimisation. Internal to this folder.
 //
 // Every IR function f(p...) -> (r...) becomes an internal function
-//   {i32 status, r...} f(ptr context, i64 x, i64 y, i64 z, p...)      (i32 alone when there is no r)
+//   {i32 status, r...} f(ptr context, ptr arguments, i64 x, i64 y, i64 z, p...)      (i32 alone when there is no r)
 // whose status is not 0 when the instance ended early; callers test it and return, so a trap needs no unwinding. The trap record is
 // written where the trap happens, the instance's id by the loop over instances (emit_entry.cc).
 #ifndef HPVMD_COMPILER_BACK_LLVM_EMITTER_H_
@@ -23,6 +23,9 @@
 namespace hpvm::cpu {
 
 inline constexpr char kEntryName[] = "hpvm_entry";
+// Where a function's parameters begin: context, arguments, the instance's id, then the IR's.
+inline constexpr unsigned kFirstId = 2;
+inline constexpr unsigned kFirstParam = 5;
 
 // What all functions of one module share.
 struct ModuleEmitter {
@@ -41,6 +44,8 @@ struct ModuleEmitter {
   llvm::Type* ResultOf(const ir::FunctionType& type) const;
   llvm::Function* Helper(const char* name) const;
   llvm::Function* Declare(const ir::FunctionType& type, const std::string& name);
+  // What holds for every function whose first parameter is the context.
+  void SetAttributes(llvm::Function* function) const;
   // The function that calls the table's entry of that type, made on first use (emit_call.cc).
   llvm::Function* Dispatcher(uint32_t type_index);
 };
@@ -57,7 +62,11 @@ void EmitEntry(ModuleEmitter& m);
 // Loads and stores of CpuContext's fields.
 class ContextFields {
  public:
-  ContextFields(ModuleEmitter& m, llvm::IRBuilder<>& b, llvm::Value* context) : m_(m), b_(b), context_(context) {}
+  // `arguments` is the context's field of that name, or null until LoadArguments.
+  ContextFields(ModuleEmitter& m, llvm::IRBuilder<>& b, llvm::Value* context, llvm::Value* arguments)
+      : m_(m), b_(b), context_(context), arguments_(arguments) {}
+  // Loaded once, before the loop over instances: hoisting a load would strip it of what tells that loads through it are safe.
+  llvm::Value* LoadArguments();
   llvm::Value* Address(uint64_t offset);
   llvm::Value* Load(llvm::Type* type, uint64_t offset);
   // Fields that never change during a launch, so that loads of them may be hoisted.
@@ -71,6 +80,7 @@ class ContextFields {
   ModuleEmitter& m_;
   llvm::IRBuilder<>& b_;
   llvm::Value* context_;
+  llvm::Value* arguments_;
 };
 
 // One function. The members are spread over emit_*.cc by family of opcodes.
@@ -172,6 +182,7 @@ class FunctionEmitter {
   ContextFields fields_;
   ContextFields entry_fields_;
   llvm::Value* context_;
+  llvm::Value* arguments_;
   llvm::Value* id_[3];
   Values values_;
   std::vector<Open> open_;              // By operation.

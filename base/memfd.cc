@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <utility>
@@ -33,11 +32,13 @@ StatusOr<uint64_t> CheckSealedMemfd(int fd) {
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
     return InvalidArgument("The descriptor is not shared memory of a sealed size.");
   }
-  struct stat info;
-  if (fstat(fd, &info) != 0) {
+  // Not fstat, which the C library makes a call that takes a path, and the runner's system call filter refuses those. The descriptor's
+  // position means nothing: all reading and writing is by pread and pwrite.
+  const off_t size = lseek(fd, 0, SEEK_END);
+  if (size < 0) {
     return FromErrno(errno, "Reading the size of shared memory");
   }
-  return static_cast<uint64_t>(info.st_size);
+  return static_cast<uint64_t>(size);
 }
 
 Status ReadAt(int fd, uint64_t offset, std::span<uint8_t> into) {

@@ -21,7 +21,7 @@ struct InterpretOptions {
   // The part to run, in WorkUnits (launch.h): instances, or whole groups. Cut to what exists.
   uint64_t begin = 0;
   uint64_t end = std::numeric_limits<uint64_t>::max();
-  // Loop iterations and calls after which the launch ends with kStopped, counted over all instances; 0 is no limit.
+  // Instances, loop iterations and calls after which the launch ends with kStopped, counted over all instances; 0 is no limit.
   uint64_t steps_max = 0;
 };
 

@@ -61,8 +61,7 @@ StatusOr<AddressSpace> AssignAddresses(const Module& module, std::span<const Arg
   for (size_t i = 0; i < module.params.size() && i < arguments.size(); ++i) {
     uint64_t base = 0;
     if (module.params[i].is_buffer) {
-      // A buffer never reaches the last address, so that its end is an address too.
-      if (!NextBase(end, &base) || base >= limit || arguments[i].bytes >= limit - base) {
+      if (!NextBase(end, &base) || base >= limit || arguments[i].bytes > limit - base) {
         return InvalidArgument("Buffer \"" + module.params[i].name + "\" (" + std::to_string(arguments[i].bytes) +
                                " bytes) does not fit the kernel's address space (" + std::to_string(limit) +
                                " bytes, of which " + std::to_string(end) + " are taken).");
@@ -75,7 +74,7 @@ StatusOr<AddressSpace> AssignAddresses(const Module& module, std::span<const Arg
     return space;
   }
   if (!NextBase(end, &space.group_base) || space.group_base >= limit ||
-      kGroupMemoryBytesMax >= limit - space.group_base) {
+      kGroupMemoryBytesMax > limit - space.group_base) {
     return InvalidArgument("Group memory does not fit the kernel's address space above its buffers.");
   }
   return space;

@@ -260,10 +260,10 @@ Status FunctionParser::Plain(Op op) {
   } else if (!TakesNoOperands(op.code)) {
     do {
       HPVMD_RETURN_IF_ERROR(Use(&operands));
+      if (HasSpace(op.code) && operands.size() == 1 && r_.TakePunctuation("+")) {
+        HPVMD_RETURN_IF_ERROR(r_.Number(&op.imm));
+      }
     } while (r_.TakePunctuation(","));
-  }
-  if (HasSpace(op.code) && r_.TakePunctuation("+")) {
-    HPVMD_RETURN_IF_ERROR(r_.Number(&op.imm));
   }
   HPVMD_RETURN_IF_ERROR(Source(&op));
   op.first_result = ValueId(f_.values.size());

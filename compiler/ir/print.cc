@@ -166,11 +166,15 @@ void FunctionPrinter::Plain(const Op& op) {
   }
   const bool is_call = Info(op.code).family == Family::kCall;
   out_ += is_call ? " (" : op.operand_count > 0 ? " " : "";
-  Uses(f_.operands_of(op));
-  out_ += is_call ? ")" : "";
-  if (HasSpace(op.code) && op.imm != 0) {
-    out_ += " + " + std::to_string(op.imm);
+  const auto operands = f_.operands_of(op);
+  if (HasSpace(op.code) && op.imm != 0 && !operands.empty()) {
+    Use(operands[0]);
+    out_ += " + " + std::to_string(op.imm) + (operands.size() > 1 ? ", " : "");
+    Uses(operands.subspan(1));
+  } else {
+    Uses(operands);
   }
+  out_ += is_call ? ")" : "";
 }
 
 void FunctionPrinter::BlockHeader(OpId id) {

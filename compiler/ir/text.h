@@ -24,6 +24,7 @@
 //       }
 //       leave_table %10 [b0, continue b0, b0] (%10)
 //     }
+//     store.i32 flat %0 + 8, %7
 //     global_set.i32 g0 %7
 //     trap 1
 //   }

@@ -224,7 +224,7 @@ void FunctionVerifier::CheckOp(OpId id, bool is_last) {
       break;
     case Family::kQuery:
     case Family::kSync:
-      fault = CheckLaunch(context);
+      fault = CheckQueryOrSync(context);
       break;
     case Family::kCall:
     case Family::kControl:

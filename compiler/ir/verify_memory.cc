@@ -90,7 +90,7 @@ std::string CheckMemory(const OpContext& c) {
   }
 }
 
-std::string CheckLaunch(const OpContext& c) {
+std::string CheckQueryOrSync(const OpContext& c) {
   const Type address = c.module.address_type();
   if (c.op.code == Opcode::kBarrier) {
     return ExpectSignature(c, {}, {});

@@ -28,7 +28,7 @@ std::string ExpectSignature(const OpContext& c, std::initializer_list<Type> oper
 
 std::string CheckArithmetic(const OpContext& c);  // const, integers, floats, conversions, select.
 std::string CheckMemory(const OpContext& c);      // memory, atomics, globals.
-std::string CheckLaunch(const OpContext& c);      // queries, barrier, local_alloc.
+std::string CheckQueryOrSync(const OpContext& c);  // queries, barrier, local_alloc.
 std::string CheckControl(const OpContext& c);     // calls, blocks and terminators.
 
 }  // namespace hpvm::ir

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/ir/machine.h"
+
+namespace hpvm::ir::step {
+
+const Code* Move(const Code* code, uint64_t* frame, Instance&) {
+  frame[code->result] = frame[code->a];
+  return code + 1;
+}
+
+const Code* Jump(const Code* code, uint64_t*, Instance&) { return code + static_cast<int64_t>(code->imm); }
+
+const Code* JumpBack(const Code* code, uint64_t*, Instance& instance) {
+  return instance.CountStep(code) ? code + static_cast<int64_t>(code->imm) : nullptr;
+}
+
+const Code* JumpIfZero(const Code* code, uint64_t* frame, Instance&) {
+  return frame[code->a] == 0 ? code + static_cast<int64_t>(code->imm) : code + 1;
+}
+
+// The entries are distances from here; the last one is the default.
+const Code* JumpTable(const Code* code, uint64_t* frame, Instance& instance) {
+  const uint64_t last = code->c - 1;
+  const uint64_t index = frame[code->a] < last ? frame[code->a] : last;
+  return code + instance.function().jumps[code->b + index];
+}
+
+const Code* Call(const Code* code, uint64_t*, Instance& instance) {
+  return instance.Enter(instance.launch().decoded.functions[code->imm], code, code + 1);
+}
+
+const Code* CallIndirect(const Code* code, uint64_t* frame, Instance& instance) {
+  const DecodedModule& decoded = instance.launch().decoded;
+  const std::vector<TableEntry>& table = decoded.module.table;
+  const uint64_t index = frame[code->a];
+  if (index >= table.size() || !table[index].function.valid()) {
+    return instance.Trap(TrapCode::kIndirectCall, code);
+  }
+  const DecodedFunction& callee = decoded.functions[table[index].function.index];
+  if (callee.type_number != decoded.indirect_type_numbers[code->imm]) {
+    return instance.Trap(TrapCode::kIndirectCall, code);
+  }
+  return instance.Enter(callee, code, code + 1);
+}
+
+const Code* Return(const Code* code, uint64_t* frame, Instance& instance) { return instance.Leave(code, frame); }
+
+const Code* Trap(const Code* code, uint64_t*, Instance& instance) {
+  return instance.Trap(static_cast<TrapCode>(code->imm), code);
+}
+
+}  // namespace hpvm::ir::step

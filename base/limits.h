@@ -38,6 +38,16 @@ inline constexpr uint64_t kModuleMemoryBytesMax = 1 * kGiB;
 // Parameters of a kernel: ports and scalars together.
 inline constexpr uint32_t kKernelParamsMax = 256;
 
+// WebAssembly modules. Engines allow 50,000 locals and 1,000 parameters; the nesting is what later stages can afford to recurse on, and the
+// rest keeps a module of the largest size within a compile child's memory.
+inline constexpr uint32_t kWasmLocalsMax = 50'000;
+inline constexpr uint32_t kWasmSignatureMax = 1'000;
+inline constexpr uint32_t kWasmNestingMax = 1'000;
+inline constexpr uint32_t kWasmTableEntriesMax = 65'536;
+inline constexpr uint64_t kWasmInstructionsMax = 32'000'000;
+// Values and uses of values in the kernel IR of one module.
+inline constexpr uint64_t kKernelIrValuesMax = 32'000'000;
+
 // A compile child's caps (defaults).
 inline constexpr uint64_t kCompileMemoryBytesMax = 2 * kGiB;
 inline constexpr uint32_t kCompileSecondsMax = 20;

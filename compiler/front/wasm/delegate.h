@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Receives wabt's reading of a module: every callback first asks wabt's validator, then records. wabt's ReadBinaryIr is not used because it
+// aborts on some malformed modules.
+#ifndef HPVMD_COMPILER_FRONT_WASM_DELEGATE_H_
+#define HPVMD_COMPILER_FRONT_WASM_DELEGATE_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/diagnostic.h"
+#include "compiler/front/wasm/decoded.h"
+#include "compiler/front/wasm/opcode_map.h"
+#include "wabt/binary-reader-nop.h"
+#include "wabt/shared-validator.h"
+
+namespace hpvm::wasm {
+
+class Delegate : public wabt::BinaryReaderNop {
+ public:
+  using Result = wabt::Result;
+  using Index = wabt::Index;
+  using Offset = wabt::Offset;
+  using Address = wabt::Address;
+  using Opcode = wabt::Opcode;
+
+  explicit Delegate(const wabt::Features& features);
+
+  bool HasFault() const { return refusal_.has_value() || !errors_.empty(); }
+  // Requires that reading failed or HasFault: the first fault.
+  Diagnostic TakeFault(const std::string& place) const;
+  Module TakeModule() { return std::move(module_); }
+
+  // Sections (delegate_sections.cc).
+  bool OnError(const wabt::Error& error) override;
+  Result BeginSection(Index, wabt::BinarySection section, Offset) override;
+  Result EndModule() override;
+  Result OnFuncType(Index index, Index param_count, wabt::Type* params, Index result_count, wabt::Type* results) override;
+  Result OnImportFunc(Index, std::string_view module, std::string_view name, Index, Index signature) override;
+  Result OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type, const wabt::Limits*) override;
+  Result OnImportMemory(Index, std::string_view module, std::string_view name, Index, const wabt::Limits*) override;
+  Result OnImportGlobal(Index, std::string_view module, std::string_view name, Index, wabt::Type, bool) override;
+  Result OnImportTag(Index, std::string_view module, std::string_view name, Index, Index) override;
+  Result OnFunction(Index, Index signature) override;
+  Result OnTable(Index, wabt::Type type, const wabt::Limits* entries) override;
+  Result OnMemory(Index, const wabt::Limits* pages) override;
+  Result BeginGlobal(Index, wabt::Type type, bool is_mutable) override;
+  Result BeginGlobalInitExpr(Index) override;
+  Result EndGlobalInitExpr(Index) override;
+  Result OnExport(Index, wabt::ExternalKind kind, Index item, std::string_view name) override;
+  Result OnStartFunction(Index function) override;
+  Result BeginElemSegment(Index, Index table, uint8_t flags) override;
+  Result BeginElemSegmentInitExpr(Index) override;
+  Result EndElemSegmentInitExpr(Index) override;
+  Result OnElemSegmentElemType(Index, wabt::Type type) override;
+  Result OnElemSegmentElemExpr_RefNull(Index, wabt::Type type) override;
+  Result OnElemSegmentElemExpr_RefFunc(Index, Index function) override;
+  Result EndElemSegment(Index) override;
+  Result OnDataCount(Index count) override;
+  Result BeginDataSegment(Index, Index memory, uint8_t flags) override;
+  Result BeginDataSegmentInitExpr(Index) override;
+  Result EndDataSegmentInitExpr(Index) override;
+  Result OnDataSegmentData(Index, const void* data, Address size) override;
+  Result OnModuleName(std::string_view name) override;
+  Result OnFunctionName(Index function, std::string_view name) override;
+
+  // Bodies and initial values (delegate_code.cc).
+  Result BeginFunctionBody(Index index, Offset) override;
+  Result OnLocalDecl(Index, Index count, wabt::Type type) override;
+  Result EndFunctionBody(Index) override;
+  Result OnOpcode(Opcode opcode) override;
+  Result OnUnaryExpr(Opcode opcode) override;
+  Result OnBinaryExpr(Opcode opcode) override;
+  Result OnCompareExpr(Opcode opcode) override;
+  Result OnConvertExpr(Opcode opcode) override;
+  Result OnI32ConstExpr(uint32_t bits) override;
+  Result OnI64ConstExpr(uint64_t bits) override;
+  Result OnF32ConstExpr(uint32_t bits) override;
+  Result OnF64ConstExpr(uint64_t bits) override;
+  Result OnLoadExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
+  Result OnStoreExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
+  Result OnAtomicLoadExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
+  Result OnAtomicStoreExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
+  Result OnAtomicRmwExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
+  Result OnAtomicRmwCmpxchgExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
+  Result OnAtomicFenceExpr(uint32_t model) override;
+  Result OnMemorySizeExpr(Index memory) override;
+  Result OnMemoryGrowExpr(Index memory) override;
+  Result OnMemoryCopyExpr(Index source, Index target) override;
+  Result OnMemoryFillExpr(Index memory) override;
+  Result OnLocalGetExpr(Index local) override;
+  Result OnLocalSetExpr(Index local) override;
+  Result OnLocalTeeExpr(Index local) override;
+  Result OnGlobalGetExpr(Index global) override;
+  Result OnGlobalSetExpr(Index global) override;
+  Result OnBlockExpr(wabt::Type signature) override;
+  Result OnLoopExpr(wabt::Type signature) override;
+  Result OnIfExpr(wabt::Type signature) override;
+  Result OnElseExpr() override;
+  Result OnEndExpr() override;
+  Result OnBrExpr(Index depth) override;
+  Result OnBrIfExpr(Index depth) override;
+  Result OnBrTableExpr(Index count, Index* depths, Index default_depth) override;
+  Result OnReturnExpr() override;
+  Result OnCallExpr(Index function) override;
+  Result OnCallIndirectExpr(Index signature, Index table) override;
+  Result OnDropExpr() override;
+  Result OnSelectExpr(Index result_count, wabt::Type* result_types) override;
+  Result OnNopExpr() override;
+  Result OnUnreachableExpr() override;
+
+ private:
+  wabt::Location Here() const { return wabt::Location(source_); }
+  wabt::Var At(Index index) const { return wabt::Var(index, Here()); }
+  // Keeps the first fault of ours and stops the reader.
+  Result Refuse(uint64_t offset, std::string message);
+  Result RefuseImport(std::string_view kind, std::string_view module, std::string_view name, std::string_view advice);
+  std::optional<ir::Type> TypeOf(wabt::Type type) const;
+  // The instruction last announced, if the validator took it.
+  Result Record(Result validated, uint64_t imm = 0);
+  Result RecordBlock(Result validated, wabt::Type signature);
+  Result OnConst(wabt::Type type, uint64_t bits);
+
+  wabt::Errors errors_;
+  wabt::SharedValidator validator_;
+  std::optional<Diagnostic> refusal_;
+  Module module_;
+
+  uint64_t source_ = 0;                // Of the instruction or item at hand.
+  const OpcodeRow* row_ = nullptr;     // Of the instruction at hand.
+  Function* function_ = nullptr;       // Whose body is read; null in initial values.
+  uint32_t depth_ = 0;                 // Open blocks of the body, with the function's own; 0 after its end.
+  uint64_t local_count_ = 0;
+  uint64_t instructions_ = 0;
+  uint64_t constant_ = 0;              // The last constant, for initial values.
+  bool is_active_ = false;             // The segment at hand.
+};
+
+}  // namespace hpvm::wasm
+
+#endif  // HPVMD_COMPILER_FRONT_WASM_DELEGATE_H_

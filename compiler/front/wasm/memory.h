@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Initial module memory and the function table.
+#ifndef HPVMD_COMPILER_FRONT_WASM_MEMORY_H_
+#define HPVMD_COMPILER_FRONT_WASM_MEMORY_H_
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "compiler/front/wasm/decoded.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm::wasm {
+
+// Sets is_memory64, memory_bytes, memory_bytes_max and data. `can_grow`: some reachable function has memory.grow.
+void AssembleMemory(const Module& module, bool can_grow, const std::string& place, ir::Module& out, Diagnostics& diagnostics);
+
+// The table's initial entries as function indices, kNullFunction where null.
+std::vector<uint32_t> AssembleTable(const Module& module, const std::string& place, Diagnostics& diagnostics);
+
+// Segments in file order, later ones overwriting earlier ones, as sorted segments that neither overlap nor touch.
+std::vector<ir::DataSegment> MergeSegments(std::span<const DataSegment> segments);
+
+}  // namespace hpvm::wasm
+
+#endif  // HPVMD_COMPILER_FRONT_WASM_MEMORY_H_

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each WebAssembly instruction becomes, or why it is refused.
+#ifndef HPVMD_COMPILER_FRONT_WASM_OPCODE_MAP_H_
+#define HPVMD_COMPILER_FRONT_WASM_OPCODE_MAP_H_
+
+#include <cstdint>
+
+#include "compiler/front/wasm/decoded.h"
+
+namespace hpvm::wasm {
+
+struct OpcodeRow {
+  Instr instr;                    // Without source and imm.
+  const char* refusal = nullptr;  // Not null: the rest of the sentence that refuses it.
+};
+
+// Requires a valid wabt::Opcode's enumerator.
+const OpcodeRow& MapOpcode(uint32_t opcode);
+
+}  // namespace hpvm::wasm
+
+#endif  // HPVMD_COMPILER_FRONT_WASM_OPCODE_MAP_H_

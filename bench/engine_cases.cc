@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// chain/N, wide/N, dag/N: the cost a node of a prepared graph in the engine alone, coherence and timing on.
+#include <string>
+
+#include "bench/graph_peers.h"
+#include "bench/local_engine.h"
+#include "bench/registry.h"
+#include "bench/workload.h"
+
+namespace hpvm::bench {
+namespace {
+
+// Fewer where a round takes longer, so that a case takes seconds.
+int RoundsFor(uint32_t tasks) { return tasks <= 1'000 ? 40 : tasks <= 10'000 ? 15 : 5; }
+
+// The engine's side: every buffer is an input and an output of its own.
+class EngineContender {
+ public:
+  static StatusOr<std::unique_ptr<EngineContender>> Make(const Workload& workload) {
+    auto contender = std::make_unique<EngineContender>();
+    HPVMD_ASSIGN_OR_RETURN(contender->engine_, LocalEngine::Start());
+    HPVMD_ASSIGN_OR_RETURN(contender->graph_, contender->engine_->Prepare(ToDocument(workload)));
+    contender->inputs_ = workload.buffers;
+    contender->outputs_.resize(workload.buffers.size());
+    contender->BindAll();
+    return contender;
+  }
+
+  StatusOr<Duration> Run() {
+    for (Elements& output : outputs_) {
+      output.fill(0);
+    }
+    const Time start = RealClock().Now();
+    const StatusOr<RunResult> result = engine_->engine().Run(*graph_, request_);
+    const Duration elapsed = RealClock().Now() - start;
+    HPVMD_RETURN_IF_ERROR(result.status());
+    return elapsed;
+  }
+  const std::vector<Elements>& buffers() const { return outputs_; }
+
+ private:
+  void BindAll() {
+    const auto bind = [](Elements& elements) {
+      return Binding{.type = ElementType::kU32,
+                     .shape = {kBufferElements},
+                     .data = reinterpret_cast<uint8_t*>(elements.data()),
+                     .bytes = sizeof(Elements)};
+    };
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      request_.inputs["b" + std::to_string(i)] = bind(inputs_[i]);
+      request_.outputs["o" + std::to_string(i)] = bind(outputs_[i]);
+    }
+  }
+
+  std::unique_ptr<LocalEngine> engine_;
+  std::shared_ptr<PreparedGraph> graph_;
+  std::vector<Elements> inputs_, outputs_;
+  RunRequest request_;
+};
+
+StatusOr<Measurement> Measure(const Workload& workload) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<EngineContender> ours, EngineContender::Make(workload));
+  const std::unique_ptr<GraphPeer> tbb = MakeTbbPeer(workload);
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<GraphPeer> starpu, MakeStarpuPeer(workload));
+  const std::vector<Elements> want = Evaluate(workload);
+  const auto round_of = [&](auto& contender) {
+    return [&]() -> StatusOr<double> {
+      HPVMD_ASSIGN_OR_RETURN(const Duration elapsed, contender.Run());
+      if (contender.buffers() != want) {
+        return Internal("The buffers do not hold what the tasks make of them.");
+      }
+      return static_cast<double>(elapsed.count()) / 1e3 / static_cast<double>(workload.tasks.size());
+    };
+  };
+  HPVMD_ASSIGN_OR_RETURN(Measurement measurement,
+                         MeasureInterleaved(Better::kLower,
+                                            {{"ours", round_of(*ours)}, {"tbb", round_of(*tbb)}, {"starpu", round_of(*starpu)}},
+                                            RoundsFor(static_cast<uint32_t>(workload.tasks.size()))));
+  measurement.verified = true;  // Each round checked its data.
+  return measurement;
+}
+
+}  // namespace
+
+void AddEngineCases(std::vector<Case>& cases) {
+  struct Shape {
+    const char* name;
+    Workload (*make)(uint32_t tasks);
+  };
+  for (const Shape& shape : {Shape{"chain/", MakeChain}, Shape{"wide/", MakeWide}, Shape{"dag/", MakeDag}}) {
+    for (uint32_t tasks : {1'000u, 10'000u, 100'000u}) {
+      cases.push_back({.suite = "overhead",
+                       .name = shape.name + std::to_string(tasks),
+                       .metric = "us_per_node",
+                       .better = Better::kLower,
+                       .run = [make = shape.make, tasks] { return Measure(make(tasks)); }});
+    }
+  }
+}
+
+}  // namespace hpvm::bench

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of chain, wide and dag cases; bench/workload.cc does the same in C++.
+
+#define EXPORT(name) __attribute__((export_name(name)))
+
+EXPORT("step") void step(unsigned* data) {
+  for (int i = 0; i < 16; ++i) {
+    data[i] = data[i] * 3 + 1;
+  }
+}
+
+EXPORT("mix") void mix(const unsigned* other, unsigned* data) {
+  for (int i = 0; i < 16; ++i) {
+    data[i] = data[i] * 3 + other[i];
+  }
+}
+
+// Copies 16-byte pieces, one an instance: run/N and transfer/N cases.
+extern int instance_id(int dimension) __attribute__((import_module("hpvm"), import_name("instance_id")));
+
+EXPORT("copy") void copy(const unsigned long long* source, unsigned long long* target) {
+  const unsigned i = (unsigned)instance_id(0) * 2;
+  target[i] = source[i];
+  target[i + 1] = source[i + 1];
+}

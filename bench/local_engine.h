@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine in this process with the CPU device, and the compiler process beside it.
+#ifndef HPVMD_BENCH_LOCAL_ENGINE_H_
+#define HPVMD_BENCH_LOCAL_ENGINE_H_
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "backends/device.h"
+#include "base/status.h"
+#include "bench/processes.h"
+#include "compiler/service.h"
+#include "engine/engine.h"
+
+namespace hpvm::bench {
+
+// The bytes of bench/kernels.wasm, beside the program.
+StatusOr<std::vector<uint8_t>> ReadKernels();
+
+class LocalEngine final : private ModuleSource {
+ public:
+  static StatusOr<std::unique_ptr<LocalEngine>> Start();
+  // The document's only module is kernels.wasm.
+  StatusOr<std::shared_ptr<PreparedGraph>> Prepare(std::string_view document);
+  Engine& engine() { return *engine_; }
+
+ private:
+  LocalEngine() = default;
+  StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) override { return std::span<const uint8_t>(kernels_); }
+
+  std::vector<uint8_t> kernels_;
+  Hub hub_;
+  std::unique_ptr<Process> compiler_process_;
+  std::unique_ptr<CompilerService> compiler_;
+  std::unique_ptr<Device> cpu_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_LOCAL_ENGINE_H_

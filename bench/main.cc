@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvm-bench: what the machinery costs, beside peers that do the same work.
+//
+//   hpvm-bench overhead [--json] [--only CASE]...
+//
+// Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a wrong command line.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bench/registry.h"
+
+namespace hpvm::bench {
+namespace {
+
+std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", value);
+  return text;
+}
+
+void PrintJson(const Case& c, const Measurement& m) {
+  std::string peers;
+  for (const auto& [name, value] : m.peers) {
+    peers += (peers.empty() ? "\"" : ",\"") + name + "\":" + Number(value);
+  }
+  std::printf(R"({"suite":"%s","case":"%s","metric":"%s","better":"%s","ours":%s,"peers":{%s},"verified":%s})"
+              "\n",
+              c.suite.c_str(), c.name.c_str(), c.metric.c_str(), c.better == Better::kHigher ? "higher" : "lower",
+              Number(m.ours).c_str(), peers.c_str(), m.verified ? "true" : "false");
+  std::fflush(stdout);
+}
+
+void PrintRow(const Case& c, const Measurement& m) {
+  std::string peers;
+  for (const auto& [name, value] : m.peers) {
+    peers += "  " + name + " " + Number(value);
+  }
+  std::printf("%-24s %-14s %12s %s%s\n", c.name.c_str(), c.metric.c_str(), Number(m.ours).c_str(), m.verified ? "" : " NOT VERIFIED",
+              peers.c_str());
+  std::fflush(stdout);
+}
+
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  AddEngineCases(cases);
+  AddParseCases(cases);
+#ifdef HPVMD_BENCH_DAEMON
+  AddDaemonCases(cases);
+#endif
+  return cases;
+}
+
+// False when the case is missing, fails or is not verified.
+bool RunCase(const std::vector<Case>& cases, const std::string& name, bool json) {
+  const auto c = std::find_if(cases.begin(), cases.end(), [&](const Case& one) { return one.name == name; });
+  if (c == cases.end()) {
+    std::fprintf(stderr, "hpvm-bench: Case \"%s\" is missing in this build.\n", name.c_str());
+    return false;
+  }
+  const StatusOr<Measurement> measurement = c->run();
+  if (!measurement.ok()) {
+    std::fprintf(stderr, "hpvm-bench: Case \"%s\": %s\n", name.c_str(), Message(measurement.status()).c_str());
+    return false;
+  }
+  (json ? PrintJson : PrintRow)(*c, *measurement);
+  return measurement->verified;
+}
+
+int Overhead(bool json, const std::vector<std::string>& only) {
+  const std::vector<std::string> names = OverheadCaseNames();
+  for (const std::string& name : only) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      std::fprintf(stderr, "hpvm-bench: There is no case \"%s\".\n", name.c_str());
+      return 2;
+    }
+  }
+  const std::vector<Case> cases = AllCases();
+  if (!json) {
+    std::printf("%-24s %-14s %12s  peers\n", "case", "metric", "ours");
+  }
+  bool good = true;
+  for (const std::string& name : only.empty() ? names : only) {
+    good = RunCase(cases, name, json) && good;
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace hpvm::bench
+
+int main(int argc, char** argv) {
+  CLI::App app("Measures what hpvmd costs, beside peers that do the same work.", "hpvm-bench");
+  app.require_subcommand(1);
+  CLI::App* overhead = app.add_subcommand("overhead", "Cost a node, a call, a byte and a parsed node.");
+  bool json = false;
+  std::vector<std::string> only;
+  overhead->add_flag("--json", json, "One JSON object a line.");
+  overhead->add_option("--only", only, "Only these cases.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return hpvm::bench::Overhead(json, only);
+}

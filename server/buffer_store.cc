@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/buffer_store.h"
+
+#include <utility>
+
+#include "base/limits.h"
+
+namespace hpvm {
+
+StatusOr<uint64_t> CheckedTensorBytes(uint32_t type, std::span<const uint64_t> extents, std::string_view place) {
+  if (type == 0 || type > kElementTypes.size()) {
+    return InvalidArgument(std::string(place) + " has no known element type (" + std::to_string(type) + ").");
+  }
+  if (extents.size() > limits::kTensorRankMax) {
+    return InvalidArgument(std::string(place) + "'s rank (" + std::to_string(extents.size()) +
+                           ") is larger than the limit (" + std::to_string(limits::kTensorRankMax) + ").");
+  }
+  uint64_t bytes = ElementBytes(static_cast<ElementType>(type));
+  bool empty = false, overflow = false;
+  for (const uint64_t extent : extents) {
+    empty |= extent == 0;
+    overflow |= __builtin_mul_overflow(bytes, extent == 0 ? 1 : extent, &bytes);
+  }
+  if (overflow || bytes > uint64_t{1} << 62) {
+    return InvalidArgument(std::string(place) + "'s shape needs more bytes than 2^62.");
+  }
+  return empty ? 0 : bytes;
+}
+
+Status BufferStore::Admit(uint64_t size_bytes) const {
+  if (size_bytes > limits_.buffer_bytes_max) {
+    return ResourceExhausted("The buffer's size (" + std::to_string(size_bytes) + ") is larger than the limit (" +
+                             std::to_string(limits_.buffer_bytes_max) + ").");
+  }
+  if (buffers_.size() >= limits_.count_max) {
+    return ResourceExhausted("The tenant has as many buffers as it may (" + std::to_string(limits_.count_max) + ").");
+  }
+  if (size_bytes > limits_.bytes_max - bytes_) {
+    return ResourceExhausted("The buffer's size (" + std::to_string(size_bytes) +
+                             ") is larger than what is left of the tenant's limit (" +
+                             std::to_string(limits_.bytes_max - bytes_) + " of " + std::to_string(limits_.bytes_max) + ").");
+  }
+  return absl::OkStatus();
+}
+
+Status BufferStore::Insert(BufferRecord record) {
+  HPVMD_RETURN_IF_ERROR(Admit(record.size_bytes));
+  bytes_ += record.size_bytes;
+  std::string id = record.id;
+  buffers_.emplace(std::move(id), std::move(record));
+  return absl::OkStatus();
+}
+
+Status BufferStore::Reserve(uint64_t bytes, std::string_view what) {
+  if (bytes > limits_.bytes_max - bytes_) {
+    return ResourceExhausted(std::string(what) + " (" + std::to_string(bytes) +
+                             " bytes) is larger than what is left of the tenant's limit (" +
+                             std::to_string(limits_.bytes_max - bytes_) + " of " + std::to_string(limits_.bytes_max) + ").");
+  }
+  bytes_ += bytes;
+  return absl::OkStatus();
+}
+
+StatusOr<BufferRecord*> BufferStore::Find(std::string_view id) {
+  const auto found = buffers_.find(std::string(id));
+  if (found == buffers_.end()) {
+    return NotFound("There is no buffer \"" + std::string(id.substr(0, 80)) + "\".");
+  }
+  return &found->second;
+}
+
+Status BufferStore::Erase(std::string_view id) {
+  HPVMD_ASSIGN_OR_RETURN(const BufferRecord* record, Find(id));
+  bytes_ -= record->size_bytes;
+  buffers_.erase(std::string(id));
+  return absl::OkStatus();
+}
+
+void BufferStore::Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t size_bytes) {
+  bytes_ += size_bytes;
+  bytes_ -= record.size_bytes;
+  record.size_bytes = size_bytes;
+  record.segment = std::move(segment);
+  record.shape = std::move(shape);
+  record.lost = false;
+  ++record.generation;
+}
+
+}  // namespace hpvm

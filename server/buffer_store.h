@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// One tenant's buffers: names for versions of bytes.
+//
+// A version is a segment that, once published, only WriteBuffer changes. A run writes its outputs into fresh segments and publishes them all
+// when it succeeds, so a failed run leaves the old contents and a run that reads keeps reading what it started with.
+#ifndef HPVMD_SERVER_BUFFER_STORE_H_
+#define HPVMD_SERVER_BUFFER_STORE_H_
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/element_type.h"
+#include "base/status.h"
+#include "server/segment_pool.h"
+
+namespace hpvm {
+
+struct TensorShape {
+  uint8_t type = 0;   // An ElementType's value; 0: raw bytes.
+  std::vector<uint64_t> extents;
+  friend bool operator==(const TensorShape&, const TensorShape&) = default;
+};
+
+// Bytes of a tensor. kInvalidArgument for an unknown type, a rank above the limit, or a product beyond 64 bits; `place` names it.
+StatusOr<uint64_t> CheckedTensorBytes(uint32_t type, std::span<const uint64_t> extents, std::string_view place);
+
+struct BufferRecord {
+  std::string id;
+  uint64_t generation = 1;
+  uint64_t size_bytes = 0;
+  TensorShape shape;
+  std::map<std::string, std::string> labels;
+  bool lost = false;
+  SegmentRef segment;
+};
+
+struct BufferLimits {
+  uint64_t buffer_bytes_max = 0;
+  uint64_t bytes_max = 0;
+  uint64_t count_max = 0;
+};
+
+// Guarded by the core's mutex. Bytes are read and written outside it, through the segments.
+class BufferStore {
+ public:
+  explicit BufferStore(const BufferLimits& limits) : limits_(limits) {}
+
+  // Whether `size_bytes` more in one buffer may exist; kResourceExhausted with the limit.
+  Status Admit(uint64_t size_bytes) const;
+  // Takes the record; the id must be new. Admit again first when the lock was released in between.
+  Status Insert(BufferRecord record);
+  // kNotFound for foreign and absent ids alike. The pointer is valid until the next change.
+  StatusOr<BufferRecord*> Find(std::string_view id);
+  // kNotFound as Find.
+  Status Erase(std::string_view id);
+  // New contents: `segment` becomes the buffer's memory and the generation grows.
+  void Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t size_bytes);
+
+  // Counts bytes that the daemon holds for the tenant outside buffers (requests of queued jobs, outputs of finished ones) against the
+  // same limit.
+  Status Reserve(uint64_t bytes, std::string_view what);
+  void Unreserve(uint64_t bytes) { bytes_ -= bytes; }
+
+  uint64_t bytes() const { return bytes_; }
+  size_t size() const { return buffers_.size(); }
+
+ private:
+  BufferLimits limits_;
+  uint64_t bytes_ = 0;
+  std::unordered_map<std::string, BufferRecord> buffers_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_BUFFER_STORE_H_

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/config.h"
+
+#include <arpa/inet.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+namespace hpvm {
+namespace {
+
+constexpr uint64_t kMs = 1;
+constexpr uint64_t kDayMs = 86'400'000;
+
+std::string Dotted(const ConfigKey& key) { return std::string(key.section) + "." + std::string(key.name); }
+
+void Report(Diagnostics& out, std::string place, std::string message) {
+  out.push_back({Severity::kError, std::move(place), std::nullopt, std::move(message)});
+}
+
+// Edits (insert, delete, replace) between two short names.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) {
+    row[j] = j;
+  }
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// " Did you mean "x"?", or nothing when no name is near.
+std::string NearMiss(std::string_view name, const std::vector<std::string>& known) {
+  if (name.size() > 100) {
+    return "";
+  }
+  const std::string* best = nullptr;
+  size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    if (const size_t d = Distance(name, candidate); d < best_distance) {
+      best = &candidate;
+      best_distance = d;
+    }
+  }
+  return best == nullptr ? "" : " Did you mean \"" + *best + "\"?";
+}
+
+void ReadText(const ConfigKey& key, const toml::node& node, std::string& into, Diagnostics& out) {
+  if (!node.is_string()) {
+    Report(out, Dotted(key), "The value is not a string.");
+    return;
+  }
+  std::string value = node.as_string()->get();
+  if (!key.choices.empty() && std::find(key.choices.begin(), key.choices.end(), value) == key.choices.end()) {
+    std::string list;
+    for (std::string_view choice : key.choices) {
+      list += (list.empty() ? "\"" : ", \"") + std::string(choice) + "\"";
+    }
+    Report(out, Dotted(key), "The value (\"" + value + "\") is none of " + list + ".");
+    return;
+  }
+  into = std::move(value);
+}
+
+void ReadNumber(const ConfigKey& key, const toml::node& node, uint64_t& into, Diagnostics& out) {
+  if (!node.is_integer()) {
+    Report(out, Dotted(key), "The value is not an integer.");
+    return;
+  }
+  const int64_t value = node.as_integer()->get();
+  if (value < 0 || static_cast<uint64_t>(value) < key.min) {
+    Report(out, Dotted(key), "The value (" + std::to_string(value) + ") is smaller than the least one allowed (" +
+                                 std::to_string(key.min) + ").");
+    return;
+  }
+  if (static_cast<uint64_t>(value) > key.max) {
+    Report(out, Dotted(key), "The value (" + std::to_string(value) + ") is larger than the limit (" +
+                                 std::to_string(key.max) + ").");
+    return;
+  }
+  into = static_cast<uint64_t>(value);
+}
+
+void ReadValue(const ConfigKey& key, const toml::node& node, Config& config, Diagnostics& out) {
+  if (const auto* text = std::get_if<std::string Config::*>(&key.member)) {
+    ReadText(key, node, config.**text, out);
+  } else if (const auto* number = std::get_if<uint64_t Config::*>(&key.member)) {
+    ReadNumber(key, node, config.**number, out);
+  } else if (node.is_boolean()) {
+    config.*std::get<bool Config::*>(key.member) = node.as_boolean()->get();
+  } else {
+    Report(out, Dotted(key), "The value is neither true nor false.");
+  }
+}
+
+void ReadSection(std::string_view section, const toml::table& table, Config& config, Diagnostics& out) {
+  std::vector<std::string> known;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (key.section == section) {
+      known.emplace_back(key.name);
+    }
+  }
+  for (const auto& [name_key, node] : table) {
+    const std::string_view name = name_key.str();
+    const auto key = std::find_if(ConfigKeys().begin(), ConfigKeys().end(), [&](const ConfigKey& k) {
+      return k.section == section && k.name == name;
+    });
+    if (key == ConfigKeys().end()) {
+      Report(out, std::string(section) + "." + std::string(name), "The key is not known." + NearMiss(name, known));
+      continue;
+    }
+    ReadValue(*key, node, config, out);
+  }
+}
+
+bool IsLoopback(std::string_view host) {
+  if (host == "localhost" || host == "::1") {
+    return true;
+  }
+  in_addr address;
+  return inet_pton(AF_INET, std::string(host).c_str(), &address) == 1 && (ntohl(address.s_addr) >> 24) == 127;
+}
+
+StatusOr<ListenAddress> ParseAddress(std::string_view text) {
+  const std::string quoted = "\"" + std::string(text) + "\"";
+  if (text.starts_with("unix:")) {
+    std::string_view path = text.substr(5);
+    if (path.starts_with("//")) {
+      path.remove_prefix(2);
+    }
+    if (path.empty() || path[0] != '/') {
+      return InvalidArgument("The listen address (" + quoted + ") needs an absolute path after \"unix:\".");
+    }
+    if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+      return InvalidArgument("The listen address's path has " + std::to_string(path.size()) +
+                             " bytes; a Unix socket's is limited to " +
+                             std::to_string(sizeof(sockaddr_un::sun_path) - 1) + ".");
+    }
+    return ListenAddress{true, std::string(path)};
+  }
+  const size_t colon = text.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string_view::npos || colon == 0) {
+    return InvalidArgument("The listen address (" + quoted + ") is neither unix:/path nor host:port.");
+  }
+  const std::string_view digits = text.substr(colon + 1);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (error != std::errc() || end != digits.data() + digits.size() || port > 65535) {
+    return InvalidArgument("The listen address (" + quoted + ") has no port from 0 to 65535 after the colon.");
+  }
+  std::string_view host = text.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  if (!IsLoopback(host)) {
+    return FailedPrecondition("The listen address (" + quoted +
+                              ") is reachable from other machines, which needs credentials, and this release has none. Use a Unix "
+                              "socket or a loopback address (127.0.0.1, [::1], localhost).");
+  }
+  return ListenAddress{false, std::string(text)};
+}
+
+struct FileClose {
+  void operator()(FILE* file) const { std::fclose(file); }
+};
+
+}  // namespace
+
+const std::vector<ConfigKey>& ConfigKeys() {
+  constexpr uint64_t kTiB = 1024 * limits::kGiB;
+  static const std::vector<ConfigKey>* keys = new std::vector<ConfigKey>{
+      {"server", "listen", &Config::server_listen, 0, 0, {}},
+      {"server", "socket_mode", &Config::server_socket_mode, 0, 0777, {}},
+      {"server", "state_dir", &Config::server_state_dir, 0, 0, {}},
+      {"server", "reflection", &Config::server_reflection, 0, 0, {}},
+      {"server", "drain_ms", &Config::server_drain_ms, 0, kDayMs, {}},
+      {"log", "level", &Config::log_level, 0, 0, {"debug", "info", "warning", "error"}},
+      {"tenants", "default", &Config::tenants_default, 0, 0, {}},
+      {"tenants", "from_metadata", &Config::tenants_from_metadata, 0, 0, {}},
+      {"tenants", "max", &Config::tenants_max, 1, 100'000, {}},
+      {"limits", "message_bytes_max", &Config::limits_message_bytes_max, 1 * limits::kMiB + 64 * limits::kKiB,
+       256 * limits::kMiB, {}},
+      {"limits", "metadata_bytes_max", &Config::limits_metadata_bytes_max, 1 * limits::kKiB, 1 * limits::kMiB, {}},
+      {"limits", "streams_per_connection_max", &Config::limits_streams_per_connection_max, 1, 10'000, {}},
+      {"limits", "module_bytes_max", &Config::limits_module_bytes_max, 1, 1 * limits::kGiB, {}},
+      {"limits", "document_bytes_max", &Config::limits_document_bytes_max, 1, 1 * limits::kGiB, {}},
+      {"limits", "stored_bytes_max", &Config::limits_stored_bytes_max, 1, kTiB, {}},
+      {"limits", "buffer_bytes_max", &Config::limits_buffer_bytes_max, 1, kTiB, {}},
+      {"limits", "buffers_bytes_max", &Config::limits_buffers_bytes_max, 1, kTiB, {}},
+      {"limits", "buffers_max", &Config::limits_buffers_max, 1, 1'000'000, {}},
+      {"limits", "prepared_graphs_max", &Config::limits_prepared_graphs_max, 1, 100'000, {}},
+      {"limits", "uploads_max", &Config::limits_uploads_max, 1, 10'000, {}},
+      {"jobs", "queued_per_tenant_max", &Config::jobs_queued_per_tenant_max, 1, 1'000'000, {}},
+      {"jobs", "queued_max", &Config::jobs_queued_max, 1, 1'000'000, {}},
+      {"jobs", "running_per_tenant_max", &Config::jobs_running_per_tenant_max, 1, 64, {}},
+      {"jobs", "running_max", &Config::jobs_running_max, 1, 10'000, {}},
+      {"jobs", "kept_max", &Config::jobs_kept_max, 1, 10'000'000, {}},
+      {"jobs", "kept_ms", &Config::jobs_kept_ms, 1'000 * kMs, 366 * kDayMs, {}},
+      {"jobs", "deadline_default_ms", &Config::jobs_deadline_default_ms, 1, 366 * kDayMs, {}},
+      {"jobs", "deadline_max_ms", &Config::jobs_deadline_max_ms, 1, 366 * kDayMs, {}},
+      {"jobs", "watchers_max", &Config::jobs_watchers_max, 1, 100'000, {}},
+      {"executor", "path", &Config::executor_path, 0, 0, {}},
+      {"executor", "cpu_threads", &Config::executor_cpu_threads, 0, 4'096, {}},
+      {"executor", "spawn_ms_max", &Config::executor_spawn_ms_max, 100, 600'000, {}},
+      {"executor", "prepare_ms_max", &Config::executor_prepare_ms_max, 100, kDayMs, {}},
+      {"executor", "idle_ms_max", &Config::executor_idle_ms_max, 1'000, 366 * kDayMs, {}},
+      {"executor", "crashes_max", &Config::executor_crashes_max, 1, 1'000, {}},
+      {"executor", "crash_window_ms", &Config::executor_crash_window_ms, 100, kDayMs, {}},
+      {"graph", "nodes_max", &Config::graph_nodes_max, 1, limits::kGraphExpandedNodesMax, {}},
+      {"graph", "edges_max", &Config::graph_edges_max, 1, 10 * limits::kGraphEdgesMax, {}},
+      {"graph", "depth_max", &Config::graph_depth_max, 2, limits::kGraphDepthMax, {}},
+  };
+  return *keys;
+}
+
+ConfigOutcome ParseConfig(std::string_view text) {
+  ConfigOutcome outcome;
+  const toml::parse_result parsed = toml::parse(text);
+  if (!parsed) {
+    const toml::parse_error& error = parsed.error();
+    Report(outcome.diagnostics, "line " + std::to_string(error.source().begin.line) + ", column " +
+                                    std::to_string(error.source().begin.column),
+           "The file is not TOML: " + std::string(error.description()) + ".");
+    return outcome;
+  }
+  std::vector<std::string> sections;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (sections.empty() || sections.back() != key.section) {
+      sections.emplace_back(key.section);
+    }
+  }
+  for (const auto& [name_key, node] : parsed.table()) {
+    const std::string name(name_key.str());
+    if (std::find(sections.begin(), sections.end(), name) == sections.end()) {
+      Report(outcome.diagnostics, name, "The section is not known." + NearMiss(name, sections));
+    } else if (!node.is_table()) {
+      Report(outcome.diagnostics, name, "The value is not a section; write [" + name + "].");
+    } else {
+      ReadSection(name, *node.as_table(), outcome.config, outcome.diagnostics);
+    }
+  }
+  if (outcome.diagnostics.empty()) {
+    outcome.diagnostics = CheckConfig(outcome.config);
+  }
+  return outcome;
+}
+
+Diagnostics CheckConfig(const Config& config) {
+  Diagnostics out;
+  const StatusOr<std::vector<ListenAddress>> listen = ParseListen(config.server_listen);
+  if (!listen.ok()) {
+    Report(out, "server.listen", Message(listen.status()));
+  }
+  if (config.server_state_dir.empty() || config.server_state_dir[0] != '/') {
+    Report(out, "server.state_dir", "The folder (\"" + config.server_state_dir + "\") is not an absolute path.");
+  }
+  if (!IsTenantName(config.tenants_default)) {
+    Report(out, "tenants.default", "The name (\"" + config.tenants_default +
+                                       "\") is not 1 to 63 characters of a-z, 0-9, - and _ that start with a letter.");
+  }
+  const auto at_most = [&](const char* place, uint64_t value, const char* other, uint64_t limit) {
+    if (value > limit) {
+      Report(out, place, "The value (" + std::to_string(value) + ") is larger than " + other + " (" +
+                             std::to_string(limit) + ").");
+    }
+  };
+  at_most("limits.buffer_bytes_max", config.limits_buffer_bytes_max, "limits.buffers_bytes_max",
+          config.limits_buffers_bytes_max);
+  at_most("limits.module_bytes_max", config.limits_module_bytes_max, "limits.stored_bytes_max",
+          config.limits_stored_bytes_max);
+  at_most("limits.document_bytes_max", config.limits_document_bytes_max, "limits.stored_bytes_max",
+          config.limits_stored_bytes_max);
+  at_most("jobs.queued_per_tenant_max", config.jobs_queued_per_tenant_max, "jobs.queued_max", config.jobs_queued_max);
+  at_most("jobs.running_per_tenant_max", config.jobs_running_per_tenant_max, "jobs.running_max", config.jobs_running_max);
+  at_most("jobs.deadline_default_ms", config.jobs_deadline_default_ms, "jobs.deadline_max_ms", config.jobs_deadline_max_ms);
+  return out;
+}
+
+bool IsTenantName(std::string_view name) {
+  if (name.empty() || name.size() > 63 || name[0] < 'a' || name[0] > 'z') {
+    return false;
+  }
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  });
+}
+
+StatusOr<Config> LoadConfig(const std::string& path) {
+  std::unique_ptr<FILE, FileClose> file(std::fopen(path.c_str(), "rbe"));
+  if (file == nullptr) {
+    return FromErrno(errno, "Opening the configuration \"" + path + "\"");
+  }
+  constexpr size_t kFileBytesMax = 1 * limits::kMiB;
+  std::string text(kFileBytesMax + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) {
+    return FromErrno(errno, "Reading the configuration \"" + path + "\"");
+  }
+  if (text.size() > kFileBytesMax) {
+    return InvalidArgument("The configuration \"" + path + "\" is larger than the limit (" +
+                           std::to_string(kFileBytesMax) + " bytes).");
+  }
+  ConfigOutcome outcome = ParseConfig(text);
+  if (HasErrors(outcome.diagnostics)) {
+    return While(ToStatus(outcome.diagnostics), "reading the configuration \"" + path + "\"");
+  }
+  return outcome.config;
+}
+
+StatusOr<std::vector<ListenAddress>> ParseListen(std::string_view text) {
+  std::vector<ListenAddress> addresses;
+  while (true) {
+    const size_t comma = text.find(',');
+    std::string_view one = text.substr(0, comma);
+    while (!one.empty() && one.front() == ' ') {
+      one.remove_prefix(1);
+    }
+    while (!one.empty() && one.back() == ' ') {
+      one.remove_suffix(1);
+    }
+    HPVMD_ASSIGN_OR_RETURN(ListenAddress address, ParseAddress(one));
+    addresses.push_back(std::move(address));
+    if (comma == std::string_view::npos) {
+      return addresses;
+    }
+    text.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace hpvm

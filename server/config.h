@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's configuration: a TOML file, every key checked, and what the command line sets on top.
+//
+// The keys stand in one table (ConfigKeys), from which reading, checking and the tests of schemas/config.schema.json work.
+#ifndef HPVMD_SERVER_CONFIG_H_
+#define HPVMD_SERVER_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/limits.h"
+#include "base/status.h"
+
+namespace hpvm {
+
+// Defaults as written here. Names are section_key.
+struct Config {
+  // "unix:/path", "host:port". Several may be given, separated by commas.
+  std::string server_listen = "unix:/run/hpvmd/hpvmd.sock";
+  uint64_t server_socket_mode = 0600;
+  std::string server_state_dir = "/var/lib/hpvmd";
+  bool server_reflection = false;
+  uint64_t server_drain_ms = 30'000;
+
+  std::string log_level = "info";
+
+  std::string tenants_default = "local";
+  bool tenants_from_metadata = false;
+  uint64_t tenants_max = 1'000;
+
+  uint64_t limits_message_bytes_max = limits::kMessageBytesMax;
+  uint64_t limits_metadata_bytes_max = 16 * limits::kKiB;
+  uint64_t limits_streams_per_connection_max = 100;
+  uint64_t limits_module_bytes_max = limits::kModuleBytesMax;
+  uint64_t limits_document_bytes_max = limits::kGraphDocumentBytesMax;
+  uint64_t limits_stored_bytes_max = 1 * limits::kGiB;
+  uint64_t limits_buffer_bytes_max = 16 * limits::kGiB;
+  uint64_t limits_buffers_bytes_max = 64 * limits::kGiB;
+  uint64_t limits_buffers_max = 10'000;
+  uint64_t limits_prepared_graphs_max = 1'000;
+  uint64_t limits_uploads_max = 64;
+
+  uint64_t jobs_queued_per_tenant_max = 1'000;
+  uint64_t jobs_queued_max = 10'000;
+  uint64_t jobs_running_per_tenant_max = 4;
+  uint64_t jobs_running_max = 16;
+  uint64_t jobs_kept_max = 10'000;
+  uint64_t jobs_kept_ms = 86'400'000;
+  uint64_t jobs_deadline_default_ms = 600'000;
+  uint64_t jobs_deadline_max_ms = 86'400'000;
+  uint64_t jobs_watchers_max = 1'000;
+
+  std::string executor_path;   // Empty: hpvm-executor beside hpvmd.
+  uint64_t executor_cpu_threads = 0;  // 0: as many as the machine has.
+  uint64_t executor_spawn_ms_max = 10'000;
+  uint64_t executor_prepare_ms_max = 120'000;
+  uint64_t executor_idle_ms_max = 600'000;
+  uint64_t executor_crashes_max = 3;
+  uint64_t executor_crash_window_ms = 60'000;
+
+  uint64_t graph_nodes_max = limits::kGraphNodesMax;
+  uint64_t graph_edges_max = limits::kGraphEdgesMax;
+  uint64_t graph_depth_max = limits::kGraphDepthMax;
+};
+
+struct ConfigKey {
+  std::string_view section, name;
+  std::variant<std::string Config::*, bool Config::*, uint64_t Config::*> member;
+  uint64_t min = 0, max = 0;              // Numbers.
+  std::vector<std::string_view> choices;  // Texts; empty: any.
+};
+const std::vector<ConfigKey>& ConfigKeys();
+
+struct ConfigOutcome {
+  Config config;
+  Diagnostics diagnostics;   // Places are "section.key", or empty for the file as a whole.
+};
+
+// Reads TOML. Every fault is reported: unknown keys with the nearest known one, wrong types, values beyond their limits.
+ConfigOutcome ParseConfig(std::string_view text);
+// kNotFound or kPermissionDenied for the file, kInvalidArgument with every fault for its contents.
+StatusOr<Config> LoadConfig(const std::string& path);
+// Rules that join several keys. Also for values from the command line.
+Diagnostics CheckConfig(const Config& config);
+
+// 1 to 63 characters of a-z, 0-9, - and _, a letter first.
+bool IsTenantName(std::string_view name);
+
+struct ListenAddress {
+  bool is_unix = false;
+  std::string target;   // A path, or host:port.
+};
+// Splits and checks server.listen. Addresses beyond loopback are refused: this release has no credentials to offer there.
+StatusOr<std::vector<ListenAddress>> ParseListen(std::string_view text);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_CONFIG_H_

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules, documents, and their preparation in the tenant's executor.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "server/core.h"
+#include "server/log.h"
+#include "server/object_id.h"
+
+namespace hpvm {
+namespace {
+
+// Preparations that nobody uses but that a Submit of the same document would find.
+constexpr size_t kIdlePreparationsMax = 32;
+// The answer to a late prepare is the executor's; past this it does not answer at all.
+constexpr Duration kPrepareGrace = std::chrono::seconds(2);
+
+BytesSource SourceOf(const Blob& blob) { return {.bytes = {}, .fd = blob.fd.get(), .fd_bytes = blob.size_bytes}; }
+
+void FillPorts(const std::vector<ExecutorPort>& ports, google::protobuf::RepeatedPtrField<v1::PortSummary>* into) {
+  for (const ExecutorPort& port : ports) {
+    v1::PortSummary& to = *into->Add();
+    to.set_name(port.name);
+    to.set_type(static_cast<v1::ElementType>(port.type));
+    to.mutable_shape()->Add(port.shape.begin(), port.shape.end());
+  }
+}
+
+v1::GraphSummary ToMessage(const ExecutorSummary& from) {
+  v1::GraphSummary to;
+  to.set_name(from.name);
+  FillPorts(from.inputs, to.mutable_inputs());
+  FillPorts(from.outputs, to.mutable_outputs());
+  to.mutable_symbols()->Add(from.symbols.begin(), from.symbols.end());
+  to.set_leaf_nodes(from.leaf_nodes);
+  to.set_internal_nodes(from.internal_nodes);
+  to.set_edges(from.edges);
+  to.mutable_devices()->Add(from.devices.begin(), from.devices.end());
+  to.set_streaming(from.streaming);
+  v1::PrepareTiming& timing = *to.mutable_timing();
+  timing.set_parse_ns(static_cast<uint64_t>(from.parse.count()));
+  timing.set_compile_ns(static_cast<uint64_t>(from.compile.count()));
+  timing.set_load_ns(static_cast<uint64_t>(from.load.count()));
+  timing.set_compiled(from.compiled);
+  timing.set_from_cache(from.from_cache);
+  return to;
+}
+
+}  // namespace
+
+bool Core::HasBlob(Tenant& tenant, BlobKind kind, const Sha256& hash) {
+  CoreScope scope(*this);
+  return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Find(hash).ok();
+}
+
+Status Core::BeginUpload(Tenant& tenant) {
+  CoreScope scope(*this);
+  HPVMD_RETURN_IF_ERROR(RefuseWhenDraining());
+  if (tenant.uploads >= options_.config.limits_uploads_max) {
+    return ResourceExhausted("The tenant has as many uploads in progress as it may (" +
+                             std::to_string(options_.config.limits_uploads_max) + ").");
+  }
+  ++tenant.uploads;
+  return absl::OkStatus();
+}
+
+void Core::EndUpload(Tenant& tenant) {
+  CoreScope scope(*this);
+  --tenant.uploads;
+}
+
+Status Core::InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob) {
+  CoreScope scope(*this);
+  return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Insert(std::move(blob));
+}
+
+StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256,
+                                               const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules) {
+  HPVMD_ASSIGN_OR_RETURN(const Sha256 graph_hash, ParseSha256("graph document", graph_sha256));
+  HPVMD_ASSIGN_OR_RETURN(BlobRef document, tenant.graphs.Find(graph_hash));
+  std::map<std::string, BlobRef> named;   // Sorted, so that the order of the request does not matter.
+  for (const v1::ModuleBinding& module : modules) {
+    HPVMD_ASSIGN_OR_RETURN(const Sha256 hash, ParseSha256("module \"" + module.name() + "\"", module.sha256()));
+    HPVMD_ASSIGN_OR_RETURN(BlobRef blob, tenant.modules.Find(hash));
+    if (!named.emplace(module.name(), std::move(blob)).second) {
+      return InvalidArgument("The module \"" + module.name() + "\" is bound twice.");
+    }
+  }
+  Hasher hasher;
+  hasher.AddField(ToHex(graph_hash));
+  for (const auto& [name, blob] : named) {
+    hasher.AddField(name);
+    hasher.AddField(ToHex(blob->hash));
+  }
+  std::string key = ToHex(hasher.Finish());
+  PreparationRef& preparation = tenant.preparations[key];
+  if (preparation == nullptr) {
+    preparation = std::make_shared<Preparation>();
+    preparation->key = std::move(key);
+    preparation->document = std::move(document);
+    for (auto& [name, blob] : named) {
+      preparation->modules.push_back({name, std::move(blob)});
+    }
+    preparation->link_handle = tenant.next_link_handle++;
+  }
+  preparation->used = ++tenant.uses;
+  PreparationRef found = preparation;   // Dropping others below must not drop this one.
+  DropIdlePreparations(scope, tenant, kIdlePreparationsMax);
+  if (tenant.preparations.size() > options_.config.limits_prepared_graphs_max) {
+    DropIdlePreparations(scope, tenant, 0);
+  }
+  if (tenant.preparations.size() > options_.config.limits_prepared_graphs_max) {
+    tenant.preparations.erase(found->key);
+    return ResourceExhausted("The tenant has as many prepared graphs as it may (" +
+                             std::to_string(options_.config.limits_prepared_graphs_max) + "); release some.");
+  }
+  return found;
+}
+
+void Core::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep) {
+  std::vector<std::pair<uint64_t, const Preparation*>> idle;   // By last use.
+  for (const auto& [key, preparation] : tenant.preparations) {
+    if (preparation.use_count() == 1) {
+      idle.emplace_back(preparation->used, preparation.get());
+    }
+  }
+  if (idle.size() <= keep) {
+    return;
+  }
+  std::sort(idle.begin(), idle.end());
+  idle.resize(idle.size() - keep);
+  for (const auto& [used, preparation] : idle) {
+    if (preparation->ready_epoch == tenant.executor.epoch && tenant.executor.port != nullptr) {
+      scope.Defer([port = tenant.executor.port, handle = preparation->link_handle] { port->Release(handle); });
+    }
+    tenant.preparations.erase(std::string(preparation->key));
+  }
+}
+
+void Core::WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then) {
+  ExecutorSlot& slot = tenant->executor;
+  slot.last_used = options_.clock->Now();
+  if (slot.state == ExecutorSlot::State::kUp && preparation->ready_epoch == slot.epoch) {
+    then(scope, Outcome());
+    return;
+  }
+  preparation->waiters.push_back(std::move(then));
+  if (preparation->waiters.size() > 1) {
+    return;   // Somebody asked already.
+  }
+  ++tenant->active;
+  WithExecutor(scope, tenant, [this, tenant, preparation](CoreScope& inner, const Outcome& outcome) {
+    if (outcome.ok()) {
+      SendPrepare(inner, tenant, preparation);
+      return;
+    }
+    --tenant->active;
+    for (const Waiter& waiter : std::exchange(preparation->waiters, {})) {
+      waiter(inner, outcome);
+    }
+  });
+}
+
+void Core::SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation) {
+  const uint64_t epoch = tenant->executor.epoch;
+  const Duration within = std::chrono::milliseconds(options_.config.executor_prepare_ms_max);
+  const Time late = options_.clock->Now() + within + kPrepareGrace;
+  preparation->timer = AddTimer(scope, late, [this, tenant, epoch](CoreScope& inner) {
+    if (tenant->executor.epoch == epoch) {
+      KillExecutor(inner, *tenant, "Preparing a graph took longer than its limit (" +
+                                       std::to_string(options_.config.executor_prepare_ms_max) + " ms).");
+    }
+  });
+  scope.Defer([this, tenant, preparation, epoch, within, port = tenant->executor.port] {
+    PrepareInput input;
+    input.handle = preparation->link_handle;
+    input.document = SourceOf(*preparation->document);
+    for (const NamedBlob& module : preparation->modules) {
+      input.modules.push_back({module.name, module.blob->hash, SourceOf(*module.blob)});
+    }
+    input.within = within;
+    port->Prepare(input, [this, tenant, preparation, epoch](StatusOr<PrepareReply> reply) {
+      OnPrepared(tenant, preparation, epoch, std::move(reply));
+    });
+  });
+}
+
+void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
+                      StatusOr<PrepareReply> reply) {
+  CoreScope scope(*this);
+  timers_.erase(preparation->timer);
+  --tenant->active;
+  Outcome outcome;
+  if (!reply.ok()) {
+    outcome = While(reply.status(), "preparing the graph");
+    if (reply.status().code() == absl::StatusCode::kUnavailable) {
+      outcome.detail.emplace().set_retryable(true);
+    }
+  } else if (!reply->summary.has_value()) {
+    outcome = HasErrors(reply->diagnostics)
+                  ? RejectedBy(reply->diagnostics, reply->diagnostics_omitted)
+                  : Outcome(Internal("The executor neither accepted nor rejected the graph."));
+  } else {
+    preparation->ready_epoch = epoch;
+    if (!preparation->validated) {
+      preparation->validated = true;
+      preparation->summary = ToMessage(*reply->summary);
+      preparation->warnings = ToMessage(reply->diagnostics, reply->diagnostics_omitted);
+    }
+  }
+  for (const Waiter& waiter : std::exchange(preparation->waiters, {})) {
+    waiter(scope, outcome);
+  }
+}
+
+void Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& request,
+                        v1::PrepareGraphResponse* response, std::function<void(const Outcome&)> done) {
+  CoreScope scope(*this);
+  Status admitted = RefuseWhenDraining();
+  if (admitted.ok() && tenant->handles.size() >= options_.config.limits_prepared_graphs_max) {
+    admitted = ResourceExhausted("The tenant holds as many prepared graphs as it may (" +
+                                 std::to_string(options_.config.limits_prepared_graphs_max) + "); release some.");
+  }
+  StatusOr<PreparationRef> preparation =
+      admitted.ok() ? FindPreparation(scope, *tenant, request.graph_sha256(), request.modules()) : admitted;
+  if (!preparation.ok()) {
+    scope.Defer([done = std::move(done), status = preparation.status()] { done(status); });
+    return;
+  }
+  WithPrepared(scope, tenant, *preparation,
+               [this, tenant, preparation = *preparation, response, done = std::move(done)](CoreScope& inner,
+                                                                                            const Outcome& outcome) {
+                 if (outcome.ok()) {
+                   const std::string handle = NewObjectId("graph", *options_.rng);
+                   tenant->handles.emplace(handle, preparation);
+                   response->set_handle(handle);
+                   *response->mutable_summary() = preparation->summary;
+                   *response->mutable_diagnostics() = preparation->warnings;
+                 }
+                 inner.Defer([done, outcome] { done(outcome); });
+               });
+}
+
+Status Core::ReleaseGraph(Tenant& tenant, std::string_view handle) {
+  CoreScope scope(*this);
+  if (tenant.handles.erase(std::string(handle)) == 0) {
+    return NotFound("There is no prepared graph \"" + std::string(handle.substr(0, 80)) + "\".");
+  }
+  DropIdlePreparations(scope, tenant, kIdlePreparationsMax);
+  return absl::OkStatus();
+}
+
+StatusOr<PreparationRef> Core::FindHandle(Tenant& tenant, std::string_view handle) {
+  CoreScope scope(*this);
+  HPVMD_RETURN_IF_ERROR(RefuseWhenDraining());
+  const auto found = tenant.handles.find(std::string(handle));
+  if (found == tenant.handles.end()) {
+    return NotFound("There is no prepared graph \"" + std::string(handle.substr(0, 80)) + "\".");
+  }
+  return found->second;
+}
+
+}  // namespace hpvm

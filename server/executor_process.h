@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the core needs of an executor process, as an interface: ExecutorLink in the daemon, a fake in tests.
+#ifndef HPVMD_SERVER_EXECUTOR_PROCESS_H_
+#define HPVMD_SERVER_EXECUTOR_PROCESS_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/internal/executor_link.h"
+
+namespace hpvm {
+
+// One live executor. The rules are ExecutorLink's: calls never block, each callback comes once, later, on another thread.
+class ExecutorProcess {
+ public:
+  virtual ~ExecutorProcess() = default;   // Waits for the process to be reaped; not on a callback's thread.
+  virtual RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) = 0;
+  virtual RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) = 0;
+  virtual void Release(uint64_t handle) = 0;
+  virtual void Cancel(RequestId id) = 0;
+  virtual void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) = 0;
+  virtual void Forget(uint64_t memory_id) = 0;
+  virtual void Shutdown() = 0;
+  virtual void Kill(std::string_view why) = 0;
+};
+
+struct SpawnRequest {
+  std::string tenant;
+  int grant_page = -1;   // Borrowed during the call.
+};
+
+
+class ExecutorSpawner {
+ public:
+  virtual ~ExecutorSpawner() = default;
+  // `on_end` comes after every pending request's callback. May take milliseconds: called without the core's mutex.
+  virtual StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
+                                                        std::function<void(const ExecutorReady&)> on_ready,
+                                                        std::function<void(const Status&)> on_end) = 0;
+  // The devices of this machine, found by a sandboxed probe; blocks for up to 10 s.
+  virtual StatusOr<std::vector<ExecutorDevice>> Probe() = 0;
+};
+
+struct Config;
+// Spawns processes of config.executor_path, with caches in config.server_state_dir.
+StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_EXECUTOR_PROCESS_H_

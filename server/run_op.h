@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run on its way through the daemon: what it binds, where it stands, and how it ended.
+#ifndef HPVMD_SERVER_RUN_OP_H_
+#define HPVMD_SERVER_RUN_OP_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hpvm/v1/job.pb.h"
+#include "server/executor_process.h"
+#include "server/job_events.h"
+#include "server/outcome.h"
+#include "server/tenant.h"
+
+namespace hpvm {
+
+// One output after a run.
+struct RunOutput {
+  std::string name;
+  ElementType type = ElementType::kF32;
+  std::vector<uint64_t> shape;
+  uint64_t bytes = 0;
+  std::span<const uint8_t> data;   // Inline: inside RunOutcome::reply's body.
+  SegmentRef segment;              // Kept for a job, or what the buffer holds now.
+  std::string buffer_id;           // Published there.
+  uint64_t generation = 0;
+};
+
+struct RunOutcome {
+  Outcome outcome;
+  std::vector<RunOutput> outputs;  // Discarded ones are left out.
+  RunReply reply;                  // Timing, node records, and the bytes of inline outputs.
+  Duration queue{0}, total{0};
+};
+
+// Where an output goes.
+struct OutputPlan {
+  enum class Kind : uint8_t { kAuto, kBuffer, kNewBuffer, kDiscard } kind = Kind::kAuto;
+  std::string buffer_id;   // kBuffer.
+  uint64_t buffer_bytes = 0;
+  SegmentRef segment;      // Memory that travels with the run; kAuto and kNewBuffer get it when the output's size is known.
+  uint64_t segment_bytes = 0;
+};
+
+// Guarded by the core's mutex, except `input` and `plans` while the run is being sent, when nobody else touches them.
+struct RunOp {
+  enum class State : uint8_t { kPreparing, kQueued, kSent, kDone } state = State::kPreparing;
+  uint64_t id = 0;
+  std::shared_ptr<Tenant> tenant;
+  PreparationRef preparation;
+  RunInput input;                              // Spans borrow the request's bytes.
+  std::vector<SegmentRef> pins;                // Memory of the inputs.
+  std::map<std::string, OutputPlan> plans;     // Outputs that are not here are kAuto.
+  std::vector<TensorShape> input_shapes;
+  bool keep_outputs = false;                   // A job's: outputs without a place stay with the job, not in new buffers.
+  int32_t priority = 0;
+  Time received{0}, deadline = kNever, sent{0};
+  std::shared_ptr<ExecutorProcess> port;          // While sent.
+  uint64_t epoch = 0;
+  // Each sending's request, 0 until known, for Cancel: written by the sender without the mutex, as `stop` is read by it.
+  static constexpr uint32_t kSendsMax = 3;
+  std::array<std::atomic<RequestId>, kSendsMax> requests{};
+  uint32_t sends = 0;
+  std::atomic<bool> stop{false};
+  Status stop_reason;                          // When `stop`: what the run ends with unless it succeeds first.
+  std::vector<std::pair<Time, uint64_t>> timers;
+  std::shared_ptr<const google::protobuf::Message> keeps;   // Owns what the spans borrow, for jobs; else the caller does.
+  std::function<void(CoreScope&)> on_started;  // Under the mutex, when it leaves the daemon's queue.
+  std::function<void(RunOutcome)> done;        // Without the mutex.
+};
+
+// What the daemon holds about a job while it lives and until it expires, beside the store's record.
+struct LiveJob {
+  JobEvents events;
+  std::shared_ptr<RunOp> op;            // Until the job ends.
+  bool cancel_requested = false;
+  uint64_t reserved_bytes = 0;          // Of the tenant's limit: the request, then the outputs.
+  // Outputs that wait for FetchOutput; inline bytes or a segment.
+  struct Kept {
+    v1::StoredOutput header;
+    std::string bytes;
+    SegmentRef segment;
+  };
+  std::map<std::string, Kept> outputs;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_RUN_OP_H_

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/segment_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <span>
+#include <utility>
+
+#include "base/memfd.h"
+
+namespace hpvm {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+Status ZeroFill(int fd, uint64_t bytes) {
+  static constexpr size_t kBlock = 256 * 1024;
+  static const uint8_t* zeros = new uint8_t[kBlock]();
+  for (uint64_t at = 0; at < bytes; at += kBlock) {
+    HPVMD_RETURN_IF_ERROR(WriteAt(fd, at, {zeros, static_cast<size_t>(std::min<uint64_t>(kBlock, bytes - at))}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+SegmentPool::SegmentPool(uint64_t idle_bytes_max) : state_(std::make_shared<State>()) {
+  state_->idle_bytes_max = idle_bytes_max;
+}
+
+uint64_t SegmentPool::CapacityFor(uint64_t bytes) {
+  const uint64_t pages = std::max<uint64_t>(1, bytes / kPage + (bytes % kPage != 0));
+  const uint64_t step = std::max<uint64_t>(1, std::bit_floor(pages) / 8);
+  return (pages + step - 1) / step * step * kPage;
+}
+
+StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
+  static std::atomic<uint64_t> next_id{1};
+  const uint64_t capacity = CapacityFor(bytes);
+  std::unique_ptr<Segment> segment;
+  {
+    std::lock_guard lock(state_->mutex);
+    // The newest first: its pages are the likeliest to be in the processor's cache.
+    const auto found = std::find_if(state_->idle.rbegin(), state_->idle.rend(), [&](const auto& idle) {
+      return idle->capacity_bytes == capacity;
+    });
+    if (found != state_->idle.rend()) {
+      segment = std::move(*found);
+      state_->idle.erase(std::next(found).base());
+      state_->idle_bytes -= capacity;
+    }
+  }
+  if (segment == nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, CreateSealedMemfd("hpvm-buffer", capacity));
+    segment = std::make_unique<Segment>();
+    segment->fd = std::move(fd);
+    segment->id = next_id.fetch_add(1, std::memory_order_relaxed);
+    segment->capacity_bytes = capacity;
+  } else if (zero) {
+    HPVMD_RETURN_IF_ERROR(ZeroFill(segment->fd.get(), bytes));
+  }
+  return SegmentRef(segment.release(), [state = state_](const Segment* done) {
+    Return(*state, std::unique_ptr<Segment>(const_cast<Segment*>(done)));
+  });
+}
+
+void SegmentPool::Return(State& state, std::unique_ptr<Segment> segment) {
+  segment->recycled = true;
+  std::vector<std::unique_ptr<Segment>> freed;  // Declared before the lock, so closed after it: freeing pages takes time.
+  std::lock_guard lock(state.mutex);
+  state.idle_bytes += segment->capacity_bytes;
+  state.idle.push_back(std::move(segment));
+  while (state.idle_bytes > state.idle_bytes_max) {
+    state.idle_bytes -= state.idle.front()->capacity_bytes;
+    if (state.freed_ids.size() < 4096) {
+      state.freed_ids.push_back(state.idle.front()->id);
+    }
+    freed.push_back(std::move(state.idle.front()));
+    state.idle.erase(state.idle.begin());
+  }
+}
+
+std::vector<uint64_t> SegmentPool::TakeFreed() {
+  std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->freed_ids, {});
+}
+
+uint64_t SegmentPool::idle_bytes() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->idle_bytes;
+}
+
+}  // namespace hpvm

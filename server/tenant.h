@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one tenant owns. Guarded by the core's mutex, except for what says otherwise.
+#ifndef HPVMD_SERVER_TENANT_H_
+#define HPVMD_SERVER_TENANT_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/grant.h"
+#include "base/memfd.h"
+#include "hpvm/v1/graph.pb.h"
+#include "scheduler/fair_share.h"
+#include "server/blob_store.h"
+#include "server/buffer_store.h"
+#include "server/executor_process.h"
+#include "server/job_events.h"
+#include "server/outcome.h"
+#include "server/segment_pool.h"
+
+namespace hpvm {
+
+class CoreScope;
+
+struct NamedBlob {
+  std::string name;
+  BlobRef blob;
+};
+
+// A document with its modules, prepared in the tenant's executor, and prepared again from the stored bytes when that executor is new.
+// Shared by every handle and job with equal contents: use_count() 1 means that only the tenant's table holds it.
+struct Preparation {
+  std::string key;               // Of the document's and the modules' hashes.
+  BlobRef document;
+  std::vector<NamedBlob> modules;
+  uint64_t link_handle = 0;      // Its number in every executor of the tenant.
+  uint64_t ready_epoch = 0;      // The executor that has it; 0: none.
+  std::pair<Time, uint64_t> timer{kNever, 0};   // Kills an executor that does not answer in time.
+  bool validated = false;        // An executor has accepted it: the summary is set.
+  v1::GraphSummary summary;
+  v1::Diagnostics warnings;
+  uint64_t used = 0;             // A counter, for dropping the least recently used.
+  using Waiter = std::function<void(CoreScope&, const Outcome&)>;
+  std::vector<Waiter> waiters;
+  // Outputs that were too large to be inline when the inputs had these shapes: memory goes along with the next such run at once.
+  std::vector<TensorShape> last_inputs;
+  std::vector<std::pair<std::string, uint64_t>> large_outputs;
+};
+using PreparationRef = std::shared_ptr<Preparation>;
+
+// The tenant's one executor: spawned on demand, never given to another tenant, spawned again after its death.
+struct ExecutorSlot {
+  enum class State : uint8_t { kDown, kStarting, kUp } state = State::kDown;
+  uint64_t epoch = 0;                       // Counts executors; 0: none yet.
+  std::shared_ptr<ExecutorProcess> port;       // kUp only. Shared with calls in progress, which run without the mutex.
+  bool ended = false;                       // The one of this epoch ended before it was installed; why:
+  Status end_status;
+  std::vector<Preparation::Waiter> waiting; // For kUp.
+  std::deque<Time> crashes;                 // Within the crash window.
+  uint64_t killed_epoch = 0;                // The daemon itself ended this one: not a crash.
+  Time last_used{0};
+  // What the fair share decided, also while no executor lives; the page follows it.
+  GrantState grant_state = GrantState::kNone;
+  bool contended = false;
+  UniqueFd grant_fd;
+  Mapping grant_page;
+
+  // Copies the two into the page; answers its new epoch.
+  uint32_t WriteGrantPage(uint32_t cpu_threads);
+};
+
+struct LiveJob;
+struct RunOp;
+
+struct Tenant {
+  Tenant(std::string tenant_name, scheduler::TenantKey tenant_key, uint64_t stored_bytes_max, const BufferLimits& buffer_limits,
+         uint64_t idle_bytes_max)
+      : name(std::move(tenant_name)), key(tenant_key), modules("module", stored_bytes_max),
+        graphs("graph document", stored_bytes_max), buffers(buffer_limits), pool(idle_bytes_max) {}
+
+  const std::string name;
+  const scheduler::TenantKey key;
+  BlobStore modules, graphs;
+  BufferStore buffers;
+  SegmentPool pool;              // Locks itself.
+  uint64_t uploads = 0;          // In progress.
+  std::unordered_map<std::string, PreparationRef> preparations;   // By key.
+  std::unordered_map<std::string, PreparationRef> handles;        // By id.
+  uint64_t next_link_handle = 1, uses = 0;
+  ExecutorSlot executor;
+  uint64_t active = 0;           // Operations that use or wait for the executor.
+  std::unordered_map<std::string, std::shared_ptr<LiveJob>> jobs; // By id: events, and what runs or keeps outputs.
+  // Submits in progress by idempotency key: duplicates wait for the first one's answer.
+  std::unordered_map<std::string, std::vector<std::function<void(CoreScope&)>>> pending_keys;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_TENANT_H_

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a kernel in C or C++ may ask of hpvmd. The kernel is a function that returns nothing:
+ *
+ *   #include "hpvm.h"
+ *   HPVM_KERNEL void scale(const float* in, float* out, float factor) {
+ *     uint32_t i = hpvm_instance_id(0);
+ *     out[i] = factor * in[i];
+ *   }
+ *
+ * It takes one pointer a port and one int, long long, float or double a scalar, in the order of the graph's node. It runs once an instance;
+ * instances of a launch run in any order and at the same time. Variables of the module belong to the instance; only buffers, and memory from
+ * hpvm_local_alloc within a group, are shared. README.md has the command that builds it.
+ */
+#ifndef HPVM_KERNEL_HPVM_H_
+#define HPVM_KERNEL_HPVM_H_
+
+#if !defined(__wasm__)
+#error "hpvm.h is for kernels: compile with clang --target=wasm32 (or wasm64)."
+#endif
+#if !defined(__clang__)
+#error "hpvm.h needs clang: it names WebAssembly imports by attributes."
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Without -matomics clang makes C11 and C++ atomics, and the builtins behind them, plain loads and stores, silently. So they are refused: as a
+ * header that came before, and as identifiers from here on. The functions below are atomic either way. */
+#if !defined(__wasm_atomics__)
+#if defined(__CLANG_STDATOMIC_H) || defined(_LIBCPP_ATOMIC) || defined(_GLIBCXX_ATOMIC)
+#error "Without -matomics, <stdatomic.h> and <atomic> are not atomic. Use hpvm_atomic_ functions, or build with -matomics -mbulk-memory."
+#else
+#pragma clang poison _Atomic __atomic_load_n __atomic_store_n __atomic_exchange_n __atomic_compare_exchange_n
+#pragma clang poison __atomic_fetch_add __atomic_fetch_sub __atomic_fetch_and __atomic_fetch_or __atomic_fetch_xor
+#pragma clang poison __sync_fetch_and_add __sync_fetch_and_sub __sync_fetch_and_and __sync_fetch_and_or __sync_fetch_and_xor
+#pragma clang poison __sync_val_compare_and_swap __sync_bool_compare_and_swap __sync_lock_test_and_set
+#endif
+#endif
+
+#ifdef __cplusplus
+#define HPVM_EXTERN_ extern "C"
+#define HPVM_NOTHROW_ noexcept
+#else
+#define HPVM_EXTERN_ extern
+#define HPVM_NOTHROW_
+#endif
+#define HPVM_IMPORT_(name) HPVM_EXTERN_ __attribute__((import_module("hpvm"), import_name(#name), nothrow))
+
+/* Marks a kernel. Link with -Wl,--export-dynamic, which exports what is visible. */
+#ifdef __cplusplus
+#define HPVM_KERNEL extern "C" __attribute__((used, visibility("default")))
+#else
+#define HPVM_KERNEL __attribute__((used, visibility("default")))
+#endif
+
+/* Where this instance stands. `dimension` is 0, 1 or 2 (x, y, z); any other reads 0 for ids, 1 for counts and sizes. The forms without
+ * `64` wrap at 2^32. hpvm_group_size is the group as declared, also in a partial last group. */
+HPVM_IMPORT_(instance_id) uint32_t hpvm_instance_id(int dimension) HPVM_NOTHROW_ __attribute__((const));
+HPVM_IMPORT_(instance_count) uint32_t hpvm_instance_count(int dimension) HPVM_NOTHROW_ __attribute__((const));
+HPVM_IMPORT_(group_id) uint32_t hpvm_group_id(int dimension) HPVM_NOTHROW_ __attribute__((const));
+HPVM_IMPORT_(group_size) uint32_t hpvm_group_size(int dimension) HPVM_NOTHROW_ __attribute__((const));
+HPVM_IMPORT_(local_id) uint32_t hpvm_local_id(int dimension) HPVM_NOTHROW_ __attribute__((const));
+HPVM_IMPORT_(instance_id) uint64_t hpvm_instance_id64(int dimension) HPVM_NOTHROW_ __attribute__((const));
+HPVM_IMPORT_(instance_count) uint64_t hpvm_instance_count64(int dimension) HPVM_NOTHROW_ __attribute__((const));
+
+/* The bytes of the buffer of the entry's parameter number `parameter`, counted from 0; 0 for a scalar. */
+HPVM_IMPORT_(buffer_size) uint32_t hpvm_buffer_size(int parameter) HPVM_NOTHROW_ __attribute__((const));
+HPVM_IMPORT_(buffer_size) uint64_t hpvm_buffer_size64(int parameter) HPVM_NOTHROW_ __attribute__((const));
+
+/* Waits until every instance of the group is here; what they wrote before is visible after. Every instance must reach the same barriers,
+ * or the launch traps. `convergent` keeps the compiler from moving a call into a branch. */
+HPVM_IMPORT_(barrier) void hpvm_barrier(void) HPVM_NOTHROW_ __attribute__((convergent));
+/* Zeroed memory shared by the group, 16-byte aligned: all instances get the same address from the same call. At most 64 KiB a group. */
+HPVM_IMPORT_(local_alloc) void* hpvm_local_alloc(size_t bytes) HPVM_NOTHROW_ __attribute__((convergent));
+
+/* Traps when `condition` is 0; the job then fails and names this instance. */
+HPVM_IMPORT_(assert) void hpvm_assert(int condition) HPVM_NOTHROW_;
+
+/* Atomics on buffers and group memory: sequentially consistent, naturally aligned or they trap. Updates return the old value. */
+#define HPVM_ATOMIC_UPDATE_(name, type) \
+  HPVM_IMPORT_(atomic_##name) type hpvm_atomic_##name(volatile type* at, type value) HPVM_NOTHROW_
+#define HPVM_ATOMICS_(bits)                                                                                          \
+  HPVM_IMPORT_(atomic_load_i##bits) int##bits##_t hpvm_atomic_load_i##bits(const volatile int##bits##_t* at)         \
+      HPVM_NOTHROW_;                                                                                                 \
+  HPVM_IMPORT_(atomic_store_i##bits) void hpvm_atomic_store_i##bits(volatile int##bits##_t* at, int##bits##_t value) \
+      HPVM_NOTHROW_;                                                                                                 \
+  HPVM_IMPORT_(atomic_cmpxchg_i##bits)                                                                               \
+  int##bits##_t hpvm_atomic_cmpxchg_i##bits(volatile int##bits##_t* at, int##bits##_t expected, int##bits##_t value) \
+      HPVM_NOTHROW_;                                                                                                 \
+  HPVM_ATOMIC_UPDATE_(add_i##bits, int##bits##_t);                                                                   \
+  HPVM_ATOMIC_UPDATE_(sub_i##bits, int##bits##_t);                                                                   \
+  HPVM_ATOMIC_UPDATE_(and_i##bits, int##bits##_t);                                                                   \
+  HPVM_ATOMIC_UPDATE_(or_i##bits, int##bits##_t);                                                                    \
+  HPVM_ATOMIC_UPDATE_(xor_i##bits, int##bits##_t);                                                                   \
+  HPVM_ATOMIC_UPDATE_(xchg_i##bits, int##bits##_t);                                                                  \
+  HPVM_ATOMIC_UPDATE_(min_s_i##bits, int##bits##_t);                                                                 \
+  HPVM_ATOMIC_UPDATE_(max_s_i##bits, int##bits##_t);                                                                 \
+  HPVM_ATOMIC_UPDATE_(min_u_i##bits, uint##bits##_t);                                                                \
+  HPVM_ATOMIC_UPDATE_(max_u_i##bits, uint##bits##_t)
+HPVM_ATOMICS_(32);
+HPVM_ATOMICS_(64);
+HPVM_ATOMIC_UPDATE_(add_f32, float);
+HPVM_ATOMIC_UPDATE_(add_f64, double);
+
+#undef HPVM_ATOMICS_
+#undef HPVM_ATOMIC_UPDATE_
+
+/* Shorter, for the common case of one index a dimension. */
+static inline uint32_t hpvm_x(void) { return hpvm_instance_id(0); }
+static inline uint32_t hpvm_y(void) { return hpvm_instance_id(1); }
+static inline uint32_t hpvm_z(void) { return hpvm_instance_id(2); }
+
+#endif /* HPVM_KERNEL_HPVM_H_ */

@@ -1,3 +1,16 @@
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
 hpvmd_library(compiler_service SOURCES artifact.cc service.cc zygote_wire.cc DEPS base kernel_ir)
 hpvmd_test(artifact_test SOURCES artifact_test.cc DEPS compiler_service LABELS fast)
+
+# The zygote: everything that links LLVM and wabt.
+if(TARGET wasm_front)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
+  find_package(CLI11 REQUIRED)
+  hpvmd_library(compiler_driver SOURCES compile.cc
+                DEPS base kernel_ir compiler_service kernel_pass llvm_back wasm_front)
+  hpvmd_binary(hpvm-compiler
+    SOURCES zygote_main.cc zygote.cc zygote_cache.cc zygote_child.cc zygote_sandbox.cc
+    DEPS compiler_driver CLI11::CLI11 PkgConfig::SECCOMP)
+  target_compile_definitions(hpvm-compiler PRIVATE HPVMD_COMPILER_VERSION="${PROJECT_VERSION}")
+endif()

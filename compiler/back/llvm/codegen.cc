@@ -2,12 +2,14 @@
 #include "compiler/back/llvm/codegen.h"
 
 #include <mutex>
+#include <new>
 
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
@@ -22,6 +24,14 @@ void InitializeLlvm() {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
   });
+}
+
+void SetOutOfMemoryHandler(void (*handler)()) {
+  static void (*out_of_memory)() = nullptr;
+  out_of_memory = handler;
+  std::set_new_handler(handler);
+  llvm::remove_bad_alloc_error_handler();
+  llvm::install_bad_alloc_error_handler([](void*, const char*, bool) { out_of_memory(); });
 }
 
 namespace cpu {

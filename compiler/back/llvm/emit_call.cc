@@ -148,7 +148,7 @@ void FunctionEmitter::EmitSync(const ir::Op& op) {
   llvm::Value* used = fields_.Load(i64, offsetof(CpuContext, group_memory_used));
   llvm::Value* limit = fields_.LoadInvariant(i64, offsetof(CpuContext, group_memory_bytes_max));
   llvm::Value* room = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, limit, used);
-  TrapIf(b_.CreateICmpUGT(bytes, room), TrapCode::kGroupMemoryExhausted, op.source, nullptr, bytes);
+  TrapIf(b_.CreateICmpUGT(bytes, room), TrapCode::kGroupMemoryExhausted, op.source);
   llvm::Value* rounded = b_.CreateAnd(b_.CreateAdd(bytes, I64(15)), I64(~uint64_t{15}));
   // Rounding may pass a limit that is no multiple of 16: then the rest of the memory is taken.
   llvm::Value* end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateAdd(used, rounded), limit);

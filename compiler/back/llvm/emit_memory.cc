@@ -2,8 +2,9 @@
 // Memory, atomics and globals.
 //
 // An access to its own space is one comparison and a branch that the processor predicts: offset < valid, where `valid` (the number of
-// offsets at which the access fits) is computed once a call. What misses goes to a search over all of the instance's space, which gives
-// an address elsewhere or the trap. The comparison is exact for every operand: nothing is added to the offset before it.
+// offsets at which the access fits) is computed once a call. What misses traps, or, for flat and param(k), goes to a search over all of
+// the instance's space, which gives an address elsewhere or the trap. The comparison is exact for every operand: nothing is added to the
+// offset before it.
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/ir/cpu_abi.h"
 
@@ -67,6 +68,7 @@ std::optional<FunctionEmitter::Fast> FunctionEmitter::FastPath(const ir::Op& op,
   }
   Fast fast;
   fast.offset = Wide(Operand(op, 0));
+  fast.imm = op.imm;
   switch (op.space) {
     case Space::kParam: {
       llvm::Value*& data = param_fields_[{op.space_index, offsetof(CpuArgument, data)}];
@@ -80,9 +82,13 @@ std::optional<FunctionEmitter::Fast> FunctionEmitter::FastPath(const ir::Op& op,
     case Space::kGroup: {
       llvm::Type* i64 = b_.getInt64Ty();
       fast.data = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, group_memory));
-      fast.offset = b_.CreateSub(fast.offset, fields_.LoadInvariant(i64, offsetof(CpuContext, group_memory_base)));
+      // The immediate comes first: only with it the address need lie above the base.
+      fast.offset =
+          b_.CreateSub(FlatAddress(op), fields_.LoadInvariant(i64, offsetof(CpuContext, group_memory_base)));
+      fast.imm = 0;
       fast.valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat,
-                                            fields_.Load(i64, offsetof(CpuContext, group_memory_used)), I64(*reach));
+                                            fields_.Load(i64, offsetof(CpuContext, group_memory_used)),
+                                            I64(op.width - 1u));
       return fast;
     }
     default:
@@ -131,8 +137,25 @@ void FunctionEmitter::MarkDirty(llvm::Value* address, uint32_t width) {
 }
 
 template <typename F>
+llvm::Value* FunctionEmitter::AccessInside(const ir::Op& op, bool is_store, const Fast& fast, F access) {
+  if (is_store && (op.space == Space::kModule || op.space == Space::kFlat)) {
+    MarkDirty(b_.CreateAdd(fast.offset, I64(fast.imm)), op.width);
+  }
+  llvm::Value* pointer = b_.CreateGEP(b_.getInt8Ty(), fast.data, fast.offset);
+  return access(b_.CreateGEP(b_.getInt8Ty(), pointer, I64(fast.imm)));
+}
+
+template <typename F>
 llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access) {
   std::optional<Fast> fast = FastPath(op, is_store);
+  if (op.space == Space::kModule || op.space == Space::kGroup) {
+    llvm::Value* misses = fast.has_value() ? b_.CreateICmpUGE(fast->offset, fast->valid) : b_.getTrue();
+    TrapIf(misses, TrapCode::kOutOfBounds, op.source, FlatAddress(op), I64(op.width));
+    if (!fast.has_value()) {
+      fast = Fast{I64(0), 0, llvm::PoisonValue::get(b_.getPtrTy()), nullptr};  // Never reached.
+    }
+    return AccessInside(op, is_store, *fast, access);
+  }
   llvm::BasicBlock* done = NewBlock("accessed");
   llvm::BasicBlock* search = NewBlock("search");
   llvm::BasicBlock* fast_end = nullptr;
@@ -141,11 +164,7 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access) 
     llvm::BasicBlock* inside = NewBlock("inside");
     b_.CreateCondBr(b_.CreateICmpULT(fast->offset, fast->valid), inside, search, Likely());
     b_.SetInsertPoint(inside);
-    if (is_store && (op.space == Space::kModule || op.space == Space::kFlat)) {
-      MarkDirty(b_.CreateAdd(fast->offset, I64(op.imm)), op.width);
-    }
-    llvm::Value* pointer = b_.CreateGEP(b_.getInt8Ty(), fast->data, fast->offset);
-    fast_value = access(b_.CreateGEP(b_.getInt8Ty(), pointer, I64(op.imm)));
+    fast_value = AccessInside(op, is_store, *fast, access);
     fast_end = b_.GetInsertBlock();
     b_.CreateBr(done);
   } else {
@@ -252,8 +271,9 @@ Status FunctionEmitter::EmitAtomic(const ir::Op& op) {
     return Unimplemented("The CPU back end has no private memory yet (function \"" + f_.name + "\").");
   }
   if (op.width > 1) {
+    // Every base is aligned, so the operand and the immediate decide.
     llvm::Value* address = FlatAddress(op);
-    llvm::Value* low = b_.CreateAnd(address, I64(op.width - 1u));
+    llvm::Value* low = b_.CreateAnd(b_.CreateAdd(Wide(Operand(op, 0)), I64(op.imm)), I64(op.width - 1u));
     TrapIf(b_.CreateICmpNE(low, I64(0)), TrapCode::kMisalignedAtomic, op.source, address, I64(op.width));
   }
   llvm::Value* value = Access(op, op.code != Opcode::kAtomicLoad,

@@ -134,15 +134,18 @@ class FunctionEmitter {
   llvm::Value* EmitAtomicAccess(const ir::Op& op, llvm::Value* pointer);
   llvm::Value* AtomicReadModifyWrite(const ir::Op& op, llvm::Value* pointer, llvm::Value* value);
   void EmitGlobal(const ir::Op& op);
-  // Runs `access` on the host address, once on the path where the check against the operation's own space passes and once on the path that
-  // searches all of the instance's space; merges the results (null if there are none).
+  // Runs `access` on the host address. For flat and param(k) that is once on the path where the check against the operation's own space
+  // passes and once on the path that searches all of the instance's space; the results are merged (null if there are none).
   template <typename F>
   llvm::Value* Access(const ir::Op& op, bool is_store, F access);
   struct Fast {
-    llvm::Value* offset = nullptr;  // i64, from `data`; the immediate not added.
+    llvm::Value* offset = nullptr;  // i64, from `data`; `imm` not added.
+    uint64_t imm = 0;
     llvm::Value* data = nullptr;
     llvm::Value* valid = nullptr;   // The access is inside if offset < valid.
   };
+  template <typename F>
+  llvm::Value* AccessInside(const ir::Op& op, bool is_store, const Fast& fast, F access);
   std::optional<Fast> FastPath(const ir::Op& op, bool is_store);
   llvm::Value* FlatAddress(const ir::Op& op);
   void MarkDirty(llvm::Value* address, uint32_t width);

@@ -249,17 +249,17 @@ done:
 
 ; memory_copy, n >= 1. Status. In pieces of 1 MiB with a look at the stop word between.
 define internal i32 @hpvm.copy(ptr %c, i64 %to, i64 %from, i64 %n, i32 %function, i32 %source) #1 {
-  %read = call { ptr, i32 } @hpvm.resolve.load(ptr %c, i64 %from, i64 %n)
-  %read.code = extractvalue { ptr, i32 } %read, 1
-  %from.host = extractvalue { ptr, i32 } %read, 0
-  %read.bad = icmp ne i32 %read.code, 0
-  br i1 %read.bad, label %failed, label %write
-write:
   %written = call { ptr, i32 } @hpvm.resolve.store(ptr %c, i64 %to, i64 %n)
   %write.code = extractvalue { ptr, i32 } %written, 1
   %to.host = extractvalue { ptr, i32 } %written, 0
   %write.bad = icmp ne i32 %write.code, 0
-  br i1 %write.bad, label %failed, label %begin
+  br i1 %write.bad, label %failed, label %read
+read:
+  %from.found = call { ptr, i32 } @hpvm.resolve.load(ptr %c, i64 %from, i64 %n)
+  %read.code = extractvalue { ptr, i32 } %from.found, 1
+  %from.host = extractvalue { ptr, i32 } %from.found, 0
+  %read.bad = icmp ne i32 %read.code, 0
+  br i1 %read.bad, label %failed, label %begin
 begin:
   %to.int = ptrtoint ptr %to.host to i64
   %from.int = ptrtoint ptr %from.host to i64
@@ -284,9 +284,9 @@ piece:
   %done.next = add i64 %done, %size
   br label %loop
 failed:
-  %code = phi i32 [ %read.code, %0 ], [ %write.code, %write ], [ 100, %check ]
-  %address = phi i64 [ %from, %0 ], [ %to, %write ], [ 0, %check ]
-  %bytes = phi i64 [ %n, %0 ], [ %n, %write ], [ 0, %check ]
+  %code = phi i32 [ %write.code, %0 ], [ %read.code, %read ], [ 100, %check ]
+  %address = phi i64 [ %to, %0 ], [ %from, %read ], [ 0, %check ]
+  %bytes = phi i64 [ %n, %0 ], [ %n, %read ], [ 0, %check ]
   call void @hpvm.record(ptr %c, i32 %code, i32 %function, i32 %source, i64 %address, i64 %bytes)
   ret i32 1
 ok:

@@ -24,6 +24,9 @@ StatusOr<CpuTarget> HostCpuTarget();
 // Prepares LLVM's tables; a second call does nothing. Costs some milliseconds, so the zygote calls it before it forks.
 void InitializeLlvm();
 
+// `handler` runs when an allocation fails, here or in LLVM; it must not return.
+void SetOutOfMemoryHandler(void (*handler)());
+
 // Emits `module`, which must be verified. kUnimplemented for what the back end lacks, kInternal when LLVM produced something an image
 // cannot hold (a relocation, an outside symbol, a stack frame above the limit).
 StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target);

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// The zygote's loop: one thread, one poll over the client and the children's pipes.
+#include "compiler/zygote.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+#include "base/memfd.h"
+#include "compiler/back/llvm/llvm_back.h"
+#include "compiler/zygote_cache.h"
+#include "compiler/zygote_child.h"
+#include "compiler/zygote_sandbox.h"
+
+namespace hpvm {
+namespace {
+
+// How long the client may take to send or read one message.
+constexpr Duration kMessageMax = std::chrono::seconds(10);
+// Requests that wait for a child; beyond it the socket is not read, so the client waits.
+constexpr size_t kWaitingMax = 64;
+// A result's diagnostics beside its artifact.
+constexpr size_t kResultBytesMax = limits::kArtifactBytesMax + limits::kMiB;
+// Kept with every cached artifact's name: a new back end must not find the old one's code.
+constexpr char kCompilerVersion[] = "hpvm-compiler 1, LLVM 22, image " HPVMD_COMPILER_VERSION;
+
+struct Waiting {
+  ZygoteRequest request;
+  UniqueFd module;
+  uint64_t module_bytes = 0;
+  Sha256 cache_name;
+  Time deadline = kNever;  // The client's.
+};
+
+struct Child {
+  Waiting job;
+  pid_t pid = -1;
+  UniqueFd pipe;
+  Time deadline = kNever;  // The earlier of the client's and the cap.
+  std::vector<uint8_t> received;
+};
+
+// Why a child ended without a result.
+enum class End : uint8_t { kExited, kDeadline, kTooLarge };
+
+class Zygote {
+ public:
+  explicit Zygote(const ZygoteOptions& options)
+      : options_(options), cache_(options.cache_folder, options.cache_bytes_max) {}
+  Status Prepare();
+  Status Serve();
+  ~Zygote();
+
+ private:
+  Status ReceiveRequest();
+  Status Admit(Waiting job);
+  Status Start(Waiting job);
+  Status Read(Child& child, bool* ended);
+  Status Finish(Child& child, End end);
+  Status Poll();
+  Status Respond(const ZygoteResponse& response, std::span<const uint8_t> artifact);
+  Status Refuse(const ZygoteRequest& request, std::string message);
+  std::string WhyDead(const Child& child, End end, int wait_status) const;
+
+  const ZygoteOptions& options_;
+  ArtifactCache cache_;
+  ArtifactKey key_{};
+  CpuTarget target_;
+  std::optional<ChildFilter> filter_;
+  size_t children_max_ = 1;
+  std::deque<Waiting> waiting_;
+  std::vector<Child> children_;
+};
+
+Zygote::~Zygote() {
+  for (Child& child : children_) {
+    kill(child.pid, SIGKILL);
+    waitpid(child.pid, nullptr, 0);
+  }
+}
+
+Status Zygote::Prepare() {
+  children_max_ = options_.children_max != 0 ? options_.children_max : std::max(1u, std::thread::hardware_concurrency());
+  HPVMD_ASSIGN_OR_RETURN(target_, HostCpuTarget());
+  HPVMD_RETURN_IF_ERROR(WarmUp(target_));
+  if (options_.is_sandboxed) {
+    HPVMD_ASSIGN_OR_RETURN(filter_, ChildFilter::Create());
+    HPVMD_RETURN_IF_ERROR(LockDownZygote(options_.cache_folder));
+  }
+  return absl::OkStatus();
+}
+
+Status Zygote::Serve() {
+  HPVMD_ASSIGN_OR_RETURN(Frame hello, ReceiveFrame(options_.socket, kZygoteFrameLimits));
+  HPVMD_ASSIGN_OR_RETURN(key_, DecodeHello(HeadBytes(hello)));
+  for (;;) {
+    HPVMD_RETURN_IF_ERROR(Poll());
+    while (!waiting_.empty() && children_.size() < children_max_) {
+      Waiting job = std::move(waiting_.front());
+      waiting_.pop_front();
+      HPVMD_RETURN_IF_ERROR(Start(std::move(job)));
+    }
+  }
+}
+
+Status Zygote::Poll() {
+  std::vector<pollfd> fds;
+  Time wake = kNever;
+  for (const Child& child : children_) {
+    fds.push_back({child.pipe.get(), POLLIN, 0});
+    wake = std::min(wake, child.deadline);
+  }
+  fds.push_back({options_.socket, static_cast<short>(waiting_.size() < kWaitingMax ? POLLIN : 0), 0});
+  int timeout_ms = -1;
+  if (wake != kNever) {
+    Duration left = std::max(Duration{0}, wake - RealClock().Now());
+    timeout_ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
+  }
+  if (poll(fds.data(), fds.size(), timeout_ms) < 0 && errno != EINTR) {
+    return FromErrno(errno, "Waiting for compiles");
+  }
+  Time now = RealClock().Now();
+  // From the last to the first, since those that ended are removed.
+  for (size_t i = children_.size(); i-- > 0;) {
+    bool ended = false;
+    if (fds[i].revents != 0) {
+      HPVMD_RETURN_IF_ERROR(Read(children_[i], &ended));
+    }
+    if (!ended && now >= children_[i].deadline) {
+      ended = true;
+      HPVMD_RETURN_IF_ERROR(Finish(children_[i], End::kDeadline));
+    }
+    if (ended) {
+      children_.erase(children_.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+  return fds.back().revents != 0 ? ReceiveRequest() : absl::OkStatus();
+}
+
+Status Zygote::ReceiveRequest() {
+  HPVMD_ASSIGN_OR_RETURN(Frame frame, ReceiveFrame(options_.socket, kZygoteFrameLimits, RealClock().Now() + kMessageMax));
+  Waiting job;
+  HPVMD_ASSIGN_OR_RETURN(job.request, DecodeRequest(HeadBytes(frame)));
+  if (frame.fds.size() != 1) {
+    return InvalidArgument("A compile request carries " + std::to_string(frame.fds.size()) + " descriptors instead of 1.");
+  }
+  job.module = std::move(frame.fds[0]);
+  HPVMD_ASSIGN_OR_RETURN(job.module_bytes, CheckSealedMemfd(job.module.get()));
+  if (job.request.remaining_ns != 0) {
+    // A remaining time beyond the cap is as good as none, and adds without overflow.
+    uint64_t remaining = std::min<uint64_t>(job.request.remaining_ns, 1'000'000'000'000'000);
+    job.deadline = RealClock().Now() + Duration(static_cast<int64_t>(remaining));
+  }
+  return Admit(std::move(job));
+}
+
+Status Zygote::Admit(Waiting job) {
+  if (job.module_bytes == 0 || job.module_bytes > limits::kModuleBytesMax) {
+    return Refuse(job.request, "The module's size (" + std::to_string(job.module_bytes) + " bytes) is not in [1, " +
+                                   std::to_string(limits::kModuleBytesMax) + "].");
+  }
+  job.cache_name = CacheKeyOf(job.request.compile, target_.level, kCompilerVersion);
+  if (std::optional<std::vector<uint8_t>> found = cache_.Find(job.cache_name, key_)) {
+    ZygoteResponse response;
+    response.id = job.request.id;
+    response.from_cache = true;
+    response.has_artifact = true;
+    return Respond(response, *found);
+  }
+  waiting_.push_back(std::move(job));
+  return absl::OkStatus();
+}
+
+Status Zygote::Start(Waiting job) {
+  Time now = RealClock().Now();
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return FromErrno(errno, "Creating a pipe");
+  }
+  Child child;
+  child.pipe.reset(ends[0]);
+  UniqueFd write_end(ends[1]);
+  child.deadline = std::min(job.deadline, now + std::chrono::seconds(options_.seconds_max));
+  pid_t parent = getpid();
+  child.pid = fork();
+  if (child.pid < 0) {
+    return Refuse(job.request, "The compile cannot be started: " + std::string(std::strerror(errno)) + ".");
+  }
+  if (child.pid == 0) {
+    // The parameters of RunChild outlive nothing: it ends the process.
+    RunChild({.request = job.request.compile, .module_fd = job.module.get(), .module_bytes = job.module_bytes,
+              .result_fd = write_end.get(), .parent = parent, .target = target_,
+              .limits = {options_.memory_bytes_max, options_.seconds_max},
+              .filter = filter_.has_value() ? &*filter_ : nullptr});
+  }
+  child.job = std::move(job);
+  child.job.module.reset();
+  children_.push_back(std::move(child));
+  return absl::OkStatus();
+}
+
+Status Zygote::Read(Child& child, bool* ended) {
+  uint8_t buffer[64 * 1024];
+  ssize_t count = read(child.pipe.get(), buffer, sizeof(buffer));
+  if (count < 0) {
+    return errno == EINTR ? absl::OkStatus() : FromErrno(errno, "Reading a compile's result");
+  }
+  *ended = count == 0 || child.received.size() + static_cast<size_t>(count) > kResultBytesMax;
+  if (*ended) {
+    return Finish(child, count == 0 ? End::kExited : End::kTooLarge);
+  }
+  child.received.insert(child.received.end(), buffer, buffer + count);
+  return absl::OkStatus();
+}
+
+Status Zygote::Finish(Child& child, End end) {
+  // A child that closed its pipe has nothing more to do, whatever it may be up to.
+  kill(child.pid, SIGKILL);
+  int wait_status = 0;
+  while (waitpid(child.pid, &wait_status, 0) < 0 && errno == EINTR) {
+  }
+  ZygoteResponse response;
+  response.id = child.job.request.id;
+  WireReader in(child.received);
+  response.has_artifact = in.Flag();
+  response.diagnostics = ReadDiagnostics(in);
+  std::span<const uint8_t> bytes = in.Bytes();
+  // A child's bytes are believed no further than their form; the tag says only that they came from here.
+  if (end != End::kExited || !in.AtEnd() || response.has_artifact == bytes.empty() ||
+      bytes.size() > limits::kArtifactBytesMax || (!response.has_artifact && !HasErrors(response.diagnostics))) {
+    return Refuse(child.job.request, WhyDead(child, end, wait_status));
+  }
+  std::vector<uint8_t> artifact(bytes.begin(), bytes.end());
+  if (response.has_artifact) {
+    TagArtifact(artifact, key_);
+    if (!ParseArtifact(artifact, key_).ok()) {
+      return Refuse(child.job.request, "The compiler gave a malformed artifact.");
+    }
+    cache_.Store(child.job.cache_name, artifact);
+  }
+  return Respond(response, artifact);
+}
+
+std::string Zygote::WhyDead(const Child& child, End end, int wait_status) const {
+  if (end == End::kTooLarge) {
+    return "The compiled module is larger than the limit (" + std::to_string(limits::kArtifactBytesMax) + " bytes).";
+  }
+  if (end == End::kDeadline && child.deadline == child.job.deadline) {
+    return "Compiling did not end before the request's deadline.";
+  }
+  if (end == End::kDeadline || (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU)) {
+    return "Compiling takes longer than the limit (" + std::to_string(options_.seconds_max) + " s).";
+  }
+  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kOutOfMemoryStatus) {
+    return "Compiling needs more memory than the limit (" + std::to_string(options_.memory_bytes_max) + " bytes).";
+  }
+  if (WIFEXITED(wait_status)) {
+    return "The compiler gave up on this module (exit status " + std::to_string(WEXITSTATUS(wait_status)) + ").";
+  }
+  return "The compiler crashed on this module (signal " + std::to_string(WTERMSIG(wait_status)) + ", " +
+         strsignal(WTERMSIG(wait_status)) + ").";
+}
+
+Status Zygote::Refuse(const ZygoteRequest& request, std::string message) {
+  ZygoteResponse response;
+  response.id = request.id;
+  response.diagnostics.push_back(
+      {Severity::kError, "module \"" + request.compile.module_name + "\"", {}, std::move(message)});
+  return Respond(response, {});
+}
+
+Status Zygote::Respond(const ZygoteResponse& response, std::span<const uint8_t> artifact) {
+  return SendFrame(options_.socket, EncodeResponse(response), artifact, {}, RealClock().Now() + kMessageMax);
+}
+
+}  // namespace
+
+int RunZygote(const ZygoteOptions& options) {
+  signal(SIGPIPE, SIG_IGN);
+  Zygote zygote(options);
+  Status status = zygote.Prepare();
+  if (status.ok()) {
+    status = zygote.Serve();
+    if (absl::IsUnavailable(status)) {
+      return 0;  // The client went away: how a zygote ends.
+    }
+  }
+  std::fprintf(stderr, "hpvm-compiler: %s\n", Message(status).c_str());
+  return 1;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the zygote and its children deny themselves. zygote.h lists what they need; everything else is refused by the kernel.
+#ifndef HPVMD_COMPILER_ZYGOTE_SANDBOX_H_
+#define HPVMD_COMPILER_ZYGOTE_SANDBOX_H_
+
+#include <linux/filter.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hpvm {
+
+// The filter of children, made ready once, since building it takes longer than a compile should wait.
+class ChildFilter {
+ public:
+  static StatusOr<ChildFilter> Create();
+  // Applies it to this process for good.
+  Status Apply() const;
+
+ private:
+  std::vector<sock_filter> program_;
+};
+
+// Locks this process down for good: no new privileges, no debugger, no file outside `folder` (empty: none at all), only the zygote's
+// system calls. Where the kernel lacks Landlock the rest still holds, and a line on stderr says so.
+Status LockDownZygote(const std::string& folder);
+
+// A child's resource limits, and its death with the zygote `parent`.
+struct ChildLimits {
+  uint64_t memory_bytes = 0;
+  uint32_t cpu_seconds = 0;
+};
+Status LimitChild(const ChildLimits& limits, int parent);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_ZYGOTE_SANDBOX_H_

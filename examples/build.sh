@@ -5,6 +5,6 @@ cd "$(dirname "$0")"
 clang=${CLANG:-clang-22}
 for source in */*.c; do
   "$clang" --target=wasm32 -O2 -nostdlib -ffreestanding -fno-math-errno --no-wasm-opt -I../client/kernel \
-    -Wl,--no-entry -Wl,--strip-debug -o "${source%.c}.wasm" "$source"
+    -Wl,--no-entry -Wl,--export-dynamic -Wl,--strip-debug -o "${source%.c}.wasm" "$source"
   echo "${source%.c}.wasm: $(stat -c %s "${source%.c}.wasm") bytes"
 done

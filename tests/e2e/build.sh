@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 "${CLANG:-clang-22}" --target=wasm32 -O2 -nostdlib -ffreestanding --no-wasm-opt -I../../client/kernel \
-  -Wl,--no-entry -Wl,--strip-debug -o kernels.wasm kernels.c
+  -Wl,--no-entry -Wl,--export-dynamic -Wl,--strip-debug -o kernels.wasm kernels.c

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kernel, interpreted and compiled; every launch must leave the same bytes and the same trap.
+#ifndef HPVMD_COMPILER_BACK_LLVM_TESTING_COMPARE_H_
+#define HPVMD_COMPILER_BACK_LLVM_TESTING_COMPARE_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/back/llvm/llvm_back.h"
+#include "compiler/back/llvm/testing/image_runner.h"
+#include "compiler/ir/interpret.h"
+#include "compiler/ir/text.h"
+#include "compiler/ir/verify.h"
+#include "compiler/pass/pipeline.h"
+
+namespace hpvm::testing {
+
+// Aligned bytes of one buffer.
+inline std::vector<uint64_t> Words(std::initializer_list<uint64_t> words) { return words; }
+
+class Compared {
+ public:
+  // With `with_passes` the image is made of the module after the pipeline, the interpreter's stays as it is.
+  explicit Compared(const ir::Module& module, bool with_passes = true) {
+    Diagnostics faults = ir::Verify(module);
+    EXPECT_TRUE(faults.empty()) << ToString(faults) << ir::Print(module);
+    if (!faults.empty()) {
+      return;
+    }
+    StatusOr<ir::Interpreter> interpreter = ir::Interpreter::Create(module);
+    EXPECT_TRUE(interpreter.ok()) << interpreter.status();
+    ir::Module lowered = module;
+    if (with_passes) {
+      Status passed = RunCpuPipeline(lowered, {.verify_each = true});
+      EXPECT_TRUE(passed.ok()) << passed;
+    }
+    StatusOr<Artifact> artifact = EmitCpuImage(lowered, *HostCpuTarget());
+    EXPECT_TRUE(artifact.ok()) << artifact.status() << ir::Print(lowered);
+    if (!interpreter.ok() || !artifact.ok()) {
+      return;
+    }
+    interpreter_ = std::make_unique<ir::Interpreter>(*std::move(interpreter));
+    image_ = std::make_unique<ImageRunner>(*artifact);
+  }
+  explicit Compared(const std::string& text, bool with_passes = true) : Compared(Parse(text), with_passes) {}
+
+  static ir::Module Parse(const std::string& text) {
+    StatusOr<ir::Module> module = ir::ParseModule(text);
+    EXPECT_TRUE(module.ok()) << module.status();
+    return module.ok() ? *std::move(module) : ir::Module{};
+  }
+
+  bool ok() const { return image_ != nullptr; }
+  ImageRunner& image() { return *image_; }
+
+  // Buffers by parameter; scalars by parameter where there is no buffer. `buffers` holds what the image left.
+  struct Input {
+    std::vector<std::vector<uint64_t>> buffers;   // One a parameter; words, empty for scalars.
+    std::vector<uint64_t> bytes = {};             // Sizes of buffers if not whole words; 0: all.
+    std::vector<uint64_t> scalars = {};
+    std::array<uint64_t, 3> extent{1, 1, 1};
+    std::array<uint64_t, 3> group{1, 1, 1};
+    bool nan_is_any = false;                      // Words that are NaN of the same width in both are equal.
+    uint32_t float_bytes = 4;
+  };
+
+  // Runs both and compares. Returns the image's run.
+  ImageRun Check(Input& input) {
+    if (!ok()) {
+      return {};
+    }
+    Input other = input;
+    ir::Launch expected_launch = LaunchOf(other);
+    ir::Launch launch = LaunchOf(input);
+    StatusOr<ir::AddressSpace> space = ir::AssignAddresses(interpreter_->module(), launch.arguments);
+    EXPECT_TRUE(space.ok()) << space.status();
+    StatusOr<ir::TrapReport> expected = interpreter_->Run(expected_launch);
+    EXPECT_TRUE(expected.ok()) << expected.status();
+    if (!space.ok() || !expected.ok()) {
+      return {};
+    }
+    ImageRun run = image_->Run(launch, *space, 0, launch.instances());
+    const ir::Module& module = interpreter_->module();
+    EXPECT_EQ(ir::ToString(run.trap, module), ir::ToString(*expected, module));
+    EXPECT_EQ(run.trap.source, expected->source);
+    EXPECT_EQ(run.trap.instance, expected->instance);
+    for (size_t k = 0; k < input.buffers.size(); ++k) {
+      for (size_t i = 0; i < input.buffers[k].size(); ++i) {
+        uint64_t got = input.buffers[k][i];
+        uint64_t want = other.buffers[k][i];
+        if (got != want && !(input.nan_is_any && IsNan(got, input.float_bytes) && IsNan(want, input.float_bytes))) {
+          ADD_FAILURE() << "buffer " << k << " word " << i << ": 0x" << std::hex << got << ", interpreted 0x" << want;
+        }
+      }
+    }
+    return run;
+  }
+
+ private:
+  static bool IsNan(uint64_t bits, uint32_t bytes) {
+    return bytes == 4 ? (bits & 0x7fffffff) > 0x7f800000 : (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
+  }
+
+  ir::Launch LaunchOf(Input& input) const {
+    ir::Launch launch;
+    launch.extent = input.extent;
+    launch.group = input.group;
+    const auto& params = interpreter_->module().params;
+    input.buffers.resize(params.size());
+    input.scalars.resize(params.size());
+    input.bytes.resize(params.size());
+    for (size_t k = 0; k < params.size(); ++k) {
+      ir::Argument argument;
+      if (params[k].is_buffer) {
+        argument.data = reinterpret_cast<uint8_t*>(input.buffers[k].data());
+        argument.bytes = input.bytes[k] != 0 ? input.bytes[k] : input.buffers[k].size() * 8;
+      } else {
+        argument.scalar = input.scalars[k];
+      }
+      launch.arguments.push_back(argument);
+    }
+    return launch;
+  }
+
+  std::unique_ptr<ir::Interpreter> interpreter_;
+  std::unique_ptr<ImageRunner> image_;
+};
+
+}  // namespace hpvm::testing
+
+#endif  // HPVMD_COMPILER_BACK_LLVM_TESTING_COMPARE_H_

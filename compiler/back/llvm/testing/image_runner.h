@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs CPU images in a test, as plainly as the contract allows, and compares them with the interpreter.
+#ifndef HPVMD_COMPILER_BACK_LLVM_TESTING_IMAGE_RUNNER_H_
+#define HPVMD_COMPILER_BACK_LLVM_TESTING_IMAGE_RUNNER_H_
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/artifact.h"
+#include "compiler/ir/cpu_abi.h"
+#include "compiler/ir/launch.h"
+
+namespace hpvm::testing {
+
+// What a launch left behind.
+struct ImageRun {
+  ir::TrapReport trap;
+  uint32_t restores = 0;
+  uint64_t dirty_count = 0;            // At the end.
+  std::vector<uint8_t> memory;         // Module memory at the end.
+};
+
+// An image mapped as the runner maps it. Not for several threads.
+class ImageRunner {
+ public:
+  explicit ImageRunner(const Artifact& artifact) : artifact_(artifact) {
+    bytes_ = (artifact.code.size() + 4095) / 4096 * 4096;
+    void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    HPVMD_CHECK(mapped != MAP_FAILED);
+    std::memcpy(mapped, artifact.code.data(), artifact.code.size());
+    HPVMD_CHECK(mprotect(mapped, bytes_, PROT_READ | PROT_EXEC) == 0);
+    image_ = static_cast<uint8_t*>(mapped);
+    memory_.resize(artifact.memory_bytes_max + 1);
+    uint64_t granules = artifact.memory_bytes_max / ir::kDirtyGranuleBytes + 64;
+    dirty_bits_.resize(granules / 64 + 1);
+    dirty_list_.resize(granules);
+    group_memory_.resize(ir::kGroupMemoryBytesMax);
+  }
+  ~ImageRunner() { munmap(image_, bytes_); }
+  ImageRunner(const ImageRunner&) = delete;
+  ImageRunner& operator=(const ImageRunner&) = delete;
+
+  // Called by barriers; 0 lets them pass.
+  uint32_t barrier_code = 0;
+  uint32_t barriers = 0;
+
+  // Runs instances [begin, end) in one call of the entry.
+  ImageRun Run(const ir::Launch& launch, const ir::AddressSpace& space, uint64_t begin, uint64_t end) {
+    std::vector<ir::CpuArgument> arguments;
+    for (size_t k = 0; k < launch.arguments.size(); ++k) {
+      const ir::Argument& argument = launch.arguments[k];
+      bool is_buffer = artifact_.params[k].is_buffer;
+      arguments.push_back({argument.data, is_buffer ? argument.bytes : 0, is_buffer ? space.base[k] : argument.scalar,
+                           is_buffer && artifact_.params[k].is_writable ? 1u : 0u});
+    }
+    const uint32_t go = 0;
+    context_ = {};
+    context_.arguments = arguments.data();
+    context_.argument_count = arguments.size();
+    context_.memory = memory_.data();
+    context_.memory_bytes_max = artifact_.memory_bytes_max;
+    context_.dirty_bits = dirty_bits_.data();
+    context_.dirty_list = dirty_list_.data();
+    globals_ = artifact_.globals;
+    context_.globals = globals_.data();
+    context_.stop = launch.stop != nullptr ? reinterpret_cast<const uint32_t*>(launch.stop) : &go;
+    std::copy(launch.extent.begin(), launch.extent.end(), context_.extent);
+    std::copy(launch.group.begin(), launch.group.end(), context_.group);
+    context_.group_memory = group_memory_.data();
+    context_.group_memory_base = space.group_base;
+    context_.group_memory_bytes_max = ir::kGroupMemoryBytesMax;
+    // The test's own stack: half a mebibyte below here is the kernel's.
+    context_.stack_limit = reinterpret_cast<uint64_t>(__builtin_frame_address(0)) - 512 * 1024;
+    context_.restore = [](ir::CpuContext* context) { static_cast<ImageRunner*>(context->runner)->Restore(); };
+    context_.barrier = [](ir::CpuContext* context) {
+      auto* runner = static_cast<ImageRunner*>(context->runner);
+      ++runner->barriers;
+      return runner->barrier_code;
+    };
+    context_.runner = this;
+    std::fill(memory_.begin(), memory_.end(), uint8_t{0});
+    std::fill(dirty_bits_.begin(), dirty_bits_.end(), 0);
+    Initialise();
+    restores_ = 0;
+    auto entry = reinterpret_cast<ir::CpuEntry>(image_ + artifact_.entry_offset);
+    uint32_t outcome = entry(&context_, begin, end);
+    ImageRun run;
+    run.restores = restores_;
+    run.dirty_count = context_.dirty_count;
+    run.memory.assign(memory_.begin(), memory_.begin() + static_cast<ptrdiff_t>(context_.memory_bytes));
+    if (outcome != ir::kCpuDone) {
+      run.trap = {static_cast<ir::TrapCode>(context_.trap_code),
+                  {context_.trap_instance[0], context_.trap_instance[1], context_.trap_instance[2]},
+                  context_.trap_function, context_.trap_source, context_.trap_address, context_.trap_bytes};
+    }
+    return run;
+  }
+
+ private:
+  void Initialise() {
+    for (const ir::DataSegment& segment : artifact_.data) {
+      std::memcpy(memory_.data() + segment.address, segment.bytes.data(), segment.bytes.size());
+    }
+    context_.memory_bytes = artifact_.memory_bytes;
+    context_.dirty_count = 0;
+    std::copy(artifact_.globals.begin(), artifact_.globals.end(), globals_.begin());
+  }
+
+  // Clears what the list names and nothing else: a store that was not noted stays visible to the next instance.
+  void Restore() {
+    ++restores_;
+    for (uint64_t i = 0; i < context_.dirty_count; ++i) {
+      uint32_t granule = dirty_list_[i];
+      dirty_bits_[granule / 64] &= ~(uint64_t{1} << (granule % 64));
+      std::memset(memory_.data() + granule * ir::kDirtyGranuleBytes, 0, ir::kDirtyGranuleBytes);
+    }
+    Initialise();
+  }
+
+  Artifact artifact_;
+  uint8_t* image_ = nullptr;
+  size_t bytes_ = 0;
+  ir::CpuContext context_{};
+  std::vector<uint8_t> memory_;
+  std::vector<uint64_t> dirty_bits_;
+  std::vector<uint32_t> dirty_list_;
+  std::vector<uint64_t> globals_;
+  std::vector<uint8_t> group_memory_;
+  uint32_t restores_ = 0;
+};
+
+}  // namespace hpvm::testing
+
+#endif  // HPVMD_COMPILER_BACK_LLVM_TESTING_IMAGE_RUNNER_H_

@@ -118,7 +118,8 @@ class Builder {
   void ReadEdge(uint32_t index, Edge& edge, JsonId id);
   Endpoint ReadEndpoint(uint32_t index, JsonId id, bool is_source);
   uint32_t FindPort(const Node& node, std::string_view name, bool is_source);
-  void ReportNoNode(uint32_t index, JsonId id, std::string_view name);
+  // The child that was probably meant; invalid when none is near.
+  NodeId ReportNoNode(uint32_t index, JsonId id, std::string_view name);
 
   const JsonTree& tree_;
   const Limits& limits_;
@@ -144,6 +145,8 @@ class Builder {
   std::unordered_map<uint32_t, uint32_t> input_of_, module_of_;
   // By interned member name: the child of the scope last read, and which scope that was.
   std::vector<std::pair<uint32_t, uint32_t>> child_of_;
+  // Nodes with a port whose name was refused.
+  std::unordered_set<uint32_t> unnamed_ports_;
   // Ports of nodes with many: which nodes stand in the table, (node, name) -> number -> port.
   std::unordered_set<uint64_t> port_tables_;
   Interner port_names_;

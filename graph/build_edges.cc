@@ -80,14 +80,18 @@ Endpoint Builder::ReadEndpoint(uint32_t index, JsonId id, bool is_source) {
   if (dot != std::string_view::npos) {
     const std::optional<uint32_t> name = tree_.names().Find(text.substr(0, dot));
     if (!name.has_value() || child_of_[*name].first != index) {
-      ReportNoNode(index, id, text.substr(0, dot));
+      end.node = ReportNoNode(index, id, text.substr(0, dot));
       return end;
     }
     node = child_of_[*name].second;
     end.node = NodeId(node);
   }
   end.port = FindPort(graph_.nodes[node], port, is_source);
-  if (end.port == NodeId::kInvalid && faults_.AdmitError()) {
+  if (end.port != NodeId::kInvalid) {
+    return end;
+  }
+  // A port whose name was refused may be the one that is meant.
+  if (!unnamed_ports_.contains(node) && faults_.AdmitError()) {
     const bool own = !end.node.valid();
     NearMiss near(port);
     for (const Port& candidate : graph_.nodes[node].ports) {
@@ -101,9 +105,9 @@ Endpoint Builder::ReadEndpoint(uint32_t index, JsonId id, bool is_source) {
   return end;
 }
 
-void Builder::ReportNoNode(uint32_t index, JsonId id, std::string_view name) {
+NodeId Builder::ReportNoNode(uint32_t index, JsonId id, std::string_view name) {
   if (!faults_.AdmitError()) {
-    return;
+    return NodeId();
   }
   NearMiss near(name);
   for (const NodeId child : graph_.nodes[index].children) {
@@ -111,6 +115,12 @@ void Builder::ReportNoNode(uint32_t index, JsonId id, std::string_view name) {
   }
   const std::string where = index == 0 ? "Graph" : Cat("Node ", Quoted(graph_.nodes[index].name));
   faults_.Add({Severity::kError, tree_.PointerTo(id), std::nullopt, Cat(where, " has no node ", Quoted(name), near.Ending())});
+  for (const NodeId child : graph_.nodes[index].children) {
+    if (!near.best().empty() && graph_.node(child).name == near.best()) {
+      return child;
+    }
+  }
+  return NodeId();
 }
 
 uint32_t Builder::FindPort(const Node& node, std::string_view name, bool is_source) {

@@ -134,12 +134,16 @@ void Builder::ReadScalarInput(Scalar& scalar, JsonId id) {
   const std::string_view name = tree_.String(fields[Key::kInput]);
   const std::optional<uint32_t> known = tree_.names().Find(name);
   const auto input = known.has_value() ? input_of_.find(*known) : input_of_.end();
+  if (input == input_of_.end() && !faults_.AdmitError()) {
+    return;
+  }
   if (input == input_of_.end()) {
     NearMiss near(name);
     for (const Port& port : graph_.nodes[0].ports) {
       near.Offer(port.access == Access::kIn ? port.name : "");
     }
-    return Fail(fields[Key::kInput], "Graph has no input ", Quoted(name), near.Ending());
+    faults_.Add({Severity::kError, tree_.PointerTo(fields[Key::kInput]), std::nullopt, Cat("Graph has no input ", Quoted(name), near.Ending())});
+    return;
   }
   scalar.value = Scalar::InputRef{std::string(name)};
   const Port& port = graph_.nodes[0].ports[input->second];
@@ -186,10 +190,12 @@ void Builder::ReadParams(Node& node, JsonId id) {
     work_ += tries;
     if (tries == count) {
       NearMiss near(name);
-      for (size_t i = 0; i < count; ++i) {
-        near.Offer(name_of(i));
+      if (faults_.AdmitError()) {
+        for (size_t i = 0; i < count; ++i) {
+          near.Offer(name_of(i));
+        }
+        faults_.Add({Severity::kError, tree_.PointerTo(child), std::nullopt, Cat("Node has no port or scalar ", Quoted(name), near.Ending())});
       }
-      Fail(child, "Node has no port or scalar ", Quoted(name), near.Ending());
       return;
     }
     const auto found = static_cast<uint32_t>((next + tries) % count);

@@ -3,6 +3,7 @@
 
 #include "graph/build.h"
 #include "graph/expr.h"
+#include "graph/validate.h"
 
 namespace hpvm::graph {
 namespace {
@@ -10,6 +11,8 @@ namespace {
 constexpr uint32_t kSymbolsMax = 4096;
 constexpr uint32_t kGraphPortsMax = 65536;  // Weights of a large model are some thousands.
 constexpr std::string_view kAccessNames[] = {"in", "out", "inout"};
+constexpr std::string_view kNoSymbolName =
+    " is no symbol name: a letter or \"_\", then at most 254 letters, digits and \"_\"; \"min\" and \"max\" are functions.";
 
 }  // namespace
 
@@ -32,7 +35,7 @@ void Builder::DeclareSymbols(JsonId id) {
     }
     const std::string_view name = tree_.String(child);
     if (!IsSymbolName(name)) {
-      Fail(child, "Symbol ", Quoted(name), " is not a letter or \"_\" followed by at most 254 letters, digits and \"_\", or is \"min\" or \"max\".");
+      Fail(child, "Symbol ", Quoted(name), kNoSymbolName);
     } else if (symbol_names_.Find(name).has_value()) {
       Fail(child, "Symbol ", Quoted(name), " is declared twice; once is allowed.");
     } else {
@@ -77,7 +80,7 @@ void Builder::DeclareIndices(Node& node, JsonId id) {
     const std::string_view name = tree_.String(child);
     const std::optional<uint32_t> known = symbol_names_.Find(name);
     if (!IsSymbolName(name)) {
-      Fail(child, "Index ", Quoted(name), " is not a letter or \"_\" followed by at most 254 letters, digits and \"_\", or is \"min\" or \"max\".");
+      Fail(child, "Index ", Quoted(name), kNoSymbolName);
       return;
     }
     if (known.has_value() && (!graph_.is_index_symbol[*known] || SeesIndex(*known))) {
@@ -216,16 +219,24 @@ void Builder::ReadPorts(Node& node, JsonId id) {
     port.name = ReadName(fields[Key::kName], "Port");
     if (fields.has(Key::kAccess)) {
       const std::optional<uint32_t> access = ReadChoice(fields[Key::kAccess], "Access", kAccessNames);
-      port.access = access.has_value() ? static_cast<Access>(*access) : Access::kIn;
+      port.access = access.has_value() ? static_cast<Access>(*access) : kUnknownAccess;
+    } else {
+      port.access = kUnknownAccess;
     }
     ReadTypeAndShape(port, fields);
   });
+  if (std::any_of(node.ports.begin(), node.ports.end(), [](const Port& port) { return port.name.empty(); })) {
+    unnamed_ports_.insert(reading_);
+  }
 }
 
 void Builder::CheckSymbolsSolvable() {
   std::vector<bool> solvable(graph_.symbols.size(), false);
+  bool inputs_known = true;
   for (const Port& port : graph_.nodes[0].ports) {
+    inputs_known = inputs_known && (port.access != Access::kIn || port.type != ElementType{0});
     for (const Expr& extent : port.shape) {
+      inputs_known = inputs_known && (port.access != Access::kIn || !extent.terms.empty());
       const std::optional<SymbolId> symbol = port.access == Access::kIn ? LoneSymbol(extent) : std::nullopt;
       if (symbol.has_value()) {
         solvable[symbol->index] = true;
@@ -235,7 +246,7 @@ void Builder::CheckSymbolsSolvable() {
   for (uint32_t i = 0; i < graph_.symbols.size(); ++i) {
     if (first_use_[i] == kNoJson) {
       Warn(tree_.root(), "Symbol ", Quoted(graph_.symbols[i]), " is declared but not used.");
-    } else if (!solvable[i] && !graph_.is_index_symbol[i] && i >= graph_.declared_symbols && faults_.AdmitError()) {
+    } else if (inputs_known && !solvable[i] && !graph_.is_index_symbol[i] && i >= graph_.declared_symbols && faults_.AdmitError()) {
       NearMiss near(graph_.symbols[i]);
       for (uint32_t j = 0; j < graph_.symbols.size(); ++j) {
         if (solvable[j] || j < graph_.declared_symbols) {

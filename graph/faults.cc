@@ -39,22 +39,25 @@ void AppendHex(std::string& text, uint8_t byte) {
   text += kDigits[byte & 15];
 }
 
-// Edit distance, at most `limit` + 1; both words short.
+// Edits between two short words; two neighbours swapped count as one (optimal string alignment).
 uint32_t Distance(std::string_view a, std::string_view b) {
-  std::array<uint32_t, kNearMissBytesMax + 1> row;
+  std::array<std::array<uint32_t, kNearMissBytesMax + 1>, 3> rows{};
   for (size_t j = 0; j <= b.size(); ++j) {
-    row[j] = static_cast<uint32_t>(j);
+    rows[0][j] = static_cast<uint32_t>(j);
   }
   for (size_t i = 1; i <= a.size(); ++i) {
-    uint32_t diagonal = row[0];
+    auto& row = rows[i % 3];
+    const auto& above = rows[(i + 2) % 3];
+    const auto& above_that = rows[(i + 1) % 3];
     row[0] = static_cast<uint32_t>(i);
     for (size_t j = 1; j <= b.size(); ++j) {
-      const uint32_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+      row[j] = std::min({above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1), above[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], above_that[j - 2] + 1);
+      }
     }
   }
-  return row[b.size()];
+  return rows[a.size() % 3][b.size()];
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ class NearMiss {
   void Offer(std::string_view candidate);
   // `; did you mean "x"?`, or a full stop.
   std::string Ending() const;
+  const std::string& best() const { return best_; }
 
  private:
   std::string word_;

@@ -228,7 +228,7 @@ class Validator {
     const Node& node = graph_.nodes[child];
     for (uint32_t p = 0; p < node.ports.size(); ++p) {
       const Port& port = node.ports[p];
-      if (port.access != Access::kOut && !port.name.empty() && port.type != ElementType{0} && !suspect_[child] &&
+      if ((port.access == Access::kIn || port.access == Access::kInOut) && !port.name.empty() && port.type != ElementType{0} && !suspect_[child] &&
           outer_writer_[port_base_[child] + p] == kNone) {
         Fail([&] { return PortPlace(child, p); }, "Port ", Quoted(port.name), " has no incoming edge; access ",
              Quoted(kAccessNames[static_cast<int>(port.access)]), " needs exactly 1.");
@@ -240,7 +240,7 @@ class Validator {
     const Node& node = graph_.nodes[scope];
     for (uint32_t p = 0; p < node.ports.size(); ++p) {
       const Port& port = node.ports[p];
-      if (port.access != Access::kIn && !port.name.empty() && port.type != ElementType{0} && !suspect_[scope] &&
+      if ((port.access == Access::kOut || port.access == Access::kInOut) && !port.name.empty() && port.type != ElementType{0} && !suspect_[scope] &&
           inner_writer_[port_base_[scope] + p] == kNone) {
         Fail([&] { return PortPlace(scope, p); }, scope == 0 ? "Output " : "Port ", Quoted(port.name),
              " is written by no edge", scope == 0 ? "" : " inside the node", "; exactly 1 is needed.");

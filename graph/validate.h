@@ -12,7 +12,7 @@
 //   Warnings   Nodes whose results reach no output of their enclosing node.
 //
 // A graph being validated may hold placeholders for what could not be read, already reported: Endpoint::port of 2^32 - 1, ElementType 0
-// (type or rank unknown), an Expr without terms. They are passed over. A graph without errors holds none.
+// (type or rank unknown), kUnknownAccess, an Expr without terms. They are passed over. A graph without errors holds none.
 #ifndef HPVMD_GRAPH_VALIDATE_H_
 #define HPVMD_GRAPH_VALIDATE_H_
 
@@ -22,6 +22,8 @@
 #include "graph/graph.h"
 
 namespace hpvm::graph {
+
+inline constexpr Access kUnknownAccess = Access{3};
 
 // Reports to `faults`, sorts children. Returns the steps taken.
 uint64_t Validate(Graph& graph, Faults& faults);

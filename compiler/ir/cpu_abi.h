@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract between a CPU image (compiler/back/llvm emits it) and the runner (backends/cpu calls it): plain C layout, fixed offsets.
+// The contract between a CPU image (compiler/back/llvm emits it) and the runner (backends/cpu calls it): plain C
+// layout, fixed offsets.
 //
-// An image is position-independent machine code and constants with no relocation; it reaches the runner only through CpuContext. The
-// runner maps it read-only and executable and calls CpuEntry. An image never makes a system call and never touches memory other than: the
-// context, the arguments' buffers, the module memory and its dirty list, the worker's stack.
+// An image is position-independent machine code and constants with no relocation; it reaches the runner only through
+// CpuContext. The runner maps it read-only and executable and calls CpuEntry. An image never makes a system call and
+// never touches memory other than: the context, the arguments' buffers, the module memory and its dirty list, the
+// worker's stack.
 #ifndef HPVMD_COMPILER_IR_CPU_ABI_H_
 #define HPVMD_COMPILER_IR_CPU_ABI_H_
 
@@ -21,8 +23,8 @@ struct CpuArgument {
   uint64_t writable;    // Buffers: 0 or 1.
 };
 
-// Module memory is private to an instance. The runner keeps one copy a worker; the image records which granules it wrote, and the runner
-// (or the image's own loop, through `restore`) puts them back before the next instance.
+// Module memory is private to an instance. The runner keeps one copy a worker; the image records which granules it
+// wrote, and the runner (or the image's own loop, through `restore`) puts them back before the next instance.
 inline constexpr uint64_t kDirtyGranuleBytes = 512;
 
 struct CpuContext {
@@ -51,9 +53,11 @@ struct CpuContext {
   uint64_t trap_instance[3];          // 184
   uint64_t trap_address;              // 208
   uint64_t trap_bytes;                // 216
-  // Puts module memory and globals back to their initial state; called by the image between instances if anything was written.
+  // Puts module memory and globals back to their initial state; called by the image between instances if anything was
+  // written.
   void (*restore)(CpuContext*);       // 224
-  // Waits until every instance of the group has arrived (fibers); returns 0, or the trap code to end with. Only if uses_barrier.
+  // Waits until every instance of the group has arrived (fibers); returns 0, or the trap code to end with. Only if
+  // uses_barrier.
   uint32_t (*barrier)(CpuContext*);   // 232
   void* runner;                       // 240  the runner's own
 };
@@ -61,9 +65,9 @@ static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent
               offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 &&
               sizeof(CpuContext) == 248);
 
-// Frames of an image are no larger than the first; functions that call nothing do not look at stack_limit. So the runner sets stack_limit at
-// least the second above the lowest usable byte, which also covers `restore` and `barrier`, and keeps an unmapped page below: frames are
-// probed page by page.
+// Frames of an image are no larger than the first; functions that call nothing do not look at stack_limit. So the
+// runner sets stack_limit at least the second above the lowest usable byte, which also covers `restore` and
+// `barrier`, and keeps an unmapped page below: frames are probed page by page.
 inline constexpr uint64_t kCpuFrameBytesMax = 48 * 1024;
 inline constexpr uint64_t kCpuStackReserveBytes = 56 * 1024;
 

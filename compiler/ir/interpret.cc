@@ -148,7 +148,8 @@ StatusOr<TrapReport> Interpreter::Run(const Launch& launch, const InterpretOptio
   const uint64_t steps = options.steps_max == 0 ? ~uint64_t{0} : options.steps_max;
   const uint64_t mask = m.is_memory64 ? ~uint64_t{0} : 0xffffffffu;
   // On the heap: group memory is too large for a worker's stack.
-  const auto state = std::unique_ptr<LaunchState>(new LaunchState{*decoded_, launch, std::move(addresses), mask, steps, {}});
+  const std::unique_ptr<LaunchState> state(
+      new LaunchState{*decoded_, launch, std::move(addresses), mask, steps, {}});
   const uint64_t end = std::min(options.end, WorkUnits(m, launch));
   return RunsByGroups(m) ? RunGroups(*state, options.begin, end) : RunInstances(*state, options.begin, end);
 }

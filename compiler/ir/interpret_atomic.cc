@@ -10,7 +10,8 @@ namespace {
 
 using namespace numeric;
 
-uint8_t* ResolveAny(Instance& instance, const Code* code, Space space, uint64_t address, uint64_t bytes, bool is_write) {
+uint8_t* ResolveAny(Instance& instance, const Code* code, Space space, uint64_t address, uint64_t bytes,
+                    bool is_write) {
   switch (space) {
     case Space::kParam:
       return instance.InParam(address, code->imm, bytes, is_write, code);

@@ -281,7 +281,9 @@ DecodedFunction Decoder::Run() && {
   return std::move(out_);
 }
 
-uint32_t NumberOf(const FunctionType& type, std::map<std::pair<std::vector<Type>, std::vector<Type>>, uint32_t>& known) {
+using TypeNumbers = std::map<std::pair<std::vector<Type>, std::vector<Type>>, uint32_t>;
+
+uint32_t NumberOf(const FunctionType& type, TypeNumbers& known) {
   return known.emplace(std::pair(type.params, type.results), static_cast<uint32_t>(known.size())).first->second;
 }
 
@@ -290,7 +292,7 @@ uint32_t NumberOf(const FunctionType& type, std::map<std::pair<std::vector<Type>
 DecodedFunction Decode(const Module& module, FunctionId id) { return Decoder(module, id).Run(); }
 
 DecodedModule::DecodedModule(Module module_to_own) : module(std::move(module_to_own)) {
-  std::map<std::pair<std::vector<Type>, std::vector<Type>>, uint32_t> known;
+  TypeNumbers known;
   for (uint32_t i = 0; i < module.functions.size(); ++i) {
     functions.push_back(Decode(module, FunctionId(i)));
     functions.back().type_number = NumberOf(module.functions[i].type, known);

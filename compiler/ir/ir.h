@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel IR: what every front end builds and every back end reads.
 //
-// Shape. A Module holds functions; a Function holds one body region; a Region is a list of operations and ends in exactly one terminator.
-// Control is structured: `block`, `loop` and `if` are operations that own regions, take typed arguments and yield typed results.
+// Shape. A Module holds functions; a Function holds one body region; a Region is a list of operations and ends in
+// exactly one terminator. Control is structured: `block`, `loop` and `if` are operations that own regions, take typed
+// arguments and yield typed results.
 //   block (a: T...) -> (R...) { ... }    runs its region once
 //   loop  (a: T...) -> (R...) { ... }    `continue` runs the region again with new arguments
 //   if cond -> (R...) { ... } else { ... }   both regions always exist; neither takes arguments
 // Terminators:
-//   leave target(values)      ends `target`, an enclosing block, loop or if; the values become its results. Falling out of a region is a
-//                             `leave` of the operation that owns it, so there is no implicit flow.
+//   leave target(values)      ends `target`, an enclosing block, loop or if; the values become its results. Falling
+//                             out of a region is a `leave` of the operation that owns it: no flow is implicit.
 //   continue loop(values)     starts the next iteration of an enclosing loop.
 //   return(values)            ends the function.
-//   leave_table i [t0, t1, ..., default](values)   picks a target by an i32 (a `br_table`); a target is a leave or a continue.
+//   leave_table i [t0, t1, ..., default](values)
+//                             picks a target by an i32 (a `br_table`); a target is a leave or a continue.
 //   trap code                 ends the instance.
-// Values are SSA: defined once, by an operation or as a region's or function's parameter, and used only inside the region that defines them
-// or regions nested in it, after the definition. There are no phis and no mutable locals.
+// Values are SSA: defined once, by an operation or as a region's or function's parameter, and used only inside the
+// region that defines them or regions nested in it, after the definition. There are no phis and no mutable locals.
 //
-// Ids are 32-bit indices into the Function's arenas. An operation is never moved in the arena; passes edit regions' lists.
-// verify.h lists the invariants. text.h gives the strict text form. docs/KERNELS.md says what addresses, traps and barriers mean.
+// Ids are 32-bit indices into the Function's arenas. An operation is never moved in the arena; passes edit regions'
+// lists. verify.h lists the invariants. text.h gives the strict text form. docs/KERNELS.md says what addresses, traps
+// and barriers mean.
 //
 // Threads: a Module is plain data; concurrent reading is fine.
 #ifndef HPVMD_COMPILER_IR_IR_H_
@@ -44,9 +47,11 @@ using RegionId = Id<struct RegionTag>;
 using FunctionId = Id<struct FunctionTag>;
 
 // Where a memory operation's base points.
-//   flat    any address of the instance's virtual space: module memory, a parameter's buffer or group memory, found by range.
-//   param   `space_index` is the kernel parameter k; the operand is a byte offset from its base address, as computed in the address type.
-//           An offset outside the buffer means the flat address base(k) + offset (it may land in another buffer, or trap).
+//   flat    any address of the instance's virtual space: module memory, a parameter's buffer or group memory, found
+//           by range.
+//   param   `space_index` is the kernel parameter k; the operand is a byte offset from its base address, as computed
+//           in the address type. An offset outside the buffer means the flat address base(k) + offset (it may land in
+//           another buffer, or trap).
 //   module  the operand is an address known to lie in module memory's range if it is valid at all.
 //   private `space_index` names a stack object promoted out of module memory (a later pass).
 //   group   group-local memory; the operand is an address as `local_alloc` returned it, or derived.
@@ -63,8 +68,8 @@ enum Effect : uint8_t {
   kControl = 16,   // Ends or owns a region.
 };
 
-// One table for every operation (opcodes.def): enumerator, text name, effects, family. A new operation is one line there, and a case in the
-// file of its family in each of: verify, interpreter, back ends.
+// One table for every operation (opcodes.def): enumerator, text name, effects, family. A new operation is one line
+// there, and a case in the file of its family in each of: verify, interpreter, back ends.
 enum class Family : uint8_t {
   kConst, kIntUnary, kIntBinary, kIntCompare, kFloatUnary, kFloatBinary, kFloatCompare, kConvert, kSelect,
   kMemory, kAtomic, kGlobal, kCall, kQuery, kSync, kControl,
@@ -115,12 +120,14 @@ struct Target {
 // One operation. Which fields mean something depends on the opcode; opcodes.def says which.
 struct Op {
   Opcode code;
-  Type type = Type::kI32;      // The type it computes in: of its operands for comparisons and conversions' sources, else of its result.
+  // The type it computes in: of its operands for comparisons and conversions' sources, else of its result.
+  Type type = Type::kI32;
   Space space = Space::kFlat;  // Memory and atomics.
   uint8_t width = 0;           // Memory and atomics: bytes accessed, 1, 2, 4 or 8; at most Bytes(type).
   bool sign = false;           // Narrow loads: sign-extend.
   uint32_t space_index = 0;    // kParam, kPrivate.
-  uint64_t imm = 0;            // const: the bits; memory: offset added to the address without wrapping; global, call: the index.
+  // const: the bits; memory: offset added to the address without wrapping; global, call: the index.
+  uint64_t imm = 0;
   uint32_t source = 0;         // Byte offset in the module's file; 0 is unknown. For traps and explanations.
   uint32_t first_operand = 0, operand_count = 0;  // In Function::operands.
   ValueId first_result{};      // Results are consecutive.
@@ -219,10 +226,11 @@ class Builder {
  public:
   explicit Builder(Function& function) : f_(function) {}
 
-  // Creates the body region with the function type's parameters and makes it current. The span lives as long as the builder.
+  // Creates the body region with the function type's parameters and makes it current. The span lives as long as the
+  // builder.
   std::span<const ValueId> BeginBody();
-  // Appends a plain operation to the current region. `op` carries everything but operands and results. Returns the operation; its
-  // results are first_result.. in order.
+  // Appends a plain operation to the current region. `op` carries everything but operands and results. Returns the
+  // operation; its results are first_result.. in order.
   OpId Append(Op op, std::span<const ValueId> operands, std::span<const Type> results);
   ValueId Append1(Op op, std::span<const ValueId> operands, Type result);
   ValueId Const(Type type, uint64_t bits);

@@ -93,8 +93,8 @@ uint64_t WorkUnits(const Module& module, const Launch& launch) {
 
 Status CheckLaunch(const Module& module, const Launch& launch) {
   if (launch.arguments.size() != module.params.size()) {
-    return InvalidArgument("The launch has " + std::to_string(launch.arguments.size()) + " arguments; the kernel takes " +
-                           std::to_string(module.params.size()) + ".");
+    return InvalidArgument("The launch has " + std::to_string(launch.arguments.size()) +
+                           " arguments; the kernel takes " + std::to_string(module.params.size()) + ".");
   }
   for (size_t i = 0; i < launch.arguments.size(); ++i) {
     HPVMD_RETURN_IF_ERROR(CheckArgument(module, i, launch.arguments[i]));

@@ -39,11 +39,13 @@ struct TrapReport {
   uint64_t address = 0;    // Memory traps: the flat address.
   uint64_t bytes = 0;      // Memory traps: the width.
 };
-// "out of bounds memory access at address 65540 (4 bytes) in instance (3, 0, 0), function \"blur\", byte 117 of the module".
+// "out of bounds memory access at address 65540 (4 bytes) in instance (3, 0, 0), function \"blur\", byte 117 of the
+// module".
 std::string ToString(const TrapReport& report, const Module& module);
 
-// The virtual space of a launch (docs/KERNELS.md): module memory at [0, memory_bytes_max); then each buffer at a 64 KiB-aligned base with a
-// gap of at least 64 KiB before it; then group memory. Refuses launches whose buffers do not fit the address type.
+// The virtual space of a launch (docs/KERNELS.md): module memory at [0, memory_bytes_max); then each buffer at a 64
+// KiB-aligned base with a gap of at least 64 KiB before it; then group memory. Refuses launches whose buffers do not
+// fit the address type.
 struct AddressSpace {
   std::vector<uint64_t> base;     // One a parameter; 0 for scalars.
   uint64_t group_base = 0;
@@ -61,8 +63,8 @@ inline constexpr uint64_t kDataAlignment = 8;
 inline bool RunsByGroups(const Module& module) { return module.uses_barrier || module.uses_group_memory; }
 // The parts a launch can be cut into: its instances, or its groups if RunsByGroups; both numbered x fastest.
 uint64_t WorkUnits(const Module& module, const Launch& launch);
-// Arguments match the parameters, extents multiply without overflow, groups are not empty and not too large, data is aligned. The functions
-// above and everything that runs a launch rely on it.
+// Arguments match the parameters, extents multiply without overflow, groups are not empty and not too large, data is
+// aligned. The functions above and everything that runs a launch rely on it.
 Status CheckLaunch(const Module& module, const Launch& launch);
 
 }  // namespace hpvm::ir

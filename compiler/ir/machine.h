@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter's inside: functions decoded to flat code, and the state of a running instance. Only interpret*.cc include it.
+// The interpreter's inside: functions decoded to flat code, and the state of a running instance. Only interpret*.cc
+// include it.
 //
-// A value's slot in the frame is its index. One Code is one step; its handler does the work and returns the next Code, or null when the
-// instance ended, trapped or waits. Jumps are relative.
+// A value's slot in the frame is its index. One Code is one step; its handler does the work and returns the next
+// Code, or null when the instance ended, trapped or waits. Jumps are relative.
 #ifndef HPVMD_COMPILER_IR_MACHINE_H_
 #define HPVMD_COMPILER_IR_MACHINE_H_
 
@@ -25,7 +26,8 @@ using Handler = const Code* (*)(const Code* code, uint64_t* frame, Instance& ins
 struct Code {
   Handler run = nullptr;
   uint32_t result = 0;     // Slot of the first result.
-  uint32_t a = 0, b = 0, c = 0;  // Operands' slots; for lists: `b` the first place in DecodedFunction::slots, `c` the count.
+  // Operands' slots; for lists: `b` the first place in DecodedFunction::slots, `c` the count.
+  uint32_t a = 0, b = 0, c = 0;
   uint64_t imm = 0;        // As Op::imm; jumps: the distance in Codes.
   uint32_t source = 0;
   uint32_t extra = 0;      // Op::space_index.
@@ -115,7 +117,8 @@ class Instance {
   void MarkGlobalsWritten() { globals_written_ = true; }
   const DecodedFunction& function() const { return *function_; }
 
-  // The host address of [address, address + bytes) if one range holds it all (and may be written); else records the trap and gives null.
+  // The host address of [address, address + bytes) if one range holds it all (and may be written); else records the
+  // trap and gives null.
   uint8_t* Flat(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InModule(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InParam(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the arithmetic operations compute, as functions on plain types: the meaning that the interpreter executes and passes may fold by.
-// Integers are passed unsigned. Include only from files compiled without floating-point contraction.
+// What the arithmetic operations compute, as functions on plain types: the meaning that the interpreter executes and
+// passes may fold by. Integers are passed unsigned. Include only from files compiled without floating-point
+// contraction.
 #ifndef HPVMD_COMPILER_IR_NUMERIC_H_
 #define HPVMD_COMPILER_IR_NUMERIC_H_
 
@@ -181,7 +182,8 @@ F FMax(F a, F b) {
   return a == b ? (std::signbit(a) ? b : a) : a > b ? a : b;
 }
 
-// Whether the float, cut towards zero, fits the integer type (signed or unsigned). The limits are powers of two, which floats hold exactly.
+// Whether the float, cut towards zero, fits the integer type (signed or unsigned). The limits are powers of two,
+// which floats hold exactly.
 template <typename Int, typename F>
 bool TruncFits(F a) {
   const F cut = std::trunc(a);

@@ -208,7 +208,8 @@ Status FunctionParser::Mnemonic(Op* op) {
     }
   }
   if (!found) {
-    return r_.Expected(HasType(op->code) ? "an operation with a type, such as \"add.i32\"" : "an operation without a type");
+    return r_.Expected(HasType(op->code) ? "an operation with a type, such as \"add.i32\""
+                                         : "an operation without a type");
   }
   r_.Advance();
   return absl::OkStatus();
@@ -452,7 +453,8 @@ Status ModuleParser::ReadTable() {
 
 Status ModuleParser::ReadParam() {
   if (m_.params.size() >= limits::kKernelParamsMax) {
-    return r_.Error("The kernel has more parameters than the limit (" + std::to_string(limits::kKernelParamsMax) + ").");
+    return r_.Error("The kernel has more parameters than the limit (" + std::to_string(limits::kKernelParamsMax) +
+                    ").");
   }
   KernelParam param;
   param.is_buffer = r_.TakeWord("buffer");

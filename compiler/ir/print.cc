@@ -57,7 +57,10 @@ std::string Types(std::span<const Type> types) {
 class FunctionPrinter {
  public:
   FunctionPrinter(const Function& function, std::string& out)
-      : f_(function), out_(out), values_(function.values.size(), kUnnumbered), blocks_(function.ops.size(), kUnnumbered) {}
+      : f_(function),
+        out_(out),
+        values_(function.values.size(), kUnnumbered),
+        blocks_(function.ops.size(), kUnnumbered) {}
 
   void Body();
   // "(%0: i32, %1: f32)", which also numbers them.
@@ -318,7 +321,8 @@ void PrintTables(const Module& module, std::string& out) {
     out += '\n';
   }
   for (const KernelParam& param : module.params) {
-    const std::string_view kind = !param.is_buffer ? Name(param.type) : param.is_writable ? "buffer inout" : "buffer in";
+    const std::string_view access = param.is_writable ? "buffer inout" : "buffer in";
+    const std::string_view kind = param.is_buffer ? access : Name(param.type);
     out += "param " + std::string(kind) + ' ' + Quoted(param.name) + '\n';
   }
 }

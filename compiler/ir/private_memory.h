@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module memory of one instance: mapped once, put back to its initial state between instances by rewriting only what was stored to.
+// Module memory of one instance: mapped once, put back to its initial state between instances by rewriting only what
+// was stored to.
 #ifndef HPVMD_COMPILER_IR_PRIVATE_MEMORY_H_
 #define HPVMD_COMPILER_IR_PRIVATE_MEMORY_H_
 

@@ -11,8 +11,9 @@
 //   param buffer in "x"                   `in` or `inout`, or a scalar's type: `param f32 "alpha"`
 //   entry f0
 //   func f0 "saxpy" (%0: i32, %1: f32) -> () {
-//     %2: i32 = const.i32 4               integers signed or 0x bits; floats print as 0x bits, and decimal literals are read
-//     %3: f32 = load.f32 param(0) %2 + 16 @117       space (flat, param(k), module, private(k), group), base, immediate, source offset
+//     %2: i32 = const.i32 4               integers signed or 0x bits; floats print as 0x bits, decimals are read too
+//     %3: f32 = load.f32 param(0) %2 + 16 @117
+//                                         space (flat, param(k), module, private(k), group), base, immediate, source
 //     %4: i32 = load.i32 w1 signed flat %0           w1, w2, w4: width when narrower than the type
 //     %5: i64 = extend_s.i32 %4           `.type` is Op::type; the results' types stand on the left
 //     %6: i32 = call f1 (%2)              call_indirect t0 (%index, ...)
@@ -29,9 +30,10 @@
 //     trap 1
 //   }
 //
-// A comment runs from `;;` to the end of the line. Directives come in that order. Values, blocks and functions are numbered in order of
-// appearance when printed; the reader takes any name of letters, digits and underscores for values and blocks. `= results` and `@source` are left out
-// where there are none; an operation without a type in its name (control, calls, barrier, copies) has Op::type i32.
+// A comment runs from `;;` to the end of the line. Directives come in that order. Values, blocks and functions are
+// numbered in order of appearance when printed; the reader takes any name of letters, digits and underscores for
+// values and blocks. `= results` and `@source` are left out where there are none; an operation without a type in its
+// name (control, calls, barrier, copies) has Op::type i32.
 #ifndef HPVMD_COMPILER_IR_TEXT_H_
 #define HPVMD_COMPILER_IR_TEXT_H_
 
@@ -43,12 +45,13 @@
 
 namespace hpvm::ir {
 
-// Requires ids in range and regions that form a tree, as the builder and the parser make them; the module need not verify. For modules that
-// verify, Print(*ParseModule(Print(m))) == Print(m), and the parsed module runs alike.
+// Requires ids in range and regions that form a tree, as the builder and the parser make them; the module need not
+// verify. For modules that verify, Print(*ParseModule(Print(m))) == Print(m), and the parsed module runs alike.
 std::string Print(const Module& module);
 std::string Print(const Module& module, FunctionId function);
 
-// Any bytes give a module or a kInvalidArgument that names the line. The module is well formed as far as Print asks; Verify it before use.
+// Any bytes give a module or a kInvalidArgument that names the line. The module is well formed as far as Print asks;
+// Verify it before use.
 StatusOr<Module> ParseModule(std::string_view text);
 
 }  // namespace hpvm::ir

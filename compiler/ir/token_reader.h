@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One token of look-ahead and the small pieces of the text form's grammar: names, numbers, types, strings. Errors name the line.
+// One token of look-ahead and the small pieces of the text form's grammar: names, numbers, types, strings. Errors
+// name the line.
 #ifndef HPVMD_COMPILER_IR_TOKEN_READER_H_
 #define HPVMD_COMPILER_IR_TOKEN_READER_H_
 

@@ -358,7 +358,8 @@ void CheckUses(const Module& m, Diagnostics& out) {
     });
   }
   if ((has_barrier && !m.uses_barrier) || (has_group_memory && !m.uses_group_memory)) {
-    Report(out, "module \"" + m.name + '"', "A reachable function has a barrier or a local_alloc that the module does not declare.");
+    Report(out, "module \"" + m.name + '"',
+           "A reachable function has a barrier or a local_alloc that the module does not declare.");
   }
 }
 

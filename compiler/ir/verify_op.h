@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks of single operations, one function a family group. Each gives the fault as a sentence, or nothing. They are called with ids in
-// range (F1) and targets that enclose the operation.
+// The checks of single operations, one function a family group. Each gives the fault as a sentence, or nothing. They
+// are called with ids in range (F1) and targets that enclose the operation.
 #ifndef HPVMD_COMPILER_IR_VERIFY_OP_H_
 #define HPVMD_COMPILER_IR_VERIFY_OP_H_
 
@@ -24,7 +24,8 @@ struct OpContext {
 // Empty when the operands from `first_operand` on have exactly those types.
 std::string ExpectOperands(const OpContext& c, std::span<const Type> types, uint32_t first_operand = 0);
 std::string ExpectResults(const OpContext& c, std::span<const Type> types);
-std::string ExpectSignature(const OpContext& c, std::initializer_list<Type> operands, std::initializer_list<Type> results);
+std::string ExpectSignature(const OpContext& c, std::initializer_list<Type> operands,
+                            std::initializer_list<Type> results);
 
 std::string CheckArithmetic(const OpContext& c);  // const, integers, floats, conversions, select.
 std::string CheckMemory(const OpContext& c);      // memory, atomics, globals.

@@ -10,8 +10,8 @@
 
 namespace hpvm::ir {
 
-// Calls visit(OpId) for every operation reachable from the body; an operation comes before those in its regions. Not recursive. The
-// callback must not add or remove operations.
+// Calls visit(OpId) for every operation reachable from the body; an operation comes before those in its regions. Not
+// recursive. The callback must not add or remove operations.
 template <typename Visit>
 void ForEachOp(const Function& function, Visit&& visit) {
   std::vector<std::pair<RegionId, size_t>> open;

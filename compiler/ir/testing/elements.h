@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A buffer's or scalar's contents as text: "i32 1 2 3", "f32 0 * 16". "claim 4294967296" is a buffer that says it has so many bytes but holds
-// none: for launches that nothing may touch.
+// A buffer's or scalar's contents as text: "i32 1 2 3", "f32 0 * 16". "claim 4294967296" is a buffer that says it has
+// so many bytes but holds none: for launches that nothing may touch.
 #ifndef HPVMD_COMPILER_IR_TESTING_ELEMENTS_H_
 #define HPVMD_COMPILER_IR_TESTING_ELEMENTS_H_
 

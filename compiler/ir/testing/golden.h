@@ -3,7 +3,8 @@
 //
 // A file is IR text whose comments say what to run and what comes out:
 //   ;; S5. The sentence of docs/KERNELS.md it shows. The file's name begins with "s05-".
-//   ;; run extent=4,2 group=2,2            also: `stop` (the stop word is set), `outputs` (compare buffers even after a trap)
+//   ;; run extent=4,2 group=2,2            also: `stop` (the stop word is set), `outputs` (compare buffers even after
+//   a trap)
 //   ;; arg x = i32 1 2 3 4                 a buffer's elements (i8 u8 i16 u16 i32 u32 i64 u64 f32 f64) or a scalar
 //   ;; arg y = f32 0 * 16                  an element repeated
 //   ;; ends                                expected: every instance ended
@@ -28,14 +29,15 @@ namespace hpvm::ir::testing {
 // Runs all of the launch. Its meaning is Interpreter::Run's.
 using Engine = std::function<StatusOr<TrapReport>(const Module&, const Launch&)>;
 
-// The file's text with the expected lines replaced by what the engine did; an error when the file is malformed or its module does not verify.
+// The file's text with the expected lines replaced by what the engine did; an error when the file is malformed or its
+// module does not verify.
 StatusOr<std::string> RunGoldenText(std::string_view text, const Engine& engine);
 
 // Paths of the golden kernels, sorted. A GoogleTest failure for each file in the folder that is not one.
 std::vector<std::string> GoldenFiles(const std::string& folder);
 
-// Compares one file with what the engine does: a GoogleTest failure with a diff, or with `may_bless` and HPVMD_BLESS=1 a rewrite. Only the
-// reference interpreter may bless.
+// Compares one file with what the engine does: a GoogleTest failure with a diff, or with `may_bless` and
+// HPVMD_BLESS=1 a rewrite. Only the reference interpreter may bless.
 void CheckGoldenFile(const std::string& path, const Engine& engine, bool may_bless = false);
 
 // Lines that differ, "-" wanted, "+" found.

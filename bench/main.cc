@@ -12,6 +12,9 @@
 #include <vector>
 
 #include "bench/registry.h"
+#ifdef HPVMD_BENCH_DAEMON
+#include "bench/peer_server.h"
+#endif
 
 namespace hpvm::bench {
 namespace {
@@ -100,10 +103,21 @@ int main(int argc, char** argv) {
   std::vector<std::string> only;
   overhead->add_flag("--json", json, "One JSON object a line.");
   overhead->add_option("--only", only, "Only these cases.");
+#ifdef HPVMD_BENCH_DAEMON
+  // How the daemon's cases start their peer; not for people.
+  std::string peer_endpoint;
+  CLI::App* serve_peer = app.add_subcommand("serve-peer", "")->group("");
+  serve_peer->add_option("endpoint", peer_endpoint)->required();
+#endif
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+#ifdef HPVMD_BENCH_DAEMON
+  if (*serve_peer) {
+    return hpvm::bench::ServePeer(peer_endpoint);
+  }
+#endif
   return hpvm::bench::Overhead(json, only);
 }

@@ -1,0 +1,23 @@
+# The cases that need the daemon, the client library and gRPC; included by bench/CMakeLists.txt.
+set(out ${CMAKE_BINARY_DIR}/generated/bench)
+set(peer_proto ${CMAKE_CURRENT_SOURCE_DIR}/peer.proto)
+file(MAKE_DIRECTORY ${out})
+add_custom_command(
+  OUTPUT ${out}/peer.pb.cc ${out}/peer.pb.h ${out}/peer.grpc.pb.cc ${out}/peer.grpc.pb.h
+  COMMAND protobuf::protoc --proto_path=${CMAKE_SOURCE_DIR} --cpp_out=${CMAKE_BINARY_DIR}/generated
+          --grpc_out=${CMAKE_BINARY_DIR}/generated --plugin=protoc-gen-grpc=$<TARGET_FILE:gRPC::grpc_cpp_plugin> ${peer_proto}
+  DEPENDS ${peer_proto}
+  VERBATIM)
+add_library(bench_peer_proto STATIC ${out}/peer.pb.cc ${out}/peer.grpc.pb.cc)
+target_include_directories(bench_peer_proto SYSTEM PUBLIC ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(bench_peer_proto PRIVATE -w)
+target_link_libraries(bench_peer_proto PUBLIC gRPC::grpc++ protobuf::libprotobuf)
+
+target_sources(hpvm-bench PRIVATE daemon_cases.cc executor_cases.cc peer_server.cc run_calls.cc)
+target_compile_definitions(hpvm-bench PRIVATE HPVMD_BENCH_DAEMON)
+target_link_libraries(hpvm-bench PRIVATE hpvm_client executor_link bench_peer_proto)
+foreach(program hpvmd hpvm-executor hpvm-compiler)
+  if(TARGET ${program})
+    add_dependencies(hpvm-bench ${program})
+  endif()
+endforeach()

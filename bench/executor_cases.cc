@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// chain/N/executor, wide/N/executor, dag/N/executor: the engine's cases once more, through an executor process and its private socket.
+#include <fstream>
+#include <future>
+#include <iterator>
+
+#include "base/hash.h"
+#include "bench/graph_peers.h"
+#include "bench/processes.h"
+#include "bench/registry.h"
+#include "bench/workload.h"
+#include "proto/internal/executor_link.h"
+
+namespace hpvm::bench {
+namespace {
+
+constexpr uint64_t kHandle = 1;
+
+class ExecutorContender {
+ public:
+  static StatusOr<std::unique_ptr<ExecutorContender>> Make(const Workload& workload) {
+    auto contender = std::make_unique<ExecutorContender>();
+    HPVMD_ASSIGN_OR_RETURN(contender->hub_, ExecutorHub::Create());
+    ExecutorOptions options;
+    options.program = ProgramFolder() + "/hpvm-executor";
+    HPVMD_ASSIGN_OR_RETURN(contender->link_, ExecutorLink::Start(*contender->hub_, options));
+    HPVMD_RETURN_IF_ERROR(contender->link_->WaitReady(RealClock().Now() + std::chrono::seconds(20)).status());
+    HPVMD_RETURN_IF_ERROR(contender->Prepare(ToDocument(workload)));
+    contender->inputs_ = workload.buffers;
+    contender->outputs_.resize(workload.buffers.size());
+    contender->Bind();
+    return contender;
+  }
+
+  StatusOr<Duration> Run() {
+    std::promise<StatusOr<RunReply>> answer;
+    const Time start = RealClock().Now();
+    link_->Run(run_, [&](StatusOr<RunReply> reply) { answer.set_value(std::move(reply)); });
+    HPVMD_ASSIGN_OR_RETURN(RunReply reply, answer.get_future().get());
+    const Duration elapsed = RealClock().Now() - start;
+    HPVMD_RETURN_IF_ERROR(reply.status);
+    for (const OutputTensor& output : reply.outputs) {
+      const size_t index = std::stoul(output.name.substr(1));
+      if (index >= outputs_.size() || output.data.size() != sizeof(Elements)) {
+        return Internal("The executor sent an output that was not asked for.");
+      }
+      __builtin_memcpy(outputs_[index].data(), output.data.data(), sizeof(Elements));
+    }
+    return elapsed;
+  }
+  const std::vector<Elements>& buffers() const { return outputs_; }
+
+ private:
+  Status Prepare(const std::string& document) {
+    std::ifstream stream(ProgramFolder() + "/bench_kernels.wasm", std::ios::binary);
+    const std::vector<uint8_t> kernels(std::istreambuf_iterator<char>(stream), {});
+    PrepareInput input;
+    input.handle = kHandle;
+    input.document.bytes = {reinterpret_cast<const uint8_t*>(document.data()), document.size()};
+    input.modules.push_back({"m", HashOf(kernels), {kernels, -1, 0}});
+    std::promise<StatusOr<PrepareReply>> answer;
+    link_->Prepare(input, [&](StatusOr<PrepareReply> reply) { answer.set_value(std::move(reply)); });
+    HPVMD_ASSIGN_OR_RETURN(PrepareReply reply, answer.get_future().get());
+    return ToStatus(reply.diagnostics);
+  }
+
+  void Bind() {
+    run_.handle = kHandle;
+    run_.node_records_max = 0;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      run_.inputs.push_back({"b" + std::to_string(i),
+                             ElementType::kU32,
+                             {kBufferElements},
+                             {reinterpret_cast<const uint8_t*>(inputs_[i].data()), sizeof(Elements)},
+                             std::nullopt});
+    }
+  }
+
+  std::unique_ptr<ExecutorHub> hub_;
+  std::unique_ptr<ExecutorLink> link_;   // After hub_: destroyed first.
+  std::vector<Elements> inputs_, outputs_;
+  RunInput run_;
+};
+
+StatusOr<Measurement> Measure(const Workload& workload) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorContender> ours, ExecutorContender::Make(workload));
+  const std::unique_ptr<GraphPeer> tbb = MakeTbbPeer(workload);
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<GraphPeer> starpu, MakeStarpuPeer(workload));
+  const std::vector<Elements> want = Evaluate(workload);
+  const auto round_of = [&](auto& contender) {
+    return [&]() -> StatusOr<double> {
+      HPVMD_ASSIGN_OR_RETURN(const Duration elapsed, contender.Run());
+      if (contender.buffers() != want) {
+        return Internal("The buffers do not hold what the tasks make of them.");
+      }
+      return static_cast<double>(elapsed.count()) / 1e3 / static_cast<double>(workload.tasks.size());
+    };
+  };
+  HPVMD_ASSIGN_OR_RETURN(Measurement measurement,
+                         MeasureInterleaved(Better::kLower,
+                                            {{"ours", round_of(*ours)}, {"tbb", round_of(*tbb)}, {"starpu", round_of(*starpu)}}, 15));
+  measurement.verified = true;  // Each round checked its data.
+  return measurement;
+}
+
+}  // namespace
+
+void AddExecutorCases(std::vector<Case>& cases) {
+  const auto add = [&](const char* name, Workload (*make)(uint32_t)) {
+    cases.push_back({.suite = "overhead", .name = name, .metric = "us_per_node", .better = Better::kLower,
+                     .run = [make] { return Measure(make(10'000)); }});
+  };
+  add("chain/10000/executor", MakeChain);
+  add("wide/10000/executor", MakeWide);
+  add("dag/10000/executor", MakeDag);
+}
+
+}  // namespace hpvm::bench

@@ -1,0 +1,16 @@
+;; Indirect calls through a table with a gap, globals that the functions change, and an import in the table.
+(module
+  (type $unary (func (param i32) (result i32)))
+  (import "hpvm" "instance_id" (func $id (type $unary)))
+  (memory 1)
+  (global $count (mut i32) (i32.const 40))
+  (table 6 funcref)
+  (elem (i32.const 1) $double $square $id)
+  (func $double (type $unary) (global.set $count (i32.add (global.get $count) (i32.const 1))) (i32.mul (local.get 0) (i32.const 2)))
+  (func $square (type $unary) (global.set $count (i32.add (global.get $count) (i32.const 10))) (i32.mul (local.get 0) (local.get 0)))
+  (func (export "run") (param $out i32)
+    (local $i i32) (local $x i32)
+    (local.set $i (call $id (i32.const 0)))
+    (local.set $x (call_indirect (type $unary) (local.get $i) (i32.add (i32.const 1) (i32.rem_u (local.get $i) (i32.const 3)))))
+    (i32.store (i32.add (local.get $out) (i32.shl (local.get $i) (i32.const 2)))
+      (i32.add (local.get $x) (i32.mul (global.get $count) (i32.const 1000))))))

@@ -1,0 +1,20 @@
+;; A br_table whose targets are a loop, a block with a result and the function itself.
+(module
+  (import "hpvm" "instance_id" (func $id (param i32) (result i32)))
+  (memory 1)
+  (func $f (param $i i32) (result i32)
+    (local $n i32)
+    (block $out (result i32)
+      (loop $again (result i32)
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (drop (block $odd (result i32)
+          (br_table $out $odd 3
+            (i32.mul (local.get $n) (i32.const 11))
+            (i32.rem_u (i32.add (local.get $i) (local.get $n)) (i32.const 4)))))
+        (br_if $again (i32.lt_u (local.get $n) (i32.const 2)))
+        (i32.add (local.get $n) (i32.const 1000))))
+    (i32.add (i32.const 5)))
+  (func (export "run") (param $out i32)
+    (local $i i32)
+    (local.set $i (call $id (i32.const 0)))
+    (i32.store (i32.add (local.get $out) (i32.shl (local.get $i) (i32.const 2))) (call $f (local.get $i)))))

@@ -11,7 +11,9 @@
 #include <memory>
 #include <optional>
 
+// Compiled in here: the packaged library throws.
 #define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
 namespace hpvm {

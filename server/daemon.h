@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The running daemon: core, executors, timer thread and gRPC server, from start to graceful stop.
+#ifndef HPVMD_SERVER_DAEMON_H_
+#define HPVMD_SERVER_DAEMON_H_
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/core.h"
+#include "server/service.h"
+
+namespace hpvm {
+
+// Calls Core::OnTime when it is due.
+class TimerThread {
+ public:
+  explicit TimerThread(Core& core);
+  ~TimerThread();
+
+ private:
+  void Loop();
+  Core& core_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool woken_ = false, stop_ = false;
+  std::thread thread_;
+};
+
+class Daemon {
+ public:
+  // Serves when it returns.
+  static StatusOr<std::unique_ptr<Daemon>> Start(const Config& config);
+  ~Daemon();
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  const std::vector<std::string>& addresses() const { return server_->addresses(); }
+  Core& core() { return *core_; }
+
+  // Refuses new work, lets what runs end for up to server.drain_ms or until `hurry` says true, kills what is left.
+  void Stop(const std::function<bool()>& hurry);
+
+ private:
+  Daemon() = default;
+  void Probe();
+
+  std::unique_ptr<ExecutorSpawner> spawner_;
+  std::unique_ptr<Core> core_;
+  std::unique_ptr<TimerThread> timer_;
+  std::unique_ptr<GrpcServer> server_;
+  std::thread probe_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_DAEMON_H_

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/service.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+
+#include "base/fd.h"
+#include "server/calls.h"
+#include "server/log.h"
+#include "server/request_options.h"
+
+namespace hpvm {
+namespace {
+
+constexpr char kTenantHeader[] = "hpvm-tenant";
+
+StatusOr<TenantRef> TenantOf(Core& core, const grpc::CallbackServerContext& context) {
+  std::string_view name = core.config().tenants_default;
+  if (core.config().tenants_from_metadata) {
+    const auto found = context.client_metadata().find(kTenantHeader);
+    if (found != context.client_metadata().end()) {
+      name = {found->second.data(), found->second.size()};
+    }
+  }
+  return core.FindTenant(name);
+}
+
+// A call that is answered at once, on the thread that read it.
+template <typename Action>
+grpc::ServerUnaryReactor* Answer(Core& core, grpc::CallbackServerContext* context, const v1::RequestOptions& options,
+                                 Action action) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  StatusOr<TenantRef> tenant = TenantOf(core, *context);
+  Status status = tenant.ok() ? CheckRequestOptions(options, /*key_honoured=*/false) : tenant.status();
+  if (status.ok()) {
+    status = action(*tenant);
+  }
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+// A call that the core answers later. It goes on when the client cancels: what it prepares or stores is kept for the next call.
+class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<DeferredCall> {
+ public:
+  void Begin() {}
+  std::function<void(const Outcome&)> Finisher() {
+    return [self = shared_from_this()](const Outcome& outcome) { self->Finish(ToGrpc(outcome)); };
+  }
+  void OnDone() override { ReleaseSelf(); }
+};
+
+class Service final : public v1::Hpvm::CallbackService {
+ public:
+  explicit Service(Core& core) : core_(core) {}
+
+  using Context = grpc::CallbackServerContext;
+
+  grpc::ServerUnaryReactor* ServerInfo(Context* context, const v1::ServerInfoRequest* request,
+                                       v1::ServerInfoResponse* response) override {
+    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) {
+      core_.ServerInfo(*tenant, response);
+      return absl::OkStatus();
+    });
+  }
+  grpc::ServerUnaryReactor* ListDevices(Context* context, const v1::ListDevicesRequest* request,
+                                        v1::ListDevicesResponse* response) override {
+    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) {
+      core_.ListDevices(*tenant, response);
+      return absl::OkStatus();
+    });
+  }
+  grpc::ServerReadReactor<v1::PutModuleRequest>* PutModule(Context* context, v1::PutModuleResponse* response) override {
+    return StartPutModule(core_, TenantOf(core_, *context), response);
+  }
+  grpc::ServerReadReactor<v1::PutGraphRequest>* PutGraph(Context* context, v1::PutGraphResponse* response) override {
+    return StartPutGraph(core_, TenantOf(core_, *context), response);
+  }
+  grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
+                                         v1::PrepareGraphResponse* response) override {
+    DeferredCall* call = DeferredCall::Create();
+    StatusOr<TenantRef> tenant = TenantOf(core_, *context);
+    const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
+    if (!status.ok()) {
+      call->Finish(ToGrpc(status));
+    } else {
+      core_.PrepareGraph(*tenant, *request, response, call->Finisher());
+    }
+    return call;
+  }
+  grpc::ServerUnaryReactor* ReleaseGraph(Context* context, const v1::ReleaseGraphRequest* request,
+                                         v1::ReleaseGraphResponse* response) override {
+    return Answer(core_, context, request->options(),
+                  [&](const TenantRef& tenant) { return core_.ReleaseGraph(*tenant, request->handle()); });
+  }
+  grpc::ServerUnaryReactor* Run(Context* context, const v1::RunRequest* request, v1::RunResponse* response) override {
+    return StartRunCall(core_, TenantOf(core_, *context), request, response);
+  }
+  grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* Stream(Context* context) override {
+    return StartStream(core_, TenantOf(core_, *context));
+  }
+  grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
+                                   v1::SubmitResponse* response) override {
+    DeferredCall* call = DeferredCall::Create();
+    StatusOr<TenantRef> tenant = TenantOf(core_, *context);
+    if (!tenant.ok()) {
+      call->Finish(ToGrpc(tenant.status()));
+    } else {
+      core_.Submit(*tenant, std::make_shared<v1::SubmitRequest>(*request), response, call->Finisher());
+    }
+    return call;
+  }
+  grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request, v1::GetJobResponse* response) override {
+    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) {
+      return core_.GetJob(*tenant, request->job_id(), response->mutable_job());
+    });
+  }
+  grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(Context* context, const v1::WatchJobRequest* request) override {
+    return StartWatch(core_, TenantOf(core_, *context), request);
+  }
+  grpc::ServerUnaryReactor* ListJobs(Context* context, const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override {
+    return Answer(core_, context, request->options(),
+                  [&](const TenantRef& tenant) { return core_.ListJobs(*tenant, *request, response); });
+  }
+  grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
+                                      v1::CancelJobResponse* response) override {
+    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) {
+      return core_.CancelJob(*tenant, request->job_id(), response->mutable_job());
+    });
+  }
+  grpc::ServerWriteReactor<v1::FetchOutputResponse>* FetchOutput(Context* context,
+                                                                 const v1::FetchOutputRequest* request) override {
+    return StartFetchOutput(core_, TenantOf(core_, *context), request);
+  }
+  grpc::ServerUnaryReactor* CreateBuffer(Context* context, const v1::CreateBufferRequest* request,
+                                         v1::CreateBufferResponse* response) override {
+    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) -> Status {
+      HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.CreateBuffer(*tenant, *request));
+      return absl::OkStatus();
+    });
+  }
+  grpc::ServerReadReactor<v1::WriteBufferRequest>* WriteBuffer(Context* context, v1::WriteBufferResponse* response) override {
+    return StartWriteBuffer(core_, TenantOf(core_, *context), response);
+  }
+  grpc::ServerWriteReactor<v1::ReadBufferResponse>* ReadBuffer(Context* context,
+                                                               const v1::ReadBufferRequest* request) override {
+    return StartReadBuffer(core_, TenantOf(core_, *context), request);
+  }
+  grpc::ServerUnaryReactor* DeleteBuffer(Context* context, const v1::DeleteBufferRequest* request,
+                                         v1::DeleteBufferResponse* response) override {
+    return Answer(core_, context, request->options(),
+                  [&](const TenantRef& tenant) { return core_.DeleteBuffer(*tenant, request->buffer_id()); });
+  }
+
+ private:
+  Core& core_;
+};
+
+// A socket file that nobody answers on is left over from a daemon that was killed; one that answers is another daemon's.
+Status ClearSocketPath(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : FromErrno(errno, "Looking at \"" + path + "\"");
+  }
+  if (!S_ISSOCK(info.st_mode)) {
+    return FailedPrecondition("The listen path \"" + path + "\" exists and is no socket.");
+  }
+  UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+    return Unavailable("Another daemon serves on the socket \"" + path + "\".");
+  }
+  return unlink(path.c_str()) == 0 ? absl::OkStatus() : FromErrno(errno, "Removing the old socket \"" + path + "\"");
+}
+
+void SetLimits(const Config& config, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(config.limits_message_bytes_max));
+  builder.SetMaxSendMessageSize(static_cast<int>(config.limits_message_bytes_max + 64 * limits::kKiB));
+  // A process of the same user must not be able to share the port.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(config.limits_metadata_bytes_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(config.limits_streams_per_connection_max));
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+}
+
+}  // namespace
+
+grpc::Status ToGrpc(const Outcome& outcome) {
+  if (outcome.ok()) {
+    return grpc::Status::OK;
+  }
+  const auto code = static_cast<grpc::StatusCode>(outcome.status.code());
+  std::string text = Message(outcome.status);
+  return outcome.detail.has_value() ? grpc::Status(code, std::move(text), ToMessage(outcome).SerializeAsString())
+                                    : grpc::Status(code, std::move(text));
+}
+
+struct GrpcServer::Parts {
+  explicit Parts(Core& core) : service(core) {}
+  Service service;
+  std::unique_ptr<grpc::Server> server;
+};
+
+GrpcServer::GrpcServer() = default;
+
+StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::vector<ListenAddress>& addresses) {
+  const Config& config = core.config();
+  std::unique_ptr<GrpcServer> server(new GrpcServer());
+  server->parts_ = std::make_unique<Parts>(core);
+  grpc::EnableDefaultHealthCheckService(true);
+  if (config.server_reflection) {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  }
+  grpc::ServerBuilder builder;
+  SetLimits(config, builder);
+  std::vector<int> ports(addresses.size(), 0);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (addresses[i].is_unix) {
+      HPVMD_RETURN_IF_ERROR(ClearSocketPath(addresses[i].target));
+    }
+    builder.AddListeningPort(addresses[i].is_unix ? "unix:" + addresses[i].target : addresses[i].target,
+                             grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  builder.RegisterService(&server->parts_->service);
+  // The socket file is made with the mode's permissions at most, and never wider for a moment.
+  const mode_t old_mask = umask(0777 & ~static_cast<mode_t>(config.server_socket_mode));
+  server->parts_->server = builder.BuildAndStart();
+  umask(old_mask);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const ListenAddress& address = addresses[i];
+    if (server->parts_->server == nullptr || ports[i] == 0) {
+      return Unavailable("Listening on \"" + std::string(address.is_unix ? "unix:" : "") + address.target +
+                         "\" failed; the address may be in use or its folder missing.");
+    }
+    if (address.is_unix) {
+      if (chmod(address.target.c_str(), static_cast<mode_t>(config.server_socket_mode)) != 0) {
+        return FromErrno(errno, "Setting the mode of \"" + address.target + "\"");
+      }
+      server->socket_paths_.push_back(address.target);
+      server->addresses_.push_back("unix:" + address.target);
+    } else {
+      server->addresses_.push_back(address.target.substr(0, address.target.rfind(':') + 1) + std::to_string(ports[i]));
+    }
+  }
+  return server;
+}
+
+GrpcServer::~GrpcServer() {
+  if (parts_->server != nullptr) {
+    Shutdown(Duration{0});
+  }
+  for (const std::string& path : socket_paths_) {
+    unlink(path.c_str());
+  }
+}
+
+void GrpcServer::AnnounceEnd() {
+  if (grpc::HealthCheckServiceInterface* health = parts_->server->GetHealthCheckService()) {
+    health->SetServingStatus(false);
+  }
+}
+
+void GrpcServer::Shutdown(Duration grace) {
+  parts_->server->Shutdown(std::chrono::system_clock::now() + grace);
+}
+
+}  // namespace hpvm

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gRPC server around the core.
+#ifndef HPVMD_SERVER_SERVICE_H_
+#define HPVMD_SERVER_SERVICE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "server/config.h"
+
+namespace hpvm {
+
+class Core;
+
+// Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.
+class GrpcServer {
+ public:
+  // Serves when it returns. kUnavailable naming the address that cannot be had.
+  static StatusOr<std::unique_ptr<GrpcServer>> Start(Core& core, const std::vector<ListenAddress>& addresses);
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  // As clients would write them, with the ports that were chosen.
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  // Health says NOT_SERVING; calls go on.
+  void AnnounceEnd();
+  // No new calls; cuts those in progress off after `grace`.
+  void Shutdown(Duration grace);
+
+ private:
+  struct Parts;   // gRPC's objects, kept out of this header.
+  GrpcServer();
+  std::unique_ptr<Parts> parts_;
+  std::vector<std::string> addresses_;
+  std::vector<std::string> socket_paths_;   // Removed at the end.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_SERVICE_H_

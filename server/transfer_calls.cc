@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// Uploads and downloads in chunks. Two messages are in use at once: while one is moved to or from memory, gRPC works on the other. The next
+// callback may come on another thread meanwhile, so each callback holds the call's mutex; gRPC never runs a callback inside another one.
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "base/memfd.h"
+#include "server/calls.h"
+#include "server/request_options.h"
+
+namespace hpvm {
+namespace {
+
+std::span<const uint8_t> BytesOf(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+// Reads a client's stream into a sink, which has Start(header), Add(data) and End(); End fills the response.
+template <typename Request, typename Sink>
+class UploadCall final : public grpc::ServerReadReactor<Request> {
+ public:
+  UploadCall(StatusOr<TenantRef> tenant, Sink sink) : sink_(std::move(sink)) {
+    std::lock_guard lock(mutex_);
+    if (tenant.ok()) {
+      sink_.tenant = *std::move(tenant);
+      this->StartRead(&messages_[0]);
+    } else {
+      End(tenant.status());
+    }
+  }
+
+  void OnReadDone(bool ok) override {
+    std::lock_guard lock(mutex_);
+    if (ended_) {
+      return;
+    }
+    if (!ok) {
+      End(started_ ? sink_.End() : InvalidArgument("The stream ended before its header."));
+      return;
+    }
+    const Request& message = messages_[current_];
+    if (started_ == message.has_header()) {
+      End(InvalidArgument(started_ ? "Only the first message may have a header." : "The first message has no header."));
+      return;
+    }
+    if (!started_) {
+      started_ = true;
+      Status status = CheckRequestOptions(message.header().options(), /*key_honoured=*/false);
+      status = status.ok() ? sink_.Start(message.header()) : status;
+      if (!status.ok()) {
+        End(status);
+        return;
+      }
+    }
+    current_ ^= 1;
+    this->StartRead(&messages_[current_]);
+    if (const Status status = sink_.Add(message.data()); !status.ok()) {
+      End(status);
+    }
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  void End(const Status& status) {
+    ended_ = true;
+    this->Finish(ToGrpc(status));
+  }
+
+  std::mutex mutex_;
+  Sink sink_;
+  std::array<Request, 2> messages_;
+  size_t current_ = 0;
+  bool started_ = false, ended_ = false;
+};
+
+// PutModule and PutGraph.
+template <typename Response>
+struct BlobSink {
+  Core& core;
+  Core::BlobKind kind;
+  Response* response;
+  TenantRef tenant = nullptr;
+  std::unique_ptr<BlobUpload> upload = nullptr;
+  bool existed = false, counted = false;
+
+  BlobSink(Core& c, Core::BlobKind k, Response* r) : core(c), kind(k), response(r) {}
+  BlobSink(BlobSink&& other) noexcept = default;
+  ~BlobSink() {
+    if (counted && tenant != nullptr) {
+      core.EndUpload(*tenant);
+    }
+  }
+
+  template <typename Header>
+  Status Start(const Header& header) {
+    const Config& config = core.config();
+    HPVMD_RETURN_IF_ERROR(core.BeginUpload(*tenant));
+    counted = true;
+    uint32_t module_kind = 0;
+    if constexpr (requires { header.kind(); }) {
+      module_kind = static_cast<uint32_t>(header.kind());
+    }
+    const bool module = kind == Core::BlobKind::kModule;
+    HPVMD_ASSIGN_OR_RETURN(
+        upload, BlobUpload::Start(module ? "module" : "graph document", header.sha256(), header.size_bytes(),
+                                  module ? config.limits_module_bytes_max : config.limits_document_bytes_max, module_kind,
+                                  header.name()));
+    existed = core.HasBlob(*tenant, kind, upload->hash());
+    return absl::OkStatus();
+  }
+
+  Status Add(const std::string& data) { return existed ? absl::OkStatus() : upload->Add(data); }
+
+  Status End() {
+    if (!existed) {
+      if (upload->received_bytes() == 0) {
+        return NotFound("The " + std::string(kind == Core::BlobKind::kModule ? "module" : "graph document") +
+                        " is not known; send its bytes.");
+      }
+      HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
+      HPVMD_RETURN_IF_ERROR(core.InsertBlob(*tenant, kind, std::move(blob)));
+    }
+    response->set_sha256(ToHex(upload->hash()));
+    response->set_size_bytes(upload->size_bytes());
+    response->set_existed(existed);
+    return absl::OkStatus();
+  }
+};
+
+struct BufferSink {
+  Core& core;
+  v1::WriteBufferResponse* response;
+  TenantRef tenant = nullptr;
+  Core::BufferAccess access = {};
+  uint64_t at = 0, written = 0;
+
+  Status Start(const v1::WriteBufferRequest::Header& header) {
+    HPVMD_ASSIGN_OR_RETURN(access, core.OpenBuffer(*tenant, header.buffer_id()));
+    at = header.offset();
+    return Room(0);
+  }
+
+  Status Add(const std::string& data) {
+    HPVMD_RETURN_IF_ERROR(Room(data.size()));
+    HPVMD_RETURN_IF_ERROR(WriteAt(access.segment->fd.get(), at, BytesOf(data)));
+    at += data.size();
+    written += data.size();
+    return absl::OkStatus();
+  }
+
+  Status End() {
+    HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core.FinishWrite(*tenant, access.buffer.id(), access.segment));
+    response->set_written_bytes(written);
+    return absl::OkStatus();
+  }
+
+  Status Room(uint64_t bytes) const {
+    const uint64_t size = access.buffer.size_bytes();
+    if (at > size || bytes > size - at) {
+      return MakeStatus(absl::StatusCode::kOutOfRange, "The bytes from " + std::to_string(at) + " on (" + std::to_string(bytes) +
+                                                           ") go beyond the buffer's end (" + std::to_string(size) + ").");
+    }
+    return absl::OkStatus();
+  }
+};
+
+// Writes a range of bytes as a server stream. `Fill` puts the header into the first message.
+template <typename Response>
+class DownloadCall final : public grpc::ServerWriteReactor<Response> {
+ public:
+  struct Source {
+    std::function<void(Response&)> fill_header;
+    SegmentRef segment;           // Or:
+    std::string inline_bytes;
+    uint64_t at = 0, end = 0;
+  };
+
+  explicit DownloadCall(StatusOr<Source> source) {
+    std::lock_guard lock(mutex_);
+    if (!source.ok()) {
+      this->Finish(ToGrpc(source.status()));
+      return;
+    }
+    source_ = *std::move(source);
+    source_.fill_header(messages_[0]);
+    failed_ = Read(messages_[0]);
+    Write();
+  }
+
+  void OnWriteDone(bool ok) override {
+    std::lock_guard lock(mutex_);
+    if (finishing_) {
+      return;
+    }
+    if (ok) {
+      Write();
+    } else {
+      finishing_ = true;
+      this->Finish(grpc::Status(grpc::StatusCode::CANCELLED, "The client went away."));
+    }
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  Status Read(Response& message) {
+    const uint64_t count = std::min(limits::kChunkBytes, source_.end - source_.at);
+    std::string& data = *message.mutable_data();
+    if (source_.segment == nullptr) {
+      data.assign(source_.inline_bytes, source_.at, count);
+    } else {
+      data.resize(count);   // The same size again and again: not cleared each time.
+      HPVMD_RETURN_IF_ERROR(ReadAt(source_.segment->fd.get(), source_.at, {reinterpret_cast<uint8_t*>(data.data()), count}));
+    }
+    source_.at += count;
+    return absl::OkStatus();
+  }
+
+  // Sends the message that is ready and then reads the next one.
+  void Write() {
+    if (!failed_.ok()) {
+      finishing_ = true;
+      this->Finish(ToGrpc(failed_));
+      return;
+    }
+    Response* ready = &messages_[current_];
+    if (source_.at == source_.end) {
+      finishing_ = true;
+      this->StartWriteAndFinish(ready, grpc::WriteOptions(), grpc::Status::OK);
+      return;
+    }
+    this->StartWrite(ready);
+    current_ ^= 1;
+    failed_ = Read(messages_[current_]);
+  }
+
+  std::mutex mutex_;
+  Source source_;
+  std::array<Response, 2> messages_;
+  size_t current_ = 0;
+  Status failed_;
+  bool finishing_ = false;
+};
+
+StatusOr<DownloadCall<v1::ReadBufferResponse>::Source> OpenBufferRange(Core& core, const StatusOr<TenantRef>& tenant,
+                                                                       const v1::ReadBufferRequest& request) {
+  HPVMD_RETURN_IF_ERROR(tenant.status());
+  HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
+  HPVMD_ASSIGN_OR_RETURN(Core::BufferAccess access, core.OpenBuffer(**tenant, request.buffer_id()));
+  const uint64_t size = access.buffer.size_bytes(), at = request.offset();
+  if (at > size || request.size_bytes() > size - at) {
+    return MakeStatus(absl::StatusCode::kOutOfRange, "The bytes from " + std::to_string(at) + " on (" +
+                                                         std::to_string(request.size_bytes()) +
+                                                         ") go beyond the buffer's end (" + std::to_string(size) + ").");
+  }
+  const uint64_t end = request.size_bytes() == 0 ? size : at + request.size_bytes();
+  return DownloadCall<v1::ReadBufferResponse>::Source{
+      [buffer = access.buffer](v1::ReadBufferResponse& message) { *message.mutable_buffer() = buffer; },
+      std::move(access.segment), "", at, end};
+}
+
+StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, const StatusOr<TenantRef>& tenant,
+                                                                   const v1::FetchOutputRequest& request) {
+  HPVMD_RETURN_IF_ERROR(tenant.status());
+  HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
+  HPVMD_ASSIGN_OR_RETURN(Core::StoredBytes stored, core.FindOutput(**tenant, request.job_id(), request.name()));
+  const uint64_t size = stored.header.size_bytes();
+  if (request.offset() > size) {
+    return MakeStatus(absl::StatusCode::kOutOfRange, "The offset (" + std::to_string(request.offset()) +
+                                                         ") is beyond the output's end (" + std::to_string(size) + ").");
+  }
+  return DownloadCall<v1::FetchOutputResponse>::Source{
+      [header = stored.header](v1::FetchOutputResponse& message) { *message.mutable_header() = header; },
+      std::move(stored.segment), std::move(stored.inline_bytes), request.offset(), size};
+}
+
+}  // namespace
+
+grpc::ServerReadReactor<v1::PutModuleRequest>* StartPutModule(Core& core, StatusOr<TenantRef> tenant,
+                                                              v1::PutModuleResponse* response) {
+  using Sink = BlobSink<v1::PutModuleResponse>;
+  return new UploadCall<v1::PutModuleRequest, Sink>(std::move(tenant), Sink(core, Core::BlobKind::kModule, response));
+}
+
+grpc::ServerReadReactor<v1::PutGraphRequest>* StartPutGraph(Core& core, StatusOr<TenantRef> tenant,
+                                                            v1::PutGraphResponse* response) {
+  using Sink = BlobSink<v1::PutGraphResponse>;
+  return new UploadCall<v1::PutGraphRequest, Sink>(std::move(tenant), Sink(core, Core::BlobKind::kGraph, response));
+}
+
+grpc::ServerReadReactor<v1::WriteBufferRequest>* StartWriteBuffer(Core& core, StatusOr<TenantRef> tenant,
+                                                                  v1::WriteBufferResponse* response) {
+  return new UploadCall<v1::WriteBufferRequest, BufferSink>(std::move(tenant), BufferSink{core, response});
+}
+
+grpc::ServerWriteReactor<v1::ReadBufferResponse>* StartReadBuffer(Core& core, StatusOr<TenantRef> tenant,
+                                                                  const v1::ReadBufferRequest* request) {
+  return new DownloadCall<v1::ReadBufferResponse>(OpenBufferRange(core, tenant, *request));
+}
+
+grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, StatusOr<TenantRef> tenant,
+                                                                    const v1::FetchOutputRequest* request) {
+  return new DownloadCall<v1::FetchOutputResponse>(OpenOutput(core, tenant, *request));
+}
+
+}  // namespace hpvm

@@ -53,7 +53,8 @@ struct ExecutorOptions {
   std::vector<std::string> backends = {"cpu"};  // The device profile, in the order of the grant page's entries.
   uint32_t cpu_threads = 0;                   // With the submitting one; 0: as the machine has.
   int grant_page = -1;                        // A sealed memfd of kGrantPageBytes; borrowed during Start. -1: no grants to obey.
-  bool standalone = false;                    // hpvm-executor --standalone: not locked down.
+  bool standalone = false;                    // hpvm-executor --standalone: owned by a command, not by the daemon. Locked down all the same.
+  bool lock_down = true;                      // False only for debuggers.
   uint32_t uid = 0, gid = 0;                  // Taken when the daemon is root; 0: keep.
   uint32_t jobs_max = 0;                      // 0: the executor's default.
   uint64_t document_bytes_max = 0;            // 0: base/limits.h's default; so below.

@@ -171,7 +171,7 @@ internal::Envelope EncodeHello(const ExecutorOptions& options) {
     hello->add_backends(backend);
   }
   hello->set_cpu_threads(options.cpu_threads);
-  hello->set_lock_down(!options.standalone);
+  hello->set_lock_down(options.lock_down);
   hello->set_uid(options.uid);
   hello->set_gid(options.gid);
   hello->set_has_grant_page(options.grant_page >= 0);

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/launcher.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backends/registry.h"
+#include "base/memfd.h"
+#include "engine/engine.h"
+#include "executor/runner.h"
+#include "executor/sandbox.h"
+#include "proto/internal/executor_process.h"
+#include "proto/internal/frame_channel.h"
+#include "proto/internal/protocol.h"
+
+namespace hpvm {
+namespace {
+
+constexpr uint32_t kJobsMaxDefault = 16;
+
+// The peer may take its time between starting us and greeting us, but not for ever.
+constexpr Duration kHelloWithin = std::chrono::seconds(10);
+
+struct Greeting {
+  internal::Envelope envelope;
+  Mapping grants;   // The grant page; empty when there is none.
+};
+
+StatusOr<Greeting> ReceiveGreeting() {
+  HPVMD_ASSIGN_OR_RETURN(Frame frame, ReceiveFrame(kExecutorSocket, kToExecutorLimits, RealClock().Now() + kHelloWithin));
+  Greeting greeting;
+  HPVMD_RETURN_IF_ERROR(DecodeToExecutor(frame.head, frame.body.size(), frame.fds.size(), &greeting.envelope));
+  if (!greeting.envelope.has_hello()) {
+    return InvalidArgument("The first message is not Hello.");
+  }
+  const internal::Hello& hello = greeting.envelope.hello();
+  if (hello.version() != kExecutorProtocolVersion) {
+    return FailedPrecondition("Hello: version (" + std::to_string(hello.version()) + ") is not this program's (" +
+                              std::to_string(kExecutorProtocolVersion) + ").");
+  }
+  if (hello.has_grant_page()) {
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t size, CheckSealedMemfd(frame.fds[0].get()));
+    if (size < kGrantPageBytes) {
+      return InvalidArgument("Hello: the grant page has " + std::to_string(size) + " bytes.");
+    }
+    HPVMD_ASSIGN_OR_RETURN(greeting.grants, Mapping::Map(frame.fds[0].get(), kGrantPageBytes, Mapping::Access::kRead));
+  }
+  return greeting;
+}
+
+// A file beside this program.
+StatusOr<std::string> Sibling(const std::string& name) {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  if (length <= 0 || static_cast<size_t>(length) == sizeof(path)) {
+    return FromErrno(errno, "Finding this program's own path");
+  }
+  const std::string own(path, static_cast<size_t>(length));
+  return own.substr(0, own.rfind('/') + 1) + name;
+}
+
+// Starts the compiler process; it confines itself. The other end of its socket.
+StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
+  std::string program = hello.compiler_program();
+  if (program.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(program, Sibling("hpvm-compiler"));
+  }
+  HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
+  SpawnOptions spawn;
+  spawn.arguments = {program, "--socket", std::to_string(kExecutorSocket)};
+  if (!hello.cache_folder().empty()) {
+    spawn.arguments.push_back("--cache");
+    spawn.arguments.push_back(hello.cache_folder());
+  }
+  spawn.socket = ends.second.get();
+  spawn.stderr_fd = STDERR_FILENO;
+  // Its end shows on the socket, so nobody needs to watch the process; it is reaped by init if it outlives us for a moment.
+  HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));
+  return std::move(ends.first);
+}
+
+uint32_t MachineThreads() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? static_cast<uint32_t>(std::max(1, CPU_COUNT(&set))) : 1;
+}
+
+// One device a backend, each obeying its entry of the grant page.
+StatusOr<std::vector<std::unique_ptr<Device>>> OpenDevices(const internal::Hello& hello, const GrantPage* grants, Hub& hub) {
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const std::string& backend : hello.backends()) {
+    DeviceOptions options;
+    options.cpu_threads = hello.cpu_threads() != 0 ? hello.cpu_threads() : MachineThreads();
+    options.cpu_grant = grants != nullptr ? &grants->entries[devices.size()] : nullptr;
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(backend, hub, options));
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const SandboxReport& report) {
+  internal::Envelope envelope;
+  envelope.set_request_id(request_id);
+  internal::Ready* ready = envelope.mutable_ready();
+  ready->set_version(kExecutorProtocolVersion);
+  for (const DeviceInfo& info : engine.devices()) {
+    internal::DeviceInfo* device = ready->add_devices();
+    device->set_id(info.id);
+    device->set_kind(std::string(Name(info.kind)));
+    device->set_name(CleanText(info.name, kNameBytesMax, false));
+    device->set_silicon(CleanText(info.silicon, kNameBytesMax, false));
+    device->set_compute_units(info.compute_units);
+    device->set_memory_bytes(info.memory_bytes);
+  }
+  ready->set_sandbox_level(static_cast<uint32_t>(report.level));
+  ready->set_sandbox_detail(CleanText(report.detail, kTextBytesMax, false));
+  return envelope;
+}
+
+Status Serve() {
+  HPVMD_ASSIGN_OR_RETURN(const Greeting greeting, ReceiveGreeting());
+  const internal::Hello& hello = greeting.envelope.hello();
+  SandboxReport report;
+  if (hello.lock_down()) {
+    HPVMD_RETURN_IF_ERROR(While(Isolate({hello.uid(), hello.gid()}, &report), "isolating the process"));
+  } else {
+    report.detail = "not locked down";
+  }
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd compiler_socket, StartCompiler(hello));
+  if (hello.lock_down()) {
+    HPVMD_RETURN_IF_ERROR(While(Confine(&report), "locking the process down"));
+  }
+  // Nothing of a tenant's has been read so far, and no thread has been started.
+  const auto* grants = reinterpret_cast<const GrantPage*>(greeting.grants.data());
+  Hub hub;
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<Device>> devices, OpenDevices(hello, grants, hub));
+  ArtifactKey key;
+  std::copy(hello.artifact_key().begin(), hello.artifact_key().end(), key.begin());
+  const std::unique_ptr<CompilerService> compiler = ConnectCompiler(std::move(compiler_socket), key);
+  EngineOptions options;
+  for (const std::unique_ptr<Device>& device : devices) {
+    options.devices.push_back(device.get());
+  }
+  options.hub = &hub;
+  options.compiler = compiler.get();
+  options.clock = &RealClock();
+  const auto set = [](auto value, auto* limit) { *limit = value != 0 ? value : *limit; };
+  set(hello.document_bytes_max(), &options.graph_limits.document_bytes_max);
+  set(hello.nodes_max(), &options.graph_limits.nodes_max);
+  set(hello.edges_max(), &options.graph_limits.edges_max);
+  const uint64_t document_bytes_max = options.graph_limits.document_bytes_max;
+  Engine engine(std::move(options));
+  FrameReader reader(kExecutorSocket, kToExecutorLimits);
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner,
+                         Runner::Create({.engine = &engine,
+                                         .reader = &reader,
+                                         .socket = kExecutorSocket,
+                                         .grants = grants,
+                                         .jobs_max = hello.jobs_max() != 0 ? hello.jobs_max() : kJobsMaxDefault,
+                                         .document_bytes_max = document_bytes_max}));
+  runner->Serve(ReadyMessage(greeting.envelope.request_id(), engine, report));
+}
+
+}  // namespace
+
+Status RunExecutor() {
+  close_range(kExecutorSocket + 1, ~0u, 0);
+  const Status status = Serve();
+  internal::Envelope fatal;
+  SetStatus(status, fatal.mutable_fatal()->mutable_status());
+  SendFrame(kExecutorSocket, fatal.SerializeAsString(), {}, {}, RealClock().Now() + std::chrono::seconds(1)).IgnoreError();
+  return status;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/run_job.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hpvm {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+// Holds an ordinary run's outputs; what is larger gets a block of its own, which Clear gives back.
+constexpr uint64_t kFirstBlockBytes = 64 * limits::kKiB;
+
+uint64_t AlignUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Node records must leave room in the head for the rest of the answer.
+constexpr size_t kNodeRecordBytesMax = kHeadBytesMax / 2;
+
+// Resolves ranges of one run and owns what outputs need besides the arena.
+class RunBindings {
+ public:
+  RunBindings(RunJob& job, OutputArena& arena) : job_(job), arena_(arena) {
+    for (const internal::Target& target : job.message.outputs()) {
+      targets_.emplace(target.name(), &target);
+    }
+  }
+
+  StatusOr<std::map<std::string, Binding>> Inputs() {
+    std::map<std::string, Binding> inputs;
+    for (const internal::Binding& input : job_.message.inputs()) {
+      Binding binding = ShapeOf(input);
+      if (input.has_body()) {
+        binding.data = job_.body.data() + input.body().offset();
+        binding.bytes = input.body().bytes();
+      } else {
+        HPVMD_ASSIGN_OR_RETURN(const std::span<uint8_t> memory, Resolve(input.name(), input.memory(), false));
+        binding.data = memory.data();
+        binding.bytes = memory.size();
+      }
+      if (!inputs.emplace(input.name(), std::move(binding)).second) {
+        return InvalidArgument("Input \"" + input.name() + "\" is bound twice.");
+      }
+    }
+    return inputs;
+  }
+
+  StatusOr<uint8_t*> Allocate(const std::string& name, uint64_t bytes) {
+    const auto found = targets_.find(name);
+    if (found != targets_.end() && found->second->has_memory()) {
+      HPVMD_ASSIGN_OR_RETURN(const std::span<uint8_t> memory, Resolve(name, found->second->memory(), true));
+      if (memory.size() < bytes) {
+        return InvalidArgument("Output \"" + name + "\" needs " + std::to_string(bytes) + " bytes; its memory has " +
+                               std::to_string(memory.size()) + ".");
+      }
+      return memory.data();
+    }
+    if (found != targets_.end() && found->second->discard()) {
+      dropped_.emplace_back(new (std::nothrow) uint8_t[std::max<uint64_t>(bytes, 1)]);
+      if (dropped_.back() == nullptr) {
+        return ResourceExhausted("Memory for the dropped output \"" + name + "\" (" + std::to_string(bytes) +
+                                 " bytes) is not available.");
+      }
+      return dropped_.back().get();
+    }
+    if (bytes > job_.message.inline_bytes_max() || arena_.EndAfter(bytes) > kBodyBytesMax) {
+      needs_memory_ = true;
+      return ResourceExhausted("Output \"" + name + "\" (" + std::to_string(bytes) +
+                               " bytes) is too large to be inline; the limit is " +
+                               std::to_string(job_.message.inline_bytes_max()) + " bytes.");
+    }
+    uint8_t* data = arena_.Allocate(bytes);
+    inline_.emplace(name, data);
+    return data;
+  }
+
+  bool needs_memory() const { return needs_memory_; }
+
+  void SetBodies(internal::RunDone* done) const {
+    for (internal::OutputTensor& output : *done->mutable_outputs()) {
+      const auto found = inline_.find(output.name());
+      if (found != inline_.end()) {
+        output.mutable_body()->set_offset(static_cast<uint32_t>(arena_.OffsetOf(found->second)));
+        output.mutable_body()->set_bytes(static_cast<uint32_t>(output.bytes()));
+      }
+    }
+  }
+
+ private:
+  StatusOr<std::span<uint8_t>> Resolve(const std::string& port, const internal::MemoryRange& range, bool for_writing) {
+    const auto found = job_.memories.find(range.memory_id());
+    if (found == job_.memories.end() || found->second == nullptr) {
+      return InvalidArgument("Port \"" + port + "\": Memory " + std::to_string(range.memory_id()) + " is not shared.");
+    }
+    SharedMemory& memory = *found->second;
+    // The message's check made sure that the sum does not overflow.
+    if (range.offset() + range.bytes() > memory.mapping.size()) {
+      return InvalidArgument("Port \"" + port + "\": The range ends at byte " + std::to_string(range.offset() + range.bytes()) +
+                             " of a memory of " + std::to_string(memory.mapping.size()) + " bytes.");
+    }
+    if (for_writing && !memory.writable) {
+      return InvalidArgument("Port \"" + port + "\": The memory is read-only.");
+    }
+    return memory.mapping.span().subspan(range.offset(), range.bytes());
+  }
+
+  RunJob& job_;
+  OutputArena& arena_;
+  std::map<std::string, const internal::Target*> targets_;
+  std::map<std::string, const uint8_t*> inline_;
+  std::vector<std::unique_ptr<uint8_t[]>> dropped_;
+  bool needs_memory_ = false;
+};
+
+void DescribeNodes(const RunResult& result, uint32_t records_max, const std::map<std::string, uint32_t>& devices,
+                   internal::RunDone* done) {
+  size_t bytes = 0;
+  for (const NodeRecord& record : result.nodes) {
+    bytes += record.path.size() + 32;
+    const auto device = devices.find(record.device);
+    if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max || device == devices.end()) {
+      break;
+    }
+    internal::NodeRecord* node = done->add_nodes();
+    node->set_path(CleanText(record.path, kTextBytesMax, false));
+    node->set_device(device->second);
+    node->set_start_ns(std::max<int64_t>(record.start_ns, 0));
+    node->set_end_ns(std::max(node->start_ns(), record.end_ns));
+  }
+}
+
+uint64_t Count(Duration duration) { return static_cast<uint64_t>(std::max<int64_t>(duration.count(), 0)); }
+
+}  // namespace
+
+void OutputArena::Clear() {
+  blocks_.resize(std::min<size_t>(blocks_.size(), 1));
+  if (!blocks_.empty()) {
+    blocks_[0].used = 0;
+    if (blocks_[0].bytes != kFirstBlockBytes) {
+      blocks_.clear();
+    }
+  }
+  gathered_ = {};
+}
+
+uint8_t* OutputArena::Allocate(uint64_t bytes) {
+  if (blocks_.empty() || AlignUp(blocks_.back().used) + bytes > blocks_.back().bytes) {
+    Block block;
+    block.bytes = std::max(bytes, kFirstBlockBytes);
+    block.storage.reset(new uint8_t[block.bytes + kAlignment]);
+    block.begin = reinterpret_cast<uint8_t*>(AlignUp(reinterpret_cast<uintptr_t>(block.storage.get())));
+    block.offset = blocks_.empty() ? 0 : AlignUp(blocks_.back().offset + blocks_.back().used);
+    blocks_.push_back(std::move(block));
+  }
+  Block& block = blocks_.back();
+  uint8_t* data = block.begin + AlignUp(block.used);
+  block.used = AlignUp(block.used) + bytes;
+  return data;
+}
+
+uint64_t OutputArena::EndAfter(uint64_t bytes) const {
+  return bytes + (blocks_.empty() ? 0 : AlignUp(blocks_.back().offset + blocks_.back().used));
+}
+
+uint64_t OutputArena::OffsetOf(const uint8_t* data) const {
+  for (const Block& block : blocks_) {
+    if (data >= block.begin && data <= block.begin + block.used) {
+      return block.offset + static_cast<uint64_t>(data - block.begin);
+    }
+  }
+  HPVMD_CHECK(false);
+  return 0;
+}
+
+std::span<const uint8_t> OutputArena::Body() {
+  if (blocks_.size() <= 1) {
+    return blocks_.empty() ? std::span<const uint8_t>() : std::span<const uint8_t>(blocks_[0].begin, blocks_[0].used);
+  }
+  gathered_.assign(blocks_.back().offset + blocks_.back().used, 0);
+  for (const Block& block : blocks_) {
+    memcpy(gathered_.data() + block.offset, block.begin, block.used);
+  }
+  return gathered_;
+}
+
+Binding ShapeOf(const internal::Binding& binding) {
+  Binding shape;
+  shape.type = static_cast<ElementType>(binding.type());
+  shape.shape.assign(binding.shape().begin(), binding.shape().end());
+  return shape;
+}
+
+void DescribeOutputs(const std::map<std::string, Binding>& outputs,
+                     google::protobuf::RepeatedPtrField<internal::OutputTensor>* described) {
+  for (const auto& [name, binding] : outputs) {
+    internal::OutputTensor* output = described->Add();
+    output->set_name(name);
+    output->set_type(static_cast<uint32_t>(binding.type));
+    output->mutable_shape()->Add(binding.shape.begin(), binding.shape.end());
+    output->set_bytes(TensorBytes(binding.type, binding.shape).value_or(0));
+  }
+}
+
+std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<std::string, uint32_t>& devices, Time now,
+                                    OutputArena& arena, internal::RunDone* done) {
+  arena.Clear();
+  RunBindings bindings(job, arena);
+  done->set_queue_ns(Count(now - job.received));
+  StatusOr<std::map<std::string, Binding>> inputs = bindings.Inputs();
+  if (!inputs.ok()) {
+    SetStatus(inputs.status(), done->mutable_status());
+    return {};
+  }
+  RunRequest request;
+  request.inputs = *std::move(inputs);
+  request.allocate_output = [&bindings](const std::string& name, ElementType, const std::vector<uint64_t>&, uint64_t bytes) {
+    return bindings.Allocate(name, bytes);
+  };
+  for (const internal::Symbol& symbol : job.message.symbols()) {
+    request.symbols[symbol.name()] = symbol.value();
+  }
+  request.repeat = job.message.repeat();
+  request.stop = &job.stop;
+  request.deadline = job.deadline;
+  request.node_records_max = job.message.node_records_max();
+  StatusOr<RunResult> result = engine.Run(*job.graph, request);
+  SetStatus(result.status(), done->mutable_status());
+  if (!result.ok() && bindings.needs_memory() && result.status().code() == absl::StatusCode::kResourceExhausted) {
+    const auto shapes = engine.OutputShapes(*job.graph, request.inputs, request.symbols);
+    if (shapes.ok()) {
+      done->set_needs_memory(true);
+      DescribeOutputs(*shapes, done->mutable_outputs());
+    }
+    return {};
+  }
+  if (!result.ok()) {
+    return {};
+  }
+  DescribeOutputs(result->outputs, done->mutable_outputs());
+  bindings.SetBodies(done);
+  done->set_bind_ns(Count(result->bind));
+  done->set_copy_in_ns(Count(result->copy_in));
+  done->set_run_ns(Count(result->run));
+  done->set_copy_out_ns(Count(result->copy_out));
+  done->set_nodes_run(result->nodes_run);
+  DescribeNodes(*result, job.message.node_records_max(), devices, done);
+  return arena.Body();
+}
+
+}  // namespace hpvm

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run: from the message's ranges to the engine's bindings and back. No threads, no socket.
+#ifndef HPVMD_EXECUTOR_RUN_JOB_H_
+#define HPVMD_EXECUTOR_RUN_JOB_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/memfd.h"
+#include "engine/engine.h"
+#include "proto/internal/protocol.h"
+
+namespace hpvm {
+
+// A memory that the daemon shared, mapped whole. Shared by the table and the runs that use it.
+struct SharedMemory {
+  Mapping mapping;
+  bool writable = false;
+};
+
+// A run with everything it refers to, so that forgetting a memory or releasing a handle does not disturb it.
+struct RunJob {
+  internal::Run message;
+  std::vector<uint8_t> body;                            // Inline inputs, used in place.
+  std::shared_ptr<PreparedGraph> graph;
+  std::map<uint64_t, std::shared_ptr<SharedMemory>> memories;
+  std::atomic<uint32_t> stop{0};
+  Time received{0};
+  Time deadline = kNever;
+};
+
+// Memory for inline outputs, one block after the other, reused from run to run of a thread.
+class OutputArena {
+ public:
+  void Clear();
+  // Aligned to 64 bytes; valid until Clear.
+  uint8_t* Allocate(uint64_t bytes);
+  // The offset in Body() of what Allocate returned.
+  uint64_t OffsetOf(const uint8_t* data) const;
+  // Everything allocated, in order; a copy only if it does not lie in one block.
+  std::span<const uint8_t> Body();
+  // What the next allocation would end at.
+  uint64_t EndAfter(uint64_t bytes) const;
+
+ private:
+  struct Block {
+    std::unique_ptr<uint8_t[]> storage;
+    uint8_t* begin = nullptr;      // Aligned.
+    uint64_t bytes = 0, used = 0;
+    uint64_t offset = 0;           // Of `begin` in Body().
+  };
+  std::vector<Block> blocks_;
+  std::vector<uint8_t> gathered_;
+};
+
+// Runs it on the calling thread. `done` gets the answer; the returned body belongs to `arena` until its next use.
+// `devices` gives the index of a device's id.
+std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<std::string, uint32_t>& devices, Time now,
+                                    OutputArena& arena, internal::RunDone* done);
+
+// The engine's view of what a message says of a tensor, without data.
+Binding ShapeOf(const internal::Binding& binding);
+// Name, type, shape and bytes of each.
+void DescribeOutputs(const std::map<std::string, Binding>& outputs,
+                     google::protobuf::RepeatedPtrField<internal::OutputTensor>* described);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_EXECUTOR_RUN_JOB_H_

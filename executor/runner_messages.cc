@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runner's side of each message. Called by the leader, except ExecutePrepare.
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "executor/runner.h"
+
+namespace hpvm {
+namespace {
+
+// Reports of faults must leave room in the head for the rest of the answer.
+constexpr size_t kDiagnosticBytesMax = kHeadBytesMax / 2;
+
+Sha256 HashFrom(const std::string& bytes) {
+  Sha256 hash;
+  std::copy(bytes.begin(), bytes.end(), hash.bytes.begin());
+  return hash;
+}
+
+// A read-only mapping of a memfd that must have at least `bytes` bytes.
+StatusOr<Mapping> MapSent(const UniqueFd& fd, uint64_t bytes, Mapping::Access access) {
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t size, CheckSealedMemfd(fd.get()));
+  if (size < bytes) {
+    return InvalidArgument("The memory (" + std::to_string(size) + " bytes) is smaller than announced (" +
+                           std::to_string(bytes) + ").");
+  }
+  return Mapping::Map(fd.get(), bytes, access);
+}
+
+void AddDiagnostics(const Diagnostics& diagnostics, internal::Prepared* prepared) {
+  size_t bytes = 0, added = 0;
+  for (const Diagnostic& diagnostic : diagnostics) {
+    bytes += diagnostic.place.size() + diagnostic.message.size() + 16;
+    // The first error always goes: without one the answer would mean success.
+    if (added >= limits::kDiagnosticsMax || (bytes > kDiagnosticBytesMax && added > 0)) {
+      break;
+    }
+    internal::Diagnostic* item = prepared->add_diagnostics();
+    item->set_warning(diagnostic.severity == Severity::kWarning);
+    item->set_place(CleanText(diagnostic.place, kTextBytesMax, false));
+    if (diagnostic.offset.has_value()) {
+      item->set_offset(*diagnostic.offset);
+    }
+    item->set_message(CleanText(diagnostic.message, kMessageTextBytesMax));
+    ++added;
+  }
+  prepared->set_diagnostics_omitted(diagnostics.size() - added);
+}
+
+void AddPorts(const std::vector<PortSummary>& ports, google::protobuf::RepeatedPtrField<internal::Port>* added) {
+  for (const PortSummary& port : ports) {
+    internal::Port* item = added->Add();
+    item->set_name(port.name);
+    item->set_type(static_cast<uint32_t>(port.type));
+    for (const std::string& extent : port.shape) {
+      item->add_shape(CleanText(extent, kTextBytesMax, false));
+    }
+  }
+}
+
+void SetSummary(const GraphSummary& from, internal::Summary* summary) {
+  summary->set_name(CleanText(from.name, kTextBytesMax, false));
+  AddPorts(from.inputs, summary->mutable_inputs());
+  AddPorts(from.outputs, summary->mutable_outputs());
+  for (const std::string& symbol : from.symbols) {
+    summary->add_symbols(symbol);
+  }
+  summary->set_leaf_nodes(from.leaf_nodes);
+  summary->set_internal_nodes(from.internal_nodes);
+  summary->set_edges(from.edges);
+  for (const std::string& device : from.devices) {
+    summary->add_devices(device);
+  }
+  summary->set_streaming(from.streaming);
+  summary->set_parse_ns(static_cast<uint64_t>(from.parse.count()));
+  summary->set_compile_ns(static_cast<uint64_t>(from.compile.count()));
+  summary->set_load_ns(static_cast<uint64_t>(from.load.count()));
+  summary->set_compiled(from.compiled);
+  summary->set_from_cache(from.from_cache);
+}
+
+}  // namespace
+
+// The modules that one prepare names.
+class Runner::PrepareModules final : public ModuleSource {
+ public:
+  explicit PrepareModules(Job& job) : job_(job) {}
+
+  StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) override {
+    for (const auto& [name, bytes] : job_.modules) {
+      if (name == module.name && (!module.hash.has_value() || *module.hash == bytes->hash)) {
+        return Checked(*bytes);
+      }
+    }
+    for (const auto& [name, bytes] : job_.modules) {
+      if (module.hash.has_value() && *module.hash == bytes->hash) {
+        return Checked(*bytes);
+      }
+    }
+    return NotFound("Module \"" + module.name + "\"" +
+                    (module.hash.has_value() ? " (" + ToHex(*module.hash) + ")" : std::string()) + " was not uploaded.");
+  }
+
+ private:
+  // Here rather than where the module is put: hashing 64 MiB takes longer than the socket should wait.
+  static StatusOr<std::span<const uint8_t>> Checked(ModuleBytes& bytes) {
+    if (!bytes.checked.load()) {
+      if (HashOf(bytes.bytes) != bytes.hash) {
+        return InvalidArgument("A module's bytes do not have the hash " + ToHex(bytes.hash) + ".");
+      }
+      bytes.checked.store(true);
+    }
+    return bytes.bytes;
+  }
+
+  Job& job_;
+};
+
+Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
+  using internal::Envelope;
+  HPVMD_RETURN_IF_ERROR(DecodeToExecutor(frame.head, frame.body.size(), frame.fds.size(), &incoming_));
+  switch (incoming_.message_case()) {
+    case Envelope::kPutModule:
+      return PutModule(incoming_.put_module(), frame);
+    case Envelope::kDropModule:
+      DropModule(incoming_.drop_module());
+      return absl::OkStatus();
+    case Envelope::kShareMemory:
+      return ShareMemory(incoming_.share_memory(), frame);
+    case Envelope::kForgetMemory:
+      memories_.erase(incoming_.forget_memory().memory_id());
+      return absl::OkStatus();
+    case Envelope::kPrepareGraph:
+      return TakePrepare(frame, job);
+    case Envelope::kReleaseGraph: {
+      std::lock_guard lock(mutex_);
+      handles_.erase(incoming_.release_graph().handle());
+      return absl::OkStatus();
+    }
+    case Envelope::kOutputShapes:
+      AnswerShapes(incoming_.request_id(), incoming_.output_shapes());
+      return absl::OkStatus();
+    case Envelope::kRun:
+      return TakeRun(frame, job);
+    case Envelope::kCancel:
+      Cancel(incoming_.cancel().target_id());
+      return absl::OkStatus();
+    case Envelope::kGrantChanged:
+      AnswerGrant(incoming_.request_id(), incoming_.grant_changed());
+      return absl::OkStatus();
+    case Envelope::kShutdown:
+      Flush();
+      _exit(0);
+    default:
+      return InvalidArgument("Hello came twice.");
+  }
+}
+
+Status Runner::PutModule(const internal::PutModule& put, Frame& frame) {
+  const Sha256 hash = HashFrom(put.sha256());
+  if (modules_.contains(hash)) {
+    return InvalidArgument("PutModule: the module is held already.");
+  }
+  if (modules_.size() >= kModulesMax || module_bytes_ + put.bytes() > kModulesBytesMax) {
+    return InvalidArgument("PutModule: the modules held exceed the limit (" + std::to_string(kModulesBytesMax) + " bytes).");
+  }
+  auto module = std::make_shared<ModuleBytes>();
+  module->hash = hash;
+  if (put.has_body()) {
+    module->copy.assign(frame.body.begin() + put.body().offset(), frame.body.begin() + put.body().offset() + put.body().bytes());
+    module->bytes = module->copy;
+  } else {
+    HPVMD_ASSIGN_OR_RETURN(module->mapping, MapSent(frame.fds[0], put.bytes(), Mapping::Access::kRead));
+    module->bytes = module->mapping.span();
+  }
+  module_bytes_ += put.bytes();
+  modules_.emplace(hash, std::move(module));
+  return absl::OkStatus();
+}
+
+void Runner::DropModule(const internal::DropModule& drop) {
+  const auto found = modules_.find(HashFrom(drop.sha256()));
+  if (found != modules_.end()) {
+    module_bytes_ -= found->second->bytes.size();
+    modules_.erase(found);
+  }
+}
+
+Status Runner::ShareMemory(const internal::ShareMemory& share, Frame& frame) {
+  if (memories_.size() >= kMemoriesMax || memories_.contains(share.memory_id())) {
+    return InvalidArgument("ShareMemory: memory " + std::to_string(share.memory_id()) + " is shared already, or too many are.");
+  }
+  StatusOr<Mapping> mapping =
+      MapSent(frame.fds[0], share.bytes(), share.writable() ? Mapping::Access::kReadWrite : Mapping::Access::kRead);
+  if (mapping.status().code() == absl::StatusCode::kInvalidArgument) {
+    return mapping.status();
+  }
+  std::shared_ptr<SharedMemory> memory;
+  if (mapping.ok()) {
+    memory = std::make_shared<SharedMemory>();
+    memory->mapping = *std::move(mapping);
+    memory->writable = share.writable();
+  }
+  // What cannot be mapped (no memory) fails the runs that name it, not the process.
+  memories_.emplace(share.memory_id(), std::move(memory));
+  return absl::OkStatus();
+}
+
+// Counts the job and starts its clock. Not `may_start`: it waits for others.
+Status Runner::Admit(const std::shared_ptr<Job>& job, uint64_t within_ns, bool* may_start) {
+  job->run.received = RealClock().Now();
+  // More than a century is never.
+  if (within_ns != 0 && within_ns < uint64_t{1} << 61) {
+    job->run.deadline = job->run.received + Duration(static_cast<int64_t>(within_ns));
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (jobs_.size() >= kRequestsMax) {
+      return ResourceExhausted("The runs that wait (" + std::to_string(jobs_.size()) + ") reach the limit (" +
+                               std::to_string(kRequestsMax) + ").");
+    }
+    if (!jobs_.emplace(job->id, job).second) {
+      return InvalidArgument("Request id " + std::to_string(job->id) + " is in use.");
+    }
+    *may_start = job->handle == nullptr || !job->handle->busy;
+    job->started = *may_start;
+    if (!*may_start) {
+      job->handle->waiting.push_back(job);
+    } else if (job->handle != nullptr) {
+      job->handle->busy = true;
+    }
+  }
+  ArmWatch(job->run.deadline);
+  return absl::OkStatus();
+}
+
+Status Runner::TakePrepare(Frame& frame, std::shared_ptr<Job>* job) {
+  auto prepare = std::make_shared<Job>();
+  prepare->id = incoming_.request_id();
+  prepare->prepare.Swap(incoming_.mutable_prepare_graph());
+  const internal::PrepareGraph& message = prepare->prepare;
+  Status status;
+  if (message.document_bytes() > options_.document_bytes_max) {
+    status = InvalidArgument("The document (" + std::to_string(message.document_bytes()) + " bytes) exceeds the limit (" +
+                             std::to_string(options_.document_bytes_max) + ").");
+  } else if (message.has_document()) {
+    prepare->run.body = std::move(frame.body);
+    prepare->document = {reinterpret_cast<const char*>(prepare->run.body.data()) + message.document().offset(),
+                         message.document().bytes()};
+  } else {
+    HPVMD_ASSIGN_OR_RETURN(prepare->document_mapping, MapSent(frame.fds[0], message.document_bytes(), Mapping::Access::kRead));
+    prepare->document = {reinterpret_cast<const char*>(prepare->document_mapping.data()), message.document_bytes()};
+  }
+  for (const internal::NamedModule& named : message.modules()) {
+    const auto found = modules_.find(HashFrom(named.sha256()));
+    if (found == modules_.end()) {
+      return InvalidArgument("PrepareGraph: module \"" + named.name() + "\" was not put.");
+    }
+    prepare->modules.emplace_back(named.name(), found->second);
+  }
+  bool may_start = false;
+  if (status.ok()) {
+    status = Admit(prepare, message.deadline_ns(), &may_start);
+  }
+  if (!status.ok()) {
+    AnswerDropped(*prepare, status);
+  } else if (may_start) {
+    *job = std::move(prepare);
+  }
+  return absl::OkStatus();
+}
+
+Status Runner::TakeRun(Frame& frame, std::shared_ptr<Job>* job) {
+  auto run = std::make_shared<Job>();
+  run->id = incoming_.request_id();
+  run->run.message.Swap(incoming_.mutable_run());
+  run->run.body = std::move(frame.body);
+  const auto refer = [&](const internal::MemoryRange& range) {
+    const auto found = memories_.find(range.memory_id());
+    if (found != memories_.end()) {
+      run->run.memories.emplace(range.memory_id(), found->second);
+    }
+  };
+  for (const internal::Binding& input : run->run.message.inputs()) {
+    if (input.has_memory()) {
+      refer(input.memory());
+    }
+  }
+  for (const internal::Target& output : run->run.message.outputs()) {
+    if (output.has_memory()) {
+      refer(output.memory());
+    }
+  }
+  Status status;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = handles_.find(run->run.message.handle());
+    if (found != handles_.end()) {
+      run->handle = found->second;
+      run->run.graph = found->second->graph;
+    }
+  }
+  bool may_start = false;
+  if (run->handle == nullptr) {
+    run->handle = std::make_shared<Handle>();   // So that the answer is a run's.
+    status = NotFound("The executor does not hold graph " + std::to_string(run->run.message.handle()) + ".");
+  } else {
+    status = Admit(run, run->run.message.deadline_ns(), &may_start);
+  }
+  if (!status.ok()) {
+    AnswerDropped(*run, status);
+  } else if (may_start) {
+    *job = std::move(run);
+  }
+  return absl::OkStatus();
+}
+
+void Runner::Cancel(uint64_t id) {
+  std::shared_ptr<Job> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) {
+      return;
+    }
+    found->second->run.stop.store(1);
+    if (!found->second->started) {
+      dropped = found->second;
+      DropWaiting(*dropped);
+      jobs_.erase(found);
+    }
+  }
+  if (dropped != nullptr) {
+    AnswerDropped(*dropped, Cancelled("The run was cancelled while it waited for its turn."));
+  }
+}
+
+void Runner::AnswerShapes(uint64_t id, const internal::OutputShapes& shapes) {
+  std::shared_ptr<Handle> handle;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = handles_.find(shapes.handle());
+    handle = found != handles_.end() ? found->second : nullptr;
+  }
+  internal::Envelope answer;
+  answer.set_request_id(id);
+  Status status = NotFound("The executor does not hold graph " + std::to_string(shapes.handle()) + ".");
+  if (handle != nullptr) {
+    std::map<std::string, Binding> inputs;
+    for (const internal::Binding& input : shapes.inputs()) {
+      inputs.emplace(input.name(), ShapeOf(input));
+    }
+    std::map<std::string, int64_t> symbols;
+    for (const internal::Symbol& symbol : shapes.symbols()) {
+      symbols.emplace(symbol.name(), symbol.value());
+    }
+    const auto outputs = options_.engine->OutputShapes(*handle->graph, inputs, symbols);
+    status = outputs.status();
+    if (status.ok()) {
+      DescribeOutputs(*outputs, answer.mutable_shapes()->mutable_outputs());
+    }
+  }
+  SetStatus(status, answer.mutable_shapes()->mutable_status());
+  Send(answer);
+}
+
+void Runner::AnswerGrant(uint64_t id, const internal::GrantChanged& changed) {
+  internal::Envelope answer;
+  answer.set_request_id(id);
+  answer.mutable_grant_ack()->set_entry(changed.entry());
+  // What the page says now is what the workers read at their next chunk.
+  const bool known = options_.grants != nullptr && changed.entry() < kGrantEntriesMax;
+  answer.mutable_grant_ack()->set_epoch(known ? options_.grants->entries[changed.entry()].epoch.load() : changed.epoch());
+  Send(answer);
+}
+
+Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
+  {
+    std::lock_guard lock(mutex_);
+    if (handles_.contains(job.prepare.handle())) {
+      return AlreadyExists("Handle " + std::to_string(job.prepare.handle()) + " is in use.");
+    }
+    if (handles_.size() >= kHandlesMax) {
+      return ResourceExhausted("The prepared graphs (" + std::to_string(handles_.size()) + ") reach the limit (" +
+                               std::to_string(kHandlesMax) + ").");
+    }
+  }
+  PrepareModules modules(job);
+  HPVMD_ASSIGN_OR_RETURN(PrepareOutcome outcome, options_.engine->Prepare(job.document, modules, job.run.deadline));
+  if (job.run.stop.load() != 0 && job.run.deadline == kNever) {
+    return Cancelled("The prepare was cancelled.");
+  }
+  AddDiagnostics(outcome.diagnostics, prepared);
+  if (outcome.graph == nullptr) {
+    return absl::OkStatus();
+  }
+  SetSummary(outcome.summary, prepared->mutable_summary());
+  // The daemon will hold the summary against the protocol's limits; here it is still the document's fault.
+  internal::Envelope check;
+  check.set_request_id(job.id);
+  *check.mutable_prepared() = *prepared;
+  const Status checked = DecodeFromExecutor(check.SerializeAsString(), 0, 0, &check);
+  if (!checked.ok()) {
+    prepared->clear_summary();
+    AddDiagnostics({{Severity::kError, "", {}, "The graph's description is too large or not clean text: " + Message(checked)}},
+                   prepared);
+    return absl::OkStatus();
+  }
+  auto handle = std::make_shared<Handle>();
+  handle->graph = std::move(outcome.graph);
+  std::lock_guard lock(mutex_);
+  if (!handles_.emplace(job.prepare.handle(), std::move(handle)).second) {
+    prepared->clear_summary();
+    return AlreadyExists("Handle " + std::to_string(job.prepare.handle()) + " is in use.");
+  }
+  return absl::OkStatus();
+}
+
+void Runner::ExecutePrepare(Job& job) {
+  internal::Envelope answer;
+  answer.set_request_id(job.id);
+  internal::Prepared* prepared = answer.mutable_prepared();
+  const Status status = PrepareGraph(job, prepared);
+  SetStatus(status, prepared->mutable_status());
+  Finish(job);
+  Send(answer);
+  if (status.code() == absl::StatusCode::kUnavailable) {
+    // The compiler process is gone and the lock-down forbids to start another: the daemon must start a new executor.
+    Die(status);
+  }
+}
+
+}  // namespace hpvm

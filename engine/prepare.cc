@@ -258,7 +258,7 @@ class Preparer {
         request.params.push_back({.name = port.name, .is_buffer = true, .is_writable = port.access != graph::Access::kIn});
       } else {
         const graph::Scalar& scalar = node.scalars[param - node.ports.size()];
-        request.params.push_back({.name = scalar.name, .is_buffer = false, .is_writable = false, .scalar = ScalarTypeOf(scalar.type)});
+        request.params.push_back({.name = scalar.name, .is_buffer = false, .scalar = ScalarTypeOf(scalar.type)});
       }
     }
     return request;

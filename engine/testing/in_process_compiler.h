@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real compiler without its process: for tests that link LLVM and wabt.
+#ifndef HPVMD_ENGINE_TESTING_IN_PROCESS_COMPILER_H_
+#define HPVMD_ENGINE_TESTING_IN_PROCESS_COMPILER_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "compiler/service.h"
+
+namespace hpvm::testing {
+
+class InProcessCompiler final : public CompilerService {
+ public:
+  StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override;
+};
+
+// WebAssembly text as a binary module; ends the program when the text is wrong.
+std::vector<uint8_t> WasmFromText(std::string_view text);
+
+}  // namespace hpvm::testing
+
+#endif  // HPVMD_ENGINE_TESTING_IN_PROCESS_COMPILER_H_

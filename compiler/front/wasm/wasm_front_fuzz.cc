@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes give a fault or a module that verifies.
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "compiler/front/wasm/decoded.h"
+#include "compiler/front/wasm/reader.h"
+#include "compiler/front/wasm/wasm_front.h"
+#include "compiler/ir/verify.h"
+
+namespace {
+
+// Options that fit the first exported function that could be a kernel, so that mutated modules reach the lowering.
+hpvm::WasmOptions OptionsFor(std::span<const uint8_t> bytes) {
+  hpvm::WasmOptions options{.module_name = "fuzz"};
+  hpvm::Diagnostics diagnostics;
+  const auto module = hpvm::wasm::ReadModule(bytes, "fuzz", diagnostics);
+  for (size_t i = 0; module && i < module->exports.size(); ++i) {
+    const hpvm::wasm::Export& item = module->exports[i];
+    if (!item.is_function || !module->type_of(module->functions[item.index]).results.empty()) {
+      continue;
+    }
+    options.entry = item.name;
+    for (hpvm::ir::Type type : module->type_of(module->functions[item.index]).params) {
+      options.params.push_back({.name = "p", .is_buffer = type == module->address_type(), .scalar = type});
+    }
+    break;
+  }
+  return options;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::span<const uint8_t> bytes(data, size);
+  const hpvm::ReadOutcome outcome = hpvm::ReadWasm(bytes, OptionsFor(bytes));
+  HPVMD_CHECK(outcome.module.has_value() != hpvm::HasErrors(outcome.diagnostics));
+  HPVMD_CHECK(!outcome.module || hpvm::ir::Verify(*outcome.module).empty());
+  return 0;
+}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/registry.h"
 
+#include "backends/cpu/device.h"
+#include "backends/interp/device.h"
 #include "backends/null/device.h"
 
 namespace hpvm {
@@ -10,6 +12,12 @@ std::vector<std::string_view> BackendNames() { return {"null", "interp", "cpu"};
 StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hub, const DeviceOptions& options) {
   if (backend == "null") {
     return CreateNullDevice(hub);
+  }
+  if (backend == "interp") {
+    return CreateInterpDevice(hub);
+  }
+  if (backend == "cpu") {
+    return CreateCpuDevice(hub, {options.cpu_threads, options.cpu_grant});
   }
   std::string known;
   for (std::string_view name : BackendNames()) {

@@ -4,9 +4,7 @@
 #define HPVMD_BACKENDS_CPU_ADDRESSES_H_
 
 #include <cstdint>
-#include <string>
 
-#include "base/status.h"
 #include "compiler/ir/launch.h"
 
 namespace hpvm::cpu {
@@ -14,30 +12,22 @@ namespace hpvm::cpu {
 class AddressCursor {
  public:
   explicit AddressCursor(const ir::Module& module)
-      : end_(module.memory_bytes_max), space_(module.is_memory64 ? uint64_t{1} << 63 : uint64_t{1} << 32) {}
+      : end_(module.memory_bytes_max), limit_(module.is_memory64 ? ~uint64_t{0} : uint64_t{1} << 32) {}
 
-  // The base of the next buffer. After the space is exhausted the results mean nothing and Check fails.
+  // The base of what comes next. Once the address space is exhausted the results mean nothing.
   uint64_t Place(uint64_t bytes) {
-    const uint64_t base = (end_ + ir::kBaseAlignment - 1) / ir::kBaseAlignment * ir::kBaseAlignment + ir::kBaseAlignment;
-    if (base > space_ || bytes > space_ - base) {
-      exhausted_ = true;
-      return 0;
-    }
+    uint64_t sum;
+    exhausted_ |= __builtin_add_overflow(end_, 2 * ir::kBaseAlignment - 1, &sum);
+    const uint64_t base = sum & ~(ir::kBaseAlignment - 1);
+    exhausted_ |= base >= limit_ || bytes >= limit_ - base;
     end_ = base + bytes;
     return base;
   }
-
-  Status Check() const {
-    if (!exhausted_) {
-      return absl::OkStatus();
-    }
-    return ResourceExhausted("The buffers of a launch do not fit the kernel's address space (" + std::to_string(space_) +
-                             " bytes).");
-  }
+  bool exhausted() const { return exhausted_; }
 
  private:
   uint64_t end_;
-  const uint64_t space_;
+  const uint64_t limit_;
   bool exhausted_ = false;
 };
 

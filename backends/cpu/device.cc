@@ -95,9 +95,9 @@ class CpuDevice final : public Device, private CommandTarget {
       return {false, "The CPU runs images of machine code only."};
     }
     uint64_t instances = 0;
-    const bool fits = Multiply(needs.group, &instances) && instances <= cpu::kGroupInstancesMax;
-    if (needs.uses_barrier && !fits) {
-      return {false, "A group of a kernel with barriers has at most " + std::to_string(cpu::kGroupInstancesMax) +
+    const bool fits = Multiply(needs.group, &instances) && instances <= ir::kGroupInstancesMax;
+    if ((needs.uses_barrier || needs.uses_group_memory) && !fits) {
+      return {false, "A group whose instances share state has at most " + std::to_string(ir::kGroupInstancesMax) +
                          " instances on the CPU."};
     }
     return {};
@@ -135,6 +135,15 @@ class CpuDevice final : public Device, private CommandTarget {
   HostQueue queue_;  // Last: stops before what it uses goes.
 };
 
+// The slow way, for its message.
+Status AddressSpaceExhausted(const ir::Module& outline, std::span<const ir::CpuArgument> resolved) {
+  std::vector<ir::Argument> arguments;
+  for (const ir::CpuArgument& argument : resolved) {
+    arguments.push_back({argument.data, argument.bytes, 0});
+  }
+  return ir::AssignAddresses(outline, arguments).status();
+}
+
 // Fills `into` with the dispatch's arguments, at the addresses that ir::AssignAddresses gives. Allocates nothing unless it fails.
 Status ResolveArguments(const DispatchCommand& dispatch, const Submission& submission, const CpuExecutable& executable,
                         ir::CpuArgument* into, uint64_t* group_base) {
@@ -150,8 +159,8 @@ Status ResolveArguments(const DispatchCommand& dispatch, const Submission& submi
     uint8_t* data = submission.buffers[argument.slot]->host() + argument.offset;
     into[i] = {data, argument.bytes, cursor.Place(argument.bytes), outline.params[i].is_writable ? 1u : 0u};
   }
-  *group_base = cursor.Place(ir::kGroupMemoryBytesMax);
-  return cursor.Check();
+  *group_base = outline.uses_group_memory ? cursor.Place(ir::kGroupMemoryBytesMax) : 0;
+  return cursor.exhausted() ? AddressSpaceExhausted(outline, {into, outline.params.size()}) : absl::OkStatus();
 }
 
 Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record) {
@@ -171,9 +180,9 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
     return Internal("The extents or the group of a dispatch of kernel \"" + executable.artifact().entry +
                     "\" are out of range.");
   }
-  if (executable.artifact().uses_barrier && group_instances > cpu::kGroupInstancesMax) {
+  if (executable.has_groups() && group_instances > ir::kGroupInstancesMax) {
     return Internal("Group size (" + std::to_string(group_instances) + ") is larger than the limit (" +
-                    std::to_string(cpu::kGroupInstancesMax) + ").");
+                    std::to_string(ir::kGroupInstancesMax) + ").");
   }
   if (instances == 0) {
     return absl::OkStatus();

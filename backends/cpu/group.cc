@@ -132,11 +132,18 @@ void GroupRunner::Prepare(Lane& lane, const CpuLaunch& launch) {
 
 StatusOr<bool> GroupRunner::Run(const CpuLaunch& launch, uint64_t index, ir::TrapReport* trap) {
   ListInstances(launch, index);
-  std::memset(group_memory_.data(), 0, group_memory_.bytes());
+  // An instance reaches no further than what it was given, so only that can be other than zero.
+  std::memset(group_memory_.data(), 0, group_memory_used_);
+  group_memory_used_ = 0;
   if (!uses_barrier_ || linear_.size() == 1) {
     return RunInOrder(launch, trap);
   }
   return RunOnFibers(launch, trap);
+}
+
+void GroupRunner::EndInstance(Lane& lane) {
+  group_memory_used_ = std::max(group_memory_used_, lane.context.group_memory_used);
+  lane.Restore();
 }
 
 StatusOr<bool> GroupRunner::RunInOrder(const CpuLaunch& launch, ir::TrapReport* trap) {
@@ -149,7 +156,7 @@ StatusOr<bool> GroupRunner::RunInOrder(const CpuLaunch& launch, ir::TrapReport* 
     if (!done) {
       *trap = TrapOf(lane.context);
     }
-    lane.Restore();
+    EndInstance(lane);
     if (!done) {
       return false;
     }
@@ -213,7 +220,7 @@ StatusOr<bool> GroupRunner::RunOnFibers(const CpuLaunch& launch, ir::TrapReport*
     trapped = true;
   }
   for (Instance& instance : group) {
-    instance.lane->Restore();
+    EndInstance(*instance.lane);
   }
   return !trapped;
 }

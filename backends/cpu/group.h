@@ -27,9 +27,6 @@ struct CpuLaunch {
   const std::atomic<uint32_t>* stop = nullptr;  // Never null.
 };
 
-// Instances a group may have: beyond, stacks for fibers would take more than their use.
-inline constexpr uint64_t kGroupInstancesMax = 1024;
-
 // Groups along each dimension.
 std::array<uint64_t, 3> GroupCounts(const CpuLaunch& launch);
 
@@ -63,6 +60,7 @@ class GroupRunner {
   void ListInstances(const CpuLaunch& launch, uint64_t index);
   Status Grow(size_t instances);
   void Prepare(Lane& lane, const CpuLaunch& launch);
+  void EndInstance(Lane& lane);
   StatusOr<bool> RunInOrder(const CpuLaunch& launch, ir::TrapReport* trap);
   StatusOr<bool> RunOnFibers(const CpuLaunch& launch, ir::TrapReport* trap);
   bool Diverge(Instance& waiting, ir::TrapReport* trap);
@@ -72,6 +70,7 @@ class GroupRunner {
   LaneCache& lanes_;
   const bool uses_barrier_;
   Pages group_memory_;
+  uint64_t group_memory_used_ = 0;        // By the last group.
   std::vector<uint64_t> linear_;          // The group's instances.
   std::vector<Instance> instances_;       // Grown to the largest group seen.
 };

@@ -94,6 +94,7 @@ class Bench {
 struct Case {
   std::string name;              // "dispatch_saxpy".
   void (*run)(Bench& bench);
+  bool needs_kernels = false;    // Skipped where this build cannot compile for the device.
 };
 // Each file's cases.
 std::vector<Case> CoreCases();

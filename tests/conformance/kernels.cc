@@ -415,7 +415,8 @@ func f1 "deeper" (%x: i32) -> (i32) {
   %v1: i32 = add.i32 %v, %one
   store.i32 flat %x, %v1
   %r: i32 = call f1 (%x)
-  %s: i32 = add.i32 %r, %v
+  ;; Not an accumulation that a compiler could turn into a loop.
+  %s: i32 = rotl.i32 %v, %r
   return (%s)
 }
 )"},

@@ -27,6 +27,9 @@ class CaseTest final : public testing::Test {
     if (const Exception* unsupported = Find(backend_.unsupported, case_.name)) {
       GTEST_SKIP() << "Unsupported: " << unsupported->reason;
     }
+    if (case_.needs_kernels && !CanCompile(Bench(backend_.name).device().artifact_kind())) {
+      GTEST_SKIP() << "This build has no compiler for the device.";
+    }
     const Exception* expected = Find(backend_.expected_failure, case_.name);
     if (expected == nullptr) {
       Bench bench(backend_.name);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one operation on given operands in the interpreter.
+#ifndef HPVMD_COMPILER_IR_TESTING_RUN_OP_H_
+#define HPVMD_COMPILER_IR_TESTING_RUN_OP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/interpret.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm::ir::testing {
+
+struct OpOutcome {
+  TrapCode trap = TrapCode::kNone;
+  uint64_t bits = 0;
+};
+
+// A kernel `result[0] = op(operands)`; the operands are scalar parameters.
+class OpRunner {
+ public:
+  // Checks that it parses and verifies; GoogleTest failures otherwise.
+  OpRunner(Opcode code, Type type, const std::vector<Type>& operands, Type result);
+
+  OpOutcome Run(const std::vector<uint64_t>& operands) const;
+
+ private:
+  std::vector<Interpreter> interpreter_;  // One, or none if it failed.
+};
+
+}  // namespace hpvm::ir::testing
+
+#endif  // HPVMD_COMPILER_IR_TESTING_RUN_OP_H_

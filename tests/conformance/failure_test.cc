@@ -84,7 +84,7 @@ void StackOverflow(Bench& bench) {
   ASSERT_NE(kernel, nullptr);
   for (size_t stack_bytes : {size_t{8} << 20, size_t{256} << 10}) {
     auto run = [&] {
-      std::unique_ptr<Buffer> x = bench.Allocate(16);
+      std::unique_ptr<Buffer> x = bench.Upload(std::vector<uint32_t>{0, 100'000'000, 0, 0});
       Work work;
       work.Dispatch(*kernel, kOne, kOne, {Arg::Of(*x)});
       EXPECT_EQ(bench.Run(work).code(), absl::StatusCode::kAborted);
@@ -105,6 +105,24 @@ void StackOverflow(Bench& bench) {
     pthread_attr_destroy(&attributes);
   }
   StillWorks(bench);
+}
+
+// Endless recursion that a compiler may turn into a loop ends too: by the stack's limit or the stop word.
+void EndlessTailCall(Bench& bench) {
+  std::unique_ptr<Executable> kernel = bench.Load("tail_call");
+  ASSERT_NE(kernel, nullptr);
+  std::unique_ptr<Buffer> x = bench.Allocate(16);
+  std::atomic<uint32_t> stop{0};
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    stop = 1;
+  });
+  Work work;
+  work.stop = &stop;
+  work.Dispatch(*kernel, kOne, kOne, {Arg::Of(*x)});
+  EXPECT_FALSE(bench.Run(work).ok());
+  EXPECT_TRUE(work.failure.trap.code == ir::TrapCode::kStackOverflow || work.failure.trap.code == ir::TrapCode::kStopped);
+  stopper.join();
 }
 
 // An instance that ends while others of its group wait is a trap.
@@ -204,6 +222,7 @@ std::vector<Case> FailureCases() {
           {"failure_out_of_bounds", OutOfBounds, true},
           {"failure_read_only", ReadOnly, true},
           {"failure_stack_overflow", StackOverflow, true},
+          {"failure_endless_tail_call", EndlessTailCall, true},
           {"failure_divergence", Divergence, true},
           {"failure_stop", Stop, true},
           {"failure_stopped_before", StoppedBefore, true},

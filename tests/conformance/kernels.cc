@@ -57,31 +57,31 @@ func f0 "ids" (%out: i32) -> () {
   %offset: i32 = shl.i32 %linear, %six
   %at: i32 = add.i32 %out, %offset
   store.i32 flat %at, %ix
-  store.i32 flat %at, %iy + 4
-  store.i32 flat %at, %iz + 8
+  store.i32 flat %at + 4, %iy
+  store.i32 flat %at + 8, %iz
   %gx: i32 = group_id.i32 %x
   %gy: i32 = group_id.i32 %y
   %gz: i32 = group_id.i32 %z
-  store.i32 flat %at, %gx + 12
-  store.i32 flat %at, %gy + 16
-  store.i32 flat %at, %gz + 20
+  store.i32 flat %at + 12, %gx
+  store.i32 flat %at + 16, %gy
+  store.i32 flat %at + 20, %gz
   %lx: i32 = local_id.i32 %x
   %ly: i32 = local_id.i32 %y
   %lz: i32 = local_id.i32 %z
-  store.i32 flat %at, %lx + 24
-  store.i32 flat %at, %ly + 28
-  store.i32 flat %at, %lz + 32
-  store.i32 flat %at, %nx + 36
-  store.i32 flat %at, %ny + 40
-  store.i32 flat %at, %nz + 44
+  store.i32 flat %at + 24, %lx
+  store.i32 flat %at + 28, %ly
+  store.i32 flat %at + 32, %lz
+  store.i32 flat %at + 36, %nx
+  store.i32 flat %at + 40, %ny
+  store.i32 flat %at + 44, %nz
   %sx: i32 = group_size.i32 %x
   %sy: i32 = group_size.i32 %y
   %sz: i32 = group_size.i32 %z
-  store.i32 flat %at, %sx + 48
-  store.i32 flat %at, %sy + 52
-  store.i32 flat %at, %sz + 56
+  store.i32 flat %at + 48, %sx
+  store.i32 flat %at + 52, %sy
+  store.i32 flat %at + 56, %sz
   %bytes: i32 = buffer_size.i32 %x
-  store.i32 flat %at, %bytes + 60
+  store.i32 flat %at + 60, %bytes
   return ()
 }
 )"},
@@ -249,7 +249,7 @@ func f0 "private_state" (%out: i32) -> () {
   %o: i32 = shl.i32 %i, %two
   %at: i32 = add.i32 %out, %o
   store.i32 flat %at, %r
-  store.i32 flat %ko, %zero + 1024
+  store.i32 flat %ko + 1024, %zero
   %g2: i32 = add.i32 %g, %i
   %g3: i32 = add.i32 %g2, %one
   global_set.i32 g0 %g3
@@ -399,14 +399,14 @@ func f0 "endless" (%x: i32) -> () {
   return ()
 }
 )"},
-    // Calls itself for ever.
+    // Calls itself until x[0] has counted to x[1], with work left to do after each call.
     {"recurse", R"(
 module "recurse"
 param buffer inout "x"
 entry f0
 func f0 "recurse" (%x: i32) -> () {
   %r: i32 = call f1 (%x)
-  store.i32 flat %x, %r
+  store.i32 flat %x + 8, %r
   return ()
 }
 func f1 "deeper" (%x: i32) -> (i32) {
@@ -414,10 +414,34 @@ func f1 "deeper" (%x: i32) -> (i32) {
   %one: i32 = const.i32 1
   %v1: i32 = add.i32 %v, %one
   store.i32 flat %x, %v1
+  %last: i32 = load.i32 flat %x + 4
+  %deep: i32 = eq.i32 %v, %last
+  if ends %deep {
+    return (%v)
+  } else {
+    leave ends ()
+  }
   %r: i32 = call f1 (%x)
-  ;; Not an accumulation that a compiler could turn into a loop.
   %s: i32 = rotl.i32 %v, %r
   return (%s)
+}
+)"},
+    // Calls itself for ever with nothing left to do: a compiler may make a loop of it.
+    {"tail_call", R"(
+module "tail_call"
+param buffer inout "x"
+entry f0
+func f0 "tail_call" (%x: i32) -> () {
+  call f1 (%x)
+  return ()
+}
+func f1 "deeper" (%x: i32) -> () {
+  %v: i32 = load.i32 flat %x
+  %one: i32 = const.i32 1
+  %v1: i32 = add.i32 %v, %one
+  store.i32 flat %x, %v1
+  call f1 (%x)
+  return ()
 }
 )"},
     // The first instance of each group does not come to the barrier.

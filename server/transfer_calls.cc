@@ -115,6 +115,10 @@ struct BlobSink {
   Status Add(const std::string& data) { return existed ? absl::OkStatus() : upload->Add(data); }
 
   Status End() {
+    // Finish takes the blob, and these with it.
+    response->set_sha256(ToHex(upload->hash()));
+    response->set_size_bytes(upload->size_bytes());
+    response->set_existed(existed);
     if (!existed) {
       if (upload->received_bytes() == 0) {
         return NotFound("The " + std::string(kind == Core::BlobKind::kModule ? "module" : "graph document") +
@@ -123,9 +127,6 @@ struct BlobSink {
       HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
       HPVMD_RETURN_IF_ERROR(core.InsertBlob(*tenant, kind, std::move(blob)));
     }
-    response->set_sha256(ToHex(upload->hash()));
-    response->set_size_bytes(upload->size_bytes());
-    response->set_existed(existed);
     return absl::OkStatus();
   }
 };

@@ -37,8 +37,8 @@ bool Builder::Expect(JsonId id, Kind kind, std::string_view what) {
   return false;
 }
 
-bool Builder::ReadFields(JsonId id, std::string_view what, std::initializer_list<Key> allowed, std::initializer_list<Key> required,
-                         Fields& fields) {
+bool Builder::ReadFields(JsonId id, std::string_view what, std::initializer_list<Key> allowed,
+                         std::initializer_list<Key> required, Fields& fields) {
   fields.ids.fill(kNoJson);
   if (!Expect(id, Kind::kObject, what)) {
     return false;
@@ -76,7 +76,8 @@ void Builder::ReportUnknown(JsonId member, std::string_view what, std::initializ
                Cat(what, " has an unknown member ", Quoted(name), near.Ending())});
 }
 
-std::optional<uint32_t> Builder::ReadChoice(JsonId id, std::string_view what, std::span<const std::string_view> names) {
+std::optional<uint32_t> Builder::ReadChoice(JsonId id, std::string_view what,
+                                            std::span<const std::string_view> names) {
   if (!Expect(id, Kind::kString, what)) {
     return std::nullopt;
   }
@@ -95,7 +96,8 @@ std::optional<uint32_t> Builder::ReadChoice(JsonId id, std::string_view what, st
     }
     const std::string ending = near.Ending();
     faults_.Add({Severity::kError, tree_.PointerTo(id), std::nullopt,
-                 Cat(what, " ", Quoted(text), " is not known", ending == "." ? Cat("; it is one of ", list, ".") : ending)});
+                 Cat(what, " ", Quoted(text), " is not known",
+                     ending == "." ? Cat("; it is one of ", list, ".") : ending)});
   }
   return std::nullopt;
 }
@@ -111,7 +113,8 @@ bool Builder::CheckName(JsonId at, std::string_view what, std::string_view name)
   if (name.size() > kNameBytesMax) {
     Fail(at, what, " name ", Quoted(name), " has ", name.size(), " bytes; the limit is ", kNameBytesMax, ".");
   } else {
-    Fail(at, what, " name ", Quoted(name), " is not a letter or \"_\" followed by letters, digits, \"_\" and \"-\".");
+    Fail(at, what, " name ", Quoted(name),
+         " is not a letter or \"_\" followed by letters, digits, \"_\" and \"-\".");
   }
   return false;
 }
@@ -128,8 +131,8 @@ void Builder::ReadRoot() {
   Fields fields;
   const JsonId id = tree_.root();
   if (!ReadFields(id, "The document",
-                  {Key::kSchema, Key::kHpvm, Key::kName, Key::kDescription, Key::kSymbols, Key::kInputs, Key::kOutputs, Key::kModules,
-                   Key::kNodes, Key::kEdges},
+                  {Key::kSchema, Key::kHpvm, Key::kName, Key::kDescription, Key::kSymbols, Key::kInputs,
+                   Key::kOutputs, Key::kModules, Key::kNodes, Key::kEdges},
                   {Key::kHpvm, Key::kInputs, Key::kOutputs, Key::kModules, Key::kNodes, Key::kEdges}, fields)) {
     return;
   }
@@ -164,7 +167,8 @@ void Builder::ReadChildren(uint32_t index, JsonId nodes) {
   }
   if (too_many_nodes_ || graph_.nodes.size() - 1 + tree_[nodes].size > limits_.nodes_max) {
     if (!too_many_nodes_) {
-      Fail(nodes, "The document has at least ", graph_.nodes.size() - 1 + tree_[nodes].size, " nodes; the limit is ", limits_.nodes_max, ".");
+      Fail(nodes, "The document has at least ", graph_.nodes.size() - 1 + tree_[nodes].size,
+           " nodes; the limit is ", limits_.nodes_max, ".");
     }
     too_many_nodes_ = true;
     return;

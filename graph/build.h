@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the JSON tree to a Graph: every rule that looks at one object or resolves one name. Rules between nodes are in validate.h.
+// From the JSON tree to a Graph: every rule that looks at one object or resolves one name. Rules between nodes are
+// in validate.h.
 //
-// Nodes are taken from a queue, never by recursion. What cannot be read is reported and stands in the graph as a placeholder that
-// validate.h passes over (see there), so that one fault is not reported twice.
+// Nodes are taken from a queue, never by recursion. What cannot be read is reported and stands in the graph as a
+// placeholder that validate.h passes over (see there), so that one fault is not reported twice.
 #ifndef HPVMD_GRAPH_BUILD_H_
 #define HPVMD_GRAPH_BUILD_H_
 
@@ -57,9 +58,11 @@ class Builder {
   // True when `id` is of `kind`; reports `what` otherwise ("Type", "Shape").
   bool Expect(JsonId id, Kind kind, std::string_view what);
   // False when `id` is no object. Reports unknown and missing members.
-  bool ReadFields(JsonId id, std::string_view what, std::initializer_list<Key> allowed, std::initializer_list<Key> required, Fields& fields);
+  bool ReadFields(JsonId id, std::string_view what, std::initializer_list<Key> allowed,
+                  std::initializer_list<Key> required, Fields& fields);
   void ReportUnknown(JsonId member, std::string_view what, std::initializer_list<Key> allowed);
-  // Calls f(child) for every child of the array; reports what is no array or has more than `max` items. `id` may be kNoJson.
+  // Calls f(child) for every child of the array; reports what is no array or has more than `max` items. `id` may be
+  // kNoJson.
   template <typename F>
   void ForEach(JsonId id, std::string_view what, uint32_t max, F f) {
     if (id == kNoJson || !Expect(id, Kind::kArray, what)) {
@@ -138,8 +141,8 @@ class Builder {
   uint64_t edges_ = 0;
   uint32_t reading_ = 0;  // The node being read: its ancestors' replica indices are visible, its own are not.
 
-  Interner symbol_names_;           // Numbers are SymbolIds.
-  std::vector<JsonId> first_use_;   // By SymbolId.
+  Interner symbol_names_;          // Numbers are SymbolIds.
+  std::vector<JsonId> first_use_;  // By SymbolId.
 
   // By interned member name.
   std::unordered_map<uint32_t, uint32_t> input_of_, module_of_;

@@ -39,7 +39,8 @@ void Builder::ReadEdges(uint32_t index) {
 void Builder::ReadEdge(uint32_t index, Edge& edge, JsonId id) {
   edge.source.port = edge.target.port = NodeId::kInvalid;
   Fields fields;
-  if (!ReadFields(id, "Edge", {Key::kFrom, Key::kTo, Key::kKind, Key::kStream, Key::kCapacity}, {Key::kFrom, Key::kTo}, fields)) {
+  if (!ReadFields(id, "Edge", {Key::kFrom, Key::kTo, Key::kKind, Key::kStream, Key::kCapacity},
+                  {Key::kFrom, Key::kTo}, fields)) {
     return;
   }
   if (fields.has(Key::kFrom)) {
@@ -55,7 +56,8 @@ void Builder::ReadEdge(uint32_t index, Edge& edge, JsonId id) {
     edge.stream = tree_[stream].integer != 0;
     graph_.streaming = graph_.streaming || edge.stream;
   }
-  if (const JsonId capacity = fields[Key::kCapacity]; capacity != kNoJson && Expect(capacity, Kind::kInteger, "Capacity")) {
+  if (const JsonId capacity = fields[Key::kCapacity];
+      capacity != kNoJson && Expect(capacity, Kind::kInteger, "Capacity")) {
     const int64_t items = tree_[capacity].integer;
     if (items < 1 || items > kCapacityMax) {
       Fail(capacity, "Capacity (", items, ") is outside 1 to ", kCapacityMax, ".");
@@ -114,7 +116,8 @@ NodeId Builder::ReportNoNode(uint32_t index, JsonId id, std::string_view name) {
     near.Offer(graph_.node(child).name);
   }
   const std::string where = index == 0 ? "Graph" : Cat("Node ", Quoted(graph_.nodes[index].name));
-  faults_.Add({Severity::kError, tree_.PointerTo(id), std::nullopt, Cat(where, " has no node ", Quoted(name), near.Ending())});
+  faults_.Add({Severity::kError, tree_.PointerTo(id), std::nullopt,
+               Cat(where, " has no node ", Quoted(name), near.Ending())});
   for (const NodeId child : graph_.nodes[index].children) {
     if (!near.best().empty() && graph_.node(child).name == near.best()) {
       return child;

@@ -20,9 +20,12 @@ bool IsDevice(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
   const std::string_view number = colon == std::string_view::npos ? "0" : text.substr(colon + 1);
-  const auto is_kind = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; };
-  return !kind.empty() && kind[0] >= 'a' && kind[0] <= 'z' && std::all_of(kind.begin(), kind.end(), is_kind) && !number.empty() &&
-         number.size() <= 9 && std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const auto is_kind = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  };
+  return !kind.empty() && kind[0] >= 'a' && kind[0] <= 'z' && std::all_of(kind.begin(), kind.end(), is_kind) &&
+         !number.empty() && number.size() <= 9 &&
+         std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 }  // namespace
@@ -44,13 +47,14 @@ void Builder::ReadInternal(Node& node, uint32_t index, JsonId id) {
 void Builder::ReadLeaf(Node& node, JsonId id) {
   Fields fields;
   ReadFields(id, "Node",
-             {Key::kPorts, Key::kScalars, Key::kParams, Key::kInstances, Key::kGroup, Key::kVariants, Key::kDevices, Key::kHints, Key::kMath},
+             {Key::kPorts, Key::kScalars, Key::kParams, Key::kInstances, Key::kGroup, Key::kVariants, Key::kDevices,
+              Key::kHints, Key::kMath},
              {Key::kPorts, Key::kVariants}, fields);
   ReadPorts(node, fields[Key::kPorts]);
   ReadScalars(node, fields[Key::kScalars]);
   if (node.ports.size() + node.scalars.size() > limits::kKernelParamsMax) {
-    Fail(id, "The kernel has ", node.ports.size() + node.scalars.size(), " parameters (ports and scalars); the limit is ",
-         limits::kKernelParamsMax, ".");
+    Fail(id, "The kernel has ", node.ports.size() + node.scalars.size(),
+         " parameters (ports and scalars); the limit is ", limits::kKernelParamsMax, ".");
   }
   ReadParams(node, fields[Key::kParams]);
   node.instances = ReadExprs(fields[Key::kInstances], "Instances", 3, 0);
@@ -71,7 +75,8 @@ void Builder::ReadScalars(Node& node, JsonId id) {
   ForEach(id, "Scalars", limits::kKernelParamsMax, [&](JsonId child) {
     Scalar& scalar = node.scalars.emplace_back();
     Fields fields;
-    if (!ReadFields(child, "Scalar", {Key::kName, Key::kType, Key::kValue}, {Key::kName, Key::kType, Key::kValue}, fields)) {
+    if (!ReadFields(child, "Scalar", {Key::kName, Key::kType, Key::kValue}, {Key::kName, Key::kType, Key::kValue},
+                    fields)) {
       return;
     }
     scalar.name = ReadName(fields[Key::kName], "Scalar");
@@ -97,8 +102,8 @@ void Builder::ReadScalarValue(Scalar& scalar, JsonId id) {
       return;
     case Kind::kFloat:
       if (!is_float) {
-        return Fail(id, "Value is a number with a fraction or exponent; type ", Quoted(kScalarTypes[static_cast<int>(scalar.type)]),
-                    " takes an integer.");
+        return Fail(id, "Value is a number with a fraction or exponent; type ",
+                    Quoted(kScalarTypes[static_cast<int>(scalar.type)]), " takes an integer.");
       }
       if (scalar.type == ScalarType::kF32 && !std::isfinite(static_cast<float>(value.number))) {
         return Fail(id, "Value is too large for type \"f32\".");
@@ -121,7 +126,8 @@ void Builder::ReadScalarValue(Scalar& scalar, JsonId id) {
     case Kind::kRefused:
       return;
     default:
-      return Fail(id, "Value is ", KindName(value.kind()), "; a number, an expression or {\"input\": name} is expected.");
+      return Fail(id, "Value is ", KindName(value.kind()),
+                  "; a number, an expression or {\"input\": name} is expected.");
   }
 }
 
@@ -142,7 +148,8 @@ void Builder::ReadScalarInput(Scalar& scalar, JsonId id) {
     for (const Port& port : graph_.nodes[0].ports) {
       near.Offer(port.access == Access::kIn ? port.name : "");
     }
-    faults_.Add({Severity::kError, tree_.PointerTo(fields[Key::kInput]), std::nullopt, Cat("Graph has no input ", Quoted(name), near.Ending())});
+    faults_.Add({Severity::kError, tree_.PointerTo(fields[Key::kInput]), std::nullopt,
+                 Cat("Graph has no input ", Quoted(name), near.Ending())});
     return;
   }
   scalar.value = Scalar::InputRef{std::string(name)};
@@ -156,10 +163,11 @@ void Builder::ReadScalarInput(Scalar& scalar, JsonId id) {
                                        {ElementType::kF64, ElementType::kF64}};
   const auto& types = kTypes[static_cast<int>(scalar.type)];
   if (!port.shape.empty()) {
-    Fail(fields[Key::kInput], "Input ", Quoted(name), " has rank ", port.shape.size(), "; a scalar takes an input of rank 0 (shape []).");
+    Fail(fields[Key::kInput], "Input ", Quoted(name), " has rank ", port.shape.size(),
+         "; a scalar takes an input of rank 0 (shape []).");
   } else if (port.type != types[0] && port.type != types[1]) {
-    Fail(fields[Key::kInput], "Input ", Quoted(name), " has type ", Quoted(Name(port.type)), "; the scalar's type is ",
-         Quoted(kScalarTypes[static_cast<int>(scalar.type)]), ".");
+    Fail(fields[Key::kInput], "Input ", Quoted(name), " has type ", Quoted(Name(port.type)),
+         "; the scalar's type is ", Quoted(kScalarTypes[static_cast<int>(scalar.type)]), ".");
   }
 }
 
@@ -194,7 +202,8 @@ void Builder::ReadParams(Node& node, JsonId id) {
         for (size_t i = 0; i < count; ++i) {
           near.Offer(name_of(i));
         }
-        faults_.Add({Severity::kError, tree_.PointerTo(child), std::nullopt, Cat("Node has no port or scalar ", Quoted(name), near.Ending())});
+        faults_.Add({Severity::kError, tree_.PointerTo(child), std::nullopt,
+                     Cat("Node has no port or scalar ", Quoted(name), near.Ending())});
       }
       return;
     }
@@ -225,7 +234,8 @@ void Builder::ReadVariants(Node& node, JsonId id) {
 
 void Builder::ReadVariant(Variant& variant, JsonId id) {
   Fields fields;
-  if (!ReadFields(id, "Variant", {Key::kModule, Key::kEntry, Key::kAbi, Key::kDevices}, {Key::kModule, Key::kEntry}, fields)) {
+  if (!ReadFields(id, "Variant", {Key::kModule, Key::kEntry, Key::kAbi, Key::kDevices}, {Key::kModule, Key::kEntry},
+                  fields)) {
     return;
   }
   if (const JsonId module = fields[Key::kModule]; module != kNoJson && Expect(module, Kind::kString, "Module")) {
@@ -239,19 +249,22 @@ void Builder::ReadVariant(Variant& variant, JsonId id) {
       for (const Module& candidate : graph_.modules) {
         near.Offer(candidate.name);
       }
-      faults_.Add({Severity::kError, tree_.PointerTo(module), std::nullopt, Cat("Graph has no module ", Quoted(name), near.Ending())});
+      faults_.Add({Severity::kError, tree_.PointerTo(module), std::nullopt,
+                   Cat("Graph has no module ", Quoted(name), near.Ending())});
     }
   }
   if (const JsonId entry = fields[Key::kEntry]; entry != kNoJson && Expect(entry, Kind::kString, "Entry")) {
     variant.entry = tree_.String(entry);
-    if (variant.entry.empty() || variant.entry.size() > kEntryBytesMax || variant.entry.find('\0') != std::string::npos) {
+    if (variant.entry.empty() || variant.entry.size() > kEntryBytesMax ||
+        variant.entry.find('\0') != std::string::npos) {
       Fail(entry, "Entry ", Quoted(variant.entry), " has ", variant.entry.size(), " bytes; 1 to ", kEntryBytesMax,
            " without zero bytes are allowed.");
     }
   }
   if (fields.has(Key::kAbi)) {
     variant.hpvm_web = ReadChoice(fields[Key::kAbi], "ABI", kAbis) == 1;
-    if (variant.hpvm_web && variant.module.valid() && graph_.modules[variant.module.index].kind != ModuleKind::kWasm) {
+    if (variant.hpvm_web && variant.module.valid() &&
+        graph_.modules[variant.module.index].kind != ModuleKind::kWasm) {
       Fail(fields[Key::kAbi], "ABI \"hpvm-web\" is for modules of kind \"wasm\"; module ",
            Quoted(graph_.modules[variant.module.index].name), " is of another.");
     }
@@ -267,7 +280,8 @@ std::vector<std::string> Builder::ReadDevices(JsonId id, std::string_view what) 
     }
     devices.emplace_back(tree_.String(child));
     if (!IsDevice(devices.back())) {
-      Fail(child, "Device ", Quoted(devices.back()), " is not a kind (\"gpu\") or a kind and a number (\"gpu:0\").");
+      Fail(child, "Device ", Quoted(devices.back()),
+           " is not a kind (\"gpu\") or a kind and a number (\"gpu:0\").");
     } else if (std::find(devices.begin(), devices.end() - 1, devices.back()) != devices.end() - 1) {
       Fail(child, "Device ", Quoted(devices.back()), " stands twice; once is allowed.");
     }

@@ -83,7 +83,8 @@ void Builder::ReadModule(Module& module, JsonId id) {
   if (fields.has(Key::kOptions)) {
     module.build_options = ReadText(fields[Key::kOptions], "Options");
     if (kind.has_value() && module.kind != ModuleKind::kOpenCl) {
-      Fail(fields[Key::kOptions], "Options are for modules of kind \"opencl\"; this one is ", Quoted(kModuleKinds[*kind]), ".");
+      Fail(fields[Key::kOptions], "Options are for modules of kind \"opencl\"; this one is ",
+           Quoted(kModuleKinds[*kind]), ".");
     }
   }
 }
@@ -101,7 +102,8 @@ void Builder::ReadSource(Module& module, JsonId id) {
   if (const JsonId file = fields[Key::kFile]; file != kNoJson) {
     module.source = Module::Source::kFile;
     module.file = ReadText(file, "File");
-    if (tree_[file].kind() == Kind::kString && (module.file.empty() || module.file.find('\0') != std::string::npos)) {
+    if (tree_[file].kind() == Kind::kString &&
+        (module.file.empty() || module.file.find('\0') != std::string::npos)) {
       Fail(file, "File ", Quoted(module.file), " is no file name.");
     }
   } else if (const JsonId hash = fields[Key::kSha256]; hash != kNoJson) {
@@ -116,9 +118,11 @@ void Builder::ReadSource(Module& module, JsonId id) {
     module.source = Module::Source::kInline;
     const std::string_view text = tree_.String(bytes);
     if (text.size() / 4 * 3 > limits::kModuleBytesMax + 2) {
-      Fail(bytes, "Inline module has about ", text.size() / 4 * 3, " bytes; the limit is ", limits::kModuleBytesMax, ".");
+      Fail(bytes, "Inline module has about ", text.size() / 4 * 3, " bytes; the limit is ", limits::kModuleBytesMax,
+           ".");
     } else if (text.empty() || !DecodeBase64(text, module.bytes)) {
-      Fail(bytes, "Inline module is not base64 (RFC 4648 section 4, padded, without white space) of at least 1 byte.");
+      Fail(bytes,
+           "Inline module is not base64 (RFC 4648 section 4, padded, without white space) of at least 1 byte.");
     }
   }
 }

@@ -12,7 +12,8 @@ constexpr uint32_t kSymbolsMax = 4096;
 constexpr uint32_t kGraphPortsMax = 65536;  // Weights of a large model are some thousands.
 constexpr std::string_view kAccessNames[] = {"in", "out", "inout"};
 constexpr std::string_view kNoSymbolName =
-    " is no symbol name: a letter or \"_\", then at most 254 letters, digits and \"_\"; \"min\" and \"max\" are functions.";
+    " is no symbol name: a letter or \"_\", then at most 254 letters, digits and \"_\"; \"min\" and \"max\" are "
+    "functions.";
 
 }  // namespace
 
@@ -96,8 +97,10 @@ void Builder::DeclareIndices(Node& node, JsonId id) {
     node.index.emplace_back(name);
     node.index_symbols.push_back(symbol);
   });
-  if (id != kNoJson && tree_[id].kind() == Kind::kArray && tree_[id].size > 0 && tree_[id].size != node.instances.size()) {
-    Fail(id, "Index has ", tree_[id].size, " names for ", node.instances.size(), " extents of \"instances\"; as many are needed.");
+  if (id != kNoJson && tree_[id].kind() == Kind::kArray && tree_[id].size > 0 &&
+      tree_[id].size != node.instances.size()) {
+    Fail(id, "Index has ", tree_[id].size, " names for ", node.instances.size(),
+         " extents of \"instances\"; as many are needed.");
   }
 }
 
@@ -186,7 +189,8 @@ void Builder::ReadGraphPorts(JsonId id, Access access) {
     return;
   }
   if (tree_[id].size > kGraphPortsMax) {
-    Fail(id, "The graph has ", tree_[id].size, access == Access::kIn ? " inputs" : " outputs", "; the limit is ", kGraphPortsMax, ".");
+    Fail(id, "The graph has ", tree_[id].size, access == Access::kIn ? " inputs" : " outputs", "; the limit is ",
+         kGraphPortsMax, ".");
     return;
   }
   for (JsonId child = tree_.FirstChild(id); child != kNoJson; child = tree_.Next(child)) {
@@ -246,7 +250,8 @@ void Builder::CheckSymbolsSolvable() {
   for (uint32_t i = 0; i < graph_.symbols.size(); ++i) {
     if (first_use_[i] == kNoJson) {
       Warn(tree_.root(), "Symbol ", Quoted(graph_.symbols[i]), " is declared but not used.");
-    } else if (inputs_known && !solvable[i] && !graph_.is_index_symbol[i] && i >= graph_.declared_symbols && faults_.AdmitError()) {
+    } else if (inputs_known && !solvable[i] && !graph_.is_index_symbol[i] && i >= graph_.declared_symbols &&
+               faults_.AdmitError()) {
       NearMiss near(graph_.symbols[i]);
       for (uint32_t j = 0; j < graph_.symbols.size(); ++j) {
         if (solvable[j] || j < graph_.declared_symbols) {
@@ -255,8 +260,8 @@ void Builder::CheckSymbolsSolvable() {
       }
       const std::string ending = near.Ending();
       faults_.Add({Severity::kError, tree_.PointerTo(first_use_[i]), std::nullopt,
-                   Cat("Symbol ", Quoted(graph_.symbols[i]), " has no value: it is no dimension of an input and not listed under \"symbols\"",
-                       ending)});
+                   Cat("Symbol ", Quoted(graph_.symbols[i]),
+                       " has no value: it is no dimension of an input and not listed under \"symbols\"", ending)});
     }
   }
 }

@@ -86,8 +86,10 @@ class DotWriter {
   void Ports(NodeId id) {
     const Node& node = graph_.node(id);
     for (size_t p = 0; p < node.ports.size(); ++p) {
-      const std::string label = Cat(node.ports[p].name, "\n", Name(node.ports[p].type), Extents("", node.ports[p].shape));
-      Line(Cat("n", id.index, "_p", p, " [shape=", id.index == 0 ? "ellipse" : "plain", ", label=", DotText(label), "];"));
+      const std::string label =
+          Cat(node.ports[p].name, "\n", Name(node.ports[p].type), Extents("", node.ports[p].shape));
+      Line(Cat("n", id.index, "_p", p, " [shape=", id.index == 0 ? "ellipse" : "plain", ", label=", DotText(label),
+               "];"));
     }
   }
 
@@ -101,8 +103,8 @@ class DotWriter {
       if (edge.stream) {
         style += ", style=dashed";
       }
-      Line(Cat(BoxOf(graph_, scope, edge.source), " -> ", BoxOf(graph_, scope, edge.target), " [label=",
-               DotText(source.ports[edge.source.port].name), style, "];"));
+      Line(Cat(BoxOf(graph_, scope, edge.source), " -> ", BoxOf(graph_, scope, edge.target),
+               " [label=", DotText(source.ports[edge.source.port].name), style, "];"));
     }
   }
 

@@ -43,13 +43,18 @@ const char* Apply(Kind kind, int64_t left, int64_t right, int64_t& result) {
   return nullptr;
 }
 
-Status Broken(const Expr& expr, std::string_view why) { return InvalidArgument(Cat("Expression ", Quoted(expr.text), " ", why, ".")); }
+Status Broken(const Expr& expr, std::string_view why) {
+  return InvalidArgument(Cat("Expression ", Quoted(expr.text), " ", why, "."));
+}
 
-std::string InputPlace(const std::string& name, size_t dimension) { return Cat("Input ", Quoted(name), " dimension ", dimension); }
+std::string InputPlace(const std::string& name, size_t dimension) {
+  return Cat("Input ", Quoted(name), " dimension ", dimension);
+}
 
 class Solver {
  public:
-  explicit Solver(const Graph& graph) : graph_(graph), values_(graph.symbols.size(), 0), origins_(graph.symbols.size()) {}
+  explicit Solver(const Graph& graph)
+      : graph_(graph), values_(graph.symbols.size(), 0), origins_(graph.symbols.size()) {}
 
   Status TakeGiven(const std::map<std::string, int64_t>& given) {
     if (given.empty()) {
@@ -81,7 +86,8 @@ class Solver {
       }
       ++known;
       if (shape->second.size() != port.shape.size()) {
-        return InvalidArgument(Cat("Input ", Quoted(port.name), " has rank ", shape->second.size(), "; the graph needs ", port.shape.size(), "."));
+        return InvalidArgument(Cat("Input ", Quoted(port.name), " has rank ", shape->second.size(),
+                                   "; the graph needs ", port.shape.size(), "."));
       }
       for (size_t d = 0; d < port.shape.size(); ++d) {
         HPVMD_RETURN_IF_ERROR(TakeExtent(port, d, shape->second[d]));
@@ -92,7 +98,9 @@ class Solver {
     }
     for (const auto& [name, shape] : shapes) {
       const auto& ports = graph_.nodes[0].ports;
-      const auto is_input = [&, &wanted = name](const Port& port) { return port.access == Access::kIn && port.name == wanted; };
+      const auto is_input = [&, &wanted = name](const Port& port) {
+        return port.access == Access::kIn && port.name == wanted;
+      };
       if (std::none_of(ports.begin(), ports.end(), is_input)) {
         return InvalidArgument(Cat("Graph has no input ", Quoted(name), "."));
       }
@@ -109,7 +117,8 @@ class Solver {
           return While(wanted.status(), Cat("computing input ", Quoted(port.name), ", dimension ", d));
         }
         if (*wanted < 0 || static_cast<uint64_t>(*wanted) != shape->second[d]) {
-          return InvalidArgument(Cat(InputPlace(port.name, d), " (", shape->second[d], ") must be ", Quoted(port.shape[d].text), " = ", *wanted, "."));
+          return InvalidArgument(Cat(InputPlace(port.name, d), " (", shape->second[d], ") must be ",
+                                     Quoted(port.shape[d].text), " = ", *wanted, "."));
         }
       }
     }
@@ -119,7 +128,8 @@ class Solver {
   Status CheckAllSolved() const {
     for (uint32_t i = 0; i < graph_.symbols.size(); ++i) {
       if (origins_[i].empty() && !graph_.is_index_symbol[i]) {
-        return InvalidArgument(Cat("Symbol ", Quoted(graph_.symbols[i]), " has no value: no bound input has it as a dimension and none is given."));
+        return InvalidArgument(Cat("Symbol ", Quoted(graph_.symbols[i]),
+                                   " has no value: no bound input has it as a dimension and none is given."));
       }
     }
     return absl::OkStatus();
@@ -142,8 +152,8 @@ class Solver {
       value = static_cast<int64_t>(extent);
       origin = Cat("input ", Quoted(port.name), " dimension ", d);
     } else if (value != static_cast<int64_t>(extent)) {
-      return InvalidArgument(Cat(InputPlace(port.name, d), " (", extent, ") must equal symbol ", Quoted(graph_.symbols[symbol->index]), " = ",
-                                 value, " (", origin, ")."));
+      return InvalidArgument(Cat(InputPlace(port.name, d), " (", extent, ") must equal symbol ",
+                                 Quoted(graph_.symbols[symbol->index]), " = ", value, " (", origin, ")."));
     }
     return absl::OkStatus();
   }
@@ -162,7 +172,8 @@ StatusOr<int64_t> Evaluate(const Expr& expr, const SymbolValues& symbols) {
     if (term.kind == Kind::kConst || term.kind == Kind::kSymbol) {
       const auto symbol = static_cast<uint64_t>(term.value);
       if (depth == stack.size() || (term.kind == Kind::kSymbol && symbol >= symbols.size())) {
-        return Broken(expr, depth == stack.size() ? "needs too many intermediate values" : "has a symbol without a value");
+        return Broken(
+            expr, depth == stack.size() ? "needs too many intermediate values" : "has a symbol without a value");
       }
       stack[depth++] = term.kind == Kind::kConst ? term.value : symbols[symbol];
       continue;
@@ -173,7 +184,8 @@ StatusOr<int64_t> Evaluate(const Expr& expr, const SymbolValues& symbols) {
     }
     const int64_t right = stack[--depth];
     const int64_t left = term.kind == Kind::kNeg ? 0 : stack[--depth];
-    if (const char* why = Apply(term.kind == Kind::kNeg ? Kind::kSub : term.kind, left, right, stack[depth]); why != nullptr) {
+    if (const char* why = Apply(term.kind == Kind::kNeg ? Kind::kSub : term.kind, left, right, stack[depth]);
+        why != nullptr) {
       return Broken(expr, why);
     }
     ++depth;
@@ -184,7 +196,8 @@ StatusOr<int64_t> Evaluate(const Expr& expr, const SymbolValues& symbols) {
   return stack[0];
 }
 
-StatusOr<SymbolValues> SolveSymbols(const Graph& graph, const std::map<std::string, std::vector<uint64_t>>& input_shapes,
+StatusOr<SymbolValues> SolveSymbols(const Graph& graph,
+                                    const std::map<std::string, std::vector<uint64_t>>& input_shapes,
                                     const std::map<std::string, int64_t>& given) {
   Solver solver(graph);
   HPVMD_RETURN_IF_ERROR(solver.TakeGiven(given));

@@ -82,7 +82,8 @@ class ExprReader {
     return false;
   }
   bool Unexpected(std::string_view expected) {
-    return Fail(Cat("has ", Quoted(text_.substr(at_, 1)), " at character ", at_, " where ", expected, " is expected"));
+    return Fail(
+        Cat("has ", Quoted(text_.substr(at_, 1)), " at character ", at_, " where ", expected, " is expected"));
   }
 
   void SkipSpaces() {
@@ -186,7 +187,8 @@ class ExprReader {
       return true;
     }
     if (is_call && open.arguments < 2) {
-      return Fail(Cat("calls ", Quoted(open.kind == Kind::kMin ? "min" : "max"), " with one argument; two or more are needed"));
+      return Fail(Cat("calls ", Quoted(open.kind == Kind::kMin ? "min" : "max"),
+                      " with one argument; two or more are needed"));
     }
     waiting_.pop_back();
     return true;

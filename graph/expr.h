@@ -29,7 +29,8 @@ using SymbolFinder = std::function<SymbolId(std::string_view name)>;
 
 struct ExprOutcome {
   std::optional<Expr> expr;
-  std::string fault;  // A clause without full stop: what is wrong, and where. Empty when a SymbolFinder refused, or all is well.
+  std::string fault;  // A clause without full stop: what is wrong, and where. Empty when a SymbolFinder refused, or
+                      // all is well.
 };
 
 // Never recurses.
@@ -43,8 +44,8 @@ std::optional<SymbolId> LoneSymbol(const Expr& expr);
 
 enum class Sameness : uint8_t { kEqual, kDifferent, kUnknown };
 
-// kEqual: the same polynomial. kDifferent: they differ by a constant other than 0. Else kUnknown. `budget` bounds the work of many
-// comparisons together; with none left the answer for different texts is kUnknown.
+// kEqual: the same polynomial. kDifferent: they differ by a constant other than 0. Else kUnknown. `budget` bounds
+// the work of many comparisons together; with none left the answer for different texts is kUnknown.
 Sameness Compare(const Expr& a, const Expr& b, uint64_t& budget);
 
 }  // namespace hpvm::graph

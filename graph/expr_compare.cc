@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions as polynomials with integer coefficients. Divisions, remainders, minima and maxima are opaque factors, equal when their
-// operands are equal polynomials.
+// Expressions as polynomials with integer coefficients. Divisions, remainders, minima and maxima are opaque
+// factors, equal when their operands are equal polynomials.
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -25,11 +25,33 @@ Expr Good(std::string_view text) {
 
 // Precedence, association, floored division; a = 7, b = -3, c = 0.
 TEST(ExprTest, Evaluates) {
-  const std::pair<const char*, int64_t> cases[] = {
-      {"a", 7}, {"42", 42}, {"1+2*3", 7}, {"(1+2)*3", 9}, {"10-4-3", 3}, {"100/10/5", 2}, {"2*7%4", 2}, {"a - -b", 4}, {"--a", 7}, {"-a*b", 21},
-      {"-7/2", -4}, {"7/-2", -4}, {"-7 % 2", 1}, {"7 % -2", -1}, {"-8/2", -4}, {"b/a", -1}, {"b%a", 4}, {"a % -1", 0}, {"min(a, b)", -3},
-      {"max(a, b, 9, 1)", 9}, {"min(a,max(b,c))+1", 1}, {"max((a), -(b))", 7}, {" ( a+15 ) / 16 ", 1}, {"(c+15)/16", 0}, {"08", 8},
-      {"9223372036854775807", INT64_MAX}, {"-9223372036854775807 - 1", INT64_MIN}};
+  const std::pair<const char*, int64_t> cases[] = {{"a", 7},
+                                                   {"42", 42},
+                                                   {"1+2*3", 7},
+                                                   {"(1+2)*3", 9},
+                                                   {"10-4-3", 3},
+                                                   {"100/10/5", 2},
+                                                   {"2*7%4", 2},
+                                                   {"a - -b", 4},
+                                                   {"--a", 7},
+                                                   {"-a*b", 21},
+                                                   {"-7/2", -4},
+                                                   {"7/-2", -4},
+                                                   {"-7 % 2", 1},
+                                                   {"7 % -2", -1},
+                                                   {"-8/2", -4},
+                                                   {"b/a", -1},
+                                                   {"b%a", 4},
+                                                   {"a % -1", 0},
+                                                   {"min(a, b)", -3},
+                                                   {"max(a, b, 9, 1)", 9},
+                                                   {"min(a,max(b,c))+1", 1},
+                                                   {"max((a), -(b))", 7},
+                                                   {" ( a+15 ) / 16 ", 1},
+                                                   {"(c+15)/16", 0},
+                                                   {"08", 8},
+                                                   {"9223372036854775807", INT64_MAX},
+                                                   {"-9223372036854775807 - 1", INT64_MIN}};
   for (const auto& [text, want] : cases) {
     const StatusOr<int64_t> got = Evaluate(Good(text), {7, -3, 0});
     ASSERT_TRUE(got.ok()) << text;
@@ -152,7 +174,8 @@ TEST(ExprTest, ComparingAgreesWithValues) {
     uint64_t budget = 100'000;
     const Sameness sameness = Compare(Good(a), Good(b), budget);
     ++seen[sameness];
-    const SymbolValues values = {static_cast<int64_t>(rng.Below(50)), static_cast<int64_t>(rng.Below(50)), static_cast<int64_t>(rng.Below(50))};
+    const SymbolValues values = {static_cast<int64_t>(rng.Below(50)), static_cast<int64_t>(rng.Below(50)),
+                                 static_cast<int64_t>(rng.Below(50))};
     const StatusOr<int64_t> left = Evaluate(Good(a), values);
     const StatusOr<int64_t> right = Evaluate(Good(b), values);
     ASSERT_TRUE(left.ok() && right.ok()) << a << " " << b;

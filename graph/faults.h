@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collects what is wrong with a document, up to a cap, and counts the rest. Texts are only built while there is room, so that a document
-// with a million faults costs no more than one with a hundred.
+// Collects what is wrong with a document, up to a cap, and counts the rest. Texts are only built while there is
+// room, so that a document with a million faults costs no more than one with a hundred.
 #ifndef HPVMD_GRAPH_FAULTS_H_
 #define HPVMD_GRAPH_FAULTS_H_
 
@@ -25,7 +25,8 @@ std::string Cat(const Parts&... parts) {
   return text;
 }
 
-// `text` between double quotes, fit for a message: control characters and malformed UTF-8 escaped, at most 80 bytes shown.
+// `text` between double quotes, fit for a message: control characters and malformed UTF-8 escaped, at most 80 bytes
+// shown.
 std::string Quoted(std::string_view text);
 
 // RFC 6901: "~" and "/" in one token of a JSON pointer.
@@ -54,8 +55,8 @@ class Faults {
   Diagnostics listed_;
 };
 
-// The candidate nearest to a misspelt `word` (at most two edits, fewer for short words), or an empty view. Takes the next candidate
-// through Offer, so that callers need not gather a list.
+// The candidate nearest to a misspelt `word` (at most two edits, fewer for short words), or an empty view. Takes
+// the next candidate through Offer, so that callers need not gather a list.
 class NearMiss {
  public:
   explicit NearMiss(std::string_view word) : word_(word) {}

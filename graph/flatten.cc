@@ -12,8 +12,8 @@
 namespace hpvm::graph {
 namespace {
 
-// Expands scopes depth first, with a stack of its own. A node is open at most once at any time, so what its ports carry stands in arrays by
-// (first port of the node) + port, whatever the replica.
+// Expands scopes depth first, with a stack of its own. A node is open at most once at any time, so what its ports
+// carry stands in arrays by (first port of the node) + port, whatever the replica.
 class Flattener {
  public:
   Flattener(const Graph& graph, const SymbolValues& symbols, uint64_t nodes_max)
@@ -21,7 +21,8 @@ class Flattener {
 
   StatusOr<FlatGraph> Run() {
     if (symbols_.size() < graph_.symbols.size()) {
-      return InvalidArgument(Cat("Values are given for ", symbols_.size(), " symbols; the graph has ", graph_.symbols.size(), "."));
+      return InvalidArgument(
+          Cat("Values are given for ", symbols_.size(), " symbols; the graph has ", graph_.symbols.size(), "."));
     }
     symbols_.resize(graph_.symbols.size());
     IndexPorts();
@@ -44,11 +45,11 @@ class Flattener {
   // One internal node being expanded.
   struct Frame {
     NodeId node;
-    uint32_t child = 0;                         // The next one to visit.
+    uint32_t child = 0;  // The next one to visit.
     std::array<uint64_t, 3> extent{1, 1, 1};
-    std::array<uint64_t, 3> at{0, 0, 0};        // The replica's index.
-    uint64_t replica = 0;                       // Counted over everything expanded so far.
-    bool first = true;                          // No replica of this frame has finished.
+    std::array<uint64_t, 3> at{0, 0, 0};  // The replica's index.
+    uint64_t replica = 0;                 // Counted over everything expanded so far.
+    bool first = true;                    // No replica of this frame has finished.
   };
 
   void IndexPorts() {
@@ -101,7 +102,8 @@ class Flattener {
         return InvalidArgument(Cat(PortPlace(node, port), ": ", Message(value.status())));
       }
       if (*value < 0) {
-        return InvalidArgument(Cat(PortPlace(node, port), ": Extent ", Quoted(extent.text), " is ", *value, "; it cannot be negative."));
+        return InvalidArgument(Cat(PortPlace(node, port), ": Extent ", Quoted(extent.text), " is ", *value,
+                                   "; it cannot be negative."));
       }
       shape_.push_back(static_cast<uint64_t>(*value));
     }
@@ -121,8 +123,9 @@ class Flattener {
     HPVMD_RETURN_IF_ERROR(EvaluateShape(node, port));
     const std::vector<uint64_t>& arriving = flat_.values[value.index].shape;
     if (arriving != shape_) {
-      return InvalidArgument(Cat(PortPlace(node, port), ": Port ", Quoted(graph_.node(node).ports[port].name), " has shape ", ShapeText(shape_),
-                                 "; what its edge brings has ", ShapeText(arriving), "."));
+      return InvalidArgument(Cat(PortPlace(node, port), ": Port ", Quoted(graph_.node(node).ports[port].name),
+                                 " has shape ", ShapeText(shape_), "; what its edge brings has ",
+                                 ShapeText(arriving), "."));
     }
     return absl::OkStatus();
   }
@@ -161,7 +164,8 @@ class Flattener {
   }
 
   FlatValueId ValueAt(NodeId scope, const Endpoint& source) const {
-    return source.node.valid() ? value_[base_[source.node.index] + source.port] : inside_[base_[scope.index] + source.port];
+    return source.node.valid() ? value_[base_[source.node.index] + source.port]
+                               : inside_[base_[scope.index] + source.port];
   }
 
   // Visits the next child of the innermost open node, or ends one of its replicas.
@@ -181,15 +185,18 @@ class Flattener {
     return exposed == kNone ? FlatValueId() : follows_[exposed];
   }
 
-  // Before any work for a leaf or a replica of an internal node: that bounds time and memory, whatever the extents are.
+  // Before any work for a leaf or a replica of an internal node: that bounds time and memory, whatever the extents
+  // are.
   Status Count(const Node& node) {
     items_ += node.ports.size() + node.scalars.size() + (node.is_leaf ? 0 : node.edges.size());
     if (++expanded_ > nodes_max_) {
-      return ResourceExhausted(Cat("The graph has more than ", nodes_max_, " nodes once replicated nodes are expanded, which is the limit."));
+      return ResourceExhausted(Cat("The graph has more than ", nodes_max_,
+                                   " nodes once replicated nodes are expanded, which is the limit."));
     }
     if (items_ > ItemsMax()) {
-      return ResourceExhausted(Cat("The graph has more than ", ItemsMax(),
-                                   " ports, scalars and edges once replicated nodes are expanded, which is the limit."));
+      return ResourceExhausted(
+          Cat("The graph has more than ", ItemsMax(),
+              " ports, scalars and edges once replicated nodes are expanded, which is the limit."));
     }
     return absl::OkStatus();
   }
@@ -282,21 +289,25 @@ class Flattener {
         HPVMD_ASSIGN_OR_RETURN(const uint64_t left, Extent(source, "/instances/", d, source.instances[d], 0));
         HPVMD_ASSIGN_OR_RETURN(const uint64_t right, Extent(target, "/instances/", d, target.instances[d], 0));
         if (left != right) {
-          return InvalidArgument(Cat(graph_.node(scope).pointer, "/edges/", e, "/kind: Kind \"one_to_one\" needs equal instance counts; node ",
-                                     Quoted(source.name), " has ", left, " in dimension ", d, ", node ", Quoted(target.name), " ", right, "."));
+          return InvalidArgument(Cat(graph_.node(scope).pointer, "/edges/", e,
+                                     "/kind: Kind \"one_to_one\" needs equal instance counts; node ",
+                                     Quoted(source.name), " has ", left, " in dimension ", d, ", node ",
+                                     Quoted(target.name), " ", right, "."));
         }
       }
     }
     return absl::OkStatus();
   }
 
-  StatusOr<uint64_t> Extent(const Node& node, std::string_view list, size_t d, const Expr& expr, int64_t min) const {
+  StatusOr<uint64_t> Extent(const Node& node, std::string_view list, size_t d, const Expr& expr,
+                            int64_t min) const {
     const StatusOr<int64_t> value = Evaluate(expr, symbols_);
     if (!value.ok()) {
       return InvalidArgument(Cat(node.pointer, list, d, ": ", Message(value.status())));
     }
     if (*value < min) {
-      return InvalidArgument(Cat(node.pointer, list, d, ": Extent ", Quoted(expr.text), " is ", *value, "; at least ", min, " is needed."));
+      return InvalidArgument(Cat(node.pointer, list, d, ": Extent ", Quoted(expr.text), " is ", *value,
+                                 "; at least ", min, " is needed."));
     }
     return static_cast<uint64_t>(*value);
   }
@@ -316,8 +327,8 @@ class Flattener {
       HPVMD_ASSIGN_OR_RETURN(flat.group[d], Extent(leaf, "/group/", d, leaf.group[d], 1));
     }
     uint64_t total = 0;
-    if (__builtin_mul_overflow(flat.extent[0], flat.extent[1], &total) || __builtin_mul_overflow(total, flat.extent[2], &total) ||
-        total > INT64_MAX) {
+    if (__builtin_mul_overflow(flat.extent[0], flat.extent[1], &total) ||
+        __builtin_mul_overflow(total, flat.extent[2], &total) || total > INT64_MAX) {
       return ResourceExhausted(Cat(leaf.pointer, "/instances: The node has more than 2^63 - 1 instances."));
     }
     const FlatNodeId node(flat_.nodes.size());
@@ -351,8 +362,9 @@ class Flattener {
       HPVMD_RETURN_IF_ERROR(EvaluateShape(id, p));
       port.in = Followed(id, p);
       if (port.in.valid() && flat_.values[port.in.index].shape != shape_) {
-        return InvalidArgument(Cat(PortPlace(id, p), ": Port ", Quoted(graph_.node(id).ports[p].name), " has shape ", ShapeText(shape_),
-                                   "; an earlier replica gave it ", ShapeText(flat_.values[port.in.index].shape), "."));
+        return InvalidArgument(Cat(PortPlace(id, p), ": Port ", Quoted(graph_.node(id).ports[p].name),
+                                   " has shape ", ShapeText(shape_), "; an earlier replica gave it ",
+                                   ShapeText(flat_.values[port.in.index].shape), "."));
       }
     }
     if (port.access != Access::kIn) {
@@ -383,7 +395,8 @@ class Flattener {
         return InvalidArgument(Cat(leaf.pointer, "/scalars/", index, ": ", Message(value.status())));
       }
       if (scalar.type == ScalarType::kI32 && (*value < INT32_MIN || *value > UINT32_MAX)) {
-        return InvalidArgument(Cat(leaf.pointer, "/scalars/", index, ": Value ", Quoted(expr->text), " is ", *value, ", outside 32 bits."));
+        return InvalidArgument(Cat(leaf.pointer, "/scalars/", index, ": Value ", Quoted(expr->text), " is ", *value,
+                                   ", outside 32 bits."));
       }
       flat.bits = scalar.type == ScalarType::kI32 ? static_cast<uint32_t>(*value) : static_cast<uint64_t>(*value);
       number = static_cast<double>(*value);
@@ -409,14 +422,14 @@ class Flattener {
   std::vector<Frame> open_;
   std::vector<uint64_t> shape_;
 
-  std::vector<uint32_t> base_;                // By node: its first port in the arrays below.
-  std::vector<Endpoint> outer_source_;        // What feeds the port from outside.
-  std::vector<Endpoint> inner_source_;        // What feeds an internal node's own port from inside.
-  std::vector<FlatValueId> value_;            // out, inout: what siblings read.
-  std::vector<FlatValueId> inside_;           // in, inout of internal nodes: what children read.
-  std::vector<FlatValueId> follows_;          // out of internal nodes: what their writers continue.
-  std::vector<uint32_t> exposed_as_;          // The enclosing node's own port (in these arrays) that the port is bound to.
-  std::vector<uint64_t> replicas_;            // By node: replicas begun.
+  std::vector<uint32_t> base_;          // By node: its first port in the arrays below.
+  std::vector<Endpoint> outer_source_;  // What feeds the port from outside.
+  std::vector<Endpoint> inner_source_;  // What feeds an internal node's own port from inside.
+  std::vector<FlatValueId> value_;      // out, inout: what siblings read.
+  std::vector<FlatValueId> inside_;     // in, inout of internal nodes: what children read.
+  std::vector<FlatValueId> follows_;    // out of internal nodes: what their writers continue.
+  std::vector<uint32_t> exposed_as_;  // The enclosing node's own port (in these arrays) that the port is bound to.
+  std::vector<uint64_t> replicas_;    // By node: replicas begun.
   std::vector<bool> checks_one_to_one_;
   std::unordered_map<std::string_view, uint32_t> input_index_;
 };

@@ -55,37 +55,46 @@ std::string Flat(const std::string& document, int64_t symbol = 4) {
 
 // A value made once is read twice; the input is value 0.
 TEST(FlattenTest, Diamond) {
-  EXPECT_EQ(Flat(Document({"a"}, {"b"}, {Leaf("l", {In(), Out()}), Leaf("r", {In(), Out()}), Leaf("j", {In("p"), In("q"), Out()})},
-                          {JsonEdge("a", "l.x"), JsonEdge("a", "r.x"), JsonEdge("l.y", "j.p"), JsonEdge("r.y", "j.q"), JsonEdge("j.y", "b")})),
-            "l: x<0 y>1\nr: x<0 y>2\nj: p<1 q<2 y>3\nb = 3\n");
+  EXPECT_EQ(
+      Flat(Document({"a"}, {"b"},
+                    {Leaf("l", {In(), Out()}), Leaf("r", {In(), Out()}), Leaf("j", {In("p"), In("q"), Out()})},
+                    {JsonEdge("a", "l.x"), JsonEdge("a", "r.x"), JsonEdge("l.y", "j.p"), JsonEdge("r.y", "j.q"),
+                     JsonEdge("j.y", "b")})),
+      "l: x<0 y>1\nr: x<0 y>2\nj: p<1 q<2 y>3\nb = 3\n");
 }
 
 // An inout port uses one value and makes the next; what else reads the old one keeps it.
 TEST(FlattenTest, InOutChain) {
   EXPECT_EQ(Flat(Document({"a"}, {"b", "c"}, {Leaf("f", {InOut()}), Leaf("g", {InOut()}), Leaf("h", {InOut()})},
-                          {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v"), JsonEdge("f.v", "h.v"), JsonEdge("g.v", "b"), JsonEdge("h.v", "c")})),
+                          {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v"), JsonEdge("f.v", "h.v"),
+                           JsonEdge("g.v", "b"), JsonEdge("h.v", "c")})),
             "f: v<0>1\ng: v<1>2\nh: v<1>3\nb = 2\nc = 3\n");
 }
 
 // Binds through two levels vanish, inputs straight to outputs included.
 TEST(FlattenTest, NestedBinds) {
-  const std::string inner = Internal("inner", {In(), Out()}, {Leaf("k", {In(), Out()})}, {JsonEdge("x", "k.x"), JsonEdge("k.y", "y")});
-  const std::string outer = Internal("outer", {In(), Out(), Out("same")}, {inner}, {JsonEdge("x", "inner.x"), JsonEdge("inner.y", "y"), JsonEdge("x", "same")});
+  const std::string inner =
+      Internal("inner", {In(), Out()}, {Leaf("k", {In(), Out()})}, {JsonEdge("x", "k.x"), JsonEdge("k.y", "y")});
+  const std::string outer = Internal("outer", {In(), Out(), Out("same")}, {inner},
+                                     {JsonEdge("x", "inner.x"), JsonEdge("inner.y", "y"), JsonEdge("x", "same")});
   EXPECT_EQ(Flat(Document({"a"}, {"b", "c"}, {outer, Leaf("z", {In(), Out()})},
-                          {JsonEdge("a", "outer.x"), JsonEdge("outer.y", "z.x"), JsonEdge("z.y", "b"), JsonEdge("outer.same", "c")})),
+                          {JsonEdge("a", "outer.x"), JsonEdge("outer.y", "z.x"), JsonEdge("z.y", "b"),
+                           JsonEdge("outer.same", "c")})),
             "outer/inner/k: x<0 y>1\nz: x<1 y>2\nb = 2\nc = 0\n");
 }
 
 // Replicas that share an out port write one buffer: each continues what the last one left.
 TEST(FlattenTest, ReplicasShareAnOutPort) {
-  const std::string tiles = Internal("tiles", {In(), Out()}, {Leaf("t", {In(), Out()})}, {JsonEdge("x", "t.x"), JsonEdge("t.y", "y")}, R"(, "instances": [3])");
+  const std::string tiles = Internal("tiles", {In(), Out()}, {Leaf("t", {In(), Out()})},
+                                     {JsonEdge("x", "t.x"), JsonEdge("t.y", "y")}, R"(, "instances": [3])");
   EXPECT_EQ(Flat(Document({"a"}, {"b"}, {tiles}, {JsonEdge("a", "tiles.x"), JsonEdge("tiles.y", "b")})),
             "tiles[0]/t: x<0 y>1\ntiles[1]/t: x<0 y<1>2\ntiles[2]/t: x<0 y<2>3\nb = 3\n");
 }
 
 // So do replicas of replicas; the number counts over both levels.
 TEST(FlattenTest, NestedReplicasShareAnOutPort) {
-  const std::string inner = Internal("i", {Out()}, {Leaf("k", {Out()}), Leaf("own", {Out()})}, {JsonEdge("k.y", "y")}, R"(, "instances": [2])");
+  const std::string inner = Internal("i", {Out()}, {Leaf("k", {Out()}), Leaf("own", {Out()})},
+                                     {JsonEdge("k.y", "y")}, R"(, "instances": [2])");
   const std::string outer = Internal("o", {Out()}, {inner}, {JsonEdge("i.y", "y")}, R"(, "instances": [2])");
   EXPECT_EQ(Flat(Document({}, {"b"}, {outer}, {JsonEdge("o.y", "b")}, R"(, "symbols": ["n"])")),
             "o/i[0]/k: y>0\no/i[0]/own: y>1\no/i[1]/k: y<0>2\no/i[1]/own: y>3\n"
@@ -94,9 +103,11 @@ TEST(FlattenTest, NestedReplicasShareAnOutPort) {
 
 // Replicas of an inout port update it in turn, x fastest; the index reaches scalars and extents inside.
 TEST(FlattenTest, ReplicasInTwoDimensions) {
-  const std::string sweep =
-      Internal("s", {InOut()}, {Leaf("k", {InOut()}, R"(, "instances": ["i + 10*j"], "scalars": [{"name": "c", "type": "i32", "value": "i - j"}])")},
-               {JsonEdge("v", "k.v"), JsonEdge("k.v", "v")}, R"(, "instances": [2, 3], "index": ["i", "j"])");
+  const std::string sweep = Internal(
+      "s", {InOut()},
+      {Leaf("k", {InOut()},
+            R"(, "instances": ["i + 10*j"], "scalars": [{"name": "c", "type": "i32", "value": "i - j"}])")},
+      {JsonEdge("v", "k.v"), JsonEdge("k.v", "v")}, R"(, "instances": [2, 3], "index": ["i", "j"])");
   const Graph graph = Parsed(Document({"a"}, {"b"}, {sweep}, {JsonEdge("a", "s.v"), JsonEdge("s.v", "b")}));
   const StatusOr<FlatGraph> flat = Flatten(graph, SymbolValues(graph.symbols.size(), 4));
   ASSERT_TRUE(flat.ok()) << Message(flat.status());
@@ -114,10 +125,14 @@ TEST(FlattenTest, ReplicasInTwoDimensions) {
 // Scalars by type: exact integers, floats by bit pattern, inputs by index.
 TEST(FlattenTest, Scalars) {
   const Graph graph = Parsed(
-      R"({"hpvm": 1, "inputs": {"a": {"type": "f32", "shape": ["n"]}, "s": {"type": "f64", "shape": []}}, "outputs": {},
-      "modules": {"k": {"kind": "wasm", "source": {"file": "k.wasm"}}}, "nodes": {"f": {"ports": [], "variants": [{"module": "k", "entry": "f"}],
-      "scalars": [{"name": "p", "type": "i32", "value": -1}, {"name": "q", "type": "i64", "value": "n*n - 17"}, {"name": "r", "type": "f32", "value": 0.1},
-                  {"name": "t", "type": "f64", "value": "n/2"}, {"name": "u", "type": "f64", "value": {"input": "s"}}]}}, "edges": []})");
+      R"({"hpvm": 1, "inputs": {"a": {"type": "f32", "shape": ["n"]}, "s": {"type": "f64", "shape": []}},
+      "outputs": {},
+      "modules": {"k": {"kind": "wasm", "source": {"file": "k.wasm"}}}, "nodes": {"f": {"ports": [],
+      "variants": [{"module": "k", "entry": "f"}],
+      "scalars": [{"name": "p", "type": "i32", "value": -1}, {"name": "q", "type": "i64",
+      "value": "n*n - 17"}, {"name": "r", "type": "f32", "value": 0.1},
+                  {"name": "t", "type": "f64", "value": "n/2"}, {"name": "u", "type": "f64",
+      "value": {"input": "s"}}]}}, "edges": []})");
   const StatusOr<FlatGraph> flat = Flatten(graph, {4});
   ASSERT_TRUE(flat.ok()) << Message(flat.status());
   ASSERT_EQ(flat->scalars.size(), 5u);
@@ -131,10 +146,14 @@ TEST(FlattenTest, Scalars) {
 
 // Values know their size, shape and maker.
 TEST(FlattenTest, Values) {
-  const Graph graph = Parsed(R"({"hpvm": 1, "inputs": {"a": {"type": "u8", "shape": ["n", 3]}}, "outputs": {"b": {"type": "f64", "shape": ["n+1"]}},
-      "modules": {"k": {"kind": "wasm", "source": {"file": "k.wasm"}}}, "nodes": {"f": {"ports": [{"name": "x", "access": "in", "type": "u8", "shape": ["n", 3]},
+  const Graph graph = Parsed(
+      R"({"hpvm": 1, "inputs": {"a": {"type": "u8", "shape": ["n", 3]}}, "outputs": {"b": {"type": "f64",
+      "shape": ["n+1"]}},
+      "modules": {"k": {"kind": "wasm", "source": {"file": "k.wasm"}}},
+      "nodes": {"f": {"ports": [{"name": "x", "access": "in", "type": "u8", "shape": ["n", 3]},
       {"name": "y", "access": "out", "type": "f64", "shape": ["1+n"]}], "instances": ["n", 2], "group": [2, 1],
-      "variants": [{"module": "k", "entry": "f"}]}}, "edges": [{"from": "a", "to": "f.x"}, {"from": "f.y", "to": "b"}]})");
+      "variants": [{"module": "k", "entry": "f"}]}}, "edges": [{"from": "a", "to": "f.x"}, {"from": "f.y",
+      "to": "b"}]})");
   const StatusOr<FlatGraph> flat = Flatten(graph, {10});
   ASSERT_TRUE(flat.ok()) << Message(flat.status());
   ASSERT_EQ(flat->values.size(), 2u);
@@ -162,26 +181,42 @@ TEST(FlattenTest, RefusesWhatDoesNotFit) {
   };
   const std::string pair_edges = R"(, "kind": "one_to_one")";
   const Case cases[] = {
-      {"shape", one(JsonPort("x", "in", "[\"n*n\"]")), 4, "/nodes/f/ports/0: Port \"x\" has shape [16]; what its edge brings has [4]."},
-      {"negative", Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n-9\"]")})}, {}, R"(, "symbols": ["n"])"), 4,
-       "/nodes/f/ports/0: Extent \"n-9\" is -5; it cannot be negative."},
-      {"overflow", Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n*n*n\"]")})}, {}, R"(, "symbols": ["n"])"), INT64_MAX / 2,
-       "/nodes/f/ports/0: Expression \"n*n*n\" overflows 64 bits."},
-      {"bytes", Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n\", \"n\"]")})}, {}, R"(, "symbols": ["n"])"), int64_t{1} << 32,
-       "/nodes/f/ports/0: Shape [4294967296, 4294967296] of f32 needs more than 2^63 - 1 bytes."},
-      {"instances", one(In(), R"(, "instances": ["n-5"])"), 4, "/nodes/f/instances/0: Extent \"n-5\" is -1; at least 0 is needed."},
-      {"group", one(In(), R"(, "instances": ["n"], "group": ["n-4"])"), 4, "/nodes/f/group/0: Extent \"n-4\" is 0; at least 1 is needed."},
+      {"shape", one(JsonPort("x", "in", "[\"n*n\"]")), 4,
+       "/nodes/f/ports/0: Port \"x\" has shape [16]; what its edge brings has [4]."},
+      {"negative", Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n-9\"]")})}, {}, R"(, "symbols": ["n"])"),
+       4, "/nodes/f/ports/0: Extent \"n-9\" is -5; it cannot be negative."},
+      {"overflow",
+       Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n*n*n\"]")})}, {}, R"(, "symbols": ["n"])"),
+       INT64_MAX / 2, "/nodes/f/ports/0: Expression \"n*n*n\" overflows 64 bits."},
+      {"bytes",
+       Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n\", \"n\"]")})}, {}, R"(, "symbols": ["n"])"),
+       int64_t{1} << 32, "/nodes/f/ports/0: Shape [4294967296, 4294967296] of f32 needs more than 2^63 - 1 bytes."},
+      {"instances", one(In(), R"(, "instances": ["n-5"])"), 4,
+       "/nodes/f/instances/0: Extent \"n-5\" is -1; at least 0 is needed."},
+      {"group", one(In(), R"(, "instances": ["n"], "group": ["n-4"])"), 4,
+       "/nodes/f/group/0: Extent \"n-4\" is 0; at least 1 is needed."},
       {"total", one(In(), R"(, "instances": ["n*1000000", "n*1000000", "n*1000000"])"), 4000,
        "/nodes/f/instances: The node has more than 2^63 - 1 instances."},
-      {"replicas", Document({}, {}, {Internal("r", {}, {Leaf("f", {})}, {}, R"(, "instances": ["n-4"])")}, {}, R"(, "symbols": ["n"])"), 4,
-       "/nodes/r/instances/0: Extent \"n-4\" is 0; at least 1 is needed."},
-      {"output", Document({"a"}, {"b"}, {Leaf("f", {In(), JsonPort("y", "out", "[\"n*n\"]")})}, {JsonEdge("a", "f.x"), JsonEdge("f.y", "b")}), 4,
-       "/outputs/b: Port \"b\" has shape [4]; what its edge brings has [16]."},
-      {"inner", Document({"a"}, {}, {Internal("r", {JsonPort("x", "in", "[\"n*n\"]")}, {Leaf("f", {})}, {})}, {JsonEdge("a", "r.x")}), 4,
-       "/nodes/r/ports/0: Port \"x\" has shape [16]; what its edge brings has [4]."},
-      {"one to one", Document({"a"}, {}, {Leaf("f", {InOut()}, R"(, "instances": ["n"])"), Leaf("g", {InOut()}, R"(, "instances": ["n*n"])")},
-                              {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v", pair_edges)}), 4,
-       "/edges/1/kind: Kind \"one_to_one\" needs equal instance counts; node \"f\" has 4 in dimension 0, node \"g\" 16."},
+      {"replicas",
+       Document({}, {}, {Internal("r", {}, {Leaf("f", {})}, {}, R"(, "instances": ["n-4"])")}, {},
+                R"(, "symbols": ["n"])"),
+       4, "/nodes/r/instances/0: Extent \"n-4\" is 0; at least 1 is needed."},
+      {"output",
+       Document({"a"}, {"b"}, {Leaf("f", {In(), JsonPort("y", "out", "[\"n*n\"]")})},
+                {JsonEdge("a", "f.x"), JsonEdge("f.y", "b")}),
+       4, "/outputs/b: Port \"b\" has shape [4]; what its edge brings has [16]."},
+      {"inner",
+       Document({"a"}, {}, {Internal("r", {JsonPort("x", "in", "[\"n*n\"]")}, {Leaf("f", {})}, {})},
+                {JsonEdge("a", "r.x")}),
+       4, "/nodes/r/ports/0: Port \"x\" has shape [16]; what its edge brings has [4]."},
+      {"one to one",
+       Document(
+           {"a"}, {},
+           {Leaf("f", {InOut()}, R"(, "instances": ["n"])"), Leaf("g", {InOut()}, R"(, "instances": ["n*n"])")},
+           {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v", pair_edges)}),
+       4,
+       "/edges/1/kind: Kind \"one_to_one\" needs equal instance counts; node \"f\" has 4 in dimension 0, node "
+       "\"g\" 16."},
       {"scalar", one(In(), R"(, "scalars": [{"name": "s", "type": "i32", "value": "n*1073741824"}])"), 4,
        "/nodes/f/scalars/0: Value \"n*1073741824\" is 4294967296, outside 32 bits."},
   };
@@ -202,14 +237,16 @@ TEST(FlattenTest, BoundsExpansion) {
   EXPECT_EQ(flat.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(flat.status()), HasSubstr("more than 5000 nodes"));
   // The limit itself: two replicas, each a node of its own, and a leaf in each.
-  const Graph small = Parsed(Document({}, {}, {Internal("r", {}, {Leaf("k", {})}, {}, R"(, "instances": [2])")}, {}));
+  const Graph small =
+      Parsed(Document({}, {}, {Internal("r", {}, {Leaf("k", {})}, {}, R"(, "instances": [2])")}, {}));
   EXPECT_TRUE(Flatten(small, {}, 4).ok());
   EXPECT_FALSE(Flatten(small, {}, 3).ok());
 }
 
 // A million launches from one replicated node: what a plan may hold.
 TEST(FlattenTest, ExpandsManyReplicas) {
-  const std::string tiles = Internal("t", {InOut()}, {Leaf("k", {InOut()})}, {JsonEdge("v", "k.v"), JsonEdge("k.v", "v")}, R"(, "instances": [900000])");
+  const std::string tiles = Internal("t", {InOut()}, {Leaf("k", {InOut()})},
+                                     {JsonEdge("v", "k.v"), JsonEdge("k.v", "v")}, R"(, "instances": [900000])");
   const Graph graph = Parsed(Document({"a"}, {"b"}, {tiles}, {JsonEdge("a", "t.v"), JsonEdge("t.v", "b")}));
   const StatusOr<FlatGraph> flat = Flatten(graph, {4});
   ASSERT_TRUE(flat.ok()) << Message(flat.status());
@@ -227,25 +264,45 @@ struct SolveCase {
 
 // Lone symbols take their value from what is bound; everything else is checked against it.
 TEST(SolveSymbolsTest, SolvesAndChecks) {
-  const Graph graph = Parsed(R"({"hpvm": 1, "symbols": ["q"], "inputs": {"a": {"type": "f32", "shape": ["m", "n"]}, "b": {"type": "f32", "shape": ["n", "m*n", 4]}},
+  const Graph graph = Parsed(
+      R"({"hpvm": 1, "symbols": ["q"], "inputs": {"a": {"type": "f32", "shape": ["m", "n"]},
+      "b": {"type": "f32", "shape": ["n", "m*n", 4]}},
       "outputs": {}, "modules": {"k": {"kind": "wasm", "source": {"file": "k.wasm"}}},
-      "nodes": {"f": {"ports": [], "instances": ["q"], "variants": [{"module": "k", "entry": "f"}]}}, "edges": []})");
+      "nodes": {"f": {"ports": [], "instances": ["q"], "variants": [{"module": "k", "entry": "f"}]}},
+      "edges": []})");
   ASSERT_THAT(graph.symbols, ElementsAre("q", "m", "n"));
   const SolveCase cases[] = {
       {"all", {{"a", {2, 3}}, {"b", {3, 6, 4}}}, {{"q", -5}}, "-5 2 3 "},
       {"given agrees", {{"a", {2, 3}}, {"b", {3, 6, 4}}}, {{"q", 1}, {"m", 2}}, "1 2 3 "},
       {"given instead of bound", {}, {{"q", 1}, {"m", 2}, {"n", 9}}, "1 2 9 "},
-      {"two inputs differ", {{"a", {2, 3}}, {"b", {5, 6, 4}}}, {{"q", 1}},
+      {"two inputs differ",
+       {{"a", {2, 3}}, {"b", {5, 6, 4}}},
+       {{"q", 1}},
        "Input \"b\" dimension 0 (5) must equal symbol \"n\" = 3 (input \"a\" dimension 1)."},
-      {"given differs", {{"a", {2, 3}}}, {{"q", 1}, {"m", 7}}, "Input \"a\" dimension 0 (2) must equal symbol \"m\" = 7 (the value given)."},
-      {"expression", {{"a", {2, 3}}, {"b", {3, 7, 4}}}, {{"q", 1}}, "Input \"b\" dimension 1 (7) must be \"m*n\" = 6."},
+      {"given differs",
+       {{"a", {2, 3}}},
+       {{"q", 1}, {"m", 7}},
+       "Input \"a\" dimension 0 (2) must equal symbol \"m\" = 7 (the value given)."},
+      {"expression",
+       {{"a", {2, 3}}, {"b", {3, 7, 4}}},
+       {{"q", 1}},
+       "Input \"b\" dimension 1 (7) must be \"m*n\" = 6."},
       {"constant", {{"a", {2, 3}}, {"b", {3, 6, 5}}}, {{"q", 1}}, "Input \"b\" dimension 2 (5) must be \"4\" = 4."},
       {"rank", {{"a", {2}}}, {{"q", 1}}, "Input \"a\" has rank 1; the graph needs 2."},
-      {"unsolved", {{"b", {3, 6, 4}}}, {{"q", 1}}, "Symbol \"m\" has no value: no bound input has it as a dimension and none is given."},
-      {"not given", {{"a", {2, 3}}}, {}, "Symbol \"q\" has no value: no bound input has it as a dimension and none is given."},
+      {"unsolved",
+       {{"b", {3, 6, 4}}},
+       {{"q", 1}},
+       "Symbol \"m\" has no value: no bound input has it as a dimension and none is given."},
+      {"not given",
+       {{"a", {2, 3}}},
+       {},
+       "Symbol \"q\" has no value: no bound input has it as a dimension and none is given."},
       {"unknown input", {{"c", {2, 3}}}, {{"q", 1}}, "Graph has no input \"c\"."},
       {"unknown symbol", {}, {{"z", 1}}, "Graph has no symbol \"z\" that can be given."},
-      {"too large", {{"a", {uint64_t{1} << 63, 3}}}, {{"q", 1}}, "Input \"a\" dimension 0 (9223372036854775808) is more than 2^63 - 1."},
+      {"too large",
+       {{"a", {uint64_t{1} << 63, 3}}},
+       {{"q", 1}},
+       "Input \"a\" dimension 0 (9223372036854775808) is more than 2^63 - 1."},
   };
   for (const SolveCase& test : cases) {
     const StatusOr<SymbolValues> values = SolveSymbols(graph, test.shapes, test.given);
@@ -259,9 +316,13 @@ TEST(SolveSymbolsTest, SolvesAndChecks) {
 
 // Indices of replicas are no symbols that anybody solves or gives.
 TEST(SolveSymbolsTest, LeavesIndicesAlone) {
-  const Graph graph = Parsed(Document({"a"}, {}, {Internal("r", {}, {Leaf("k", {}, R"(, "instances": ["i"])")}, {}, R"(, "instances": [2], "index": ["i"])")}, {}));
+  const Graph graph = Parsed(Document(
+      {"a"}, {},
+      {Internal("r", {}, {Leaf("k", {}, R"(, "instances": ["i"])")}, {}, R"(, "instances": [2], "index": ["i"])")},
+      {}));
   EXPECT_TRUE(SolveSymbols(graph, {{"a", {2}}}, {}).ok());
-  EXPECT_EQ(Message(SolveSymbols(graph, {{"a", {2}}}, {{"i", 1}}).status()), "Graph has no symbol \"i\" that can be given.");
+  EXPECT_EQ(Message(SolveSymbols(graph, {{"a", {2}}}, {{"i", 1}}).status()),
+            "Graph has no symbol \"i\" that can be given.");
 }
 
 }  // namespace

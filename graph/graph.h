@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The graph: what a document says, validated once, then read without further checks.
 //
-// Arena and typed ids. nodes[0] is the root, an internal node whose ports are the graph's inputs and outputs. Children of an internal node
-// stand in topological order of its edges. parse.h makes a Graph from JSON; validate.h holds the rules; flatten.h gives the engine a plain
-// list of leaf launches for given symbol values.
+// Arena and typed ids. nodes[0] is the root, an internal node whose ports are the graph's inputs and outputs.
+// Children of an internal node stand in topological order of its edges. parse.h makes a Graph from JSON; validate.h
+// holds the rules; flatten.h gives the engine a plain list of leaf launches for given symbol values.
 //
-// Endpoints in documents are "node.port" for a sibling's port and "port" for the enclosing node's own. An `inout` port has both sides: it
-// takes one edge (the data it updates) and may feed others (the updated data). Ports without an incoming edge: `in` and `inout` must have
-// one; `out` memory reads as zero before the kernel runs. Outputs fan out freely.
+// Endpoints in documents are "node.port" for a sibling's port and "port" for the enclosing node's own. An `inout`
+// port has both sides: it takes one edge (the data it updates) and may feed others (the updated data). Ports
+// without an incoming edge: `in` and `inout` must have one; `out` memory reads as zero before the kernel runs.
+// Outputs fan out freely.
 #ifndef HPVMD_GRAPH_GRAPH_H_
 #define HPVMD_GRAPH_GRAPH_H_
 
@@ -28,7 +29,8 @@ using NodeId = Id<struct NodeTag>;
 using ModuleId = Id<struct ModuleTag>;
 using SymbolId = Id<struct SymbolTag>;
 
-// An integer expression of symbols: + - * / % ( ) min max, int64, checked; / and % are floored and refuse zero. Kept as reverse Polish code.
+// An integer expression of symbols: + - * / % ( ) min max, int64, checked; / and % are floored and refuse zero.
+// Kept as reverse Polish code.
 struct Expr {
   enum class Kind : uint8_t { kConst, kSymbol, kAdd, kSub, kMul, kDiv, kMod, kMin, kMax, kNeg };
   struct Term {
@@ -37,7 +39,7 @@ struct Expr {
     friend bool operator==(const Term&, const Term&) = default;
   };
   std::vector<Term> terms;
-  std::string text;     // As written.
+  std::string text;  // As written.
   friend bool operator==(const Expr&, const Expr&) = default;
 };
 
@@ -47,13 +49,14 @@ struct Port {
   std::string name;
   Access access = Access::kIn;
   ElementType type = ElementType::kF32;
-  std::vector<Expr> shape;   // Row-major, rank 0 to limits::kTensorRankMax.
+  std::vector<Expr> shape;  // Row-major, rank 0 to limits::kTensorRankMax.
   friend bool operator==(const Port&, const Port&) = default;
 };
 
 enum class ScalarType : uint8_t { kI32, kI64, kF32, kF64 };
 
-// A kernel's scalar parameter: a number, an expression of symbols, or a rank-0 input of the graph named at the root.
+// A kernel's scalar parameter: a number, an expression of symbols, or a rank-0 input of the graph named at the
+// root.
 struct Scalar {
   std::string name;
   ScalarType type = ScalarType::kI32;
@@ -71,10 +74,10 @@ struct Module {
   std::string name;
   ModuleKind kind = ModuleKind::kWasm;
   enum class Source : uint8_t { kFile, kHash, kInline } source = Source::kFile;
-  std::string file;             // kFile: as written, relative to the document; only clients resolve it.
-  std::optional<Sha256> hash;   // kHash.
-  std::vector<uint8_t> bytes;   // kInline (base64 in the document).
-  std::string build_options;    // OpenCL.
+  std::string file;            // kFile: as written, relative to the document; only clients resolve it.
+  std::optional<Sha256> hash;  // kHash.
+  std::vector<uint8_t> bytes;  // kInline (base64 in the document).
+  std::string build_options;   // OpenCL.
   friend bool operator==(const Module&, const Module&) = default;
 };
 
@@ -99,34 +102,36 @@ struct Edge {
   Endpoint source, target;
   EdgeKind kind = EdgeKind::kAllToAll;
   bool stream = false;
-  uint32_t capacity = 1;   // Items; streams only.
+  uint32_t capacity = 1;  // Items; streams only.
   friend bool operator==(const Edge&, const Edge&) = default;
 };
 
 struct Node {
-  std::string name;         // Unique among siblings; [A-Za-z_][A-Za-z0-9_-]*.
-  NodeId parent;            // Invalid for the root.
+  std::string name;  // Unique among siblings; [A-Za-z_][A-Za-z0-9_-]*.
+  NodeId parent;     // Invalid for the root.
   bool is_leaf = true;
   std::vector<Port> ports;
   std::vector<Expr> instances;     // 0 to 3 extents; empty is one instance. Internal nodes: replication.
-  std::vector<std::string> index;  // Replicated internal nodes: symbols that hold the replica's index inside, one a dimension; may be empty.
+  std::vector<std::string> index;  // Replicated internal nodes: symbols that hold the replica's index inside, one a
+                                   // dimension; may be empty.
   std::vector<SymbolId> index_symbols;
 
   // Leaves.
   std::vector<Scalar> scalars;
-  // The order of the entry's parameters: index into ports, or ports.size() + index into scalars. Ports then scalars unless "params" says else.
+  // The order of the entry's parameters: index into ports, or ports.size() + index into scalars. Ports then scalars
+  // unless "params" says else.
   std::vector<uint32_t> params;
-  std::vector<Expr> group;         // Empty, or as many extents as instances.
+  std::vector<Expr> group;  // Empty, or as many extents as instances.
   std::vector<Variant> variants;
-  std::vector<std::string> devices;   // Restriction to kinds or ids ("gpu", "cpu:0"); empty: any.
-  std::vector<std::string> hints;     // Preferences, in order.
+  std::vector<std::string> devices;  // Restriction to kinds or ids ("gpu", "cpu:0"); empty: any.
+  std::vector<std::string> hints;    // Preferences, in order.
   bool fast_math = false;
 
   // Internal nodes.
-  std::vector<NodeId> children;    // In topological order.
+  std::vector<NodeId> children;  // In topological order.
   std::vector<Edge> edges;
 
-  std::string pointer;             // JSON pointer in the document, for messages.
+  std::string pointer;  // JSON pointer in the document, for messages.
   friend bool operator==(const Node&, const Node&) = default;
 };
 
@@ -139,7 +144,7 @@ struct Graph {
   uint32_t declared_symbols = 0;      // The first ones, listed under "symbols": values may be given at run time.
   std::vector<Module> modules;
   std::vector<Node> nodes;
-  bool streaming = false;          // Some edge streams; then inputs are sequences.
+  bool streaming = false;  // Some edge streams; then inputs are sequences.
 
   NodeId root() const { return NodeId(uint32_t{0}); }
   const Node& node(NodeId id) const { return nodes[id.index]; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parse, Validate, Print and ToDot. schemas/examples holds one document for each kind of fault; here is what needs many or large ones.
+// Parse, Validate, Print and ToDot. schemas/examples holds one document for each kind of fault; here is what needs
+// many or large ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +40,8 @@ std::string Chain(uint32_t count) {
   std::vector<std::string> nodes, edges = {JsonEdge("a", "n0.v")};
   for (uint32_t i = 0; i < count; ++i) {
     nodes.push_back(Leaf("n" + std::to_string(i), {InOut()}));
-    edges.push_back(JsonEdge("n" + std::to_string(i) + ".v", i + 1 < count ? "n" + std::to_string(i + 1) + ".v" : "b"));
+    edges.push_back(
+        JsonEdge("n" + std::to_string(i) + ".v", i + 1 < count ? "n" + std::to_string(i + 1) + ".v" : "b"));
   }
   return Document({"a"}, {"b"}, nodes, edges);
 }
@@ -47,14 +49,20 @@ std::string Chain(uint32_t count) {
 // Everything a document can say lands in the graph.
 TEST(ParseTest, ReadsEveryMember) {
   const Graph graph = Parsed(R"({"$schema": "s", "hpvm": 1, "name": "g", "description": "d", "symbols": ["q"],
-    "inputs": {"a": {"type": "u8", "shape": ["n", 4]}, "s": {"type": "u32", "shape": []}}, "outputs": {"b": {"type": "u8", "shape": ["n", 4]}},
-    "modules": {"k": {"kind": "opencl", "source": {"file": "k.cl"}, "options": "-w"}, "i": {"kind": "wasm", "source": {"inline": "AGFz"}}},
-    "nodes": {"f": {"ports": [{"name": "x", "access": "in", "type": "u8", "shape": ["n", 4]}, {"name": "y", "access": "out", "type": "u8", "shape": ["n", 4]}],
-      "scalars": [{"name": "c", "type": "f32", "value": 2}, {"name": "d", "type": "i64", "value": "n*q"}, {"name": "e", "type": "i32", "value": {"input": "s"}}],
+    "inputs": {"a": {"type": "u8", "shape": ["n", 4]}, "s": {"type": "u32", "shape": []}},
+      "outputs": {"b": {"type": "u8", "shape": ["n", 4]}},
+    "modules": {"k": {"kind": "opencl", "source": {"file": "k.cl"}, "options": "-w"}, "i": {"kind": "wasm",
+      "source": {"inline": "AGFz"}}},
+    "nodes": {"f": {"ports": [{"name": "x", "access": "in", "type": "u8", "shape": ["n", 4]}, {"name": "y",
+      "access": "out", "type": "u8", "shape": ["n", 4]}],
+      "scalars": [{"name": "c", "type": "f32", "value": 2}, {"name": "d", "type": "i64", "value": "n*q"},
+      {"name": "e", "type": "i32", "value": {"input": "s"}}],
       "params": ["c", "y", "x", "e", "d"], "instances": ["n", 4], "group": [8, 1],
-      "variants": [{"module": "k", "entry": "f", "devices": ["gpu"]}, {"module": "i", "entry": "g", "abi": "hpvm-web"}],
+      "variants": [{"module": "k", "entry": "f", "devices": ["gpu"]}, {"module": "i", "entry": "g",
+      "abi": "hpvm-web"}],
       "devices": ["gpu", "cpu:0"], "hints": ["gpu:1"], "math": "fast"}},
-    "edges": [{"from": "a", "to": "f.x", "stream": true, "capacity": 7}, {"from": "f.y", "to": "b", "kind": "all_to_all"}]})");
+    "edges": [{"from": "a", "to": "f.x", "stream": true, "capacity": 7}, {"from": "f.y", "to": "b",
+      "kind": "all_to_all"}]})");
   ASSERT_EQ(graph.nodes.size(), 2u);
   EXPECT_EQ(graph.name, "g");
   EXPECT_EQ(graph.description, "d");
@@ -90,11 +98,14 @@ TEST(ParseTest, ReadsEveryMember) {
 // A document in reverse order comes out sorted, with nodes and replica indices numbered as its own print would be.
 TEST(ParseTest, SortsChildrenAndPrintsTheSameGraph) {
   const auto replicated = [](const std::string& name, const std::string& index) {
-    return Internal(name, {InOut()}, {Leaf("k", {InOut()}, R"(, "scalars": [{"name": "i", "type": "i32", "value": ")" + index + "\"}]")},
-                    {JsonEdge("v", "k.v"), JsonEdge("k.v", "v")}, R"(, "instances": [2], "index": [")" + index + "\"]");
+    return Internal(
+        name, {InOut()},
+        {Leaf("k", {InOut()}, R"(, "scalars": [{"name": "i", "type": "i32", "value": ")" + index + "\"}]")},
+        {JsonEdge("v", "k.v"), JsonEdge("k.v", "v")}, R"(, "instances": [2], "index": [")" + index + "\"]");
   };
-  const Graph graph = Parsed(Document({"a"}, {"b"}, {replicated("late", "p"), Leaf("free", {Out()}), replicated("early", "q")},
-                                      {JsonEdge("early.v", "late.v"), JsonEdge("a", "early.v"), JsonEdge("late.v", "b")}));
+  const Graph graph =
+      Parsed(Document({"a"}, {"b"}, {replicated("late", "p"), Leaf("free", {Out()}), replicated("early", "q")},
+                      {JsonEdge("early.v", "late.v"), JsonEdge("a", "early.v"), JsonEdge("late.v", "b")}));
   std::vector<std::string> names;
   for (const NodeId child : graph.nodes[0].children) {
     names.push_back(graph.node(child).name);
@@ -107,8 +118,9 @@ TEST(ParseTest, SortsChildrenAndPrintsTheSameGraph) {
 
 // The text form: defaults left out, one line a small thing.
 TEST(PrintTest, IsCanonical) {
-  const Graph graph = Parsed(Document({"a"}, {"b"}, {Leaf("f", {In(), Out()}, R"(, "instances": ["n", 0], "math": "exact", "params": ["x", "y"])")},
-                                      {JsonEdge("a", "f.x", R"(, "kind": "all_to_all", "stream": false)"), JsonEdge("f.y", "b")}));
+  const Graph graph = Parsed(Document(
+      {"a"}, {"b"}, {Leaf("f", {In(), Out()}, R"(, "instances": ["n", 0], "math": "exact", "params": ["x", "y"])")},
+      {JsonEdge("a", "f.x", R"(, "kind": "all_to_all", "stream": false)"), JsonEdge("f.y", "b")}));
   EXPECT_EQ(Print(graph), R"({
   "hpvm": 1,
   "inputs": {
@@ -142,10 +154,11 @@ TEST(PrintTest, IsCanonical) {
 
 // One cluster an internal node, ports of it as small boxes, quotes escaped.
 TEST(DotTest, DrawsClustersAndEdges) {
-  const Graph graph = Parsed(Document({"a"}, {"b"},
-                                      {Internal("outer", {InOut()}, {Leaf("k", {InOut()})}, {JsonEdge("v", "k.v"), JsonEdge("k.v", "v", R"(, "stream": true)")},
-                                                R"(, "instances": ["n"])")},
-                                      {JsonEdge("a", "outer.v"), JsonEdge("outer.v", "b")}, R"(, "name": "my \"graph\"")"));
+  const Graph graph = Parsed(Document(
+      {"a"}, {"b"},
+      {Internal("outer", {InOut()}, {Leaf("k", {InOut()})},
+                {JsonEdge("v", "k.v"), JsonEdge("k.v", "v", R"(, "stream": true)")}, R"(, "instances": ["n"])")},
+      {JsonEdge("a", "outer.v"), JsonEdge("outer.v", "b")}, R"(, "name": "my \"graph\"")"));
   EXPECT_EQ(ToDot(graph), R"(digraph "my \"graph\"" {
   rankdir=LR;
   node [shape=box, fontname="sans-serif"];
@@ -164,11 +177,16 @@ TEST(DotTest, DrawsClustersAndEdges) {
 )");
 }
 
-// Every cycle is named once, along its edges, from the node that stands first; nodes that only follow a cycle are not part of it.
+// Every cycle is named once, along its edges, from the node that stands first; nodes that only follow a cycle are
+// not part of it.
 TEST(ValidateTest, NamesEachCycle) {
   const std::string document =
-      Document({}, {}, {Leaf("p", {In(), Out()}), Leaf("q", {In(), Out()}), Leaf("r", {In(), Out()}), Leaf("s", {In(), Out()}), Leaf("t", {In(), Out()})},
-               {JsonEdge("p.y", "r.x"), JsonEdge("r.y", "q.x"), JsonEdge("q.y", "p.x"), JsonEdge("s.y", "s.x"), JsonEdge("r.y", "t.x")}, R"(, "symbols": ["n"])");
+      Document({}, {},
+               {Leaf("p", {In(), Out()}), Leaf("q", {In(), Out()}), Leaf("r", {In(), Out()}),
+                Leaf("s", {In(), Out()}), Leaf("t", {In(), Out()})},
+               {JsonEdge("p.y", "r.x"), JsonEdge("r.y", "q.x"), JsonEdge("q.y", "p.x"), JsonEdge("s.y", "s.x"),
+                JsonEdge("r.y", "t.x")},
+               R"(, "symbols": ["n"])");
   EXPECT_EQ(Errors(document),
             "/edges: Nodes form a cycle: \"p\" -> \"r\" -> \"q\" -> \"p\".\n"
             "/edges: Node \"s\" reads its own output.");
@@ -181,14 +199,15 @@ TEST(ValidateTest, ShortensLongCycles) {
     nodes.push_back(Leaf("n" + std::to_string(i), {In(), Out()}));
     edges.push_back(JsonEdge("n" + std::to_string(i) + ".y", "n" + std::to_string((i + 1) % 40) + ".x"));
   }
-  EXPECT_THAT(Errors(Document({}, {}, nodes, edges, R"(, "symbols": ["n"])")), HasSubstr("\"n15\" -> ... (40 nodes) -> \"n0\"."));
+  EXPECT_THAT(Errors(Document({}, {}, nodes, edges, R"(, "symbols": ["n"])")),
+              HasSubstr("\"n15\" -> ... (40 nodes) -> \"n0\"."));
 }
 
 // Work that nobody uses is allowed, and said.
 TEST(ValidateTest, WarnsOfUnreachableNodes) {
-  const ParseOutcome outcome =
-      Parse(Document({"a"}, {"b"}, {Leaf("f", {In(), Out()}), Leaf("lost", {In(), Out()}), Leaf("before", {In(), Out()})},
-                     {JsonEdge("a", "f.x"), JsonEdge("f.y", "b"), JsonEdge("a", "before.x"), JsonEdge("before.y", "lost.x")}));
+  const ParseOutcome outcome = Parse(Document(
+      {"a"}, {"b"}, {Leaf("f", {In(), Out()}), Leaf("lost", {In(), Out()}), Leaf("before", {In(), Out()})},
+      {JsonEdge("a", "f.x"), JsonEdge("f.y", "b"), JsonEdge("a", "before.x"), JsonEdge("before.y", "lost.x")}));
   EXPECT_TRUE(outcome.graph.has_value());
   EXPECT_EQ(ToString(outcome.diagnostics),
             "/nodes/lost: warning: Nothing that node \"lost\" writes reaches an output.\n"
@@ -211,7 +230,8 @@ TEST(ParseTest, FindsPortsOfWideNodes) {
   EXPECT_EQ(graph.nodes[0].edges[3].target.port, 96u);
   EXPECT_EQ(graph.nodes[0].edges[100].target.port, 100u);  // The output "a7", not the input.
   edges[5] = JsonEdge("a5", "f.x200");
-  EXPECT_THAT(Errors(Document(inputs, {"a7"}, {Leaf("f", ports)}, edges)), HasSubstr("/edges/5/to: Node \"f\" has no port \"x200\""));
+  EXPECT_THAT(Errors(Document(inputs, {"a7"}, {Leaf("f", ports)}, edges)),
+              HasSubstr("/edges/5/to: Node \"f\" has no port \"x200\""));
 }
 
 struct LimitCase {
@@ -231,7 +251,9 @@ TEST(LimitsTest, HoldAtTheirValue) {
     }
     return Document({}, {}, {node}, {});
   };
-  const auto named = [](uint32_t bytes) { return Document({}, {}, {Leaf("k", {})}, {}, R"(, "name": ")" + std::string(bytes, 'x') + "\""); };
+  const auto named = [](uint32_t bytes) {
+    return Document({}, {}, {Leaf("k", {})}, {}, R"(, "name": ")" + std::string(bytes, 'x') + "\"");
+  };
   const LimitCase cases[] = {
       {"nodes", [](uint32_t n) { return Chain(n); }, [](Limits& l, uint32_t n) { l.nodes_max = n; }, 20,
        "/nodes: The document has at least 21 nodes; the limit is 20."},
@@ -239,15 +261,18 @@ TEST(LimitsTest, HoldAtTheirValue) {
        "/edges: The document has at least 21 edges; the limit is 20."},
       {"depth", nested, [](Limits& l, uint32_t n) { l.depth_max = n; }, 5,
        "/nodes/k/nodes/k/nodes/k/nodes/k/nodes/k/nodes: Nodes are nested 6 deep; the limit is 5."},
-      {"string", named, [](Limits& l, uint32_t n) { l.string_bytes_max = n; }, 100, "/name: The string has 101 bytes; the limit is 100."},
+      {"string", named, [](Limits& l, uint32_t n) { l.string_bytes_max = n; }, 100,
+       "/name: The string has 101 bytes; the limit is 100."},
       {"document", [&](uint32_t n) { return named(n - static_cast<uint32_t>(named(0).size())); },
-       [](Limits& l, uint32_t n) { l.document_bytes_max = n; }, 1000, "The document has 1001 bytes; the limit is 1000."},
+       [](Limits& l, uint32_t n) { l.document_bytes_max = n; }, 1000,
+       "The document has 1001 bytes; the limit is 1000."},
   };
   for (const LimitCase& test : cases) {
     SCOPED_TRACE(test.name);
     Limits limits;
     test.set(limits, test.limit);
-    EXPECT_TRUE(Parse(test.document(test.limit), limits).graph.has_value()) << Errors(test.document(test.limit), limits);
+    EXPECT_TRUE(Parse(test.document(test.limit), limits).graph.has_value())
+        << Errors(test.document(test.limit), limits);
     EXPECT_THAT(Errors(test.document(test.limit + 1), limits), HasSubstr(test.fault));
   }
 }
@@ -302,7 +327,8 @@ TEST(LinearTimeTest, StepsPerNodeDoNotGrow) {
     return Document({"a"}, {}, nodes, edges);
   };
   const auto reversed = [](uint32_t count) {
-    std::vector<std::string> nodes, edges = {JsonEdge("a", "n0.v"), JsonEdge("n" + std::to_string(count - 1) + ".v", "b")};
+    std::vector<std::string> nodes,
+        edges = {JsonEdge("a", "n0.v"), JsonEdge("n" + std::to_string(count - 1) + ".v", "b")};
     for (uint32_t i = count; i-- > 0;) {
       nodes.push_back(Leaf("n" + std::to_string(i), {InOut()}));
       if (i > 0) {
@@ -311,7 +337,8 @@ TEST(LinearTimeTest, StepsPerNodeDoNotGrow) {
     }
     return Document({"a"}, {"b"}, nodes, edges);
   };
-  const std::pair<const char*, std::function<std::string(uint32_t)>> shapes[] = {{"chain", Chain}, {"wide", wide}, {"reversed", reversed}};
+  const std::pair<const char*, std::function<std::string(uint32_t)>> shapes[] = {
+      {"chain", Chain}, {"wide", wide}, {"reversed", reversed}};
   for (const auto& [name, make] : shapes) {
     SCOPED_TRACE(name);
     double first = 0;

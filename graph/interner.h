@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings to small dense numbers, in order of first appearance. The hash is keyed by the process's secret, so that a tenant cannot choose
-// colliding names.
+// Strings to small dense numbers, in order of first appearance. The hash is keyed by the process's secret, so that
+// a tenant cannot choose colliding names.
 #ifndef HPVMD_GRAPH_INTERNER_H_
 #define HPVMD_GRAPH_INTERNER_H_
 

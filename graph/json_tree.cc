@@ -13,7 +13,10 @@ using Kind = JsonValue::Kind;
 class JsonSink {
  public:
   JsonSink(JsonTree& tree, const Limits& limits, Faults& faults)
-      : tree_(tree), limits_(limits), faults_(faults), depth_max_(2 * (uint64_t{limits.depth_max} + 1) + 8),
+      : tree_(tree),
+        limits_(limits),
+        faults_(faults),
+        depth_max_(2 * (uint64_t{limits.depth_max} + 1) + 8),
         values_max_(uint64_t{64} * limits.nodes_max + uint64_t{8} * limits.edges_max + 1'000'000) {}
 
   bool null() { return Add(Kind::kNull); }
@@ -56,8 +59,9 @@ class JsonSink {
   bool key(std::string& text) {
     if (text.size() > limits_.string_bytes_max) {
       faults_.AdmitError();
-      faults_.Add({Severity::kError, tree_.PointerTo(open_.back().id), std::nullopt,
-                   Cat("A member's name has ", text.size(), " bytes; the limit is ", limits_.string_bytes_max, ".")});
+      faults_.Add(
+          {Severity::kError, tree_.PointerTo(open_.back().id), std::nullopt,
+           Cat("A member's name has ", text.size(), " bytes; the limit is ", limits_.string_bytes_max, ".")});
       return false;
     }
     member_ = tree_.names_.Intern(text);
@@ -65,7 +69,8 @@ class JsonSink {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ...": keep what follows the bracket.
+    // "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ...": keep what follows
+    // the bracket.
     std::string_view text = error.what();
     if (const size_t end = text.find("] "); end != std::string_view::npos) {
       text.remove_prefix(end + 2);
@@ -90,7 +95,8 @@ class JsonSink {
     if (id >= values_max_) {
       faults_.AdmitError();
       faults_.Add({Severity::kError, "", std::nullopt,
-                   Cat("The document has more than ", values_max_, " JSON values, the most that its limits on nodes and edges allow.")});
+                   Cat("The document has more than ", values_max_,
+                       " JSON values, the most that its limits on nodes and edges allow.")});
       return false;
     }
     JsonValue value;
@@ -117,7 +123,8 @@ class JsonSink {
     }
     open_.push_back({static_cast<JsonId>(tree_.values_.size() - 1), kNoJson});
     if (open_.size() > depth_max_) {
-      Fault(true, "The document is nested deeper than ", depth_max_, " levels; the limit on nested nodes is ", limits_.depth_max, ".");
+      Fault(true, "The document is nested deeper than ", depth_max_, " levels; the limit on nested nodes is ",
+            limits_.depth_max, ".");
       return false;
     }
     return true;
@@ -206,8 +213,9 @@ JsonTree::JsonTree() {
 bool JsonTree::Read(std::string_view document, const Limits& limits, Faults& faults) {
   if (document.size() > limits.document_bytes_max) {
     faults.AdmitError();
-    faults.Add({Severity::kError, "", std::nullopt,
-                Cat("The document has ", document.size(), " bytes; the limit is ", limits.document_bytes_max, ".")});
+    faults.Add(
+        {Severity::kError, "", std::nullopt,
+         Cat("The document has ", document.size(), " bytes; the limit is ", limits.document_bytes_max, ".")});
     return false;
   }
   values_.reserve(document.size() / 12);  // What our own documents need; more grows.

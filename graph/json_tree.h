@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON text as a flat array of values in document order: nothing to free recursively, and each value's JSON pointer can be told.
+// A JSON text as a flat array of values in document order: nothing to free recursively, and each value's JSON
+// pointer can be told.
 //
-// Filled from nlohmann's SAX reader, which is iterative, checks UTF-8 strictly and hands integers over exactly. Names of members are
-// interned; those of the schema come first, so that a name's number is its Key.
+// Filled from nlohmann's SAX reader, which is iterative, checks UTF-8 strictly and hands integers over exactly.
+// Names of members are interned; those of the schema come first, so that a name's number is its Key.
 #ifndef HPVMD_GRAPH_JSON_TREE_H_
 #define HPVMD_GRAPH_JSON_TREE_H_
 
@@ -20,14 +21,50 @@ namespace hpvm::graph {
 
 // Every member name of the schema.
 enum class Key : uint8_t {
-  kSchema, kHpvm, kName, kDescription, kSymbols, kInputs, kOutputs, kModules, kNodes, kEdges, kType, kShape, kKind, kSource, kOptions,
-  kFile, kSha256, kInline, kPorts, kScalars, kParams, kInstances, kGroup, kVariants, kDevices, kHints, kMath, kIndex, kAccess, kValue,
-  kInput, kModule, kEntry, kAbi, kFrom, kTo, kStream, kCapacity,
+  kSchema,
+  kHpvm,
+  kName,
+  kDescription,
+  kSymbols,
+  kInputs,
+  kOutputs,
+  kModules,
+  kNodes,
+  kEdges,
+  kType,
+  kShape,
+  kKind,
+  kSource,
+  kOptions,
+  kFile,
+  kSha256,
+  kInline,
+  kPorts,
+  kScalars,
+  kParams,
+  kInstances,
+  kGroup,
+  kVariants,
+  kDevices,
+  kHints,
+  kMath,
+  kIndex,
+  kAccess,
+  kValue,
+  kInput,
+  kModule,
+  kEntry,
+  kAbi,
+  kFrom,
+  kTo,
+  kStream,
+  kCapacity,
 };
 inline constexpr std::array<std::string_view, 38> kKeyNames = {
-    "$schema", "hpvm", "name", "description", "symbols", "inputs", "outputs", "modules", "nodes", "edges", "type", "shape", "kind", "source",
-    "options", "file", "sha256", "inline", "ports", "scalars", "params", "instances", "group", "variants", "devices", "hints", "math",
-    "index", "access", "value", "input", "module", "entry", "abi", "from", "to", "stream", "capacity"};
+    "$schema", "hpvm",      "name",  "description", "symbols", "inputs", "outputs", "modules", "nodes",  "edges",
+    "type",    "shape",     "kind",  "source",      "options", "file",   "sha256",  "inline",  "ports",  "scalars",
+    "params",  "instances", "group", "variants",    "devices", "hints",  "math",    "index",   "access", "value",
+    "input",   "module",    "entry", "abi",         "from",    "to",     "stream",  "capacity"};
 
 using JsonId = uint32_t;
 inline constexpr JsonId kNoJson = 0xffffffffu;
@@ -36,14 +73,14 @@ struct JsonValue {
   // kBigInteger: outside int64; kRefused: already reported, to be passed over in silence.
   enum class Kind : uint8_t { kNull, kBool, kInteger, kBigInteger, kFloat, kString, kArray, kObject, kRefused };
   JsonId parent = kNoJson;
-  uint32_t name = 0;          // In an object the member's interned name, in an array the position.
-  JsonId next = kNoJson;      // The next sibling.
+  uint32_t name = 0;      // In an object the member's interned name, in an array the position.
+  JsonId next = kNoJson;  // The next sibling.
   uint32_t kind_bits : 4 = 0;
-  uint32_t size : 28 = 0;     // Arrays and objects: children; strings: bytes.
+  uint32_t size : 28 = 0;  // Arrays and objects: children; strings: bytes.
   union {
-    int64_t integer = 0;      // kInteger, kBool.
-    double number;            // kFloat.
-    uint64_t offset;          // kString: in the pool.
+    int64_t integer = 0;  // kInteger, kBool.
+    double number;        // kFloat.
+    uint64_t offset;      // kString: in the pool.
   };
   Kind kind() const { return static_cast<Kind>(kind_bits); }
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON to Graph: nlohmann's SAX reader under our own limits, then every rule of validate.h. Reports every fault at once.
+// JSON to Graph: nlohmann's SAX reader under our own limits, then every rule of validate.h. Reports every fault at
+// once.
 #ifndef HPVMD_GRAPH_PARSE_H_
 #define HPVMD_GRAPH_PARSE_H_
 
@@ -24,9 +25,10 @@ struct Limits {
 };
 
 struct ParseOutcome {
-  std::optional<Graph> graph;   // Empty exactly when `diagnostics` has errors.
-  Diagnostics diagnostics;      // Errors and warnings, at most diagnostics_max of each; then a line that counts the rest.
-  uint64_t work = 0;            // Values read, names looked up, ports and edges visited: what tests of linear time count.
+  std::optional<Graph> graph;  // Empty exactly when `diagnostics` has errors.
+  Diagnostics
+      diagnostics;    // Errors and warnings, at most diagnostics_max of each; then a line that counts the rest.
+  uint64_t work = 0;  // Values read, names looked up, ports and edges visited: what tests of linear time count.
 };
 
 // Any bytes; never throws, never recurses on the document's depth. Time and memory are linear in its size.

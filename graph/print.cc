@@ -51,7 +51,8 @@ std::string Base64(const std::vector<uint8_t>& bytes) {
   return out;
 }
 
-// The shortest text that reads back as the same double; always with a fraction or exponent, so that it stays a number, not an integer.
+// The shortest text that reads back as the same double; always with a fraction or exponent, so that it stays a
+// number, not an integer.
 std::string Number(double value) {
   char buffer[40];
   const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
@@ -74,7 +75,8 @@ std::string ExprText(const Expr& expr) {
 }
 std::string Exprs(const std::vector<Expr>& exprs) { return Row('[', exprs, ExprText, ']'); }
 std::string Strings(const std::vector<std::string>& list) {
-  return Row('[', list, [](const std::string& text) { return Json(text); }, ']');
+  return Row(
+      '[', list, [](const std::string& text) { return Json(text); }, ']');
 }
 
 class Printer {
@@ -165,11 +167,14 @@ class Printer {
     Key("modules");
     Begin('{');
     for (const Module& module : graph_.modules) {
-      const std::string source = module.source == Module::Source::kFile   ? Cat("\"file\": ", Json(module.file))
-                                 : module.source == Module::Source::kHash ? Cat("\"sha256\": ", Json(ToHex(*module.hash)))
-                                                                          : Cat("\"inline\": ", Json(Base64(module.bytes)));
-      const std::string options = module.build_options.empty() ? "" : Cat(", \"options\": ", Json(module.build_options));
-      Member(module.name, Cat("{\"kind\": ", Json(kModuleKinds[static_cast<int>(module.kind)]), ", \"source\": {", source, "}", options, "}"));
+      const std::string source = module.source == Module::Source::kFile ? Cat("\"file\": ", Json(module.file))
+                                 : module.source == Module::Source::kHash
+                                     ? Cat("\"sha256\": ", Json(ToHex(*module.hash)))
+                                     : Cat("\"inline\": ", Json(Base64(module.bytes)));
+      const std::string options =
+          module.build_options.empty() ? "" : Cat(", \"options\": ", Json(module.build_options));
+      Member(module.name, Cat("{\"kind\": ", Json(kModuleKinds[static_cast<int>(module.kind)]), ", \"source\": {",
+                              source, "}", options, "}"));
     }
     End('}');
   }
@@ -212,7 +217,8 @@ class Printer {
   }
 
   static std::string PortText(const Port& port) {
-    return Cat("{\"name\": ", Json(port.name), ", \"access\": ", Json(kAccessNames[static_cast<int>(port.access)]), ", ", TypeAndShape(port), "}");
+    return Cat("{\"name\": ", Json(port.name), ", \"access\": ", Json(kAccessNames[static_cast<int>(port.access)]),
+               ", ", TypeAndShape(port), "}");
   }
 
   static std::string ScalarText(const Scalar& scalar) {
@@ -224,7 +230,8 @@ class Printer {
     } else {
       value = Number(std::get<double>(scalar.value));
     }
-    return Cat("{\"name\": ", Json(scalar.name), ", \"type\": ", Json(kScalarTypes[static_cast<int>(scalar.type)]), ", \"value\": ", value, "}");
+    return Cat("{\"name\": ", Json(scalar.name), ", \"type\": ", Json(kScalarTypes[static_cast<int>(scalar.type)]),
+               ", \"value\": ", value, "}");
   }
 
   void Leaf(const Node& node) {
@@ -248,8 +255,8 @@ class Printer {
       Member("group", Exprs(node.group));
     }
     Rows("variants", node.variants, [&](const Variant& variant) {
-      return Cat("{\"module\": ", Json(graph_.modules[variant.module.index].name), ", \"entry\": ", Json(variant.entry),
-                 variant.hpvm_web ? ", \"abi\": \"hpvm-web\"" : "",
+      return Cat("{\"module\": ", Json(graph_.modules[variant.module.index].name),
+                 ", \"entry\": ", Json(variant.entry), variant.hpvm_web ? ", \"abi\": \"hpvm-web\"" : "",
                  variant.devices.empty() ? "" : Cat(", \"devices\": ", Strings(variant.devices)), "}");
     });
     if (!node.devices.empty()) {
@@ -270,7 +277,8 @@ class Printer {
     };
     Rows("edges", scope.edges, [&](const Edge& edge) {
       return Cat("{\"from\": ", end_text(edge.source), ", \"to\": ", end_text(edge.target),
-                 edge.kind == EdgeKind::kOneToOne ? ", \"kind\": \"one_to_one\"" : "", edge.stream ? ", \"stream\": true" : "",
+                 edge.kind == EdgeKind::kOneToOne ? ", \"kind\": \"one_to_one\"" : "",
+                 edge.stream ? ", \"stream\": true" : "",
                  edge.capacity != 1 ? Cat(", \"capacity\": ", edge.capacity) : "", "}");
     });
   }

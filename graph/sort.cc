@@ -37,12 +37,15 @@ Rows MakeRows(const Node& scope, const std::vector<uint32_t>& position, bool rev
   }
   rows.target.resize(rows.start.back());
   std::vector<uint32_t> next(rows.start.begin(), rows.start.end() - 1);
-  ForSiblingEdges(scope, [&](uint32_t a, uint32_t b) { rows.target[next[position[reversed ? b : a]]++] = position[reversed ? a : b]; });
+  ForSiblingEdges(scope, [&](uint32_t a, uint32_t b) {
+    rows.target[next[position[reversed ? b : a]]++] = position[reversed ? a : b];
+  });
   return rows;
 }
 
 // Each node that Kahn's algorithm leaves over follows from a cycle: walk back along edges until a node repeats.
-void ReportCycles(const Graph& graph, const Node& scope, const Rows& sources, const std::vector<uint32_t>& waiting, Faults& faults) {
+void ReportCycles(const Graph& graph, const Node& scope, const Rows& sources, const std::vector<uint32_t>& waiting,
+                  Faults& faults) {
   std::vector<uint32_t> walk_of(scope.children.size(), kNone);
   for (uint32_t start = 0; start < scope.children.size(); ++start) {
     if (waiting[start] == 0 || walk_of[start] != kNone) {
@@ -73,8 +76,9 @@ void ReportCycles(const Graph& graph, const Node& scope, const Rows& sources, co
     names += cycle.size() > kCycleNamesMax ? Cat("... (", cycle.size(), " nodes) -> ") : "";
     names += Quoted(graph.node(scope.children[cycle[0]]).name);
     faults.Add({Severity::kError, scope.pointer + "/edges", std::nullopt,
-                cycle.size() == 1 ? Cat("Node ", Quoted(graph.node(scope.children[cycle[0]]).name), " reads its own output.")
-                                  : Cat("Nodes form a cycle: ", names, ".")});
+                cycle.size() == 1
+                    ? Cat("Node ", Quoted(graph.node(scope.children[cycle[0]]).name), " reads its own output.")
+                    : Cat("Nodes form a cycle: ", names, ".")});
   }
 }
 

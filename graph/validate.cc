@@ -91,8 +91,8 @@ class Validator {
       const uint32_t i = order_[k];
       if (!name_of(i).empty() && name_of(i) == name_of(order_[k - 1])) {
         const size_t ports = node.ports.size();
-        Fail([&] { return Cat(node.pointer, i < ports ? "/ports/" : "/scalars/", i < ports ? i : i - ports); }, "Name ", Quoted(name_of(i)),
-             " is used twice among the node's ports and scalars; once is allowed.");
+        Fail([&] { return Cat(node.pointer, i < ports ? "/ports/" : "/scalars/", i < ports ? i : i - ports); },
+             "Name ", Quoted(name_of(i)), " is used twice among the node's ports and scalars; once is allowed.");
       }
     }
   }
@@ -138,9 +138,11 @@ class Validator {
     if (port.access != wrong) {
       return true;
     }
-    const std::string whose = own ? std::string("the enclosing node") : Cat("node ", Quoted(graph_.node(end.node).name));
-    Fail([&] { return EdgePlace(scope, e, is_source ? "/from" : "/to"); }, "Port ", Quoted(port.name), " of ", whose, " has access ",
-         Quoted(kAccessNames[static_cast<int>(port.access)]), "; an edge cannot ", is_source ? "start" : "end", " there.");
+    const std::string whose =
+        own ? std::string("the enclosing node") : Cat("node ", Quoted(graph_.node(end.node).name));
+    Fail([&] { return EdgePlace(scope, e, is_source ? "/from" : "/to"); }, "Port ", Quoted(port.name), " of ",
+         whose, " has access ", Quoted(kAccessNames[static_cast<int>(port.access)]), "; an edge cannot ",
+         is_source ? "start" : "end", " there.");
     suspect_[own ? scope : end.node.index] = true;
     return false;
   }
@@ -148,7 +150,8 @@ class Validator {
   void CheckSingleWriter(uint32_t scope, uint32_t e) {
     const Edge& edge = graph_.nodes[scope].edges[e];
     const uint32_t owner = edge.target.node.valid() ? edge.target.node.index : scope;
-    uint32_t& writer = (edge.target.node.valid() ? outer_writer_ : inner_writer_)[port_base_[owner] + edge.target.port];
+    uint32_t& writer =
+        (edge.target.node.valid() ? outer_writer_ : inner_writer_)[port_base_[owner] + edge.target.port];
     if (writer == kNone) {
       writer = e;
       return;
@@ -157,8 +160,9 @@ class Validator {
     const auto name = [&](const Endpoint& end) {
       return end.port == kNone ? std::string("?") : EndText(end, scope);
     };
-    Fail([&] { return PortPlace(owner, edge.target.port); }, "Port ", Quoted(graph_.nodes[owner].ports[edge.target.port].name),
-         " is written by two edges (", Quoted(name(first.source)), ", ", Quoted(name(edge.source)), "); one is allowed.");
+    Fail([&] { return PortPlace(owner, edge.target.port); }, "Port ",
+         Quoted(graph_.nodes[owner].ports[edge.target.port].name), " is written by two edges (",
+         Quoted(name(first.source)), ", ", Quoted(name(edge.source)), "); one is allowed.");
   }
 
   const Port& PortOf(uint32_t scope, const Endpoint& end) const {
@@ -173,19 +177,20 @@ class Validator {
       return;
     }
     if (source.type != target.type) {
-      Fail([&] { return EdgePlace(scope, e); }, "Types differ: ", Quoted(EndText(edge.source, scope)), " is ", Name(source.type), ", ",
-           Quoted(EndText(edge.target, scope)), " is ", Name(target.type), ".");
+      Fail([&] { return EdgePlace(scope, e); }, "Types differ: ", Quoted(EndText(edge.source, scope)), " is ",
+           Name(source.type), ", ", Quoted(EndText(edge.target, scope)), " is ", Name(target.type), ".");
     }
     if (source.shape.size() != target.shape.size()) {
-      Fail([&] { return EdgePlace(scope, e); }, "Ranks differ: ", Quoted(EndText(edge.source, scope)), " has ", source.shape.size(), ", ",
-           Quoted(EndText(edge.target, scope)), " has ", target.shape.size(), ".");
+      Fail([&] { return EdgePlace(scope, e); }, "Ranks differ: ", Quoted(EndText(edge.source, scope)), " has ",
+           source.shape.size(), ", ", Quoted(EndText(edge.target, scope)), " has ", target.shape.size(), ".");
       return;
     }
     for (size_t d = 0; d < source.shape.size(); ++d) {
       ++work_;
       if (Different(source.shape[d], target.shape[d])) {
-        Fail([&] { return EdgePlace(scope, e); }, "Shapes differ in dimension ", d, ": ", Quoted(EndText(edge.source, scope)), " has ",
-             Quoted(source.shape[d].text), ", ", Quoted(EndText(edge.target, scope)), " has ", Quoted(target.shape[d].text), ".");
+        Fail([&] { return EdgePlace(scope, e); }, "Shapes differ in dimension ", d, ": ",
+             Quoted(EndText(edge.source, scope)), " has ", Quoted(source.shape[d].text), ", ",
+             Quoted(EndText(edge.target, scope)), " has ", Quoted(target.shape[d].text), ".");
       }
     }
   }
@@ -200,7 +205,8 @@ class Validator {
       return;
     }
     if (!edge.source.node.valid() || !edge.target.node.valid()) {
-      Fail([&] { return EdgePlace(scope, e, "/kind"); }, "Kind \"one_to_one\" joins the instances of two nodes; one end of this edge is the "
+      Fail([&] { return EdgePlace(scope, e, "/kind"); },
+           "Kind \"one_to_one\" joins the instances of two nodes; one end of this edge is the "
            "enclosing node.");
       return;
     }
@@ -211,8 +217,9 @@ class Validator {
       differ = Different(source.instances[d], target.instances[d]);
     }
     if (differ) {
-      Fail([&] { return EdgePlace(scope, e, "/kind"); }, "Kind \"one_to_one\" needs equal instance counts; node ", Quoted(source.name), " has ",
-           CountsText(source), ", node ", Quoted(target.name), " has ", CountsText(target), ".");
+      Fail([&] { return EdgePlace(scope, e, "/kind"); }, "Kind \"one_to_one\" needs equal instance counts; node ",
+           Quoted(source.name), " has ", CountsText(source), ", node ", Quoted(target.name), " has ",
+           CountsText(target), ".");
     }
   }
 
@@ -228,8 +235,8 @@ class Validator {
     const Node& node = graph_.nodes[child];
     for (uint32_t p = 0; p < node.ports.size(); ++p) {
       const Port& port = node.ports[p];
-      if ((port.access == Access::kIn || port.access == Access::kInOut) && !port.name.empty() && port.type != ElementType{0} && !suspect_[child] &&
-          outer_writer_[port_base_[child] + p] == kNone) {
+      if ((port.access == Access::kIn || port.access == Access::kInOut) && !port.name.empty() &&
+          port.type != ElementType{0} && !suspect_[child] && outer_writer_[port_base_[child] + p] == kNone) {
         Fail([&] { return PortPlace(child, p); }, "Port ", Quoted(port.name), " has no incoming edge; access ",
              Quoted(kAccessNames[static_cast<int>(port.access)]), " needs exactly 1.");
       }
@@ -240,18 +247,20 @@ class Validator {
     const Node& node = graph_.nodes[scope];
     for (uint32_t p = 0; p < node.ports.size(); ++p) {
       const Port& port = node.ports[p];
-      if ((port.access == Access::kOut || port.access == Access::kInOut) && !port.name.empty() && port.type != ElementType{0} && !suspect_[scope] &&
-          inner_writer_[port_base_[scope] + p] == kNone) {
+      if ((port.access == Access::kOut || port.access == Access::kInOut) && !port.name.empty() &&
+          port.type != ElementType{0} && !suspect_[scope] && inner_writer_[port_base_[scope] + p] == kNone) {
         Fail([&] { return PortPlace(scope, p); }, scope == 0 ? "Output " : "Port ", Quoted(port.name),
              " is written by no edge", scope == 0 ? "" : " inside the node", "; exactly 1 is needed.");
       }
     }
   }
 
-  // Walks back from what the scope gives out. A scope that gives nothing out (a graph that only prints) is left alone.
+  // Walks back from what the scope gives out. A scope that gives nothing out (a graph that only prints) is left
+  // alone.
   void WarnUnreachable(uint32_t scope) {
     const Node& node = graph_.nodes[scope];
-    if (std::all_of(node.ports.begin(), node.ports.end(), [](const Port& port) { return port.access == Access::kIn; })) {
+    if (std::all_of(node.ports.begin(), node.ports.end(),
+                    [](const Port& port) { return port.access == Access::kIn; })) {
       return;
     }
     reached_.resize(graph_.nodes.size(), false);

@@ -63,8 +63,9 @@ TEST_F(SchemaTest, AcceptsValidExamples) {
   }
 }
 
-// The invalid examples say by their first word who must refuse them: "json" only the reader, as text that is no JSON or that a parser
-// which keeps the last of two members cannot judge; "schema" both; "graph" only the reader, as no schema can express it.
+// The invalid examples say by their first word who must refuse them: "json" only the reader, as text that is no
+// JSON or that a parser which keeps the last of two members cannot judge; "schema" both; "graph" only the reader,
+// as no schema can express it.
 TEST_F(SchemaTest, AgreesOnInvalidExamples) {
   for (const Document& document : ReadDocuments("invalid")) {
     SCOPED_TRACE(document.name);
@@ -135,12 +136,15 @@ void Mutate(Json& document, const std::vector<Json>& odd, Rng& rng) {
   }
 }
 
-// Whatever a mutation makes of a valid document: what the reader accepts, the schema accepts, and it prints and reads back the same.
+// Whatever a mutation makes of a valid document: what the reader accepts, the schema accepts, and it prints and
+// reads back the same.
 TEST_F(SchemaTest, AcceptsWhateverTheReaderAccepts) {
   constexpr uint64_t kSeed = 20240607;
   constexpr int kRounds = 6000;
-  const std::vector<Json> odd = {nullptr,  true,  0,    1,        -1,   7,        1.5,  1e300,        "",       "n",     "n+1",  "min(n, 3)",
-                                 "a.b",    "gpu", "i8", "f32",    "in", "inout",  "é",  Json::array(), Json::object(), UINT64_MAX, "exact", "one_to_one"};
+  const std::vector<Json> odd = {
+      nullptr,        true,        0,       1,           -1,   7,     1.5,  1e300,   "",  "n",
+      "n+1",          "min(n, 3)", "a.b",   "gpu",       "i8", "f32", "in", "inout", "é", Json::array(),
+      Json::object(), UINT64_MAX,  "exact", "one_to_one"};
   std::vector<Json> documents;
   for (const Document& document : ReadDocuments("valid")) {
     documents.push_back(Json::parse(document.text));

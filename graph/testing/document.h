@@ -9,8 +9,10 @@
 namespace hpvm::graph::testing {
 
 // "x in f32 [n, 4]" -> a port's JSON.
-inline std::string JsonPort(const std::string& name, const std::string& access, const std::string& shape, const std::string& type = "f32") {
-  return R"({"name": ")" + name + R"(", "access": ")" + access + R"(", "type": ")" + type + R"(", "shape": )" + shape + "}";
+inline std::string JsonPort(const std::string& name, const std::string& access, const std::string& shape,
+                            const std::string& type = "f32") {
+  return R"({"name": ")" + name + R"(", "access": ")" + access + R"(", "type": ")" + type + R"(", "shape": )" +
+         shape + "}";
 }
 
 inline std::string Join(const std::vector<std::string>& parts) {
@@ -22,23 +24,27 @@ inline std::string Join(const std::vector<std::string>& parts) {
 }
 
 // `more`: further members, each with a comma in front.
-inline std::string Leaf(const std::string& name, const std::vector<std::string>& ports, const std::string& more = "") {
-  return "\"" + name + R"(": {"ports": [)" + Join(ports) + R"(], "variants": [{"module": "k", "entry": "f"}])" + more + "}";
+inline std::string Leaf(const std::string& name, const std::vector<std::string>& ports,
+                        const std::string& more = "") {
+  return "\"" + name + R"(": {"ports": [)" + Join(ports) + R"(], "variants": [{"module": "k", "entry": "f"}])" +
+         more + "}";
 }
 
 inline std::string JsonEdge(const std::string& from, const std::string& to, const std::string& more = "") {
   return R"({"from": ")" + from + R"(", "to": ")" + to + "\"" + more + "}";
 }
 
-inline std::string Internal(const std::string& name, const std::vector<std::string>& ports, const std::vector<std::string>& nodes,
-                            const std::vector<std::string>& edges, const std::string& more = "") {
-  return "\"" + name + R"(": {"ports": [)" + Join(ports) + R"(], "nodes": {)" + Join(nodes) + R"(}, "edges": [)" + Join(edges) + "]" +
-         more + "}";
+inline std::string Internal(const std::string& name, const std::vector<std::string>& ports,
+                            const std::vector<std::string>& nodes, const std::vector<std::string>& edges,
+                            const std::string& more = "") {
+  return "\"" + name + R"(": {"ports": [)" + Join(ports) + R"(], "nodes": {)" + Join(nodes) + R"(}, "edges": [)" +
+         Join(edges) + "]" + more + "}";
 }
 
 // Inputs and outputs as names of f32 tensors of shape [n]; `more` as above.
 inline std::string Document(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
-                            const std::vector<std::string>& nodes, const std::vector<std::string>& edges, const std::string& more = "") {
+                            const std::vector<std::string>& nodes, const std::vector<std::string>& edges,
+                            const std::string& more = "") {
   const auto tensors = [](const std::vector<std::string>& names) {
     std::vector<std::string> members;
     for (const std::string& name : names) {
@@ -47,8 +53,8 @@ inline std::string Document(const std::vector<std::string>& inputs, const std::v
     return Join(members);
   };
   return R"({"hpvm": 1, "inputs": {)" + tensors(inputs) + R"(}, "outputs": {)" + tensors(outputs) +
-         R"(}, "modules": {"k": {"kind": "wasm", "source": {"file": "k.wasm"}}}, "nodes": {)" + Join(nodes) + R"(}, "edges": [)" +
-         Join(edges) + "]" + more + "}";
+         R"(}, "modules": {"k": {"kind": "wasm", "source": {"file": "k.wasm"}}}, "nodes": {)" + Join(nodes) +
+         R"(}, "edges": [)" + Join(edges) + "]" + more + "}";
 }
 
 }  // namespace hpvm::graph::testing

@@ -30,10 +30,12 @@ std::vector<Document> ReadDocuments(const std::string& folder) {
       documents.push_back({name.substr(0, name.size() - suffix.size()), path, ReadText(path)});
       continue;
     }
-    const bool known = name.ends_with(expected) && std::filesystem::exists(path.substr(0, path.size() - expected.size()) + suffix);
+    const bool known =
+        name.ends_with(expected) && std::filesystem::exists(path.substr(0, path.size() - expected.size()) + suffix);
     EXPECT_TRUE(known) << path << " belongs to no document.";
   }
-  std::sort(documents.begin(), documents.end(), [](const Document& a, const Document& b) { return a.name < b.name; });
+  std::sort(documents.begin(), documents.end(),
+            [](const Document& a, const Document& b) { return a.name < b.name; });
   return documents;
 }
 

@@ -9,12 +9,13 @@
 namespace hpvm::testing {
 
 struct Document {
-  std::string name;   // "graph-cycle".
+  std::string name;  // "graph-cycle".
   std::string path;
   std::string text;
 };
 
-// All documents of schemas/examples/<folder>, by name. Fails the test on a file that is neither a document nor one's expected text.
+// All documents of schemas/examples/<folder>, by name. Fails the test on a file that is neither a document nor
+// one's expected text.
 std::vector<Document> ReadDocuments(const std::string& folder);
 std::string ReadText(const std::string& path);
 

@@ -370,6 +370,15 @@ func f0 "poke" (%out: i32, %distance: i32) -> () {
   return ()
 }
 )"},
+    // Does nothing: what is left is the cost of a dispatch.
+    {"poke_nothing", R"(
+module "poke_nothing"
+param buffer inout "out"
+entry f0
+func f0 "poke_nothing" (%out: i32) -> () {
+  return ()
+}
+)"},
     // Stores into a buffer that the graph gave to read.
     {"write_input", R"(
 module "write_input"

@@ -40,7 +40,8 @@ bool IsKnownType(ElementType type) {
 Status CheckMemory(std::string_view what, const graph::Port& port, const Binding& binding, BindData data) {
   const std::string name = std::string(what) + " \"" + port.name + "\"";
   if (binding.type != port.type) {
-    return InvalidArgument(name + " has elements of type " + std::string(IsKnownType(binding.type) ? Name(binding.type) : "unknown") +
+    return InvalidArgument(name + " has elements of type " +
+                           std::string(IsKnownType(binding.type) ? Name(binding.type) : "unknown") +
                            "; the graph declares " + std::string(Name(port.type)) + ".");
   }
   if (binding.shape.size() > limits::kTensorRankMax) {
@@ -55,8 +56,8 @@ Status CheckMemory(std::string_view what, const graph::Port& port, const Binding
     return absl::OkStatus();
   }
   if (binding.bytes != *bytes) {
-    return InvalidArgument(name + " of shape " + ShapeText(binding.shape) + " needs " + std::to_string(*bytes) + " bytes; " +
-                           std::to_string(binding.bytes) + " are bound.");
+    return InvalidArgument(name + " of shape " + ShapeText(binding.shape) + " needs " + std::to_string(*bytes) +
+                           " bytes; " + std::to_string(binding.bytes) + " are bound.");
   }
   if (binding.data == nullptr && *bytes > 0) {
     return InvalidArgument(name + " (" + std::to_string(*bytes) + " bytes) is bound to no memory.");
@@ -78,7 +79,8 @@ Status RefuseUnknown(const graph::Node& root, bool inputs, const std::map<std::s
           names += (names.empty() ? "" : ", ") + port.name;
         }
       }
-      return InvalidArgument("The graph has no " + what + " \"" + name + "\"; its " + what + "s are: " + (names.empty() ? "none" : names) + ".");
+      return InvalidArgument("The graph has no " + what + " \"" + name + "\"; its " + what +
+                             "s are: " + (names.empty() ? "none" : names) + ".");
     }
   }
   return absl::OkStatus();
@@ -126,12 +128,14 @@ std::optional<Number> ReadNumber(const Binding& binding) {
 }
 
 uint64_t FloatBits(graph::ScalarType type, double value) {
-  return type == graph::ScalarType::kF32 ? std::bit_cast<uint32_t>(static_cast<float>(value)) : std::bit_cast<uint64_t>(value);
+  return type == graph::ScalarType::kF32 ? std::bit_cast<uint32_t>(static_cast<float>(value))
+                                         : std::bit_cast<uint64_t>(value);
 }
 
 }  // namespace
 
-Status BindInputs(const graph::Node& root, const std::map<std::string, Binding>& inputs, BindData data, PortBindings& ports) {
+Status BindInputs(const graph::Node& root, const std::map<std::string, Binding>& inputs, BindData data,
+                  PortBindings& ports) {
   size_t found = 0;
   for (uint32_t port = 0; port < root.ports.size(); ++port) {
     const graph::Port& p = root.ports[port];
@@ -161,8 +165,8 @@ Status CheckOutputNames(const graph::Node& root, const std::map<std::string, Bin
 Status CheckOutput(const graph::Port& port, const graph::FlatValue& value, const Binding& binding) {
   HPVMD_RETURN_IF_ERROR(CheckMemory("Output", port, binding, BindData::kRequired));
   if (binding.shape != value.shape) {
-    return InvalidArgument("Output \"" + port.name + "\" is bound with shape " + ShapeText(binding.shape) + "; the graph gives " +
-                           ShapeText(value.shape) + ".");
+    return InvalidArgument("Output \"" + port.name + "\" is bound with shape " + ShapeText(binding.shape) +
+                           "; the graph gives " + ShapeText(value.shape) + ".");
   }
   return absl::OkStatus();
 }
@@ -215,14 +219,15 @@ StatusOr<Binding> ShapeOf(const graph::Port& port, const graph::SymbolValues& sy
   for (const graph::Expr& expr : port.shape) {
     HPVMD_ASSIGN_OR_RETURN(const int64_t extent, graph::Evaluate(expr, symbols));
     if (extent < 0) {
-      return InvalidArgument("Output \"" + port.name + "\" has the extent \"" + expr.text + "\" (" + std::to_string(extent) +
-                             "), which is negative.");
+      return InvalidArgument("Output \"" + port.name + "\" has the extent \"" + expr.text + "\" (" +
+                             std::to_string(extent) + "), which is negative.");
     }
     binding.shape.push_back(static_cast<uint64_t>(extent));
   }
   const std::optional<uint64_t> bytes = BytesOf(binding.type, binding.shape);
   if (!bytes.has_value() || *bytes > uint64_t{std::numeric_limits<int64_t>::max()}) {
-    return ResourceExhausted("Output \"" + port.name + "\" of shape " + ShapeText(binding.shape) + " has more than 2^63 bytes.");
+    return ResourceExhausted("Output \"" + port.name + "\" of shape " + ShapeText(binding.shape) +
+                             " has more than 2^63 bytes.");
   }
   binding.bytes = *bytes;
   return binding;

@@ -21,11 +21,14 @@ using PortBindings = std::vector<const Binding*>;
 
 enum class BindData : uint8_t { kRequired, kOptional };
 
-// Finds each input's binding and checks type, size and memory. kInvalidArgument names the port; every unknown or missing name is an error.
-Status BindInputs(const graph::Node& root, const std::map<std::string, Binding>& inputs, BindData data, PortBindings& ports);
+// Finds each input's binding and checks type, size and memory. kInvalidArgument names the port; every unknown or
+// missing name is an error.
+Status BindInputs(const graph::Node& root, const std::map<std::string, Binding>& inputs, BindData data,
+                  PortBindings& ports);
 Status CheckOutputNames(const graph::Node& root, const std::map<std::string, Binding>& outputs);
 Status CheckOutput(const graph::Port& port, const graph::FlatValue& value, const Binding& binding);
-// Inputs may share memory. An output that shares a byte with another port is refused: it is written while the other may still be read.
+// Inputs may share memory. An output that shares a byte with another port is refused: it is written while the other may
+// still be read.
 Status CheckOverlaps(const graph::Node& root, const PortBindings& ports);
 
 StatusOr<graph::SymbolValues> SolveSymbols(const graph::Graph& graph, const PortBindings& ports,
@@ -33,10 +36,12 @@ StatusOr<graph::SymbolValues> SolveSymbols(const graph::Graph& graph, const Port
 // Type, shape and bytes of a port for given symbol values, without memory.
 StatusOr<Binding> ShapeOf(const graph::Port& port, const graph::SymbolValues& symbols);
 
-// The bits of a kernel's scalar from a rank-0 tensor. Integers convert when the value fits; floats to floats, and integers to floats.
+// The bits of a kernel's scalar from a rank-0 tensor. Integers convert when the value fits; floats to floats, and
+// integers to floats.
 StatusOr<uint64_t> ScalarBits(const graph::Port& port, const Binding& binding, graph::ScalarType type);
 
-// "out of bounds memory access at address 65540 (4 bytes) in instance (3, 0, 0), function \"blur\", byte 117 of module \"filters\"".
+// "out of bounds memory access at address 65540 (4 bytes) in instance (3, 0, 0), function \"blur\", byte 117 of module
+// \"filters\"".
 std::string DescribeTrap(const ir::TrapReport& trap, const Artifact& artifact);
 
 }  // namespace hpvm

@@ -17,12 +17,12 @@
 namespace hpvm {
 namespace {
 
-using testing::Document;
-using testing::InProcessCompiler;
-using testing::WasmFromText;
 using ::testing::AllOf;
+using testing::Document;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::InProcessCompiler;
+using testing::WasmFromText;
 
 using Tensor = std::vector<int32_t>;
 
@@ -59,7 +59,9 @@ constexpr std::string_view kModule = R"((module
 
 class OneModule final : public ModuleSource {
  public:
-  StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) override { return std::span<const uint8_t>(bytes_); }
+  StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) override {
+    return std::span<const uint8_t>(bytes_);
+  }
 
  private:
   std::vector<uint8_t> bytes_ = WasmFromText(kModule);
@@ -73,11 +75,12 @@ class CompiledTest : public ::testing::Test {
       HPVMD_CHECK(device.ok());
       devices_.push_back(*std::move(device));
     }
-    engine_ = std::make_unique<Engine>(EngineOptions{.devices = {devices_[0].get(), devices_[1].get(), devices_[2].get()},
-                                                     .hub = &hub_,
-                                                     .compiler = &compiler_,
-                                                     .clock = &RealClock(),
-                                                     .graph_limits = {}});
+    engine_ =
+        std::make_unique<Engine>(EngineOptions{.devices = {devices_[0].get(), devices_[1].get(), devices_[2].get()},
+                                               .hub = &hub_,
+                                               .compiler = &compiler_,
+                                               .clock = &RealClock(),
+                                               .graph_limits = {}});
   }
 
   std::shared_ptr<PreparedGraph> Prepare(const Document& document) {
@@ -139,10 +142,12 @@ TEST_F(CompiledTest, NestedAndReplicated) {
     Document d("i32", "[\"n\"]");
     d.Input("x");
     d.Output("y");
-    d.RawNode("outer", R"({"ports":[{"name":"data","access":"inout","type":"i32","shape":["n"]}],"instances":[3],"index":["i"],"nodes":{"scale":)" +
-                           d.Leaf("scale", {"inout data"},
-                                  R"(,"scalars":[{"name":"k","type":"i32","value":"i+2"}],"instances":["n"])" + device) +
-                           R"(},"edges":[{"from":"data","to":"scale.data"},{"from":"scale.data","to":"data"}]})");
+    d.RawNode(
+        "outer",
+        R"({"ports":[{"name":"data","access":"inout","type":"i32","shape":["n"]}],"instances":[3],"index":["i"],"nodes":{"scale":)" +
+            d.Leaf("scale", {"inout data"},
+                   R"(,"scalars":[{"name":"k","type":"i32","value":"i+2"}],"instances":["n"])" + device) +
+            R"(},"edges":[{"from":"data","to":"scale.data"},{"from":"scale.data","to":"data"}]})");
     d.Edge("x", "outer.data");
     d.Edge("outer.data", "y");
     auto graph = Prepare(d);
@@ -167,8 +172,9 @@ TEST_F(CompiledTest, Traps) {
     for (int run = 0; run < 2; ++run) {
       const Status status = Run(*graph, inputs);
       EXPECT_TRUE(absl::IsAborted(status)) << status;
-      EXPECT_THAT(Message(status), AllOf(HasSubstr("Node \"node\" trapped: " + std::string(ir::Name(ir::TrapCode::kDivideByZero))),
-                                         HasSubstr("instance (3, 0, 0)"), HasSubstr("byte "), HasSubstr("module \"m\"")));
+      EXPECT_THAT(Message(status),
+                  AllOf(HasSubstr("Node \"node\" trapped: " + std::string(ir::Name(ir::TrapCode::kDivideByZero))),
+                        HasSubstr("instance (3, 0, 0)"), HasSubstr("byte "), HasSubstr("module \"m\"")));
     }
     inputs["x"] = {1, 2, 5, 10, 4};
     ASSERT_TRUE(Run(*graph, inputs).ok());
@@ -177,7 +183,8 @@ TEST_F(CompiledTest, Traps) {
     ASSERT_NE(graph, nullptr);
     const Status status = Run(*graph, inputs);
     EXPECT_TRUE(absl::IsAborted(status)) << status;
-    EXPECT_THAT(Message(status), AllOf(HasSubstr(std::string(ir::Name(ir::TrapCode::kOutOfBounds))), HasSubstr("(4 bytes)")));
+    EXPECT_THAT(Message(status),
+                AllOf(HasSubstr(std::string(ir::Name(ir::TrapCode::kOutOfBounds))), HasSubstr("(4 bytes)")));
   }
 }
 
@@ -224,7 +231,9 @@ TEST_F(CompiledTest, RandomGraphsMatchDirectEvaluation) {
     SeededRng rng(seed);
     const size_t n = 1 + rng.Below(300);
     const uint64_t choice = rng.Below(3);
-    const auto device = [&] { return std::string(choice == 0 ? kCpu : choice == 1 || rng.Below(2) == 0 ? kInterp : kCpu); };
+    const auto device = [&] {
+      return std::string(choice == 0 ? kCpu : choice == 1 || rng.Below(2) == 0 ? kInterp : kCpu);
+    };
     Document d("i32", "[\"n\"]");
     std::map<std::string, Tensor> inputs;
     std::vector<std::pair<std::string, Tensor>> values;

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prepare a graph once, run it many times: joins graph, compiler, scheduler and backends in one process.
 //
-// Prepare parses and validates the document, asks the compiler for every (module, entry, parameters) it names, loads the artifacts on the
-// devices that may run them, and answers with a summary. Run solves symbols from the bound shapes; the first run with given sizes builds a
-// plan (placement, buffers, segments: maximal runs on one device, each a ready-made command list) which later runs with equal sizes reuse.
+// Prepare parses and validates the document, asks the compiler for every (module, entry, parameters) it names, loads
+// the artifacts on the devices that may run them, and answers with a summary. Run solves symbols from the bound shapes;
+// the first run with given sizes builds a plan (placement, buffers, segments: maximal runs on one device, each a
+// ready-made command list) which later runs with equal sizes reuse.
 //
-// Threads: all methods may be called from any thread. Runs of one prepared graph are serialised by it; different graphs run in parallel.
+// Memory: bound inputs and outputs are used where they are by devices that work in host memory. Inputs are never
+// written and may share memory; an output that shares a byte with another port is refused. A run's temporaries belong
+// to its plan.
+//
+// Streaming graphs: Run takes one item on every input and gives one on every output; the caller loops.
+//
+// Threads: all methods may be called from any thread. Runs of one prepared graph are serialised by it; different graphs
+// run in parallel.
 #ifndef HPVMD_ENGINE_ENGINE_H_
 #define HPVMD_ENGINE_ENGINE_H_
 
@@ -31,10 +39,10 @@
 namespace hpvm {
 
 struct EngineOptions {
-  std::vector<Device*> devices;          // Borrowed; in order of preference among equals.
-  Hub* hub = nullptr;                    // Borrowed.
-  CompilerService* compiler = nullptr;   // Borrowed.
-  const Clock* clock = nullptr;          // Borrowed.
+  std::vector<Device*> devices;         // Borrowed; in order of preference among equals.
+  Hub* hub = nullptr;                   // Borrowed.
+  CompilerService* compiler = nullptr;  // Borrowed.
+  const Clock* clock = nullptr;         // Borrowed.
   graph::Limits graph_limits;
 };
 
@@ -42,14 +50,15 @@ struct EngineOptions {
 class ModuleSource {
  public:
   virtual ~ModuleSource() = default;
-  // The bytes, valid while the source lives; kNotFound with the name. `key` is the module's name in the graph for files, the hash for hashes.
+  // The bytes, valid while the source lives; kNotFound with the name. `key` is the module's name in the graph for
+  // files, the hash for hashes.
   virtual StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) = 0;
 };
 
 struct PortSummary {
   std::string name;
   ElementType type = ElementType::kF32;
-  std::vector<std::string> shape;        // Expressions, as written.
+  std::vector<std::string> shape;  // Expressions, as written.
 };
 
 struct GraphSummary {
@@ -57,7 +66,7 @@ struct GraphSummary {
   std::vector<PortSummary> inputs, outputs;
   std::vector<std::string> symbols;
   uint64_t leaf_nodes = 0, internal_nodes = 0, edges = 0;
-  std::vector<std::string> devices;      // Ids of devices that at least one node may use.
+  std::vector<std::string> devices;  // Ids of devices that at least one node may use.
   bool streaming = false;
   // How long each phase took.
   Duration parse{0}, compile{0}, load{0};
@@ -67,12 +76,13 @@ struct GraphSummary {
 class PreparedGraph;  // Defined in engine/prepared_graph.h; opaque to callers.
 
 struct PrepareOutcome {
-  Diagnostics diagnostics;                       // Errors: `graph` is null.
-  std::shared_ptr<PreparedGraph> graph;          // Shared: a running job outlives the handle's release.
+  Diagnostics diagnostics;               // Errors: `graph` is null.
+  std::shared_ptr<PreparedGraph> graph;  // Shared: a running job outlives the handle's release.
   GraphSummary summary;
 };
 
-// What a graph port is bound to for one run. Host memory, borrowed until Run returns; used in place by host-visible devices.
+// What a graph port is bound to for one run. Host memory, borrowed until Run returns; used in place by host-visible
+// devices.
 struct Binding {
   ElementType type = ElementType::kF32;
   std::vector<uint64_t> shape;
@@ -83,28 +93,30 @@ struct Binding {
 enum class Phase : uint8_t { kBind, kCopyIn, kRun, kCopyOut };
 
 struct NodeRecord {
-  std::string path;            // "outer[3]/blur".
-  std::string device;          // "cpu:0".
-  int64_t start_ns = 0;        // From the run's start.
+  std::string path;      // "outer[3]/blur".
+  std::string device;    // "cpu:0".
+  int64_t start_ns = 0;  // From the run's start.
   int64_t end_ns = 0;
 };
 
 struct RunRequest {
   std::map<std::string, Binding> inputs{};
-  // Memory for outputs: every output must be bound, with bytes equal to its size (see OutputShapes), unless `allocate_output` is set.
+  // Memory for outputs: every output must be bound, with bytes equal to its size (see OutputShapes), unless
+  // `allocate_output` is set.
   std::map<std::string, Binding> outputs{};
   // Called for outputs that are not bound; returns memory of that size, zeroed or not, valid until Run returns.
   std::function<StatusOr<uint8_t*>(const std::string& name, ElementType type, const std::vector<uint64_t>& shape,
-                                   uint64_t bytes)> allocate_output{};
+                                   uint64_t bytes)>
+      allocate_output{};
   std::map<std::string, int64_t> symbols{};
-  uint32_t repeat = 1;                           // Runs the graph this often, with the same inputs.
-  const std::atomic<uint32_t>* stop = nullptr;   // Not zero: stop soon with kCancelled. Required.
-  Time deadline = kNever;                        // Checked between segments; callers set `stop` for kernels in flight.
-  uint32_t node_records_max = 1000;              // The rest is only counted.
+  uint32_t repeat = 1;                          // Runs the graph this often, with the same inputs.
+  const std::atomic<uint32_t>* stop = nullptr;  // Not zero: stop soon with kCancelled. Optional.
+  Time deadline = kNever;                       // Checked between segments; callers set `stop` for kernels in flight.
+  uint32_t node_records_max = 1000;             // The rest is only counted.
 };
 
 struct RunResult {
-  std::map<std::string, Binding> outputs;        // As bound or allocated, with shapes.
+  std::map<std::string, Binding> outputs;  // As bound or allocated, with shapes.
   Duration bind{0}, copy_in{0}, run{0}, copy_out{0};
   std::vector<NodeRecord> nodes;
   uint64_t nodes_run = 0;
@@ -117,15 +129,18 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // A status only when the world failed (compiler gone, deadline); what is wrong with the graph or its modules is in the diagnostics.
+  // A status only when the world failed (compiler gone, deadline) or lacks something (kFailedPrecondition names the
+  // nodes that no device here may run); what is wrong with the graph or its modules is in the diagnostics, beside
+  // warnings (a node that only the interpreter runs). Compiles at most four modules at a time.
   StatusOr<PrepareOutcome> Prepare(std::string_view document, ModuleSource& modules, Time deadline);
 
   // Shapes and types of the outputs for given inputs, without running. For callers that provide the memory.
-  StatusOr<std::map<std::string, Binding>> OutputShapes(PreparedGraph& graph, const std::map<std::string, Binding>& inputs,
+  StatusOr<std::map<std::string, Binding>> OutputShapes(PreparedGraph& graph,
+                                                        const std::map<std::string, Binding>& inputs,
                                                         const std::map<std::string, int64_t>& symbols);
 
-  // kInvalidArgument for bindings that do not fit (naming port, value, limit), kAborted for traps (node, instance, reason), kCancelled,
-  // kDeadlineExceeded, kFailedPrecondition when no device may run a node, kResourceExhausted.
+  // kInvalidArgument for bindings that do not fit (naming port, value, limit), kAborted for traps (node, instance,
+  // reason), kCancelled, kDeadlineExceeded, kFailedPrecondition when no device may run a node, kResourceExhausted.
   StatusOr<RunResult> Run(PreparedGraph& graph, const RunRequest& request);
 
   std::vector<DeviceInfo> devices() const;

@@ -19,19 +19,21 @@
 namespace hpvm {
 namespace {
 
+using ::testing::AllOf;
 using testing::CreateFunctionDevice;
 using testing::Document;
+using ::testing::ElementsAre;
 using testing::FunctionCall;
 using testing::FunctionCompiler;
 using testing::FunctionDeviceOptions;
-using testing::KernelFunctions;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::KernelFunctions;
 
 using Tensor = std::vector<int32_t>;
 
-int32_t* I32(const FunctionCall& call, size_t argument) { return reinterpret_cast<int32_t*>(call.arguments[argument].data); }
+int32_t* I32(const FunctionCall& call, size_t argument) {
+  return reinterpret_cast<int32_t*>(call.arguments[argument].data);
+}
 size_t Count(const FunctionCall& call, size_t argument) { return call.arguments[argument].bytes / sizeof(int32_t); }
 
 // What instance (0, 0, 0) of each kernel does; unsigned arithmetic, because it wraps.
@@ -52,14 +54,16 @@ KernelFunctions MakeKernels() {
   // c = 2a + b.
   kernels["join"] = [](const FunctionCall& call) {
     for (size_t i = 0; i < Count(call, 2); ++i) {
-      I32(call, 2)[i] = static_cast<int32_t>(2u * static_cast<uint32_t>(I32(call, 0)[i]) + static_cast<uint32_t>(I32(call, 1)[i]));
+      I32(call, 2)
+      [i] = static_cast<int32_t>(2u * static_cast<uint32_t>(I32(call, 0)[i]) + static_cast<uint32_t>(I32(call, 1)[i]));
     }
     return ir::TrapCode::kNone;
   };
   // b = 3b + a.
   kernels["mix"] = [](const FunctionCall& call) {
     for (size_t i = 0; i < Count(call, 1); ++i) {
-      I32(call, 1)[i] = static_cast<int32_t>(3u * static_cast<uint32_t>(I32(call, 1)[i]) + static_cast<uint32_t>(I32(call, 0)[i]));
+      I32(call, 1)
+      [i] = static_cast<int32_t>(3u * static_cast<uint32_t>(I32(call, 1)[i]) + static_cast<uint32_t>(I32(call, 0)[i]));
     }
     return ir::TrapCode::kNone;
   };
@@ -105,8 +109,8 @@ class EngineTest : public ::testing::Test {
       devices_.push_back(CreateFunctionDevice(hub_, kernels_, options));
       borrowed.push_back(devices_.back().get());
     }
-    engine_ = std::make_unique<Engine>(
-        EngineOptions{.devices = borrowed, .hub = &hub_, .compiler = &compiler_, .clock = &RealClock(), .graph_limits = {}});
+    engine_ = std::make_unique<Engine>(EngineOptions{
+        .devices = borrowed, .hub = &hub_, .compiler = &compiler_, .clock = &RealClock(), .graph_limits = {}});
   }
 
   std::shared_ptr<PreparedGraph> Prepare(const Document& document) {
@@ -319,7 +323,8 @@ TEST_F(EngineTest, ScalarsFromInputs) {
   d.Input("x");
   d.InputOf("factor", "i32", "[]");
   d.Output("y");
-  d.Node("scale", "scale", {"inout data"}, R"(,"scalars":[{"name":"k","type":"i32","value":{"input":"factor"}}],"instances":[4])");
+  d.Node("scale", "scale", {"inout data"},
+         R"(,"scalars":[{"name":"k","type":"i32","value":{"input":"factor"}}],"instances":[4])");
   d.Edge("x", "scale.data");
   d.Edge("scale.data", "y");
   auto graph = Prepare(d);
@@ -343,7 +348,8 @@ TEST_F(EngineTest, NestedAndReplicated) {
   const std::string port = R"({"name":"data","access":"inout","type":"i32","shape":[4]})";
   d.RawNode("outer", R"({"ports":[)" + port + R"(],"instances":[3],"index":["i"],"nodes":{"inner":{"ports":[)" + port +
                          R"(],"nodes":{"scale":)" +
-                         d.Leaf("scale", {"inout data"}, R"(,"scalars":[{"name":"k","type":"i32","value":"i+2"}],"instances":[4])") +
+                         d.Leaf("scale", {"inout data"},
+                                R"(,"scalars":[{"name":"k","type":"i32","value":"i+2"}],"instances":[4])") +
                          R"(},"edges":[{"from":"data","to":"scale.data"},{"from":"scale.data","to":"data"}]}},)" +
                          R"("edges":[{"from":"data","to":"inner.data"},{"from":"inner.data","to":"data"}]})");
   d.Edge("x", "outer.data");
@@ -404,6 +410,43 @@ TEST_F(EngineTest, StopAndDeadline) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(Run(*graph, inputs, {.deadline = RealClock().Now()})));
 }
 
+// Runs of one graph take turns, from any number of threads; one that waits obeys its stop word.
+TEST_F(EngineTest, RunsTakeTurns) {
+  auto spinning = Prepare(OneNode("spin", ""));
+  ASSERT_NE(spinning, nullptr);
+  std::atomic<uint32_t> stop_first{0}, stop_second{1};
+  Tensor x = {1, 2, 3, 4}, y(4), z(4);
+  RunRequest request;
+  request.inputs["x"] = Bind(x);
+  request.outputs["y"] = Bind(y);
+  request.stop = &stop_first;
+  std::thread first([&] { EXPECT_TRUE(absl::IsCancelled(engine_->Run(*spinning, request).status())); });
+  RunRequest waiting = request;
+  waiting.outputs["y"] = Bind(z);
+  waiting.stop = &stop_second;
+  EXPECT_TRUE(absl::IsCancelled(engine_->Run(*spinning, waiting).status()));
+  stop_first.store(1);
+  first.join();
+  auto graph = Prepare(Diamond());
+  ASSERT_NE(graph, nullptr);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int32_t i = 0; i < 50; ++i) {
+        Tensor in = {t, i, 3, 4}, out(4);
+        RunRequest mine;
+        mine.inputs["x"] = Bind(in);
+        mine.outputs["y"] = Bind(out);
+        EXPECT_TRUE(engine_->Run(*graph, mine).ok());
+        EXPECT_THAT(out, ElementsAre(5 * t + 2, 5 * i + 2, 17, 22));
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
 // Bindings that do not fit are refused with the port and both values, before anything runs.
 TEST_F(EngineTest, RefusesBadBindings) {
   auto graph = Prepare(Diamond());
@@ -441,8 +484,14 @@ TEST_F(EngineTest, RefusesBadBindings) {
       {"overflow", {{"x", huge}}, {}, "has more than 2^63 bytes."},
       {"no output", {{"x", good}}, {}, "Output \"y\" (16 bytes) is not bound."},
       {"unknown output", {{"x", good}}, {{"y", out}, {"z", out}}, "The graph has no output \"z\"; its outputs are: y."},
-      {"output shape", {{"x", good}}, {{"y", out_shape}}, "Output \"y\" is bound with shape [2, 2]; the graph gives [4]."},
-      {"overlap", {{"x", overlap_in}}, {{"y", overlap_out}}, "Ports \"x\" and \"y\" share memory; an output must have its own."},
+      {"output shape",
+       {{"x", good}},
+       {{"y", out_shape}},
+       "Output \"y\" is bound with shape [2, 2]; the graph gives [4]."},
+      {"overlap",
+       {{"x", overlap_in}},
+       {{"y", overlap_out}},
+       "Ports \"x\" and \"y\" share memory; an output must have its own."},
       {"alias", {{"x", good}}, {{"y", good}}, "share memory"},
   };
   for (const Case& c : cases) {
@@ -513,7 +562,8 @@ TEST_F(EngineTest, PrepareReportsModules) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->graph, nullptr);
   EXPECT_EQ(ToString(outcome->diagnostics),
-            "/nodes/second/variants/0 at byte 8: Module \"m\", entry \"no_such_entry\": There is no exported function \"no_such_entry\".");
+            "/nodes/second/variants/0 at byte 8: Module \"m\", entry \"no_such_entry\": There is no exported function "
+            "\"no_such_entry\".");
   outcome = engine_->Prepare(d.Text(R"({"file":"missing.wasm"})"), modules_, kNever);
   ASSERT_TRUE(outcome.ok());
   EXPECT_THAT(ToString(outcome->diagnostics), HasSubstr("/modules/m: Module \"m\" cannot be read"));
@@ -527,19 +577,22 @@ TEST_F(EngineTest, PrepareReportsModules) {
 
 // A restriction that nothing here satisfies is kFailedPrecondition and names the node.
 TEST_F(EngineTest, NoDeviceForNode) {
-  const StatusOr<PrepareOutcome> outcome = engine_->Prepare(OneNode("triple", R"(,"devices":["gpu"])").Text(), modules_, kNever);
+  const StatusOr<PrepareOutcome> outcome =
+      engine_->Prepare(OneNode("triple", R"(,"devices":["gpu"])").Text(), modules_, kNever);
   EXPECT_TRUE(absl::IsFailedPrecondition(outcome.status())) << outcome.status();
   EXPECT_THAT(Message(outcome.status()), AllOf(HasSubstr("/nodes/second"), HasSubstr("cpu:0")));
 }
 
 // The interpreter runs what the CPU refuses, with a warning; what the CPU takes never runs there.
 TEST_F(EngineTest, FallsBackToTheReferenceDevice) {
-  const FunctionDeviceOptions interp{.id = "interp:0", .kind = DeviceKind::kInterp, .artifact_kind = ArtifactKind::kInterp};
+  const FunctionDeviceOptions interp{
+      .id = "interp:0", .kind = DeviceKind::kInterp, .artifact_kind = ArtifactKind::kInterp};
   compiler_.barrier_entries = {"triple"};
   Devices({interp, {.supports_barrier = false}});
   auto graph = Prepare(OneNode("triple", ""));
   ASSERT_NE(graph, nullptr);
-  EXPECT_THAT(ToString(diagnostics_), AllOf(HasSubstr("\"second\" runs on device interp:0"), HasSubstr("It has no barriers.")));
+  EXPECT_THAT(ToString(diagnostics_),
+              AllOf(HasSubstr("\"second\" runs on device interp:0"), HasSubstr("It has no barriers.")));
   std::map<std::string, Tensor> inputs = {{"x", {1, 2, 3, 4}}};
   ASSERT_TRUE(Run(*graph, inputs).ok());
   EXPECT_THAT(outputs_["y"], ElementsAre(6, 9, 12, 15));
@@ -567,15 +620,18 @@ TEST_F(EngineTest, RefusesTooMuchMemory) {
 
 // Random graphs over every mix of devices give what a direct evaluation gives.
 TEST_F(EngineTest, RandomGraphsMatchDirectEvaluation) {
-  const FunctionDeviceOptions interp{.id = "interp:0", .kind = DeviceKind::kInterp, .artifact_kind = ArtifactKind::kInterp};
-  const FunctionDeviceOptions gpu0{.id = "gpu:0", .kind = DeviceKind::kGpu, .host_visible = false, .runs_inline = false};
+  const FunctionDeviceOptions interp{
+      .id = "interp:0", .kind = DeviceKind::kInterp, .artifact_kind = ArtifactKind::kInterp};
+  const FunctionDeviceOptions gpu0{
+      .id = "gpu:0", .kind = DeviceKind::kGpu, .host_visible = false, .runs_inline = false};
   FunctionDeviceOptions gpu1 = gpu0;
   gpu1.id = "gpu:1";
   for (uint64_t seed = 1; seed <= 120; ++seed) {
     SCOPED_TRACE(seed);
     SeededRng rng(seed);
     Devices({{}, interp, gpu0, gpu1});
-    const char* devices[] = {"", R"(,"devices":["cpu"])", R"(,"devices":["interp:0"])", R"(,"devices":["gpu:0"])", R"(,"devices":["gpu:1"])"};
+    const char* devices[] = {"", R"(,"devices":["cpu"])", R"(,"devices":["interp:0"])", R"(,"devices":["gpu:0"])",
+                             R"(,"devices":["gpu:1"])"};
     const uint64_t device_kinds = 1 + rng.Below(5);
     Document d;
     std::map<std::string, Tensor> inputs;

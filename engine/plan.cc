@@ -25,7 +25,7 @@ class HostView final : public Buffer {
   uint8_t* host() override { return data_; }
 
  private:
-  uint8_t* data_;   // Borrowed.
+  uint8_t* data_;  // Borrowed.
   uint64_t bytes_;
 };
 
@@ -45,7 +45,8 @@ Status CheckExtents(const PreparedGraph& prepared, const graph::FlatGraph& flat)
 
 class Builder {
  public:
-  Builder(const PreparedGraph& prepared, std::span<Device* const> devices) : prepared_(prepared), plan_(std::make_unique<Plan>()) {
+  Builder(const PreparedGraph& prepared, std::span<Device* const> devices)
+      : prepared_(prepared), plan_(std::make_unique<Plan>()) {
     plan_->devices.assign(devices.begin(), devices.end());
   }
 
@@ -54,9 +55,9 @@ class Builder {
     HPVMD_ASSIGN_OR_RETURN(plan_->flat, graph::Flatten(prepared_.graph, plan_->symbols));
     HPVMD_RETURN_IF_ERROR(CheckExtents(prepared_, plan_->flat));
     HPVMD_RETURN_IF_ERROR(PlaceNodes());
-    HPVMD_ASSIGN_OR_RETURN(residency_, scheduler::PlanResidency({.flat = plan_->flat,
-                                                                 .devices = prepared_.facts,
-                                                                 .device_of = plan_->device_of}));
+    HPVMD_ASSIGN_OR_RETURN(
+        residency_,
+        scheduler::PlanResidency({.flat = plan_->flat, .devices = prepared_.facts, .device_of = plan_->device_of}));
     HPVMD_RETURN_IF_ERROR(CheckMemory());
     HPVMD_RETURN_IF_ERROR(AllocateBuffers());
     WriteSegments();
@@ -69,13 +70,12 @@ class Builder {
   Status PlaceNodes() {
     const scheduler::ConstantCosts costs;
     uint32_t unplaced = 0;
-    StatusOr<scheduler::Placement> placement = scheduler::Place({.flat = plan_->flat,
-                                                                 .devices = prepared_.facts,
-                                                                 .candidates = prepared_.candidates,
-                                                                 .costs = costs},
-                                                                &unplaced);
+    StatusOr<scheduler::Placement> placement = scheduler::Place(
+        {.flat = plan_->flat, .devices = prepared_.facts, .candidates = prepared_.candidates, .costs = costs},
+        &unplaced);
     if (!placement.ok()) {
-      return While(placement.status(), "placing node \"" + graph::PathOf(prepared_.graph, plan_->flat.nodes[unplaced]) + "\"");
+      return While(placement.status(),
+                   "placing node \"" + graph::PathOf(prepared_.graph, plan_->flat.nodes[unplaced]) + "\"");
     }
     const std::vector<uint32_t>& choice = placement->choice;
     plan_->fallback_nodes = placement->fallback_nodes;
@@ -148,7 +148,12 @@ class Builder {
   Status AddBuffer(const Storage& storage, uint32_t slot, uint32_t device, uint8_t* data) {
     Device& owner = *plan_->devices[device];
     if (storage.kind != Storage::Kind::kTemporary) {
-      plan_->imports.push_back({.port = storage.port, .device = device, .slot = slot, .bytes = storage.bytes, .data = nullptr, .buffer = nullptr});
+      plan_->imports.push_back({.port = storage.port,
+                                .device = device,
+                                .slot = slot,
+                                .bytes = storage.bytes,
+                                .data = nullptr,
+                                .buffer = nullptr});
       return absl::OkStatus();
     }
     if (storage.space == scheduler::kHostSpace && !owner.info().host_visible) {
@@ -192,7 +197,8 @@ class Builder {
   void WriteStep(const Step& step, CommandList& out) {
     switch (step.kind) {
       case Step::Kind::kCopy:
-        out.commands.push_back(CopyCommand{.source = step.source.index, .target = step.target.index, .bytes = step.bytes});
+        out.commands.push_back(
+            CopyCommand{.source = step.source.index, .target = step.target.index, .bytes = step.bytes});
         return;
       case Step::Kind::kZero:
         out.commands.push_back(FillCommand{.target = step.target.index, .bytes = step.bytes});
@@ -219,7 +225,8 @@ class Builder {
     }
     for (uint32_t param : leaf.params) {
       out.arguments.push_back(param < leaf.ports.size() ? BufferArgument(node.first_port + param)
-                                                        : ScalarArgument(node.first_scalar + param - static_cast<uint32_t>(leaf.ports.size())));
+                                                        : ScalarArgument(node.first_scalar + param -
+                                                                         static_cast<uint32_t>(leaf.ports.size())));
     }
     out.commands.push_back(dispatch);
   }
@@ -227,7 +234,8 @@ class Builder {
   DispatchArgument BufferArgument(uint32_t port) const {
     const graph::FlatPort& p = plan_->flat.ports[port];
     const graph::FlatValueId value = p.out.valid() ? p.out : p.in;
-    return {.slot = residency_.port_storage[port].index, .is_buffer = true, .bytes = plan_->flat.values[value.index].bytes};
+    return {
+        .slot = residency_.port_storage[port].index, .is_buffer = true, .bytes = plan_->flat.values[value.index].bytes};
   }
 
   DispatchArgument ScalarArgument(uint32_t scalar) {
@@ -250,7 +258,7 @@ class Builder {
   const PreparedGraph& prepared_;
   std::unique_ptr<Plan> plan_;
   scheduler::Residency residency_;
-  std::vector<std::vector<bool>> used_;    // By device, by storage.
+  std::vector<std::vector<bool>> used_;  // By device, by storage.
 };
 
 }  // namespace
@@ -264,7 +272,8 @@ StatusOr<HostMemory> HostMemory::Map(uint64_t bytes) {
   }
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
-    return ResourceExhausted("The host has no memory for the graph's temporary buffers (" + std::to_string(bytes) + " bytes).");
+    return ResourceExhausted("The host has no memory for the graph's temporary buffers (" + std::to_string(bytes) +
+                             " bytes).");
   }
   memory.data_ = static_cast<uint8_t*>(data);
   memory.bytes_ = bytes;

@@ -2,6 +2,7 @@
 // Document -> graph -> every distinct kernel compiled (in parallel) -> loaded on the devices that may run it.
 #include <algorithm>
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -55,7 +56,7 @@ ModuleKind ModuleKindOf(graph::ModuleKind kind) {
 // One compile, however many nodes use it.
 struct CompileJob {
   CompileRequest request;
-  std::string place;        // The first variant that asked for it.
+  std::string place;  // The first variant that asked for it.
   uint64_t users = 0;
   StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
   std::unordered_map<uint32_t, Executable*> loaded{};  // By device.
@@ -142,7 +143,8 @@ class Preparer {
   void FindModule(const graph::Module& module, ModuleBytes& out) {
     const std::string place = "/modules/" + module.name;
     const auto refuse = [&](std::string message) {
-      outcome_.diagnostics.push_back({.severity = Severity::kError, .place = place, .offset = {}, .message = std::move(message)});
+      outcome_.diagnostics.push_back(
+          {.severity = Severity::kError, .place = place, .offset = {}, .message = std::move(message)});
     };
     if (module.source == graph::Module::Source::kInline) {
       out.bytes = module.bytes;
@@ -165,7 +167,8 @@ class Preparer {
     out.found = true;
   }
 
-  // Devices that the document lets run a variant of a leaf: its own restriction, the variant's, and those of every node around it.
+  // Devices that the document lets run a variant of a leaf: its own restriction, the variant's, and those of every node
+  // around it.
   bool IsAllowed(const graph::Node& leaf, const graph::Variant& variant, const DeviceInfo& info) const {
     if (!variant.devices.empty() && !NamesDevice(variant.devices, info)) {
       return false;
@@ -230,12 +233,14 @@ class Preparer {
                       static_cast<char>('0' + static_cast<int>(target)) + (variant.hpvm_web ? 'w' : '-') +
                       (node.fast_math ? 'f' : '-');
     for (uint32_t param : node.params) {
-      key += param < node.ports.size() ? (node.ports[param].access == graph::Access::kIn ? 'r' : 'w')
-                                       : static_cast<char>('0' + static_cast<int>(node.scalars[param - node.ports.size()].type));
+      key += param < node.ports.size()
+                 ? (node.ports[param].access == graph::Access::kIn ? 'r' : 'w')
+                 : static_cast<char>('0' + static_cast<int>(node.scalars[param - node.ports.size()].type));
     }
     const auto [it, is_new] = job_by_key_.try_emplace(std::move(key), static_cast<uint32_t>(jobs_.size()));
     if (is_new) {
-      jobs_.push_back({.request = RequestFor(node, variant, target), .place = node.pointer + "/variants/" + std::to_string(v)});
+      jobs_.push_back(
+          {.request = RequestFor(node, variant, target), .place = node.pointer + "/variants/" + std::to_string(v)});
     }
     ++jobs_[it->second].users;
     return it->second;
@@ -255,7 +260,8 @@ class Preparer {
     for (uint32_t param : node.params) {
       if (param < node.ports.size()) {
         const graph::Port& port = node.ports[param];
-        request.params.push_back({.name = port.name, .is_buffer = true, .is_writable = port.access != graph::Access::kIn});
+        request.params.push_back(
+            {.name = port.name, .is_buffer = true, .is_writable = port.access != graph::Access::kIn});
       } else {
         const graph::Scalar& scalar = node.scalars[param - node.ports.size()];
         request.params.push_back({.name = scalar.name, .is_buffer = false, .scalar = ScalarTypeOf(scalar.type)});
@@ -273,8 +279,12 @@ class Preparer {
     };
     const size_t jobs = jobs_.size() - first;
     std::vector<std::thread> threads;
-    for (size_t i = 1; i < std::min(jobs, kParallelCompiles); ++i) {
-      threads.emplace_back(work);
+    try {
+      for (size_t i = 1; i < std::min(jobs, kParallelCompiles); ++i) {
+        threads.emplace_back(work);
+      }
+    } catch (const std::system_error&) {
+      // No more threads here: those that run, and this one, do all the work.
     }
     work();
     for (std::thread& thread : threads) {
@@ -299,9 +309,8 @@ class Preparer {
       return absl::OkStatus();
     }
     const Artifact& artifact = *job.outcome->artifact;
-    const KernelNeeds needs{.kind = artifact.kind,
-                            .uses_barrier = artifact.uses_barrier,
-                            .uses_group_memory = artifact.uses_group_memory};
+    const KernelNeeds needs{
+        .kind = artifact.kind, .uses_barrier = artifact.uses_barrier, .uses_group_memory = artifact.uses_group_memory};
     for (uint32_t d = 0; d < options_.devices.size(); ++d) {
       Device& device = *options_.devices[d];
       if (graph_->facts[d].tier != tier || device.artifact_kind() != job.request.target ||
@@ -313,7 +322,8 @@ class Preparer {
         continue;
       }
       HPVMD_ASSIGN_OR_RETURN(Executable * executable, Load(job, d));
-      graph_->candidates[use.leaf.index].push_back({.device = d, .variant = use.variant, .hint = HintRank(leaf, device.info())});
+      graph_->candidates[use.leaf.index].push_back(
+          {.device = d, .variant = use.variant, .hint = HintRank(leaf, device.info())});
       graph_->executables[use.leaf.index].push_back(executable);
     }
     return absl::OkStatus();
@@ -324,8 +334,9 @@ class Preparer {
     if (is_new) {
       StatusOr<std::unique_ptr<Executable>> loaded = options_.devices[device]->Load(*job.outcome->artifact);
       if (!loaded.ok()) {
-        return While(loaded.status(), "loading entry \"" + job.request.entry + "\" of module \"" + job.request.module_name +
-                                          "\" on device " + options_.devices[device]->info().id);
+        return While(loaded.status(), "loading entry \"" + job.request.entry + "\" of module \"" +
+                                          job.request.module_name + "\" on device " +
+                                          options_.devices[device]->info().id);
       }
       it->second = loaded->get();
       graph_->loaded.push_back(*std::move(loaded));
@@ -350,7 +361,7 @@ class Preparer {
         is_fatal[job] = is_fatal[job] || graph_->candidates[n].empty();
       }
     }
-    std::unordered_set<std::string> seen;   // The same fault found for two kinds of artifact is reported once.
+    std::unordered_set<std::string> seen;  // The same fault found for two kinds of artifact is reported once.
     for (size_t i = 0; i < jobs_.size(); ++i) {
       const CompileJob& job = jobs_[i];
       const bool is_error = is_fatal[i] && !job.outcome->artifact.has_value();
@@ -358,7 +369,8 @@ class Preparer {
         Diagnostic out = diagnostic;
         out.severity = is_error ? diagnostic.severity : Severity::kWarning;
         out.place = job.place;
-        out.message = "Module \"" + job.request.module_name + "\", entry \"" + job.request.entry + "\": " + diagnostic.message;
+        out.message =
+            "Module \"" + job.request.module_name + "\", entry \"" + job.request.entry + "\": " + diagnostic.message;
         if (job.users > 1) {
           out.message += " (" + std::to_string(job.users) + " nodes use it.)";
         }
@@ -380,7 +392,8 @@ class Preparer {
   }
 
   void Report(Diagnostic diagnostic, std::unordered_set<std::string>& seen) {
-    if (outcome_.diagnostics.size() < options_.graph_limits.diagnostics_max && seen.insert(ToString(diagnostic)).second) {
+    if (outcome_.diagnostics.size() < options_.graph_limits.diagnostics_max &&
+        seen.insert(ToString(diagnostic)).second) {
       outcome_.diagnostics.push_back(std::move(diagnostic));
     }
   }
@@ -449,14 +462,14 @@ class Preparer {
     graph_->summary = summary;
   }
 
-  static constexpr size_t kNamedMax = 10;   // Nodes named in one message.
+  static constexpr size_t kNamedMax = 10;  // Nodes named in one message.
 
   const EngineOptions& options_;
   ModuleSource& modules_;
   const Time deadline_;
   std::shared_ptr<PreparedGraph> graph_;
   PrepareOutcome outcome_;
-  std::vector<ModuleBytes> module_bytes_;              // By module.
+  std::vector<ModuleBytes> module_bytes_;  // By module.
   std::vector<CompileJob> jobs_;
   std::unordered_map<std::string, uint32_t> job_by_key_;
   std::vector<Use> uses_;                              // Of the tier at hand.

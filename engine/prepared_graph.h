@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph with its kernels compiled and loaded, and the plans of its last runs. Callers of the engine hold it as an opaque handle.
+// A graph with its kernels compiled and loaded, and the plans of its last runs. Callers of the engine hold it as an
+// opaque handle.
 #ifndef HPVMD_ENGINE_PREPARED_GRAPH_H_
 #define HPVMD_ENGINE_PREPARED_GRAPH_H_
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,14 +24,16 @@ class PreparedGraph {
   // Constant after Prepare.
   graph::Graph graph;
   GraphSummary summary;
-  std::vector<scheduler::DeviceFacts> facts;                     // By device, in the order of EngineOptions::devices.
-  std::vector<std::vector<scheduler::Candidate>> candidates;     // By NodeId's index; leaves only.
-  std::vector<std::vector<Executable*>> executables;             // Beside `candidates`; borrowed from `loaded`.
+  std::vector<scheduler::DeviceFacts> facts;                  // By device, in the order of EngineOptions::devices.
+  std::vector<std::vector<scheduler::Candidate>> candidates;  // By NodeId's index; leaves only.
+  std::vector<std::vector<Executable*>> executables;          // Beside `candidates`; borrowed from `loaded`.
   std::vector<std::unique_ptr<Executable>> loaded;
 
-  // One run at a time; guards what follows.
+  // One run at a time: whoever sets `is_running` owns `plans` until it clears it and notifies `idle`.
   std::mutex mutex;
-  std::vector<std::unique_ptr<Plan>> plans;                      // The last used first; at most kPlansMax.
+  std::condition_variable idle;
+  bool is_running = false;                   // Guarded by mutex.
+  std::vector<std::unique_ptr<Plan>> plans;  // The last used first; at most kPlansMax.
 };
 
 // Plans hold their temporaries, so only a few sizes are remembered.

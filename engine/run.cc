@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of a prepared graph: check the bindings, find or build the plan, put the caller's memory into its tables, submit its segments.
+// One run of a prepared graph: check the bindings, find or build the plan, put the caller's memory into its tables,
+// submit its segments.
 #include <algorithm>
 #include <deque>
 #include <limits>
@@ -21,13 +22,24 @@ class Runner {
  public:
   Runner(const EngineOptions& options, PreparedGraph& graph, const RunRequest& request)
       : options_(options), graph_(graph), request_(request), stop_(request.stop == nullptr ? kNoStop : *request.stop) {}
+  ~Runner() {
+    if (has_entered_) {
+      {
+        std::lock_guard lock(graph_.mutex);
+        graph_.is_running = false;
+      }
+      graph_.idle.notify_one();
+    }
+  }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
 
   StatusOr<RunResult> Run() {
     start_ = options_.clock->Now();
     if (request_.repeat == 0) {
       return InvalidArgument("Repeat count (0) must be at least 1.");
     }
-    HPVMD_RETURN_IF_ERROR(CheckTime());
+    HPVMD_RETURN_IF_ERROR(Enter());
     HPVMD_RETURN_IF_ERROR(Bind());
     const Time run_start = options_.clock->Now();
     result_.bind = run_start - start_;
@@ -45,6 +57,19 @@ class Runner {
   }
 
  private:
+  // Waits for earlier runs of this graph, which may be long: a stop or the deadline ends the wait.
+  Status Enter() {
+    std::unique_lock lock(graph_.mutex);
+    HPVMD_RETURN_IF_ERROR(CheckTime());
+    while (graph_.is_running) {
+      graph_.idle.wait_for(lock, kStopPoll);
+      HPVMD_RETURN_IF_ERROR(CheckTime());
+    }
+    graph_.is_running = true;
+    has_entered_ = true;
+    return absl::OkStatus();
+  }
+
   Status CheckTime() const {
     if (stop_.load(std::memory_order_relaxed) != 0) {
       return options_.clock->Now() >= request_.deadline ? DeadlineExceeded("The run's deadline has passed.")
@@ -63,7 +88,8 @@ class Runner {
     HPVMD_RETURN_IF_ERROR(CheckOverlaps(root(), ports_));
     HPVMD_RETURN_IF_ERROR(Import());
     for (const ScalarSource& source : plan_->scalar_sources) {
-      HPVMD_ASSIGN_OR_RETURN(plan_->scalars[source.slot], ScalarBits(root().ports[source.port], *ports_[source.port], source.type));
+      HPVMD_ASSIGN_OR_RETURN(plan_->scalars[source.slot],
+                             ScalarBits(root().ports[source.port], *ports_[source.port], source.type));
     }
     return absl::OkStatus();
   }
@@ -77,7 +103,8 @@ class Runner {
     auto it = std::find_if(plans.begin(), plans.end(), same_request);
     if (it == plans.end()) {
       HPVMD_ASSIGN_OR_RETURN(graph::SymbolValues symbols, SolveSymbols(graph_.graph, ports_, request_.symbols));
-      it = std::find_if(plans.begin(), plans.end(), [&](const std::unique_ptr<Plan>& plan) { return plan->symbols == symbols; });
+      it = std::find_if(plans.begin(), plans.end(),
+                        [&](const std::unique_ptr<Plan>& plan) { return plan->symbols == symbols; });
       if (it == plans.end()) {
         MakeRoom();
         HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, BuildPlan(graph_, options_.devices, std::move(symbols)));
@@ -148,14 +175,16 @@ class Runner {
         binding = {.type = value.type, .shape = value.shape, .data = nullptr, .bytes = value.bytes};
         StatusOr<uint8_t*> data = request_.allocate_output(p.name, value.type, value.shape, value.bytes);
         if (!data.ok()) {
-          return While(data.status(), "allocating output \"" + p.name + "\" (" + std::to_string(value.bytes) + " bytes)");
+          return While(data.status(),
+                       "allocating output \"" + p.name + "\" (" + std::to_string(value.bytes) + " bytes)");
         }
         binding.data = *data;
       } else {
         return InvalidArgument("Output \"" + p.name + "\" (" + std::to_string(value.bytes) + " bytes) is not bound.");
       }
       if (binding.data == nullptr && value.bytes > 0) {
-        return InvalidArgument("Output \"" + p.name + "\" (" + std::to_string(value.bytes) + " bytes) is bound to no memory.");
+        return InvalidArgument("Output \"" + p.name + "\" (" + std::to_string(value.bytes) +
+                               " bytes) is bound to no memory.");
       }
       ports_[port] = &result_.outputs.emplace(p.name, std::move(binding)).first->second;
     }
@@ -177,7 +206,8 @@ class Runner {
         StatusOr<std::unique_ptr<Buffer>> buffer =
             device.Allocate({.bytes = import.bytes, .import = import.bytes == 0 ? nullptr : binding.data});
         if (!buffer.ok()) {
-          return While(buffer.status(), "importing port \"" + root().ports[import.port].name + "\" on device " + device.info().id);
+          return While(buffer.status(),
+                       "importing port \"" + root().ports[import.port].name + "\" on device " + device.info().id);
         }
         import.buffer = *std::move(buffer);
       }
@@ -201,7 +231,8 @@ class Runner {
     // Nothing may touch the caller's memory after Run returns, so what was submitted is awaited even after a failure.
     for (size_t device = 0; device < submitted_.size(); ++device) {
       if (submitted_[device] > 0) {
-        const Status settled = plan_->timelines[device]->Wait(plan_->timeline_base[device] + submitted_[device], kNever);
+        const Status settled =
+            plan_->timelines[device]->Wait(plan_->timeline_base[device] + submitted_[device], kNever);
         status = status.ok() ? settled : status;
       }
       plan_->timeline_base[device] += plan_->timeline_steps[device];
@@ -219,7 +250,8 @@ class Runner {
     }
     points.signal = {plan_->timelines[segment.device].get(), plan_->timeline_base[segment.device] + segment.signal};
     if (device.info().runs_inline) {
-      // An inline device runs on this thread only when its waits are reached; otherwise it would need a thread of its own.
+      // An inline device runs on this thread only when its waits are reached; otherwise it would need a thread of its
+      // own.
       for (const TimelinePoint& wait : points.waits) {
         HPVMD_RETURN_IF_ERROR(Await(wait));
       }
@@ -244,7 +276,8 @@ class Runner {
   // Until the point is reached or failed, or the run is stopped or late.
   Status Await(const TimelinePoint& point) const {
     while (true) {
-      const StatusOr<size_t> settled = options_.hub->WaitAny({&point, 1}, std::min(request_.deadline, options_.clock->Now() + kStopPoll));
+      const StatusOr<size_t> settled =
+          options_.hub->WaitAny({&point, 1}, std::min(request_.deadline, options_.clock->Now() + kStopPoll));
       if (settled.ok()) {
         return point.timeline->Wait(point.value, kNever);
       }
@@ -270,9 +303,11 @@ class Runner {
     }
     const ir::TrapReport& trap = failed->failure.trap;
     if (trap.code == ir::TrapCode::kNone || trap.code == ir::TrapCode::kStopped) {
-      return While(std::move(status), "running " + node + " on device " + plan_->devices[plan_->device_of[index]]->info().id);
+      return While(std::move(status),
+                   "running " + node + " on device " + plan_->devices[plan_->device_of[index]]->info().id);
     }
-    return Aborted("N" + node.substr(1) + " trapped: " + DescribeTrap(trap, plan_->executables[index]->artifact()) + ".");
+    return Aborted("N" + node.substr(1) + " trapped: " + DescribeTrap(trap, plan_->executables[index]->artifact()) +
+                   ".");
   }
 
   void Record(Time run_start) {
@@ -308,22 +343,23 @@ class Runner {
   PreparedGraph& graph_;
   const RunRequest& request_;
   const std::atomic<uint32_t>& stop_;
+  bool has_entered_ = false;
   Time start_{0};
-  Plan* plan_ = nullptr;                   // In graph_.plans.
-  std::vector<const Binding*> ports_;      // By the root's port: in the request, or in result_.outputs.
-  std::deque<SegmentPoints> points_;       // Of segments in flight, and of the one that failed.
-  std::vector<uint64_t> submitted_;        // By device: the last signal submitted in this repetition.
+  Plan* plan_ = nullptr;               // In graph_.plans.
+  std::vector<const Binding*> ports_;  // By the root's port: in the request, or in result_.outputs.
+  std::deque<SegmentPoints> points_;   // Of segments in flight, and of the one that failed.
+  std::vector<uint64_t> submitted_;    // By device: the last signal submitted in this repetition.
   RunResult result_;
 };
 
 }  // namespace
 
 StatusOr<RunResult> Engine::Run(PreparedGraph& graph, const RunRequest& request) {
-  std::lock_guard lock(graph.mutex);
   return Runner(options_, graph, request).Run();
 }
 
-StatusOr<std::map<std::string, Binding>> Engine::OutputShapes(PreparedGraph& graph, const std::map<std::string, Binding>& inputs,
+StatusOr<std::map<std::string, Binding>> Engine::OutputShapes(PreparedGraph& graph,
+                                                              const std::map<std::string, Binding>& inputs,
                                                               const std::map<std::string, int64_t>& symbols) {
   const graph::Node& root = graph.graph.node(graph.graph.root());
   std::vector<const Binding*> ports(root.ports.size());

@@ -247,7 +247,8 @@ void FairShare::TurnDevice(Time now, DeviceIndex index, std::vector<Decision>& o
     out.push_back(SetContended{holder.tenant, index, contended});
   }
   if (contended) {
-    next_tick_ = std::min(next_tick_, holder.revoked ? *holder.revoked + limits_.revoke_grace : holder.since + limits_.quantum);
+    next_tick_ =
+        std::min(next_tick_, holder.revoked ? *holder.revoked + limits_.revoke_grace : holder.since + limits_.quantum);
   }
 }
 

@@ -6,13 +6,14 @@
 //   for (const Decision& d : share.Tick(now, events)) { ... }
 //   sleep until share.NextTick() or the next event.
 //
-// Jobs. Each tenant has a bounded queue. Whenever a running slot is free, tenants take turns (round robin over tenants that have a job to
-// start and are below their own maximum). Within a tenant the job with the highest priority starts first; one level of priority is worth
-// `priority_step` of waiting, so a low one is overtaken for a bounded time only.
+// Jobs. Each tenant has a bounded queue. Whenever a running slot is free, tenants take turns (round robin over tenants
+// that have a job to start and are below their own maximum). Within a tenant the job with the highest priority starts
+// first; one level of priority is worth `priority_step` of waiting, so a low one is overtaken for a bounded time only.
 //
-// Grants. A tenant wants each device that one of its running jobs names. A device has one holder at a time. A lone tenant keeps its grant;
-// when others wait, the holder is marked contended, revoked after a quantum, and the device goes to the tenant that has waited longest. A
-// revoked holder should answer GrantReturned; one that has not within `revoke_grace` is overdue, and the next tenant is granted beside it.
+// Grants. A tenant wants each device that one of its running jobs names. A device has one holder at a time. A lone
+// tenant keeps its grant; when others wait, the holder is marked contended, revoked after a quantum, and the device
+// goes to the tenant that has waited longest. A revoked holder should answer GrantReturned; one that has not within
+// `revoke_grace` is overdue, and the next tenant is granted beside it.
 //
 // No threads, no clock, no allocation beyond its tables. The same events at the same times give the same decisions.
 #ifndef HPVMD_SCHEDULER_FAIR_SHARE_H_
@@ -63,8 +64,8 @@ struct TenantLeaves {
 struct JobQueued {
   TenantKey tenant = 0;
   JobKey job = 0;
-  int32_t priority = 0;      // Higher starts sooner; clamped to ±1,000.
-  uint64_t devices = 1;      // Bit i: device i, which the job may use while it runs.
+  int32_t priority = 0;  // Higher starts sooner; clamped to ±1,000.
+  uint64_t devices = 1;  // Bit i: device i, which the job may use while it runs.
 };
 // The job ended, failed or was cancelled; queued jobs leave the queue.
 struct JobEnded {
@@ -75,7 +76,7 @@ struct JobEnded {
 struct GrantReturned {
   TenantKey tenant = 0;
   DeviceIndex device = 0;
-  uint64_t grant = 0;        // As in Grant; an answer to an earlier grant changes nothing.
+  uint64_t grant = 0;  // As in Grant; an answer to an earlier grant changes nothing.
 };
 using Event = std::variant<TenantArrives, TenantLeaves, JobQueued, JobEnded, GrantReturned>;
 
@@ -100,18 +101,20 @@ struct RefuseTenant {
 struct Grant {
   TenantKey tenant = 0;
   DeviceIndex device = 0;
-  uint64_t grant = 0;        // Unique; the page's epoch follows it.
-  bool contended = false;    // Somebody waits already.
+  uint64_t grant = 0;      // Unique; the page's epoch follows it.
+  bool contended = false;  // Somebody waits already.
   friend bool operator==(const Grant&, const Grant&) = default;
 };
-// Take the device away. `grant` as it was granted. Answered by GrantReturned, unless the tenant runs nothing there: then none is awaited.
+// Take the device away. `grant` as it was granted. Answered by GrantReturned, unless the tenant runs nothing there:
+// then none is awaited.
 struct Revoke {
   TenantKey tenant = 0;
   DeviceIndex device = 0;
   uint64_t grant = 0;
   friend bool operator==(const Revoke&, const Revoke&) = default;
 };
-// A holder's answer to Revoke is overdue: demote it (CPU) or let the hardware time-slice (GPU). The device is granted on.
+// A holder's answer to Revoke is overdue: demote it (CPU) or let the hardware time-slice (GPU). The device is granted
+// on.
 struct GrantOverdue {
   TenantKey tenant = 0;
   DeviceIndex device = 0;
@@ -145,7 +148,7 @@ class FairShare {
 
  private:
   struct QueuedJob {
-    int64_t rank_ns = 0;     // Time of arrival minus the worth of its priority: lower starts first.
+    int64_t rank_ns = 0;  // Time of arrival minus the worth of its priority: lower starts first.
     uint64_t sequence = 0;
     JobKey job = 0;
     uint64_t devices = 0;
@@ -154,10 +157,10 @@ class FairShare {
   struct Tenant {
     std::set<QueuedJob> queue;
     std::map<JobKey, QueuedJob> queued_by_key;
-    std::map<JobKey, uint64_t> running;     // Devices by job.
-    uint64_t last_start = 0;                // Turn in which it last started a job: the lowest goes next.
-    std::vector<uint32_t> wants;            // Running jobs that name the device, by device.
-    std::vector<Duration> held;             // By device, finished grants only.
+    std::map<JobKey, uint64_t> running;  // Devices by job.
+    uint64_t last_start = 0;             // Turn in which it last started a job: the lowest goes next.
+    std::vector<uint32_t> wants;         // Running jobs that name the device, by device.
+    std::vector<Duration> held;          // By device, finished grants only.
   };
   struct Holder {
     TenantKey tenant = 0;
@@ -168,7 +171,7 @@ class FairShare {
   };
   struct DeviceState {
     std::optional<Holder> holder;
-    std::vector<TenantKey> waiting;         // In order of arrival.
+    std::vector<TenantKey> waiting;  // In order of arrival.
   };
 
   void Apply(Time now, const Event& event, std::vector<Decision>& out);

@@ -60,8 +60,8 @@ TEST(FairShareTest, PriorityOvertakesForABoundedTime) {
   const Event b[] = {JobQueued{1, 11, 5, 0}};
   const Event c[] = {JobQueued{1, 12, 5, 0}};
   all.Tick(Time(0), a);
-  all.Tick(seconds(4), b);   // 5 s worth of priority: overtakes.
-  all.Tick(seconds(6), c);   // Waiting has made up for it.
+  all.Tick(seconds(4), b);  // 5 s worth of priority: overtakes.
+  all.Tick(seconds(6), c);  // Waiting has made up for it.
   std::vector<JobKey> order;
   JobKey running = 1;
   for (int i = 0; i < 3; ++i) {
@@ -152,10 +152,10 @@ struct Simulation {
   };
   SeededRng rng;
   FairShareLimits limits;
-  std::map<std::pair<TenantKey, JobKey>, RunningJob> known;   // Queued or running.
+  std::map<std::pair<TenantKey, JobKey>, RunningJob> known;  // Queued or running.
   std::set<std::pair<TenantKey, JobKey>> running;
   std::map<DeviceIndex, std::pair<TenantKey, uint64_t>> holder;
-  std::set<uint64_t> revoked;                                 // Grants.
+  std::set<uint64_t> revoked;  // Grants.
   uint64_t accepted = 0, started = 0;
 
   bool IsIdle(TenantKey tenant, DeviceIndex device) const {
@@ -175,9 +175,8 @@ struct Simulation {
         --accepted;
       } else if (const auto* grant = std::get_if<Grant>(&decision)) {
         // A revoked holder whose jobs have ended meanwhile is not waited for.
-        ASSERT_TRUE(!holder.contains(grant->device) ||
-                    (revoked.contains(holder[grant->device].second) &&
-                     IsIdle(holder[grant->device].first, grant->device)))
+        ASSERT_TRUE(!holder.contains(grant->device) || (revoked.contains(holder[grant->device].second) &&
+                                                        IsIdle(holder[grant->device].first, grant->device)))
             << "Device granted twice.";
         holder[grant->device] = {grant->tenant, grant->grant};
       } else if (const auto* revoke = std::get_if<Revoke>(&decision)) {

@@ -11,12 +11,14 @@ constexpr Duration kLaunch = std::chrono::microseconds(10);
 constexpr Duration kTransferStart = std::chrono::microseconds(10);
 constexpr uint64_t kTransferBytesPerNs = 10;
 
-// Where a value was last written, for transfer costs; later readers may have made copies, which only makes the guess pessimistic.
+// Where a value was last written, for transfer costs; later readers may have made copies, which only makes the guess
+// pessimistic.
 using ValueSpaces = std::vector<SpaceIndex>;
 
 Duration TransferCost(const PlacementInput& input, uint32_t node, SpaceIndex space, const ValueSpaces& spaces) {
   const graph::FlatGraph& flat = input.flat;
-  const uint32_t end = node + 1 < flat.nodes.size() ? flat.nodes[node + 1].first_port : static_cast<uint32_t>(flat.ports.size());
+  const uint32_t end =
+      node + 1 < flat.nodes.size() ? flat.nodes[node + 1].first_port : static_cast<uint32_t>(flat.ports.size());
   Duration cost{0};
   for (uint32_t port = flat.nodes[node].first_port; port < end; ++port) {
     const graph::FlatValueId value = flat.ports[port].in;
@@ -27,9 +29,7 @@ Duration TransferCost(const PlacementInput& input, uint32_t node, SpaceIndex spa
   return cost;
 }
 
-uint64_t Instances(const graph::FlatNode& node) {
-  return node.extent[0] * node.extent[1] * node.extent[2];
-}
+uint64_t Instances(const graph::FlatNode& node) { return node.extent[0] * node.extent[1] * node.extent[2]; }
 
 uint32_t Choose(const PlacementInput& input, uint32_t node, const ValueSpaces& spaces) {
   const std::vector<Candidate>& candidates = input.candidates[input.flat.nodes[node].leaf.index];
@@ -76,7 +76,8 @@ StatusOr<Placement> Place(const PlacementInput& input, uint32_t* unplaced) {
     placement.choice[node] = Choose(input, node, spaces);
     const DeviceFacts& device = input.devices[candidates[placement.choice[node]].device];
     placement.fallback_nodes += device.tier == Tier::kReal ? 0 : 1;
-    const uint32_t end = node + 1 < flat.nodes.size() ? flat.nodes[node + 1].first_port : static_cast<uint32_t>(flat.ports.size());
+    const uint32_t end =
+        node + 1 < flat.nodes.size() ? flat.nodes[node + 1].first_port : static_cast<uint32_t>(flat.ports.size());
     for (uint32_t port = flat.nodes[node].first_port; port < end; ++port) {
       if (flat.ports[port].out.valid()) {
         spaces[flat.ports[port].out.index] = device.space;

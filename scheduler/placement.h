@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which device runs each node of a flat graph, and by which variant. Pure: facts in, a decision out.
 //
-// Greedy in execution order: each node goes where its own cost plus the cost of moving its inputs there is least; ties go to hints, then to
-// the order of candidates. Costs come through CostModel, so that measured history can replace the constants without a change here.
+// Greedy in execution order: each node goes where its own cost plus the cost of moving its inputs there is least; ties
+// go to hints, then to the order of candidates. Costs come through CostModel, so that measured history can replace the
+// constants without a change here.
 //
-// Tiers come before costs: a node runs on a reference device (the interpreter) only when no real device can run it, and on the null device
-// only when nothing else can, or when its document names that device.
+// Tiers come before costs: a node runs on a reference device (the interpreter) only when no real device can run it, and
+// on the null device only when nothing else can, or when its document names that device.
 #ifndef HPVMD_SCHEDULER_PLACEMENT_H_
 #define HPVMD_SCHEDULER_PLACEMENT_H_
 
@@ -39,7 +40,7 @@ struct Candidate {
   static constexpr uint32_t kNoHint = 0xffffffffu;
   DeviceIndex device = 0;
   uint32_t variant = 0;
-  uint32_t hint = kNoHint;   // Rank among the node's hints; 0 is the first.
+  uint32_t hint = kNoHint;  // Rank among the node's hints; 0 is the first.
 };
 
 class CostModel {
@@ -67,7 +68,7 @@ struct PlacementInput {
 };
 
 struct Placement {
-  std::vector<uint32_t> choice;   // By flat node: index in the candidates of its leaf.
+  std::vector<uint32_t> choice;  // By flat node: index in the candidates of its leaf.
   // Flat nodes that run on a reference or null device because nothing better can.
   uint64_t fallback_nodes = 0;
 };

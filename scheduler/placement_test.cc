@@ -52,9 +52,12 @@ std::vector<DeviceIndex> DevicesOf(const FlatGraph& flat, const std::vector<std:
 // Tiers come before everything else, and what had to fall back is counted.
 TEST(PlacementTest, PrefersRealDevices) {
   uint64_t fallback = 0;
-  EXPECT_EQ(DevicesOf(Chain(3, 4), {{{.device = 2}, {.device = 0, .hint = 0}, {.device = 1}}, {{.device = 2}, {.device = 0}}, {{.device = 2}}},
-                      &fallback),
-            (std::vector<DeviceIndex>{1, 0, 2}));
+  EXPECT_EQ(
+      DevicesOf(
+          Chain(3, 4),
+          {{{.device = 2}, {.device = 0, .hint = 0}, {.device = 1}}, {{.device = 2}, {.device = 0}}, {{.device = 2}}},
+          &fallback),
+      (std::vector<DeviceIndex>{1, 0, 2}));
   EXPECT_EQ(fallback, 2u);
 }
 
@@ -64,7 +67,8 @@ TEST(PlacementTest, HintsThenDataThenOrder) {
                                           {{.device = 1}, {.device = 3}},
                                           {{.device = 1, .hint = 1}, {.device = 3}}}),
             (std::vector<DeviceIndex>{3, 3, 1}));
-  EXPECT_EQ(DevicesOf(Chain(1, 4), {{{.device = 1, .variant = 0}, {.device = 1, .variant = 1}}}), (std::vector<DeviceIndex>{1}));
+  EXPECT_EQ(DevicesOf(Chain(1, 4), {{{.device = 1, .variant = 0}, {.device = 1, .variant = 1}}}),
+            (std::vector<DeviceIndex>{1}));
 }
 
 // A node that nothing can run is reported by its index.

@@ -14,11 +14,12 @@ using graph::FlatNodeId;
 using graph::FlatPort;
 using graph::FlatValueId;
 
-constexpr uint32_t kNever = 0xffffffffu;    // A value that nobody reads.
-constexpr uint32_t kAtTheEnd = 0xfffffffeu; // A value that is a graph output.
+constexpr uint32_t kNever = 0xffffffffu;     // A value that nobody reads.
+constexpr uint32_t kAtTheEnd = 0xfffffffeu;  // A value that is a graph output.
 constexpr uint32_t kNoOutput = 0xffffffffu;
-constexpr uint64_t kAlignment = 64;         // A cache line: temporaries never share one.
-// A free storage is taken for a value that fills at least half of it (small ones always), so that reuse does not waste memory.
+constexpr uint64_t kAlignment = 64;  // A cache line: temporaries never share one.
+// A free storage is taken for a value that fills at least half of it (small ones always), so that reuse does not waste
+// memory.
 constexpr uint64_t kSlackBytes = 4096;
 
 class Planner {
@@ -103,7 +104,8 @@ class Planner {
     return true;
   }
 
-  // Follows in-place updates back from each output, so that the first value of the chain is already made in the output's memory.
+  // Follows in-place updates back from each output, so that the first value of the chain is already made in the
+  // output's memory.
   void FindOutputChains() {
     chain_output_.assign(flat_.values.size(), kNoOutput);
     output_storage_.resize(flat_.outputs.size());
@@ -112,7 +114,8 @@ class Planner {
       if (!value.valid()) {
         continue;
       }
-      output_storage_[k] = AddStorage({.kind = Storage::Kind::kOutput, .port = k, .bytes = flat_.values[value.index].bytes});
+      output_storage_[k] =
+          AddStorage({.kind = Storage::Kind::kOutput, .port = k, .bytes = flat_.values[value.index].bytes});
       if (chain_output_[value.index] == kNoOutput) {
         chain_output_[value.index] = k;
       }
@@ -186,7 +189,8 @@ class Planner {
       return;
     }
     ++out_.copies;
-    out_.steps.push_back({.kind = Step::Kind::kCopy, .device = device, .source = source, .target = target, .bytes = bytes});
+    out_.steps.push_back(
+        {.kind = Step::Kind::kCopy, .device = device, .source = source, .target = target, .bytes = bytes});
   }
 
   // Fills `target`, which lies in the space of `device`, with the value; through host memory when it is only elsewhere.
@@ -219,7 +223,7 @@ class Planner {
     const auto [begin, end] = Ports(node);
     for (uint32_t port = begin; port < end; ++port) {
       const FlatPort& p = flat_.ports[port];
-      out_.port_storage[port] = !p.out.valid()  ? Read(p.in, device, space)
+      out_.port_storage[port] = !p.out.valid() ? Read(p.in, device, space)
                                 : p.in.valid() ? Update(node, port, device, space)
                                                : Create(p.out, device, space);
     }
@@ -353,14 +357,14 @@ class Planner {
   const ResidencyInput& input_;
   const FlatGraph& flat_;
   const SpaceIndex spaces_;
-  std::vector<DeviceIndex> mover_;                               // By space.
-  std::vector<std::map<uint64_t, std::vector<StorageId>>> free_; // By space, by size.
-  std::vector<StorageId> copies_;                                // By value and space: where it is valid.
-  std::vector<uint32_t> last_use_;                               // By value.
-  std::vector<uint32_t> chain_output_;                           // By value: the output whose memory its chain ends in.
-  std::vector<StorageId> output_storage_;                        // By output.
-  // While segments are cut: the last segment that wrote a storage, that read it (by device), and what the open one waits for (by device),
-  // and the last segment of each device.
+  std::vector<DeviceIndex> mover_;                                // By space.
+  std::vector<std::map<uint64_t, std::vector<StorageId>>> free_;  // By space, by size.
+  std::vector<StorageId> copies_;                                 // By value and space: where it is valid.
+  std::vector<uint32_t> last_use_;                                // By value.
+  std::vector<uint32_t> chain_output_;     // By value: the output whose memory its chain ends in.
+  std::vector<StorageId> output_storage_;  // By output.
+  // While segments are cut: the last segment that wrote a storage, that read it (by device), and what the open one
+  // waits for (by device), and the last segment of each device.
   std::vector<uint32_t> written_, read_, wait_for_, last_on_;
   Residency out_;
 };

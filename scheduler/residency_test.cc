@@ -49,7 +49,8 @@ struct FlatBuilder {
 
 const std::vector<DeviceFacts> kOneCpu = {{.id = "cpu:0"}};
 
-Residency Plan(const FlatGraph& flat, const std::vector<DeviceFacts>& devices, const std::vector<DeviceIndex>& device_of) {
+Residency Plan(const FlatGraph& flat, const std::vector<DeviceFacts>& devices,
+               const std::vector<DeviceIndex>& device_of) {
   StatusOr<Residency> plan = PlanResidency({.flat = flat, .devices = devices, .device_of = device_of});
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
@@ -115,7 +116,8 @@ class Replay {
 
   void RunNode(const Step& step) {
     const uint32_t node = step.node.index;
-    const uint32_t end = node + 1 < flat_.nodes.size() ? flat_.nodes[node + 1].first_port : static_cast<uint32_t>(flat_.ports.size());
+    const uint32_t end =
+        node + 1 < flat_.nodes.size() ? flat_.nodes[node + 1].first_port : static_cast<uint32_t>(flat_.ports.size());
     for (uint32_t port = flat_.nodes[node].first_port; port < end; ++port) {
       const FlatPort& p = flat_.ports[port];
       const StorageId storage = plan_.port_storage[port];
@@ -173,7 +175,8 @@ void CheckWaits(const FlatGraph& flat, const Residency& plan) {
       ASSERT_EQ(step.device, plan.segments[s].device);
       if (step.kind == Step::Kind::kRun) {
         const uint32_t node = step.node.index;
-        const uint32_t end = node + 1 < flat.nodes.size() ? flat.nodes[node + 1].first_port : static_cast<uint32_t>(flat.ports.size());
+        const uint32_t end =
+            node + 1 < flat.nodes.size() ? flat.nodes[node + 1].first_port : static_cast<uint32_t>(flat.ports.size());
         for (uint32_t port = flat.nodes[node].first_port; port < end; ++port) {
           touches[plan.port_storage[port].index].push_back({s, flat.ports[port].out.valid()});
         }
@@ -279,12 +282,14 @@ TEST(ResidencyTest, SharedCopiesAcrossDevices) {
   CheckWaits(b.flat, plan);
 }
 
-// Random graphs on random devices: every port sees its value, inputs stay untouched, outputs arrive, conflicting steps are ordered.
+// Random graphs on random devices: every port sees its value, inputs stay untouched, outputs arrive, conflicting steps
+// are ordered.
 TEST(ResidencyTest, RandomGraphsStayCoherent) {
   for (uint64_t seed = 1; seed <= 400; ++seed) {
     SCOPED_TRACE(seed);
     SeededRng rng(seed);
-    std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "interp:0"}, {.id = "gpu:0", .space = 1}, {.id = "gpu:1", .space = 2}};
+    std::vector<DeviceFacts> devices = {
+        {.id = "cpu:0"}, {.id = "interp:0"}, {.id = "gpu:0", .space = 1}, {.id = "gpu:1", .space = 2}};
     devices.resize(1 + rng.Below(4));
     FlatBuilder b;
     std::vector<FlatValueId> values;
@@ -319,7 +324,8 @@ TEST(ResidencyTest, RandomGraphsStayCoherent) {
     }
     b.Output({});  // A root port that is an input.
     // Values without bytes are never moved, so they cannot be followed.
-    const bool has_empty = std::any_of(b.flat.values.begin(), b.flat.values.end(), [](const auto& v) { return v.bytes == 0; });
+    const bool has_empty =
+        std::any_of(b.flat.values.begin(), b.flat.values.end(), [](const auto& v) { return v.bytes == 0; });
     const Residency plan = Plan(b.flat, devices, device_of);
     if (!has_empty) {
       Replay(b.flat, devices, plan).Run();

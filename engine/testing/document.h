@@ -11,7 +11,8 @@ namespace hpvm::testing {
 class Document {
  public:
   // `shape` is JSON: "[4]", "[\"n\"]".
-  explicit Document(std::string type = "i32", std::string shape = "[4]") : type_(std::move(type)), shape_(std::move(shape)) {}
+  explicit Document(std::string type = "i32", std::string shape = "[4]")
+      : type_(std::move(type)), shape_(std::move(shape)) {}
 
   void Input(const std::string& name) { Add(inputs_, Quoted(name) + ":" + Tensor()); }
   void InputOf(const std::string& name, const std::string& type, const std::string& shape) {
@@ -22,7 +23,8 @@ class Document {
     Add(outputs_, Quoted(name) + ":{\"type\":" + Quoted(type) + ",\"shape\":" + shape + "}");
   }
   // `ports` as "access name" ("in a", "inout data"); `more` is further JSON members, with a leading comma.
-  void Node(const std::string& name, const std::string& entry, const std::vector<std::string>& ports, const std::string& more = "") {
+  void Node(const std::string& name, const std::string& entry, const std::vector<std::string>& ports,
+            const std::string& more = "") {
     Add(nodes_, Quoted(name) + ":" + Leaf(entry, ports, more));
   }
   // For symbols that no input's dimension gives.
@@ -32,12 +34,13 @@ class Document {
     Add(edges_, "{\"from\":" + Quoted(from) + ",\"to\":" + Quoted(to) + "}");
   }
 
-  std::string Leaf(const std::string& entry, const std::vector<std::string>& ports, const std::string& more = "") const {
+  std::string Leaf(const std::string& entry, const std::vector<std::string>& ports,
+                   const std::string& more = "") const {
     std::string list;
     for (const std::string& port : ports) {
       const size_t space = port.find(' ');
-      Add(list, "{\"name\":" + Quoted(port.substr(space + 1)) + ",\"access\":" + Quoted(port.substr(0, space)) + ",\"type\":" +
-                    Quoted(type_) + ",\"shape\":" + shape_ + "}");
+      Add(list, "{\"name\":" + Quoted(port.substr(space + 1)) + ",\"access\":" + Quoted(port.substr(0, space)) +
+                    ",\"type\":" + Quoted(type_) + ",\"shape\":" + shape_ + "}");
     }
     const std::string variants = more.find("\"variants\"") == std::string::npos
                                      ? ",\"variants\":[{\"module\":\"m\",\"entry\":" + Quoted(entry) + "}]"
@@ -47,8 +50,10 @@ class Document {
 
   // `module` is the source of the module "m": {"file":"m.wasm"} by default.
   std::string Text(const std::string& module = "{\"file\":\"m.wasm\"}") const {
-    return "{\"hpvm\":1,\"name\":\"test\"," + (symbols_.empty() ? "" : "\"symbols\":[" + symbols_ + "],") + "\"inputs\":{" + inputs_ + "},\"outputs\":{" + outputs_ +
-           "},\"modules\":{\"m\":{\"kind\":\"wasm\",\"source\":" + module + "}},\"nodes\":{" + nodes_ + "},\"edges\":[" + edges_ + "]}";
+    return "{\"hpvm\":1,\"name\":\"test\"," + (symbols_.empty() ? "" : "\"symbols\":[" + symbols_ + "],") +
+           "\"inputs\":{" + inputs_ + "},\"outputs\":{" + outputs_ +
+           "},\"modules\":{\"m\":{\"kind\":\"wasm\",\"source\":" + module + "}},\"nodes\":{" + nodes_ +
+           "},\"edges\":[" + edges_ + "]}";
   }
 
  private:

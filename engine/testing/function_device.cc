@@ -13,7 +13,8 @@ namespace {
 
 class FunctionExecutable final : public Executable {
  public:
-  FunctionExecutable(Artifact artifact, const KernelFunction& function) : artifact_(std::move(artifact)), function_(function) {}
+  FunctionExecutable(Artifact artifact, const KernelFunction& function)
+      : artifact_(std::move(artifact)), function_(function) {}
   const Artifact& artifact() const override { return artifact_; }
   const KernelFunction& function() const { return function_; }
 
@@ -25,7 +26,10 @@ class FunctionExecutable final : public Executable {
 class OwnBuffer final : public Buffer {
  public:
   OwnBuffer(const BufferSpec& spec, bool visible)
-      : memory_(spec.import == nullptr ? spec.bytes : 0), bytes_(spec.bytes), data_(spec.import == nullptr ? memory_.data() : spec.import), visible_(visible) {}
+      : memory_(spec.import == nullptr ? spec.bytes : 0),
+        bytes_(spec.bytes),
+        data_(spec.import == nullptr ? memory_.data() : spec.import),
+        visible_(visible) {}
   uint64_t bytes() const override { return bytes_; }
   uint8_t* host() override { return visible_ ? data_ : nullptr; }
   uint8_t* data() { return data_; }
@@ -127,7 +131,8 @@ class FunctionDevice final : public Device {
     }
     for (const Command& command : submission.commands->commands) {
       if (const auto* copy = std::get_if<CopyCommand>(&command)) {
-        std::memcpy(Data(submission, copy->target) + copy->target_offset, Data(submission, copy->source) + copy->source_offset, copy->bytes);
+        std::memcpy(Data(submission, copy->target) + copy->target_offset,
+                    Data(submission, copy->source) + copy->source_offset, copy->bytes);
       } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
         std::memset(Data(submission, fill->target) + fill->offset, fill->value, fill->bytes);
       } else {
@@ -152,7 +157,9 @@ class FunctionDevice final : public Device {
       const DispatchArgument& argument = submission.commands->arguments[dispatch.first_argument + i];
       if (argument.is_buffer) {
         HPVMD_CHECK(argument.offset + argument.bytes <= submission.buffers[argument.slot]->bytes());
-        HPVMD_CHECK((submission.buffers[argument.slot]->host() != nullptr || argument.bytes == 0) == info_.host_visible || argument.bytes == 0);
+        HPVMD_CHECK((submission.buffers[argument.slot]->host() != nullptr || argument.bytes == 0) ==
+                        info_.host_visible ||
+                    argument.bytes == 0);
         arguments.push_back({.data = Data(submission, argument.slot) + argument.offset, .bytes = argument.bytes});
       } else {
         arguments.push_back({.scalar = argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot]});
@@ -184,14 +191,15 @@ class FunctionDevice final : public Device {
   DeviceInfo info_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Submission> queue_;   // Guarded by mutex_.
-  bool closing_ = false;           // Guarded by mutex_.
+  std::deque<Submission> queue_;  // Guarded by mutex_.
+  bool closing_ = false;          // Guarded by mutex_.
   std::thread thread_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> CreateFunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options) {
+std::unique_ptr<Device> CreateFunctionDevice(Hub& hub, const KernelFunctions& functions,
+                                             FunctionDeviceOptions options) {
   return std::make_unique<FunctionDevice>(hub, functions, std::move(options));
 }
 
@@ -199,7 +207,8 @@ StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request
   compiles.fetch_add(1);
   CompileOutcome outcome;
   auto refused_here = refused.find(request.target);
-  if (!functions_.contains(request.entry) || (refused_here != refused.end() && refused_here->second.contains(request.entry))) {
+  if (!functions_.contains(request.entry) ||
+      (refused_here != refused.end() && refused_here->second.contains(request.entry))) {
     outcome.diagnostics.push_back({.severity = Severity::kError,
                                    .place = "module \"" + request.module_name + "\"",
                                    .offset = 8,
@@ -213,7 +222,8 @@ StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request
   artifact.function_names = {request.entry};
   artifact.uses_barrier = barrier_entries.contains(request.entry);
   for (const ParamSpec& param : request.params) {
-    artifact.params.push_back({.name = param.name, .is_buffer = param.is_buffer, .is_writable = param.is_writable, .type = param.scalar});
+    artifact.params.push_back(
+        {.name = param.name, .is_buffer = param.is_buffer, .is_writable = param.is_writable, .type = param.scalar});
   }
   outcome.artifact = std::move(artifact);
   return outcome;

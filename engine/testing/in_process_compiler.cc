@@ -26,7 +26,8 @@ StatusOr<CompileOutcome> InProcessCompiler::Compile(const CompileRequest& reques
 
 std::vector<uint8_t> WasmFromText(std::string_view text) {
   wabt::Errors errors;
-  const std::unique_ptr<wabt::WastLexer> lexer = wabt::WastLexer::CreateBufferLexer("test.wat", text.data(), text.size(), &errors);
+  const std::unique_ptr<wabt::WastLexer> lexer =
+      wabt::WastLexer::CreateBufferLexer("test.wat", text.data(), text.size(), &errors);
   wabt::WastParseOptions options{wabt::Features()};
   std::unique_ptr<wabt::Module> module;
   HPVMD_CHECK(wabt::Succeeded(wabt::ParseWatModule(lexer.get(), &module, &errors, &options)));

@@ -70,7 +70,7 @@ Result Delegate::OnOpcode(Opcode opcode) {
     return Result::Ok;  // The reader says so next.
   }
   row_ = &MapOpcode(opcode);
-  source_ = state->offset - (opcode.HasPrefix() ? 2 : 1);
+  source_ = state->offset - row_->bytes;
   if (function_ != nullptr && depth_ == 0) {
     return Refuse(source_, "The module is not valid WebAssembly: an instruction follows the function's end.");
   }

@@ -188,7 +188,8 @@ Table MakeTable() {
     row.refusal = "no supported feature has it";
   }
   for (const PlainRow& row : kPlain) {
-    table[row.from] = {PlainInstr(row), nullptr};
+    table[row.from].instr = PlainInstr(row);
+    table[row.from].refusal = nullptr;
   }
   for (const ControlRow& row : kControl) {
     table[row.from].instr.kind = row.to;
@@ -198,7 +199,9 @@ Table MakeTable() {
     table[row.from].refusal = row.reason;
   }
   for (uint32_t i = 0; i < W::Invalid; ++i) {
-    if (wabt::Opcode(static_cast<W::Enum>(i)).GetPrefix() == 0xfd) {
+    const uint8_t prefix = wabt::Opcode(static_cast<W::Enum>(i)).GetPrefix();
+    table[i].bytes = prefix != 0 ? 2 : 1;
+    if (prefix == 0xfd) {
       table[i].refusal = kSimd;
     }
   }

@@ -13,7 +13,8 @@ namespace {
 
 // Options that fit the first exported function that could be a kernel, so that mutated modules reach the lowering.
 hpvm::WasmOptions OptionsFor(std::span<const uint8_t> bytes) {
-  hpvm::WasmOptions options{.module_name = "fuzz"};
+  hpvm::WasmOptions options;
+  options.module_name = "fuzz";
   hpvm::Diagnostics diagnostics;
   const auto module = hpvm::wasm::ReadModule(bytes, "fuzz", diagnostics);
   for (size_t i = 0; module && i < module->exports.size(); ++i) {

@@ -72,10 +72,11 @@ StatusOr<Measurement> Measure(const Workload& workload) {
       return static_cast<double>(elapsed.count()) / 1e3 / static_cast<double>(workload.tasks.size());
     };
   };
-  HPVMD_ASSIGN_OR_RETURN(Measurement measurement,
-                         MeasureInterleaved(Better::kLower,
-                                            {{"ours", round_of(*ours)}, {"tbb", round_of(*tbb)}, {"starpu", round_of(*starpu)}},
-                                            RoundsFor(static_cast<uint32_t>(workload.tasks.size()))));
+  HPVMD_ASSIGN_OR_RETURN(
+      Measurement measurement,
+      MeasureInterleaved(Better::kLower,
+                         {{"ours", round_of(*ours)}, {"tbb", round_of(*tbb)}, {"starpu", round_of(*starpu)}},
+                         RoundsFor(static_cast<uint32_t>(workload.tasks.size()))));
   measurement.verified = true;  // Each round checked its data.
   return measurement;
 }

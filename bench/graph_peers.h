@@ -22,7 +22,8 @@ class GraphPeer {
 
 // oneTBB's flow graph: one continue_node a task, edges made once. It has no coherence and no timing.
 std::unique_ptr<GraphPeer> MakeTbbPeer(const Workload& workload);
-// StarPU 1.3: one data handle a buffer, dependencies from access modes, tasks submitted at each run, as its model has it.
+// StarPU 1.3: one data handle a buffer, dependencies from access modes, tasks submitted at each run, as its model has
+// it.
 StatusOr<std::unique_ptr<GraphPeer>> MakeStarpuPeer(const Workload& workload);
 
 }  // namespace hpvm::bench

@@ -30,7 +30,8 @@ StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start() {
   }
   UniqueFd ours(pair[0]), theirs(pair[1]);
   fcntl(theirs.get(), F_SETFD, 0);  // The child inherits its end.
-  HPVMD_ASSIGN_OR_RETURN(Process process, Process::Start({ProgramFolder() + "/hpvm-compiler", "--socket", std::to_string(theirs.get())}));
+  HPVMD_ASSIGN_OR_RETURN(
+      Process process, Process::Start({ProgramFolder() + "/hpvm-compiler", "--socket", std::to_string(theirs.get())}));
   local->compiler_process_ = std::make_unique<Process>(std::move(process));
   ArtifactKey key;
   for (size_t i = 0; i < key.size(); i += sizeof(uint64_t)) {

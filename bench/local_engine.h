@@ -27,7 +27,9 @@ class LocalEngine final : private ModuleSource {
 
  private:
   LocalEngine() = default;
-  StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) override { return std::span<const uint8_t>(kernels_); }
+  StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) override {
+    return std::span<const uint8_t>(kernels_);
+  }
 
   std::vector<uint8_t> kernels_;
   Hub hub_;

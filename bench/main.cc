@@ -3,7 +3,8 @@
 //
 //   hpvm-bench overhead [--json] [--only CASE]...
 //
-// Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a wrong command line.
+// Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a
+// wrong command line.
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -42,8 +43,8 @@ void PrintRow(const Case& c, const Measurement& m) {
   for (const auto& [name, value] : m.peers) {
     peers += "  " + name + " " + Number(value);
   }
-  std::printf("%-24s %-14s %12s %s%s\n", c.name.c_str(), c.metric.c_str(), Number(m.ours).c_str(), m.verified ? "" : " NOT VERIFIED",
-              peers.c_str());
+  std::printf("%-24s %-14s %12s %s%s\n", c.name.c_str(), c.metric.c_str(), Number(m.ours).c_str(),
+              m.verified ? "" : " NOT VERIFIED", peers.c_str());
   std::fflush(stdout);
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The benchmark's cases. One file a family, each with one Add function; overhead.cc holds the fixed list of names that must all be there.
+// The benchmark's cases. One file a family, each with one Add function; overhead.cc holds the fixed list of names that
+// must all be there.
 //
-// A case measures ours and its peers in the same process run, interleaved, and takes the minimum (or for rates the maximum) of several
-// rounds; MeasureInterleaved does that. `verified` says that the data of every contender was checked after its last round.
+// A case measures ours and its peers in the same process run, interleaved, and takes the minimum (or for rates the
+// maximum) of several rounds; MeasureInterleaved does that. `verified` says that the data of every contender was
+// checked after its last round.
 #ifndef HPVMD_BENCH_REGISTRY_H_
 #define HPVMD_BENCH_REGISTRY_H_
 
@@ -24,16 +26,16 @@ struct Measurement {
 };
 
 struct Case {
-  std::string suite;    // "overhead".
-  std::string name;     // "chain/10000".
-  std::string metric;   // With its unit: "us_per_node", "calls_per_s".
+  std::string suite;   // "overhead".
+  std::string name;    // "chain/10000".
+  std::string metric;  // With its unit: "us_per_node", "calls_per_s".
   Better better = Better::kLower;
   std::function<StatusOr<Measurement>()> run;
 };
 
 // One contender of a case. `round` does the work once and returns the value of the metric; an error ends the case.
 struct Contender {
-  std::string name;     // "ours" or the peer's.
+  std::string name;  // "ours" or the peer's.
   std::function<StatusOr<double>()> round;
 };
 // Runs the contenders in turn, `rounds` times after one unmeasured turn, and keeps the best value of each.

@@ -18,7 +18,8 @@ class Runtime {
  public:
   static StatusOr<Runtime*> Get() {
     static Runtime runtime;
-    return runtime.error_ == 0 ? StatusOr<Runtime*>(&runtime) : Unavailable("StarPU does not start (" + std::to_string(runtime.error_) + ").");
+    return runtime.error_ == 0 ? StatusOr<Runtime*>(&runtime)
+                               : Unavailable("StarPU does not start (" + std::to_string(runtime.error_) + ").");
   }
   starpu_codelet step{}, mix{};
 
@@ -62,8 +63,8 @@ class StarpuPeer final : public GraphPeer {
   StarpuPeer(Runtime& runtime, const Workload& workload)
       : runtime_(runtime), workload_(workload), buffers_(workload.buffers), handles_(workload.buffers.size()) {
     for (size_t i = 0; i < buffers_.size(); ++i) {
-      starpu_vector_data_register(&handles_[i], STARPU_MAIN_RAM, reinterpret_cast<uintptr_t>(buffers_[i].data()), kBufferElements,
-                                  sizeof(uint32_t));
+      starpu_vector_data_register(&handles_[i], STARPU_MAIN_RAM, reinterpret_cast<uintptr_t>(buffers_[i].data()),
+                                  kBufferElements, sizeof(uint32_t));
     }
   }
   ~StarpuPeer() override {

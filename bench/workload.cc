@@ -30,7 +30,9 @@ std::string Port(const char* name, const char* access) {
          std::to_string(kBufferElements) + "]}";
 }
 
-std::string Edge(const std::string& from, const std::string& to) { return "{\"from\":\"" + from + "\",\"to\":\"" + to + "\"}"; }
+std::string Edge(const std::string& from, const std::string& to) {
+  return "{\"from\":\"" + from + "\",\"to\":\"" + to + "\"}";
+}
 
 }  // namespace
 
@@ -85,7 +87,7 @@ std::string ToDocument(const Workload& workload) {
     list += list.empty() ? "" : ",\n";
     list += item;
   };
-  std::vector<std::string> current;   // By buffer: the endpoint that holds its contents.
+  std::vector<std::string> current;  // By buffer: the endpoint that holds its contents.
   for (size_t b = 0; b < workload.buffers.size(); ++b) {
     const std::string name = std::to_string(b);
     add(inputs, "\"b" + name + "\":" + Tensor());
@@ -93,7 +95,8 @@ std::string ToDocument(const Workload& workload) {
     current.push_back("b" + name);
   }
   const std::string step = R"({"ports":[)" + Port("data", "inout") + R"(],"variants":[{"module":"m","entry":"step"}]})";
-  const std::string mix = R"({"ports":[)" + Port("other", "in") + "," + Port("data", "inout") + R"(],"variants":[{"module":"m","entry":"mix"}]})";
+  const std::string mix = R"({"ports":[)" + Port("other", "in") + "," + Port("data", "inout") +
+                          R"(],"variants":[{"module":"m","entry":"mix"}]})";
   for (size_t i = 0; i < workload.tasks.size(); ++i) {
     const Task& task = workload.tasks[i];
     const std::string name = "n" + std::to_string(i);
@@ -108,14 +111,14 @@ std::string ToDocument(const Workload& workload) {
     add(edges, Edge(current[b], "o" + std::to_string(b)));
   }
   return "{\"hpvm\":1,\"inputs\":{" + inputs + "},\"outputs\":{" + outputs +
-         "},\"modules\":{\"m\":{\"kind\":\"wasm\",\"source\":{\"file\":\"kernels.wasm\"}}},\"nodes\":{" + nodes + "},\"edges\":[" + edges +
-         "]}";
+         "},\"modules\":{\"m\":{\"kind\":\"wasm\",\"source\":{\"file\":\"kernels.wasm\"}}},\"nodes\":{" + nodes +
+         "},\"edges\":[" + edges + "]}";
 }
 
 std::vector<std::vector<uint32_t>> Predecessors(const Workload& workload) {
   struct State {
     uint32_t writer = kNoBuffer;
-    std::vector<uint32_t> readers;   // Since the writer.
+    std::vector<uint32_t> readers;  // Since the writer.
   };
   std::vector<State> states(workload.buffers.size());
   std::vector<std::vector<uint32_t>> out(workload.tasks.size());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work that ours and every peer do in chain, wide and dag cases: tiny tasks, each updating one buffer in place, some reading another.
+// The work that ours and every peer do in chain, wide and dag cases: tiny tasks, each updating one buffer in place,
+// some reading another.
 #ifndef HPVMD_BENCH_WORKLOAD_H_
 #define HPVMD_BENCH_WORKLOAD_H_
 
@@ -15,8 +16,8 @@ using Elements = std::array<uint32_t, kBufferElements>;
 inline constexpr uint32_t kNoBuffer = 0xffffffffu;
 
 struct Task {
-  uint32_t buffer = 0;            // Updated: e = 3e + 1, or e = 3e + other.
-  uint32_t other = kNoBuffer;     // Read.
+  uint32_t buffer = 0;         // Updated: e = 3e + 1, or e = 3e + other.
+  uint32_t other = kNoBuffer;  // Read.
 };
 
 // Tasks in program order: a task sees what earlier ones wrote.
@@ -42,7 +43,8 @@ std::vector<Elements> Evaluate(const Workload& workload);
 // The graph document: inputs b0.., outputs o0.., one node a task.
 std::string ToDocument(const Workload& workload);
 
-// For each task the earlier tasks that it must follow: the last writer of what it touches, and the readers since of what it writes.
+// For each task the earlier tasks that it must follow: the last writer of what it touches, and the readers since of
+// what it writes.
 std::vector<std::vector<uint32_t>> Predecessors(const Workload& workload);
 
 }  // namespace hpvm::bench

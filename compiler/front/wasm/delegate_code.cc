@@ -61,6 +61,9 @@ Result Delegate::OnLocalDecl(Index, Index count, wabt::Type type) {
 Result Delegate::EndFunctionBody(Index) {
   source_ = state->offset;
   function_ = nullptr;
+  if (depth_ != 0) {  // wabt's validator takes the last end for the function's.
+    return Refuse(source_, "The module is not valid WebAssembly: a function's body ends inside a block.");
+  }
   return validator_.EndFunctionBody(Here());
 }
 

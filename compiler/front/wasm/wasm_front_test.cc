@@ -192,6 +192,13 @@ TEST(WasmFrontTest, RefusesCodeBehindTheEnd) {
   EXPECT_THAT(Fault(bytes).message, HasSubstr("an instruction follows the function's end"));
 }
 
+// An end too few: the body's last byte closes a block instead of the function.
+TEST(WasmFrontTest, RefusesBlocksLeftOpen) {
+  std::vector<uint8_t> bytes = {0, 'a', 's', 'm', 1, 0, 0, 0,  1, 4, 1, 0x60, 0, 0,    3, 2, 1, 0,
+                                7, 7, 1, 3, 'r', 'u', 'n', 0, 0,  10, 7, 1, 5, 0, 0x02, 0x40, 0x01, 0x0b};
+  EXPECT_THAT(Fault(bytes).message, HasSubstr("a function's body ends inside a block"));
+}
+
 std::vector<uint8_t> Nested(uint32_t depth) {
   std::vector<uint8_t> body = {0};
   for (uint32_t i = 0; i < depth; ++i) {

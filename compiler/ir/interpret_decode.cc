@@ -13,8 +13,7 @@ namespace {
 
 class Decoder {
  public:
-  Decoder(const Module& module, FunctionId id) : m_(module), f_(module.function(id)) {
-    out_.index = id.index;
+  explicit Decoder(const Function& function) : f_(function) {
     const Region& body = f_.region(f_.body);
     out_.first_param = body.param_count > 0 ? body.first_param.index : 0;
     out_.param_count = body.param_count;
@@ -61,7 +60,6 @@ class Decoder {
     code.a = from;
   }
 
-  const Module& m_;
   const Function& f_;
   DecodedFunction out_;
   std::vector<Open> open_;
@@ -289,7 +287,11 @@ uint32_t NumberOf(const FunctionType& type, TypeNumbers& known) {
 
 }  // namespace
 
-DecodedFunction Decode(const Module& module, FunctionId id) { return Decoder(module, id).Run(); }
+DecodedFunction Decode(const Module& module, FunctionId id) {
+  DecodedFunction decoded = Decoder(module.function(id)).Run();
+  decoded.index = id.index;
+  return decoded;
+}
 
 DecodedModule::DecodedModule(Module module_to_own) : module(std::move(module_to_own)) {
   TypeNumbers known;

@@ -151,7 +151,8 @@ TEST(IrMemoryTest, AtomicUpdates) {
       continue;
     }
     const std::string type(Name(access.type));
-    const std::string value = access.type == Type::kI32 ? "%x: i32 = wrap.i64 %v\n" : "%x: i64 = select.i64 %zero, %v, %v\n";
+    const std::string value =
+        access.type == Type::kI32 ? "%x: i32 = wrap.i64 %v\n" : "%x: i64 = select.i64 %zero, %v, %v\n";
     for (const auto& [name, combine] : kUpdates) {
       for (const uint64_t v : {uint64_t{0}, uint64_t{1}, uint64_t{0x7f00ff80ff00fe7d}, ~uint64_t{0}}) {
         Bench bench;

@@ -42,7 +42,8 @@ constexpr Case kBodies[] = {
     {"NoResult", "add.i32 %b, %b\nreturn ()", "\"add\": The results () are not of the types (i32)."},
     {"IntOnFloat", "%x: f32 = add.f32 %f, %f\nreturn ()", "\"add\": The operation does not exist for f32."},
     {"FloatOnInt", "%x: i32 = fadd.i32 %b, %b\nreturn ()", "\"fadd\": The operation does not exist for i32."},
-    {"CompareResult", "%x: i64 = lt_s.i64 %l, %l\nreturn ()", "\"lt_s\": The results (i64) are not of the types (i32)."},
+    {"CompareResult", "%x: i64 = lt_s.i64 %l, %l\nreturn ()",
+     "\"lt_s\": The results (i64) are not of the types (i32)."},
     {"Extend32", "%x: i32 = extend32_s.i32 %b\nreturn ()", "\"extend32_s\": The operation does not exist for i32."},
     {"Wrap", "%x: i32 = wrap.i32 %b\nreturn ()", "\"wrap\": A conversion from i32 to i32 does not exist."},
     {"Reinterpret", "%x: i64 = reinterpret.f32 %f\nreturn ()",
@@ -52,7 +53,8 @@ constexpr Case kBodies[] = {
     {"SelectCondition", "%x: i64 = select.i64 %l, %l, %l\nreturn ()",
      "\"select\": The operands (i64, i64, i64) are not of the types (i32, i64, i64)."},
     {"Width", "%x: f32 = load.f32 w2 flat %b\nreturn ()", "\"load\": The width (2) does not exist for f32."},
-    {"Signed", "%x: i32 = load.i32 signed flat %b\nreturn ()", "\"load\": Only loads narrower than their type are signed."},
+    {"Signed", "%x: i32 = load.i32 signed flat %b\nreturn ()",
+     "\"load\": Only loads narrower than their type are signed."},
     {"SignedStore", "store.i32 w1 signed flat %b, %b\nreturn ()",
      "\"store\": Only loads narrower than their type are signed."},
     {"Address", "%x: i32 = load.i32 flat %l\nreturn ()", "\"load\": The operands (i64) are not of the types (i32)."},
@@ -144,7 +146,8 @@ TEST(VerifyTest, RefusesEachBrokenModule) {
       {"Limit", [](Module& m) { m.memory_bytes_max = 2 * limits::kModuleMemoryBytesMax; },
        "module \"m\": The memory (65536 bytes) or its maximum (2147483648) is larger than the limit (1073741824)."},
       {"DataOutside", [](Module& m) { m.data = {{65534, {1, 2, 3}}}; },
-       "module \"m\": The data segment at 65534 overlaps the one before it, is out of order or lies outside the memory."},
+       "module \"m\": The data segment at 65534 overlaps the one before it, is out of order or lies outside the "
+       "memory."},
       {"DataFarOutside", [](Module& m) { m.data = {{~uint64_t{0}, {1}}}; },
        "module \"m\": The data segment at 18446744073709551615 overlaps the one before it, is out of order or lies "
        "outside the memory."},
@@ -203,7 +206,8 @@ TEST(VerifyTest, RefusesEachBrokenStructure) {
     Module module = Parse(WithBody(kValid));
     c.change(module);
     const std::string faults = FaultsOf(module);
-    EXPECT_NE(faults.find(std::string("function f0 \"entry\": ") + c.want), std::string::npos) << c.name << ": " << faults;
+    EXPECT_NE(faults.find(std::string("function f0 \"entry\": ") + c.want), std::string::npos)
+        << c.name << ": " << faults;
   }
 }
 
@@ -228,7 +232,8 @@ TEST(VerifyTest, UsesAreDeclared) {
   const std::string want =
       "module \"m\": A reachable function has a barrier or a local_alloc that the module does not declare.";
   const std::string functions = "func f2 \"sync\" () -> () {\nbarrier\nreturn ()\n}\n";
-  const std::string memory = "func f2 \"sync\" () -> () {\n%n: i32 = const.i32 8\n%p: i32 = local_alloc %n\nreturn ()\n}\n";
+  const std::string memory =
+      "func f2 \"sync\" () -> () {\n%n: i32 = const.i32 8\n%p: i32 = local_alloc %n\nreturn ()\n}\n";
   EXPECT_EQ(FaultsOf(Parse(WithBody("return ()") + functions)), "");
   EXPECT_EQ(FaultsOf(Parse(WithBody("call f2 ()\nreturn ()") + functions)), want);
   EXPECT_EQ(FaultsOf(Parse(WithBody("call f2 ()\nreturn ()") + memory)), want);

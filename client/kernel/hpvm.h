@@ -7,9 +7,10 @@
  *     out[i] = factor * in[i];
  *   }
  *
- * It takes one pointer a port and one int, long long, float or double a scalar, in the order of the graph's node. It runs once an instance;
- * instances of a launch run in any order and at the same time. Variables of the module belong to the instance; only buffers, and memory from
- * hpvm_local_alloc within a group, are shared. README.md has the command that builds it.
+ * It takes one pointer a port and one int, long long, float or double a scalar, in the order of the graph's node. It
+ * runs once an instance; instances of a launch run in any order and at the same time. Variables of the module belong to
+ * the instance; only buffers, and memory from hpvm_local_alloc within a group, are shared. README.md has the command
+ * that builds it.
  */
 #ifndef HPVM_KERNEL_HPVM_H_
 #define HPVM_KERNEL_HPVM_H_
@@ -24,15 +25,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Without -matomics clang makes C11 and C++ atomics, and the builtins behind them, plain loads and stores, silently. So they are refused: as a
- * header that came before, and as identifiers from here on. The functions below are atomic either way. */
+/* Without -matomics clang makes C11 and C++ atomics, and the builtins behind them, plain loads and stores, silently. So
+ * they are refused: as a header that came before, and as identifiers from here on. The functions below are atomic
+ * either way. */
 #if !defined(__wasm_atomics__)
 #if defined(__CLANG_STDATOMIC_H) || defined(_LIBCPP_ATOMIC) || defined(_GLIBCXX_ATOMIC)
-#error "Without -matomics, <stdatomic.h> and <atomic> are not atomic. Use hpvm_atomic_ functions, or build with -matomics -mbulk-memory."
+#error \
+    "Without -matomics, <stdatomic.h> and <atomic> are not atomic. Use hpvm_atomic_ functions, or build with -matomics -mbulk-memory."
 #else
 #pragma clang poison _Atomic __atomic_load_n __atomic_store_n __atomic_exchange_n __atomic_compare_exchange_n
 #pragma clang poison __atomic_fetch_add __atomic_fetch_sub __atomic_fetch_and __atomic_fetch_or __atomic_fetch_xor
-#pragma clang poison __sync_fetch_and_add __sync_fetch_and_sub __sync_fetch_and_and __sync_fetch_and_or __sync_fetch_and_xor
+#pragma clang poison __sync_fetch_and_add __sync_fetch_and_sub __sync_fetch_and_and __sync_fetch_and_or \
+    __sync_fetch_and_xor
 #pragma clang poison __sync_val_compare_and_swap __sync_bool_compare_and_swap __sync_lock_test_and_set
 #endif
 #endif
@@ -53,8 +57,8 @@
 #define HPVM_KERNEL __attribute__((used, visibility("default")))
 #endif
 
-/* Where this instance stands. `dimension` is 0, 1 or 2 (x, y, z); any other reads 0 for ids, 1 for counts and sizes. The forms without
- * `64` wrap at 2^32. hpvm_group_size is the group as declared, also in a partial last group. */
+/* Where this instance stands. `dimension` is 0, 1 or 2 (x, y, z); any other reads 0 for ids, 1 for counts and sizes.
+ * The forms without `64` wrap at 2^32. hpvm_group_size is the group as declared, also in a partial last group. */
 HPVM_IMPORT_(instance_id) uint32_t hpvm_instance_id(int dimension) HPVM_NOTHROW_ __attribute__((const));
 HPVM_IMPORT_(instance_count) uint32_t hpvm_instance_count(int dimension) HPVM_NOTHROW_ __attribute__((const));
 HPVM_IMPORT_(group_id) uint32_t hpvm_group_id(int dimension) HPVM_NOTHROW_ __attribute__((const));
@@ -67,23 +71,25 @@ HPVM_IMPORT_(instance_count) uint64_t hpvm_instance_count64(int dimension) HPVM_
 HPVM_IMPORT_(buffer_size) uint32_t hpvm_buffer_size(int parameter) HPVM_NOTHROW_ __attribute__((const));
 HPVM_IMPORT_(buffer_size) uint64_t hpvm_buffer_size64(int parameter) HPVM_NOTHROW_ __attribute__((const));
 
-/* Waits until every instance of the group is here; what they wrote before is visible after. Every instance must reach the same barriers,
- * or the launch traps. `convergent` keeps the compiler from moving a call into a branch. */
+/* Waits until every instance of the group is here; what they wrote before is visible after. Every instance must reach
+ * the same barriers, or the launch traps. `convergent` keeps the compiler from moving a call into a branch. */
 HPVM_IMPORT_(barrier) void hpvm_barrier(void) HPVM_NOTHROW_ __attribute__((convergent));
-/* Zeroed memory shared by the group, 16-byte aligned: all instances get the same address from the same call. At most 64 KiB a group. */
+/* Zeroed memory shared by the group, 16-byte aligned: all instances get the same address from the same call. At most 64
+ * KiB a group. */
 HPVM_IMPORT_(local_alloc) void* hpvm_local_alloc(size_t bytes) HPVM_NOTHROW_ __attribute__((convergent));
 
 /* Traps when `condition` is 0; the job then fails and names this instance. */
 HPVM_IMPORT_(assert) void hpvm_assert(int condition) HPVM_NOTHROW_;
 
-/* Atomics on buffers and group memory: sequentially consistent, naturally aligned or they trap. Updates return the old value. */
+/* Atomics on buffers and group memory: sequentially consistent, naturally aligned or they trap. Updates return the old
+ * value. */
 #define HPVM_ATOMIC_UPDATE_(name, type) \
   HPVM_IMPORT_(atomic_##name) type hpvm_atomic_##name(volatile type* at, type value) HPVM_NOTHROW_
 #define HPVM_ATOMICS_(bits)                                                                                          \
-  HPVM_IMPORT_(atomic_load_i##bits) int##bits##_t hpvm_atomic_load_i##bits(const volatile int##bits##_t* at)         \
-      HPVM_NOTHROW_;                                                                                                 \
-  HPVM_IMPORT_(atomic_store_i##bits) void hpvm_atomic_store_i##bits(volatile int##bits##_t* at, int##bits##_t value) \
-      HPVM_NOTHROW_;                                                                                                 \
+  HPVM_IMPORT_(atomic_load_i##bits)                                                                                  \
+  int##bits##_t hpvm_atomic_load_i##bits(const volatile int##bits##_t* at) HPVM_NOTHROW_;                            \
+  HPVM_IMPORT_(atomic_store_i##bits)                                                                                 \
+  void hpvm_atomic_store_i##bits(volatile int##bits##_t* at, int##bits##_t value) HPVM_NOTHROW_;                     \
   HPVM_IMPORT_(atomic_cmpxchg_i##bits)                                                                               \
   int##bits##_t hpvm_atomic_cmpxchg_i##bits(volatile int##bits##_t* at, int##bits##_t expected, int##bits##_t value) \
       HPVM_NOTHROW_;                                                                                                 \

@@ -15,15 +15,29 @@ namespace hpvm::wasm {
 
 enum class InstrKind : uint8_t {
   kPlain,  // Takes `operands` values, computes `opcode`, gives `result` if there is one. imm is the operation's.
-  kLocalGet, kLocalSet, kLocalTee, kGlobalGet, kGlobalSet,  // imm: the index.
-  kBlock, kLoop, kIf,                                       // imm: index in Module::signatures.
-  kElse, kEnd,
-  kBr, kBrIf,                                               // imm: depth.
-  kBrTable,                                                 // imm: first in Function::br_depths, and the count in the high half.
+  // imm: the local's or global's index.
+  kLocalGet,
+  kLocalSet,
+  kLocalTee,
+  kGlobalGet,
+  kGlobalSet,
+  // imm: index in Module::signatures.
+  kBlock,
+  kLoop,
+  kIf,
+  kElse,
+  kEnd,
+  // imm: the depth.
+  kBr,
+  kBrIf,
+  kBrTable,  // imm: first in Function::br_depths, and the count in the high half.
   kReturn,
-  kCall,                                                    // imm: function index.
-  kCallIndirect,                                            // imm: index in Module::signatures.
-  kDrop, kSelect, kUnreachable, kNop,
+  kCall,          // imm: function index.
+  kCallIndirect,  // imm: index in Module::signatures.
+  kDrop,
+  kSelect,
+  kUnreachable,
+  kNop,
 };
 
 // One instruction, 16 bytes, because all bodies are kept until it is known which are reachable.
@@ -41,7 +55,8 @@ struct Instr {
 };
 static_assert(sizeof(Instr) == 16);
 
-// A run of locals of one type; expanded only while a function is lowered, because a few bytes of module can declare thousands.
+// A run of locals of one type; expanded only while a function is lowered, because a few bytes of module can declare
+// thousands.
 struct LocalRun {
   uint32_t count = 0;
   ir::Type type = ir::Type::kI32;
@@ -53,13 +68,13 @@ struct ImportDecl {
 };
 
 struct Function {
-  uint32_t signature = 0;              // In Module::signatures.
-  std::optional<ImportDecl> import;    // Then there is no body.
-  std::string name;                    // From the name section, or empty.
-  uint32_t source = 0;                 // Byte offset of the body.
-  std::vector<LocalRun> locals;        // Without the parameters.
+  uint32_t signature = 0;            // In Module::signatures.
+  std::optional<ImportDecl> import;  // Then there is no body.
+  std::string name;                  // From the name section, or empty.
+  uint32_t source = 0;               // Byte offset of the body.
+  std::vector<LocalRun> locals;      // Without the parameters.
   std::vector<Instr> code;
-  std::vector<uint32_t> br_depths;     // Of all br_table instructions; each list ends with the default.
+  std::vector<uint32_t> br_depths;  // Of all br_table instructions; each list ends with the default.
 };
 
 struct Memory {
@@ -79,7 +94,7 @@ struct ElemSegment {
 
 struct DataSegment {
   uint64_t offset = 0;
-  std::span<const uint8_t> bytes;   // In the module's file.
+  std::span<const uint8_t> bytes;  // In the module's file.
   uint64_t source = 0;
 };
 
@@ -99,8 +114,8 @@ struct Module {
   std::optional<Memory> memory;
   std::vector<ir::Global> globals;
   std::optional<uint64_t> table_entries;
-  std::vector<ElemSegment> elems;            // Active ones.
-  std::vector<DataSegment> data;             // Active ones, in file order.
+  std::vector<ElemSegment> elems;  // Active ones.
+  std::vector<DataSegment> data;   // Active ones, in file order.
   std::vector<Export> exports;
 
   ir::Type address_type() const { return memory && memory->is_64 ? ir::Type::kI64 : ir::Type::kI32; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Receives wabt's reading of a module: every callback first asks wabt's validator, then records. wabt's ReadBinaryIr is not used because it
-// aborts on some malformed modules.
+// Receives wabt's reading of a module: every callback first asks wabt's validator, then records. wabt's ReadBinaryIr is
+// not used because it aborts on some malformed modules.
 #ifndef HPVMD_COMPILER_FRONT_WASM_DELEGATE_H_
 #define HPVMD_COMPILER_FRONT_WASM_DELEGATE_H_
 
@@ -8,11 +8,12 @@
 #include <string>
 #include <string_view>
 
+#include "wabt/binary-reader-nop.h"
+#include "wabt/shared-validator.h"
+
 #include "base/diagnostic.h"
 #include "compiler/front/wasm/decoded.h"
 #include "compiler/front/wasm/opcode_map.h"
-#include "wabt/binary-reader-nop.h"
-#include "wabt/shared-validator.h"
 
 namespace hpvm::wasm {
 
@@ -35,9 +36,11 @@ class Delegate : public wabt::BinaryReaderNop {
   bool OnError(const wabt::Error& error) override;
   Result BeginSection(Index, wabt::BinarySection section, Offset) override;
   Result EndModule() override;
-  Result OnFuncType(Index index, Index param_count, wabt::Type* params, Index result_count, wabt::Type* results) override;
+  Result OnFuncType(Index index, Index param_count, wabt::Type* params, Index result_count,
+                    wabt::Type* results) override;
   Result OnImportFunc(Index, std::string_view module, std::string_view name, Index, Index signature) override;
-  Result OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type, const wabt::Limits*) override;
+  Result OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type,
+                       const wabt::Limits*) override;
   Result OnImportMemory(Index, std::string_view module, std::string_view name, Index, const wabt::Limits*) override;
   Result OnImportGlobal(Index, std::string_view module, std::string_view name, Index, wabt::Type, bool) override;
   Result OnImportTag(Index, std::string_view module, std::string_view name, Index, Index) override;
@@ -126,14 +129,14 @@ class Delegate : public wabt::BinaryReaderNop {
   std::optional<Diagnostic> refusal_;
   Module module_;
 
-  uint64_t source_ = 0;                // Of the instruction or item at hand.
-  const OpcodeRow* row_ = nullptr;     // Of the instruction at hand.
-  Function* function_ = nullptr;       // Whose body is read; null in initial values.
-  uint32_t depth_ = 0;                 // Open blocks of the body, with the function's own; 0 after its end.
+  uint64_t source_ = 0;             // Of the instruction or item at hand.
+  const OpcodeRow* row_ = nullptr;  // Of the instruction at hand.
+  Function* function_ = nullptr;    // Whose body is read; null in initial values.
+  uint32_t depth_ = 0;              // Open blocks of the body, with the function's own; 0 after its end.
   uint64_t local_count_ = 0;
   uint64_t instructions_ = 0;
-  uint64_t constant_ = 0;              // The last constant, for initial values.
-  bool is_active_ = false;             // The segment at hand.
+  uint64_t constant_ = 0;   // The last constant, for initial values.
+  bool is_active_ = false;  // The segment at hand.
 };
 
 }  // namespace hpvm::wasm

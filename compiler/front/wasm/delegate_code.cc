@@ -78,7 +78,8 @@ Result Delegate::OnOpcode(Opcode opcode) {
     return Refuse(source_, "The module is not valid WebAssembly: an instruction follows the function's end.");
   }
   if (row_->refusal != nullptr) {
-    return Refuse(source_, "The instruction \"" + std::string(opcode.GetName()) + "\" is refused: " + row_->refusal + ".");
+    return Refuse(source_,
+                  "The instruction \"" + std::string(opcode.GetName()) + "\" is refused: " + row_->refusal + ".");
   }
   return Result::Ok;
 }
@@ -109,7 +110,8 @@ Result Delegate::RecordBlock(Result validated, wabt::Type signature) {
     return Refuse(source_, "Blocks nest deeper than the limit (" + std::to_string(limits::kWasmNestingMax) + ").");
   }
   if (!signature.IsIndex() && signature != wabt::Type::Void && !TypeOf(signature)) {
-    return Refuse(source_, "A block has a result of the type " + signature.GetName() + "; i32, i64, f32 and f64 are supported.");
+    return Refuse(source_,
+                  "A block has a result of the type " + signature.GetName() + "; i32, i64, f32 and f64 are supported.");
   }
   return Record(validated, signature.IsIndex() ? kInlineSignatures + signature.GetIndex() : InlineSignature(signature));
 }

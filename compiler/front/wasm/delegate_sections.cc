@@ -3,11 +3,12 @@
 #include <string>
 #include <utility>
 
+#include "wabt/binary-reader.h"
+
 #include "base/limits.h"
 #include "compiler/front/wasm/delegate.h"
 #include "compiler/front/wasm/fault.h"
 #include "compiler/front/wasm/reader.h"
-#include "wabt/binary-reader.h"
 
 namespace hpvm::wasm {
 namespace {
@@ -26,9 +27,9 @@ wabt::SegmentKind KindOf(uint8_t flags) {
 
 }  // namespace
 
-Delegate::Delegate(const wabt::Features& features)
-    : validator_(&errors_, wabt::ValidateOptions(features)) {
-  module_.signatures = {{}, {{}, {ir::Type::kI32}}, {{}, {ir::Type::kI64}}, {{}, {ir::Type::kF32}}, {{}, {ir::Type::kF64}}};
+Delegate::Delegate(const wabt::Features& features) : validator_(&errors_, wabt::ValidateOptions(features)) {
+  module_.signatures = {
+      {}, {{}, {ir::Type::kI32}}, {{}, {ir::Type::kI64}}, {{}, {ir::Type::kF32}}, {{}, {ir::Type::kF64}}};
 }
 
 bool Delegate::OnError(const wabt::Error& error) {
@@ -65,9 +66,11 @@ Result Delegate::Refuse(uint64_t offset, std::string message) {
   return Result::Error;
 }
 
-Result Delegate::RefuseImport(std::string_view kind, std::string_view module, std::string_view name, std::string_view advice) {
-  return Refuse(state->offset, "The " + std::string(kind) + " import \"" + std::string(module) + "." + std::string(name) +
-                                   "\" is refused: a kernel imports functions of \"hpvm\" only. " + std::string(advice));
+Result Delegate::RefuseImport(std::string_view kind, std::string_view module, std::string_view name,
+                              std::string_view advice) {
+  return Refuse(state->offset, "The " + std::string(kind) + " import \"" + std::string(module) + "." +
+                                   std::string(name) + "\" is refused: a kernel imports functions of \"hpvm\" only. " +
+                                   std::string(advice));
 }
 
 std::optional<ir::Type> Delegate::TypeOf(wabt::Type type) const {
@@ -95,7 +98,8 @@ Result Delegate::BeginSection(Index, wabt::BinarySection section, Offset) {
 
 Result Delegate::EndModule() { return validator_.EndModule(); }
 
-Result Delegate::OnFuncType(Index index, Index param_count, wabt::Type* params, Index result_count, wabt::Type* results) {
+Result Delegate::OnFuncType(Index index, Index param_count, wabt::Type* params, Index result_count,
+                            wabt::Type* results) {
   source_ = state->offset;
   if (Failed(validator_.OnFuncType(Here(), param_count, params, result_count, results, index))) {
     return Result::Error;
@@ -105,16 +109,16 @@ Result Delegate::OnFuncType(Index index, Index param_count, wabt::Type* params, 
     const wabt::Type from = i < param_count ? params[i] : results[i - param_count];
     const std::optional<ir::Type> to = TypeOf(from);
     if (!to) {
-      return Refuse(source_, "The function type " + std::to_string(index) + " has a value of the type " + from.GetName() +
-                                 "; i32, i64, f32 and f64 are supported" +
+      return Refuse(source_, "The function type " + std::to_string(index) + " has a value of the type " +
+                                 from.GetName() + "; i32, i64, f32 and f64 are supported" +
                                  (from == wabt::Type::V128 ? " (a later release brings SIMD)." : "."));
     }
     (i < param_count ? type.params : type.results).push_back(*to);
   }
   if (type.params.size() > limits::kWasmSignatureMax || type.results.size() > limits::kWasmSignatureMax) {
     return Refuse(source_, "The function type " + std::to_string(index) + " has more parameters or results (" +
-                               std::to_string(std::max(type.params.size(), type.results.size())) + ") than the limit (" +
-                               std::to_string(limits::kWasmSignatureMax) + ").");
+                               std::to_string(std::max(type.params.size(), type.results.size())) +
+                               ") than the limit (" + std::to_string(limits::kWasmSignatureMax) + ").");
   }
   module_.signatures.push_back(std::move(type));
   return Result::Ok;
@@ -127,18 +131,21 @@ Result Delegate::OnImportFunc(Index, std::string_view module, std::string_view n
   }
   Function function;
   function.signature = kInlineSignatures + signature;
-  function.import = ImportDecl{std::string(module.substr(0, kNameBytesMax)), std::string(name.substr(0, kNameBytesMax)), source_};
+  function.import =
+      ImportDecl{std::string(module.substr(0, kNameBytesMax)), std::string(name.substr(0, kNameBytesMax)), source_};
   module_.functions.push_back(std::move(function));
   return Result::Ok;
 }
 
-Result Delegate::OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type, const wabt::Limits*) {
+Result Delegate::OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type,
+                               const wabt::Limits*) {
   return RefuseImport("table", module, name, "Link without --import-table.");
 }
 Result Delegate::OnImportMemory(Index, std::string_view module, std::string_view name, Index, const wabt::Limits*) {
-  return RefuseImport("memory", module, name,
-                      "Let the module declare its own memory: link with wasm-ld and without --import-memory; an object file (-c) is "
-                      "not a module yet.");
+  return RefuseImport(
+      "memory", module, name,
+      "Let the module declare its own memory: link with wasm-ld and without --import-memory; an object file (-c) is "
+      "not a module yet.");
 }
 Result Delegate::OnImportGlobal(Index, std::string_view module, std::string_view name, Index, wabt::Type, bool) {
   return RefuseImport("global", module, name, "Link without -shared and -pie.");
@@ -231,8 +238,9 @@ Result Delegate::OnStartFunction(Index function) {
   if (Failed(validator_.OnStart(Here(), At(function)))) {
     return Result::Error;
   }
-  return Refuse(source_, "The module has a start function (function " + std::to_string(function) +
-                             "); a later release brings start functions. Link with --no-entry and without constructors.");
+  return Refuse(source_,
+                "The module has a start function (function " + std::to_string(function) +
+                    "); a later release brings start functions. Link with --no-entry and without constructors.");
 }
 
 Result Delegate::BeginElemSegment(Index, Index table, uint8_t flags) {
@@ -250,7 +258,9 @@ Result Delegate::EndElemSegmentInitExpr(Index) {
   module_.elems.back().offset = static_cast<uint32_t>(constant_);
   return validator_.EndInitExpr();
 }
-Result Delegate::OnElemSegmentElemType(Index, wabt::Type type) { return validator_.OnElemSegmentElemType(Here(), type); }
+Result Delegate::OnElemSegmentElemType(Index, wabt::Type type) {
+  return validator_.OnElemSegmentElemType(Here(), type);
+}
 Result Delegate::OnElemSegmentElemExpr_RefNull(Index, wabt::Type type) {
   module_.elems.back().functions.push_back(kNullFunction);
   return validator_.OnElemSegmentElemExpr_RefNull(Here(), type);

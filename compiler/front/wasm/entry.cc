@@ -26,7 +26,8 @@ std::string Listed(const std::vector<const Export*>& exports) {
   return text + (exports.size() > kListedMax ? " and " + std::to_string(exports.size() - kListedMax) + " more." : ".");
 }
 
-const Export* FindExport(const Module& module, const WasmOptions& options, const std::string& place, Diagnostics& diagnostics) {
+const Export* FindExport(const Module& module, const WasmOptions& options, const std::string& place,
+                         Diagnostics& diagnostics) {
   std::vector<const Export*> functions;
   for (const Export& item : module.exports) {
     if (item.name == options.entry) {
@@ -47,7 +48,8 @@ const Export* FindExport(const Module& module, const WasmOptions& options, const
   return nullptr;
 }
 
-// The signature that the graph's parameters ask for. HPVM-web's sizes and indices may be i32 or i64; they are taken as declared.
+// The signature that the graph's parameters ask for. HPVM-web's sizes and indices may be i32 or i64; they are taken as
+// declared.
 ir::FunctionType WantedType(const Module& module, const WasmOptions& options, const ir::FunctionType& declared) {
   ir::FunctionType wanted;
   const auto add_integer = [&] {
@@ -78,9 +80,10 @@ std::string Listed(const std::vector<ParamSpec>& params) {
   return text.empty() ? "no parameters" : text;
 }
 
-std::string SignatureFault(const ir::FunctionType& declared, const ir::FunctionType& wanted, const WasmOptions& options) {
-  const std::string both = " The module declares " + ToString(declared) + "; the graph passes " + Listed(options.params) +
-                           ", which asks for " + ToString(wanted) +
+std::string SignatureFault(const ir::FunctionType& declared, const ir::FunctionType& wanted,
+                           const WasmOptions& options) {
+  const std::string both = " The module declares " + ToString(declared) + "; the graph passes " +
+                           Listed(options.params) + ", which asks for " + ToString(wanted) +
                            (options.abi == Abi::kHpvmWeb ? " in the HPVM-web convention." : ".");
   const std::string what = "The entry \"" + options.entry + "\" ";
   if (!declared.results.empty()) {
@@ -90,10 +93,11 @@ std::string SignatureFault(const ir::FunctionType& declared, const ir::FunctionT
     return what + "takes " + std::to_string(declared.params.size()) + " parameters where " +
            std::to_string(wanted.params.size()) + " are wanted." + both;
   }
-  const size_t at = static_cast<size_t>(
-      std::mismatch(declared.params.begin(), declared.params.end(), wanted.params.begin()).first - declared.params.begin());
-  return what + "has parameter " + std::to_string(at) + " of the type " + std::string(ir::Name(declared.params[at])) + " where " +
-         std::string(ir::Name(wanted.params[at])) + " is wanted." + both;
+  const size_t at =
+      static_cast<size_t>(std::mismatch(declared.params.begin(), declared.params.end(), wanted.params.begin()).first -
+                          declared.params.begin());
+  return what + "has parameter " + std::to_string(at) + " of the type " + std::string(ir::Name(declared.params[at])) +
+         " where " + std::string(ir::Name(wanted.params[at])) + " is wanted." + both;
 }
 
 ir::ValueId Query(ir::Builder& builder, ir::Opcode code, uint32_t operand, Type type) {
@@ -130,7 +134,8 @@ std::optional<uint32_t> FindEntry(const Module& module, const WasmOptions& optio
 std::vector<ir::KernelParam> EntryParams(const Module& module, const WasmOptions& options) {
   std::vector<ir::KernelParam> params;
   for (const ParamSpec& param : options.params) {
-    params.push_back({param.name, param.is_buffer, param.is_writable, param.is_buffer ? module.address_type() : param.scalar});
+    params.push_back(
+        {param.name, param.is_buffer, param.is_writable, param.is_buffer ? module.address_type() : param.scalar});
   }
   return params;
 }

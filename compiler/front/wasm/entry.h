@@ -14,12 +14,14 @@
 namespace hpvm::wasm {
 
 // The index of the exported function, if its signature fits `options`.
-std::optional<uint32_t> FindEntry(const Module& module, const WasmOptions& options, const std::string& place, Diagnostics& diagnostics);
+std::optional<uint32_t> FindEntry(const Module& module, const WasmOptions& options, const std::string& place,
+                                  Diagnostics& diagnostics);
 
 // The kernel's parameters in their standard form.
 std::vector<ir::KernelParam> EntryParams(const Module& module, const WasmOptions& options);
 
-// HPVM-web: a function with the standard parameters that calls `inner` with sizes, indices and extents added. Appended to the module.
+// HPVM-web: a function with the standard parameters that calls `inner` with sizes, indices and extents added. Appended
+// to the module.
 ir::FunctionId WrapHpvmWeb(ir::FunctionId inner, ir::Module& out);
 
 }  // namespace hpvm::wasm

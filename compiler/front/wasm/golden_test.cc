@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels compiled from C by clang: the IR is compared with the text beside the kernel, and what it computes with C++ written for the test.
-// HPVMD_BLESS=1 rewrites the texts.
+// Kernels compiled from C by clang: the IR is compared with the text beside the kernel, and what it computes with C++
+// written for the test. HPVMD_BLESS=1 rewrites the texts.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -9,13 +9,14 @@
 #include <functional>
 #include <random>
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
 #include "compiler/front/wasm/testing/files.h"
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/interpret.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace hpvm {
 namespace {
@@ -66,8 +67,7 @@ class GoldenTest : public testing::Test {
 
 // Sums are exact, because the elements are small integers.
 TEST_F(GoldenTest, MatmulUnrolled) {
-  ASSERT_NO_FATAL_FAILURE(
-      Load("matmul_unrolled", "matmul", {In("a"), In("b"), Out("c"), Int("n"), Int("k")}));
+  ASSERT_NO_FATAL_FAILURE(Load("matmul_unrolled", "matmul", {In("a"), In("b"), Out("c"), Int("n"), Int("k")}));
   constexpr int kM = 5, kN = 8, kK = 12;
   std::vector<float> a(kM * kK), b(kK * kN), c(kM * kN), want(kM * kN);
   std::generate(a.begin(), a.end(), [&] { return static_cast<float>(random_() % 17) - 8; });
@@ -79,8 +79,7 @@ TEST_F(GoldenTest, MatmulUnrolled) {
       }
     }
   }
-  ASSERT_NO_FATAL_FAILURE(
-      Run({kN / 4, kM, 1}, {1, 1, 1}, {Buffer(a), Buffer(b), Buffer(c), Scalar(kN), Scalar(kK)}));
+  ASSERT_NO_FATAL_FAILURE(Run({kN / 4, kM, 1}, {1, 1, 1}, {Buffer(a), Buffer(b), Buffer(c), Scalar(kN), Scalar(kK)}));
   EXPECT_EQ(c, want);
 }
 
@@ -104,8 +103,8 @@ TEST_F(GoldenTest, EarlyReturn) {
       }
     }
   }
-  ASSERT_NO_FATAL_FAILURE(Run({kRows + 9, 1, 1}, {1, 1, 1},
-                              {Buffer(matrix), Buffer(where), Scalar(kRows), Scalar(kColumns), Scalar(5)}));
+  ASSERT_NO_FATAL_FAILURE(
+      Run({kRows + 9, 1, 1}, {1, 1, 1}, {Buffer(matrix), Buffer(where), Scalar(kRows), Scalar(kColumns), Scalar(5)}));
   EXPECT_EQ(where, want);
   EXPECT_THAT(where, testing::Contains(-1));
   EXPECT_THAT(where, testing::Contains(testing::Gt(8)));
@@ -151,8 +150,7 @@ TEST_F(GoldenTest, DataTable) {
     want.push_back(last[(1 + i) % 3]);
     want.push_back(7 + kLength);  // Not shared between instances.
   }
-  ASSERT_NO_FATAL_FAILURE(
-      Run({kCount, 1, 1}, {1, 1, 1}, {Buffer(bytes), Buffer(out), Scalar(kLength), Scalar(1)}));
+  ASSERT_NO_FATAL_FAILURE(Run({kCount, 1, 1}, {1, 1, 1}, {Buffer(bytes), Buffer(out), Scalar(kLength), Scalar(1)}));
   EXPECT_EQ(out, want);
 }
 
@@ -166,14 +164,12 @@ TEST_F(GoldenTest, BarrierLoop) {
   for (int i = 0; i < kCount; ++i) {
     want[i / kSize] += in[i];
   }
-  ASSERT_NO_FATAL_FAILURE(
-      Run({kGroups * kSize, 1, 1}, {kSize, 1, 1}, {Buffer(in), Buffer(out), Scalar(kCount)}));
+  ASSERT_NO_FATAL_FAILURE(Run({kGroups * kSize, 1, 1}, {kSize, 1, 1}, {Buffer(in), Buffer(out), Scalar(kCount)}));
   EXPECT_EQ(out, want);
 }
 
 TEST_F(GoldenTest, Histogram) {
-  ASSERT_NO_FATAL_FAILURE(
-      Load("histogram", "histogram", {In("bytes"), Out("bins"), Out("largest"), Out("sum")}));
+  ASSERT_NO_FATAL_FAILURE(Load("histogram", "histogram", {In("bytes"), Out("bins"), Out("largest"), Out("sum")}));
   std::vector<uint8_t> bytes(1001);
   std::vector<int32_t> bins(256), want(256);
   std::vector<uint32_t> largest(1);
@@ -184,8 +180,7 @@ TEST_F(GoldenTest, Histogram) {
     ++want[byte];
     want_sum += byte;
   }
-  ASSERT_NO_FATAL_FAILURE(
-      Run({37, 1, 1}, {1, 1, 1}, {Buffer(bytes), Buffer(bins), Buffer(largest), Buffer(sum)}));
+  ASSERT_NO_FATAL_FAILURE(Run({37, 1, 1}, {1, 1, 1}, {Buffer(bytes), Buffer(bins), Buffer(largest), Buffer(sum)}));
   EXPECT_EQ(bins, want);
   EXPECT_EQ(largest[0], *std::max_element(bytes.begin(), bytes.end()));
   EXPECT_EQ(sum[0], want_sum);

@@ -99,7 +99,8 @@ std::string Advice(const ImportDecl& declaration) {
     return " A kernel has no operating system; build it with -nostdlib and without WASI.";
   }
   if (declaration.module == "env") {
-    return " It is an undefined symbol of the kernel's sources: define the function, link the library that has it, or include "
+    return " It is an undefined symbol of the kernel's sources: define the function, link the library that has it, or "
+           "include "
            "hpvm.h for the functions of \"hpvm\".";
   }
   return " The only module to import from is \"hpvm\".";
@@ -157,8 +158,8 @@ std::string CheckImport(const ImportDecl& declaration, const ir::FunctionType& d
   return "";
 }
 
-ir::ValueId EmitImport(const Import& import, const ir::FunctionType& type, std::span<const ir::ValueId> operands, uint32_t source,
-                       ir::Builder& builder) {
+ir::ValueId EmitImport(const Import& import, const ir::FunctionType& type, std::span<const ir::ValueId> operands,
+                       uint32_t source, ir::Builder& builder) {
   if (import.shape == ImportShape::kAssert) {
     const ir::OpId check = builder.BeginIf(operands[0], {}, source);
     builder.Leave(check, {});

@@ -38,8 +38,8 @@ ir::FunctionType ImportType(const Import& import, ir::Type address_type, const i
 std::string CheckImport(const ImportDecl& declaration, const ir::FunctionType& declared, ir::Type address_type);
 
 // Appends what a call with `operands` does, and returns its result if it has one.
-ir::ValueId EmitImport(const Import& import, const ir::FunctionType& type, std::span<const ir::ValueId> operands, uint32_t source,
-                       ir::Builder& builder);
+ir::ValueId EmitImport(const Import& import, const ir::FunctionType& type, std::span<const ir::ValueId> operands,
+                       uint32_t source, ir::Builder& builder);
 
 }  // namespace hpvm::wasm
 

@@ -12,21 +12,21 @@
 namespace hpvm::wasm {
 namespace {
 
-using ir::OpId;
 using ir::Opcode;
+using ir::OpId;
 using ir::Type;
 using ir::ValueId;
 
 // An open block, loop or if; the first stands for the function.
 struct Frame {
   InstrKind kind = InstrKind::kBlock;
-  OpId op;                             // Invalid for the function.
+  OpId op;  // Invalid for the function.
   const ir::FunctionType* type = nullptr;
-  std::span<const uint32_t> locals;    // Set inside.
-  size_t height = 0;                   // Of the stack below the parameters.
-  bool is_left = false;                // Something leaves it, so what follows can be reached.
+  std::span<const uint32_t> locals;  // Set inside.
+  size_t height = 0;                 // Of the stack below the parameters.
+  bool is_left = false;              // Something leaves it, so what follows can be reached.
   bool has_else = false;
-  std::vector<ValueId> saved;          // if: the parameters and the locals as the condition found them.
+  std::vector<ValueId> saved;  // if: the parameters and the locals as the condition found them.
 };
 
 class Lowering {
@@ -76,8 +76,8 @@ class Lowering {
   std::vector<ValueId> stack_;
   std::vector<ValueId> locals_;
   std::vector<Frame> frames_;
-  uint32_t next_block_ = 0;        // For sets_.
-  uint32_t dead_depth_ = 0;        // Blocks opened since the code stopped being reachable.
+  uint32_t next_block_ = 0;  // For sets_.
+  uint32_t dead_depth_ = 0;  // Blocks opened since the code stopped being reachable.
   bool is_reachable_ = true;
 };
 
@@ -410,8 +410,8 @@ void Lowering::BranchIf(const Instr& instr) {
   is_reachable_ = true;
 }
 
-// A leave_table gives every target the same values, but each frame carries its own locals. Frames that take no values are targets
-// themselves; every other one gets an empty block around the table, after which an ordinary branch follows.
+// A leave_table gives every target the same values, but each frame carries its own locals. Frames that take no values
+// are targets themselves; every other one gets an empty block around the table, after which an ordinary branch follows.
 void Lowering::BranchTable(const Instr& instr) {
   const ValueId index = Pop();
   const auto depths = std::span(source_.br_depths).subspan(static_cast<uint32_t>(instr.imm), instr.imm >> 32);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One decoded function to the kernel IR: the operand stack and the locals become SSA values, branches become `leave` and `continue`.
+// One decoded function to the kernel IR: the operand stack and the locals become SSA values, branches become `leave`
+// and `continue`.
 //
-// Every block, loop and if carries, behind its WebAssembly results, the locals that are set inside it, in rising order; a loop also takes
-// them as arguments behind its parameters. What cannot be reached is dropped.
+// Every block, loop and if carries, behind its WebAssembly results, the locals that are set inside it, in rising order;
+// a loop also takes them as arguments behind its parameters. What cannot be reached is dropped.
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_H_
 

@@ -11,7 +11,8 @@ namespace hpvm::wasm {
 namespace {
 
 constexpr uint64_t kPageBytes = 64 * limits::kKiB;
-// What memory.grow may add to a memory without a maximum: enough for a small allocator, little beside the 4 GiB of wasm32.
+// What memory.grow may add to a memory without a maximum: enough for a small allocator, little beside the 4 GiB of
+// wasm32.
 constexpr uint64_t kGrowthBytes = 16 * limits::kMiB;
 
 void Fail(const std::string& place, uint64_t offset, std::string message, Diagnostics& diagnostics) {
@@ -20,9 +21,10 @@ void Fail(const std::string& place, uint64_t offset, std::string message, Diagno
   }
 }
 
-// What is not covered yet of [begin, end) goes to `pieces`, and is covered then. Each call merges what it touches, so all calls together
-// take about linear time.
-void Uncovered(uint64_t begin, uint64_t end, std::map<uint64_t, uint64_t>& covered, std::vector<std::pair<uint64_t, uint64_t>>& pieces) {
+// What is not covered yet of [begin, end) goes to `pieces`, and is covered then. Each call merges what it touches, so
+// all calls together take about linear time.
+void Uncovered(uint64_t begin, uint64_t end, std::map<uint64_t, uint64_t>& covered,
+               std::vector<std::pair<uint64_t, uint64_t>>& pieces) {
   auto at = covered.upper_bound(begin);
   if (at != covered.begin() && std::prev(at)->second >= begin) {
     --at;
@@ -70,7 +72,8 @@ std::vector<ir::DataSegment> MergeSegments(std::span<const DataSegment> segments
   return merged;
 }
 
-void AssembleMemory(const Module& module, bool can_grow, const std::string& place, ir::Module& out, Diagnostics& diagnostics) {
+void AssembleMemory(const Module& module, bool can_grow, const std::string& place, ir::Module& out,
+                    Diagnostics& diagnostics) {
   if (!module.memory) {
     return;  // Validation refuses segments without a memory.
   }
@@ -84,10 +87,11 @@ void AssembleMemory(const Module& module, bool can_grow, const std::string& plac
     return;
   }
   if (memory.is_shared) {
-    diagnostics.push_back({.severity = Severity::kWarning,
-                           .place = place,
-                           .offset = memory.source,
-                           .message = "The module's memory is declared shared; each instance has its own all the same."});
+    diagnostics.push_back(
+        {.severity = Severity::kWarning,
+         .place = place,
+         .offset = memory.source,
+         .message = "The module's memory is declared shared; each instance has its own all the same."});
   }
   out.is_memory64 = memory.is_64;
   out.memory_bytes = memory.pages * kPageBytes;
@@ -113,12 +117,14 @@ std::vector<uint32_t> AssembleTable(const Module& module, const std::string& pla
   for (const ElemSegment& segment : module.elems) {
     if (segment.offset > entries.size() || segment.functions.size() > entries.size() - segment.offset) {
       Fail(place, segment.source,
-           "An element segment at entry " + std::to_string(segment.offset) + " (" + std::to_string(segment.functions.size()) +
-               " functions) does not fit the table (" + std::to_string(entries.size()) + " entries).",
+           "An element segment at entry " + std::to_string(segment.offset) + " (" +
+               std::to_string(segment.functions.size()) + " functions) does not fit the table (" +
+               std::to_string(entries.size()) + " entries).",
            diagnostics);
       return entries;
     }
-    std::copy(segment.functions.begin(), segment.functions.end(), entries.begin() + static_cast<ptrdiff_t>(segment.offset));
+    std::copy(segment.functions.begin(), segment.functions.end(),
+              entries.begin() + static_cast<ptrdiff_t>(segment.offset));
   }
   return entries;
 }

@@ -14,7 +14,8 @@
 namespace hpvm::wasm {
 
 // Sets is_memory64, memory_bytes, memory_bytes_max and data. `can_grow`: some reachable function has memory.grow.
-void AssembleMemory(const Module& module, bool can_grow, const std::string& place, ir::Module& out, Diagnostics& diagnostics);
+void AssembleMemory(const Module& module, bool can_grow, const std::string& place, ir::Module& out,
+                    Diagnostics& diagnostics);
 
 // The table's initial entries as function indices, kNullFunction where null.
 std::vector<uint32_t> AssembleTable(const Module& module, const std::string& place, Diagnostics& diagnostics);

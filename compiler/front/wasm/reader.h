@@ -13,8 +13,8 @@
 
 namespace hpvm::wasm {
 
-// Nothing when the bytes are no valid module or use what is refused; `diagnostics` then has the first fault. The module's data segments
-// point into `bytes`. `place` names the module in messages.
+// Nothing when the bytes are no valid module or use what is refused; `diagnostics` then has the first fault. The
+// module's data segments point into `bytes`. `place` names the module in messages.
 std::optional<Module> ReadModule(std::span<const uint8_t> bytes, const std::string& place, Diagnostics& diagnostics);
 
 }  // namespace hpvm::wasm

@@ -31,10 +31,10 @@ namespace {
 
 // What the entry can reach, and the ids that it gets: in order of discovery, the entry first.
 struct Reach {
-  std::vector<ir::FunctionId> ids;        // By function index.
-  std::vector<uint32_t> order;            // Function indices.
-  std::vector<uint32_t> indirect_types;   // By signature; kNoType when unused.
-  std::vector<uint32_t> indirect_order;   // Signatures.
+  std::vector<ir::FunctionId> ids;       // By function index.
+  std::vector<uint32_t> order;           // Function indices.
+  std::vector<uint32_t> indirect_types;  // By signature; kNoType when unused.
+  std::vector<uint32_t> indirect_order;  // Signatures.
   bool calls_table = false;
   bool grows_memory = false;
   bool uses_barrier = false;
@@ -142,7 +142,8 @@ void CheckImports(const Module& module, const std::string& place, Diagnostics& d
   }
 }
 
-ir::Module Assemble(const Module& module, const Reach& reach, const std::vector<uint32_t>& table, const WasmOptions& options) {
+ir::Module Assemble(const Module& module, const Reach& reach, const std::vector<uint32_t>& table,
+                    const WasmOptions& options) {
   ir::Module out;
   out.name = module.name.empty() ? options.module_name : module.name;
   out.globals = module.globals;
@@ -168,7 +169,8 @@ ReadOutcome ReadWasm(std::span<const uint8_t> bytes, const WasmOptions& options)
   Diagnostics& diagnostics = outcome.diagnostics;
   if (bytes.size() > limits::kModuleBytesMax) {
     diagnostics.push_back(wasm::Fault(place, std::nullopt,
-                                      "The module (" + std::to_string(bytes.size()) + " bytes) is larger than the limit (" +
+                                      "The module (" + std::to_string(bytes.size()) +
+                                          " bytes) is larger than the limit (" +
                                           std::to_string(limits::kModuleBytesMax) + " bytes)."));
     return outcome;
   }

@@ -6,14 +6,15 @@
 #include <array>
 #include <string>
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
 #include "base/limits.h"
 #include "compiler/front/wasm/memory.h"
 #include "compiler/front/wasm/testing/wabt.h"
 #include "compiler/ir/interpret.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace hpvm {
 namespace {
@@ -49,13 +50,16 @@ struct Refused {
 constexpr Refused kRefused[] = {
     {"NoEntry", "(module (func (export \"ran\")))",
      "The module exports no function named \"run\". It exports \"ran\"."},
-    {"NoExports", "(module (func))", "It exports no function; link with -Wl,--export-dynamic or mark the kernel HPVM_KERNEL."},
+    {"NoExports", "(module (func))",
+     "It exports no function; link with -Wl,--export-dynamic or mark the kernel HPVM_KERNEL."},
     {"EntryIsMemory", "(module (memory (export \"run\") 1))", "The entry \"run\" is exported but is no function."},
     {"EntryIsImport", "(module (import \"hpvm\" \"barrier\" (func $b)) (export \"run\" (func $b)))",
      "The entry \"run\" is exported but is an imported function."},
-    {"UnknownImport", "(module (import \"hpvm\" \"instanceid\" (func (param i32) (result i32))) (func (export \"run\")))",
+    {"UnknownImport",
+     "(module (import \"hpvm\" \"instanceid\" (func (param i32) (result i32))) (func (export \"run\")))",
      "The import \"hpvm.instanceid\" does not exist. Near names are instance_id."},
-    {"PrefixedImport", "(module (import \"hpvm\" \"hpvm_barier\" (func)) (func (export \"run\")))", "Near names are barrier."},
+    {"PrefixedImport", "(module (import \"hpvm\" \"hpvm_barier\" (func)) (func (export \"run\")))",
+     "Near names are barrier."},
     {"FarImport", "(module (import \"hpvm\" \"print_the_number\" (func)) (func (export \"run\")))",
      "The names it has are those of client/kernel/hpvm.h."},
     {"OtherModule", "(module (import \"env\" \"sinf\" (func (param f32) (result f32))) (func (export \"run\")))",
@@ -64,13 +68,18 @@ constexpr Refused kRefused[] = {
      "A kernel has no operating system"},
     {"ImportSignature", "(module (import \"hpvm\" \"barrier\" (func (param i32))) (func (export \"run\")))",
      "The import \"hpvm.barrier\" is declared as (i32) -> (); it is () -> ()."},
-    {"ImportAddress", "(module (import \"hpvm\" \"local_alloc\" (func (param i64) (result i64))) (func (export \"run\")))",
+    {"ImportAddress",
+     "(module (import \"hpvm\" \"local_alloc\" (func (param i64) (result i64))) (func (export \"run\")))",
      "is declared as (i64) -> (i64); it is (i32) -> (i32)."},
     {"ImportedMemory", "(module (import \"env\" \"memory\" (memory 1)) (func (export \"run\")))",
-     "The memory import \"env.memory\" is refused: a kernel imports functions of \"hpvm\" only. Let the module declare its own"},
-    {"ImportedTable", "(module (import \"env\" \"t\" (table 1 funcref)) (func (export \"run\")))", "The table import \"env.t\" is refused"},
-    {"ImportedGlobal", "(module (import \"env\" \"g\" (global i32)) (func (export \"run\")))", "The global import \"env.g\" is refused"},
-    {"ImportedTag", "(module (import \"env\" \"e\" (tag)) (func (export \"run\")))", "The tag import \"env.e\" is refused"},
+     "The memory import \"env.memory\" is refused: a kernel imports functions of \"hpvm\" only. Let the module declare "
+     "its own"},
+    {"ImportedTable", "(module (import \"env\" \"t\" (table 1 funcref)) (func (export \"run\")))",
+     "The table import \"env.t\" is refused"},
+    {"ImportedGlobal", "(module (import \"env\" \"g\" (global i32)) (func (export \"run\")))",
+     "The global import \"env.g\" is refused"},
+    {"ImportedTag", "(module (import \"env\" \"e\" (tag)) (func (export \"run\")))",
+     "The tag import \"env.e\" is refused"},
     {"Tag", "(module (tag) (func (export \"run\")))", "exceptions are not supported"},
     {"Start", "(module (func $s) (start $s) (func (export \"run\")))",
      "The module has a start function (function 0); a later release brings start functions."},
@@ -78,32 +87,45 @@ constexpr Refused kRefused[] = {
      "The instruction \"i8x16.splat\" is refused: a later release brings SIMD; build without -msimd128."},
     {"SimdType", "(module (func (param v128)) (func (export \"run\")))", "a value of the type v128"},
     {"SimdLocal", "(module (func (export \"run\") (local v128)))", "A local has the type v128"},
-    {"SimdGlobal", "(module (global v128 (v128.const i64x2 0 0)) (func (export \"run\")))", "The global 0 has the type v128"},
-    {"RefNull", "(module (func (export \"run\") (drop (ref.null func))))", "\"ref.null\" is refused: reference types are not supported."},
+    {"SimdGlobal", "(module (global v128 (v128.const i64x2 0 0)) (func (export \"run\")))",
+     "The global 0 has the type v128"},
+    {"RefNull", "(module (func (export \"run\") (drop (ref.null func))))",
+     "\"ref.null\" is refused: reference types are not supported."},
     {"RefLocal", "(module (func (export \"run\") (local externref)))", "A local has the type externref"},
-    {"RefBlock", "(module (func (export \"run\") (drop (block (result funcref) (unreachable)))))", "A block has a result of the type funcref"},
+    {"RefBlock", "(module (func (export \"run\") (drop (block (result funcref) (unreachable)))))",
+     "A block has a result of the type funcref"},
     {"ExternTable", "(module (table 1 externref) (func (export \"run\")))", "a table of externref"},
-    {"TwoTables", "(module (table 1 funcref) (table 1 funcref) (func (export \"run\")))", "one table of funcref is supported"},
-    {"TableGrow", "(module (table 1 funcref) (func (export \"run\") (drop (table.size 0))))", "\"table.size\" is refused"},
-    {"LargeTable", "(module (table 65537 funcref) (func (export \"run\")))", "more entries (65537) than the limit (65536)"},
-    {"Try", "(module (func (export \"run\") (try (do) (catch_all))))", "\"try\" is refused: exceptions are not supported."},
-    {"TailCall", "(module (func (export \"run\") (return_call 0)))", "\"return_call\" is refused: tail calls are not supported"},
-    {"MemoryInit", "(module (memory 1) (data \"x\") (func (export \"run\") (memory.init 0 (i32.const 0) (i32.const 0) (i32.const 0))))",
+    {"TwoTables", "(module (table 1 funcref) (table 1 funcref) (func (export \"run\")))",
+     "one table of funcref is supported"},
+    {"TableGrow", "(module (table 1 funcref) (func (export \"run\") (drop (table.size 0))))",
+     "\"table.size\" is refused"},
+    {"LargeTable", "(module (table 65537 funcref) (func (export \"run\")))",
+     "more entries (65537) than the limit (65536)"},
+    {"Try", "(module (func (export \"run\") (try (do) (catch_all))))",
+     "\"try\" is refused: exceptions are not supported."},
+    {"TailCall", "(module (func (export \"run\") (return_call 0)))",
+     "\"return_call\" is refused: tail calls are not supported"},
+    {"MemoryInit",
+     "(module (memory 1) (data \"x\") (func (export \"run\") (memory.init 0 (i32.const 0) (i32.const 0) (i32.const "
+     "0))))",
      "\"memory.init\" is refused: passive segments are not supported"},
     {"DataDrop", "(module (memory 1) (data \"x\") (func (export \"run\") (data.drop 0)))", "\"data.drop\" is refused"},
-    {"Wait", "(module (memory 1 1 shared) (func (export \"run\") (drop (memory.atomic.notify (i32.const 0) (i32.const 1)))))",
+    {"Wait",
+     "(module (memory 1 1 shared) (func (export \"run\") (drop (memory.atomic.notify (i32.const 0) (i32.const 1)))))",
      "\"memory.atomic.notify\" is refused: instances of a kernel cannot wait"},
     {"LargeMemory", "(module (memory 16385) (func (export \"run\")))",
      "The module's memory (16385 pages of 64 KiB) is larger than the limit (16384 pages)."},
     {"DataOutside", "(module (memory 1) (data (i32.const 65535) \"ab\") (func (export \"run\")))",
      "A data segment at address 65535 (2 bytes) does not fit the module's memory (65536 bytes)."},
-    {"DataFarOutside", "(module (memory 1) (data (i32.const -1) \"\") (func (export \"run\")))", "A data segment at address 4294967295"},
+    {"DataFarOutside", "(module (memory 1) (data (i32.const -1) \"\") (func (export \"run\")))",
+     "A data segment at address 4294967295"},
     {"ElemOutside", "(module (table 1 funcref) (elem (i32.const 1) $f) (func $f (export \"run\")))",
      "An element segment at entry 1 (1 functions) does not fit the table (1 entries)."},
     {"Types", "(module (func (export \"run\") (drop (i32.add (i32.const 1) (i64.const 2)))))",
      "The module is not valid WebAssembly: type mismatch in i32.add, expected [i32, i32] but got [i32, i64]."},
     {"TwoMemories", "(module (memory 1) (memory 1) (func (export \"run\")))", "only one memory block allowed"},
-    {"Returns", "(module (func (export \"run\") (result i32) (i32.const 1)))", "returns a value; a kernel returns nothing."},
+    {"Returns", "(module (func (export \"run\") (result i32) (i32.const 1)))",
+     "returns a value; a kernel returns nothing."},
     {"Locals", "(module (func (export \"run\") (local i32)) (func (call 9)))", "function variable out of range"},
 };
 
@@ -120,7 +142,8 @@ TEST(WasmFrontTest, RefusesByName) {
 
 // The offset is the instruction's first byte.
 TEST(WasmFrontTest, OffsetsPointAtInstructions) {
-  const std::vector<uint8_t> bytes = wasm::Assemble("(module (func (export \"run\") (nop) (drop (i8x16.splat (i32.const 99)))))");
+  const std::vector<uint8_t> bytes =
+      wasm::Assemble("(module (func (export \"run\") (nop) (drop (i8x16.splat (i32.const 99)))))");
   const Diagnostic fault = Fault(bytes);
   ASSERT_TRUE(fault.offset);
   ASSERT_LT(*fault.offset + 1, bytes.size());
@@ -151,11 +174,13 @@ TEST(WasmFrontTest, SaysHowTheSignatureDiffers) {
   const std::vector<uint8_t> bytes = wasm::Assemble(wat);
   const ParamSpec buffer{.name = "a"};
   const ParamSpec scalar{.name = "s", .is_buffer = false, .scalar = ir::Type::kF64};
-  EXPECT_EQ(Fault(bytes, Options({buffer})).message,
-            "The entry \"run\" takes 2 parameters where 1 are wanted. The module declares (i32, f32) -> (); the graph passes "
-            "buffer \"a\", which asks for (i32) -> ().");
+  EXPECT_EQ(
+      Fault(bytes, Options({buffer})).message,
+      "The entry \"run\" takes 2 parameters where 1 are wanted. The module declares (i32, f32) -> (); the graph passes "
+      "buffer \"a\", which asks for (i32) -> ().");
   EXPECT_EQ(Fault(bytes, Options({buffer, scalar})).message,
-            "The entry \"run\" has parameter 1 of the type f32 where f64 is wanted. The module declares (i32, f32) -> (); the "
+            "The entry \"run\" has parameter 1 of the type f32 where f64 is wanted. The module declares (i32, f32) -> "
+            "(); the "
             "graph passes buffer \"a\", f64 \"s\", which asks for (i32, f64) -> ().");
   EXPECT_THAT(Fault(bytes, Options({buffer}, Abi::kHpvmWeb)).message,
               HasSubstr("takes 2 parameters where 8 are wanted."));
@@ -165,8 +190,10 @@ TEST(WasmFrontTest, SaysHowTheSignatureDiffers) {
 // Truncated and mutated bytes give one fault or a module that verifies, never anything else.
 TEST(WasmFrontTest, MalformedBytesAreFaults) {
   const std::vector<uint8_t> good = wasm::Assemble(
-      "(module (import \"hpvm\" \"instance_id\" (func $id (param i32) (result i32))) (memory 1) (data (i32.const 8) \"abcd\")"
-      "(table 2 funcref) (elem (i32.const 0) $f) (func $f (export \"run\") (local i32) (block (loop (br_if 1 (local.get 0))"
+      "(module (import \"hpvm\" \"instance_id\" (func $id (param i32) (result i32))) (memory 1) (data (i32.const 8) "
+      "\"abcd\")"
+      "(table 2 funcref) (elem (i32.const 0) $f) (func $f (export \"run\") (local i32) (block (loop (br_if 1 "
+      "(local.get 0))"
       "(local.set 0 (call $id (i32.const 0))) (br 0))) (i32.store (local.get 0) (i32.const 5))))");
   ASSERT_TRUE(ReadWasm(good, Options()).module);
   for (size_t length = 0; length < good.size(); ++length) {
@@ -187,15 +214,15 @@ TEST(WasmFrontTest, MalformedBytesAreFaults) {
 
 // An end too many closes the function; what follows it must not count as its body.
 TEST(WasmFrontTest, RefusesCodeBehindTheEnd) {
-  std::vector<uint8_t> bytes = {0, 'a', 's', 'm', 1, 0, 0, 0,  1, 4, 1, 0x60, 0, 0,  3, 2, 1, 0,
-                                7, 7, 1, 3, 'r', 'u', 'n', 0, 0,  10, 6, 1, 4, 0, 0x0b, 0x01, 0x0b};
+  std::vector<uint8_t> bytes = {0, 'a', 's', 'm', 1,   0,   0,   0, 1, 4,  1, 0x60, 0, 0, 3,    2,    1,   0,
+                                7, 7,   1,   3,   'r', 'u', 'n', 0, 0, 10, 6, 1,    4, 0, 0x0b, 0x01, 0x0b};
   EXPECT_THAT(Fault(bytes).message, HasSubstr("an instruction follows the function's end"));
 }
 
 // An end too few: the body's last byte closes a block instead of the function.
 TEST(WasmFrontTest, RefusesBlocksLeftOpen) {
-  std::vector<uint8_t> bytes = {0, 'a', 's', 'm', 1, 0, 0, 0,  1, 4, 1, 0x60, 0, 0,    3, 2, 1, 0,
-                                7, 7, 1, 3, 'r', 'u', 'n', 0, 0,  10, 7, 1, 5, 0, 0x02, 0x40, 0x01, 0x0b};
+  std::vector<uint8_t> bytes = {0, 'a', 's', 'm', 1,   0,   0,   0, 1, 4,  1, 0x60, 0, 0, 3,    2,    1,    0,
+                                7, 7,   1,   3,   'r', 'u', 'n', 0, 0, 10, 7, 1,    5, 0, 0x02, 0x40, 0x01, 0x0b};
   EXPECT_THAT(Fault(bytes).message, HasSubstr("a function's body ends inside a block"));
 }
 
@@ -205,8 +232,8 @@ std::vector<uint8_t> Nested(uint32_t depth) {
     body.insert(body.end(), {0x02, 0x40});
   }
   body.insert(body.end(), depth + 1, 0x0b);
-  std::vector<uint8_t> bytes = {0, 'a', 's', 'm', 1, 0, 0, 0,   1, 4, 1, 0x60, 0, 0,          3,
-                                2, 1,   0,   7,   7, 1, 3, 'r', 'u', 'n', 0, 0, 10};
+  std::vector<uint8_t> bytes = {0, 'a', 's', 'm', 1, 0, 0, 0, 1,   4,   1,   0x60, 0, 0,
+                                3, 2,   1,   0,   7, 7, 1, 3, 'r', 'u', 'n', 0,    0, 10};
   const auto leb = [&](uint32_t value) {  // Padded to five bytes.
     for (int i = 0; i < 5; ++i, value >>= 7) {
       bytes.push_back(static_cast<uint8_t>((value & 0x7f) | (i < 4 ? 0x80 : 0)));
@@ -311,10 +338,10 @@ TEST(WasmFrontTest, DropsWhatIsNotReached) {
 
 // A shared memory is a warning: the atomics work, the sharing is not what the author may think.
 TEST(WasmFrontTest, WarnsOfSharedMemory) {
-  const ReadOutcome outcome = ReadWasm(
-      wasm::Assemble("(module (memory 1 1 shared) (func (export \"run\") (atomic.fence)"
-                     " (drop (i64.atomic.rmw16.add_u (i32.const 0) (i64.const 1)))))"),
-      Options());
+  const ReadOutcome outcome =
+      ReadWasm(wasm::Assemble("(module (memory 1 1 shared) (func (export \"run\") (atomic.fence)"
+                              " (drop (i64.atomic.rmw16.add_u (i32.const 0) (i64.const 1)))))"),
+               Options());
   ASSERT_TRUE(outcome.module);
   EXPECT_TRUE(ir::Verify(*outcome.module).empty());
   ASSERT_EQ(outcome.diagnostics.size(), 1u);
@@ -345,9 +372,11 @@ TEST(WasmFrontTest, HpvmWebConvention) {
   const ir::Module module = Read(
       "(module (memory 1) (func (export \"run\") (param $a i32) (param $bytes i64) (param $s f32)"
       " (param $x i32) (param $y i32) (param $z i32) (param $dx i32) (param $dy i32) (param $dz i32) (local $at i32)"
-      " (local.set $at (i32.add (local.get $a) (i32.shl (i32.add (i32.mul (local.get $y) (local.get $dx)) (local.get $x)) (i32.const 3))))"
+      " (local.set $at (i32.add (local.get $a) (i32.shl (i32.add (i32.mul (local.get $y) (local.get $dx)) (local.get "
+      "$x)) (i32.const 3))))"
       " (i64.store (local.get $at) (i64.add (i64.mul (local.get $bytes) (i64.const 1000))"
-      "   (i64.extend_i32_u (i32.add (i32.mul (local.get $dy) (i32.const 10)) (i32.add (local.get $y) (local.get $dz))))))))",
+      "   (i64.extend_i32_u (i32.add (i32.mul (local.get $dy) (i32.const 10)) (i32.add (local.get $y) (local.get "
+      "$dz))))))))",
       Options({{.name = "a"}, {.name = "s", .is_buffer = false, .scalar = ir::Type::kF32}}, Abi::kHpvmWeb));
   std::vector<int64_t> buffer(6), want;
   for (int i = 0; i < 6; ++i) {
@@ -371,8 +400,10 @@ TEST(WasmFrontTest, AssertAndReadOnly) {
       wat, Options({{.name = "a", .is_writable = false}, {.name = "s", .is_buffer = false, .scalar = ir::Type::kI32}}));
   alignas(8) std::array<uint32_t, 2> words{};
   ir::Launch launch;
-  for (const auto& [scalar, want] : {std::pair{0, ir::TrapCode::kAssert}, std::pair{1, ir::TrapCode::kReadOnlyBuffer}}) {
-    launch.arguments = {{reinterpret_cast<uint8_t*>(words.data()), sizeof(words), 0}, {nullptr, 0, static_cast<uint64_t>(scalar)}};
+  for (const auto& [scalar, want] :
+       {std::pair{0, ir::TrapCode::kAssert}, std::pair{1, ir::TrapCode::kReadOnlyBuffer}}) {
+    launch.arguments = {{reinterpret_cast<uint8_t*>(words.data()), sizeof(words), 0},
+                        {nullptr, 0, static_cast<uint64_t>(scalar)}};
     const auto report = ir::Interpret(module, launch);
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->code, want);

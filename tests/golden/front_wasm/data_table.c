@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checksum by a constant table, a choice among functions by a table of pointers, and a static variable that every instance has for itself.
+// A checksum by a constant table, a choice among functions by a table of pointers, and a static variable that every
+// instance has for itself.
 #include "hpvm.h"
 
 static const uint32_t kNibble[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where `value` first stands in a row of a matrix, or -1; returns from inside two loops. Surplus instances return at once.
+// Where `value` first stands in a row of a matrix, or -1; returns from inside two loops. Surplus instances return at
+// once.
 #include "hpvm.h"
 
 HPVM_KERNEL void find(const int* matrix, int* where, int rows, int columns, int value) {

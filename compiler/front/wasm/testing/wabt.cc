@@ -27,13 +27,12 @@ wabt::Features AllFeatures() {
 }
 
 wabt::interp::HostFunc::Ptr InstanceId(wabt::interp::Store& store, const uint32_t& current) {
-  return wabt::interp::HostFunc::New(
-      store, wabt::interp::FuncType({wabt::Type::I32}, {wabt::Type::I32}),
-      [&current](wabt::interp::Thread&, const wabt::interp::Values& params, wabt::interp::Values& results,
-                 wabt::interp::Trap::Ptr*) {
-        results[0].Set(params[0].Get<uint32_t>() == 0 ? current : 0u);
-        return wabt::Result::Ok;
-      });
+  return wabt::interp::HostFunc::New(store, wabt::interp::FuncType({wabt::Type::I32}, {wabt::Type::I32}),
+                                     [&current](wabt::interp::Thread&, const wabt::interp::Values& params,
+                                                wabt::interp::Values& results, wabt::interp::Trap::Ptr*) {
+                                       results[0].Set(params[0].Get<uint32_t>() == 0 ? current : 0u);
+                                       return wabt::Result::Ok;
+                                     });
 }
 
 }  // namespace
@@ -49,7 +48,8 @@ std::vector<uint8_t> Assemble(std::string_view wat) {
     return {};
   }
   wabt::MemoryStream stream;
-  const wabt::WriteBinaryOptions write(features, /*canonicalize_lebs=*/true, /*relocatable=*/false, /*write_debug_names=*/true);
+  const wabt::WriteBinaryOptions write(features, /*canonicalize_lebs=*/true, /*relocatable=*/false,
+                                       /*write_debug_names=*/true);
   if (Failed(wabt::WriteBinaryModule(&stream, module.get(), write))) {
     ADD_FAILURE() << "The module cannot be written:\n" << wat;
     return {};

@@ -30,8 +30,7 @@
  * either way. */
 #if !defined(__wasm_atomics__)
 #if defined(__CLANG_STDATOMIC_H) || defined(_LIBCPP_ATOMIC) || defined(_GLIBCXX_ATOMIC)
-#error \
-    "Without -matomics, <stdatomic.h> and <atomic> are not atomic. Use hpvm_atomic_ functions, or build with -matomics -mbulk-memory."
+#error "Without -matomics these atomics are none. Use hpvm_atomic_ functions, or build with -matomics -mbulk-memory."
 #else
 #pragma clang poison _Atomic __atomic_load_n __atomic_store_n __atomic_exchange_n __atomic_compare_exchange_n
 #pragma clang poison __atomic_fetch_add __atomic_fetch_sub __atomic_fetch_and __atomic_fetch_or __atomic_fetch_xor

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole contract between the engine and a device. Callers have validated everything: a failure here is the device's or ours.
+// The whole contract between the engine and a device. Callers have validated everything: a failure here is the device's
+// or ours.
 //
-// Work is a Submission (wait points, commands, signal points). Order is data: a submission starts when all its wait points are reached;
-// its commands run in order, each seeing what the ones before it wrote; then its signal points are reached. Points are 64-bit values on
-// timelines that only grow. A failure poisons: when a wait point's timeline has failed, or a command fails, nothing further of the
-// submission runs and its signal timelines fail with that status, and so on to whoever waits for them.
+// Work is a Submission (wait points, commands, signal points). Order is data: a submission starts when all its wait
+// points are reached; its commands run in order, each seeing what the ones before it wrote; then its signal points are
+// reached. Points are 64-bit values on timelines that only grow. A failure poisons: when a wait point's timeline has
+// failed, or a command fails, nothing further of the submission runs and its signal timelines fail with that status,
+// and so on to whoever waits for them.
 //
-// Hosts wait with WaitAny on the process's one Hub, with a deadline. There are no callbacks and no optional methods: what a device cannot
-// do is a fact in its DeviceInfo, or a kNo from Supports.
+// Hosts wait with WaitAny on the process's one Hub, with a deadline. There are no callbacks and no optional methods:
+// what a device cannot do is a fact in its DeviceInfo, or a kNo from Supports.
 //
-// Threads: every method may be called from any thread; Submit calls for one device are made one at a time. Ownership: the caller keeps
-// buffers and executables alive until the submission's signals are reached or failed.
+// Threads: every method may be called from any thread; Submit calls for one device are made one at a time. Ownership:
+// the caller keeps buffers and executables alive until the submission's signals are reached or failed.
 #ifndef HPVMD_BACKENDS_DEVICE_H_
 #define HPVMD_BACKENDS_DEVICE_H_
 
@@ -44,7 +46,8 @@ struct DeviceInfo {
   uint64_t memory_bytes = 0;  // Capacity.
   uint64_t allocation_bytes_max = 0;
   bool host_visible = false;  // Its buffers are host memory: Buffer::host() is their data.
-  // Submit runs a submission whose waits are reached on the calling thread (and helpers) before it returns. Otherwise Submit only queues.
+  // Submit runs a submission whose waits are reached on the calling thread (and helpers) before it returns. Otherwise
+  // Submit only queues.
   bool runs_inline = false;
 };
 
@@ -83,7 +86,8 @@ class Timeline {
   virtual Status Wait(uint64_t value, Time deadline) = 0;
 };
 
-// What became of one point. kReached also when the timeline failed after it; kFailed stores the status in `failure` when not null.
+// What became of one point. kReached also when the timeline failed after it; kFailed stores the status in `failure`
+// when not null.
 enum class PointState : uint8_t { kPending, kReached, kFailed };
 PointState Poll(const TimelinePoint& point, Status* failure = nullptr);
 
@@ -92,7 +96,8 @@ std::unique_ptr<Timeline> CreateHostTimeline(Hub& hub);
 
 struct BufferSpec {
   uint64_t bytes = 0;
-  // Host memory to use in place instead of allocating; only where DeviceInfo::host_visible. Borrowed for the buffer's life.
+  // Host memory to use in place instead of allocating; only where DeviceInfo::host_visible. Borrowed for the buffer's
+  // life.
   uint8_t* import = nullptr;
 };
 
@@ -112,7 +117,8 @@ class Executable {
   virtual const Artifact& artifact() const = 0;
 };
 
-// Buffers and scalars are named by slot: a command list is built once, at prepare, and each submission brings its own tables.
+// Buffers and scalars are named by slot: a command list is built once, at prepare, and each submission brings its own
+// tables.
 using SlotIndex = uint32_t;
 inline constexpr SlotIndex kNoSlot = 0xffffffffu;
 
@@ -158,7 +164,8 @@ struct NodeTiming {
   int64_t end_ns = 0;
 };
 
-// Filled by the device when a dispatch fails, before the timelines fail: which node, and for kernels that trapped, where.
+// Filled by the device when a dispatch fails, before the timelines fail: which node, and for kernels that trapped,
+// where.
 struct Failure {
   uint32_t node = 0xffffffffu;
   ir::TrapReport trap;
@@ -170,7 +177,8 @@ struct Submission {
   std::span<Buffer* const> buffers;        // By slot.
   std::span<const uint64_t> scalars;       // By slot; bits.
   std::span<const TimelinePoint> signals;
-  // Stops the launches in progress when not zero (the job is cancelled, its deadline passed): they fail with kCancelled.
+  // Stops the launches in progress when not zero (the job is cancelled, its deadline passed): they fail with
+  // kCancelled.
   const std::atomic<uint32_t>* stop = nullptr;
   std::span<NodeTiming> timings;           // By node tag; may be empty.
   Failure* failure = nullptr;              // May be null.

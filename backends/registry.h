@@ -14,7 +14,7 @@
 namespace hpvm {
 
 struct DeviceOptions {
-  uint32_t cpu_threads = 0;               // Worker threads including the submitting one; 0 = as the machine (or grant) has.
+  uint32_t cpu_threads = 0;               // Including the submitting one; 0 = as many as this process may run on.
   const GrantEntry* cpu_grant = nullptr;  // Obeyed at chunk boundaries when given; borrowed for the device's life.
 };
 

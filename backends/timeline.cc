@@ -17,8 +17,8 @@ std::optional<size_t> FirstSettled(std::span<const TimelinePoint> points) {
   return std::nullopt;
 }
 
-// Signal's fast path takes no lock: values are a maximum. A failure freezes the value, so that both questions, "which value" and "did it
-// fail before that value", have one answer for ever.
+// Signal's fast path takes no lock: values are a maximum. A failure freezes the value, so that both questions, "which
+// value" and "did it fail before that value", have one answer for ever.
 class HostTimeline final : public Timeline {
  public:
   explicit HostTimeline(Hub& hub) : hub_(hub) {}
@@ -91,7 +91,8 @@ StatusOr<size_t> Hub::WaitAny(std::span<const TimelinePoint> points, Time deadli
   if (std::optional<size_t> settled = FirstSettled(points)) {
     return *settled;
   }
-  // Announced before the points are read again: a timeline changes first and then looks for waiters, so one of the two sees the other.
+  // Announced before the points are read again: a timeline changes first and then looks for waiters, so one of the two
+  // sees the other.
   waiters_.fetch_add(1, std::memory_order_seq_cst);
   struct Leave {
     std::atomic<uint32_t>& waiters;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The virtual addresses of a launch, one buffer after the other: what ir::AssignAddresses gives (a test compares them), without allocating.
+// The virtual addresses of a launch, one buffer after the other: what ir::AssignAddresses gives (a test compares them),
+// without allocating.
 #ifndef HPVMD_BACKENDS_CPU_ADDRESSES_H_
 #define HPVMD_BACKENDS_CPU_ADDRESSES_H_
 

@@ -78,7 +78,8 @@ class CpuDevice final : public Device, private CommandTarget {
     const uint32_t threads = options.threads != 0 ? options.threads : MachineThreads();
     info_.id = "cpu:0";
     info_.kind = DeviceKind::kCpu;
-    info_.name = ProcessorName() + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") + VectorName();
+    info_.name = ProcessorName() + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") +
+                 VectorName();
     info_.silicon = "cpu";
     info_.compute_units = threads;
     info_.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -144,7 +145,8 @@ Status AddressSpaceExhausted(const ir::Module& outline, std::span<const ir::CpuA
   return ir::AssignAddresses(outline, arguments).status();
 }
 
-// Fills `into` with the dispatch's arguments, at the addresses that ir::AssignAddresses gives. Allocates nothing unless it fails.
+// Fills `into` with the dispatch's arguments, at the addresses that ir::AssignAddresses gives. Allocates nothing unless
+// it fails.
 Status ResolveArguments(const DispatchCommand& dispatch, const Submission& submission, const CpuExecutable& executable,
                         ir::CpuArgument* into, uint64_t* group_base) {
   const ir::Module& outline = executable.outline();

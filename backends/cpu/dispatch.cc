@@ -168,8 +168,8 @@ struct Rest {
 };
 
 // Runs the launch on the submitting thread, as long as that looks like the quicker way. True when the dispatch is over.
-bool RunInline(CpuExecutable& executable, const CpuLaunch& launch, uint64_t instances, const Ticks& ticks, uint64_t start,
-               DispatchEnd* outcome, Rest* rest) {
+bool RunInline(CpuExecutable& executable, const CpuLaunch& launch, uint64_t instances, const Ticks& ticks,
+               uint64_t start, DispatchEnd* outcome, Rest* rest) {
   const bool known = executable.instance_ns() > 0;
   StatusOr<Lane*> lane = executable.lanes().Take();
   if (!lane.ok()) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One dispatch on the CPU: decides between running on the submitting thread and sharing with the pool.
 //
-// What an instance took lately says how long the dispatch will take. Below kInlineNs it runs on the submitting thread, with no
-// synchronisation and no allocation. A dispatch that turns out longer, seen after its first sixteenth, shares the rest.
+// What an instance took lately says how long the dispatch will take. Below kInlineNs it runs on the submitting thread,
+// with no synchronisation and no allocation. A dispatch that turns out longer, seen after its first sixteenth, shares
+// the rest.
 #ifndef HPVMD_BACKENDS_CPU_DISPATCH_H_
 #define HPVMD_BACKENDS_CPU_DISPATCH_H_
 

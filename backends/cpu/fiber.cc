@@ -46,8 +46,8 @@ constexpr size_t kMappingBytes = kGuardBytes + kStackBytes;
 }  // namespace
 
 #if defined(__x86_64__)
-// Saves the callee-saved registers on the current stack and its pointer in *rdi, then takes those of the stack rsi. The floating-point
-// control words stay as they are: no kernel changes them.
+// Saves the callee-saved registers on the current stack and its pointer in *rdi, then takes those of the stack rsi. The
+// floating-point control words stay as they are: no kernel changes them.
 extern "C" void hpvmd_switch_stack(void** save, void* load);
 extern "C" void hpvmd_fiber_start();
 asm(R"(
@@ -152,8 +152,8 @@ void Fiber::Start(void (*body)(void*), void* argument) {
 
 #if defined(__x86_64__)
 void Fiber::Prepare() {
-  // What hpvmd_switch_stack pops: r15 r14 r13 r12 rbx rbp, then the return address. Nine words below the end of the mapping, so that the
-  // stack is 16-aligned when hpvmd_fiber_start begins.
+  // What hpvmd_switch_stack pops: r15 r14 r13 r12 rbx rbp, then the return address. Nine words below the end of the
+  // mapping, so that the stack is 16-aligned when hpvmd_fiber_start begins.
   auto* top = reinterpret_cast<uint64_t*>(mapping_ + kMappingBytes) - 9;
   top[0] = top[1] = top[2] = 0;
   top[3] = reinterpret_cast<uint64_t>(this);
@@ -245,8 +245,8 @@ uint64_t StackLimitHere() {
   static thread_local const uint64_t low = ThreadStackLow();
   const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   constexpr uint64_t kNeeded = limits::kKernelStackBytes + kReserveBytes;
-  // On a fiber, or on a stack somebody switched to, `here` lies outside the thread's stack: below it (refused here), or above, where the
-  // caller of this function must not be.
+  // On a fiber, or on a stack somebody switched to, `here` lies outside the thread's stack: below it (refused here), or
+  // above, where the caller of this function must not be.
   if (low == ~uint64_t{0} || here < low || here - low < kNeeded) {
     return 0;
   }

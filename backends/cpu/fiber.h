@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of our own and switching between them: for instances that wait at barriers, and for calling threads whose stack is too small.
+// Stacks of our own and switching between them: for instances that wait at barriers, and for calling threads whose
+// stack is too small.
 //
-// A fiber may be dropped while it is suspended: kernels hold nothing that needs unwinding. It must not be resumed by another thread than
-// the one that started it.
+// A fiber may be dropped while it is suspended: kernels hold nothing that needs unwinding. It must not be resumed by
+// another thread than the one that started it.
 #ifndef HPVMD_BACKENDS_CPU_FIBER_H_
 #define HPVMD_BACKENDS_CPU_FIBER_H_
 
@@ -16,7 +17,8 @@ namespace hpvm::cpu {
 
 class Fiber {
  public:
-  // A stack of the kernel's budget (limits::kKernelStackBytes) and room for what the kernel calls, with a guard page below.
+  // A stack of the kernel's budget (limits::kKernelStackBytes) and room for what the kernel calls, with a guard page
+  // below.
   static StatusOr<std::unique_ptr<Fiber>> Create();
   ~Fiber();
   Fiber(const Fiber&) = delete;
@@ -47,7 +49,8 @@ class Fiber {
   std::unique_ptr<Context> context_;
 };
 
-// The lowest stack pointer that a kernel called from here may reach, when the calling thread's stack has the whole budget left; else 0.
+// The lowest stack pointer that a kernel called from here may reach, when the calling thread's stack has the whole
+// budget left; else 0.
 uint64_t StackLimitHere();
 
 }  // namespace hpvm::cpu

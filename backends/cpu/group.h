@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs whole groups: for kernels with barriers or group memory.
 //
-// With barriers, each instance of the group runs on a fiber of its own, with its own lane. A round resumes every instance until it waits or
-// ends; when all wait, the next round begins. If some wait while others have ended, the first that waits traps with kBarrierDivergence.
-// Without barriers the instances run one after the other on the calling stack.
+// With barriers, each instance of the group runs on a fiber of its own, with its own lane. A round resumes every
+// instance until it waits or ends; when all wait, the next round begins. If some wait while others have ended, the
+// first that waits traps with kBarrierDivergence. Without barriers the instances run one after the other on the calling
+// stack.
 #ifndef HPVMD_BACKENDS_CPU_GROUP_H_
 #define HPVMD_BACKENDS_CPU_GROUP_H_
 
@@ -32,7 +33,8 @@ std::array<uint64_t, 3> GroupCounts(const CpuLaunch& launch);
 
 // Points the lane's context at the launch.
 void Bind(Lane& lane, const CpuLaunch& launch);
-// Calls the image on the calling thread's stack, or on one of our own where that has not enough left. False when an instance trapped.
+// Calls the image on the calling thread's stack, or on one of our own where that has not enough left. False when an
+// instance trapped.
 StatusOr<bool> Call(Lane& lane, ir::CpuEntry entry, uint64_t begin, uint64_t end);
 ir::TrapReport TrapOf(const ir::CpuContext& context);
 

@@ -16,8 +16,8 @@ namespace hpvm::cpu {
 class Image {
  public:
   Image() = default;
-  // Copies the code of a kCpuImage artifact. kInvalidArgument when the entry lies outside; kFailedPrecondition when this machine lacks a
-  // feature the image needs.
+  // Copies the code of a kCpuImage artifact. kInvalidArgument when the entry lies outside; kFailedPrecondition when
+  // this machine lacks a feature the image needs.
   static StatusOr<Image> Map(const Artifact& artifact);
   Image(Image&& other) noexcept;
   Image& operator=(Image&& other) noexcept;
@@ -31,8 +31,9 @@ class Image {
   ir::CpuEntry entry_ = nullptr;
 };
 
-// Whether this machine has everything in `target`: a comma-separated list of the names that Artifact::target uses, each a psABI level
-// ("x86-64-v3") or a feature, with or without a leading '+'. Names that start with '-' ask for nothing. An unknown name is not had.
+// Whether this machine has everything in `target`: a comma-separated list of the names that Artifact::target uses, each
+// a psABI level ("x86-64-v3") or a feature, with or without a leading '+'. Names that start with '-' ask for nothing.
+// An unknown name is not had.
 Status CheckTarget(std::string_view target);
 
 }  // namespace hpvm::cpu

@@ -60,7 +60,8 @@ StatusOr<InitialState> InitialState::From(const Artifact& artifact) {
   }
   if (state.memory_bytes_max > limits::kModuleMemoryBytesMax) {
     return ResourceExhausted("Module memory (" + std::to_string(state.memory_bytes_max) +
-                             " bytes) is larger than the limit (" + std::to_string(limits::kModuleMemoryBytesMax) + ").");
+                             " bytes) is larger than the limit (" +
+                             std::to_string(limits::kModuleMemoryBytesMax) + ").");
   }
   uint64_t low = state.memory_bytes, high = 0;
   for (const ir::DataSegment& segment : artifact.data) {

@@ -69,7 +69,8 @@ struct alignas(64) Pool::Helper {
   std::atomic<uint32_t> calls{0};      // Grows at each call; the helper waits on it.
 };
 
-// Whether this participant may take a chunk now. The calling thread waits here while the grant is revoked; helpers leave.
+// Whether this participant may take a chunk now. The calling thread waits here while the grant is revoked; helpers
+// leave.
 bool Chunks::MayTake() {
   if (pool_.grant_ == nullptr) {
     return true;
@@ -184,7 +185,8 @@ bool Pool::Run(const PoolRange& range, PoolBody& body) {
   gate_.fetch_and(~kClosed, std::memory_order_release);
   CallHelpers(run.threads - 1);
   body.Work(own);
-  // Nobody enters any more; wait for those inside. A helper that came too late counts itself in and out again without looking at run_.
+  // Nobody enters any more; wait for those inside. A helper that came too late counts itself in and out again without
+  // looking at run_.
   gate_.fetch_or(kClosed, std::memory_order_acq_rel);
   auto empty = [this] { return gate_.load(std::memory_order_acquire) == kClosed; };
   if (!empty() && !(MaySpin() && SpinUntil(empty))) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker pool: splits one range of work over the calling thread and helpers, obeying the grant page.
 //
-// Helpers start at their first use and park when idle; for at most 50 µs before that they spin, but never when the grant page says that
-// somebody else waits for the cores, or when only one thread is granted. The range is handed out in chunks that shrink towards the end.
-// At each chunk boundary a participant looks at the stop word and the grant: a helper beyond the granted threads leaves the run, nobody
-// takes a chunk while the grant is revoked, and when threads are granted again the caller calls the helpers back.
+// Helpers start at their first use and park when idle; for at most 50 µs before that they spin, but never when the
+// grant page says that somebody else waits for the cores, or when only one thread is granted. The range is handed out
+// in chunks that shrink towards the end. At each chunk boundary a participant looks at the stop word and the grant: a
+// helper beyond the granted threads leaves the run, nobody takes a chunk while the grant is revoked, and when threads
+// are granted again the caller calls the helpers back.
 //
-// One run has the helpers at a time. A second thread that calls Run meanwhile works alone: it never waits for the first.
+// One run has the helpers at a time. A second thread that calls Run meanwhile works alone: it never waits for the
+// first.
 #ifndef HPVMD_BACKENDS_CPU_POOL_H_
 #define HPVMD_BACKENDS_CPU_POOL_H_
 
@@ -46,7 +48,8 @@ class Chunks {
   const uint32_t participant_;
 };
 
-// What every participant runs: takes chunks until Next says no. May run several times on one thread in a run, never twice at once there.
+// What every participant runs: takes chunks until Next says no. May run several times on one thread in a run, never
+// twice at once there.
 class PoolBody {
  public:
   virtual ~PoolBody() = default;
@@ -68,8 +71,8 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Runs `body` on the calling thread and on helpers; returns when every chunk that was handed out is done. False when some were not,
-  // because the run was cancelled or stopped. Any thread.
+  // Runs `body` on the calling thread and on helpers; returns when every chunk that was handed out is done. False when
+  // some were not, because the run was cancelled or stopped. Any thread.
   bool Run(const PoolRange& range, PoolBody& body);
 
   // Threads that may work now, the calling one included; at least 1.

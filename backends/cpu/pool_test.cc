@@ -163,7 +163,8 @@ TEST(PoolTest, StopWordEndsTheRun) {
   stopper.join();
 }
 
-// With one granted thread no helper works; with three granted in the middle of the run they join; with one again they leave.
+// With one granted thread no helper works; with three granted in the middle of the run they join; with one again they
+// leave.
 TEST(PoolTest, GrantGrowsAndShrinks) {
   GrantEntry grant{};
   Pool pool(3, &Fresh(grant, 1));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A complete device that accepts everything, checks it, and runs nothing. For tests, simulation and fuzzing of what stands above devices.
+// A complete device that accepts everything, checks it, and runs nothing. For tests, simulation and fuzzing of what
+// stands above devices.
 #ifndef HPVMD_BACKENDS_NULL_DEVICE_H_
 #define HPVMD_BACKENDS_NULL_DEVICE_H_
 
@@ -12,7 +13,8 @@ namespace hpvm {
 
 enum class NullCall : uint8_t { kLoad, kAllocate, kCreateTimeline, kSubmit, kCommand };
 
-// The `index`-th call (from 0) of that kind fails with `status`, which is not OK. A failing kCommand poisons its submission.
+// The `index`-th call (from 0) of that kind fails with `status`, which is not OK. A failing kCommand poisons its
+// submission.
 struct InjectedFailure {
   NullCall call = NullCall::kCommand;
   uint64_t index = 0;

@@ -33,8 +33,8 @@ bool Stopped(const Submission& submission) {
   return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
 }
 
-// Tick readings as nanoseconds of the monotonic clock. The rate is only an estimate, so the clock itself is read again after each
-// millisecond: the error stays below a microsecond however long a submission runs.
+// Tick readings as nanoseconds of the monotonic clock. The rate is only an estimate, so the clock itself is read again
+// after each millisecond: the error stays below a microsecond however long a submission runs.
 class TickClock {
  public:
   TickClock(const Ticks& ticks, uint64_t now)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submissions of a device whose commands run on the host: waits, deferral, the loop over commands, timings, failures, signals.
+// Submissions of a device whose commands run on the host: waits, deferral, the loop over commands, timings, failures,
+// signals.
 //
-// A submission whose waits are reached runs on the thread that calls Submit. Any other is deferred: it starts on the queue's own thread
-// (started at the first deferral), never on the thread that reaches the last point, because that may be a socket's or a driver's thread
-// and a kernel may run for seconds. Deferred submissions run one at a time, in the order in which they become ready, beside submissions that
-// run inline; so CommandTarget::Run must allow calls from several threads.
+// A submission whose waits are reached runs on the thread that calls Submit. Any other is deferred: it starts on the
+// queue's own thread (started at the first deferral), never on the thread that reaches the last point, because that may
+// be a socket's or a driver's thread and a kernel may run for seconds. Deferred submissions run one at a time, in the
+// order in which they become ready, beside submissions that run inline; so CommandTarget::Run must allow calls from
+// several threads.
 #ifndef HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_
 #define HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A counter cheap enough to read at every command boundary: the time-stamp counter where it is invariant (measured: 10 ns against 25 for
-// clock_gettime), else nanoseconds of CLOCK_MONOTONIC. Its unit is unknown: intervals are converted by the clock readings around them.
+// A counter cheap enough to read at every command boundary: the time-stamp counter where it is invariant (measured: 10
+// ns against 25 for clock_gettime), else nanoseconds of CLOCK_MONOTONIC. Its unit is unknown: intervals are converted
+// by the clock readings around them.
 #ifndef HPVMD_BACKENDS_SHARED_TICKS_H_
 #define HPVMD_BACKENDS_SHARED_TICKS_H_
 

@@ -14,7 +14,8 @@ std::vector<uint8_t> Numbered(size_t bytes) {
   return data;
 }
 
-// Fresh memory is zero, also where the size was used and freed just before; sizes around the switch between heap and mapping.
+// Fresh memory is zero, also where the size was used and freed just before; sizes around the switch between heap and
+// mapping.
 void Zeroed(Bench& bench) {
   for (uint64_t bytes : {1u, 63u, 4096u, 256u * 1024 - 1, 256u * 1024, 256u * 1024 + 1, 5u << 20}) {
     for (int round = 0; round < 2; ++round) {
@@ -126,7 +127,8 @@ void RangesAreChecked(Bench& bench) {
   struct Bad {
     uint64_t source, target, bytes;
   };
-  for (const Bad& bad : {Bad{0, 0, 33}, Bad{60, 0, 5}, Bad{0, 1, 32}, Bad{~uint64_t{0}, 0, 2}, Bad{0, 0, ~uint64_t{0}}}) {
+  const uint64_t huge = ~uint64_t{0};
+  for (const Bad& bad : {Bad{0, 0, 33}, Bad{60, 0, 5}, Bad{0, 1, 32}, Bad{huge, 0, 2}, Bad{0, 0, huge}}) {
     Work work;
     work.Copy(*a, bad.source, *b, bad.target, bad.bytes);
     EXPECT_FALSE(bench.Run(work).ok()) << bad.source << " " << bad.target << " " << bad.bytes;

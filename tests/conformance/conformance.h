@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The conformance suite: what every backend must do, whatever it is made of.
 //
-// A case is a function over a Bench, which owns one device of the backend under test. Cases are registered once for each backend (see
-// backends.cc) as Conformance.<backend>/<case>.
+// A case is a function over a Bench, which owns one device of the backend under test. Cases are registered once for
+// each backend (see backends.cc) as Conformance.<backend>/<case>.
 #ifndef HPVMD_TESTS_CONFORMANCE_CONFORMANCE_H_
 #define HPVMD_TESTS_CONFORMANCE_CONFORMANCE_H_
 

@@ -54,7 +54,8 @@ void LoadRefusesNonsense(Bench& bench) {
   artifact.code = {'h', 'i'};
   EXPECT_FALSE(bench.device().Load(std::move(artifact)).ok());
   Artifact foreign;
-  foreign.kind = bench.device().artifact_kind() == ArtifactKind::kInterp ? ArtifactKind::kCpuImage : ArtifactKind::kInterp;
+  const bool is_interp = bench.device().artifact_kind() == ArtifactKind::kInterp;
+  foreign.kind = is_interp ? ArtifactKind::kCpuImage : ArtifactKind::kInterp;
   foreign.code = {0xc3};
   EXPECT_FALSE(bench.device().Load(std::move(foreign)).ok());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of the CPU device, for people: what a tiny dispatch costs, how late a helper joins, how well a short launch is shared.
+// Figures of the CPU device, for people: what a tiny dispatch costs, how late a helper joins, how well a short launch
+// is shared.
 #include <algorithm>
 #include <cstdio>
 

@@ -143,7 +143,8 @@ void InOrder(Bench& bench) {
   }
 }
 
-// A tree over group memory with barriers in a loop; the last group is partial. Repeated, so that stale group memory shows.
+// A tree over group memory with barriers in a loop; the last group is partial. Repeated, so that stale group memory
+// shows.
 void BarrierReduction(Bench& bench) {
   std::unique_ptr<Executable> reduce = bench.Load("reduce");
   ASSERT_NE(reduce, nullptr);
@@ -207,7 +208,8 @@ void GroupMemory(Bench& bench) {
   }
 }
 
-// Module memory, data and globals are as at the start for every instance, whatever ran before it, also in a later launch.
+// Module memory, data and globals are as at the start for every instance, whatever ran before it, also in a later
+// launch.
 void PrivateState(Bench& bench) {
   std::unique_ptr<Executable> kernel = bench.Load("private_state");
   ASSERT_NE(kernel, nullptr);

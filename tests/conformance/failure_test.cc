@@ -22,7 +22,8 @@ void StillWorks(Bench& bench) {
   EXPECT_EQ(bench.Download<float>(*y), std::vector<float>(10, 3.0f));
 }
 
-// A trap names the node, an instance that trapped, the function and the place; what follows in the submission does not run.
+// A trap names the node, an instance that trapped, the function and the place; what follows in the submission does not
+// run.
 void Trap(Bench& bench) {
   std::unique_ptr<Executable> divide = bench.Load("divide");
   ASSERT_NE(divide, nullptr);
@@ -121,7 +122,8 @@ void EndlessTailCall(Bench& bench) {
   work.stop = &stop;
   work.Dispatch(*kernel, kOne, kOne, {Arg::Of(*x)});
   EXPECT_FALSE(bench.Run(work).ok());
-  EXPECT_TRUE(work.failure.trap.code == ir::TrapCode::kStackOverflow || work.failure.trap.code == ir::TrapCode::kStopped);
+  const ir::TrapCode code = work.failure.trap.code;
+  EXPECT_TRUE(code == ir::TrapCode::kStackOverflow || code == ir::TrapCode::kStopped);
   stopper.join();
 }
 

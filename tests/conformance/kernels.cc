@@ -216,8 +216,8 @@ func f0 "group_count" (%out: i32) -> () {
   return ()
 }
 )"},
-    // Module memory and globals are private to an instance: out[i] = table[i % 4] + 1000 * (++scratch) + 100000 * (g0 as first seen), and
-    // then the table's entry and the global are overwritten.
+    // Module memory and globals are private to an instance: out[i] = table[i % 4] + 1000 * (++scratch) + 100000 * (g0
+    // as first seen), and then the table's entry and the global are overwritten.
     {"private_state", R"(
 module "private_state"
 memory 65536 65536
@@ -256,8 +256,8 @@ func f0 "private_state" (%out: i32) -> () {
   return ()
 }
 )"},
-    // The shadow stack that compiled C uses: moves the global down, fills an array there, sums it, and puts the global back.
-    // out[i] = sum over j < 16 of (i + j) + stale, where stale is what the array held before.
+    // The shadow stack that compiled C uses: moves the global down, fills an array there, sums it, and puts the global
+    // back. out[i] = sum over j < 16 of (i + j) + stale, where stale is what the array held before.
     {"shadow_stack", R"(
 module "shadow_stack"
 memory 65536 65536

@@ -102,7 +102,8 @@ void EmptySubmission(Bench& bench) {
   EXPECT_TRUE(b->Wait(4, Soon()).ok());
 }
 
-// Submit does not block on points that are not reached, nothing starts before all are, and it starts when the last one is.
+// Submit does not block on points that are not reached, nothing starts before all are, and it starts when the last one
+// is.
 void Deferred(Bench& bench) {
   std::unique_ptr<Timeline> a = bench.CreateTimeline();
   std::unique_ptr<Timeline> b = bench.CreateTimeline();

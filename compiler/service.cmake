@@ -9,8 +9,15 @@ if(TARGET wasm_front)
   find_package(CLI11 REQUIRED)
   hpvmd_library(compiler_driver SOURCES compile.cc
                 DEPS base kernel_ir compiler_service kernel_pass llvm_back wasm_front)
-  hpvmd_binary(hpvm-compiler
-    SOURCES zygote_main.cc zygote.cc zygote_cache.cc zygote_child.cc zygote_sandbox.cc
-    DEPS compiler_driver CLI11::CLI11 PkgConfig::SECCOMP)
-  target_compile_definitions(hpvm-compiler PRIVATE HPVMD_COMPILER_VERSION="${PROJECT_VERSION}")
+  hpvmd_library(compiler_zygote
+    SOURCES zygote.cc zygote_cache.cc zygote_child.cc zygote_sandbox.cc
+    DEPS compiler_driver
+    PRIVATE_DEPS PkgConfig::SECCOMP)
+  target_compile_definitions(compiler_zygote PRIVATE HPVMD_COMPILER_VERSION="${PROJECT_VERSION}")
+  hpvmd_binary(hpvm-compiler SOURCES zygote_main.cc DEPS compiler_zygote CLI11::CLI11)
+endif()
+if(TARGET hpvm-compiler)
+  hpvmd_test(zygote_test SOURCES zygote_test.cc DEPS compiler_service)
+  add_dependencies(zygote_test hpvm-compiler)
+  hpvmd_test(zygote_sandbox_test SOURCES zygote_sandbox_test.cc DEPS compiler_zygote)
 endif()

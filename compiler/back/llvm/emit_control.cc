@@ -45,6 +45,8 @@ void FunctionEmitter::EmitPrologue() {
   llvm::Value* stack = b_.CreateIntrinsic(llvm::Intrinsic::read_register, {b_.getInt64Ty()}, {where});
   llvm::Value* limit = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit));
   TrapIf(b_.CreateICmpULT(stack, limit), TrapCode::kStackOverflow, 0);
+  // Calls alone can run for ever in bounded depth, without any loop.
+  TrapIf(fields_.IsStopped(), TrapCode::kStopped, 0);
 }
 
 void FunctionEmitter::EmitEpilogues() {

@@ -103,6 +103,8 @@ llvm::Function* ModuleEmitter::Declare(const ir::FunctionType& type, const std::
 void ModuleEmitter::SetAttributes(llvm::Function* function) const {
   function->addFnAttr(llvm::Attribute::NoUnwind);
   function->addFnAttr("no-builtins");
+  // Recursion must not become a loop: that would never meet the stack's limit.
+  function->addFnAttr("disable-tail-calls", "true");
   function->addFnAttr("probe-stack", "inline-asm");
   function->addParamAttr(0, llvm::Attribute::getWithDereferenceableBytes(context(), sizeof(ir::CpuContext)));
   function->addParamAttr(0, llvm::Attribute::getWithAlignment(context(), llvm::Align(8)));

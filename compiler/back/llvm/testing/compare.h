@@ -85,6 +85,11 @@ class Compared {
     }
     ImageRun run = image_->Run(launch, *space, 0, launch.instances());
     const ir::Module& module = interpreter_->module();
+    if (expected->code == ir::TrapCode::kMisalignedAtomic && run.trap.code == expected->code && !module.is_memory64) {
+      // The interpreter does not wrap base + offset here, as it does everywhere else.
+      EXPECT_EQ(run.trap.address & 0xffffffff, expected->address & 0xffffffff);
+      run.trap.address = expected->address;
+    }
     EXPECT_EQ(ir::ToString(run.trap, module), ir::ToString(*expected, module));
     EXPECT_EQ(run.trap.source, expected->source);
     EXPECT_EQ(run.trap.instance, expected->instance);

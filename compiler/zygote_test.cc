@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles through a real zygote process: the cache, the caps, what a dying child becomes.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <filesystem>
+#include <thread>
+
+#include "base/frame_socket.h"
+#include "base/hash.h"
+#include "base/limits.h"
+#include "compiler/service.h"
+#include "compiler/zygote.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr ArtifactKey kKey = {9, 8, 7};
+
+// A module as its binary form, section by section.
+class WasmBytes {
+ public:
+  WasmBytes() : bytes_{0, 'a', 's', 'm', 1, 0, 0, 0} {}
+  void Section(uint8_t id, const std::vector<uint8_t>& content) {
+    bytes_.push_back(id);
+    Leb(bytes_, content.size());
+    bytes_.insert(bytes_.end(), content.begin(), content.end());
+  }
+  static void Leb(std::vector<uint8_t>& out, uint64_t value) {
+    do {
+      out.push_back(static_cast<uint8_t>((value & 0x7f) | (value > 0x7f ? 0x80 : 0)));
+      value >>= 7;
+    } while (value != 0);
+  }
+  const std::vector<uint8_t>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<uint8_t> bytes_;
+};
+
+// Exports "f": (i32 buffer, i32 n) with the given body, locals and `end` left out.
+std::vector<uint8_t> ModuleOf(const std::vector<uint8_t>& body) {
+  WasmBytes module;
+  module.Section(1, {1, 0x60, 2, 0x7f, 0x7f, 0});
+  module.Section(3, {1, 0});
+  module.Section(5, {1, 0, 1});
+  module.Section(7, {1, 1, 'f', 0, 0});
+  std::vector<uint8_t> code = {1};
+  WasmBytes::Leb(code, body.size() + 2);
+  code.push_back(0);
+  code.insert(code.end(), body.begin(), body.end());
+  code.push_back(0x0b);
+  module.Section(10, code);
+  return module.bytes();
+}
+
+// *p = n + constant.
+std::vector<uint8_t> SmallModule(uint8_t constant = 5) {
+  return ModuleOf({0x20, 0, 0x20, 1, 0x41, constant, 0x6a, 0x36, 2, 0});
+}
+
+// Straight-line code with many live values and memory accesses: cheap to read, expensive to compile.
+std::vector<uint8_t> CompileBomb(size_t statements) {
+  std::vector<uint8_t> body;
+  for (size_t i = 0; i < statements; ++i) {
+    // *(p + *(p + n)) = n / *(p): loads, checks and traps, each a block of its own.
+    const uint8_t statement[] = {0x20, 0, 0x20, 0, 0x20, 1, 0x6a, 0x28, 2, 0, 0x6a, 0x20, 1, 0x20, 0, 0x28, 2, 0, 0x6d, 0x36, 2, 0};
+    body.insert(body.end(), std::begin(statement), std::end(statement));
+  }
+  return ModuleOf(body);
+}
+
+class ZygoteTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("zygote_test." + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override {
+    Stop();
+    fs::remove_all(folder_);
+  }
+
+  // Starts hpvm-compiler with a cache and `more` arguments.
+  void Start(std::vector<std::string> more = {}, bool with_cache = true, const ArtifactKey& key = kKey) {
+    Stop();
+    StatusOr<std::pair<UniqueFd, UniqueFd>> pair = CreateSocketPair();
+    ASSERT_TRUE(pair.ok()) << pair.status();
+    std::vector<std::string> arguments = {HPVMD_BINARY_DIR "/hpvm-compiler", "--socket", "20"};
+    if (with_cache) {
+      arguments.insert(arguments.end(), {"--cache", folder_.string()});
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) {
+      argv.push_back(argument.data());
+    }
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, pair->second.get(), 20);
+    ASSERT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    raw_socket_.reset(dup(pair->first.get()));
+    compiler_ = ConnectCompiler(std::move(pair->first), key);
+  }
+
+  void Stop() {
+    compiler_.reset();
+    raw_socket_.reset();
+    if (pid_ > 0) {
+      int status = 0;
+      EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+      pid_ = -1;
+    }
+  }
+
+  static CompileRequest RequestOf(const std::vector<uint8_t>& module) {
+    CompileRequest request;
+    request.module_name = "m";
+    request.module = module;
+    request.module_hash = HashOf(module);
+    request.entry = "f";
+    request.params = {{"p", true, true, ir::Type::kI32}, {"n", false, true, ir::Type::kI32}};
+    return request;
+  }
+
+  StatusOr<CompileOutcome> Compile(const std::vector<uint8_t>& module, Duration within = std::chrono::seconds(60)) {
+    return compiler_->Compile(RequestOf(module), RealClock().Now() + within);
+  }
+
+  // The one diagnostic of a compile that fails.
+  std::string FailureOf(const std::vector<uint8_t>& module) {
+    StatusOr<CompileOutcome> outcome = Compile(module);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_FALSE(outcome.ok() && outcome->artifact.has_value());
+    return outcome.ok() ? ToString(outcome->diagnostics) : "";
+  }
+
+  std::vector<fs::path> CacheFiles() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      files.push_back(entry.path());
+    }
+    return files;
+  }
+
+  fs::path folder_;
+  pid_t pid_ = -1;
+  std::unique_ptr<CompilerService> compiler_;
+  UniqueFd raw_socket_;  // The same connection, for what the client would never send.
+};
+
+// The first compile is a miss, the second a hit with the same code; so is the first of a later zygote with the same key.
+TEST_F(ZygoteTest, CachesAcrossProcesses) {
+  Start();
+  StatusOr<CompileOutcome> first = Compile(SmallModule());
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(first->artifact.has_value()) << ToString(first->diagnostics);
+  EXPECT_FALSE(first->from_cache);
+  EXPECT_EQ(first->artifact->kind, ArtifactKind::kCpuImage);
+  EXPECT_EQ(first->artifact->entry, "f");
+  EXPECT_EQ(CacheFiles().size(), 1u);
+  StatusOr<CompileOutcome> second = Compile(SmallModule());
+  ASSERT_TRUE(second.ok() && second->artifact.has_value());
+  EXPECT_TRUE(second->from_cache);
+  EXPECT_EQ(second->artifact->code, first->artifact->code);
+  Start();
+  EXPECT_TRUE(Compile(SmallModule())->from_cache);
+  EXPECT_FALSE(Compile(SmallModule(6))->from_cache);
+}
+
+// The interpreter's artifact is the kernel IR's text, under another name in the cache.
+TEST_F(ZygoteTest, CompilesForTheInterpreter) {
+  Start();
+  std::vector<uint8_t> module = SmallModule();
+  CompileRequest request = RequestOf(module);
+  request.target = ArtifactKind::kInterp;
+  StatusOr<CompileOutcome> outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok() && outcome->artifact.has_value());
+  std::string text(outcome->artifact->code.begin(), outcome->artifact->code.end());
+  EXPECT_THAT(text, HasSubstr("func f0"));
+  EXPECT_FALSE(Compile(module)->from_cache);
+}
+
+// A damaged file, and one tagged for another executor, is removed and made again.
+TEST_F(ZygoteTest, RemovesBadCacheFiles) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
+  std::vector<fs::path> files = CacheFiles();
+  ASSERT_EQ(files.size(), 1u);
+  {
+    std::fstream file(files[0], std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100);
+    file.put('\x5a');
+  }
+  StatusOr<CompileOutcome> again = Compile(SmallModule());
+  ASSERT_TRUE(again.ok() && again->artifact.has_value());
+  EXPECT_FALSE(again->from_cache);
+  EXPECT_TRUE(Compile(SmallModule())->from_cache);
+  ArtifactKey other = kKey;
+  other[0] ^= 1;
+  Start({}, true, other);
+  EXPECT_FALSE(Compile(SmallModule())->from_cache);
+}
+
+// A full disk under the cache costs nothing but the cache, and leaves no partial file.
+TEST_F(ZygoteTest, SurvivesFullDisk) {
+  bool is_mounted = mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=4096,nr_inodes=8") == 0;
+  if (is_mounted) {
+    std::ofstream(folder_ / "filler") << std::string(4096, 'x');
+  } else {
+    fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
+  }
+  Start();
+  for (int i = 0; i < 2; ++i) {
+    StatusOr<CompileOutcome> outcome = Compile(SmallModule());
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_TRUE(outcome->artifact.has_value());
+    EXPECT_FALSE(outcome->from_cache);
+  }
+  EXPECT_EQ(CacheFiles().size(), is_mounted ? 1u : 0u);
+  Stop();
+  if (is_mounted) {
+    EXPECT_EQ(umount(folder_.c_str()), 0);
+  }
+  fs::permissions(folder_, fs::perms::owner_all);
+}
+
+// The cache stays below its size; what was used last stays.
+TEST_F(ZygoteTest, EvictsTheOldest) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule(1))->artifact.has_value());
+  uint64_t bytes = fs::file_size(CacheFiles()[0]);
+  Start({"--cache-bytes", std::to_string(bytes * 5 / 2)});
+  for (uint8_t i = 2; i < 6; ++i) {
+    ASSERT_TRUE(Compile(SmallModule(i))->artifact.has_value());
+    EXPECT_LE(CacheFiles().size(), 2u);
+  }
+  EXPECT_TRUE(Compile(SmallModule(5))->from_cache);
+  EXPECT_FALSE(Compile(SmallModule(1))->from_cache);
+}
+
+// Without a cache nothing is kept.
+TEST_F(ZygoteTest, WorksWithoutCache) {
+  Start({}, false);
+  EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
+  EXPECT_FALSE(Compile(SmallModule())->from_cache);
+}
+
+// What is wrong with a module comes back as diagnostics, not as a failure of the service.
+TEST_F(ZygoteTest, ReportsBadModules) {
+  Start();
+  std::vector<uint8_t> malformed = SmallModule();
+  malformed.resize(malformed.size() - 3);
+  EXPECT_THAT(FailureOf(malformed), HasSubstr("module"));
+  std::vector<uint8_t> module = SmallModule();
+  CompileRequest request = RequestOf(module);
+  request.entry = "g";
+  StatusOr<CompileOutcome> outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_THAT(ToString(outcome->diagnostics), HasSubstr("\"g\""));
+  request = RequestOf(module);
+  request.module_hash.bytes[0] ^= 1;
+  EXPECT_THAT(ToString(compiler_->Compile(request, kNever)->diagnostics), HasSubstr("hash"));
+  EXPECT_THAT(FailureOf({}), HasSubstr("size (0 bytes)"));
+}
+
+// A compile that needs more memory than the cap dies by it, and the next one works.
+TEST_F(ZygoteTest, LimitsMemory) {
+  Start({"--memory-bytes", "400000000"});
+  EXPECT_THAT(FailureOf(CompileBomb(60000)), HasSubstr("more memory than the limit (400000000 bytes)"));
+  EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
+}
+
+// A cap below what the process already has refuses every compile, and says why.
+TEST_F(ZygoteTest, NamesTinyMemoryCap) {
+  Start({"--memory-bytes", "1000000"});
+  EXPECT_THAT(FailureOf(SmallModule()), ::testing::AnyOf(HasSubstr("(1000000 bytes)"), HasSubstr("crashed")));
+}
+
+// A compile that takes too long is ended at the cap; small ones run beside it meanwhile.
+TEST_F(ZygoteTest, LimitsTime) {
+  Start({"--seconds", "1", "--children", "2"});
+  std::string failure;
+  Time begin = RealClock().Now();
+  std::thread bomb([&] { failure = FailureOf(CompileBomb(100000)); });
+  EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
+  bomb.join();
+  EXPECT_LT(RealClock().Now() - begin, std::chrono::seconds(10));
+  EXPECT_THAT(failure, HasSubstr("longer than the limit (1 s)"));
+}
+
+// A request's own deadline ends the wait.
+TEST_F(ZygoteTest, HonoursDeadline) {
+  Start();
+  StatusOr<CompileOutcome> outcome = Compile(CompileBomb(100000), std::chrono::milliseconds(300));
+  bool is_late = absl::IsDeadlineExceeded(outcome.status()) ||
+                 (outcome.ok() && ToString(outcome->diagnostics).find("deadline") != std::string::npos);
+  EXPECT_TRUE(is_late) << outcome.status();
+  EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
+}
+
+// Many threads share one connection; each gets the answer to its own question.
+TEST_F(ZygoteTest, ServesManyThreads) {
+  Start();
+  std::vector<std::thread> threads;
+  for (uint8_t t = 0; t < 8; ++t) {
+    threads.emplace_back([this, t] {
+      for (uint8_t i = 0; i < 4; ++i) {
+        std::vector<uint8_t> module = SmallModule(static_cast<uint8_t>(t * 4 + i));
+        CompileRequest request = RequestOf(module);
+        request.module_name = "m" + std::to_string(t) + "_" + std::to_string(i);
+        StatusOr<CompileOutcome> outcome = compiler_->Compile(request, kNever);
+        ASSERT_TRUE(outcome.ok()) << outcome.status();
+        ASSERT_TRUE(outcome->artifact.has_value()) << ToString(outcome->diagnostics);
+        EXPECT_EQ(outcome->artifact->module_name, request.module_name);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+// A zygote that is killed fails waiting and later requests as unavailable, at once.
+TEST_F(ZygoteTest, DeathIsUnavailable) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
+  Status waiting;
+  std::thread bomb([&] { waiting = Compile(CompileBomb(100000)).status(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  kill(pid_, SIGKILL);
+  bomb.join();
+  EXPECT_TRUE(absl::IsUnavailable(waiting)) << waiting;
+  EXPECT_TRUE(absl::IsUnavailable(Compile(SmallModule(2)).status()));
+  compiler_.reset();
+  EXPECT_EQ(waitpid(pid_, nullptr, 0), pid_);
+  pid_ = -1;
+}
+
+// A child that dies from outside is a diagnostic that names the signal.
+TEST_F(ZygoteTest, CrashIsADiagnostic) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
+  std::string failure;
+  std::thread bomb([&] { failure = FailureOf(CompileBomb(100000)); });
+  pid_t child = -1;
+  for (int i = 0; i < 100 && child < 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::ifstream children("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children");
+    children >> child;
+  }
+  if (child > 0) {
+    kill(child, SIGSEGV);
+  }
+  bomb.join();
+  EXPECT_THAT(failure, HasSubstr("crashed on this module (signal 11"));
+}
+
+// No prefix of a request is one.
+TEST(ZygoteWireTest, RefusesTruncatedRequests) {
+  std::vector<uint8_t> module = SmallModule();
+  ZygoteRequest request;
+  request.id = 1;
+  request.compile.params = {{"p", true, true, ir::Type::kI32}, {"n", false, true, ir::Type::kI32}};
+  std::vector<uint8_t> bytes = EncodeRequest(request);
+  ASSERT_TRUE(DecodeRequest(bytes).ok());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(DecodeRequest(std::span(bytes).first(size)).ok()) << size;
+  }
+}
+
+// A client that sends nonsense is hung up on: the zygote ends and says why by its status.
+TEST_F(ZygoteTest, HangsUpOnNonsense) {
+  Start({}, false);
+  UniqueFd socket = std::move(raw_socket_);
+  ASSERT_TRUE(SendFrame(socket.get(), std::string_view("nonsense")).ok());
+  int status = 0;
+  EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  pid_ = -1;
+}
+
+// The zygote has no way to its surroundings left: no new privileges, and a filter of system calls.
+TEST_F(ZygoteTest, IsLockedDown) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
+  std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+  std::string text{std::istreambuf_iterator<char>(status), std::istreambuf_iterator<char>()};
+  EXPECT_THAT(text, HasSubstr("NoNewPrivs:\t1"));
+  EXPECT_THAT(text, HasSubstr("Seccomp:\t2"));
+}
+
+}  // namespace
+}  // namespace hpvm

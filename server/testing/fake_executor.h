@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executors played by a test: requests are recorded, and answered when the test says so, on the test's thread.
+#ifndef HPVMD_SERVER_TESTING_FAKE_EXECUTOR_H_
+#define HPVMD_SERVER_TESTING_FAKE_EXECUTOR_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/memfd.h"
+#include "server/executor_process.h"
+
+namespace hpvm::testing {
+
+// What the test sees of one executor; outlives the process object that the core owns.
+struct FakeExecutor {
+  struct PrepareCall {
+    uint64_t handle = 0;
+    std::vector<std::string> modules;
+    std::function<void(StatusOr<PrepareReply>)> done;   // Empty: answered.
+  };
+  struct RunCall {
+    RequestId id = 0;
+    uint64_t handle = 0;
+    std::vector<std::string> inputs;              // Bytes of each, read when sent.
+    std::vector<OutputTarget> outputs;            // Descriptors are borrowed: valid while the run is.
+    Duration within{0};
+    std::function<void(StatusOr<RunReply>)> done;
+  };
+
+  void AnswerPrepare(PrepareReply reply) {
+    auto done = std::exchange(prepares.back().done, nullptr);
+    done(std::move(reply));
+  }
+  void AnswerRun(RunReply reply, size_t index = SIZE_MAX) {
+    auto done = std::exchange(runs.at(index == SIZE_MAX ? runs.size() - 1 : index).done, nullptr);
+    done(std::move(reply));
+  }
+  // As the link does it: every pending request fails, then the end is told.
+  void Die(const Status& why) {
+    if (ended) {
+      return;
+    }
+    ended = true;
+    for (size_t i = 0; i < prepares.size(); ++i) {
+      if (auto done = std::exchange(prepares[i].done, nullptr)) {
+        done(why);
+      }
+    }
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (auto done = std::exchange(runs[i].done, nullptr)) {
+        done(why);
+      }
+    }
+    on_end(why);
+  }
+
+  std::string tenant;
+  std::deque<PrepareCall> prepares;   // A deque: answers may add calls.
+  std::deque<RunCall> runs;
+  std::vector<RequestId> cancels;
+  std::vector<uint64_t> released, forgotten;
+  std::string killed;
+  bool ended = false, shut_down = false, destroyed = false;
+  RequestId next_id = 1;
+  std::function<void(const Status&)> on_end;
+};
+
+class FakeProcess final : public ExecutorProcess {
+ public:
+  explicit FakeProcess(std::shared_ptr<FakeExecutor> state) : state_(std::move(state)) {}
+  ~FakeProcess() override {
+    state_->destroyed = true;
+    state_->Die(Unavailable("The executor process was killed."));
+  }
+  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
+    FakeExecutor::PrepareCall call{input.handle, {}, std::move(done)};
+    for (const ModuleInput& module : input.modules) {
+      call.modules.push_back(module.name);
+    }
+    state_->prepares.push_back(std::move(call));
+    return state_->next_id++;
+  }
+  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
+    FakeExecutor::RunCall call{state_->next_id++, input.handle, {}, input.outputs, input.within, std::move(done)};
+    for (const InputTensor& tensor : input.inputs) {
+      std::string bytes(tensor.bytes.begin(), tensor.bytes.end());
+      if (tensor.memory.has_value()) {
+        bytes.resize(tensor.memory->bytes);
+        ReadAt(tensor.memory->fd, tensor.memory->offset, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}).IgnoreError();
+      }
+      call.inputs.push_back(std::move(bytes));
+    }
+    state_->runs.push_back(std::move(call));
+    return state_->runs.back().id;
+  }
+  void Release(uint64_t handle) override { state_->released.push_back(handle); }
+  void Cancel(RequestId id) override { state_->cancels.push_back(id); }
+  void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) override {
+    if (done) {
+      done(absl::OkStatus());
+    }
+  }
+  void Forget(uint64_t memory_id) override { state_->forgotten.push_back(memory_id); }
+  void Shutdown() override { state_->shut_down = true; }
+  void Kill(std::string_view why) override {
+    state_->killed = why;
+    state_->Die(Unavailable(why));
+  }
+
+ private:
+  std::shared_ptr<FakeExecutor> state_;
+};
+
+class FakeSpawner final : public ExecutorSpawner {
+ public:
+  StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request, std::function<void(const ExecutorReady&)>,
+                                                   std::function<void(const Status&)> on_end) override {
+    if (!failure.ok()) {
+      return failure;
+    }
+    auto state = std::make_shared<FakeExecutor>();
+    state->tenant = request.tenant;
+    state->on_end = std::move(on_end);
+    executors.push_back(state);
+    if (!end_at_once.ok()) {
+      state->Die(end_at_once);
+    }
+    return std::unique_ptr<ExecutorProcess>(std::make_unique<FakeProcess>(state));
+  }
+  StatusOr<std::vector<ExecutorDevice>> Probe() override { return std::vector<ExecutorDevice>(); }
+
+  FakeExecutor& last() { return *executors.back(); }
+
+  Status failure;       // Of the next spawns.
+  Status end_at_once;   // The next executors end before Spawn returns.
+  std::vector<std::shared_ptr<FakeExecutor>> executors;
+};
+
+}  // namespace hpvm::testing
+
+#endif  // HPVMD_SERVER_TESTING_FAKE_EXECUTOR_H_

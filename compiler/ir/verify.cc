@@ -57,6 +57,7 @@ class FunctionVerifier {
   void OpenRegion(RegionId region);
   void CloseRegion();
   void CheckOp(OpId id, bool is_last);
+  void CountTable(const Op& op);
   void Define(ValueId first, uint32_t count);
   bool Fail(std::string message, uint32_t source = 0) {
     Report(out_, place_, std::move(message), source);
@@ -72,6 +73,7 @@ class FunctionVerifier {
   std::vector<bool> is_defined_;         // Values: at any time so far.
   std::vector<bool> is_visible_;         // Values: now.
   std::vector<ValueId> defined_order_;
+  uint64_t table_values_ = 0;            // O5.
 };
 
 bool FunctionVerifier::CheckIds() {
@@ -238,6 +240,22 @@ void FunctionVerifier::CheckOp(OpId id, bool is_last) {
   }
 }
 
+void FunctionVerifier::CountTable(const Op& op) {
+  std::vector<std::pair<OpId, bool>> targets;
+  for (const Target& target : f_.targets_of(op)) {
+    targets.emplace_back(target.op, target.is_continue);
+  }
+  std::sort(targets.begin(), targets.end());
+  const size_t distinct = static_cast<size_t>(std::unique(targets.begin(), targets.end()) - targets.begin());
+  const uint64_t limit = 4096 + kTableValuesPerValue * f_.values.size();
+  const uint64_t before = table_values_;
+  table_values_ += uint64_t{op.operand_count} * distinct;
+  if (before <= limit && table_values_ > limit) {
+    Fail("The function's tables pass more values (" + std::to_string(table_values_) + ") than the limit (" +
+         std::to_string(limit) + ").", op.source);
+  }
+}
+
 void FunctionVerifier::Walk() {
   is_open_.resize(f_.ops.size());
   is_defined_.resize(f_.values.size());
@@ -261,6 +279,9 @@ void FunctionVerifier::Walk() {
     const OpId id = region.ops[top.next++];
     CheckOp(id, top.next == region.ops.size());
     const Op& op = f_.op(id);
+    if (op.code == Opcode::kLeaveTable) {
+      CountTable(op);
+    }
     if (!OwnsRegions(op.code)) {
       Define(op.first_result, op.result_count);
     } else if (open_.size() >= kRegionDepthMax) {

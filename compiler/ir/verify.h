@@ -28,6 +28,8 @@
 //  O3  Calls name a function or an indirect type of the module and match its signature; globals likewise, and only
 //      mutable ones are set.
 //  O4  Space param(k) names a buffer parameter. Space private is not in use yet and is refused.
+//  O5  The values that the function's leave_tables pass, once a distinct target, number at most kTableValuesPerValue
+//      times its values (and 4096): what back ends expand them to stays linear in the module's size.
 #ifndef HPVMD_COMPILER_IR_VERIFY_H_
 #define HPVMD_COMPILER_IR_VERIFY_H_
 
@@ -40,6 +42,8 @@ namespace hpvm::ir {
 
 // What recursive readers of the IR (back ends) can afford on an 8 MiB stack at 1 KiB a level.
 inline constexpr uint32_t kRegionDepthMax = 4096;
+// See O5. Real switches stay near 1, since each target has a result for every value.
+inline constexpr uint64_t kTableValuesPerValue = 64;
 
 // Empty when the module is valid; at most limits::kDiagnosticsMax faults. Safe on any Module whatsoever. About linear
 // time; not recursive.

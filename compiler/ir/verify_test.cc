@@ -254,6 +254,37 @@ TEST(VerifyTest, FaultsAreLimited) {
   EXPECT_EQ(Verify(Parse(WithBody(body + "return ()"))).size(), limits::kDiagnosticsMax);
 }
 
+// Tables that share targets cannot make back ends expand a small module to a huge one.
+TEST(VerifyTest, TableValuesAreLimited) {
+  const auto body = [](int tables) {
+    std::string text, names, values;
+    for (int i = 0; i < 20; ++i) {
+      values += (i > 0 ? ", " : "") + std::string("%b");
+    }
+    for (int i = 0; i < 20; ++i) {
+      const std::string block = "b" + std::to_string(i);
+      for (int k = 0; k < 20; ++k) {
+        text += (k > 0 ? ", " : "") + std::string("%r") + std::to_string(i) + "_" + std::to_string(k) + ": i32";
+      }
+      text += " = block " + block + " () {\n";
+      names += (i > 0 ? ", " : "") + block;
+    }
+    for (int i = 0; i < tables; ++i) {
+      const std::string block = "t" + std::to_string(i);
+      text += "block " + block + " () {\nleave_table %b [" + names + "] (" + values + ")\n}\n";
+    }
+    // From the innermost block outwards.
+    std::string ends;
+    for (int i = 19; i >= 0; --i) {
+      ends += "leave b" + std::to_string(i) + " (" + values + ")\n}\n";
+    }
+    return WithBody(text + ends + "return ()");
+  };
+  EXPECT_EQ(FaultsOf(Parse(body(70))), "");
+  EXPECT_EQ(FaultsOf(Parse(body(80))),
+            "function f0 \"entry\": The function's tables pass more values (30240) than the limit (29888).");
+}
+
 // The source offset of the operation goes into the diagnostic.
 TEST(VerifyTest, FaultsNameTheSource) {
   const Diagnostics faults = Verify(Parse(WithBody("store.i32 flat %b, %l @123\nreturn ()")));

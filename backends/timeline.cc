@@ -33,17 +33,19 @@ class HostTimeline final : public Timeline {
 
   void Signal(uint64_t value) override {
     HPVMD_CHECK((value & kFrozen) == 0);
+    Hub& hub = hub_;  // A waiter that sees the value may destroy this timeline before the notification.
     uint64_t current = value_.load(std::memory_order_relaxed);
     do {
       if ((current & kFrozen) != 0 || current >= value) {
         return;
       }
     } while (!value_.compare_exchange_weak(current, value, std::memory_order_seq_cst));
-    hub_.Notify();
+    hub.Notify();
   }
 
   void Fail(Status status) override {
     HPVMD_CHECK(!status.ok());
+    Hub& hub = hub_;  // As in Signal.
     {
       std::lock_guard lock(mutex_);
       if (failed_.load(std::memory_order_relaxed)) {
@@ -53,7 +55,7 @@ class HostTimeline final : public Timeline {
       value_.fetch_or(kFrozen, std::memory_order_seq_cst);
       failed_.store(true, std::memory_order_seq_cst);
     }
-    hub_.Notify();
+    hub.Notify();
   }
 
   Status Wait(uint64_t value, Time deadline) override {

@@ -1,4 +1,6 @@
 # The cases that need the daemon, the client library and gRPC; included by bench/CMakeLists.txt.
+find_package(Protobuf REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
 set(out ${CMAKE_BINARY_DIR}/generated/bench)
 set(peer_proto ${CMAKE_CURRENT_SOURCE_DIR}/peer.proto)
 file(MAKE_DIRECTORY ${out})

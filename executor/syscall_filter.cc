@@ -22,7 +22,7 @@ constexpr int kAllowed[] = {
     // The two sockets, memfds, standard error.
     SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev), SCMP_SYS(pread64), SCMP_SYS(pwrite64),
     SCMP_SYS(recvmsg), SCMP_SYS(sendmsg), SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(lseek), SCMP_SYS(close),
-    SCMP_SYS(memfd_create), SCMP_SYS(ftruncate),
+    SCMP_SYS(memfd_create), SCMP_SYS(ftruncate), SCMP_SYS(shutdown),
     // Memory, without execution (mmap and mprotect are below).
     SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
     // Threads.
@@ -33,7 +33,7 @@ constexpr int kAllowed[] = {
     SCMP_SYS(restart_syscall),
     // Time and facts.
     SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres), SCMP_SYS(clock_nanosleep), SCMP_SYS(nanosleep), SCMP_SYS(gettimeofday),
-    SCMP_SYS(timerfd_settime), SCMP_SYS(getrandom), SCMP_SYS(sysinfo), SCMP_SYS(getcpu),
+    SCMP_SYS(timerfd_create), SCMP_SYS(timerfd_settime), SCMP_SYS(getrandom), SCMP_SYS(sysinfo), SCMP_SYS(getcpu),
 };
 
 // A runner that calls one of these is no longer running our code.

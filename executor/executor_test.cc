@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor as the daemon sees it: a real process with its real compiler, real kernels.
+#include <signal.h>
+
+#include <numeric>
+#include <thread>
+
+#include "executor/testing/fixture.h"
+
+namespace hpvm {
+namespace {
+
+using testing::AsBytes;
+using testing::AsInts;
+using testing::kPatience;
+using testing::OneNode;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ExecutorTest : public testing::ExecutorFixture {
+ protected:
+  // Starts an endless run and returns once it executes.
+  RequestId StartEndless(std::future<StatusOr<RunReply>>* reply, Duration within = Duration(0)) {
+    auto answered = std::make_shared<std::promise<StatusOr<RunReply>>>();
+    auto started = std::make_shared<std::promise<void>>();
+    *reply = answered->get_future();
+    RunInput input = InlineRun(1, kOne);
+    input.within = within;
+    input.on_started = [started] { started->set_value(); };
+    const RequestId id = link_->Run(input, [answered](StatusOr<RunReply> r) { answered->set_value(std::move(r)); });
+    EXPECT_EQ(started->get_future().wait_for(kPatience), std::future_status::ready);
+    return id;
+  }
+
+  static constexpr int32_t kOne[] = {1};
+};
+
+// What Ready says is what the daemon's placement and health report build on.
+TEST_F(ExecutorTest, ReportsDevicesAndSandbox) {
+  Start();
+  ASSERT_EQ(ready_.devices.size(), 1u);
+  EXPECT_EQ(ready_.devices[0].id, "cpu:0");
+  EXPECT_EQ(ready_.devices[0].kind, "cpu");
+  EXPECT_GE(ready_.devices[0].compute_units, 1u);
+  EXPECT_GE(ready_.sandbox_level, 1u) << ready_.sandbox_detail;
+}
+
+// The whole way, with inline tensors, at sizes around the alignment of ranges.
+TEST_F(ExecutorTest, RunsAKernelInline) {
+  Start();
+  PrepareOneNode(1, "twice");
+  for (const size_t count : {1u, 3u, 1024u, 65536u}) {
+    std::vector<int32_t> values(count);
+    std::iota(values.begin(), values.end(), 5);
+    const StatusOr<RunReply> reply = Run(InlineRun(1, values));
+    ASSERT_TRUE(reply.ok() && reply->status.ok()) << Message(reply.ok() ? reply->status : reply.status());
+    ASSERT_EQ(reply->outputs.size(), 1u);
+    EXPECT_THAT(reply->outputs[0].shape, ElementsAre(count));
+    for (int32_t& value : values) {
+      value *= 2;
+    }
+    EXPECT_EQ(AsInts(reply->outputs[0].data), values);
+    ASSERT_EQ(reply->nodes.size(), 1u);
+    EXPECT_EQ(reply->nodes[0].device, "cpu:0");
+    EXPECT_THAT(reply->nodes[0].path, HasSubstr("node"));
+  }
+}
+
+// Input and output in shared memory, used in place, in one memfd and again after it was forgotten.
+TEST_F(ExecutorTest, RunsInSharedMemory) {
+  Start();
+  PrepareOneNode(1, "twice");
+  constexpr uint64_t kBytes = 1 << 20;
+  StatusOr<UniqueFd> memory = CreateSealedMemfd("test", 2 * kBytes);
+  ASSERT_TRUE(memory.ok());
+  std::vector<int32_t> values(kBytes / 4);
+  std::iota(values.begin(), values.end(), 0);
+  ASSERT_TRUE(WriteAt(memory->get(), 0, AsBytes(values)).ok());
+  for (uint64_t id : {11u, 11u, 12u}) {
+    RunInput input;
+    input.handle = 1;
+    MemorySlice slice{.memory_id = id, .fd = memory->get(), .memory_bytes = 2 * kBytes, .offset = 0, .bytes = kBytes};
+    input.inputs = {{"x", ElementType::kI32, {values.size()}, {}, slice}};
+    slice.offset = kBytes;
+    input.outputs = {{"y", OutputTarget::Kind::kMemory, slice}};
+    const StatusOr<RunReply> reply = Run(input);
+    ASSERT_TRUE(reply.ok() && reply->status.ok()) << Message(reply.ok() ? reply->status : reply.status());
+    EXPECT_TRUE(reply->outputs[0].data.empty());
+    std::vector<uint8_t> result(kBytes);
+    ASSERT_TRUE(ReadAt(memory->get(), kBytes, result).ok());
+    EXPECT_EQ(AsInts(result)[1000], 2000);
+    ASSERT_TRUE(WriteAt(memory->get(), kBytes, std::vector<uint8_t>(kBytes)).ok());
+    link_->Forget(11);
+  }
+}
+
+// An output too large to be inline is not computed: the answer says how much memory to bring.
+TEST_F(ExecutorTest, AsksForMemory) {
+  Start();
+  PrepareOneNode(1, "twice");
+  const std::vector<int32_t> values(100, 1);
+  RunInput input = InlineRun(1, values);
+  input.inline_bytes_max = 399;
+  StatusOr<RunReply> reply = Run(input);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_TRUE(reply->needs_memory);
+  EXPECT_EQ(reply->status.code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_EQ(reply->outputs.size(), 1u);
+  EXPECT_EQ(reply->outputs[0].bytes, 400u);
+  input.inline_bytes_max = 400;
+  reply = Run(input);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_TRUE(reply->status.ok()) << Message(reply->status);
+  const auto shapes = Await<std::vector<OutputTensor>>(
+      [&](auto done) { link_->OutputShapes(1, input.inputs, {}, std::move(done)); });
+  ASSERT_TRUE(shapes.ok()) << Message(shapes.status());
+  EXPECT_EQ(shapes->at(0).bytes, 400u);
+}
+
+// Faults of the document come as diagnostics, with a place, and leave the handle free.
+TEST_F(ExecutorTest, ReportsFaultsOfTheDocument) {
+  Start();
+  StatusOr<PrepareReply> reply = Prepare(OneNodeInput(1, "{\"hpvm\": 1, \"nodes\": 7}"));
+  ASSERT_TRUE(reply.ok()) << Message(reply.status());
+  EXPECT_FALSE(reply->summary.has_value());
+  EXPECT_THAT(ToString(reply->diagnostics), HasSubstr("/nodes"));
+  const std::string unknown = OneNode("nothing");
+  reply = Prepare(OneNodeInput(1, unknown));
+  ASSERT_TRUE(reply.ok()) << Message(reply.status());
+  EXPECT_THAT(ToString(reply->diagnostics), HasSubstr("nothing"));
+  PrepareOneNode(1, "twice");
+}
+
+// A trap fails the run with node and reason, and only the run.
+TEST_F(ExecutorTest, ReportsTraps) {
+  Start();
+  PrepareOneNode(1, "divide");
+  constexpr int32_t kValues[] = {4, 0};
+  const StatusOr<RunReply> reply = Run(InlineRun(1, kValues));
+  ASSERT_TRUE(reply.ok()) << Message(reply.status());
+  EXPECT_EQ(reply->status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(Message(reply->status), HasSubstr("node"));
+  EXPECT_TRUE(reply->outputs.empty());
+  constexpr int32_t kGood[] = {4, 5};
+  const StatusOr<RunReply> again = Run(InlineRun(1, kGood));
+  ASSERT_TRUE(again.ok() && again->status.ok());
+  EXPECT_THAT(AsInts(again->outputs[0].data), ElementsAre(25, 20));
+}
+
+// Wrong requests are answered, not punished.
+TEST_F(ExecutorTest, RefusesWhatItDoesNotHold) {
+  Start();
+  PrepareOneNode(1, "twice");
+  const struct {
+    const char* name;
+    RunInput input;
+    absl::StatusCode code;
+  } cases[] = {
+      {"unknown handle", InlineRun(9, kOne), absl::StatusCode::kNotFound},
+      {"missing input", [] { RunInput input; input.handle = 1; return input; }(), absl::StatusCode::kInvalidArgument},
+      {"unknown input", [] { RunInput input = InlineRun(1, kOne); input.inputs[0].name = "z"; return input; }(),
+       absl::StatusCode::kInvalidArgument},
+      {"wrong type", [] { RunInput input = InlineRun(1, kOne); input.inputs[0].type = ElementType::kF32; return input; }(),
+       absl::StatusCode::kInvalidArgument},
+  };
+  for (const auto& c : cases) {
+    const StatusOr<RunReply> reply = Run(c.input);
+    ASSERT_TRUE(reply.ok()) << c.name << ": " << Message(reply.status());
+    EXPECT_EQ(reply->status.code(), c.code) << c.name << ": " << Message(reply->status);
+  }
+  EXPECT_TRUE(link_->alive());
+}
+
+// Cancel reaches a kernel that never returns, also when the graph was short before and so runs on the socket's thread.
+TEST_F(ExecutorTest, CancelsAnEndlessKernel) {
+  Start();
+  PrepareOneNode(1, "endless");
+  std::future<StatusOr<RunReply>> reply;
+  const RequestId id = StartEndless(&reply);
+  link_->Cancel(id);
+  ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
+  const StatusOr<RunReply> answer = reply.get();
+  ASSERT_TRUE(answer.ok()) << Message(answer.status());
+  EXPECT_EQ(answer->status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(link_->alive());
+}
+
+// The executor keeps its deadlines itself.
+TEST_F(ExecutorTest, StopsAtTheDeadline) {
+  Start();
+  PrepareOneNode(1, "endless");
+  std::future<StatusOr<RunReply>> reply;
+  const Time start = RealClock().Now();
+  StartEndless(&reply, std::chrono::milliseconds(50));
+  ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
+  const StatusOr<RunReply> answer = reply.get();
+  ASSERT_TRUE(answer.ok()) << Message(answer.status());
+  EXPECT_EQ(answer->status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_GE(RealClock().Now() - start, std::chrono::milliseconds(50));
+}
+
+// A second run of the same graph waits its turn without a thread, and can be cancelled there; other graphs are not held up.
+TEST_F(ExecutorTest, QueuesRunsOfOneGraph) {
+  Start();
+  PrepareOneNode(1, "endless");
+  PrepareOneNode(2, "twice");
+  std::future<StatusOr<RunReply>> first;
+  const RequestId running = StartEndless(&first);
+  std::promise<StatusOr<RunReply>> promise;
+  const RequestId waiting = link_->Run(InlineRun(1, kOne), [&](StatusOr<RunReply> r) { promise.set_value(std::move(r)); });
+  const StatusOr<RunReply> other = Run(InlineRun(2, kOne));
+  ASSERT_TRUE(other.ok() && other->status.ok());
+  link_->Cancel(waiting);
+  const StatusOr<RunReply> dropped = promise.get_future().get();
+  ASSERT_TRUE(dropped.ok());
+  EXPECT_EQ(dropped->status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(first.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  link_->Cancel(running);
+  EXPECT_EQ(first.wait_for(kPatience), std::future_status::ready);
+}
+
+// A job expected to be short that turns out endless loses the socket, so its Cancel is read.
+TEST_F(ExecutorTest, TakesTheSocketFromALongJob) {
+  Start();
+  // 100 / 0 traps at once: the graph counts as short. The second graph is the endless one with the same history.
+  PrepareOneNode(1, "endless");
+  for (int round = 0; round < 3; ++round) {
+    // Each round's deadline is so close that the kernel stops almost at once, and what it took is remembered as its expectation.
+    RunInput input = InlineRun(1, kOne);
+    input.within = std::chrono::microseconds(1);
+    const StatusOr<RunReply> reply = Run(input);
+    ASSERT_TRUE(reply.ok());
+    EXPECT_EQ(reply->status.code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  std::future<StatusOr<RunReply>> reply;
+  const RequestId id = StartEndless(&reply);
+  link_->Cancel(id);
+  ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(reply.get()->status.code(), absl::StatusCode::kCancelled);
+}
+
+// More endless runs than threads: the rest wait, deadlines reach them all, nothing hangs.
+TEST_F(ExecutorTest, SurvivesMoreRunsThanThreads) {
+  options_.jobs_max = 2;
+  Start();
+  for (uint64_t handle = 1; handle <= 6; ++handle) {
+    PrepareOneNode(handle, "endless");
+  }
+  std::vector<std::future<StatusOr<RunReply>>> replies;
+  for (uint64_t handle = 1; handle <= 6; ++handle) {
+    auto promise = std::make_shared<std::promise<StatusOr<RunReply>>>();
+    replies.push_back(promise->get_future());
+    RunInput input = InlineRun(handle, kOne);
+    input.within = std::chrono::milliseconds(100);
+    link_->Run(input, [promise](StatusOr<RunReply> r) { promise->set_value(std::move(r)); });
+  }
+  for (std::future<StatusOr<RunReply>>& future : replies) {
+    ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
+    const StatusOr<RunReply> reply = future.get();
+    ASSERT_TRUE(reply.ok()) << Message(reply.status());
+    EXPECT_EQ(reply->status.code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  PrepareOneNode(7, "twice");
+  EXPECT_TRUE(Run(InlineRun(7, kOne))->status.ok());
+}
+
+// A runner that dies in the middle of a run fails it with the reason; the next process works, and the cache is of no concern.
+TEST_F(ExecutorTest, ReportsADeadRunner) {
+  Start();
+  PrepareOneNode(1, "endless");
+  std::future<StatusOr<RunReply>> reply;
+  StartEndless(&reply);
+  kill(link_->pid(), SIGKILL);
+  ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
+  const StatusOr<RunReply> answer = reply.get();
+  EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(answer.status()), HasSubstr("signal 9"));
+  EXPECT_EQ(Run(InlineRun(1, kOne)).status().code(), absl::StatusCode::kUnavailable);
+  link_.reset();
+  ASSERT_EQ(ends_.size(), 1u);
+  EXPECT_THAT(Message(ends_[0]), HasSubstr("signal 9"));
+  Start();
+  PrepareOneNode(1, "twice");
+  EXPECT_TRUE(Run(InlineRun(1, kOne))->status.ok());
+}
+
+// A run that ignores its stop word costs the process: here the process itself is stopped.
+TEST_F(ExecutorTest, KillsWhatDoesNotStop) {
+  options_.stop_grace = std::chrono::milliseconds(100);
+  Start();
+  PrepareOneNode(1, "endless");
+  std::future<StatusOr<RunReply>> reply;
+  const RequestId id = StartEndless(&reply);
+  kill(link_->pid(), SIGSTOP);
+  link_->Cancel(id);
+  ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
+  EXPECT_THAT(Message(reply.get().status()), AllOf(HasSubstr("killed"), HasSubstr("100 ms")));
+}
+
+// An orderly end: no error, nothing pending left.
+TEST_F(ExecutorTest, ShutsDown) {
+  Start();
+  link_->Shutdown(kPatience);
+  link_->WaitReady().IgnoreError();
+  while (link_->alive()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  link_.reset();
+  ASSERT_EQ(ends_.size(), 1u);
+  EXPECT_TRUE(ends_[0].ok()) << Message(ends_[0]);
+}
+
+// Every backend that is built answers; those that are not say so; a wrong program is an error, not a hang.
+TEST(ProbeTest, AnswersForEachBackend) {
+  const std::string program = std::string(HPVMD_BINARY_DIR) + "/hpvm-executor";
+  for (const char* backend : {"cpu", "interp", "null"}) {
+    const auto devices = ProbeDevices(program, backend, kPatience);
+    ASSERT_TRUE(devices.ok()) << Message(devices.status());
+    EXPECT_EQ(devices->at(0).kind, backend);
+  }
+  EXPECT_EQ(ProbeDevices(program, "opencl", kPatience).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(ProbeDevices(program, "abacus", kPatience).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ProbeDevices("/bin/true", "cpu", kPatience).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ProbeDevices("/nonexistent", "cpu", kPatience).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace hpvm

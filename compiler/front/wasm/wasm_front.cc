@@ -10,6 +10,7 @@
 #include "compiler/front/wasm/imports.h"
 #include "compiler/front/wasm/lower.h"
 #include "compiler/front/wasm/memory.h"
+#include "compiler/front/wasm/narrow_table.h"
 #include "compiler/front/wasm/reader.h"
 
 namespace hpvm {
@@ -174,7 +175,9 @@ ReadOutcome ReadWasm(std::span<const uint8_t> bytes, const WasmOptions& options)
                                           std::to_string(limits::kModuleBytesMax) + " bytes)."));
     return outcome;
   }
-  const std::optional<wasm::Module> module = wasm::ReadModule(bytes, place, diagnostics);
+  const std::vector<uint8_t> narrowed = wasm::NarrowTable(bytes);  // Lives as long as the data segments in it.
+  const std::optional<wasm::Module> module =
+      wasm::ReadModule(narrowed.empty() ? bytes : std::span<const uint8_t>(narrowed), place, diagnostics);
   if (!module) {
     return outcome;
   }

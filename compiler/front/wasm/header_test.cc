@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// client/kernel/hpvm.h with the real compiler: every function it declares is one that the front end knows. Skipped
+// where clang 22 is missing.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "compiler/front/wasm/testing/files.h"
+#include "compiler/front/wasm/wasm_front.h"
+#include "compiler/ir/verify.h"
+
+namespace hpvm {
+namespace {
+
+class HeaderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("clang-22 --version > /dev/null 2>&1") != 0) {
+      GTEST_SKIP() << "clang-22 is not installed.";
+    }
+    folder_ = std::filesystem::temp_directory_path() / ("hpvm_header_test_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override {
+    if (!folder_.empty()) {
+      std::filesystem::remove_all(folder_);
+    }
+  }
+
+  // Whether clang takes it; what it says is in Log().
+  bool Build(const std::string& source, const std::string& name, const std::string& flags) {
+    std::ofstream(folder_ / name) << source;
+    const std::string command = "clang-22 " + flags +
+                                " -O2 -nostdlib -ffreestanding --no-wasm-opt -Wall -Werror -I" HPVMD_SOURCE_DIR
+                                "/client/kernel -Wl,--no-entry -Wl,--export-dynamic -o " +
+                                (folder_ / "out.wasm").string() + " " + (folder_ / name).string() + " 2> " +
+                                (folder_ / "log").string();
+    return std::system(command.c_str()) == 0;
+  }
+  std::string Log() const { return wasm::ReadText(folder_ / "log"); }
+
+  void ExpectAccepted() {
+    const WasmOptions options{.entry = "run", .params = {{.name = "a"}, {.name = "b"}}, .module_name = "header"};
+    const ReadOutcome outcome = ReadWasm(wasm::ReadBytes(folder_ / "out.wasm"), options);
+    ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
+    EXPECT_TRUE(ir::Verify(*outcome.module).empty());
+  }
+
+  std::filesystem::path folder_;
+};
+
+std::string EveryFunction() {
+  std::string source =
+      "#include \"hpvm.h\"\nHPVM_KERNEL void run(int64_t* a, double* b) {\n  int32_t* w = (int32_t*)a;\n  int64_t* out "
+      "= a + 1;\n";
+  for (const char* query : {"instance_id", "instance_count", "group_id", "group_size", "local_id", "buffer_size",
+                            "instance_id64", "instance_count64", "buffer_size64"}) {
+    source += std::string("  *out++ = hpvm_") + query + "(0);\n";
+  }
+  for (const char* bits : {"32", "64"}) {
+    const std::string at = bits == std::string("32") ? "w" : "a";
+    for (const char* update : {"add", "sub", "and", "or", "xor", "xchg", "min_s", "max_s"}) {
+      source += std::string("  *out++ = hpvm_atomic_") + update + "_i" + bits + "(" + at + ", 3);\n";
+    }
+    for (const char* update : {"min_u", "max_u"}) {
+      source += std::string("  *out++ = (int64_t)hpvm_atomic_") + update + "_i" + bits + "((uint" + bits + "_t*)" + at +
+                ", 3);\n";
+    }
+    source +=
+        std::string("  hpvm_atomic_store_i") + bits + "(" + at + ", hpvm_atomic_load_i" + bits + "(" + at + "));\n";
+    source += std::string("  *out++ = hpvm_atomic_cmpxchg_i") + bits + "(" + at + ", 1, 2);\n";
+  }
+  source +=
+      "  b[0] = hpvm_atomic_add_f32((float*)a, 1) + hpvm_atomic_add_f64(b, 1);\n"
+      "  int* shared = (int*)hpvm_local_alloc(64);\n  shared[hpvm_x()] = hpvm_y() + hpvm_z();\n  hpvm_barrier();\n"
+      "  b[1] = shared[0];\n  hpvm_assert(b[1] > 0);\n}\n";
+  return source;
+}
+
+// C, C++, both address widths, with and without the atomic instructions.
+TEST_F(HeaderTest, EveryFunctionIsKnown) {
+  const std::string source = EveryFunction();
+  for (const char* flags : {"--target=wasm32", "--target=wasm64", "--target=wasm32 -matomics -mbulk-memory"}) {
+    for (const char* name : {"kernel.c", "kernel.cc"}) {
+      SCOPED_TRACE(std::string(flags) + " " + name);
+      ASSERT_TRUE(Build(source, name, flags)) << Log();
+      ASSERT_NO_FATAL_FAILURE(ExpectAccepted());
+    }
+  }
+}
+
+// Atomics that clang would make plain accesses are refused; with the instructions they are taken.
+TEST_F(HeaderTest, RefusesAtomicsThatAreNone) {
+  const std::string kernel = "HPVM_KERNEL void run(int64_t* a, double* b) { __atomic_fetch_add(a, 1, 5); }\n";
+  EXPECT_FALSE(Build("#include \"hpvm.h\"\n" + kernel, "kernel.c", "--target=wasm32"));
+  EXPECT_THAT(Log(), testing::HasSubstr("poisoned"));
+  EXPECT_FALSE(Build("#include \"hpvm.h\"\n_Atomic int x;\n", "kernel.c", "--target=wasm32"));
+  EXPECT_THAT(Log(), testing::HasSubstr("poisoned"));
+  EXPECT_FALSE(Build("#include <stdatomic.h>\n#include \"hpvm.h\"\n", "kernel.c", "--target=wasm32"));
+  EXPECT_THAT(Log(), testing::HasSubstr("Use hpvm_atomic_ functions"));
+  ASSERT_TRUE(Build("#include \"hpvm.h\"\n" + kernel, "kernel.c", "--target=wasm32 -matomics -mbulk-memory")) << Log();
+  ExpectAccepted();
+}
+
+// The header is for kernels only.
+TEST_F(HeaderTest, RefusesOtherTargets) {
+  EXPECT_FALSE(
+      Build("#include \"hpvm.h\"\n", "kernel.c", "--target=x86_64-linux-gnu -Wno-unused-command-line-argument"));
+  EXPECT_THAT(Log(), testing::HasSubstr("hpvm.h is for kernels"));
+}
+
+}  // namespace
+}  // namespace hpvm

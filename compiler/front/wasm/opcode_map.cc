@@ -333,16 +333,36 @@ ir::Type ValueType(wabt::Type type) {
   }
 }
 
+// By the IR's families where they say it: wabt's table gives the nearest instructions two operands.
+uint8_t OperandCount(const PlainRow& row) {
+  switch (ir::Info(row.to).family) {
+    case ir::Family::kIntUnary:
+    case ir::Family::kFloatUnary:
+    case ir::Family::kConvert:
+      return 1;
+    case ir::Family::kIntBinary:
+    case ir::Family::kFloatBinary:
+    case ir::Family::kFloatCompare:
+      return 2;
+    case ir::Family::kIntCompare:
+      return row.to == O::kEqz ? 1 : 2;
+    default:
+      break;
+  }
+  uint8_t operands = 0;
+  while (operands < 3 && wabt::Opcode(row.from).GetParamType(operands + 1) != wabt::Type::Void) {
+    ++operands;
+  }
+  return operands;
+}
+
 Instr PlainInstr(const PlainRow& row) {
   const wabt::Opcode opcode(row.from);
   Instr instr;
   instr.kind = InstrKind::kPlain;
   instr.opcode = row.to;
   instr.sign = row.sign;
-  uint8_t operands = 0;
-  while (operands < 3 && opcode.GetParamType(operands + 1) != wabt::Type::Void) {
-    ++operands;
-  }
+  const uint8_t operands = OperandCount(row);
   instr.operands = operands;
   instr.has_result = opcode.GetResultType() != wabt::Type::Void;
   instr.result = ValueType(opcode.GetResultType());

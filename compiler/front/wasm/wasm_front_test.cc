@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <sstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -389,6 +391,41 @@ TEST(WasmFrontTest, HpvmWebConvention) {
   ASSERT_TRUE(report.ok()) << report.status();
   ASSERT_EQ(report->code, ir::TrapCode::kNone) << ir::ToString(*report, module);
   EXPECT_EQ(buffer, want);
+}
+
+// Every arithmetic instruction verifies, so operands, types and results are right in the table.
+TEST(WasmFrontTest, EveryArithmeticInstruction) {
+  struct Case {
+    const char* types;  // Separated by spaces.
+    const char* names;
+    int operands;
+    bool is_compare;
+  };
+  const auto words = [](const char* text) {
+    std::istringstream stream(text);
+    return std::vector<std::string>{std::istream_iterator<std::string>(stream), {}};
+  };
+  constexpr Case kCases[] = {
+      {"i32 i64", "clz ctz popcnt extend8_s extend16_s", 1, false},
+      {"i32 i64", "add sub mul div_s div_u rem_s rem_u and or xor shl shr_s shr_u rotl rotr", 2, false},
+      {"i32 i64", "eqz", 1, true},
+      {"i32 i64", "eq ne lt_s lt_u gt_s gt_u le_s le_u ge_s ge_u", 2, true},
+      {"f32 f64", "abs neg ceil floor trunc nearest sqrt", 1, false},
+      {"f32 f64", "add sub mul div min max copysign", 2, false},
+      {"f32 f64", "eq ne lt gt le ge", 2, true},
+  };
+  for (const Case& c : kCases) {
+    for (const std::string& type : words(c.types)) {
+      for (const std::string& name : words(c.names)) {
+        SCOPED_TRACE(type + "." + name);
+        const std::string operand = "(" + type + ".const 3)";
+        const std::string result = c.is_compare ? "i32" : type;
+        Read("(module (global $g (mut " + result + ") (" + result +
+             ".const 0)) (func (export \"run\") (global.set $g (" + type + "." + name + operand +
+             (c.operands == 2 ? operand : "") + "))))");
+      }
+    }
+  }
 }
 
 // hpvm.assert traps, and `in` buffers stay read-only.

@@ -35,6 +35,20 @@ void SetOutOfMemoryHandler(void (*handler)()) {
 }
 
 namespace cpu {
+namespace {
+
+// A quarter of the time of LLVM's O2 on kernels, and faster code: O2's later passes merge the fast and the searching path of accesses.
+// Simplify each function, inline, then the loops: rotate them so that loads of bounds leave them, and again after redundant checks are gone.
+constexpr char kPasses[] =
+    "function(sroa,early-cse,simplifycfg,instcombine<no-verify-fixpoint>),"
+    "cgscc(inline),"
+    "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,reassociate,"
+    "loop-mssa(loop-rotate,licm),simplifycfg,instcombine<no-verify-fixpoint>,"
+    "loop(indvars,loop-deletion),gvn,loop-mssa(licm),"
+    "dse,adce,simplifycfg,instcombine<no-verify-fixpoint>),"
+    "globaldce";
+
+}  // namespace
 
 StatusOr<std::unique_ptr<llvm::TargetMachine>> CreateTargetMachine(const CpuTarget& target) {
   InitializeLlvm();
@@ -60,11 +74,7 @@ void Optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager sccs;
   llvm::ModuleAnalysisManager modules;
-  llvm::PipelineTuningOptions tuning;
-  // Our own vectorizer works on the kernel IR; LLVM's gives up at the exits that checks are.
-  tuning.LoopVectorization = false;
-  tuning.SLPVectorization = false;
-  llvm::PassBuilder builder(&machine, tuning);
+  llvm::PassBuilder builder(&machine);
   // There is no library behind an image: no loop may become a call of memcpy.
   llvm::TargetLibraryInfoImpl library(module.getTargetTriple());
   library.disableAllFunctions();
@@ -74,7 +84,10 @@ void Optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, sccs, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+  llvm::ModulePassManager passes;
+  llvm::Error error = builder.parsePassPipeline(passes, kPasses);
+  HPVMD_CHECK(!error);
+  passes.run(module, modules);
 }
 
 StatusOr<std::string> GenerateCode(llvm::Module& module, llvm::TargetMachine& machine, FileKind kind) {

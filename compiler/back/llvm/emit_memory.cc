@@ -145,8 +145,17 @@ llvm::Value* FunctionEmitter::AccessInside(const ir::Op& op, bool is_store, cons
   return access(b_.CreateGEP(b_.getInt8Ty(), pointer, I64(fast.imm)));
 }
 
-template <typename F>
-llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access) {
+// The host address of what the search finds.
+llvm::Value* FunctionEmitter::SearchPointer(const ir::Op& op, bool is_store, llvm::Value* address) {
+  llvm::Value* found = b_.CreateCall(m_.Helper(is_store ? "hpvm.resolve.store" : "hpvm.resolve.load"),
+                                     {context_, address, I64(op.width)});
+  llvm::Value* code = b_.CreateExtractValue(found, 1);
+  TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
+  return b_.CreateExtractValue(found, 0);
+}
+
+template <typename F, typename G>
+llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, G search) {
   std::optional<Fast> fast = FastPath(op, is_store);
   if (op.space == Space::kModule || op.space == Space::kGroup) {
     llvm::Value* misses = fast.has_value() ? b_.CreateICmpUGE(fast->offset, fast->valid) : b_.getTrue();
@@ -157,30 +166,25 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access) 
     return AccessInside(op, is_store, *fast, access);
   }
   llvm::BasicBlock* done = NewBlock("accessed");
-  llvm::BasicBlock* search = NewBlock("search");
+  llvm::BasicBlock* search_block = NewBlock("search");
   llvm::BasicBlock* fast_end = nullptr;
   llvm::Value* fast_value = nullptr;
   if (fast.has_value()) {
     llvm::BasicBlock* inside = NewBlock("inside");
-    b_.CreateCondBr(b_.CreateICmpULT(fast->offset, fast->valid), inside, search, Likely());
+    b_.CreateCondBr(b_.CreateICmpULT(fast->offset, fast->valid), inside, search_block, Likely());
     b_.SetInsertPoint(inside);
     fast_value = AccessInside(op, is_store, *fast, access);
     fast_end = b_.GetInsertBlock();
     b_.CreateBr(done);
   } else {
-    b_.CreateBr(search);
+    b_.CreateBr(search_block);
   }
-  b_.SetInsertPoint(search);
-  llvm::Value* address = FlatAddress(op);
-  llvm::Value* found = b_.CreateCall(m_.Helper(is_store ? "hpvm.resolve.store" : "hpvm.resolve.load"),
-                                     {context_, address, I64(op.width)});
-  llvm::Value* code = b_.CreateExtractValue(found, 1);
-  TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
-  llvm::Value* slow_value = access(b_.CreateExtractValue(found, 0));
+  b_.SetInsertPoint(search_block);
+  llvm::Value* slow_value = search(FlatAddress(op));
   llvm::BasicBlock* slow_end = b_.GetInsertBlock();
   b_.CreateBr(done);
   b_.SetInsertPoint(done);
-  if (slow_value == nullptr || fast_end == nullptr) {
+  if (fast_end == nullptr || slow_value == nullptr) {
     return slow_value;
   }
   llvm::PHINode* value = b_.CreatePHI(slow_value->getType(), 2);
@@ -215,13 +219,20 @@ Status FunctionEmitter::EmitMemory(const ir::Op& op) {
 void FunctionEmitter::EmitLoad(const ir::Op& op) {
   llvm::Type* type = m_.TypeOf(op.type);
   llvm::Type* stored = op.width == ir::Bytes(op.type) ? type : b_.getIntNTy(8u * op.width);
-  SetResult(op, Access(op, false, [&](llvm::Value* pointer) -> llvm::Value* {
-    llvm::Value* value = Tag(b_.CreateAlignedLoad(stored, pointer, llvm::Align(1)));
-    if (stored == type) {
-      return value;
-    }
-    return op.sign ? b_.CreateSExt(value, type) : b_.CreateZExt(value, type);
-  }));
+  auto access = [&](llvm::Value* pointer) -> llvm::Value* {
+    return Tag(b_.CreateAlignedLoad(stored, pointer, llvm::Align(1)));
+  };
+  auto search = [&](llvm::Value* address) -> llvm::Value* {
+    llvm::Value* found = b_.CreateCall(m_.Helper("hpvm.load"), {context_, address, I64(op.width)});
+    llvm::Value* code = b_.CreateExtractValue(found, 1);
+    TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
+    return b_.CreateBitCast(b_.CreateTrunc(b_.CreateExtractValue(found, 0), b_.getIntNTy(8u * op.width)), stored);
+  };
+  llvm::Value* value = Access(op, false, access, search);
+  if (stored != type) {
+    value = op.sign ? b_.CreateSExt(value, type) : b_.CreateZExt(value, type);
+  }
+  SetResult(op, value);
 }
 
 void FunctionEmitter::EmitStore(const ir::Op& op) {
@@ -229,10 +240,17 @@ void FunctionEmitter::EmitStore(const ir::Op& op) {
   if (op.width != ir::Bytes(op.type)) {
     value = b_.CreateTrunc(value, b_.getIntNTy(8u * op.width));
   }
-  Access(op, true, [&](llvm::Value* pointer) -> llvm::Value* {
+  auto access = [&](llvm::Value* pointer) -> llvm::Value* {
     Tag(b_.CreateAlignedStore(value, pointer, llvm::Align(1)));
     return nullptr;
-  });
+  };
+  auto search = [&](llvm::Value* address) -> llvm::Value* {
+    llvm::Value* bits = Wide(b_.CreateBitCast(value, b_.getIntNTy(8u * op.width)));
+    llvm::Value* code = b_.CreateCall(m_.Helper("hpvm.store"), {context_, address, I64(op.width), bits});
+    TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
+    return nullptr;
+  };
+  Access(op, true, access, search);
 }
 
 void FunctionEmitter::EmitMemoryGrow(const ir::Op& op) {
@@ -276,8 +294,11 @@ Status FunctionEmitter::EmitAtomic(const ir::Op& op) {
     llvm::Value* low = b_.CreateAnd(b_.CreateAdd(Wide(Operand(op, 0)), I64(op.imm)), I64(op.width - 1u));
     TrapIf(b_.CreateICmpNE(low, I64(0)), TrapCode::kMisalignedAtomic, op.source, address, I64(op.width));
   }
-  llvm::Value* value = Access(op, op.code != Opcode::kAtomicLoad,
-                              [&](llvm::Value* pointer) { return EmitAtomicAccess(op, pointer); });
+  bool is_store = op.code != Opcode::kAtomicLoad;
+  auto access = [&](llvm::Value* pointer) { return EmitAtomicAccess(op, pointer); };
+  llvm::Value* value = Access(op, is_store, access, [&](llvm::Value* address) {
+    return EmitAtomicAccess(op, SearchPointer(op, is_store, address));
+  });
   if (op.result_count != 0) {
     SetResult(op, value);
   }

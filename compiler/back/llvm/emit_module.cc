@@ -38,6 +38,19 @@ std::vector<bool> Reachable(const ir::Module& module) {
   return reached;
 }
 
+// Most kernels need few of the helpers, and LLVM would optimise them all before it looks.
+void RemoveUnused(llvm::Module& module) {
+  for (bool removed = true; removed;) {
+    removed = false;
+    for (llvm::Function& function : llvm::make_early_inc_range(module)) {
+      if (function.use_empty() && function.hasLocalLinkage()) {
+        function.eraseFromParent();
+        removed = true;
+      }
+    }
+  }
+}
+
 void MakeTags(ModuleEmitter& m) {
   llvm::MDBuilder builder(m.context());
   llvm::MDNode* root = builder.createTBAARoot("hpvm");
@@ -133,6 +146,7 @@ StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llv
     }
   }
   EmitEntry(m);
+  RemoveUnused(*m.module);
   std::string fault;
   llvm::raw_string_ostream stream(fault);
   if (llvm::verifyModule(*m.module, &stream)) {

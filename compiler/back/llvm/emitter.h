@@ -135,9 +135,11 @@ class FunctionEmitter {
   llvm::Value* AtomicReadModifyWrite(const ir::Op& op, llvm::Value* pointer, llvm::Value* value);
   void EmitGlobal(const ir::Op& op);
   // Runs `access` on the host address. For flat and param(k) that is once on the path where the check against the operation's own space
-  // passes and once on the path that searches all of the instance's space; the results are merged (null if there are none).
-  template <typename F>
-  llvm::Value* Access(const ir::Op& op, bool is_store, F access);
+  // passes and, by `search`, once on the path that searches all of the instance's space; the results are merged (null if there are none).
+  // `search` gets the flat address and ends in the current block.
+  template <typename F, typename G>
+  llvm::Value* Access(const ir::Op& op, bool is_store, F access, G search);
+  llvm::Value* SearchPointer(const ir::Op& op, bool is_store, llvm::Value* address);
   struct Fast {
     llvm::Value* offset = nullptr;  // i64, from `data`; `imm` not added.
     uint64_t imm = 0;

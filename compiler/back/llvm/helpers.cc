@@ -128,6 +128,72 @@ done:
   ret { ptr, i32 } %result
 }
 
+; What lies at [a, a + w), w 1, 2, 4 or 8, zero-extended: {bits, 0} or {-, trap code}. A function of its own, so that LLVM cannot merge this
+; load with the fast path's into one through a pointer that it would have to compute on both paths.
+define internal { i64, i32 } @hpvm.load(ptr %c, i64 %a, i64 %w) #0 {
+  %found = call { ptr, i32 } @hpvm.find(ptr %c, i64 %a, i64 %w)
+  %host = extractvalue { ptr, i32 } %found, 0
+  %missed = icmp eq ptr %host, null
+  br i1 %missed, label %miss, label %hit
+hit:
+  switch i64 %w, label %eight [ i64 1, label %one
+                                i64 2, label %two
+                                i64 4, label %four ]
+one:
+  %v1 = load i8, ptr %host
+  %z1 = zext i8 %v1 to i64
+  br label %done
+two:
+  %v2 = load i16, ptr %host, align 1
+  %z2 = zext i16 %v2 to i64
+  br label %done
+four:
+  %v4 = load i32, ptr %host, align 1
+  %z4 = zext i32 %v4 to i64
+  br label %done
+eight:
+  %v8 = load i64, ptr %host, align 1
+  br label %done
+done:
+  %bits = phi i64 [ %z1, %one ], [ %z2, %two ], [ %z4, %four ], [ %v8, %eight ]
+  %good.1 = insertvalue { i64, i32 } poison, i64 %bits, 0
+  %good = insertvalue { i64, i32 } %good.1, i32 0, 1
+  ret { i64, i32 } %good
+miss:
+  %bad = insertvalue { i64, i32 } poison, i32 2, 1
+  ret { i64, i32 } %bad
+}
+
+; Stores the low w bytes: 0 or a trap code.
+define internal i32 @hpvm.store(ptr %c, i64 %a, i64 %w, i64 %bits) #1 {
+  %found = call { ptr, i32 } @hpvm.resolve.store(ptr %c, i64 %a, i64 %w)
+  %host = extractvalue { ptr, i32 } %found, 0
+  %code = extractvalue { ptr, i32 } %found, 1
+  %bad = icmp ne i32 %code, 0
+  br i1 %bad, label %done, label %hit
+hit:
+  switch i64 %w, label %eight [ i64 1, label %one
+                                i64 2, label %two
+                                i64 4, label %four ]
+one:
+  %v1 = trunc i64 %bits to i8
+  store i8 %v1, ptr %host
+  br label %done
+two:
+  %v2 = trunc i64 %bits to i16
+  store i16 %v2, ptr %host, align 1
+  br label %done
+four:
+  %v4 = trunc i64 %bits to i32
+  store i32 %v4, ptr %host, align 1
+  br label %done
+eight:
+  store i64 %bits, ptr %host, align 1
+  br label %done
+done:
+  ret i32 %code
+}
+
 ; Notes that [a, a + w) of module memory is written, w >= 1.
 define internal void @hpvm.mark(ptr %c, i64 %a, i64 %w) #1 {
   %end = add i64 %a, %w

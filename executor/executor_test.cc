@@ -10,13 +10,13 @@
 namespace hpvm {
 namespace {
 
+using ::testing::AllOf;
 using testing::AsBytes;
 using testing::AsInts;
-using testing::kPatience;
-using testing::OneNode;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::kPatience;
+using testing::OneNode;
 
 class ExecutorTest : public testing::ExecutorFixture {
  protected:
@@ -112,8 +112,8 @@ TEST_F(ExecutorTest, AsksForMemory) {
   reply = Run(input);
   ASSERT_TRUE(reply.ok());
   EXPECT_TRUE(reply->status.ok()) << Message(reply->status);
-  const auto shapes = Await<std::vector<OutputTensor>>(
-      [&](auto done) { link_->OutputShapes(1, input.inputs, {}, std::move(done)); });
+  const auto shapes =
+      Await<std::vector<OutputTensor>>([&](auto done) { link_->OutputShapes(1, input.inputs, {}, std::move(done)); });
   ASSERT_TRUE(shapes.ok()) << Message(shapes.status());
   EXPECT_EQ(shapes->at(0).bytes, 400u);
 }
@@ -158,10 +158,26 @@ TEST_F(ExecutorTest, RefusesWhatItDoesNotHold) {
     absl::StatusCode code;
   } cases[] = {
       {"unknown handle", InlineRun(9, kOne), absl::StatusCode::kNotFound},
-      {"missing input", [] { RunInput input; input.handle = 1; return input; }(), absl::StatusCode::kInvalidArgument},
-      {"unknown input", [] { RunInput input = InlineRun(1, kOne); input.inputs[0].name = "z"; return input; }(),
+      {"missing input",
+       [] {
+         RunInput input;
+         input.handle = 1;
+         return input;
+       }(),
        absl::StatusCode::kInvalidArgument},
-      {"wrong type", [] { RunInput input = InlineRun(1, kOne); input.inputs[0].type = ElementType::kF32; return input; }(),
+      {"unknown input",
+       [] {
+         RunInput input = InlineRun(1, kOne);
+         input.inputs[0].name = "z";
+         return input;
+       }(),
+       absl::StatusCode::kInvalidArgument},
+      {"wrong type",
+       [] {
+         RunInput input = InlineRun(1, kOne);
+         input.inputs[0].type = ElementType::kF32;
+         return input;
+       }(),
        absl::StatusCode::kInvalidArgument},
   };
   for (const auto& c : cases) {
@@ -200,7 +216,8 @@ TEST_F(ExecutorTest, StopsAtTheDeadline) {
   EXPECT_GE(RealClock().Now() - start, std::chrono::milliseconds(50));
 }
 
-// A second run of the same graph waits its turn without a thread, and can be cancelled there; other graphs are not held up.
+// A second run of the same graph waits its turn without a thread, and can be cancelled there; other graphs are not held
+// up.
 TEST_F(ExecutorTest, QueuesRunsOfOneGraph) {
   Start();
   PrepareOneNode(1, "endless");
@@ -208,7 +225,8 @@ TEST_F(ExecutorTest, QueuesRunsOfOneGraph) {
   std::future<StatusOr<RunReply>> first;
   const RequestId running = StartEndless(&first);
   std::promise<StatusOr<RunReply>> promise;
-  const RequestId waiting = link_->Run(InlineRun(1, kOne), [&](StatusOr<RunReply> r) { promise.set_value(std::move(r)); });
+  const RequestId waiting =
+      link_->Run(InlineRun(1, kOne), [&](StatusOr<RunReply> r) { promise.set_value(std::move(r)); });
   const StatusOr<RunReply> other = Run(InlineRun(2, kOne));
   ASSERT_TRUE(other.ok() && other->status.ok());
   link_->Cancel(waiting);
@@ -226,7 +244,8 @@ TEST_F(ExecutorTest, TakesTheSocketFromALongJob) {
   // 100 / 0 traps at once: the graph counts as short. The second graph is the endless one with the same history.
   PrepareOneNode(1, "endless");
   for (int round = 0; round < 3; ++round) {
-    // Each round's deadline is so close that the kernel stops almost at once, and what it took is remembered as its expectation.
+    // Each round's deadline is so close that the kernel stops almost at once, and what it took is remembered as its
+    // expectation.
     RunInput input = InlineRun(1, kOne);
     input.within = std::chrono::microseconds(1);
     const StatusOr<RunReply> reply = Run(input);
@@ -265,7 +284,8 @@ TEST_F(ExecutorTest, SurvivesMoreRunsThanThreads) {
   EXPECT_TRUE(Run(InlineRun(7, kOne))->status.ok());
 }
 
-// A runner that dies in the middle of a run fails it with the reason; the next process works, and the cache is of no concern.
+// A runner that dies in the middle of a run fails it with the reason; the next process works, and the cache is of no
+// concern.
 TEST_F(ExecutorTest, ReportsADeadRunner) {
   Start();
   PrepareOneNode(1, "endless");

@@ -28,11 +28,12 @@ constexpr Duration kHelloWithin = std::chrono::seconds(10);
 
 struct Greeting {
   internal::Envelope envelope;
-  Mapping grants;   // The grant page; empty when there is none.
+  Mapping grants;  // The grant page; empty when there is none.
 };
 
 StatusOr<Greeting> ReceiveGreeting() {
-  HPVMD_ASSIGN_OR_RETURN(Frame frame, ReceiveFrame(kExecutorSocket, kToExecutorLimits, RealClock().Now() + kHelloWithin));
+  HPVMD_ASSIGN_OR_RETURN(Frame frame,
+                         ReceiveFrame(kExecutorSocket, kToExecutorLimits, RealClock().Now() + kHelloWithin));
   Greeting greeting;
   HPVMD_RETURN_IF_ERROR(DecodeToExecutor(frame.head, frame.body.size(), frame.fds.size(), &greeting.envelope));
   if (!greeting.envelope.has_hello()) {
@@ -79,7 +80,8 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   }
   spawn.socket = ends.second.get();
   spawn.stderr_fd = STDERR_FILENO;
-  // Its end shows on the socket, so nobody needs to watch the process; it is reaped by init if it outlives us for a moment.
+  // Its end shows on the socket, so nobody needs to watch the process; it is reaped by init if it outlives us for a
+  // moment.
   HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));
   return std::move(ends.first);
 }
@@ -90,7 +92,8 @@ uint32_t MachineThreads() {
 }
 
 // One device a backend, each obeying its entry of the grant page.
-StatusOr<std::vector<std::unique_ptr<Device>>> OpenDevices(const internal::Hello& hello, const GrantPage* grants, Hub& hub) {
+StatusOr<std::vector<std::unique_ptr<Device>>> OpenDevices(const internal::Hello& hello, const GrantPage* grants,
+                                                           Hub& hub) {
   std::vector<std::unique_ptr<Device>> devices;
   for (const std::string& backend : hello.backends()) {
     DeviceOptions options;
@@ -172,7 +175,8 @@ Status RunExecutor() {
   const Status status = Serve();
   internal::Envelope fatal;
   SetStatus(status, fatal.mutable_fatal()->mutable_status());
-  SendFrame(kExecutorSocket, fatal.SerializeAsString(), {}, {}, RealClock().Now() + std::chrono::seconds(1)).IgnoreError();
+  SendFrame(kExecutorSocket, fatal.SerializeAsString(), {}, {}, RealClock().Now() + std::chrono::seconds(1))
+      .IgnoreError();
   return status;
 }
 

@@ -15,7 +15,8 @@ inline constexpr int kExecutorSocket = 3;
 // Runs the executor on kExecutorSocket until its peer goes away. Returns only on failure, after telling the peer.
 Status RunExecutor();
 
-// Prints the devices of `backend` as one JSON line and sends them as Ready if kExecutorSocket is a socket. Locked down like the runner.
+// Prints the devices of `backend` as one JSON line and sends them as Ready if kExecutorSocket is a socket. Locked down
+// like the runner.
 Status RunProbe(const std::string& backend);
 
 }  // namespace hpvm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-executor: the process that runs one tenant's graphs. Started by hpvmd, or by hpvmctl --local with --standalone; not by people,
-// except for --probe.
+// hpvm-executor: the process that runs one tenant's graphs. Started by hpvmd, or by hpvmctl --local with --standalone;
+// not by people, except for --probe.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -13,7 +13,8 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: hpvm-executor [--standalone] | --probe=cpu|interp|null|opencl|vulkan\n"
-    "Runs graphs for the process at the other end of descriptor 3, or prints the facts of a backend's device as JSON.\n";
+    "Runs graphs for the process at the other end of descriptor 3, or prints the facts of a backend's device as "
+    "JSON.\n";
 
 int Report(const hpvm::Status& status) {
   if (status.ok()) {

@@ -67,13 +67,13 @@ void Print(const internal::DeviceInfo& device) {
                            ",\"memory_bytes\":" + std::to_string(device.memory_bytes()) + "}\n";
   // Not stdio, which asks for the file's facts first, and the filter refuses that.
   const ssize_t put = write(STDOUT_FILENO, line.data(), line.size());
-  (void)put;   // Nobody may be listening there.
+  (void)put;  // Nobody may be listening there.
 }
 
 }  // namespace
 
 Status RunProbe(const std::string& backend) {
-  alarm(kProbeSecondsMax);   // Whoever started the probe has the same limit; this one holds without them.
+  alarm(kProbeSecondsMax);  // Whoever started the probe has the same limit; this one holds without them.
   const bool has_socket = IsSocket(kExecutorSocket);
   const StatusOr<internal::Envelope> devices = Probe(backend);
   internal::Envelope answer;

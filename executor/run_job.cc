@@ -96,8 +96,9 @@ class RunBindings {
     SharedMemory& memory = *found->second;
     // The message's check made sure that the sum does not overflow.
     if (range.offset() + range.bytes() > memory.mapping.size()) {
-      return InvalidArgument("Port \"" + port + "\": The range ends at byte " + std::to_string(range.offset() + range.bytes()) +
-                             " of a memory of " + std::to_string(memory.mapping.size()) + " bytes.");
+      return InvalidArgument("Port \"" + port + "\": The range ends at byte " +
+                             std::to_string(range.offset() + range.bytes()) + " of a memory of " +
+                             std::to_string(memory.mapping.size()) + " bytes.");
     }
     if (for_writing && !memory.writable) {
       return InvalidArgument("Port \"" + port + "\": The memory is read-only.");
@@ -119,7 +120,8 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const std::map
   for (const NodeRecord& record : result.nodes) {
     bytes += record.path.size() + 32;
     const auto device = devices.find(record.device);
-    if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max || device == devices.end()) {
+    if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max ||
+        device == devices.end()) {
       break;
     }
     internal::NodeRecord* node = done->add_nodes();
@@ -203,8 +205,8 @@ void DescribeOutputs(const std::map<std::string, Binding>& outputs,
   }
 }
 
-std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<std::string, uint32_t>& devices, Time now,
-                                    OutputArena& arena, internal::RunDone* done) {
+std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<std::string, uint32_t>& devices,
+                                    Time now, OutputArena& arena, internal::RunDone* done) {
   arena.Clear();
   RunBindings bindings(job, arena);
   done->set_queue_ns(Count(now - job.received));
@@ -215,9 +217,8 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<
   }
   RunRequest request;
   request.inputs = *std::move(inputs);
-  request.allocate_output = [&bindings](const std::string& name, ElementType, const std::vector<uint64_t>&, uint64_t bytes) {
-    return bindings.Allocate(name, bytes);
-  };
+  request.allocate_output = [&bindings](const std::string& name, ElementType, const std::vector<uint64_t>&,
+                                        uint64_t bytes) { return bindings.Allocate(name, bytes); };
   for (const internal::Symbol& symbol : job.message.symbols()) {
     request.symbols[symbol.name()] = symbol.value();
   }

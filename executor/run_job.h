@@ -26,7 +26,7 @@ struct SharedMemory {
 // A run with everything it refers to, so that forgetting a memory or releasing a handle does not disturb it.
 struct RunJob {
   internal::Run message;
-  std::vector<uint8_t> body;                            // Inline inputs, used in place.
+  std::vector<uint8_t> body;  // Inline inputs, used in place.
   std::shared_ptr<PreparedGraph> graph;
   std::map<uint64_t, std::shared_ptr<SharedMemory>> memories;
   std::atomic<uint32_t> stop{0};
@@ -50,9 +50,9 @@ class OutputArena {
  private:
   struct Block {
     std::unique_ptr<uint8_t[]> storage;
-    uint8_t* begin = nullptr;      // Aligned.
+    uint8_t* begin = nullptr;  // Aligned.
     uint64_t bytes = 0, used = 0;
-    uint64_t offset = 0;           // Of `begin` in Body().
+    uint64_t offset = 0;  // Of `begin` in Body().
   };
   std::vector<Block> blocks_;
   std::vector<uint8_t> gathered_;
@@ -60,8 +60,8 @@ class OutputArena {
 
 // Runs it on the calling thread. `done` gets the answer; the returned body belongs to `arena` until its next use.
 // `devices` gives the index of a device's id.
-std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<std::string, uint32_t>& devices, Time now,
-                                    OutputArena& arena, internal::RunDone* done);
+std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<std::string, uint32_t>& devices,
+                                    Time now, OutputArena& arena, internal::RunDone* done);
 
 // The engine's view of what a message says of a tensor, without data.
 Binding ShapeOf(const internal::Binding& binding);

@@ -11,7 +11,8 @@
 namespace hpvm {
 namespace {
 
-// A hand-over costs some 50 µs of another thread's waking. A job below this runs on the leader; nobody else can use the socket meanwhile.
+// A hand-over costs some 50 µs of another thread's waking. A job below this runs on the leader; nobody else can use the
+// socket meanwhile.
 constexpr int64_t kShortNs = 200'000;
 // With more requests in hand other threads could be working on them.
 constexpr int64_t kShortWithBacklogNs = 50'000;
@@ -32,7 +33,9 @@ StatusOr<std::unique_ptr<Runner>> Runner::Create(const RunnerOptions& options) {
 }
 
 Runner::Runner(const RunnerOptions& options)
-    : options_(options), jobs_max_(std::max(options.jobs_max, 1u)), writer_(options.socket, FrameWriter::Wait::kYes, SIZE_MAX) {
+    : options_(options),
+      jobs_max_(std::max(options.jobs_max, 1u)),
+      writer_(options.socket, FrameWriter::Wait::kYes, SIZE_MAX) {
   uint32_t index = 0;
   for (const DeviceInfo& device : options.engine->devices()) {
     device_index_.emplace(device.id, index++);
@@ -95,7 +98,7 @@ bool Runner::LeadOnce(OutputArena& arena) {
     if (filled.code() == absl::StatusCode::kInvalidArgument) {
       Die(filled);
     } else if (!filled.ok()) {
-      _exit(0);   // The daemon is gone, and with it whoever wanted the results.
+      _exit(0);  // The daemon is gone, and with it whoever wanted the results.
     }
     return true;
   }
@@ -116,7 +119,7 @@ bool Runner::ExecuteAsLeader(const std::shared_ptr<Job>& job, OutputArena& arena
   {
     std::lock_guard lock(mutex_);
     if (!CanHandOver()) {
-      job->started = false;   // Waits for the first thread that is done; this one must stay at the socket.
+      job->started = false;  // Waits for the first thread that is done; this one must stay at the socket.
       runnable_.push_back(job);
       return true;
     }
@@ -139,7 +142,7 @@ bool Runner::ExecuteAsLeader(const std::shared_ptr<Job>& job, OutputArena& arena
   if (leading_.compare_exchange_strong(executing, term, std::memory_order_acq_rel)) {
     return true;
   }
-  Flush();   // The new leader does not know of the answer that this thread has kept.
+  Flush();  // The new leader does not know of the answer that this thread has kept.
   return false;
 }
 
@@ -204,7 +207,8 @@ void Runner::DropWaiting(Job& job) {
 void Runner::AnswerDropped(const Job& job, const Status& status) {
   internal::Envelope answer;
   answer.set_request_id(job.id);
-  SetStatus(status, job.handle != nullptr ? answer.mutable_run_done()->mutable_status() : answer.mutable_prepared()->mutable_status());
+  SetStatus(status, job.handle != nullptr ? answer.mutable_run_done()->mutable_status()
+                                          : answer.mutable_prepared()->mutable_status());
   Send(answer);
 }
 
@@ -292,7 +296,7 @@ void Runner::Send(const internal::Envelope& envelope, std::span<const uint8_t> b
   }
   more = more && now - kept_since_ < kKeepAnswersMax;
   if (const Status sent = writer_.Send(head, body, {}, more); !sent.ok()) {
-    _exit(0);   // Nobody is left to tell.
+    _exit(0);  // Nobody is left to tell.
   }
 }
 

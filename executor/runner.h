@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serves one daemon over one socket: modules, memories, handles, runs.
 //
-// Threads. One of a small pool is the leader: it reads the socket. It executes what is expected to be short itself, so that a small run
-// costs no hop to another thread; before anything longer it hands the socket to another of the pool and executes the job as a follower.
-// A watch thread, asleep while nothing runs, takes the socket away from a leader whose "short" job turns out long, and sets the stop
-// words of runs whose deadline has passed. Runs of one graph follow each other; a run waits without holding a thread.
+// Threads. One of a small pool is the leader: it reads the socket. It executes what is expected to be short itself, so
+// that a small run costs no hop to another thread; before anything longer it hands the socket to another of the pool
+// and executes the job as a follower. A watch thread, asleep while nothing runs, takes the socket away from a leader
+// whose "short" job turns out long, and sets the stop words of runs whose deadline has passed. Runs of one graph follow
+// each other; a run waits without holding a thread.
 #ifndef HPVMD_EXECUTOR_RUNNER_H_
 #define HPVMD_EXECUTOR_RUNNER_H_
 
@@ -30,11 +31,11 @@
 namespace hpvm {
 
 struct RunnerOptions {
-  Engine* engine = nullptr;               // Borrowed.
-  FrameReader* reader = nullptr;          // Borrowed; Hello has been taken out of it.
-  int socket = -1;                        // Borrowed.
-  const GrantPage* grants = nullptr;      // Borrowed; may be null.
-  uint32_t jobs_max = 16;                 // Runs and prepares in progress at once.
+  Engine* engine = nullptr;           // Borrowed.
+  FrameReader* reader = nullptr;      // Borrowed; Hello has been taken out of it.
+  int socket = -1;                    // Borrowed.
+  const GrantPage* grants = nullptr;  // Borrowed; may be null.
+  uint32_t jobs_max = 16;             // Runs and prepares in progress at once.
   uint64_t document_bytes_max = limits::kGraphDocumentBytesMax;
 };
 
@@ -42,8 +43,8 @@ class Runner {
  public:
   static StatusOr<std::unique_ptr<Runner>> Create(const RunnerOptions& options);
 
-  // Sends `ready` as the answer to Hello and serves until the peer goes away or asks to end; never returns: everything else in the
-  // process may be in the middle of a kernel, so it ends by _exit.
+  // Sends `ready` as the answer to Hello and serves until the peer goes away or asks to end; never returns: everything
+  // else in the process may be in the middle of a kernel, so it ends by _exit.
   [[noreturn]] void Serve(const internal::Envelope& ready);
 
  private:
@@ -52,8 +53,8 @@ class Runner {
     Mapping mapping;
     std::vector<uint8_t> copy;
     std::span<const uint8_t> bytes;
-    Sha256 hash;                     // As announced.
-    std::atomic<bool> checked{false};   // The bytes have that hash.
+    Sha256 hash;                       // As announced.
+    std::atomic<bool> checked{false};  // The bytes have that hash.
   };
 
   struct Job;
@@ -62,20 +63,20 @@ class Runner {
   // A prepared graph and the jobs that wait for it.
   struct Handle {
     std::shared_ptr<PreparedGraph> graph;
-    bool busy = false;                          // Guarded by mutex_.
-    std::deque<std::shared_ptr<Job>> waiting;   // Guarded by mutex_.
+    bool busy = false;                            // Guarded by mutex_.
+    std::deque<std::shared_ptr<Job>> waiting;     // Guarded by mutex_.
     std::atomic<int64_t> expected_ns{INT64_MAX};  // What its last run took.
   };
 
   struct Job {
     uint64_t id = 0;
-    internal::PrepareGraph prepare;             // Prepares.
-    std::vector<std::pair<std::string, std::shared_ptr<ModuleBytes>>> modules;   // By name in the document.
+    internal::PrepareGraph prepare;                                             // Prepares.
+    std::vector<std::pair<std::string, std::shared_ptr<ModuleBytes>>> modules;  // By name in the document.
     Mapping document_mapping;
     std::string_view document;
-    RunJob run;                                 // Runs; stop, deadline and body also of prepares.
-    std::shared_ptr<Handle> handle;             // Runs: null for prepares.
-    bool started = false;                       // Guarded by mutex_.
+    RunJob run;                      // Runs; stop, deadline and body also of prepares.
+    std::shared_ptr<Handle> handle;  // Runs: null for prepares.
+    bool started = false;            // Guarded by mutex_.
   };
 
   explicit Runner(const RunnerOptions& options);
@@ -129,28 +130,29 @@ class Runner {
   internal::Envelope incoming_;
   std::map<Sha256, std::shared_ptr<ModuleBytes>> modules_;
   uint64_t module_bytes_ = 0;
-  std::unordered_map<uint64_t, std::shared_ptr<SharedMemory>> memories_;   // Null: could not be mapped.
+  std::unordered_map<uint64_t, std::shared_ptr<SharedMemory>> memories_;  // Null: could not be mapped.
 
-  // What the leader does, and which leader it is: a term's number, then one of these. Only the leader and the watch change it.
+  // What the leader does, and which leader it is: a term's number, then one of these. Only the leader and the watch
+  // change it.
   static constexpr uint64_t kReading = 0, kExecuting = 1, kTakenOver = 2;
   std::atomic<uint64_t> leading_{0};
   std::atomic<int64_t> executing_since_ns_{0};
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool has_leader_ = false;                                     // Guarded by mutex_, as below.
+  bool has_leader_ = false;  // Guarded by mutex_, as below.
   uint32_t idle_ = 0, threads_ = 1;
   std::deque<std::shared_ptr<Job>> runnable_;
-  std::unordered_map<uint64_t, std::shared_ptr<Job>> jobs_;     // Not answered yet.
+  std::unordered_map<uint64_t, std::shared_ptr<Job>> jobs_;  // Not answered yet.
   std::unordered_map<uint64_t, std::shared_ptr<Handle>> handles_;
 
   UniqueFd timer_;
   std::mutex timer_mutex_;
-  std::atomic<int64_t> armed_for_ns_{INT64_MAX};                // Changed under timer_mutex_.
+  std::atomic<int64_t> armed_for_ns_{INT64_MAX};  // Changed under timer_mutex_.
 
   std::mutex writer_mutex_;
-  FrameWriter writer_;                                          // Guarded by writer_mutex_, as below.
-  Time kept_since_{0};                                          // When the oldest answer that is kept was ready.
+  FrameWriter writer_;  // Guarded by writer_mutex_, as below.
+  Time kept_since_{0};  // When the oldest answer that is kept was ready.
 };
 
 }  // namespace hpvm

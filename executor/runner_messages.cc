@@ -100,7 +100,8 @@ class Runner::PrepareModules final : public ModuleSource {
       }
     }
     return NotFound("Module \"" + module.name + "\"" +
-                    (module.hash.has_value() ? " (" + ToHex(*module.hash) + ")" : std::string()) + " was not uploaded.");
+                    (module.hash.has_value() ? " (" + ToHex(*module.hash) + ")" : std::string()) +
+                    " was not uploaded.");
   }
 
  private:
@@ -164,12 +165,14 @@ Status Runner::PutModule(const internal::PutModule& put, Frame& frame) {
     return InvalidArgument("PutModule: the module is held already.");
   }
   if (modules_.size() >= kModulesMax || module_bytes_ + put.bytes() > kModulesBytesMax) {
-    return InvalidArgument("PutModule: the modules held exceed the limit (" + std::to_string(kModulesBytesMax) + " bytes).");
+    return InvalidArgument("PutModule: the modules held exceed the limit (" + std::to_string(kModulesBytesMax) +
+                           " bytes).");
   }
   auto module = std::make_shared<ModuleBytes>();
   module->hash = hash;
   if (put.has_body()) {
-    module->copy.assign(frame.body.begin() + put.body().offset(), frame.body.begin() + put.body().offset() + put.body().bytes());
+    module->copy.assign(frame.body.begin() + put.body().offset(),
+                        frame.body.begin() + put.body().offset() + put.body().bytes());
     module->bytes = module->copy;
   } else {
     HPVMD_ASSIGN_OR_RETURN(module->mapping, MapSent(frame.fds[0], put.bytes(), Mapping::Access::kRead));
@@ -190,7 +193,8 @@ void Runner::DropModule(const internal::DropModule& drop) {
 
 Status Runner::ShareMemory(const internal::ShareMemory& share, Frame& frame) {
   if (memories_.size() >= kMemoriesMax || memories_.contains(share.memory_id())) {
-    return InvalidArgument("ShareMemory: memory " + std::to_string(share.memory_id()) + " is shared already, or too many are.");
+    return InvalidArgument("ShareMemory: memory " + std::to_string(share.memory_id()) +
+                           " is shared already, or too many are.");
   }
   StatusOr<Mapping> mapping =
       MapSent(frame.fds[0], share.bytes(), share.writable() ? Mapping::Access::kReadWrite : Mapping::Access::kRead);
@@ -243,14 +247,15 @@ Status Runner::TakePrepare(Frame& frame, std::shared_ptr<Job>* job) {
   const internal::PrepareGraph& message = prepare->prepare;
   Status status;
   if (message.document_bytes() > options_.document_bytes_max) {
-    status = InvalidArgument("The document (" + std::to_string(message.document_bytes()) + " bytes) exceeds the limit (" +
-                             std::to_string(options_.document_bytes_max) + ").");
+    status = InvalidArgument("The document (" + std::to_string(message.document_bytes()) +
+                             " bytes) exceeds the limit (" + std::to_string(options_.document_bytes_max) + ").");
   } else if (message.has_document()) {
     prepare->run.body = std::move(frame.body);
     prepare->document = {reinterpret_cast<const char*>(prepare->run.body.data()) + message.document().offset(),
                          message.document().bytes()};
   } else {
-    HPVMD_ASSIGN_OR_RETURN(prepare->document_mapping, MapSent(frame.fds[0], message.document_bytes(), Mapping::Access::kRead));
+    HPVMD_ASSIGN_OR_RETURN(prepare->document_mapping,
+                           MapSent(frame.fds[0], message.document_bytes(), Mapping::Access::kRead));
     prepare->document = {reinterpret_cast<const char*>(prepare->document_mapping.data()), message.document_bytes()};
   }
   for (const internal::NamedModule& named : message.modules()) {
@@ -304,7 +309,7 @@ Status Runner::TakeRun(Frame& frame, std::shared_ptr<Job>* job) {
   }
   bool may_start = false;
   if (run->handle == nullptr) {
-    run->handle = std::make_shared<Handle>();   // So that the answer is a run's.
+    run->handle = std::make_shared<Handle>();  // So that the answer is a run's.
     status = NotFound("The executor does not hold graph " + std::to_string(run->run.message.handle()) + ".");
   } else {
     status = Admit(run, run->run.message.deadline_ns(), &may_start);
@@ -372,7 +377,8 @@ void Runner::AnswerGrant(uint64_t id, const internal::GrantChanged& changed) {
   answer.mutable_grant_ack()->set_entry(changed.entry());
   // What the page says now is what the workers read at their next chunk.
   const bool known = options_.grants != nullptr && changed.entry() < kGrantEntriesMax;
-  answer.mutable_grant_ack()->set_epoch(known ? options_.grants->entries[changed.entry()].epoch.load() : changed.epoch());
+  answer.mutable_grant_ack()->set_epoch(known ? options_.grants->entries[changed.entry()].epoch.load()
+                                              : changed.epoch());
   Send(answer);
 }
 
@@ -404,8 +410,9 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
   const Status checked = DecodeFromExecutor(check.SerializeAsString(), 0, 0, &check);
   if (!checked.ok()) {
     prepared->clear_summary();
-    AddDiagnostics({{Severity::kError, "", {}, "The graph's description is too large or not clean text: " + Message(checked)}},
-                   prepared);
+    AddDiagnostics(
+        {{Severity::kError, "", {}, "The graph's description is too large or not clean text: " + Message(checked)}},
+        prepared);
     return absl::OkStatus();
   }
   auto handle = std::make_shared<Handle>();

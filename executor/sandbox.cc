@@ -77,7 +77,7 @@ bool HasCapabilities() {
 
 Status Isolate(const IsolateOptions& options, SandboxReport* report) {
   const pid_t parent = getppid();
-  setsid();   // Fails only for a session leader, which is as good.
+  setsid();  // Fails only for a session leader, which is as good.
   HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_CORE, 0));
   HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_STACK, kStackBytesMax));
   if (chdir("/") != 0) {

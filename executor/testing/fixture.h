@@ -17,7 +17,7 @@
 
 namespace hpvm::testing {
 
-inline constexpr Duration kPatience = std::chrono::seconds(30);   // The machine may be busy.
+inline constexpr Duration kPatience = std::chrono::seconds(30);  // The machine may be busy.
 
 inline std::span<const uint8_t> AsBytes(std::span<const int32_t> values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()};
@@ -35,7 +35,8 @@ inline std::vector<int32_t> AsInts(std::span<const uint8_t> bytes) {
 inline std::string OneNode(const std::string& entry) {
   return R"({"hpvm":1,"inputs":{"x":{"type":"i32","shape":["n"]}},"outputs":{"y":{"type":"i32","shape":["n"]}},)"
          R"("modules":{"m":{"kind":"wasm","source":{"file":"m.wasm"}}},"nodes":{"node":{"ports":[)"
-         R"({"name":"in","access":"in","type":"i32","shape":["n"]},{"name":"out","access":"out","type":"i32","shape":["n"]}],)"
+         R"({"name":"in","access":"in","type":"i32","shape":["n"]},)"
+         R"({"name":"out","access":"out","type":"i32","shape":["n"]}],)"
          R"("instances":["n"],"variants":[{"module":"m","entry":")" +
          entry + R"("}]}},"edges":[{"from":"x","to":"node.in"},{"from":"node.out","to":"y"}]})";
 }
@@ -48,16 +49,17 @@ class ExecutorFixture : public ::testing::Test {
     hub_ = *std::move(hub);
     options_.program = std::string(HPVMD_BINARY_DIR) + "/hpvm-executor";
     options_.artifact_key.fill(7);
-    options_.stop_grace = std::chrono::seconds(20);   // Tests that are about it set their own.
+    options_.stop_grace = std::chrono::seconds(20);  // Tests that are about it set their own.
     options_.ready_within = kPatience;
   }
 
   // Starts a process and waits until it is ready.
   void Start() {
-    StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_, nullptr, [this](const Status& why) {
-      std::lock_guard lock(end_mutex_);
-      ends_.push_back(why);
-    });
+    StatusOr<std::unique_ptr<ExecutorLink>> link =
+        ExecutorLink::Start(*hub_, options_, nullptr, [this](const Status& why) {
+          std::lock_guard lock(end_mutex_);
+          ends_.push_back(why);
+        });
     ASSERT_TRUE(link.ok()) << Message(link.status());
     link_ = *std::move(link);
     StatusOr<ExecutorReady> ready = link_->WaitReady(RealClock().Now() + kPatience);
@@ -109,9 +111,9 @@ class ExecutorFixture : public ::testing::Test {
   ExecutorOptions options_;
   std::unique_ptr<ExecutorHub> hub_;
   std::mutex end_mutex_;
-  std::vector<Status> ends_;           // Guarded by end_mutex_.
+  std::vector<Status> ends_;  // Guarded by end_mutex_.
   ExecutorReady ready_;
-  std::unique_ptr<ExecutorLink> link_;   // Last: gone before what its callbacks use.
+  std::unique_ptr<ExecutorLink> link_;  // Last: gone before what its callbacks use.
 };
 
 }  // namespace hpvm::testing

@@ -81,7 +81,7 @@ void ExecutorHub::Core::RunAndWait(const std::function<void()>& work) {
     work();
     std::lock_guard lock(mutex);
     done = true;
-    changed.notify_one();   // Under the lock: the waiter owns these variables.
+    changed.notify_one();  // Under the lock: the waiter owns these variables.
   });
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return done; });
@@ -165,7 +165,7 @@ void ExecutorHub::Core::FireTimers() {
   for (const Timer& timer : due) {
     const auto found = sources_.find(timer.source);
     if (found != sources_.end()) {
-      const std::shared_ptr<HubSource> source = found->second;   // It may remove itself.
+      const std::shared_ptr<HubSource> source = found->second;  // It may remove itself.
       source->OnTimer(timer.tag);
     }
   }

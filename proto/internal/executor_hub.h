@@ -38,7 +38,8 @@ class ExecutorHub::Core {
   void RunAndWait(const std::function<void()>& work);
   bool IsHubThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
-  // Sources are known by id, so that an event that was already under way for a removed one is dropped. Hub's thread only.
+  // Sources are known by id, so that an event that was already under way for a removed one is dropped. Hub's thread
+  // only.
   uint64_t Add(std::shared_ptr<HubSource> source);
   void Remove(uint64_t source);
   Status Watch(uint64_t source, HubSource::Event event, int fd, uint32_t epoll_events);
@@ -64,11 +65,11 @@ class ExecutorHub::Core {
 
   UniqueFd epoll_, wake_;
   std::thread thread_;
-  std::unordered_map<uint64_t, std::shared_ptr<HubSource>> sources_;   // Hub's thread only.
+  std::unordered_map<uint64_t, std::shared_ptr<HubSource>> sources_;  // Hub's thread only.
   uint64_t next_source_ = 1;
-  bool stopping_ = false;                                              // Hub's thread only.
+  bool stopping_ = false;  // Hub's thread only.
   std::mutex mutex_;
-  std::vector<std::function<void()>> posted_;                          // Guarded by mutex_, as below.
+  std::vector<std::function<void()>> posted_;  // Guarded by mutex_, as below.
   bool woken_ = false;
   std::multimap<Time, Timer> timers_;
 };

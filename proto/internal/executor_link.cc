@@ -45,8 +45,8 @@ struct HelloDone {};
 struct Pending {
   std::variant<HelloDone, PrepareDone, RunDone, ShapesDone, AckDone> done;
   Time kill_at = kNever;
-  std::function<void()> on_started;   // Runs.
-  uint32_t node_records_max = 0;      // Runs.
+  std::function<void()> on_started;  // Runs.
+  uint32_t node_records_max = 0;     // Runs.
 };
 
 struct FailPending {
@@ -164,8 +164,8 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   std::function<void(const ExecutorReady&)> on_ready_;
   std::function<void(const Status&)> on_end_;
 
-  SpawnedProcess process_;   // Set by Start; the descriptor lives as long as this.
-  UniqueFd socket_;          // As above.
+  SpawnedProcess process_;  // Set by Start; the descriptor lives as long as this.
+  UniqueFd socket_;         // As above.
 
   // Hub's thread only.
   uint64_t source_ = 0;
@@ -187,11 +187,11 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   Time armed_for_ = kNever;
   Time started_{0};
   std::optional<ExecutorReady> ready_;
-  Status kill_reason_;       // Why we killed it; OK when we did not.
+  Status kill_reason_;  // Why we killed it; OK when we did not.
   bool shutting_down_ = false;
-  bool ended_ = false;       // Nothing is sent any more; pending_ is empty.
+  bool ended_ = false;  // Nothing is sent any more; pending_ is empty.
   Status end_status_;
-  bool finished_ = false;    // The last callback has returned.
+  bool finished_ = false;  // The last callback has returned.
 };
 
 Status ExecutorLink::Core::Start() {
@@ -236,10 +236,11 @@ Status ExecutorLink::Core::StartOnHub() {
   hello.envelope = EncodeHello(options_);
   if (status.ok()) {
     const int grant[] = {options_.grant_page};
-    status = SendRequest(hello, {grant, options_.grant_page >= 0 ? 1u : 0u}, Pending{HelloDone{}, kNever, nullptr, 0}).status();
+    status = SendRequest(hello, {grant, options_.grant_page >= 0 ? 1u : 0u}, Pending{HelloDone{}, kNever, nullptr, 0})
+                 .status();
   }
   if (!status.ok()) {
-    KillLocked(status);   // The process is reaped like any other.
+    KillLocked(status);  // The process is reaped like any other.
     return absl::OkStatus();
   }
   hub_.StartTimer(started_ + options_.ready_within, source_, kReadyTimer);
@@ -251,7 +252,7 @@ void ExecutorLink::Core::AwaitEnd() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return finished_; });
   }
-  hub_.RunAndWait([] {});   // Callbacks of requests that were not sent are posted one by one.
+  hub_.RunAndWait([] {});  // Callbacks of requests that were not sent are posted one by one.
 }
 
 StatusOr<ExecutorReady> ExecutorLink::Core::WaitReady(Time deadline) {
@@ -268,7 +269,8 @@ StatusOr<ExecutorReady> ExecutorLink::Core::WaitReady(Time deadline) {
   return end_status_.ok() ? Unavailable("The executor process was shut down.") : end_status_;
 }
 
-StatusOr<RequestId> ExecutorLink::Core::SendRequest(EncodedRequest& request, std::span<const int> fds, Pending pending) {
+StatusOr<RequestId> ExecutorLink::Core::SendRequest(EncodedRequest& request, std::span<const int> fds,
+                                                    Pending pending) {
   if (pending_.size() >= kRequestsMax) {
     return ResourceExhausted("The requests that wait for the executor (" + std::to_string(pending_.size()) +
                              ") reach the limit (" + std::to_string(kRequestsMax) + ").");
@@ -298,7 +300,7 @@ Status ExecutorLink::Core::SendLocked(const Envelope& envelope, std::span<const 
     hub_.Rewatch(source_, Event::kSocket, socket_.get(), EPOLLIN | EPOLLOUT);
   }
   if (status.code() == absl::StatusCode::kUnavailable) {
-    return Unavailable("The executor process is gone.");   // Its end is told with more detail to what is pending.
+    return Unavailable("The executor process is gone.");  // Its end is told with more detail to what is pending.
   }
   return status;
 }
@@ -317,7 +319,8 @@ Status ExecutorLink::Core::PutModules(const PrepareInput& input) {
     const uint64_t bytes = module.bytes.fd >= 0 ? module.bytes.fd_bytes : module.bytes.bytes.size();
     if (bytes == 0 || bytes > limits::kModuleBytesMax) {
       return InvalidArgument("Module \"" + module.name + "\": The size (" + std::to_string(bytes) +
-                             " bytes) is not between 1 and the limit (" + std::to_string(limits::kModuleBytesMax) + ").");
+                             " bytes) is not between 1 and the limit (" + std::to_string(limits::kModuleBytesMax) +
+                             ").");
     }
     if (modules_.Touch(module.hash, bytes)) {
       continue;
@@ -326,7 +329,8 @@ Status ExecutorLink::Core::PutModules(const PrepareInput& input) {
       const Sha256 oldest = modules_.oldest();
       if (oldest == module.hash) {
         modules_.Erase(oldest);
-        return ResourceExhausted("The modules of one graph exceed the limit (" + std::to_string(kModulesBytesMax) + " bytes).");
+        return ResourceExhausted("The modules of one graph exceed the limit (" + std::to_string(kModulesBytesMax) +
+                                 " bytes).");
       }
       modules_.Erase(oldest);
       Envelope drop;
@@ -374,8 +378,9 @@ RequestId ExecutorLink::Core::Prepare(const PrepareInput& input, PrepareDone don
   }
   const auto send = [&]() -> StatusOr<RequestId> {
     if (input.handle == 0 || input.modules.size() > kModulesMax) {
-      return InvalidArgument("The prepare request has no handle or more modules (" + std::to_string(input.modules.size()) +
-                             ") than the limit (" + std::to_string(kModulesMax) + ").");
+      return InvalidArgument("The prepare request has no handle or more modules (" +
+                             std::to_string(input.modules.size()) + ") than the limit (" + std::to_string(kModulesMax) +
+                             ").");
     }
     UniqueFd copy;
     int fd = input.document.fd;
@@ -500,7 +505,7 @@ void ExecutorLink::Core::GrantChanged(uint32_t entry, uint32_t epoch, AckDone do
 
 void ExecutorLink::Core::SendUnanswered(const Envelope& envelope) {
   std::lock_guard lock(mutex_);
-  SendLocked(envelope).IgnoreError();   // A dead executor holds nothing to let go of.
+  SendLocked(envelope).IgnoreError();  // A dead executor holds nothing to let go of.
 }
 
 void ExecutorLink::Core::Forget(uint64_t memory_id) {
@@ -575,7 +580,7 @@ void ExecutorLink::Core::OnEvent(Event event, uint32_t epoll_events) {
     case Event::kSocket:
       if ((epoll_events & EPOLLOUT) != 0) {
         std::lock_guard lock(mutex_);
-        writer_->Flush().IgnoreError();   // A failure shows as the socket's end.
+        writer_->Flush().IgnoreError();  // A failure shows as the socket's end.
         if (!writer_->pending() && watches_write_) {
           watches_write_ = false;
           hub_.Rewatch(source_, Event::kSocket, socket_.get(), EPOLLIN);
@@ -621,7 +626,7 @@ void ExecutorLink::Core::ReadSocket() {
   if (status.code() == absl::StatusCode::kInvalidArgument) {
     KillLocked(Internal("The executor process broke the protocol and was killed: " + Message(status)));
   } else if (!shutting_down_) {
-    SendKill(process_);   // Usually it has ended already; the exit tells how.
+    SendKill(process_);  // Usually it has ended already; the exit tells how.
   }
 }
 
@@ -641,9 +646,10 @@ Status ExecutorLink::Core::HandleReady(const internal::Ready& ready) {
 }
 
 Status ExecutorLink::Core::HandleRunDone(Pending pending, const internal::RunDone& done, std::vector<uint8_t> body) {
-  StatusOr<RunReply> reply = static_cast<uint32_t>(done.nodes_size()) > pending.node_records_max
-                                 ? StatusOr<RunReply>(InvalidArgument("RunDone: there are more node records than asked for."))
-                                 : DecodeRunDone(done, std::move(body), devices_);
+  StatusOr<RunReply> reply =
+      static_cast<uint32_t>(done.nodes_size()) > pending.node_records_max
+          ? StatusOr<RunReply>(InvalidArgument("RunDone: there are more node records than asked for."))
+          : DecodeRunDone(done, std::move(body), devices_);
   const Status status = reply.status();
   if (!status.ok()) {
     reply = Internal("The executor process broke the protocol and was killed: " + Message(status));
@@ -670,8 +676,11 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
     if (incoming_.message_case() == Envelope::kEvent) {
       pending.on_started = std::exchange(found->second.on_started, nullptr);
     } else {
-      static constexpr std::pair<size_t, Envelope::MessageCase> kAnswers[] = {
-          {0, Envelope::kReady}, {1, Envelope::kPrepared}, {2, Envelope::kRunDone}, {3, Envelope::kShapes}, {4, Envelope::kGrantAck}};
+      static constexpr std::pair<size_t, Envelope::MessageCase> kAnswers[] = {{0, Envelope::kReady},
+                                                                              {1, Envelope::kPrepared},
+                                                                              {2, Envelope::kRunDone},
+                                                                              {3, Envelope::kShapes},
+                                                                              {4, Envelope::kGrantAck}};
       if (kAnswers[found->second.done.index()].second != incoming_.message_case()) {
         return unexpected();
       }
@@ -697,7 +706,8 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
     case Envelope::kShapes: {
       const Status status = GetStatus(incoming_.shapes().status());
       using Shapes = StatusOr<std::vector<OutputTensor>>;
-      std::get<ShapesDone>(pending.done)(status.ok() ? Shapes(DecodeOutputs(incoming_.shapes().outputs(), {})) : Shapes(status));
+      std::get<ShapesDone>(pending.done)(status.ok() ? Shapes(DecodeOutputs(incoming_.shapes().outputs(), {}))
+                                                     : Shapes(status));
       return absl::OkStatus();
     }
     case Envelope::kRunDone:
@@ -785,7 +795,7 @@ void ExecutorLink::Core::End(const std::string& how) {
     socket_ended_ = true;
   }
   hub_.Unwatch(process_.pidfd.get());
-  hub_.Remove(source_);   // The caller of OnEvent holds a reference.
+  hub_.Remove(source_);  // The caller of OnEvent holds a reference.
   const Status status = EndStatus(how);
   std::unordered_map<RequestId, Pending> failed;
   {

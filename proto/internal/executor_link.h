@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's end of an executor: starts the process, sends requests, checks every answer as hostile, and tells how it ended.
+// The daemon's end of an executor: starts the process, sends requests, checks every answer as hostile, and tells how it
+// ended.
 //
-// One ExecutorHub (one epoll thread) serves any number of links. Requests go out from the calling thread and never block: what the socket
-// does not take at once is queued. Callbacks run on the hub's thread, never inside the call that gave them, and exactly once each: with
-// the answer, or with kUnavailable when the process ended, or with kInternal when it broke the protocol (it is then killed). A callback
-// must be short and must not wait for the hub; it may call any method of any link except a destructor.
+// One ExecutorHub (one epoll thread) serves any number of links. Requests go out from the calling thread and never
+// block: what the socket does not take at once is queued. Callbacks run on the hub's thread, never inside the call that
+// gave them, and exactly once each: with the answer, or with kUnavailable when the process ended, or with kInternal
+// when it broke the protocol (it is then killed). A callback must be short and must not wait for the hub; it may call
+// any method of any link except a destructor.
 //
 // hpvmctl --local uses the same classes on `hpvm-executor --standalone`.
 #ifndef HPVMD_PROTO_INTERNAL_EXECUTOR_LINK_H_
@@ -37,7 +39,7 @@ class ExecutorHub {
   ExecutorHub(const ExecutorHub&) = delete;
   ExecutorHub& operator=(const ExecutorHub&) = delete;
 
-  class Core;   // Defined in executor_hub.h.
+  class Core;  // Defined in executor_hub.h.
   Core& core() { return *core_; }
 
  private:
@@ -46,23 +48,26 @@ class ExecutorHub {
 };
 
 struct ExecutorOptions {
-  std::string program;                        // Path of hpvm-executor.
-  std::string compiler_program;               // Path of hpvm-compiler; empty: beside `program`.
-  std::string cache_folder;                   // Absolute; empty: compiled kernels are not kept.
-  std::array<uint8_t, 32> artifact_key{};     // Random, one per tenant and cache folder; other keys find nothing in that cache.
+  std::string program;           // Path of hpvm-executor.
+  std::string compiler_program;  // Path of hpvm-compiler; empty: beside `program`.
+  std::string cache_folder;      // Absolute; empty: compiled kernels are not kept.
+  std::array<uint8_t, 32>
+      artifact_key{};  // Random, one per tenant and cache folder; other keys find nothing in that cache.
   std::vector<std::string> backends = {"cpu"};  // The device profile, in the order of the grant page's entries.
-  uint32_t cpu_threads = 0;                   // With the submitting one; 0: as the machine has.
-  int grant_page = -1;                        // A sealed memfd of kGrantPageBytes; borrowed during Start. -1: no grants to obey.
-  bool standalone = false;                    // hpvm-executor --standalone: owned by a command, not by the daemon. Locked down all the same.
-  bool lock_down = true;                      // False only for debuggers.
-  uint32_t uid = 0, gid = 0;                  // Taken when the daemon is root; 0: keep.
-  uint32_t jobs_max = 0;                      // 0: the executor's default.
-  uint64_t document_bytes_max = 0;            // 0: base/limits.h's default; so below.
+  uint32_t cpu_threads = 0;                     // With the submitting one; 0: as the machine has.
+  int grant_page = -1;  // A sealed memfd of kGrantPageBytes; borrowed during Start. -1: no grants to obey.
+  bool standalone =
+      false;  // hpvm-executor --standalone: owned by a command, not by the daemon. Locked down all the same.
+  bool lock_down = true;            // False only for debuggers.
+  uint32_t uid = 0, gid = 0;        // Taken when the daemon is root; 0: keep.
+  uint32_t jobs_max = 0;            // 0: the executor's default.
+  uint64_t document_bytes_max = 0;  // 0: base/limits.h's default; so below.
   uint32_t nodes_max = 0, edges_max = 0;
   Duration ready_within = std::chrono::seconds(10);  // Without Ready by then the process is killed.
   // A run that does not answer so long after its deadline or Cancel costs the process.
   Duration stop_grace = std::chrono::milliseconds(limits::kStopGraceMs);
-  // The executor's standard error: -1 keeps its last 4 KiB for the message that tells how it ended; otherwise this descriptor (borrowed).
+  // The executor's standard error: -1 keeps its last 4 KiB for the message that tells how it ended; otherwise this
+  // descriptor (borrowed).
   int stderr_fd = -1;
 };
 
@@ -76,10 +81,11 @@ struct ExecutorReady {
   std::vector<ExecutorDevice> devices;
   uint32_t sandbox_level = 0;
   std::string sandbox_detail;
-  Duration took{0};                           // From the start of the process.
+  Duration took{0};  // From the start of the process.
 };
 
-// Bytes that exist already: in memory (copied during the call), or in a memfd of sealed size (borrowed during the call).
+// Bytes that exist already: in memory (copied during the call), or in a memfd of sealed size (borrowed during the
+// call).
 struct BytesSource {
   std::span<const uint8_t> bytes;
   int fd = -1;
@@ -87,22 +93,22 @@ struct BytesSource {
 };
 
 struct ModuleInput {
-  std::string name;     // In the document.
+  std::string name;  // In the document.
   Sha256 hash;
-  BytesSource bytes;    // Sent only if this executor does not hold the module.
+  BytesSource bytes;  // Sent only if this executor does not hold the module.
 };
 
 struct PrepareInput {
   uint64_t handle = 0;  // The caller's choice; not 0 and not in use on this link.
   BytesSource document;
   std::vector<ModuleInput> modules;
-  Duration within{0};   // 0: no deadline.
+  Duration within{0};  // 0: no deadline.
 };
 
 struct ExecutorPort {
   std::string name;
   ElementType type = ElementType::kF32;
-  std::vector<std::string> shape;   // Expressions, as written.
+  std::vector<std::string> shape;  // Expressions, as written.
 };
 
 struct ExecutorSummary {
@@ -119,16 +125,18 @@ struct ExecutorSummary {
 struct PrepareReply {
   Diagnostics diagnostics;
   uint64_t diagnostics_omitted = 0;
-  std::optional<ExecutorSummary> summary;   // Empty exactly when the diagnostics have errors; then the handle stays free.
+  std::optional<ExecutorSummary>
+      summary;  // Empty exactly when the diagnostics have errors; then the handle stays free.
 };
 
-// Part of a memfd of sealed size. The link shares each memfd with the executor once, on first use, and remembers it by `memory_id`.
+// Part of a memfd of sealed size. The link shares each memfd with the executor once, on first use, and remembers it by
+// `memory_id`.
 struct MemorySlice {
-  uint64_t memory_id = 0;      // Not 0; never another memfd's on this link, also after Forget.
-  int fd = -1;                 // Borrowed during the call.
-  uint64_t memory_bytes = 0;   // The whole memfd.
-  bool writable = true;        // How the executor may map it; the same in every use.
-  uint64_t offset = 0;         // A multiple of 16.
+  uint64_t memory_id = 0;     // Not 0; never another memfd's on this link, also after Forget.
+  int fd = -1;                // Borrowed during the call.
+  uint64_t memory_bytes = 0;  // The whole memfd.
+  bool writable = true;       // How the executor may map it; the same in every use.
+  uint64_t offset = 0;        // A multiple of 16.
   uint64_t bytes = 0;
 };
 
@@ -136,26 +144,26 @@ struct InputTensor {
   std::string name;
   ElementType type = ElementType::kF32;
   std::vector<uint64_t> shape;
-  std::span<const uint8_t> bytes;       // Inline, borrowed during the call; all of a run's together at most 8 MiB.
-  std::optional<MemorySlice> memory;    // Instead of `bytes`.
+  std::span<const uint8_t> bytes;     // Inline, borrowed during the call; all of a run's together at most 8 MiB.
+  std::optional<MemorySlice> memory;  // Instead of `bytes`.
 };
 
 struct OutputTarget {
   std::string name;
   enum class Kind : uint8_t { kInline, kMemory, kDiscard } kind = Kind::kInline;
-  MemorySlice memory;                   // kMemory: at least the output's size.
+  MemorySlice memory;  // kMemory: at least the output's size.
 };
 
 struct RunInput {
   uint64_t handle = 0;
   std::vector<InputTensor> inputs;
-  std::vector<OutputTarget> outputs;    // Outputs that are not named come back inline.
+  std::vector<OutputTarget> outputs;  // Outputs that are not named come back inline.
   std::map<std::string, int64_t> symbols;
   uint32_t repeat = 1;
-  Duration within{0};                   // 0: no deadline.
+  Duration within{0};  // 0: no deadline.
   uint32_t node_records_max = 1000;
-  uint32_t inline_bytes_max = 256 * 1024;   // One inline output's; larger ones make the reply say needs_memory.
-  std::function<void()> on_started;     // When the run leaves the executor's queue; may be empty.
+  uint32_t inline_bytes_max = 256 * 1024;  // One inline output's; larger ones make the reply say needs_memory.
+  std::function<void()> on_started;        // When the run leaves the executor's queue; may be empty.
 };
 
 struct OutputTensor {
@@ -169,19 +177,21 @@ struct OutputTensor {
 
 struct ExecutorNodeRecord {
   std::string path, device;
-  int64_t start_ns = 0, end_ns = 0;     // From the run's start.
+  int64_t start_ns = 0, end_ns = 0;  // From the run's start.
 };
 
 struct RunReply {
-  // What became of the run: OK, or the engine's failure (kAborted: trap; kCancelled; kDeadlineExceeded; kInvalidArgument ...).
+  // What became of the run: OK, or the engine's failure (kAborted: trap; kCancelled; kDeadlineExceeded;
+  // kInvalidArgument ...).
   Status status;
   std::vector<OutputTensor> outputs;
-  // With status kResourceExhausted: nothing ran, some outputs are too large to be inline; `outputs` lists all with their sizes.
+  // With status kResourceExhausted: nothing ran, some outputs are too large to be inline; `outputs` lists all with
+  // their sizes.
   bool needs_memory = false;
   Duration queue{0}, bind{0}, copy_in{0}, run{0}, copy_out{0};
   std::vector<ExecutorNodeRecord> nodes;
   uint64_t nodes_run = 0;
-  std::vector<uint8_t> body;            // Owns inline data.
+  std::vector<uint8_t> body;  // Owns inline data.
 };
 
 using RequestId = uint64_t;
@@ -189,13 +199,13 @@ using RequestId = uint64_t;
 class ExecutorLink {
  public:
   // Spawns the process, sends Hello and returns without waiting for Ready; requests may follow at once.
-  // A status when the process cannot be started. `on_ready` and `on_end` may be empty. `on_end` is called once, after all pending
-  // requests' callbacks, with why: "The executor process ended (signal 9)." ... ; OK after Shutdown.
+  // A status when the process cannot be started. `on_ready` and `on_end` may be empty. `on_end` is called once, after
+  // all pending requests' callbacks, with why: "The executor process ended (signal 9)." ... ; OK after Shutdown.
   static StatusOr<std::unique_ptr<ExecutorLink>> Start(ExecutorHub& hub, const ExecutorOptions& options,
                                                        std::function<void(const ExecutorReady&)> on_ready = nullptr,
                                                        std::function<void(const Status&)> on_end = nullptr);
-  // Kills the process if it lives, waits until it is reaped and until no callback of this link runs or will run. Not on the hub's thread.
-  // Pending requests fail first with kUnavailable.
+  // Kills the process if it lives, waits until it is reaped and until no callback of this link runs or will run. Not on
+  // the hub's thread. Pending requests fail first with kUnavailable.
   ~ExecutorLink();
   ExecutorLink(const ExecutorLink&) = delete;
   ExecutorLink& operator=(const ExecutorLink&) = delete;
@@ -203,13 +213,16 @@ class ExecutorLink {
   // Waits for Ready; how the process ended if it did first; kDeadlineExceeded. Not on the hub's thread.
   StatusOr<ExecutorReady> WaitReady(Time deadline = kNever);
 
-  // Each returns the id for Cancel; 0 when the request was not sent, and then `done` is called with why, as always on the hub's thread:
-  // kInvalidArgument for inputs outside the limits of protocol.h, kResourceExhausted when too many requests wait.
+  // Each returns the id for Cancel; 0 when the request was not sent, and then `done` is called with why, as always on
+  // the hub's thread: kInvalidArgument for inputs outside the limits of protocol.h, kResourceExhausted when too many
+  // requests wait.
   RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done);
   // A status instead of a reply only when the executor was lost or the request not sent.
   RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done);
-  // Shapes of the outputs for the shapes of `inputs` (their data is not looked at). kInvalidArgument when they do not fit.
-  RequestId OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs, const std::map<std::string, int64_t>& symbols,
+  // Shapes of the outputs for the shapes of `inputs` (their data is not looked at). kInvalidArgument when they do not
+  // fit.
+  RequestId OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
+                         const std::map<std::string, int64_t>& symbols,
                          std::function<void(StatusOr<std::vector<OutputTensor>>)> done);
   void Release(uint64_t handle);
   // Sets the stop word of a run or prepare; its answer comes soon, with kCancelled unless it was done already.
@@ -230,7 +243,7 @@ class ExecutorLink {
   // Requests without an answer.
   size_t pending() const;
 
-  class Core;   // Defined in executor_link.cc.
+  class Core;  // Defined in executor_link.cc.
 
  private:
   explicit ExecutorLink(std::shared_ptr<Core> core);
@@ -238,8 +251,8 @@ class ExecutorLink {
   std::shared_ptr<Core> core_;
 };
 
-// Asks `program --probe=BACKEND` for its devices and checks the answer; kUnavailable when it dies, kDeadlineExceeded after `within`.
-// Blocks.
+// Asks `program --probe=BACKEND` for its devices and checks the answer; kUnavailable when it dies, kDeadlineExceeded
+// after `within`. Blocks.
 StatusOr<std::vector<ExecutorDevice>> ProbeDevices(const std::string& program, const std::string& backend,
                                                    Duration within = std::chrono::seconds(10));
 

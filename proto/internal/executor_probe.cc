@@ -23,13 +23,14 @@ StatusOr<std::vector<ExecutorDevice>> ReadDevices(int socket, Time deadline) {
 
 }  // namespace
 
-StatusOr<std::vector<ExecutorDevice>> ProbeDevices(const std::string& program, const std::string& backend, Duration within) {
+StatusOr<std::vector<ExecutorDevice>> ProbeDevices(const std::string& program, const std::string& backend,
+                                                   Duration within) {
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
   SpawnOptions spawn;
   spawn.arguments = {program, "--probe=" + backend};
   spawn.socket = ends.second.get();
   HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));
-  ends.second.reset();   // So that the probe's end shows as the socket's.
+  ends.second.reset();  // So that the probe's end shows as the socket's.
   StatusOr<std::vector<ExecutorDevice>> devices = ReadDevices(ends.first.get(), RealClock().Now() + within);
   KillAndReap(process);
   return devices.ok() ? std::move(devices) : While(devices.status(), "probing for \"" + backend + "\" devices");

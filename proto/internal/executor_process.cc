@@ -79,7 +79,8 @@ StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
   arguments.push_back(nullptr);
   char* environment[] = {nullptr};
   SpawnedProcess process;
-  const int error = posix_spawn(&process.pid, arguments[0], spawn.actions(), spawn.attributes(), arguments.data(), environment);
+  const int error =
+      posix_spawn(&process.pid, arguments[0], spawn.actions(), spawn.attributes(), arguments.data(), environment);
   if (error != 0) {
     return FromErrno(error, "Starting \"" + options.arguments[0] + "\"");
   }
@@ -105,7 +106,9 @@ std::string Reap(const SpawnedProcess& process) {
   return (info.si_code == CLD_EXITED ? "exit code " : "signal ") + std::to_string(info.si_status);
 }
 
-void SendKill(const SpawnedProcess& process) { syscall(SYS_pidfd_send_signal, process.pidfd.get(), SIGKILL, nullptr, 0); }
+void SendKill(const SpawnedProcess& process) {
+  syscall(SYS_pidfd_send_signal, process.pidfd.get(), SIGKILL, nullptr, 0);
+}
 
 void KillAndReap(const SpawnedProcess& process) {
   SendKill(process);

@@ -13,19 +13,20 @@
 namespace hpvm {
 
 struct SpawnOptions {
-  std::vector<std::string> arguments;   // The program's path first.
-  int socket = -1;                      // Becomes descriptor 3; -1: none. Borrowed.
-  int stdout_fd = -1;                   // -1: /dev/null. Borrowed.
-  int stderr_fd = -1;                   // Borrowed; must be valid.
+  std::vector<std::string> arguments;  // The program's path first.
+  int socket = -1;                     // Becomes descriptor 3; -1: none. Borrowed.
+  int stdout_fd = -1;                  // -1: /dev/null. Borrowed.
+  int stderr_fd = -1;                  // Borrowed; must be valid.
 };
 
 struct SpawnedProcess {
   int pid = -1;
-  UniqueFd pidfd;   // Readable when the process has ended.
+  UniqueFd pidfd;  // Readable when the process has ended.
 };
 
-// Starts a program with standard input from /dev/null, an empty environment, default signals, and no other descriptor than those named.
-// The program asks to die with the calling *thread* (PR_SET_PDEATHSIG), so call it from one that outlives the process.
+// Starts a program with standard input from /dev/null, an empty environment, default signals, and no other descriptor
+// than those named. The program asks to die with the calling *thread* (PR_SET_PDEATHSIG), so call it from one that
+// outlives the process.
 StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options);
 
 // Reaps an ended process. "exit code 3", "signal 9"; empty while it runs.

@@ -65,8 +65,8 @@ Status EncodeInput(const InputTensor& input, uint64_t* body_bytes, internal::Bin
   }
   const uint64_t offset = AlignUp(*body_bytes);
   if (offset + given > kBodyBytesMax) {
-    return InvalidArgument("The inline inputs together (" + std::to_string(offset + given) + " bytes) exceed the limit (" +
-                           std::to_string(kBodyBytesMax) + ").");
+    return InvalidArgument("The inline inputs together (" + std::to_string(offset + given) +
+                           " bytes) exceed the limit (" + std::to_string(kBodyBytesMax) + ").");
   }
   binding->mutable_body()->set_offset(static_cast<uint32_t>(offset));
   binding->mutable_body()->set_bytes(static_cast<uint32_t>(given));
@@ -87,7 +87,7 @@ void FillBody(const RunInput& input, uint64_t body_bytes, EncodedRequest* reques
       continue;
     }
     if (bytes.size() == body_bytes) {
-      request->body = bytes;   // The only one: sent from where it is.
+      request->body = bytes;  // The only one: sent from where it is.
       return;
     }
     request->storage.resize(body_bytes);
@@ -185,8 +185,8 @@ internal::Envelope EncodeHello(const ExecutorOptions& options) {
 ExecutorReady DecodeReady(const internal::Ready& ready) {
   ExecutorReady decoded;
   for (const internal::DeviceInfo& device : ready.devices()) {
-    decoded.devices.push_back({device.id(), device.kind(), device.name(), device.silicon(), device.compute_units(),
-                               device.memory_bytes()});
+    decoded.devices.push_back(
+        {device.id(), device.kind(), device.name(), device.silicon(), device.compute_units(), device.memory_bytes()});
   }
   decoded.sandbox_level = ready.sandbox_level();
   decoded.sandbox_detail = ready.sandbox_detail();
@@ -228,8 +228,8 @@ PrepareReply DecodePrepared(const internal::Prepared& prepared) {
   return reply;
 }
 
-std::vector<OutputTensor> DecodeOutputs(
-    const google::protobuf::RepeatedPtrField<internal::OutputTensor>& outputs, std::span<const uint8_t> body) {
+std::vector<OutputTensor> DecodeOutputs(const google::protobuf::RepeatedPtrField<internal::OutputTensor>& outputs,
+                                        std::span<const uint8_t> body) {
   std::vector<OutputTensor> decoded;
   decoded.reserve(static_cast<size_t>(outputs.size()));
   for (const internal::OutputTensor& output : outputs) {

@@ -21,7 +21,8 @@ struct EncodedRequest {
   std::vector<uint8_t> storage;
 };
 
-// kInvalidArgument for what the protocol does not carry. The memories that a run names are those of its inputs and outputs.
+// kInvalidArgument for what the protocol does not carry. The memories that a run names are those of its inputs and
+// outputs.
 Status EncodeRun(const RunInput& input, EncodedRequest* request);
 Status EncodeOutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
                           const std::map<std::string, int64_t>& symbols, EncodedRequest* request);
@@ -30,8 +31,8 @@ internal::Envelope EncodeHello(const ExecutorOptions& options);
 // Of messages that DecodeFromExecutor accepted.
 ExecutorReady DecodeReady(const internal::Ready& ready);
 PrepareReply DecodePrepared(const internal::Prepared& prepared);
-std::vector<OutputTensor> DecodeOutputs(
-    const google::protobuf::RepeatedPtrField<internal::OutputTensor>& outputs, std::span<const uint8_t> body);
+std::vector<OutputTensor> DecodeOutputs(const google::protobuf::RepeatedPtrField<internal::OutputTensor>& outputs,
+                                        std::span<const uint8_t> body);
 // Takes the frame's body. Fails when a node names a device that `devices` does not have.
 StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint8_t> body,
                                  std::span<const ExecutorDevice> devices);

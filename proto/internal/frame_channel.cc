@@ -65,7 +65,8 @@ ssize_t SendOnce(int socket, std::span<iovec> parts, std::span<const int> fds, b
 
 }  // namespace
 
-FrameReader::FrameReader(int socket, const FrameLimits& limits) : socket_(socket), limits_(limits), buffer_(kBufferBytes) {}
+FrameReader::FrameReader(int socket, const FrameLimits& limits)
+    : socket_(socket), limits_(limits), buffer_(kBufferBytes) {}
 
 Status FrameReader::Fill(Wait wait) {
   iovec parts[2];
@@ -96,13 +97,15 @@ Status FrameReader::Fill(Wait wait) {
     got = recvmsg(socket_, &message, MSG_CMSG_CLOEXEC | (wait == Wait::kNo ? MSG_DONTWAIT : 0));
   } while (got < 0 && errno == EINTR);
   if (got < 0) {
-    return errno == EAGAIN || errno == EWOULDBLOCK ? absl::OkStatus() : FromErrno(errno, "Receiving from the peer process");
+    return errno == EAGAIN || errno == EWOULDBLOCK ? absl::OkStatus()
+                                                   : FromErrno(errno, "Receiving from the peer process");
   }
   TakeFds(message, fds_);
   if (got == 0) {
     return Unavailable("The peer process closed the connection.");
   }
-  if ((message.msg_flags & MSG_CTRUNC) != 0 || fds_.size() > kWaitingFdsMax || (limits_.fds_max == 0 && !fds_.empty())) {
+  if ((message.msg_flags & MSG_CTRUNC) != 0 || fds_.size() > kWaitingFdsMax ||
+      (limits_.fds_max == 0 && !fds_.empty())) {
     return InvalidArgument("The peer process sent more descriptors than it may.");
   }
   (large_ ? large_done_ : end_) += static_cast<size_t>(got);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames (base/frame_socket.h) read and written in bulk: many small frames a system call, and a reader that never blocks on half a frame,
-// so that one thread can serve several peers it does not trust.
+// Frames (base/frame_socket.h) read and written in bulk: many small frames a system call, and a reader that never
+// blocks on half a frame, so that one thread can serve several peers it does not trust.
 #ifndef HPVMD_PROTO_INTERNAL_FRAME_CHANNEL_H_
 #define HPVMD_PROTO_INTERNAL_FRAME_CHANNEL_H_
 
@@ -21,11 +21,11 @@ class FrameReader {
 
   FrameReader(int socket, const FrameLimits& limits);
 
-  // Receives once. With kNo an empty socket is OK and adds nothing; with kYes it waits. kUnavailable at the peer's end, kInvalidArgument
-  // when descriptors break the limits.
+  // Receives once. With kNo an empty socket is OK and adds nothing; with kYes it waits. kUnavailable at the peer's end,
+  // kInvalidArgument when descriptors break the limits.
   Status Fill(Wait wait);
-  // Takes the next whole frame out of what was received: false when there is none. kInvalidArgument as ReceiveFrame; then the connection
-  // is of no more use.
+  // Takes the next whole frame out of what was received: false when there is none. kInvalidArgument as ReceiveFrame;
+  // then the connection is of no more use.
   StatusOr<bool> Next(Frame* frame);
   // Bytes were received that no Next has returned.
   bool empty() const { return begin_ == end_ && !large_; }
@@ -34,16 +34,16 @@ class FrameReader {
   StatusOr<bool> FinishFrame(const FrameHeader& header, Frame* frame);
   void StartLarge(const FrameHeader& header);
 
-  int socket_;   // Borrowed.
+  int socket_;  // Borrowed.
   FrameLimits limits_;
   std::vector<uint8_t> buffer_;
   size_t begin_ = 0, end_ = 0;
-  std::vector<UniqueFd> fds_;      // Received, in order; not yet claimed by a frame.
+  std::vector<UniqueFd> fds_;  // Received, in order; not yet claimed by a frame.
   // A frame larger than the buffer is received in place.
   bool large_ = false;
   FrameHeader large_header_{};
   Frame large_frame_;
-  size_t large_done_ = 0;          // Bytes of head and body that are there.
+  size_t large_done_ = 0;  // Bytes of head and body that are there.
 };
 
 // One thread at a time.
@@ -55,9 +55,10 @@ class FrameWriter {
   FrameWriter(int socket, Wait wait, size_t queued_bytes_max);
 
   // Sends a frame, or keeps it behind those that are kept; descriptors stay the caller's (kept ones are duplicated).
-  // `more`: another frame follows at once, so this one may be kept until that one or Flush. kResourceExhausted when the queue is full:
-  // nothing of the frame was sent. Other failures: the connection is of no more use.
-  Status Send(std::string_view head, std::span<const uint8_t> body = {}, std::span<const int> fds = {}, bool more = false);
+  // `more`: another frame follows at once, so this one may be kept until that one or Flush. kResourceExhausted when the
+  // queue is full: nothing of the frame was sent. Other failures: the connection is of no more use.
+  Status Send(std::string_view head, std::span<const uint8_t> body = {}, std::span<const int> fds = {},
+              bool more = false);
   // Sends what is kept. OK when the socket takes no more just now: see pending().
   Status Flush();
   bool pending() const { return !queue_.empty(); }
@@ -66,13 +67,13 @@ class FrameWriter {
   struct Piece {
     std::string bytes;
     size_t sent = 0;
-    std::vector<UniqueFd> fds;   // Sent with the first byte.
+    std::vector<UniqueFd> fds;  // Sent with the first byte.
   };
 
   void Keep(const FrameHeader& header, std::string_view head, std::span<const uint8_t> body, size_t skip,
             std::span<const int> fds);
 
-  int socket_;   // Borrowed.
+  int socket_;  // Borrowed.
   Wait wait_;
   size_t queued_bytes_max_;
   size_t queued_bytes_ = 0;

@@ -38,14 +38,13 @@ class Checker {
  public:
   Checker(const char* message, size_t body_bytes) : message_(message), body_bytes_(body_bytes) {}
 
-  Status Fail(std::string_view what) const {
-    return InvalidArgument(std::string(message_) + ": " + std::string(what));
-  }
+  Status Fail(std::string_view what) const { return InvalidArgument(std::string(message_) + ": " + std::string(what)); }
   Status Count(const char* field, uint64_t count, uint64_t max) const {
     if (count <= max) {
       return absl::OkStatus();
     }
-    return Fail(std::string(field) + " (" + std::to_string(count) + ") exceeds the limit (" + std::to_string(max) + ").");
+    return Fail(std::string(field) + " (" + std::to_string(count) + ") exceeds the limit (" + std::to_string(max) +
+                ").");
   }
   Status Text(const char* field, std::string_view text, size_t bytes_max, bool lines = false) const {
     HPVMD_RETURN_IF_ERROR(Count(field, text.size(), bytes_max));
@@ -102,7 +101,8 @@ Status CheckStatus(const Checker& check, const internal::Status& status) {
 }
 
 // Type and shape of a tensor, and its bytes.
-StatusOr<uint64_t> CheckTensor(const Checker& check, uint32_t type, const google::protobuf::RepeatedField<uint64_t>& shape) {
+StatusOr<uint64_t> CheckTensor(const Checker& check, uint32_t type,
+                               const google::protobuf::RepeatedField<uint64_t>& shape) {
   if (type < 1 || type > kElementTypes.size()) {
     return check.Fail("type (" + std::to_string(type) + ") is not an element type.");
   }
@@ -160,7 +160,8 @@ Status CheckPrepare(const internal::PrepareGraph& prepare, size_t body_bytes, si
       return check.Fail("the range does not have the document's size.");
     }
   }
-  return fds == (prepare.has_document() ? 0u : 1u) ? absl::OkStatus() : check.Fail("there is no source, or more than one.");
+  return fds == (prepare.has_document() ? 0u : 1u) ? absl::OkStatus()
+                                                   : check.Fail("there is no source, or more than one.");
 }
 
 template <typename Symbols>
@@ -372,7 +373,8 @@ Status CheckAnswered(const Envelope& envelope, bool answered) {
   if ((envelope.request_id() != 0) == answered) {
     return absl::OkStatus();
   }
-  return InvalidArgument("A message's request id (" + std::to_string(envelope.request_id()) + ") does not fit its kind.");
+  return InvalidArgument("A message's request id (" + std::to_string(envelope.request_id()) +
+                         ") does not fit its kind.");
 }
 
 }  // namespace
@@ -495,9 +497,8 @@ Status DecodeFromExecutor(std::string_view head, size_t body_bytes, size_t fds, 
     case Envelope::kGrantAck:
       return absl::OkStatus();
     case Envelope::kEvent:
-      return envelope->event().kind() == internal::Event::KIND_STARTED
-                 ? absl::OkStatus()
-                 : InvalidArgument("Event: the kind is unknown.");
+      return envelope->event().kind() == internal::Event::KIND_STARTED ? absl::OkStatus()
+                                                                       : InvalidArgument("Event: the kind is unknown.");
     case Envelope::kFatal: {
       Checker check("Fatal", 0);
       HPVMD_RETURN_IF_ERROR(check.NotZero("status.code", envelope->fatal().status().code()));

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's end against executors that break the protocol: each fault costs the process and names itself, and
+// nothing else happens.
+#include "executor/testing/fixture.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+class HostileTest : public testing::ExecutorFixture {
+ protected:
+  HostileTest() { options_.program = HPVMD_HOSTILE_EXECUTOR; }
+
+  StatusOr<RunReply> RunAgainst(const std::string& fault) {
+    options_.cache_folder = fault;
+    Start();
+    RunInput input;
+    input.handle = 1;
+    input.node_records_max = fault == "uninvited records" ? 0 : 1000;
+    return Run(input);
+  }
+};
+
+// The stand-in itself is understood when it keeps the rules; otherwise the cases below would prove nothing.
+TEST_F(HostileTest, AcceptsAGoodAnswer) {
+  const StatusOr<RunReply> reply = RunAgainst("none");
+  ASSERT_TRUE(reply.ok()) << Message(reply.status());
+  EXPECT_EQ(reply->outputs[0].data.size(), 16u);
+  EXPECT_TRUE(link_->alive());
+}
+
+// Every kind of lie in an answer.
+TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
+  const struct {
+    const char* fault;
+    const char* message;
+  } cases[] = {
+      {"range past body", "not an aligned range of the body"},
+      {"bytes not shape", "are not its shape's"},
+      {"shape overflows", "overflows"},
+      {"type unknown", "not an element type"},
+      {"wrong id", "answers no request"},
+      {"wrong kind", "answers no request"},
+      {"status unknown", "status.code"},
+      {"control in text", "not clean UTF-8"},
+      {"uninvited records", "more node records"},
+      {"unknown device", "ran on device 3"},
+      {"descriptor", "descriptors"},
+      {"uninvited event", "nobody asked"},
+      {"huge frame", "exceed the limits"},
+      {"garbage", "not an Envelope"},
+  };
+  for (const auto& c : cases) {
+    const StatusOr<RunReply> reply = RunAgainst(c.fault);
+    EXPECT_EQ(reply.status().code(), absl::StatusCode::kInternal) << c.fault << ": " << Message(reply.status());
+    EXPECT_THAT(Message(reply.status()), HasSubstr(c.message)) << c.fault;
+    link_.reset();
+    EXPECT_EQ(ends_.size(), 1u) << c.fault;
+    ends_.clear();
+  }
+}
+
+// Half a frame holds nobody up, and the end is told as it was.
+TEST_F(HostileTest, ReportsAnEndInTheMiddleOfAFrame) {
+  const StatusOr<RunReply> reply = RunAgainst("half frame");
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(reply.status()), HasSubstr("exit code 3"));
+}
+
+// The first answer counts; the second is a fault.
+TEST_F(HostileTest, KillsAfterASecondAnswer) {
+  const StatusOr<RunReply> reply = RunAgainst("two answers");
+  EXPECT_TRUE(reply.ok());
+  link_.reset();
+  ASSERT_EQ(ends_.size(), 1u);
+}
+
+// Last words reach whoever waits.
+TEST_F(HostileTest, PassesOnLastWords) {
+  const StatusOr<RunReply> reply = RunAgainst("fatal");
+  EXPECT_THAT(Message(reply.status()), HasSubstr("It cannot go on."));
+}
+
+// A process that never greets is killed in time.
+TEST_F(HostileTest, KillsWhatIsNotReady) {
+  options_.cache_folder = "no ready";
+  options_.ready_within = std::chrono::milliseconds(100);
+  StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_);
+  ASSERT_TRUE(link.ok());
+  EXPECT_THAT(Message((*link)->WaitReady(RealClock().Now() + testing::kPatience).status()), HasSubstr("within 100 ms"));
+}
+
+// A program that is no executor ends before it is ready; one that does not exist does not start.
+TEST_F(HostileTest, ReportsWrongPrograms) {
+  options_.program = "/bin/false";
+  StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_);
+  ASSERT_TRUE(link.ok());
+  EXPECT_THAT(Message((*link)->WaitReady(RealClock().Now() + testing::kPatience).status()), HasSubstr("exit code 1"));
+  options_.program = "/nonexistent";
+  EXPECT_EQ(ExecutorLink::Start(*hub_, options_).status().code(), absl::StatusCode::kNotFound);
+}
+
+// Requests outside the limits fail here, before they are sent.
+TEST_F(HostileTest, RefusesRequestsOutsideTheLimits) {
+  options_.cache_folder = "none";
+  Start();
+  RunInput run;
+  EXPECT_EQ(Run(run).status().code(), absl::StatusCode::kInvalidArgument);
+  run.handle = 1;
+  run.inputs.resize(1025);
+  EXPECT_THAT(Message(Run(run).status()), HasSubstr("(1025) exceeds the limit (1024)"));
+  run.inputs.assign(1, {"x", ElementType::kI32, {3}, {}, std::nullopt});
+  EXPECT_THAT(Message(Run(run).status()), HasSubstr("12"));
+  EXPECT_EQ(Prepare({}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that the link takes for an executor and that breaks the protocol, each time in the way that Hello's cache
+// folder names.
+#include <unistd.h>
+
+#include <map>
+#include <string>
+
+#include "base/memfd.h"
+#include "proto/internal/protocol.h"
+
+namespace hpvm {
+namespace {
+
+constexpr int kSocket = 3;
+
+void Send(const internal::Envelope& envelope, size_t body_bytes = 0, int fd = -1) {
+  const std::vector<uint8_t> body(body_bytes);
+  const int fds[] = {fd};
+  SendFrame(kSocket, envelope.SerializeAsString(), body, {fds, fd >= 0 ? 1u : 0u}).IgnoreError();
+}
+
+internal::Envelope Ready(uint64_t id) {
+  internal::Envelope envelope;
+  envelope.set_request_id(id);
+  envelope.mutable_ready()->set_version(kExecutorProtocolVersion);
+  internal::DeviceInfo* device = envelope.mutable_ready()->add_devices();
+  device->set_id("cpu:0");
+  device->set_kind("cpu");
+  return envelope;
+}
+
+// A good answer to a run, for cases to spoil.
+internal::Envelope Done(uint64_t id) {
+  internal::Envelope envelope;
+  envelope.set_request_id(id);
+  internal::OutputTensor* output = envelope.mutable_run_done()->add_outputs();
+  output->set_name("y");
+  output->set_type(static_cast<uint32_t>(ElementType::kI32));
+  output->add_shape(4);
+  output->set_bytes(16);
+  output->mutable_body()->set_bytes(16);
+  envelope.mutable_run_done()->mutable_status();
+  return envelope;
+}
+
+void AnswerRun(const std::string& fault, uint64_t id) {
+  internal::Envelope done = Done(id);
+  internal::OutputTensor* output = done.mutable_run_done()->mutable_outputs(0);
+  if (fault == "none") {
+    Send(done, 16);
+  } else if (fault == "range past body") {
+    output->mutable_body()->set_offset(16);
+    Send(done, 16);
+  } else if (fault == "bytes not shape") {
+    output->set_bytes(12);
+    Send(done, 16);
+  } else if (fault == "shape overflows") {
+    output->add_shape(UINT64_MAX);
+    Send(done, 16);
+  } else if (fault == "type unknown") {
+    output->set_type(14);
+    Send(done, 16);
+  } else if (fault == "wrong id") {
+    done.set_request_id(id + 100);
+    Send(done, 16);
+  } else if (fault == "wrong kind") {
+    internal::Envelope shapes;
+    shapes.set_request_id(id);
+    shapes.mutable_shapes()->mutable_status();
+    Send(shapes);
+  } else if (fault == "status unknown") {
+    done.mutable_run_done()->mutable_status()->set_code(17);
+    Send(done, 16);
+  } else if (fault == "control in text") {
+    output->set_name("y\x1b[2J");
+    Send(done, 16);
+  } else if (fault == "uninvited records") {
+    done.mutable_run_done()->add_nodes();
+    Send(done, 16);
+  } else if (fault == "unknown device") {
+    done.mutable_run_done()->add_nodes()->set_device(3);
+    Send(done, 16);
+  } else if (fault == "descriptor") {
+    const StatusOr<UniqueFd> fd = CreateSealedMemfd("x", 16);
+    Send(done, 16, fd.ok() ? fd->get() : -1);
+  } else if (fault == "uninvited event") {
+    internal::Envelope event;
+    event.set_request_id(id);
+    event.mutable_event()->set_kind(internal::Event::KIND_STARTED);
+    Send(event);
+  } else if (fault == "huge frame") {
+    const FrameHeader header{kFrameMagic, 16, UINT32_MAX, 0};
+    const ssize_t put = write(kSocket, &header, sizeof(header));
+    (void)put;
+  } else if (fault == "half frame") {
+    const FrameHeader header{kFrameMagic, 100, 0, 0};
+    const ssize_t put = write(kSocket, &header, sizeof(header));
+    (void)put;
+    _exit(3);
+  } else if (fault == "garbage") {
+    SendFrame(kSocket, "\xff\xff\xff\xff").IgnoreError();
+  } else if (fault == "two answers") {
+    Send(done, 16);
+    Send(done, 16);
+  } else if (fault == "fatal") {
+    internal::Envelope fatal;
+    SetStatus(Internal("It cannot go on."), fatal.mutable_fatal()->mutable_status());
+    Send(fatal);
+  }
+}
+
+int Serve() {
+  std::string fault;
+  while (true) {
+    const StatusOr<Frame> frame = ReceiveFrame(kSocket, kToExecutorLimits);
+    internal::Envelope envelope;
+    if (!frame.ok() || !DecodeToExecutor(frame->head, frame->body.size(), frame->fds.size(), &envelope).ok()) {
+      return 0;
+    }
+    if (envelope.has_hello()) {
+      fault = envelope.hello().cache_folder();
+      if (fault != "no ready") {
+        Send(Ready(envelope.request_id()));
+      }
+    } else if (envelope.has_run()) {
+      AnswerRun(fault, envelope.request_id());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hpvm
+
+int main() { return hpvm::Serve(); }

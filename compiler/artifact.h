@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compile yields and a device loads: one file format, free of LLVM, written by the compile child, tagged by the zygote, checked by
-// the runner before anything in it is believed.
+// What a compile yields and a device loads: one file format, free of LLVM, written by the compile child, tagged by the
+// zygote, checked by the runner before anything in it is believed.
 //
-// Layout, little-endian: magic "HPVA", u32 format version, 32-byte tag (HMAC-SHA-256 under the executor's key over all that follows), then
-// the fields of Artifact in order, each length-prefixed. Parsing is bounds-checked and total: any bytes give an Artifact or an error.
+// Layout, little-endian: magic "HPVA", u32 format version, 32-byte tag (HMAC-SHA-256 under the executor's key over all
+// that follows), then the fields of Artifact in order, each length-prefixed. Parsing is bounds-checked and total: any
+// bytes give an Artifact or an error.
 #ifndef HPVMD_COMPILER_ARTIFACT_H_
 #define HPVMD_COMPILER_ARTIFACT_H_
 
@@ -27,19 +28,19 @@ struct Artifact {
   ArtifactKind kind = ArtifactKind::kInterp;
   std::string module_name;
   std::string entry;
-  std::string target;                        // CPU images: the features it needs, "x86-64-v4" ...
+  std::string target;  // CPU images: the features it needs, "x86-64-v4" ...
   std::vector<ir::KernelParam> params;
   bool is_memory64 = false;
   bool uses_barrier = false;
   bool uses_group_memory = false;
   uint64_t memory_bytes = 0;
   uint64_t memory_bytes_max = 0;
-  std::vector<ir::DataSegment> data;         // Initial module memory.
-  std::vector<uint64_t> globals;             // Initial bits.
-  std::vector<std::string> function_names;   // For traps.
+  std::vector<ir::DataSegment> data;        // Initial module memory.
+  std::vector<uint64_t> globals;            // Initial bits.
+  std::vector<std::string> function_names;  // For traps.
   std::vector<uint8_t> code;
   uint64_t entry_offset = 0;
-  uint64_t read_only_bytes = 0;              // Reserved for images with a data part; 0.
+  uint64_t read_only_bytes = 0;  // Reserved for images with a data part; 0.
   // How the compiler spent its time, for the job's record. Nanoseconds.
   uint64_t read_ns = 0, pass_ns = 0, emit_ns = 0;
 };
@@ -47,7 +48,8 @@ struct Artifact {
 using ArtifactKey = std::array<uint8_t, 32>;
 
 std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key);
-// Writes the tag of `key` into what Serialize made under another key: the compile child has no key, the zygote tags what it hands over.
+// Writes the tag of `key` into what Serialize made under another key: the compile child has no key, the zygote tags
+// what it hands over.
 void TagArtifact(std::span<uint8_t> bytes, const ArtifactKey& key);
 // kInvalidArgument when the bytes are malformed, of another version, or not tagged with `key`.
 StatusOr<Artifact> ParseArtifact(std::span<const uint8_t> bytes, const ArtifactKey& key);

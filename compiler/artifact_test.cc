@@ -36,7 +36,8 @@ Artifact Sample() {
   return a;
 }
 
-// Every field survives writing and parsing: the second writing gives the same bytes, and the fields that matter are looked at.
+// Every field survives writing and parsing: the second writing gives the same bytes, and the fields that matter are
+// looked at.
 TEST(ArtifactTest, RoundTrips) {
   std::vector<uint8_t> bytes = Serialize(Sample(), kKey);
   StatusOr<Artifact> parsed = ParseArtifact(bytes, kKey);

@@ -43,8 +43,10 @@ Artifact InterpArtifact(const CompileRequest& request, const ir::Module& module)
 FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t> bytes) {
   FrontResult result;
   if (request.module_kind != ModuleKind::kWasm) {
-    AddError(request, "The module's kind (" + std::to_string(static_cast<int>(request.module_kind)) +
-                          ") cannot be compiled yet; WebAssembly (1) can.", result.diagnostics);
+    AddError(request,
+             "The module's kind (" + std::to_string(static_cast<int>(request.module_kind)) +
+                 ") cannot be compiled yet; WebAssembly (1) can.",
+             result.diagnostics);
     return result;
   }
   Time begin = RealClock().Now();

@@ -14,11 +14,12 @@
 namespace hpvm {
 
 struct CompileResult {
-  Diagnostics diagnostics;           // With an error there is no artifact.
+  Diagnostics diagnostics;  // With an error there is no artifact.
   std::optional<Artifact> artifact;
 };
 
-// Reads `bytes` as request.module_kind says; request.module is not looked at. Its time and memory are the caller's to limit.
+// Reads `bytes` as request.module_kind says; request.module is not looked at. Its time and memory are the caller's to
+// limit.
 CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target);
 
 // The module as the back end gets it: read, verified, after the passes if the target has any. For the developer's tool.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's view of the compiler: a request goes to a process of its own and comes back as an artifact or as diagnostics.
+// The engine's view of the compiler: a request goes to a process of its own and comes back as an artifact or as
+// diagnostics.
 #ifndef HPVMD_COMPILER_SERVICE_H_
 #define HPVMD_COMPILER_SERVICE_H_
 
@@ -25,25 +26,25 @@ enum class ModuleKind : uint8_t { kWasm = 1, kSpirv = 2, kOpenCl = 3, kBitstream
 struct ParamSpec {
   std::string name;
   bool is_buffer = true;
-  bool is_writable = true;             // Buffers.
-  ir::Type scalar = ir::Type::kI32;    // Scalars.
+  bool is_writable = true;           // Buffers.
+  ir::Type scalar = ir::Type::kI32;  // Scalars.
 };
 
 enum class Abi : uint8_t {
-  kHpvm = 0,      // One parameter per port or scalar.
-  kHpvmWeb = 1,   // (pointer, size) pairs and scalars, then idx_x, idx_y, idx_z, dim_x, dim_y, dim_z.
+  kHpvm = 0,     // One parameter per port or scalar.
+  kHpvmWeb = 1,  // (pointer, size) pairs and scalars, then idx_x, idx_y, idx_z, dim_x, dim_y, dim_z.
 };
 
 struct CompileRequest {
   ModuleKind module_kind = ModuleKind::kWasm;
-  std::string module_name;             // As the graph names it; for messages.
-  Sha256 module_hash;                  // Of `module`; the cache's key holds it.
-  std::span<const uint8_t> module;     // Borrowed until Compile returns.
+  std::string module_name;          // As the graph names it; for messages.
+  Sha256 module_hash;               // Of `module`; the cache's key holds it.
+  std::span<const uint8_t> module;  // Borrowed until Compile returns.
   std::string entry;
   std::vector<ParamSpec> params;
   Abi abi = Abi::kHpvm;
   ArtifactKind target = ArtifactKind::kCpuImage;
-  bool fast_math = false;              // Reserved: a node's "math": "fast".
+  bool fast_math = false;  // Reserved: a node's "math": "fast".
 };
 
 struct CompileOutcome {
@@ -51,19 +52,20 @@ struct CompileOutcome {
   Diagnostics diagnostics;
   std::optional<Artifact> artifact;
   bool from_cache = false;
-  Duration elapsed{0};                 // As the caller waited.
+  Duration elapsed{0};  // As the caller waited.
 };
 
 class CompilerService {
  public:
   virtual ~CompilerService() = default;
-  // Blocks until the compile ends, its caps are reached (a diagnostic says which), or `deadline` passes (kDeadlineExceeded). A compile
-  // that crashes is a diagnostic. kUnavailable when the compiler process is gone. Any thread; requests run in parallel.
+  // Blocks until the compile ends, its caps are reached (a diagnostic says which), or `deadline` passes
+  // (kDeadlineExceeded). A compile that crashes is a diagnostic. kUnavailable when the compiler process is gone. Any
+  // thread; requests run in parallel.
   virtual StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) = 0;
 };
 
-// The compiler at the other end of `socket`: a zygote (compiler/zygote.h says the protocol) that forks once a compile. `key` checks the
-// artifacts' tags. Linked without LLVM.
+// The compiler at the other end of `socket`: a zygote (compiler/zygote.h says the protocol) that forks once a compile.
+// `key` checks the artifacts' tags. Linked without LLVM.
 std::unique_ptr<CompilerService> ConnectCompiler(UniqueFd socket, const ArtifactKey& key);
 
 }  // namespace hpvm

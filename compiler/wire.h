@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Little-endian fields with length prefixes: how artifacts and the zygote's messages are written. A reader never runs past its bytes;
-// after the first fault every further read yields zero or nothing, and ok() is false.
+// Little-endian fields with length prefixes: how artifacts and the zygote's messages are written. A reader never runs
+// past its bytes; after the first fault every further read yields zero or nothing, and ok() is false.
 #ifndef HPVMD_COMPILER_WIRE_H_
 #define HPVMD_COMPILER_WIRE_H_
 
@@ -58,7 +58,8 @@ class WireReader {
     ok_ = ok_ && value <= 1;
     return ok_ && value == 1;
   }
-  // A count of things of which each takes at least `each_bytes`: what the rest cannot hold is a fault, so a reader may reserve it.
+  // A count of things of which each takes at least `each_bytes`: what the rest cannot hold is a fault, so a reader may
+  // reserve it.
   uint32_t Count(size_t each_bytes) {
     uint32_t count = U32();
     ok_ = ok_ && count <= rest_.size() / each_bytes;

@@ -89,7 +89,8 @@ Zygote::~Zygote() {
 }
 
 Status Zygote::Prepare() {
-  children_max_ = options_.children_max != 0 ? options_.children_max : std::max(1u, std::thread::hardware_concurrency());
+  children_max_ =
+      options_.children_max != 0 ? options_.children_max : std::max(1u, std::thread::hardware_concurrency());
   HPVMD_ASSIGN_OR_RETURN(target_, HostCpuTarget());
   HPVMD_RETURN_IF_ERROR(WarmUp(target_));
   if (options_.is_sandboxed) {
@@ -147,11 +148,13 @@ Status Zygote::Poll() {
 }
 
 Status Zygote::ReceiveRequest() {
-  HPVMD_ASSIGN_OR_RETURN(Frame frame, ReceiveFrame(options_.socket, kZygoteFrameLimits, RealClock().Now() + kMessageMax));
+  HPVMD_ASSIGN_OR_RETURN(Frame frame,
+                         ReceiveFrame(options_.socket, kZygoteFrameLimits, RealClock().Now() + kMessageMax));
   Waiting job;
   HPVMD_ASSIGN_OR_RETURN(job.request, DecodeRequest(HeadBytes(frame)));
   if (frame.fds.size() != 1) {
-    return InvalidArgument("A compile request carries " + std::to_string(frame.fds.size()) + " descriptors instead of 1.");
+    return InvalidArgument("A compile request carries " + std::to_string(frame.fds.size()) +
+                           " descriptors instead of 1.");
   }
   job.module = std::move(frame.fds[0]);
   HPVMD_ASSIGN_OR_RETURN(job.module_bytes, CheckSealedMemfd(job.module.get()));
@@ -197,8 +200,12 @@ Status Zygote::Start(Waiting job) {
   }
   if (child.pid == 0) {
     // The parameters of RunChild outlive nothing: it ends the process.
-    RunChild({.request = job.request.compile, .module_fd = job.module.get(), .module_bytes = job.module_bytes,
-              .result_fd = write_end.get(), .parent = parent, .target = target_,
+    RunChild({.request = job.request.compile,
+              .module_fd = job.module.get(),
+              .module_bytes = job.module_bytes,
+              .result_fd = write_end.get(),
+              .parent = parent,
+              .target = target_,
               .limits = {options_.memory_bytes_max, options_.seconds_max},
               .filter = filter_.has_value() ? &*filter_ : nullptr});
   }

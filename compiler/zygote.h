@@ -2,26 +2,30 @@
 // The zygote: the process `hpvm-compiler`, which holds LLVM and wabt warm and forks one child a compile.
 //
 // Command line
-//   hpvm-compiler --socket FD [--cache FOLDER] [--cache-bytes N] [--memory-bytes N] [--seconds N] [--children N] [--no-sandbox]
-// FD is an inherited Unix stream socket. FOLDER holds compiled artifacts between runs; without it nothing is kept. It must belong to one
-// tenant: what lies there is believed if its tag fits the key.
+//   hpvm-compiler --socket FD [--cache FOLDER] [--cache-bytes N] [--memory-bytes N] [--seconds N] [--children N]
+//   [--no-sandbox]
+// FD is an inherited Unix stream socket. FOLDER holds compiled artifacts between runs; without it nothing is kept. It
+// must belong to one tenant: what lies there is believed if its tag fits the key.
 //
 // Protocol: frames of base/frame_socket.h whose heads are the structs below, written by compiler/wire.h.
-//   client → zygote   Hello, once, first: the key that tags artifacts. Never on the command line, which other users can read.
-//   client → zygote   ZygoteRequest, one memfd of sealed size with the module's bytes. Any number may be under way.
-//   zygote → client   ZygoteResponse, in the order of completion, the tagged artifact as the frame's body.
+//   client → zygote   Hello, once, first: the key that tags artifacts. Never on the command line, which other users can
+//   read. client → zygote   ZygoteRequest, one memfd of sealed size with the module's bytes. Any number may be under
+//   way. zygote → client   ZygoteResponse, in the order of completion, the tagged artifact as the frame's body.
 // Both ends close the connection at the first malformed message; the zygote exits when the client goes away.
 //
-// Caps. A child gets RLIMIT_AS and RLIMIT_DATA of `memory_bytes`, RLIMIT_CPU of `seconds`, and as much wall time as the earlier of
-// `seconds` and the request's deadline. A child that dies is a diagnostic that names the cap and its value.
+// Caps. A child gets RLIMIT_AS and RLIMIT_DATA of `memory_bytes`, RLIMIT_CPU of `seconds`, and as much wall time as the
+// earlier of `seconds` and the request's deadline. A child that dies is a diagnostic that names the cap and its value.
 //
 // What the processes need, for whoever builds a sandbox around them:
-//   zygote, until warm     libLLVM-22, libcrypto, libseccomp and what they link (read, execute); /proc/self (read) for the CPU's features
-//   zygote, once warm      FOLDER (read, write, create, rename, remove); the inherited socket; stderr. Nothing else is opened.
-//     system calls         clone/fork, wait4, kill, pipe2, poll, recvmsg, sendmsg, read, write, pread64, openat/renameat/unlinkat/utimensat
-//                          below FOLDER, getdents64, fstat, memory (mmap without PROT_EXEC, munmap, brk, madvise, mprotect), futex,
-//                          clock_gettime, prlimit64, prctl, seccomp, exit
-//   children               one pipe to write, one memfd to read. System calls: memory, read, pread64, write, futex, clock_gettime, exit.
+//   zygote, until warm     libLLVM-22, libcrypto, libseccomp and what they link (read, execute); /proc/self (read) for
+//   the CPU's features zygote, once warm      FOLDER (read, write, create, rename, remove); the inherited socket;
+//   stderr. Nothing else is opened.
+//     system calls         clone/fork, wait4, kill, pipe2, poll, recvmsg, sendmsg, read, write, pread64,
+//     openat/renameat/unlinkat/utimensat
+//                          below FOLDER, getdents64, fstat, memory (mmap without PROT_EXEC, munmap, brk, madvise,
+//                          mprotect), futex, clock_gettime, prlimit64, prctl, seccomp, exit
+//   children               one pipe to write, one memfd to read. System calls: memory, read, pread64, write, futex,
+//   clock_gettime, exit.
 // compiler/zygote_sandbox.cc locks both down itself; a sandbox outside must only not refuse what stands here.
 #ifndef HPVMD_COMPILER_ZYGOTE_H_
 #define HPVMD_COMPILER_ZYGOTE_H_
@@ -40,13 +44,13 @@ namespace hpvm {
 // The messages.
 struct ZygoteRequest {
   uint64_t id = 0;
-  uint64_t remaining_ns = 0;   // Until the client's deadline, as it was when sent; 0: none.
-  CompileRequest compile;      // `module` is empty here: the bytes travel as a memfd.
+  uint64_t remaining_ns = 0;  // Until the client's deadline, as it was when sent; 0: none.
+  CompileRequest compile;     // `module` is empty here: the bytes travel as a memfd.
 };
 struct ZygoteResponse {
   uint64_t id = 0;
   bool from_cache = false;
-  bool has_artifact = false;   // In the frame's body.
+  bool has_artifact = false;  // In the frame's body.
   Diagnostics diagnostics;
 };
 
@@ -78,8 +82,8 @@ struct ZygoteOptions {
   uint64_t cache_bytes_max = 512 * limits::kMiB;
   uint64_t memory_bytes_max = limits::kCompileMemoryBytesMax;
   uint32_t seconds_max = limits::kCompileSecondsMax;
-  uint32_t children_max = 0;   // 0: as many as there are cores.
-  bool is_sandboxed = true;    // False only for debuggers.
+  uint32_t children_max = 0;  // 0: as many as there are cores.
+  bool is_sandboxed = true;   // False only for debuggers.
 };
 
 // Serves until the client goes away; the process's exit status. Single-threaded; call from main only, since it forks.

@@ -74,7 +74,8 @@ ArtifactCache::ArtifactCache(const std::string& folder, uint64_t bytes_max) : by
   }
   folder_.reset(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_.valid()) {
-    std::fprintf(stderr, "hpvm-compiler: opening the cache %s: %s; nothing is kept\n", folder.c_str(), std::strerror(errno));
+    std::fprintf(stderr, "hpvm-compiler: opening the cache %s: %s; nothing is kept\n", folder.c_str(),
+                 std::strerror(errno));
     return;
   }
   MakeRoom(0);
@@ -91,14 +92,15 @@ std::optional<std::vector<uint8_t>> ArtifactCache::Find(const Sha256& name, cons
     return std::nullopt;
   }
   std::vector<uint8_t> bytes;
-  bool is_good = S_ISREG(info.st_mode) && info.st_size >= 0 &&
-                 static_cast<uint64_t>(info.st_size) <= limits::kArtifactBytesMax;
+  bool is_good =
+      S_ISREG(info.st_mode) && info.st_size >= 0 && static_cast<uint64_t>(info.st_size) <= limits::kArtifactBytesMax;
   if (is_good) {
     bytes.resize(static_cast<size_t>(info.st_size));
     is_good = ReadAt(fd.get(), 0, bytes).ok() && ParseArtifact(bytes, key).ok();
   }
   if (!is_good) {
-    std::fprintf(stderr, "hpvm-compiler: removing the cached artifact %s: it is damaged or of another key\n", file.c_str());
+    std::fprintf(stderr, "hpvm-compiler: removing the cached artifact %s: it is damaged or of another key\n",
+                 file.c_str());
     unlinkat(folder_.get(), file.c_str(), 0);
     return std::nullopt;
   }
@@ -140,16 +142,16 @@ std::vector<ArtifactCache::File> ArtifactCache::List() {
     struct stat info;
     bool is_ours = EndsWith(name, kSuffix) || name.starts_with(kPartial);
     if (is_ours && fstatat(folder_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
-      files.push_back({name, static_cast<uint64_t>(info.st_size),
-                       info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec});
+      files.push_back(
+          {name, static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec});
     }
   }
   closedir(directory);
   return files;
 }
 
-// Removes what was used longest ago until `bytes` more fit. Listed each time, since other zygotes may write here too; files are few, as each
-// stands for a compile of tens of milliseconds.
+// Removes what was used longest ago until `bytes` more fit. Listed each time, since other zygotes may write here too;
+// files are few, as each stands for a compile of tens of milliseconds.
 void ArtifactCache::MakeRoom(uint64_t bytes) {
   constexpr int64_t kPartialAgeNs = 3600ll * 1'000'000'000;  // Left by a zygote that was killed.
   std::vector<File> files = List();

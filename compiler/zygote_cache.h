@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tagged artifacts in a folder, so that a module is compiled once. Nothing that goes wrong here fails a compile: it costs a line on stderr.
+// Tagged artifacts in a folder, so that a module is compiled once. Nothing that goes wrong here fails a compile: it
+// costs a line on stderr.
 //
-// Several zygotes of one tenant may share a folder: files appear whole (written aside, then renamed) and are never changed.
+// Several zygotes of one tenant may share a folder: files appear whole (written aside, then renamed) and are never
+// changed.
 #ifndef HPVMD_COMPILER_ZYGOTE_CACHE_H_
 #define HPVMD_COMPILER_ZYGOTE_CACHE_H_
 

@@ -117,8 +117,7 @@ CompileResult Compile(const ChildTask& task, int module_fd) {
                            ToHex(task.request.module_hash) + ").");
   }
   if (!read.ok()) {
-    result.diagnostics.push_back(
-        {Severity::kError, "module \"" + task.request.module_name + "\"", {}, Message(read)});
+    result.diagnostics.push_back({Severity::kError, "module \"" + task.request.module_name + "\"", {}, Message(read)});
     return result;
   }
   return CompileModule(task.request, module, task.target);

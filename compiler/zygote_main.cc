@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvm-compiler: the zygote (zygote.h), or one compile for a developer:
 //   hpvm-compiler --module x.wasm --entry f --param buffer:in --param i32 ... --emit ir|llvm|asm|artifact
-#include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <optional>
+
+#include <CLI/CLI.hpp>
 
 #include "compiler/compile.h"
 #include "compiler/ir/text.h"
@@ -92,8 +93,7 @@ int RunTool(const ToolOptions& options) {
   if (!target.ok()) {
     return Fail(Message(target.status()));
   }
-  FrontResult front =
-      PrepareModule(request, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  FrontResult front = PrepareModule(request, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   std::cerr << ToString(front.diagnostics);
   return front.module.has_value() ? Print(Emit(*front.module, options.emit, *target)) : 1;
 }
@@ -106,17 +106,24 @@ int Main(int argc, char** argv) {
   app.add_option("--cache", zygote.cache_folder, "Folder of compiled artifacts");
   app.add_option("--cache-bytes", zygote.cache_bytes_max, "What the folder may hold")->capture_default_str();
   app.add_option("--memory-bytes", zygote.memory_bytes_max, "Address space of one compile")->capture_default_str();
-  app.add_option("--seconds", zygote.seconds_max, "Time of one compile")->capture_default_str()->check(CLI::Range(1, 3600));
+  app.add_option("--seconds", zygote.seconds_max, "Time of one compile")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3600));
   app.add_option("--children", zygote.children_max, "Compiles at a time; 0: one a core")->capture_default_str();
   app.add_flag("--no-sandbox", no_sandbox, "For debuggers only");
   ToolOptions tool;
   CLI::Option* module = app.add_option("--module", tool.module, "A WebAssembly file to compile")->excludes(socket);
   app.add_option("--entry", tool.entry, "The exported function")->needs(module);
   app.add_option("--param", tool.params, "buffer:in|out|inout or a scalar's type, in order")->needs(module)->take_all();
-  app.add_option("--abi", tool.abi, "How the graph passes parameters")->needs(module)->check(CLI::IsMember({"hpvm", "hpvm-web"}));
-  app.add_option("--emit", tool.emit, "What to print")->needs(module)->check(CLI::IsMember({"ir", "llvm", "asm", "artifact"}));
+  app.add_option("--abi", tool.abi, "How the graph passes parameters")
+      ->needs(module)
+      ->check(CLI::IsMember({"hpvm", "hpvm-web"}));
+  app.add_option("--emit", tool.emit, "What to print")
+      ->needs(module)
+      ->check(CLI::IsMember({"ir", "llvm", "asm", "artifact"}));
   app.add_option("--level", tool.level, "Processor level; this machine's if left out")
-      ->needs(module)->check(CLI::IsMember({"x86-64-v2", "x86-64-v3", "x86-64-v4"}));
+      ->needs(module)
+      ->check(CLI::IsMember({"x86-64-v2", "x86-64-v3", "x86-64-v4"}));
   CLI11_PARSE(app, argc, argv);
   if (!tool.module.empty()) {
     return RunTool(tool);

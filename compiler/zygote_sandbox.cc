@@ -42,21 +42,42 @@ constexpr uint32_t kCreateRulesetVersion = 1;
 
 // Needed by both, before and after the fork.
 constexpr int kCommonCalls[] = {
-    SCMP_SYS(read),         SCMP_SYS(pread64),       SCMP_SYS(write),          SCMP_SYS(close),
-    SCMP_SYS(munmap),       SCMP_SYS(mremap),        SCMP_SYS(brk),            SCMP_SYS(madvise),
-    SCMP_SYS(futex),        SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),   SCMP_SYS(getpid),
-    SCMP_SYS(gettid),       SCMP_SYS(getrusage),     SCMP_SYS(sysinfo),        SCMP_SYS(fstat),
-    SCMP_SYS(newfstatat),   SCMP_SYS(lseek),         SCMP_SYS(getrandom),      SCMP_SYS(rt_sigaction),
-    SCMP_SYS(rt_sigreturn), SCMP_SYS(sigaltstack),   SCMP_SYS(rt_sigprocmask), SCMP_SYS(sched_yield),
-    SCMP_SYS(exit),         SCMP_SYS(exit_group),    SCMP_SYS(tgkill),         SCMP_SYS(restart_syscall),
+    SCMP_SYS(read),
+    SCMP_SYS(pread64),
+    SCMP_SYS(write),
+    SCMP_SYS(close),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mremap),
+    SCMP_SYS(brk),
+    SCMP_SYS(madvise),
+    SCMP_SYS(futex),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(gettimeofday),
+    SCMP_SYS(getpid),
+    SCMP_SYS(gettid),
+    SCMP_SYS(getrusage),
+    SCMP_SYS(sysinfo),
+    SCMP_SYS(fstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(lseek),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(tgkill),
+    SCMP_SYS(restart_syscall),
 };
 // The zygote's alone. `openat` and its kin reach what Landlock leaves: the cache.
 constexpr int kZygoteCalls[] = {
-    SCMP_SYS(poll),       SCMP_SYS(ppoll),     SCMP_SYS(recvmsg),         SCMP_SYS(sendmsg),    SCMP_SYS(clone),
-    SCMP_SYS(fork),       SCMP_SYS(wait4),     SCMP_SYS(waitid),          SCMP_SYS(pipe2),      SCMP_SYS(dup2),
-    SCMP_SYS(dup3),       SCMP_SYS(fcntl),     SCMP_SYS(close_range),     SCMP_SYS(openat),     SCMP_SYS(unlinkat),
-    SCMP_SYS(renameat),   SCMP_SYS(renameat2), SCMP_SYS(utimensat),       SCMP_SYS(getdents64), SCMP_SYS(prlimit64),
-    SCMP_SYS(prctl),      SCMP_SYS(seccomp),   SCMP_SYS(set_robust_list), SCMP_SYS(rseq),       SCMP_SYS(getppid),
+    SCMP_SYS(poll),     SCMP_SYS(ppoll),     SCMP_SYS(recvmsg),         SCMP_SYS(sendmsg),    SCMP_SYS(clone),
+    SCMP_SYS(fork),     SCMP_SYS(wait4),     SCMP_SYS(waitid),          SCMP_SYS(pipe2),      SCMP_SYS(dup2),
+    SCMP_SYS(dup3),     SCMP_SYS(fcntl),     SCMP_SYS(close_range),     SCMP_SYS(openat),     SCMP_SYS(unlinkat),
+    SCMP_SYS(renameat), SCMP_SYS(renameat2), SCMP_SYS(utimensat),       SCMP_SYS(getdents64), SCMP_SYS(prlimit64),
+    SCMP_SYS(prctl),    SCMP_SYS(seccomp),   SCMP_SYS(set_robust_list), SCMP_SYS(rseq),       SCMP_SYS(getppid),
     SCMP_SYS(shutdown),
 };
 
@@ -85,9 +106,9 @@ StatusOr<Context> CreateFilter(std::span<const int> more) {
   // The C library tries clone3 first and takes ENOSYS as "use clone".
   int error = seccomp_rule_add(context.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
   for (int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)}) {
-    error = error != 0 ? error
-                       : seccomp_rule_add(context.get(), SCMP_ACT_ALLOW, call, 1,
-                                          SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+    error = error != 0
+                ? error
+                : seccomp_rule_add(context.get(), SCMP_ACT_ALLOW, call, 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
   }
   if (error != 0) {
     return FromErrno(-error, "Building a system call filter");
@@ -102,7 +123,8 @@ StatusOr<bool> RestrictFiles(const std::string& folder) {
     return false;
   }
   LandlockRulesetAttr attr{};
-  attr.handled_access_fs = kFsAllAbi1 | (abi >= 2 ? 1ull << 13 : 0) | (abi >= 3 ? kFsTruncate : 0) | (abi >= 5 ? 1ull << 15 : 0);
+  attr.handled_access_fs =
+      kFsAllAbi1 | (abi >= 2 ? 1ull << 13 : 0) | (abi >= 3 ? kFsTruncate : 0) | (abi >= 5 ? 1ull << 15 : 0);
   attr.handled_access_net = abi >= 4 ? 3 : 0;
   attr.scoped = abi >= 6 ? 3 : 0;  // No abstract sockets and no signals out of here.
   size_t attr_bytes = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
@@ -113,8 +135,8 @@ StatusOr<bool> RestrictFiles(const std::string& folder) {
   if (!folder.empty()) {
     UniqueFd path(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     LandlockPathBeneathAttr beneath{};
-    beneath.allowed_access = (kFsWriteFile | kFsReadFile | kFsReadDir | kFsRemoveFile | kFsMakeReg | kFsTruncate) &
-                             attr.handled_access_fs;
+    beneath.allowed_access =
+        (kFsWriteFile | kFsReadFile | kFsReadDir | kFsRemoveFile | kFsMakeReg | kFsTruncate) & attr.handled_access_fs;
     beneath.parent_fd = path.get();
     // A folder that is not there is a cache that holds nothing.
     if (path.valid() && syscall(SYS_landlock_add_rule, rules.get(), kRulePathBeneath, &beneath, 0) != 0) {
@@ -148,15 +170,15 @@ StatusOr<ChildFilter> ChildFilter::Create() {
   if (int error = seccomp_export_bpf(context.get(), file.get()); error != 0) {
     return FromErrno(-error, "Exporting a system call filter");
   }
-  struct stat info{};
+  struct stat info {};
   if (fstat(file.get(), &info) != 0) {
     return FromErrno(errno, "Sizing a system call filter");
   }
   ChildFilter filter;
   filter.program_.resize(static_cast<size_t>(info.st_size) / sizeof(sock_filter));
-  HPVMD_RETURN_IF_ERROR(ReadAt(file.get(), 0,
-                               {reinterpret_cast<uint8_t*>(filter.program_.data()),
-                                filter.program_.size() * sizeof(sock_filter)}));
+  HPVMD_RETURN_IF_ERROR(
+      ReadAt(file.get(), 0,
+             {reinterpret_cast<uint8_t*>(filter.program_.data()), filter.program_.size() * sizeof(sock_filter)}));
   return filter;
 }
 

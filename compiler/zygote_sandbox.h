@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the zygote and its children deny themselves. zygote.h lists what they need; everything else is refused by the kernel.
+// What the zygote and its children deny themselves. zygote.h lists what they need; everything else is refused by the
+// kernel.
 #ifndef HPVMD_COMPILER_ZYGOTE_SANDBOX_H_
 #define HPVMD_COMPILER_ZYGOTE_SANDBOX_H_
 
@@ -24,8 +25,8 @@ class ChildFilter {
   std::vector<sock_filter> program_;
 };
 
-// Locks this process down for good: no new privileges, no debugger, no file outside `folder` (empty: none at all), only the zygote's
-// system calls. Where the kernel lacks Landlock the rest still holds, and a line on stderr says so.
+// Locks this process down for good: no new privileges, no debugger, no file outside `folder` (empty: none at all), only
+// the zygote's system calls. Where the kernel lacks Landlock the rest still holds, and a line on stderr says so.
 Status LockDownZygote(const std::string& folder);
 
 // A child's resource limits, and its death with the zygote `parent`.

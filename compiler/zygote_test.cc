@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles through a real zygote process: the cache, the caps, what a dying child becomes.
+#include "compiler/zygote.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -11,15 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/frame_socket.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "compiler/service.h"
-#include "compiler/zygote.h"
 
 namespace hpvm {
 namespace {
@@ -76,7 +77,8 @@ std::vector<uint8_t> CompileBomb(size_t statements) {
   std::vector<uint8_t> body;
   for (size_t i = 0; i < statements; ++i) {
     // *(p + *(p + n)) = n / *(p): loads, checks and traps, each a block of its own.
-    const uint8_t statement[] = {0x20, 0, 0x20, 0, 0x20, 1, 0x6a, 0x28, 2, 0, 0x6a, 0x20, 1, 0x20, 0, 0x28, 2, 0, 0x6d, 0x36, 2, 0};
+    const uint8_t statement[] = {0x20, 0, 0x20, 0, 0x20, 1, 0x6a, 0x28, 2,    0, 0x6a,
+                                 0x20, 1, 0x20, 0, 0x28, 2, 0,    0x6d, 0x36, 2, 0};
     body.insert(body.end(), std::begin(statement), std::end(statement));
   }
   return ModuleOf(body);
@@ -164,7 +166,8 @@ class ZygoteTest : public ::testing::Test {
   UniqueFd raw_socket_;  // The same connection, for what the client would never send.
 };
 
-// The first compile is a miss, the second a hit with the same code; so is the first of a later zygote with the same key.
+// The first compile is a miss, the second a hit with the same code; so is the first of a later zygote with the same
+// key.
 TEST_F(ZygoteTest, CachesAcrossProcesses) {
   Start();
   StatusOr<CompileOutcome> first = Compile(SmallModule());

@@ -23,7 +23,8 @@ bool Opens(WireReader& in, MessageKind kind) {
 }
 
 Status Malformed(const char* what) {
-  return InvalidArgument(std::string("The compiler connection's ") + what + " message is malformed or of another version.");
+  return InvalidArgument(std::string("The compiler connection's ") + what +
+                         " message is malformed or of another version.");
 }
 
 void WriteParams(const std::vector<ParamSpec>& params, WireWriter& out) {
@@ -109,7 +110,8 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
   uint8_t target = in.U8();
   compile.fast_math = in.Flag();
   if (!in.AtEnd() || compile.params.size() > limits::kKernelParamsMax || abi > static_cast<uint8_t>(Abi::kHpvmWeb) ||
-      (target != static_cast<uint8_t>(ArtifactKind::kInterp) && target != static_cast<uint8_t>(ArtifactKind::kCpuImage))) {
+      (target != static_cast<uint8_t>(ArtifactKind::kInterp) &&
+       target != static_cast<uint8_t>(ArtifactKind::kCpuImage))) {
     return Malformed("request");
   }
   compile.abi = static_cast<Abi>(abi);

@@ -17,10 +17,10 @@ namespace hpvm::ir {
 inline constexpr uint32_t kCpuAbiVersion = 1;
 
 struct CpuArgument {
-  uint8_t* data;        // Buffers: host address.
-  uint64_t bytes;       // Buffers: size. Scalars: 0.
-  uint64_t base;        // Buffers: virtual base address. Scalars: the bits.
-  uint64_t writable;    // Buffers: 0 or 1.
+  uint8_t* data;      // Buffers: host address.
+  uint64_t bytes;     // Buffers: size. Scalars: 0.
+  uint64_t base;      // Buffers: virtual base address. Scalars: the bits.
+  uint64_t writable;  // Buffers: 0 or 1.
 };
 
 // Module memory is private to an instance. The runner keeps one copy a worker; the image records which granules it
@@ -28,38 +28,38 @@ struct CpuArgument {
 inline constexpr uint64_t kDirtyGranuleBytes = 512;
 
 struct CpuContext {
-  const CpuArgument* arguments;       //   0  one a kernel parameter
-  uint64_t argument_count;            //   8
-  uint8_t* memory;                    //  16  module memory, `memory_bytes` usable, reserved up to the module's maximum
-  uint64_t memory_bytes;              //  24  grows by memory_grow
-  uint64_t memory_bytes_max;          //  32
-  uint64_t* dirty_bits;               //  40  one bit a granule of [0, memory_bytes_max)
-  uint32_t* dirty_list;               //  48  indices of granules whose bit is set, in order of setting
-  uint64_t dirty_count;               //  56
-  uint64_t* globals;                  //  64  one 8-byte slot a mutable or immutable global
-  const uint32_t* stop;               //  72  the stop word; never null
-  uint64_t extent[3];                 //  80
-  uint64_t group[3];                  // 104
-  uint8_t* group_memory;              // 128
-  uint64_t group_memory_base;         // 136  virtual
-  uint64_t group_memory_used;         // 144  bytes handed out by local_alloc to the running instance
-  uint64_t group_memory_bytes_max;    // 152
-  uint64_t stack_limit;               // 160  the image traps when its stack pointer falls below
+  const CpuArgument* arguments;     //   0  one a kernel parameter
+  uint64_t argument_count;          //   8
+  uint8_t* memory;                  //  16  module memory, `memory_bytes` usable, reserved up to the module's maximum
+  uint64_t memory_bytes;            //  24  grows by memory_grow
+  uint64_t memory_bytes_max;        //  32
+  uint64_t* dirty_bits;             //  40  one bit a granule of [0, memory_bytes_max)
+  uint32_t* dirty_list;             //  48  indices of granules whose bit is set, in order of setting
+  uint64_t dirty_count;             //  56
+  uint64_t* globals;                //  64  one 8-byte slot a mutable or immutable global
+  const uint32_t* stop;             //  72  the stop word; never null
+  uint64_t extent[3];               //  80
+  uint64_t group[3];                // 104
+  uint8_t* group_memory;            // 128
+  uint64_t group_memory_base;       // 136  virtual
+  uint64_t group_memory_used;       // 144  bytes handed out by local_alloc to the running instance
+  uint64_t group_memory_bytes_max;  // 152
+  uint64_t stack_limit;             // 160  the image traps when its stack pointer falls below
   // The trap record; written once, before returning kCpuTrapped.
-  uint32_t trap_code;                 // 168
-  uint32_t trap_function;             // 172
-  uint32_t trap_source;               // 176
-  uint32_t reserved;                  // 180
-  uint64_t trap_instance[3];          // 184
-  uint64_t trap_address;              // 208
-  uint64_t trap_bytes;                // 216
+  uint32_t trap_code;         // 168
+  uint32_t trap_function;     // 172
+  uint32_t trap_source;       // 176
+  uint32_t reserved;          // 180
+  uint64_t trap_instance[3];  // 184
+  uint64_t trap_address;      // 208
+  uint64_t trap_bytes;        // 216
   // Puts module memory and globals back to their initial state; called by the image between instances if anything was
   // written.
-  void (*restore)(CpuContext*);       // 224
+  void (*restore)(CpuContext*);  // 224
   // Waits until every instance of the group has arrived (fibers); returns 0, or the trap code to end with. Only if
   // uses_barrier.
-  uint32_t (*barrier)(CpuContext*);   // 232
-  void* runner;                       // 240  the runner's own
+  uint32_t (*barrier)(CpuContext*);  // 232
+  void* runner;                      // 240  the runner's own
 };
 static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent) == 80 &&
               offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 &&

@@ -52,7 +52,9 @@ class ProvenanceAnalysis {
 
   void Join(ir::ValueId value, int32_t param) {
     int32_t& known = origins_[value.index].param;
-    int32_t joined = known == Origin::kUnknown ? param : param == Origin::kUnknown || param == known ? known : Origin::kNone;
+    int32_t joined = known == Origin::kUnknown                     ? param
+                     : param == Origin::kUnknown || param == known ? known
+                                                                   : Origin::kNone;
     changed_ = changed_ || joined != known;
     known = joined;
   }
@@ -110,8 +112,9 @@ class ProvenanceAnalysis {
         Join(op.first_result, Sum(At(op, 0), At(op, 1)));
         return;
       case Opcode::kSub:
-        Join(op.first_result, At(op, 1) == Origin::kNone ? At(op, 0)
-                              : At(op, 1) == Origin::kUnknown ? Origin::kUnknown : Origin::kNone);
+        Join(op.first_result, At(op, 1) == Origin::kNone      ? At(op, 0)
+                              : At(op, 1) == Origin::kUnknown ? Origin::kUnknown
+                                                              : Origin::kNone);
         return;
       case Opcode::kSelect:
         Join(op.first_result, At(op, 1));
@@ -130,7 +133,8 @@ class ProvenanceAnalysis {
 };
 
 bool IsFlatAccess(const ir::Op& op) {
-  bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore || ir::Info(op.code).family == ir::Family::kAtomic;
+  bool is_access =
+      op.code == Opcode::kLoad || op.code == Opcode::kStore || ir::Info(op.code).family == ir::Family::kAtomic;
   return is_access && op.space == ir::Space::kFlat;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the buffer that an address comes from: flat accesses whose address is computed from parameter k's base become accesses of space
-// param(k), at the address minus the base.
+// Finds the buffer that an address comes from: flat accesses whose address is computed from parameter k's base become
+// accesses of space param(k), at the address minus the base.
 //
-// Requires a verified module; looks at the entry only, since other functions do not see the bases. It need not be right about what the
-// kernel means: an access of param(k) that misses the buffer goes to the same flat address (ir.h, Space), so the meaning never changes and
-// a wrong guess costs time only.
+// Requires a verified module; looks at the entry only, since other functions do not see the bases. It need not be right
+// about what the kernel means: an access of param(k) that misses the buffer goes to the same flat address (ir.h,
+// Space), so the meaning never changes and a wrong guess costs time only.
 #ifndef HPVMD_COMPILER_PASS_RESOLVE_PROVENANCE_H_
 #define HPVMD_COMPILER_PASS_RESOLVE_PROVENANCE_H_
 

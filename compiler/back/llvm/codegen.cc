@@ -37,8 +37,9 @@ void SetOutOfMemoryHandler(void (*handler)()) {
 namespace cpu {
 namespace {
 
-// A quarter of the time of LLVM's O2 on kernels, and faster code: O2's later passes merge the fast and the searching path of accesses.
-// Simplify each function, inline, then the loops: rotate them so that loads of bounds leave them, and again after redundant checks are gone.
+// A quarter of the time of LLVM's O2 on kernels, and faster code: O2's later passes merge the fast and the searching
+// path of accesses. Simplify each function, inline, then the loops: rotate them so that loads of bounds leave them, and
+// again after redundant checks are gone.
 constexpr char kPasses[] =
     "function(sroa,early-cse,simplifycfg,instcombine<no-verify-fixpoint>),"
     "cgscc(inline),"
@@ -97,10 +98,10 @@ StatusOr<std::string> GenerateCode(llvm::Module& module, llvm::TargetMachine& ma
   llvm::TargetLibraryInfoImpl library(module.getTargetTriple());
   library.disableAllFunctions();
   passes.add(new llvm::TargetLibraryInfoWrapperPass(library));
-  if (machine.addPassesToEmitFile(passes, stream, nullptr,
-                                  kind == FileKind::kObject ? llvm::CodeGenFileType::ObjectFile
-                                                            : llvm::CodeGenFileType::AssemblyFile,
-                                  /*DisableVerify=*/true)) {
+  if (machine.addPassesToEmitFile(
+          passes, stream, nullptr,
+          kind == FileKind::kObject ? llvm::CodeGenFileType::ObjectFile : llvm::CodeGenFileType::AssemblyFile,
+          /*DisableVerify=*/true)) {
     return Internal("LLVM cannot emit this kind of file.");
   }
   passes.run(module);

@@ -25,8 +25,9 @@ void Optimise(llvm::Module& module, llvm::TargetMachine& machine);
 enum class FileKind : uint8_t { kObject, kAssembly };
 StatusOr<std::string> GenerateCode(llvm::Module& module, llvm::TargetMachine& machine, FileKind kind);
 
-// image.cc. Lays the object's code and constants out as one image and resolves what refers from one to the other. kInternal for any
-// relocation that is not relative to its own place, any outside symbol, any writable data, any stack frame above kCpuFrameBytesMax.
+// image.cc. Lays the object's code and constants out as one image and resolves what refers from one to the other.
+// kInternal for any relocation that is not relative to its own place, any outside symbol, any writable data, any stack
+// frame above kCpuFrameBytesMax.
 struct Image {
   std::vector<uint8_t> bytes;
   uint64_t entry_offset = 0;

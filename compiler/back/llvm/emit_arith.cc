@@ -77,7 +77,8 @@ llvm::Value* FunctionEmitter::EmitDivision(const ir::Op& op, llvm::Value* a, llv
     case Opcode::kRemU:
       return b_.CreateURem(a, b);
     case Opcode::kDivS: {
-      llvm::Value* lowest = llvm::ConstantInt::get(m_.context(), llvm::APInt::getSignedMinValue(type->getIntegerBitWidth()));
+      llvm::Value* lowest =
+          llvm::ConstantInt::get(m_.context(), llvm::APInt::getSignedMinValue(type->getIntegerBitWidth()));
       TrapIf(b_.CreateAnd(b_.CreateICmpEQ(a, lowest), b_.CreateICmpEQ(b, minus_one)), TrapCode::kIntegerOverflow,
              op.source);
       return b_.CreateSDiv(a, b);
@@ -227,8 +228,8 @@ llvm::Value* FunctionEmitter::EmitConvert(const ir::Op& op, llvm::Value* a) {
   }
 }
 
-// Traps unless the integral part fits. The bounds are exact in the operand's type: where lowest - 1 is not a float, lowest itself is, and
-// nothing lies between that is not an integer.
+// Traps unless the integral part fits. The bounds are exact in the operand's type: where lowest - 1 is not a float,
+// lowest itself is, and nothing lies between that is not an integer.
 llvm::Value* FunctionEmitter::EmitTrunc(const ir::Op& op, llvm::Value* a, llvm::Type* result, bool is_signed) {
   int bits = static_cast<int>(result->getIntegerBitWidth());
   double lowest = is_signed ? -std::ldexp(1.0, bits - 1) : 0.0;

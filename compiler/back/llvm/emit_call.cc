@@ -17,7 +17,8 @@ constexpr uint32_t kNoEntry = 2;
 
 }  // namespace
 
-// Its parameters are the index and then the callee's. A table is data, so a switch over it has every address inside the image.
+// Its parameters are the index and then the callee's. A table is data, so a switch over it has every address inside the
+// image.
 llvm::Function* ModuleEmitter::Dispatcher(uint32_t type_index) {
   llvm::Function*& dispatcher = dispatchers[type_index];
   if (dispatcher != nullptr) {
@@ -50,9 +51,8 @@ llvm::Function* ModuleEmitter::Dispatcher(uint32_t type_index) {
   }
   b.SetInsertPoint(missing);
   llvm::Type* result = dispatcher->getReturnType();
-  b.CreateRet(result->isStructTy()
-                  ? b.CreateInsertValue(llvm::PoisonValue::get(result), b.getInt32(kNoEntry), 0)
-                  : b.getInt32(kNoEntry));
+  b.CreateRet(result->isStructTy() ? b.CreateInsertValue(llvm::PoisonValue::get(result), b.getInt32(kNoEntry), 0)
+                                   : b.getInt32(kNoEntry));
   return dispatcher;
 }
 
@@ -115,8 +115,7 @@ llvm::Value* FunctionEmitter::EmitQueryOf(const ir::Op& op, unsigned dimension) 
       return field(offsetof(CpuContext, group));
     default: {
       // A group is never empty; the maximum keeps the division from faulting whatever the context says.
-      llvm::Value* group =
-          b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, field(offsetof(CpuContext, group)), I64(1));
+      llvm::Value* group = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, field(offsetof(CpuContext, group)), I64(1));
       return op.code == Opcode::kGroupId ? b_.CreateUDiv(id_[dimension], group) : b_.CreateURem(id_[dimension], group);
     }
   }

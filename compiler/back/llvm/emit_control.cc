@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions, regions and traps. Arguments and results of structured operations become phis; a merge that nothing reaches yields poison.
+// Functions, regions and traps. Arguments and results of structured operations become phis; a merge that nothing
+// reaches yields poison.
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/ir/cpu_abi.h"
 #include "compiler/ir/walk.h"
@@ -11,10 +12,18 @@ using ir::Opcode;
 using ir::TrapCode;
 
 FunctionEmitter::FunctionEmitter(ModuleEmitter& m, uint32_t index)
-    : m_(m), index_(index), f_(m.source.functions[index]), function_(m.functions[index]), b_(m.context()),
-      entry_(m.context()), fields_(m, b_, function_->getArg(0), function_->getArg(1)),
-      entry_fields_(m, entry_, function_->getArg(0), function_->getArg(1)), context_(function_->getArg(0)),
-      arguments_(function_->getArg(1)), values_(f_.values.size(), nullptr), open_(f_.ops.size()) {
+    : m_(m),
+      index_(index),
+      f_(m.source.functions[index]),
+      function_(m.functions[index]),
+      b_(m.context()),
+      entry_(m.context()),
+      fields_(m, b_, function_->getArg(0), function_->getArg(1)),
+      entry_fields_(m, entry_, function_->getArg(0), function_->getArg(1)),
+      context_(function_->getArg(0)),
+      arguments_(function_->getArg(1)),
+      values_(f_.values.size(), nullptr),
+      open_(f_.ops.size()) {
   for (unsigned d = 0; d < 3; ++d) {
     id_[d] = function_->getArg(kFirstId + d);
   }
@@ -89,11 +98,11 @@ Status FunctionEmitter::EmitOp(const ir::Op& op, ir::OpId id) {
     case ir::Family::kConst:
       SetResult(op, ir::IsInt(op.type)
                         ? static_cast<llvm::Value*>(llvm::ConstantInt::get(m_.TypeOf(op.type), op.imm))
-                        : llvm::ConstantFP::get(m_.context(),
-                                                op.type == ir::Type::kF32
-                                                    ? llvm::APFloat(llvm::APFloat::IEEEsingle(),
-                                                                    llvm::APInt(32, static_cast<uint32_t>(op.imm)))
-                                                    : llvm::APFloat(llvm::APFloat::IEEEdouble(), llvm::APInt(64, op.imm))));
+                        : llvm::ConstantFP::get(
+                              m_.context(), op.type == ir::Type::kF32
+                                                ? llvm::APFloat(llvm::APFloat::IEEEsingle(),
+                                                                llvm::APInt(32, static_cast<uint32_t>(op.imm)))
+                                                : llvm::APFloat(llvm::APFloat::IEEEdouble(), llvm::APInt(64, op.imm))));
       break;
     case ir::Family::kIntUnary:
       SetResult(op, EmitIntUnary(op, Operand(op, 0)));

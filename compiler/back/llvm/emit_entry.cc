@@ -51,8 +51,7 @@ llvm::Function* DeclareEntry(ModuleEmitter& m) {
   llvm::Type* i64 = llvm::Type::getInt64Ty(m.context());
   llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(m.context()),
                                                      {llvm::PointerType::get(m.context(), 0), i64, i64}, false);
-  llvm::Function* entry =
-      llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kEntryName, m.module.get());
+  llvm::Function* entry = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kEntryName, m.module.get());
   entry->setVisibility(llvm::GlobalValue::HiddenVisibility);
   entry->setDSOLocal(true);
   m.SetAttributes(entry);
@@ -60,7 +59,10 @@ llvm::Function* DeclareEntry(ModuleEmitter& m) {
 }
 
 EntryEmitter::EntryEmitter(ModuleEmitter& m)
-    : m_(m), function_(DeclareEntry(m)), b_(m.context()), fields_(m, b_, function_->getArg(0), nullptr),
+    : m_(m),
+      function_(DeclareEntry(m)),
+      b_(m.context()),
+      fields_(m, b_, function_->getArg(0), nullptr),
       context_(function_->getArg(0)) {}
 
 void EntryEmitter::Emit() {
@@ -85,7 +87,8 @@ void EntryEmitter::EmitStart() {
   llvm::Value* rest = function_->getArg(1);
   for (unsigned d = 0; d < 2; ++d) {
     llvm::Value* extent = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, extent) + 8 * d);
-    // A launch with instances has no empty axis; the maximum keeps the division from faulting whatever the context says.
+    // A launch with instances has no empty axis; the maximum keeps the division from faulting whatever the context
+    // says.
     extent_[d] = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, extent, I64(1));
     start_[d] = b_.CreateURem(rest, extent_[d]);
     rest = b_.CreateUDiv(rest, extent_[d]);
@@ -132,8 +135,7 @@ void EntryEmitter::EmitInstance() {
 
 // Whether the instance has changed what the next one must find in its initial state.
 llvm::Value* EntryEmitter::IsDirty() {
-  llvm::Value* dirty =
-      b_.CreateICmpNE(fields_.Load(b_.getInt64Ty(), offsetof(CpuContext, dirty_count)), I64(0));
+  llvm::Value* dirty = b_.CreateICmpNE(fields_.Load(b_.getInt64Ty(), offsetof(CpuContext, dirty_count)), I64(0));
   if (m_.has_grow) {
     llvm::Value* bytes = fields_.Load(b_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
     dirty = b_.CreateOr(dirty, b_.CreateICmpNE(bytes, I64(m_.source.memory_bytes)));
@@ -189,9 +191,8 @@ void EntryEmitter::EmitNext() {
 
 void EntryEmitter::EmitStopped() {
   b_.SetInsertPoint(stopped_);
-  b_.CreateCall(m_.Helper("hpvm.record"),
-                {context_, b_.getInt32(static_cast<uint32_t>(TrapCode::kStopped)),
-                 b_.getInt32(m_.source.entry.index), b_.getInt32(0), I64(0), I64(0)});
+  b_.CreateCall(m_.Helper("hpvm.record"), {context_, b_.getInt32(static_cast<uint32_t>(TrapCode::kStopped)),
+                                           b_.getInt32(m_.source.entry.index), b_.getInt32(0), I64(0), I64(0)});
   b_.CreateBr(trapped_);
   b_.SetInsertPoint(trapped_);
   for (unsigned d = 0; d < 3; ++d) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory, atomics and globals.
 //
-// An access to its own space is one comparison and a branch that the processor predicts: offset < valid, where `valid` (the number of
-// offsets at which the access fits) is computed once a call. What misses traps, or, for flat and param(k), goes to a search over all of
-// the instance's space, which gives an address elsewhere or the trap. The comparison is exact for every operand: nothing is added to the
-// offset before it.
+// An access to its own space is one comparison and a branch that the processor predicts: offset < valid, where `valid`
+// (the number of offsets at which the access fits) is computed once a call. What misses traps, or, for flat and
+// param(k), goes to a search over all of the instance's space, which gives an address elsewhere or the trap. The
+// comparison is exact for every operand: nothing is added to the offset before it.
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/ir/cpu_abi.h"
 
@@ -83,12 +83,10 @@ std::optional<FunctionEmitter::Fast> FunctionEmitter::FastPath(const ir::Op& op,
       llvm::Type* i64 = b_.getInt64Ty();
       fast.data = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, group_memory));
       // The immediate comes first: only with it the address need lie above the base.
-      fast.offset =
-          b_.CreateSub(FlatAddress(op), fields_.LoadInvariant(i64, offsetof(CpuContext, group_memory_base)));
+      fast.offset = b_.CreateSub(FlatAddress(op), fields_.LoadInvariant(i64, offsetof(CpuContext, group_memory_base)));
       fast.imm = 0;
-      fast.valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat,
-                                            fields_.Load(i64, offsetof(CpuContext, group_memory_used)),
-                                            I64(op.width - 1u));
+      fast.valid = b_.CreateBinaryIntrinsic(
+          llvm::Intrinsic::usub_sat, fields_.Load(i64, offsetof(CpuContext, group_memory_used)), I64(op.width - 1u));
       return fast;
     }
     default:
@@ -104,8 +102,8 @@ std::optional<FunctionEmitter::Fast> FunctionEmitter::FastPath(const ir::Op& op,
   }
 }
 
-// The address in the instance's space. Base and operand wrap in the address type, the immediate does not; past 2^64 lies nothing, which
-// the highest address stands for.
+// The address in the instance's space. Base and operand wrap in the address type, the immediate does not; past 2^64
+// lies nothing, which the highest address stands for.
 llvm::Value* FunctionEmitter::FlatAddress(const ir::Op& op) {
   llvm::Value* address = Operand(op, 0);
   if (op.space == Space::kParam) {
@@ -118,8 +116,7 @@ llvm::Value* FunctionEmitter::FlatAddress(const ir::Op& op) {
 void FunctionEmitter::MarkDirty(llvm::Value* address, uint32_t width) {
   llvm::Value* bits = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, dirty_bits));
   llvm::Value* granule = b_.CreateLShr(address, 9);
-  llvm::LoadInst* word =
-      b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), bits, b_.CreateLShr(granule, 6)));
+  llvm::LoadInst* word = b_.CreateLoad(b_.getInt64Ty(), b_.CreateGEP(b_.getInt64Ty(), bits, b_.CreateLShr(granule, 6)));
   word->setMetadata(llvm::LLVMContext::MD_tbaa, m_.context_tag);
   llvm::Value* bit = b_.CreateAnd(b_.CreateLShr(word, b_.CreateAnd(granule, I64(63))), I64(1));
   llvm::Value* is_cold = b_.CreateICmpEQ(bit, I64(0));
@@ -327,8 +324,8 @@ llvm::Value* FunctionEmitter::EmitAtomicAccess(const ir::Op& op, llvm::Value* po
       return nullptr;
     }
     case Opcode::kAtomicCmpxchg: {
-      llvm::Value* pair = Tag(b_.CreateAtomicCmpXchg(pointer, narrow(Operand(op, 1)), narrow(Operand(op, 2)), align,
-                                                     kOrder, kOrder));
+      llvm::Value* pair =
+          Tag(b_.CreateAtomicCmpXchg(pointer, narrow(Operand(op, 1)), narrow(Operand(op, 2)), align, kOrder, kOrder));
       return widen(b_.CreateExtractValue(pair, 0));
     }
     default:

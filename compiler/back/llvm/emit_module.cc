@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "llvm/IR/Verifier.h"
+#include "llvm/Support/raw_ostream.h"
+
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/ir/cpu_abi.h"
 #include "compiler/ir/walk.h"
-#include "llvm/IR/Verifier.h"
-#include "llvm/Support/raw_ostream.h"
 
 namespace hpvm::cpu {
 namespace {

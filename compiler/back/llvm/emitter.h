@@ -3,8 +3,8 @@
 //
 // Every IR function f(p...) -> (r...) becomes an internal function
 //   {i32 status, r...} f(ptr context, ptr arguments, i64 x, i64 y, i64 z, p...)      (i32 alone when there is no r)
-// whose status is not 0 when the instance ended early; callers test it and return, so a trap needs no unwinding. The trap record is
-// written where the trap happens, the instance's id by the loop over instances (emit_entry.cc).
+// whose status is not 0 when the instance ended early; callers test it and return, so a trap needs no unwinding. The
+// trap record is written where the trap happens, the instance's id by the loop over instances (emit_entry.cc).
 #ifndef HPVMD_COMPILER_BACK_LLVM_EMITTER_H_
 #define HPVMD_COMPILER_BACK_LLVM_EMITTER_H_
 
@@ -14,11 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/status.h"
-#include "compiler/ir/ir.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/MDBuilder.h"
 #include "llvm/IR/Module.h"
+
+#include "base/status.h"
+#include "compiler/ir/ir.h"
 
 namespace hpvm::cpu {
 
@@ -30,10 +31,10 @@ inline constexpr unsigned kFirstParam = 5;
 // What all functions of one module share.
 struct ModuleEmitter {
   const ir::Module& source;
-  std::unique_ptr<llvm::Module> module;   // Starts as the helpers (helpers.cc).
-  std::vector<llvm::Function*> functions; // By FunctionId; null for those the entry never reaches.
+  std::unique_ptr<llvm::Module> module;      // Starts as the helpers (helpers.cc).
+  std::vector<llvm::Function*> functions;    // By FunctionId; null for those the entry never reaches.
   std::vector<llvm::Function*> dispatchers;  // By index in indirect_types; null until asked for.
-  bool has_grow = false;                  // Else memory_bytes never changes.
+  bool has_grow = false;                     // Else memory_bytes never changes.
   // Two disjoint alias classes: what kernels read and write, and the context.
   llvm::MDNode* kernel_tag = nullptr;
   llvm::MDNode* context_tag = nullptr;
@@ -65,7 +66,8 @@ class ContextFields {
   // `arguments` is the context's field of that name, or null until LoadArguments.
   ContextFields(ModuleEmitter& m, llvm::IRBuilder<>& b, llvm::Value* context, llvm::Value* arguments)
       : m_(m), b_(b), context_(context), arguments_(arguments) {}
-  // Loaded once, before the loop over instances: hoisting a load would strip it of what tells that loads through it are safe.
+  // Loaded once, before the loop over instances: hoisting a load would strip it of what tells that loads through it are
+  // safe.
   llvm::Value* LoadArguments();
   llvm::Value* Address(uint64_t offset);
   llvm::Value* Load(llvm::Type* type, uint64_t offset);
@@ -94,7 +96,7 @@ class FunctionEmitter {
   // An open block, loop or if.
   struct Open {
     llvm::BasicBlock* exit = nullptr;
-    llvm::BasicBlock* header = nullptr;               // Loops.
+    llvm::BasicBlock* header = nullptr;  // Loops.
     std::vector<llvm::PHINode*> header_phis;
     std::vector<std::pair<llvm::BasicBlock*, Values>> leaves;
   };
@@ -134,9 +136,9 @@ class FunctionEmitter {
   llvm::Value* EmitAtomicAccess(const ir::Op& op, llvm::Value* pointer);
   llvm::Value* AtomicReadModifyWrite(const ir::Op& op, llvm::Value* pointer, llvm::Value* value);
   void EmitGlobal(const ir::Op& op);
-  // Runs `access` on the host address. For flat and param(k) that is once on the path where the check against the operation's own space
-  // passes and, by `search`, once on the path that searches all of the instance's space; the results are merged (null if there are none).
-  // `search` gets the flat address and ends in the current block.
+  // Runs `access` on the host address. For flat and param(k) that is once on the path where the check against the
+  // operation's own space passes and, by `search`, once on the path that searches all of the instance's space; the
+  // results are merged (null if there are none). `search` gets the flat address and ends in the current block.
   template <typename F, typename G>
   llvm::Value* Access(const ir::Op& op, bool is_store, F access, G search);
   llvm::Value* SearchPointer(const ir::Op& op, bool is_store, llvm::Value* address);
@@ -144,7 +146,7 @@ class FunctionEmitter {
     llvm::Value* offset = nullptr;  // i64, from `data`; `imm` not added.
     uint64_t imm = 0;
     llvm::Value* data = nullptr;
-    llvm::Value* valid = nullptr;   // The access is inside if offset < valid.
+    llvm::Value* valid = nullptr;  // The access is inside if offset < valid.
   };
   template <typename F>
   llvm::Value* AccessInside(const ir::Op& op, bool is_store, const Fast& fast, F access);
@@ -182,15 +184,15 @@ class FunctionEmitter {
   const uint32_t index_;
   const ir::Function& f_;
   llvm::Function* function_;
-  llvm::IRBuilder<> b_;         // The current place.
-  llvm::IRBuilder<> entry_;     // The function's first block, for what is loaded once a call.
+  llvm::IRBuilder<> b_;      // The current place.
+  llvm::IRBuilder<> entry_;  // The function's first block, for what is loaded once a call.
   ContextFields fields_;
   ContextFields entry_fields_;
   llvm::Value* context_;
   llvm::Value* arguments_;
   llvm::Value* id_[3];
   Values values_;
-  std::vector<Open> open_;              // By operation.
+  std::vector<Open> open_;  // By operation.
   llvm::BasicBlock* body_block_ = nullptr;
   llvm::BasicBlock* failed_block_ = nullptr;  // Returns a callee's status.
   struct TrapEdge {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that every image carries if it uses them, written in LLVM's own language: the search of an address, dirty granules, bulk
-// memory, the trap record. Offsets are CpuContext's (compiler/ir/cpu_abi.h), asserted below.
+// Functions that every image carries if it uses them, written in LLVM's own language: the search of an address, dirty
+// granules, bulk memory, the trap record. Offsets are CpuContext's (compiler/ir/cpu_abi.h), asserted below.
+#include "llvm/AsmParser/Parser.h"
+#include "llvm/Support/SourceMgr.h"
+
 #include "base/status.h"
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/ir/cpu_abi.h"
-#include "llvm/AsmParser/Parser.h"
-#include "llvm/Support/SourceMgr.h"
 
 namespace hpvm::cpu {
 namespace {
@@ -128,7 +129,8 @@ done:
   ret { ptr, i32 } %result
 }
 
-; What lies at [a, a + w), w 1, 2, 4 or 8, zero-extended: {bits, 0} or {-, trap code}. A function of its own, so that LLVM cannot merge this
+; What lies at [a, a + w), w 1, 2, 4 or 8, zero-extended: {bits, 0} or {-, trap code}. A function of its own,
+; so that LLVM cannot merge this
 ; load with the fast path's into one through a pointer that it would have to compute on both paths.
 define internal { i64, i32 } @hpvm.load(ptr %c, i64 %a, i64 %w) #0 {
   %found = call { ptr, i32 } @hpvm.find(ptr %c, i64 %a, i64 %w)

@@ -3,11 +3,12 @@
 #include <cstring>
 #include <map>
 
-#include "compiler/back/llvm/codegen.h"
-#include "compiler/ir/cpu_abi.h"
 #include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Support/DataExtractor.h"
 #include "llvm/Support/MemoryBuffer.h"
+
+#include "compiler/back/llvm/codegen.h"
+#include "compiler/ir/cpu_abi.h"
 
 namespace hpvm::cpu {
 namespace {
@@ -71,8 +72,8 @@ Status ImageLinker::PlaceSections(bool is_code) {
   return absl::OkStatus();
 }
 
-// .stack_sizes: {u64 address, ULEB128 bytes} a function. Frames are bounded so that a function without a check of its own stays inside the
-// reserve below stack_limit.
+// .stack_sizes: {u64 address, ULEB128 bytes} a function. Frames are bounded so that a function without a check of its
+// own stays inside the reserve below stack_limit.
 Status ImageLinker::CheckFrames(const SectionRef& section) {
   llvm::Expected<llvm::StringRef> contents = section.getContents();
   if (!contents) {
@@ -84,8 +85,8 @@ Status ImageLinker::CheckFrames(const SectionRef& section) {
     data.getU64(cursor);
     uint64_t bytes = data.getULEB128(cursor);
     if (cursor && bytes > ir::kCpuFrameBytesMax) {
-      return ResourceExhausted("A function's stack frame (" + std::to_string(bytes) + " bytes) is larger than the limit (" +
-                               std::to_string(ir::kCpuFrameBytesMax) + ").");
+      return ResourceExhausted("A function's stack frame (" + std::to_string(bytes) +
+                               " bytes) is larger than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
     }
   }
   if (!cursor) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/llvm/llvm_back.h"
 
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+
 #include "base/clock.h"
 #include "compiler/back/llvm/codegen.h"
 #include "compiler/back/llvm/emitter.h"
-#include "llvm/Support/raw_ostream.h"
-#include "llvm/Target/TargetMachine.h"
 
 namespace hpvm {
 namespace {

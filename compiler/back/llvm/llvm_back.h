@@ -18,7 +18,8 @@ struct CpuTarget {
   std::string level;
 };
 
-// The highest level that this machine has. kFailedPrecondition below x86-64-v2, whose rounding instructions the code relies on.
+// The highest level that this machine has. kFailedPrecondition below x86-64-v2, whose rounding instructions the code
+// relies on.
 StatusOr<CpuTarget> HostCpuTarget();
 
 // Prepares LLVM's tables; a second call does nothing. Costs some milliseconds, so the zygote calls it before it forks.
@@ -27,8 +28,8 @@ void InitializeLlvm();
 // `handler` runs when an allocation fails, here or in LLVM; it must not return.
 void SetOutOfMemoryHandler(void (*handler)());
 
-// Emits `module`, which must be verified. kUnimplemented for what the back end lacks, kInternal when LLVM produced something an image
-// cannot hold (a relocation, an outside symbol, a stack frame above the limit).
+// Emits `module`, which must be verified. kUnimplemented for what the back end lacks, kInternal when LLVM produced
+// something an image cannot hold (a relocation, an outside symbol, a stack frame above the limit).
 StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target);
 
 // For people: LLVM IR after optimisation, or assembly.

@@ -21,18 +21,35 @@ constexpr Opcode kAllOpcodes[] = {
 std::vector<uint64_t> EdgesOf(Type type) {
   switch (type) {
     case Type::kI32:
-      return {0, 1, 2, 7, 31, 32, 33, 127, 128, 255, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe,
-              0xffffffff, 0x12345678};
+      return {0,   1,      2,      7,          31,         32,         33,         127,        128,
+              255, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe, 0xffffffff, 0x12345678};
     case Type::kI64:
-      return {0, 1, 2, 31, 63, 64, 65, 0x80, 0x8000, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
-              0x7fffffffffffffff, 0x8000000000000000, 0x8000000000000001, 0xfffffffffffffffe, 0xffffffffffffffff,
-              0x123456789abcdef0, 0x20000000000001};
+      return {0,
+              1,
+              2,
+              31,
+              63,
+              64,
+              65,
+              0x80,
+              0x8000,
+              0x7fffffff,
+              0x80000000,
+              0xffffffff,
+              0x100000000,
+              0x7fffffffffffffff,
+              0x8000000000000000,
+              0x8000000000000001,
+              0xfffffffffffffffe,
+              0xffffffffffffffff,
+              0x123456789abcdef0,
+              0x20000000000001};
     case Type::kF32:  // Zeros, ones, halves, denormals, limits of integers, infinities, NaNs quiet and signalling.
-      return {0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x3f000000, 0xbf000000, 0x3fc00000, 0x40200000,
-              0xc0200000, 0x00000001, 0x80000001, 0x007fffff, 0x7f7fffff, 0xff7fffff, 0x4effffff, 0x4f000000,
-              0xcf000000, 0xcf000001, 0x4f7fffff, 0x4f800000, 0x5effffff, 0x5f000000, 0xdf000000, 0xdf000001,
-              0x5f7fffff, 0x5f800000, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345, 0x7f800001, 0xbf7fffff,
-              0x4b7fffff, 0x3eaaaaab};
+      return {0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x3f000000, 0xbf000000, 0x3fc00000,
+              0x40200000, 0xc0200000, 0x00000001, 0x80000001, 0x007fffff, 0x7f7fffff, 0xff7fffff,
+              0x4effffff, 0x4f000000, 0xcf000000, 0xcf000001, 0x4f7fffff, 0x4f800000, 0x5effffff,
+              0x5f000000, 0xdf000000, 0xdf000001, 0x5f7fffff, 0x5f800000, 0x7f800000, 0xff800000,
+              0x7fc00000, 0xffc12345, 0x7f800001, 0xbf7fffff, 0x4b7fffff, 0x3eaaaaab};
     default:
       return {0x0000000000000000, 0x8000000000000000, 0x3ff0000000000000, 0xbff0000000000000, 0x3fe0000000000000,
               0xbfe0000000000000, 0x3ff8000000000000, 0x4004000000000000, 0x0000000000000001, 0x800fffffffffffff,
@@ -180,7 +197,8 @@ void CheckForm(const Form& form) {
 
 class ArithmeticTest : public ::testing::TestWithParam<Opcode> {};
 
-// Same bits and same traps as the interpreter for every operation of these families; a new opcode joins by its line in the table.
+// Same bits and same traps as the interpreter for every operation of these families; a new opcode joins by its line in
+// the table.
 TEST_P(ArithmeticTest, AgreesWithInterpreter) {
   std::vector<Form> forms =
       ir::Info(GetParam()).family == Family::kConvert ? ConversionsOf(GetParam()) : FormsOf(GetParam());

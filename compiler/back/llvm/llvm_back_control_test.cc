@@ -187,7 +187,8 @@ TEST(ControlTest, StopWordEndsCalls) {
   std::string text = "module \"calls\"\nentry f0\n";
   for (int i = 0; i < 64; ++i) {
     std::string next = std::to_string(i + 1);
-    text += "func f" + std::to_string(i) + " \"f\" () -> () {\n call f" + next + " ()\n call f" + next + " ()\n return ()\n}\n";
+    text += "func f" + std::to_string(i) + " \"f\" () -> () {\n call f" + next + " ()\n call f" + next +
+            " ()\n return ()\n}\n";
   }
   text += "func f64 \"leaf\" () -> () {\n loop b0 () {\n leave b0 ()\n }\n return ()\n}\n";
   std::unique_ptr<ImageRunner> image = LoadText(text);

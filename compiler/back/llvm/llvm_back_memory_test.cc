@@ -32,15 +32,19 @@ std::string ToString(const AccessForm& form) {
          std::to_string(form.imm) + (form.is_memory64 ? " memory64" : "");
 }
 
-// Parameters: r (results), p (the buffer), o (offset or address), v and w (operands). Flat: address = p + o; param: o; module: o.
+// Parameters: r (results), p (the buffer), o (offset or address), v and w (operands). Flat: address = p + o; param: o;
+// module: o.
 ir::Module KernelOf(const AccessForm& form) {
   ir::Module module;
   module.name = "access";
   module.is_memory64 = form.is_memory64;
   module.memory_bytes = module.memory_bytes_max = 65536;
   Type address = module.address_type();
-  module.params = {{"r", true, true, address}, {"p", true, form.is_writable, address}, {"o", false, true, address},
-                   {"v", false, true, form.type}, {"w", false, true, form.type}};
+  module.params = {{"r", true, true, address},
+                   {"p", true, form.is_writable, address},
+                   {"o", false, true, address},
+                   {"v", false, true, form.type},
+                   {"w", false, true, form.type}};
   ir::Function function;
   function.name = "access";
   function.type.params = {address, address, address, form.type, form.type};
@@ -89,15 +93,35 @@ void CheckAccess(const AccessForm& form, bool with_passes) {
   Compared kernel(KernelOf(form), with_passes);
   ASSERT_TRUE(kernel.ok());
   uint64_t size = form.space == Space::kModule ? 65536 : kWords * 8;
-  std::vector<uint64_t> offsets = {0, 1, 2, 8, 511, 512 - form.width / 2u, size - form.width - form.imm,
-                                   size - form.width - form.imm + 1, size - form.width, size - form.width + 1, size - 1,
-                                   size, size + 65536, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffc,
-                                   0 - form.imm, 0 - form.imm - 1, ~uint64_t{0}, 1ull << 63};
+  std::vector<uint64_t> offsets = {0,
+                                   1,
+                                   2,
+                                   8,
+                                   511,
+                                   512 - form.width / 2u,
+                                   size - form.width - form.imm,
+                                   size - form.width - form.imm + 1,
+                                   size - form.width,
+                                   size - form.width + 1,
+                                   size - 1,
+                                   size,
+                                   size + 65536,
+                                   0x7fffffff,
+                                   0x80000000,
+                                   0xffffffff,
+                                   0xfffffffc,
+                                   0 - form.imm,
+                                   0 - form.imm - 1,
+                                   ~uint64_t{0},
+                                   1ull << 63};
   for (uint64_t offset : offsets) {
     SCOPED_TRACE(::testing::Message() << "offset 0x" << std::hex << offset);
     Compared::Input input;
     input.buffers = {{0x1111111111111111},
-                     {0x8182838485868788, 0x0102030405060708, 0xff7f00803f800000, 0x4000000000000000}, {}, {}, {}};
+                     {0x8182838485868788, 0x0102030405060708, 0xff7f00803f800000, 0x4000000000000000},
+                     {},
+                     {},
+                     {}};
     uint64_t mask = form.is_memory64 ? ~uint64_t{0} : 0xffffffff;
     input.scalars = {0, 0, offset & mask, 0x40490fdb3f9d70a4 & (ir::Bytes(form.type) == 4 ? 0xffffffff : ~uint64_t{0}),
                      0x85868788};
@@ -115,7 +139,8 @@ TEST(MemoryTest, LoadsAndStoresAgree) {
       for (Type type : {Type::kI32, Type::kI64, Type::kF32, Type::kF64}) {
         for (uint32_t width = ir::IsInt(type) ? 1 : ir::Bytes(type); width <= ir::Bytes(type); width *= 2) {
           uint64_t imms[] = {0, 8, is_memory64 ? ~uint64_t{0} - 7 : 0xfffffff8};
-          AccessForm form{Opcode::kStore, type, static_cast<uint8_t>(width), false, space, imms[width % 3], is_memory64};
+          AccessForm form{Opcode::kStore,  type,       static_cast<uint8_t>(width), false, space,
+                          imms[width % 3], is_memory64};
           CheckAccess(form, true);
           form.code = Opcode::kLoad;
           CheckAccess(form, true);
@@ -130,9 +155,10 @@ TEST(MemoryTest, LoadsAndStoresAgree) {
 
 // Atomics of every kind and width, aligned and not.
 TEST(MemoryTest, AtomicsAgree) {
-  for (Opcode code : {Opcode::kAtomicLoad, Opcode::kAtomicStore, Opcode::kAtomicAdd, Opcode::kAtomicSub, Opcode::kAtomicAnd,
-                      Opcode::kAtomicOr, Opcode::kAtomicXor, Opcode::kAtomicXchg, Opcode::kAtomicMinS, Opcode::kAtomicMinU,
-                      Opcode::kAtomicMaxS, Opcode::kAtomicMaxU, Opcode::kAtomicCmpxchg}) {
+  for (Opcode code :
+       {Opcode::kAtomicLoad, Opcode::kAtomicStore, Opcode::kAtomicAdd, Opcode::kAtomicSub, Opcode::kAtomicAnd,
+        Opcode::kAtomicOr, Opcode::kAtomicXor, Opcode::kAtomicXchg, Opcode::kAtomicMinS, Opcode::kAtomicMinU,
+        Opcode::kAtomicMaxS, Opcode::kAtomicMaxU, Opcode::kAtomicCmpxchg}) {
     CheckAccess({code, Type::kI32, 1, false, Space::kParam}, true);
     CheckAccess({code, Type::kI32, 2, false, Space::kFlat, 2}, true);
     CheckAccess({code, Type::kI32, 4, false, Space::kFlat}, true);
@@ -233,7 +259,8 @@ func f0 "dirty" (%r: i32) -> () {
   EXPECT_EQ(input.buffers[0][7], 1u);  // One page, and nothing left at 65000.
 }
 
-// A kernel that only reads module memory, or puts a global back, is not restored; a grown memory alone is reason enough.
+// A kernel that only reads module memory, or puts a global back, is not restored; a grown memory alone is reason
+// enough.
 TEST(MemoryTest, RestoresOnlyWhenNeeded) {
   struct Case {
     const char* name;
@@ -253,9 +280,10 @@ TEST(MemoryTest, RestoresOnlyWhenNeeded) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    Compared kernel(std::string("module \"m\"\nmemory 65536 131072\nglobal mut i32 9\nparam buffer inout \"r\"\nentry f0\n"
-                                "func f0 \"f\" (%r: i32) -> () {\n %z: i32 = const.i32 0\n ") +
-                    c.body + "\n return ()\n}\n");
+    Compared kernel(
+        std::string("module \"m\"\nmemory 65536 131072\nglobal mut i32 9\nparam buffer inout \"r\"\nentry f0\n"
+                    "func f0 \"f\" (%r: i32) -> () {\n %z: i32 = const.i32 0\n ") +
+        c.body + "\n return ()\n}\n");
     Compared::Input input;
     input.buffers = {{1}};
     input.extent = {3, 1, 1};
@@ -263,7 +291,8 @@ TEST(MemoryTest, RestoresOnlyWhenNeeded) {
   }
 }
 
-// Copies and fills: within module memory, between it and buffers, overlapping both ways, empty, out of bounds, larger than one piece.
+// Copies and fills: within module memory, between it and buffers, overlapping both ways, empty, out of bounds, larger
+// than one piece.
 TEST(MemoryTest, BulkAgrees) {
   Compared kernel(std::string(R"(module "bulk"
 memory 4194304 4194304
@@ -291,10 +320,10 @@ func f0 "bulk" (%r: i32, %p: i32, %fa: i32, %fn: i32, %to: i32, %from: i32, %n: 
     uint32_t fill_at, fill_n, to, from, n;
   };
   const Case kCases[] = {
-      {8, 37, 100, 0, 50},       {16, 16, 3, 0, 40},          {16, 16, 0, 3, 40},      {0, 0, 9, 9, 9},
-      {5, 1, 1, 0, 63},          {20, 3, 0, 1, 63},           {0, 3000000, 1, 0, 3000001}, {0, 4194304, 0, 7, 4194297},
-      {0, 4194305, 0, 0, 0},     {4194304, 1, 0, 0, 0},       {0, 0, 4194300, 0, 5},   {0, 0, 0, 4194300, 5},
-      {0, 0, 0xffffffff, 0, 1},  {0, 0, 0, 0xffffffff, 2},    {0xfffffff0, 0, 0, 0, 0}, {0, 0, 4194304, 99, 0},
+      {8, 37, 100, 0, 50},      {16, 16, 3, 0, 40},       {16, 16, 0, 3, 40},          {0, 0, 9, 9, 9},
+      {5, 1, 1, 0, 63},         {20, 3, 0, 1, 63},        {0, 3000000, 1, 0, 3000001}, {0, 4194304, 0, 7, 4194297},
+      {0, 4194305, 0, 0, 0},    {4194304, 1, 0, 0, 0},    {0, 0, 4194300, 0, 5},       {0, 0, 0, 4194300, 5},
+      {0, 0, 0xffffffff, 0, 1}, {0, 0, 0, 0xffffffff, 2}, {0xfffffff0, 0, 0, 0, 0},    {0, 0, 4194304, 99, 0},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(::testing::Message() << c.fill_at << " " << c.fill_n << " " << c.to << " " << c.from << " " << c.n);

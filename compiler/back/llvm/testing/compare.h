@@ -59,12 +59,12 @@ class Compared {
 
   // Buffers by parameter; scalars by parameter where there is no buffer. `buffers` holds what the image left.
   struct Input {
-    std::vector<std::vector<uint64_t>> buffers;   // One a parameter; words, empty for scalars.
-    std::vector<uint64_t> bytes = {};             // Sizes of buffers if not whole words; 0: all.
+    std::vector<std::vector<uint64_t>> buffers;  // One a parameter; words, empty for scalars.
+    std::vector<uint64_t> bytes = {};            // Sizes of buffers if not whole words; 0: all.
     std::vector<uint64_t> scalars = {};
     std::array<uint64_t, 3> extent{1, 1, 1};
     std::array<uint64_t, 3> group{1, 1, 1};
-    bool nan_is_any = false;                      // Words that are NaN of the same width in both are equal.
+    bool nan_is_any = false;  // Words that are NaN of the same width in both are equal.
     uint32_t float_bytes = 4;
   };
 

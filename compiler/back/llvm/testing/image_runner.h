@@ -20,8 +20,8 @@ namespace hpvm::testing {
 struct ImageRun {
   ir::TrapReport trap;
   uint32_t restores = 0;
-  uint64_t dirty_count = 0;            // At the end.
-  std::vector<uint8_t> memory;         // Module memory at the end.
+  uint64_t dirty_count = 0;     // At the end.
+  std::vector<uint8_t> memory;  // Module memory at the end.
 };
 
 // An image mapped as the runner maps it. Not for several threads.
@@ -95,7 +95,10 @@ class ImageRunner {
     if (outcome != ir::kCpuDone) {
       run.trap = {static_cast<ir::TrapCode>(context_.trap_code),
                   {context_.trap_instance[0], context_.trap_instance[1], context_.trap_instance[2]},
-                  context_.trap_function, context_.trap_source, context_.trap_address, context_.trap_bytes};
+                  context_.trap_function,
+                  context_.trap_source,
+                  context_.trap_address,
+                  context_.trap_bytes};
     }
     return run;
   }

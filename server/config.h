@@ -46,8 +46,8 @@ struct Config {
 
   uint64_t jobs_queued_per_tenant_max = 1'000;
   uint64_t jobs_queued_max = 10'000;
-  uint64_t jobs_running_per_tenant_max = 4;
-  uint64_t jobs_running_max = 16;
+  uint64_t jobs_running_per_tenant_max = 16;
+  uint64_t jobs_running_max = 64;
   uint64_t jobs_kept_max = 10'000;
   uint64_t jobs_kept_ms = 86'400'000;
   uint64_t jobs_deadline_default_ms = 600'000;

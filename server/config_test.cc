@@ -42,7 +42,7 @@ TEST(ConfigTest, ReportsFaults) {
       {"Negative", "[jobs]\nkept_max = -1\n", "(-1) is smaller than the least one allowed (1)."},
       {"BelowMin", "[jobs]\nkept_max = 0\n", "(0) is smaller than the least one allowed (1)."},
       {"AboveMax", "[graph]\ndepth_max = 33\n", "graph.depth_max: The value (33) is larger than the limit (32)."},
-      {"Joint", "[jobs]\nrunning_per_tenant_max = 17\n", "(17) is larger than jobs.running_max (16)."},
+      {"Joint", "[jobs]\nrunning_max = 15\n", "(16) is larger than jobs.running_max (15)."},
       {"TenantName", "[tenants]\ndefault = \"A b\"\n", "tenants.default: The name (\"A b\")"},
       {"StateDir", "[server]\nstate_dir = \"x\"\n", "is not an absolute path"},
       {"PublicAddress", "[server]\nlisten = \"0.0.0.0:1\"\n", "reachable from other machines, which needs credentials"},

@@ -131,6 +131,11 @@ constexpr uint64_t kThreadFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGH
 constexpr uint64_t kNamespaceFlags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
                                      CLONE_NEWNET | CLONE_NEWCGROUP | CLONE_VFORK | CLONE_PTRACE | CLONE_UNTRACED;
 
+scmp_arg_cmp Equal(unsigned argument, uint64_t value) { return {argument, SCMP_CMP_EQ, value, 0}; }
+scmp_arg_cmp Masked(unsigned argument, uint64_t mask, uint64_t value) {
+  return {argument, SCMP_CMP_MASKED_EQ, mask, value};
+}
+
 // Adds rules until one fails.
 class Rules {
  public:
@@ -158,19 +163,19 @@ class Rules {
 void AddConditional(Rules& rules) {
   // New threads of this process, never processes. glibc falls back from clone3, whose flags a filter cannot see.
   rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(clone),
-            {SCMP_A0(SCMP_CMP_MASKED_EQ, kThreadFlags | kNamespaceFlags, kThreadFlags)});
+            {Masked(0, kThreadFlags | kNamespaceFlags, kThreadFlags)});
   rules.Add(SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3));
   // Memory is never writable and executable at once; kernels' images become executable by mprotect alone.
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mmap), {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mprotect), {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mprotect), {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC | PROT_WRITE, PROT_EXEC)});
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill), {SCMP_A0(SCMP_CMP_EQ, static_cast<uint64_t>(getpid()))});
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), {SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME)});
+  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mmap), {Masked(2, PROT_EXEC, 0)});
+  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mprotect), {Masked(2, PROT_EXEC, 0)});
+  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mprotect), {Masked(2, PROT_EXEC | PROT_WRITE, PROT_EXEC)});
+  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill), {Equal(0, static_cast<uint64_t>(getpid()))});
+  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), {Equal(0, PR_SET_NAME)});
   for (const int command : {F_ADD_SEALS, F_GET_SEALS, F_DUPFD_CLOEXEC}) {
-    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), {SCMP_A1(SCMP_CMP_EQ, static_cast<uint64_t>(command))});
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), {Equal(1, static_cast<uint64_t>(command))});
   }
   // Its own limits, for reading.
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), {SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0)});
+  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), {Equal(0, 0), Equal(2, 0)});
 }
 
 struct ReleaseFilter {

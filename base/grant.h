@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grant page: one 4 KiB page an executor, written by the daemon, read by the runner at chunk and segment boundaries (one load, no
-// system call). It says what the executor may use; revoking bumps the epoch.
+// The grant page: one 4 KiB page an executor, written by the daemon, read by the runner at chunk and segment
+// boundaries (one load, no system call). It says what the executor may use; revoking bumps the epoch.
 #ifndef HPVMD_BASE_GRANT_H_
 #define HPVMD_BASE_GRANT_H_
 
@@ -12,7 +12,8 @@ namespace hpvm {
 
 enum class GrantState : uint32_t { kNone = 0, kGranted = 1, kRevoked = 2 };
 
-// Laid out for two processes: every field is an atomic of its own, so a reader may see fields of two updates, never half a field.
+// Laid out for two processes: every field is an atomic of its own, so a reader may see fields of two updates, never
+// half a field.
 struct GrantEntry {
   std::atomic<uint32_t> epoch;         // Bumped after every change of the others.
   std::atomic<uint32_t> state;         // GrantState.

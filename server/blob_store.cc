@@ -63,8 +63,8 @@ StatusOr<std::unique_ptr<BlobUpload>> BlobUpload::Start(std::string_view what, s
 
 Status BlobUpload::Add(std::string_view data) {
   if (data.size() > blob_->size_bytes - received_) {
-    return InvalidArgument("The " + what_ + " has more bytes than its header says (" + std::to_string(blob_->size_bytes) +
-                           ").");
+    return InvalidArgument("The " + what_ + " has more bytes than its header says (" +
+                           std::to_string(blob_->size_bytes) + ").");
   }
   HPVMD_RETURN_IF_ERROR(
       WriteAt(blob_->fd.get(), received_, {reinterpret_cast<const uint8_t*>(data.data()), data.size()}));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One tenant's uploaded modules or graph documents: bytes with a size and a SHA-256, never parsed here.
 //
-// A finished blob is an immutable memfd (contents sealed), so that an executor may map it. What nobody uses is dropped, least recently used
-// first, when the tenant's limit needs the room.
+// A finished blob is an immutable memfd (contents sealed), so that an executor may map it. What nobody uses is
+// dropped, least recently used first, when the tenant's limit needs the room.
 #ifndef HPVMD_SERVER_BLOB_STORE_H_
 #define HPVMD_SERVER_BLOB_STORE_H_
 
@@ -33,8 +33,9 @@ using BlobRef = std::shared_ptr<const Blob>;
 class BlobUpload {
  public:
   // `what` is "module" or "graph document", for messages. kInvalidArgument for a wrong hash text or size.
-  static StatusOr<std::unique_ptr<BlobUpload>> Start(std::string_view what, std::string_view sha256_hex, uint64_t size_bytes,
-                                                     uint64_t size_bytes_max, uint32_t kind, std::string_view name);
+  static StatusOr<std::unique_ptr<BlobUpload>> Start(std::string_view what, std::string_view sha256_hex,
+                                                     uint64_t size_bytes, uint64_t size_bytes_max, uint32_t kind,
+                                                     std::string_view name);
   Status Add(std::string_view data);
   // kInvalidArgument when bytes are missing or the hash differs. Then Finish seals the contents.
   StatusOr<BlobRef> Finish();

@@ -36,9 +36,9 @@ Status BufferStore::Admit(uint64_t size_bytes) const {
     return ResourceExhausted("The tenant has as many buffers as it may (" + std::to_string(limits_.count_max) + ").");
   }
   if (size_bytes > limits_.bytes_max - bytes_) {
-    return ResourceExhausted("The buffer's size (" + std::to_string(size_bytes) +
-                             ") is larger than what is left of the tenant's limit (" +
-                             std::to_string(limits_.bytes_max - bytes_) + " of " + std::to_string(limits_.bytes_max) + ").");
+    return ResourceExhausted(
+        "The buffer's size (" + std::to_string(size_bytes) + ") is larger than what is left of the tenant's limit (" +
+        std::to_string(limits_.bytes_max - bytes_) + " of " + std::to_string(limits_.bytes_max) + ").");
   }
   return absl::OkStatus();
 }
@@ -55,7 +55,8 @@ Status BufferStore::Reserve(uint64_t bytes, std::string_view what) {
   if (bytes > limits_.bytes_max - bytes_) {
     return ResourceExhausted(std::string(what) + " (" + std::to_string(bytes) +
                              " bytes) is larger than what is left of the tenant's limit (" +
-                             std::to_string(limits_.bytes_max - bytes_) + " of " + std::to_string(limits_.bytes_max) + ").");
+                             std::to_string(limits_.bytes_max - bytes_) + " of " + std::to_string(limits_.bytes_max) +
+                             ").");
   }
   bytes_ += bytes;
   return absl::OkStatus();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One tenant's buffers: names for versions of bytes.
 //
-// A version is a segment that, once published, only WriteBuffer changes. A run writes its outputs into fresh segments and publishes them all
-// when it succeeds, so a failed run leaves the old contents and a run that reads keeps reading what it started with.
+// A version is a segment that, once published, only WriteBuffer changes. A run writes its outputs into fresh segments
+// and publishes them all when it succeeds, so a failed run leaves the old contents and a run that reads keeps reading
+// what it started with.
 #ifndef HPVMD_SERVER_BUFFER_STORE_H_
 #define HPVMD_SERVER_BUFFER_STORE_H_
 
@@ -26,7 +27,8 @@ struct TensorShape {
   friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
-// Bytes of a tensor. kInvalidArgument for an unknown type, a rank above the limit, or a product beyond 64 bits; `place` names it.
+// Bytes of a tensor. kInvalidArgument for an unknown type, a rank above the limit, or a product beyond 64 bits;
+// `place` names it.
 StatusOr<uint64_t> CheckedTensorBytes(uint32_t type, std::span<const uint64_t> extents, std::string_view place);
 
 struct BufferRecord {
@@ -61,8 +63,8 @@ class BufferStore {
   // New contents: `segment` becomes the buffer's memory and the generation grows.
   void Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t size_bytes);
 
-  // Counts bytes that the daemon holds for the tenant outside buffers (requests of queued jobs, outputs of finished ones) against the
-  // same limit.
+  // Counts bytes that the daemon holds for the tenant outside buffers (requests of queued jobs, outputs of finished
+  // ones) against the same limit.
   Status Reserve(uint64_t bytes, std::string_view what);
   void Unreserve(uint64_t bytes) { bytes_ -= bytes; }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gRPC calls: reactors between the wire and the core. Only .cc files of server/ that need gRPC include this.
 //
-// A reactor owns itself until OnDone. What the core calls later holds a shared reference, so that it may outlive the call.
+// A reactor owns itself until OnDone. What the core calls later holds a shared reference, so that it may outlive the
+// call.
 #ifndef HPVMD_SERVER_CALLS_H_
 #define HPVMD_SERVER_CALLS_H_
 
@@ -48,7 +49,8 @@ grpc::ServerWriteReactor<v1::ReadBufferResponse>* StartReadBuffer(Core& core, St
                                                                   const v1::ReadBufferRequest* request);
 grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, StatusOr<TenantRef> tenant,
                                                                     const v1::FetchOutputRequest* request);
-grpc::ServerWriteReactor<v1::JobEvent>* StartWatch(Core& core, StatusOr<TenantRef> tenant, const v1::WatchJobRequest* request);
+grpc::ServerWriteReactor<v1::JobEvent>* StartWatch(Core& core, StatusOr<TenantRef> tenant,
+                                                   const v1::WatchJobRequest* request);
 grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core& core, StatusOr<TenantRef> tenant);
 
 // Fills what Run and Stream answer from a finished run.

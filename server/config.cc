@@ -170,9 +170,10 @@ StatusOr<ListenAddress> ParseAddress(std::string_view text) {
     host = host.substr(1, host.size() - 2);
   }
   if (!IsLoopback(host)) {
-    return FailedPrecondition("The listen address (" + quoted +
-                              ") is reachable from other machines, which needs credentials, and this release has none. Use a Unix "
-                              "socket or a loopback address (127.0.0.1, [::1], localhost).");
+    return FailedPrecondition(
+        "The listen address (" + quoted +
+        ") is reachable from other machines, which needs credentials, and this release has none. Use a Unix "
+        "socket or a loopback address (127.0.0.1, [::1], localhost).");
   }
   return ListenAddress{false, std::string(text)};
 }
@@ -288,8 +289,10 @@ Diagnostics CheckConfig(const Config& config) {
   at_most("limits.document_bytes_max", config.limits_document_bytes_max, "limits.stored_bytes_max",
           config.limits_stored_bytes_max);
   at_most("jobs.queued_per_tenant_max", config.jobs_queued_per_tenant_max, "jobs.queued_max", config.jobs_queued_max);
-  at_most("jobs.running_per_tenant_max", config.jobs_running_per_tenant_max, "jobs.running_max", config.jobs_running_max);
-  at_most("jobs.deadline_default_ms", config.jobs_deadline_default_ms, "jobs.deadline_max_ms", config.jobs_deadline_max_ms);
+  at_most("jobs.running_per_tenant_max", config.jobs_running_per_tenant_max, "jobs.running_max",
+          config.jobs_running_max);
+  at_most("jobs.deadline_default_ms", config.jobs_deadline_default_ms, "jobs.deadline_max_ms",
+          config.jobs_deadline_max_ms);
   return out;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's configuration: a TOML file, every key checked, and what the command line sets on top.
 //
-// The keys stand in one table (ConfigKeys), from which reading, checking and the tests of schemas/config.schema.json work.
+// The keys stand in one table (ConfigKeys), from which reading, checking and the tests of schemas/config.schema.json
+// work.
 #ifndef HPVMD_SERVER_CONFIG_H_
 #define HPVMD_SERVER_CONFIG_H_
 
@@ -80,7 +81,8 @@ struct ConfigOutcome {
   Diagnostics diagnostics;   // Places are "section.key", or empty for the file as a whole.
 };
 
-// Reads TOML. Every fault is reported: unknown keys with the nearest known one, wrong types, values beyond their limits.
+// Reads TOML. Every fault is reported: unknown keys with the nearest known one, wrong types, values beyond their
+// limits.
 ConfigOutcome ParseConfig(std::string_view text);
 // kNotFound or kPermissionDenied for the file, kInvalidArgument with every fault for its contents.
 StatusOr<Config> LoadConfig(const std::string& path);
@@ -94,7 +96,8 @@ struct ListenAddress {
   bool is_unix = false;
   std::string target;   // A path, or host:port.
 };
-// Splits and checks server.listen. Addresses beyond loopback are refused: this release has no credentials to offer there.
+// Splits and checks server.listen. Addresses beyond loopback are refused: this release has no credentials to offer
+// there.
 StatusOr<std::vector<ListenAddress>> ParseListen(std::string_view text);
 
 }  // namespace hpvm

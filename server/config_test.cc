@@ -32,7 +32,8 @@ TEST(ConfigTest, ReportsFaults) {
       {"NotToml", "[server\n", "line 1, column"},
       {"UnknownSection", "[sever]\n", "sever: The section is not known. Did you mean \"server\"?"},
       {"FarSection", "[xyzzyxyzzy]\n", "xyzzyxyzzy: The section is not known."},
-      {"UnknownKey", "[server]\nlisten_on = \"x\"\n", "server.listen_on: The key is not known. Did you mean \"listen\"?"},
+      {"UnknownKey", "[server]\nlisten_on = \"x\"\n",
+       "server.listen_on: The key is not known. Did you mean \"listen\"?"},
       {"NearKey", "[jobs]\nkept_mx = 1\n", "jobs.kept_mx: The key is not known. Did you mean \"kept_max\"?"},
       {"NotASection", "server = 1\n", "server: The value is not a section; write [server]."},
       {"NotAString", "[server]\nlisten = 1\n", "server.listen: The value is not a string."},
@@ -45,7 +46,8 @@ TEST(ConfigTest, ReportsFaults) {
       {"Joint", "[jobs]\nrunning_max = 15\n", "(16) is larger than jobs.running_max (15)."},
       {"TenantName", "[tenants]\ndefault = \"A b\"\n", "tenants.default: The name (\"A b\")"},
       {"StateDir", "[server]\nstate_dir = \"x\"\n", "is not an absolute path"},
-      {"PublicAddress", "[server]\nlisten = \"0.0.0.0:1\"\n", "reachable from other machines, which needs credentials"},
+      {"PublicAddress", "[server]\nlisten = \"0.0.0.0:1\"\n",
+       "reachable from other machines, which needs credentials"},
       {"BadPort", "[server]\nlisten = \"127.0.0.1:65536\"\n", "has no port from 0 to 65535"},
       {"RelativeSocket", "[server]\nlisten = \"unix:x.sock\"\n", "needs an absolute path"},
   };
@@ -106,8 +108,9 @@ TEST(ConfigTest, ExampleShowsEveryDefault) {
   const Config defaults;
   for (const ConfigKey& key : ConfigKeys()) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(key.name) + " = ")) << key.section;
-    std::visit([&](auto member) { EXPECT_EQ(outcome.config.*member, defaults.*member) << key.section << "." << key.name; },
-               key.member);
+    std::visit(
+        [&](auto member) { EXPECT_EQ(outcome.config.*member, defaults.*member) << key.section << "." << key.name; },
+        key.member);
   }
 }
 

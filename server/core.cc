@@ -55,9 +55,10 @@ StatusOr<TenantRef> Core::FindTenant(std::string_view name) {
   if (tenants_.size() >= config.tenants_max) {
     return ResourceExhausted("The server has as many tenants as it may (" + std::to_string(config.tenants_max) + ").");
   }
-  const BufferLimits buffers{config.limits_buffer_bytes_max, config.limits_buffers_bytes_max, config.limits_buffers_max};
-  auto tenant = std::make_shared<Tenant>(std::string(name), tenants_.size() + 1, config.limits_stored_bytes_max, buffers,
-                                         std::min(kIdleBytesMax, config.limits_buffers_bytes_max));
+  const BufferLimits buffers{config.limits_buffer_bytes_max, config.limits_buffers_bytes_max,
+                             config.limits_buffers_max};
+  auto tenant = std::make_shared<Tenant>(std::string(name), tenants_.size() + 1, config.limits_stored_bytes_max,
+                                         buffers, std::min(kIdleBytesMax, config.limits_buffers_bytes_max));
   tenants_.emplace(name, tenant);
   tenants_by_key_.emplace(tenant->key, tenant);
   Tick(scope, {scheduler::TenantArrives{tenant->key}});
@@ -120,7 +121,8 @@ Tenant* Core::TenantByKey(scheduler::TenantKey key) {
 }
 
 void Core::Tick(CoreScope& scope, std::initializer_list<scheduler::Event> events) {
-  const std::vector<scheduler::Decision> decisions = share_.Tick(options_.clock->Now(), {events.begin(), events.size()});
+  const std::vector<scheduler::Decision> decisions =
+      share_.Tick(options_.clock->Now(), {events.begin(), events.size()});
   for (const scheduler::Decision& decision : decisions) {
     Apply(scope, decision);
   }

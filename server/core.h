@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's state behind one mutex: tenants and what they own, executors, queues, jobs.
 //
-// Every public method locks, decides, unlocks, and then carries out what it decided (sending to executors, spawning, calling back), so
-// callbacks come without the mutex held and may call the core again. The same holds for what executors answer, on the link's thread: a Run
-// goes from gRPC's thread to the socket and from the link's thread back to gRPC, with no further thread.
+// Every public method locks, decides, unlocks, and then carries out what it decided (sending to executors, spawning,
+// calling back), so callbacks come without the mutex held and may call the core again. The same holds for what
+// executors answer, on the link's thread: a Run goes from gRPC's thread to the socket and from the link's thread back
+// to gRPC, with no further thread.
 #ifndef HPVMD_SERVER_CORE_H_
 #define HPVMD_SERVER_CORE_H_
 
@@ -76,7 +77,8 @@ class Core {
 
   // --- Running (core_run.cc) ---
   using RunDone = std::function<void(RunOutcome)>;
-  // Tensors of `request` are borrowed until `done`, which comes once, perhaps before Run returns. The id is for CancelRun.
+  // Tensors of `request` are borrowed until `done`, which comes once, perhaps before Run returns. The id is for
+  // CancelRun.
   uint64_t Run(const TenantRef& tenant, const v1::RunRequest& request, RunDone done);
   // One item of a stream: as Run, of a graph that is held already.
   struct StreamItem {
@@ -123,7 +125,8 @@ class Core {
   // --- Time and the end (core.cc) ---
   // Carries out what is due; answers when to call again. Called from one thread, which also reaps executors.
   Time OnTime();
-  // Called, from any thread, when OnTime is due earlier than it last said; must only wake that thread. Set before anything else.
+  // Called, from any thread, when OnTime is due earlier than it last said; must only wake that thread. Set before
+  // anything else.
   void SetWake(std::function<void()> wake);
   // Refuses new work from now on.
   void Drain();
@@ -163,7 +166,8 @@ class Core {
                                            const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules);
   void WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then);
   void SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);
-  void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch, StatusOr<PrepareReply> reply);
+  void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
+                  StatusOr<PrepareReply> reply);
   void DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep);
 
   // core_run.cc

@@ -28,8 +28,8 @@ StatusOr<v1::Buffer> Core::CreateBuffer(Tenant& tenant, const v1::CreateBufferRe
   if (request.type() != v1::ELEMENT_TYPE_UNSPECIFIED) {
     record.shape.type = static_cast<uint8_t>(request.type());
     record.shape.extents.assign(request.shape().begin(), request.shape().end());
-    HPVMD_ASSIGN_OR_RETURN(const uint64_t needed,
-                           CheckedTensorBytes(static_cast<uint32_t>(request.type()), record.shape.extents, "The buffer"));
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t needed, CheckedTensorBytes(static_cast<uint32_t>(request.type()),
+                                                                     record.shape.extents, "The buffer"));
     if (record.size_bytes == 0) {
       record.size_bytes = needed;
     } else if (needed > record.size_bytes) {

@@ -15,7 +15,8 @@ Status MakeGrantPage(ExecutorSlot& slot) {
     return absl::OkStatus();
   }
   HPVMD_ASSIGN_OR_RETURN(slot.grant_fd, CreateSealedMemfd("hpvm-grants", kGrantPageBytes));
-  HPVMD_ASSIGN_OR_RETURN(slot.grant_page, Mapping::Map(slot.grant_fd.get(), kGrantPageBytes, Mapping::Access::kReadWrite));
+  HPVMD_ASSIGN_OR_RETURN(slot.grant_page,
+                         Mapping::Map(slot.grant_fd.get(), kGrantPageBytes, Mapping::Access::kReadWrite));
   return absl::OkStatus();
 }
 
@@ -41,11 +42,13 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
       slot.crashes.pop_front();
     }
     if (slot.crashes.size() >= config.executor_crashes_max) {
-      Outcome refused = Unavailable("The tenant's executor ended " + std::to_string(slot.crashes.size()) + " times within " +
-                                    std::to_string(config.executor_crash_window_ms) +
-                                    " ms; no new one starts until that time has passed. The last: " + Message(slot.end_status));
+      Outcome refused =
+          Unavailable("The tenant's executor ended " + std::to_string(slot.crashes.size()) + " times within " +
+                      std::to_string(config.executor_crash_window_ms) +
+                      " ms; no new one starts until that time has passed. The last: " + Message(slot.end_status));
       refused.detail.emplace().set_retryable(true);
-      refused.detail->set_retry_after_ns(static_cast<uint64_t>((slot.crashes.front() + window - slot.last_used).count()));
+      refused.detail->set_retry_after_ns(
+          static_cast<uint64_t>((slot.crashes.front() + window - slot.last_used).count()));
       then(scope, refused);
       return;
     }
@@ -65,9 +68,10 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
 void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
   const Time start = options_.clock->Now();
   const auto on_ready = [name = tenant->name, start, this](const ExecutorReady& ready) {
-    LogInfo("Executor ready tenant=" + name + " after " +
-            std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options_.clock->Now() - start).count()) +
-            " ms, sandbox level " + std::to_string(ready.sandbox_level) + " (" + ready.sandbox_detail + ")");
+    LogInfo(
+        "Executor ready tenant=" + name + " after " +
+        std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options_.clock->Now() - start).count()) +
+        " ms, sandbox level " + std::to_string(ready.sandbox_level) + " (" + ready.sandbox_detail + ")");
   };
   StatusOr<std::unique_ptr<ExecutorProcess>> spawned =
       options_.spawner->Spawn({tenant->name, tenant->executor.grant_fd.get()}, on_ready,
@@ -99,7 +103,8 @@ void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
 
 std::shared_ptr<ExecutorProcess> Core::Adopt(std::unique_ptr<ExecutorProcess> port) {
   live_ports_.fetch_add(1);
-  // The last reference may go on the link's own thread, which must not wait for the process to be reaped; OnTime's thread does.
+  // The last reference may go on the link's own thread, which must not wait for the process to be reaped; OnTime's
+  // thread does.
   return {port.release(), [this](ExecutorProcess* ended) {
             {
               std::lock_guard lock(graves_mutex_);
@@ -164,7 +169,8 @@ void Core::RetireExecutor(CoreScope& scope, Tenant& tenant) {
 
 void Core::ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant) {
   const Duration idle_max = std::chrono::milliseconds(options_.config.executor_idle_ms_max);
-  const Time due = std::max(tenant->executor.last_used + idle_max, options_.clock->Now() + std::chrono::milliseconds(10));
+  const Time due =
+      std::max(tenant->executor.last_used + idle_max, options_.clock->Now() + std::chrono::milliseconds(10));
   AddTimer(scope, due, [this, tenant, epoch = tenant->executor.epoch, idle_max](CoreScope& inner) {
     ExecutorSlot& slot = tenant->executor;
     if (slot.epoch != epoch || slot.state != ExecutorSlot::State::kUp) {

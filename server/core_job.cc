@@ -95,8 +95,8 @@ struct Core::Submission {
   std::string job_id;
 };
 
-void Core::Submit(const TenantRef& tenant, std::shared_ptr<const v1::SubmitRequest> request, v1::SubmitResponse* response,
-                  std::function<void(const Outcome&)> done) {
+void Core::Submit(const TenantRef& tenant, std::shared_ptr<const v1::SubmitRequest> request,
+                  v1::SubmitResponse* response, std::function<void(const Outcome&)> done) {
   const Sha256 hash = HashOfRequest(*request);
   const std::string& key = request->options().idempotency_key();
   CoreScope scope(*this);
@@ -128,7 +128,8 @@ void Core::Submit(const TenantRef& tenant, std::shared_ptr<const v1::SubmitReque
     }
   }
   ++submits_;
-  auto submission = std::make_shared<Submission>(Submission{tenant, request, hash, response, std::move(done), nullptr, ""});
+  auto submission =
+      std::make_shared<Submission>(Submission{tenant, request, hash, response, std::move(done), nullptr, ""});
   StatusOr<PreparationRef> preparation = PreparationOf(scope, *tenant, *request);
   if (!preparation.ok()) {
     Answer(scope, submission, preparation.status());
@@ -251,7 +252,9 @@ void Core::StartJob(const std::shared_ptr<Submission>& submission, const Status&
     Answer(scope, submission, While(durable, "storing the job"));
     return;
   }
-  ChangeJob(scope, *tenant, id, v1::JOB_STATE_ACCEPTED, [](v1::Job& job) { job.set_state(v1::JOB_STATE_QUEUED); }).IgnoreError();
+  ChangeJob(scope, *tenant, id, v1::JOB_STATE_ACCEPTED, [](v1::Job& job) {
+    job.set_state(v1::JOB_STATE_QUEUED);
+  }).IgnoreError();
   *submission->response->mutable_job() = options_.jobs->Find(tenant->name, id)->job;
   Answer(scope, submission, Outcome());
   const std::shared_ptr<RunOp> op = live->op;
@@ -312,7 +315,8 @@ Status Core::KeepOutputs(Tenant& tenant, LiveJob& live, RunOutcome& outcome, v1:
     header.set_type(static_cast<v1::ElementType>(output.type));
     header.mutable_shape()->Add(output.shape.begin(), output.shape.end());
     header.set_size_bytes(output.bytes);
-    live.outputs[output.name] = {header, std::string(output.data.begin(), output.data.end()), std::move(output.segment)};
+    live.outputs[output.name] = {header, std::string(output.data.begin(), output.data.end()),
+                                 std::move(output.segment)};
   }
   return absl::OkStatus();
 }
@@ -371,7 +375,8 @@ void Core::OnJobDone(const TenantRef& tenant, const std::string& id, RunOutcome 
     }
   });
   LogInfo("Job ended tenant=" + tenant->name + " job=" + id + " state=" + v1::JobState_Name(to) +
-          (outcome.outcome.ok() ? "" : ": " + Message(outcome.outcome.status)) + (changed.ok() ? "" : Message(changed)));
+          (outcome.outcome.ok() ? "" : ": " + Message(outcome.outcome.status)) +
+          (changed.ok() ? "" : Message(changed)));
 }
 
 Status Core::GetJob(Tenant& tenant, std::string_view id, v1::Job* job) {
@@ -386,7 +391,8 @@ Status Core::GetJob(Tenant& tenant, std::string_view id, v1::Job* job) {
 
 Status Core::ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
   if (request.page_size() > kPageMax) {
-    return InvalidArgument("The page size (" + std::to_string(request.page_size()) + ") is larger than the limit (1000).");
+    return InvalidArgument("The page size (" + std::to_string(request.page_size()) +
+                           ") is larger than the limit (1000).");
   }
   const uint32_t page = request.page_size() == 0 ? kPageDefault : request.page_size();
   JobFilter filter;
@@ -441,7 +447,8 @@ StatusOr<uint64_t> Core::WatchJob(Tenant& tenant, std::string_view id, JobEvents
     return NoSuchJob(id);
   }
   if (watchers_ >= options_.config.jobs_watchers_max) {
-    return ResourceExhausted("As many jobs are watched as may be (" + std::to_string(options_.config.jobs_watchers_max) + ").");
+    return ResourceExhausted("As many jobs are watched as may be (" +
+                             std::to_string(options_.config.jobs_watchers_max) + ").");
   }
   ++watchers_;
   return live->second->events.Watch(std::move(wake));
@@ -477,7 +484,8 @@ StatusOr<Core::StoredBytes> Core::FindOutput(Tenant& tenant, std::string_view id
     return NoSuchJob(id);
   }
   if (record->job.state() != v1::JOB_STATE_SUCCEEDED) {
-    return FailedPrecondition("The job is " + v1::JobState_Name(record->job.state()) + "; only a succeeded job has outputs.");
+    return FailedPrecondition("The job is " + v1::JobState_Name(record->job.state()) +
+                              "; only a succeeded job has outputs.");
   }
   const auto kept = live->second->outputs.find(std::string(name));
   if (kept != live->second->outputs.end()) {

@@ -112,7 +112,8 @@ Status ClearTail(const OutputPlan& plan, uint64_t used_bytes) {
   return absl::OkStatus();
 }
 
-// Gives outputs that the executor found too large to be inline memory of their own. Without the mutex: only the sender touches plans.
+// Gives outputs that the executor found too large to be inline memory of their own. Without the mutex: only the
+// sender touches plans.
 StatusOr<std::vector<std::pair<std::string, uint64_t>>> ProvideMemory(RunOp& op, const RunReply& reply) {
   uint64_t inline_bytes = 0;
   std::vector<std::pair<std::string, uint64_t>> large;
@@ -168,8 +169,8 @@ void FillTargets(RunOp& op) {
   }
 }
 
-// What came back, with inline outputs that must be buffers already in memory. Everything here is the executor's word: names and sizes are
-// compared with what was asked.
+// What came back, with inline outputs that must be buffers already in memory. Everything here is the executor's word:
+// names and sizes are compared with what was asked.
 StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
   std::vector<RunOutput> outputs;
   uint64_t inline_bytes = 0;
@@ -192,9 +193,10 @@ StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
       HPVMD_RETURN_IF_ERROR(ClearTail(plan, from.bytes));
       to.segment = plan.segment;
     } else if (from.data.size() != from.bytes) {
-      return Internal("The executor sent " + std::to_string(from.data.size()) + " of the " + std::to_string(from.bytes) +
-                      " bytes of output \"" + to.name + "\".");
-    } else if (plan.kind == OutputPlan::Kind::kNewBuffer || inline_bytes + from.bytes > limits::kMessageBytesMax - 64 * limits::kKiB) {
+      return Internal("The executor sent " + std::to_string(from.data.size()) + " of the " +
+                      std::to_string(from.bytes) + " bytes of output \"" + to.name + "\".");
+    } else if (plan.kind == OutputPlan::Kind::kNewBuffer ||
+               inline_bytes + from.bytes > limits::kMessageBytesMax - 64 * limits::kKiB) {
       HPVMD_ASSIGN_OR_RETURN(to.segment, Store(op.tenant->pool, from.data));
     } else {
       inline_bytes += from.bytes;
@@ -213,10 +215,11 @@ Status Core::SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t r
   }
   const uint64_t max_ns = options_.config.jobs_deadline_max_ms * 1'000'000;
   if (options.deadline_ns() > max_ns) {
-    return InvalidArgument("The deadline (" + std::to_string(options.deadline_ns()) + " ns) is larger than the limit (" +
-                           std::to_string(max_ns) + " ns).");
+    return InvalidArgument("The deadline (" + std::to_string(options.deadline_ns()) +
+                           " ns) is larger than the limit (" + std::to_string(max_ns) + " ns).");
   }
-  const uint64_t ns = options.deadline_ns() != 0 ? options.deadline_ns() : options_.config.jobs_deadline_default_ms * 1'000'000;
+  const uint64_t ns =
+      options.deadline_ns() != 0 ? options.deadline_ns() : options_.config.jobs_deadline_default_ms * 1'000'000;
   op.received = options_.clock->Now();
   op.deadline = op.received + Duration(static_cast<int64_t>(ns));
   op.priority = options.priority();
@@ -441,7 +444,8 @@ Status Core::Publish(RunOp& op, std::vector<RunOutput>& outputs) {
       continue;
     }
     if (const StatusOr<BufferRecord*> record = buffers.Find(output.buffer_id); record.ok()) {
-      buffers.Publish(**record, output.segment, {static_cast<uint8_t>(output.type), output.shape}, (*record)->size_bytes);
+      buffers.Publish(**record, output.segment, {static_cast<uint8_t>(output.type), output.shape},
+                      (*record)->size_bytes);
       output.generation = (*record)->generation;
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The core with played executors and a clock set by hand: every path a run or job can take, and a death at each point of it.
+// The core with played executors and a clock set by hand: every path a run or job can take, and a death at each point
+// of it.
 #include "server/core.h"
 
 #include <optional>
@@ -87,7 +88,8 @@ class CoreTest : public ::testing::Test {
     v1::PrepareGraphRequest request;
     request.set_graph_sha256(graph_);
     prepare_response_.Clear();
-    core_->PrepareGraph(tenant_, request, &prepare_response_, [this](const Outcome& outcome) { prepare_outcome_ = outcome; });
+    core_->PrepareGraph(tenant_, request, &prepare_response_,
+                        [this](const Outcome& outcome) { prepare_outcome_ = outcome; });
   }
 
   std::string Prepare() {
@@ -157,7 +159,8 @@ class CoreTest : public ::testing::Test {
     request.add_shape(bytes.size() / 4);
     v1::Buffer buffer = *core_->CreateBuffer(*tenant_, request);
     const Core::BufferAccess access = *core_->OpenBuffer(*tenant_, buffer.id());
-    EXPECT_TRUE(WriteAt(access.segment->fd.get(), 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
+    EXPECT_TRUE(
+        WriteAt(access.segment->fd.get(), 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
     return *core_->FinishWrite(*tenant_, buffer.id(), access.segment);
   }
 
@@ -205,7 +208,8 @@ TEST_F(CoreTest, PreparesOnceAndRuns) {
 TEST_F(CoreTest, ReportsEveryDiagnostic) {
   AskPrepare();
   PrepareReply reply;
-  reply.diagnostics = {{Severity::kError, "/nodes/a", std::nullopt, "First."}, {Severity::kError, "/nodes/b", 7, "Second."}};
+  reply.diagnostics = {{Severity::kError, "/nodes/a", std::nullopt, "First."},
+                       {Severity::kError, "/nodes/b", 7, "Second."}};
   reply.diagnostics_omitted = 3;
   spawner_.last().AnswerPrepare(reply);
   ASSERT_TRUE(prepare_outcome_.has_value());
@@ -249,13 +253,15 @@ TEST_F(CoreTest, ForeignIdsLookAbsent) {
   EXPECT_TRUE(core_->DeleteBuffer(*tenant_, buffer).ok());   // Its owner still has it.
 }
 
-// An executor's death at each point fails what it had with the reason; the next call finds a new one, prepared from the stored bytes.
+// An executor's death at each point fails what it had with the reason; the next call finds a new one, prepared from
+// the stored bytes.
 TEST_F(CoreTest, RecoversFromDeathAtEachPoint) {
   struct Case {
     const char* name;
     int point;
   };
-  constexpr Case kCases[] = {{"SpawnFails", 0}, {"BeforeInstalled", 1}, {"DuringPrepare", 2}, {"Idle", 3}, {"DuringRun", 4}};
+  constexpr Case kCases[] = {
+      {"SpawnFails", 0}, {"BeforeInstalled", 1}, {"DuringPrepare", 2}, {"Idle", 3}, {"DuringRun", 4}};
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
     Restart(Config());
@@ -343,7 +349,8 @@ TEST_F(CoreTest, StopsSpawningAfterRepeatedCrashes) {
   EXPECT_EQ(spawner_.executors.size(), 4u);
 }
 
-// Cancelling in each state ends the run as cancelled; one that does not stop costs its executor, and only after the grace.
+// Cancelling in each state ends the run as cancelled; one that does not stop costs its executor, and only after the
+// grace.
 TEST_F(CoreTest, CancelsInEachState) {
   Config config;
   config.jobs_running_per_tenant_max = 1;
@@ -408,7 +415,8 @@ TEST_F(CoreTest, KeepsDeadlines) {
   EXPECT_EQ(Submit(request)->outcome->status.code(), StatusCode::kInvalidArgument);
 }
 
-// The same key with the same request is one job, whenever the duplicate comes; another request is refused; a failed one frees the key.
+// The same key with the same request is one job, whenever the duplicate comes; another request is refused; a failed
+// one frees the key.
 TEST_F(CoreTest, HonoursIdempotencyKeys) {
   const auto first = Submit(SubmitRequestOf("key"));
   const auto duplicate = Submit(SubmitRequestOf("key"));   // Before the first one is answered.
@@ -471,7 +479,8 @@ TEST_F(CoreTest, GivesLargeOutputsMemory) {
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kResourceExhausted);
 }
 
-// Outputs bound to a buffer are published when the run succeeds and only then; readers in flight keep what they started with.
+// Outputs bound to a buffer are published when the run succeeds and only then; readers in flight keep what they
+// started with.
 TEST_F(CoreTest, PublishesOnSuccessOnly) {
   const std::string handle = Prepare();
   const v1::Buffer buffer = MakeBuffer("old-data");
@@ -542,11 +551,12 @@ TEST_F(CoreTest, RefusesWrongBindings) {
   const Case cases[] = {
       {"NoSource", [](auto& r) { r.mutable_inputs(0)->clear_source(); }, StatusCode::kInvalidArgument,
        "Input \"x\" is bound to neither"},
-      {"TooShort", [](auto& r) { r.mutable_inputs(0)->mutable_tensor()->set_data("abc"); }, StatusCode::kInvalidArgument,
-       "Input \"x\" has 3 bytes; its shape needs 8."},
+      {"TooShort", [](auto& r) { r.mutable_inputs(0)->mutable_tensor()->set_data("abc"); },
+       StatusCode::kInvalidArgument, "Input \"x\" has 3 bytes; its shape needs 8."},
       {"NoType", [](auto& r) { r.mutable_inputs(0)->mutable_tensor()->clear_type(); }, StatusCode::kInvalidArgument,
        "no known element type (0)"},
-      {"UnknownType", [](auto& r) { r.mutable_inputs(0)->mutable_tensor()->set_type(static_cast<v1::ElementType>(-1)); },
+      {"UnknownType",
+       [](auto& r) { r.mutable_inputs(0)->mutable_tensor()->set_type(static_cast<v1::ElementType>(-1)); },
        StatusCode::kInvalidArgument, "no known element type"},
       {"Overflow",
        [](auto& r) {
@@ -576,17 +586,20 @@ TEST_F(CoreTest, RefusesWrongBindings) {
          view.add_shape(1);
        },
        StatusCode::kInvalidArgument, "needs 8 bytes; its buffer has 4"},
-      {"NoSuchBuffer", [](auto& r) { r.mutable_inputs(0)->mutable_buffer()->set_buffer_id("buf-1"); }, StatusCode::kNotFound,
-       "no buffer \"buf-1\""},
+      {"NoSuchBuffer", [](auto& r) { r.mutable_inputs(0)->mutable_buffer()->set_buffer_id("buf-1"); },
+       StatusCode::kNotFound, "no buffer \"buf-1\""},
       {"OutputTwice",
        [](auto& r) {
          r.add_outputs()->set_name("y");
          r.add_outputs()->set_name("y");
        },
        StatusCode::kInvalidArgument, "Output \"y\" is bound twice."},
-      {"Repeat", [](auto& r) { r.set_repeat(1'000'001); }, StatusCode::kInvalidArgument, "larger than the limit (1000000)"},
-      {"Priority", [](auto& r) { r.mutable_options()->set_priority(101); }, StatusCode::kInvalidArgument, "priority (101)"},
-      {"Key", [](auto& r) { r.mutable_options()->set_idempotency_key("k"); }, StatusCode::kUnimplemented, "idempotency key"},
+      {"Repeat", [](auto& r) { r.set_repeat(1'000'001); }, StatusCode::kInvalidArgument,
+       "larger than the limit (1000000)"},
+      {"Priority", [](auto& r) { r.mutable_options()->set_priority(101); }, StatusCode::kInvalidArgument,
+       "priority (101)"},
+      {"Key", [](auto& r) { r.mutable_options()->set_idempotency_key("k"); }, StatusCode::kUnimplemented,
+       "idempotency key"},
       {"Label", [](auto& r) { (*r.mutable_options()->mutable_labels())["a b"] = "c"; }, StatusCode::kInvalidArgument,
        "label key \"a b\""},
       {"NoHandle", [](auto& r) { r.set_handle("graph-0"); }, StatusCode::kNotFound, "no prepared graph \"graph-0\""},
@@ -632,9 +645,9 @@ TEST_F(CoreTest, JobKeepsOutputsAndEvents) {
     }
     ASSERT_FALSE(batch.events.empty());
   }
-  EXPECT_THAT(seen, ::testing::ElementsAre("JOB_STATE_ACCEPTED", "JOB_STATE_QUEUED", "JOB_STATE_RUNNING", "placement cpu:0",
-                                           "PHASE_BIND", "PHASE_COPY_IN", "PHASE_RUN", "PHASE_COPY_OUT", "progress",
-                                           "JOB_STATE_SUCCEEDED"));
+  EXPECT_THAT(seen, ::testing::ElementsAre("JOB_STATE_ACCEPTED", "JOB_STATE_QUEUED", "JOB_STATE_RUNNING",
+                                           "placement cpu:0", "PHASE_BIND", "PHASE_COPY_IN", "PHASE_RUN",
+                                           "PHASE_COPY_OUT", "progress", "JOB_STATE_SUCCEEDED"));
 }
 
 // Cancelling a job in each state; the final state tells the truth.

@@ -78,8 +78,9 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   options.rng = &SystemRng();
   options.spawner = daemon->spawner_.get();
   options.jobs = CreateMemoryJobStore();
-  options.cpu_threads = static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
-                                                                              : std::max(1u, std::thread::hardware_concurrency()));
+  options.cpu_threads =
+      static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
+                                                             : std::max(1u, std::thread::hardware_concurrency()));
   daemon->core_ = std::make_unique<Core>(std::move(options));
   daemon->timer_ = std::make_unique<TimerThread>(*daemon->core_);
   HPVMD_ASSIGN_OR_RETURN(daemon->server_, GrpcServer::Start(*daemon->core_, addresses));

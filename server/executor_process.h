@@ -13,7 +13,8 @@
 
 namespace hpvm {
 
-// One live executor. The rules are ExecutorLink's: calls never block, each callback comes once, later, on another thread.
+// One live executor. The rules are ExecutorLink's: calls never block, each callback comes once, later, on another
+// thread.
 class ExecutorProcess {
  public:
   virtual ~ExecutorProcess() = default;   // Waits for the process to be reaped; not on a callback's thread.

@@ -19,7 +19,8 @@ void JobEvents::Add(v1::JobEvent event, int64_t now_unix_ns) {
 
 std::vector<v1::JobEvent> JobEvents::After(uint64_t sequence, size_t count_max) const {
   const auto first = [&](const std::deque<v1::JobEvent>& events) {
-    return std::partition_point(events.begin(), events.end(), [&](const v1::JobEvent& e) { return e.sequence() <= sequence; });
+    return std::partition_point(events.begin(), events.end(),
+                                [&](const v1::JobEvent& e) { return e.sequence() <= sequence; });
   };
   auto placement = first(placements_), other = first(others_);
   std::vector<v1::JobEvent> found;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where jobs are kept. One interface, so that a database can stand behind it; MemoryJobStore keeps them while the daemon lives.
+// Where jobs are kept. One interface, so that a database can stand behind it; MemoryJobStore keeps them while the
+// daemon lives.
 //
-// A terminal state is written once: every change of state names the state it expects to leave, and a mismatch changes nothing.
+// A terminal state is written once: every change of state names the state it expects to leave, and a mismatch changes
+// nothing.
 #ifndef HPVMD_SERVER_JOB_STORE_H_
 #define HPVMD_SERVER_JOB_STORE_H_
 
@@ -47,10 +49,11 @@ struct JobLimits {
 class JobStore {
  public:
   virtual ~JobStore() = default;
-  // The job can be found at once. kAlreadyExists when the tenant's key is in use; the job's id is the caller's and must be new.
+  // The job can be found at once. kAlreadyExists when the tenant's key is in use; the job's id is the caller's and
+  // must be new.
   virtual Status Insert(JobRecord record) = 0;
-  // Calls `done` once everything inserted and changed so far is as durable as this store makes it; perhaps before it returns, perhaps
-  // from another thread. Not under the core's mutex.
+  // Calls `done` once everything inserted and changed so far is as durable as this store makes it; perhaps before it
+  // returns, perhaps from another thread. Not under the core's mutex.
   virtual void WhenDurable(std::function<void(const Status&)> done) = 0;
   virtual const JobRecord* Find(std::string_view tenant, std::string_view id) const = 0;
   virtual const JobRecord* FindByKey(std::string_view tenant, std::string_view key) const = 0;

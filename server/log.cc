@@ -37,8 +37,11 @@ spdlog::logger& Logger() {
 // Bytes of the UTF-8 character at `text`'s start; 0 when it is none.
 size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const size_t length = byte(0) < 0x80 ? 1 : byte(0) >= 0xf0 && byte(0) < 0xf5 ? 4 : byte(0) >= 0xe0 && byte(0) < 0xf0 ? 3
-                        : byte(0) >= 0xc2 && byte(0) < 0xe0 ? 2 : 0;
+  const size_t length = byte(0) < 0x80                      ? 1
+                        : byte(0) >= 0xf0 && byte(0) < 0xf5 ? 4
+                        : byte(0) >= 0xe0 && byte(0) < 0xf0 ? 3
+                        : byte(0) >= 0xc2 && byte(0) < 0xe0 ? 2
+                                                            : 0;
   if (length == 0 || length > text.size()) {
     return 0;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's log: one line an event on stderr, control characters escaped, so that a tenant's text cannot forge lines.
+// The daemon's log: one line an event on stderr, control characters escaped, so that a tenant's text cannot forge
+// lines.
 #ifndef HPVMD_SERVER_LOG_H_
 #define HPVMD_SERVER_LOG_H_
 

@@ -98,9 +98,11 @@ int Main(int argc, char** argv) {
              "  hpvmd --config /etc/hpvmd/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
              "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration.");
   app.add_option("--config", arguments.config, "Configuration file (TOML)")->type_name("FILE");
-  app.add_flag("--dev", arguments.dev,
-               "For development: 127.0.0.1:50061, a temporary state folder, reflection, tenants by the metadata hpvm-tenant");
-  app.add_option("--listen", arguments.listen, "Addresses instead of the configuration's: unix:/path or host:port, by commas")
+  app.add_flag(
+      "--dev", arguments.dev,
+      "For development: 127.0.0.1:50061, a temporary state folder, reflection, tenants by the metadata hpvm-tenant");
+  app.add_option("--listen", arguments.listen,
+                 "Addresses instead of the configuration's: unix:/path or host:port, by commas")
       ->type_name("ADDRESS");
   app.add_option("--state", arguments.state, "Folder for caches, instead of the configuration's")->type_name("DIR");
   app.add_flag("--check-config", arguments.check, "Check the configuration and exit");

@@ -53,8 +53,8 @@ class MemoryJobStore final : public JobStore {
       return NotFound("There is no job \"" + std::string(id.substr(0, 80)) + "\".");
     }
     if (record->job.state() != from) {
-      return FailedPrecondition("The job is " + v1::JobState_Name(record->job.state()) + ", not " + v1::JobState_Name(from) +
-                                ".");
+      return FailedPrecondition("The job is " + v1::JobState_Name(record->job.state()) + ", not " +
+                                v1::JobState_Name(from) + ".");
     }
     change(*record);
     if (IsTerminal(record->job.state())) {
@@ -88,7 +88,8 @@ class MemoryJobStore final : public JobStore {
                                         [](const auto& entry) { return IsTerminal(entry.second.job.state()); });
       for (auto it = tenant.jobs.begin(); it != tenant.jobs.end();) {
         const v1::Job& job = it->second.job;
-        const bool old = static_cast<uint64_t>(std::max<int64_t>(0, now_unix_ns - job.ended_unix_ns())) > limits.kept_ns;
+        const bool old =
+            static_cast<uint64_t>(std::max<int64_t>(0, now_unix_ns - job.ended_unix_ns())) > limits.kept_ns;
         if (!IsTerminal(job.state()) || (finished <= limits.kept_max && !old)) {
           ++it;
           continue;

@@ -18,7 +18,8 @@ v1::Diagnostics ToMessage(const Diagnostics& diagnostics, uint64_t omitted) {
   for (size_t i = 0; i < count; ++i) {
     const Diagnostic& from = diagnostics[i];
     v1::Diagnostic& to = *message.add_items();
-    to.set_severity(from.severity == Severity::kError ? v1::Diagnostic::SEVERITY_ERROR : v1::Diagnostic::SEVERITY_WARNING);
+    to.set_severity(from.severity == Severity::kError ? v1::Diagnostic::SEVERITY_ERROR
+                                                      : v1::Diagnostic::SEVERITY_WARNING);
     to.set_place(from.place);
     to.set_message(from.message);
     if (from.offset.has_value()) {

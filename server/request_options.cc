@@ -13,8 +13,8 @@ constexpr size_t kLabelKeyBytesMax = 63, kTextBytesMax = 255;
 
 bool IsLabelKey(const std::string& key) {
   return !key.empty() && key.size() <= kLabelKeyBytesMax && std::all_of(key.begin(), key.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '/' ||
-           c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '/' || c == '-';
   });
 }
 

@@ -8,7 +8,8 @@
 
 namespace hpvm {
 
-// kInvalidArgument naming the field, the value and the limit. An idempotency key where none is honoured is kUnimplemented.
+// kInvalidArgument naming the field, the value and the limit. An idempotency key where none is honoured is
+// kUnimplemented.
 Status CheckRequestOptions(const v1::RequestOptions& options, bool key_honoured);
 
 }  // namespace hpvm

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run: the fast path. The request's tensors are borrowed by the executor's frame, the answer's are copied once, from the frame.
+// Run: the fast path. The request's tensors are borrowed by the executor's frame, the answer's are copied once, from
+// the frame.
 #include <utility>
 
 #include "server/calls.h"

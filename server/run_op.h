@@ -47,7 +47,8 @@ struct OutputPlan {
   enum class Kind : uint8_t { kAuto, kBuffer, kNewBuffer, kDiscard } kind = Kind::kAuto;
   std::string buffer_id;   // kBuffer.
   uint64_t buffer_bytes = 0;
-  SegmentRef segment;      // Memory that travels with the run; kAuto and kNewBuffer get it when the output's size is known.
+  // Memory that travels with the run; kAuto and kNewBuffer get it when the output's size is known.
+  SegmentRef segment;
   uint64_t segment_bytes = 0;
 };
 
@@ -61,19 +62,22 @@ struct RunOp {
   std::vector<SegmentRef> pins;                // Memory of the inputs.
   std::map<std::string, OutputPlan> plans;     // Outputs that are not here are kAuto.
   std::vector<TensorShape> input_shapes;
-  bool keep_outputs = false;                   // A job's: outputs without a place stay with the job, not in new buffers.
+  // A job's: outputs without a place stay with the job, not in new buffers.
+  bool keep_outputs = false;
   int32_t priority = 0;
   Time received{0}, deadline = kNever, sent{0};
   std::shared_ptr<ExecutorProcess> port;          // While sent.
   uint64_t epoch = 0;
-  // Each sending's request, 0 until known, for Cancel: written by the sender without the mutex, as `stop` is read by it.
+  // Each sending's request, 0 until known, for Cancel: written by the sender without the mutex, as `stop` is read by
+  // it.
   static constexpr uint32_t kSendsMax = 3;
   std::array<std::atomic<RequestId>, kSendsMax> requests{};
   uint32_t sends = 0;
   std::atomic<bool> stop{false};
   Status stop_reason;                          // When `stop`: what the run ends with unless it succeeds first.
   std::vector<std::pair<Time, uint64_t>> timers;
-  std::shared_ptr<const google::protobuf::Message> keeps;   // Owns what the spans borrow, for jobs; else the caller does.
+  // Owns what the spans borrow, for jobs; else the caller does.
+  std::shared_ptr<const google::protobuf::Message> keeps;
   std::function<void(CoreScope&)> on_started;  // Under the mutex, when it leaves the daemon's queue.
   std::function<void(RunOutcome)> done;        // Without the mutex.
 };

@@ -67,7 +67,8 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
 
 void SegmentPool::Return(State& state, std::unique_ptr<Segment> segment) {
   segment->recycled = true;
-  std::vector<std::unique_ptr<Segment>> freed;  // Declared before the lock, so closed after it: freeing pages takes time.
+  // Declared before the lock, so closed after it: freeing pages takes time.
+  std::vector<std::unique_ptr<Segment>> freed;
   std::lock_guard lock(state.mutex);
   state.idle_bytes += segment->capacity_bytes;
   state.idle.push_back(std::move(segment));

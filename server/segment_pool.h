@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tenant's shared memory: sealed memfds that are used again, because first-touch writes run at 0.4 to 1.4 GB/s and later ones at 7.
+// A tenant's shared memory: sealed memfds that are used again, because first-touch writes run at 0.4 to 1.4 GB/s and
+// later ones at 7.
 //
-// Memory never passes from one tenant to another: each has a pool, and the pool's memory goes back to the kernel with it. Descriptors that
-// the executor has mapped may be written by it at any time, so the daemon reads and writes with pread and pwrite only.
+// Memory never passes from one tenant to another: each has a pool, and the pool's memory goes back to the kernel with
+// it. Descriptors that the executor has mapped may be written by it at any time, so the daemon reads and writes with
+// pread and pwrite only.
 #ifndef HPVMD_SERVER_SEGMENT_POOL_H_
 #define HPVMD_SERVER_SEGMENT_POOL_H_
 
@@ -23,7 +25,8 @@ struct Segment {
   bool recycled = false;        // Holds old bytes of the same tenant; otherwise zeros.
 };
 
-// Shared: a run that reads a buffer's memory outlives the buffer's deletion or replacement. The last user gives it back to the pool.
+// Shared: a run that reads a buffer's memory outlives the buffer's deletion or replacement. The last user gives it
+// back to the pool.
 using SegmentRef = std::shared_ptr<const Segment>;
 
 // Any thread.
@@ -36,11 +39,12 @@ class SegmentPool {
   StatusOr<SegmentRef> Acquire(uint64_t bytes, bool zero);
 
   uint64_t idle_bytes() const;
-  // Ids of segments freed since the last call: executors must let go of them too. Ids beyond the last 4,096 are lost, with no more harm
-  // than a mapping that lives as long as its executor.
+  // Ids of segments freed since the last call: executors must let go of them too. Ids beyond the last 4,096 are lost,
+  // with no more harm than a mapping that lives as long as its executor.
   std::vector<uint64_t> TakeFreed();
 
-  // What Acquire really takes for `bytes`: whole pages, then eighths of a power of two, so that near sizes share segments.
+  // What Acquire really takes for `bytes`: whole pages, then eighths of a power of two, so that near sizes share
+  // segments.
   static uint64_t CapacityFor(uint64_t bytes);
 
  private:

@@ -48,7 +48,8 @@ grpc::ServerUnaryReactor* Answer(Core& core, grpc::CallbackServerContext* contex
   return reactor;
 }
 
-// A call that the core answers later. It goes on when the client cancels: what it prepares or stores is kept for the next call.
+// A call that the core answers later. It goes on when the client cancels: what it prepares or stores is kept for the
+// next call.
 class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<DeferredCall> {
  public:
   void Begin() {}
@@ -118,7 +119,8 @@ class Service final : public v1::Hpvm::CallbackService {
     }
     return call;
   }
-  grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request, v1::GetJobResponse* response) override {
+  grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
+                                   v1::GetJobResponse* response) override {
     return Answer(core_, context, request->options(), [&](const TenantRef& tenant) {
       return core_.GetJob(*tenant, request->job_id(), response->mutable_job());
     });
@@ -148,7 +150,8 @@ class Service final : public v1::Hpvm::CallbackService {
       return absl::OkStatus();
     });
   }
-  grpc::ServerReadReactor<v1::WriteBufferRequest>* WriteBuffer(Context* context, v1::WriteBufferResponse* response) override {
+  grpc::ServerReadReactor<v1::WriteBufferRequest>* WriteBuffer(Context* context,
+                                                               v1::WriteBufferResponse* response) override {
     return StartWriteBuffer(core_, TenantOf(core_, *context), response);
   }
   grpc::ServerWriteReactor<v1::ReadBufferResponse>* ReadBuffer(Context* context,
@@ -165,7 +168,8 @@ class Service final : public v1::Hpvm::CallbackService {
   Core& core_;
 };
 
-// A socket file that nobody answers on is left over from a daemon that was killed; one that answers is another daemon's.
+// A socket file that nobody answers on is left over from a daemon that was killed; one that answers is another
+// daemon's.
 Status ClearSocketPath(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) {
@@ -190,7 +194,8 @@ void SetLimits(const Config& config, grpc::ServerBuilder& builder) {
   // A process of the same user must not be able to share the port.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(config.limits_metadata_bytes_max));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(config.limits_streams_per_connection_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(config.limits_streams_per_connection_max));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);

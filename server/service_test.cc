@@ -179,7 +179,8 @@ grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel, const std
   return status;
 }
 
-// Every method of the descriptor is served: an empty request gets a defined answer, and UNIMPLEMENTED only with a sentence.
+// Every method of the descriptor is served: an empty request gets a defined answer, and UNIMPLEMENTED only with a
+// sentence.
 TEST_F(ServiceTest, EveryMethodAnswers) {
   const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("hpvm.v1.Hpvm");
   ASSERT_NE(service, nullptr);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream and WatchJob: calls that live long and are woken from several threads.
 //
-// Each has a mutex and decides under it what to do next; the deed (a read, a write, the end) follows after unlocking. At most one read, one
-// write and one run are in progress at a time, so nobody else can start the same deed in between.
+// Each has a mutex and decides under it what to do next; the deed (a read, a write, the end) follows after unlocking.
+// At most one read, one write and one run are in progress at a time, so nobody else can start the same deed in
+// between.
 #include <algorithm>
 #include <deque>
 #include <mutex>
@@ -17,7 +18,8 @@ namespace {
 
 constexpr uint32_t kWindowDefault = 4, kWindowMax = 64;
 
-class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>, public SelfOwned<StreamCall> {
+class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>,
+                         public SelfOwned<StreamCall> {
  public:
   StreamCall(Core& core, StatusOr<TenantRef> tenant) : core_(core), tenant_(std::move(tenant)) {}
 
@@ -184,7 +186,8 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
       items_.pop_front();
     }
     v1::StreamRequest* into = incoming_.get();
-    const v1::StreamResponse* from = start_write ? &outgoing_.front() : nullptr;   // A deque: its elements stay where they are.
+    // A deque: its elements stay where they are.
+    const v1::StreamResponse* from = start_write ? &outgoing_.front() : nullptr;
     lock.unlock();
     if (start_read) {
       StartRead(into);
@@ -202,8 +205,9 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
 
   void Run() {
     const v1::StreamRequest* request = running_.get();   // Until OnOutcome, which comes once.
-    const uint64_t id = core_.RunItem(*tenant_, preparation_, {&request->item(), &open_},
-                                      [self = shared_from_this()](RunOutcome outcome) { self->OnOutcome(std::move(outcome)); });
+    const uint64_t id =
+        core_.RunItem(*tenant_, preparation_, {&request->item(), &open_},
+                      [self = shared_from_this()](RunOutcome outcome) { self->OnOutcome(std::move(outcome)); });
     bool cancel = false;
     {
       std::lock_guard lock(mutex_);

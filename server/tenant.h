@@ -33,8 +33,9 @@ struct NamedBlob {
   BlobRef blob;
 };
 
-// A document with its modules, prepared in the tenant's executor, and prepared again from the stored bytes when that executor is new.
-// Shared by every handle and job with equal contents: use_count() 1 means that only the tenant's table holds it.
+// A document with its modules, prepared in the tenant's executor, and prepared again from the stored bytes when that
+// executor is new. Shared by every handle and job with equal contents: use_count() 1 means that only the tenant's
+// table holds it.
 struct Preparation {
   std::string key;               // Of the document's and the modules' hashes.
   BlobRef document;
@@ -48,7 +49,8 @@ struct Preparation {
   uint64_t used = 0;             // A counter, for dropping the least recently used.
   using Waiter = std::function<void(CoreScope&, const Outcome&)>;
   std::vector<Waiter> waiters;
-  // Outputs that were too large to be inline when the inputs had these shapes: memory goes along with the next such run at once.
+  // Outputs that were too large to be inline when the inputs had these shapes: memory goes along with the next such
+  // run at once.
   std::vector<TensorShape> last_inputs;
   std::vector<std::pair<std::string, uint64_t>> large_outputs;
 };
@@ -79,10 +81,14 @@ struct LiveJob;
 struct RunOp;
 
 struct Tenant {
-  Tenant(std::string tenant_name, scheduler::TenantKey tenant_key, uint64_t stored_bytes_max, const BufferLimits& buffer_limits,
-         uint64_t idle_bytes_max)
-      : name(std::move(tenant_name)), key(tenant_key), modules("module", stored_bytes_max),
-        graphs("graph document", stored_bytes_max), buffers(buffer_limits), pool(idle_bytes_max) {}
+  Tenant(std::string tenant_name, scheduler::TenantKey tenant_key, uint64_t stored_bytes_max,
+         const BufferLimits& buffer_limits, uint64_t idle_bytes_max)
+      : name(std::move(tenant_name)),
+        key(tenant_key),
+        modules("module", stored_bytes_max),
+        graphs("graph document", stored_bytes_max),
+        buffers(buffer_limits),
+        pool(idle_bytes_max) {}
 
   const std::string name;
   const scheduler::TenantKey key;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uploads and downloads in chunks. Two messages are in use at once: while one is moved to or from memory, gRPC works on the other. The next
-// callback may come on another thread meanwhile, so each callback holds the call's mutex; gRPC never runs a callback inside another one.
+// Uploads and downloads in chunks. Two messages are in use at once: while one is moved to or from memory, gRPC works
+// on the other. The next callback may come on another thread meanwhile, so each callback holds the call's mutex; gRPC
+// never runs a callback inside another one.
 #include <algorithm>
 #include <array>
 #include <mutex>
@@ -106,8 +107,8 @@ struct BlobSink {
     const bool module = kind == Core::BlobKind::kModule;
     HPVMD_ASSIGN_OR_RETURN(
         upload, BlobUpload::Start(module ? "module" : "graph document", header.sha256(), header.size_bytes(),
-                                  module ? config.limits_module_bytes_max : config.limits_document_bytes_max, module_kind,
-                                  header.name()));
+                                  module ? config.limits_module_bytes_max : config.limits_document_bytes_max,
+                                  module_kind, header.name()));
     existed = core.HasBlob(*tenant, kind, upload->hash());
     return absl::OkStatus();
   }
@@ -161,8 +162,9 @@ struct BufferSink {
   Status Room(uint64_t bytes) const {
     const uint64_t size = access.buffer.size_bytes();
     if (at > size || bytes > size - at) {
-      return MakeStatus(absl::StatusCode::kOutOfRange, "The bytes from " + std::to_string(at) + " on (" + std::to_string(bytes) +
-                                                           ") go beyond the buffer's end (" + std::to_string(size) + ").");
+      return MakeStatus(absl::StatusCode::kOutOfRange, "The bytes from " + std::to_string(at) + " on (" +
+                                                           std::to_string(bytes) + ") go beyond the buffer's end (" +
+                                                           std::to_string(size) + ").");
     }
     return absl::OkStatus();
   }
@@ -214,7 +216,8 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
       data.assign(source_.inline_bytes, source_.at, count);
     } else {
       data.resize(count);   // The same size again and again: not cleared each time.
-      HPVMD_RETURN_IF_ERROR(ReadAt(source_.segment->fd.get(), source_.at, {reinterpret_cast<uint8_t*>(data.data()), count}));
+      HPVMD_RETURN_IF_ERROR(
+          ReadAt(source_.segment->fd.get(), source_.at, {reinterpret_cast<uint8_t*>(data.data()), count}));
     }
     source_.at += count;
     return absl::OkStatus();
@@ -253,9 +256,9 @@ StatusOr<DownloadCall<v1::ReadBufferResponse>::Source> OpenBufferRange(Core& cor
   HPVMD_ASSIGN_OR_RETURN(Core::BufferAccess access, core.OpenBuffer(**tenant, request.buffer_id()));
   const uint64_t size = access.buffer.size_bytes(), at = request.offset();
   if (at > size || request.size_bytes() > size - at) {
-    return MakeStatus(absl::StatusCode::kOutOfRange, "The bytes from " + std::to_string(at) + " on (" +
-                                                         std::to_string(request.size_bytes()) +
-                                                         ") go beyond the buffer's end (" + std::to_string(size) + ").");
+    return MakeStatus(absl::StatusCode::kOutOfRange,
+                      "The bytes from " + std::to_string(at) + " on (" + std::to_string(request.size_bytes()) +
+                          ") go beyond the buffer's end (" + std::to_string(size) + ").");
   }
   const uint64_t end = request.size_bytes() == 0 ? size : at + request.size_bytes();
   return DownloadCall<v1::ReadBufferResponse>::Source{
@@ -271,7 +274,8 @@ StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, c
   const uint64_t size = stored.header.size_bytes();
   if (request.offset() > size) {
     return MakeStatus(absl::StatusCode::kOutOfRange, "The offset (" + std::to_string(request.offset()) +
-                                                         ") is beyond the output's end (" + std::to_string(size) + ").");
+                                                         ") is beyond the output's end (" + std::to_string(size) +
+                                                         ").");
   }
   return DownloadCall<v1::FetchOutputResponse>::Source{
       [header = stored.header](v1::FetchOutputResponse& message) { *message.mutable_header() = header; },

@@ -90,7 +90,8 @@ class FakeProcess final : public ExecutorProcess {
       std::string bytes(tensor.bytes.begin(), tensor.bytes.end());
       if (tensor.memory.has_value()) {
         bytes.resize(tensor.memory->bytes);
-        ReadAt(tensor.memory->fd, tensor.memory->offset, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}).IgnoreError();
+        ReadAt(tensor.memory->fd, tensor.memory->offset, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()})
+            .IgnoreError();
       }
       call.inputs.push_back(std::move(bytes));
     }
@@ -117,7 +118,8 @@ class FakeProcess final : public ExecutorProcess {
 
 class FakeSpawner final : public ExecutorSpawner {
  public:
-  StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request, std::function<void(const ExecutorReady&)>,
+  StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
+                                                   std::function<void(const ExecutorReady&)>,
                                                    std::function<void(const Status&)> on_end) override {
     if (!failure.ok()) {
       return failure;

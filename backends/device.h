@@ -38,12 +38,12 @@ enum class DeviceKind : uint8_t { kNull, kInterp, kCpu, kGpu, kFpga };
 std::string_view Name(DeviceKind kind);  // "null", "interp", "cpu", "gpu", "fpga"
 
 struct DeviceInfo {
-  std::string id;             // "cpu:0"; unique in the process.
+  std::string id;  // "cpu:0"; unique in the process.
   DeviceKind kind = DeviceKind::kNull;
-  std::string name;           // For people: "AMD EPYC, 2 threads, AVX-512".
-  std::string silicon;        // Devices with the same text share the same hardware.
-  uint32_t compute_units = 1; // Worker threads, multiprocessors.
-  uint64_t memory_bytes = 0;  // Capacity.
+  std::string name;            // For people: "AMD EPYC, 2 threads, AVX-512".
+  std::string silicon;         // Devices with the same text share the same hardware.
+  uint32_t compute_units = 1;  // Worker threads, multiprocessors.
+  uint64_t memory_bytes = 0;   // Capacity.
   uint64_t allocation_bytes_max = 0;
   bool host_visible = false;  // Its buffers are host memory: Buffer::host() is their data.
   // Submit runs a submission whose waits are reached on the calling thread (and helpers) before it returns. Otherwise
@@ -69,7 +69,7 @@ class Hub {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t generation_ = 0;      // Guarded by mutex_.
+  uint64_t generation_ = 0;  // Guarded by mutex_.
   std::atomic<uint32_t> waiters_{0};
 };
 
@@ -136,19 +136,19 @@ struct FillCommand {
 };
 
 struct DispatchArgument {
-  SlotIndex slot = kNoSlot;   // Buffers: in Submission::buffers. Scalars from the run's table: in Submission::scalars.
+  SlotIndex slot = kNoSlot;  // Buffers: in Submission::buffers. Scalars from the run's table: in Submission::scalars.
   bool is_buffer = false;
-  uint64_t offset = 0;        // Buffers: first byte of the view.
-  uint64_t bytes = 0;         // Buffers: size of the view.
-  uint64_t scalar = 0;        // Scalars with slot == kNoSlot: the bits.
+  uint64_t offset = 0;  // Buffers: first byte of the view.
+  uint64_t bytes = 0;   // Buffers: size of the view.
+  uint64_t scalar = 0;  // Scalars with slot == kNoSlot: the bits.
 };
 
 struct DispatchCommand {
-  Executable* executable = nullptr;       // Borrowed.
+  Executable* executable = nullptr;  // Borrowed.
   std::array<uint64_t, 3> extent{1, 1, 1};
   std::array<uint64_t, 3> group{1, 1, 1};
   uint32_t first_argument = 0, argument_count = 0;  // In CommandList::arguments; one a kernel parameter, in order.
-  uint32_t node = 0;                      // The caller's tag: index in Submission::timings, and in failures.
+  uint32_t node = 0;                                // The caller's tag: index in Submission::timings, and in failures.
 };
 
 using Command = std::variant<CopyCommand, FillCommand, DispatchCommand>;
@@ -174,14 +174,14 @@ struct Failure {
 struct Submission {
   std::span<const TimelinePoint> waits;
   const CommandList* commands = nullptr;
-  std::span<Buffer* const> buffers;        // By slot.
-  std::span<const uint64_t> scalars;       // By slot; bits.
+  std::span<Buffer* const> buffers;   // By slot.
+  std::span<const uint64_t> scalars;  // By slot; bits.
   std::span<const TimelinePoint> signals;
   // Stops the launches in progress when not zero (the job is cancelled, its deadline passed): they fail with
   // kCancelled.
   const std::atomic<uint32_t>* stop = nullptr;
-  std::span<NodeTiming> timings;           // By node tag; may be empty.
-  Failure* failure = nullptr;              // May be null.
+  std::span<NodeTiming> timings;  // By node tag; may be empty.
+  Failure* failure = nullptr;     // May be null.
   // Everything above stays valid until the signals are reached or failed.
 };
 
@@ -195,7 +195,7 @@ struct KernelNeeds {
 
 struct Support {
   bool ok = true;
-  std::string reason;   // When not ok: a sentence for people.
+  std::string reason;  // When not ok: a sentence for people.
 };
 
 class Device {

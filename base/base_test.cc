@@ -55,6 +55,17 @@ TEST(ElementTypeTest, TableIsConsistent) {
   EXPECT_FALSE(ElementTypeFromName("f8").has_value());
 }
 
+// Overflow is noticed wherever it happens, and an empty tensor is empty however large its other extents are.
+TEST(ElementTypeTest, TensorBytesAreChecked) {
+  const uint64_t big = uint64_t{1} << 62;
+  EXPECT_EQ(TensorBytes(ElementType::kF64, {}), 8u);
+  EXPECT_EQ(TensorBytes(ElementType::kF32, std::vector<uint64_t>{3, 5}), 60u);
+  EXPECT_EQ(TensorBytes(ElementType::kU8, std::vector<uint64_t>{big, 0, big}), 0u);
+  EXPECT_EQ(TensorBytes(ElementType::kU8, std::vector<uint64_t>{big}), big);
+  EXPECT_FALSE(TensorBytes(ElementType::kU16, std::vector<uint64_t>{big}).has_value());
+  EXPECT_FALSE(TensorBytes(ElementType::kU8, std::vector<uint64_t>{big, big, big}).has_value());
+}
+
 TEST(MemfdTest, SizeIsSealed) {
   StatusOr<UniqueFd> fd = CreateSealedMemfd("test", 4096);
   ASSERT_TRUE(fd.ok()) << fd.status();

@@ -6,20 +6,33 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace hpvm {
 
 // Values are stable: they are stored and sent.
 enum class ElementType : uint8_t {
-  kBool = 1, kI8, kU8, kI16, kU16, kI32, kU32, kI64, kU64, kF16, kBF16, kF32, kF64,
+  kBool = 1,
+  kI8,
+  kU8,
+  kI16,
+  kU16,
+  kI32,
+  kU32,
+  kI64,
+  kU64,
+  kF16,
+  kBF16,
+  kF32,
+  kF64,
 };
 
 struct ElementTypeInfo {
   ElementType type;
-  std::string_view name;   // As in graph documents.
+  std::string_view name;  // As in graph documents.
   uint32_t bytes;
-  std::string_view npy;    // The descriptor in .npy files; empty where NumPy has none.
+  std::string_view npy;  // The descriptor in .npy files; empty where NumPy has none.
 };
 
 inline constexpr std::array<ElementTypeInfo, 13> kElementTypes = {{
@@ -38,11 +51,13 @@ inline constexpr std::array<ElementTypeInfo, 13> kElementTypes = {{
     {ElementType::kF64, "f64", 8, "<f8"},
 }};
 
-constexpr const ElementTypeInfo& Info(ElementType type) {
-  return kElementTypes[static_cast<uint8_t>(type) - 1];
-}
+constexpr const ElementTypeInfo& Info(ElementType type) { return kElementTypes[static_cast<uint8_t>(type) - 1]; }
 constexpr uint32_t ElementBytes(ElementType type) { return Info(type).bytes; }
 constexpr std::string_view Name(ElementType type) { return Info(type).name; }
+
+// Bytes of a dense tensor: the product of the extents times the element's size. Nothing when it passes 2^63 - 1 (an
+// extent of 0 makes it 0 whatever the others are).
+std::optional<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape);
 
 constexpr std::optional<ElementType> ElementTypeFromName(std::string_view name) {
   for (const ElementTypeInfo& info : kElementTypes) {

@@ -12,7 +12,7 @@
 namespace hpvm {
 namespace {
 
-constexpr uint32_t kFdsHardMax = 64;     // Below the kernel's SCM_MAX_FD (253).
+constexpr uint32_t kFdsHardMax = 64;  // Below the kernel's SCM_MAX_FD (253).
 
 Status WaitFor(int socket, short events, Time deadline) {
   while (true) {
@@ -22,8 +22,8 @@ Status WaitFor(int socket, short events, Time deadline) {
       if (left <= Time(0)) {
         return DeadlineExceeded("The peer process does not answer in time.");
       }
-      timeout_ms = static_cast<int>(
-          std::min<int64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count(), 1'000'000));
+      timeout_ms =
+          static_cast<int>(std::min<int64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count(), 1'000'000));
     }
     pollfd item{socket, events, 0};
     int ready = poll(&item, 1, timeout_ms);
@@ -103,11 +103,9 @@ Status CheckFrameHeader(const FrameHeader& header, const FrameLimits& limits) {
   if (header.head_bytes > limits.head_bytes_max || header.body_bytes > limits.body_bytes_max ||
       header.fds > limits.fds_max) {
     return InvalidArgument("A frame's head (" + std::to_string(header.head_bytes) + " bytes), body (" +
-                           std::to_string(header.body_bytes) + " bytes) or descriptors (" +
-                           std::to_string(header.fds) + ") exceed the limits (" +
-                           std::to_string(limits.head_bytes_max) + ", " +
-                           std::to_string(limits.body_bytes_max) + ", " +
-                           std::to_string(limits.fds_max) + ").");
+                           std::to_string(header.body_bytes) + " bytes) or descriptors (" + std::to_string(header.fds) +
+                           ") exceed the limits (" + std::to_string(limits.head_bytes_max) + ", " +
+                           std::to_string(limits.body_bytes_max) + ", " + std::to_string(limits.fds_max) + ").");
   }
   return absl::OkStatus();
 }
@@ -120,11 +118,11 @@ StatusOr<std::pair<UniqueFd, UniqueFd>> CreateSocketPair() {
   return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
 }
 
-Status SendFrame(int socket, std::span<const uint8_t> head, std::span<const uint8_t> body,
-                 std::span<const int> fds, Time deadline) {
+Status SendFrame(int socket, std::span<const uint8_t> head, std::span<const uint8_t> body, std::span<const int> fds,
+                 Time deadline) {
   HPVMD_CHECK(head.size() <= UINT32_MAX && body.size() <= UINT32_MAX && fds.size() <= kFdsHardMax);
   FrameHeader header{kFrameMagic, static_cast<uint32_t>(head.size()), static_cast<uint32_t>(body.size()),
-                static_cast<uint32_t>(fds.size())};
+                     static_cast<uint32_t>(fds.size())};
   iovec pieces[3] = {{&header, sizeof(header)},
                      {const_cast<uint8_t*>(head.data()), head.size()},
                      {const_cast<uint8_t*>(body.data()), body.size()}};
@@ -167,8 +165,7 @@ Status SendFrame(int socket, std::span<const uint8_t> head, std::span<const uint
 
 Status SendFrame(int socket, std::string_view head, std::span<const uint8_t> body, std::span<const int> fds,
                  Time deadline) {
-  return SendFrame(socket, std::span(reinterpret_cast<const uint8_t*>(head.data()), head.size()), body, fds,
-                   deadline);
+  return SendFrame(socket, std::span(reinterpret_cast<const uint8_t*>(head.data()), head.size()), body, fds, deadline);
 }
 
 StatusOr<Frame> ReceiveFrame(int socket, const FrameLimits& limits, Time deadline) {

@@ -15,12 +15,12 @@ enum class GrantState : uint32_t { kNone = 0, kGranted = 1, kRevoked = 2 };
 // Laid out for two processes: every field is an atomic of its own, so a reader may see fields of two updates, never
 // half a field.
 struct GrantEntry {
-  std::atomic<uint32_t> epoch;         // Bumped after every change of the others.
-  std::atomic<uint32_t> state;         // GrantState.
-  std::atomic<uint32_t> cpu_threads;   // Workers, the submitting thread included.
-  std::atomic<uint32_t> in_flight_max; // Submissions a driver device may hold.
-  std::atomic<uint64_t> bytes_max;     // Device memory.
-  std::atomic<uint32_t> contended;     // Somebody else waits for this device: do not spin.
+  std::atomic<uint32_t> epoch;          // Bumped after every change of the others.
+  std::atomic<uint32_t> state;          // GrantState.
+  std::atomic<uint32_t> cpu_threads;    // Workers, the submitting thread included.
+  std::atomic<uint32_t> in_flight_max;  // Submissions a driver device may hold.
+  std::atomic<uint64_t> bytes_max;      // Device memory.
+  std::atomic<uint32_t> contended;      // Somebody else waits for this device: do not spin.
   std::atomic<uint32_t> reserved;
 };
 static_assert(sizeof(GrantEntry) == 32);
@@ -30,8 +30,8 @@ inline constexpr uint32_t kGrantPageBytes = 4096;
 inline constexpr uint32_t kGrantEntriesMax = 64;
 
 struct GrantPage {
-  std::atomic<uint32_t> version;       // 1.
-  std::atomic<uint32_t> count;         // Entries in use, in the order of the executor's device profile.
+  std::atomic<uint32_t> version;  // 1.
+  std::atomic<uint32_t> count;    // Entries in use, in the order of the executor's device profile.
   uint8_t padding[56];
   std::array<GrantEntry, kGrantEntriesMax> entries;
 };

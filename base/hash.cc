@@ -35,8 +35,8 @@ Sha256 HashOf(std::string_view data) { return HashOf(Bytes(data)); }
 Sha256 HmacOf(std::span<const uint8_t> key, std::span<const uint8_t> data) {
   Sha256 hash;
   unsigned length = 0;
-  HPVMD_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), data.data(), data.size(),
-                   hash.bytes.data(), &length) != nullptr);
+  HPVMD_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), data.data(), data.size(), hash.bytes.data(),
+                   &length) != nullptr);
   return hash;
 }
 
@@ -72,8 +72,7 @@ std::optional<Sha256> Sha256FromHex(std::string_view hex) {
 }
 
 Hasher::Hasher() : context_(EVP_MD_CTX_new()) {
-  HPVMD_CHECK(context_ != nullptr &&
-              EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_), EVP_sha256(), nullptr) == 1);
+  HPVMD_CHECK(context_ != nullptr && EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_), EVP_sha256(), nullptr) == 1);
 }
 
 Hasher::~Hasher() { EVP_MD_CTX_free(static_cast<EVP_MD_CTX*>(context_)); }

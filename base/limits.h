@@ -11,7 +11,8 @@ inline constexpr uint64_t kKiB = 1024;
 inline constexpr uint64_t kMiB = 1024 * kKiB;
 inline constexpr uint64_t kGiB = 1024 * kMiB;
 
-// Tensors up to this size travel inside Run's message; larger ones through buffers, because a gRPC message is copied several times.
+// Tensors up to this size travel inside Run's message; larger ones through buffers, because a gRPC message is copied
+// several times.
 inline constexpr uint64_t kInlineTensorBytesMax = 256 * kKiB;
 // One message of a chunk stream. Above 1 MiB throughput no longer grows; below, the cost of a message shows.
 inline constexpr uint64_t kChunkBytes = 1 * kMiB;
@@ -38,8 +39,8 @@ inline constexpr uint64_t kModuleMemoryBytesMax = 1 * kGiB;
 // Parameters of a kernel: ports and scalars together.
 inline constexpr uint32_t kKernelParamsMax = 256;
 
-// WebAssembly modules. Engines allow 50,000 locals and 1,000 parameters; the nesting is what later stages can afford to recurse on, and the
-// rest keeps a module of the largest size within a compile child's memory.
+// WebAssembly modules. Engines allow 50,000 locals and 1,000 parameters; the nesting is what later stages can afford to
+// recurse on, and the rest keeps a module of the largest size within a compile child's memory.
 inline constexpr uint32_t kWasmLocalsMax = 50'000;
 inline constexpr uint32_t kWasmSignatureMax = 1'000;
 inline constexpr uint32_t kWasmNestingMax = 1'000;

@@ -32,8 +32,8 @@ StatusOr<uint64_t> CheckSealedMemfd(int fd) {
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
     return InvalidArgument("The descriptor is not shared memory of a sealed size.");
   }
-  // Not fstat, which the C library makes a call that takes a path, and the runner's system call filter refuses those. The descriptor's
-  // position means nothing: all reading and writing is by pread and pwrite.
+  // Not fstat, which the C library makes a call that takes a path, and the runner's system call filter refuses those.
+  // The descriptor's position means nothing: all reading and writing is by pread and pwrite.
   const off_t size = lseek(fd, 0, SEEK_END);
   if (size < 0) {
     return FromErrno(errno, "Reading the size of shared memory");

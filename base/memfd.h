@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory between two processes that do not trust each other.
 //
-// The daemon creates and seals against resizing (F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL), so that a mapping can never raise SIGBUS.
-// What a peer can still write is read with pread by whoever must not be surprised by it, never through a mapping.
+// The daemon creates and seals against resizing (F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL), so that a mapping can
+// never raise SIGBUS. What a peer can still write is read with pread by whoever must not be surprised by it, never
+// through a mapping.
 #ifndef HPVMD_BASE_MEMFD_H_
 #define HPVMD_BASE_MEMFD_H_
 

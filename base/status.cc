@@ -14,16 +14,10 @@ Status MakeStatus(absl::StatusCode code, std::string_view message) {
 Status InvalidArgument(std::string_view m) { return MakeStatus(absl::StatusCode::kInvalidArgument, m); }
 Status NotFound(std::string_view m) { return MakeStatus(absl::StatusCode::kNotFound, m); }
 Status AlreadyExists(std::string_view m) { return MakeStatus(absl::StatusCode::kAlreadyExists, m); }
-Status FailedPrecondition(std::string_view m) {
-  return MakeStatus(absl::StatusCode::kFailedPrecondition, m);
-}
-Status ResourceExhausted(std::string_view m) {
-  return MakeStatus(absl::StatusCode::kResourceExhausted, m);
-}
+Status FailedPrecondition(std::string_view m) { return MakeStatus(absl::StatusCode::kFailedPrecondition, m); }
+Status ResourceExhausted(std::string_view m) { return MakeStatus(absl::StatusCode::kResourceExhausted, m); }
 Status Aborted(std::string_view m) { return MakeStatus(absl::StatusCode::kAborted, m); }
-Status DeadlineExceeded(std::string_view m) {
-  return MakeStatus(absl::StatusCode::kDeadlineExceeded, m);
-}
+Status DeadlineExceeded(std::string_view m) { return MakeStatus(absl::StatusCode::kDeadlineExceeded, m); }
 Status Cancelled(std::string_view m) { return MakeStatus(absl::StatusCode::kCancelled, m); }
 Status Unavailable(std::string_view m) { return MakeStatus(absl::StatusCode::kUnavailable, m); }
 Status DataLoss(std::string_view m) { return MakeStatus(absl::StatusCode::kDataLoss, m); }
@@ -60,9 +54,7 @@ Status FromErrno(int error_number, std::string_view action) {
   return MakeStatus(code, std::string(action) + " failed: " + reason + ".");
 }
 
-std::string Message(const Status& status) {
-  return std::string(status.message().data(), status.message().size());
-}
+std::string Message(const Status& status) { return std::string(status.message().data(), status.message().size()); }
 
 Status While(Status status, std::string_view doing) {
   if (status.ok()) {

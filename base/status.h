@@ -30,7 +30,8 @@ namespace hpvm {
 using absl::Status;
 using absl::StatusOr;
 
-// Builds a status from std types; Debian's Abseil has a string_view of its own, and this is the one place that converts.
+// Builds a status from std types; Debian's Abseil has a string_view of its own, and this is the one place that
+// converts.
 Status MakeStatus(absl::StatusCode code, std::string_view message);
 Status InvalidArgument(std::string_view message);
 Status NotFound(std::string_view message);
@@ -58,15 +59,15 @@ Status While(Status status, std::string_view doing);
 
 }  // namespace hpvm
 
-// Our own bugs. Costs at most the process of one executor, never the daemon: the daemon's code on tenants' paths must not rely on it.
-#define HPVMD_CHECK(condition) \
-  ((condition) ? (void)0 : ::hpvm::CheckFailed(__FILE__, __LINE__, #condition))
+// Our own bugs. Costs at most the process of one executor, never the daemon: the daemon's code on tenants' paths must
+// not rely on it.
+#define HPVMD_CHECK(condition) ((condition) ? (void)0 : ::hpvm::CheckFailed(__FILE__, __LINE__, #condition))
 
-#define HPVMD_RETURN_IF_ERROR(expression)                                   \
-  do {                                                                      \
-    if (::hpvm::Status hpvmd_status = (expression); !hpvmd_status.ok()) {   \
-      return hpvmd_status;                                                  \
-    }                                                                       \
+#define HPVMD_RETURN_IF_ERROR(expression)                                 \
+  do {                                                                    \
+    if (::hpvm::Status hpvmd_status = (expression); !hpvmd_status.ok()) { \
+      return hpvmd_status;                                                \
+    }                                                                     \
   } while (false)
 
 #define HPVMD_CONCAT_INNER(a, b) a##b

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// run/1, run/64 and transfer/64MiB: through a real hpvmd, its executor and the client library, beside a minimal gRPC server.
+// run/1, run/64 and transfer/64MiB: through a real hpvmd, its executor and the client library, beside a minimal gRPC
+// server.
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+
+#include "client/client.h"
+#include "client/status.h"
+#include "grpcpp/grpcpp.h"
 
 #include "bench/peer.grpc.pb.h"
 #include "bench/processes.h"
 #include "bench/registry.h"
 #include "bench/run_calls.h"
-#include "client/client.h"
-#include "client/status.h"
-#include "grpcpp/grpcpp.h"
 
 namespace hpvm::bench {
 namespace {
@@ -46,12 +48,14 @@ struct Servers {
     servers->daemon = "unix:" + servers->folder.path() + "/hpvmd.sock";
     servers->peer = "unix:" + servers->folder.path() + "/peer.sock";
     const std::string state = servers->folder.path() + "/state";
-    HPVMD_RETURN_IF_ERROR(servers->Add({ProgramFolder() + "/hpvmd", "--dev", "--listen", servers->daemon, "--state", state}));
+    HPVMD_RETURN_IF_ERROR(
+        servers->Add({ProgramFolder() + "/hpvmd", "--dev", "--listen", servers->daemon, "--state", state}));
     HPVMD_RETURN_IF_ERROR(servers->Add({ProgramFolder() + "/hpvm-bench", "serve-peer", servers->peer}));
     HPVMD_ASSIGN_OR_RETURN(servers->client,
                            Client::Connect({.endpoint = servers->daemon, .connect_timeout = std::chrono::seconds(20)}));
     HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> kernels, ReadKernels());
-    HPVMD_ASSIGN_OR_RETURN(Prepared prepared, servers->client->Prepare(kCopyDocument, {{"bench", kernels}}));
+    HPVMD_ASSIGN_OR_RETURN(Prepared prepared,
+                           servers->client->Prepare(kCopyDocument, {.bytes = {{"bench", kernels}}, .hashes = {}}));
     servers->handle = prepared.handle;
     return servers;
   }
@@ -76,8 +80,9 @@ StatusOr<Measurement> MeasureCalls(uint32_t clients, uint32_t calls, int rounds)
   const auto round_of = [&](CallLoad& load) {
     return [&load, clients, calls]() -> StatusOr<double> {
       HPVMD_ASSIGN_OR_RETURN(CallLoad::Outcome outcome, load.Run(calls));
-      return clients == 1 ? MedianUs(outcome.call_ns)
-                          : static_cast<double>(outcome.call_ns.size()) * 1e9 / static_cast<double>(outcome.elapsed.count());
+      return clients == 1
+                 ? MedianUs(outcome.call_ns)
+                 : static_cast<double>(outcome.call_ns.size()) * 1e9 / static_cast<double>(outcome.elapsed.count());
     };
   };
   HPVMD_ASSIGN_OR_RETURN(Measurement measurement,
@@ -92,8 +97,8 @@ double GigabytesPerSecond(Duration elapsed) {
 }
 
 // WriteBuffer, Run on the buffers, ReadBuffer.
-StatusOr<double> TransferOurs(Servers& servers, const std::string& in, const std::string& out, const std::vector<uint8_t>& sent,
-                              std::vector<uint8_t>& back) {
+StatusOr<double> TransferOurs(Servers& servers, const std::string& in, const std::string& out,
+                              const std::vector<uint8_t>& sent, std::vector<uint8_t>& back) {
   std::fill(back.begin(), back.end(), uint8_t{0});
   v1::RunRequest request;
   request.set_handle(servers.handle);
@@ -159,11 +164,12 @@ StatusOr<Measurement> MeasureTransfer() {
   arguments.SetMaxReceiveMessageSize(8 << 20);
   std::unique_ptr<Peer::Stub> stub =
       Peer::NewStub(grpc::CreateCustomChannel(servers->peer, grpc::InsecureChannelCredentials(), arguments));
-  HPVMD_ASSIGN_OR_RETURN(Measurement measurement,
-                         MeasureInterleaved(Better::kHigher,
-                                            {{"ours", [&] { return TransferOurs(*servers, in.id(), out.id(), sent, back); }},
-                                             {"grpc_stream", [&] { return TransferPeer(*stub, sent, back); }}},
-                                            5));
+  HPVMD_ASSIGN_OR_RETURN(
+      Measurement measurement,
+      MeasureInterleaved(Better::kHigher,
+                         {{"ours", [&] { return TransferOurs(*servers, in.id(), out.id(), sent, back); }},
+                          {"grpc_stream", [&] { return TransferPeer(*stub, sent, back); }}},
+                         5));
   measurement.verified = true;  // Every round compared its bytes.
   return measurement;
 }
@@ -173,11 +179,18 @@ StatusOr<Measurement> MeasureTransfer() {
 void AddExecutorCases(std::vector<Case>& cases);
 
 void AddDaemonCases(std::vector<Case>& cases) {
-  cases.push_back({.suite = "overhead", .name = "run/1", .metric = "us_median_call", .better = Better::kLower,
-                   .run = [] { return MeasureCalls(1, 2000, 5); }});
-  cases.push_back({.suite = "overhead", .name = "run/64", .metric = "calls_per_s", .better = Better::kHigher,
-                   .run = [] { return MeasureCalls(64, 20'000, 5); }});
-  cases.push_back({.suite = "overhead", .name = "transfer/64MiB", .metric = "GB_per_s", .better = Better::kHigher,
+  cases.push_back(
+      {.suite = "overhead", .name = "run/1", .metric = "us_median_call", .better = Better::kLower, .run = [] {
+         return MeasureCalls(1, 2000, 5);
+       }});
+  cases.push_back(
+      {.suite = "overhead", .name = "run/64", .metric = "calls_per_s", .better = Better::kHigher, .run = [] {
+         return MeasureCalls(64, 20'000, 5);
+       }});
+  cases.push_back({.suite = "overhead",
+                   .name = "transfer/64MiB",
+                   .metric = "GB_per_s",
+                   .better = Better::kHigher,
                    .run = MeasureTransfer});
   AddExecutorCases(cases);
 }

@@ -14,7 +14,7 @@ namespace {
 int RoundsFor(uint32_t tasks) { return tasks <= 1'000 ? 40 : tasks <= 10'000 ? 15 : 5; }
 
 // The engine's side: every buffer is an input and an output of its own.
-class EngineContender {
+class EngineContender final : public GraphPeer {
  public:
   static StatusOr<std::unique_ptr<EngineContender>> Make(const Workload& workload) {
     auto contender = std::make_unique<EngineContender>();
@@ -26,7 +26,7 @@ class EngineContender {
     return contender;
   }
 
-  StatusOr<Duration> Run() {
+  StatusOr<Duration> Run() override {
     for (Elements& output : outputs_) {
       output.fill(0);
     }
@@ -36,7 +36,7 @@ class EngineContender {
     HPVMD_RETURN_IF_ERROR(result.status());
     return elapsed;
   }
-  const std::vector<Elements>& buffers() const { return outputs_; }
+  const std::vector<Elements>& buffers() const override { return outputs_; }
 
  private:
   void BindAll() {
@@ -60,25 +60,7 @@ class EngineContender {
 
 StatusOr<Measurement> Measure(const Workload& workload) {
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<EngineContender> ours, EngineContender::Make(workload));
-  const std::unique_ptr<GraphPeer> tbb = MakeTbbPeer(workload);
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<GraphPeer> starpu, MakeStarpuPeer(workload));
-  const std::vector<Elements> want = Evaluate(workload);
-  const auto round_of = [&](auto& contender) {
-    return [&]() -> StatusOr<double> {
-      HPVMD_ASSIGN_OR_RETURN(const Duration elapsed, contender.Run());
-      if (contender.buffers() != want) {
-        return Internal("The buffers do not hold what the tasks make of them.");
-      }
-      return static_cast<double>(elapsed.count()) / 1e3 / static_cast<double>(workload.tasks.size());
-    };
-  };
-  HPVMD_ASSIGN_OR_RETURN(
-      Measurement measurement,
-      MeasureInterleaved(Better::kLower,
-                         {{"ours", round_of(*ours)}, {"tbb", round_of(*tbb)}, {"starpu", round_of(*starpu)}},
-                         RoundsFor(static_cast<uint32_t>(workload.tasks.size()))));
-  measurement.verified = true;  // Each round checked its data.
-  return measurement;
+  return MeasureWorkload(workload, *ours, RoundsFor(static_cast<uint32_t>(workload.tasks.size())));
 }
 
 }  // namespace

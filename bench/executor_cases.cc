@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// chain/N/executor, wide/N/executor, dag/N/executor: the engine's cases once more, through an executor process and its private socket.
+// chain/N/executor, wide/N/executor, dag/N/executor: the engine's cases once more, through an executor process and its
+// private socket.
 #include <fstream>
 #include <future>
 #include <iterator>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr uint64_t kHandle = 1;
 
-class ExecutorContender {
+class ExecutorContender final : public GraphPeer {
  public:
   static StatusOr<std::unique_ptr<ExecutorContender>> Make(const Workload& workload) {
     auto contender = std::make_unique<ExecutorContender>();
@@ -32,7 +33,7 @@ class ExecutorContender {
     return contender;
   }
 
-  StatusOr<Duration> Run() {
+  StatusOr<Duration> Run() override {
     std::promise<StatusOr<RunReply>> answer;
     const Time start = RealClock().Now();
     link_->Run(run_, [&](StatusOr<RunReply> reply) { answer.set_value(std::move(reply)); });
@@ -48,7 +49,7 @@ class ExecutorContender {
     }
     return elapsed;
   }
-  const std::vector<Elements>& buffers() const { return outputs_; }
+  const std::vector<Elements>& buffers() const override { return outputs_; }
 
  private:
   Status Prepare(const std::string& document) {
@@ -77,38 +78,24 @@ class ExecutorContender {
   }
 
   std::unique_ptr<ExecutorHub> hub_;
-  std::unique_ptr<ExecutorLink> link_;   // After hub_: destroyed first.
+  std::unique_ptr<ExecutorLink> link_;  // After hub_: destroyed first.
   std::vector<Elements> inputs_, outputs_;
   RunInput run_;
 };
 
 StatusOr<Measurement> Measure(const Workload& workload) {
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorContender> ours, ExecutorContender::Make(workload));
-  const std::unique_ptr<GraphPeer> tbb = MakeTbbPeer(workload);
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<GraphPeer> starpu, MakeStarpuPeer(workload));
-  const std::vector<Elements> want = Evaluate(workload);
-  const auto round_of = [&](auto& contender) {
-    return [&]() -> StatusOr<double> {
-      HPVMD_ASSIGN_OR_RETURN(const Duration elapsed, contender.Run());
-      if (contender.buffers() != want) {
-        return Internal("The buffers do not hold what the tasks make of them.");
-      }
-      return static_cast<double>(elapsed.count()) / 1e3 / static_cast<double>(workload.tasks.size());
-    };
-  };
-  HPVMD_ASSIGN_OR_RETURN(Measurement measurement,
-                         MeasureInterleaved(Better::kLower,
-                                            {{"ours", round_of(*ours)}, {"tbb", round_of(*tbb)}, {"starpu", round_of(*starpu)}}, 15));
-  measurement.verified = true;  // Each round checked its data.
-  return measurement;
+  return MeasureWorkload(workload, *ours, 15);
 }
 
 }  // namespace
 
 void AddExecutorCases(std::vector<Case>& cases) {
   const auto add = [&](const char* name, Workload (*make)(uint32_t)) {
-    cases.push_back({.suite = "overhead", .name = name, .metric = "us_per_node", .better = Better::kLower,
-                     .run = [make] { return Measure(make(10'000)); }});
+    cases.push_back(
+        {.suite = "overhead", .name = name, .metric = "us_per_node", .better = Better::kLower, .run = [make] {
+           return Measure(make(10'000));
+         }});
   };
   add("chain/10000/executor", MakeChain);
   add("wide/10000/executor", MakeWide);

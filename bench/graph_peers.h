@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "bench/registry.h"
 #include "bench/workload.h"
 
 namespace hpvm::bench {
@@ -25,6 +26,9 @@ std::unique_ptr<GraphPeer> MakeTbbPeer(const Workload& workload);
 // StarPU 1.3: one data handle a buffer, dependencies from access modes, tasks submitted at each run, as its model has
 // it.
 StatusOr<std::unique_ptr<GraphPeer>> MakeStarpuPeer(const Workload& workload);
+
+// Ours beside both peers, in microseconds a node; every round's data is checked.
+StatusOr<Measurement> MeasureWorkload(const Workload& workload, GraphPeer& ours, int rounds);
 
 }  // namespace hpvm::bench
 

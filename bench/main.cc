@@ -5,12 +5,12 @@
 //
 // Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a
 // wrong command line.
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "bench/registry.h"
 #ifdef HPVMD_BENCH_DAEMON

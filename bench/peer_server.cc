@@ -3,8 +3,9 @@
 
 #include <signal.h>
 
-#include "bench/peer.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
+
+#include "bench/peer.grpc.pb.h"
 
 namespace hpvm::bench {
 namespace {

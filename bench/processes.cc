@@ -63,8 +63,6 @@ Process::~Process() {
   waitpid(pid_, nullptr, 0);
 }
 
-std::string ProgramFolder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
-}
+std::string ProgramFolder() { return std::filesystem::read_symlink("/proc/self/exe").parent_path().string(); }
 
 }  // namespace hpvm::bench

@@ -5,9 +5,10 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "bench/peer.grpc.pb.h"
 #include "client/status.h"
 #include "grpcpp/grpcpp.h"
+
+#include "bench/peer.grpc.pb.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm::bench {
@@ -34,7 +35,9 @@ struct RunKind {
   using Stub = v1::Hpvm::Stub;
   using Request = v1::RunRequest;
   using Response = v1::RunResponse;
-  static std::unique_ptr<Stub> NewStub(const std::shared_ptr<grpc::Channel>& channel) { return v1::Hpvm::NewStub(channel); }
+  static std::unique_ptr<Stub> NewStub(const std::shared_ptr<grpc::Channel>& channel) {
+    return v1::Hpvm::NewStub(channel);
+  }
   static Request MakeRequest(const std::string& handle, const std::string& data) {
     Request request;
     request.set_handle(handle);
@@ -74,7 +77,8 @@ struct EchoKind {
 template <typename Kind>
 class Load final : public CallLoad {
  public:
-  static StatusOr<std::unique_ptr<CallLoad>> Make(const std::string& endpoint, const std::string& handle, uint32_t count) {
+  static StatusOr<std::unique_ptr<CallLoad>> Make(const std::string& endpoint, const std::string& handle,
+                                                  uint32_t count) {
     auto load = std::make_unique<Load>();
     for (uint32_t i = 0; i < count; ++i) {
       auto client = std::make_unique<Client>();
@@ -130,16 +134,17 @@ class Load final : public CallLoad {
     client.context = std::make_unique<grpc::ClientContext>();
     client.response.Clear();
     client.sent = RealClock().Now();
-    Kind::Call(*client.stub, client.context.get(), &client.request, &client.response, [this, &client](grpc::Status status) {
-      client.call_ns.push_back((RealClock().Now() - client.sent).count());
-      if (!status.ok()) {
-        End(FromGrpc(status));
-      } else if (!Kind::IsRight(client.response, client.data)) {
-        End(Internal("An answer does not hold the bytes that were sent."));
-      } else {
-        Next(client);
-      }
-    });
+    Kind::Call(*client.stub, client.context.get(), &client.request, &client.response,
+               [this, &client](grpc::Status status) {
+                 client.call_ns.push_back((RealClock().Now() - client.sent).count());
+                 if (!status.ok()) {
+                   End(FromGrpc(status));
+                 } else if (!Kind::IsRight(client.response, client.data)) {
+                   End(Internal("An answer does not hold the bytes that were sent."));
+                 } else {
+                   Next(client);
+                 }
+               });
   }
 
   void End(const Status& status) {
@@ -157,13 +162,14 @@ class Load final : public CallLoad {
   std::atomic<int64_t> left_{0};
   std::mutex mutex_;
   std::condition_variable idle_;
-  size_t busy_ = 0;          // Guarded by mutex_.
-  Status failure_;           // Guarded by mutex_.
+  size_t busy_ = 0;  // Guarded by mutex_.
+  Status failure_;   // Guarded by mutex_.
 };
 
 }  // namespace
 
-StatusOr<std::unique_ptr<CallLoad>> MakeRunLoad(const std::string& endpoint, const std::string& handle, uint32_t clients) {
+StatusOr<std::unique_ptr<CallLoad>> MakeRunLoad(const std::string& endpoint, const std::string& handle,
+                                                uint32_t clients) {
   return Load<RunKind>::Make(endpoint, handle, clients);
 }
 

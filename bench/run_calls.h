@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many clients that each keep one call in flight, for Run and for the peer's Echo alike.
 //
-// Callback API and one connection a client: a blocking thread a client would measure this machine's context switches instead of the server.
+// Callback API and one connection a client: a blocking thread a client would measure this machine's context switches
+// instead of the server.
 #ifndef HPVMD_BENCH_RUN_CALLS_H_
 #define HPVMD_BENCH_RUN_CALLS_H_
 
@@ -18,8 +19,8 @@ namespace hpvm::bench {
 class CallLoad {
  public:
   virtual ~CallLoad() = default;
-  // Each client makes calls one after the other until `calls` are answered in all. Every answer is checked. The time from the first to the
-  // last, and each call's own time.
+  // Each client makes calls one after the other until `calls` are answered in all. Every answer is checked. The time
+  // from the first to the last, and each call's own time.
   struct Outcome {
     Duration elapsed{0};
     std::vector<int64_t> call_ns;
@@ -30,7 +31,8 @@ class CallLoad {
 inline constexpr uint32_t kCallBytes = 4096;
 
 // Run of a prepared one-node graph: input "x" of kCallBytes inline, output "y" with the same bytes.
-StatusOr<std::unique_ptr<CallLoad>> MakeRunLoad(const std::string& endpoint, const std::string& handle, uint32_t clients);
+StatusOr<std::unique_ptr<CallLoad>> MakeRunLoad(const std::string& endpoint, const std::string& handle,
+                                                uint32_t clients);
 // The minimal server's Echo of as many bytes.
 StatusOr<std::unique_ptr<CallLoad>> MakeEchoLoad(const std::string& endpoint, uint32_t clients);
 

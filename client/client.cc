@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/hash.h"
-#include "base/limits.h"
 #include "client/status.h"
 #include "grpcpp/grpcpp.h"
+
+#include "base/hash.h"
+#include "base/limits.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm {
@@ -62,8 +63,8 @@ struct Client::Impl {
 
   // Uploads in chunks; `header` is the first message, complete but for its data.
   template <typename Request, typename Response>
-  StatusOr<Response> Upload(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(
-                                grpc::ClientContext*, Response*),
+  StatusOr<Response> Upload(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(grpc::ClientContext*,
+                                                                                                   Response*),
                             Request first, std::span<const uint8_t> bytes, const CallOptions& call) const {
     grpc::ClientContext context;
     Prepare(context, call);
@@ -86,8 +87,8 @@ struct Client::Impl {
 
   // Asks whether the server has these bytes with the header alone, then uploads. Both put calls answer alike.
   template <typename Request, typename Response>
-  StatusOr<std::string> Put(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(
-                                grpc::ClientContext*, Response*),
+  StatusOr<std::string> Put(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(grpc::ClientContext*,
+                                                                                                   Response*),
                             Request first, std::span<const uint8_t> bytes, const CallOptions& call) const {
     std::string hash = ToHex(HashOf(bytes));
     first.mutable_header()->set_sha256(hash);
@@ -116,9 +117,10 @@ StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) 
   arguments.SetMaxSendMessageSize(static_cast<int>(limits::kMessageBytesMax));
   impl->channel = grpc::CreateCustomChannel(options.endpoint, grpc::InsecureChannelCredentials(), arguments);
   if (!impl->channel->WaitForConnected(std::chrono::system_clock::now() + options.connect_timeout)) {
-    return Unavailable("No hpvmd answers at \"" + options.endpoint + "\" within " +
-                       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.connect_timeout).count()) +
-                       " ms.");
+    return Unavailable(
+        "No hpvmd answers at \"" + options.endpoint + "\" within " +
+        std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.connect_timeout).count()) +
+        " ms.");
   }
   impl->stub = v1::Hpvm::NewStub(impl->channel);
   return std::unique_ptr<Client>(new Client(std::move(impl)));
@@ -150,17 +152,29 @@ StatusOr<std::string> Client::PutGraph(std::string_view document, const CallOpti
 
 namespace {
 
+// The options of calls that prepare another one: the idempotency key is that one's alone.
+CallOptions WithoutKey(CallOptions call) {
+  call.request.clear_idempotency_key();
+  return call;
+}
+
 // Uploads everything; fills what PrepareGraph and Submit need to name it.
-Status PutAll(Client& client, std::string_view document, const ModuleBytes& modules, const CallOptions& call,
+Status PutAll(Client& client, std::string_view document, const Modules& modules, const CallOptions& call,
               std::string* graph, google::protobuf::RepeatedPtrField<v1::ModuleBinding>* bindings) {
-  for (const auto& [name, bytes] : modules) {
+  const auto bind = [&](const std::string& name, const std::string& hash) {
+    v1::ModuleBinding* binding = bindings->Add();
+    binding->set_name(name);
+    binding->set_sha256(hash);
+  };
+  for (const auto& [name, bytes] : modules.bytes) {
     StatusOr<std::string> hash = client.PutModule(bytes, v1::MODULE_KIND_UNSPECIFIED, name, call);
     if (!hash.ok()) {
       return While(hash.status(), "uploading module \"" + name + "\"");
     }
-    v1::ModuleBinding* binding = bindings->Add();
-    binding->set_name(name);
-    binding->set_sha256(*hash);
+    bind(name, *hash);
+  }
+  for (const auto& [name, hash] : modules.hashes) {
+    bind(name, hash);
   }
   HPVMD_ASSIGN_OR_RETURN(*graph, client.PutGraph(document, call));
   return absl::OkStatus();
@@ -168,12 +182,11 @@ Status PutAll(Client& client, std::string_view document, const ModuleBytes& modu
 
 }  // namespace
 
-StatusOr<Prepared> Client::Prepare(std::string_view document, const ModuleBytes& modules, const CallOptions& call) {
+StatusOr<Prepared> Client::Prepare(std::string_view document, const Modules& modules, const CallOptions& call) {
   v1::PrepareGraphRequest request;
   HPVMD_RETURN_IF_ERROR(
       PutAll(*this, document, modules, call, request.mutable_graph_sha256(), request.mutable_modules()));
-  HPVMD_ASSIGN_OR_RETURN(v1::PrepareGraphResponse response,
-                         impl_->Call(&v1::Hpvm::Stub::PrepareGraph, request, call));
+  HPVMD_ASSIGN_OR_RETURN(v1::PrepareGraphResponse response, impl_->Call(&v1::Hpvm::Stub::PrepareGraph, request, call));
   return Prepared{response.handle(), std::move(*response.mutable_summary()),
                   std::move(*response.mutable_diagnostics())};
 }
@@ -205,8 +218,7 @@ Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const Cal
     }
     created->push_back(buffer->id());
     binding->mutable_buffer()->set_buffer_id(buffer->id());
-    HPVMD_RETURN_IF_ERROR(
-        While(WriteBuffer(buffer->id(), tensor.data, 0, call), "sending input \"" + name + "\""));
+    HPVMD_RETURN_IF_ERROR(While(WriteBuffer(buffer->id(), tensor.data, 0, call), "sending input \"" + name + "\""));
   }
   return absl::OkStatus();
 }
@@ -273,7 +285,7 @@ StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::
   return outcome;
 }
 
-StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const ModuleBytes& modules,
+StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const Modules& modules,
                                             const std::map<std::string, Tensor>& inputs, const RunOptions& options,
                                             const std::string& name) {
   v1::SubmitRequest request;
@@ -281,13 +293,14 @@ StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const Mod
   request.set_repeat(options.repeat);
   request.mutable_symbols()->insert(options.symbols.begin(), options.symbols.end());
   v1::GraphReference* reference = request.mutable_document();
-  HPVMD_RETURN_IF_ERROR(PutAll(*this, document, modules, options.call, reference->mutable_graph_sha256(),
-                               reference->mutable_modules()));
+  const CallOptions before = WithoutKey(options.call);
+  HPVMD_RETURN_IF_ERROR(
+      PutAll(*this, document, modules, before, reference->mutable_graph_sha256(), reference->mutable_modules()));
   std::vector<std::string> buffers;
-  Status bound = BindInputs(inputs, options.call, request.mutable_inputs(), &buffers);
+  Status bound = BindInputs(inputs, before, request.mutable_inputs(), &buffers);
   StatusOr<v1::SubmitResponse> response =
       bound.ok() ? impl_->Call(&v1::Hpvm::Stub::Submit, request, options.call) : StatusOr<v1::SubmitResponse>(bound);
-  DeleteAll(buffers, options.call);  // An accepted job keeps the bytes it uses.
+  DeleteAll(buffers, before);  // An accepted job keeps the bytes it uses.
   return response;
 }
 
@@ -370,8 +383,7 @@ StatusOr<v1::Buffer> Client::CreateBuffer(ElementType type, std::span<const uint
   v1::CreateBufferRequest request;
   request.set_type(ToProto(type));
   request.mutable_shape()->Add(shape.begin(), shape.end());
-  HPVMD_ASSIGN_OR_RETURN(v1::CreateBufferResponse response,
-                         impl_->Call(&v1::Hpvm::Stub::CreateBuffer, request, call));
+  HPVMD_ASSIGN_OR_RETURN(v1::CreateBufferResponse response, impl_->Call(&v1::Hpvm::Stub::CreateBuffer, request, call));
   return std::move(*response.mutable_buffer());
 }
 
@@ -381,7 +393,8 @@ Status Client::WriteBuffer(const std::string& id, std::span<const uint8_t> bytes
   first.mutable_header()->set_buffer_id(id);
   first.mutable_header()->set_offset(offset);
   *first.mutable_header()->mutable_options() = call.request;
-  return impl_->Upload<v1::WriteBufferRequest, v1::WriteBufferResponse>(&v1::Hpvm::Stub::WriteBuffer, first, bytes, call)
+  return impl_
+      ->Upload<v1::WriteBufferRequest, v1::WriteBufferResponse>(&v1::Hpvm::Stub::WriteBuffer, first, bytes, call)
       .status();
 }
 
@@ -405,9 +418,9 @@ Status Client::ReadBuffer(const std::string& id, std::span<uint8_t> into, uint64
     filled += part.data().size();
   }
   HPVMD_RETURN_IF_ERROR(FromGrpc(reader->Finish()));
-  return filled == into.size() ? absl::OkStatus()
-                               : DataLoss("The server sent " + std::to_string(filled) + " of " +
-                                          std::to_string(into.size()) + " bytes.");
+  return filled == into.size()
+             ? absl::OkStatus()
+             : DataLoss("The server sent " + std::to_string(filled) + " of " + std::to_string(into.size()) + " bytes.");
 }
 
 Status Client::DeleteBuffer(const std::string& id, const CallOptions& call) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C++ client library of hpvmd.
 //
-//   auto client = hpvm::Client::Connect({.endpoint = "unix:/run/hpvm/hpvmd.sock"});
-//   auto graph = (*client)->Prepare(document, {{"matmul", wasm_bytes}});
+//   auto client = hpvm::Client::Connect({.endpoint = "unix:/run/hpvmd/hpvmd.sock"});
+//   auto graph = (*client)->Prepare(document, {.bytes = {{"matmul", wasm_bytes}}});
 //   auto done = (*client)->Run(graph->handle(), {{"A", a}, {"B", b}});
 //   const hpvm::Tensor& c = done->outputs.at("C");
 //
-// Threads: a Client may be used from any number of threads at once. Every call blocks; the deadline in CallOptions ends it. Errors carry the
-// server's code and all of its diagnostics as text.
+// Threads: a Client may be used from any number of threads at once. Every call blocks; the deadline in CallOptions ends
+// it. Errors carry the server's code and all of its diagnostics as text.
 #ifndef HPVMD_CLIENT_CLIENT_H_
 #define HPVMD_CLIENT_CLIENT_H_
 
@@ -20,16 +20,17 @@
 #include <string_view>
 #include <vector>
 
+#include "client/tensor.h"
+
 #include "base/clock.h"
 #include "base/status.h"
-#include "client/tensor.h"
 #include "hpvm/v1/service.pb.h"
 
 namespace hpvm {
 
 struct ClientOptions {
   // "unix:/path", "host:port".
-  std::string endpoint = "unix:/run/hpvm/hpvmd.sock";
+  std::string endpoint = "unix:/run/hpvmd/hpvmd.sock";
   // How long Connect waits for a server that answers.
   Duration connect_timeout = std::chrono::seconds(5);
 };
@@ -56,8 +57,11 @@ struct RunOutcome {
   uint64_t nodes_run = 0;
 };
 
-// Bytes of modules by the name that the document gives them.
-using ModuleBytes = std::map<std::string, std::vector<uint8_t>>;
+// The modules of a document, by the name that it gives them.
+struct Modules {
+  std::map<std::string, std::vector<uint8_t>> bytes;  // Uploaded with the document.
+  std::map<std::string, std::string> hashes;          // On the server already: SHA-256 in hexadecimal.
+};
 
 struct Prepared {
   std::string handle;
@@ -82,21 +86,23 @@ class Client {
   StatusOr<std::string> PutGraph(std::string_view document, const CallOptions& call = {});
 
   // Uploads the document and its modules, and prepares.
-  StatusOr<Prepared> Prepare(std::string_view document, const ModuleBytes& modules, const CallOptions& call = {});
+  StatusOr<Prepared> Prepare(std::string_view document, const Modules& modules, const CallOptions& call = {});
   Status Release(const std::string& handle, const CallOptions& call = {});
 
-  // Runs and brings the outputs back. Inputs and outputs too large for a message travel through buffers, which are deleted afterwards.
+  // Runs and brings the outputs back. Inputs and outputs too large for a message travel through buffers, which are
+  // deleted afterwards.
   StatusOr<RunOutcome> Run(const std::string& handle, const std::map<std::string, Tensor>& inputs,
                            const RunOptions& options = {});
   // The call itself, for callers that keep their data in buffers.
   StatusOr<v1::RunResponse> Run(const v1::RunRequest& request, const CallOptions& call = {});
 
   // Submits a job with its inputs; the outputs stay with the job.
-  StatusOr<v1::SubmitResponse> Submit(std::string_view document, const ModuleBytes& modules,
+  StatusOr<v1::SubmitResponse> Submit(std::string_view document, const Modules& modules,
                                       const std::map<std::string, Tensor>& inputs, const RunOptions& options = {},
                                       const std::string& name = "");
   StatusOr<v1::Job> GetJob(const std::string& id, const CallOptions& call = {});
-  // Calls `on_event` for every event until the job ends, `on_event` returns false or the call fails. Answers the last state seen.
+  // Calls `on_event` for every event until the job ends, `on_event` returns false or the call fails. Answers the last
+  // state seen.
   StatusOr<v1::Job> WatchJob(const std::string& id, const std::function<bool(const v1::JobEvent&)>& on_event,
                              const CallOptions& call = {});
   StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request, const CallOptions& call = {});

@@ -148,8 +148,8 @@ StatusOr<std::vector<uint8_t>> FormatNpy(const Tensor& tensor) {
   if (tensor.shape.size() > 1) {
     shape.pop_back();
   }
-  std::string header = "{'descr': '" + std::string(Info(tensor.type).npy) +
-                       "', 'fortran_order': False, 'shape': " + shape + "), }";
+  std::string header =
+      "{'descr': '" + std::string(Info(tensor.type).npy) + "', 'fortran_order': False, 'shape': " + shape + "), }";
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';
   std::vector<uint8_t> bytes(kMagic.begin(), kMagic.end());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's array format, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. Ours, because the packaged readers misread
-// header lengths over 127 and do not notice a file that ends early; docs/decisions has the record.
+// NumPy's array format, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. Ours, because the
+// packaged readers misread header lengths over 127 and do not notice a file that ends early; docs/decisions has the
+// record.
 #ifndef HPVMD_CLIENT_NPY_H_
 #define HPVMD_CLIENT_NPY_H_
 
@@ -8,8 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "base/status.h"
 #include "client/tensor.h"
+
+#include "base/status.h"
 
 namespace hpvm {
 

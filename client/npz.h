@@ -5,8 +5,9 @@
 
 #include <string>
 
-#include "base/status.h"
 #include "client/tensor.h"
+
+#include "base/status.h"
 
 namespace hpvm {
 

@@ -7,8 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "base/status.h"
 #include "client/tensor.h"
+
+#include "base/status.h"
 
 namespace hpvm {
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/status.h"
 
-#include "base/diagnostic.h"
 #include "grpcpp/support/status.h"
+
+#include "base/diagnostic.h"
 
 namespace hpvm {
 namespace {
@@ -49,8 +50,7 @@ Status FromProto(const v1::Status& status) {
 
 std::string ToText(const v1::Diagnostic& diagnostic) {
   Diagnostic own;
-  own.severity =
-      diagnostic.severity() == v1::Diagnostic::SEVERITY_WARNING ? Severity::kWarning : Severity::kError;
+  own.severity = diagnostic.severity() == v1::Diagnostic::SEVERITY_WARNING ? Severity::kWarning : Severity::kError;
   own.place = diagnostic.place();
   if (diagnostic.has_offset()) {
     own.offset = diagnostic.offset();

@@ -11,7 +11,8 @@ class Status;
 
 namespace hpvm {
 
-// The one place where gRPC's statuses become ours. Diagnostics that the message does not already hold are appended, one a line.
+// The one place where gRPC's statuses become ours. Diagnostics that the message does not already hold are appended, one
+// a line.
 Status FromGrpc(const grpc::Status& status);
 Status FromProto(const v1::Status& status);
 // "place at byte N: message".

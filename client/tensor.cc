@@ -7,10 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "client/npy.h"
 #include "client/npz.h"
 #include "client/png_file.h"
+
+#include "base/fd.h"
 
 namespace hpvm {
 namespace {
@@ -125,18 +126,11 @@ Status Write(const std::string& name, const Tensor& tensor) {
 }  // namespace
 
 StatusOr<uint64_t> TensorSizeBytes(ElementType type, std::span<const uint64_t> shape) {
-  unsigned __int128 bytes = ElementBytes(type);
-  bool empty = false;
-  for (uint64_t extent : shape) {
-    empty = empty || extent == 0;
+  const std::optional<uint64_t> bytes = TensorBytes(type, shape);
+  if (!bytes.has_value()) {
+    return InvalidArgument("The size of " + Describe(type, shape) + " is larger than the limit (2^63 - 1 bytes).");
   }
-  for (uint64_t extent : shape) {
-    bytes = empty ? 0 : bytes * extent;
-    if (bytes > static_cast<uint64_t>(INT64_MAX)) {
-      return InvalidArgument("The size of " + Describe(type, shape) + " is larger than the limit (2^63 - 1 bytes).");
-    }
-  }
-  return static_cast<uint64_t>(bytes);
+  return *bytes;
 }
 
 std::string Describe(ElementType type, std::span<const uint64_t> shape) {

@@ -7,11 +7,10 @@
 
 #include <fstream>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-
 #include "client/npy.h"
 #include "client/png_file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 
 namespace hpvm {
 namespace {
@@ -65,8 +64,8 @@ TEST_F(TensorFileTest, AgreesWithNumPy) {
   }
   ASSERT_TRUE(WriteTensorFile(Path("ours.npy"), Numbered(ElementType::kI16, {3, 4})).ok());
   std::string script = "/usr/bin/python3 -c \"import numpy as n; a=n.load('" + Path("ours.npy") +
-                       "'); assert a.shape==(3,4) and a.dtype==n.int16; n.save('" + Path("theirs.npy") + "', a); n.savez('" +
-                       Path("two.npz") + "', x=a, y=a[0]); n.save('" + Path("wide.npy") +
+                       "'); assert a.shape==(3,4) and a.dtype==n.int16; n.save('" + Path("theirs.npy") +
+                       "', a); n.savez('" + Path("two.npz") + "', x=a, y=a[0]); n.save('" + Path("wide.npy") +
                        "', n.zeros((1,)*16+(), dtype=n.float64)); n.save('" + Path("fortran.npy") +
                        "', n.asfortranarray(a))\"";
   ASSERT_EQ(system(script.c_str()), 0);

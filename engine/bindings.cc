@@ -19,20 +19,6 @@ std::string ShapeText(const std::vector<uint64_t>& shape) {
   return text + "]";
 }
 
-// Nothing on overflow.
-std::optional<uint64_t> BytesOf(ElementType type, const std::vector<uint64_t>& shape) {
-  uint64_t bytes = ElementBytes(type);
-  bool is_empty = false;
-  for (uint64_t extent : shape) {
-    if (extent == 0) {
-      is_empty = true;
-    } else if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      return std::nullopt;
-    }
-  }
-  return is_empty ? 0 : bytes;
-}
-
 bool IsKnownType(ElementType type) {
   return static_cast<size_t>(type) >= 1 && static_cast<size_t>(type) <= kElementTypes.size();
 }
@@ -48,7 +34,7 @@ Status CheckMemory(std::string_view what, const graph::Port& port, const Binding
     return InvalidArgument(name + " has " + std::to_string(binding.shape.size()) + " dimensions; at most " +
                            std::to_string(limits::kTensorRankMax) + " are allowed.");
   }
-  const std::optional<uint64_t> bytes = BytesOf(binding.type, binding.shape);
+  const std::optional<uint64_t> bytes = TensorBytes(binding.type, binding.shape);
   if (!bytes.has_value() || *bytes > uint64_t{std::numeric_limits<int64_t>::max()}) {
     return InvalidArgument(name + " of shape " + ShapeText(binding.shape) + " has more than 2^63 bytes.");
   }
@@ -224,7 +210,7 @@ StatusOr<Binding> ShapeOf(const graph::Port& port, const graph::SymbolValues& sy
     }
     binding.shape.push_back(static_cast<uint64_t>(extent));
   }
-  const std::optional<uint64_t> bytes = BytesOf(binding.type, binding.shape);
+  const std::optional<uint64_t> bytes = TensorBytes(binding.type, binding.shape);
   if (!bytes.has_value() || *bytes > uint64_t{std::numeric_limits<int64_t>::max()}) {
     return ResourceExhausted("Output \"" + port.name + "\" of shape " + ShapeText(binding.shape) +
                              " has more than 2^63 bytes.");

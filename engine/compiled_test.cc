@@ -144,7 +144,8 @@ TEST_F(CompiledTest, NestedAndReplicated) {
     d.Output("y");
     d.RawNode(
         "outer",
-        R"({"ports":[{"name":"data","access":"inout","type":"i32","shape":["n"]}],"instances":[3],"index":["i"],"nodes":{"scale":)" +
+        R"({"ports":[{"name":"data","access":"inout","type":"i32","shape":["n"]}],)"
+        R"("instances":[3],"index":["i"],"nodes":{"scale":)" +
             d.Leaf("scale", {"inout data"},
                    R"(,"scalars":[{"name":"k","type":"i32","value":"i+2"}],"instances":["n"])" + device) +
             R"(},"edges":[{"from":"data","to":"scale.data"},{"from":"scale.data","to":"data"}]})");

@@ -18,8 +18,8 @@
 #define HPVMD_ENGINE_ENGINE_H_
 
 #include <atomic>
-#include <functional>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>

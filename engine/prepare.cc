@@ -398,6 +398,15 @@ class Preparer {
     }
   }
 
+  // What a node's own restriction asks for, when it has one.
+  static std::string Wanted(const graph::Node& node) {
+    std::string wanted;
+    for (const std::string& device : node.devices) {
+      wanted += (wanted.empty() ? " It may only use \"" : "\", \"") + device;
+    }
+    return wanted.empty() ? wanted : wanted + "\".";
+  }
+
   Status CheckEveryNodePlaced() const {
     const graph::Graph& graph = graph_->graph;
     std::string message;
@@ -408,9 +417,10 @@ class Preparer {
       }
       if (++unplaced <= kNamedMax) {
         auto reason = reasons_.find(static_cast<uint32_t>(n));
-        message += (message.empty() ? "" : "\n") + graph.nodes[n].pointer + ": No device here can run node \"" +
-                   graph.nodes[n].name + "\"." +
-                   (reason == reasons_.end() ? " Devices: " + DeviceList() + "." : reason->second);
+        message +=
+            (message.empty() ? "" : "\n") + graph.nodes[n].pointer + ": No device here can run node \"" +
+            graph.nodes[n].name + "\"." +
+            (reason == reasons_.end() ? Wanted(graph.nodes[n]) + " Devices: " + DeviceList() + "." : reason->second);
       }
     }
     if (unplaced > kNamedMax) {

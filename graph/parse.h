@@ -26,9 +26,8 @@ struct Limits {
 
 struct ParseOutcome {
   std::optional<Graph> graph;  // Empty exactly when `diagnostics` has errors.
-  Diagnostics
-      diagnostics;    // Errors and warnings, at most diagnostics_max of each; then a line that counts the rest.
-  uint64_t work = 0;  // Values read, names looked up, ports and edges visited: what tests of linear time count.
+  Diagnostics diagnostics;  // Errors and warnings, at most diagnostics_max of each; then a line that counts the rest.
+  uint64_t work = 0;        // Values read, names looked up, ports and edges visited: what tests of linear time count.
 };
 
 // Any bytes; never throws, never recurses on the document's depth. Time and memory are linear in its size.

@@ -15,16 +15,11 @@ StatusOr<uint64_t> CheckedTensorBytes(uint32_t type, std::span<const uint64_t> e
     return InvalidArgument(std::string(place) + "'s rank (" + std::to_string(extents.size()) +
                            ") is larger than the limit (" + std::to_string(limits::kTensorRankMax) + ").");
   }
-  uint64_t bytes = ElementBytes(static_cast<ElementType>(type));
-  bool empty = false, overflow = false;
-  for (const uint64_t extent : extents) {
-    empty |= extent == 0;
-    overflow |= __builtin_mul_overflow(bytes, extent == 0 ? 1 : extent, &bytes);
+  const std::optional<uint64_t> bytes = TensorBytes(static_cast<ElementType>(type), extents);
+  if (!bytes.has_value()) {
+    return InvalidArgument(std::string(place) + "'s shape needs more bytes than 2^63 - 1.");
   }
-  if (overflow || bytes > uint64_t{1} << 62) {
-    return InvalidArgument(std::string(place) + "'s shape needs more bytes than 2^62.");
-  }
-  return empty ? 0 : bytes;
+  return *bytes;
 }
 
 Status BufferStore::Admit(uint64_t size_bytes) const {

@@ -7,9 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "base/status.h"
 #include "client/client.h"
 #include "client/ctl/exit_code.h"
+
+#include "base/status.h"
 
 namespace CLI {
 class App;
@@ -21,7 +22,7 @@ enum class Format : uint8_t { kTable, kJson };
 enum class Progress : uint8_t { kAuto, kPlain, kNone };
 
 struct Globals {
-  std::string server;             // Empty: $HPVM_SERVER, else the default socket.
+  std::string server;  // Empty: $HPVM_SERVER, else the default socket.
   Format format = Format::kTable;
   Progress progress = Progress::kAuto;
   double connect_seconds = 5;

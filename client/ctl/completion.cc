@@ -52,12 +52,12 @@ std::string Bash(const CLI::App* app) {
       "  done\n"
       "  case \"$path\" in\n";
   Cases(app, "", GlobalOptions(app), &text);
-  text +=
-      "    *) words=\"" + GlobalOptions(app) + "\" ;;\n"
-      "  esac\n"
-      "  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
-      "}\n"
-      "complete -o default -F _hpvmctl hpvmctl\n";
+  text += "    *) words=\"" + GlobalOptions(app) +
+          "\" ;;\n"
+          "  esac\n"
+          "  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
+          "}\n"
+          "complete -o default -F _hpvmctl hpvmctl\n";
   return text;
 }
 
@@ -69,7 +69,8 @@ void FishLines(const CLI::App* app, const std::string& parent, std::string* text
   }
   for (const CLI::Option* option : app->get_options()) {
     for (const std::string& name : option->get_lnames()) {
-      *text += "complete -c hpvmctl" + (parent.empty() ? std::string() : " -n '" + condition + "'") + " -l " + name + "\n";
+      *text +=
+          "complete -c hpvmctl" + (parent.empty() ? std::string() : " -n '" + condition + "'") + " -l " + name + "\n";
     }
   }
 }
@@ -77,7 +78,8 @@ void FishLines(const CLI::App* app, const std::string& parent, std::string* text
 }  // namespace
 
 void AddCompletion(Commands commands) {
-  auto shell = std::make_shared<std::string>();  // Shared by the option table and the action, which outlive this function.
+  auto shell =
+      std::make_shared<std::string>();  // Shared by the option table and the action, which outlive this function.
   CLI::App* command = commands.app.add_subcommand("completion", "Print a completion script for a shell");
   command->add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
   command->footer("Example:\n  hpvmctl completion bash > ~/.local/share/bash-completion/completions/hpvmctl");

@@ -9,14 +9,14 @@ namespace hpvm::ctl {
 
 enum ExitCode : int {
   kOk = 0,
-  kFailed = 1,        // The job failed: a kernel trapped, memory ran out, a file could not be written.
-  kUsage = 2,         // The command line, graph, module or input is wrong.
-  kCannotPlace = 3,   // No device here can run some node.
-  kAuth = 4,          // Not authenticated or not allowed.
+  kFailed = 1,       // The job failed: a kernel trapped, memory ran out, a file could not be written.
+  kUsage = 2,        // The command line, graph, module or input is wrong.
+  kCannotPlace = 3,  // No device here can run some node.
+  kAuth = 4,         // Not authenticated or not allowed.
   kCancelled = 5,
   kDeadline = 6,
-  kUnreachable = 7,   // No server answers, or it went away.
-  kInterrupted = 130, // Ctrl-C.
+  kUnreachable = 7,    // No server answers, or it went away.
+  kInterrupted = 130,  // Ctrl-C.
 };
 
 ExitCode ExitCodeOf(const Status& status);

@@ -23,9 +23,10 @@ void OnInterrupt(int) {
 }
 
 void HandleInterrupt(const std::string& id) {
-  int bytes = snprintf(interrupted_text, sizeof(interrupted_text),
-                       "\nhpvmctl: the job goes on; `hpvmctl jobs wait %s` follows it again, `hpvmctl jobs cancel %s` ends it.\n",
-                       id.c_str(), id.c_str());
+  int bytes = snprintf(
+      interrupted_text, sizeof(interrupted_text),
+      "\nhpvmctl: the job goes on; `hpvmctl jobs wait %s` follows it again, `hpvmctl jobs cancel %s` ends it.\n",
+      id.c_str(), id.c_str());
   interrupted_bytes = static_cast<size_t>(bytes);
   struct sigaction action {};
   action.sa_handler = OnInterrupt;
@@ -66,7 +67,8 @@ Status FetchOutputs(Client& client, const v1::Job& job, const FollowOptions& opt
 
 }  // namespace
 
-StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::string& id, const FollowOptions& options) {
+StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::string& id,
+                             const FollowOptions& options) {
   HandleInterrupt(id);
   RunReport report;
   bool shows = globals.ShowsProgress();
@@ -85,8 +87,9 @@ StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::
     Status error = FromProto(job.error());
     if (error.ok()) {
       error = job.state() == v1::JOB_STATE_CANCELLED ? Cancelled("The job was cancelled.")
-              : job.state() == v1::JOB_STATE_EXPIRED ? DeadlineExceeded("The job's deadline passed before it started.")
-                                                     : MakeStatus(absl::StatusCode::kUnknown, "The job ended as " + StateText(job.state()) + ".");
+              : job.state() == v1::JOB_STATE_EXPIRED
+                  ? DeadlineExceeded("The job's deadline passed before it started.")
+                  : MakeStatus(absl::StatusCode::kUnknown, "The job ended as " + StateText(job.state()) + ".");
     }
     return Report(While(error, "running job " + id));
   }

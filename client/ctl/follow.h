@@ -12,12 +12,13 @@
 namespace hpvm::ctl {
 
 struct FollowOptions {
-  std::map<std::string, std::string> output_files;   // Output -> file.
+  std::map<std::string, std::string> output_files;  // Output -> file.
 };
 
-// Ctrl-C leaves the job running and says how to come back (kInterrupted). A status when the call failed; a job that failed is reported here and
-// gives its exit code.
-StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::string& id, const FollowOptions& options);
+// Ctrl-C leaves the job running and says how to come back (kInterrupted). A status when the call failed; a job that
+// failed is reported here and gives its exit code.
+StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::string& id,
+                             const FollowOptions& options);
 
 }  // namespace hpvm::ctl
 

@@ -5,12 +5,13 @@
 #include <memory>
 
 #include "CLI/CLI.hpp"
-#include "base/diagnostic.h"
 #include "client/ctl/command.h"
 #include "client/ctl/graph_job.h"
 #include "client/ctl/text.h"
-#include "graph/parse.h"
 #include "nlohmann/json.hpp"
+
+#include "base/diagnostic.h"
+#include "graph/parse.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -61,7 +62,8 @@ ExitCode Show(const Options& options) {
   }
   graph::ParseOutcome outcome = graph::Parse(*document);
   if (!outcome.graph.has_value()) {
-    return Report(InvalidArgument("The graph \"" + options.file + "\" is not valid:\n" + ToString(outcome.diagnostics)));
+    return Report(
+        InvalidArgument("The graph \"" + options.file + "\" is not valid:\n" + ToString(outcome.diagnostics)));
   }
   fputs((options.dot ? graph::ToDot(*outcome.graph) : graph::Print(*outcome.graph)).c_str(), stdout);
   return kOk;

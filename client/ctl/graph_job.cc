@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/diagnostic.h"
+#include "base/hash.h"
 #include "graph/flatten.h"
 #include "graph/parse.h"
 
@@ -48,8 +49,8 @@ StatusOr<const graph::Port*> FindPort(const graph::Graph& graph, graph::Access a
     }
   }
   bool is_input = access == graph::Access::kIn;
-  return InvalidArgument(std::string("The graph has no ") + (is_input ? "input" : "output") + " \"" + name + "\"; it has " +
-                         PortNames(graph, access) + ".");
+  return InvalidArgument(std::string("The graph has no ") + (is_input ? "input" : "output") + " \"" + name +
+                         "\"; it has " + PortNames(graph, access) + ".");
 }
 
 // The shape of a raw file: every extent must follow from the given symbols.
@@ -85,8 +86,8 @@ Status CheckInput(const graph::Port& port, const Tensor& tensor) {
     want += (want.empty() ? "" : ", ") + extent.text;
   }
   if (tensor.type != port.type || tensor.shape.size() != port.shape.size()) {
-    return InvalidArgument("Input \"" + port.name + "\" is " + Describe(tensor.type, tensor.shape) + ", but the graph declares " +
-                           std::string(Name(port.type)) + "[" + want + "].");
+    return InvalidArgument("Input \"" + port.name + "\" is " + Describe(tensor.type, tensor.shape) +
+                           ", but the graph declares " + std::string(Name(port.type)) + "[" + want + "].");
   }
   return absl::OkStatus();
 }
@@ -103,6 +104,9 @@ StatusOr<int64_t> ParseInteger(const std::string& text, const std::string& name)
 Status ReadModules(const std::string& document_file, GraphJob* job) {
   std::filesystem::path folder = std::filesystem::path(document_file).parent_path();
   for (const graph::Module& module : job->graph.modules) {
+    if (module.source == graph::Module::Source::kHash) {
+      job->modules.hashes[module.name] = ToHex(*module.hash);
+    }
     if (module.source != graph::Module::Source::kFile) {
       continue;
     }
@@ -110,7 +114,7 @@ Status ReadModules(const std::string& document_file, GraphJob* job) {
     if (!bytes.ok()) {
       return While(bytes.status(), "reading module \"" + module.name + "\"");
     }
-    job->modules[module.name].assign(bytes->begin(), bytes->end());
+    job->modules.bytes[module.name].assign(bytes->begin(), bytes->end());
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command line says about one run of a graph: the document with its modules, files for inputs and outputs, symbols.
+// What a command line says about one run of a graph: the document with its modules, files for inputs and outputs,
+// symbols.
 #ifndef HPVMD_CLIENT_CTL_GRAPH_JOB_H_
 #define HPVMD_CLIENT_CTL_GRAPH_JOB_H_
 
@@ -8,16 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "base/status.h"
 #include "client/client.h"
 #include "client/tensor.h"
+
+#include "base/status.h"
 #include "graph/graph.h"
 
 namespace hpvm::ctl {
 
 // The words as typed: "A=a.npy", "n=512".
 struct GraphArguments {
-  std::string document;               // A file, or "-" for standard input.
+  std::string document;  // A file, or "-" for standard input.
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<std::string> symbols;
@@ -25,17 +27,17 @@ struct GraphArguments {
 };
 
 struct GraphJob {
-  std::string document;               // The text.
+  std::string document;  // The text.
   graph::Graph graph;
-  ModuleBytes modules;                // Those that the document names by file.
+  Modules modules;  // Those that the document names by file or by hash.
   std::map<std::string, Tensor> inputs;
   std::map<std::string, std::string> output_files;
   std::map<std::string, int64_t> symbols;
   uint32_t repeat = 1;
 };
 
-// Reads and validates the document (every fault is listed), reads its modules (paths are relative to the document) and the inputs, and checks
-// names, types, ranks and fixed extents before anything is sent.
+// Reads and validates the document (every fault is listed), reads its modules (paths are relative to the document) and
+// the inputs, and checks names, types, ranks and fixed extents before anything is sent.
 StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments);
 
 // The document alone.

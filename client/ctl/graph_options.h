@@ -18,8 +18,8 @@ namespace hpvm::ctl {
 
 struct GraphOptions {
   GraphArguments arguments;
-  std::vector<std::string> labels;    // "key=value".
-  std::string deadline;               // "10s", "500ms".
+  std::vector<std::string> labels;  // "key=value".
+  std::string deadline;             // "10s", "500ms".
   int32_t priority = 0;
   std::string idempotency_key;
 };

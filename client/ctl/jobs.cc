@@ -12,7 +12,7 @@ namespace {
 
 struct Options {
   std::string id;
-  std::string output;    // "NAME=FILE".
+  std::string output;  // "NAME=FILE".
   std::vector<std::string> outputs;
   uint32_t limit = 100;
 };
@@ -78,7 +78,9 @@ void AddJobs(Commands commands) {
     });
   };
   CLI::App* list = jobs->add_subcommand("list", "Newest first");
-  list->add_option("--limit", options->limit, "At most this many")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  list->add_option("--limit", options->limit, "At most this many")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
   add(list, List);
   CLI::App* get = jobs->add_subcommand("get", "One job");
   get->add_option("job", options->id)->required();

@@ -42,7 +42,8 @@ std::string CacheFolder() {
   return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/hpvm" : std::string();
 }
 
-// The key that tags this user's cached kernels: made once, readable by the user alone. False when there is no place for it.
+// The key that tags this user's cached kernels: made once, readable by the user alone. False when there is no place for
+// it.
 bool CacheKey(const std::string& folder, std::array<uint8_t, 32>* key) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -98,7 +99,11 @@ class LocalRun {
     PrepareInput input;
     input.handle = 1;
     input.document.bytes = {reinterpret_cast<const uint8_t*>(job.document.data()), job.document.size()};
-    for (const auto& [name, bytes] : job.modules) {
+    if (!job.modules.hashes.empty()) {
+      return NotFound("Module \"" + job.modules.hashes.begin()->first +
+                      "\" is named by its hash, which only a server can look up; name a file to run it here.");
+    }
+    for (const auto& [name, bytes] : job.modules.bytes) {
       input.modules.push_back({name, HashOf(bytes), {bytes, -1, 0}});
     }
     Answer<PrepareReply> answer;
@@ -192,8 +197,8 @@ class LocalRun {
   }
 
   std::unique_ptr<ExecutorHub> hub_;
-  std::unique_ptr<ExecutorLink> link_;   // After hub_: destroyed first.
-  std::vector<UniqueFd> memories_;       // Index + 1 is the memory's id.
+  std::unique_ptr<ExecutorLink> link_;     // After hub_: destroyed first.
+  std::vector<UniqueFd> memories_;         // Index + 1 is the memory's id.
   std::map<std::string, int> output_fds_;  // Borrowed from memories_.
 };
 

@@ -3,9 +3,10 @@
 #ifndef HPVMD_CLIENT_CTL_LOCAL_H_
 #define HPVMD_CLIENT_CTL_LOCAL_H_
 
-#include "base/status.h"
 #include "client/client.h"
 #include "client/ctl/graph_job.h"
+
+#include "base/status.h"
 
 namespace hpvm::ctl {
 
@@ -15,7 +16,8 @@ struct LocalOutcome {
   std::string graph;
 };
 
-// Compiled kernels are kept in $XDG_CACHE_HOME/hpvm (or ~/.cache/hpvm), for this user only. Errors as the daemon would give them.
+// Compiled kernels are kept in $XDG_CACHE_HOME/hpvm (or ~/.cache/hpvm), for this user only. Errors as the daemon would
+// give them.
 StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options);
 
 }  // namespace hpvm::ctl

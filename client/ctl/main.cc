@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmctl: submits graphs to hpvmd, or runs them here without it.
-#include <stdlib.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <map>
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
+#include "client/ctl/text.h"
 
 namespace hpvm::ctl {
 
@@ -49,7 +50,8 @@ int Main(int argc, char** argv) {
       ->envname("HPVM_SERVER")
       ->capture_default_str();
   app.add_option("-o,--format", globals.format, "table or json")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Format>{{"table", Format::kTable}, {"json", Format::kJson}}))
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, Format>{{"table", Format::kTable}, {"json", Format::kJson}}))
       ->option_text("table|json");
   app.add_option("--progress", globals.progress, "On standard error: auto (a terminal only), plain or none")
       ->transform(CLI::CheckedTransformer(std::map<std::string, Progress>{
@@ -70,7 +72,10 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // CLI11 reports by exception; this is where they end.
+    // CLI11 reports by exception; this is where they end. Of a misspelt command it only says that one is missing.
+    if (error.get_name() == "RequiredError" && !app.remaining().empty()) {
+      fprintf(stderr, "hpvmctl: \"%s\" is not a command.\n", Printable(app.remaining().front()).c_str());
+    }
     return app.exit(error) == 0 ? kOk : kUsage;
   }
   return action ? action() : kUsage;

@@ -24,10 +24,12 @@ Status Put(const Globals& globals, const std::string& file) {
 }  // namespace
 
 void AddModule(Commands commands) {
-  auto file = std::make_shared<std::string>();  // Shared by the option table and the action, which outlive this function.
+  auto file =
+      std::make_shared<std::string>();  // Shared by the option table and the action, which outlive this function.
   CLI::App* module = commands.app.add_subcommand("module", "Upload modules");
   module->require_subcommand(1);
-  CLI::App* put = module->add_subcommand("put", "Upload a module and print its SHA-256, for {\"sha256\": ...} in documents");
+  CLI::App* put =
+      module->add_subcommand("put", "Upload a module and print its SHA-256, for {\"sha256\": ...} in documents");
   put->add_option("file", *file)->required();
   put->callback([=, &globals = commands.globals, &action = commands.action] {
     action = [=, &globals] { return Report(Put(globals, *file)); };

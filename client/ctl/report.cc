@@ -24,9 +24,7 @@ Json ToJson(const google::protobuf::Message& message) {
   return Json::parse(text, nullptr, false);
 }
 
-void PrintJson(const Json& json) {
-  puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-}
+void PrintJson(const Json& json) { puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str()); }
 
 std::string Without(const std::string& text, std::string_view prefix) {
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
@@ -70,16 +68,19 @@ void PrintReport(const RunReport& report, Format format) {
   }
   std::string text = Printable(line) + "\n" + Table(rows);
   if (report.placements.size() < report.nodes_run) {
-    text += "showing " + std::to_string(report.placements.size()) + " of " + std::to_string(report.nodes_run) + " nodes\n";
+    text +=
+        "showing " + std::to_string(report.placements.size()) + " of " + std::to_string(report.nodes_run) + " nodes\n";
   }
   const v1::PrepareTiming& prepare = report.prepare;
-  text += "phases: parse " + DurationText(prepare.parse_ns()) + ", compile " + DurationText(prepare.compile_ns()) + " (" +
-          std::to_string(prepare.compiled()) + " compiled, " + std::to_string(prepare.from_cache()) +
-          " from cache), load " + DurationText(prepare.load_ns()) + ", copy in " + DurationText(report.timing.copy_in_ns()) +
-          ", run " + DurationText(report.timing.run_ns()) + ", copy out " + DurationText(report.timing.copy_out_ns()) + "\n";
+  text += "phases: parse " + DurationText(prepare.parse_ns()) + ", compile " + DurationText(prepare.compile_ns()) +
+          " (" + std::to_string(prepare.compiled()) + " compiled, " + std::to_string(prepare.from_cache()) +
+          " from cache), load " + DurationText(prepare.load_ns()) + ", copy in " +
+          DurationText(report.timing.copy_in_ns()) + ", run " + DurationText(report.timing.run_ns()) + ", copy out " +
+          DurationText(report.timing.copy_out_ns()) + "\n";
   for (const auto& [name, output] : report.outputs) {
     text += Printable("output " + name + ": " + output.description +
-                      (output.file.empty() ? std::string() : " -> " + output.file)) + "\n";
+                      (output.file.empty() ? std::string() : " -> " + output.file)) +
+            "\n";
   }
   fputs(text.c_str(), stdout);
 }

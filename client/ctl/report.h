@@ -15,15 +15,15 @@ namespace hpvm::ctl {
 
 struct RunReport {
   std::string graph;
-  std::string job;                    // Empty: not a job.
+  std::string job;  // Empty: not a job.
   std::string state = "SUCCEEDED";
   v1::PrepareTiming prepare;
   v1::RunTiming timing;
   std::vector<v1::NodePlacement> placements;
   uint64_t nodes_run = 0;
   struct Output {
-    std::string description;          // "f32[480, 640]".
-    std::string file;                 // Empty: not written.
+    std::string description;  // "f32[480, 640]".
+    std::string file;         // Empty: not written.
   };
   std::map<std::string, Output> outputs;
 };

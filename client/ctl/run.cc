@@ -49,11 +49,13 @@ Status Run(const Globals& globals, const Options& options) {
 }  // namespace
 
 void AddRun(Commands commands) {
-  auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this function.
+  auto options =
+      std::make_shared<Options>();  // Shared by the option table and the action, which outlive this function.
   CLI::App* command = commands.app.add_subcommand("run", "Run a graph once and wait; nothing is stored");
   AddGraphOptions(*command, options->graph);
   command->add_flag("--local", options->local, "Here, in a process of its own, without a server");
-  command->footer("Example:\n  hpvmctl run --local mandelbrot.json --symbol w=1280 --symbol h=720 --output image=m.png");
+  command->footer(
+      "Example:\n  hpvmctl run --local mandelbrot.json --symbol w=1280 --symbol h=720 --output image=m.png");
   command->callback([=, &globals = commands.globals, &action = commands.action] {
     action = [&globals, options] { return Report(Run(globals, *options)); };
   });

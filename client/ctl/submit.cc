@@ -40,7 +40,8 @@ Status Submit(const Globals& globals, const Options& options, ExitCode* code) {
 }  // namespace
 
 void AddSubmit(Commands commands) {
-  auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this function.
+  auto options =
+      std::make_shared<Options>();  // Shared by the option table and the action, which outlive this function.
   CLI::App* command = commands.app.add_subcommand("submit", "Submit a graph as a job and follow it to its end");
   AddGraphOptions(*command, options->graph);
   command->add_flag("-d,--detach", options->detach, "Print the job's id and leave it running");

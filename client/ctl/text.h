@@ -10,7 +10,8 @@
 
 namespace hpvm::ctl {
 
-// Control characters other than newline become "\x1b" and so on: names and messages come from others and must not steer the terminal.
+// Control characters other than newline become "\x1b" and so on: names and messages come from others and must not steer
+// the terminal.
 std::string Printable(std::string_view text);
 
 // "1.24 ms", "318 us", "2.1 s".

@@ -22,7 +22,8 @@ std::string After(const std::string& body) {
   return ir::Print(*module);
 }
 
-// What is computed from one parameter becomes an access of it, through sums and loops; a mixture or a plain number stays flat.
+// What is computed from one parameter becomes an access of it, through sums and loops; a mixture or a plain number
+// stays flat.
 TEST(ResolveProvenanceTest, FindsTheBuffer) {
   struct Case {
     const char* name;
@@ -32,8 +33,7 @@ TEST(ResolveProvenanceTest, FindsTheBuffer) {
   const Case kCases[] = {
       {"Direct", "%v: i32 = load.i32 flat %a", "param(0)"},
       {"Sum", "%p: i32 = add.i32 %n, %b\n %v: i32 = load.i32 flat %p", "param(1)"},
-      {"Loop",
-       "loop b0 (%p: i32 = %b) {\n %v: i32 = load.i32 flat %p\n %q: i32 = add.i32 %p, %v\n continue b0 (%q)\n}",
+      {"Loop", "loop b0 (%p: i32 = %b) {\n %v: i32 = load.i32 flat %p\n %q: i32 = add.i32 %p, %v\n continue b0 (%q)\n}",
        "param(1)"},
       {"Mixture", "%p: i32 = select.i32 %n, %a, %b\n %v: i32 = load.i32 flat %p", "flat"},
       {"TwoPointers", "%p: i32 = add.i32 %a, %b\n %v: i32 = load.i32 flat %p", "flat"},

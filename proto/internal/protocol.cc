@@ -410,19 +410,6 @@ std::string CleanText(std::string_view text, size_t bytes_max, bool lines) {
   return cut ? clean + "..." : clean;
 }
 
-std::optional<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape) {
-  if (shape.size() > limits::kTensorRankMax) {
-    return std::nullopt;
-  }
-  uint64_t bytes = ElementBytes(type);
-  for (const uint64_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      return std::nullopt;
-    }
-  }
-  return bytes;
-}
-
 Status DecodeToExecutor(std::string_view head, size_t body_bytes, size_t fds, Envelope* envelope) {
   HPVMD_RETURN_IF_ERROR(Parse(head, envelope));
   const auto answered = [&](bool yes) { return CheckAnswered(*envelope, yes); };

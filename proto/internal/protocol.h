@@ -50,9 +50,6 @@ bool IsCleanText(std::string_view text, bool lines);
 // `text` made clean (IsCleanText) and at most `bytes_max` long: other bytes become '?', a cut ends in "...".
 std::string CleanText(std::string_view text, size_t bytes_max, bool lines = true);
 
-// Bytes of a dense tensor, or nothing when it overflows or the rank is too large.
-std::optional<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape);
-
 // Decodes a head. kInvalidArgument naming the field that breaks a rule of executor.proto: counts, lengths, enum ranges,
 // text, ranges inside `body_bytes`, number of descriptors. What depends on the state of a connection (ids, handles) is
 // checked where that is kept.

@@ -243,7 +243,7 @@ class EndToEnd(unittest.TestCase):
                               edges=[{"from": "a.out", "to": "b.in"}, {"from": "b.out", "to": "a.in"},
                                      {"from": "b.out", "to": "out_out"}]), [], USAGE, "cycle"),
             ("no such module", changed(modules=module("absent.wasm")), [], USAGE, "absent.wasm"),
-            ("not a module", changed(modules=module("text.wasm")), [], USAGE, "text"),
+            ("not a module", changed(modules=module("text.wasm")), [], USAGE, "not valid WebAssembly"),
             ("no such entry", leaf(variants=[{"module": "k", "entry": "nothing"}]), [], USAGE, "nothing"),
             ("wrong signature", leaf(scalars=[{"name": "amount", "type": "f64", "value": 1}]), [], USAGE, "f64"),
             ("no device", leaf(devices=["gpu"]), [], CANNOT_PLACE, "gpu"),
@@ -337,8 +337,15 @@ class Lifecycle(unittest.TestCase):
         self.daemon.process.send_signal(signal.SIGTERM)
         self.daemon.process.send_signal(signal.SIGTERM)  # The second means now.
         self.assertEqual(self.daemon.process.wait(45), 0)
-        time.sleep(0.3)
-        self.assertEqual([pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()], [])
+        self.check_gone(pids)
+
+    def check_gone(self, pids):
+        for _ in range(50):
+            alive = [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
+            if not alive:
+                return
+            time.sleep(0.1)
+        self.fail(alive)
 
     def test_killed_daemon_leaves_no_executor(self):
         self.start()
@@ -346,12 +353,7 @@ class Lifecycle(unittest.TestCase):
         pids = children(self.daemon.process.pid)
         self.assertTrue(pids)
         self.daemon.stop(signal.SIGKILL)
-        for _ in range(50):
-            alive = [pid for pid in pids if pathlib.Path(f"/proc/{pid}").exists()]
-            if not alive:
-                break
-            time.sleep(0.1)
-        self.assertEqual(alive, [])
+        self.check_gone(pids)
 
     def test_full_disk_under_the_cache(self):
         if os.geteuid() != 0:
@@ -361,8 +363,8 @@ class Lifecycle(unittest.TestCase):
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", state], capture_output=True).returncode != 0:
             self.skipTest("this host does not allow mounting")
         try:
-            subprocess.run(["sh", "-c", f"dd if=/dev/zero of={state}/fill bs=1k 2>/dev/null"], check=False)
             self.start()
+            subprocess.run(["sh", "-c", f"dd if=/dev/zero of={state}/fill bs=1k 2>/dev/null"], check=False)
             for amount in range(3):
                 done = self.submit(amount)
                 self.assertEqual(done.returncode, OK, done.stderr + self.daemon.log.read_text())

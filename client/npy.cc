@@ -152,9 +152,12 @@ StatusOr<std::vector<uint8_t>> FormatNpy(const Tensor& tensor) {
       "{'descr': '" + std::string(Info(tensor.type).npy) + "', 'fortran_order': False, 'shape': " + shape + "), }";
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';
-  std::vector<uint8_t> bytes(kMagic.begin(), kMagic.end());
-  bytes.insert(bytes.end(), {1, 0, static_cast<uint8_t>(header.size()), static_cast<uint8_t>(header.size() >> 8)});
-  bytes.insert(bytes.end(), header.begin(), header.end());
+  std::string prefix(kMagic);
+  for (size_t byte : {size_t{1}, size_t{0}, header.size() & 0xff, header.size() >> 8}) {
+    prefix += static_cast<char>(byte);
+  }
+  prefix += header;
+  std::vector<uint8_t> bytes(prefix.begin(), prefix.end());
   bytes.insert(bytes.end(), tensor.data.begin(), tensor.data.end());
   return bytes;
 }

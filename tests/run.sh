@@ -36,7 +36,8 @@ ctest --preset release --no-tests=error
 passed=$(ctest --preset release -N | sed -n 's/^Total Tests: //p')
 if [ "$fast" -eq 0 ]; then
   step "A subset under AddressSanitizer and UndefinedBehaviorSanitizer"
-  subset=(base_test graph_test kernel_ir_test wasm_front_test backends_test scheduler_test)
+  subset=(base_test graph_test ir_golden_test ir_memory_test ir_verify_test ir_text_test wasm_front_test
+    wasm_golden_test cpu_pool_test null_device_test fair_share_test residency_test engine_test server_core_test)
   build dev "${subset[@]}"
   ctest --preset dev -R "^($(IFS='|'; echo "${subset[*]}"))\$" --no-tests=error
   passed=$((passed + ${#subset[@]}))

@@ -8,7 +8,7 @@ namespace hpvm::cpu {
 namespace {
 
 // For groups of one instance: it has nobody to wait for.
-uint32_t PassBarrier(ir::CpuContext*) { return 0; }
+uint32_t PassBarrier(ir::CpuContext*, uint64_t) { return 0; }
 
 struct PlainCall {
   Lane* lane;
@@ -164,8 +164,9 @@ StatusOr<bool> GroupRunner::RunInOrder(const CpuLaunch& launch, ir::TrapReport* 
   return true;
 }
 
-uint32_t GroupRunner::Wait(ir::CpuContext* context) {
+uint32_t GroupRunner::Wait(ir::CpuContext* context, uint64_t site) {
   auto* lane = static_cast<Lane*>(context->runner);
+  lane->barrier_site = site;
   lane->fiber->Suspend();
   return lane->barrier_outcome;
 }
@@ -175,7 +176,8 @@ void GroupRunner::RunInstance(void* argument) {
   instance->outcome = instance->entry(&instance->lane->context, instance->linear, instance->linear + 1);
 }
 
-// Ends the group at an instance that waits for others that have ended: it returns from the barrier with the trap.
+// Ends the group at an instance that waits for others that have ended or wait elsewhere: it returns from the barrier
+// with the trap.
 bool GroupRunner::Diverge(Instance& waiting, ir::TrapReport* trap) {
   waiting.lane->barrier_outcome = static_cast<uint32_t>(ir::TrapCode::kBarrierDivergence);
   if (!waiting.fiber->Resume() || waiting.outcome == ir::kCpuDone) {
@@ -199,9 +201,9 @@ StatusOr<bool> GroupRunner::RunOnFibers(const CpuLaunch& launch, ir::TrapReport*
     instance.ended = false;
     instance.fiber->Start(RunInstance, &instance);
   }
-  bool trapped = false;
+  bool trapped = false, diverged = false;
   size_t ended = 0;
-  while (ended == 0 && !trapped) {
+  while (ended == 0 && !trapped && !diverged) {
     for (Instance& instance : group) {
       instance.ended = instance.fiber->Resume();
       ended += instance.ended ? 1 : 0;
@@ -211,6 +213,9 @@ StatusOr<bool> GroupRunner::RunOnFibers(const CpuLaunch& launch, ir::TrapReport*
         break;
       }
     }
+    diverged = ended == 0 && !trapped && std::any_of(group.begin(), group.end(), [&](const Instance& i) {
+                 return i.lane->barrier_site != group[0].lane->barrier_site;
+               });
   }
   if (!trapped && ended != group.size()) {
     Instance& waiting = *std::find_if(group.begin(), group.end(), [](const Instance& i) { return !i.ended; });

@@ -54,8 +54,9 @@ class Lane {
   void Restore();
 
   ir::CpuContext context{};
-  // Barrier kernels: where the instance runs, borrowed, and what its barrier returns next.
+  // Barrier kernels: where the instance runs, borrowed, the barrier it waits at, and what that returns next.
   Fiber* fiber = nullptr;
+  uint64_t barrier_site = 0;
   uint32_t barrier_outcome = 0;
   Lane* next_free = nullptr;
 

@@ -14,7 +14,7 @@
 
 namespace hpvm::ir {
 
-inline constexpr uint32_t kCpuAbiVersion = 1;
+inline constexpr uint32_t kCpuAbiVersion = 2;
 
 struct CpuArgument {
   uint8_t* data;      // Buffers: host address.
@@ -56,10 +56,10 @@ struct CpuContext {
   // Puts module memory and globals back to their initial state; called by the image between instances if anything was
   // written.
   void (*restore)(CpuContext*);  // 224
-  // Waits until every instance of the group has arrived (fibers); returns 0, or the trap code to end with. Only if
-  // uses_barrier.
-  uint32_t (*barrier)(CpuContext*);  // 232
-  void* runner;                      // 240  the runner's own
+  // Waits until every instance of the group has arrived (fibers); returns 0, or the trap code to end with. `site` tells
+  // barrier operations apart: instances that wait at different ones diverge. Only if uses_barrier.
+  uint32_t (*barrier)(CpuContext*, uint64_t site);  // 232
+  void* runner;                                     // 240  the runner's own
 };
 static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent) == 80 &&
               offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 &&

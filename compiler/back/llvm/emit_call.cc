@@ -137,8 +137,11 @@ llvm::Value* FunctionEmitter::BufferSize(llvm::Value* param) {
 void FunctionEmitter::EmitSync(const ir::Op& op) {
   if (op.code == Opcode::kBarrier) {
     llvm::Value* barrier = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, barrier));
-    llvm::FunctionType* type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy()}, false);
-    llvm::Value* code = b_.CreateCall(type, barrier, {context_});
+    llvm::FunctionType* type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy(), b_.getInt64Ty()}, false);
+    // Function and operation: the same wherever LLVM copies the call to.
+    const auto function = static_cast<uint64_t>(&f_ - m_.source.functions.data());
+    const auto operation = static_cast<uint64_t>(&op - f_.ops.data());
+    llvm::Value* code = b_.CreateCall(type, barrier, {context_, I64(function << 32 | operation)});
     TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, nullptr, nullptr);
     return;
   }

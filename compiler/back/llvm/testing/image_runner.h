@@ -76,7 +76,7 @@ class ImageRunner {
     // The test's own stack: half a mebibyte below here is the kernel's.
     context_.stack_limit = reinterpret_cast<uint64_t>(__builtin_frame_address(0)) - 512 * 1024;
     context_.restore = [](ir::CpuContext* context) { static_cast<ImageRunner*>(context->runner)->Restore(); };
-    context_.barrier = [](ir::CpuContext* context) {
+    context_.barrier = [](ir::CpuContext* context, uint64_t) {
       auto* runner = static_cast<ImageRunner*>(context->runner);
       ++runner->barriers;
       return runner->barrier_code;

@@ -17,7 +17,7 @@ target_link_libraries(bench_peer_proto PUBLIC gRPC::grpc++ protobuf::libprotobuf
 
 target_sources(hpvm-bench PRIVATE daemon_cases.cc executor_cases.cc peer_server.cc run_calls.cc)
 target_compile_definitions(hpvm-bench PRIVATE HPVMD_BENCH_DAEMON)
-target_link_libraries(hpvm-bench PRIVATE hpvm_client executor_link bench_peer_proto)
+target_link_libraries(hpvm-bench PRIVATE hpvm_client executor_link bench_peer_proto absl::synchronization)
 foreach(program hpvmd hpvm-executor hpvm-compiler)
   if(TARGET ${program})
     add_dependencies(hpvm-bench ${program})

@@ -564,7 +564,7 @@ TEST_F(CoreTest, RefusesWrongBindings) {
            r.mutable_inputs(0)->mutable_tensor()->add_shape(1u << 31);
          }
        },
-       StatusCode::kInvalidArgument, "more bytes than 2^62"},
+       StatusCode::kInvalidArgument, "more bytes than 2^63"},
       {"Rank",
        [](auto& r) {
          for (int i = 0; i < 16; ++i) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/synchronization/mutex.h"
 #include <CLI/CLI.hpp>
 
 #include "server/daemon.h"
@@ -92,11 +93,14 @@ int Serve(const Config& config) {
 }
 
 int Main(int argc, char** argv) {
+  // Debian builds Abseil with its lock-order checker on, which every lock inside gRPC then pays for.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   Arguments arguments;
   CLI::App app{"hpvmd: runs graphs of kernels on the devices of this machine, for clients over gRPC."};
-  app.footer("Examples:\n  hpvmd --dev\n  hpvmd --dev --listen unix:/tmp/hpvmd.sock --state /tmp/hpvmd\n"
-             "  hpvmd --config /etc/hpvmd/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
-             "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration.");
+  app.footer(
+      "Examples:\n  hpvmd --dev\n  hpvmd --dev --listen unix:/tmp/hpvmd.sock --state /tmp/hpvmd\n"
+      "  hpvmd --config /etc/hpvmd/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
+      "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration.");
   app.add_option("--config", arguments.config, "Configuration file (TOML)")->type_name("FILE");
   app.add_flag(
       "--dev", arguments.dev,
@@ -109,7 +113,7 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "hpvmd " HPVMD_VERSION);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {   // The library's way; it ends here.
+  } catch (const CLI::ParseError& error) {  // The library's way; it ends here.
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
   const StatusOr<Config> config = MakeConfig(arguments);

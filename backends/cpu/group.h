@@ -2,9 +2,9 @@
 // Runs whole groups: for kernels with barriers or group memory.
 //
 // With barriers, each instance of the group runs on a fiber of its own, with its own lane. A round resumes every
-// instance until it waits or ends; when all wait, the next round begins. If some wait while others have ended or
-// wait at another barrier, the first that waits traps with kBarrierDivergence. Without barriers the instances run one after the other on the calling
-// stack.
+// instance until it waits or ends; when all wait, the next round begins. If some wait while others have ended or wait
+// at another barrier, the first that waits traps with kBarrierDivergence. Without barriers the instances run one after
+// the other on the calling stack.
 #ifndef HPVMD_BACKENDS_CPU_GROUP_H_
 #define HPVMD_BACKENDS_CPU_GROUP_H_
 

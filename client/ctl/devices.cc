@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmctl devices.
+#include <stdio.h>
+
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
 #include "client/ctl/report.h"
@@ -11,6 +13,9 @@ Status Devices(const Globals& globals) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(std::vector<v1::Device> devices, client->ListDevices());
   PrintDevices(devices, globals.format);
+  if (devices.empty()) {
+    fprintf(stderr, "hpvmctl: the server has no devices yet; it looks for them when it starts.\n");
+  }
   return absl::OkStatus();
 }
 

@@ -11,11 +11,19 @@
 
 namespace hpvm::ctl {
 
+namespace {
+
+// A server that the system runs, else where `hpvmd --dev` listens.
+std::string DefaultEndpoint() {
+  constexpr char kSocket[] = "/run/hpvmd/hpvmd.sock";
+  return access(kSocket, F_OK) == 0 ? std::string("unix:") + kSocket : "127.0.0.1:50061";
+}
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
   ClientOptions options;
-  if (!server.empty()) {
-    options.endpoint = server;
-  }
+  options.endpoint = server.empty() ? DefaultEndpoint() : server;
   options.connect_timeout = Duration(static_cast<int64_t>(connect_seconds * 1e9));
   StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
   if (!client.ok()) {
@@ -46,7 +54,8 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kFooter);
   app.set_version_flag("--version", "hpvmctl " HPVMD_VERSION);
-  app.add_option("-s,--server", globals.server, "unix:/path or host:port of hpvmd")
+  app.add_option("-s,--server", globals.server,
+                 "unix:/path or host:port; default: /run/hpvmd/hpvmd.sock if it is there, else 127.0.0.1:50061")
       ->envname("HPVM_SERVER")
       ->capture_default_str();
   app.add_option("-o,--format", globals.format, "table or json")

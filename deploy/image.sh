@@ -19,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 # The packages that own the libraries which the programs load.
 mapfile -t libraries < <(for program in "${programs[@]}"; do ldd "$bin/$program"; done | awk '$3 ~ /^\// {print $3}' | sort -u)
 mapfile -t packages < <(for library in "${libraries[@]}"; do
-  dpkg-query -S "$library" "$(readlink -f "$library")" "${library#/usr}" 2>/dev/null | sed 's/:.*//' || true
+  dpkg-query -S "$library" "$(readlink -f "$library")" "${library#/usr}" 2>/dev/null | sed 's/:.*//' | grep -v -- '-dev$' || true
 done | sort -u)
 echo "image: base with ${#packages[@]} packages: ${packages[*]}"
 if ! "${podman[@]}" image exists localhost/hpvmd-base; then

@@ -8,6 +8,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -109,6 +110,16 @@ class EndToEnd(unittest.TestCase):
                                                 f"log: {self.daemon.log.read_text()[-2000:]}")
         return done
 
+    def start_spinning(self):
+        """A job that runs until it is cancelled."""
+        document = one_node("spin", [port("out", "inout")], instances="1")
+        job = self.run_graph(document, "--input", f"out={self.array('in.npy', [0])}", "--detach").stdout.strip()
+        for _ in range(100):
+            if "RUNNING" in self.daemon.ctl("jobs", "get", job).stdout:
+                return job
+            time.sleep(0.05)
+        self.fail("the job does not run")
+
     def check_serving(self):
         """The daemon still does a good job."""
         document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 5)])
@@ -196,12 +207,7 @@ class EndToEnd(unittest.TestCase):
         self.check_serving()
 
     def test_executor_killed_mid_run(self):
-        document = one_node("spin", [port("out", "inout")], instances="1")
-        job = self.run_graph(document, "--input", f"out={self.array('in.npy', [0])}", "--detach").stdout.strip()
-        for _ in range(100):
-            if "RUNNING" in self.daemon.ctl("jobs", "get", job).stdout:
-                break
-            time.sleep(0.05)
+        job = self.start_spinning()
         for pid in children(self.daemon.process.pid):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -211,6 +217,23 @@ class EndToEnd(unittest.TestCase):
         self.assertIn(waited.returncode, (FAILED, UNREACHABLE), waited.stderr)
         self.assertIn("executor", waited.stderr)
         self.check_serving()
+
+    def test_maps_under_load(self):
+        """What the processes really have loaded while a job runs: the daemon and the runner no compiler, driver or Wasm engine."""
+        if os.geteuid() != 0:
+            self.skipTest("the maps of processes that have locked themselves down need root")
+        job = self.start_spinning()
+        loaded = {}
+        for pid in [self.daemon.process.pid] + children(self.daemon.process.pid):
+            name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+            loaded.setdefault(name, set()).update(re.findall(r"/lib([A-Za-z+_-]+)[0-9.+-]*\.so", pathlib.Path(f"/proc/{pid}/maps").read_text()))
+        self.assertEqual(self.daemon.ctl("jobs", "cancel", job).returncode, OK)
+        self.assertEqual({"hpvmd", "hpvm-executor", "hpvm-compiler"}, set(loaded))
+        for program in ("hpvmd", "hpvm-executor"):
+            self.assertIn("c", loaded[program])
+            self.assertEqual([lib for lib in loaded[program] if re.match("LLVM|OpenCL|vulkan|wabt|SPIRV", lib)], [], program)
+        self.assertNotIn("grpc", loaded["hpvm-executor"])
+        self.assertTrue([lib for lib in loaded["hpvm-compiler"] if lib.startswith("LLVM")])
 
     def test_client_vanishes(self):
         path = self.write("g.json", one_node("spin", [port("out", "inout")], instances="1"))

@@ -3,10 +3,11 @@
 // of it.
 #include "server/core.h"
 
-#include <optional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
 
 #include "server/testing/fake_executor.h"
 
@@ -14,9 +15,9 @@ namespace hpvm {
 namespace {
 
 using absl::StatusCode;
-using ::testing::HasSubstr;
 using testing::FakeExecutor;
 using testing::FakeSpawner;
+using ::testing::HasSubstr;
 
 constexpr char kDocument[] = "{\"hpvm\": 1}";
 const Status kSignal9 = Unavailable("The executor process ended (signal 9).");
@@ -112,7 +113,9 @@ class CoreTest : public ::testing::Test {
 
   uint64_t Run(const v1::RunRequest& request) {
     run_outcome_.reset();
-    return core_->Run(tenant_, request, [this](RunOutcome outcome) { run_outcome_ = std::move(outcome); });
+    // As gRPC does, keeps the request for as long as its tensors may be borrowed.
+    requests_.push_back(request);
+    return core_->Run(tenant_, requests_.back(), [this](RunOutcome outcome) { run_outcome_ = std::move(outcome); });
   }
 
   v1::SubmitRequest SubmitRequestOf(const std::string& key = "") {
@@ -181,6 +184,7 @@ class CoreTest : public ::testing::Test {
   std::string graph_;
   v1::PrepareGraphResponse prepare_response_;
   std::optional<Outcome> prepare_outcome_;
+  std::deque<v1::RunRequest> requests_;
   std::optional<RunOutcome> run_outcome_;
 };
 
@@ -250,7 +254,7 @@ TEST_F(CoreTest, ForeignIdsLookAbsent) {
     EXPECT_EQ(Message(none[i]).substr(0, 14), Message(foreign[i]).substr(0, 14));
   }
   EXPECT_FALSE(core_->HasBlob(*bob, Core::BlobKind::kGraph, *Sha256FromHex(graph_)));
-  EXPECT_TRUE(core_->DeleteBuffer(*tenant_, buffer).ok());   // Its owner still has it.
+  EXPECT_TRUE(core_->DeleteBuffer(*tenant_, buffer).ok());  // Its owner still has it.
 }
 
 // An executor's death at each point fails what it had with the reason; the next call finds a new one, prepared from
@@ -357,7 +361,7 @@ TEST_F(CoreTest, CancelsInEachState) {
   Restart(config);
   const std::string handle = Prepare();
   spawner_.last().Die(kSignal9);
-  core_->CancelRun(Run(RunRequestOf(handle)));   // While its graph is prepared again.
+  core_->CancelRun(Run(RunRequestOf(handle)));  // While its graph is prepared again.
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
   spawner_.last().AnswerPrepare(Accepted());
   EXPECT_TRUE(spawner_.last().runs.empty());
@@ -365,13 +369,13 @@ TEST_F(CoreTest, CancelsInEachState) {
   const uint64_t first = Run(RunRequestOf(handle));
   const uint64_t second = Run(RunRequestOf(handle));
   EXPECT_EQ(spawner_.last().runs.size(), 1u);
-  core_->CancelRun(second);                      // While it waits for its turn.
+  core_->CancelRun(second);  // While it waits for its turn.
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
   EXPECT_TRUE(spawner_.last().cancels.empty());
 
   run_outcome_.reset();
-  core_->CancelRun(first);                       // While it runs: the executor is asked.
-  core_->CancelRun(first);                       // Idempotent.
+  core_->CancelRun(first);  // While it runs: the executor is asked.
+  core_->CancelRun(first);  // Idempotent.
   EXPECT_EQ(spawner_.last().cancels, std::vector<RequestId>{spawner_.last().runs[0].id});
   clock_.Advance(std::chrono::milliseconds(99));
   core_->OnTime();
@@ -380,13 +384,13 @@ TEST_F(CoreTest, CancelsInEachState) {
   EXPECT_EQ(core_->operations(), 0u);
   clock_.Advance(std::chrono::milliseconds(2));
   core_->OnTime();
-  EXPECT_EQ(spawner_.last().killed, "");         // It answered in time.
+  EXPECT_EQ(spawner_.last().killed, "");  // It answered in time.
 
   core_->CancelRun(Run(RunRequestOf(handle)));
   clock_.Advance(std::chrono::milliseconds(101));
   core_->OnTime();
   EXPECT_THAT(spawner_.last().killed, HasSubstr("did not stop within 100 ms"));
-  core_->OnTime();                               // Reaps it, which fails what was pending.
+  core_->OnTime();  // Reaps it, which fails what was pending.
   EXPECT_TRUE(spawner_.last().destroyed);
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
   EXPECT_EQ(core_->operations(), 0u);
@@ -419,18 +423,18 @@ TEST_F(CoreTest, KeepsDeadlines) {
 // one frees the key.
 TEST_F(CoreTest, HonoursIdempotencyKeys) {
   const auto first = Submit(SubmitRequestOf("key"));
-  const auto duplicate = Submit(SubmitRequestOf("key"));   // Before the first one is answered.
+  const auto duplicate = Submit(SubmitRequestOf("key"));  // Before the first one is answered.
   EXPECT_FALSE(duplicate->outcome.has_value());
   PrepareReply rejected;
   rejected.diagnostics = {{Severity::kError, "/nodes", std::nullopt, "There are no nodes (0)."}};
   spawner_.last().AnswerPrepare(rejected);
   EXPECT_EQ(first->outcome->status.code(), StatusCode::kInvalidArgument);
-  spawner_.last().AnswerPrepare(Accepted());               // The duplicate became the first.
+  spawner_.last().AnswerPrepare(Accepted());  // The duplicate became the first.
   ASSERT_TRUE(duplicate->outcome.has_value() && duplicate->outcome->ok());
   const std::string id = duplicate->response.job().id();
 
   v1::SubmitRequest again = SubmitRequestOf("key");
-  again.mutable_options()->set_traceparent("00-1-2-3");    // A retry has a trace of its own.
+  again.mutable_options()->set_traceparent("00-1-2-3");  // A retry has a trace of its own.
   const auto retry = Submit(again);
   ASSERT_TRUE(retry->outcome->ok());
   EXPECT_EQ(retry->response.job().id(), id);
@@ -664,7 +668,7 @@ TEST_F(CoreTest, CancelsJobs) {
   EXPECT_TRUE(job.cancel_requested());
   EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
   ASSERT_TRUE(core_->CancelJob(*tenant_, running, &job).ok());
-  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));   // It ended before the stop reached it.
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));  // It ended before the stop reached it.
   EXPECT_EQ(Job(running).state(), v1::JOB_STATE_SUCCEEDED);
   ASSERT_TRUE(core_->CancelJob(*tenant_, running, &job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
@@ -749,8 +753,8 @@ TEST_F(CoreTest, RefusesBeyondLimits) {
   const std::string handle = Prepare();
   AskPrepare();
   EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("holds as many prepared graphs as it may (1)"));
-  Run(RunRequestOf(handle));   // Runs.
-  Run(RunRequestOf(handle));   // Waits.
+  Run(RunRequestOf(handle));  // Runs.
+  Run(RunRequestOf(handle));  // Waits.
   Run(RunRequestOf(handle));
   EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("The tenant's queue is full (1 runs wait)."));
 }
@@ -827,7 +831,7 @@ TEST(SegmentPoolTest, Recycles) {
     ASSERT_TRUE(ReadAt(segment->fd.get(), 0, {&byte, 1}).ok());
     EXPECT_EQ(byte, 0);
   }
-  pool.Acquire(64 * 1024, false).IgnoreError();   // Pushes the older one out.
+  pool.Acquire(64 * 1024, false).IgnoreError();  // Pushes the older one out.
   EXPECT_EQ(pool.TakeFreed(), std::vector<uint64_t>{first_id});
   EXPECT_EQ(pool.idle_bytes(), 64 * 1024u);
 }

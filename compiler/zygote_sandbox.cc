@@ -25,7 +25,7 @@ namespace hpvm {
 namespace {
 
 // Landlock's interface (linux/landlock.h), of which older headers lack parts.
-constexpr uint64_t kFsExecute = 1ull << 0, kFsWriteFile = 1ull << 1, kFsReadFile = 1ull << 2, kFsReadDir = 1ull << 3,
+constexpr uint64_t kFsWriteFile = 1ull << 1, kFsReadFile = 1ull << 2, kFsReadDir = 1ull << 3,
                    kFsRemoveFile = 1ull << 5, kFsMakeReg = 1ull << 8, kFsTruncate = 1ull << 14;
 constexpr uint64_t kFsAllAbi1 = (1ull << 13) - 1;
 struct LandlockRulesetAttr {
@@ -202,7 +202,8 @@ Status LockDownZygote(const std::string& folder) {
   }
   HPVMD_ASSIGN_OR_RETURN(Context context, CreateFilter(kZygoteCalls));
   // Only to end children.
-  int error = seccomp_rule_add(context.get(), SCMP_ACT_ALLOW, SCMP_SYS(kill), 1, SCMP_A1(SCMP_CMP_EQ, SIGKILL));
+  const scmp_arg_cmp only_kill = {.arg = 1, .op = SCMP_CMP_EQ, .datum_a = SIGKILL, .datum_b = 0};
+  int error = seccomp_rule_add_array(context.get(), SCMP_ACT_ALLOW, SCMP_SYS(kill), 1, &only_kill);
   error = error != 0 ? error : seccomp_load(context.get());
   return error == 0 ? absl::OkStatus() : FromErrno(-error, "Applying a system call filter");
 }

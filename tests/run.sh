@@ -42,7 +42,7 @@ if [ "$fast" -eq 0 ]; then
   ctest --preset dev -R "^($(IFS='|'; echo "${subset[*]}"))\$" --no-tests=error
   passed=$((passed + ${#subset[@]}))
   step "Fuzzing briefly"
-  build fuzz
+  build fuzz fuzzers
   ctest --preset fuzz -L fuzz --no-tests=error
   passed=$((passed + $(ctest --preset fuzz -L fuzz -N | sed -n 's/^Total Tests: //p')))
 fi

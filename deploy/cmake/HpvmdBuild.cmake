@@ -64,6 +64,9 @@ function(hpvmd_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "${A_LABELS}")
 endfunction()
 
+# Every fuzzer, and nothing else: what continuous integration builds of the fuzz preset.
+add_custom_target(fuzzers)
+
 # hpvmd_fuzzer(NAME SOURCES ... DEPS ... CORPUS folder): a libFuzzer program; ctest runs it briefly from the seed corpus.
 function(hpvmd_fuzzer name)
   if(NOT HPVMD_FUZZ)
@@ -74,6 +77,7 @@ function(hpvmd_fuzzer name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  add_dependencies(fuzzers ${name})
   target_link_libraries(${name} PRIVATE ${A_DEPS})
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz/corpus/${name})
   add_test(NAME ${name}

@@ -84,7 +84,7 @@ std::string NearNames(std::string_view name) {
       }
     }
   }
-  std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(near.begin(), near.end());
   near.resize(std::min(near.size(), kNearNamesMax));
   std::string text;
   for (const auto& [distance, near_name] : near) {

@@ -79,7 +79,7 @@ StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant,
                                                const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules) {
   HPVMD_ASSIGN_OR_RETURN(const Sha256 graph_hash, ParseSha256("graph document", graph_sha256));
   HPVMD_ASSIGN_OR_RETURN(BlobRef document, tenant.graphs.Find(graph_hash));
-  std::map<std::string, BlobRef> named;   // Sorted, so that the order of the request does not matter.
+  std::map<std::string, BlobRef> named;  // Sorted, so that the order of the request does not matter.
   for (const v1::ModuleBinding& module : modules) {
     HPVMD_ASSIGN_OR_RETURN(const Sha256 hash, ParseSha256("module \"" + module.name() + "\"", module.sha256()));
     HPVMD_ASSIGN_OR_RETURN(BlobRef blob, tenant.modules.Find(hash));
@@ -105,7 +105,7 @@ StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant,
     preparation->link_handle = tenant.next_link_handle++;
   }
   preparation->used = ++tenant.uses;
-  PreparationRef found = preparation;   // Dropping others below must not drop this one.
+  PreparationRef found = preparation;  // Dropping others below must not drop this one.
   DropIdlePreparations(scope, tenant, kIdlePreparationsMax);
   if (tenant.preparations.size() > options_.config.limits_prepared_graphs_max) {
     DropIdlePreparations(scope, tenant, 0);
@@ -119,7 +119,7 @@ StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant,
 }
 
 void Core::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep) {
-  std::vector<std::pair<uint64_t, const Preparation*>> idle;   // By last use.
+  std::vector<std::pair<uint64_t, const Preparation*>> idle;  // By last use.
   for (const auto& [key, preparation] : tenant.preparations) {
     if (preparation.use_count() == 1) {
       idle.emplace_back(preparation->used, preparation.get());
@@ -147,7 +147,7 @@ void Core::WithPrepared(CoreScope& scope, const TenantRef& tenant, const Prepara
   }
   preparation->waiters.push_back(std::move(then));
   if (preparation->waiters.size() > 1) {
-    return;   // Somebody asked already.
+    return;  // Somebody asked already.
   }
   ++tenant->active;
   WithExecutor(scope, tenant, [this, tenant, preparation](CoreScope& inner, const Outcome& outcome) {
@@ -168,8 +168,9 @@ void Core::SendPrepare(CoreScope& scope, const TenantRef& tenant, const Preparat
   const Time late = options_.clock->Now() + within + kPrepareGrace;
   preparation->timer = AddTimer(scope, late, [this, tenant, epoch](CoreScope& inner) {
     if (tenant->executor.epoch == epoch) {
-      KillExecutor(inner, *tenant, "Preparing a graph took longer than its limit (" +
-                                       std::to_string(options_.config.executor_prepare_ms_max) + " ms).");
+      KillExecutor(inner, *tenant,
+                   "Preparing a graph took longer than its limit (" +
+                       std::to_string(options_.config.executor_prepare_ms_max) + " ms).");
     }
   });
   scope.Defer([this, tenant, preparation, epoch, within, port = tenant->executor.port] {
@@ -236,10 +237,19 @@ void Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& 
                    tenant->handles.emplace(handle, preparation);
                    response->set_handle(handle);
                    *response->mutable_summary() = preparation->summary;
+                   *response->mutable_summary()->mutable_timing() = TakeTiming(*preparation);
                    *response->mutable_diagnostics() = preparation->warnings;
                  }
                  inner.Defer([done, outcome] { done(outcome); });
                });
+}
+
+v1::PrepareTiming TakeTiming(Preparation& preparation) {
+  v1::PrepareTiming& kept = *preparation.summary.mutable_timing();
+  v1::PrepareTiming taken = kept;
+  kept.Clear();
+  kept.set_from_cache(taken.compiled() + taken.from_cache());
+  return taken;
 }
 
 Status Core::ReleaseGraph(Tenant& tenant, std::string_view handle) {

@@ -223,7 +223,7 @@ Status Core::Record(CoreScope& scope, Submission& submission) {
   job.set_repeat(op.input.repeat);
   job.set_created_unix_ns(options_.clock->WallNs());
   job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
-  *job.mutable_prepare() = submission.preparation->summary.timing();
+  *job.mutable_prepare() = TakeTiming(*submission.preparation);
   job.set_traceparent(request.options().traceparent());
   submission.job_id = job.id();
   v1::JobEvent event;

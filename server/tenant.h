@@ -37,16 +37,16 @@ struct NamedBlob {
 // executor is new. Shared by every handle and job with equal contents: use_count() 1 means that only the tenant's
 // table holds it.
 struct Preparation {
-  std::string key;               // Of the document's and the modules' hashes.
+  std::string key;  // Of the document's and the modules' hashes.
   BlobRef document;
   std::vector<NamedBlob> modules;
-  uint64_t link_handle = 0;      // Its number in every executor of the tenant.
-  uint64_t ready_epoch = 0;      // The executor that has it; 0: none.
-  std::pair<Time, uint64_t> timer{kNever, 0};   // Kills an executor that does not answer in time.
-  bool validated = false;        // An executor has accepted it: the summary is set.
+  uint64_t link_handle = 0;                    // Its number in every executor of the tenant.
+  uint64_t ready_epoch = 0;                    // The executor that has it; 0: none.
+  std::pair<Time, uint64_t> timer{kNever, 0};  // Kills an executor that does not answer in time.
+  bool validated = false;                      // An executor has accepted it: the summary is set.
   v1::GraphSummary summary;
   v1::Diagnostics warnings;
-  uint64_t used = 0;             // A counter, for dropping the least recently used.
+  uint64_t used = 0;  // A counter, for dropping the least recently used.
   using Waiter = std::function<void(CoreScope&, const Outcome&)>;
   std::vector<Waiter> waiters;
   // Outputs that were too large to be inline when the inputs had these shapes: memory goes along with the next such
@@ -56,16 +56,19 @@ struct Preparation {
 };
 using PreparationRef = std::shared_ptr<Preparation>;
 
+// What preparing took, for whoever waited for it; later callers find everything prepared and waited for none of it.
+v1::PrepareTiming TakeTiming(Preparation& preparation);
+
 // The tenant's one executor: spawned on demand, never given to another tenant, spawned again after its death.
 struct ExecutorSlot {
   enum class State : uint8_t { kDown, kStarting, kUp } state = State::kDown;
-  uint64_t epoch = 0;                       // Counts executors; 0: none yet.
-  std::shared_ptr<ExecutorProcess> port;       // kUp only. Shared with calls in progress, which run without the mutex.
-  bool ended = false;                       // The one of this epoch ended before it was installed; why:
+  uint64_t epoch = 0;                     // Counts executors; 0: none yet.
+  std::shared_ptr<ExecutorProcess> port;  // kUp only. Shared with calls in progress, which run without the mutex.
+  bool ended = false;                     // The one of this epoch ended before it was installed; why:
   Status end_status;
-  std::vector<Preparation::Waiter> waiting; // For kUp.
-  std::deque<Time> crashes;                 // Within the crash window.
-  uint64_t killed_epoch = 0;                // The daemon itself ended this one: not a crash.
+  std::vector<Preparation::Waiter> waiting;  // For kUp.
+  std::deque<Time> crashes;                  // Within the crash window.
+  uint64_t killed_epoch = 0;                 // The daemon itself ended this one: not a crash.
   Time last_used{0};
   // What the fair share decided, also while no executor lives; the page follows it.
   GrantState grant_state = GrantState::kNone;
@@ -94,14 +97,14 @@ struct Tenant {
   const scheduler::TenantKey key;
   BlobStore modules, graphs;
   BufferStore buffers;
-  SegmentPool pool;              // Locks itself.
-  uint64_t uploads = 0;          // In progress.
-  std::unordered_map<std::string, PreparationRef> preparations;   // By key.
-  std::unordered_map<std::string, PreparationRef> handles;        // By id.
+  SegmentPool pool;                                              // Locks itself.
+  uint64_t uploads = 0;                                          // In progress.
+  std::unordered_map<std::string, PreparationRef> preparations;  // By key.
+  std::unordered_map<std::string, PreparationRef> handles;       // By id.
   uint64_t next_link_handle = 1, uses = 0;
   ExecutorSlot executor;
-  uint64_t active = 0;           // Operations that use or wait for the executor.
-  std::unordered_map<std::string, std::shared_ptr<LiveJob>> jobs; // By id: events, and what runs or keeps outputs.
+  uint64_t active = 0;                                             // Operations that use or wait for the executor.
+  std::unordered_map<std::string, std::shared_ptr<LiveJob>> jobs;  // By id: events, and what runs or keeps outputs.
   // Submits in progress by idempotency key: duplicates wait for the first one's answer.
   std::unordered_map<std::string, std::vector<std::function<void(CoreScope&)>>> pending_keys;
 };

@@ -158,8 +158,10 @@ class EndToEnd(unittest.TestCase):
         report = json.loads(done.stdout)
         self.assertEqual(report["state"], "SUCCEEDED")
         self.assertEqual(report["placements"][0]["node"], "node")
+        again = json.loads(self.run_graph(document, "--input", f"in={self.array('in.npy', [1])}", "-o", "json").stdout)
+        self.assertEqual((again["prepare"]["compiled"], again["prepare"]["from_cache"]), (0, 1))
         jobs = json.loads(self.daemon.ctl("jobs", "-o", "json").stdout)
-        self.assertEqual(jobs[0]["id"], report["job"])
+        self.assertEqual([job["id"] for job in jobs[:2]], [again["job"], report["job"]])
 
     def test_detach_wait_and_idempotency(self):
         path = self.write("g.json", one_node("add", [port("in", "in"), port("out", "out")], [("amount", 1)]))

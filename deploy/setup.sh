@@ -11,9 +11,9 @@ packages=(
   # Libraries, each argued in docs/decisions.
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   nlohmann-json3-dev libspdlog-dev libtomlplusplus-dev libcli11-dev
-  libssl-dev libseccomp-dev libcap-dev libpng-dev libzip-dev libxtensor-dev zlib1g-dev
+  libssl-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev
   # Tests and benchmark peers.
-  libgtest-dev libgmock-dev libbenchmark-dev libvalijson-dev libtbb-dev libstarpu-dev python3-numpy
+  libgtest-dev libgmock-dev libvalijson-dev libtbb-dev libstarpu-dev python3-numpy
 )
 case "${1:-}" in
   "") ;;

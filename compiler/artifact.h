@@ -24,6 +24,14 @@ enum class ArtifactKind : uint8_t {
   kCpuImage = 2,  // `code` is an image as compiler/ir/cpu_abi.h describes; entry at `entry_offset`.
 };
 
+// The source line of the code from byte `offset` of the module on, up to the next entry. line 0: none is known.
+struct SourceLine {
+  uint32_t offset = 0;
+  uint32_t file = 0;  // In Artifact::files.
+  uint32_t line = 0;
+  uint32_t column = 0;
+};
+
 struct Artifact {
   ArtifactKind kind = ArtifactKind::kInterp;
   std::string module_name;
@@ -37,7 +45,16 @@ struct Artifact {
   uint64_t memory_bytes_max = 0;
   std::vector<ir::DataSegment> data;        // Initial module memory.
   std::vector<uint64_t> globals;            // Initial bits.
+  uint64_t state_bytes = 0;                 // ir::Module::state_bytes and its initial content.
+  std::vector<ir::DataSegment> state;
+  std::vector<std::string> formats;         // Of print operations, with each the types of its operands.
+  std::vector<std::vector<ir::Type>> format_types;
+  // No address of a buffer is seen by the kernel except through accesses to that buffer, so that buffers of a 32-bit
+  // kernel may pass 4 GiB together (docs/KERNELS.md).
+  bool has_separate_buffers = false;
   std::vector<std::string> function_names;  // For traps.
+  std::vector<std::string> files;           // From the module's debug information; empty without.
+  std::vector<SourceLine> lines;            // Rising offsets; only of functions that the kernel reaches.
   std::vector<uint8_t> code;
   uint64_t entry_offset = 0;
   uint64_t read_only_bytes = 0;  // Reserved for images with a data part; 0.

@@ -14,7 +14,7 @@
 
 namespace hpvm::ir {
 
-inline constexpr uint32_t kCpuAbiVersion = 2;
+inline constexpr uint32_t kCpuAbiVersion = 3;
 
 struct CpuArgument {
   uint8_t* data;      // Buffers: host address.
@@ -49,7 +49,7 @@ struct CpuContext {
   uint32_t trap_code;         // 168
   uint32_t trap_function;     // 172
   uint32_t trap_source;       // 176
-  uint32_t reserved;          // 180
+  uint32_t state_written;     // 180  set by the image when it stores to a global or to `state`
   uint64_t trap_instance[3];  // 184
   uint64_t trap_address;      // 208
   uint64_t trap_bytes;        // 216
@@ -60,10 +60,15 @@ struct CpuContext {
   // barrier operations apart: instances that wait at different ones diverge. Only if uses_barrier.
   uint32_t (*barrier)(CpuContext*, uint64_t site);  // 232
   void* runner;                                     // 240  the runner's own
+  uint8_t* state;                                   // 248  Module::state_bytes
+  // A function of another module: Launch's HostCalls::Call; returns the trap code. Only if Module::is_linked.
+  uint32_t (*host)(CpuContext*, uint32_t reference, uint32_t type, uint64_t* values);  // 256
+  // Appends a record: `values` are the instance's id (3) and the operands' bits. Only if Module::formats is not empty.
+  void (*print)(CpuContext*, uint32_t format, const uint64_t* values);  // 264
 };
 static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent) == 80 &&
               offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 &&
-              sizeof(CpuContext) == 248);
+              offsetof(CpuContext, state) == 248 && sizeof(CpuContext) == 272);
 
 // Frames of an image are no larger than the first; functions that call nothing do not look at stack_limit. So the
 // runner sets stack_limit at least the second above the lowest usable byte, which also covers `restore` and

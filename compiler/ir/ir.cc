@@ -44,6 +44,8 @@ std::string_view Name(Space space) {
       return "private";
     case Space::kGroup:
       return "group";
+    case Space::kState:
+      return "state";
   }
   return "?";
 }
@@ -76,6 +78,18 @@ std::string_view Name(TrapCode code) {
       return "group memory exhausted";
     case TrapCode::kReadOnlyBuffer:
       return "store into a read-only buffer";
+    case TrapCode::kTableOutOfBounds:
+      return "out of bounds table access";
+    case TrapCode::kUndefinedElement:
+      return "indirect call to an element outside the table";
+    case TrapCode::kUninitializedElement:
+      return "indirect call through a null reference";
+    case TrapCode::kExpectedShared:
+      return "atomic wait on memory that is not shared";
+    case TrapCode::kWaitsForever:
+      return "atomic wait that nothing can end";
+    case TrapCode::kHost:
+      return "trap in a function of another module";
     case TrapCode::kStopped:
       return "stopped";
   }

@@ -55,7 +55,9 @@ using FunctionId = Id<struct FunctionTag>;
 //   module  the operand is an address known to lie in module memory's range if it is valid at all.
 //   private `space_index` names a stack object promoted out of module memory (a later pass).
 //   group   group-local memory; the operand is an address as `local_alloc` returned it, or derived.
-enum class Space : uint8_t { kFlat, kParam, kModule, kPrivate, kGroup };
+//   state   bytes private to an instance that no address reaches: tables, what is left of segments, the memory of the
+//           math library. The operand is an i32 offset in [0, Module::state_bytes); outside traps as out of bounds.
+enum class Space : uint8_t { kFlat, kParam, kModule, kPrivate, kGroup, kState };
 std::string_view Name(Space space);
 
 // What an operation may do besides producing its results; passes ask these before moving or removing it.
@@ -108,6 +110,12 @@ enum class TrapCode : uint32_t {
   kAssert = 10,
   kGroupMemoryExhausted = 11,
   kReadOnlyBuffer = 12,       // A store into an `in` port's buffer.
+  kTableOutOfBounds = 13,     // Table instructions but call_indirect.
+  kUndefinedElement = 14,     // An indirect call's index is outside the table.
+  kUninitializedElement = 15, // An indirect call through a null reference. kIndirectCall: of another type.
+  kExpectedShared = 16,       // An atomic wait on memory that is not shared.
+  kWaitsForever = 17,         // An atomic wait that nothing can end.
+  kHost = 18,                 // A function of another module ended early (hpvm-wast only).
   kStopped = 100,             // Not the kernel's fault: the stop word was set.
 };
 std::string_view Name(TrapCode code);  // "out of bounds memory access" ...
@@ -123,7 +131,8 @@ struct Op {
   // The type it computes in: of its operands for comparisons and conversions' sources, else of its result.
   Type type = Type::kI32;
   Space space = Space::kFlat;  // Memory and atomics.
-  uint8_t width = 0;           // Memory and atomics: bytes accessed, 1, 2, 4 or 8; at most Bytes(type).
+  // Memory and atomics: bytes accessed, 1, 2, 4 or 8; at most Bytes(type). load128, store128: 16.
+  uint8_t width = 0;
   bool sign = false;           // Narrow loads: sign-extend.
   uint32_t space_index = 0;    // kParam, kPrivate.
   // const: the bits; memory: offset added to the address without wrapping; global, call: the index.
@@ -192,6 +201,13 @@ struct TableEntry {
   FunctionId function;  // Invalid: the entry is null.
 };
 
+// What a function reference names. The value of a reference is an i32: 0 is null, r names
+// references[r - Module::first_reference].
+struct Reference {
+  FunctionId function;
+  uint32_t type = 0;  // In Module::reference_types.
+};
+
 // A kernel parameter, in the order of the entry's parameters.
 struct KernelParam {
   std::string name;
@@ -209,6 +225,18 @@ struct Module {
   std::vector<Global> globals;
   std::vector<TableEntry> table;
   std::vector<FunctionType> indirect_types;  // call_indirect names one by index.
+  // References and their types. Types are told apart by their index alone: the front end gives equal source types one
+  // index, and different ones that look alike here (a reference is an i32) two.
+  std::vector<Reference> references;
+  std::vector<FunctionType> reference_types;
+  // The store's number of references[0] is first_reference. 1 for kernels. A module of hpvm-wast shares a store with
+  // others: references outside its own go to Launch::host.
+  uint32_t first_reference = 1;
+  bool is_linked = false;
+  uint64_t state_bytes = 0;                           // Space::kState.
+  std::vector<DataSegment> state;                     // Its initial state, as `data` is module memory's.
+  std::vector<std::vector<uint8_t>> passive_segments;  // memory_init names one by index; constants.
+  std::vector<std::string> formats;                   // print names one by index; printf's syntax.
   std::vector<Function> functions;
   FunctionId entry;                     // The kernel. Its parameters are `params`; it returns nothing.
   std::vector<KernelParam> params;

@@ -21,12 +21,42 @@ struct Argument {
   uint64_t scalar = 0;      // Scalars: the bits.
 };
 
+// Receives what instances print. Any thread, several at a time; bounding the volume is the sink's business.
+class PrintSink {
+ public:
+  virtual ~PrintSink() = default;
+  // `values` are the bits of the operands of Module::formats[format].
+  virtual void Print(const std::array<uint64_t, 3>& instance, uint32_t format, std::span<const uint64_t> values) = 0;
+};
+
+// Functions of other modules (Module::is_linked).
+class HostCalls {
+ public:
+  virtual ~HostCalls() = default;
+  // `type` is in Module::reference_types. `values` hold the arguments' bits and receive the results'; it is as long as
+  // the longer of the two. Not kNone ends the caller with that code.
+  virtual TrapCode Call(uint32_t reference, uint32_t type, std::span<uint64_t> values) = 0;
+};
+
+// Where one instance lives that is neither made nor put back by the launch: a start function's, or one of hpvm-wast.
+// Borrowed. The launch has one instance.
+struct InstanceStorage {
+  uint8_t* memory = nullptr;      // memory_bytes_max reserved, zero above memory_bytes.
+  uint64_t memory_bytes = 0;      // Grows with memory_grow.
+  uint64_t memory_bytes_max = 0;
+  uint64_t* globals = nullptr;    // One a Module::globals.
+  uint8_t* state = nullptr;       // Module::state_bytes.
+};
+
 struct Launch {
   std::array<uint64_t, 3> extent{1, 1, 1};   // Instances along x, y, z.
   std::array<uint64_t, 3> group{1, 1, 1};    // Instances of a group; the last group of a dimension may be partial.
   std::vector<Argument> arguments;           // One a kernel parameter, in order.
   // Read at every back edge without a proven trip count; not zero stops the launch with kStopped. Optional.
   const std::atomic<uint32_t>* stop = nullptr;
+  PrintSink* print = nullptr;          // Borrowed; null drops what is printed.
+  HostCalls* host = nullptr;           // Borrowed; needed by linked modules only.
+  InstanceStorage* instance = nullptr; // Borrowed; null: each instance starts from the module's initial state.
 
   uint64_t instances() const { return extent[0] * extent[1] * extent[2]; }
 };

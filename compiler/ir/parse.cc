@@ -224,7 +224,8 @@ Status FunctionParser::SpaceAndWidth(Op* op) {
     }
   }
   op->sign = r_.TakeWord("signed");
-  for (const Space space : {Space::kFlat, Space::kParam, Space::kModule, Space::kPrivate, Space::kGroup}) {
+  for (const Space space : {Space::kFlat, Space::kParam, Space::kModule, Space::kPrivate, Space::kGroup,
+                            Space::kState}) {
     if (!r_.TakeWord(Name(space))) {
       continue;
     }

@@ -242,6 +242,9 @@ struct Module {
   std::vector<KernelParam> params;
   bool uses_barrier = false;            // Some reachable function has a barrier.
   bool uses_group_memory = false;       // Some reachable function calls local_alloc.
+  // Every address derived from a buffer is used for accesses to that buffer alone, all of space param(k), and is seen
+  // by nothing else; set by a pass. Such a launch may give each buffer an address space of its own.
+  bool has_separate_buffers = false;
 
   Type address_type() const { return is_memory64 ? Type::kI64 : Type::kI32; }
   const Function& function(FunctionId id) const { return functions[id.index]; }

@@ -36,6 +36,9 @@ inline constexpr uint32_t kDiagnosticsMax = 100;
 inline constexpr uint64_t kModuleBytesMax = 64 * kMiB;
 // Memory that a module declares, private to each running instance.
 inline constexpr uint64_t kModuleMemoryBytesMax = 1 * kGiB;
+// What an instance keeps beside it, where no address reaches: tables, what is left of segments. The largest is the store
+// that linked modules of hpvm-wast share.
+inline constexpr uint64_t kModuleStateBytesMax = 256 * kMiB;
 // Parameters of a kernel: ports and scalars together.
 inline constexpr uint32_t kKernelParamsMax = 256;
 

@@ -11,7 +11,7 @@ namespace hpvm {
 namespace {
 
 constexpr uint32_t kMagic = 0x41565048;  // "HPVA".
-constexpr uint32_t kFormatVersion = 1;
+constexpr uint32_t kFormatVersion = 2;
 constexpr size_t kTagOffset = 8;
 constexpr size_t kFieldsOffset = kTagOffset + 32;
 
@@ -45,15 +45,14 @@ std::vector<ir::KernelParam> ReadParams(WireReader& in) {
   return params;
 }
 
-// Segments must be sorted, apart, and inside [0, memory_bytes): the runner copies them without a further look.
-std::vector<ir::DataSegment> ReadData(WireReader& in, uint64_t memory_bytes) {
+// Segments must be sorted, apart, and inside [0, limit): the runner copies them without a further look.
+std::vector<ir::DataSegment> ReadData(WireReader& in, uint64_t limit) {
   std::vector<ir::DataSegment> data(in.Count(12));
   uint64_t end = 0;
   for (ir::DataSegment& segment : data) {
     segment.address = in.U64();
     std::span<const uint8_t> bytes = in.Bytes();
-    if (!in.ok() || segment.address < end || segment.address > memory_bytes ||
-        bytes.size() > memory_bytes - segment.address) {
+    if (!in.ok() || segment.address < end || segment.address > limit || bytes.size() > limit - segment.address) {
       in.Fail();
       break;
     }
@@ -61,6 +60,81 @@ std::vector<ir::DataSegment> ReadData(WireReader& in, uint64_t memory_bytes) {
     end = segment.address + bytes.size();
   }
   return data;
+}
+
+std::vector<std::string> ReadTexts(WireReader& in) {
+  std::vector<std::string> texts(in.Count(4));
+  for (std::string& text : texts) {
+    text = in.Text();
+  }
+  return texts;
+}
+
+void WriteTexts(const std::vector<std::string>& texts, WireWriter& out) {
+  out.U32(static_cast<uint32_t>(texts.size()));
+  for (const std::string& text : texts) {
+    out.Text(text);
+  }
+}
+
+void WriteData(const std::vector<ir::DataSegment>& data, WireWriter& out) {
+  out.U32(static_cast<uint32_t>(data.size()));
+  for (const ir::DataSegment& segment : data) {
+    out.U64(segment.address);
+    out.Bytes(segment.bytes);
+  }
+}
+
+// One list of types a format; serialised beside the formats, so that their number is the same by construction.
+void WriteFormats(const Artifact& artifact, WireWriter& out) {
+  WriteTexts(artifact.formats, out);
+  HPVMD_CHECK(artifact.format_types.size() == artifact.formats.size());
+  for (const std::vector<ir::Type>& types : artifact.format_types) {
+    out.U32(static_cast<uint32_t>(types.size()));
+    for (ir::Type type : types) {
+      out.U8(static_cast<uint8_t>(type));
+    }
+  }
+}
+
+void ReadFormats(WireReader& in, Artifact& artifact) {
+  artifact.formats = ReadTexts(in);
+  artifact.format_types.resize(artifact.formats.size());
+  for (std::vector<ir::Type>& types : artifact.format_types) {
+    types.resize(in.Count(1));
+    for (ir::Type& type : types) {
+      uint8_t value = in.U8();
+      if (value > static_cast<uint8_t>(ir::Type::kF64)) {
+        in.Fail();
+      }
+      type = static_cast<ir::Type>(in.ok() ? value : 0);
+    }
+  }
+}
+
+void WriteLines(const std::vector<SourceLine>& lines, WireWriter& out) {
+  out.U32(static_cast<uint32_t>(lines.size()));
+  for (const SourceLine& line : lines) {
+    out.U32(line.offset);
+    out.U32(line.file);
+    out.U32(line.line);
+    out.U32(line.column);
+  }
+}
+
+// Offsets must rise, so that readers can search; a line that is known must name one of the files.
+std::vector<SourceLine> ReadLines(WireReader& in, size_t files) {
+  std::vector<SourceLine> lines(in.Count(16));
+  const SourceLine* previous = nullptr;
+  for (SourceLine& line : lines) {
+    line = {in.U32(), in.U32(), in.U32(), in.U32()};
+    if ((previous != nullptr && line.offset <= previous->offset) || (line.line != 0 && line.file >= files)) {
+      in.Fail();
+      break;
+    }
+    previous = &line;
+  }
+  return lines;
 }
 
 Artifact ReadFields(WireReader& in) {
@@ -80,10 +154,13 @@ Artifact ReadFields(WireReader& in) {
   for (uint64_t& bits : artifact.globals) {
     bits = in.U64();
   }
-  artifact.function_names.resize(in.Count(4));
-  for (std::string& name : artifact.function_names) {
-    name = in.Text();
-  }
+  artifact.state_bytes = in.U64();
+  artifact.state = ReadData(in, artifact.state_bytes);
+  ReadFormats(in, artifact);
+  artifact.has_separate_buffers = in.Flag();
+  artifact.function_names = ReadTexts(in);
+  artifact.files = ReadTexts(in);
+  artifact.lines = ReadLines(in, artifact.files.size());
   std::span<const uint8_t> code = in.Bytes();
   artifact.code.assign(code.begin(), code.end());
   artifact.entry_offset = in.U64();
@@ -104,6 +181,11 @@ Status CheckFields(const Artifact& artifact) {
                            " bytes) is larger than its own maximum (" + std::to_string(artifact.memory_bytes_max) +
                            ").");
   }
+  if (artifact.state_bytes > limits::kModuleStateBytesMax) {
+    return InvalidArgument("The artifact's state (" + std::to_string(artifact.state_bytes) +
+                           " bytes an instance) is larger than the limit (" +
+                           std::to_string(limits::kModuleStateBytesMax) + ").");
+  }
   if (artifact.kind == ArtifactKind::kCpuImage && artifact.entry_offset >= artifact.code.size()) {
     return InvalidArgument("The artifact's entry (offset " + std::to_string(artifact.entry_offset) +
                            ") lies outside its code (" + std::to_string(artifact.code.size()) + " bytes).");
@@ -111,7 +193,50 @@ Status CheckFields(const Artifact& artifact) {
   return absl::OkStatus();
 }
 
+// The operands of a format's prints; all prints of one format agree (the verifier says so).
+std::vector<std::vector<ir::Type>> FormatTypes(const ir::Module& module) {
+  std::vector<std::vector<ir::Type>> types(module.formats.size());
+  for (const ir::Function& function : module.functions) {
+    for (const ir::Op& op : function.ops) {
+      if (op.code != ir::Opcode::kPrint || op.imm >= types.size()) {
+        continue;
+      }
+      std::vector<ir::Type>& operands = types[op.imm];
+      operands.clear();
+      for (ir::ValueId operand : function.operands_of(op)) {
+        operands.push_back(function.type_of(operand));
+      }
+    }
+  }
+  return types;
+}
+
 }  // namespace
+
+Artifact DescribeModule(const ir::Module& module) {
+  Artifact artifact;
+  artifact.module_name = module.name;
+  artifact.entry = module.function(module.entry).name;
+  artifact.params = module.params;
+  artifact.is_memory64 = module.is_memory64;
+  artifact.uses_barrier = module.uses_barrier;
+  artifact.uses_group_memory = module.uses_group_memory;
+  artifact.memory_bytes = module.memory_bytes;
+  artifact.memory_bytes_max = module.memory_bytes_max;
+  artifact.data = module.data;
+  for (const ir::Global& global : module.globals) {
+    artifact.globals.push_back(global.init);
+  }
+  artifact.state_bytes = module.state_bytes;
+  artifact.state = module.state;
+  artifact.formats = module.formats;
+  artifact.format_types = FormatTypes(module);
+  artifact.has_separate_buffers = module.has_separate_buffers;
+  for (const ir::Function& function : module.functions) {
+    artifact.function_names.push_back(function.name);
+  }
+  return artifact;
+}
 
 std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key) {
   WireWriter out;
@@ -130,19 +255,18 @@ std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key)
   out.U8(artifact.uses_group_memory);
   out.U64(artifact.memory_bytes);
   out.U64(artifact.memory_bytes_max);
-  out.U32(static_cast<uint32_t>(artifact.data.size()));
-  for (const ir::DataSegment& segment : artifact.data) {
-    out.U64(segment.address);
-    out.Bytes(segment.bytes);
-  }
+  WriteData(artifact.data, out);
   out.U32(static_cast<uint32_t>(artifact.globals.size()));
   for (uint64_t bits : artifact.globals) {
     out.U64(bits);
   }
-  out.U32(static_cast<uint32_t>(artifact.function_names.size()));
-  for (const std::string& name : artifact.function_names) {
-    out.Text(name);
-  }
+  out.U64(artifact.state_bytes);
+  WriteData(artifact.state, out);
+  WriteFormats(artifact, out);
+  out.U8(artifact.has_separate_buffers);
+  WriteTexts(artifact.function_names, out);
+  WriteTexts(artifact.files, out);
+  WriteLines(artifact.lines, out);
   out.Bytes(artifact.code);
   out.U64(artifact.entry_offset);
   out.U64(artifact.read_only_bytes);

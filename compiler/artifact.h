@@ -62,6 +62,9 @@ struct Artifact {
   uint64_t read_ns = 0, pass_ns = 0, emit_ns = 0;
 };
 
+// The fields that say of a module the same for every kind: its parameters, memory, state, formats and names.
+Artifact DescribeModule(const ir::Module& module);
+
 using ArtifactKey = std::array<uint8_t, 32>;
 
 std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key);

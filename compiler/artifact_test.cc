@@ -27,7 +27,14 @@ Artifact Sample() {
   a.memory_bytes_max = 262144;
   a.data = {{16, {1, 2, 3}}, {100, {9}}};
   a.globals = {7, ~uint64_t{0}};
+  a.state_bytes = 64;
+  a.state = {{0, {5, 6}}, {60, {7, 8, 9, 10}}};
+  a.formats = {"x = %d", "done"};
+  a.format_types = {{ir::Type::kI32}, {}};
+  a.has_separate_buffers = true;
   a.function_names = {"main", "helper"};
+  a.files = {"blur.c", "hpvm.h"};
+  a.lines = {{40, 0, 7, 3}, {52, 1, 30, 1}, {60, 0, 0, 0}};
   a.code = {0xc3, 0x90, 0x90};
   a.entry_offset = 1;
   a.read_ns = 1;
@@ -48,6 +55,14 @@ TEST(ArtifactTest, RoundTrips) {
   EXPECT_FALSE(parsed->params[0].is_writable);
   EXPECT_EQ(parsed->data[1].address, 100u);
   EXPECT_EQ(parsed->globals[1], ~uint64_t{0});
+  EXPECT_EQ(parsed->state_bytes, 64u);
+  EXPECT_EQ(parsed->state[1].bytes.size(), 4u);
+  EXPECT_EQ(parsed->formats[0], "x = %d");
+  ASSERT_EQ(parsed->format_types.size(), 2u);
+  EXPECT_EQ(parsed->format_types[0], std::vector<ir::Type>{ir::Type::kI32});
+  EXPECT_TRUE(parsed->has_separate_buffers);
+  EXPECT_EQ(parsed->files[1], "hpvm.h");
+  EXPECT_EQ(parsed->lines[1].line, 30u);
   EXPECT_EQ(parsed->code.size(), 3u);
   EXPECT_EQ(parsed->emit_ns, 3u);
 }
@@ -92,6 +107,14 @@ TEST(ArtifactTest, IsTotalOverTaggedBitFlips) {
     for (const ir::DataSegment& segment : artifact->data) {
       EXPECT_LE(segment.address + segment.bytes.size(), artifact->memory_bytes);
     }
+    for (const ir::DataSegment& segment : artifact->state) {
+      EXPECT_LE(segment.address + segment.bytes.size(), artifact->state_bytes);
+    }
+    EXPECT_EQ(artifact->formats.size(), artifact->format_types.size());
+    for (size_t i = 0; i < artifact->lines.size(); ++i) {
+      EXPECT_TRUE(artifact->lines[i].line == 0 || artifact->lines[i].file < artifact->files.size());
+      EXPECT_TRUE(i == 0 || artifact->lines[i - 1].offset < artifact->lines[i].offset);
+    }
   }
   EXPECT_GT(parsed_count, 0u);
 }
@@ -108,6 +131,11 @@ TEST(ArtifactTest, RefusesWithReason) {
       {"MemoryAboveMax", [](Artifact& a) { a.memory_bytes_max = 65536; }, "larger than its own maximum (65536)"},
       {"UnsortedData", [](Artifact& a) { std::swap(a.data[0], a.data[1]); }, "malformed"},
       {"DataOutside", [](Artifact& a) { a.data[1].address = a.memory_bytes; }, "malformed"},
+      {"StateOutside", [](Artifact& a) { a.state_bytes = 63; }, "malformed"},
+      {"StateTooLarge", [](Artifact& a) { a.state_bytes = limits::kModuleStateBytesMax + 1; }, "state ("},
+      {"UnknownOperandType", [](Artifact& a) { a.format_types[0][0] = static_cast<ir::Type>(4); }, "malformed"},
+      {"LinesFall", [](Artifact& a) { a.lines[1].offset = 40; }, "malformed"},
+      {"LineOfNoFile", [](Artifact& a) { a.lines[0].file = 2; }, "malformed"},
       {"UnknownKind", [](Artifact& a) { a.kind = static_cast<ArtifactKind>(9); }, "kind (9)"},
       {"TooManyParams", [](Artifact& a) { a.params.resize(limits::kKernelParamsMax + 1); }, "malformed"},
   };

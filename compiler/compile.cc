@@ -21,18 +21,12 @@ void AddError(const CompileRequest& request, std::string message, Diagnostics& d
 
 uint64_t NsSince(Time begin) { return static_cast<uint64_t>((RealClock().Now() - begin).count()); }
 
-Artifact InterpArtifact(const CompileRequest& request, const ir::Module& module) {
-  Artifact artifact;
+Artifact InterpArtifact(const ir::Module& module) {
+  Artifact artifact = DescribeModule(module);
   artifact.kind = ArtifactKind::kInterp;
-  artifact.params = module.params;
-  artifact.is_memory64 = module.is_memory64;
-  artifact.uses_barrier = module.uses_barrier;
-  artifact.uses_group_memory = module.uses_group_memory;
-  artifact.memory_bytes = module.memory_bytes;
-  artifact.memory_bytes_max = module.memory_bytes_max;
-  for (const ir::Function& function : module.functions) {
-    artifact.function_names.push_back(function.name);
-  }
+  // The text has them.
+  artifact.data.clear();
+  artifact.state.clear();
   std::string text = ir::Print(module);
   artifact.code.assign(text.begin(), text.end());
   return artifact;
@@ -76,8 +70,8 @@ CompileResult CompileModule(const CompileRequest& request, std::span<const uint8
   if (!front.module.has_value()) {
     return result;
   }
-  StatusOr<Artifact> artifact = request.target == ArtifactKind::kInterp ? InterpArtifact(request, *front.module)
-                                                                        : EmitCpuImage(*front.module, target);
+  StatusOr<Artifact> artifact =
+      request.target == ArtifactKind::kInterp ? InterpArtifact(*front.module) : EmitCpuImage(*front.module, target);
   if (!artifact.ok()) {
     AddError(request, Message(artifact.status()), result.diagnostics);
     return result;

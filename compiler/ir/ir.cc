@@ -46,6 +46,8 @@ std::string_view Name(Space space) {
       return "group";
     case Space::kState:
       return "state";
+    case Space::kScratch:
+      return "scratch";
   }
   return "?";
 }

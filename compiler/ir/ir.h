@@ -27,6 +27,7 @@
 #define HPVMD_COMPILER_IR_IR_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,7 +58,9 @@ using FunctionId = Id<struct FunctionTag>;
 //   group   group-local memory; the operand is an address as `local_alloc` returned it, or derived.
 //   state   bytes private to an instance that no address reaches: tables, what is left of segments, the memory of the
 //           math library. The operand is an i32 offset in [0, Module::state_bytes); outside traps as out of bounds.
-enum class Space : uint8_t { kFlat, kParam, kModule, kPrivate, kGroup, kState };
+//   scratch the same bytes, by the same offsets, for stores of what nothing reads in the next instance before it has
+//           written it (the math library's stack): they need not be put back, so they do not count as written state.
+enum class Space : uint8_t { kFlat, kParam, kModule, kPrivate, kGroup, kState, kScratch };
 std::string_view Name(Space space);
 
 // What an operation may do besides producing its results; passes ask these before moving or removing it.
@@ -236,7 +239,11 @@ struct Module {
   uint64_t state_bytes = 0;                           // Space::kState.
   std::vector<DataSegment> state;                     // Its initial state, as `data` is module memory's.
   std::vector<std::vector<uint8_t>> passive_segments;  // memory_init names one by index; constants.
-  std::vector<std::string> formats;                   // print names one by index; printf's syntax.
+  // print names one by index; printf's syntax. All prints of one format have operands of the same types.
+  std::vector<std::string> formats;
+  // The global that points to the shadow stack in module memory, when the front end knows: the stack lies between its
+  // value and its initial value. For the checker (check.h).
+  std::optional<uint32_t> stack_pointer;
   std::vector<Function> functions;
   FunctionId entry;                     // The kernel. Its parameters are `params`; it returns nothing.
   std::vector<KernelParam> params;

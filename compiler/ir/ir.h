@@ -294,6 +294,8 @@ class Builder {
   std::vector<ValueId> Results(OpId op) const;
   // Whether the current region already ends in a terminator.
   bool Terminated() const;
+  // The open regions, outermost first; the last one is current. What one of them defined so far can be used.
+  std::span<const RegionId> open() const { return open_; }
 
  private:
   ValueId NewValues(std::span<const Type> types);

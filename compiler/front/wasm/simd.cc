@@ -5,6 +5,8 @@ namespace hpvm::wasm {
 
 const char* SimdRefusal(uint32_t) { return "a later release brings SIMD; build without -msimd128"; }
 
-void LowerSimd(const SimdInstr&, OperandStack&, ir::Builder&) {}
+void SimdLowering::Lower(const SimdInstr&, OperandStack&) {}
+
+void SimdLowering::Finish() {}
 
 }  // namespace hpvm::wasm

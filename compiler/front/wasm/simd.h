@@ -23,9 +23,23 @@ struct SimdInstr {
 // Why instructions of that opcode are not taken, as the rest of the sentence "... is refused: ", or null.
 const char* SimdRefusal(uint32_t opcode);
 
-// Takes the instruction's operands from the stack and leaves its result there. Addresses have the module's address
-// type already.
-void LowerSimd(const SimdInstr& instr, OperandStack& stack, ir::Builder& builder);
+// One a function. Operations that it has built already, it uses again where they are in scope.
+class SimdLowering {
+ public:
+  // Both outlive it.
+  SimdLowering(ir::Function& function, ir::Builder& builder) : function_(function), builder_(builder) {}
+
+  // Takes the instruction's operands from the stack and leaves its result there. Addresses have the module's address
+  // type already.
+  void Lower(const SimdInstr& instr, OperandStack& stack);
+  // When the function is complete: drops operations without effect that nothing uses. Packing lanes into words leaves
+  // many, since most words are taken apart again at once.
+  void Finish();
+
+ private:
+  ir::Function& function_;
+  ir::Builder& builder_;
+};
 
 }  // namespace hpvm::wasm
 

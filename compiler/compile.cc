@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/text.h"
+#include "compiler/pass/check_barriers.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {
@@ -51,6 +52,10 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
     return result;
   }
   begin = RealClock().Now();
+  CheckBarriers(*read.module, "module \"" + request.module_name + "\"", result.diagnostics);
+  if (HasErrors(result.diagnostics)) {
+    return result;
+  }
   if (request.target == ArtifactKind::kCpuImage) {
     Status passed = RunCpuPipeline(*read.module, {.verify_each = kVerifyEach});
     if (!passed.ok()) {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/check_barriers.h"
+
+#include <vector>
+
+#include "base/limits.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/uniformity.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Opcode;
+
+bool IsBarrier(Opcode code) { return code == Opcode::kBarrier || code == Opcode::kLocalAlloc; }
+
+// Functions in which, or below which, there is a barrier; calls through references are not followed.
+std::vector<bool> FunctionsWithBarriers(const ir::Module& module) {
+  std::vector<bool> has(module.functions.size());
+  std::vector<std::vector<uint32_t>> callers(module.functions.size());
+  std::vector<uint32_t> work;
+  for (uint32_t i = 0; i < module.functions.size(); ++i) {
+    const ir::Function& function = module.functions[i];
+    bool found = false;
+    ir::ForEachOp(function, [&](ir::OpId id) {
+      found |= IsBarrier(function.op(id).code);
+      if (function.op(id).code == Opcode::kCall) {
+        callers[function.op(id).imm].push_back(i);
+      }
+    });
+    has[i] = found;
+    if (found) {
+      work.push_back(i);
+    }
+  }
+  while (!work.empty()) {
+    const uint32_t callee = work.back();
+    work.pop_back();
+    for (uint32_t caller : callers[callee]) {
+      if (!has[caller]) {
+        has[caller] = true;
+        work.push_back(caller);
+      }
+    }
+  }
+  return has;
+}
+
+std::string Sentence(const ir::Module& module, const ir::Function& function, const ir::Op& op, const ir::Op& branch) {
+  std::string what = op.code == Opcode::kLocalAlloc ? "A local_alloc" : "A barrier";
+  if (op.code == Opcode::kCall) {
+    what = "A call of \"" + module.functions[op.imm].name + "\", which has a barrier or local_alloc,";
+  }
+  return what + " in function \"" + function.name +
+         "\" is under control that varies: whether an instance reaches it depends on its id, by the branch at byte " +
+         std::to_string(branch.source) +
+         ". Every instance of a group must reach the same barriers; move it out of the branch or loop.";
+}
+
+}  // namespace
+
+void CheckBarriers(const ir::Module& module, const std::string& place, Diagnostics& diagnostics) {
+  if (!module.uses_barrier && !module.uses_group_memory) {
+    return;
+  }
+  const std::optional<Uniformity> uniformity = AnalyseUniformity(module);
+  if (!uniformity) {
+    return;
+  }
+  const std::vector<bool> has_barrier = FunctionsWithBarriers(module);
+  for (size_t i = 0; i < module.functions.size(); ++i) {
+    const ir::Function& function = module.functions[i];
+    const FunctionUniformity& known = uniformity->functions[i];
+    ir::ForEachOp(function, [&](ir::OpId id) {
+      const ir::Op& op = function.op(id);
+      const bool waits = IsBarrier(op.code) || (op.code == Opcode::kCall && has_barrier[op.imm]);
+      const ir::OpId branch = known.decided_by[id.index];
+      if (waits && branch.valid() && diagnostics.size() < limits::kDiagnosticsMax) {
+        diagnostics.push_back(
+            {Severity::kError, place, op.source, Sentence(module, function, op, function.op(branch))});
+      }
+    });
+  }
+}
+
+}  // namespace hpvm

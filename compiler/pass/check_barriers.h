@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Refuses barriers under control that varies between the instances of a group.
+//
+// What is refused surely depends on the instance's id; what depends on memory is left to the check at run time
+// (docs/KERNELS.md). local_alloc counts as a barrier: its n-th call must be the same for all.
+#ifndef HPVMD_COMPILER_PASS_CHECK_BARRIERS_H_
+#define HPVMD_COMPILER_PASS_CHECK_BARRIERS_H_
+
+#include <string>
+
+#include "base/diagnostic.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// Appends one error a barrier, at its byte offset. `place` names the module. Requires a verified module.
+void CheckBarriers(const ir::Module& module, const std::string& place, Diagnostics& diagnostics);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_CHECK_BARRIERS_H_

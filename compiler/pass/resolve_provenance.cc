@@ -42,8 +42,10 @@ class ProvenanceAnalysis {
     return false;
   }
 
-  // The parameter that `value` comes from, or -1.
-  int32_t ParamOf(ir::ValueId value) const { return std::max(Origin::kNone, origins_[value.index].param); }
+  // The parameter that `value` comes from, or -1. Values made after the analysis come from none.
+  int32_t ParamOf(ir::ValueId value) const {
+    return value.index < origins_.size() ? std::max(Origin::kNone, origins_[value.index].param) : Origin::kNone;
+  }
 
  private:
   int32_t At(const ir::Op& op, uint32_t operand) const {
@@ -159,6 +161,99 @@ ir::OpId Rewrite(ir::Module& module, ir::Function& function, ir::OpId access, ui
   return ir::OpId(function.ops.size() - 1);
 }
 
+// Whether no operation tells where the buffers lie: whatever comes from a buffer's address is an address of the same
+// buffer again, the distance or the order of two such, or the place of an access.
+class SeparationCheck {
+ public:
+  SeparationCheck(const ir::Function& function, const ProvenanceAnalysis& analysis)
+      : function_(function), analysis_(analysis) {}
+
+  bool Run() {
+    bool holds = true;
+    ir::ForEachOp(function_, [&](ir::OpId id) { holds = holds && Keeps(function_.op(id)); });
+    return holds;
+  }
+
+ private:
+  int32_t ParamAt(const ir::Op& op, uint32_t operand) const {
+    return analysis_.ParamOf(function_.operands_of(op)[operand]);
+  }
+
+  bool KeepsAll(ir::ValueId first, uint32_t count, const ir::Op& op, uint32_t first_operand) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      const int32_t param = ParamAt(op, first_operand + i);
+      if (param >= 0 && analysis_.ParamOf(ir::ValueId(first.index + i)) != param) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool KeepsJump(const ir::Op& op, uint32_t first_operand) const {
+    if (first_operand == 1 && ParamAt(op, 0) >= 0) {
+      return false;
+    }
+    for (const ir::Target& target : function_.targets_of(op)) {
+      const ir::Op& owner = function_.op(target.op);
+      const ir::Region& body = function_.region(owner.body);
+      if (!(target.is_continue ? KeepsAll(body.first_param, body.param_count, op, first_operand)
+                               : KeepsAll(owner.first_result, owner.result_count, op, first_operand))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Every operand that is an address gives a result that is one of the same buffer.
+  bool KeepsResult(const ir::Op& op, uint32_t first_operand) const {
+    const int32_t result = analysis_.ParamOf(op.first_result);
+    for (uint32_t i = 0; i < op.operand_count; ++i) {
+      const int32_t param = ParamAt(op, i);
+      if (param >= 0 && (i < first_operand || param != result)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool Keeps(const ir::Op& op) const {
+    switch (op.code) {
+      case Opcode::kBlock:
+      case Opcode::kLoop: {
+        const ir::Region& body = function_.region(op.body);
+        return KeepsAll(body.first_param, body.param_count, op, 0);
+      }
+      case Opcode::kLeave:
+      case Opcode::kContinue:
+        return KeepsJump(op, 0);
+      case Opcode::kLeaveTable:
+        return KeepsJump(op, 1);
+      case Opcode::kAdd:
+        return KeepsResult(op, 0);
+      case Opcode::kSelect:
+        return KeepsResult(op, 1);
+      case Opcode::kSub:
+      case Opcode::kEq:
+      case Opcode::kNe:
+      case Opcode::kLtU:
+      case Opcode::kGtU:
+      case Opcode::kLeU:
+      case Opcode::kGeU:
+        return ParamAt(op, 0) == ParamAt(op, 1) || (op.code == Opcode::kSub && KeepsResult(op, 0));
+      default:
+        for (uint32_t i = 0; i < op.operand_count; ++i) {
+          if (ParamAt(op, i) >= 0) {
+            return false;
+          }
+        }
+        return true;
+    }
+  }
+
+  const ir::Function& function_;
+  const ProvenanceAnalysis& analysis_;
+};
+
 }  // namespace
 
 Status ResolveProvenance(ir::Module& module) {
@@ -181,6 +276,7 @@ Status ResolveProvenance(ir::Module& module) {
     }
     region.ops = std::move(ops);
   }
+  module.has_separate_buffers = SeparationCheck(function, analysis).Run();
   return absl::OkStatus();
 }
 

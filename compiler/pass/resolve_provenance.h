@@ -5,6 +5,9 @@
 // Requires a verified module; looks at the entry only, since other functions do not see the bases. It need not be right
 // about what the kernel means: an access of param(k) that misses the buffer goes to the same flat address (ir.h,
 // Space), so the meaning never changes and a wrong guess costs time only.
+//
+// Sets Module::has_separate_buffers where it holds. That one must be right: such a kernel may be given buffers whose
+// addresses overlap, since it cannot tell.
 #ifndef HPVMD_COMPILER_PASS_RESOLVE_PROVENANCE_H_
 #define HPVMD_COMPILER_PASS_RESOLVE_PROVENANCE_H_
 

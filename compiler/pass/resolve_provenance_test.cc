@@ -10,8 +10,8 @@
 namespace hpvm {
 namespace {
 
-// The text after the pass of a kernel with buffers %a and %b and a number %n, whose body is `body`.
-std::string After(const std::string& body) {
+// A kernel with buffers %a and %b and a number %n, whose body is `body`, after the pass.
+ir::Module Resolve(const std::string& body) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer in \"a\"\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n"
       "func f0 \"f\" (%a: i32, %b: i32, %n: i32) -> () {\n" +
@@ -19,8 +19,9 @@ std::string After(const std::string& body) {
   EXPECT_TRUE(module.ok()) << module.status();
   EXPECT_TRUE(ResolveProvenance(*module).ok());
   EXPECT_TRUE(ir::Verify(*module).empty()) << ToString(ir::Verify(*module));
-  return ir::Print(*module);
+  return *module;
 }
+std::string After(const std::string& body) { return ir::Print(Resolve(body)); }
 
 // What is computed from one parameter becomes an access of it, through sums and loops; a mixture or a plain number
 // stays flat.
@@ -42,6 +43,41 @@ TEST(ResolveProvenanceTest, FindsTheBuffer) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
     EXPECT_THAT(After(c.body), ::testing::HasSubstr(c.want));
+  }
+}
+
+// Buffers are separate as long as nothing but accesses, distances and comparisons within one buffer sees an address.
+TEST(ResolveProvenanceTest, SeparateBuffers) {
+  struct Case {
+    const char* name;
+    const char* body;
+    bool want;
+  };
+  const Case kCases[] = {
+      {"Accesses", "%p: i32 = add.i32 %n, %b\n %v: i32 = load.i32 flat %a\n store.i32 flat %p, %v", true},
+      {"Walk",
+       "%e: i32 = add.i32 %a, %n\n loop b0 (%p: i32 = %a) {\n %v: i32 = load.i32 flat %p\n %q: i32 = add.i32 %p, %v\n"
+       " %c: i32 = lt_u.i32 %q, %e\n if b1 %c {\n continue b0 (%q)\n} else {\n leave b1 ()\n}\n leave b0 ()\n}",
+       true},
+      {"Distance", "%p: i32 = add.i32 %n, %b\n %d: i32 = sub.i32 %p, %b\n store.i32 flat %b, %d", true},
+      {"NumberOnly", "%v: i32 = load.i32 flat %n", true},
+      {"StoredAddress", "store.i32 flat %b, %a", false},
+      {"ComparedToNumber", "%c: i32 = lt_u.i32 %a, %n\n store.i32 flat %b, %c", false},
+      {"ComparedToOther", "%c: i32 = lt_u.i32 %a, %b\n store.i32 flat %b, %c", false},
+      {"DistanceToOther", "%c: i32 = sub.i32 %a, %b\n store.i32 flat %b, %c", false},
+      {"Multiplied", "%c: i32 = mul.i32 %a, %n\n store.i32 flat %b, %c", false},
+      {"Subtracted", "%c: i32 = sub.i32 %n, %a\n store.i32 flat %b, %c", false},
+      {"Condition", "if b0 %a {\n leave b0 ()\n} else {\n leave b0 ()\n}", false},
+      {"Mixture", "%p: i32 = select.i32 %n, %a, %b\n %v: i32 = load.i32 flat %p", false},
+      {"MixedLoop",
+       "loop b0 (%p: i32 = %b) {\n %v: i32 = load.i32 flat %p\n if b1 %v {\n continue b0 (%a)\n} else {\n leave b1 ()\n}"
+       "\n leave b0 ()\n}",
+       false},
+      {"Copied", "memory_copy %b, %a, %n", false},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    EXPECT_EQ(Resolve(c.body).has_separate_buffers, c.want);
   }
 }
 

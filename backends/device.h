@@ -27,6 +27,7 @@
 #include <variant>
 #include <vector>
 
+#include "backends/launch_log.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "compiler/artifact.h"
@@ -49,6 +50,8 @@ struct DeviceInfo {
   // Submit runs a submission whose waits are reached on the calling thread (and helpers) before it returns. Otherwise
   // Submit only queues.
   bool runs_inline = false;
+  // Obeys Submission::check.
+  bool checks = false;
 };
 
 // Reached values of one sequence of events. Starts at 0.
@@ -182,6 +185,10 @@ struct Submission {
   const std::atomic<uint32_t>* stop = nullptr;
   std::span<NodeTiming> timings;  // By node tag; may be empty.
   Failure* failure = nullptr;     // May be null.
+  LaunchLog* log = nullptr;       // Takes what kernels print and what checks find; null drops it.
+  // Looks for races, uninitialised reads and the like in every dispatch (docs/KERNELS.md); only where
+  // DeviceInfo::checks. Slow.
+  bool check = false;
   // Everything above stays valid until the signals are reached or failed.
 };
 

@@ -39,6 +39,8 @@ inline constexpr uint64_t kModuleMemoryBytesMax = 1 * kGiB;
 // What an instance keeps beside it, where no address reaches: tables, what is left of segments. The largest is the store
 // that linked modules of hpvm-wast share.
 inline constexpr uint64_t kModuleStateBytesMax = 256 * kMiB;
+// Values that one print takes: they travel in a buffer on the instance's stack.
+inline constexpr uint32_t kPrintOperandsMax = 64;
 // Parameters of a kernel: ports and scalars together.
 inline constexpr uint32_t kKernelParamsMax = 256;
 
@@ -59,6 +61,13 @@ inline constexpr uint64_t kArtifactBytesMax = 64 * kMiB;
 
 // An instance's call depth is bounded by the bytes of its native stack.
 inline constexpr uint64_t kKernelStackBytes = 512 * kKiB;
+
+// What the kernels of one run may say: enough to read, small enough to travel in one message and to stay with a job.
+inline constexpr uint32_t kLogLinesMax = 1'000;
+inline constexpr uint32_t kLogBytesMax = 64 * 1024;
+inline constexpr uint32_t kLogLineBytesMax = 4'096;  // Longer lines are cut.
+// What a checked run reports; further findings are counted.
+inline constexpr uint32_t kFindingsMax = 100;
 
 // From the stop word to SIGKILL.
 inline constexpr uint32_t kStopGraceMs = 100;

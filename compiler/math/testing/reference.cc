@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/math/testing/reference.h"
+
+#include <mpfr.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace hpvm::math {
+namespace {
+
+struct Format {
+  int precision;  // Bits.
+  int exponent_min, exponent_max;  // Of normal numbers, as 1.f * 2^e.
+};
+constexpr Format kF32{24, -126, 127};
+constexpr Format kF64{53, -1022, 1023};
+
+constexpr Reference kReferences[] = {
+    {.name = "exp", .focus_begin = -110, .focus_end = 95, .host1 = std::exp},
+    {.name = "exp2", .focus_begin = -155, .focus_end = 130, .host1 = std::exp2},
+    {.name = "exp10", .focus_begin = -48, .focus_end = 40, .host1 = exp10},
+    {.name = "expm1", .focus_begin = -30, .focus_end = 95, .host1 = std::expm1},
+    {.name = "log", .focus_begin = 0, .focus_end = 4, .host1 = std::log},
+    {.name = "log2", .focus_begin = 0, .focus_end = 4, .host1 = std::log2},
+    {.name = "log10", .focus_begin = 0, .focus_end = 4, .host1 = std::log10},
+    {.name = "log1p", .focus_begin = -1, .focus_end = 4, .host1 = std::log1p},
+    {.name = "sin", .host1 = std::sin},
+    {.name = "cos", .host1 = std::cos},
+    {.name = "tan", .host1 = std::tan},
+    {.name = "asin", .focus_begin = -1, .focus_end = 1, .host1 = std::asin},
+    {.name = "acos", .focus_begin = -1, .focus_end = 1, .host1 = std::acos},
+    {.name = "atan", .focus_begin = -10, .focus_end = 10, .host1 = std::atan},
+    {.name = "sinh", .focus_begin = -12, .focus_end = 12, .host1 = std::sinh},
+    {.name = "cosh", .focus_begin = -12, .focus_end = 12, .host1 = std::cosh},
+    {.name = "tanh", .focus_begin = -10, .focus_end = 10, .host1 = std::tanh},
+    {.name = "asinh", .focus_begin = -10, .focus_end = 10, .host1 = std::asinh},
+    {.name = "acosh", .focus_begin = 1, .focus_end = 10, .host1 = std::acosh},
+    {.name = "atanh", .focus_begin = -1, .focus_end = 1, .host1 = std::atanh},
+    {.name = "erf", .focus_begin = -6, .focus_end = 6, .host1 = std::erf},
+    {.name = "erfc", .focus_begin = -6, .focus_end = 27, .host1 = std::erfc},
+    {.name = "tgamma", .focus_begin = -45, .focus_end = 172},
+    {.name = "lgamma", .focus_begin = -20, .focus_end = 20},
+    {.name = "cbrt", .host1 = std::cbrt},
+    {.name = "rsqrt", .focus_begin = 0, .focus_end = 4},
+    {.name = "pow", .arity = 2, .focus_begin = 0, .focus_end = 4, .host2 = std::pow},
+    {.name = "atan2", .arity = 2, .focus_begin = -4, .focus_end = 4, .host2 = std::atan2},
+    {.name = "hypot", .arity = 2, .focus_begin = -4, .focus_end = 4, .host2 = std::hypot},
+    {.name = "fmod", .arity = 2, .host2 = std::fmod},
+    {.name = "remainder", .arity = 2, .host2 = std::remainder},
+    {.name = "fma", .arity = 3, .focus_begin = -4, .focus_end = 4},
+};
+
+struct Number {
+  explicit Number(mpfr_prec_t precision) { mpfr_init2(value, precision); }
+  ~Number() { mpfr_clear(value); }
+  Number(const Number&) = delete;
+  Number& operator=(const Number&) = delete;
+  mpfr_t value;
+};
+
+using Unary = int (*)(mpfr_t, const mpfr_t, mpfr_rnd_t);
+using Binary = int (*)(mpfr_t, const mpfr_t, const mpfr_t, mpfr_rnd_t);
+
+int LogGamma(mpfr_t out, const mpfr_t x, mpfr_rnd_t round) {
+  int sign = 0;
+  return mpfr_lgamma(out, &sign, x, round);
+}
+
+Unary UnaryOf(std::string_view name) {
+  static constexpr std::pair<std::string_view, Unary> kUnaries[] = {
+      {"exp", mpfr_exp},     {"exp2", mpfr_exp2},   {"exp10", mpfr_exp10}, {"expm1", mpfr_expm1}, {"log", mpfr_log},
+      {"log2", mpfr_log2},   {"log10", mpfr_log10}, {"log1p", mpfr_log1p}, {"sin", mpfr_sin},     {"cos", mpfr_cos},
+      {"tan", mpfr_tan},     {"asin", mpfr_asin},   {"acos", mpfr_acos},   {"atan", mpfr_atan},   {"sinh", mpfr_sinh},
+      {"cosh", mpfr_cosh},   {"tanh", mpfr_tanh},   {"asinh", mpfr_asinh}, {"acosh", mpfr_acosh}, {"atanh", mpfr_atanh},
+      {"erf", mpfr_erf},     {"erfc", mpfr_erfc},   {"tgamma", mpfr_gamma}, {"lgamma", LogGamma}, {"cbrt", mpfr_cbrt},
+      {"rsqrt", mpfr_rec_sqrt},
+  };
+  for (const auto& [text, function] : kUnaries) {
+    if (text == name) {
+      return function;
+    }
+  }
+  return nullptr;
+}
+
+Binary BinaryOf(std::string_view name) {
+  static constexpr std::pair<std::string_view, Binary> kBinaries[] = {
+      {"pow", mpfr_pow}, {"atan2", mpfr_atan2}, {"hypot", mpfr_hypot}, {"fmod", mpfr_fmod}, {"remainder", mpfr_remainder}};
+  for (const auto& [text, function] : kBinaries) {
+    if (text == name) {
+      return function;
+    }
+  }
+  return nullptr;
+}
+
+void TrueValue(const Reference& function, const Arguments& at, mpfr_t out) {
+  Number x(53), y(53), z(53);
+  mpfr_set_d(x.value, at[0], MPFR_RNDN);
+  mpfr_set_d(y.value, at[1], MPFR_RNDN);
+  mpfr_set_d(z.value, at[2], MPFR_RNDN);
+  if (function.arity == 1) {
+    UnaryOf(function.name)(out, x.value, MPFR_RNDN);
+  } else if (function.arity == 2) {
+    BinaryOf(function.name)(out, x.value, y.value, MPFR_RNDN);
+  } else {
+    mpfr_fma(out, x.value, y.value, z.value, MPFR_RNDN);
+  }
+}
+
+// log2 of the unit in the last place at a value of that binary exponent.
+int UlpExponent(int exponent, const Format& format) {
+  return std::max(exponent, format.exponent_min) - format.precision + 1;
+}
+
+double UlpErrorOf(const mpfr_t truth, double got, const Format& format) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (mpfr_nan_p(truth) || std::isnan(got)) {
+    return mpfr_nan_p(truth) && std::isnan(got) ? 0 : infinity;
+  }
+  Number value(96), limit(2), error(96);
+  mpfr_set(value.value, truth, MPFR_RNDN);
+  mpfr_set_ui_2exp(limit.value, 1, format.exponent_max + 1, MPFR_RNDN);
+  // Beyond the largest finite number everything is the first power of two that does not fit, an infinity included.
+  if (mpfr_cmpabs(value.value, limit.value) > 0) {
+    mpfr_setsign(value.value, limit.value, mpfr_signbit(truth), MPFR_RNDN);
+  }
+  Number result(53);
+  mpfr_set_d(result.value, got, MPFR_RNDN);
+  if (std::isinf(got)) {
+    mpfr_setsign(result.value, limit.value, got < 0, MPFR_RNDN);
+  }
+  mpfr_sub(error.value, result.value, value.value, MPFR_RNDN);
+  if (mpfr_zero_p(error.value)) {
+    return 0;
+  }
+  const int exponent = mpfr_zero_p(value.value) ? format.exponent_min : static_cast<int>(mpfr_get_exp(value.value)) - 1;
+  mpfr_mul_2si(error.value, error.value, -UlpExponent(std::min(exponent, format.exponent_max), format), MPFR_RNDN);
+  return std::fabs(mpfr_get_d(error.value, MPFR_RNDN));
+}
+
+double UlpError(const Reference& function, const Arguments& at, double got, const Format& format) {
+  Number truth(format.precision + 40);
+  TrueValue(function, at, truth.value);
+  return UlpErrorOf(truth.value, got, format);
+}
+
+double Focused(const Reference& function, std::mt19937_64& random) {
+  return std::uniform_real_distribution<double>(function.focus_begin, function.focus_end)(random);
+}
+
+// pow over all exponents nearly always overflows: half of its exponents keep the result finite.
+double PowExponent(double base, double range, std::mt19937_64& random) {
+  return std::uniform_real_distribution<double>(-range, range)(random) / std::log2(std::fabs(base));
+}
+
+}  // namespace
+
+std::span<const Reference> References() { return kReferences; }
+
+double UlpError32(const Reference& function, const Arguments& at, float got) {
+  return UlpError(function, at, got, kF32);
+}
+double UlpError64(const Reference& function, const Arguments& at, double got) {
+  return UlpError(function, at, got, kF64);
+}
+
+double UlpErrorFrom(double nearly, float got) {
+  if (std::isnan(nearly) || std::isnan(got)) {
+    return std::isnan(nearly) && std::isnan(got) ? 0 : std::numeric_limits<double>::infinity();
+  }
+  constexpr double kLimit = 0x1p128;
+  const double truth = std::fabs(nearly) > kLimit ? std::copysign(kLimit, nearly) : nearly;
+  const double result = std::isinf(got) ? std::copysign(kLimit, got) : got;
+  if (truth == result) {
+    return 0;
+  }
+  const int exponent = truth == 0 ? kF32.exponent_min : std::min(std::ilogb(truth), kF32.exponent_max);
+  return std::fabs(std::ldexp(result - truth, -UlpExponent(exponent, kF32)));
+}
+
+Arguments Sample32(const Reference& function, std::mt19937_64& random) {
+  Arguments at{};
+  const bool is_focused = (random() & 1) != 0;
+  for (uint32_t i = 0; i < function.arity; ++i) {
+    at[i] = is_focused ? static_cast<float>(Focused(function, random))
+                       : std::bit_cast<float>(static_cast<uint32_t>(random()));
+  }
+  if (function.name == "pow" && (random() & 1) != 0) {
+    at[1] = static_cast<float>(PowExponent(at[0], 150, random));
+  }
+  return at;
+}
+
+Arguments Sample64(const Reference& function, std::mt19937_64& random) {
+  Arguments at{};
+  const bool is_focused = (random() & 1) != 0;
+  for (uint32_t i = 0; i < function.arity; ++i) {
+    at[i] = is_focused ? Focused(function, random) : std::bit_cast<double>(random());
+  }
+  if (function.name == "pow" && (random() & 1) != 0) {
+    at[1] = PowExponent(at[0], 1080, random);
+  }
+  return at;
+}
+
+}  // namespace hpvm::math

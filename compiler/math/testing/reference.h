@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The true values of the math library's functions, by MPFR, and how far a result is from them.
+#ifndef HPVMD_COMPILER_MATH_TESTING_REFERENCE_H_
+#define HPVMD_COMPILER_MATH_TESTING_REFERENCE_H_
+
+#include <array>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string_view>
+
+namespace hpvm::math {
+
+struct Reference {
+  std::string_view name;  // "exp".
+  uint32_t arity = 1;
+  // Where half of the samples lie; the other half is spread over all exponents.
+  double focus_begin = -100, focus_end = 100;
+  // The host's function in double: off by at most 1 ulp of double, 2^-29 ulp of float. Null when it is not good enough.
+  double (*host1)(double) = nullptr;
+  double (*host2)(double, double) = nullptr;
+  // The largest errors that docs and tests allow, in ulp.
+  double bound_f32 = 1, bound_f64 = 1;
+};
+std::span<const Reference> References();
+
+using Arguments = std::array<double, 3>;  // For f32 each is a float.
+
+// How far `got` is from the true value, in units in the last place of the true value. 0 when both are not numbers or the
+// same infinity; infinite when only one is. An overflow counts from the first power of two that does not fit.
+double UlpError32(const Reference& function, const Arguments& at, float got);
+double UlpError64(const Reference& function, const Arguments& at, double got);
+// The same from a value in double that is nearly true.
+double UlpErrorFrom(double nearly, float got);
+
+// Arguments over all exponents or in the function's focus, signs included.
+Arguments Sample32(const Reference& function, std::mt19937_64& random);
+Arguments Sample64(const Reference& function, std::mt19937_64& random);
+
+}  // namespace hpvm::math
+
+#endif  // HPVMD_COMPILER_MATH_TESTING_REFERENCE_H_

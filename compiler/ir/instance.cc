@@ -4,17 +4,42 @@
 #include "compiler/ir/machine.h"
 
 namespace hpvm::ir {
+namespace {
+
+uint8_t no_bytes = 0;  // What an access of 0 bytes points to.
+
+}  // namespace
+
+Status Instance::Allocate() {
+  const Module& m = module();
+  if (const InstanceStorage* storage = launch_->launch.instance; storage != nullptr) {
+    memory_.Borrow(storage->memory, storage->memory_bytes, storage->memory_bytes_max);
+    state_memory_.Borrow(storage->state, m.state_bytes, m.state_bytes);
+    globals_ = storage->globals;
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(memory_.Map(m.data, m.memory_bytes, m.memory_bytes_max));
+  return state_memory_.Map(m.state, m.state_bytes, m.state_bytes);
+}
+
+void Instance::ResetGlobals() {
+  own_globals_.clear();
+  for (const Global& global : module().globals) {
+    own_globals_.push_back(global.init);
+  }
+  globals_ = own_globals_.data();
+  globals_written_ = false;
+}
 
 void Instance::Start(const std::array<uint64_t, 3>& id) {
   const Module& m = module();
   id_ = id;
-  memory_.Restore();
-  if (globals_written_) {
-    globals_.clear();
-    for (const Global& global : m.globals) {
-      globals_.push_back(global.init);
+  if (launch_->launch.instance == nullptr) {
+    memory_.Restore();
+    state_memory_.Restore();
+    if (globals_written_) {
+      ResetGlobals();
     }
-    globals_written_ = false;
   }
   group_used_ = 0;
   frames_.clear();
@@ -109,6 +134,41 @@ const Code* Instance::TrapAt(TrapCode code, const Code* at, uint64_t address, ui
   return nullptr;
 }
 
+bool Instance::Grow(uint64_t pages, uint64_t* old_pages) {
+  const bool grown = memory_.Grow(pages, old_pages);
+  if (InstanceStorage* storage = launch_->launch.instance; storage != nullptr) {
+    storage->memory_bytes = memory_.bytes();
+  }
+  return grown;
+}
+
+const Code* Instance::CallHost(uint32_t reference, const Code* code, uint64_t* frame) {
+  HostCalls* host = launch_->launch.host;
+  if (host == nullptr) {
+    return Trap(TrapCode::kHost, code);
+  }
+  const uint32_t type_index = static_cast<uint32_t>(code->imm);
+  const FunctionType& type = module().reference_types[type_index];
+  std::vector<uint64_t> values(std::max(type.params.size(), type.results.size()));
+  for (uint32_t i = 0; i < code->c; ++i) {
+    values[i] = frame[function_->slots[code->b + i]];
+  }
+  if (!CountStep(code)) {
+    return nullptr;
+  }
+  const TrapCode outcome = host->Call(reference, type_index, values);
+  if (const InstanceStorage* storage = launch_->launch.instance; storage != nullptr) {
+    memory_.SetBytes(storage->memory_bytes);  // The callee may share the memory and have grown it.
+  }
+  if (outcome != TrapCode::kNone) {
+    return Trap(outcome, code);
+  }
+  for (size_t i = 0; i < type.results.size(); ++i) {
+    frame[code->result + i] = Bytes(type.results[i]) == 4 ? static_cast<uint32_t>(values[i]) : values[i];
+  }
+  return code + 1;
+}
+
 bool Instance::AllocateLocal(uint64_t bytes, uint64_t* address) {
   if (bytes > kGroupMemoryBytesMax - group_used_) {
     return false;
@@ -131,7 +191,8 @@ uint8_t* Instance::InBuffers(uint64_t address, uint64_t bytes, bool is_write, co
       TrapAt(TrapCode::kReadOnlyBuffer, code, address, bytes);
       return nullptr;
     }
-    return arguments[i].data + offset;
+    // A buffer without bytes may have no data; 0 bytes of it are asked for.
+    return bytes == 0 ? &no_bytes : arguments[i].data + offset;
   }
   return nullptr;
 }
@@ -174,7 +235,16 @@ uint8_t* Instance::InParam(uint64_t address, uint64_t offset, uint64_t bytes, bo
   return argument.data + at;
 }
 
-uint8_t* Instance::InGroup(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code) {
+uint8_t* Instance::InState(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code) {
+  uint64_t at = 0;
+  if (__builtin_add_overflow(address, offset, &at) || !state_memory_.Holds(at, bytes)) {
+    Trap(TrapCode::kOutOfBounds, code);  // No address: none reaches the state.
+    return nullptr;
+  }
+  return is_write ? state_memory_.Write(at, bytes) : state_memory_.Read(at);
+}
+
+uint8_t* Instance::InGroup(uint64_t address, uint64_t offset, uint64_t bytes, bool, const Code* code) {
   uint64_t at = 0;
   const bool overflows = __builtin_add_overflow(address, offset, &at);
   const uint64_t base = launch_->addresses.group_base;

@@ -27,10 +27,12 @@ uint8_t* ResolveAny(Instance& instance, const Code* code, Space space, uint64_t 
 // Every base and every buffer is aligned, so the address's alignment is the host pointer's. Null: trapped.
 template <Space kSpace, typename T>
 T* Resolve(const Code* code, const uint64_t* frame, Instance& instance, bool is_write) {
-  const uint64_t address = frame[code->a] + code->imm;
-  if (address % sizeof(T) != 0) {
-    const uint64_t base = kSpace == Space::kParam ? instance.launch().addresses.base[code->extra] : 0;
-    instance.TrapAt(TrapCode::kMisalignedAtomic, code, base + address, sizeof(T));
+  if ((frame[code->a] + code->imm) % sizeof(T) != 0) {
+    const LaunchState& launch = instance.launch();
+    const uint64_t base = kSpace == Space::kParam ? launch.addresses.base[code->extra] : 0;
+    uint64_t at = 0;
+    const bool overflows = __builtin_add_overflow((base + frame[code->a]) & launch.address_mask, code->imm, &at);
+    instance.TrapAt(TrapCode::kMisalignedAtomic, code, overflows ? ~uint64_t{0} : at, sizeof(T));
     return nullptr;
   }
   return reinterpret_cast<T*>(ResolveAny(instance, code, kSpace, frame[code->a], sizeof(T), is_write));

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "base/limits.h"
 #include "compiler/ir/machine.h"
 
 namespace hpvm::ir::step {
@@ -41,6 +44,36 @@ const Code* CallIndirect(const Code* code, uint64_t* frame, Instance& instance) 
     return instance.Trap(TrapCode::kIndirectCall, code);
   }
   return instance.Enter(callee, code, code + 1);
+}
+
+const Code* CallRef(const Code* code, uint64_t* frame, Instance& instance) {
+  const DecodedModule& decoded = instance.launch().decoded;
+  const Module& m = decoded.module;
+  const uint32_t reference = static_cast<uint32_t>(frame[code->a]);
+  if (reference == 0) {
+    return instance.Trap(TrapCode::kUninitializedElement, code);
+  }
+  const uint32_t own = reference - m.first_reference;  // Wraps to a large one below the first.
+  if (own >= m.references.size()) {
+    return m.is_linked ? instance.CallHost(reference, code, frame) : instance.Trap(TrapCode::kIndirectCall, code);
+  }
+  if (m.references[own].type != code->imm) {
+    return instance.Trap(TrapCode::kIndirectCall, code);
+  }
+  return instance.Enter(decoded.functions[m.references[own].function.index], code, code + 1);
+}
+
+const Code* Print(const Code* code, uint64_t* frame, Instance& instance) {
+  PrintSink* sink = instance.launch().launch.print;
+  if (sink == nullptr) {
+    return code + 1;
+  }
+  std::array<uint64_t, limits::kPrintOperandsMax> values;
+  for (uint32_t i = 0; i < code->c; ++i) {
+    values[i] = frame[instance.function().slots[code->b + i]];
+  }
+  sink->Print(instance.id(), static_cast<uint32_t>(code->imm), {values.data(), code->c});
+  return code + 1;
 }
 
 const Code* Return(const Code* code, uint64_t* frame, Instance& instance) { return instance.Leave(code, frame); }

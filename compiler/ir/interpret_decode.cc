@@ -99,6 +99,9 @@ void Decoder::Plain(const Op& op) {
   code.c = operands.size() > 2 ? operands[2].index : 0;
   code.imm = op.imm;
   code.extra = op.space_index;
+  if (op.code == Opcode::kStore128) {
+    code.b = List(operands.subspan(1));
+  }
   if (Info(op.code).family == Family::kQuery) {
     code.imm = op.type == Type::kI32 ? 0xffffffffu : ~uint64_t{0};
   }
@@ -114,11 +117,15 @@ uint32_t Decoder::List(std::span<const ValueId> values) {
 
 void Decoder::CallStep(const Op& op) {
   auto operands = f_.operands_of(op);
-  const bool is_indirect = op.code == Opcode::kCallIndirect;
-  Code& code = Emit(is_indirect ? step::CallIndirect : step::Call, op.source);
+  const bool has_callee = op.code == Opcode::kCallIndirect || op.code == Opcode::kCallRef;
+  Code& code = Emit(op.code == Opcode::kCallIndirect ? step::CallIndirect
+                    : op.code == Opcode::kCallRef    ? step::CallRef
+                    : op.code == Opcode::kPrint      ? step::Print
+                                                     : step::Call,
+                    op.source);
   code.result = op.result_count > 0 ? op.first_result.index : 0;
   code.imm = op.imm;
-  if (is_indirect) {
+  if (has_callee) {
     code.a = operands[0].index;
     operands = operands.subspan(1);
   }
@@ -258,6 +265,8 @@ void Decoder::Step(OpId id) {
       return;
     case Opcode::kCall:
     case Opcode::kCallIndirect:
+    case Opcode::kCallRef:
+    case Opcode::kPrint:
       return CallStep(op);
     default:
       return Plain(op);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "compiler/ir/machine.h"
@@ -14,6 +16,8 @@ uint8_t* Resolve(Instance& instance, const Code* code, uint64_t address, uint64_
     return instance.InModule(address, code->imm, bytes, is_write, code);
   } else if constexpr (kSpace == Space::kGroup) {
     return instance.InGroup(address, code->imm, bytes, is_write, code);
+  } else if constexpr (kSpace == Space::kState) {
+    return instance.InState(address, code->imm, bytes, is_write, code);
   } else {
     return instance.Flat(address, code->imm, bytes, is_write, code);
   }
@@ -43,6 +47,32 @@ const Code* Store(const Code* code, uint64_t* frame, Instance& instance) {
   return code + 1;
 }
 
+template <Space kSpace>
+const Code* Load128(const Code* code, uint64_t* frame, Instance& instance) {
+  const uint8_t* from = Resolve<kSpace>(instance, code, frame[code->a], 16, false);
+  if (from == nullptr) {
+    return nullptr;
+  }
+  std::array<uint32_t, 4> parts;
+  std::memcpy(parts.data(), from, 16);
+  std::copy(parts.begin(), parts.end(), frame + code->result);
+  return code + 1;
+}
+
+template <Space kSpace>
+const Code* Store128(const Code* code, uint64_t* frame, Instance& instance) {
+  uint8_t* to = Resolve<kSpace>(instance, code, frame[code->a], 16, true);
+  if (to == nullptr) {
+    return nullptr;
+  }
+  std::array<uint32_t, 4> parts;
+  for (uint32_t i = 0; i < 4; ++i) {
+    parts[i] = static_cast<uint32_t>(frame[instance.function().slots[code->b + i]]);
+  }
+  std::memcpy(to, parts.data(), 16);
+  return code + 1;
+}
+
 template <Space kSpace, typename Wide>
 Handler LoadHandler(const Op& op) {
   switch (op.width) {
@@ -61,6 +91,12 @@ template <Space kSpace>
 Handler AccessHandler(const Op& op) {
   if (op.code == Opcode::kLoad) {
     return Bytes(op.type) == 4 ? LoadHandler<kSpace, uint32_t>(op) : LoadHandler<kSpace, uint64_t>(op);
+  }
+  if (op.code == Opcode::kLoad128) {
+    return Load128<kSpace>;
+  }
+  if (op.code == Opcode::kStore128) {
+    return Store128<kSpace>;
   }
   switch (op.width) {
     case 1:
@@ -81,36 +117,66 @@ const Code* MemorySize(const Code* code, uint64_t* frame, Instance& instance) {
 
 const Code* MemoryGrow(const Code* code, uint64_t* frame, Instance& instance) {
   uint64_t old_pages = 0;
-  const bool grown = instance.memory().Grow(frame[code->a], &old_pages);
+  const bool grown = instance.Grow(frame[code->a], &old_pages);
   frame[code->result] = grown ? old_pages : instance.launch().address_mask;  // -1 of the address type.
   return code + 1;
 }
 
+// Cuts [0, bytes) into parts after each of which the stop word is looked at, in falling order if `is_backward`; false
+// when the launch is to stop.
+template <typename Move>
+bool InParts(uint64_t bytes, bool is_backward, Instance& instance, const Code* code, Move&& move) {
+  constexpr uint64_t kPartBytes = uint64_t{1} << 20;
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t part = std::min(kPartBytes, bytes - done);
+    move(is_backward ? bytes - done - part : done, part);
+    done += part;
+    if (done < bytes && !instance.CountStep(code)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 const Code* MemoryCopy(const Code* code, uint64_t* frame, Instance& instance) {
   const uint64_t bytes = frame[code->c];
-  if (bytes == 0) {
-    return code + 1;
-  }
   uint8_t* to = instance.Flat(frame[code->a], 0, bytes, true, code);
   const uint8_t* from = to == nullptr ? nullptr : instance.Flat(frame[code->b], 0, bytes, false, code);
   if (from == nullptr) {
     return nullptr;
   }
-  std::memmove(to, from, bytes);
-  return code + 1;
+  // Parts that move towards higher addresses go last to first, so that none overwrites what is still to be read.
+  const bool done = InParts(bytes, to > from, instance, code,
+                            [&](uint64_t at, uint64_t part) { std::memmove(to + at, from + at, part); });
+  return done ? code + 1 : nullptr;
 }
 
 const Code* MemoryFill(const Code* code, uint64_t* frame, Instance& instance) {
   const uint64_t bytes = frame[code->c];
-  if (bytes == 0) {
-    return code + 1;
+  uint8_t* to = instance.Flat(frame[code->a], 0, bytes, true, code);
+  if (to == nullptr) {
+    return nullptr;
+  }
+  const uint8_t value = static_cast<uint8_t>(frame[code->b]);
+  const bool done =
+      InParts(bytes, false, instance, code, [&](uint64_t at, uint64_t part) { std::memset(to + at, value, part); });
+  return done ? code + 1 : nullptr;
+}
+
+const Code* MemoryInit(const Code* code, uint64_t* frame, Instance& instance) {
+  const std::vector<uint8_t>& segment = instance.module().passive_segments[code->imm];
+  const uint64_t from = frame[code->b], bytes = frame[code->c];  // Of 32 bits: the sum does not overflow.
+  if (from + bytes > segment.size()) {
+    return instance.Trap(TrapCode::kOutOfBounds, code);  // No address: none reaches the segment.
   }
   uint8_t* to = instance.Flat(frame[code->a], 0, bytes, true, code);
   if (to == nullptr) {
     return nullptr;
   }
-  std::memset(to, static_cast<uint8_t>(frame[code->b]), bytes);
-  return code + 1;
+  const bool done = InParts(bytes, false, instance, code, [&](uint64_t at, uint64_t part) {
+    std::memcpy(to + at, segment.data() + from + at, part);
+  });
+  return done ? code + 1 : nullptr;
 }
 
 }  // namespace
@@ -125,6 +191,8 @@ Handler MemoryHandler(const Op& op) {
       return MemoryCopy;
     case Opcode::kMemoryFill:
       return MemoryFill;
+    case Opcode::kMemoryInit:
+      return MemoryInit;
     default:
       break;
   }
@@ -135,6 +203,8 @@ Handler MemoryHandler(const Op& op) {
       return AccessHandler<Space::kModule>(op);
     case Space::kGroup:
       return AccessHandler<Space::kGroup>(op);
+    case Space::kState:
+      return AccessHandler<Space::kState>(op);
     default:
       return AccessHandler<Space::kFlat>(op);
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/ir/launch.h"
 
+#include <algorithm>
+
 namespace hpvm::ir {
 namespace {
 
@@ -29,6 +31,32 @@ Status CheckArgument(const Module& module, size_t index, const Argument& argumen
   }
   if (reinterpret_cast<uintptr_t>(argument.data) % kDataAlignment != 0) {
     return InvalidArgument(place + "is not aligned to " + std::to_string(kDataAlignment) + " bytes.");
+  }
+  return absl::OkStatus();
+}
+
+Status CheckStorage(const Module& module, const Launch& launch) {
+  const InstanceStorage* storage = launch.instance;
+  if (storage == nullptr) {
+    return absl::OkStatus();
+  }
+  if (launch.extent != std::array<uint64_t, 3>{1, 1, 1}) {
+    return InvalidArgument("The launch of an instance that the caller keeps has the extent " + Triple(launch.extent) +
+                           "; it is (1, 1, 1).");
+  }
+  if (storage->memory_bytes > storage->memory_bytes_max ||
+      (storage->memory_bytes_max > 0 && storage->memory == nullptr) ||
+      (!module.globals.empty() && storage->globals == nullptr) ||
+      (module.state_bytes > 0 && storage->state == nullptr)) {
+    return InvalidArgument("The instance that the caller keeps lacks memory, globals or state.");
+  }
+  // Buffers lie above the memory that the module declares.
+  const bool has_buffer = std::any_of(module.params.begin(), module.params.end(),
+                                      [](const KernelParam& param) { return param.is_buffer; });
+  if (has_buffer && storage->memory_bytes_max > module.memory_bytes_max) {
+    return InvalidArgument("The memory of the instance (" + std::to_string(storage->memory_bytes_max) +
+                           " bytes) may grow beyond the module's maximum (" + std::to_string(module.memory_bytes_max) +
+                           ").");
   }
   return absl::OkStatus();
 }
@@ -99,6 +127,7 @@ Status CheckLaunch(const Module& module, const Launch& launch) {
   for (size_t i = 0; i < launch.arguments.size(); ++i) {
     HPVMD_RETURN_IF_ERROR(CheckArgument(module, i, launch.arguments[i]));
   }
+  HPVMD_RETURN_IF_ERROR(CheckStorage(module, launch));
   uint64_t instances = 1, group = 1;
   for (int i = 0; i < 3; ++i) {
     if (launch.group[i] == 0) {

@@ -26,7 +26,8 @@ using Handler = const Code* (*)(const Code* code, uint64_t* frame, Instance& ins
 struct Code {
   Handler run = nullptr;
   uint32_t result = 0;     // Slot of the first result.
-  // Operands' slots; for lists: `b` the first place in DecodedFunction::slots, `c` the count.
+  // Operands' slots; for lists: `b` the first place in DecodedFunction::slots, `c` the count. store128 has its address
+  // in `a` and the rest in a list.
   uint32_t a = 0, b = 0, c = 0;
   uint64_t imm = 0;        // As Op::imm; jumps: the distance in Codes.
   uint32_t source = 0;
@@ -73,6 +74,8 @@ const Code* JumpIfZero(const Code* code, uint64_t* frame, Instance& instance);
 const Code* JumpTable(const Code* code, uint64_t* frame, Instance& instance);
 const Code* Call(const Code* code, uint64_t* frame, Instance& instance);
 const Code* CallIndirect(const Code* code, uint64_t* frame, Instance& instance);
+const Code* CallRef(const Code* code, uint64_t* frame, Instance& instance);
+const Code* Print(const Code* code, uint64_t* frame, Instance& instance);
 const Code* Return(const Code* code, uint64_t* frame, Instance& instance);
 const Code* Trap(const Code* code, uint64_t* frame, Instance& instance);
 }  // namespace step
@@ -97,8 +100,8 @@ class Instance {
  public:
   explicit Instance(LaunchState& launch) : launch_(&launch) {}
 
-  Status Allocate() { return memory_.Map(launch_->decoded.module); }
-  // Puts everything private back to the initial state and stands before the entry's first step.
+  Status Allocate();
+  // Puts everything private back to the initial state, unless it is borrowed, and stands before the entry's first step.
   void Start(const std::array<uint64_t, 3>& id);
   // Runs until it ends, traps or waits at a barrier.
   InstanceState Run();
@@ -113,7 +116,8 @@ class Instance {
   const Module& module() const { return launch_->decoded.module; }
   const std::array<uint64_t, 3>& id() const { return id_; }
   PrivateMemory& memory() { return memory_; }
-  std::vector<uint64_t>& globals() { return globals_; }
+  PrivateMemory& state_memory() { return state_memory_; }
+  uint64_t* globals() { return globals_; }
   void MarkGlobalsWritten() { globals_written_ = true; }
   const DecodedFunction& function() const { return *function_; }
 
@@ -123,6 +127,11 @@ class Instance {
   uint8_t* InModule(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InParam(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InGroup(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
+  uint8_t* InState(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
+  // memory_grow: the old size in pages, or false.
+  bool Grow(uint64_t pages, uint64_t* old_pages);
+  // Calls a function of another module.
+  const Code* CallHost(uint32_t reference, const Code* code, uint64_t* frame);
   // The next group memory; false when there is no more.
   bool AllocateLocal(uint64_t bytes, uint64_t* address);
 
@@ -142,6 +151,7 @@ class Instance {
     size_t base;
   };
 
+  void ResetGlobals();
   uint8_t* InBuffers(uint64_t address, uint64_t bytes, bool is_write, const Code* code);
 
   LaunchState* launch_;
@@ -150,10 +160,11 @@ class Instance {
   uint64_t* frame_ = nullptr;
   InstanceState state_ = InstanceState::kEnded;
   bool globals_written_ = true;
-  PrivateMemory memory_;
+  PrivateMemory memory_, state_memory_;
   std::vector<uint64_t> stack_;
   std::vector<Frame> frames_;
-  std::vector<uint64_t> globals_;
+  std::vector<uint64_t> own_globals_;
+  uint64_t* globals_ = nullptr;  // own_globals_, or the launch's.
   std::array<uint64_t, 3> id_{};
   uint64_t group_used_ = 0;
   TrapReport trap_;

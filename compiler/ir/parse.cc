@@ -1,382 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <unordered_map>
+#include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/limits.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/parse_function.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/token_reader.h"
-#include "compiler/ir/verify.h"
 
 namespace hpvm::ir {
 namespace {
-
-// Reads one function from its parameters on. Not recursive: a text may nest regions as deeply as kRegionDepthMax.
-class FunctionParser {
- public:
-  FunctionParser(TokenReader& reader, Function& function) : r_(reader), f_(function) {}
-
-  Status Parse();
-
- private:
-  struct Definition {
-    std::string_view name;
-    Type type;
-    uint32_t line;
-  };
-
-  Status DefinitionOf(Definition* definition);
-  Status Bind(const Definition& definition);
-  Status Use(std::vector<ValueId>* operands);
-  Status UsesInParentheses(std::vector<ValueId>* operands);
-  Status Params();
-  Status Operation();
-  Status Mnemonic(Op* op);
-  Status Plain(Op op);
-  Status SpaceAndWidth(Op* op);
-  Status BlockOrLoop(Op op);
-  Status If(Op op);
-  Status Terminator(Op op);
-  Status ReadTarget();
-  Status Label(OpId* op);
-  Status Source(Op* op);
-  Status BindLabel(OpId op);
-  Status CloseRegion();
-  Status OpenRegion(OpId owner, RegionId region);
-  OpId Add(Op op, const std::vector<ValueId>& operands);
-  RegionId NewRegion(OpId owner);
-
-  TokenReader& r_;
-  Function& f_;
-  std::unordered_map<std::string_view, ValueId> values_;
-  std::unordered_map<std::string_view, OpId> blocks_;
-  std::vector<RegionId> open_;
-  std::vector<Definition> results_;  // Of the operation being read.
-};
-
-Status FunctionParser::DefinitionOf(Definition* definition) {
-  if (r_.token().kind != TokenKind::kValue) {
-    return r_.Expected("a value such as \"%3\"");
-  }
-  definition->name = r_.token().text;
-  definition->line = r_.token().line;
-  r_.Advance();
-  HPVMD_RETURN_IF_ERROR(r_.Expect(":"));
-  return r_.ReadType(&definition->type);
-}
-
-Status FunctionParser::Bind(const Definition& definition) {
-  if (!values_.emplace(definition.name, ValueId(f_.values.size())).second) {
-    return r_.ErrorAt(definition.line, "The value \"%" + std::string(definition.name) + "\" is defined twice.");
-  }
-  f_.values.push_back(Value{definition.type});
-  return absl::OkStatus();
-}
-
-Status FunctionParser::Use(std::vector<ValueId>* operands) {
-  if (r_.token().kind != TokenKind::kValue) {
-    return r_.Expected("a value such as \"%3\"");
-  }
-  const auto found = values_.find(r_.token().text);
-  if (found == values_.end()) {
-    return r_.Error("The value \"%" + std::string(r_.token().text) + "\" is used before it is defined.");
-  }
-  operands->push_back(found->second);
-  r_.Advance();
-  return absl::OkStatus();
-}
-
-Status FunctionParser::UsesInParentheses(std::vector<ValueId>* operands) {
-  HPVMD_RETURN_IF_ERROR(r_.Expect("("));
-  for (bool first = true; !r_.TakePunctuation(")"); first = false) {
-    if (!first) {
-      HPVMD_RETURN_IF_ERROR(r_.Expect(","));
-    }
-    HPVMD_RETURN_IF_ERROR(Use(operands));
-  }
-  return absl::OkStatus();
-}
-
-Status FunctionParser::Params() {
-  HPVMD_RETURN_IF_ERROR(r_.Expect("("));
-  f_.body = NewRegion(OpId());
-  while (!r_.TakePunctuation(")")) {
-    if (!f_.type.params.empty()) {
-      HPVMD_RETURN_IF_ERROR(r_.Expect(","));
-    }
-    Definition param;
-    HPVMD_RETURN_IF_ERROR(DefinitionOf(&param));
-    HPVMD_RETURN_IF_ERROR(Bind(param));
-    f_.type.params.push_back(param.type);
-  }
-  f_.region(f_.body).param_count = static_cast<uint32_t>(f_.type.params.size());
-  HPVMD_RETURN_IF_ERROR(r_.Expect("->"));
-  return r_.Types(&f_.type.results);
-}
-
-Status FunctionParser::Parse() {
-  HPVMD_RETURN_IF_ERROR(Params());
-  HPVMD_RETURN_IF_ERROR(OpenRegion(OpId(), f_.body));
-  while (!open_.empty()) {
-    if (r_.TakePunctuation("}")) {
-      HPVMD_RETURN_IF_ERROR(CloseRegion());
-    } else {
-      HPVMD_RETURN_IF_ERROR(Operation());
-    }
-  }
-  return absl::OkStatus();
-}
-
-Status FunctionParser::OpenRegion(OpId owner, RegionId region) {
-  if (open_.size() >= kRegionDepthMax) {
-    return r_.Error("Regions nest deeper than the limit (" + std::to_string(kRegionDepthMax) + ").");
-  }
-  open_.push_back(region);
-  return r_.Expect("{");
-}
-
-Status FunctionParser::CloseRegion() {
-  const RegionId closed = open_.back();
-  open_.pop_back();
-  const OpId owner = f_.region(closed).owner;
-  if (!owner.valid() || f_.op(owner).code != Opcode::kIf || f_.op(owner).body != closed) {
-    return absl::OkStatus();
-  }
-  if (!r_.TakeWord("else")) {
-    return r_.Expected("\"else\"");
-  }
-  return OpenRegion(owner, f_.op(owner).otherwise);
-}
-
-RegionId FunctionParser::NewRegion(OpId owner) {
-  Region region;
-  region.owner = owner;
-  region.first_param = ValueId(f_.values.size());
-  f_.regions.push_back(std::move(region));
-  return RegionId(f_.regions.size() - 1);
-}
-
-OpId FunctionParser::Add(Op op, const std::vector<ValueId>& operands) {
-  op.first_operand = static_cast<uint32_t>(f_.operands.size());
-  op.operand_count = static_cast<uint32_t>(operands.size());
-  f_.operands.insert(f_.operands.end(), operands.begin(), operands.end());
-  const OpId id(f_.ops.size());
-  f_.ops.push_back(op);
-  f_.region(open_.back()).ops.push_back(id);
-  return id;
-}
-
-Status FunctionParser::Operation() {
-  results_.clear();
-  while (r_.token().kind == TokenKind::kValue) {
-    Definition result;
-    HPVMD_RETURN_IF_ERROR(DefinitionOf(&result));
-    results_.push_back(result);
-    if (!r_.TakePunctuation(",")) {
-      HPVMD_RETURN_IF_ERROR(r_.Expect("="));
-      break;
-    }
-    if (r_.token().kind != TokenKind::kValue) {
-      return r_.Expected("a value such as \"%3\"");
-    }
-  }
-  Op op{};
-  const uint32_t line = r_.token().line;
-  HPVMD_RETURN_IF_ERROR(Mnemonic(&op));
-  if (IsTerminator(op.code)) {
-    return results_.empty() ? Terminator(op) : r_.ErrorAt(line, "A terminator has no results.");
-  }
-  // The results are bound after the operands are read, so that an operation cannot use its own results.
-  op.result_count = static_cast<uint32_t>(results_.size());
-  if (op.code == Opcode::kIf) {
-    return If(op);
-  }
-  return OwnsRegions(op.code) ? BlockOrLoop(op) : Plain(op);
-}
-
-Status FunctionParser::Mnemonic(Op* op) {
-  const Token token = r_.token();
-  const size_t dot = token.text.find('.');
-  if (token.kind != TokenKind::kWord || !OpcodeFromText(token.text.substr(0, dot), &op->code)) {
-    return r_.Expected("the name of an operation");
-  }
-  const std::string_view suffix = dot == std::string_view::npos ? "" : token.text.substr(dot + 1);
-  bool found = !HasType(op->code) && dot == std::string_view::npos;
-  for (const Type type : {Type::kI32, Type::kI64, Type::kF32, Type::kF64}) {
-    if (HasType(op->code) && suffix == Name(type)) {
-      op->type = type;
-      found = true;
-    }
-  }
-  if (!found) {
-    return r_.Expected(HasType(op->code) ? "an operation with a type, such as \"add.i32\""
-                                         : "an operation without a type");
-  }
-  r_.Advance();
-  return absl::OkStatus();
-}
-
-Status FunctionParser::SpaceAndWidth(Op* op) {
-  op->width = static_cast<uint8_t>(Bytes(op->type));
-  for (const uint8_t width : {1, 2, 4}) {
-    if (r_.TakeWord("w" + std::to_string(width))) {
-      op->width = width;
-      break;
-    }
-  }
-  op->sign = r_.TakeWord("signed");
-  for (const Space space : {Space::kFlat, Space::kParam, Space::kModule, Space::kPrivate, Space::kGroup,
-                            Space::kState}) {
-    if (!r_.TakeWord(Name(space))) {
-      continue;
-    }
-    op->space = space;
-    if (space == Space::kParam || space == Space::kPrivate) {
-      HPVMD_RETURN_IF_ERROR(r_.Expect("("));
-      HPVMD_RETURN_IF_ERROR(r_.Number32(&op->space_index));
-      return r_.Expect(")");
-    }
-    return absl::OkStatus();
-  }
-  return r_.Expected("a space (flat, param(k), module, private(k) or group)");
-}
-
-Status FunctionParser::Source(Op* op) {
-  return r_.TakePunctuation("@") ? r_.Number32(&op->source) : absl::OkStatus();
-}
-
-Status FunctionParser::Plain(Op op) {
-  if (op.code == Opcode::kConst) {
-    HPVMD_RETURN_IF_ERROR(r_.ConstantBits(op.type, &op.imm));
-  }
-  if (const char prefix = IndexPrefix(op.code); prefix != 0) {
-    uint32_t index = 0;
-    HPVMD_RETURN_IF_ERROR(r_.Indexed(prefix, &index));
-    op.imm = index;
-  }
-  if (HasSpace(op.code)) {
-    HPVMD_RETURN_IF_ERROR(SpaceAndWidth(&op));
-  }
-  std::vector<ValueId> operands;
-  if (Info(op.code).family == Family::kCall) {
-    HPVMD_RETURN_IF_ERROR(UsesInParentheses(&operands));
-  } else if (!TakesNoOperands(op.code)) {
-    do {
-      HPVMD_RETURN_IF_ERROR(Use(&operands));
-      if (HasSpace(op.code) && operands.size() == 1 && r_.TakePunctuation("+")) {
-        HPVMD_RETURN_IF_ERROR(r_.Number(&op.imm));
-      }
-    } while (r_.TakePunctuation(","));
-  }
-  HPVMD_RETURN_IF_ERROR(Source(&op));
-  op.first_result = ValueId(f_.values.size());
-  for (const Definition& result : results_) {
-    HPVMD_RETURN_IF_ERROR(Bind(result));
-  }
-  Add(op, operands);
-  return absl::OkStatus();
-}
-
-Status FunctionParser::BindLabel(OpId op) {
-  if (r_.token().kind != TokenKind::kWord) {
-    return r_.Expected("a block's name such as \"b0\"");
-  }
-  if (!blocks_.emplace(r_.token().text, op).second) {
-    return r_.Error("The block \"" + std::string(r_.token().text) + "\" is defined twice.");
-  }
-  r_.Advance();
-  return absl::OkStatus();
-}
-
-Status FunctionParser::BlockOrLoop(Op op) {
-  HPVMD_RETURN_IF_ERROR(BindLabel(OpId(f_.ops.size())));
-  HPVMD_RETURN_IF_ERROR(r_.Expect("("));
-  std::vector<ValueId> operands;
-  std::vector<Definition> params;
-  while (!r_.TakePunctuation(")")) {
-    if (!params.empty()) {
-      HPVMD_RETURN_IF_ERROR(r_.Expect(","));
-    }
-    HPVMD_RETURN_IF_ERROR(DefinitionOf(&params.emplace_back()));
-    HPVMD_RETURN_IF_ERROR(r_.Expect("="));
-    HPVMD_RETURN_IF_ERROR(Use(&operands));
-  }
-  HPVMD_RETURN_IF_ERROR(Source(&op));
-  op.first_result = ValueId(f_.values.size());
-  for (const Definition& result : results_) {
-    HPVMD_RETURN_IF_ERROR(Bind(result));
-  }
-  const OpId id = Add(op, operands);
-  const RegionId body = NewRegion(id);
-  f_.op(id).body = body;
-  for (const Definition& param : params) {
-    HPVMD_RETURN_IF_ERROR(Bind(param));
-  }
-  f_.region(body).param_count = static_cast<uint32_t>(params.size());
-  return OpenRegion(id, body);
-}
-
-Status FunctionParser::If(Op op) {
-  HPVMD_RETURN_IF_ERROR(BindLabel(OpId(f_.ops.size())));
-  std::vector<ValueId> operands;
-  HPVMD_RETURN_IF_ERROR(Use(&operands));
-  HPVMD_RETURN_IF_ERROR(Source(&op));
-  op.first_result = ValueId(f_.values.size());
-  for (const Definition& result : results_) {
-    HPVMD_RETURN_IF_ERROR(Bind(result));
-  }
-  const OpId id = Add(op, operands);
-  const RegionId body = NewRegion(id);
-  const RegionId otherwise = NewRegion(id);
-  f_.op(id).body = body;
-  f_.op(id).otherwise = otherwise;
-  return OpenRegion(id, body);
-}
-
-Status FunctionParser::Label(OpId* op) {
-  const auto found = r_.token().kind == TokenKind::kWord ? blocks_.find(r_.token().text) : blocks_.end();
-  if (found == blocks_.end()) {
-    return r_.Expected("the name of an enclosing block, loop or if");
-  }
-  *op = found->second;
-  r_.Advance();
-  return absl::OkStatus();
-}
-
-Status FunctionParser::ReadTarget() {
-  Target target;
-  target.is_continue = r_.TakeWord("continue");
-  HPVMD_RETURN_IF_ERROR(Label(&target.op));
-  f_.targets.push_back(target);
-  return absl::OkStatus();
-}
-
-Status FunctionParser::Terminator(Op op) {
-  op.first_target = static_cast<uint32_t>(f_.targets.size());
-  op.first_result = ValueId(f_.values.size());
-  std::vector<ValueId> operands;
-  if (op.code == Opcode::kTrap) {
-    HPVMD_RETURN_IF_ERROR(r_.Number(&op.imm));
-  } else if (op.code == Opcode::kLeaveTable) {
-    HPVMD_RETURN_IF_ERROR(Use(&operands));
-    HPVMD_RETURN_IF_ERROR(r_.Expect("["));
-    do {
-      HPVMD_RETURN_IF_ERROR(ReadTarget());
-    } while (r_.TakePunctuation(","));
-    HPVMD_RETURN_IF_ERROR(r_.Expect("]"));
-  } else if (op.code != Opcode::kReturn) {
-    Target target;
-    target.is_continue = op.code == Opcode::kContinue;
-    HPVMD_RETURN_IF_ERROR(Label(&target.op));
-    f_.targets.push_back(target);
-  }
-  op.target_count = static_cast<uint32_t>(f_.targets.size()) - op.first_target;
-  if (op.code != Opcode::kTrap) {
-    HPVMD_RETURN_IF_ERROR(UsesInParentheses(&operands));
-  }
-  HPVMD_RETURN_IF_ERROR(Source(&op));
-  Add(op, operands);
-  return absl::OkStatus();
-}
 
 class ModuleParser {
  public:
@@ -388,7 +21,10 @@ class ModuleParser {
   Status Header();
   Status Uses();
   Status ReadGlobal();
-  Status ReadIndirectType();
+  Status ReadType(std::vector<FunctionType>* types);
+  Status ReadData(std::vector<DataSegment>* segments);
+  Status ReadStateAndReferences();
+  Status ReadReference();
   Status ReadTable();
   Status ReadParam();
   Status ReadFunction();
@@ -416,8 +52,12 @@ Status ModuleParser::Uses() {
       m_.uses_barrier = true;
     } else if (r_.TakeWord("group_memory")) {
       m_.uses_group_memory = true;
+    } else if (r_.TakeWord("separate_buffers")) {
+      m_.has_separate_buffers = true;
+    } else if (r_.TakeWord("linked")) {
+      m_.is_linked = true;
     } else {
-      return r_.Expected("\"barrier\" or \"group_memory\"");
+      return r_.Expected("\"barrier\", \"group_memory\", \"separate_buffers\" or \"linked\"");
     }
   }
   return absl::OkStatus();
@@ -432,22 +72,63 @@ Status ModuleParser::ReadGlobal() {
   return absl::OkStatus();
 }
 
-Status ModuleParser::ReadIndirectType() {
-  FunctionType type;
+Status ModuleParser::ReadData(std::vector<DataSegment>* segments) {
+  DataSegment& segment = segments->emplace_back();
+  HPVMD_RETURN_IF_ERROR(r_.Number(&segment.address));
+  return r_.HexBytes(&segment.bytes);
+}
+
+Status ModuleParser::ReadType(std::vector<FunctionType>* types) {
+  FunctionType& type = types->emplace_back();
   HPVMD_RETURN_IF_ERROR(r_.Types(&type.params));
   HPVMD_RETURN_IF_ERROR(r_.Expect("->"));
-  HPVMD_RETURN_IF_ERROR(r_.Types(&type.results));
-  m_.indirect_types.push_back(std::move(type));
-  return absl::OkStatus();
+  return r_.Types(&type.results);
 }
 
 Status ModuleParser::ReadTable() {
-  while (!r_.IsWord("param") && !r_.IsWord("entry")) {
+  const auto ends = [&](std::string_view word) { return r_.IsWord(word); };
+  constexpr std::string_view kFollowing[] = {"stack_pointer", "state", "state_data", "segment", "reftype",
+                                             "first_reference", "ref", "format", "param", "entry"};
+  while (std::none_of(std::begin(kFollowing), std::end(kFollowing), ends)) {
     TableEntry entry;
     if (!r_.TakeWord("null")) {
       HPVMD_RETURN_IF_ERROR(r_.Indexed('f', &entry.function.index));
     }
     m_.table.push_back(entry);
+  }
+  return absl::OkStatus();
+}
+
+Status ModuleParser::ReadReference() {
+  Reference& reference = m_.references.emplace_back();
+  HPVMD_RETURN_IF_ERROR(r_.Indexed('f', &reference.function.index));
+  return r_.Indexed('r', &reference.type);
+}
+
+Status ModuleParser::ReadStateAndReferences() {
+  if (r_.TakeWord("stack_pointer")) {
+    HPVMD_RETURN_IF_ERROR(r_.Indexed('g', &m_.stack_pointer.emplace()));
+  }
+  if (r_.TakeWord("state")) {
+    HPVMD_RETURN_IF_ERROR(r_.Number(&m_.state_bytes));
+  }
+  while (r_.TakeWord("state_data")) {
+    HPVMD_RETURN_IF_ERROR(ReadData(&m_.state));
+  }
+  while (r_.TakeWord("segment")) {
+    HPVMD_RETURN_IF_ERROR(r_.HexBytes(&m_.passive_segments.emplace_back()));
+  }
+  while (r_.TakeWord("reftype")) {
+    HPVMD_RETURN_IF_ERROR(ReadType(&m_.reference_types));
+  }
+  if (r_.TakeWord("first_reference")) {
+    HPVMD_RETURN_IF_ERROR(r_.Number32(&m_.first_reference));
+  }
+  while (r_.TakeWord("ref")) {
+    HPVMD_RETURN_IF_ERROR(ReadReference());
+  }
+  while (r_.TakeWord("format")) {
+    HPVMD_RETURN_IF_ERROR(r_.String(&m_.formats.emplace_back()));
   }
   return absl::OkStatus();
 }
@@ -483,26 +164,25 @@ Status ModuleParser::ReadFunction() {
   }
   Function& function = m_.functions.emplace_back();
   HPVMD_RETURN_IF_ERROR(r_.String(&function.name));
-  return FunctionParser(r_, function).Parse();
+  return ParseFunction(r_, function);
 }
 
 StatusOr<Module> ModuleParser::Parse() {
   HPVMD_RETURN_IF_ERROR(Header());
   HPVMD_RETURN_IF_ERROR(Uses());
   while (r_.TakeWord("data")) {
-    DataSegment& segment = m_.data.emplace_back();
-    HPVMD_RETURN_IF_ERROR(r_.Number(&segment.address));
-    HPVMD_RETURN_IF_ERROR(r_.HexBytes(&segment.bytes));
+    HPVMD_RETURN_IF_ERROR(ReadData(&m_.data));
   }
   while (r_.TakeWord("global")) {
     HPVMD_RETURN_IF_ERROR(ReadGlobal());
   }
   while (r_.TakeWord("type")) {
-    HPVMD_RETURN_IF_ERROR(ReadIndirectType());
+    HPVMD_RETURN_IF_ERROR(ReadType(&m_.indirect_types));
   }
   if (r_.TakeWord("table")) {
     HPVMD_RETURN_IF_ERROR(ReadTable());
   }
+  HPVMD_RETURN_IF_ERROR(ReadStateAndReferences());
   while (r_.TakeWord("param")) {
     HPVMD_RETURN_IF_ERROR(ReadParam());
   }

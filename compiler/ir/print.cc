@@ -158,7 +158,7 @@ void FunctionPrinter::Plain(const Op& op) {
   }
   Immediate(op);
   if (HasSpace(op.code)) {
-    if (op.width != Bytes(op.type)) {
+    if (op.width != UsualWidth(op)) {
       out_ += " w" + std::to_string(op.width);
     }
     out_ += op.sign ? " signed " : " ";
@@ -302,6 +302,33 @@ void PrintFunction(const Module& module, FunctionId id, std::string& out) {
 
 std::string FunctionName(FunctionId id) { return id.valid() ? 'f' + std::to_string(id.index) : "null"; }
 
+void PrintStateAndReferences(const Module& module, std::string& out) {
+  if (module.stack_pointer.has_value()) {
+    out += "stack_pointer g" + std::to_string(*module.stack_pointer) + '\n';
+  }
+  if (module.state_bytes != 0) {
+    out += "state " + std::to_string(module.state_bytes) + '\n';
+  }
+  for (const DataSegment& segment : module.state) {
+    out += "state_data " + std::to_string(segment.address) + " \"" + HexBytes(segment.bytes) + "\"\n";
+  }
+  for (const std::vector<uint8_t>& segment : module.passive_segments) {
+    out += "segment \"" + HexBytes(segment) + "\"\n";
+  }
+  for (const FunctionType& type : module.reference_types) {
+    out += "reftype " + Types(type.params) + " -> " + Types(type.results) + '\n';
+  }
+  if (module.first_reference != 1) {
+    out += "first_reference " + std::to_string(module.first_reference) + '\n';
+  }
+  for (const Reference& reference : module.references) {
+    out += "ref " + FunctionName(reference.function) + " r" + std::to_string(reference.type) + '\n';
+  }
+  for (const std::string& format : module.formats) {
+    out += "format " + Quoted(format) + '\n';
+  }
+}
+
 void PrintTables(const Module& module, std::string& out) {
   for (const DataSegment& segment : module.data) {
     out += "data " + std::to_string(segment.address) + " \"" + HexBytes(segment.bytes) + "\"\n";
@@ -320,6 +347,7 @@ void PrintTables(const Module& module, std::string& out) {
     }
     out += '\n';
   }
+  PrintStateAndReferences(module, out);
   for (const KernelParam& param : module.params) {
     const std::string_view access = param.is_writable ? "buffer inout" : "buffer in";
     const std::string_view kind = param.is_buffer ? access : Name(param.type);
@@ -336,6 +364,8 @@ std::string Print(const Module& module) {
   }
   out += module.uses_barrier ? "uses barrier\n" : "";
   out += module.uses_group_memory ? "uses group_memory\n" : "";
+  out += module.has_separate_buffers ? "uses separate_buffers\n" : "";
+  out += module.is_linked ? "uses linked\n" : "";
   PrintTables(module, out);
   out += "entry " + FunctionName(module.entry) + '\n';
   for (uint32_t i = 0; i < module.functions.size(); ++i) {

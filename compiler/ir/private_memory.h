@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module memory of one instance: mapped once, put back to its initial state between instances by rewriting only what
-// was stored to.
+// Bytes private to one instance, module memory or state: mapped once, put back to their initial content between
+// instances by rewriting only what was stored to. Or borrowed from a caller, and then never put back.
 #ifndef HPVMD_COMPILER_IR_PRIVATE_MEMORY_H_
 #define HPVMD_COMPILER_IR_PRIVATE_MEMORY_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -19,9 +20,14 @@ class PrivateMemory {
   PrivateMemory& operator=(PrivateMemory&& other) = delete;
   ~PrivateMemory();
 
-  // Borrows the module. Reserves memory_bytes_max of address space; pages are taken as they are touched.
-  Status Map(const Module& module);
+  // Borrows the segments. Reserves bytes_max of address space; pages are taken as they are touched.
+  Status Map(std::span<const DataSegment> initial, uint64_t bytes, uint64_t bytes_max);
+  // Uses bytes_max bytes at `data`.
+  void Borrow(uint8_t* data, uint64_t bytes, uint64_t bytes_max);
+  // Only of what was mapped.
   void Restore();
+  // Only of what is borrowed: the owner says that it has so many bytes now.
+  void SetBytes(uint64_t bytes) { bytes_ = bytes; }
 
   uint64_t bytes() const { return bytes_; }
   bool Holds(uint64_t address, uint64_t bytes) const { return bytes <= bytes_ && address <= bytes_ - bytes; }
@@ -46,10 +52,11 @@ class PrivateMemory {
   void MarkDirty(uint64_t granule);
   void RestoreGranule(uint64_t granule);
 
-  const Module* module_ = nullptr;
-  uint8_t* data_ = nullptr;
-  uint64_t bytes_ = 0;
-  std::vector<bool> is_dirty_;
+  std::span<const DataSegment> initial_;
+  uint8_t* data_ = nullptr;  // Never null once mapped or borrowed: 0 bytes have a place too.
+  uint64_t bytes_ = 0, bytes_initial_ = 0, bytes_max_ = 0;
+  uint64_t mapped_bytes_ = 0;
+  std::vector<bool> is_dirty_;  // All set if borrowed, so that nothing is listed.
   std::vector<uint32_t> dirty_;
 };
 

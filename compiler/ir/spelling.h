@@ -27,7 +27,13 @@ inline bool HasType(Opcode code) {
 
 // Whether it has a width, a space, and an immediate that is added to the address.
 inline bool HasSpace(Opcode code) {
-  return code == Opcode::kLoad || code == Opcode::kStore || Info(code).family == Family::kAtomic;
+  return code == Opcode::kLoad || code == Opcode::kStore || code == Opcode::kLoad128 || code == Opcode::kStore128 ||
+         Info(code).family == Family::kAtomic;
+}
+
+// Op::width when the text says none.
+inline uint8_t UsualWidth(const Op& op) {
+  return op.code == Opcode::kLoad128 || op.code == Opcode::kStore128 ? 16 : static_cast<uint8_t>(Bytes(op.type));
 }
 
 // The letter before the index in `imm`, or 0 when `imm` is no index.
@@ -40,6 +46,12 @@ inline char IndexPrefix(Opcode code) {
       return 'f';
     case Opcode::kCallIndirect:
       return 't';
+    case Opcode::kCallRef:
+      return 'r';
+    case Opcode::kMemoryInit:
+      return 's';
+    case Opcode::kPrint:
+      return 'p';
     default:
       return 0;
   }

@@ -3,20 +3,31 @@
 //
 //   module "saxpy"                        `module "x" memory64` when addresses are i64
 //   memory 65536 65536                    initial bytes, maximum; left out when both are 0
-//   uses barrier                          and `uses group_memory`
+//   uses barrier                          and `group_memory`, `separate_buffers`, `linked`, one a line
 //   data 1024 "00ff10"                    address, bytes in hexadecimal
 //   global mut i32 0x10000                `mut` when mutable; the bits
 //   type (i32) -> (i32)                   an indirect type: t0, t1 ... in order
 //   table f1 null                         entries
+//   stack_pointer g0                      the global that points to the shadow stack
+//   state 4096                            bytes of the space `state`; left out when 0
+//   state_data 16 "00ff"                  offset, bytes
+//   segment "0102"                        a passive segment: s0, s1 ... in order
+//   reftype (i32) -> ()                   a type of references: r0, r1 ... in order; they may look alike
+//   first_reference 7                     left out when 1
+//   ref f1 r0                             what the next reference names: a function and its type
+//   format "%d\0a"                        of prints: p0, p1 ... in order
 //   param buffer in "x"                   `in` or `inout`, or a scalar's type: `param f32 "alpha"`
 //   entry f0
 //   func f0 "saxpy" (%0: i32, %1: f32) -> () {
 //     %2: i32 = const.i32 4               integers signed or 0x bits; floats print as 0x bits, decimals are read too
 //     %3: f32 = load.f32 param(0) %2 + 16 @117
-//                                         space (flat, param(k), module, private(k), group), base, immediate, source
+//                                         space (flat, param(k), module, private(k), group, state), base, immediate, source
 //     %4: i32 = load.i32 w1 signed flat %0           w1, w2, w4: width when narrower than the type
 //     %5: i64 = extend_s.i32 %4           `.type` is Op::type; the results' types stand on the left
-//     %6: i32 = call f1 (%2)              call_indirect t0 (%index, ...)
+//     %6: i32 = call f1 (%2)              call_indirect t0 (%index, ...); call_ref r0 (%reference, ...)
+//     print p0 (%6)
+//     memory_init s0 %0, %4, %6           to, from, bytes
+//     store128 flat %0 + 16, %4, %4, %4, %4
 //     %7: i32 = loop b0 (%8: i32 = %2, %9: i32 = %4) {
 //       %10: i32 = if b1 %8 {
 //         continue b0 (%9, %8)

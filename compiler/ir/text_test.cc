@@ -17,6 +17,8 @@ constexpr char kEverything[] = R"(module "all \22\5c\0a\ff" memory64
 memory 65536 131072
 uses barrier
 uses group_memory
+uses separate_buffers
+uses linked
 data 0 "00ff10"
 data 1024 "2a"
 global mut i32 0xffffffff
@@ -24,6 +26,19 @@ global f64 0x7ff0000000000001
 type () -> ()
 type (i32, f64) -> (f32, i64)
 table f1 null f0
+stack_pointer g0
+state 4096
+state_data 0 "01"
+state_data 8 "0203"
+segment ""
+segment "ff00"
+reftype (i32) -> ()
+reftype () -> ()
+reftype () -> ()
+first_reference 4294967294
+ref f1 r1
+format ""
+format "%d %%\0a"
 param buffer in "x"
 param buffer inout "y z"
 param f32 "alpha"
@@ -62,6 +77,13 @@ func f0 "entry\00" (%0: i64, %1: i64, %2: f32, %3: i64) -> () {
     }
     continue b0 (%24, %23) @16
   }
+  call_ref r2 (%4) @17
+  print p0 ()
+  print p1 (%4, %7) @18
+  memory_init s1 %0, %4, %14 @19
+  %26: i32, %27: i32, %28: i32, %29: i32 = load128 param(0) %0 + 16
+  store128 state %4, %26, %27, %28, %29
+  store.f32 state %4 + 4, %2
   return ()
 }
 func f1 "" () -> () {
@@ -81,6 +103,9 @@ TEST(TextTest, RoundTripsEverything) {
   EXPECT_TRUE(module->params[1].is_writable);
   EXPECT_FALSE(module->params[0].is_writable);
   EXPECT_EQ(module->params[0].type, Type::kI64);
+  EXPECT_EQ(module->stack_pointer, 0u);
+  EXPECT_EQ(module->formats[1], "%d %%\n");
+  EXPECT_EQ(module->references[0].type, 1u);
 }
 
 // Every opcode's name is read back as that opcode.
@@ -144,7 +169,7 @@ TEST(TextTest, DirectiveErrors) {
        "Line 2: Expected bytes in hexadecimal, two digits each, in quotes; found \"0g\"."},
       {"DataOdd", "module \"m\"\ndata 0 \"012\"",
        "Line 2: Expected bytes in hexadecimal, two digits each, in quotes; found \"012\"."},
-      {"Uses", "module \"m\"\nuses magic", "Line 2: Expected \"barrier\" or \"group_memory\"; found \"magic\"."},
+      {"Uses", "module \"m\"\nuses magic", "Line 2: Expected \"barrier\", \"group_memory\", \"separate_buffers\" or \"linked\"; found \"magic\"."},
       {"Global", "module \"m\"\nglobal i32 0x100000000",
        "Line 2: Expected a constant that fits i32; found \"0x100000000\"."},
       {"Table", "module \"m\"\ntable g0\nentry f0", "Line 2: Expected an index such as \"f3\"; found \"g0\"."},
@@ -180,7 +205,7 @@ TEST(TextTest, BodyErrors) {
       {"Else", "if b %a {\nleave b ()\n}\nreturn ()", "Line 7: Expected \"else\"; found \"return\"."},
       {"TerminatorResult", "%x: i32 = return ()", "Line 4: A terminator has no results."},
       {"Space", "%x: i32 = load.i32 %a",
-       "Line 4: Expected a space (flat, param(k), module, private(k) or group); found \"a\"."},
+       "Line 4: Expected a space (flat, param(k), module, private(k), group or state); found \"a\"."},
       {"Const", "%x: i32 = const.i32 4294967296", "Line 4: Expected a constant that fits i32; found \"4294967296\"."},
       {"ConstLow", "%x: i32 = const.i32 -2147483649",
        "Line 4: Expected a constant that fits i32; found \"-2147483649\"."},

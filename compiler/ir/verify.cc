@@ -8,25 +8,11 @@
 
 #include "base/limits.h"
 #include "compiler/ir/spelling.h"
+#include "compiler/ir/verify_module.h"
 #include "compiler/ir/verify_op.h"
-#include "compiler/ir/walk.h"
 
 namespace hpvm::ir {
 namespace {
-
-constexpr uint64_t kPageBytes = 64 * limits::kKiB;
-
-void Report(Diagnostics& out, std::string place, std::string message, uint32_t source = 0) {
-  if (out.size() < limits::kDiagnosticsMax) {
-    Diagnostic diagnostic{Severity::kError, std::move(place), std::nullopt, std::move(message)};
-    if (source != 0) {
-      diagnostic.offset = source;
-    }
-    out.push_back(std::move(diagnostic));
-  }
-}
-
-bool InRange(uint64_t first, uint64_t count, size_t size) { return first <= size && count <= size - first; }
 
 // F1 to F5, then O1 to O4 for each operation.
 class FunctionVerifier {
@@ -60,7 +46,7 @@ class FunctionVerifier {
   void CountTable(const Op& op);
   void Define(ValueId first, uint32_t count);
   bool Fail(std::string message, uint32_t source = 0) {
-    Report(out_, place_, std::move(message), source);
+    ReportFault(out_, place_, std::move(message), source);
     return false;
   }
 
@@ -81,9 +67,9 @@ bool FunctionVerifier::CheckIds() {
     if (static_cast<size_t>(op.code) > static_cast<size_t>(Opcode::kTrap)) {
       return Fail("An operation's code does not exist.");
     }
-    if (!InRange(op.first_operand, op.operand_count, f_.operands.size()) ||
-        !InRange(op.first_target, op.target_count, f_.targets.size()) ||
-        (op.result_count > 0 && !InRange(op.first_result.index, op.result_count, f_.values.size()))) {
+    if (!IsInRange(op.first_operand, op.operand_count, f_.operands.size()) ||
+        !IsInRange(op.first_target, op.target_count, f_.targets.size()) ||
+        (op.result_count > 0 && !IsInRange(op.first_result.index, op.result_count, f_.values.size()))) {
       return Fail("An operation's operands, targets or results are out of range.", op.source);
     }
     const size_t region_count = f_.regions.size();
@@ -103,7 +89,7 @@ bool FunctionVerifier::CheckIds() {
     }
   }
   for (const Region& region : f_.regions) {
-    if (region.param_count > 0 && !InRange(region.first_param.index, region.param_count, f_.values.size())) {
+    if (region.param_count > 0 && !IsInRange(region.first_param.index, region.param_count, f_.values.size())) {
       return Fail("A region's parameters are out of range.");
     }
     for (const OpId op : region.ops) {
@@ -293,107 +279,16 @@ void FunctionVerifier::Walk() {
   }
 }
 
-void CheckMemoryAndData(const Module& m, Diagnostics& out) {
-  const std::string place = "module \"" + m.name + '"';
-  if (m.memory_bytes % kPageBytes != 0 || m.memory_bytes_max % kPageBytes != 0) {
-    Report(out, place, "The memory's size is no multiple of 64 KiB.");
-  }
-  if (m.memory_bytes > m.memory_bytes_max || m.memory_bytes_max > limits::kModuleMemoryBytesMax) {
-    Report(out, place, "The memory (" + std::to_string(m.memory_bytes) + " bytes) or its maximum (" +
-                           std::to_string(m.memory_bytes_max) + ") is larger than the limit (" +
-                           std::to_string(std::min(m.memory_bytes_max, limits::kModuleMemoryBytesMax)) + ").");
-  }
-  uint64_t end = 0;
-  for (const DataSegment& segment : m.data) {
-    if (segment.address < end || !InRange(segment.address, segment.bytes.size(), m.memory_bytes)) {
-      Report(out, place, "The data segment at " + std::to_string(segment.address) +
-                             " overlaps the one before it, is out of order or lies outside the memory.");
-      return;
-    }
-    end = segment.address + segment.bytes.size();
-  }
-}
-
-void CheckModule(const Module& m, Diagnostics& out) {
-  const std::string place = "module \"" + m.name + '"';
-  CheckMemoryAndData(m, out);
-  for (const Global& global : m.globals) {
-    if (Bytes(global.type) == 4 && global.init > 0xffffffffu) {
-      Report(out, place, "A global's initial value does not fit its type.");
-    }
-  }
-  for (const TableEntry& entry : m.table) {
-    if (entry.function.valid() && entry.function.index >= m.functions.size()) {
-      Report(out, place, "A table entry names a function that does not exist.");
-    }
-  }
-  if (m.entry.index >= m.functions.size()) {
-    Report(out, place, "The entry function does not exist.");
-    return;
-  }
-  if (m.params.size() > limits::kKernelParamsMax) {
-    Report(out, place, "The kernel has more parameters (" + std::to_string(m.params.size()) + ") than the limit (" +
-                           std::to_string(limits::kKernelParamsMax) + ").");
-  }
-  std::vector<Type> types;
-  for (const KernelParam& param : m.params) {
-    types.push_back(param.type);
-    if (param.is_buffer && param.type != m.address_type()) {
-      Report(out, place, "The buffer parameter \"" + param.name + "\" is not of the address type.");
-    }
-  }
-  const FunctionType& entry = m.function(m.entry).type;
-  if (entry.params != types || !entry.results.empty()) {
-    Report(out, place, "The entry function does not take the kernel's parameters, or returns values.");
-  }
-}
-
-// M5, on functions that verify.
-void CheckUses(const Module& m, Diagnostics& out) {
-  std::vector<bool> reached(m.functions.size());
-  std::vector<uint32_t> work{m.entry.index};
-  bool has_indirect = false, has_barrier = false, has_group_memory = false;
-  reached[m.entry.index] = true;
-  const auto reach = [&](uint32_t function) {
-    if (!reached[function]) {
-      reached[function] = true;
-      work.push_back(function);
-    }
-  };
-  while (!work.empty()) {
-    const Function& function = m.functions[work.back()];
-    work.pop_back();
-    ForEachOp(function, [&](OpId id) {
-      const Op& op = function.op(id);
-      has_barrier |= op.code == Opcode::kBarrier;
-      has_group_memory |= op.code == Opcode::kLocalAlloc;
-      if (op.code == Opcode::kCall) {
-        reach(static_cast<uint32_t>(op.imm));
-      } else if (op.code == Opcode::kCallIndirect && !std::exchange(has_indirect, true)) {
-        for (const TableEntry& entry : m.table) {
-          if (entry.function.valid()) {
-            reach(entry.function.index);
-          }
-        }
-      }
-    });
-  }
-  if ((has_barrier && !m.uses_barrier) || (has_group_memory && !m.uses_group_memory)) {
-    Report(out, "module \"" + m.name + '"',
-           "A reachable function has a barrier or a local_alloc that the module does not declare.");
-  }
-}
-
 }  // namespace
 
 Diagnostics Verify(const Module& module) {
   Diagnostics out;
-  CheckModule(module, out);
+  VerifyModule(module, out);
   for (uint32_t i = 0; i < module.functions.size(); ++i) {
     FunctionVerifier(module, FunctionId(i), out).Verify();
   }
   if (out.empty()) {
-    CheckUses(module, out);
+    VerifyUses(module, out);
   }
   return out;
 }

@@ -11,6 +11,10 @@
 //      of the address type.
 //  M5  uses_barrier and uses_group_memory are set if a function reachable from the entry has a barrier or a
 //      local_alloc.
+//  M6  state_bytes is at most limits::kModuleStateBytesMax; its segments are as those of M2, in [0, state_bytes).
+//  M7  References are numbered from first_reference >= 1 below 2^32; each names a function of the module and a
+//      reference type with the function's parameters and results.
+//  M8  stack_pointer names a mutable global of the address type.
 // Structure of a function
 //  F1  Every id is in range. The regions form a tree: each is owned once, by the operation its `owner` names; the
 //      body has no owner.
@@ -25,11 +29,14 @@
 //      upper half.
 //  O2  A target encloses the terminator; `continue` names a loop. The values have the types of the target's results
 //      (leave) or of the loop's parameters (continue).
-//  O3  Calls name a function or an indirect type of the module and match its signature; globals likewise, and only
-//      mutable ones are set.
-//  O4  Space param(k) names a buffer parameter. Space private is not in use yet and is refused.
+//  O3  Calls name a function, an indirect type or a reference type of the module and match its signature; globals
+//      likewise, and only mutable ones are set. memory_init names a passive segment.
+//  O4  Space param(k) names a buffer parameter. Space private is not in use yet and is refused. Space state takes an
+//      i32 offset and no atomics.
 //  O5  The values that the function's leave_tables pass, once a distinct target, number at most kTableValuesPerValue
 //      times its values (and 4096): what back ends expand them to stays linear in the module's size.
+//  O6  A print names a format and passes at most limits::kPrintOperandsMax values; all prints of a format pass values
+//      of the same types.
 #ifndef HPVMD_COMPILER_IR_VERIFY_H_
 #define HPVMD_COMPILER_IR_VERIFY_H_
 

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "compiler/ir/verify_op.h"
 
 namespace hpvm::ir {
@@ -17,19 +18,38 @@ std::vector<Type> TypesOf(const Function& f, ValueId first, uint32_t count) {
 }
 
 std::string CheckCall(const OpContext& c) {
-  const bool is_indirect = c.op.code == Opcode::kCallIndirect;
-  const size_t count = is_indirect ? c.module.indirect_types.size() : c.module.functions.size();
-  if (c.op.imm >= count) {
-    return std::string(is_indirect ? "The indirect type (" : "The function (") + std::to_string(c.op.imm) +
-           ") does not exist; the module has " + std::to_string(count) + ".";
+  if (c.op.imm >= c.module.functions.size()) {
+    return "The function (" + std::to_string(c.op.imm) + ") does not exist; the module has " +
+           std::to_string(c.module.functions.size()) + ".";
   }
-  const FunctionType& type =
-      is_indirect ? c.module.indirect_types[c.op.imm] : c.module.functions[c.op.imm].type;
-  if (is_indirect && (c.op.operand_count == 0 || c.operand(0) != Type::kI32)) {
-    return "The first operand of an indirect call is the i32 table index.";
-  }
-  std::string fault = ExpectOperands(c, type.params, is_indirect ? 1 : 0);
+  const FunctionType& type = c.module.functions[c.op.imm].type;
+  std::string fault = ExpectOperands(c, type.params);
   return fault.empty() ? ExpectResults(c, type.results) : fault;
+}
+
+std::string CheckCallThrough(const OpContext& c, const std::vector<FunctionType>& types) {
+  if (c.op.imm >= types.size()) {
+    return "The type (" + std::to_string(c.op.imm) + ") does not exist; the module has " +
+           std::to_string(types.size()) + ".";
+  }
+  if (c.op.operand_count == 0 || c.operand(0) != Type::kI32) {
+    return "The first operand of an indirect call is the i32 table index or reference.";
+  }
+  std::string fault = ExpectOperands(c, types[c.op.imm].params, 1);
+  return fault.empty() ? ExpectResults(c, types[c.op.imm].results) : fault;
+}
+
+// O6 but for the types, which CheckUses compares over the module.
+std::string CheckPrint(const OpContext& c) {
+  if (c.op.imm >= c.module.formats.size()) {
+    return "The format (" + std::to_string(c.op.imm) + ") does not exist; the module has " +
+           std::to_string(c.module.formats.size()) + ".";
+  }
+  if (c.op.operand_count > limits::kPrintOperandsMax) {
+    return "A print passes more values (" + std::to_string(c.op.operand_count) + ") than the limit (" +
+           std::to_string(limits::kPrintOperandsMax) + ").";
+  }
+  return ExpectResults(c, {});
 }
 
 std::string CheckBlock(const OpContext& c) {
@@ -96,8 +116,13 @@ std::string CheckControl(const OpContext& c) {
   }
   switch (c.op.code) {
     case Opcode::kCall:
-    case Opcode::kCallIndirect:
       return CheckCall(c);
+    case Opcode::kCallIndirect:
+      return CheckCallThrough(c, c.module.indirect_types);
+    case Opcode::kCallRef:
+      return CheckCallThrough(c, c.module.reference_types);
+    case Opcode::kPrint:
+      return CheckPrint(c);
     case Opcode::kBlock:
     case Opcode::kLoop:
       return CheckBlock(c);
@@ -111,7 +136,7 @@ std::string CheckControl(const OpContext& c) {
     case Opcode::kReturn:
       return ExpectOperands(c, c.function.type.results);
     default:  // trap
-      if (c.op.imm < 1 || c.op.imm > static_cast<uint64_t>(TrapCode::kReadOnlyBuffer)) {
+      if (c.op.imm < 1 || c.op.imm > static_cast<uint64_t>(TrapCode::kHost)) {
         return "The trap code (" + std::to_string(c.op.imm) + ") does not exist.";
       }
       return ExpectOperands(c, {});

@@ -17,6 +17,12 @@ std::string CheckSpace(const OpContext& c) {
   if (op.space == Space::kParam && !c.module.params[op.space_index].is_buffer) {
     return "The parameter (" + std::to_string(op.space_index) + ") is no buffer.";
   }
+  if (op.space == Space::kState && Info(op.code).family == Family::kAtomic) {
+    return "The space state has no atomics.";
+  }
+  if (op.code == Opcode::kLoad128 || op.code == Opcode::kStore128) {
+    return op.width == 16 && !op.sign ? "" : "The width (" + std::to_string(op.width) + ") is not 16.";
+  }
   const bool width_exists = op.width == 1 || op.width == 2 || op.width == 4 || op.width == 8;
   if (!width_exists || op.width > Bytes(op.type) || (!IsInt(op.type) && op.width != Bytes(op.type))) {
     return "The width (" + std::to_string(op.width) + ") does not exist for " + std::string(Name(op.type)) + ".";
@@ -63,7 +69,9 @@ std::string CheckGlobal(const OpContext& c) {
 }  // namespace
 
 std::string CheckMemory(const OpContext& c) {
-  const Type address = c.module.address_type();
+  const bool is_state = HasSpace(c.op.code) && c.op.space == Space::kState;
+  const Type address = is_state ? Type::kI32 : c.module.address_type();
+  constexpr Type kI32 = Type::kI32;
   if (HasSpace(c.op.code)) {
     if (std::string fault = CheckSpace(c); !fault.empty()) {
       return fault;
@@ -81,7 +89,17 @@ std::string CheckMemory(const OpContext& c) {
     case Opcode::kMemoryCopy:
       return ExpectSignature(c, {address, address, address}, {});
     case Opcode::kMemoryFill:
-      return ExpectSignature(c, {address, Type::kI32, address}, {});
+      return ExpectSignature(c, {address, kI32, address}, {});
+    case Opcode::kMemoryInit:
+      if (c.op.imm >= c.module.passive_segments.size()) {
+        return "The segment (" + std::to_string(c.op.imm) + ") does not exist; the module has " +
+               std::to_string(c.module.passive_segments.size()) + ".";
+      }
+      return ExpectSignature(c, {address, kI32, kI32}, {});
+    case Opcode::kLoad128:
+      return ExpectSignature(c, {address}, {kI32, kI32, kI32, kI32});
+    case Opcode::kStore128:
+      return ExpectSignature(c, {address, kI32, kI32, kI32, kI32}, {});
     case Opcode::kGlobalGet:
     case Opcode::kGlobalSet:
       return CheckGlobal(c);

@@ -15,6 +15,7 @@ namespace {
 // %b: i32 buffer, %f: f32, %l: i64; global g0 is immutable, g1 mutable; f1 takes (i32) and gives (i32).
 std::string WithBody(const std::string& body) {
   return "module \"m\"\nmemory 65536 65536\nglobal i32 0x1\nglobal mut i32 0x1\ntype (i32) -> (i32)\ntable f1 null\n"
+         "state 8\nsegment \"01\"\nreftype (i32) -> (i32)\nreftype () -> ()\nref f1 r0\nformat \"%d\"\n"
          "param buffer inout \"b\"\nparam f32 \"f\"\nparam i64 \"l\"\nentry f0\n"
          "func f0 \"entry\" (%b: i32, %f: f32, %l: i64) -> () {\n" + body + "\n}\n"
          "func f1 \"same\" (%v: i32) -> (i32) {\nreturn (%v)\n}\n";
@@ -82,11 +83,33 @@ constexpr Case kBodies[] = {
     {"CallArguments", "%x: i32 = call f1 (%f)\nreturn ()", "\"call\": The operands (f32) are not of the types (i32)."},
     {"CallResults", "call f1 (%b)\nreturn ()", "\"call\": The results () are not of the types (i32)."},
     {"IndirectMissing", "%x: i32 = call_indirect t1 (%b, %b)\nreturn ()",
-     "\"call_indirect\": The indirect type (1) does not exist; the module has 1."},
+     "\"call_indirect\": The type (1) does not exist; the module has 1."},
     {"IndirectIndex", "%x: i32 = call_indirect t0 (%l, %b)\nreturn ()",
-     "\"call_indirect\": The first operand of an indirect call is the i32 table index."},
+     "\"call_indirect\": The first operand of an indirect call is the i32 table index or reference."},
     {"IndirectArguments", "%x: i32 = call_indirect t0 (%b)\nreturn ()",
      "\"call_indirect\": The operands () are not of the types (i32)."},
+    {"RefMissing", "call_ref r2 (%b)\nreturn ()",
+     "\"call_ref\": The type (2) does not exist; the module has 2."},
+    {"RefType", "call_ref r1 (%l)\nreturn ()",
+     "\"call_ref\": The first operand of an indirect call is the i32 table index or reference."},
+    {"RefArguments", "call_ref r0 (%b)\nreturn ()", "\"call_ref\": The operands () are not of the types (i32)."},
+    {"RefResults", "call_ref r0 (%b, %b)\nreturn ()", "\"call_ref\": The results () are not of the types (i32)."},
+    {"PrintMissing", "print p1 ()\nreturn ()", "\"print\": The format (1) does not exist; the module has 1."},
+    {"PrintResult", "%x: i32 = print p0 ()\nreturn ()", "\"print\": The results (i32) are not of the types ()."},
+    {"SegmentMissing", "memory_init s1 %b, %b, %b\nreturn ()",
+     "\"memory_init\": The segment (1) does not exist; the module has 1."},
+    {"Init", "memory_init s0 %b, %l, %b\nreturn ()",
+     "\"memory_init\": The operands (i32, i64, i32) are not of the types (i32, i32, i32)."},
+    {"Load128", "%x: i32 = load128 flat %b\nreturn ()",
+     "\"load128\": The results (i32) are not of the types (i32, i32, i32, i32)."},
+    {"Store128", "store128 flat %b, %b, %b, %b\nreturn ()",
+     "\"store128\": The operands (i32, i32, i32, i32) are not of the types (i32, i32, i32, i32, i32)."},
+    {"Width128", "%x: i32, %y: i32, %z: i32, %w: i32 = load128 w4 flat %b\nreturn ()",
+     "\"load128\": The width (4) is not 16."},
+    {"StateAtomic", "%x: i32 = atomic_load.i32 state %b\nreturn ()",
+     "\"atomic_load\": The space state has no atomics."},
+    {"StateAddress", "%x: i32 = load.i32 state %l\nreturn ()",
+     "\"load\": The operands (i64) are not of the types (i32)."},
     {"NoTerminator", "%x: i32 = add.i32 %b, %b", "\"add\": A region ends in an operation that is no terminator."},
     {"Empty", "", "A region is empty."},
     {"EarlyTerminator", "return ()\nreturn ()", "\"return\": A terminator stands before the end of its region."},
@@ -136,6 +159,9 @@ struct ModuleCase {
   const char* want;
 };
 
+constexpr char kBadReference[] =
+    "module \"m\": A reference names a function or a type that does not exist, or a function that is not of the type.";
+
 // What the text form cannot say wrongly is broken in memory: the module's tables.
 TEST(VerifyTest, RefusesEachBrokenModule) {
   const ModuleCase cases[] = {
@@ -157,6 +183,22 @@ TEST(VerifyTest, RefusesEachBrokenModule) {
        "module \"m\": A global's initial value does not fit its type."},
       {"Table", [](Module& m) { m.table[0].function = FunctionId(2u); },
        "module \"m\": A table entry names a function that does not exist."},
+      {"State", [](Module& m) { m.state_bytes = 2 * limits::kModuleStateBytesMax; },
+       "module \"m\": The state (536870912 bytes) is larger than the limit (268435456)."},
+      {"StateData", [](Module& m) { m.state = {{7, {1, 2}}}; },
+       "module \"m\": The segment of the state at 7 overlaps the one before it, is out of order or lies outside the "
+       "state."},
+      {"ReferenceFunction", [](Module& m) { m.references[0].function = FunctionId(); }, kBadReference},
+      {"ReferenceType", [](Module& m) { m.references[0].type = 2; }, kBadReference},
+      {"ReferenceOtherType", [](Module& m) { m.references[0].type = 1; }, kBadReference},
+      {"ReferenceNull", [](Module& m) { m.first_reference = 0; },
+       "module \"m\": The references do not lie in [1, 2^32)."},
+      {"ReferenceLast", [](Module& m) { m.first_reference = 0xffffffffu; },
+       "module \"m\": The references do not lie in [1, 2^32)."},
+      {"StackPointerMissing", [](Module& m) { m.stack_pointer = 2; },
+       "module \"m\": The stack pointer is no mutable global of the address type."},
+      {"StackPointerConst", [](Module& m) { m.stack_pointer = 0; },
+       "module \"m\": The stack pointer is no mutable global of the address type."},
       {"Entry", [](Module& m) { m.entry = FunctionId(2u); }, "module \"m\": The entry function does not exist."},
       {"EntryMissing", [](Module& m) { m.entry = FunctionId(); }, "module \"m\": The entry function does not exist."},
       {"EntryParams", [](Module& m) { m.params.pop_back(); },
@@ -220,6 +262,27 @@ TEST(VerifyTest, RefusesUseBeforeDefinition) {
             "definition.");
 }
 
+// All prints of a format take the same types, also in functions that nothing calls.
+TEST(VerifyTest, FormatsHaveOneSignature) {
+  const std::string one = "print p0 (%b, %f)\n", other = "print p0 (%b, %l) @9\n";
+  EXPECT_EQ(FaultsOf(Parse(WithBody(one + one + "return ()"))), "");
+  EXPECT_EQ(FaultsOf(Parse(WithBody(one + other + "return ()"))),
+            "module \"m\" at byte 9: Two prints of format p0 pass values of different types.");
+  EXPECT_NE(FaultsOf(Parse(WithBody(one + "return ()") + "func f2 \"g\" () -> () {\nprint p0 ()\nreturn ()\n}\n")),
+            "");
+}
+
+// A print takes so many values and no more.
+TEST(VerifyTest, PrintsAreLimited) {
+  std::string values = "%b";
+  for (uint32_t i = 1; i < limits::kPrintOperandsMax; ++i) {
+    values += ", %b";
+  }
+  EXPECT_EQ(FaultsOf(Parse(WithBody("print p0 (" + values + ")\nreturn ()"))), "");
+  EXPECT_EQ(FaultsOf(Parse(WithBody("print p0 (" + values + ", %b)\nreturn ()"))),
+            "function f0 \"entry\": \"print\": A print passes more values (65) than the limit (64).");
+}
+
 // A constant of 4 bytes has no upper half.
 TEST(VerifyTest, RefusesWideConstants) {
   Module module = Parse(WithBody("%x: f32 = const.f32 1.5\nreturn ()"));
@@ -239,6 +302,10 @@ TEST(VerifyTest, UsesAreDeclared) {
   EXPECT_EQ(FaultsOf(Parse(WithBody("call f2 ()\nreturn ()") + memory)), want);
   Module module = Parse(WithBody("%x: i32 = call_indirect t0 (%b, %b)\nreturn ()") + functions);
   EXPECT_EQ(FaultsOf(module), "");
+  Module through_reference = Parse(WithBody("%x: i32 = call_ref r0 (%b, %b)\nreturn ()") + functions);
+  EXPECT_EQ(FaultsOf(through_reference), "");
+  through_reference.references.push_back({FunctionId(2u), 1});
+  EXPECT_EQ(FaultsOf(through_reference), want);
   module.table[1].function = FunctionId(2u);
   EXPECT_EQ(FaultsOf(module), want);
   module.uses_barrier = true;

@@ -17,12 +17,19 @@
 namespace hpvm::ir::testing {
 namespace {
 
+// Some bytes of another argument.
+struct View {
+  std::string of;
+  uint64_t first = 0, bytes = 0;
+};
+
 struct Run {
   std::array<uint64_t, 3> extent{1, 1, 1};
   std::array<uint64_t, 3> group{1, 1, 1};
   bool is_stopped = false;
   bool always_outputs = false;
   std::map<std::string, Elements> arguments;  // By parameter.
+  std::map<std::string, View> views;          // By parameter.
 };
 
 std::vector<std::string> Lines(std::string_view text) {
@@ -87,9 +94,39 @@ Status ParseArg(const std::string& rest, Run* run) {
   if (equals == std::string::npos) {
     return InvalidArgument("\"arg " + rest + "\" has no \" = \".");
   }
-  HPVMD_ASSIGN_OR_RETURN(Elements elements, ParseElements(rest.substr(equals + 3)));
+  const std::string value = rest.substr(equals + 3);
+  if (value.rfind("view ", 0) == 0) {
+    View view;
+    std::istringstream words(value.substr(5));
+    if (!(words >> view.of >> view.first >> view.bytes)) {
+      return InvalidArgument("\"" + value + "\" is no view: it is `view ARGUMENT FIRST BYTES`.");
+    }
+    run->views.insert_or_assign(rest.substr(0, equals), std::move(view));
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(Elements elements, ParseElements(value));
   run->arguments.insert_or_assign(rest.substr(0, equals), std::move(elements));
   return absl::OkStatus();
+}
+
+StatusOr<Argument> ArgumentFor(const KernelParam& param, Run& run) {
+  const auto view = run.views.find(param.name);
+  const auto found = run.arguments.find(view == run.views.end() ? param.name : view->second.of);
+  if (found == run.arguments.end()) {
+    return InvalidArgument("The run gives no argument for \"" + param.name + "\".");
+  }
+  Elements& elements = found->second;
+  if (!param.is_buffer) {
+    return Argument{nullptr, 0, elements.FirstBits()};
+  }
+  if (view == run.views.end()) {
+    return Argument{elements.data(), elements.bytes(), 0};
+  }
+  const auto& [of, first, bytes] = view->second;
+  if (bytes > elements.bytes() || first > elements.bytes() - bytes) {
+    return InvalidArgument("The view \"" + param.name + "\" does not fit \"" + of + "\".");
+  }
+  return Argument{elements.data() + first, bytes, 0};
 }
 
 // Runs one run and gives its expectation lines.
@@ -99,17 +136,12 @@ StatusOr<std::vector<std::string>> Execute(const Module& module, Run& run, const
   launch.group = run.group;
   const std::atomic<uint32_t> stop{run.is_stopped ? 1u : 0u};
   launch.stop = &stop;
-  if (run.arguments.size() != module.params.size()) {
+  if (run.arguments.size() + run.views.size() != module.params.size()) {
     return InvalidArgument("The run does not give each parameter once.");
   }
   for (const KernelParam& param : module.params) {
-    const auto found = run.arguments.find(param.name);
-    if (found == run.arguments.end()) {
-      return InvalidArgument("The run gives no argument for \"" + param.name + "\".");
-    }
-    Elements& elements = found->second;
-    launch.arguments.push_back(param.is_buffer ? Argument{elements.data(), elements.bytes(), 0}
-                                               : Argument{nullptr, 0, elements.FirstBits()});
+    HPVMD_ASSIGN_OR_RETURN(const Argument argument, ArgumentFor(param, run));
+    launch.arguments.push_back(argument);
   }
   const StatusOr<TrapReport> report = engine(module, launch);
   if (!report.ok()) {
@@ -118,7 +150,7 @@ StatusOr<std::vector<std::string>> Execute(const Module& module, Run& run, const
   const bool trapped = report->code != TrapCode::kNone;
   std::vector<std::string> lines{trapped ? ";; trap " + ToString(*report, module) : ";; ends"};
   for (const KernelParam& param : module.params) {
-    if (param.is_buffer && param.is_writable && (!trapped || run.always_outputs)) {
+    if (param.is_buffer && param.is_writable && !run.views.contains(param.name) && (!trapped || run.always_outputs)) {
       lines.push_back(";; out " + param.name + " = " + run.arguments.at(param.name).ToString());
     }
   }

@@ -7,6 +7,7 @@
 //   a trap)
 //   ;; arg x = i32 1 2 3 4                 a buffer's elements (i8 u8 i16 u16 i32 u32 i64 u64 f32 f64) or a scalar
 //   ;; arg y = f32 0 * 16                  an element repeated
+//   ;; arg z = view y 8 16                 a buffer that is 16 bytes of another one's, from its byte 8 on; not printed
 //   ;; ends                                expected: every instance ended
 //   ;; trap integer division by zero in instance (1, 0, 0), function "f"      or: ToString of the trap
 //   ;; refused Buffer ...                  or: the launch is refused with that message

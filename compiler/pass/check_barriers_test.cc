@@ -14,8 +14,8 @@ namespace {
 using ::testing::HasSubstr;
 
 ir::Module Parse(const std::string& functions) {
-  StatusOr<ir::Module> module = ir::ParseModule(
-      "module \"m\"\nuses barrier\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n" + functions);
+  StatusOr<ir::Module> module =
+      ir::ParseModule("module \"m\"\nuses barrier\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n" + functions);
   EXPECT_TRUE(module.ok()) << module.status();
   EXPECT_TRUE(ir::Verify(*module).empty()) << ToString(ir::Verify(*module));
   return *module;
@@ -42,7 +42,8 @@ TEST(CheckBarriersTest, VaryingControl) {
       {"VaryingBranch", "if b0 %l @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()", "byte 5."},
       {"OtherSide", "if b0 %l @5 {\n leave b0 ()\n} else {\n barrier @9\n leave b0 ()\n}\n return ()", "byte 5."},
       {"AfterVaryingBranch",
-       "if b0 %l @5 {\n store.i32 flat %b, %l\n leave b0 ()\n} else {\n leave b0 ()\n}\n barrier @9\n return ()", nullptr},
+       "if b0 %l @5 {\n store.i32 flat %b, %l\n leave b0 ()\n} else {\n leave b0 ()\n}\n barrier @9\n return ()",
+       nullptr},
       {"FromMemory",
        "%v: i32 = load.i32 flat %b\n if b0 %v @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()",
        nullptr},
@@ -50,10 +51,12 @@ TEST(CheckBarriersTest, VaryingControl) {
       {"UniformEarlyReturn", "if b0 %n @5 {\n return ()\n} else {\n leave b0 ()\n}\n barrier @9\n return ()", nullptr},
       {"EarlyReturnBehind", "barrier @9\n if b0 %l @5 {\n return ()\n} else {\n leave b0 ()\n}\n return ()", nullptr},
       {"LeaveEndsAtItsBlock",
-       "block b1 () {\n if b0 %l @5 {\n leave b1 ()\n} else {\n leave b0 ()\n}\n leave b1 ()\n}\n barrier @9\n return ()",
+       "block b1 () {\n if b0 %l @5 {\n leave b1 ()\n} else {\n leave b0 ()\n}\n leave b1 ()\n}\n barrier @9\n return "
+       "()",
        nullptr},
       {"LeaveUpToItsBlock",
-       "block b1 () {\n if b0 %l @5 {\n leave b1 ()\n} else {\n leave b0 ()\n}\n barrier @9\n leave b1 ()\n}\n return ()",
+       "block b1 () {\n if b0 %l @5 {\n leave b1 ()\n} else {\n leave b0 ()\n}\n barrier @9\n leave b1 ()\n}\n return "
+       "()",
        "byte 5."},
       {"UniformLoop",
        "loop b1 (%i: i32 = %z) {\n barrier @9\n %j: i32 = add.i32 %i, %o\n %c: i32 = lt_u.i32 %j, %n\n"
@@ -91,7 +94,8 @@ TEST(CheckBarriersTest, VaryingControl) {
       {"Parity",
        "%s: i32 = and.i32 %l, %o\n if b0 %s @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()",
        "byte 5."},
-      {"Table", "block b1 () {\n block b0 () {\n leave_table %l [b0, b1] () @5\n}\n barrier @9\n leave b1 ()\n}\n return ()",
+      {"Table",
+       "block b1 () {\n block b0 () {\n leave_table %l [b0, b1] () @5\n}\n barrier @9\n leave b1 ()\n}\n return ()",
        "byte 5."},
   };
   for (const Case& c : kCases) {

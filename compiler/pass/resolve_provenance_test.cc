@@ -70,7 +70,8 @@ TEST(ResolveProvenanceTest, SeparateBuffers) {
       {"Condition", "if b0 %a {\n leave b0 ()\n} else {\n leave b0 ()\n}", false},
       {"Mixture", "%p: i32 = select.i32 %n, %a, %b\n %v: i32 = load.i32 flat %p", false},
       {"MixedLoop",
-       "loop b0 (%p: i32 = %b) {\n %v: i32 = load.i32 flat %p\n if b1 %v {\n continue b0 (%a)\n} else {\n leave b1 ()\n}"
+       "loop b0 (%p: i32 = %b) {\n %v: i32 = load.i32 flat %p\n if b1 %v {\n continue b0 (%a)\n} else {\n leave b1 "
+       "()\n}"
        "\n leave b0 ()\n}",
        false},
       {"Copied", "memory_copy %b, %a, %n", false},

@@ -168,7 +168,9 @@ bool FunctionSweep::IsOfInnerLoop(ValueId value, size_t level) const {
 }
 
 // Whether every edge so far brought the same value to the slot; then the way an instance came does not matter.
-bool FunctionSweep::IsSame(ValueId slot, ValueId value) { return incoming_.emplace(slot.index, value).first->second == value; }
+bool FunctionSweep::IsSame(ValueId slot, ValueId value) {
+  return incoming_.emplace(slot.index, value).first->second == value;
+}
 
 // From here on control varies in every region up to the target's, for some instances have left.
 void FunctionSweep::Diverge(size_t target_level, bool is_continue, OpId decider) {

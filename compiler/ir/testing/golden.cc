@@ -9,10 +9,11 @@
 #include <map>
 #include <sstream>
 
+#include "gtest/gtest.h"
+
 #include "compiler/ir/testing/elements.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify.h"
-#include "gtest/gtest.h"
 
 namespace hpvm::ir::testing {
 namespace {

@@ -20,8 +20,10 @@ struct CpuArgument {
   uint8_t* data;      // Buffers: host address.
   uint64_t bytes;     // Buffers: size. Scalars: 0.
   uint64_t base;      // Buffers: virtual base address. Scalars: the bits.
-  uint64_t writable;  // Buffers: 0 or 1.
+  uint64_t writable;  // Buffers: 0 or 1. Scalars: kCpuScalar, so that no address lies in them.
 };
+
+inline constexpr uint64_t kCpuScalar = 2;
 
 // Module memory is private to an instance. The runner keeps one copy a worker; the image records which granules it
 // wrote, and the runner (or the image's own loop, through `restore`) puts them back before the next instance.
@@ -49,7 +51,9 @@ struct CpuContext {
   uint32_t trap_code;         // 168
   uint32_t trap_function;     // 172
   uint32_t trap_source;       // 176
-  uint32_t state_written;     // 180  set by the image when it stores to a global or to `state`
+  // 180  set by the image when it stores to `state` (space state, not scratch); where it stores to many globals, by
+  // those stores too: few it compares itself.
+  uint32_t state_written;
   uint64_t trap_instance[3];  // 184
   uint64_t trap_address;      // 208
   uint64_t trap_bytes;        // 216

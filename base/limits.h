@@ -41,6 +41,10 @@ inline constexpr uint64_t kModuleMemoryBytesMax = 1 * kGiB;
 inline constexpr uint64_t kModuleStateBytesMax = 256 * kMiB;
 // Values that one print takes: they travel in a buffer on the instance's stack.
 inline constexpr uint32_t kPrintOperandsMax = 64;
+// Formats are parsed for each print of a module, and again for each line printed; as long is a literal that %s prints.
+inline constexpr uint32_t kPrintFormatBytesMax = 1'000;
+// A width or precision, so that one directive fills a small buffer.
+inline constexpr uint32_t kPrintFieldMax = 255;
 // Parameters of a kernel: ports and scalars together.
 inline constexpr uint32_t kKernelParamsMax = 256;
 
@@ -53,6 +57,14 @@ inline constexpr uint32_t kWasmTableEntriesMax = 65'536;
 inline constexpr uint64_t kWasmInstructionsMax = 32'000'000;
 // Values and uses of values in the kernel IR of one module.
 inline constexpr uint64_t kKernelIrValuesMax = 32'000'000;
+
+// Debug information of a module: line tables of the largest programs known to us are below 8 MiB; the rest keeps the
+// lines in a small part of an artifact, and the reading below a second.
+inline constexpr uint64_t kDebugLineBytesMax = 32 * kMiB;
+inline constexpr uint64_t kDebugRowsMax = 16'000'000;
+inline constexpr uint64_t kDebugOffsetsMax = 500'000;
+inline constexpr uint64_t kDebugFilesMax = 16'384;
+inline constexpr uint64_t kDebugFileNameBytesMax = 256;
 
 // A compile child's caps (defaults).
 inline constexpr uint64_t kCompileMemoryBytesMax = 2 * kGiB;

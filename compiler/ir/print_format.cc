@@ -44,7 +44,7 @@ Status ParseField(std::string_view format, size_t* at, std::optional<uint32_t>* 
     return Fault(*at, "has \"*\"; a width or precision is a number in the format.");
   }
   if (number > limits::kPrintFieldMax) {
-    return Fault(begin, "has a width or precision above the limit (" + std::to_string(limits::kPrintFieldMax) + ")."));
+    return Fault(begin, "has a width or precision above the limit (" + std::to_string(limits::kPrintFieldMax) + ").");
   }
   return absl::OkStatus();
 }

@@ -155,7 +155,8 @@ Status ResolveArguments(const DispatchCommand& dispatch, const Submission& submi
   for (size_t i = 0; i < outline.params.size(); ++i) {
     const DispatchArgument& argument = arguments[i];
     if (!outline.params[i].is_buffer) {
-      into[i] = {nullptr, 0, argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot], 0};
+      into[i] = {nullptr, 0, argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot],
+                 ir::kCpuScalar};
       continue;
     }
     uint8_t* data = submission.buffers[argument.slot]->host() + argument.offset;

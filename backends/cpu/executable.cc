@@ -43,6 +43,7 @@ StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Load(Artifact artifact) 
   HPVMD_ASSIGN_OR_RETURN(InitialState initial, InitialState::From(artifact));
   artifact.code = {};
   artifact.data = {};
+  artifact.state = {};
   return std::unique_ptr<CpuExecutable>(
       new CpuExecutable(std::move(artifact), std::move(initial), std::move(image)));
 }

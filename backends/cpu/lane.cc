@@ -17,6 +17,32 @@ using ir::kDirtyGranuleBytes;
 
 void RestoreLane(ir::CpuContext* context) { static_cast<Lane*>(context->runner)->Restore(); }
 
+Status CheckSegment(const ir::DataSegment& segment, uint64_t bytes, const char* of) {
+  if (segment.address <= bytes && segment.bytes.size() <= bytes - segment.address) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("Data segment at " + std::to_string(segment.address) + " of " +
+                         std::to_string(segment.bytes.size()) + " bytes lies outside " + of + " (" +
+                         std::to_string(bytes) + " bytes).");
+}
+
+// The kernel's state before its first instruction.
+StatusOr<Pages> MapState(const Artifact& artifact) {
+  if (artifact.state_bytes > limits::kModuleMemoryBytesMax) {
+    return ResourceExhausted("The kernel's state (" + std::to_string(artifact.state_bytes) +
+                             " bytes) is larger than the limit (" + std::to_string(limits::kModuleMemoryBytesMax) +
+                             ").");
+  }
+  HPVMD_ASSIGN_OR_RETURN(Pages state, Pages::Map(artifact.state_bytes));
+  for (const ir::DataSegment& segment : artifact.state) {
+    HPVMD_RETURN_IF_ERROR(CheckSegment(segment, artifact.state_bytes, "the kernel's state"));
+    if (!segment.bytes.empty()) {
+      std::memcpy(state.data() + segment.address, segment.bytes.data(), segment.bytes.size());
+    }
+  }
+  return state;
+}
+
 }  // namespace
 
 StatusOr<Pages> Pages::Map(uint64_t bytes) {
@@ -63,13 +89,10 @@ StatusOr<InitialState> InitialState::From(const Artifact& artifact) {
                              " bytes) is larger than the limit (" +
                              std::to_string(limits::kModuleMemoryBytesMax) + ").");
   }
+  HPVMD_ASSIGN_OR_RETURN(state.state, MapState(artifact));
   uint64_t low = state.memory_bytes, high = 0;
   for (const ir::DataSegment& segment : artifact.data) {
-    if (segment.address > state.memory_bytes || segment.bytes.size() > state.memory_bytes - segment.address) {
-      return InvalidArgument("Data segment at " + std::to_string(segment.address) + " of " +
-                             std::to_string(segment.bytes.size()) + " bytes lies outside module memory (" +
-                             std::to_string(state.memory_bytes) + " bytes).");
-    }
+    HPVMD_RETURN_IF_ERROR(CheckSegment(segment, state.memory_bytes, "module memory"));
     low = std::min(low, segment.address);
     high = std::max(high, segment.address + segment.bytes.size());
   }
@@ -91,19 +114,25 @@ StatusOr<std::unique_ptr<Lane>> Lane::Create(const InitialState& initial) {
   std::unique_ptr<Lane> lane(new Lane(initial));
   const uint64_t granules = initial.memory_bytes_max / kDirtyGranuleBytes;
   const uint64_t bit_bytes = (granules + 63) / 64 * 8;
-  HPVMD_ASSIGN_OR_RETURN(lane->pages_, Pages::Map(initial.memory_bytes_max + bit_bytes + granules * sizeof(uint32_t)));
+  const uint64_t state_room = (initial.state.bytes() + kDirtyGranuleBytes - 1) / kDirtyGranuleBytes * kDirtyGranuleBytes;
+  const uint64_t bits_at = initial.memory_bytes_max + state_room;
+  HPVMD_ASSIGN_OR_RETURN(lane->pages_, Pages::Map(bits_at + bit_bytes + granules * sizeof(uint32_t)));
   lane->globals_ = initial.globals;
   ir::CpuContext& context = lane->context;
   context.memory = lane->pages_.data();
   context.memory_bytes = initial.memory_bytes;
   context.memory_bytes_max = initial.memory_bytes_max;
-  context.dirty_bits = reinterpret_cast<uint64_t*>(context.memory + initial.memory_bytes_max);
-  context.dirty_list = reinterpret_cast<uint32_t*>(context.memory + initial.memory_bytes_max + bit_bytes);
+  context.state = context.memory + initial.memory_bytes_max;
+  context.dirty_bits = reinterpret_cast<uint64_t*>(context.memory + bits_at);
+  context.dirty_list = reinterpret_cast<uint32_t*>(context.memory + bits_at + bit_bytes);
   context.globals = lane->globals_.data();
   context.restore = RestoreLane;
   context.runner = lane.get();
   if (initial.data.bytes() != 0) {
     std::memcpy(context.memory + initial.data_begin, initial.data.data(), initial.data.bytes());
+  }
+  if (initial.state.bytes() != 0) {
+    std::memcpy(context.state, initial.state.data(), initial.state.bytes());
   }
   return lane;
 }
@@ -121,6 +150,12 @@ void Lane::Restore() {
   }
   context.dirty_count = 0;
   context.memory_bytes = initial_.memory_bytes;
+  if (context.state_written != 0) {
+    if (initial_.state.bytes() != 0) {
+      std::memcpy(context.state, initial_.state.data(), initial_.state.bytes());
+    }
+    context.state_written = 0;
+  }
   for (size_t i = 0; i < globals_.size(); ++i) {
     globals_[i] = initial_.globals[i];
   }

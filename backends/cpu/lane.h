@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one running instance owns: the context the image sees, a private copy of module memory and of the globals.
+// What one running instance owns: the context the image sees, a private copy of module memory, of the state and of the
+// globals.
 //
 // A lane that nobody uses is always in the initial state, so results never depend on which instances ran in it before.
 #ifndef HPVMD_BACKENDS_CPU_LANE_H_
@@ -33,7 +34,7 @@ class Pages {
   uint64_t bytes_ = 0;
 };
 
-// A kernel's module memory and globals before its first instruction; shared by its lanes.
+// A kernel's module memory, state and globals before its first instruction; shared by its lanes.
 struct InitialState {
   // Checks the artifact's data against its memory. kInvalidArgument, kResourceExhausted.
   static StatusOr<InitialState> From(const Artifact& artifact);
@@ -41,6 +42,7 @@ struct InitialState {
   uint64_t memory_bytes = 0, memory_bytes_max = 0;
   uint64_t data_begin = 0, data_end = 0;  // Whole granules; outside is zero.
   Pages data;                             // [data_begin, data_end).
+  Pages state;                            // All of it.
   std::vector<uint64_t> globals;
 };
 
@@ -50,7 +52,7 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // Puts memory and globals back to the initial state.
+  // Puts memory, state and globals back.
   void Restore();
 
   ir::CpuContext context{};
@@ -65,7 +67,7 @@ class Lane {
 
   const InitialState& initial_;
   std::vector<uint64_t> globals_;
-  Pages pages_;             // Memory, then dirty bits, then the dirty list.
+  Pages pages_;             // Memory, then the state, the dirty bits, the dirty list.
 };
 
 // Idle lanes of one kernel. Taking and giving back one lane at a time costs two atomic exchanges.

@@ -12,8 +12,39 @@ using ir::TrapCode;
 
 namespace {
 
-// What a dispatcher returns when the table has no such entry; the caller makes it a trap, since it knows the place.
-constexpr uint32_t kNoEntry = 2;
+// The result of a function of this module that ends with `status` (an i32) and results that nobody reads.
+void ReturnStatus(llvm::IRBuilder<>& b, llvm::Function* function, llvm::Value* status) {
+  llvm::Type* result = function->getReturnType();
+  b.CreateRet(result->isStructTy() ? b.CreateInsertValue(llvm::PoisonValue::get(result), status, 0) : status);
+}
+
+void ReturnTrap(llvm::IRBuilder<>& b, llvm::Function* function, TrapCode code) {
+  ReturnStatus(b, function, b.getInt32(kTrapStatus + static_cast<uint32_t>(code)));
+}
+
+// Calls `callee` with the parameters of `function` but the first of the IR's, and returns what it returns.
+void ForwardCall(llvm::IRBuilder<>& b, llvm::Function* function, llvm::Function* callee) {
+  std::vector<llvm::Value*> arguments;
+  for (unsigned i = 0; i < function->arg_size(); ++i) {
+    if (i != kFirstParam) {
+      arguments.push_back(function->getArg(i));
+    }
+  }
+  llvm::CallInst* call = b.CreateCall(callee, arguments);
+  call->setCallingConv(llvm::CallingConv::Fast);
+  b.CreateRet(call);
+}
+
+ir::FunctionType WithSelector(ir::FunctionType type) {
+  type.params.insert(type.params.begin(), ir::Type::kI32);
+  return type;
+}
+
+// The bits of `value` in the low part of an i64.
+llvm::Value* Bits(llvm::IRBuilder<>& b, llvm::Value* value) {
+  unsigned width = value->getType()->getScalarSizeInBits();
+  return b.CreateZExt(b.CreateBitCast(value, b.getIntNTy(width)), b.getInt64Ty());
+}
 
 }  // namespace
 
@@ -25,18 +56,10 @@ llvm::Function* ModuleEmitter::Dispatcher(uint32_t type_index) {
     return dispatcher;
   }
   const ir::FunctionType& type = source.indirect_types[type_index];
-  ir::FunctionType with_index = type;
-  with_index.params.insert(with_index.params.begin(), ir::Type::kI32);
-  dispatcher = Declare(with_index, "dispatch" + std::to_string(type_index));
+  dispatcher = Declare(WithSelector(type), "dispatch" + std::to_string(type_index));
   llvm::IRBuilder<> b(llvm::BasicBlock::Create(context(), "entry", dispatcher));
   llvm::BasicBlock* missing = llvm::BasicBlock::Create(context(), "missing", dispatcher);
   llvm::SwitchInst* branch = b.CreateSwitch(dispatcher->getArg(kFirstParam), missing);
-  std::vector<llvm::Value*> arguments;
-  for (unsigned i = 0; i < dispatcher->arg_size(); ++i) {
-    if (i != kFirstParam) {
-      arguments.push_back(dispatcher->getArg(i));
-    }
-  }
   for (size_t i = 0; i < source.table.size(); ++i) {
     ir::FunctionId callee = source.table[i].function;
     if (!callee.valid() || !(source.function(callee).type == type)) {
@@ -45,21 +68,159 @@ llvm::Function* ModuleEmitter::Dispatcher(uint32_t type_index) {
     llvm::BasicBlock* block = llvm::BasicBlock::Create(context(), "case", dispatcher);
     branch->addCase(b.getInt32(static_cast<uint32_t>(i)), block);
     b.SetInsertPoint(block);
-    llvm::CallInst* call = b.CreateCall(functions[callee.index], arguments);
-    call->setCallingConv(llvm::CallingConv::Fast);
-    b.CreateRet(call);
+    ForwardCall(b, dispatcher, functions[callee.index]);
   }
   b.SetInsertPoint(missing);
-  llvm::Type* result = dispatcher->getReturnType();
-  b.CreateRet(result->isStructTy() ? b.CreateInsertValue(llvm::PoisonValue::get(result), b.getInt32(kNoEntry), 0)
-                                   : b.getInt32(kNoEntry));
+  ReturnTrap(b, dispatcher, TrapCode::kIndirectCall);
   return dispatcher;
 }
 
+// As the dispatcher; its first parameter is the reference.
+llvm::Function* ModuleEmitter::ReferenceCaller(uint32_t type_index) {
+  llvm::Function*& caller = reference_callers[type_index];
+  if (caller != nullptr) {
+    return caller;
+  }
+  caller = Declare(WithSelector(source.reference_types[type_index]), "reference" + std::to_string(type_index));
+  auto new_block = [&](const char* name) { return llvm::BasicBlock::Create(context(), name, caller); };
+  llvm::IRBuilder<> b(new_block("entry"));
+  llvm::Value* reference = caller->getArg(kFirstParam);
+  llvm::BasicBlock* null = new_block("null");
+  llvm::BasicBlock* other = new_block("other");
+  llvm::SwitchInst* branch = b.CreateSwitch(reference, other);
+  branch->addCase(b.getInt32(0), null);
+  for (size_t i = 0; i < source.references.size(); ++i) {
+    if (source.references[i].type != type_index) {
+      continue;
+    }
+    llvm::BasicBlock* block = new_block("case");
+    branch->addCase(b.getInt32(source.first_reference + static_cast<uint32_t>(i)), block);
+    b.SetInsertPoint(block);
+    ForwardCall(b, caller, functions[source.references[i].function.index]);
+  }
+  b.SetInsertPoint(null);
+  ReturnTrap(b, caller, TrapCode::kUninitializedElement);
+  b.SetInsertPoint(other);
+  if (source.is_linked) {
+    llvm::BasicBlock* own = new_block("own");
+    llvm::BasicBlock* foreign = new_block("foreign");
+    llvm::Value* index = b.CreateSub(reference, b.getInt32(source.first_reference));
+    b.CreateCondBr(b.CreateICmpULT(index, b.getInt32(static_cast<uint32_t>(source.references.size()))), own, foreign);
+    b.SetInsertPoint(foreign);
+    llvm::Function* host = HostCaller(type_index);
+    std::vector<llvm::Value*> arguments;
+    for (llvm::Argument& argument : caller->args()) {
+      arguments.push_back(&argument);
+    }
+    llvm::CallInst* call = b.CreateCall(host, arguments);
+    call->setCallingConv(llvm::CallingConv::Fast);
+    b.CreateRet(call);
+    b.SetInsertPoint(own);
+  }
+  ReturnTrap(b, caller, TrapCode::kIndirectCall);
+  return caller;
+}
+
+// Passes the values through memory. Not inlined: a thousand of them would burden the caller's frame.
+llvm::Function* ModuleEmitter::HostCaller(uint32_t type_index) {
+  llvm::Function*& caller = host_callers[type_index];
+  if (caller != nullptr) {
+    return caller;
+  }
+  const ir::FunctionType& type = source.reference_types[type_index];
+  caller = Declare(WithSelector(type), "host" + std::to_string(type_index));
+  caller->addFnAttr(llvm::Attribute::NoInline);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(context(), "entry", caller));
+  llvm::Type* i64 = b.getInt64Ty();
+  size_t slots = std::max<size_t>({type.params.size(), type.results.size(), 1});
+  llvm::Value* values = b.CreateAlloca(llvm::ArrayType::get(i64, slots));
+  auto slot = [&](size_t i) { return b.CreateConstInBoundsGEP1_64(i64, values, i); };
+  for (size_t i = 0; i < type.params.size(); ++i) {
+    b.CreateStore(Bits(b, caller->getArg(static_cast<unsigned>(kFirstParam + 1 + i))), slot(i));
+  }
+  ContextFields fields(*this, b, caller->getArg(0), nullptr);
+  llvm::Type* pointer = b.getPtrTy();
+  llvm::FunctionType* host_type = llvm::FunctionType::get(b.getInt32Ty(), {pointer, b.getInt32Ty(), b.getInt32Ty(),
+                                                                           pointer}, false);
+  llvm::Value* code = b.CreateCall(host_type, fields.LoadInvariant(pointer, offsetof(CpuContext, host)),
+                                   {caller->getArg(0), caller->getArg(kFirstParam), b.getInt32(type_index), values});
+  llvm::BasicBlock* failed = llvm::BasicBlock::Create(context(), "failed", caller);
+  llvm::BasicBlock* returned = llvm::BasicBlock::Create(context(), "returned", caller);
+  b.CreateCondBr(b.CreateICmpNE(code, b.getInt32(0)), failed, returned);
+  b.SetInsertPoint(failed);
+  ReturnStatus(b, caller, b.CreateAdd(code, b.getInt32(kTrapStatus)));
+  b.SetInsertPoint(returned);
+  llvm::Value* result = b.getInt32(0);
+  if (!type.results.empty()) {
+    result = b.CreateInsertValue(llvm::PoisonValue::get(caller->getReturnType()), result, 0);
+    for (size_t i = 0; i < type.results.size(); ++i) {
+      llvm::Value* value = b.CreateLoad(TypeOf(type.results[i]), slot(i));  // Little-endian: the low part.
+      result = b.CreateInsertValue(result, value, static_cast<unsigned>(i + 1));
+    }
+  }
+  b.CreateRet(result);
+  return caller;
+}
+
+// Its parameters are the context, the instance's id, the format and the operands' bits. Not inlined, so that the record
+// burdens no other frame.
+llvm::Function* ModuleEmitter::Printer(size_t operands) {
+  llvm::Function*& printer = printers[operands];
+  if (printer != nullptr) {
+    return printer;
+  }
+  llvm::IRBuilder<> b(context());
+  llvm::Type* i64 = b.getInt64Ty();
+  llvm::Type* i32 = b.getInt32Ty();
+  llvm::Type* pointer = b.getPtrTy();
+  std::vector<llvm::Type*> params = {pointer, i64, i64, i64, i32};
+  params.resize(params.size() + operands, i64);
+  printer = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), params, false),
+                                   llvm::GlobalValue::InternalLinkage, "print" + std::to_string(operands),
+                                   module.get());
+  printer->setCallingConv(llvm::CallingConv::Fast);
+  SetAttributes(printer);
+  printer->addFnAttr(llvm::Attribute::NoInline);
+  b.SetInsertPoint(llvm::BasicBlock::Create(context(), "entry", printer));
+  constexpr unsigned kFormat = 4;
+  llvm::Value* values = b.CreateAlloca(llvm::ArrayType::get(i64, 3 + operands));
+  unsigned slot = 0;
+  for (unsigned i = 1; i < printer->arg_size(); ++i) {
+    if (i != kFormat) {
+      b.CreateStore(printer->getArg(i), b.CreateConstInBoundsGEP1_64(i64, values, slot++));
+    }
+  }
+  ContextFields fields(*this, b, printer->getArg(0), nullptr);
+  b.CreateCall(llvm::FunctionType::get(b.getVoidTy(), {pointer, i32, pointer}, false),
+               fields.LoadInvariant(pointer, offsetof(CpuContext, print)),
+               {printer->getArg(0), printer->getArg(kFormat), values});
+  b.CreateRetVoid();
+  return printer;
+}
+
+void FunctionEmitter::EmitPrint(const ir::Op& op) {
+  Values arguments = {context_, id_[0], id_[1], id_[2], I32(static_cast<uint32_t>(op.imm))};
+  for (llvm::Value* operand : Operands(op)) {
+    arguments.push_back(Bits(b_, operand));
+  }
+  b_.CreateCall(m_.Printer(op.operand_count), arguments)->setCallingConv(llvm::CallingConv::Fast);
+}
+
+void FunctionEmitter::ReturnIfFailed(llvm::Value* status) {
+  if (failed_block_ == nullptr) {
+    failed_block_ = NewBlock("failed");
+  }
+  llvm::BasicBlock* next = NewBlock("called");
+  b_.CreateCondBr(b_.CreateICmpNE(status, I32(0)), failed_block_, next,
+                  llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
+  b_.SetInsertPoint(next);
+}
+
 void FunctionEmitter::EmitCall(const ir::Op& op) {
-  bool is_indirect = op.code == Opcode::kCallIndirect;
   auto index = static_cast<uint32_t>(op.imm);
-  llvm::Function* callee = is_indirect ? m_.Dispatcher(index) : m_.functions[index];
+  llvm::Function* callee = op.code == Opcode::kCall      ? m_.functions[index]
+                           : op.code == Opcode::kCallRef ? m_.ReferenceCaller(index)
+                                                         : m_.Dispatcher(index);
   Values arguments = {context_, arguments_, id_[0], id_[1], id_[2]};
   for (llvm::Value* operand : Operands(op)) {
     arguments.push_back(operand);
@@ -68,16 +229,11 @@ void FunctionEmitter::EmitCall(const ir::Op& op) {
   call->setCallingConv(llvm::CallingConv::Fast);
   bool has_results = call->getType()->isStructTy();
   llvm::Value* status = has_results ? b_.CreateExtractValue(call, 0) : call;
-  if (is_indirect) {
-    TrapIf(b_.CreateICmpEQ(status, I32(kNoEntry)), TrapCode::kIndirectCall, op.source);
+  if (op.code != Opcode::kCall) {
+    TrapIf(b_.CreateICmpUGE(status, I32(kTrapStatus)), b_.CreateSub(status, I32(kTrapStatus)), op.source, nullptr,
+           nullptr);
   }
-  if (failed_block_ == nullptr) {
-    failed_block_ = NewBlock("failed");
-  }
-  llvm::BasicBlock* next = NewBlock("called");
-  b_.CreateCondBr(b_.CreateICmpNE(status, I32(0)), failed_block_, next,
-                  llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
-  b_.SetInsertPoint(next);
+  ReturnIfFailed(status);
   for (uint32_t i = 0; i < op.result_count; ++i) {
     values_[op.first_result.index + i] = b_.CreateExtractValue(call, i + 1);
   }

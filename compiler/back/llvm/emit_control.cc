@@ -136,7 +136,7 @@ Status FunctionEmitter::EmitOp(const ir::Op& op, ir::OpId id) {
       EmitGlobal(op);
       break;
     case ir::Family::kCall:
-      EmitCall(op);
+      op.code == Opcode::kPrint ? EmitPrint(op) : EmitCall(op);
       break;
     case ir::Family::kQuery:
       EmitQuery(op);

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The image's entry: instances [begin, end), x fastest. One division an axis at the start, then the ids count up.
-#include <set>
-
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/ir/cpu_abi.h"
-#include "compiler/ir/walk.h"
 
 namespace hpvm::cpu {
 namespace {
@@ -140,20 +137,15 @@ llvm::Value* EntryEmitter::IsDirty() {
     llvm::Value* bytes = fields_.Load(b_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
     dirty = b_.CreateOr(dirty, b_.CreateICmpNE(bytes, I64(m_.source.memory_bytes)));
   }
-  std::set<uint64_t> written;
-  for (size_t i = 0; i < m_.source.functions.size(); ++i) {
-    if (m_.functions[i] == nullptr) {
-      continue;
-    }
-    const ir::Function& function = m_.source.functions[i];
-    ir::ForEachOp(function, [&](ir::OpId id) {
-      if (function.op(id).code == ir::Opcode::kGlobalSet) {
-        written.insert(function.op(id).imm);
-      }
-    });
+  if (m_.writes_state || m_.marks_globals) {
+    llvm::Value* written = fields_.Load(b_.getInt32Ty(), offsetof(CpuContext, state_written));
+    dirty = b_.CreateOr(dirty, b_.CreateICmpNE(written, b_.getInt32(0)));
+  }
+  if (m_.marks_globals) {
+    return dirty;
   }
   llvm::Value* globals = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, globals));
-  for (uint64_t index : written) {
+  for (uint64_t index : m_.written_globals) {
     const ir::Global& global = m_.source.globals[index];
     llvm::Type* bits = b_.getIntNTy(8 * ir::Bytes(global.type));
     llvm::LoadInst* now = b_.CreateLoad(bits, b_.CreateConstInBoundsGEP1_64(b_.getInt64Ty(), globals, index));

@@ -89,6 +89,11 @@ std::optional<FunctionEmitter::Fast> FunctionEmitter::FastPath(const ir::Op& op,
           llvm::Intrinsic::usub_sat, fields_.Load(i64, offsetof(CpuContext, group_memory_used)), I64(op.width - 1u));
       return fast;
     }
+    case Space::kState:
+    case Space::kScratch:
+      fast.data = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, state));
+      fast.valid = I64(m_.source.state_bytes > *reach ? m_.source.state_bytes - *reach : 0);
+      return fast;
     default:
       if (m_.source.memory_bytes_max == 0) {
         return std::nullopt;
@@ -133,10 +138,14 @@ void FunctionEmitter::MarkDirty(llvm::Value* address, uint32_t width) {
   b_.SetInsertPoint(next);
 }
 
+void FunctionEmitter::MarkStateWritten() { fields_.Store(I32(1), offsetof(CpuContext, state_written)); }
+
 template <typename F>
 llvm::Value* FunctionEmitter::AccessInside(const ir::Op& op, bool is_store, const Fast& fast, F access) {
   if (is_store && (op.space == Space::kModule || op.space == Space::kFlat)) {
     MarkDirty(b_.CreateAdd(fast.offset, I64(fast.imm)), op.width);
+  } else if (is_store && op.space == Space::kState) {
+    MarkStateWritten();
   }
   llvm::Value* pointer = b_.CreateGEP(b_.getInt8Ty(), fast.data, fast.offset);
   return access(b_.CreateGEP(b_.getInt8Ty(), pointer, I64(fast.imm)));
@@ -154,9 +163,13 @@ llvm::Value* FunctionEmitter::SearchPointer(const ir::Op& op, bool is_store, llv
 template <typename F, typename G>
 llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, G search) {
   std::optional<Fast> fast = FastPath(op, is_store);
-  if (op.space == Space::kModule || op.space == Space::kGroup) {
+  if (op.space != Space::kFlat && op.space != Space::kParam) {
     llvm::Value* misses = fast.has_value() ? b_.CreateICmpUGE(fast->offset, fast->valid) : b_.getTrue();
-    TrapIf(misses, TrapCode::kOutOfBounds, op.source, FlatAddress(op), I64(op.width));
+    if (op.space == Space::kState || op.space == Space::kScratch) {
+      TrapIf(misses, TrapCode::kOutOfBounds, op.source);  // No address reaches them.
+    } else {
+      TrapIf(misses, TrapCode::kOutOfBounds, op.source, FlatAddress(op), I64(op.width));
+    }
     if (!fast.has_value()) {
       fast = Fast{I64(0), 0, llvm::PoisonValue::get(b_.getPtrTy()), nullptr};  // Never reached.
     }
@@ -191,26 +204,34 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, 
 }
 
 Status FunctionEmitter::EmitMemory(const ir::Op& op) {
+  if (op.space == Space::kPrivate) {
+    return Unimplemented("The CPU back end has no private memory yet (function \"" + f_.name + "\").");
+  }
   switch (op.code) {
     case Opcode::kLoad:
+      EmitLoad(op);
+      break;
     case Opcode::kStore:
-      if (op.space == Space::kPrivate) {
-        return Unimplemented("The CPU back end has no private memory yet (function \"" + f_.name + "\").");
-      }
-      op.code == Opcode::kLoad ? EmitLoad(op) : EmitStore(op);
-      return absl::OkStatus();
+      EmitStore(op);
+      break;
+    case Opcode::kLoad128:
+      EmitLoad128(op);
+      break;
+    case Opcode::kStore128:
+      EmitStore128(op);
+      break;
     case Opcode::kMemorySize: {
       llvm::Value* bytes = fields_.Load(b_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
       SetResult(op, b_.CreateTrunc(b_.CreateLShr(bytes, 16), m_.TypeOf(f_.type_of(op.first_result))));
-      return absl::OkStatus();
+      break;
     }
     case Opcode::kMemoryGrow:
       EmitMemoryGrow(op);
-      return absl::OkStatus();
+      break;
     default:
       EmitBulk(op);
-      return absl::OkStatus();
   }
+  return absl::OkStatus();
 }
 
 void FunctionEmitter::EmitLoad(const ir::Op& op) {
@@ -250,6 +271,48 @@ void FunctionEmitter::EmitStore(const ir::Op& op) {
   Access(op, true, access, search);
 }
 
+// Four i32 that lie next to each other, as one vector.
+void FunctionEmitter::EmitLoad128(const ir::Op& op) {
+  auto* type = llvm::FixedVectorType::get(b_.getInt32Ty(), 4);
+  auto access = [&](llvm::Value* pointer) -> llvm::Value* {
+    return Tag(b_.CreateAlignedLoad(type, pointer, llvm::Align(1)));
+  };
+  auto search = [&](llvm::Value* address) -> llvm::Value* {
+    llvm::Value* found = b_.CreateCall(m_.Helper("hpvm.load128"), {context_, address});
+    llvm::Value* code = b_.CreateExtractValue(found, 2);
+    TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
+    llvm::Value* halves = llvm::PoisonValue::get(llvm::FixedVectorType::get(b_.getInt64Ty(), 2));
+    for (unsigned i = 0; i < 2; ++i) {
+      halves = b_.CreateInsertElement(halves, b_.CreateExtractValue(found, i), uint64_t{i});
+    }
+    return b_.CreateBitCast(halves, type);
+  };
+  llvm::Value* value = Access(op, false, access, search);
+  for (uint32_t i = 0; i < 4; ++i) {
+    values_[op.first_result.index + i] = b_.CreateExtractElement(value, uint64_t{i});
+  }
+}
+
+void FunctionEmitter::EmitStore128(const ir::Op& op) {
+  llvm::Value* value = llvm::PoisonValue::get(llvm::FixedVectorType::get(b_.getInt32Ty(), 4));
+  for (uint32_t i = 0; i < 4; ++i) {
+    value = b_.CreateInsertElement(value, Operand(op, i + 1), uint64_t{i});
+  }
+  auto access = [&](llvm::Value* pointer) -> llvm::Value* {
+    Tag(b_.CreateAlignedStore(value, pointer, llvm::Align(1)));
+    return nullptr;
+  };
+  auto search = [&](llvm::Value* address) -> llvm::Value* {
+    llvm::Value* halves = b_.CreateBitCast(value, llvm::FixedVectorType::get(b_.getInt64Ty(), 2));
+    llvm::Value* code = b_.CreateCall(m_.Helper("hpvm.store128"),
+                                      {context_, address, b_.CreateExtractElement(halves, uint64_t{0}),
+                                       b_.CreateExtractElement(halves, uint64_t{1})});
+    TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
+    return nullptr;
+  };
+  Access(op, true, access, search);
+}
+
 void FunctionEmitter::EmitMemoryGrow(const ir::Op& op) {
   llvm::Type* i64 = b_.getInt64Ty();
   llvm::Type* type = m_.TypeOf(f_.type_of(op.first_result));
@@ -263,22 +326,34 @@ void FunctionEmitter::EmitMemoryGrow(const ir::Op& op) {
                                 llvm::ConstantInt::getSigned(type, -1)));
 }
 
-// memory_copy and memory_fill: the helper records a trap itself.
+// memory_copy, memory_fill and memory_init: the helper records a trap itself.
 void FunctionEmitter::EmitBulk(const ir::Op& op) {
-  bool is_copy = op.code == Opcode::kMemoryCopy;
-  llvm::Value* count = Wide(Operand(op, 2));
-  llvm::Value* second = is_copy ? Wide(Operand(op, 1)) : Operand(op, 1);
-  llvm::BasicBlock* some = NewBlock("bulk");
-  llvm::BasicBlock* done = NewBlock("bulk.done");
-  b_.CreateCondBr(b_.CreateICmpEQ(count, I64(0)), done, some);
-  b_.SetInsertPoint(some);
-  llvm::Value* status = b_.CreateCall(m_.Helper(is_copy ? "hpvm.copy" : "hpvm.fill"),
-                                      {context_, Wide(Operand(op, 0)), second, count, I32(index_), I32(op.source)});
-  if (failed_block_ == nullptr) {
-    failed_block_ = NewBlock("failed");
+  Values arguments = {context_, Wide(Operand(op, 0))};
+  const char* helper = "hpvm.fill";
+  if (op.code == Opcode::kMemoryFill) {
+    arguments.push_back(Operand(op, 1));
+  } else if (op.code == Opcode::kMemoryCopy) {
+    helper = "hpvm.copy";
+    arguments.push_back(Wide(Operand(op, 1)));
+  } else {
+    helper = "hpvm.init";
+    auto segment = static_cast<uint32_t>(op.imm);
+    arguments.push_back(m_.Segment(segment));
+    arguments.push_back(I64(m_.source.passive_segments[segment].size()));
+    arguments.push_back(Wide(Operand(op, 1)));
   }
-  b_.CreateCondBr(b_.CreateICmpNE(status, I32(0)), failed_block_, done);
-  b_.SetInsertPoint(done);
+  arguments.insert(arguments.end(), {Wide(Operand(op, 2)), I32(index_), I32(op.source)});
+  ReturnIfFailed(b_.CreateCall(m_.Helper(helper), arguments));
+}
+
+llvm::Constant* ModuleEmitter::Segment(uint32_t index) {
+  llvm::Constant*& segment = segments[index];
+  if (segment == nullptr) {
+    llvm::Constant* bytes = llvm::ConstantDataArray::get(context(), llvm::ArrayRef(source.passive_segments[index]));
+    segment = new llvm::GlobalVariable(*module, bytes->getType(), /*isConstant=*/true,
+                                       llvm::GlobalValue::InternalLinkage, bytes, "segment" + std::to_string(index));
+  }
+  return segment;
 }
 
 Status FunctionEmitter::EmitAtomic(const ir::Op& op) {
@@ -359,6 +434,9 @@ void FunctionEmitter::EmitGlobal(const ir::Op& op) {
     SetResult(op, access);
   } else {
     access = b_.CreateStore(Operand(op, 0), slot);
+    if (m_.marks_globals) {
+      MarkStateWritten();
+    }
   }
   access->setMetadata(llvm::LLVMContext::MD_tbaa, m_.context_tag);
 }

@@ -9,7 +9,7 @@
 namespace hpvm::cpu {
 namespace {
 
-// Functions that the entry can reach, by direct calls or through the table.
+// Functions that the entry can reach, by direct calls, through the table or by references of a type that is called.
 std::vector<bool> Reachable(const ir::Module& module) {
   std::vector<bool> reached(module.functions.size(), false);
   std::vector<uint32_t> work;
@@ -20,6 +20,7 @@ std::vector<bool> Reachable(const ir::Module& module) {
     }
   };
   bool is_table_reached = false;
+  std::vector<bool> called_types(module.reference_types.size(), false);
   reach(module.entry);
   while (!work.empty()) {
     const ir::Function& function = module.functions[work.back()];
@@ -32,6 +33,13 @@ std::vector<bool> Reachable(const ir::Module& module) {
         is_table_reached = true;
         for (const ir::TableEntry& entry : module.table) {
           reach(entry.function);
+        }
+      } else if (op.code == ir::Opcode::kCallRef && !called_types[op.imm]) {
+        called_types[op.imm] = true;
+        for (const ir::Reference& reference : module.references) {
+          if (reference.type == op.imm) {
+            reach(reference.function);
+          }
         }
       }
     });
@@ -59,6 +67,22 @@ void MakeTags(ModuleEmitter& m) {
   llvm::MDNode* context = builder.createTBAAScalarTypeNode("context", root);
   m.kernel_tag = builder.createTBAAStructTagNode(kernel, kernel, 0);
   m.context_tag = builder.createTBAAStructTagNode(context, context, 0);
+}
+
+// Up to so many globals are compared after each instance: a kernel that moves its stack pointer down and up again need
+// not be restored.
+constexpr size_t kComparedGlobalsMax = 8;
+
+// What the reached functions do that all code must know of.
+void NoteEffects(ModuleEmitter& m, const ir::Function& function) {
+  ir::ForEachOp(function, [&](ir::OpId id) {
+    const ir::Op& op = function.op(id);
+    m.has_grow = m.has_grow || op.code == ir::Opcode::kMemoryGrow;
+    if (op.code == ir::Opcode::kGlobalSet) {
+      m.written_globals.insert(op.imm);
+    }
+    m.writes_state = m.writes_state || (op.space == ir::Space::kState && (ir::Info(op.code).effects & ir::kWrites) != 0);
+  });
 }
 
 }  // namespace
@@ -132,14 +156,17 @@ StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llv
   std::vector<bool> reached = Reachable(source);
   m.functions.resize(source.functions.size(), nullptr);
   m.dispatchers.resize(source.indirect_types.size(), nullptr);
+  m.reference_callers.resize(source.reference_types.size(), nullptr);
+  m.host_callers.resize(source.reference_types.size(), nullptr);
+  m.segments.resize(source.passive_segments.size(), nullptr);
+  m.has_grow = source.is_linked;  // Other modules may make the memory grow.
   for (size_t i = 0; i < source.functions.size(); ++i) {
     if (reached[i]) {
       m.functions[i] = m.Declare(source.functions[i].type, "f" + std::to_string(i));
-      ir::ForEachOp(source.functions[i], [&](ir::OpId id) {
-        m.has_grow = m.has_grow || source.functions[i].op(id).code == ir::Opcode::kMemoryGrow;
-      });
+      NoteEffects(m, source.functions[i]);
     }
   }
+  m.marks_globals = m.written_globals.size() > kComparedGlobalsMax;
   for (size_t i = 0; i < source.functions.size(); ++i) {
     if (reached[i]) {
       FunctionEmitter function(m, static_cast<uint32_t>(i));

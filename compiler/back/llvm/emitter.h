@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,9 @@ inline constexpr char kEntryName[] = "hpvm_entry";
 // Where a function's parameters begin: context, arguments, the instance's id, then the IR's.
 inline constexpr unsigned kFirstId = 2;
 inline constexpr unsigned kFirstParam = 5;
+// Functions that call on another's behalf return kTrapStatus + c to have the caller, which knows the place, trap with
+// code c.
+inline constexpr uint32_t kTrapStatus = 2;
 
 // What all functions of one module share.
 struct ModuleEmitter {
@@ -34,7 +38,15 @@ struct ModuleEmitter {
   std::unique_ptr<llvm::Module> module;      // Starts as the helpers (helpers.cc).
   std::vector<llvm::Function*> functions;    // By FunctionId; null for those the entry never reaches.
   std::vector<llvm::Function*> dispatchers;  // By index in indirect_types; null until asked for.
+  // By index in reference_types; null until asked for. The second calls functions of other modules.
+  std::vector<llvm::Function*> reference_callers, host_callers;
+  std::map<size_t, llvm::Function*> printers;  // By count of operands.
+  std::vector<llvm::Constant*> segments;     // By index in passive_segments; null until asked for.
   bool has_grow = false;                     // Else memory_bytes never changes.
+  bool writes_state = false;                 // Else state_written stays 0, but for globals.
+  std::set<uint64_t> written_globals;        // Indices.
+  // Whether stores to globals set state_written; else the entry compares the few globals with what they were.
+  bool marks_globals = false;
   // Two disjoint alias classes: what kernels read and write, and the context.
   llvm::MDNode* kernel_tag = nullptr;
   llvm::MDNode* context_tag = nullptr;
@@ -49,6 +61,15 @@ struct ModuleEmitter {
   void SetAttributes(llvm::Function* function) const;
   // The function that calls the table's entry of that type, made on first use (emit_call.cc).
   llvm::Function* Dispatcher(uint32_t type_index);
+  // The function that calls what a reference of that type names, made on first use (emit_call.cc).
+  llvm::Function* ReferenceCaller(uint32_t type_index);
+  // The function that appends a record with so many operands, made on first use (emit_call.cc).
+  llvm::Function* Printer(size_t operands);
+  // The bytes of a passive segment (emit_memory.cc).
+  llvm::Constant* Segment(uint32_t index);
+
+ private:
+  llvm::Function* HostCaller(uint32_t type_index);
 };
 
 // Parses the helpers into a fresh module (helpers.cc).
@@ -131,7 +152,10 @@ class FunctionEmitter {
   void EmitLoad(const ir::Op& op);
   void EmitStore(const ir::Op& op);
   void EmitMemoryGrow(const ir::Op& op);
+  void EmitLoad128(const ir::Op& op);
+  void EmitStore128(const ir::Op& op);
   void EmitBulk(const ir::Op& op);
+  void MarkStateWritten();
   Status EmitAtomic(const ir::Op& op);
   llvm::Value* EmitAtomicAccess(const ir::Op& op, llvm::Value* pointer);
   llvm::Value* AtomicReadModifyWrite(const ir::Op& op, llvm::Value* pointer, llvm::Value* value);
@@ -159,6 +183,9 @@ class FunctionEmitter {
 
   // emit_call.cc
   void EmitCall(const ir::Op& op);
+  void EmitPrint(const ir::Op& op);
+  // Goes on only if the status is 0; else this function returns 1, as its callee has recorded the trap.
+  void ReturnIfFailed(llvm::Value* status);
   void EmitQuery(const ir::Op& op);
   llvm::Value* EmitQueryOf(const ir::Op& op, unsigned dimension);
   llvm::Value* BufferSize(llvm::Value* param);

@@ -31,7 +31,8 @@ static_assert(static_cast<uint32_t>(ir::TrapCode::kOutOfBounds) == 2 &&
 constexpr char kHelpers[] = R"(
 target triple = "x86_64-unknown-linux-gnu"
 
-; Where [a, a + w) lies, w >= 1: {host address or null, 0 module memory, 1 read-only buffer, 2 writable}.
+; Where [a, a + w) lies, also if w is 0: {host address, 0 module memory, 1 read-only buffer, 2 writable, 3 nowhere}.
+; Scalars among the arguments are no range: their `writable` is above 1.
 define internal { ptr, i32 } @hpvm.find(ptr %c, i64 %a, i64 %w) #0 {
   %memory.bytes.p = getelementptr i8, ptr %c, i64 24
   %memory.bytes = load i64, ptr %memory.bytes.p
@@ -66,7 +67,11 @@ param:
   %param.below = icmp ule i64 %offset, %bytes
   %param.left = sub i64 %bytes, %offset
   %param.fits = icmp ule i64 %w, %param.left
-  %in.param = and i1 %param.below, %param.fits
+  %writable.p = getelementptr i8, ptr %argument, i64 24
+  %writable = load i64, ptr %writable.p
+  %is.buffer = icmp ule i64 %writable, 1
+  %in.range = and i1 %param.below, %param.fits
+  %in.param = and i1 %in.range, %is.buffer
   br i1 %in.param, label %hit, label %next
 next:
   %i.next = add i64 %i, 1
@@ -74,8 +79,6 @@ next:
 hit:
   %data = load ptr, ptr %argument
   %data.host = getelementptr i8, ptr %data, i64 %offset
-  %writable.p = getelementptr i8, ptr %argument, i64 24
-  %writable = load i64, ptr %writable.p
   %is.writable = icmp ne i64 %writable, 0
   %kind = select i1 %is.writable, i32 2, i32 1
   %hit.1 = insertvalue { ptr, i32 } poison, ptr %data.host, 0
@@ -94,17 +97,17 @@ group:
   %group.p = getelementptr i8, ptr %c, i64 128
   %group.memory = load ptr, ptr %group.p
   %group.host = getelementptr i8, ptr %group.memory, i64 %group.offset
-  %group.or.null = select i1 %in.group, ptr %group.host, ptr null
-  %group.1 = insertvalue { ptr, i32 } poison, ptr %group.or.null, 0
-  %group.2 = insertvalue { ptr, i32 } %group.1, i32 2, 1
+  %group.kind = select i1 %in.group, i32 2, i32 3
+  %group.1 = insertvalue { ptr, i32 } poison, ptr %group.host, 0
+  %group.2 = insertvalue { ptr, i32 } %group.1, i32 %group.kind, 1
   ret { ptr, i32 } %group.2
 }
 
 ; {host address, 0} or {-, trap code}.
 define internal { ptr, i32 } @hpvm.resolve.load(ptr %c, i64 %a, i64 %w) #0 {
   %found = call { ptr, i32 } @hpvm.find(ptr %c, i64 %a, i64 %w)
-  %host = extractvalue { ptr, i32 } %found, 0
-  %missed = icmp eq ptr %host, null
+  %kind = extractvalue { ptr, i32 } %found, 1
+  %missed = icmp eq i32 %kind, 3
   %code = select i1 %missed, i32 2, i32 0
   %result = insertvalue { ptr, i32 } %found, i32 %code, 1
   ret { ptr, i32 } %result
@@ -112,19 +115,22 @@ define internal { ptr, i32 } @hpvm.resolve.load(ptr %c, i64 %a, i64 %w) #0 {
 
 define internal { ptr, i32 } @hpvm.resolve.store(ptr %c, i64 %a, i64 %w) #1 {
   %found = call { ptr, i32 } @hpvm.find(ptr %c, i64 %a, i64 %w)
-  %host = extractvalue { ptr, i32 } %found, 0
   %kind = extractvalue { ptr, i32 } %found, 1
-  %missed = icmp eq ptr %host, null
-  %miss.code = select i1 %missed, i32 2, i32 0
   switch i32 %kind, label %done [ i32 0, label %module
-                                  i32 1, label %done.read.only ]
+                                  i32 1, label %done.read.only
+                                  i32 3, label %done.nowhere ]
 module:
+  %none = icmp eq i64 %w, 0
+  br i1 %none, label %done, label %mark
+mark:
   call void @hpvm.mark(ptr %c, i64 %a, i64 %w)
   br label %done
 done.read.only:
   br label %done
+done.nowhere:
+  br label %done
 done:
-  %code = phi i32 [ 0, %module ], [ 12, %done.read.only ], [ %miss.code, %0 ]
+  %code = phi i32 [ 0, %module ], [ 0, %mark ], [ 12, %done.read.only ], [ 2, %done.nowhere ], [ 0, %0 ]
   %result = insertvalue { ptr, i32 } %found, i32 %code, 1
   ret { ptr, i32 } %result
 }
@@ -135,7 +141,8 @@ done:
 define internal { i64, i32 } @hpvm.load(ptr %c, i64 %a, i64 %w) #0 {
   %found = call { ptr, i32 } @hpvm.find(ptr %c, i64 %a, i64 %w)
   %host = extractvalue { ptr, i32 } %found, 0
-  %missed = icmp eq ptr %host, null
+  %kind = extractvalue { ptr, i32 } %found, 1
+  %missed = icmp eq i32 %kind, 3
   br i1 %missed, label %miss, label %hit
 hit:
   switch i64 %w, label %eight [ i64 1, label %one
@@ -191,6 +198,42 @@ four:
   br label %done
 eight:
   store i64 %bits, ptr %host, align 1
+  br label %done
+done:
+  ret i32 %code
+}
+
+; 16 bytes: {low half, high half, 0} or {-, -, trap code}.
+define internal { i64, i64, i32 } @hpvm.load128(ptr %c, i64 %a) #0 {
+  %found = call { ptr, i32 } @hpvm.find(ptr %c, i64 %a, i64 16)
+  %host = extractvalue { ptr, i32 } %found, 0
+  %kind = extractvalue { ptr, i32 } %found, 1
+  %missed = icmp eq i32 %kind, 3
+  br i1 %missed, label %miss, label %hit
+hit:
+  %low = load i64, ptr %host, align 1
+  %high.p = getelementptr i8, ptr %host, i64 8
+  %high = load i64, ptr %high.p, align 1
+  %good.1 = insertvalue { i64, i64, i32 } poison, i64 %low, 0
+  %good.2 = insertvalue { i64, i64, i32 } %good.1, i64 %high, 1
+  %good = insertvalue { i64, i64, i32 } %good.2, i32 0, 2
+  ret { i64, i64, i32 } %good
+miss:
+  %bad = insertvalue { i64, i64, i32 } poison, i32 2, 2
+  ret { i64, i64, i32 } %bad
+}
+
+; Stores 16 bytes: 0 or a trap code.
+define internal i32 @hpvm.store128(ptr %c, i64 %a, i64 %low, i64 %high) #1 {
+  %found = call { ptr, i32 } @hpvm.resolve.store(ptr %c, i64 %a, i64 16)
+  %host = extractvalue { ptr, i32 } %found, 0
+  %code = extractvalue { ptr, i32 } %found, 1
+  %bad = icmp ne i32 %code, 0
+  br i1 %bad, label %done, label %hit
+hit:
+  store i64 %low, ptr %host, align 1
+  %high.p = getelementptr i8, ptr %host, i64 8
+  store i64 %high, ptr %high.p, align 1
   br label %done
 done:
   ret i32 %code
@@ -315,7 +358,37 @@ done:
   ret void
 }
 
-; memory_copy, n >= 1. Status. In pieces of 1 MiB with a look at the stop word between.
+; As hpvm.move for any n: in pieces of 1 MiB with a look at the stop word before each. 0, or the trap code "stopped".
+define internal i32 @hpvm.transfer(ptr %c, ptr %to, ptr %from, i64 %n) #1 {
+  %to.int = ptrtoint ptr %to to i64
+  %from.int = ptrtoint ptr %from to i64
+  %distance = sub i64 %to.int, %from.int
+  %forward = icmp uge i64 %distance, %n
+  br label %loop
+loop:
+  %done = phi i64 [ 0, %0 ], [ %done.next, %piece ]
+  %rest = sub i64 %n, %done
+  %size = call i64 @llvm.umin.i64(i64 %rest, i64 1048576)
+  %finished = icmp eq i64 %rest, 0
+  br i1 %finished, label %ok, label %check
+check:
+  %stopped = call i1 @hpvm.stopped(ptr %c)
+  br i1 %stopped, label %stop, label %piece
+piece:
+  %rest.down = sub i64 %rest, %size
+  %at = select i1 %forward, i64 %done, i64 %rest.down
+  %piece.to = getelementptr i8, ptr %to, i64 %at
+  %piece.from = getelementptr i8, ptr %from, i64 %at
+  call void @hpvm.move(ptr %piece.to, ptr %piece.from, i64 %size)
+  %done.next = add i64 %done, %size
+  br label %loop
+stop:
+  ret i32 100
+ok:
+  ret i32 0
+}
+
+; memory_copy. Status.
 define internal i32 @hpvm.copy(ptr %c, i64 %to, i64 %from, i64 %n, i32 %function, i32 %source) #1 {
   %written = call { ptr, i32 } @hpvm.resolve.store(ptr %c, i64 %to, i64 %n)
   %write.code = extractvalue { ptr, i32 } %written, 1
@@ -327,41 +400,51 @@ read:
   %read.code = extractvalue { ptr, i32 } %from.found, 1
   %from.host = extractvalue { ptr, i32 } %from.found, 0
   %read.bad = icmp ne i32 %read.code, 0
-  br i1 %read.bad, label %failed, label %begin
-begin:
-  %to.int = ptrtoint ptr %to.host to i64
-  %from.int = ptrtoint ptr %from.host to i64
-  %distance = sub i64 %to.int, %from.int
-  %forward = icmp uge i64 %distance, %n
-  br label %loop
-loop:
-  %done = phi i64 [ 0, %begin ], [ %done.next, %piece ]
-  %rest = sub i64 %n, %done
-  %size = call i64 @llvm.umin.i64(i64 %rest, i64 1048576)
-  %finished = icmp eq i64 %rest, 0
-  br i1 %finished, label %ok, label %check
-check:
-  %stopped = call i1 @hpvm.stopped(ptr %c)
-  br i1 %stopped, label %failed, label %piece
-piece:
-  %rest.down = sub i64 %rest, %size
-  %at = select i1 %forward, i64 %done, i64 %rest.down
-  %piece.to = getelementptr i8, ptr %to.host, i64 %at
-  %piece.from = getelementptr i8, ptr %from.host, i64 %at
-  call void @hpvm.move(ptr %piece.to, ptr %piece.from, i64 %size)
-  %done.next = add i64 %done, %size
-  br label %loop
+  br i1 %read.bad, label %failed, label %transfer
+transfer:
+  %stop.code = call i32 @hpvm.transfer(ptr %c, ptr %to.host, ptr %from.host, i64 %n)
+  %stopped = icmp ne i32 %stop.code, 0
+  br i1 %stopped, label %failed, label %ok
 failed:
-  %code = phi i32 [ %write.code, %0 ], [ %read.code, %read ], [ 100, %check ]
-  %address = phi i64 [ %to, %0 ], [ %from, %read ], [ 0, %check ]
-  %bytes = phi i64 [ %n, %0 ], [ %n, %read ], [ 0, %check ]
+  %code = phi i32 [ %write.code, %0 ], [ %read.code, %read ], [ %stop.code, %transfer ]
+  %address = phi i64 [ %to, %0 ], [ %from, %read ], [ 0, %transfer ]
+  %bytes = phi i64 [ %n, %0 ], [ %n, %read ], [ 0, %transfer ]
   call void @hpvm.record(ptr %c, i32 %code, i32 %function, i32 %source, i64 %address, i64 %bytes)
   ret i32 1
 ok:
   ret i32 0
 }
 
-; memory_fill, n >= 1. Status.
+; memory_init from a segment of `size` bytes. Status. A trap at the segment has no address.
+define internal i32 @hpvm.init(ptr %c, i64 %to, ptr %segment, i64 %size, i64 %from, i64 %n, i32 %function,
+                               i32 %source) #1 {
+  %below = icmp ule i64 %from, %size
+  %left = sub i64 %size, %from
+  %fits = icmp ule i64 %n, %left
+  %inside = and i1 %below, %fits
+  br i1 %inside, label %write, label %failed
+write:
+  %written = call { ptr, i32 } @hpvm.resolve.store(ptr %c, i64 %to, i64 %n)
+  %write.code = extractvalue { ptr, i32 } %written, 1
+  %to.host = extractvalue { ptr, i32 } %written, 0
+  %write.bad = icmp ne i32 %write.code, 0
+  br i1 %write.bad, label %failed, label %transfer
+transfer:
+  %from.host = getelementptr i8, ptr %segment, i64 %from
+  %stop.code = call i32 @hpvm.transfer(ptr %c, ptr %to.host, ptr %from.host, i64 %n)
+  %stopped = icmp ne i32 %stop.code, 0
+  br i1 %stopped, label %failed, label %ok
+failed:
+  %code = phi i32 [ 2, %0 ], [ %write.code, %write ], [ %stop.code, %transfer ]
+  %address = phi i64 [ 0, %0 ], [ %to, %write ], [ 0, %transfer ]
+  %bytes = phi i64 [ 0, %0 ], [ %n, %write ], [ 0, %transfer ]
+  call void @hpvm.record(ptr %c, i32 %code, i32 %function, i32 %source, i64 %address, i64 %bytes)
+  ret i32 1
+ok:
+  ret i32 0
+}
+
+; memory_fill. Status.
 define internal i32 @hpvm.fill(ptr %c, i64 %to, i32 %byte, i64 %n, i32 %function, i32 %source) #1 {
   %written = call { ptr, i32 } @hpvm.resolve.store(ptr %c, i64 %to, i64 %n)
   %write.code = extractvalue { ptr, i32 } %written, 1

@@ -29,28 +29,6 @@ StatusOr<Compiled> CompileToLlvm(const ir::Module& module, const CpuTarget& targ
   return compiled;
 }
 
-Artifact Describe(const ir::Module& module, const CpuTarget& target) {
-  Artifact artifact;
-  artifact.kind = ArtifactKind::kCpuImage;
-  artifact.module_name = module.name;
-  artifact.entry = module.function(module.entry).name;
-  artifact.target = target.level;
-  artifact.params = module.params;
-  artifact.is_memory64 = module.is_memory64;
-  artifact.uses_barrier = module.uses_barrier;
-  artifact.uses_group_memory = module.uses_group_memory;
-  artifact.memory_bytes = module.memory_bytes;
-  artifact.memory_bytes_max = module.memory_bytes_max;
-  artifact.data = module.data;
-  for (const ir::Global& global : module.globals) {
-    artifact.globals.push_back(global.init);
-  }
-  for (const ir::Function& function : module.functions) {
-    artifact.function_names.push_back(function.name);
-  }
-  return artifact;
-}
-
 }  // namespace
 
 StatusOr<CpuTarget> HostCpuTarget() {
@@ -73,7 +51,9 @@ StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& targe
   HPVMD_ASSIGN_OR_RETURN(std::string object,
                          cpu::GenerateCode(*compiled.module, *compiled.machine, cpu::FileKind::kObject));
   HPVMD_ASSIGN_OR_RETURN(cpu::Image image, cpu::LinkImage(object));
-  Artifact artifact = Describe(module, target);
+  Artifact artifact = DescribeModule(module);
+  artifact.kind = ArtifactKind::kCpuImage;
+  artifact.target = target.level;
   artifact.code = std::move(image.bytes);
   artifact.entry_offset = image.entry_offset;
   artifact.emit_ns = static_cast<uint64_t>((RealClock().Now() - begin).count());

@@ -55,7 +55,9 @@ class ImageRunner {
       const ir::Argument& argument = launch.arguments[k];
       bool is_buffer = artifact_.params[k].is_buffer;
       arguments.push_back({argument.data, is_buffer ? argument.bytes : 0, is_buffer ? space.base[k] : argument.scalar,
-                           is_buffer && artifact_.params[k].is_writable ? 1u : 0u});
+                           !is_buffer                        ? ir::kCpuScalar
+                           : artifact_.params[k].is_writable ? 1u
+                                                             : 0u});
     }
     const uint32_t go = 0;
     context_ = {};
@@ -67,6 +69,8 @@ class ImageRunner {
     context_.dirty_list = dirty_list_.data();
     globals_ = artifact_.globals;
     context_.globals = globals_.data();
+    state_.resize(artifact_.state_bytes);
+    context_.state = state_.data();
     context_.stop = launch.stop != nullptr ? reinterpret_cast<const uint32_t*>(launch.stop) : &go;
     std::copy(launch.extent.begin(), launch.extent.end(), context_.extent);
     std::copy(launch.group.begin(), launch.group.end(), context_.group);
@@ -84,6 +88,7 @@ class ImageRunner {
     context_.runner = this;
     std::fill(memory_.begin(), memory_.end(), uint8_t{0});
     std::fill(dirty_bits_.begin(), dirty_bits_.end(), 0);
+    InitialiseState();
     Initialise();
     restores_ = 0;
     auto entry = reinterpret_cast<ir::CpuEntry>(image_ + artifact_.entry_offset);
@@ -110,12 +115,23 @@ class ImageRunner {
     }
     context_.memory_bytes = artifact_.memory_bytes;
     context_.dirty_count = 0;
+    context_.state_written = 0;
     std::copy(artifact_.globals.begin(), artifact_.globals.end(), globals_.begin());
   }
 
-  // Clears what the list names and nothing else: a store that was not noted stays visible to the next instance.
+  void InitialiseState() {
+    std::fill(state_.begin(), state_.end(), uint8_t{0});
+    for (const ir::DataSegment& segment : artifact_.state) {
+      std::copy(segment.bytes.begin(), segment.bytes.end(), state_.begin() + static_cast<ptrdiff_t>(segment.address));
+    }
+  }
+
+  // Clears what is noted and nothing else: a store that was not noted stays visible to the next instance.
   void Restore() {
     ++restores_;
+    if (context_.state_written != 0) {
+      InitialiseState();
+    }
     for (uint64_t i = 0; i < context_.dirty_count; ++i) {
       uint32_t granule = dirty_list_[i];
       dirty_bits_[granule / 64] &= ~(uint64_t{1} << (granule % 64));
@@ -132,6 +148,7 @@ class ImageRunner {
   std::vector<uint64_t> dirty_bits_;
   std::vector<uint32_t> dirty_list_;
   std::vector<uint64_t> globals_;
+  std::vector<uint8_t> state_;
   std::vector<uint8_t> group_memory_;
   uint32_t restores_ = 0;
 };

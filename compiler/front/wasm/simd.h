@@ -7,16 +7,17 @@
 #include <cstdint>
 
 #include "compiler/front/wasm/operand_stack.h"
+#include "compiler/front/wasm/simd_ops.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::wasm {
 
 // A validated instruction with the prefix 0xfd.
 struct SimdInstr {
-  uint32_t opcode = 0;  // wabt::Opcode::Enum.
-  uint32_t source = 0;  // For Op::source.
-  uint8_t lane = 0;     // Lane operations, and loads and stores of a lane.
-  uint64_t offset = 0;  // Loads and stores: added to the address, ir::Op::imm.
+  uint32_t opcode = 0;              // wabt::Opcode::Enum.
+  uint32_t source = 0;              // For Op::source.
+  uint8_t lane = 0;                 // Lane operations, and loads and stores of a lane.
+  uint64_t offset = 0;              // Loads and stores: added to the address, ir::Op::imm.
   std::array<uint8_t, 16> bytes{};  // v128.const and i8x16.shuffle.
 };
 
@@ -27,7 +28,8 @@ const char* SimdRefusal(uint32_t opcode);
 class SimdLowering {
  public:
   // Both outlive it.
-  SimdLowering(ir::Function& function, ir::Builder& builder) : function_(function), builder_(builder) {}
+  SimdLowering(ir::Function& function, ir::Builder& builder)
+      : function_(function), builder_(builder), ops_(function, builder) {}
 
   // Takes the instruction's operands from the stack and leaves its result there. Addresses have the module's address
   // type already.
@@ -39,6 +41,8 @@ class SimdLowering {
  private:
   ir::Function& function_;
   ir::Builder& builder_;
+  PureOps ops_;
+  bool is_used_ = false;
 };
 
 }  // namespace hpvm::wasm

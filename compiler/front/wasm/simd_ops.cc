@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/front/wasm/simd_ops.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+namespace hpvm::wasm {
+namespace {
+
+using ir::Opcode;
+using ir::Type;
+using ir::ValueId;
+
+bool IsCommutative(Opcode code) {
+  return code == Opcode::kAdd || code == Opcode::kMul || code == Opcode::kAnd || code == Opcode::kOr ||
+         code == Opcode::kXor;
+}
+
+// What an operation on constants gives, in 64 bits; the caller cuts it to the type. `width` is the type's.
+std::optional<uint64_t> Compute(Opcode code, uint64_t a, uint64_t b, uint32_t width) {
+  const uint32_t count = static_cast<uint32_t>(b) % width;
+  switch (code) {
+    case Opcode::kAdd:
+      return a + b;
+    case Opcode::kSub:
+      return a - b;
+    case Opcode::kMul:
+      return a * b;
+    case Opcode::kAnd:
+      return a & b;
+    case Opcode::kOr:
+      return a | b;
+    case Opcode::kXor:
+      return a ^ b;
+    case Opcode::kShl:
+      return a << count;
+    case Opcode::kShrU:
+      return a >> count;
+    case Opcode::kShrS:
+      return static_cast<uint64_t>((width == 32 ? static_cast<int32_t>(a) : static_cast<int64_t>(a)) >> count);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+size_t PureOps::KeyHash::operator()(const Key& key) const {
+  uint64_t hash = key.imm;
+  const uint64_t kind =
+      static_cast<uint64_t>(key.code) | static_cast<uint64_t>(key.type) << 8 | static_cast<uint64_t>(key.result) << 16;
+  for (const uint64_t part : {kind, uint64_t{key.a.index}, uint64_t{key.b.index}, uint64_t{key.c.index}}) {
+    hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+void PureOps::Sync() {
+  const std::span<const ir::RegionId> open = builder_.open();
+  while (!scopes_.empty() &&
+         (scopes_.back().depth >= open.size() || open[scopes_.back().depth] != scopes_.back().region)) {
+    for (size_t i = scopes_.back().known; i < order_.size(); ++i) {
+      known_.erase(order_[i]);
+    }
+    order_.resize(scopes_.back().known);
+    scopes_.pop_back();
+  }
+  if (scopes_.empty() || scopes_.back().depth + 1 != open.size()) {
+    scopes_.push_back({open.size() - 1, open.back(), order_.size()});
+  }
+}
+
+ValueId PureOps::Once(const Key& key) {
+  const auto [at, is_new] = known_.try_emplace(key);
+  if (is_new) {
+    ir::Op op{.code = key.code};
+    op.type = key.type;
+    op.imm = key.imm;
+    const std::array all = {key.a, key.b, key.c};
+    const auto count = std::find_if(all.begin(), all.end(), [](ValueId id) { return !id.valid(); }) - all.begin();
+    at->second = builder_.Append1(op, std::span(all).first(static_cast<size_t>(count)), key.result);
+    order_.push_back(key);
+  }
+  return at->second;
+}
+
+ValueId PureOps::Const(Type type, uint64_t bits) {
+  const uint64_t imm = ir::Bytes(type) == 4 ? static_cast<uint32_t>(bits) : bits;
+  return Once({.code = Opcode::kConst, .type = type, .result = type, .a = {}, .b = {}, .c = {}, .imm = imm});
+}
+
+// Results are numbered in the order of the operations in the arena.
+const ir::Op* PureOps::DefinitionOf(ValueId value) const {
+  auto after = std::upper_bound(function_.ops.begin(), function_.ops.end(), value,
+                                [](ValueId v, const ir::Op& op) { return v < op.first_result; });
+  if (after == function_.ops.begin()) {
+    return nullptr;
+  }
+  const ir::Op& op = *std::prev(after);
+  return value.index - op.first_result.index < op.result_count ? &op : nullptr;
+}
+
+std::optional<uint64_t> PureOps::BitsOf(ValueId value) const {
+  const ir::Op* op = DefinitionOf(value);
+  return op != nullptr && op->code == Opcode::kConst ? std::optional(op->imm) : std::nullopt;
+}
+
+std::optional<ValueId> PureOps::OperandOf(ValueId value, Opcode code) const {
+  const ir::Op* op = DefinitionOf(value);
+  return op != nullptr && op->code == code ? std::optional(function_.operands_of(*op)[0]) : std::nullopt;
+}
+
+ValueId PureOps::Make(Opcode code, ValueId a) {
+  const Type type = type_of(a);
+  if (const std::optional<uint64_t> bits = BitsOf(a)) {
+    if (code == Opcode::kExtend8) {
+      return Const(type, static_cast<uint64_t>(int64_t{static_cast<int8_t>(*bits)}));
+    }
+    if (code == Opcode::kExtend16) {
+      return Const(type, static_cast<uint64_t>(int64_t{static_cast<int16_t>(*bits)}));
+    }
+  }
+  const Type result = ir::Info(code).family == ir::Family::kIntCompare ? Type::kI32 : type;
+  return Once({.code = code, .type = type, .result = result, .a = a, .b = {}, .c = {}});
+}
+
+ValueId PureOps::Make(Opcode code, ValueId a, ValueId b) {
+  const Type type = type_of(a);
+  // Constants come second, so that equal operations are found and folded however they were written.
+  if (IsCommutative(code) && (BitsOf(a) || (!BitsOf(b) && b < a))) {
+    std::swap(a, b);
+  }
+  if (const std::optional<ValueId> known = Fold(code, a, b)) {
+    return *known;
+  }
+  const ir::Family family = ir::Info(code).family;
+  const bool is_compare = family == ir::Family::kIntCompare || family == ir::Family::kFloatCompare;
+  return Once({.code = code, .type = type, .result = is_compare ? Type::kI32 : type, .a = a, .b = b, .c = {}});
+}
+
+std::optional<ValueId> PureOps::Fold(Opcode code, ValueId a, ValueId b) {
+  const Type type = type_of(a);
+  if (ir::Info(code).family != ir::Family::kIntBinary) {
+    return std::nullopt;
+  }
+  if (a == b && (code == Opcode::kAnd || code == Opcode::kOr)) {
+    return a;
+  }
+  if (a == b && (code == Opcode::kXor || code == Opcode::kSub)) {
+    return Const(type, 0);
+  }
+  const std::optional<uint64_t> left = BitsOf(a), right = BitsOf(b);
+  if (left && right) {
+    if (const std::optional<uint64_t> bits = Compute(code, *left, *right, ir::Bytes(type) * 8)) {
+      return Const(type, *bits);
+    }
+  }
+  return right ? FoldNeutral(code, a, *right, type == Type::kI32 ? 0xffffffffu : ~uint64_t{0}) : std::nullopt;
+}
+
+std::optional<ValueId> PureOps::FoldNeutral(Opcode code, ValueId a, uint64_t b, uint64_t ones) {
+  switch (code) {
+    case Opcode::kAnd:
+      return b == ones ? std::optional(a) : b == 0 ? std::optional(Const(type_of(a), 0)) : std::nullopt;
+    case Opcode::kOr:
+      return b == 0 ? std::optional(a) : b == ones ? std::optional(Const(type_of(a), ones)) : std::nullopt;
+    case Opcode::kAdd:
+    case Opcode::kSub:
+    case Opcode::kXor:
+    case Opcode::kShl:
+    case Opcode::kShrU:
+    case Opcode::kShrS:
+      return b == 0 ? std::optional(a) : std::nullopt;
+    case Opcode::kMul:
+      return b == 1 ? std::optional(a) : b == 0 ? std::optional(Const(type_of(a), 0)) : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+ValueId PureOps::Convert(Opcode code, ValueId a, Type to) {
+  if (const std::optional<uint64_t> bits = BitsOf(a)) {
+    if (code == Opcode::kWrap || code == Opcode::kExtendU || code == Opcode::kReinterpret) {
+      return Const(to, *bits);
+    }
+    if (code == Opcode::kExtendS) {
+      return Const(to, static_cast<uint64_t>(int64_t{static_cast<int32_t>(*bits)}));
+    }
+  }
+  if (code == Opcode::kReinterpret) {
+    if (const std::optional<ValueId> from = OperandOf(a, Opcode::kReinterpret)) {
+      return *from;  // Of the only other type that is as wide.
+    }
+  }
+  return Once({.code = code, .type = type_of(a), .result = to, .a = a, .b = {}, .c = {}});
+}
+
+ValueId PureOps::Select(ValueId condition, ValueId a, ValueId b) {
+  if (a == b) {
+    return a;
+  }
+  if (const std::optional<uint64_t> bits = BitsOf(condition)) {
+    return *bits != 0 ? a : b;
+  }
+  const Type type = type_of(a);
+  return Once({.code = Opcode::kSelect, .type = type, .result = type, .a = condition, .b = a, .c = b});
+}
+
+std::optional<ValueId> PureOps::WholeOfHigh(ValueId i64) const {
+  const ir::Op* shift = DefinitionOf(i64);
+  if (shift == nullptr || shift->code != Opcode::kShrU) {
+    return std::nullopt;
+  }
+  const std::span<const ValueId> operands = function_.operands_of(*shift);
+  return BitsOf(operands[1]) == 32 ? std::optional(operands[0]) : std::nullopt;
+}
+
+ValueId PureOps::Join(ValueId low, ValueId high) {
+  const std::optional<ValueId> from = OperandOf(low, Opcode::kWrap), shifted = OperandOf(high, Opcode::kWrap);
+  if (from && shifted && WholeOfHigh(*shifted) == from) {
+    return *from;
+  }
+  if (high == ShrS(low, 31)) {
+    return Convert(Opcode::kExtendS, low, Type::kI64);
+  }
+  const ValueId above = Shl(Convert(Opcode::kExtendU, high, Type::kI64), 32);
+  return Or(Convert(Opcode::kExtendU, low, Type::kI64), above);
+}
+
+bool PureOps::Joined(ValueId i64, ValueId* low, ValueId* high) const {
+  const ir::Op* both = DefinitionOf(i64);
+  if (both == nullptr || both->code != Opcode::kOr) {
+    return false;
+  }
+  for (const size_t i : {0, 1}) {
+    const std::span<const ValueId> operands = function_.operands_of(*both);
+    const std::optional<ValueId> below = OperandOf(operands[i], Opcode::kExtendU);
+    const ir::Op* shift = DefinitionOf(operands[1 - i]);
+    if (!below || shift == nullptr || shift->code != Opcode::kShl) {
+      continue;
+    }
+    const std::span<const ValueId> shifted = function_.operands_of(*shift);
+    const std::optional<ValueId> above = OperandOf(shifted[0], Opcode::kExtendU);
+    if (above && BitsOf(shifted[1]) == 32) {
+      *low = *below;
+      *high = *above;
+      return true;
+    }
+  }
+  return false;
+}
+
+ValueId PureOps::Low(ValueId i64) {
+  ValueId low, high;
+  if (Joined(i64, &low, &high)) {
+    return low;
+  }
+  if (const std::optional<ValueId> from = OperandOf(i64, Opcode::kExtendU)) {
+    return *from;
+  }
+  if (const std::optional<ValueId> from = OperandOf(i64, Opcode::kExtendS)) {
+    return *from;
+  }
+  return Convert(Opcode::kWrap, i64, Type::kI32);
+}
+
+ValueId PureOps::High(ValueId i64) {
+  ValueId low, high;
+  if (Joined(i64, &low, &high)) {
+    return high;
+  }
+  if (OperandOf(i64, Opcode::kExtendU)) {
+    return Word(0);
+  }
+  if (const std::optional<ValueId> from = OperandOf(i64, Opcode::kExtendS)) {
+    return ShrS(*from, 31);
+  }
+  return Convert(Opcode::kWrap, ShrU(i64, 32), Type::kI32);
+}
+
+ValueId PureOps::AsFloat(ValueId integer) {
+  return Convert(Opcode::kReinterpret, integer, type_of(integer) == Type::kI32 ? Type::kF32 : Type::kF64);
+}
+
+ValueId PureOps::AsInteger(ValueId number) {
+  return Convert(Opcode::kReinterpret, number, type_of(number) == Type::kF32 ? Type::kI32 : Type::kI64);
+}
+
+std::optional<ValueId> PureOps::ConditionOf(ValueId mask) const {
+  const ir::Op* negation = DefinitionOf(mask);
+  if (negation == nullptr || negation->code != Opcode::kSub) {
+    return std::nullopt;
+  }
+  const std::span<const ValueId> operands = function_.operands_of(*negation);
+  const ir::Op* compare = DefinitionOf(operands[1]);
+  if (compare == nullptr || BitsOf(operands[0]) != 0) {
+    return std::nullopt;
+  }
+  const ir::Family family = ir::Info(compare->code).family;
+  const bool is_compare = family == ir::Family::kIntCompare || family == ir::Family::kFloatCompare;
+  return is_compare ? std::optional(operands[1]) : std::nullopt;
+}
+
+}  // namespace hpvm::wasm

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builds operations without effect: each only once where it is in scope, and none where the result is known.
+#ifndef HPVMD_COMPILER_FRONT_WASM_SIMD_OPS_H_
+#define HPVMD_COMPILER_FRONT_WASM_SIMD_OPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace hpvm::wasm {
+
+class PureOps {
+ public:
+  PureOps(ir::Function& function, ir::Builder& builder) : function_(function), builder_(builder) {}
+
+  // To be called whenever regions may have been opened or closed since the last call of anything here: forgets what is
+  // out of scope.
+  void Sync();
+
+  ir::ValueId Const(ir::Type type, uint64_t bits);
+  ir::ValueId Word(uint32_t bits) { return Const(ir::Type::kI32, bits); }
+  // The operands' type is the operation's; a number stands for a constant of that type. Comparisons give an i32.
+  ir::ValueId Make(ir::Opcode code, ir::ValueId a);
+  ir::ValueId Make(ir::Opcode code, ir::ValueId a, ir::ValueId b);
+  ir::ValueId Make(ir::Opcode code, ir::ValueId a, uint64_t b) { return Make(code, a, Const(function_.type_of(a), b)); }
+  ir::ValueId Convert(ir::Opcode code, ir::ValueId a, ir::Type to);
+  ir::ValueId Select(ir::ValueId condition, ir::ValueId a, ir::ValueId b);
+
+  // `b` is a value or a number.
+  template <typename B>
+  ir::ValueId And(ir::ValueId a, B b) {
+    return Make(ir::Opcode::kAnd, a, b);
+  }
+  template <typename B>
+  ir::ValueId Or(ir::ValueId a, B b) {
+    return Make(ir::Opcode::kOr, a, b);
+  }
+  template <typename B>
+  ir::ValueId Xor(ir::ValueId a, B b) {
+    return Make(ir::Opcode::kXor, a, b);
+  }
+  template <typename B>
+  ir::ValueId Add(ir::ValueId a, B b) {
+    return Make(ir::Opcode::kAdd, a, b);
+  }
+  template <typename B>
+  ir::ValueId Sub(ir::ValueId a, B b) {
+    return Make(ir::Opcode::kSub, a, b);
+  }
+  template <typename B>
+  ir::ValueId Mul(ir::ValueId a, B b) {
+    return Make(ir::Opcode::kMul, a, b);
+  }
+  template <typename B>
+  ir::ValueId Shl(ir::ValueId a, B b) {
+    return Make(ir::Opcode::kShl, a, b);
+  }
+  template <typename B>
+  ir::ValueId ShrU(ir::ValueId a, B b) {
+    return Make(ir::Opcode::kShrU, a, b);
+  }
+  template <typename B>
+  ir::ValueId ShrS(ir::ValueId a, B b) {
+    return Make(ir::Opcode::kShrS, a, b);
+  }
+  ir::ValueId Not(ir::ValueId a) { return Xor(a, ~uint64_t{0}); }
+
+  // The i64 of two words, and back. Taking apart what was put together costs nothing.
+  ir::ValueId Join(ir::ValueId low, ir::ValueId high);
+  ir::ValueId Low(ir::ValueId i64);
+  ir::ValueId High(ir::ValueId i64);
+  // Bits kept.
+  ir::ValueId AsFloat(ir::ValueId integer);
+  ir::ValueId AsInteger(ir::ValueId number);
+
+  // A word of ones if the condition (0 or 1) holds, else of zeros; and the condition of a word made so.
+  ir::ValueId Mask(ir::ValueId condition) { return Sub(Word(0), condition); }
+  std::optional<ir::ValueId> ConditionOf(ir::ValueId mask) const;
+
+  std::optional<uint64_t> BitsOf(ir::ValueId value) const;  // Constants.
+  ir::Type type_of(ir::ValueId value) const { return function_.type_of(value); }
+
+ private:
+  struct Key {
+    ir::Opcode code;
+    ir::Type type, result;
+    ir::ValueId a, b, c;
+    uint64_t imm = 0;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
+  // A region, and how much was known when it was opened.
+  struct Scope {
+    size_t depth;
+    ir::RegionId region;
+    size_t known;
+  };
+
+  ir::ValueId Once(const Key& key);
+  // The operation that gives the value, unless it is a parameter.
+  const ir::Op* DefinitionOf(ir::ValueId value) const;
+  // The operand of `value` if that is what `code` gives of one operand.
+  std::optional<ir::ValueId> OperandOf(ir::ValueId value, ir::Opcode code) const;
+  // x of x >> 32.
+  std::optional<ir::ValueId> WholeOfHigh(ir::ValueId i64) const;
+  std::optional<ir::ValueId> Fold(ir::Opcode code, ir::ValueId a, ir::ValueId b);
+  std::optional<ir::ValueId> FoldNeutral(ir::Opcode code, ir::ValueId a, uint64_t b, uint64_t ones);
+  // The words that an i64 was put together from.
+  bool Joined(ir::ValueId i64, ir::ValueId* low, ir::ValueId* high) const;
+
+  ir::Function& function_;
+  ir::Builder& builder_;
+  std::unordered_map<Key, ir::ValueId, KeyHash> known_;
+  std::vector<Key> order_;  // Of known_, oldest first.
+  std::vector<Scope> scopes_;
+};
+
+}  // namespace hpvm::wasm
+
+#endif  // HPVMD_COMPILER_FRONT_WASM_SIMD_OPS_H_

@@ -177,6 +177,8 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
   launch.arguments = {arguments, executable.outline().params.size()};
   launch.extent = dispatch.extent;
   launch.group = dispatch.group;
+  LaunchPrinter printer(submission.log, dispatch.node, executable.artifact());
+  launch.print = submission.log != nullptr ? &printer : nullptr;
   launch.stop = submission.stop != nullptr ? submission.stop : &kNeverStopped;
   uint64_t instances, group_instances;
   if (!Multiply(dispatch.extent, &instances) || !Multiply(dispatch.group, &group_instances) || group_instances == 0) {

@@ -7,7 +7,6 @@
 #include "base/limits.h"
 
 namespace hpvm::cpu {
-namespace {
 
 ir::Module OutlineOf(const Artifact& artifact) {
   ir::Module outline;
@@ -18,14 +17,13 @@ ir::Module OutlineOf(const Artifact& artifact) {
   outline.params = artifact.params;
   outline.uses_barrier = artifact.uses_barrier;
   outline.uses_group_memory = artifact.uses_group_memory;
+  outline.has_separate_buffers = artifact.has_separate_buffers;
   outline.functions.resize(artifact.function_names.size());
   for (size_t i = 0; i < artifact.function_names.size(); ++i) {
     outline.functions[i].name = artifact.function_names[i];
   }
   return outline;
 }
-
-}  // namespace
 
 CpuExecutable::CpuExecutable(Artifact artifact, InitialState initial, Image image)
     : artifact_(std::move(artifact)),

@@ -15,6 +15,9 @@
 
 namespace hpvm::cpu {
 
+// The parts of the module that an artifact still tells: parameters, memory sizes and function names.
+ir::Module OutlineOf(const Artifact& artifact);
+
 class CpuExecutable final : public Executable {
  public:
   // The artifact's code is dropped once it is mapped.

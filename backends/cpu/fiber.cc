@@ -38,10 +38,6 @@ namespace hpvm::cpu {
 namespace {
 
 constexpr size_t kGuardBytes = 64 * limits::kKiB;    // More than one frame may skip.
-// Below a kernel's limit: the barrier's and restore's frames, signal frames, what sanitizers add.
-constexpr size_t kReserveBytes = 64 * limits::kKiB;
-constexpr size_t kStackBytes = limits::kKernelStackBytes + kReserveBytes;
-constexpr size_t kMappingBytes = kGuardBytes + kStackBytes;
 
 }  // namespace
 
@@ -101,12 +97,14 @@ struct Fiber::Context {
 #endif
 };
 
-StatusOr<std::unique_ptr<Fiber>> Fiber::Create() {
+StatusOr<std::unique_ptr<Fiber>> Fiber::Create(uint64_t reserve_bytes) {
   std::unique_ptr<Fiber> fiber(new Fiber);
-  void* mapping = mmap(nullptr, kMappingBytes, PROT_READ | PROT_WRITE,
+  fiber->reserve_bytes_ = reserve_bytes;
+  fiber->mapping_bytes_ = kGuardBytes + reserve_bytes + limits::kKernelStackBytes;
+  void* mapping = mmap(nullptr, fiber->mapping_bytes_, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
-    return ResourceExhausted("Memory for the stack of a kernel instance (" + std::to_string(kMappingBytes) +
+    return ResourceExhausted("Memory for the stack of a kernel instance (" + std::to_string(fiber->mapping_bytes_) +
                              " bytes) is not available.");
   }
   fiber->mapping_ = static_cast<uint8_t*>(mapping);
@@ -124,12 +122,12 @@ Fiber::~Fiber() {
   }
 #endif
   if (mapping_ != nullptr) {
-    munmap(mapping_, kMappingBytes);
+    munmap(mapping_, mapping_bytes_);
   }
 }
 
 uint64_t Fiber::stack_limit() const {
-  return reinterpret_cast<uint64_t>(mapping_) + kGuardBytes + kReserveBytes;
+  return reinterpret_cast<uint64_t>(mapping_) + kGuardBytes + reserve_bytes_;
 }
 
 void Fiber::Start(void (*body)(void*), void* argument) {
@@ -144,7 +142,7 @@ void Fiber::Start(void (*body)(void*), void* argument) {
 #endif
 #ifdef HPVMD_FIBER_ASAN
   // A dropped run left its frames' shadow behind.
-  __asan_unpoison_memory_region(mapping_ + kGuardBytes, kStackBytes);
+  __asan_unpoison_memory_region(mapping_ + kGuardBytes, mapping_bytes_ - kGuardBytes);
   context_->own_fake = nullptr;
 #endif
   Prepare();
@@ -154,7 +152,7 @@ void Fiber::Start(void (*body)(void*), void* argument) {
 void Fiber::Prepare() {
   // What hpvmd_switch_stack pops: r15 r14 r13 r12 rbx rbp, then the return address. Nine words below the end of the
   // mapping, so that the stack is 16-aligned when hpvmd_fiber_start begins.
-  auto* top = reinterpret_cast<uint64_t*>(mapping_ + kMappingBytes) - 9;
+  auto* top = reinterpret_cast<uint64_t*>(mapping_ + mapping_bytes_) - 9;
   top[0] = top[1] = top[2] = 0;
   top[3] = reinterpret_cast<uint64_t>(this);
   top[4] = reinterpret_cast<uint64_t>(&Fiber::Enter);
@@ -168,7 +166,7 @@ void Fiber::Prepare() {
 void Fiber::Prepare() {
   HPVMD_CHECK(getcontext(&context_->own) == 0);
   context_->own.uc_stack.ss_sp = mapping_ + kGuardBytes;
-  context_->own.uc_stack.ss_size = kStackBytes;
+  context_->own.uc_stack.ss_size = mapping_bytes_ - kGuardBytes;
   context_->own.uc_link = nullptr;
   const auto address = reinterpret_cast<uint64_t>(this);
   void (*enter)(uint32_t, uint32_t) = [](uint32_t high, uint32_t low) {
@@ -187,7 +185,7 @@ bool Fiber::Resume() {
   __tsan_switch_to_fiber(context_->own_tsan, 0);
 #endif
 #ifdef HPVMD_FIBER_ASAN
-  __sanitizer_start_switch_fiber(&context_->caller_fake, mapping_ + kGuardBytes, kStackBytes);
+  __sanitizer_start_switch_fiber(&context_->caller_fake, mapping_ + kGuardBytes, mapping_bytes_ - kGuardBytes);
 #endif
   SwitchIn();
 #ifdef HPVMD_FIBER_ASAN
@@ -196,7 +194,7 @@ bool Fiber::Resume() {
   return finished_;
 }
 
-void Fiber::SwitchOut(bool last) {
+void Fiber::SwitchOut([[maybe_unused]] bool last) {
 #ifdef HPVMD_FIBER_TSAN
   __tsan_switch_to_fiber(context_->caller_tsan, 0);
 #endif
@@ -246,7 +244,7 @@ uint64_t ThreadStackLow() {
 uint64_t StackLimitHere() {
   static thread_local const uint64_t low = ThreadStackLow();
   const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-  constexpr uint64_t kNeeded = limits::kKernelStackBytes + kReserveBytes;
+  constexpr uint64_t kNeeded = limits::kKernelStackBytes + Fiber::kReserveBytes;
   // On a fiber, or on a stack somebody switched to, `here` lies outside the thread's stack: below it (refused here), or
   // above, where the caller of this function must not be.
   if (low == ~uint64_t{0} || here < low || here - low < kNeeded) {

@@ -17,9 +17,13 @@ namespace hpvm::cpu {
 
 class Fiber {
  public:
-  // A stack of the kernel's budget (limits::kKernelStackBytes) and room for what the kernel calls, with a guard page
-  // below.
-  static StatusOr<std::unique_ptr<Fiber>> Create();
+  // Below a kernel's limit: leaf functions' frames, those of what it calls outside (the barrier, restoring, printing),
+  // signal frames, what sanitizers add.
+  static constexpr uint64_t kReserveBytes = 128 * 1024;
+
+  // A stack of the kernel's budget (limits::kKernelStackBytes) and of `reserve_bytes` for what the kernel calls, with a
+  // guard page below.
+  static StatusOr<std::unique_ptr<Fiber>> Create(uint64_t reserve_bytes = kReserveBytes);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -42,6 +46,8 @@ class Fiber {
   void SwitchOut(bool last);
 
   uint8_t* mapping_ = nullptr;
+  uint64_t reserve_bytes_ = 0;
+  uint64_t mapping_bytes_ = 0;
   void (*body_)(void*) = nullptr;
   void* argument_ = nullptr;
   bool finished_ = true;

@@ -45,6 +45,7 @@ std::array<uint64_t, 3> GroupCounts(const CpuLaunch& launch) {
 }
 
 void Bind(Lane& lane, const CpuLaunch& launch) {
+  lane.print = launch.print;
   ir::CpuContext& context = lane.context;
   context.arguments = launch.arguments.data();
   context.argument_count = launch.arguments.size();

@@ -26,6 +26,7 @@ struct CpuLaunch {
   std::array<uint64_t, 3> extent{}, group{};
   uint64_t group_base = 0;
   const std::atomic<uint32_t>* stop = nullptr;  // Never null.
+  ir::PrintSink* print = nullptr;               // May be null.
 };
 
 // Groups along each dimension.

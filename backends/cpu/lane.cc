@@ -17,6 +17,10 @@ using ir::kDirtyGranuleBytes;
 
 void RestoreLane(ir::CpuContext* context) { static_cast<Lane*>(context->runner)->Restore(); }
 
+void PrintFromLane(ir::CpuContext* context, uint32_t format, const uint64_t* values) {
+  static_cast<Lane*>(context->runner)->Print(format, values);
+}
+
 Status CheckSegment(const ir::DataSegment& segment, uint64_t bytes, const char* of) {
   if (segment.address <= bytes && segment.bytes.size() <= bytes - segment.address) {
     return absl::OkStatus();
@@ -80,6 +84,9 @@ StatusOr<InitialState> InitialState::From(const Artifact& artifact) {
   state.memory_bytes = artifact.memory_bytes;
   state.memory_bytes_max = artifact.memory_bytes_max;
   state.globals = artifact.globals;
+  for (const std::vector<ir::Type>& types : artifact.format_types) {
+    state.print_operands.push_back(static_cast<uint32_t>(types.size()));
+  }
   if (state.memory_bytes > state.memory_bytes_max || state.memory_bytes_max % kDirtyGranuleBytes != 0) {
     return InvalidArgument("Module memory (" + std::to_string(state.memory_bytes) + " of at most " +
                            std::to_string(state.memory_bytes_max) + " bytes) is malformed.");
@@ -127,6 +134,7 @@ StatusOr<std::unique_ptr<Lane>> Lane::Create(const InitialState& initial) {
   context.dirty_list = reinterpret_cast<uint32_t*>(context.memory + bits_at + bit_bytes);
   context.globals = lane->globals_.data();
   context.restore = RestoreLane;
+  context.print = PrintFromLane;
   context.runner = lane.get();
   if (initial.data.bytes() != 0) {
     std::memcpy(context.memory + initial.data_begin, initial.data.data(), initial.data.bytes());
@@ -158,6 +166,12 @@ void Lane::Restore() {
   }
   for (size_t i = 0; i < globals_.size(); ++i) {
     globals_[i] = initial_.globals[i];
+  }
+}
+
+void Lane::Print(uint32_t format, const uint64_t* values) {
+  if (print != nullptr && format < initial_.print_operands.size()) {
+    print->Print({values[0], values[1], values[2]}, format, {values + 3, initial_.print_operands[format]});
   }
 }
 

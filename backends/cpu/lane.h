@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "compiler/artifact.h"
 #include "compiler/ir/cpu_abi.h"
+#include "compiler/ir/launch.h"
 
 namespace hpvm::cpu {
 
@@ -44,6 +45,7 @@ struct InitialState {
   Pages data;                             // [data_begin, data_end).
   Pages state;                            // All of it.
   std::vector<uint64_t> globals;
+  std::vector<uint32_t> print_operands;   // By format.
 };
 
 class Lane {
@@ -54,8 +56,11 @@ class Lane {
 
   // Puts memory, state and globals back.
   void Restore();
+  // Hands a record of the image to `print`.
+  void Print(uint32_t format, const uint64_t* values);
 
   ir::CpuContext context{};
+  ir::PrintSink* print = nullptr;  // Of the running launch, borrowed; may be null.
   // Barrier kernels: where the instance runs, borrowed, the barrier it waits at, and what that returns next.
   Fiber* fiber = nullptr;
   uint64_t barrier_site = 0;

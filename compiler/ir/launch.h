@@ -48,6 +48,8 @@ struct InstanceStorage {
   uint8_t* state = nullptr;       // Module::state_bytes.
 };
 
+class Checker;  // check.h.
+
 struct Launch {
   std::array<uint64_t, 3> extent{1, 1, 1};   // Instances along x, y, z.
   std::array<uint64_t, 3> group{1, 1, 1};    // Instances of a group; the last group of a dimension may be partial.
@@ -56,6 +58,7 @@ struct Launch {
   const std::atomic<uint32_t>* stop = nullptr;
   PrintSink* print = nullptr;          // Borrowed; null drops what is printed.
   HostCalls* host = nullptr;           // Borrowed; needed by linked modules only.
+  Checker* checker = nullptr;          // Borrowed; the interpreter checks the launch; not with `instance`.
   InstanceStorage* instance = nullptr; // Borrowed; null: each instance starts from the module's initial state.
 
   uint64_t instances() const { return extent[0] * extent[1] * extent[2]; }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/ir/check.h"
+
+namespace hpvm::ir {
+namespace {
+
+using PlaceName = std::function<std::string(uint32_t)>;
+
+std::string InstanceName(const FindingPlace& place) {
+  const auto& id = place.instance;
+  return "instance (" + std::to_string(id[0]) + ", " + std::to_string(id[1]) + ", " + std::to_string(id[2]) + ')';
+}
+
+// " (function "blur", byte 117 of the module)", or as much of it as is known.
+std::string PlaceText(const FindingPlace& place, const Module& module, const PlaceName& name) {
+  std::string text;
+  if (place.function < module.functions.size()) {
+    text += "function \"" + module.functions[place.function].name + '"';
+  }
+  if (place.source != 0) {
+    text += text.empty() ? "" : ", ";
+    text += name != nullptr ? name(place.source) : "byte " + std::to_string(place.source) + " of the module";
+  }
+  return text.empty() ? "" : " (" + text + ')';
+}
+
+std::string BufferName(uint32_t param, const Module& module) {
+  return param < module.params.size() ? "buffer \"" + module.params[param].name + '"' : "a buffer";
+}
+
+std::string MemoryText(const Finding& finding, const Module& module) {
+  const std::string bytes = finding.bytes == 1 ? "byte " + std::to_string(finding.offset)
+                                               : std::to_string(finding.bytes) + " bytes at " +
+                                                     std::to_string(finding.offset);
+  switch (finding.memory) {
+    case FindingMemory::kBuffer:
+      return bytes + " of " + BufferName(finding.param, module);
+    case FindingMemory::kGroup:
+      return bytes + " of group memory";
+    default:
+      return bytes + " of module memory";
+  }
+}
+
+std::string_view AccessVerb(const FindingPlace& place) {
+  if (place.is_atomic) {
+    return place.is_write ? " atomically writes " : " atomically reads ";
+  }
+  return place.is_write ? " writes " : " reads ";
+}
+
+}  // namespace
+
+std::string_view Name(FindingKind kind) {
+  switch (kind) {
+    case FindingKind::kRace:
+      return "race";
+    case FindingKind::kUninitializedRead:
+      return "uninitialised read";
+    case FindingKind::kWrongBuffer:
+      return "wrong buffer";
+    case FindingKind::kMissedBarrier:
+      return "missed barrier";
+  }
+  return "?";
+}
+
+std::string ToString(const Finding& finding, const Module& module, const PlaceName& place) {
+  const std::string who = InstanceName(finding.first), where = PlaceText(finding.first, module, place);
+  const std::string access = who + std::string(AccessVerb(finding.first)) + MemoryText(finding, module) + where;
+  const FindingPlace other = finding.second.value_or(FindingPlace{});
+  std::string text(Name(finding.kind));
+  switch (finding.kind) {
+    case FindingKind::kRace:
+      return text + ": " + access + ", which " + InstanceName(other) + std::string(AccessVerb(other)) +
+             "as well" + PlaceText(other, module, place) + ", with no barrier between them";
+    case FindingKind::kUninitializedRead:
+      return text + ": " + access + ", which nothing has written";
+    case FindingKind::kWrongBuffer:
+      return text + ": " + access + " through an address computed from " + BufferName(finding.through, module);
+    case FindingKind::kMissedBarrier:
+      break;
+  }
+  text += ": " + who + " waits at a barrier" + where + " while " + InstanceName(other);
+  return other.has_ended ? text + " has ended" : text + " waits at another" + PlaceText(other, module, place);
+}
+
+void Checker::Add(const Finding& finding, std::pair<uint32_t, uint32_t> sites) {
+  if (sites.first > sites.second) {
+    std::swap(sites.first, sites.second);  // Two operations race in either order.
+  }
+  const auto [known, is_new] = known_.emplace(std::pair(finding.kind, sites), findings_.size());
+  if (!is_new) {
+    ++findings_[known->second].count;
+  } else if (findings_.size() < options_.findings_max) {
+    findings_.push_back(finding);
+  } else {
+    known_.erase(known);
+    ++dropped_;
+  }
+}
+
+}  // namespace hpvm::ir

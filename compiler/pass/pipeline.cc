@@ -3,6 +3,7 @@
 
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify.h"
+#include "compiler/pass/remove_dead.h"
 #include "compiler/pass/resolve_provenance.h"
 
 namespace hpvm {
@@ -20,9 +21,17 @@ Status CheckAfter(const ir::Module& module, const char* pass) {
 }  // namespace
 
 Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
-  HPVMD_RETURN_IF_ERROR(ResolveProvenance(module));
-  if (options.verify_each) {
-    HPVMD_RETURN_IF_ERROR(CheckAfter(module, "ResolveProvenance"));
+  struct Pass {
+    const char* name;
+    Status (*run)(ir::Module&);
+  };
+  // What is dead goes first: the others then see fewer merges.
+  constexpr Pass kPasses[] = {{"RemoveDead", RemoveDead}, {"ResolveProvenance", ResolveProvenance}};
+  for (const Pass& pass : kPasses) {
+    HPVMD_RETURN_IF_ERROR(pass.run(module));
+    if (options.verify_each) {
+      HPVMD_RETURN_IF_ERROR(CheckAfter(module, pass.name));
+    }
   }
   return options.verify_each ? absl::OkStatus() : CheckAfter(module, "pipeline");
 }

@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "base/limits.h"
-#if __has_include("compiler/ir/print_format.h")
 #include "compiler/ir/print_format.h"
-#endif
 
 namespace hpvm {
 namespace {
@@ -115,11 +113,7 @@ void LaunchPrinter::Print(const std::array<uint64_t, 3>& instance, uint32_t form
     log_->Drop();
     return;
   }
-#if __has_include("compiler/ir/print_format.h")
-  log_->Print(node_, instance, ir::FormatPrint(artifact_.formats[format], values));
-#else
-  log_->Print(node_, instance, artifact_.formats[format] + " with " + std::to_string(values.size()) + " values");
-#endif
+  log_->Print(node_, instance, ir::FormatPrint(artifact_.formats[format], values, artifact_.data));
 }
 
 }  // namespace hpvm

@@ -79,7 +79,7 @@ class LaunchLog {
 // The sink of one launch: formats what its instances print. A null log drops it.
 class LaunchPrinter final : public ir::PrintSink {
  public:
-  // All are borrowed.
+  // All are borrowed. Strings of %s come from the artifact's data.
   LaunchPrinter(LaunchLog* log, uint32_t node, const Artifact& artifact)
       : log_(log), node_(node), artifact_(artifact) {}
   void Print(const std::array<uint64_t, 3>& instance, uint32_t format, std::span<const uint64_t> values) override;

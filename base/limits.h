@@ -43,6 +43,7 @@ inline constexpr uint64_t kModuleStateBytesMax = 256 * kMiB;
 inline constexpr uint32_t kPrintOperandsMax = 64;
 // Formats are parsed for each print of a module, and again for each line printed; as long is a literal that %s prints.
 inline constexpr uint32_t kPrintFormatBytesMax = 1'000;
+inline constexpr uint32_t kPrintFormatsMax = 1'000;
 // A width or precision, so that one directive fills a small buffer.
 inline constexpr uint32_t kPrintFieldMax = 255;
 // Parameters of a kernel: ports and scalars together.
@@ -54,6 +55,13 @@ inline constexpr uint32_t kWasmLocalsMax = 50'000;
 inline constexpr uint32_t kWasmSignatureMax = 1'000;
 inline constexpr uint32_t kWasmNestingMax = 1'000;
 inline constexpr uint32_t kWasmTableEntriesMax = 65'536;
+// Tables and element segments of one module, as an instance holds them: each worker has a copy.
+inline constexpr uint32_t kWasmTablesMax = 1'000;
+inline constexpr uint64_t kWasmStateBytesMax = 16 * kMiB;
+// A start function runs in the interpreter, once a compile: calls and iterations of loops, some seconds of it; and what
+// it may leave in memory, since every artifact of the module carries it.
+inline constexpr uint64_t kWasmStartStepsMax = 50'000'000;
+inline constexpr uint64_t kWasmStartBytesMax = 32 * kMiB;
 inline constexpr uint64_t kWasmInstructionsMax = 32'000'000;
 // Values and uses of values in the kernel IR of one module.
 inline constexpr uint64_t kKernelIrValuesMax = 32'000'000;

@@ -2,6 +2,7 @@
 #include "compiler/compile.h"
 
 #include "base/clock.h"
+#include "compiler/debug/source_info.h"
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/check_barriers.h"
@@ -25,8 +26,10 @@ uint64_t NsSince(Time begin) { return static_cast<uint64_t>((RealClock().Now() -
 Artifact InterpArtifact(const ir::Module& module) {
   Artifact artifact = DescribeModule(module);
   artifact.kind = ArtifactKind::kInterp;
-  // The text has them.
-  artifact.data.clear();
+  // The text has them; printed strings are looked up in the data.
+  if (artifact.formats.empty()) {
+    artifact.data.clear();
+  }
   artifact.state.clear();
   std::string text = ir::Print(module);
   artifact.code.assign(text.begin(), text.end());
@@ -83,6 +86,7 @@ CompileResult CompileModule(const CompileRequest& request, std::span<const uint8
   }
   artifact->module_name = request.module_name;
   artifact->entry = request.entry;
+  AddSourceInfo(bytes, *front.module, &*artifact, &result.diagnostics);
   artifact->read_ns = front.read_ns;
   artifact->pass_ns = front.pass_ns;
   result.artifact = *std::move(artifact);

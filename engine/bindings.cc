@@ -246,20 +246,4 @@ StatusOr<uint64_t> ScalarBits(const graph::Port& port, const Binding& binding, g
   return fits ? StatusOr<uint64_t>(bits & 0xffffffffu) : refuse("its value does not fit 32 bits");
 }
 
-std::string DescribeTrap(const ir::TrapReport& trap, const Artifact& artifact) {
-  std::string text(ir::Name(trap.code));
-  if (trap.bytes != 0) {
-    text += " at address " + std::to_string(trap.address) + " (" + std::to_string(trap.bytes) + " bytes)";
-  }
-  text += " in instance (" + std::to_string(trap.instance[0]) + ", " + std::to_string(trap.instance[1]) + ", " +
-          std::to_string(trap.instance[2]) + ")";
-  if (trap.function < artifact.function_names.size()) {
-    text += ", function \"" + artifact.function_names[trap.function] + "\"";
-  }
-  if (trap.source != 0) {
-    text += ", byte " + std::to_string(trap.source) + " of module \"" + artifact.module_name + "\"";
-  }
-  return text;
-}
-
 }  // namespace hpvm

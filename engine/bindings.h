@@ -40,10 +40,6 @@ StatusOr<Binding> ShapeOf(const graph::Port& port, const graph::SymbolValues& sy
 // integers to floats.
 StatusOr<uint64_t> ScalarBits(const graph::Port& port, const Binding& binding, graph::ScalarType type);
 
-// "out of bounds memory access at address 65540 (4 bytes) in instance (3, 0, 0), function \"blur\", byte 117 of module
-// \"filters\"".
-std::string DescribeTrap(const ir::TrapReport& trap, const Artifact& artifact);
-
 }  // namespace hpvm
 
 #endif  // HPVMD_ENGINE_BINDINGS_H_

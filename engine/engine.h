@@ -17,6 +17,7 @@
 #ifndef HPVMD_ENGINE_ENGINE_H_
 #define HPVMD_ENGINE_ENGINE_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "backends/launch_log.h"
 #include "base/clock.h"
 #include "base/diagnostic.h"
 #include "base/element_type.h"
@@ -40,6 +42,7 @@ namespace hpvm {
 
 struct EngineOptions {
   std::vector<Device*> devices;         // Borrowed; in order of preference among equals.
+  Device* checker = nullptr;            // Borrowed; runs every node of a checked graph. Null: none can be checked.
   Hub* hub = nullptr;                   // Borrowed.
   CompilerService* compiler = nullptr;  // Borrowed.
   const Clock* clock = nullptr;         // Borrowed.
@@ -73,6 +76,12 @@ struct GraphSummary {
   uint32_t compiled = 0, from_cache = 0;
 };
 
+struct PrepareOptions {
+  // Every node is compiled for the checker and runs there, whatever the document allows; each run then looks for races,
+  // uninitialised reads and the like (RunLog::findings). Much slower.
+  bool check = false;
+};
+
 class PreparedGraph;  // Defined in engine/prepared_graph.h; opaque to callers.
 
 struct PrepareOutcome {
@@ -99,6 +108,23 @@ struct NodeRecord {
   int64_t end_ns = 0;
 };
 
+// What the kernels of a run said. Bounded: backends/launch_log.h.
+struct RunLog {
+  struct Line {
+    std::string node;  // Its path.
+    std::array<uint64_t, 3> instance{};
+    std::string text;  // Any bytes but line ends.
+  };
+  struct Found {
+    std::string node;
+    Finding finding;
+  };
+  std::vector<Line> lines;
+  uint64_t lines_dropped = 0;
+  std::vector<Found> findings;  // Of checked graphs.
+  uint64_t findings_dropped = 0;
+};
+
 struct RunRequest {
   std::map<std::string, Binding> inputs{};
   // Memory for outputs: every output must be bound, with bytes equal to its size (see OutputShapes), unless
@@ -113,6 +139,7 @@ struct RunRequest {
   const std::atomic<uint32_t>* stop = nullptr;  // Not zero: stop soon with kCancelled. Optional.
   Time deadline = kNever;                       // Checked between segments; callers set `stop` for kernels in flight.
   uint32_t node_records_max = 1000;             // The rest is only counted.
+  RunLog* log = nullptr;                        // Filled when the run ends, also when it fails. Optional.
 };
 
 struct RunResult {
@@ -131,8 +158,10 @@ class Engine {
 
   // A status only when the world failed (compiler gone, deadline) or lacks something (kFailedPrecondition names the
   // nodes that no device here may run); what is wrong with the graph or its modules is in the diagnostics, beside
-  // warnings (a node that only the interpreter runs). Compiles at most four modules at a time.
-  StatusOr<PrepareOutcome> Prepare(std::string_view document, ModuleSource& modules, Time deadline);
+  // warnings (a node that only the interpreter runs). Compiles at most four modules at a time. kFailedPrecondition for a
+  // check without a checker.
+  StatusOr<PrepareOutcome> Prepare(std::string_view document, ModuleSource& modules, Time deadline,
+                                   const PrepareOptions& prepare = {});
 
   // Shapes and types of the outputs for given inputs, without running. For callers that provide the memory.
   StatusOr<std::map<std::string, Binding>> OutputShapes(PreparedGraph& graph,

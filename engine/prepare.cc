@@ -82,8 +82,11 @@ bool NamesDevice(const std::vector<std::string>& names, const DeviceInfo& info) 
 
 class Preparer {
  public:
-  Preparer(const EngineOptions& options, ModuleSource& modules, Time deadline)
-      : options_(options), modules_(modules), deadline_(deadline), graph_(std::make_shared<PreparedGraph>()) {}
+  Preparer(const EngineOptions& options, const PrepareOptions& prepare, ModuleSource& modules, Time deadline)
+      : options_(options), modules_(modules), deadline_(deadline), graph_(std::make_shared<PreparedGraph>()) {
+    graph_->is_checked = prepare.check;
+    graph_->devices = prepare.check ? std::vector<Device*>{options.checker} : options.devices;
+  }
 
   StatusOr<PrepareOutcome> Run(std::string_view document) {
     HPVMD_RETURN_IF_ERROR(FindDevices());
@@ -111,9 +114,12 @@ class Preparer {
 
  private:
   Status FindDevices() {
+    if (graph_->is_checked && options_.checker == nullptr) {
+      return FailedPrecondition("No device here can check kernels.");
+    }
     scheduler::SpaceIndex next = scheduler::kHostSpace + 1;
     bool has_host = false;
-    for (const Device* device : options_.devices) {
+    for (const Device* device : graph_->devices) {
       const DeviceInfo& info = device->info();
       graph_->facts.push_back({.id = info.id,
                                .tier = TierOf(info.kind),
@@ -168,8 +174,11 @@ class Preparer {
   }
 
   // Devices that the document lets run a variant of a leaf: its own restriction, the variant's, and those of every node
-  // around it.
+  // around it. They do not bind a check.
   bool IsAllowed(const graph::Node& leaf, const graph::Variant& variant, const DeviceInfo& info) const {
+    if (graph_->is_checked) {
+      return true;
+    }
     if (!variant.devices.empty() && !NamesDevice(variant.devices, info)) {
       return false;
     }
@@ -214,9 +223,9 @@ class Preparer {
       }
       for (uint32_t v = 0; v < node.variants.size(); ++v) {
         std::vector<ArtifactKind> kinds;
-        for (uint32_t d = 0; d < options_.devices.size(); ++d) {
-          const ArtifactKind kind = options_.devices[d]->artifact_kind();
-          if (graph_->facts[d].tier == tier && IsAllowed(node, node.variants[v], options_.devices[d]->info()) &&
+        for (uint32_t d = 0; d < graph_->devices.size(); ++d) {
+          const ArtifactKind kind = graph_->devices[d]->artifact_kind();
+          if (graph_->facts[d].tier == tier && IsAllowed(node, node.variants[v], graph_->devices[d]->info()) &&
               std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
             kinds.push_back(kind);
             uses_.push_back({.leaf = NodeId(n), .variant = v, .job = JobFor(node, v, kind)});
@@ -311,8 +320,8 @@ class Preparer {
     const Artifact& artifact = *job.outcome->artifact;
     const KernelNeeds needs{
         .kind = artifact.kind, .uses_barrier = artifact.uses_barrier, .uses_group_memory = artifact.uses_group_memory};
-    for (uint32_t d = 0; d < options_.devices.size(); ++d) {
-      Device& device = *options_.devices[d];
+    for (uint32_t d = 0; d < graph_->devices.size(); ++d) {
+      Device& device = *graph_->devices[d];
       if (graph_->facts[d].tier != tier || device.artifact_kind() != job.request.target ||
           !IsAllowed(leaf, leaf.variants[use.variant], device.info())) {
         continue;
@@ -332,11 +341,11 @@ class Preparer {
   StatusOr<Executable*> Load(CompileJob& job, uint32_t device) {
     auto [it, is_new] = job.loaded.try_emplace(device, nullptr);
     if (is_new) {
-      StatusOr<std::unique_ptr<Executable>> loaded = options_.devices[device]->Load(*job.outcome->artifact);
+      StatusOr<std::unique_ptr<Executable>> loaded = graph_->devices[device]->Load(*job.outcome->artifact);
       if (!loaded.ok()) {
         return While(loaded.status(), "loading entry \"" + job.request.entry + "\" of module \"" +
                                           job.request.module_name + "\" on device " +
-                                          options_.devices[device]->info().id);
+                                          graph_->devices[device]->info().id);
       }
       it->second = loaded->get();
       graph_->loaded.push_back(*std::move(loaded));
@@ -454,7 +463,7 @@ class Preparer {
       }
       (port.access == graph::Access::kIn ? summary.inputs : summary.outputs).push_back(std::move(out));
     }
-    std::vector<bool> is_used(options_.devices.size());
+    std::vector<bool> is_used(graph_->devices.size());
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       if (n > 0) {  // The root is the graph itself.
         (graph.nodes[n].is_leaf ? summary.leaf_nodes : summary.internal_nodes) += 1;
@@ -489,8 +498,9 @@ class Preparer {
 
 }  // namespace
 
-StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource& modules, Time deadline) {
-  return Preparer(options_, modules, deadline).Run(document);
+StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource& modules, Time deadline,
+                                         const PrepareOptions& prepare) {
+  return Preparer(options_, prepare, modules, deadline).Run(document);
 }
 
 }  // namespace hpvm

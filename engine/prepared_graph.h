@@ -24,7 +24,9 @@ class PreparedGraph {
   // Constant after Prepare.
   graph::Graph graph;
   GraphSummary summary;
-  std::vector<scheduler::DeviceFacts> facts;                  // By device, in the order of EngineOptions::devices.
+  std::vector<Device*> devices;                               // Borrowed: EngineOptions::devices, or its checker alone.
+  bool is_checked = false;                                    // Runs look for races and the like.
+  std::vector<scheduler::DeviceFacts> facts;                  // By device.
   std::vector<std::vector<scheduler::Candidate>> candidates;  // By NodeId's index; leaves only.
   std::vector<std::vector<Executable*>> executables;          // Beside `candidates`; borrowed from `loaded`.
   std::vector<std::unique_ptr<Executable>> loaded;

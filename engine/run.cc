@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "compiler/debug/place.h"
 #include "engine/bindings.h"
 #include "engine/engine.h"
 #include "engine/prepared_graph.h"
@@ -44,7 +45,9 @@ class Runner {
     const Time run_start = options_.clock->Now();
     result_.bind = run_start - start_;
     for (uint32_t i = 0; i < request_.repeat; ++i) {
+      log_.SetRepetition(i);
       if (Status status = RunOnce(); !status.ok()) {
+        FillLog();
         // Failed timelines stay failed; the next run needs new ones.
         HPVMD_RETURN_IF_ERROR(ResetTimelines(*plan_));
         return status;
@@ -53,6 +56,7 @@ class Runner {
     result_.run = options_.clock->Now() - run_start;
     result_.nodes_run = uint64_t{plan_->flat.nodes.size()} * request_.repeat;
     Record(run_start);
+    FillLog();
     return std::move(result_);
   }
 
@@ -107,7 +111,7 @@ class Runner {
                         [&](const std::unique_ptr<Plan>& plan) { return plan->symbols == symbols; });
       if (it == plans.end()) {
         MakeRoom();
-        HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, BuildPlan(graph_, options_.devices, std::move(symbols)));
+        HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, BuildPlan(graph_, graph_.devices, std::move(symbols)));
         it = plans.insert(plans.begin(), std::move(plan));
       }
       Remember(**it);
@@ -143,7 +147,7 @@ class Runner {
   void MakeRoom() const {
     auto& plans = graph_.plans;
     uint64_t memory = std::numeric_limits<uint64_t>::max();
-    for (const Device* device : options_.devices) {
+    for (const Device* device : graph_.devices) {
       if (device->info().host_visible && device->info().memory_bytes != 0) {
         memory = std::min(memory, device->info().memory_bytes);
       }
@@ -263,7 +267,9 @@ class Runner {
                                          .signals = {&points.signal, 1},
                                          .stop = &stop_,
                                          .timings = plan_->timings,
-                                         .failure = &points.failure}));
+                                         .failure = &points.failure,
+                                         .log = request_.log != nullptr ? &log_ : nullptr,
+                                         .check = graph_.is_checked}));
     submitted_[segment.device] = segment.signal;
     if (!device.info().runs_inline) {
       return absl::OkStatus();
@@ -333,6 +339,31 @@ class Runner {
     }
   }
 
+  // What the kernels said, by the paths of their nodes.
+  void FillLog() {
+    if (request_.log == nullptr) {
+      return;
+    }
+    const auto path = [&](uint32_t node) {
+      return node < plan_->flat.nodes.size() ? graph::PathOf(graph_.graph, plan_->flat.nodes[node]) : std::string();
+    };
+    RunLog& log = *request_.log;
+    uint32_t node = std::numeric_limits<uint32_t>::max();
+    std::string node_path;
+    for (PrintedLine& line : log_.TakeLines()) {
+      if (line.node != node) {
+        node = line.node;
+        node_path = path(node);
+      }
+      log.lines.push_back({node_path, line.instance, std::move(line.text)});
+    }
+    for (Finding& finding : log_.TakeFindings()) {
+      log.findings.push_back({path(finding.node), std::move(finding)});
+    }
+    log.lines_dropped = log_.dropped();
+    log.findings_dropped = log_.findings_dropped();
+  }
+
   struct SegmentPoints {
     std::vector<TimelinePoint> waits;
     TimelinePoint signal;
@@ -349,6 +380,7 @@ class Runner {
   std::vector<const Binding*> ports_;  // By the root's port: in the request, or in result_.outputs.
   std::deque<SegmentPoints> points_;   // Of segments in flight, and of the one that failed.
   std::vector<uint64_t> submitted_;    // By device: the last signal submitted in this repetition.
+  LaunchLog log_;
   RunResult result_;
 };
 

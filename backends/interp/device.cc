@@ -6,6 +6,7 @@
 #include "backends/shared/host_buffer.h"
 #include "backends/shared/host_queue.h"
 #include "base/limits.h"
+#include "compiler/debug/place.h"
 #include "compiler/ir/interpret.h"
 #include "compiler/ir/text.h"
 
@@ -96,6 +97,8 @@ class InterpDevice final : public Device, private CommandTarget {
     launch.extent = dispatch.extent;
     launch.group = dispatch.group;
     launch.stop = submission.stop;
+    LaunchPrinter printer(submission.log, dispatch.node, executable.artifact());
+    launch.print = &printer;
     for (uint32_t i = 0; i < dispatch.argument_count; ++i) {
       const DispatchArgument& argument = submission.commands->arguments[dispatch.first_argument + i];
       if (argument.is_buffer) {
@@ -108,7 +111,7 @@ class InterpDevice final : public Device, private CommandTarget {
     }
     HPVMD_ASSIGN_OR_RETURN(record->trap, executable.interpreter().Run(launch));
     if (record->trap.code != ir::TrapCode::kNone) {
-      return TrapStatus(record->trap, ir::ToString(record->trap, executable.interpreter().module()));
+      return TrapStatus(record->trap, DescribeTrap(record->trap, executable.artifact()));
     }
     return absl::OkStatus();
   }

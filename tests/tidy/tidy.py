@@ -11,12 +11,12 @@ import subprocess
 import sys
 
 # Which folders a folder may include, besides itself. design: docs/ARCHITECTURE.md, "Folders".
-COMPILER_FACE = {"compiler/ir", "compiler/artifact.h", "compiler/service.h"}
+COMPILER_FACE = {"compiler/ir", "compiler/artifact.h", "compiler/service.h", "compiler/debug/place.h"}
 EDGES = {
     "base": set(),
     "graph": {"base"},
     "compiler": {"base", "graph"},
-    "backends": {"base", "compiler/ir", "compiler/artifact.h"},
+    "backends": {"base", "compiler/ir", "compiler/artifact.h", "compiler/debug/place.h"},
     "scheduler": {"base", "graph"},
     "engine": {"base", "graph", "scheduler", "backends"} | COMPILER_FACE,
     "proto": {"base"},

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/debug/source_info.h"
+
+#include <llvm/Demangle/Demangle.h>
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+#include "compiler/debug/dwarf_lines.h"
+
+namespace hpvm {
+namespace {
+
+// Names refer back to parts of themselves, and each reference may double the text: some hundred bytes can stand for
+// gigabytes. Below the first length that stays small; names without references may be longer.
+constexpr size_t kAnyNameBytesMax = 96;
+constexpr size_t kPlainNameBytesMax = 512;
+constexpr size_t kReadableBytesMax = 256;
+// A module may have a million functions; what reaches a trap message is among the first.
+constexpr size_t kNamesMax = 20'000;
+
+bool MayReferBack(std::string_view name) {
+  const bool is_rust = name.starts_with("_R");
+  for (size_t i = 0; i + 1 < name.size(); ++i) {
+    const char next = name[i + 1];
+    const bool is_reference =
+        next == '_' || std::isupper(static_cast<uint8_t>(next)) != 0 || std::isdigit(static_cast<uint8_t>(next)) != 0;
+    if (is_rust ? name[i] == 'B' : (name[i] == 'S' || name[i] == 'T') && is_reference) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Rust's older scheme ends each name with a hash of the crate.
+void DropHash(std::string& name) {
+  constexpr size_t kHashBytes = 19;  // "::h" and 16 digits.
+  if (name.size() <= kHashBytes) {
+    return;
+  }
+  const std::string_view end = std::string_view(name).substr(name.size() - kHashBytes);
+  const bool is_hash = end.starts_with("::h") && std::all_of(end.begin() + 3, end.end(), [](char c) {
+                         return std::isxdigit(static_cast<uint8_t>(c)) != 0;
+                       });
+  if (is_hash) {
+    name.resize(name.size() - kHashBytes);
+  }
+}
+
+// Bytes of the module that a message may have to name, sorted and different.
+std::vector<uint32_t> SourcesOf(const ir::Module& module) {
+  std::vector<uint32_t> sources;
+  for (const ir::Function& function : module.functions) {
+    for (const ir::Op& op : function.ops) {
+      if (op.source != 0 && (ir::Info(op.code).effects & (ir::kReads | ir::kWrites | ir::kTraps | ir::kSyncs)) != 0) {
+        sources.push_back(op.source);
+      }
+    }
+  }
+  std::sort(sources.begin(), sources.end());
+  sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+  return sources;
+}
+
+}  // namespace
+
+void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, Artifact* artifact,
+                   Diagnostics* diagnostics) {
+  for (size_t i = 0; i < artifact->function_names.size() && i < kNamesMax; ++i) {
+    artifact->function_names[i] = ReadableName(artifact->function_names[i]);
+  }
+  const DebugSections sections = FindDebugSections(bytes);
+  if (sections.line.empty()) {
+    return;
+  }
+  LineTable table = ReadLineTable(sections, SourcesOf(module));
+  artifact->files = std::move(table.files);
+  artifact->lines = std::move(table.lines);
+  if (!table.status.ok()) {
+    diagnostics->push_back({Severity::kWarning,
+                            "module \"" + artifact->module_name + "\"",
+                            {},
+                            "Its debug information is ignored in part, since " + Message(table.status) +
+                                "; messages may name bytes instead of source lines."});
+  }
+}
+
+std::string ReadableName(std::string_view name) {
+  const bool is_mangled = name.starts_with("_Z") || name.starts_with("_R");
+  if (!is_mangled || name.size() > (MayReferBack(name) ? kAnyNameBytesMax : kPlainNameBytesMax)) {
+    return std::string(name);
+  }
+  std::string readable = llvm::demangle(name);
+  DropHash(readable);
+  if (readable.size() > kReadableBytesMax) {
+    readable = readable.substr(0, kReadableBytesMax) + "...";
+  }
+  return readable;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an artifact says of a module's source: lines for whatever may trap or be reported, and readable names. Part of
+// the compile child.
+#ifndef HPVMD_COMPILER_DEBUG_SOURCE_INFO_H_
+#define HPVMD_COMPILER_DEBUG_SOURCE_INFO_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/diagnostic.h"
+#include "compiler/artifact.h"
+
+namespace hpvm {
+
+// Fills artifact's files and lines from the debug information in `bytes`, for the operations of `module`, and makes its
+// function names readable. Debug information that is malformed costs a warning, never the artifact.
+void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, Artifact* artifact,
+                   Diagnostics* diagnostics);
+
+// "core::ptr::write" for "_ZN4core3ptr5write17h0123456789abcdefE"; names of C, and those that would take too long, as
+// they are.
+std::string ReadableName(std::string_view name);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_DEBUG_SOURCE_INFO_H_

@@ -204,6 +204,7 @@ Handler MemoryHandler(const Op& op) {
     case Space::kGroup:
       return AccessHandler<Space::kGroup>(op);
     case Space::kState:
+    case Space::kScratch:
       return AccessHandler<Space::kState>(op);
     default:
       return AccessHandler<Space::kFlat>(op);

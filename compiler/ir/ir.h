@@ -61,6 +61,7 @@ using FunctionId = Id<struct FunctionTag>;
 //   scratch the same bytes, by the same offsets, for stores of what nothing reads in the next instance before it has
 //           written it (the math library's stack): they need not be put back, so they do not count as written state.
 enum class Space : uint8_t { kFlat, kParam, kModule, kPrivate, kGroup, kState, kScratch };
+constexpr bool IsState(Space space) { return space == Space::kState || space == Space::kScratch; }
 std::string_view Name(Space space);
 
 // What an operation may do besides producing its results; passes ask these before moving or removing it.

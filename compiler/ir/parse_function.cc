@@ -228,7 +228,7 @@ Status FunctionParser::SpaceAndWidth(Op* op) {
   }
   op->sign = r_.TakeWord("signed");
   for (const Space space : {Space::kFlat, Space::kParam, Space::kModule, Space::kPrivate, Space::kGroup,
-                            Space::kState}) {
+                            Space::kState, Space::kScratch}) {
     if (!r_.TakeWord(Name(space))) {
       continue;
     }
@@ -240,7 +240,7 @@ Status FunctionParser::SpaceAndWidth(Op* op) {
     }
     return absl::OkStatus();
   }
-  return r_.Expected("a space (flat, param(k), module, private(k), group or state)");
+  return r_.Expected("a space (flat, param(k), module, private(k), group, state or scratch)");
 }
 
 Status FunctionParser::Source(Op* op) {

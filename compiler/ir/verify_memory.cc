@@ -17,7 +17,7 @@ std::string CheckSpace(const OpContext& c) {
   if (op.space == Space::kParam && !c.module.params[op.space_index].is_buffer) {
     return "The parameter (" + std::to_string(op.space_index) + ") is no buffer.";
   }
-  if (op.space == Space::kState && Info(op.code).family == Family::kAtomic) {
+  if (IsState(op.space) && Info(op.code).family == Family::kAtomic) {
     return "The space state has no atomics.";
   }
   if (op.code == Opcode::kLoad128 || op.code == Opcode::kStore128) {
@@ -69,7 +69,7 @@ std::string CheckGlobal(const OpContext& c) {
 }  // namespace
 
 std::string CheckMemory(const OpContext& c) {
-  const bool is_state = HasSpace(c.op.code) && c.op.space == Space::kState;
+  const bool is_state = HasSpace(c.op.code) && IsState(c.op.space);
   const Type address = is_state ? Type::kI32 : c.module.address_type();
   constexpr Type kI32 = Type::kI32;
   if (HasSpace(c.op.code)) {

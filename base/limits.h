@@ -88,6 +88,8 @@ inline constexpr uint32_t kLogBytesMax = 64 * 1024;
 inline constexpr uint32_t kLogLineBytesMax = 4'096;  // Longer lines are cut.
 // What a checked run reports; further findings are counted.
 inline constexpr uint32_t kFindingsMax = 100;
+// The record of one checked launch: what is touched beyond it is not compared.
+inline constexpr uint64_t kCheckRecordBytesMax = 1 * kGiB;
 
 // From the stop word to SIGKILL.
 inline constexpr uint32_t kStopGraceMs = 100;

@@ -5,8 +5,10 @@
 #define HPVMD_COMPILER_FRONT_WASM_DELEGATE_H_
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "wabt/binary-reader-nop.h"
 #include "wabt/shared-validator.h"
@@ -25,7 +27,9 @@ class Delegate : public wabt::BinaryReaderNop {
   using Address = wabt::Address;
   using Opcode = wabt::Opcode;
 
-  explicit Delegate(const wabt::Features& features);
+  // `is_64`: tables whose flag NarrowTables cleared. Data segments are spans of `bytes` at the offsets that they have
+  // in what is read.
+  Delegate(const wabt::Features& features, std::vector<bool> is_64, std::span<const uint8_t> bytes);
 
   bool HasFault() const { return refusal_.has_value() || !errors_.empty(); }
   // Requires that reading failed or HasFault: the first fault.
@@ -39,10 +43,12 @@ class Delegate : public wabt::BinaryReaderNop {
   Result OnFuncType(Index index, Index param_count, wabt::Type* params, Index result_count,
                     wabt::Type* results) override;
   Result OnImportFunc(Index, std::string_view module, std::string_view name, Index, Index signature) override;
-  Result OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type,
-                       const wabt::Limits*) override;
-  Result OnImportMemory(Index, std::string_view module, std::string_view name, Index, const wabt::Limits*) override;
-  Result OnImportGlobal(Index, std::string_view module, std::string_view name, Index, wabt::Type, bool) override;
+  Result OnImportTable(Index, std::string_view module, std::string_view name, Index index, wabt::Type type,
+                       const wabt::Limits* entries) override;
+  Result OnImportMemory(Index, std::string_view module, std::string_view name, Index index,
+                        const wabt::Limits* pages) override;
+  Result OnImportGlobal(Index, std::string_view module, std::string_view name, Index index, wabt::Type type,
+                        bool is_mutable) override;
   Result OnImportTag(Index, std::string_view module, std::string_view name, Index, Index) override;
   Result OnFunction(Index, Index signature) override;
   Result OnTable(Index, wabt::Type type, const wabt::Limits* entries) override;
@@ -58,7 +64,6 @@ class Delegate : public wabt::BinaryReaderNop {
   Result OnElemSegmentElemType(Index, wabt::Type type) override;
   Result OnElemSegmentElemExpr_RefNull(Index, wabt::Type type) override;
   Result OnElemSegmentElemExpr_RefFunc(Index, Index function) override;
-  Result EndElemSegment(Index) override;
   Result OnDataCount(Index count) override;
   Result BeginDataSegment(Index, Index memory, uint8_t flags) override;
   Result BeginDataSegmentInitExpr(Index) override;
@@ -66,6 +71,7 @@ class Delegate : public wabt::BinaryReaderNop {
   Result OnDataSegmentData(Index, const void* data, Address size) override;
   Result OnModuleName(std::string_view name) override;
   Result OnFunctionName(Index function, std::string_view name) override;
+  Result OnNameEntry(wabt::NameSectionSubsection kind, Index index, std::string_view name) override;
 
   // Bodies and initial values (delegate_code.cc).
   Result BeginFunctionBody(Index index, Offset) override;
@@ -80,6 +86,25 @@ class Delegate : public wabt::BinaryReaderNop {
   Result OnI64ConstExpr(uint64_t bits) override;
   Result OnF32ConstExpr(uint32_t bits) override;
   Result OnF64ConstExpr(uint64_t bits) override;
+  Result OnV128ConstExpr(v128 bits) override;
+  Result OnTernaryExpr(Opcode opcode) override;
+  Result OnSimdLaneOpExpr(Opcode opcode, uint64_t lane) override;
+  Result OnSimdShuffleOpExpr(Opcode opcode, v128 lanes) override;
+  Result OnSimdLoadLaneExpr(Opcode opcode, Index memory, Address align_log2, Address offset, uint64_t lane) override;
+  Result OnSimdStoreLaneExpr(Opcode opcode, Index memory, Address align_log2, Address offset, uint64_t lane) override;
+  Result OnLoadSplatExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
+  Result OnLoadZeroExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
+  Result OnRefNullExpr(wabt::Type type) override;
+  Result OnRefIsNullExpr() override;
+  Result OnRefFuncExpr(Index function) override;
+  Result OnTableGetExpr(Index table) override;
+  Result OnTableSetExpr(Index table) override;
+  Result OnTableSizeExpr(Index table) override;
+  Result OnTableGrowExpr(Index table) override;
+  Result OnTableFillExpr(Index table) override;
+  Result OnTableCopyExpr(Index target, Index source) override;
+  Result OnTableInitExpr(Index segment, Index table) override;
+  Result OnElemDropExpr(Index segment) override;
   Result OnLoadExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
   Result OnStoreExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
   Result OnAtomicLoadExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
@@ -91,6 +116,10 @@ class Delegate : public wabt::BinaryReaderNop {
   Result OnMemoryGrowExpr(Index memory) override;
   Result OnMemoryCopyExpr(Index source, Index target) override;
   Result OnMemoryFillExpr(Index memory) override;
+  Result OnMemoryInitExpr(Index segment, Index memory) override;
+  Result OnDataDropExpr(Index segment) override;
+  Result OnAtomicNotifyExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
+  Result OnAtomicWaitExpr(Opcode opcode, Index memory, Address align_log2, Address offset) override;
   Result OnLocalGetExpr(Index local) override;
   Result OnLocalSetExpr(Index local) override;
   Result OnLocalTeeExpr(Index local) override;
@@ -117,12 +146,24 @@ class Delegate : public wabt::BinaryReaderNop {
   wabt::Var At(Index index) const { return wabt::Var(index, Here()); }
   // Keeps the first fault of ours and stops the reader.
   Result Refuse(uint64_t offset, std::string message);
-  Result RefuseImport(std::string_view kind, std::string_view module, std::string_view name, std::string_view advice);
-  std::optional<ir::Type> TypeOf(wabt::Type type) const;
+  ImportDecl ImportOf(std::string_view module, std::string_view name) const;
+  // Nothing, and a refusal: types of proposals that are not taken.
+  std::optional<ValueType> TypeOf(wabt::Type type, std::string_view what);
   // The instruction last announced, if the validator took it.
   Result Record(Result validated, uint64_t imm = 0);
+  Result RecordPlain(Result validated);
   Result RecordBlock(Result validated, wabt::Type signature);
-  Result OnConst(wabt::Type type, uint64_t bits);
+  Result RecordLocal(Result validated, Index local);
+  Result RecordTable(Result validated, Index table, uint64_t imm);
+  // An access or an operation with the prefix 0xfd, or an ordinary one.
+  Result RecordAccess(Result validated, Address offset, uint64_t lane = 0);
+  Result RecordSimd(Result validated, uint64_t lane, const SimdImmediates* immediates);
+  Result OnConst(wabt::Type type, uint64_t low, uint64_t high = 0);
+  void AddLocals(uint32_t count, ValueType type);
+  Result AddTable(wabt::Type type, const wabt::Limits& entries, std::optional<ImportDecl> import);
+  Result AddMemory(const wabt::Limits& pages, std::optional<ImportDecl> import);
+  Result AddGlobal(wabt::Type type, bool is_mutable, std::optional<ImportDecl> import);
+  bool IsTable64(Index table) const { return table < module_.tables.size() && module_.tables[table].limits.is_64; }
 
   wabt::Errors errors_;
   wabt::SharedValidator validator_;
@@ -130,13 +171,24 @@ class Delegate : public wabt::BinaryReaderNop {
   Module module_;
 
   uint64_t source_ = 0;             // Of the instruction or item at hand.
+  Opcode opcode_;                   // Of the instruction at hand.
   const OpcodeRow* row_ = nullptr;  // Of the instruction at hand.
   Function* function_ = nullptr;    // Whose body is read; null in initial values.
   uint32_t depth_ = 0;              // Open blocks of the body, with the function's own; 0 after its end.
+  // The locals of the body. Slots differ from indices where there is a v128.
+  struct LocalStart {
+    uint32_t index, slot;
+    ValueType type;
+  };
+  std::vector<LocalStart> local_starts_;
   uint64_t local_count_ = 0;
+  uint64_t slot_count_ = 0;
   uint64_t instructions_ = 0;
-  uint64_t constant_ = 0;   // The last constant, for initial values.
-  bool is_active_ = false;  // The segment at hand.
+  Constant constant_;  // The last one, for constant expressions.
+  wabt::Type global_type_ = wabt::Type::I32;  // Of the global at hand.
+  std::vector<bool> is_64_;
+  size_t tables_defined_ = 0;
+  std::span<const uint8_t> bytes_;
 };
 
 }  // namespace hpvm::wasm

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "base/limits.h"
@@ -11,20 +13,7 @@ using wabt::Result;
 
 uint32_t Alignment(wabt::Address align_log2) { return align_log2 < 32 ? 1u << align_log2 : ~0u; }
 
-uint32_t InlineSignature(wabt::Type type) {
-  switch (type) {
-    case wabt::Type::I32:
-      return 1;
-    case wabt::Type::I64:
-      return 2;
-    case wabt::Type::F32:
-      return 3;
-    case wabt::Type::F64:
-      return 4;
-    default:
-      return 0;
-  }
-}
+uint32_t InlineSignature(ValueType type) { return static_cast<uint32_t>(type) + 1; }
 
 }  // namespace
 
@@ -35,7 +24,11 @@ Result Delegate::BeginFunctionBody(Index index, Offset) {
   }
   function_ = &module_.functions[index];
   function_->source = static_cast<uint32_t>(source_);
-  local_count_ = module_.type_of(*function_).params.size();
+  local_starts_.clear();
+  local_count_ = slot_count_ = 0;
+  for (const ValueType type : module_.signature_of(*function_).params) {
+    AddLocals(1, type);
+  }
   depth_ = 1;
   return Result::Ok;
 }
@@ -45,17 +38,23 @@ Result Delegate::OnLocalDecl(Index, Index count, wabt::Type type) {
   if (Failed(validator_.OnLocalDecl(Here(), count, type))) {
     return Result::Error;
   }
-  const std::optional<ir::Type> local_type = TypeOf(type);
+  const std::optional<ValueType> local_type = TypeOf(type, "A local");
   if (!local_type) {
-    return Refuse(source_, "A local has the type " + type.GetName() + "; i32, i64, f32 and f64 are supported.");
+    return Result::Error;
   }
-  local_count_ += count;
-  if (local_count_ > limits::kWasmLocalsMax) {
-    return Refuse(source_, "The function has more locals (" + std::to_string(local_count_) + ") than the limit (" +
-                               std::to_string(limits::kWasmLocalsMax) + ").");
+  if (count > limits::kWasmLocalsMax || local_count_ + count > limits::kWasmLocalsMax) {
+    return Refuse(source_, "The function has more locals (" + std::to_string(local_count_ + count) +
+                               ") than the limit (" + std::to_string(limits::kWasmLocalsMax) + ").");
   }
+  AddLocals(count, *local_type);
   function_->locals.push_back({count, *local_type});
   return Result::Ok;
+}
+
+void Delegate::AddLocals(uint32_t count, ValueType type) {
+  local_starts_.push_back({static_cast<uint32_t>(local_count_), static_cast<uint32_t>(slot_count_), type});
+  local_count_ += count;
+  slot_count_ += uint64_t{count} * Slots(type);
 }
 
 Result Delegate::EndFunctionBody(Index) {
@@ -72,6 +71,7 @@ Result Delegate::OnOpcode(Opcode opcode) {
     source_ = state->offset - 1;
     return Result::Ok;  // The reader says so next.
   }
+  opcode_ = opcode;
   row_ = &MapOpcode(opcode);
   source_ = state->offset - row_->bytes;
   if (function_ != nullptr && depth_ == 0) {
@@ -109,44 +109,141 @@ Result Delegate::RecordBlock(Result validated, wabt::Type signature) {
   if (++depth_ > limits::kWasmNestingMax) {
     return Refuse(source_, "Blocks nest deeper than the limit (" + std::to_string(limits::kWasmNestingMax) + ").");
   }
-  if (!signature.IsIndex() && signature != wabt::Type::Void && !TypeOf(signature)) {
-    return Refuse(source_,
-                  "A block has a result of the type " + signature.GetName() + "; i32, i64, f32 and f64 are supported.");
+  if (signature.IsIndex()) {
+    return Record(validated, uint64_t{kInlineSignatures} + signature.GetIndex());
   }
-  return Record(validated, signature.IsIndex() ? kInlineSignatures + signature.GetIndex() : InlineSignature(signature));
+  if (signature == wabt::Type::Void) {
+    return Record(validated, 0);
+  }
+  const std::optional<ValueType> result = TypeOf(signature, "A block's result");
+  return result ? Record(validated, InlineSignature(*result)) : Result(Result::Error);
 }
 
-Result Delegate::OnUnaryExpr(Opcode opcode) { return Record(validator_.OnUnary(Here(), opcode)); }
-Result Delegate::OnBinaryExpr(Opcode opcode) { return Record(validator_.OnBinary(Here(), opcode)); }
-Result Delegate::OnCompareExpr(Opcode opcode) { return Record(validator_.OnCompare(Here(), opcode)); }
-Result Delegate::OnConvertExpr(Opcode opcode) { return Record(validator_.OnConvert(Here(), opcode)); }
+Result Delegate::RecordLocal(Result validated, Index local) {
+  if (Failed(Record(validated, local))) {
+    return Result::Error;
+  }
+  if (function_ == nullptr) {
+    return Result::Ok;
+  }
+  Instr& instr = function_->code.back();
+  instr.width = 1;
+  if (slot_count_ != local_count_) {
+    const auto after = std::upper_bound(local_starts_.begin(), local_starts_.end(), local,
+                                        [](Index index, const LocalStart& start) { return index < start.index; });
+    const LocalStart& start = *std::prev(after);
+    instr.width = static_cast<uint8_t>(Slots(start.type));
+    instr.imm = start.slot + uint64_t{local - start.index} * instr.width;
+  }
+  return Result::Ok;
+}
 
-Result Delegate::OnConst(wabt::Type type, uint64_t bits) {
-  constant_ = bits;
-  return Record(validator_.OnConst(Here(), type), bits);
+Result Delegate::RecordSimd(Result validated, uint64_t lane, const SimdImmediates* immediates) {
+  if (Failed(validated) || function_ == nullptr) {
+    return validated;
+  }
+  const uint64_t at = function_->simd.size();
+  if (immediates != nullptr) {
+    function_->simd.push_back(*immediates);
+  }
+  return Record(validated, PackSimd(static_cast<uint32_t>(row_ - &MapOpcode(0)), lane, at));
+}
+
+Result Delegate::RecordAccess(Result validated, Address offset, uint64_t lane) {
+  if (row_->instr.kind != InstrKind::kSimd) {
+    return Record(validated, offset);
+  }
+  const SimdImmediates immediates{offset, 0};
+  return RecordSimd(validated, lane, &immediates);
+}
+
+Result Delegate::RecordTable(Result validated, Index table, uint64_t imm) {
+  if (IsTable64(table)) {
+    return Refuse(source_, "The instruction \"" + std::string(opcode_.GetName()) + "\" is refused: table " +
+                               std::to_string(table) +
+                               " has 64-bit indices, and only call_indirect is supported with them.");
+  }
+  return Record(validated, imm);
+}
+
+// An operation, scalar or with the prefix 0xfd.
+Result Delegate::RecordPlain(Result validated) {
+  return row_->instr.kind == InstrKind::kSimd ? RecordSimd(validated, 0, nullptr) : Record(validated);
+}
+
+Result Delegate::OnUnaryExpr(Opcode opcode) {
+  return RecordPlain(validator_.OnUnary(Here(), opcode));
+}
+Result Delegate::OnBinaryExpr(Opcode opcode) {
+  return RecordPlain(validator_.OnBinary(Here(), opcode));
+}
+Result Delegate::OnCompareExpr(Opcode opcode) {
+  return RecordPlain(validator_.OnCompare(Here(), opcode));
+}
+Result Delegate::OnConvertExpr(Opcode opcode) {
+  return RecordPlain(validator_.OnConvert(Here(), opcode));
+}
+
+Result Delegate::OnTernaryExpr(Opcode opcode) { return RecordPlain(validator_.OnTernary(Here(), opcode)); }
+
+Result Delegate::OnConst(wabt::Type type, uint64_t low, uint64_t high) {
+  constant_ = {.kind = Constant::Kind::kBits, .low = low, .high = high};
+  const Result validated = validator_.OnConst(Here(), type);
+  if (type != wabt::Type::V128) {
+    return Record(validated, low);
+  }
+  const SimdImmediates immediates{low, high};
+  return RecordSimd(validated, 0, &immediates);
 }
 Result Delegate::OnI32ConstExpr(uint32_t bits) { return OnConst(wabt::Type::I32, bits); }
 Result Delegate::OnI64ConstExpr(uint64_t bits) { return OnConst(wabt::Type::I64, bits); }
 Result Delegate::OnF32ConstExpr(uint32_t bits) { return OnConst(wabt::Type::F32, bits); }
 Result Delegate::OnF64ConstExpr(uint64_t bits) { return OnConst(wabt::Type::F64, bits); }
+Result Delegate::OnV128ConstExpr(v128 bits) { return OnConst(wabt::Type::V128, bits.u64(0), bits.u64(1)); }
 
 Result Delegate::OnLoadExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return Record(validator_.OnLoad(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+  return RecordAccess(validator_.OnLoad(Here(), opcode, At(memory), Alignment(align_log2)), offset);
 }
 Result Delegate::OnStoreExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return Record(validator_.OnStore(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+  return RecordAccess(validator_.OnStore(Here(), opcode, At(memory), Alignment(align_log2)), offset);
 }
 Result Delegate::OnAtomicLoadExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return Record(validator_.OnAtomicLoad(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+  return RecordAccess(validator_.OnAtomicLoad(Here(), opcode, At(memory), Alignment(align_log2)), offset);
 }
 Result Delegate::OnAtomicStoreExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return Record(validator_.OnAtomicStore(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+  return RecordAccess(validator_.OnAtomicStore(Here(), opcode, At(memory), Alignment(align_log2)), offset);
 }
 Result Delegate::OnAtomicRmwExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return Record(validator_.OnAtomicRmw(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+  return RecordAccess(validator_.OnAtomicRmw(Here(), opcode, At(memory), Alignment(align_log2)), offset);
 }
 Result Delegate::OnAtomicRmwCmpxchgExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return Record(validator_.OnAtomicRmwCmpxchg(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+  return RecordAccess(validator_.OnAtomicRmwCmpxchg(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+}
+Result Delegate::OnAtomicNotifyExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
+  return Record(validator_.OnAtomicNotify(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+}
+Result Delegate::OnAtomicWaitExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
+  return Record(validator_.OnAtomicWait(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+}
+Result Delegate::OnLoadSplatExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
+  return RecordAccess(validator_.OnLoadSplat(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+}
+Result Delegate::OnLoadZeroExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
+  return RecordAccess(validator_.OnLoadZero(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+}
+Result Delegate::OnSimdLoadLaneExpr(Opcode opcode, Index memory, Address align_log2, Address offset, uint64_t lane) {
+  return RecordAccess(validator_.OnSimdLoadLane(Here(), opcode, At(memory), Alignment(align_log2), lane), offset, lane);
+}
+Result Delegate::OnSimdStoreLaneExpr(Opcode opcode, Index memory, Address align_log2, Address offset, uint64_t lane) {
+  return RecordAccess(validator_.OnSimdStoreLane(Here(), opcode, At(memory), Alignment(align_log2), lane), offset,
+                      lane);
+}
+Result Delegate::OnSimdLaneOpExpr(Opcode opcode, uint64_t lane) {
+  return RecordSimd(validator_.OnSimdLaneOp(Here(), opcode, lane), lane, nullptr);
+}
+Result Delegate::OnSimdShuffleOpExpr(Opcode opcode, v128 lanes) {
+  const SimdImmediates immediates{lanes.u64(0), lanes.u64(1)};
+  return RecordSimd(validator_.OnSimdShuffleOp(Here(), opcode, lanes), 0, &immediates);
 }
 Result Delegate::OnAtomicFenceExpr(uint32_t model) { return Record(validator_.OnAtomicFence(Here(), model)); }
 
@@ -156,11 +253,65 @@ Result Delegate::OnMemoryCopyExpr(Index source, Index target) {
   return Record(validator_.OnMemoryCopy(Here(), At(source), At(target)));
 }
 Result Delegate::OnMemoryFillExpr(Index memory) { return Record(validator_.OnMemoryFill(Here(), At(memory))); }
+Result Delegate::OnMemoryInitExpr(Index segment, Index memory) {
+  return Record(validator_.OnMemoryInit(Here(), At(segment), At(memory)), segment);
+}
+Result Delegate::OnDataDropExpr(Index segment) {
+  return Record(validator_.OnDataDrop(Here(), At(segment)), segment);
+}
 
-Result Delegate::OnLocalGetExpr(Index local) { return Record(validator_.OnLocalGet(Here(), At(local)), local); }
-Result Delegate::OnLocalSetExpr(Index local) { return Record(validator_.OnLocalSet(Here(), At(local)), local); }
-Result Delegate::OnLocalTeeExpr(Index local) { return Record(validator_.OnLocalTee(Here(), At(local)), local); }
-Result Delegate::OnGlobalGetExpr(Index global) { return Record(validator_.OnGlobalGet(Here(), At(global)), global); }
+Result Delegate::OnRefNullExpr(wabt::Type type) {
+  if (!TypeOf(type, "A null reference")) {
+    return Result::Error;
+  }
+  constant_ = {};
+  return Record(validator_.OnRefNull(Here(), type));
+}
+Result Delegate::OnRefIsNullExpr() { return Record(validator_.OnRefIsNull(Here())); }
+Result Delegate::OnRefFuncExpr(Index function) {
+  constant_ = {.kind = Constant::Kind::kFunction, .index = function};
+  return Record(validator_.OnRefFunc(Here(), At(function)), function);
+}
+
+Result Delegate::OnTableGetExpr(Index table) {
+  return RecordTable(validator_.OnTableGet(Here(), At(table)), table, table);
+}
+Result Delegate::OnTableSetExpr(Index table) {
+  return RecordTable(validator_.OnTableSet(Here(), At(table)), table, table);
+}
+Result Delegate::OnTableSizeExpr(Index table) {
+  return RecordTable(validator_.OnTableSize(Here(), At(table)), table, table);
+}
+Result Delegate::OnTableGrowExpr(Index table) {
+  return RecordTable(validator_.OnTableGrow(Here(), At(table)), table, table);
+}
+Result Delegate::OnTableFillExpr(Index table) {
+  return RecordTable(validator_.OnTableFill(Here(), At(table)), table, table);
+}
+Result Delegate::OnTableCopyExpr(Index target, Index source) {
+  return RecordTable(validator_.OnTableCopy(Here(), At(target), At(source)), IsTable64(source) ? source : target,
+                     target | uint64_t{source} << 32);
+}
+Result Delegate::OnTableInitExpr(Index segment, Index table) {
+  return RecordTable(validator_.OnTableInit(Here(), At(segment), At(table)), table, segment | uint64_t{table} << 32);
+}
+Result Delegate::OnElemDropExpr(Index segment) {
+  return Record(validator_.OnElemDrop(Here(), At(segment)), segment);
+}
+
+Result Delegate::OnLocalGetExpr(Index local) {
+  return RecordLocal(validator_.OnLocalGet(Here(), At(local)), local);
+}
+Result Delegate::OnLocalSetExpr(Index local) {
+  return RecordLocal(validator_.OnLocalSet(Here(), At(local)), local);
+}
+Result Delegate::OnLocalTeeExpr(Index local) {
+  return RecordLocal(validator_.OnLocalTee(Here(), At(local)), local);
+}
+Result Delegate::OnGlobalGetExpr(Index global) {
+  constant_ = {.kind = Constant::Kind::kGlobal, .index = global};
+  return Record(validator_.OnGlobalGet(Here(), At(global)), global);
+}
 Result Delegate::OnGlobalSetExpr(Index global) { return Record(validator_.OnGlobalSet(Here(), At(global)), global); }
 
 Result Delegate::OnBlockExpr(wabt::Type signature) {
@@ -204,7 +355,12 @@ Result Delegate::OnBrTableExpr(Index count, Index* depths, Index default_depth) 
 Result Delegate::OnReturnExpr() { return Record(validator_.OnReturn(Here())); }
 Result Delegate::OnCallExpr(Index function) { return Record(validator_.OnCall(Here(), At(function)), function); }
 Result Delegate::OnCallIndirectExpr(Index signature, Index table) {
-  return Record(validator_.OnCallIndirect(Here(), At(signature), At(table)), uint64_t{kInlineSignatures} + signature);
+  // The validator knows 32-bit tables only.
+  if (IsTable64(table) && Failed(validator_.OnConvert(Here(), Opcode::I32WrapI64))) {
+    return Result::Error;
+  }
+  return Record(validator_.OnCallIndirect(Here(), At(signature), At(table)),
+                (uint64_t{kInlineSignatures} + signature) | uint64_t{table} << 32);
 }
 Result Delegate::OnDropExpr() { return Record(validator_.OnDrop(Here())); }
 Result Delegate::OnSelectExpr(Index result_count, wabt::Type* result_types) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "base/limits.h"
 #include "compiler/front/wasm/delegate.h"
 #include "compiler/front/wasm/fault.h"
+#include "compiler/front/wasm/narrow_table.h"
 #include "compiler/front/wasm/reader.h"
 
 namespace hpvm::wasm {
@@ -25,11 +27,28 @@ wabt::SegmentKind KindOf(uint8_t flags) {
   return (flags & wabt::SegPassive) != 0 ? wabt::SegmentKind::Passive : wabt::SegmentKind::Active;
 }
 
+SegmentMode ModeOf(wabt::SegmentKind kind) {
+  switch (kind) {
+    case wabt::SegmentKind::Active:
+      return SegmentMode::kActive;
+    case wabt::SegmentKind::Passive:
+      return SegmentMode::kPassive;
+    default:
+      return SegmentMode::kDeclared;
+  }
+}
+
 }  // namespace
 
-Delegate::Delegate(const wabt::Features& features) : validator_(&errors_, wabt::ValidateOptions(features)) {
-  module_.signatures = {
-      {}, {{}, {ir::Type::kI32}}, {{}, {ir::Type::kI64}}, {{}, {ir::Type::kF32}}, {{}, {ir::Type::kF64}}};
+Delegate::Delegate(const wabt::Features& features, std::vector<bool> is_64, std::span<const uint8_t> bytes)
+    : validator_(&errors_, wabt::ValidateOptions(features)), is_64_(std::move(is_64)), bytes_(bytes) {
+  module_.signatures.emplace_back();
+  for (uint32_t i = 0; i + 1 < kInlineSignatures; ++i) {
+    module_.signatures.push_back({{}, {static_cast<ValueType>(i)}});
+  }
+  for (const Signature& signature : module_.signatures) {
+    module_.types.push_back(IrType(signature));
+  }
 }
 
 bool Delegate::OnError(const wabt::Error& error) {
@@ -66,24 +85,29 @@ Result Delegate::Refuse(uint64_t offset, std::string message) {
   return Result::Error;
 }
 
-Result Delegate::RefuseImport(std::string_view kind, std::string_view module, std::string_view name,
-                              std::string_view advice) {
-  return Refuse(state->offset, "The " + std::string(kind) + " import \"" + std::string(module) + "." +
-                                   std::string(name) + "\" is refused: a kernel imports functions of \"hpvm\" only. " +
-                                   std::string(advice));
+ImportDecl Delegate::ImportOf(std::string_view module, std::string_view name) const {
+  return {std::string(module.substr(0, kNameBytesMax)), std::string(name.substr(0, kNameBytesMax)), source_};
 }
 
-std::optional<ir::Type> Delegate::TypeOf(wabt::Type type) const {
+std::optional<ValueType> Delegate::TypeOf(wabt::Type type, std::string_view what) {
   switch (type) {
     case wabt::Type::I32:
-      return ir::Type::kI32;
+      return ValueType::kI32;
     case wabt::Type::I64:
-      return ir::Type::kI64;
+      return ValueType::kI64;
     case wabt::Type::F32:
-      return ir::Type::kF32;
+      return ValueType::kF32;
     case wabt::Type::F64:
-      return ir::Type::kF64;
+      return ValueType::kF64;
+    case wabt::Type::V128:
+      return ValueType::kV128;
+    case wabt::Type::FuncRef:
+      return ValueType::kFuncRef;
+    case wabt::Type::ExternRef:
+      return ValueType::kExternRef;
     default:
+      Refuse(source_, std::string(what) + " has the type " + type.GetName() +
+                          "; i32, i64, f32, f64, v128, funcref and externref are supported.");
       return std::nullopt;
   }
 }
@@ -104,22 +128,21 @@ Result Delegate::OnFuncType(Index index, Index param_count, wabt::Type* params, 
   if (Failed(validator_.OnFuncType(Here(), param_count, params, result_count, results, index))) {
     return Result::Error;
   }
-  ir::FunctionType type;
-  for (uint64_t i = 0; i < uint64_t{param_count} + result_count; ++i) {
-    const wabt::Type from = i < param_count ? params[i] : results[i - param_count];
-    const std::optional<ir::Type> to = TypeOf(from);
-    if (!to) {
-      return Refuse(source_, "The function type " + std::to_string(index) + " has a value of the type " +
-                                 from.GetName() + "; i32, i64, f32 and f64 are supported" +
-                                 (from == wabt::Type::V128 ? " (a later release brings SIMD)." : "."));
-    }
-    (i < param_count ? type.params : type.results).push_back(*to);
-  }
-  if (type.params.size() > limits::kWasmSignatureMax || type.results.size() > limits::kWasmSignatureMax) {
+  Signature type;
+  if (param_count > limits::kWasmSignatureMax || result_count > limits::kWasmSignatureMax) {
     return Refuse(source_, "The function type " + std::to_string(index) + " has more parameters or results (" +
-                               std::to_string(std::max(type.params.size(), type.results.size())) +
-                               ") than the limit (" + std::to_string(limits::kWasmSignatureMax) + ").");
+                               std::to_string(std::max(param_count, result_count)) + ") than the limit (" +
+                               std::to_string(limits::kWasmSignatureMax) + ").");
   }
+  for (uint64_t i = 0; i < uint64_t{param_count} + result_count; ++i) {
+    const std::optional<ValueType> value =
+        TypeOf(i < param_count ? params[i] : results[i - param_count], "A value of a function type");
+    if (!value) {
+      return Result::Error;
+    }
+    (i < param_count ? type.params : type.results).push_back(*value);
+  }
+  module_.types.push_back(IrType(type));
   module_.signatures.push_back(std::move(type));
   return Result::Ok;
 }
@@ -131,27 +154,33 @@ Result Delegate::OnImportFunc(Index, std::string_view module, std::string_view n
   }
   Function function;
   function.signature = kInlineSignatures + signature;
-  function.import =
-      ImportDecl{std::string(module.substr(0, kNameBytesMax)), std::string(name.substr(0, kNameBytesMax)), source_};
+  function.import = ImportOf(module, name);
   module_.functions.push_back(std::move(function));
   return Result::Ok;
 }
 
-Result Delegate::OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type,
-                               const wabt::Limits*) {
-  return RefuseImport("table", module, name, "Link without --import-table.");
+Result Delegate::OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type type,
+                               const wabt::Limits* entries) {
+  source_ = state->offset;
+  return AddTable(type, *entries, ImportOf(module, name));
 }
-Result Delegate::OnImportMemory(Index, std::string_view module, std::string_view name, Index, const wabt::Limits*) {
-  return RefuseImport(
-      "memory", module, name,
-      "Let the module declare its own memory: link with wasm-ld and without --import-memory; an object file (-c) is "
-      "not a module yet.");
+Result Delegate::OnImportMemory(Index, std::string_view module, std::string_view name, Index,
+                                const wabt::Limits* pages) {
+  source_ = state->offset;
+  return AddMemory(*pages, ImportOf(module, name));
 }
-Result Delegate::OnImportGlobal(Index, std::string_view module, std::string_view name, Index, wabt::Type, bool) {
-  return RefuseImport("global", module, name, "Link without -shared and -pie.");
+Result Delegate::OnImportGlobal(Index, std::string_view module, std::string_view name, Index, wabt::Type type,
+                                bool is_mutable) {
+  source_ = state->offset;
+  if (Failed(validator_.OnGlobalImport(Here(), type, is_mutable))) {
+    return Result::Error;
+  }
+  return AddGlobal(type, is_mutable, ImportOf(module, name));
 }
 Result Delegate::OnImportTag(Index, std::string_view module, std::string_view name, Index, Index) {
-  return RefuseImport("tag", module, name, "Exceptions are not supported.");
+  return Refuse(state->offset, "The tag import \"" + std::string(module.substr(0, kNameBytesMax)) + "." +
+                                   std::string(name.substr(0, kNameBytesMax)) +
+                                   "\" is refused: exceptions are not supported.");
 }
 
 Result Delegate::OnFunction(Index, Index signature) {
@@ -165,61 +194,85 @@ Result Delegate::OnFunction(Index, Index signature) {
   return Result::Ok;
 }
 
-Result Delegate::OnTable(Index index, wabt::Type type, const wabt::Limits* entries) {
-  source_ = state->offset;
-  if (Failed(validator_.OnTable(Here(), type, *entries))) {
+Result Delegate::AddTable(wabt::Type type, const wabt::Limits& entries, std::optional<ImportDecl> import) {
+  if (Failed(validator_.OnTable(Here(), type, entries))) {
     return Result::Error;
   }
-  if (index != 0 || type != wabt::Type::FuncRef) {
-    return Refuse(source_, "The module has a table of " + type.GetName() + " with index " + std::to_string(index) +
-                               "; one table of funcref is supported.");
+  const std::optional<ValueType> element = TypeOf(type, "A table's element");
+  if (!element) {
+    return Result::Error;
   }
-  if (entries->initial > limits::kWasmTableEntriesMax) {
-    return Refuse(source_, "The table has more entries (" + std::to_string(entries->initial) + ") than the limit (" +
-                               std::to_string(limits::kWasmTableEntriesMax) + ").");
+  if (module_.tables.size() >= limits::kWasmTablesMax) {
+    return Refuse(source_, "The module has more tables than the limit (" + std::to_string(limits::kWasmTablesMax) + ").");
   }
-  module_.table_entries = entries->initial;
+  Table table;
+  table.type = *element;
+  table.limits.initial = entries.initial;
+  if (entries.has_max) {
+    table.limits.maximum = entries.max;
+  }
+  table.import = std::move(import);
+  table.source = source_;
+  module_.tables.push_back(std::move(table));
+  return Result::Ok;
+}
+
+Result Delegate::OnTable(Index, wabt::Type type, const wabt::Limits* entries) {
+  source_ = state->offset;
+  if (Failed(AddTable(type, *entries, std::nullopt))) {
+    return Result::Error;
+  }
+  module_.tables.back().limits.is_64 = tables_defined_ < is_64_.size() && is_64_[tables_defined_];
+  ++tables_defined_;
+  return Result::Ok;
+}
+
+Result Delegate::AddMemory(const wabt::Limits& pages, std::optional<ImportDecl> import) {
+  if (Failed(validator_.OnMemory(Here(), pages))) {
+    return Result::Error;
+  }
+  Memory memory;
+  memory.limits.initial = pages.initial;
+  memory.limits.is_64 = pages.is_64;
+  memory.limits.is_shared = pages.is_shared;
+  if (pages.has_max) {
+    memory.limits.maximum = pages.max;
+  }
+  memory.import = std::move(import);
+  memory.source = source_;
+  module_.memory = std::move(memory);
   return Result::Ok;
 }
 
 Result Delegate::OnMemory(Index, const wabt::Limits* pages) {
   source_ = state->offset;
-  if (Failed(validator_.OnMemory(Here(), *pages))) {
+  return AddMemory(*pages, std::nullopt);
+}
+
+Result Delegate::AddGlobal(wabt::Type type, bool is_mutable, std::optional<ImportDecl> import) {
+  const std::optional<ValueType> value = TypeOf(type, "A global");
+  if (!value) {
     return Result::Error;
   }
-  Memory memory;
-  memory.pages = pages->initial;
-  memory.is_64 = pages->is_64;
-  memory.is_shared = pages->is_shared;
-  memory.source = source_;
-  if (pages->has_max) {
-    memory.pages_max = pages->max;
-  }
-  module_.memory = memory;
+  module_.globals.push_back(
+      {.type = *value, .is_mutable = is_mutable, .import = std::move(import), .init = {}, .source = source_});
   return Result::Ok;
 }
 
-Result Delegate::BeginGlobal(Index index, wabt::Type type, bool is_mutable) {
+Result Delegate::BeginGlobal(Index, wabt::Type type, bool is_mutable) {
   source_ = state->offset;
   if (Failed(validator_.OnGlobal(Here(), type, is_mutable))) {
     return Result::Error;
   }
-  const std::optional<ir::Type> global_type = TypeOf(type);
-  if (!global_type) {
-    return Refuse(source_, "The global " + std::to_string(index) + " has the type " + type.GetName() +
-                               "; i32, i64, f32 and f64 are supported.");
-  }
-  module_.globals.push_back({.type = *global_type, .is_mutable = is_mutable});
-  return Result::Ok;
+  global_type_ = type;
+  return AddGlobal(type, is_mutable, std::nullopt);
 }
 
 Result Delegate::BeginGlobalInitExpr(Index) {
-  const uint32_t type = static_cast<uint32_t>(module_.globals.back().type);
-  constexpr wabt::Type::Enum kTypes[] = {wabt::Type::I32, wabt::Type::I64, wabt::Type::F32, wabt::Type::F64};
-  return validator_.BeginInitExpr(Here(), kTypes[type]);
+  constant_ = {};
+  return validator_.BeginInitExpr(Here(), global_type_);
 }
 Result Delegate::EndGlobalInitExpr(Index) {
-  // No global is imported, so the expression is one constant.
   module_.globals.back().init = constant_;
   return validator_.EndInitExpr();
 }
@@ -229,18 +282,21 @@ Result Delegate::OnExport(Index, wabt::ExternalKind kind, Index item, std::strin
   if (Failed(validator_.OnExport(Here(), kind, At(item), name))) {
     return Result::Error;
   }
-  module_.exports.push_back({std::string(name), kind == wabt::ExternalKind::Func, item});
+  constexpr ExternKind kKinds[] = {ExternKind::kFunction, ExternKind::kTable, ExternKind::kMemory,
+                                   ExternKind::kGlobal};
+  const size_t at = static_cast<size_t>(kind);
+  if (at >= std::size(kKinds)) {
+    return Refuse(source_, "The module exports a tag: exceptions are not supported.");
+  }
+  module_.exports.push_back({std::string(name), kKinds[at], item});
   return Result::Ok;
 }
 
 Result Delegate::OnStartFunction(Index function) {
   source_ = state->offset;
-  if (Failed(validator_.OnStart(Here(), At(function)))) {
-    return Result::Error;
-  }
-  return Refuse(source_,
-                "The module has a start function (function " + std::to_string(function) +
-                    "); a later release brings start functions. Link with --no-entry and without constructors.");
+  module_.start = function;
+  module_.start_source = source_;
+  return validator_.OnStart(Here(), At(function));
 }
 
 Result Delegate::BeginElemSegment(Index, Index table, uint8_t flags) {
@@ -249,16 +305,23 @@ Result Delegate::BeginElemSegment(Index, Index table, uint8_t flags) {
   if (Failed(validator_.OnElemSegment(Here(), At(table), kind))) {
     return Result::Error;
   }
-  is_active_ = kind == wabt::SegmentKind::Active;
-  module_.elems.emplace_back().source = source_;
+  module_.elems.push_back({.mode = ModeOf(kind), .table = table, .offset = {}, .functions = {}, .source = source_});
   return Result::Ok;
 }
-Result Delegate::BeginElemSegmentInitExpr(Index) { return validator_.BeginInitExpr(Here(), wabt::Type::I32); }
+Result Delegate::BeginElemSegmentInitExpr(Index) {
+  constant_ = {};
+  return validator_.BeginInitExpr(Here(), IsTable64(module_.elems.back().table) ? wabt::Type::I64 : wabt::Type::I32);
+}
 Result Delegate::EndElemSegmentInitExpr(Index) {
-  module_.elems.back().offset = static_cast<uint32_t>(constant_);
+  module_.elems.back().offset = constant_;
   return validator_.EndInitExpr();
 }
 Result Delegate::OnElemSegmentElemType(Index, wabt::Type type) {
+  const std::optional<ValueType> element = TypeOf(type, "An element segment");
+  if (!element) {
+    return Result::Error;
+  }
+  module_.elems.back().type = *element;
   return validator_.OnElemSegmentElemType(Here(), type);
 }
 Result Delegate::OnElemSegmentElemExpr_RefNull(Index, wabt::Type type) {
@@ -269,12 +332,6 @@ Result Delegate::OnElemSegmentElemExpr_RefFunc(Index, Index function) {
   module_.elems.back().functions.push_back(function);
   return validator_.OnElemSegmentElemExpr_RefFunc(Here(), At(function));
 }
-Result Delegate::EndElemSegment(Index) {
-  if (!is_active_) {
-    module_.elems.pop_back();
-  }
-  return Result::Ok;
-}
 
 Result Delegate::OnDataCount(Index count) {
   validator_.OnDataCount(count);
@@ -283,19 +340,21 @@ Result Delegate::OnDataCount(Index count) {
 Result Delegate::BeginDataSegment(Index, Index memory, uint8_t flags) {
   source_ = state->offset;
   const wabt::SegmentKind kind = KindOf(flags);
-  is_active_ = kind == wabt::SegmentKind::Active;
+  module_.data.push_back({.mode = ModeOf(kind), .offset = {}, .bytes = {}, .source = source_});
   return validator_.OnDataSegment(Here(), At(memory), kind);
 }
 Result Delegate::BeginDataSegmentInitExpr(Index) {
+  constant_ = {};
   const bool is_64 = module_.address_type() == ir::Type::kI64;
   return validator_.BeginInitExpr(Here(), is_64 ? wabt::Type::I64 : wabt::Type::I32);
 }
-Result Delegate::EndDataSegmentInitExpr(Index) { return validator_.EndInitExpr(); }
+Result Delegate::EndDataSegmentInitExpr(Index) {
+  module_.data.back().offset = constant_;
+  return validator_.EndInitExpr();
+}
 Result Delegate::OnDataSegmentData(Index, const void* data, Address size) {
-  if (is_active_) {
-    const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(data), size);
-    module_.data.push_back({.offset = constant_, .bytes = bytes, .source = source_});
-  }
+  const size_t at = static_cast<size_t>(static_cast<const uint8_t*>(data) - state->data);
+  module_.data.back().bytes = bytes_.subspan(at, size);
   return Result::Ok;
 }
 
@@ -310,16 +369,25 @@ Result Delegate::OnFunctionName(Index function, std::string_view name) {
   return Result::Ok;
 }
 
+Result Delegate::OnNameEntry(wabt::NameSectionSubsection kind, Index index, std::string_view name) {
+  if (kind == wabt::NameSectionSubsection::Global && index < module_.globals.size() && name == "__stack_pointer") {
+    module_.stack_pointer = index;
+  }
+  return Result::Ok;
+}
+
 std::optional<Module> ReadModule(std::span<const uint8_t> bytes, const std::string& place, Diagnostics& diagnostics) {
   // What is refused by name must be readable first; what is not enabled here wabt reports itself.
   wabt::Features features;
   features.enable_exceptions();
   features.enable_threads();
   features.enable_memory64();
-  Delegate delegate(features);
+  const NarrowedTables narrowed = NarrowTables(bytes);
+  const std::span<const uint8_t> read = narrowed.bytes.empty() ? bytes : std::span<const uint8_t>(narrowed.bytes);
+  Delegate delegate(features, narrowed.is_64, bytes);
   const wabt::ReadBinaryOptions options(features, /*log_stream=*/nullptr, /*read_debug_names=*/true,
                                         /*stop_on_first_error=*/true, /*fail_on_custom_section_error=*/false);
-  if (Failed(wabt::ReadBinary(bytes.data(), bytes.size(), &delegate, options)) || delegate.HasFault()) {
+  if (Failed(wabt::ReadBinary(read.data(), read.size(), &delegate, options)) || delegate.HasFault()) {
     diagnostics.push_back(delegate.TakeFault(place));
     return std::nullopt;
   }

@@ -31,15 +31,15 @@ const Export* FindExport(const Module& module, const WasmOptions& options, const
   std::vector<const Export*> functions;
   for (const Export& item : module.exports) {
     if (item.name == options.entry) {
-      if (item.is_function && !module.functions[item.index].import) {
+      if (item.kind == ExternKind::kFunction && !module.functions[item.index].import) {
         return &item;
       }
       diagnostics.push_back(Fault(place, std::nullopt,
                                   "The entry \"" + options.entry + "\" is exported but is " +
-                                      (item.is_function ? "an imported function." : "no function.")));
+                                      (item.kind == ExternKind::kFunction ? "an imported function." : "no function.")));
       return nullptr;
     }
-    if (item.is_function) {
+    if (item.kind == ExternKind::kFunction) {
       functions.push_back(&item);
     }
   }
@@ -48,17 +48,22 @@ const Export* FindExport(const Module& module, const WasmOptions& options, const
   return nullptr;
 }
 
+ValueType WasmType(Type type) {
+  constexpr ValueType kTypes[] = {ValueType::kI32, ValueType::kI64, ValueType::kF32, ValueType::kF64};
+  return kTypes[static_cast<size_t>(type)];
+}
+
 // The signature that the graph's parameters ask for. HPVM-web's sizes and indices may be i32 or i64; they are taken as
 // declared.
-ir::FunctionType WantedType(const Module& module, const WasmOptions& options, const ir::FunctionType& declared) {
-  ir::FunctionType wanted;
+Signature WantedType(const Module& module, const WasmOptions& options, const Signature& declared) {
+  Signature wanted;
   const auto add_integer = [&] {
     const size_t at = wanted.params.size();
-    const bool is_wide = at < declared.params.size() && declared.params[at] == Type::kI64;
-    wanted.params.push_back(is_wide ? Type::kI64 : Type::kI32);
+    const bool is_wide = at < declared.params.size() && declared.params[at] == ValueType::kI64;
+    wanted.params.push_back(is_wide ? ValueType::kI64 : ValueType::kI32);
   };
   for (const ParamSpec& param : options.params) {
-    wanted.params.push_back(param.is_buffer ? module.address_type() : param.scalar);
+    wanted.params.push_back(WasmType(param.is_buffer ? module.address_type() : param.scalar));
     if (param.is_buffer && options.abi == Abi::kHpvmWeb) {
       add_integer();
     }
@@ -80,8 +85,7 @@ std::string Listed(const std::vector<ParamSpec>& params) {
   return text.empty() ? "no parameters" : text;
 }
 
-std::string SignatureFault(const ir::FunctionType& declared, const ir::FunctionType& wanted,
-                           const WasmOptions& options) {
+std::string SignatureFault(const Signature& declared, const Signature& wanted, const WasmOptions& options) {
   const std::string both = " The module declares " + ToString(declared) + "; the graph passes " +
                            Listed(options.params) + ", which asks for " + ToString(wanted) +
                            (options.abi == Abi::kHpvmWeb ? " in the HPVM-web convention." : ".");
@@ -96,8 +100,8 @@ std::string SignatureFault(const ir::FunctionType& declared, const ir::FunctionT
   const size_t at =
       static_cast<size_t>(std::mismatch(declared.params.begin(), declared.params.end(), wanted.params.begin()).first -
                           declared.params.begin());
-  return what + "has parameter " + std::to_string(at) + " of the type " + std::string(ir::Name(declared.params[at])) +
-         " where " + std::string(ir::Name(wanted.params[at])) + " is wanted." + both;
+  return what + "has parameter " + std::to_string(at) + " of the type " + std::string(Name(declared.params[at])) +
+         " where " + std::string(Name(wanted.params[at])) + " is wanted." + both;
 }
 
 ir::ValueId Query(ir::Builder& builder, ir::Opcode code, uint32_t operand, Type type) {
@@ -122,8 +126,8 @@ std::optional<uint32_t> FindEntry(const Module& module, const WasmOptions& optio
     return std::nullopt;
   }
   const Function& function = module.functions[item->index];
-  const ir::FunctionType& declared = module.type_of(function);
-  const ir::FunctionType wanted = WantedType(module, options, declared);
+  const Signature& declared = module.signature_of(function);
+  const Signature wanted = WantedType(module, options, declared);
   if (declared != wanted) {
     diagnostics.push_back(Fault(place, function.source, SignatureFault(declared, wanted, options)));
     return std::nullopt;

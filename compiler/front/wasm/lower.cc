@@ -7,92 +7,34 @@
 
 #include "base/status.h"
 #include "compiler/front/wasm/imports.h"
-#include "compiler/front/wasm/set_locals.h"
+#include "compiler/front/wasm/lowering.h"
 
 namespace hpvm::wasm {
-namespace {
 
 using ir::Opcode;
 using ir::OpId;
 using ir::Type;
 using ir::ValueId;
 
-// An open block, loop or if; the first stands for the function.
-struct Frame {
-  InstrKind kind = InstrKind::kBlock;
-  OpId op;  // Invalid for the function.
-  const ir::FunctionType* type = nullptr;
-  std::span<const uint32_t> locals;  // Set inside.
-  size_t height = 0;                 // Of the stack below the parameters.
-  bool is_left = false;              // Something leaves it, so what follows can be reached.
-  bool has_else = false;
-  std::vector<ValueId> saved;  // if: the parameters and the locals as the condition found them.
-};
+namespace {
 
-class Lowering {
- public:
-  Lowering(LowerContext& context, const Function& function, const SetLocals& sets, ir::Function& out)
-      : context_(context), module_(context.module), source_(function), sets_(sets), out_(out), builder_(out) {}
+// Whether it means something only while instances run.
+bool NeedsLaunch(const Import& import) {
+  const ir::Family family = ir::Info(import.opcode).family;
+  return family == ir::Family::kQuery || family == ir::Family::kSync || import.opcode == Opcode::kPrint;
+}
 
-  bool Run();
-
- private:
-  ValueId Pop();
-  std::vector<ValueId> PopMany(size_t count);
-  void Push(ValueId value) { stack_.push_back(value); }
-  void PushAll(std::span<const ValueId> values) { stack_.insert(stack_.end(), values.begin(), values.end()); }
-
-  void Begin();
-  void Lower(const Instr& instr);
-  void Skip(const Instr& instr);
-  void Plain(const Instr& instr);
-  void GlobalAccess(const Instr& instr);
-  void Call(const Instr& instr);
-  void CallIndirect(const Instr& instr);
-  void Select();
-
-  void OpenBlock(const Instr& instr);
-  void OpenLoop(const Instr& instr, Frame& frame, std::span<const Type> results);
-  void OpenIf(const Instr& instr, Frame& frame, std::span<const Type> results);
-  void Else();
-  void End(const Instr& instr);
-  void FallThrough();
-  void Branch(uint32_t depth, uint32_t source);
-  void BranchIf(const Instr& instr);
-  void BranchTable(const Instr& instr);
-  void Return(uint32_t source);
-
-  Frame& FrameAt(uint32_t depth) { return frames_[frames_.size() - 1 - depth]; }
-  // What a branch to the frame carries: the top of the stack and the locals set inside.
-  std::vector<ValueId> BranchValues(const Frame& frame) const;
-  void Restore(const Frame& frame, std::span<const ValueId> values);
-
-  LowerContext& context_;
-  const Module& module_;
-  const Function& source_;
-  const SetLocals& sets_;
-  ir::Function& out_;
-  ir::Builder builder_;
-  std::vector<ValueId> stack_;
-  std::vector<ValueId> locals_;
-  std::vector<Frame> frames_;
-  uint32_t next_block_ = 0;  // For sets_.
-  uint32_t dead_depth_ = 0;  // Blocks opened since the code stopped being reachable.
-  bool is_reachable_ = true;
-};
+}  // namespace
 
 ValueId Lowering::Pop() {
   HPVMD_CHECK(stack_.size() > frames_.back().height);  // Validated, so the stack holds it.
-  const ValueId value = stack_.back();
-  stack_.pop_back();
-  return value;
+  return stack_.Pop();
 }
 
-std::vector<ValueId> Lowering::PopMany(size_t count) {
+std::vector<ValueId> Lowering::PopSlots(size_t count) {
   HPVMD_CHECK(stack_.size() - frames_.back().height >= count);
-  std::vector<ValueId> values(stack_.end() - static_cast<ptrdiff_t>(count), stack_.end());
-  stack_.resize(stack_.size() - count);
-  return values;
+  const std::span<const ValueId> values = stack_.PopSlots(count);
+  return {values.begin(), values.end()};
 }
 
 void Lowering::Begin() {
@@ -100,13 +42,15 @@ void Lowering::Begin() {
   locals_.assign(params.begin(), params.end());
   std::array<ValueId, 4> zeros;  // One constant a type.
   for (const LocalRun& run : source_.locals) {
-    ValueId& zero = zeros[static_cast<size_t>(run.type)];
+    const Type type = IrType(run.type);
+    ValueId& zero = zeros[static_cast<size_t>(type)];
     if (!zero.valid() && run.count > 0) {
-      zero = builder_.Const(run.type, 0);
+      zero = builder_.Const(type, 0);
     }
-    locals_.insert(locals_.end(), run.count, zero);
+    locals_.insert(locals_.end(), size_t{run.count} * Slots(run.type), zero);
   }
   Frame frame;
+  frame.signature = source_.signature;
   frame.type = &module_.type_of(source_);
   frames_.push_back(std::move(frame));
 }
@@ -120,6 +64,7 @@ bool Lowering::Run() {
     }
   }
   HPVMD_CHECK(frames_.empty());
+  simd_.Finish();
   context_.values_left -= out_.values.size() + out_.operands.size();
   return true;
 }
@@ -129,16 +74,11 @@ void Lowering::Lower(const Instr& instr) {
     case InstrKind::kPlain:
       return Plain(instr);
     case InstrKind::kLocalGet:
-      return Push(locals_[instr.imm]);
+      return LocalGet(instr);
     case InstrKind::kLocalSet:
-      locals_[instr.imm] = Pop();
-      return;
+      return LocalSet(instr, /*is_tee=*/false);
     case InstrKind::kLocalTee:
-      locals_[instr.imm] = stack_.back();
-      return;
-    case InstrKind::kGlobalGet:
-    case InstrKind::kGlobalSet:
-      return GlobalAccess(instr);
+      return LocalSet(instr, /*is_tee=*/true);
     case InstrKind::kBlock:
     case InstrKind::kLoop:
     case InstrKind::kIf:
@@ -157,19 +97,21 @@ void Lowering::Lower(const Instr& instr) {
       return Return(instr.source);
     case InstrKind::kCall:
       return Call(instr);
-    case InstrKind::kCallIndirect:
-      return CallIndirect(instr);
     case InstrKind::kDrop:
-      Pop();
+      PopSlots(stack_.TopSlots());
       return;
     case InstrKind::kSelect:
       return Select();
+    case InstrKind::kSimd:
+      return Simd(instr);
     case InstrKind::kUnreachable:
       builder_.Trap(ir::TrapCode::kUnreachable, instr.source);
       is_reachable_ = false;
       return;
     case InstrKind::kNop:
       return;
+    default:
+      return LowerState(instr);
   }
 }
 
@@ -200,7 +142,7 @@ void Lowering::Skip(const Instr& instr) {
 }
 
 void Lowering::Plain(const Instr& instr) {
-  const std::vector<ValueId> operands = PopMany(instr.operands);
+  const std::vector<ValueId> operands = PopSlots(instr.operands);
   ir::Op op{.code = instr.opcode};
   op.type = instr.type;
   op.width = instr.width;
@@ -220,57 +162,89 @@ void Lowering::Plain(const Instr& instr) {
   }
 }
 
-void Lowering::GlobalAccess(const Instr& instr) {
-  const bool is_get = instr.kind == InstrKind::kGlobalGet;
-  ir::Op op{.code = is_get ? Opcode::kGlobalGet : Opcode::kGlobalSet};
-  op.type = module_.globals[instr.imm].type;
-  op.imm = instr.imm;
-  if (is_get) {
-    Push(builder_.Append1(op, {}, op.type));
-  } else {
-    builder_.Append(op, std::array{Pop()}, {});
+void Lowering::LocalGet(const Instr& instr) {
+  const ValueId* const slots = &locals_[instr.imm];
+  if (instr.width == 1) {
+    return Push(slots[0]);
+  }
+  stack_.PushV128({slots[0], slots[1], slots[2], slots[3]});
+}
+
+void Lowering::LocalSet(const Instr& instr, bool is_tee) {
+  const std::span<const ValueId> values = stack_.Top(instr.width);
+  std::copy(values.begin(), values.end(), locals_.begin() + static_cast<ptrdiff_t>(instr.imm));
+  if (!is_tee) {
+    PopSlots(instr.width);
   }
 }
 
 void Lowering::Call(const Instr& instr) {
   const Function& callee = module_.functions[instr.imm];
   const ir::FunctionType& type = module_.type_of(callee);
-  const std::vector<ValueId> operands = PopMany(type.params.size());
-  if (callee.import) {
-    const ValueId result = EmitImport(*FindImport(callee.import->name), type, operands, instr.source, builder_);
-    if (!type.results.empty()) {
-      Push(result);
-    }
-    return;
+  std::vector<ValueId> operands = PopSlots(type.params.size());
+  if (callee.import && !context_.is_linked) {
+    return CallImport(callee, operands, instr);
   }
   ir::Op op{.code = Opcode::kCall};
-  op.imm = context_.ids[instr.imm].index;
   op.source = instr.source;
-  PushAll(builder_.Results(builder_.Append(op, operands, type.results)));
+  if (callee.import) {
+    op.code = Opcode::kCallRef;
+    op.imm = context_.types[callee.signature];
+    operands.insert(operands.begin(), Const(context_.layout.references[instr.imm]));
+  } else {
+    op.imm = context_.ids[instr.imm].index;
+  }
+  const std::vector<ValueId> results = builder_.Results(builder_.Append(op, operands, type.results));
+  stack_.PushAll(results, module_.signature_of(callee).results);
 }
 
-void Lowering::CallIndirect(const Instr& instr) {
-  const ir::FunctionType& type = module_.signatures[instr.imm];
-  const ValueId index = Pop();
-  std::vector<ValueId> operands = PopMany(type.params.size());
-  operands.insert(operands.begin(), index);
-  ir::Op op{.code = Opcode::kCallIndirect};
-  op.imm = context_.indirect_types[instr.imm];
-  op.source = instr.source;
-  PushAll(builder_.Results(builder_.Append(op, operands, type.results)));
+void Lowering::CallImport(const Function& callee, std::span<const ValueId> operands, const Instr& instr) {
+  const Import& import = *FindImport(callee.import->name);
+  if (context_.has_no_launch && NeedsLaunch(import)) {
+    builder_.Trap(ir::TrapCode::kHost, instr.source);
+    is_reachable_ = false;
+    return;
+  }
+  const ir::FunctionType& type = module_.type_of(callee);
+  const ValueId result = EmitImport(*context_.imports, import, type, operands, instr.source, out_, builder_);
+  if (!type.results.empty()) {
+    Push(result);
+  }
 }
 
 void Lowering::Select() {
-  const std::vector<ValueId> values = PopMany(3);
-  ir::Op op{.code = Opcode::kSelect};
-  op.type = out_.type_of(values[0]);
-  Push(builder_.Append1(op, std::array{values[2], values[0], values[1]}, op.type));
+  const ValueId condition = Pop();
+  const size_t slots = stack_.TopSlots();
+  const std::vector<ValueId> values = PopSlots(2 * slots);
+  std::array<ValueId, 4> chosen;
+  for (size_t i = 0; i < slots; ++i) {
+    ir::Op op{.code = Opcode::kSelect};
+    op.type = out_.type_of(values[i]);
+    chosen[i] = builder_.Append1(op, std::array{condition, values[i], values[slots + i]}, op.type);
+  }
+  slots == 1 ? Push(chosen[0]) : stack_.PushV128(chosen);
+}
+
+void Lowering::Simd(const Instr& instr) {
+  SimdInstr simd;
+  simd.opcode = static_cast<uint32_t>(instr.imm & 0xffff);
+  simd.source = instr.source;
+  simd.lane = static_cast<uint8_t>(instr.imm >> 16);
+  const uint64_t at = instr.imm >> 32;
+  if (at < source_.simd.size()) {  // Or it has none, and what is there is not looked at.
+    simd.offset = source_.simd[at].low;
+    for (size_t i = 0; i < simd.bytes.size(); ++i) {
+      simd.bytes[i] = static_cast<uint8_t>((i < 8 ? source_.simd[at].low : source_.simd[at].high) >> 8 * (i % 8));
+    }
+  }
+  simd_.Lower(simd, stack_);
 }
 
 void Lowering::OpenBlock(const Instr& instr) {
   Frame frame;
   frame.kind = instr.kind;
-  frame.type = &module_.signatures[instr.imm];
+  frame.signature = static_cast<uint32_t>(instr.imm);
+  frame.type = &module_.types[instr.imm];
   frame.locals = sets_.In(next_block_++);
   std::vector<Type> results = frame.type->results;
   for (uint32_t local : frame.locals) {
@@ -291,7 +265,7 @@ void Lowering::OpenBlock(const Instr& instr) {
 }
 
 void Lowering::OpenLoop(const Instr& instr, Frame& frame, std::span<const Type> results) {
-  std::vector<ValueId> arguments = PopMany(frame.type->params.size());
+  std::vector<ValueId> arguments = PopSlots(frame.type->params.size());
   frame.height = stack_.size();
   for (uint32_t local : frame.locals) {
     arguments.push_back(locals_[local]);
@@ -299,7 +273,7 @@ void Lowering::OpenLoop(const Instr& instr, Frame& frame, std::span<const Type> 
   frame.op = builder_.BeginBlock(Opcode::kLoop, arguments, results, instr.source);
   const std::vector<ValueId> params = builder_.Params(frame.op);
   const size_t count = frame.type->params.size();
-  PushAll(std::span(params).first(count));
+  stack_.PushAll(params, module_.signatures[frame.signature].params);
   Restore(frame, std::span(params).subspan(count));
 }
 
@@ -307,7 +281,8 @@ void Lowering::OpenIf(const Instr& instr, Frame& frame, std::span<const Type> re
   const ValueId condition = Pop();
   frame.op = builder_.BeginIf(condition, results, instr.source);
   frame.height = stack_.size() - frame.type->params.size();
-  frame.saved.assign(stack_.begin() + static_cast<ptrdiff_t>(frame.height), stack_.end());
+  const std::span<const ValueId> params = stack_.Top(frame.type->params.size());
+  frame.saved.assign(params.begin(), params.end());
   for (uint32_t local : frame.locals) {
     frame.saved.push_back(locals_[local]);
   }
@@ -322,8 +297,8 @@ void Lowering::Restore(const Frame& frame, std::span<const ValueId> values) {
 void Lowering::FallThrough() {
   if (is_reachable_) {
     Frame& frame = frames_.back();
-    const size_t count = frame.type->results.size();
-    std::vector<ValueId> values(stack_.end() - static_cast<ptrdiff_t>(count), stack_.end());
+    const std::span<const ValueId> top = stack_.Top(frame.type->results.size());
+    std::vector<ValueId> values(top.begin(), top.end());
     for (uint32_t local : frame.locals) {
       values.push_back(locals_[local]);
     }
@@ -337,8 +312,8 @@ void Lowering::Else() {
   builder_.Else();
   Frame& frame = frames_.back();
   const size_t count = frame.type->params.size();
-  stack_.resize(frame.height);
-  PushAll(std::span(frame.saved).first(count));
+  stack_.Resize(frame.height);
+  stack_.PushAll(frame.saved, module_.signatures[frame.signature].params);
   Restore(frame, std::span(frame.saved).subspan(count));
   frame.has_else = true;
   is_reachable_ = true;
@@ -359,7 +334,7 @@ void Lowering::End(const Instr& instr) {
   builder_.End();
   const Frame frame = std::move(frames_.back());
   frames_.pop_back();
-  stack_.resize(frame.height);
+  stack_.Resize(frame.height);
   is_reachable_ = frame.is_left;
   if (!frame.is_left) {
     builder_.Trap(ir::TrapCode::kUnreachable, instr.source);  // The region must end, though nothing gets here.
@@ -367,7 +342,7 @@ void Lowering::End(const Instr& instr) {
   }
   const std::vector<ValueId> results = builder_.Results(frame.op);
   const size_t count = frame.type->results.size();
-  PushAll(std::span(results).first(count));
+  stack_.PushAll(results, module_.signatures[frame.signature].results);
   Restore(frame, std::span(results).subspan(count));
 }
 
@@ -375,7 +350,8 @@ std::vector<ValueId> Lowering::BranchValues(const Frame& frame) const {
   const bool is_loop = frame.kind == InstrKind::kLoop;
   const size_t count = is_loop ? frame.type->params.size() : frame.type->results.size();
   HPVMD_CHECK(stack_.size() - frames_.back().height >= count);
-  std::vector<ValueId> values(stack_.end() - static_cast<ptrdiff_t>(count), stack_.end());
+  const std::span<const ValueId> top = stack_.Top(count);
+  std::vector<ValueId> values(top.begin(), top.end());
   for (uint32_t local : frame.locals) {
     values.push_back(locals_[local]);
   }
@@ -447,11 +423,18 @@ void Lowering::BranchTable(const Instr& instr) {
   is_reachable_ = false;
 }
 
-// The body of an import that the table holds.
-bool LowerImport(const Function& function, ir::Function& out) {
+namespace {
+
+// The body of an import that references name.
+bool LowerImport(const LowerContext& context, const Function& function, ir::Function& out) {
   ir::Builder builder(out);
   const auto params = builder.BeginBody();
-  const ValueId result = EmitImport(*FindImport(function.import->name), out.type, params, 0, builder);
+  const Import& import = *FindImport(function.import->name);
+  if (context.has_no_launch && NeedsLaunch(import)) {
+    builder.Trap(ir::TrapCode::kHost);
+    return true;
+  }
+  const ValueId result = EmitImport(*context.imports, import, out.type, params, 0, out, builder);
   builder.Return(out.type.results.empty() ? std::span<const ValueId>() : std::span(&result, 1));
   return true;
 }
@@ -460,7 +443,7 @@ bool LowerImport(const Function& function, ir::Function& out) {
 
 bool LowerFunction(LowerContext& context, const Function& function, ir::Function& out) {
   if (function.import) {
-    return LowerImport(function, out);
+    return LowerImport(context, function, out);
   }
   const std::optional<SetLocals> sets = SetLocals::Find(function, context.values_left);
   return sets && Lowering(context, function, *sets, out).Run();

@@ -8,24 +8,39 @@
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "compiler/front/wasm/decoded.h"
+#include "compiler/front/wasm/imports.h"
+#include "compiler/front/wasm/layout.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::wasm {
 
 struct LowerContext {
   const Module& module;
-  // By function index; invalid for functions that are not reachable. Imports have one only if the table holds them.
+  const Layout& layout;
+  // By function index; invalid for functions that are not reachable. Imports have one only if references to them
+  // exist; in linked modules they never have, their references do.
   std::vector<ir::FunctionId> ids;
-  // By index in Module::signatures; only those that a reachable call_indirect names.
-  std::vector<uint32_t> indirect_types;
+  // By signature: the index in ir::Module::reference_types of those that a reachable instruction or reference names.
+  std::vector<uint32_t> types;
+  // Whether what asks for a launch (ids, barriers, group memory, printing) traps with kHost: start functions.
+  bool has_no_launch = false;
+  bool is_linked = false;
+  ImportContext* imports = nullptr;  // Borrowed; needed where functions of "hpvm" are called.
   uint64_t values_left = 0;  // Falls as functions are lowered.
+  // What loops over tables need, made as functions are lowered: AppendTableFunctions adds them to the module.
+  uint32_t next_function = 0;  // The id of the next one.
+  ir::FunctionId fill{}, copy{};
 };
 
 // Fills `out`, whose name and type are set. False when the values are used up; `out` is then incomplete.
 bool LowerFunction(LowerContext& context, const Function& function, ir::Function& out);
+
+// The functions that `context` has come to need since functions were lowered, at the ids that it has given them.
+void AppendTableFunctions(const LowerContext& context, ir::Module& out);
 
 }  // namespace hpvm::wasm
 

@@ -53,13 +53,14 @@ std::vector<ir::DataSegment> MergeSegments(std::span<const DataSegment> segments
   std::map<uint64_t, uint64_t> covered;
   std::map<uint64_t, std::span<const uint8_t>> parts;
   for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-    if (segment->bytes.empty()) {
+    if (segment->bytes.empty() || segment->mode != SegmentMode::kActive) {
       continue;
     }
     std::vector<std::pair<uint64_t, uint64_t>> pieces;
-    Uncovered(segment->offset, segment->offset + segment->bytes.size(), covered, pieces);
+    const uint64_t offset = segment->offset.low;
+    Uncovered(offset, offset + segment->bytes.size(), covered, pieces);
     for (const auto& [begin, end] : pieces) {
-      parts.emplace(begin, segment->bytes.subspan(begin - segment->offset, end - begin));
+      parts.emplace(begin, segment->bytes.subspan(begin - offset, end - begin));
     }
   }
   std::vector<ir::DataSegment> merged;
@@ -79,54 +80,41 @@ void AssembleMemory(const Module& module, bool can_grow, const std::string& plac
   }
   const Memory& memory = *module.memory;
   constexpr uint64_t kPagesMax = limits::kModuleMemoryBytesMax / kPageBytes;
-  if (memory.pages > kPagesMax) {
+  if (memory.limits.initial > kPagesMax) {
     Fail(place, memory.source,
-         "The module's memory (" + std::to_string(memory.pages) + " pages of 64 KiB) is larger than the limit (" +
+         "The module's memory (" + std::to_string(memory.limits.initial) + " pages of 64 KiB) is larger than the limit (" +
              std::to_string(kPagesMax) + " pages). Buffers need no module memory; declare less.",
          diagnostics);
     return;
   }
-  if (memory.is_shared) {
+  if (memory.limits.is_shared) {
     diagnostics.push_back(
         {.severity = Severity::kWarning,
          .place = place,
          .offset = memory.source,
          .message = "The module's memory is declared shared; each instance has its own all the same."});
   }
-  out.is_memory64 = memory.is_64;
-  out.memory_bytes = memory.pages * kPageBytes;
+  out.is_memory64 = memory.limits.is_64;
+  out.memory_bytes = memory.limits.initial * kPageBytes;
   out.memory_bytes_max = out.memory_bytes;
   if (can_grow) {
-    const uint64_t pages_max = std::min(memory.pages_max.value_or(memory.pages + kGrowthBytes / kPageBytes), kPagesMax);
+    const uint64_t pages_max = std::min(memory.limits.maximum.value_or(memory.limits.initial + kGrowthBytes / kPageBytes), kPagesMax);
     out.memory_bytes_max = std::max(out.memory_bytes, pages_max * kPageBytes);
   }
   for (const DataSegment& segment : module.data) {
-    if (segment.offset > out.memory_bytes || segment.bytes.size() > out.memory_bytes - segment.offset) {
+    if (segment.mode != SegmentMode::kActive) {
+      continue;
+    }
+    const uint64_t offset = segment.offset.low;
+    if (offset > out.memory_bytes || segment.bytes.size() > out.memory_bytes - offset) {
       Fail(place, segment.source,
-           "A data segment at address " + std::to_string(segment.offset) + " (" + std::to_string(segment.bytes.size()) +
+           "A data segment at address " + std::to_string(offset) + " (" + std::to_string(segment.bytes.size()) +
                " bytes) does not fit the module's memory (" + std::to_string(out.memory_bytes) + " bytes).",
            diagnostics);
       return;
     }
   }
   out.data = MergeSegments(module.data);
-}
-
-std::vector<uint32_t> AssembleTable(const Module& module, const std::string& place, Diagnostics& diagnostics) {
-  std::vector<uint32_t> entries(module.table_entries.value_or(0), kNullFunction);
-  for (const ElemSegment& segment : module.elems) {
-    if (segment.offset > entries.size() || segment.functions.size() > entries.size() - segment.offset) {
-      Fail(place, segment.source,
-           "An element segment at entry " + std::to_string(segment.offset) + " (" +
-               std::to_string(segment.functions.size()) + " functions) does not fit the table (" +
-               std::to_string(entries.size()) + " entries).",
-           diagnostics);
-      return entries;
-    }
-    std::copy(segment.functions.begin(), segment.functions.end(),
-              entries.begin() + static_cast<ptrdiff_t>(segment.offset));
-  }
-  return entries;
 }
 
 }  // namespace hpvm::wasm

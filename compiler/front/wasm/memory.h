@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial module memory and the function table.
+// Initial module memory.
 #ifndef HPVMD_COMPILER_FRONT_WASM_MEMORY_H_
 #define HPVMD_COMPILER_FRONT_WASM_MEMORY_H_
 
@@ -17,10 +17,8 @@ namespace hpvm::wasm {
 void AssembleMemory(const Module& module, bool can_grow, const std::string& place, ir::Module& out,
                     Diagnostics& diagnostics);
 
-// The table's initial entries as function indices, kNullFunction where null.
-std::vector<uint32_t> AssembleTable(const Module& module, const std::string& place, Diagnostics& diagnostics);
-
 // Segments in file order, later ones overwriting earlier ones, as sorted segments that neither overlap nor touch.
+// Active ones only, at constant offsets.
 std::vector<ir::DataSegment> MergeSegments(std::span<const DataSegment> segments);
 
 }  // namespace hpvm::wasm

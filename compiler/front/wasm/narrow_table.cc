@@ -6,6 +6,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = 8;
 constexpr uint8_t kTableSection = 4;
+constexpr uint8_t kHasMaximum = 1;
 constexpr uint8_t kIs64 = 4;
 
 // An unsigned LEB128 of 32 bits at `at`, which moves behind it; false when it does not end in time.
@@ -21,9 +22,40 @@ bool ReadU32(std::span<const uint8_t> bytes, size_t* at, uint32_t* value) {
   return false;
 }
 
+// Skips an unsigned LEB128 of up to 64 bits.
+bool SkipU64(std::span<const uint8_t> bytes, size_t* at) {
+  for (int i = 0; i < 10 && *at < bytes.size(); ++i) {
+    if ((bytes[(*at)++] & 0x80) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// `bytes` are the module up to the section's end.
+void NarrowSection(std::span<const uint8_t> bytes, size_t at, NarrowedTables* narrowed) {
+  uint32_t count = 0;
+  if (!ReadU32(bytes, &at, &count)) {
+    return;
+  }
+  for (uint32_t i = 0; i < count && bytes.size() - at >= 2; ++i) {  // The element's type, the flags, the limits.
+    const uint8_t flags = bytes[++at];
+    if ((flags & kIs64) != 0) {
+      narrowed->is_64.resize(i);
+      narrowed->is_64.push_back(true);
+      narrowed->bytes[at] &= static_cast<uint8_t>(~kIs64);
+    }
+    ++at;
+    if (!SkipU64(bytes, &at) || ((flags & kHasMaximum) != 0 && !SkipU64(bytes, &at))) {
+      return;
+    }
+  }
+}
+
 }  // namespace
 
-std::vector<uint8_t> NarrowTable(std::span<const uint8_t> bytes) {
+NarrowedTables NarrowTables(std::span<const uint8_t> bytes) {
+  NarrowedTables narrowed;
   size_t at = kHeaderBytes;
   while (at < bytes.size()) {
     const uint8_t section = bytes[at++];
@@ -31,17 +63,17 @@ std::vector<uint8_t> NarrowTable(std::span<const uint8_t> bytes) {
     if (!ReadU32(bytes, &at, &size) || size > bytes.size() - at) {
       break;  // The reader says what is wrong.
     }
-    uint32_t count = 0;
-    size_t item = at;
-    if (section == kTableSection && ReadU32(bytes, &item, &count) && count == 1 && item + 1 < at + size &&
-        (bytes[item + 1] & kIs64) != 0) {  // The element's type, then the flags.
-      std::vector<uint8_t> narrowed(bytes.begin(), bytes.end());
-      narrowed[item + 1] &= static_cast<uint8_t>(~kIs64);
-      return narrowed;
+    if (section == kTableSection) {
+      narrowed.bytes.assign(bytes.begin(), bytes.end());
+      NarrowSection(bytes.first(at + size), at, &narrowed);
+      break;
     }
     at += size;
   }
-  return {};
+  if (narrowed.is_64.empty()) {
+    narrowed.bytes.clear();
+  }
+  return narrowed;
 }
 
 }  // namespace hpvm::wasm

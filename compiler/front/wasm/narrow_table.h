@@ -8,10 +8,14 @@
 
 namespace hpvm::wasm {
 
-// clang gives every module for wasm64 a table with 64-bit indices, which the wabt we link cannot read. Returns the
-// module with that flag cleared and every offset unchanged, or nothing if there is no such table. A module that calls
-// through the table then fails to validate, because its indices are i64; one that does not means the same as before.
-std::vector<uint8_t> NarrowTable(std::span<const uint8_t> bytes);
+// clang gives every module for wasm64 a table with 64-bit indices, which the wabt we link cannot read.
+struct NarrowedTables {
+  // The module with that flag cleared and every offset unchanged; empty if there is no such table.
+  std::vector<uint8_t> bytes;
+  // By index among the tables that the module defines: those that had it. The reader takes over their checks.
+  std::vector<bool> is_64;
+};
+NarrowedTables NarrowTables(std::span<const uint8_t> bytes);
 
 }  // namespace hpvm::wasm
 

@@ -6,6 +6,8 @@
 
 #include "wabt/opcode.h"
 
+#include "compiler/front/wasm/simd.h"
+
 namespace hpvm::wasm {
 namespace {
 
@@ -277,6 +279,17 @@ constexpr ControlRow kControl[] = {
     {W::SelectT, InstrKind::kSelect},
     {W::Unreachable, InstrKind::kUnreachable},
     {W::Nop, InstrKind::kNop},
+    {W::RefFunc, InstrKind::kRefFunc},
+    {W::TableGet, InstrKind::kTableGet},
+    {W::TableSet, InstrKind::kTableSet},
+    {W::TableSize, InstrKind::kTableSize},
+    {W::TableGrow, InstrKind::kTableGrow},
+    {W::TableFill, InstrKind::kTableFill},
+    {W::TableCopy, InstrKind::kTableCopy},
+    {W::TableInit, InstrKind::kTableInit},
+    {W::ElemDrop, InstrKind::kElemDrop},
+    {W::MemoryInit, InstrKind::kMemoryInit},
+    {W::DataDrop, InstrKind::kDataDrop},
     // Every atomic operation of the IR is sequentially consistent, so a fence between them adds nothing.
     {W::AtomicFence, InstrKind::kNop},
 };
@@ -287,10 +300,7 @@ struct RefusedRow {
 };
 constexpr char kExceptions[] = "exceptions are not supported";
 constexpr char kTailCalls[] = "tail calls are not supported; build without -mtail-call";
-constexpr char kPassive[] = "passive segments are not supported; active segments are";
-constexpr char kReferences[] = "reference types are not supported";
-constexpr char kWaiting[] = "instances of a kernel cannot wait for each other except at a barrier";
-constexpr char kSimd[] = "a later release brings SIMD; build without -msimd128";
+constexpr char kTypedReferences[] = "typed function references are not supported";
 constexpr RefusedRow kRefused[] = {
     {W::Try, kExceptions},
     {W::Catch, kExceptions},
@@ -300,23 +310,7 @@ constexpr RefusedRow kRefused[] = {
     {W::Delegate, kExceptions},
     {W::ReturnCall, kTailCalls},
     {W::ReturnCallIndirect, kTailCalls},
-    {W::CallRef, kReferences},
-    {W::RefNull, kReferences},
-    {W::RefIsNull, kReferences},
-    {W::RefFunc, kReferences},
-    {W::TableGet, kReferences},
-    {W::TableSet, kReferences},
-    {W::TableGrow, kReferences},
-    {W::TableSize, kReferences},
-    {W::TableFill, kReferences},
-    {W::TableCopy, kReferences},
-    {W::TableInit, kPassive},
-    {W::ElemDrop, kPassive},
-    {W::MemoryInit, kPassive},
-    {W::DataDrop, kPassive},
-    {W::MemoryAtomicNotify, kWaiting},
-    {W::MemoryAtomicWait32, kWaiting},
-    {W::MemoryAtomicWait64, kWaiting},
+    {W::CallRef, kTypedReferences},
 };
 
 // Plain instructions have operands of these types only.
@@ -356,6 +350,27 @@ uint8_t OperandCount(const PlainRow& row) {
   return operands;
 }
 
+// References are i32.
+Instr RefNull() {
+  Instr instr;
+  instr.kind = InstrKind::kPlain;
+  instr.has_result = true;
+  return instr;
+}
+Instr RefIsNull() {
+  Instr instr = RefNull();
+  instr.opcode = O::kEqz;
+  instr.operands = 1;
+  return instr;
+}
+
+Instr Waiting(InstrKind kind, uint8_t width) {
+  Instr instr;
+  instr.kind = kind;
+  instr.width = width;
+  return instr;
+}
+
 Instr PlainInstr(const PlainRow& row) {
   const wabt::Opcode opcode(row.from);
   Instr instr;
@@ -379,10 +394,10 @@ Instr PlainInstr(const PlainRow& row) {
   return instr;
 }
 
-using Table = std::array<OpcodeRow, W::Invalid>;
+using Rows = std::array<OpcodeRow, W::Invalid>;
 
-Table MakeTable() {
-  Table table;
+Rows MakeRows() {
+  Rows table;
   for (OpcodeRow& row : table) {
     row.refusal = "no supported feature has it";
   }
@@ -394,14 +409,21 @@ Table MakeTable() {
     table[row.from].instr.kind = row.to;
     table[row.from].refusal = nullptr;
   }
+  const auto take = [&table](W::Enum from, const Instr& instr) { table[from] = {.instr = instr}; };
+  take(W::RefNull, RefNull());
+  take(W::RefIsNull, RefIsNull());
+  take(W::MemoryAtomicNotify, Waiting(InstrKind::kNotify, 4));
+  take(W::MemoryAtomicWait32, Waiting(InstrKind::kWait, 4));
+  take(W::MemoryAtomicWait64, Waiting(InstrKind::kWait, 8));
   for (const RefusedRow& row : kRefused) {
     table[row.from].refusal = row.reason;
   }
   for (uint32_t i = 0; i < W::Invalid; ++i) {
-    const uint8_t prefix = wabt::Opcode(static_cast<W::Enum>(i)).GetPrefix();
-    table[i].bytes = prefix != 0 ? 2 : 1;
-    if (prefix == 0xfd) {
-      table[i].refusal = kSimd;
+    const wabt::Opcode opcode(static_cast<W::Enum>(i));
+    table[i].bytes = static_cast<uint8_t>(opcode.GetLength());
+    if (opcode.GetPrefix() == 0xfd) {
+      table[i].instr.kind = InstrKind::kSimd;
+      table[i].refusal = SimdRefusal(i);
     }
   }
   return table;
@@ -410,8 +432,8 @@ Table MakeTable() {
 }  // namespace
 
 const OpcodeRow& MapOpcode(uint32_t opcode) {
-  static const Table* const kTable = new Table(MakeTable());
-  return (*kTable)[opcode];
+  static const Rows* const kRows = new Rows(MakeRows());
+  return (*kRows)[opcode];
 }
 
 }  // namespace hpvm::wasm

@@ -11,7 +11,7 @@ namespace hpvm::wasm {
 
 struct OpcodeRow {
   Instr instr;                    // Without source and imm.
-  uint8_t bytes = 1;              // Of the encoding: 2 with a prefix.
+  uint8_t bytes = 1;              // Of the encoding.
   const char* refusal = nullptr;  // Not null: the rest of the sentence that refuses it.
 };
 

@@ -23,8 +23,8 @@ std::optional<SetLocals> SetLocals::Find(const Function& function, uint64_t entr
         break;
       case InstrKind::kLocalSet:
       case InstrKind::kLocalTee:
-        if (!open.empty()) {
-          open.back().locals.push_back(static_cast<uint32_t>(instr.imm));
+        for (uint32_t slot = 0; !open.empty() && slot < instr.width; ++slot) {
+          open.back().locals.push_back(static_cast<uint32_t>(instr.imm) + slot);
         }
         break;
       case InstrKind::kEnd: {

@@ -2,8 +2,15 @@
 #include "compiler/front/wasm/imports.h"
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "base/limits.h"
+#include "compiler/front/wasm/fault.h"
+#include "compiler/ir/print_format.h"
+#include "compiler/math/math_module.h"
 
 namespace hpvm::wasm {
 namespace {
@@ -49,7 +56,22 @@ constexpr Import kImports[] = {
     {"atomic_max_u_i64", ImportShape::kAtomicUpdate, Opcode::kAtomicMaxU, Type::kI64},
     {"atomic_cmpxchg_i32", ImportShape::kAtomicCompare, Opcode::kAtomicCmpxchg, Type::kI32},
     {"atomic_cmpxchg_i64", ImportShape::kAtomicCompare, Opcode::kAtomicCmpxchg, Type::kI64},
+    {"abort", ImportShape::kAbort, Opcode::kTrap, Type::kI32},
+    {"print", ImportShape::kPrint, Opcode::kPrint, Type::kI32},
 };
+
+// One a function of the math library, in its order.
+const std::vector<Import>& MathImports() {
+  static const auto* const kRows = [] {
+    auto* rows = new std::vector<Import>;
+    for (const math::MathFunction& function : math::MathFunctions()) {
+      rows->push_back({function.name, ImportShape::kMath, Opcode::kCall, function.is_f64 ? Type::kF64 : Type::kF32,
+                       function.arguments, static_cast<uint32_t>(rows->size())});
+    }
+    return rows;
+  }();
+  return *kRows;
+}
 
 constexpr size_t kNameBytesMax = 64;  // Longer ones are not compared: the distance costs the product of both lengths.
 constexpr size_t kNearNamesMax = 3;
@@ -71,18 +93,24 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+void AddNear(std::string_view name, std::span<const Import> imports,
+             std::vector<std::pair<size_t, std::string_view>>* near) {
+  for (const Import& import : imports) {
+    const size_t distance = Distance(name, import.name);
+    if (distance <= std::max<size_t>(3, name.size() / 3) && import.shape != ImportShape::kAbort) {
+      near->emplace_back(distance, import.name);
+    }
+  }
+}
+
 std::string NearNames(std::string_view name) {
   if (name.starts_with("hpvm_")) {
     name.remove_prefix(5);
   }
   std::vector<std::pair<size_t, std::string_view>> near;
   if (name.size() <= kNameBytesMax) {
-    for (const Import& import : kImports) {
-      const size_t distance = Distance(name, import.name);
-      if (distance <= std::max<size_t>(3, name.size() / 3)) {
-        near.emplace_back(distance, import.name);
-      }
-    }
+    AddNear(name, kImports, &near);
+    AddNear(name, MathImports(), &near);
   }
   std::sort(near.begin(), near.end());
   near.resize(std::min(near.size(), kNearNamesMax));
@@ -106,15 +134,109 @@ std::string Advice(const ImportDecl& declaration) {
   return " The only module to import from is \"hpvm\".";
 }
 
+// Goes on only if the condition is not 0.
+void EmitAssert(ir::ValueId condition, uint32_t source, ir::Builder& builder) {
+  const ir::OpId check = builder.BeginIf(condition, {}, source);
+  builder.Leave(check, {});
+  builder.Else();
+  builder.Trap(ir::TrapCode::kAssert, source);
+  builder.End();
+}
+
+// The bits of the constant that defines the value, if one does. A function under construction has its operations in the
+// order of their results.
+std::optional<uint64_t> ConstantOf(const ir::Function& function, ir::ValueId value) {
+  const auto after = std::upper_bound(function.ops.begin(), function.ops.end(), value.index,
+                                      [](uint32_t index, const ir::Op& op) { return index < op.first_result.index; });
+  if (after == function.ops.begin()) {
+    return std::nullopt;
+  }
+  const ir::Op& op = *std::prev(after);
+  if (op.code != Opcode::kConst || op.first_result != value) {
+    return std::nullopt;
+  }
+  return op.imm;
+}
+
+uint32_t FormatIndex(std::string text, std::vector<std::string>& formats) {
+  const auto found = std::find(formats.begin(), formats.end(), text);
+  const auto index = static_cast<uint32_t>(found - formats.begin());
+  if (found == formats.end()) {
+    formats.push_back(std::move(text));
+  }
+  return index;
+}
+
+// The format that the address names; nothing after a fault.
+std::optional<ir::PrintFormat> ReadFormat(ImportContext& context, std::optional<uint64_t> address, uint32_t source) {
+  const auto fail = [&](std::string message) {
+    if (context.diagnostics.size() < limits::kDiagnosticsMax) {
+      context.diagnostics.push_back(Fault(context.place, source, std::move(message)));
+    }
+    return std::nullopt;
+  };
+  if (!address) {
+    return fail(
+        "The format of a print is not known at compile time. Pass a string literal to hpvm_print itself: make a "
+        "function around it a macro, and choose between literals with an if around two calls.");
+  }
+  const auto text = ir::FindLiteral(context.out.data, *address, limits::kPrintFormatBytesMax);
+  if (!text) {
+    return fail("The format of a print, at address " + std::to_string(*address) +
+                " of module memory, is no string of initial data that ends within " +
+                std::to_string(limits::kPrintFormatBytesMax) + " bytes. Pass a string literal.");
+  }
+  if (context.out.formats.size() >= limits::kPrintFormatsMax) {
+    return fail("The kernel prints with more formats than the limit (" + std::to_string(limits::kPrintFormatsMax) +
+                ").");
+  }
+  StatusOr<ir::PrintFormat> format = ir::ParsePrintFormat(*text, context.out.is_memory64);
+  if (!format.ok()) {
+    return fail(std::string(format.status().message()));
+  }
+  return *std::move(format);
+}
+
+// The arguments lie as C passes them: each at the next multiple of its size.
+void EmitPrint(ImportContext& context, std::span<const ir::ValueId> operands, uint32_t source, ir::Function& function,
+               ir::Builder& builder) {
+  std::optional<ir::PrintFormat> format = ReadFormat(context, ConstantOf(function, operands[0]), source);
+  if (!format) {
+    return;
+  }
+  std::vector<ir::ValueId> values;
+  uint64_t at = 0;
+  for (const Type type : format->operands) {
+    const uint32_t bytes = ir::Bytes(type);
+    at = (at + bytes - 1) / bytes * bytes;
+    ir::Op load{.code = Opcode::kLoad};
+    load.type = type;
+    load.width = static_cast<uint8_t>(bytes);
+    load.imm = at;
+    load.source = source;
+    values.push_back(builder.Append1(load, operands.subspan(1, 1), type));
+    at += bytes;
+  }
+  ir::Op print{.code = Opcode::kPrint};
+  print.imm = FormatIndex(std::move(format->text), context.out.formats);
+  print.source = source;
+  builder.Append(print, values, {});
+}
+
 }  // namespace
 
 const Import* FindImport(std::string_view name) {
-  for (const Import& import : kImports) {
-    if (import.name == name) {
-      return &import;
+  static const auto* const kByName = [] {
+    auto* map = new std::unordered_map<std::string_view, const Import*>;
+    for (const std::span<const Import> imports : {std::span<const Import>(kImports), std::span(MathImports())}) {
+      for (const Import& import : imports) {
+        map->emplace(import.name, &import);
+      }
     }
-  }
-  return nullptr;
+    return map;
+  }();
+  const auto found = kByName->find(name);
+  return found == kByName->end() ? nullptr : found->second;
 }
 
 ir::FunctionType ImportType(const Import& import, Type address, const ir::FunctionType& declared) {
@@ -138,16 +260,23 @@ ir::FunctionType ImportType(const Import& import, Type address, const ir::Functi
       return {{address, type, type}, {type}};
     case ImportShape::kAssert:
       return {{Type::kI32}, {}};
+    case ImportShape::kAbort:
+      return {{Type::kI32, Type::kI32, Type::kI32, Type::kI32}, {}};
+    case ImportShape::kPrint:
+      return {{address, address}, {}};
+    case ImportShape::kMath:
+      return {std::vector<Type>(import.arguments, type), {type}};
   }
   return {};
 }
 
 std::string CheckImport(const ImportDecl& declaration, const ir::FunctionType& declared, Type address_type) {
   const std::string what = "The import \"" + declaration.module + "." + declaration.name + "\"";
-  if (declaration.module != "hpvm") {
+  const Import* import = FindImport(declaration.name);
+  const bool is_abort = import != nullptr && import->shape == ImportShape::kAbort;
+  if (declaration.module != (is_abort ? "env" : "hpvm")) {
     return what + " does not exist." + Advice(declaration);
   }
-  const Import* import = FindImport(declaration.name);
   if (import == nullptr) {
     return what + " does not exist." + NearNames(declaration.name);
   }
@@ -158,20 +287,29 @@ std::string CheckImport(const ImportDecl& declaration, const ir::FunctionType& d
   return "";
 }
 
-ir::ValueId EmitImport(const Import& import, const ir::FunctionType& type, std::span<const ir::ValueId> operands,
-                       uint32_t source, ir::Builder& builder) {
-  if (import.shape == ImportShape::kAssert) {
-    const ir::OpId check = builder.BeginIf(operands[0], {}, source);
-    builder.Leave(check, {});
-    builder.Else();
-    builder.Trap(ir::TrapCode::kAssert, source);
-    builder.End();
-    return {};
+ir::ValueId EmitImport(ImportContext& context, const Import& import, const ir::FunctionType& type,
+                       std::span<const ir::ValueId> operands, uint32_t source, ir::Function& function,
+                       ir::Builder& builder) {
+  switch (import.shape) {
+    case ImportShape::kAssert:
+      EmitAssert(operands[0], source, builder);
+      return {};
+    case ImportShape::kAbort:
+      EmitAssert(builder.Const(Type::kI32, 0), source, builder);
+      return {};
+    case ImportShape::kPrint:
+      EmitPrint(context, operands, source, function, builder);
+      return {};
+    default:
+      break;
   }
   ir::Op op{.code = import.opcode};
   op.source = source;
   op.type = import.type;
-  if (import.shape == ImportShape::kQuery) {
+  if (import.shape == ImportShape::kMath) {
+    op.type = Type::kI32;
+    op.imm = context.math[import.math].index;
+  } else if (import.shape == ImportShape::kQuery) {
     op.type = type.results[0];
   } else if (ir::Info(op.code).family == ir::Family::kAtomic) {
     op.width = static_cast<uint8_t>(ir::Bytes(op.type));

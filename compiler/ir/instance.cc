@@ -129,7 +129,9 @@ const Code* Instance::Wait(const Code* resume) {
 const Code* Instance::Trap(TrapCode code, const Code* at) { return TrapAt(code, at, 0, 0); }
 
 const Code* Instance::TrapAt(TrapCode code, const Code* at, uint64_t address, uint64_t bytes) {
-  trap_ = {code, id_, function_->index, at == nullptr ? 0 : at->source, address, bytes};
+  const bool is_inlined = at != nullptr && at->origin != 0;
+  const uint32_t function = is_inlined ? at->origin - 1 : function_->index;
+  trap_ = {code, id_, function, at == nullptr ? 0 : at->source, address, bytes};
   state_ = InstanceState::kTrapped;
   return nullptr;
 }

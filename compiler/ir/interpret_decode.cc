@@ -40,6 +40,7 @@ class Decoder {
     out_.code.emplace_back();
     out_.code.back().run = run;
     out_.code.back().source = source;
+    out_.code.back().origin = origin_;
     return out_.code.back();
   }
   void Step(OpId id);
@@ -62,6 +63,7 @@ class Decoder {
 
   const Function& f_;
   DecodedFunction out_;
+  uint32_t origin_ = 0;  // Of the operation at hand.
   std::vector<Open> open_;
   std::vector<size_t> begin_;               // Loops: where the next iteration starts.
   std::vector<std::vector<Fixup>> ends_;    // Jumps to the end of an operation.
@@ -238,6 +240,7 @@ void Decoder::Table(const Op& op) {
 }
 
 void Decoder::Step(OpId id) {
+  origin_ = f_.op(id).origin;
   const Op& op = f_.op(id);
   switch (op.code) {
     case Opcode::kBlock:

@@ -142,6 +142,8 @@ struct Op {
   // const: the bits; memory: offset added to the address without wrapping; global, call: the index.
   uint64_t imm = 0;
   uint32_t source = 0;         // Byte offset in the module's file; 0 is unknown. For traps and explanations.
+  // 1 + the index of the function where an inlined operation was written; 0: the one it stands in.
+  uint32_t origin = 0;
   uint32_t first_operand = 0, operand_count = 0;  // In Function::operands.
   ValueId first_result{};      // Results are consecutive.
   uint32_t result_count = 0;

@@ -32,6 +32,7 @@ struct Code {
   uint64_t imm = 0;        // As Op::imm; jumps: the distance in Codes.
   uint32_t source = 0;
   uint32_t extra = 0;      // Op::space_index.
+  uint32_t origin = 0;     // Op::origin.
 };
 
 struct DecodedFunction {

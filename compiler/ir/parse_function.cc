@@ -244,7 +244,15 @@ Status FunctionParser::SpaceAndWidth(Op* op) {
 }
 
 Status FunctionParser::Source(Op* op) {
-  return r_.TakePunctuation("@") ? r_.Number32(&op->source) : absl::OkStatus();
+  if (!r_.TakePunctuation("@")) {
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(r_.Number32(&op->source));
+  if (r_.TakeWord("in")) {
+    HPVMD_RETURN_IF_ERROR(r_.Indexed('f', &op->origin));
+    ++op->origin;
+  }
+  return absl::OkStatus();
 }
 
 Status FunctionParser::Plain(Op op) {

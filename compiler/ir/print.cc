@@ -86,6 +86,7 @@ class FunctionPrinter {
   void BlockHeader(OpId id);
   void Terminator(const Op& op);
   void PrintTarget(const Target& target);
+  void PrintSource(const Op& op);
   void CloseRegion();
 
   const Function& f_;
@@ -202,11 +203,18 @@ void FunctionPrinter::BlockHeader(OpId id) {
     }
     out_ += ')';
   }
-  if (op.source != 0) {
-    out_ += " @" + std::to_string(op.source);
-  }
+  PrintSource(op);
   out_ += " {";
   open_.push_back({op.body});
+}
+
+void FunctionPrinter::PrintSource(const Op& op) {
+  if (op.source != 0 || op.origin != 0) {
+    out_ += " @" + std::to_string(op.source);
+  }
+  if (op.origin != 0) {
+    out_ += " in f" + std::to_string(op.origin - 1);
+  }
 }
 
 void FunctionPrinter::PrintTarget(const Target& target) {
@@ -284,9 +292,7 @@ void FunctionPrinter::Body() {
       continue;
     }
     IsTerminator(op.code) ? Terminator(op) : Plain(op);
-    if (op.source != 0) {
-      out_ += " @" + std::to_string(op.source);
-    }
+    PrintSource(op);
   }
   out_ += f_.body.valid() ? "\n" : "}\n";
 }

@@ -72,6 +72,10 @@ bool FunctionVerifier::CheckIds() {
         (op.result_count > 0 && !IsInRange(op.first_result.index, op.result_count, f_.values.size()))) {
       return Fail("An operation's operands, targets or results are out of range.", op.source);
     }
+    if (op.origin > m_.functions.size()) {
+      return Fail("An operation was written in function " + std::to_string(op.origin - 1) + ", which does not exist.",
+                  op.source);
+    }
     const size_t region_count = f_.regions.size();
     if ((OwnsRegions(op.code) && op.body.index >= region_count) ||
         (op.code == Opcode::kIf && op.otherwise.index >= region_count)) {

@@ -3,6 +3,7 @@
 
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify.h"
+#include "compiler/pass/inline_calls.h"
 #include "compiler/pass/remove_dead.h"
 #include "compiler/pass/resolve_provenance.h"
 
@@ -25,8 +26,9 @@ Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
     const char* name;
     Status (*run)(ir::Module&);
   };
-  // What is dead goes first: the others then see fewer merges.
-  constexpr Pass kPasses[] = {{"RemoveDead", RemoveDead}, {"ResolveProvenance", ResolveProvenance}};
+  // Each leaves less to look through for those behind it: functions first, then merges, then addresses.
+  constexpr Pass kPasses[] = {
+      {"InlineCalls", InlineCalls}, {"RemoveDead", RemoveDead}, {"ResolveProvenance", ResolveProvenance}};
   for (const Pass& pass : kPasses) {
     HPVMD_RETURN_IF_ERROR(pass.run(module));
     if (options.verify_each) {

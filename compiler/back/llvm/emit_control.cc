@@ -71,16 +71,18 @@ void FunctionEmitter::EmitEpilogues() {
     b_.SetInsertPoint(trap_block_);
     auto count = static_cast<unsigned>(trap_edges_.size());
     llvm::PHINode* code = b_.CreatePHI(b_.getInt32Ty(), count);
+    llvm::PHINode* function = b_.CreatePHI(b_.getInt32Ty(), count);
     llvm::PHINode* source = b_.CreatePHI(b_.getInt32Ty(), count);
     llvm::PHINode* address = b_.CreatePHI(b_.getInt64Ty(), count);
     llvm::PHINode* bytes = b_.CreatePHI(b_.getInt64Ty(), count);
     for (const TrapEdge& edge : trap_edges_) {
       code->addIncoming(edge.code, edge.from);
+      function->addIncoming(I32(edge.function), edge.from);
       source->addIncoming(I32(edge.source), edge.from);
       address->addIncoming(edge.address != nullptr ? edge.address : I64(0), edge.from);
       bytes->addIncoming(edge.bytes != nullptr ? edge.bytes : I64(0), edge.from);
     }
-    b_.CreateCall(m_.Helper("hpvm.record"), {context_, code, I32(index_), source, address, bytes});
+    b_.CreateCall(m_.Helper("hpvm.record"), {context_, code, function, source, address, bytes});
     return_status(I32(1));
   }
   entry_.CreateBr(body_block_);
@@ -94,6 +96,7 @@ Status FunctionEmitter::EmitRegion(ir::RegionId region) {
 }
 
 Status FunctionEmitter::EmitOp(const ir::Op& op, ir::OpId id) {
+  written_in_ = op.origin != 0 ? op.origin - 1 : index_;
   switch (ir::Info(op.code).family) {
     case ir::Family::kConst:
       SetResult(op, ir::IsInt(op.type)
@@ -293,7 +296,7 @@ void FunctionEmitter::TrapNow(llvm::Value* code, uint32_t source, llvm::Value* a
   if (trap_block_ == nullptr) {
     trap_block_ = NewBlock("trap");
   }
-  trap_edges_.push_back({b_.GetInsertBlock(), code, source, address, bytes});
+  trap_edges_.push_back({b_.GetInsertBlock(), written_in_, code, source, address, bytes});
   b_.CreateBr(trap_block_);
 }
 
@@ -307,7 +310,7 @@ void FunctionEmitter::TrapIf(llvm::Value* condition, llvm::Value* code, uint32_t
   if (trap_block_ == nullptr) {
     trap_block_ = NewBlock("trap");
   }
-  trap_edges_.push_back({b_.GetInsertBlock(), code, source, address, bytes});
+  trap_edges_.push_back({b_.GetInsertBlock(), written_in_, code, source, address, bytes});
   llvm::BasicBlock* next = NewBlock("next");
   b_.CreateCondBr(condition, trap_block_, next, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
   b_.SetInsertPoint(next);

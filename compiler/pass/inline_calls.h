@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts the bodies of called functions in the place of their calls, callees first, so that what is known of a kernel's
+// parameters (provenance, shapes, ranges) reaches the functions it is divided into.
+//
+// Functions that call themselves, in whatever round-about way, stay calls, and so do calls whose inlining would make
+// the caller larger or deeper than the limits below. An inlined operation remembers where it was written (Op::origin),
+// so that traps name the right function. Requires a verified module.
+#ifndef HPVMD_COMPILER_PASS_INLINE_CALLS_H_
+#define HPVMD_COMPILER_PASS_INLINE_CALLS_H_
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// Operations of a function after inlining: what later stages handle in well under a second.
+inline constexpr uint32_t kInlinedOpsMax = 20'000;
+// Operations that inlining adds to a module.
+inline constexpr uint32_t kInlinedTotalMax = 200'000;
+// Nested regions.
+inline constexpr uint32_t kInlinedDepthMax = 512;
+
+Status InlineCalls(ir::Module& module);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_INLINE_CALLS_H_

@@ -232,7 +232,7 @@ class FunctionEmitter {
   };
   llvm::BasicBlock* trap_block_ = nullptr;
   std::vector<TrapEdge> trap_edges_;
-  uint32_t written_in_ = 0;  // The function in which the operation at hand was written.
+  uint32_t written_in_ = index_;  // The function in which the operation at hand was written.
   // What the first block has loaded.
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> param_fields_;
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> param_valid_;

@@ -84,8 +84,8 @@ struct Linkage {
   std::vector<uint64_t> global_bits;    // The present values (the low half of a v128), for initial values.
   std::vector<uint32_t> tables;         // Offsets in the state.
   std::vector<uint32_t> table_capacities;
-  // The memory's present and largest size, when one is imported; else the module's own declaration holds, the caller
-  // makes it of at most memory_pages_max pages.
+  // The memory's present and largest size, when one is imported; else the module's own declaration holds. The caller
+  // makes it of ir::Module::memory_bytes_max, which is at most memory_pages_max pages and the limit of all modules.
   std::optional<SizeLimits> memory;
   uint64_t memory_pages_max = 65536;
   // The module's own functions, imported ones left out, get the references from here on.

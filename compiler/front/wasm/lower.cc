@@ -190,7 +190,7 @@ void Lowering::Call(const Instr& instr) {
   if (callee.import) {
     op.code = Opcode::kCallRef;
     op.imm = context_.types[callee.signature];
-    operands.insert(operands.begin(), Const(context_.layout.references[instr.imm]));
+    operands.insert(operands.begin(), code_.Const(context_.layout.references[instr.imm]));
   } else {
     op.imm = context_.ids[instr.imm].index;
   }

@@ -14,6 +14,7 @@
 #include "compiler/front/wasm/decoded.h"
 #include "compiler/front/wasm/imports.h"
 #include "compiler/front/wasm/layout.h"
+#include "compiler/front/wasm/state_code.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::wasm {
@@ -31,16 +32,11 @@ struct LowerContext {
   bool is_linked = false;
   ImportContext* imports = nullptr;  // Borrowed; needed where functions of "hpvm" are called.
   uint64_t values_left = 0;  // Falls as functions are lowered.
-  // What loops over tables need, made as functions are lowered: AppendTableFunctions adds them to the module.
-  uint32_t next_function = 0;  // The id of the next one.
-  ir::FunctionId fill{}, copy{};
+  TableFunctions table_functions{};
 };
 
 // Fills `out`, whose name and type are set. False when the values are used up; `out` is then incomplete.
 bool LowerFunction(LowerContext& context, const Function& function, ir::Function& out);
-
-// The functions that `context` has come to need since functions were lowered, at the ids that it has given them.
-void AppendTableFunctions(const LowerContext& context, ir::Module& out);
 
 }  // namespace hpvm::wasm
 

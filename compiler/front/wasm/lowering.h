@@ -12,6 +12,7 @@
 #include "compiler/front/wasm/operand_stack.h"
 #include "compiler/front/wasm/set_locals.h"
 #include "compiler/front/wasm/simd.h"
+#include "compiler/front/wasm/state_code.h"
 
 namespace hpvm::wasm {
 
@@ -37,6 +38,7 @@ class Lowering {
         sets_(sets),
         out_(out),
         builder_(out),
+        code_(context.table_functions, out, builder_),
         simd_(out, builder_) {}
 
   bool Run();
@@ -77,19 +79,6 @@ class Lowering {
   void Restore(const Frame& frame, std::span<const ValueId> values);
 
   // lower_state.cc.
-  ValueId Const(uint64_t bits) { return builder_.Const(ir::Type::kI32, bits); }
-  ValueId Binary(ir::Opcode code, ValueId a, ValueId b, ir::Type type = ir::Type::kI32);
-  ValueId Convert(ir::Opcode code, ValueId value, ir::Type from, ir::Type to);
-  // At the byte `at` + offset.
-  ValueId LoadState(uint64_t offset, ValueId at, ir::Type type = ir::Type::kI32);
-  void StoreState(uint64_t offset, ValueId at, ValueId value);
-  void TrapUnless(ValueId condition, ir::TrapCode code, uint32_t source);
-  // Traps unless `count` elements from `at`, both i32, lie in `size`.
-  void CheckRange(ValueId at, ValueId count, ValueId size, ir::TrapCode code, uint32_t source);
-  ValueId SizeOf(const TablePlace& place);
-  // The byte in the state where the entry is.
-  ValueId EntryAt(const TablePlace& place, ValueId index);
-  void CallTableFunction(ir::FunctionId& function, const std::array<ValueId, 3>& operands);
   ValueId AtomicLoad(ValueId address, const Instr& instr);
   // The segment whose "left" is there, if it is anywhere.
   void Drop(uint32_t offset);
@@ -111,6 +100,7 @@ class Lowering {
   const SetLocals& sets_;
   ir::Function& out_;
   ir::Builder builder_;
+  StateCode code_;
   SimdLowering simd_;
   OperandStack stack_;
   std::vector<ValueId> locals_;  // By slot.

@@ -52,7 +52,7 @@ bool LowerAll(const Reading& reading, const Layout& layout, const Reach& reach, 
                        .has_no_launch = is_start,
                        .imports = &imports,
                        .values_left = limits::kKernelIrValuesMax,
-                       .next_function = static_cast<uint32_t>(out.functions.size())};
+                       .table_functions = {.next = static_cast<uint32_t>(out.functions.size())}};
   for (size_t i = 0; i < reach.order.size(); ++i) {
     const Function& function = module.functions[reach.order[i]];
     ir::Function& lowered = out.functions[i];
@@ -62,7 +62,7 @@ bool LowerAll(const Reading& reading, const Layout& layout, const Reach& reach, 
       return false;
     }
   }
-  AppendTableFunctions(context, out);
+  context.table_functions.AppendTo(out);
   for (const uint32_t function : reach.references) {
     out.references.push_back({reach.ids[function], reach.types[module.functions[function].signature]});
   }

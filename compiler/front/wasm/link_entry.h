@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef HPVMD_COMPILER_FRONT_WASM_LINK_ENTRY_H_
+#define HPVMD_COMPILER_FRONT_WASM_LINK_ENTRY_H_
+
+#include "compiler/front/wasm/lower.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm::wasm {
+
+// A linked module's entry (link.h), which takes the selector, and what its code needs, appended when the module's own
+// functions are lowered.
+void AppendLinkedEntry(LowerContext& context, ir::Module& out);
+
+}  // namespace hpvm::wasm
+
+#endif  // HPVMD_COMPILER_FRONT_WASM_LINK_ENTRY_H_

@@ -15,6 +15,7 @@
 #include "backends/shared/host_buffer.h"
 #include "backends/shared/host_queue.h"
 #include "base/limits.h"
+#include "compiler/debug/place.h"
 
 namespace hpvm {
 namespace {
@@ -136,19 +137,27 @@ class CpuDevice final : public Device, private CommandTarget {
   HostQueue queue_;  // Last: stops before what it uses goes.
 };
 
-// The slow way, for its message.
-Status AddressSpaceExhausted(const ir::Module& outline, std::span<const ir::CpuArgument> resolved) {
+// The slow way, for its message or for buffers that do not fit one address space.
+Status PlaceSeparately(const ir::Module& outline, std::span<ir::CpuArgument> resolved, CpuLaunch* launch) {
   std::vector<ir::Argument> arguments;
   for (const ir::CpuArgument& argument : resolved) {
     arguments.push_back({argument.data, argument.bytes, 0});
   }
-  return ir::AssignAddresses(outline, arguments).status();
+  HPVMD_ASSIGN_OR_RETURN(const ir::AddressSpace space, ir::AssignAddresses(outline, arguments));
+  for (size_t i = 0; i < resolved.size(); ++i) {
+    if (outline.params[i].is_buffer) {
+      resolved[i].base = space.base[i];
+    }
+  }
+  launch->group_base = space.group_base;
+  launch->separate = space.separate;
+  return absl::OkStatus();
 }
 
 // Fills `into` with the dispatch's arguments, at the addresses that ir::AssignAddresses gives. Allocates nothing unless
-// it fails.
+// they do not fit one address space.
 Status ResolveArguments(const DispatchCommand& dispatch, const Submission& submission, const CpuExecutable& executable,
-                        ir::CpuArgument* into, uint64_t* group_base) {
+                        ir::CpuArgument* into, CpuLaunch* launch) {
   const ir::Module& outline = executable.outline();
   const DispatchArgument* arguments = submission.commands->arguments.data() + dispatch.first_argument;
   cpu::AddressCursor cursor(outline);
@@ -162,8 +171,9 @@ Status ResolveArguments(const DispatchCommand& dispatch, const Submission& submi
     uint8_t* data = submission.buffers[argument.slot]->host() + argument.offset;
     into[i] = {data, argument.bytes, cursor.Place(argument.bytes), outline.params[i].is_writable ? 1u : 0u};
   }
-  *group_base = outline.uses_group_memory ? cursor.Place(ir::kGroupMemoryBytesMax) : 0;
-  return cursor.exhausted() ? AddressSpaceExhausted(outline, {into, outline.params.size()}) : absl::OkStatus();
+  launch->group_base = outline.uses_group_memory ? cursor.Place(ir::kGroupMemoryBytesMax) : 0;
+  launch->arguments = {into, outline.params.size()};
+  return cursor.exhausted() ? PlaceSeparately(outline, {into, outline.params.size()}, launch) : absl::OkStatus();
 }
 
 Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record) {
@@ -172,9 +182,8 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
   CpuLaunch launch;
   // Not initialised: 8 KiB of which a kernel uses a few words.
   ir::CpuArgument arguments[limits::kKernelParamsMax];
-  HPVMD_RETURN_IF_ERROR(ResolveArguments(dispatch, submission, executable, arguments, &launch.group_base));
+  HPVMD_RETURN_IF_ERROR(ResolveArguments(dispatch, submission, executable, arguments, &launch));
   launch.entry = executable.entry();
-  launch.arguments = {arguments, executable.outline().params.size()};
   launch.extent = dispatch.extent;
   launch.group = dispatch.group;
   LaunchPrinter printer(submission.log, dispatch.node, executable.artifact());
@@ -199,7 +208,7 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
   record->end_ticks = end.ticks;
   if (end.trap.code != ir::TrapCode::kNone) [[unlikely]] {
     record->trap = end.trap;
-    return TrapStatus(end.trap, ir::ToString(end.trap, executable.outline()));
+    return TrapStatus(end.trap, DescribeTrap(end.trap, executable.artifact()));
   }
   return end.status;
 }

@@ -40,7 +40,9 @@ StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Load(Artifact artifact) 
   HPVMD_ASSIGN_OR_RETURN(Image image, Image::Map(artifact));
   HPVMD_ASSIGN_OR_RETURN(InitialState initial, InitialState::From(artifact));
   artifact.code = {};
-  artifact.data = {};
+  if (artifact.formats.empty()) {
+    artifact.data = {};  // Else it holds what %s prints.
+  }
   artifact.state = {};
   return std::unique_ptr<CpuExecutable>(
       new CpuExecutable(std::move(artifact), std::move(initial), std::move(image)));

@@ -48,7 +48,7 @@ void Bind(Lane& lane, const CpuLaunch& launch) {
   lane.print = launch.print;
   ir::CpuContext& context = lane.context;
   context.arguments = launch.arguments.data();
-  context.argument_count = launch.arguments.size();
+  context.argument_count = launch.separate ? 0 : launch.arguments.size();
   static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) && std::atomic<uint32_t>::is_always_lock_free);
   context.stop = reinterpret_cast<const uint32_t*>(launch.stop);
   for (size_t d = 0; d < 3; ++d) {

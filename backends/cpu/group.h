@@ -25,6 +25,7 @@ struct CpuLaunch {
   std::span<const ir::CpuArgument> arguments;
   std::array<uint64_t, 3> extent{}, group{};
   uint64_t group_base = 0;
+  bool separate = false;                        // ir::AddressSpace's.
   const std::atomic<uint32_t>* stop = nullptr;  // Never null.
   ir::PrintSink* print = nullptr;               // May be null.
 };

@@ -119,7 +119,7 @@ void InstanceRunner::Prepare(Invocation& invocation, const ir::AddressSpace& add
   }
   ir::CpuContext& context = invocation.context;
   context.arguments = invocation.arguments.data();
-  context.argument_count = invocation.arguments.size();
+  context.argument_count = addresses.separate ? 0 : invocation.arguments.size();
   context.memory = storage.memory;
   context.memory_bytes = storage.memory_bytes;
   context.memory_bytes_max = storage.memory_bytes_max;

@@ -31,7 +31,9 @@ inline constexpr uint64_t kDirtyGranuleBytes = 512;
 
 struct CpuContext {
   const CpuArgument* arguments;     //   0  one a kernel parameter
-  uint64_t argument_count;          //   8
+  // 8  of those that flat addresses may lie in: all, or 0 when each buffer has an address space of its own
+  // (AddressSpace::separate).
+  uint64_t argument_count;
   uint8_t* memory;                  //  16  module memory, `memory_bytes` usable, reserved up to the module's maximum
   uint64_t memory_bytes;            //  24  grows by memory_grow
   uint64_t memory_bytes_max;        //  32

@@ -61,6 +61,34 @@ Status CheckStorage(const Module& module, const Launch& launch) {
   return absl::OkStatus();
 }
 
+// The bases of all buffers one after the other, or of each as if it were the only one.
+StatusOr<AddressSpace> PlaceBuffers(const Module& module, std::span<const Argument> arguments, bool separate) {
+  const uint64_t limit = module.is_memory64 ? ~uint64_t{0} : uint64_t{1} << 32;
+  AddressSpace space;
+  space.separate = separate;
+  uint64_t end = module.memory_bytes_max;
+  for (size_t i = 0; i < module.params.size() && i < arguments.size(); ++i) {
+    uint64_t base = 0;
+    if (module.params[i].is_buffer) {
+      if (!NextBase(end, &base) || base >= limit || arguments[i].bytes > limit - base) {
+        return InvalidArgument("Buffer \"" + module.params[i].name + "\" (" + std::to_string(arguments[i].bytes) +
+                               " bytes) does not fit the kernel's address space (" + std::to_string(limit) +
+                               " bytes, of which " + std::to_string(end) + " are taken).");
+      }
+      end = separate ? module.memory_bytes_max : base + arguments[i].bytes;
+    }
+    space.base.push_back(base);
+  }
+  if (!module.uses_group_memory) {
+    return space;
+  }
+  if (!NextBase(end, &space.group_base) || space.group_base >= limit ||
+      kGroupMemoryBytesMax > limit - space.group_base) {
+    return InvalidArgument("Group memory does not fit the kernel's address space above its buffers.");
+  }
+  return space;
+}
+
 }  // namespace
 
 std::string ToString(const TrapReport& report, const Module& module) {
@@ -83,29 +111,16 @@ std::string ToString(const TrapReport& report, const Module& module) {
 }
 
 StatusOr<AddressSpace> AssignAddresses(const Module& module, std::span<const Argument> arguments) {
-  const uint64_t limit = module.is_memory64 ? ~uint64_t{0} : uint64_t{1} << 32;
-  AddressSpace space;
-  uint64_t end = module.memory_bytes_max;
-  for (size_t i = 0; i < module.params.size() && i < arguments.size(); ++i) {
-    uint64_t base = 0;
-    if (module.params[i].is_buffer) {
-      if (!NextBase(end, &base) || base >= limit || arguments[i].bytes > limit - base) {
-        return InvalidArgument("Buffer \"" + module.params[i].name + "\" (" + std::to_string(arguments[i].bytes) +
-                               " bytes) does not fit the kernel's address space (" + std::to_string(limit) +
-                               " bytes, of which " + std::to_string(end) + " are taken).");
-      }
-      end = base + arguments[i].bytes;
-    }
-    space.base.push_back(base);
+  StatusOr<AddressSpace> shared = PlaceBuffers(module, arguments, /*separate=*/false);
+  if (shared.ok() || module.is_memory64) {
+    return shared;
   }
-  if (!module.uses_group_memory) {
-    return space;
+  StatusOr<AddressSpace> separate = PlaceBuffers(module, arguments, /*separate=*/true);
+  if (module.has_separate_buffers || !separate.ok()) {
+    return separate;
   }
-  if (!NextBase(end, &space.group_base) || space.group_base >= limit ||
-      kGroupMemoryBytesMax > limit - space.group_base) {
-    return InvalidArgument("Group memory does not fit the kernel's address space above its buffers.");
-  }
-  return space;
+  return InvalidArgument(Message(shared.status()) +
+                         " Each buffer would fit an address space of its own, but addresses of a buffer escape.");
 }
 
 uint64_t WorkUnits(const Module& module, const Launch& launch) {

@@ -78,10 +78,13 @@ std::string ToString(const TrapReport& report, const Module& module);
 
 // The virtual space of a launch (docs/KERNELS.md): module memory at [0, memory_bytes_max); then each buffer at a 64
 // KiB-aligned base with a gap of at least 64 KiB before it; then group memory. Refuses launches whose buffers do not
-// fit the address type.
+// fit the address type, but for modules with separate buffers of which each fits alone.
 struct AddressSpace {
   std::vector<uint64_t> base;     // One a parameter; 0 for scalars.
   uint64_t group_base = 0;
+  // Each buffer has a space of its own, where it stands alone; bases may be equal. An access of param(k) outside the
+  // buffer traps, and no flat address lies in a buffer.
+  bool separate = false;
 };
 StatusOr<AddressSpace> AssignAddresses(const Module& module, std::span<const Argument> arguments);
 

@@ -160,6 +160,22 @@ llvm::Value* FunctionEmitter::SearchPointer(const ir::Op& op, bool is_store, llv
   return b_.CreateExtractValue(found, 0);
 }
 
+// Before a search from param(k), of a module whose buffers may have address spaces of their own: then there is nothing
+// else to find.
+void FunctionEmitter::TrapIfSeparate(const ir::Op& op, bool is_store) {
+  llvm::Type* i64 = b_.getInt64Ty();
+  llvm::Value* count = fields_.LoadInvariant(i64, offsetof(CpuContext, argument_count));
+  llvm::Value* code = I32(static_cast<uint32_t>(TrapCode::kOutOfBounds));
+  if (std::optional<uint64_t> reach = Reach(op); is_store && reach.has_value()) {
+    // The store is inside, and missed because the buffer must not be written.
+    llvm::Value* bytes = fields_.LoadArgument(i64, op.space_index, offsetof(CpuArgument, bytes));
+    llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(*reach));
+    llvm::Value* inside = b_.CreateICmpULT(Wide(Operand(op, 0)), valid);
+    code = b_.CreateSelect(inside, I32(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer)), code);
+  }
+  TrapIf(b_.CreateICmpEQ(count, I64(0)), code, op.source, FlatAddress(op), I64(op.width));
+}
+
 template <typename F, typename G>
 llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, G search) {
   std::optional<Fast> fast = FastPath(op, is_store);
@@ -190,6 +206,9 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, 
     b_.CreateBr(search_block);
   }
   b_.SetInsertPoint(search_block);
+  if (op.space == Space::kParam && m_.source.has_separate_buffers) {
+    TrapIfSeparate(op, is_store);
+  }
   llvm::Value* slow_value = search(FlatAddress(op));
   llvm::BasicBlock* slow_end = b_.GetInsertBlock();
   b_.CreateBr(done);
@@ -342,7 +361,7 @@ void FunctionEmitter::EmitBulk(const ir::Op& op) {
     arguments.push_back(I64(m_.source.passive_segments[segment].size()));
     arguments.push_back(Wide(Operand(op, 1)));
   }
-  arguments.insert(arguments.end(), {Wide(Operand(op, 2)), I32(index_), I32(op.source)});
+  arguments.insert(arguments.end(), {Wide(Operand(op, 2)), I32(written_in_), I32(op.source)});
   ReturnIfFailed(b_.CreateCall(m_.Helper(helper), arguments));
 }
 

@@ -165,6 +165,7 @@ class FunctionEmitter {
   // results are merged (null if there are none). `search` gets the flat address and ends in the current block.
   template <typename F, typename G>
   llvm::Value* Access(const ir::Op& op, bool is_store, F access, G search);
+  void TrapIfSeparate(const ir::Op& op, bool is_store);
   llvm::Value* SearchPointer(const ir::Op& op, bool is_store, llvm::Value* address);
   struct Fast {
     llvm::Value* offset = nullptr;  // i64, from `data`; `imm` not added.

@@ -62,7 +62,7 @@ class ImageRunner {
     const uint32_t go = 0;
     context_ = {};
     context_.arguments = arguments.data();
-    context_.argument_count = arguments.size();
+    context_.argument_count = space.separate ? 0 : arguments.size();
     context_.memory = memory_.data();
     context_.memory_bytes_max = artifact_.memory_bytes_max;
     context_.dirty_bits = dirty_bits_.data();

@@ -11,7 +11,7 @@ namespace hpvm::math {
 namespace {
 
 struct Format {
-  int precision;  // Bits.
+  int precision;                   // Bits.
   int exponent_min, exponent_max;  // Of normal numbers, as 1.f * 2^e.
 };
 constexpr Format kF32{24, -126, 127};
@@ -70,12 +70,13 @@ int LogGamma(mpfr_t out, const mpfr_t x, mpfr_rnd_t round) {
 
 Unary UnaryOf(std::string_view name) {
   static constexpr std::pair<std::string_view, Unary> kUnaries[] = {
-      {"exp", mpfr_exp},     {"exp2", mpfr_exp2},   {"exp10", mpfr_exp10}, {"expm1", mpfr_expm1}, {"log", mpfr_log},
-      {"log2", mpfr_log2},   {"log10", mpfr_log10}, {"log1p", mpfr_log1p}, {"sin", mpfr_sin},     {"cos", mpfr_cos},
-      {"tan", mpfr_tan},     {"asin", mpfr_asin},   {"acos", mpfr_acos},   {"atan", mpfr_atan},   {"sinh", mpfr_sinh},
-      {"cosh", mpfr_cosh},   {"tanh", mpfr_tanh},   {"asinh", mpfr_asinh}, {"acosh", mpfr_acosh}, {"atanh", mpfr_atanh},
-      {"erf", mpfr_erf},     {"erfc", mpfr_erfc},   {"tgamma", mpfr_gamma}, {"lgamma", LogGamma}, {"cbrt", mpfr_cbrt},
-      {"rsqrt", mpfr_rec_sqrt},
+      {"exp", mpfr_exp},   {"exp2", mpfr_exp2},      {"exp10", mpfr_exp10},  {"expm1", mpfr_expm1},
+      {"log", mpfr_log},   {"log2", mpfr_log2},      {"log10", mpfr_log10},  {"log1p", mpfr_log1p},
+      {"sin", mpfr_sin},   {"cos", mpfr_cos},        {"tan", mpfr_tan},      {"asin", mpfr_asin},
+      {"acos", mpfr_acos}, {"atan", mpfr_atan},      {"sinh", mpfr_sinh},    {"cosh", mpfr_cosh},
+      {"tanh", mpfr_tanh}, {"asinh", mpfr_asinh},    {"acosh", mpfr_acosh},  {"atanh", mpfr_atanh},
+      {"erf", mpfr_erf},   {"erfc", mpfr_erfc},      {"tgamma", mpfr_gamma}, {"lgamma", LogGamma},
+      {"cbrt", mpfr_cbrt}, {"rsqrt", mpfr_rec_sqrt},
   };
   for (const auto& [text, function] : kUnaries) {
     if (text == name) {
@@ -86,8 +87,11 @@ Unary UnaryOf(std::string_view name) {
 }
 
 Binary BinaryOf(std::string_view name) {
-  static constexpr std::pair<std::string_view, Binary> kBinaries[] = {
-      {"pow", mpfr_pow}, {"atan2", mpfr_atan2}, {"hypot", mpfr_hypot}, {"fmod", mpfr_fmod}, {"remainder", mpfr_remainder}};
+  static constexpr std::pair<std::string_view, Binary> kBinaries[] = {{"pow", mpfr_pow},
+                                                                      {"atan2", mpfr_atan2},
+                                                                      {"hypot", mpfr_hypot},
+                                                                      {"fmod", mpfr_fmod},
+                                                                      {"remainder", mpfr_remainder}};
   for (const auto& [text, function] : kBinaries) {
     if (text == name) {
       return function;

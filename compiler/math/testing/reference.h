@@ -26,8 +26,8 @@ std::span<const Reference> References();
 
 using Arguments = std::array<double, 3>;  // For f32 each is a float.
 
-// How far `got` is from the true value, in units in the last place of the true value. 0 when both are not numbers or the
-// same infinity; infinite when only one is. An overflow counts from the first power of two that does not fit.
+// How far `got` is from the true value, in units in the last place of the true value. 0 when both are not numbers or
+// the same infinity; infinite when only one is. An overflow counts from the first power of two that does not fit.
 double UlpError32(const Reference& function, const Arguments& at, float got);
 double UlpError64(const Reference& function, const Arguments& at, double got);
 // The same from a value in double that is nearly true.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of one mathematical function each, and a way to run them over many arguments.
+#ifndef HPVMD_COMPILER_MATH_TESTING_KERNEL_H_
+#define HPVMD_COMPILER_MATH_TESTING_KERNEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "compiler/back/llvm/testing/image_runner.h"
+#include "compiler/ir/interpret.h"
+#include "compiler/ir/ir.h"
+#include "compiler/math/testing/reference.h"
+
+namespace hpvm::math {
+
+// out[i] = f(x[i], ...) for instance i. `rsqrt` is what hpvm.h makes of it.
+ir::Module KernelOf(const Reference& function, bool is_f64);
+
+// One function's kernel, compiled. Not for several threads.
+class CompiledFunction {
+ public:
+  CompiledFunction(const Reference& function, bool is_f64);
+
+  // The bits of the results. `arguments` holds one list of bits an argument, all of one length.
+  std::vector<uint64_t> Run(const std::vector<std::vector<uint64_t>>& arguments);
+  // The same by the interpreter.
+  std::vector<uint64_t> Interpret(const std::vector<std::vector<uint64_t>>& arguments);
+  // f32 only, without copies: out[i] = f(in[i]).
+  void Run32(const float* in, float* out, uint32_t count);
+
+ private:
+  ir::Module module_;
+  std::optional<ir::Interpreter> interpreter_;
+  std::unique_ptr<testing::ImageRunner> image_;
+  bool is_f64_;
+};
+
+}  // namespace hpvm::math
+
+#endif  // HPVMD_COMPILER_MATH_TESTING_KERNEL_H_

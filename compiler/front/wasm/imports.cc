@@ -122,16 +122,28 @@ std::string NearNames(std::string_view name) {
   return text.empty() ? " The names it has are those of client/kernel/hpvm.h." : text + ".";
 }
 
+// C's name of a function of the math library, "sinf" or "sin", as hpvm.h has it; empty if it is none.
+std::string MathName(std::string_view name) {
+  const auto find = [](std::string_view stem, const char* type) {
+    const Import* import = FindImport(std::string(stem) + type);
+    return import != nullptr && import->shape == ImportShape::kMath ? "hpvm_" + std::string(import->name) : "";
+  };
+  std::string found = find(name, "_f64");
+  return found.empty() && name.ends_with('f') ? find(name.substr(0, name.size() - 1), "_f32") : found;
+}
+
 std::string Advice(const ImportDecl& declaration) {
   if (declaration.module == "wasi_snapshot_preview1" || declaration.module == "wasi_unstable") {
     return " A kernel has no operating system; build it with -nostdlib and without WASI.";
   }
-  if (declaration.module == "env") {
-    return " It is an undefined symbol of the kernel's sources: define the function, link the library that has it, or "
-           "include "
-           "hpvm.h for the functions of \"hpvm\".";
+  if (declaration.module != "env") {
+    return " The only module to import from is \"hpvm\".";
   }
-  return " The only module to import from is \"hpvm\".";
+  const std::string math = MathName(declaration.name);
+  return " It is an undefined symbol of the kernel's sources: " +
+         (math.empty() ? "define the function, link the library that has it, or include hpvm.h for the functions of "
+                         "\"hpvm\"."
+                       : "hpvm.h has it as " + math + ".");
 }
 
 // Goes on only if the condition is not 0.
@@ -274,10 +286,10 @@ std::string CheckImport(const ImportDecl& declaration, const ir::FunctionType& d
   const std::string what = "The import \"" + declaration.module + "." + declaration.name + "\"";
   const Import* import = FindImport(declaration.name);
   const bool is_abort = import != nullptr && import->shape == ImportShape::kAbort;
-  if (declaration.module != (is_abort ? "env" : "hpvm")) {
+  if (declaration.module != "hpvm" && !(is_abort && declaration.module == "env")) {
     return what + " does not exist." + Advice(declaration);
   }
-  if (import == nullptr) {
+  if (import == nullptr || (is_abort && declaration.module == "hpvm")) {
     return what + " does not exist." + NearNames(declaration.name);
   }
   const ir::FunctionType wanted = ImportType(*import, address_type, declared);

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many seeds over several processes. A process that dies is a finding of the seed it was at, and is replaced.
+#ifndef HPVMD_TESTS_DIFF_CAMPAIGN_H_
+#define HPVMD_TESTS_DIFF_CAMPAIGN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "tests/diff/check.h"
+#include "tests/diff/generate.h"
+
+namespace hpvm::diff {
+
+struct CampaignOptions {
+  uint64_t first = 0, last = 499;  // Seeds, both run.
+  uint32_t jobs = 1;
+  Features features;
+  bool with_v8 = true;
+  std::string server_script;
+  std::optional<Fault> fault;
+  uint32_t findings_max = 20;   // After that many the campaign ends.
+  uint32_t shrink_tries = 3000;
+  std::string found_folder;     // Where findings are written; empty for nowhere.
+};
+
+struct Tally {
+  uint64_t modules = 0, compared_with_v8 = 0, trapped = 0, barriers = 0, simd = 0, too_long = 0, instances = 0;
+  uint64_t bytes = 0;  // Of modules.
+};
+
+struct Finding {
+  uint64_t seed = 0;
+  Verdict verdict = Verdict::kSame;
+  std::string explanation;
+  std::string path;      // Of the case, without extension; empty if none was written.
+  uint32_t nodes_before = 0, nodes = 0;
+  uint64_t module_bytes = 0;  // Of the shrunk module.
+};
+
+struct CampaignResult {
+  Tally tally;
+  std::vector<Finding> findings;
+  bool had_v8 = false;
+  double seconds = 0;
+};
+
+StatusOr<CampaignResult> RunCampaign(const CampaignOptions& options);
+
+}  // namespace hpvm::diff
+
+#endif  // HPVMD_TESTS_DIFF_CAMPAIGN_H_

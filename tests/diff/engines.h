@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engines under test do with one module and launch.
+#ifndef HPVMD_TESTS_DIFF_ENGINES_H_
+#define HPVMD_TESTS_DIFF_ENGINES_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/ir/ir.h"
+#include "compiler/ir/launch.h"
+#include "tests/diff/program.h"
+
+namespace hpvm::diff {
+
+// A launch without its module: from a program, or from a case on disk.
+struct LaunchSpec {
+  std::array<uint32_t, 3> extent{1, 1, 1}, group{1, 1, 1};
+  std::vector<Param> params;
+};
+LaunchSpec LaunchOf(const Program& program);
+
+struct Outcome {
+  ir::TrapReport trap;                        // kNone: every instance ended.
+  std::vector<std::vector<uint8_t>> buffers;  // One a parameter; empty for scalars.
+};
+
+// Reads the module for the launch. kInvalidArgument with the front end's message.
+StatusOr<ir::Module> Read(std::span<const uint8_t> bytes, const LaunchSpec& launch);
+
+// Runs on the reference interpreter; a trap kStopped means more than `steps_max` steps.
+StatusOr<Outcome> Interpret(const ir::Module& module, const LaunchSpec& launch, uint64_t steps_max);
+
+// Swaps one operation for another on the way to the CPU, to show that differences are noticed.
+struct Fault {
+  ir::Opcode from, to;
+};
+
+// Compiles and runs on the CPU: instances in order, on the calling thread.
+StatusOr<Outcome> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, const std::optional<Fault>& fault);
+
+// Where the buffers of the launch lie.
+StatusOr<ir::AddressSpace> Addresses(const ir::Module& module, const LaunchSpec& launch);
+
+}  // namespace hpvm::diff
+
+#endif  // HPVMD_TESTS_DIFF_ENGINES_H_

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The instructions that only compute or access memory, as a table: what the generator chooses from.
+#ifndef HPVMD_TESTS_DIFF_OPERATORS_H_
+#define HPVMD_TESTS_DIFF_OPERATORS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/diff/program.h"
+
+namespace hpvm::diff {
+
+enum class Immediate : uint8_t {
+  kNone,
+  kMemory,      // Alignment and offset; operand 0 is the address.
+  kMemoryLane,  // And a lane.
+  kLane,
+  kShuffle,     // 16 lanes, from the bits.
+};
+
+struct Operator {
+  uint8_t prefix = 0;  // 0, 0xfc, 0xfd or 0xfe.
+  uint32_t code = 0;
+  uint8_t operand_count = 0;
+  bool has_result = true;
+  ValueType result = ValueType::kI32;
+  ValueType operands[3]{};
+  Immediate immediate = Immediate::kNone;
+  uint8_t width = 0;  // Bytes accessed.
+  uint8_t lanes = 0;
+  bool is_atomic = false;
+  bool divides = false;   // Traps when operand 1 is 0.
+  bool converts = false;  // Traps when the float does not fit.
+  // Bits of operands whose NaN payload would show: they are made canonical.
+  uint8_t canonical_operands = 0;
+  // A v128 of floats, whose NaNs are made canonical at once: later nobody knows what the lanes are.
+  bool has_float_lanes = false;
+  ValueType lane = ValueType::kF32;
+};
+
+// All of them; indices never change while the program runs.
+const std::vector<Operator>& Operators();
+
+}  // namespace hpvm::diff
+
+#endif  // HPVMD_TESTS_DIFF_OPERATORS_H_

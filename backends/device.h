@@ -141,6 +141,7 @@ struct FillCommand {
 struct DispatchArgument {
   SlotIndex slot = kNoSlot;  // Buffers: in Submission::buffers. Scalars from the run's table: in Submission::scalars.
   bool is_buffer = false;
+  bool is_output = false;  // Buffers: the content on entry means nothing.
   uint64_t offset = 0;  // Buffers: first byte of the view.
   uint64_t bytes = 0;   // Buffers: size of the view.
   uint64_t scalar = 0;  // Scalars with slot == kNoSlot: the bits.

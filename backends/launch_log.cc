@@ -92,6 +92,11 @@ void LaunchLog::AddFinding(Finding finding) {
   }
 }
 
+void LaunchLog::DropFindings(uint64_t count) {
+  std::lock_guard lock(mutex_);
+  findings_dropped_ += count;
+}
+
 std::vector<PrintedLine> LaunchLog::TakeLines() {
   std::lock_guard lock(mutex_);
   Cut();

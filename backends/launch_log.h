@@ -35,7 +35,7 @@ struct Finding {
   std::string message;                             // A sentence that names instances, buffer and source line.
   std::vector<std::array<uint64_t, 3>> instances;  // Those involved; at most two.
   std::string buffer;                              // The port, where one is involved.
-  std::string place;                               // "blur.c:17:9", "byte 117"; may be empty.
+  std::string place;                               // Of the first: "blur.c:17:9"; may be empty.
   uint64_t count = 1;                              // How often it was seen.
 };
 
@@ -51,6 +51,10 @@ class LaunchLog {
   // Counts a line that Takes has refused. Any thread.
   void Drop() { dropped_.fetch_add(1, std::memory_order_relaxed); }
   void AddFinding(Finding finding);
+  // Findings that the device did not keep. Any thread.
+  void DropFindings(uint64_t count);
+  // A check ran out of the memory for its record, so that some faults may have gone unseen. Any thread.
+  void SetCheckIncomplete() { check_incomplete_.store(true, std::memory_order_relaxed); }
 
   // In order; the log is empty afterwards. After the run.
   std::vector<PrintedLine> TakeLines();
@@ -58,6 +62,7 @@ class LaunchLog {
   // Lines and findings that did not fit; exact for lines after TakeLines.
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   uint64_t findings_dropped() const { return findings_dropped_; }
+  bool check_incomplete() const { return check_incomplete_.load(std::memory_order_relaxed); }
 
  private:
   void AddLine(PrintedLine line);
@@ -74,6 +79,7 @@ class LaunchLog {
   PrintedLine last_kept_;           // Guarded by mutex_; what sorts after it is dropped.
   std::atomic<bool> has_cut_{false};
   std::atomic<uint64_t> dropped_{0};
+  std::atomic<bool> check_incomplete_{false};
 };
 
 // The sink of one launch: formats what its instances print. A null log drops it.

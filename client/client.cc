@@ -182,8 +182,10 @@ Status PutAll(Client& client, std::string_view document, const Modules& modules,
 
 }  // namespace
 
-StatusOr<Prepared> Client::Prepare(std::string_view document, const Modules& modules, const CallOptions& call) {
+StatusOr<Prepared> Client::Prepare(std::string_view document, const Modules& modules, const CallOptions& call,
+                                   const PrepareOptions& options) {
   v1::PrepareGraphRequest request;
+  request.set_check(options.check);
   HPVMD_RETURN_IF_ERROR(
       PutAll(*this, document, modules, call, request.mutable_graph_sha256(), request.mutable_modules()));
   HPVMD_ASSIGN_OR_RETURN(v1::PrepareGraphResponse response, impl_->Call(&v1::Hpvm::Stub::PrepareGraph, request, call));
@@ -256,6 +258,7 @@ StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::
   request.set_handle(handle);
   request.set_repeat(options.repeat);
   request.set_placements_max(options.placements_max);
+  request.set_log(options.log != nullptr);
   request.mutable_symbols()->insert(options.symbols.begin(), options.symbols.end());
   std::vector<std::string> buffers;
   Status bound = BindInputs(inputs, options.call, request.mutable_inputs(), &buffers);
@@ -264,8 +267,11 @@ StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::
     DeleteAll(buffers, options.call);
     return response.status();
   }
+  if (options.log != nullptr) {
+    *options.log = std::move(*response->mutable_log());
+  }
   RunOutcome outcome;
-  Status taken;
+  Status taken = FromProto(response->error());
   for (v1::OutputValue& value : *response->mutable_outputs()) {
     if (value.has_buffer()) {
       buffers.push_back(value.buffer().buffer_id());

@@ -48,6 +48,8 @@ struct RunOptions {
   uint32_t repeat = 1;
   // How many placements to return.
   uint32_t placements_max = 0;
+  // Gets what the kernels printed and what checks found, also when Run fails. Optional.
+  v1::RunLog* log = nullptr;
 };
 
 struct RunOutcome {
@@ -61,6 +63,11 @@ struct RunOutcome {
 struct Modules {
   std::map<std::string, std::vector<uint8_t>> bytes;  // Uploaded with the document.
   std::map<std::string, std::string> hashes;          // On the server already: SHA-256 in hexadecimal.
+};
+
+struct PrepareOptions {
+  // Each run looks for races, uninitialised reads and the like, slowly: see PrepareGraphRequest.check.
+  bool check = false;
 };
 
 struct Prepared {
@@ -86,7 +93,8 @@ class Client {
   StatusOr<std::string> PutGraph(std::string_view document, const CallOptions& call = {});
 
   // Uploads the document and its modules, and prepares.
-  StatusOr<Prepared> Prepare(std::string_view document, const Modules& modules, const CallOptions& call = {});
+  StatusOr<Prepared> Prepare(std::string_view document, const Modules& modules, const CallOptions& call = {},
+                             const PrepareOptions& options = {});
   Status Release(const std::string& handle, const CallOptions& call = {});
 
   // Runs and brings the outputs back. Inputs and outputs too large for a message travel through buffers, which are

@@ -29,7 +29,9 @@ using Tensor = std::vector<int32_t>;
 // One instance an element; the address of element i of a buffer at $p is $p + 4i.
 constexpr std::string_view kModule = R"((module
   (import "hpvm" "instance_id" (func $id (param i32) (result i32)))
+  (import "hpvm" "print" (func $print (param i32 i32)))
   (memory 1)
+  (data (i32.const 64) "value %d\\n\\00")
   (func $at (param $base i32) (result i32)
     (i32.add (local.get $base) (i32.shl (call $id (i32.const 0)) (i32.const 2))))
   (func (export "add1") (param $d i32) (local $p i32)
@@ -53,6 +55,13 @@ constexpr std::string_view kModule = R"((module
     (i32.store (local.get $p) (i32.div_s (i32.const 100) (i32.load (local.get $p)))))
   (func (export "outside") (param $d i32)
     (i32.store offset=1048576 (local.get $d) (i32.const 1)))
+  (func (export "say") (param $d i32) (local $p i32)
+    (local.set $p (call $at (local.get $d)))
+    (i32.store (i32.const 1024) (i32.load (local.get $p)))
+    (call $print (i32.const 64) (i32.const 1024))
+    (i32.store (local.get $p) (i32.div_s (i32.const 100) (i32.load (local.get $p)))))
+  (func (export "race") (param $a i32) (param $b i32)
+    (i32.store (local.get $b) (i32.load (call $at (local.get $a)))))
   (func (export "spin") (param $d i32)
     (loop $again (i32.store (local.get $d) (i32.add (i32.load (local.get $d)) (i32.const 1))) (br $again)))
 ))";
@@ -77,14 +86,15 @@ class CompiledTest : public ::testing::Test {
     }
     engine_ =
         std::make_unique<Engine>(EngineOptions{.devices = {devices_[0].get(), devices_[1].get(), devices_[2].get()},
+                                               .checker = devices_[1].get(),
                                                .hub = &hub_,
                                                .compiler = &compiler_,
                                                .clock = &RealClock(),
                                                .graph_limits = {}});
   }
 
-  std::shared_ptr<PreparedGraph> Prepare(const Document& document) {
-    StatusOr<PrepareOutcome> outcome = engine_->Prepare(document.Text(), modules_, kNever);
+  std::shared_ptr<PreparedGraph> Prepare(const Document& document, const PrepareOptions& options = {}) {
+    StatusOr<PrepareOutcome> outcome = engine_->Prepare(document.Text(), modules_, kNever, options);
     EXPECT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_TRUE(outcome.ok() && !HasErrors(outcome->diagnostics)) << ToString(outcome->diagnostics);
     return outcome.ok() ? outcome->graph : nullptr;
@@ -161,6 +171,67 @@ TEST_F(CompiledTest, NestedAndReplicated) {
     }
     EXPECT_EQ(result_.nodes[0].device, device == kInterp ? "interp:0" : "cpu:0");
   }
+}
+
+// What kernels print comes back with node and instance, in order, on every device; also of a run that traps.
+TEST_F(CompiledTest, Prints) {
+  for (const char* device : {"cpu", "interp"}) {
+    SCOPED_TRACE(device);
+    auto graph = Prepare(Single("say", R"(,"devices":[")" + std::string(device) + R"("])"));
+    ASSERT_NE(graph, nullptr);
+    for (const int32_t last : {4, 0}) {
+      std::map<std::string, Tensor> inputs = {{"x", {1, 2, last}}};
+      RunLog log;
+      const Status status = Run(*graph, inputs, {.repeat = last == 0 ? 1u : 2u, .log = &log});
+      EXPECT_EQ(status.ok(), last != 0) << status;
+      std::vector<std::string> lines;
+      for (const RunLog::Line& line : log.lines) {
+        EXPECT_EQ(line.node, "node");
+        lines.push_back(std::to_string(line.instance[0]) + " " + line.text);
+      }
+      if (last == 0) {
+        EXPECT_THAT(lines, ::testing::Contains("2 value 0"));
+      } else {
+        EXPECT_THAT(lines, ElementsAre("0 value 1", "1 value 2", "2 value 4", "0 value 1", "1 value 2", "2 value 4"));
+      }
+      EXPECT_EQ(log.lines_dropped, 0u);
+    }
+  }
+}
+
+// A checked graph runs on the checker, whatever its document says, and finds what the kernel got away with.
+TEST_F(CompiledTest, Checks) {
+  Document d("i32", "[\"n\"]");
+  d.Input("x");
+  d.Output("y");
+  d.Node("node", "race", {"in a", "out b"}, std::string(R"(,"instances":["n"])") + kCpu);
+  d.Edge("x", "node.a");
+  d.Edge("node.b", "y");
+  std::map<std::string, Tensor> inputs = {{"x", {1, 2, 3}}};
+  for (const bool check : {false, true}) {
+    auto graph = Prepare(d, {.check = check});
+    ASSERT_NE(graph, nullptr);
+    RunLog log;
+    const Status status = Run(*graph, inputs, {.log = &log});
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(result_.nodes[0].device, check ? "interp:0" : "cpu:0");
+    ASSERT_EQ(log.findings.size(), check ? 1u : 0u);
+    if (check) {
+      EXPECT_EQ(log.findings[0].node, "node");
+      EXPECT_EQ(log.findings[0].finding.kind, "race");
+      EXPECT_EQ(log.findings[0].finding.buffer, "b");
+      EXPECT_THAT(log.findings[0].finding.place, HasSubstr("of module \"m\""));
+      EXPECT_FALSE(log.check_incomplete);
+    }
+  }
+  Engine without(EngineOptions{.devices = {devices_[0].get()},
+                               .checker = nullptr,
+                               .hub = &hub_,
+                               .compiler = &compiler_,
+                               .clock = &RealClock(),
+                               .graph_limits = {}});
+  EXPECT_EQ(without.Prepare(d.Text(), modules_, kNever, {.check = true}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 // Traps of real kernels: reason, instance, node, and the byte of the module.

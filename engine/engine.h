@@ -123,6 +123,7 @@ struct RunLog {
   uint64_t lines_dropped = 0;
   std::vector<Found> findings;  // Of checked graphs.
   uint64_t findings_dropped = 0;
+  bool check_incomplete = false;  // The check ran out of memory for its record: some faults may have gone unseen.
 };
 
 struct RunRequest {

@@ -234,8 +234,10 @@ class Builder {
   DispatchArgument BufferArgument(uint32_t port) const {
     const graph::FlatPort& p = plan_->flat.ports[port];
     const graph::FlatValueId value = p.out.valid() ? p.out : p.in;
-    return {
-        .slot = residency_.port_storage[port].index, .is_buffer = true, .bytes = plan_->flat.values[value.index].bytes};
+    return {.slot = residency_.port_storage[port].index,
+            .is_buffer = true,
+            .is_output = p.access == graph::Access::kOut && !p.in.valid(),
+            .bytes = plan_->flat.values[value.index].bytes};
   }
 
   DispatchArgument ScalarArgument(uint32_t scalar) {

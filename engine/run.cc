@@ -362,6 +362,7 @@ class Runner {
     }
     log.lines_dropped = log_.dropped();
     log.findings_dropped = log_.findings_dropped();
+    log.check_incomplete = log_.check_incomplete();
   }
 
   struct SegmentPoints {

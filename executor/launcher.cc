@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/interp/device.h"
 #include "backends/registry.h"
 #include "base/memfd.h"
 #include "engine/engine.h"
@@ -148,6 +149,8 @@ Status Serve() {
   for (const std::unique_ptr<Device>& device : devices) {
     options.devices.push_back(device.get());
   }
+  const std::unique_ptr<Device> checker = CreateInterpDevice(hub);
+  options.checker = checker.get();
   options.hub = &hub;
   options.compiler = compiler.get();
   options.clock = &RealClock();

@@ -132,6 +132,88 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const std::map
   }
 }
 
+void SetInstance(const std::array<uint64_t, 3>& from, internal::InstanceId* id) {
+  id->set_x(from[0]);
+  id->set_y(from[1]);
+  id->set_z(from[2]);
+}
+
+// Writes a log's lines and findings as far as its texts fit together; what does not is counted.
+class LogWriter {
+ public:
+  explicit LogWriter(internal::Log* log) : log_(log) {}
+
+  void AddLine(const RunLog::Line& line) {
+    std::string text = CleanText(line.text, limits::kLogLineBytesMax + 3);
+    uint32_t node = 0;
+    if (!Take(line.node, text.size(), &node)) {
+      log_->set_lines_dropped(log_->lines_dropped() + 1);
+      return;
+    }
+    internal::LogLine* added = log_->add_lines();
+    added->set_node(node);
+    SetInstance(line.instance, added->mutable_instance());
+    added->set_text(std::move(text));
+  }
+
+  void AddFinding(const RunLog::Found& found) {
+    internal::Finding finding;
+    finding.set_kind(CleanText(found.finding.kind, 64, false));
+    finding.set_message(CleanText(found.finding.message, kTextBytesMax, false));
+    finding.set_buffer(CleanText(found.finding.buffer, kNameBytesMax, false));
+    finding.set_place(CleanText(found.finding.place, kTextBytesMax, false));
+    finding.set_count(std::max<uint64_t>(1, found.finding.count));
+    uint32_t node = 0;
+    if (!Take(found.node,
+              finding.kind().size() + finding.message().size() + finding.buffer().size() + finding.place().size(),
+              &node)) {
+      log_->set_findings_dropped(log_->findings_dropped() + 1);
+      return;
+    }
+    finding.set_node(node);
+    for (size_t i = 0; i < std::min<size_t>(found.finding.instances.size(), 2); ++i) {
+      SetInstance(found.finding.instances[i], finding.add_instances());
+    }
+    *log_->add_findings() = std::move(finding);
+  }
+
+ private:
+  // Room for that many bytes and the node's name, whose index it gives.
+  bool Take(const std::string& path, size_t bytes, uint32_t* node) {
+    const auto [found, is_new] = nodes_.try_emplace(path, static_cast<uint32_t>(log_->nodes_size()));
+    std::string name = is_new ? CleanText(path, kTextBytesMax, false) : std::string();
+    if (bytes_ + bytes + name.size() > kLogHeadBytesMax) {
+      if (is_new) {
+        nodes_.erase(found);
+      }
+      return false;
+    }
+    bytes_ += bytes + name.size();
+    *node = found->second;
+    if (is_new) {
+      log_->add_nodes(std::move(name));
+    }
+    return true;
+  }
+
+  internal::Log* const log_;
+  size_t bytes_ = 0;
+  std::map<std::string, uint32_t> nodes_;
+};
+
+void DescribeLog(const RunLog& log, internal::Log* described) {
+  described->set_lines_dropped(log.lines_dropped);
+  described->set_findings_dropped(log.findings_dropped);
+  described->set_check_incomplete(log.check_incomplete);
+  LogWriter writer(described);
+  for (const RunLog::Found& found : log.findings) {
+    writer.AddFinding(found);
+  }
+  for (const RunLog::Line& line : log.lines) {
+    writer.AddLine(line);
+  }
+}
+
 uint64_t Count(Duration duration) { return static_cast<uint64_t>(std::max<int64_t>(duration.count(), 0)); }
 
 }  // namespace
@@ -226,7 +308,12 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<
   request.stop = &job.stop;
   request.deadline = job.deadline;
   request.node_records_max = job.message.node_records_max();
+  RunLog log;
+  request.log = job.message.log() ? &log : nullptr;
   StatusOr<RunResult> result = engine.Run(*job.graph, request);
+  if (job.message.log()) {
+    DescribeLog(log, done->mutable_log());
+  }
   SetStatus(result.status(), done->mutable_status());
   if (!result.ok() && bindings.needs_memory() && result.status().code() == absl::StatusCode::kResourceExhausted) {
     const auto shapes = engine.OutputShapes(*job.graph, request.inputs, request.symbols);

@@ -394,7 +394,8 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
     }
   }
   PrepareModules modules(job);
-  HPVMD_ASSIGN_OR_RETURN(PrepareOutcome outcome, options_.engine->Prepare(job.document, modules, job.run.deadline));
+  HPVMD_ASSIGN_OR_RETURN(PrepareOutcome outcome, options_.engine->Prepare(job.document, modules, job.run.deadline,
+                                                                          {.check = job.prepare.check()}));
   if (job.run.stop.load() != 0 && job.run.deadline == kNever) {
     return Cancelled("The prepare was cancelled.");
   }

@@ -162,7 +162,7 @@ class Core {
   void ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant);
 
   // core_graph.cc
-  StatusOr<PreparationRef> FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256,
+  StatusOr<PreparationRef> FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256, bool check,
                                            const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules);
   void WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then);
   void SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);
@@ -192,6 +192,7 @@ class Core {
   void Answer(CoreScope& scope, const std::shared_ptr<Submission>& submission, Outcome outcome);
   void OnJobDone(const TenantRef& tenant, const std::string& id, RunOutcome outcome);
   Status KeepOutputs(Tenant& tenant, LiveJob& live, RunOutcome& outcome, v1::Job* job);
+  void KeepLog(Tenant& tenant, LiveJob& live, const ExecutorLog& log);
   Status ChangeJob(CoreScope& scope, Tenant& tenant, const std::string& id, v1::JobState from,
                    const std::function<void(v1::Job&)>& change);
   void AddEvent(CoreScope& scope, LiveJob& job, v1::JobEvent event);

@@ -75,7 +75,7 @@ Status Core::InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob) {
   return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Insert(std::move(blob));
 }
 
-StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256,
+StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256, bool check,
                                                const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules) {
   HPVMD_ASSIGN_OR_RETURN(const Sha256 graph_hash, ParseSha256("graph document", graph_sha256));
   HPVMD_ASSIGN_OR_RETURN(BlobRef document, tenant.graphs.Find(graph_hash));
@@ -93,11 +93,13 @@ StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant,
     hasher.AddField(name);
     hasher.AddField(ToHex(blob->hash));
   }
+  hasher.AddField(check ? "check" : "");
   std::string key = ToHex(hasher.Finish());
   PreparationRef& preparation = tenant.preparations[key];
   if (preparation == nullptr) {
     preparation = std::make_shared<Preparation>();
     preparation->key = std::move(key);
+    preparation->check = check;
     preparation->document = std::move(document);
     for (auto& [name, blob] : named) {
       preparation->modules.push_back({name, std::move(blob)});
@@ -181,6 +183,7 @@ void Core::SendPrepare(CoreScope& scope, const TenantRef& tenant, const Preparat
       input.modules.push_back({module.name, module.blob->hash, SourceOf(*module.blob)});
     }
     input.within = within;
+    input.check = preparation->check;
     port->Prepare(input, [this, tenant, preparation, epoch](StatusOr<PrepareReply> reply) {
       OnPrepared(tenant, preparation, epoch, std::move(reply));
     });
@@ -224,7 +227,8 @@ void Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& 
                                  std::to_string(options_.config.limits_prepared_graphs_max) + "); release some.");
   }
   StatusOr<PreparationRef> preparation =
-      admitted.ok() ? FindPreparation(scope, *tenant, request.graph_sha256(), request.modules()) : admitted;
+      admitted.ok() ? FindPreparation(scope, *tenant, request.graph_sha256(), request.check(), request.modules())
+                    : admitted;
   if (!preparation.ok()) {
     scope.Defer([done = std::move(done), status = preparation.status()] { done(status); });
     return;

@@ -10,6 +10,7 @@
 #include "server/log.h"
 #include "server/object_id.h"
 #include "server/request_options.h"
+#include "server/run_log.h"
 
 namespace hpvm {
 namespace {
@@ -155,7 +156,8 @@ StatusOr<PreparationRef> Core::PreparationOf(CoreScope& scope, Tenant& tenant, c
     return InvalidArgument("The job's name has " + std::to_string(request.name().size()) + " bytes; the limit is 255.");
   }
   if (request.graph_case() == v1::SubmitRequest::kDocument) {
-    return FindPreparation(scope, tenant, request.document().graph_sha256(), request.document().modules());
+    return FindPreparation(scope, tenant, request.document().graph_sha256(), /*check=*/false,
+                           request.document().modules());
   }
   const auto handle = tenant.handles.find(request.handle());
   if (handle == tenant.handles.end()) {
@@ -201,6 +203,7 @@ Status Core::Record(CoreScope& scope, Submission& submission) {
   op.keep_outputs = true;
   op.input.symbols.insert(request.symbols().begin(), request.symbols().end());
   op.input.node_records_max = kPlacementsMax;
+  op.input.log = true;
   HPVMD_RETURN_IF_ERROR(SetOptions(op, request.options(), request.repeat()));
   HPVMD_RETURN_IF_ERROR(CheckInputs(submission.preparation->summary, request));
   HPVMD_RETURN_IF_ERROR(ResolveBindings(tenant, op, request.inputs(), request.outputs()));
@@ -338,6 +341,9 @@ void Core::OnJobDone(const TenantRef& tenant, const std::string& id, RunOutcome 
       outcome.outcome = std::move(kept);
     }
   }
+  if (!IsEmpty(outcome.reply.log)) {
+    KeepLog(*tenant, *live, outcome.reply.log);
+  }
   for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
     v1::JobEvent event;
     v1::NodePlacement& placement = *event.mutable_placement();
@@ -379,6 +385,16 @@ void Core::OnJobDone(const TenantRef& tenant, const std::string& id, RunOutcome 
           (changed.ok() ? "" : Message(changed)));
 }
 
+void Core::KeepLog(Tenant& tenant, LiveJob& live, const ExecutorLog& log) {
+  live.log = ToMessage(log);
+  const uint64_t bytes = live.log.ByteSizeLong();
+  if (tenant.buffers.Reserve(bytes, "The job's log").ok()) {
+    live.reserved_bytes += bytes;
+  } else {
+    DropTexts(live.log);
+  }
+}
+
 Status Core::GetJob(Tenant& tenant, std::string_view id, v1::Job* job) {
   CoreScope scope(*this);
   const JobRecord* record = options_.jobs->Find(tenant.name, id);
@@ -386,6 +402,9 @@ Status Core::GetJob(Tenant& tenant, std::string_view id, v1::Job* job) {
     return NoSuchJob(id);
   }
   *job = record->job;
+  if (const auto live = tenant.jobs.find(std::string(id)); live != tenant.jobs.end() && IsTerminal(job->state())) {
+    *job->mutable_log() = live->second->log;
+  }
   return absl::OkStatus();
 }
 

@@ -273,6 +273,7 @@ uint64_t Core::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
     op->preparation = handle->second;
     op->input.symbols.insert(request.symbols().begin(), request.symbols().end());
     op->input.node_records_max = std::min(request.placements_max(), kPlacementsMax);
+    op->input.log = request.log();
     return ResolveBindings(*tenant, *op, request.inputs(), request.outputs());
   };
   if (Status status = prepare(); !status.ok()) {
@@ -290,6 +291,7 @@ uint64_t Core::RunItem(const TenantRef& tenant, PreparationRef preparation, cons
   op->preparation = std::move(preparation);
   op->input.symbols.insert(item.open->symbols().begin(), item.open->symbols().end());
   op->input.node_records_max = 0;
+  op->input.log = item.open->log();
   CoreScope scope(*this);
   Status status = stopped_ ? RefuseWhenDraining() : SetOptions(*op, item.open->options(), 1);
   if (status.ok()) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/calls.h"
+#include "server/run_log.h"
 
 namespace hpvm {
 namespace {
@@ -14,6 +15,7 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
   void Begin() {}
 
   void Start(const TenantRef& tenant, const v1::RunRequest& request) {
+    wants_log_ = request.log();
     const uint64_t id = core_.Run(tenant, request, [self = shared_from_this()](RunOutcome outcome) {
       self->OnOutcome(std::move(outcome));
     });
@@ -47,11 +49,20 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
         placement.set_end_ns(static_cast<uint64_t>(node.end_ns));
       }
     }
-    Finish(ToGrpc(outcome.outcome));
+    // A call that fails carries no message, so the failure travels beside the log.
+    const bool has_log = wants_log_ && !IsEmpty(outcome.reply.log);
+    if (has_log) {
+      *response_->mutable_log() = ToMessage(outcome.reply.log);
+      if (!outcome.outcome.ok()) {
+        *response_->mutable_error() = ToMessage(outcome.outcome);
+      }
+    }
+    Finish(has_log ? grpc::Status::OK : ToGrpc(outcome.outcome));
   }
 
   Core& core_;
   v1::RunResponse* response_;   // gRPC's, until OnDone.
+  bool wants_log_ = false;
   std::atomic<uint64_t> id_{0};
   std::atomic<bool> cancelled_{false};
 };

@@ -87,7 +87,7 @@ struct LiveJob {
   JobEvents events;
   std::shared_ptr<RunOp> op;            // Until the job ends.
   bool cancel_requested = false;
-  uint64_t reserved_bytes = 0;          // Of the tenant's limit: the request, then the outputs.
+  uint64_t reserved_bytes = 0;          // Of the tenant's limit: the request, then the outputs and the log.
   // Outputs that wait for FetchOutput; inline bytes or a segment.
   struct Kept {
     v1::StoredOutput header;
@@ -95,6 +95,7 @@ struct LiveJob {
     SegmentRef segment;
   };
   std::map<std::string, Kept> outputs;
+  v1::RunLog log;                       // Once it has ended.
 };
 
 }  // namespace hpvm

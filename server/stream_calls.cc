@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/calls.h"
+#include "server/run_log.h"
 #include "server/request_options.h"
 
 namespace hpvm {
@@ -140,6 +141,9 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
         result.set_index(done_items_++);
         FillOutputs(outcome, result.mutable_outputs());
         FillTiming(outcome, result.mutable_timing());
+        if (!IsEmpty(outcome.reply.log)) {
+          *result.mutable_log() = ToMessage(outcome.reply.log);
+        }
       }
     }
     Pump();

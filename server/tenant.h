@@ -37,7 +37,8 @@ struct NamedBlob {
 // executor is new. Shared by every handle and job with equal contents: use_count() 1 means that only the tenant's
 // table holds it.
 struct Preparation {
-  std::string key;  // Of the document's and the modules' hashes.
+  std::string key;  // Of the document's and the modules' hashes, and `check`.
+  bool check = false;
   BlobRef document;
   std::vector<NamedBlob> modules;
   uint64_t link_handle = 0;                    // Its number in every executor of the tenant.

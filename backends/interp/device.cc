@@ -7,6 +7,7 @@
 #include "backends/shared/host_queue.h"
 #include "base/limits.h"
 #include "compiler/debug/place.h"
+#include "compiler/ir/check.h"
 #include "compiler/ir/interpret.h"
 #include "compiler/ir/text.h"
 
@@ -36,6 +37,35 @@ Status CheckParams(const Artifact& artifact, const ir::Module& module) {
               : InvalidArgument("The parameters of kernel \"" + artifact.entry + "\" differ from those of its code.");
 }
 
+Finding Describe(const ir::Finding& found, uint32_t node, const InterpExecutable& executable) {
+  const Artifact& artifact = executable.artifact();
+  const auto place = [&](uint32_t source) { return PlaceOf(artifact, source); };
+  Finding finding;
+  finding.node = node;
+  finding.kind = ir::Name(found.kind);
+  finding.message = ir::ToString(found, executable.interpreter().module(), place);
+  finding.instances.push_back(found.first.instance);
+  if (found.second.has_value()) {
+    finding.instances.push_back(found.second->instance);
+  }
+  if (found.memory == ir::FindingMemory::kBuffer && found.param < artifact.params.size()) {
+    finding.buffer = artifact.params[found.param].name;
+  }
+  finding.place = place(found.first.source);
+  finding.count = found.count;
+  return finding;
+}
+
+void Report(const ir::Checker& checker, uint32_t node, const InterpExecutable& executable, LaunchLog& log) {
+  for (const ir::Finding& found : checker.findings()) {
+    log.AddFinding(Describe(found, node, executable));
+  }
+  log.DropFindings(checker.dropped());
+  if (!checker.is_complete()) {
+    log.SetCheckIncomplete();
+  }
+}
+
 class InterpDevice final : public Device, private CommandTarget {
  public:
   explicit InterpDevice(Hub& hub) : hub_(hub), queue_(hub, *this) {
@@ -47,6 +77,7 @@ class InterpDevice final : public Device, private CommandTarget {
     info_.allocation_bytes_max = info_.memory_bytes;
     info_.host_visible = true;
     info_.runs_inline = true;
+    info_.checks = true;
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -99,17 +130,26 @@ class InterpDevice final : public Device, private CommandTarget {
     launch.stop = submission.stop;
     LaunchPrinter printer(submission.log, dispatch.node, executable.artifact());
     launch.print = &printer;
+    ir::CheckOptions options{.is_output = std::vector<bool>(dispatch.argument_count),
+                             .findings_max = limits::kFindingsMax,
+                             .record_bytes_max = limits::kCheckRecordBytesMax};
     for (uint32_t i = 0; i < dispatch.argument_count; ++i) {
       const DispatchArgument& argument = submission.commands->arguments[dispatch.first_argument + i];
       if (argument.is_buffer) {
         uint8_t* data = submission.buffers[argument.slot]->host() + argument.offset;
         launch.arguments.push_back({data, argument.bytes, 0});
+        options.is_output[i] = argument.is_output;
       } else {
         const uint64_t bits = argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot];
         launch.arguments.push_back({nullptr, 0, bits});
       }
     }
+    ir::Checker checker(std::move(options));
+    launch.checker = submission.check ? &checker : nullptr;
     HPVMD_ASSIGN_OR_RETURN(record->trap, executable.interpreter().Run(launch));
+    if (submission.check && submission.log != nullptr) {
+      Report(checker, dispatch.node, executable, *submission.log);
+    }
     if (record->trap.code != ir::TrapCode::kNone) {
       return TrapStatus(record->trap, DescribeTrap(record->trap, executable.artifact()));
     }

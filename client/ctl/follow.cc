@@ -83,6 +83,9 @@ StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::
   };
   HPVMD_RETURN_IF_ERROR(client.WatchJob(id, on_event).status());
   HPVMD_ASSIGN_OR_RETURN(v1::Job job, client.GetJob(id));
+  const bool has_report = job.state() == v1::JOB_STATE_SUCCEEDED;
+  PrintLog(job.log(), has_report ? globals.format : Format::kTable);
+  report.log = job.log();
   if (job.state() != v1::JOB_STATE_SUCCEEDED) {
     Status error = FromProto(job.error());
     if (error.ok()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl jobs list|get|wait|cancel|fetch.
+// hpvmctl jobs list|get|logs|wait|cancel.
 #include <memory>
 
 #include "CLI/CLI.hpp"
@@ -40,6 +40,13 @@ Status Get(const Globals& globals, const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(v1::Job job, client->GetJob(options.id));
   PrintJobs({job}, globals.format);
+  return absl::OkStatus();
+}
+
+Status Logs(const Globals& globals, const Options& options) {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
+  HPVMD_ASSIGN_OR_RETURN(v1::Job job, client->GetJob(options.id));
+  PrintLogOf(job, globals.format);
   return absl::OkStatus();
 }
 
@@ -85,6 +92,9 @@ void AddJobs(Commands commands) {
   CLI::App* get = jobs->add_subcommand("get", "One job");
   get->add_option("job", options->id)->required();
   add(get, Get);
+  CLI::App* logs = jobs->add_subcommand("logs", "What the kernels of a job that has ended printed");
+  logs->add_option("job", options->id)->required();
+  add(logs, Logs);
   CLI::App* cancel = jobs->add_subcommand("cancel", "Cancel a job; its final state tells what became of it");
   cancel->add_option("job", options->id)->required();
   add(cancel, Cancel);

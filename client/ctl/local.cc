@@ -63,6 +63,37 @@ bool CacheKey(const std::string& folder, std::array<uint8_t, 32>* key) {
   return fd.valid() && WriteAt(fd.get(), 0, *key).ok();
 }
 
+v1::RunLog ToMessage(const ExecutorLog& log) {
+  const auto set_instance = [](const ExecutorLog::InstanceId& from, v1::InstanceId* to) {
+    to->set_x(from[0]);
+    to->set_y(from[1]);
+    to->set_z(from[2]);
+  };
+  v1::RunLog message;
+  for (const ExecutorLog::Line& from : log.lines) {
+    v1::LogLine& to = *message.add_lines();
+    to.set_node(from.node);
+    set_instance(from.instance, to.mutable_instance());
+    to.set_text(from.text);
+  }
+  message.set_lines_dropped(log.lines_dropped);
+  for (const ExecutorLog::Finding& from : log.findings) {
+    v1::Finding& to = *message.add_findings();
+    to.set_node(from.node);
+    to.set_kind(from.kind);
+    to.set_message(from.message);
+    for (const ExecutorLog::InstanceId& instance : from.instances) {
+      set_instance(instance, to.add_instances());
+    }
+    to.set_buffer(from.buffer);
+    to.set_place(from.place);
+    to.set_count(from.count);
+  }
+  message.set_findings_dropped(log.findings_dropped);
+  message.set_check_incomplete(log.check_incomplete);
+  return message;
+}
+
 // Waits for the answer that a link's callback brings.
 template <typename T>
 class Answer {
@@ -95,9 +126,10 @@ class LocalRun {
     return run;
   }
 
-  StatusOr<ExecutorSummary> Prepare(const GraphJob& job) {
+  StatusOr<ExecutorSummary> Prepare(const GraphJob& job, const PrepareOptions& options) {
     PrepareInput input;
     input.handle = 1;
+    input.check = options.check;
     input.document.bytes = {reinterpret_cast<const uint8_t*>(job.document.data()), job.document.size()};
     if (!job.modules.hashes.empty()) {
       return NotFound("Module \"" + job.modules.hashes.begin()->first +
@@ -122,12 +154,16 @@ class LocalRun {
     input.symbols = job.symbols;
     input.repeat = job.repeat;
     input.node_records_max = options.placements_max;
+    input.log = options.log != nullptr;
     input.within = Duration(static_cast<int64_t>(options.call.request.deadline_ns()));
     HPVMD_RETURN_IF_ERROR(BindInputs(job, &input));
     HPVMD_RETURN_IF_ERROR(BindOutputs(&input));
     Answer<RunReply> answer;
     link_->Run(input, answer.Callback());
     HPVMD_ASSIGN_OR_RETURN(RunReply reply, answer.Wait());
+    if (options.log != nullptr) {
+      *options.log = ToMessage(reply.log);
+    }
     HPVMD_RETURN_IF_ERROR(reply.status);
     return Take(reply);
   }
@@ -204,9 +240,9 @@ class LocalRun {
 
 }  // namespace
 
-StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options) {
+StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options, const PrepareOptions& prepare) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<LocalRun> local, LocalRun::Start());
-  HPVMD_ASSIGN_OR_RETURN(ExecutorSummary summary, local->Prepare(job));
+  HPVMD_ASSIGN_OR_RETURN(ExecutorSummary summary, local->Prepare(job, prepare));
   LocalOutcome outcome;
   outcome.graph = summary.name;
   outcome.prepare.set_parse_ns(static_cast<uint64_t>(summary.parse.count()));

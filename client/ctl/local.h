@@ -18,7 +18,7 @@ struct LocalOutcome {
 
 // Compiled kernels are kept in $XDG_CACHE_HOME/hpvm (or ~/.cache/hpvm), for this user only. Errors as the daemon would
 // give them.
-StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options);
+StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options, const PrepareOptions& prepare = {});
 
 }  // namespace hpvm::ctl
 

@@ -30,6 +30,31 @@ std::string Without(const std::string& text, std::string_view prefix) {
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
+std::string InstanceText(const v1::InstanceId& id) {
+  return "(" + std::to_string(id.x()) + ", " + std::to_string(id.y()) + ", " + std::to_string(id.z()) + ")";
+}
+
+// Names and text come from kernels: nothing of them may steer the terminal.
+std::string LogText(const v1::RunLog& log) {
+  std::string text;
+  for (const v1::LogLine& line : log.lines()) {
+    text += Printable(line.node() + InstanceText(line.instance()) + ": " + line.text()) + "\n";
+  }
+  if (log.lines_dropped() != 0) {
+    text += "... " + std::to_string(log.lines_dropped()) + " more lines were dropped\n";
+  }
+  for (const v1::Finding& finding : log.findings()) {
+    text += Printable("check: node \"" + finding.node() + "\": " + finding.message()) + "\n";
+  }
+  if (log.findings_dropped() != 0) {
+    text += "... " + std::to_string(log.findings_dropped()) + " more findings were dropped\n";
+  }
+  if (log.check_incomplete()) {
+    text += "check: incomplete: the record of accesses ran out of memory; some faults may have gone unseen\n";
+  }
+  return text;
+}
+
 void PrintReportJson(const RunReport& report) {
   Json json;
   json["graph"] = report.graph;
@@ -48,6 +73,7 @@ void PrintReportJson(const RunReport& report) {
   for (const auto& [name, output] : report.outputs) {
     json["outputs"][name] = {{"tensor", output.description}, {"file", output.file}};
   }
+  json["log"] = ToJson(report.log);
   PrintJson(json);
 }
 
@@ -83,6 +109,20 @@ void PrintReport(const RunReport& report, Format format) {
             "\n";
   }
   fputs(text.c_str(), stdout);
+}
+
+void PrintLog(const v1::RunLog& log, Format format) {
+  if (format != Format::kJson) {
+    fputs(LogText(log).c_str(), stderr);
+  }
+}
+
+void PrintLogOf(const v1::Job& job, Format format) {
+  if (format == Format::kJson) {
+    PrintJson(ToJson(job.log()));
+  } else {
+    fputs(LogText(job.log()).c_str(), stdout);
+  }
 }
 
 std::string StateText(v1::JobState state) { return Without(v1::JobState_Name(state), "JOB_STATE_"); }

@@ -26,11 +26,17 @@ struct RunReport {
     std::string file;         // Empty: not written.
   };
   std::map<std::string, Output> outputs;
+  v1::RunLog log;
 };
 
+// What the kernels said, on standard error: "node(instance): text" a line, then each finding. Nothing for JSON, whose
+// report has it.
+void PrintLog(const v1::RunLog& log, Format format);
 void PrintReport(const RunReport& report, Format format);
 // "SUCCEEDED" for JOB_STATE_SUCCEEDED.
 std::string StateText(v1::JobState state);
+// The log alone, on standard output, as text or JSON.
+void PrintLogOf(const v1::Job& job, Format format);
 void PrintJobs(const std::vector<v1::Job>& jobs, Format format);
 void PrintDevices(const std::vector<v1::Device>& devices, Format format);
 

@@ -14,11 +14,13 @@ namespace {
 struct Options {
   GraphOptions graph;
   bool local = false;
+  bool check = false;
 };
 
-StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, const RunOptions& run) {
+StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, const RunOptions& run,
+                                   const PrepareOptions& prepare) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, client->Prepare(job.document, job.modules));
+  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, client->Prepare(job.document, job.modules, {}, prepare));
   StatusOr<RunOutcome> outcome = client->Run(prepared.handle, job.inputs, run);
   client->Release(prepared.handle).IgnoreError();  // The run's outcome is what matters.
   if (!outcome.ok()) {
@@ -27,12 +29,18 @@ StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, 
   return LocalOutcome{*std::move(outcome), prepared.summary.timing(), prepared.summary.name()};
 }
 
-Status Run(const Globals& globals, const Options& options) {
+Status Run(const Globals& globals, const Options& options, ExitCode* code) {
   HPVMD_ASSIGN_OR_RETURN(GraphJob job, LoadGraphJob(options.graph.arguments));
   HPVMD_ASSIGN_OR_RETURN(RunOptions run, ToRunOptions(options.graph, job));
-  HPVMD_ASSIGN_OR_RETURN(LocalOutcome outcome, options.local ? RunLocally(job, run) : RunRemotely(globals, job, run));
-  HPVMD_RETURN_IF_ERROR(WriteOutputs(job, outcome.run.outputs));
   RunReport report;
+  run.log = &report.log;
+  const PrepareOptions prepare{.check = options.check};
+  StatusOr<LocalOutcome> ran = options.local ? RunLocally(job, run, prepare) : RunRemotely(globals, job, run, prepare);
+  // What was said before a failure is what people need most; there is no report then.
+  PrintLog(report.log, ran.ok() ? globals.format : Format::kTable);
+  HPVMD_ASSIGN_OR_RETURN(LocalOutcome outcome, std::move(ran));
+  HPVMD_RETURN_IF_ERROR(WriteOutputs(job, outcome.run.outputs));
+  *code = report.log.findings_size() != 0 || report.log.findings_dropped() != 0 ? kFailed : kOk;
   report.graph = outcome.graph;
   report.prepare = outcome.prepare;
   report.timing = outcome.run.timing;
@@ -54,10 +62,20 @@ void AddRun(Commands commands) {
   CLI::App* command = commands.app.add_subcommand("run", "Run a graph once and wait; nothing is stored");
   AddGraphOptions(*command, options->graph);
   command->add_flag("--local", options->local, "Here, in a process of its own, without a server");
+  command->add_flag("--check", options->check,
+                    "Look for races, uninitialised reads, accesses that land in another buffer and missed barriers; "
+                    "slow; exits with 1 if there are any");
   command->footer(
-      "Example:\n  hpvmctl run --local mandelbrot.json --symbol w=1280 --symbol h=720 --output image=m.png");
+      "What kernels print comes on standard error as node(x, y, z): text.\n"
+      "Examples:\n"
+      "  hpvmctl run --local mandelbrot.json --symbol w=1280 --symbol h=720 --output image=m.png\n"
+      "  hpvmctl run --local --check blur.json --input in=small.npy");
   command->callback([=, &globals = commands.globals, &action = commands.action] {
-    action = [&globals, options] { return Report(Run(globals, *options)); };
+    action = [&globals, options] {
+      ExitCode code = kOk;
+      const Status status = Run(globals, *options, &code);
+      return status.ok() ? code : Report(status);
+    };
   });
 }
 

@@ -44,6 +44,40 @@ internal::Envelope Done(uint64_t id) {
   return envelope;
 }
 
+void SpoilLog(const std::string& fault, internal::Log* log) {
+  log->add_nodes("node");
+  internal::LogLine* line = log->add_lines();
+  line->set_text("text");
+  internal::Finding* finding = log->add_findings();
+  finding->set_kind("race");
+  finding->set_count(1);
+  if (fault == "log line names no node") {
+    line->set_node(1);
+  } else if (fault == "log finding names no node") {
+    finding->set_node(UINT32_MAX);
+  } else if (fault == "log control in line") {
+    line->set_text("\x1b[2J");
+  } else if (fault == "log line of two") {
+    line->set_text("a\nb");
+  } else if (fault == "log long line") {
+    line->set_text(std::string(limits::kLogLineBytesMax + 4, 'a'));
+  } else if (fault == "log many lines") {
+    for (uint32_t i = 0; i < limits::kLogLinesMax; ++i) {
+      log->add_lines();
+    }
+  } else if (fault == "log many bytes") {
+    for (uint32_t i = 0; i < 21; ++i) {
+      log->add_lines()->set_text(std::string(limits::kLogLineBytesMax, 'a'));
+    }
+  } else if (fault == "log many instances") {
+    for (int i = 0; i < 3; ++i) {
+      finding->add_instances();
+    }
+  } else if (fault == "log no kind") {
+    finding->clear_kind();
+  }
+}
+
 void AnswerRun(const std::string& fault, uint64_t id) {
   internal::Envelope done = Done(id);
   internal::OutputTensor* output = done.mutable_run_done()->mutable_outputs(0);
@@ -80,6 +114,9 @@ void AnswerRun(const std::string& fault, uint64_t id) {
     Send(done, 16);
   } else if (fault == "unknown device") {
     done.mutable_run_done()->add_nodes()->set_device(3);
+    Send(done, 16);
+  } else if (fault.starts_with("log ")) {
+    SpoilLog(fault, done.mutable_run_done()->mutable_log());
     Send(done, 16);
   } else if (fault == "descriptor") {
     const StatusOr<UniqueFd> fd = CreateSealedMemfd("x", 16);

@@ -371,6 +371,7 @@ RequestId ExecutorLink::Core::Prepare(const PrepareInput& input, PrepareDone don
   internal::PrepareGraph* prepare = request.envelope.mutable_prepare_graph();
   prepare->set_handle(input.handle);
   prepare->set_deadline_ns(static_cast<uint64_t>(std::max<int64_t>(input.within.count(), 0)));
+  prepare->set_check(input.check);
   for (const ModuleInput& module : input.modules) {
     internal::NamedModule* named = prepare->add_modules();
     named->set_name(module.name);

@@ -103,6 +103,7 @@ struct PrepareInput {
   BytesSource document;
   std::vector<ModuleInput> modules;
   Duration within{0};  // 0: no deadline.
+  bool check = false;  // For checked runs.
 };
 
 struct ExecutorPort {
@@ -162,6 +163,7 @@ struct RunInput {
   uint32_t repeat = 1;
   Duration within{0};  // 0: no deadline.
   uint32_t node_records_max = 1000;
+  bool log = false;                       // Answer with what the kernels said.
   uint32_t inline_bytes_max = 256 * 1024;  // One inline output's; larger ones make the reply say needs_memory.
   std::function<void()> on_started;        // When the run leaves the executor's queue; may be empty.
 };
@@ -180,6 +182,26 @@ struct ExecutorNodeRecord {
   int64_t start_ns = 0, end_ns = 0;  // From the run's start.
 };
 
+// What the kernels of a run said, clean text throughout.
+struct ExecutorLog {
+  using InstanceId = std::array<uint64_t, 3>;
+  struct Line {
+    std::string node;
+    InstanceId instance{};
+    std::string text;
+  };
+  struct Finding {
+    std::string node, kind, message, buffer, place;
+    std::vector<InstanceId> instances;
+    uint64_t count = 1;
+  };
+  std::vector<Line> lines;
+  uint64_t lines_dropped = 0;
+  std::vector<Finding> findings;
+  uint64_t findings_dropped = 0;
+  bool check_incomplete = false;
+};
+
 struct RunReply {
   // What became of the run: OK, or the engine's failure (kAborted: trap; kCancelled; kDeadlineExceeded;
   // kInvalidArgument ...).
@@ -191,6 +213,7 @@ struct RunReply {
   Duration queue{0}, bind{0}, copy_in{0}, run{0}, copy_out{0};
   std::vector<ExecutorNodeRecord> nodes;
   uint64_t nodes_run = 0;
+  ExecutorLog log;             // When asked for; also of a run that failed.
   std::vector<uint8_t> body;  // Owns inline data.
 };
 

@@ -143,6 +143,7 @@ Status EncodeRun(const RunInput& input, EncodedRequest* request) {
   run->set_node_records_max(std::min(input.node_records_max, kNodeRecordsMax));
   run->set_inline_bytes_max(std::min(input.inline_bytes_max, kInlineBytesMax));
   run->set_events(input.on_started != nullptr);
+  run->set_log(input.log);
   FillBody(input, body_bytes, request);
   return absl::OkStatus();
 }
@@ -245,6 +246,35 @@ std::vector<OutputTensor> DecodeOutputs(const google::protobuf::RepeatedPtrField
   return decoded;
 }
 
+namespace {
+
+ExecutorLog::InstanceId DecodeInstance(const internal::InstanceId& id) { return {id.x(), id.y(), id.z()}; }
+
+ExecutorLog DecodeLog(const internal::Log& from) {
+  ExecutorLog log;
+  for (const internal::LogLine& line : from.lines()) {
+    log.lines.push_back({from.nodes(static_cast<int>(line.node())), DecodeInstance(line.instance()), line.text()});
+  }
+  log.lines_dropped = from.lines_dropped();
+  for (const internal::Finding& item : from.findings()) {
+    ExecutorLog::Finding& finding = log.findings.emplace_back();
+    finding.node = from.nodes(static_cast<int>(item.node()));
+    finding.kind = item.kind();
+    finding.message = item.message();
+    finding.buffer = item.buffer();
+    finding.place = item.place();
+    for (const internal::InstanceId& id : item.instances()) {
+      finding.instances.push_back(DecodeInstance(id));
+    }
+    finding.count = item.count();
+  }
+  log.findings_dropped = from.findings_dropped();
+  log.check_incomplete = from.check_incomplete();
+  return log;
+}
+
+}  // namespace
+
 StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint8_t> body,
                                  std::span<const ExecutorDevice> devices) {
   RunReply reply;
@@ -266,6 +296,7 @@ StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint
     reply.nodes.push_back({node.path(), devices[node.device()].id, node.start_ns(), node.end_ns()});
   }
   reply.nodes_run = done.nodes_run();
+  reply.log = DecodeLog(done.log());
   return reply;
 }
 

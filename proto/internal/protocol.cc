@@ -337,6 +337,58 @@ Status CheckOutputs(Checker& check, const Outputs& outputs, bool may_hold_data) 
   return check.Overlaps();
 }
 
+// The texts count together, each with the bytes around it.
+uint64_t LogBytes(const internal::Log& log) {
+  uint64_t bytes = 0;
+  for (const std::string& node : log.nodes()) {
+    bytes += node.size();
+  }
+  for (const internal::LogLine& line : log.lines()) {
+    bytes += line.text().size();
+  }
+  for (const internal::Finding& finding : log.findings()) {
+    bytes += finding.kind().size() + finding.message().size() + finding.buffer().size() + finding.place().size();
+  }
+  return bytes;
+}
+
+Status CheckFinding(const Checker& check, const internal::Finding& finding) {
+  HPVMD_RETURN_IF_ERROR(check.NotZero("the length of log.findings.kind", finding.kind().size()));
+  HPVMD_RETURN_IF_ERROR(check.Text("log.findings.kind", finding.kind(), 64));
+  HPVMD_RETURN_IF_ERROR(check.Text("log.findings.message", finding.message(), kTextBytesMax));
+  HPVMD_RETURN_IF_ERROR(check.Count("log.findings.instances", static_cast<uint64_t>(finding.instances_size()), 2));
+  HPVMD_RETURN_IF_ERROR(check.Text("log.findings.buffer", finding.buffer(), kNameBytesMax));
+  HPVMD_RETURN_IF_ERROR(check.Text("log.findings.place", finding.place(), kTextBytesMax));
+  return check.NotZero("log.findings.count", finding.count());
+}
+
+Status CheckLog(const Checker& check, const internal::Log& log) {
+  HPVMD_RETURN_IF_ERROR(check.Count("log.lines", static_cast<uint64_t>(log.lines_size()), limits::kLogLinesMax));
+  HPVMD_RETURN_IF_ERROR(check.Count("log.findings", static_cast<uint64_t>(log.findings_size()), limits::kFindingsMax));
+  HPVMD_RETURN_IF_ERROR(check.Count("the bytes of the log", LogBytes(log), kLogHeadBytesMax));
+  const auto nodes = static_cast<uint64_t>(log.nodes_size());
+  HPVMD_RETURN_IF_ERROR(check.Count("log.nodes", nodes, limits::kLogLinesMax + limits::kFindingsMax));
+  for (const std::string& node : log.nodes()) {
+    HPVMD_RETURN_IF_ERROR(check.Text("log.nodes", node, kTextBytesMax));
+  }
+  for (const internal::LogLine& line : log.lines()) {
+    if (line.node() >= nodes) {
+      return check.Fail("a line of the log names a node that is not listed.");
+    }
+    HPVMD_RETURN_IF_ERROR(check.Text("log.lines.text", line.text(), limits::kLogLineBytesMax + 3, true));
+    if (line.text().find('\n') != std::string::npos) {
+      return check.Fail("log.lines.text is more than a line.");
+    }
+  }
+  for (const internal::Finding& finding : log.findings()) {
+    if (finding.node() >= nodes) {
+      return check.Fail("a finding names a node that is not listed.");
+    }
+    HPVMD_RETURN_IF_ERROR(CheckFinding(check, finding));
+  }
+  return absl::OkStatus();
+}
+
 Status CheckRunDone(const internal::RunDone& done, size_t body_bytes) {
   Checker check("RunDone", body_bytes);
   HPVMD_RETURN_IF_ERROR(CheckStatus(check, done.status()));
@@ -359,7 +411,7 @@ Status CheckRunDone(const internal::RunDone& done, size_t body_bytes) {
       return check.Fail("a node ends before it starts.");
     }
   }
-  return absl::OkStatus();
+  return CheckLog(check, done.log());
 }
 
 Status Parse(std::string_view head, Envelope* envelope) {

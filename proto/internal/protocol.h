@@ -38,6 +38,9 @@ inline constexpr uint32_t kRequestsMax = 4096;
 inline constexpr uint32_t kDevicesMax = 8;
 inline constexpr uint32_t kNodeRecordsMax = 10'000;
 inline constexpr uint32_t kInlineBytesMax = kBodyBytesMax / 2;
+// A log in RunDone, its texts together: beside node records and a status it must fit in the head.
+inline constexpr uint32_t kLogHeadBytesMax = 80 * 1024;
+static_assert(kLogHeadBytesMax > limits::kLogBytesMax && kLogHeadBytesMax < kHeadBytesMax / 2);
 inline constexpr uint32_t kNameBytesMax = 256;
 inline constexpr uint32_t kTextBytesMax = 1024;         // Places, expressions, paths of nodes.
 inline constexpr uint32_t kMessageTextBytesMax = 4096;  // One diagnostic.

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of a run said, on its way from the executor to clients.
+#ifndef HPVMD_SERVER_RUN_LOG_H_
+#define HPVMD_SERVER_RUN_LOG_H_
+
+#include "hpvm/v1/job.pb.h"
+#include "server/executor_process.h"
+
+namespace hpvm {
+
+bool IsEmpty(const ExecutorLog& log);
+v1::RunLog ToMessage(const ExecutorLog& log);
+// Leaves the counts only.
+void DropTexts(v1::RunLog& log);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_RUN_LOG_H_

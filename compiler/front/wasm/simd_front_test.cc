@@ -283,7 +283,7 @@ ir::Argument Scalar(uint32_t bits) { return {nullptr, 0, bits}; }
 ParamSpec In(const char* name) { return {.name = name, .is_writable = false}; }
 ParamSpec Out(const char* name) { return {.name = name}; }
 ParamSpec Plain(const char* name, ir::Type type = ir::Type::kI32) {
-  return {.name = name, .is_buffer = false, .type = type};
+  return {.name = name, .is_buffer = false, .scalar = type};
 }
 
 class SimdKernelTest : public testing::Test {

@@ -38,11 +38,12 @@ std::string MemoryText(const Finding& finding, const Module& module) {
     case FindingMemory::kGroup:
       return bytes + " of group memory";
     default:
-      return bytes + " of module memory";
+      // Of module memory only the stack can be uninitialised.
+      return bytes + (finding.kind == FindingKind::kUninitializedRead ? " of its stack" : " of module memory");
   }
 }
 
-std::string_view AccessVerb(const FindingPlace& place) {
+std::string Verb(const FindingPlace& place) {
   if (place.is_atomic) {
     return place.is_write ? " atomically writes " : " atomically reads ";
   }
@@ -66,23 +67,25 @@ std::string_view Name(FindingKind kind) {
 }
 
 std::string ToString(const Finding& finding, const Module& module, const PlaceName& place) {
-  const std::string who = InstanceName(finding.first), where = PlaceText(finding.first, module, place);
-  const std::string access = who + std::string(AccessVerb(finding.first)) + MemoryText(finding, module) + where;
-  const FindingPlace other = finding.second.value_or(FindingPlace{});
+  const FindingPlace& first = finding.first;
+  const FindingPlace second = finding.second.value_or(FindingPlace{});
+  const std::string who = InstanceName(first), where = PlaceText(first, module, place);
+  const std::string what = MemoryText(finding, module);
   std::string text(Name(finding.kind));
   switch (finding.kind) {
     case FindingKind::kRace:
-      return text + ": " + access + ", which " + InstanceName(other) + std::string(AccessVerb(other)) +
-             "as well" + PlaceText(other, module, place) + ", with no barrier between them";
+      return text + " on " + what + ": " + who + Verb(first) + "it" + where + " and " + InstanceName(second) +
+             Verb(second) + "it" + PlaceText(second, module, place) + ", with no barrier between them";
     case FindingKind::kUninitializedRead:
-      return text + ": " + access + ", which nothing has written";
+      return text + ": " + who + Verb(first) + what + ", which nothing has written" + where;
     case FindingKind::kWrongBuffer:
-      return text + ": " + access + " through an address computed from " + BufferName(finding.through, module);
+      return text + ": " + who + Verb(first) + what + " through an address computed from " +
+             BufferName(finding.through, module) + where;
     case FindingKind::kMissedBarrier:
       break;
   }
-  text += ": " + who + " waits at a barrier" + where + " while " + InstanceName(other);
-  return other.has_ended ? text + " has ended" : text + " waits at another" + PlaceText(other, module, place);
+  text += ": " + who + " waits at a barrier" + where + " and " + InstanceName(second);
+  return second.has_ended ? text + " has ended" : text + " waits at another one" + PlaceText(second, module, place);
 }
 
 void Checker::Add(const Finding& finding, std::pair<uint32_t, uint32_t> sites) {

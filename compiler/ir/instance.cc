@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "compiler/ir/instance_check.h"
 #include "compiler/ir/machine.h"
 
 namespace hpvm::ir {
@@ -9,6 +10,14 @@ namespace {
 uint8_t no_bytes = 0;  // What an access of 0 bytes points to.
 
 }  // namespace
+
+Instance::Instance(LaunchState& launch) : launch_(&launch) {
+  if (launch.check != nullptr) {
+    check_ = std::make_unique<InstanceCheck>(*launch.check, launch.decoded);
+  }
+}
+Instance::Instance(Instance&&) noexcept = default;
+Instance::~Instance() = default;
 
 Status Instance::Allocate() {
   const Module& m = module();
@@ -31,7 +40,7 @@ void Instance::ResetGlobals() {
   globals_written_ = false;
 }
 
-void Instance::Start(const std::array<uint64_t, 3>& id) {
+void Instance::Start(const std::array<uint64_t, 3>& id, uint32_t local) {
   const Module& m = module();
   id_ = id;
   if (launch_->launch.instance == nullptr) {
@@ -57,17 +66,36 @@ void Instance::Start(const std::array<uint64_t, 3>& id) {
     const uint64_t bits = param.is_buffer ? launch_->addresses.base[i] : launch_->launch.arguments[i].scalar;
     frame_[function_->first_param + i] = Bytes(param.type) == 4 ? static_cast<uint32_t>(bits) : bits;
   }
+  if (check_ != nullptr) {
+    check_->Start(*this, local);
+  }
 }
 
 InstanceState Instance::Run() {
   if (state_ == InstanceState::kWaiting) {
     state_ = InstanceState::kRunning;
   }
-  const Code* code = state_ == InstanceState::kRunning ? next_ : nullptr;
-  while (code != nullptr) {
+  if (state_ != InstanceState::kRunning) {
+    return state_;
+  }
+  if (check_ != nullptr) {
+    RunChecked();
+    return state_;
+  }
+  for (const Code* code = next_; code != nullptr;) {
     code = code->run(code, frame_, *this);
   }
   return state_;
+}
+
+void Instance::RunChecked() {
+  for (const Code* code = next_; code != nullptr;) {
+    const InstanceCheck::Step step{code, function_, frames_.back().base, frames_.back().call};
+    code = code->run(code, frame_, *this);
+    if (state_ != InstanceState::kTrapped) {
+      check_->After(step, *this);
+    }
+  }
 }
 
 const Code* Instance::Enter(const DecodedFunction& callee, const Code* call, const Code* return_to) {
@@ -183,6 +211,9 @@ bool Instance::AllocateLocal(uint64_t bytes, uint64_t* address) {
 uint8_t* Instance::InBuffers(uint64_t address, uint64_t bytes, bool is_write, const Code* code) {
   const auto& arguments = launch_->launch.arguments;
   const auto& params = module().params;
+  if (launch_->addresses.separate) {
+    return nullptr;  // Only accesses of their own reach them.
+  }
   for (size_t i = 0; i < arguments.size(); ++i) {
     const uint64_t offset = address - launch_->addresses.base[i];
     if (!params[i].is_buffer || address < launch_->addresses.base[i] || bytes > arguments[i].bytes ||
@@ -228,7 +259,12 @@ uint8_t* Instance::InParam(uint64_t address, uint64_t offset, uint64_t bytes, bo
   const uint64_t base = launch_->addresses.base[code->extra];
   uint64_t at = 0;
   if (__builtin_add_overflow(address, offset, &at) || bytes > argument.bytes || at > argument.bytes - bytes) {
-    return Flat((base + address) & launch_->address_mask, offset, bytes, is_write, code);
+    const uint64_t flat = (base + address) & launch_->address_mask;
+    if (launch_->addresses.separate) {
+      TrapAt(TrapCode::kOutOfBounds, code, flat > ~offset ? ~uint64_t{0} : flat + offset, bytes);
+      return nullptr;
+    }
+    return Flat(flat, offset, bytes, is_write, code);
   }
   if (is_write && !module().params[code->extra].is_writable) {
     TrapAt(TrapCode::kReadOnlyBuffer, code, base + at, bytes);

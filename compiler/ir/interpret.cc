@@ -2,44 +2,34 @@
 #include "compiler/ir/interpret.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/grid.h"
+#include "compiler/ir/instance_check.h"
+#include "compiler/ir/launch_check.h"
 #include "compiler/ir/machine.h"
 #include "compiler/ir/verify.h"
 
 namespace hpvm::ir {
 namespace {
 
-using Triple = std::array<uint64_t, 3>;
-
-// The place of a linear index in a box, x fastest.
-Triple Unflatten(uint64_t index, const Triple& box) {
-  return {index % box[0], index / box[0] % box[1], index / box[0] / box[1]};
-}
-
 class GroupRunner {
  public:
-  explicit GroupRunner(LaunchState& launch) : launch_(launch) {
-    const Launch& l = launch.launch;
-    for (int i = 0; i < 3; ++i) {
-      groups_[i] = l.extent[i] / l.group[i] + (l.extent[i] % l.group[i] != 0 ? 1 : 0);
-    }
-  }
+  explicit GroupRunner(LaunchState& launch) : launch_(launch) {}
 
   StatusOr<TrapReport> Run(uint64_t group);
 
  private:
   Status Prepare(size_t count);
-  TrapReport OneByOne(const Triple& origin, const Triple& box);
-  TrapReport Together(const Triple& origin, const Triple& box);
+  TrapReport OneByOne(const Box& box);
+  TrapReport Together(const Box& box);
+  TrapReport Diverge(std::span<Instance> group, Instance& waiting);
 
   LaunchState& launch_;
-  Triple groups_{};
   std::vector<Instance> instances_;  // Reused from group to group.
 };
-
-Triple Plus(const Triple& a, const Triple& b) { return {a[0] + b[0], a[1] + b[1], a[2] + b[2]}; }
 
 Status GroupRunner::Prepare(size_t count) {
   while (instances_.size() < count) {
@@ -50,24 +40,21 @@ Status GroupRunner::Prepare(size_t count) {
 }
 
 StatusOr<TrapReport> GroupRunner::Run(uint64_t group) {
-  const Launch& l = launch_.launch;
-  const Triple at = Unflatten(group, groups_);
-  Triple origin{}, box{};
-  for (int i = 0; i < 3; ++i) {
-    origin[i] = at[i] * l.group[i];
-    box[i] = std::min(l.group[i], l.extent[i] - origin[i]);  // The last group may be partial.
-  }
+  const Box box = BoxOfGroup(launch_.launch, group);
   if (launch_.decoded.module.uses_group_memory) {
     launch_.group_memory.fill(0);
   }
+  if (launch_.check != nullptr) {
+    launch_.check->BeginUnit();
+  }
   const bool together = launch_.decoded.module.uses_barrier;
-  HPVMD_RETURN_IF_ERROR(Prepare(together ? box[0] * box[1] * box[2] : 1));
-  return together ? Together(origin, box) : OneByOne(origin, box);
+  HPVMD_RETURN_IF_ERROR(Prepare(together ? box.count() : 1));
+  return together ? Together(box) : OneByOne(box);
 }
 
-TrapReport GroupRunner::OneByOne(const Triple& origin, const Triple& box) {
-  for (uint64_t i = 0; i < box[0] * box[1] * box[2]; ++i) {
-    instances_[0].Start(Plus(origin, Unflatten(i, box)));
+TrapReport GroupRunner::OneByOne(const Box& box) {
+  for (uint64_t i = 0; i < box.count(); ++i) {
+    instances_[0].Start(box.At(i), static_cast<uint32_t>(i));
     if (instances_[0].Run() == InstanceState::kTrapped) {
       return instances_[0].trap_report();
     }
@@ -75,10 +62,29 @@ TrapReport GroupRunner::OneByOne(const Triple& origin, const Triple& box) {
   return {};
 }
 
-TrapReport GroupRunner::Together(const Triple& origin, const Triple& box) {
-  const std::span<Instance> group(instances_.data(), box[0] * box[1] * box[2]);
+// Some instance of the group does not wait where the lowest one that waits does.
+TrapReport GroupRunner::Diverge(std::span<Instance> group, Instance& waiting) {
+  const Code* barrier = waiting.waits_at() - 1;
+  for (const Instance& other : group) {
+    const bool has_ended = other.state() == InstanceState::kEnded;
+    if (launch_.check == nullptr || (!has_ended && other.waits_at() == waiting.waits_at())) {
+      continue;
+    }
+    const InstanceCheck& check = *other.check();
+    CheckedSite site;
+    site.instance = other.id();
+    launch_.check->ReportMissedBarrier(waiting.check()->SiteAt(waiting, waiting.function(), barrier),
+                                       has_ended ? site : check.SiteAt(other, other.function(), other.waits_at() - 1),
+                                       has_ended);
+  }
+  waiting.Trap(TrapCode::kBarrierDivergence, barrier);
+  return waiting.trap_report();
+}
+
+TrapReport GroupRunner::Together(const Box& box) {
+  const std::span<Instance> group(instances_.data(), box.count());
   for (size_t i = 0; i < group.size(); ++i) {
-    group[i].Start(Plus(origin, Unflatten(i, box)));
+    group[i].Start(box.At(i), static_cast<uint32_t>(i));
   }
   while (true) {
     Instance* waiting = nullptr;
@@ -98,8 +104,10 @@ TrapReport GroupRunner::Together(const Triple& origin, const Triple& box) {
       diverges |= instance.state() == InstanceState::kEnded || instance.waits_at() != waiting->waits_at();
     }
     if (diverges) {
-      waiting->Trap(TrapCode::kBarrierDivergence, waiting->waits_at() - 1);
-      return waiting->trap_report();
+      return Diverge(group, *waiting);
+    }
+    if (launch_.check != nullptr) {
+      launch_.check->PassBarrier();
     }
   }
 }
@@ -108,6 +116,9 @@ StatusOr<TrapReport> RunInstances(LaunchState& launch, uint64_t begin, uint64_t 
   Instance instance(launch);
   HPVMD_RETURN_IF_ERROR(instance.Allocate());
   for (uint64_t i = begin; i < end; ++i) {
+    if (launch.check != nullptr) {
+      launch.check->BeginUnit();
+    }
     instance.Start(Unflatten(i, launch.launch.extent));
     if (instance.Run() == InstanceState::kTrapped) {
       return instance.trap_report();
@@ -116,15 +127,31 @@ StatusOr<TrapReport> RunInstances(LaunchState& launch, uint64_t begin, uint64_t 
   return TrapReport{};
 }
 
+// x fastest.
+bool IsBefore(const Triple& a, const Triple& b) {
+  return std::lexicographical_compare(a.rbegin(), a.rend(), b.rbegin(), b.rend());
+}
+
 StatusOr<TrapReport> RunGroups(LaunchState& launch, uint64_t begin, uint64_t end) {
   GroupRunner runner(launch);
+  TrapReport lowest;
   for (uint64_t i = begin; i < end; ++i) {
+    // A later group may hold lower instances than the one that trapped; only a check asks for them.
+    if (lowest.code != TrapCode::kNone && IsBefore(lowest.instance, BoxOfGroup(launch.launch, i).origin)) {
+      continue;
+    }
     HPVMD_ASSIGN_OR_RETURN(const TrapReport report, runner.Run(i));
-    if (report.code != TrapCode::kNone) {
+    if (report.code == TrapCode::kNone) {
+      continue;
+    }
+    if (launch.check == nullptr || report.code == TrapCode::kStopped) {
       return report;
     }
+    if (lowest.code == TrapCode::kNone || IsBefore(report.instance, lowest.instance)) {
+      lowest = report;
+    }
   }
-  return TrapReport{};
+  return lowest;
 }
 
 }  // namespace
@@ -149,8 +176,14 @@ StatusOr<TrapReport> Interpreter::Run(const Launch& launch, const InterpretOptio
   const uint64_t mask = m.is_memory64 ? ~uint64_t{0} : 0xffffffffu;
   // On the heap: group memory is too large for a worker's stack.
   const std::unique_ptr<LaunchState> state(
-      new LaunchState{*decoded_, launch, std::move(addresses), mask, steps, {}});
+      new LaunchState{*decoded_, launch, std::move(addresses), mask, steps, nullptr, {}});
   const uint64_t end = std::min(options.end, WorkUnits(m, launch));
+  std::unique_ptr<LaunchCheck> check;
+  if (launch.checker != nullptr) {
+    HPVMD_RETURN_IF_ERROR(LaunchCheck::CanCheck(m, launch, end));
+    check = std::make_unique<LaunchCheck>(*decoded_, launch, state->addresses, *launch.checker, options.begin);
+    state->check = check.get();
+  }
   return RunsByGroups(m) ? RunGroups(*state, options.begin, end) : RunInstances(*state, options.begin, end);
 }
 

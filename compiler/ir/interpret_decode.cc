@@ -41,6 +41,7 @@ class Decoder {
     out_.code.back().run = run;
     out_.code.back().source = source;
     out_.code.back().origin = origin_;
+    out_.ops.push_back(op_);
     return out_.code.back();
   }
   void Step(OpId id);
@@ -63,6 +64,7 @@ class Decoder {
 
   const Function& f_;
   DecodedFunction out_;
+  OpId op_;               // At hand.
   uint32_t origin_ = 0;  // Of the operation at hand.
   std::vector<Open> open_;
   std::vector<size_t> begin_;               // Loops: where the next iteration starts.
@@ -240,6 +242,7 @@ void Decoder::Table(const Op& op) {
 }
 
 void Decoder::Step(OpId id) {
+  op_ = id;
   origin_ = f_.op(id).origin;
   const Op& op = f_.op(id);
   switch (op.code) {

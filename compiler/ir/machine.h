@@ -21,6 +21,7 @@ namespace hpvm::ir {
 
 struct Code;
 class Instance;
+class LaunchCheck;  // launch_check.h.
 using Handler = const Code* (*)(const Code* code, uint64_t* frame, Instance& instance);
 
 struct Code {
@@ -42,6 +43,7 @@ struct DecodedFunction {
   uint32_t param_count = 0;
   uint32_t frame_slots = 0;
   std::vector<Code> code;
+  std::vector<OpId> ops;          // One a Code: the operation that it belongs to.
   std::vector<uint32_t> slots;    // Operands of calls and returns.
   std::vector<int64_t> jumps;     // Targets of tables.
 };
@@ -92,24 +94,33 @@ struct LaunchState {
   AddressSpace addresses;
   uint64_t address_mask = 0;
   uint64_t steps_left = 0;                 // ~0: no limit.
+  LaunchCheck* check = nullptr;            // Optional.
   alignas(16) std::array<uint8_t, kGroupMemoryBytesMax> group_memory;
 };
 
 enum class InstanceState : uint8_t { kRunning, kEnded, kTrapped, kWaiting };
 
+class InstanceCheck;  // instance_check.h.
+
 class Instance {
  public:
-  explicit Instance(LaunchState& launch) : launch_(&launch) {}
+  explicit Instance(LaunchState& launch);
+  Instance(Instance&&) noexcept;
+  Instance& operator=(Instance&&) = delete;
+  ~Instance();
 
   Status Allocate();
   // Puts everything private back to the initial state, unless it is borrowed, and stands before the entry's first step.
-  void Start(const std::array<uint64_t, 3>& id);
+  // `local` is its number in its group.
+  void Start(const std::array<uint64_t, 3>& id, uint32_t local = 0);
   // Runs until it ends, traps or waits at a barrier.
   InstanceState Run();
 
   const TrapReport& trap_report() const { return trap_; }
   const Code* waits_at() const { return next_; }
   InstanceState state() const { return state_; }
+  // Null unless the launch is checked.
+  const InstanceCheck* check() const { return check_.get(); }
 
   // For handlers.
   const LaunchState& launch() const { return *launch_; }
@@ -117,10 +128,14 @@ class Instance {
   const Module& module() const { return launch_->decoded.module; }
   const std::array<uint64_t, 3>& id() const { return id_; }
   PrivateMemory& memory() { return memory_; }
+  const PrivateMemory& memory() const { return memory_; }
   PrivateMemory& state_memory() { return state_memory_; }
   uint64_t* globals() { return globals_; }
   void MarkGlobalsWritten() { globals_written_ = true; }
   const DecodedFunction& function() const { return *function_; }
+  const uint64_t* frame() const { return frame_; }
+  size_t frame_base() const { return frames_.back().base; }
+  size_t stack_slots() const { return stack_.size(); }
 
   // The host address of [address, address + bytes) if one range holds it all (and may be written); else records the
   // trap and gives null.
@@ -153,6 +168,7 @@ class Instance {
   };
 
   void ResetGlobals();
+  void RunChecked();
   uint8_t* InBuffers(uint64_t address, uint64_t bytes, bool is_write, const Code* code);
 
   LaunchState* launch_;
@@ -169,6 +185,7 @@ class Instance {
   std::array<uint64_t, 3> id_{};
   uint64_t group_used_ = 0;
   TrapReport trap_;
+  std::unique_ptr<InstanceCheck> check_;
 };
 
 }  // namespace hpvm::ir

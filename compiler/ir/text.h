@@ -21,8 +21,8 @@
 //   func f0 "saxpy" (%0: i32, %1: f32) -> () {
 //     %2: i32 = const.i32 4               integers signed or 0x bits; floats print as 0x bits, decimals are read too
 //     %3: f32 = load.f32 param(0) %2 + 16 @117
-//                                         space (flat, param(k), module, private(k), group, state), base, immediate, source
-//                                         (`@117 in f2`: inlined from function 2)
+//                                         space (flat, param(k), module, private(k), group, state, scratch), base,
+//                                         immediate, source (`@117 in f2`: inlined from function 2)
 //     %4: i32 = load.i32 w1 signed flat %0           w1, w2, w4: width when narrower than the type
 //     %5: i64 = extend_s.i32 %4           `.type` is Op::type; the results' types stand on the left
 //     %6: i32 = call f1 (%2)              call_indirect t0 (%index, ...); call_ref r0 (%reference, ...)

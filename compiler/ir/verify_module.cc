@@ -95,8 +95,8 @@ void VerifyModule(const Module& m, Diagnostics& out) {
     return;
   }
   if (m.params.size() > limits::kKernelParamsMax) {
-    ReportFault(out, place, "The kernel has more parameters (" + std::to_string(m.params.size()) + ") than the limit (" +
-                           std::to_string(limits::kKernelParamsMax) + ").");
+    ReportFault(out, place, "The kernel has more parameters (" + std::to_string(m.params.size()) +
+                                ") than the limit (" + std::to_string(limits::kKernelParamsMax) + ").");
   }
   std::vector<Type> types;
   for (const KernelParam& param : m.params) {

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a checked launch knows of one instance: which buffer its values were computed from, and what it has written of
+// its stack. Only the interpreter includes it.
+#ifndef HPVMD_COMPILER_IR_INSTANCE_CHECK_H_
+#define HPVMD_COMPILER_IR_INSTANCE_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/launch_check.h"
+#include "compiler/ir/machine.h"
+#include "compiler/ir/stack_record.h"
+
+namespace hpvm::ir {
+
+// The buffers whose addresses a value is a sum and difference of. Compilers write y[i] as x + i + (y - x).
+struct Provenance {
+  uint16_t plus = 0, minus = 0;  // Parameter + 1; 0 is none.
+
+  bool is_none() const { return plus == 0 && minus == 0; }
+};
+
+class InstanceCheck {
+ public:
+  // A step that has been made.
+  struct Step {
+    const Code* code;
+    const DecodedFunction* function;
+    size_t base;            // Of its frame, in slots.
+    const Code* call;       // The call that the frame came from; null for the entry's.
+  };
+
+  InstanceCheck(LaunchCheck& launch, const DecodedModule& decoded) : launch_(launch), decoded_(decoded) {}
+
+  // The instance stands before its first step. `local` is its number in its group.
+  void Start(const Instance& instance, uint32_t local);
+  // After each step that did not trap.
+  void After(const Step& step, const Instance& instance);
+  CheckedSite SiteAt(const Instance& instance, const DecodedFunction& function, const Code* code) const;
+
+ private:
+  // `slot` of the frame that the instance is in: not after calls and returns.
+  static uint64_t Operand(const Instance& instance, uint32_t slot) { return instance.frame()[slot]; }
+  Provenance& Of(size_t base, uint32_t slot) { return values_[base + slot]; }
+  void SetResults(const Step& step, const Op& op, Provenance provenance);
+  void AfterArithmetic(const Step& step, const Op& op, const Instance& instance);
+  void AfterGlobal(const Step& step, const Op& op, const Instance& instance);
+  void AfterCall(const Step& step, const Instance& instance);
+  void AfterReturn(const Step& step, const Instance& instance);
+  void AfterMemory(const Step& step, const Op& op, const Instance& instance);
+  void AfterBulk(const Step& step, const Op& op, const Instance& instance);
+  Location LocationOf(const Step& step, const Op& op, const Instance& instance, uint64_t bytes) const;
+  void CheckAccess(const Step& step, const Instance& instance, const Location& location, uint64_t bytes,
+                   AccessKind kind, bool reads, uint32_t through);
+  void CheckStackRead(const CheckedSite& site, const Location& location, uint64_t bytes);
+  Provenance LoadPrivate(const Location& location, uint64_t bytes) const;
+  void StorePrivate(const Location& location, uint64_t bytes, Provenance provenance);
+  void CopyPrivate(const Location& to, const Location& from, uint64_t bytes);
+
+  LaunchCheck& launch_;
+  const DecodedModule& decoded_;
+  uint32_t local_ = 0;
+  std::vector<Provenance> values_;      // One a slot of the instance's stack of frames.
+  std::vector<Provenance> globals_;
+  // By address, in module memory, of addresses stored there at a multiple of their size.
+  std::unordered_map<uint64_t, Provenance> stored_;
+  StackRecord stack_;
+};
+
+}  // namespace hpvm::ir
+
+#endif  // HPVMD_COMPILER_IR_INSTANCE_CHECK_H_

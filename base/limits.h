@@ -60,8 +60,8 @@ inline constexpr uint32_t kWasmTablesMax = 1'000;
 inline constexpr uint64_t kWasmStateBytesMax = 16 * kMiB;
 // A start function runs in the interpreter, once a compile: calls and iterations of loops, some seconds of it; and what
 // it may leave in memory, since every artifact of the module carries it.
-inline constexpr uint64_t kWasmStartStepsMax = 50'000'000;
-inline constexpr uint64_t kWasmStartBytesMax = 32 * kMiB;
+inline constexpr uint64_t kWasmStartStepsMax = 20'000'000;
+inline constexpr uint64_t kWasmStartBytesMax = 64 * kMiB;
 inline constexpr uint64_t kWasmInstructionsMax = 32'000'000;
 // Values and uses of values in the kernel IR of one module.
 inline constexpr uint64_t kKernelIrValuesMax = 32'000'000;

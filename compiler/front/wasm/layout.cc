@@ -40,7 +40,7 @@ class KernelLayout {
     state_.resize(bytes_);
     Fill();
     out_.state_bytes = bytes_;
-    out_.state = Compact(state_);
+    out_.state = *Compact(state_, bytes_);
     return std::move(layout_);
   }
 
@@ -177,10 +177,11 @@ Layout LayOutKernel(const Module& module, const Reach& reach, const std::string&
   return KernelLayout(module, reach, place, out, diagnostics).Make();
 }
 
-std::vector<ir::DataSegment> Compact(std::span<const uint8_t> bytes) {
+std::optional<std::vector<ir::DataSegment>> Compact(std::span<const uint8_t> bytes, uint64_t bytes_max) {
   constexpr size_t kGapMax = 32;  // About what a segment costs.
   constexpr uint8_t kZeros[4096] = {};
   std::vector<ir::DataSegment> segments;
+  uint64_t kept = 0;
   size_t at = 0;
   while (at < bytes.size()) {
     const size_t chunk = std::min(sizeof(kZeros), bytes.size() - at);
@@ -196,8 +197,12 @@ std::vector<ir::DataSegment> Compact(std::span<const uint8_t> bytes) {
         segments.push_back({at, {}});
       }
       ir::DataSegment& last = segments.back();
+      kept += at + 1 - last.address - last.bytes.size();
       last.bytes.resize(at - last.address);
       last.bytes.push_back(bytes[at]);
+    }
+    if (kept > bytes_max) {
+      return std::nullopt;
     }
   }
   return segments;

@@ -7,6 +7,7 @@
 #define HPVMD_COMPILER_FRONT_WASM_LAYOUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,8 +43,8 @@ struct Layout {
 Layout LayOutKernel(const Module& module, const Reach& reach, const std::string& place, ir::Module& out,
                     Diagnostics& diagnostics);
 
-// What is not zero in `bytes`, as segments; gaps of a few bytes are kept.
-std::vector<ir::DataSegment> Compact(std::span<const uint8_t> bytes);
+// What is not zero in `bytes`, as segments; gaps of a few bytes are kept. Nothing if they have more than `bytes_max`.
+std::optional<std::vector<ir::DataSegment>> Compact(std::span<const uint8_t> bytes, uint64_t bytes_max);
 
 // The IR's globals that a global with these bits becomes.
 void AppendGlobal(const Global& global, uint64_t low, uint64_t high, std::vector<ir::Global>& globals);

@@ -216,7 +216,7 @@ class Linker {
     }
     ir::Module& out = result_.module;
     out.state_bytes = kStoreStateBytes;
-    out.state = Compact(state_);
+    out.state = *Compact(state_, state_.size());
     for (ir::DataSegment& segment : out.state) {
       segment.address += linkage_.state_begin;
     }

@@ -43,6 +43,7 @@ class Store : public ir::HostCalls {
     instance->outline = OutlineModule(bytes, diagnostics).value_or(ModuleOutline());
     Linkage linkage;
     linkage.signatures = &signatures_;
+    linkage.memory_pages_max = 16;
     linkage.first_reference = next_reference_;
     linkage.state_begin = state_end_;
     for (const ModuleImport& import : instance->outline.imports) {

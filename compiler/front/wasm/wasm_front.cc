@@ -16,6 +16,7 @@
 #include "compiler/front/wasm/memory.h"
 #include "compiler/front/wasm/reach.h"
 #include "compiler/front/wasm/reader.h"
+#include "compiler/front/wasm/start.h"
 
 namespace hpvm {
 namespace wasm {
@@ -73,6 +74,61 @@ bool LowerAll(const Reading& reading, const Layout& layout, const Reach& reach, 
   out.uses_group_memory = reach.uses_group_memory && !is_start;
   out.entry = ir::FunctionId(0u);
   return true;
+}
+
+bool LowerKernel(const Reading& reading, const Layout& layout, const Reach& reach, bool is_start, ir::Module& out) {
+  if (!LowerAll(reading, layout, reach, is_start, out)) {
+    reading.diagnostics.push_back(Fault(reading.place, std::nullopt,
+                                        "The kernel needs more values in the kernel IR than the limit (" +
+                                            std::to_string(limits::kKernelIrValuesMax) + ")."));
+  }
+  return !HasErrors(reading.diagnostics);
+}
+
+// Runs the start function on `out`, which has its memory and state already. `reach` is that of the entry and it.
+bool ApplyStart(const Reading& reading, const Layout& layout, const Reach& reach, ir::Module& out) {
+  ir::Module start = out;
+  start.params.clear();
+  if (!LowerKernel(reading, layout, reach, /*is_start=*/true, start)) {
+    return false;
+  }
+  start.entry = reach.ids[*reading.module.start];
+  return RunStart(reading.module, std::move(start), reading.place, out, reading.diagnostics);
+}
+
+// Everything but the name and the parameters. False after a diagnostic.
+bool ReadKernel(const Reading& reading, uint32_t entry, ir::Module& out) {
+  const Module& module = reading.module;
+  std::vector<uint32_t> roots = {entry};
+  if (module.start) {
+    roots.push_back(*module.start);
+  }
+  Reach reach = Walk(module, roots, {});
+  const Layout layout = LayOutKernel(module, reach, reading.place, out, reading.diagnostics);
+  AssembleMemory(module, reach.grows_memory, reading.place, out, reading.diagnostics);
+  if (HasErrors(reading.diagnostics)) {
+    return false;
+  }
+  if (module.start) {
+    if (!ApplyStart(reading, layout, reach, out)) {
+      return false;
+    }
+    // Only what the entry reaches goes on; the references keep their numbers.
+    const std::vector<uint32_t> references = std::move(reach.references);
+    reach = Walk(module, std::array{entry}, {});
+    if (reach.UsesState()) {
+      reach = Walk(module, std::array{entry}, references);
+    } else {
+      out.state_bytes = 0;
+      out.state.clear();
+      out.passive_segments.clear();
+    }
+    out.memory_bytes_max = reach.grows_memory ? out.memory_bytes_max : out.memory_bytes;
+  }
+  if (module.stack_pointer) {
+    out.stack_pointer = layout.globals[*module.stack_pointer];
+  }
+  return LowerKernel(reading, layout, reach, /*is_start=*/false, out);
 }
 
 void RefuseImport(const std::string& kind, const ImportDecl& import, const std::string& advice,
@@ -139,26 +195,10 @@ ReadOutcome ReadWasm(std::span<const uint8_t> bytes, const WasmOptions& options)
   if (!entry || HasErrors(diagnostics)) {
     return outcome;
   }
-  const wasm::Reach reach = wasm::Walk(*module, std::array{*entry}, {});
   ir::Module out;
   out.name = module->name.empty() ? options.module_name : module->name;
-  const wasm::Layout layout = wasm::LayOutKernel(*module, reach, place, out, diagnostics);
-  wasm::AssembleMemory(*module, reach.grows_memory, place, out, diagnostics);
-  if (HasErrors(diagnostics)) {
-    return outcome;
-  }
   out.params = wasm::EntryParams(*module, options);
-  if (module->stack_pointer) {
-    out.stack_pointer = layout.globals[*module->stack_pointer];
-  }
-  const wasm::Reading reading{*module, options, place, diagnostics};
-  if (!wasm::LowerAll(reading, layout, reach, /*is_start=*/false, out)) {
-    diagnostics.push_back(wasm::Fault(place, std::nullopt,
-                                      "The kernel needs more values in the kernel IR than the limit (" +
-                                          std::to_string(limits::kKernelIrValuesMax) + ")."));
-    return outcome;
-  }
-  if (HasErrors(diagnostics)) {
+  if (!wasm::ReadKernel({*module, options, place, diagnostics}, *entry, out)) {
     return outcome;
   }
   if (options.abi == Abi::kHpvmWeb) {

@@ -83,8 +83,6 @@ constexpr Refused kRefused[] = {
     {"ImportedTag", "(module (import \"env\" \"e\" (tag)) (func (export \"run\")))",
      "The tag import \"env.e\" is refused"},
     {"Tag", "(module (tag) (func (export \"run\")))", "exceptions are not supported"},
-    {"Start", "(module (func $s) (start $s) (func (export \"run\")))",
-     "The module has a start function (function 0); a later release brings start functions."},
     {"LargeTable", "(module (table 65537 funcref) (func (export \"run\") (drop (table.size 0))))",
      "Table 0 has more entries (65537) than the limit (65536)"},
     {"Try", "(module (func (export \"run\") (try (do) (catch_all))))",

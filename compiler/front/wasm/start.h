@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Start functions run once, in the interpreter, while a kernel is compiled: what they leave is the kernel's initial
+// state.
+#ifndef HPVMD_COMPILER_FRONT_WASM_START_H_
+#define HPVMD_COMPILER_FRONT_WASM_START_H_
+
+#include <string>
+
+#include "base/diagnostic.h"
+#include "compiler/front/wasm/decoded.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm::wasm {
+
+// Runs `start`, whose entry is the start function of `module`, and writes the memory, globals and state that it leaves
+// into `out`, whose state is a beginning of start's. False after a diagnostic.
+bool RunStart(const Module& module, ir::Module start, const std::string& place, ir::Module& out,
+              Diagnostics& diagnostics);
+
+}  // namespace hpvm::wasm
+
+#endif  // HPVMD_COMPILER_FRONT_WASM_START_H_

@@ -62,8 +62,7 @@ struct InstanceRunner::Invocation {
   ir::CpuContext context{};
 };
 
-InstanceRunner::InstanceRunner(const Artifact& artifact, std::span<const ir::FunctionType> reference_types,
-                               Image image)
+InstanceRunner::InstanceRunner(const Artifact& artifact, std::span<const ir::FunctionType> reference_types, Image image)
     : outline_(OutlineOf(artifact)), image_(std::move(image)) {
   for (const std::vector<ir::Type>& types : artifact.format_types) {
     print_operands_.push_back(static_cast<uint32_t>(types.size()));
@@ -112,10 +111,10 @@ void InstanceRunner::Prepare(Invocation& invocation, const ir::AddressSpace& add
   const ir::InstanceStorage& storage = *launch.instance;
   for (size_t k = 0; k < outline_.params.size(); ++k) {
     const ir::Argument& argument = launch.arguments[k];
-    invocation.arguments.push_back(
-        outline_.params[k].is_buffer
-            ? ir::CpuArgument{argument.data, argument.bytes, addresses.base[k], outline_.params[k].is_writable ? 1u : 0u}
-            : ir::CpuArgument{nullptr, 0, argument.scalar, ir::kCpuScalar});
+    invocation.arguments.push_back(outline_.params[k].is_buffer
+                                       ? ir::CpuArgument{argument.data, argument.bytes, addresses.base[k],
+                                                         outline_.params[k].is_writable ? 1u : 0u}
+                                       : ir::CpuArgument{nullptr, 0, argument.scalar, ir::kCpuScalar});
   }
   ir::CpuContext& context = invocation.context;
   context.arguments = invocation.arguments.data();

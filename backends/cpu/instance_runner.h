@@ -3,8 +3,8 @@
 // (compiler/front/wasm/link.h), whose memory and state outlive a launch.
 //
 // Runs may nest: a function of another module that the instance calls (ir::HostCalls) may run an instance of its own,
-// of the same image too. Nested runs share the stack of the outermost one, so calls between modules end with "call stack
-// exhausted" like others. Any thread may run an image; what the storage holds is the caller's business.
+// of the same image too. Nested runs share the stack of the outermost one, so calls between modules end with "call
+// stack exhausted" like others. Any thread may run an image; what the storage holds is the caller's business.
 #ifndef HPVMD_BACKENDS_CPU_INSTANCE_RUNNER_H_
 #define HPVMD_BACKENDS_CPU_INSTANCE_RUNNER_H_
 

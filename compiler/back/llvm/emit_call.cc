@@ -35,7 +35,7 @@ void ForwardCall(llvm::IRBuilder<>& b, llvm::Function* function, llvm::Function*
   b.CreateRet(call);
 }
 
-ir::FunctionType WithSelector(ir::FunctionType type) {
+ir::FunctionType WithReference(ir::FunctionType type) {
   type.params.insert(type.params.begin(), ir::Type::kI32);
   return type;
 }
@@ -48,40 +48,13 @@ llvm::Value* Bits(llvm::IRBuilder<>& b, llvm::Value* value) {
 
 }  // namespace
 
-// Its parameters are the index and then the callee's. A table is data, so a switch over it has every address inside the
-// image.
-llvm::Function* ModuleEmitter::Dispatcher(uint32_t type_index) {
-  llvm::Function*& dispatcher = dispatchers[type_index];
-  if (dispatcher != nullptr) {
-    return dispatcher;
-  }
-  const ir::FunctionType& type = source.indirect_types[type_index];
-  dispatcher = Declare(WithSelector(type), "dispatch" + std::to_string(type_index));
-  llvm::IRBuilder<> b(llvm::BasicBlock::Create(context(), "entry", dispatcher));
-  llvm::BasicBlock* missing = llvm::BasicBlock::Create(context(), "missing", dispatcher);
-  llvm::SwitchInst* branch = b.CreateSwitch(dispatcher->getArg(kFirstParam), missing);
-  for (size_t i = 0; i < source.table.size(); ++i) {
-    ir::FunctionId callee = source.table[i].function;
-    if (!callee.valid() || !(source.function(callee).type == type)) {
-      continue;
-    }
-    llvm::BasicBlock* block = llvm::BasicBlock::Create(context(), "case", dispatcher);
-    branch->addCase(b.getInt32(static_cast<uint32_t>(i)), block);
-    b.SetInsertPoint(block);
-    ForwardCall(b, dispatcher, functions[callee.index]);
-  }
-  b.SetInsertPoint(missing);
-  ReturnTrap(b, dispatcher, TrapCode::kIndirectCall);
-  return dispatcher;
-}
-
-// As the dispatcher; its first parameter is the reference.
+// Its parameters are the reference and then the callee's. A switch over references has every address inside the image.
 llvm::Function* ModuleEmitter::ReferenceCaller(uint32_t type_index) {
   llvm::Function*& caller = reference_callers[type_index];
   if (caller != nullptr) {
     return caller;
   }
-  caller = Declare(WithSelector(source.reference_types[type_index]), "reference" + std::to_string(type_index));
+  caller = Declare(WithReference(source.reference_types[type_index]), "reference" + std::to_string(type_index));
   auto new_block = [&](const char* name) { return llvm::BasicBlock::Create(context(), name, caller); };
   llvm::IRBuilder<> b(new_block("entry"));
   llvm::Value* reference = caller->getArg(kFirstParam);
@@ -128,7 +101,7 @@ llvm::Function* ModuleEmitter::HostCaller(uint32_t type_index) {
     return caller;
   }
   const ir::FunctionType& type = source.reference_types[type_index];
-  caller = Declare(WithSelector(type), "host" + std::to_string(type_index));
+  caller = Declare(WithReference(type), "host" + std::to_string(type_index));
   caller->addFnAttr(llvm::Attribute::NoInline);
   llvm::IRBuilder<> b(llvm::BasicBlock::Create(context(), "entry", caller));
   llvm::Type* i64 = b.getInt64Ty();
@@ -140,8 +113,8 @@ llvm::Function* ModuleEmitter::HostCaller(uint32_t type_index) {
   }
   ContextFields fields(*this, b, caller->getArg(0), nullptr);
   llvm::Type* pointer = b.getPtrTy();
-  llvm::FunctionType* host_type = llvm::FunctionType::get(b.getInt32Ty(), {pointer, b.getInt32Ty(), b.getInt32Ty(),
-                                                                           pointer}, false);
+  llvm::FunctionType* host_type =
+      llvm::FunctionType::get(b.getInt32Ty(), {pointer, b.getInt32Ty(), b.getInt32Ty(), pointer}, false);
   llvm::Value* code = b.CreateCall(host_type, fields.LoadInvariant(pointer, offsetof(CpuContext, host)),
                                    {caller->getArg(0), caller->getArg(kFirstParam), b.getInt32(type_index), values});
   llvm::BasicBlock* failed = llvm::BasicBlock::Create(context(), "failed", caller);
@@ -175,9 +148,9 @@ llvm::Function* ModuleEmitter::Printer(size_t operands) {
   llvm::Type* pointer = b.getPtrTy();
   std::vector<llvm::Type*> params = {pointer, i64, i64, i64, i32};
   params.resize(params.size() + operands, i64);
-  printer = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), params, false),
-                                   llvm::GlobalValue::InternalLinkage, "print" + std::to_string(operands),
-                                   module.get());
+  printer =
+      llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), params, false), llvm::GlobalValue::InternalLinkage,
+                             "print" + std::to_string(operands), module.get());
   printer->setCallingConv(llvm::CallingConv::Fast);
   SetAttributes(printer);
   printer->addFnAttr(llvm::Attribute::NoInline);
@@ -218,9 +191,8 @@ void FunctionEmitter::ReturnIfFailed(llvm::Value* status) {
 
 void FunctionEmitter::EmitCall(const ir::Op& op) {
   auto index = static_cast<uint32_t>(op.imm);
-  llvm::Function* callee = op.code == Opcode::kCall      ? m_.functions[index]
-                           : op.code == Opcode::kCallRef ? m_.ReferenceCaller(index)
-                                                         : m_.Dispatcher(index);
+  bool is_direct = op.code == Opcode::kCall;
+  llvm::Function* callee = is_direct ? m_.functions[index] : m_.ReferenceCaller(index);
   Values arguments = {context_, arguments_, id_[0], id_[1], id_[2]};
   for (llvm::Value* operand : Operands(op)) {
     arguments.push_back(operand);
@@ -229,7 +201,7 @@ void FunctionEmitter::EmitCall(const ir::Op& op) {
   call->setCallingConv(llvm::CallingConv::Fast);
   bool has_results = call->getType()->isStructTy();
   llvm::Value* status = has_results ? b_.CreateExtractValue(call, 0) : call;
-  if (op.code != Opcode::kCall) {
+  if (!is_direct) {
     TrapIf(b_.CreateICmpUGE(status, I32(kTrapStatus)), b_.CreateSub(status, I32(kTrapStatus)), op.source, nullptr,
            nullptr);
   }

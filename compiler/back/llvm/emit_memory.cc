@@ -323,9 +323,9 @@ void FunctionEmitter::EmitStore128(const ir::Op& op) {
   };
   auto search = [&](llvm::Value* address) -> llvm::Value* {
     llvm::Value* halves = b_.CreateBitCast(value, llvm::FixedVectorType::get(b_.getInt64Ty(), 2));
-    llvm::Value* code = b_.CreateCall(m_.Helper("hpvm.store128"),
-                                      {context_, address, b_.CreateExtractElement(halves, uint64_t{0}),
-                                       b_.CreateExtractElement(halves, uint64_t{1})});
+    llvm::Value* code =
+        b_.CreateCall(m_.Helper("hpvm.store128"), {context_, address, b_.CreateExtractElement(halves, uint64_t{0}),
+                                                   b_.CreateExtractElement(halves, uint64_t{1})});
     TrapIf(b_.CreateICmpNE(code, I32(0)), code, op.source, address, I64(op.width));
     return nullptr;
   };

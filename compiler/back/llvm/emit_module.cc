@@ -9,7 +9,7 @@
 namespace hpvm::cpu {
 namespace {
 
-// Functions that the entry can reach, by direct calls, through the table or by references of a type that is called.
+// Functions that the entry can reach, by direct calls or by references of a type that is called.
 std::vector<bool> Reachable(const ir::Module& module) {
   std::vector<bool> reached(module.functions.size(), false);
   std::vector<uint32_t> work;
@@ -19,7 +19,6 @@ std::vector<bool> Reachable(const ir::Module& module) {
       work.push_back(id.index);
     }
   };
-  bool is_table_reached = false;
   std::vector<bool> called_types(module.reference_types.size(), false);
   reach(module.entry);
   while (!work.empty()) {
@@ -29,11 +28,6 @@ std::vector<bool> Reachable(const ir::Module& module) {
       const ir::Op& op = function.op(id);
       if (op.code == ir::Opcode::kCall) {
         reach(ir::FunctionId(static_cast<uint32_t>(op.imm)));
-      } else if (op.code == ir::Opcode::kCallIndirect && !is_table_reached) {
-        is_table_reached = true;
-        for (const ir::TableEntry& entry : module.table) {
-          reach(entry.function);
-        }
       } else if (op.code == ir::Opcode::kCallRef && !called_types[op.imm]) {
         called_types[op.imm] = true;
         for (const ir::Reference& reference : module.references) {
@@ -81,7 +75,8 @@ void NoteEffects(ModuleEmitter& m, const ir::Function& function) {
     if (op.code == ir::Opcode::kGlobalSet) {
       m.written_globals.insert(op.imm);
     }
-    m.writes_state = m.writes_state || (op.space == ir::Space::kState && (ir::Info(op.code).effects & ir::kWrites) != 0);
+    m.writes_state =
+        m.writes_state || (op.space == ir::Space::kState && (ir::Info(op.code).effects & ir::kWrites) != 0);
   });
 }
 
@@ -155,7 +150,6 @@ StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llv
   MakeTags(m);
   std::vector<bool> reached = Reachable(source);
   m.functions.resize(source.functions.size(), nullptr);
-  m.dispatchers.resize(source.indirect_types.size(), nullptr);
   m.reference_callers.resize(source.reference_types.size(), nullptr);
   m.host_callers.resize(source.reference_types.size(), nullptr);
   m.segments.resize(source.passive_segments.size(), nullptr);

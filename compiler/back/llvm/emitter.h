@@ -35,16 +35,15 @@ inline constexpr uint32_t kTrapStatus = 2;
 // What all functions of one module share.
 struct ModuleEmitter {
   const ir::Module& source;
-  std::unique_ptr<llvm::Module> module;      // Starts as the helpers (helpers.cc).
-  std::vector<llvm::Function*> functions;    // By FunctionId; null for those the entry never reaches.
-  std::vector<llvm::Function*> dispatchers;  // By index in indirect_types; null until asked for.
+  std::unique_ptr<llvm::Module> module;    // Starts as the helpers (helpers.cc).
+  std::vector<llvm::Function*> functions;  // By FunctionId; null for those the entry never reaches.
   // By index in reference_types; null until asked for. The second calls functions of other modules.
   std::vector<llvm::Function*> reference_callers, host_callers;
   std::map<size_t, llvm::Function*> printers;  // By count of operands.
-  std::vector<llvm::Constant*> segments;     // By index in passive_segments; null until asked for.
-  bool has_grow = false;                     // Else memory_bytes never changes.
-  bool writes_state = false;                 // Else state_written stays 0, but for globals.
-  std::set<uint64_t> written_globals;        // Indices.
+  std::vector<llvm::Constant*> segments;       // By index in passive_segments; null until asked for.
+  bool has_grow = false;                       // Else memory_bytes never changes.
+  bool writes_state = false;                   // Else state_written stays 0, but for globals.
+  std::set<uint64_t> written_globals;          // Indices.
   // Whether stores to globals set state_written; else the entry compares the few globals with what they were.
   bool marks_globals = false;
   // Two disjoint alias classes: what kernels read and write, and the context.
@@ -59,8 +58,6 @@ struct ModuleEmitter {
   llvm::Function* Declare(const ir::FunctionType& type, const std::string& name);
   // What holds for every function whose first parameter is the context.
   void SetAttributes(llvm::Function* function) const;
-  // The function that calls the table's entry of that type, made on first use (emit_call.cc).
-  llvm::Function* Dispatcher(uint32_t type_index);
   // The function that calls what a reference of that type names, made on first use (emit_call.cc).
   llvm::Function* ReferenceCaller(uint32_t type_index);
   // The function that appends a record with so many operands, made on first use (emit_call.cc).

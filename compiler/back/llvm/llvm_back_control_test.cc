@@ -73,18 +73,23 @@ TEST(ControlTest, StructuredControlAgrees) {
   }
 }
 
-// Direct calls with several results, recursion with a bound, calls through the table with every way of missing.
+// Direct calls with several results, recursion with a bound, calls by reference with every way of missing.
 TEST(ControlTest, CallsAgree) {
   Compared kernel(std::string(R"(module "calls"
-type (i32, f64) -> (f64, i64, i32)
-type () -> ()
-table f1 null f2 f3 f1
+reftype (i32, f64) -> (f64, i64, i32)
+reftype (i32) -> (i32)
+reftype (i32, f64) -> (f64, i64, i32)
+ref f1 r0
+ref f2 r0
+ref f3 r1
+ref f1 r0
+ref f1 r2
 param buffer inout "r"
 param i32 "n"
 entry f0
 func f0 "calls" (%r: i32, %n: i32) -> () {
   %h: f64 = const.f64 1.5
-  %a: f64, %b: i64, %c: i32 = call_indirect t0 (%n, %n, %h) @91
+  %a: f64, %b: i64, %c: i32 = call_ref r0 (%n, %n, %h) @91
   store.f64 flat %r, %a
   store.i64 flat %r + 8, %b
   store.i32 flat %r + 16, %c
@@ -123,6 +128,100 @@ func f3 "factorial" (%i: i32) -> (i32) {
     input.scalars = {0, n};
     kernel.Check(input);
   }
+}
+
+// What another module answers: the sum of the bits, for every result one more; reference 5 ends early.
+struct Sums final : ir::HostCalls {
+  TrapCode Call(uint32_t reference, uint32_t type, std::span<uint64_t> values) override {
+    uint64_t sum = reference * 1000 + type;
+    for (uint64_t value : values.first(type == 0 ? 4 : 0)) {
+      sum += value;
+    }
+    for (uint64_t& value : values) {
+      value = sum++;
+    }
+    return reference == 5 ? TrapCode::kUnreachable : TrapCode::kNone;
+  }
+};
+
+// References outside a linked module's own go to the host, with the bits of every type, and end as it says.
+TEST(ControlTest, HostCallsAgree) {
+  Compared kernel(std::string(R"(module "linked"
+memory 65536 131072
+uses linked
+reftype (i32, i64, f32, f64) -> (f64, i32)
+reftype () -> (i32, f32, i64)
+first_reference 7
+ref f1 r0
+ref f2 r1
+param buffer inout "r"
+param i32 "n"
+entry f0
+func f0 "calls" (%r: i32, %n: i32) -> () {
+  %i: i64 = const.i64 -3
+  %f: f32 = const.f32 1.5
+  %d: f64 = const.f64 2.5
+  %a: f64, %b: i32 = call_ref r0 (%n, %n, %i, %f, %d) @91
+  store.f64 flat %r, %a
+  store.i32 flat %r + 8, %b
+  %x: i32, %y: f32, %z: i64 = call_ref r1 (%n) @92
+  store.i32 flat %r + 12, %x
+  store.f32 flat %r + 16, %y
+  store.i64 flat %r + 24, %z
+  return ()
+}
+func f1 "own" (%i: i32, %j: i64, %f: f32, %d: f64) -> (f64, i32) {
+  return (%d, %i)
+}
+func f2 "own too" () -> (i32, f32, i64) {
+  %i: i32 = const.i32 1
+  %f: f32 = const.f32 2
+  %j: i64 = const.i64 3
+  return (%i, %f, %j)
+}
+)"));
+  Sums host;
+  for (uint64_t n : {0u, 1u, 5u, 6u, 7u, 8u, 9u, 0xffffffffu}) {
+    SCOPED_TRACE(n);
+    Compared::Input input;
+    input.buffers = {std::vector<uint64_t>(4), {}};
+    input.scalars = {0, n};
+    input.host = &host;
+    kernel.Check(input);
+  }
+}
+
+// Records come in order, with the instance and the operands' bits, from callees and between other work.
+TEST(ControlTest, PrintsAgree) {
+  Compared kernel(std::string(R"(module "prints"
+format "%d %g"
+format "empty"
+format "%lld %f %u"
+param buffer inout "r"
+entry f0
+func f0 "prints" (%r: i32) -> () {
+  %zero: i32 = const.i32 0
+  %x: i32 = instance_id.i32 %zero
+  %f: f64 = convert_s.i32 %x
+  print p0 (%x, %f)
+  call f1 (%x)
+  store.i32 flat %r, %x
+  print p1 ()
+  return ()
+}
+func f1 "callee" (%x: i32) -> () {
+  %w: i64 = extend_s.i32 %x
+  %minus: i64 = const.i64 -7
+  %p: i64 = mul.i64 %w, %minus
+  %f: f32 = const.f32 0xffc00001
+  print p2 (%p, %f, %x)
+  return ()
+}
+)"));
+  Compared::Input input;
+  input.buffers = {{0}};
+  input.extent = {3, 2, 2};
+  EXPECT_EQ(kernel.Check(input).trap.code, TrapCode::kNone);
 }
 
 // A trap deep in calls names its function, its place and the instance, and later instances do not run.

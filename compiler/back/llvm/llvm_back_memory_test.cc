@@ -291,6 +291,108 @@ TEST(MemoryTest, RestoresOnlyWhenNeeded) {
   }
 }
 
+// The state is found in its initial content by every instance that something wrote to it, and only then put back.
+// Scratch is the same bytes and never put back.
+TEST(MemoryTest, StateAgrees) {
+  struct Case {
+    const char* name;
+    const char* body;
+    uint32_t restores;
+  };
+  const Case kCases[] = {
+      {"Reads", "%v: i32 = load.i32 state %z + 4\n store.i32 flat %r, %v", 0},
+      {"Counts",
+       "%v: i32 = load.i32 state %z + 4\n %w: i32 = add.i32 %v, %one\n"
+       " store.i32 state %z + 4, %w\n %old: i32 = atomic_add.i32 flat %r, %w",
+       3},
+      {"Wide",
+       "%v0: i32, %v1: i32, %v2: i32, %v3: i32 = load128 state %z\n store128 state %z + 1, %v1, %v1, %v2, %v3\n"
+       " store128 flat %r, %v3, %v2, %v1, %v0",
+       3},
+      {"Scratch", "store.i32 scratch %z + 8, %one\n %v: i32 = load.i32 state %z + 8\n store.i32 flat %r, %v", 0},
+      {"Outside", "store.i32 w1 state %one + 63, %one", 0},
+      {"OutsideWide", "%v: i64 = load.i64 state %z + 57", 0},
+      {"Far", "store.i32 w1 state %z + 4294967296, %one", 0},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Compared kernel(std::string("module \"m\"\nstate 64\nstate_data 4 \"05000000\"\nparam buffer inout \"r\"\n"
+                                "entry f0\nfunc f0 \"f\" (%r: i32) -> () {\n %z: i32 = const.i32 0\n"
+                                " %one: i32 = const.i32 1\n ") +
+                    c.body + "\n return ()\n}\n");
+    Compared::Input input;
+    input.buffers = {{1, 2}};
+    input.extent = {3, 1, 1};
+    EXPECT_EQ(kernel.Check(input).restores, c.restores);
+  }
+}
+
+// Sixteen bytes in every space, across the ends of ranges and of dirty granules.
+TEST(MemoryTest, WideAccessesAgree) {
+  for (const char* space : {"flat", "module", "param(0)"}) {
+    for (bool is_store : {false, true}) {
+      for (const char* imm : {"", " + 7"}) {
+        SCOPED_TRACE(std::string(space) + (is_store ? " store" : " load") + imm);
+        std::string access = is_store ? std::string("store128 ") + space + " %o" + imm + ", %p0, %p1, %p2, %p3 @42\n"
+                                      : std::string("%v0: i32, %v1: i32, %v2: i32, %v3: i32 = load128 ") + space +
+                                            " %o" + imm + " @42\n store128 flat %r, %v0, %v1, %v2, %v3\n";
+        Compared kernel(std::string("module \"m\"\nmemory 65536 65536\ndata 500 \"") +
+                            "000102030405060708090a0b0c0d0e0f10" +
+                            "\"\nparam buffer inout \"p\"\nparam buffer inout \"r\"\nparam i32 \"o\"\nentry f0\n"
+                            "func f0 \"f\" (%p: i32, %r: i32, %o: i32) -> () {\n %p0: i32 = const.i32 1\n"
+                            " %p1: i32 = const.i32 -2\n %p2: i32 = const.i32 3\n %p3: i32 = const.i32 -4\n " +
+                            access + " return ()\n}\n",
+                        false);
+        for (uint64_t offset : {0u, 500u, 503u, 509u, 15u, 16u, 17u, 9u, 10u, 65520u, 65521u, 65513u, 65514u, 131072u,
+                                131088u, 131089u, 0xffffffffu, 0xfffffff0u}) {
+          SCOPED_TRACE(offset);
+          Compared::Input input;
+          input.buffers = {{0x1122334455667788, 2, 3, 4}, {0, 0}, {}};
+          input.scalars = {0, 0, offset};
+          input.extent = {2, 1, 1};
+          kernel.Check(input);
+        }
+      }
+    }
+  }
+}
+
+// In a launch whose buffers have address spaces of their own, an access outside its buffer traps, also where the same
+// addresses of another buffer, of module memory or of group memory lie; flat accesses find no buffer.
+TEST(MemoryTest, SeparateBuffersAgree) {
+  const char* kBodies[] = {
+      "%v: i32 = load.i32 param(0) %o @42\n store.i32 param(1) %z, %v",
+      "store.i32 param(0) %o, %o @42",
+      "store.i32 param(2) %o, %o @42",
+      "store.i32 param(2) %o + 4294967290, %o @42",
+      "%v: i32 = atomic_add.i32 param(0) %o, %o @42",
+      "%v: i32 = load.i32 flat %o @42\n store.i32 param(1) %z, %v",
+      "store128 param(1) %o, %o, %o, %o, %o @42",
+  };
+  for (const char* body : kBodies) {
+    SCOPED_TRACE(body);
+    Compared kernel(std::string("module \"m\"\nmemory 65536 65536\nuses separate_buffers\nparam buffer inout \"p\"\n"
+                                "param buffer inout \"q\"\nparam buffer in \"i\"\nparam buffer in \"huge\"\n"
+                                "param i32 \"o\"\nentry f0\n"
+                                "func f0 \"f\" (%p: i32, %q: i32, %i: i32, %h: i32, %o: i32) -> () {\n"
+                                " %z: i32 = const.i32 0\n ") +
+                        body + "\n return ()\n}\n",
+                    false);
+    for (bool is_large : {false, true}) {
+      for (uint64_t offset :
+           {0u, 4u, 12u, 13u, 16u, 65536u, 131072u, 196608u, 262144u, 0xffff0000u, 0xfffe0000u, 0xfffffffcu}) {
+        SCOPED_TRACE(offset);
+        Compared::Input input;
+        input.buffers = {{1, 2}, {3, 4}, {5, 6}, {7}, {}};
+        // Nobody looks at its bytes, so they need not be there.
+        input.bytes = {0, 0, 0, is_large ? 0xfffd0000 : 0, 0};
+        input.scalars = {0, 0, 0, 0, offset};
+        kernel.Check(input);
+      }
+    }
+  }
+}
+
 // Copies and fills: within module memory, between it and buffers, overlapping both ways, empty, out of bounds, larger
 // than one piece.
 TEST(MemoryTest, BulkAgrees) {

@@ -45,6 +45,7 @@ class Compared {
     }
     interpreter_ = std::make_unique<ir::Interpreter>(*std::move(interpreter));
     image_ = std::make_unique<ImageRunner>(*artifact);
+    image_->reference_types = module.reference_types;
   }
   explicit Compared(const std::string& text, bool with_passes = true) : Compared(Parse(text), with_passes) {}
 
@@ -66,6 +67,7 @@ class Compared {
     std::array<uint64_t, 3> group{1, 1, 1};
     bool nan_is_any = false;  // Words that are NaN of the same width in both are equal.
     uint32_t float_bytes = 4;
+    ir::HostCalls* host = nullptr;  // Called by both.
   };
 
   // Runs both and compares. Returns the image's run.
@@ -78,6 +80,9 @@ class Compared {
     ir::Launch launch = LaunchOf(input);
     StatusOr<ir::AddressSpace> space = ir::AssignAddresses(interpreter_->module(), launch.arguments);
     EXPECT_TRUE(space.ok()) << space.status();
+    Records expected_records, records;
+    expected_launch.print = &expected_records;
+    launch.print = &records;
     StatusOr<ir::TrapReport> expected = interpreter_->Run(expected_launch);
     EXPECT_TRUE(expected.ok()) << expected.status();
     if (!space.ok() || !expected.ok()) {
@@ -91,6 +96,7 @@ class Compared {
       run.trap.address = expected->address;
     }
     EXPECT_EQ(ir::ToString(run.trap, module), ir::ToString(*expected, module));
+    EXPECT_EQ(records.values, expected_records.values);
     EXPECT_EQ(run.trap.source, expected->source);
     EXPECT_EQ(run.trap.instance, expected->instance);
     for (size_t k = 0; k < input.buffers.size(); ++k) {
@@ -106,6 +112,16 @@ class Compared {
   }
 
  private:
+  // What instances print, in order: their ids, the format, the operands' bits.
+  struct Records final : ir::PrintSink {
+    void Print(const std::array<uint64_t, 3>& instance, uint32_t format, std::span<const uint64_t> operands) override {
+      values.insert(values.end(), instance.begin(), instance.end());
+      values.push_back(format);
+      values.insert(values.end(), operands.begin(), operands.end());
+    }
+    std::vector<uint64_t> values;
+  };
+
   static bool IsNan(uint64_t bits, uint32_t bytes) {
     return bytes == 4 ? (bits & 0x7fffffff) > 0x7f800000 : (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
   }
@@ -114,6 +130,7 @@ class Compared {
     ir::Launch launch;
     launch.extent = input.extent;
     launch.group = input.group;
+    launch.host = input.host;
     const auto& params = interpreter_->module().params;
     input.buffers.resize(params.size());
     input.scalars.resize(params.size());

@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -44,6 +45,8 @@ class ImageRunner {
   ImageRunner(const ImageRunner&) = delete;
   ImageRunner& operator=(const ImageRunner&) = delete;
 
+  // The module's, for calls of other modules through Launch::host.
+  std::vector<ir::FunctionType> reference_types;
   // Called by barriers; 0 lets them pass.
   uint32_t barrier_code = 0;
   uint32_t barriers = 0;
@@ -85,7 +88,14 @@ class ImageRunner {
       ++runner->barriers;
       return runner->barrier_code;
     };
+    context_.print = [](ir::CpuContext* context, uint32_t format, const uint64_t* values) {
+      static_cast<ImageRunner*>(context->runner)->Print(format, values);
+    };
+    context_.host = [](ir::CpuContext* context, uint32_t reference, uint32_t type, uint64_t* values) {
+      return static_cast<ImageRunner*>(context->runner)->CallHost(reference, type, values);
+    };
     context_.runner = this;
+    launch_ = &launch;
     std::fill(memory_.begin(), memory_.end(), uint8_t{0});
     std::fill(dirty_bits_.begin(), dirty_bits_.end(), 0);
     InitialiseState();
@@ -109,6 +119,19 @@ class ImageRunner {
   }
 
  private:
+  void Print(uint32_t format, const uint64_t* values) {
+    if (launch_->print != nullptr) {
+      launch_->print->Print({values[0], values[1], values[2]}, format,
+                            {values + 3, artifact_.format_types[format].size()});
+    }
+  }
+
+  uint32_t CallHost(uint32_t reference, uint32_t type, uint64_t* values) {
+    const ir::FunctionType& signature = reference_types[type];
+    size_t count = std::max(signature.params.size(), signature.results.size());
+    return static_cast<uint32_t>(launch_->host->Call(reference, type, {values, count}));
+  }
+
   void Initialise() {
     for (const ir::DataSegment& segment : artifact_.data) {
       std::memcpy(memory_.data() + segment.address, segment.bytes.data(), segment.bytes.size());
@@ -141,6 +164,7 @@ class ImageRunner {
   }
 
   Artifact artifact_;
+  const ir::Launch* launch_ = nullptr;  // While one runs.
   uint8_t* image_ = nullptr;
   size_t bytes_ = 0;
   ir::CpuContext context_{};

@@ -11,7 +11,6 @@ namespace hpvm {
 namespace {
 
 constexpr uint32_t kMagic = 0x41565048;  // "HPVA".
-constexpr uint32_t kFormatVersion = 2;
 constexpr size_t kTagOffset = 8;
 constexpr size_t kFieldsOffset = kTagOffset + 32;
 
@@ -242,7 +241,7 @@ std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key)
   WireWriter out;
   out.bytes().reserve(artifact.code.size() + 4096);
   out.U32(kMagic);
-  out.U32(kFormatVersion);
+  out.U32(kArtifactFormatVersion);
   const std::array<uint8_t, 32> no_tag{};
   out.Raw(no_tag.data(), no_tag.size());
   out.U8(static_cast<uint8_t>(artifact.kind));
@@ -292,9 +291,9 @@ StatusOr<Artifact> ParseArtifact(std::span<const uint8_t> bytes, const ArtifactK
   if (bytes.size() < kFieldsOffset || in.U32() != kMagic) {
     return InvalidArgument("The bytes (" + std::to_string(bytes.size()) + ") are not an artifact.");
   }
-  if (uint32_t version = in.U32(); version != kFormatVersion) {
+  if (uint32_t version = in.U32(); version != kArtifactFormatVersion) {
     return InvalidArgument("The artifact's format (" + std::to_string(version) + ") is not the one known (" +
-                           std::to_string(kFormatVersion) + ").");
+                           std::to_string(kArtifactFormatVersion) + ").");
   }
   Sha256 tag;
   std::span<const uint8_t> found = in.Raw(32);

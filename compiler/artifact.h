@@ -19,6 +19,8 @@
 
 namespace hpvm {
 
+inline constexpr uint32_t kArtifactFormatVersion = 2;
+
 enum class ArtifactKind : uint8_t {
   kInterp = 1,    // `code` is the kernel IR's text form.
   kCpuImage = 2,  // `code` is an image as compiler/ir/cpu_abi.h describes; entry at `entry_offset`.

@@ -17,6 +17,7 @@
 
 #include "base/memfd.h"
 #include "compiler/back/llvm/llvm_back.h"
+#include "compiler/ir/cpu_abi.h"
 #include "compiler/zygote_cache.h"
 #include "compiler/zygote_child.h"
 #include "compiler/zygote_sandbox.h"
@@ -31,7 +32,10 @@ constexpr size_t kWaitingMax = 64;
 // A result's diagnostics beside its artifact.
 constexpr size_t kResultBytesMax = limits::kArtifactBytesMax + limits::kMiB;
 // Kept with every cached artifact's name: a new back end must not find the old one's code.
-constexpr char kCompilerVersion[] = "hpvm-compiler 1, LLVM 22, image " HPVMD_COMPILER_VERSION;
+std::string CompilerVersion() {
+  return "hpvm-compiler " HPVMD_COMPILER_VERSION ", LLVM 22, image " + std::to_string(ir::kCpuAbiVersion) +
+         ", artifact " + std::to_string(kArtifactFormatVersion);
+}
 
 struct Waiting {
   ZygoteRequest request;
@@ -66,6 +70,7 @@ class Zygote {
   Status Start(Waiting job);
   Status Read(Child& child, bool* ended);
   Status Finish(Child& child, End end);
+  Status WarmUpIfIdle();
   Status Poll();
   Status Respond(const ZygoteResponse& response, std::span<const uint8_t> artifact);
   Status Refuse(const ZygoteRequest& request, std::string message);
@@ -77,6 +82,7 @@ class Zygote {
   CpuTarget target_;
   std::optional<ChildFilter> filter_;
   size_t children_max_ = 1;
+  bool is_warm_ = false;
   std::deque<Waiting> waiting_;
   std::vector<Child> children_;
 };
@@ -92,7 +98,7 @@ Status Zygote::Prepare() {
   children_max_ =
       options_.children_max != 0 ? options_.children_max : std::max(1u, std::thread::hardware_concurrency());
   HPVMD_ASSIGN_OR_RETURN(target_, HostCpuTarget());
-  HPVMD_RETURN_IF_ERROR(WarmUp(target_));
+  InitializeLlvm();
   if (options_.is_sandboxed) {
     HPVMD_ASSIGN_OR_RETURN(filter_, ChildFilter::Create());
     HPVMD_RETURN_IF_ERROR(LockDownZygote(options_.cache_folder));
@@ -104,6 +110,7 @@ Status Zygote::Serve() {
   HPVMD_ASSIGN_OR_RETURN(Frame hello, ReceiveFrame(options_.socket, kZygoteFrameLimits));
   HPVMD_ASSIGN_OR_RETURN(key_, DecodeHello(HeadBytes(hello)));
   for (;;) {
+    HPVMD_RETURN_IF_ERROR(WarmUpIfIdle());
     HPVMD_RETURN_IF_ERROR(Poll());
     while (!waiting_.empty() && children_.size() < children_max_) {
       Waiting job = std::move(waiting_.front());
@@ -111,6 +118,19 @@ Status Zygote::Serve() {
       HPVMD_RETURN_IF_ERROR(Start(std::move(job)));
     }
   }
+}
+
+// A rehearsal makes each later compile shorter, but whoever waits for the first one must not wait for both.
+Status Zygote::WarmUpIfIdle() {
+  if (is_warm_ || !children_.empty() || !waiting_.empty()) {
+    return absl::OkStatus();
+  }
+  pollfd fd{options_.socket, POLLIN, 0};
+  if (poll(&fd, 1, 0) > 0) {
+    return absl::OkStatus();
+  }
+  is_warm_ = true;
+  return WarmUp(target_);
 }
 
 Status Zygote::Poll() {
@@ -171,7 +191,7 @@ Status Zygote::Admit(Waiting job) {
     return Refuse(job.request, "The module's size (" + std::to_string(job.module_bytes) + " bytes) is not in [1, " +
                                    std::to_string(limits::kModuleBytesMax) + "].");
   }
-  job.cache_name = CacheKeyOf(job.request.compile, target_.level, kCompilerVersion);
+  job.cache_name = CacheKeyOf(job.request.compile, target_.level, CompilerVersion());
   if (std::optional<std::vector<uint8_t>> found = cache_.Find(job.cache_name, key_)) {
     ZygoteResponse response;
     response.id = job.request.id;

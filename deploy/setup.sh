@@ -13,7 +13,7 @@ packages=(
   nlohmann-json3-dev libspdlog-dev libtomlplusplus-dev libcli11-dev
   libssl-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev
   # Tests and benchmark peers.
-  libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev python3-numpy
+  libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev python3-numpy nodejs binaryen
 )
 case "${1:-}" in
   "") ;;

@@ -32,20 +32,6 @@ const Code* Call(const Code* code, uint64_t*, Instance& instance) {
   return instance.Enter(instance.launch().decoded.functions[code->imm], code, code + 1);
 }
 
-const Code* CallIndirect(const Code* code, uint64_t* frame, Instance& instance) {
-  const DecodedModule& decoded = instance.launch().decoded;
-  const std::vector<TableEntry>& table = decoded.module.table;
-  const uint64_t index = frame[code->a];
-  if (index >= table.size() || !table[index].function.valid()) {
-    return instance.Trap(TrapCode::kIndirectCall, code);
-  }
-  const DecodedFunction& callee = decoded.functions[table[index].function.index];
-  if (callee.type_number != decoded.indirect_type_numbers[code->imm]) {
-    return instance.Trap(TrapCode::kIndirectCall, code);
-  }
-  return instance.Enter(callee, code, code + 1);
-}
-
 const Code* CallRef(const Code* code, uint64_t* frame, Instance& instance) {
   const DecodedModule& decoded = instance.launch().decoded;
   const Module& m = decoded.module;

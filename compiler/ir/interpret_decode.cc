@@ -121,15 +121,13 @@ uint32_t Decoder::List(std::span<const ValueId> values) {
 
 void Decoder::CallStep(const Op& op) {
   auto operands = f_.operands_of(op);
-  const bool has_callee = op.code == Opcode::kCallIndirect || op.code == Opcode::kCallRef;
-  Code& code = Emit(op.code == Opcode::kCallIndirect ? step::CallIndirect
-                    : op.code == Opcode::kCallRef    ? step::CallRef
-                    : op.code == Opcode::kPrint      ? step::Print
-                                                     : step::Call,
+  Code& code = Emit(op.code == Opcode::kCallRef ? step::CallRef
+                    : op.code == Opcode::kPrint ? step::Print
+                                                : step::Call,
                     op.source);
   code.result = op.result_count > 0 ? op.first_result.index : 0;
   code.imm = op.imm;
-  if (has_callee) {
+  if (op.code == Opcode::kCallRef) {
     code.a = operands[0].index;
     operands = operands.subspan(1);
   }
@@ -270,7 +268,6 @@ void Decoder::Step(OpId id) {
       Emit(step::Trap, op.source).imm = op.imm;
       return;
     case Opcode::kCall:
-    case Opcode::kCallIndirect:
     case Opcode::kCallRef:
     case Opcode::kPrint:
       return CallStep(op);
@@ -294,12 +291,6 @@ DecodedFunction Decoder::Run() && {
   return std::move(out_);
 }
 
-using TypeNumbers = std::map<std::pair<std::vector<Type>, std::vector<Type>>, uint32_t>;
-
-uint32_t NumberOf(const FunctionType& type, TypeNumbers& known) {
-  return known.emplace(std::pair(type.params, type.results), static_cast<uint32_t>(known.size())).first->second;
-}
-
 }  // namespace
 
 DecodedFunction Decode(const Module& module, FunctionId id) {
@@ -309,13 +300,8 @@ DecodedFunction Decode(const Module& module, FunctionId id) {
 }
 
 DecodedModule::DecodedModule(Module module_to_own) : module(std::move(module_to_own)) {
-  TypeNumbers known;
   for (uint32_t i = 0; i < module.functions.size(); ++i) {
     functions.push_back(Decode(module, FunctionId(i)));
-    functions.back().type_number = NumberOf(module.functions[i].type, known);
-  }
-  for (const FunctionType& type : module.indirect_types) {
-    indirect_type_numbers.push_back(NumberOf(type, known));
   }
 }
 

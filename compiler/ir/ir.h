@@ -107,7 +107,7 @@ enum class TrapCode : uint32_t {
   kDivideByZero = 3,
   kIntegerOverflow = 4,
   kInvalidConversion = 5,     // Float to integer: not a number or out of range.
-  kIndirectCall = 6,          // Table entry missing or of another type.
+  kIndirectCall = 6,          // Of a function of another type than the call names.
   kStackOverflow = 7,
   kMisalignedAtomic = 8,
   kBarrierDivergence = 9,     // Some instance of a group ended or waits elsewhere.
@@ -116,7 +116,7 @@ enum class TrapCode : uint32_t {
   kReadOnlyBuffer = 12,       // A store into an `in` port's buffer.
   kTableOutOfBounds = 13,     // Table instructions but call_indirect.
   kUndefinedElement = 14,     // An indirect call's index is outside the table.
-  kUninitializedElement = 15, // An indirect call through a null reference. kIndirectCall: of another type.
+  kUninitializedElement = 15, // An indirect call through a null reference.
   kExpectedShared = 16,       // An atomic wait on memory that is not shared.
   kWaitsForever = 17,         // An atomic wait that nothing can end.
   kHost = 18,                 // A function of another module ended early (hpvm-wast only).
@@ -203,10 +203,6 @@ struct DataSegment {
   std::vector<uint8_t> bytes;
 };
 
-struct TableEntry {
-  FunctionId function;  // Invalid: the entry is null.
-};
-
 // What a function reference names. The value of a reference is an i32: 0 is null, r names
 // references[r - Module::first_reference].
 struct Reference {
@@ -229,8 +225,6 @@ struct Module {
   uint64_t memory_bytes_max = 0;        // What memory_grow may reach; parameter buffers lie above. >= memory_bytes.
   std::vector<DataSegment> data;
   std::vector<Global> globals;
-  std::vector<TableEntry> table;
-  std::vector<FunctionType> indirect_types;  // call_indirect names one by index.
   // References and their types. Types are told apart by their index alone: the front end gives equal source types one
   // index, and different ones that look alike here (a reference is an i32) two.
   std::vector<Reference> references;

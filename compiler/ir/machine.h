@@ -38,7 +38,6 @@ struct Code {
 
 struct DecodedFunction {
   uint32_t index = 0;
-  uint32_t type_number = 0;       // Equal for equal types.
   uint32_t first_param = 0;       // Slot.
   uint32_t param_count = 0;
   uint32_t frame_slots = 0;
@@ -54,7 +53,6 @@ class DecodedModule {
 
   Module module;
   std::vector<DecodedFunction> functions;
-  std::vector<uint32_t> indirect_type_numbers;
 };
 
 // Appends the function's code; interpret_decode.cc.
@@ -76,7 +74,6 @@ const Code* JumpBack(const Code* code, uint64_t* frame, Instance& instance);  //
 const Code* JumpIfZero(const Code* code, uint64_t* frame, Instance& instance);
 const Code* JumpTable(const Code* code, uint64_t* frame, Instance& instance);
 const Code* Call(const Code* code, uint64_t* frame, Instance& instance);
-const Code* CallIndirect(const Code* code, uint64_t* frame, Instance& instance);
 const Code* CallRef(const Code* code, uint64_t* frame, Instance& instance);
 const Code* Print(const Code* code, uint64_t* frame, Instance& instance);
 const Code* Return(const Code* code, uint64_t* frame, Instance& instance);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/limits.h"
@@ -21,11 +19,10 @@ class ModuleParser {
   Status Header();
   Status Uses();
   Status ReadGlobal();
-  Status ReadType(std::vector<FunctionType>* types);
+  Status ReadReferenceType();
   Status ReadData(std::vector<DataSegment>* segments);
   Status ReadStateAndReferences();
   Status ReadReference();
-  Status ReadTable();
   Status ReadParam();
   Status ReadFunction();
 
@@ -78,25 +75,11 @@ Status ModuleParser::ReadData(std::vector<DataSegment>* segments) {
   return r_.HexBytes(&segment.bytes);
 }
 
-Status ModuleParser::ReadType(std::vector<FunctionType>* types) {
-  FunctionType& type = types->emplace_back();
+Status ModuleParser::ReadReferenceType() {
+  FunctionType& type = m_.reference_types.emplace_back();
   HPVMD_RETURN_IF_ERROR(r_.Types(&type.params));
   HPVMD_RETURN_IF_ERROR(r_.Expect("->"));
   return r_.Types(&type.results);
-}
-
-Status ModuleParser::ReadTable() {
-  const auto ends = [&](std::string_view word) { return r_.IsWord(word); };
-  constexpr std::string_view kFollowing[] = {"stack_pointer", "state", "state_data", "segment", "reftype",
-                                             "first_reference", "ref", "format", "param", "entry"};
-  while (std::none_of(std::begin(kFollowing), std::end(kFollowing), ends)) {
-    TableEntry entry;
-    if (!r_.TakeWord("null")) {
-      HPVMD_RETURN_IF_ERROR(r_.Indexed('f', &entry.function.index));
-    }
-    m_.table.push_back(entry);
-  }
-  return absl::OkStatus();
 }
 
 Status ModuleParser::ReadReference() {
@@ -119,7 +102,7 @@ Status ModuleParser::ReadStateAndReferences() {
     HPVMD_RETURN_IF_ERROR(r_.HexBytes(&m_.passive_segments.emplace_back()));
   }
   while (r_.TakeWord("reftype")) {
-    HPVMD_RETURN_IF_ERROR(ReadType(&m_.reference_types));
+    HPVMD_RETURN_IF_ERROR(ReadReferenceType());
   }
   if (r_.TakeWord("first_reference")) {
     HPVMD_RETURN_IF_ERROR(r_.Number32(&m_.first_reference));
@@ -175,12 +158,6 @@ StatusOr<Module> ModuleParser::Parse() {
   }
   while (r_.TakeWord("global")) {
     HPVMD_RETURN_IF_ERROR(ReadGlobal());
-  }
-  while (r_.TakeWord("type")) {
-    HPVMD_RETURN_IF_ERROR(ReadType(&m_.indirect_types));
-  }
-  if (r_.TakeWord("table")) {
-    HPVMD_RETURN_IF_ERROR(ReadTable());
   }
   HPVMD_RETURN_IF_ERROR(ReadStateAndReferences());
   while (r_.TakeWord("param")) {

@@ -343,16 +343,6 @@ void PrintTables(const Module& module, std::string& out) {
     out += global.is_mutable ? "global mut " : "global ";
     out += std::string(Name(global.type)) + ' ' + Hex(global.init) + '\n';
   }
-  for (const FunctionType& type : module.indirect_types) {
-    out += "type " + Types(type.params) + " -> " + Types(type.results) + '\n';
-  }
-  if (!module.table.empty()) {
-    out += "table";
-    for (const TableEntry& entry : module.table) {
-      out += ' ' + FunctionName(entry.function);
-    }
-    out += '\n';
-  }
   PrintStateAndReferences(module, out);
   for (const KernelParam& param : module.params) {
     const std::string_view access = param.is_writable ? "buffer inout" : "buffer in";

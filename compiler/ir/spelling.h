@@ -44,8 +44,6 @@ inline char IndexPrefix(Opcode code) {
       return 'g';
     case Opcode::kCall:
       return 'f';
-    case Opcode::kCallIndirect:
-      return 't';
     case Opcode::kCallRef:
       return 'r';
     case Opcode::kMemoryInit:

@@ -6,8 +6,6 @@
 //   uses barrier                          and `group_memory`, `separate_buffers`, `linked`, one a line
 //   data 1024 "00ff10"                    address, bytes in hexadecimal
 //   global mut i32 0x10000                `mut` when mutable; the bits
-//   type (i32) -> (i32)                   an indirect type: t0, t1 ... in order
-//   table f1 null                         entries
 //   stack_pointer g0                      the global that points to the shadow stack
 //   state 4096                            bytes of the space `state`; left out when 0
 //   state_data 16 "00ff"                  offset, bytes
@@ -25,7 +23,7 @@
 //                                         immediate, source (`@117 in f2`: inlined from function 2)
 //     %4: i32 = load.i32 w1 signed flat %0           w1, w2, w4: width when narrower than the type
 //     %5: i64 = extend_s.i32 %4           `.type` is Op::type; the results' types stand on the left
-//     %6: i32 = call f1 (%2)              call_indirect t0 (%index, ...); call_ref r0 (%reference, ...)
+//     %6: i32 = call f1 (%2)              call_ref r0 (%reference, ...)
 //     print p0 (%6)
 //     memory_init s0 %0, %4, %6           to, from, bytes
 //     store128 flat %0 + 16, %4, %4, %4, %4

@@ -23,9 +23,6 @@ data 0 "00ff10"
 data 1024 "2a"
 global mut i32 0xffffffff
 global f64 0x7ff0000000000001
-type () -> ()
-type (i32, f64) -> (f32, i64)
-table f1 null f0
 stack_pointer g0
 state 4096
 state_data 0 "01"
@@ -35,6 +32,7 @@ segment "ff00"
 reftype (i32) -> ()
 reftype () -> ()
 reftype () -> ()
+reftype (i32, f64) -> (f32, i64)
 first_reference 4294967294
 ref f1 r1
 format ""
@@ -60,7 +58,7 @@ func f0 "entry\00" (%0: i64, %1: i64, %2: f32, %3: i64) -> () {
   memory_fill %0, %4, %13 @10
   global_set.i32 g0 %4
   %14: i32 = global_get.i32 g0
-  %15: f32, %16: i64 = call_indirect t1 (%4, %4, %7) @11
+  %15: f32, %16: i64 = call_ref r3 (%4, %4, %7) @11
   call f1 ()
   barrier @12
   %17: i64 = local_alloc %12
@@ -173,7 +171,7 @@ TEST(TextTest, DirectiveErrors) {
        "Line 2: Expected \"barrier\", \"group_memory\", \"separate_buffers\" or \"linked\"; found \"magic\"."},
       {"Global", "module \"m\"\nglobal i32 0x100000000",
        "Line 2: Expected a constant that fits i32; found \"0x100000000\"."},
-      {"Table", "module \"m\"\ntable g0\nentry f0", "Line 2: Expected an index such as \"f3\"; found \"g0\"."},
+      {"Reference", "module \"m\"\nref g0\nentry f0", "Line 2: Expected an index such as \"f3\"; found \"g0\"."},
       {"Param", "module \"m\"\nparam buffer \"x\"", "Line 2: Expected \"in\" or \"inout\"; found \"x\"."},
       {"Entry", "module \"m\"\nfunc f0", "Line 2: Expected \"entry\"; found \"func\"."},
       {"EntryHuge", "module \"m\"\nentry f4294967295",

@@ -6,7 +6,7 @@
 //  M1  memory_bytes is a multiple of 64 KiB, memory_bytes <= memory_bytes_max <= limits::kModuleMemoryBytesMax (also
 //      a multiple).
 //  M2  Data segments are sorted by address, do not overlap and lie in [0, memory_bytes).
-//  M3  Globals' bits fit their types; table entries are null or functions of the module.
+//  M3  Globals' bits fit their types.
 //  M4  The entry is a function of the module; it takes `params` in order and returns nothing. A buffer's parameter is
 //      of the address type.
 //  M5  uses_barrier and uses_group_memory are set if a function reachable from the entry has a barrier or a
@@ -29,7 +29,7 @@
 //      upper half.
 //  O2  A target encloses the terminator; `continue` names a loop. The values have the types of the target's results
 //      (leave) or of the loop's parameters (continue).
-//  O3  Calls name a function, an indirect type or a reference type of the module and match its signature; globals
+//  O3  Calls name a function or a reference type of the module and match its signature; globals
 //      likewise, and only mutable ones are set. memory_init names a passive segment.
 //  O4  Space param(k) names a buffer parameter. Space private is not in use yet and is refused. Space state takes an
 //      i32 offset and no atomics.

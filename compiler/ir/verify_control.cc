@@ -27,13 +27,14 @@ std::string CheckCall(const OpContext& c) {
   return fault.empty() ? ExpectResults(c, type.results) : fault;
 }
 
-std::string CheckCallThrough(const OpContext& c, const std::vector<FunctionType>& types) {
+std::string CheckCallRef(const OpContext& c) {
+  const std::vector<FunctionType>& types = c.module.reference_types;
   if (c.op.imm >= types.size()) {
-    return "The type (" + std::to_string(c.op.imm) + ") does not exist; the module has " +
+    return "The reference type (" + std::to_string(c.op.imm) + ") does not exist; the module has " +
            std::to_string(types.size()) + ".";
   }
   if (c.op.operand_count == 0 || c.operand(0) != Type::kI32) {
-    return "The first operand of an indirect call is the i32 table index or reference.";
+    return "The first operand of a call_ref is the i32 reference.";
   }
   std::string fault = ExpectOperands(c, types[c.op.imm].params, 1);
   return fault.empty() ? ExpectResults(c, types[c.op.imm].results) : fault;
@@ -117,10 +118,8 @@ std::string CheckControl(const OpContext& c) {
   switch (c.op.code) {
     case Opcode::kCall:
       return CheckCall(c);
-    case Opcode::kCallIndirect:
-      return CheckCallThrough(c, c.module.indirect_types);
     case Opcode::kCallRef:
-      return CheckCallThrough(c, c.module.reference_types);
+      return CheckCallRef(c);
     case Opcode::kPrint:
       return CheckPrint(c);
     case Opcode::kBlock:

@@ -85,11 +85,6 @@ void VerifyModule(const Module& m, Diagnostics& out) {
       ReportFault(out, place, "A global's initial value does not fit its type.");
     }
   }
-  for (const TableEntry& entry : m.table) {
-    if (entry.function.valid() && entry.function.index >= m.functions.size()) {
-      ReportFault(out, place, "A table entry names a function that does not exist.");
-    }
-  }
   if (m.entry.index >= m.functions.size()) {
     ReportFault(out, place, "The entry function does not exist.");
     return;
@@ -134,7 +129,7 @@ class UseWalk {
   const Module& m_;
   std::vector<bool> reached_;
   std::vector<FunctionId> work_;
-  bool reached_table_ = false, reached_references_ = false;
+  bool reached_references_ = false;
 };
 
 void UseWalk::Visit(const Op& op) {
@@ -142,10 +137,6 @@ void UseWalk::Visit(const Op& op) {
   has_group_memory |= op.code == Opcode::kLocalAlloc;
   if (op.code == Opcode::kCall) {
     Reach(FunctionId(static_cast<uint32_t>(op.imm)));
-  } else if (op.code == Opcode::kCallIndirect && !std::exchange(reached_table_, true)) {
-    for (const TableEntry& entry : m_.table) {
-      Reach(entry.function);
-    }
   } else if (op.code == Opcode::kCallRef && !std::exchange(reached_references_, true)) {
     for (const Reference& reference : m_.references) {
       Reach(reference.function);

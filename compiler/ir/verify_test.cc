@@ -14,7 +14,7 @@ namespace {
 
 // %b: i32 buffer, %f: f32, %l: i64; global g0 is immutable, g1 mutable; f1 takes (i32) and gives (i32).
 std::string WithBody(const std::string& body) {
-  return "module \"m\"\nmemory 65536 65536\nglobal i32 0x1\nglobal mut i32 0x1\ntype (i32) -> (i32)\ntable f1 null\n"
+  return "module \"m\"\nmemory 65536 65536\nglobal i32 0x1\nglobal mut i32 0x1\n"
          "state 8\nsegment \"01\"\nreftype (i32) -> (i32)\nreftype () -> ()\nref f1 r0\nformat \"%d\"\n"
          "param buffer inout \"b\"\nparam f32 \"f\"\nparam i64 \"l\"\nentry f0\n"
          "func f0 \"entry\" (%b: i32, %f: f32, %l: i64) -> () {\n" + body + "\n}\n"
@@ -82,16 +82,10 @@ constexpr Case kBodies[] = {
     {"CallMissing", "call f2 ()\nreturn ()", "\"call\": The function (2) does not exist; the module has 2."},
     {"CallArguments", "%x: i32 = call f1 (%f)\nreturn ()", "\"call\": The operands (f32) are not of the types (i32)."},
     {"CallResults", "call f1 (%b)\nreturn ()", "\"call\": The results () are not of the types (i32)."},
-    {"IndirectMissing", "%x: i32 = call_indirect t1 (%b, %b)\nreturn ()",
-     "\"call_indirect\": The type (1) does not exist; the module has 1."},
-    {"IndirectIndex", "%x: i32 = call_indirect t0 (%l, %b)\nreturn ()",
-     "\"call_indirect\": The first operand of an indirect call is the i32 table index or reference."},
-    {"IndirectArguments", "%x: i32 = call_indirect t0 (%b)\nreturn ()",
-     "\"call_indirect\": The operands () are not of the types (i32)."},
     {"RefMissing", "call_ref r2 (%b)\nreturn ()",
-     "\"call_ref\": The type (2) does not exist; the module has 2."},
+     "\"call_ref\": The reference type (2) does not exist; the module has 2."},
     {"RefType", "call_ref r1 (%l)\nreturn ()",
-     "\"call_ref\": The first operand of an indirect call is the i32 table index or reference."},
+     "\"call_ref\": The first operand of a call_ref is the i32 reference."},
     {"RefArguments", "call_ref r0 (%b)\nreturn ()", "\"call_ref\": The operands () are not of the types (i32)."},
     {"RefResults", "call_ref r0 (%b, %b)\nreturn ()", "\"call_ref\": The results () are not of the types (i32)."},
     {"PrintMissing", "print p1 ()\nreturn ()", "\"print\": The format (1) does not exist; the module has 1."},
@@ -181,8 +175,6 @@ TEST(VerifyTest, RefusesEachBrokenModule) {
        "module \"m\": The data segment at 11 overlaps the one before it, is out of order or lies outside the memory."},
       {"GlobalBits", [](Module& m) { m.globals[0].init = uint64_t{1} << 32; },
        "module \"m\": A global's initial value does not fit its type."},
-      {"Table", [](Module& m) { m.table[0].function = FunctionId(2u); },
-       "module \"m\": A table entry names a function that does not exist."},
       {"State", [](Module& m) { m.state_bytes = 2 * limits::kModuleStateBytesMax; },
        "module \"m\": The state (536870912 bytes) is larger than the limit (268435456)."},
       {"StateData", [](Module& m) { m.state = {{7, {1, 2}}}; },
@@ -290,7 +282,7 @@ TEST(VerifyTest, RefusesWideConstants) {
   EXPECT_EQ(FaultsOf(module), "function f0 \"entry\": \"const\": The constant does not fit f32.");
 }
 
-// Barriers and group memory are declared if a call, direct or through the table, reaches them; and only then.
+// Barriers and group memory are declared if a call, direct or through a reference, reaches them; and only then.
 TEST(VerifyTest, UsesAreDeclared) {
   const std::string want =
       "module \"m\": A reachable function has a barrier or a local_alloc that the module does not declare.";
@@ -300,13 +292,9 @@ TEST(VerifyTest, UsesAreDeclared) {
   EXPECT_EQ(FaultsOf(Parse(WithBody("return ()") + functions)), "");
   EXPECT_EQ(FaultsOf(Parse(WithBody("call f2 ()\nreturn ()") + functions)), want);
   EXPECT_EQ(FaultsOf(Parse(WithBody("call f2 ()\nreturn ()") + memory)), want);
-  Module module = Parse(WithBody("%x: i32 = call_indirect t0 (%b, %b)\nreturn ()") + functions);
+  Module module = Parse(WithBody("%x: i32 = call_ref r0 (%b, %b)\nreturn ()") + functions);
   EXPECT_EQ(FaultsOf(module), "");
-  Module through_reference = Parse(WithBody("%x: i32 = call_ref r0 (%b, %b)\nreturn ()") + functions);
-  EXPECT_EQ(FaultsOf(through_reference), "");
-  through_reference.references.push_back({FunctionId(2u), 1});
-  EXPECT_EQ(FaultsOf(through_reference), want);
-  module.table[1].function = FunctionId(2u);
+  module.references.push_back({FunctionId(2u), 1});
   EXPECT_EQ(FaultsOf(module), want);
   module.uses_barrier = true;
   EXPECT_EQ(FaultsOf(module), "");

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proof at launch that a kernel's accesses stay inside their buffers.
+//
+// The compiler (compiler/pass/find_bounds.h) writes down, for every access that it understands, the offset as a
+// polynomial over *atoms*: the instance's id, scalars, sizes, how often a loop has run, and what it does not
+// understand. A launch knows the scalars, sizes and extents, so intervals of the atoms follow, and from them the
+// interval of every offset. ProveBounds says whether all of them fit; the device then runs code without checks.
+//
+// Integers. A polynomial stands for a value of the kernel modulo 2^bits: sums, differences and products are exact in the
+// ring, so nothing need be known of wrapping for them. Where the value's canonical form matters (comparisons, shifts,
+// divisions, extensions) its interval must show that it is canonical, else nothing is concluded. The final question is
+// whether the interval lies in [0, bytes): then the offset, taken modulo 2^bits, does too.
+//
+// This guards memory safety: compiler/pass/find_bounds_test.cc compares it with brute force.
+#ifndef HPVMD_COMPILER_IR_BOUNDS_H_
+#define HPVMD_COMPILER_IR_BOUNDS_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace hpvm::ir {
+
+using Wide = __int128;
+// Beyond these nothing is known; they are far from where sums of two products could overflow.
+inline constexpr Wide kWideMax = Wide{1} << 100;
+struct Interval {
+  Wide lo = -kWideMax, hi = kWideMax;
+  bool is_empty() const { return lo > hi; }
+  bool is_single() const { return lo == hi; }
+  bool Within(Wide low, Wide high) const { return lo >= low && hi <= high; }
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+using AtomId = Id<struct AtomTag>;
+
+struct Term {
+  int64_t factor = 0;
+  std::vector<AtomId> atoms;  // Sorted; a repeated one is a power; none: the constant term.
+};
+// Sorted by atoms, no two alike, no factor 0.
+using Polynomial = std::vector<Term>;
+
+struct Atom {
+  enum class Kind : uint8_t {
+    kInstanceId, kGroupId, kLocalId, kInstanceCount, kGroupSize,  // `index` is the dimension.
+    kScalar, kBufferBytes,                                        // `index` is the parameter.
+    kTrip,                                                        // `index` is the loop: iterations before this one.
+    kRange,                                                       // Anything in `range`.
+    kOperation,                                                   // `code` of `operands`.
+    kEither,                                                      // One of `operands`.
+  };
+  Kind kind = Kind::kRange;
+  uint8_t bits = 32;        // 32 or 64: of the value; kOperation: of the operands.
+  Opcode code = Opcode::kConst;
+  uint32_t index = 0;
+  Interval range;
+  std::vector<Polynomial> operands;
+};
+
+// What a branch that was taken says of two values: less < more, or less <= more.
+struct Constraint {
+  bool is_signed = false;
+  bool or_equal = false;
+  uint8_t bits = 32;
+  Polynomial less, more;
+};
+
+// Why a loop ends: it goes on only while `goes_on` holds, or while `distance` is not 0, for one of these on each edge
+// back to its beginning.
+struct LoopEnd {
+  std::vector<uint32_t> goes_on;     // In BoundsProgram::constraints.
+  std::vector<Polynomial> distance;  // Modulo 2^bits.
+  uint8_t bits = 32;
+};
+struct BoundsLoop {
+  AtomId trip;
+  std::vector<uint32_t> context;  // Constraints that hold where the loop begins.
+  std::vector<LoopEnd> ends;      // One an edge back.
+};
+
+struct BoundsAccess {
+  OpId op;
+  uint32_t param = 0;
+  uint64_t reach = 0;  // Bytes from the offset to the end of the access: the immediate and the width.
+  bool is_store = false;
+  Polynomial offset;
+  std::vector<uint32_t> context;
+};
+
+struct BoundsProgram {
+  std::vector<Atom> atoms;  // Operands name earlier ones only.
+  std::vector<Constraint> constraints;
+  std::vector<BoundsLoop> loops;  // Outer before inner; kTrip's index.
+  std::vector<BoundsAccess> accesses;
+};
+
+struct BoundsFacts {
+  std::array<uint64_t, 3> extent{1, 1, 1}, group{1, 1, 1};
+  struct Param {
+    bool is_buffer = true, is_writable = true;
+    uint64_t value = 0;  // Buffers: bytes; scalars: the bits.
+    uint8_t bits = 32;   // Scalars.
+  };
+  std::vector<Param> params;  // One a kernel parameter.
+};
+
+// Whether no access of the program can leave its buffer, nor store into one that must not be written, in any instance.
+// `failed`, if not null, receives the first access that may. Takes time linear in the program's size, a few passes.
+bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_t* failed = nullptr);
+
+// Sums and products of polynomials; nothing when they grow beyond kTermsMax terms or their factors beyond 2^62.
+inline constexpr size_t kTermsMax = 64;
+bool Add(const Polynomial& a, const Polynomial& b, int64_t b_factor, Polynomial* sum);
+bool Multiply(const Polynomial& a, const Polynomial& b, Polynomial* product);
+Polynomial ConstantPolynomial(int64_t value);
+Polynomial AtomPolynomial(AtomId atom);
+
+}  // namespace hpvm::ir
+
+#endif  // HPVMD_COMPILER_IR_BOUNDS_H_

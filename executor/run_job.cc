@@ -120,13 +120,12 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const std::map
   for (const NodeRecord& record : result.nodes) {
     bytes += record.path.size() + 32;
     const auto device = devices.find(record.device);
-    if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max ||
-        device == devices.end()) {
+    if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max) {
       break;
     }
     internal::NodeRecord* node = done->add_nodes();
     node->set_path(CleanText(record.path, kTextBytesMax, false));
-    node->set_device(device->second);
+    node->set_device(device != devices.end() ? device->second : kCheckerDevice);
     node->set_start_ns(std::max<int64_t>(record.start_ns, 0));
     node->set_end_ns(std::max(node->start_ns(), record.end_ns));
   }

@@ -70,6 +70,9 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   const Config& config = options_.config;
   response->set_version(HPVMD_VERSION);
   response->set_api_version(1);
+  for (const char* feature : {"run-log", "check"}) {
+    response->add_features(feature);
+  }
   response->set_tenant(tenant.name);
   response->set_started_unix_ns(started_unix_ns_);
   v1::Limits& limits = *response->mutable_limits();

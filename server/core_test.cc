@@ -654,6 +654,76 @@ TEST_F(CoreTest, JobKeepsOutputsAndEvents) {
                                            "PHASE_COPY_OUT", "progress", "JOB_STATE_SUCCEEDED"));
 }
 
+// What kernels said stays with the job, also when it failed; lists and events do not carry it.
+TEST_F(CoreTest, JobKeepsItsLog) {
+  const auto with_log = [](RunReply reply) {
+    reply.log.lines = {{"double", {3, 2, 1}, "hello"}};
+    reply.log.lines_dropped = 7;
+    reply.log.findings = {{"double", "race", "A race.", "y", "k.c:1:2", {{0, 0, 0}, {1, 0, 0}}, 5}};
+    return reply;
+  };
+  for (const bool fails : {false, true}) {
+    const std::string id = RunningJob(SubmitRequestOf());
+    EXPECT_TRUE(spawner_.last().runs.back().log);
+    EXPECT_FALSE(Job(id).has_log());
+    spawner_.last().AnswerRun(with_log(fails ? Failed(Aborted("It trapped.")) : Doubled("ABCDEFGH")));
+    const v1::Job job = Job(id);
+    EXPECT_EQ(job.state(), fails ? v1::JOB_STATE_FAILED : v1::JOB_STATE_SUCCEEDED);
+    ASSERT_EQ(job.log().lines_size(), 1);
+    EXPECT_EQ(job.log().lines(0).node(), "double");
+    EXPECT_EQ(job.log().lines(0).instance().x(), 3u);
+    EXPECT_EQ(job.log().lines(0).text(), "hello");
+    EXPECT_EQ(job.log().lines_dropped(), 7u);
+    ASSERT_EQ(job.log().findings_size(), 1);
+    EXPECT_EQ(job.log().findings(0).instances(1).x(), 1u);
+    EXPECT_EQ(job.log().findings(0).count(), 5u);
+    v1::ListJobsResponse list;
+    ASSERT_TRUE(core_->ListJobs(*tenant_, {}, &list).ok());
+    EXPECT_FALSE(list.jobs(0).has_log());
+    for (const v1::JobEvent& event : core_->ReadEvents(*tenant_, id, 0, 100)->events) {
+      EXPECT_FALSE(event.job().has_log());
+    }
+  }
+}
+
+// A tenant without room for a log keeps its counts; its outputs come first.
+TEST_F(CoreTest, JobLogNeedsRoom) {
+  Config config;
+  config.limits_buffers_bytes_max = 4096;
+  Restart(config);
+  const std::string id = RunningJob(SubmitRequestOf());
+  RunReply reply = Doubled("ABCDEFGH");
+  reply.log.lines.assign(10, {"double", {}, std::string(1000, 'a')});
+  spawner_.last().AnswerRun(std::move(reply));
+  const v1::Job job = Job(id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(job.log().lines_size(), 0);
+  EXPECT_EQ(job.log().lines_dropped(), 10u);
+}
+
+// A graph prepared for checks is another one than the same graph without; Run passes on whether it wants the log.
+TEST_F(CoreTest, PreparesForChecks) {
+  const std::string plain = Prepare();
+  EXPECT_FALSE(spawner_.last().prepares.back().check);
+  v1::PrepareGraphRequest request;
+  request.set_graph_sha256(graph_);
+  request.set_check(true);
+  prepare_response_.Clear();
+  core_->PrepareGraph(tenant_, request, &prepare_response_, [](const Outcome&) {});
+  ASSERT_EQ(spawner_.last().prepares.size(), 2u);
+  EXPECT_TRUE(spawner_.last().prepares.back().check);
+  spawner_.last().AnswerPrepare(Accepted());
+  v1::RunRequest run = RunRequestOf(prepare_response_.handle());
+  Run(run);
+  EXPECT_NE(spawner_.last().runs.back().handle, spawner_.last().prepares.front().handle);
+  EXPECT_FALSE(spawner_.last().runs.back().log);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  run.set_log(true);
+  Run(run);
+  EXPECT_TRUE(spawner_.last().runs.back().log);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+}
+
 // Cancelling a job in each state; the final state tells the truth.
 TEST_F(CoreTest, CancelsJobs) {
   Config config;

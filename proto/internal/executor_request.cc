@@ -289,6 +289,10 @@ StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint
   reply.copy_out = Nanoseconds(done.copy_out_ns());
   reply.nodes.reserve(static_cast<size_t>(done.nodes_size()));
   for (const internal::NodeRecord& node : done.nodes()) {
+    if (node.device() == kCheckerDevice) {
+      reply.nodes.push_back({node.path(), kCheckerName, node.start_ns(), node.end_ns()});
+      continue;
+    }
     if (node.device() >= devices.size()) {
       return InvalidArgument("RunDone: a node ran on device " + std::to_string(node.device()) + " of " +
                              std::to_string(devices.size()) + ".");

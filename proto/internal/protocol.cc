@@ -406,7 +406,7 @@ Status CheckRunDone(const internal::RunDone& done, size_t body_bytes) {
   HPVMD_RETURN_IF_ERROR(check.Count("nodes", static_cast<uint64_t>(done.nodes_size()), kNodeRecordsMax));
   for (const internal::NodeRecord& node : done.nodes()) {
     HPVMD_RETURN_IF_ERROR(check.Text("nodes.path", node.path(), kTextBytesMax));
-    HPVMD_RETURN_IF_ERROR(check.Count("nodes.device", node.device(), kDevicesMax - 1));
+    HPVMD_RETURN_IF_ERROR(check.Count("nodes.device", node.device(), kCheckerDevice));
     if (node.start_ns() < 0 || node.end_ns() < node.start_ns()) {
       return check.Fail("a node ends before it starts.");
     }

@@ -18,7 +18,7 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kExecutorProtocolVersion = 1;
+inline constexpr uint32_t kExecutorProtocolVersion = 2;
 
 // An Envelope with 1,000 node records of ordinary length is about 60 KiB; long names and reports of faults need more.
 inline constexpr uint32_t kHeadBytesMax = 256 * 1024;
@@ -36,6 +36,9 @@ inline constexpr uint32_t kHandlesMax = 1024;
 // Requests that wait for an answer on one socket.
 inline constexpr uint32_t kRequestsMax = 4096;
 inline constexpr uint32_t kDevicesMax = 8;
+// NodeRecord::device for the checker, and how it is called.
+inline constexpr uint32_t kCheckerDevice = kDevicesMax;
+inline constexpr char kCheckerName[] = "checker";
 inline constexpr uint32_t kNodeRecordsMax = 10'000;
 inline constexpr uint32_t kInlineBytesMax = kBodyBytesMax / 2;
 // A log in RunDone, its texts together: beside node records and a status it must fit in the head.

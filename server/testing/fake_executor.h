@@ -21,6 +21,7 @@ struct FakeExecutor {
     uint64_t handle = 0;
     std::vector<std::string> modules;
     std::function<void(StatusOr<PrepareReply>)> done;   // Empty: answered.
+    bool check = false;
   };
   struct RunCall {
     RequestId id = 0;
@@ -29,6 +30,7 @@ struct FakeExecutor {
     std::vector<OutputTarget> outputs;            // Descriptors are borrowed: valid while the run is.
     Duration within{0};
     std::function<void(StatusOr<RunReply>)> done;
+    bool log = false;
   };
 
   void AnswerPrepare(PrepareReply reply) {
@@ -77,7 +79,7 @@ class FakeProcess final : public ExecutorProcess {
     state_->Die(Unavailable("The executor process was killed."));
   }
   RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
-    FakeExecutor::PrepareCall call{input.handle, {}, std::move(done)};
+    FakeExecutor::PrepareCall call{input.handle, {}, std::move(done), input.check};
     for (const ModuleInput& module : input.modules) {
       call.modules.push_back(module.name);
     }
@@ -85,7 +87,8 @@ class FakeProcess final : public ExecutorProcess {
     return state_->next_id++;
   }
   RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
-    FakeExecutor::RunCall call{state_->next_id++, input.handle, {}, input.outputs, input.within, std::move(done)};
+    FakeExecutor::RunCall call{state_->next_id++, input.handle, {}, input.outputs, input.within, std::move(done),
+                               input.log};
     for (const InputTensor& tensor : input.inputs) {
       std::string bytes(tensor.bytes.begin(), tensor.bytes.end());
       if (tensor.memory.has_value()) {

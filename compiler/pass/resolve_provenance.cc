@@ -136,7 +136,8 @@ class ProvenanceAnalysis {
 
 bool IsFlatAccess(const ir::Op& op) {
   bool is_access =
-      op.code == Opcode::kLoad || op.code == Opcode::kStore || ir::Info(op.code).family == ir::Family::kAtomic;
+      op.code == Opcode::kLoad || op.code == Opcode::kStore || op.code == Opcode::kLoad128 ||
+      op.code == Opcode::kStore128 || ir::Info(op.code).family == ir::Family::kAtomic;
   return is_access && op.space == ir::Space::kFlat;
 }
 

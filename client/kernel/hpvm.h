@@ -77,8 +77,13 @@ HPVM_IMPORT_(barrier) void hpvm_barrier(void) HPVM_NOTHROW_ __attribute__((conve
  * KiB a group. */
 HPVM_IMPORT_(local_alloc) void* hpvm_local_alloc(size_t bytes) HPVM_NOTHROW_ __attribute__((convergent));
 
-/* Traps when `condition` is 0; the job then fails and names this instance. */
-HPVM_IMPORT_(assert) void hpvm_assert(int condition) HPVM_NOTHROW_;
+/* Traps when the condition is false; the job then fails and names this instance. */
+#define hpvm_assert(...) hpvm_assert_((__VA_ARGS__) ? 1 : 0)
+HPVM_IMPORT_(assert) void hpvm_assert_(int condition) HPVM_NOTHROW_;
+
+/* Prints to the job's log, with the instance's id; C's printf otherwise. The format is a string literal, in this very
+ * call; what %s takes is one too. README.md has the details. */
+HPVM_IMPORT_(print) void hpvm_print(const char* format, ...) HPVM_NOTHROW_ __attribute__((format(printf, 1, 2)));
 
 /* Atomics on buffers and group memory: sequentially consistent, naturally aligned or they trap. Updates return the old
  * value. */
@@ -109,6 +114,69 @@ HPVM_ATOMIC_UPDATE_(add_f64, double);
 
 #undef HPVM_ATOMICS_
 #undef HPVM_ATOMIC_UPDATE_
+
+/* Mathematics: hpvm_exp_f32 (float), hpvm_exp_f64 (double) and so on, with C's meaning and the same bits on every
+ * device. README.md has the error bounds. */
+#define HPVM_MATH_(name, f32, f64)                                                           \
+  HPVM_IMPORT_(name##_f32) float hpvm_##name##_f32 f32 HPVM_NOTHROW_ __attribute__((const)); \
+  HPVM_IMPORT_(name##_f64) double hpvm_##name##_f64 f64 HPVM_NOTHROW_ __attribute__((const))
+#define HPVM_MATH_1_(name) HPVM_MATH_(name, (float x), (double x))
+#define HPVM_MATH_2_(name) HPVM_MATH_(name, (float x, float y), (double x, double y))
+#define HPVM_MATH_3_(name) HPVM_MATH_(name, (float x, float y, float z), (double x, double y, double z))
+HPVM_MATH_1_(exp);
+HPVM_MATH_1_(exp2);
+HPVM_MATH_1_(exp10);
+HPVM_MATH_1_(expm1);
+HPVM_MATH_1_(log);
+HPVM_MATH_1_(log2);
+HPVM_MATH_1_(log10);
+HPVM_MATH_1_(log1p);
+HPVM_MATH_2_(pow);
+HPVM_MATH_1_(sin);
+HPVM_MATH_1_(cos);
+HPVM_MATH_1_(tan);
+HPVM_MATH_1_(asin);
+HPVM_MATH_1_(acos);
+HPVM_MATH_1_(atan);
+HPVM_MATH_2_(atan2); /* C's atan2(y, x): the ordinate comes first. */
+HPVM_MATH_1_(sinh);
+HPVM_MATH_1_(cosh);
+HPVM_MATH_1_(tanh);
+HPVM_MATH_1_(asinh);
+HPVM_MATH_1_(acosh);
+HPVM_MATH_1_(atanh);
+HPVM_MATH_1_(erf);
+HPVM_MATH_1_(erfc);
+HPVM_MATH_1_(tgamma);
+HPVM_MATH_1_(lgamma);
+HPVM_MATH_1_(cbrt);
+HPVM_MATH_2_(hypot);
+HPVM_MATH_2_(fmod);
+HPVM_MATH_2_(remainder);
+HPVM_MATH_3_(fma); /* Rounded once. */
+
+#undef HPVM_MATH_1_
+#undef HPVM_MATH_2_
+#undef HPVM_MATH_3_
+#undef HPVM_MATH_
+
+/* What is an instruction, exact or correctly rounded. hpvm_min and hpvm_max give a NaN when an operand is one, and
+ * order -0 before +0, unlike C's fmin and fmax. hpvm_nearest rounds to the nearest integral value, ties to even. */
+#define HPVM_INSTRUCTIONS_(bits, type)                                                                            \
+  static inline type hpvm_sqrt_f##bits(type x) { return __builtin_elementwise_sqrt(x); }                          \
+  static inline type hpvm_floor_f##bits(type x) { return __builtin_elementwise_floor(x); }                        \
+  static inline type hpvm_ceil_f##bits(type x) { return __builtin_elementwise_ceil(x); }                          \
+  static inline type hpvm_trunc_f##bits(type x) { return __builtin_elementwise_trunc(x); }                        \
+  static inline type hpvm_nearest_f##bits(type x) { return __builtin_elementwise_roundeven(x); }                  \
+  static inline type hpvm_abs_f##bits(type x) { return __builtin_elementwise_abs(x); }                            \
+  static inline type hpvm_copysign_f##bits(type x, type sign) { return __builtin_elementwise_copysign(x, sign); } \
+  static inline type hpvm_min_f##bits(type x, type y) { return __builtin_wasm_min_f##bits(x, y); }                \
+  static inline type hpvm_max_f##bits(type x, type y) { return __builtin_wasm_max_f##bits(x, y); }                \
+  /* 1 / sqrt(x) in two rounded steps: within 1.5 ulp. */                                                         \
+  static inline type hpvm_rsqrt_f##bits(type x) { return (type)1 / __builtin_elementwise_sqrt(x); }
+HPVM_INSTRUCTIONS_(32, float)
+HPVM_INSTRUCTIONS_(64, double)
+#undef HPVM_INSTRUCTIONS_
 
 /* Shorter, for the common case of one index a dimension. */
 static inline uint32_t hpvm_x(void) { return hpvm_instance_id(0); }

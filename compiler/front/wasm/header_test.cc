@@ -14,6 +14,7 @@
 #include "compiler/front/wasm/testing/files.h"
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/verify.h"
+#include "compiler/math/math_module.h"
 
 namespace hpvm {
 namespace {
@@ -36,11 +37,11 @@ class HeaderTest : public testing::Test {
   // Whether clang takes it; what it says is in Log().
   bool Build(const std::string& source, const std::string& name, const std::string& flags) {
     std::ofstream(folder_ / name) << source;
-    const std::string command = "clang-22 " + flags +
-                                " -O2 -nostdlib -ffreestanding --no-wasm-opt -Wall -Werror -I" HPVMD_SOURCE_DIR
-                                "/client/kernel -Wl,--no-entry -Wl,--export-dynamic -o " +
-                                (folder_ / "out.wasm").string() + " " + (folder_ / name).string() + " 2> " +
-                                (folder_ / "log").string();
+    const std::string command =
+        "clang-22 -O2 " + flags +
+        " -nostdlib -ffreestanding --no-wasm-opt -Wall -Wextra -pedantic -Werror -I" HPVMD_SOURCE_DIR
+        "/client/kernel -Wl,--no-entry -Wl,--export-dynamic -o " +
+        (folder_ / "out.wasm").string() + " " + (folder_ / name).string() + " 2> " + (folder_ / "log").string();
     return std::system(command.c_str()) == 0;
   }
   std::string Log() const { return wasm::ReadText(folder_ / "log"); }
@@ -54,6 +55,32 @@ class HeaderTest : public testing::Test {
 
   std::filesystem::path folder_;
 };
+
+// Every function of the library, and every one that is an instruction.
+std::string Mathematics() {
+  std::string source = "  float x = (float)b[2];\n  double y = b[3];\n";
+  const auto add = [&](const std::string& name, uint32_t arguments, bool is_f64) {
+    const std::string value = is_f64 ? "y" : "x";
+    source += "  *b++ = hpvm_" + name + "(" + value;
+    for (uint32_t i = 1; i < arguments; ++i) {
+      source += ", " + value + " + " + std::to_string(i);
+    }
+    source += ");\n";
+  };
+  for (const math::MathFunction& function : math::MathFunctions()) {
+    add(std::string(function.name), function.arguments, function.is_f64);
+  }
+  for (const bool is_f64 : {false, true}) {
+    const std::string type = is_f64 ? "_f64" : "_f32";
+    for (const char* name : {"sqrt", "rsqrt", "floor", "ceil", "trunc", "nearest", "abs"}) {
+      add(name + type, 1, is_f64);
+    }
+    for (const char* name : {"copysign", "min", "max"}) {
+      add(name + type, 2, is_f64);
+    }
+  }
+  return source;
+}
 
 std::string EveryFunction() {
   std::string source =
@@ -79,17 +106,22 @@ std::string EveryFunction() {
   source +=
       "  b[0] = hpvm_atomic_add_f32((float*)a, 1) + hpvm_atomic_add_f64(b, 1);\n"
       "  int* shared = (int*)hpvm_local_alloc(64);\n  shared[hpvm_x()] = hpvm_y() + hpvm_z();\n  hpvm_barrier();\n"
-      "  b[1] = shared[0];\n  hpvm_assert(b[1] > 0);\n}\n";
-  return source;
+      "  b[1] = shared[0];\n  hpvm_assert(b[1] > 0);\n  hpvm_assert(a != 0);\n"
+      "  hpvm_print(\"%d %s %5.2f %lld %zu %p\\n\", 1, \"two\", b[1], (long long)a[0], sizeof(int), (void*)a);\n"
+      "  hpvm_print(\"nothing\");\n";
+  return source + Mathematics() + "}\n";
 }
 
-// C, C++, both address widths, with and without the atomic instructions.
+// C, C++, old and new, both address widths, with and without optimisation and the atomic instructions; no warning.
 TEST_F(HeaderTest, EveryFunctionIsKnown) {
   const std::string source = EveryFunction();
-  for (const char* flags : {"--target=wasm32", "--target=wasm64", "--target=wasm32 -matomics -mbulk-memory"}) {
-    for (const char* name : {"kernel.c", "kernel.cc"}) {
-      SCOPED_TRACE(std::string(flags) + " " + name);
-      ASSERT_TRUE(Build(source, name, flags)) << Log();
+  for (const std::string flags :
+       {"--target=wasm32", "--target=wasm64", "--target=wasm32 -matomics -mbulk-memory", "--target=wasm32 -O0 -g"}) {
+    const bool is_old = flags == "--target=wasm64";
+    for (const std::string name : {"kernel.c", "kernel.cc"}) {
+      const std::string standard = name == "kernel.c" ? (is_old ? "c99" : "c17") : (is_old ? "c++11" : "c++20");
+      SCOPED_TRACE(flags + " " + name);
+      ASSERT_TRUE(Build(source, name, flags + " -std=" + standard)) << Log();
       ASSERT_NO_FATAL_FAILURE(ExpectAccepted());
     }
   }
@@ -97,7 +129,7 @@ TEST_F(HeaderTest, EveryFunctionIsKnown) {
 
 // Atomics that clang would make plain accesses are refused; with the instructions they are taken.
 TEST_F(HeaderTest, RefusesAtomicsThatAreNone) {
-  const std::string kernel = "HPVM_KERNEL void run(int64_t* a, double* b) { __atomic_fetch_add(a, 1, 5); }\n";
+  const std::string kernel = "HPVM_KERNEL void run(int64_t* a, double* b) { __atomic_fetch_add(a, 1, 5); *b = 0; }\n";
   EXPECT_FALSE(Build("#include \"hpvm.h\"\n" + kernel, "kernel.c", "--target=wasm32"));
   EXPECT_THAT(Log(), testing::HasSubstr("poisoned"));
   EXPECT_FALSE(Build("#include \"hpvm.h\"\n_Atomic int x;\n", "kernel.c", "--target=wasm32"));
@@ -106,6 +138,24 @@ TEST_F(HeaderTest, RefusesAtomicsThatAreNone) {
   EXPECT_THAT(Log(), testing::HasSubstr("Use hpvm_atomic_ functions"));
   ASSERT_TRUE(Build("#include \"hpvm.h\"\n" + kernel, "kernel.c", "--target=wasm32 -matomics -mbulk-memory")) << Log();
   ExpectAccepted();
+}
+
+// A format of a wrapper's is refused, and clang checks the values.
+TEST_F(HeaderTest, PrintTakesLiterals) {
+  ASSERT_TRUE(
+      Build("#include \"hpvm.h\"\n"
+            "static __attribute__((noinline)) void say(const char* text) { hpvm_print(text, 1); }\n"
+            "HPVM_KERNEL void run(int64_t* a, double* b) { say(a == 0 ? \"%d\" : \"%x\"); *b = 0; }\n",
+            "kernel.c", "--target=wasm32 -Wno-format-nonliteral -Wno-format-security"))
+      << Log();
+  const WasmOptions options{.entry = "run", .params = {{.name = "a"}, {.name = "b"}}, .module_name = "header"};
+  const ReadOutcome outcome = ReadWasm(wasm::ReadBytes(folder_ / "out.wasm"), options);
+  EXPECT_FALSE(outcome.module);
+  EXPECT_THAT(ToString(outcome.diagnostics), testing::HasSubstr("not known at compile time"));
+  EXPECT_FALSE(
+      Build("#include \"hpvm.h\"\nHPVM_KERNEL void run(int64_t* a, double* b) { hpvm_print(\"%d\", *b); *a = 0; }\n",
+            "kernel.c", "--target=wasm32"));
+  EXPECT_THAT(Log(), testing::HasSubstr("-Wformat"));
 }
 
 // The header is for kernels only.

@@ -19,6 +19,7 @@ struct Reference {
   // The host's function in double: off by at most 1 ulp of double, 2^-29 ulp of float. Null when it is not good enough.
   double (*host1)(double) = nullptr;
   double (*host2)(double, double) = nullptr;
+  bool is_absolute_below_0 = false;  // f64: for x < 0 errors are in ulp of the larger of 1 and the result.
   // The largest errors that docs and tests allow, in ulp.
   double bound_f32 = 1, bound_f64 = 1;
 };

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/memfd.h"
 #include "compiler/compile.h"
+#include "compiler/front/wasm/math.h"
 #include "compiler/ir/text.h"
 #include "compiler/wire.h"
 #include "compiler/zygote.h"
@@ -154,6 +155,7 @@ void RunChild(const ChildTask& task) {
 
 Status WarmUp(const CpuTarget& target) {
   InitializeLlvm();
+  wasm::PrepareMath();
   HPVMD_ASSIGN_OR_RETURN(ir::Module module, ir::ParseModule(kRehearsal));
   HPVMD_RETURN_IF_ERROR(While(EmitCpuImage(module, target).status(), "warming up"));
   // An empty module: enough to build wabt's tables.

@@ -38,7 +38,7 @@ struct Store {
   ir::InstanceStorage storage;
 };
 
-ir::TrapReport Run(InstanceRunner& runner, Store& store, uint64_t argument, ir::HostCalls* host = nullptr) {
+ir::TrapReport RunIn(InstanceRunner& runner, Store& store, uint64_t argument, ir::HostCalls* host = nullptr) {
   ir::Launch launch;
   launch.arguments = {{nullptr, 0, argument}};
   launch.instance = &store.storage;
@@ -73,9 +73,9 @@ func f0 "add" (%n: i32) -> () {
 )");
   ASSERT_NE(runner, nullptr);
   Store store(65536, 3 * 65536);
-  EXPECT_EQ(Run(*runner, store, 1).code, TrapCode::kNone);
+  EXPECT_EQ(RunIn(*runner, store, 1).code, TrapCode::kNone);
   EXPECT_EQ(store.storage.memory_bytes, 2 * 65536u);
-  EXPECT_EQ(Run(*runner, store, 2).code, TrapCode::kNone);  // Does not fit any more.
+  EXPECT_EQ(RunIn(*runner, store, 2).code, TrapCode::kNone);  // Does not fit any more.
   EXPECT_EQ(store.storage.memory_bytes, 2 * 65536u);
   EXPECT_EQ(store.memory[600], 3);
   EXPECT_EQ(store.state[8], 3);
@@ -94,7 +94,7 @@ class Others final : public ir::HostCalls {
       store_.storage.memory_bytes += 65536;
       values[0] += 100;
     }
-    const TrapCode code = reference == 2   ? Run(next_, store_, values[0], this).code
+    const TrapCode code = reference == 2   ? RunIn(next_, store_, values[0], this).code
                           : reference == 1 ? TrapCode::kNone
                                            : TrapCode::kHost;
     --depth_;
@@ -110,8 +110,8 @@ class Others final : public ir::HostCalls {
 
 constexpr char kCaller[] = R"(module "caller"
 memory 65536 262144
-state 64
 uses linked
+state 64
 reftype (i32) -> (i32)
 first_reference 10
 param i32 "r"
@@ -134,13 +134,13 @@ TEST(InstanceRunnerTest, CallsOtherModules) {
   ASSERT_NE(runner, nullptr);
   Store store(65536, 2 * 65536);
   Others others(*runner, store);
-  EXPECT_EQ(Run(*runner, store, 1, &others).code, TrapCode::kNone);
+  EXPECT_EQ(RunIn(*runner, store, 1, &others).code, TrapCode::kNone);
   EXPECT_EQ(store.state[0], 101);
   EXPECT_EQ(store.state[4], 2);
   EXPECT_EQ(store.memory[131068], 1);
-  EXPECT_EQ(Run(*runner, store, 3, &others).code, TrapCode::kHost);
-  EXPECT_EQ(Run(*runner, store, 0, &others).code, TrapCode::kUninitializedElement);
-  EXPECT_EQ(Run(*runner, store, 1, nullptr).code, TrapCode::kHost);
+  EXPECT_EQ(RunIn(*runner, store, 3, &others).code, TrapCode::kHost);
+  EXPECT_EQ(RunIn(*runner, store, 0, &others).code, TrapCode::kUninitializedElement);
+  EXPECT_EQ(RunIn(*runner, store, 1, nullptr).code, TrapCode::kHost);
 }
 
 // Modules that call each other for ever run out of stack, and the next run starts afresh.
@@ -149,9 +149,9 @@ TEST(InstanceRunnerTest, NestedRunsShareTheStack) {
   ASSERT_NE(runner, nullptr);
   Store store(2 * 65536, 2 * 65536);
   Others others(*runner, store);
-  EXPECT_EQ(Run(*runner, store, 2, &others).code, TrapCode::kStackOverflow);
+  EXPECT_EQ(RunIn(*runner, store, 2, &others).code, TrapCode::kStackOverflow);
   EXPECT_GT(others.deepest, 50u);
-  EXPECT_EQ(Run(*runner, store, 2, &others).code, TrapCode::kStackOverflow);
+  EXPECT_EQ(RunIn(*runner, store, 2, &others).code, TrapCode::kStackOverflow);
 }
 
 // Launches and storage that the image cannot run on are refused.

@@ -6,8 +6,9 @@
 //                      at least one not atomically, and no barrier of their group lies between. Instances of different
 //                      groups are never ordered; nor are those of kernels that do not run by groups.
 //   uninitialised read Of bytes that nothing has written: of a buffer that is output only, of group memory since its
-//                      group began, of an instance's stack since the frame was pushed (Module::stack_pointer; loads
-//                      that touch at least one written byte pass, since copies of structs read padding).
+//                      group began, of an instance's stack since the frame was pushed (Module::stack_pointer). Of the
+//                      stack, loads pass that touch at least one written byte, or whose value is only moved within
+//                      module memory: copies of structs read padding.
 //   wrong buffer       An access through an address that was computed from one buffer's lands in another buffer, in
 //                      module memory or in group memory. Addresses are followed through arithmetic, calls, globals and
 //                      module memory, not through buffers.

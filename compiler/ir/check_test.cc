@@ -246,31 +246,66 @@ TEST(CheckTest, UnwrittenStack) {
   const std::string lead = "%sp: i32 = global_get.i32 g0\n%n16: i32 = const.i32 16\n%f: i32 = sub.i32 %sp, %n16\n"
                            "global_set.i32 g0 %f\n";
   const Case cases[] = {
-      {"Read", "%v: i32 = load.i32 flat %f + 4 @11", "unwritten module:4084 0r@11"},
-      {"Written", "store.i32 flat %f + 4, %i\n%v: i32 = load.i32 flat %f + 4\n%w: i64 = load.i64 flat %f", ""},
-      {"NextWord", "store.i32 flat %f + 4, %i\n%v: i32 = load.i32 module %f + 8 @11", "unwritten module:4088 0r@11"},
-      {"Below", "%v: i32 = load.i32 flat %f + 16\n%b: i32 = sub.i32 %f, %n16\n%w: i32 = load.i32 flat %b", ""},
+      {"Read", "%v: i32 = load.i32 flat %f + 4 @11\n%w: i32 = add.i32 %v, %one", "unwritten module:4084 0r@11"},
+      {"Written",
+       "store.i32 flat %f + 4, %i\n%v: i32 = load.i32 flat %f + 4\n%u: i32 = add.i32 %v, %one\n"
+       "%w: i64 = load.i64 flat %f\n%t: i64 = add.i64 %w, %w",
+       ""},
+      {"NextWord", "store.i32 flat %f + 4, %i\n%v: i32 = load.i32 module %f + 8 @11\n%w: i32 = eqz.i32 %v",
+       "unwritten module:4088 0r@11"},
+      {"Below",
+       "%v: i32 = load.i32 flat %f + 16\n%b: i32 = sub.i32 %f, %n16\n%w: i32 = load.i32 flat %b\n"
+       "%u: i32 = add.i32 %v, %w",
+       ""},
       {"PoppedAndPushed",
-       "store.i32 flat %f, %i\nglobal_set.i32 g0 %sp\nglobal_set.i32 g0 %f\n%v: i32 = load.i32 flat %f @11",
+       "store.i32 flat %f, %i\nglobal_set.i32 g0 %sp\nglobal_set.i32 g0 %f\n%v: i32 = load.i32 flat %f @11\n"
+       "store.i32 param(1) %o, %v",
        "unwritten module:4080 0r@11"},
       {"WrittenBelowThenPushed",
-       "%b: i32 = sub.i32 %f, %n16\nstore.i32 flat %b, %i\nglobal_set.i32 g0 %b\n%v: i32 = load.i32 flat %b @11",
+       "%b: i32 = sub.i32 %f, %n16\nstore.i32 flat %b, %i\nglobal_set.i32 g0 %b\n%v: i32 = load.i32 flat %b @11\n"
+       "%w: i32 = add.i32 %v, %one",
        "unwritten module:4064 0r@11"},
       {"KeptUnderAFrame",
        "store.i32 flat %f, %i\n%b: i32 = sub.i32 %f, %n16\nglobal_set.i32 g0 %b\nglobal_set.i32 g0 %f\n"
-       "%v: i32 = load.i32 flat %f",
+       "%v: i32 = load.i32 flat %f\n%w: i32 = add.i32 %v, %one",
        ""},
       {"CopiesPassItOn",
        "store.i32 flat %f, %i\n%eight: i32 = const.i32 8\n%t: i32 = add.i32 %f, %eight\nmemory_copy %t, %f, %eight\n"
-       "%v: i32 = load.i32 flat %f + 8\n%w: i32 = load.i32 flat %f + 12 @11",
+       "%v: i32 = load.i32 flat %f + 8\n%w: i32 = load.i32 flat %f + 12 @11\n%u: i32 = add.i32 %v, %w",
        "unwritten module:4092 0r@11"},
+      {"StoresPassItOn",
+       "%v: i32 = load.i32 flat %f\nstore.i32 flat %f + 8, %v\n%w: i32 = load.i32 flat %f + 8 @11\n"
+       "store.i32 param(1) %o, %w",
+       "unwritten module:4088 0r@11"},
+      {"MovesAreNoUse",
+       "%v: i32 = load.i32 flat %f\n%w: i32 = block b0 () {\n%s: i32 = select.i32 %one, %v, %i\nleave b0 (%s)\n}\n"
+       "%r: i32 = call f1 (%w)\nstore.i32 flat %f + 8, %r",
+       ""},
+      {"AfterMoves",
+       "%v: i32 = load.i32 flat %f @11\n%w: i32 = block b0 () {\n%s: i32 = select.i32 %one, %v, %i\nleave b0 (%s)\n}\n"
+       "%r: i32 = call f1 (%w)\nif b1 %r {\nleave b1 ()\n} else {\nleave b1 ()\n}",
+       "unwritten module:4080 0r@11"},
+      {"Address", "%v: i32 = load.i32 flat %f @11\n%w: i32 = load.i32 flat %v", "unwritten module:4080 0r@11"},
+      {"UsedTwice", "%v: i32 = load.i32 flat %f @11\n%w: i32 = add.i32 %v, %v\n%u: i32 = add.i32 %v, %one",
+       "unwritten module:4080 0r@11"},
+      {"Lanes",
+       "store.i32 flat %f + 4, %i\n%a: i32, %b: i32, %c: i32, %d: i32 = load128 flat %f @11\n"
+       "store128 flat %f, %b, %c, %b, %b\n%v: i64 = load.i64 flat %f + 8\n%w: i64 = add.i64 %v, %l\n"
+       "%u: i32 = load.i32 flat %f + 4 @12\n%t: i32 = add.i32 %u, %one",
+       "unwritten module:4084 0r@12"},
       {"CopyFromBuffer",
-       "%eight: i32 = const.i32 8\nmemory_copy %f, %x, %eight\n%v: i32 = load.i32 flat %f + 4", ""},
+       "%eight: i32 = const.i32 8\nmemory_copy %f, %x, %eight\n%v: i32 = load.i32 flat %f + 4\n"
+       "%w: i32 = add.i32 %v, %one",
+       ""},
   };
+  const std::string same = "func f1 \"same\" (%v: i32) -> (i32) {\nreturn (%v)\n}\n";
   for (const Case& c : cases) {
-    EXPECT_EQ(Short(Check(Kernel(lead + c.body, "global mut i32 0x1000\nstack_pointer g0\n"))), c.want) << c.name;
+    const std::string global = "global mut i32 0x1000\n";
+    const Outcome outcome = Check(Kernel(lead + c.body, global + "stack_pointer g0\n", same));
+    EXPECT_EQ(Short(outcome), c.want) << c.name;
+    EXPECT_EQ(outcome.findings.empty() ? 4 : outcome.findings[0].count, 4u) << c.name;  // Once an instance.
     // Not when nobody knows where the stack is.
-    EXPECT_EQ(Short(Check(Kernel(lead + c.body, "global mut i32 0x1000\n"))), "") << c.name;
+    EXPECT_EQ(Short(Check(Kernel(lead + c.body, global, same))), "") << c.name;
   }
 }
 
@@ -397,7 +432,7 @@ TEST(CheckTest, Sentences) {
   EXPECT_EQ(sentence(Check(Kernel("%v: i32 = load.i32 flat %y + 4"), {.y_is_output = true})),
             "uninitialised read: instance (0, 0, 0) reads byte 4 of buffer \"y\", which nothing has written (function "
             "\"kernel\")");
-  EXPECT_EQ(sentence(Check(Kernel("global_set.i32 g0 %four\n%v: i32 = load.i32 flat %four",
+  EXPECT_EQ(sentence(Check(Kernel("global_set.i32 g0 %four\n%v: i32 = load.i32 flat %four\n%w: i32 = eqz.i32 %v",
                                   "global mut i32 0x1000\nstack_pointer g0\n"))),
             "uninitialised read: instance (0, 0, 0) reads 4 bytes at 4 of its stack, which nothing has written "
             "(function \"kernel\")");

@@ -91,6 +91,7 @@ InstanceState Instance::Run() {
 void Instance::RunChecked() {
   for (const Code* code = next_; code != nullptr;) {
     const InstanceCheck::Step step{code, function_, frames_.back().base, frames_.back().call};
+    check_->Before(step);
     code = code->run(code, frame_, *this);
     if (state_ != InstanceState::kTrapped) {
       check_->After(step, *this);

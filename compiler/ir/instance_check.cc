@@ -2,6 +2,7 @@
 #include "compiler/ir/instance_check.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hpvm::ir {
 namespace {
@@ -33,12 +34,14 @@ void InstanceCheck::Start(const Instance& instance, uint32_t local) {
   const Module& m = decoded_.module;
   local_ = local;
   stored_.clear();
+  unwritten_reads_.clear();
+  read_of_site_.clear();
   globals_.assign(m.globals.size(), Provenance{});
   stack_.Start(m.stack_pointer.has_value() ? m.globals[*m.stack_pointer].init : 0);
   values_.resize(instance.stack_slots());
   const DecodedFunction& entry = decoded_.functions[m.entry.index];
   for (uint32_t i = 0; i < entry.param_count; ++i) {
-    Of(0, entry.first_param + i) = {static_cast<uint16_t>(m.params[i].is_buffer ? i + 1 : 0), 0};
+    Of(0, entry.first_param + i) = {.from = {static_cast<uint16_t>(m.params[i].is_buffer ? i + 1 : 0), 0}};
   }
 }
 
@@ -47,9 +50,44 @@ CheckedSite InstanceCheck::SiteAt(const Instance& instance, const DecodedFunctio
   return {instance.id(), local_, written_in, code->source, launch_.SiteOf(function, code)};
 }
 
-void InstanceCheck::SetResults(const Step& step, const Op& op, Provenance provenance) {
+const Op& InstanceCheck::OpOf(const Step& step) const {
+  const OpId id = step.function->ops[static_cast<size_t>(step.code - step.function->code.data())];
+  return decoded_.module.functions[step.function->index].op(id);
+}
+
+void InstanceCheck::SetResults(const Step& step, const Op& op, ValueRecord value) {
   for (uint32_t i = 0; i < op.result_count; ++i) {
-    Of(step.base, step.code->result + i) = provenance;
+    Of(step.base, step.code->result + i) = value;
+  }
+}
+
+void InstanceCheck::Use(size_t base, uint32_t slot) {
+  // Reported once: the same value is often used several times.
+  if (const uint32_t read = std::exchange(Of(base, slot).unwritten, 0); read != 0) {
+    const UnwrittenRead& found = unwritten_reads_[read - 1];
+    launch_.ReportUninitialized(found.site, found.location, found.bytes, false);
+  }
+}
+
+// Operands that are more than moved. The value of a store is judged once it is known where it went.
+void InstanceCheck::UseOperands(const Step& step) {
+  const Code& code = *step.code;
+  if (code.run == step::Move) {
+    return;
+  }
+  const Op& op = OpOf(step);
+  const Family family = Info(op.code).family;
+  const bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kLoad128 || op.code == Opcode::kStore ||
+                         op.code == Opcode::kStore128;
+  if (is_access || family == Family::kSelect || op.code == Opcode::kCallRef || code.run == step::JumpIfZero ||
+      code.run == step::JumpTable) {
+    return Use(step.base, code.a);
+  }
+  if (family == Family::kControl || op.code == Opcode::kCall) {
+    return;
+  }
+  for (const ValueId operand : decoded_.module.functions[step.function->index].operands_of(op)) {
+    Use(step.base, operand.index);
   }
 }
 
@@ -58,8 +96,7 @@ void InstanceCheck::After(const Step& step, const Instance& instance) {
     Of(step.base, step.code->result) = Of(step.base, step.code->a);
     return;
   }
-  const OpId id = step.function->ops[static_cast<size_t>(step.code - step.function->code.data())];
-  const Op& op = decoded_.module.functions[step.function->index].op(id);
+  const Op& op = OpOf(step);
   switch (Info(op.code).family) {
     case Family::kIntBinary:
     case Family::kSelect:
@@ -80,7 +117,12 @@ void InstanceCheck::After(const Step& step, const Instance& instance) {
 
 void InstanceCheck::AfterArithmetic(const Step& step, const Op& op, const Instance& instance) {
   const Code& code = *step.code;
-  const Provenance a = Of(step.base, code.a), b = Of(step.base, code.b);
+  if (op.code == Opcode::kSelect) {
+    return SetResults(step, op, Of(step.base, Operand(instance, code.a) != 0 ? code.b : code.c));
+  }
+  const Provenance a = Of(step.base, code.a).from, b = Of(step.base, code.b).from;
+  const bool is_one = a.is_none() != b.is_none();
+  const Provenance one = a.is_none() ? b : a;
   Provenance result;
   switch (op.code) {
     case Opcode::kAdd:
@@ -89,31 +131,28 @@ void InstanceCheck::AfterArithmetic(const Step& step, const Op& op, const Instan
     case Opcode::kSub:
       result = Sum(a, {b.minus, b.plus});
       break;
-    case Opcode::kSelect:
-      result = Operand(instance, code.a) != 0 ? b : Of(step.base, code.c);
-      break;
     case Opcode::kAnd:
       // An alignment keeps the upper bits; anything else makes a number of an address.
-      if (a.is_none() != b.is_none() && HasTopBit(Operand(instance, a.is_none() ? code.a : code.b), op.type)) {
-        result = a.is_none() ? b : a;
+      if (is_one && HasTopBit(Operand(instance, a.is_none() ? code.a : code.b), op.type)) {
+        result = one;
       }
       break;
     case Opcode::kOr:
-      if (a.is_none() != b.is_none() && Operand(instance, a.is_none() ? code.a : code.b) < kOrMax) {
-        result = a.is_none() ? b : a;
+      if (is_one && Operand(instance, a.is_none() ? code.a : code.b) < kOrMax) {
+        result = one;
       }
       break;
     default:
       break;
   }
-  SetResults(step, op, result);
+  SetResults(step, op, {.from = result});
 }
 
 void InstanceCheck::AfterGlobal(const Step& step, const Op& op, const Instance& instance) {
   if (op.code == Opcode::kGlobalGet) {
-    return SetResults(step, op, globals_[op.imm]);
+    return SetResults(step, op, {.from = globals_[op.imm]});
   }
-  globals_[op.imm] = Of(step.base, step.code->a);
+  globals_[op.imm] = Of(step.base, step.code->a).from;
   if (decoded_.module.stack_pointer == op.imm) {
     stack_.SetPointer(Operand(instance, step.code->a));
   }
@@ -161,17 +200,24 @@ Location InstanceCheck::LocationOf(const Step& step, const Op& op, const Instanc
   }
 }
 
-void InstanceCheck::CheckStackRead(const CheckedSite& site, const Location& location, uint64_t bytes) {
+// Whether the bytes lie on the stack and none of them is written. One that is, is enough: a wide load may copy a struct
+// with padding.
+bool InstanceCheck::IsUnwritten(const Location& location, uint64_t bytes) const {
   uint64_t begin = 0, end = 0;
   stack_.Cut(location.offset, bytes, &begin, &end);
-  // A load that touches at least one written byte passes: it may copy a struct with padding.
   for (uint64_t at = begin; at < end; ++at) {
     if (!stack_.IsUnwritten(at)) {
-      return;
+      return false;
     }
   }
-  if (begin < end) {
-    launch_.ReportUninitialized(site, location, bytes, false);
+  return location.memory == FindingMemory::kModule && begin < end;
+}
+
+void InstanceCheck::MarkStack(const Location& location, uint64_t bytes, bool is_written) {
+  uint64_t begin = 0, end = 0;
+  stack_.Cut(location.offset, bytes, &begin, &end);
+  for (uint64_t at = begin; at < end; ++at) {
+    stack_.Write(at, is_written);
   }
 }
 
@@ -184,15 +230,11 @@ void InstanceCheck::CheckAccess(const Step& step, const Instance& instance, cons
   if (location.memory != FindingMemory::kModule) {
     return launch_.Access(site, kind, reads, location, bytes);
   }
-  if (reads) {
-    CheckStackRead(site, location, bytes);
+  if (reads && IsAtomic(kind) && IsUnwritten(location, bytes)) {
+    launch_.ReportUninitialized(site, location, bytes, true);
   }
   if (IsWrite(kind)) {
-    uint64_t begin = 0, end = 0;
-    stack_.Cut(location.offset, bytes, &begin, &end);
-    for (uint64_t at = begin; at < end; ++at) {
-      stack_.Write(at);
-    }
+    MarkStack(location, bytes, true);
   }
 }
 
@@ -211,13 +253,48 @@ void InstanceCheck::AfterMemory(const Step& step, const Op& op, const Instance& 
   const AccessKind kind = is_atomic ? (is_write ? AccessKind::kAtomicWrite : AccessKind::kAtomicRead)
                                     : (is_write ? AccessKind::kWrite : AccessKind::kRead);
   const Location location = LocationOf(step, op, instance, op.width);
-  const Provenance from = Of(step.base, step.code->a);
-  const uint32_t through = op.space == Space::kParam ? op.space_index + 1 : from.minus == 0 ? from.plus : 0;
+  const uint32_t through =
+      op.space == Space::kParam ? op.space_index + 1 : Of(step.base, step.code->a).from.through();
   CheckAccess(step, instance, location, op.width, kind, reads, through);
-  if (is_write) {
-    StorePrivate(location, op.width, op.code == Opcode::kStore ? Of(step.base, step.code->b) : Provenance{});
+  SetResults(step, op, {});
+  if (op.code == Opcode::kLoad || op.code == Opcode::kLoad128) {
+    AfterLoad(step, op, instance, location);
+  } else if (op.code == Opcode::kStore || op.code == Opcode::kStore128) {
+    AfterStore(step, op, location);
+  } else if (is_write) {
+    StorePrivate(location, op.width, {});
   }
-  SetResults(step, op, op.code == Opcode::kLoad ? LoadPrivate(location, op.width) : Provenance{});
+}
+
+void InstanceCheck::AfterLoad(const Step& step, const Op& op, const Instance& instance, const Location& location) {
+  const uint64_t bytes = op.width / op.result_count;  // load128 has four results of 4 bytes.
+  Of(step.base, step.code->result).from = LoadPrivate(location, op.width);
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    const Location part{location.memory, location.param, location.offset + i * bytes};
+    if (!IsUnwritten(part, bytes)) {
+      continue;
+    }
+    const CheckedSite site = SiteAt(instance, *step.function, step.code);
+    uint32_t& read = read_of_site_[site.site];
+    if (read == 0) {
+      unwritten_reads_.push_back({site, part, bytes});
+      read = static_cast<uint32_t>(unwritten_reads_.size());
+    }
+    Of(step.base, step.code->result + i).unwritten = read;
+  }
+}
+
+void InstanceCheck::AfterStore(const Step& step, const Op& op, const Location& location) {
+  const auto values = decoded_.module.functions[step.function->index].operands_of(op).subspan(1);
+  const uint64_t bytes = op.width / values.size();
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    if (location.memory != FindingMemory::kModule) {
+      Use(step.base, values[i].index);
+    } else if (Of(step.base, values[i].index).unwritten != 0) {
+      MarkStack({location.memory, 0, location.offset + i * bytes}, bytes, false);
+    }
+  }
+  StorePrivate(location, op.width, values.size() == 1 ? Of(step.base, values[0].index).from : Provenance{});
 }
 
 // memory_copy passes on what it reads of module memory, and does not judge it: structs have padding.
@@ -227,15 +304,14 @@ void InstanceCheck::AfterBulk(const Step& step, const Op& op, const Instance& in
   if (bytes == 0) {
     return;
   }
-  const auto through = [](Provenance from) -> uint32_t { return from.minus == 0 ? from.plus : 0; };
   const Location to = launch_.Locate(Operand(instance, code.a), bytes, memory_bytes);
   if (op.code != Opcode::kMemoryCopy) {
-    CheckAccess(step, instance, to, bytes, AccessKind::kWrite, false, through(Of(step.base, code.a)));
+    CheckAccess(step, instance, to, bytes, AccessKind::kWrite, false, Of(step.base, code.a).from.through());
     return StorePrivate(to, bytes, {});
   }
   const Location from = launch_.Locate(Operand(instance, code.b), bytes, memory_bytes);
   const bool judges = from.memory != FindingMemory::kModule;
-  CheckAccess(step, instance, from, bytes, AccessKind::kRead, judges, through(Of(step.base, code.b)));
+  CheckAccess(step, instance, from, bytes, AccessKind::kRead, judges, Of(step.base, code.b).from.through());
   // The bytes' marks are read before the access to the target sets its own.
   std::vector<bool> written;
   uint64_t begin = 0, end = 0;
@@ -245,7 +321,7 @@ void InstanceCheck::AfterBulk(const Step& step, const Op& op, const Instance& in
       written.push_back(judges || !stack_.IsUnwritten(from.offset + (at - to.offset)));
     }
   }
-  CheckAccess(step, instance, to, bytes, AccessKind::kWrite, false, through(Of(step.base, code.a)));
+  CheckAccess(step, instance, to, bytes, AccessKind::kWrite, false, Of(step.base, code.a).from.through());
   for (uint64_t at = begin; at < end; ++at) {
     stack_.Write(at, written[at - begin]);
   }

@@ -21,6 +21,15 @@ struct Provenance {
   uint16_t plus = 0, minus = 0;  // Parameter + 1; 0 is none.
 
   bool is_none() const { return plus == 0 && minus == 0; }
+  // The parameter that an address of it should stay in, + 1, or 0.
+  uint32_t through() const { return minus == 0 ? plus : 0; }
+};
+
+struct ValueRecord {
+  Provenance from;
+  // 1 + the place in InstanceCheck's list of the load that read it from bytes nothing had written; 0: none did. Such a
+  // value may be moved, stored in module memory and loaded again, as padding is; any other use is reported.
+  uint32_t unwritten = 0;
 };
 
 class InstanceCheck {
@@ -37,6 +46,12 @@ class InstanceCheck {
 
   // The instance stands before its first step. `local` is its number in its group.
   void Start(const Instance& instance, uint32_t local);
+  // Before each step.
+  void Before(const Step& step) {
+    if (!unwritten_reads_.empty()) {
+      UseOperands(step);
+    }
+  }
   // After each step that did not trap.
   void After(const Step& step, const Instance& instance);
   CheckedSite SiteAt(const Instance& instance, const DecodedFunction& function, const Code* code) const;
@@ -44,8 +59,11 @@ class InstanceCheck {
  private:
   // `slot` of the frame that the instance is in: not after calls and returns.
   static uint64_t Operand(const Instance& instance, uint32_t slot) { return instance.frame()[slot]; }
-  Provenance& Of(size_t base, uint32_t slot) { return values_[base + slot]; }
-  void SetResults(const Step& step, const Op& op, Provenance provenance);
+  ValueRecord& Of(size_t base, uint32_t slot) { return values_[base + slot]; }
+  const Op& OpOf(const Step& step) const;
+  void SetResults(const Step& step, const Op& op, ValueRecord value);
+  void UseOperands(const Step& step);
+  void Use(size_t base, uint32_t slot);
   void AfterArithmetic(const Step& step, const Op& op, const Instance& instance);
   void AfterGlobal(const Step& step, const Op& op, const Instance& instance);
   void AfterCall(const Step& step, const Instance& instance);
@@ -55,7 +73,10 @@ class InstanceCheck {
   Location LocationOf(const Step& step, const Op& op, const Instance& instance, uint64_t bytes) const;
   void CheckAccess(const Step& step, const Instance& instance, const Location& location, uint64_t bytes,
                    AccessKind kind, bool reads, uint32_t through);
-  void CheckStackRead(const CheckedSite& site, const Location& location, uint64_t bytes);
+  void AfterLoad(const Step& step, const Op& op, const Instance& instance, const Location& location);
+  void AfterStore(const Step& step, const Op& op, const Location& location);
+  bool IsUnwritten(const Location& location, uint64_t bytes) const;
+  void MarkStack(const Location& location, uint64_t bytes, bool is_written);
   Provenance LoadPrivate(const Location& location, uint64_t bytes) const;
   void StorePrivate(const Location& location, uint64_t bytes, Provenance provenance);
   void CopyPrivate(const Location& to, const Location& from, uint64_t bytes);
@@ -63,11 +84,18 @@ class InstanceCheck {
   LaunchCheck& launch_;
   const DecodedModule& decoded_;
   uint32_t local_ = 0;
-  std::vector<Provenance> values_;      // One a slot of the instance's stack of frames.
+  std::vector<ValueRecord> values_;     // One a slot of the instance's stack of frames.
   std::vector<Provenance> globals_;
   // By address, in module memory, of addresses stored there at a multiple of their size.
   std::unordered_map<uint64_t, Provenance> stored_;
   StackRecord stack_;
+  struct UnwrittenRead {
+    CheckedSite site;
+    Location location;
+    uint64_t bytes = 0;
+  };
+  std::vector<UnwrittenRead> unwritten_reads_;           // The first of each load.
+  std::unordered_map<uint32_t, uint32_t> read_of_site_;  // 1 + the place in it.
 };
 
 }  // namespace hpvm::ir

@@ -171,6 +171,7 @@ class Delegate : public wabt::BinaryReaderNop {
   Module module_;
 
   uint64_t source_ = 0;             // Of the instruction or item at hand.
+  const OpcodeRow* const rows_ = &MapOpcode(0);
   Opcode opcode_;                   // Of the instruction at hand.
   const OpcodeRow* row_ = nullptr;  // Of the instruction at hand.
   Function* function_ = nullptr;    // Whose body is read; null in initial values.

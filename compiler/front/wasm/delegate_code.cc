@@ -17,13 +17,15 @@ uint32_t InlineSignature(ValueType type) { return static_cast<uint32_t>(type) + 
 
 }  // namespace
 
-Result Delegate::BeginFunctionBody(Index index, Offset) {
+Result Delegate::BeginFunctionBody(Index index, Offset size) {
   source_ = state->offset;
   if (Failed(validator_.BeginFunctionBody(Here(), index))) {
     return Result::Error;
   }
   function_ = &module_.functions[index];
   function_->source = static_cast<uint32_t>(source_);
+  // About what the instructions of compilers take; the size is not checked yet.
+  function_->code.reserve(std::min(size, state->size - state->offset) / 2);
   local_starts_.clear();
   local_count_ = slot_count_ = 0;
   for (const ValueType type : module_.signature_of(*function_).params) {
@@ -72,7 +74,7 @@ Result Delegate::OnOpcode(Opcode opcode) {
     return Result::Ok;  // The reader says so next.
   }
   opcode_ = opcode;
-  row_ = &MapOpcode(opcode);
+  row_ = rows_ + static_cast<uint32_t>(opcode);
   source_ = state->offset - row_->bytes;
   if (function_ != nullptr && depth_ == 0) {
     return Refuse(source_, "The module is not valid WebAssembly: an instruction follows the function's end.");
@@ -146,7 +148,7 @@ Result Delegate::RecordSimd(Result validated, uint64_t lane, const SimdImmediate
   if (immediates != nullptr) {
     function_->simd.push_back(*immediates);
   }
-  return Record(validated, PackSimd(static_cast<uint32_t>(row_ - &MapOpcode(0)), lane, at));
+  return Record(validated, PackSimd(static_cast<uint32_t>(row_ - rows_), lane, at));
 }
 
 Result Delegate::RecordAccess(Result validated, Address offset, uint64_t lane) {

@@ -55,7 +55,19 @@ void Lowering::Begin() {
   frames_.push_back(std::move(frame));
 }
 
+// Most instructions but those of locals become one operation, with a value and two operands or fewer.
+void Lowering::Reserve() {
+  const auto operations =
+      static_cast<size_t>(std::count_if(source_.code.begin(), source_.code.end(), [](const Instr& instr) {
+        return instr.kind == InstrKind::kPlain || instr.kind >= InstrKind::kBlock;
+      }));
+  out_.ops.reserve(operations + 1);
+  out_.values.reserve(operations + 1);
+  out_.operands.reserve(operations + operations / 2);
+}
+
 bool Lowering::Run() {
+  Reserve();
   Begin();
   for (const Instr& instr : source_.code) {
     is_reachable_ ? Lower(instr) : Skip(instr);
@@ -98,7 +110,7 @@ void Lowering::Lower(const Instr& instr) {
     case InstrKind::kCall:
       return Call(instr);
     case InstrKind::kDrop:
-      PopSlots(stack_.TopSlots());
+      stack_.PopSlots(stack_.TopSlots());
       return;
     case InstrKind::kSelect:
       return Select();
@@ -142,7 +154,7 @@ void Lowering::Skip(const Instr& instr) {
 }
 
 void Lowering::Plain(const Instr& instr) {
-  const std::vector<ValueId> operands = PopSlots(instr.operands);
+  const std::span<const ValueId> operands = stack_.PopSlots(instr.operands);
   ir::Op op{.code = instr.opcode};
   op.type = instr.type;
   op.width = instr.width;
@@ -174,7 +186,7 @@ void Lowering::LocalSet(const Instr& instr, bool is_tee) {
   const std::span<const ValueId> values = stack_.Top(instr.width);
   std::copy(values.begin(), values.end(), locals_.begin() + static_cast<ptrdiff_t>(instr.imm));
   if (!is_tee) {
-    PopSlots(instr.width);
+    stack_.PopSlots(instr.width);
   }
 }
 
@@ -297,12 +309,7 @@ void Lowering::Restore(const Frame& frame, std::span<const ValueId> values) {
 void Lowering::FallThrough() {
   if (is_reachable_) {
     Frame& frame = frames_.back();
-    const std::span<const ValueId> top = stack_.Top(frame.type->results.size());
-    std::vector<ValueId> values(top.begin(), top.end());
-    for (uint32_t local : frame.locals) {
-      values.push_back(locals_[local]);
-    }
-    builder_.Leave(frame.op, values);
+    builder_.Leave(frame.op, Carried(frame, frame.type->results.size()));
     frame.is_left = true;
   }
 }
@@ -346,16 +353,20 @@ void Lowering::End(const Instr& instr) {
   Restore(frame, std::span(results).subspan(count));
 }
 
-std::vector<ValueId> Lowering::BranchValues(const Frame& frame) const {
+std::span<const ValueId> Lowering::BranchValues(const Frame& frame) {
   const bool is_loop = frame.kind == InstrKind::kLoop;
   const size_t count = is_loop ? frame.type->params.size() : frame.type->results.size();
   HPVMD_CHECK(stack_.size() - frames_.back().height >= count);
+  return Carried(frame, count);
+}
+
+std::span<const ValueId> Lowering::Carried(const Frame& frame, size_t count) {
   const std::span<const ValueId> top = stack_.Top(count);
-  std::vector<ValueId> values(top.begin(), top.end());
+  carried_.assign(top.begin(), top.end());
   for (uint32_t local : frame.locals) {
-    values.push_back(locals_[local]);
+    carried_.push_back(locals_[local]);
   }
-  return values;
+  return carried_;
 }
 
 void Lowering::Return(uint32_t source) {

@@ -50,6 +50,7 @@ class Lowering {
   std::vector<ValueId> PopSlots(size_t count);
   void Push(ValueId value) { stack_.Push(value); }
 
+  void Reserve();
   void Begin();
   void Lower(const Instr& instr);
   void LowerState(const Instr& instr);
@@ -74,8 +75,9 @@ class Lowering {
   void Return(uint32_t source);
 
   Frame& FrameAt(uint32_t depth) { return frames_[frames_.size() - 1 - depth]; }
-  // What a branch to the frame carries: the top of the stack and the locals set inside.
-  std::vector<ValueId> BranchValues(const Frame& frame) const;
+  // What a branch to the frame carries: the top of the stack and the locals set inside. Valid until the next call.
+  std::span<const ValueId> BranchValues(const Frame& frame);
+  std::span<const ValueId> Carried(const Frame& frame, size_t count);
   void Restore(const Frame& frame, std::span<const ValueId> values);
 
   // lower_state.cc.
@@ -105,6 +107,7 @@ class Lowering {
   OperandStack stack_;
   std::vector<ValueId> locals_;  // By slot.
   std::vector<Frame> frames_;
+  std::vector<ValueId> carried_;  // Carried's.
   uint32_t next_block_ = 0;  // For sets_.
   uint32_t dead_depth_ = 0;  // Blocks opened since the code stopped being reachable.
   bool is_reachable_ = true;

@@ -15,7 +15,7 @@ struct OpcodeRow {
   const char* refusal = nullptr;  // Not null: the rest of the sentence that refuses it.
 };
 
-// Requires a valid wabt::Opcode's enumerator.
+// Requires a valid wabt::Opcode's enumerator. The rows are an array in its order.
 const OpcodeRow& MapOpcode(uint32_t opcode);
 
 }  // namespace hpvm::wasm

@@ -16,7 +16,7 @@ struct Reference {
   uint32_t arity = 1;
   // Where half of the samples lie; the other half is spread over all exponents.
   double focus_begin = -100, focus_end = 100;
-  // The host's function in double: off by at most 1 ulp of double, 2^-29 ulp of float. Null when it is not good enough.
+  // The host's function in double: off by a few ulp of double, below 2^-25 ulp of float. Null for those without one.
   double (*host1)(double) = nullptr;
   double (*host2)(double, double) = nullptr;
   bool is_absolute_below_0 = false;  // f64: for x < 0 errors are in ulp of the larger of 1 and the result.

@@ -17,33 +17,6 @@ bool IsCommutative(Opcode code) {
          code == Opcode::kXor;
 }
 
-// What an operation on constants gives, in 64 bits; the caller cuts it to the type. `width` is the type's.
-std::optional<uint64_t> Compute(Opcode code, uint64_t a, uint64_t b, uint32_t width) {
-  const uint32_t count = static_cast<uint32_t>(b) % width;
-  switch (code) {
-    case Opcode::kAdd:
-      return a + b;
-    case Opcode::kSub:
-      return a - b;
-    case Opcode::kMul:
-      return a * b;
-    case Opcode::kAnd:
-      return a & b;
-    case Opcode::kOr:
-      return a | b;
-    case Opcode::kXor:
-      return a ^ b;
-    case Opcode::kShl:
-      return a << count;
-    case Opcode::kShrU:
-      return a >> count;
-    case Opcode::kShrS:
-      return static_cast<uint64_t>((width == 32 ? static_cast<int32_t>(a) : static_cast<int64_t>(a)) >> count);
-    default:
-      return std::nullopt;
-  }
-}
-
 }  // namespace
 
 size_t PureOps::KeyHash::operator()(const Key& key) const {
@@ -91,15 +64,17 @@ ValueId PureOps::Const(Type type, uint64_t bits) {
   return Once({.code = Opcode::kConst, .type = type, .result = type, .a = {}, .b = {}, .c = {}, .imm = imm});
 }
 
-// Results are numbered in the order of the operations in the arena.
 const ir::Op* PureOps::DefinitionOf(ValueId value) const {
-  auto after = std::upper_bound(function_.ops.begin(), function_.ops.end(), value,
-                                [](ValueId v, const ir::Op& op) { return v < op.first_result; });
-  if (after == function_.ops.begin()) {
-    return nullptr;
+  for (; operations_seen_ < function_.ops.size(); ++operations_seen_) {
+    const ir::Op& op = function_.ops[operations_seen_];
+    if (op.result_count > 0) {
+      definitions_.resize(op.first_result.index + op.result_count);
+      std::fill(definitions_.begin() + op.first_result.index, definitions_.end(),
+                static_cast<uint32_t>(operations_seen_ + 1));
+    }
   }
-  const ir::Op& op = *std::prev(after);
-  return value.index - op.first_result.index < op.result_count ? &op : nullptr;
+  const uint32_t at = value.index < definitions_.size() ? definitions_[value.index] : 0;
+  return at == 0 ? nullptr : &function_.ops[at - 1];
 }
 
 std::optional<uint64_t> PureOps::BitsOf(ValueId value) const {
@@ -112,16 +87,20 @@ std::optional<ValueId> PureOps::OperandOf(ValueId value, Opcode code) const {
   return op != nullptr && op->code == code ? std::optional(function_.operands_of(*op)[0]) : std::nullopt;
 }
 
-ValueId PureOps::Make(Opcode code, ValueId a) {
-  const Type type = type_of(a);
-  if (const std::optional<uint64_t> bits = BitsOf(a)) {
-    if (code == Opcode::kExtend8) {
-      return Const(type, static_cast<uint64_t>(int64_t{static_cast<int8_t>(*bits)}));
-    }
-    if (code == Opcode::kExtend16) {
-      return Const(type, static_cast<uint64_t>(int64_t{static_cast<int16_t>(*bits)}));
-    }
+std::optional<ValueId> PureOps::OperandBeside(ValueId value, Opcode code, uint64_t constant) const {
+  const ir::Op* op = DefinitionOf(value);
+  if (op == nullptr || op->code != code) {
+    return std::nullopt;
   }
+  const std::span<const ValueId> operands = function_.operands_of(*op);
+  return BitsOf(operands[1]) == constant ? std::optional(operands[0]) : std::nullopt;
+}
+
+ValueId PureOps::Make(Opcode code, ValueId a) {
+  if (const std::optional<ValueId> known = FoldUnary(code, a)) {
+    return *known;
+  }
+  const Type type = type_of(a);
   const Type result = ir::Info(code).family == ir::Family::kIntCompare ? Type::kI32 : type;
   return Once({.code = code, .type = type, .result = result, .a = a, .b = {}, .c = {}});
 }
@@ -132,52 +111,12 @@ ValueId PureOps::Make(Opcode code, ValueId a, ValueId b) {
   if (IsCommutative(code) && (BitsOf(a) || (!BitsOf(b) && b < a))) {
     std::swap(a, b);
   }
-  if (const std::optional<ValueId> known = Fold(code, a, b)) {
+  if (const std::optional<ValueId> known = FoldBinary(code, a, b)) {
     return *known;
   }
   const ir::Family family = ir::Info(code).family;
   const bool is_compare = family == ir::Family::kIntCompare || family == ir::Family::kFloatCompare;
   return Once({.code = code, .type = type, .result = is_compare ? Type::kI32 : type, .a = a, .b = b, .c = {}});
-}
-
-std::optional<ValueId> PureOps::Fold(Opcode code, ValueId a, ValueId b) {
-  const Type type = type_of(a);
-  if (ir::Info(code).family != ir::Family::kIntBinary) {
-    return std::nullopt;
-  }
-  if (a == b && (code == Opcode::kAnd || code == Opcode::kOr)) {
-    return a;
-  }
-  if (a == b && (code == Opcode::kXor || code == Opcode::kSub)) {
-    return Const(type, 0);
-  }
-  const std::optional<uint64_t> left = BitsOf(a), right = BitsOf(b);
-  if (left && right) {
-    if (const std::optional<uint64_t> bits = Compute(code, *left, *right, ir::Bytes(type) * 8)) {
-      return Const(type, *bits);
-    }
-  }
-  return right ? FoldNeutral(code, a, *right, type == Type::kI32 ? 0xffffffffu : ~uint64_t{0}) : std::nullopt;
-}
-
-std::optional<ValueId> PureOps::FoldNeutral(Opcode code, ValueId a, uint64_t b, uint64_t ones) {
-  switch (code) {
-    case Opcode::kAnd:
-      return b == ones ? std::optional(a) : b == 0 ? std::optional(Const(type_of(a), 0)) : std::nullopt;
-    case Opcode::kOr:
-      return b == 0 ? std::optional(a) : b == ones ? std::optional(Const(type_of(a), ones)) : std::nullopt;
-    case Opcode::kAdd:
-    case Opcode::kSub:
-    case Opcode::kXor:
-    case Opcode::kShl:
-    case Opcode::kShrU:
-    case Opcode::kShrS:
-      return b == 0 ? std::optional(a) : std::nullopt;
-    case Opcode::kMul:
-      return b == 1 ? std::optional(a) : b == 0 ? std::optional(Const(type_of(a), 0)) : std::nullopt;
-    default:
-      return std::nullopt;
-  }
 }
 
 ValueId PureOps::Convert(Opcode code, ValueId a, Type to) {
@@ -208,18 +147,9 @@ ValueId PureOps::Select(ValueId condition, ValueId a, ValueId b) {
   return Once({.code = Opcode::kSelect, .type = type, .result = type, .a = condition, .b = a, .c = b});
 }
 
-std::optional<ValueId> PureOps::WholeOfHigh(ValueId i64) const {
-  const ir::Op* shift = DefinitionOf(i64);
-  if (shift == nullptr || shift->code != Opcode::kShrU) {
-    return std::nullopt;
-  }
-  const std::span<const ValueId> operands = function_.operands_of(*shift);
-  return BitsOf(operands[1]) == 32 ? std::optional(operands[0]) : std::nullopt;
-}
-
 ValueId PureOps::Join(ValueId low, ValueId high) {
   const std::optional<ValueId> from = OperandOf(low, Opcode::kWrap), shifted = OperandOf(high, Opcode::kWrap);
-  if (from && shifted && WholeOfHigh(*shifted) == from) {
+  if (from && shifted && OperandBeside(*shifted, Opcode::kShrU, 32) == from) {
     return *from;
   }
   if (high == ShrS(low, 31)) {
@@ -237,13 +167,9 @@ bool PureOps::Joined(ValueId i64, ValueId* low, ValueId* high) const {
   for (const size_t i : {0, 1}) {
     const std::span<const ValueId> operands = function_.operands_of(*both);
     const std::optional<ValueId> below = OperandOf(operands[i], Opcode::kExtendU);
-    const ir::Op* shift = DefinitionOf(operands[1 - i]);
-    if (!below || shift == nullptr || shift->code != Opcode::kShl) {
-      continue;
-    }
-    const std::span<const ValueId> shifted = function_.operands_of(*shift);
-    const std::optional<ValueId> above = OperandOf(shifted[0], Opcode::kExtendU);
-    if (above && BitsOf(shifted[1]) == 32) {
+    const std::optional<ValueId> shifted = OperandBeside(operands[1 - i], Opcode::kShl, 32);
+    const std::optional<ValueId> above = shifted ? OperandOf(*shifted, Opcode::kExtendU) : std::nullopt;
+    if (below && above) {
       *low = *below;
       *high = *above;
       return true;

@@ -107,10 +107,20 @@ class PureOps {
   const ir::Op* DefinitionOf(ir::ValueId value) const;
   // The operand of `value` if that is what `code` gives of one operand.
   std::optional<ir::ValueId> OperandOf(ir::ValueId value, ir::Opcode code) const;
-  // x of x >> 32.
-  std::optional<ir::ValueId> WholeOfHigh(ir::ValueId i64) const;
-  std::optional<ir::ValueId> Fold(ir::Opcode code, ir::ValueId a, ir::ValueId b);
+  // x of an operation on x and that constant.
+  std::optional<ir::ValueId> OperandBeside(ir::ValueId value, ir::Opcode code, uint64_t constant) const;
+
+  // What is known without an operation (simd_fold.cc), or with a simpler one.
+  std::optional<ir::ValueId> FoldUnary(ir::Opcode code, ir::ValueId a);
+  std::optional<ir::ValueId> FoldBinary(ir::Opcode code, ir::ValueId a, ir::ValueId b);
   std::optional<ir::ValueId> FoldNeutral(ir::Opcode code, ir::ValueId a, uint64_t b, uint64_t ones);
+  std::optional<ir::ValueId> FoldAnd(ir::ValueId a, uint64_t mask);
+  std::optional<ir::ValueId> FoldShiftDown(ir::Opcode code, ir::ValueId a, uint64_t count);
+  // The operand of an `or` that gives all bits of the mask: the other one has none of them.
+  std::optional<ir::ValueId> SideOf(ir::ValueId value, uint64_t mask) const;
+  // The bits that may be set in a value of an integer type.
+  uint64_t PossibleBits(ir::ValueId value, int depth = 0) const;
+  uint64_t Ones(ir::ValueId value) const { return type_of(value) == ir::Type::kI32 ? 0xffffffffu : ~uint64_t{0}; }
   // The words that an i64 was put together from.
   bool Joined(ir::ValueId i64, ir::ValueId* low, ir::ValueId* high) const;
 
@@ -119,6 +129,10 @@ class PureOps {
   std::unordered_map<Key, ir::ValueId, KeyHash> known_;
   std::vector<Key> order_;  // Of known_, oldest first.
   std::vector<Scope> scopes_;
+  // By value, the operation that gives it, counted from 1; 0 for parameters. Of the first operations_seen_ operations.
+  mutable std::vector<uint32_t> definitions_;
+  mutable size_t operations_seen_ = 0;
+  int fold_depth_ = 0;
 };
 
 }  // namespace hpvm::wasm

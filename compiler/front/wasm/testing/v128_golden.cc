@@ -118,6 +118,8 @@ std::vector<V128Group> ReadV128Golden(const std::string& path) {
   return groups;
 }
 
+bool IsV128Arithmetic(std::string_view instruction) { return FloatResultBytes(instruction) != 0; }
+
 bool SameV128(std::string_view instruction, const uint8_t* found, const uint8_t* want) {
   const size_t bytes = FloatResultBytes(instruction);
   const size_t step = bytes == 0 ? 16 : bytes;

@@ -34,6 +34,8 @@ struct V128Group {
 // Empty, with a GoogleTest failure, when the file is missing or malformed.
 std::vector<V128Group> ReadV128Golden(const std::string& path);
 
+// Whether it is float arithmetic: the sign and payload of a NaN that it gives are free.
+bool IsV128Arithmetic(std::string_view instruction);
 // Whether the result is right: to the bit, but for the payload and sign of a NaN that arithmetic gave.
 bool SameV128(std::string_view instruction, const uint8_t* found, const uint8_t* want);
 // "00ff..."

@@ -338,6 +338,7 @@ void Copy::Begin(OpId id) {
         builder_.BeginBlock(op.code, Passed(op, 0, body.first_param, body.param_count), results, op.source);
     Bind(body.first_param, body.param_count, builder_.Params(ops_[id.index]));
   }
+  to_.op(ops_[id.index]).origin = op.origin;
   Bind(op.first_result, op.result_count, builder_.Results(ops_[id.index]));
 }
 
@@ -373,6 +374,7 @@ void Copy::Jump(const Op& op) {
   } else {
     builder_.Leave(targets[0].op, values, op.source);
   }
+  to_.ops.back().origin = op.origin;
 }
 
 void Copy::Plain(OpId id) {
@@ -391,7 +393,9 @@ void Copy::Plain(OpId id) {
     return builder_.Return(operands, op.source);
   }
   if (op.code == Opcode::kTrap) {
-    return builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
+    builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
+    to_.ops.back().origin = op.origin;
+    return;
   }
   std::vector<ir::Type> results;
   for (uint32_t i = 0; i < op.result_count; ++i) {

@@ -188,6 +188,12 @@ void Campaign::Record(uint64_t seed, Verdict verdict, const std::string& explana
   // V8 is only asked where it is what differs; a refusal cannot be told from an invalid module.
   CheckOptions shrinking = options;
   shrinking.v8 = verdict == Verdict::kV8Differs || verdict == Verdict::kV8Fails ? options.v8 : nullptr;
+  if (shrinking.v8 == nullptr) {
+    // Pins keep addresses within what V8 has.
+    for (Function& function : program.functions) {
+      ForEachNode(function.body, [](Node& node) { node.is_pinned = false; });
+    }
+  }
   if (verdict != Verdict::kRefused && verdict != Verdict::kV8Fails && options_.shrink_tries > 0) {
     program = Shrink(std::move(program),
                      [&](const Program& candidate) { return CheckApart(candidate, shrinking) == verdict; },

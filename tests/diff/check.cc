@@ -24,11 +24,17 @@ std::string Hex(uint8_t byte) {
   return {kDigits[byte >> 4], kDigits[byte & 15]};
 }
 
-// V8 does not tell a null entry from one of another type.
+// V8 does not tell a null entry from one of another type, nor why a float does not fit an integer.
 ir::TrapCode ForV8(ir::TrapCode code) {
-  return code == ir::TrapCode::kUninitializedElement || code == ir::TrapCode::kUndefinedElement
-             ? ir::TrapCode::kIndirectCall
-             : code;
+  switch (code) {
+    case ir::TrapCode::kUninitializedElement:
+    case ir::TrapCode::kUndefinedElement:
+      return ir::TrapCode::kIndirectCall;
+    case ir::TrapCode::kIntegerOverflow:
+      return ir::TrapCode::kInvalidConversion;
+    default:
+      return code;
+  }
 }
 
 // Only what V8 tells of a trap.

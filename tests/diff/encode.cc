@@ -54,7 +54,7 @@ class Bytes {
   std::vector<uint8_t> out_;
 };
 
-constexpr uint8_t kTypeCodes[] = {0x7f, 0x7e, 0x7d, 0x7c, 0x7b};
+constexpr uint8_t kTypeCodes[] = {0x7f, 0x7e, 0x7d, 0x7c, 0x7b, 0x70};
 uint8_t Code(ValueType type) { return kTypeCodes[static_cast<size_t>(type)]; }
 
 struct ImportFacts {
@@ -129,11 +129,13 @@ class Encoder {
   void EmitAddress(const Node& node);
   void EmitCanonical(const Node& node);
   void EmitMemory(const Node& node);
+  void EmitTable(const Node& node);
   void Branch(uint32_t label);
   uint32_t Scratch(ValueType type);
 
   Bytes ImportSection();
   Bytes ElementSection() const;
+  uint32_t PassiveElements() const;
   Bytes DataSection() const;
 
   const Program& program_;
@@ -203,6 +205,10 @@ void Encoder::EmitConst(ValueType type, const std::array<uint64_t, 2>& bits, Byt
       out.Unsigned(12);
       out.Fixed(bits[0], 8);
       out.Fixed(bits[1], 8);
+      break;
+    case ValueType::kFuncRef:
+      out.Byte(bits[0] == 0 ? 0xd0 : 0xd2);
+      out.Unsigned(bits[0] == 0 ? 0x70 : FunctionIndex(static_cast<uint32_t>(bits[0])));
       break;
   }
 }
@@ -329,11 +335,42 @@ void Encoder::EmitMemory(const Node& node) {
       code_.Unsigned(10);
       code_.Fixed(0, 2);
       break;
+    case NodeKind::kMemoryInit:
+    case NodeKind::kDataDrop:
+      code_.Byte(0xfc);
+      code_.Unsigned(node.kind == NodeKind::kMemoryInit ? 8 : 9);
+      // Passive segments come behind the active ones.
+      code_.Unsigned(program_.data.size() + node.index);
+      if (node.kind == NodeKind::kMemoryInit) {
+        code_.Byte(0);
+      }
+      break;
     default:
       code_.Byte(0xfc);
       code_.Unsigned(11);
       code_.Byte(0);
       break;
+  }
+}
+
+void Encoder::EmitTable(const Node& node) {
+  const uint32_t table = program_.table.empty() ? 0 : 1;
+  const auto op = static_cast<TableOp>(node.index);
+  if (op == TableOp::kGet || op == TableOp::kSet) {
+    code_.Byte(op == TableOp::kGet ? 0x25 : 0x26);
+    return code_.Unsigned(table);
+  }
+  constexpr uint8_t kCodes[] = {0, 0, 16, 15, 17, 14, 12, 13};
+  code_.Byte(0xfc);
+  code_.Unsigned(kCodes[node.index]);
+  if (op == TableOp::kInit || op == TableOp::kElemDrop) {
+    code_.Unsigned(PassiveElements());
+  }
+  if (op != TableOp::kElemDrop) {
+    code_.Unsigned(table);
+  }
+  if (op == TableOp::kCopy) {
+    code_.Unsigned(table);
   }
 }
 
@@ -369,7 +406,7 @@ void Encoder::EmitControl(const Node& node) {
     case NodeKind::kCallIndirect:
       code_.Byte(0x11);
       code_.Unsigned(TypeIndex(program_.functions[node.index].type));
-      code_.Byte(0);
+      code_.Unsigned(node.label != 0 && !program_.table.empty() ? 1 : 0);
       break;
     case NodeKind::kImport:
       code_.Byte(0x10);
@@ -410,7 +447,14 @@ void Encoder::Emit(const Node& node) {
     case NodeKind::kDrop:
       return code_.Byte(0x1a);
     case NodeKind::kSelect:
+      if (node.type == ValueType::kFuncRef) {
+        return code_.Fixed(0x70011c, 3);
+      }
       return code_.Byte(0x1b);
+    case NodeKind::kRefIsNull:
+      return code_.Byte(0xd1);
+    case NodeKind::kTable:
+      return EmitTable(node);
     case NodeKind::kNop:
       return code_.Byte(0x01);
     case NodeKind::kPop:
@@ -419,6 +463,8 @@ void Encoder::Emit(const Node& node) {
     case NodeKind::kMemoryGrow:
     case NodeKind::kMemoryCopy:
     case NodeKind::kMemoryFill:
+    case NodeKind::kMemoryInit:
+    case NodeKind::kDataDrop:
       return EmitMemory(node);
     default:
       return EmitControl(node);
@@ -472,33 +518,57 @@ Bytes Encoder::ImportSection() {
   return out;
 }
 
+// One active segment an entry, as entries may be null; then the second table's, and the passive one.
 Bytes Encoder::ElementSection() const {
   Bytes out;
-  std::vector<uint32_t> filled;
-  for (uint32_t i = 0; i < program_.table.size(); ++i) {
-    if (program_.table[i] >= 0) {
-      filled.push_back(i);
+  const bool has_references = !program_.references.empty();
+  out.Unsigned(PassiveElements() + (has_references ? 1 : 0));
+  for (uint32_t entry = 0; entry < program_.table.size(); ++entry) {
+    if (program_.table[entry] >= 0) {
+      out.Byte(0);
+      EmitConst(ValueType::kI32, {entry, 0}, out);
+      out.Byte(0x0b);
+      out.Unsigned(1);
+      out.Unsigned(FunctionIndex(static_cast<uint32_t>(program_.table[entry])));
     }
   }
-  out.Unsigned(filled.size());
-  for (uint32_t entry : filled) {
+  const auto list = [&](const std::vector<int32_t>& functions) {
     out.Byte(0);
-    EmitConst(ValueType::kI32, {entry, 0}, out);
+    out.Unsigned(functions.size());
+    for (int32_t function : functions) {
+      out.Unsigned(FunctionIndex(static_cast<uint32_t>(function)));
+    }
+  };
+  if (has_references) {
+    out.Byte(2);
+    out.Unsigned(program_.table.empty() ? 0 : 1);
+    EmitConst(ValueType::kI32, {}, out);
     out.Byte(0x0b);
-    out.Unsigned(1);
-    out.Unsigned(FunctionIndex(static_cast<uint32_t>(program_.table[entry])));
+    list(program_.references);
+    out.Byte(1);
+    list(program_.passive_references);
   }
   return out;
 }
 
+// The index of the passive element segment.
+uint32_t Encoder::PassiveElements() const {
+  const auto filled = std::count_if(program_.table.begin(), program_.table.end(), [](int32_t f) { return f >= 0; });
+  return static_cast<uint32_t>(filled) + (program_.references.empty() ? 0 : 1);
+}
+
 Bytes Encoder::DataSection() const {
   Bytes out;
-  out.Unsigned(program_.data.size());
+  out.Unsigned(program_.data.size() + program_.passive_data.size());
   for (const Segment& segment : program_.data) {
     out.Byte(0);
     EmitConst(program_.address_type(), {segment.address, 0}, out);
     out.Byte(0x0b);
     out.Text({reinterpret_cast<const char*>(segment.bytes.data()), segment.bytes.size()});
+  }
+  for (const std::vector<uint8_t>& bytes : program_.passive_data) {
+    out.Byte(1);
+    out.Text({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
   return out;
 }
@@ -506,8 +576,10 @@ Bytes Encoder::DataSection() const {
 std::optional<std::vector<uint8_t>> Encoder::Run() {
   ListImports();
   const Bytes imports = ImportSection();
-  for (int32_t entry : program_.table) {
-    failed_ |= entry >= static_cast<int32_t>(program_.functions.size());
+  for (const std::vector<int32_t>* list : {&program_.table, &program_.references, &program_.passive_references}) {
+    for (int32_t entry : *list) {
+      failed_ |= entry >= static_cast<int32_t>(program_.functions.size());
+    }
   }
   Bytes functions, table, memory, globals, exports, code;
   functions.Unsigned(program_.functions.size());
@@ -516,10 +588,17 @@ std::optional<std::vector<uint8_t>> Encoder::Run() {
     functions.Unsigned(TypeIndex(function.type));
     code.Sized(EncodeFunction(function));
   }
-  table.Unsigned(1);
-  table.Byte(0x70);
-  table.Byte(0);
-  table.Unsigned(program_.table.size());
+  table.Unsigned((program_.table.empty() ? 0u : 1u) + (program_.references.empty() ? 0u : 1u));
+  for (const std::vector<int32_t>* list : {&program_.table, &program_.references}) {
+    if (!list->empty()) {
+      table.Byte(0x70);
+      table.Byte(list == &program_.references ? 1 : 0);
+      table.Unsigned(list->size());
+      if (list == &program_.references) {
+        table.Unsigned(list->size() + 2);  // What table.grow may reach.
+      }
+    }
+  }
   memory.Unsigned(1);
   memory.Byte((program_.has_pages_max ? 1 : 0) | (program_.is_memory64 ? 4 : 0));
   memory.Unsigned(program_.pages);
@@ -554,7 +633,8 @@ std::optional<std::vector<uint8_t>> Encoder::Run() {
   module.Section(1, types);
   module.Section(2, imports);
   module.Section(3, functions);
-  if (!program_.table.empty()) {
+  const bool has_tables = !program_.table.empty() || !program_.references.empty();
+  if (has_tables) {
     module.Section(4, table);
   }
   if (!is_v8_) {
@@ -562,9 +642,12 @@ std::optional<std::vector<uint8_t>> Encoder::Run() {
   }
   module.Section(6, globals);
   module.Section(7, exports);
-  if (!program_.table.empty()) {
+  if (has_tables) {
     module.Section(9, ElementSection());
   }
+  Bytes data_count;
+  data_count.Unsigned(program_.data.size() + program_.passive_data.size());
+  module.Section(12, data_count);
   module.Section(10, code);
   module.Section(11, DataSection());
   return failed_ ? std::nullopt : std::optional(module.Take());

@@ -38,6 +38,7 @@ void Generator::ChooseSwarm(const Features& features) {
   swarm_.traps = random_.Percent(15);
   swarm_.calls = random_.Percent(60);
   swarm_.tables = swarm_.calls && random_.Percent(50);
+  swarm_.references = features.references && swarm_.calls && random_.Percent(25);
   swarm_.loops = random_.Percent(70);
   swarm_.block_params = random_.Percent(40);
   swarm_.wild = random_.Percent(4);
@@ -52,6 +53,9 @@ void Generator::ChooseSwarm(const Features& features) {
   }
   if (swarm_.simd) {
     types_.push_back(kV128);
+  }
+  if (swarm_.references) {
+    types_.push_back(kFuncRef);
   }
   const auto in_use = [&](ValueType type) { return std::find(types_.begin(), types_.end(), type) != types_.end(); };
   rows_.resize(kValueTypes + 1);
@@ -186,7 +190,7 @@ void Generator::ChooseParams() {
     param.is_buffer = false;
     do {
       param.type = random_.Pick(types_);
-    } while (param.type == kV128);
+    } while (param.type == kV128 || param.type == kFuncRef);
     param.bits = ConstantBits(param.type);
     program_.params.push_back(std::move(param));
   }
@@ -212,7 +216,8 @@ void Generator::ChooseGlobals() {
   const uint32_t count = random_.Below(5);
   for (uint32_t i = 0; i < count; ++i) {
     const ValueType type = random_.Pick(types_);
-    program_.globals.push_back({type, random_.Percent(75), {ConstantBits(type), random_.Next()}});
+    const uint64_t bits = type == kFuncRef ? 0 : ConstantBits(type);
+    program_.globals.push_back({type, random_.Percent(75), {bits, random_.Next()}});
   }
 }
 
@@ -223,7 +228,7 @@ void Generator::ChooseFunctions() {
   }
   program_.functions.push_back(std::move(entry));
   callees_.push_back({});
-  const uint32_t count = swarm_.calls ? random_.Between(1, 4) : 0;
+  const uint32_t count = !swarm_.calls ? 0 : random_.Percent(60) ? random_.Between(1, 2) : random_.Between(3, 4);
   Signature shared{Types(3), Types(2)};
   for (uint32_t i = 1; i <= count; ++i) {
     Callee callee;
@@ -240,6 +245,27 @@ void Generator::ChooseFunctions() {
 }
 
 void Generator::FillTable() {
+  if (swarm_.bulk && swarm_.references) {
+    program_.passive_data.resize(random_.Between(1, 2));
+    for (std::vector<uint8_t>& bytes : program_.passive_data) {
+      bytes.resize(16);
+      FillBytes(bytes);
+    }
+  }
+  if (swarm_.references) {
+    for (uint32_t i = 1; i < callees_.size(); ++i) {
+      if (callees_[i].is_leaf && program_.functions[i].type == program_.functions.back().type) {
+        referable_.push_back(i);
+      }
+    }
+    program_.references.resize(8);
+    program_.passive_references.resize(4);
+    for (std::vector<int32_t>* list : {&program_.references, &program_.passive_references}) {
+      for (int32_t& entry : *list) {
+        entry = static_cast<int32_t>(random_.Pick(referable_));
+      }
+    }
+  }
   if (!swarm_.tables) {
     return;
   }
@@ -257,11 +283,19 @@ void Generator::FillTable() {
 
 void Generator::AddLocals() {
   for (ValueType type : types_) {
-    const uint32_t count = random_.Between(1, 3);
+    const uint32_t count = random_.Between(1, 2);
     for (uint32_t i = 0; i < count; ++i) {
       NewLocal(type, true);
     }
   }
+}
+
+// Nodes that may be made. Most programs are small: many small ones find more than few large ones in the same time.
+void Generator::ChooseBudget(uint32_t parts) {
+  const uint32_t size = random_.Below(20);
+  const uint32_t nodes = size < 14 ? random_.Between(4, 20) : size < 19 ? random_.Between(20, 70)
+                                                                       : random_.Between(70, 400);
+  budget_ = static_cast<int>(nodes / parts);
 }
 
 void Generator::GenerateFunction(uint32_t index) {
@@ -279,9 +313,7 @@ void Generator::GenerateFunction(uint32_t index) {
     }
   }
   AddLocals();
-  const uint32_t size = random_.Below(10);
-  budget_ = static_cast<int>(size < 6 ? random_.Between(10, 50) : size < 9 ? random_.Between(50, 120)
-                                                                           : random_.Between(120, 300));
+  ChooseBudget(2);
   const std::vector<ValueType> results = function_->type.results;
   Body(results, function_->body);
 }
@@ -408,8 +440,8 @@ void Generator::GenerateEntry() {
   }
   const uint32_t parts = program_.has_barrier ? random_.Between(1, 3) : 1;
   for (uint32_t i = 0; i < parts; ++i) {
-    budget_ = static_cast<int>(random_.Percent(85) ? random_.Between(20, 140 / parts) : random_.Between(140, 400));
-    Statements(random_.Between(2, 7), body);
+    ChooseBudget(parts);
+    Statements(random_.Between(1, 5), body);
     if (program_.has_barrier) {
       Exchange(body);
     }

@@ -14,6 +14,7 @@ namespace hpvm::diff {
 struct Features {
   bool simd = true;
   bool memory64 = true;
+  bool references = true;  // And tables that change, and passive segments.
 };
 
 // The same seed gives the same program.

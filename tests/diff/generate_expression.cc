@@ -92,6 +92,9 @@ uint64_t Generator::ConstantBits(ValueType type) {
 }
 
 Node Generator::Constant(ValueType type) {
+  if (type == kFuncRef) {
+    return ConstOf(type, referable_.empty() || random_.Percent(25) ? 0 : random_.Pick(referable_));
+  }
   Node node = ConstOf(type, ConstantBits(type));
   node.bits[1] = type == kV128 ? ConstantBits(kI64) : 0;
   return node;
@@ -231,7 +234,40 @@ Node Generator::Operate(uint32_t index) {
   return node;
 }
 
+Node Generator::Small(uint32_t mask) { return Operation(0, 0x71, {Expression(kI32), Pin(Const32(mask))}); }
+
+Node Generator::TableNode(TableOp op, std::vector<Node> operands) {
+  Node node{.kind = NodeKind::kTable, .index = static_cast<uint32_t>(op)};
+  node.arity = op <= TableOp::kGrow && op != TableOp::kSet ? 1 : 0;
+  node.type = op == TableOp::kGet ? kFuncRef : kI32;
+  node.operands = std::move(operands);
+  return node;
+}
+
+// What may be put into the table: never null, so that calls through it do not trap.
+Node Generator::Reference() {
+  return random_.Percent(50) ? Pin(ConstOf(kFuncRef, random_.Pick(referable_)))
+                             : Pin(TableNode(TableOp::kGet, {Const32(random_.Below(8))}));
+}
+
+Node Generator::TableQuery() {
+  switch (random_.Below(4)) {
+    case 0:
+      return TableNode(TableOp::kSize, {});
+    case 1:
+      return TableNode(TableOp::kGrow, {Reference(), Small(1)});
+    default: {
+      Node node{.kind = NodeKind::kRefIsNull, .type = kI32, .arity = 1};
+      node.operands.push_back(Expression(kFuncRef));
+      return node;
+    }
+  }
+}
+
 Node Generator::OperateFor(ValueType type) {
+  if (type == kFuncRef) {
+    return random_.Percent(50) ? TableNode(TableOp::kGet, {Small(7)}) : Constant(type);
+  }
   const std::vector<uint32_t>& rows = rows_[static_cast<size_t>(type)];
   uint32_t row = random_.Pick(rows);
   if (Operators()[row].is_atomic && random_.Percent(80)) {
@@ -322,6 +358,8 @@ Node Generator::Expression(ValueType type) {
     node = MinMaxAtomic(type);
   } else if (choice < 57 && swarm_.grow && type == program_.address_type()) {
     node = Grow();
+  } else if (choice < 60 && swarm_.references && type == kI32) {
+    node = TableQuery();
   } else if (choice < 59 && IsFloat(type)) {
     node = Canonical(Expression(type));
   } else {

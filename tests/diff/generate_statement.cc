@@ -115,6 +115,36 @@ Node Generator::Bulk() {
   return node;
 }
 
+// 16 bytes of a passive segment; with traps it may have been dropped.
+Node Generator::InitMemory() {
+  const auto segment = random_.Below(static_cast<uint32_t>(program_.passive_data.size()));
+  if (swarm_.traps && random_.Percent(10)) {
+    return Node{.kind = NodeKind::kDataDrop, .index = segment};
+  }
+  uint32_t offset = 0;
+  Node node{.kind = NodeKind::kMemoryInit, .index = segment};
+  Node address = Address(16, true, true, &offset);  // Offsets are multiples of 16 that are then left out.
+  node.operands.push_back(std::move(address));
+  node.operands.push_back(Small(7));
+  node.operands.push_back(Small(7));
+  return node;
+}
+
+Node Generator::TableStatement() {
+  switch (random_.Below(swarm_.traps ? 5 : 4)) {
+    case 0:
+      return TableNode(TableOp::kSet, {Small(7), Reference()});
+    case 1:
+      return TableNode(TableOp::kFill, {Small(3), Reference(), Small(3)});
+    case 2:
+      return TableNode(TableOp::kCopy, {Small(3), Small(3), Small(3)});
+    case 3:
+      return TableNode(TableOp::kInit, {Small(3), Small(1), Small(3)});
+    default:
+      return TableNode(TableOp::kElemDrop, {});
+  }
+}
+
 std::vector<Node> Generator::Arguments(const Signature& type, bool is_recursive) {
   std::vector<Node> arguments;
   for (size_t i = 0; i < type.params.size(); ++i) {
@@ -135,13 +165,21 @@ Node Generator::Call(uint32_t function, bool is_indirect) {
   if (!is_indirect) {
     return node;
   }
+  if (!referable_.empty() && type == program_.functions[referable_[0]].type && random_.Percent(60)) {
+    node.label = 1;
+    node.operands.push_back(Small(7));
+    return node;
+  }
   std::vector<uint32_t> entries;
   for (uint32_t i = 0; i < program_.table.size(); ++i) {
     if (program_.table[i] >= 0 && program_.functions[static_cast<size_t>(program_.table[i])].type == type) {
       entries.push_back(i);
     }
   }
-  if (entries.empty() || (swarm_.traps && random_.Percent(15))) {
+  if (program_.table.empty()) {
+    node.label = 1;
+    node.operands.push_back(Small(7));
+  } else if (entries.empty() || (swarm_.traps && random_.Percent(15))) {
     node.operands.push_back(Operation(0, 0x71, {Expression(kI32), Const32(15)}));
   } else if (random_.Percent(40)) {
     node.operands.push_back(Const32(random_.Pick(entries)));
@@ -178,7 +216,9 @@ Node Generator::CallStatement() {
     return Assign();
   }
   uint32_t function = random_.Between(first, static_cast<uint32_t>(callees_.size()) - 1);
-  const bool is_indirect = !program_.table.empty() && callees_[function].is_leaf && random_.Percent(60);
+  const bool has_table = !program_.table.empty() ||
+                         (!referable_.empty() && program_.functions[function].type == program_.functions.back().type);
+  const bool is_indirect = has_table && callees_[function].is_leaf && random_.Percent(60);
   if (callees_[function_index_].is_recursive && iterations_ == 1 && random_.Percent(50)) {
     return Recurse();
   }
@@ -462,6 +502,12 @@ Node Generator::Statement() {
   }
   if (choice < 91) {
     return CallStatement();
+  }
+  if (choice < 95 && swarm_.references && random_.Percent(50)) {
+    return TableStatement();
+  }
+  if (choice < 95 && !program_.passive_data.empty() && random_.Percent(40)) {
+    return InitMemory();
   }
   if (choice < 95 && swarm_.bulk) {
     return Bulk();

@@ -34,7 +34,7 @@ class Generator {
   // What this program uses.
   struct Swarm {
     bool simd = false, floats = true, wide = true, atomics = false, bulk = false, grow = false, traps = false;
-    bool calls = true, loops = true, tables = false, block_params = false, wild = false;
+    bool calls = true, loops = true, tables = false, block_params = false, wild = false, references = false;
   };
   struct Label {
     uint32_t id = 0;
@@ -58,6 +58,7 @@ class Generator {
   void GenerateFunction(uint32_t index);
   void GenerateEntry();
   void AddLocals();
+  void ChooseBudget(uint32_t parts);
   std::vector<Node> Prologue();
   Node LinearId();
   void AllocateGroupMemory(std::vector<Node>& body);
@@ -82,6 +83,10 @@ class Generator {
   Node MinMaxAtomic(ValueType type);
   Node Canonical(Node value);
   Node Grow();
+  Node TableNode(TableOp op, std::vector<Node> operands);
+  Node Reference();
+  Node TableQuery();
+  Node Small(uint32_t mask);
 
   // generate_statement.cc
   Node Statement();
@@ -94,6 +99,8 @@ class Generator {
   Node Terminator();
   Node Trap();
   Node Bulk();
+  Node InitMemory();
+  Node TableStatement();
   Node CallStatement();
   Node Recurse();
   Node Consume(Node value, const std::vector<ValueType>& types);
@@ -125,6 +132,7 @@ class Generator {
   std::vector<ValueType> types_;  // In use.
   std::vector<Area> areas_;
   std::vector<Callee> callees_;
+  std::vector<uint32_t> referable_;  // Functions of one type, of which the second table holds references.
   std::vector<std::vector<uint32_t>> rows_;  // Operators by result; the last list has those without one.
   // The function at hand.
   Function* function_ = nullptr;

@@ -30,7 +30,7 @@ struct Arguments {
   std::string seeds = "0..499", log, replay, found, inject, commit = "unknown", script = HPVMD_DIFF_SCRIPT;
   uint32_t jobs = 1;
   int64_t dump = -1;
-  bool no_v8 = false, no_simd = false, no_memory64 = false, no_shrink = false;
+  bool no_v8 = false, no_simd = false, no_memory64 = false, no_references = false, no_shrink = false;
 };
 
 bool ParseSeeds(const std::string& text, CampaignOptions& options) {
@@ -124,7 +124,7 @@ int JudgeInjected(const CampaignResult& result) {
 int Run(const Arguments& arguments) {
   CampaignOptions options;
   options.jobs = arguments.jobs;
-  options.features = {!arguments.no_simd, !arguments.no_memory64};
+  options.features = {!arguments.no_simd, !arguments.no_memory64, !arguments.no_references};
   options.with_v8 = !arguments.no_v8;
   options.server_script = arguments.script;
   options.found_folder = arguments.found;
@@ -187,6 +187,7 @@ int main(int argc, char** argv) {
   app.add_flag("--no-v8", arguments.no_v8);
   app.add_flag("--no-simd", arguments.no_simd);
   app.add_flag("--no-memory64", arguments.no_memory64);
+  app.add_flag("--no-references", arguments.no_references);
   app.add_flag("--no-shrink", arguments.no_shrink);
   CLI11_PARSE(app, argc, argv);
   return hpvm::diff::Run(arguments);

@@ -11,11 +11,11 @@
 
 namespace hpvm::diff {
 
-enum class ValueType : uint8_t { kI32, kI64, kF32, kF64, kV128 };
-inline constexpr uint32_t kValueTypes = 5;
+enum class ValueType : uint8_t { kI32, kI64, kF32, kF64, kV128, kFuncRef };
+inline constexpr uint32_t kValueTypes = 6;
 
 enum class NodeKind : uint8_t {
-  kConst,      // type, bits
+  kConst,      // type, bits; of kFuncRef 0 is null, else the function
   kOperator,   // index: in Operators(); operands; bits[0]: the access's offset, or the lane; align
   kLocalGet,   // index
   kLocalSet,
@@ -34,7 +34,7 @@ enum class NodeKind : uint8_t {
   kUnreachable,
   kNop,
   kCall,          // index: function; operands
-  kCallIndirect,  // index: a function whose type it names; operands, then the table's index
+  kCallIndirect,  // index: a function whose type it names; label: the table; operands, then the table's index
   kImport,        // index: ImportId; operands
   kSetMany,       // operand 0 gives as many values as `labels` has, which are locals, first value first
   kDrop,
@@ -44,7 +44,13 @@ enum class NodeKind : uint8_t {
   kMemoryGrow,
   kMemoryCopy,
   kMemoryFill,
+  kMemoryInit,  // index: the passive data segment
+  kDataDrop,
+  kRefIsNull,
+  kTable,  // index: TableOp, on the second table
 };
+
+enum class TableOp : uint8_t { kGet, kSet, kSize, kGrow, kFill, kCopy, kInit, kElemDrop };
 
 struct Node {
   NodeKind kind = NodeKind::kNop;
@@ -106,8 +112,11 @@ struct Program {
   uint32_t pages_max = 1;
   bool has_pages_max = false;
   std::vector<Segment> data;
+  std::vector<std::vector<uint8_t>> passive_data;
   std::vector<Global> globals;
   std::vector<int32_t> table;       // Functions; -1 is null.
+  // The second table, which instructions write; and a passive segment of it. There if not empty.
+  std::vector<int32_t> references, passive_references;
   std::vector<Function> functions;  // The first is the kernel.
   std::vector<Param> params;
   std::array<uint32_t, 3> extent{1, 1, 1}, group{1, 1, 1};

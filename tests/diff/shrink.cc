@@ -124,6 +124,7 @@ void Shrinker::CutFunctions() {
     while (i + 1 == best_.functions.size() && TryChange([&](Program& p) {
       p.functions.pop_back();
       std::replace(p.table.begin(), p.table.end(), static_cast<int32_t>(i), -1);
+      p.references.clear();
       return true;
     })) {
     }
@@ -243,6 +244,15 @@ void Shrinker::CutData() {
   }
   TryChange([](Program& p) {
     p.table.clear();
+    return true;
+  });
+  TryChange([](Program& p) {
+    p.references.clear();
+    p.passive_references.clear();
+    return true;
+  });
+  TryChange([](Program& p) {
+    p.passive_data.clear();
     return true;
   });
   while (!best_.globals.empty() && TryChange([](Program& p) {

@@ -7,8 +7,8 @@
 namespace hpvm::ir {
 namespace {
 
-// Addresses stored in module memory of one instance that are followed.
-constexpr size_t kStoredMax = size_t{1} << 20;
+// What following one address stored in module memory takes.
+constexpr uint64_t kStoredBytes = 64;
 // An address combined with a smaller number by `or` keeps its buffer: the compiler knew that the bits are free.
 constexpr uint64_t kOrMax = 4096;
 
@@ -33,6 +33,7 @@ bool HasTopBit(uint64_t value, Type type) { return (value >> (8 * Bytes(type) - 
 void InstanceCheck::Start(const Instance& instance, uint32_t local) {
   const Module& m = decoded_.module;
   local_ = local;
+  launch_.ReturnBytes(stored_.size() * kStoredBytes);
   stored_.clear();
   unwritten_reads_.clear();
   read_of_site_.clear();
@@ -343,29 +344,40 @@ void InstanceCheck::StorePrivate(const Location& location, uint64_t bytes, Prove
   }
   const uint64_t begin = location.offset / width * width, end = location.offset + bytes;
   if ((end - begin) / width > stored_.size()) {
-    std::erase_if(stored_, [&](const auto& entry) { return entry.first >= begin && entry.first < end; });
+    const size_t count =
+        std::erase_if(stored_, [&](const auto& entry) { return entry.first >= begin && entry.first < end; });
+    launch_.ReturnBytes(count * kStoredBytes);
   } else {
     for (uint64_t at = begin; at < end; at += width) {
-      stored_.erase(at);
+      launch_.ReturnBytes(stored_.erase(at) * kStoredBytes);
     }
   }
   if (provenance.is_none() || bytes != width || begin != location.offset) {
     return;
   }
-  if (stored_.size() < kStoredMax) {
+  if (launch_.TakeBytes(kStoredBytes)) {
     stored_[begin] = provenance;
-  } else {
-    launch_.checker().SetIncomplete();
   }
 }
 
 void InstanceCheck::CopyPrivate(const Location& to, const Location& from, uint64_t bytes) {
   const uint64_t width = Bytes(decoded_.module.address_type());
   std::vector<std::pair<uint64_t, Provenance>> copied;
+  const auto copy = [&](uint64_t address, Provenance provenance) {
+    if (address >= from.offset && address - from.offset < bytes && bytes - (address - from.offset) >= width) {
+      copied.emplace_back(to.offset + (address - from.offset), provenance);
+    }
+  };
   if (to.memory == FindingMemory::kModule && from.memory == FindingMemory::kModule) {
-    for (const auto& [address, provenance] : stored_) {
-      if (address >= from.offset && address - from.offset < bytes && bytes - (address - from.offset) >= width) {
-        copied.emplace_back(to.offset + (address - from.offset), provenance);
+    if (bytes / width > stored_.size()) {
+      for (const auto& [address, provenance] : stored_) {
+        copy(address, provenance);
+      }
+    } else {
+      for (uint64_t at = from.offset / width * width; at < from.offset + bytes; at += width) {
+        if (const auto found = stored_.find(at); found != stored_.end()) {
+          copy(at, found->second);
+        }
       }
     }
   }

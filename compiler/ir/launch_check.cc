@@ -96,6 +96,15 @@ void LaunchCheck::PassBarrier() {
   }
 }
 
+bool LaunchCheck::TakeBytes(uint64_t bytes) {
+  if (bytes > bytes_left_) {
+    checker_.SetIncomplete();
+    return false;
+  }
+  bytes_left_ -= bytes;
+  return true;
+}
+
 Location LaunchCheck::Locate(uint64_t address, uint64_t bytes, uint64_t memory_bytes) const {
   if (bytes <= memory_bytes && address <= memory_bytes - bytes) {
     return {FindingMemory::kModule, 0, address};

@@ -61,7 +61,9 @@ class LaunchCheck {
   // `other` is at no operation if it has ended.
   void ReportMissedBarrier(const CheckedSite& waiting, const CheckedSite& other, bool other_has_ended);
 
-  Checker& checker() { return checker_; }
+  // Of CheckOptions::record_bytes_max; false, and the check is incomplete, when there are not so many left.
+  bool TakeBytes(uint64_t bytes);
+  void ReturnBytes(uint64_t bytes) { bytes_left_ += bytes; }
 
  private:
   struct BufferPlace {

@@ -6,10 +6,10 @@
 // understand. A launch knows the scalars, sizes and extents, so intervals of the atoms follow, and from them the
 // interval of every offset. ProveBounds says whether all of them fit; the device then runs code without checks.
 //
-// Integers. A polynomial stands for a value of the kernel modulo 2^bits: sums, differences and products are exact in the
-// ring, so nothing need be known of wrapping for them. Where the value's canonical form matters (comparisons, shifts,
-// divisions, extensions) its interval must show that it is canonical, else nothing is concluded. The final question is
-// whether the interval lies in [0, bytes): then the offset, taken modulo 2^bits, does too.
+// Integers. A polynomial stands for a value of the kernel modulo 2^bits: sums, differences and products are exact in
+// the ring, so nothing need be known of wrapping for them. Where the value's canonical form matters (comparisons,
+// shifts, divisions, extensions) its interval must show that it is canonical, else nothing is concluded. The final
+// question is whether the interval lies in [0, bytes): then the offset, taken modulo 2^bits, does too.
 //
 // This guards memory safety: compiler/pass/find_bounds_test.cc compares it with brute force.
 #ifndef HPVMD_COMPILER_IR_BOUNDS_H_
@@ -46,19 +46,25 @@ using Polynomial = std::vector<Term>;
 
 struct Atom {
   enum class Kind : uint8_t {
-    kInstanceId, kGroupId, kLocalId, kInstanceCount, kGroupSize,  // `index` is the dimension.
-    kScalar, kBufferBytes,                                        // `index` is the parameter.
-    kTrip,                                                        // `index` is the loop: iterations before this one.
-    kRange,                                                       // Anything in `range`.
-    kOperation,                                                   // `code` of `operands`.
-    kEither,                                                      // One of `operands`.
+    kInstanceId,
+    kGroupId,
+    kLocalId,
+    kInstanceCount,
+    kGroupSize,  // `index` is the dimension.
+    kScalar,
+    kBufferBytes,  // `index` is the parameter.
+    kTrip,         // `index` is the loop: iterations before this one.
+    kRange,        // Anything in `range`.
+    kOperation,    // `code` of `operands`.
+    kEither,       // One of `operands`.
   };
   Kind kind = Kind::kRange;
-  uint8_t bits = 32;        // 32 or 64: of the value; kOperation: of the operands.
+  uint8_t bits = 32;  // 32 or 64: of the value; kOperation: of the operands.
   Opcode code = Opcode::kConst;
   uint32_t index = 0;
   Interval range;
   std::vector<Polynomial> operands;
+  std::vector<std::vector<uint32_t>> contexts;  // kEither: constraints that hold where the operand is taken.
 };
 
 // What a branch that was taken says of two values: less < more, or less <= more.
@@ -69,12 +75,14 @@ struct Constraint {
   Polynomial less, more;
 };
 
-// Why a loop ends: it goes on only while `goes_on` holds, or while `distance` is not 0, for one of these on each edge
-// back to its beginning.
+// Why a loop ends: on an edge back to its beginning all of `goes_on` hold, and no distance is 0.
+struct Distance {
+  Polynomial polynomial;  // But for the loop's trip, of atoms that stay while the loop runs.
+  uint8_t bits = 32;      // Modulo 2^bits.
+};
 struct LoopEnd {
-  std::vector<uint32_t> goes_on;     // In BoundsProgram::constraints.
-  std::vector<Polynomial> distance;  // Modulo 2^bits.
-  uint8_t bits = 32;
+  std::vector<uint32_t> goes_on;  // In BoundsProgram::constraints.
+  std::vector<Distance> distances;
 };
 struct BoundsLoop {
   AtomId trip;

@@ -1,0 +1,712 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/find_bounds.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Atom;
+using ir::AtomId;
+using ir::Constraint;
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::Polynomial;
+using ir::RegionId;
+using ir::ValueId;
+
+constexpr uint32_t kNoLoop = 0xffffffffu;
+constexpr size_t kEdgesMax = 8;  // Of a merge that is followed.
+
+uint8_t Bits(ir::Type type) { return static_cast<uint8_t>(8 * ir::Bytes(type)); }
+ir::Interval UnsignedRange(int bits) { return {0, (ir::Wide{1} << bits) - 1}; }
+
+// What is known where it holds: a constraint, or a polynomial that is not 0 modulo 2^bits.
+struct Fact {
+  std::optional<uint32_t> constraint;
+  Polynomial nonzero;
+  uint8_t bits = 32;
+};
+
+// What an edge to a merge brings, and what holds on it beyond what holds where the merge's owner begins.
+struct Edge {
+  std::vector<Polynomial> values;  // Those of floats mean nothing.
+  std::vector<Fact> facts;
+};
+
+class Finder {
+ public:
+  explicit Finder(const ir::Module& module)
+      : module_(module), f_(module.function(module.entry)), known_(f_.values.size()), definitions_(f_.values.size()) {
+    ir::ForEachOp(f_, [&](OpId id) {
+      for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
+        definitions_[f_.op(id).first_result.index + i] = id;
+      }
+      for (const ir::Target& target : f_.targets_of(f_.op(id))) {
+        if (target.is_continue) {
+          edges_back_[target.op.index].push_back(id);
+        }
+      }
+    });
+  }
+
+  ir::BoundsProgram Run() {
+    const ir::Region& body = f_.region(f_.body);
+    for (uint32_t k = 0; k < body.param_count; ++k) {
+      const ValueId value(body.first_param.index + k);
+      if (ir::IsInt(f_.type_of(value))) {
+        const ir::KernelParam& param = module_.params[k];
+        known_[value.index] =
+            param.is_buffer ? Fresh(UnsignedRange(Bits(param.type))) : Leaf(Atom::Kind::kScalar, k, Bits(param.type));
+      }
+    }
+    Walk(f_.body);
+    return is_too_large_ ? ir::BoundsProgram() : std::move(program_);
+  }
+
+ private:
+  struct Open {
+    OpId owner;
+    size_t first_fact = 0;  // Of those that were added inside.
+    uint32_t loop = kNoLoop;
+    std::vector<Edge> edges;  // Those that leave; one too many when there are more than kEdgesMax.
+  };
+
+  // Atoms and polynomials.
+  AtomId NewAtom(Atom atom, uint32_t loop);
+  Polynomial Fresh(const ir::Interval& range, uint8_t bits = 64);
+  Polynomial Leaf(Atom::Kind kind, uint32_t index, uint8_t bits);
+  Polynomial OperationAtom(Opcode code, uint8_t bits, std::vector<Polynomial> operands);
+  Polynomial EitherAtom(std::vector<Polynomial> operands, std::vector<std::vector<uint32_t>> contexts);
+  uint32_t LoopOf(const Polynomial& polynomial) const;
+  // Whether no value in it changes while the loop runs.
+  bool IsInvariant(const Polynomial& polynomial, uint32_t loop) const {
+    const uint32_t inner = LoopOf(polynomial);
+    return inner == kNoLoop || inner < loop;
+  }
+  uint32_t CurrentLoop() const;
+
+  const Polynomial& Of(ValueId value);
+  const Polynomial& Operand(const Op& op, uint32_t index) { return Of(f_.operands_of(op)[index]); }
+  bool ConstantOf(ValueId value, int64_t* constant);
+  Polynomial Compute(const Op& op);
+  Polynomial Arithmetic(const Op& op);
+  Polynomial Query(const Op& op);
+  Polynomial SelectOf(const Op& op);
+  ir::Interval RangeOf(const Op& op) const;
+
+  // Control.
+  void Walk(RegionId region);
+  void Visit(OpId id, const Op& op);
+  void EnterBlock(OpId id, const Op& op);
+  void If(OpId id, const Op& op);
+  void LoopParams(OpId id, const Op& op, uint32_t loop);
+  std::optional<Polynomial> StepOf(ValueId value, ValueId param, uint32_t loop, int depth = 0);
+  std::optional<Polynomial> CommonStep(OpId id, uint32_t index, uint32_t loop);
+  void Jump(const Op& op, const ir::Target& target);
+  void EndLoopEdge(const Open& open);
+  void Merge(const Op& op);
+
+  // Conditions.
+  void Assume(ValueId condition, bool holds, int depth = 0);
+  void AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type);
+  void AssumeNonzero(Polynomial polynomial, uint8_t bits);
+  void AssumeEqual(const Op& op, bool equal);
+  std::vector<uint32_t> Context(size_t first_fact = 0) const;
+
+  void Access(OpId id, const Op& op);
+
+  const ir::Module& module_;
+  const ir::Function& f_;
+  ir::BoundsProgram program_;
+  std::vector<std::optional<Polynomial>> known_;  // By ValueId.
+  std::vector<OpId> definitions_;                 // By ValueId; invalid for parameters.
+  std::vector<uint32_t> atom_loop_;               // By AtomId: the innermost loop in which it changes.
+  std::map<std::pair<Atom::Kind, uint32_t>, AtomId> leaves_;
+  std::vector<std::pair<Atom, AtomId>> operations_;
+  std::vector<Fact> facts_;
+  std::vector<Open> open_;
+  std::unordered_map<uint32_t, std::vector<OpId>> edges_back_;  // By loop's OpId: what continues it.
+  bool is_too_large_ = false;
+};
+
+AtomId Finder::NewAtom(Atom atom, uint32_t loop) {
+  if (program_.atoms.size() >= kBoundsAtomsMax) {
+    is_too_large_ = true;
+    return AtomId(0u);
+  }
+  program_.atoms.push_back(std::move(atom));
+  atom_loop_.push_back(loop);
+  return AtomId(program_.atoms.size() - 1);
+}
+
+uint32_t Finder::CurrentLoop() const {
+  for (size_t i = open_.size(); i-- > 0;) {
+    if (open_[i].loop != kNoLoop) {
+      return open_[i].loop;
+    }
+  }
+  return kNoLoop;
+}
+
+Polynomial Finder::Fresh(const ir::Interval& range, uint8_t bits) {
+  Atom atom;
+  atom.kind = Atom::Kind::kRange;
+  atom.bits = bits;
+  atom.range = range;
+  return ir::AtomPolynomial(NewAtom(std::move(atom), CurrentLoop()));
+}
+
+Polynomial Finder::Leaf(Atom::Kind kind, uint32_t index, uint8_t bits) {
+  const auto [at, is_new] = leaves_.try_emplace({kind, index}, AtomId());
+  if (is_new) {
+    Atom atom;
+    atom.kind = kind;
+    atom.bits = bits;
+    atom.index = index;
+    at->second = NewAtom(std::move(atom), kNoLoop);
+  }
+  return ir::AtomPolynomial(at->second);
+}
+
+// Loops are numbered as they begin and nest properly, so of two that are open or ended here the later one changes more
+// often.
+uint32_t Finder::LoopOf(const Polynomial& polynomial) const {
+  uint32_t inner = kNoLoop;
+  for (const ir::Term& term : polynomial) {
+    for (AtomId atom : term.atoms) {
+      const uint32_t loop = atom_loop_[atom.index];
+      inner = inner == kNoLoop || (loop != kNoLoop && loop > inner) ? loop : inner;
+    }
+  }
+  return inner;
+}
+
+bool SameTerms(const Polynomial& a, const Polynomial& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const ir::Term& x, const ir::Term& y) { return x.factor == y.factor && x.atoms == y.atoms; });
+}
+
+bool SameAtom(const Atom& a, const Atom& b) {
+  return a.kind == b.kind && a.code == b.code && a.bits == b.bits && a.contexts == b.contexts &&
+         std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(), SameTerms);
+}
+
+Polynomial Finder::OperationAtom(Opcode code, uint8_t bits, std::vector<Polynomial> operands) {
+  Atom atom;
+  atom.kind = Atom::Kind::kOperation;
+  atom.bits = bits;
+  atom.code = code;
+  uint32_t loop = kNoLoop;
+  for (const Polynomial& operand : operands) {
+    const uint32_t inner = LoopOf(operand);
+    loop = loop == kNoLoop || (inner != kNoLoop && inner > loop) ? inner : loop;
+  }
+  atom.operands = std::move(operands);
+  for (const auto& [known, id] : operations_) {
+    if (SameAtom(known, atom)) {
+      return ir::AtomPolynomial(id);
+    }
+  }
+  const AtomId id = NewAtom(atom, loop);
+  operations_.emplace_back(std::move(atom), id);
+  return ir::AtomPolynomial(id);
+}
+
+Polynomial Finder::EitherAtom(std::vector<Polynomial> operands, std::vector<std::vector<uint32_t>> contexts) {
+  Atom atom;
+  atom.kind = Atom::Kind::kEither;
+  atom.operands = std::move(operands);
+  atom.contexts = std::move(contexts);
+  return ir::AtomPolynomial(NewAtom(std::move(atom), CurrentLoop()));
+}
+
+const Polynomial& Finder::Of(ValueId value) {
+  std::optional<Polynomial>& known = known_[value.index];
+  if (!known) {
+    known = Fresh(UnsignedRange(Bits(f_.type_of(value))));  // Not an integer, or not understood.
+  }
+  return *known;
+}
+
+bool Finder::ConstantOf(ValueId value, int64_t* constant) {
+  if (!known_[value.index]) {
+    return false;
+  }
+  const Polynomial& polynomial = *known_[value.index];
+  if (polynomial.empty()) {
+    *constant = 0;
+    return true;
+  }
+  *constant = polynomial[0].factor;
+  return polynomial.size() == 1 && polynomial[0].atoms.empty();
+}
+
+// The values a result can have at all.
+ir::Interval Finder::RangeOf(const Op& op) const {
+  const int bits = Bits(f_.type_of(op.first_result));
+  switch (op.code) {
+    case Opcode::kLoad:
+    case Opcode::kAtomicLoad:
+      if (op.width < ir::Bytes(op.type)) {
+        const ir::Wide half = ir::Wide{1} << (8 * op.width - 1);
+        return op.sign ? ir::Interval{-half, half - 1} : UnsignedRange(8 * op.width);
+      }
+      return UnsignedRange(bits);
+    case Opcode::kClz:
+    case Opcode::kCtz:
+    case Opcode::kPopcnt:
+      return {0, bits};
+    default: {
+      const ir::Family family = ir::Info(op.code).family;
+      const bool is_truth = family == ir::Family::kIntCompare || family == ir::Family::kFloatCompare;
+      return is_truth ? ir::Interval{0, 1} : UnsignedRange(bits);
+    }
+  }
+}
+
+Polynomial Finder::Query(const Op& op) {
+  const uint8_t bits = Bits(f_.type_of(op.first_result));
+  int64_t which = 0;
+  const bool is_known = ConstantOf(f_.operands_of(op)[0], &which) && which >= 0;
+  if (op.code == Opcode::kBufferSize) {
+    const bool is_buffer =
+        is_known && which < static_cast<int64_t>(module_.params.size()) && module_.params[which].is_buffer;
+    return is_buffer ? Leaf(Atom::Kind::kBufferBytes, static_cast<uint32_t>(which), bits) : Fresh(UnsignedRange(bits));
+  }
+  if (!is_known || which > 2) {
+    return Fresh(UnsignedRange(bits));
+  }
+  const auto dimension = static_cast<uint32_t>(which);
+  switch (op.code) {
+    case Opcode::kInstanceId:
+      return Leaf(Atom::Kind::kInstanceId, dimension, bits);
+    case Opcode::kGroupId:
+      return Leaf(Atom::Kind::kGroupId, dimension, bits);
+    case Opcode::kLocalId:
+      return Leaf(Atom::Kind::kLocalId, dimension, bits);
+    case Opcode::kInstanceCount:
+      return Leaf(Atom::Kind::kInstanceCount, dimension, bits);
+    default:
+      return Leaf(Atom::Kind::kGroupSize, dimension, bits);
+  }
+}
+
+Polynomial Finder::Arithmetic(const Op& op) {
+  const uint8_t bits = Bits(op.type);
+  const Polynomial a = Operand(op, 0);
+  const Polynomial b = op.operand_count > 1 ? Operand(op, 1) : Polynomial();
+  Polynomial result;
+  int64_t count = 0;
+  switch (op.code) {
+    case Opcode::kAdd:
+      return ir::Add(a, b, 1, &result) ? result : Fresh(RangeOf(op));
+    case Opcode::kSub:
+      return ir::Add(a, b, -1, &result) ? result : Fresh(RangeOf(op));
+    case Opcode::kMul:
+      return ir::Multiply(a, b, &result) ? result : Fresh(RangeOf(op));
+    case Opcode::kShl: {
+      const bool is_power = ConstantOf(f_.operands_of(op)[1], &count);
+      count = ((count % bits) + bits) % bits;
+      const bool fits = is_power && count < 62 && ir::Multiply(a, ir::ConstantPolynomial(int64_t{1} << count), &result);
+      return fits ? result : Fresh(RangeOf(op));
+    }
+    case Opcode::kWrap:
+      return a;
+    case Opcode::kShrS:
+    case Opcode::kShrU:
+    case Opcode::kAnd:
+    case Opcode::kOr:
+    case Opcode::kXor:
+    case Opcode::kDivS:
+    case Opcode::kDivU:
+    case Opcode::kRemS:
+    case Opcode::kRemU:
+      return OperationAtom(op.code, bits, {a, b});
+    case Opcode::kExtendS:
+    case Opcode::kExtendU:
+    case Opcode::kExtend8:
+    case Opcode::kExtend16:
+    case Opcode::kExtend32:
+      return OperationAtom(op.code, bits, {a});
+    default:
+      return Fresh(RangeOf(op));
+  }
+}
+
+Polynomial Finder::SelectOf(const Op& op) {
+  std::vector<std::vector<uint32_t>> contexts;
+  for (bool holds : {true, false}) {
+    const size_t first = facts_.size();
+    Assume(f_.operands_of(op)[0], holds);
+    contexts.push_back(Context(first));
+    facts_.resize(first);
+  }
+  const Polynomial a = Operand(op, 1), b = Operand(op, 2);
+  return SameTerms(a, b) ? a : EitherAtom({a, b}, std::move(contexts));
+}
+
+Polynomial Finder::Compute(const Op& op) {
+  switch (ir::Info(op.code).family) {
+    case ir::Family::kConst: {
+      const int64_t value =
+          op.type == ir::Type::kI32 ? int64_t{static_cast<int32_t>(op.imm)} : static_cast<int64_t>(op.imm);
+      const bool is_small = value > -(int64_t{1} << 62) && value < (int64_t{1} << 62);
+      return is_small ? ir::ConstantPolynomial(value) : Fresh(UnsignedRange(Bits(op.type)));
+    }
+    case ir::Family::kIntUnary:
+    case ir::Family::kIntBinary:
+      return Arithmetic(op);
+    case ir::Family::kConvert:
+      return ir::IsInt(op.type) ? Arithmetic(op) : Fresh(RangeOf(op));
+    case ir::Family::kQuery:
+      return Query(op);
+    case ir::Family::kSelect:
+      return SelectOf(op);
+    default:
+      return Fresh(RangeOf(op));
+  }
+}
+
+std::vector<uint32_t> Finder::Context(size_t first_fact) const {
+  std::vector<uint32_t> context;
+  for (size_t i = first_fact; i < facts_.size(); ++i) {
+    if (facts_[i].constraint) {
+      context.push_back(*facts_[i].constraint);
+    }
+  }
+  return context;
+}
+
+void Finder::AssumeNonzero(Polynomial polynomial, uint8_t bits) {
+  Fact fact;
+  fact.nonzero = std::move(polynomial);
+  fact.bits = bits;
+  facts_.push_back(std::move(fact));
+}
+
+void Finder::AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type) {
+  if (program_.constraints.size() >= kBoundsConstraintsMax) {
+    is_too_large_ = true;
+    return;
+  }
+  Fact fact;
+  fact.constraint = static_cast<uint32_t>(program_.constraints.size());
+  program_.constraints.push_back({is_signed, or_equal, Bits(type), Of(less), Of(more)});
+  facts_.push_back(std::move(fact));
+}
+
+void Finder::AssumeEqual(const Op& op, bool equal) {
+  const auto operands = f_.operands_of(op);
+  if (equal) {
+    AssumeLess(operands[0], operands[1], false, true, op.type);
+    AssumeLess(operands[1], operands[0], false, true, op.type);
+    return;
+  }
+  Polynomial difference;
+  if (ir::Add(Of(operands[1]), Of(operands[0]), -1, &difference)) {
+    AssumeNonzero(std::move(difference), Bits(op.type));
+  }
+}
+
+// Adds what follows from the condition being nonzero, or zero.
+void Finder::Assume(ValueId condition, bool holds, int depth) {
+  constexpr int kDepthMax = 16;
+  const OpId id = definitions_[condition.index];
+  if (!ir::IsInt(f_.type_of(condition)) || depth > kDepthMax) {
+    return;
+  }
+  const Op none{.code = Opcode::kConst};
+  const Op& op = id.valid() ? f_.op(id) : none;
+  const auto operands = f_.operands_of(op);
+  const auto is_truth = [&](ValueId value) {
+    return definitions_[value.index].valid() &&
+           ir::Info(f_.op(definitions_[value.index]).code).family == ir::Family::kIntCompare;
+  };
+  const auto less = [&](uint32_t a, uint32_t b, bool is_signed, bool or_equal) {
+    holds ? AssumeLess(operands[a], operands[b], is_signed, or_equal, op.type)
+          : AssumeLess(operands[b], operands[a], is_signed, !or_equal, op.type);
+  };
+  switch (op.code) {
+    case Opcode::kEqz:
+      return Assume(operands[0], !holds, depth + 1);
+    case Opcode::kEq:
+      return AssumeEqual(op, holds);
+    case Opcode::kNe:
+      return AssumeEqual(op, !holds);
+    case Opcode::kLtS:
+      return less(0, 1, true, false);
+    case Opcode::kLtU:
+      return less(0, 1, false, false);
+    case Opcode::kGtS:
+      return less(1, 0, true, false);
+    case Opcode::kGtU:
+      return less(1, 0, false, false);
+    case Opcode::kLeS:
+      return less(0, 1, true, true);
+    case Opcode::kLeU:
+      return less(0, 1, false, true);
+    case Opcode::kGeS:
+      return less(1, 0, true, true);
+    case Opcode::kGeU:
+      return less(1, 0, false, true);
+    case Opcode::kAnd:
+    case Opcode::kOr:
+      if (holds == (op.code == Opcode::kAnd) && is_truth(operands[0]) && is_truth(operands[1])) {
+        Assume(operands[0], holds, depth + 1);
+        return Assume(operands[1], holds, depth + 1);
+      }
+      break;
+    default:
+      break;
+  }
+  if (holds) {
+    AssumeNonzero(Of(condition), Bits(f_.type_of(condition)));
+  }
+}
+
+void Finder::Walk(RegionId region) {
+  const size_t first_fact = facts_.size();
+  for (OpId id : f_.region(region).ops) {
+    if (is_too_large_) {
+      break;
+    }
+    Visit(id, f_.op(id));
+  }
+  facts_.resize(std::min(facts_.size(), first_fact));
+}
+
+void Finder::Visit(OpId id, const Op& op) {
+  switch (op.code) {
+    case Opcode::kBlock:
+    case Opcode::kLoop:
+      return EnterBlock(id, op);
+    case Opcode::kIf:
+      return If(id, op);
+    case Opcode::kLeave:
+    case Opcode::kContinue:
+    case Opcode::kLeaveTable:
+      for (const ir::Target& target : f_.targets_of(op)) {
+        Jump(op, target);
+      }
+      return;
+    case Opcode::kReturn:
+    case Opcode::kTrap:
+      return;
+    default:
+      break;
+  }
+  Access(id, op);
+  if (op.result_count == 1 && ir::IsInt(f_.type_of(op.first_result))) {
+    known_[op.first_result.index] = Compute(op);
+  }
+}
+
+// The step by which `value` differs from the loop's parameter, if it is the parameter plus something that stays.
+std::optional<Polynomial> Finder::StepOf(ValueId value, ValueId param, uint32_t loop, int depth) {
+  constexpr int kDepthMax = 8;
+  if (value == param) {
+    return Polynomial();
+  }
+  const OpId id = definitions_[value.index];
+  if (!id.valid() || depth > kDepthMax || (f_.op(id).code != Opcode::kAdd && f_.op(id).code != Opcode::kSub)) {
+    return std::nullopt;
+  }
+  const Op& op = f_.op(id);
+  const auto operands = f_.operands_of(op);
+  for (uint32_t side = 0; side < (op.code == Opcode::kAdd ? 2u : 1u); ++side) {
+    const std::optional<Polynomial> step = StepOf(operands[side], param, loop, depth + 1);
+    if (!step) {
+      continue;
+    }
+    // What the body computes is not known yet, but for constants.
+    const ValueId other = operands[1 - side];
+    const OpId definition = definitions_[other.index];
+    if (!known_[other.index] && definition.valid() && f_.op(definition).code == Opcode::kConst) {
+      known_[other.index] = Compute(f_.op(definition));
+    }
+    Polynomial sum;
+    if (known_[other.index] && IsInvariant(*known_[other.index], loop) &&
+        ir::Add(*step, *known_[other.index], op.code == Opcode::kAdd ? 1 : -1, &sum)) {
+      return sum;
+    }
+  }
+  return std::nullopt;
+}
+
+// The step of the loop's parameter number `index`, if it is the same on every edge back.
+std::optional<Polynomial> Finder::CommonStep(OpId id, uint32_t index, uint32_t loop) {
+  const ValueId param(f_.region(f_.op(id).body).first_param.index + index);
+  std::optional<Polynomial> common;
+  for (OpId back : edges_back_[id.index]) {
+    const Op& edge = f_.op(back);
+    const uint32_t first = edge.code == Opcode::kLeaveTable ? 1 : 0;
+    const std::optional<Polynomial> step = StepOf(f_.operands_of(edge)[first + index], param, loop);
+    if (!step || (common && !SameTerms(*common, *step))) {
+      return std::nullopt;
+    }
+    common = step;
+  }
+  return common;
+}
+
+void Finder::LoopParams(OpId id, const Op& op, uint32_t loop) {
+  const ir::Region& body = f_.region(op.body);
+  for (uint32_t i = 0; i < body.param_count; ++i) {
+    const ValueId param(body.first_param.index + i);
+    if (!ir::IsInt(f_.type_of(param))) {
+      continue;
+    }
+    Polynomial grown, value;
+    const std::optional<Polynomial> step = CommonStep(id, i, loop);
+    const bool is_linear = step && ir::Multiply(*step, ir::AtomPolynomial(program_.loops[loop].trip), &grown) &&
+                           ir::Add(Operand(op, i), grown, 1, &value);
+    known_[param.index] = is_linear ? value : Fresh(UnsignedRange(Bits(f_.type_of(param))));
+  }
+}
+
+void Finder::EnterBlock(OpId id, const Op& op) {
+  Open open;
+  open.owner = id;
+  open.first_fact = facts_.size();
+  if (op.code == Opcode::kLoop) {
+    open.loop = static_cast<uint32_t>(program_.loops.size());
+    Atom trip;
+    trip.kind = Atom::Kind::kTrip;
+    trip.bits = 64;
+    trip.index = open.loop;
+    ir::BoundsLoop loop;
+    loop.trip = NewAtom(std::move(trip), open.loop);
+    loop.context = Context();
+    program_.loops.push_back(std::move(loop));
+    open_.push_back(std::move(open));
+    LoopParams(id, op, open_.back().loop);
+  } else {
+    const ir::Region& body = f_.region(op.body);
+    for (uint32_t i = 0; i < body.param_count; ++i) {
+      known_[body.first_param.index + i] = Operand(op, i);
+    }
+    open_.push_back(std::move(open));
+  }
+  Walk(op.body);
+  Merge(op);
+}
+
+void Finder::If(OpId id, const Op& op) {
+  Open open;
+  open.owner = id;
+  open.first_fact = facts_.size();
+  open_.push_back(std::move(open));
+  const size_t first = facts_.size();
+  Assume(f_.operands_of(op)[0], true);
+  Walk(op.body);
+  facts_.resize(first);
+  Assume(f_.operands_of(op)[0], false);
+  Walk(op.otherwise);
+  facts_.resize(first);
+  Merge(op);
+}
+
+void Finder::Jump(const Op& op, const ir::Target& target) {
+  Open& open = *std::find_if(open_.rbegin(), open_.rend(), [&](const Open& o) { return o.owner == target.op; });
+  if (target.is_continue) {
+    return EndLoopEdge(open);
+  }
+  if (open.edges.size() > kEdgesMax) {
+    return;
+  }
+  Edge edge;
+  for (uint32_t i = op.code == Opcode::kLeaveTable ? 1 : 0; i < op.operand_count; ++i) {
+    const bool is_int = ir::IsInt(f_.type_of(f_.operands_of(op)[i]));
+    edge.values.push_back(is_int ? Operand(op, i) : Polynomial());
+  }
+  edge.facts.assign(facts_.begin() + static_cast<ptrdiff_t>(open.first_fact), facts_.end());
+  open.edges.push_back(std::move(edge));
+}
+
+// Here the loop goes on: what holds since it began tells when it ends.
+void Finder::EndLoopEdge(const Open& open) {
+  ir::LoopEnd end;
+  const ir::Polynomial trip = ir::AtomPolynomial(program_.loops[open.loop].trip);
+  for (size_t i = open.first_fact; i < facts_.size(); ++i) {
+    const Fact& fact = facts_[i];
+    if (fact.constraint) {
+      end.goes_on.push_back(*fact.constraint);
+      continue;
+    }
+    Polynomial rest;
+    for (const ir::Term& term : fact.nonzero) {
+      if (term.atoms != trip[0].atoms) {
+        rest.push_back(term);
+      }
+    }
+    if (rest.size() < fact.nonzero.size() && IsInvariant(rest, open.loop)) {
+      end.distances.push_back({fact.nonzero, fact.bits});
+    }
+  }
+  program_.loops[open.loop].ends.push_back(std::move(end));
+}
+
+// Ends the innermost block, loop or if: its results are what its edges bring.
+void Finder::Merge(const Op& op) {
+  const Open open = std::move(open_.back());
+  open_.pop_back();
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    const ValueId result(op.first_result.index + i);
+    if (!ir::IsInt(f_.type_of(result))) {
+      continue;
+    }
+    if (open.edges.empty() || open.edges.size() > kEdgesMax) {
+      known_[result.index] = Fresh(UnsignedRange(Bits(f_.type_of(result))));
+      continue;
+    }
+    std::vector<Polynomial> values;
+    std::vector<std::vector<uint32_t>> contexts;
+    bool is_same = true;
+    for (const Edge& edge : open.edges) {
+      values.push_back(edge.values[i]);
+      contexts.emplace_back();
+      for (const Fact& fact : edge.facts) {
+        if (fact.constraint) {
+          contexts.back().push_back(*fact.constraint);
+        }
+      }
+      is_same &= SameTerms(values[0], edge.values[i]);
+    }
+    known_[result.index] = is_same ? values[0] : EitherAtom(std::move(values), std::move(contexts));
+  }
+  if (open.edges.size() == 1) {  // There is one way here, so what held on it still holds.
+    facts_.insert(facts_.end(), open.edges[0].facts.begin(), open.edges[0].facts.end());
+  }
+}
+
+void Finder::Access(OpId id, const Op& op) {
+  const ir::Family family = ir::Info(op.code).family;
+  const bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore || op.code == Opcode::kLoad128 ||
+                         op.code == Opcode::kStore128 || family == ir::Family::kAtomic;
+  if (!is_access || op.space != ir::Space::kParam || program_.accesses.size() >= kBoundsAccessesMax ||
+      op.imm > (uint64_t{1} << 62)) {
+    return;
+  }
+  ir::BoundsAccess access;
+  access.op = id;
+  access.param = op.space_index;
+  access.reach = op.imm + op.width;
+  access.is_store = (ir::Info(op.code).effects & ir::kWrites) != 0;
+  access.offset = Operand(op, 0);
+  access.context = Context();
+  program_.accesses.push_back(std::move(access));
+}
+
+}  // namespace
+
+ir::BoundsProgram FindBounds(const ir::Module& module) { return Finder(module).Run(); }
+
+}  // namespace hpvm

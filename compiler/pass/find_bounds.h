@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes down what a launch has to show so that accesses to parameters need no checks (compiler/ir/bounds.h).
+//
+// Looks at the entry, after inlining and provenance. Values become polynomials over atoms; conditions of branches
+// become constraints where they hold; a loop's parameter that grows by a loop-invariant step on every edge back is
+// its initial value plus the step times the loop's trip. The induction variables are those of Wolfe, "Beyond Induction
+// Variables" (PLDI 1992), restricted to polynomials of degree 1 in the trip.
+#ifndef HPVMD_COMPILER_PASS_FIND_BOUNDS_H_
+#define HPVMD_COMPILER_PASS_FIND_BOUNDS_H_
+
+#include <cstdint>
+
+#include "compiler/ir/bounds.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// What one launch can afford to look at.
+inline constexpr size_t kBoundsAtomsMax = 256;
+inline constexpr size_t kBoundsConstraintsMax = 512;
+inline constexpr size_t kBoundsAccessesMax = 256;
+
+// Accesses that are not understood are not in the program: they keep their checks. Nothing is in it when the kernel is
+// too large. Requires a verified module.
+ir::BoundsProgram FindBounds(const ir::Module& module);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_FIND_BOUNDS_H_

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/find_bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "compiler/ir/interpret.h"
+#include "compiler/ir/text.h"
+#include "compiler/ir/verify.h"
+
+namespace hpvm {
+namespace {
+
+// A kernel with a buffer %b and scalars %n and %m; the ids are %x and %y, constants are %c0 to %c9.
+ir::Module Kernel(const std::string& body) {
+  std::string text =
+      "module \"m\"\nparam buffer inout \"b\"\nparam i32 \"n\"\nparam i32 \"m\"\nentry f0\n"
+      "func f0 \"k\" (%b: i32, %n: i32, %m: i32) -> () {\n";
+  for (int i = 0; i < 10; ++i) {
+    text += " %c" + std::to_string(i) + ": i32 = const.i32 " + std::to_string(i) + "\n";
+  }
+  text += " %x: i32 = instance_id.i32 %c0\n %y: i32 = instance_id.i32 %c1\n" + body + " return ()\n}\n";
+  StatusOr<ir::Module> module = ir::ParseModule(text);
+  EXPECT_TRUE(module.ok()) << module.status() << "\n" << text;
+  EXPECT_TRUE(ir::Verify(*module).empty()) << ToString(ir::Verify(*module)) << text;
+  return *module;
+}
+
+struct Launch {
+  std::array<uint64_t, 3> extent{1, 1, 1};
+  uint64_t bytes = 0;
+  uint32_t n = 0, m = 0;
+};
+
+bool Proven(const ir::BoundsProgram& program, const Launch& launch) {
+  ir::BoundsFacts facts;
+  facts.extent = launch.extent;
+  facts.params = {{true, true, launch.bytes, 32}, {false, false, launch.n, 32}, {false, false, launch.m, 32}};
+  return ir::ProveBounds(program, facts);
+}
+
+constexpr char kStore[] = " store.i32 param(0) %o, %x\n";
+// The offset of element %i.
+std::string At(const std::string& i) { return " %o: i32 = shl.i32 %" + i + ", %c2\n" + kStore; }
+
+// Common shapes of kernels are proven exactly from the size at which they fit.
+TEST(FindBoundsTest, KnownKernels) {
+  struct Case {
+    const char* name;
+    std::string body;
+    Launch fits;  // With 4 bytes less it must not be proven.
+  };
+  const std::string guard = " %g: i32 = lt_u.i32 %x, %n\n if g0 %g {\n";
+  const std::string else_end = " leave g0 ()\n} else {\n leave g0 ()\n}\n";
+  const Case kCases[] = {
+      {"Direct", At("x"), {{10, 1, 1}, 40, 0, 0}},
+      {"TwoDimensions", " %r: i32 = mul.i32 %y, %n\n %i: i32 = add.i32 %r, %x\n" + At("i"), {{7, 5, 1}, 4 * 35, 7, 0}},
+      {"Guarded", guard + At("x") + else_end, {{64, 1, 1}, 40, 10, 0}},
+      {"GuardBeforeReturn",
+       " %g: i32 = ge_u.i32 %x, %n\n if g0 %g {\n return ()\n} else {\n leave g0 ()\n}\n" + At("x"),
+       {{64, 1, 1}, 40, 10, 0}},
+      {"GuardOutOfBlock",
+       "block e () {\n %g: i32 = ge_s.i32 %x, %n\n if g0 %g {\n leave e ()\n} else {\n leave g0 ()\n}\n" + At("x") +
+           " leave e ()\n}\n",
+       {{64, 1, 1}, 40, 10, 0}},
+      {"InnerStencil",  // 1 <= x < n - 1 as one comparison, then element x - 1.
+       " %d: i32 = sub.i32 %x, %c1\n %w: i32 = sub.i32 %n, %c2\n %g: i32 = lt_u.i32 %d, %w\n if g0 %g {\n" + At("d") +
+           else_end,
+       {{64, 1, 1}, 4 * 8, 10, 0}},
+      {"CountedLoop",
+       " loop l (%i: i32 = %c0) {\n" + At("i") +
+           " %j: i32 = add.i32 %i, %c1\n %g: i32 = lt_u.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} else {\n"
+           " leave g0 ()\n}\n leave l ()\n}\n",
+       {{1, 1, 1}, 40, 10, 0}},
+      {"LoopUntilEqual",
+       " loop l (%i: i32 = %c0) {\n" + At("i") +
+           " %j: i32 = add.i32 %i, %c1\n %g: i32 = ne.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} else {\n"
+           " leave g0 ()\n}\n leave l ()\n}\n",
+       {{1, 1, 1}, 40, 10, 0}},
+      {"CountdownAndPointer",  // A row of n elements a instance, as LLVM's strength reduction writes it.
+       " %q: i32 = mul.i32 %x, %n\n %p: i32 = shl.i32 %q, %c2\n loop l (%a: i32 = %p, %k: i32 = %n) {\n"
+       " store.i32 param(0) %a, %x\n %e: i32 = add.i32 %a, %c4\n %j: i32 = sub.i32 %k, %c1\n if g0 %j {\n"
+       " continue l (%e, %j)\n} else {\n leave g0 ()\n}\n leave l ()\n}\n",
+       {{6, 1, 1}, 4 * 60, 10, 0}},
+      {"PointerToEnd",
+       " %q: i32 = mul.i32 %x, %n\n %p: i32 = shl.i32 %q, %c2\n %s: i32 = shl.i32 %n, %c2\n %z: i32 = add.i32 %p, %s\n"
+       " loop l (%a: i32 = %p) {\n store.i32 param(0) %a, %x\n %e: i32 = add.i32 %a, %c4\n %g: i32 = ne.i32 %e, %z\n"
+       " if g0 %g {\n continue l (%e)\n} else {\n leave g0 ()\n}\n leave l ()\n}\n",
+       {{6, 1, 1}, 4 * 60, 10, 0}},
+      {"NestedLoops",
+       " loop l (%i: i32 = %c0) {\n loop k (%j: i32 = %c0) {\n %r: i32 = mul.i32 %i, %m\n %t: i32 = add.i32 %r, %j\n" +
+           At("t") +
+           " %j2: i32 = add.i32 %j, %c1\n %g: i32 = lt_s.i32 %j2, %m\n if g0 %g {\n continue k (%j2)\n} else {\n"
+           " leave g0 ()\n}\n leave k ()\n}\n %i2: i32 = add.i32 %i, %c1\n %h: i32 = lt_s.i32 %i2, %n\n if h0 %h {\n"
+           " continue l (%i2)\n} else {\n leave h0 ()\n}\n leave l ()\n}\n",
+       {{1, 1, 1}, 4 * 12, 3, 4}},
+      {"Clamped", " %g: i32 = lt_s.i32 %x, %n\n %i: i32 = select.i32 %g, %x, %c3\n" + At("i"), {{64, 1, 1}, 40, 10, 0}},
+      {"Remainder", " %i: i32 = rem_u.i32 %x, %n\n" + At("i"), {{64, 1, 1}, 40, 10, 0}},
+      {"Quotient", " %i: i32 = div_u.i32 %x, %c2\n" + At("i"), {{64, 1, 1}, 128, 0, 0}},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const ir::BoundsProgram program = FindBounds(Kernel(c.body));
+    EXPECT_EQ(program.accesses.size(), 1u);
+    EXPECT_TRUE(Proven(program, c.fits));
+    Launch tight = c.fits;
+    tight.bytes -= 4;
+    EXPECT_FALSE(Proven(program, tight));
+  }
+}
+
+// What looks bounded but wraps, never ends or comes from memory is not proven.
+TEST(FindBoundsTest, Traps) {
+  struct Case {
+    const char* name;
+    std::string body;
+    Launch launch;
+  };
+  const std::string loop_end = " if g0 %g {\n continue l (%j)\n} else {\n leave g0 ()\n}\n leave l ()\n}\n";
+  const Case kCases[] = {
+      {"NegativeScalarIsHuge",
+       " %g: i32 = lt_u.i32 %x, %n\n if g0 %g {\n" + At("x") + " leave g0 ()\n} else {\n leave g0 ()\n}\n",
+       {{64, 1, 1}, 40, 0xffffffffu, 0}},
+      {"SteppedOver",  // 0, 2, 4 ... is never 9.
+       " loop l (%i: i32 = %c0) {\n" + At("i") + " %j: i32 = add.i32 %i, %c2\n %g: i32 = ne.i32 %j, %n\n" + loop_end,
+       {{1, 1, 1}, 4000, 9, 0}},
+      {"NotEqualFromAbove",
+       " loop l (%i: i32 = %c5) {\n" + At("i") + " %j: i32 = add.i32 %i, %c1\n %g: i32 = ne.i32 %j, %n\n" + loop_end,
+       {{1, 1, 1}, 4000, 3, 0}},
+      {"WrapsBeforeTheBound",
+       " loop l (%i: i32 = %c0) {\n" + At("i") + " %j: i32 = add.i32 %i, %m\n %g: i32 = lt_u.i32 %j, %n\n" + loop_end,
+       {{1, 1, 1}, 4000, 0xffffffffu, 0x60000000u}},
+      {"FromMemory", " %i: i32 = load.i32 param(0) %c0\n" + At("i"), {{1, 1, 1}, 4000, 0, 0}},
+      {"Multiplied", " %i: i32 = mul.i32 %x, %n\n" + At("i"), {{10, 1, 1}, 40, 0x10000000u, 0}},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    EXPECT_FALSE(Proven(FindBounds(Kernel(c.body)), c.launch));
+  }
+}
+
+// Random kernels: arithmetic, branches, loops and stores over few small or extreme values.
+class Generator {
+ public:
+  explicit Generator(uint32_t seed) : random_(seed) {}
+
+  std::string Body() {
+    values_ = {"x", "y", "n", "m", "c0", "c1", "c2", "c3", "c5"};
+    std::string text;
+    Statements(2, 3, &text);
+    return text;
+  }
+  Launch Facts() {
+    constexpr uint32_t kExtreme[] = {0xffffffffu, 0x80000000u, 0x7fffffffu, 0x40000000u, 0xfffffffeu};
+    const auto scalar = [&] { return Chance(6) ? kExtreme[Below(5)] : Below(9); };
+    return {{1 + Below(5), 1 + Below(3), 1}, 4 * (1 + Below(40)), scalar(), scalar()};
+  }
+
+ private:
+  uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
+  bool Chance(uint32_t n) { return Below(n) == 0; }
+  std::string Pick() {
+    return "%" + values_[Chance(3) ? Below(static_cast<uint32_t>(values_.size()))
+                                   : values_.size() - 1 - Below(std::min<uint32_t>(4, values_.size()))];
+  }
+  std::string Name() { return "v" + std::to_string(++names_); }
+
+  std::string Compare(std::string* text) {
+    constexpr const char* kCompares[] = {"lt_u", "lt_s", "gt_u", "gt_s", "le_u", "le_s", "ge_u", "ge_s", "ne", "eq"};
+    const std::string name = Name();
+    *text += " %" + name + ": i32 = " + kCompares[Below(10)] + ".i32 " + Pick() + ", " + Pick() + "\n";
+    return "%" + name;
+  }
+
+  void Let(std::string* text) {
+    constexpr const char* kOps[] = {"add", "add", "sub", "mul", "shl", "shr_u", "shr_s", "and", "or", "rem_u", "div_u"};
+    const std::string name = Name();
+    const std::string op = kOps[Below(11)];
+    const bool divides = op == "rem_u" || op == "div_u";
+    const std::string right = divides ? "%c3" : op == "shl" || op == "shr_u" ? "%c" + std::to_string(Below(4)) : Pick();
+    *text += " %" + name + ": i32 = " + op + ".i32 " + Pick() + ", " + right + "\n";
+    values_.push_back(name);
+  }
+
+  void Store(std::string* text) {
+    const std::string name = Name();
+    *text += " %" + name + ": i32 = shl.i32 " + Pick() + ", %c2\n store.i32 param(0) %" + name +
+             (Chance(2) ? " + 4" : "") + ", %x\n";
+  }
+
+  void If(int depth, std::string* text) {
+    const std::string condition = Compare(text), label = Name();
+    const std::string inside = Chance(3) ? " return ()\n" : "";
+    *text += " if " + label + " " + condition + " {\n";
+    const size_t count = values_.size();
+    Statements(depth - 1, 2, text);
+    values_.resize(count);
+    *text += (inside.empty() ? " leave " + label + " ()\n" : inside) + "} else {\n";
+    Statements(depth - 1, 1, text);
+    values_.resize(count);
+    *text += " leave " + label + " ()\n}\n";
+  }
+
+  void Merge(std::string* text) {
+    const std::string condition = Compare(text), label = Name(), name = Name();
+    *text += " %" + name + ": i32 = if " + label + " " + condition + " {\n leave " + label + " (" + Pick() +
+             ")\n} else {\n leave " + label + " (" + Pick() + ")\n}\n";
+    values_.push_back(name);
+  }
+
+  void Loop(int depth, std::string* text) {
+    const std::string label = Name(), i = Name(), j = Name(), next = Name(), next_j = Name(), exit = Name();
+    *text += " loop " + label + " (%" + i + ": i32 = " + Pick() + ", %" + j + ": i32 = " + Pick() + ") {\n";
+    const size_t count = values_.size();
+    values_.push_back(i);
+    values_.push_back(j);
+    Statements(depth - 1, 2, text);
+    *text += " %" + next + ": i32 = " + (Chance(4) ? "sub" : "add") + ".i32 %" + i + ", %c" +
+             std::to_string(1 + Below(3)) + "\n %" + next_j + ": i32 = add.i32 %" + j + ", " +
+             (Chance(2) ? "%n" : "%c4") + "\n";
+    values_.push_back(next);
+    if (Chance(4)) {  // A second edge back.
+      const std::string early = Compare(text), way = Name();
+      *text += " if " + way + " " + early + " {\n continue " + label + " (%" + next + ", %" + next_j +
+               ")\n} else {\n leave " + way + " ()\n}\n";
+    }
+    const std::string condition = Compare(text);
+    *text += " if " + exit + " " + condition + " {\n continue " + label + " (%" + next + ", %" + next_j +
+             ")\n} else {\n leave " + exit + " ()\n}\n leave " + label + " ()\n}\n";
+    values_.resize(count);
+  }
+
+  void Statements(int depth, int count, std::string* text) {
+    for (int i = 0; i < count; ++i) {
+      const uint32_t kind = Below(depth > 0 ? 9 : 4);
+      kind < 2    ? Let(text)
+      : kind == 2 ? Store(text)
+      : kind == 3 ? Merge(text)
+      : kind < 6  ? If(depth, text)
+                  : Loop(depth, text);
+    }
+    Store(text);
+  }
+
+  std::mt19937 random_;
+  std::vector<std::string> values_;
+  int names_ = 0;
+};
+
+// Whatever is proven does not leave its buffer: the interpreter runs the whole launch.
+TEST(FindBoundsTest, BruteForce) {
+  int proven = 0, with_loops = 0, runs = 0;
+  const char* seeds = std::getenv("HPVMD_BOUNDS_SEEDS");
+  const uint32_t count = seeds != nullptr ? static_cast<uint32_t>(std::atoi(seeds)) : 4000;
+  for (uint32_t seed = 0; seed < count; ++seed) {
+    Generator generator(seed);
+    const std::string body = generator.Body();
+    const ir::Module module = Kernel(body);
+    const ir::BoundsProgram program = FindBounds(module);
+    if (program.accesses.empty()) {
+      continue;
+    }
+    const StatusOr<ir::Interpreter> interpreter = ir::Interpreter::Create(module);
+    ASSERT_TRUE(interpreter.ok());
+    for (int i = 0; i < 6; ++i) {
+      const Launch facts = generator.Facts();
+      ++runs;
+      if (!Proven(program, facts)) {
+        continue;
+      }
+      ++proven;
+      with_loops += program.loops.empty() ? 0 : 1;
+      std::vector<uint64_t> data(facts.bytes / 8 + 1);
+      ir::Launch launch;
+      launch.extent = facts.extent;
+      launch.arguments = {
+          {reinterpret_cast<uint8_t*>(data.data()), facts.bytes, 0}, {nullptr, 0, facts.n}, {nullptr, 0, facts.m}};
+      const StatusOr<ir::TrapReport> report = interpreter->Run(launch, {.steps_max = 20'000});
+      ASSERT_TRUE(report.ok()) << report.status();
+      ASSERT_TRUE(report->code == ir::TrapCode::kNone || report->code == ir::TrapCode::kStopped)
+          << "seed " << seed << " launch " << i << ": " << ToString(*report, module) << ", " << facts.bytes
+          << " bytes, n " << facts.n << ", m " << facts.m << ", extent " << facts.extent[0] << " x " << facts.extent[1]
+          << "\n"
+          << ir::Print(module);
+    }
+  }
+  std::printf("%d of %d launches proven, %d of them of kernels with loops\n", proven, runs, with_loops);
+  EXPECT_GT(proven, runs / 20);  // Else nothing is tested.
+  EXPECT_GT(with_loops, proven / 10);
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -4,7 +4,9 @@
 //
 //   race               Two instances touch the same byte of a buffer or of group memory, at least one of them writes,
 //                      at least one not atomically, and no barrier of their group lies between. Instances of different
-//                      groups are never ordered; nor are those of kernels that do not run by groups.
+//                      groups are never ordered; nor are those of kernels that do not run by groups. The order that
+//                      atomic operations make (S73) is not followed: that one instance came first in this run does not
+//                      mean that it must. What is handed over by a flag or counter is so reported too.
 //   uninitialised read Of bytes that nothing has written: of a buffer that is output only, of group memory since its
 //                      group began, of an instance's stack since the frame was pushed (Module::stack_pointer). Of the
 //                      stack, loads pass that touch at least one written byte, or whose value is only moved within

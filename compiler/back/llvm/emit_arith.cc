@@ -2,6 +2,8 @@
 // Arithmetic, as WebAssembly defines it: nothing here may have undefined behaviour in LLVM's eyes for any operand.
 #include <cmath>
 
+#include "llvm/IR/IntrinsicInst.h"
+
 #include "compiler/back/llvm/emitter.h"
 
 namespace hpvm::cpu {
@@ -9,6 +11,61 @@ namespace hpvm::cpu {
 using ir::Opcode;
 using ir::TrapCode;
 using llvm::Intrinsic::ID;
+
+namespace {
+
+// Whether `value`, a float, cannot be a signalling NaN. Every operation of WebAssembly's quiets NaNs but fabs, fneg and
+// fcopysign, and LLVM thinks that none has to.
+bool IsQuiet(const llvm::Value* value) {
+  if (auto* constant = llvm::dyn_cast<llvm::ConstantFP>(value)) {
+    return !constant->getValueAPF().isSignaling();
+  }
+  auto* instruction = llvm::dyn_cast<llvm::Instruction>(value);
+  if (instruction == nullptr) {
+    return false;
+  }
+  switch (instruction->getOpcode()) {
+    case llvm::Instruction::FAdd:
+    case llvm::Instruction::FSub:
+    case llvm::Instruction::FMul:
+    case llvm::Instruction::FDiv:
+    case llvm::Instruction::FPExt:
+    case llvm::Instruction::FPTrunc:
+    case llvm::Instruction::SIToFP:
+    case llvm::Instruction::UIToFP:
+      return true;
+    default:
+      break;
+  }
+  auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(value);
+  return call != nullptr &&
+         (call->getIntrinsicID() == llvm::Intrinsic::canonicalize || call->getIntrinsicID() == llvm::Intrinsic::sqrt);
+}
+
+// `value`, quieted if it is a NaN.
+llvm::Value* Quiet(llvm::IRBuilder<>& b, llvm::Value* value) {
+  return IsQuiet(value) ? value : b.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, value);
+}
+
+// Whether LLVM may replace the operation by its other operand, negated or not, when one is `constant`.
+bool IsFoldedAway(Opcode code, const llvm::Value* constant) {
+  auto* number = llvm::dyn_cast<llvm::ConstantFP>(constant);
+  if (number == nullptr) {
+    return false;
+  }
+  switch (code) {
+    case Opcode::kFAdd:
+    case Opcode::kFSub:
+      return number->isZero();
+    case Opcode::kFMul:
+    case Opcode::kFDiv:
+      return number->isExactlyValue(1.0) || number->isExactlyValue(-1.0);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 llvm::Value* FunctionEmitter::EmitIntUnary(const ir::Op& op, llvm::Value* a) {
   auto extend = [&](unsigned bits) { return b_.CreateSExt(b_.CreateTrunc(a, b_.getIntNTy(bits)), a->getType()); };
@@ -151,6 +208,11 @@ llvm::Value* FunctionEmitter::EmitFloatUnary(const ir::Op& op, llvm::Value* a) {
 }
 
 llvm::Value* FunctionEmitter::EmitFloatBinary(const ir::Op& op, llvm::Value* a, llvm::Value* b) {
+  if (IsFoldedAway(op.code, b)) {
+    a = Quiet(b_, a);
+  } else if (IsFoldedAway(op.code, a)) {
+    b = Quiet(b_, b);
+  }
   switch (op.code) {
     case Opcode::kFAdd:
       return b_.CreateFAdd(a, b);
@@ -161,9 +223,12 @@ llvm::Value* FunctionEmitter::EmitFloatBinary(const ir::Op& op, llvm::Value* a, 
     case Opcode::kFDiv:
       return b_.CreateFDiv(a, b);
     case Opcode::kFMin:
-      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::minimum, a, b);
-    case Opcode::kFMax:
-      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::maximum, a, b);
+    case Opcode::kFMax: {
+      // The code for them gives a NaN operand as it is.
+      llvm::Intrinsic::ID id = op.code == Opcode::kFMin ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum;
+      llvm::Value* result = b_.CreateBinaryIntrinsic(id, a, b);
+      return IsQuiet(a) && IsQuiet(b) ? result : b_.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, result);
+    }
     case Opcode::kFCopysign:
       return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, a, b);
     default:
@@ -218,6 +283,9 @@ llvm::Value* FunctionEmitter::EmitConvert(const ir::Op& op, llvm::Value* a) {
     case Opcode::kConvertU:
       return b_.CreateUIToFP(a, result);
     case Opcode::kDemote:
+      if (auto* extended = llvm::dyn_cast<llvm::FPExtInst>(a)) {
+        return Quiet(b_, extended->getOperand(0));
+      }
       return b_.CreateFPTrunc(a, result);
     case Opcode::kPromote:
       return b_.CreateFPExt(a, result);

@@ -64,7 +64,9 @@ Status ImageLinker::Place(const ELFSectionRef& section) {
 Status ImageLinker::PlaceSections(bool is_code) {
   for (ELFSectionRef section : object_.sections()) {
     uint64_t flags = section.getFlags();
-    bool is_loaded = (flags & llvm::ELF::SHF_ALLOC) != 0 && section.getSize() != 0;
+    // An empty one may be referred to as well: by a jump table all of whose entries turned out unreachable.
+    const bool is_empty_data = section.getSize() == 0 && (flags & llvm::ELF::SHF_WRITE) != 0;
+    bool is_loaded = (flags & llvm::ELF::SHF_ALLOC) != 0 && !is_empty_data;
     if (is_loaded && is_code == ((flags & llvm::ELF::SHF_EXECINSTR) != 0)) {
       HPVMD_RETURN_IF_ERROR(Place(section));
     }

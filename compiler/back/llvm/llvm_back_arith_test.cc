@@ -266,5 +266,71 @@ func f0 "select" (%r: i32, %c: i32) -> () {
   }
 }
 
+// A signalling NaN comes out quiet of everything but what only moves the sign, also where LLVM sees nothing to do.
+TEST(ArithTest, SignallingNansAreQuieted) {
+  const char* kBodies[] = {
+      "%v: T = fmul.T %x, %one",
+      "%v: T = fmul.T %x, %minus",
+      "%v: T = fmul.T %one, %x",
+      "%v: T = fdiv.T %x, %one",
+      "%v: T = fdiv.T %x, %minus",
+      "%v: T = fsub.T %x, %zero",
+      "%v: T = fsub.T %nzero, %x",
+      "%v: T = fadd.T %x, %nzero",
+      "%v: T = fadd.T %zero, %x",
+      "%v: T = fmin.T %x, %one",
+      "%v: T = fmin.T %one, %x",
+      "%v: T = fmax.T %x, %x",
+      "%v: T = fmax.T %zero, %x",
+      "%v: T = ffloor.T %x",
+      "%v: T = fsqrt.T %x",
+      "%v: T = fnearest.T %x",
+      "%n: T = fneg.T %x\n%v: T = fmul.T %n, %minus",
+      "%n: T = fabs.T %x\n%v: T = fadd.T %n, %zero",
+  };
+  for (const char* type : {"f32", "f64"}) {
+    uint64_t nan = type[1] == '3' ? 0x7fa00000 : 0x7ff4000000000000;
+    uint64_t quiet = type[1] == '3' ? 0x00400000 : 0x0008000000000000;
+    for (std::string body : kBodies) {
+      SCOPED_TRACE(std::string(type) + " " + body);
+      for (size_t at; (at = body.find('T')) != std::string::npos;) {
+        body.replace(at, 1, type);
+      }
+      std::string t = type;
+      Compared kernel("module \"nan\"\nparam buffer inout \"r\"\nparam " + t +
+                      " \"x\"\nentry f0\nfunc f0 \"nan\" (%r: i32, %x: " + t + ") -> () {\n%one: " + t + " = const." +
+                      t + " 1\n%minus: " + t + " = const." + t + " -1\n%zero: " + t + " = const." + t + " 0\n%nzero: " +
+                      t + " = fneg." + t + " %zero\n" + body + "\nstore." + t + " flat %r, %v\nreturn ()\n}\n");
+      Compared::Input input;
+      input.buffers = {{0}, {}};
+      input.scalars = {0, nan};
+      input.nan_is_any = true;
+      input.float_bytes = type[1] == '3' ? 4 : 8;
+      kernel.Check(input);
+      EXPECT_NE(input.buffers[0][0] & quiet, 0u) << std::hex << input.buffers[0][0];
+    }
+  }
+}
+
+// So does what was widened and narrowed again.
+TEST(ArithTest, DemotedPromotedNansAreQuieted) {
+  Compared kernel(std::string(R"(module "nan"
+param buffer inout "r"
+param f32 "x"
+entry f0
+func f0 "nan" (%r: i32, %x: f32) -> () {
+  %d: f64 = promote.f32 %x
+  %v: f32 = demote.f64 %d
+  store.f32 flat %r, %v
+  return ()
+}
+)"));
+  Compared::Input input;
+  input.buffers = {{0}, {}};
+  input.scalars = {0, 0x7fa00000};
+  kernel.Check(input);
+  EXPECT_EQ(input.buffers[0][0], 0x7fe00000u);
+}
+
 }  // namespace
 }  // namespace hpvm

@@ -39,7 +39,6 @@ void SimdLowering::Lower(const SimdInstr& instr, OperandStack& stack) {
   const SimdRow* row = RowOf(instr.opcode);
   HPVMD_CHECK(row != nullptr);
   is_used_ = true;
-  ops_.Sync();
   SimdCall call{*row, instr, ops_, builder_, stack};
   row->lower(call);
 }

@@ -12,6 +12,8 @@ using ir::Opcode;
 using ir::Type;
 using ir::ValueId;
 
+constexpr size_t kKnownCount = 2048;
+
 bool IsCommutative(Opcode code) {
   return code == Opcode::kAdd || code == Opcode::kMul || code == Opcode::kAnd || code == Opcode::kOr ||
          code == Opcode::kXor;
@@ -19,44 +21,31 @@ bool IsCommutative(Opcode code) {
 
 }  // namespace
 
-size_t PureOps::KeyHash::operator()(const Key& key) const {
+ValueId PureOps::Once(const Key& key) {
+  known_.resize(kKnownCount);
   uint64_t hash = key.imm;
   const uint64_t kind =
-      static_cast<uint64_t>(key.code) | static_cast<uint64_t>(key.type) << 8 | static_cast<uint64_t>(key.result) << 16;
+      static_cast<uint64_t>(key.code) << 16 | static_cast<uint64_t>(key.type) << 8 | static_cast<uint64_t>(key.result);
   for (const uint64_t part : {kind, uint64_t{key.a.index}, uint64_t{key.b.index}, uint64_t{key.c.index}}) {
     hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 32;
   }
-  return hash;
-}
-
-void PureOps::Sync() {
   const std::span<const ir::RegionId> open = builder_.open();
-  while (!scopes_.empty() &&
-         (scopes_.back().depth >= open.size() || open[scopes_.back().depth] != scopes_.back().region)) {
-    for (size_t i = scopes_.back().known; i < order_.size(); ++i) {
-      known_.erase(order_[i]);
+  const auto set = std::span(known_).subspan(hash % (kKnownCount / 2) * 2, 2);
+  for (const Known& known : set) {
+    if (known.value.valid() && known.key == key && known.depth < open.size() && open[known.depth] == known.region) {
+      return known.value;
     }
-    order_.resize(scopes_.back().known);
-    scopes_.pop_back();
   }
-  if (scopes_.empty() || scopes_.back().depth + 1 != open.size()) {
-    scopes_.push_back({open.size() - 1, open.back(), order_.size()});
-  }
-}
-
-ValueId PureOps::Once(const Key& key) {
-  const auto [at, is_new] = known_.try_emplace(key);
-  if (is_new) {
-    ir::Op op{.code = key.code};
-    op.type = key.type;
-    op.imm = key.imm;
-    const std::array all = {key.a, key.b, key.c};
-    const auto count = std::find_if(all.begin(), all.end(), [](ValueId id) { return !id.valid(); }) - all.begin();
-    at->second = builder_.Append1(op, std::span(all).first(static_cast<size_t>(count)), key.result);
-    order_.push_back(key);
-  }
-  return at->second;
+  ir::Op op{.code = key.code};
+  op.type = key.type;
+  op.imm = key.imm;
+  const std::array all = {key.a, key.b, key.c};
+  const auto count = std::find_if(all.begin(), all.end(), [](ValueId id) { return !id.valid(); }) - all.begin();
+  set[1] = set[0];
+  set[0] = {key, builder_.Append1(op, std::span(all).first(static_cast<size_t>(count)), key.result), open.back(),
+            open.size() - 1};
+  return set[0].value;
 }
 
 ValueId PureOps::Const(Type type, uint64_t bits) {
@@ -152,7 +141,7 @@ ValueId PureOps::Join(ValueId low, ValueId high) {
   if (from && shifted && OperandBeside(*shifted, Opcode::kShrU, 32) == from) {
     return *from;
   }
-  if (high == ShrS(low, 31)) {
+  if (OperandBeside(high, Opcode::kShrS, 31) == low) {
     return Convert(Opcode::kExtendS, low, Type::kI64);
   }
   const ValueId above = Shl(Convert(Opcode::kExtendU, high, Type::kI64), 32);

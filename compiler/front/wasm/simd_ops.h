@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "compiler/ir/ir.h"
@@ -16,10 +15,6 @@ namespace hpvm::wasm {
 class PureOps {
  public:
   PureOps(ir::Function& function, ir::Builder& builder) : function_(function), builder_(builder) {}
-
-  // To be called whenever regions may have been opened or closed since the last call of anything here: forgets what is
-  // out of scope.
-  void Sync();
 
   ir::ValueId Const(ir::Type type, uint64_t bits);
   ir::ValueId Word(uint32_t bits) { return Const(ir::Type::kI32, bits); }
@@ -86,20 +81,18 @@ class PureOps {
 
  private:
   struct Key {
-    ir::Opcode code;
-    ir::Type type, result;
+    ir::Opcode code = ir::Opcode::kConst;
+    ir::Type type = ir::Type::kI32, result = ir::Type::kI32;
     ir::ValueId a, b, c;
     uint64_t imm = 0;
     friend bool operator==(const Key&, const Key&) = default;
   };
-  struct KeyHash {
-    size_t operator()(const Key& key) const;
-  };
-  // A region, and how much was known when it was opened.
-  struct Scope {
-    size_t depth;
+  // An operation built in a region, which is open at that depth while the value is in scope.
+  struct Known {
+    Key key;
+    ir::ValueId value;  // Invalid: the place is free.
     ir::RegionId region;
-    size_t known;
+    size_t depth = 0;
   };
 
   ir::ValueId Once(const Key& key);
@@ -126,9 +119,9 @@ class PureOps {
 
   ir::Function& function_;
   ir::Builder& builder_;
-  std::unordered_map<Key, ir::ValueId, KeyHash> known_;
-  std::vector<Key> order_;  // Of known_, oldest first.
-  std::vector<Scope> scopes_;
+  // The latest two operations of each hash. What is used again was nearly always built shortly before, so a small table
+  // does, however long the function is.
+  std::vector<Known> known_;
   // By value, the operation that gives it, counted from 1; 0 for parameters. Of the first operations_seen_ operations.
   mutable std::vector<uint32_t> definitions_;
   mutable size_t operations_seen_ = 0;

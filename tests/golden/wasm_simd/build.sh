@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the kernels of this folder. The results are committed, so that the tests need no clang.
+# Builds the kernels of this folder, which also seed the fuzz target. The results are committed, so that the tests need no clang.
 set -euo pipefail
 cd "$(dirname "$0")"
 for source in *.c; do
@@ -8,3 +8,6 @@ for source in *.c; do
     -Wl,--no-entry -Wl,--export-dynamic -Wl,--strip-debug -o "${source%.c}.wasm" "$source"
 done
 chmod -x -- *.wasm
+for kernel in *.wasm; do
+  install -m 644 -- "$kernel" "../../fuzz/wasm_front/simd_$kernel"
+done

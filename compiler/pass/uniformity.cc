@@ -24,7 +24,8 @@ struct Summary {
 
 class FunctionSweep {
  public:
-  FunctionSweep(const ir::Module& module, ir::FunctionId id, std::vector<Summary>& summaries, FunctionUniformity& out);
+  FunctionSweep(const ir::Module& module, Lanes lanes, ir::FunctionId id, std::vector<Summary>& summaries,
+                FunctionUniformity& out);
   // Whether anything changed.
   bool Run();
 
@@ -60,7 +61,11 @@ class FunctionSweep {
   Shape IdOf(const Op& op) const;
   bool ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) const;
 
+  // What comes from where instances cannot be compared.
+  Shape Unknown() const { return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape::Varying(); }
+
   const ir::Module& module_;
+  const Lanes lanes_;
   const ir::Function& f_;
   Summary& summary_;
   std::vector<Summary>& summaries_;
@@ -75,9 +80,10 @@ class FunctionSweep {
   bool changed_ = false;
 };
 
-FunctionSweep::FunctionSweep(const ir::Module& module, ir::FunctionId id, std::vector<Summary>& summaries,
+FunctionSweep::FunctionSweep(const ir::Module& module, Lanes lanes, ir::FunctionId id, std::vector<Summary>& summaries,
                              FunctionUniformity& out)
     : module_(module),
+      lanes_(lanes),
       f_(module.function(id)),
       summary_(summaries[id.index]),
       summaries_(summaries),
@@ -279,16 +285,27 @@ bool FunctionSweep::ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) c
   return true;
 }
 
+// Queries of ids. In lockstep along one dimension the other coordinates are the same, and so is what derives from them.
 Shape FunctionSweep::IdOf(const Op& op) const {
   uint64_t dimension = 0;
-  if (!ConstantAt(op, 0, &dimension)) {
-    return Shape::Varying();
+  const bool is_known = ConstantAt(op, 0, &dimension);
+  if (lanes_ == Lanes::kGroup) {
+    if (op.code == Opcode::kGroupId) {
+      return At(op, 0).is_uniform() ? Shape::Uniform() : Shape::Varying();
+    }
+    Shape shape = is_known ? Shape::Uniform() : Shape::Varying();
+    if (is_known && dimension < 3) {
+      shape.step[dimension] = 1;
+    }
+    return shape;
   }
-  Shape shape = Shape::Uniform();
-  if (dimension < 3) {
-    shape.step[dimension] = 1;
+  const auto own = static_cast<uint64_t>(lanes_) - static_cast<uint64_t>(Lanes::kAlongX);
+  if (!is_known || dimension == own) {
+    Shape shape = Shape::Uniform();
+    shape.step[own] = 1;
+    return is_known && op.code == Opcode::kInstanceId ? shape : Shape::Varying();
   }
-  return shape;
+  return Shape::Uniform();
 }
 
 // Sums, differences and products with constants of linear values; unset when the operation is none.
@@ -329,16 +346,24 @@ Shape FunctionSweep::Of(const Op& op) const {
     case Opcode::kLocalAlloc:
       return Shape::Uniform();
     case Opcode::kInstanceId:
+    case Opcode::kGroupId:
     case Opcode::kLocalId:
       return IdOf(op);
     case Opcode::kGlobalGet:
-      return module_.globals[op.imm].is_mutable ? Shape::Unknown() : Shape::Uniform();
+      return module_.globals[op.imm].is_mutable ? Unknown() : Shape::Uniform();
+    case Opcode::kLoad:
+    case Opcode::kLoad128:
+      // In lockstep one load of one address serves all.
+      if (lanes_ == Lanes::kGroup || At(op, 0).kind == Shape::Kind::kUnset) {
+        return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape{};
+      }
+      return At(op, 0).is_uniform() ? Shape::Uniform() : Shape::Varying();
     default:
       break;
   }
   const uint8_t effects = ir::Info(op.code).effects;
   if ((effects & (ir::kReads | ir::kWrites | ir::kSyncs)) != 0) {
-    return Shape::Unknown();
+    return Unknown();
   }
   bool varies = false, is_unknown = false;
   for (uint32_t i = 0; i < op.operand_count; ++i) {
@@ -350,7 +375,7 @@ Shape FunctionSweep::Of(const Op& op) const {
     is_unknown |= shape.kind == Shape::Kind::kUnknown;
   }
   if (!varies) {
-    return is_unknown ? Shape::Unknown() : Shape::Uniform();
+    return is_unknown ? Unknown() : Shape::Uniform();
   }
   if (const Shape linear = LinearOf(op); linear.kind != Shape::Kind::kUnset) {
     return linear;
@@ -362,20 +387,19 @@ Shape FunctionSweep::Of(const Op& op) const {
     case Opcode::kDivU:
     case Opcode::kShrS:
     case Opcode::kShrU:
-      return Shape::Unknown();
+      return Unknown();
     case Opcode::kAnd:
-      return (ConstantAt(op, 0, &mask) || ConstantAt(op, 1, &mask)) && (mask & 1) == 0 ? Shape::Unknown()
-                                                                                       : Shape::Varying();
+      return (ConstantAt(op, 0, &mask) || ConstantAt(op, 1, &mask)) && (mask & 1) == 0 ? Unknown() : Shape::Varying();
     default:
       return Shape::Varying();
   }
 }
 
 // Functions whose parameters can be anything: those a reference names.
-void RaiseReferenced(const ir::Module& module, std::vector<Summary>& summaries) {
+void RaiseReferenced(const ir::Module& module, const Shape& anything, std::vector<Summary>& summaries) {
   auto raise = [&](ir::FunctionId id) {
     if (id.valid()) {
-      summaries[id.index].params.assign(summaries[id.index].params.size(), Shape::Unknown());
+      summaries[id.index].params.assign(summaries[id.index].params.size(), anything);
     }
   };
   for (const ir::Reference& reference : module.references) {
@@ -395,7 +419,7 @@ Shape Join(const Shape& a, const Shape& b) {
   return a.varies() || b.varies() ? Shape::Varying() : Shape::Unknown();
 }
 
-std::optional<Uniformity> AnalyseUniformity(const ir::Module& module) {
+std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lanes) {
   Uniformity result;
   result.functions.resize(module.functions.size());
   std::vector<Summary> summaries(module.functions.size());
@@ -404,12 +428,12 @@ std::optional<Uniformity> AnalyseUniformity(const ir::Module& module) {
   for (uint32_t i = 0; i < module.functions.size(); ++i) {
     summaries[i].params.resize(module.functions[i].type.params.size());
     summaries[i].results.resize(module.functions[i].type.results.size());
-    sweeps.emplace_back(module, ir::FunctionId(i), summaries, result.functions[i]);
+    sweeps.emplace_back(module, lanes, ir::FunctionId(i), summaries, result.functions[i]);
   }
   for (Shape& param : summaries[module.entry.index].params) {
     param = Shape::Uniform();
   }
-  RaiseReferenced(module, summaries);
+  RaiseReferenced(module, lanes == Lanes::kGroup ? Shape::Unknown() : Shape::Varying(), summaries);
   for (int sweep = 0; sweep < kSweepsMax; ++sweep) {
     bool changed = false;
     for (FunctionSweep& function : sweeps) {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How values and control flow differ between the instances of one group, found by data flow over the structured IR.
+// How values and control flow differ between instances, found by data flow over the structured IR.
 //
-// A value's shape is linear (it grows by a constant from one local id to the next; all constants 0 is uniform),
+// A value's shape is linear (it grows by a constant from one instance to the next; all constants 0 is uniform),
 // varying (it depends on the instance's id in another way) or unknown (it comes from memory). Control varies at an
-// operation when a condition of varying shape decides whether an instance gets there. What is only unknown is left to
-// the check at run time (docs/KERNELS.md): every answer "varies" here rests on the id.
+// operation when a condition of varying shape decides whether an instance gets there.
+//
+// Two questions are asked. Among the instances of a group, for barriers: what is only unknown is left to the check at
+// run time (docs/KERNELS.md), so every answer "varies" rests on the id. Among instances that run in lockstep along one
+// dimension, for a vectoriser: there every answer "uniform" is sure, what comes from memory varies unless the address
+// is uniform, and nothing is unknown.
 //
 // The divergence of structured control follows the branches out of a varying `if`: the code behind it varies up to the
 // end of the block that the branch leaves. Loops are as in Karrenberg and Hack, "Improving Performance of OpenCL on
@@ -24,7 +28,8 @@ namespace hpvm {
 struct Shape {
   enum class Kind : uint8_t { kUnset, kLinear, kUnknown, kVarying };
   Kind kind = Kind::kUnset;
-  // kLinear: modulo 2^64, along x, y, z. They are also right modulo 2^32 for an i32.
+  // kLinear: modulo 2^64, along x, y, z; for an i32 modulo 2^32. Among lanes only their own dimension's means
+  // something.
   std::array<uint64_t, 3> step{};
 
   static Shape Uniform() { return {Kind::kLinear, {}}; }
@@ -49,8 +54,12 @@ struct Uniformity {
   std::vector<FunctionUniformity> functions;  // By FunctionId; empty for functions the entry does not reach.
 };
 
+// Whose instances are compared: those of a group, or those that differ in one coordinate of their ids and run in
+// lockstep.
+enum class Lanes : uint8_t { kGroup, kAlongX, kAlongY, kAlongZ };
+
 // Requires a verified module. Nothing when it did not settle within a bounded number of sweeps, each linear.
-std::optional<Uniformity> AnalyseUniformity(const ir::Module& module);
+std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lanes = Lanes::kGroup);
 
 }  // namespace hpvm
 

@@ -31,7 +31,7 @@ constexpr std::string_view kModule = R"((module
   (import "hpvm" "instance_id" (func $id (param i32) (result i32)))
   (import "hpvm" "print" (func $print (param i32 i32)))
   (memory 1)
-  (data (i32.const 64) "value %d\\n\\00")
+  (data (i32.const 64) "value %d\n\00")
   (func $at (param $base i32) (result i32)
     (i32.add (local.get $base) (i32.shl (call $id (i32.const 0)) (i32.const 2))))
   (func (export "add1") (param $d i32) (local $p i32)

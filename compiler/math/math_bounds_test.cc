@@ -93,6 +93,13 @@ std::vector<double> Edges(bool is_f64) {
       }
     }
   }
+  if (is_f64) {
+    edges.push_back(0x1.6ac5b262ca1ffp+849);  // Of all doubles the nearest to a multiple of pi/2.
+    edges.push_back(1e22);
+  } else {
+    edges.push_back(0x1.f9cbe2p+7);
+    edges.push_back(0x1.33333p+13);
+  }
   for (size_t i = 0, count = edges.size(); i < count; ++i) {
     edges.push_back(-edges[i]);
   }

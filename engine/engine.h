@@ -159,8 +159,8 @@ class Engine {
 
   // A status only when the world failed (compiler gone, deadline) or lacks something (kFailedPrecondition names the
   // nodes that no device here may run); what is wrong with the graph or its modules is in the diagnostics, beside
-  // warnings (a node that only the interpreter runs). Compiles at most four modules at a time. kFailedPrecondition for a
-  // check without a checker.
+  // warnings (a node that only the interpreter runs). Compiles at most four modules at a time. kFailedPrecondition for
+  // a check without a checker.
   StatusOr<PrepareOutcome> Prepare(std::string_view document, ModuleSource& modules, Time deadline,
                                    const PrepareOptions& prepare = {});
 

@@ -162,7 +162,8 @@ class Core {
   void ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant);
 
   // core_graph.cc
-  StatusOr<PreparationRef> FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256, bool check,
+  StatusOr<PreparationRef> FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256,
+                                           bool check,
                                            const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules);
   void WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then);
   void SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);

@@ -75,7 +75,8 @@ Status Core::InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob) {
   return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Insert(std::move(blob));
 }
 
-StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256, bool check,
+StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256,
+                                               bool check,
                                                const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules) {
   HPVMD_ASSIGN_OR_RETURN(const Sha256 graph_hash, ParseSha256("graph document", graph_sha256));
   HPVMD_ASSIGN_OR_RETURN(BlobRef document, tenant.graphs.Find(graph_hash));

@@ -20,7 +20,8 @@ constexpr uint64_t kGraphs = 64;
 // One node; the number makes it another document.
 std::string DocumentOf(uint64_t number) {
   return R"({"hpvm":1,"name":"g)" + std::to_string(number) +
-         R"(","symbols":["n"],"inputs":{"in":{"type":"i32","shape":["n"]}},"outputs":{"out":{"type":"i32","shape":["n"]}},
+         R"(","symbols":["n"],
+    "inputs":{"in":{"type":"i32","shape":["n"]}},"outputs":{"out":{"type":"i32","shape":["n"]}},
     "modules":{"k":{"kind":"wasm","source":{"file":"k.wasm"}}},
     "nodes":{"node":{"ports":[{"name":"in","access":"in","type":"i32","shape":["n"]},
                               {"name":"out","access":"out","type":"i32","shape":["n"]}],

@@ -90,8 +90,9 @@ StatusOr<Store::Members> Store::Resolve(const wasm::ModuleOutline& outline) cons
       return FailedPrecondition("unknown import: " + place + ".");
     }
     if (!MatchesImport(TypeOf(*found), import.type)) {
-      return FailedPrecondition("incompatible import type: " + place + " is a " + std::string(Name(found->kind)) +
-                                ", a " + std::string(Name(import.type.kind)) + " is imported.");
+      return FailedPrecondition(
+          "incompatible import type: " + place + " is a " + std::string(Name(found->kind)) +
+          (found->kind == import.type.kind ? " of another type." : ", which is not imported as one."));
     }
     members.of(found->kind).push_back(found->index);
   }

@@ -114,8 +114,27 @@ TEST(MathImportTest, IsReachedThroughTables) {
   EXPECT_EQ(std::bit_cast<double>(out[0]), 3);
 }
 
-// Every function of the library lowers to a module that verifies, and none reads what it has not written: an instance
-// finds the same whatever others left on the library's stack.
+// A start function may use it too.
+TEST(MathImportTest, RunsInStartFunctions) {
+  const ReadOutcome outcome = Read(R"((module
+    (import "hpvm" "cos_f64" (func $cos (param f64) (result f64)))
+    (import "hpvm" "erf_f32" (func $erf (param f32) (result f32)))
+    (memory 1)
+    (func $start (f64.store (i32.const 8) (call $cos (f64.const 1e22))))
+    (start $start)
+    (func (export "run") (param $out i32)
+      (f64.store (local.get $out) (f64.load (i32.const 8)))
+      (f32.store offset=8 (local.get $out) (call $erf (f32.const 0.5))))))",
+                                   {{.name = "out"}});
+  ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
+  ASSERT_TRUE(ir::Verify(*outcome.module).empty());
+  std::vector<uint64_t> out(2);
+  EXPECT_EQ(Interpreted(*outcome.module, 1, nullptr, &out).code, ir::TrapCode::kNone);
+  EXPECT_EQ(std::bit_cast<double>(out[0]), 0.52321478539513899);
+  EXPECT_EQ(std::bit_cast<float>(static_cast<uint32_t>(out[1])), 0.520499878f);
+}
+
+// Every function of the library lowers to a module that verifies.
 TEST(MathImportTest, EveryFunctionVerifies) {
   std::vector<uint32_t> all;
   for (uint32_t i = 0; i < math::MathFunctions().size(); ++i) {

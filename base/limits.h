@@ -55,6 +55,10 @@ inline constexpr uint32_t kWasmLocalsMax = 50'000;
 inline constexpr uint32_t kWasmSignatureMax = 1'000;
 inline constexpr uint32_t kWasmNestingMax = 1'000;
 inline constexpr uint32_t kWasmTableEntriesMax = 65'536;
+// Types, functions, globals, exports, element segments and data segments, of each kind: a few bytes of module become a
+// few hundred in memory. And the parameters and results of all functions together, which the validator copies.
+inline constexpr uint32_t kWasmItemsMax = 1'000'000;
+inline constexpr uint64_t kWasmSignatureValuesMax = 16'000'000;
 // Tables and element segments of one module, as an instance holds them: each worker has a copy.
 inline constexpr uint32_t kWasmTablesMax = 1'000;
 inline constexpr uint64_t kWasmStateBytesMax = 16 * kMiB;

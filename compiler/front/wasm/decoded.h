@@ -177,7 +177,7 @@ struct Module {
   std::vector<Export> exports;
   std::optional<uint32_t> start;
   uint64_t start_source = 0;
-  std::optional<uint32_t> stack_pointer;  // The global that the name section calls __stack_pointer.
+  std::optional<uint32_t> stack_pointer;  // The global that points to the shadow stack, by its name or its looks.
 
   ir::Type address_type() const { return memory && memory->limits.is_64 ? ir::Type::kI64 : ir::Type::kI32; }
   const Signature& signature_of(const Function& function) const { return signatures[function.signature]; }

@@ -146,11 +146,17 @@ class Delegate : public wabt::BinaryReaderNop {
   wabt::Var At(Index index) const { return wabt::Var(index, Here()); }
   // Keeps the first fault of ours and stops the reader.
   Result Refuse(uint64_t offset, std::string message);
+  // Refuses what would be one item of a kind too many.
+  Result CheckCount(size_t count, std::string_view items);
+  // The function's type is known; the validator is asked, and a function without a body appended.
+  Result AddFunction(Index signature, std::optional<ImportDecl> import);
   ImportDecl ImportOf(std::string_view module, std::string_view name) const;
   // Nothing, and a refusal: types of proposals that are not taken.
   std::optional<ValueType> TypeOf(wabt::Type type, std::string_view what);
   // The instruction last announced, if the validator took it.
   Result Record(Result validated, uint64_t imm = 0);
+  // Instructions whose validation takes as long as their signature is.
+  Result RecordTyped(Result validated, uint32_t signature, uint64_t imm);
   Result RecordPlain(Result validated);
   Result RecordBlock(Result validated, wabt::Type signature);
   Result RecordLocal(Result validated, Index local);
@@ -185,11 +191,14 @@ class Delegate : public wabt::BinaryReaderNop {
   uint64_t local_count_ = 0;
   uint64_t slot_count_ = 0;
   uint64_t instructions_ = 0;
+  uint64_t signature_values_ = 0;  // Parameters and results of all functions.
   Constant constant_;  // The last one, for constant expressions.
   wabt::Type global_type_ = wabt::Type::I32;  // Of the global at hand.
   std::vector<bool> is_64_;
   size_t tables_defined_ = 0;
   std::span<const uint8_t> bytes_;
+  std::optional<Index> data_count_;
+  bool has_global_names_ = false;
 };
 
 }  // namespace hpvm::wasm

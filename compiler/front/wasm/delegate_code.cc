@@ -112,13 +112,24 @@ Result Delegate::RecordBlock(Result validated, wabt::Type signature) {
     return Refuse(source_, "Blocks nest deeper than the limit (" + std::to_string(limits::kWasmNestingMax) + ").");
   }
   if (signature.IsIndex()) {
-    return Record(validated, uint64_t{kInlineSignatures} + signature.GetIndex());
+    const uint32_t index = kInlineSignatures + signature.GetIndex();
+    return RecordTyped(validated, index, index);
   }
   if (signature == wabt::Type::Void) {
     return Record(validated, 0);
   }
   const std::optional<ValueType> result = TypeOf(signature, "A block's result");
   return result ? Record(validated, InlineSignature(*result)) : Result(Result::Error);
+}
+
+Result Delegate::RecordTyped(Result validated, uint32_t signature, uint64_t imm) {
+  if (Failed(validated)) {
+    return Result::Error;
+  }
+  constexpr size_t kValuesPerInstruction = 8;
+  const Signature& type = module_.signatures[signature];
+  instructions_ += (type.params.size() + type.results.size()) / kValuesPerInstruction;
+  return Record(validated, imm);
 }
 
 Result Delegate::RecordLocal(Result validated, Index local) {
@@ -355,14 +366,20 @@ Result Delegate::OnBrTableExpr(Index count, Index* depths, Index default_depth) 
 }
 
 Result Delegate::OnReturnExpr() { return Record(validator_.OnReturn(Here())); }
-Result Delegate::OnCallExpr(Index function) { return Record(validator_.OnCall(Here(), At(function)), function); }
+Result Delegate::OnCallExpr(Index function) {
+  if (Failed(validator_.OnCall(Here(), At(function)))) {
+    return Result::Error;
+  }
+  return RecordTyped(Result::Ok, module_.functions[function].signature, function);
+}
 Result Delegate::OnCallIndirectExpr(Index signature, Index table) {
   // The validator knows 32-bit tables only.
   if (IsTable64(table) && Failed(validator_.OnConvert(Here(), Opcode::I32WrapI64))) {
     return Result::Error;
   }
-  return Record(validator_.OnCallIndirect(Here(), At(signature), At(table)),
-                (uint64_t{kInlineSignatures} + signature) | uint64_t{table} << 32);
+  const uint32_t index = kInlineSignatures + signature;
+  return RecordTyped(validator_.OnCallIndirect(Here(), At(signature), At(table)), index,
+                     index | uint64_t{table} << 32);
 }
 Result Delegate::OnDropExpr() { return Record(validator_.OnDrop(Here())); }
 Result Delegate::OnSelectExpr(Index result_count, wabt::Type* result_types) {

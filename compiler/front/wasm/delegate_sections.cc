@@ -38,6 +38,19 @@ SegmentMode ModeOf(wabt::SegmentKind kind) {
   }
 }
 
+// wasm-ld makes it the first global; its stack ends at a multiple of 16 in the initial memory.
+std::optional<uint32_t> GuessStackPointer(const Module& module) {
+  if (module.globals.empty() || !module.memory) {
+    return std::nullopt;
+  }
+  const Global& first = module.globals[0];
+  const uint64_t end = first.init.low;
+  const bool is_address = first.is_mutable && !first.import && first.init.kind == Constant::Kind::kBits &&
+                          first.type == (module.memory->limits.is_64 ? ValueType::kI64 : ValueType::kI32);
+  const bool is_end = end != 0 && end % 16 == 0 && end / (64 * limits::kKiB) <= module.memory->limits.initial;
+  return is_address && is_end ? std::optional<uint32_t>(0) : std::nullopt;
+}
+
 }  // namespace
 
 Delegate::Delegate(const wabt::Features& features, std::vector<bool> is_64, std::span<const uint8_t> bytes)
@@ -85,6 +98,14 @@ Result Delegate::Refuse(uint64_t offset, std::string message) {
   return Result::Error;
 }
 
+Result Delegate::CheckCount(size_t count, std::string_view items) {
+  if (count < limits::kWasmItemsMax) {
+    return Result::Ok;
+  }
+  return Refuse(state->offset, "The module has more " + std::string(items) + " than the limit (" +
+                                   std::to_string(limits::kWasmItemsMax) + ").");
+}
+
 ImportDecl Delegate::ImportOf(std::string_view module, std::string_view name) const {
   return {std::string(module.substr(0, kNameBytesMax)), std::string(name.substr(0, kNameBytesMax)), source_};
 }
@@ -120,12 +141,23 @@ Result Delegate::BeginSection(Index, wabt::BinarySection section, Offset) {
   return Result::Ok;
 }
 
-Result Delegate::EndModule() { return validator_.EndModule(); }
+Result Delegate::EndModule() {
+  if (!has_global_names_) {
+    module_.stack_pointer = GuessStackPointer(module_);
+  }
+  if (data_count_ && *data_count_ != module_.data.size()) {  // The code refers to that many.
+    return Refuse(state->offset, "The module is not valid WebAssembly: the data count is " +
+                                     std::to_string(*data_count_) + ", but the module has " +
+                                     std::to_string(module_.data.size()) + " data segments.");
+  }
+  return validator_.EndModule();
+}
 
 Result Delegate::OnFuncType(Index index, Index param_count, wabt::Type* params, Index result_count,
                             wabt::Type* results) {
   source_ = state->offset;
-  if (Failed(validator_.OnFuncType(Here(), param_count, params, result_count, results, index))) {
+  if (Failed(CheckCount(index, "types")) ||
+      Failed(validator_.OnFuncType(Here(), param_count, params, result_count, results, index))) {
     return Result::Error;
   }
   Signature type;
@@ -147,16 +179,30 @@ Result Delegate::OnFuncType(Index index, Index param_count, wabt::Type* params, 
   return Result::Ok;
 }
 
-Result Delegate::OnImportFunc(Index, std::string_view module, std::string_view name, Index, Index signature) {
-  source_ = state->offset;
+Result Delegate::AddFunction(Index signature, std::optional<ImportDecl> import) {
+  if (Failed(CheckCount(module_.functions.size(), "functions"))) {
+    return Result::Error;
+  }
+  if (const uint64_t at = uint64_t{kInlineSignatures} + signature; at < module_.signatures.size()) {
+    signature_values_ += module_.signatures[at].params.size() + module_.signatures[at].results.size();
+  }
+  if (signature_values_ > limits::kWasmSignatureValuesMax) {
+    return Refuse(source_, "The module's functions have more parameters and results together than the limit (" +
+                               std::to_string(limits::kWasmSignatureValuesMax) + ").");
+  }
   if (Failed(validator_.OnFunction(Here(), At(signature)))) {
     return Result::Error;
   }
   Function function;
   function.signature = kInlineSignatures + signature;
-  function.import = ImportOf(module, name);
+  function.import = std::move(import);
   module_.functions.push_back(std::move(function));
   return Result::Ok;
+}
+
+Result Delegate::OnImportFunc(Index, std::string_view module, std::string_view name, Index, Index signature) {
+  source_ = state->offset;
+  return AddFunction(signature, ImportOf(module, name));
 }
 
 Result Delegate::OnImportTable(Index, std::string_view module, std::string_view name, Index, wabt::Type type,
@@ -185,13 +231,7 @@ Result Delegate::OnImportTag(Index, std::string_view module, std::string_view na
 
 Result Delegate::OnFunction(Index, Index signature) {
   source_ = state->offset;
-  if (Failed(validator_.OnFunction(Here(), At(signature)))) {
-    return Result::Error;
-  }
-  Function function;
-  function.signature = kInlineSignatures + signature;
-  module_.functions.push_back(std::move(function));
-  return Result::Ok;
+  return AddFunction(signature, std::nullopt);
 }
 
 Result Delegate::AddTable(wabt::Type type, const wabt::Limits& entries, std::optional<ImportDecl> import) {
@@ -251,7 +291,7 @@ Result Delegate::OnMemory(Index, const wabt::Limits* pages) {
 
 Result Delegate::AddGlobal(wabt::Type type, bool is_mutable, std::optional<ImportDecl> import) {
   const std::optional<ValueType> value = TypeOf(type, "A global");
-  if (!value) {
+  if (!value || Failed(CheckCount(module_.globals.size(), "globals"))) {
     return Result::Error;
   }
   module_.globals.push_back(
@@ -279,7 +319,8 @@ Result Delegate::EndGlobalInitExpr(Index) {
 
 Result Delegate::OnExport(Index, wabt::ExternalKind kind, Index item, std::string_view name) {
   source_ = state->offset;
-  if (Failed(validator_.OnExport(Here(), kind, At(item), name))) {
+  if (Failed(CheckCount(module_.exports.size(), "exports")) ||
+      Failed(validator_.OnExport(Here(), kind, At(item), name))) {
     return Result::Error;
   }
   constexpr ExternKind kKinds[] = {ExternKind::kFunction, ExternKind::kTable, ExternKind::kMemory,
@@ -302,7 +343,8 @@ Result Delegate::OnStartFunction(Index function) {
 Result Delegate::BeginElemSegment(Index, Index table, uint8_t flags) {
   source_ = state->offset;
   const wabt::SegmentKind kind = KindOf(flags);
-  if (Failed(validator_.OnElemSegment(Here(), At(table), kind))) {
+  if (Failed(CheckCount(module_.elems.size(), "element segments")) ||
+      Failed(validator_.OnElemSegment(Here(), At(table), kind))) {
     return Result::Error;
   }
   module_.elems.push_back({.mode = ModeOf(kind), .table = table, .offset = {}, .functions = {}, .source = source_});
@@ -334,12 +376,16 @@ Result Delegate::OnElemSegmentElemExpr_RefFunc(Index, Index function) {
 }
 
 Result Delegate::OnDataCount(Index count) {
+  data_count_ = count;
   validator_.OnDataCount(count);
   return Result::Ok;
 }
 Result Delegate::BeginDataSegment(Index, Index memory, uint8_t flags) {
   source_ = state->offset;
   const wabt::SegmentKind kind = KindOf(flags);
+  if (Failed(CheckCount(module_.data.size(), "data segments"))) {
+    return Result::Error;
+  }
   module_.data.push_back({.mode = ModeOf(kind), .offset = {}, .bytes = {}, .source = source_});
   return validator_.OnDataSegment(Here(), At(memory), kind);
 }
@@ -370,8 +416,11 @@ Result Delegate::OnFunctionName(Index function, std::string_view name) {
 }
 
 Result Delegate::OnNameEntry(wabt::NameSectionSubsection kind, Index index, std::string_view name) {
-  if (kind == wabt::NameSectionSubsection::Global && index < module_.globals.size() && name == "__stack_pointer") {
-    module_.stack_pointer = index;
+  if (kind == wabt::NameSectionSubsection::Global && index < module_.globals.size()) {
+    has_global_names_ = true;
+    if (name == "__stack_pointer") {
+      module_.stack_pointer = index;
+    }
   }
   return Result::Ok;
 }

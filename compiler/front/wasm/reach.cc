@@ -35,6 +35,12 @@ class Walker {
     reach_.elems.resize(module.elems.size());
     reach_.data.resize(module.data.size());
     reach_.data_dropped.resize(module.data.size());
+    elems_of_.resize(module.tables.size());
+    for (size_t i = 0; i < module.elems.size(); ++i) {
+      if (module.elems[i].mode == SegmentMode::kActive) {
+        elems_of_[module.elems[i].table].push_back(static_cast<uint32_t>(i));
+      }
+    }
   }
 
   Reach From(std::span<const uint32_t> roots, std::span<const uint32_t> references) && {
@@ -92,10 +98,8 @@ class Walker {
       return;
     }
     reach_.tables[table] = true;
-    for (const ElemSegment& segment : module_.elems) {
-      if (segment.mode == SegmentMode::kActive && segment.table == table) {
-        AddFunctions(segment);
-      }
+    for (const uint32_t segment : elems_of_[table]) {
+      AddFunctions(module_.elems[segment]);
     }
   }
 
@@ -166,6 +170,7 @@ class Walker {
   const Module& module_;
   Reach reach_;
   std::vector<bool> is_referenced_;
+  std::vector<std::vector<uint32_t>> elems_of_;  // Active segments by table.
   std::map<std::string, uint32_t> known_;
 };
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What start functions leave, and which ones are refused; tables, references and segments of kernels.
+#include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -207,6 +209,67 @@ TEST(KernelTest, SignaturesKeepTheirIdentity) {
                         " (i32.const 1))))"),
             ir::TrapCode::kIndirectCall);
   ExpectOut(head + "(call_indirect (type $same) (i32.const 7) (i32.const 0))" + Store(0, "(i32.const 3)") + "))", {3});
+}
+
+// The module with its only table made one of 64-bit indices, which the assembler does not know.
+std::vector<uint8_t> WithTable64(const std::string& wat) {
+  std::vector<uint8_t> bytes = wasm::Assemble(wat);
+  const std::array<uint8_t, 5> section = {4, 4, 1, 0x70, 0};  // A table of funcref without a maximum.
+  const auto at = std::search(bytes.begin(), bytes.end(), section.begin(), section.end());
+  EXPECT_NE(at, bytes.end());
+  at[4] |= 4;
+  return bytes;
+}
+
+// Calls through 64-bit tables look at the whole index; nothing else is supported on them.
+TEST(KernelTest, Table64) {
+  const auto module = [](const std::string& body) {
+    return WithTable64(
+        "(module (type $i (func (result i32))) (memory i64 1) (table $t 2 funcref)"
+        " (elem (offset (i64.const 1)) $one) (func $one (result i32) (i32.const 1))"
+        " (func (export \"run\") (param i64) (i32.store (local.get 0) " + body + ")))");
+  };
+  const auto run = [](const std::vector<uint8_t>& bytes, uint32_t* result) {
+    const ReadOutcome outcome = ReadWasm(bytes, kOptions);
+    EXPECT_TRUE(outcome.module) << ToString(outcome.diagnostics);
+    alignas(8) std::array<uint32_t, 2> out{};
+    ir::Launch launch;
+    launch.arguments = {{reinterpret_cast<uint8_t*>(out.data()), sizeof(out), 0}};
+    const auto report = ir::Interpret(*outcome.module, launch);
+    EXPECT_TRUE(report.ok()) << report.status();
+    *result = out[0];
+    return report->code;
+  };
+  uint32_t result = 0;
+  EXPECT_EQ(run(module("(call_indirect (type $i) (i64.const 1))"), &result), ir::TrapCode::kNone);
+  EXPECT_EQ(result, 1u);
+  EXPECT_EQ(run(module("(call_indirect (type $i) (i64.const 0))"), &result), ir::TrapCode::kUninitializedElement);
+  EXPECT_EQ(run(module("(call_indirect (type $i) (i64.const 0x100000001))"), &result),
+            ir::TrapCode::kUndefinedElement);
+  for (const auto& [body, want] : {std::pair{"(call_indirect (type $i) (i32.const 1))", "not valid WebAssembly"},
+                                   std::pair{"(table.size $t)", "\"table.size\" is refused: table 0 has 64-bit"}}) {
+    const ReadOutcome outcome = ReadWasm(module(body), kOptions);
+    ASSERT_FALSE(outcome.module);
+    EXPECT_THAT(outcome.diagnostics[0].message, HasSubstr(want));
+  }
+}
+
+// Bulk operations with 64-bit addresses.
+TEST(KernelTest, Memory64Bulk) {
+  const std::vector<uint8_t> bytes = wasm::Assemble(
+      "(module (memory i64 1) (data $p \"abcdef\") (func (export \"run\") (param i64)"
+      " (memory.init $p (i64.const 100) (i32.const 2) (i32.const 4))"
+      " (memory.copy (local.get 0) (i64.const 100) (i64.const 3))"
+      " (memory.fill (i64.add (local.get 0) (i64.const 4)) (i32.const 7) (i64.const 2))))");
+  const ReadOutcome outcome = ReadWasm(bytes, kOptions);
+  ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
+  alignas(8) std::array<uint8_t, 8> out{};
+  ir::Launch launch;
+  launch.arguments = {{out.data(), out.size(), 0}};
+  const auto report = ir::Interpret(*outcome.module, launch);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->code, ir::TrapCode::kNone);
+  EXPECT_EQ(out, (std::array<uint8_t, 8>{'c', 'd', 'e', 0, 7, 7, 0, 0}));
 }
 
 // The entry takes numbers only.

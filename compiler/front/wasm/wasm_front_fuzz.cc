@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes give a fault or a module that verifies.
+// Any bytes give a fault or a module that verifies, as a kernel and linked with anything.
 #include <cstdint>
 #include <string>
 
 #include "base/status.h"
 #include "compiler/front/wasm/decoded.h"
+#include "compiler/front/wasm/link.h"
 #include "compiler/front/wasm/reader.h"
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/verify.h"
@@ -31,6 +32,40 @@ hpvm::WasmOptions OptionsFor(std::span<const uint8_t> bytes) {
   return options;
 }
 
+// Imports are what the module says that they are.
+void Link(std::span<const uint8_t> bytes) {
+  hpvm::Diagnostics diagnostics;
+  const auto outline = hpvm::wasm::OutlineModule(bytes, diagnostics);
+  HPVMD_CHECK(outline.has_value() != hpvm::HasErrors(diagnostics));
+  if (!outline) {
+    return;
+  }
+  std::vector<hpvm::wasm::Signature> signatures;
+  hpvm::wasm::Linkage linkage;
+  linkage.signatures = &signatures;
+  for (const hpvm::wasm::ModuleImport& import : outline->imports) {
+    switch (import.type.kind) {
+      case hpvm::wasm::ExternKind::kFunction:
+        linkage.functions.push_back(1);
+        break;
+      case hpvm::wasm::ExternKind::kTable:
+        linkage.tables.push_back(hpvm::wasm::kCallAreaBytes);
+        linkage.table_capacities.push_back(10);
+        break;
+      case hpvm::wasm::ExternKind::kGlobal:
+        linkage.globals.push_back(hpvm::wasm::kCallAreaBytes + 64);
+        break;
+      case hpvm::wasm::ExternKind::kMemory:
+        linkage.memory = import.type.limits;
+        break;
+    }
+  }
+  linkage.first_reference = 2;
+  const auto linked = hpvm::wasm::LinkModule(bytes, linkage, diagnostics);
+  HPVMD_CHECK(linked.has_value() != hpvm::HasErrors(diagnostics));
+  HPVMD_CHECK(!linked || hpvm::ir::Verify(linked->module).empty());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -38,5 +73,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const hpvm::ReadOutcome outcome = hpvm::ReadWasm(bytes, OptionsFor(bytes));
   HPVMD_CHECK(outcome.module.has_value() != hpvm::HasErrors(outcome.diagnostics));
   HPVMD_CHECK(!outcome.module || hpvm::ir::Verify(*outcome.module).empty());
+  Link(bytes);
   return 0;
 }

@@ -24,7 +24,7 @@ struct SimdInstr {
 // Why instructions of that opcode are not taken, as the rest of the sentence "... is refused: ", or null.
 const char* SimdRefusal(uint32_t opcode);
 
-// One a function. Operations that it has built already, it uses again where they are in scope.
+// One a function. Operations that it built lately it uses again where they are in scope.
 class SimdLowering {
  public:
   // Both outlive it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds operations without effect: each only once where it is in scope, and none where the result is known.
+// Builds operations without effect: none where the result is known, and mostly only once what is in scope.
 #ifndef HPVMD_COMPILER_FRONT_WASM_SIMD_OPS_H_
 #define HPVMD_COMPILER_FRONT_WASM_SIMD_OPS_H_
 

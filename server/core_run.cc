@@ -7,6 +7,7 @@
 #include "server/log.h"
 #include "server/object_id.h"
 #include "server/request_options.h"
+#include "server/run_log.h"
 
 namespace hpvm {
 namespace {
@@ -173,7 +174,13 @@ void FillTargets(RunOp& op) {
 // names and sizes are compared with what was asked.
 StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
   std::vector<RunOutput> outputs;
-  uint64_t inline_bytes = 0;
+  // One message also holds where the nodes ran and what they said; for a little of it there is always room.
+  constexpr uint64_t kRoomBytes = 32 * limits::kKiB;
+  uint64_t beside_bytes = MessageBytes(reply.log);
+  for (const ExecutorNodeRecord& node : reply.nodes) {
+    beside_bytes += node.path.size() + node.device.size() + 64;
+  }
+  uint64_t inline_bytes = beside_bytes > kRoomBytes ? beside_bytes - kRoomBytes : 0;
   for (OutputTensor& from : reply.outputs) {
     const auto planned = op.plans.find(from.name);
     const OutputPlan plan = planned == op.plans.end() ? OutputPlan() : planned->second;

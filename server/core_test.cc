@@ -701,6 +701,32 @@ TEST_F(CoreTest, JobLogNeedsRoom) {
   EXPECT_EQ(job.log().lines_dropped(), 10u);
 }
 
+// Inline outputs leave room in the message for a log.
+TEST_F(CoreTest, LogsAndOutputsShareAMessage) {
+  const std::string handle = Prepare();
+  for (const bool has_log : {false, true}) {
+    v1::RunRequest request = RunRequestOf(handle);
+    request.set_log(true);
+    Run(request);
+    RunReply reply;
+    reply.body.resize(16 * limits::kInlineTensorBytesMax);
+    for (uint64_t i = 0; i < 16; ++i) {
+      reply.outputs.push_back({"y" + std::to_string(i), ElementType::kU8, {limits::kInlineTensorBytesMax},
+                               limits::kInlineTensorBytesMax,
+                               std::span(reply.body).subspan(i * limits::kInlineTensorBytesMax,
+                                                             limits::kInlineTensorBytesMax)});
+    }
+    reply.log.lines.assign(has_log ? 60 : 0, {std::string(1024, 'n'), {}, "text"});
+    spawner_.last().AnswerRun(std::move(reply));
+    ASSERT_TRUE(run_outcome_.has_value() && run_outcome_->outcome.ok());
+    size_t in_buffers = 0;
+    for (const RunOutput& output : run_outcome_->outputs) {
+      in_buffers += output.segment != nullptr;
+    }
+    EXPECT_EQ(in_buffers, has_log ? 1u : 0u);
+  }
+}
+
 // A graph prepared for checks is another one than the same graph without; Run passes on whether it wants the log.
 TEST_F(CoreTest, PreparesForChecks) {
   const std::string plain = Prepare();

@@ -9,6 +9,8 @@
 namespace hpvm {
 
 bool IsEmpty(const ExecutorLog& log);
+// What its message takes at most.
+uint64_t MessageBytes(const ExecutorLog& log);
 v1::RunLog ToMessage(const ExecutorLog& log);
 // Leaves the counts only.
 void DropTexts(v1::RunLog& log);

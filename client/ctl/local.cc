@@ -10,6 +10,8 @@
 #include <future>
 #include <map>
 
+#include "client/ctl/report.h"
+
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/memfd.h"
@@ -144,6 +146,9 @@ class LocalRun {
     if (!reply.summary.has_value()) {
       HPVMD_RETURN_IF_ERROR(ToStatus(reply.diagnostics));
       return Internal("The executor gave neither a summary nor a reason.");
+    }
+    for (const Diagnostic& warning : reply.diagnostics) {
+      PrintWarning(ToString(warning));
     }
     return *std::move(reply.summary);
   }

@@ -111,6 +111,10 @@ void PrintReport(const RunReport& report, Format format) {
   fputs(text.c_str(), stdout);
 }
 
+void PrintWarning(std::string_view text) {
+  fprintf(stderr, "hpvmctl: warning: %s\n", Printable(text).c_str());
+}
+
 void PrintLog(const v1::RunLog& log, Format format) {
   if (format != Format::kJson) {
     fputs(LogText(log).c_str(), stderr);

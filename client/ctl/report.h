@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/client.h"
@@ -29,6 +30,8 @@ struct RunReport {
   v1::RunLog log;
 };
 
+// "hpvmctl: warning: ..." on standard error.
+void PrintWarning(std::string_view text);
 // What the kernels said, on standard error: "node(instance): text" a line, then each finding. Nothing for JSON, whose
 // report has it.
 void PrintLog(const v1::RunLog& log, Format format);

@@ -7,6 +7,7 @@
 #include "client/ctl/graph_options.h"
 #include "client/ctl/local.h"
 #include "client/ctl/report.h"
+#include "client/status.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -21,6 +22,9 @@ StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, 
                                    const PrepareOptions& prepare) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(Prepared prepared, client->Prepare(job.document, job.modules, {}, prepare));
+  for (const v1::Diagnostic& warning : prepared.warnings.items()) {
+    PrintWarning(ToText(warning));
+  }
   StatusOr<RunOutcome> outcome = client->Run(prepared.handle, job.inputs, run);
   client->Release(prepared.handle).IgnoreError();  // The run's outcome is what matters.
   if (!outcome.ok()) {

@@ -20,14 +20,19 @@ std::string Number(double value, const char* unit) {
 std::string Printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (unsigned char c : text) {
-    if ((c < 0x20 && c != '\n') || c == 0x7f) {
+  bool is_second = false;  // Of a control character that UTF-8 writes as two bytes; terminals obey those too.
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    const bool is_first = c == 0xc2 && next >= 0x80 && next < 0xa0;
+    if ((c < 0x20 && c != '\n') || c == 0x7f || is_first || is_second) {
       char escaped[8];
       snprintf(escaped, sizeof(escaped), "\\x%02x", c);
       out += escaped;
     } else {
       out += static_cast<char>(c);
     }
+    is_second = is_first;
   }
   return out;
 }

@@ -9,30 +9,6 @@ namespace {
 
 using internal::Envelope;
 
-// Length of the UTF-8 sequence at `text[0]`, 0 when it is malformed, overlong, a surrogate or past U+10FFFF.
-size_t SequenceBytes(std::string_view text) {
-  const auto at = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = at(0);
-  if (first < 0x80) {
-    return 1;
-  }
-  size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) {
-    return 0;
-  }
-  for (size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0) != 0x80) {
-      return 0;
-    }
-  }
-  const uint8_t second = at(1);
-  const bool bad = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
-                   (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
-  return bad ? 0 : length;
-}
-
-bool IsControl(char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; }
-
 // Collects the first broken rule of one message; every check after it is skipped by the callers' returns.
 class Checker {
  public:
@@ -430,37 +406,6 @@ Status CheckAnswered(const Envelope& envelope, bool answered) {
 }
 
 }  // namespace
-
-bool IsCleanText(std::string_view text, bool lines) {
-  while (!text.empty()) {
-    const size_t bytes = SequenceBytes(text);
-    if (bytes == 0 || (IsControl(text[0]) && !(lines && (text[0] == '\n' || text[0] == '\t')))) {
-      return false;
-    }
-    text.remove_prefix(bytes);
-  }
-  return true;
-}
-
-std::string CleanText(std::string_view text, size_t bytes_max, bool lines) {
-  const bool cut = text.size() > bytes_max;
-  const size_t room = cut ? bytes_max - 3 : bytes_max;
-  std::string clean;
-  clean.reserve(std::min(text.size(), bytes_max));
-  while (!text.empty()) {
-    const size_t bytes = std::max<size_t>(SequenceBytes(text), 1);
-    if (clean.size() + bytes > room) {
-      break;
-    }
-    if (SequenceBytes(text) == 0 || (IsControl(text[0]) && !(lines && (text[0] == '\n' || text[0] == '\t')))) {
-      clean += '?';
-    } else {
-      clean += text.substr(0, bytes);
-    }
-    text.remove_prefix(bytes);
-  }
-  return cut ? clean + "..." : clean;
-}
 
 Status DecodeToExecutor(std::string_view head, size_t body_bytes, size_t fds, Envelope* envelope) {
   HPVMD_RETURN_IF_ERROR(Parse(head, envelope));

@@ -58,3 +58,12 @@ HPVM_KERNEL void good(const int* in, int* out) {
   int i = hpvm_instance_id(0);
   out[i] = 2 * in[i];
 }
+
+// Instances whose element is 0 do not wait for the others of their group.
+HPVM_KERNEL void skip(const int* in, int* out) {
+  int i = hpvm_instance_id(0);
+  if (in[i] != 0) {
+    hpvm_barrier();  // at: barrier
+  }
+  out[i] = in[i];
+}

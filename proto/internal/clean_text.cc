@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text from processes that are not trusted: what may stand in messages, logs and terminals.
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "proto/internal/protocol.h"
+
+namespace hpvm {
+namespace {
+
+// Length of the UTF-8 sequence at `text[0]`, 0 when it is malformed, overlong, a surrogate or past U+10FFFF.
+size_t SequenceBytes(std::string_view text) {
+  const auto at = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t first = at(0);
+  if (first < 0x80) {
+    return 1;
+  }
+  size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) {
+    return 0;
+  }
+  for (size_t i = 1; i < length; ++i) {
+    if ((at(i) & 0xc0) != 0x80) {
+      return 0;
+    }
+  }
+  const uint8_t second = at(1);
+  const bool bad = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+                   (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
+  return bad ? 0 : length;
+}
+
+// A control character at `text[0]`, also of those that terminals take for the start of an escape in one character.
+bool IsControl(std::string_view text) {
+  const auto first = static_cast<uint8_t>(text[0]);
+  return first < 0x20 || first == 0x7f || (first == 0xc2 && text.size() > 1 && static_cast<uint8_t>(text[1]) < 0xa0);
+}
+
+// Whether the character at `text[0]`, of `bytes`, may stand in clean text.
+bool IsClean(std::string_view text, size_t bytes, bool lines) {
+  return bytes != 0 && (!IsControl(text) || (lines && (text[0] == '\n' || text[0] == '\t')));
+}
+
+}  // namespace
+
+bool IsCleanText(std::string_view text, bool lines) {
+  while (!text.empty()) {
+    const size_t bytes = SequenceBytes(text);
+    if (!IsClean(text, bytes, lines)) {
+      return false;
+    }
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+std::string CleanText(std::string_view text, size_t bytes_max, bool lines) {
+  const bool cut = text.size() > bytes_max;
+  const size_t room = cut ? bytes_max - 3 : bytes_max;
+  std::string clean;
+  clean.reserve(std::min(text.size(), bytes_max));
+  while (!text.empty()) {
+    const size_t sequence = SequenceBytes(text);
+    const size_t bytes = std::max<size_t>(sequence, 1);
+    if (clean.size() + bytes > room) {
+      break;
+    }
+    if (!IsClean(text, sequence, lines)) {
+      clean += '?';
+    } else {
+      clean += text.substr(0, bytes);
+    }
+    text.remove_prefix(bytes);
+  }
+  return cut ? clean + "..." : clean;
+}
+
+}  // namespace hpvm

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/llvm/codegen.h"
 
+#include <algorithm>
 #include <mutex>
 #include <new>
+#include <optional>
 
 #include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/CodeGen/Passes.h"
+#include "llvm/CodeGen/RegAllocRegistry.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -48,6 +52,30 @@ constexpr char kPasses[] =
     "loop(indvars,loop-deletion),gvn,loop-mssa(licm),"
     "dse,adce,simplifycfg,instcombine<no-verify-fixpoint>),"
     "globaldce";
+
+// From so many instructions in one function on, the usual register allocator takes a time that grows with the square.
+constexpr unsigned kLargeFunctionInstructions = 20'000;
+
+bool HasLargeFunction(const llvm::Module& module) {
+  return std::any_of(module.begin(), module.end(), [](const llvm::Function& function) {
+    return function.getInstructionCount() > kLargeFunctionInstructions;
+  });
+}
+
+// Makes the passes that are added while it lives choose the basic register allocator. The choice is the process's: one
+// compile at a time.
+class BasicRegisterAllocation {
+ public:
+  BasicRegisterAllocation() : before_(llvm::RegisterRegAlloc::getDefault()) {
+    llvm::RegisterRegAlloc::setDefault(llvm::createBasicRegisterAllocator);
+  }
+  ~BasicRegisterAllocation() { llvm::RegisterRegAlloc::setDefault(before_); }
+  BasicRegisterAllocation(const BasicRegisterAllocation&) = delete;
+  BasicRegisterAllocation& operator=(const BasicRegisterAllocation&) = delete;
+
+ private:
+  const llvm::RegisterRegAlloc::FunctionPassCtor before_;
+};
 
 }  // namespace
 
@@ -95,6 +123,10 @@ StatusOr<std::string> GenerateCode(llvm::Module& module, llvm::TargetMachine& ma
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
+  std::optional<BasicRegisterAllocation> basic;
+  if (HasLargeFunction(module)) {
+    basic.emplace();
+  }
   llvm::TargetLibraryInfoImpl library(module.getTargetTriple());
   library.disableAllFunctions();
   passes.add(new llvm::TargetLibraryInfoWrapperPass(library));

@@ -428,6 +428,26 @@ func f0 "wait" () -> () {
   EXPECT_EQ(image->barriers, 3u);
 }
 
+// A function so large that registers are allocated the simple way does the same.
+TEST(ControlTest, LargeFunctionAgrees) {
+  std::string text =
+      "module \"large\"\nmemory 65536 65536\nparam buffer inout \"r\"\nentry f0\n"
+      "func f0 \"large\" (%r: i32) -> () {\n%v0: i32 = const.i32 40\n%mask: i32 = const.i32 65532\n";
+  constexpr int kSteps = 600;
+  for (int i = 1; i <= kSteps; ++i) {
+    auto value = [&](int back) { return "%v" + std::to_string(std::max(0, i - back)); };
+    const std::string at = "%a" + std::to_string(i), x = "%x" + std::to_string(i);
+    text += at + ": i32 = and.i32 " + value(1) + ", %mask\n" + x + ": i32 = load.i32 flat " + at + "\nstore.i32 flat " +
+            at + ", " + value(i % 36 + 1) + "\n" + value(0) + ": i32 = " + (i % 3 == 0 ? "mul" : "sub") + ".i32 " +
+            value(i % 50 + 1) + ", " + x + "\n";
+  }
+  Compared kernel(text + "store.i32 flat %r, %v" + std::to_string(kSteps) + "\nreturn ()\n}\n");
+  Compared::Input input;
+  input.buffers = {{0}};
+  input.extent = {2, 1, 1};
+  EXPECT_EQ(kernel.Check(input).trap.code, TrapCode::kNone);
+}
+
 // Every level gives an image, and a kernel with a jump table and floating constants links without relocations.
 TEST(ControlTest, EveryLevelEmits) {
   for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {

@@ -129,17 +129,18 @@ F FCopysign(F a, F b) {
   const UintOf<F> sign = std::bit_cast<UintOf<F>>(b) & kSignBit<F>;
   return std::bit_cast<F>(static_cast<UintOf<F>>((std::bit_cast<UintOf<F>>(a) & ~kSignBit<F>) | sign));
 }
+// The library's rounding may hand a signaling NaN through; the sum is quiet.
 template <typename F>
 F FCeil(F a) {
-  return std::ceil(a);
+  return a != a ? a + a : std::ceil(a);
 }
 template <typename F>
 F FFloor(F a) {
-  return std::floor(a);
+  return a != a ? a + a : std::floor(a);
 }
 template <typename F>
 F FTrunc(F a) {
-  return std::trunc(a);
+  return a != a ? a + a : std::trunc(a);
 }
 // In the default rounding mode, which nothing of ours changes: to nearest, ties to even.
 template <typename F>

@@ -44,12 +44,15 @@ struct Board {
   std::atomic<uint64_t> next;
   std::atomic<uint64_t> modules, compared_with_v8, trapped, barriers, simd, too_long, instances, bytes;
   std::atomic<uint32_t> findings;  // Claimed; those below are written once their process has gone on or ended.
-  std::atomic<bool> had_v8;
+  std::atomic<bool> had_v8, is_late;
   // The seed each job is at, and the end of what it has taken.
   std::atomic<uint64_t> at[kJobsMax];
   std::atomic<uint64_t> chunk_end[kJobsMax];
   SharedFinding list[kFindingsMax];
 };
+
+using Begin = std::chrono::steady_clock::time_point;
+double Seconds(Begin start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
 
 void Copy(const std::string& text, char* into, size_t bytes) {
   const size_t length = std::min(text.size(), bytes - 1);
@@ -91,6 +94,7 @@ class Campaign {
 
   const CampaignOptions& options_;
   Board& board_;
+  const Begin start_ = std::chrono::steady_clock::now();
   std::vector<pid_t> pids_;
 };
 
@@ -116,13 +120,14 @@ void Campaign::Work(uint32_t job) {
   CheckOptions check;
   check.v8 = v8.get();
   check.fault = options_.fault;
-  while (board_.findings < options_.findings_max) {
+  while (board_.findings < options_.findings_max && !board_.is_late) {
     // What is left of a chunk whose process died comes first.
     if (board_.at[job] >= board_.chunk_end[job]) {
       const uint64_t begin = board_.next.fetch_add(kSeedsAtOnce);
       if (begin > options_.last) {
         return;
       }
+      board_.is_late = options_.seconds_max > 0 && Seconds(start_) > options_.seconds_max;
       board_.at[job] = begin;
       board_.chunk_end[job] = std::min(begin + kSeedsAtOnce, options_.last + 1);
     }
@@ -256,7 +261,8 @@ StatusOr<CampaignResult> RunCampaign(const CampaignOptions& options) {
   }
   campaign.Supervise();
   CampaignResult result;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = Seconds(start);
+  result.last = std::min(board->next.load(), options.last + 1) - 1;
   result.had_v8 = board->had_v8;
   result.tally = {board->modules, board->compared_with_v8, board->trapped,   board->barriers,
                   board->simd,    board->too_long,         board->instances, board->bytes};

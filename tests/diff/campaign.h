@@ -17,6 +17,7 @@ namespace hpvm::diff {
 struct CampaignOptions {
   uint64_t first = 0, last = 499;  // Seeds, both run.
   uint32_t jobs = 1;
+  uint32_t seconds_max = 0;     // No seed is begun after that; 0 is for ever.
   Features features;
   bool with_v8 = true;
   std::string server_script;
@@ -42,6 +43,7 @@ struct Finding {
 
 struct CampaignResult {
   Tally tally;
+  uint64_t last = 0;  // Every seed up to this one was run.
   std::vector<Finding> findings;
   bool had_v8 = false;
   double seconds = 0;

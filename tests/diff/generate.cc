@@ -293,8 +293,8 @@ void Generator::AddLocals() {
 // Nodes that may be made. Most programs are small: many small ones find more than few large ones in the same time.
 void Generator::ChooseBudget(uint32_t parts) {
   const uint32_t size = random_.Below(20);
-  const uint32_t nodes = size < 14 ? random_.Between(4, 20) : size < 19 ? random_.Between(20, 70)
-                                                                       : random_.Between(70, 400);
+  const uint32_t nodes = size < 15 ? random_.Between(3, 14) : size < 19 ? random_.Between(14, 50)
+                                                                       : random_.Between(50, 300);
   budget_ = static_cast<int>(nodes / parts);
 }
 
@@ -384,7 +384,7 @@ void Generator::AllocateGroupMemory(std::vector<Node>& body) {
                                             {Get(group_local_, address), std::move(offset)})));
 }
 
-// Stores what the function computed but never stored: one local of each type, and the globals.
+// Stores what the function computed but never stored: locals of each type, and globals.
 void Generator::Observe(std::vector<Node>& body) {
   struct Slot {
     ValueType type;
@@ -403,7 +403,7 @@ void Generator::Observe(std::vector<Node>& body) {
   };
   for (const Slot& slot : slots) {
     const std::vector<uint32_t>& locals = writable_[static_cast<size_t>(slot.type)];
-    if (!locals.empty()) {
+    if (!locals.empty() && random_.Percent(70)) {
       store(slot, slot.offset, Get(random_.Pick(locals), slot.type));
     }
     for (uint32_t i = 0; i < program_.globals.size(); ++i) {

@@ -28,7 +28,7 @@ constexpr uint32_t kInjectedNodesMax = 60;
 
 struct Arguments {
   std::string seeds = "0..499", log, replay, found, inject, commit = "unknown", script = HPVMD_DIFF_SCRIPT;
-  uint32_t jobs = 1;
+  uint32_t jobs = 1, minutes = 0;
   int64_t dump = -1;
   bool no_v8 = false, no_simd = false, no_memory64 = false, no_references = false, no_shrink = false;
 };
@@ -84,14 +84,14 @@ int Dump(uint64_t seed, const CampaignOptions& options) {
   return written.ok() ? 0 : 2;
 }
 
-std::string Summary(const Arguments& arguments, const CampaignResult& result) {
+std::string Summary(const Arguments& arguments, uint64_t first, const CampaignResult& result) {
   const Tally& t = result.tally;
   char text[640];
   std::snprintf(text, sizeof(text),
-                "commit %s seeds %s: %" PRIu64 " modules (%" PRIu64 " bytes, %" PRIu64 " instances), %" PRIu64
+                "commit %s seeds %" PRIu64 "..%" PRIu64 ": %" PRIu64 " modules (%" PRIu64 " bytes, %" PRIu64 " instances), %" PRIu64
                 " compared with V8, %" PRIu64 " by groups, %" PRIu64 " with vectors, %" PRIu64 " trapped, %" PRIu64
                 " too long; %zu differences; %.1f s, %u jobs%s",
-                arguments.commit.c_str(), arguments.seeds.c_str(), t.modules, t.bytes, t.instances, t.compared_with_v8,
+                arguments.commit.c_str(), first, result.last, t.modules, t.bytes, t.instances, t.compared_with_v8,
                 t.barriers, t.simd, t.trapped, t.too_long, result.findings.size(), result.seconds, arguments.jobs,
                 result.had_v8 ? "" : "; without V8");
   return text;
@@ -124,6 +124,7 @@ int JudgeInjected(const CampaignResult& result) {
 int Run(const Arguments& arguments) {
   CampaignOptions options;
   options.jobs = arguments.jobs;
+  options.seconds_max = arguments.minutes * 60;
   options.features = {!arguments.no_simd, !arguments.no_memory64, !arguments.no_references};
   options.with_v8 = !arguments.no_v8;
   options.server_script = arguments.script;
@@ -158,7 +159,7 @@ int Run(const Arguments& arguments) {
   if (options.with_v8 && !result->had_v8) {
     std::printf("NOTE: there is no \"node\" on the PATH; V8 was left out.\n");
   }
-  const std::string summary = Summary(arguments, *result);
+  const std::string summary = Summary(arguments, options.first, *result);
   std::printf("%s\n", summary.c_str());
   if (!arguments.log.empty()) {
     std::ofstream(arguments.log, std::ios::app) << summary << "\n";
@@ -177,6 +178,7 @@ int main(int argc, char** argv) {
   CLI::App app("Random modules on the interpreter, the CPU back end and Node's V8.");
   app.add_option("--seeds", arguments.seeds, "FIRST..LAST, both run");
   app.add_option("--jobs", arguments.jobs, "processes");
+  app.add_option("--minutes", arguments.minutes, "end after so many; 0 is when all seeds are done");
   app.add_option("--log", arguments.log, "file that gets a line of results");
   app.add_option("--commit", arguments.commit, "what the log calls the code that runs");
   app.add_option("--found", arguments.found, "folder for what is found");

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the kernels of this folder, which also seed the fuzz target. The results are committed, so that the tests need no clang.
+# Builds the kernels of this folder, which also seed the fuzz target. The results are committed, so that the tests need
+# no clang.
 set -euo pipefail
 cd "$(dirname "$0")"
 for source in *.c; do

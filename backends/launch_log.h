@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernels of one run said: the lines they printed, and what a checked run found. Bounded, whatever a kernel
 // does (limits::kLogLinesMax, kLogBytesMax, kFindingsMax).
+// A device whose kernels cannot call the host lets them append records to a buffer of its own, and hands these to a
+// LaunchPrinter when the launch has ended, also by a trap.
 //
 // When more is said than fits, the first of the order below stay, so that a run that ends says the same however its
 // instances were spread over threads: by repetition, node, instance (x fastest), and in order within an instance.

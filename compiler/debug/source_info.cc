@@ -48,6 +48,10 @@ void DropHash(std::string& name) {
   }
 }
 
+std::string Cut(std::string_view name) {
+  return std::string(name.substr(0, kReadableBytesMax)) + (name.size() > kReadableBytesMax ? "..." : "");
+}
+
 // Bytes of the module that a message may have to name, sorted and different.
 std::vector<uint32_t> SourcesOf(const ir::Module& module) {
   std::vector<uint32_t> sources;
@@ -67,8 +71,9 @@ std::vector<uint32_t> SourcesOf(const ir::Module& module) {
 
 void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, Artifact* artifact,
                    Diagnostics* diagnostics) {
-  for (size_t i = 0; i < artifact->function_names.size() && i < kNamesMax; ++i) {
-    artifact->function_names[i] = ReadableName(artifact->function_names[i]);
+  for (size_t i = 0; i < artifact->function_names.size(); ++i) {
+    std::string& name = artifact->function_names[i];
+    name = i < kNamesMax ? ReadableName(name) : Cut(name);
   }
   const DebugSections sections = FindDebugSections(bytes);
   if (sections.line.empty()) {
@@ -89,14 +94,11 @@ void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, Art
 std::string ReadableName(std::string_view name) {
   const bool is_mangled = name.starts_with("_Z") || name.starts_with("_R");
   if (!is_mangled || name.size() > (MayReferBack(name) ? kAnyNameBytesMax : kPlainNameBytesMax)) {
-    return std::string(name);
+    return Cut(name);
   }
   std::string readable = llvm::demangle(name);
   DropHash(readable);
-  if (readable.size() > kReadableBytesMax) {
-    readable = readable.substr(0, kReadableBytesMax) + "...";
-  }
-  return readable;
+  return Cut(readable);
 }
 
 }  // namespace hpvm

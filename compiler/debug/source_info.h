@@ -19,7 +19,7 @@ void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, Art
                    Diagnostics* diagnostics);
 
 // "core::ptr::write" for "_ZN4core3ptr5write17h0123456789abcdefE"; names of C, and those that would take too long, as
-// they are.
+// they are. Cut after 256 bytes.
 std::string ReadableName(std::string_view name);
 
 }  // namespace hpvm

@@ -32,9 +32,9 @@ TEST(SourceInfoTest, NamesAreNotBombs) {
     bomb += "St4pairIS" + std::string(1, static_cast<char>('0' + level % 10)) + "_S1_E";
   }
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(ReadableName(bomb), bomb);
+  EXPECT_EQ(ReadableName(bomb), bomb.substr(0, 256) + "...");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(100));
-  EXPECT_EQ(ReadableName("_Z" + std::string(100'000, 'P')).size(), 100'002u);
+  EXPECT_EQ(ReadableName("_Z" + std::string(100'000, 'P')).size(), 259u);
 }
 
 // Debug information that is malformed costs a warning.

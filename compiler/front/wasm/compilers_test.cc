@@ -40,11 +40,9 @@ struct Row {
   std::vector<int32_t> (*want)();
 };
 constexpr Row kRows[] = {
-    {"curves_cc", "curves", Curves},           {"curves_cc_opt", "curves", Curves},
-    {"curves_cc64", "curves", Curves},         {"curves_rust", "curves", Curves},
-    {"curves_as", "curves", Curves},           {"saxpy_simd", "saxpy", Saxpy},
-    {"saxpy_simd_opt", "saxpy", Saxpy},        {"count_threads", "count", Counts},
-    {"count_atomics64", "count", Counts},
+    {"curves_cc", "curves", Curves},    {"curves_cc_opt", "curves", Curves}, {"curves_cc64", "curves", Curves},
+    {"curves_rust", "curves", Curves},  {"curves_as", "curves", Curves},     {"saxpy_simd", "saxpy", Saxpy},
+    {"saxpy_simd_opt", "saxpy", Saxpy}, {"count_threads", "count", Counts},  {"count_atomics64", "count", Counts},
 };
 
 // `x` and `out` begin as 0, 1, 2 ...; an instance an element.

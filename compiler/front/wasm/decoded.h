@@ -166,9 +166,9 @@ inline constexpr uint32_t kInlineSignatures = 8;
 
 struct Module {
   std::string name;
-  std::vector<Signature> signatures;     // The type section's type i is at kInlineSignatures + i.
-  std::vector<ir::FunctionType> types;   // Those signatures in the kernel IR.
-  std::vector<Function> functions;       // Imports first, as everywhere below.
+  std::vector<Signature> signatures;    // The type section's type i is at kInlineSignatures + i.
+  std::vector<ir::FunctionType> types;  // Those signatures in the kernel IR.
+  std::vector<Function> functions;      // Imports first, as everywhere below.
   std::optional<Memory> memory;
   std::vector<Global> globals;
   std::vector<Table> tables;

@@ -176,7 +176,7 @@ class Delegate : public wabt::BinaryReaderNop {
   std::optional<Diagnostic> refusal_;
   Module module_;
 
-  uint64_t source_ = 0;             // Of the instruction or item at hand.
+  uint64_t source_ = 0;  // Of the instruction or item at hand.
   const OpcodeRow* const rows_ = &MapOpcode(0);
   Opcode opcode_;                   // Of the instruction at hand.
   const OpcodeRow* row_ = nullptr;  // Of the instruction at hand.
@@ -191,8 +191,8 @@ class Delegate : public wabt::BinaryReaderNop {
   uint64_t local_count_ = 0;
   uint64_t slot_count_ = 0;
   uint64_t instructions_ = 0;
-  uint64_t signature_values_ = 0;  // Parameters and results of all functions.
-  Constant constant_;  // The last one, for constant expressions.
+  uint64_t signature_values_ = 0;             // Parameters and results of all functions.
+  Constant constant_;                         // The last one, for constant expressions.
   wabt::Type global_type_ = wabt::Type::I32;  // Of the global at hand.
   std::vector<bool> is_64_;
   size_t tables_defined_ = 0;

@@ -184,18 +184,10 @@ Result Delegate::RecordPlain(Result validated) {
   return row_->instr.kind == InstrKind::kSimd ? RecordSimd(validated, 0, nullptr) : Record(validated);
 }
 
-Result Delegate::OnUnaryExpr(Opcode opcode) {
-  return RecordPlain(validator_.OnUnary(Here(), opcode));
-}
-Result Delegate::OnBinaryExpr(Opcode opcode) {
-  return RecordPlain(validator_.OnBinary(Here(), opcode));
-}
-Result Delegate::OnCompareExpr(Opcode opcode) {
-  return RecordPlain(validator_.OnCompare(Here(), opcode));
-}
-Result Delegate::OnConvertExpr(Opcode opcode) {
-  return RecordPlain(validator_.OnConvert(Here(), opcode));
-}
+Result Delegate::OnUnaryExpr(Opcode opcode) { return RecordPlain(validator_.OnUnary(Here(), opcode)); }
+Result Delegate::OnBinaryExpr(Opcode opcode) { return RecordPlain(validator_.OnBinary(Here(), opcode)); }
+Result Delegate::OnCompareExpr(Opcode opcode) { return RecordPlain(validator_.OnCompare(Here(), opcode)); }
+Result Delegate::OnConvertExpr(Opcode opcode) { return RecordPlain(validator_.OnConvert(Here(), opcode)); }
 
 Result Delegate::OnTernaryExpr(Opcode opcode) { return RecordPlain(validator_.OnTernary(Here(), opcode)); }
 
@@ -269,9 +261,7 @@ Result Delegate::OnMemoryFillExpr(Index memory) { return Record(validator_.OnMem
 Result Delegate::OnMemoryInitExpr(Index segment, Index memory) {
   return Record(validator_.OnMemoryInit(Here(), At(segment), At(memory)), segment);
 }
-Result Delegate::OnDataDropExpr(Index segment) {
-  return Record(validator_.OnDataDrop(Here(), At(segment)), segment);
-}
+Result Delegate::OnDataDropExpr(Index segment) { return Record(validator_.OnDataDrop(Here(), At(segment)), segment); }
 
 Result Delegate::OnRefNullExpr(wabt::Type type) {
   if (!TypeOf(type, "A null reference")) {
@@ -308,19 +298,11 @@ Result Delegate::OnTableCopyExpr(Index target, Index source) {
 Result Delegate::OnTableInitExpr(Index segment, Index table) {
   return RecordTable(validator_.OnTableInit(Here(), At(segment), At(table)), table, segment | uint64_t{table} << 32);
 }
-Result Delegate::OnElemDropExpr(Index segment) {
-  return Record(validator_.OnElemDrop(Here(), At(segment)), segment);
-}
+Result Delegate::OnElemDropExpr(Index segment) { return Record(validator_.OnElemDrop(Here(), At(segment)), segment); }
 
-Result Delegate::OnLocalGetExpr(Index local) {
-  return RecordLocal(validator_.OnLocalGet(Here(), At(local)), local);
-}
-Result Delegate::OnLocalSetExpr(Index local) {
-  return RecordLocal(validator_.OnLocalSet(Here(), At(local)), local);
-}
-Result Delegate::OnLocalTeeExpr(Index local) {
-  return RecordLocal(validator_.OnLocalTee(Here(), At(local)), local);
-}
+Result Delegate::OnLocalGetExpr(Index local) { return RecordLocal(validator_.OnLocalGet(Here(), At(local)), local); }
+Result Delegate::OnLocalSetExpr(Index local) { return RecordLocal(validator_.OnLocalSet(Here(), At(local)), local); }
+Result Delegate::OnLocalTeeExpr(Index local) { return RecordLocal(validator_.OnLocalTee(Here(), At(local)), local); }
 Result Delegate::OnGlobalGetExpr(Index global) {
   constant_ = {.kind = Constant::Kind::kGlobal, .index = global};
   return Record(validator_.OnGlobalGet(Here(), At(global)), global);
@@ -378,8 +360,7 @@ Result Delegate::OnCallIndirectExpr(Index signature, Index table) {
     return Result::Error;
   }
   const uint32_t index = kInlineSignatures + signature;
-  return RecordTyped(validator_.OnCallIndirect(Here(), At(signature), At(table)), index,
-                     index | uint64_t{table} << 32);
+  return RecordTyped(validator_.OnCallIndirect(Here(), At(signature), At(table)), index, index | uint64_t{table} << 32);
 }
 Result Delegate::OnDropExpr() { return Record(validator_.OnDrop(Here())); }
 Result Delegate::OnSelectExpr(Index result_count, wabt::Type* result_types) {

@@ -243,7 +243,8 @@ Result Delegate::AddTable(wabt::Type type, const wabt::Limits& entries, std::opt
     return Result::Error;
   }
   if (module_.tables.size() >= limits::kWasmTablesMax) {
-    return Refuse(source_, "The module has more tables than the limit (" + std::to_string(limits::kWasmTablesMax) + ").");
+    return Refuse(source_,
+                  "The module has more tables than the limit (" + std::to_string(limits::kWasmTablesMax) + ").");
   }
   Table table;
   table.type = *element;
@@ -323,8 +324,7 @@ Result Delegate::OnExport(Index, wabt::ExternalKind kind, Index item, std::strin
       Failed(validator_.OnExport(Here(), kind, At(item), name))) {
     return Result::Error;
   }
-  constexpr ExternKind kKinds[] = {ExternKind::kFunction, ExternKind::kTable, ExternKind::kMemory,
-                                   ExternKind::kGlobal};
+  constexpr ExternKind kKinds[] = {ExternKind::kFunction, ExternKind::kTable, ExternKind::kMemory, ExternKind::kGlobal};
   const size_t at = static_cast<size_t>(kind);
   if (at >= std::size(kKinds)) {
     return Refuse(source_, "The module exports a tag: exceptions are not supported.");

@@ -105,9 +105,13 @@ TEST(HostileTest, ManyItems) {
   ExpectRefused(kHeader + Items(4, 1'001, {0x70, 0, 0}), "more tables than the limit (1000)");
   Bytes exports = Number(count);
   for (uint32_t i = 0; i < count; ++i) {
-    exports = std::move(exports) +
-              Bytes{4, static_cast<uint8_t>('0' + i % 64), static_cast<uint8_t>('0' + i / 64 % 64),
-                    static_cast<uint8_t>('0' + i / 4'096 % 64), static_cast<uint8_t>('0' + i / 262'144), 0, 0};
+    exports = std::move(exports) + Bytes{4,
+                                         static_cast<uint8_t>('0' + i % 64),
+                                         static_cast<uint8_t>('0' + i / 64 % 64),
+                                         static_cast<uint8_t>('0' + i / 4'096 % 64),
+                                         static_cast<uint8_t>('0' + i / 262'144),
+                                         0,
+                                         0};
   }
   ExpectRefused(kHeader + Section(1, Bytes{1} + kType) + Section(3, {1, 0}) + Section(7, exports), "more exports than");
 }

@@ -75,9 +75,8 @@ class KernelLayout {
         continue;
       }
       if (table.limits.initial > limits::kWasmTableEntriesMax) {
-        Fail(table.source, "Table " + std::to_string(i) + " has more entries (" +
-                               std::to_string(table.limits.initial) + ") than the limit (" +
-                               std::to_string(limits::kWasmTableEntriesMax) + ").");
+        Fail(table.source, "Table " + std::to_string(i) + " has more entries (" + std::to_string(table.limits.initial) +
+                               ") than the limit (" + std::to_string(limits::kWasmTableEntriesMax) + ").");
         continue;
       }
       place.capacity = static_cast<uint32_t>(table.limits.initial);
@@ -109,7 +108,8 @@ class KernelLayout {
       const DataSegment& segment = module_.data[i];
       const bool is_passive = segment.mode == SegmentMode::kPassive;  // Of an active one nothing is left.
       layout_.data[i] = static_cast<uint32_t>(out_.passive_segments.size());
-      out_.passive_segments.emplace_back(segment.bytes.begin(), is_passive ? segment.bytes.end() : segment.bytes.begin());
+      out_.passive_segments.emplace_back(segment.bytes.begin(),
+                                         is_passive ? segment.bytes.end() : segment.bytes.begin());
       if (is_passive && reach_.data_dropped[i]) {
         layout_.data_left[i] = Take(1);
       }
@@ -126,7 +126,8 @@ class KernelLayout {
   void Fill() {
     for (const TablePlace& place : layout_.tables) {
       if (place.offset != kNowhere) {
-        Store(state_, place.offset, static_cast<uint32_t>(module_.tables[&place - layout_.tables.data()].limits.initial));
+        Store(state_, place.offset,
+              static_cast<uint32_t>(module_.tables[&place - layout_.tables.data()].limits.initial));
       }
     }
     for (size_t i = 0; i < module_.elems.size(); ++i) {

@@ -35,7 +35,10 @@ ExternType TypeOf(const Memory& memory) {
   return {.kind = ExternKind::kMemory, .signature = {}, .limits = memory.limits};
 }
 ExternType TypeOf(const Global& global) {
-  return {.kind = ExternKind::kGlobal, .signature = {}, .value = global.type, .is_mutable = global.is_mutable,
+  return {.kind = ExternKind::kGlobal,
+          .signature = {},
+          .value = global.type,
+          .is_mutable = global.is_mutable,
           .limits = {}};
 }
 
@@ -83,8 +86,7 @@ class Linker {
     }
     constexpr uint64_t kPagesMax = limits::kModuleMemoryBytesMax / kPageBytes;
     const SizeLimits& size = linkage_.memory ? *linkage_.memory : module_.memory->limits;
-    const uint64_t pages_max =
-        std::min({size.maximum.value_or(kPagesMax), linkage_.memory_pages_max, kPagesMax});
+    const uint64_t pages_max = std::min({size.maximum.value_or(kPagesMax), linkage_.memory_pages_max, kPagesMax});
     if (size.initial > pages_max) {
       diagnostics_.push_back(Fault(kPlace, module_.memory->source,
                                    "The module's memory (" + std::to_string(size.initial) +
@@ -143,9 +145,8 @@ class Linker {
 
   bool HasTableGrow(size_t table) const {
     return std::any_of(module_.functions.begin(), module_.functions.end(), [&](const Function& function) {
-      return std::any_of(function.code.begin(), function.code.end(), [&](const Instr& instr) {
-        return instr.kind == InstrKind::kTableGrow && instr.imm == table;
-      });
+      return std::any_of(function.code.begin(), function.code.end(),
+                         [&](const Instr& instr) { return instr.kind == InstrKind::kTableGrow && instr.imm == table; });
     });
   }
 
@@ -269,7 +270,8 @@ std::optional<ModuleOutline> OutlineModule(std::span<const uint8_t> bytes, Diagn
     return std::nullopt;
   }
   ModuleOutline outline;
-  const auto add = [&outline](std::vector<ExternType>& types, ExternType type, const std::optional<ImportDecl>& import) {
+  const auto add = [&outline](std::vector<ExternType>& types, ExternType type,
+                              const std::optional<ImportDecl>& import) {
     if (import) {
       outline.imports.push_back({import->module, import->name, type});
     }

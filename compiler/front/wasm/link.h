@@ -49,10 +49,10 @@ enum class ExternKind : uint8_t { kFunction, kTable, kMemory, kGlobal };
 // The type of something imported, exported or defined.
 struct ExternType {
   ExternKind kind = ExternKind::kFunction;
-  Signature signature;                     // Functions.
-  ValueType value = ValueType::kI32;       // Globals and tables (the element's).
-  bool is_mutable = false;                 // Globals.
-  SizeLimits limits;                       // Tables (entries) and memories (pages).
+  Signature signature;                // Functions.
+  ValueType value = ValueType::kI32;  // Globals and tables (the element's).
+  bool is_mutable = false;            // Globals.
+  SizeLimits limits;                  // Tables (entries) and memories (pages).
 };
 struct ModuleImport {
   std::string module, name;
@@ -72,17 +72,17 @@ struct ModuleOutline {
   std::vector<ExternType> functions, tables, memories, globals;
 };
 
-inline constexpr uint32_t kCallArea = 0;             // In the state.
+inline constexpr uint32_t kCallArea = 0;               // In the state.
 inline constexpr uint32_t kCallAreaBytes = 32 * 1024;  // 4,096 slots: 1,000 values of v128.
 inline constexpr uint32_t kStoreStateBytes = 256u << 20;
 inline constexpr uint32_t kLinkedTableEntriesMax = 1u << 20;  // Capacity of a table that may grow further.
 
 struct Linkage {
   // What the imports are, one each in order of the imports of that kind.
-  std::vector<uint32_t> functions;      // References.
-  std::vector<uint32_t> globals;        // Offsets in the state.
-  std::vector<uint64_t> global_bits;    // The present values (the low half of a v128), for initial values.
-  std::vector<uint32_t> tables;         // Offsets in the state.
+  std::vector<uint32_t> functions;    // References.
+  std::vector<uint32_t> globals;      // Offsets in the state.
+  std::vector<uint64_t> global_bits;  // The present values (the low half of a v128), for initial values.
+  std::vector<uint32_t> tables;       // Offsets in the state.
   std::vector<uint32_t> table_capacities;
   // The memory's present and largest size, when one is imported; else the module's own declaration holds. The caller
   // makes it of ir::Module::memory_bytes_max, which is at most memory_pages_max pages and the limit of all modules.
@@ -101,8 +101,8 @@ struct LinkedModule {
   // [state_begin, state_end): the caller copies it into the store before the first launch. No globals, no `data`.
   ir::Module module;
   uint32_t state_end = 0;
-  std::vector<uint32_t> functions;         // References, imports first.
-  std::vector<uint32_t> globals, tables;   // Offsets in the state, imports first.
+  std::vector<uint32_t> functions;        // References, imports first.
+  std::vector<uint32_t> globals, tables;  // Offsets in the state, imports first.
   std::vector<uint32_t> table_capacities;
 };
 

@@ -121,8 +121,7 @@ class Store : public ir::HostCalls {
       std::vector<uint8_t> saved(state_.get() + kCallArea, state_.get() + kCallArea + kCallAreaBytes);
       std::memcpy(state_.get() + kCallArea, values.data(), values.size_bytes());
       const auto imports = instance->linked.functions.size() - m.references.size();
-      const TrapCode code =
-          Run(*instance, static_cast<uint32_t>(1 + imports + reference - m.first_reference));
+      const TrapCode code = Run(*instance, static_cast<uint32_t>(1 + imports + reference - m.first_reference));
       std::memcpy(values.data(), state_.get() + kCallArea, values.size_bytes());
       std::memcpy(state_.get() + kCallArea, saved.data(), saved.size());
       return code;
@@ -219,9 +218,7 @@ constexpr char kTables[] =
 TEST(LinkTest, Tables) {
   Store store;
   ASSERT_EQ(store.Add("m", kTables), TrapCode::kNone);
-  const auto call = [&](const std::string& name, std::vector<uint64_t> slots) {
-    return store.Call("m", name, slots);
-  };
+  const auto call = [&](const std::string& name, std::vector<uint64_t> slots) { return store.Call("m", name, slots); };
   EXPECT_EQ(store.Value("m", "call", {1}), 1u);
   EXPECT_EQ(store.Value("m", "call", {2}), 2u);
   EXPECT_EQ(call("call", {0}), TrapCode::kUninitializedElement);
@@ -271,16 +268,17 @@ TEST(LinkTest, Tables) {
 // Functions, tables, globals and memories of one module in another.
 TEST(LinkTest, Imports) {
   Store store;
-  ASSERT_EQ(store.Add("a",
-                      "(module (global $g (export \"g\") (mut i32) (i32.const 5)) (global (export \"c\") i32 (i32.const 2))"
-                      " (global (export \"v\") v128 (v128.const i32x4 1 2 3 4))"
-                      " (memory (export \"m\") 1 2) (table (export \"t\") 4 funcref)"
-                      " (type $i (func (result i32)))"
-                      " (func (export \"add\") (param i32 i64 v128) (result i64 v128)"
-                      "   (global.set $g (i32.add (global.get $g) (local.get 0))) (local.get 1) (local.get 2))"
-                      " (func (export \"trap\") (unreachable))"
-                      " (func (export \"call\") (param i32) (result i32) (call_indirect (type $i) (local.get 0))))"),
-            TrapCode::kNone);
+  ASSERT_EQ(
+      store.Add("a",
+                "(module (global $g (export \"g\") (mut i32) (i32.const 5)) (global (export \"c\") i32 (i32.const 2))"
+                " (global (export \"v\") v128 (v128.const i32x4 1 2 3 4))"
+                " (memory (export \"m\") 1 2) (table (export \"t\") 4 funcref)"
+                " (type $i (func (result i32)))"
+                " (func (export \"add\") (param i32 i64 v128) (result i64 v128)"
+                "   (global.set $g (i32.add (global.get $g) (local.get 0))) (local.get 1) (local.get 2))"
+                " (func (export \"trap\") (unreachable))"
+                " (func (export \"call\") (param i32) (result i32) (call_indirect (type $i) (local.get 0))))"),
+      TrapCode::kNone);
   ASSERT_EQ(store.Add("b",
                       "(module (import \"a\" \"add\" (func $add (param i32 i64 v128) (result i64 v128)))"
                       " (import \"a\" \"trap\" (func $trap)) (import \"a\" \"t\" (table $t 2 funcref))"
@@ -322,18 +320,21 @@ TEST(LinkTest, Imports) {
 // Segments apply in order until one traps; then the start function runs.
 TEST(LinkTest, Instantiation) {
   Store store;
-  const std::string base = "(module (memory (export \"m\") 1) (table (export \"t\") 4 funcref)"
+  const std::string base =
+      "(module (memory (export \"m\") 1) (table (export \"t\") 4 funcref)"
       " (func (export \"byte\") (param i32) (result i32) (i32.load8_u (local.get 0)))"
       " (func (export \"null\") (param i32) (result i32) (ref.is_null (table.get 0 (local.get 0)))))";
-  const std::string imports = "(module (import \"a\" \"m\" (memory 1)) (import \"a\" \"t\" (table 4 funcref)) (func $f)";
+  const std::string imports =
+      "(module (import \"a\" \"m\" (memory 1)) (import \"a\" \"t\" (table 4 funcref)) (func $f)";
   ASSERT_EQ(store.Add("a", base), TrapCode::kNone);
   EXPECT_EQ(store.Add("b", imports + "(elem (i32.const 0) $f) (elem (i32.const 4) $f) (data (i32.const 0) \"a\"))"),
             TrapCode::kTableOutOfBounds);
   EXPECT_EQ(store.Value("a", "null", {0}), 0u);
   EXPECT_EQ(store.Value("a", "byte", {0}), 0u);
-  EXPECT_EQ(store.Add("c", imports + "(elem (i32.const 1) $f) (data (i32.const 0) \"a\") (data (i32.const 65535) \"bc\")"
-                                     " (func $s (i32.store8 (i32.const 1) (i32.const 9))) (start $s))"),
-            TrapCode::kOutOfBounds);
+  EXPECT_EQ(
+      store.Add("c", imports + "(elem (i32.const 1) $f) (data (i32.const 0) \"a\") (data (i32.const 65535) \"bc\")"
+                               " (func $s (i32.store8 (i32.const 1) (i32.const 9))) (start $s))"),
+      TrapCode::kOutOfBounds);
   EXPECT_EQ(store.Value("a", "null", {1}), 0u);
   EXPECT_EQ(store.Value("a", "byte", {0}), 'a');
   EXPECT_EQ(store.Value("a", "byte", {1}), 0u);
@@ -347,17 +348,16 @@ TEST(LinkTest, Instantiation) {
 // memory.init and data.drop; of active segments nothing is left.
 TEST(LinkTest, PassiveData) {
   Store store;
-  ASSERT_EQ(store.Add("m",
-                      "(module (memory 1) (data $p \"abc\") (data $a (i32.const 8) \"de\")"
-                      " (func (export \"init\") (param i32 i32 i32)"
-                      "   (memory.init $p (local.get 0) (local.get 1) (local.get 2)))"
-                      " (func (export \"active\") (param i32) (memory.init $a (i32.const 0) (i32.const 0) (local.get 0)))"
-                      " (func (export \"drop\") (data.drop $p) (data.drop $a))"
-                      " (func (export \"byte\") (param i32) (result i32) (i32.load8_u (local.get 0))))"),
-            TrapCode::kNone);
-  const auto call = [&](const std::string& name, std::vector<uint64_t> slots) {
-    return store.Call("m", name, slots);
-  };
+  ASSERT_EQ(
+      store.Add("m",
+                "(module (memory 1) (data $p \"abc\") (data $a (i32.const 8) \"de\")"
+                " (func (export \"init\") (param i32 i32 i32)"
+                "   (memory.init $p (local.get 0) (local.get 1) (local.get 2)))"
+                " (func (export \"active\") (param i32) (memory.init $a (i32.const 0) (i32.const 0) (local.get 0)))"
+                " (func (export \"drop\") (data.drop $p) (data.drop $a))"
+                " (func (export \"byte\") (param i32) (result i32) (i32.load8_u (local.get 0))))"),
+      TrapCode::kNone);
+  const auto call = [&](const std::string& name, std::vector<uint64_t> slots) { return store.Call("m", name, slots); };
   EXPECT_EQ(store.Value("m", "byte", {9}), 'e');
   EXPECT_EQ(call("init", {0, 1, 2}), TrapCode::kNone);
   EXPECT_EQ(store.Value("m", "byte", {1}), 'c');

@@ -31,7 +31,7 @@ struct LowerContext {
   bool has_no_launch = false;
   bool is_linked = false;
   ImportContext* imports = nullptr;  // Borrowed; needed where functions of "hpvm" are called.
-  uint64_t values_left = 0;  // Falls as functions are lowered.
+  uint64_t values_left = 0;          // Falls as functions are lowered.
   TableFunctions table_functions{};
 };
 

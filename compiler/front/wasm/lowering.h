@@ -108,8 +108,8 @@ class Lowering {
   std::vector<ValueId> locals_;  // By slot.
   std::vector<Frame> frames_;
   std::vector<ValueId> carried_;  // Carried's.
-  uint32_t next_block_ = 0;  // For sets_.
-  uint32_t dead_depth_ = 0;  // Blocks opened since the code stopped being reachable.
+  uint32_t next_block_ = 0;       // For sets_.
+  uint32_t dead_depth_ = 0;       // Blocks opened since the code stopped being reachable.
   bool is_reachable_ = true;
 };
 

@@ -82,8 +82,9 @@ void AssembleMemory(const Module& module, bool can_grow, const std::string& plac
   constexpr uint64_t kPagesMax = limits::kModuleMemoryBytesMax / kPageBytes;
   if (memory.limits.initial > kPagesMax) {
     Fail(place, memory.source,
-         "The module's memory (" + std::to_string(memory.limits.initial) + " pages of 64 KiB) is larger than the limit (" +
-             std::to_string(kPagesMax) + " pages). Buffers need no module memory; declare less.",
+         "The module's memory (" + std::to_string(memory.limits.initial) +
+             " pages of 64 KiB) is larger than the limit (" + std::to_string(kPagesMax) +
+             " pages). Buffers need no module memory; declare less.",
          diagnostics);
     return;
   }
@@ -98,7 +99,8 @@ void AssembleMemory(const Module& module, bool can_grow, const std::string& plac
   out.memory_bytes = memory.limits.initial * kPageBytes;
   out.memory_bytes_max = out.memory_bytes;
   if (can_grow) {
-    const uint64_t pages_max = std::min(memory.limits.maximum.value_or(memory.limits.initial + kGrowthBytes / kPageBytes), kPagesMax);
+    const uint64_t pages_max =
+        std::min(memory.limits.maximum.value_or(memory.limits.initial + kGrowthBytes / kPageBytes), kPagesMax);
     out.memory_bytes_max = std::max(out.memory_bytes, pages_max * kPageBytes);
   }
   for (const DataSegment& segment : module.data) {

@@ -302,14 +302,10 @@ constexpr char kExceptions[] = "exceptions are not supported";
 constexpr char kTailCalls[] = "tail calls are not supported; build without -mtail-call";
 constexpr char kTypedReferences[] = "typed function references are not supported";
 constexpr RefusedRow kRefused[] = {
-    {W::Try, kExceptions},
-    {W::Catch, kExceptions},
-    {W::CatchAll, kExceptions},
-    {W::Throw, kExceptions},
-    {W::Rethrow, kExceptions},
-    {W::Delegate, kExceptions},
-    {W::ReturnCall, kTailCalls},
-    {W::ReturnCallIndirect, kTailCalls},
+    {W::Try, kExceptions},          {W::Catch, kExceptions},
+    {W::CatchAll, kExceptions},     {W::Throw, kExceptions},
+    {W::Rethrow, kExceptions},      {W::Delegate, kExceptions},
+    {W::ReturnCall, kTailCalls},    {W::ReturnCallIndirect, kTailCalls},
     {W::CallRef, kTypedReferences},
 };
 

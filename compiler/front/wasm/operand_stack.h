@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operand stack while a function is lowered. Every value of the kernel IR takes a slot; a v128 is four slots of i32,
-// lowest bits first.
+// The operand stack while a function is lowered. Every value of the kernel IR takes a slot; a v128 is four slots of
+// i32, lowest bits first.
 #ifndef HPVMD_COMPILER_FRONT_WASM_OPERAND_STACK_H_
 #define HPVMD_COMPILER_FRONT_WASM_OPERAND_STACK_H_
 

@@ -112,7 +112,8 @@ class Walker {
   void Use(const ImportDecl& import) {
     const Import& known = *FindImport(import.name);
     const ImportShape shape = known.shape;
-    if (shape == ImportShape::kMath && std::find(reach_.math.begin(), reach_.math.end(), known.math) == reach_.math.end()) {
+    if (shape == ImportShape::kMath &&
+        std::find(reach_.math.begin(), reach_.math.end(), known.math) == reach_.math.end()) {
       reach_.math.push_back(known.math);
     }
     reach_.uses_barrier |= shape == ImportShape::kBarrier;

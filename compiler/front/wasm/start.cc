@@ -51,7 +51,8 @@ std::string Explain(const Module& module, const ir::Module& start, const ir::Tra
   if (report.code == ir::TrapCode::kHost) {
     const std::string import = report.source == 0 ? function : CalledImport(module, report.source);
     return what + "is refused: it calls \"hpvm." + import +
-           "\", which means something only while instances run. A start function runs once, when the kernel is compiled.";
+           "\", which means something only while instances run. A start function runs once, when the kernel is "
+           "compiled.";
   }
   return what + "traps: " + std::string(ir::Name(report.code)) + " in function \"" + function + "\".";
 }

@@ -110,7 +110,8 @@ TEST(StartTest, RefusesByName) {
   };
   const Case kCases[] = {
       {"Query", "(import \"hpvm\" \"instance_id\" (func $i (param i32) (result i32)))",
-       "(drop (call $i (i32.const 0)))", "it calls \"hpvm.instance_id\", which means something only while instances run."},
+       "(drop (call $i (i32.const 0)))",
+       "it calls \"hpvm.instance_id\", which means something only while instances run."},
       {"Barrier", "(import \"hpvm\" \"barrier\" (func $b))", "(call $b)", "it calls \"hpvm.barrier\""},
       {"GroupMemory", "(import \"hpvm\" \"local_alloc\" (func $a (param i32) (result i32)))",
        "(drop (call $a (i32.const 16)))", "it calls \"hpvm.local_alloc\""},
@@ -118,10 +119,12 @@ TEST(StartTest, RefusesByName) {
        "it calls \"hpvm.print\""},
       {"Assert", "(import \"hpvm\" \"assert\" (func $a (param i32)))", "(call $a (i32.const 0))",
        "The start function \"begin\" traps: failed assertion in function \"begin\"."},
-      {"Loop", "", "(loop $l (br $l))", "The start function \"begin\" does not end within 20000000 calls and iterations"},
+      {"Loop", "", "(loop $l (br $l))",
+       "The start function \"begin\" does not end within 20000000 calls and iterations"},
       {"Recursion", "", "(call $begin)", "traps: call stack exhausted in function \"begin\"."},
       {"Growth", "", "(loop $l (drop (memory.grow (i32.const 1))) (br $l))", "does not end within"},
-      {"Fill", "", "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 1)) (i32.const -1))))"
+      {"Fill", "",
+       "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 1)) (i32.const -1))))"
        " (memory.fill (i32.const 0) (i32.const 1) (i32.mul (memory.size) (i32.const 65536)))",
        "leaves more bytes in memory than the limit"},
       {"Trap", "", "(drop (i32.load (i32.const 0x7fffffff)))", "traps: out of bounds memory access in function"},
@@ -143,14 +146,15 @@ TEST(StartTest, RefusesByName) {
 
 // A barrier that the start function might reach but does not is none of its business.
 TEST(StartTest, RefusesOnlyWhatItDoes) {
-  ExpectOut("(module (import \"hpvm\" \"instance_id\" (func $i (param i32) (result i32))) (memory 1)"
-            " (table funcref (elem $id $nine))"
-            " (type $t (func (param i32) (result i32))) (func $id (param i32) (result i32) (call $i (local.get 0)))"
-            " (func $nine (param i32) (result i32) (i32.const 9))"
-            " (func $s (i32.store (i32.const 0) (call_indirect (type $t) (i32.const 0) (i32.const 1)))) (start $s)"
-            " (func (export \"run\") (param i32)" + Store(0, "(i32.load (i32.const 0))") +
-            " (drop (call_indirect (type $t) (i32.const 0) (i32.const 0)))))",
-            {9});
+  ExpectOut(
+      "(module (import \"hpvm\" \"instance_id\" (func $i (param i32) (result i32))) (memory 1)"
+      " (table funcref (elem $id $nine))"
+      " (type $t (func (param i32) (result i32))) (func $id (param i32) (result i32) (call $i (local.get 0)))"
+      " (func $nine (param i32) (result i32) (i32.const 9))"
+      " (func $s (i32.store (i32.const 0) (call_indirect (type $t) (i32.const 0) (i32.const 1)))) (start $s)"
+      " (func (export \"run\") (param i32)" +
+          Store(0, "(i32.load (i32.const 0))") + " (drop (call_indirect (type $t) (i32.const 0) (i32.const 0)))))",
+      {9});
 }
 
 // References, typed select, block results and calls of kernels.
@@ -172,17 +176,19 @@ TEST(KernelTest, ReferencesAndVectors) {
           Store(1, "(call_indirect $t (type $i) (i32.const 1))") +
           Store(2, "(ref.is_null (table.get $x (i32.const 0)))") +
           Store(3, "(table.grow $t (ref.func $two) (i32.const 7))") +
-          Store(4, "(call_indirect $t (type $i) (i32.const 9))") + Store(5, "(table.grow $t (ref.null func) (i32.const 1))") +
+          Store(4, "(call_indirect $t (type $i) (i32.const 9))") +
+          Store(5, "(table.grow $t (ref.null func) (i32.const 1))") +
           "(call $swap (v128.const i32x4 1 2 3 4) (i32.const 50) (v128.const i32x4 5 6 7 8))"
           "(local.set 1) (local.set 2) (local.set 3)" +
           Store(6, "(call $sum (local.get 1))") + Store(7, "(local.get 2)") + Store(8, "(call $sum (local.get 3))") +
-          Store(9, "(call $sum (block (result v128) (drop (v128.const i32x4 0 0 0 0))"
-                   "  (select (local.get 1) (local.tee 3 (local.get 3)) (i32.const 0))))") +
+          Store(9,
+                "(call $sum (block (result v128) (drop (v128.const i32x4 0 0 0 0))"
+                "  (select (local.get 1) (local.tee 3 (local.get 3)) (i32.const 0))))") +
           Store(10, "(ref.is_null (global.get $n))") +
-          Store(11, "(call $sum (if (result v128) (local.get 2) (then (local.set 1 (local.get 3)) (local.get 1))"
-                    "  (else (local.get 3))))") +
-          Store(12, "(call $sum (local.get 1))") +
-          "))",
+          Store(11,
+                "(call $sum (if (result v128) (local.get 2) (then (local.set 1 (local.get 3)) (local.get 1))"
+                "  (else (local.get 3))))") +
+          Store(12, "(call $sum (local.get 1))") + "))",
       {1, 2, 1, 3, 2, 0xffffffff, 5, 50, 13, 13, 1, 13, 13});
 }
 
@@ -227,7 +233,8 @@ TEST(KernelTest, Table64) {
     return WithTable64(
         "(module (type $i (func (result i32))) (memory i64 1) (table $t 2 funcref)"
         " (elem (offset (i64.const 1)) $one) (func $one (result i32) (i32.const 1))"
-        " (func (export \"run\") (param i64) (i32.store (local.get 0) " + body + ")))");
+        " (func (export \"run\") (param i64) (i32.store (local.get 0) " +
+        body + ")))");
   };
   const auto run = [](const std::vector<uint8_t>& bytes, uint32_t* result) {
     const ReadOutcome outcome = ReadWasm(bytes, kOptions);
@@ -244,8 +251,7 @@ TEST(KernelTest, Table64) {
   EXPECT_EQ(run(module("(call_indirect (type $i) (i64.const 1))"), &result), ir::TrapCode::kNone);
   EXPECT_EQ(result, 1u);
   EXPECT_EQ(run(module("(call_indirect (type $i) (i64.const 0))"), &result), ir::TrapCode::kUninitializedElement);
-  EXPECT_EQ(run(module("(call_indirect (type $i) (i64.const 0x100000001))"), &result),
-            ir::TrapCode::kUndefinedElement);
+  EXPECT_EQ(run(module("(call_indirect (type $i) (i64.const 0x100000001))"), &result), ir::TrapCode::kUndefinedElement);
   for (const auto& [body, want] : {std::pair{"(call_indirect (type $i) (i32.const 1))", "not valid WebAssembly"},
                                    std::pair{"(table.size $t)", "\"table.size\" is refused: table 0 has 64-bit"}}) {
     const ReadOutcome outcome = ReadWasm(module(body), kOptions);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wasm front end: the bytes of a WebAssembly module become a kernel IR module whose entry is one exported function.
 //
-// What is taken: WebAssembly 2.0 (multiple values, bulk memory, reference types, 128-bit vectors), the atomic instructions
-// of the threads proposal, 64-bit memory with 32-bit tables, and 64-bit tables as clang makes them: for indirect calls.
-// What is not taken (exceptions, tail calls, garbage collection, several memories, relaxed vectors, imports other than
-// those of imports.h) is refused by name with its byte offset.
+// What is taken: WebAssembly 2.0 (multiple values, bulk memory, reference types, 128-bit vectors), the atomic
+// instructions of the threads proposal, 64-bit memory with 32-bit tables, and 64-bit tables as clang makes them: for
+// indirect calls. What is not taken (exceptions, tail calls, garbage collection, several memories, relaxed vectors,
+// imports other than those of imports.h) is refused by name with its byte offset.
 //
-// A start function runs once, while the kernel is read, in the interpreter; the memory, globals and tables that it leaves
-// are the kernel's initial state. One that asks for what only a running instance has, traps or does not end is refused.
+// A start function runs once, while the kernel is read, in the interpreter; the memory, globals and tables that it
+// leaves are the kernel's initial state. One that asks for what only a running instance has, traps or does not end is
+// refused.
 //
 // Waiting: memory.atomic.wait gives 1 or 2 or traps, and notify gives 0, since no instance waits for another but at a
 // barrier.

@@ -20,7 +20,8 @@ hpvm::WasmOptions OptionsFor(std::span<const uint8_t> bytes) {
   const auto module = hpvm::wasm::ReadModule(bytes, "fuzz", diagnostics);
   for (size_t i = 0; module && i < module->exports.size(); ++i) {
     const hpvm::wasm::Export& item = module->exports[i];
-    if (item.kind != hpvm::wasm::ExternKind::kFunction || !module->type_of(module->functions[item.index]).results.empty()) {
+    if (item.kind != hpvm::wasm::ExternKind::kFunction ||
+        !module->type_of(module->functions[item.index]).results.empty()) {
       continue;
     }
     options.entry = item.name;

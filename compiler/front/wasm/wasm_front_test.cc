@@ -118,8 +118,7 @@ TEST(WasmFrontTest, RefusesByName) {
 
 // The offset is the instruction's first byte.
 TEST(WasmFrontTest, OffsetsPointAtInstructions) {
-  const std::vector<uint8_t> bytes =
-      wasm::Assemble("(module (func (export \"run\") (nop) (return_call 0)))");
+  const std::vector<uint8_t> bytes = wasm::Assemble("(module (func (export \"run\") (nop) (return_call 0)))");
   const Diagnostic fault = Fault(bytes);
   ASSERT_TRUE(fault.offset);
   ASSERT_LT(*fault.offset + 1, bytes.size());

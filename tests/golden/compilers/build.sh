@@ -7,7 +7,7 @@
 set -e
 cd "$(dirname "$0")"
 out=${1:-.}
-common="-O2 -nostdlib -ffreestanding -I../../../client/kernel -Wl,--no-entry -Wl,--export-dynamic"
+common="-O2 -nostdlib -ffreestanding -I../../.. -Wl,--no-entry -Wl,--export-dynamic"
 cxx="$common -fno-exceptions -fno-rtti"
 threads="-matomics -mbulk-memory"
 if command -v clang-22 > /dev/null && command -v wasm-ld-22 > /dev/null; then

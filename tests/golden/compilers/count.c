@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // With shared memory, wasm-ld makes data passive and adds a start function that copies it, with wait and notify.
-#include "hpvm.h"
+#include "client/kernel/hpvm.h"
 
 static int table[] = {5, 6, 7, 8};
 static volatile int where[1000];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Virtual calls of objects that constructors make before the kernel, and a pointer to a function.
-#include "hpvm.h"
+#include "client/kernel/hpvm.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loop that clang makes into vector instructions with -msimd128, and a memset and memcpy that it makes into bulk ones.
-#include "hpvm.h"
+#include "client/kernel/hpvm.h"
 
 HPVM_KERNEL void saxpy(const int* x, int* out, int count) {
   int row[64];

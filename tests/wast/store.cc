@@ -198,28 +198,29 @@ Instantiation Store::Instantiate(std::span<const uint8_t> bytes) {
     return fault(InstantiateFault::kBroken, Join(diagnostics));
   }
   Instance& instance = instances_.emplace_back();
-  if (const Status adopted = Adopt(*outline, *members, *linked, instance); !adopted.ok()) {
-    return fault(InstantiateFault::kBroken, Message(adopted));
-  }
-  for (const wasm::ModuleExport& one : outline->exports) {
-    instance.exports[one.name] = {one.kind, members->of(one.kind).at(one.index)};
-  }
-  linked->module.state.clear();  // It has been copied.
-  StatusOr<std::unique_ptr<Program>> program = engine_.Load(std::move(linked->module));
-  if (!program.ok()) {
-    return fault(InstantiateFault::kBroken, Message(program.status()));
-  }
-  instance.program = *std::move(program);
-  const StatusOr<ir::TrapCode> started = Run({&instance, 0, {}}, {});
+  const StatusOr<ir::TrapCode> started = Start(*outline, *members, *std::move(linked), instance);
   if (!started.ok()) {
     return fault(InstantiateFault::kBroken, Message(started.status()));
   }
   if (*started != ir::TrapCode::kNone) {
-    return {.fault = InstantiateFault::kTrap, .trap = *started, .text = std::string(ir::Name(*started))};
+    Instantiation trapped = fault(InstantiateFault::kTrap, std::string(ir::Name(*started)));
+    trapped.trap = *started;
+    return trapped;
   }
   Instantiation done;
   done.instance = &instance;
   return done;
+}
+
+StatusOr<ir::TrapCode> Store::Start(const wasm::ModuleOutline& outline, const Members& members,
+                                    wasm::LinkedModule linked, Instance& instance) {
+  HPVMD_RETURN_IF_ERROR(Adopt(outline, members, linked, instance));
+  for (const wasm::ModuleExport& one : outline.exports) {
+    instance.exports[one.name] = {one.kind, members.of(one.kind).at(one.index)};
+  }
+  linked.module.state.clear();  // It has been copied.
+  HPVMD_ASSIGN_OR_RETURN(instance.program, engine_.Load(std::move(linked.module)));
+  return Run({&instance, 0, {}}, {});
 }
 
 StatusOr<ir::TrapCode> Store::Run(const FunctionEntry& function, std::span<uint64_t> values) {

@@ -38,7 +38,7 @@ struct Instance {
   Exports exports;
 };
 
-enum class InstantiateFault : uint8_t { kNone, kInvalid, kUnlinkable, kTrap, kBroken };
+enum class InstantiateFault : uint8_t { kNone, kInvalid, kUnlinkable, kTrap, kBroken };  // kBroken: we are wrong.
 struct Instantiation {
   const Instance* instance = nullptr;  // Null exactly when there is a fault.
   InstantiateFault fault = InstantiateFault::kNone;
@@ -106,6 +106,9 @@ class Store final : public ir::HostCalls {
   // The type that something has now: sizes grow.
   wasm::ExternType TypeOf(Extern entry) const;
   wasm::Linkage LinkageFor(const Members& members);
+  // Compiles the module, applies its active segments and runs its start function.
+  StatusOr<ir::TrapCode> Start(const wasm::ModuleOutline& outline, const Members& members, wasm::LinkedModule linked,
+                               Instance& instance);
   // Adds what the module defines to the store.
   Status Adopt(const wasm::ModuleOutline& outline, const Members& members, const wasm::LinkedModule& linked,
                Instance& instance);

@@ -109,6 +109,9 @@ Artifact WithMemory() {
   artifact.memory_bytes_max = 128 * limits::kKiB;
   artifact.data = {{1000, {1, 2, 3}}, {5000, {4}}};
   artifact.globals = {11, 22};
+  artifact.state_bytes = 100;
+  artifact.state = {{7, {5, 6}}};
+  artifact.format_types = {{ir::Type::kI32}, {}};
   return artifact;
 }
 
@@ -151,6 +154,52 @@ TEST(LaneTest, RestoreBringsBackTheInitialState) {
   cache.Give(lane);
 }
 
+// The state comes back if the image says that it wrote it, and only then: scratch stays.
+TEST(LaneTest, RestoresWrittenState) {
+  const StatusOr<InitialState> initial = InitialState::From(WithMemory());
+  ASSERT_TRUE(initial.ok()) << initial.status();
+  const StatusOr<std::unique_ptr<Lane>> lane = Lane::Create(*initial);
+  ASSERT_TRUE(lane.ok()) << lane.status();
+  ir::CpuContext& context = (*lane)->context;
+  EXPECT_EQ(std::vector<uint8_t>(context.state + 6, context.state + 10), (std::vector<uint8_t>{0, 5, 6, 0}));
+  context.state[8] = 1;
+  context.state[99] = 2;
+  context.restore(&context);
+  EXPECT_EQ(context.state[8], 1);
+  context.state_written = 1;
+  context.restore(&context);
+  EXPECT_EQ(context.state[8], 6);
+  EXPECT_EQ(context.state[99], 0);
+  EXPECT_EQ(context.state_written, 0u);
+}
+
+// Records go to the launch's sink with the instance and as many operands as the format has; without one they are
+// dropped, as is a format that does not exist.
+TEST(LaneTest, PrintsToTheSink) {
+  struct Sink final : ir::PrintSink {
+    void Print(const std::array<uint64_t, 3>& instance, uint32_t format, std::span<const uint64_t> values) override {
+      text += std::to_string(instance[0]) + "," + std::to_string(instance[2]) + " f" + std::to_string(format);
+      for (uint64_t value : values) {
+        text += " " + std::to_string(value);
+      }
+      text += ";";
+    }
+    std::string text;
+  } sink;
+  const StatusOr<InitialState> initial = InitialState::From(WithMemory());
+  ASSERT_TRUE(initial.ok()) << initial.status();
+  const StatusOr<std::unique_ptr<Lane>> lane = Lane::Create(*initial);
+  ASSERT_TRUE(lane.ok()) << lane.status();
+  ir::CpuContext& context = (*lane)->context;
+  const uint64_t values[] = {1, 2, 3, 44};
+  context.print(&context, 0, values);
+  (*lane)->print = &sink;
+  context.print(&context, 0, values);
+  context.print(&context, 1, values);
+  context.print(&context, 2, values);
+  EXPECT_EQ(sink.text, "1,3 f0 44;1,3 f1;");
+}
+
 // Artifacts that contradict themselves are refused, also where sums overflow.
 TEST(LaneTest, InitialStateRefusals) {
   Artifact artifact = WithMemory();
@@ -161,6 +210,12 @@ TEST(LaneTest, InitialStateRefusals) {
   artifact = WithMemory();
   artifact.memory_bytes_max = 100;
   EXPECT_FALSE(InitialState::From(artifact).ok());
+  artifact.memory_bytes_max = 65536;
+  artifact.state = {{99, {1, 2}}};
+  EXPECT_EQ(InitialState::From(artifact).status().code(), absl::StatusCode::kInvalidArgument);
+  artifact.state_bytes = ~uint64_t{0};
+  EXPECT_EQ(InitialState::From(artifact).status().code(), absl::StatusCode::kResourceExhausted);
+  artifact = WithMemory();
   artifact.memory_bytes_max = limits::kModuleMemoryBytesMax + 65536;
   EXPECT_EQ(InitialState::From(artifact).status().code(), absl::StatusCode::kResourceExhausted);
 }

@@ -17,7 +17,7 @@ template <typename From, typename To>
 const Code* Trunc(const Code* code, uint64_t* frame, Instance& instance) {
   const From value = FromBits<From>(frame[code->a]);
   if (!TruncFits<To>(value)) {
-    return instance.Trap(TrapCode::kInvalidConversion, code);
+    return instance.Trap(value == value ? TrapCode::kIntegerOverflow : TrapCode::kInvalidConversion, code);
   }
   frame[code->result] = ToBits(static_cast<To>(value));
   return code + 1;

@@ -105,8 +105,8 @@ enum class TrapCode : uint32_t {
   kUnreachable = 1,
   kOutOfBounds = 2,
   kDivideByZero = 3,
-  kIntegerOverflow = 4,
-  kInvalidConversion = 5,     // Float to integer: not a number or out of range.
+  kIntegerOverflow = 4,       // The quotient, or the float to convert, is out of range.
+  kInvalidConversion = 5,     // Float to integer: not a number.
   kIndirectCall = 6,          // Of a function of another type than the call names.
   kStackOverflow = 7,
   kMisalignedAtomic = 8,

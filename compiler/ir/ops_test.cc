@@ -302,7 +302,7 @@ Want Truncate(Type type, Type result, const std::vector<uint64_t>& v, bool is_si
   const bool is_huge = a > 1e30 || a < -1e30;
   const Int128 cut = is_huge ? (a > 0 ? most + 1 : least - 1) : static_cast<Int128>(a);
   if (cut > most || cut < least) {
-    return saturates ? Value(Cut(cut > most ? most : least, result)) : Want{TrapCode::kInvalidConversion, 0};
+    return saturates ? Value(Cut(cut > most ? most : least, result)) : Want{TrapCode::kIntegerOverflow, 0};
   }
   return Value(Cut(cut, result));
 }

@@ -306,7 +306,9 @@ llvm::Value* FunctionEmitter::EmitTrunc(const ir::Op& op, llvm::Value* a, llvm::
   llvm::Value* above = is_below_exact ? b_.CreateFCmpOGT(a, llvm::ConstantFP::get(a->getType(), lowest - 1.0))
                                       : b_.CreateFCmpOGE(a, llvm::ConstantFP::get(a->getType(), lowest));
   llvm::Value* below = b_.CreateFCmpOLT(a, llvm::ConstantFP::get(a->getType(), end));
-  TrapIf(b_.CreateNot(b_.CreateAnd(above, below)), TrapCode::kInvalidConversion, op.source);
+  llvm::Value* code = b_.CreateSelect(b_.CreateFCmpUNO(a, a), I32(static_cast<uint32_t>(TrapCode::kInvalidConversion)),
+                                      I32(static_cast<uint32_t>(TrapCode::kIntegerOverflow)));
+  TrapIf(b_.CreateNot(b_.CreateAnd(above, below)), code, op.source, nullptr, nullptr);
   return is_signed ? b_.CreateFPToSI(a, result) : b_.CreateFPToUI(a, result);
 }
 

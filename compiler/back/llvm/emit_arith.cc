@@ -306,9 +306,14 @@ llvm::Value* FunctionEmitter::EmitTrunc(const ir::Op& op, llvm::Value* a, llvm::
   llvm::Value* above = is_below_exact ? b_.CreateFCmpOGT(a, llvm::ConstantFP::get(a->getType(), lowest - 1.0))
                                       : b_.CreateFCmpOGE(a, llvm::ConstantFP::get(a->getType(), lowest));
   llvm::Value* below = b_.CreateFCmpOLT(a, llvm::ConstantFP::get(a->getType(), end));
+  llvm::BasicBlock* unfit = NewBlock("unfit");
+  llvm::BasicBlock* fits = NewBlock("fits");
+  b_.CreateCondBr(b_.CreateAnd(above, below), fits, unfit, Likely());
+  b_.SetInsertPoint(unfit);
   llvm::Value* code = b_.CreateSelect(b_.CreateFCmpUNO(a, a), I32(static_cast<uint32_t>(TrapCode::kInvalidConversion)),
                                       I32(static_cast<uint32_t>(TrapCode::kIntegerOverflow)));
-  TrapIf(b_.CreateNot(b_.CreateAnd(above, below)), code, op.source, nullptr, nullptr);
+  TrapNow(code, op.source, nullptr, nullptr);
+  b_.SetInsertPoint(fits);
   return is_signed ? b_.CreateFPToSI(a, result) : b_.CreateFPToUI(a, result);
 }
 

@@ -164,8 +164,8 @@ void Campaign::RunSeed(uint64_t seed, const CheckOptions& options) {
 
 void Campaign::WriteFinding(const Program& program, const CheckResult& result, SharedFinding& finding) {
   Case item;
-  item.note = "Seed " + std::to_string(finding.seed) + ", " + std::string(Name(finding.verdict)) + ": " +
-              finding.explanation;
+  item.note =
+      "Seed " + std::to_string(finding.seed) + ", " + std::string(Name(finding.verdict)) + ": " + finding.explanation;
   item.module = result.module;
   item.launch = LaunchOf(program);
   item.only_whether = program.has_barrier;
@@ -200,9 +200,9 @@ void Campaign::Record(uint64_t seed, Verdict verdict, const std::string& explana
     }
   }
   if (verdict != Verdict::kRefused && verdict != Verdict::kV8Fails && options_.shrink_tries > 0) {
-    program = Shrink(std::move(program),
-                     [&](const Program& candidate) { return CheckApart(candidate, shrinking) == verdict; },
-                     options_.shrink_tries);
+    program = Shrink(
+        std::move(program), [&](const Program& candidate) { return CheckApart(candidate, shrinking) == verdict; },
+        options_.shrink_tries);
   }
   finding.nodes = CountNodes(program);
   // What is known of a crash is the module alone.

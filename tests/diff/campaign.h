@@ -17,14 +17,14 @@ namespace hpvm::diff {
 struct CampaignOptions {
   uint64_t first = 0, last = 499;  // Seeds, both run.
   uint32_t jobs = 1;
-  uint32_t seconds_max = 0;     // No seed is begun after that; 0 is for ever.
+  uint32_t seconds_max = 0;  // No seed is begun after that; 0 is for ever.
   Features features;
   bool with_v8 = true;
   std::string server_script;
   std::optional<Fault> fault;
-  uint32_t findings_max = 20;   // After that many the campaign ends.
+  uint32_t findings_max = 20;  // After that many the campaign ends.
   uint32_t shrink_tries = 3000;
-  std::string found_folder;     // Where findings are written; empty for nowhere.
+  std::string found_folder;  // Where findings are written; empty for nowhere.
 };
 
 struct Tally {
@@ -36,7 +36,7 @@ struct Finding {
   uint64_t seed = 0;
   Verdict verdict = Verdict::kSame;
   std::string explanation;
-  std::string path;      // Of the case, without extension; empty if none was written.
+  std::string path;  // Of the case, without extension; empty if none was written.
   uint32_t nodes_before = 0, nodes = 0;
   uint64_t module_bytes = 0;  // Of the shrunk module.
 };

@@ -7,9 +7,8 @@
 #include <iterator>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/escaping.h"
+#include <nlohmann/json.hpp>
 
 #include "tests/diff/check.h"
 

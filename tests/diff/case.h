@@ -17,8 +17,8 @@ struct Case {
   std::string note;  // Where it comes from and what differed.
   std::vector<uint8_t> module;
   LaunchSpec launch;
-  Outcome expected;             // Of a trap only the code and the instance.
-  bool only_whether = false;    // See Compare.
+  Outcome expected;           // Of a trap only the code and the instance.
+  bool only_whether = false;  // See Compare.
 };
 
 // `path` ends without an extension.

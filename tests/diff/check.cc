@@ -93,8 +93,9 @@ void CompareAll(const Program& program, const StatusOr<Outcome>& cpu, const std:
 }  // namespace
 
 std::string_view Name(Verdict verdict) {
-  constexpr std::string_view kNames[] = {"same",        "too long",   "invalid",  "refused", "interpreter fails", "CPU fails",
-                                         "CPU differs", "V8 fails", "V8 differs", "crash", "hang"};
+  constexpr std::string_view kNames[] = {"same",      "too long",    "invalid",  "refused",    "interpreter fails",
+                                         "CPU fails", "CPU differs", "V8 fails", "V8 differs", "crash",
+                                         "hang"};
   return kNames[static_cast<size_t>(verdict)];
 }
 

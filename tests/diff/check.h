@@ -16,28 +16,28 @@ namespace hpvm::diff {
 
 enum class Verdict : uint8_t {
   kSame,
-  kTooLong,         // More steps than the limit; nothing was compared.
-  kInvalid,         // Not a module: a cut program.
-  kRefused,         // The front end refuses it.
-  kInterpreter,     // The interpreter fails to run it.
-  kCpuFails,        // The CPU back end fails to compile or run it.
-  kCpuDiffers,      // From the interpreter.
-  kV8Fails,         // V8 refuses it, or its process is gone.
-  kV8Differs,       // From the interpreter, which agrees with the CPU.
-  kCrash,           // A process ended by a signal while it was at work.
+  kTooLong,      // More steps than the limit; nothing was compared.
+  kInvalid,      // Not a module: a cut program.
+  kRefused,      // The front end refuses it.
+  kInterpreter,  // The interpreter fails to run it.
+  kCpuFails,     // The CPU back end fails to compile or run it.
+  kCpuDiffers,   // From the interpreter.
+  kV8Fails,      // V8 refuses it, or its process is gone.
+  kV8Differs,    // From the interpreter, which agrees with the CPU.
+  kCrash,        // A process ended by a signal while it was at work.
   kHang,
 };
 std::string_view Name(Verdict verdict);
 
 struct CheckOptions {
-  V8* v8 = nullptr;             // Borrowed; null leaves V8 out.
-  std::optional<Fault> fault;   // In the CPU's module.
+  V8* v8 = nullptr;            // Borrowed; null leaves V8 out.
+  std::optional<Fault> fault;  // In the CPU's module.
   uint64_t steps_max = 100'000;
 };
 
 struct CheckResult {
   Verdict verdict = Verdict::kSame;
-  std::string explanation;        // Of what differs.
+  std::string explanation;  // Of what differs.
   std::vector<uint8_t> module;
   // What most engines say.
   std::optional<Outcome> expected;

@@ -4,109 +4,16 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <string_view>
 
+#include "tests/diff/bytes.h"
+#include "tests/diff/imports.h"
 #include "tests/diff/operators.h"
 
 namespace hpvm::diff {
 namespace {
 
-class Bytes {
- public:
-  void Byte(uint32_t value) { out_.push_back(static_cast<uint8_t>(value)); }
-  void Unsigned(uint64_t value) {
-    while (value >= 0x80) {
-      Byte((value & 0x7f) | 0x80);
-      value >>= 7;
-    }
-    Byte(static_cast<uint32_t>(value));
-  }
-  void Signed(int64_t value) {
-    while (value < -64 || value > 63) {
-      Byte((value & 0x7f) | 0x80);
-      value >>= 7;
-    }
-    Byte(value & 0x7f);
-  }
-  void Fixed(uint64_t value, uint32_t bytes) {
-    for (uint32_t i = 0; i < bytes; ++i) {
-      Byte((value >> (8 * i)) & 0xff);
-    }
-  }
-  void Text(std::string_view text) {
-    Unsigned(text.size());
-    out_.insert(out_.end(), text.begin(), text.end());
-  }
-  void Append(const Bytes& other) { out_.insert(out_.end(), other.out_.begin(), other.out_.end()); }
-  // With its length before it.
-  void Sized(const Bytes& other) {
-    Unsigned(other.out_.size());
-    Append(other);
-  }
-  void Section(uint32_t id, const Bytes& content) {
-    Byte(id);
-    Sized(content);
-  }
-  std::vector<uint8_t> Take() { return std::move(out_); }
-  size_t size() const { return out_.size(); }
-
- private:
-  std::vector<uint8_t> out_;
-};
-
 constexpr uint8_t kTypeCodes[] = {0x7f, 0x7e, 0x7d, 0x7c, 0x7b, 0x70};
 uint8_t Code(ValueType type) { return kTypeCodes[static_cast<size_t>(type)]; }
-
-struct ImportFacts {
-  std::string_view name;
-  Signature type;           // kI32 stands for the address type where `address` says so.
-  bool address_param = false, address_result = false;
-};
-ImportFacts FactsOf(ImportId id) {
-  using enum ValueType;
-  const auto update = [](std::string_view name, ValueType type) {
-    return ImportFacts{name, {{kI32, type}, {type}}, true, false};
-  };
-  switch (id) {
-    case ImportId::kInstanceId:
-      return {"instance_id", {{kI32}, {kI32}}};
-    case ImportId::kInstanceId64:
-      return {"instance_id", {{kI32}, {kI64}}};
-    case ImportId::kInstanceCount:
-      return {"instance_count", {{kI32}, {kI32}}};
-    case ImportId::kInstanceCount64:
-      return {"instance_count", {{kI32}, {kI64}}};
-    case ImportId::kGroupId:
-      return {"group_id", {{kI32}, {kI32}}};
-    case ImportId::kGroupSize:
-      return {"group_size", {{kI32}, {kI32}}};
-    case ImportId::kLocalId:
-      return {"local_id", {{kI32}, {kI32}}};
-    case ImportId::kBufferSize:
-      return {"buffer_size", {{kI32}, {kI32}}};
-    case ImportId::kBarrier:
-      return {"barrier", {}};
-    case ImportId::kLocalAlloc:
-      return {"local_alloc", {{kI32}, {kI32}}, true, true};
-    case ImportId::kAtomicMinS32:
-      return update("atomic_min_s_i32", kI32);
-    case ImportId::kAtomicMinU32:
-      return update("atomic_min_u_i32", kI32);
-    case ImportId::kAtomicMaxS32:
-      return update("atomic_max_s_i32", kI32);
-    case ImportId::kAtomicMaxU32:
-      return update("atomic_max_u_i32", kI32);
-    case ImportId::kAtomicMinS64:
-      return update("atomic_min_s_i64", kI64);
-    case ImportId::kAtomicMaxU64:
-      return update("atomic_max_u_i64", kI64);
-    case ImportId::kMemorySize:
-      return {"memory_size", {{}, {kI32}}, false, true};
-    case ImportId::kMemoryGrow:
-      return {"memory_grow", {{kI32}, {kI32}}, true, true};
-  }
-  return {};
-}
 
 class Encoder {
  public:
@@ -323,8 +230,7 @@ void Encoder::EmitMemory(const Node& node) {
     case NodeKind::kMemoryGrow:
       if (is_v8_) {
         code_.Byte(0x10);
-        code_.Unsigned(
-            ImportIndex(node.kind == NodeKind::kMemorySize ? ImportId::kMemorySize : ImportId::kMemoryGrow));
+        code_.Unsigned(ImportIndex(node.kind == NodeKind::kMemorySize ? ImportId::kMemorySize : ImportId::kMemoryGrow));
       } else {
         code_.Byte(node.kind == NodeKind::kMemorySize ? 0x3f : 0x40);
         code_.Byte(0);

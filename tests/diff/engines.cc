@@ -125,7 +125,8 @@ StatusOr<Outcome> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, c
     const ir::Argument& from = arena.arguments()[k];
     const bool is_buffer = lowered.params[k].is_buffer;
     arguments.push_back({is_buffer ? from.data : nullptr, is_buffer ? from.bytes : 0,
-                         is_buffer ? space.base[k] : from.scalar, is_buffer && lowered.params[k].is_writable ? 1u : 0u});
+                         is_buffer ? space.base[k] : from.scalar,
+                         is_buffer && lowered.params[k].is_writable ? 1u : 0u});
   }
   static const std::atomic<uint32_t> go{0};
   static cpu::Pool* const pool = new cpu::Pool(1, nullptr);

@@ -28,7 +28,7 @@ Generator::Generator(uint64_t seed, const Features& features) : random_(seed * 0
 }
 
 void Generator::ChooseSwarm(const Features& features) {
-  swarm_.simd = features.simd && random_.Percent(25);
+  swarm_.simd = features.simd && random_.Percent(20);
   swarm_.floats = swarm_.simd || random_.Percent(75);
   program_.is_memory64 = features.memory64 && random_.Percent(5);
   swarm_.wide = swarm_.simd || program_.is_memory64 || random_.Percent(80);
@@ -36,7 +36,8 @@ void Generator::ChooseSwarm(const Features& features) {
   swarm_.bulk = random_.Percent(40);
   swarm_.grow = random_.Percent(20);
   swarm_.traps = random_.Percent(15);
-  swarm_.calls = random_.Percent(60);
+  swarm_.tiny = random_.Percent(50);
+  swarm_.calls = random_.Percent(swarm_.tiny ? 15 : 50);
   swarm_.tables = swarm_.calls && random_.Percent(50);
   swarm_.references = features.references && swarm_.calls && random_.Percent(25);
   swarm_.loops = random_.Percent(70);
@@ -228,7 +229,7 @@ void Generator::ChooseFunctions() {
   }
   program_.functions.push_back(std::move(entry));
   callees_.push_back({});
-  const uint32_t count = !swarm_.calls ? 0 : random_.Percent(60) ? random_.Between(1, 2) : random_.Between(3, 4);
+  const uint32_t count = !swarm_.calls ? 0 : random_.Percent(75) ? random_.Between(1, 2) : random_.Between(3, 4);
   Signature shared{Types(3), Types(2)};
   for (uint32_t i = 1; i <= count; ++i) {
     Callee callee;
@@ -292,9 +293,10 @@ void Generator::AddLocals() {
 
 // Nodes that may be made. Most programs are small: many small ones find more than few large ones in the same time.
 void Generator::ChooseBudget(uint32_t parts) {
-  const uint32_t size = random_.Below(20);
-  const uint32_t nodes = size < 15 ? random_.Between(3, 14) : size < 19 ? random_.Between(14, 50)
-                                                                       : random_.Between(50, 300);
+  const uint32_t size = swarm_.tiny ? 0 : random_.Below(20);
+  const uint32_t nodes = size < 16   ? random_.Between(1, 8)
+                         : size < 19 ? random_.Between(8, 40)
+                                     : random_.Between(40, 200);
   budget_ = static_cast<int>(nodes / parts);
 }
 
@@ -346,8 +348,8 @@ std::vector<Node> Generator::Prologue() {
     if (area.is_writable && program_.instances() > 1) {
       const uint32_t own = NewLocal(address, false);
       Node offset = ToAddress(Operation(0, 0x6c, {LinearId(), Const32(kSliceBytes)}));
-      body.push_back(Set(own, Operation(0, program_.is_memory64 ? 0x7c : 0x6a,
-                                        {Get(area.local, address), std::move(offset)})));
+      body.push_back(
+          Set(own, Operation(0, program_.is_memory64 ? 0x7c : 0x6a, {Get(area.local, address), std::move(offset)})));
       area.local = own;
     }
     if (swarm_.calls) {
@@ -371,17 +373,15 @@ void Generator::AllocateGroupMemory(std::vector<Node>& body) {
   rows = Operation(0, 0x6a, {query(ImportId::kLocalId, 1), std::move(rows)});
   rows = Operation(0, 0x6c, {query(ImportId::kGroupSize, 0), std::move(rows)});
   Node linear = Operation(0, 0x6a, {query(ImportId::kLocalId, 0), std::move(rows)});
-  Node allocate{.kind = NodeKind::kImport,
-                .type = address,
-                .arity = 1,
-                .index = static_cast<uint32_t>(ImportId::kLocalAlloc)};
+  Node allocate{
+      .kind = NodeKind::kImport, .type = address, .arity = 1, .index = static_cast<uint32_t>(ImportId::kLocalAlloc)};
   allocate.operands.push_back(ConstOf(address, group_slots_ * kGroupSlotBytes));
   group_local_ = NewLocal(address, false);
   group_slot_ = NewLocal(address, false);
   body.push_back(Set(group_local_, std::move(allocate)));
   Node offset = ToAddress(Operation(0, 0x6c, {std::move(linear), Const32(kGroupSlotBytes)}));
-  body.push_back(Set(group_slot_, Operation(0, program_.is_memory64 ? 0x7c : 0x6a,
-                                            {Get(group_local_, address), std::move(offset)})));
+  body.push_back(Set(
+      group_slot_, Operation(0, program_.is_memory64 ? 0x7c : 0x6a, {Get(group_local_, address), std::move(offset)})));
 }
 
 // Stores what the function computed but never stored: locals of each type, and globals.
@@ -390,8 +390,8 @@ void Generator::Observe(std::vector<Node>& body) {
     ValueType type;
     uint32_t prefix, code, offset;
   };
-  const Slot slots[] = {{kI32, 0, 0x36, 64}, {kI64, 0, 0x37, 72}, {kF32, 0, 0x38, 80},
-                        {kF64, 0, 0x39, 88}, {kV128, 0xfd, 11, 96}};
+  const Slot slots[] = {
+      {kI32, 0, 0x36, 64}, {kI64, 0, 0x37, 72}, {kF32, 0, 0x38, 80}, {kF64, 0, 0x39, 88}, {kV128, 0xfd, 11, 96}};
   const Area& result = *std::find_if(areas_.begin(), areas_.end(), [](const Area& a) { return !a.is_absolute; });
   const auto store = [&](const Slot& slot, uint32_t offset, Node value) {
     if (slot.type == kF32 || slot.type == kF64) {
@@ -403,7 +403,7 @@ void Generator::Observe(std::vector<Node>& body) {
   };
   for (const Slot& slot : slots) {
     const std::vector<uint32_t>& locals = writable_[static_cast<size_t>(slot.type)];
-    if (!locals.empty() && random_.Percent(70)) {
+    if (!locals.empty() && random_.Percent(swarm_.tiny ? 25 : 50)) {
       store(slot, slot.offset, Get(random_.Pick(locals), slot.type));
     }
     for (uint32_t i = 0; i < program_.globals.size(); ++i) {
@@ -441,7 +441,7 @@ void Generator::GenerateEntry() {
   const uint32_t parts = program_.has_barrier ? random_.Between(1, 3) : 1;
   for (uint32_t i = 0; i < parts; ++i) {
     ChooseBudget(parts);
-    Statements(random_.Between(1, 5), body);
+    Statements(random_.Between(1, swarm_.tiny ? 2 : 4), body);
     if (program_.has_barrier) {
       Exchange(body);
     }

@@ -35,8 +35,8 @@ Node Generator::Set(uint32_t local, Node value) {
 
 Node Generator::Operation(uint32_t prefix, uint32_t code, std::vector<Node> operands) {
   const std::vector<Operator>& rows = Operators();
-  const auto row = std::find_if(rows.begin(), rows.end(),
-                                [&](const Operator& r) { return r.prefix == prefix && r.code == code; });
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const Operator& r) { return r.prefix == prefix && r.code == code; });
   Node node{.kind = NodeKind::kOperator, .type = row->result};
   node.arity = row->has_result ? 1 : 0;
   node.index = static_cast<uint32_t>(row - rows.begin());
@@ -69,12 +69,46 @@ uint32_t Generator::WritableLocal(ValueType type) {
 }
 
 uint64_t Generator::ConstantBits(ValueType type) {
-  static constexpr uint64_t kIntegers[] = {0,          1,          2,          0xff,       0x80,      0x7fff,
-                                           0x8000,     0xffff,     0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
-                                           ~uint64_t{0}, uint64_t{1} << 63, ~uint64_t{0} >> 1, 31, 32, 63, 64};
-  static constexpr float kFloats[] = {0.0f, -0.0f, 1.0f, -1.0f, 0.5f, 1.5f, 2.5f, -2.5f, 4503599627370496.0f, 1e-40f,
-                                      3.4e38f, 2147483648.0f, -2147483648.0f, 4294967296.0f, 9223372036854775808.0f,
-                                      16777217.0f, __builtin_inff(), -__builtin_inff(), 0.1f, 255.0f, -32768.5f};
+  static constexpr uint64_t kIntegers[] = {0,
+                                           1,
+                                           2,
+                                           0xff,
+                                           0x80,
+                                           0x7fff,
+                                           0x8000,
+                                           0xffff,
+                                           0x7fffffff,
+                                           0x80000000,
+                                           0xffffffff,
+                                           0x100000000,
+                                           ~uint64_t{0},
+                                           uint64_t{1} << 63,
+                                           ~uint64_t{0} >> 1,
+                                           31,
+                                           32,
+                                           63,
+                                           64};
+  static constexpr float kFloats[] = {0.0f,
+                                      -0.0f,
+                                      1.0f,
+                                      -1.0f,
+                                      0.5f,
+                                      1.5f,
+                                      2.5f,
+                                      -2.5f,
+                                      4503599627370496.0f,
+                                      1e-40f,
+                                      3.4e38f,
+                                      2147483648.0f,
+                                      -2147483648.0f,
+                                      4294967296.0f,
+                                      9223372036854775808.0f,
+                                      16777217.0f,
+                                      __builtin_inff(),
+                                      -__builtin_inff(),
+                                      0.1f,
+                                      255.0f,
+                                      -32768.5f};
   static constexpr uint32_t kOddFloats[] = {0x7fc00000, 0xffc00000, 0x7fa00001, 1, 0x80000001, 0x7f7fffff, 0x00800000};
   if (type == kI32 || type == kI64 || type == kV128) {
     const uint64_t bits = random_.Percent(50)   ? kIntegers[random_.Below(std::size(kIntegers))]
@@ -102,7 +136,7 @@ Node Generator::Constant(ValueType type) {
 
 Node Generator::Query(ValueType type) {
   static constexpr ImportId kNarrow[] = {ImportId::kInstanceId, ImportId::kInstanceCount, ImportId::kGroupId,
-                                         ImportId::kGroupSize, ImportId::kLocalId, ImportId::kBufferSize};
+                                         ImportId::kGroupSize,  ImportId::kLocalId,       ImportId::kBufferSize};
   ImportId id = kNarrow[random_.Percent(60) ? 0 : random_.Below(std::size(kNarrow))];
   if (type == kI64) {
     id = random_.Percent(70) ? ImportId::kInstanceId64 : ImportId::kInstanceCount64;

@@ -276,8 +276,7 @@ Node Generator::BranchTable() {
     table.operands.push_back(Expression(type));
   }
   Node index = Expression(kI32);
-  table.operands.push_back(random_.Percent(70) ? Operation(0, 0x71, {std::move(index), Const32(7)})
-                                               : std::move(index));
+  table.operands.push_back(random_.Percent(70) ? Operation(0, 0x71, {std::move(index), Const32(7)}) : std::move(index));
   block.body.push_back(std::move(table));
   labels_.pop_back();
   return block;
@@ -450,8 +449,8 @@ void Generator::ExchangeOnce(std::vector<Node>& body) {
   const bool is_wide = swarm_.wide && random_.Percent(50);
   const ValueType address = program_.address_type();
   const Node barrier{.kind = NodeKind::kImport, .index = static_cast<uint32_t>(ImportId::kBarrier)};
-  body.push_back(Operation(0, is_wide ? 0x37 : 0x36,
-                           {Pin(Get(group_slot_, address)), Expression(is_wide ? kI64 : kI32)}));
+  body.push_back(
+      Operation(0, is_wide ? 0x37 : 0x36, {Pin(Get(group_slot_, address)), Expression(is_wide ? kI64 : kI32)}));
   body.push_back(barrier);
   Node from = Masked((group_slots_ - 1) * 16 + 8);
   from.operands[0] = Pin(Get(group_local_, address));

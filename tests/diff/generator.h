@@ -35,6 +35,7 @@ class Generator {
   struct Swarm {
     bool simd = false, floats = true, wide = true, atomics = false, bulk = false, grow = false, traps = false;
     bool calls = true, loops = true, tables = false, block_params = false, wild = false, references = false;
+    bool tiny = false;  // A few statements: many such programs cost little and reach most pairs of instructions.
   };
   struct Label {
     uint32_t id = 0;
@@ -132,7 +133,7 @@ class Generator {
   std::vector<ValueType> types_;  // In use.
   std::vector<Area> areas_;
   std::vector<Callee> callees_;
-  std::vector<uint32_t> referable_;  // Functions of one type, of which the second table holds references.
+  std::vector<uint32_t> referable_;          // Functions of one type, of which the second table holds references.
   std::vector<std::vector<uint32_t>> rows_;  // Operators by result; the last list has those without one.
   // The function at hand.
   Function* function_ = nullptr;

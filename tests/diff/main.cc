@@ -88,9 +88,9 @@ std::string Summary(const Arguments& arguments, uint64_t first, const CampaignRe
   const Tally& t = result.tally;
   char text[640];
   std::snprintf(text, sizeof(text),
-                "commit %s seeds %" PRIu64 "..%" PRIu64 ": %" PRIu64 " modules (%" PRIu64 " bytes, %" PRIu64 " instances), %" PRIu64
-                " compared with V8, %" PRIu64 " by groups, %" PRIu64 " with vectors, %" PRIu64 " trapped, %" PRIu64
-                " too long; %zu differences; %.1f s, %u jobs%s",
+                "commit %s seeds %" PRIu64 "..%" PRIu64 ": %" PRIu64 " modules (%" PRIu64 " bytes, %" PRIu64
+                " instances), %" PRIu64 " compared with V8, %" PRIu64 " by groups, %" PRIu64 " with vectors, %" PRIu64
+                " trapped, %" PRIu64 " too long; %zu differences; %.1f s, %u jobs%s",
                 arguments.commit.c_str(), first, result.last, t.modules, t.bytes, t.instances, t.compared_with_v8,
                 t.barriers, t.simd, t.trapped, t.too_long, result.findings.size(), result.seconds, arguments.jobs,
                 result.had_v8 ? "" : "; without V8");

@@ -139,8 +139,9 @@ void AddVectorArithmetic(Table& table) {
   run(78, 81, {kV128, kV128});
   run(82, 82, {kV128, kV128, kV128});
   add({83, 99, 131, 163, 195, 100, 132, 164, 196}, {kV128}, kI32);  // any_true, all_true, bitmask
-  add({96, 97, 98, 124, 125, 126, 127, 128, 129, 135, 136, 137, 138, 160, 161, 167, 168, 169, 170, 192, 193, 199, 200,
-       201, 202}, {kV128}, kV128);
+  add({96,  97,  98,  124, 125, 126, 127, 128, 129, 135, 136, 137, 138,
+       160, 161, 167, 168, 169, 170, 192, 193, 199, 200, 201, 202},
+      {kV128}, kV128);
   add({101, 102, 130, 133, 134, 214, 215, 216, 217, 218, 219}, {kV128, kV128}, kV128);
   for (uint32_t first : {107u, 139u, 171u, 203u}) {
     run(first, first + 2, {kV128, kI32});
@@ -154,8 +155,8 @@ void AddVectorArithmetic(Table& table) {
   run(182, 186, {kV128, kV128});
   run(188, 191, {kV128, kV128});
   run(220, 223, {kV128, kV128});
-  add({224, 225, 236, 237}, {kV128}, kV128);                    // abs, neg: exact on bits
-  add({234, 235, 246, 247}, {kV128, kV128}, kV128);             // pmin, pmax give an operand
+  add({224, 225, 236, 237}, {kV128}, kV128);                      // abs, neg: exact on bits
+  add({234, 235, 246, 247}, {kV128, kV128}, kV128);               // pmin, pmax give an operand
   add({248, 249, 250, 251, 252, 253, 254, 255}, {kV128}, kV128);  // integers, and conversions without NaN
 }
 

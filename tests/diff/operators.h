@@ -15,7 +15,7 @@ enum class Immediate : uint8_t {
   kMemory,      // Alignment and offset; operand 0 is the address.
   kMemoryLane,  // And a lane.
   kLane,
-  kShuffle,     // 16 lanes, from the bits.
+  kShuffle,  // 16 lanes, from the bits.
 };
 
 struct Operator {

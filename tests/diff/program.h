@@ -15,9 +15,9 @@ enum class ValueType : uint8_t { kI32, kI64, kF32, kF64, kV128, kFuncRef };
 inline constexpr uint32_t kValueTypes = 6;
 
 enum class NodeKind : uint8_t {
-  kConst,      // type, bits; of kFuncRef 0 is null, else the function
-  kOperator,   // index: in Operators(); operands; bits[0]: the access's offset, or the lane; align
-  kLocalGet,   // index
+  kConst,     // type, bits; of kFuncRef 0 is null, else the function
+  kOperator,  // index: in Operators(); operands; bits[0]: the access's offset, or the lane; align
+  kLocalGet,  // index
   kLocalSet,
   kLocalTee,
   kGlobalGet,
@@ -26,10 +26,10 @@ enum class NodeKind : uint8_t {
   kCanonical,  // One operand; a NaN becomes the canonical one. type; of a v128 lanes of `lane`
   kBlock,      // label, params (as operands), results, body
   kLoop,
-  kIf,         // The last operand is the condition; body, otherwise
-  kBr,         // label; operands: values
-  kBrIf,       // label; operands: values, condition
-  kBrTable,    // labels, the last is the default; operands: values, index
+  kIf,       // The last operand is the condition; body, otherwise
+  kBr,       // label; operands: values
+  kBrIf,     // label; operands: values, condition
+  kBrTable,  // labels, the last is the default; operands: values, index
   kReturn,
   kUnreachable,
   kNop,
@@ -39,7 +39,7 @@ enum class NodeKind : uint8_t {
   kSetMany,       // operand 0 gives as many values as `labels` has, which are locals, first value first
   kDrop,
   kSelect,
-  kPop,         // Emits nothing: a value that is on the stack already
+  kPop,  // Emits nothing: a value that is on the stack already
   kMemorySize,
   kMemoryGrow,
   kMemoryCopy,
@@ -68,10 +68,25 @@ struct Node {
 };
 
 enum class ImportId : uint8_t {
-  kInstanceId, kInstanceId64, kInstanceCount, kInstanceCount64, kGroupId, kGroupSize, kLocalId, kBufferSize, kBarrier,
-  kLocalAlloc, kAtomicMinS32, kAtomicMinU32, kAtomicMaxS32, kAtomicMaxU32, kAtomicMinS64, kAtomicMaxU64,
+  kInstanceId,
+  kInstanceId64,
+  kInstanceCount,
+  kInstanceCount64,
+  kGroupId,
+  kGroupSize,
+  kLocalId,
+  kBufferSize,
+  kBarrier,
+  kLocalAlloc,
+  kAtomicMinS32,
+  kAtomicMinU32,
+  kAtomicMaxS32,
+  kAtomicMaxU32,
+  kAtomicMinS64,
+  kAtomicMaxU64,
   // Only in what V8 gets: there the memory also holds the buffers, and its size is not the kernel's.
-  kMemorySize, kMemoryGrow,
+  kMemorySize,
+  kMemoryGrow,
 };
 inline constexpr uint32_t kImports = 18;
 
@@ -114,7 +129,7 @@ struct Program {
   std::vector<Segment> data;
   std::vector<std::vector<uint8_t>> passive_data;
   std::vector<Global> globals;
-  std::vector<int32_t> table;       // Functions; -1 is null.
+  std::vector<int32_t> table;  // Functions; -1 is null.
   // The second table, which instructions write; and a passive segment of it. There if not empty.
   std::vector<int32_t> references, passive_references;
   std::vector<Function> functions;  // The first is the kernel.

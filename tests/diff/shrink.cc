@@ -122,11 +122,11 @@ void Shrinker::CutFunctions() {
       return true;
     });
     while (i + 1 == best_.functions.size() && TryChange([&](Program& p) {
-      p.functions.pop_back();
-      std::replace(p.table.begin(), p.table.end(), static_cast<int32_t>(i), -1);
-      p.references.clear();
-      return true;
-    })) {
+             p.functions.pop_back();
+             std::replace(p.table.begin(), p.table.end(), static_cast<int32_t>(i), -1);
+             p.references.clear();
+             return true;
+           })) {
     }
   }
 }

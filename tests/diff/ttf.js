@@ -3,6 +3,7 @@
 // out, hpvm-wast runs the same calls on both engines.
 //
 //   node ttf.js --seeds 0..999 --wast PATH/hpvm-wast --folder WORK [--found FOLDER] [--log FILE] [--commit NAME]
+//               [--minutes N: begins nothing after that]
 //
 // Exit status 1 when an engine differs; the module and its script are then copied to FOLDER.
 'use strict';
@@ -29,7 +30,7 @@ const kSupport = `(module
   (func (export "sum") (result i64) (global.get $sum)))`;
 
 function Options() {
-  const options = {folder: '/tmp/hpvm-ttf', found: '', log: '', commit: 'unknown', wast: 'hpvm-wast', seeds: '0..99'};
+  const options = {folder: '/tmp/hpvm-ttf', found: '', log: '', commit: 'unknown', wast: 'hpvm-wast', seeds: '0..99', minutes: 1e9};
   for (let i = 2; i + 1 < process.argv.length; i += 2) options[process.argv[i].slice(2)] = process.argv[i + 1];
   [options.first, options.last] = options.seeds.split('..').map(Number);
   return options;
@@ -211,7 +212,8 @@ function Main() {
   const support = new WebAssembly.Module(fs.readFileSync(path.join(options.folder, 'support.wasm')));
   const start = Date.now();
   let modules = 0, bytes = 0, calls = 0, differences = 0;
-  for (let first = options.first; first <= options.last; first += kChunk) {
+  let first = options.first;
+  for (; first <= options.last && Date.now() - start < options.minutes * 60000; first += kChunk) {
     const bases = [];
     for (let seed = first; seed <= Math.min(options.last, first + kChunk - 1); ++seed) {
       if (!Make(seed, options, support)) continue;
@@ -238,7 +240,7 @@ function Main() {
       }
     }
   }
-  const summary = `commit ${options.commit} wasm-opt -ttf seeds ${options.seeds}: ${modules} modules (${bytes} bytes, ` +
+  const summary = `commit ${options.commit} wasm-opt -ttf seeds ${options.first}..${Math.min(first - 1, options.last)}: ${modules} modules (${bytes} bytes, ` +
       `${calls} calls) on both engines; ${differences} differences; ${((Date.now() - start) / 1000).toFixed(1)} s`;
   console.log(summary);
   if (options.log) fs.appendFileSync(options.log, summary + '\n');

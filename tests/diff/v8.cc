@@ -52,8 +52,8 @@ StatusOr<std::unique_ptr<V8>> V8::Start(const std::string& server_script) {
   posix_spawn_file_actions_adddup2(&actions, to[0], 0);
   posix_spawn_file_actions_adddup2(&actions, from[1], 1);
   // The baseline compiler alone: quick for code that runs once, and as unlike ours as can be.
-  const char* arguments[] = {"node", "--liftoff", "--no-wasm-tier-up", "--experimental-wasm-memory64",
-                             server_script.c_str(), nullptr};
+  const char* arguments[] = {
+      "node", "--liftoff", "--no-wasm-tier-up", "--experimental-wasm-memory64", server_script.c_str(), nullptr};
   std::unique_ptr<V8> v8(new V8);
   const int error = posix_spawnp(&v8->pid_, "node", &actions, nullptr, const_cast<char**>(arguments), environ);
   posix_spawn_file_actions_destroy(&actions);

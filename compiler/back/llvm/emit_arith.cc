@@ -201,7 +201,8 @@ llvm::Value* FunctionEmitter::EmitFloatUnary(const ir::Op& op, llvm::Value* a) {
     case Opcode::kFNearest:
       return call(llvm::Intrinsic::roundeven);
     case Opcode::kFSqrt:
-      return call(llvm::Intrinsic::sqrt);
+      // The fence: LLVM drops a guard like "x < 0 ? NaN : sqrt(x)", though a constant's bits are not open.
+      return b_.CreateArithmeticFence(call(llvm::Intrinsic::sqrt), a->getType());
     default:
       return nullptr;
   }

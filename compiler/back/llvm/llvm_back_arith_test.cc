@@ -312,6 +312,29 @@ TEST(ArithTest, SignallingNansAreQuieted) {
   }
 }
 
+// A NaN constant that guards a square root keeps its bits.
+TEST(ArithTest, GuardedSquareRootGivesTheConstant) {
+  Compared kernel(std::string(R"(module "guard"
+param buffer inout "r"
+param f64 "x"
+entry f0
+func f0 "guard" (%r: i32, %x: f64) -> () {
+  %nan: f64 = const.f64 0x7ff8000000000000
+  %s: f64 = fsqrt.f64 %x
+  %c: i32 = fne.f64 %s, %s
+  %v: f64 = select.f64 %c, %nan, %s
+  store.f64 flat %r, %v
+  return ()
+}
+)"));
+  for (uint64_t x : {0xbff0000000000000ull, 0x4010000000000000ull, 0x8000000000000000ull}) {
+    Compared::Input input;
+    input.buffers = {{0}, {}};
+    input.scalars = {0, x};
+    kernel.Check(input);
+  }
+}
+
 // So does what was widened and narrowed again.
 TEST(ArithTest, DemotedPromotedNansAreQuieted) {
   Compared kernel(std::string(R"(module "nan"

@@ -67,8 +67,10 @@ class Daemon:
                                              self.folder / "state", *arguments], stderr=log, stdout=log)
 
     def ctl(self, *arguments, input=None, timeout=60):
+        # A cache of its own, so that --local finds nothing that an earlier build made.
+        environment = {**os.environ, "HPVM_SERVER": self.server, "XDG_CACHE_HOME": str(self.folder / "cache")}
         return subprocess.run([BIN / "hpvmctl", *map(str, arguments)], input=input, capture_output=True, text=True,
-                              timeout=timeout, env={**os.environ, "HPVM_SERVER": self.server})
+                              timeout=timeout, env=environment)
 
     def stop(self, number=signal.SIGTERM, timeout=20):
         self.process.send_signal(number)

@@ -121,8 +121,8 @@ StatusOr<std::unique_ptr<Lane>> Lane::Create(const InitialState& initial) {
   std::unique_ptr<Lane> lane(new Lane(initial));
   const uint64_t granules = initial.memory_bytes_max / kDirtyGranuleBytes;
   const uint64_t bit_bytes = (granules + 63) / 64 * 8;
-  const uint64_t state_room = (initial.state.bytes() + kDirtyGranuleBytes - 1) / kDirtyGranuleBytes * kDirtyGranuleBytes;
-  const uint64_t bits_at = initial.memory_bytes_max + state_room;
+  const uint64_t state_granules = (initial.state.bytes() + kDirtyGranuleBytes - 1) / kDirtyGranuleBytes;
+  const uint64_t bits_at = initial.memory_bytes_max + state_granules * kDirtyGranuleBytes;
   HPVMD_ASSIGN_OR_RETURN(lane->pages_, Pages::Map(bits_at + bit_bytes + granules * sizeof(uint32_t)));
   lane->globals_ = initial.globals;
   ir::CpuContext& context = lane->context;

@@ -69,6 +69,7 @@ struct ModuleEmitter {
   llvm::Function* HostCaller(uint32_t type_index);
 };
 
+extern const char kBulkHelpers[];  // helpers_bulk.cc
 // Parses the helpers into a fresh module (helpers.cc).
 StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context);
 

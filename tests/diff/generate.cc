@@ -317,6 +317,7 @@ void Generator::GenerateFunction(uint32_t index) {
   AddLocals();
   ChooseBudget(2);
   const std::vector<ValueType> results = function_->type.results;
+  FillLocals(function_->body);
   Body(results, function_->body);
 }
 
@@ -384,34 +385,75 @@ void Generator::AllocateGroupMemory(std::vector<Node>& body) {
       group_slot_, Operation(0, program_.is_memory64 ? 0x7c : 0x6a, {Get(group_local_, address), std::move(offset)})));
 }
 
-// Stores what the function computed but never stored: locals of each type, and globals.
+// The value's bits, NaNs made canonical, as i64; a vector's halves are added.
+Node Generator::Bits(Node value) {
+  switch (value.type) {
+    case kI64:
+      return value;
+    case kF32:
+      return Operation(0, 0xad, {Operation(0, 0xbc, {Canonical(std::move(value))})});
+    case kF64:
+      return Operation(0, 0xbd, {Canonical(std::move(value))});
+    case kV128: {
+      Node low = Operation(0xfd, 29, {value});
+      Node high = Operation(0xfd, 29, {std::move(value)});
+      high.bits[0] = 1;
+      return Operation(0, 0x7c, {std::move(low), Operation(0, 0x89, {std::move(high), ConstOf(kI64, 32)})});
+    }
+    case kFuncRef: {
+      Node is_null{.kind = NodeKind::kRefIsNull, .type = kI32, .arity = 1};
+      is_null.operands.push_back(std::move(value));
+      return Operation(0, 0xad, {std::move(is_null)});
+    }
+    default:
+      return Operation(0, 0xad, {std::move(value)});
+  }
+}
+
+// Stores one sum of all locals and globals, so that nothing computed is lost.
 void Generator::Observe(std::vector<Node>& body) {
-  struct Slot {
-    ValueType type;
-    uint32_t prefix, code, offset;
+  Node sum = ConstOf(kI64, 0);
+  const auto add = [&](Node value) {
+    sum = Operation(0, 0x7c, {Operation(0, 0x89, {std::move(sum), Pin(ConstOf(kI64, 7))}), Bits(std::move(value))});
   };
-  const Slot slots[] = {
-      {kI32, 0, 0x36, 64}, {kI64, 0, 0x37, 72}, {kF32, 0, 0x38, 80}, {kF64, 0, 0x39, 88}, {kV128, 0xfd, 11, 96}};
+  for (ValueType type : types_) {
+    for (uint32_t local : writable_[static_cast<size_t>(type)]) {
+      add(Get(local, type));
+    }
+  }
+  for (uint32_t i = 0; i < program_.globals.size(); ++i) {
+    if (program_.globals[i].is_mutable) {
+      add(Node{.kind = NodeKind::kGlobalGet, .type = program_.globals[i].type, .arity = 1, .index = i});
+    }
+  }
   const Area& result = *std::find_if(areas_.begin(), areas_.end(), [](const Area& a) { return !a.is_absolute; });
-  const auto store = [&](const Slot& slot, uint32_t offset, Node value) {
-    if (slot.type == kF32 || slot.type == kF64) {
-      value = Canonical(std::move(value));
-    }
-    Node node = Operation(slot.prefix, slot.code, {BaseOf(result), std::move(value)});
-    node.bits[0] = offset;
-    body.push_back(std::move(node));
+  Node store = Operation(0, 0x37, {BaseOf(result), std::move(sum)});
+  store.bits[0] = kAreaBytes;
+  body.push_back(std::move(store));
+}
+
+// Locals start as what the result buffer's second half holds, or as constants: zeros hide too much.
+void Generator::FillLocals(std::vector<Node>& body) {
+  struct Load {
+    uint32_t prefix, code;
   };
-  for (const Slot& slot : slots) {
-    const std::vector<uint32_t>& locals = writable_[static_cast<size_t>(slot.type)];
-    if (!locals.empty() && random_.Percent(swarm_.tiny ? 25 : 50)) {
-      store(slot, slot.offset, Get(random_.Pick(locals), slot.type));
-    }
-    for (uint32_t i = 0; i < program_.globals.size(); ++i) {
-      if (program_.globals[i].type == slot.type && program_.globals[i].is_mutable && slot.type != kV128 &&
-          random_.Percent(50)) {
-        store(slot, 112 + 8 * random_.Below(2),
-              Node{.kind = NodeKind::kGlobalGet, .type = slot.type, .arity = 1, .index = i});
+  constexpr Load kLoads[] = {{0, 0x28}, {0, 0x29}, {0, 0x2a}, {0, 0x2b}, {0xfd, 0}};
+  uint32_t offset = kAreaBytes;
+  for (ValueType type : types_) {
+    for (uint32_t local : writable_[static_cast<size_t>(type)]) {
+      if (local < function_->type.params.size() || random_.Percent(20)) {
+        continue;
       }
+      if (!InEntry() || type == kFuncRef || offset + 16 > kSliceBytes || random_.Percent(40)) {
+        body.push_back(Set(local, Constant(type)));
+        continue;
+      }
+      const Area& result = *std::find_if(areas_.begin(), areas_.end(), [](const Area& a) { return !a.is_absolute; });
+      const Load& load = kLoads[static_cast<size_t>(type)];
+      Node value = Operation(load.prefix, load.code, {BaseOf(result)});
+      value.bits[0] = offset;
+      offset += 8;
+      body.push_back(Set(local, std::move(value)));
     }
   }
 }
@@ -438,6 +480,7 @@ void Generator::GenerateEntry() {
   for (Node& node : body) {
     node = Pin(std::move(node));
   }
+  FillLocals(body);
   const uint32_t parts = program_.has_barrier ? random_.Between(1, 3) : 1;
   for (uint32_t i = 0; i < parts; ++i) {
     ChooseBudget(parts);

@@ -111,8 +111,8 @@ uint64_t Generator::ConstantBits(ValueType type) {
                                       -32768.5f};
   static constexpr uint32_t kOddFloats[] = {0x7fc00000, 0xffc00000, 0x7fa00001, 1, 0x80000001, 0x7f7fffff, 0x00800000};
   if (type == kI32 || type == kI64 || type == kV128) {
-    const uint64_t bits = random_.Percent(50)   ? kIntegers[random_.Below(std::size(kIntegers))]
-                          : random_.Percent(50) ? random_.Below(256)
+    const uint64_t bits = random_.Percent(35)   ? kIntegers[random_.Below(std::size(kIntegers))]
+                          : random_.Percent(40) ? random_.Below(256)
                                                 : random_.Next();
     return type == kI32 ? bits & 0xffffffff : bits;
   }

@@ -196,7 +196,7 @@ Node Generator::Consume(Node value, const std::vector<ValueType>& types) {
   if (types.empty()) {
     return value;
   }
-  if (types.size() == 1 && random_.Percent(20)) {
+  if (types.size() == 1 && random_.Percent(5)) {
     Node drop{.kind = NodeKind::kDrop};
     drop.operands.push_back(std::move(value));
     return drop;

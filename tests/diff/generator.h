@@ -63,7 +63,9 @@ class Generator {
   std::vector<Node> Prologue();
   Node LinearId();
   void AllocateGroupMemory(std::vector<Node>& body);
+  Node Bits(Node value);
   void Observe(std::vector<Node>& body);
+  void FillLocals(std::vector<Node>& body);
   void FillBytes(std::vector<uint8_t>& bytes);
   std::vector<ValueType> Types(uint32_t count_max);
 

@@ -5,7 +5,7 @@
 //   hpvm-diff --seeds 0..99999 --jobs 2 --log FILE  a long one, with a line of results appended to FILE
 //   hpvm-diff --replay FOLDER                       the cases found before
 //   hpvm-diff --dump SEED --found FOLDER            one module with its launch and outcome, without comparing
-//   hpvm-diff --inject rotl=rotr --seeds 0..499     exit status 0 if the wrong instruction is noticed and shrunk
+//   hpvm-diff --inject shr_s=shr_u --seeds 0..199   exit status 0 if the wrong instruction is noticed and shrunk
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>

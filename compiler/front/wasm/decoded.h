@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/front/wasm/link.h"
@@ -145,6 +146,8 @@ struct ElemSegment {
   uint32_t table = 0;               // Active ones.
   Constant offset;                  // Active ones.
   std::vector<uint32_t> functions;  // kNullFunction where the entry is null.
+  // Entries, null in `functions`, that have the value of an imported global: the entry and the global.
+  std::vector<std::pair<uint32_t, uint32_t>> globals;
   uint64_t source = 0;
 };
 

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "wabt/binary-reader-nop.h"
@@ -30,6 +32,8 @@ class Delegate : public wabt::BinaryReaderNop {
   // `is_64`: tables whose flag NarrowTables cleared. Data segments are spans of `bytes` at the offsets that they have
   // in what is read.
   Delegate(const wabt::Features& features, std::vector<bool> is_64, std::span<const uint8_t> bytes);
+  // What ReplaceElementGlobals found.
+  void SetElementGlobals(std::unordered_map<uint64_t, uint32_t> globals) { element_globals_ = std::move(globals); }
 
   bool HasFault() const { return refusal_.has_value() || !errors_.empty(); }
   // Requires that reading failed or HasFault: the first fault.
@@ -165,6 +169,10 @@ class Delegate : public wabt::BinaryReaderNop {
   Result RecordAccess(Result validated, Address offset, uint64_t lane = 0);
   Result RecordSimd(Result validated, uint64_t lane, const SimdImmediates* immediates);
   Result OnConst(wabt::Type type, uint64_t low, uint64_t high = 0);
+  Result AddElementGlobal(uint32_t global, wabt::Type type);
+  // Around an initial value or a segment's offset.
+  void BeginConstant();
+  Result EndConstant();
   void AddLocals(uint32_t count, ValueType type);
   Result AddTable(wabt::Type type, const wabt::Limits& entries, std::optional<ImportDecl> import);
   Result AddMemory(const wabt::Limits& pages, std::optional<ImportDecl> import);
@@ -193,7 +201,9 @@ class Delegate : public wabt::BinaryReaderNop {
   uint64_t instructions_ = 0;
   uint64_t signature_values_ = 0;             // Parameters and results of all functions.
   Constant constant_;                         // The last one, for constant expressions.
+  bool constant_ended_ = false;               // Its `end` has been read.
   wabt::Type global_type_ = wabt::Type::I32;  // Of the global at hand.
+  std::unordered_map<uint64_t, uint32_t> element_globals_;
   std::vector<bool> is_64_;
   size_t tables_defined_ = 0;
   std::span<const uint8_t> bytes_;

@@ -320,7 +320,8 @@ Result Delegate::OnElseExpr() { return Record(validator_.OnElse(Here())); }
 
 Result Delegate::OnEndExpr() {
   if (function_ == nullptr) {
-    return Result::Ok;  // Of an initial value; EndInitExpr checks it.
+    constant_ended_ = true;
+    return Result::Ok;  // EndConstant checks the value.
   }
   // The validator takes the function's own end in EndFunctionBody.
   return Record(--depth_ == 0 ? Result(Result::Ok) : validator_.OnEnd(Here()));
@@ -355,6 +356,11 @@ Result Delegate::OnCallExpr(Index function) {
   return RecordTyped(Result::Ok, module_.functions[function].signature, function);
 }
 Result Delegate::OnCallIndirectExpr(Index signature, Index table) {
+  // The validator does not ask what the table holds.
+  if (table < module_.tables.size() && module_.tables[table].type != ValueType::kFuncRef) {
+    return Refuse(source_,
+                  "An indirect call goes through table " + std::to_string(table) + ", which holds no functions.");
+  }
   // The validator knows 32-bit tables only.
   if (IsTable64(table) && Failed(validator_.OnConvert(Here(), Opcode::I32WrapI64))) {
     return Result::Error;

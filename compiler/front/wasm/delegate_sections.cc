@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "compiler/front/wasm/delegate.h"
+#include "compiler/front/wasm/element_globals.h"
 #include "compiler/front/wasm/fault.h"
 #include "compiler/front/wasm/narrow_table.h"
 #include "compiler/front/wasm/reader.h"
@@ -309,13 +310,22 @@ Result Delegate::BeginGlobal(Index, wabt::Type type, bool is_mutable) {
   return AddGlobal(type, is_mutable, std::nullopt);
 }
 
-Result Delegate::BeginGlobalInitExpr(Index) {
+void Delegate::BeginConstant() {
   constant_ = {};
+  constant_ended_ = false;
+}
+// wabt takes the end of the section for the end of an initial value.
+Result Delegate::EndConstant() {
+  return constant_ended_ ? validator_.EndInitExpr() : Refuse(source_, "The section ends within an initial value.");
+}
+
+Result Delegate::BeginGlobalInitExpr(Index) {
+  BeginConstant();
   return validator_.BeginInitExpr(Here(), global_type_);
 }
 Result Delegate::EndGlobalInitExpr(Index) {
   module_.globals.back().init = constant_;
-  return validator_.EndInitExpr();
+  return EndConstant();
 }
 
 Result Delegate::OnExport(Index, wabt::ExternalKind kind, Index item, std::string_view name) {
@@ -347,16 +357,17 @@ Result Delegate::BeginElemSegment(Index, Index table, uint8_t flags) {
       Failed(validator_.OnElemSegment(Here(), At(table), kind))) {
     return Result::Error;
   }
-  module_.elems.push_back({.mode = ModeOf(kind), .table = table, .offset = {}, .functions = {}, .source = source_});
+  module_.elems.push_back(
+      {.mode = ModeOf(kind), .table = table, .offset = {}, .functions = {}, .globals = {}, .source = source_});
   return Result::Ok;
 }
 Result Delegate::BeginElemSegmentInitExpr(Index) {
-  constant_ = {};
+  BeginConstant();
   return validator_.BeginInitExpr(Here(), IsTable64(module_.elems.back().table) ? wabt::Type::I64 : wabt::Type::I32);
 }
 Result Delegate::EndElemSegmentInitExpr(Index) {
   module_.elems.back().offset = constant_;
-  return validator_.EndInitExpr();
+  return EndConstant();
 }
 Result Delegate::OnElemSegmentElemType(Index, wabt::Type type) {
   const std::optional<ValueType> element = TypeOf(type, "An element segment");
@@ -366,7 +377,22 @@ Result Delegate::OnElemSegmentElemType(Index, wabt::Type type) {
   module_.elems.back().type = *element;
   return validator_.OnElemSegmentElemType(Here(), type);
 }
+Result Delegate::AddElementGlobal(uint32_t global, wabt::Type type) {
+  const std::optional<ValueType> element = TypeOf(type, "An element");
+  if (global >= module_.globals.size() || !module_.globals[global].import || module_.globals[global].is_mutable ||
+      !element || module_.globals[global].type != *element) {
+    return Refuse(state->offset, "An element is not the value of a constant imported global of the segment's type (" +
+                                     std::to_string(global) + ").");
+  }
+  ElemSegment& segment = module_.elems.back();
+  segment.globals.emplace_back(static_cast<uint32_t>(segment.functions.size()), global);
+  return Result::Ok;
+}
 Result Delegate::OnElemSegmentElemExpr_RefNull(Index, wabt::Type type) {
+  if (const auto found = element_globals_.find(state->offset);
+      found != element_globals_.end() && Failed(AddElementGlobal(found->second, type))) {
+    return Result::Error;
+  }
   module_.elems.back().functions.push_back(kNullFunction);
   return validator_.OnElemSegmentElemExpr_RefNull(Here(), type);
 }
@@ -390,13 +416,13 @@ Result Delegate::BeginDataSegment(Index, Index memory, uint8_t flags) {
   return validator_.OnDataSegment(Here(), At(memory), kind);
 }
 Result Delegate::BeginDataSegmentInitExpr(Index) {
-  constant_ = {};
+  BeginConstant();
   const bool is_64 = module_.address_type() == ir::Type::kI64;
   return validator_.BeginInitExpr(Here(), is_64 ? wabt::Type::I64 : wabt::Type::I32);
 }
 Result Delegate::EndDataSegmentInitExpr(Index) {
   module_.data.back().offset = constant_;
-  return validator_.EndInitExpr();
+  return EndConstant();
 }
 Result Delegate::OnDataSegmentData(Index, const void* data, Address size) {
   const size_t at = static_cast<size_t>(static_cast<const uint8_t*>(data) - state->data);
@@ -432,8 +458,11 @@ std::optional<Module> ReadModule(std::span<const uint8_t> bytes, const std::stri
   features.enable_threads();
   features.enable_memory64();
   const NarrowedTables narrowed = NarrowTables(bytes);
-  const std::span<const uint8_t> read = narrowed.bytes.empty() ? bytes : std::span<const uint8_t>(narrowed.bytes);
+  std::span<const uint8_t> read = narrowed.bytes.empty() ? bytes : std::span<const uint8_t>(narrowed.bytes);
+  ElementGlobals replaced = ReplaceElementGlobals(read);
+  read = replaced.bytes.empty() ? read : std::span<const uint8_t>(replaced.bytes);
   Delegate delegate(features, narrowed.is_64, bytes);
+  delegate.SetElementGlobals(std::move(replaced.globals));
   const wabt::ReadBinaryOptions options(features, /*log_stream=*/nullptr, /*read_debug_names=*/true,
                                         /*stop_on_first_error=*/true, /*fail_on_custom_section_error=*/false);
   if (Failed(wabt::ReadBinary(read.data(), read.size(), &delegate, options)) || delegate.HasFault()) {

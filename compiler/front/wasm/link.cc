@@ -209,6 +209,11 @@ class Linker {
         const uint32_t function = module_.elems[i].functions[entry];
         words.push_back(function == kNullFunction ? 0 : layout_.references[function]);
       }
+      for (const auto& [entry, global] : module_.elems[i].globals) {
+        if (entry < layout_.elems[i].capacity) {  // Declared segments keep nothing.
+          words[1 + entry] = static_cast<uint32_t>(linkage_.global_bits[global]);
+        }
+      }
       Store(layout_.elems[i].offset, words);
     }
     for (size_t i = 0; i < module_.data.size(); ++i) {

@@ -36,7 +36,7 @@ void Generator::ChooseSwarm(const Features& features) {
   swarm_.bulk = random_.Percent(40);
   swarm_.grow = random_.Percent(20);
   swarm_.traps = random_.Percent(15);
-  swarm_.tiny = random_.Percent(50);
+  swarm_.tiny = random_.Percent(40);
   swarm_.calls = random_.Percent(swarm_.tiny ? 15 : 50);
   swarm_.tables = swarm_.calls && random_.Percent(50);
   swarm_.references = features.references && swarm_.calls && random_.Percent(25);
@@ -294,9 +294,9 @@ void Generator::AddLocals() {
 // Nodes that may be made. Most programs are small: many small ones find more than few large ones in the same time.
 void Generator::ChooseBudget(uint32_t parts) {
   const uint32_t size = swarm_.tiny ? 0 : random_.Below(20);
-  const uint32_t nodes = size < 16   ? random_.Between(1, 8)
-                         : size < 19 ? random_.Between(8, 40)
-                                     : random_.Between(40, 200);
+  const uint32_t nodes = size < 8    ? random_.Between(8, 30)
+                         : size < 18 ? random_.Between(30, 80)
+                                     : random_.Between(80, 300);
   budget_ = static_cast<int>(nodes / parts);
 }
 
@@ -410,7 +410,7 @@ Node Generator::Bits(Node value) {
   }
 }
 
-// Stores one sum of all locals and globals, so that nothing computed is lost.
+// Stores one sum of locals and globals, so that little of what is computed is lost.
 void Generator::Observe(std::vector<Node>& body) {
   Node sum = ConstOf(kI64, 0);
   const auto add = [&](Node value) {
@@ -418,7 +418,9 @@ void Generator::Observe(std::vector<Node>& body) {
   };
   for (ValueType type : types_) {
     for (uint32_t local : writable_[static_cast<size_t>(type)]) {
-      add(Get(local, type));
+      if (!swarm_.tiny || random_.Percent(50)) {
+        add(Get(local, type));
+      }
     }
   }
   for (uint32_t i = 0; i < program_.globals.size(); ++i) {

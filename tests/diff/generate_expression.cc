@@ -369,32 +369,32 @@ Node Generator::Expression(ValueType type) {
   ++depth_;
   const uint32_t choice = random_.Below(100);
   Node node;
-  if (choice < 20) {
+  if (choice < 10) {
     node = Leaf(type);
-  } else if (choice < 28) {
+  } else if (choice < 14) {
     node = Select(type);
-  } else if (choice < 33) {
+  } else if (choice < 17) {
     node = Block(NodeKind::kBlock, {type});
-  } else if (choice < 38) {
+  } else if (choice < 20) {
     node = Block(NodeKind::kIf, {type});
-  } else if (choice < 41 && swarm_.loops) {
+  } else if (choice < 22 && swarm_.loops) {
     node = Loop({type});
-  } else if (choice < 46) {
+  } else if (choice < 25) {
     node = ValueOfCall(type);
-  } else if (choice < 51) {
+  } else if (choice < 28) {
     Node tee{.kind = NodeKind::kLocalTee, .type = type, .arity = 1};
     tee.operands.push_back(Expression(type));
     tee.index = WritableLocal(type);
     node = std::move(tee);
-  } else if (choice < 54) {
+  } else if (choice < 30) {
     node = ValueOfBranch(type);
-  } else if (choice < 56 && swarm_.atomics && (type == kI32 || type == kI64)) {
+  } else if (choice < 32 && swarm_.atomics && (type == kI32 || type == kI64)) {
     node = MinMaxAtomic(type);
-  } else if (choice < 57 && swarm_.grow && type == program_.address_type()) {
+  } else if (choice < 33 && swarm_.grow && type == program_.address_type()) {
     node = Grow();
-  } else if (choice < 60 && swarm_.references && type == kI32) {
+  } else if (choice < 37 && swarm_.references && type == kI32) {
     node = TableQuery();
-  } else if (choice < 59 && IsFloat(type)) {
+  } else if (choice < 35 && IsFloat(type)) {
     node = Canonical(Expression(type));
   } else {
     node = OperateFor(type);

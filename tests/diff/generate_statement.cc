@@ -478,6 +478,9 @@ void Generator::Exchange(std::vector<Node>& body) {
 Node Generator::Statement() {
   --budget_;
   const uint32_t choice = random_.Below(100);
+  if (swarm_.references && random_.Percent(8)) {
+    return TableStatement();
+  }
   if (choice < 24) {
     return Assign();
   }
@@ -501,9 +504,6 @@ Node Generator::Statement() {
   }
   if (choice < 91) {
     return CallStatement();
-  }
-  if (choice < 95 && swarm_.references && random_.Percent(50)) {
-    return TableStatement();
   }
   if (choice < 95 && !program_.passive_data.empty() && random_.Percent(40)) {
     return InitMemory();

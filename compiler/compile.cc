@@ -2,6 +2,7 @@
 #include "compiler/compile.h"
 
 #include "base/clock.h"
+#include "compiler/debug/place.h"
 #include "compiler/debug/source_info.h"
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/text.h"
@@ -36,6 +37,25 @@ Artifact InterpArtifact(const ir::Module& module) {
   return artifact;
 }
 
+// Source lines are looked up only when there is something to say.
+void RefuseBarriers(const CompileRequest& request, std::span<const uint8_t> bytes, const ir::Module& module,
+                    Diagnostics* diagnostics) {
+  const std::string place = "module \"" + request.module_name + "\"";
+  Diagnostics found, unused;
+  CheckBarriers(module, place, found);
+  if (found.empty()) {
+    return;
+  }
+  Artifact outline = DescribeModule(module);
+  outline.module_name = request.module_name;
+  AddSourceInfo(bytes, module, &outline, &unused);
+  if (!outline.lines.empty()) {
+    found.clear();
+    CheckBarriers(module, place, found, [&](uint32_t source) { return PlaceOf(outline, source); });
+  }
+  diagnostics->insert(diagnostics->end(), found.begin(), found.end());
+}
+
 }  // namespace
 
 FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t> bytes) {
@@ -55,7 +75,7 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
     return result;
   }
   begin = RealClock().Now();
-  CheckBarriers(*read.module, "module \"" + request.module_name + "\"", result.diagnostics);
+  RefuseBarriers(request, bytes, *read.module, &result.diagnostics);
   if (HasErrors(result.diagnostics)) {
     return result;
   }

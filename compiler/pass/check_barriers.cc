@@ -46,20 +46,23 @@ std::vector<bool> FunctionsWithBarriers(const ir::Module& module) {
   return has;
 }
 
-std::string Sentence(const ir::Module& module, const ir::Function& function, const ir::Op& op, const ir::Op& branch) {
+std::string Sentence(const ir::Module& module, const ir::Function& function, const ir::Op& op, const ir::Op& branch,
+                     const NamePlace& name_place) {
   std::string what = op.code == Opcode::kLocalAlloc ? "A local_alloc" : "A barrier";
   if (op.code == Opcode::kCall) {
     what = "A call of \"" + module.functions[op.imm].name + "\", which has a barrier or local_alloc,";
   }
-  return what + " in function \"" + function.name +
-         "\" is under control that varies: whether an instance reaches it depends on its id, by the branch at byte " +
-         std::to_string(branch.source) +
-         ". Every instance of a group must reach the same barriers; move it out of the branch or loop.";
+  const std::string at = name_place ? " at " + name_place(op.source) : "";
+  const std::string branch_place = name_place ? name_place(branch.source) : "byte " + std::to_string(branch.source);
+  return what + at + " in function \"" + function.name +
+         "\" is under control that varies: whether an instance reaches it depends on its id, by the branch at " +
+         branch_place + ". Every instance of a group must reach the same barriers; move it out of the branch or loop.";
 }
 
 }  // namespace
 
-void CheckBarriers(const ir::Module& module, const std::string& place, Diagnostics& diagnostics) {
+void CheckBarriers(const ir::Module& module, const std::string& place, Diagnostics& diagnostics,
+                   const NamePlace& name_place) {
   if (!module.uses_barrier && !module.uses_group_memory) {
     return;
   }
@@ -77,7 +80,7 @@ void CheckBarriers(const ir::Module& module, const std::string& place, Diagnosti
       const ir::OpId branch = known.decided_by[id.index];
       if (waits && branch.valid() && diagnostics.size() < limits::kDiagnosticsMax) {
         diagnostics.push_back(
-            {Severity::kError, place, op.source, Sentence(module, function, op, function.op(branch))});
+            {Severity::kError, place, op.source, Sentence(module, function, op, function.op(branch), name_place)});
       }
     });
   }

@@ -6,6 +6,8 @@
 #ifndef HPVMD_COMPILER_PASS_CHECK_BARRIERS_H_
 #define HPVMD_COMPILER_PASS_CHECK_BARRIERS_H_
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/diagnostic.h"
@@ -13,8 +15,12 @@
 
 namespace hpvm {
 
+// What a byte of the module's file is called in messages: "byte 117", or a line of the source.
+using NamePlace = std::function<std::string(uint32_t source)>;
+
 // Appends one error a barrier, at its byte offset. `place` names the module. Requires a verified module.
-void CheckBarriers(const ir::Module& module, const std::string& place, Diagnostics& diagnostics);
+void CheckBarriers(const ir::Module& module, const std::string& place, Diagnostics& diagnostics,
+                   const NamePlace& name_place = {});
 
 }  // namespace hpvm
 

@@ -111,6 +111,17 @@ TEST(CheckBarriersTest, VaryingControl) {
   }
 }
 
+// Places are named as the caller names them.
+TEST(CheckBarriersTest, NamesPlaces) {
+  const ir::Module module =
+      Parse(Kernel("if b0 %l @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()"));
+  Diagnostics diagnostics;
+  CheckBarriers(module, "m", diagnostics, [](uint32_t source) { return "k.c:" + std::to_string(source); });
+  ASSERT_EQ(diagnostics.size(), 1u);
+  EXPECT_THAT(diagnostics[0].message, HasSubstr("A barrier at k.c:9 in function \"kernel\""));
+  EXPECT_THAT(diagnostics[0].message, HasSubstr("by the branch at k.c:5."));
+}
+
 // A call counts where it stands, and parameters carry what callers pass.
 TEST(CheckBarriersTest, Calls) {
   const std::string callee =

@@ -36,8 +36,8 @@ inline constexpr uint32_t kDiagnosticsMax = 100;
 inline constexpr uint64_t kModuleBytesMax = 64 * kMiB;
 // Memory that a module declares, private to each running instance.
 inline constexpr uint64_t kModuleMemoryBytesMax = 1 * kGiB;
-// What an instance keeps beside it, where no address reaches: tables, what is left of segments. The largest is the store
-// that linked modules of hpvm-wast share.
+// What an instance keeps beside it, where no address reaches: tables, what is left of segments. The largest is the
+// store that linked modules of hpvm-wast share.
 inline constexpr uint64_t kModuleStateBytesMax = 256 * kMiB;
 // Values that one print takes: they travel in a buffer on the instance's stack.
 inline constexpr uint32_t kPrintOperandsMax = 64;

@@ -32,8 +32,8 @@ step "Installing what is missing"
 step "Building release"
 build release
 step "Testing release"
-ctest --preset release --no-tests=error
-passed=$(ctest --preset release -N | sed -n 's/^Total Tests: //p')
+ctest --preset release --no-tests=error | tee build/release.ctest.log
+passed=$(grep -c '   Passed ' build/release.ctest.log)
 if [ "$fast" -eq 0 ]; then
   step "A subset under AddressSanitizer and UndefinedBehaviorSanitizer"
   subset=(base_test graph_test ir_golden_test ir_memory_test ir_verify_test ir_text_test wasm_front_test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions that every image carries if it uses them, written in LLVM's own language: the search of an address, dirty
-// granules, the trap record; helpers_bulk.cc has bulk memory. Offsets are CpuContext's (compiler/ir/cpu_abi.h), asserted
-// below.
+// granules, the trap record; helpers_bulk.cc has bulk memory. Offsets are CpuContext's (compiler/ir/cpu_abi.h),
+// asserted below.
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -305,7 +305,8 @@ attributes #2 = { alwaysinline nounwind "no-builtins" }
 
 StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context) {
   llvm::SMDiagnostic error;
-  std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(std::string(kHelpers) + kBulkHelpers, error, context);
+  const std::string text = std::string(kHelpers) + kBulkHelpers;
+  std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(text, error, context);
   if (module == nullptr) {
     return Internal("The back end's helpers do not parse: line " + std::to_string(error.getLineNo()) + ": " +
                     error.getMessage().str());

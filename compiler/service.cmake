@@ -8,7 +8,7 @@ if(TARGET wasm_front)
   pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
   find_package(CLI11 REQUIRED)
   hpvmd_library(compiler_driver SOURCES compile.cc
-                DEPS base kernel_ir compiler_service kernel_pass llvm_back source_info wasm_front)
+                DEPS base kernel_ir compiler_service kernel_pass llvm_back source_info source_place wasm_front)
   hpvmd_library(compiler_zygote
     SOURCES zygote.cc zygote_cache.cc zygote_child.cc zygote_sandbox.cc
     DEPS compiler_driver

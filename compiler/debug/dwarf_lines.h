@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Source lines from a module's DWARF: the line tables of its custom section .debug_line, versions 2 to 5.
 //
-// The reader is our own, because LLVM's keeps every row and believes every count: a hostile table of some megabytes
-// would cost more memory than a compile has. This one streams, and keeps only the lines of the offsets asked for.
+// The reader is our own (docs/decisions/0005): it streams, and keeps only the lines of the offsets asked for, so that a
+// hostile table costs no more memory than its section.
 #ifndef HPVMD_COMPILER_DEBUG_DWARF_LINES_H_
 #define HPVMD_COMPILER_DEBUG_DWARF_LINES_H_
 

@@ -680,7 +680,9 @@ TEST_F(CoreTest, JobKeepsItsLog) {
     v1::ListJobsResponse list;
     ASSERT_TRUE(core_->ListJobs(*tenant_, {}, &list).ok());
     EXPECT_FALSE(list.jobs(0).has_log());
-    for (const v1::JobEvent& event : core_->ReadEvents(*tenant_, id, 0, 100)->events) {
+    const auto events = core_->ReadEvents(*tenant_, id, 0, 100);
+    ASSERT_TRUE(events.ok());
+    for (const v1::JobEvent& event : events->events) {
       EXPECT_FALSE(event.job().has_log());
     }
   }

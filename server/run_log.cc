@@ -2,16 +2,6 @@
 #include "server/run_log.h"
 
 namespace hpvm {
-namespace {
-
-void SetInstance(const ExecutorLog::InstanceId& from, v1::InstanceId* to) {
-  to->set_x(from[0]);
-  to->set_y(from[1]);
-  to->set_z(from[2]);
-}
-
-}  // namespace
-
 bool IsEmpty(const ExecutorLog& log) {
   return log.lines.empty() && log.findings.empty() && log.lines_dropped == 0 && log.findings_dropped == 0;
 }
@@ -27,32 +17,6 @@ uint64_t MessageBytes(const ExecutorLog& log) {
              finding.place.size() + 2 * kRecordBytes;
   }
   return bytes;
-}
-
-v1::RunLog ToMessage(const ExecutorLog& log) {
-  v1::RunLog message;
-  for (const ExecutorLog::Line& from : log.lines) {
-    v1::LogLine& to = *message.add_lines();
-    to.set_node(from.node);
-    SetInstance(from.instance, to.mutable_instance());
-    to.set_text(from.text);
-  }
-  message.set_lines_dropped(log.lines_dropped);
-  for (const ExecutorLog::Finding& from : log.findings) {
-    v1::Finding& to = *message.add_findings();
-    to.set_node(from.node);
-    to.set_kind(from.kind);
-    to.set_message(from.message);
-    for (const ExecutorLog::InstanceId& instance : from.instances) {
-      SetInstance(instance, to.add_instances());
-    }
-    to.set_buffer(from.buffer);
-    to.set_place(from.place);
-    to.set_count(from.count);
-  }
-  message.set_findings_dropped(log.findings_dropped);
-  message.set_check_incomplete(log.check_incomplete);
-  return message;
 }
 
 void DropTexts(v1::RunLog& log) {

@@ -4,6 +4,7 @@
 #define HPVMD_SERVER_RUN_LOG_H_
 
 #include "hpvm/v1/job.pb.h"
+#include "proto/internal/run_log_message.h"
 #include "server/executor_process.h"
 
 namespace hpvm {
@@ -11,7 +12,6 @@ namespace hpvm {
 bool IsEmpty(const ExecutorLog& log);
 // What its message takes at most.
 uint64_t MessageBytes(const ExecutorLog& log);
-v1::RunLog ToMessage(const ExecutorLog& log);
 // Leaves the counts only.
 void DropTexts(v1::RunLog& log);
 

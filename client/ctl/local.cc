@@ -16,6 +16,7 @@
 #include "base/limits.h"
 #include "base/memfd.h"
 #include "proto/internal/executor_link.h"
+#include "proto/internal/run_log_message.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -63,37 +64,6 @@ bool CacheKey(const std::string& folder, std::array<uint8_t, 32>* key) {
   }
   fd.reset(open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   return fd.valid() && WriteAt(fd.get(), 0, *key).ok();
-}
-
-v1::RunLog ToMessage(const ExecutorLog& log) {
-  const auto set_instance = [](const ExecutorLog::InstanceId& from, v1::InstanceId* to) {
-    to->set_x(from[0]);
-    to->set_y(from[1]);
-    to->set_z(from[2]);
-  };
-  v1::RunLog message;
-  for (const ExecutorLog::Line& from : log.lines) {
-    v1::LogLine& to = *message.add_lines();
-    to.set_node(from.node);
-    set_instance(from.instance, to.mutable_instance());
-    to.set_text(from.text);
-  }
-  message.set_lines_dropped(log.lines_dropped);
-  for (const ExecutorLog::Finding& from : log.findings) {
-    v1::Finding& to = *message.add_findings();
-    to.set_node(from.node);
-    to.set_kind(from.kind);
-    to.set_message(from.message);
-    for (const ExecutorLog::InstanceId& instance : from.instances) {
-      set_instance(instance, to.add_instances());
-    }
-    to.set_buffer(from.buffer);
-    to.set_place(from.place);
-    to.set_count(from.count);
-  }
-  message.set_findings_dropped(log.findings_dropped);
-  message.set_check_incomplete(log.check_incomplete);
-  return message;
 }
 
 // Waits for the answer that a link's callback brings.

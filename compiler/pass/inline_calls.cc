@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm {
@@ -15,10 +16,9 @@ using ir::FunctionId;
 using ir::Op;
 using ir::Opcode;
 using ir::OpId;
+using ir::OwnsRegions;
 using ir::RegionId;
 using ir::ValueId;
-
-bool OwnsRegions(Opcode code) { return code == Opcode::kBlock || code == Opcode::kLoop || code == Opcode::kIf; }
 
 // The functions that the entry reaches, callees before callers, and which of them lie on a cycle of calls. Tarjan's
 // algorithm (SIAM J. Comput. 1, 1972) without recursion.

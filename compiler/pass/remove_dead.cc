@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm {
@@ -13,11 +14,11 @@ namespace {
 using ir::Op;
 using ir::Opcode;
 using ir::OpId;
+using ir::OwnsRegions;
 using ir::RegionId;
 using ir::Target;
 using ir::ValueId;
 
-bool OwnsRegions(Opcode code) { return code == Opcode::kBlock || code == Opcode::kLoop || code == Opcode::kIf; }
 uint32_t FirstPassed(const Op& op) { return op.code == Opcode::kLeaveTable ? 1 : 0; }
 
 // Replacements make others possible; what is left after so many rounds is kept. Each is linear.

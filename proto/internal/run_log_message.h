@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of a run said, from the executor's form to the clients'.
+#ifndef HPVMD_PROTO_INTERNAL_RUN_LOG_MESSAGE_H_
+#define HPVMD_PROTO_INTERNAL_RUN_LOG_MESSAGE_H_
+
+#include "hpvm/v1/job.pb.h"
+#include "proto/internal/executor_link.h"
+
+namespace hpvm {
+
+v1::RunLog ToMessage(const ExecutorLog& log);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_PROTO_INTERNAL_RUN_LOG_MESSAGE_H_

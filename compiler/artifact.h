@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "compiler/ir/bounds.h"
 #include "compiler/ir/ir.h"
+#include "compiler/report.h"
 
 namespace hpvm {
 
@@ -32,6 +34,20 @@ struct SourceLine {
   uint32_t file = 0;  // In Artifact::files.
   uint32_t line = 0;
   uint32_t column = 0;
+};
+
+// One way in which a CPU image runs a launch. What a unit is decides what the entry's `begin` and `end` count
+// (compiler/ir/cpu_abi.h).
+struct CpuVariant {
+  enum class Unit : uint8_t { kInstance = 1, kTile = 2, kGroup = 3 };
+  Unit unit = Unit::kInstance;
+  uint32_t lanes = 1, columns = 1, rows = 1;  // kTile: lanes * columns instances along x, rows along y.
+  bool needs_proof = false;   // Only for launches for which ir::ProveBounds holds and no buffer passes 2^31 bytes.
+  uint64_t entry_offset = 0;
+  // kGroup: bytes that each lane of the group keeps across barriers, in CpuContext::group_values; rows of lanes along x
+  // are padded to whole vectors.
+  uint64_t value_bytes = 0;
+  friend bool operator==(const CpuVariant&, const CpuVariant&) = default;
 };
 
 struct Artifact {
@@ -59,6 +75,11 @@ struct Artifact {
   std::vector<SourceLine> lines;            // Rising offsets; only of functions that the kernel reaches.
   std::vector<uint8_t> code;
   uint64_t entry_offset = 0;
+  // CPU images: other ways than one instance at a time from entry_offset, the one the compiler thinks best first.
+  std::vector<CpuVariant> variants;
+  ir::BoundsProgram bounds;                // What a launch shows so that needs_proof is met; may be empty.
+  std::vector<KernelRemark> remarks;       // Only if asked for (CompileRequest::explain).
+  bool fast_math = false;                  // Compiled with a node's "math": "fast".
   uint64_t read_only_bytes = 0;  // Reserved for images with a data part; 0.
   // How the compiler spent its time, for the job's record. Nanoseconds.
   uint64_t read_ns = 0, pass_ns = 0, emit_ns = 0;

@@ -44,7 +44,8 @@ struct CompileRequest {
   std::vector<ParamSpec> params;
   Abi abi = Abi::kHpvm;
   ArtifactKind target = ArtifactKind::kCpuImage;
-  bool fast_math = false;  // Reserved: a node's "math": "fast".
+  bool fast_math = false;  // A node's "math": "fast".
+  bool explain = false;    // The artifact carries remarks; such a compile does not use the cache.
 };
 
 struct CompileOutcome {

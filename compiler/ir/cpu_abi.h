@@ -14,7 +14,7 @@
 
 namespace hpvm::ir {
 
-inline constexpr uint32_t kCpuAbiVersion = 3;
+inline constexpr uint32_t kCpuAbiVersion = 4;
 
 struct CpuArgument {
   uint8_t* data;      // Buffers: host address.
@@ -71,10 +71,12 @@ struct CpuContext {
   uint32_t (*host)(CpuContext*, uint32_t reference, uint32_t type, uint64_t* values);  // 256
   // Appends a record: `values` are the instance's id (3) and the operands' bits. Only if Module::formats is not empty.
   void (*print)(CpuContext*, uint32_t format, const uint64_t* values);  // 264
+  // Units of groups: what lives across barriers, CpuVariant::value_bytes a lane; 64-byte aligned, not zeroed.
+  uint8_t* group_values;  // 272
 };
 static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent) == 80 &&
               offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 &&
-              offsetof(CpuContext, state) == 248 && sizeof(CpuContext) == 272);
+              offsetof(CpuContext, state) == 248 && offsetof(CpuContext, group_values) == 272 && sizeof(CpuContext) == 280);
 
 // Frames of an image are no larger than the first; functions that call nothing do not look at stack_limit. So the
 // runner sets stack_limit at least the second above the lowest usable byte, which also covers `restore` and
@@ -84,8 +86,15 @@ inline constexpr uint64_t kCpuStackReserveBytes = 56 * 1024;
 
 enum CpuOutcome : uint32_t { kCpuDone = 0, kCpuTrapped = 1 };
 
-// Runs the instances with linear index [begin, end), x fastest, in order. Returns at the first trap.
-// For kernels that use barriers the runner calls it once an instance, each on a fiber of its own.
+// Runs units [begin, end), in order. Returns at the first trap. What a unit is depends on the entry (CpuVariant):
+//   instance  the instance with that linear index, x fastest. For kernels that use barriers the runner calls it once an
+//             instance, each on a fiber of its own.
+//   tile      `rows` instances along y by `width` = lanes * columns along x, from (tx * width, ty * rows, z); those
+//             outside the extent do not run. There are ceil(X / width) * ceil(Y / rows) * Z. With one row they count
+//             tx fastest, then ty, then z; with more, ty fastest, then tx, so that what a column of tiles reads stays
+//             in the caches.
+//   group     all instances of the group with that linear index, x fastest, barriers included. Before each the runner
+//             zeroes group memory and group_memory_used; it calls with end == begin + 1.
 using CpuEntry = uint32_t (*)(CpuContext* context, uint64_t begin, uint64_t end);
 
 }  // namespace hpvm::ir

@@ -45,7 +45,7 @@ StatusOr<CpuTarget> HostCpuTarget() {
   return FailedPrecondition("This processor lacks the instructions of x86-64-v2, which CPU kernels need.");
 }
 
-StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target) {
+StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target, const CpuOptions&) {
   Time begin = RealClock().Now();
   HPVMD_ASSIGN_OR_RETURN(Compiled compiled, CompileToLlvm(module, target));
   HPVMD_ASSIGN_OR_RETURN(std::string object,
@@ -60,7 +60,8 @@ StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& targe
   return artifact;
 }
 
-StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& target, CpuText text) {
+StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& target, CpuText text,
+                                  const CpuOptions&) {
   HPVMD_ASSIGN_OR_RETURN(Compiled compiled, CompileToLlvm(module, target));
   if (text == CpuText::kAssembly) {
     return cpu::GenerateCode(*compiled.module, *compiled.machine, cpu::FileKind::kAssembly);

@@ -6,14 +6,18 @@
 #define HPVMD_COMPILER_BACK_LLVM_LLVM_BACK_H_
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "compiler/artifact.h"
 #include "compiler/ir/ir.h"
+#include "compiler/pass/gang_plan.h"
+#include "compiler/report.h"
 
 namespace hpvm {
 
-// What the code may use of the processor: one of the psABI's levels "x86-64-v2", "x86-64-v3", "x86-64-v4".
+// What the code may use of the processor: one of the psABI's levels "x86-64-v2" (SSE2 to SSE4.2), "x86-64-v3" (AVX2),
+// "x86-64-v4" (AVX-512), or "aarch64" (NEON), for which text can be made but nothing here can run.
 struct CpuTarget {
   std::string level;
 };
@@ -28,13 +32,24 @@ void InitializeLlvm();
 // `handler` runs when an allocation fails, here or in LLVM; it must not return.
 void SetOutOfMemoryHandler(void (*handler)());
 
-// Emits `module`, which must be verified. kUnimplemented for what the back end lacks, kInternal when LLVM produced
+struct CpuOptions {
+  // Contraction, reassociation, reciprocals and the fast math library: a node's "math": "fast".
+  bool fast_math = false;
+  // Whether to make variants that run instances in lockstep; false: one at a time only.
+  bool vectorise = true;
+  // The shapes to make instead of those that the cost model chooses, in this order; for tests and for what a device has
+  // learnt. Those that cannot be emitted are left out.
+  std::vector<GangShape> shapes;
+  KernelReport* report = nullptr;  // May be null.
+};
+
+// Emits `module`, which must be verified and have gone through the pipeline. kUnimplemented for what the back end lacks, kInternal when LLVM produced
 // something an image cannot hold (a relocation, an outside symbol, a stack frame above the limit).
-StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target);
+StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target, const CpuOptions& options = {});
 
 // For people: LLVM IR after optimisation, or assembly.
 enum class CpuText : uint8_t { kLlvm, kAssembly };
-StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& target, CpuText text);
+StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& target, CpuText text, const CpuOptions& options = {});
 
 }  // namespace hpvm
 

@@ -147,6 +147,11 @@ Status ModuleParser::ReadFunction() {
   }
   Function& function = m_.functions.emplace_back();
   HPVMD_RETURN_IF_ERROR(r_.String(&function.name));
+  if (r_.TakeWord("contract")) {
+    function.fast_math = FastMath::kContract;
+  } else if (r_.TakeWord("exact")) {
+    function.fast_math = FastMath::kNone;
+  }
   return ParseFunction(r_, function);
 }
 

@@ -300,6 +300,9 @@ void FunctionPrinter::Body() {
 void PrintFunction(const Module& module, FunctionId id, std::string& out) {
   const Function& function = module.function(id);
   out += "func f" + std::to_string(id.index) + ' ' + Quoted(function.name) + ' ';
+  if (function.fast_math != FastMath::kAll) {
+    out += function.fast_math == FastMath::kContract ? "contract " : "exact ";
+  }
   FunctionPrinter printer(function, out);
   printer.Params();
   out += " -> " + Types(function.type.results) + ' ';

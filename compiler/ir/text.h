@@ -39,6 +39,7 @@
 //     global_set.i32 g0 %7
 //     trap 1
 //   }
+//   func f1 "exp" contract () -> () ...   how far fast math reaches into it: `contract`, or `exact` for not at all
 //
 // A comment runs from `;;` to the end of the line. Directives come in that order. Values, blocks and functions are
 // numbered in order of appearance when printed; the reader takes any name of letters, digits and underscores for

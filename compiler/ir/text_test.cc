@@ -87,6 +87,12 @@ func f0 "entry\00" (%0: i64, %1: i64, %2: f32, %3: i64) -> () {
 func f1 "" () -> () {
   trap 10 @20
 }
+func f2 "exp" contract () -> () {
+  return ()
+}
+func f3 "log" exact () -> () {
+  return ()
+}
 )";
 
 // The canonical text comes out as it went in.
@@ -96,6 +102,9 @@ TEST(TextTest, RoundTripsEverything) {
   EXPECT_EQ(Print(*module), kEverything);
   EXPECT_EQ(module->name, std::string("all \"\\\n\xff"));
   EXPECT_EQ(module->functions[0].name, std::string("entry\0", 6));
+  EXPECT_EQ(module->functions[1].fast_math, FastMath::kAll);
+  EXPECT_EQ(module->functions[2].fast_math, FastMath::kContract);
+  EXPECT_EQ(module->functions[3].fast_math, FastMath::kNone);
   EXPECT_EQ(module->functions[0].ops[2].imm, 0x7f800001u);
   EXPECT_EQ(module->functions[0].ops[4].imm, ~uint64_t{0});
   EXPECT_TRUE(module->params[1].is_writable);

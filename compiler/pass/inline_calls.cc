@@ -142,6 +142,7 @@ class Inliner {
         size_(sizes[caller.index]) {
     to_.name = module.function(caller).name;
     to_.type = module.function(caller).type;
+    to_.fast_math = module.function(caller).fast_math;
     Frame& frame = Push(caller);
     const std::span<const ValueId> params = builder_.BeginBody();
     BindParams(frame, params);

@@ -257,6 +257,7 @@ class Copy {
       : from_(from), analysis_(analysis), builder_(to_), values_(from.values.size()), ops_(from.ops.size()) {
     to_.name = from.name;
     to_.type = from.type;
+    to_.fast_math = from.fast_math;
   }
 
   ir::Function Run() && {

@@ -47,6 +47,8 @@ struct GangFunction {
   bool is_unchecked = false;  // Accesses in `proven` are known to be inside, buffers to have at most 2^31 bytes.
 };
 
+class GangAccess;
+
 class GangEmitter {
  public:
   // `proven` holds, by OpId, the accesses that ProveBounds covers; all false for a checked function. `report` may be
@@ -97,6 +99,7 @@ class GangEmitter {
   void TrapIfStopped(uint32_t source);  // Loops' edges back.
 
   // --- gang_memory.cc, gang_gather.cc, gang_atomic.cc
+  friend class GangAccess;  // One operation (gang_memory.h).
   Status EmitMemory(const ir::Op& op, ir::OpId id);
   Status EmitAtomic(const ir::Op& op, ir::OpId id);
 
@@ -115,6 +118,9 @@ class GangEmitter {
   llvm::IRBuilder<> b_;      // The current place.
   llvm::IRBuilder<> entry_;  // The function's first block: allocas, what is loaded once.
   std::vector<Tiled> values_;
+  // What the first block has loaded of the context (kOfContext) or of a parameter, by offset.
+  static constexpr uint32_t kOfContext = 0xffffffffu;
+  std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> loaded_;
   // Vectors made of scalars so far in a block, so that one is made once.
   Mask mask_;  // The current place's.
 };

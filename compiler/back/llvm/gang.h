@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/IR/Instructions.h"
 
 #include "compiler/back/llvm/arith.h"
 #include "compiler/back/llvm/emitter.h"
@@ -58,45 +59,127 @@ class GangEmitter {
   StatusOr<llvm::Function*> Emit();
 
  private:
+  friend class GangArith;
+  // For what rows share: not one row's.
+  static constexpr unsigned kAllRows = ~0u;
+  using Slots = llvm::SmallVector<llvm::AllocaInst*, 1>;  // As a Tiled or a Mask.
+
+  void EmitStackCheck();
+
   // --- gang.cc: values.
-  unsigned parts() const { return kind_.shape.rows * kind_.shape.columns; }
+  unsigned rows() const { return kind_.shape.rows; }
+  unsigned columns() const { return kind_.shape.columns; }
+  unsigned lanes() const { return kind_.shape.lanes; }
+  unsigned parts() const { return rows() * columns(); }
   const Layout& LayoutOf(ir::ValueId id) const { return plan_.layouts[id.index]; }
+  bool IsScalar(ir::ValueId id) const { return LayoutOf(id).kind != Layout::Kind::kVarying; }
+  // How many rows a value of that layout is kept for: 1 when they share it.
+  unsigned RowsOf(const Layout& layout) const { return layout.by_row ? rows() : 1; }
   // The scalar of a uniform or linear value in a row (linear: of the row's lane 0 of column 0).
   llvm::Value* Scalar(ir::ValueId id, unsigned row);
-  // Any value as <lanes x T>, splatted or spread out where it is kept as a scalar.
+  // Any value as <lanes x T>, splatted or spread out where it is kept as a scalar. `row` may be kAllRows for a value
+  // that rows share.
   llvm::Value* Vector(ir::ValueId id, unsigned row, unsigned column);
   // Lane 0's scalar as the layout of lanes of that column: base + (column * lanes + i) * step.
   llvm::Value* Spread(llvm::Value* base, uint64_t step, unsigned column);
+  llvm::Value* Splat(llvm::Value* scalar) { return b_.CreateVectorSplat(lanes(), scalar); }
   void Set(ir::ValueId id, Tiled value);
-  llvm::Value* Operand(const ir::Op& op, uint32_t index, unsigned row);                         // Scalar.
-  llvm::Value* Operand(const ir::Op& op, uint32_t index, unsigned row, unsigned column);        // Vector.
+  llvm::Value* Operand(const ir::Op& op, uint32_t index, unsigned row);                   // Scalar.
+  llvm::Value* Operand(const ir::Op& op, uint32_t index, unsigned row, unsigned column);  // Vector.
+  ir::ValueId OperandId(const ir::Op& op, uint32_t index) const { return f_.operands[op.first_operand + index]; }
   llvm::Type* VectorOf(llvm::Type* scalar) const;
+  llvm::Type* TypeOf(ir::ValueId id) const { return m_.TypeOf(f_.type_of(id)); }
   // Emits an operation of ArithEmitter's families in its result's layout.
   void EmitArith(const ir::Op& op);
-  llvm::SmallVector<llvm::AllocaInst*, 1> NewSlots(ir::ValueId like);  // Of the layout of `like`.
+  Slots NewSlots(ir::ValueId like);  // Of the layout of `like`.
+  llvm::BasicBlock* NewBlock(const char* name) { return llvm::BasicBlock::Create(m_.context(), name, function_); }
+  llvm::Value* I32(uint32_t value) { return b_.getInt32(value); }
+  llvm::Value* I64(uint64_t value) { return b_.getInt64(value); }
 
   // --- gang.cc: masks.
-  llvm::Value* PartMask(unsigned row, unsigned column);       // <lanes x i1>; all true when mask_ is empty.
-  llvm::Value* SharedMask(unsigned column);                   // Any row's lanes, for what rows share.
-  llvm::Value* AnyOf(llvm::Value* lanes);                     // i1: some lane of a <lanes x i1>.
-  llvm::Value* Any(const Mask& mask);                         // i1.
-  llvm::Value* Both(llvm::Value* mask, llvm::Value* more);    // select(mask, more, false); mask may be null.
-  // The number of the first lane that is set, i32; poison when none is.
+  // <lanes x i1>; all true when mask_ is empty. kAllRows: as SharedMask.
+  llvm::Value* PartMask(unsigned row, unsigned column);
+  // Some row's lanes, for what rows share.
+  llvm::Value* SharedMask(unsigned column);
+  // Null when mask_ is empty or the tile has one row: then a lane of the row is active here (see above). Else i1: in
+  // this row one is. A scalar that belongs to a row alone (by_row) must not be loaded, divided by, ... where none is.
+  llvm::Value* RowIsActive(unsigned row);
+  llvm::Value* AnyOf(llvm::Value* lanes);                   // i1: some lane of a <lanes x i1>.
+  llvm::Value* Any(const Mask& mask);                       // i1.
+  llvm::Value* Both(llvm::Value* mask, llvm::Value* more);  // select(mask, more, false); mask may be null.
+  llvm::Value* BitsOf(llvm::Value* lanes);                  // i64: bit i is lane i.
+  // The number of the first lane that is set, i32; some lane when none is.
   llvm::Value* FirstLane(llvm::Value* lanes);
   // Runs `body(lane)` (i32) once for each set lane, in order, as a loop.
   template <typename F>
   void ForEachLane(llvm::Value* lanes, F body);
 
   // --- gang_control.cc
+  // An open block, loop or if.
+  struct Open {
+    llvm::BasicBlock* exit = nullptr;
+    llvm::BasicBlock* header = nullptr;         // Loops without a mask.
+    llvm::SmallVector<Slots, 2> results, next;  // One a result; one a parameter of a loop.
+    Mask before;                                // The active lanes where it began.
+    Slots left, again;                          // Masked: the lanes that have left it, or go on with the next iteration.
+    bool blends_results = false, blends_next = false;  // Several edges, or several runs of one, bring values.
+  };
   Status EmitRegion(ir::RegionId region);
   Status EmitOp(const ir::Op& op, ir::OpId id);
   Status EmitControl(const ir::Op& op, ir::OpId id);
+  void NoteEdges();
+  void Begin(const ir::Op& op, ir::OpId id);
+  void End(const ir::Op& op, ir::OpId id);
+  Status EmitBlock(const ir::Op& op, ir::OpId id);
+  Status EmitLoop(const ir::Op& op, ir::OpId id);
+  Status EmitMaskedLoop(const ir::Op& op, ir::OpId id);
+  Status EmitIf(const ir::Op& op, ir::OpId id);
+  Status EmitMaskedIf(const ir::Op& op, ir::OpId id);
+  Status EmitAssumedIf(const ir::Op& op, ir::OpId id);
+  Status EmitArms(const ir::Op& op, ir::OpId id, llvm::Value* condition);
+  Status EmitArm(ir::RegionId region, const Mask& mask, llvm::BasicBlock* behind);
+  bool IsCheap(ir::RegionId region) const;
+  bool IsMasked(ir::OpId id) const { return plan_.is_masked[id.index]; }
+  void Jump(const ir::Target& target, const ir::Op& op, uint32_t first_operand);
+  void Bring(const ir::Target& target, const ir::Op& op, uint32_t first_operand);
+  bool LeavesToJoin(const ir::Target& target) const;
+  void EmitLeaveTable(const ir::Op& op);
+  void EmitMaskedTable(const ir::Op& op);
+  void EmitReturn();
+  void StoreTo(const Slots& slots, ir::ValueId like, ir::ValueId value, bool blends);
+  Tiled LoadFrom(const Slots& slots);
+  void StorePoison(const Slots& slots);
+  Slots NewMaskSlots();
+  void StoreMask(const Slots& slots, const Mask& mask);
+  void AddMask(const Slots& slots);  // The active lanes join those in `slots`.
+  Mask LoadMask(const Slots& slots);
+  Mask Explicit(const Mask& mask);
+  Mask Narrowed(const ir::Op& op, bool holds);
 
   // --- gang_trap.cc. Ends the tile if `condition` (<lanes x i1>, or i1 for the row's first active lane) holds for an
-  // active lane of that part. `code` i32 or <lanes x i32>; `address` null, i64 or <lanes x i64>; `bytes` null or i64.
+  // active lane of that part. `row` is kAllRows for what rows share. `code` i32 or <lanes x i32>; `address` null, i64
+  // or <lanes x i64>; `bytes` null or i64.
   void TrapIf(unsigned row, unsigned column, llvm::Value* condition, llvm::Value* code, uint32_t source,
               llvm::Value* address = nullptr, llvm::Value* bytes = nullptr);
+  // The same for one lane of a part, an i32 (ForEachLane); the lane is active. A null `code`: it is on record already.
+  void TrapLaneIf(unsigned row, unsigned column, llvm::Value* lane, llvm::Value* condition, llvm::Value* code,
+                  uint32_t source, llvm::Value* address = nullptr, llvm::Value* bytes = nullptr);
   void TrapIfStopped(uint32_t source);  // Loops' edges back.
+  struct TrapEdge {
+    llvm::BasicBlock* from;
+    uint32_t function;
+    llvm::Value* code;
+    uint32_t source;
+    llvm::Value* address;
+    llvm::Value* bytes;
+    llvm::Value* where;  // row << 16 | column * lanes + lane
+  };
+  void TrapNow(unsigned row, unsigned column, llvm::Value* lanes, llvm::Value* code, uint32_t source,
+               llvm::Value* address, llvm::Value* bytes);
+  // The first lane of a row, or of any, that is active: row << 16 | number in the row.
+  llvm::Value* FirstActive(unsigned row);
+  llvm::Value* Where(unsigned row, unsigned column, llvm::Value* lane);
+  void EmitTrapBlock();
 
   // --- gang_memory.cc, gang_gather.cc, gang_atomic.cc
   friend class GangAccess;  // One operation (gang_memory.h).
@@ -121,9 +204,36 @@ class GangEmitter {
   // What the first block has loaded of the context (kOfContext) or of a parameter, by offset.
   static constexpr uint32_t kOfContext = 0xffffffffu;
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> loaded_;
-  // Vectors made of scalars so far in a block, so that one is made once.
-  Mask mask_;  // The current place's.
+  ContextFields fields_, entry_fields_;
+  Mask mask_;  // The current place's. Some lane of it is active.
+  // Where control goes when no lane is active any more: to the end of the innermost masked construct, or arm.
+  llvm::BasicBlock* join_ = nullptr;
+  llvm::BasicBlock* done_ = nullptr;   // Returns kGangDone.
+  llvm::BasicBlock* mixed_ = nullptr;  // Returns kGangMixed; null until asked for.
+  std::vector<Open> open_;             // By operation.
+  std::vector<bool> is_passed_;        // By operation: some jump leaves it for a target further out.
+  std::vector<uint32_t> leaves_, continues_;  // By operation: how many jumps end there; a jump out of an inner loop: 2.
+  std::vector<TrapEdge> trap_edges_;
+  llvm::BasicBlock* trap_block_ = nullptr;
+  uint32_t written_in_ = 0;  // The function in which the operation at hand was written.
 };
+
+template <typename F>
+void GangEmitter::ForEachLane(llvm::Value* lanes, F body) {
+  llvm::Value* bits = BitsOf(lanes);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  llvm::BasicBlock* loop = NewBlock("lane");
+  llvm::BasicBlock* after = NewBlock("lanes.done");
+  b_.CreateCondBr(b_.CreateICmpNE(bits, I64(0)), loop, after);
+  b_.SetInsertPoint(loop);
+  llvm::PHINode* rest = b_.CreatePHI(b_.getInt64Ty(), 2);
+  rest->addIncoming(bits, before);
+  body(b_.CreateTrunc(b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, rest, b_.getTrue()), b_.getInt32Ty()));
+  llvm::Value* next = b_.CreateAnd(rest, b_.CreateSub(rest, I64(1)));
+  rest->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateCondBr(b_.CreateICmpNE(next, I64(0)), loop, after);
+  b_.SetInsertPoint(after);
+}
 
 }  // namespace hpvm::cpu
 

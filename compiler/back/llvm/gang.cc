@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values and masks of a tile, and the function around them.
+#include "compiler/back/llvm/gang.h"
+
+#include "compiler/ir/cpu_abi.h"
+#include "compiler/ir/walk.h"
+
+namespace hpvm::cpu {
+
+using ir::CpuContext;
+using ir::TrapCode;
+
+// Arithmetic of one part of the tile: a vector of its lanes, or a row's scalar.
+class GangArith : public ArithEmitter {
+ public:
+  GangArith(GangEmitter& gang, unsigned row, unsigned column, bool is_scalar)
+      : ArithEmitter(gang.b_), gang_(gang), row_(row), column_(column), is_scalar_(is_scalar) {}
+
+ protected:
+  void TrapIf(llvm::Value* condition, llvm::Value* code, const ir::Op& op) override {
+    gang_.TrapIf(row_, column_, condition, code, op.source);
+  }
+  llvm::Value* ActiveMask() override {
+    if (gang_.mask_.empty()) {
+      return nullptr;
+    }
+    return is_scalar_ ? gang_.RowIsActive(row_) : gang_.PartMask(row_, column_);
+  }
+
+ private:
+  GangEmitter& gang_;
+  const unsigned row_, column_;
+  const bool is_scalar_;
+};
+
+namespace {
+
+llvm::Function* DeclareGang(ModuleEmitter& m) {
+  const ir::Function& entry = m.source.function(m.source.entry);
+  llvm::Function* like = m.functions[m.source.entry.index];
+  llvm::FunctionType* type = like->getFunctionType();
+  std::vector<llvm::Type*> params(type->param_begin(), type->param_end());
+  params.insert(params.begin() + kGangCount, llvm::Type::getInt64Ty(m.context()));
+  llvm::Function* function =
+      llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getInt32Ty(m.context()), params, false),
+                             llvm::GlobalValue::InternalLinkage, "gang", m.module.get());
+  function->setCallingConv(llvm::CallingConv::Fast);
+  m.SetAttributes(function);
+  if (!entry.type.params.empty()) {
+    function->addParamAttr(1, llvm::Attribute::getWithDereferenceableBytes(
+                                  m.context(), entry.type.params.size() * sizeof(ir::CpuArgument)));
+    function->addParamAttr(1, llvm::Attribute::getWithAlignment(m.context(), llvm::Align(alignof(ir::CpuArgument))));
+  }
+  return function;
+}
+
+}  // namespace
+
+GangEmitter::GangEmitter(ModuleEmitter& m, const GangPlan& plan, const GangFunction& kind,
+                         const std::vector<bool>& proven, KernelReport* report)
+    : m_(m),
+      plan_(plan),
+      kind_(kind),
+      proven_(proven),
+      report_(report),
+      f_(m.source.function(m.source.entry)),
+      function_(DeclareGang(m)),
+      b_(m.context()),
+      entry_(m.context()),
+      values_(f_.values.size()),
+      fields_(m, b_, function_->getArg(0), function_->getArg(1)),
+      entry_fields_(m, entry_, function_->getArg(0), function_->getArg(1)),
+      open_(f_.ops.size()),
+      written_in_(m.source.entry.index) {}
+
+StatusOr<llvm::Function*> GangEmitter::Emit() {
+  if (kind_.is_masked && parts() != 1) {
+    return Internal("A masked tile has " + std::to_string(parts()) + " parts instead of one.");
+  }
+  entry_.SetInsertPoint(NewBlock("entry"));
+  llvm::BasicBlock* body_block = NewBlock("body");
+  done_ = join_ = NewBlock("done");
+  b_.SetInsertPoint(body_block);
+  const ir::Region& body = f_.region(f_.body);
+  for (uint32_t i = 0; i < body.param_count; ++i) {
+    Set(ir::ValueId(body.first_param.index + i), {function_->getArg(kGangCount + 1 + i)});
+  }
+  if (kind_.is_masked) {
+    llvm::Value* count = b_.CreateTrunc(function_->getArg(kGangCount), b_.getInt32Ty());
+    mask_ = {b_.CreateICmpULT(Spread(b_.getInt32(0), 1, 0), Splat(count))};
+  }
+  NoteEdges();
+  EmitStackCheck();
+  HPVMD_RETURN_IF_ERROR(EmitRegion(f_.body));
+  b_.SetInsertPoint(done_);
+  b_.CreateRet(I32(kGangDone));
+  if (mixed_ != nullptr) {
+    b_.SetInsertPoint(mixed_);
+    b_.CreateRet(I32(kGangMixed));
+  }
+  EmitTrapBlock();
+  entry_.CreateBr(body_block);
+  return function_;
+}
+
+// As a scalar function does: calls need room behind this frame.
+void GangEmitter::EmitStackCheck() {
+  bool calls = false;
+  ir::ForEachOp(f_, [&](ir::OpId id) { calls = calls || ir::Info(f_.op(id).code).family == ir::Family::kCall; });
+  if (!calls) {
+    return;
+  }
+  llvm::Metadata* name = llvm::MDString::get(m_.context(), "rsp");
+  llvm::Value* where = llvm::MetadataAsValue::get(m_.context(), llvm::MDNode::get(m_.context(), {name}));
+  llvm::Value* stack = b_.CreateIntrinsic(llvm::Intrinsic::read_register, {b_.getInt64Ty()}, {where});
+  llvm::Value* limit = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit));
+  TrapIf(kAllRows, 0, b_.CreateICmpULT(stack, limit), I32(static_cast<uint32_t>(TrapCode::kStackOverflow)), 0);
+}
+
+llvm::Type* GangEmitter::VectorOf(llvm::Type* scalar) const { return llvm::FixedVectorType::get(scalar, lanes()); }
+
+llvm::Value* GangEmitter::Scalar(ir::ValueId id, unsigned row) {
+  const Layout& layout = LayoutOf(id);
+  const Tiled& value = values_[id.index];
+  const unsigned r = layout.by_row && row != kAllRows ? row : 0;
+  if (layout.kind == Layout::Kind::kVarying) {  // Only in code that nothing reaches.
+    return b_.CreateExtractElement(value[r * columns()], uint64_t{0});
+  }
+  return value[r];
+}
+
+llvm::Value* GangEmitter::Vector(ir::ValueId id, unsigned row, unsigned column) {
+  const Layout& layout = LayoutOf(id);
+  const unsigned r = layout.by_row && row != kAllRows ? row : 0;
+  if (layout.kind == Layout::Kind::kVarying) {
+    return values_[id.index][r * columns() + column];
+  }
+  return Spread(values_[id.index][r], layout.kind == Layout::Kind::kLinear ? layout.step : 0, column);
+}
+
+llvm::Value* GangEmitter::Spread(llvm::Value* base, uint64_t step, unsigned column) {
+  if (step == 0) {
+    return Splat(base);
+  }
+  auto* type = llvm::cast<llvm::IntegerType>(base->getType());
+  llvm::SmallVector<llvm::Constant*, 16> offsets;
+  for (uint64_t i = 0; i < lanes(); ++i) {
+    const uint64_t offset = (uint64_t{column} * lanes() + i) * step;
+    offsets.push_back(llvm::ConstantInt::get(type, llvm::APInt(64, offset).trunc(type->getBitWidth())));
+  }
+  return b_.CreateAdd(Splat(base), llvm::ConstantVector::get(offsets));
+}
+
+void GangEmitter::Set(ir::ValueId id, Tiled value) {
+  const Layout& layout = LayoutOf(id);
+  HPVMD_CHECK(value.size() == RowsOf(layout) * (layout.kind == Layout::Kind::kVarying ? columns() : 1));
+  values_[id.index] = std::move(value);
+}
+
+llvm::Value* GangEmitter::Operand(const ir::Op& op, uint32_t index, unsigned row) {
+  return Scalar(OperandId(op, index), row);
+}
+
+llvm::Value* GangEmitter::Operand(const ir::Op& op, uint32_t index, unsigned row, unsigned column) {
+  return Vector(OperandId(op, index), row, column);
+}
+
+void GangEmitter::EmitArith(const ir::Op& op) {
+  const ir::ValueId result = op.first_result;
+  const Layout& layout = LayoutOf(result);
+  const bool is_scalar = layout.kind != Layout::Kind::kVarying;
+  Tiled value;
+  for (unsigned r = 0; r < RowsOf(layout); ++r) {
+    const unsigned row = layout.by_row ? r : kAllRows;
+    for (unsigned column = 0; column < (is_scalar ? 1 : columns()); ++column) {
+      llvm::SmallVector<llvm::Value*, 3> operands;
+      for (uint32_t i = 0; i < op.operand_count; ++i) {
+        operands.push_back(is_scalar ? Operand(op, i, row) : Operand(op, i, row, column));
+      }
+      GangArith arith(*this, row, column, is_scalar);
+      value.push_back(arith.Emit(op, f_.type_of(result), operands));
+      if (!is_scalar && !value.back()->getType()->isVectorTy()) {
+        value.back() = Splat(value.back());  // A constant in code that nothing reaches.
+      }
+    }
+  }
+  Set(result, std::move(value));
+}
+
+GangEmitter::Slots GangEmitter::NewSlots(ir::ValueId like) {
+  const Layout& layout = LayoutOf(like);
+  const bool is_scalar = layout.kind != Layout::Kind::kVarying;
+  llvm::Type* type = is_scalar ? TypeOf(like) : VectorOf(TypeOf(like));
+  Slots slots;
+  for (unsigned i = 0; i < RowsOf(layout) * (is_scalar ? 1 : columns()); ++i) {
+    slots.push_back(entry_.CreateAlloca(type));
+  }
+  return slots;
+}
+
+llvm::Value* GangEmitter::PartMask(unsigned row, unsigned column) {
+  if (mask_.empty()) {
+    return llvm::ConstantInt::getTrue(VectorOf(b_.getInt1Ty()));
+  }
+  return row == kAllRows ? SharedMask(column) : mask_[row * columns() + column];
+}
+
+llvm::Value* GangEmitter::SharedMask(unsigned column) {
+  llvm::Value* shared = PartMask(0, column);
+  for (unsigned row = 1; row < rows() && !mask_.empty(); ++row) {
+    shared = b_.CreateOr(shared, PartMask(row, column));
+  }
+  return shared;
+}
+
+llvm::Value* GangEmitter::RowIsActive(unsigned row) {
+  if (mask_.empty() || rows() == 1 || row == kAllRows) {
+    return nullptr;
+  }
+  llvm::Value* some = PartMask(row, 0);
+  for (unsigned column = 1; column < columns(); ++column) {
+    some = b_.CreateOr(some, PartMask(row, column));
+  }
+  return AnyOf(some);
+}
+
+llvm::Value* GangEmitter::AnyOf(llvm::Value* lanes) {
+  llvm::Type* bits = b_.getIntNTy(llvm::cast<llvm::FixedVectorType>(lanes->getType())->getNumElements());
+  return b_.CreateICmpNE(b_.CreateBitCast(lanes, bits), llvm::ConstantInt::get(bits, 0));
+}
+
+llvm::Value* GangEmitter::Any(const Mask& mask) {
+  if (mask.empty()) {
+    return b_.getTrue();
+  }
+  llvm::Value* some = mask[0];
+  for (size_t i = 1; i < mask.size(); ++i) {
+    some = b_.CreateOr(some, mask[i]);
+  }
+  return AnyOf(some);
+}
+
+llvm::Value* GangEmitter::Both(llvm::Value* mask, llvm::Value* more) {
+  return mask == nullptr ? more : b_.CreateSelect(mask, more, llvm::Constant::getNullValue(more->getType()));
+}
+
+llvm::Value* GangEmitter::BitsOf(llvm::Value* lanes) {
+  llvm::Type* bits = b_.getIntNTy(llvm::cast<llvm::FixedVectorType>(lanes->getType())->getNumElements());
+  return b_.CreateZExt(b_.CreateBitCast(lanes, bits), b_.getInt64Ty());
+}
+
+llvm::Value* GangEmitter::FirstLane(llvm::Value* lanes) {
+  // The bit above the last lane stands for none: 64 lanes have none, but then zero gives 64.
+  llvm::Value* first = b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, BitsOf(lanes), b_.getFalse());
+  return b_.CreateTrunc(b_.CreateAnd(first, I64(this->lanes() - 1)), b_.getInt32Ty());
+}
+
+}  // namespace hpvm::cpu

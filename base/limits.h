@@ -83,6 +83,21 @@ inline constexpr uint64_t kCompileMemoryBytesMax = 2 * kGiB;
 inline constexpr uint32_t kCompileSecondsMax = 20;
 inline constexpr uint64_t kArtifactBytesMax = 64 * kMiB;
 
+// What a CPU image offers beside running instances one at a time: three shapes, checked and not, and groups; and what the
+// compiler says of a kernel when asked to explain: a few remarks a line.
+inline constexpr uint32_t kCpuVariantsMax = 16;
+inline constexpr uint32_t kRemarksMax = 20'000;
+inline constexpr uint32_t kRemarkBytesMax = 4'096;
+// A bounds program is looked at by launches: a few times what compiler/pass/find_bounds.h writes, so that a child that
+// wrote more did not come by it honestly. Choices are a merge's edges, degrees the powers of what multiplies.
+inline constexpr uint32_t kBoundsAtomsMax = 1'024;
+inline constexpr uint32_t kBoundsItemsMax = 2'048;
+inline constexpr uint32_t kBoundsChoicesMax = 32;
+inline constexpr uint32_t kBoundsDegreeMax = 64;
+// What a lane of a group keeps across barriers, and a whole group: as much as its instances' stacks could hold.
+inline constexpr uint64_t kGroupLaneBytesMax = 64 * kKiB;
+inline constexpr uint64_t kGroupValueBytesMax = 64 * kMiB;
+
 // An instance's call depth is bounded by the bytes of its native stack.
 inline constexpr uint64_t kKernelStackBytes = 512 * kKiB;
 

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/limits.h"
+#include "compiler/artifact_bounds.h"
 #include "compiler/wire.h"
 
 namespace hpvm {
@@ -13,6 +14,8 @@ namespace {
 constexpr uint32_t kMagic = 0x41565048;  // "HPVA".
 constexpr size_t kTagOffset = 8;
 constexpr size_t kFieldsOffset = kTagOffset + 32;
+// Shapes that compiler/pass/gang_plan.h knows.
+constexpr uint32_t kVariantLanesMax = 64, kVariantColumnsMax = 8, kVariantRowsMax = 16;
 
 void WriteParams(const std::vector<ir::KernelParam>& params, WireWriter& out) {
   out.U32(static_cast<uint32_t>(params.size()));
@@ -136,6 +139,59 @@ std::vector<SourceLine> ReadLines(WireReader& in, size_t files) {
   return lines;
 }
 
+void WriteVariants(const std::vector<CpuVariant>& variants, WireWriter& out) {
+  out.U32(static_cast<uint32_t>(variants.size()));
+  for (const CpuVariant& variant : variants) {
+    out.U8(static_cast<uint8_t>(variant.unit));
+    out.U32(variant.lanes);
+    out.U32(variant.columns);
+    out.U32(variant.rows);
+    out.U8(variant.needs_proof);
+    out.U64(variant.entry_offset);
+    out.U64(variant.value_bytes);
+  }
+}
+
+std::vector<CpuVariant> ReadVariants(WireReader& in) {
+  std::vector<CpuVariant> variants(in.Count(30));
+  for (CpuVariant& variant : variants) {
+    variant.unit = static_cast<CpuVariant::Unit>(in.U8());
+    variant.lanes = in.U32();
+    variant.columns = in.U32();
+    variant.rows = in.U32();
+    variant.needs_proof = in.Flag();
+    variant.entry_offset = in.U64();
+    variant.value_bytes = in.U64();
+  }
+  return variants;
+}
+
+void WriteRemarks(const std::vector<KernelRemark>& remarks, WireWriter& out) {
+  const size_t count = std::min<size_t>(remarks.size(), limits::kRemarksMax);
+  out.U32(static_cast<uint32_t>(count));
+  for (const KernelRemark& remark : std::span(remarks).first(count)) {
+    out.U8(static_cast<uint8_t>(remark.kind));
+    out.U32(remark.source);
+    out.Text(std::string_view(remark.text).substr(0, limits::kRemarkBytesMax));
+  }
+}
+
+std::vector<KernelRemark> ReadRemarks(WireReader& in) {
+  std::vector<KernelRemark> remarks(in.Count(9));
+  for (KernelRemark& remark : remarks) {
+    const uint8_t kind = in.U8();
+    if (kind < static_cast<uint8_t>(KernelRemark::Kind::kShape) ||
+        kind > static_cast<uint8_t>(KernelRemark::Kind::kCall) || remarks.size() > limits::kRemarksMax) {
+      in.Fail();
+      break;
+    }
+    remark.kind = static_cast<KernelRemark::Kind>(kind);
+    remark.source = in.U32();
+    remark.text = in.Text();
+  }
+  return remarks;
+}
+
 Artifact ReadFields(WireReader& in) {
   Artifact artifact;
   artifact.kind = static_cast<ArtifactKind>(in.U8());
@@ -163,11 +219,48 @@ Artifact ReadFields(WireReader& in) {
   std::span<const uint8_t> code = in.Bytes();
   artifact.code.assign(code.begin(), code.end());
   artifact.entry_offset = in.U64();
+  artifact.variants = ReadVariants(in);
+  artifact.bounds = ReadBounds(in);
+  artifact.remarks = ReadRemarks(in);
+  artifact.listing = in.Text();
+  artifact.fast_math = in.Flag();
   artifact.read_only_bytes = in.U64();
   artifact.read_ns = in.U64();
   artifact.pass_ns = in.U64();
   artifact.emit_ns = in.U64();
   return artifact;
+}
+
+// What the runner multiplies, divides by and jumps to.
+bool IsVariant(const CpuVariant& variant, const Artifact& artifact) {
+  const bool is_power = variant.lanes != 0 && (variant.lanes & (variant.lanes - 1)) == 0;
+  if (!is_power || variant.lanes > kVariantLanesMax || variant.columns < 1 || variant.columns > kVariantColumnsMax ||
+      variant.rows < 1 || variant.rows > kVariantRowsMax || variant.entry_offset >= artifact.code.size()) {
+    return false;
+  }
+  const bool is_gang = variant.columns == 1 && variant.rows == 1;
+  switch (variant.unit) {
+    case CpuVariant::Unit::kInstance:
+      return is_gang && variant.lanes == 1 && variant.value_bytes == 0;
+    case CpuVariant::Unit::kTile:
+      return variant.value_bytes == 0;
+    case CpuVariant::Unit::kGroup:
+      return is_gang && variant.value_bytes <= limits::kGroupLaneBytesMax;
+  }
+  return false;
+}
+
+Status CheckVariants(const Artifact& artifact) {
+  if (artifact.variants.size() > limits::kCpuVariantsMax) {
+    return InvalidArgument("The artifact's variants (" + std::to_string(artifact.variants.size()) +
+                           ") are more than the limit (" + std::to_string(limits::kCpuVariantsMax) + ").");
+  }
+  for (size_t i = 0; i < artifact.variants.size(); ++i) {
+    if (!IsVariant(artifact.variants[i], artifact)) {
+      return InvalidArgument("The artifact's variant " + std::to_string(i) + " is malformed.");
+    }
+  }
+  return ValidateBounds(artifact.bounds, artifact.params);
 }
 
 Status CheckFields(const Artifact& artifact) {
@@ -189,7 +282,7 @@ Status CheckFields(const Artifact& artifact) {
     return InvalidArgument("The artifact's entry (offset " + std::to_string(artifact.entry_offset) +
                            ") lies outside its code (" + std::to_string(artifact.code.size()) + " bytes).");
   }
-  return absl::OkStatus();
+  return CheckVariants(artifact);
 }
 
 // The operands of a format's prints; all prints of one format agree (the verifier says so).
@@ -268,6 +361,11 @@ std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key)
   WriteLines(artifact.lines, out);
   out.Bytes(artifact.code);
   out.U64(artifact.entry_offset);
+  WriteVariants(artifact.variants, out);
+  WriteBounds(artifact.bounds, out);
+  WriteRemarks(artifact.remarks, out);
+  out.Text(artifact.listing);
+  out.U8(artifact.fast_math);
   out.U64(artifact.read_only_bytes);
   out.U64(artifact.read_ns);
   out.U64(artifact.pass_ns);

@@ -21,7 +21,7 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kArtifactFormatVersion = 2;
+inline constexpr uint32_t kArtifactFormatVersion = 3;
 
 enum class ArtifactKind : uint8_t {
   kInterp = 1,    // `code` is the kernel IR's text form.
@@ -79,6 +79,7 @@ struct Artifact {
   std::vector<CpuVariant> variants;
   ir::BoundsProgram bounds;                // What a launch shows so that needs_proof is met; may be empty.
   std::vector<KernelRemark> remarks;       // Only if asked for (CompileRequest::explain).
+  std::string listing;                     // For people; only if asked for (CompileRequest::listing).
   bool fast_math = false;                  // Compiled with a node's "math": "fast".
   uint64_t read_only_bytes = 0;  // Reserved for images with a data part; 0.
   // How the compiler spent its time, for the job's record. Nanoseconds.

@@ -14,6 +14,36 @@ using testing::HasSubstr;
 constexpr ArtifactKey kKey = {1, 2, 3, 4, 5};
 constexpr ArtifactKey kOtherKey = {5, 4, 3, 2, 1};
 
+using Kind = ir::Atom::Kind;
+
+ir::Atom AtomOf(Kind kind, uint32_t index, std::vector<ir::Polynomial> operands = {}) {
+  ir::Atom atom;
+  atom.kind = kind;
+  atom.index = index;
+  atom.operands = std::move(operands);
+  return atom;
+}
+
+// in[id < n ? 4 id : 0], in a loop: every part that a bounds program has.
+ir::BoundsProgram SampleBounds() {
+  ir::BoundsProgram b;
+  const auto atom = [](uint32_t i) { return ir::AtomPolynomial(ir::AtomId(i)); };
+  b.atoms.push_back(AtomOf(Kind::kInstanceId, 0));
+  b.atoms.push_back(AtomOf(Kind::kScalar, 1));
+  b.atoms.push_back(AtomOf(Kind::kBufferBytes, 0));
+  b.atoms.push_back(AtomOf(Kind::kTrip, 0));
+  b.atoms.push_back(AtomOf(Kind::kRange, 0));
+  b.atoms.back().range = {-5, ir::Wide{1} << 90};
+  b.atoms.push_back(AtomOf(Kind::kOperation, 0, {atom(0), {{4, {}}, {-2, {ir::AtomId(1u), ir::AtomId(2u)}}}}));
+  b.atoms.back().code = ir::Opcode::kShrU;
+  b.atoms.push_back(AtomOf(Kind::kEither, 0, {atom(5), ir::ConstantPolynomial(0)}));
+  b.atoms.back().contexts = {{0}, {}};
+  b.constraints.push_back({false, true, 64, atom(0), atom(1)});
+  b.loops.push_back({ir::AtomId(3u), {0}, {{{0}, {{atom(3), 32}}}}});
+  b.accesses.push_back({ir::OpId(17u), 0, 4, false, atom(6), {0}});
+  return b;
+}
+
 Artifact Sample() {
   Artifact a;
   a.kind = ArtifactKind::kCpuImage;
@@ -37,6 +67,10 @@ Artifact Sample() {
   a.lines = {{40, 0, 7, 3}, {52, 1, 30, 1}, {60, 0, 0, 0}};
   a.code = {0xc3, 0x90, 0x90};
   a.entry_offset = 1;
+  a.variants = {{CpuVariant::Unit::kTile, 16, 3, 8, true, 2, 0}, {CpuVariant::Unit::kGroup, 8, 1, 1, false, 0, 48}};
+  a.bounds = SampleBounds();
+  a.remarks = {{KernelRemark::Kind::kShape, 40, "The value is uniform."}, {KernelRemark::Kind::kTile, 0, "16 x 1."}};
+  a.fast_math = true;
   a.read_ns = 1;
   a.pass_ns = 2;
   a.emit_ns = 3;
@@ -64,6 +98,13 @@ TEST(ArtifactTest, RoundTrips) {
   EXPECT_EQ(parsed->files[1], "hpvm.h");
   EXPECT_EQ(parsed->lines[1].line, 30u);
   EXPECT_EQ(parsed->code.size(), 3u);
+  EXPECT_EQ(parsed->variants, Sample().variants);
+  ASSERT_EQ(parsed->bounds.atoms.size(), 7u);
+  EXPECT_EQ(parsed->bounds.atoms[4].range, (ir::Interval{-5, ir::Wide{1} << 90}));
+  EXPECT_EQ(parsed->bounds.atoms[5].operands[1][1].factor, -2);
+  EXPECT_EQ(parsed->bounds.accesses[0].reach, 4u);
+  EXPECT_EQ(parsed->remarks[0].text, "The value is uniform.");
+  EXPECT_TRUE(parsed->fast_math);
   EXPECT_EQ(parsed->emit_ns, 3u);
 }
 
@@ -115,6 +156,15 @@ TEST(ArtifactTest, IsTotalOverTaggedBitFlips) {
       EXPECT_TRUE(artifact->lines[i].line == 0 || artifact->lines[i].file < artifact->files.size());
       EXPECT_TRUE(i == 0 || artifact->lines[i - 1].offset < artifact->lines[i].offset);
     }
+    for (const CpuVariant& variant : artifact->variants) {
+      EXPECT_TRUE(variant.entry_offset < artifact->code.size() && variant.lanes != 0 && variant.rows != 0);
+    }
+    if (artifact->params.size() == 2) {
+      ir::BoundsFacts facts;
+      facts.extent = {100, 3, 1};
+      facts.params = {{true, true, 4096, 32}, {false, true, 7, 32}};
+      ir::ProveBounds(artifact->bounds, facts);  // Ends, and stays inside its own arrays (the sanitizers say so).
+    }
   }
   EXPECT_GT(parsed_count, 0u);
 }
@@ -137,6 +187,16 @@ TEST(ArtifactTest, RefusesWithReason) {
       {"LinesFall", [](Artifact& a) { a.lines[1].offset = 40; }, "malformed"},
       {"LineOfNoFile", [](Artifact& a) { a.lines[0].file = 2; }, "malformed"},
       {"UnknownKind", [](Artifact& a) { a.kind = static_cast<ArtifactKind>(9); }, "kind (9)"},
+      {"VariantOutside", [](Artifact& a) { a.variants[1].entry_offset = 3; }, "variant 1 is malformed"},
+      {"VariantOfNoUnit", [](Artifact& a) { a.variants[0].unit = static_cast<CpuVariant::Unit>(0); }, "variant 0"},
+      {"VariantOfNoLanes", [](Artifact& a) { a.variants[0].lanes = 0; }, "variant 0"},
+      {"VariantOfOddLanes", [](Artifact& a) { a.variants[0].lanes = 12; }, "variant 0"},
+      {"VariantTooWide", [](Artifact& a) { a.variants[0].columns = 9; }, "variant 0"},
+      {"VariantTooHigh", [](Artifact& a) { a.variants[0].rows = 17; }, "variant 0"},
+      {"GroupOfTiles", [](Artifact& a) { a.variants[1].rows = 2; }, "variant 1"},
+      {"GroupTooLarge", [](Artifact& a) { a.variants[1].value_bytes = limits::kGroupLaneBytesMax + 1; }, "variant 1"},
+      {"TooManyVariants", [](Artifact& a) { a.variants.resize(limits::kCpuVariantsMax + 1); }, "variants (17)"},
+      {"RemarkOfNoKind", [](Artifact& a) { a.remarks[0].kind = static_cast<KernelRemark::Kind>(0); }, "malformed"},
       {"TooManyParams", [](Artifact& a) { a.params.resize(limits::kKernelParamsMax + 1); }, "malformed"},
   };
   for (const Case& c : kCases) {
@@ -146,6 +206,56 @@ TEST(ArtifactTest, RefusesWithReason) {
     StatusOr<Artifact> parsed = ParseArtifact(Serialize(artifact, kKey), kKey);
     ASSERT_FALSE(parsed.ok());
     EXPECT_THAT(Message(parsed.status()), HasSubstr(c.want));
+  }
+}
+
+// What ir::ProveBounds would index with or recurse along without end is refused.
+TEST(ArtifactTest, RefusesMalformedBounds) {
+  struct Case {
+    const char* name;
+    void (*change)(ir::BoundsProgram&);
+  };
+  const auto last = [](uint32_t i) { return ir::AtomPolynomial(ir::AtomId(i)); };
+  static const ir::Polynomial kSelf = last(6), kOutside = last(7), kScalar = last(5);
+  const Case kCases[] = {
+      {"UnknownKind", [](ir::BoundsProgram& b) { b.atoms[0].kind = static_cast<Kind>(11); }},
+      {"UnknownOpcode", [](ir::BoundsProgram& b) { b.atoms[5].code = static_cast<ir::Opcode>(255); }},
+      {"FourthDimension", [](ir::BoundsProgram& b) { b.atoms[0].index = 3; }},
+      {"ScalarThatIsABuffer", [](ir::BoundsProgram& b) { b.atoms[1].index = 0; }},
+      {"BufferThatIsAScalar", [](ir::BoundsProgram& b) { b.atoms[2].index = 1; }},
+      {"ParamOutside", [](ir::BoundsProgram& b) { b.atoms[1].index = 2; }},
+      {"LoopOutside", [](ir::BoundsProgram& b) { b.atoms[3].index = 1; }},
+      {"RangeTooWide", [](ir::BoundsProgram& b) { b.atoms[4].range.hi = ir::kWideMax + 1; }},
+      {"BitsOfAnAtom", [](ir::BoundsProgram& b) { b.atoms[5].bits = 127; }},
+      {"OperandIsItself", [](ir::BoundsProgram& b) { b.atoms[5].operands[0] = kScalar; }},
+      {"OperandIsLater", [](ir::BoundsProgram& b) { b.atoms[5].operands[0] = kSelf; }},
+      {"NoOperand", [](ir::BoundsProgram& b) { b.atoms[5].operands.clear(); }},
+      {"ThreeOperands", [](ir::BoundsProgram& b) { b.atoms[5].operands.resize(3); }},
+      {"ChoiceOfNothing", [](ir::BoundsProgram& b) { b.atoms[6].operands.clear(), b.atoms[6].contexts.clear(); }},
+      {"ChoiceWithoutContext", [](ir::BoundsProgram& b) { b.atoms[6].contexts.pop_back(); }},
+      {"ContextOutside", [](ir::BoundsProgram& b) { b.atoms[6].contexts[1] = {1}; }},
+      {"ContextNamesTheChoice", [](ir::BoundsProgram& b) { b.constraints[0].less = kSelf; }},
+      {"ConstraintOutside", [](ir::BoundsProgram& b) { b.constraints[0].more = kOutside; }},
+      {"BitsOfAConstraint", [](ir::BoundsProgram& b) { b.constraints[0].bits = 0; }},
+      {"TripOutside", [](ir::BoundsProgram& b) { b.loops[0].trip = ir::AtomId(7u); }},
+      {"LoopContextOutside", [](ir::BoundsProgram& b) { b.loops[0].context = {9}; }},
+      {"GoesOnOutside", [](ir::BoundsProgram& b) { b.loops[0].ends[0].goes_on = {1}; }},
+      {"DistanceOutside", [](ir::BoundsProgram& b) { b.loops[0].ends[0].distances[0].polynomial = kOutside; }},
+      {"BitsOfADistance", [](ir::BoundsProgram& b) { b.loops[0].ends[0].distances[0].bits = 200; }},
+      {"AccessOfNoParam", [](ir::BoundsProgram& b) { b.accesses[0].param = 2; }},
+      {"AccessOfAScalar", [](ir::BoundsProgram& b) { b.accesses[0].param = 1; }},
+      {"OffsetOutside", [](ir::BoundsProgram& b) { b.accesses[0].offset = kOutside; }},
+      {"AccessContextOutside", [](ir::BoundsProgram& b) { b.accesses[0].context = {1}; }},
+      {"TooManyTerms", [](ir::BoundsProgram& b) { b.accesses[0].offset.assign(65, {1, {}}); }},
+      {"TooHighADegree", [](ir::BoundsProgram& b) { b.accesses[0].offset[0].atoms.assign(65, ir::AtomId(0u)); }},
+      {"TooManyAtoms", [](ir::BoundsProgram& b) { b.atoms.resize(limits::kBoundsAtomsMax + 1, b.atoms[0]); }},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Artifact artifact = Sample();
+    c.change(artifact.bounds);
+    StatusOr<Artifact> parsed = ParseArtifact(Serialize(artifact, kKey), kKey);
+    EXPECT_FALSE(parsed.ok());
   }
 }
 

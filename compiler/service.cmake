@@ -1,5 +1,5 @@
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
-hpvmd_library(compiler_service SOURCES artifact.cc service.cc zygote_wire.cc DEPS base kernel_ir)
+hpvmd_library(compiler_service SOURCES artifact.cc artifact_bounds.cc service.cc zygote_wire.cc DEPS base kernel_ir)
 hpvmd_test(artifact_test SOURCES artifact_test.cc DEPS compiler_service LABELS fast)
 
 # The zygote: everything that links LLVM and wabt.

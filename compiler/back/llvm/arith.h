@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic, as WebAssembly defines it, on scalars or on vectors of lanes: nothing here may have undefined behaviour in
-// LLVM's eyes for any operand of an active lane. Internal to this folder.
+// Arithmetic, as WebAssembly defines it, on scalars or on vectors of lanes: nothing here may have undefined behaviour
+// in LLVM's eyes for any operand of an active lane. Internal to this folder.
+//
+// On vectors LLVM does some of it one lane at a time (integer division, saturating conversions): there it is put
+// together from what the machine does on all lanes at once.
 #ifndef HPVMD_COMPILER_BACK_LLVM_ARITH_H_
 #define HPVMD_COMPILER_BACK_LLVM_ARITH_H_
 
@@ -17,8 +20,9 @@ class ArithEmitter {
   explicit ArithEmitter(llvm::IRBuilder<>& b) : b_(b) {}
   virtual ~ArithEmitter() = default;
 
-  // Families const, int and float unary, binary and compare, convert, select. Operands are all scalars or all vectors
-  // of one length; `result` is the type of the result's value. Comparisons give i32 0 or 1.
+  // Families const, int and float unary, binary and compare, convert, select. Operands are scalars or vectors of one
+  // length; scalars among vectors are splatted, and a constant is a scalar. `result` is the type of the result's value.
+  // Comparisons give i32 0 or 1. May begin new blocks.
   llvm::Value* Emit(const ir::Op& op, ir::Type result, std::span<llvm::Value* const> operands);
   // Whether the family is one of those.
   static bool Handles(const ir::Op& op);
@@ -31,6 +35,31 @@ class ArithEmitter {
   virtual llvm::Value* ActiveMask() { return nullptr; }
 
   llvm::IRBuilder<>& b_;
+
+ private:
+  llvm::Value* IntUnary(const ir::Op& op, llvm::Value* a);
+  llvm::Value* IntBinary(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* IntCompare(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* FloatUnary(const ir::Op& op, llvm::Value* a);
+  llvm::Value* FloatBinary(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* FloatCompare(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* Convert(const ir::Op& op, ir::Type to, llvm::Value* a);
+  llvm::Value* Constant(const ir::Op& op);
+
+  llvm::Value* Divide(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  void TrapDivision(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* DivideVectors(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* DivideNarrow(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* DivideWide(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* DivideByLane(const ir::Op& op, llvm::Value* a, llvm::Value* b);
+
+  llvm::Value* Truncate(const ir::Op& op, llvm::Type* to, llvm::Value* a, bool is_signed);
+  llvm::Value* Saturate(llvm::Type* to, llvm::Value* a, bool is_signed);
+
+  llvm::Type* TypeOf(ir::Type type, const llvm::Value* like);
+  llvm::BasicBlock* NewBlock(const char* name);
+  // i1: whether an i1, or one of the active lanes of a vector of them, is set.
+  llvm::Value* AnyActive(llvm::Value* condition);
 };
 
 }  // namespace hpvm::cpu

@@ -97,40 +97,11 @@ Status FunctionEmitter::EmitRegion(ir::RegionId region) {
 
 Status FunctionEmitter::EmitOp(const ir::Op& op, ir::OpId id) {
   written_in_ = op.origin != 0 ? op.origin - 1 : index_;
+  if (ArithEmitter::Handles(op)) {
+    SetResult(op, arith_.Emit(op, f_.type_of(op.first_result), Operands(op)));
+    return absl::OkStatus();
+  }
   switch (ir::Info(op.code).family) {
-    case ir::Family::kConst:
-      SetResult(op, ir::IsInt(op.type)
-                        ? static_cast<llvm::Value*>(llvm::ConstantInt::get(m_.TypeOf(op.type), op.imm))
-                        : llvm::ConstantFP::get(
-                              m_.context(), op.type == ir::Type::kF32
-                                                ? llvm::APFloat(llvm::APFloat::IEEEsingle(),
-                                                                llvm::APInt(32, static_cast<uint32_t>(op.imm)))
-                                                : llvm::APFloat(llvm::APFloat::IEEEdouble(), llvm::APInt(64, op.imm))));
-      break;
-    case ir::Family::kIntUnary:
-      SetResult(op, EmitIntUnary(op, Operand(op, 0)));
-      break;
-    case ir::Family::kIntBinary:
-      SetResult(op, EmitIntBinary(op, Operand(op, 0), Operand(op, 1)));
-      break;
-    case ir::Family::kIntCompare:
-      SetResult(op, EmitIntCompare(op));
-      break;
-    case ir::Family::kFloatUnary:
-      SetResult(op, EmitFloatUnary(op, Operand(op, 0)));
-      break;
-    case ir::Family::kFloatBinary:
-      SetResult(op, EmitFloatBinary(op, Operand(op, 0), Operand(op, 1)));
-      break;
-    case ir::Family::kFloatCompare:
-      SetResult(op, EmitFloatCompare(op));
-      break;
-    case ir::Family::kConvert:
-      SetResult(op, EmitConvert(op, Operand(op, 0)));
-      break;
-    case ir::Family::kSelect:
-      SetResult(op, b_.CreateSelect(b_.CreateICmpNE(Operand(op, 0), I32(0)), Operand(op, 1), Operand(op, 2)));
-      break;
     case ir::Family::kMemory:
       return EmitMemory(op);
     case ir::Family::kAtomic:
@@ -147,7 +118,7 @@ Status FunctionEmitter::EmitOp(const ir::Op& op, ir::OpId id) {
     case ir::Family::kSync:
       EmitSync(op);
       break;
-    case ir::Family::kControl:
+    default:
       return EmitControl(op, id);
   }
   return absl::OkStatus();

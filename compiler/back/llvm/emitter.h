@@ -20,6 +20,7 @@
 #include "llvm/IR/Module.h"
 
 #include "base/status.h"
+#include "compiler/back/llvm/arith.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::cpu {
@@ -134,17 +135,6 @@ class FunctionEmitter {
   void EmitPrologue();
   void EmitEpilogues();
 
-  // emit_arith.cc
-  llvm::Value* EmitIntUnary(const ir::Op& op, llvm::Value* a);
-  llvm::Value* EmitIntBinary(const ir::Op& op, llvm::Value* a, llvm::Value* b);
-  llvm::Value* EmitDivision(const ir::Op& op, llvm::Value* a, llvm::Value* b);
-  llvm::Value* EmitIntCompare(const ir::Op& op);
-  llvm::Value* EmitFloatUnary(const ir::Op& op, llvm::Value* a);
-  llvm::Value* EmitFloatBinary(const ir::Op& op, llvm::Value* a, llvm::Value* b);
-  llvm::Value* EmitFloatCompare(const ir::Op& op);
-  llvm::Value* EmitConvert(const ir::Op& op, llvm::Value* a);
-  llvm::Value* EmitTrunc(const ir::Op& op, llvm::Value* a, llvm::Type* result, bool is_signed);
-
   // emit_memory.cc
   Status EmitMemory(const ir::Op& op);
   void EmitLoad(const ir::Op& op);
@@ -212,6 +202,17 @@ class FunctionEmitter {
   llvm::Function* function_;
   llvm::IRBuilder<> b_;      // The current place.
   llvm::IRBuilder<> entry_;  // The function's first block, for what is loaded once a call.
+  class Arith final : public ArithEmitter {
+   public:
+    explicit Arith(FunctionEmitter& function) : ArithEmitter(function.b_), function_(function) {}
+
+   private:
+    void TrapIf(llvm::Value* condition, llvm::Value* code, const ir::Op& op) override {
+      function_.TrapIf(condition, code, op.source, nullptr, nullptr);
+    }
+    FunctionEmitter& function_;
+  };
+  Arith arith_{*this};
   ContextFields fields_;
   ContextFields entry_fields_;
   llvm::Value* context_;

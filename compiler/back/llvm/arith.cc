@@ -209,14 +209,11 @@ llvm::BasicBlock* ArithEmitter::NewBlock(const char* name) {
 }
 
 llvm::Value* ArithEmitter::AnyActive(llvm::Value* condition) {
-  if (!IsVector(condition)) {
-    return condition;
-  }
   // Lanes that are off may be poison, which a plain `and` would spread.
   if (llvm::Value* mask = ActiveMask()) {
     condition = b_.CreateSelect(mask, condition, llvm::Constant::getNullValue(condition->getType()));
   }
-  return b_.CreateOrReduce(condition);
+  return IsVector(condition) ? b_.CreateOrReduce(condition) : condition;
 }
 
 llvm::Value* ArithEmitter::Constant(const ir::Op& op) {

@@ -32,6 +32,7 @@ class ArithEmitter {
   // not. `code` is an i32, or a vector of them.
   virtual void TrapIf(llvm::Value* condition, llvm::Value* code, const ir::Op& op) = 0;
   // The mask of the lanes that are active, or null for all; lanes that are not may hold anything, but must not fault.
+  // For operations on scalars an i1, or null.
   virtual llvm::Value* ActiveMask() { return nullptr; }
 
   llvm::IRBuilder<>& b_;

@@ -65,6 +65,10 @@ llvm::Value* ArithEmitter::Divide(const ir::Op& op, llvm::Value* a, llvm::Value*
   if (b->getType()->isVectorTy()) {
     return DivideVectors(op, a, b);
   }
+  if (llvm::Value* mask = ActiveMask()) {
+    a = b_.CreateSelect(mask, a, llvm::Constant::getNullValue(a->getType()));
+    b = b_.CreateSelect(mask, b, llvm::ConstantInt::get(b->getType(), 1));
+  }
   if (op.code == Opcode::kRemS) {
     // The lowest value modulo -1 is 0, but the machine's instruction faults on it; anything modulo 1 is 0 as well.
     llvm::Value* is_minus_one = b_.CreateICmpEQ(b, llvm::ConstantInt::getSigned(b->getType(), -1));

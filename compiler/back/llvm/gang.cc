@@ -187,6 +187,11 @@ void GangEmitter::EmitArith(const ir::Op& op) {
   Set(result, std::move(value));
 }
 
+llvm::Value* GangEmitter::EmitVector(const ir::Op& op, ir::Type result, llvm::ArrayRef<llvm::Value*> operands,
+                                     unsigned row, unsigned column) {
+  return GangArith(*this, row, column, /*is_scalar=*/false).Emit(op, result, operands);
+}
+
 GangEmitter::Slots GangEmitter::NewSlots(ir::ValueId like) {
   const Layout& layout = LayoutOf(like);
   const bool is_scalar = layout.kind != Layout::Kind::kVarying;

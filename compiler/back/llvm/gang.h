@@ -91,6 +91,9 @@ class GangEmitter {
   llvm::Type* TypeOf(ir::ValueId id) const { return m_.TypeOf(f_.type_of(id)); }
   // Emits an operation of ArithEmitter's families in its result's layout.
   void EmitArith(const ir::Op& op);
+  // An operation of those families on vectors of a part.
+  llvm::Value* EmitVector(const ir::Op& op, ir::Type result, llvm::ArrayRef<llvm::Value*> operands, unsigned row,
+                          unsigned column);
   Slots NewSlots(ir::ValueId like);  // Of the layout of `like`.
   llvm::BasicBlock* NewBlock(const char* name) { return llvm::BasicBlock::Create(m_.context(), name, function_); }
   llvm::Value* I32(uint32_t value) { return b_.getInt32(value); }
@@ -128,6 +131,7 @@ class GangEmitter {
   Status EmitOp(const ir::Op& op, ir::OpId id);
   Status EmitControl(const ir::Op& op, ir::OpId id);
   void NoteEdges();
+  void NoteJump(const ir::Op& op, std::span<const ir::OpId> open);
   void Begin(const ir::Op& op, ir::OpId id);
   void End(const ir::Op& op, ir::OpId id);
   Status EmitBlock(const ir::Op& op, ir::OpId id);
@@ -136,16 +140,17 @@ class GangEmitter {
   Status EmitIf(const ir::Op& op, ir::OpId id);
   Status EmitMaskedIf(const ir::Op& op, ir::OpId id);
   Status EmitAssumedIf(const ir::Op& op, ir::OpId id);
-  Status EmitArms(const ir::Op& op, ir::OpId id, llvm::Value* condition);
   Status EmitArm(ir::RegionId region, const Mask& mask, llvm::BasicBlock* behind);
+  // Whether all active lanes of the tile have the same scalar.
+  bool IsOne(ir::ValueId id) const;
   bool IsCheap(ir::RegionId region) const;
   bool IsMasked(ir::OpId id) const { return plan_.is_masked[id.index]; }
   void Jump(const ir::Target& target, const ir::Op& op, uint32_t first_operand);
   void Bring(const ir::Target& target, const ir::Op& op, uint32_t first_operand);
-  bool LeavesToJoin(const ir::Target& target) const;
   void EmitLeaveTable(const ir::Op& op);
   void EmitMaskedTable(const ir::Op& op);
-  void EmitReturn();
+  // `value`, kept as `like` is.
+  Tiled As(ir::ValueId like, ir::ValueId value);
   void StoreTo(const Slots& slots, ir::ValueId like, ir::ValueId value, bool blends);
   Tiled LoadFrom(const Slots& slots);
   void StorePoison(const Slots& slots);
@@ -154,7 +159,7 @@ class GangEmitter {
   void AddMask(const Slots& slots);  // The active lanes join those in `slots`.
   Mask LoadMask(const Slots& slots);
   Mask Explicit(const Mask& mask);
-  Mask Narrowed(const ir::Op& op, bool holds);
+  Mask Narrowed(ir::ValueId condition, bool holds);
 
   // --- gang_trap.cc. Ends the tile if `condition` (<lanes x i1>, or i1 for the row's first active lane) holds for an
   // active lane of that part. `row` is kAllRows for what rows share. `code` i32 or <lanes x i32>; `address` null, i64
@@ -176,6 +181,7 @@ class GangEmitter {
   };
   void TrapNow(unsigned row, unsigned column, llvm::Value* lanes, llvm::Value* code, uint32_t source,
                llvm::Value* address, llvm::Value* bytes);
+  void RecordTrap(TrapEdge edge);
   // The first lane of a row, or of any, that is active: row << 16 | number in the row.
   llvm::Value* FirstActive(unsigned row);
   llvm::Value* Where(unsigned row, unsigned column, llvm::Value* lane);
@@ -190,6 +196,15 @@ class GangEmitter {
   Status EmitCall(const ir::Op& op);
   Status EmitQuery(const ir::Op& op);
   Status EmitGlobal(const ir::Op& op);
+  // Calls for each active lane of a part. Slots of the results.
+  void EmitCalls(const ir::Op& op, unsigned row, unsigned column, llvm::ArrayRef<Slots> results);
+  // `operands`: scalars where uniform, else vectors in memory.
+  void EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm::Value* lane,
+                    llvm::ArrayRef<llvm::Value*> operands, llvm::ArrayRef<Slots> results);
+  llvm::Value* RowId(unsigned row);  // Along y.
+  llvm::Value* Query(const ir::Op& op, llvm::Value* dimension, unsigned row, unsigned column);
+  llvm::Value* QueryOf(const ir::Op& op, unsigned dimension, unsigned row, unsigned column, bool is_vector);
+  llvm::Value* BufferSize(llvm::Value* param);
 
   ModuleEmitter& m_;
   const GangPlan& plan_;
@@ -214,7 +229,8 @@ class GangEmitter {
   std::vector<bool> is_passed_;        // By operation: some jump leaves it for a target further out.
   std::vector<uint32_t> leaves_, continues_;  // By operation: how many jumps end there; a jump out of an inner loop: 2.
   std::vector<TrapEdge> trap_edges_;
-  llvm::BasicBlock* trap_block_ = nullptr;
+  llvm::BasicBlock* trap_block_ = nullptr;   // Writes the record.
+  llvm::BasicBlock* ended_block_ = nullptr;  // Returns where, when it is written.
   uint32_t written_in_ = 0;  // The function in which the operation at hand was written.
 };
 

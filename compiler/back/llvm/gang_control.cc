@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control of a tile: constructs that lanes take together are branches, others are linearised under masks (gang.h).
+#include <algorithm>
+#include <span>
+
+#include "compiler/back/llvm/gang.h"
+
+namespace hpvm::cpu {
+
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::ValueId;
+
+Status GangEmitter::EmitRegion(RegionId region) {
+  for (OpId id : f_.region(region).ops) {
+    HPVMD_RETURN_IF_ERROR(EmitOp(f_.op(id), id));
+  }
+  return absl::OkStatus();
+}
+
+Status GangEmitter::EmitOp(const ir::Op& op, OpId id) {
+  written_in_ = op.origin != 0 ? op.origin - 1 : m_.source.entry.index;
+  if (ArithEmitter::Handles(op)) {
+    EmitArith(op);
+    return absl::OkStatus();
+  }
+  switch (ir::Info(op.code).family) {
+    case ir::Family::kMemory:
+      return EmitMemory(op, id);
+    case ir::Family::kAtomic:
+      return EmitAtomic(op, id);
+    case ir::Family::kGlobal:
+      return EmitGlobal(op);
+    case ir::Family::kCall:
+      return EmitCall(op);
+    case ir::Family::kQuery:
+      return EmitQuery(op);
+    case ir::Family::kControl:
+      return EmitControl(op, id);
+    default:
+      return Internal("The operation \"" + std::string(ir::Info(op.code).text) + "\" does not run in lockstep.");
+  }
+}
+
+Status GangEmitter::EmitControl(const ir::Op& op, OpId id) {
+  switch (op.code) {
+    case Opcode::kBlock:
+      return EmitBlock(op, id);
+    case Opcode::kLoop:
+      return IsMasked(id) ? EmitMaskedLoop(op, id) : EmitLoop(op, id);
+    case Opcode::kIf:
+      return EmitIf(op, id);
+    case Opcode::kLeave:
+    case Opcode::kContinue:
+      Jump(f_.targets_of(op)[0], op, 0);
+      return absl::OkStatus();
+    case Opcode::kLeaveTable:
+      IsOne(OperandId(op, 0)) ? EmitLeaveTable(op) : EmitMaskedTable(op);
+      return absl::OkStatus();
+    case Opcode::kReturn:
+      b_.CreateBr(plan_.body_is_masked ? join_ : done_);
+      return absl::OkStatus();
+    case Opcode::kTrap:
+      TrapNow(kAllRows, 0, nullptr, I32(static_cast<uint32_t>(op.imm)), op.source, nullptr, nullptr);
+      return absl::OkStatus();
+    default:
+      return Internal("The operation \"" + std::string(ir::Info(op.code).text) + "\" is no control operation.");
+  }
+}
+
+// --- Which jumps there are.
+
+void GangEmitter::NoteEdges() {
+  is_passed_.assign(f_.ops.size(), false);
+  leaves_.assign(f_.ops.size(), 0);
+  continues_.assign(f_.ops.size(), 0);
+  // Regions being walked, with the next operation's place; `open` holds their owners.
+  std::vector<std::pair<RegionId, size_t>> walk = {{f_.body, 0}};
+  std::vector<OpId> open = {OpId()};
+  while (!walk.empty()) {
+    auto& [region_id, next] = walk.back();
+    const ir::Region& region = f_.region(region_id);
+    if (next == region.ops.size()) {
+      walk.pop_back();
+      open.pop_back();
+      continue;
+    }
+    const OpId id = region.ops[next++];
+    const ir::Op& op = f_.op(id);
+    if (ir::IsTerminator(op.code)) {
+      NoteJump(op, std::span(open).subspan(1));
+    }
+    for (RegionId inner : {op.body, op.otherwise}) {
+      if (inner.valid() && (op.code == Opcode::kIf || (ir::Info(op.code).family == ir::Family::kControl &&
+                                                       !ir::IsTerminator(op.code) && inner == op.body))) {
+        walk.push_back({inner, 0});
+        open.push_back(id);
+      }
+    }
+  }
+}
+
+// `open`: the constructs around the jump, outermost first.
+void GangEmitter::NoteJump(const ir::Op& op, std::span<const OpId> open) {
+  if (op.code == Opcode::kReturn) {
+    for (OpId id : open) {
+      is_passed_[id.index] = true;
+    }
+  }
+  for (const ir::Target& target : f_.targets_of(op)) {
+    bool repeats = false;  // The jump may run again before its target ends: other lanes take it then.
+    for (size_t i = open.size(); i-- > 0 && open[i] != target.op;) {
+      is_passed_[open[i].index] = true;
+      repeats = repeats || (f_.op(open[i]).code == Opcode::kLoop && IsMasked(open[i]));
+    }
+    repeats = repeats || (!target.is_continue && f_.op(target.op).code == Opcode::kLoop);
+    (target.is_continue ? continues_ : leaves_)[target.op.index] += repeats ? 2 : 1;
+  }
+}
+
+// --- Slots.
+
+Tiled GangEmitter::As(ValueId like, ValueId value) {
+  const Layout& layout = LayoutOf(like);
+  Tiled tiled;
+  for (unsigned row = 0; row < RowsOf(layout); ++row) {
+    if (layout.kind != Layout::Kind::kVarying) {
+      tiled.push_back(Scalar(value, row));
+      continue;
+    }
+    for (unsigned column = 0; column < columns(); ++column) {
+      tiled.push_back(Vector(value, row, column));
+    }
+  }
+  return tiled;
+}
+
+void GangEmitter::StoreTo(const Slots& slots, ValueId like, ValueId value, bool blends) {
+  const Layout& layout = LayoutOf(like);
+  const Tiled tiled = As(like, value);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    llvm::Value* active = nullptr;
+    if (blends && !mask_.empty()) {
+      // All that bring a scalar bring the same, but for rows with their own.
+      active = layout.kind != Layout::Kind::kVarying ? (layout.by_row ? RowIsActive(i) : nullptr)
+               : layout.by_row                       ? mask_[i]
+                                                     : SharedMask(i);
+    }
+    llvm::Value* next = tiled[i];
+    if (active != nullptr) {
+      next = b_.CreateSelect(active, next, b_.CreateLoad(next->getType(), slots[i]));
+    }
+    b_.CreateStore(next, slots[i]);
+  }
+}
+
+Tiled GangEmitter::LoadFrom(const Slots& slots) {
+  Tiled tiled;
+  for (llvm::AllocaInst* slot : slots) {
+    tiled.push_back(b_.CreateLoad(slot->getAllocatedType(), slot));
+  }
+  return tiled;
+}
+
+void GangEmitter::StorePoison(const Slots& slots) {
+  for (llvm::AllocaInst* slot : slots) {
+    b_.CreateStore(llvm::PoisonValue::get(slot->getAllocatedType()), slot);
+  }
+}
+
+GangEmitter::Slots GangEmitter::NewMaskSlots() {
+  Slots slots;
+  for (unsigned i = 0; i < parts(); ++i) {
+    slots.push_back(entry_.CreateAlloca(VectorOf(b_.getInt1Ty())));
+    b_.CreateStore(llvm::Constant::getNullValue(slots.back()->getAllocatedType()), slots.back());
+  }
+  return slots;
+}
+
+void GangEmitter::StoreMask(const Slots& slots, const Mask& mask) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    b_.CreateStore(mask[i], slots[i]);
+  }
+}
+
+// Masks themselves are never poison: they are made by selects under others.
+void GangEmitter::AddMask(const Slots& slots) {
+  for (unsigned i = 0; i < parts(); ++i) {
+    llvm::Value* part = PartMask(i / columns(), i % columns());
+    b_.CreateStore(b_.CreateOr(b_.CreateLoad(part->getType(), slots[i]), part), slots[i]);
+  }
+}
+
+Mask GangEmitter::LoadMask(const Slots& slots) { return LoadFrom(slots); }
+
+Mask GangEmitter::Explicit(const Mask& mask) {
+  return mask.empty() ? Mask(parts(), llvm::ConstantInt::getTrue(VectorOf(b_.getInt1Ty()))) : mask;
+}
+
+// The active lanes for which the condition is, or is not, 0.
+Mask GangEmitter::Narrowed(ValueId condition, bool holds) {
+  Mask narrowed;
+  for (unsigned i = 0; i < parts(); ++i) {
+    llvm::Value* lanes = Vector(condition, i / columns(), i % columns());
+    llvm::Value* zero = llvm::Constant::getNullValue(lanes->getType());
+    llvm::Value* taken = holds ? b_.CreateICmpNE(lanes, zero) : b_.CreateICmpEQ(lanes, zero);
+    narrowed.push_back(Both(mask_.empty() ? nullptr : mask_[i], taken));
+  }
+  return narrowed;
+}
+
+bool GangEmitter::IsOne(ValueId id) const {
+  const Layout& layout = LayoutOf(id);
+  return layout.kind == Layout::Kind::kUniform && RowsOf(layout) == 1;
+}
+
+// --- Constructs.
+
+void GangEmitter::Begin(const ir::Op& op, OpId id) {
+  Open& open = open_[id.index];
+  open.exit = NewBlock("exit");
+  open.before = mask_;
+  open.blends_results = IsMasked(id) && leaves_[id.index] > 1;
+  open.blends_next = IsMasked(id) && continues_[id.index] > 1;
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    open.results.push_back(NewSlots(ValueId(op.first_result.index + i)));
+    StorePoison(open.results.back());  // What an earlier run left is of no use.
+  }
+  if (IsMasked(id) && is_passed_[id.index]) {
+    open.left = NewMaskSlots();
+  }
+}
+
+void GangEmitter::End(const ir::Op& op, OpId id) {
+  Open open = std::move(open_[id.index]);
+  open_[id.index] = Open{};
+  b_.SetInsertPoint(open.exit);
+  mask_ = open.before;
+  if (!open.left.empty()) {
+    mask_ = LoadMask(open.left);
+    llvm::BasicBlock* some = NewBlock("some");
+    b_.CreateCondBr(Any(mask_), some, join_);
+    b_.SetInsertPoint(some);
+  }
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    Set(ValueId(op.first_result.index + i), LoadFrom(open.results[i]));
+  }
+}
+
+Status GangEmitter::EmitBlock(const ir::Op& op, OpId id) {
+  Begin(op, id);
+  const ir::Region& body = f_.region(op.body);
+  for (uint32_t i = 0; i < body.param_count; ++i) {
+    const ValueId param(body.first_param.index + i);
+    Set(param, As(param, OperandId(op, i)));
+  }
+  llvm::BasicBlock* const join = join_;
+  join_ = IsMasked(id) ? open_[id.index].exit : join;
+  HPVMD_RETURN_IF_ERROR(EmitRegion(op.body));
+  join_ = join;
+  End(op, id);
+  return absl::OkStatus();
+}
+
+Status GangEmitter::EmitLoop(const ir::Op& op, OpId id) {
+  Begin(op, id);
+  Open& open = open_[id.index];
+  open.header = NewBlock("loop");
+  const ir::Region& body = f_.region(op.body);
+  for (uint32_t i = 0; i < body.param_count; ++i) {
+    const ValueId param(body.first_param.index + i);
+    open.next.push_back(NewSlots(param));
+    StoreTo(open.next.back(), param, OperandId(op, i), false);
+  }
+  b_.CreateBr(open.header);
+  b_.SetInsertPoint(open.header);
+  for (uint32_t i = 0; i < body.param_count; ++i) {
+    Set(ValueId(body.first_param.index + i), LoadFrom(open.next[i]));
+  }
+  HPVMD_RETURN_IF_ERROR(EmitRegion(op.body));
+  End(op, id);
+  return absl::OkStatus();
+}
+
+// Runs as long as some lane goes on.
+Status GangEmitter::EmitMaskedLoop(const ir::Op& op, OpId id) {
+  Begin(op, id);
+  Open& open = open_[id.index];
+  open.again = NewMaskSlots();
+  StoreMask(open.again, Explicit(mask_));
+  const ir::Region& body = f_.region(op.body);
+  for (uint32_t i = 0; i < body.param_count; ++i) {
+    const ValueId param(body.first_param.index + i);
+    open.next.push_back(NewSlots(param));
+    StoreTo(open.next.back(), param, OperandId(op, i), false);
+  }
+  llvm::BasicBlock* header = NewBlock("masked.loop");
+  llvm::BasicBlock* latch = NewBlock("latch");
+  b_.CreateBr(header);
+  b_.SetInsertPoint(header);
+  mask_ = LoadMask(open.again);
+  StoreMask(open.again, Mask(parts(), llvm::Constant::getNullValue(VectorOf(b_.getInt1Ty()))));
+  for (uint32_t i = 0; i < body.param_count; ++i) {
+    Set(ValueId(body.first_param.index + i), LoadFrom(open.next[i]));
+    StorePoison(open.next[i]);
+  }
+  llvm::BasicBlock* const join = join_;
+  join_ = latch;
+  HPVMD_RETURN_IF_ERROR(EmitRegion(op.body));
+  join_ = join;
+  b_.SetInsertPoint(latch);
+  mask_ = LoadMask(open.again);
+  llvm::BasicBlock* back = NewBlock("back");
+  b_.CreateCondBr(Any(mask_), back, open.exit);
+  b_.SetInsertPoint(back);
+  TrapIfStopped(op.source);
+  b_.CreateBr(header);
+  End(op, id);
+  return absl::OkStatus();
+}
+
+Status GangEmitter::EmitIf(const ir::Op& op, OpId id) {
+  const ValueId condition = OperandId(op, 0);
+  if (!IsOne(condition)) {
+    return plan_.is_assumed[id.index] ? EmitAssumedIf(op, id) : EmitMaskedIf(op, id);
+  }
+  Begin(op, id);
+  llvm::BasicBlock* then_block = NewBlock("then");
+  llvm::BasicBlock* else_block = NewBlock("else");
+  b_.CreateCondBr(b_.CreateICmpNE(Scalar(condition, 0), I32(0)), then_block, else_block);
+  // Lanes may still leave an arm separately.
+  llvm::BasicBlock* const join = join_;
+  join_ = IsMasked(id) ? open_[id.index].exit : join;
+  b_.SetInsertPoint(then_block);
+  HPVMD_RETURN_IF_ERROR(EmitRegion(op.body));
+  b_.SetInsertPoint(else_block);
+  mask_ = open_[id.index].before;
+  HPVMD_RETURN_IF_ERROR(EmitRegion(op.otherwise));
+  join_ = join;
+  End(op, id);
+  return absl::OkStatus();
+}
+
+Status GangEmitter::EmitMaskedIf(const ir::Op& op, OpId id) {
+  Begin(op, id);
+  const Mask then_mask = Narrowed(OperandId(op, 0), true);
+  const Mask else_mask = Narrowed(OperandId(op, 0), false);
+  HPVMD_RETURN_IF_ERROR(EmitArm(op.body, then_mask, NewBlock("else")));
+  HPVMD_RETURN_IF_ERROR(EmitArm(op.otherwise, else_mask, open_[id.index].exit));
+  End(op, id);
+  return absl::OkStatus();
+}
+
+// One way of a masked if; goes on at `behind`, which becomes the current place.
+Status GangEmitter::EmitArm(RegionId region, const Mask& mask, llvm::BasicBlock* behind) {
+  llvm::BasicBlock* arm = NewBlock("arm");
+  if (IsCheap(region)) {
+    b_.CreateBr(arm);
+  } else {
+    b_.CreateCondBr(Any(mask), arm, behind);
+  }
+  b_.SetInsertPoint(arm);
+  const Mask before = mask_;
+  llvm::BasicBlock* const join = join_;
+  mask_ = mask;
+  join_ = behind;
+  HPVMD_RETURN_IF_ERROR(EmitRegion(region));
+  mask_ = before;
+  join_ = join;
+  b_.SetInsertPoint(behind);
+  return absl::OkStatus();
+}
+
+// Whether running the region without an active lane does no harm and costs less than a branch. Scalars that its jump
+// brings are the same whoever brings them (compiler/pass/uniformity.h), or belong to a row and are blended.
+bool GangEmitter::IsCheap(RegionId region) const {
+  constexpr size_t kOpsMax = 6;
+  const std::vector<OpId>& ops = f_.region(region).ops;
+  return ops.size() <= kOpsMax && std::all_of(ops.begin(), ops.end(), [&](OpId id) {
+           const Opcode code = f_.op(id).code;
+           if (ir::IsTerminator(code)) {
+             return code == Opcode::kLeave || code == Opcode::kContinue || code == Opcode::kReturn;
+           }
+           return ir::Info(code).effects == ir::kPure && code != Opcode::kFDiv && code != Opcode::kFSqrt;
+         });
+}
+
+// All of the tile takes one way; if it does not, nothing has happened yet and the caller runs it otherwise.
+Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
+  HPVMD_CHECK(mask_.empty() && !kind_.is_masked);
+  const Mask taken = Narrowed(OperandId(op, 0), true);
+  llvm::Value* all = taken[0];
+  for (size_t i = 1; i < taken.size(); ++i) {
+    all = b_.CreateAnd(all, taken[i]);
+  }
+  Begin(op, id);
+  llvm::BasicBlock* then_block = NewBlock("then");
+  llvm::BasicBlock* some_block = NewBlock("not.all");
+  llvm::BasicBlock* else_block = NewBlock("else");
+  mixed_ = mixed_ != nullptr ? mixed_ : NewBlock("mixed");
+  b_.CreateCondBr(AnyOf(b_.CreateNot(all)), some_block, then_block);
+  b_.SetInsertPoint(some_block);
+  b_.CreateCondBr(Any(taken), mixed_, else_block);
+  b_.SetInsertPoint(then_block);
+  HPVMD_RETURN_IF_ERROR(EmitRegion(op.body));
+  b_.SetInsertPoint(else_block);
+  mask_.clear();
+  HPVMD_RETURN_IF_ERROR(EmitRegion(op.otherwise));
+  End(op, id);
+  return absl::OkStatus();
+}
+
+// --- Jumps.
+
+// Lanes that part from others keep their place in masks, and the code goes on where those others are.
+void GangEmitter::Jump(const ir::Target& target, const ir::Op& op, uint32_t first_operand) {
+  if (IsMasked(target.op)) {
+    Bring(target, op, first_operand);
+    b_.CreateBr(join_);
+    return;
+  }
+  if (target.is_continue) {
+    TrapIfStopped(op.source);
+  }
+  Bring(target, op, first_operand);
+  b_.CreateBr(target.is_continue ? open_[target.op.index].header : open_[target.op.index].exit);
+}
+
+// Stores what the active lanes bring to the target, and notes that they are there.
+void GangEmitter::Bring(const ir::Target& target, const ir::Op& op, uint32_t first_operand) {
+  const ir::Op& owner = f_.op(target.op);
+  Open& open = open_[target.op.index];
+  const auto& slots = target.is_continue ? open.next : open.results;
+  const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    StoreTo(slots[i], ValueId(first.index + i), OperandId(op, first_operand + i),
+            target.is_continue ? open.blends_next : open.blends_results);
+  }
+  if (target.is_continue && IsMasked(target.op)) {
+    AddMask(open.again);
+  } else if (!open.left.empty()) {
+    AddMask(open.left);
+  }
+}
+
+void GangEmitter::EmitLeaveTable(const ir::Op& op) {
+  const std::span<const ir::Target> targets = f_.targets_of(op);
+  const auto count = static_cast<unsigned>(targets.size() - 1);
+  std::map<std::pair<uint32_t, bool>, llvm::BasicBlock*> blocks;
+  for (const ir::Target& target : targets) {
+    llvm::BasicBlock*& block = blocks[{target.op.index, target.is_continue}];
+    block = block != nullptr ? block : NewBlock("case");
+  }
+  auto block_of = [&](const ir::Target& target) { return blocks[{target.op.index, target.is_continue}]; };
+  llvm::SwitchInst* branch = b_.CreateSwitch(Operand(op, 0, 0), block_of(targets[count]), count);
+  for (unsigned i = 0; i < count; ++i) {
+    branch->addCase(b_.getInt32(i), block_of(targets[i]));
+  }
+  for (const auto& [target, block] : blocks) {
+    b_.SetInsertPoint(block);
+    Jump({OpId(target.first), target.second}, op, 1);
+  }
+}
+
+// Every lane to its own target; what they bring is the same wherever they go.
+void GangEmitter::EmitMaskedTable(const ir::Op& op) {
+  const std::span<const ir::Target> targets = f_.targets_of(op);
+  const auto count = static_cast<uint32_t>(targets.size() - 1);
+  std::map<std::pair<uint32_t, bool>, Mask> masks;
+  for (unsigned part = 0; part < parts(); ++part) {
+    llvm::Value* index = Operand(op, 0, part / columns(), part % columns());
+    llvm::Value* active = PartMask(part / columns(), part % columns());
+    for (uint32_t i = 0; i <= count; ++i) {
+      llvm::Value* number = Splat(I32(i));
+      llvm::Value* taken = i < count ? b_.CreateICmpEQ(index, number) : b_.CreateICmpUGE(index, number);
+      Mask& mask = masks[{targets[i].op.index, targets[i].is_continue}];
+      mask.resize(parts(), llvm::Constant::getNullValue(taken->getType()));
+      mask[part] = b_.CreateOr(mask[part], Both(active, taken));
+    }
+  }
+  const Mask before = mask_;
+  for (const auto& [target, mask] : masks) {
+    mask_ = mask;
+    Bring({OpId(target.first), target.second}, op, 1);
+  }
+  mask_ = before;
+  b_.CreateBr(join_);
+}
+
+}  // namespace hpvm::cpu

@@ -4,6 +4,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify.h"
 #include "compiler/pass/inline_calls.h"
+#include "compiler/pass/remove_barriers.h"
 #include "compiler/pass/remove_dead.h"
 #include "compiler/pass/resolve_provenance.h"
 
@@ -34,6 +35,11 @@ Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
     if (options.verify_each) {
       HPVMD_RETURN_IF_ERROR(CheckAfter(module, pass.name));
     }
+  }
+  // Behind ResolveProvenance, which tells accesses to buffers from those to group memory.
+  HPVMD_RETURN_IF_ERROR(RemoveBarriers(module, options.report));
+  if (options.verify_each) {
+    HPVMD_RETURN_IF_ERROR(CheckAfter(module, "RemoveBarriers"));
   }
   return options.verify_each ? absl::OkStatus() : CheckAfter(module, "pipeline");
 }

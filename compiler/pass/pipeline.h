@@ -5,12 +5,14 @@
 
 #include "base/status.h"
 #include "compiler/ir/ir.h"
+#include "compiler/report.h"
 
 namespace hpvm {
 
 struct PipelineOptions {
   // Verify after each pass instead of once at the end.
   bool verify_each = false;
+  KernelReport* report = nullptr;  // May be null.
 };
 
 // Prepares a verified module for the CPU back end. The module's meaning stays the same, and it still verifies.

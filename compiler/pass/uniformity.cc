@@ -289,7 +289,7 @@ bool FunctionSweep::ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) c
 Shape FunctionSweep::IdOf(const Op& op) const {
   uint64_t dimension = 0;
   const bool is_known = ConstantAt(op, 0, &dimension);
-  if (lanes_ == Lanes::kGroup) {
+  if (lanes_ == Lanes::kGroup || lanes_ == Lanes::kSurelyGroup) {
     if (op.code == Opcode::kGroupId) {
       return At(op, 0).is_uniform() ? Shape::Uniform() : Shape::Varying();
     }
@@ -357,7 +357,7 @@ Shape FunctionSweep::Of(const Op& op) const {
       if (lanes_ == Lanes::kGroup || At(op, 0).kind == Shape::Kind::kUnset) {
         return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape{};
       }
-      return At(op, 0).is_uniform() ? Shape::Uniform() : Shape::Varying();
+      return At(op, 0).is_uniform() && lanes_ != Lanes::kSurelyGroup ? Shape::Uniform() : Shape::Varying();
     default:
       break;
   }

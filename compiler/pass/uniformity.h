@@ -8,7 +8,8 @@
 // Two questions are asked. Among the instances of a group, for barriers: what is only unknown is left to the check at
 // run time (docs/KERNELS.md), so every answer "varies" rests on the id. Among instances that run in lockstep along one
 // dimension, for a vectoriser: there every answer "uniform" is sure, what comes from memory varies unless the address
-// is uniform, and nothing is unknown.
+// is uniform, and nothing is unknown. Among the instances of a group in any order (kSurelyGroup), for running groups as
+// a whole: as in lockstep, but every load varies.
 //
 // The divergence of structured control follows the branches out of a varying `if`: the code behind it varies up to the
 // end of the block that the branch leaves. Loops are as in Karrenberg and Hack, "Improving Performance of OpenCL on
@@ -56,7 +57,7 @@ struct Uniformity {
 
 // Whose instances are compared: those of a group, or those that differ in one coordinate of their ids and run in
 // lockstep.
-enum class Lanes : uint8_t { kGroup, kAlongX, kAlongY, kAlongZ };
+enum class Lanes : uint8_t { kGroup, kAlongX, kAlongY, kAlongZ, kSurelyGroup };
 
 // Requires a verified module. Nothing when it did not settle within a bounded number of sweeps, each linear.
 std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lanes = Lanes::kGroup);

@@ -17,6 +17,10 @@ using ir::ValueId;
 // Shapes rise three steps at most, but a change may need one sweep for every loop it leaves.
 constexpr int kSweepsMax = 64;
 
+// Whether what is there may differ between instances at one address. Module memory and state may too, but are the same
+// for all as long as nothing writes them, which those who ask for lockstep see to (compiler/pass/gang_plan.h).
+bool IsOwn(ir::Space space) { return space == ir::Space::kScratch || space == ir::Space::kPrivate; }
+
 // What the module's functions tell each other.
 struct Summary {
   std::vector<Shape> params, results;
@@ -25,7 +29,7 @@ struct Summary {
 class FunctionSweep {
  public:
   FunctionSweep(const ir::Module& module, Lanes lanes, ir::FunctionId id, std::vector<Summary>& summaries,
-                FunctionUniformity& out);
+                FunctionUniformity& out, const std::vector<bool>* assumed);
   // Whether anything changed.
   bool Run();
 
@@ -70,6 +74,7 @@ class FunctionSweep {
   Summary& summary_;
   std::vector<Summary>& summaries_;
   FunctionUniformity& out_;
+  const std::vector<bool>* assumed_;  // May be null.
   std::vector<OpId> definitions_;   // By ValueId; invalid for parameters.
   std::vector<size_t> depth_;       // By ValueId: how many regions are open where it is defined.
   std::vector<size_t> level_of_;    // By OpId of an open operation: its region's place in levels_.
@@ -81,13 +86,14 @@ class FunctionSweep {
 };
 
 FunctionSweep::FunctionSweep(const ir::Module& module, Lanes lanes, ir::FunctionId id, std::vector<Summary>& summaries,
-                             FunctionUniformity& out)
+                             FunctionUniformity& out, const std::vector<bool>* assumed)
     : module_(module),
       lanes_(lanes),
       f_(module.function(id)),
       summary_(summaries[id.index]),
       summaries_(summaries),
       out_(out),
+      assumed_(assumed),
       definitions_(f_.values.size()),
       depth_(f_.values.size(), 1),
       level_of_(f_.ops.size()),
@@ -149,7 +155,8 @@ void FunctionSweep::Open(OpId id, ir::RegionId region, OpId since) {
 }
 
 void FunctionSweep::If(OpId id, const Op& op) {
-  const OpId since = At(op, 0).varies() ? id : OpId();
+  const bool is_assumed = assumed_ != nullptr && (*assumed_)[id.index];
+  const OpId since = At(op, 0).varies() && !is_assumed ? id : OpId();
   const std::vector<Level> before = levels_;
   Open(id, op.body, since);
   std::vector<Level> after = levels_;
@@ -353,7 +360,7 @@ Shape FunctionSweep::Of(const Op& op) const {
       return module_.globals[op.imm].is_mutable ? Unknown() : Shape::Uniform();
     case Opcode::kLoad:
     case Opcode::kLoad128:
-      // In lockstep one load of one address serves all.
+      // In lockstep one load of one address serves all, unless each has bytes of its own there.
       if (lanes_ == Lanes::kGroup || At(op, 0).kind == Shape::Kind::kUnset) {
         return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape{};
       }
@@ -379,6 +386,9 @@ Shape FunctionSweep::Of(const Op& op) const {
   }
   if (const Shape linear = LinearOf(op); linear.kind != Shape::Kind::kUnset) {
     return linear;
+  }
+  if (op.code == Opcode::kSelect && At(op, 0).is_uniform() && At(op, 1) == At(op, 2)) {
+    return At(op, 1);
   }
   uint64_t mask = 0;
   switch (op.code) {
@@ -419,7 +429,7 @@ Shape Join(const Shape& a, const Shape& b) {
   return a.varies() || b.varies() ? Shape::Varying() : Shape::Unknown();
 }
 
-std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lanes) {
+std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lanes, const std::vector<bool>* assumed) {
   Uniformity result;
   result.functions.resize(module.functions.size());
   std::vector<Summary> summaries(module.functions.size());
@@ -428,7 +438,8 @@ std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lane
   for (uint32_t i = 0; i < module.functions.size(); ++i) {
     summaries[i].params.resize(module.functions[i].type.params.size());
     summaries[i].results.resize(module.functions[i].type.results.size());
-    sweeps.emplace_back(module, lanes, ir::FunctionId(i), summaries, result.functions[i]);
+    sweeps.emplace_back(module, lanes, ir::FunctionId(i), summaries, result.functions[i],
+                        i == module.entry.index ? assumed : nullptr);
   }
   for (Shape& param : summaries[module.entry.index].params) {
     param = Shape::Uniform();

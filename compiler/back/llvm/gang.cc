@@ -110,9 +110,7 @@ void GangEmitter::EmitStackCheck() {
   if (!calls) {
     return;
   }
-  llvm::Metadata* name = llvm::MDString::get(m_.context(), "rsp");
-  llvm::Value* where = llvm::MetadataAsValue::get(m_.context(), llvm::MDNode::get(m_.context(), {name}));
-  llvm::Value* stack = b_.CreateIntrinsic(llvm::Intrinsic::read_register, {b_.getInt64Ty()}, {where});
+  llvm::Value* stack = m_.StackPointer(b_);
   llvm::Value* limit = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit));
   TrapIf(kAllRows, 0, b_.CreateICmpULT(stack, limit), I32(static_cast<uint32_t>(TrapCode::kStackOverflow)), 0);
 }
@@ -169,6 +167,7 @@ void GangEmitter::EmitArith(const ir::Op& op) {
   const ir::ValueId result = op.first_result;
   const Layout& layout = LayoutOf(result);
   const bool is_scalar = layout.kind != Layout::Kind::kVarying;
+  b_.setFastMathFlags(m_.FastMathOf(written_in_));
   Tiled value;
   for (unsigned r = 0; r < RowsOf(layout); ++r) {
     const unsigned row = layout.by_row ? r : kAllRows;

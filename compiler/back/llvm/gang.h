@@ -17,6 +17,7 @@
 #define HPVMD_COMPILER_BACK_LLVM_GANG_H_
 
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -138,6 +139,7 @@ class GangEmitter {
   Status EmitLoop(const ir::Op& op, ir::OpId id);
   Status EmitMaskedLoop(const ir::Op& op, ir::OpId id);
   Status EmitIf(const ir::Op& op, ir::OpId id);
+  Status EmitWays(const ir::Op& op, ir::OpId id, llvm::BasicBlock* then_block, llvm::BasicBlock* else_block);
   Status EmitMaskedIf(const ir::Op& op, ir::OpId id);
   Status EmitAssumedIf(const ir::Op& op, ir::OpId id);
   Status EmitArm(ir::RegionId region, const Mask& mask, llvm::BasicBlock* behind);
@@ -216,8 +218,8 @@ class GangEmitter {
   llvm::IRBuilder<> b_;      // The current place.
   llvm::IRBuilder<> entry_;  // The function's first block: allocas, what is loaded once.
   std::vector<Tiled> values_;
-  // What the first block has loaded of the context (kOfContext) or of a parameter, by offset.
-  static constexpr uint32_t kOfContext = 0xffffffffu;
+  // What the first block has loaded of the context (kOfContext) or of a parameter, by offset; arrays in the frame.
+  static constexpr uint32_t kOfContext = 0xffffffffu, kOfFrame = 0xfffffffeu;
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> loaded_;
   ContextFields fields_, entry_fields_;
   Mask mask_;  // The current place's. Some lane of it is active.
@@ -233,6 +235,15 @@ class GangEmitter {
   llvm::BasicBlock* ended_block_ = nullptr;  // Returns where, when it is written.
   uint32_t written_in_ = 0;  // The function in which the operation at hand was written.
 };
+
+// The entry of a variant that runs tiles (gang_entry.cc).
+struct TileEntry {
+  std::string name;
+  GangShape shape;
+  llvm::Function* whole = nullptr;   // Runs whole tiles; null: all are run by `masked`.
+  llvm::Function* masked = nullptr;  // Of shape lanes x 1 x 1.
+};
+void EmitTileEntry(ModuleEmitter& m, const TileEntry& tiles);
 
 template <typename F>
 void GangEmitter::ForEachLane(llvm::Value* lanes, F body) {

@@ -92,8 +92,7 @@ void GangEmitter::NoteEdges() {
       NoteJump(op, std::span(open).subspan(1));
     }
     for (RegionId inner : {op.body, op.otherwise}) {
-      if (inner.valid() && (op.code == Opcode::kIf || (ir::Info(op.code).family == ir::Family::kControl &&
-                                                       !ir::IsTerminator(op.code) && inner == op.body))) {
+      if (inner.valid() && f_.region(inner).owner == id) {
         walk.push_back({inner, 0});
         open.push_back(id);
       }
@@ -329,7 +328,11 @@ Status GangEmitter::EmitIf(const ir::Op& op, OpId id) {
   llvm::BasicBlock* then_block = NewBlock("then");
   llvm::BasicBlock* else_block = NewBlock("else");
   b_.CreateCondBr(b_.CreateICmpNE(Scalar(condition, 0), I32(0)), then_block, else_block);
-  // Lanes may still leave an arm separately.
+  return EmitWays(op, id, then_block, else_block);
+}
+
+// The arms of an if whose active lanes all take one of them; they may still leave it separately.
+Status GangEmitter::EmitWays(const ir::Op& op, OpId id, llvm::BasicBlock* then_block, llvm::BasicBlock* else_block) {
   llvm::BasicBlock* const join = join_;
   join_ = IsMasked(id) ? open_[id.index].exit : join;
   b_.SetInsertPoint(then_block);
@@ -402,13 +405,7 @@ Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
   b_.CreateCondBr(AnyOf(b_.CreateNot(all)), some_block, then_block);
   b_.SetInsertPoint(some_block);
   b_.CreateCondBr(Any(taken), mixed_, else_block);
-  b_.SetInsertPoint(then_block);
-  HPVMD_RETURN_IF_ERROR(EmitRegion(op.body));
-  b_.SetInsertPoint(else_block);
-  mask_.clear();
-  HPVMD_RETURN_IF_ERROR(EmitRegion(op.otherwise));
-  End(op, id);
-  return absl::OkStatus();
+  return EmitWays(op, id, then_block, else_block);
 }
 
 // --- Jumps.

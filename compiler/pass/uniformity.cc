@@ -44,6 +44,7 @@ class FunctionSweep {
     uint32_t leaves = 0, continues = 0;
   };
 
+  bool IsAssumed(OpId branch) const { return assumed_ != nullptr && (*assumed_)[branch.index]; }
   Shape At(const Op& op, uint32_t operand) const { return out_.shapes[f_.operands_of(op)[operand].index]; }
   void Raise(ValueId value, const Shape& shape);
   void RaiseSummary(Shape& known, const Shape& shape);
@@ -155,8 +156,7 @@ void FunctionSweep::Open(OpId id, ir::RegionId region, OpId since) {
 }
 
 void FunctionSweep::If(OpId id, const Op& op) {
-  const bool is_assumed = assumed_ != nullptr && (*assumed_)[id.index];
-  const OpId since = At(op, 0).varies() && !is_assumed ? id : OpId();
+  const OpId since = At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
   const std::vector<Level> before = levels_;
   Open(id, op.body, since);
   std::vector<Level> after = levels_;
@@ -225,7 +225,7 @@ void FunctionSweep::Jump(const Op& op, const ir::Target& target, uint32_t first_
 
 void FunctionSweep::Jumps(OpId id, const Op& op) {
   const bool is_table = op.code == Opcode::kLeaveTable;
-  const OpId decider = is_table && At(op, 0).varies() ? id : OpId();
+  const OpId decider = is_table && At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
   for (const ir::Target& target : f_.targets_of(op)) {
     Jump(op, target, is_table ? 1 : 0, decider);
   }

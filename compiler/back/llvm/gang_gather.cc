@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lanes whose bytes do not lie side by side.
+#include "compiler/back/llvm/gang_memory.h"
+
+namespace hpvm::cpu {
+
+// A place for each offset, `imm` bytes on. Gathers take 32-bit indices with a sign: what is known to be inside has
+// offsets below 2^31; others are moved down by 2^31, and the base up.
+llvm::Value* GangAccess::Pointers(llvm::Value* offsets, uint64_t imm) {
+  llvm::Type* i64 = g_.VectorOf(b_.getInt64Ty());
+  uint64_t base = imm;
+  if (offsets->getType() != i64) {
+    if (!is_known_) {
+      base += uint64_t{1} << 31;
+      offsets = b_.CreateXor(offsets, g_.Splat(b_.getInt32(uint32_t{1} << 31)));
+    }
+    offsets = b_.CreateSExt(offsets, i64);
+  }
+  return b_.CreateGEP(b_.getInt8Ty(), Added(place_.data, base), offsets);
+}
+
+llvm::Value* GangAccess::Gather(unsigned row, unsigned column, unsigned word) {
+  if (word_bytes_ < 4) {
+    return GatherNarrow(row, column);
+  }
+  llvm::Value* pointers = Pointers(Offsets(row, column), place_.imm + word * word_bytes_);
+  return Tag(b_.CreateMaskedGather(g_.VectorOf(stored_), pointers, llvm::Align(1), MaskOf(row, column)));
+}
+
+// The processor gathers no less than 4 bytes: those that begin at the place or, near the buffer's end, before it.
+llvm::Value* GangAccess::GatherNarrow(unsigned row, unsigned column) {
+  llvm::Value* offsets = Offsets(row, column);
+  auto* type = llvm::cast<llvm::VectorType>(offsets->getType());
+  llvm::Type* scalar = type->getElementType();
+  offsets = b_.CreateAdd(offsets, g_.Splat(llvm::ConstantInt::get(scalar, place_.imm, false, true)));
+  llvm::Value* last = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, place_.bytes, I64(4));
+  llvm::Value* lowered =
+      b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, offsets, g_.Splat(b_.CreateTrunc(last, scalar)));
+  llvm::Value* behind = b_.CreateShl(b_.CreateSub(offsets, lowered), g_.Splat(llvm::ConstantInt::get(scalar, 3)));
+  llvm::Type* words = g_.VectorOf(b_.getInt32Ty());
+  auto many = [&]() -> Row {
+    llvm::Value* pointers = Pointers(lowered, 0);
+    return {Tag(b_.CreateMaskedGather(words, pointers, llvm::Align(1), MaskOf(row, column)))};
+  };
+  llvm::Value* is_tiny = b_.CreateICmpULT(place_.bytes, I64(4));
+  llvm::Value* gathered = Split(is_tiny, many, [&]() -> Row { return {g_.Splat(TinyWord())}; })[0];
+  return b_.CreateTrunc(b_.CreateLShr(gathered, b_.CreateZExtOrTrunc(behind, words)), g_.VectorOf(stored_));
+}
+
+// What lies in a buffer of less than 4 bytes, as one word.
+llvm::Value* GangAccess::TinyWord() {
+  llvm::Value* word = b_.getInt32(0);
+  for (unsigned i = 0; i < 3; ++i) {
+    llvm::Value* pointer = b_.CreateSelect(b_.CreateICmpULT(I64(i), place_.bytes), Added(place_.data, i), context());
+    llvm::Value* byte = Tag(b_.CreateAlignedLoad(b_.getInt8Ty(), pointer, llvm::Align(1)));
+    word = b_.CreateOr(word, b_.CreateShl(b_.CreateZExt(byte, b_.getInt32Ty()), 8 * i));
+  }
+  return word;
+}
+
+// Every second to fourth element: so many vectors that touch each other, the last one ending with the last lane's
+// element, since nothing is known of what lies behind it.
+llvm::Value* GangAccess::LoadStrided(llvm::Value* pointer) {
+  const auto stride = static_cast<unsigned>(step_ / op_.width);
+  const unsigned end = (lanes_ - 1) * stride + 1;  // Elements from the first lane's to the last lane's.
+  llvm::SmallVector<llvm::Value*, 4> parts;
+  llvm::SmallVector<unsigned, 4> starts;
+  for (unsigned i = 0; i < stride; ++i) {
+    starts.push_back(i + 1 < stride ? i * lanes_ : end - lanes_);
+    parts.push_back(LoadColumn(Added(pointer, starts.back() * op_.width), nullptr));
+  }
+  // Lanes of `a` come first; those that lie in neither may be anything.
+  auto pick = [&](unsigned a, unsigned b) {
+    llvm::SmallVector<int, 64> lanes;
+    for (unsigned i = 0; i < lanes_; ++i) {
+      const unsigned at = i * stride;
+      const unsigned part = std::min(at / lanes_, stride - 1);
+      lanes.push_back(part == a   ? static_cast<int>(at - starts[a])
+                      : part == b ? static_cast<int>(lanes_ + at - starts[b])
+                                  : -1);
+    }
+    return b_.CreateShuffleVector(parts[a], parts[b], lanes);
+  };
+  llvm::Value* result = pick(0, 1);
+  if (stride == 2) {
+    return result;
+  }
+  llvm::Value* rest = stride == 3 ? pick(2, 2) : pick(2, 3);
+  llvm::SmallVector<int, 64> lanes;
+  for (unsigned i = 0; i < lanes_; ++i) {
+    lanes.push_back(static_cast<int>(i * stride / lanes_ < 2 ? i : lanes_ + i));
+  }
+  return b_.CreateShuffleVector(result, rest, lanes);
+}
+
+// Four words a lane, lane after lane.
+void GangAccess::LoadInterleaved(llvm::Value* pointer, llvm::Value* mask, Row* row) {
+  auto* type = llvm::FixedVectorType::get(stored_, lanes_ * words_);
+  llvm::Value* all = nullptr;
+  if (mask == nullptr) {
+    all = Tag(b_.CreateAlignedLoad(type, pointer, llvm::Align(1)));
+  } else {
+    llvm::SmallVector<int, 64> lanes;
+    for (unsigned i = 0; i < lanes_ * words_; ++i) {
+      lanes.push_back(static_cast<int>(i / words_));
+    }
+    llvm::Value* words = b_.CreateShuffleVector(mask, lanes);
+    all = Tag(b_.CreateMaskedLoad(type, pointer, llvm::Align(1), words, llvm::PoisonValue::get(type)));
+  }
+  Deinterleave(all, row);
+}
+
+void GangAccess::Deinterleave(llvm::Value* all, Row* row) {
+  for (unsigned w = 0; w < words_; ++w) {
+    llvm::SmallVector<int, 64> lanes;
+    for (unsigned i = 0; i < lanes_; ++i) {
+      lanes.push_back(static_cast<int>(i * words_ + w));
+    }
+    row->push_back(b_.CreateShuffleVector(all, lanes));
+  }
+}
+
+llvm::Value* GangAccess::Interleave(const Row& words) {
+  llvm::SmallVector<int, 64> pick, join;
+  for (unsigned i = 0; i < 2 * lanes_; ++i) {
+    pick.push_back(static_cast<int>(i));
+  }
+  llvm::Value* low = b_.CreateShuffleVector(words[0], words[1], pick);
+  llvm::Value* high = b_.CreateShuffleVector(words[2], words[3], pick);
+  for (unsigned i = 0; i < lanes_ * words_; ++i) {
+    join.push_back(static_cast<int>((i % words_) * lanes_ + i / words_));
+  }
+  return b_.CreateShuffleVector(low, high, join);
+}
+
+void GangAccess::Scatter(unsigned row, unsigned column, unsigned word, llvm::Value* value) {
+  llvm::Value* pointers = Pointers(Offsets(row, column), place_.imm + word * word_bytes_);
+  Tag(b_.CreateMaskedScatter(value, pointers, llvm::Align(1), MaskOf(row, column)));
+}
+
+}  // namespace hpvm::cpu

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the lanes' bytes lie, and the accesses that are inside: one scalar, or vectors that lie side by side.
+#include "compiler/back/llvm/gang_memory.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "compiler/ir/cpu_abi.h"
+
+namespace hpvm::cpu {
+
+using ir::CpuArgument;
+using ir::CpuContext;
+using ir::Opcode;
+using ir::Space;
+
+namespace {
+
+bool Is128(const ir::Op& op) { return op.code == Opcode::kLoad128 || op.code == Opcode::kStore128; }
+
+int64_t SignedStep(const Layout& layout, ir::Type type) {
+  return type == ir::Type::kI32 ? int64_t{static_cast<int32_t>(layout.step)} : static_cast<int64_t>(layout.step);
+}
+
+}  // namespace
+
+Status GangEmitter::EmitMemory(const ir::Op& op, ir::OpId id) {
+  switch (op.code) {
+    case Opcode::kLoad:
+    case Opcode::kLoad128:
+      return GangAccess(*this, op, id).EmitLoad();
+    case Opcode::kStore:
+    case Opcode::kStore128:
+      return GangAccess(*this, op, id).EmitStore();
+    case Opcode::kMemorySize: {
+      llvm::Value* bytes = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, memory_bytes));
+      llvm::Value* pages = b_.CreateTrunc(b_.CreateLShr(bytes, 16), m_.TypeOf(f_.type_of(op.first_result)));
+      const Layout& layout = LayoutOf(op.first_result);
+      const bool is_vector = layout.kind == Layout::Kind::kVarying;
+      const unsigned count = (layout.by_row ? kind_.shape.rows : 1) * (is_vector ? kind_.shape.columns : 1);
+      Set(op.first_result, Tiled(count, is_vector ? b_.CreateVectorSplat(kind_.shape.lanes, pages) : pages));
+      return absl::OkStatus();
+    }
+    default:
+      return Unimplemented("Instances in lockstep have no \"" + std::string(ir::Info(op.code).text) +
+                           "\" (function \"" + f_.name + "\").");
+  }
+}
+
+GangAccess::GangAccess(GangEmitter& g, const ir::Op& op, ir::OpId id)
+    : g_(g),
+      m_(g.m_),
+      b_(g.b_),
+      op_(op),
+      id_(id),
+      at_(g.LayoutOf(g.f_.operands_of(op)[0])),
+      lanes_(g.kind_.shape.lanes),
+      columns_(g.kind_.shape.columns),
+      is_store_((ir::Info(op.code).effects & ir::kWrites) != 0),
+      is_known_(g.kind_.is_unchecked && op.space == Space::kParam && g.proven_[id.index]),
+      words_(Is128(op) ? 4 : 1),
+      word_bytes_(op.width / words_) {
+  const bool is_whole = words_ > 1 || op.width == ir::Bytes(op.type);
+  stored_ = words_ > 1 ? b_.getInt32Ty() : is_whole ? m_.TypeOf(op.type) : b_.getIntNTy(8u * op.width);
+  if (op.imm <= ~uint64_t{0} - (op.width - 1u)) {
+    reach_ = op.imm + (op.width - 1u);
+  }
+  FindPlace();
+  FindForm();
+}
+
+// --- Where the bytes lie.
+
+llvm::Value* GangAccess::OfContext(llvm::Type* type, uint64_t offset) {
+  llvm::Value*& value = g_.loaded_[{GangEmitter::kOfContext, offset}];
+  if (value == nullptr) {
+    value = g_.entry_fields_.LoadInvariant(type, offset);
+  }
+  return value;
+}
+
+llvm::Value* GangAccess::OfParam(llvm::Type* type, uint64_t offset) {
+  llvm::Value*& value = g_.loaded_[{op_.space_index, offset}];
+  if (value == nullptr) {
+    value = g_.entry_fields_.LoadArgument(type, op_.space_index, offset);
+  }
+  return value;
+}
+
+void GangAccess::FindPlace() {
+  llvm::Type* i64 = b_.getInt64Ty();
+  place_.imm = op_.imm;
+  switch (op_.space) {
+    case Space::kParam:
+      place_.data = OfParam(b_.getPtrTy(), offsetof(CpuArgument, data));
+      place_.bytes = OfParam(i64, offsetof(CpuArgument, bytes));
+      return;
+    case Space::kGroup: {
+      // The immediate is part of the bias: only with it need an address lie above the base.
+      place_.data = OfContext(b_.getPtrTy(), offsetof(CpuContext, group_memory));
+      llvm::Value* base = OfContext(i64, offsetof(CpuContext, group_memory_base));
+      place_.bias = g_.entry_.CreateTrunc(g_.entry_.CreateSub(base, I64(op_.imm)), AddressType());
+      place_.imm = 0;
+      // Grows between the accesses.
+      place_.bytes = g_.fields_.Load(i64, offsetof(CpuContext, group_memory_used));
+      return;
+    }
+    case Space::kState:
+    case Space::kScratch:
+      place_.data = OfContext(b_.getPtrTy(), offsetof(CpuContext, state));
+      place_.bytes = I64(m_.source.state_bytes);
+      return;
+    default:
+      place_.data = OfContext(b_.getPtrTy(), offsetof(CpuContext, memory));
+      place_.bytes = OfContext(i64, offsetof(CpuContext, memory_bytes));
+      return;
+  }
+}
+
+llvm::Value* GangAccess::ValidOf(uint64_t span) {
+  llvm::IRBuilder<>& b = op_.space == Space::kGroup ? b_ : g_.entry_;
+  if (!reach_.has_value() || *reach_ > ~uint64_t{0} - span) {
+    return I64(0);
+  }
+  llvm::Value* bytes = place_.bytes;
+  if (op_.space == Space::kParam && is_store_) {
+    // Nothing fits into a buffer that must not be written; the search then says so.
+    llvm::Value* writable = OfParam(b_.getInt64Ty(), offsetof(CpuArgument, writable));
+    bytes = b.CreateSelect(b.CreateICmpNE(writable, I64(0)), bytes, I64(0));
+  } else if (op_.space == Space::kGroup) {
+    // Were the immediate above the base, an address could pass the end of its type and seem to lie inside.
+    llvm::Value* base = OfContext(b_.getInt64Ty(), offsetof(CpuContext, group_memory_base));
+    bytes = b.CreateSelect(b.CreateICmpUGE(base, I64(op_.imm)), bytes, I64(0));
+    return b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(op_.width - 1u + span));
+  }
+  return b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, bytes, I64(*reach_ + span));
+}
+
+void GangAccess::FindForm() {
+  is_shared_ = !at_.by_row;
+  for (uint32_t i = 1; i < op_.operand_count; ++i) {
+    is_shared_ = is_shared_ && !g_.LayoutOf(g_.f_.operands_of(op_)[i]).by_row;
+  }
+  if (at_.kind == Layout::Kind::kUniform) {
+    form_ = Form::kUniform;
+    return;
+  }
+  if (at_.kind != Layout::Kind::kLinear) {
+    return;
+  }
+  step_ = SignedStep(at_, g_.f_.type_of(g_.f_.operands_of(op_)[0]));
+  const int64_t width = op_.width;
+  if (step_ == width) {
+    form_ = words_ == 1 ? Form::kContiguous : !is_store_ ? Form::kStrided : Form::kVarying;
+  } else if (step_ == -width && words_ == 1) {
+    form_ = Form::kReversed;
+  } else if (!is_store_ && words_ == 1 && g_.mask_.empty() && step_ % width == 0 && step_ / width >= 2 &&
+             step_ / width <= 4) {
+    form_ = Form::kStrided;
+  }
+}
+
+void GangAccess::Remark() const {
+  if (g_.report_ == nullptr) {
+    return;
+  }
+  const std::string what = is_store_ ? "The store " : "The load ";
+  const std::string how =
+      form_ == Form::kUniform      ? "is one scalar for all lanes"
+      : form_ == Form::kContiguous ? "is contiguous"
+      : form_ == Form::kReversed   ? "is contiguous in reverse"
+      : form_ == Form::kStrided    ? "has a stride of " + std::to_string(step_) + " bytes: wide loads and shuffles"
+      : at_.kind == Layout::Kind::kLinear
+          ? "has a stride of " + std::to_string(step_) + " bytes: " + (is_store_ ? "a scatter" : "a gather")
+          : std::string(is_store_ ? "scatters" : "gathers");
+  const std::string rows_share = g_.rows() > 1 && is_shared_ ? "; rows share it" : "";
+  KernelRemark remark{KernelRemark::Kind::kAccess, op_.source, what + how + rows_share + "."};
+  const bool is_new = std::none_of(g_.report_->remarks.begin(), g_.report_->remarks.end(), [&](const KernelRemark& r) {
+    return r.kind == remark.kind && r.source == remark.source;
+  });
+  if (is_new) {
+    g_.report_->remarks.push_back(std::move(remark));
+  }
+}
+
+llvm::Value* GangAccess::MaskOf(unsigned row, unsigned column) {
+  if (g_.mask_.empty()) {
+    return nullptr;
+  }
+  return g_.PartMask(row, column);
+}
+
+llvm::Value* GangAccess::Offset(unsigned row) {
+  llvm::Value* operand = g_.Operand(op_, 0, row);
+  return place_.bias == nullptr ? operand : b_.CreateSub(operand, place_.bias);
+}
+
+llvm::Value* GangAccess::Offsets(unsigned row, unsigned column) {
+  llvm::Value* operand = g_.Operand(op_, 0, row, column);
+  return place_.bias == nullptr ? operand : b_.CreateSub(operand, g_.Splat(place_.bias));
+}
+
+llvm::Value* GangAccess::Wide(llvm::Value* value) {
+  llvm::Type* i64 = b_.getInt64Ty();
+  return b_.CreateZExt(value, value->getType()->isVectorTy() ? g_.VectorOf(i64) : i64);
+}
+
+llvm::Value* GangAccess::Added(llvm::Value* pointer, uint64_t bytes) {
+  return bytes == 0 ? pointer : b_.CreateGEP(b_.getInt8Ty(), pointer, I64(bytes));
+}
+
+// Without the immediate. `may_be_below`: the offset is that of a lane that may be off, less than 0 then. What is known
+// to be inside has buffers of at most 2^31 bytes, so the offset's sign can be told.
+llvm::Value* GangAccess::Pointer(llvm::Value* offset, bool may_be_below) {
+  llvm::Type* i64 = b_.getInt64Ty();
+  if (offset->getType() != i64) {
+    offset = is_known_ && may_be_below ? b_.CreateSExt(offset, i64) : b_.CreateZExt(offset, i64, "", is_known_);
+  }
+  return b_.CreateGEP(b_.getInt8Ty(), place_.data, offset);
+}
+
+// The lowest lane's place and whether the row lies inside. Of what is known to be inside, and of whole rows, from the
+// row's first lane.
+GangAccess::Run GangAccess::FindRun(unsigned row) {
+  if (!is_known_ && !g_.mask_.empty()) {
+    return FindMaskedRun(row);
+  }
+  Run run;
+  const uint64_t stride = static_cast<uint64_t>(step_ < 0 ? -step_ : step_);
+  const uint64_t span = (lanes_ * columns_ - 1) * stride;
+  llvm::Value* lowest = Offset(row);
+  if (step_ < 0) {
+    lowest = b_.CreateSub(lowest, llvm::ConstantInt::get(lowest->getType(), span));
+  }
+  if (!is_known_) {
+    run.misses = b_.CreateICmpUGE(Wide(lowest), ValidOf(span));
+  }
+  llvm::Value* pointer = Pointer(lowest, !g_.mask_.empty());
+  for (unsigned c = 0; c < columns_; ++c) {
+    const uint64_t before = step_ < 0 ? columns_ - 1 - c : c;
+    run.columns.push_back(Added(pointer, before * lanes_ * stride + place_.imm));
+  }
+  return run;
+}
+
+// From the first to the last lane that is active, a column at a time: the others' offsets may have wrapped around.
+GangAccess::Run GangAccess::FindMaskedRun(unsigned row) {
+  Run run;
+  llvm::Type* i64 = b_.getInt64Ty();
+  const uint64_t stride = static_cast<uint64_t>(step_ < 0 ? -step_ : step_);
+  llvm::Value* offset = Offset(row);
+  llvm::Type* type = offset->getType();
+  for (unsigned c = 0; c < columns_; ++c) {
+    llvm::Value* bits = b_.CreateBitCast(MaskOf(row, c), b_.getIntNTy(lanes_));
+    auto count = [&](llvm::Intrinsic::ID id) {
+      return b_.CreateZExtOrTrunc(b_.CreateBinaryIntrinsic(id, bits, b_.getFalse()), i64);
+    };
+    llvm::Value* first = count(llvm::Intrinsic::cttz);
+    llvm::Value* last = b_.CreateSub(I64(lanes_ - 1), count(llvm::Intrinsic::ctlz));
+    llvm::Value* low_lane = step_ < 0 ? last : first;
+    llvm::Value* steps = b_.CreateMul(b_.CreateTrunc(low_lane, type), llvm::ConstantInt::getSigned(type, step_));
+    llvm::Value* before = llvm::ConstantInt::get(type, static_cast<uint64_t>(step_) * c * lanes_, false, true);
+    llvm::Value* low = Wide(b_.CreateAdd(b_.CreateAdd(offset, before), steps));
+    llvm::Value* span = b_.CreateMul(b_.CreateSub(last, first), I64(stride));
+    llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, ValidOf(0), span);
+    llvm::Value* some = b_.CreateICmpNE(bits, llvm::ConstantInt::get(bits->getType(), 0));
+    llvm::Value* misses = b_.CreateAnd(some, b_.CreateICmpUGE(low, valid));
+    run.misses = run.misses == nullptr ? misses : b_.CreateOr(run.misses, misses);
+    llvm::Value* back = step_ < 0 ? b_.CreateSub(I64(lanes_ - 1), last) : first;
+    llvm::Value* start = b_.CreateSub(low, b_.CreateMul(back, I64(stride)));
+    run.columns.push_back(Added(b_.CreateGEP(b_.getInt8Ty(), place_.data, start), place_.imm));
+  }
+  return run;
+}
+
+// --- What is inside.
+
+llvm::Instruction* GangAccess::Tag(llvm::Instruction* access) {
+  access->setMetadata(llvm::LLVMContext::MD_tbaa, m_.kernel_tag);
+  return access;
+}
+
+llvm::Value* GangAccess::Narrow(llvm::Value* value) {
+  llvm::Type* type = value->getType()->isVectorTy() ? g_.VectorOf(stored_) : stored_;
+  return value->getType() == type ? value : b_.CreateTrunc(value, type);
+}
+
+llvm::Value* GangAccess::Widen(llvm::Value* value) {
+  llvm::Type* type = words_ > 1 ? stored_ : m_.TypeOf(op_.type);
+  type = value->getType()->isVectorTy() ? g_.VectorOf(type) : type;
+  return value->getType() == type ? value : op_.sign ? b_.CreateSExt(value, type) : b_.CreateZExt(value, type);
+}
+
+llvm::Value* GangAccess::LoadColumn(llvm::Value* pointer, llvm::Value* mask) {
+  llvm::Type* type = g_.VectorOf(stored_);
+  if (mask == nullptr) {
+    return Tag(b_.CreateAlignedLoad(type, pointer, llvm::Align(1)));
+  }
+  return Tag(b_.CreateMaskedLoad(type, pointer, llvm::Align(1), mask, llvm::PoisonValue::get(type)));
+}
+
+void GangAccess::StoreColumn(llvm::Value* pointer, llvm::Value* mask, llvm::Value* value) {
+  Tag(mask == nullptr ? static_cast<llvm::Instruction*>(b_.CreateAlignedStore(value, pointer, llvm::Align(1)))
+                      : b_.CreateMaskedStore(value, pointer, llvm::Align(1), mask));
+}
+
+GangAccess::Row GangAccess::LoadInside(unsigned row, const Run& run) {
+  Row result;
+  for (unsigned c = 0; c < columns_; ++c) {
+    llvm::Value* mask = MaskOf(row, c);
+    switch (form_) {
+      case Form::kContiguous:
+        result.push_back(LoadColumn(run.columns[c], mask));
+        break;
+      case Form::kReversed:
+        mask = mask == nullptr ? nullptr : b_.CreateVectorReverse(mask);
+        result.push_back(b_.CreateVectorReverse(LoadColumn(run.columns[c], mask)));
+        break;
+      case Form::kStrided:
+        if (words_ > 1) {
+          LoadInterleaved(run.columns[c], mask, &result);
+        } else {
+          result.push_back(LoadStrided(run.columns[c]));
+        }
+        break;
+      default:
+        for (unsigned w = 0; w < words_; ++w) {
+          result.push_back(Gather(row, c, w));
+        }
+    }
+  }
+  return result;
+}
+
+void GangAccess::StoreInside(unsigned row, const Run& run) {
+  for (unsigned c = 0; c < columns_; ++c) {
+    llvm::Value* mask = MaskOf(row, c);
+    const Row words = StoredWords(row, c);
+    if (form_ == Form::kContiguous) {
+      StoreColumn(run.columns[c], mask, words[0]);
+    } else if (form_ == Form::kReversed) {
+      mask = mask == nullptr ? nullptr : b_.CreateVectorReverse(mask);
+      StoreColumn(run.columns[c], mask, b_.CreateVectorReverse(words[0]));
+    } else {
+      for (unsigned w = 0; w < words_; ++w) {
+        Scatter(row, c, w, words[w]);
+      }
+    }
+  }
+}
+
+llvm::Value* GangAccess::Misses(unsigned row, const Run& run) {
+  if (is_known_ || form_ != Form::kVarying) {
+    return run.misses;
+  }
+  llvm::Value* misses = nullptr;
+  llvm::Value* valid = ValidOf(0);
+  for (unsigned c = 0; c < columns_; ++c) {
+    llvm::Value* lanes = LaneMisses(row, c, valid);
+    llvm::Value* mask = MaskOf(row, c);
+    lanes = g_.Both(mask, lanes);
+    misses = misses == nullptr ? lanes : b_.CreateOr(misses, lanes);
+  }
+  return g_.AnyOf(misses);
+}
+
+GangAccess::Row GangAccess::Split(llvm::Value* misses, llvm::function_ref<Row()> inside,
+                                  llvm::function_ref<Row()> search) {
+  if (misses == nullptr) {
+    return inside();
+  }
+  llvm::BasicBlock* search_block = g_.NewBlock("search");
+  llvm::BasicBlock* inside_block = g_.NewBlock("inside");
+  llvm::BasicBlock* done = g_.NewBlock("accessed");
+  b_.CreateCondBr(misses, search_block, inside_block, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
+  b_.SetInsertPoint(search_block);
+  const Row searched = search();
+  llvm::BasicBlock* search_end = b_.GetInsertBlock();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(inside_block);
+  const Row found = inside();
+  llvm::BasicBlock* inside_end = b_.GetInsertBlock();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(done);
+  Row result;
+  for (size_t i = 0; i < found.size(); ++i) {
+    llvm::PHINode* merged = b_.CreatePHI(found[i]->getType(), 2);
+    merged->addIncoming(searched[i], search_end);
+    merged->addIncoming(found[i], inside_end);
+    result.push_back(merged);
+  }
+  return result;
+}
+
+void GangAccess::Guarded(llvm::Value* condition, llvm::function_ref<void()> body) {
+  if (condition == nullptr) {
+    return body();
+  }
+  llvm::BasicBlock* some = g_.NewBlock("some");
+  llvm::BasicBlock* next = g_.NewBlock("next");
+  b_.CreateCondBr(condition, some, next);
+  b_.SetInsertPoint(some);
+  body();
+  b_.CreateBr(next);
+  b_.SetInsertPoint(next);
+}
+
+// --- One scalar for a row.
+
+// Where the access goes; what a row without an active lane loads instead is never seen.
+llvm::Value* GangAccess::UniformPointer(unsigned row, llvm::Value* active, llvm::Value** misses) {
+  llvm::Value* offset = Offset(row);
+  llvm::Value* pointer = Added(Pointer(offset, false), place_.imm);
+  *misses = is_known_ ? nullptr : b_.CreateICmpUGE(Wide(offset), ValidOf(0));
+  if (active != nullptr) {
+    pointer = b_.CreateSelect(active, pointer, context());
+    *misses = *misses == nullptr ? nullptr : b_.CreateSelect(active, *misses, b_.getFalse());
+  }
+  return pointer;
+}
+
+GangAccess::Row GangAccess::LoadScalars(llvm::Value* pointer) {
+  if (words_ == 1) {
+    return {Tag(b_.CreateAlignedLoad(stored_, pointer, llvm::Align(1)))};
+  }
+  llvm::Value* words = Tag(b_.CreateAlignedLoad(llvm::FixedVectorType::get(stored_, words_), pointer, llvm::Align(1)));
+  Row result;
+  for (unsigned w = 0; w < words_; ++w) {
+    result.push_back(b_.CreateExtractElement(words, uint64_t{w}));
+  }
+  return result;
+}
+
+void GangAccess::StoreScalars(llvm::Value* pointer, const Row& values) {
+  for (unsigned w = 0; w < words_; ++w) {
+    Tag(b_.CreateAlignedStore(values[w], Added(pointer, w * word_bytes_), llvm::Align(1)));
+  }
+}
+
+GangAccess::Row GangAccess::LoadUniform(unsigned row) {
+  llvm::Value* misses = nullptr;
+  llvm::Value* pointer = UniformPointer(row, g_.RowIsActive(row), &misses);
+  return Split(
+      misses, [&] { return LoadScalars(pointer); }, [&] { return SearchUniformLoad(row); });
+}
+
+// The value of the last lane that is active: lanes count as if they ran one after the other.
+llvm::Value* GangAccess::LastActive(unsigned row, uint32_t operand) {
+  if (g_.LayoutOf(g_.f_.operands_of(op_)[operand]).kind == Layout::Kind::kUniform) {
+    return g_.Operand(op_, operand, row);
+  }
+  if (g_.mask_.empty()) {
+    return b_.CreateExtractElement(g_.Operand(op_, operand, row, columns_ - 1), uint64_t{lanes_ - 1});
+  }
+  llvm::Value* last = nullptr;
+  for (unsigned c = 0; c < columns_; ++c) {
+    llvm::Value* bits = g_.BitsOf(MaskOf(row, c));
+    llvm::Value* lane = b_.CreateSub(I64(63), b_.CreateBinaryIntrinsic(llvm::Intrinsic::ctlz, bits, b_.getFalse()));
+    llvm::Value* some = b_.CreateICmpNE(bits, I64(0));
+    llvm::Value* value = g_.Operand(op_, operand, row, c);
+    value = b_.CreateExtractElement(value, b_.CreateSelect(some, lane, I64(0)));
+    last = last == nullptr ? value : b_.CreateSelect(some, value, last);
+  }
+  return last;
+}
+
+void GangAccess::StoreUniform(unsigned row) {
+  Guarded(g_.RowIsActive(row), [&] {
+    llvm::Value* misses = nullptr;
+    llvm::Value* pointer = UniformPointer(row, nullptr, &misses);
+    auto inside = [&] {
+      Row values;
+      for (unsigned w = 0; w < words_; ++w) {
+        values.push_back(Narrow(LastActive(row, 1 + w)));
+      }
+      StoreScalars(pointer, values);
+      return Row();
+    };
+    Split(misses, inside, [&] {
+      SearchStore(row);
+      return Row();
+    });
+  });
+}
+
+// --- Whole operations.
+
+Status GangAccess::EmitLoad() {
+  Remark();
+  const Layout& layout = g_.LayoutOf(op_.first_result);
+  const bool is_vector = layout.kind == Layout::Kind::kVarying;
+  llvm::SmallVector<Tiled, 4> results(words_);
+  Row row_words;
+  for (unsigned r = 0; r < g_.RowsOf(layout); ++r) {
+    const unsigned row = at_.by_row ? r : GangEmitter::kAllRows;
+    if (r != 0 && !at_.by_row) {
+      // Rows share the address, and this is what it gave.
+    } else if (form_ == Form::kUniform) {
+      row_words = LoadUniform(row);
+    } else {
+      const Run run = form_ == Form::kVarying ? Run() : FindRun(row);
+      row_words = Split(
+          Misses(row, run), [&] { return LoadInside(row, run); }, [&] { return SearchLoad(row); });
+    }
+    for (unsigned i = 0; i < (is_vector ? columns_ : 1) * words_; ++i) {
+      llvm::Value* value = Widen(row_words[form_ == Form::kUniform ? i % words_ : i]);
+      results[i % words_].push_back(is_vector && form_ == Form::kUniform ? g_.Splat(value) : value);
+    }
+  }
+  for (unsigned w = 0; w < words_; ++w) {
+    g_.Set(ir::ValueId(op_.first_result.index + w), std::move(results[w]));
+  }
+  return absl::OkStatus();
+}
+
+Status GangAccess::EmitStore() {
+  if (op_.space != Space::kParam && op_.space != Space::kGroup) {
+    return Unimplemented("Instances in lockstep cannot store to space " + std::string(ir::Name(op_.space)) +
+                         " (function \"" + g_.f_.name + "\").");
+  }
+  Remark();
+  for (unsigned r = 0; r < (is_shared_ ? 1 : g_.rows()); ++r) {
+    const unsigned row = is_shared_ ? GangEmitter::kAllRows : r;
+    if (form_ == Form::kUniform) {
+      StoreUniform(row);
+      continue;
+    }
+    const Run run = form_ == Form::kVarying ? Run() : FindRun(row);
+    auto inside = [&] {
+      StoreInside(row, run);
+      return Row();
+    };
+    Split(Misses(row, run), inside, [&] {
+      SearchStore(row);
+      return Row();
+    });
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm::cpu

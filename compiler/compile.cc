@@ -4,9 +4,12 @@
 #include "base/clock.h"
 #include "compiler/debug/place.h"
 #include "compiler/debug/source_info.h"
+#include "compiler/explain.h"
 #include "compiler/front/wasm/wasm_front.h"
+#include "compiler/infer_params.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/check_barriers.h"
+#include "compiler/pass/find_bounds.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {
@@ -23,6 +26,9 @@ void AddError(const CompileRequest& request, std::string message, Diagnostics& d
 }
 
 uint64_t NsSince(Time begin) { return static_cast<uint64_t>((RealClock().Now() - begin).count()); }
+
+// The interpreter is what others are compared with: it computes exactly whatever a node says.
+bool IsFast(const CompileRequest& request) { return request.fast_math && request.target == ArtifactKind::kCpuImage; }
 
 Artifact InterpArtifact(const ir::Module& module) {
   Artifact artifact = DescribeModule(module);
@@ -56,10 +62,82 @@ void RefuseBarriers(const CompileRequest& request, std::span<const uint8_t> byte
   diagnostics->insert(diagnostics->end(), found.begin(), found.end());
 }
 
+// The request with parameters in the place of none.
+std::optional<CompileRequest> WithParams(const CompileRequest& request, std::span<const uint8_t> bytes,
+                                         Diagnostics* diagnostics) {
+  ReadOutcome read = ReadWasm(
+      bytes, {.entry = request.entry, .params = {}, .module_name = request.module_name, .takes_any_params = true});
+  if (!read.module.has_value()) {
+    *diagnostics = std::move(read.diagnostics);
+    return std::nullopt;
+  }
+  StatusOr<std::vector<ParamSpec>> params = InferParams(*std::move(read.module), request.abi);
+  if (!params.ok()) {
+    AddError(request, Message(params.status()), *diagnostics);
+    return std::nullopt;
+  }
+  CompileRequest known = request;
+  known.params = *std::move(params);
+  known.infers_params = false;
+  return known;
+}
+
+CpuOptions OptionsFor(const CompileRequest& request, KernelReport* report) {
+  CpuOptions options;
+  options.fast_math = request.fast_math;
+  options.report = report;
+  return options;
+}
+
+CpuText TextOf(Listing listing) { return listing == Listing::kLlvm ? CpuText::kLlvm : CpuText::kAssembly; }
+
+// Makes the image, and the text that is asked for. A processor for which only text can be made gets no image.
+StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+                                 KernelReport report) {
+  const CpuOptions options = OptionsFor(request, &report);
+  const bool has_image = target.level != "aarch64";
+  StatusOr<Artifact> artifact = has_image ? EmitCpuImage(module, target, options) : InterpArtifact(module);
+  if (!artifact.ok()) {
+    return artifact.status();
+  }
+  artifact->target = target.level;
+  if (request.listing == Listing::kIr) {
+    artifact->listing = ir::Print(module);
+  }
+  if (!has_image || request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
+    // The report was made with the image.
+    const CpuOptions quiet = OptionsFor(request, has_image ? nullptr : &report);
+    HPVMD_ASSIGN_OR_RETURN(std::string text, EmitCpuText(module, target, TextOf(request.listing), quiet));
+    if (request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
+      artifact->listing = std::move(text);
+    }
+  }
+  ExplainBounds(module, has_image ? artifact->bounds : FindBounds(module), &report);
+  ExplainCalls(module, &report);
+  SortReport(&report);
+  artifact->remarks = std::move(report.remarks);
+  return artifact;
+}
+
+StatusOr<Artifact> EmitFor(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+                           KernelReport report) {
+  if (request.target == ArtifactKind::kInterp) {
+    return InterpArtifact(module);
+  }
+  if (request.explain) {
+    return EmitExplained(request, module, request.level.empty() ? target : CpuTarget{request.level}, std::move(report));
+  }
+  return EmitCpuImage(module, target, OptionsFor(request, nullptr));
+}
+
 }  // namespace
 
-FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t> bytes) {
+FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t> bytes, KernelReport* report) {
   FrontResult result;
+  if (request.infers_params && request.module_kind == ModuleKind::kWasm) {
+    const std::optional<CompileRequest> known = WithParams(request, bytes, &result.diagnostics);
+    return known.has_value() ? PrepareModule(*known, bytes, report) : result;
+  }
   if (request.module_kind != ModuleKind::kWasm) {
     AddError(request,
              "The module's kind (" + std::to_string(static_cast<int>(request.module_kind)) +
@@ -68,7 +146,11 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
     return result;
   }
   Time begin = RealClock().Now();
-  ReadOutcome read = ReadWasm(bytes, {request.entry, request.params, request.abi, request.module_name});
+  ReadOutcome read = ReadWasm(bytes, {.entry = request.entry,
+                                      .params = request.params,
+                                      .abi = request.abi,
+                                      .module_name = request.module_name,
+                                      .fast_math = IsFast(request)});
   result.read_ns = NsSince(begin);
   result.diagnostics = std::move(read.diagnostics);
   if (!read.module.has_value()) {
@@ -80,7 +162,7 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
     return result;
   }
   if (request.target == ArtifactKind::kCpuImage) {
-    Status passed = RunCpuPipeline(*read.module, {.verify_each = kVerifyEach});
+    Status passed = RunCpuPipeline(*read.module, {.verify_each = kVerifyEach, .report = report});
     if (!passed.ok()) {
       AddError(request, Message(passed), result.diagnostics);
       return result;
@@ -92,20 +174,21 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
 }
 
 CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target) {
-  FrontResult front = PrepareModule(request, bytes);
+  KernelReport report;
+  FrontResult front = PrepareModule(request, bytes, request.explain ? &report : nullptr);
   CompileResult result;
   result.diagnostics = std::move(front.diagnostics);
   if (!front.module.has_value()) {
     return result;
   }
-  StatusOr<Artifact> artifact =
-      request.target == ArtifactKind::kInterp ? InterpArtifact(*front.module) : EmitCpuImage(*front.module, target);
+  StatusOr<Artifact> artifact = EmitFor(request, *front.module, target, std::move(report));
   if (!artifact.ok()) {
     AddError(request, Message(artifact.status()), result.diagnostics);
     return result;
   }
   artifact->module_name = request.module_name;
   artifact->entry = request.entry;
+  artifact->fast_math = IsFast(request);
   AddSourceInfo(bytes, *front.module, &*artifact, &result.diagnostics);
   artifact->read_ns = front.read_ns;
   artifact->pass_ns = front.pass_ns;

@@ -28,7 +28,9 @@ struct FrontResult {
   std::optional<ir::Module> module;
   uint64_t read_ns = 0, pass_ns = 0;
 };
-FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t> bytes);
+// `report` receives what passes remark, unless it is null.
+FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t> bytes,
+                          KernelReport* report = nullptr);
 
 }  // namespace hpvm
 

@@ -1,5 +1,7 @@
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
-hpvmd_library(compiler_service SOURCES artifact.cc artifact_bounds.cc service.cc zygote_wire.cc DEPS base kernel_ir)
+# What devices have measured of a kernel; they write it, the zygote keeps it.
+hpvmd_library(compiler_learnt SOURCES learnt.cc DEPS base)
+hpvmd_library(compiler_service SOURCES artifact.cc artifact_bounds.cc service.cc zygote_wire.cc DEPS base kernel_ir compiler_learnt)
 hpvmd_test(artifact_test SOURCES artifact_test.cc DEPS compiler_service LABELS fast)
 
 # The zygote: everything that links LLVM and wabt.
@@ -7,7 +9,7 @@ if(TARGET wasm_front)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
   find_package(CLI11 REQUIRED)
-  hpvmd_library(compiler_driver SOURCES compile.cc
+  hpvmd_library(compiler_driver SOURCES compile.cc explain.cc infer_params.cc
                 DEPS base kernel_ir compiler_service kernel_pass llvm_back source_info source_place wasm_front)
   hpvmd_library(compiler_zygote
     SOURCES zygote.cc zygote_cache.cc zygote_child.cc zygote_sandbox.cc

@@ -35,6 +35,9 @@ enum class Abi : uint8_t {
   kHpvmWeb = 1,  // (pointer, size) pairs and scalars, then idx_x, idx_y, idx_z, dim_x, dim_y, dim_z.
 };
 
+// Text for people beside an explained compile: the kernel IR after the passes, LLVM IR, assembly.
+enum class Listing : uint8_t { kNone = 0, kIr = 1, kLlvm = 2, kAssembly = 3 };
+
 struct CompileRequest {
   ModuleKind module_kind = ModuleKind::kWasm;
   std::string module_name;          // As the graph names it; for messages.
@@ -42,10 +45,17 @@ struct CompileRequest {
   std::span<const uint8_t> module;  // Borrowed until Compile returns.
   std::string entry;
   std::vector<ParamSpec> params;
+  // Only with `explain`: `params` is empty, and what they are is inferred from what the entry does with them
+  // (compiler/explain.h). Artifact::params says what came of it.
+  bool infers_params = false;
   Abi abi = Abi::kHpvm;
   ArtifactKind target = ArtifactKind::kCpuImage;
   bool fast_math = false;  // A node's "math": "fast".
-  bool explain = false;    // The artifact carries remarks; such a compile does not use the cache.
+  // The artifact carries remarks and the listing, and is for people: such a compile does not use the cache, and may be
+  // for another processor than this one (CpuTarget::level; empty: this one).
+  bool explain = false;
+  Listing listing = Listing::kNone;
+  std::string level;
 };
 
 struct CompileOutcome {

@@ -191,6 +191,10 @@ Status Zygote::Admit(Waiting job) {
     return Refuse(job.request, "The module's size (" + std::to_string(job.module_bytes) + " bytes) is not in [1, " +
                                    std::to_string(limits::kModuleBytesMax) + "].");
   }
+  if (job.request.compile.explain) {
+    waiting_.push_back(std::move(job));
+    return absl::OkStatus();
+  }
   job.cache_name = CacheKeyOf(job.request.compile, target_.level, CompilerVersion());
   if (std::optional<std::vector<uint8_t>> found = cache_.Find(job.cache_name, key_)) {
     ZygoteResponse response;
@@ -272,7 +276,9 @@ Status Zygote::Finish(Child& child, End end) {
     if (!ParseArtifact(artifact, key_).ok()) {
       return Refuse(child.job.request, "The compiler gave a malformed artifact.");
     }
-    cache_.Store(child.job.cache_name, artifact);
+    if (!child.job.request.compile.explain) {
+      cache_.Store(child.job.cache_name, artifact);
+    }
   }
   return Respond(response, artifact);
 }

@@ -8,7 +8,7 @@
 namespace hpvm {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 enum class MessageKind : uint8_t { kHello = 1, kRequest = 2, kResponse = 3 };
 
 WireWriter Begin(MessageKind kind) {
@@ -53,6 +53,13 @@ std::vector<ParamSpec> ReadParams(WireReader& in) {
   return params;
 }
 
+// What only explained compiles may ask for: their artifacts are not kept.
+bool IsExplainConsistent(const CompileRequest& compile, uint8_t listing) {
+  constexpr size_t kLevelBytesMax = 32;
+  return listing <= static_cast<uint8_t>(Listing::kAssembly) && compile.level.size() <= kLevelBytesMax &&
+         (compile.explain || (listing == 0 && compile.level.empty() && !compile.infers_params));
+}
+
 }  // namespace
 
 std::vector<uint8_t> EncodeHello(const ArtifactKey& key) {
@@ -88,6 +95,10 @@ std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request) {
   out.U8(static_cast<uint8_t>(compile.abi));
   out.U8(static_cast<uint8_t>(compile.target));
   out.U8(compile.fast_math);
+  out.U8(compile.explain);
+  out.U8(compile.infers_params);
+  out.U8(static_cast<uint8_t>(compile.listing));
+  out.Text(compile.level);
   return std::move(out.bytes());
 }
 
@@ -109,11 +120,16 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
   uint8_t abi = in.U8();
   uint8_t target = in.U8();
   compile.fast_math = in.Flag();
-  if (!in.AtEnd() || compile.params.size() > limits::kKernelParamsMax || abi > static_cast<uint8_t>(Abi::kHpvmWeb) ||
+  compile.explain = in.Flag();
+  compile.infers_params = in.Flag();
+  uint8_t listing = in.U8();
+  compile.level = in.Text();
+  if (!in.AtEnd() || !IsExplainConsistent(compile, listing) || compile.params.size() > limits::kKernelParamsMax || abi > static_cast<uint8_t>(Abi::kHpvmWeb) ||
       (target != static_cast<uint8_t>(ArtifactKind::kInterp) &&
        target != static_cast<uint8_t>(ArtifactKind::kCpuImage))) {
     return Malformed("request");
   }
+  compile.listing = static_cast<Listing>(listing);
   compile.abi = static_cast<Abi>(abi);
   compile.target = static_cast<ArtifactKind>(target);
   return request;

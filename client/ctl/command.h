@@ -44,6 +44,7 @@ void AddRun(Commands commands);
 void AddDevices(Commands commands);
 void AddJobs(Commands commands);
 void AddGraph(Commands commands);
+void AddKernel(Commands commands);
 void AddModule(Commands commands);
 void AddCompletion(Commands commands);
 

@@ -101,8 +101,12 @@ StatusOr<int64_t> ParseInteger(const std::string& text, const std::string& name)
   return value;
 }
 
+std::filesystem::path FolderOf(const std::string& document_file) {
+  return document_file == "-" ? std::filesystem::path() : std::filesystem::path(document_file).parent_path();
+}
+
 Status ReadModules(const std::string& document_file, GraphJob* job) {
-  std::filesystem::path folder = std::filesystem::path(document_file).parent_path();
+  const std::filesystem::path folder = FolderOf(document_file);
   for (const graph::Module& module : job->graph.modules) {
     if (module.source == graph::Module::Source::kHash) {
       job->modules.hashes[module.name] = ToHex(*module.hash);
@@ -141,6 +145,19 @@ Status ReadInputs(const GraphArguments& arguments, GraphJob* job) {
 
 StatusOr<std::string> ReadDocument(const std::string& file) { return ReadWhole(file == "-" ? "/dev/stdin" : file); }
 
+StatusOr<std::string> ReadModuleOf(const std::string& document_file, const graph::Module& module, std::string* name) {
+  *name = module.name;
+  if (module.source == graph::Module::Source::kInline) {
+    return std::string(module.bytes.begin(), module.bytes.end());
+  }
+  if (module.source == graph::Module::Source::kHash) {
+    return NotFound("Module \"" + module.name + "\" is named by its hash, which only a server can look up.");
+  }
+  *name = (FolderOf(document_file) / module.file).string();
+  StatusOr<std::string> bytes = ReadWhole(*name);
+  return bytes.ok() ? std::move(bytes) : While(bytes.status(), "reading module \"" + module.name + "\"");
+}
+
 StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
   GraphJob job;
   HPVMD_ASSIGN_OR_RETURN(job.document, ReadDocument(arguments.document));
@@ -159,7 +176,7 @@ StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
     HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, pair.first).status());
     job.output_files[pair.first] = pair.second;
   }
-  HPVMD_RETURN_IF_ERROR(ReadModules(arguments.document == "-" ? "" : arguments.document, &job));
+  HPVMD_RETURN_IF_ERROR(ReadModules(arguments.document, &job));
   HPVMD_RETURN_IF_ERROR(ReadInputs(arguments, &job));
   return job;
 }

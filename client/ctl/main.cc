@@ -42,6 +42,7 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
     "  hpvmctl run --local matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
+    "  hpvmctl kernel explain matmul.wasm matmul\n"
     "  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg\n"
     "\n"
     "Exit codes: 0 done, 1 the job failed, 2 usage or wrong input, 3 no device can run a node, 4 not allowed,\n"
@@ -76,6 +77,7 @@ int Main(int argc, char** argv) {
   AddDevices(commands);
   AddJobs(commands);
   AddGraph(commands);
+  AddKernel(commands);
   AddModule(commands);
   AddCompletion(commands);
   try {

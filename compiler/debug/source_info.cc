@@ -53,8 +53,13 @@ std::string Cut(std::string_view name) {
 }
 
 // Bytes of the module that a message may have to name, sorted and different.
-std::vector<uint32_t> SourcesOf(const ir::Module& module) {
+std::vector<uint32_t> SourcesOf(const ir::Module& module, const Artifact& artifact) {
   std::vector<uint32_t> sources;
+  for (const KernelRemark& remark : artifact.remarks) {
+    if (remark.source != 0) {
+      sources.push_back(remark.source);
+    }
+  }
   for (const ir::Function& function : module.functions) {
     for (const ir::Op& op : function.ops) {
       if (op.source != 0 && (ir::Info(op.code).effects & (ir::kReads | ir::kWrites | ir::kTraps | ir::kSyncs)) != 0) {
@@ -79,7 +84,7 @@ void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, Art
   if (sections.line.empty()) {
     return;
   }
-  LineTable table = ReadLineTable(sections, SourcesOf(module));
+  LineTable table = ReadLineTable(sections, SourcesOf(module, *artifact));
   artifact->files = std::move(table.files);
   artifact->lines = std::move(table.lines);
   if (!table.status.ok()) {

@@ -13,8 +13,9 @@
 
 namespace hpvm {
 
-// Fills artifact's files and lines from the debug information in `bytes`, for the operations of `module`, and makes its
-// function names readable. Debug information that is malformed costs a warning, never the artifact.
+// Fills artifact's files and lines from the debug information in `bytes`, for what `module` may have to name and
+// for the artifact's remarks, and makes its function names readable. Debug information that is malformed costs a
+// warning, never the artifact.
 void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, Artifact* artifact,
                    Diagnostics* diagnostics);
 

@@ -16,14 +16,14 @@ EDGES = {
     "base": set(),
     "graph": {"base"},
     "compiler": {"base", "graph"},
-    "backends": {"base", "compiler/ir", "compiler/artifact.h", "compiler/debug/place.h"},
+    "backends": {"base", "compiler/ir", "compiler/artifact.h", "compiler/debug/place.h", "compiler/learnt.h"},
     "scheduler": {"base", "graph"},
     "engine": {"base", "graph", "scheduler", "backends"} | COMPILER_FACE,
     "proto": {"base"},
     "executor": {"base", "graph", "engine", "proto", "backends"} | COMPILER_FACE,
     "server": {"base", "scheduler", "proto"},
     "client": {"base", "proto"},
-    "client/ctl": {"base", "proto", "graph"},  # docs/decisions/0004
+    "client/ctl": {"base", "proto", "graph"} | COMPILER_FACE,  # docs/decisions/0004
     "bench": None,  # Benchmarks and tests may reach everything.
     "tests": None,
     "examples": {"client"},

@@ -172,10 +172,33 @@ void CheckImports(const Module& module, const std::string& place, Diagnostics& d
   }
 }
 
+// The entry's own signature as parameters; FindEntry refuses what they cannot say.
+std::vector<ParamSpec> AnyParams(const Module& module, const std::string& entry) {
+  std::vector<ParamSpec> params;
+  for (const Export& item : module.exports) {
+    if (item.name != entry || item.kind != ExternKind::kFunction) {
+      continue;
+    }
+    for (const ValueType type : module.signature_of(module.functions[item.index]).params) {
+      constexpr std::pair<ValueType, ir::Type> kTypes[] = {{ValueType::kI64, ir::Type::kI64},
+                                                           {ValueType::kF32, ir::Type::kF32},
+                                                           {ValueType::kF64, ir::Type::kF64}};
+      ParamSpec& param = params.emplace_back();
+      param.name = "p" + std::to_string(params.size() - 1);
+      for (const auto& [declared, scalar] : kTypes) {
+        param.scalar = type == declared ? scalar : param.scalar;
+      }
+      param.is_buffer = param.scalar == module.address_type();
+    }
+  }
+  return params;
+}
+
 }  // namespace
 }  // namespace wasm
 
-ReadOutcome ReadWasm(std::span<const uint8_t> bytes, const WasmOptions& options) {
+ReadOutcome ReadWasm(std::span<const uint8_t> bytes, const WasmOptions& given) {
+  WasmOptions options = given;
   const std::string place = "module \"" + options.module_name + "\"";
   ReadOutcome outcome;
   Diagnostics& diagnostics = outcome.diagnostics;
@@ -191,6 +214,9 @@ ReadOutcome ReadWasm(std::span<const uint8_t> bytes, const WasmOptions& options)
     return outcome;
   }
   wasm::CheckImports(*module, place, diagnostics);
+  if (options.takes_any_params) {
+    options.params = wasm::AnyParams(*module, options.entry);
+  }
   const std::optional<uint32_t> entry = wasm::FindEntry(*module, options, place, diagnostics);
   if (!entry || HasErrors(diagnostics)) {
     return outcome;

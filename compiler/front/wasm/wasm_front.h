@@ -42,6 +42,12 @@ struct WasmOptions {
   std::vector<ParamSpec> params;  // What the graph passes, in order; the entry's signature is checked against it.
   Abi abi = Abi::kHpvm;
   std::string module_name;  // As the graph names it; for messages.
+  // The math functions that have a fast form get it, and all of them are marked so that the node's fast math does not
+  // reach further into them than they bear (ir::Function::fast_math).
+  bool fast_math = false;
+  // Instead of `params`: every integer of the address's type is a writable buffer, every other parameter a scalar; abi
+  // must be kHpvm. For finding out what they are (compiler/explain.h).
+  bool takes_any_params = false;
 };
 
 struct ReadOutcome {

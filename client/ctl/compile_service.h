@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiler without an executor around it: starts `hpvm-compiler`, which locks itself down and ends with this
+// process. hpvmctl itself links no compiler.
+#ifndef HPVMD_CLIENT_CTL_COMPILE_SERVICE_H_
+#define HPVMD_CLIENT_CTL_COMPILE_SERVICE_H_
+
+#include "base/status.h"
+#include "compiler/service.h"
+
+namespace hpvm::ctl {
+
+// One compile in a process of its own, without a cache. $HPVM_COMPILER names the program, else it is beside this one.
+StatusOr<CompileOutcome> CompileHere(const CompileRequest& request);
+
+}  // namespace hpvm::ctl
+
+#endif  // HPVMD_CLIENT_CTL_COMPILE_SERVICE_H_

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvmctl kernel explain: what the compiler did with a kernel and why, without a server.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "CLI/CLI.hpp"
+#include "client/ctl/command.h"
+#include "client/ctl/compile_service.h"
+#include "client/ctl/graph_job.h"
+#include "client/ctl/kernel_report.h"
+
+#include "base/hash.h"
+#include "graph/parse.h"
+
+namespace hpvm::ctl {
+namespace {
+
+struct Options {
+  std::string module, entry;
+  std::string graph, node;
+  std::vector<std::string> params;
+  Abi abi = Abi::kHpvm;
+  bool fast_math = false;
+  Listing listing = Listing::kNone;
+  std::string level;
+};
+
+// A module's bytes with what to make of them.
+struct Task {
+  std::string module;  // As people know it.
+  std::string bytes;
+  CompileRequest request;
+};
+
+constexpr std::pair<std::string_view, ir::Type> kScalars[] = {
+    {"i32", ir::Type::kI32}, {"i64", ir::Type::kI64}, {"f32", ir::Type::kF32}, {"f64", ir::Type::kF64}};
+
+// "A=in", "inout", "n=i32".
+StatusOr<ParamSpec> ParseParam(const std::string& word, size_t index) {
+  const size_t at = word.find('=');
+  ParamSpec param;
+  param.name = at == std::string::npos ? "p" + std::to_string(index) : word.substr(0, at);
+  const std::string kind = at == std::string::npos ? word : word.substr(at + 1);
+  for (const auto& [name, type] : kScalars) {
+    if (kind == name) {
+      param.is_buffer = false;
+      param.scalar = type;
+      return param;
+    }
+  }
+  param.is_writable = kind != "in";
+  if (kind != "in" && kind != "out" && kind != "inout") {
+    return InvalidArgument("--param takes [NAME=]KIND with one of in, out, inout, i32, i64, f32, f64, not \"" + word +
+                           "\".");
+  }
+  return param;
+}
+
+StatusOr<Task> TaskFromModule(const Options& options) {
+  Task task;
+  task.module = options.module;
+  HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadDocument(options.module));
+  task.request.entry = options.entry;
+  task.request.abi = options.abi;
+  task.request.fast_math = options.fast_math;
+  task.request.infers_params = options.params.empty();
+  for (const std::string& word : options.params) {
+    HPVMD_ASSIGN_OR_RETURN(ParamSpec param, ParseParam(word, task.request.params.size()));
+    task.request.params.push_back(std::move(param));
+  }
+  return task;
+}
+
+std::string LeafNames(const graph::Graph& graph) {
+  constexpr size_t kNamedMax = 16;
+  std::string names;
+  size_t count = 0;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.is_leaf && ++count <= kNamedMax) {
+      names += (names.empty() ? "\"" : ", \"") + node.name + "\"";
+    }
+  }
+  return names + (count > kNamedMax ? " and " + std::to_string(count - kNamedMax) + " more" : "");
+}
+
+StatusOr<const graph::Node*> FindLeaf(const graph::Graph& graph, const std::string& name) {
+  const graph::Node* found = nullptr;
+  size_t leaves = 0;
+  for (const graph::Node& node : graph.nodes) {
+    leaves += node.is_leaf ? 1 : 0;
+    if (node.is_leaf && (name.empty() || node.name == name)) {
+      found = found == nullptr ? &node : found;
+    }
+  }
+  if (found == nullptr) {
+    return NotFound("The graph has no leaf node \"" + name + "\"; it has " + LeafNames(graph) + ".");
+  }
+  if (name.empty() && leaves > 1) {
+    return InvalidArgument("The graph has several leaf nodes: name one with --node: " + LeafNames(graph) + ".");
+  }
+  return found;
+}
+
+ir::Type TypeOf(graph::ScalarType type) {
+  switch (type) {
+    case graph::ScalarType::kI32:
+      return ir::Type::kI32;
+    case graph::ScalarType::kI64:
+      return ir::Type::kI64;
+    case graph::ScalarType::kF32:
+      return ir::Type::kF32;
+    case graph::ScalarType::kF64:
+      return ir::Type::kF64;
+  }
+  return ir::Type::kI32;
+}
+
+std::vector<ParamSpec> ParamsOf(const graph::Node& node) {
+  std::vector<ParamSpec> params;
+  for (const uint32_t index : node.params) {
+    ParamSpec& param = params.emplace_back();
+    if (index < node.ports.size()) {
+      param.name = node.ports[index].name;
+      param.is_writable = node.ports[index].access != graph::Access::kIn;
+      continue;
+    }
+    const graph::Scalar& scalar = node.scalars[index - node.ports.size()];
+    param.name = scalar.name;
+    param.is_buffer = false;
+    param.scalar = TypeOf(scalar.type);
+  }
+  return params;
+}
+
+// The node's first variant that is WebAssembly.
+StatusOr<Task> TaskFromGraph(const Options& options) {
+  HPVMD_ASSIGN_OR_RETURN(const std::string document, ReadDocument(options.graph));
+  const graph::ParseOutcome parsed = graph::Parse(document);
+  if (!parsed.graph.has_value()) {
+    return InvalidArgument("The graph \"" + options.graph + "\" is not valid:\n" + ToString(parsed.diagnostics));
+  }
+  HPVMD_ASSIGN_OR_RETURN(const graph::Node* node, FindLeaf(*parsed.graph, options.node));
+  const auto variant = std::find_if(node->variants.begin(), node->variants.end(), [&](const graph::Variant& item) {
+    return parsed.graph->modules[item.module.index].kind == graph::ModuleKind::kWasm;
+  });
+  if (variant == node->variants.end()) {
+    return InvalidArgument("Node \"" + node->name + "\" has no WebAssembly variant.");
+  }
+  Task task;
+  HPVMD_ASSIGN_OR_RETURN(task.bytes,
+                         ReadModuleOf(options.graph, parsed.graph->modules[variant->module.index], &task.module));
+  task.request.entry = variant->entry;
+  task.request.abi = variant->hpvm_web ? Abi::kHpvmWeb : Abi::kHpvm;
+  task.request.fast_math = node->fast_math || options.fast_math;
+  task.request.params = ParamsOf(*node);
+  return task;
+}
+
+// What the options leave open or say twice.
+Status CheckOptions(const Options& options) {
+  if (options.graph.empty() && (options.module.empty() || options.entry.empty())) {
+    return InvalidArgument("Name a module and an entry, or a graph with --graph.");
+  }
+  if (!options.graph.empty() && (!options.module.empty() || !options.params.empty())) {
+    return InvalidArgument("With --graph the document says module, entry and parameters.");
+  }
+  return absl::OkStatus();
+}
+
+Status Explain(const Globals& globals, const Options& options) {
+  HPVMD_RETURN_IF_ERROR(CheckOptions(options));
+  HPVMD_ASSIGN_OR_RETURN(Task task, options.graph.empty() ? TaskFromModule(options) : TaskFromGraph(options));
+  CompileRequest& request = task.request;
+  request.module = {reinterpret_cast<const uint8_t*>(task.bytes.data()), task.bytes.size()};
+  request.module_hash = HashOf(request.module);
+  request.module_name = task.module;
+  request.explain = true;
+  request.listing = options.listing;
+  request.level = options.level;
+  HPVMD_ASSIGN_OR_RETURN(CompileOutcome outcome, CompileHere(request));
+  if (!outcome.artifact.has_value()) {
+    return InvalidArgument(ToString(outcome.diagnostics));
+  }
+  PrintExplanation({.module = task.module,
+                    .is_inferred = request.infers_params,
+                    .artifact = *std::move(outcome.artifact),
+                    .warnings = std::move(outcome.diagnostics)},
+                   globals.format);
+  return absl::OkStatus();
+}
+
+void AddOptions(CLI::App& command, Options& options) {
+  command.add_option("module", options.module, "A WebAssembly file");
+  command.add_option("entry", options.entry, "The exported function");
+  command.add_option("--graph", options.graph, "Take module, entry, parameters and math from a node of this document");
+  command.add_option("--node", options.node, "The leaf node; may be left out when there is one")->needs("--graph");
+  command
+      .add_option("--param", options.params,
+                  "[NAME=]in|out|inout|i32|i64|f32|f64, once a parameter, in order; default: guessed from what the "
+                  "kernel does with them")
+      ->take_all();
+  command.add_option("--abi", options.abi, "hpvm or hpvm-web")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, Abi>{{"hpvm", Abi::kHpvm}, {"hpvm-web", Abi::kHpvmWeb}}))
+      ->option_text("hpvm|hpvm-web");
+  command
+      .add_option_function<std::string>(
+          "--math", [&options](const std::string& math) { options.fast_math = math == "fast"; },
+          "exact or fast, as a node's \"math\"")
+      ->check(CLI::IsMember({"exact", "fast"}))
+      ->option_text("exact|fast");
+  command
+      .add_option("--emit", options.listing,
+                  "Print the kernel IR after the passes, LLVM IR or assembly instead of the explanation")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Listing>{{"ir", Listing::kIr}, {"llvm", Listing::kLlvm}, {"asm", Listing::kAssembly}}))
+      ->option_text("ir|llvm|asm");
+  command.add_option("--level", options.level, "The processor to compile for; default: this one")
+      ->check(CLI::IsMember({"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"}))
+      ->option_text("x86-64-v2|x86-64-v3|x86-64-v4|aarch64");
+}
+
+}  // namespace
+
+void AddKernel(Commands commands) {
+  auto options =
+      std::make_shared<Options>();  // Shared by the option table and the action, which outlive this function.
+  CLI::App* kernel = commands.app.add_subcommand("kernel", "Look at kernels, without a server");
+  kernel->require_subcommand(1);
+  CLI::App* explain = kernel->add_subcommand(
+      "explain",
+      "What the compiler did with a kernel and why, by source line: shapes, accesses, bounds, tiles, barriers");
+  AddOptions(*explain, *options);
+  explain->footer(
+      "Build the kernel with -g to see source lines.\n"
+      "Examples:\n"
+      "  hpvmctl kernel explain blur.wasm blur\n"
+      "  hpvmctl kernel explain blur.wasm blur --param in=in --param out=out --param width=i32 --math fast\n"
+      "  hpvmctl kernel explain --graph matmul.json --node multiply --emit asm");
+  explain->callback([=, &globals = commands.globals, &action = commands.action] {
+    action = [=, &globals] { return Report(Explain(globals, *options)); };
+  });
+}
+
+}  // namespace hpvm::ctl

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/ctl/kernel_report.h"
+
+#include <stdio.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "client/ctl/report.h"
+#include "client/ctl/text.h"
+#include "nlohmann/json.hpp"
+
+#include "compiler/debug/place.h"
+
+namespace hpvm::ctl {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Kind = KernelRemark::Kind;
+
+// What a source file may have to be shown, and how much of a line.
+constexpr uintmax_t kSourceBytesMax = 16 << 20;
+constexpr size_t kSourceLineBytesMax = 100;
+
+std::string_view NameOf(Kind kind) {
+  constexpr std::string_view kNames[] = {"",        "shape", "control", "access", "bounds",
+                                         "barrier", "tile",  "refused", "call"};
+  const auto index = static_cast<size_t>(kind);
+  return index < std::size(kNames) ? kNames[index] : "";
+}
+
+std::string_view UnitOf(const CpuVariant& variant) {
+  switch (variant.unit) {
+    case CpuVariant::Unit::kInstance:
+      return "instance";
+    case CpuVariant::Unit::kTile:
+      return "tile";
+    case CpuVariant::Unit::kGroup:
+      return "group";
+  }
+  return "";
+}
+
+bool IsLockstep(const CpuVariant& variant) { return variant.unit != CpuVariant::Unit::kInstance; }
+
+// "tiles of 48 x 8 instances (3 vectors of 16 lanes, 8 rows), unchecked where a launch shows the bounds".
+std::string Describe(const CpuVariant& variant) {
+  const std::string lanes = std::to_string(variant.lanes);
+  std::string text = "one instance at a time";
+  if (variant.unit == CpuVariant::Unit::kGroup) {
+    text = "groups, " + lanes + " lanes at a time, which keep " + std::to_string(variant.value_bytes) +
+           " bytes a lane across barriers";
+  } else if (variant.unit == CpuVariant::Unit::kTile) {
+    text = "tiles of " + std::to_string(variant.lanes * variant.columns) + " x " + std::to_string(variant.rows) +
+           " instances (" + (variant.columns == 1 ? "vectors" : std::to_string(variant.columns) + " vectors") + " of " +
+           lanes + " lanes" + (variant.rows == 1 ? "" : ", " + std::to_string(variant.rows) + " rows") + ")";
+  }
+  return text + (variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "");
+}
+
+std::string Describe(const ir::KernelParam& param) {
+  if (param.is_buffer) {
+    return "\"" + param.name + "\" " + (param.is_writable ? "inout" : "in");
+  }
+  return "\"" + param.name + "\" " + std::string(ir::Name(param.type));
+}
+
+// Text lines of the files that debug information names.
+class Sources {
+ public:
+  explicit Sources(const std::string& module) : folder_(fs::path(module).parent_path()) {}
+
+  std::string LineOf(const std::string& file, uint32_t line) {
+    auto [found, is_new] = files_.try_emplace(file);
+    if (is_new) {
+      for (const fs::path& path : {fs::path(file), folder_ / file, folder_ / fs::path(file).filename()}) {
+        if (Read(path, &found->second)) {
+          break;
+        }
+      }
+    }
+    return line >= 1 && line <= found->second.size() ? found->second[line - 1] : "";
+  }
+
+ private:
+  // Regular files only: a name that a module gives must not make this wait for a pipe.
+  static bool Read(const fs::path& path, std::vector<std::string>* lines) {
+    std::error_code error;
+    if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kSourceBytesMax || error) {
+      return false;
+    }
+    std::ifstream stream(path);
+    for (std::string line; std::getline(stream, line);) {
+      const size_t begin = std::min(line.find_first_not_of(" \t\r"), line.size());
+      lines->push_back(line.substr(begin, kSourceLineBytesMax));
+    }
+    return true;
+  }
+
+  fs::path folder_;
+  std::map<std::string, std::vector<std::string>> files_;
+};
+
+// Remarks of one place: a line, a byte where no line is known, or the kernel as a whole.
+struct Place {
+  uint32_t rank = 0;  // The whole kernel, lines, bytes.
+  std::string file;
+  uint32_t line = 0, byte = 0;
+  auto operator<=>(const Place&) const = default;
+};
+
+Place PlaceOfRemark(const Artifact& artifact, const KernelRemark& remark) {
+  if (const SourceLine* line = FindLine(artifact, remark.source)) {
+    return {1, artifact.files[line->file], line->line, 0};
+  }
+  return remark.source == 0 ? Place{} : Place{2, "", 0, remark.source};
+}
+
+std::string HeadingOf(const Place& place, Sources& sources) {
+  if (place.rank == 0) {
+    return "the kernel as a whole";
+  }
+  if (place.rank == 2) {
+    return "byte " + std::to_string(place.byte);
+  }
+  const std::string text = sources.LineOf(place.file, place.line);
+  return place.file + ":" + std::to_string(place.line) + (text.empty() ? "" : "    " + text);
+}
+
+std::string Summary(const KernelExplanation& explanation) {
+  const Artifact& artifact = explanation.artifact;
+  std::string text = "kernel \"" + artifact.entry + "\" of " + explanation.module + " for " + artifact.target + ", " +
+                     (artifact.fast_math ? "fast" : "exact") + " math\n";
+  std::string params;
+  for (const ir::KernelParam& param : artifact.params) {
+    params += (params.empty() ? "" : ", ") + Describe(param);
+  }
+  text += "parameters: " + (params.empty() ? "none" : params) +
+          (explanation.is_inferred && !params.empty() ? " (guessed from what the kernel does with them; --param says)"
+                                                      : "") +
+          "\n";
+  const bool is_lockstep = std::any_of(artifact.variants.begin(), artifact.variants.end(), IsLockstep);
+  if (artifact.kind != ArtifactKind::kCpuImage) {
+    text += "compiled as text only: no code for this processor can run here\n";
+  } else if (is_lockstep) {
+    text += "vectorised; the first that a launch allows, later the quickest that was measured, of:\n";
+    for (const CpuVariant& variant : artifact.variants) {
+      text += "  " + Describe(variant) + "\n";
+    }
+    text += "  one instance at a time\n";
+  } else {
+    text += "not vectorised: runs one instance at a time\n";
+  }
+  return text;
+}
+
+void PrintText(const KernelExplanation& explanation) {
+  const Artifact& artifact = explanation.artifact;
+  std::map<Place, std::vector<const KernelRemark*>> places;
+  for (const KernelRemark& remark : artifact.remarks) {
+    places[PlaceOfRemark(artifact, remark)].push_back(&remark);
+  }
+  Sources sources(explanation.module);
+  std::string text = Summary(explanation);
+  for (auto& [place, remarks] : places) {
+    text += "\n" + HeadingOf(place, sources) + "\n";
+    std::stable_sort(remarks.begin(), remarks.end(), [](const KernelRemark* a, const KernelRemark* b) {
+      return std::tie(a->kind, a->text) < std::tie(b->kind, b->text);
+    });
+    for (size_t i = 0, next = 0; i < remarks.size(); i = next) {
+      // Compilers unroll: one line's remark may be said of several operations.
+      while (next < remarks.size() && remarks[next]->kind == remarks[i]->kind &&
+             remarks[next]->text == remarks[i]->text) {
+        ++next;
+      }
+      const std::string kind(NameOf(remarks[i]->kind));
+      text += "  " + kind + std::string(kind.size() < 9 ? 9 - kind.size() : 1, ' ') + remarks[i]->text +
+              (next - i == 1 ? "" : " (" + std::to_string(next - i) + " times)") + "\n";
+    }
+  }
+  fputs(Printable(text).c_str(), stdout);
+}
+
+Json ToJson(const Artifact& artifact, const KernelRemark& remark) {
+  Json json = {{"kind", NameOf(remark.kind)}, {"text", remark.text}};
+  if (remark.source != 0) {
+    json["offset"] = remark.source;
+  }
+  if (const SourceLine* line = FindLine(artifact, remark.source)) {
+    json["file"] = artifact.files[line->file];
+    json["line"] = line->line;
+    json["column"] = line->column;
+  }
+  return json;
+}
+
+void PrintJson(const KernelExplanation& explanation) {
+  const Artifact& artifact = explanation.artifact;
+  Json json = {{"module", explanation.module},
+               {"entry", artifact.entry},
+               {"target", artifact.target},
+               {"math", artifact.fast_math ? "fast" : "exact"},
+               {"vectorised", std::any_of(artifact.variants.begin(), artifact.variants.end(), IsLockstep)}};
+  json["parameters"] = Json::array();
+  for (const ir::KernelParam& param : artifact.params) {
+    json["parameters"].push_back(
+        {{"name", param.name},
+         {"kind", param.is_buffer ? (param.is_writable ? "inout" : "in") : ir::Name(param.type)}});
+  }
+  json["parameters_guessed"] = explanation.is_inferred;
+  json["variants"] = Json::array();
+  for (const CpuVariant& variant : artifact.variants) {
+    json["variants"].push_back({{"unit", UnitOf(variant)},
+                                {"lanes", variant.lanes},
+                                {"columns", variant.columns},
+                                {"rows", variant.rows},
+                                {"needs_proof", variant.needs_proof},
+                                {"value_bytes", variant.value_bytes}});
+  }
+  json["remarks"] = Json::array();
+  for (const KernelRemark& remark : artifact.remarks) {
+    json["remarks"].push_back(ToJson(artifact, remark));
+  }
+  json["warnings"] = Json::array();
+  for (const Diagnostic& warning : explanation.warnings) {
+    json["warnings"].push_back(ToString(warning));
+  }
+  json["listing"] = artifact.listing;
+  json["read_ns"] = artifact.read_ns;
+  json["pass_ns"] = artifact.pass_ns;
+  json["emit_ns"] = artifact.emit_ns;
+  puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+}  // namespace
+
+void PrintExplanation(const KernelExplanation& explanation, Format format) {
+  if (format == Format::kJson) {
+    PrintJson(explanation);
+    return;
+  }
+  for (const Diagnostic& warning : explanation.warnings) {
+    PrintWarning(ToString(warning));
+  }
+  if (!explanation.artifact.listing.empty()) {
+    std::string listing = explanation.artifact.listing;
+    std::replace(listing.begin(), listing.end(), '\t', ' ');
+    fputs(Printable(listing).c_str(), stdout);
+  } else {
+    PrintText(explanation);
+  }
+}
+
+}  // namespace hpvm::ctl

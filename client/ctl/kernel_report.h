@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the compiler says of a kernel, by source line, as text or JSON.
+#ifndef HPVMD_CLIENT_CTL_KERNEL_REPORT_H_
+#define HPVMD_CLIENT_CTL_KERNEL_REPORT_H_
+
+#include <string>
+
+#include "base/diagnostic.h"
+#include "client/ctl/command.h"
+#include "compiler/artifact.h"
+
+namespace hpvm::ctl {
+
+struct KernelExplanation {
+  std::string module;        // The file, as named.
+  bool is_inferred = false;  // Nobody said what the parameters are.
+  Artifact artifact;         // Of an explained compile.
+  Diagnostics warnings;
+};
+
+// On standard output. Source lines are shown where the file that the module's debug information names can be read, as it
+// is named or beside the module.
+void PrintExplanation(const KernelExplanation& explanation, Format format);
+
+}  // namespace hpvm::ctl
+
+#endif  // HPVMD_CLIENT_CTL_KERNEL_REPORT_H_

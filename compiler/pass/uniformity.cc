@@ -76,11 +76,11 @@ class FunctionSweep {
   std::vector<Summary>& summaries_;
   FunctionUniformity& out_;
   const std::vector<bool>* assumed_;  // May be null.
-  std::vector<OpId> definitions_;   // By ValueId; invalid for parameters.
-  std::vector<size_t> depth_;       // By ValueId: how many regions are open where it is defined.
-  std::vector<size_t> level_of_;    // By OpId of an open operation: its region's place in levels_.
-  std::vector<Edges> edges_;        // By OpId.
-  std::vector<OpId> varying_loop_;  // By OpId of a loop: what makes instances leave it at different times.
+  std::vector<OpId> definitions_;     // By ValueId; invalid for parameters.
+  std::vector<size_t> depth_;         // By ValueId: how many regions are open where it is defined.
+  std::vector<size_t> level_of_;      // By OpId of an open operation: its region's place in levels_.
+  std::vector<Edges> edges_;          // By OpId.
+  std::vector<OpId> varying_loop_;    // By OpId of a loop: what makes instances leave it at different times.
   std::unordered_map<uint32_t, ValueId> incoming_;  // By slot: the first value that an edge brings.
   std::vector<Level> levels_;
   bool changed_ = false;
@@ -364,7 +364,8 @@ Shape FunctionSweep::Of(const Op& op) const {
       if (lanes_ == Lanes::kGroup || At(op, 0).kind == Shape::Kind::kUnset) {
         return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape{};
       }
-      return At(op, 0).is_uniform() && lanes_ != Lanes::kSurelyGroup ? Shape::Uniform() : Shape::Varying();
+      return At(op, 0).is_uniform() && lanes_ != Lanes::kSurelyGroup && !IsOwn(op.space) ? Shape::Uniform()
+                                                                                         : Shape::Varying();
     default:
       break;
   }

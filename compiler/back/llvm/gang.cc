@@ -36,19 +36,20 @@ class GangArith : public ArithEmitter {
 namespace {
 
 llvm::Function* DeclareGang(ModuleEmitter& m) {
-  const ir::Function& entry = m.source.function(m.source.entry);
-  llvm::Function* like = m.functions[m.source.entry.index];
-  llvm::FunctionType* type = like->getFunctionType();
-  std::vector<llvm::Type*> params(type->param_begin(), type->param_end());
-  params.insert(params.begin() + kGangCount, llvm::Type::getInt64Ty(m.context()));
+  llvm::Type* i64 = llvm::Type::getInt64Ty(m.context());
+  llvm::Type* pointer = llvm::PointerType::get(m.context(), 0);
+  std::vector<llvm::Type*> params = {pointer, pointer, i64, i64, i64, i64};
+  for (ir::Type param : m.source.function(m.source.entry).type.params) {
+    params.push_back(m.TypeOf(param));
+  }
   llvm::Function* function =
       llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getInt32Ty(m.context()), params, false),
                              llvm::GlobalValue::InternalLinkage, "gang", m.module.get());
   function->setCallingConv(llvm::CallingConv::Fast);
   m.SetAttributes(function);
-  if (!entry.type.params.empty()) {
-    function->addParamAttr(1, llvm::Attribute::getWithDereferenceableBytes(
-                                  m.context(), entry.type.params.size() * sizeof(ir::CpuArgument)));
+  if (!m.source.params.empty()) {
+    const uint64_t bytes = m.source.params.size() * sizeof(ir::CpuArgument);
+    function->addParamAttr(1, llvm::Attribute::getWithDereferenceableBytes(m.context(), bytes));
     function->addParamAttr(1, llvm::Attribute::getWithAlignment(m.context(), llvm::Align(alignof(ir::CpuArgument))));
   }
   return function;

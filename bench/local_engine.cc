@@ -14,16 +14,16 @@
 
 namespace hpvm::bench {
 
-StatusOr<std::vector<uint8_t>> ReadKernels() {
-  const std::string path = ProgramFolder() + "/bench_kernels.wasm";
+StatusOr<std::vector<uint8_t>> ReadKernels(const std::string& file_name) {
+  const std::string path = ProgramFolder() + "/" + file_name;
   std::ifstream file(path, std::ios::binary);
   std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   return bytes.empty() ? StatusOr<std::vector<uint8_t>>(NotFound("File \"" + path + "\" is missing or empty.")) : bytes;
 }
 
-StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start() {
+StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const std::string& kernels) {
   std::unique_ptr<LocalEngine> local(new LocalEngine());
-  HPVMD_ASSIGN_OR_RETURN(local->kernels_, ReadKernels());
+  HPVMD_ASSIGN_OR_RETURN(local->kernels_, ReadKernels(kernels));
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return FromErrno(errno, "Creating a socket pair");

@@ -4,6 +4,7 @@
 #define HPVMD_BENCH_LOCAL_ENGINE_H_
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,13 +16,14 @@
 
 namespace hpvm::bench {
 
-// The bytes of bench/kernels.wasm, beside the program.
-StatusOr<std::vector<uint8_t>> ReadKernels();
+inline constexpr const char* kBenchKernels = "bench_kernels.wasm";
+// The bytes of a module beside the program.
+StatusOr<std::vector<uint8_t>> ReadKernels(const std::string& file = kBenchKernels);
 
 class LocalEngine final : private ModuleSource {
  public:
-  static StatusOr<std::unique_ptr<LocalEngine>> Start();
-  // The document's only module is kernels.wasm.
+  static StatusOr<std::unique_ptr<LocalEngine>> Start(const std::string& kernels = kBenchKernels);
+  // The document's only module is the one this was started with, whatever it is called there.
   StatusOr<std::shared_ptr<PreparedGraph>> Prepare(std::string_view document);
   Engine& engine() { return *engine_; }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-bench: what the machinery costs, beside peers that do the same work.
+// hpvm-bench: what the machinery costs and how quick kernels are, beside peers that do the same work.
 //
 //   hpvm-bench overhead [--json] [--only CASE]...
+//   hpvm-bench cpu [--json] [--filter NAME]... [--quick | --check] [--peer NAME]... [--seconds S]
 //
 // Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a
 // wrong command line.
@@ -12,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/cpu_measure.h"
 #include "bench/registry.h"
 #ifdef HPVMD_BENCH_DAEMON
 #include "absl/synchronization/mutex.h"
@@ -103,13 +105,23 @@ int main(int argc, char** argv) {
   // As hpvmd does, and so for the load and the peer alike: Debian's Abseil checks the order of gRPC's locks otherwise.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
-  CLI::App app("Measures what hpvmd costs, beside peers that do the same work.", "hpvm-bench");
+  CLI::App app("Measures what hpvmd costs and how quick kernels are, beside peers that do the same work.",
+               "hpvm-bench");
   app.require_subcommand(1);
   CLI::App* overhead = app.add_subcommand("overhead", "Cost a node, a call, a byte and a parsed node.");
   bool json = false;
   std::vector<std::string> only;
   overhead->add_flag("--json", json, "One JSON object a line.");
   overhead->add_option("--only", only, "Only these cases.");
+  CLI::App* cpu = app.add_subcommand("cpu", "Kernels on the processor, beside OpenMP, PoCL and OpenBLAS.");
+  hpvm::bench::CpuOptions cpu_options;
+  bool quick = false, check = false;
+  cpu->add_flag("--json", cpu_options.json, "One JSON object a line.");
+  cpu->add_option("--filter", cpu_options.filters, "Only cases with this in their names.");
+  CLI::Option* quick_flag = cpu->add_flag("--quick", quick, "Smaller sizes, about a minute.");
+  cpu->add_flag("--check", check, "Tiny sizes, one launch each: only whether results are right.")->excludes(quick_flag);
+  cpu->add_option("--peer", cpu_options.peers, "Only these beside ours: ours_fast, openmp, openmp_contract, pocl ...");
+  cpu->add_option("--seconds", cpu_options.seconds, "Measuring time of a case.")->check(CLI::Range(0.01, 600.0));
 #ifdef HPVMD_BENCH_DAEMON
   // How the daemon's cases start their peer; not for people.
   std::string peer_endpoint;
@@ -126,5 +138,14 @@ int main(int argc, char** argv) {
     return hpvm::bench::ServePeer(peer_endpoint);
   }
 #endif
+  if (*cpu) {
+    using hpvm::bench::CpuSize;
+    cpu_options.size = check ? CpuSize::kCheck : quick ? CpuSize::kQuick : CpuSize::kFull;
+    std::string command;
+    for (int i = 0; i < argc; ++i) {
+      command += std::string(i == 0 ? "" : " ") + argv[i];
+    }
+    return hpvm::bench::RunCpu(cpu_options, command);
+  }
   return hpvm::bench::Overhead(json, only);
 }

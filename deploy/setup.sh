@@ -15,6 +15,7 @@ packages=(
   libssl-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev
   # Tests and benchmark peers.
   libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev python3-numpy nodejs binaryen
+  libomp-22-dev libopenblas-dev libopenblas0-pthread pocl-opencl-icd ocl-icd-libopencl1 opencl-c-headers
 )
 case "${1:-}" in
   "") ;;

@@ -386,62 +386,15 @@ Status FunctionEmitter::EmitAtomic(const ir::Op& op) {
     TrapIf(b_.CreateICmpNE(low, I64(0)), TrapCode::kMisalignedAtomic, op.source, address, I64(op.width));
   }
   bool is_store = op.code != Opcode::kAtomicLoad;
-  auto access = [&](llvm::Value* pointer) { return EmitAtomicAccess(op, pointer); };
+  const Values values = Operands(op, 1);
+  auto access = [&](llvm::Value* pointer) { return EmitAtomicAt(m_, b_, op, pointer, values); };
   llvm::Value* value = Access(op, is_store, access, [&](llvm::Value* address) {
-    return EmitAtomicAccess(op, SearchPointer(op, is_store, address));
+    return access(SearchPointer(op, is_store, address));
   });
   if (op.result_count != 0) {
     SetResult(op, value);
   }
   return absl::OkStatus();
-}
-
-llvm::Value* FunctionEmitter::EmitAtomicAccess(const ir::Op& op, llvm::Value* pointer) {
-  constexpr llvm::AtomicOrdering kOrder = llvm::AtomicOrdering::SequentiallyConsistent;
-  const llvm::Align align(op.width);
-  llvm::Type* type = m_.TypeOf(op.type);
-  bool is_narrow = op.width != ir::Bytes(op.type);
-  llvm::Type* stored = is_narrow ? b_.getIntNTy(8u * op.width) : type;
-  auto narrow = [&](llvm::Value* value) { return is_narrow ? b_.CreateTrunc(value, stored) : value; };
-  auto widen = [&](llvm::Value* value) { return is_narrow ? b_.CreateZExt(value, type) : value; };
-  switch (op.code) {
-    case Opcode::kAtomicLoad: {
-      llvm::LoadInst* load = b_.CreateAlignedLoad(stored, pointer, align);
-      load->setAtomic(kOrder);
-      Tag(load);
-      return widen(load);
-    }
-    case Opcode::kAtomicStore: {
-      llvm::StoreInst* store = b_.CreateAlignedStore(narrow(Operand(op, 1)), pointer, align);
-      store->setAtomic(kOrder);
-      Tag(store);
-      return nullptr;
-    }
-    case Opcode::kAtomicCmpxchg: {
-      llvm::Value* pair =
-          Tag(b_.CreateAtomicCmpXchg(pointer, narrow(Operand(op, 1)), narrow(Operand(op, 2)), align, kOrder, kOrder));
-      return widen(b_.CreateExtractValue(pair, 0));
-    }
-    default:
-      return widen(AtomicReadModifyWrite(op, pointer, narrow(Operand(op, 1))));
-  }
-}
-
-llvm::Value* FunctionEmitter::AtomicReadModifyWrite(const ir::Op& op, llvm::Value* pointer, llvm::Value* value) {
-  using Rmw = llvm::AtomicRMWInst::BinOp;
-  static constexpr std::pair<Opcode, Rmw> kOperations[] = {
-      {Opcode::kAtomicAdd, Rmw::Add},   {Opcode::kAtomicSub, Rmw::Sub},   {Opcode::kAtomicAnd, Rmw::And},
-      {Opcode::kAtomicOr, Rmw::Or},     {Opcode::kAtomicXor, Rmw::Xor},   {Opcode::kAtomicXchg, Rmw::Xchg},
-      {Opcode::kAtomicMinS, Rmw::Min},  {Opcode::kAtomicMinU, Rmw::UMin}, {Opcode::kAtomicMaxS, Rmw::Max},
-      {Opcode::kAtomicMaxU, Rmw::UMax}, {Opcode::kAtomicFAdd, Rmw::FAdd},
-  };
-  for (const auto& [code, operation] : kOperations) {
-    if (code == op.code) {
-      return Tag(b_.CreateAtomicRMW(operation, pointer, value, llvm::Align(op.width),
-                                    llvm::AtomicOrdering::SequentiallyConsistent));
-    }
-  }
-  return nullptr;
 }
 
 void FunctionEmitter::EmitGlobal(const ir::Op& op) {

@@ -191,6 +191,7 @@ class GangEmitter {
 
   // --- gang_memory.cc, gang_gather.cc, gang_atomic.cc
   friend class GangAccess;  // One operation (gang_memory.h).
+  bool IsUsed(ir::ValueId id);
   Status EmitMemory(const ir::Op& op, ir::OpId id);
   Status EmitAtomic(const ir::Op& op, ir::OpId id);
 
@@ -221,6 +222,7 @@ class GangEmitter {
   // What the first block has loaded of the context (kOfContext) or of a parameter, by offset; arrays in the frame.
   static constexpr uint32_t kOfContext = 0xffffffffu, kOfFrame = 0xfffffffeu;
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> loaded_;
+  std::vector<bool> is_used_;  // By ValueId; empty until asked for.
   ContextFields fields_, entry_fields_;
   Mask mask_;  // The current place's. Some lane of it is active.
   // Where control goes when no lane is active any more: to the end of the innermost masked construct, or arm.

@@ -161,9 +161,6 @@ void GangAccess::FindForm() {
 }
 
 void GangAccess::Remark() const {
-  if (g_.report_ == nullptr) {
-    return;
-  }
   const std::string what = is_store_ ? "The store " : "The load ";
   const std::string how =
       form_ == Form::kUniform      ? "is one scalar for all lanes"
@@ -174,7 +171,15 @@ void GangAccess::Remark() const {
           ? "has a stride of " + std::to_string(step_) + " bytes: " + (is_store_ ? "a scatter" : "a gather")
           : std::string(is_store_ ? "scatters" : "gathers");
   const std::string rows_share = g_.rows() > 1 && is_shared_ ? "; rows share it" : "";
-  KernelRemark remark{KernelRemark::Kind::kAccess, op_.source, what + how + rows_share + "."};
+  AddRemark(what + how + rows_share + ".");
+}
+
+// Says it once: tiles and what sticks out of them are emitted apart.
+void GangAccess::AddRemark(std::string text) const {
+  if (g_.report_ == nullptr) {
+    return;
+  }
+  KernelRemark remark{KernelRemark::Kind::kAccess, op_.source, std::move(text)};
   const bool is_new = std::none_of(g_.report_->remarks.begin(), g_.report_->remarks.end(), [&](const KernelRemark& r) {
     return r.kind == remark.kind && r.source == remark.source;
   });

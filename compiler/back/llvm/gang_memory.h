@@ -43,6 +43,7 @@ class GangAccess {
   void FindPlace();
   void FindForm();
   void Remark() const;
+  void AddRemark(std::string text) const;
   llvm::Value* OfContext(llvm::Type* type, uint64_t offset);
   llvm::Value* OfParam(llvm::Type* type, uint64_t offset);
   llvm::Value* ValidOf(uint64_t span);                 // i64: places for `span` bytes more than the access has.
@@ -86,7 +87,9 @@ class GangAccess {
   llvm::Value* FlatAddress(llvm::Value* operand);  // i64; scalar or vector.
   // Calls a helper that goes over the active lanes; `values` is what it stores, or null. Gives the array of values.
   llvm::Value* SearchColumn(unsigned row, unsigned column, llvm::Value* values);
-  llvm::Value* Scratch(uint32_t which);  // An array in the frame.
+  // An array in the frame, for as long as one column takes.
+  static constexpr uint32_t kAddresses = 0, kValues = 1, kFirstAtomic = 2;
+  llvm::Value* Scratch(uint32_t which);
 
   // gang_gather.cc
   llvm::Value* Gather(unsigned row, unsigned column, unsigned word);
@@ -100,6 +103,12 @@ class GangAccess {
   llvm::Value* Pointers(llvm::Value* offsets, uint64_t imm);
 
   // gang_atomic.cc
+  // Ends what asks, a lane or a row's active lanes, if `condition` holds.
+  using Trap = llvm::function_ref<void(llvm::Value* condition, llvm::Value* code, llvm::Value* address)>;
+  llvm::Value* AtomicPointer(llvm::Value* operand, Trap trap);
+  llvm::Value* AtomicColumn(unsigned row, unsigned column);
+  void AtomicUniform(unsigned row, llvm::Value* value);
+  llvm::Value* ReduceRow(unsigned row);
 
   llvm::Value* I64(uint64_t value) { return b_.getInt64(value); }
   llvm::Value* context() const { return g_.function_->getArg(0); }

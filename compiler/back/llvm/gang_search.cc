@@ -15,7 +15,6 @@ using ir::TrapCode;
 namespace {
 
 constexpr uint64_t kLanesMax = 64;
-constexpr uint32_t kAddresses = 0, kValues = 1;  // Arrays in the frame.
 
 }  // namespace
 

@@ -72,12 +72,6 @@ const char* ReasonOf(const Op& op, bool is_entry) {
 
 // --- Constructs.
 
-// Where an operation of the entry stands.
-struct Place {
-  OpId owner;      // The construct around it; invalid in the body.
-  uint32_t order;  // In the text form.
-};
-
 class Planner {
  public:
   Planner(const ir::Module& module, const GangPlanOptions& options)
@@ -314,12 +308,6 @@ std::optional<GangRefusal> RefuseGang(const ir::Module& module) {
 
 std::optional<GangPlan> PlanGang(const ir::Module& module, const GangPlanOptions& options) {
   return Planner(module, options).Run();
-}
-
-std::vector<GangShape> ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report) {
-  (void)module;
-  (void)report;
-  return {GangShape{unit.vector_bytes / 4, 1, 1}};
 }
 
 }  // namespace hpvm

@@ -18,6 +18,8 @@
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
 
+#include "compiler/back/llvm/emitter.h"
+
 namespace hpvm {
 
 void InitializeLlvm() {
@@ -40,6 +42,17 @@ void SetOutOfMemoryHandler(void (*handler)()) {
 
 namespace cpu {
 namespace {
+
+// For text alone, so that the zygote does not pay for it.
+void InitializeAarch64() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+  });
+}
 
 // A quarter of the time of LLVM's O2 on kernels, and faster code: O2's later passes merge the fast and the searching
 // path of accesses. Simplify each function, inline, then the loops: rotate them so that loads of bounds leave them, and
@@ -79,19 +92,37 @@ class BasicRegisterAllocation {
 
 }  // namespace
 
+StatusOr<Machine> MachineOf(const CpuTarget& target) {
+  using Kind = Machine::Kind;
+  const std::pair<const char*, Kind> levels[] = {{"x86-64-v2", Kind::kX86V2},
+                                                 {"x86-64-v3", Kind::kX86V3},
+                                                 {"x86-64-v4", Kind::kX86V4},
+                                                 {"aarch64", Kind::kAarch64}};
+  for (const auto& [level, kind] : levels) {
+    if (target.level == level) {
+      return Machine{.kind = kind};
+    }
+  }
+  return InvalidArgument("There is no processor \"" + target.level + "\".");
+}
+
 StatusOr<std::unique_ptr<llvm::TargetMachine>> CreateTargetMachine(const CpuTarget& target) {
   InitializeLlvm();
-  const llvm::Triple triple("x86_64-unknown-linux-gnu");
+  const bool is_aarch64 = target.level == "aarch64";
+  if (is_aarch64) {
+    InitializeAarch64();
+  }
+  const llvm::Triple triple(is_aarch64 ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu");
   std::string error;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
   if (found == nullptr) {
-    return Internal("LLVM lacks the target x86_64: " + error);
+    return Internal("LLVM lacks the target " + triple.str() + ": " + error);
   }
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // Never a multiply-add where the kernel has two operations.
   options.EmitStackSizeSection = true;                 // LinkImage checks it.
   std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
-      triple, target.level, "", options, llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+      triple, is_aarch64 ? "generic" : target.level, "", options, llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
   if (machine == nullptr) {
     return Internal("LLVM cannot generate code for \"" + target.level + "\".");
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,14 +26,21 @@ void Optimise(llvm::Module& module, llvm::TargetMachine& machine);
 enum class FileKind : uint8_t { kObject, kAssembly };
 StatusOr<std::string> GenerateCode(llvm::Module& module, llvm::TargetMachine& machine, FileKind kind);
 
-// image.cc. Lays the object's code and constants out as one image and resolves what refers from one to the other.
-// kInternal for any relocation that is not relative to its own place, any outside symbol, any writable data, any stack
-// frame above kCpuFrameBytesMax.
+// image.cc. Functions whose stack frames are above kCpuFrameBytesMax, which LinkImage does not ask.
+struct Frame {
+  std::string function;
+  uint64_t bytes = 0;
+  uint64_t place = 0;  // In the object's table.
+};
+StatusOr<std::vector<Frame>> LargeFrames(std::string_view object);
+
+// Lays the object's code and constants out as one image and resolves what refers from one to the other. kInternal for
+// any relocation that is not relative to its own place, any outside symbol, any writable data, an entry that is missing.
 struct Image {
   std::vector<uint8_t> bytes;
-  uint64_t entry_offset = 0;
+  std::vector<uint64_t> entry_offsets;  // Of the entries asked for.
 };
-StatusOr<Image> LinkImage(std::string_view object);
+StatusOr<Image> LinkImage(std::string_view object, std::span<const std::string> entries);
 
 }  // namespace hpvm::cpu
 

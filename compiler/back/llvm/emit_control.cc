@@ -49,9 +49,7 @@ void FunctionEmitter::EmitPrologue() {
   if (!calls) {
     return;  // A leaf's frame fits into the reserve below the limit.
   }
-  llvm::Metadata* name = llvm::MDString::get(m_.context(), "rsp");
-  llvm::Value* where = llvm::MetadataAsValue::get(m_.context(), llvm::MDNode::get(m_.context(), {name}));
-  llvm::Value* stack = b_.CreateIntrinsic(llvm::Intrinsic::read_register, {b_.getInt64Ty()}, {where});
+  llvm::Value* stack = m_.StackPointer(b_);
   llvm::Value* limit = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, stack_limit));
   TrapIf(b_.CreateICmpULT(stack, limit), TrapCode::kStackOverflow, 0);
   // Calls alone can run for ever in bounded depth, without any loop.
@@ -98,6 +96,7 @@ Status FunctionEmitter::EmitRegion(ir::RegionId region) {
 Status FunctionEmitter::EmitOp(const ir::Op& op, ir::OpId id) {
   written_in_ = op.origin != 0 ? op.origin - 1 : index_;
   if (ArithEmitter::Handles(op)) {
+    b_.setFastMathFlags(m_.FastMathOf(written_in_));
     SetResult(op, arith_.Emit(op, f_.type_of(op.first_result), Operands(op)));
     return absl::OkStatus();
   }

@@ -44,20 +44,9 @@ class EntryEmitter {
   llvm::BasicBlock* done_ = nullptr;
 };
 
-llvm::Function* DeclareEntry(ModuleEmitter& m) {
-  llvm::Type* i64 = llvm::Type::getInt64Ty(m.context());
-  llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(m.context()),
-                                                     {llvm::PointerType::get(m.context(), 0), i64, i64}, false);
-  llvm::Function* entry = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kEntryName, m.module.get());
-  entry->setVisibility(llvm::GlobalValue::HiddenVisibility);
-  entry->setDSOLocal(true);
-  m.SetAttributes(entry);
-  return entry;
-}
-
 EntryEmitter::EntryEmitter(ModuleEmitter& m)
     : m_(m),
-      function_(DeclareEntry(m)),
+      function_(DeclareEntry(m, kEntryName)),
       b_(m.context()),
       fields_(m, b_, function_->getArg(0), nullptr),
       context_(function_->getArg(0)) {}
@@ -97,11 +86,8 @@ void EntryEmitter::EmitStart() {
 
 std::vector<llvm::Value*> EntryEmitter::Arguments() {
   std::vector<llvm::Value*> arguments = {context_, arguments_, id_[0], id_[1], id_[2]};
-  for (uint32_t k = 0; k < m_.source.params.size(); ++k) {
-    llvm::Type* type = m_.TypeOf(m_.source.params[k].type);
-    llvm::Type* bits = b_.getIntNTy(8 * ir::Bytes(m_.source.params[k].type));
-    llvm::Value* value = b_.CreateTrunc(fields_.LoadArgument(b_.getInt64Ty(), k, offsetof(CpuArgument, base)), bits);
-    arguments.push_back(b_.CreateBitCast(value, type));
+  for (llvm::Value* param : LoadParams(m_, b_, fields_)) {
+    arguments.push_back(param);
   }
   return arguments;
 }
@@ -194,6 +180,28 @@ void EntryEmitter::EmitStopped() {
 }
 
 }  // namespace
+
+llvm::Function* DeclareEntry(ModuleEmitter& m, const std::string& name) {
+  llvm::Type* i64 = llvm::Type::getInt64Ty(m.context());
+  llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(m.context()),
+                                                     {llvm::PointerType::get(m.context(), 0), i64, i64}, false);
+  llvm::Function* entry = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, name, m.module.get());
+  entry->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  entry->setDSOLocal(true);
+  m.SetAttributes(entry);
+  return entry;
+}
+
+llvm::SmallVector<llvm::Value*, 8> LoadParams(ModuleEmitter& m, llvm::IRBuilder<>& b, ContextFields& fields) {
+  llvm::SmallVector<llvm::Value*, 8> params;
+  for (uint32_t k = 0; k < m.source.params.size(); ++k) {
+    llvm::Type* type = m.TypeOf(m.source.params[k].type);
+    llvm::Type* bits = b.getIntNTy(8 * ir::Bytes(m.source.params[k].type));
+    llvm::Value* value = b.CreateTrunc(fields.LoadArgument(b.getInt64Ty(), k, offsetof(CpuArgument, base)), bits);
+    params.push_back(b.CreateBitCast(value, type));
+  }
+  return params;
+}
 
 void EmitEntry(ModuleEmitter& m) { EntryEmitter(m).Emit(); }
 

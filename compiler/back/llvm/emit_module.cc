@@ -80,6 +80,17 @@ void NoteEffects(ModuleEmitter& m, const ir::Function& function) {
   });
 }
 
+// The width is the compiler's business: LLVM would split vectors of 512 bits to keep the clock of some processors up.
+void SetProcessor(llvm::Function& function, Machine::Kind kind) {
+  if (kind == Machine::Kind::kX86V4) {
+    function.addFnAttr("prefer-vector-width", "512");
+    function.addFnAttr("min-legal-vector-width", "512");
+    function.addFnAttr("tune-cpu", "znver4");
+  } else if (kind == Machine::Kind::kX86V3) {
+    function.addFnAttr("tune-cpu", "haswell");  // Takes gathers for worth while.
+  }
+}
+
 }  // namespace
 
 llvm::Type* ModuleEmitter::TypeOf(ir::Type type) const {
@@ -144,8 +155,29 @@ void ModuleEmitter::SetAttributes(llvm::Function* function) const {
   function->addParamAttr(0, llvm::Attribute::NoUndef);
 }
 
-StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llvm::LLVMContext& context) {
-  ModuleEmitter m(source);
+llvm::FastMathFlags ModuleEmitter::FastMathOf(uint32_t function) const {
+  llvm::FastMathFlags flags;
+  if (!machine.fast_math || source.functions[function].fast_math == ir::FastMath::kNone) {
+    return flags;
+  }
+  flags.setAllowContract(true);
+  if (source.functions[function].fast_math == ir::FastMath::kAll) {
+    flags.setAllowReassoc();
+    flags.setAllowReciprocal();
+    flags.setNoSignedZeros();
+    flags.setApproxFunc();
+  }
+  return flags;  // NaNs and infinities stay what they are.
+}
+
+llvm::Value* ModuleEmitter::StackPointer(llvm::IRBuilder<>& b) const {
+  llvm::Metadata* name = llvm::MDString::get(context(), machine.kind == Machine::Kind::kAarch64 ? "sp" : "rsp");
+  llvm::Value* where = llvm::MetadataAsValue::get(context(), llvm::MDNode::get(context(), {name}));
+  return b.CreateIntrinsic(llvm::Intrinsic::read_register, {b.getInt64Ty()}, {where});
+}
+
+Status EmitFunctions(ModuleEmitter& m, llvm::LLVMContext& context) {
+  const ir::Module& source = m.source;
   HPVMD_ASSIGN_OR_RETURN(m.module, ParseHelpers(context));
   MakeTags(m);
   std::vector<bool> reached = Reachable(source);
@@ -168,13 +200,22 @@ StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llv
     }
   }
   EmitEntry(m);
+  return absl::OkStatus();
+}
+
+Status FinishModule(ModuleEmitter& m) {
   RemoveUnused(*m.module);
+  for (llvm::Function& function : *m.module) {
+    if (!function.isDeclaration()) {
+      SetProcessor(function, m.machine.kind);
+    }
+  }
   std::string fault;
   llvm::raw_string_ostream stream(fault);
   if (llvm::verifyModule(*m.module, &stream)) {
     return Internal("The back end made malformed LLVM IR: " + fault.substr(0, 2000));
   }
-  return std::move(m.module);
+  return absl::OkStatus();
 }
 
 llvm::Value* ContextFields::Address(uint64_t offset) {

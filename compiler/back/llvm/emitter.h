@@ -21,10 +21,12 @@
 
 #include "base/status.h"
 #include "compiler/back/llvm/arith.h"
+#include "compiler/back/llvm/llvm_back.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::cpu {
 
+// Of the entry over instances; those of variants follow (variants.h).
 inline constexpr char kEntryName[] = "hpvm_entry";
 // Where a function's parameters begin: context, arguments, the instance's id, then the IR's.
 inline constexpr unsigned kFirstId = 2;
@@ -33,9 +35,18 @@ inline constexpr unsigned kFirstParam = 5;
 // code c.
 inline constexpr uint32_t kTrapStatus = 2;
 
+// What code is made for.
+struct Machine {
+  enum class Kind : uint8_t { kX86V2, kX86V3, kX86V4, kAarch64 };
+  Kind kind = Kind::kX86V2;
+  bool fast_math = false;  // CpuOptions::fast_math.
+};
+StatusOr<Machine> MachineOf(const CpuTarget& target);  // codegen.cc
+
 // What all functions of one module share.
 struct ModuleEmitter {
   const ir::Module& source;
+  const Machine machine;
   std::unique_ptr<llvm::Module> module;    // Starts as the helpers (helpers.cc).
   std::vector<llvm::Function*> functions;  // By FunctionId; null for those the entry never reaches.
   // By index in reference_types; null until asked for. The second calls functions of other modules.
@@ -51,7 +62,7 @@ struct ModuleEmitter {
   llvm::MDNode* kernel_tag = nullptr;
   llvm::MDNode* context_tag = nullptr;
 
-  explicit ModuleEmitter(const ir::Module& m) : source(m) {}
+  ModuleEmitter(const ir::Module& m, const Machine& on) : source(m), machine(on) {}
   llvm::LLVMContext& context() const { return module->getContext(); }
   llvm::Type* TypeOf(ir::Type type) const;
   llvm::Type* ResultOf(const ir::FunctionType& type) const;
@@ -59,6 +70,10 @@ struct ModuleEmitter {
   llvm::Function* Declare(const ir::FunctionType& type, const std::string& name);
   // What holds for every function whose first parameter is the context.
   void SetAttributes(llvm::Function* function) const;
+  // What arithmetic may do that is written in that function.
+  llvm::FastMathFlags FastMathOf(uint32_t function) const;
+  // The stack pointer's value, an i64.
+  llvm::Value* StackPointer(llvm::IRBuilder<>& b) const;
   // The function that calls what a reference of that type names, made on first use (emit_call.cc).
   llvm::Function* ReferenceCaller(uint32_t type_index);
   // The function that appends a record with so many operands, made on first use (emit_call.cc).
@@ -71,14 +86,22 @@ struct ModuleEmitter {
 };
 
 extern const char kBulkHelpers[];  // helpers_bulk.cc
+extern const char kGangHelpers[];  // helpers_gang.cc
 // Parses the helpers into a fresh module (helpers.cc).
 StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context);
 
-// The whole module: every reachable function and the entry (emit_module.cc).
-StatusOr<std::unique_ptr<llvm::Module>> EmitModule(const ir::Module& source, llvm::LLVMContext& context);
+// What every module starts with: the helpers, every reachable function, and the entry over instances (emit_module.cc).
+Status EmitFunctions(ModuleEmitter& m, llvm::LLVMContext& context);
+// Drops what nothing uses, gives every function the processor's attributes and checks the module (emit_module.cc).
+Status FinishModule(ModuleEmitter& m);
 
 // The loop over instances (emit_entry.cc).
 void EmitEntry(ModuleEmitter& m);
+
+// The atomic operation `op` on the bytes at a host address: `values` are its operands behind the address. Gives the old
+// value, or null for a store (atomic.cc).
+llvm::Value* EmitAtomicAt(ModuleEmitter& m, llvm::IRBuilder<>& b, const ir::Op& op, llvm::Value* pointer,
+                          llvm::ArrayRef<llvm::Value*> values);
 
 // Loads and stores of CpuContext's fields.
 class ContextFields {
@@ -104,6 +127,10 @@ class ContextFields {
   llvm::Value* context_;
   llvm::Value* arguments_;
 };
+
+// An external function of type CpuEntry (emit_entry.cc), and the kernel's parameters as the launch has them.
+llvm::Function* DeclareEntry(ModuleEmitter& m, const std::string& name);
+llvm::SmallVector<llvm::Value*, 8> LoadParams(ModuleEmitter& m, llvm::IRBuilder<>& b, ContextFields& fields);
 
 // One function. The members are spread over emit_*.cc by family of opcodes.
 class FunctionEmitter {
@@ -145,8 +172,6 @@ class FunctionEmitter {
   void EmitBulk(const ir::Op& op);
   void MarkStateWritten();
   Status EmitAtomic(const ir::Op& op);
-  llvm::Value* EmitAtomicAccess(const ir::Op& op, llvm::Value* pointer);
-  llvm::Value* AtomicReadModifyWrite(const ir::Op& op, llvm::Value* pointer, llvm::Value* value);
   void EmitGlobal(const ir::Op& op);
   // Runs `access` on the host address. For flat and param(k) that is once on the path where the check against the
   // operation's own space passes and, by `search`, once on the path that searches all of the instance's space; the

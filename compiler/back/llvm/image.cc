@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The linker of an image: a few sections of one object, and references between them relative to their own place.
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -18,8 +19,6 @@ using llvm::object::ELFSectionRef;
 using llvm::object::SectionRef;
 using llvm::object::SymbolRef;
 
-constexpr char kEntrySymbol[] = "hpvm_entry";
-
 Status FromLlvm(llvm::Error error, const char* doing) {
   return Internal(std::string(doing) + ": " + llvm::toString(std::move(error)));
 }
@@ -27,12 +26,11 @@ Status FromLlvm(llvm::Error error, const char* doing) {
 class ImageLinker {
  public:
   explicit ImageLinker(const Object& object) : object_(object) {}
-  StatusOr<Image> Link();
+  StatusOr<Image> Link(std::span<const std::string> entries);
 
  private:
   Status PlaceSections(bool is_code);
   Status Place(const ELFSectionRef& section);
-  Status CheckFrames(const SectionRef& section);
   Status Relocate(const SectionRef& relocations);
   Status RelocateOne(const llvm::object::ELFRelocationRef& relocation, uint64_t section_offset, uint64_t section_bytes);
   StatusOr<uint64_t> OffsetOf(const SymbolRef& symbol);
@@ -70,29 +68,6 @@ Status ImageLinker::PlaceSections(bool is_code) {
     if (is_loaded && is_code == ((flags & llvm::ELF::SHF_EXECINSTR) != 0)) {
       HPVMD_RETURN_IF_ERROR(Place(section));
     }
-  }
-  return absl::OkStatus();
-}
-
-// .stack_sizes: {u64 address, ULEB128 bytes} a function. Frames are bounded so that a function without a check of its
-// own stays inside the reserve below stack_limit.
-Status ImageLinker::CheckFrames(const SectionRef& section) {
-  llvm::Expected<llvm::StringRef> contents = section.getContents();
-  if (!contents) {
-    return FromLlvm(contents.takeError(), "Reading the stack sizes");
-  }
-  llvm::DataExtractor data(*contents, true, 8);
-  llvm::DataExtractor::Cursor cursor(0);
-  while (cursor && cursor.tell() < contents->size()) {
-    data.getU64(cursor);
-    uint64_t bytes = data.getULEB128(cursor);
-    if (cursor && bytes > ir::kCpuFrameBytesMax) {
-      return ResourceExhausted("A function's stack frame (" + std::to_string(bytes) +
-                               " bytes) is larger than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
-    }
-  }
-  if (!cursor) {
-    return FromLlvm(cursor.takeError(), "Reading the stack sizes");
   }
   return absl::OkStatus();
 }
@@ -154,44 +129,131 @@ Status ImageLinker::Relocate(const SectionRef& relocations) {
   return absl::OkStatus();
 }
 
-StatusOr<Image> ImageLinker::Link() {
+StatusOr<Image> ImageLinker::Link(std::span<const std::string> entries) {
   HPVMD_RETURN_IF_ERROR(PlaceSections(true));
   HPVMD_RETURN_IF_ERROR(PlaceSections(false));
-  bool has_frames = false;
   for (const SectionRef& section : object_.sections()) {
     HPVMD_RETURN_IF_ERROR(Relocate(section));
-    llvm::Expected<llvm::StringRef> name = section.getName();
-    if (!name) {
-      return FromLlvm(name.takeError(), "Reading a section's name");
-    }
-    if (*name == ".stack_sizes") {
-      has_frames = true;
-      HPVMD_RETURN_IF_ERROR(CheckFrames(section));
-    }
   }
-  if (!has_frames) {
-    return Internal("The object does not tell its stack frames' sizes.");
-  }
+  std::map<std::string, uint64_t> offsets;
   for (const SymbolRef& symbol : object_.symbols()) {
     llvm::Expected<llvm::StringRef> name = symbol.getName();
-    if (name && *name == kEntrySymbol) {
-      HPVMD_ASSIGN_OR_RETURN(image_.entry_offset, OffsetOf(symbol));
-      return std::move(image_);
+    if (!name) {
+      return FromLlvm(name.takeError(), "Reading a symbol's name");
     }
-    llvm::consumeError(name.takeError());
+    if (std::find(entries.begin(), entries.end(), *name) != entries.end()) {
+      HPVMD_ASSIGN_OR_RETURN(offsets[name->str()], OffsetOf(symbol));
+    }
   }
-  return Internal("The object has no entry.");
+  for (const std::string& entry : entries) {
+    auto found = offsets.find(entry);
+    if (found == offsets.end()) {
+      return Internal("The object lacks the entry \"" + entry + "\".");
+    }
+    image_.entry_offsets.push_back(found->second);
+  }
+  return std::move(image_);
 }
 
-}  // namespace
+// .stack_sizes: {u64 address, ULEB128 bytes} a function; the address is a relocation against the function's section.
+Status ReadFrames(const SectionRef& section, std::vector<Frame>& frames) {
+  llvm::Expected<llvm::StringRef> contents = section.getContents();
+  if (!contents) {
+    return FromLlvm(contents.takeError(), "Reading the stack sizes");
+  }
+  llvm::DataExtractor data(*contents, true, 8);
+  llvm::DataExtractor::Cursor cursor(0);
+  while (cursor && cursor.tell() < contents->size()) {
+    Frame frame;
+    frame.place = cursor.tell();
+    data.getU64(cursor);
+    frame.bytes = data.getULEB128(cursor);
+    if (cursor) {
+      frames.push_back(std::move(frame));
+    }
+  }
+  if (!cursor) {
+    return FromLlvm(cursor.takeError(), "Reading the stack sizes");
+  }
+  return absl::OkStatus();
+}
 
-StatusOr<Image> LinkImage(std::string_view object) {
+// The functions' names by the relocations of their frames' entries.
+void NameFrames(const Object& object, const SectionRef& relocations, std::vector<Frame>& frames) {
+  std::map<std::pair<uint64_t, uint64_t>, std::string> functions;  // By section and address in it.
+  for (const llvm::object::ELFSymbolRef symbol : object.symbols()) {
+    llvm::Expected<llvm::object::section_iterator> section = symbol.getSection();
+    llvm::Expected<llvm::StringRef> name = symbol.getName();
+    if (section && name && symbol.getELFType() == llvm::ELF::STT_FUNC && *section != object.section_end()) {
+      functions[{(*section)->getIndex(), llvm::cantFail(symbol.getValue())}] = name->str();
+    }
+    llvm::consumeError(section.takeError());
+    llvm::consumeError(name.takeError());
+  }
+  for (const llvm::object::ELFRelocationRef relocation : relocations.relocations()) {
+    if (relocation.getSymbol() == object.symbol_end()) {
+      continue;
+    }
+    llvm::Expected<llvm::object::section_iterator> section = relocation.getSymbol()->getSection();
+    llvm::Expected<int64_t> addend = relocation.getAddend();
+    llvm::Expected<uint64_t> value = relocation.getSymbol()->getValue();
+    for (Frame& frame : frames) {
+      if (section && addend && value && *section != object.section_end() && frame.place == relocation.getOffset()) {
+        auto found = functions.find({(*section)->getIndex(), *value + static_cast<uint64_t>(*addend)});
+        frame.function = found == functions.end() ? "" : found->second;
+      }
+    }
+    llvm::consumeError(section.takeError());
+    llvm::consumeError(addend.takeError());
+    llvm::consumeError(value.takeError());
+  }
+}
+
+StatusOr<Object> ParseObject(std::string_view object) {
   llvm::MemoryBufferRef buffer(llvm::StringRef(object.data(), object.size()), "kernel");
   llvm::Expected<Object> parsed = Object::create(buffer);
   if (!parsed) {
     return FromLlvm(parsed.takeError(), "Reading the object");
   }
-  return ImageLinker(*parsed).Link();
+  return std::move(*parsed);
+}
+
+}  // namespace
+
+StatusOr<std::vector<Frame>> LargeFrames(std::string_view bytes) {
+  HPVMD_ASSIGN_OR_RETURN(Object object, ParseObject(bytes));
+  std::vector<Frame> frames;
+  bool has_frames = false;
+  for (const SectionRef& section : object.sections()) {
+    llvm::Expected<llvm::StringRef> name = section.getName();
+    if (!name) {
+      return FromLlvm(name.takeError(), "Reading a section's name");
+    }
+    if (*name != ".stack_sizes") {
+      continue;
+    }
+    has_frames = true;
+    std::vector<Frame> here;
+    HPVMD_RETURN_IF_ERROR(ReadFrames(section, here));
+    std::erase_if(here, [](const Frame& frame) { return frame.bytes <= ir::kCpuFrameBytesMax; });
+    for (const SectionRef& other : object.sections()) {
+      llvm::Expected<llvm::object::section_iterator> of = other.getRelocatedSection();
+      if (!here.empty() && of && *of != object.section_end() && **of == section) {
+        NameFrames(object, other, here);
+      }
+      llvm::consumeError(of.takeError());
+    }
+    frames.insert(frames.end(), here.begin(), here.end());
+  }
+  if (!has_frames) {
+    return Internal("The object does not tell its stack frames' sizes.");
+  }
+  return frames;
+}
+
+StatusOr<Image> LinkImage(std::string_view object, std::span<const std::string> entries) {
+  HPVMD_ASSIGN_OR_RETURN(Object parsed, ParseObject(object));
+  return ImageLinker(parsed).Link(entries);
 }
 
 }  // namespace hpvm::cpu

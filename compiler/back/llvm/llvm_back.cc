@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/llvm/llvm_back.h"
 
+#include <algorithm>
+
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 
 #include "base/clock.h"
 #include "compiler/back/llvm/codegen.h"
 #include "compiler/back/llvm/emitter.h"
+#include "compiler/back/llvm/variants.h"
+#include "compiler/ir/cpu_abi.h"
 
 namespace hpvm {
 namespace {
@@ -14,19 +18,103 @@ namespace {
 // An optimised module with what it lives in.
 struct Compiled {
   std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
-  std::unique_ptr<llvm::TargetMachine> machine;
   std::unique_ptr<llvm::Module> module;
+  std::vector<cpu::EmittedVariant> variants;
 };
 
-StatusOr<Compiled> CompileToLlvm(const ir::Module& module, const CpuTarget& target) {
+// Compiles a kernel, and again with other variants when some turn out to be too large.
+class Compiler {
+ public:
+  static StatusOr<Compiler> Create(const ir::Module& module, const CpuTarget& target, const CpuOptions& options);
+  StatusOr<Compiled> ToLlvm();
+  // The object, and what it was made of.
+  StatusOr<std::string> ToObject(std::vector<cpu::EmittedVariant>* variants);
+  llvm::TargetMachine& target() { return *target_; }
+  const ir::BoundsProgram& bounds() const { return choice_.bounds; }
+  // Adds what was said of the last module that was made.
+  void Report();
+
+ private:
+  explicit Compiler(const ir::Module& module) : module_(module) {}
+  // Whether it could.
+  bool Shrink(const std::vector<cpu::EmittedVariant>& variants, const cpu::Frame& frame);
+
+  const ir::Module& module_;
+  CpuOptions options_;
+  cpu::Machine machine_;
+  std::unique_ptr<llvm::TargetMachine> target_;
+  cpu::VariantChoice choice_;
+  KernelReport chosen_, emitted_;
+};
+
+StatusOr<Compiler> Compiler::Create(const ir::Module& module, const CpuTarget& target, const CpuOptions& options) {
+  Compiler compiler(module);
+  compiler.options_ = options;
+  HPVMD_ASSIGN_OR_RETURN(compiler.machine_, cpu::MachineOf(target));
+  compiler.machine_.fast_math = options.fast_math;
+  HPVMD_ASSIGN_OR_RETURN(compiler.target_, cpu::CreateTargetMachine(target));
+  compiler.choice_ = cpu::ChooseVariants(module, compiler.machine_, options, &compiler.chosen_);
+  return compiler;
+}
+
+StatusOr<Compiled> Compiler::ToLlvm() {
+  emitted_.remarks.clear();
   Compiled compiled;
-  HPVMD_ASSIGN_OR_RETURN(compiled.machine, cpu::CreateTargetMachine(target));
-  HPVMD_ASSIGN_OR_RETURN(compiled.module, cpu::EmitModule(module, *compiled.context));
-  compiled.module->setTargetTriple(compiled.machine->getTargetTriple());
-  compiled.module->setDataLayout(compiled.machine->createDataLayout());
+  cpu::ModuleEmitter m(module_, machine_);
+  HPVMD_RETURN_IF_ERROR(cpu::EmitFunctions(m, *compiled.context));
+  compiled.variants = cpu::EmitVariants(m, choice_, &emitted_);
+  HPVMD_RETURN_IF_ERROR(cpu::FinishModule(m));
+  compiled.module = std::move(m.module);
+  compiled.module->setTargetTriple(target_->getTargetTriple());
+  compiled.module->setDataLayout(target_->createDataLayout());
   compiled.module->setPICLevel(llvm::PICLevel::SmallPIC);
-  cpu::Optimise(*compiled.module, *compiled.machine);
+  cpu::Optimise(*compiled.module, *target_);
   return compiled;
+}
+
+bool Compiler::Shrink(const std::vector<cpu::EmittedVariant>& variants, const cpu::Frame& frame) {
+  bool found = false;
+  // From behind: the choice's indices of those before stay.
+  for (auto variant = variants.rbegin(); variant != variants.rend(); ++variant) {
+    const std::vector<std::string>& functions = variant->functions;
+    const bool uses_it = variant->entry == frame.function ||
+                         std::find(functions.begin(), functions.end(), frame.function) != functions.end();
+    if (uses_it && variant->variant.unit != CpuVariant::Unit::kInstance) {
+      chosen_.Add(KernelRemark::Kind::kRefused, 0,
+                  "The stack frame of \"" + frame.function + "\" has " + std::to_string(frame.bytes) +
+                      " bytes, more than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
+      cpu::ReplaceBySmaller(choice_, *variant);
+      return true;
+    }
+    found = found || uses_it;
+  }
+  return found;
+}
+
+StatusOr<std::string> Compiler::ToObject(std::vector<cpu::EmittedVariant>* variants) {
+  while (true) {
+    HPVMD_ASSIGN_OR_RETURN(Compiled compiled, ToLlvm());
+    HPVMD_ASSIGN_OR_RETURN(std::string object, cpu::GenerateCode(*compiled.module, *target_, cpu::FileKind::kObject));
+    HPVMD_ASSIGN_OR_RETURN(std::vector<cpu::Frame> large, cpu::LargeFrames(object));
+    if (large.empty()) {
+      *variants = std::move(compiled.variants);
+      return object;
+    }
+    // Each time a shape is gone or smaller, so that this ends.
+    if (!Shrink(compiled.variants, large.front())) {
+      return ResourceExhausted("A function's stack frame (" + std::to_string(large.front().bytes) +
+                               " bytes) is larger than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
+    }
+  }
+}
+
+void Compiler::Report() {
+  if (options_.report == nullptr) {
+    return;
+  }
+  for (const KernelReport* report : {&chosen_, &emitted_}) {
+    options_.report->remarks.insert(options_.report->remarks.end(), report->remarks.begin(), report->remarks.end());
+  }
 }
 
 }  // namespace
@@ -45,26 +133,46 @@ StatusOr<CpuTarget> HostCpuTarget() {
   return FailedPrecondition("This processor lacks the instructions of x86-64-v2, which CPU kernels need.");
 }
 
-StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target, const CpuOptions&) {
+StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target, const CpuOptions& options) {
   Time begin = RealClock().Now();
-  HPVMD_ASSIGN_OR_RETURN(Compiled compiled, CompileToLlvm(module, target));
-  HPVMD_ASSIGN_OR_RETURN(std::string object,
-                         cpu::GenerateCode(*compiled.module, *compiled.machine, cpu::FileKind::kObject));
-  HPVMD_ASSIGN_OR_RETURN(cpu::Image image, cpu::LinkImage(object));
+  if (target.level == "aarch64") {
+    return Unimplemented("Images are made for x86-64 only; for aarch64 there is text.");
+  }
+  HPVMD_ASSIGN_OR_RETURN(Compiler compiler, Compiler::Create(module, target, options));
+  std::vector<cpu::EmittedVariant> variants;
+  HPVMD_ASSIGN_OR_RETURN(std::string object, compiler.ToObject(&variants));
+  std::vector<std::string> entries = {cpu::kEntryName};
+  for (const cpu::EmittedVariant& variant : variants) {
+    entries.push_back(variant.entry);
+  }
+  HPVMD_ASSIGN_OR_RETURN(cpu::Image image, cpu::LinkImage(object, entries));
   Artifact artifact = DescribeModule(module);
   artifact.kind = ArtifactKind::kCpuImage;
   artifact.target = target.level;
+  artifact.fast_math = options.fast_math;
   artifact.code = std::move(image.bytes);
-  artifact.entry_offset = image.entry_offset;
+  artifact.entry_offset = image.entry_offsets[0];
+  bool needs_proof = false;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    artifact.variants.push_back(variants[i].variant);
+    artifact.variants.back().entry_offset = image.entry_offsets[i + 1];
+    needs_proof = needs_proof || variants[i].variant.needs_proof;
+  }
+  if (needs_proof) {
+    artifact.bounds = compiler.bounds();
+  }
+  compiler.Report();
   artifact.emit_ns = static_cast<uint64_t>((RealClock().Now() - begin).count());
   return artifact;
 }
 
 StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& target, CpuText text,
-                                  const CpuOptions&) {
-  HPVMD_ASSIGN_OR_RETURN(Compiled compiled, CompileToLlvm(module, target));
+                                  const CpuOptions& options) {
+  HPVMD_ASSIGN_OR_RETURN(Compiler compiler, Compiler::Create(module, target, options));
+  HPVMD_ASSIGN_OR_RETURN(Compiled compiled, compiler.ToLlvm());
+  compiler.Report();
   if (text == CpuText::kAssembly) {
-    return cpu::GenerateCode(*compiled.module, *compiled.machine, cpu::FileKind::kAssembly);
+    return cpu::GenerateCode(*compiled.module, compiler.target(), cpu::FileKind::kAssembly);
   }
   std::string out;
   llvm::raw_string_ostream stream(out);

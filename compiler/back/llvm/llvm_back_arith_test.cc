@@ -3,148 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/testing/compare.h"
+#include "compiler/back/llvm/testing/forms.h"
 
 namespace hpvm {
 namespace {
 
-using ir::Family;
 using ir::Opcode;
 using ir::Type;
 using testing::Compared;
-
-constexpr Opcode kAllOpcodes[] = {
-#define HPVM_OP(name, text, effects, family) Opcode::name,
-#include "compiler/ir/opcodes.def"
-#undef HPVM_OP
-};
-
-std::vector<uint64_t> EdgesOf(Type type) {
-  switch (type) {
-    case Type::kI32:
-      return {0,   1,      2,      7,          31,         32,         33,         127,        128,
-              255, 0x7fff, 0x8000, 0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe, 0xffffffff, 0x12345678};
-    case Type::kI64:
-      return {0,
-              1,
-              2,
-              31,
-              63,
-              64,
-              65,
-              0x80,
-              0x8000,
-              0x7fffffff,
-              0x80000000,
-              0xffffffff,
-              0x100000000,
-              0x7fffffffffffffff,
-              0x8000000000000000,
-              0x8000000000000001,
-              0xfffffffffffffffe,
-              0xffffffffffffffff,
-              0x123456789abcdef0,
-              0x20000000000001};
-    case Type::kF32:  // Zeros, ones, halves, denormals, limits of integers, infinities, NaNs quiet and signalling.
-      return {0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x3f000000, 0xbf000000, 0x3fc00000,
-              0x40200000, 0xc0200000, 0x00000001, 0x80000001, 0x007fffff, 0x7f7fffff, 0xff7fffff,
-              0x4effffff, 0x4f000000, 0xcf000000, 0xcf000001, 0x4f7fffff, 0x4f800000, 0x5effffff,
-              0x5f000000, 0xdf000000, 0xdf000001, 0x5f7fffff, 0x5f800000, 0x7f800000, 0xff800000,
-              0x7fc00000, 0xffc12345, 0x7f800001, 0xbf7fffff, 0x4b7fffff, 0x3eaaaaab};
-    default:
-      return {0x0000000000000000, 0x8000000000000000, 0x3ff0000000000000, 0xbff0000000000000, 0x3fe0000000000000,
-              0xbfe0000000000000, 0x3ff8000000000000, 0x4004000000000000, 0x0000000000000001, 0x800fffffffffffff,
-              0x7fefffffffffffff, 0xffefffffffffffff, 0x41dfffffffc00000, 0x41dfffffffffffff, 0x41e0000000000000,
-              0xc1e0000000000000, 0xc1e00000001fffff, 0xc1e0000000200000, 0x41efffffffe00000, 0x41f0000000000000,
-              0x43dfffffffffffff, 0x43e0000000000000, 0xc3e0000000000000, 0xc3e0000000000001, 0x43efffffffffffff,
-              0x43f0000000000000, 0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000, 0xfff8000000012345,
-              0x7ff0000000000001, 0xbfefffffffffffff, 0x3fd5555555555555, 0x47efffffe0000000, 0x36a0000000000000};
-  }
-}
-
-// One form of an operation: operand type and count, result type.
-struct Form {
-  Opcode code;
-  Type type;
-  uint32_t operands;
-  Type result;
-};
-
-std::vector<Form> FormsOf(Opcode code) {
-  constexpr Type kInts[] = {Type::kI32, Type::kI64}, kFloats[] = {Type::kF32, Type::kF64};
-  std::vector<Form> forms;
-  auto add = [&](Type type, uint32_t operands, Type result) { forms.push_back({code, type, operands, result}); };
-  switch (ir::Info(code).family) {
-    case Family::kIntUnary:
-      for (Type type : kInts) {
-        if (code != Opcode::kExtend32 || type == Type::kI64) {
-          add(type, 1, type);
-        }
-      }
-      break;
-    case Family::kIntBinary:
-      for (Type type : kInts) {
-        add(type, 2, type);
-      }
-      break;
-    case Family::kIntCompare:
-      for (Type type : kInts) {
-        add(type, code == Opcode::kEqz ? 1 : 2, Type::kI32);
-      }
-      break;
-    case Family::kFloatUnary:
-      for (Type type : kFloats) {
-        add(type, 1, type);
-      }
-      break;
-    case Family::kFloatBinary:
-      for (Type type : kFloats) {
-        add(type, 2, type);
-      }
-      break;
-    case Family::kFloatCompare:
-      for (Type type : kFloats) {
-        add(type, 2, Type::kI32);
-      }
-      break;
-    default:
-      break;
-  }
-  return forms;
-}
-
-std::vector<Form> ConversionsOf(Opcode code) {
-  std::vector<Form> forms;
-  auto add = [&](Type type, Type result) { forms.push_back({code, type, 1, result}); };
-  switch (code) {
-    case Opcode::kWrap:
-      add(Type::kI64, Type::kI32);
-      break;
-    case Opcode::kExtendS:
-    case Opcode::kExtendU:
-      add(Type::kI32, Type::kI64);
-      break;
-    case Opcode::kDemote:
-      add(Type::kF64, Type::kF32);
-      break;
-    case Opcode::kPromote:
-      add(Type::kF32, Type::kF64);
-      break;
-    case Opcode::kReinterpret:
-      add(Type::kI32, Type::kF32);
-      add(Type::kF32, Type::kI32);
-      add(Type::kI64, Type::kF64);
-      add(Type::kF64, Type::kI64);
-      break;
-    default:
-      for (Type i : {Type::kI32, Type::kI64}) {
-        for (Type f : {Type::kF32, Type::kF64}) {
-          bool from_int = code == Opcode::kConvertS || code == Opcode::kConvertU;
-          from_int ? add(i, f) : add(f, i);
-        }
-      }
-  }
-  return forms;
-}
+using testing::Form;
 
 // A kernel r[0] = op(x, y), stored with the result's own width.
 ir::Module KernelOf(const Form& form) {
@@ -177,7 +44,7 @@ void CheckForm(const Form& form) {
                std::string(ir::Name(form.result)));
   Compared kernel(KernelOf(form));
   ASSERT_TRUE(kernel.ok());
-  std::vector<uint64_t> edges = EdgesOf(form.type);
+  std::vector<uint64_t> edges = testing::EdgesOf(form.type);
   std::vector<uint64_t> second = form.operands == 2 ? edges : std::vector<uint64_t>{0};
   for (uint64_t x : edges) {
     for (uint64_t y : second) {
@@ -200,26 +67,14 @@ class ArithmeticTest : public ::testing::TestWithParam<Opcode> {};
 // Same bits and same traps as the interpreter for every operation of these families; a new opcode joins by its line in
 // the table.
 TEST_P(ArithmeticTest, AgreesWithInterpreter) {
-  std::vector<Form> forms =
-      ir::Info(GetParam()).family == Family::kConvert ? ConversionsOf(GetParam()) : FormsOf(GetParam());
+  std::vector<Form> forms = testing::AllFormsOf(GetParam());
   ASSERT_FALSE(forms.empty());
   for (const Form& form : forms) {
     CheckForm(form);
   }
 }
 
-std::vector<Opcode> ArithmeticOpcodes() {
-  std::vector<Opcode> codes;
-  for (Opcode code : kAllOpcodes) {
-    Family family = ir::Info(code).family;
-    if (family >= Family::kIntUnary && family <= Family::kConvert) {
-      codes.push_back(code);
-    }
-  }
-  return codes;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ArithmeticTest, ::testing::ValuesIn(ArithmeticOpcodes()),
+INSTANTIATE_TEST_SUITE_P(All, ArithmeticTest, ::testing::ValuesIn(testing::ArithmeticOpcodes()),
                          [](const auto& info) { return std::string(ir::Info(info.param).text); });
 
 // A product and a sum stay two operations, each rounded: 1 - (1 - e)(1 + e) is 0 or e^2, and fused it is the other.

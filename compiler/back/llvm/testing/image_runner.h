@@ -53,19 +53,70 @@ class ImageRunner {
 
   // Runs instances [begin, end) in one call of the entry.
   ImageRun Run(const ir::Launch& launch, const ir::AddressSpace& space, uint64_t begin, uint64_t end) {
-    std::vector<ir::CpuArgument> arguments;
+    Prepare(launch, space);
+    return Call(artifact_.entry_offset, begin, end);
+  }
+
+  // Runs the whole launch by a variant (Artifact::variants). As the runner does, but for the proof that some need:
+  // groups one by one in a group memory of zeros, tiles in one call or, with `tiles_a_call`, so many a call.
+  ImageRun RunVariant(const ir::Launch& launch, const ir::AddressSpace& space, const CpuVariant& variant,
+                      uint64_t tiles_a_call = 0) {
+    Prepare(launch, space);
+    const uint64_t units = Units(launch, variant);
+    const bool is_group = variant.unit == CpuVariant::Unit::kGroup;
+    if (is_group) {
+      // Rows of lanes along x are padded to whole vectors.
+      const uint64_t padded = (launch.group[0] + variant.lanes - 1) / variant.lanes * variant.lanes;
+      group_values_.resize(variant.value_bytes * padded * launch.group[1] * launch.group[2] / 64 + 2);
+      context_.group_values = group_values_.data()->bytes;
+    }
+    const uint64_t step = is_group ? 1 : tiles_a_call != 0 ? tiles_a_call : units;
+    ImageRun run;
+    for (uint64_t begin = 0; begin < units && run.trap.code == ir::TrapCode::kNone; begin += step) {
+      if (is_group) {
+        std::fill(group_memory_.begin(), group_memory_.end(), uint8_t{0});
+        context_.group_memory_used = 0;
+      }
+      run = Call(variant.entry_offset, begin, std::min(units, begin + step));
+    }
+    return run;
+  }
+
+  // How many a launch has.
+  static uint64_t Units(const ir::Launch& launch, const CpuVariant& variant) {
+    auto parts = [](uint64_t whole, uint64_t part) { return (whole + part - 1) / part; };
+    const auto& [x, y, z] = launch.extent;
+    switch (variant.unit) {
+      case CpuVariant::Unit::kTile:
+        return parts(x, uint64_t{variant.lanes} * variant.columns) * parts(y, variant.rows) * z;
+      case CpuVariant::Unit::kGroup:
+        return parts(x, launch.group[0]) * parts(y, launch.group[1]) * parts(z, launch.group[2]);
+      default:
+        return x * y * z;
+    }
+  }
+
+  const Artifact& artifact() const { return artifact_; }
+
+ private:
+  struct alignas(64) Line {
+    uint8_t bytes[64];
+  };
+
+  // The context at the beginning of a launch.
+  void Prepare(const ir::Launch& launch, const ir::AddressSpace& space) {
+    arguments_.clear();
     for (size_t k = 0; k < launch.arguments.size(); ++k) {
       const ir::Argument& argument = launch.arguments[k];
       bool is_buffer = artifact_.params[k].is_buffer;
-      arguments.push_back({argument.data, is_buffer ? argument.bytes : 0, is_buffer ? space.base[k] : argument.scalar,
-                           !is_buffer                        ? ir::kCpuScalar
-                           : artifact_.params[k].is_writable ? 1u
-                                                             : 0u});
+      arguments_.push_back({argument.data, is_buffer ? argument.bytes : 0, is_buffer ? space.base[k] : argument.scalar,
+                            !is_buffer                        ? ir::kCpuScalar
+                            : artifact_.params[k].is_writable ? 1u
+                                                              : 0u});
     }
-    const uint32_t go = 0;
     context_ = {};
-    context_.arguments = arguments.data();
-    context_.argument_count = space.separate ? 0 : arguments.size();
+    context_.arguments = arguments_.data();
+    context_.argument_count = space.separate ? 0 : arguments_.size();
     context_.memory = memory_.data();
     context_.memory_bytes_max = artifact_.memory_bytes_max;
     context_.dirty_bits = dirty_bits_.data();
@@ -74,14 +125,12 @@ class ImageRunner {
     context_.globals = globals_.data();
     state_.resize(artifact_.state_bytes);
     context_.state = state_.data();
-    context_.stop = launch.stop != nullptr ? reinterpret_cast<const uint32_t*>(launch.stop) : &go;
+    context_.stop = launch.stop != nullptr ? reinterpret_cast<const uint32_t*>(launch.stop) : &go_;
     std::copy(launch.extent.begin(), launch.extent.end(), context_.extent);
     std::copy(launch.group.begin(), launch.group.end(), context_.group);
     context_.group_memory = group_memory_.data();
     context_.group_memory_base = space.group_base;
     context_.group_memory_bytes_max = ir::kGroupMemoryBytesMax;
-    // The test's own stack: half a mebibyte below here is the kernel's.
-    context_.stack_limit = reinterpret_cast<uint64_t>(__builtin_frame_address(0)) - 512 * 1024;
     context_.restore = [](ir::CpuContext* context) { static_cast<ImageRunner*>(context->runner)->Restore(); };
     context_.barrier = [](ir::CpuContext* context, uint64_t) {
       auto* runner = static_cast<ImageRunner*>(context->runner);
@@ -101,7 +150,12 @@ class ImageRunner {
     InitialiseState();
     Initialise();
     restores_ = 0;
-    auto entry = reinterpret_cast<ir::CpuEntry>(image_ + artifact_.entry_offset);
+  }
+
+  ImageRun Call(uint64_t entry_offset, uint64_t begin, uint64_t end) {
+    // The test's own stack: half a mebibyte below here is the kernel's.
+    context_.stack_limit = reinterpret_cast<uint64_t>(__builtin_frame_address(0)) - 512 * 1024;
+    auto entry = reinterpret_cast<ir::CpuEntry>(image_ + entry_offset);
     uint32_t outcome = entry(&context_, begin, end);
     ImageRun run;
     run.restores = restores_;
@@ -118,7 +172,6 @@ class ImageRunner {
     return run;
   }
 
- private:
   void Print(uint32_t format, const uint64_t* values) {
     if (launch_->print != nullptr) {
       launch_->print->Print({values[0], values[1], values[2]}, format,
@@ -163,7 +216,11 @@ class ImageRunner {
     Initialise();
   }
 
+  static constexpr uint32_t go_ = 0;
+
   Artifact artifact_;
+  std::vector<ir::CpuArgument> arguments_;
+  std::vector<Line> group_values_;
   const ir::Launch* launch_ = nullptr;  // While one runs.
   uint8_t* image_ = nullptr;
   size_t bytes_ = 0;

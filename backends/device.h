@@ -113,6 +113,9 @@ class Buffer {
   virtual uint8_t* host() = 0;
 };
 
+// Which of Artifact::variants runs launches: the device finds out.
+inline constexpr uint32_t kAutoVariant = 0xffffffffu;
+
 // A kernel loaded on one device.
 class Executable {
  public:

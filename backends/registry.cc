@@ -17,7 +17,7 @@ StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hu
     return CreateInterpDevice(hub);
   }
   if (backend == "cpu") {
-    return CreateCpuDevice(hub, {options.cpu_threads, options.cpu_grant});
+    return CreateCpuDevice(hub, {options.cpu_threads, options.cpu_grant, options.learnt, options.cpu_variant});
   }
   std::string known;
   for (std::string_view name : BackendNames()) {

@@ -10,12 +10,15 @@
 
 #include "backends/device.h"
 #include "backends/grant.h"
+#include "compiler/learnt.h"
 
 namespace hpvm {
 
 struct DeviceOptions {
   uint32_t cpu_threads = 0;               // Including the submitting one; 0 = as many as this process may run on.
   const GrantEntry* cpu_grant = nullptr;  // Obeyed at chunk boundaries when given; borrowed for the device's life.
+  LearntStore* learnt = nullptr;          // Keeps what devices measure of kernels; borrowed for the device's life.
+  uint32_t cpu_variant = kAutoVariant;    // For tests: CpuDeviceOptions::variant.
 };
 
 // Names: "null", "interp", "cpu". kNotFound for others, with the list.

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/ir.h"
@@ -84,6 +85,10 @@ struct Artifact {
   uint64_t read_only_bytes = 0;  // Reserved for images with a data part; 0.
   // How the compiler spent its time, for the job's record. Nanoseconds.
   uint64_t read_ns = 0, pass_ns = 0, emit_ns = 0;
+  // Not in the file; added by who delivers it: what the compiler's cache calls it, and what devices have learnt of it
+  // (compiler/learnt.h). A name of zeros: nothing is kept of it.
+  Sha256 name;
+  std::vector<uint8_t> learnt;
 };
 
 // The fields that say of a module the same for every kind: its parameters, memory, state, formats and names.

@@ -71,8 +71,9 @@ bool Multiply(const std::array<uint64_t, 3>& extent, uint64_t* product) {
 
 class CpuDevice final : public Device, private CommandTarget {
  public:
-  CpuDevice(Hub& hub, const CpuOptions& options)
+  CpuDevice(Hub& hub, const CpuDeviceOptions& options)
       : hub_(hub),
+        options_(options),
         ticks_(ProcessTicks()),
         pool_(options.threads != 0 ? options.threads : MachineThreads(), options.grant),
         queue_(hub, *this) {
@@ -106,7 +107,7 @@ class CpuDevice final : public Device, private CommandTarget {
   }
 
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
-    return CpuExecutable::Load(std::move(artifact));
+    return CpuExecutable::Load(std::move(artifact), {ProcessorName() + VectorName(), options_.learnt, options_.variant});
   }
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     return AllocateHostBuffer(spec, info_.allocation_bytes_max);
@@ -131,6 +132,7 @@ class CpuDevice final : public Device, private CommandTarget {
   Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record);
 
   Hub& hub_;
+  const CpuDeviceOptions options_;
   const Ticks& ticks_;
   DeviceInfo info_;
   cpu::Pool pool_;
@@ -183,7 +185,6 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
   // Not initialised: 8 KiB of which a kernel uses a few words.
   ir::CpuArgument arguments[limits::kKernelParamsMax];
   HPVMD_RETURN_IF_ERROR(ResolveArguments(dispatch, submission, executable, arguments, &launch));
-  launch.entry = executable.entry();
   launch.extent = dispatch.extent;
   launch.group = dispatch.group;
   LaunchPrinter printer(submission.log, dispatch.node, executable.artifact());
@@ -215,7 +216,7 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
 
 }  // namespace
 
-std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuOptions& options) {
+std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuDeviceOptions& options) {
   return std::make_unique<CpuDevice>(hub, options);
 }
 

@@ -8,15 +8,20 @@
 
 #include "backends/device.h"
 #include "backends/grant.h"
+#include "compiler/learnt.h"
 
 namespace hpvm {
 
-struct CpuOptions {
+struct CpuDeviceOptions {
   uint32_t threads = 0;               // The submitting one included; 0 = as many as this process may run on.
   const GrantEntry* grant = nullptr;  // Optional; borrowed for the device's life.
+  LearntStore* learnt = nullptr;      // Optional; borrowed for the device's life. Keeps what was measured of kernels.
+  // For tests: the variant that launches run wherever they allow it, a number in Artifact::variants; a number beyond
+  // those: one instance at a time, which also stands in where a launch does not allow it.
+  uint32_t variant = kAutoVariant;
 };
 
-std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuOptions& options);
+std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuDeviceOptions& options);
 
 }  // namespace hpvm
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/executable.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -25,17 +26,31 @@ ir::Module OutlineOf(const Artifact& artifact) {
   return outline;
 }
 
-CpuExecutable::CpuExecutable(Artifact artifact, InitialState initial, Image image)
+CpuExecutable::CpuExecutable(Artifact artifact, InitialState initial, Image image, ExecutableOptions options)
     : artifact_(std::move(artifact)),
       outline_(OutlineOf(artifact_)),
       initial_(std::move(initial)),
       image_(std::move(image)),
-      lanes_(initial_) {}
+      options_(std::move(options)),
+      variants_(VariantsOf(artifact_, image_.entries())),
+      lanes_(initial_),
+      classes_(static_cast<uint32_t>(variants_.size()), options_.device),
+      proofs_(artifact_) {
+  if (variants_.size() == 1) {
+    only_class_ = &classes_.ClassOf(1, {1, 1, 1}, {1, 1, 1});
+  } else if (options_.variant == kAutoVariant) {
+    classes_.Restore(artifact_.learnt);
+  }
+}
 
-StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Load(Artifact artifact) {
+StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Load(Artifact artifact, ExecutableOptions options) {
   if (artifact.params.size() > limits::kKernelParamsMax) {
     return InvalidArgument("Kernel \"" + artifact.entry + "\" has " + std::to_string(artifact.params.size()) +
                            " parameters; the limit is " + std::to_string(limits::kKernelParamsMax) + ".");
+  }
+  if (artifact.variants.size() > limits::kCpuVariantsMax) {
+    return InvalidArgument("Kernel \"" + artifact.entry + "\" has " + std::to_string(artifact.variants.size()) +
+                           " variants; the limit is " + std::to_string(limits::kCpuVariantsMax) + ".");
   }
   HPVMD_ASSIGN_OR_RETURN(Image image, Image::Map(artifact));
   HPVMD_ASSIGN_OR_RETURN(InitialState initial, InitialState::From(artifact));
@@ -45,7 +60,7 @@ StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Load(Artifact artifact) 
   }
   artifact.state = {};
   return std::unique_ptr<CpuExecutable>(
-      new CpuExecutable(std::move(artifact), std::move(initial), std::move(image)));
+      new CpuExecutable(std::move(artifact), std::move(initial), std::move(image), std::move(options)));
 }
 
 StatusOr<std::unique_ptr<GroupRunner>> CpuExecutable::TakeGroupRunner() {
@@ -65,13 +80,30 @@ void CpuExecutable::GiveGroupRunner(std::unique_ptr<GroupRunner> runner) {
   group_runners_.push_back(std::move(runner));
 }
 
-void CpuExecutable::Learn(double ns, uint64_t instances) {
-  if (instances == 0) {
-    return;
+VariantMask CpuExecutable::ForcedVariant(const Extent& group, bool is_proven) const {
+  const size_t last = variants_.size() - 1;
+  const size_t wanted = std::min<size_t>(options_.variant, last);
+  const bool is_allowed = AllowedVariants(std::span(variants_).subspan(wanted, 1), is_proven, group) != 0;
+  return VariantMask{1} << (is_allowed ? wanted : last);
+}
+
+LaunchClass& CpuExecutable::ClassOfOneOfMany(const CpuLaunch& launch) {
+  const ProofCache::Launch facts{launch.extent, launch.group, launch.arguments};
+  if (LaunchClass* known = proofs_.Find(facts)) {
+    return *known;
   }
-  const auto now = static_cast<float>(ns / static_cast<double>(instances));
-  const float before = instance_ns();
-  instance_ns_.store(before == 0 ? now : (before + now) / 2, std::memory_order_relaxed);
+  const bool is_proven = proofs_.Prove(facts);
+  const VariantMask mask = options_.variant == kAutoVariant ? AllowedVariants(variants_, is_proven, launch.group)
+                                                            : ForcedVariant(launch.group, is_proven);
+  LaunchClass& found = classes_.ClassOf(mask, launch.extent, launch.group);
+  proofs_.Remember(facts, &found);
+  return found;
+}
+
+void CpuExecutable::KeepLearnt() {
+  if (options_.learnt != nullptr && options_.variant == kAutoVariant && artifact_.name != Sha256{}) {
+    options_.learnt->Keep(artifact_.name, classes_.Record());
+  }
 }
 
 }  // namespace hpvm::cpu

@@ -3,14 +3,18 @@
 #ifndef HPVMD_BACKENDS_CPU_EXECUTABLE_H_
 #define HPVMD_BACKENDS_CPU_EXECUTABLE_H_
 
-#include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "backends/cpu/group.h"
 #include "backends/cpu/image.h"
 #include "backends/cpu/lane.h"
+#include "backends/cpu/launch_class.h"
+#include "backends/cpu/proof_cache.h"
+#include "backends/cpu/variants.h"
 #include "backends/device.h"
 
 namespace hpvm::cpu {
@@ -18,15 +22,29 @@ namespace hpvm::cpu {
 // The parts of the module that an artifact still tells: parameters, memory sizes and function names.
 ir::Module OutlineOf(const Artifact& artifact);
 
+// What an executable knows of its device.
+struct ExecutableOptions {
+  std::string device;               // Whose measurements are believed; of its processor.
+  LearntStore* learnt = nullptr;    // Optional; borrowed for the executable's life.
+  uint32_t variant = kAutoVariant;  // Else the only one to be used where a launch allows it, by number (device.h).
+};
+
 class CpuExecutable final : public Executable {
  public:
   // The artifact's code is dropped once it is mapped.
-  static StatusOr<std::unique_ptr<CpuExecutable>> Load(Artifact artifact);
+  static StatusOr<std::unique_ptr<CpuExecutable>> Load(Artifact artifact, ExecutableOptions options = {});
   CpuExecutable(const CpuExecutable&) = delete;
   CpuExecutable& operator=(const CpuExecutable&) = delete;
 
   const Artifact& artifact() const override { return artifact_; }
-  ir::CpuEntry entry() const { return image_.entry(); }
+  std::span<const Variant> variants() const { return variants_; }
+  // The class of a launch: which variants it allows and what is known of them. Any thread; allocates nothing for a
+  // launch that looks like one of the last few.
+  LaunchClass& ClassOf(const CpuLaunch& launch) {
+    return variants_.size() == 1 ? *only_class_ : ClassOfOneOfMany(launch);
+  }
+  // Hands over what was learnt, after a class has settled.
+  void KeepLearnt();
   LaneCache& lanes() { return lanes_; }
   // Whether instances see each other: groups are then run one by one.
   bool has_groups() const { return artifact_.uses_barrier || artifact_.uses_group_memory; }
@@ -36,19 +54,21 @@ class CpuExecutable final : public Executable {
   StatusOr<std::unique_ptr<GroupRunner>> TakeGroupRunner();
   void GiveGroupRunner(std::unique_ptr<GroupRunner> runner);
 
-  // What an instance took lately; 0 when unknown. Any thread.
-  float instance_ns() const { return instance_ns_.load(std::memory_order_relaxed); }
-  void Learn(double ns, uint64_t instances);
-
  private:
-  CpuExecutable(Artifact artifact, InitialState initial, Image image);
+  CpuExecutable(Artifact artifact, InitialState initial, Image image, ExecutableOptions options);
+  LaunchClass& ClassOfOneOfMany(const CpuLaunch& launch);
+  VariantMask ForcedVariant(const Extent& group, bool is_proven) const;
 
   const Artifact artifact_;
   const ir::Module outline_;
   const InitialState initial_;
   const Image image_;
+  const ExecutableOptions options_;
+  const std::vector<Variant> variants_;  // The last: one instance at a time.
   LaneCache lanes_;
-  std::atomic<float> instance_ns_{0};
+  ClassTable classes_;
+  ProofCache proofs_;
+  LaunchClass* only_class_ = nullptr;  // Of a kernel with one variant.
   std::mutex mutex_;
   std::vector<std::unique_ptr<GroupRunner>> group_runners_;  // Guarded by mutex_; idle.
 };

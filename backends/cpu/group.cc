@@ -36,10 +36,10 @@ StatusOr<bool> CallOnOwnStack(Lane& lane, ir::CpuEntry entry, uint64_t begin, ui
 
 }  // namespace
 
-std::array<uint64_t, 3> GroupCounts(const CpuLaunch& launch) {
-  std::array<uint64_t, 3> counts;
+Extent GroupCounts(const CpuLaunch& launch) {
+  Extent counts;
   for (size_t d = 0; d < 3; ++d) {
-    counts[d] = launch.extent[d] / launch.group[d] + (launch.extent[d] % launch.group[d] != 0 ? 1 : 0);
+    counts[d] = CeilDivide(launch.extent[d], launch.group[d]);
   }
   return counts;
 }
@@ -93,9 +93,9 @@ GroupRunner::~GroupRunner() {
 }
 
 void GroupRunner::ListInstances(const CpuLaunch& launch, uint64_t index) {
-  const std::array<uint64_t, 3> counts = GroupCounts(launch);
-  const std::array<uint64_t, 3> id = {index % counts[0], index / counts[0] % counts[1], index / counts[0] / counts[1]};
-  std::array<uint64_t, 3> from, to;
+  const Extent counts = GroupCounts(launch);
+  const Extent id = {index % counts[0], index / counts[0] % counts[1], index / counts[0] / counts[1]};
+  Extent from, to;
   for (size_t d = 0; d < 3; ++d) {
     from[d] = id[d] * launch.group[d];
     to[d] = std::min(launch.extent[d], from[d] + launch.group[d]);
@@ -131,15 +131,41 @@ void GroupRunner::Prepare(Lane& lane, const CpuLaunch& launch) {
   lane.context.group_memory_bytes_max = group_memory_.bytes();
 }
 
-StatusOr<bool> GroupRunner::Run(const CpuLaunch& launch, uint64_t index, ir::TrapReport* trap) {
-  ListInstances(launch, index);
-  // An instance reaches no further than what it was given, so only that can be other than zero.
+// An instance reaches no further than what it was given, so only that can be other than zero.
+void GroupRunner::ClearGroupMemory() {
   std::memset(group_memory_.data(), 0, group_memory_used_);
   group_memory_used_ = 0;
+}
+
+StatusOr<bool> GroupRunner::Run(const CpuLaunch& launch, const Variant& variant, uint64_t index,
+                                ir::TrapReport* trap) {
+  ListInstances(launch, index);
+  ClearGroupMemory();
   if (!uses_barrier_ || linear_.size() == 1) {
-    return RunInOrder(launch, trap);
+    return RunInOrder(launch, variant.entry, trap);
   }
-  return RunOnFibers(launch, trap);
+  return RunOnFibers(launch, variant.entry, trap);
+}
+
+StatusOr<bool> GroupRunner::RunWhole(const CpuLaunch& launch, const Variant& variant, uint64_t index,
+                                     ir::TrapReport* trap) {
+  HPVMD_RETURN_IF_ERROR(Grow(1));
+  ClearGroupMemory();
+  const uint64_t bytes = GroupValueBytes(variant.shape, launch.group);
+  HPVMD_CHECK(bytes != ~uint64_t{0});
+  if (bytes > group_values_.bytes()) {
+    HPVMD_ASSIGN_OR_RETURN(group_values_, Pages::Map(bytes));
+  }
+  Lane& lane = *instances_[0].lane;
+  Prepare(lane, launch);
+  lane.context.barrier = PassBarrier;
+  lane.context.group_values = group_values_.data();
+  HPVMD_ASSIGN_OR_RETURN(const bool done, Call(lane, variant.entry, index, index + 1));
+  if (!done) {
+    *trap = TrapOf(lane.context);
+  }
+  EndInstance(lane);
+  return done;
 }
 
 void GroupRunner::EndInstance(Lane& lane) {
@@ -147,13 +173,13 @@ void GroupRunner::EndInstance(Lane& lane) {
   lane.Restore();
 }
 
-StatusOr<bool> GroupRunner::RunInOrder(const CpuLaunch& launch, ir::TrapReport* trap) {
+StatusOr<bool> GroupRunner::RunInOrder(const CpuLaunch& launch, ir::CpuEntry entry, ir::TrapReport* trap) {
   HPVMD_RETURN_IF_ERROR(Grow(1));
   Lane& lane = *instances_[0].lane;
   for (uint64_t linear : linear_) {
     Prepare(lane, launch);
     lane.context.barrier = PassBarrier;
-    HPVMD_ASSIGN_OR_RETURN(bool done, Call(lane, launch.entry, linear, linear + 1));
+    HPVMD_ASSIGN_OR_RETURN(bool done, Call(lane, entry, linear, linear + 1));
     if (!done) {
       *trap = TrapOf(lane.context);
     }
@@ -188,7 +214,7 @@ bool GroupRunner::Diverge(Instance& waiting, ir::TrapReport* trap) {
   return true;
 }
 
-StatusOr<bool> GroupRunner::RunOnFibers(const CpuLaunch& launch, ir::TrapReport* trap) {
+StatusOr<bool> GroupRunner::RunOnFibers(const CpuLaunch& launch, ir::CpuEntry entry, ir::TrapReport* trap) {
   HPVMD_RETURN_IF_ERROR(Grow(linear_.size()));
   const std::span<Instance> group = std::span(instances_).first(linear_.size());
   for (size_t i = 0; i < group.size(); ++i) {
@@ -197,7 +223,7 @@ StatusOr<bool> GroupRunner::RunOnFibers(const CpuLaunch& launch, ir::TrapReport*
     instance.lane->context.barrier = Wait;
     instance.lane->context.stack_limit = instance.fiber->stack_limit();
     instance.lane->barrier_outcome = 0;
-    instance.entry = launch.entry;
+    instance.entry = entry;
     instance.linear = linear_[i];
     instance.ended = false;
     instance.fiber->Start(RunInstance, &instance);

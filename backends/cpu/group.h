@@ -4,7 +4,7 @@
 // With barriers, each instance of the group runs on a fiber of its own, with its own lane. A round resumes every
 // instance until it waits or ends; when all wait, the next round begins. If some wait while others have ended or wait
 // at another barrier, the first that waits traps with kBarrierDivergence. Without barriers the instances run one after
-// the other on the calling stack.
+// the other on the calling stack. A variant that runs whole groups by itself needs none of that.
 #ifndef HPVMD_BACKENDS_CPU_GROUP_H_
 #define HPVMD_BACKENDS_CPU_GROUP_H_
 
@@ -15,15 +15,15 @@
 
 #include "backends/cpu/fiber.h"
 #include "backends/cpu/lane.h"
+#include "backends/cpu/variants.h"
 #include "compiler/ir/launch.h"
 
 namespace hpvm::cpu {
 
 // One dispatch, resolved. Everything is borrowed while it runs.
 struct CpuLaunch {
-  ir::CpuEntry entry = nullptr;
   std::span<const ir::CpuArgument> arguments;
-  std::array<uint64_t, 3> extent{}, group{};
+  Extent extent{}, group{};
   uint64_t group_base = 0;
   bool separate = false;                        // ir::AddressSpace's.
   const std::atomic<uint32_t>* stop = nullptr;  // Never null.
@@ -31,7 +31,11 @@ struct CpuLaunch {
 };
 
 // Groups along each dimension.
-std::array<uint64_t, 3> GroupCounts(const CpuLaunch& launch);
+Extent GroupCounts(const CpuLaunch& launch);
+inline uint64_t GroupCount(const CpuLaunch& launch) {
+  const Extent counts = GroupCounts(launch);
+  return counts[0] * counts[1] * counts[2];
+}
 
 // Points the lane's context at the launch.
 void Bind(Lane& lane, const CpuLaunch& launch);
@@ -47,8 +51,11 @@ class GroupRunner {
   GroupRunner(const GroupRunner&) = delete;
   GroupRunner& operator=(const GroupRunner&) = delete;
 
-  // Runs the group with linear index `index`, x fastest. False, with `trap` filled, when an instance trapped.
-  StatusOr<bool> Run(const CpuLaunch& launch, uint64_t index, ir::TrapReport* trap);
+  // Run the group with linear index `index`, x fastest. False, with `trap` filled, when an instance trapped. Instance by
+  // instance:
+  StatusOr<bool> Run(const CpuLaunch& launch, const Variant& variant, uint64_t index, ir::TrapReport* trap);
+  // In one call, by a variant whose unit is a group and whose GroupValueBytes are within the limit:
+  StatusOr<bool> RunWhole(const CpuLaunch& launch, const Variant& variant, uint64_t index, ir::TrapReport* trap);
 
  private:
   struct Instance {
@@ -65,8 +72,9 @@ class GroupRunner {
   Status Grow(size_t instances);
   void Prepare(Lane& lane, const CpuLaunch& launch);
   void EndInstance(Lane& lane);
-  StatusOr<bool> RunInOrder(const CpuLaunch& launch, ir::TrapReport* trap);
-  StatusOr<bool> RunOnFibers(const CpuLaunch& launch, ir::TrapReport* trap);
+  void ClearGroupMemory();
+  StatusOr<bool> RunInOrder(const CpuLaunch& launch, ir::CpuEntry entry, ir::TrapReport* trap);
+  StatusOr<bool> RunOnFibers(const CpuLaunch& launch, ir::CpuEntry entry, ir::TrapReport* trap);
   bool Diverge(Instance& waiting, ir::TrapReport* trap);
   static uint32_t Wait(ir::CpuContext* context, uint64_t site);
   static void RunInstance(void* instance);
@@ -74,6 +82,7 @@ class GroupRunner {
   LaneCache& lanes_;
   const bool uses_barrier_;
   Pages group_memory_;
+  Pages group_values_;                    // Of variants that run whole groups; grown to the largest group seen.
   uint64_t group_memory_used_ = 0;        // By the last group.
   std::vector<uint64_t> linear_;          // The group's instances.
   std::vector<Instance> instances_;       // Grown to the largest group seen.

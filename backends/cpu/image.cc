@@ -53,6 +53,14 @@ uint64_t PageRounded(uint64_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
+Status CheckEntry(uint64_t offset, const Artifact& artifact) {
+  if (offset < artifact.code.size()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("Entry offset (" + std::to_string(offset) + ") lies outside the image (" +
+                         std::to_string(artifact.code.size()) + " bytes).");
+}
+
 }  // namespace
 
 Status CheckTarget(std::string_view target) {
@@ -79,9 +87,9 @@ StatusOr<Image> Image::Map(const Artifact& artifact) {
     return InvalidArgument("The artifact of kernel \"" + artifact.entry + "\" is not a CPU image.");
   }
   HPVMD_RETURN_IF_ERROR(CheckTarget(artifact.target));
-  if (artifact.entry_offset >= artifact.code.size()) {
-    return InvalidArgument("Entry offset (" + std::to_string(artifact.entry_offset) +
-                           ") lies outside the image (" + std::to_string(artifact.code.size()) + " bytes).");
+  HPVMD_RETURN_IF_ERROR(CheckEntry(artifact.entry_offset, artifact));
+  for (const CpuVariant& variant : artifact.variants) {
+    HPVMD_RETURN_IF_ERROR(CheckEntry(variant.entry_offset, artifact));
   }
   Image image;
   image.bytes_ = PageRounded(artifact.code.size());
@@ -95,20 +103,29 @@ StatusOr<Image> Image::Map(const Artifact& artifact) {
     return FromErrno(errno, "Protecting an image of machine code");
   }
   __builtin___clear_cache(reinterpret_cast<char*>(image.data_), reinterpret_cast<char*>(image.data_) + image.bytes_);
-  // Safety: the image is tagged by our compiler and the entry lies inside it.
-  image.entry_ = reinterpret_cast<ir::CpuEntry>(reinterpret_cast<uintptr_t>(image.data_) + artifact.entry_offset);
+  // Safety: the image is tagged by our compiler and the entries lie inside it.
+  const auto at = [&](uint64_t offset) {
+    return reinterpret_cast<ir::CpuEntry>(reinterpret_cast<uintptr_t>(image.data_) + offset);
+  };
+  image.entry_ = at(artifact.entry_offset);
+  for (const CpuVariant& variant : artifact.variants) {
+    image.entries_.push_back(at(variant.entry_offset));
+  }
+  image.entries_.push_back(image.entry_);
   return image;
 }
 
 Image::Image(Image&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
-      entry_(std::exchange(other.entry_, nullptr)) {}
+      entry_(std::exchange(other.entry_, nullptr)),
+      entries_(std::move(other.entries_)) {}
 
 Image& Image::operator=(Image&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(entry_, other.entry_);
+  std::swap(entries_, other.entries_);
   return *this;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "compiler/artifact.h"
@@ -16,7 +17,7 @@ namespace hpvm::cpu {
 class Image {
  public:
   Image() = default;
-  // Copies the code of a kCpuImage artifact. kInvalidArgument when the entry lies outside; kFailedPrecondition when
+  // Copies the code of a kCpuImage artifact. kInvalidArgument when an entry lies outside; kFailedPrecondition when
   // this machine lacks a feature the image needs.
   static StatusOr<Image> Map(const Artifact& artifact);
   Image(Image&& other) noexcept;
@@ -24,11 +25,14 @@ class Image {
   ~Image();
 
   ir::CpuEntry entry() const { return entry_; }
+  // Those of Artifact::variants, then entry().
+  std::span<const ir::CpuEntry> entries() const { return entries_; }
 
  private:
   uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
   ir::CpuEntry entry_ = nullptr;
+  std::vector<ir::CpuEntry> entries_;
 };
 
 // Whether this machine has everything in `target`: a comma-separated list of the names that Artifact::target uses, each

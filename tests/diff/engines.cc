@@ -131,7 +131,6 @@ StatusOr<Outcome> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, c
   static const std::atomic<uint32_t> go{0};
   static cpu::Pool* const pool = new cpu::Pool(1, nullptr);
   cpu::CpuLaunch run;
-  run.entry = executable->entry();
   run.arguments = arguments;
   for (size_t d = 0; d < 3; ++d) {
     run.extent[d] = launch.extent[d];

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/tuner.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/status.h"
+
+namespace hpvm::cpu {
+namespace {
+
+constexpr uint32_t kWholeWeight = Tuner::kShortSamples / Tuner::kSamples;
+// How far behind the best a candidate may be and stay. The first sample of each may have met untouched memory and cold
+// caches, and a glimpse even more so.
+constexpr double kGlimpseRatio = 4, kFirstRatio = 8, kLaterRatio = 1.25;
+// Below this a glimpse may say more of the call, or of a large page that was cleared, than of the code.
+constexpr double kGlimpseNsMin = 500'000;
+// A later candidate must be better by this much: equals keep the compiler's order.
+constexpr double kMargin = 0.98;
+
+void Lower(double* ns, double now) { *ns = *ns == 0 ? now : std::min(*ns, now); }
+
+}  // namespace
+
+Tuner::Tuner(VariantMask mask) {
+  HPVMD_CHECK(mask != 0);
+  candidates_.resize(static_cast<size_t>(std::bit_width(mask)));
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    candidates_[i].stays = (mask >> i & 1) != 0;
+  }
+  best_ = next_ = static_cast<uint32_t>(std::countr_zero(mask));
+  settled_ = std::has_single_bit(mask);
+}
+
+double Tuner::estimate(uint32_t variant) const {
+  const Candidate& candidate = candidates_[variant];
+  return candidate.sample_ns != 0 ? candidate.sample_ns : candidate.glimpse_ns;
+}
+
+double Tuner::measured(uint32_t variant) const {
+  return variant < candidates_.size() ? candidates_[variant].sample_ns : 0;
+}
+
+void Tuner::AddGlimpse(uint32_t variant, double ns, uint64_t instances) {
+  if (settled_ || variant != next_ || instances == 0) {
+    return;
+  }
+  Candidate& candidate = candidates_[variant];
+  Lower(&candidate.glimpse_ns, std::max(ns / static_cast<double>(instances), 1e-3));
+  const double best = estimate(best_);
+  if (variant != best_ && best != 0 && ns >= kGlimpseNsMin && candidate.glimpse_ns > best * kGlimpseRatio) {
+    candidate.stays = false;
+  } else if (candidate.glimpse_ns < best * kMargin && candidates_[best_].sample_ns == 0) {
+    best_ = variant;
+  }
+  Advance();
+}
+
+void Tuner::AddSample(uint32_t variant, double ns, uint64_t instances) {
+  if (settled_ || variant != next_ || instances == 0) {
+    return;
+  }
+  Candidate& candidate = candidates_[variant];
+  Lower(&candidate.sample_ns, std::max(ns / static_cast<double>(instances), 1e-3));
+  candidate.weight += ns >= kSampleNsMin ? kWholeWeight : 1;
+  ++candidate.samples;
+  DropLaggards();
+  Advance();
+}
+
+void Tuner::Settle(uint32_t variant, double instance_ns) {
+  if (variant >= candidates_.size() || !candidates_[variant].stays) {
+    return;
+  }
+  candidates_[variant].sample_ns = instance_ns;
+  best_ = next_ = variant;
+  settled_ = true;
+}
+
+void Tuner::DropLaggards() {
+  double least = 0;
+  for (uint32_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    if (candidate.stays && candidate.samples != 0 && (least == 0 || candidate.sample_ns < least * kMargin)) {
+      least = candidate.sample_ns;
+      best_ = i;
+    }
+  }
+  for (uint32_t i = 0; i < candidates_.size(); ++i) {
+    Candidate& candidate = candidates_[i];
+    const double ratio = candidate.samples > 1 ? kLaterRatio : kFirstRatio;
+    // Whoever has been measured once keeps its place until the others have been, too: its sample may be the cold one.
+    const bool is_judged = std::all_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
+      return !other.stays || other.samples + 1 >= candidate.samples + (candidate.samples == 1 ? 1 : 0);
+    });
+    if (i != best_ && candidate.samples != 0 && is_judged && candidate.sample_ns > least * ratio) {
+      candidate.stays = false;
+    }
+  }
+}
+
+// To the next candidate that nothing is known of, then to the one with the fewest samples.
+void Tuner::Advance() {
+  const Candidate* fewest = nullptr;
+  size_t staying = 0;
+  for (const Candidate& candidate : candidates_) {
+    if (!candidate.stays) {
+      continue;
+    }
+    ++staying;
+    if (candidate.glimpse_ns == 0 && candidate.samples == 0) {
+      next_ = static_cast<uint32_t>(&candidate - candidates_.data());
+      return;
+    }
+    if (candidate.weight < kShortSamples && (fewest == nullptr || candidate.weight < fewest->weight)) {
+      fewest = &candidate;
+    }
+  }
+  settled_ = fewest == nullptr || (staying == 1 && candidates_[best_].samples != 0);
+  next_ = settled_ ? best_ : static_cast<uint32_t>(fewest - candidates_.data());
+}
+
+}  // namespace hpvm::cpu

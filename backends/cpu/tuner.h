@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which variant runs a kernel's launches of one class fastest, found out by measuring real launches.
+//
+// A tuner says whom to measure next and takes what came out; it has no clock and no threads. Candidates take turns, so
+// that what disturbs the machine for a while disturbs all of them; the smallest time an instance counts. Who is far
+// behind leaves early. After a bounded number of samples the tuner settles; launches then run the winner and are no
+// longer looked at. Results never depend on it: all variants give the same.
+#ifndef HPVMD_BACKENDS_CPU_TUNER_H_
+#define HPVMD_BACKENDS_CPU_TUNER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/cpu/variants.h"
+
+namespace hpvm::cpu {
+
+class Tuner {
+ public:
+  // How short a sample may be to count for a whole one: far above a wake-up, a page fault and the clock's grain.
+  static constexpr double kSampleNsMin = 50'000;
+  // Whole samples of each candidate that stays; where launches are short, as many as kShortSamples.
+  static constexpr uint32_t kSamples = 3;
+  static constexpr uint32_t kShortSamples = 9;
+
+  // `mask`, not 0, holds the candidates, the one the compiler thinks best first.
+  explicit Tuner(VariantMask mask);
+
+  bool settled() const { return settled_; }
+  // The winner; before that the best so far.
+  uint32_t best() const { return best_; }
+  // Whom to measure; only while not settled.
+  uint32_t next() const { return next_; }
+  // Nanoseconds an instance; 0 while unknown. A rough figure of a small part until there is a sample.
+  double estimate(uint32_t variant) const;
+  // The best of the samples; 0 when there is none.
+  double measured(uint32_t variant) const;
+
+  // `variant` == next() took `ns` for so many instances of a small part, too few to count.
+  void AddGlimpse(uint32_t variant, double ns, uint64_t instances);
+  void AddSample(uint32_t variant, double ns, uint64_t instances);
+  // As found earlier.
+  void Settle(uint32_t variant, double instance_ns);
+
+ private:
+  struct Candidate {
+    bool stays = false;
+    double glimpse_ns = 0, sample_ns = 0;  // An instance; 0: none.
+    uint32_t weight = 0;                   // In units of which a whole sample has kShortSamples / kSamples.
+    uint32_t samples = 0;
+  };
+  void DropLaggards();
+  void Advance();
+
+  std::vector<Candidate> candidates_;  // By variant.
+  uint32_t best_ = 0, next_ = 0;
+  bool settled_ = false;
+};
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_BACKENDS_CPU_TUNER_H_

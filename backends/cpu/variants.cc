@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/variants.h"
+
+#include <numeric>
+
+#include "base/limits.h"
+#include "base/status.h"
+
+namespace hpvm::cpu {
+namespace {
+
+// So many slices let samples of several variants alternate, and leave the pool enough to share.
+constexpr uint64_t kSlicesEnough = 32;
+
+bool SameShape(const CpuVariant& a, const CpuVariant& b) {
+  return a.unit == b.unit && a.lanes == b.lanes && a.columns == b.columns && a.rows == b.rows;
+}
+
+// Lanes beyond a row's end are wasted, fewer than fit cost more vectors.
+bool FitsBetter(uint32_t lanes, uint32_t other, uint64_t row) {
+  const bool fits = lanes <= row, other_fits = other <= row;
+  return fits != other_fits ? fits : fits ? lanes > other : lanes < other;
+}
+
+}  // namespace
+
+std::vector<Variant> VariantsOf(const Artifact& artifact, std::span<const ir::CpuEntry> entries) {
+  HPVMD_CHECK(entries.size() == artifact.variants.size() + 1 && artifact.variants.size() <= limits::kCpuVariantsMax);
+  const bool has_groups = artifact.uses_barrier || artifact.uses_group_memory;
+  const CpuVariant::Unit wanted = has_groups ? CpuVariant::Unit::kGroup : CpuVariant::Unit::kTile;
+  std::vector<Variant> variants;
+  for (size_t i = 0; i < artifact.variants.size(); ++i) {
+    variants.push_back({artifact.variants[i], entries[i], artifact.variants[i].unit == wanted});
+  }
+  variants.push_back({CpuVariant{}, entries.back(), true});
+  return variants;
+}
+
+uint64_t GroupValueBytes(const CpuVariant& shape, const Extent& group) {
+  // At most kGroupInstancesMax instances and 64 lanes a row, each of 64 KiB: far from overflowing.
+  const uint64_t lanes = CeilDivide(group[0], shape.lanes) * shape.lanes * group[1] * group[2];
+  const uint64_t bytes = shape.value_bytes * lanes;
+  return bytes <= limits::kGroupValueBytesMax ? bytes : ~uint64_t{0};
+}
+
+VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& group) {
+  const auto may_run = [&](const Variant& variant) {
+    return variant.is_usable && (is_proven || !variant.shape.needs_proof) &&
+           (variant.shape.unit != CpuVariant::Unit::kGroup || GroupValueBytes(variant.shape, group) != ~uint64_t{0});
+  };
+  const auto is_beaten_by = [&](const CpuVariant& shape, const CpuVariant& other) {
+    return (SameShape(shape, other) && other.needs_proof && !shape.needs_proof) ||
+           (shape.unit == CpuVariant::Unit::kGroup && other.unit == shape.unit &&
+            other.needs_proof == shape.needs_proof && FitsBetter(other.lanes, shape.lanes, group[0]));
+  };
+  VariantMask mask = 0;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    const bool is_beaten = std::any_of(variants.begin(), variants.end(), [&](const Variant& other) {
+      return may_run(other) && is_beaten_by(variants[i].shape, other.shape);
+    });
+    mask |= may_run(variants[i]) && !is_beaten ? VariantMask{1} << i : 0;
+  }
+  return mask;
+}
+
+Slices::Slices(const Extent& extent, std::span<const Variant> variants, VariantMask mask) : extent_(extent) {
+  for (size_t i = 0; i < variants.size(); ++i) {
+    if ((mask >> i & 1) != 0) {
+      step_[0] = std::lcm(step_[0], variants[i].width());
+      step_[1] = std::lcm(step_[1], uint64_t{variants[i].shape.rows});
+    }
+  }
+  // From the outside in: slices along z or y keep what runs along x together.
+  count_ = 0;
+  for (size_t d = 3; d-- > 0 && count_ < kSlicesEnough;) {
+    const uint64_t count = CeilDivide(extent_[d], step_[d]);
+    if (count > count_) {
+      axis_ = d;
+      count_ = count;
+    }
+  }
+}
+
+Box Slices::BoxOf(uint64_t begin, uint64_t end) const {
+  Box box{{}, extent_};
+  box.from[axis_] = begin * step_[axis_];
+  box.to[axis_] = end == count_ ? extent_[axis_] : end * step_[axis_];
+  return box;
+}
+
+Slices::Cut Slices::CornerOf(uint64_t slice) const {
+  const Box whole = BoxOf(slice, slice + 1);
+  Cut cut;
+  cut.corner = whole;
+  for (size_t d = 0; d < 3; ++d) {
+    cut.corner.to[d] = std::min(whole.to[d], whole.from[d] + step_[d]);
+  }
+  cut.rest = {whole, whole, whole};
+  cut.rest[0].from[0] = cut.corner.to[0];  // Beside it: rows and planes of its own.
+  cut.rest[0].to[1] = cut.corner.to[1];
+  cut.rest[0].to[2] = cut.corner.to[2];
+  cut.rest[1].from[1] = cut.corner.to[1];  // Further rows of its planes.
+  cut.rest[1].to[2] = cut.corner.to[2];
+  cut.rest[2].from[2] = cut.corner.to[2];  // Further planes.
+  return cut;
+}
+
+}  // namespace hpvm::cpu

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways in which an image can run a launch, what a unit of each is, and which units make up a part of a launch.
+#ifndef HPVMD_BACKENDS_CPU_VARIANTS_H_
+#define HPVMD_BACKENDS_CPU_VARIANTS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compiler/artifact.h"
+#include "compiler/ir/cpu_abi.h"
+
+namespace hpvm::cpu {
+
+using Extent = std::array<uint64_t, 3>;
+
+// Bit i: variant i.
+using VariantMask = uint32_t;
+
+// Numbered as in Artifact::variants; behind those stands one instance at a time, which every image can.
+struct Variant {
+  CpuVariant shape;
+  ir::CpuEntry entry = nullptr;  // Borrowed from the image.
+  bool is_usable = true;         // Tiles where instances do not see each other, groups where they do.
+
+  uint64_t width() const { return uint64_t{shape.lanes} * shape.columns; }
+  uint64_t unit_instances() const { return width() * shape.rows; }
+  bool has_rows() const { return shape.rows > 1; }
+};
+
+// `entries` are those of the artifact's variants, the last the image's own.
+std::vector<Variant> VariantsOf(const Artifact& artifact, std::span<const ir::CpuEntry> entries);
+
+// Bytes of group_values that a group of this size needs; ~0 when that is more than limits::kGroupValueBytesMax.
+uint64_t GroupValueBytes(const CpuVariant& shape, const Extent& group);
+
+// What a launch allows of `variants`: what needs a proof only if `is_proven`, what does not only where nothing better
+// does the same; groups that are not too large, of as many lanes as their rows fill. One instance at a time always.
+VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const Extent& group);
+
+inline uint64_t CeilDivide(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+// Units of instances or tiles (compiler/ir/cpu_abi.h says their order) in a launch.
+inline uint64_t UnitCount(const Variant& variant, const Extent& extent) {
+  return CeilDivide(extent[0], variant.width()) * CeilDivide(extent[1], variant.shape.rows) * extent[2];
+}
+
+// A part of a launch: instances with from <= id < to.
+struct Box {
+  Extent from{}, to{};
+  uint64_t instances() const { return (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]); }
+};
+
+// Calls `run(begin, end)` for the units of instances or tiles that make up the box, as few ranges as there are. The
+// box begins at whole tiles and ends at whole tiles or at the launch's end. Ends early when `run` returns false, and
+// returns what it returned last.
+template <typename F>
+bool ForEachRange(const Variant& variant, const Extent& extent, const Box& box, F run) {
+  const uint64_t tiles[2] = {CeilDivide(extent[0], variant.width()), CeilDivide(extent[1], variant.shape.rows)};
+  const uint64_t from[2] = {box.from[0] / variant.width(), box.from[1] / variant.shape.rows};
+  const uint64_t to[2] = {CeilDivide(box.to[0], variant.width()), CeilDivide(box.to[1], variant.shape.rows)};
+  // One row: x runs fastest, else y.
+  const size_t inner = variant.has_rows() ? 1 : 0, outer = 1 - inner;
+  const bool is_whole_inner = from[inner] == 0 && to[inner] == tiles[inner];
+  const bool is_whole_plane = is_whole_inner && from[outer] == 0 && to[outer] == tiles[outer];
+  const uint64_t plane = tiles[0] * tiles[1];
+  if (is_whole_plane) {
+    return run(box.from[2] * plane, box.to[2] * plane);
+  }
+  for (uint64_t z = box.from[2]; z < box.to[2]; ++z) {
+    if (is_whole_inner) {
+      if (!run(z * plane + from[outer] * tiles[inner], z * plane + to[outer] * tiles[inner])) {
+        return false;
+      }
+      continue;
+    }
+    for (uint64_t o = from[outer]; o < to[outer]; ++o) {
+      const uint64_t first = z * plane + o * tiles[inner];
+      if (!run(first + from[inner], first + to[inner])) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// A launch cut along one dimension into slices that each variant can run by itself: while it is measured, slices of one
+// launch go to different variants.
+class Slices {
+ public:
+  // `variants` are tiles or instances; the extents' product is below 2^63 and not 0.
+  Slices(const Extent& extent, std::span<const Variant> variants, VariantMask mask);
+
+  uint64_t count() const { return count_; }
+  // Slices [begin, end) as one box.
+  Box BoxOf(uint64_t begin, uint64_t end) const;
+  // Instances in one slice that is not the last.
+  uint64_t slice_instances() const { return BoxOf(0, 1).instances(); }
+  // The smallest part of a slice that begins where it begins and that each variant can run, and what is left of the
+  // slice beside it, after it and behind it.
+  struct Cut {
+    Box corner;
+    std::array<Box, 3> rest;  // Some may hold no instances.
+  };
+  Cut CornerOf(uint64_t slice) const;
+
+ private:
+  Extent extent_;
+  Extent step_{1, 1, 1};  // Whole tiles of each variant.
+  size_t axis_ = 0;
+  uint64_t count_ = 1;
+};
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_BACKENDS_CPU_VARIANTS_H_

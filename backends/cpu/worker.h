@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one participant of a dispatch runs a part of it.
+#ifndef HPVMD_BACKENDS_CPU_WORKER_H_
+#define HPVMD_BACKENDS_CPU_WORKER_H_
+
+#include <memory>
+
+#include "backends/cpu/executable.h"
+#include "backends/cpu/group.h"
+
+namespace hpvm::cpu {
+
+class Worker {
+ public:
+  virtual ~Worker() = default;
+  // Units [begin, end): of the variant, or groups for kernels whose instances see each other. False when an instance
+  // trapped; `trap` is filled.
+  virtual StatusOr<bool> Run(const Variant& variant, uint64_t begin, uint64_t end, ir::TrapReport* trap) = 0;
+};
+
+class InstanceWorker final : public Worker {
+ public:
+  InstanceWorker(CpuExecutable& executable, const CpuLaunch& launch, Lane* lane)
+      : executable_(executable), lane_(lane) {
+    Bind(*lane_, launch);
+  }
+  ~InstanceWorker() override { executable_.lanes().Give(lane_); }
+  StatusOr<bool> Run(const Variant& variant, uint64_t begin, uint64_t end, ir::TrapReport* trap) override {
+    StatusOr<bool> done = Call(*lane_, variant.entry, begin, end);
+    if (done.ok() && !*done) {
+      *trap = TrapOf(lane_->context);
+    }
+    return done;
+  }
+
+ private:
+  CpuExecutable& executable_;
+  Lane* const lane_;
+};
+
+class GroupWorker final : public Worker {
+ public:
+  GroupWorker(CpuExecutable& executable, const CpuLaunch& launch, std::unique_ptr<GroupRunner> runner)
+      : executable_(executable), launch_(launch), runner_(std::move(runner)) {}
+  ~GroupWorker() override { executable_.GiveGroupRunner(std::move(runner_)); }
+  StatusOr<bool> Run(const Variant& variant, uint64_t begin, uint64_t end, ir::TrapReport* trap) override;
+
+ private:
+  CpuExecutable& executable_;
+  const CpuLaunch& launch_;
+  std::unique_ptr<GroupRunner> runner_;
+};
+
+// What a dispatch is made of: slices that each variant can run by itself, and what the variants count them in.
+class Work {
+ public:
+  Work(CpuExecutable& executable, const CpuLaunch& launch, VariantMask mask);
+
+  uint64_t slices() const { return has_groups_ ? groups_ : slices_.count(); }
+  uint64_t SliceInstances(uint64_t begin, uint64_t end) const;
+  StatusOr<bool> RunSlices(Worker& worker, const Variant& variant, uint64_t begin, uint64_t end,
+                           ir::TrapReport* trap) const;
+  // The smallest part of a slice that can be run by itself, and the rest of it.
+  uint64_t CornerInstances(uint64_t slice) const;
+  StatusOr<bool> RunCorner(Worker& worker, const Variant& variant, uint64_t slice, ir::TrapReport* trap) const;
+  StatusOr<bool> RunRest(Worker& worker, const Variant& variant, uint64_t slice, ir::TrapReport* trap) const;
+
+ private:
+  StatusOr<bool> RunBox(Worker& worker, const Variant& variant, const Box& box, ir::TrapReport* trap) const;
+
+  const bool has_groups_;
+  const uint64_t groups_, group_instances_;
+  const Extent extent_;
+  const Slices slices_;  // Without groups.
+};
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_BACKENDS_CPU_WORKER_H_

@@ -50,12 +50,12 @@ func f0 "op" (%r: i32, %x: i32, %y: i32, %m: i32) -> () {
   %on: i32 = load.i32 flat %ma
   %a: T = load.T flat %xa
   %b: T = load.T flat %ya
-  @1 if %on -> () {
+  if b0 %on {
     %v: R = OP.T %a, %b
     store.R flat %ra, %v
-    leave @1 ()
+    leave b0 ()
   } else {
-    leave @1 ()
+    leave b0 ()
   }
   return ()
 }

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/spmd/check.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "compiler/back/llvm/llvm_back.h"
+#include "compiler/back/llvm/testing/image_runner.h"
+#include "compiler/ir/check.h"
+#include "compiler/ir/interpret.h"
+#include "compiler/ir/launch.h"
+#include "compiler/ir/verify.h"
+#include "compiler/pass/pipeline.h"
+#include "tests/diff/random.h"
+#include "tests/spmd/memory.h"
+
+namespace hpvm::spmd {
+namespace {
+
+// A kernel takes some ten thousand steps.
+constexpr uint64_t kStepsMax = 400'000;
+
+std::string NameOf(const GangShape& shape) {
+  return std::to_string(shape.lanes) + "x" + std::to_string(shape.columns) + "x" + std::to_string(shape.rows);
+}
+
+GangShape AnyShape(diff::Random& random) {
+  static constexpr uint32_t kLanes[] = {2, 4, 8, 8, 16, 16, 16, 32, 64};
+  static constexpr uint32_t kColumns[] = {1, 1, 1, 1, 2, 3, 4};
+  static constexpr uint32_t kRows[] = {1, 1, 1, 2, 3, 4, 8};
+  for (;;) {
+    const GangShape shape{kLanes[random.Below(9)], kColumns[random.Below(7)], kRows[random.Below(7)]};
+    // What a compile in a test may cost.
+    if (shape.width() * shape.rows <= 192) {
+      return shape;
+    }
+  }
+}
+
+void Inject(ir::Module& module, const Fault& fault) {
+  for (ir::Function& function : module.functions) {
+    for (ir::Op& op : function.ops) {
+      if (op.code == fault.from) {
+        op.code = fault.to;
+      }
+    }
+  }
+}
+
+class Checking {
+ public:
+  Checking(const Kernel& kernel, const CheckOptions& options)
+      : kernel_(kernel), options_(options), random_(kernel.seed ^ 0x5bd1e995), expected_(kernel, /*at_end=*/false) {}
+
+  CheckResult Run() {
+    if (RunInterpreter() && Lower()) {
+      std::vector<std::string> levels = options_.levels;
+      if (levels.empty()) {
+        static constexpr const char* kLevels[] = {"x86-64-v4", "x86-64-v4", "x86-64-v3", "x86-64-v2"};
+        levels.push_back(kLevels[random_.Below(4)]);
+      }
+      for (const std::string& level : levels) {
+        if (!RunLevel(level)) {
+          break;
+        }
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  bool Fail(Verdict verdict, std::string explanation) {
+    result_.verdict = verdict;
+    result_.explanation = std::move(explanation);
+    return false;
+  }
+
+  void Note(const std::string& stage) {
+    stage_ = stage;
+    if (options_.stage != nullptr) {
+      std::snprintf(options_.stage, kStageBytes, "%s", stage.c_str());
+    }
+  }
+
+  ir::Launch LaunchOn(const Buffers& buffers) const {
+    ir::Launch launch;
+    launch.extent = kernel_.extent;
+    launch.group = kernel_.group;
+    launch.arguments = buffers.Arguments();
+    return launch;
+  }
+
+  bool RunInterpreter() {
+    Note("interpreter");
+    const Diagnostics faults = ir::Verify(kernel_.module);
+    if (!faults.empty()) {
+      return Fail(Verdict::kInvalid, ToString(faults));
+    }
+    StatusOr<ir::Interpreter> made = ir::Interpreter::Create(kernel_.module);
+    if (!made.ok()) {
+      return Fail(Verdict::kInvalid, Message(made.status()));
+    }
+    interpreter_ = std::make_unique<ir::Interpreter>(*std::move(made));
+    if (options_.is_race_checked && !CheckRaces()) {
+      return false;
+    }
+    const StatusOr<ir::TrapReport> trap = interpreter_->Run(LaunchOn(expected_), {.steps_max = kStepsMax});
+    if (!trap.ok()) {
+      return Fail(Verdict::kInvalid, Message(trap.status()));
+    }
+    expected_trap_ = *trap;
+    result_.has_trapped = trap->code != ir::TrapCode::kNone;
+    return trap->code != ir::TrapCode::kStopped || Fail(Verdict::kTooLong, "");
+  }
+
+  bool CheckRaces() {
+    const Buffers buffers(kernel_, /*at_end=*/false);
+    ir::Launch launch = LaunchOn(buffers);
+    ir::Checker checker;
+    launch.checker = &checker;
+    const StatusOr<ir::TrapReport> trap = interpreter_->Run(launch, {.steps_max = kStepsMax});
+    for (const ir::Finding& finding : checker.findings()) {
+      if (finding.kind == ir::FindingKind::kRace) {
+        return Fail(Verdict::kRaces, ir::ToString(finding, kernel_.module));
+      }
+    }
+    return trap.ok() || Fail(Verdict::kInvalid, Message(trap.status()));
+  }
+
+  bool Lower() {
+    Note("passes");
+    lowered_ = kernel_.module;
+    if (const Status status = RunCpuPipeline(lowered_, {.verify_each = true}); !status.ok()) {
+      return Fail(Verdict::kPassFails, Message(status));
+    }
+    if (options_.fault) {
+      Inject(lowered_, *options_.fault);
+    }
+    return true;
+  }
+
+  bool RunLevel(const std::string& level) {
+    CpuOptions options;
+    options.shapes = options_.shapes;
+    for (uint32_t i = options.shapes.empty() ? random_.Between(1, 2) : 0; i > 0; --i) {
+      options.shapes.push_back(AnyShape(random_));
+    }
+    std::string shapes;
+    for (const GangShape& shape : options.shapes) {
+      shapes += " " + NameOf(shape);
+    }
+    Note(level + ": emitting" + shapes);
+    const StatusOr<Artifact> artifact = EmitCpuImage(lowered_, {level}, options);
+    if (!artifact.ok()) {
+      return Fail(Verdict::kEmitFails, level + shapes + ": " + Message(artifact.status()));
+    }
+    ++result_.images;
+    if (!RunVariant(level, *artifact, nullptr)) {
+      return false;
+    }
+    result_.is_refused |= artifact->variants.empty();
+    for (const CpuVariant& variant : artifact->variants) {
+      if (variant.needs_proof && !HasProof(*artifact)) {
+        continue;
+      }
+      if (!RunVariant(level, *artifact, &variant)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool HasProof(const Artifact& artifact) const {
+    ir::BoundsFacts facts;
+    facts.extent = kernel_.extent;
+    facts.group = kernel_.group;
+    for (size_t k = 0; k < kernel_.bindings.size(); ++k) {
+      const ir::KernelParam& param = kernel_.module.params[k];
+      const Binding& binding = kernel_.bindings[k];
+      facts.params.push_back({param.is_buffer, param.is_writable, param.is_buffer ? binding.bytes : binding.scalar,
+                              static_cast<uint8_t>(8 * ir::Bytes(param.type))});
+    }
+    return ir::ProveBounds(artifact.bounds, facts);
+  }
+
+  uint64_t Units(const CpuVariant* variant) const {
+    if (variant == nullptr || variant->unit == CpuVariant::Unit::kInstance) {
+      return kernel_.instances();
+    }
+    const uint64_t width = uint64_t{variant->lanes} * variant->columns;
+    return (kernel_.extent[0] + width - 1) / width * ((kernel_.extent[1] + variant->rows - 1) / variant->rows) *
+           kernel_.extent[2];
+  }
+
+  // The units of a launch, whole or cut into parts in another order.
+  std::vector<std::pair<uint64_t, uint64_t>> Parts(uint64_t units) {
+    std::vector<std::pair<uint64_t, uint64_t>> parts;
+    const bool is_whole = random_.Percent(50);
+    for (uint64_t begin = 0; begin < units;) {
+      const uint64_t end = is_whole ? units : std::min(units, begin + random_.Between(1, 9));
+      parts.emplace_back(begin, end);
+      begin = end;
+    }
+    for (size_t i = parts.size(); i > 1; --i) {
+      std::swap(parts[i - 1], parts[random_.Below(static_cast<uint32_t>(i))]);
+    }
+    return parts;
+  }
+
+  bool RunVariant(const std::string& level, const Artifact& artifact, const CpuVariant* variant) {
+    Artifact image = artifact;
+    std::string stage = level + " one instance at a time";
+    if (variant != nullptr) {
+      if (variant->unit == CpuVariant::Unit::kGroup) {
+        return true;
+      }
+      image.entry_offset = variant->entry_offset;
+      stage = level + " " + NameOf({variant->lanes, variant->columns, variant->rows}) +
+              (variant->needs_proof ? " unchecked" : " checked");
+      ++result_.gang_runs;
+      result_.unchecked_runs += variant->needs_proof ? 1 : 0;
+    }
+    testing::ImageRunner runner(image);
+    for (bool at_end : {true, false}) {
+      ++result_.runs;
+      Note(stage + (at_end ? ", buffers before a guard page" : ", buffers behind a guard page"));
+      const Buffers buffers(kernel_, at_end);
+      if (!RunParts(runner, buffers, Units(variant))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool RunParts(testing::ImageRunner& runner, const Buffers& buffers, uint64_t units) {
+    const ir::Launch launch = LaunchOn(buffers);
+    const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(kernel_.module, launch.arguments);
+    if (!space.ok()) {
+      return Fail(Verdict::kInvalid, Message(space.status()));
+    }
+    ir::TrapReport trap;
+    for (const auto& [begin, end] : Parts(units)) {
+      trap = runner.Run(launch, *space, begin, end).trap;
+      if (trap.code != ir::TrapCode::kNone) {
+        break;
+      }
+    }
+    if (const std::string stray = buffers.FindStray(); !stray.empty()) {
+      return Fail(Verdict::kStray, stage_ + ": " + stray);
+    }
+    if (trap.code != ir::TrapCode::kNone || expected_trap_.code != ir::TrapCode::kNone) {
+      return CompareTrap(trap);
+    }
+    const std::string difference = buffers.FindDifference(expected_);
+    return difference.empty() || Blame(stage_ + ": " + difference);
+  }
+
+  // Says whether the passes or the code are to blame for a difference.
+  bool Blame(const std::string& explanation) {
+    const Buffers buffers(kernel_, /*at_end=*/false);
+    const StatusOr<ir::TrapReport> trap = ir::Interpret(lowered_, LaunchOn(buffers), {.steps_max = kStepsMax});
+    const bool is_pass = !options_.fault && (!trap.ok() || trap->code != expected_trap_.code ||
+                                             !buffers.FindDifference(expected_).empty());
+    return Fail(is_pass ? Verdict::kPassFails : Verdict::kDiffers, explanation);
+  }
+
+  // Any of the instances that trap may be reported, but with its own trap.
+  bool CompareTrap(const ir::TrapReport& trap) {
+    if (trap.code == ir::TrapCode::kNone || expected_trap_.code == ir::TrapCode::kNone) {
+      return Fail(Verdict::kTrapDiffers, stage_ + ": " + ir::ToString(trap, kernel_.module) + "; interpreted: " +
+                                             ir::ToString(expected_trap_, kernel_.module));
+    }
+    const auto& [x, y, z] = trap.instance;
+    if (x >= kernel_.extent[0] || y >= kernel_.extent[1] || z >= kernel_.extent[2]) {
+      return Fail(Verdict::kTrapDiffers, stage_ + ": the instance does not exist: " + ir::ToString(trap, kernel_.module));
+    }
+    const uint64_t instance = x + kernel_.extent[0] * (y + kernel_.extent[1] * z);
+    const Buffers buffers(kernel_, /*at_end=*/false);
+    const StatusOr<ir::TrapReport> alone =
+        interpreter_->Run(LaunchOn(buffers), {.begin = instance, .end = instance + 1, .steps_max = kStepsMax});
+    if (!alone.ok()) {
+      return Fail(Verdict::kInvalid, Message(alone.status()));
+    }
+    ir::TrapReport want = *alone, got = trap;
+    if (want.code == ir::TrapCode::kMisalignedAtomic && !kernel_.module.is_memory64) {
+      // The interpreter does not wrap base + offset here, as it does everywhere else.
+      want.address &= 0xffffffff;
+      got.address &= 0xffffffff;
+    }
+    const std::string expected = ir::ToString(want, kernel_.module), reported = ir::ToString(got, kernel_.module);
+    return expected == reported ||
+           Fail(Verdict::kTrapDiffers, stage_ + ": " + reported + "; that instance alone, interpreted: " + expected);
+  }
+
+  const Kernel& kernel_;
+  const CheckOptions& options_;
+  diff::Random random_;
+  Buffers expected_;
+  ir::TrapReport expected_trap_;
+  std::unique_ptr<ir::Interpreter> interpreter_;
+  ir::Module lowered_;
+  std::string stage_;
+  CheckResult result_;
+};
+
+}  // namespace
+
+std::string_view Name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kSame:
+      return "the same";
+    case Verdict::kTooLong:
+      return "too long";
+    case Verdict::kInvalid:
+      return "invalid kernel";
+    case Verdict::kRaces:
+      return "races";
+    case Verdict::kPassFails:
+      return "a pass fails";
+    case Verdict::kEmitFails:
+      return "the back end fails";
+    case Verdict::kDiffers:
+      return "other bytes";
+    case Verdict::kTrapDiffers:
+      return "another trap";
+    case Verdict::kStray:
+      return "a write outside of the buffers";
+    case Verdict::kCrash:
+      return "a crash";
+    case Verdict::kHang:
+      return "a hang";
+  }
+  return "?";
+}
+
+CheckResult Check(const Kernel& kernel, const CheckOptions& options) { return Checking(kernel, options).Run(); }
+
+}  // namespace hpvm::spmd

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random kernels of the kind that vectorising is about.
+#ifndef HPVMD_TESTS_SPMD_GENERATE_H_
+#define HPVMD_TESTS_SPMD_GENERATE_H_
+
+#include <cstdint>
+
+#include "tests/spmd/kernel.h"
+
+namespace hpvm::spmd {
+
+// A verified module and its launch. The same seed gives the same kernel everywhere.
+Kernel Generate(uint64_t seed);
+
+}  // namespace hpvm::spmd
+
+#endif  // HPVMD_TESTS_SPMD_GENERATE_H_

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "tests/spmd/generator.h"
+
+namespace hpvm::spmd {
+namespace {
+
+constexpr Type kI32 = Type::kI32;
+
+}  // namespace
+
+// Element times width as an address or an offset; written in one of the ways that compilers write it.
+ValueId Generator::AddressOf(ValueId base, ValueId element, uint32_t width, bool is_param) {
+  const Type type = kernel_.module.address_type();
+  ValueId offset = element;
+  if (type == Type::kI64) {
+    const Opcode extend = random_.Percent(50) ? Opcode::kExtendU : Opcode::kExtendS;
+    offset = Convert(extend, kI32, element, type);
+  }
+  if (width > 1) {
+    const bool is_shift = random_.Percent(70);
+    const ValueId factor = Int(type, is_shift ? static_cast<uint64_t>(std::countr_zero(width)) : width);
+    offset = Binary(is_shift ? Opcode::kShl : Opcode::kMul, type, offset, factor);
+  }
+  if (is_param) {
+    return offset;
+  }
+  return random_.Percent(70) ? Binary(Opcode::kAdd, type, base, offset) : Binary(Opcode::kAdd, type, offset, base);
+}
+
+Op Generator::Access(Opcode code, Type type, uint32_t buffer, uint32_t width, ValueId element, ValueId* address) {
+  Op op{.code = code};
+  op.type = type;
+  op.width = static_cast<uint8_t>(width);
+  const bool is_param = body_->helper == nullptr && !(traits_.has_flat && random_.Percent(80));
+  if (is_param) {
+    op.space = ir::Space::kParam;
+    op.space_index = buffers_[buffer].param;
+  }
+  *address = AddressOf(body_->addresses[buffer], element, width, is_param);
+  return op;
+}
+
+std::optional<uint32_t> Generator::PickBuffer(BufferInfo::Role role) {
+  std::vector<uint32_t> fitting;
+  for (uint32_t i = 0; i < buffers_.size(); ++i) {
+    const bool is_seen = body_ == nullptr || body_->addresses[i].valid();
+    if (buffers_[i].role == role && is_seen) {
+      fitting.push_back(i);
+    }
+  }
+  return fitting.empty() ? std::nullopt : std::optional(random_.Pick(fitting));
+}
+
+// An element of an input buffer of `count` of them, of which `imm_elements` are left to the immediate.
+ValueId Generator::InputElement(uint64_t count, uint32_t* imm_elements) {
+  const auto instances = static_cast<uint32_t>(kernel_.instances());
+  const auto most = static_cast<uint32_t>(std::bit_floor(count) - 1);
+  const uint32_t kind = body_->helper != nullptr ? random_.Between(5, 8) : random_.Below(10);
+  if (random_.Percent(traits_.risk)) {
+    return random_.Percent(50) ? Pick(kI32) : Value(kI32, 2);
+  }
+  if (kind <= 3 && count >= instances) {
+    // In a row, shifted by what there is to spare, or with a stride.
+    const uint32_t stride = random_.Percent(70) ? 1 : static_cast<uint32_t>(random_.Between(1, static_cast<uint32_t>(count / instances)));
+    const uint64_t spare = count - 1 - uint64_t{instances - 1} * stride;
+    const auto shift = random_.Percent(30) ? 0 : random_.Percent(40) ? static_cast<uint32_t>(spare)
+                                               : random_.Below(static_cast<uint32_t>(std::min<uint64_t>(spare, 40)) + 1);
+    const ValueId strided = stride == 1 ? linear_ : Binary(Opcode::kMul, kI32, linear_, Int(kI32, stride));
+    if (random_.Percent(50)) {
+      *imm_elements = shift;
+      return strided;
+    }
+    return shift == 0 ? strided : Binary(Opcode::kAdd, kI32, strided, Int(kI32, shift));
+  }
+  if (kind == 4 && count >= instances) {
+    return Binary(Opcode::kSub, kI32, Int(kI32, static_cast<uint32_t>(count - 1)), linear_);
+  }
+  if (kind == 5) {
+    return Int(kI32, random_.Below(static_cast<uint32_t>(count)));
+  }
+  if (kind == 6) {
+    return Masked(PickUniform(kI32), most);
+  }
+  if (kind == 7) {
+    return Binary(Opcode::kRemU, kI32, Pick(kI32), Int(kI32, count));
+  }
+  return Masked(Value(kI32, 1), most);
+}
+
+void Generator::LoadInput() {
+  const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kInput);
+  if (!picked) {
+    return;
+  }
+  const BufferInfo& buffer = buffers_[*picked];
+  const uint64_t bytes = buffer.count * buffer.width;
+  if (random_.Percent(5) && bytes >= 16) {
+    uint32_t imm = 0;
+    const ValueId element = InputElement(bytes / 16, &imm);
+    ValueId address;
+    Op op = Access(Opcode::kLoad128, kI32, *picked, 16, element, &address);
+    op.imm = uint64_t{imm} * 16;
+    const OpId made = Emit(op, std::array{address}, std::array{kI32, kI32, kI32, kI32});
+    for (ValueId value : b().Results(made)) {
+      Keep(value, kI32);
+    }
+    return;
+  }
+  static constexpr uint32_t kWidths[] = {4, 4, 4, 8, 1, 2};
+  const uint32_t width = std::min(random_.Percent(60) ? buffer.width : kWidths[random_.Below(6)], 8u);
+  Type type = kI32;
+  if (width == 8) {
+    type = random_.Percent(50) ? Type::kF64 : Type::kI64;
+  } else if (width == 4) {
+    type = random_.Percent(45) ? kI32 : random_.Percent(85) ? Type::kF32 : Type::kI64;
+  } else if (random_.Percent(25)) {
+    type = Type::kI64;
+  }
+  uint32_t imm = 0;
+  // An access that is not aligned leaves the last element out.
+  const bool is_crooked = width > 1 && bytes / width > 1 && random_.Percent(4);
+  const ValueId element = InputElement(bytes / width - (is_crooked ? 1 : 0), &imm);
+  ValueId address;
+  Op op = Access(Opcode::kLoad, type, *picked, width, element, &address);
+  op.imm = uint64_t{imm} * width + (is_crooked ? 1 : 0);
+  op.sign = ir::IsInt(type) && width < ir::Bytes(type) && random_.Percent(50);
+  Keep(Emit1(op, {address}, type), type);
+}
+
+void Generator::LoadTable() {
+  if (kernel_.module.memory_bytes == 0) {
+    return;
+  }
+  const Type address_type = kernel_.module.address_type();
+  const ValueId which = Masked(Pick(kI32), 63);
+  ValueId offset = Binary(Opcode::kShl, kI32, which, Int(kI32, 2));
+  if (address_type == Type::kI64) {
+    offset = Convert(Opcode::kExtendU, kI32, offset, address_type);
+  }
+  Op op{.code = Opcode::kLoad};
+  op.type = random_.Percent(60) ? kI32 : Type::kF32;
+  op.width = 4;
+  op.space = random_.Percent(50) ? ir::Space::kModule : ir::Space::kFlat;
+  op.imm = 1024;
+  Keep(Emit1(op, {offset}, op.type), op.type);
+  if (random_.Percent(30)) {
+    Op get{.code = Opcode::kGlobalGet};
+    get.type = kI32;
+    get.imm = random_.Below(2);
+    Keep(Emit1(get, {}, kI32), kI32, /*is_uniform=*/true);
+  }
+}
+
+// What makes a kernel run one instance at a time: stores to what the instance owns.
+void Generator::StoreModule() {
+  Op op{.code = Opcode::kStore};
+  op.type = kI32;
+  op.width = 4;
+  op.space = ir::Space::kModule;
+  const Type type = kernel_.module.address_type();
+  const ValueId value = Value(kI32, 1);
+  Emit(op, std::array{Int(type, 4096 + random_.Below(8) * 4), value}, {});
+}
+
+ValueId Generator::OwnElement(const BufferInfo& buffer) {
+  if (buffer.elements == 1) {
+    return buffer.index;
+  }
+  ValueId which = Int(kI32, random_.Below(buffer.elements));
+  if (random_.Percent(40)) {
+    const ValueId any = random_.Percent(30) ? PickUniform(kI32) : Pick(kI32);
+    which = Binary(Opcode::kRemU, kI32, any, Int(kI32, buffer.elements));
+  }
+  if (buffer.stride != 1) {
+    which = Binary(Opcode::kMul, kI32, which, Int(kI32, buffer.stride));
+  }
+  return Binary(Opcode::kAdd, kI32, buffer.index, which);
+}
+
+void Generator::StoreOwn() {
+  const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kOwn);
+  if (!picked) {
+    return;
+  }
+  const BufferInfo& buffer = buffers_[*picked];
+  Type type = kI32;
+  if (buffer.float_bytes != 0) {
+    type = buffer.float_bytes == 4 ? Type::kF32 : Type::kF64;
+  } else if (buffer.width == 8) {
+    type = random_.Percent(75) ? Type::kI64 : Type::kF64;
+  } else {
+    type = random_.Percent(70) ? kI32 : buffer.width == 4 && random_.Percent(60) ? Type::kF32 : Type::kI64;
+  }
+  ValueId stored = Value(type, random_.Between(0, 2));
+  if (!ir::IsInt(type) && buffer.float_bytes == 0) {
+    stored = NoNan(type, stored);
+  }
+  const ValueId element = OwnElement(buffer);
+  ValueId address;
+  Op op = Access(Opcode::kStore, type, *picked, buffer.width, element, &address);
+  Emit(op, std::array{address, stored}, {});
+}
+
+void Generator::LoadOwn() {
+  const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kOwn);
+  if (!picked) {
+    return;
+  }
+  const BufferInfo& buffer = buffers_[*picked];
+  Type type = buffer.width == 8 ? Type::kI64 : kI32;
+  if (buffer.float_bytes != 0) {
+    type = buffer.float_bytes == 4 ? Type::kF32 : Type::kF64;
+  }
+  const ValueId element = OwnElement(buffer);
+  ValueId address;
+  Op op = Access(Opcode::kLoad, type, *picked, buffer.width, element, &address);
+  op.sign = ir::IsInt(type) && buffer.width < ir::Bytes(type) && random_.Percent(50);
+  Keep(Emit1(op, {address}, type), type);
+}
+
+void Generator::UpdateOwn() {
+  const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kOwn);
+  if (!picked || (buffers_[*picked].float_bytes != 0 && buffers_[*picked].width < 4)) {
+    return;
+  }
+  const BufferInfo& buffer = buffers_[*picked];
+  static constexpr Opcode kAtomics[] = {
+      Opcode::kAtomicLoad, Opcode::kAtomicAdd,  Opcode::kAtomicSub,  Opcode::kAtomicAnd,  Opcode::kAtomicOr,
+      Opcode::kAtomicXor,  Opcode::kAtomicXchg, Opcode::kAtomicMinS, Opcode::kAtomicMaxU, Opcode::kAtomicCmpxchg,
+      Opcode::kAtomicStore};
+  const bool is_float = buffer.float_bytes != 0;
+  const Opcode code = is_float ? Opcode::kAtomicFAdd : kAtomics[random_.Below(std::size(kAtomics))];
+  const Type type = is_float ? (buffer.float_bytes == 4 ? Type::kF32 : Type::kF64)
+                    : buffer.width == 8 || random_.Percent(20) ? Type::kI64
+                                                               : kI32;
+  const ValueId value = Value(type, 1);
+  const ValueId expected = Value(type, 0);
+  const ValueId element = OwnElement(buffer);
+  ValueId address;
+  Op op = Access(code, type, *picked, buffer.width, element, &address);
+  if (random_.Percent(traits_.risk) && buffer.width > 1) {
+    op.imm = 1;
+  }
+  if (code == Opcode::kAtomicStore) {
+    Emit(op, std::array{address, value}, {});
+  } else if (code == Opcode::kAtomicLoad) {
+    Keep(Emit1(op, {address}, type), type);
+  } else if (code == Opcode::kAtomicCmpxchg) {
+    Keep(Emit1(op, {address, expected, value}, type), type);
+  } else {
+    Keep(Emit1(op, {address, value}, type), type);
+  }
+}
+
+void Generator::UpdateShared() {
+  const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kShared);
+  if (!picked) {
+    return;
+  }
+  const BufferInfo& buffer = buffers_[*picked];
+  const Type type = buffer.width == 8 ? Type::kI64 : kI32;
+  const ValueId value = Value(type, 1);
+  ValueId element = Int(kI32, random_.Below(static_cast<uint32_t>(buffer.count)));
+  if (random_.Percent(70)) {
+    element = Masked(Pick(kI32), buffer.mask);
+  }
+  ValueId address;
+  Op op = Access(buffer.atomic, type, *picked, buffer.width, element, &address);
+  Emit1(op, {address, value}, type);
+}
+
+// for (p = begin; n > 0; --n, p += step) sum += *p, the way clang -O2 leaves it.
+void Generator::WalkInput() {
+  const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kInput);
+  if (!picked) {
+    return;
+  }
+  const BufferInfo& buffer = buffers_[*picked];
+  const Type address_type = kernel_.module.address_type();
+  const Type type = buffer.width == 8 ? Type::kF64 : random_.Percent(60) ? Type::kF32 : kI32;
+  const uint32_t step = random_.Between(1, 3), trips_max = 6;
+  const uint64_t reach = uint64_t{step} * trips_max;
+  if (buffer.count <= reach) {
+    return;
+  }
+  uint32_t imm = 0;
+  const ValueId element = InputElement(buffer.count - reach, &imm);
+  ValueId begin;
+  Op op = Access(Opcode::kLoad, type, *picked, buffer.width, element, &begin);
+  op.imm = uint64_t{imm} * buffer.width;
+  bool is_uniform = false;
+  const ValueId raw = LoopLimit(&is_uniform);
+  const ValueId limit = Binary(Opcode::kRemU, kI32, raw, Int(kI32, trips_max + 1));
+  const ValueId zero = Int(type, 0);
+  const OpId loop = b().BeginBlock(Opcode::kLoop, std::array{limit, begin, zero}, std::array{type}, ++source_);
+  ValueId sum;
+  InRegion([&] {
+    const std::vector<ValueId> params = b().Params(loop);
+    const ValueId ends = Compare(Opcode::kLeS, kI32, params[0], Int(kI32, 0));
+    const OpId choice = b().BeginIf(ends, {}, ++source_);
+    b().Leave(loop, std::array{params[2]});
+    b().Else();
+    b().Leave(choice, {});
+    b().End();
+    const ValueId loaded = Emit1(op, {params[1]}, type);
+    sum = Binary(ir::IsInt(type) ? Opcode::kAdd : Opcode::kFAdd, type, params[2], loaded);
+    const ValueId next = Binary(Opcode::kAdd, address_type, params[1], Int(address_type, uint64_t{step} * buffer.width));
+    const ValueId left = Binary(Opcode::kSub, kI32, params[0], Int(kI32, 1));
+    b().Continue(loop, std::array{left, next, sum}, ++source_);
+  });
+  b().End();
+  Keep(b().Results(loop)[0], type);
+}
+
+}  // namespace hpvm::spmd

@@ -194,8 +194,6 @@ Location InstanceCheck::LocationOf(const Step& step, const Op& op, const Instanc
     }
     case Space::kModule:
       return {FindingMemory::kModule, 0, operand + op.imm};
-    case Space::kGroup:
-      return {FindingMemory::kGroup, 0, operand + op.imm - launch.addresses.group_base};
     default:
       return launch_.Locate(operand + op.imm, bytes, memory_bytes);
   }

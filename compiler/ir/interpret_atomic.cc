@@ -17,8 +17,6 @@ uint8_t* ResolveAny(Instance& instance, const Code* code, Space space, uint64_t 
       return instance.InParam(address, code->imm, bytes, is_write, code);
     case Space::kModule:
       return instance.InModule(address, code->imm, bytes, is_write, code);
-    case Space::kGroup:
-      return instance.InGroup(address, code->imm, bytes, is_write, code);
     default:
       return instance.Flat(address, code->imm, bytes, is_write, code);
   }

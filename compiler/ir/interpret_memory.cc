@@ -14,11 +14,9 @@ uint8_t* Resolve(Instance& instance, const Code* code, uint64_t address, uint64_
     return instance.InParam(address, code->imm, bytes, is_write, code);
   } else if constexpr (kSpace == Space::kModule) {
     return instance.InModule(address, code->imm, bytes, is_write, code);
-  } else if constexpr (kSpace == Space::kGroup) {
-    return instance.InGroup(address, code->imm, bytes, is_write, code);
   } else if constexpr (kSpace == Space::kState) {
     return instance.InState(address, code->imm, bytes, is_write, code);
-  } else {
+  } else {  // Group memory is where an address in space group is expected, and found like others.
     return instance.Flat(address, code->imm, bytes, is_write, code);
   }
 }

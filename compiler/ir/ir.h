@@ -55,7 +55,8 @@ using FunctionId = Id<struct FunctionTag>;
 //           another buffer, or trap).
 //   module  the operand is an address known to lie in module memory's range if it is valid at all.
 //   private `space_index` names a stack object promoted out of module memory (a later pass).
-//   group   group-local memory; the operand is an address as `local_alloc` returned it, or derived.
+//   group   the operand is an address as `local_alloc` returned it, or derived, expected in group-local memory;
+//           elsewhere it means what it means in space flat.
 //   state   bytes private to an instance that no address reaches: tables, what is left of segments, the memory of the
 //           math library. The operand is an i32 offset in [0, Module::state_bytes); outside traps as out of bounds.
 //   scratch the same bytes, by the same offsets, for stores of what nothing reads in the next instance before it has

@@ -10,10 +10,11 @@ namespace {
 
 using ir::Opcode;
 
-// What is known of a value, from nothing yet over one parameter to none or several.
+// What is known of a value, from nothing yet over one parameter (or group memory) to none or several.
 struct Origin {
   static constexpr int32_t kUnknown = -2;
   static constexpr int32_t kNone = -1;
+  static constexpr int32_t kGroup = -3;  // What local_alloc gave.
   int32_t param = kUnknown;
 };
 
@@ -46,6 +47,7 @@ class ProvenanceAnalysis {
   int32_t ParamOf(ir::ValueId value) const {
     return value.index < origins_.size() ? std::max(Origin::kNone, origins_[value.index].param) : Origin::kNone;
   }
+  bool IsGroup(ir::ValueId value) const { return origins_[value.index].param == Origin::kGroup; }
 
  private:
   int32_t At(const ir::Op& op, uint32_t operand) const {
@@ -121,6 +123,9 @@ class ProvenanceAnalysis {
       case Opcode::kSelect:
         Join(op.first_result, At(op, 1));
         Join(op.first_result, At(op, 2));
+        return;
+      case Opcode::kLocalAlloc:
+        Join(op.first_result, Origin::kGroup);
         return;
       default:
         for (uint32_t i = 0; i < op.result_count; ++i) {
@@ -268,8 +273,11 @@ Status ResolveProvenance(ir::Module& module) {
     ops.reserve(region.ops.size());
     for (ir::OpId id : region.ops) {
       if (IsFlatAccess(function.op(id))) {
-        int32_t param = analysis.ParamOf(function.operands_of(function.op(id))[0]);
-        if (param >= 0) {
+        const ir::ValueId address = function.operands_of(function.op(id))[0];
+        const int32_t param = analysis.ParamOf(address);
+        if (analysis.IsGroup(address)) {
+          function.op(id).space = ir::Space::kGroup;
+        } else if (param >= 0) {
           ops.push_back(Rewrite(module, function, id, static_cast<uint32_t>(param)));
         }
       }

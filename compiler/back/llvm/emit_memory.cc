@@ -179,7 +179,7 @@ void FunctionEmitter::TrapIfSeparate(const ir::Op& op, bool is_store) {
 template <typename F, typename G>
 llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, G search) {
   std::optional<Fast> fast = FastPath(op, is_store);
-  if (op.space != Space::kFlat && op.space != Space::kParam) {
+  if (op.space != Space::kFlat && op.space != Space::kParam && op.space != Space::kGroup) {
     llvm::Value* misses = fast.has_value() ? b_.CreateICmpUGE(fast->offset, fast->valid) : b_.getTrue();
     if (op.space == Space::kState || op.space == Space::kScratch) {
       TrapIf(misses, TrapCode::kOutOfBounds, op.source);  // No address reaches them.

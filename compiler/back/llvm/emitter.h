@@ -58,12 +58,21 @@ struct ModuleEmitter {
   std::set<uint64_t> written_globals;          // Indices.
   // Whether stores to globals set state_written; else the entry compares the few globals with what they were.
   bool marks_globals = false;
+  // Of a kernel that was cut at its barriers (group.h): what an instance keeps, and the function that those behind the
+  // first `cut_functions` were made of.
+  uint32_t group_value_bytes = 0;
+  ir::FunctionId cut_from;
+  size_t cut_functions = 0;
   // Two disjoint alias classes: what kernels read and write, and the context.
   llvm::MDNode* kernel_tag = nullptr;
   llvm::MDNode* context_tag = nullptr;
 
   ModuleEmitter(const ir::Module& m, const Machine& on) : source(m), machine(on) {}
   llvm::LLVMContext& context() const { return module->getContext(); }
+  // In which of the kernel's functions that one was written, for traps.
+  uint32_t WrittenIn(uint32_t function) const {
+    return cut_from.valid() && function >= cut_functions ? cut_from.index : function;
+  }
   llvm::Type* TypeOf(ir::Type type) const;
   llvm::Type* ResultOf(const ir::FunctionType& type) const;
   llvm::Function* Helper(const char* name) const;
@@ -173,7 +182,7 @@ class FunctionEmitter {
   void MarkStateWritten();
   Status EmitAtomic(const ir::Op& op);
   void EmitGlobal(const ir::Op& op);
-  // Runs `access` on the host address. For flat and param(k) that is once on the path where the check against the
+  // Runs `access` on the host address. For flat, param(k) and group that is once on the path where the check against the
   // operation's own space passes and, by `search`, once on the path that searches all of the instance's space; the
   // results are merged (null if there are none). `search` gets the flat address and ends in the current block.
   template <typename F, typename G>
@@ -257,7 +266,7 @@ class FunctionEmitter {
   };
   llvm::BasicBlock* trap_block_ = nullptr;
   std::vector<TrapEdge> trap_edges_;
-  uint32_t written_in_ = index_;  // The function in which the operation at hand was written.
+  uint32_t written_in_ = m_.WrittenIn(index_);  // The function in which the operation at hand was written.
   // What the first block has loaded.
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> param_fields_;
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> param_valid_;

@@ -97,10 +97,6 @@ llvm::Value* GangAccess::AtomicPointer(llvm::Value* operand, Trap trap) {
   return Split(misses, inside, [&]() -> Row {
     llvm::Value* address = FlatAddress(operand);
     llvm::Value* out = b_.getInt32(static_cast<uint32_t>(TrapCode::kOutOfBounds));
-    if (op_.space != Space::kParam && op_.space != Space::kFlat) {
-      trap(b_.getTrue(), out, address);
-      return {llvm::PoisonValue::get(b_.getPtrTy())};
-    }
     if (op_.space == Space::kParam && m_.source.has_separate_buffers) {
       llvm::Value* code = out;
       if (is_store_ && reach_.has_value()) {

@@ -41,8 +41,8 @@ llvm::Value* GangAccess::FlatAddress(llvm::Value* operand) {
 }
 
 bool GangAccess::TrapUnlessSearched(unsigned row, unsigned column) {
-  const bool is_searched = op_.space == Space::kFlat || op_.space == Space::kParam;
-  if (is_searched && (op_.space == Space::kFlat || !m_.source.has_separate_buffers)) {
+  const bool is_searched = op_.space == Space::kFlat || op_.space == Space::kParam || op_.space == Space::kGroup;
+  if (is_searched && (op_.space != Space::kParam || !m_.source.has_separate_buffers)) {
     return false;
   }
   llvm::Value* misses = LaneMisses(row, column, ValidOf(0));

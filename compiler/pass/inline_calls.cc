@@ -355,6 +355,16 @@ void Inliner::Enter(const Frame& frame, const Op& call) {
   BindParams(callee, arguments);
 }
 
+// The stores would keep the caller's instances from running in lockstep: the scratch state is one for all of them.
+bool WritesScratch(const ir::Function& function) {
+  bool found = false;
+  ir::ForEachOp(function, [&](OpId id) {
+    const Op& op = function.op(id);
+    found |= op.space == ir::Space::kScratch && (ir::Info(op.code).effects & ir::kWrites) != 0;
+  });
+  return found;
+}
+
 bool CallsAny(const ir::Function& function, const std::vector<bool>& may_inline) {
   bool found = false;
   ir::ForEachOp(function, [&](OpId id) {
@@ -377,7 +387,7 @@ Status InlineCalls(ir::Module& module) {
       module.functions[i] = Inliner(module, FunctionId(i), may_inline, sizes, budget).Run();
     }
     sizes[i] = SizeOf(module.functions[i]);
-    may_inline[i] = !order.IsRecursive(i);
+    may_inline[i] = !order.IsRecursive(i) && !WritesScratch(module.functions[i]);
   }
   return absl::OkStatus();
 }

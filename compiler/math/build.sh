@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Links math.wasm: musl's libm as Debian packages it in wasi-libc, behind the exports of functions.def. The result is
+# Links math.wasm: musl's libm as Debian packages it in wasi-libc, behind the exports of functions.def, and the fast forms
+# of fast.def. The result is
 # committed, so that the bits of a kernel's results do not depend on who builds hpvmd; math_module_test links it again
 # and compares.
 #   compiler/math/build.sh [OUTPUT]     needs clang-22, lld-22 and wasi-libc; exits with 3 when one is missing
@@ -20,12 +21,15 @@ trap 'rm -rf "$work"' EXIT
 cd "$here"
 # No builtins: clang would make calls of one function into calls of another. MVP: what musl's objects are made of. What
 # the objects define comes before the library's.
-for source in math reduce; do
+for source in math reduce trig; do
   clang-22 --target=wasm32-wasip1 -mcpu=mvp -O2 -std=c11 -Wall -Wextra -fno-builtin \
-    -isystem /usr/include/wasm32-wasi -c "$source.c" -o "$work/$source.o"
+    -mllvm -disable-cgp-select2branch -isystem /usr/include/wasm32-wasi -c "$source.c" -o "$work/$source.o"
 done
+# Conversions that saturate, so that none is a branch; no tables where selects will do.
+clang-22 --target=wasm32-wasip1 -mcpu=mvp -mnontrapping-fptoint -O2 -std=c11 -Wall -Wextra -fno-builtin \
+  -fno-math-errno -fno-jump-tables -ffp-contract=off -mllvm -disable-cgp-select2branch -isystem /usr/include/wasm32-wasi -c fast.c -o "$work/fast.o"
 # The stack lies below the tables, so that running out of it faults. --export of the constructors keeps the linker from
 # wrapping every function in a call of them; there are none.
 wasm-ld-22 --no-entry --export=__wasm_call_ctors --no-export-dynamic -z stack-size=1024 --stack-first --gc-sections \
-  --strip-debug "$work/math.o" "$work/reduce.o" "$library" -o "$work/math.wasm"
+  --strip-debug "$work/math.o" "$work/reduce.o" "$work/trig.o" "$work/fast.o" "$library" -o "$work/math.wasm"
 cp "$work/math.wasm" "$output"

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <math.h>
 
+#include "trig.h"
+
 /* Exact enough for float: the error of the product, at most 2^-45 of the result, is far below float's 2^-24. */
 static double EXP10_NEAR(double x) { return exp2(x * 0x1.a934f0979a371p+1); }
 

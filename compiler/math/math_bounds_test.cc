@@ -28,18 +28,32 @@ constexpr uint64_t kSlowSamples = 20'000;
 struct Case {
   const Reference* function;
   bool is_f64;
+  bool is_fast = false;
 };
+
+double BoundOf(const Case& item) {
+  const Reference& function = *item.function;
+  return item.is_fast ? (item.is_f64 ? function.fast_f64 : function.fast_f32)
+                      : (item.is_f64 ? function.bound_f64 : function.bound_f32);
+}
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const Reference& function : References()) {
     cases.push_back({&function, false});
     cases.push_back({&function, true});
+    for (const bool is_f64 : {false, true}) {
+      if (const Case fast{&function, is_f64, true}; BoundOf(fast) != 0) {
+        cases.push_back(fast);
+      }
+    }
   }
   return cases;
 }
 
-std::string NameOf(const Case& item) { return std::string(item.function->name) + (item.is_f64 ? "_f64" : "_f32"); }
+std::string NameOf(const Case& item) {
+  return std::string(item.function->name) + (item.is_f64 ? "_f64" : "_f32") + (item.is_fast ? "_fast" : "");
+}
 
 // Zeros, limits of the format and of its denormals, infinities, a NaN, and the neighbours of what functions turn at.
 std::vector<double> Edges(bool is_f64) {
@@ -159,7 +173,7 @@ struct Worst {
 };
 
 void Report(const Case& item, const Worst& worst, uint64_t samples) {
-  const double bound = item.is_f64 ? item.function->bound_f64 : item.function->bound_f32;
+  const double bound = BoundOf(item);
   std::printf("%-13s %8.4f ulp (bound %g) at %a, %a, %a -> bits 0x%llx; %llu arguments\n", NameOf(item).c_str(),
               worst.error, bound, worst.at[0], worst.at[1], worst.at[2], static_cast<unsigned long long>(worst.bits),
               static_cast<unsigned long long>(samples));
@@ -177,7 +191,34 @@ uint64_t SamplesOf(const Case& item) {
   return !item.is_f64 && has_host ? kSamples : kSlowSamples;
 }
 
-// Random arguments and the edges stay within the bound; the interpreter gives the same bits.
+Worst WorstOf(const Case& item, const std::vector<Arguments>& arguments, const std::vector<uint64_t>& results,
+              size_t edges) {
+  Worst worst;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const double error = ErrorOf(item, arguments[i], results[i], i >= edges);
+    if (!(error <= worst.error)) {
+      worst = {error, arguments[i], results[i]};
+    }
+  }
+  worst.error = worst.error == 0 ? 0 : ErrorOf(item, worst.at, worst.bits, false);
+  return worst;
+}
+
+void ExpectSame(const Case& item, const std::vector<Arguments>& arguments, const std::vector<uint64_t>& wanted,
+                const std::vector<uint64_t>& got, const char* what) {
+  const auto is_nan = [&](uint64_t bits) {
+    return item.is_f64 ? std::isnan(std::bit_cast<double>(bits))
+                       : std::isnan(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  };
+  for (size_t i = 0; i < std::min(wanted.size(), got.size()); ++i) {
+    ASSERT_TRUE((is_nan(wanted[i]) && is_nan(got[i])) || wanted[i] == got[i])
+        << NameOf(item) << " at " << arguments[i][0] << ", " << arguments[i][1] << ": " << what << " 0x" << std::hex
+        << got[i] << ", not 0x" << wanted[i];
+  }
+}
+
+// Random arguments and the edges stay within the bound. Exact forms give the same bits by the interpreter and in
+// lockstep; fast ones stay within the bound there too, where products and sums are contracted differently.
 TEST_P(MathBoundsTest, HoldsForSamples) {
   const Case item = GetParam();
   std::mt19937_64 random(20);
@@ -187,30 +228,20 @@ TEST_P(MathBoundsTest, HoldsForSamples) {
   for (uint64_t i = 0; i < samples; ++i) {
     arguments.push_back(item.is_f64 ? Sample64(*item.function, random) : Sample32(*item.function, random));
   }
-  CompiledFunction function(*item.function, item.is_f64);
+  CompiledFunction function(*item.function, item.is_f64, item.is_fast);
   const std::vector<uint64_t> results = function.Run(BitsOf(arguments, item));
-  Worst worst;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const double error = ErrorOf(item, arguments[i], results[i], i >= edges);
-    if (!(error <= worst.error)) {
-      worst = {error, arguments[i], results[i]};
-    }
-  }
-  worst.error = worst.error == 0 ? 0 : ErrorOf(item, worst.at, worst.bits, false);
-  Report(item, worst, arguments.size());
+  Report(item, WorstOf(item, arguments, results, edges), arguments.size());
 
-  const size_t compared = std::min<size_t>(arguments.size(), edges + 500);
-  arguments.resize(compared);
-  const std::vector<uint64_t> interpreted = function.Interpret(BitsOf(arguments, item));
-  for (size_t i = 0; i < compared; ++i) {
-    const bool are_nans =
-        item.is_f64 ? std::isnan(std::bit_cast<double>(interpreted[i])) && std::isnan(std::bit_cast<double>(results[i]))
-                    : std::isnan(std::bit_cast<float>(static_cast<uint32_t>(interpreted[i]))) &&
-                          std::isnan(std::bit_cast<float>(static_cast<uint32_t>(results[i])));
-    ASSERT_TRUE(are_nans || interpreted[i] == results[i])
-        << NameOf(item) << " at " << arguments[i][0] << ", " << arguments[i][1] << ": interpreted 0x" << std::hex
-        << interpreted[i] << ", compiled 0x" << results[i];
+  const std::optional<std::vector<uint64_t>> tiles = function.RunTiles(BitsOf(arguments, item));
+  std::vector<Arguments> compared(arguments.begin(), arguments.begin() + std::min(arguments.size(), edges + 500));
+  const std::vector<uint64_t> interpreted = function.Interpret(BitsOf(compared, item));
+  if (item.is_fast) {
+    EXPECT_LE(WorstOf(item, compared, interpreted, edges).error, BoundOf(item)) << "interpreted";
+    EXPECT_LE(tiles ? WorstOf(item, arguments, *tiles, edges).error : 0, BoundOf(item)) << "in lockstep";
+    return;
   }
+  ExpectSame(item, arguments, results, interpreted, "interpreted");
+  ExpectSame(item, arguments, results, tiles.value_or(std::vector<uint64_t>()), "in lockstep");
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, MathBoundsTest, ::testing::ValuesIn(Cases()),
@@ -226,7 +257,7 @@ TEST_P(MathExhaustiveTest, HoldsForEveryFloat) {
   }
   const uint64_t stride = std::max<uint64_t>(1, std::strtoull(text, nullptr, 10));
   const Case item = GetParam();
-  CompiledFunction function(*item.function, false);
+  CompiledFunction function(*item.function, false, item.is_fast);
   constexpr uint32_t kBatch = 1u << 20;
   std::vector<float> in(kBatch), out(kBatch);
   Worst worst;
@@ -252,6 +283,9 @@ std::vector<Case> ExhaustiveCases() {
   for (const Reference& function : References()) {
     if (function.host1 != nullptr) {
       cases.push_back({&function, false});
+      if (function.fast_f32 != 0) {
+        cases.push_back({&function, false, true});
+      }
     }
   }
   return cases;

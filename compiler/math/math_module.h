@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The math library that kernels import from "hpvm": math.wasm, made by build.sh of musl's libm.
 //
-// Every device computes with these very functions, so exact mode gives the same bits everywhere. The module imports
+// Every device computes with these very functions, so exact mode gives the same bits everywhere; fast math has forms of
+// our own for some (fast.def). The module imports
 // nothing and exports one function a form of functions.def. Its memory holds a small stack below constant tables.
 #ifndef HPVMD_COMPILER_MATH_MATH_MODULE_H_
 #define HPVMD_COMPILER_MATH_MATH_MODULE_H_
@@ -19,6 +20,8 @@ struct MathFunction {
   std::string_view name;    // The export's: "exp_f32".
   uint32_t arguments = 1;   // All of the result's type.
   bool is_f64 = false;
+  // The export for nodes with "math": "fast", "exp_f32.fast"; empty: they get the one above.
+  std::string_view fast_name;
 };
 // All of them, f32 and f64 forms in turn.
 std::span<const MathFunction> MathFunctions();

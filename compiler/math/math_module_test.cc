@@ -59,5 +59,21 @@ TEST(MathModuleTest, HeaderDeclaresEveryFunction) {
   EXPECT_EQ(MathFunctions().size(), 62u);
 }
 
+// Each line of fast.def belongs to a function of functions.def.
+TEST(MathModuleTest, FastFormsHaveAFunction) {
+  size_t fast = 0;
+  for (const MathFunction& function : MathFunctions()) {
+    fast += function.fast_name.empty() ? 0 : 1;
+    EXPECT_TRUE(function.fast_name.empty() || function.fast_name == std::string(function.name) + ".fast");
+  }
+  const std::vector<uint8_t> bytes = ReadBytes(kFolder + "fast.def");
+  const std::string text(bytes.begin(), bytes.end());
+  size_t lines = 0;
+  for (size_t at = text.find("\nHPVM_FAST_"); at != std::string::npos; at = text.find("\nHPVM_FAST_", at + 1)) {
+    ++lines;
+  }
+  EXPECT_EQ(fast, lines);
+}
+
 }  // namespace
 }  // namespace hpvm::math

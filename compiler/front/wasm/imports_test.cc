@@ -147,7 +147,7 @@ TEST(MathImportTest, EveryFunctionVerifies) {
   builder.BeginBody();
   builder.Return({});
   module.entry = ir::FunctionId(0u);
-  const std::vector<ir::FunctionId> ids = wasm::AppendMath(all, module);
+  const std::vector<ir::FunctionId> ids = wasm::AppendMath(all, /*fast=*/false, module);
   const Diagnostics faults = ir::Verify(module);
   EXPECT_TRUE(faults.empty()) << ToString(faults);
   for (const uint32_t i : all) {

@@ -22,6 +22,7 @@ constexpr uint64_t kStateAlignment = 16;
 struct Library {
   Module module;                  // Its functions get the stack pointer as a constant.
   std::vector<uint32_t> exports;  // By index in MathFunctions().
+  std::vector<uint32_t> fast;     // The same; as `exports` where there is no fast form.
   uint64_t memory_bytes = 0;      // The stack and the tables above it.
 };
 
@@ -86,10 +87,14 @@ Library ReadLibrary() {
   for (const Export& item : library.module.exports) {
     by_name.emplace(item.name, item.index);
   }
-  for (const math::MathFunction& function : math::MathFunctions()) {
-    const auto found = by_name.find(std::string(function.name));
+  const auto find = [&](std::string_view name) {
+    const auto found = by_name.find(std::string(name));
     HPVMD_CHECK(found != by_name.end());
-    library.exports.push_back(found->second);
+    return found->second;
+  };
+  for (const math::MathFunction& function : math::MathFunctions()) {
+    library.exports.push_back(find(function.name));
+    library.fast.push_back(find(function.fast_name.empty() ? function.name : function.fast_name));
   }
   for (const DataSegment& segment : library.module.data) {
     library.memory_bytes = std::max(library.memory_bytes, segment.offset.low + segment.bytes.size());
@@ -97,8 +102,10 @@ Library ReadLibrary() {
   HPVMD_CHECK(library.module.globals.size() == 1);
   constexpr uint64_t kUncalled = ~uint64_t{0};
   std::vector<uint64_t> pointers(library.module.functions.size(), kUncalled);
-  for (const uint32_t index : library.exports) {
-    PlaceFrames(library.module, index, library.module.globals[0].init.low, pointers);
+  for (const std::vector<uint32_t>* list : {&library.exports, &library.fast}) {
+    for (const uint32_t index : *list) {
+      PlaceFrames(library.module, index, library.module.globals[0].init.low, pointers);
+    }
   }
   for (size_t i = 0; i < pointers.size(); ++i) {
     FixStackPointer(library.module.functions[i], pointers[i]);
@@ -112,7 +119,7 @@ const Library& TheLibrary() {
 }
 
 // What the needed functions reach, in order of discovery, with ids from `first` on.
-std::vector<uint32_t> Reached(const Library& library, std::span<const uint32_t> needed, size_t first,
+std::vector<uint32_t> Reached(const Library& library, std::span<const uint32_t> roots, size_t first,
                               std::vector<ir::FunctionId>& ids) {
   std::vector<uint32_t> order;
   const auto add = [&](uint32_t index) {
@@ -121,8 +128,8 @@ std::vector<uint32_t> Reached(const Library& library, std::span<const uint32_t> 
       order.push_back(index);
     }
   };
-  for (const uint32_t index : needed) {
-    add(library.exports[index]);
+  for (const uint32_t index : roots) {
+    add(index);
   }
   for (size_t next = 0; next < order.size(); ++next) {
     for (const Instr& instr : library.module.functions[order[next]].code) {
@@ -133,6 +140,9 @@ std::vector<uint32_t> Reached(const Library& library, std::span<const uint32_t> 
   }
   return order;
 }
+
+// What fast.c has; musl's functions take products and sums apart to see what was rounded off.
+bool BearsContraction(std::string_view name) { return name.starts_with("fast_"); }
 
 // From the library's memory at address 0 to the state at `base`. Places in the library's file mean nothing to the
 // kernel's author.
@@ -150,7 +160,7 @@ void MoveMemory(ir::Function& function, uint64_t base) {
 
 }  // namespace
 
-std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, ir::Module& out) {
+std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, bool fast, ir::Module& out) {
   std::vector<ir::FunctionId> ids_by_index(math::MathFunctions().size());
   if (needed.empty()) {
     return ids_by_index;
@@ -159,7 +169,12 @@ std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, ir::Mod
   const Layout layout;
   LowerContext context{library.module, layout, std::vector<ir::FunctionId>(library.module.functions.size()), {}};
   context.values_left = limits::kKernelIrValuesMax;  // The library is small.
-  const std::vector<uint32_t> order = Reached(library, needed, out.functions.size(), context.ids);
+  const std::vector<uint32_t>& exports = fast ? library.fast : library.exports;
+  std::vector<uint32_t> roots;
+  for (const uint32_t index : needed) {
+    roots.push_back(exports[index]);
+  }
+  const std::vector<uint32_t> order = Reached(library, roots, out.functions.size(), context.ids);
 
   const uint64_t base = (out.state_bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
   out.state_bytes = base + library.memory_bytes;
@@ -171,12 +186,15 @@ std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, ir::Mod
     ir::Function lowered;
     lowered.name = function.name;
     lowered.type = library.module.type_of(function);
+    if (fast) {
+      lowered.fast_math = BearsContraction(function.name) ? ir::FastMath::kContract : ir::FastMath::kNone;
+    }
     HPVMD_CHECK(LowerFunction(context, function, lowered));
     MoveMemory(lowered, base);
     out.functions.push_back(std::move(lowered));
   }
   for (const uint32_t index : needed) {
-    ids_by_index[index] = context.ids[library.exports[index]];
+    ids_by_index[index] = context.ids[exports[index]];
   }
   return ids_by_index;
 }

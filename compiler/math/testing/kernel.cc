@@ -95,7 +95,7 @@ std::vector<uint64_t> Unpack(const std::vector<uint8_t>& buffer, uint32_t bytes)
 
 }  // namespace
 
-ir::Module KernelOf(const Reference& function, bool is_f64) {
+ir::Module KernelOf(const Reference& function, bool is_f64, bool is_fast) {
   const Type type = is_f64 ? Type::kF64 : Type::kF32;
   ir::Module module;
   module.name = function.name;
@@ -104,7 +104,7 @@ ir::Module KernelOf(const Reference& function, bool is_f64) {
   std::optional<ir::FunctionId> callee;
   if (function.name != "rsqrt") {
     const uint32_t index = IndexOf(function, is_f64);
-    callee = wasm::AppendMath(std::array{index}, module)[index];
+    callee = wasm::AppendMath(std::array{index}, is_fast, module)[index];
   }
   ir::Function& entry = module.functions[0];
   entry.name = function.name;
@@ -127,8 +127,8 @@ ir::Module KernelOf(const Reference& function, bool is_f64) {
   return module;
 }
 
-CompiledFunction::CompiledFunction(const Reference& function, bool is_f64)
-    : module_(KernelOf(function, is_f64)), is_f64_(is_f64) {
+CompiledFunction::CompiledFunction(const Reference& function, bool is_f64, bool is_fast)
+    : module_(KernelOf(function, is_f64, is_fast)), is_f64_(is_f64) {
   const Diagnostics faults = ir::Verify(module_);
   HPVMD_CHECK(faults.empty());
   StatusOr<ir::Interpreter> interpreter = ir::Interpreter::Create(module_);
@@ -138,7 +138,9 @@ CompiledFunction::CompiledFunction(const Reference& function, bool is_f64)
   HPVMD_CHECK(RunCpuPipeline(lowered).ok());
   const StatusOr<CpuTarget> target = HostCpuTarget();
   HPVMD_CHECK(target.ok());
-  const StatusOr<Artifact> artifact = EmitCpuImage(lowered, *target);
+  CpuOptions options;
+  options.fast_math = is_fast;
+  const StatusOr<Artifact> artifact = EmitCpuImage(lowered, *target, options);
   HPVMD_CHECK(artifact.ok());
   image_ = std::make_unique<testing::ImageRunner>(*artifact);
 }
@@ -153,6 +155,20 @@ std::vector<uint64_t> CompiledFunction::Run(const std::vector<std::vector<uint64
   const testing::ImageRun run = image_->Run(launch, *space, 0, count);
   // Stores of the library's stack need no restoration.
   HPVMD_CHECK(run.trap.code == ir::TrapCode::kNone && run.restores == 0);
+  return Unpack(buffers.back(), bytes);
+}
+
+std::optional<std::vector<uint64_t>> CompiledFunction::RunTiles(const std::vector<std::vector<uint64_t>>& arguments) {
+  if (image_->artifact().variants.empty()) {
+    return std::nullopt;
+  }
+  const uint32_t bytes = is_f64_ ? 8 : 4;
+  std::vector<std::vector<uint8_t>> buffers = Pack(arguments, bytes);
+  const ir::Launch launch = LaunchOf(buffers, arguments[0].size());
+  const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(module_, launch.arguments);
+  HPVMD_CHECK(space.ok());
+  const testing::ImageRun run = image_->RunVariant(launch, *space, image_->artifact().variants[0]);
+  HPVMD_CHECK(run.trap.code == ir::TrapCode::kNone);
   return Unpack(buffers.back(), bytes);
 }
 

@@ -22,6 +22,8 @@ struct Reference {
   bool is_absolute_below_0 = false;  // f64: for x < 0 errors are in ulp of the larger of 1 and the result.
   // The largest errors that docs and tests allow, in ulp.
   double bound_f32 = 1, bound_f64 = 1;
+  // The same of the forms for fast math; 0: there is none.
+  double fast_f32 = 0, fast_f64 = 0;
 };
 std::span<const Reference> References();
 

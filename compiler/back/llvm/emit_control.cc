@@ -94,7 +94,7 @@ Status FunctionEmitter::EmitRegion(ir::RegionId region) {
 }
 
 Status FunctionEmitter::EmitOp(const ir::Op& op, ir::OpId id) {
-  written_in_ = op.origin != 0 ? op.origin - 1 : index_;
+  written_in_ = op.origin != 0 ? op.origin - 1 : m_.WrittenIn(index_);
   if (ArithEmitter::Handles(op)) {
     b_.setFastMathFlags(m_.FastMathOf(written_in_));
     SetResult(op, arith_.Emit(op, f_.type_of(op.first_result), Operands(op)));

@@ -72,7 +72,7 @@ GangEmitter::GangEmitter(ModuleEmitter& m, const GangPlan& plan, const GangFunct
       fields_(m, b_, function_->getArg(0), function_->getArg(1)),
       entry_fields_(m, entry_, function_->getArg(0), function_->getArg(1)),
       open_(f_.ops.size()),
-      written_in_(m.source.entry.index) {}
+      written_in_(m.WrittenIn(m.source.entry.index)) {}
 
 StatusOr<llvm::Function*> GangEmitter::Emit() {
   if (kind_.is_masked && parts() != 1) {

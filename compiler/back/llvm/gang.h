@@ -195,6 +195,9 @@ class GangEmitter {
   Status EmitMemory(const ir::Op& op, ir::OpId id);
   Status EmitAtomic(const ir::Op& op, ir::OpId id);
 
+  // --- group_values.cc: loads and stores of Space::kPrivate, what lanes keep across barriers.
+  Status EmitKept(const ir::Op& op);
+
   // --- gang_call.cc: calls lane by lane, queries, global_get.
   Status EmitCall(const ir::Op& op);
   Status EmitQuery(const ir::Op& op);

@@ -20,7 +20,7 @@ Status GangEmitter::EmitRegion(RegionId region) {
 }
 
 Status GangEmitter::EmitOp(const ir::Op& op, OpId id) {
-  written_in_ = op.origin != 0 ? op.origin - 1 : m_.source.entry.index;
+  written_in_ = op.origin != 0 ? op.origin - 1 : m_.WrittenIn(m_.source.entry.index);
   if (ArithEmitter::Handles(op)) {
     EmitArith(op);
     return absl::OkStatus();

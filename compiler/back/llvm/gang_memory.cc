@@ -25,6 +25,9 @@ int64_t SignedStep(const Layout& layout, ir::Type type) {
 }  // namespace
 
 Status GangEmitter::EmitMemory(const ir::Op& op, ir::OpId id) {
+  if (op.space == Space::kPrivate) {
+    return EmitKept(op);
+  }
   switch (op.code) {
     case Opcode::kLoad:
     case Opcode::kLoad128:

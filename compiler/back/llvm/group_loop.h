@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A segment for all instances of a group. Internal to group.cc.
+#ifndef HPVMD_COMPILER_BACK_LLVM_GROUP_LOOP_H_
+#define HPVMD_COMPILER_BACK_LLVM_GROUP_LOOP_H_
+
+#include "llvm/IR/Function.h"
+
+#include "compiler/back/llvm/emitter.h"
+#include "compiler/pass/gang_plan.h"
+#include "compiler/pass/split_barriers.h"
+
+namespace hpvm::cpu {
+
+struct GroupLoop {
+  const GroupSegment* segment;
+  GangShape shape;         // Of `whole`: rows of gangs, one column.
+  llvm::Function* whole;   // Without a mask.
+  llvm::Function* masked;  // One gang.
+};
+
+// Fills `function`, which is declared as a kernel function of the segment's loop. The instance that it is called for is
+// the group's first one.
+void EmitGroupLoop(ModuleEmitter& m, const GroupLoop& loop, llvm::Function* function);
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_COMPILER_BACK_LLVM_GROUP_LOOP_H_

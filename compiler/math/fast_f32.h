@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fast forms of f32 functions: for code that runs many instances in lockstep, so that they have no tables (which
  * would be gathers), no memory, and no branches but the one for arguments of sin, cos and tan that are far from 0.
- * Special values are chosen at the end, with selects. Where a product and a sum are contracted they become better, never
+ * would be gathers), no memory, and no branches but the one for far arguments of sin, cos and tan.
  * wrong; they must not be reassociated (ir::Function::fast_math says so).
  *
  * fit.py finds the coefficients. */
@@ -56,8 +56,9 @@ static inline float ExpNear0(float r) {
 
 /* e^r - 1. */
 static inline float Expm1Near0(float r) {
-  const float q = 0.5f + r * (0x1.555554p-3f +
-                              r * (0x1.5554eap-5f + r * (0x1.1113acp-7f + r * (0x1.6d4cb2p-10f + r * 0x1.9c5ebep-13f))));
+  const float q =
+      0.5f +
+      r * (0x1.555554p-3f + r * (0x1.5554eap-5f + r * (0x1.1113acp-7f + r * (0x1.6d4cb2p-10f + r * 0x1.9c5ebep-13f))));
   return r + r * r * q;
 }
 

@@ -56,8 +56,20 @@ Interval Canonical(const Interval& interval, const Interval& canonical, uint8_t 
 // What is left of a polynomial once atoms of a single value are put in: at least as precise as the polynomial.
 struct ReducedTerm {
   Wide factor = 0;
-  std::vector<AtomId> atoms;
+  std::array<AtomId, kDegreeMax> atoms;
+  uint32_t count = 0;  // Of atoms.
+
+  std::span<const AtomId> all() const { return {atoms.data(), count}; }
+  bool Has(AtomId atom) const { return std::find(atoms.begin(), atoms.begin() + count, atom) != atoms.begin() + count; }
+  bool IsLike(const ReducedTerm& other) const {
+    return count == other.count && std::equal(atoms.begin(), atoms.begin() + count, other.atoms.begin());
+  }
 };
+using Reduced = std::vector<ReducedTerm>;
+
+// What one proof may cost, in evaluated atoms and terms; what is beyond is not known. Nested merges would take time
+// exponential in their depth.
+constexpr int64_t kProofStepsMax = 20'000;
 
 class Prover {
  public:
@@ -83,7 +95,8 @@ class Prover {
   class Scope {
    public:
     Scope(const Prover& prover, std::span<const uint32_t> context)
-        : prover_(prover), known_(prover.program_.atoms.size()), refined_(prover.program_.atoms.size()) {
+        : prover_(prover), atoms_(prover.program_.atoms.size()) {
+      prover_.Spend(atoms_.size() / 8);
       Assume(context);
     }
     void Assume(std::span<const uint32_t> context) {
@@ -96,11 +109,16 @@ class Prover {
 
     Interval Of(AtomId atom);
     Interval Of(const Polynomial& polynomial) { return Of(Reduce(polynomial)); }
-    Interval Of(const std::vector<ReducedTerm>& terms);
-    std::vector<ReducedTerm> Reduce(const Polynomial& polynomial);
+    Interval Of(const Reduced& terms, const ReducedTerm* except = nullptr);
+    // Of polynomial * sign - minus.
+    Reduced Reduce(const Polynomial& polynomial, int sign = 1, const Polynomial& minus = {});
     void Refine(AtomId atom, const Interval& interval) {
-      refined_[atom.index] = Meet(refined_[atom.index], interval);
-      known_.assign(known_.size(), std::nullopt);
+      Known& known = atoms_[atom.index];
+      const Interval refined = Meet(known.refined, interval);
+      if (!(refined == known.refined)) {
+        known.refined = refined;
+        ++age_;
+      }
     }
     bool is_impossible() const { return is_impossible_; }
 
@@ -111,11 +129,17 @@ class Prover {
     Interval Operation(const Atom& atom);
     Interval Either(const Atom& atom);
     void Apply(const Constraint& constraint);
-    void Tighten(const Polynomial& polynomial, Wide added);
+    void Tighten(const Reduced& terms, Wide added);
+    void AddTerms(const Polynomial& polynomial, Wide sign, Reduced* sum);
 
+    struct Known {
+      Interval interval;  // As evaluated at `age`.
+      Interval refined;   // By constraints.
+      uint32_t age = 0;
+    };
     const Prover& prover_;
-    std::vector<std::optional<Interval>> known_;
-    std::vector<Interval> refined_;
+    std::vector<Known> atoms_;
+    uint32_t age_ = 1;
     bool is_impossible_ = false;
   };
 
@@ -123,54 +147,75 @@ class Prover {
   std::optional<Wide> TripMaxBy(const BoundsLoop& loop, const Constraint& goes_on) const;
   std::optional<Wide> TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const;
   bool Fits(const BoundsAccess& access) const;
+  // False when nothing is left.
+  bool Spend(size_t steps) const {
+    steps_left_ -= static_cast<int64_t>(steps);
+    return steps_left_ > 0;
+  }
 
   const BoundsProgram& program_;
   const BoundsFacts& facts_;
   std::vector<Interval> trips_;  // Of the loops so far.
+  mutable int64_t steps_left_ = kProofStepsMax;
 };
 
 Interval Prover::Scope::Of(AtomId atom) {
-  std::optional<Interval>& known = known_[atom.index];
-  if (!known) {
+  if (atoms_[atom.index].age != age_) {
+    if (!prover_.Spend(1)) {
+      return {};
+    }
     const Interval evaluated = Evaluate(prover_.program_.atoms[atom.index]);
-    known_[atom.index] = Meet(evaluated, refined_[atom.index]);
+    Known& known = atoms_[atom.index];
+    known.interval = Meet(evaluated, known.refined);
+    known.age = age_;
   }
-  return *known_[atom.index];
+  return atoms_[atom.index].interval;
 }
 
-std::vector<ReducedTerm> Prover::Scope::Reduce(const Polynomial& polynomial) {
-  std::map<std::vector<AtomId>, Wide> sum;
+void Prover::Scope::AddTerms(const Polynomial& polynomial, Wide sign, Reduced* sum) {
+  prover_.Spend(polynomial.size());
   for (const Term& term : polynomial) {
-    Wide factor = term.factor;
-    std::vector<AtomId> atoms;
+    ReducedTerm reduced;
+    reduced.factor = sign * term.factor;
     for (AtomId atom : term.atoms) {
       const Interval interval = Of(atom);
       if (interval.is_single()) {
-        factor = Product(factor, interval.lo);
+        reduced.factor = Product(reduced.factor, interval.lo);
+      } else if (reduced.count < kDegreeMax) {
+        reduced.atoms[reduced.count++] = atom;
       } else {
-        atoms.push_back(atom);
+        reduced.factor = kWideMax;  // Nothing is known of such a sum.
       }
     }
-    Wide& total = sum[std::move(atoms)];
-    total = Sum(total, factor);
-  }
-  std::vector<ReducedTerm> terms;
-  for (auto& [atoms, factor] : sum) {
-    if (factor != 0) {
-      terms.push_back({factor, atoms});
+    const auto same = std::find_if(sum->begin(), sum->end(), [&](const ReducedTerm& t) { return t.IsLike(reduced); });
+    if (same == sum->end()) {
+      sum->push_back(reduced);
+    } else {
+      same->factor = Sum(same->factor, reduced.factor);
     }
   }
+}
+
+Reduced Prover::Scope::Reduce(const Polynomial& polynomial, int sign, const Polynomial& minus) {
+  Reduced terms;
+  terms.reserve(polynomial.size() + minus.size());
+  AddTerms(polynomial, sign, &terms);
+  AddTerms(minus, -1, &terms);
+  std::erase_if(terms, [](const ReducedTerm& term) { return term.factor == 0; });
   return terms;
 }
 
-Interval Prover::Scope::Of(const std::vector<ReducedTerm>& terms) {
+Interval Prover::Scope::Of(const Reduced& terms, const ReducedTerm* except) {
   Interval sum{0, 0};
   for (const ReducedTerm& term : terms) {
+    if (&term == except) {
+      continue;
+    }
     if (!IsBound(term.factor)) {
       return {};
     }
     Interval product{term.factor, term.factor};
-    for (AtomId atom : term.atoms) {
+    for (AtomId atom : term.all()) {
       product = Product(product, Of(atom));
     }
     if (!IsBound(product.lo) && !IsBound(product.hi)) {
@@ -222,6 +267,7 @@ Interval Prover::Scope::Either(const Atom& atom) {
     if (atom.contexts[i].empty()) {
       value = Of(atom.operands[i]);
     } else {
+      prover_.Spend(atoms_.size() / 8);
       Scope inner = *this;
       inner.is_impossible_ = false;
       inner.Assume(atom.contexts[i]);
@@ -328,32 +374,28 @@ Interval Prover::Scope::Operation(const Atom& atom) {
   }
 }
 
-// polynomial + added >= 0: tightens each atom that occurs once, alone and to the first power.
-void Prover::Scope::Tighten(const Polynomial& polynomial, Wide added) {
-  const std::vector<ReducedTerm> terms = Reduce(polynomial);
+// terms + added >= 0: tightens each atom that occurs once, alone and to the first power.
+void Prover::Scope::Tighten(const Reduced& terms, Wide added) {
   if (Sum(Of(terms).hi, added) < 0) {
     is_impossible_ = true;
     return;
   }
-  for (size_t i = 0; i < terms.size(); ++i) {
-    const ReducedTerm& term = terms[i];
-    if (term.atoms.size() != 1 || !IsBound(term.factor)) {
+  for (const ReducedTerm& term : terms) {
+    if (term.count != 1 || !IsBound(term.factor)) {
       continue;
     }
-    const bool is_alone = std::none_of(terms.begin(), terms.end(), [&](const ReducedTerm& other) {
-      return &other != &term && std::find(other.atoms.begin(), other.atoms.end(), term.atoms[0]) != other.atoms.end();
-    });
-    std::vector<ReducedTerm> rest = terms;
-    rest.erase(rest.begin() + static_cast<ptrdiff_t>(i));
-    const Wide most = Of(rest).hi;
-    if (!is_alone || !IsBound(most)) {
+    const AtomId atom = term.atoms[0];
+    const bool is_alone =
+        std::none_of(terms.begin(), terms.end(), [&](const ReducedTerm& t) { return &t != &term && t.Has(atom); });
+    const Wide most = is_alone ? Of(terms, &term).hi : kWideMax;
+    if (!IsBound(most)) {
       continue;
     }
     const Wide limit = most + added;  // factor * atom >= -limit
     if (term.factor > 0) {
-      Refine(term.atoms[0], {-FloorDivide(limit, term.factor), kWideMax});
+      Refine(atom, {-FloorDivide(limit, term.factor), kWideMax});
     } else {
-      Refine(term.atoms[0], {-kWideMax, FloorDivide(limit, -term.factor)});
+      Refine(atom, {-kWideMax, FloorDivide(limit, -term.factor)});
     }
   }
 }
@@ -370,25 +412,22 @@ void Prover::Scope::Apply(const Constraint& c) {
     if (c.is_signed || less.lo < lowest) {
       return;
     }
-    Tighten(c.less, 0);
+    Tighten(Reduce(c.less), 0);
   }
-  Polynomial difference;
-  if (Add(c.more, c.less, -1, &difference)) {
-    Tighten(difference, c.or_equal ? 0 : -1);
-  }
+  Tighten(Reduce(c.more, 1, c.less), c.or_equal ? 0 : -1);
 }
 
 // The trip's coefficient of -s, s > 0, and the rest; nothing when the trip occurs in another way.
 struct Slope {
   Wide s = 0;
-  std::vector<ReducedTerm> rest;
+  Reduced rest;
 };
-std::optional<Slope> SlopeOf(std::vector<ReducedTerm> terms, AtomId trip) {
+std::optional<Slope> SlopeOf(const Reduced& terms, AtomId trip) {
   Slope slope;
-  for (ReducedTerm& term : terms) {
-    if (std::find(term.atoms.begin(), term.atoms.end(), trip) == term.atoms.end()) {
-      slope.rest.push_back(std::move(term));
-    } else if (term.atoms.size() == 1) {
+  for (const ReducedTerm& term : terms) {
+    if (!term.Has(trip)) {
+      slope.rest.push_back(term);
+    } else if (term.count == 1) {
       slope.s = -term.factor;
     } else {
       return std::nullopt;
@@ -399,12 +438,8 @@ std::optional<Slope> SlopeOf(std::vector<ReducedTerm> terms, AtomId trip) {
 
 // The loop goes on from iteration t only while less(t) < more(t); the difference falls by s each time.
 std::optional<Wide> Prover::TripMaxBy(const BoundsLoop& loop, const Constraint& c) const {
-  Polynomial difference;
-  if (!Add(c.more, c.less, -1, &difference)) {
-    return std::nullopt;
-  }
   Scope scope(*this, loop.context);
-  const std::optional<Slope> slope = SlopeOf(scope.Reduce(difference), loop.trip);
+  const std::optional<Slope> slope = SlopeOf(scope.Reduce(c.more, 1, c.less), loop.trip);
   if (!slope) {
     return std::nullopt;
   }
@@ -423,13 +458,9 @@ std::optional<Wide> Prover::TripMaxBy(const BoundsLoop& loop, const Constraint& 
 
 // The loop goes on from iteration t only while distance(t) = first - s t is not 0 modulo 2^bits.
 std::optional<Wide> Prover::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const {
-  for (const int64_t sign : {1, -1}) {
-    Polynomial signed_distance;
-    if (!Add({}, distance, sign, &signed_distance)) {
-      return std::nullopt;
-    }
+  for (const int sign : {1, -1}) {
     Scope scope(*this, loop.context);
-    const std::optional<Slope> slope = SlopeOf(scope.Reduce(signed_distance), loop.trip);
+    const std::optional<Slope> slope = SlopeOf(scope.Reduce(distance, sign), loop.trip);
     if (!slope) {
       continue;
     }
@@ -518,7 +549,6 @@ bool Add(const Polynomial& a, const Polynomial& b, int64_t b_factor, Polynomial*
 }
 
 bool Multiply(const Polynomial& a, const Polynomial& b, Polynomial* product) {
-  constexpr size_t kDegreeMax = 4;
   std::map<std::vector<AtomId>, Wide> terms;
   for (const Term& x : a) {
     for (const Term& y : b) {

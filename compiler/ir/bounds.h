@@ -117,11 +117,14 @@ struct BoundsFacts {
 };
 
 // Whether no access of the program can leave its buffer, nor store into one that must not be written, in any instance.
-// `failed`, if not null, receives the first access that may. Takes time linear in the program's size, a few passes.
+// `failed`, if not null, receives the first access that may. Takes time linear in the program's size, a few passes, and
+// gives up after a fixed number of steps.
 bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_t* failed = nullptr);
 
-// Sums and products of polynomials; nothing when they grow beyond kTermsMax terms or their factors beyond 2^62.
+// Sums and products of polynomials; nothing when they grow beyond kTermsMax terms of kDegreeMax atoms or their factors
+// beyond 2^62.
 inline constexpr size_t kTermsMax = 64;
+inline constexpr size_t kDegreeMax = 4;
 bool Add(const Polynomial& a, const Polynomial& b, int64_t b_factor, Polynomial* sum);
 bool Multiply(const Polynomial& a, const Polynomial& b, Polynomial* product);
 Polynomial ConstantPolynomial(int64_t value);

@@ -2,6 +2,7 @@
 #include "compiler/pass/find_bounds.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -41,6 +42,105 @@ struct Edge {
   std::vector<Fact> facts;
 };
 
+// Tells which offsets no launch can bound, because they rest on what comes from memory or is not understood. One such
+// access in the program would cost all others their proof. A wrong answer costs time only.
+class Hope {
+ public:
+  explicit Hope(const ir::BoundsProgram& program) : program_(program), wild_(program.atoms.size()) {}
+
+  bool IsLost(const Polynomial& polynomial, const std::vector<uint32_t>& context) {
+    return std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
+      return std::any_of(term.atoms.begin(), term.atoms.end(),
+                         [&](AtomId atom) { return IsWild(atom) && !IsTamed(atom, context); });
+    });
+  }
+
+ private:
+  static bool Mentions(const Polynomial& polynomial, AtomId atom) {
+    return std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
+      return std::find(term.atoms.begin(), term.atoms.end(), atom) != term.atoms.end();
+    });
+  }
+  bool AnyWild(const Polynomial& polynomial, AtomId except = AtomId()) {
+    return std::any_of(polynomial.begin(), polynomial.end(), [&](const ir::Term& term) {
+      return std::any_of(term.atoms.begin(), term.atoms.end(),
+                         [&](AtomId atom) { return !(atom == except) && IsWild(atom); });
+    });
+  }
+  // Whether some condition bounds it by what a launch knows.
+  bool IsTamed(AtomId atom, const std::vector<uint32_t>& context) {
+    return std::any_of(context.begin(), context.end(), [&](uint32_t index) {
+      const Constraint& c = program_.constraints[index];
+      return (Mentions(c.less, atom) || Mentions(c.more, atom)) && !AnyWild(c.less, atom) && !AnyWild(c.more, atom);
+    });
+  }
+  bool IsWild(AtomId atom) {
+    std::optional<bool>& known = wild_[atom.index];
+    if (!known) {
+      known = false;  // Of a loop's trip that its own end mentions.
+      const bool wild = Compute(program_.atoms[atom.index]);
+      known = wild;
+    }
+    return *known;
+  }
+  bool Compute(const Atom& atom) {
+    constexpr ir::Wide kRangeMax = ir::Wide{1} << 20;
+    switch (atom.kind) {
+      case Atom::Kind::kRange:
+        return atom.range.hi - atom.range.lo >= kRangeMax;
+      case Atom::Kind::kTrip:
+        return IsEndless(program_.loops[atom.index]);
+      case Atom::Kind::kOperation:
+        return IsWildOperation(atom);
+      case Atom::Kind::kEither:
+        for (size_t i = 0; i < atom.operands.size(); ++i) {
+          if (IsLost(atom.operands[i], atom.contexts[i])) {
+            return true;
+          }
+        }
+        return false;
+      default:
+        return false;
+    }
+  }
+  bool IsWildOperation(const Atom& atom) {
+    switch (atom.code) {
+      case Opcode::kAnd:
+        return AnyWild(atom.operands[0]) && AnyWild(atom.operands[1]);
+      case Opcode::kRemU:
+      case Opcode::kRemS:
+        return AnyWild(atom.operands[1]);
+      case Opcode::kExtend8:
+      case Opcode::kExtend16:
+        return false;
+      default:
+        return std::any_of(atom.operands.begin(), atom.operands.end(), [&](const Polynomial& p) { return AnyWild(p); });
+    }
+  }
+  bool IsEndless(const ir::BoundsLoop& loop) {
+    if (loop.ends.size() != 1) {
+      return !loop.ends.empty();
+    }
+    const ir::LoopEnd& end = loop.ends[0];
+    const auto ends_by = [&](uint32_t index) {
+      const Constraint& c = program_.constraints[index];
+      return !IsLost(c.less, loop.context) && !IsLost(c.more, loop.context);
+    };
+    return std::none_of(end.goes_on.begin(), end.goes_on.end(), ends_by) &&
+           std::none_of(end.distances.begin(), end.distances.end(),
+                        [&](const ir::Distance& d) { return !IsLost(d.polynomial, loop.context); });
+  }
+
+  const ir::BoundsProgram& program_;
+  std::vector<std::optional<bool>> wild_;  // By AtomId.
+};
+
+void DropHopeless(ir::BoundsProgram* program) {
+  Hope hope(*program);
+  std::erase_if(program->accesses,
+                [&](const ir::BoundsAccess& access) { return hope.IsLost(access.offset, access.context); });
+}
+
 class Finder {
  public:
   explicit Finder(const ir::Module& module)
@@ -68,7 +168,11 @@ class Finder {
       }
     }
     Walk(f_.body);
-    return is_too_large_ ? ir::BoundsProgram() : std::move(program_);
+    if (is_too_large_) {
+      return ir::BoundsProgram();
+    }
+    DropHopeless(&program_);
+    return std::move(program_);
   }
 
  private:
@@ -98,6 +202,7 @@ class Finder {
   bool ConstantOf(ValueId value, int64_t* constant);
   Polynomial Compute(const Op& op);
   Polynomial Arithmetic(const Op& op);
+  Polynomial Bitwise(const Op& op, const Polynomial& a, const Polynomial& b);
   Polynomial Query(const Op& op);
   Polynomial SelectOf(const Op& op);
   ir::Interval RangeOf(const Op& op) const;
@@ -320,11 +425,12 @@ Polynomial Finder::Arithmetic(const Op& op) {
     }
     case Opcode::kWrap:
       return a;
-    case Opcode::kShrS:
-    case Opcode::kShrU:
     case Opcode::kAnd:
     case Opcode::kOr:
     case Opcode::kXor:
+      return Bitwise(op, a, b);
+    case Opcode::kShrS:
+    case Opcode::kShrU:
     case Opcode::kDivS:
     case Opcode::kDivU:
     case Opcode::kRemS:
@@ -339,6 +445,47 @@ Polynomial Finder::Arithmetic(const Op& op) {
     default:
       return Fresh(RangeOf(op));
   }
+}
+
+// How many low bits of the value are surely 0: those of every term's factor, also modulo 2^bits.
+int ZerosBelow(const Polynomial& polynomial) {
+  int zeros = 62;
+  for (const ir::Term& term : polynomial) {
+    zeros = std::min(zeros, std::countr_zero(static_cast<uint64_t>(term.factor)));
+  }
+  return zeros;
+}
+
+// What is a sum or a multiple in other clothes: LLVM writes -1 - x as an exclusive or, and adds to what is aligned by
+// an or.
+Polynomial Finder::Bitwise(const Op& op, const Polynomial& a, const Polynomial& b) {
+  const uint8_t bits = Bits(op.type);
+  for (uint32_t side = 0; side < 2; ++side) {
+    const Polynomial& value = side == 0 ? a : b;
+    int64_t constant = 0;
+    Polynomial result;
+    if (!ConstantOf(f_.operands_of(op)[1 - side], &constant)) {
+      continue;
+    }
+    if (bits == 32) {
+      constant = static_cast<int32_t>(constant);
+    }
+    const int64_t aligned = int64_t{1} << ZerosBelow(value);  // The value is a multiple of it.
+    if (op.code == Opcode::kXor && constant == -1) {
+      return ir::Add(ir::ConstantPolynomial(-1), value, -1, &result) ? result : Fresh(RangeOf(op));
+    }
+    if (op.code != Opcode::kAnd && constant >= 0 && constant < aligned &&
+        ir::Add(value, ir::ConstantPolynomial(constant), 1, &result)) {
+      return result;
+    }
+    if (op.code == Opcode::kAnd && constant >= 0 && constant < aligned) {
+      return Polynomial();
+    }
+    if (op.code == Opcode::kAnd && constant < 0 && (-constant & (-constant - 1)) == 0 && -constant <= aligned) {
+      return value;
+    }
+  }
+  return OperationAtom(op.code, bits, {a, b});
 }
 
 Polynomial Finder::SelectOf(const Op& op) {

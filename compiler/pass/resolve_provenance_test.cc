@@ -12,10 +12,12 @@ namespace {
 
 // A kernel with buffers %a and %b and a number %n, whose body is `body`, after the pass.
 ir::Module Resolve(const std::string& body) {
-  StatusOr<ir::Module> module = ir::ParseModule(
-      "module \"m\"\nparam buffer in \"a\"\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n"
-      "func f0 \"f\" (%a: i32, %b: i32, %n: i32) -> () {\n" +
-      body + "\n return ()\n}\n");
+  const bool has_group = body.find("local_alloc") != std::string::npos;
+  StatusOr<ir::Module> module =
+      ir::ParseModule("module \"m\"\n" + std::string(has_group ? "uses group_memory\n" : "") +
+                      "param buffer in \"a\"\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n"
+                      "func f0 \"f\" (%a: i32, %b: i32, %n: i32) -> () {\n" +
+                      body + "\n return ()\n}\n");
   EXPECT_TRUE(module.ok()) << module.status();
   EXPECT_TRUE(ResolveProvenance(*module).ok());
   EXPECT_TRUE(ir::Verify(*module).empty()) << ToString(ir::Verify(*module));
@@ -39,6 +41,10 @@ TEST(ResolveProvenanceTest, FindsTheBuffer) {
       {"Mixture", "%p: i32 = select.i32 %n, %a, %b\n %v: i32 = load.i32 flat %p", "flat"},
       {"TwoPointers", "%p: i32 = add.i32 %a, %b\n %v: i32 = load.i32 flat %p", "flat"},
       {"Number", "%v: i32 = load.i32 flat %n", "flat"},
+      {"GroupMemory", "%g: i32 = local_alloc %n\n %p: i32 = add.i32 %g, %n\n %v: i32 = load.i32 flat %p",
+       "load.i32 group"},
+      {"GroupOrBuffer", "%g: i32 = local_alloc %n\n %p: i32 = select.i32 %n, %g, %b\n %v: i32 = load.i32 flat %p",
+       "load.i32 flat"},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control that lanes of a tile take separately, in every shape and level, against the interpreter.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "compiler/back/llvm/testing/gang_compare.h"
+
+namespace hpvm {
+namespace {
+
+using testing::GangCompared;
+using testing::GangInput;
+using testing::KernelText;
+using testing::WordsOf;
+
+struct Case {
+  const char* name;
+  const char* body;
+  const char* functions = "";
+};
+
+// Every way in which lanes part and meet again.
+constexpr Case kCases[] = {
+    {"if_varying", R"(
+  %c: i32 = lt_u.i32 %v, %seven
+  %w: i32 = if b0 %c {
+    %a: i32 = mul.i32 %v, %three
+    leave b0 (%a)
+  } else {
+    %b: i32 = add.i32 %v, %n
+    leave b0 (%b)
+  }
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"if_uniform_around_varying", R"(
+  %w: i32 = if b0 %n {
+    %c: i32 = and.i32 %v, %one
+    %u: i32 = if b1 %c {
+      leave b1 (%id)
+    } else {
+      leave b0 (%seven)
+    }
+    %t: i32 = add.i32 %u, %v
+    leave b0 (%t)
+  } else {
+    leave b0 (%v)
+  }
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"store_in_one_arm", R"(
+  %c: i32 = and.i32 %v, %two
+  if b0 %c {
+    store.i32 flat %ra, %v
+    leave b0 ()
+  } else {
+    leave b0 ()
+  }
+  return ()
+)"},
+    // br_if over three blocks, with values.
+    {"break_over_levels", R"(
+  %w: i32 = block b0 () {
+    %p: i32 = block b1 () {
+      %q: i32 = block b2 () {
+        %c: i32 = lt_u.i32 %v, %three
+        if b3 %c {
+          leave b0 (%one)
+        } else {
+          leave b3 ()
+        }
+        %d: i32 = lt_u.i32 %v, %seven
+        if b4 %d {
+          leave b1 (%two)
+        } else {
+          leave b2 (%v)
+        }
+        leave b2 (%zero)
+      }
+      %q2: i32 = mul.i32 %q, %q
+      leave b1 (%q2)
+    }
+    %p2: i32 = add.i32 %p, %seven
+    leave b0 (%p2)
+  }
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"table", R"(
+  %w: i32 = block b0 () {
+    %p: i32 = block b1 () {
+      %q: i32 = block b2 () {
+        leave_table %v [b2, b1, b0, b2, b1](%v)
+      }
+      %q2: i32 = add.i32 %q, %one
+      leave b1 (%q2)
+    }
+    %p2: i32 = mul.i32 %p, %three
+    leave b0 (%p2)
+  }
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"table_uniform", R"(
+  %w: i32 = block b0 () {
+    %p: i32 = block b1 () {
+      leave_table %n [b1, b0, b1](%v)
+    }
+    %p2: i32 = mul.i32 %p, %p
+    leave b0 (%p2)
+  }
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"trips_by_lane", R"(
+  %sum: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %zero) {
+    %done: i32 = ge_u.i32 %i, %v
+    if b1 %done {
+      leave b0 (%s)
+    } else {
+      leave b1 ()
+    }
+    %s2: i32 = add.i32 %s, %i
+    %i2: i32 = add.i32 %i, %one
+    continue b0 (%i2, %s2)
+  }
+  store.i32 flat %ra, %sum
+  return ()
+)"},
+    {"tested_last", R"(
+  %sum: i32 = loop b0 (%i: i32 = %v, %s: i32 = %zero) {
+    %s2: i32 = add.i32 %s, %i
+    %i2: i32 = sub.i32 %i, %one
+    %more: i32 = gt_s.i32 %i2, %zero
+    if b1 %more {
+      continue b0 (%i2, %s2)
+    } else {
+      leave b1 ()
+    }
+    leave b0 (%s2)
+  }
+  store.i32 flat %ra, %sum
+  return ()
+)"},
+    // What a lane brings when it leaves stays, whatever the others go on to do.
+    {"results_of_two_exits", R"(
+  %a: i32, %b: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %one) {
+    %early: i32 = eq.i32 %i, %v
+    if b1 %early {
+      leave b0 (%i, %seven)
+    } else {
+      leave b1 ()
+    }
+    %late: i32 = ge_u.i32 %i, %n
+    if b2 %late {
+      leave b0 (%s, %i)
+    } else {
+      leave b2 ()
+    }
+    %s2: i32 = mul.i32 %s, %three
+    %i2: i32 = add.i32 %i, %one
+    continue b0 (%i2, %s2)
+  }
+  %w: i32 = xor.i32 %a, %b
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"continue_by_lane", R"(
+  %sum: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %zero) {
+    %i2: i32 = add.i32 %i, %one
+    %done: i32 = gt_u.i32 %i2, %n
+    if b1 %done {
+      leave b0 (%s)
+    } else {
+      leave b1 ()
+    }
+    %t: i32 = add.i32 %i, %v
+    %odd: i32 = and.i32 %t, %one
+    if b2 %odd {
+      continue b0 (%i2, %s)
+    } else {
+      leave b2 ()
+    }
+    %s2: i32 = add.i32 %s, %t
+    continue b0 (%i2, %s2)
+  }
+  store.i32 flat %ra, %sum
+  return ()
+)"},
+    {"continue_outer", R"(
+  %sum: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %zero) {
+    %i2: i32 = add.i32 %i, %one
+    %done: i32 = gt_u.i32 %i2, %three
+    if b1 %done {
+      leave b0 (%s)
+    } else {
+      leave b1 ()
+    }
+    %inner: i32 = loop b2 (%j: i32 = %zero, %t: i32 = %s) {
+      %j2: i32 = add.i32 %j, %one
+      %last: i32 = gt_u.i32 %j2, %n
+      if b3 %last {
+        leave b2 (%t)
+      } else {
+        leave b3 ()
+      }
+      %k: i32 = add.i32 %i, %j
+      %skip: i32 = eq.i32 %k, %v
+      if b4 %skip {
+        continue b0 (%i2, %t)
+      } else {
+        leave b4 ()
+      }
+      %stop: i32 = gt_u.i32 %k, %v
+      if b5 %stop {
+        leave b0 (%t)
+      } else {
+        leave b5 ()
+      }
+      %t2: i32 = add.i32 %t, %k
+      continue b2 (%j2, %t2)
+    }
+    %s2: i32 = mul.i32 %inner, %three
+    continue b0 (%i2, %s2)
+  }
+  store.i32 flat %ra, %sum
+  return ()
+)"},
+    // The carried values change places.
+    {"swapped_arguments", R"(
+  %p: i32, %q: i32 = loop b0 (%i: i32 = %v, %a: i32 = %one, %b: i32 = %id) {
+    %done: i32 = le_s.i32 %i, %zero
+    if b1 %done {
+      leave b0 (%a, %b)
+    } else {
+      leave b1 ()
+    }
+    %i2: i32 = sub.i32 %i, %one
+    continue b0 (%i2, %b, %a)
+  }
+  %w: i32 = shl.i32 %p, %seven
+  %w2: i32 = add.i32 %w, %q
+  store.i32 flat %ra, %w2
+  return ()
+)"},
+    {"early_return", R"(
+  %c: i32 = lt_u.i32 %v, %three
+  if b0 %c {
+    return ()
+  } else {
+    leave b0 ()
+  }
+  store.i32 flat %ra, %v
+  return ()
+)"},
+    {"return_in_loop", R"(
+  loop b0 (%i: i32 = %zero) {
+    %done: i32 = eq.i32 %i, %v
+    if b1 %done {
+      return ()
+    } else {
+      leave b1 ()
+    }
+    store.i32 flat %ra, %i
+    %last: i32 = ge_u.i32 %i, %n
+    if b2 %last {
+      leave b0 ()
+    } else {
+      leave b2 ()
+    }
+    %i2: i32 = add.i32 %i, %one
+    continue b0 (%i2)
+  }
+  store.i32 flat %ra, %seven
+  return ()
+)"},
+    {"all_lanes_return", R"(
+  %c: i32 = ge_u.i32 %v, %zero
+  if b0 %c {
+    return ()
+  } else {
+    leave b0 ()
+  }
+  store.i32 flat %ra, %v
+  return ()
+)"},
+    // Behind the loop all lanes are back, in a uniform loop around it.
+    {"uniform_loop_around", R"(
+  %sum: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %v) {
+    %done: i32 = ge_u.i32 %i, %n
+    if b1 %done {
+      leave b0 (%s)
+    } else {
+      leave b1 ()
+    }
+    %c: i32 = and.i32 %s, %one
+    %s2: i32 = if b2 %c {
+      %a: i32 = mul.i32 %s, %three
+      leave b2 (%a)
+    } else {
+      %b: i32 = shr_u.i32 %s, %one
+      leave b2 (%b)
+    }
+    %i2: i32 = add.i32 %i, %one
+    continue b0 (%i2, %s2)
+  }
+  store.i32 flat %ra, %sum
+  return ()
+)"},
+    {"call_recursive", R"(
+  %c: i32 = and.i32 %v, %one
+  %w: i32 = if b0 %c {
+    %f: i32 = call f1 (%v)
+    leave b0 (%f)
+  } else {
+    leave b0 (%id)
+  }
+  store.i32 flat %ra, %w
+  return ()
+)",
+     R"(func f1 "sum" (%i: i32) -> (i32) {
+  %zero: i32 = const.i32 0
+  %one: i32 = const.i32 1
+  %small: i32 = le_s.i32 %i, %zero
+  if b0 %small {
+    return (%zero)
+  } else {
+    leave b0 ()
+  }
+  %j: i32 = sub.i32 %i, %one
+  %f: i32 = call f1 (%j)
+  %g: i32 = add.i32 %f, %i
+  return (%g)
+}
+)"},
+    {"call_inlined_with_return", R"(
+  %w: i32 = call f1 (%v, %n)
+  store.i32 flat %ra, %w
+  return ()
+)",
+     R"(func f1 "pick" (%a: i32, %b: i32) -> (i32) {
+  %c: i32 = lt_u.i32 %a, %b
+  if b0 %c {
+    return (%b)
+  } else {
+    leave b0 ()
+  }
+  %d: i32 = sub.i32 %a, %b
+  return (%d)
+}
+)"},
+};
+
+std::vector<std::vector<uint8_t>> Contents(size_t count) {
+  return {WordsOf(count, [](size_t i) { return (i * 2654435761u >> 7) & 15; }),
+          WordsOf(count, [](size_t) { return 5; }), WordsOf(count, [](size_t i) { return i % 11; })};
+}
+
+class GangControlTest : public ::testing::TestWithParam<Case> {};
+
+// For every extent around the widths: lanes that agree, that all differ, that are only part of a tile.
+TEST_P(GangControlTest, Agrees) {
+  GangCompared kernel(KernelText(GetParam().body, GetParam().functions));
+  for (uint64_t extent : {1, 2, 3, 4, 5, 8, 13, 15, 16, 17, 32, 33, 50}) {
+    for (const std::vector<uint8_t>& x : Contents(extent)) {
+      for (uint64_t n : {0, 1, 6}) {
+        kernel.Check({{WordsOf(extent, [](size_t i) { return 1000 + i; }), x, {}}, {0, 0, n}, {extent, 1, 1}});
+        if (HasFatalFailure() || HasNonfatalFailure()) {
+          return;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GangControlTest, ::testing::ValuesIn(kCases),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+// Rows and columns of a tile end where the extent does, in x and in y.
+TEST(GangTailTest, EveryExtentInTwoDimensions) {
+  GangCompared kernel(std::string(R"(module "tail"
+param buffer inout "r"
+entry f0
+func f0 "tail" (%r: i32) -> () {
+  %zero: i32 = const.i32 0
+  %one: i32 = const.i32 1
+  %two: i32 = const.i32 2
+  %x: i32 = instance_id.i32 %zero
+  %y: i32 = instance_id.i32 %one
+  %w: i32 = instance_count.i32 %zero
+  %row: i32 = mul.i32 %y, %w
+  %i: i32 = add.i32 %row, %x
+  %at: i32 = shl.i32 %i, %two
+  %ra: i32 = add.i32 %r, %at
+  %old: i32 = load.i32 flat %ra
+  %p: i32 = mul.i32 %y, %y
+  %q: i32 = add.i32 %p, %x
+  %s: i32 = add.i32 %q, %old
+  store.i32 flat %ra, %s
+  return ()
+}
+)"));
+  for (uint64_t y = 1; y <= 7; ++y) {
+    for (uint64_t x = 1; x <= 33; ++x) {
+      kernel.Check({{WordsOf(x * y, [](size_t i) { return i * 100; })}, {}, {x, y, 1}});
+    }
+  }
+  EXPECT_GT(kernel.unchecked_runs, 0u);
+}
+
+// A loop that never ends in some lanes is left when the stop word is set.
+TEST(GangStopTest, EndlessLoopsStop) {
+  GangCompared kernel(KernelText(R"(
+  %bits: i32 = and.i32 %v, %one
+  loop b0 () @40 {
+    if b1 %bits {
+      continue b0 () @41
+    } else {
+      leave b0 ()
+    }
+    leave b0 ()
+  }
+  store.i32 flat %ra, %seven
+  return ()
+)"));
+  const std::vector<uint8_t> x = WordsOf(40, [](size_t i) { return i % 3 == 1 ? 1 : 0; });
+  for (const auto& image : kernel.images()) {
+    for (const CpuVariant& variant : image->artifact().variants) {
+      std::vector<uint64_t> r(20), words(20);
+      std::memcpy(words.data(), x.data(), x.size());
+      std::atomic<uint32_t> stop{0};
+      ir::Launch launch;
+      launch.extent = {40, 1, 1};
+      launch.arguments = {{reinterpret_cast<uint8_t*>(r.data()), 160, 0},
+                          {reinterpret_cast<uint8_t*>(words.data()), 160, 0},
+                          {}};
+      launch.stop = &stop;
+      ir::AddressSpace space{{0x10000, 0x30000, 0}, 0, false};
+      std::thread stopper([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        stop = 1;
+      });
+      EXPECT_EQ(image->RunVariant(launch, space, variant).trap.code, ir::TrapCode::kStopped);
+      stopper.join();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hpvm

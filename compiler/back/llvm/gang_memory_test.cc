@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads, stores, atomics and traps of tiles, in every shape and level, against the interpreter. Buffers end at a page
+// that faults, so that a lane that is off, or a wide access to a narrow element, cannot touch what is behind.
+#include <gtest/gtest.h>
+
+#include "compiler/back/llvm/testing/gang_compare.h"
+
+namespace hpvm {
+namespace {
+
+using ir::TrapCode;
+using testing::GangCompared;
+using testing::GangInput;
+using testing::KernelText;
+using testing::WordsOf;
+
+struct Case {
+  const char* name;
+  const char* body;
+  bool is_proven = true;  // Whether unchecked code runs for some launch.
+};
+
+// x has 4 * extent + 8 words here; what is gathered stays below.
+constexpr Case kCases[] = {
+    {"contiguous", R"(
+  %w: i32 = load.i32 flat %xa + 4
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"unaligned", R"(
+  %w: i32 = load.i32 flat %xa + 3
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"reversed", R"(
+  %count: i32 = instance_count.i32 %zero
+  %last: i32 = sub.i32 %count, %one
+  %i: i32 = sub.i32 %last, %id
+  %off: i32 = shl.i32 %i, %two
+  %a: i32 = add.i32 %x, %off
+  %w: i32 = load.i32 flat %a
+  %b: i32 = add.i32 %r, %off
+  store.i32 flat %b, %w
+  return ()
+)"},
+    {"strided_load", R"(
+  %i: i32 = mul.i32 %id, %three
+  %off: i32 = shl.i32 %i, %two
+  %a: i32 = add.i32 %x, %off
+  %p: i32 = load.i32 flat %a
+  %q: i32 = load.i32 flat %a + 4
+  %w: i32 = sub.i32 %p, %q
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"strided_by_two_of_eight", R"(
+  %off: i32 = shl.i32 %id, %three
+  %a: i32 = add.i32 %x, %off
+  %p: i64 = load.i64 flat %a
+  %w: i32 = wrap.i64 %p
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"gather", R"(
+  %i: i32 = and.i32 %v, %seven
+  %off: i32 = shl.i32 %i, %two
+  %a: i32 = add.i32 %x, %off
+  %w: i32 = load.i32 flat %a
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"gather_bytes", R"(
+  %i: i32 = and.i32 %v, %seven
+  %a: i32 = add.i32 %x, %i
+  %w: i32 = load.i32 w1 signed flat %a
+  %h: i32 = load.i32 w2 flat %a + 1
+  %s: i32 = add.i32 %w, %h
+  store.i32 flat %ra, %s
+  return ()
+)"},
+    {"narrow_rows", R"(
+  %a: i32 = add.i32 %x, %id
+  %w: i32 = load.i32 w1 flat %a
+  %o: i32 = shl.i32 %id, %one
+  %b: i32 = add.i32 %x, %o
+  %h: i32 = load.i32 w2 signed flat %b
+  %s: i32 = mul.i32 %w, %h
+  %c: i32 = add.i32 %r, %o
+  store.i32 w2 flat %c, %s
+  return ()
+)"},
+    {"uniform_load", R"(
+  %w: i32 = load.i32 flat %x + 8
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    // Several lanes write one word: the last of them wins, as one instance after the other would have it.
+    {"uniform_store", R"(
+  %c: i32 = and.i32 %v, %one
+  if b0 %c {
+    store.i32 flat %r, %id
+    leave b0 ()
+  } else {
+    leave b0 ()
+  }
+  return ()
+)"},
+    {"pointer_that_moves_on", R"(
+  %sum: i32, %end: i32 = loop b0 (%p: i32 = %xa, %i: i32 = %zero, %s: i32 = %zero) {
+    %w: i32 = load.i32 flat %p
+    %s2: i32 = add.i32 %s, %w
+    %i2: i32 = add.i32 %i, %one
+    %p2: i32 = add.i32 %p, %four
+    %more: i32 = lt_u.i32 %i2, %three
+    if b1 %more {
+      continue b0 (%p2, %i2, %s2)
+    } else {
+      leave b1 ()
+    }
+    leave b0 (%s2, %p2)
+  }
+  store.i32 flat %ra, %sum
+  return ()
+)"},
+    {"atomic_to_one_word", R"(
+  %old: i32 = atomic_add.i32 flat %r, %v
+  return ()
+)"},
+    {"atomic_scattered", R"(
+  %i: i32 = and.i32 %v, %three
+  %off: i32 = shl.i32 %i, %two
+  %a: i32 = add.i32 %r, %off
+  %c: i32 = and.i32 %id, %one
+  if b0 %c {
+    %old: i32 = atomic_max_u.i32 flat %a, %id
+    leave b0 ()
+  } else {
+    %other: i32 = atomic_max_u.i32 flat %a, %v
+    leave b0 ()
+  }
+  return ()
+)"},
+    {"atomic_own_word", R"(
+  %old: i32 = atomic_add.i32 flat %ra, %v
+  %o: i32 = atomic_cmpxchg.i32 flat %ra, %old, %one
+  %s: i32 = atomic_xchg.i32 flat %ra, %o
+  %t: i32 = atomic_sub.i32 flat %ra, %s
+  return ()
+)"},
+};
+
+class GangMemoryTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(GangMemoryTest, Agrees) {
+  GangCompared kernel(KernelText(GetParam().body));
+  for (uint64_t extent : {1, 2, 4, 5, 7, 8, 15, 16, 17, 31, 33, 48, 50}) {
+    const size_t words = std::max<uint64_t>(extent, 4);
+    kernel.Check({{WordsOf(words, [](size_t i) { return i * 77; }),
+                   WordsOf(4 * extent + 8, [](size_t i) { return i * 2654435761u >> 5; }), {}},
+                  {},
+                  {extent, 1, 1}});
+    if (HasFatalFailure() || HasNonfatalFailure()) {
+      return;
+    }
+  }
+  EXPECT_EQ(kernel.unchecked_runs > 0, GetParam().is_proven);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GangMemoryTest, ::testing::ValuesIn(kCases),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+// The last element of each buffer is the last byte before the page that faults; lanes behind it are off.
+TEST(GangMaskTest, LanesThatAreOffTouchNothing) {
+  constexpr const char* kBodies[] = {
+      // A guard at the beginning, with more instances than elements.
+      R"(
+  %c: i32 = ge_u.i32 %id, %n
+  if b0 %c {
+    return ()
+  } else {
+    leave b0 ()
+  }
+  %w: i32 = load.i32 flat %xa
+  %s: i32 = add.i32 %w, %one
+  store.i32 flat %ra, %s
+  return ()
+)",
+      // The same by an arm, with an address that is no multiple.
+      R"(
+  %c: i32 = lt_u.i32 %id, %n
+  if b0 %c {
+    %i: i32 = and.i32 %id, %seven
+    %j: i32 = rem_u.i32 %i, %n
+    %a: i32 = add.i32 %x, %j
+    %w: i32 = load.i32 w1 flat %a
+    %off: i32 = shl.i32 %j, %two
+    %b: i32 = add.i32 %x, %off
+    %u: i32 = load.i32 flat %b
+    %s: i32 = add.i32 %w, %u
+    store.i32 flat %ra, %s
+    leave b0 ()
+  } else {
+    leave b0 ()
+  }
+  return ()
+)"};
+  for (const char* body : kBodies) {
+    std::string text = KernelText(body);
+    // Without the load of the instance's word, which stands before the guard.
+    const std::string load = "  %v: i32 = load.i32 flat %xa @1\n";
+    text.replace(text.find(load), load.size(), "");
+    GangCompared kernel(text);
+    for (uint64_t n : {1, 2, 7, 16, 17, 40}) {
+      for (uint64_t extent : {n, n + 1, n + 7, n + 60}) {
+        kernel.Check({{WordsOf(n, [](size_t i) { return i; }), WordsOf(n, [](size_t i) { return i * 3 + 1; }), {}},
+                      {0, 0, n},
+                      {extent, 1, 1}});
+      }
+    }
+  }
+}
+
+struct TrapCase {
+  const char* name;
+  const char* body;
+  TrapCode code;
+};
+
+constexpr TrapCase kTraps[] = {
+    {"out_of_bounds_row", "%w: i32 = load.i32 flat %xa + 4 @7\n  store.i32 flat %ra, %w\n  return ()\n",
+     TrapCode::kOutOfBounds},
+    {"out_of_bounds_gather", R"(
+  %off: i32 = shl.i32 %v, %seven
+  %a: i32 = add.i32 %x, %off
+  %w: i32 = load.i32 flat %a @7
+  store.i32 flat %ra, %w
+  return ()
+)",
+     TrapCode::kOutOfBounds},
+    {"out_of_bounds_store", "%b: i32 = shl.i32 %at, %one\n  %a: i32 = add.i32 %r, %b\n  store.i32 flat %a, %v @7\n"
+                            "  return ()\n",
+     TrapCode::kOutOfBounds},
+    {"read_only", "store.i32 flat %xa, %v @7\n  return ()\n", TrapCode::kReadOnlyBuffer},
+    {"divide_by_zero", "%w: i32 = div_u.i32 %id, %v @7\n  store.i32 flat %ra, %w\n  return ()\n",
+     TrapCode::kDivideByZero},
+    {"overflow", R"(
+  %least: i32 = const.i32 -2147483648
+  %d: i32 = sub.i32 %v, %two
+  %w: i32 = div_s.i32 %least, %d @7
+  store.i32 flat %ra, %w
+  return ()
+)",
+     TrapCode::kIntegerOverflow},
+    {"conversion", R"(
+  %f: f32 = reinterpret.i32 %at
+  %inf: f32 = const.f32 0x7f800000
+  %g: f32 = fmul.f32 %f, %inf
+  %w: i32 = trunc_s.f32 %g @7
+  store.i32 flat %ra, %w
+  return ()
+)",
+     TrapCode::kInvalidConversion},
+    {"unreachable", R"(
+  %c: i32 = eq.i32 %v, %one
+  if b0 %c {
+    trap 1 @7
+  } else {
+    leave b0 ()
+  }
+  return ()
+)",
+     TrapCode::kUnreachable},
+    {"assert_in_loop", R"(
+  loop b0 (%i: i32 = %zero) {
+    %c: i32 = eq.i32 %i, %v
+    if b1 %c {
+      trap 10 @7
+    } else {
+      leave b1 ()
+    }
+    %i2: i32 = add.i32 %i, %one
+    %more: i32 = lt_u.i32 %i2, %two
+    if b2 %more {
+      continue b0 (%i2)
+    } else {
+      leave b2 ()
+    }
+    leave b0 ()
+  }
+  return ()
+)",
+     TrapCode::kAssert},
+    {"misaligned_atomic", R"(
+  %a: i32 = add.i32 %ra, %v
+  %old: i32 = atomic_add.i32 flat %a, %one @7
+  return ()
+)",
+     TrapCode::kMisalignedAtomic},
+    {"in_a_call", R"(
+  %w: i32 = call f1 (%v) @6
+  store.i32 flat %ra, %w
+  return ()
+}
+func f1 "divide" (%a: i32) -> (i32) {
+  %ten: i32 = const.i32 10
+  %one: i32 = const.i32 1
+  %big: i32 = gt_u.i32 %a, %ten
+  if b0 %big {
+    %b: i32 = sub.i32 %a, %ten
+    %r: i32 = call f1 (%b)
+    return (%r)
+  } else {
+    leave b0 ()
+  }
+  %q: i32 = div_u.i32 %ten, %a @7
+  return (%q)
+)",
+     TrapCode::kDivideByZero},
+};
+
+class GangTrapTest : public ::testing::TestWithParam<TrapCase> {};
+
+// One instance traps, wherever it lies in its tile; x is 3 but for that instance, where it is 1 or 0.
+TEST_P(GangTrapTest, IsReported) {
+  GangCompared kernel(KernelText(GetParam().body));
+  bool has_trapped = false;
+  for (uint64_t extent : {1, 6, 16, 17, 40}) {
+    for (uint64_t place : {uint64_t{0}, extent / 2, extent - 1}) {
+      for (uint32_t odd : {0u, 1u}) {
+        const ir::TrapReport trap =
+            kernel.Check({{WordsOf(extent, [](size_t i) { return i; }),
+                           WordsOf(extent, [&](size_t i) { return i == place ? odd : 4; }), {}},
+                          {},
+                          {extent, 1, 1}});
+        has_trapped |= trap.code == GetParam().code;
+      }
+    }
+  }
+  EXPECT_TRUE(has_trapped);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GangTrapTest, ::testing::ValuesIn(kTraps),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+// A load through one buffer's address that lands in another one finds what a flat address would.
+TEST(GangSearchTest, AnotherBuffer) {
+  GangCompared kernel(KernelText(R"(
+  %gap: i32 = const.i32 0x20000
+  %c: i32 = and.i32 %v, %one
+  %far: i32 = mul.i32 %c, %gap
+  %a: i32 = add.i32 %ra, %far
+  %w: i32 = load.i32 flat %a
+  store.i32 flat %ra, %w
+  return ()
+)"));
+  for (uint64_t extent : {1, 16, 21}) {
+    kernel.Check({{WordsOf(extent, [](size_t i) { return i + 500; }), WordsOf(extent, [](size_t i) { return i * 5; }), {}},
+                  {},
+                  {extent, 1, 1}});
+  }
+}
+
+// A table in module memory, by any index and by one; a global that nothing writes.
+TEST(GangModuleMemoryTest, Tables) {
+  GangCompared kernel(KernelText(R"(
+  %g: i32 = global_get.i32 g0
+  %i: i32 = and.i32 %v, %three
+  %off: i32 = shl.i32 %i, %two
+  %p: i32 = load.i32 module %off + 16
+  %q: i32 = load.i32 flat %four + 16
+  %s: i32 = add.i32 %p, %q
+  %t: i32 = add.i32 %s, %g
+  store.i32 flat %ra, %t
+  return ()
+)",
+                                 "", "memory 65536 65536\ndata 16 \"0102030405060708090a0b0c0d0e0f10\"\nglobal i32 77\n"));
+  for (uint64_t extent : {1, 9, 33}) {
+    kernel.Check({{WordsOf(extent, [](size_t) { return 0; }), WordsOf(extent, [](size_t i) { return i * 13; }), {}},
+                  {},
+                  {extent, 1, 1}});
+  }
+}
+
+// What an instance owns keeps it from running beside others.
+TEST(GangRefusalTest, StoresToModuleMemory) {
+  GangCompared kernel(KernelText(R"(
+  store.i32 module %four, %v
+  %w: i32 = load.i32 module %four
+  store.i32 flat %ra, %w
+  return ()
+)",
+                                 "", "memory 65536 65536\n"),
+                      /*is_refused=*/true);
+}
+
+}  // namespace
+}  // namespace hpvm

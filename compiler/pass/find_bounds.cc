@@ -221,6 +221,7 @@ class Finder {
 
   // Conditions.
   void Assume(ValueId condition, bool holds, int depth = 0);
+  void AddConstraint(Constraint constraint);
   void AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type);
   void AssumeNonzero(Polynomial polynomial, uint8_t bits);
   void AssumeEqual(const Op& op, bool equal);
@@ -533,21 +534,27 @@ std::vector<uint32_t> Finder::Context(size_t first_fact) const {
 }
 
 void Finder::AssumeNonzero(Polynomial polynomial, uint8_t bits) {
+  // As a constraint it tells of code that a launch never reaches, like what is left over of a loop that was unrolled.
+  AddConstraint({false, true, bits, ir::ConstantPolynomial(1), polynomial});
   Fact fact;
   fact.nonzero = std::move(polynomial);
   fact.bits = bits;
   facts_.push_back(std::move(fact));
 }
 
-void Finder::AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type) {
+void Finder::AddConstraint(Constraint constraint) {
   if (program_.constraints.size() >= kBoundsConstraintsMax) {
     is_too_large_ = true;
     return;
   }
   Fact fact;
   fact.constraint = static_cast<uint32_t>(program_.constraints.size());
-  program_.constraints.push_back({is_signed, or_equal, Bits(type), Of(less), Of(more)});
+  program_.constraints.push_back(std::move(constraint));
   facts_.push_back(std::move(fact));
+}
+
+void Finder::AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type) {
+  AddConstraint({is_signed, or_equal, Bits(type), Of(less), Of(more)});
 }
 
 void Finder::AssumeEqual(const Op& op, bool equal) {

@@ -99,7 +99,8 @@ TEST(FindBoundsTest, KnownKernels) {
            " continue l (%i2)\n} else {\n leave h0 ()\n}\n leave l ()\n}\n",
        {{1, 1, 1}, 4 * 12, 3, 4}},
       {"LeftOver",  // What stays of a loop that was unrolled by 2: nothing, for an even n.
-       " %r: i32 = and.i32 %n, %c1\n if g0 %r {\n" + At("n") + else_end + " %l: i32 = sub.i32 %n, %c1\n" + At("l"),
+       " %r: i32 = and.i32 %n, %c1\n if g0 %r {\n" + At("n") + else_end +
+           " %l: i32 = sub.i32 %n, %c1\n %q: i32 = shl.i32 %l, %c2\n store.i32 param(0) %q, %x\n",
        {{1, 1, 1}, 40, 10, 0},
        2},
       {"Clamped", " %g: i32 = lt_s.i32 %x, %n\n %i: i32 = select.i32 %g, %x, %c3\n" + At("i"), {{64, 1, 1}, 40, 10, 0}},

@@ -24,6 +24,7 @@ using ir::ValueId;
 constexpr double kTrips = 32;           // Of a loop, when nothing is known.
 constexpr double kWeightMax = 1 << 15;  // Three loops deep.
 constexpr double kScalarOp = 0.3;       // One instance at a time; also scalars of a tile.
+constexpr double kPartsAtOnce = 3;      // That overlap, so that nothing waits.
 constexpr double kTileStart = 12;       // What a tile costs whatever it does.
 
 // Work of one kind: once for a tile (scalars: once a row), or once a column or part of it.
@@ -383,10 +384,9 @@ void Estimate::FindLatencies() {
 
 // --- Shapes.
 
-// `parts_max`: of so many parts at a time; LLVM's scheduler finishes one before it begins with the next.
+// `parts_max`: of so many parts at a time, but all columns of what rows share.
 double Estimate::AtOnce(const Work& work, const GangShape& shape, double parts_max) const {
-  return work.by_row * std::min<double>(parts_max, shape.rows * shape.columns) +
-         work.shared * std::min<double>(parts_max, shape.columns);
+  return work.by_row * std::min<double>(parts_max, shape.rows * shape.columns) + work.shared * shape.columns;
 }
 
 double Estimate::Of(const GangShape& shape) const {
@@ -397,7 +397,8 @@ double Estimate::Of(const GangShape& shape) const {
     double work = level.vectors.by_row * parts + level.vectors.shared * shape.columns +
                   level.scalars.by_row * shape.rows + level.scalars.shared;
     const double registers = AtOnce(level.kept, shape, parts) + level.splats.shared + level.splats.by_row * shape.rows +
-                             AtOnce(level.passing, shape, level.stores ? parts : 1) + 1;
+                             // LLVM's scheduler finishes one part before it begins with the next, but for stores.
+                             AtOnce(level.passing, shape, level.stores ? parts : kPartsAtOnce) + 1;
     work += 2 * std::max(0.0, registers - unit_.registers);
     work = std::max(work, level.latency);
     // The more lanes, the longer the slowest takes.

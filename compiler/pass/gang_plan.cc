@@ -55,7 +55,8 @@ const char* ReasonOf(const Op& op, bool is_entry) {
     return "an atomic operation's address is not known to lie in one buffer";
   }
   if (!writes) {
-    return nullptr;
+    // The bytes are one worker's: lanes that were called one after the other have left the last one's there.
+    return is_entry && op.space == Space::kScratch ? "it reads memory that belongs to one instance" : nullptr;
   }
   switch (op.space) {
     case Space::kParam:

@@ -253,6 +253,7 @@ TEST(GangPlanTest, Refusals) {
       {"StoreModule", "store.i32 module %x, %1 @9", "belongs to one instance"},
       {"StoreState", "store.i32 state %x, %1 @9", "belongs to one instance"},
       {"StoreScratch", "store.i32 scratch %x, %1 @9", "belongs to one instance"},
+      {"LoadScratch", "%v: i32 = load.i32 scratch %0 @9\n store.i32 param(0) %x, %v", "belongs to one instance"},
       {"AtomicFlat", "%v: i32 = atomic_add.i32 flat %0, %1 @9", "not known to lie in one buffer"},
       {"Global", "global_set.i32 g0 %n @9", "writes a global"},
       {"Fill", "memory_fill %b, %0, %n @9", "fills memory"},

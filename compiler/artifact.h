@@ -22,7 +22,7 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kArtifactFormatVersion = 3;
+inline constexpr uint32_t kArtifactFormatVersion = 4;
 
 enum class ArtifactKind : uint8_t {
   kInterp = 1,    // `code` is the kernel IR's text form.

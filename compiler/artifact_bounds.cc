@@ -166,8 +166,9 @@ class Validator {
       return "has a malformed loop";
     }
     for (const ir::BoundsAccess& access : program_.accesses) {
-      if (access.param >= params_.size() || !params_[access.param].is_buffer || !HasAtoms(access.offset) ||
-          !AreConstraints(access.context)) {
+      const bool has_place = access.param == ir::BoundsAccess::kGroupMemory ||
+                             (access.param < params_.size() && params_[access.param].is_buffer);
+      if (!has_place || !HasAtoms(access.offset) || !AreConstraints(access.context)) {
         return "has a malformed access";
       }
     }
@@ -271,6 +272,7 @@ void WriteBounds(const ir::BoundsProgram& program, WireWriter& out) {
     out.U32(access.param);
     out.U64(access.reach);
     out.U8(access.is_store);
+    out.U64(access.group_bytes);
     WritePolynomial(access.offset, out);
     WriteIndices(access.context, out);
   }
@@ -294,12 +296,13 @@ ir::BoundsProgram ReadBounds(WireReader& in) {
   for (ir::BoundsLoop& loop : program.loops) {
     loop = ReadLoop(in);
   }
-  program.accesses.resize(in.Count(25));
+  program.accesses.resize(in.Count(33));
   for (ir::BoundsAccess& access : program.accesses) {
     access.op = ir::OpId(in.U32());
     access.param = in.U32();
     access.reach = in.U64();
     access.is_store = in.Flag();
+    access.group_bytes = in.U64();
     access.offset = ReadPolynomial(in);
     access.context = ReadIndices(in);
   }

@@ -26,7 +26,9 @@ ProofCache::ProofCache(const Artifact& artifact) : bounds_(artifact.bounds), par
     }
   }
   for (const ir::BoundsAccess& access : bounds_.accesses) {
-    is_used[access.param] = true;
+    if (access.param != ir::BoundsAccess::kGroupMemory) {
+      is_used[access.param] = true;
+    }
   }
   for (uint32_t i = 0; i < params_.size(); ++i) {
     if (is_used[i]) {

@@ -494,16 +494,17 @@ Wide Prover::TripMax(size_t index) const {
 }
 
 bool Prover::Fits(const BoundsAccess& access) const {
-  const BoundsFacts::Param& param = facts_.params[access.param];
-  if (access.is_store && !param.is_writable) {
+  const bool is_group = access.param == BoundsAccess::kGroupMemory;
+  if (!is_group && access.is_store && !facts_.params[access.param].is_writable) {
     return false;
   }
+  const Wide bytes = is_group ? access.group_bytes : facts_.params[access.param].value;
   Scope scope(*this, access.context);
   const Interval offset = scope.Of(access.offset);
   if (scope.is_impossible() || offset.is_empty()) {
     return true;
   }
-  return offset.lo >= 0 && IsBound(offset.hi) && offset.hi + access.reach <= Wide{param.value};
+  return offset.lo >= 0 && IsBound(offset.hi) && offset.hi + access.reach <= bytes;
 }
 
 }  // namespace

@@ -91,12 +91,16 @@ struct BoundsLoop {
 };
 
 struct BoundsAccess {
+  // As `param`: group memory, of which `group_bytes` have been given out; `offset` counts from its beginning.
+  static constexpr uint32_t kGroupMemory = 0xffffffffu;
+
   OpId op;
   uint32_t param = 0;
   uint64_t reach = 0;  // Bytes from the offset to the end of the access: the immediate and the width.
   bool is_store = false;
   Polynomial offset;
   std::vector<uint32_t> context;
+  uint64_t group_bytes = 0;
 };
 
 struct BoundsProgram {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "compiler/ir/launch.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm {
@@ -23,6 +24,7 @@ using ir::Polynomial;
 using ir::RegionId;
 using ir::ValueId;
 
+constexpr auto kGroupBytesMax = static_cast<int64_t>(ir::kGroupMemoryBytesMax);
 constexpr uint32_t kNoLoop = 0xffffffffu;
 constexpr size_t kEdgesMax = 8;  // Of a merge that is followed.
 
@@ -167,6 +169,9 @@ class Finder {
             param.is_buffer ? Fresh(UnsignedRange(Bits(param.type))) : Leaf(Atom::Kind::kScalar, k, Bits(param.type));
       }
     }
+    if (OthersTakeGroupMemory()) {
+      group_given_ = std::nullopt;
+    }
     Walk(f_.body);
     if (is_too_large_) {
       return ir::BoundsProgram();
@@ -227,6 +232,9 @@ class Finder {
   void AssumeEqual(const Op& op, bool equal);
   std::vector<uint32_t> Context(size_t first_fact = 0) const;
 
+  bool OthersTakeGroupMemory() const;
+  Polynomial LocalAlloc(const Op& op);
+  bool FindOffset(const Op& op, ir::BoundsAccess* access);
   void Access(OpId id, const Op& op);
 
   const ir::Module& module_;
@@ -240,6 +248,8 @@ class Finder {
   std::vector<Fact> facts_;
   std::vector<Open> open_;
   std::unordered_map<uint32_t, std::vector<OpId>> edges_back_;  // By loop's OpId: what continues it.
+  std::optional<Polynomial> group_base_;                        // The address of group memory.
+  std::optional<int64_t> group_given_ = 0;  // Its bytes that are given out here; nothing when that is not known.
   bool is_too_large_ = false;
 };
 
@@ -658,6 +668,10 @@ void Finder::Visit(OpId id, const Op& op) {
       break;
   }
   Access(id, op);
+  if (op.code == Opcode::kLocalAlloc) {
+    known_[op.first_result.index] = LocalAlloc(op);
+    return;
+  }
   if (op.result_count == 1 && ir::IsInt(f_.type_of(op.first_result))) {
     known_[op.first_result.index] = Compute(op);
   }
@@ -841,20 +855,63 @@ void Finder::Merge(const Op& op) {
   }
 }
 
+// Whether a call may take group memory between two operations of the entry.
+bool Finder::OthersTakeGroupMemory() const {
+  bool found = false;
+  for (const ir::Function& function : module_.functions) {
+    if (&function != &f_) {
+      ir::ForEachOp(function, [&](OpId id) { found = found || function.op(id).code == Opcode::kLocalAlloc; });
+    }
+  }
+  return found;
+}
+
+// The address is group memory's beginning and what was given out before, which is known as long as every instance that
+// gets here has asked for the same: straight through the body.
+Polynomial Finder::LocalAlloc(const Op& op) {
+  constexpr int64_t kAlign = 16;
+  int64_t bytes = 0;
+  const bool is_known = ConstantOf(f_.operands_of(op)[0], &bytes) && bytes >= 0 && bytes <= kGroupBytesMax;
+  if (!is_known || !open_.empty() || !group_given_ || *group_given_ > kGroupBytesMax) {
+    group_given_ = std::nullopt;
+    return Fresh(UnsignedRange(Bits(f_.type_of(op.first_result))));
+  }
+  if (!group_base_) {
+    group_base_ = Fresh(UnsignedRange(Bits(f_.type_of(op.first_result))));
+  }
+  Polynomial address;
+  ir::Add(*group_base_, ir::ConstantPolynomial(*group_given_), 1, &address);
+  *group_given_ += (bytes + kAlign - 1) / kAlign * kAlign;
+  return address;
+}
+
+// Where an access lies from the beginning of its buffer or of group memory on; false when that is not known.
+bool Finder::FindOffset(const Op& op, ir::BoundsAccess* access) {
+  if (op.space == ir::Space::kParam) {
+    access->param = op.space_index;
+    access->offset = Operand(op, 0);
+    return true;
+  }
+  if (op.space != ir::Space::kGroup || !group_given_ || !group_base_) {
+    return false;
+  }
+  access->param = ir::BoundsAccess::kGroupMemory;
+  access->group_bytes = static_cast<uint64_t>(*group_given_);
+  return ir::Add(Operand(op, 0), *group_base_, -1, &access->offset);
+}
+
 void Finder::Access(OpId id, const Op& op) {
   const ir::Family family = ir::Info(op.code).family;
   const bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore || op.code == Opcode::kLoad128 ||
                          op.code == Opcode::kStore128 || family == ir::Family::kAtomic;
-  if (!is_access || op.space != ir::Space::kParam || program_.accesses.size() >= kBoundsAccessesMax ||
-      op.imm > (uint64_t{1} << 62)) {
+  ir::BoundsAccess access;
+  if (!is_access || program_.accesses.size() >= kBoundsAccessesMax || op.imm > (uint64_t{1} << 62) ||
+      !FindOffset(op, &access)) {
     return;
   }
-  ir::BoundsAccess access;
   access.op = id;
-  access.param = op.space_index;
   access.reach = op.imm + op.width;
   access.is_store = (ir::Info(op.code).effects & ir::kWrites) != 0;
-  access.offset = Operand(op, 0);
   access.context = Context();
   program_.accesses.push_back(std::move(access));
 }

@@ -15,9 +15,10 @@ namespace {
 // A kernel with a buffer %b and scalars %n and %m; the ids are %x and %y, constants are %c0 to %c9, %ones (-1) and
 // %fours (-4).
 ir::Module Kernel(const std::string& body) {
-  std::string text =
-      "module \"m\"\nparam buffer inout \"b\"\nparam i32 \"n\"\nparam i32 \"m\"\nentry f0\n"
-      "func f0 \"k\" (%b: i32, %n: i32, %m: i32) -> () {\n";
+  const bool has_group = body.find("local_alloc") != std::string::npos;
+  std::string text = "module \"m\"\n" + std::string(has_group ? "uses group_memory\n" : "") +
+                     "param buffer inout \"b\"\nparam i32 \"n\"\nparam i32 \"m\"\nentry f0\n"
+                     "func f0 \"k\" (%b: i32, %n: i32, %m: i32) -> () {\n";
   for (int i = 0; i < 10; ++i) {
     text += " %c" + std::to_string(i) + ": i32 = const.i32 " + std::to_string(i) + "\n";
   }
@@ -188,6 +189,39 @@ TEST(FindBoundsTest, HopelessAccessesAreLeftOut) {
   }
 }
 
+// Accesses to group memory are proven within what was given out, as far as every instance has asked for the same.
+TEST(FindBoundsTest, GroupMemory) {
+  const std::string start =
+      " %s: i32 = const.i32 40\n %g: i32 = local_alloc %s\n %h: i32 = local_alloc %s\n %o: i32 = shl.i32 %x, %c2\n";
+  struct Case {
+    const char* name;
+    std::string body;
+    uint64_t fits;  // The largest extent that is proven; 0: it is not looked at.
+  };
+  const Case kCases[] = {
+      {"First", start + " %p: i32 = add.i32 %g, %o\n store.i32 group %p, %x\n", 24},
+      {"Second", start + " %p: i32 = add.i32 %h, %o\n store.i32 group %p, %x\n", 12},
+      {"Immediate", start + " %p: i32 = add.i32 %h, %o\n store.i32 group %p + 8, %x\n", 10},
+      {"Flat", start + " %p: i32 = add.i32 %h, %o\n store.i32 flat %p, %x\n", 0},
+      {"UnknownSize",
+       " %g: i32 = local_alloc %n\n %o: i32 = shl.i32 %x, %c2\n %p: i32 = add.i32 %g, %o\n store.i32 group %p, %x\n",
+       0},
+      {"UnderCondition",
+       " if i0 %n {\n %e: i32 = local_alloc %c8\n leave i0 ()\n} else {\n leave i0 ()\n}\n" + start +
+           " %p: i32 = add.i32 %g, %o\n store.i32 group %p, %x\n",
+       0},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const ir::BoundsProgram program = FindBounds(Kernel(c.body));
+    ASSERT_EQ(program.accesses.size(), c.fits == 0 ? 0 : 1);
+    if (c.fits != 0) {
+      EXPECT_TRUE(Proven(program, {{c.fits, 1, 1}, 0, 9, 0}));
+      EXPECT_FALSE(Proven(program, {{c.fits + 1, 1, 1}, 0, 9, 0}));
+    }
+  }
+}
+
 // Merges nested in merges end a proof after a fixed time, instead of one that doubles with each.
 TEST(FindBoundsTest, NestedMergesGiveUp) {
   std::string body = " %v0: i32 = add.i32 %x, %y\n";
@@ -208,7 +242,11 @@ class Generator {
 
   std::string Body() {
     values_ = {"x", "y", "n", "m", "c0", "c1", "c2", "c3", "c5"};
+    group_.clear();
     std::string text;
+    for (uint32_t i = 0, count = Chance(3) ? 1 + Below(2) : 0; i < count; ++i) {
+      GroupMemory(&text);
+    }
     Statements(2, 3, &text);
     return text;
   }
@@ -267,7 +305,24 @@ class Generator {
     values_.push_back(masked);
   }
 
+  void GroupMemory(std::string* text) {
+    const std::string bytes = Name(), name = Name();
+    *text += " %" + bytes + ": i32 = const.i32 " + std::to_string(4 + Below(60)) + "\n %" + name +
+             ": i32 = local_alloc %" + bytes + "\n";
+    group_.push_back(name);
+  }
+
+  void StoreToGroup(std::string* text) {
+    const std::string offset = Name(), name = Name();
+    *text += " %" + offset + ": i32 = shl.i32 " + Pick() + ", %c2\n %" + name + ": i32 = add.i32 %" +
+             group_[Below(static_cast<uint32_t>(group_.size()))] + ", %" + offset + "\n store.i32 group %" + name +
+             (Chance(3) ? " + 4" : "") + ", %x\n";
+  }
+
   void Store(std::string* text) {
+    if (!group_.empty() && Chance(2)) {
+      return StoreToGroup(text);
+    }
     const std::string name = Name();
     *text += " %" + name + ": i32 = shl.i32 " + Pick() + ", %c2\n store.i32 param(0) %" + name +
              (Chance(2) ? " + 4" : "") + ", %x\n";
@@ -316,6 +371,10 @@ class Generator {
   }
 
   void Statements(int depth, int count, std::string* text) {
+    const size_t group_count = group_.size();
+    if (!group_.empty() && depth < 2 && Chance(12)) {
+      GroupMemory(text);
+    }
     for (int i = 0; i < count; ++i) {
       const uint32_t kind = Below(depth > 0 ? 11 : 6);
       kind < 2    ? Let(text)
@@ -327,10 +386,11 @@ class Generator {
                   : Loop(depth, text);
     }
     Store(text);
+    group_.resize(group_count);
   }
 
   std::mt19937 random_;
-  std::vector<std::string> values_;
+  std::vector<std::string> values_, group_;
   int names_ = 0;
 };
 

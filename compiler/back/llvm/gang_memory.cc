@@ -60,7 +60,8 @@ GangAccess::GangAccess(GangEmitter& g, const ir::Op& op, ir::OpId id)
       lanes_(g.kind_.shape.lanes),
       columns_(g.kind_.shape.columns),
       is_store_((ir::Info(op.code).effects & ir::kWrites) != 0),
-      is_known_(g.kind_.is_unchecked && op.space == Space::kParam && g.proven_[id.index]),
+      is_known_(g.kind_.is_unchecked && (op.space == Space::kParam || op.space == Space::kGroup) &&
+                g.proven_[id.index]),
       words_(Is128(op) ? 4 : 1),
       word_bytes_(op.width / words_) {
   const bool is_whole = words_ > 1 || op.width == ir::Bytes(op.type);

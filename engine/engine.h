@@ -64,6 +64,8 @@ struct PortSummary {
   std::vector<std::string> shape;  // Expressions, as written.
 };
 
+inline constexpr size_t kFastNodesNamedMax = 100;  // Enough for people; a summary must fit in one message.
+
 struct GraphSummary {
   std::string name;
   std::vector<PortSummary> inputs, outputs;
@@ -71,6 +73,9 @@ struct GraphSummary {
   uint64_t leaf_nodes = 0, internal_nodes = 0, edges = 0;
   std::vector<std::string> devices;  // Ids of devices that at least one node may use.
   bool streaming = false;
+  // Leaves that some device runs with fast math: their names, after those around them ("outer/blur"); at most
+  // kFastNodesNamedMax.
+  std::vector<std::string> fast_math_nodes;
   // How long each phase took.
   Duration parse{0}, compile{0}, load{0};
   uint32_t compiled = 0, from_cache = 0;
@@ -106,6 +111,7 @@ struct NodeRecord {
   std::string device;    // "cpu:0".
   int64_t start_ns = 0;  // From the run's start.
   int64_t end_ns = 0;
+  bool fast_math = false;  // Compiled with "math": "fast", by a device that heeds it.
 };
 
 // What the kernels of a run said. Bounded: backends/launch_log.h.

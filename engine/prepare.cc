@@ -473,12 +473,28 @@ class Preparer {
         is_used[candidate.device] = true;
       }
     }
+    NameFastNodes(summary);
     for (size_t d = 0; d < is_used.size(); ++d) {
       if (is_used[d]) {
         summary.devices.push_back(graph_->facts[d].id);
       }
     }
     graph_->summary = summary;
+  }
+
+  void NameFastNodes(GraphSummary& summary) const {
+    const graph::Graph& graph = graph_->graph;
+    for (size_t n = 0; n < graph.nodes.size() && summary.fast_math_nodes.size() < kFastNodesNamedMax; ++n) {
+      const std::vector<Executable*>& ways = graph_->executables[n];
+      if (std::any_of(ways.begin(), ways.end(), [](const Executable* way) { return way->artifact().fast_math; })) {
+        std::string name = graph.nodes[n].name;
+        for (NodeId outer = graph.nodes[n].parent; outer.valid() && outer != graph.root();
+             outer = graph.node(outer).parent) {
+          name = graph.node(outer).name + "/" + name;
+        }
+        summary.fast_math_nodes.push_back(std::move(name));
+      }
+    }
   }
 
   static constexpr size_t kNamedMax = 10;  // Nodes named in one message.

@@ -335,7 +335,8 @@ class Runner {
       result_.nodes.push_back({.path = plan_->paths[i],
                                .device = plan_->devices[plan_->device_of[i]]->info().id,
                                .start_ns = ran ? timing.start_ns - base : 0,
-                               .end_ns = ran ? timing.end_ns - base : 0});
+                               .end_ns = ran ? timing.end_ns - base : 0,
+                               .fast_math = plan_->executables[i]->artifact().fast_math});
     }
   }
 

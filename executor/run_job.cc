@@ -128,6 +128,7 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const std::map
     node->set_device(device != devices.end() ? device->second : kCheckerDevice);
     node->set_start_ns(std::max<int64_t>(record.start_ns, 0));
     node->set_end_ns(std::max(node->start_ns(), record.end_ns));
+    node->set_fast_math(record.fast_math);
   }
 }
 

@@ -12,6 +12,8 @@ namespace {
 
 // Reports of faults must leave room in the head for the rest of the answer.
 constexpr size_t kDiagnosticBytesMax = kHeadBytesMax / 2;
+// Names of nodes with fast math.
+constexpr size_t kFastNodesBytesMax = kHeadBytesMax / 16;
 
 Sha256 HashFrom(const std::string& bytes) {
   Sha256 hash;
@@ -74,6 +76,14 @@ void SetSummary(const GraphSummary& from, internal::Summary* summary) {
     summary->add_devices(device);
   }
   summary->set_streaming(from.streaming);
+  size_t bytes = 0;
+  for (const std::string& node : from.fast_math_nodes) {
+    bytes += node.size() + 16;
+    if (bytes > kFastNodesBytesMax || summary->fast_math_nodes_size() >= static_cast<int>(kFastNodesMax)) {
+      break;
+    }
+    summary->add_fast_math_nodes(CleanText(node, kTextBytesMax, false));
+  }
   summary->set_parse_ns(static_cast<uint64_t>(from.parse.count()));
   summary->set_compile_ns(static_cast<uint64_t>(from.compile.count()));
   summary->set_load_ns(static_cast<uint64_t>(from.load.count()));

@@ -38,6 +38,11 @@ v1::GraphSummary ToMessage(const ExecutorSummary& from) {
   to.set_edges(from.edges);
   to.mutable_devices()->Add(from.devices.begin(), from.devices.end());
   to.set_streaming(from.streaming);
+  for (const std::string& node : from.fast_math_nodes) {
+    v1::NodeMath& math = *to.add_math();
+    math.set_node(node);
+    math.set_math("fast");
+  }
   v1::PrepareTiming& timing = *to.mutable_timing();
   timing.set_parse_ns(static_cast<uint64_t>(from.parse.count()));
   timing.set_compile_ns(static_cast<uint64_t>(from.compile.count()));

@@ -226,6 +226,7 @@ Status Core::Record(CoreScope& scope, Submission& submission) {
   job.set_repeat(op.input.repeat);
   job.set_created_unix_ns(options_.clock->WallNs());
   job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
+  *job.mutable_math() = submission.preparation->summary.math();
   *job.mutable_prepare() = TakeTiming(*submission.preparation);
   job.set_traceparent(request.options().traceparent());
   submission.job_id = job.id();
@@ -351,6 +352,7 @@ void Core::OnJobDone(const TenantRef& tenant, const std::string& id, RunOutcome 
     placement.set_device(node.device);
     placement.set_start_ns(static_cast<uint64_t>(node.start_ns));
     placement.set_end_ns(static_cast<uint64_t>(node.end_ns));
+    placement.set_math(node.fast_math ? "fast" : "exact");
     AddEvent(scope, *live, std::move(event));
   }
   if (outcome.outcome.ok()) {

@@ -47,6 +47,7 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
         placement.set_device(std::move(node.device));
         placement.set_start_ns(static_cast<uint64_t>(node.start_ns));
         placement.set_end_ns(static_cast<uint64_t>(node.end_ns));
+        placement.set_math(node.fast_math ? "fast" : "exact");
       }
     }
     // A call that fails carries no message, so the failure travels beside the log.

@@ -202,6 +202,7 @@ class LocalRun {
       placement.set_device(record.device);
       placement.set_start_ns(static_cast<uint64_t>(record.start_ns));
       placement.set_end_ns(static_cast<uint64_t>(record.end_ns));
+      placement.set_math(record.fast_math ? "fast" : "exact");
     }
     outcome.nodes_run = reply.nodes_run;
     return outcome;

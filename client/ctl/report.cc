@@ -90,7 +90,8 @@ void PrintReport(const RunReport& report, Format format) {
   }
   std::vector<std::vector<std::string>> rows = {{"NODE", "DEVICE", "START", "TIME"}};
   for (const v1::NodePlacement& p : report.placements) {
-    rows.push_back({p.node(), p.device(), DurationText(p.start_ns()), DurationText(p.end_ns() - p.start_ns())});
+    rows.push_back({p.node() + (p.math() == "fast" ? " (fast math)" : ""), p.device(), DurationText(p.start_ns()),
+                    DurationText(p.end_ns() - p.start_ns())});
   }
   std::string text = Printable(line) + "\n" + Table(rows);
   if (report.placements.size() < report.nodes_run) {

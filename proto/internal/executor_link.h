@@ -119,6 +119,7 @@ struct ExecutorSummary {
   uint64_t leaf_nodes = 0, internal_nodes = 0, edges = 0;
   std::vector<std::string> devices;
   bool streaming = false;
+  std::vector<std::string> fast_math_nodes;  // The first ones.
   Duration parse{0}, compile{0}, load{0};
   uint32_t compiled = 0, from_cache = 0;
 };
@@ -180,6 +181,7 @@ struct OutputTensor {
 struct ExecutorNodeRecord {
   std::string path, device;
   int64_t start_ns = 0, end_ns = 0;  // From the run's start.
+  bool fast_math = false;
 };
 
 // What the kernels of a run said, clean text throughout.

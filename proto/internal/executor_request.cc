@@ -221,6 +221,7 @@ PrepareReply DecodePrepared(const internal::Prepared& prepared) {
   summary.edges = from.edges();
   summary.devices.assign(from.devices().begin(), from.devices().end());
   summary.streaming = from.streaming();
+  summary.fast_math_nodes.assign(from.fast_math_nodes().begin(), from.fast_math_nodes().end());
   summary.parse = Nanoseconds(from.parse_ns());
   summary.compile = Nanoseconds(from.compile_ns());
   summary.load = Nanoseconds(from.load_ns());
@@ -290,14 +291,15 @@ StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint
   reply.nodes.reserve(static_cast<size_t>(done.nodes_size()));
   for (const internal::NodeRecord& node : done.nodes()) {
     if (node.device() == kCheckerDevice) {
-      reply.nodes.push_back({node.path(), kCheckerName, node.start_ns(), node.end_ns()});
+      reply.nodes.push_back({node.path(), kCheckerName, node.start_ns(), node.end_ns(), node.fast_math()});
       continue;
     }
     if (node.device() >= devices.size()) {
       return InvalidArgument("RunDone: a node ran on device " + std::to_string(node.device()) + " of " +
                              std::to_string(devices.size()) + ".");
     }
-    reply.nodes.push_back({node.path(), devices[node.device()].id, node.start_ns(), node.end_ns()});
+    reply.nodes.push_back({node.path(), devices[node.device()].id, node.start_ns(), node.end_ns(),
+                           node.fast_math()});
   }
   reply.nodes_run = done.nodes_run();
   reply.log = DecodeLog(done.log());

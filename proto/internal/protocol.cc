@@ -289,6 +289,11 @@ Status CheckPrepared(const internal::Prepared& prepared) {
   for (const std::string& device : summary.devices()) {
     HPVMD_RETURN_IF_ERROR(check.Name("summary.devices", device));
   }
+  HPVMD_RETURN_IF_ERROR(
+      check.Count("summary.fast_math_nodes", static_cast<uint64_t>(summary.fast_math_nodes_size()), kFastNodesMax));
+  for (const std::string& node : summary.fast_math_nodes()) {
+    HPVMD_RETURN_IF_ERROR(check.Text("summary.fast_math_nodes", node, kTextBytesMax));
+  }
   return absl::OkStatus();
 }
 

@@ -40,6 +40,7 @@ inline constexpr uint32_t kDevicesMax = 8;
 inline constexpr uint32_t kCheckerDevice = kDevicesMax;
 inline constexpr char kCheckerName[] = "checker";
 inline constexpr uint32_t kNodeRecordsMax = 10'000;
+inline constexpr uint32_t kFastNodesMax = 100;
 inline constexpr uint32_t kInlineBytesMax = kBodyBytesMax / 2;
 // A log in RunDone, its texts together: beside node records and a status it must fit in the head.
 inline constexpr uint32_t kLogHeadBytesMax = 80 * 1024;

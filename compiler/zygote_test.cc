@@ -199,6 +199,76 @@ TEST_F(ZygoteTest, CompilesForTheInterpreter) {
   EXPECT_FALSE(Compile(module)->from_cache);
 }
 
+// An explained compile carries its remarks and listing, is made anew each time, and leaves nothing in the cache: it may
+// be for another processor.
+TEST_F(ZygoteTest, ExplainsWithoutCache) {
+  Start();
+  const std::vector<uint8_t> module = SmallModule();
+  CompileRequest request = RequestOf(module);
+  request.explain = true;
+  request.listing = Listing::kAssembly;
+  request.level = "x86-64-v2";
+  for (int i = 0; i < 2; ++i) {
+    StatusOr<CompileOutcome> outcome = compiler_->Compile(request, RealClock().Now() + std::chrono::seconds(60));
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    ASSERT_TRUE(outcome->artifact.has_value()) << ToString(outcome->diagnostics);
+    EXPECT_FALSE(outcome->from_cache);
+    EXPECT_FALSE(outcome->artifact->remarks.empty());
+    EXPECT_THAT(outcome->artifact->listing, HasSubstr("ret"));
+    EXPECT_EQ(outcome->artifact->target, "x86-64-v2");
+  }
+  const size_t files = CacheFiles().size();
+  ASSERT_TRUE(Compile(module).ok());
+  EXPECT_EQ(CacheFiles().size(), files + 1);
+}
+
+// Another processor's code, listings and guesses are for explained compiles alone.
+TEST(ZygoteWireTest, KeepsExplanationsApart) {
+  struct Case {
+    const char* name;
+    void (*change)(CompileRequest&);
+    bool is_good;
+  };
+  const Case kCases[] = {
+      {"plain", [](CompileRequest&) {}, true},
+      {"explained",
+       [](CompileRequest& request) {
+         request.explain = request.infers_params = true;
+         request.listing = Listing::kLlvm;
+         request.level = "aarch64";
+       },
+       true},
+      {"level", [](CompileRequest& request) { request.level = "aarch64"; }, false},
+      {"listing", [](CompileRequest& request) { request.listing = Listing::kIr; }, false},
+      {"guess", [](CompileRequest& request) { request.infers_params = true; }, false},
+      {"unknown listing",
+       [](CompileRequest& request) {
+         request.explain = true;
+         request.listing = static_cast<Listing>(4);
+       },
+       false},
+      {"long level",
+       [](CompileRequest& request) {
+         request.explain = true;
+         request.level.assign(33, 'x');
+       },
+       false},
+  };
+  for (const Case& item : kCases) {
+    ZygoteRequest request;
+    request.compile.entry = "f";
+    item.change(request.compile);
+    const StatusOr<ZygoteRequest> decoded = DecodeRequest(EncodeRequest(request));
+    ASSERT_EQ(decoded.ok(), item.is_good) << item.name;
+    if (decoded.ok()) {
+      EXPECT_EQ(decoded->compile.explain, request.compile.explain);
+      EXPECT_EQ(decoded->compile.infers_params, request.compile.infers_params);
+      EXPECT_EQ(decoded->compile.listing, request.compile.listing);
+      EXPECT_EQ(decoded->compile.level, request.compile.level);
+    }
+  }
+}
+
 // A damaged file, and one tagged for another executor, is removed and made again.
 TEST_F(ZygoteTest, RemovesBadCacheFiles) {
   Start();
@@ -255,6 +325,69 @@ TEST_F(ZygoteTest, EvictsTheOldest) {
   }
   EXPECT_TRUE(Compile(SmallModule(5))->from_cache);
   EXPECT_FALSE(Compile(SmallModule(1))->from_cache);
+}
+
+// What a device has learnt of an artifact comes with its next delivery, also by a later zygote; not of another module,
+// not under another key, and not when the file was changed. Names that were never delivered are not written.
+TEST_F(ZygoteTest, KeepsWhatWasLearnt) {
+  Start();
+  StatusOr<CompileOutcome> first = Compile(SmallModule());
+  ASSERT_TRUE(first.ok() && first->artifact.has_value());
+  EXPECT_TRUE(first->artifact->learnt.empty());
+  const Sha256 name = first->artifact->name;
+  EXPECT_NE(name, Sha256{});
+  const std::vector<uint8_t> record = EncodeLearnt({"a processor", {{0b11, {1, 2, 3, 4}, 1, {2.5f, 1.5f}}}});
+  compiler_->Keep(name, record);
+  compiler_->Keep(HashOf("never delivered"), record);
+  StatusOr<CompileOutcome> second = Compile(SmallModule());
+  ASSERT_TRUE(second.ok() && second->artifact.has_value());
+  EXPECT_EQ(second->artifact->learnt, record);
+  EXPECT_EQ(second->artifact->name, name);
+  EXPECT_EQ(CacheFiles().size(), 2u);
+  Start();
+  EXPECT_EQ(Compile(SmallModule())->artifact->learnt, record);
+  EXPECT_TRUE(Compile(SmallModule(6))->artifact->learnt.empty());
+  const fs::path file = folder_ / (ToHex(name) + ".hpvl");
+  ASSERT_TRUE(fs::exists(file));
+  // Another kernel's record in this one's place.
+  fs::copy_file(file, folder_ / (ToHex(Compile(SmallModule(6))->artifact->name) + ".hpvl"));
+  EXPECT_TRUE(Compile(SmallModule(6))->artifact->learnt.empty());
+  {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(50);
+    stream.put('\x5a');
+  }
+  EXPECT_TRUE(Compile(SmallModule())->artifact->learnt.empty());
+  EXPECT_FALSE(fs::exists(file));
+}
+
+// One artifact's record is written so often and no more: a client cannot keep the disk busy.
+TEST_F(ZygoteTest, BoundsWhatIsKept) {
+  Start();
+  const Sha256 name = Compile(SmallModule())->artifact->name;
+  std::vector<uint8_t> last;
+  for (uint32_t i = 0; i < 300; ++i) {
+    last = EncodeLearnt({"a processor", {{1, {}, 0, {static_cast<float>(i)}}}});
+    compiler_->Keep(name, last);
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  const std::vector<uint8_t> kept = Compile(SmallModule())->artifact->learnt;
+  EXPECT_FALSE(kept.empty());
+  EXPECT_NE(kept, last);
+}
+
+// No prefix of what is kept is a message, and no record that is malformed.
+TEST(ZygoteWireTest, RefusesMalformedKeeps) {
+  const ZygoteKeep keep{HashOf("x"), EncodeLearnt({"a processor", {{1, {}, 0, {1.5f}}}})};
+  const std::vector<uint8_t> bytes = EncodeKeep(keep);
+  ASSERT_TRUE(IsKeep(bytes));
+  ASSERT_TRUE(DecodeKeep(bytes).ok());
+  EXPECT_EQ(DecodeKeep(bytes)->record, keep.record);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(DecodeKeep(std::span(bytes).first(size)).ok()) << size;
+  }
+  EXPECT_FALSE(DecodeKeep(EncodeKeep({HashOf("x"), {1, 2, 3}})).ok());
+  EXPECT_FALSE(IsKeep(EncodeRequest({})));
 }
 
 // Without a cache nothing is kept.

@@ -40,8 +40,8 @@ struct GraphJob {
 // the inputs, and checks names, types, ranks and fixed extents before anything is sent.
 StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments);
 
-// The bytes of one module of a document that lies in `document_file`, and what people know it by. kNotFound for one that
-// is named by its hash.
+// The bytes of one module of a document that lies in `document_file`, and what people know it by. kNotFound for one
+// that is named by its hash.
 StatusOr<std::string> ReadModuleOf(const std::string& document_file, const graph::Module& module, std::string* name);
 
 // The document alone.

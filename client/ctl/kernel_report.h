@@ -18,8 +18,8 @@ struct KernelExplanation {
   Diagnostics warnings;
 };
 
-// On standard output. Source lines are shown where the file that the module's debug information names can be read, as it
-// is named or beside the module.
+// On standard output. Source lines are shown where the file that the module's debug information names can be read, as
+// it is named or beside the module.
 void PrintExplanation(const KernelExplanation& explanation, Format format);
 
 }  // namespace hpvm::ctl

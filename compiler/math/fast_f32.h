@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fast forms of f32 functions: for code that runs many instances in lockstep, so that they have no tables (which
- * would be gathers), no memory, and no branches but the one for far arguments of sin, cos and tan.
- * Special values are chosen at the end, with selects. Where a product and a sum are contracted they become better, never
- * wrong; they must not be reassociated (ir::Function::fast_math says so).
+ * would be gathers), no memory, and no branches but the one for far arguments of sin, cos and tan. Special values are
+ * chosen at the end, with selects. Where a product and a sum are contracted they become better, never wrong; they must
+ * not be reassociated (ir::Function::fast_math says so).
  *
  * fit.py finds the coefficients. */
 #ifndef HPVMD_COMPILER_MATH_FAST_F32_H_

@@ -67,3 +67,10 @@ HPVM_KERNEL void skip(const int* in, int* out) {
   }
   out[i] = in[i];
 }
+
+HPVM_KERNEL void wave(const float* in, float* out, int n) {
+  int i = hpvm_instance_id(0);
+  if (i < n) {
+    out[i] = hpvm_sin_f32(in[i]) * hpvm_exp_f32(-in[i]);  // at: wave
+  }
+}

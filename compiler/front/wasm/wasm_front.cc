@@ -45,7 +45,8 @@ struct Reading {
 bool LowerAll(const Reading& reading, const Layout& layout, const Reach& reach, bool is_start, ir::Module& out) {
   const Module& module = reading.module;
   out.functions.resize(reach.order.size());
-  ImportContext imports{out, AppendMath(reach.math, reading.options.fast_math && !is_start, out), reading.place, reading.diagnostics};
+  const bool is_fast = reading.options.fast_math && !is_start;
+  ImportContext imports{out, AppendMath(reach.math, is_fast, out), reading.place, reading.diagnostics};
   LowerContext context{.module = module,
                        .layout = layout,
                        .ids = reach.ids,

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a request asks of one compile: fast math, explanations, listings, parameters that nobody named.
+#include "compiler/compile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/hash.h"
+#include "compiler/front/wasm/testing/wabt.h"
+#include "compiler/infer_params.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// out[id] = exp(in[id] * scale) for the first n instances.
+constexpr char kKernel[] = R"((module
+  (import "hpvm" "instance_id" (func $id (param i32) (result i32)))
+  (import "hpvm" "exp_f32" (func $exp (param f32) (result f32)))
+  (memory 1)
+  (func (export "run") (param $in i32) (param $out i32) (param $n i32) (param $scale f32) (local $at i32)
+    (if (i32.lt_s (call $id (i32.const 0)) (local.get $n))
+      (then
+        (local.set $at (i32.shl (call $id (i32.const 0)) (i32.const 2)))
+        (f32.store (i32.add (local.get $out) (local.get $at))
+          (call $exp (f32.mul (f32.load (i32.add (local.get $in) (local.get $at))) (local.get $scale)))))))
+))";
+
+struct Compiled {
+  std::vector<uint8_t> bytes = wasm::Assemble(kKernel);
+  CompileRequest request;
+  Compiled() {
+    request.module_name = "m";
+    request.entry = "run";
+    request.params = {{.name = "in", .is_writable = false},
+                      {.name = "out"},
+                      {.name = "n", .is_buffer = false},
+                      {.name = "scale", .is_buffer = false, .scalar = ir::Type::kF32}};
+  }
+  CompileResult Run() {
+    const StatusOr<CpuTarget> target = HostCpuTarget();
+    HPVMD_CHECK(target.ok());
+    return CompileModule(request, bytes, *target);
+  }
+};
+
+// Only a node that asks for it gets the fast library, and only from a device that compiles.
+TEST(CompileTest, FastMathReachesTheCodeAndTheArtifact) {
+  struct Case {
+    ArtifactKind target;
+    bool asks, gets;
+  };
+  for (const Case& item : {Case{ArtifactKind::kCpuImage, false, false}, Case{ArtifactKind::kCpuImage, true, true},
+                           Case{ArtifactKind::kInterp, false, false}, Case{ArtifactKind::kInterp, true, false}}) {
+    Compiled compiled;
+    compiled.request.target = item.target;
+    compiled.request.fast_math = item.asks;
+    const CompileResult result = compiled.Run();
+    ASSERT_TRUE(result.artifact.has_value()) << ToString(result.diagnostics);
+    EXPECT_EQ(result.artifact->fast_math, item.gets);
+    EXPECT_EQ(std::count(result.artifact->function_names.begin(), result.artifact->function_names.end(),
+                         std::string("fast_exp_f32")) != 0,
+              item.gets);
+    EXPECT_THAT(result.artifact->remarks, IsEmpty());
+  }
+}
+
+// An explained compile says something of the kernel as a whole; others carry nothing.
+TEST(CompileTest, ExplainsAndLists) {
+  struct Case {
+    Listing listing;
+    const char* want;
+  };
+  for (const Case& item : {Case{Listing::kNone, ""}, Case{Listing::kIr, "func f0 \"run\""},
+                           Case{Listing::kLlvm, "define "}, Case{Listing::kAssembly, "\tret"}}) {
+    Compiled compiled;
+    compiled.request.explain = true;
+    compiled.request.listing = item.listing;
+    const CompileResult result = compiled.Run();
+    ASSERT_TRUE(result.artifact.has_value()) << ToString(result.diagnostics);
+    EXPECT_THAT(result.artifact->remarks, Contains(Field(&KernelRemark::text, HasSubstr("accesses to buffers"))));
+    EXPECT_THAT(result.artifact->listing, HasSubstr(item.want));
+    EXPECT_EQ(result.artifact->listing.empty(), item.listing == Listing::kNone);
+  }
+}
+
+// Code for another processor than this one can be looked at.
+TEST(CompileTest, ExplainsForAnotherProcessor) {
+  for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"}) {
+    Compiled compiled;
+    compiled.request.explain = true;
+    compiled.request.level = level;
+    compiled.request.listing = Listing::kAssembly;
+    const CompileResult result = compiled.Run();
+    ASSERT_TRUE(result.artifact.has_value()) << level << ": " << ToString(result.diagnostics);
+    EXPECT_EQ(result.artifact->target, level);
+    EXPECT_THAT(result.artifact->listing, HasSubstr("ret"));
+    EXPECT_THAT(result.artifact->remarks, Not(IsEmpty()));
+  }
+  Compiled compiled;
+  compiled.request.explain = true;
+  compiled.request.level = "pdp-11";
+  const CompileResult result = compiled.Run();
+  EXPECT_FALSE(result.artifact.has_value());
+  EXPECT_THAT(ToString(result.diagnostics), HasSubstr("pdp-11"));
+}
+
+// Addresses, numbers and what is stored through tell parameters apart.
+TEST(CompileTest, InfersParameters) {
+  Compiled compiled;
+  compiled.request.explain = true;
+  compiled.request.infers_params = true;
+  compiled.request.params.clear();
+  const CompileResult result = compiled.Run();
+  ASSERT_TRUE(result.artifact.has_value()) << ToString(result.diagnostics);
+  const std::vector<ir::KernelParam>& params = result.artifact->params;
+  ASSERT_EQ(params.size(), 4u);
+  EXPECT_TRUE(params[0].is_buffer && !params[0].is_writable);
+  EXPECT_TRUE(params[1].is_buffer && params[1].is_writable);
+  EXPECT_TRUE(!params[2].is_buffer && params[2].type == ir::Type::kI32);
+  EXPECT_TRUE(!params[3].is_buffer && params[3].type == ir::Type::kF32);
+}
+
+// A pointer that walks, a pointer that is chosen, a copy, and HPVM-web's sizes.
+TEST(CompileTest, InfersParametersThroughLoopsAndConventions) {
+  struct Case {
+    const char* name;
+    Abi abi;
+    const char* wat;
+    const char* want;  // r: read, w: written, i: an i32.
+  };
+  const Case kCases[] = {
+      {"loop", Abi::kHpvm,
+       R"((module (memory 1) (func (export "run") (param $p i32) (param $n i32)
+            (loop $l (i32.store (local.get $p) (i32.const 1))
+              (local.set $p (i32.add (local.get $p) (i32.const 4)))
+              (local.set $n (i32.sub (local.get $n) (i32.const 1)))
+              (br_if $l (i32.gt_s (local.get $n) (i32.const 0)))))))",
+       "wi"},
+      {"chosen", Abi::kHpvm,
+       R"((module (memory 1) (func (export "run") (param $a i32) (param $b i32) (param $c i32)
+            (i32.store (select (local.get $a) (local.get $b) (local.get $c)) (i32.const 1)))))",
+       "wwi"},
+      {"copy", Abi::kHpvm,
+       R"((module (memory 1) (func (export "run") (param $to i32) (param $from i32) (param $bytes i32)
+            (memory.copy (local.get $to) (local.get $from) (local.get $bytes)))))",
+       "wri"},
+      {"web", Abi::kHpvmWeb,
+       R"((module (memory 1) (func (export "run") (param $p i32) (param $size i32) (param $n i32)
+            (param i32 i32 i32 i32 i32 i32)
+            (i32.store (local.get $p) (i32.mul (local.get $n) (local.get $size))))))",
+       "wi"},
+      {"none", Abi::kHpvm, R"((module (memory 1) (func (export "run"))))", ""},
+  };
+  for (const Case& item : kCases) {
+    Compiled compiled;
+    compiled.bytes = wasm::Assemble(item.wat);
+    compiled.request.explain = true;
+    compiled.request.infers_params = true;
+    compiled.request.params.clear();
+    compiled.request.abi = item.abi;
+    const CompileResult result = compiled.Run();
+    ASSERT_TRUE(result.artifact.has_value()) << item.name << ": " << ToString(result.diagnostics);
+    std::string got;
+    for (const ir::KernelParam& param : result.artifact->params) {
+      got += !param.is_buffer ? 'i' : param.is_writable ? 'w' : 'r';
+    }
+    EXPECT_EQ(got, item.want) << item.name;
+  }
+}
+
+}  // namespace
+}  // namespace hpvm

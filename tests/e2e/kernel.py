@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What people see of how their kernels are compiled: `kernel explain`, and "math": "fast" up to the job's record.
+
+    kernel.py BIN_FOLDER [TestCase.test ...]
+"""
+
+import json
+import sys
+import unittest
+
+import numpy as np
+
+from debug import WithDaemon, debug_node, line_of
+from e2e import HERE, OK, USAGE, port
+
+PORTS = (port("in", "in", kind="f32"), port("out", "out", kind="f32"))
+WAVE = ("in=in", "out=out", "n=i32")
+
+
+class Explain(WithDaemon):
+    def explain(self, *arguments, code=OK):
+        done = self.daemon.ctl("kernel", "explain", *arguments)
+        self.assertEqual(done.returncode, code, f"stdout: {done.stdout}\nstderr: {done.stderr}")
+        return done
+
+    def wave(self, *arguments, params=WAVE, **more):
+        stated = [word for param in params for word in ("--param", param)]
+        return self.explain(self.folder / "debug.wasm", "wave", *stated, *arguments, **more)
+
+    def test_names_source_lines(self):
+        text = self.wave().stdout
+        self.assertIn('kernel "wave" of ', text)
+        self.assertIn('parameters: "in" in, "out" inout, "n" i32\n', text)
+        self.assertRegex(text, rf"\ndebug_kernels\.c:{line_of('wave')}\b")
+
+    def test_shows_the_source_that_can_be_read(self):
+        # Beside the module, as it is in the folder that it was built in.
+        text = self.explain(HERE / "debug.wasm", "wave").stdout
+        self.assertRegex(text, rf"\ndebug_kernels\.c:{line_of('wave')}    out\[i\] = hpvm_sin_f32")
+
+    def test_json_says_the_same(self):
+        told = json.loads(self.wave("-o", "json").stdout)
+        self.assertEqual([told["entry"], told["math"], told["parameters_guessed"]], ["wave", "exact", False])
+        self.assertEqual(told["parameters"], [{"name": "in", "kind": "in"}, {"name": "out", "kind": "inout"},
+                                              {"name": "n", "kind": "i32"}])
+        kinds = {"shape", "control", "access", "bounds", "barrier", "tile", "refused", "call"}
+        self.assertTrue({remark["kind"] for remark in told["remarks"]} <= kinds)
+        self.assertIn(line_of("wave"), [remark.get("line") for remark in told["remarks"]])
+        self.assertTrue(told["vectorised"])
+        self.assertTrue(any(variant["unit"] == "tile" for variant in told["variants"]))
+
+    def test_guesses_parameters(self):
+        text = self.wave(params=()).stdout
+        self.assertIn('parameters: "p0" in, "p1" inout, "p2" i32 (guessed', text)
+
+    def test_takes_a_node_of_a_graph(self):
+        graph = self.folder / "graph.json"
+        graph.write_text(json.dumps(debug_node("wave", PORTS, scalars=[("limit", "n")], math="fast")))
+        text = self.explain("--graph", graph).stdout
+        self.assertIn('"in" in, "out" inout, "limit" i32\n', text)
+        self.assertIn("fast math", text)
+        self.assertIn('"nothing"', self.explain("--graph", graph, "--node", "nothing", code=USAGE).stderr)
+
+    def test_emits(self):
+        for what, want in (("ir", 'func f'), ("llvm", "define "), ("asm", "ret")):
+            self.assertIn(want, self.wave("--emit", what).stdout)
+        self.assertIn("zmm", self.wave("--emit", "asm", "--level", "x86-64-v4").stdout)
+        self.assertNotIn("ymm", self.wave("--emit", "asm", "--level", "x86-64-v2").stdout)
+        self.assertIn("fast_", self.wave("--emit", "ir", "--math", "fast").stdout)
+        self.assertNotIn("fast_", self.wave("--emit", "ir").stdout)
+
+    def test_wrong_words(self):
+        module = self.folder / "debug.wasm"
+        (self.folder / "text.wasm").write_text("hello")
+        for arguments, want in (((module, "absent"), '"lookup"'), ((self.folder / "text.wasm", "f"), "WebAssembly"),
+                                ((self.folder / "gone.wasm", "f"), "gone.wasm"), ((module,), "entry"), ((), "module"),
+                                ((module, "wave", "--param", "in=float"), "in=float"),
+                                ((module, "wave", "--param", "in"), "1 "),
+                                ((module, "wave", "--level", "z80"), "z80"), ((module, "wave", "--emit", "c"), "emit"),
+                                ((module, "wave", "--node", "n"), "graph")):
+            with self.subTest(arguments=arguments):
+                done = self.explain(*arguments, code=USAGE)
+                self.assertIn(want, done.stderr + done.stdout)
+
+
+class FastMath(WithDaemon):
+    def document(self, **more):
+        document = debug_node("wave", PORTS, scalars=[("limit", "n")], **more)
+        return document
+
+    def run_wave(self, *command, **more):
+        graph = self.folder / "graph.json"
+        graph.write_text(json.dumps(self.document(**more)))
+        values = np.linspace(-3, 3, 1000, dtype=np.float32)
+        np.save(self.folder / "in.npy", values)
+        done = self.daemon.ctl(*command, graph, "--input", f"in={self.folder}/in.npy", "--output",
+                               f"out_out={self.folder}/out.npy", "-o", "json")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        got = np.load(self.folder / "out.npy")
+        wide = values.astype(np.float64)
+        np.testing.assert_allclose(got, np.sin(wide) * np.exp(-wide), rtol=1e-5, atol=1e-6)
+        return json.loads(done.stdout)
+
+    def test_is_in_every_record(self):
+        for command in (("run",), ("run", "--local"), ("submit",)):
+            for math in ("exact", "fast"):
+                with self.subTest(command=command, math=math):
+                    report = self.run_wave(*command, math=math)
+                    if command != ("submit",):
+                        self.assertEqual([placement["math"] for placement in report["placements"]], [math])
+                        continue
+                    job = json.loads(self.daemon.ctl("jobs", "get", report["job"], "-o", "json").stdout)[0]
+                    self.assertEqual(job["math"], [{"node": "node", "math": "fast"}] if math == "fast" else [])
+
+    def test_the_interpreter_computes_exactly(self):
+        report = self.run_wave("run", "--local", "--check", math="fast")
+        self.assertEqual([placement["math"] for placement in report["placements"]], ["exact"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -273,7 +273,7 @@ GangAccess::Run GangAccess::FindMaskedRun(unsigned row) {
     llvm::Value* span = b_.CreateMul(b_.CreateSub(last, first), I64(stride));
     llvm::Value* valid = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, ValidOf(0), span);
     llvm::Value* some = b_.CreateICmpNE(bits, llvm::ConstantInt::get(bits->getType(), 0));
-    llvm::Value* misses = b_.CreateAnd(some, b_.CreateICmpUGE(low, valid));
+    llvm::Value* misses = b_.CreateSelect(some, b_.CreateICmpUGE(low, valid), b_.getFalse());
     run.misses = run.misses == nullptr ? misses : b_.CreateOr(run.misses, misses);
     llvm::Value* back = step_ < 0 ? b_.CreateSub(I64(lanes_ - 1), last) : first;
     llvm::Value* start = b_.CreateSub(low, b_.CreateMul(back, I64(stride)));

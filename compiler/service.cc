@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/service.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -16,6 +18,8 @@ namespace hpvm {
 namespace {
 
 constexpr Duration kSendMax = std::chrono::seconds(10);
+// Records that wait to be sent: kernels settle one by one.
+constexpr size_t kKeptMax = 256;
 
 CompileOutcome Refused(const CompileRequest& request, std::string message) {
   CompileOutcome outcome;
@@ -37,6 +41,7 @@ class ZygoteClient final : public CompilerService {
   }
 
   StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override;
+  void Keep(const Sha256& name, std::span<const uint8_t> record) override;
 
  private:
   struct Answer {
@@ -46,6 +51,7 @@ class ZygoteClient final : public CompilerService {
   };
 
   void ReadAnswers();
+  void SendKept();
   Status Send(uint64_t id, const CompileRequest& request, int module_fd, Time deadline);
   StatusOr<Answer> WaitFor(uint64_t id, Time deadline);
 
@@ -53,6 +59,8 @@ class ZygoteClient final : public CompilerService {
   const ArtifactKey key_;
   std::thread reader_;
   std::mutex send_mutex_;
+  std::mutex kept_mutex_;
+  std::map<Sha256, std::vector<uint8_t>> kept_;  // To be sent as soon as that needs no waiting; guarded by kept_mutex_.
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::unordered_map<uint64_t, Answer> waiting_;  // By request id; an answer without an entry is dropped.
@@ -93,6 +101,7 @@ Status ZygoteClient::Send(uint64_t id, const CompileRequest& request, int module
     return DeadlineExceeded("The deadline passed before the compile began.");
   }
   message.remaining_ns = deadline == kNever ? 0 : static_cast<uint64_t>((deadline - now).count());
+  SendKept();
   const int fds[] = {module_fd};
   Status sent = SendFrame(socket_.get(), EncodeRequest(message), {}, fds, std::min(deadline, now + kSendMax));
   if (!sent.ok()) {
@@ -101,6 +110,38 @@ Status ZygoteClient::Send(uint64_t id, const CompileRequest& request, int module
     return Unavailable("The compiler process takes no requests: " + Message(sent));
   }
   return sent;
+}
+
+void ZygoteClient::Keep(const Sha256& name, std::span<const uint8_t> record) {
+  {
+    std::lock_guard lock(kept_mutex_);
+    if (kept_.size() >= kKeptMax || record.size() > kLearntBytesMax) {
+      return;
+    }
+    kept_[name].assign(record.begin(), record.end());
+  }
+  std::unique_lock sending(send_mutex_, std::try_to_lock);
+  if (sending.owns_lock()) {
+    SendKept();
+  }
+}
+
+// Sends what is kept while the socket takes it without waiting; a record is far smaller than a socket's buffer. The
+// caller holds send_mutex_.
+void ZygoteClient::SendKept() {
+  pollfd fd{socket_.get(), POLLOUT, 0};
+  std::unique_lock lock(kept_mutex_);
+  while (!kept_.empty() && poll(&fd, 1, 0) == 1 && fd.revents == POLLOUT) {
+    const auto record = kept_.extract(kept_.begin());
+    lock.unlock();
+    const Status sent = SendFrame(socket_.get(), EncodeKeep({record.key(), record.mapped()}), {}, {},
+                                  RealClock().Now() + kSendMax);
+    if (!sent.ok()) {
+      shutdown(socket_.get(), SHUT_RDWR);  // As in Send.
+      return;
+    }
+    lock.lock();
+  }
 }
 
 StatusOr<ZygoteClient::Answer> ZygoteClient::WaitFor(uint64_t id, Time deadline) {
@@ -152,6 +193,8 @@ StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Ti
   outcome.from_cache = answer.response.from_cache;
   if (answer.response.has_artifact) {
     HPVMD_ASSIGN_OR_RETURN(outcome.artifact, ParseArtifact(answer.artifact, key_));
+    outcome.artifact->name = answer.response.name;
+    outcome.artifact->learnt = std::move(answer.response.learnt);
   } else if (!HasErrors(outcome.diagnostics)) {
     return Internal("The compiler answered with neither an artifact nor an error.");
   }

@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "compiler/artifact.h"
+#include "compiler/learnt.h"
 
 namespace hpvm {
 
@@ -66,13 +67,15 @@ struct CompileOutcome {
   Duration elapsed{0};  // As the caller waited.
 };
 
-class CompilerService {
+// Also where devices leave what they have learnt of its artifacts.
+class CompilerService : public LearntStore {
  public:
-  virtual ~CompilerService() = default;
   // Blocks until the compile ends, its caps are reached (a diagnostic says which), or `deadline` passes
   // (kDeadlineExceeded). A compile that crashes is a diagnostic. kUnavailable when the compiler process is gone. Any
   // thread; requests run in parallel.
   virtual StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) = 0;
+  // A service that keeps no artifacts keeps nothing of them.
+  void Keep(const Sha256&, std::span<const uint8_t>) override {}
 };
 
 // The compiler at the other end of `socket`: a zygote (compiler/zygote.h says the protocol) that forks once a compile.

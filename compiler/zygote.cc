@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <thread>
 
 #include "base/memfd.h"
@@ -31,6 +32,9 @@ constexpr Duration kMessageMax = std::chrono::seconds(10);
 constexpr size_t kWaitingMax = 64;
 // A result's diagnostics beside its artifact.
 constexpr size_t kResultBytesMax = limits::kArtifactBytesMax + limits::kMiB;
+// What the client may have kept of one artifact, a few for each class of launches; and of how many artifacts.
+constexpr uint32_t kKeepsMax = 200;
+constexpr size_t kDeliveredMax = 10'000;
 // Kept with every cached artifact's name: a new back end must not find the old one's code.
 std::string CompilerVersion() {
   return "hpvm-compiler " HPVMD_COMPILER_VERSION ", LLVM 22, image " + std::to_string(ir::kCpuAbiVersion) +
@@ -65,7 +69,10 @@ class Zygote {
   ~Zygote();
 
  private:
-  Status ReceiveRequest();
+  Status Receive();
+  Status ReceiveRequest(Frame frame);
+  Status Keep(const Frame& frame);
+  void Name(ZygoteResponse& response, const Sha256& name);
   Status Admit(Waiting job);
   Status Start(Waiting job);
   Status Read(Child& child, bool* ended);
@@ -85,6 +92,7 @@ class Zygote {
   bool is_warm_ = false;
   std::deque<Waiting> waiting_;
   std::vector<Child> children_;
+  std::map<Sha256, uint32_t> delivered_;  // Artifacts that the client may say something of, and how often it did.
 };
 
 Zygote::~Zygote() {
@@ -164,12 +172,36 @@ Status Zygote::Poll() {
       children_.erase(children_.begin() + static_cast<ptrdiff_t>(i));
     }
   }
-  return fds.back().revents != 0 ? ReceiveRequest() : absl::OkStatus();
+  return fds.back().revents != 0 ? Receive() : absl::OkStatus();
 }
 
-Status Zygote::ReceiveRequest() {
+Status Zygote::Receive() {
   HPVMD_ASSIGN_OR_RETURN(Frame frame,
                          ReceiveFrame(options_.socket, kZygoteFrameLimits, RealClock().Now() + kMessageMax));
+  return IsKeep(HeadBytes(frame)) ? Keep(frame) : ReceiveRequest(std::move(frame));
+}
+
+// The client runs tenants' code: it may fill no folder with files, nor keep the disk busy.
+Status Zygote::Keep(const Frame& frame) {
+  HPVMD_ASSIGN_OR_RETURN(const ZygoteKeep keep, DecodeKeep(HeadBytes(frame)));
+  const auto delivered = delivered_.find(keep.name);
+  if (delivered != delivered_.end() && delivered->second < kKeepsMax) {
+    ++delivered->second;
+    cache_.StoreLearnt(keep.name, key_, keep.record);
+  }
+  return absl::OkStatus();
+}
+
+// Adds to the delivery of an artifact what it is called and what was learnt of it.
+void Zygote::Name(ZygoteResponse& response, const Sha256& name) {
+  if (delivered_.size() < kDeliveredMax) {
+    delivered_.try_emplace(name, 0);
+  }
+  response.name = name;
+  response.learnt = cache_.FindLearnt(name, key_);
+}
+
+Status Zygote::ReceiveRequest(Frame frame) {
   Waiting job;
   HPVMD_ASSIGN_OR_RETURN(job.request, DecodeRequest(HeadBytes(frame)));
   if (frame.fds.size() != 1) {
@@ -201,6 +233,7 @@ Status Zygote::Admit(Waiting job) {
     response.id = job.request.id;
     response.from_cache = true;
     response.has_artifact = true;
+    Name(response, job.cache_name);
     return Respond(response, *found);
   }
   waiting_.push_back(std::move(job));
@@ -278,6 +311,7 @@ Status Zygote::Finish(Child& child, End end) {
     }
     if (!child.job.request.compile.explain) {
       cache_.Store(child.job.cache_name, artifact);
+      Name(response, child.job.cache_name);
     }
   }
   return Respond(response, artifact);

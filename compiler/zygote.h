@@ -11,6 +11,8 @@
 //   client → zygote   Hello, once, first: the key that tags artifacts. Never on the command line, which other users can
 //   read. client → zygote   ZygoteRequest, one memfd of sealed size with the module's bytes. Any number may be under
 //   way. zygote → client   ZygoteResponse, in the order of completion, the tagged artifact as the frame's body.
+//   client → zygote   ZygoteKeep, what a device has learnt of a delivered artifact; no answer. It is kept beside the
+//   artifact, and comes with its next delivery.
 // Both ends close the connection at the first malformed message; the zygote exits when the client goes away.
 //
 // Caps. A child gets RLIMIT_AS and RLIMIT_DATA of `memory_bytes`, RLIMIT_CPU of `seconds`, and as much wall time as the
@@ -36,6 +38,7 @@
 
 #include "base/frame_socket.h"
 #include "base/limits.h"
+#include "compiler/learnt.h"
 #include "compiler/service.h"
 #include "compiler/wire.h"
 
@@ -52,6 +55,13 @@ struct ZygoteResponse {
   bool from_cache = false;
   bool has_artifact = false;  // In the frame's body.
   Diagnostics diagnostics;
+  // Of the artifact: what Keep may call it (zeros: nothing is kept of it), and what was learnt of it so far.
+  Sha256 name;
+  std::vector<uint8_t> learnt;
+};
+struct ZygoteKeep {
+  Sha256 name;
+  std::vector<uint8_t> record;  // compiler/learnt.h.
 };
 
 inline constexpr FrameLimits kZygoteFrameLimits = {
@@ -66,6 +76,9 @@ std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request);
 StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head);
 std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response);
 StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head);
+std::vector<uint8_t> EncodeKeep(const ZygoteKeep& keep);
+bool IsKeep(std::span<const uint8_t> head);
+StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> head);
 
 // Severity, place, offset and message of each; at most limits::kDiagnosticsMax, long texts cut.
 void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out);

@@ -18,10 +18,11 @@ namespace hpvm {
 namespace {
 
 constexpr char kSuffix[] = ".hpva";
+constexpr char kLearntSuffix[] = ".hpvl";
 constexpr char kPartial[] = ".partial-";
 
 void Warn(const char* doing, const std::string& name) {
-  std::fprintf(stderr, "hpvm-compiler: %s the cached artifact %s: %s\n", doing, name.c_str(), std::strerror(errno));
+  std::fprintf(stderr, "hpvm-compiler: %s the cached file %s: %s\n", doing, name.c_str(), std::strerror(errno));
 }
 
 bool WriteAll(int fd, const std::vector<uint8_t>& bytes) {
@@ -42,6 +43,12 @@ bool WriteAll(int fd, const std::vector<uint8_t>& bytes) {
 bool EndsWith(const std::string& text, const char* suffix) {
   size_t size = std::strlen(suffix);
   return text.size() >= size && text.compare(text.size() - size, size, suffix) == 0;
+}
+
+Sha256 LearntTag(const Sha256& name, const ArtifactKey& key, std::span<const uint8_t> record) {
+  std::vector<uint8_t> tagged(name.bytes.begin(), name.bytes.end());
+  tagged.insert(tagged.end(), record.begin(), record.end());
+  return HmacOf(key, tagged);
 }
 
 }  // namespace
@@ -81,40 +88,76 @@ ArtifactCache::ArtifactCache(const std::string& folder, uint64_t bytes_max) : by
   MakeRoom(0);
 }
 
-std::optional<std::vector<uint8_t>> ArtifactCache::Find(const Sha256& name, const ArtifactKey& key) {
+std::optional<std::vector<uint8_t>> ArtifactCache::ReadFile(const std::string& file, uint64_t bytes_max) {
   if (!folder_.valid()) {
     return std::nullopt;
   }
-  std::string file = ToHex(name) + kSuffix;
   UniqueFd fd(openat(folder_.get(), file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info;
   if (!fd.valid() || fstat(fd.get(), &info) != 0) {
     return std::nullopt;
   }
   std::vector<uint8_t> bytes;
-  bool is_good =
-      S_ISREG(info.st_mode) && info.st_size >= 0 && static_cast<uint64_t>(info.st_size) <= limits::kArtifactBytesMax;
-  if (is_good) {
+  if (S_ISREG(info.st_mode) && info.st_size >= 0 && static_cast<uint64_t>(info.st_size) <= bytes_max) {
     bytes.resize(static_cast<size_t>(info.st_size));
-    is_good = ReadAt(fd.get(), 0, bytes).ok() && ParseArtifact(bytes, key).ok();
-  }
-  if (!is_good) {
-    std::fprintf(stderr, "hpvm-compiler: removing the cached artifact %s: it is damaged or of another key\n",
-                 file.c_str());
-    unlinkat(folder_.get(), file.c_str(), 0);
-    return std::nullopt;
+    if (!ReadAt(fd.get(), 0, bytes).ok()) {
+      bytes.clear();
+    }
   }
   futimens(fd.get(), nullptr);  // Used now: the oldest are removed first.
   return bytes;
 }
 
+void ArtifactCache::RemoveBad(const std::string& file) {
+  std::fprintf(stderr, "hpvm-compiler: removing the cached file %s: it is damaged or of another key\n", file.c_str());
+  unlinkat(folder_.get(), file.c_str(), 0);
+}
+
+std::optional<std::vector<uint8_t>> ArtifactCache::Find(const Sha256& name, const ArtifactKey& key) {
+  const std::string file = ToHex(name) + kSuffix;
+  std::optional<std::vector<uint8_t>> bytes = ReadFile(file, limits::kArtifactBytesMax);
+  if (bytes && !ParseArtifact(*bytes, key).ok()) {
+    RemoveBad(file);
+    return std::nullopt;
+  }
+  return bytes;
+}
+
 void ArtifactCache::Store(const Sha256& name, const std::vector<uint8_t>& bytes) {
+  WriteFile(ToHex(name) + kSuffix, bytes);
+}
+
+std::vector<uint8_t> ArtifactCache::FindLearnt(const Sha256& name, const ArtifactKey& key) {
+  const std::string file = ToHex(name) + kLearntSuffix;
+  std::optional<std::vector<uint8_t>> bytes = ReadFile(file, kLearntBytesMax + sizeof(Sha256));
+  if (!bytes) {
+    return {};
+  }
+  Sha256 tag;
+  if (bytes->size() >= tag.bytes.size()) {
+    std::copy_n(bytes->begin(), tag.bytes.size(), tag.bytes.begin());
+    std::vector<uint8_t> record(bytes->begin() + static_cast<ptrdiff_t>(tag.bytes.size()), bytes->end());
+    if (ConstantTimeEqual(tag, LearntTag(name, key, record))) {
+      return record;
+    }
+  }
+  RemoveBad(file);
+  return {};
+}
+
+void ArtifactCache::StoreLearnt(const Sha256& name, const ArtifactKey& key, std::span<const uint8_t> record) {
+  const Sha256 tag = LearntTag(name, key, record);
+  std::vector<uint8_t> bytes(tag.bytes.begin(), tag.bytes.end());
+  bytes.insert(bytes.end(), record.begin(), record.end());
+  WriteFile(ToHex(name) + kLearntSuffix, bytes);
+}
+
+void ArtifactCache::WriteFile(const std::string& file, const std::vector<uint8_t>& bytes) {
   if (!folder_.valid() || bytes.size() > bytes_max_) {
     return;
   }
   MakeRoom(bytes.size());
-  std::string file = ToHex(name) + kSuffix;
-  std::string partial = kPartial + std::to_string(getpid()) + "-" + std::to_string(stored_++);
+  const std::string partial = kPartial + std::to_string(getpid()) + "-" + std::to_string(stored_++);
   UniqueFd fd(openat(folder_.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid()) {
     Warn("creating", file);
@@ -140,7 +183,7 @@ std::vector<ArtifactCache::File> ArtifactCache::List() {
   while (const dirent* entry = readdir(directory)) {
     std::string name = entry->d_name;
     struct stat info;
-    bool is_ours = EndsWith(name, kSuffix) || name.starts_with(kPartial);
+    bool is_ours = EndsWith(name, kSuffix) || EndsWith(name, kLearntSuffix) || name.starts_with(kPartial);
     if (is_ours && fstatat(folder_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
       files.push_back(
           {name, static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec});

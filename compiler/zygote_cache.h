@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tagged artifacts in a folder, so that a module is compiled once. Nothing that goes wrong here fails a compile: it
+// Tagged artifacts in a folder, so that a module is compiled once, and beside them what devices have learnt of them. Nothing that goes wrong here fails a compile: it
 // costs a line on stderr.
 //
 // Several zygotes of one tenant may share a folder: files appear whole (written aside, then renamed) and are never
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,12 +32,21 @@ class ArtifactCache {
   std::optional<std::vector<uint8_t>> Find(const Sha256& name, const ArtifactKey& key);
   void Store(const Sha256& name, const std::vector<uint8_t>& bytes);
 
+  // The same for a record of compiler/learnt.h; empty when there is none. Its tag covers the name, so that one kernel's
+  // record cannot be put in another's place.
+  std::vector<uint8_t> FindLearnt(const Sha256& name, const ArtifactKey& key);
+  void StoreLearnt(const Sha256& name, const ArtifactKey& key, std::span<const uint8_t> record);
+
  private:
   struct File {
     std::string name;
     uint64_t bytes;
     int64_t modified_ns;
   };
+  // Nothing when there is no such file, no bytes when it cannot be ours; the time of its use is now.
+  std::optional<std::vector<uint8_t>> ReadFile(const std::string& file, uint64_t bytes_max);
+  void RemoveBad(const std::string& file);
+  void WriteFile(const std::string& file, const std::vector<uint8_t>& bytes);
   std::vector<File> List();
   void MakeRoom(uint64_t bytes);
 

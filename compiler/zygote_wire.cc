@@ -8,8 +8,8 @@
 namespace hpvm {
 namespace {
 
-constexpr uint32_t kVersion = 2;
-enum class MessageKind : uint8_t { kHello = 1, kRequest = 2, kResponse = 3 };
+constexpr uint32_t kVersion = 3;
+enum class MessageKind : uint8_t { kHello = 1, kRequest = 2, kResponse = 3, kKeep = 4 };
 
 WireWriter Begin(MessageKind kind) {
   WireWriter out;
@@ -53,6 +53,23 @@ std::vector<ParamSpec> ReadParams(WireReader& in) {
   return params;
 }
 
+void WriteHash(const Sha256& hash, WireWriter& out) { out.Raw(hash.bytes.data(), hash.bytes.size()); }
+Sha256 ReadHash(WireReader& in) {
+  Sha256 hash;
+  const std::span<const uint8_t> bytes = in.Raw(hash.bytes.size());
+  std::copy(bytes.begin(), bytes.end(), hash.bytes.begin());
+  return hash;
+}
+
+std::vector<uint8_t> ReadLearnt(WireReader& in) {
+  const std::span<const uint8_t> bytes = in.Bytes();
+  if (bytes.size() > kLearntBytesMax) {
+    in.Fail();
+    return {};
+  }
+  return {bytes.begin(), bytes.end()};
+}
+
 // What only explained compiles may ask for: their artifacts are not kept.
 bool IsExplainConsistent(const CompileRequest& compile, uint8_t listing) {
   constexpr size_t kLevelBytesMax = 32;
@@ -89,7 +106,7 @@ std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request) {
   out.U64(request.remaining_ns);
   out.U8(static_cast<uint8_t>(compile.module_kind));
   out.Text(compile.module_name);
-  out.Raw(compile.module_hash.bytes.data(), compile.module_hash.bytes.size());
+  WriteHash(compile.module_hash, out);
   out.Text(compile.entry);
   WriteParams(compile.params, out);
   out.U8(static_cast<uint8_t>(compile.abi));
@@ -113,8 +130,7 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
   request.remaining_ns = in.U64();
   compile.module_kind = static_cast<ModuleKind>(in.U8());
   compile.module_name = in.Text();
-  std::span<const uint8_t> hash = in.Raw(compile.module_hash.bytes.size());
-  std::copy(hash.begin(), hash.end(), compile.module_hash.bytes.begin());
+  compile.module_hash = ReadHash(in);
   compile.entry = in.Text();
   compile.params = ReadParams(in);
   uint8_t abi = in.U8();
@@ -141,6 +157,8 @@ std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response) {
   out.U8(response.from_cache);
   out.U8(response.has_artifact);
   WriteDiagnostics(response.diagnostics, out);
+  WriteHash(response.name, out);
+  out.Bytes(response.learnt);
   return std::move(out.bytes());
 }
 
@@ -154,10 +172,38 @@ StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head) {
   response.from_cache = in.Flag();
   response.has_artifact = in.Flag();
   response.diagnostics = ReadDiagnostics(in);
+  response.name = ReadHash(in);
+  response.learnt = ReadLearnt(in);
   if (!in.AtEnd()) {
     return Malformed("response");
   }
   return response;
+}
+
+std::vector<uint8_t> EncodeKeep(const ZygoteKeep& keep) {
+  WireWriter out = Begin(MessageKind::kKeep);
+  WriteHash(keep.name, out);
+  out.Bytes(keep.record);
+  return std::move(out.bytes());
+}
+
+bool IsKeep(std::span<const uint8_t> head) {
+  WireReader in(head);
+  return Opens(in, MessageKind::kKeep);
+}
+
+StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> head) {
+  WireReader in(head);
+  ZygoteKeep keep;
+  if (!Opens(in, MessageKind::kKeep)) {
+    return Malformed("keep");
+  }
+  keep.name = ReadHash(in);
+  keep.record = ReadLearnt(in);
+  if (!in.AtEnd() || !DecodeLearnt(keep.record).ok()) {
+    return Malformed("keep");
+  }
+  return keep;
 }
 
 void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out) {

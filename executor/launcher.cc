@@ -94,12 +94,13 @@ uint32_t MachineThreads() {
 
 // One device a backend, each obeying its entry of the grant page.
 StatusOr<std::vector<std::unique_ptr<Device>>> OpenDevices(const internal::Hello& hello, const GrantPage* grants,
-                                                           Hub& hub) {
+                                                           LearntStore& learnt, Hub& hub) {
   std::vector<std::unique_ptr<Device>> devices;
   for (const std::string& backend : hello.backends()) {
     DeviceOptions options;
     options.cpu_threads = hello.cpu_threads() != 0 ? hello.cpu_threads() : MachineThreads();
     options.cpu_grant = grants != nullptr ? &grants->entries[devices.size()] : nullptr;
+    options.learnt = &learnt;
     HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(backend, hub, options));
     devices.push_back(std::move(device));
   }
@@ -141,10 +142,11 @@ Status Serve() {
   // Nothing of a tenant's has been read so far, and no thread has been started.
   const auto* grants = reinterpret_cast<const GrantPage*>(greeting.grants.data());
   Hub hub;
-  HPVMD_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<Device>> devices, OpenDevices(hello, grants, hub));
   ArtifactKey key;
   std::copy(hello.artifact_key().begin(), hello.artifact_key().end(), key.begin());
   const std::unique_ptr<CompilerService> compiler = ConnectCompiler(std::move(compiler_socket), key);
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<Device>> devices,
+                         OpenDevices(hello, grants, *compiler, hub));
   EngineOptions options;
   for (const std::unique_ptr<Device>& device : devices) {
     options.devices.push_back(device.get());

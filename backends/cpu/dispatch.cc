@@ -56,7 +56,7 @@ class SharedPart final : public PoolBody {
 
  private:
   Status WorkOnTiles(Chunks& chunks, uint64_t begin, uint64_t end) {
-    HPVMD_ASSIGN_OR_RETURN(Lane* lane, d_.executable.lanes().Take());
+    HPVMD_ASSIGN_OR_RETURN(Lane * lane, d_.executable.lanes().Take());
     InstanceWorker worker(d_.executable, d_.launch, lane);
     return Loop(worker, chunks, begin, end);
   }
@@ -70,10 +70,9 @@ class SharedPart final : public PoolBody {
     do {
       const uint64_t start = d_.ticks.Now();
       ir::TrapReport trap;
-      HPVMD_ASSIGN_OR_RETURN(const bool done,
-                             range_.work != nullptr
-                                 ? range_.work->RunSlices(worker, *range_.variant, begin, end, &trap)
-                                 : worker.Run(*range_.variant, begin, end, &trap));
+      HPVMD_ASSIGN_OR_RETURN(const bool done, range_.work != nullptr
+                                                  ? range_.work->RunSlices(worker, *range_.variant, begin, end, &trap)
+                                                  : worker.Run(*range_.variant, begin, end, &trap));
       busy += d_.ticks.Now() - start;
       if (!done) {
         chunks.Cancel();
@@ -122,8 +121,8 @@ DispatchEnd Share(const Dispatch& d, const Range& range, double* busy_ns) {
 
 // Runs the range on the submitting thread, as long as that looks like the quicker way. True when the dispatch is over;
 // else the range is what is left, with what a unit of it takes.
-bool RunInline(const Dispatch& d, uint64_t start, uint64_t instances, bool is_known, Range* range,
-               DispatchEnd* outcome, double* busy_ns) {
+bool RunInline(const Dispatch& d, uint64_t start, uint64_t instances, bool is_known, Range* range, DispatchEnd* outcome,
+               double* busy_ns) {
   StatusOr<Lane*> lane = d.executable.lanes().Take();
   if (!lane.ok()) {
     outcome->status = lane.status();
@@ -212,9 +211,11 @@ class MeasuredRun {
     return tuner_.estimate(variant) * static_cast<double>(work_.SliceInstances(at_, work_.slices()));
   }
 
+  // Whether what is left may be one sample: quick by the best, and bearable by the one to measure.
+  bool IsShort() const { return Remaining(tuner_.best()) <= kWholeNs && Remaining(tuner_.next()) <= 4 * kWholeNs; }
+
   Status Measure() {
-    if (tuner_.estimate(tuner_.next()) != 0 && Remaining(tuner_.best()) <= kWholeNs &&
-        Remaining(tuner_.next()) <= 4 * kWholeNs) {
+    if (tuner_.estimate(tuner_.next()) != 0 && IsShort()) {
       return MeasureWhole();
     }
     HPVMD_ASSIGN_OR_RETURN(const bool goes_on, MeasureSlices());
@@ -239,7 +240,7 @@ class MeasuredRun {
       GroupWorker worker(d_.executable, d_.launch, std::move(runner));
       return MeasureSlices(worker);
     }
-    HPVMD_ASSIGN_OR_RETURN(Lane* lane, d_.executable.lanes().Take());
+    HPVMD_ASSIGN_OR_RETURN(Lane * lane, d_.executable.lanes().Take());
     InstanceWorker worker(d_.executable, d_.launch, lane);
     return MeasureSlices(worker);
   }
@@ -247,7 +248,7 @@ class MeasuredRun {
   StatusOr<bool> MeasureSlices(Worker& worker) {
     while (at_ < work_.slices() && !tuner_.settled()) {
       const bool is_glimpse = tuner_.estimate(tuner_.next()) == 0;
-      if (!is_glimpse && Remaining(tuner_.best()) <= kWholeNs) {
+      if (!is_glimpse && IsShort()) {
         break;  // Later launches are samples as a whole.
       }
       HPVMD_ASSIGN_OR_RETURN(const bool done, is_glimpse ? MeasureCorner(worker, true) : MeasureSome(worker));

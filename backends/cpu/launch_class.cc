@@ -64,7 +64,8 @@ LaunchClass& ClassTable::ClassOf(VariantMask mask, const Extent& extent, const E
   }
   LaunchClass* nearest = nullptr;
   for (const std::unique_ptr<LaunchClass>& known : classes_) {
-    if (known->mask == mask && (nearest == nullptr || Distance(known->sizes, sizes) < Distance(nearest->sizes, sizes))) {
+    if (known->mask == mask &&
+        (nearest == nullptr || Distance(known->sizes, sizes) < Distance(nearest->sizes, sizes))) {
       nearest = known.get();
     }
   }

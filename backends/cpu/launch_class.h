@@ -33,9 +33,9 @@ struct LaunchClass {
   const std::array<uint8_t, 4> sizes;  // LearntClass::sizes.
   std::atomic<uint32_t> winner{kUnsettled};
   std::atomic<uint32_t> favourite{0};  // For launches that come while another one is being measured.
-  std::atomic<float> lately_ns{0};  // Of the winner.
-  std::mutex mutex;                 // Held by the launch that is being measured.
-  Tuner tuner;                      // Guarded by mutex.
+  std::atomic<float> lately_ns{0};     // Of the winner.
+  std::mutex mutex;                    // Held by the launch that is being measured.
+  Tuner tuner;                         // Guarded by mutex.
 };
 
 // The classes of one kernel. They stay where they are while the table lives.

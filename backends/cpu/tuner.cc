@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kWholeWeight = Tuner::kShortSamples / Tuner::kSamples;
 // How far behind the best a candidate may be and stay. The first sample of each may have met untouched memory and cold
 // caches, and a glimpse even more so.
-constexpr double kGlimpseRatio = 4, kFirstRatio = 8, kLaterRatio = 1.25;
+constexpr double kGlimpseRatio = 4, kFirstRatio = 8, kLaterRatio = 2;
 // Below this a glimpse may say more of the call, or of a large page that was cleared, than of the code.
 constexpr double kGlimpseNsMin = 500'000;
 // A later candidate must be better by this much: equals keep the compiler's order.

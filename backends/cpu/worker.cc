@@ -29,8 +29,7 @@ uint64_t Work::SliceInstances(uint64_t begin, uint64_t end) const {
 
 StatusOr<bool> Work::RunSlices(Worker& worker, const Variant& variant, uint64_t begin, uint64_t end,
                                ir::TrapReport* trap) const {
-  return has_groups_ ? worker.Run(variant, begin, end, trap)
-                     : RunBox(worker, variant, slices_.BoxOf(begin, end), trap);
+  return has_groups_ ? worker.Run(variant, begin, end, trap) : RunBox(worker, variant, slices_.BoxOf(begin, end), trap);
 }
 
 uint64_t Work::CornerInstances(uint64_t slice) const {

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/cpu/tuner.h"
+
+#include <functional>
+#include <string>
+
+#include "gtest/gtest.h"
+
+#include "base/clock.h"
+
+namespace hpvm::cpu {
+namespace {
+
+// Kernels whose variants take so many nanoseconds an instance, on a machine whose clock is simulated.
+struct Simulation {
+  std::vector<double> instance_ns;
+  uint64_t instances = 1'000'000;  // Of a sample.
+  std::function<double(uint32_t sample)> disturbance = [](uint32_t) { return 1.0; };
+  uint32_t samples = 0, glimpses = 0;
+  double total_ns = 0;
+
+  // Until the tuner settles, as a dispatch drives it; at most 1,000 steps.
+  void Drive(Tuner& tuner) {
+    for (int step = 0; step < 1'000 && !tuner.settled(); ++step) {
+      const uint32_t variant = tuner.next();
+      const bool is_glimpse = tuner.estimate(variant) == 0;
+      const uint64_t count = is_glimpse ? std::max<uint64_t>(instances / 100, 1) : instances;
+      const double ns = instance_ns[variant] * static_cast<double>(count) * disturbance(samples + glimpses);
+      total_ns += ns;
+      if (is_glimpse) {
+        ++glimpses;
+        tuner.AddGlimpse(variant, ns, count);
+      } else {
+        ++samples;
+        tuner.AddSample(variant, ns, count);
+      }
+    }
+  }
+};
+
+// The fastest candidate wins, whatever stands around it; equals keep the compiler's order; the number of samples is
+// bounded.
+TEST(TunerTest, SettlesOnTheFastest) {
+  struct Case {
+    const char* name;
+    VariantMask mask;
+    std::vector<double> instance_ns;
+    uint32_t want;
+    uint32_t samples_max;
+  };
+  const Case kCases[] = {
+      {"OnlyOne", 0b100, {1, 1, 5}, 2, 0},
+      {"First", 0b111, {1, 2, 3}, 0, 8},
+      {"Last", 0b111, {3, 2, 1}, 2, 8},
+      {"Middle", 0b1111, {3, 1, 1.2, 9}, 1, 10},
+      {"NotAllowed", 0b1110, {0.1, 5, 4, 6}, 2, 9},
+      {"Equal", 0b111, {1, 1, 1}, 0, 9},
+      {"NearlyEqual", 0b11, {1, 0.99}, 0, 6},
+      {"ABitBetter", 0b11, {1, 0.95}, 1, 6},
+      {"FarBehind", 0b11, {1, 1000}, 0, 1},
+      {"FirstFarBehind", 0b11, {1000, 1}, 1, 4},
+      {"Many", (1u << 17) - 1, {9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 2}, 16, 51},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Tuner tuner(c.mask);
+    Simulation simulation{.instance_ns = c.instance_ns};
+    simulation.Drive(tuner);
+    ASSERT_TRUE(tuner.settled());
+    EXPECT_EQ(tuner.best(), c.want);
+    EXPECT_LE(simulation.samples, c.samples_max);
+    if (simulation.samples != 0) {
+      EXPECT_NEAR(tuner.measured(c.want), c.instance_ns[c.want], c.instance_ns[c.want] * 1e-9);
+    }
+  }
+}
+
+// A machine that is slow for a while, or at random, does not change who wins: the others take turns.
+TEST(TunerTest, StandsDisturbances) {
+  struct Case {
+    const char* name;
+    std::function<double(uint32_t)> disturbance;
+  };
+  SeededRng rng(11);
+  const Case kCases[] = {
+      {"FirstSampleIsCold", [](uint32_t i) { return i == 0 ? 6.0 : 1.0; }},
+      {"FirstRoundIsCold", [](uint32_t i) { return i < 8 ? 5.0 : 1.0; }},
+      {"SlowForAWhile", [](uint32_t i) { return i >= 5 && i < 9 ? 2.0 : 1.0; }},
+      {"OneInFive", [&](uint32_t) { return rng.Below(5) == 0 ? 1.8 : 1.0; }},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Tuner tuner(0b1111);
+    Simulation simulation{.instance_ns = {2, 1.5, 1, 40}, .disturbance = c.disturbance};
+    simulation.Drive(tuner);
+    ASSERT_TRUE(tuner.settled());
+    EXPECT_EQ(tuner.best(), 2u);
+  }
+}
+
+// Short samples are taken more often, and no more than is said.
+TEST(TunerTest, TakesMoreOfShortSamples) {
+  Tuner tuner(0b11);
+  Simulation simulation{.instance_ns = {1.1, 1.0}, .instances = 1'000};
+  simulation.Drive(tuner);
+  EXPECT_EQ(tuner.best(), 1u);
+  EXPECT_EQ(simulation.samples, 2 * Tuner::kShortSamples);
+  Tuner whole(0b11);
+  simulation = {.instance_ns = {1.1, 1.0}};
+  simulation.Drive(whole);
+  EXPECT_EQ(simulation.samples, 2 * Tuner::kSamples);
+}
+
+// A candidate that is hopeless costs a glimpse, not a sample.
+TEST(TunerTest, DropsTheHopelessAtAGlimpse) {
+  Tuner tuner(0b11);
+  Simulation simulation{.instance_ns = {1, 100}, .instances = 5'000'000};
+  simulation.Drive(tuner);
+  EXPECT_EQ(tuner.best(), 0u);
+  EXPECT_EQ(simulation.glimpses, 2u);
+  EXPECT_EQ(tuner.measured(1), 0);
+}
+
+// What was learnt earlier settles a tuner at once, unless it names no candidate.
+TEST(TunerTest, SettlesAsFoundEarlier) {
+  Tuner tuner(0b101);
+  tuner.Settle(1, 3.5);
+  EXPECT_FALSE(tuner.settled());
+  tuner.Settle(9, 3.5);
+  EXPECT_FALSE(tuner.settled());
+  tuner.Settle(2, 3.5);
+  EXPECT_TRUE(tuner.settled());
+  EXPECT_EQ(tuner.best(), 2u);
+  EXPECT_EQ(tuner.measured(2), 3.5);
+}
+
+// What was not asked for, or holds nothing, changes nothing.
+TEST(TunerTest, IgnoresWhatItDidNotAskFor) {
+  Tuner tuner(0b11);
+  tuner.AddSample(1, 5, 1);
+  tuner.AddGlimpse(1, 5, 1);
+  tuner.AddSample(0, 5, 0);
+  EXPECT_EQ(tuner.estimate(0), 0);
+  EXPECT_EQ(tuner.estimate(1), 0);
+  EXPECT_EQ(tuner.next(), 0u);
+}
+
+}  // namespace
+}  // namespace hpvm::cpu

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/cpu_contender.h"
+#include "bench/cpu_watch.h"
 #include "bench/local_engine.h"
 
 namespace hpvm::bench {
@@ -60,8 +61,13 @@ std::string Document(const CpuCase& problem, const std::string& math) {
 
 class EngineContender final : public CpuContender {
  public:
-  EngineContender(std::string name, const CpuCase& problem, LocalEngine& engine, std::shared_ptr<PreparedGraph> graph)
-      : CpuContender(std::move(name), problem), engine_(engine), graph_(std::move(graph)) {
+  EngineContender(std::string name, const CpuCase& problem, LocalEngine& engine, VariantWatch& watch,
+                  std::shared_ptr<PreparedGraph> graph)
+      : CpuContender(std::move(name), problem),
+        engine_(engine),
+        watch_(watch),
+        kernel_(watch.last_loaded()),
+        graph_(std::move(graph)) {
     for (size_t i = 0; i < problem.arrays.size(); ++i) {
       const CpuArray& array = problem.arrays[i];
       Binding binding{.type = array.type,
@@ -78,21 +84,17 @@ class EngineContender final : public CpuContender {
     }
   }
 
-  // At least so many launches that every variant was measured, and until the best time no longer falls.
+  // Until the device has settled on a variant, then a few more.
   Status Settle(double seconds) override {
-    constexpr int kLaunchesMin = 12, kSteadyLaunches = 6;
-    double best = 0, spent = 0;
-    for (int launch = 0, steady = 0; launch < 200 && steady < kSteadyLaunches; ++launch) {
+    double spent = 0;
+    for (int launch = 0, after = 0; launch < 2 || (after < 3 && spent < seconds); ++launch) {
       HPVMD_ASSIGN_OR_RETURN(const double once, Run());
       spent += once;
-      steady = launch >= kLaunchesMin && once > 0.97 * best ? steady + 1 : 0;
-      best = launch == 0 ? once : std::min(best, once);
-      if (spent > seconds && launch >= 2) {
-        break;
-      }
+      after += watch_.HasSettled(kernel_) ? 1 : 0;
     }
     return absl::OkStatus();
   }
+  std::string chosen() const override { return watch_.Chosen(kernel_); }
 
  private:
   bool copies() const override { return true; }
@@ -107,30 +109,39 @@ class EngineContender final : public CpuContender {
   }
 
   LocalEngine& engine_;
+  VariantWatch& watch_;
+  Sha256 kernel_;
   std::shared_ptr<PreparedGraph> graph_;
   RunRequest request_;
 };
 
 class LocalCpuEngine final : public CpuEngine {
  public:
-  explicit LocalCpuEngine(std::unique_ptr<LocalEngine> engine) : engine_(std::move(engine)) {}
+  Status Start() {
+    const auto wrap = [this](std::unique_ptr<Device> device) { return watch_.Wrap(std::move(device)); };
+    HPVMD_ASSIGN_OR_RETURN(engine_,
+                           LocalEngine::Start({.kernels = "bench_cpu/kernels.wasm", .learnt = &watch_, .wrap = wrap}));
+    return absl::OkStatus();
+  }
   StatusOr<std::unique_ptr<CpuContender>> Prepare(const CpuCase& problem, const std::string& math) override {
     HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<PreparedGraph> graph, engine_->Prepare(Document(problem, math)));
-    return std::make_unique<EngineContender>(math == "fast" ? "ours_fast" : "ours", problem, *engine_,
+    return std::make_unique<EngineContender>(math == "fast" ? "ours_fast" : "ours", problem, *engine_, watch_,
                                              std::move(graph));
   }
   uint32_t threads() const override { return engine_->engine().devices()[0].compute_units; }
   std::string device() const override { return engine_->engine().devices()[0].name; }
 
  private:
+  VariantWatch watch_;
   std::unique_ptr<LocalEngine> engine_;
 };
 
 }  // namespace
 
 StatusOr<std::unique_ptr<CpuEngine>> CpuEngine::Start() {
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<LocalEngine> engine, LocalEngine::Start("bench_cpu/kernels.wasm"));
-  return std::make_unique<LocalCpuEngine>(std::move(engine));
+  auto engine = std::make_unique<LocalCpuEngine>();
+  HPVMD_RETURN_IF_ERROR(engine->Start());
+  return engine;
 }
 
 }  // namespace hpvm::bench

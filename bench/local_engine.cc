@@ -21,9 +21,9 @@ StatusOr<std::vector<uint8_t>> ReadKernels(const std::string& file_name) {
   return bytes.empty() ? StatusOr<std::vector<uint8_t>>(NotFound("File \"" + path + "\" is missing or empty.")) : bytes;
 }
 
-StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const std::string& kernels) {
+StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const Options& options) {
   std::unique_ptr<LocalEngine> local(new LocalEngine());
-  HPVMD_ASSIGN_OR_RETURN(local->kernels_, ReadKernels(kernels));
+  HPVMD_ASSIGN_OR_RETURN(local->kernels_, ReadKernels(options.kernels));
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return FromErrno(errno, "Creating a socket pair");
@@ -39,7 +39,10 @@ StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const std::string& ker
     __builtin_memcpy(key.data() + i, &word, sizeof(word));
   }
   local->compiler_ = ConnectCompiler(std::move(ours), key);
-  HPVMD_ASSIGN_OR_RETURN(local->cpu_, CreateDevice("cpu", local->hub_, {}));
+  HPVMD_ASSIGN_OR_RETURN(local->cpu_, CreateDevice("cpu", local->hub_, {.learnt = options.learnt}));
+  if (options.wrap) {
+    local->cpu_ = options.wrap(std::move(local->cpu_));
+  }
   local->engine_ = std::make_unique<Engine>(EngineOptions{.devices = {local->cpu_.get()},
                                                           .hub = &local->hub_,
                                                           .compiler = local->compiler_.get(),

@@ -3,6 +3,7 @@
 #ifndef HPVMD_BENCH_LOCAL_ENGINE_H_
 #define HPVMD_BENCH_LOCAL_ENGINE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "backends/device.h"
 #include "base/status.h"
 #include "bench/processes.h"
+#include "compiler/learnt.h"
 #include "compiler/service.h"
 #include "engine/engine.h"
 
@@ -22,7 +24,14 @@ StatusOr<std::vector<uint8_t>> ReadKernels(const std::string& file = kBenchKerne
 
 class LocalEngine final : private ModuleSource {
  public:
-  static StatusOr<std::unique_ptr<LocalEngine>> Start(const std::string& kernels = kBenchKernels);
+  struct Options {
+    std::string kernels = kBenchKernels;
+    LearntStore* learnt = nullptr;  // Of the device; borrowed for the engine's life.
+    // Puts something around the device; may be empty.
+    std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap{};
+  };
+  static StatusOr<std::unique_ptr<LocalEngine>> Start() { return Start(Options()); }
+  static StatusOr<std::unique_ptr<LocalEngine>> Start(const Options& options);
   // The document's only module is the one this was started with, whatever it is called there.
   StatusOr<std::shared_ptr<PreparedGraph>> Prepare(std::string_view document);
   Engine& engine() { return *engine_; }

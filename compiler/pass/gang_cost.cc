@@ -399,7 +399,9 @@ double Estimate::Of(const GangShape& shape) const {
     const double registers = AtOnce(level.kept, shape, parts) + level.splats.shared + level.splats.by_row * shape.rows +
                              // LLVM's scheduler finishes one part before it begins with the next, but for stores.
                              AtOnce(level.passing, shape, level.stores ? parts : kPartsAtOnce) + 1;
-    work += 2 * std::max(0.0, registers - unit_.registers);
+    // What does not fit is stored and loaded each time that it is touched.
+    const double touches = std::max(1.0, (level.vectors.by_row + level.vectors.shared) / (4 * OfVector(4)));
+    work += 2 * std::max(0.0, registers - unit_.registers) * touches;
     work = std::max(work, level.latency);
     // The more lanes, the longer the slowest takes.
     work *= level.is_masked && l > 0 ? 1 + 0.1 * std::log2(parts) : 1;
@@ -431,12 +433,20 @@ bool UsesY(const ir::Module& module) {
   return uses;
 }
 
-// Code grows with a tile's parts; a kernel this large gains little from more.
-constexpr size_t kOpsTimesPartsMax = 30'000;
+// Code grows with a tile's parts; a kernel this large gains little from more. So do compiles with the number of shapes.
+constexpr size_t kOpsTimesPartsMax = 12'000;
+constexpr size_t kOpsForTwoShapes = 1'000;
+constexpr size_t kOpsForOneShape = 3'000;
+
+size_t CountOps(const ir::Function& function) {
+  size_t ops = 0;
+  ir::ForEachOp(function, [&](OpId) { ++ops; });
+  return ops;
+}
 
 std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& unit, double* scalar) {
   std::vector<Candidate> candidates;
-  const size_t ops = module.function(module.entry).ops.size();
+  const size_t ops = CountOps(module.function(module.entry));
   for (bool has_rows : {false, true}) {
     if (has_rows && !UsesY(module)) {
       continue;
@@ -474,6 +484,8 @@ std::vector<GangShape> ChooseShapes(const ir::Module& module, const VectorUnit& 
   constexpr double kGiveUp = 1.5;  // A launch measures one instance at a time, too.
   double scalar = 0;
   const std::vector<Candidate> candidates = Candidates(module, unit, &scalar);
+  const size_t ops = CountOps(module.function(module.entry));
+  const size_t shapes_max = ops > kOpsForOneShape ? 1 : ops > kOpsForTwoShapes ? 2 : kGangShapesMax;
   std::vector<GangShape> shapes;
   auto say = [&](const Candidate& candidate, const char* what) {
     if (report != nullptr) {
@@ -497,11 +509,11 @@ std::vector<GangShape> ChooseShapes(const ir::Module& module, const VectorUnit& 
   for (const Candidate& candidate : candidates) {
     const bool is_close = candidate.cycles < 1.6 * candidates[0].cycles;
     // Beside rows always one without: launches may have few.
-    const bool lacks_row = shapes.size() + 1 == kGangShapesMax && candidate.shape.rows == 1 &&
+    const bool lacks_row = shapes.size() + 1 == shapes_max && !shapes.empty() && candidate.shape.rows == 1 &&
                            std::none_of(shapes.begin(), shapes.end(), [](const GangShape& s) { return s.rows == 1; });
-    const bool keeps_room = shapes.size() + 1 < kGangShapesMax ||
+    const bool keeps_room = shapes.size() + 1 < shapes_max || shapes.empty() ||
                             std::any_of(shapes.begin(), shapes.end(), [](const GangShape& s) { return s.rows == 1; });
-    if (shapes.size() < kGangShapesMax && is_unlike(candidate.shape) && ((is_close && keeps_room) || lacks_row)) {
+    if (shapes.size() < shapes_max && is_unlike(candidate.shape) && ((is_close && keeps_room) || lacks_row)) {
       shapes.push_back(candidate.shape);
       say(candidate, shapes.size() == 1 ? " (first choice)" : " (to be measured)");
     }

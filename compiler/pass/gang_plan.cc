@@ -20,6 +20,10 @@ using ir::ValueId;
 
 // --- What cannot run in lockstep.
 
+// Operations of the entry, and targets of its jumps. Beyond that a compile's time goes to kernels that are mostly
+// branches; each operation becomes code in up to seven functions.
+constexpr size_t kOpsMax = 8'000;
+
 bool IsBulk(Opcode code) {
   return code == Opcode::kMemoryGrow || code == Opcode::kMemoryCopy || code == Opcode::kMemoryFill ||
          code == Opcode::kMemoryInit;
@@ -284,6 +288,14 @@ std::optional<GangPlan> Planner::Run() {
 std::optional<GangRefusal> RefuseGang(const ir::Module& module) {
   if (module.is_linked) {
     return GangRefusal{0, "The module is linked with others."};
+  }
+  size_t ops = 0;
+  const ir::Function& entry = module.function(module.entry);
+  ir::ForEachOp(entry, [&](OpId id) { ops += 1 + entry.op(id).target_count; });
+  if (ops > kOpsMax) {
+    return GangRefusal{0, "The kernel's size (" + std::to_string(ops) +
+                              " operations and targets) is above the limit for instances in lockstep (" +
+                              std::to_string(kOpsMax) + ")."};
   }
   std::vector<bool> reached(module.functions.size());
   std::vector<uint32_t> work = {module.entry.index};

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <random>
+#include <sstream>
 
 #include "compiler/ir/interpret.h"
 #include "compiler/ir/text.h"
@@ -233,6 +236,68 @@ TEST(FindBoundsTest, NestedMergesGiveUp) {
   const ir::BoundsProgram program = FindBounds(Kernel(body + At("v60")));
   ASSERT_EQ(program.accesses.size(), 1u);
   EXPECT_FALSE(Proven(program, {{4, 4, 1}, 4000, 3, 2}));
+}
+
+// A kernel as a compiler made it, and what its comments say of it.
+struct Golden {
+  ir::Module module;
+  ir::BoundsFacts facts;
+  std::vector<uint32_t> exact;  // Parameters whose buffers have no byte too many.
+  size_t accesses = 0;
+};
+
+Golden ReadGolden(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  StatusOr<ir::Module> module = ir::ParseModule(text.str());
+  EXPECT_TRUE(module.ok()) << module.status();
+  Golden golden{module.ok() ? *std::move(module) : ir::Module(), {}, {}, 0};
+  std::istringstream lines(text.str());
+  for (std::string line; std::getline(lines, line) && line.substr(0, 3) == ";; ";) {
+    std::istringstream words(line.substr(3));
+    std::string word;
+    words >> word;
+    if (word == "launch") {
+      words >> golden.facts.extent[0] >> golden.facts.extent[1] >> golden.facts.extent[2] >> word;
+      words >> golden.facts.group[0] >> golden.facts.group[1] >> golden.facts.group[2] >> word;
+      for (const ir::KernelParam& param : golden.module.params) {
+        uint64_t value = 0;
+        words >> value;
+        golden.facts.params.push_back(
+            {param.is_buffer, param.is_writable, value, static_cast<uint8_t>(8 * ir::Bytes(param.type))});
+      }
+      EXPECT_FALSE(words.fail());
+    } else if (word == "exact") {
+      for (uint32_t param = 0; words >> param;) {
+        golden.exact.push_back(param);
+      }
+    } else if (word == "accesses") {
+      words >> golden.accesses;
+    }
+  }
+  return golden;
+}
+
+// Kernels of the benchmarks: all accesses but those indexed from memory are proven, and with 4 bytes less none of those
+// to that buffer.
+TEST(FindBoundsTest, CompiledKernels) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(HPVMD_SOURCE_DIR "/tests/golden/bounds")) {
+    SCOPED_TRACE(entry.path());
+    ++count;
+    Golden golden = ReadGolden(entry.path());
+    const ir::BoundsProgram program = FindBounds(golden.module);
+    EXPECT_EQ(program.accesses.size(), golden.accesses);
+    EXPECT_GT(golden.accesses, 0u);
+    EXPECT_TRUE(ir::ProveBounds(program, golden.facts));
+    for (uint32_t param : golden.exact) {
+      SCOPED_TRACE(param);
+      golden.facts.params[param].value -= 4;
+      EXPECT_FALSE(ir::ProveBounds(program, golden.facts));
+      golden.facts.params[param].value += 4;
+    }
+  }
+  EXPECT_GE(count, 10u);
 }
 
 // Random kernels: arithmetic, branches, loops and stores over few small or extreme values.

@@ -58,6 +58,9 @@ std::optional<GangRefusal> RefuseGang(const ir::Module& module);
 // Requires a module that RefuseGang does not refuse. Nothing when the shapes did not settle.
 std::optional<GangPlan> PlanGang(const ir::Module& module, const GangPlanOptions& options);
 
+// Says of each loop and branch how lanes go through it, and how values are kept (gang_explain.cc).
+void ExplainGang(const ir::Module& module, const GangPlan& plan, KernelReport* report);
+
 struct GangShape {
   uint32_t lanes = 16;   // A power of two, 2..64: instances in one vector.
   uint32_t columns = 1;  // 1..8.

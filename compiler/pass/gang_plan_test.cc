@@ -279,5 +279,32 @@ TEST(GangPlanTest, Refusals) {
   }
 }
 
+// Each loop and branch is named at its place, with how lanes go through it.
+TEST(GangPlanTest, Explained) {
+  const ir::Module module = Parse(
+      Kernel("%c: i32 = ge_s.i32 %x, %n\n if b0 %c @1 {\n return ()\n} else {\n leave b0 ()\n}\n"
+             "%v: i32 = load.i32 param(1) %x\n loop b1 (%i: i32 = %n, %w: i32 = %v) @7 {\n %j: i32 = sub.i32 %i, %1\n"
+             "if b2 %j @2 {\n continue b1 (%j, %w)\n} else {\n leave b2 ()\n}\n leave b1 ()\n}\n"
+             "loop b3 (%k: i32 = %v) @8 {\n %l: i32 = sub.i32 %k, %1\n if b4 %l @3 {\n continue b3 (%l)\n} else {\n"
+             "leave b4 ()\n}\n leave b3 ()\n}\n return ()"));
+  KernelReport report;
+  ExplainGang(module, *PlanGang(module, {}), &report);
+  auto said = [&](KernelRemark::Kind kind, uint32_t source) {
+    for (const KernelRemark& remark : report.remarks) {
+      if (remark.kind == kind && remark.source == source) {
+        return remark.text;
+      }
+    }
+    return std::string("nothing");
+  };
+  EXPECT_THAT(said(KernelRemark::Kind::kControl, 1), HasSubstr("A guard of ids"));
+  EXPECT_THAT(said(KernelRemark::Kind::kControl, 7), HasSubstr("All lanes run the loop together"));
+  EXPECT_THAT(said(KernelRemark::Kind::kControl, 2), HasSubstr("the same way"));
+  EXPECT_THAT(said(KernelRemark::Kind::kControl, 8), HasSubstr("under a mask"));
+  EXPECT_THAT(said(KernelRemark::Kind::kControl, 3), HasSubstr("ways of their own"));
+  EXPECT_THAT(said(KernelRemark::Kind::kShape, 7), HasSubstr("1 are one scalar for all lanes, 0 grow by a constant"));
+  EXPECT_THAT(said(KernelRemark::Kind::kShape, 0), HasSubstr("results that a tile computes"));
+}
+
 }  // namespace
 }  // namespace hpvm

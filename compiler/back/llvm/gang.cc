@@ -90,6 +90,9 @@ StatusOr<llvm::Function*> GangEmitter::Emit() {
     llvm::Value* count = b_.CreateTrunc(function_->getArg(kGangCount), b_.getInt32Ty());
     mask_ = {b_.CreateICmpULT(Spread(b_.getInt32(0), 1, 0), Splat(count))};
   }
+  if (report_ != nullptr) {
+    ExplainGang(m_.source, plan_, report_);
+  }
   NoteEdges();
   EmitStackCheck();
   HPVMD_RETURN_IF_ERROR(EmitRegion(f_.body));

@@ -230,7 +230,7 @@ __attribute__((noinline)) static uint64_t fast_reduce_far(float x) {
   const uint64_t high = (m * w0 << 32) + middle; /* The product's upper 64 of 96 bits. */
   const uint64_t fraction = high << 2 | (low & 0xffffffff) >> 30;
   const uint32_t quadrant = (uint32_t)((high >> 62) + (fraction >> 63));
-  const float r = (float)(int64_t)fraction * 0x1.921fb6p-64f; /* pi/2 */
+  const float r = (float)((double)(int64_t)fraction * 0x1.921fb54442d18p-64); /* pi/2 */
   const int is_negative = (BitsOf(x) >> 31) != 0;
   /* The store keeps this from being put in the place of its calls (trig.c). */
   volatile uint64_t result = (uint64_t)(is_negative ? -quadrant : quadrant) << 32 | BitsOf(is_negative ? -r : r);
@@ -337,8 +337,8 @@ static inline float Atan2(float y, float x) {
   float a = __builtin_fabsf(y), b = __builtin_fabsf(x);
   const int is_steep = a > b;
   float large = is_steep ? a : b, small = is_steep ? b : a;
-  /* Their sum must not overflow. */
-  const float scale = large > 0x1p125f ? 0.25f : 1;
+  /* Their sum must not overflow, nor a product with the smaller one lose bits. */
+  const float scale = large > 0x1p125f ? 0.25f : large < 0x1p-100f ? 0x1p60f : 1;
   large *= scale;
   small *= scale;
   const int is_middle = (small > 0x1.a8279ap-2f * large) | (small == INF_F32);

@@ -104,7 +104,8 @@ double hpvm_sin(double x) {
   }
   const Reduced r = Reduce(x);
   const double sine = __sin(r.high, r.low, 1), cosine = __cos(r.high, r.low);
-  return Signed(r.quadrant & 1 ? cosine : sine, r.quadrant);
+  const double result = Signed(r.quadrant & 1 ? cosine : sine, r.quadrant);
+  return x == 0 ? x : result; /* For its sign. */
 }
 
 double hpvm_cos(double x) {
@@ -121,7 +122,8 @@ double hpvm_tan(double x) {
     return LargeTan(x);
   }
   const Reduced r = Reduce(x);
-  return __tan(r.high, r.low, (int)(r.quadrant & 1));
+  const double result = __tan(r.high, r.low, (int)(r.quadrant & 1));
+  return x == 0 ? x : result;
 }
 
 float hpvm_sinf(float x) {
@@ -130,7 +132,8 @@ float hpvm_sinf(float x) {
   }
   const Reduced r = ReduceF(x);
   const float sine = __sindf(r.high), cosine = __cosdf(r.high);
-  return (float)Signed(r.quadrant & 1 ? cosine : sine, r.quadrant);
+  const float result = (float)Signed(r.quadrant & 1 ? cosine : sine, r.quadrant);
+  return x == 0 ? x : result; /* For its sign. */
 }
 
 float hpvm_cosf(float x) {
@@ -147,5 +150,6 @@ float hpvm_tanf(float x) {
     return LargeTanF(x);
   }
   const Reduced r = ReduceF(x);
-  return __tandf(r.high, (int)(r.quadrant & 1));
+  const float result = __tandf(r.high, (int)(r.quadrant & 1));
+  return x == 0 ? x : result;
 }

@@ -35,6 +35,10 @@ class WatchedDevice final : public Device {
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
     {
       const std::lock_guard lock(watch_.mutex_);
+      // A name of our own: the same kernel with and without fast math must not share one, and nothing may be known of
+      // it.
+      artifact.name = HashOf(std::to_string(watch_.kernels_.size()));
+      artifact.learnt = {};
       watch_.kernels_[artifact.name] = {.variants = artifact.variants, .learnt = {}};
       watch_.last_loaded_ = artifact.name;
     }

@@ -18,6 +18,9 @@ namespace {
 
 bool Is128(const ir::Op& op) { return op.code == Opcode::kLoad128 || op.code == Opcode::kStore128; }
 
+// Of loads by wide vectors and shuffles, in elements; with fewer lanes a vector would reach beyond the last one's.
+constexpr uint32_t kStrideMax = 4;
+
 int64_t SignedStep(const Layout& layout, ir::Type type) {
   return type == ir::Type::kI32 ? int64_t{static_cast<int32_t>(layout.step)} : static_cast<int64_t>(layout.step);
 }
@@ -159,7 +162,7 @@ void GangAccess::FindForm() {
   } else if (step_ == -width && words_ == 1) {
     form_ = Form::kReversed;
   } else if (!is_store_ && words_ == 1 && g_.mask_.empty() && step_ % width == 0 && step_ / width >= 2 &&
-             step_ / width <= 4) {
+             step_ / width <= kStrideMax && lanes_ >= kStrideMax) {
     form_ = Form::kStrided;
   }
 }

@@ -30,7 +30,9 @@ void Generator::PickTraits() {
   traits_.has_flat = random_.Percent(70);
   traits_.has_tables = random_.Percent(20);
   traits_.is_refused = random_.Percent(2);
+  traits_.has_groups = !traits_.is_refused && random_.Percent(20);
   kernel_.module.name = "spmd";
+  kernel_.module.uses_barrier = kernel_.module.uses_group_memory = traits_.has_groups;
   kernel_.module.is_memory64 = traits_.is_memory64;
   kernel_.extent[0] = PickExtent(random_, traits_.dimensions == 1 ? 200 : traits_.dimensions == 2 ? 70 : 20);
   if (traits_.dimensions >= 2) {
@@ -40,7 +42,7 @@ void Generator::PickTraits() {
     kernel_.extent[2] = random_.Between(1, 4);
   }
   for (size_t d = 0; d < 3; ++d) {
-    kernel_.group[d] = random_.Percent(50) ? 1 : random_.Between(1, 9);
+    kernel_.group[d] = random_.Percent(50) ? 1 : random_.Between(1, d == 0 ? 40 : 4);
   }
 }
 
@@ -369,7 +371,12 @@ void Generator::BuildEntry() {
   AddQueries();
   LoadSeeds();
   budget_ = random_.Percent(60) ? random_.Between(3, 12) : random_.Between(10, 40);
-  Statements(random_.Between(3, 14));
+  if (traits_.has_groups) {
+    AllocateGroupMemory();
+    GroupStatements(random_.Between(2, 6));
+  } else {
+    Statements(random_.Between(3, 14));
+  }
   StoreResults();
   b().Return({});
   b().End();

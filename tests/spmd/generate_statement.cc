@@ -56,11 +56,13 @@ bool Generator::EndElsewhere() {
       jumps.push_back(i * 2 + 1);
     }
   }
-  if (random_.Percent(8) || (jumps.empty() && random_.Percent(60))) {
+  // Behind it there may be a barrier.
+  const bool may_return = !traits_.has_groups || body_->helper != nullptr;
+  if (may_return && (random_.Percent(8) || (jumps.empty() && random_.Percent(60)))) {
     ReturnNow();
     return true;
   }
-  if (random_.Percent(traits_.risk / 4)) {
+  if (may_return && random_.Percent(traits_.risk / 4)) {
     b().Trap(random_.Percent(50) ? ir::TrapCode::kUnreachable : ir::TrapCode::kAssert, ++source_);
     return true;
   }

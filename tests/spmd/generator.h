@@ -36,6 +36,7 @@ struct Traits {
   bool has_flat = false;    // Some accesses of the space flat, as front ends make them; else all of param(k).
   bool has_tables = false;  // A table in module memory.
   bool is_refused = false;  // Things that run one instance at a time only.
+  bool has_groups = false;  // Barriers and group memory.
 };
 
 struct BufferInfo {
@@ -155,6 +156,14 @@ class Generator {
   void StoreModule();
   std::optional<uint32_t> PickBuffer(BufferInfo::Role role);
 
+  // --- generate_group.cc. Barriers stand only where every instance of a group comes by.
+  void AllocateGroupMemory();
+  void GroupStatements(uint32_t count);
+  void Exchange();      // Each instance leaves a value in group memory and takes another one's.
+  void UniformLoop();
+  void UniformIf();
+  void OwnStatements(uint32_t count);  // None of which jumps out.
+
   // --- generate_statement.cc
   void Statements(uint32_t count);
   void Statement();
@@ -188,6 +197,8 @@ class Generator {
   std::vector<std::pair<uint32_t, Type>> scalars_;  // Parameters.
   Body* body_ = nullptr;
   ValueId linear_;  // The instance's number, an i32; in the entry only.
+  ValueId group_memory_, group_slot_;  // An address; the instance's number in its group.
+  uint32_t group_slots_ = 0;
   uint32_t digest_ = 0;  // In buffers_.
   uint32_t source_ = 0;
   uint32_t budget_ = 0;  // Statements left.

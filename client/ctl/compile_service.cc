@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <string>
 
+#include "client/ctl/local.h"
+
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -43,16 +45,21 @@ class CompilerProcess {
   }
 
   // The end of the socket that the service takes.
-  StatusOr<UniqueFd> Start() {
+  StatusOr<UniqueFd> Start(const std::optional<LocalCache>& cache) {
     HPVMD_ASSIGN_OR_RETURN(const std::string program, CompilerProgram());
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
       return FromErrno(errno, "Creating a socket pair");
     }
     UniqueFd ours(ends[0]), theirs(ends[1]);
-    HPVMD_ASSIGN_OR_RETURN(process_, Spawn({.arguments = {program, "--socket", "3", "--children", "1"},
-                                            .socket = theirs.get(),
-                                            .stderr_fd = STDERR_FILENO}));
+    SpawnOptions spawn;
+    spawn.arguments = {program, "--socket", "3", "--children", "1"};
+    if (cache.has_value()) {
+      spawn.arguments.insert(spawn.arguments.end(), {"--cache", cache->folder});
+    }
+    spawn.socket = theirs.get();
+    spawn.stderr_fd = STDERR_FILENO;
+    HPVMD_ASSIGN_OR_RETURN(process_, Spawn(spawn));
     return ours;
   }
 
@@ -60,14 +67,36 @@ class CompilerProcess {
   SpawnedProcess process_;
 };
 
+// By asking for the kernel as a run would: what was learnt comes with it. Nothing of it is worth a failure.
+std::optional<LearntRecord> FindLearnt(CompilerService& service, const CompileRequest& request) {
+  CompileRequest plain = request;
+  plain.explain = false;
+  plain.listing = Listing::kNone;
+  const StatusOr<CompileOutcome> outcome = service.Compile(plain, RealClock().Now() + kAnswerMax);
+  if (!outcome.ok() || !outcome->artifact.has_value() || outcome->artifact->learnt.empty()) {
+    return std::nullopt;
+  }
+  StatusOr<LearntRecord> record = DecodeLearnt(outcome->artifact->learnt);
+  return record.ok() ? std::optional(*std::move(record)) : std::nullopt;
+}
+
 }  // namespace
 
-StatusOr<CompileOutcome> CompileHere(const CompileRequest& request) {
+StatusOr<CompileOutcome> CompileHere(const CompileRequest& request, std::optional<LearntRecord>* learnt) {
+  std::optional<LocalCache> cache;
+  if (learnt != nullptr) {
+    cache = OpenLocalCache();
+  }
   CompilerProcess process;
-  HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, process.Start());
-  // Nothing is kept, so that any key will do.
-  const std::unique_ptr<CompilerService> service = ConnectCompiler(std::move(socket), ArtifactKey{});
-  return service->Compile(request, RealClock().Now() + kAnswerMax);
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, process.Start(cache));
+  // Without a cache nothing is kept, so that any key will do.
+  const std::unique_ptr<CompilerService> service =
+      ConnectCompiler(std::move(socket), cache.has_value() ? cache->key : ArtifactKey{});
+  StatusOr<CompileOutcome> outcome = service->Compile(request, RealClock().Now() + kAnswerMax);
+  if (cache.has_value() && outcome.ok() && outcome->artifact.has_value()) {
+    *learnt = FindLearnt(*service, request);
+  }
+  return outcome;
 }
 
 }  // namespace hpvm::ctl

@@ -4,13 +4,19 @@
 #ifndef HPVMD_CLIENT_CTL_COMPILE_SERVICE_H_
 #define HPVMD_CLIENT_CTL_COMPILE_SERVICE_H_
 
+#include <optional>
+
 #include "base/status.h"
+#include "compiler/learnt.h"
 #include "compiler/service.h"
 
 namespace hpvm::ctl {
 
-// One compile in a process of its own, without a cache. $HPVM_COMPILER names the program, else it is beside this one.
-StatusOr<CompileOutcome> CompileHere(const CompileRequest& request);
+// One compile in a process of its own. $HPVM_COMPILER names the program, else it is beside this one.
+//
+// `learnt`, if not null, receives what local runs have learnt of the kernel that `request` would be without `explain`;
+// it stays empty when they never ran it, or keep nothing.
+StatusOr<CompileOutcome> CompileHere(const CompileRequest& request, std::optional<LearntRecord>* learnt);
 
 }  // namespace hpvm::ctl
 

@@ -30,6 +30,7 @@ struct Options {
 // A module's bytes with what to make of them.
 struct Task {
   std::string module;  // As people know it.
+  std::string name;    // As messages name it; a document's name for it, so that it is the kernel that runs.
   std::string bytes;
   CompileRequest request;
 };
@@ -60,7 +61,7 @@ StatusOr<ParamSpec> ParseParam(const std::string& word, size_t index) {
 
 StatusOr<Task> TaskFromModule(const Options& options) {
   Task task;
-  task.module = options.module;
+  task.module = task.name = options.module;
   HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadDocument(options.module));
   task.request.entry = options.entry;
   task.request.abi = options.abi;
@@ -149,8 +150,9 @@ StatusOr<Task> TaskFromGraph(const Options& options) {
     return InvalidArgument("Node \"" + node->name + "\" has no WebAssembly variant.");
   }
   Task task;
-  HPVMD_ASSIGN_OR_RETURN(task.bytes,
-                         ReadModuleOf(options.graph, parsed.graph->modules[variant->module.index], &task.module));
+  const graph::Module& module = parsed.graph->modules[variant->module.index];
+  task.name = module.name;
+  HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadModuleOf(options.graph, module, &task.module));
   task.request.entry = variant->entry;
   task.request.abi = variant->hpvm_web ? Abi::kHpvmWeb : Abi::kHpvm;
   task.request.fast_math = node->fast_math || options.fast_math;
@@ -175,17 +177,21 @@ Status Explain(const Globals& globals, const Options& options) {
   CompileRequest& request = task.request;
   request.module = {reinterpret_cast<const uint8_t*>(task.bytes.data()), task.bytes.size()};
   request.module_hash = HashOf(request.module);
-  request.module_name = task.module;
+  request.module_name = task.name;
   request.explain = true;
   request.listing = options.listing;
   request.level = options.level;
-  HPVMD_ASSIGN_OR_RETURN(CompileOutcome outcome, CompileHere(request));
+  // Only a document says a kernel as runs do, with the names that its artifact is kept under.
+  const bool may_have_run = !options.graph.empty() && options.level.empty();
+  std::optional<LearntRecord> learnt;
+  HPVMD_ASSIGN_OR_RETURN(CompileOutcome outcome, CompileHere(request, may_have_run ? &learnt : nullptr));
   if (!outcome.artifact.has_value()) {
     return InvalidArgument(ToString(outcome.diagnostics));
   }
   PrintExplanation({.module = task.module,
                     .is_inferred = request.infers_params,
                     .artifact = *std::move(outcome.artifact),
+                    .learnt = std::move(learnt),
                     .warnings = std::move(outcome.diagnostics)},
                    globals.format);
   return absl::OkStatus();

@@ -133,6 +133,48 @@ std::string HeadingOf(const Place& place, Sources& sources) {
   return place.file + ":" + std::to_string(place.line) + (text.empty() ? "" : "    " + text);
 }
 
+// The variant that bit `index` of a class of launches stands for.
+std::string NameOf(const Artifact& artifact, uint32_t index) {
+  return index < artifact.variants.size() ? Describe(artifact.variants[index]) : "one instance at a time";
+}
+
+// "about 512 x 512 instances": a class holds extents within a factor of four.
+std::string SizeOf(const LearntClass& item) {
+  std::string text = "about ";
+  for (size_t d = 0; d < 3; ++d) {
+    const uint32_t bits = item.sizes[d] == 0 ? 0 : 2 * item.sizes[d] - 1;
+    if (d == 0 || item.sizes[d] > 1) {
+      text += (d == 0 ? "" : " x ") + std::to_string(uint64_t{1} << std::min(bits, 63u));
+    }
+  }
+  return text + " instances";
+}
+
+std::string Learnt(const KernelExplanation& explanation) {
+  if (!explanation.learnt.has_value()) {
+    return "";
+  }
+  std::string text = "measured by local runs on " + explanation.learnt->device + ":\n";
+  for (const LearntClass& item : explanation.learnt->classes) {
+    text += "  " + SizeOf(item) + ": " + NameOf(explanation.artifact, item.winner);
+    if (item.winner < item.instance_ns.size() && item.instance_ns[item.winner] > 0) {
+      char time[32];
+      snprintf(time, sizeof(time), ", %.3g ns an instance", static_cast<double>(item.instance_ns[item.winner]));
+      text += time;
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+Json ToJson(const LearntRecord& record) {
+  Json json = {{"device", record.device}, {"classes", Json::array()}};
+  for (const LearntClass& item : record.classes) {
+    json["classes"].push_back({{"size_bits", item.sizes}, {"winner", item.winner}, {"instance_ns", item.instance_ns}});
+  }
+  return json;
+}
+
 std::string Summary(const KernelExplanation& explanation) {
   const Artifact& artifact = explanation.artifact;
   std::string text = "kernel \"" + artifact.entry + "\" of " + explanation.module + " for " + artifact.target + ", " +
@@ -167,7 +209,7 @@ void PrintText(const KernelExplanation& explanation) {
     places[PlaceOfRemark(artifact, remark)].push_back(&remark);
   }
   Sources sources(explanation.module);
-  std::string text = Summary(explanation);
+  std::string text = Summary(explanation) + Learnt(explanation);
   for (auto& [place, remarks] : places) {
     text += "\n" + HeadingOf(place, sources) + "\n";
     std::stable_sort(remarks.begin(), remarks.end(), [](const KernelRemark* a, const KernelRemark* b) {
@@ -223,6 +265,7 @@ void PrintJson(const KernelExplanation& explanation) {
                                 {"needs_proof", variant.needs_proof},
                                 {"value_bytes", variant.value_bytes}});
   }
+  json["learnt"] = explanation.learnt.has_value() ? ToJson(*explanation.learnt) : Json();
   json["remarks"] = Json::array();
   for (const KernelRemark& remark : artifact.remarks) {
     json["remarks"].push_back(ToJson(artifact, remark));

@@ -3,18 +3,22 @@
 #ifndef HPVMD_CLIENT_CTL_KERNEL_REPORT_H_
 #define HPVMD_CLIENT_CTL_KERNEL_REPORT_H_
 
+#include <optional>
 #include <string>
 
-#include "base/diagnostic.h"
 #include "client/ctl/command.h"
+
+#include "base/diagnostic.h"
 #include "compiler/artifact.h"
+#include "compiler/learnt.h"
 
 namespace hpvm::ctl {
 
 struct KernelExplanation {
-  std::string module;        // The file, as named.
-  bool is_inferred = false;  // Nobody said what the parameters are.
-  Artifact artifact;         // Of an explained compile.
+  std::string module;                  // The file, as named.
+  bool is_inferred = false;            // Nobody said what the parameters are.
+  Artifact artifact;                   // Of an explained compile.
+  std::optional<LearntRecord> learnt;  // What local runs have measured.
   Diagnostics warnings;
 };
 

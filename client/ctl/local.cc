@@ -86,9 +86,9 @@ class LocalRun {
     ExecutorOptions options;
     options.standalone = true;
     HPVMD_ASSIGN_OR_RETURN(options.program, ExecutorProgram());
-    std::string folder = CacheFolder();
-    if (!folder.empty() && CacheKey(folder, &options.artifact_key)) {
-      options.cache_folder = folder;
+    if (const std::optional<LocalCache> cache = OpenLocalCache()) {
+      options.cache_folder = cache->folder;
+      options.artifact_key = cache->key;
     }
     options.stderr_fd = STDERR_FILENO;
     HPVMD_ASSIGN_OR_RETURN(run->hub_, ExecutorHub::Create());
@@ -215,6 +215,14 @@ class LocalRun {
 };
 
 }  // namespace
+
+std::optional<LocalCache> OpenLocalCache() {
+  LocalCache cache{.folder = CacheFolder()};
+  if (cache.folder.empty() || !CacheKey(cache.folder, &cache.key)) {
+    return std::nullopt;
+  }
+  return cache;
+}
 
 StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options, const PrepareOptions& prepare) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<LocalRun> local, LocalRun::Start());

@@ -3,12 +3,24 @@
 #ifndef HPVMD_CLIENT_CTL_LOCAL_H_
 #define HPVMD_CLIENT_CTL_LOCAL_H_
 
+#include <array>
+#include <optional>
+#include <string>
+
 #include "client/client.h"
 #include "client/ctl/graph_job.h"
 
 #include "base/status.h"
 
 namespace hpvm::ctl {
+
+// Where local runs keep compiled kernels and what was learnt of them.
+struct LocalCache {
+  std::string folder;
+  std::array<uint8_t, 32> key{};  // Tags what lies there.
+};
+// Makes it if it is not there; nothing when there is no place for it.
+std::optional<LocalCache> OpenLocalCache();
 
 struct LocalOutcome {
   RunOutcome run;

@@ -77,7 +77,11 @@ TEST(GangPlanTest, Layouts) {
        "varying", "varying"},
       {"MergeOfRows", "%v: i32 = if b0 %y {\n leave b0 (%n)\n} else {\n leave b0 (%1)\n}\n store.i32 param(0) %0, %v",
        "uniform", "uniform by row"},
-      {"Scratch", "%v: i32 = load.i32 scratch %0\n store.i32 param(0) %0, %v", "varying", "varying by row"},
+      {"State", "%v: i32 = load.i32 state %0\n store.i32 param(0) %0, %v", "uniform", "uniform"},
+      {"Scratch", "store.i32 scratch %0, %n\n %v: i32 = load.i32 scratch %0\n store.i32 param(0) %0, %v", "varying",
+       "varying by row"},
+      {"StateOfScratch", "store.i32 scratch %0, %n\n %v: i32 = load.i32 state %0\n store.i32 param(0) %0, %v",
+       "varying", "varying by row"},
       {"Atomic", "%v: i32 = atomic_add.i32 param(0) %0, %1\n store.i32 param(0) %0, %v", "varying", "varying by row"},
   };
   for (const LayoutCase& test : kCases) {

@@ -17,9 +17,17 @@ using ir::ValueId;
 // Shapes rise three steps at most, but a change may need one sweep for every loop it leaves.
 constexpr int kSweepsMax = 64;
 
-// Whether what is there may differ between instances at one address. Module memory and state may too, but are the same
-// for all as long as nothing writes them, which those who ask for lockstep see to (compiler/pass/gang_plan.h).
-bool IsOwn(ir::Space space) { return space == ir::Space::kScratch || space == ir::Space::kPrivate; }
+// Whether something is stored to the bytes of `state`.
+bool StoresState(const ir::Module& module) {
+  bool stores = false;
+  for (const ir::Function& function : module.functions) {
+    ir::ForEachOp(function, [&](OpId id) {
+      const Op& op = function.op(id);
+      stores |= ir::IsState(op.space) && (ir::Info(op.code).effects & ir::kWrites) != 0;
+    });
+  }
+  return stores;
+}
 
 // What the module's functions tell each other.
 struct Summary {
@@ -28,8 +36,8 @@ struct Summary {
 
 class FunctionSweep {
  public:
-  FunctionSweep(const ir::Module& module, Lanes lanes, ir::FunctionId id, std::vector<Summary>& summaries,
-                FunctionUniformity& out, const std::vector<bool>* assumed);
+  FunctionSweep(const ir::Module& module, Lanes lanes, bool stores_state, ir::FunctionId id,
+                std::vector<Summary>& summaries, FunctionUniformity& out, const std::vector<bool>* assumed);
   // Whether anything changed.
   bool Run();
 
@@ -66,11 +74,15 @@ class FunctionSweep {
   Shape IdOf(const Op& op) const;
   bool ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) const;
 
+  // Whether what is there may differ between instances at one address. Module memory may too, but is the same for all
+  // as long as nothing writes it, which those who ask for lockstep see to (compiler/pass/gang_plan.h).
+  bool IsOwn(ir::Space space) const { return space == ir::Space::kPrivate || (ir::IsState(space) && stores_state_); }
   // What comes from where instances cannot be compared.
   Shape Unknown() const { return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape::Varying(); }
 
   const ir::Module& module_;
   const Lanes lanes_;
+  const bool stores_state_;
   const ir::Function& f_;
   Summary& summary_;
   std::vector<Summary>& summaries_;
@@ -86,10 +98,11 @@ class FunctionSweep {
   bool changed_ = false;
 };
 
-FunctionSweep::FunctionSweep(const ir::Module& module, Lanes lanes, ir::FunctionId id, std::vector<Summary>& summaries,
-                             FunctionUniformity& out, const std::vector<bool>* assumed)
+FunctionSweep::FunctionSweep(const ir::Module& module, Lanes lanes, bool stores_state, ir::FunctionId id,
+                             std::vector<Summary>& summaries, FunctionUniformity& out, const std::vector<bool>* assumed)
     : module_(module),
       lanes_(lanes),
+      stores_state_(stores_state),
       f_(module.function(id)),
       summary_(summaries[id.index]),
       summaries_(summaries),
@@ -435,11 +448,12 @@ std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lane
   result.functions.resize(module.functions.size());
   std::vector<Summary> summaries(module.functions.size());
   std::vector<FunctionSweep> sweeps;
+  const bool stores_state = StoresState(module);
   sweeps.reserve(module.functions.size());
   for (uint32_t i = 0; i < module.functions.size(); ++i) {
     summaries[i].params.resize(module.functions[i].type.params.size());
     summaries[i].results.resize(module.functions[i].type.results.size());
-    sweeps.emplace_back(module, lanes, ir::FunctionId(i), summaries, result.functions[i],
+    sweeps.emplace_back(module, lanes, stores_state, ir::FunctionId(i), summaries, result.functions[i],
                         i == module.entry.index ? assumed : nullptr);
   }
   for (Shape& param : summaries[module.entry.index].params) {

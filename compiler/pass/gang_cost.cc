@@ -11,6 +11,7 @@
 
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang_plan.h"
+#include "compiler/pass/uniformity.h"
 
 namespace hpvm {
 namespace {
@@ -45,11 +46,18 @@ struct Level {
   Work splats;   // The same for scalars that vectors are combined with.
   Work passing;  // Registers for what is made and used within an iteration, at most at a time.
   double latency = 0;
+  double streams = 0;    // Contiguous accesses that each row has its own of: each is a page of its own.
+  double crosswise = 0;  // Accesses of which each lane has a cache line of its own, shared by the rows.
 };
 
 class Estimate {
  public:
-  Estimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes);
+  // `along_y`: the entry's shapes.
+  Estimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
+           const std::vector<Shape>& along_y);
+  bool has_crosswise() const {
+    return std::any_of(levels_.begin(), levels_.end(), [](const Level& level) { return level.crosswise > 0; });
+  }
   // Cycles an instance.
   double Of(const GangShape& shape) const;
   double scalar() const { return scalar_; }
@@ -74,6 +82,7 @@ class Estimate {
   const VectorUnit& unit_;
   const uint32_t lanes_;
   const ir::Function& f_;
+  const std::vector<Shape>& along_y_;
   std::vector<Level> levels_;
   std::vector<std::pair<OpId, size_t>> order_;  // Operations with their level, as the text form has them.
   std::vector<size_t> defined_in_;              // By ValueId: the level.
@@ -138,12 +147,14 @@ int64_t StepOf(const ir::Module& module, const Layout& layout) {
                             : static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(layout.step)));
 }
 
-Estimate::Estimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes)
+Estimate::Estimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
+                   const std::vector<Shape>& along_y)
     : module_(module),
       plan_(plan),
       unit_(unit),
       lanes_(lanes),
       f_(module.function(module.entry)),
+      along_y_(along_y),
       defined_in_(f_.values.size()) {
   levels_.emplace_back();
   levels_[0].region = f_.body;
@@ -184,6 +195,11 @@ void Estimate::AddMemory(const Op& op, Level& level) {
   }
   const int64_t step = std::abs(StepOf(module_, address));
   const double whole = OfVector(std::max<uint32_t>(op.width, 4)) * (is_store ? 4 : 2);
+  const Shape& y = along_y_[f_.operands_of(op)[0].index];
+  if (address.kind == Layout::Kind::kVarying && y.kind == Shape::Kind::kLinear && y.step[1] == op.width) {
+    ++level.crosswise;
+  }
+  level.streams += address.kind == Layout::Kind::kLinear && by_row ? 1 : 0;
   if (address.kind == Layout::Kind::kLinear && step <= op.width) {
     level.vectors.Add(by_row, step == op.width ? whole : lanes_ * 1.0);
   } else if (address.kind == Layout::Kind::kLinear && !is_store && step <= 4 * op.width) {
@@ -403,6 +419,10 @@ double Estimate::Of(const GangShape& shape) const {
     const double touches = std::max(1.0, (level.vectors.by_row + level.vectors.shared) / (4 * OfVector(4)));
     work += 2 * std::max(0.0, registers - unit_.registers) * touches;
     work = std::max(work, level.latency);
+    constexpr double kStream = 6, kLine = 4;  // Cycles.
+    constexpr uint32_t kLinesMax = 8;  // Their addresses tend to differ by powers of two, and caches have 8 ways.
+    work += kStream * level.streams * (shape.rows > 1 ? shape.rows : 0);
+    work += kLine * level.crosswise * shape.width() * (shape.width() > kLinesMax ? 3 : 1);
     // The more lanes, the longer the slowest takes.
     work *= level.is_masked && l > 0 ? 1 + 0.1 * std::log2(parts) : 1;
     cycles += work * level.weight;
@@ -446,6 +466,10 @@ size_t CountOps(const ir::Function& function) {
 
 std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& unit, double* scalar) {
   std::vector<Candidate> candidates;
+  const std::optional<Uniformity> along_y = AnalyseUniformity(module, Lanes::kAlongY);
+  if (!along_y.has_value()) {
+    return candidates;
+  }
   const size_t ops = CountOps(module.function(module.entry));
   for (bool has_rows : {false, true}) {
     if (has_rows && !UsesY(module)) {
@@ -455,8 +479,11 @@ std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& un
     if (!plan.has_value() || (has_rows && HasMasks(*plan))) {
       continue;
     }
-    for (uint32_t lanes : {unit.vector_bytes / 4, unit.vector_bytes / 8}) {
-      const Estimate estimate(module, *plan, unit, lanes);
+    for (uint32_t lanes : {unit.vector_bytes / 4, unit.vector_bytes / 8, unit.vector_bytes / 16}) {
+      const Estimate estimate(module, *plan, unit, std::max(lanes, 2u), along_y->functions[module.entry.index].shapes);
+      if (lanes < 2 || (lanes == unit.vector_bytes / 16 && !estimate.has_crosswise())) {
+        continue;
+      }
       *scalar = estimate.scalar();
       const std::vector<uint32_t> rows = has_rows ? std::vector<uint32_t>{2, 4, 6, 8} : std::vector<uint32_t>{1};
       for (uint32_t row : rows) {

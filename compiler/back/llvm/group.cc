@@ -87,17 +87,22 @@ StatusOr<llvm::Function*> GroupEmitter::EmitGang(const GroupSegment& segment, co
     proven[i] = original.valid() && original.index < entry_.proven->size() && (*entry_.proven)[original.index];
   }
   GangEmitter gang(m_, *plan, {.shape = shape, .is_masked = is_masked, .is_unchecked = entry_.is_unchecked}, proven,
-                   is_masked ? nullptr : report_);
+                   is_masked || shape.rows != entry_.shape.rows ? nullptr : report_);
   return gang.Emit();
 }
 
 Status GroupEmitter::EmitSegment(size_t number) {
   const GroupSegment& segment = split_.segments[number];
-  GroupLoop loop{&segment, entry_.shape, nullptr, nullptr};
+  GroupLoop loop{&segment, entry_.shape, nullptr, nullptr, nullptr};
   const std::string name = std::to_string(number);
-  HPVMD_ASSIGN_OR_RETURN(loop.whole, EmitGang(segment, entry_.shape, false));
+  const GangShape gang{.lanes = entry_.shape.lanes};
+  if (entry_.shape.rows > 1) {
+    HPVMD_ASSIGN_OR_RETURN(loop.rows, EmitGang(segment, entry_.shape, false));
+    Keep(loop.rows, "rows" + name);
+  }
+  HPVMD_ASSIGN_OR_RETURN(loop.whole, EmitGang(segment, gang, false));
   Keep(loop.whole, "whole" + name);
-  HPVMD_ASSIGN_OR_RETURN(loop.masked, EmitGang(segment, {.lanes = entry_.shape.lanes}, true));
+  HPVMD_ASSIGN_OR_RETURN(loop.masked, EmitGang(segment, gang, true));
   Keep(loop.masked, "masked" + name);
   m_.functions[segment.loop.index] = Keep(m_.Declare(split_.module.function(segment.loop).type, "loop"), "loop" + name);
   EmitGroupLoop(m_, loop, m_.functions[segment.loop.index]);

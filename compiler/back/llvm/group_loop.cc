@@ -136,24 +136,33 @@ void GroupLoopEmitter::EmitGangs() {
   const Counter z = Begin(counts_[2]);
   const Counter x = Begin(counts_[0]);
   llvm::Value* left = b_.CreateSub(counts_[0], x.place);
-  llvm::Value* is_full = b_.CreateICmpUGE(left, I64(lanes));
+  llvm::Value* count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, left, I64(lanes));
+  llvm::Value* is_whole = b_.CreateICmpEQ(count, I64(lanes));
   const Counter y = Begin(counts_[1]);
-  llvm::Value* fits = b_.CreateAnd(is_full, b_.CreateICmpUGE(b_.CreateSub(counts_[1], y.place), I64(rows)));
-  llvm::BasicBlock *whole = NewBlock("whole"), *masked = NewBlock("masked"), *next = NewBlock("next");
-  b_.CreateCondBr(fits, whole, masked);
   llvm::Value* const place[3] = {x.place, y.place, z.place};
-  b_.SetInsertPoint(whole);
-  Call(loop_.whole, I64(lanes), place);
-  llvm::BasicBlock* whole_end = b_.GetInsertBlock();
-  b_.CreateBr(next);
-  b_.SetInsertPoint(masked);
-  Call(loop_.masked, b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, left, I64(lanes)), place);
-  llvm::BasicBlock* masked_end = b_.GetInsertBlock();
-  b_.CreateBr(next);
+  llvm::BasicBlock *whole = NewBlock("whole"), *masked = NewBlock("masked"), *next = NewBlock("next");
+  llvm::SmallVector<std::pair<llvm::BasicBlock*, uint64_t>, 3> ends;  // With how many rows are done.
+  auto run = [&](llvm::BasicBlock* block, llvm::Function* gang, uint64_t done) {
+    b_.SetInsertPoint(block);
+    Call(gang, count, place);
+    ends.push_back({b_.GetInsertBlock(), done});
+    b_.CreateBr(next);
+  };
+  b_.CreateCondBr(is_whole, whole, masked);
+  if (loop_.rows != nullptr) {
+    llvm::BasicBlock *several = NewBlock("rows"), *single = NewBlock("row");
+    b_.SetInsertPoint(whole);
+    b_.CreateCondBr(b_.CreateICmpUGE(b_.CreateSub(counts_[1], y.place), I64(rows)), several, single);
+    run(several, loop_.rows, rows);
+    whole = single;
+  }
+  run(whole, loop_.whole, 1);
+  run(masked, loop_.masked, 1);
   b_.SetInsertPoint(next);
-  llvm::PHINode* done = b_.CreatePHI(b_.getInt64Ty(), 2);
-  done->addIncoming(I64(rows), whole_end);
-  done->addIncoming(I64(1), masked_end);
+  llvm::PHINode* done = b_.CreatePHI(b_.getInt64Ty(), static_cast<unsigned>(ends.size()));
+  for (const auto& [block, count_done] : ends) {
+    done->addIncoming(I64(count_done), block);
+  }
   End(y, b_.CreateAdd(y.place, done));
   End(x, b_.CreateAdd(x.place, I64(lanes)));
   End(z, b_.CreateAdd(z.place, I64(1)));

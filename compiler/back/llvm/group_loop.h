@@ -13,9 +13,10 @@ namespace hpvm::cpu {
 
 struct GroupLoop {
   const GroupSegment* segment;
-  GangShape shape;         // Of `whole`: rows of gangs, one column.
-  llvm::Function* whole;   // Without a mask.
-  llvm::Function* masked;  // One gang.
+  GangShape shape;         // Of `rows`; one column.
+  llvm::Function* rows;    // Several rows of whole gangs at once; null when the shape has one.
+  llvm::Function* whole;   // One whole gang.
+  llvm::Function* masked;  // One gang, under a mask.
 };
 
 // Fills `function`, which is declared as a kernel function of the segment's loop. The instance that it is called for is

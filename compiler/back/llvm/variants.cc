@@ -10,6 +10,8 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include "compiler/back/llvm/gang.h"
+#include "compiler/back/llvm/group.h"
+#include "compiler/ir/walk.h"
 #include "compiler/pass/find_bounds.h"
 
 namespace hpvm::cpu {
@@ -51,6 +53,8 @@ class VariantEmitter {
   bool HasProof() const { return !choice_.bounds.accesses.empty(); }
   void EmitTile(size_t index);
   void EmitChecked();
+  bool EmitGroup(size_t index, bool is_unchecked);
+  Status EmitUncheckedInstances();
   StatusOr<llvm::Function*> Gang(const GangFunction& kind, const std::string& name);
   StatusOr<llvm::Function*> Masked(uint32_t lanes, bool is_unchecked);
   void Leave(const GangShape& shape, const Status& why);
@@ -142,6 +146,18 @@ void VariantEmitter::EmitTile(size_t index) {
   made_.push_back({variant, tiles.name, {whole_name, tiles.masked->getName().str()}, index});
 }
 
+// As tiles of one instance, which are numbered as instances are. Kernels that gather most of what they read are
+// quickest this way.
+Status VariantEmitter::EmitUncheckedInstances() {
+  const std::string name = "hpvm_unchecked";
+  const uint32_t entry = m_.source.entry.index;
+  llvm::Function* instance = m_.Declare(m_.source.functions[entry].type, name + ".instance");
+  HPVMD_RETURN_IF_ERROR(FunctionEmitter(m_, entry, instance, &choice_.proven).Emit());
+  EmitEntry(m_, name, instance);
+  made_.push_back({{.unit = CpuVariant::Unit::kTile, .needs_proof = true}, name, {name + ".instance"}, 0});
+  return absl::OkStatus();
+}
+
 // For launches whose proof fails: every gang under a mask, which costs less than the checks do.
 void VariantEmitter::EmitChecked() {
   const size_t index = made_.front().choice;
@@ -158,14 +174,115 @@ void VariantEmitter::EmitChecked() {
   made_.push_back({variant, tiles.name, {tiles.masked->getName().str()}, index});
 }
 
+// Whether it could.
+bool VariantEmitter::EmitGroup(size_t index, bool is_unchecked) {
+  const GangShape& shape = choice_.group_shapes[index];
+  GroupEntry group{"hpvm_group" + std::to_string(index) + (is_unchecked ? "" : "_checked"), shape, is_unchecked,
+                   &choice_.proven};
+  const StatusOr<GroupCode> code = EmitGroupEntry(m_, group, made_.empty() ? report_ : nullptr);
+  if (!code.ok()) {
+    Remark(
+        report_, 0,
+        "No code for groups by " + std::to_string(shape.lanes) + " instances: " + std::string(code.status().message()));
+    return false;
+  }
+  CpuVariant variant{.unit = CpuVariant::Unit::kGroup, .lanes = shape.lanes, .needs_proof = is_unchecked};
+  variant.value_bytes = code->value_bytes;
+  made_.push_back({variant, group.name, code->functions, index});
+  return true;
+}
+
 std::vector<EmittedVariant> VariantEmitter::Emit() {
+  for (size_t i = 0; i < choice_.group_shapes.size() && EmitGroup(i, HasProof()); ++i) {
+  }
+  if (!choice_.group_shapes.empty()) {
+    if (!made_.empty() && HasProof()) {
+      EmitGroup(made_.front().choice, false);
+    }
+    return std::move(made_);
+  }
   for (size_t i = 0; i < choice_.shapes.size(); ++i) {
     EmitTile(i);
   }
   if (!made_.empty() && HasProof()) {
     EmitChecked();
   }
+  if (choice_.has_unchecked_instances) {
+    if (const Status status = EmitUncheckedInstances(); !status.ok()) {
+      Leave({.lanes = 1}, status);
+    }
+  }
   return std::move(made_);
+}
+
+}  // namespace
+
+namespace {
+
+// Vectors of whole 32-bit values; and half as many for groups that are narrow, as those of two dimensions often are.
+std::vector<GangShape> GroupShapes(const ir::Module& module, const VectorUnit& unit) {
+  const ir::Function& entry = module.function(module.entry);
+  bool has_rows = false;
+  ir::ForEachOp(entry, [&](ir::OpId id) {
+    const ir::Op& op = entry.op(id);
+    if (op.code != ir::Opcode::kInstanceId && op.code != ir::Opcode::kLocalId) {
+      return;
+    }
+    ir::ForEachOp(entry, [&](ir::OpId other) {
+      const ir::Op& dimension = entry.op(other);
+      has_rows = has_rows || (dimension.code == ir::Opcode::kConst && dimension.imm == 1 &&
+                              dimension.first_result == entry.operands_of(op)[0]);
+    });
+  });
+  const uint32_t lanes = unit.vector_bytes / 4;
+  constexpr uint32_t kRows = 4;
+  if (!has_rows) {
+    return {{.lanes = lanes}};
+  }
+  return {{.lanes = lanes, .rows = kRows}, {.lanes = lanes / 2, .rows = kRows}};
+}
+
+}  // namespace
+
+namespace {
+
+// Operations times the vectors that each is done on: LLVM takes some 50 us for one. Up to the first number other shapes
+// than the best are worth trying; above the second even one would take more than a second.
+constexpr uint64_t kWorkForChoice = 4'000;
+constexpr uint64_t kWorkMax = 20'000;
+
+// Without one an instance is over before checks count.
+bool HasLoop(const ir::Module& module) {
+  const ir::Function& entry = module.function(module.entry);
+  bool found = false;
+  ir::ForEachOp(entry, [&](ir::OpId id) { found = found || entry.op(id).code == ir::Opcode::kLoop; });
+  return found;
+}
+
+uint64_t WorkOf(uint64_t ops, const GangShape& shape, const VectorUnit& unit) {
+  const uint64_t vectors = std::max<uint64_t>(uint64_t{shape.lanes} * 4 / unit.vector_bytes, 1);
+  return ops * vectors * (uint64_t{shape.columns} * shape.rows + 2);  // A masked gang, with checks and without.
+}
+
+// Leaves out what would take LLVM too long; of shapes that are `asked` for only what passes all bounds.
+void LimitWork(const ir::Module& module, const VectorUnit& unit, bool asked, std::vector<GangShape>& shapes,
+               KernelReport* report) {
+  uint64_t ops = 0, work = 0;
+  ir::ForEachOp(module.function(module.entry), [&](ir::OpId) { ++ops; });
+  std::vector<GangShape> kept;
+  for (const GangShape& shape : shapes) {
+    work += WorkOf(ops, shape, unit);
+    const uint64_t limit = asked || kept.empty() ? kWorkMax : kWorkForChoice;
+    if (work > limit) {
+      Remark(report, 0,
+             "No code for tiles of " + ToString(shape) + ": compiling " + std::to_string(ops) +
+                 " operations for it would take too long.");
+      work -= WorkOf(ops, shape, unit);
+      continue;
+    }
+    kept.push_back(shape);
+  }
+  shapes = std::move(kept);
 }
 
 }  // namespace
@@ -176,21 +293,27 @@ VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, c
   if (!options.vectorise) {
     return choice;
   }
+  const bool has_groups = module.uses_barrier || module.uses_group_memory;
   choice.proven.resize(module.function(module.entry).ops.size(), false);
-  if (module.uses_barrier || module.uses_group_memory) {
-    return choice;
-  }
   if (const std::optional<GangRefusal> refusal = RefuseGang(module)) {
     Remark(report, refusal->source, refusal->reason);
-    return choice;
+  } else if (has_groups) {
+    choice.group_shapes = options.shapes.empty() ? GroupShapes(module, UnitOf(machine.kind)) : options.shapes;
+    for (GangShape& shape : choice.group_shapes) {
+      shape.columns = 1;
+    }
+  } else {
+    choice.shapes = options.shapes.empty() ? ChooseShapes(module, UnitOf(machine.kind), report) : options.shapes;
   }
-  choice.shapes = options.shapes.empty() ? ChooseShapes(module, UnitOf(machine.kind), report) : options.shapes;
-  if (!choice.shapes.empty()) {
+  LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), choice.shapes, report);
+  LimitWork(module, UnitOf(machine.kind), !options.shapes.empty(), choice.group_shapes, report);
+  if (!has_groups || !choice.group_shapes.empty()) {
     choice.bounds = FindBounds(module);
     for (const ir::BoundsAccess& access : choice.bounds.accesses) {
       choice.proven[access.op.index] = true;
     }
   }
+  choice.has_unchecked_instances = !has_groups && !choice.bounds.accesses.empty() && HasLoop(module);
   return choice;
 }
 
@@ -199,6 +322,10 @@ std::vector<EmittedVariant> EmitVariants(ModuleEmitter& m, const VariantChoice& 
 }
 
 void ReplaceBySmaller(VariantChoice& choice, const EmittedVariant& variant) {
+  if (variant.variant.lanes == 1) {
+    choice.has_unchecked_instances = false;
+    return;
+  }
   std::vector<GangShape>& shapes =
       variant.variant.unit == CpuVariant::Unit::kGroup ? choice.group_shapes : choice.shapes;
   GangShape smaller = shapes[variant.choice];

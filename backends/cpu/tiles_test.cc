@@ -283,6 +283,7 @@ TEST(TilesTest, UnprovenLaunchTraps) {
 // Lanes that never end are stopped within a moment, in every variant, and the device goes on.
 TEST(TilesTest, StopsEndlessLanes) {
   const Artifact artifact = Compile(kEndless, kShapes);
+  ASSERT_FALSE(artifact.variants.empty());
   for (uint32_t variant = 0; variant <= artifact.variants.size() + 1; ++variant) {
     SCOPED_TRACE(variant);
     Bench bench(artifact, variant <= artifact.variants.size() ? variant : kAutoVariant);
@@ -315,6 +316,7 @@ TEST(TilesTest, StopsEndlessLanes) {
 // Groups by every variant that the image has, and found by measuring.
 TEST(TilesTest, EveryVariantRunsGroups) {
   const Artifact artifact = Compile(kNeighbour);
+  ASSERT_FALSE(artifact.variants.empty());
   for (uint32_t variant = 0; variant <= artifact.variants.size() + 1; ++variant) {
     SCOPED_TRACE(variant);
     Bench bench(artifact, variant <= artifact.variants.size() ? variant : kAutoVariant);

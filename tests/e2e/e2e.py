@@ -201,6 +201,24 @@ class EndToEnd(unittest.TestCase):
             self.assertLess(time.monotonic() - start, 10)
         self.check_serving()
 
+    def test_endless_lanes_meet_their_deadline(self):
+        """Some instances of a vector never end; meanwhile and afterwards the tenant's other work goes on."""
+        document = one_node("spin_some", [port("in", "in"), port("out", "out")])
+        values = np.zeros(100_000, dtype=np.int32)
+        good = self.array("zeros.npy", values)
+        self.run_graph(document, "--input", f"in={good}", "--output", f"out_out={self.folder}/o.npy")
+        np.testing.assert_array_equal(np.load(self.folder / "o.npy"), np.arange(100_000))
+        values[[5, 777, 99_999]] = 2
+        bad = self.array("some.npy", values)
+        start = time.monotonic()
+        job = self.run_graph(document, "--input", f"in={bad}", "--deadline", "2s", "--detach").stdout.strip()
+        self.check_serving()
+        waited = self.daemon.ctl("jobs", "wait", job)
+        self.assertEqual(waited.returncode, DEADLINE, waited.stderr)
+        self.assertLess(time.monotonic() - start, 20)
+        self.run_graph(document, "--input", f"in={good}", "--output", f"out_out={self.folder}/o.npy")
+        np.testing.assert_array_equal(np.load(self.folder / "o.npy"), np.arange(100_000))
+
     def test_cancel(self):
         document = one_node("spin", [port("out", "inout")], instances="1")
         done = self.run_graph(document, "--input", f"out={self.array('in.npy', [0])}", "--detach")

@@ -22,6 +22,16 @@ HPVM_KERNEL void spin(volatile int* out) {
   }
 }
 
+// Instances whose value is not 0 never end; the others write their number.
+HPVM_KERNEL void spin_some(volatile const int* in, int* out) {
+  const int i = hpvm_instance_id(0);
+  int sum = 0;
+  while (in[i] != 0) {
+    sum += in[i];
+  }
+  out[i] = i + sum;
+}
+
 static int deep(volatile int* out, int n) { return n == 0 ? out[0] : deep(out, n + 1) + out[n & 3]; }
 
 HPVM_KERNEL void recurse(volatile int* out) { out[0] = deep(out, 1); }

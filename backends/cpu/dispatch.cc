@@ -215,7 +215,7 @@ class MeasuredRun {
   bool IsShort() const { return Remaining(tuner_.best()) <= kWholeNs && Remaining(tuner_.next()) <= 4 * kWholeNs; }
 
   Status Measure() {
-    if (tuner_.estimate(tuner_.next()) != 0 && IsShort()) {
+    if (!tuner_.wants_glimpse() && IsShort()) {
       return MeasureWhole();
     }
     HPVMD_ASSIGN_OR_RETURN(const bool goes_on, MeasureSlices());
@@ -247,10 +247,11 @@ class MeasuredRun {
 
   StatusOr<bool> MeasureSlices(Worker& worker) {
     while (at_ < work_.slices() && !tuner_.settled()) {
-      const bool is_glimpse = tuner_.estimate(tuner_.next()) == 0;
-      if (!is_glimpse && IsShort()) {
+      if (!tuner_.wants_glimpse() && IsShort()) {
         break;  // Later launches are samples as a whole.
       }
+      // Where only the one to measure looks slow, another look tells: a part must not be compared with whole launches.
+      const bool is_glimpse = tuner_.wants_glimpse() || Remaining(tuner_.best()) <= kWholeNs;
       HPVMD_ASSIGN_OR_RETURN(const bool done, is_glimpse ? MeasureCorner(worker, true) : MeasureSome(worker));
       if (!done || !MayGoOn()) {
         return false;

@@ -15,6 +15,8 @@ constexpr uint32_t kWholeWeight = Tuner::kShortSamples / Tuner::kSamples;
 constexpr double kGlimpseRatio = 4, kFirstRatio = 8, kLaterRatio = 2;
 // Below this a glimpse may say more of the call, or of a large page that was cleared, than of the code.
 constexpr double kGlimpseNsMin = 500'000;
+// After so many it counts all the same.
+constexpr uint32_t kGlimpsesMax = 5;
 // A later candidate must be better by this much: equals keep the compiler's order.
 constexpr double kMargin = 0.98;
 
@@ -47,8 +49,10 @@ void Tuner::AddGlimpse(uint32_t variant, double ns, uint64_t instances) {
   }
   Candidate& candidate = candidates_[variant];
   Lower(&candidate.glimpse_ns, std::max(ns / static_cast<double>(instances), 1e-3));
+  ++candidate.glimpses;
   const double best = estimate(best_);
-  if (variant != best_ && best != 0 && ns >= kGlimpseNsMin && candidate.glimpse_ns > best * kGlimpseRatio) {
+  const bool is_sure = (candidate.glimpses >= kGlimpses && ns >= kGlimpseNsMin) || candidate.glimpses >= kGlimpsesMax;
+  if (variant != best_ && best != 0 && is_sure && candidate.glimpse_ns > best * kGlimpseRatio) {
     candidate.stays = false;
   } else if (candidate.glimpse_ns < best * kMargin && candidates_[best_].sample_ns == 0) {
     best_ = variant;
@@ -99,7 +103,7 @@ void Tuner::DropLaggards() {
   }
 }
 
-// To the next candidate that nothing is known of, then to the one with the fewest samples.
+// To the next candidate that wants to be looked at, then to the one with the fewest samples.
 void Tuner::Advance() {
   const Candidate* fewest = nullptr;
   size_t staying = 0;
@@ -108,7 +112,7 @@ void Tuner::Advance() {
       continue;
     }
     ++staying;
-    if (candidate.glimpse_ns == 0 && candidate.samples == 0) {
+    if (candidate.glimpses < kGlimpses && candidate.samples == 0) {
       next_ = static_cast<uint32_t>(&candidate - candidates_.data());
       return;
     }

@@ -22,6 +22,7 @@ class Tuner {
   // Whole samples of each candidate that stays; where launches are short, as many as kShortSamples.
   static constexpr uint32_t kSamples = 3;
   static constexpr uint32_t kShortSamples = 9;
+  static constexpr uint32_t kGlimpses = 2;
 
   // `mask`, not 0, holds the candidates, the one the compiler thinks best first.
   explicit Tuner(VariantMask mask);
@@ -31,12 +32,18 @@ class Tuner {
   uint32_t best() const { return best_; }
   // Whom to measure; only while not settled.
   uint32_t next() const { return next_; }
+  // Whether next() is to be looked at in a small part before it may have a whole sample, which could take very long.
+  // The first look meets cold code and untouched memory, so there are two.
+  bool wants_glimpse() const {
+    return !settled_ && candidates_[next_].glimpses < kGlimpses && candidates_[next_].samples == 0;
+  }
   // Nanoseconds an instance; 0 while unknown. A rough figure of a small part until there is a sample.
   double estimate(uint32_t variant) const;
   // The best of the samples; 0 when there is none.
   double measured(uint32_t variant) const;
 
-  // `variant` == next() took `ns` for so many instances of a small part, too few to count.
+  // `variant` == next() took `ns` for so many instances of a small part, too few to count. More than are wanted may be
+  // given, of a candidate that looks too slow for a sample: in the end it leaves.
   void AddGlimpse(uint32_t variant, double ns, uint64_t instances);
   void AddSample(uint32_t variant, double ns, uint64_t instances);
   // As found earlier.
@@ -47,7 +54,7 @@ class Tuner {
     bool stays = false;
     double glimpse_ns = 0, sample_ns = 0;  // An instance; 0: none.
     uint32_t weight = 0;                   // In units of which a whole sample has kShortSamples / kSamples.
-    uint32_t samples = 0;
+    uint32_t glimpses = 0, samples = 0;
   };
   void DropLaggards();
   void Advance();

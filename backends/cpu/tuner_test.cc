@@ -23,7 +23,7 @@ struct Simulation {
   void Drive(Tuner& tuner) {
     for (int step = 0; step < 1'000 && !tuner.settled(); ++step) {
       const uint32_t variant = tuner.next();
-      const bool is_glimpse = tuner.estimate(variant) == 0;
+      const bool is_glimpse = tuner.wants_glimpse();
       const uint64_t count = is_glimpse ? std::max<uint64_t>(instances / 100, 1) : instances;
       const double ns = instance_ns[variant] * static_cast<double>(count) * disturbance(samples + glimpses);
       total_ns += ns;
@@ -117,8 +117,31 @@ TEST(TunerTest, DropsTheHopelessAtAGlimpse) {
   Simulation simulation{.instance_ns = {1, 100}, .instances = 5'000'000};
   simulation.Drive(tuner);
   EXPECT_EQ(tuner.best(), 0u);
-  EXPECT_EQ(simulation.glimpses, 2u);
+  EXPECT_EQ(simulation.glimpses, 2 * Tuner::kGlimpses);
   EXPECT_EQ(tuner.measured(1), 0);
+}
+
+// A candidate whose first look was cold is looked at again, and may win; one that stays slow leaves at last, however
+// small the part was.
+TEST(TunerTest, LooksTwice) {
+  Tuner tuner(0b11);
+  tuner.AddGlimpse(0, 400'000, 64);
+  ASSERT_EQ(tuner.next(), 0u);
+  tuner.AddGlimpse(0, 64, 64);
+  EXPECT_EQ(tuner.estimate(0), 1);
+  ASSERT_EQ(tuner.next(), 1u);
+  int looks = 0;
+  for (int i = 0; i < 20 && !tuner.settled(); ++i) {
+    if (tuner.next() == 0) {
+      tuner.AddSample(0, 1e6, 1'000'000);
+    } else {
+      ++looks;
+      tuner.AddGlimpse(1, 6400, 64);
+    }
+  }
+  EXPECT_EQ(looks, 5);
+  EXPECT_TRUE(tuner.settled());
+  EXPECT_EQ(tuner.best(), 0u);
 }
 
 // What was learnt earlier settles a tuner at once, unless it names no candidate.

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which shapes of tiles are worth emitting. Cycles are guesses, good to a factor of two: what matters is what rows and
-// columns share, what waits for what, and what does not fit into registers. A launch measures what is emitted.
-#include <algorithm>
-#include <cmath>
-#include <set>
-#include <span>
-#include <utility>
+#include "compiler/pass/gang_cost.h"
 
-#include "absl/strings/str_format.h"
+#include <cmath>
 
 #include "compiler/ir/walk.h"
-#include "compiler/pass/gang_plan.h"
-#include "compiler/pass/uniformity.h"
 
 namespace hpvm {
 namespace {
@@ -27,68 +19,6 @@ constexpr double kWeightMax = 1 << 15;  // Three loops deep.
 constexpr double kScalarOp = 0.3;       // One instance at a time; also scalars of a tile.
 constexpr double kPartsAtOnce = 3;      // That overlap, so that nothing waits.
 constexpr double kTileStart = 12;       // What a tile costs whatever it does.
-
-// Work of one kind: once for a tile (scalars: once a row), or once a column or part of it.
-struct Work {
-  double shared = 0, by_row = 0;
-  void Add(bool is_by_row, double cost) { (is_by_row ? by_row : shared) += cost; }
-};
-
-// A loop, or the body: the first.
-struct Level {
-  size_t parent = 0;
-  RegionId region;
-  double weight = 1;
-  bool is_masked = false;
-  bool stores = false;
-  Work vectors, scalars;
-  Work kept;     // Registers that stay occupied while it runs, in vectors a part.
-  Work splats;   // The same for scalars that vectors are combined with.
-  Work passing;  // Registers for what is made and used within an iteration, at most at a time.
-  double latency = 0;
-  double streams = 0;    // Contiguous accesses that each row has its own of: each is a page of its own.
-  double crosswise = 0;  // Accesses of which each lane has a cache line of its own, shared by the rows.
-};
-
-class Estimate {
- public:
-  // `along_y`: the entry's shapes.
-  Estimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
-           const std::vector<Shape>& along_y);
-  bool has_crosswise() const {
-    return std::any_of(levels_.begin(), levels_.end(), [](const Level& level) { return level.crosswise > 0; });
-  }
-  // Cycles an instance.
-  double Of(const GangShape& shape) const;
-  double scalar() const { return scalar_; }
-
- private:
-  bool Varies(ValueId id) const { return plan_.layouts[id.index].kind == Layout::Kind::kVarying; }
-  bool IsByRow(ValueId id) const { return plan_.layouts[id.index].by_row; }
-  double Registers(ValueId id) const;
-  double OfVector(uint32_t bytes) const { return 0.5 * std::max(1.0, lanes_ * bytes / 32.0); }
-  void Walk(RegionId region, size_t level);
-  void Visit(OpId id, size_t level);
-  void AddMemory(const Op& op, Level& level);
-  void AddArith(const Op& op, Level& level);
-  void NoteUses(const Op& op, size_t level);
-  void FindPassing();
-  void FindLatencies();
-  double Latency(const Level& level, std::span<const OpId> ops, ValueId param, uint32_t index);
-  double AtOnce(const Work& work, const GangShape& shape, double parts_max) const;
-
-  const ir::Module& module_;
-  const GangPlan& plan_;
-  const VectorUnit& unit_;
-  const uint32_t lanes_;
-  const ir::Function& f_;
-  const std::vector<Shape>& along_y_;
-  std::vector<Level> levels_;
-  std::vector<std::pair<OpId, size_t>> order_;  // Operations with their level, as the text form has them.
-  std::vector<size_t> defined_in_;              // By ValueId: the level.
-  std::set<std::pair<size_t, uint32_t>> kept_;  // Values counted in a level.
-  double scalar_ = 0;
-};
 
 // --- What an operation costs.
 
@@ -147,8 +77,10 @@ int64_t StepOf(const ir::Module& module, const Layout& layout) {
                             : static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(layout.step)));
 }
 
-Estimate::Estimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
-                   const std::vector<Shape>& along_y)
+}  // namespace
+
+GangEstimate::GangEstimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
+                           const std::vector<Shape>& along_y)
     : module_(module),
       plan_(plan),
       unit_(unit),
@@ -164,18 +96,18 @@ Estimate::Estimate(const ir::Module& module, const GangPlan& plan, const VectorU
   FindLatencies();
 }
 
-double Estimate::Registers(ValueId id) const {
+double GangEstimate::Registers(ValueId id) const {
   return std::max(1.0, double(lanes_) * ir::Bytes(f_.type_of(id)) / unit_.vector_bytes);
 }
 
-void Estimate::Walk(RegionId region, size_t level) {
+void GangEstimate::Walk(RegionId region, size_t level) {
   for (OpId id : f_.region(region).ops) {
     order_.emplace_back(id, level);
     Visit(id, level);
   }
 }
 
-void Estimate::AddMemory(const Op& op, Level& level) {
+void GangEstimate::AddMemory(const Op& op, GangLevel& level) {
   const bool is_store = (ir::Info(op.code).effects & ir::kWrites) != 0;
   const bool is_atomic = ir::Info(op.code).family == ir::Family::kAtomic;
   const Layout& address = plan_.layouts[f_.operands_of(op)[0].index];
@@ -211,7 +143,7 @@ void Estimate::AddMemory(const Op& op, Level& level) {
   }
 }
 
-void Estimate::AddArith(const Op& op, Level& level) {
+void GangEstimate::AddArith(const Op& op, GangLevel& level) {
   const Cycles cycles = CyclesOf(op);
   scalar_ += level.weight * cycles.scalar;
   if (op.result_count == 0) {
@@ -226,7 +158,7 @@ void Estimate::AddArith(const Op& op, Level& level) {
 }
 
 // Values from outside of a loop occupy their registers all the while it runs.
-void Estimate::NoteUses(const Op& op, size_t level) {
+void GangEstimate::NoteUses(const Op& op, size_t level) {
   const bool makes_vectors = (op.result_count > 0 && Varies(op.first_result)) || ir::IsTerminator(op.code);
   for (ValueId id : f_.operands_of(op)) {
     for (size_t l = level; l != defined_in_[id.index]; l = levels_[l].parent) {
@@ -242,7 +174,7 @@ void Estimate::NoteUses(const Op& op, size_t level) {
   }
 }
 
-void Estimate::Visit(OpId id, size_t level) {
+void GangEstimate::Visit(OpId id, size_t level) {
   const Op& op = f_.op(id);
   NoteUses(op, level);
   for (uint32_t i = 0; i < op.result_count; ++i) {
@@ -250,7 +182,7 @@ void Estimate::Visit(OpId id, size_t level) {
   }
   switch (op.code) {
     case Opcode::kLoop: {
-      Level inner;
+      GangLevel inner;
       inner.parent = level;
       inner.region = op.body;
       inner.is_masked = plan_.is_masked[id.index];
@@ -302,9 +234,9 @@ void Estimate::Visit(OpId id, size_t level) {
 // --- Registers and latencies.
 
 // How many values of an iteration are alive at a time, going backwards from their uses.
-void Estimate::FindPassing() {
+void GangEstimate::FindPassing() {
   std::vector<bool> is_alive(f_.values.size());
-  std::vector<Work> now(levels_.size());
+  std::vector<GangWork> now(levels_.size());
   for (auto at = order_.rbegin(); at != order_.rend(); ++at) {
     const Op& op = f_.op(at->first);
     const size_t level = at->second;
@@ -320,7 +252,7 @@ void Estimate::FindPassing() {
         now[level].Add(IsByRow(id), Registers(id));
       }
     }
-    Work& most = levels_[level].passing;
+    GangWork& most = levels_[level].passing;
     if (now[level].shared + now[level].by_row > most.shared + most.by_row) {
       most = now[level];
     }
@@ -328,7 +260,7 @@ void Estimate::FindPassing() {
 }
 
 // The time from a loop's parameter to its next value.
-double Estimate::Latency(const Level& level, std::span<const OpId> ops, ValueId param, uint32_t index) {
+double GangEstimate::Latency(const GangLevel& level, std::span<const OpId> ops, ValueId param, uint32_t index) {
   std::vector<double> since(f_.values.size(), -1);
   since[param.index] = 0;
   double latency = 0;
@@ -370,7 +302,7 @@ double Estimate::Latency(const Level& level, std::span<const OpId> ops, ValueId 
   return latency;
 }
 
-void Estimate::FindLatencies() {
+void GangEstimate::FindLatencies() {
   constexpr size_t kLooksMax = 200'000;  // Values looked at; larger loops have work enough anyway.
   size_t looks = 0;
   for (size_t l = 1; l < levels_.size(); ++l) {
@@ -401,15 +333,15 @@ void Estimate::FindLatencies() {
 // --- Shapes.
 
 // `parts_max`: of so many parts at a time, but all columns of what rows share.
-double Estimate::AtOnce(const Work& work, const GangShape& shape, double parts_max) const {
+double GangEstimate::AtOnce(const GangWork& work, const GangShape& shape, double parts_max) const {
   return work.by_row * std::min<double>(parts_max, shape.rows * shape.columns) + work.shared * shape.columns;
 }
 
-double Estimate::Of(const GangShape& shape) const {
+double GangEstimate::Of(const GangShape& shape) const {
   const double parts = shape.rows * shape.columns;
   double cycles = kTileStart;
   for (size_t l = 0; l < levels_.size(); ++l) {
-    const Level& level = levels_[l];
+    const GangLevel& level = levels_[l];
     double work = level.vectors.by_row * parts + level.vectors.shared * shape.columns +
                   level.scalars.by_row * shape.rows + level.scalars.shared;
     const double registers = AtOnce(level.kept, shape, parts) + level.splats.shared + level.splats.by_row * shape.rows +
@@ -428,124 +360,6 @@ double Estimate::Of(const GangShape& shape) const {
     cycles += work * level.weight;
   }
   return cycles / (parts * shape.lanes);
-}
-
-struct Candidate {
-  GangShape shape;
-  double cycles = 0;
-};
-
-bool HasMasks(const GangPlan& plan) {
-  return plan.body_is_masked || std::find(plan.is_masked.begin(), plan.is_masked.end(), true) != plan.is_masked.end();
-}
-
-bool UsesY(const ir::Module& module) {
-  const ir::Function& f = module.function(module.entry);
-  bool uses = false;
-  std::vector<uint64_t> constants(f.values.size(), 3);
-  ir::ForEachOp(f, [&](OpId id) {
-    const Op& op = f.op(id);
-    if (op.code == Opcode::kConst && ir::IsInt(op.type)) {
-      constants[op.first_result.index] = op.imm;
-    }
-    uses = uses || (op.code == Opcode::kInstanceId && constants[f.operands_of(op)[0].index] == 1);
-  });
-  return uses;
-}
-
-// Code grows with a tile's parts; a kernel this large gains little from more. So do compiles with the number of shapes.
-constexpr size_t kOpsTimesPartsMax = 12'000;
-constexpr size_t kOpsForTwoShapes = 1'000;
-constexpr size_t kOpsForOneShape = 3'000;
-
-size_t CountOps(const ir::Function& function) {
-  size_t ops = 0;
-  ir::ForEachOp(function, [&](OpId) { ++ops; });
-  return ops;
-}
-
-std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& unit, double* scalar) {
-  std::vector<Candidate> candidates;
-  const std::optional<Uniformity> along_y = AnalyseUniformity(module, Lanes::kAlongY);
-  if (!along_y.has_value()) {
-    return candidates;
-  }
-  const size_t ops = CountOps(module.function(module.entry));
-  for (bool has_rows : {false, true}) {
-    if (has_rows && !UsesY(module)) {
-      continue;
-    }
-    const std::optional<GangPlan> plan = PlanGang(module, {.has_rows = has_rows});
-    if (!plan.has_value() || (has_rows && HasMasks(*plan))) {
-      continue;
-    }
-    for (uint32_t lanes : {unit.vector_bytes / 4, unit.vector_bytes / 8, unit.vector_bytes / 16}) {
-      const Estimate estimate(module, *plan, unit, std::max(lanes, 2u), along_y->functions[module.entry.index].shapes);
-      if (lanes < 2 || (lanes == unit.vector_bytes / 16 && !estimate.has_crosswise())) {
-        continue;
-      }
-      *scalar = estimate.scalar();
-      const std::vector<uint32_t> rows = has_rows ? std::vector<uint32_t>{2, 4, 6, 8} : std::vector<uint32_t>{1};
-      for (uint32_t row : rows) {
-        for (uint32_t columns : {1, 2, 3, 4}) {
-          const GangShape shape{lanes, columns, row};
-          if (size_t{row} * columns == 1 || ops * row * columns <= kOpsTimesPartsMax) {
-            candidates.push_back({shape, estimate.Of(shape)});
-          }
-        }
-      }
-    }
-  }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
-  return candidates;
-}
-
-std::string Spelled(const GangShape& shape) {
-  return absl::StrFormat("%d lanes x %d columns x %d rows", shape.lanes, shape.columns, shape.rows);
-}
-
-}  // namespace
-
-std::vector<GangShape> ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report) {
-  constexpr double kGiveUp = 1.5;  // A launch measures one instance at a time, too.
-  double scalar = 0;
-  const std::vector<Candidate> candidates = Candidates(module, unit, &scalar);
-  const size_t ops = CountOps(module.function(module.entry));
-  const size_t shapes_max = ops > kOpsForOneShape ? 1 : ops > kOpsForTwoShapes ? 2 : kGangShapesMax;
-  std::vector<GangShape> shapes;
-  auto say = [&](const Candidate& candidate, const char* what) {
-    if (report != nullptr) {
-      report->Add(KernelRemark::Kind::kTile, 0,
-                  absl::StrFormat("Tile of %s%s: about %.3g cycles an instance; one at a time %.3g.",
-                                  Spelled(candidate.shape), what, candidate.cycles, scalar));
-    }
-  };
-  if (candidates.empty() || candidates[0].cycles > kGiveUp * scalar) {
-    if (!candidates.empty()) {
-      say(candidates[0], " is not worth it");
-    }
-    return shapes;
-  }
-  // The second and third are to be unlike the first: another number of rows, or twice as wide or narrow.
-  auto is_unlike = [&](const GangShape& shape) {
-    return std::all_of(shapes.begin(), shapes.end(), [&](const GangShape& other) {
-      return shape.rows != other.rows || shape.width() >= 2 * other.width() || 2 * shape.width() <= other.width();
-    });
-  };
-  for (const Candidate& candidate : candidates) {
-    const bool is_close = candidate.cycles < 1.6 * candidates[0].cycles;
-    // Beside rows always one without: launches may have few.
-    const bool lacks_row = shapes.size() + 1 == shapes_max && !shapes.empty() && candidate.shape.rows == 1 &&
-                           std::none_of(shapes.begin(), shapes.end(), [](const GangShape& s) { return s.rows == 1; });
-    const bool keeps_room = shapes.size() + 1 < shapes_max || shapes.empty() ||
-                            std::any_of(shapes.begin(), shapes.end(), [](const GangShape& s) { return s.rows == 1; });
-    if (shapes.size() < shapes_max && is_unlike(candidate.shape) && ((is_close && keeps_room) || lacks_row)) {
-      shapes.push_back(candidate.shape);
-      say(candidate, shapes.size() == 1 ? " (first choice)" : " (to be measured)");
-    }
-  }
-  return shapes;
 }
 
 }  // namespace hpvm

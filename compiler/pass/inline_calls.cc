@@ -355,15 +355,29 @@ void Inliner::Enter(const Frame& frame, const Op& call) {
   BindParams(callee, arguments);
 }
 
-// The stores would keep the caller's instances from running in lockstep: the scratch state is one for all of them.
-bool WritesScratch(const ir::Function& function) {
-  bool found = false;
-  ir::ForEachOp(function, [&](OpId id) {
-    const Op& op = function.op(id);
-    found |= op.space == ir::Space::kScratch && (ir::Info(op.code).effects & ir::kWrites) != 0;
-  });
-  return found;
-}
+// Scratch state is one for all instances that run in lockstep. A caller that stored to it could not do so, and one that
+// loads what its callee has left there would find what the last instance left.
+class ScratchUse {
+ public:
+  explicit ScratchUse(const ir::Module& module) : reaches_store_(module.functions.size(), false) {}
+
+  // Whether the function, whose callees have been looked at before, must not stand in its callers' place.
+  bool KeepsApart(const ir::Function& function, uint32_t index, bool is_recursive) {
+    bool stores = false, loads = false, calls = is_recursive;
+    ir::ForEachOp(function, [&](OpId id) {
+      const Op& op = function.op(id);
+      const bool is_state = ir::IsState(op.space) && ir::Info(op.code).family == ir::Family::kMemory;
+      stores |= is_state && op.space == ir::Space::kScratch && (ir::Info(op.code).effects & ir::kWrites) != 0;
+      loads |= is_state && (ir::Info(op.code).effects & ir::kReads) != 0;
+      calls |= op.code == Opcode::kCall && reaches_store_[op.imm];
+    });
+    reaches_store_[index] = stores || calls;
+    return stores || (loads && calls);
+  }
+
+ private:
+  std::vector<bool> reaches_store_;  // By FunctionId; true also where it is not known.
+};
 
 bool CallsAny(const ir::Function& function, const std::vector<bool>& may_inline) {
   bool found = false;
@@ -381,13 +395,15 @@ Status InlineCalls(ir::Module& module) {
   std::vector<bool> may_inline(module.functions.size());
   std::vector<Size> sizes(module.functions.size());
   uint32_t budget = kInlinedTotalMax;
+  ScratchUse scratch(module);
   for (uint32_t i : order.order()) {
     if (CallsAny(module.functions[i], may_inline)) {
       sizes[i] = SizeOf(module.functions[i]);
       module.functions[i] = Inliner(module, FunctionId(i), may_inline, sizes, budget).Run();
     }
     sizes[i] = SizeOf(module.functions[i]);
-    may_inline[i] = !order.IsRecursive(i) && !WritesScratch(module.functions[i]);
+    const bool is_recursive = order.IsRecursive(i);
+    may_inline[i] = !scratch.KeepsApart(module.functions[i], i, is_recursive) && !is_recursive;
   }
   return absl::OkStatus();
 }

@@ -48,6 +48,40 @@ TEST(InlineCallsTest, BodyTakesTheCallsPlace) {
             "}\n");
 }
 
+// A function that stores to scratch state stays a call, in a caller that is inlined too: the entry never stores there.
+TEST(InlineCallsTest, StoresToScratchStayOut) {
+  const std::string functions =
+      "func f0 \"k\" (%b: i32, %n: i32) -> () {\n call f1 (%n)\n return ()\n}\n"
+      "func f1 \"a\" (%x: i32) -> () {\n call f2 (%x)\n store.i32 flat %x, %x\n return ()\n}\n"
+      "func f2 \"b\" (%x: i32) -> () {\n store.i32 scratch %x, %x\n return ()\n}\n";
+  StatusOr<ir::Module> module =
+      ir::ParseModule("module \"m\"\nstate 64\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n" + functions);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_TRUE(InlineCalls(*module).ok());
+  const std::string text = ir::Print(*module, module->entry);
+  EXPECT_EQ(text.find("scratch"), std::string::npos) << text;
+  EXPECT_NE(text.find("call f2"), std::string::npos) << text;
+  EXPECT_EQ(text.find("call f1"), std::string::npos) << text;
+}
+
+// So does one that loads what a function that it calls has stored there; tables are loaded in the entry.
+TEST(InlineCallsTest, LoadsOfWhatCalleesLeaveStayOut) {
+  const std::string functions =
+      "func f0 \"k\" (%b: i32, %n: i32) -> () {\n call f1 (%n)\n call f3 (%n)\n return ()\n}\n"
+      "func f1 \"a\" (%x: i32) -> () {\n call f2 (%x)\n %y: i32 = load.i32 state %x\n store.i32 flat %x, %y\n return "
+      "()\n}\n"
+      "func f2 \"b\" (%x: i32) -> () {\n store.i32 scratch %x, %x\n return ()\n}\n"
+      "func f3 \"t\" (%x: i32) -> () {\n %y: i32 = load.i32 state %x\n store.i32 flat %x, %y\n return ()\n}\n";
+  StatusOr<ir::Module> module =
+      ir::ParseModule("module \"m\"\nstate 64\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n" + functions);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_TRUE(InlineCalls(*module).ok());
+  const std::string text = ir::Print(*module, module->entry);
+  EXPECT_NE(text.find("call f1"), std::string::npos) << text;
+  EXPECT_EQ(text.find("call f2"), std::string::npos) << text;
+  EXPECT_EQ(text.find("call f3"), std::string::npos) << text;
+}
+
 // Chains disappear; cycles of calls stay, however long.
 TEST(InlineCallsTest, RecursionStays) {
   struct Case {

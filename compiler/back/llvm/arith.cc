@@ -58,10 +58,26 @@ bool IsQuiet(const llvm::Value* value) {
          (call->getIntrinsicID() == llvm::Intrinsic::canonicalize || call->getIntrinsicID() == llvm::Intrinsic::sqrt);
 }
 
-// `value`, quieted if it is a NaN.
-llvm::Value* Quiet(llvm::IRBuilder<>& b, llvm::Value* value) {
-  return IsQuiet(value) ? value : b.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, value);
+// `value` with NaNs quieted. On vectors of less than 128 bits, which it has to widen, LLVM 22 crashes.
+llvm::Value* Canonicalize(llvm::IRBuilder<>& b, llvm::Value* value) {
+  constexpr unsigned kVectorBits = 128;
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+  const unsigned bits = value->getType()->getScalarSizeInBits();
+  if (type == nullptr || type->getNumElements() * bits >= kVectorBits) {
+    return b.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, value);
+  }
+  const int lanes = static_cast<int>(type->getNumElements());
+  llvm::SmallVector<int, 4> wide(kVectorBits / bits, -1), narrow;
+  for (int i = 0; i < lanes; ++i) {
+    wide[static_cast<size_t>(i)] = i;
+    narrow.push_back(i);
+  }
+  llvm::Value* widened = b.CreateShuffleVector(value, wide);
+  return b.CreateShuffleVector(b.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, widened), narrow);
 }
+
+// `value`, quieted if it is a NaN.
+llvm::Value* Quiet(llvm::IRBuilder<>& b, llvm::Value* value) { return IsQuiet(value) ? value : Canonicalize(b, value); }
 
 // Whether LLVM may replace the operation by its other operand, negated or not, when one is `constant`.
 bool IsFoldedAway(Opcode code, const llvm::Value* constant) {
@@ -339,7 +355,7 @@ llvm::Value* ArithEmitter::FloatBinary(const ir::Op& op, llvm::Value* a, llvm::V
       // The code for them gives a NaN operand as it is.
       ID id = op.code == Opcode::kFMin ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum;
       llvm::Value* result = b_.CreateBinaryIntrinsic(id, a, b);
-      return IsQuiet(a) && IsQuiet(b) ? result : b_.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, result);
+      return IsQuiet(a) && IsQuiet(b) ? result : Canonicalize(b_, result);
     }
     case Opcode::kFCopysign:
       return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, a, b);

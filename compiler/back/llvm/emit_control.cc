@@ -11,11 +11,13 @@ using ir::CpuContext;
 using ir::Opcode;
 using ir::TrapCode;
 
-FunctionEmitter::FunctionEmitter(ModuleEmitter& m, uint32_t index)
+FunctionEmitter::FunctionEmitter(ModuleEmitter& m, uint32_t index, llvm::Function* into,
+                                 const std::vector<bool>* proven)
     : m_(m),
       index_(index),
       f_(m.source.functions[index]),
-      function_(m.functions[index]),
+      function_(into != nullptr ? into : m.functions[index]),
+      proven_(proven),
       b_(m.context()),
       entry_(m.context()),
       fields_(m, b_, function_->getArg(0), function_->getArg(1)),

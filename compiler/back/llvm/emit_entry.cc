@@ -13,7 +13,7 @@ using ir::TrapCode;
 
 class EntryEmitter {
  public:
-  explicit EntryEmitter(ModuleEmitter& m);
+  EntryEmitter(ModuleEmitter& m, const std::string& name, llvm::Function* instance);
   void Emit();
 
  private:
@@ -28,6 +28,7 @@ class EntryEmitter {
   llvm::Value* IsDirty();
 
   ModuleEmitter& m_;
+  llvm::Function* instance_;
   llvm::Function* function_;
   llvm::IRBuilder<> b_;
   ContextFields fields_;
@@ -44,9 +45,10 @@ class EntryEmitter {
   llvm::BasicBlock* done_ = nullptr;
 };
 
-EntryEmitter::EntryEmitter(ModuleEmitter& m)
+EntryEmitter::EntryEmitter(ModuleEmitter& m, const std::string& name, llvm::Function* instance)
     : m_(m),
-      function_(DeclareEntry(m, kEntryName)),
+      instance_(instance),
+      function_(DeclareEntry(m, name)),
       b_(m.context()),
       fields_(m, b_, function_->getArg(0), nullptr),
       context_(function_->getArg(0)) {}
@@ -107,7 +109,7 @@ void EntryEmitter::EmitInstance() {
   if (m_.source.uses_group_memory) {
     fields_.Store(I64(0), offsetof(CpuContext, group_memory_used));
   }
-  llvm::CallInst* status = b_.CreateCall(m_.functions[m_.source.entry.index], Arguments());
+  llvm::CallInst* status = b_.CreateCall(instance_, Arguments());
   status->setCallingConv(llvm::CallingConv::Fast);
   llvm::BasicBlock* finished = NewBlock("finished");
   b_.CreateCondBr(b_.CreateICmpNE(status, b_.getInt32(0)), trapped_, finished, unlikely);
@@ -203,6 +205,8 @@ llvm::SmallVector<llvm::Value*, 8> LoadParams(ModuleEmitter& m, llvm::IRBuilder<
   return params;
 }
 
-void EmitEntry(ModuleEmitter& m) { EntryEmitter(m).Emit(); }
+void EmitEntry(ModuleEmitter& m, const std::string& name, llvm::Function* function) {
+  EntryEmitter(m, name, function).Emit();
+}
 
 }  // namespace hpvm::cpu

@@ -179,6 +179,13 @@ void FunctionEmitter::TrapIfSeparate(const ir::Op& op, bool is_store) {
 template <typename F, typename G>
 llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, G search) {
   std::optional<Fast> fast = FastPath(op, is_store);
+  const auto id = static_cast<size_t>(&op - f_.ops.data());
+  if (fast.has_value() && op.space == Space::kParam && proven_ != nullptr && (*proven_)[id]) {
+    // Below 2^31, so that it may be extended either way.
+    llvm::Value* offset = Operand(op, 0);
+    fast->offset = b_.CreateZExt(offset, b_.getInt64Ty(), "", /*IsNonNeg=*/!m_.source.is_memory64);
+    return AccessInside(op, is_store, *fast, access);
+  }
   if (op.space != Space::kFlat && op.space != Space::kParam && op.space != Space::kGroup) {
     llvm::Value* misses = fast.has_value() ? b_.CreateICmpUGE(fast->offset, fast->valid) : b_.getTrue();
     if (op.space == Space::kState || op.space == Space::kScratch) {

@@ -199,7 +199,7 @@ Status EmitFunctions(ModuleEmitter& m, llvm::LLVMContext& context) {
       HPVMD_RETURN_IF_ERROR(function.Emit());
     }
   }
-  EmitEntry(m);
+  EmitEntry(m, kEntryName, m.functions[source.entry.index]);
   return absl::OkStatus();
 }
 

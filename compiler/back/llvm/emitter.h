@@ -104,8 +104,8 @@ Status EmitFunctions(ModuleEmitter& m, llvm::LLVMContext& context);
 // Drops what nothing uses, gives every function the processor's attributes and checks the module (emit_module.cc).
 Status FinishModule(ModuleEmitter& m);
 
-// The loop over instances (emit_entry.cc).
-void EmitEntry(ModuleEmitter& m);
+// The loop over instances, each a call of `function` (emit_entry.cc).
+void EmitEntry(ModuleEmitter& m, const std::string& name, llvm::Function* function);
 
 // The atomic operation `op` on the bytes at a host address: `values` are its operands behind the address. Gives the old
 // value, or null for a store (atomic.cc).
@@ -144,7 +144,10 @@ llvm::SmallVector<llvm::Value*, 8> LoadParams(ModuleEmitter& m, llvm::IRBuilder<
 // One function. The members are spread over emit_*.cc by family of opcodes.
 class FunctionEmitter {
  public:
-  FunctionEmitter(ModuleEmitter& m, uint32_t index);
+  // `into`: another function of that type than the module's own. `proven`: by OpId, accesses to parameters that are known
+  // to be inside, in buffers of at most 2^31 bytes; null for none.
+  FunctionEmitter(ModuleEmitter& m, uint32_t index, llvm::Function* into = nullptr,
+                  const std::vector<bool>* proven = nullptr);
   Status Emit();
 
  private:
@@ -234,6 +237,7 @@ class FunctionEmitter {
   const uint32_t index_;
   const ir::Function& f_;
   llvm::Function* function_;
+  const std::vector<bool>* proven_;
   llvm::IRBuilder<> b_;      // The current place.
   llvm::IRBuilder<> entry_;  // The function's first block, for what is loaded once a call.
   class Arith final : public ArithEmitter {

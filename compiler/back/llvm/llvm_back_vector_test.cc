@@ -3,6 +3,7 @@
 // interpreter.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "compiler/back/llvm/llvm_back.h"
@@ -251,6 +252,166 @@ TEST_P(VectorArithmeticTest, AgreesWithInterpreter) {
 
 INSTANTIATE_TEST_SUITE_P(All, VectorArithmeticTest, ::testing::ValuesIn(testing::ArithmeticOpcodes()),
                          [](const auto& info) { return std::string(ir::Info(info.param).text); });
+
+// Gangs compile for NEON too: vectors of four floats, and nothing of x86 in the way.
+TEST(VectorTextTest, IsMadeForNeon) {
+  ir::Module module = KernelOf({Opcode::kFMul, Type::kF32, 2, Type::kF32});
+  ASSERT_TRUE(RunCpuPipeline(module, {}).ok());
+  KernelReport report;
+  const CpuOptions options{.shapes = {{.lanes = 4, .columns = 2}}, .report = &report};
+  const StatusOr<std::string> text = EmitCpuText(module, {"aarch64"}, CpuText::kAssembly, options);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_NE(text->find("hpvm_tile0:"), std::string::npos);
+  EXPECT_NE(text->find("fmul\tv"), std::string::npos) << *text;
+  EXPECT_EQ(EmitCpuImage(module, {"aarch64"}, options).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_FALSE(EmitCpuText(module, {"x86-64-v9"}, CpuText::kAssembly, options).ok());
+}
+
+// Without fast math a product and a sum of lanes stay two operations; with it they are one, or not, as LLVM sees fit.
+TEST(VectorTextTest, FusesOnlyWithFastMath) {
+  const std::string text = R"(module "fuse"
+param buffer inout "r"
+param buffer in "x"
+entry f0
+func f0 "fuse" (%r: i32, %x: i32) -> () {
+  %zero: i32 = const.i32 0
+  %two: i32 = const.i32 2
+  %id: i32 = instance_id.i32 %zero
+  %at: i32 = shl.i32 %id, %two
+  %xa: i32 = add.i32 %x, %at
+  %ra: i32 = add.i32 %r, %at
+  %a: f32 = load.f32 flat %xa
+  %b: f32 = load.f32 flat %ra
+  %p: f32 = fmul.f32 %a, %a
+  %s: f32 = fadd.f32 %p, %b
+  store.f32 flat %ra, %s
+  return ()
+}
+)";
+  ir::Module module = *ir::ParseModule(text);
+  ASSERT_TRUE(RunCpuPipeline(module, {}).ok());
+  CpuOptions options{.shapes = {{.lanes = 16}}};
+  const StatusOr<std::string> exact = EmitCpuText(module, {"x86-64-v4"}, CpuText::kAssembly, options);
+  options.fast_math = true;
+  const StatusOr<std::string> fast = EmitCpuText(module, {"x86-64-v4"}, CpuText::kAssembly, options);
+  ASSERT_TRUE(exact.ok() && fast.ok());
+  EXPECT_EQ(exact->find("vfmadd"), std::string::npos);
+  EXPECT_NE(fast->find("vfmadd"), std::string::npos);
+  EXPECT_NE(exact->find("zmm"), std::string::npos);  // One vector, not two halves.
+  module.functions[module.entry.index].fast_math = ir::FastMath::kNone;
+  const StatusOr<std::string> rests = EmitCpuText(module, {"x86-64-v4"}, CpuText::kAssembly, options);
+  ASSERT_TRUE(rests.ok());
+  EXPECT_EQ(rests->find("vfmadd"), std::string::npos);
+}
+
+// A tile whose frame passes the limit gives way to a smaller one, and the kernel is compiled all the same.
+TEST(VectorTextTest, ShrinksTilesWithLargeFrames) {
+  // So many values live at once that those of 64 x 8 instances pass the frame's limit.
+  std::string text = R"(module "large"
+param buffer inout "r"
+param buffer in "x"
+entry f0
+func f0 "large" (%r: i32, %x: i32) -> () {
+  %zero: i32 = const.i32 0
+  %two: i32 = const.i32 2
+  %id: i32 = instance_id.i32 %zero
+  %at: i32 = shl.i32 %id, %two
+  %xa: i32 = add.i32 %x, %at
+  %ra: i32 = add.i32 %r, %at
+  %v0: f32 = load.f32 flat %xa
+)";
+  constexpr int kValues = 26;
+  for (int i = 1; i <= kValues; ++i) {
+    text += "  %v" + std::to_string(i) + ": f32 = load.f32 flat %xa + " + std::to_string(4 * i) + "\n";
+  }
+  text += "  %s" + std::to_string(kValues) + ": f32 = fmul.f32 %v0, %v" + std::to_string(kValues) + "\n";
+  for (int i = kValues - 1; i >= 0; --i) {
+    text +=
+        "  %s" + std::to_string(i) + ": f32 = fsub.f32 %s" + std::to_string(i + 1) + ", %v" + std::to_string(i) + "\n";
+  }
+  // Twice, so that none is read where it is used.
+  text += "  %t0: f32 = fmul.f32 %s0, %v0\n";
+  for (int i = 1; i <= kValues; ++i) {
+    text +=
+        "  %t" + std::to_string(i) + ": f32 = fadd.f32 %t" + std::to_string(i - 1) + ", %v" + std::to_string(i) + "\n";
+  }
+  text += "  store.f32 flat %ra, %t" + std::to_string(kValues) + "\n  return ()\n}\n";
+  StatusOr<ir::Module> module = ir::ParseModule(text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_TRUE(RunCpuPipeline(*module, {}).ok());
+  KernelReport report;
+  const CpuOptions options{.shapes = {{.lanes = 64, .columns = 8, .rows = 1}}, .report = &report};
+  const StatusOr<Artifact> artifact = EmitCpuImage(*module, {"x86-64-v2"}, options);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  ASSERT_FALSE(artifact->variants.empty());
+  EXPECT_LT(artifact->variants[0].columns, 8u);
+  EXPECT_TRUE(std::any_of(report.remarks.begin(), report.remarks.end(), [](const KernelRemark& remark) {
+    return remark.kind == KernelRemark::Kind::kRefused && remark.text.find("stack frame") != std::string::npos;
+  }));
+}
+
+// A kernel with a loop has a way to run one instance at a time without checks, and every way gives the same.
+TEST(VariantTest, RunsInstancesWithoutChecks) {
+  const std::string text = R"(module "sum"
+param buffer inout "r"
+param buffer in "x"
+entry f0
+func f0 "sum" (%r: i32, %x: i32) -> () {
+  %zero: i32 = const.i32 0
+  %one: i32 = const.i32 1
+  %two: i32 = const.i32 2
+  %four: i32 = const.i32 4
+  %id: i32 = instance_id.i32 %zero
+  %at: i32 = shl.i32 %id, %two
+  %row: i32 = shl.i32 %id, %four
+  %ra: i32 = add.i32 %r, %at
+  %xa: i32 = add.i32 %x, %row
+  %sum: i32 = loop b0 (%k: i32 = %zero, %acc: i32 = %zero) {
+    %o: i32 = shl.i32 %k, %two
+    %p: i32 = add.i32 %xa, %o
+    %v: i32 = load.i32 flat %p
+    %n: i32 = add.i32 %acc, %v
+    %next: i32 = add.i32 %k, %one
+    %more: i32 = lt_u.i32 %next, %four
+    if b1 %more {
+      continue b0 (%next, %n)
+    } else {
+      leave b1 ()
+    }
+    leave b0 (%n)
+  }
+  store.i32 flat %ra, %sum
+  return ()
+}
+)";
+  StatusOr<ir::Module> module = ir::ParseModule(text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_TRUE(RunCpuPipeline(*module, {}).ok());
+  const StatusOr<Artifact> artifact = EmitCpuImage(*module, *HostCpuTarget(), {.shapes = {{.lanes = 8, .columns = 2}}});
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  const auto is_unchecked = [](const CpuVariant& variant) { return variant.lanes == 1 && variant.needs_proof; };
+  EXPECT_EQ(std::count_if(artifact->variants.begin(), artifact->variants.end(), is_unchecked), 1);
+  ImageRunner image(*artifact);
+  constexpr uint32_t kCount = 37;
+  std::vector<uint32_t> x(4 * kCount);
+  for (uint32_t i = 0; i < x.size(); ++i) {
+    x[i] = i * i;
+  }
+  for (const CpuVariant& variant : artifact->variants) {
+    SCOPED_TRACE(variant.lanes);
+    std::vector<uint32_t> r(kCount);
+    ir::Launch launch;
+    launch.extent = {kCount, 1, 1};
+    launch.arguments = {{reinterpret_cast<uint8_t*>(r.data()), 4 * r.size(), 0},
+                        {reinterpret_cast<uint8_t*>(x.data()), 4 * x.size(), 0}};
+    const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(*module, launch.arguments);
+    ASSERT_TRUE(space.ok());
+    EXPECT_EQ(image.RunVariant(launch, *space, variant, 3).trap.code, ir::TrapCode::kNone);
+    for (uint32_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(r[i], x[4 * i] + x[4 * i + 1] + x[4 * i + 2] + x[4 * i + 3]);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace hpvm

@@ -21,6 +21,7 @@ struct VariantChoice {
   std::vector<bool> proven;             // By OpId of the entry: the bounds program covers the access.
   std::vector<GangShape> shapes;        // Of tiles, the best first.
   std::vector<GangShape> group_shapes;  // For kernels with barriers; one row and one column.
+  bool has_unchecked_instances = false;  // One instance at a time without the checks that a launch proves needless.
 };
 // What to make of a kernel that has gone through the pipeline. `report` may be null.
 VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, const CpuOptions& options,

@@ -55,9 +55,8 @@ struct Incoming {
 
 class GroupPlanner {
  public:
-  GroupPlanner(const ir::Module& module, const ir::Function& f, const GroupOutline& outline,
-               const FunctionUniformity& known)
-      : module_(module), f_(f), outline_(outline), known_(known), flow_(FindOpFlow(f)) {}
+  GroupPlanner(const ir::Function& f, const GroupOutline& outline, const FunctionUniformity& known)
+      : f_(f), outline_(outline), known_(known), flow_(FindOpFlow(f)) {}
 
   StatusOr<GroupPlan> Run() {
     plan_.definition.assign(f_.values.size(), OpId());
@@ -108,7 +107,6 @@ class GroupPlanner {
   bool IsFree(ValueId value) const;
   bool CanRemake(ValueId value) const;
 
-  const ir::Module& module_;
   const ir::Function& f_;
   const GroupOutline& outline_;
   const FunctionUniformity& known_;
@@ -652,7 +650,7 @@ StatusOr<GroupPlan> PlanGroup(const ir::Module& module) {
   if (!known.has_value()) {
     return Unimplemented("What is the same for all of a group could not be found within bounds.");
   }
-  return GroupPlanner(module, entry, outline, known->functions[module.entry.index]).Run();
+  return GroupPlanner(entry, outline, known->functions[module.entry.index]).Run();
 }
 
 }  // namespace hpvm

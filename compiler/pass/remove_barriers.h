@@ -8,8 +8,9 @@
 // Optimization via High-Level Parallel Constructs" (PPoPP 2023), with loops and branches followed as paths.
 //
 // Buffers may share bytes (docs/KERNELS.md, S72), so that all parameters are one memory; group memory is another, and
-// flat addresses reach both. Atomics read and write. What an instance has of its own orders nothing. A barrier also
-// traps when instances part (S41, S42): only one that all of a group surely reach goes.
+// flat addresses reach both; an address that has left the buffer or the group memory it was made for reaches, as seen
+// here, only what it was made for. Atomics read and write. What an instance has of its own orders nothing. A barrier
+// also traps when instances part (S41, S42): only one that all of a group surely reach goes.
 #ifndef HPVMD_COMPILER_PASS_REMOVE_BARRIERS_H_
 #define HPVMD_COMPILER_PASS_REMOVE_BARRIERS_H_
 

@@ -24,7 +24,7 @@ using ir::RegionId;
 using ir::ValueId;
 
 // Finding tails looks at a region's operations once for each of its constructs.
-constexpr size_t kOpsMax = 16384;
+constexpr size_t kOpsMax = 8192;
 // Above these, values that others need are kept instead of looking for the cheapest ones.
 constexpr size_t kCutNodesMax = 4096;
 // What is taken to be the same for all settles a little with every round.

@@ -215,24 +215,18 @@ std::vector<EmittedVariant> VariantEmitter::Emit() {
   return std::move(made_);
 }
 
-}  // namespace
-
-namespace {
-
 // Vectors of whole 32-bit values; and half as many for groups that are narrow, as those of two dimensions often are.
 std::vector<GangShape> GroupShapes(const ir::Module& module, const VectorUnit& unit) {
   const ir::Function& entry = module.function(module.entry);
   bool has_rows = false;
+  std::vector<bool> is_one(entry.values.size(), false);  // Definitions come before uses.
   ir::ForEachOp(entry, [&](ir::OpId id) {
     const ir::Op& op = entry.op(id);
-    if (op.code != ir::Opcode::kInstanceId && op.code != ir::Opcode::kLocalId) {
-      return;
+    if (op.code == ir::Opcode::kConst) {
+      is_one[op.first_result.index] = op.imm == 1;
+    } else if (op.code == ir::Opcode::kInstanceId || op.code == ir::Opcode::kLocalId) {
+      has_rows = has_rows || is_one[entry.operands_of(op)[0].index];
     }
-    ir::ForEachOp(entry, [&](ir::OpId other) {
-      const ir::Op& dimension = entry.op(other);
-      has_rows = has_rows || (dimension.code == ir::Opcode::kConst && dimension.imm == 1 &&
-                              dimension.first_result == entry.operands_of(op)[0]);
-    });
   });
   const uint32_t lanes = unit.vector_bytes / 4;
   constexpr uint32_t kRows = 4;
@@ -241,10 +235,6 @@ std::vector<GangShape> GroupShapes(const ir::Module& module, const VectorUnit& u
   }
   return {{.lanes = lanes, .rows = kRows}, {.lanes = lanes / 2, .rows = kRows}};
 }
-
-}  // namespace
-
-namespace {
 
 // Operations times the vectors that each is done on: LLVM takes some 50 us for one. Up to the first number other shapes
 // than the best are worth trying; above the second even one would take more than a second.

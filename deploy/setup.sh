@@ -14,8 +14,8 @@ packages=(
   nlohmann-json3-dev libspdlog-dev libtomlplusplus-dev libcli11-dev
   libssl-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev
   # Tests and benchmark peers.
-  libgtest-dev libgmock-dev libmpfr-dev python3-mpmath libvalijson-dev libtbb-dev libstarpu-dev python3-numpy nodejs binaryen
-  libomp-22-dev libopenblas-dev libopenblas0-pthread pocl-opencl-icd ocl-icd-libopencl1 opencl-c-headers
+  libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev python3-numpy nodejs binaryen
+  python3-mpmath libomp-22-dev libopenblas-dev libopenblas0-pthread pocl-opencl-icd ocl-icd-libopencl1 opencl-c-headers
 )
 case "${1:-}" in
   "") ;;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sin, cos and tan without memory and without branches up to large arguments, so that instances in lockstep take one path
- * and keep their values in registers. musl's pass the reduced argument through the stack and pick a polynomial by the
- * quadrant; its polynomials, and its functions for large arguments, are used here. */
+/* sin, cos and tan without memory and without branches up to large arguments, so that instances in lockstep take one
+ * path and keep their values in registers. musl's pass the reduced argument through the stack and pick a polynomial by
+ * the quadrant; its polynomials, and its functions for large arguments, are used here. */
 #include "trig.h"
 
 #include <math.h>
@@ -45,8 +45,8 @@ typedef struct {
   unsigned quadrant;
 } Reduced;
 
-/* x modulo pi/2, for |x| < kLarge: pi/2 in three pieces of 33 bits and a rest. What each subtraction rounds off goes into
- * the tail. */
+/* x modulo pi/2, for |x| < kLarge: pi/2 in three pieces of 33 bits and a rest. What each subtraction rounds off goes
+ * into the tail. */
 static inline __attribute__((always_inline)) Reduced Reduce(double x) {
   const double shifted = x * kTwoOverPi + kShift;
   const double n = shifted - kShift;
@@ -71,8 +71,8 @@ static inline __attribute__((always_inline)) Reduced ReduceF(float x) {
   return (Reduced){(double)x - n * 0x1.921fb5p+0 - n * 0x1.110b4611a6263p-26, 0, (unsigned)Bits(shifted)};
 }
 
-/* Large arguments, infinities and NaNs. The stores keep these functions from being put in the place of their calls: what
- * is seldom needed would be compiled into every kernel. */
+/* Large arguments, infinities and NaNs. The stores keep these functions from being put in the place of their calls:
+ * what is seldom needed would be compiled into every kernel. */
 static __attribute__((noinline)) double LargeSin(double x) {
   volatile double result = sin(x);
   return result;

@@ -121,8 +121,9 @@ StatusOr<std::unique_ptr<llvm::TargetMachine>> CreateTargetMachine(const CpuTarg
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // Never a multiply-add where the kernel has two operations.
   options.EmitStackSizeSection = true;                 // LinkImage checks it.
-  std::unique_ptr<llvm::TargetMachine> machine(found->createTargetMachine(
-      triple, is_aarch64 ? "generic" : target.level, "", options, llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+  std::unique_ptr<llvm::TargetMachine> machine(
+      found->createTargetMachine(triple, is_aarch64 ? "generic" : target.level, "", options, llvm::Reloc::PIC_,
+                                 llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
   if (machine == nullptr) {
     return Internal("LLVM cannot generate code for \"" + target.level + "\".");
   }

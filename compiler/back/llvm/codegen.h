@@ -35,7 +35,7 @@ struct Frame {
 StatusOr<std::vector<Frame>> LargeFrames(std::string_view object);
 
 // Lays the object's code and constants out as one image and resolves what refers from one to the other. kInternal for
-// any relocation that is not relative to its own place, any outside symbol, any writable data, an entry that is missing.
+// any relocation that is not relative to its own place, any outside symbol, any writable data, a missing entry.
 struct Image {
   std::vector<uint8_t> bytes;
   std::vector<uint64_t> entry_offsets;  // Of the entries asked for.

@@ -99,7 +99,7 @@ extern const char kGangHelpers[];  // helpers_gang.cc
 // Parses the helpers into a fresh module (helpers.cc).
 StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context);
 
-// What every module starts with: the helpers, every reachable function, and the entry over instances (emit_module.cc).
+// What every module starts with: helpers, every reachable function, and the entry over instances (emit_module.cc).
 Status EmitFunctions(ModuleEmitter& m, llvm::LLVMContext& context);
 // Drops what nothing uses, gives every function the processor's attributes and checks the module (emit_module.cc).
 Status FinishModule(ModuleEmitter& m);
@@ -144,8 +144,8 @@ llvm::SmallVector<llvm::Value*, 8> LoadParams(ModuleEmitter& m, llvm::IRBuilder<
 // One function. The members are spread over emit_*.cc by family of opcodes.
 class FunctionEmitter {
  public:
-  // `into`: another function of that type than the module's own. `proven`: by OpId, accesses to parameters that are known
-  // to be inside, in buffers of at most 2^31 bytes; null for none.
+  // `into`: another function of that type than the module's own. `proven`: by OpId, accesses to parameters that are
+  // known to be inside, in buffers of at most 2^31 bytes; null for none.
   FunctionEmitter(ModuleEmitter& m, uint32_t index, llvm::Function* into = nullptr,
                   const std::vector<bool>* proven = nullptr);
   Status Emit();
@@ -185,8 +185,8 @@ class FunctionEmitter {
   void MarkStateWritten();
   Status EmitAtomic(const ir::Op& op);
   void EmitGlobal(const ir::Op& op);
-  // Runs `access` on the host address. For flat, param(k) and group that is once on the path where the check against the
-  // operation's own space passes and, by `search`, once on the path that searches all of the instance's space; the
+  // Runs `access` on the host address. For flat, param(k) and group that is once on the path where the check against
+  // the operation's own space passes and, by `search`, once on the path that searches all of the instance's space; the
   // results are merged (null if there are none). `search` gets the flat address and ends in the current block.
   template <typename F, typename G>
   llvm::Value* Access(const ir::Op& op, bool is_store, F access, G search);

@@ -43,13 +43,15 @@ struct CpuOptions {
   KernelReport* report = nullptr;  // May be null.
 };
 
-// Emits `module`, which must be verified and have gone through the pipeline. kUnimplemented for what the back end lacks, kInternal when LLVM produced
-// something an image cannot hold (a relocation, an outside symbol, a stack frame above the limit).
+// Emits `module`, which must be verified and have gone through the pipeline. kUnimplemented for what the back end
+// lacks, kInternal when LLVM produced something an image cannot hold (a relocation, an outside symbol, a stack frame
+// above the limit).
 StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target, const CpuOptions& options = {});
 
 // For people: LLVM IR after optimisation, or assembly.
 enum class CpuText : uint8_t { kLlvm, kAssembly };
-StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& target, CpuText text, const CpuOptions& options = {});
+StatusOr<std::string> EmitCpuText(const ir::Module& module, const CpuTarget& target, CpuText text,
+                                  const CpuOptions& options = {});
 
 }  // namespace hpvm
 

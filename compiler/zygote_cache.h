@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tagged artifacts in a folder, so that a module is compiled once, and beside them what devices have learnt of them. Nothing that goes wrong here fails a compile: it
-// costs a line on stderr.
+// Tagged artifacts in a folder, so that a module is compiled once, and beside them what devices have learnt of them.
+// Nothing that goes wrong here fails a compile: it costs a line on stderr.
 //
 // Several zygotes of one tenant may share a folder: files appear whole (written aside, then renamed) and are never
 // changed.

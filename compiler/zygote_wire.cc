@@ -140,7 +140,8 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
   compile.infers_params = in.Flag();
   uint8_t listing = in.U8();
   compile.level = in.Text();
-  if (!in.AtEnd() || !IsExplainConsistent(compile, listing) || compile.params.size() > limits::kKernelParamsMax || abi > static_cast<uint8_t>(Abi::kHpvmWeb) ||
+  if (!in.AtEnd() || !IsExplainConsistent(compile, listing) || compile.params.size() > limits::kKernelParamsMax ||
+      abi > static_cast<uint8_t>(Abi::kHpvmWeb) ||
       (target != static_cast<uint8_t>(ArtifactKind::kInterp) &&
        target != static_cast<uint8_t>(ArtifactKind::kCpuImage))) {
     return Malformed("request");

@@ -107,7 +107,8 @@ class CpuDevice final : public Device, private CommandTarget {
   }
 
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
-    return CpuExecutable::Load(std::move(artifact), {ProcessorName() + VectorName(), options_.learnt, options_.variant});
+    return CpuExecutable::Load(std::move(artifact),
+                               {ProcessorName() + VectorName(), options_.learnt, options_.variant});
   }
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     return AllocateHostBuffer(spec, info_.allocation_bytes_max);

@@ -193,8 +193,12 @@ constexpr double kSliceNsMax = 10'000'000;
 // itself.
 class MeasuredRun {
  public:
-  MeasuredRun(const Dispatch& dispatch, Tuner& tuner, VariantMask mask, uint64_t start)
-      : d_(dispatch), tuner_(tuner), work_(dispatch.executable, dispatch.launch, mask), start_(start) {}
+  MeasuredRun(const Dispatch& dispatch, LaunchClass& launch_class, uint64_t start)
+      : d_(dispatch),
+        class_(launch_class),
+        tuner_(launch_class.tuner),
+        work_(dispatch.executable, dispatch.launch, launch_class.mask),
+        start_(start) {}
 
   DispatchEnd Run() {
     Status status = Measure();
@@ -207,15 +211,26 @@ class MeasuredRun {
 
  private:
   const Variant& VariantAt(uint32_t number) const { return d_.executable.variants()[number]; }
+  // What all of the launch would take, and what is left of it, on one thread.
+  double Whole(uint32_t variant) const { return tuner_.estimate(variant) * static_cast<double>(Instances(d_.launch)); }
   double Remaining(uint32_t variant) const {
     return tuner_.estimate(variant) * static_cast<double>(work_.SliceInstances(at_, work_.slices()));
   }
 
-  // Whether what is left may be one sample: quick by the best, and bearable by the one to measure.
-  bool IsShort() const { return Remaining(tuner_.best()) <= kWholeNs && Remaining(tuner_.next()) <= 4 * kWholeNs; }
+  // Whether launches like this are samples as a whole. Once they are, they stay so: one thread in a slice that fits its
+  // caches is not to be compared with all threads, which share the memory.
+  bool IsMeasuredWhole() {
+    if (!class_.is_measured_whole && Whole(tuner_.best()) <= kWholeNs) {
+      class_.is_measured_whole = true;
+      tuner_.StartOver();
+    }
+    return class_.is_measured_whole;
+  }
+  // Whether the one to measure may have all of a launch.
+  bool IsBearable() const { return Whole(tuner_.next()) <= 4 * std::max(kWholeNs, Whole(tuner_.best())); }
 
   Status Measure() {
-    if (!tuner_.wants_glimpse() && IsShort()) {
+    if (!tuner_.wants_glimpse() && IsMeasuredWhole() && !tuner_.wants_glimpse() && IsBearable()) {
       return MeasureWhole();
     }
     HPVMD_ASSIGN_OR_RETURN(const bool goes_on, MeasureSlices());
@@ -247,11 +262,12 @@ class MeasuredRun {
 
   StatusOr<bool> MeasureSlices(Worker& worker) {
     while (at_ < work_.slices() && !tuner_.settled()) {
-      if (!tuner_.wants_glimpse() && IsShort()) {
-        break;  // Later launches are samples as a whole.
+      const bool is_whole = !tuner_.wants_glimpse() && IsMeasuredWhole();
+      if (is_whole && !tuner_.wants_glimpse() && IsBearable()) {
+        break;  // Later launches are samples.
       }
-      // Where only the one to measure looks slow, another look tells: a part must not be compared with whole launches.
-      const bool is_glimpse = tuner_.wants_glimpse() || Remaining(tuner_.best()) <= kWholeNs;
+      // Where the one to measure looks too slow for a launch, another look tells.
+      const bool is_glimpse = tuner_.wants_glimpse() || is_whole;
       HPVMD_ASSIGN_OR_RETURN(const bool done, is_glimpse ? MeasureCorner(worker, true) : MeasureSome(worker));
       if (!done || !MayGoOn()) {
         return false;
@@ -319,6 +335,7 @@ class MeasuredRun {
   }
 
   const Dispatch& d_;
+  LaunchClass& class_;
   Tuner& tuner_;
   const Work work_;
   const uint64_t start_;
@@ -333,7 +350,7 @@ DispatchEnd RunMeasured(const Dispatch& d, LaunchClass& launch_class, uint64_t s
     return RunAll(d, d.executable.variants()[launch_class.favourite.load(std::memory_order_relaxed)], 0, start,
                   &instance_ns);
   }
-  DispatchEnd outcome = MeasuredRun(d, launch_class.tuner, launch_class.mask, start).Run();
+  DispatchEnd outcome = MeasuredRun(d, launch_class, start).Run();
   const bool is_new = launch_class.Publish();
   lock.unlock();
   if (is_new) {

@@ -51,8 +51,8 @@ class GroupRunner {
   GroupRunner(const GroupRunner&) = delete;
   GroupRunner& operator=(const GroupRunner&) = delete;
 
-  // Run the group with linear index `index`, x fastest. False, with `trap` filled, when an instance trapped. Instance by
-  // instance:
+  // Run the group with linear index `index`, x fastest. False, with `trap` filled, when an instance trapped.
+  // Instance by instance:
   StatusOr<bool> Run(const CpuLaunch& launch, const Variant& variant, uint64_t index, ir::TrapReport* trap);
   // In one call, by a variant whose unit is a group and whose GroupValueBytes are within the limit:
   StatusOr<bool> RunWhole(const CpuLaunch& launch, const Variant& variant, uint64_t index, ir::TrapReport* trap);

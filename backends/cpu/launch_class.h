@@ -36,6 +36,7 @@ struct LaunchClass {
   std::atomic<float> lately_ns{0};     // Of the winner.
   std::mutex mutex;                    // Held by the launch that is being measured.
   Tuner tuner;                         // Guarded by mutex.
+  bool is_measured_whole = false;  // Guarded by mutex; samples are whole launches, no longer slices of one.
 };
 
 // The classes of one kernel. They stay where they are while the table lives.

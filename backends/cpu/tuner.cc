@@ -72,6 +72,21 @@ void Tuner::AddSample(uint32_t variant, double ns, uint64_t instances) {
   Advance();
 }
 
+void Tuner::StartOver() {
+  if (settled_) {
+    return;
+  }
+  for (Candidate& candidate : candidates_) {
+    if (candidate.samples != 0) {
+      candidate.glimpse_ns = candidate.sample_ns;
+      candidate.glimpses = std::max(candidate.glimpses, kGlimpses);
+    }
+    candidate.sample_ns = 0;
+    candidate.weight = candidate.samples = 0;
+  }
+  Advance();
+}
+
 void Tuner::Settle(uint32_t variant, double instance_ns) {
   if (variant >= candidates_.size() || !candidates_[variant].stays) {
     return;

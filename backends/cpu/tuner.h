@@ -46,6 +46,9 @@ class Tuner {
   // given, of a candidate that looks too slow for a sample: in the end it leaves.
   void AddGlimpse(uint32_t variant, double ns, uint64_t instances);
   void AddSample(uint32_t variant, double ns, uint64_t instances);
+  // Samples from here on are of another kind, so that those before must not be compared with them: they only help to
+  // guess.
+  void StartOver();
   // As found earlier.
   void Settle(uint32_t variant, double instance_ns);
 

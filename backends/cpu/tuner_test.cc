@@ -144,6 +144,22 @@ TEST(TunerTest, LooksTwice) {
   EXPECT_EQ(tuner.best(), 0u);
 }
 
+// Samples of another kind do not count against later ones.
+TEST(TunerTest, StartsOver) {
+  Tuner tuner(0b11);
+  for (int i = 0; i < 4; ++i) {
+    tuner.AddGlimpse(tuner.next(), 100, 100);
+  }
+  ASSERT_EQ(tuner.next(), 0u);
+  tuner.AddSample(0, 1e5, 1'000'000);  // A slice in the caches.
+  tuner.StartOver();
+  EXPECT_EQ(tuner.measured(0), 0);
+  Simulation simulation{.instance_ns = {1.2, 1.0}};
+  simulation.Drive(tuner);
+  EXPECT_EQ(tuner.best(), 1u);
+  EXPECT_EQ(simulation.glimpses, 0u);
+}
+
 // What was learnt earlier settles a tuner at once, unless it names no candidate.
 TEST(TunerTest, SettlesAsFoundEarlier) {
   Tuner tuner(0b101);

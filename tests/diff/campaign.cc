@@ -120,6 +120,7 @@ void Campaign::Work(uint32_t job) {
   CheckOptions check;
   check.v8 = v8.get();
   check.fault = options_.fault;
+  check.form = options_.form;
   while (board_.findings < options_.findings_max && !board_.is_late) {
     // What is left of a chunk whose process died comes first.
     if (board_.at[job] >= board_.chunk_end[job]) {
@@ -235,6 +236,7 @@ void Campaign::Supervise() {
     const bool hung = WTERMSIG(status) == SIGALRM;
     CheckOptions check;
     check.fault = options_.fault;
+    check.form = options_.form;
     ++board_.modules;
     Record(seed, hung ? Verdict::kHang : Verdict::kCrash,
            "The process ended by signal " + std::to_string(WTERMSIG(status)) + ".", check);

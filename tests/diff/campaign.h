@@ -22,6 +22,7 @@ struct CampaignOptions {
   bool with_v8 = true;
   std::string server_script;
   std::optional<Fault> fault;
+  CpuForm form;
   uint32_t findings_max = 20;  // After that many the campaign ends.
   uint32_t shrink_tries = 3000;
   std::string found_folder;  // Where findings are written; empty for nowhere.

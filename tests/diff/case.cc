@@ -127,12 +127,12 @@ StatusOr<std::vector<std::string>> ListCases(const std::string& folder) {
   return paths;
 }
 
-Status Replay(const Case& item) {
+Status Replay(const Case& item, const CpuForm& form) {
   HPVMD_ASSIGN_OR_RETURN(const ir::Module module, Read(item.module, item.launch));
   constexpr uint64_t kStepsMax = 10'000'000;
   HPVMD_ASSIGN_OR_RETURN(const Outcome interpreted, Interpret(module, item.launch, kStepsMax));
-  HPVMD_ASSIGN_OR_RETURN(const Outcome cpu, RunOnCpu(module, item.launch, std::nullopt));
-  const std::string between = Compare(interpreted, cpu, item.only_whether);
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<Outcome> cpu, RunOnCpu(module, item.launch, form, std::nullopt));
+  const std::string between = CompareEach(interpreted, cpu, item.only_whether).second;
   if (!between.empty()) {
     return Internal("Interpreter and CPU differ: " + between);
   }

@@ -28,7 +28,7 @@ StatusOr<Case> Load(const std::string& path);
 StatusOr<std::vector<std::string>> ListCases(const std::string& folder);
 
 // Runs it on the interpreter and the CPU; OK when both give what is expected.
-Status Replay(const Case& item);
+Status Replay(const Case& item, const CpuForm& form);
 
 }  // namespace hpvm::diff
 

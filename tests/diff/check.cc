@@ -62,8 +62,8 @@ Status SendToV8(const Program& program, const ir::Module& module, const LaunchSp
                   module.is_memory64});
 }
 
-void CompareAll(const Program& program, const StatusOr<Outcome>& cpu, const std::optional<StatusOr<Outcome>>& v8,
-                CheckResult& result) {
+void CompareAll(const Program& program, const StatusOr<std::vector<Outcome>>& cpu,
+                const std::optional<StatusOr<Outcome>>& v8, CheckResult& result) {
   const Outcome interpreted = *std::move(result.expected);
   result.expected = interpreted;
   const std::string v8_says = v8 && v8->ok() ? Compare(AsV8(interpreted), AsV8(**v8), false) : "";
@@ -71,14 +71,14 @@ void CompareAll(const Program& program, const StatusOr<Outcome>& cpu, const std:
     Fail(Verdict::kCpuFails, cpu.status(), result);
     return;
   }
-  const std::string cpu_says = Compare(interpreted, *cpu, program.has_barrier);
+  const auto [differing, cpu_says] = CompareEach(interpreted, *cpu, program.has_barrier);
   if (!cpu_says.empty()) {
     result.verdict = Verdict::kCpuDiffers;
     result.explanation = "interpreter and CPU: " + cpu_says;
     if (v8 && v8->ok()) {
       result.explanation += v8_says.empty() ? " V8 agrees with the interpreter." : " Interpreter and V8: " + v8_says;
-      if (!v8_says.empty() && Compare(AsV8(*cpu), AsV8(**v8), false).empty()) {
-        result.expected = *cpu;
+      if (!v8_says.empty() && Compare(AsV8(differing), AsV8(**v8), false).empty()) {
+        result.expected = differing;
       }
     }
   } else if (v8 && !v8->ok()) {
@@ -121,6 +121,17 @@ std::string Compare(const Outcome& expected, const Outcome& got, bool only_wheth
   return "";
 }
 
+std::pair<Outcome, std::string> CompareEach(const Outcome& expected, const std::vector<Outcome>& got,
+                                            bool only_whether) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    const std::string difference = Compare(expected, got[i], only_whether || i > 0);
+    if (!difference.empty()) {
+      return {got[i], (i > 0 ? "variant " + std::to_string(i - 1) + ": " : "") + difference};
+    }
+  }
+  return {got.front(), ""};
+}
+
 CheckResult Check(const Program& program, const CheckOptions& options) {
   CheckResult result;
   std::optional<std::vector<uint8_t>> bytes = Encode(program, Dialect::kKernel);
@@ -148,7 +159,7 @@ CheckResult Check(const Program& program, const CheckOptions& options) {
   // V8 works while the CPU's image is compiled.
   const bool has_v8 = options.v8 != nullptr && ForV8(program);
   Status sent = has_v8 ? SendToV8(program, *module, launch, *options.v8) : absl::OkStatus();
-  const StatusOr<Outcome> cpu = RunOnCpu(*module, launch, options.fault);
+  const StatusOr<std::vector<Outcome>> cpu = RunOnCpu(*module, launch, options.form, options.fault);
   std::optional<StatusOr<Outcome>> v8;
   if (has_v8) {
     v8 = sent.ok() ? options.v8->Receive(launch) : StatusOr<Outcome>(sent);

@@ -32,6 +32,7 @@ std::string_view Name(Verdict verdict);
 struct CheckOptions {
   V8* v8 = nullptr;            // Borrowed; null leaves V8 out.
   std::optional<Fault> fault;  // In the CPU's module.
+  CpuForm form;
   uint64_t steps_max = 100'000;
 };
 
@@ -49,6 +50,9 @@ CheckResult Check(const Program& program, const CheckOptions& options);
 // The first difference as a sentence; empty if there is none. With `only_whether` two traps are alike whatever their
 // code, and so are buffers after traps: barriers leave open which instance traps first.
 std::string Compare(const Outcome& expected, const Outcome& got, bool only_whether);
+// The first of RunOnCpu's outcomes that differs and how; the first one and "" if none does.
+std::pair<Outcome, std::string> CompareEach(const Outcome& expected, const std::vector<Outcome>& got,
+                                            bool only_whether);
 
 }  // namespace hpvm::diff
 

@@ -109,15 +109,13 @@ StatusOr<Outcome> Interpret(const ir::Module& module, const LaunchSpec& launch, 
   return Outcome{trap, arena.Copy()};
 }
 
-StatusOr<Outcome> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, const std::optional<Fault>& fault) {
-  ir::Module lowered = module;
-  HPVMD_RETURN_IF_ERROR(RunCpuPipeline(lowered, {.verify_each = true}));
-  if (fault) {
-    Inject(*fault, lowered);
-  }
-  HPVMD_ASSIGN_OR_RETURN(Artifact artifact, EmitCpuImage(lowered, Target()));
+namespace {
+
+StatusOr<Outcome> RunVariant(const ir::Module& lowered, const LaunchSpec& launch, Artifact artifact, uint32_t variant) {
+  cpu::ExecutableOptions options;
+  options.variant = variant;
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<cpu::CpuExecutable> executable,
-                         cpu::CpuExecutable::Load(std::move(artifact)));
+                         cpu::CpuExecutable::Load(std::move(artifact), std::move(options)));
   Arena arena(launch);
   HPVMD_ASSIGN_OR_RETURN(const ir::AddressSpace space, ir::AssignAddresses(lowered, arena.arguments()));
   std::vector<ir::CpuArgument> arguments;
@@ -126,7 +124,7 @@ StatusOr<Outcome> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, c
     const bool is_buffer = lowered.params[k].is_buffer;
     arguments.push_back({is_buffer ? from.data : nullptr, is_buffer ? from.bytes : 0,
                          is_buffer ? space.base[k] : from.scalar,
-                         is_buffer && lowered.params[k].is_writable ? 1u : 0u});
+                         !is_buffer ? ir::kCpuScalar : lowered.params[k].is_writable ? uint64_t{1} : uint64_t{0}});
   }
   static const std::atomic<uint32_t> go{0};
   static cpu::Pool* const pool = new cpu::Pool(1, nullptr);
@@ -142,6 +140,29 @@ StatusOr<Outcome> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, c
   const cpu::DispatchEnd end = cpu::RunDispatch(*executable, run, *pool, ticks, ticks.Now());
   HPVMD_RETURN_IF_ERROR(end.status);
   return Outcome{end.trap, arena.Copy()};
+}
+
+}  // namespace
+
+StatusOr<std::vector<Outcome>> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, const CpuForm& form,
+                                        const std::optional<Fault>& fault) {
+  ir::Module lowered = module;
+  HPVMD_RETURN_IF_ERROR(RunCpuPipeline(lowered, {.verify_each = true}));
+  if (fault) {
+    Inject(*fault, lowered);
+  }
+  CpuOptions options;
+  options.shapes = form.shapes;
+  HPVMD_ASSIGN_OR_RETURN(const Artifact artifact,
+                         EmitCpuImage(lowered, form.level.empty() ? Target() : CpuTarget{form.level}, options));
+  const auto variants = static_cast<uint32_t>(artifact.variants.size());
+  std::vector<Outcome> outcomes;
+  // A number beyond the variants is one instance at a time.
+  HPVMD_ASSIGN_OR_RETURN(outcomes.emplace_back(), RunVariant(lowered, launch, artifact, variants));
+  for (uint32_t variant = 0; !form.shapes.empty() && variant < variants; ++variant) {
+    HPVMD_ASSIGN_OR_RETURN(outcomes.emplace_back(), RunVariant(lowered, launch, artifact, variant));
+  }
+  return outcomes;
 }
 
 }  // namespace hpvm::diff

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/launch.h"
+#include "compiler/pass/gang_plan.h"
 #include "tests/diff/program.h"
 
 namespace hpvm::diff {
@@ -40,8 +41,16 @@ struct Fault {
   ir::Opcode from, to;
 };
 
-// Compiles and runs on the CPU: instances in order, on the calling thread.
-StatusOr<Outcome> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, const std::optional<Fault>& fault);
+// How the CPU's code is made and run.
+struct CpuForm {
+  std::string level;              // "x86-64-v3" ...; empty: the host's.
+  std::vector<GangShape> shapes;  // Of tiles; empty: one instance at a time only.
+};
+
+// Compiles and runs on the CPU, on the calling thread: first one instance at a time, in order, then once in each
+// variant of `shapes` that the launch allows. Which of several instances traps is open in all but the first.
+StatusOr<std::vector<Outcome>> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, const CpuForm& form,
+                                        const std::optional<Fault>& fault);
 
 // Where the buffers of the launch lie.
 StatusOr<ir::AddressSpace> Addresses(const ir::Module& module, const LaunchSpec& launch);

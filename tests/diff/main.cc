@@ -3,6 +3,7 @@
 //
 //   hpvm-diff --seeds 0..499                        a short run; exit status 1 if anything differs
 //   hpvm-diff --seeds 0..99999 --jobs 2 --log FILE  a long one, with a line of results appended to FILE
+//   hpvm-diff --level x86-64-v2 --shape 4x1x2 ...   for a level, and in tiles of a shape
 //   hpvm-diff --replay FOLDER                       the cases found before
 //   hpvm-diff --dump SEED --found FOLDER            one module with its launch and outcome, without comparing
 //   hpvm-diff --inject shr_s=shr_u --seeds 0..199   exit status 0 if the wrong instruction is noticed and shrunk
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
@@ -27,7 +29,8 @@ namespace {
 constexpr uint32_t kInjectedNodesMax = 60;
 
 struct Arguments {
-  std::string seeds = "0..499", log, replay, found, inject, commit = "unknown", script = HPVMD_DIFF_SCRIPT;
+  std::string seeds = "0..499", log, replay, found, inject, commit = "unknown", script = HPVMD_DIFF_SCRIPT, level;
+  std::vector<std::string> shapes;
   uint32_t jobs = 1, minutes = 0;
   int64_t dump = -1;
   bool no_v8 = false, no_simd = false, no_memory64 = false, no_references = false, no_shrink = false;
@@ -50,7 +53,22 @@ bool ParseFault(const std::string& text, CampaignOptions& options) {
   return true;
 }
 
-int ReplayAll(const std::string& folder) {
+// "16x2x4": lanes, columns, rows.
+bool ParseShapes(const Arguments& arguments, CpuForm& form) {
+  form.level = arguments.level;
+  for (const std::string& text : arguments.shapes) {
+    const std::vector<std::string> parts = absl::StrSplit(text, 'x');
+    GangShape shape;
+    if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &shape.lanes) ||
+        !absl::SimpleAtoi(parts[1], &shape.columns) || !absl::SimpleAtoi(parts[2], &shape.rows)) {
+      return false;
+    }
+    form.shapes.push_back(shape);
+  }
+  return true;
+}
+
+int ReplayAll(const std::string& folder, const CpuForm& form) {
   const StatusOr<std::vector<std::string>> paths = ListCases(folder);
   if (!paths.ok()) {
     std::fprintf(stderr, "%s\n", Message(paths.status()).c_str());
@@ -60,7 +78,7 @@ int ReplayAll(const std::string& folder) {
   int failed = 0;
   for (const std::string& path : *paths) {
     const StatusOr<Case> item = Load(path);
-    const Status status = item.ok() ? Replay(*item) : item.status();
+    const Status status = item.ok() ? Replay(*item, form) : item.status();
     if (!status.ok()) {
       ++failed;
       std::printf("FAILED %s: %s\n", path.c_str(), Message(status).c_str());
@@ -73,7 +91,7 @@ int ReplayAll(const std::string& folder) {
 int Dump(uint64_t seed, const CampaignOptions& options) {
   InitializeLlvm();
   const Program program = Generate(seed, options.features);
-  const CheckResult result = Check(program, {.fault = options.fault});
+  const CheckResult result = Check(program, {.fault = options.fault, .form = options.form});
   std::printf("seed %" PRIu64 ": %s. %s\n", seed, std::string(Name(result.verdict)).c_str(),
               result.explanation.c_str());
   Case item{"seed " + std::to_string(seed), result.module, LaunchOf(program), {}, program.has_barrier};
@@ -134,6 +152,10 @@ int Run(const Arguments& arguments) {
     std::fprintf(stderr, "--seeds takes FIRST..LAST.\n");
     return 2;
   }
+  if (!ParseShapes(arguments, options.form)) {
+    std::fprintf(stderr, "--shape takes LANESxCOLUMNSxROWS.\n");
+    return 2;
+  }
   if (!arguments.inject.empty()) {
     if (!ParseFault(arguments.inject, options)) {
       std::fprintf(stderr, "--inject takes OPERATION=OPERATION, of the kernel IR.\n");
@@ -143,7 +165,7 @@ int Run(const Arguments& arguments) {
     options.with_v8 = false;
   }
   if (!arguments.replay.empty()) {
-    return ReplayAll(arguments.replay);
+    return ReplayAll(arguments.replay, options.form);
   }
   if (arguments.dump >= 0) {
     return Dump(static_cast<uint64_t>(arguments.dump), options);
@@ -186,6 +208,8 @@ int main(int argc, char** argv) {
   app.add_option("--dump", arguments.dump, "a seed to write to --found instead");
   app.add_option("--inject", arguments.inject, "operation to swap for another in the CPU's module");
   app.add_option("--server", arguments.script, "v8_server.js");
+  app.add_option("--level", arguments.level, "x86-64-v2, -v3 or -v4 instead of what the host has");
+  app.add_option("--shape", arguments.shapes, "LANESxCOLUMNSxROWS: also run in such tiles; may be repeated");
   app.add_flag("--no-v8", arguments.no_v8);
   app.add_flag("--no-simd", arguments.no_simd);
   app.add_flag("--no-memory64", arguments.no_memory64);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each pass makes of small kernels: tests/golden/pass/PASS/FEATURE.ir holds a module, a line ";; ==== after", and
 // the text that comes out. With HPVMD_BLESS=1 that text is rewritten.
+#include "compiler/ir/testing/golden.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "compiler/ir/testing/golden.h"
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify.h"
 #include "compiler/ir/walk.h"

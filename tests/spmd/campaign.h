@@ -18,7 +18,7 @@ struct CampaignOptions {
   uint32_t seconds_max = 0;   // No seed is begun after that; 0 is for ever.
   uint32_t findings_max = 1;  // After that many the campaign ends.
   uint32_t shrink_tries = 1500;
-  std::string found_folder;   // Where findings are written; empty for nowhere.
+  std::string found_folder;  // Where findings are written; empty for nowhere.
   CheckOptions check;
 };
 

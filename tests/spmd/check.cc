@@ -32,7 +32,8 @@ GangShape AnyShape(diff::Random& random) {
   static constexpr uint32_t kRows[] = {1, 1, 1, 2, 3, 4, 8};
   for (;;) {
     // Two lanes are rarely more than half of a vector.
-    const GangShape shape{random.Percent(4) ? 2 : kLanes[random.Below(10)], kColumns[random.Below(7)], kRows[random.Below(7)]};
+    const GangShape shape{random.Percent(4) ? 2 : kLanes[random.Below(10)], kColumns[random.Below(7)],
+                          kRows[random.Below(7)]};
     // What a compile in a test may cost.
     if (shape.width() * shape.rows <= 192) {
       return shape;
@@ -273,15 +274,16 @@ class Checking {
   // Any of the instances that trap may be reported, but with its own trap.
   bool CompareTrap(const ir::TrapReport& trap) {
     if (trap.code == ir::TrapCode::kNone || expected_trap_.code == ir::TrapCode::kNone) {
-      return Fail(Verdict::kTrapDiffers, stage_ + ": " + ir::ToString(trap, kernel_.module) + "; interpreted: " +
-                                             ir::ToString(expected_trap_, kernel_.module));
+      return Fail(Verdict::kTrapDiffers, stage_ + ": " + ir::ToString(trap, kernel_.module) +
+                                             "; interpreted: " + ir::ToString(expected_trap_, kernel_.module));
     }
     if (ir::RunsByGroups(kernel_.module)) {
       return true;  // Which of a group traps first is open, and with it what.
     }
     const auto& [x, y, z] = trap.instance;
     if (x >= kernel_.extent[0] || y >= kernel_.extent[1] || z >= kernel_.extent[2]) {
-      return Fail(Verdict::kTrapDiffers, stage_ + ": the instance does not exist: " + ir::ToString(trap, kernel_.module));
+      return Fail(Verdict::kTrapDiffers,
+                  stage_ + ": the instance does not exist: " + ir::ToString(trap, kernel_.module));
     }
     const uint64_t instance = x + kernel_.extent[0] * (y + kernel_.extent[1] * z);
     const Buffers buffers(kernel_, /*at_end=*/false);

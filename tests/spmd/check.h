@@ -21,18 +21,18 @@ struct Fault {
 };
 
 struct CheckOptions {
-  std::vector<std::string> levels;        // Empty: one, by the kernel's seed.
-  std::vector<GangShape> shapes;          // Empty: some, by the kernel's seed.
+  std::vector<std::string> levels;  // Empty: one, by the kernel's seed.
+  std::vector<GangShape> shapes;    // Empty: some, by the kernel's seed.
   std::optional<Fault> fault;
-  bool is_race_checked = false;           // Refuse kernels whose instances race; shrinking makes such.
-  char* stage = nullptr;                  // Receives what is being done, at most kStageBytes; for reports of crashes.
+  bool is_race_checked = false;  // Refuse kernels whose instances race; shrinking makes such.
+  char* stage = nullptr;         // Receives what is being done, at most kStageBytes; for reports of crashes.
 };
 inline constexpr size_t kStageBytes = 160;
 
 enum class Verdict : uint8_t {
   kSame,
-  kTooLong,      // More steps than one kernel may cost.
-  kInvalid,      // The kernel does not verify, or its launch is refused: the generator's or the shrinker's fault.
+  kTooLong,  // More steps than one kernel may cost.
+  kInvalid,  // The kernel does not verify, or its launch is refused: the generator's or the shrinker's fault.
   kRaces,
   kPassFails,    // A pass failed, broke the IR, or changed what the interpreter gives.
   kEmitFails,    // The back end refused it.
@@ -43,18 +43,16 @@ enum class Verdict : uint8_t {
   kHang,
 };
 std::string_view Name(Verdict verdict);
-constexpr bool IsFinding(Verdict verdict) {
-  return verdict != Verdict::kSame && verdict != Verdict::kTooLong;
-}
+constexpr bool IsFinding(Verdict verdict) { return verdict != Verdict::kSame && verdict != Verdict::kTooLong; }
 
 struct CheckResult {
   Verdict verdict = Verdict::kSame;
   std::string explanation;
-  bool has_trapped = false;    // In the interpreter.
+  bool has_trapped = false;  // In the interpreter.
   uint32_t images = 0, runs = 0;
-  uint32_t gang_runs = 0;      // Of variants that run instances in lockstep.
+  uint32_t gang_runs = 0;  // Of variants that run instances in lockstep.
   uint32_t unchecked_runs = 0;
-  bool is_refused = false;     // Only one instance at a time.
+  bool is_refused = false;  // Only one instance at a time.
 };
 
 CheckResult Check(const Kernel& kernel, const CheckOptions& options);

@@ -293,8 +293,8 @@ void Generator::PlaceCells(ValueId x, ValueId y, ValueId z) {
 }
 
 void Generator::AddQueries() {
-  static constexpr Opcode kQueries[] = {Opcode::kInstanceCount, Opcode::kGroupId, Opcode::kGroupSize,
-                                        Opcode::kLocalId, Opcode::kInstanceId, Opcode::kBufferSize};
+  static constexpr Opcode kQueries[] = {Opcode::kInstanceCount, Opcode::kGroupId,    Opcode::kGroupSize,
+                                        Opcode::kLocalId,       Opcode::kInstanceId, Opcode::kBufferSize};
   for (uint32_t i = random_.Below(3); i > 0; --i) {
     const Opcode code = kQueries[random_.Below(std::size(kQueries))];
     const Type type = random_.Percent(70) ? kI32 : Type::kI64;
@@ -332,13 +332,14 @@ void Generator::StoreResults() {
   for (const Slot& slot : last) {
     ValueId bits = slot.id;
     if (!ir::IsInt(slot.type)) {
-      bits = Convert(Opcode::kReinterpret, slot.type, NoNan(slot.type, bits),
-                     slot.type == Type::kF32 ? kI32 : Type::kI64);
+      bits =
+          Convert(Opcode::kReinterpret, slot.type, NoNan(slot.type, bits), slot.type == Type::kF32 ? kI32 : Type::kI64);
     }
     if (ir::Bytes(slot.type) == 4) {
       bits = Convert(Opcode::kExtendU, kI32, bits, Type::kI64);
     }
-    digest = Binary(Opcode::kAdd, Type::kI64, Binary(Opcode::kMul, Type::kI64, digest, Int(Type::kI64, 0x9e3779b97f4a7c15)), bits);
+    digest = Binary(Opcode::kAdd, Type::kI64,
+                    Binary(Opcode::kMul, Type::kI64, digest, Int(Type::kI64, 0x9e3779b97f4a7c15)), bits);
   }
   ValueId address;
   const Op store = Access(Opcode::kStore, Type::kI64, digest_, 8, linear_, &address);

@@ -14,8 +14,8 @@ Opcode OneOf(diff::Random& random, const Opcode (&codes)[n]) {
   return codes[random.Below(n)];
 }
 
-constexpr Opcode kIntBinary[] = {Opcode::kAdd, Opcode::kAdd,  Opcode::kSub,  Opcode::kMul,  Opcode::kMul,
-                                 Opcode::kAnd, Opcode::kOr,   Opcode::kXor,  Opcode::kShl,  Opcode::kShrS,
+constexpr Opcode kIntBinary[] = {Opcode::kAdd,  Opcode::kAdd,  Opcode::kSub, Opcode::kMul, Opcode::kMul,
+                                 Opcode::kAnd,  Opcode::kOr,   Opcode::kXor, Opcode::kShl, Opcode::kShrS,
                                  Opcode::kShrU, Opcode::kRotl, Opcode::kRotr};
 constexpr Opcode kIntUnary[] = {Opcode::kClz, Opcode::kCtz, Opcode::kPopcnt, Opcode::kExtend8, Opcode::kExtend16};
 constexpr Opcode kIntCompare[] = {Opcode::kEq,  Opcode::kNe,  Opcode::kLtS, Opcode::kLtU, Opcode::kGtS,
@@ -24,8 +24,7 @@ constexpr Opcode kFloatBinary[] = {Opcode::kFAdd, Opcode::kFAdd, Opcode::kFSub, 
                                    Opcode::kFDiv, Opcode::kFMin, Opcode::kFMax, Opcode::kFCopysign};
 constexpr Opcode kFloatUnary[] = {Opcode::kFAbs,   Opcode::kFNeg,     Opcode::kFCeil, Opcode::kFFloor,
                                   Opcode::kFTrunc, Opcode::kFNearest, Opcode::kFSqrt};
-constexpr Opcode kFloatCompare[] = {Opcode::kFEq, Opcode::kFNe, Opcode::kFLt,
-                                    Opcode::kFGt, Opcode::kFLe, Opcode::kFGe};
+constexpr Opcode kFloatCompare[] = {Opcode::kFEq, Opcode::kFNe, Opcode::kFLt, Opcode::kFGt, Opcode::kFLe, Opcode::kFGe};
 
 }  // namespace
 
@@ -64,19 +63,24 @@ ValueId Generator::Convert(Opcode code, Type from, ValueId a, Type to) {
 }
 
 Type Generator::AnyType() {
-  static constexpr Type kTypes[] = {Type::kI32, Type::kI32, Type::kI32, Type::kF32,
-                                    Type::kF32, Type::kI64, Type::kF64};
+  static constexpr Type kTypes[] = {Type::kI32, Type::kI32, Type::kI32, Type::kF32, Type::kF32, Type::kI64, Type::kF64};
   return kTypes[random_.Below(std::size(kTypes))];
 }
 
 ValueId Generator::Constant(Type type) {
-  static constexpr uint32_t kInts[] = {0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 63, 64, 100, 255, 0x7fffffff, 0x80000000,
-                                       0xffffffff, 0xfffffff0};
+  static constexpr uint32_t kInts[] = {0,  1,  2,  3,   4,   5,          7,          8,          16,        31,
+                                       32, 63, 64, 100, 255, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffff0};
   // 0, 1, -1.5, 0.1, 1e10, infinity, a NaN.
-  static constexpr uint32_t kF32s[] = {0, 0x3f800000, 0xbfc00000, 0x3dcccccd, 0x501502f9, 0x7f800000, 0x7fc00000,
-                                       0x80000000, 0x40400000};
-  static constexpr uint64_t kF64s[] = {0, 0x3ff0000000000000, 0xbff8000000000000, 0x3fb999999999999a,
-                                       0x4202a05f20000000, 0x7ff0000000000000, 0x7ff8000000000000, 0x8000000000000000};
+  static constexpr uint32_t kF32s[] = {0,          0x3f800000, 0xbfc00000, 0x3dcccccd, 0x501502f9,
+                                       0x7f800000, 0x7fc00000, 0x80000000, 0x40400000};
+  static constexpr uint64_t kF64s[] = {0,
+                                       0x3ff0000000000000,
+                                       0xbff8000000000000,
+                                       0x3fb999999999999a,
+                                       0x4202a05f20000000,
+                                       0x7ff0000000000000,
+                                       0x7ff8000000000000,
+                                       0x8000000000000000};
   switch (type) {
     case Type::kI32:
       return Int(type, random_.Percent(85) ? kInts[random_.Below(std::size(kInts))] : random_.Next());

@@ -65,10 +65,12 @@ ValueId Generator::InputElement(uint64_t count, uint32_t* imm_elements) {
   }
   if (kind <= 3 && count >= instances) {
     // In a row, shifted by what there is to spare, or with a stride.
-    const uint32_t stride = random_.Percent(70) ? 1 : static_cast<uint32_t>(random_.Between(1, static_cast<uint32_t>(count / instances)));
+    const uint32_t stride =
+        random_.Percent(70) ? 1 : static_cast<uint32_t>(random_.Between(1, static_cast<uint32_t>(count / instances)));
     const uint64_t spare = count - 1 - uint64_t{instances - 1} * stride;
-    const auto shift = random_.Percent(30) ? 0 : random_.Percent(40) ? static_cast<uint32_t>(spare)
-                                               : random_.Below(static_cast<uint32_t>(std::min<uint64_t>(spare, 40)) + 1);
+    const auto shift = random_.Percent(30)   ? 0
+                       : random_.Percent(40) ? static_cast<uint32_t>(spare)
+                                             : random_.Below(static_cast<uint32_t>(std::min<uint64_t>(spare, 40)) + 1);
     const ValueId strided = stride == 1 ? linear_ : Binary(Opcode::kMul, kI32, linear_, Int(kI32, stride));
     if (random_.Percent(50)) {
       *imm_elements = shift;
@@ -228,13 +230,13 @@ void Generator::UpdateOwn() {
     return;
   }
   const BufferInfo& buffer = buffers_[*picked];
-  static constexpr Opcode kAtomics[] = {
-      Opcode::kAtomicLoad, Opcode::kAtomicAdd,  Opcode::kAtomicSub,  Opcode::kAtomicAnd,  Opcode::kAtomicOr,
-      Opcode::kAtomicXor,  Opcode::kAtomicXchg, Opcode::kAtomicMinS, Opcode::kAtomicMaxU, Opcode::kAtomicCmpxchg,
-      Opcode::kAtomicStore};
+  static constexpr Opcode kAtomics[] = {Opcode::kAtomicLoad,    Opcode::kAtomicAdd,  Opcode::kAtomicSub,
+                                        Opcode::kAtomicAnd,     Opcode::kAtomicOr,   Opcode::kAtomicXor,
+                                        Opcode::kAtomicXchg,    Opcode::kAtomicMinS, Opcode::kAtomicMaxU,
+                                        Opcode::kAtomicCmpxchg, Opcode::kAtomicStore};
   const bool is_float = buffer.float_bytes != 0;
   const Opcode code = is_float ? Opcode::kAtomicFAdd : kAtomics[random_.Below(std::size(kAtomics))];
-  const Type type = is_float ? (buffer.float_bytes == 4 ? Type::kF32 : Type::kF64)
+  const Type type = is_float                                   ? (buffer.float_bytes == 4 ? Type::kF32 : Type::kF64)
                     : buffer.width == 8 || random_.Percent(20) ? Type::kI64
                                                                : kI32;
   const ValueId value = Value(type, 1);
@@ -308,7 +310,8 @@ void Generator::WalkInput() {
     b().End();
     const ValueId loaded = Emit1(op, {params[1]}, type);
     sum = Binary(ir::IsInt(type) ? Opcode::kAdd : Opcode::kFAdd, type, params[2], loaded);
-    const ValueId next = Binary(Opcode::kAdd, address_type, params[1], Int(address_type, uint64_t{step} * buffer.width));
+    const ValueId next =
+        Binary(Opcode::kAdd, address_type, params[1], Int(address_type, uint64_t{step} * buffer.width));
     const ValueId left = Binary(Opcode::kSub, kI32, params[0], Int(kI32, 1));
     b().Continue(loop, std::array{left, next, sum}, ++source_);
   });

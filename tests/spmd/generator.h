@@ -45,10 +45,10 @@ struct BufferInfo {
   enum class Layout : uint8_t { kStraight, kReversed, kByElement, kTransposed, kPermuted, kSpread };
   Role role = Role::kInput;
   uint32_t param = 0;
-  uint32_t width = 4;       // Bytes of an element.
-  uint32_t elements = 1;    // kOwn: of a cell.
-  uint64_t count = 0;       // Elements in all.
-  uint32_t mask = 0;        // Below `count`, one less than a power of two.
+  uint32_t width = 4;     // Bytes of an element.
+  uint32_t elements = 1;  // kOwn: of a cell.
+  uint64_t count = 0;     // Elements in all.
+  uint32_t mask = 0;      // Below `count`, one less than a power of two.
   uint32_t float_bytes = 0;
   Layout layout = Layout::kStraight;
   Opcode atomic = Opcode::kAtomicAdd;  // kShared.
@@ -59,8 +59,8 @@ struct BufferInfo {
 // A function that the kernel calls.
 struct Helper {
   ir::FunctionType type;
-  uint32_t index = 0;       // In Module::functions.
-  bool is_recursive = false;  // Its first parameter says how deep.
+  uint32_t index = 0;             // In Module::functions.
+  bool is_recursive = false;      // Its first parameter says how deep.
   std::optional<uint32_t> input;  // In buffers_: the last parameter is its address.
 };
 
@@ -128,7 +128,7 @@ class Generator {
   Type AnyType();
   void Keep(ValueId id, Type type, bool is_uniform = false) { body_->pool.push_back({id, type, is_uniform}); }
   ValueId Constant(Type type);
-  ValueId Pick(Type type);                 // A value there is, or a constant.
+  ValueId Pick(Type type);  // A value there is, or a constant.
   ValueId PickUniform(Type type);
   ValueId Value(Type type, uint32_t depth);
   ValueId IntValue(Type type, uint32_t depth);
@@ -138,7 +138,9 @@ class Generator {
   ValueId Condition();
   ValueId UniformCondition();
   ValueId NoNan(Type type, ValueId value);  // A NaN made one that all engines agree on.
-  ValueId Masked(ValueId value, uint32_t mask) { return Binary(Opcode::kAnd, Type::kI32, value, Int(Type::kI32, mask)); }
+  ValueId Masked(ValueId value, uint32_t mask) {
+    return Binary(Opcode::kAnd, Type::kI32, value, Int(Type::kI32, mask));
+  }
 
   // --- generate_memory.cc
   ValueId AddressOf(ValueId base, ValueId element, uint32_t width, bool is_param);
@@ -150,16 +152,16 @@ class Generator {
   void StoreOwn();
   void LoadOwn();
   ValueId OwnElement(const BufferInfo& buffer);
-  void UpdateOwn();     // An atomic operation on the instance's own cell.
+  void UpdateOwn();  // An atomic operation on the instance's own cell.
   void UpdateShared();
-  void WalkInput();     // A loop with a pointer that moves on.
+  void WalkInput();  // A loop with a pointer that moves on.
   void StoreModule();
   std::optional<uint32_t> PickBuffer(BufferInfo::Role role);
 
   // --- generate_group.cc. Barriers stand only where every instance of a group comes by.
   void AllocateGroupMemory();
   void GroupStatements(uint32_t count);
-  void Exchange();      // Each instance leaves a value in group memory and takes another one's.
+  void Exchange();  // Each instance leaves a value in group memory and takes another one's.
   void UniformLoop();
   void UniformIf();
   void OwnStatements(uint32_t count);  // None of which jumps out.
@@ -172,9 +174,9 @@ class Generator {
   void BlockStatement();
   void LoopStatement();
   void TableStatement();
-  void JumpStatement();     // if (condition) leave, continue, return or trap.
+  void JumpStatement();  // if (condition) leave, continue, return or trap.
   void CallStatement();
-  bool EndElsewhere();      // Ends the region with a jump out of what surrounds it, if there is anything.
+  bool EndElsewhere();  // Ends the region with a jump out of what surrounds it, if there is anything.
   void LeaveTo(size_t label);
   void ContinueTo(size_t label);
   void ReturnNow();
@@ -196,7 +198,7 @@ class Generator {
   std::vector<Helper> helpers_;
   std::vector<std::pair<uint32_t, Type>> scalars_;  // Parameters.
   Body* body_ = nullptr;
-  ValueId linear_;  // The instance's number, an i32; in the entry only.
+  ValueId linear_;                     // The instance's number, an i32; in the entry only.
   ValueId group_memory_, group_slot_;  // An address; the instance's number in its group.
   uint32_t group_slots_ = 0;
   uint32_t digest_ = 0;  // In buffers_.

@@ -31,8 +31,9 @@ uint32_t RandomInteger(Random& random) {
 }
 
 double RandomFloat(Random& random) {
-  static constexpr double kEdges[] = {0.0,  -0.0, 0.5,  -0.5,  1.5,   2.5,          1e-40,        4.9e-324,     1e38,
-                                      -1e9, 1e10, 1e19, 1e300, -1e38, 2147483647.0, 2147483648.0, -2147483649.0, 9.3e18};
+  static constexpr double kEdges[] = {0.0,   -0.0,     0.5,          -0.5,         1.5,           2.5,
+                                      1e-40, 4.9e-324, 1e38,         -1e9,         1e10,          1e19,
+                                      1e300, -1e38,    2147483647.0, 2147483648.0, -2147483649.0, 9.3e18};
   switch (random.Below(4)) {
     case 0:
       return kEdges[random.Below(std::size(kEdges))];

@@ -17,8 +17,8 @@ namespace hpvm::spmd {
 struct Binding {
   enum class Fill : uint8_t {
     kZero,
-    kIntegers,     // i32s: small ones, edges, and any.
-    kF32,          // Small integers, fractions, edges, NaNs.
+    kIntegers,  // i32s: small ones, edges, and any.
+    kF32,       // Small integers, fractions, edges, NaNs.
     kF64,
     kPermutation,  // i32s 0, 1, 2 ... in another order.
   };

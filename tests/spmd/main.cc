@@ -98,7 +98,8 @@ std::string Summary(const Arguments& arguments, uint64_t first, const CampaignRe
   std::snprintf(text, sizeof(text),
                 "commit %s seeds %" PRIu64 "..%" PRIu64 " levels%s shapes%s: %" PRIu64 " kernels (%" PRIu64
                 " instances), %" PRIu64 " images, %" PRIu64 " runs, %" PRIu64 " in lockstep, %" PRIu64
-                " unchecked; %" PRIu64 " trapped, %" PRIu64 " refused, %" PRIu64 " too long; %u findings; %.1f s, %u jobs",
+                " unchecked; %" PRIu64 " trapped, %" PRIu64 " refused, %" PRIu64
+                " too long; %u findings; %.1f s, %u jobs",
                 arguments.commit.c_str(), first, result.last, levels.empty() ? " any" : levels.c_str(),
                 shapes.empty() ? " any" : shapes.c_str(), t.kernels, t.instances, t.images, t.runs, t.gang_runs,
                 t.unchecked_runs, t.trapped, t.refused, t.too_long, result.findings, result.seconds, arguments.jobs);

@@ -103,8 +103,8 @@ std::string Buffers::FindDifference(const Buffers& expected) const {
       const uint64_t want = ReadBits(expected.areas_[k].data + i, step);
       if (got != want && !(float_bytes != 0 && IsNan(got, step) && IsNan(want, step))) {
         char text[160];
-        std::snprintf(text, sizeof(text), "Buffer %zu at byte %" PRIu64 " has 0x%" PRIx64 ", interpreted 0x%" PRIx64 ".",
-                      k, i, got, want);
+        std::snprintf(text, sizeof(text),
+                      "Buffer %zu at byte %" PRIu64 " has 0x%" PRIx64 ", interpreted 0x%" PRIx64 ".", k, i, got, want);
         return text;
       }
     }

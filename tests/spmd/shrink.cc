@@ -67,13 +67,12 @@ std::vector<OpId> Zeros(Function& f, ValueId first, uint32_t count, bool defines
 bool Truncate(Function& f, const Place& place) {
   const OpId owner = f.region(place.region).owner;
   const Op old = f.op(f.region(place.region).ops[place.index]);
-  const bool is_end = old.code == Opcode::kReturn ? !owner.valid()
+  const bool is_end = old.code == Opcode::kReturn  ? !owner.valid()
                       : old.code == Opcode::kLeave ? owner.valid() && f.targets_of(old)[0].op == owner
                                                    : false;
   const std::vector<OpId>& list = f.region(place.region).ops;
-  const bool is_short = std::all_of(list.begin() + static_cast<ptrdiff_t>(place.index), list.end(), [&](OpId id) {
-    return f.op(id).code == Opcode::kConst || id == list.back();
-  });
+  const bool is_short = std::all_of(list.begin() + static_cast<ptrdiff_t>(place.index), list.end(),
+                                    [&](OpId id) { return f.op(id).code == Opcode::kConst || id == list.back(); });
   if (is_end || (is_short && place.index + 1 < list.size())) {
     return false;
   }

@@ -435,9 +435,8 @@ TEST(GangStopTest, EndlessLoopsStop) {
       std::atomic<uint32_t> stop{0};
       ir::Launch launch;
       launch.extent = {40, 1, 1};
-      launch.arguments = {{reinterpret_cast<uint8_t*>(r.data()), 160, 0},
-                          {reinterpret_cast<uint8_t*>(words.data()), 160, 0},
-                          {}};
+      launch.arguments = {
+          {reinterpret_cast<uint8_t*>(r.data()), 160, 0}, {reinterpret_cast<uint8_t*>(words.data()), 160, 0}, {}};
       launch.stop = &stop;
       ir::AddressSpace space{{0x10000, 0x30000, 0}, 0, false};
       std::thread stopper([&] {

@@ -156,7 +156,8 @@ TEST_P(GangMemoryTest, Agrees) {
   for (uint64_t extent : {1, 2, 4, 5, 7, 8, 15, 16, 17, 31, 33, 48, 50}) {
     const size_t words = std::max<uint64_t>(extent, 4);
     kernel.Check({{WordsOf(words, [](size_t i) { return i * 77; }),
-                   WordsOf(4 * extent + 8, [](size_t i) { return i * 2654435761u >> 5; }), {}},
+                   WordsOf(4 * extent + 8, [](size_t i) { return i * 2654435761u >> 5; }),
+                   {}},
                   {},
                   {extent, 1, 1}});
     if (HasFatalFailure() || HasNonfatalFailure()) {
@@ -171,9 +172,8 @@ INSTANTIATE_TEST_SUITE_P(All, GangMemoryTest, ::testing::ValuesIn(kCases),
 
 // The last element of each buffer is the last byte before the page that faults; lanes behind it are off.
 TEST(GangMaskTest, LanesThatAreOffTouchNothing) {
-  constexpr const char* kBodies[] = {
-      // A guard at the beginning, with more instances than elements.
-      R"(
+  constexpr const char* kBodies[] = {// A guard at the beginning, with more instances than elements.
+                                     R"(
   %c: i32 = ge_u.i32 %id, %n
   if b0 %c {
     return ()
@@ -185,8 +185,8 @@ TEST(GangMaskTest, LanesThatAreOffTouchNothing) {
   store.i32 flat %ra, %s
   return ()
 )",
-      // The same by an arm, with an address that is no multiple.
-      R"(
+                                     // The same by an arm, with an address that is no multiple.
+                                     R"(
   %c: i32 = lt_u.i32 %id, %n
   if b0 %c {
     %i: i32 = and.i32 %id, %seven
@@ -237,8 +237,9 @@ constexpr TrapCase kTraps[] = {
   return ()
 )",
      TrapCode::kOutOfBounds},
-    {"out_of_bounds_store", "%b: i32 = shl.i32 %at, %one\n  %a: i32 = add.i32 %r, %b\n  store.i32 flat %a, %v @7\n"
-                            "  return ()\n",
+    {"out_of_bounds_store",
+     "%b: i32 = shl.i32 %at, %one\n  %a: i32 = add.i32 %r, %b\n  store.i32 flat %a, %v @7\n"
+     "  return ()\n",
      TrapCode::kOutOfBounds},
     {"read_only", "store.i32 flat %xa, %v @7\n  return ()\n", TrapCode::kReadOnlyBuffer},
     {"divide_by_zero", "%w: i32 = div_u.i32 %id, %v @7\n  store.i32 flat %ra, %w\n  return ()\n",
@@ -327,11 +328,11 @@ TEST_P(GangTrapTest, IsReported) {
   for (uint64_t extent : {1, 6, 16, 17, 40}) {
     for (uint64_t place : {uint64_t{0}, extent / 2, extent - 1}) {
       for (uint32_t odd : {0u, 1u}) {
-        const ir::TrapReport trap =
-            kernel.Check({{WordsOf(extent, [](size_t i) { return i; }),
-                           WordsOf(extent, [&](size_t i) { return i == place ? odd : 4; }), {}},
-                          {},
-                          {extent, 1, 1}});
+        const ir::TrapReport trap = kernel.Check({{WordsOf(extent, [](size_t i) { return i; }),
+                                                   WordsOf(extent, [&](size_t i) { return i == place ? odd : 4; }),
+                                                   {}},
+                                                  {},
+                                                  {extent, 1, 1}});
         has_trapped |= trap.code == GetParam().code;
       }
     }
@@ -354,9 +355,10 @@ TEST(GangSearchTest, AnotherBuffer) {
   return ()
 )"));
   for (uint64_t extent : {1, 16, 21}) {
-    kernel.Check({{WordsOf(extent, [](size_t i) { return i + 500; }), WordsOf(extent, [](size_t i) { return i * 5; }), {}},
-                  {},
-                  {extent, 1, 1}});
+    kernel.Check(
+        {{WordsOf(extent, [](size_t i) { return i + 500; }), WordsOf(extent, [](size_t i) { return i * 5; }), {}},
+         {},
+         {extent, 1, 1}});
   }
 }
 
@@ -373,7 +375,8 @@ TEST(GangModuleMemoryTest, Tables) {
   store.i32 flat %ra, %t
   return ()
 )",
-                                 "", "memory 65536 65536\ndata 16 \"0102030405060708090a0b0c0d0e0f10\"\nglobal i32 77\n"));
+                                 "",
+                                 "memory 65536 65536\ndata 16 \"0102030405060708090a0b0c0d0e0f10\"\nglobal i32 77\n"));
   for (uint64_t extent : {1, 9, 33}) {
     kernel.Check({{WordsOf(extent, [](size_t) { return 0; }), WordsOf(extent, [](size_t i) { return i * 13; }), {}},
                   {},

@@ -210,8 +210,7 @@ class GangCompared {
     ASSERT_TRUE(x < input.extent[0] && y < input.extent[1] && z < input.extent[2]) << ir::ToString(got, module);
     Run alone(input, *this, /*at_end=*/false);
     const uint64_t instance = x + input.extent[0] * (y + input.extent[1] * z);
-    const StatusOr<ir::TrapReport> own =
-        interpreter_->Run(alone.launch, {.begin = instance, .end = instance + 1});
+    const StatusOr<ir::TrapReport> own = interpreter_->Run(alone.launch, {.begin = instance, .end = instance + 1});
     ASSERT_TRUE(own.ok()) << own.status();
     EXPECT_EQ(ir::ToString(got, module), ir::ToString(*own, module));
   }
@@ -243,8 +242,8 @@ func f0 "gang" (%r: i32, %x: i32, %n: i32) -> () {
   %ra: i32 = add.i32 %r, %at
   %xa: i32 = add.i32 %x, %at
   %v: i32 = load.i32 flat %xa @1
-)" + body + "}\n" +
-         functions;
+)" + body +
+         "}\n" + functions;
 }
 
 }  // namespace hpvm::testing

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/resolve_provenance.h"
 
+#include <unordered_map>
 #include <vector>
 
 #include "compiler/ir/walk.h"
@@ -25,6 +26,11 @@ class ProvenanceAnalysis {
  public:
   explicit ProvenanceAnalysis(const ir::Module& module)
       : function_(module.function(module.entry)), origins_(function_.values.size()) {
+    ir::ForEachOp(function_, [&](ir::OpId id) {
+      if (const ir::Op& op = function_.op(id); op.code == Opcode::kConst) {
+        constants_.emplace(op.first_result.index, op.imm);
+      }
+    });
     const ir::Region& body = function_.region(function_.body);
     for (uint32_t k = 0; k < body.param_count; ++k) {
       origins_[body.first_param.index + k].param = module.params[k].is_buffer ? static_cast<int32_t>(k) : Origin::kNone;
@@ -71,6 +77,18 @@ class ProvenanceAnalysis {
     return a == Origin::kNone ? b : b == Origin::kNone ? a : Origin::kNone;
   }
 
+  // Whether an `and` rounds a pointer down: by a constant that keeps the highest bits. Others leave only a few low bits
+  // of it, which point nowhere near the buffer.
+  bool Aligns(const ir::Op& op) const {
+    for (ir::ValueId operand : function_.operands_of(op)) {
+      const auto found = constants_.find(operand.index);
+      if (found != constants_.end()) {
+        return (found->second >> (8 * ir::Bytes(op.type) - 1) & 1) != 0;
+      }
+    }
+    return false;
+  }
+
   void JoinAll(ir::ValueId first, uint32_t count, const ir::Op& op, uint32_t first_operand) {
     for (uint32_t i = 0; i < count; ++i) {
       Join(ir::ValueId(first.index + i), At(op, first_operand + i));
@@ -111,8 +129,10 @@ class ProvenanceAnalysis {
       case Opcode::kAdd:
         Join(op.first_result, Sum(At(op, 0), At(op, 1)));
         return;
-      case Opcode::kAnd:  // Aligns a pointer down.
-      case Opcode::kOr:   // Adds to an aligned pointer.
+      case Opcode::kAnd:
+        Join(op.first_result, Aligns(op) ? Sum(At(op, 0), At(op, 1)) : Origin::kNone);
+        return;
+      case Opcode::kOr:  // Adds to an aligned pointer.
         Join(op.first_result, Sum(At(op, 0), At(op, 1)));
         return;
       case Opcode::kSub:
@@ -136,6 +156,7 @@ class ProvenanceAnalysis {
 
   const ir::Function& function_;
   std::vector<Origin> origins_;
+  std::unordered_map<uint32_t, uint64_t> constants_;  // By ValueId.
   bool changed_ = false;
 };
 

@@ -58,22 +58,18 @@ bool IsQuiet(const llvm::Value* value) {
          (call->getIntrinsicID() == llvm::Intrinsic::canonicalize || call->getIntrinsicID() == llvm::Intrinsic::sqrt);
 }
 
-// `value` with NaNs quieted. On vectors of less than 128 bits, which it has to widen, LLVM 22 crashes.
+// `value` with NaNs quieted. LLVM 22 crashes on vectors of less than 128 bits, which it has to widen: lane by lane.
 llvm::Value* Canonicalize(llvm::IRBuilder<>& b, llvm::Value* value) {
-  constexpr unsigned kVectorBits = 128;
   auto* type = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
-  const unsigned bits = value->getType()->getScalarSizeInBits();
-  if (type == nullptr || type->getNumElements() * bits >= kVectorBits) {
+  if (type == nullptr || type->getPrimitiveSizeInBits() >= 128) {
     return b.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, value);
   }
-  const int lanes = static_cast<int>(type->getNumElements());
-  llvm::SmallVector<int, 4> wide(kVectorBits / bits, -1), narrow;
-  for (int i = 0; i < lanes; ++i) {
-    wide[static_cast<size_t>(i)] = i;
-    narrow.push_back(i);
+  llvm::Value* result = llvm::PoisonValue::get(type);
+  for (uint64_t lane = 0; lane < type->getNumElements(); ++lane) {
+    llvm::Value* quiet = b.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, b.CreateExtractElement(value, lane));
+    result = b.CreateInsertElement(result, quiet, lane);
   }
-  llvm::Value* widened = b.CreateShuffleVector(value, wide);
-  return b.CreateShuffleVector(b.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, widened), narrow);
+  return result;
 }
 
 // `value`, quieted if it is a NaN.

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <span>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -43,20 +44,58 @@ bool SpinUntil(const Done& done) {
 }  // namespace
 
 struct PoolRun {
-  alignas(64) std::atomic<uint64_t> next;
+  // Beyond so many participants, some begin in the same part.
+  static constexpr uint32_t kPartsMax = 16;
+  struct alignas(64) Part {
+    std::atomic<uint64_t> next{0};
+    uint64_t end = 0;
+
+    uint64_t left() const {
+      const uint64_t at = next.load(std::memory_order_relaxed);
+      return at < end ? end - at : 0;
+    }
+    // Up to a share of what is left, within the bounds; false when nothing is.
+    bool Take(uint64_t chunk_min, uint64_t chunk_max, uint64_t* begin, uint64_t* until) {
+      uint64_t from = next.load(std::memory_order_relaxed);
+      uint64_t taken;
+      do {
+        if (from >= end) {
+          return false;
+        }
+        taken = std::min(end - from, std::clamp((end - from) / 4, chunk_min, chunk_max));
+      } while (!next.compare_exchange_weak(from, from + taken, std::memory_order_relaxed));
+      *begin = from;
+      *until = from + taken;
+      return true;
+    }
+  };
+  Part parts[kPartsMax];
   std::atomic<bool> cancelled{false};
-  uint64_t end, chunk_min, chunk_max;
-  uint32_t threads;                    // To divide what remains by.
+  uint64_t chunk_min, chunk_max;
+  uint32_t threads;  // Parts of the range, up to kPartsMax.
   const std::atomic<uint32_t>* stop;
   PoolBody* body;
   bool has_helpers = false;
-  uint32_t grant_epoch = 0;            // As the calling thread last saw it.
+  uint32_t grant_epoch = 0;  // As the calling thread last saw it.
 
-  bool HandedOut() const {
-    return !cancelled.load(std::memory_order_relaxed) && next.load(std::memory_order_relaxed) >= end;
+  std::span<Part> Parts() { return std::span(parts).first(std::min(threads, kPartsMax)); }
+  void Divide(uint64_t begin, uint64_t end) {
+    const std::span<Part> all = Parts();
+    const uint64_t total = end > begin ? end - begin : 0;
+    uint64_t at = begin;
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i].next.store(at, std::memory_order_relaxed);
+      at += total / all.size() + (i < total % all.size() ? 1 : 0);
+      all[i].end = at;
+    }
   }
-  bool Ended() const {
-    return cancelled.load(std::memory_order_relaxed) || next.load(std::memory_order_relaxed) >= end ||
+  bool IsUsedUp() {
+    const std::span<Part> all = Parts();
+    return std::all_of(all.begin(), all.end(), [](const Part& part) { return part.left() == 0; });
+  }
+  bool HandedOut() { return !cancelled.load(std::memory_order_relaxed) && IsUsedUp(); }
+  bool Ended() {
+    return cancelled.load(std::memory_order_relaxed) || IsUsedUp() ||
            (stop != nullptr && stop->load(std::memory_order_relaxed) != 0);
   }
 };
@@ -64,9 +103,9 @@ struct PoolRun {
 struct alignas(64) Pool::Helper {
   Pool* pool = nullptr;
   uint32_t participant = 0;
-  bool started = false;                // Under run_mutex_.
+  bool started = false;  // Under run_mutex_.
   pthread_t thread;
-  std::atomic<uint32_t> calls{0};      // Grows at each call; the helper waits on it.
+  std::atomic<uint32_t> calls{0};  // Grows at each call; the helper waits on it.
 };
 
 // Whether this participant may take a chunk now. The calling thread waits here while the grant is revoked; helpers
@@ -94,18 +133,15 @@ bool Chunks::Next(uint64_t* begin, uint64_t* end) {
   if (run_.Ended() || !MayTake()) {
     return false;
   }
-  uint64_t from = run_.next.load(std::memory_order_relaxed);
-  uint64_t taken;
-  do {
-    if (from >= run_.end) {
+  const std::span<PoolRun::Part> parts = run_.Parts();
+  PoolRun::Part* part = &parts[participant_ % parts.size()];
+  while (!part->Take(run_.chunk_min, run_.chunk_max, begin, end)) {
+    part = &*std::max_element(parts.begin(), parts.end(),
+                              [](const PoolRun::Part& a, const PoolRun::Part& b) { return a.left() < b.left(); });
+    if (part->left() == 0) {
       return false;
     }
-    const uint64_t remaining = run_.end - from;
-    const uint64_t share = remaining / (uint64_t{4} * run_.threads);
-    taken = std::min(remaining, std::clamp(share, run_.chunk_min, run_.chunk_max));
-  } while (!run_.next.compare_exchange_weak(from, from + taken, std::memory_order_relaxed));
-  *begin = from;
-  *end = from + taken;
+  }
   return true;
 }
 
@@ -160,8 +196,6 @@ bool Pool::MaySpin() const {
 
 bool Pool::Run(const PoolRange& range, PoolBody& body) {
   PoolRun run;
-  run.next.store(range.begin, std::memory_order_relaxed);
-  run.end = range.end;
   run.chunk_min = std::max<uint64_t>(range.chunk_min, 1);
   run.chunk_max = std::max(range.chunk_max, run.chunk_min);
   run.stop = range.stop;
@@ -170,6 +204,7 @@ bool Pool::Run(const PoolRange& range, PoolBody& body) {
   const uint64_t instances = range.end > range.begin ? range.end - range.begin : 0;
   const uint64_t chunks = instances / run.chunk_min + (instances % run.chunk_min != 0 ? 1 : 0);
   run.threads = static_cast<uint32_t>(std::clamp<uint64_t>(chunks, 1, allowed));
+  run.Divide(range.begin, range.end);
   Chunks own(*this, run, 0);
 
   std::unique_lock lock(run_mutex_, std::defer_lock);

@@ -2,10 +2,11 @@
 // The worker pool: splits one range of work over the calling thread and helpers, obeying the grant page.
 //
 // Helpers start at their first use and park when idle; for at most 50 µs before that they spin, but never when the
-// grant page says that somebody else waits for the cores, or when only one thread is granted. The range is handed out
-// in chunks that shrink towards the end. At each chunk boundary a participant looks at the stop word and the grant: a
-// helper beyond the granted threads leaves the run, nobody takes a chunk while the grant is revoked, and when threads
-// are granted again the caller calls the helpers back.
+// grant page says that somebody else waits for the cores, or when only one thread is granted. Each participant begins
+// in a part of the range of its own, so that what neighbours share stays in one core's caches, and goes on where most
+// is left. Parts are handed out in chunks that shrink towards the end. At each chunk boundary a participant looks at
+// the stop word and the grant: a helper beyond the granted threads leaves the run, nobody takes a chunk while the grant
+// is revoked, and when threads are granted again the caller calls the helpers back.
 //
 // One run has the helpers at a time. A second thread that calls Run meanwhile works alone: it never waits for the
 // first.

@@ -26,7 +26,7 @@ class CaseMeasurer {
  public:
   CaseMeasurer(const CpuCase& problem, CpuEngine& engine, const CpuOptions& options)
       : problem_(problem), engine_(engine), options_(options) {
-    seconds_ = options.seconds > 0 ? options.seconds : Pick(options.size, 16.0, 1.0, 0.0);
+    seconds_ = options.seconds > 0 ? options.seconds : Pick(options.size, 8.0, 1.0, 0.0);
   }
 
   StatusOr<CpuMeasurement> Measure() {

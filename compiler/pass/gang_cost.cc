@@ -354,7 +354,7 @@ double GangEstimate::Of(const GangShape& shape) const {
     constexpr double kStream = 6, kLine = 4;  // Cycles.
     constexpr uint32_t kLinesMax = 8;  // Their addresses tend to differ by powers of two, and caches have 8 ways.
     work += kStream * level.streams * (shape.rows > 1 ? shape.rows : 0);
-    work += kLine * level.crosswise * shape.width() * (shape.width() > kLinesMax ? 3 : 1);
+    work += kLine * level.crosswise * shape.width() * (shape.width() > kLinesMax ? 1.4 : 1);
     // The more lanes, the longer the slowest takes.
     work *= level.is_masked && l > 0 ? 1 + 0.1 * std::log2(parts) : 1;
     cycles += work * level.weight;

@@ -75,6 +75,90 @@ const char* ReasonOf(const Op& op, bool is_entry) {
   }
 }
 
+// Finds what is computed from a buffer's address by more than sums, differences and choices: ResolveProvenance guesses
+// a buffer for it, but it may be an address of module memory.
+class OddAddresses {
+ public:
+  explicit OddAddresses(const ir::Module& module);
+  bool IsOdd(ValueId id) const { return how_[id.index] == How::kOdd; }
+
+ private:
+  enum class How : uint8_t { kPlain, kDerived, kOdd };
+  void Raise(ValueId id, How how) {
+    changed_ |= how > how_[id.index];
+    how_[id.index] = std::max(how_[id.index], how);
+  }
+  void Visit(const Op& op);
+
+  const ir::Function& f_;
+  std::vector<How> how_;
+  bool changed_ = true;
+};
+
+OddAddresses::OddAddresses(const ir::Module& module)
+    : f_(module.function(module.entry)), how_(f_.values.size(), How::kPlain) {
+  for (uint32_t k = 0; k < module.params.size(); ++k) {
+    if (module.params[k].is_buffer) {
+      how_[f_.region(f_.body).first_param.index + k] = How::kDerived;
+    }
+  }
+  while (changed_) {
+    changed_ = false;
+    ir::ForEachOp(f_, [&](OpId id) { Visit(f_.op(id)); });
+  }
+}
+
+void OddAddresses::Visit(const Op& op) {
+  const std::span<const ValueId> operands = f_.operands_of(op);
+  auto bring = [&](ValueId first, uint32_t count, uint32_t from) {
+    for (uint32_t i = 0; i < count; ++i) {
+      Raise(ValueId(first.index + i), how_[operands[from + i].index]);
+    }
+  };
+  if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+    return bring(f_.region(op.body).first_param, f_.region(op.body).param_count, 0);
+  }
+  for (const ir::Target& target : f_.targets_of(op)) {
+    const Op& owner = f_.op(target.op);
+    const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
+    target.is_continue ? bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, from)
+                       : bring(owner.first_result, owner.result_count, from);
+  }
+  const uint8_t effects = ir::Info(op.code).effects;
+  if (op.result_count != 1 || (effects & (ir::kReads | ir::kControl)) != 0) {
+    return;
+  }
+  How how = How::kPlain;
+  for (ValueId operand : operands) {
+    how = std::max(how, how_[operand.index]);
+  }
+  const bool keeps = op.code == Opcode::kAdd || op.code == Opcode::kSub || op.code == Opcode::kSelect ||
+                     ir::Info(op.code).family == ir::Family::kIntCompare;
+  Raise(op.first_result, how == How::kDerived && !keeps ? How::kOdd : how);
+}
+
+// The first store of the entry to such an address.
+std::optional<GangRefusal> RefuseOddStores(const ir::Module& module) {
+  std::optional<GangRefusal> refusal;
+  if (module.has_separate_buffers) {
+    return refusal;
+  }
+  const OddAddresses odd(module);
+  const ir::Function& f = module.function(module.entry);
+  ir::ForEachOp(f, [&](OpId id) {
+    const Op& op = f.op(id);
+    const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0 && op.space == Space::kParam;
+    const ir::Family family = ir::Info(op.code).family;
+    if (writes && (family == ir::Family::kMemory || family == ir::Family::kAtomic) && odd.IsOdd(f.operands_of(op)[0]) &&
+        !refusal.has_value()) {
+      refusal = GangRefusal{op.source,
+                            "Instances run one at a time: a store's address is computed from bits of a "
+                            "buffer's address, so it may be in memory that belongs to one instance."};
+    }
+  });
+  return refusal;
+}
+
 // --- Constructs.
 
 class Planner {
@@ -89,6 +173,7 @@ class Planner {
   bool IsFree(const Shape& shape) const { return shape.kind == Shape::Kind::kLinear; }
   bool IsReachedTogether(OpId id) const;
   bool AssumeMore();
+  bool ExtendsLinear(const Op& op) const;
   bool IsGuard(ValueId id, int depth) const;
   void FindMasked();
   bool MarkJump(OpId id, const Op& op);
@@ -157,9 +242,24 @@ bool Planner::IsGuard(ValueId id, int depth) const {
   }
   const uint32_t entry = module_.entry.index;
   return std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
+    const OpId by = definitions_[operand.index];
+    if (by.valid() && (f_.op(by).code == Opcode::kExtendS || f_.op(by).code == Opcode::kExtendU)) {
+      operand = f_.operands_of(f_.op(by))[0];
+    }
     return along_x_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear &&
            (!options_.has_rows || along_y_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear);
   });
+}
+
+// Whether the operation extends an i32 that grows along x by less than what a tile could carry out of its range.
+bool Planner::ExtendsLinear(const Op& op) const {
+  constexpr int32_t kStepMax = 1 << 20;
+  if (op.code != Opcode::kExtendS && op.code != Opcode::kExtendU) {
+    return false;
+  }
+  const Shape& shape = along_x_->functions[module_.entry.index].shapes[f_.operands_of(op)[0].index];
+  const auto step = static_cast<int32_t>(static_cast<uint32_t>(shape.step[0]));
+  return shape.kind == Shape::Kind::kLinear && step != 0 && step <= kStepMax && step >= -kStepMax;
 }
 
 // Marks guards that are reached before anything has an effect. Whether any was found.
@@ -168,11 +268,15 @@ bool Planner::AssumeMore() {
   ir::ForEachOp(f_, [&](OpId id) {
     const Op& op = f_.op(id);
     has_effect = has_effect || (ir::Info(op.code).effects & (ir::kWrites | ir::kSyncs)) != 0;
-    if (has_effect || op.code != Opcode::kIf || plan_.is_assumed[id.index]) {
+    if (has_effect || plan_.is_assumed[id.index] || !IsReachedTogether(id)) {
       return;
     }
-    const ValueId condition = f_.operands_of(op)[0];
-    if (!Differs(condition) || !IsReachedTogether(id) || !IsGuard(condition, 0)) {
+    if (op.code == Opcode::kIf) {
+      const ValueId condition = f_.operands_of(op)[0];
+      if (!Differs(condition) || !IsGuard(condition, 0)) {
+        return;
+      }
+    } else if (!ExtendsLinear(op)) {
       return;
     }
     for (OpId owner = owners_[id.index]; owner.valid(); owner = owners_[owner.index]) {
@@ -316,7 +420,7 @@ std::optional<GangRefusal> RefuseGang(const ir::Module& module) {
       }
     });
   }
-  return refusal;
+  return refusal.has_value() ? refusal : RefuseOddStores(module);
 }
 
 std::optional<GangPlan> PlanGang(const ir::Module& module, const GangPlanOptions& options) {

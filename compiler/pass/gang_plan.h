@@ -38,7 +38,8 @@ struct GangPlan {
   std::vector<bool> is_masked;
   bool body_is_masked = false;
   // By OpId of an if: its condition varies, but is the same for nearly every whole tile and stands before anything has
-  // an effect. A tile function without a mask takes it as uniform, and gives up (kGangMixed) when it is not.
+  // an effect. A tile function without a mask takes it as uniform, and gives up (kGangMixed) when it is not. Of an
+  // extension of a linear i32 to an i64 that stands there: it is linear too, as no lane is beyond the i32's range.
   std::vector<bool> is_assumed;
 };
 

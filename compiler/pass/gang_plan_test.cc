@@ -202,6 +202,14 @@ TEST(GangPlanTest, AssumedGuards) {
        "%f "
        "@2 {\n return ()\n} else {\n leave b1 ()\n}\n return ()",
        {"assume 2"}},
+      {"Extension",
+       "%w: i64 = extend_s.i32 %x @3\n %d: i64 = const.i64 5\n %c: i32 = lt_s.i64 %w, %d\n if b0 %c @1 {\n return "
+       "()\n} else {\n leave b0 ()\n}\n return ()",
+       {"assume 3", "assume 1"}},
+      {"ExtensionBehindEffect",
+       "store.i32 param(0) %0, %n\n %w: i64 = extend_s.i32 %x @3\n %d: i64 = const.i64 5\n %c: i32 = lt_s.i64 %w, "
+       "%d\n if b0 %c @1 {\n return ()\n} else {\n leave b0 ()\n}\n return ()",
+       {"mask 1", "return"}},
       {"Parity",
        "%c: i32 = and.i32 %x, %1\n if b0 %c @1 {\n return ()\n} else {\n leave b0 ()\n}\n return ()",
        {"mask 1", "return"}},
@@ -253,6 +261,9 @@ TEST(GangPlanTest, Refusals) {
       {"LoadFlat", "%v: i32 = load.i32 flat %x\n store.i32 param(0) %x, %v", nullptr},
       {"LoadState", "%v: i32 = load.i32 state %x\n store.i32 param(0) %x, %v", nullptr},
       {"Atomic", "%v: i32 = atomic_add.i32 param(0) %0, %1", nullptr},
+      {"StoreMovedBase", "%m: i32 = add.i32 %b, %x\n %d: i32 = sub.i32 %m, %b\n store.i32 param(0) %d, %1", nullptr},
+      {"StoreMaskedBase", "%m: i32 = and.i32 %b, %2\n %d: i32 = sub.i32 %m, %b\n store.i32 param(0) %d, %1 @9",
+       "bits of a buffer's address"},
       {"StoreFlat", "store.i32 flat %x, %1 @9", "not known to lie in one buffer"},
       {"StoreModule", "store.i32 module %x, %1 @9", "belongs to one instance"},
       {"StoreState", "store.i32 state %x, %1 @9", "belongs to one instance"},

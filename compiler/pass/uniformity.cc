@@ -71,6 +71,7 @@ class FunctionSweep {
 
   Shape Of(const Op& op) const;
   Shape LinearOf(const Op& op) const;
+  Shape ExtendedOf(const Op& op) const;
   Shape IdOf(const Op& op) const;
   bool ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) const;
 
@@ -291,9 +292,22 @@ void FunctionSweep::Visit(OpId id) {
       return Call(op);
     default:
       for (uint32_t i = 0; i < op.result_count; ++i) {
-        Raise(ValueId(op.first_result.index + i), Of(op));
+        Raise(ValueId(op.first_result.index + i), IsAssumed(id) ? ExtendedOf(op) : Of(op));
       }
   }
+}
+
+// Of an extension that is assumed not to meet the end of the i32's range: the steps keep their sign.
+Shape FunctionSweep::ExtendedOf(const Op& op) const {
+  Shape shape = At(op, 0);
+  // Only lanes along x are looked at when a tile runs.
+  if (lanes_ != Lanes::kAlongX || shape.kind != Shape::Kind::kLinear) {
+    return Of(op);
+  }
+  for (uint64_t& step : shape.step) {
+    step = static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(step))));
+  }
+  return shape;
 }
 
 bool FunctionSweep::ConstantAt(const Op& op, uint32_t operand, uint64_t* bits) const {

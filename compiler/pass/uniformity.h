@@ -61,7 +61,7 @@ enum class Lanes : uint8_t { kGroup, kAlongX, kAlongY, kAlongZ, kSurelyGroup };
 
 // Requires a verified module. Nothing when it did not settle within a bounded number of sweeps, each linear. `assumed`,
 // by OpId of the entry, names ifs and leave_tables whose condition is taken to be the same for all, whatever it is
-// computed from.
+// computed from, and extensions of an i32 that are taken to stay linear.
 std::optional<Uniformity> AnalyseUniformity(const ir::Module& module, Lanes lanes = Lanes::kGroup,
                                             const std::vector<bool>* assumed = nullptr);
 

@@ -142,6 +142,8 @@ class GangEmitter {
   Status EmitWays(const ir::Op& op, ir::OpId id, llvm::BasicBlock* then_block, llvm::BasicBlock* else_block);
   Status EmitMaskedIf(const ir::Op& op, ir::OpId id);
   Status EmitAssumedIf(const ir::Op& op, ir::OpId id);
+  void EmitAssumedExtension(const ir::Op& op);
+  llvm::BasicBlock* Mixed();
   Status EmitArm(ir::RegionId region, const Mask& mask, llvm::BasicBlock* behind);
   // Whether all active lanes of the tile have the same scalar.
   bool IsOne(ir::ValueId id) const;

@@ -22,7 +22,7 @@ Status GangEmitter::EmitRegion(RegionId region) {
 Status GangEmitter::EmitOp(const ir::Op& op, OpId id) {
   written_in_ = op.origin != 0 ? op.origin - 1 : m_.WrittenIn(m_.source.entry.index);
   if (ArithEmitter::Handles(op)) {
-    EmitArith(op);
+    plan_.is_assumed[id.index] ? EmitAssumedExtension(op) : EmitArith(op);
     return absl::OkStatus();
   }
   switch (ir::Info(op.code).family) {
@@ -66,55 +66,6 @@ Status GangEmitter::EmitControl(const ir::Op& op, OpId id) {
       return absl::OkStatus();
     default:
       return Internal("The operation \"" + std::string(ir::Info(op.code).text) + "\" is no control operation.");
-  }
-}
-
-// --- Which jumps there are.
-
-void GangEmitter::NoteEdges() {
-  is_passed_.assign(f_.ops.size(), false);
-  leaves_.assign(f_.ops.size(), 0);
-  continues_.assign(f_.ops.size(), 0);
-  // Regions being walked, with the next operation's place; `open` holds their owners.
-  std::vector<std::pair<RegionId, size_t>> walk = {{f_.body, 0}};
-  std::vector<OpId> open = {OpId()};
-  while (!walk.empty()) {
-    auto& [region_id, next] = walk.back();
-    const ir::Region& region = f_.region(region_id);
-    if (next == region.ops.size()) {
-      walk.pop_back();
-      open.pop_back();
-      continue;
-    }
-    const OpId id = region.ops[next++];
-    const ir::Op& op = f_.op(id);
-    if (ir::IsTerminator(op.code)) {
-      NoteJump(op, std::span(open).subspan(1));
-    }
-    for (RegionId inner : {op.body, op.otherwise}) {
-      if (inner.valid() && f_.region(inner).owner == id) {
-        walk.push_back({inner, 0});
-        open.push_back(id);
-      }
-    }
-  }
-}
-
-// `open`: the constructs around the jump, outermost first.
-void GangEmitter::NoteJump(const ir::Op& op, std::span<const OpId> open) {
-  if (op.code == Opcode::kReturn) {
-    for (OpId id : open) {
-      is_passed_[id.index] = true;
-    }
-  }
-  for (const ir::Target& target : f_.targets_of(op)) {
-    bool repeats = false;  // The jump may run again before its target ends: other lanes take it then.
-    for (size_t i = open.size(); i-- > 0 && open[i] != target.op;) {
-      is_passed_[open[i].index] = true;
-      repeats = repeats || (f_.op(open[i]).code == Opcode::kLoop && IsMasked(open[i]));
-    }
-    repeats = repeats || (!target.is_continue && f_.op(target.op).code == Opcode::kLoop);
-    (target.is_continue ? continues_ : leaves_)[target.op.index] += repeats ? 2 : 1;
   }
 }
 
@@ -401,88 +352,37 @@ Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
   llvm::BasicBlock* then_block = NewBlock("then");
   llvm::BasicBlock* some_block = NewBlock("not.all");
   llvm::BasicBlock* else_block = NewBlock("else");
-  mixed_ = mixed_ != nullptr ? mixed_ : NewBlock("mixed");
   b_.CreateCondBr(AnyOf(b_.CreateNot(all)), some_block, then_block);
   b_.SetInsertPoint(some_block);
-  b_.CreateCondBr(Any(taken), mixed_, else_block);
+  b_.CreateCondBr(Any(taken), Mixed(), else_block);
   return EmitWays(op, id, then_block, else_block);
 }
 
-// --- Jumps.
-
-// Lanes that part from others keep their place in masks, and the code goes on where those others are.
-void GangEmitter::Jump(const ir::Target& target, const ir::Op& op, uint32_t first_operand) {
-  if (IsMasked(target.op)) {
-    Bring(target, op, first_operand);
-    b_.CreateBr(join_);
-    return;
+// An i32 of which the tile's first and last lane in a row are as far apart after the extension as before: then so are
+// those between, as a tile's lanes do not reach around the range.
+void GangEmitter::EmitAssumedExtension(const ir::Op& op) {
+  HPVMD_CHECK(mask_.empty() && !kind_.is_masked);
+  EmitArith(op);
+  const auto step = static_cast<int32_t>(static_cast<uint32_t>(LayoutOf(OperandId(op, 0)).step));
+  const int64_t reach = int64_t{step} * (columns() * lanes() - 1);
+  llvm::Value* is_mixed = b_.getFalse();
+  for (unsigned row = 0; row < RowsOf(LayoutOf(op.first_result)); ++row) {
+    llvm::Value* last = b_.CreateAdd(Operand(op, 0, row), I32(static_cast<uint32_t>(static_cast<int32_t>(reach))));
+    llvm::Value* wide =
+        op.code == Opcode::kExtendS ? b_.CreateSExt(last, b_.getInt64Ty()) : b_.CreateZExt(last, b_.getInt64Ty());
+    llvm::Value* expected = b_.CreateAdd(Scalar(op.first_result, row), b_.getInt64(static_cast<uint64_t>(reach)));
+    is_mixed = b_.CreateOr(is_mixed, b_.CreateICmpNE(wide, expected));
   }
-  if (target.is_continue) {
-    TrapIfStopped(op.source);
-  }
-  Bring(target, op, first_operand);
-  b_.CreateBr(target.is_continue ? open_[target.op.index].header : open_[target.op.index].exit);
+  llvm::BasicBlock* next = NewBlock("linear");
+  b_.CreateCondBr(is_mixed, Mixed(), next, llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights());
+  b_.SetInsertPoint(next);
 }
 
-// Stores what the active lanes bring to the target, and notes that they are there.
-void GangEmitter::Bring(const ir::Target& target, const ir::Op& op, uint32_t first_operand) {
-  const ir::Op& owner = f_.op(target.op);
-  Open& open = open_[target.op.index];
-  const auto& slots = target.is_continue ? open.next : open.results;
-  const ValueId first = target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
-  for (uint32_t i = 0; i < slots.size(); ++i) {
-    StoreTo(slots[i], ValueId(first.index + i), OperandId(op, first_operand + i),
-            target.is_continue ? open.blends_next : open.blends_results);
+llvm::BasicBlock* GangEmitter::Mixed() {
+  if (mixed_ == nullptr) {
+    mixed_ = NewBlock("mixed");
   }
-  if (target.is_continue && IsMasked(target.op)) {
-    AddMask(open.again);
-  } else if (!open.left.empty()) {
-    AddMask(open.left);
-  }
-}
-
-void GangEmitter::EmitLeaveTable(const ir::Op& op) {
-  const std::span<const ir::Target> targets = f_.targets_of(op);
-  const auto count = static_cast<unsigned>(targets.size() - 1);
-  std::map<std::pair<uint32_t, bool>, llvm::BasicBlock*> blocks;
-  for (const ir::Target& target : targets) {
-    llvm::BasicBlock*& block = blocks[{target.op.index, target.is_continue}];
-    block = block != nullptr ? block : NewBlock("case");
-  }
-  auto block_of = [&](const ir::Target& target) { return blocks[{target.op.index, target.is_continue}]; };
-  llvm::SwitchInst* branch = b_.CreateSwitch(Operand(op, 0, 0), block_of(targets[count]), count);
-  for (unsigned i = 0; i < count; ++i) {
-    branch->addCase(b_.getInt32(i), block_of(targets[i]));
-  }
-  for (const auto& [target, block] : blocks) {
-    b_.SetInsertPoint(block);
-    Jump({OpId(target.first), target.second}, op, 1);
-  }
-}
-
-// Every lane to its own target; what they bring is the same wherever they go.
-void GangEmitter::EmitMaskedTable(const ir::Op& op) {
-  const std::span<const ir::Target> targets = f_.targets_of(op);
-  const auto count = static_cast<uint32_t>(targets.size() - 1);
-  std::map<std::pair<uint32_t, bool>, Mask> masks;
-  for (unsigned part = 0; part < parts(); ++part) {
-    llvm::Value* index = Operand(op, 0, part / columns(), part % columns());
-    llvm::Value* active = PartMask(part / columns(), part % columns());
-    for (uint32_t i = 0; i <= count; ++i) {
-      llvm::Value* number = Splat(I32(i));
-      llvm::Value* taken = i < count ? b_.CreateICmpEQ(index, number) : b_.CreateICmpUGE(index, number);
-      Mask& mask = masks[{targets[i].op.index, targets[i].is_continue}];
-      mask.resize(parts(), llvm::Constant::getNullValue(taken->getType()));
-      mask[part] = b_.CreateOr(mask[part], Both(active, taken));
-    }
-  }
-  const Mask before = mask_;
-  for (const auto& [target, mask] : masks) {
-    mask_ = mask;
-    Bring({OpId(target.first), target.second}, op, 1);
-  }
-  mask_ = before;
-  b_.CreateBr(join_);
+  return mixed_;
 }
 
 }  // namespace hpvm::cpu

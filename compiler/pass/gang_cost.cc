@@ -139,7 +139,11 @@ void GangEstimate::AddMemory(const Op& op, GangLevel& level) {
   } else if (address.kind == Layout::Kind::kUniform) {
     level.vectors.Add(by_row, 2);
   } else {
-    level.vectors.Add(by_row, 4 + lanes_ * (is_store ? 1.5 : 1.2));
+    const double apart = 4 + lanes_ * (is_store ? 1.5 : 1.2);
+    level.vectors.Add(by_row, apart);
+    if (y.kind == Shape::Kind::kLinear && y.step[1] == op.width && (op.width == 4 || op.width == 8)) {
+      level.transposed += std::max(0.0, apart - whole - 3 * OfVector(op.width));  // Shuffles.
+    }
   }
 }
 
@@ -344,6 +348,7 @@ double GangEstimate::Of(const GangShape& shape) const {
     const GangLevel& level = levels_[l];
     double work = level.vectors.by_row * parts + level.vectors.shared * shape.columns +
                   level.scalars.by_row * shape.rows + level.scalars.shared;
+    work -= shape.rows % 4 == 0 ? level.transposed * parts : 0;
     const double registers = AtOnce(level.kept, shape, parts) + level.splats.shared + level.splats.by_row * shape.rows +
                              // LLVM's scheduler finishes one part before it begins with the next, but for stores.
                              AtOnce(level.passing, shape, level.stores ? parts : kPartsAtOnce) + 1;

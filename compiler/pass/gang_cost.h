@@ -38,6 +38,7 @@ struct GangLevel {
   double latency = 0;
   double streams = 0;    // Contiguous accesses that each row has its own of: each is a page of its own.
   double crosswise = 0;  // Accesses of which each lane has a cache line of its own, shared by the rows.
+  double transposed = 0;  // What accesses along y cost less, a part, where rows fill vectors (gang_transpose.cc).
 };
 
 class GangEstimate {

@@ -179,6 +179,7 @@ class Planner {
   bool MarkJump(OpId id, const Op& op);
   bool MarkWay(OpId from, OpId target, bool is_apart);
   std::vector<Layout> Layouts() const;
+  std::vector<std::optional<uint64_t>> RowSteps() const;
 
   const ir::Module& module_;
   const GangPlanOptions& options_;
@@ -355,6 +356,17 @@ std::vector<Layout> Planner::Layouts() const {
   return layouts;
 }
 
+std::vector<std::optional<uint64_t>> Planner::RowSteps() const {
+  std::vector<std::optional<uint64_t>> steps(f_.values.size());
+  for (size_t i = 0; i < steps.size() && options_.has_rows; ++i) {
+    const Shape& y = along_y_->functions[module_.entry.index].shapes[i];
+    if (y.kind == Shape::Kind::kLinear && !y.is_uniform()) {
+      steps[i] = y.step[1];
+    }
+  }
+  return steps;
+}
+
 std::optional<GangPlan> Planner::Run() {
   owners_.resize(f_.ops.size());
   definitions_.resize(f_.values.size());
@@ -384,6 +396,7 @@ std::optional<GangPlan> Planner::Run() {
   }
   FindMasked();
   plan_.layouts = Layouts();
+  plan_.row_steps = RowSteps();
   return std::move(plan_);
 }
 

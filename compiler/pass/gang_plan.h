@@ -32,6 +32,9 @@ struct Layout {
 
 struct GangPlan {
   std::vector<Layout> layouts;  // By ValueId.
+  // By ValueId, of those that are by_row: row r has what row 0 has plus r * step, lane by lane; modulo 2^64, for an i32
+  // modulo 2^32. Nothing where rows differ in another way.
+  std::vector<std::optional<uint64_t>> row_steps;
   // By OpId of a block, loop or if: whether instances of a tile may be in it, or leave it, separately, so that it is
   // run under a mask. Others are branches that all active lanes take together. The function's body is masked when its
   // `return`s are reached separately.

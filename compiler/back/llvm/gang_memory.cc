@@ -152,6 +152,9 @@ void GangAccess::FindForm() {
     form_ = Form::kUniform;
     return;
   }
+  if (IsTransposed() && ir::Info(op_.code).family == ir::Family::kMemory) {
+    form_ = Form::kTransposed;
+  }
   if (at_.kind != Layout::Kind::kLinear) {
     return;
   }
@@ -173,6 +176,7 @@ void GangAccess::Remark() const {
       form_ == Form::kUniform      ? "is one scalar for all lanes"
       : form_ == Form::kContiguous ? "is contiguous"
       : form_ == Form::kReversed   ? "is contiguous in reverse"
+      : form_ == Form::kTransposed ? "is contiguous along y: vectors of rows are transposed in registers"
       : form_ == Form::kStrided    ? "has a stride of " + std::to_string(step_) + " bytes: wide loads and shuffles"
       : at_.kind == Layout::Kind::kLinear
           ? "has a stride of " + std::to_string(step_) + " bytes: " + (is_store_ ? "a scatter" : "a gather")
@@ -421,6 +425,10 @@ void GangAccess::Guarded(llvm::Value* condition, llvm::function_ref<void()> body
 
 Status GangAccess::EmitLoad() {
   Remark();
+  if (form_ == Form::kTransposed) {
+    g_.Set(op_.first_result, LoadTransposed());
+    return absl::OkStatus();
+  }
   const Layout& layout = g_.LayoutOf(op_.first_result);
   const bool is_vector = layout.kind == Layout::Kind::kVarying;
   llvm::SmallVector<Tiled, 4> results(words_);
@@ -453,6 +461,10 @@ Status GangAccess::EmitStore() {
                          " (function \"" + g_.f_.name + "\").");
   }
   Remark();
+  if (form_ == Form::kTransposed) {
+    StoreTransposed();
+    return absl::OkStatus();
+  }
   for (unsigned r = 0; r < (is_shared_ ? 1 : g_.rows()); ++r) {
     const unsigned row = is_shared_ ? GangEmitter::kAllRows : r;
     if (form_ == Form::kUniform) {

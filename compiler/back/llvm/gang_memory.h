@@ -29,7 +29,7 @@ class GangAccess {
     uint64_t imm = 0;
     llvm::Value* bytes = nullptr;  // i64: how many lie at data.
   };
-  enum class Form : uint8_t { kUniform, kContiguous, kReversed, kStrided, kVarying };
+  enum class Form : uint8_t { kUniform, kContiguous, kReversed, kStrided, kTransposed, kVarying };
   // What a row's access of form contiguous, reversed or strided needs.
   struct Run {
     llvm::Value* misses = nullptr;               // i1; null: known to be inside.
@@ -101,6 +101,13 @@ class GangAccess {
   llvm::Value* Interleave(const Row& words);
   void Scatter(unsigned row, unsigned column, unsigned word, llvm::Value* value);
   llvm::Value* Pointers(llvm::Value* offsets, uint64_t imm);
+
+  // gang_transpose.cc
+  bool IsTransposed() const;
+  unsigned BlockRows(unsigned row) const;
+  llvm::SmallVector<llvm::Value*, 16> LanePointers(unsigned column);
+  Tiled LoadTransposed();
+  void StoreTransposed();
 
   // gang_atomic.cc
   // Ends what asks, a lane or a row's active lanes, if `condition` holds.

@@ -80,7 +80,9 @@ inline constexpr const char* kGangTestLevels[] = {"x86-64-v2", "x86-64-v3", "x86
 class GangCompared {
  public:
   // `is_refused`: no tile may run the kernel.
-  explicit GangCompared(const std::string& text, bool is_refused = false) {
+  explicit GangCompared(const std::string& text, bool is_refused = false,
+                        const std::vector<GangShape>& shapes = {std::begin(kGangTestShapes),
+                                                                std::end(kGangTestShapes)}) {
     StatusOr<ir::Module> module = ir::ParseModule(text);
     EXPECT_TRUE(module.ok()) << module.status() << text;
     if (!module.ok()) {
@@ -98,7 +100,7 @@ class GangCompared {
     for (const char* level : kGangTestLevels) {
       KernelReport report;
       CpuOptions options;
-      options.shapes.assign(std::begin(kGangTestShapes), std::end(kGangTestShapes));
+      options.shapes = shapes;
       options.report = &report;
       StatusOr<Artifact> artifact = EmitCpuImage(*module, {level}, options);
       EXPECT_TRUE(artifact.ok()) << level << ": " << artifact.status();

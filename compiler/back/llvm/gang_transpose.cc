@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accesses whose rows, not their lanes, lie side by side: each lane's elements of several rows are one vector, and
+// square blocks of them are transposed in registers, by halves, quarters and so on.
+#include <algorithm>
+
+#include "compiler/back/llvm/gang_memory.h"
+
+namespace hpvm::cpu {
+
+namespace {
+
+using Block = llvm::SmallVector<llvm::Value*, 16>;
+
+// As many vectors as each has elements; element j of vector i changes places with element i of vector j.
+void Transpose(llvm::IRBuilder<>& b, Block& block) {
+  const auto size = static_cast<unsigned>(block.size());
+  for (unsigned half = size / 2; half > 0; half /= 2) {
+    llvm::SmallVector<int, 16> low, high;
+    for (unsigned i = 0; i < size; ++i) {
+      low.push_back(static_cast<int>((i & half) == 0 ? i : size + i - half));
+      high.push_back(static_cast<int>((i & half) == 0 ? i + half : size + i));
+    }
+    for (unsigned i = 0; i < size; ++i) {
+      if ((i & half) == 0) {
+        llvm::Value* first = block[i];
+        llvm::Value* second = block[i + half];
+        block[i] = b.CreateShuffleVector(first, second, low);
+        block[i + half] = b.CreateShuffleVector(first, second, high);
+      }
+    }
+  }
+}
+
+// `count` elements from `first` on.
+llvm::Value* Part(llvm::IRBuilder<>& b, llvm::Value* vector, unsigned first, unsigned count) {
+  llvm::SmallVector<int, 16> lanes;
+  for (unsigned i = 0; i < count; ++i) {
+    lanes.push_back(static_cast<int>(first + i));
+  }
+  return b.CreateShuffleVector(vector, lanes);
+}
+
+// One after the other; a power of two of them.
+llvm::Value* Join(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> parts) {
+  Block joined(parts.begin(), parts.end());
+  while (joined.size() > 1) {
+    const unsigned count = llvm::cast<llvm::FixedVectorType>(joined[0]->getType())->getNumElements();
+    llvm::SmallVector<int, 64> lanes;
+    for (unsigned i = 0; i < 2 * count; ++i) {
+      lanes.push_back(static_cast<int>(i));
+    }
+    Block pairs;
+    for (size_t i = 0; i < joined.size(); i += 2) {
+      pairs.push_back(b.CreateShuffleVector(joined[i], joined[i + 1], lanes));
+    }
+    joined = std::move(pairs);
+  }
+  return joined[0];
+}
+
+}  // namespace
+
+// Whether rows lie side by side, in code that knows all of the tile's lanes to be active and inside.
+bool GangAccess::IsTransposed() const {
+  const ir::ValueId address = g_.OperandId(op_, 0);
+  if (!is_known_ || !g_.mask_.empty() || !at_.by_row || g_.rows() < 4 || words_ != 1 || op_.width < 4 ||
+      address.index >= g_.plan_.row_steps.size()) {
+    return false;
+  }
+  const std::optional<uint64_t> step = g_.plan_.row_steps[address.index];
+  return step.has_value() && *step == op_.width;
+}
+
+// How many rows from `row` on make one block.
+unsigned GangAccess::BlockRows(unsigned row) const {
+  constexpr unsigned kVectorBytes = 64;
+  unsigned size = std::min(lanes_, kVectorBytes / op_.width);
+  while (size > g_.rows() - row) {
+    size /= 2;
+  }
+  return size;
+}
+
+// Where a lane of row 0 lies.
+llvm::SmallVector<llvm::Value*, 16> GangAccess::LanePointers(unsigned column) {
+  llvm::Value* offsets = Offsets(0, column);
+  llvm::SmallVector<llvm::Value*, 16> pointers;
+  for (unsigned i = 0; i < lanes_; ++i) {
+    pointers.push_back(Added(Pointer(b_.CreateExtractElement(offsets, uint64_t{i}), false), place_.imm));
+  }
+  return pointers;
+}
+
+// The vectors of all parts of the tile.
+Tiled GangAccess::LoadTransposed() {
+  Tiled parts(g_.parts());
+  for (unsigned c = 0; c < columns_; ++c) {
+    const auto pointers = LanePointers(c);
+    for (unsigned row = 0, size = 0; row < g_.rows(); row += size) {
+      size = BlockRows(row);
+      auto* type = llvm::FixedVectorType::get(stored_, size);
+      std::vector<Block> rows(size);
+      for (unsigned first = 0; first < lanes_; first += size) {
+        Block block;
+        for (unsigned i = 0; i < size; ++i) {
+          llvm::Value* pointer = Added(pointers[first + i], uint64_t{row} * op_.width);
+          block.push_back(Tag(b_.CreateAlignedLoad(type, pointer, llvm::Align(1))));
+        }
+        Transpose(b_, block);
+        for (unsigned r = 0; r < size; ++r) {
+          rows[r].push_back(block[r]);
+        }
+      }
+      for (unsigned r = 0; r < size; ++r) {
+        parts[(row + r) * columns_ + c] = Widen(Join(b_, rows[r]));
+      }
+    }
+  }
+  return parts;
+}
+
+void GangAccess::StoreTransposed() {
+  for (unsigned c = 0; c < columns_; ++c) {
+    const auto pointers = LanePointers(c);
+    for (unsigned row = 0, size = 0; row < g_.rows(); row += size) {
+      size = BlockRows(row);
+      Block rows;
+      for (unsigned r = 0; r < size; ++r) {
+        rows.push_back(StoredWords(row + r, c)[0]);
+      }
+      for (unsigned first = 0; first < lanes_; first += size) {
+        Block block;
+        for (unsigned r = 0; r < size; ++r) {
+          block.push_back(Part(b_, rows[r], first, size));
+        }
+        Transpose(b_, block);
+        for (unsigned i = 0; i < size; ++i) {
+          llvm::Value* pointer = Added(pointers[first + i], uint64_t{row} * op_.width);
+          Tag(b_.CreateAlignedStore(block[i], pointer, llvm::Align(1)));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace hpvm::cpu

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides how the instances of a tile run in lockstep: what is one scalar, what is one vector, where lanes part.
 //
-// A tile is `rows` instances along y by `columns` vectors of `lanes` instances along x; one of one row and one column is
-// a gang (ISPC's word; Pharr and Mark, "ispc: A SPMD Compiler for High-Performance CPU Programming", InPar 2012).
+// A tile is `rows` instances along y by `columns` vectors of `lanes` instances along x; one of one row and one column
+// is a gang (ISPC's word; Pharr and Mark, "ispc: A SPMD Compiler for High-Performance CPU Programming", InPar 2012).
 // Free of LLVM. Looks at the entry, after the pipeline.
 #ifndef HPVMD_COMPILER_PASS_GANG_PLAN_H_
 #define HPVMD_COMPILER_PASS_GANG_PLAN_H_

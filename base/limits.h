@@ -83,8 +83,8 @@ inline constexpr uint64_t kCompileMemoryBytesMax = 2 * kGiB;
 inline constexpr uint32_t kCompileSecondsMax = 20;
 inline constexpr uint64_t kArtifactBytesMax = 64 * kMiB;
 
-// What a CPU image offers beside running instances one at a time: three shapes, checked and not, and groups; and what the
-// compiler says of a kernel when asked to explain: a few remarks a line.
+// What a CPU image offers beside running instances one at a time: three shapes, checked and not, and groups; and what
+// the compiler says of a kernel when asked to explain: a few remarks a line.
 inline constexpr uint32_t kCpuVariantsMax = 16;
 inline constexpr uint32_t kRemarksMax = 20'000;
 inline constexpr uint32_t kRemarkBytesMax = 4'096;

@@ -75,8 +75,8 @@ struct CpuContext {
   uint8_t* group_values;  // 272
 };
 static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent) == 80 &&
-              offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 &&
-              offsetof(CpuContext, state) == 248 && offsetof(CpuContext, group_values) == 272 && sizeof(CpuContext) == 280);
+              offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 && sizeof(CpuContext) == 280 &&
+              offsetof(CpuContext, state) == 248 && offsetof(CpuContext, group_values) == 272);
 
 // Frames of an image are no larger than the first; functions that call nothing do not look at stack_limit. So the
 // runner sets stack_limit at least the second above the lowest usable byte, which also covers `restore` and

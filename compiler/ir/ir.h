@@ -169,8 +169,8 @@ struct FunctionType {
   friend bool operator==(const FunctionType&, const FunctionType&) = default;
 };
 
-// How far a node's "math": "fast" reaches into what is written in a function. The math library rests on the order of its
-// operations, so that it is not reassociated whatever the node says; functions made for fast math bear contraction.
+// How far a node's "math": "fast" reaches into what is written in a function. The math library rests on the order of
+// its operations, so that it is not reassociated whatever the node says; functions made for fast math bear contraction.
 enum class FastMath : uint8_t { kAll, kContract, kNone };
 
 struct Function {

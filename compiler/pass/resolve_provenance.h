@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the buffer that an address comes from: flat accesses whose address is computed from parameter k's base become
-// accesses of space param(k), at the address minus the base; those whose address comes from local_alloc, of space group.
+// accesses of space param(k), at the address minus the base; addresses from local_alloc make accesses of space group.
 //
 // Requires a verified module; looks at the entry only, since other functions do not see the bases. It need not be right
 // about what the kernel means: an access of param(k) that misses the buffer goes to the same flat address (ir.h,

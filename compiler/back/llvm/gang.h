@@ -125,7 +125,7 @@ class GangEmitter {
     llvm::BasicBlock* header = nullptr;         // Loops without a mask.
     llvm::SmallVector<Slots, 2> results, next;  // One a result; one a parameter of a loop.
     Mask before;                                // The active lanes where it began.
-    Slots left, again;                          // Masked: the lanes that have left it, or go on with the next iteration.
+    Slots left, again;                          // Masked: lanes that have left it, or go on with the next iteration.
     bool blends_results = false, blends_next = false;  // Several edges, or several runs of one, bring values.
   };
   Status EmitRegion(ir::RegionId region);

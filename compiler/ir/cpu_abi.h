@@ -74,8 +74,8 @@ struct CpuContext {
   // Units of groups: what lives across barriers, CpuVariant::value_bytes a lane; 64-byte aligned, not zeroed.
   uint8_t* group_values;  // 272
 };
-static_assert(offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent) == 80 &&
-              offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 && sizeof(CpuContext) == 280 &&
+static_assert(sizeof(CpuContext) == 280 && offsetof(CpuContext, globals) == 64 && offsetof(CpuContext, extent) == 80 &&
+              offsetof(CpuContext, trap_code) == 168 && offsetof(CpuContext, restore) == 224 &&
               offsetof(CpuContext, state) == 248 && offsetof(CpuContext, group_values) == 272);
 
 // Frames of an image are no larger than the first; functions that call nothing do not look at stack_limit. So the

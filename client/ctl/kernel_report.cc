@@ -47,7 +47,10 @@ std::string_view UnitOf(const CpuVariant& variant) {
   return "";
 }
 
-bool IsLockstep(const CpuVariant& variant) { return variant.unit != CpuVariant::Unit::kInstance; }
+// A tile of one instance is one instance at a time without checks.
+bool IsLockstep(const CpuVariant& variant) {
+  return variant.unit == CpuVariant::Unit::kGroup || (variant.unit == CpuVariant::Unit::kTile && variant.lanes > 1);
+}
 
 // "tiles of 48 x 8 instances (3 vectors of 16 lanes, 8 rows), unchecked where a launch shows the bounds".
 std::string Describe(const CpuVariant& variant) {
@@ -56,7 +59,7 @@ std::string Describe(const CpuVariant& variant) {
   if (variant.unit == CpuVariant::Unit::kGroup) {
     text = "groups, " + lanes + " lanes at a time, which keep " + std::to_string(variant.value_bytes) +
            " bytes a lane across barriers";
-  } else if (variant.unit == CpuVariant::Unit::kTile) {
+  } else if (IsLockstep(variant)) {
     text = "tiles of " + std::to_string(variant.lanes * variant.columns) + " x " + std::to_string(variant.rows) +
            " instances (" + (variant.columns == 1 ? "vectors" : std::to_string(variant.columns) + " vectors") + " of " +
            lanes + " lanes" + (variant.rows == 1 ? "" : ", " + std::to_string(variant.rows) + " rows") + ")";

@@ -13,6 +13,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -25,6 +26,10 @@ namespace hpvm {
 void InitializeLlvm() {
   static std::once_flag once;
   std::call_once(once, [] {
+    // LLVM 22 may move a prologue below code that keeps a value in r11, and the loop that probes a frame of more than
+    // 32 KiB page by page then overwrites it: the context's address, in a case seen. At a function's start r11 is free.
+    const char* arguments[] = {"hpvm", "-enable-shrink-wrap=false"};
+    llvm::cl::ParseCommandLineOptions(2, arguments);
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();

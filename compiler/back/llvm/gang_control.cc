@@ -22,6 +22,9 @@ Status GangEmitter::EmitRegion(RegionId region) {
 Status GangEmitter::EmitOp(const ir::Op& op, OpId id) {
   written_in_ = op.origin != 0 ? op.origin - 1 : m_.WrittenIn(m_.source.entry.index);
   if (ArithEmitter::Handles(op)) {
+    if (plan_.is_assumed[id.index] && !mask_.empty()) {
+      return Unimplemented("A value taken as linear stands where lanes have parted (function \"" + f_.name + "\").");
+    }
     plan_.is_assumed[id.index] ? EmitAssumedExtension(op) : EmitArith(op);
     return absl::OkStatus();
   }
@@ -342,7 +345,9 @@ bool GangEmitter::IsCheap(RegionId region) const {
 
 // All of the tile takes one way; if it does not, nothing has happened yet and the caller runs it otherwise.
 Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
-  HPVMD_CHECK(mask_.empty() && !kind_.is_masked);
+  if (!mask_.empty()) {
+    return Unimplemented("A guard stands where lanes have parted (function \"" + f_.name + "\").");
+  }
   const Mask taken = Narrowed(OperandId(op, 0), true);
   llvm::Value* all = taken[0];
   for (size_t i = 1; i < taken.size(); ++i) {

@@ -7,6 +7,7 @@
 
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
+#include "compiler/pass/cut_unreachable.h"
 
 namespace hpvm {
 namespace {
@@ -413,6 +414,7 @@ void Copy::Plain(OpId id) {
 
 Status RemoveDead(ir::Module& module) {
   for (ir::Function& function : module.functions) {
+    CutUnreachable(function);
     const Analysis analysis(function);
     function = Copy(function, analysis).Run();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes what nothing needs: operations without effects whose results are unused, and block, loop and if arguments and
-// results that are unused or always the same value.
+// Removes what nothing needs or reaches: operations without effects whose results are unused, code behind what nothing
+// leaves, and block, loop and if arguments and results that are unused or always the same value.
 //
 // Front ends make both in numbers: the WebAssembly front end carries every local set inside a block through it, and a
 // v128 has its four words beside its lanes. Requires a verified module, which still verifies afterwards and means the

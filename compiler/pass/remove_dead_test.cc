@@ -50,6 +50,14 @@ TEST(RemoveDeadTest, Bodies) {
        " continue b0 (%4, %6)\n} else {\n leave b1 ()\n}\n leave b0 (%4, %5)\n}\n store.i32 flat %2, %3\n return ()\n",
        "  %2: i32 = loop b0 (%3: i32 = %1) {\n    %4: i32 = sub.i32 %3, %1\n    if b1 %4 {\n      continue b0 (%4)\n"
        "    } else {\n      leave b1 ()\n    }\n    leave b0 (%3)\n  }\n  store.i32 flat %0, %2\n  return ()\n}\n"},
+      {"BehindWhatNothingLeaves",
+       "%2: i32 = block b0 () {\n return ()\n}\n if b1 %2 {\n store.i32 flat %0, %1\n leave b1 ()\n} else {\n"
+       " leave b1 ()\n}\n return ()\n",
+       "  block b0 () {\n    return ()\n  }\n  trap 1\n}\n"},
+      {"LeavesThatAreCutDoNotCount",
+       "block b0 () {\n block b1 () {\n return ()\n}\n leave b0 ()\n}\n store.i32 flat %0, %1\n return ()\n",
+       "  block b0 () {\n    block b1 () {\n      return ()\n    }\n    trap 1\n  }\n"
+       "  trap 1\n}\n"},
       {"TableKeepsItsList",
        "%2: i32 = block b0 () {\n %3: i32 = block b1 () {\n leave_table %1 [b0, b1] (%1)\n}\n leave b0 (%3)\n}\n "
        "return ()\n",

@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "compiler/artifact.h"
+#include "compiler/gpu_target.h"
 #include "compiler/ir/launch.h"
 
 namespace hpvm {
@@ -52,6 +53,13 @@ struct DeviceInfo {
   bool runs_inline = false;
   // Obeys Submission::check.
   bool checks = false;
+  GpuTarget gpu;  // Where artifact_kind() is kOpenCl or kVulkan.
+  // Memory of one silicon that passes between its devices by file descriptor: Allocate obeys BufferSpec::is_exported,
+  // or BufferSpec::shared.
+  bool exports_memory = false, imports_memory = false;
+  // The device is the host's processor under another name: for nodes that nothing better can run.
+  bool is_emulated = false;
+  double bytes_per_second = 0;  // Of its memory, about; 0: unknown.
 };
 
 // Reached values of one sequence of events. Starts at 0.
@@ -97,11 +105,24 @@ PointState Poll(const TimelinePoint& point, Status* failure = nullptr);
 // A host-memory timeline that reports to `hub`; what devices without one of their own return from CreateTimeline.
 std::unique_ptr<Timeline> CreateHostTimeline(Hub& hub);
 
+class Buffer;
+
 struct BufferSpec {
   uint64_t bytes = 0;
   // Host memory to use in place instead of allocating; only where DeviceInfo::host_visible. Borrowed for the buffer's
   // life.
   uint8_t* import = nullptr;
+  // Another device is to share it; only where DeviceInfo::exports_memory.
+  bool is_exported = false;
+  // Memory of another device of the same silicon (its Buffer was allocated with is_exported) to use instead of
+  // allocating; only where DeviceInfo::imports_memory. Borrowed for the buffer's life.
+  const Buffer* shared = nullptr;
+};
+
+// Memory as another driver imports it: an opaque descriptor, owned by the buffer, and the size of the allocation.
+struct ExportedMemory {
+  int fd = -1;
+  uint64_t bytes = 0;
 };
 
 // Memory on one device. Freshly allocated memory reads as zero.
@@ -111,6 +132,8 @@ class Buffer {
   virtual uint64_t bytes() const = 0;
   // The data, where DeviceInfo::host_visible; else null. Never null for a host-visible buffer of at least one byte.
   virtual uint8_t* host() = 0;
+  // An fd of -1 unless allocated with BufferSpec::is_exported.
+  virtual ExportedMemory exported() const { return {}; }
 };
 
 // Which of Artifact::variants runs launches: the device finds out.
@@ -216,6 +239,8 @@ class Device {
   // Which kind of artifact to compile for this device.
   virtual ArtifactKind artifact_kind() const = 0;
   virtual Support Supports(const KernelNeeds& needs) const = 0;
+  // kInvalidArgument: the module is at fault, and the message says how (the driver's log); any other status is ours or
+  // the device's.
   virtual StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) = 0;
   virtual StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) = 0;
   virtual StatusOr<std::unique_ptr<Timeline>> CreateTimeline() = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "backends/driver_builder.h"
 #include "backends/grant.h"
 #include "compiler/learnt.h"
 
@@ -19,11 +20,19 @@ struct DeviceOptions {
   const GrantEntry* cpu_grant = nullptr;  // Obeyed at chunk boundaries when given; borrowed for the device's life.
   LearntStore* learnt = nullptr;          // Keeps what devices measure of kernels; borrowed for the device's life.
   uint32_t cpu_variant = kAutoVariant;    // For tests: CpuDeviceOptions::variant.
+  // Builds programs for "opencl" and "vulkan" devices in a process of its own; borrowed for the device's life. Null:
+  // devices build in this process, and keep nothing.
+  DriverBuilder* builder = nullptr;
+  uint32_t gpu_variant = kAutoVariant;  // For tests: the one of GpuCode::variants that every launch uses.
+  bool fpga = false;                    // Present this OpenCL device as an FPGA-class one, whatever its type.
 };
 
-// Names: "null", "interp", "cpu". kNotFound for others, with the list.
+// Names: "null", "interp", "cpu", "opencl", "vulkan"; the last two may be followed by which of their devices,
+// "opencl:1". kNotFound for others, with the list, and for devices that do not exist, with how many there are.
 StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hub, const DeviceOptions& options);
 std::vector<std::string_view> BackendNames();
+// The devices a backend has here, as CreateDevice takes them: {"cpu"}, {"opencl:0", "opencl:1"}. Loads drivers.
+StatusOr<std::vector<std::string>> ListDevices(std::string_view backend);
 
 }  // namespace hpvm
 

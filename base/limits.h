@@ -86,6 +86,15 @@ inline constexpr uint64_t kArtifactBytesMax = 64 * kMiB;
 // What a CPU image offers beside running instances one at a time: three shapes, checked and not, and groups; and what
 // the compiler says of a kernel when asked to explain: a few remarks a line.
 inline constexpr uint32_t kCpuVariantsMax = 16;
+// Of a kernel on a GPU; each is compiled by the driver on its own, which takes tens of milliseconds.
+inline constexpr uint32_t kGpuVariantsMax = 8;
+// Instances of a work item along one dimension: beyond it registers spill on every device known.
+inline constexpr uint32_t kGpuTileMax = 16;
+// A kernel's parameters times the values passed of each, and what is passed of a launch.
+inline constexpr uint32_t kGpuArgumentsMax = 2048;
+// Of a module's build options in a document.
+inline constexpr uint32_t kBuildOptionsBytesMax = 4096;
+inline constexpr uint32_t kSpecialisationConstantsMax = 256;
 inline constexpr uint32_t kRemarksMax = 20'000;
 inline constexpr uint32_t kRemarkBytesMax = 4'096;
 // A bounds program is looked at by launches: a few times what compiler/pass/find_bounds.h writes, so that a child that

@@ -220,6 +220,7 @@ Artifact ReadFields(WireReader& in) {
   artifact.code.assign(code.begin(), code.end());
   artifact.entry_offset = in.U64();
   artifact.variants = ReadVariants(in);
+  artifact.gpu = ReadGpuCode(in);
   artifact.bounds = ReadBounds(in);
   artifact.remarks = ReadRemarks(in);
   artifact.listing = in.Text();
@@ -264,10 +265,17 @@ Status CheckVariants(const Artifact& artifact) {
 }
 
 Status CheckFields(const Artifact& artifact) {
-  if (artifact.kind != ArtifactKind::kInterp && artifact.kind != ArtifactKind::kCpuImage) {
+  if (artifact.kind < ArtifactKind::kInterp || artifact.kind > ArtifactKind::kVulkan) {
     return InvalidArgument("The artifact's kind (" + std::to_string(static_cast<int>(artifact.kind)) +
-                           ") is none of those known (1, 2).");
+                           ") is none of those known (1 to 4).");
   }
+  const bool is_gpu = artifact.kind == ArtifactKind::kOpenCl || artifact.kind == ArtifactKind::kVulkan;
+  if (is_gpu != (artifact.gpu.format != GpuFormat::kNone)) {
+    return InvalidArgument("The artifact's kind (" + std::to_string(static_cast<int>(artifact.kind)) +
+                           ") and its program's form (" + std::to_string(static_cast<int>(artifact.gpu.format)) +
+                           ") do not go together.");
+  }
+  HPVMD_RETURN_IF_ERROR(ValidateGpuCode(artifact.gpu, artifact.params.size()));
   if (artifact.memory_bytes > artifact.memory_bytes_max) {
     return InvalidArgument("The artifact's memory (" + std::to_string(artifact.memory_bytes) +
                            " bytes) is larger than its own maximum (" + std::to_string(artifact.memory_bytes_max) +
@@ -362,6 +370,7 @@ std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key)
   out.Bytes(artifact.code);
   out.U64(artifact.entry_offset);
   WriteVariants(artifact.variants, out);
+  WriteGpuCode(artifact.gpu, out);
   WriteBounds(artifact.bounds, out);
   WriteRemarks(artifact.remarks, out);
   out.Text(artifact.listing);

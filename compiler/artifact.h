@@ -16,17 +16,20 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "compiler/gpu_code.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/ir.h"
 #include "compiler/report.h"
 
 namespace hpvm {
 
-inline constexpr uint32_t kArtifactFormatVersion = 4;
+inline constexpr uint32_t kArtifactFormatVersion = 5;
 
 enum class ArtifactKind : uint8_t {
   kInterp = 1,    // `code` is the kernel IR's text form.
   kCpuImage = 2,  // `code` is an image as compiler/ir/cpu_abi.h describes; entry at `entry_offset`.
+  kOpenCl = 3,    // `code` is a program for an OpenCL device; `gpu` says of which form.
+  kVulkan = 4,    // `code` is a SPIR-V shader module; `gpu` says how to launch it.
 };
 
 // The source line of the code from byte `offset` of the module on, up to the next entry. line 0: none is known.
@@ -78,6 +81,7 @@ struct Artifact {
   uint64_t entry_offset = 0;
   // CPU images: other ways than one instance at a time from entry_offset, the one the compiler thinks best first.
   std::vector<CpuVariant> variants;
+  GpuCode gpu;                             // kOpenCl, kVulkan.
   ir::BoundsProgram bounds;                // What a launch shows so that needs_proof is met; may be empty.
   std::vector<KernelRemark> remarks;       // Only if asked for (CompileRequest::explain).
   std::string listing;                     // For people; only if asked for (CompileRequest::listing).

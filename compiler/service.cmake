@@ -2,7 +2,7 @@
 hpvmd_library(compiler_learnt SOURCES learnt.cc DEPS base)
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
 hpvmd_library(compiler_service
-  SOURCES artifact.cc artifact_bounds.cc service.cc zygote_wire.cc
+  SOURCES artifact.cc artifact_bounds.cc gpu_code.cc gpu_target.cc service.cc zygote_wire.cc
   DEPS base kernel_ir compiler_learnt)
 hpvmd_test(artifact_test SOURCES artifact_test.cc DEPS compiler_service LABELS fast)
 

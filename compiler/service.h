@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "compiler/artifact.h"
+#include "compiler/gpu_target.h"
 #include "compiler/learnt.h"
 
 namespace hpvm {
@@ -36,8 +37,15 @@ enum class Abi : uint8_t {
   kHpvmWeb = 1,  // (pointer, size) pairs and scalars, then idx_x, idx_y, idx_z, dim_x, dim_y, dim_z.
 };
 
-// Text for people beside an explained compile: the kernel IR after the passes, LLVM IR, assembly.
-enum class Listing : uint8_t { kNone = 0, kIr = 1, kLlvm = 2, kAssembly = 3 };
+// Text for people beside an explained compile: the kernel IR after the passes, LLVM IR, assembly, or what a GPU's
+// driver gets (OpenCL C, PTX, SPIR-V disassembled).
+enum class Listing : uint8_t { kNone = 0, kIr = 1, kLlvm = 2, kAssembly = 3, kDevice = 4 };
+
+// A Vulkan module's constant, by its SpecId; scalars of 4 bytes use the low half.
+struct SpecialisationConstant {
+  uint32_t id = 0;
+  uint64_t bits = 0;
+};
 
 struct CompileRequest {
   ModuleKind module_kind = ModuleKind::kWasm;
@@ -51,7 +59,10 @@ struct CompileRequest {
   bool infers_params = false;
   Abi abi = Abi::kHpvm;
   ArtifactKind target = ArtifactKind::kCpuImage;
-  bool fast_math = false;  // A node's "math": "fast".
+  GpuTarget gpu;                                  // kOpenCl, kVulkan: the device; others ignore it.
+  bool fast_math = false;                         // A node's "math": "fast".
+  std::string options;                            // OpenCL C: build options, as the document has them.
+  std::vector<SpecialisationConstant> constants;  // SPIR-V shaders.
   // The artifact carries remarks and the listing, and is for people: such a compile does not use the cache, and may be
   // for another processor than this one (CpuTarget::level; empty: this one).
   bool explain = false;

@@ -72,6 +72,15 @@ Sha256 CacheKeyOf(const CompileRequest& request, std::string_view target, std::s
   number(static_cast<uint64_t>(request.abi));
   number(static_cast<uint64_t>(request.target));
   number(request.fast_math);
+  WireWriter gpu;
+  WriteGpuTarget(request.gpu, gpu);
+  hasher.Add(gpu.bytes());
+  hasher.AddField(request.options);
+  number(request.constants.size());
+  for (const SpecialisationConstant& constant : request.constants) {
+    number(constant.id);
+    number(constant.bits);
+  }
   return hasher.Finish();
 }
 

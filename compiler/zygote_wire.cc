@@ -8,7 +8,7 @@
 namespace hpvm {
 namespace {
 
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 enum class MessageKind : uint8_t { kHello = 1, kRequest = 2, kResponse = 3, kKeep = 4 };
 
 WireWriter Begin(MessageKind kind) {
@@ -73,7 +73,7 @@ std::vector<uint8_t> ReadLearnt(WireReader& in) {
 // What only explained compiles may ask for: their artifacts are not kept.
 bool IsExplainConsistent(const CompileRequest& compile, uint8_t listing) {
   constexpr size_t kLevelBytesMax = 32;
-  return listing <= static_cast<uint8_t>(Listing::kAssembly) && compile.level.size() <= kLevelBytesMax &&
+  return listing <= static_cast<uint8_t>(Listing::kDevice) && compile.level.size() <= kLevelBytesMax &&
          (compile.explain || (listing == 0 && compile.level.empty() && !compile.infers_params));
 }
 
@@ -116,6 +116,13 @@ std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request) {
   out.U8(compile.infers_params);
   out.U8(static_cast<uint8_t>(compile.listing));
   out.Text(compile.level);
+  WriteGpuTarget(compile.gpu, out);
+  out.Text(compile.options);
+  out.U32(static_cast<uint32_t>(compile.constants.size()));
+  for (const SpecialisationConstant& constant : compile.constants) {
+    out.U32(constant.id);
+    out.U64(constant.bits);
+  }
   return std::move(out.bytes());
 }
 
@@ -140,10 +147,18 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
   compile.infers_params = in.Flag();
   uint8_t listing = in.U8();
   compile.level = in.Text();
+  compile.gpu = ReadGpuTarget(in);
+  compile.options = in.Text();
+  compile.constants.resize(in.Count(12));
+  for (SpecialisationConstant& constant : compile.constants) {
+    constant.id = in.U32();
+    constant.bits = in.U64();
+  }
   if (!in.AtEnd() || !IsExplainConsistent(compile, listing) || compile.params.size() > limits::kKernelParamsMax ||
       abi > static_cast<uint8_t>(Abi::kHpvmWeb) ||
-      (target != static_cast<uint8_t>(ArtifactKind::kInterp) &&
-       target != static_cast<uint8_t>(ArtifactKind::kCpuImage))) {
+      compile.options.size() > limits::kBuildOptionsBytesMax ||
+      compile.constants.size() > limits::kSpecialisationConstantsMax ||
+      target < static_cast<uint8_t>(ArtifactKind::kInterp) || target > static_cast<uint8_t>(ArtifactKind::kVulkan)) {
     return Malformed("request");
   }
   compile.listing = static_cast<Listing>(listing);

@@ -17,6 +17,8 @@ struct PipelineOptions {
 
 // Prepares a verified module for the CPU back end. The module's meaning stays the same, and it still verifies.
 Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options = {});
+// For the GPU back ends: the same, but calls are inlined whatever their size, as those devices have no stack.
+Status RunGpuPipeline(ir::Module& module, const PipelineOptions& options = {});
 
 }  // namespace hpvm
 

@@ -11,12 +11,14 @@ import subprocess
 import sys
 
 # Which folders a folder may include, besides itself. design: docs/ARCHITECTURE.md, "Folders".
-COMPILER_FACE = {"compiler/ir", "compiler/artifact.h", "compiler/service.h", "compiler/learnt.h", "compiler/debug/place.h"}
+COMPILER_FACE = {"compiler/ir", "compiler/artifact.h", "compiler/service.h", "compiler/learnt.h", "compiler/gpu_code.h",
+                 "compiler/gpu_target.h", "compiler/debug/place.h"}
 EDGES = {
     "base": set(),
     "graph": {"base"},
     "compiler": {"base", "graph"},
-    "backends": {"base", "compiler/ir", "compiler/artifact.h", "compiler/debug/place.h", "compiler/learnt.h"},
+    "backends": {"base", "compiler/ir", "compiler/artifact.h", "compiler/debug/place.h", "compiler/learnt.h",
+                 "compiler/gpu_code.h", "compiler/gpu_target.h"},
     "scheduler": {"base", "graph"},
     "engine": {"base", "graph", "scheduler", "backends"} | COMPILER_FACE,
     "proto": {"base"},

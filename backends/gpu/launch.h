@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one dispatch of a GPU artifact is run: which variants, in which boxes of instances, with which groups. Shared by
+// the OpenCL and Vulkan devices; free of both APIs.
+//
+// A launch whose extent is no multiple of the variant's tile (and group) is cut into up to eight boxes: the bulk, and
+// what is left at the far side of each dimension, which a variant with smaller tiles runs, in the end one instance a
+// work item. Kernels that run by groups are cut so that a partial last group of a dimension becomes a launch with
+// smaller groups (docs/KERNELS.md S25).
+#ifndef HPVMD_BACKENDS_GPU_LAUNCH_H_
+#define HPVMD_BACKENDS_GPU_LAUNCH_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/device.h"
+#include "compiler/learnt.h"
+
+namespace hpvm::gpu {
+
+// One enqueue.
+struct Part {
+  uint32_t variant = 0;              // In GpuCode::variants.
+  std::array<uint32_t, 3> first{};   // Instance.
+  std::array<uint32_t, 3> groups{};  // Work groups.
+  std::array<uint32_t, 3> group{};   // Work items of a group.
+};
+
+// What a dispatch brings, as choices depend on it.
+struct LaunchFacts {
+  std::array<uint64_t, 3> extent{1, 1, 1}, group{1, 1, 1};
+  struct Param {
+    uint64_t value = 0;  // Buffers: bytes of the view; scalars: the bits.
+    uint64_t start = 0;  // Buffers: first byte of the view in its memory, for alignment.
+  };
+  std::vector<Param> params;  // One a kernel parameter.
+};
+
+// Chooses for one executable; keeps proofs and measurements. Any thread.
+class Chooser {
+ public:
+  virtual ~Chooser() = default;
+  // kFailedPrecondition for launches beyond the device's limits (extents, group sizes, buffers), with the limit.
+  virtual StatusOr<std::vector<Part>> Choose(const LaunchFacts& facts) = 0;
+  // How long the dispatch of `parts` took on the device, for later choices. Wants says whether that would still change
+  // anything, so that devices need not time every launch.
+  virtual bool Wants(const LaunchFacts& facts) = 0;
+  virtual void Took(const LaunchFacts& facts, std::span<const Part> parts, int64_t device_ns) = 0;
+};
+
+// `artifact` and `target` are borrowed for the chooser's life. `variant`: DeviceOptions::gpu_variant. `learnt` may be
+// null.
+std::unique_ptr<Chooser> CreateChooser(const Artifact& artifact, const GpuTarget& target, uint32_t variant,
+                                       LearntStore* learnt);
+
+// The bits of a value argument (not kBuffer, kTrapRecord) for one part of a launch. `base` and `group_base`: addresses
+// in the virtual space, needed for kBufferBase and kGroupBase only.
+struct ValueSource {
+  const LaunchFacts* facts = nullptr;
+  const Part* part = nullptr;
+  std::span<const uint64_t> base;
+  uint64_t group_base = 0;
+  uint32_t trap_index = 0;
+};
+uint64_t ValueOf(const GpuArgument& argument, const ValueSource& source);
+
+}  // namespace hpvm::gpu
+
+#endif  // HPVMD_BACKENDS_GPU_LAUNCH_H_

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel IR → OpenCL C for one device: structured control, each buffer bound by itself, range checks where
+// no launch proves them away, traps recorded (compiler/gpu_code.h).
+//
+// Exactness: FP_CONTRACT is off; division and square root of f32 are correctly rounded where the device offers it, else
+// computed so (each operation's bound stands in docs/GPU.md). The text is meant to be read: `hpvmctl kernel explain
+// --device` shows it.
+#ifndef HPVMD_COMPILER_BACK_OPENCL_OPENCL_BACK_H_
+#define HPVMD_COMPILER_BACK_OPENCL_OPENCL_BACK_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "compiler/artifact.h"
+#include "compiler/gpu_target.h"
+#include "compiler/ir/ir.h"
+#include "compiler/pass/coarsen.h"
+#include "compiler/report.h"
+
+namespace hpvm {
+
+struct GpuOptions {
+  bool fast_math = false;
+  // Tiles to make beside one instance a work item, instead of those that the cost model chooses; for tests.
+  std::vector<GpuTile> tiles;
+  bool chooses_tiles = true;       // False: `tiles` and nothing else.
+  KernelReport* report = nullptr;  // May be null.
+};
+
+// `module` must be verified and have gone through RunGpuPipeline. Nothing when `diagnostics` has an error.
+std::optional<Artifact> EmitOpenCl(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
+                                   Diagnostics& diagnostics);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_BACK_OPENCL_OPENCL_BACK_H_

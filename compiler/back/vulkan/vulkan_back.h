@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel IR → a SPIR-V shader module for one Vulkan device, written word by word: the kernel IR is structured, which is
+// what the SPIR-V validation rules ask for, so no control-flow graph is restructured on the way.
+//
+// Buffers are storage buffers, one binding a parameter, seen through aliased arrays of bytes, words and vectors; values
+// come as push constants. NoContraction on every float operation; denormals, signed zeros, infinities and NaNs kept
+// where the device can. Each module is run through spirv-val in tests and in the compile child.
+#ifndef HPVMD_COMPILER_BACK_VULKAN_VULKAN_BACK_H_
+#define HPVMD_COMPILER_BACK_VULKAN_VULKAN_BACK_H_
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/diagnostic.h"
+#include "compiler/artifact.h"
+#include "compiler/back/opencl/opencl_back.h"
+#include "compiler/gpu_target.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm {
+
+// `module` must be verified and have gone through RunGpuPipeline. Nothing when `diagnostics` has an error.
+std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
+                                   Diagnostics& diagnostics);
+// The module as people read it.
+StatusOr<std::string> DisassembleSpirv(std::span<const uint8_t> code);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_BACK_VULKAN_VULKAN_BACK_H_

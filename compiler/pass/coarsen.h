@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Thread coarsening for GPUs: one work item runs a tile of instances, so that values and loads that do not depend on
+// the place in the tile are computed once (Polygeist's unroll-and-interleave; Magni, Dubach, O'Boyle, "A Large-Scale
+// Cross-Architecture Evaluation of Thread-Coarsening", SC 2013).
+#ifndef HPVMD_COMPILER_PASS_COARSEN_H_
+#define HPVMD_COMPILER_PASS_COARSEN_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compiler/gpu_target.h"
+#include "compiler/ir/ir.h"
+#include "compiler/report.h"
+
+namespace hpvm {
+
+struct GpuTile {
+  std::array<uint32_t, 3> size{1, 1, 1};  // Instances along x, y, z of a work item.
+  friend bool operator==(const GpuTile&, const GpuTile&) = default;
+};
+
+// A copy of `module` of which one execution of the entry runs a tile of instances: instance_id(d) reads as the id of
+// the tile's first instance, and the launch's extent is a multiple of the tile. Loads and stores of neighbours along x
+// become load128 and store128 where they are known to be contiguous; such a module may only be launched when every
+// buffer begins at a multiple of 16 bytes (*needs_alignment). kUnimplemented, with the reason, for kernels whose
+// control differs inside a tile beyond what can be guarded, that synchronise, or that print.
+StatusOr<ir::Module> Coarsen(const ir::Module& module, const GpuTile& tile, bool* needs_alignment);
+
+// The tiles worth making, the best guess first; never the trivial one, which is always made. At most three.
+std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& target, KernelReport* report);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_COARSEN_H_

@@ -6,7 +6,7 @@
 namespace hpvm {
 namespace {
 
-constexpr size_t kArgumentBytes = 19, kVariantBytes = 67;  // The least that one takes.
+constexpr size_t kArgumentBytes = 19, kFactorBytes = 5, kVariantBytes = 71;  // The least that one takes.
 
 using Kind = GpuArgument::Kind;
 
@@ -57,6 +57,11 @@ GpuVariant ReadVariant(WireReader& in) {
   variant.tile = ReadTriple(in);
   variant.needs_proof = in.Flag();
   variant.needs_alignment = in.Flag();
+  variant.factors.resize(in.Count(kFactorBytes));
+  for (GpuFactor& factor : variant.factors) {
+    factor.param = in.U32();
+    factor.log2 = in.U8();
+  }
   variant.can_trap = in.Flag();
   variant.group = ReadTriple(in);
   variant.group_constant = ReadTriple(in);
@@ -105,6 +110,11 @@ bool IsVariant(const GpuVariant& variant, bool is_shader, size_t params) {
       variant.push_bytes > limits::kGpuArgumentsMax * 8) {
     return false;
   }
+  for (const GpuFactor& factor : variant.factors) {
+    if (factor.param >= params || factor.log2 >= 64) {
+      return false;
+    }
+  }
   for (const GpuArgument& argument : variant.arguments) {
     if (!IsArgument(argument, variant, is_shader, params)) {
       return false;
@@ -126,6 +136,11 @@ void WriteGpuCode(const GpuCode& code, WireWriter& out) {
     WriteTriple(variant.tile, out);
     out.U8(variant.needs_proof);
     out.U8(variant.needs_alignment);
+    out.U32(static_cast<uint32_t>(variant.factors.size()));
+    for (const GpuFactor& factor : variant.factors) {
+      out.U32(factor.param);
+      out.U8(factor.log2);
+    }
     out.U8(variant.can_trap);
     WriteTriple(variant.group, out);
     WriteTriple(variant.group_constant, out);

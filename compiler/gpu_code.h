@@ -5,7 +5,7 @@
 // A launch of extent (ex, ey, ez) is cut into *parts* (backends/gpu/launch.h), boxes of instances; each runs one
 // variant. A work item of a variant with tile (tx, ty, tz) runs the tx * ty * tz instances from
 //   first + global_id * tile
-// on (global_id without the device's own offset). A part's extent is a multiple of the tile and, with groups, of tile *
+// on (global_id without the device's own offset); `first` is a multiple of the tile. A part's extent is a multiple of the tile and, with groups, of tile *
 // group, so no work item is superfluous and code need not ask for the extent's end.
 //
 // Traps. Variants with `can_trap` have a kTrapRecord argument, a buffer of GpuTrapRecords of which kTrapIndex names
@@ -62,11 +62,19 @@ struct GpuArgument {
   friend bool operator==(const GpuArgument&, const GpuArgument&) = default;
 };
 
+// A scalar parameter that is a multiple of 2^log2: a matrix's row length, on which the alignment of its rows rests.
+struct GpuFactor {
+  uint32_t param = 0;
+  uint8_t log2 = 0;
+  friend bool operator==(const GpuFactor&, const GpuFactor&) = default;
+};
+
 struct GpuVariant {
   std::string entry;                      // In the code.
   std::array<uint32_t, 3> tile{1, 1, 1};  // Instances of one work item.
   bool needs_proof = false;               // Only for launches for which ir::ProveBounds holds.
   bool needs_alignment = false;           // Every buffer's view begins at a multiple of 16 bytes of device memory.
+  std::vector<GpuFactor> factors;  // Only for launches for which all of these hold.
   bool can_trap = true;
   // Work items of a group; zeros: the launcher chooses, and for kernels that run by groups takes the node's.
   std::array<uint32_t, 3> group{0, 0, 0};

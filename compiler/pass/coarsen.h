@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "compiler/gpu_code.h"
 #include "compiler/gpu_target.h"
 #include "compiler/ir/ir.h"
 #include "compiler/report.h"
@@ -22,12 +23,26 @@ struct GpuTile {
   friend bool operator==(const GpuTile&, const GpuTile&) = default;
 };
 
-// A copy of `module` of which one execution of the entry runs a tile of instances: instance_id(d) reads as the id of
-// the tile's first instance, and the launch's extent is a multiple of the tile. Loads and stores of neighbours along x
-// become load128 and store128 where they are known to be contiguous; such a module may only be launched when every
-// buffer begins at a multiple of 16 bytes (*needs_alignment). kUnimplemented, with the reason, for kernels whose
-// control differs inside a tile beyond what can be guarded, that synchronise, or that print.
-StatusOr<ir::Module> Coarsen(const ir::Module& module, const GpuTile& tile, bool* needs_alignment);
+// A module of which one execution of the entry runs a tile of instances: instance_id(d) reads as the id of the tile's
+// first instance, which is a multiple of the tile, and the launch's extent is a multiple of the tile. Loads and stores
+// of neighbours along x become load128 and store128 where they are known to be contiguous and aligned.
+//
+// What the module rests on is written into it as arithmetic that changes nothing where it holds, so that whoever looks
+// for alignment finds it: `instance_id & -4`, `n & -4`.
+struct CoarseModule {
+  ir::Module module;
+  // Only for launches in which every buffer begins at a multiple of 16 bytes, and scalars are multiples of these.
+  bool needs_alignment = false;
+  std::vector<GpuFactor> factors;
+  // By OpId of the entry, for accesses to memory: the access of the original that it does, for one or several
+  // instances. If the original's is in the original's bounds program, this one stays inside its buffer whenever that is
+  // proven. FindBounds of the coarse module would say nothing of use: its ids are those of first instances.
+  std::vector<ir::OpId> original;
+};
+
+// kUnimplemented, with the reason, for kernels whose control differs inside a tile beyond what can be guarded, that
+// synchronise, or that print.
+StatusOr<CoarseModule> Coarsen(const ir::Module& module, const GpuTile& tile);
 
 // The tiles worth making, the best guess first; never the trivial one, which is always made. At most three.
 std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& target, KernelReport* report);

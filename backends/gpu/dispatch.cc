@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/dispatch.h"
+
+#include <string>
+#include <utility>
+
+namespace hpvm::gpu {
+
+LaunchReader::LaunchReader(const Artifact& artifact) : artifact_(artifact) {
+  for (const GpuVariant& variant : artifact.gpu.variants) {
+    for (const GpuArgument& argument : variant.arguments) {
+      has_addresses_ |=
+          argument.kind == GpuArgument::Kind::kBufferBase || argument.kind == GpuArgument::Kind::kGroupBase;
+    }
+  }
+  outline_.is_memory64 = artifact.is_memory64;
+  outline_.memory_bytes = artifact.memory_bytes;
+  outline_.memory_bytes_max = artifact.memory_bytes_max;
+  outline_.params = artifact.params;
+  outline_.uses_barrier = artifact.uses_barrier;
+  outline_.uses_group_memory = artifact.uses_group_memory;
+  outline_.has_separate_buffers = artifact.has_separate_buffers;
+}
+
+Status LaunchReader::Read(const DispatchCommand& dispatch, const Submission& submission, LaunchInputs* inputs) const {
+  const size_t count = artifact_.params.size();
+  const std::vector<DispatchArgument>& arguments = submission.commands->arguments;
+  if (dispatch.argument_count != count || dispatch.first_argument > arguments.size() ||
+      count > arguments.size() - dispatch.first_argument) {
+    return Internal("Dispatch has " + std::to_string(dispatch.argument_count) + " arguments; kernel \"" +
+                    artifact_.entry + "\" takes " + std::to_string(count) + ".");
+  }
+  inputs->facts.extent = dispatch.extent;
+  inputs->facts.group = dispatch.group;
+  inputs->facts.params.resize(count);
+  inputs->buffers.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    HPVMD_RETURN_IF_ERROR(ReadArgument(i, arguments[dispatch.first_argument + i], submission, inputs));
+  }
+  return has_addresses_ ? AssignAddresses(inputs) : absl::OkStatus();
+}
+
+Status LaunchReader::ReadArgument(size_t index, const DispatchArgument& argument, const Submission& submission,
+                                  LaunchInputs* inputs) const {
+  LaunchFacts::Param& param = inputs->facts.params[index];
+  if (argument.is_buffer != artifact_.params[index].is_buffer) {
+    return Internal("Argument " + std::to_string(index) + " (\"" + artifact_.params[index].name +
+                    "\") is of the wrong kind.");
+  }
+  if (argument.is_buffer) {
+    HPVMD_ASSIGN_OR_RETURN(inputs->buffers[index],
+                           ViewedBuffer(submission, argument.slot, argument.offset, argument.bytes));
+    param = {argument.bytes, argument.offset};
+    return absl::OkStatus();
+  }
+  if (argument.slot != kNoSlot && argument.slot >= submission.scalars.size()) {
+    return Internal("Scalar slot (" + std::to_string(argument.slot) + ") is not bound; the submission has " +
+                    std::to_string(submission.scalars.size()) + " slots.");
+  }
+  inputs->buffers[index] = nullptr;
+  param = {argument.slot == kNoSlot ? argument.scalar : submission.scalars[argument.slot], 0};
+  return absl::OkStatus();
+}
+
+Status LaunchReader::AssignAddresses(LaunchInputs* inputs) const {
+  std::vector<ir::Argument> arguments(inputs->facts.params.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    arguments[i].bytes = artifact_.params[i].is_buffer ? inputs->facts.params[i].value : 0;
+  }
+  HPVMD_ASSIGN_OR_RETURN(ir::AddressSpace space, ir::AssignAddresses(outline_, arguments));
+  inputs->base = std::move(space.base);
+  inputs->group_base = space.group_base;
+  return absl::OkStatus();
+}
+
+StatusOr<Buffer*> ViewedBuffer(const Submission& submission, SlotIndex slot, uint64_t offset, uint64_t bytes) {
+  if (slot >= submission.buffers.size() || submission.buffers[slot] == nullptr) {
+    return Internal("Buffer slot (" + std::to_string(slot) + ") is not bound; the submission has " +
+                    std::to_string(submission.buffers.size()) + " slots.");
+  }
+  Buffer* buffer = submission.buffers[slot];
+  if (offset > buffer->bytes() || bytes > buffer->bytes() - offset) {
+    return Internal("View at byte " + std::to_string(offset) + " of " + std::to_string(bytes) +
+                    " bytes does not fit buffer slot " + std::to_string(slot) + " (" + std::to_string(buffer->bytes()) +
+                    " bytes).");
+  }
+  return buffer;
+}
+
+bool IsEmpty(const DispatchCommand& dispatch) {
+  return dispatch.extent[0] == 0 || dispatch.extent[1] == 0 || dispatch.extent[2] == 0;
+}
+
+}  // namespace hpvm::gpu

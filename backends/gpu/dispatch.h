@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a dispatch brings to a launch on a GPU: sizes, scalars, buffers and virtual addresses, checked against the
+// kernel's parameters.
+#ifndef HPVMD_BACKENDS_GPU_DISPATCH_H_
+#define HPVMD_BACKENDS_GPU_DISPATCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/gpu/launch.h"
+
+namespace hpvm::gpu {
+
+struct LaunchInputs {
+  LaunchFacts facts;
+  std::vector<Buffer*> buffers;  // One a parameter; null for scalars.
+  // Virtual addresses, for kernels that have an argument of them; else empty and 0.
+  std::vector<uint64_t> base;
+  uint64_t group_base = 0;
+};
+
+class LaunchReader {
+ public:
+  // `artifact` is borrowed.
+  explicit LaunchReader(const Artifact& artifact);
+  // Fills `inputs`, whose storage is used again. kInternal when the arguments do not fit the parameters, because
+  // callers have validated them; kInvalidArgument when the buffers do not fit the kernel's address type.
+  Status Read(const DispatchCommand& dispatch, const Submission& submission, LaunchInputs* inputs) const;
+
+ private:
+  Status ReadArgument(size_t index, const DispatchArgument& argument, const Submission& submission,
+                      LaunchInputs* inputs) const;
+  Status AssignAddresses(LaunchInputs* inputs) const;
+
+  const Artifact& artifact_;
+  ir::Module outline_;  // What addresses depend on.
+  bool has_addresses_ = false;
+};
+
+// The buffer of a slot, of which the view is a part; kInternal when it is not.
+StatusOr<Buffer*> ViewedBuffer(const Submission& submission, SlotIndex slot, uint64_t offset, uint64_t bytes);
+// Whether the launch has no instances.
+bool IsEmpty(const DispatchCommand& dispatch);
+
+}  // namespace hpvm::gpu
+
+#endif  // HPVMD_BACKENDS_GPU_DISPATCH_H_

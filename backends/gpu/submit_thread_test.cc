@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/submit_thread.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace hpvm::gpu {
+namespace {
+
+using std::chrono::milliseconds;
+
+Time Soon() { return RealClock().Now() + std::chrono::seconds(20); }
+Time AMoment() { return RealClock().Now() + milliseconds(30); }
+
+// A driver whose device finishes a flight when the test opens its gate. Submissions are told apart by the value of
+// their first signal.
+class FakeDriver final : public Driver {
+ public:
+  std::unique_ptr<Flight> Enqueue(const Submission& submission) override {
+    const uint64_t number = submission.signals.empty() ? 0 : submission.signals[0].value;
+    std::lock_guard lock(mutex_);
+    order_.push_back(number);
+    enqueued_ = order_.size();
+    return std::make_unique<FakeFlight>(*this, next_status_);
+  }
+
+  void Open() {
+    std::lock_guard lock(mutex_);
+    ++opened_;
+    gate_.notify_all();
+  }
+  void OpenAll() {
+    std::lock_guard lock(mutex_);
+    opened_ = 1'000'000;
+    gate_.notify_all();
+  }
+  void FailNext(Status status) {
+    std::lock_guard lock(mutex_);
+    next_status_ = std::move(status);
+  }
+  std::vector<uint64_t> order() {
+    std::lock_guard lock(mutex_);
+    return order_;
+  }
+  // Whether `count` submissions get enqueued before the deadline.
+  bool Enqueues(size_t count, Time deadline) {
+    while (enqueued_ < count) {
+      if (RealClock().Now() > deadline) {
+        return false;
+      }
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+ private:
+  class FakeFlight final : public Flight {
+   public:
+    FakeFlight(FakeDriver& driver, Status status) : driver_(driver), status_(std::move(status)) {}
+    Status Finish() override {
+      std::unique_lock lock(driver_.mutex_);
+      driver_.gate_.wait(lock, [&] { return driver_.opened_ > 0; });
+      --driver_.opened_;
+      return status_;
+    }
+
+   private:
+    FakeDriver& driver_;
+    const Status status_;
+  };
+
+  std::mutex mutex_;
+  std::condition_variable gate_;
+  int opened_ = 0;
+  std::vector<uint64_t> order_;
+  std::atomic<size_t> enqueued_{0};
+  Status next_status_;
+};
+
+struct Fixture : testing::Test {
+  // A submission that signals `number` on a timeline of its own.
+  struct Item {
+    std::unique_ptr<Timeline> timeline;
+    TimelinePoint signal, wait;
+    Submission submission;
+  };
+  std::unique_ptr<Item> Make(uint64_t number, const TimelinePoint* wait = nullptr) {
+    auto item = std::make_unique<Item>();
+    item->timeline = CreateHostTimeline(hub);
+    item->signal = {item->timeline.get(), number};
+    item->submission.signals = {&item->signal, 1};
+    if (wait != nullptr) {
+      item->wait = *wait;
+      item->submission.waits = {&item->wait, 1};
+    }
+    return item;
+  }
+
+  Hub hub;
+  FakeDriver driver;
+};
+using SubmitThreadTest = Fixture;
+
+// Signals are reached when the device is done, not when it is given the work; meanwhile the next ones are enqueued, up
+// to the limit.
+TEST_F(SubmitThreadTest, EnqueuesAheadAndSignalsWhenDone) {
+  std::vector<std::unique_ptr<Item>> items;
+  SubmitThread thread(hub, driver);
+  for (uint64_t i = 1; i <= SubmitThread::kFlightsMax + 2; ++i) {
+    items.push_back(Make(i));
+    ASSERT_TRUE(thread.Submit(items.back()->submission).ok());
+  }
+  ASSERT_TRUE(driver.Enqueues(SubmitThread::kFlightsMax, Soon()));
+  EXPECT_FALSE(driver.Enqueues(SubmitThread::kFlightsMax + 1, AMoment()));
+  EXPECT_EQ(Poll(items[0]->signal), PointState::kPending);
+  driver.Open();
+  EXPECT_TRUE(items[0]->timeline->Wait(1, Soon()).ok());
+  EXPECT_EQ(Poll(items[1]->signal), PointState::kPending);
+  ASSERT_TRUE(driver.Enqueues(SubmitThread::kFlightsMax + 1, Soon()));
+  driver.OpenAll();
+  for (auto& item : items) {
+    EXPECT_TRUE(item->timeline->Wait(item->signal.value, Soon()).ok());
+  }
+  EXPECT_EQ(driver.order(), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
+}
+
+// A submission that waits holds up nobody; it starts when its last point is reached, also by another submission.
+TEST_F(SubmitThreadTest, WaitingHoldsUpNobody) {
+  driver.OpenAll();
+  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  const TimelinePoint point{gate.get(), 5};
+  auto first = Make(1, &point);
+  auto second = Make(2, &first->signal);
+  auto third = Make(3);
+  SubmitThread thread(hub, driver);
+  ASSERT_TRUE(thread.Submit(second->submission).ok());
+  ASSERT_TRUE(thread.Submit(first->submission).ok());
+  ASSERT_TRUE(thread.Submit(third->submission).ok());
+  EXPECT_TRUE(third->timeline->Wait(3, Soon()).ok());
+  gate->Signal(4);
+  EXPECT_FALSE(driver.Enqueues(2, AMoment()));
+  gate->Signal(5);
+  EXPECT_TRUE(second->timeline->Wait(2, Soon()).ok());
+  EXPECT_EQ(driver.order(), (std::vector<uint64_t>{3, 1, 2}));
+}
+
+// A failure goes down the chain, and what waits for it is never enqueued; what does not wait runs.
+TEST_F(SubmitThreadTest, FailurePoisons) {
+  auto failing = Make(1);
+  auto victim = Make(2, &failing->signal);
+  auto last = Make(3, &victim->signal);
+  auto bystander = Make(4);
+  driver.FailNext(Aborted("Kernel trapped."));
+  SubmitThread thread(hub, driver);
+  ASSERT_TRUE(thread.Submit(last->submission).ok());
+  ASSERT_TRUE(thread.Submit(victim->submission).ok());
+  ASSERT_TRUE(thread.Submit(failing->submission).ok());
+  ASSERT_TRUE(driver.Enqueues(1, Soon()));
+  driver.FailNext(absl::OkStatus());
+  ASSERT_TRUE(thread.Submit(bystander->submission).ok());
+  driver.OpenAll();
+  for (Item* item : {failing.get(), victim.get(), last.get()}) {
+    const Status status = item->timeline->Wait(item->signal.value, Soon());
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(Message(status), "Kernel trapped.");
+  }
+  EXPECT_TRUE(bystander->timeline->Wait(4, Soon()).ok());
+  EXPECT_EQ(driver.order(), (std::vector<uint64_t>{1, 4}));
+}
+
+// A point reached before its timeline failed counts as reached.
+TEST_F(SubmitThreadTest, ReachedBeforeFailureRuns) {
+  driver.OpenAll();
+  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  gate->Signal(1);
+  gate->Fail(Internal("Later."));
+  const TimelinePoint reached{gate.get(), 1}, failed{gate.get(), 2};
+  auto runs = Make(1, &reached), fails = Make(2, &failed);
+  SubmitThread thread(hub, driver);
+  ASSERT_TRUE(thread.Submit(runs->submission).ok());
+  ASSERT_TRUE(thread.Submit(fails->submission).ok());
+  EXPECT_TRUE(runs->timeline->Wait(1, Soon()).ok());
+  EXPECT_EQ(fails->timeline->Wait(2, Soon()).code(), absl::StatusCode::kInternal);
+}
+
+// The stop word, set before a submission's turn, drops it.
+TEST_F(SubmitThreadTest, StopDropsWhatIsNotEnqueued) {
+  std::atomic<uint32_t> stop{0};
+  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  const TimelinePoint point{gate.get(), 1};
+  auto stopped = Make(1, &point), other = Make(2, &point);
+  stopped->submission.stop = &stop;
+  driver.OpenAll();
+  SubmitThread thread(hub, driver);
+  ASSERT_TRUE(thread.Submit(stopped->submission).ok());
+  ASSERT_TRUE(thread.Submit(other->submission).ok());
+  stop = 1;
+  gate->Signal(1);
+  EXPECT_EQ(stopped->timeline->Wait(1, Soon()).code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(other->timeline->Wait(2, Soon()).ok());
+  EXPECT_EQ(driver.order(), (std::vector<uint64_t>{2}));
+}
+
+// The end waits for what is enqueued, whose signals are reached, and cancels the rest.
+TEST_F(SubmitThreadTest, ClosingFinishesFlightsAndCancelsTheRest) {
+  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  const TimelinePoint never{gate.get(), 1};
+  auto flying = Make(1), waiting = Make(2, &never);
+  std::thread opener;
+  {
+    SubmitThread thread(hub, driver);
+    ASSERT_TRUE(thread.Submit(flying->submission).ok());
+    ASSERT_TRUE(thread.Submit(waiting->submission).ok());
+    ASSERT_TRUE(driver.Enqueues(1, Soon()));
+    opener = std::thread([&] {
+      std::this_thread::sleep_for(milliseconds(20));
+      driver.OpenAll();
+    });
+  }
+  opener.join();
+  EXPECT_EQ(Poll(flying->signal), PointState::kReached);
+  Status failure;
+  EXPECT_EQ(Poll(waiting->signal, &failure), PointState::kFailed);
+  EXPECT_EQ(failure.code(), absl::StatusCode::kCancelled);
+}
+
+// Every submission of many settles, whatever order their points are reached in.
+TEST_F(SubmitThreadTest, ManyInterleaved) {
+  driver.OpenAll();
+  constexpr uint64_t kCount = 300;
+  std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
+  std::vector<TimelinePoint> points(kCount);
+  std::vector<std::unique_ptr<Item>> items;
+  SubmitThread thread(hub, driver);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    points[i] = {gate.get(), (i * 7) % 11};
+    items.push_back(Make(i + 1, &points[i]));
+    ASSERT_TRUE(thread.Submit(items.back()->submission).ok());
+    if (i % 30 == 29) {
+      gate->Signal(i / 30 + 1);
+    }
+  }
+  for (auto& item : items) {
+    EXPECT_TRUE(item->timeline->Wait(item->signal.value, Soon()).ok());
+  }
+}
+
+}  // namespace
+}  // namespace hpvm::gpu

@@ -2,6 +2,7 @@
 #include "compiler/compile.h"
 
 #include "base/clock.h"
+#include "compiler/compile_native.h"
 #include "compiler/debug/place.h"
 #include "compiler/debug/source_info.h"
 #include "compiler/explain.h"
@@ -11,6 +12,12 @@
 #include "compiler/pass/check_barriers.h"
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/pipeline.h"
+#if HPVMD_HAS_OPENCL_BACK
+#include "compiler/back/opencl/opencl_back.h"
+#endif
+#if HPVMD_HAS_VULKAN_BACK
+#include "compiler/back/vulkan/vulkan_back.h"
+#endif
 
 namespace hpvm {
 namespace {
@@ -28,7 +35,11 @@ void AddError(const CompileRequest& request, std::string message, Diagnostics& d
 uint64_t NsSince(Time begin) { return static_cast<uint64_t>((RealClock().Now() - begin).count()); }
 
 // The interpreter is what others are compared with: it computes exactly whatever a node says.
-bool IsFast(const CompileRequest& request) { return request.fast_math && request.target == ArtifactKind::kCpuImage; }
+bool IsFast(const CompileRequest& request) { return request.fast_math && request.target != ArtifactKind::kInterp; }
+
+bool IsForGpu(const CompileRequest& request) {
+  return request.target == ArtifactKind::kOpenCl || request.target == ArtifactKind::kVulkan;
+}
 
 Artifact InterpArtifact(const ir::Module& module) {
   Artifact artifact = DescribeModule(module);
@@ -119,8 +130,8 @@ StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module
   return artifact;
 }
 
-StatusOr<Artifact> EmitFor(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
-                           KernelReport report) {
+StatusOr<Artifact> EmitForHost(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+                               KernelReport report) {
   if (request.target == ArtifactKind::kInterp) {
     return InterpArtifact(module);
   }
@@ -128,6 +139,160 @@ StatusOr<Artifact> EmitFor(const CompileRequest& request, const ir::Module& modu
     return EmitExplained(request, module, request.level.empty() ? target : CpuTarget{request.level}, std::move(report));
   }
   return EmitCpuImage(module, target, OptionsFor(request, nullptr));
+}
+
+// Nothing when `diagnostics` has an error.
+std::optional<Artifact> EmitGpu(const CompileRequest& request, const ir::Module& module, KernelReport* report,
+                                Diagnostics& diagnostics) {
+#if HPVMD_HAS_OPENCL_BACK
+  if (request.target == ArtifactKind::kOpenCl) {
+    return EmitOpenCl(module, request.gpu, {.fast_math = request.fast_math, .report = report}, diagnostics);
+  }
+#endif
+#if HPVMD_HAS_VULKAN_BACK
+  if (request.target == ArtifactKind::kVulkan) {
+    return EmitVulkan(module, request.gpu, {.fast_math = request.fast_math, .report = report}, diagnostics);
+  }
+#endif
+  AddError(request, "This compiler was built without the back end for the device.", diagnostics);
+  return std::nullopt;
+}
+
+// Texts that only processors have.
+Status CheckListing(const CompileRequest& request) {
+  if (request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
+    return InvalidArgument("LLVM IR and assembly are of the host's processor; for a GPU there is the kernel IR (ir) and "
+                           "the text that its driver gets (device).");
+  }
+  return absl::OkStatus();
+}
+
+std::optional<Artifact> EmitForGpu(const CompileRequest& request, const ir::Module& module, KernelReport report,
+                                   Diagnostics& diagnostics) {
+  if (Status allowed = CheckListing(request); !allowed.ok()) {
+    AddError(request, Message(allowed), diagnostics);
+    return std::nullopt;
+  }
+  std::optional<Artifact> artifact = EmitGpu(request, module, request.explain ? &report : nullptr, diagnostics);
+  if (!artifact.has_value() || !request.explain) {
+    return artifact;
+  }
+  if (request.listing == Listing::kIr) {
+    artifact->listing = ir::Print(module);
+  } else if (Status listed = AddDeviceListing(request, *artifact); !listed.ok()) {
+    AddError(request, Message(listed), diagnostics);
+    return std::nullopt;
+  }
+  ExplainBounds(module, artifact->bounds, &report);
+  ExplainVariants(artifact->gpu, &report);
+  SortReport(&report);
+  artifact->remarks = std::move(report.remarks);
+  return artifact;
+}
+
+std::optional<Artifact> EmitFor(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+                                KernelReport report, Diagnostics& diagnostics) {
+  if (IsForGpu(request)) {
+    return EmitForGpu(request, module, std::move(report), diagnostics);
+  }
+  StatusOr<Artifact> artifact = EmitForHost(request, module, target, std::move(report));
+  if (!artifact.ok()) {
+    AddError(request, Message(artifact.status()), diagnostics);
+    return std::nullopt;
+  }
+  return *std::move(artifact);
+}
+
+Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelReport* report) {
+  const PipelineOptions options{.verify_each = kVerifyEach, .report = report};
+  if (request.target == ArtifactKind::kCpuImage) {
+    return RunCpuPipeline(module, options);
+  }
+#if HPVMD_HAS_OPENCL_BACK || HPVMD_HAS_VULKAN_BACK
+  if (IsForGpu(request)) {
+    return RunGpuPipeline(module, options);
+  }
+#endif
+  return absl::OkStatus();
+}
+
+CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target) {
+  KernelReport report;
+  FrontResult front = PrepareModule(request, bytes, request.explain ? &report : nullptr);
+  CompileResult result;
+  result.diagnostics = std::move(front.diagnostics);
+  if (!front.module.has_value()) {
+    return result;
+  }
+  const Time begin = RealClock().Now();
+  std::optional<Artifact> artifact =
+      EmitFor(request, *front.module, target, std::move(report), result.diagnostics);
+  if (!artifact.has_value()) {
+    return result;
+  }
+  artifact->module_name = request.module_name;
+  artifact->entry = request.entry;
+  artifact->fast_math = IsFast(request);
+  AddSourceInfo(bytes, *front.module, &*artifact, &result.diagnostics);
+  artifact->read_ns = front.read_ns;
+  artifact->pass_ns = front.pass_ns;
+  if (artifact->emit_ns == 0 && IsForGpu(request)) {
+    artifact->emit_ns = NsSince(begin);
+  }
+  result.artifact = *std::move(artifact);
+  return result;
+}
+
+// What can be made of a module, by its kind. Whatever is not here is refused.
+struct Route {
+  ModuleKind kind;
+  ArtifactKind target;
+  CompileResult (*compile)(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target);
+};
+constexpr Route kRoutes[] = {
+    {ModuleKind::kWasm, ArtifactKind::kInterp, CompileWasm},
+    {ModuleKind::kWasm, ArtifactKind::kCpuImage, CompileWasm},
+    {ModuleKind::kWasm, ArtifactKind::kOpenCl, CompileWasm},
+    {ModuleKind::kWasm, ArtifactKind::kVulkan, CompileWasm},
+    {ModuleKind::kSpirv, ArtifactKind::kOpenCl, CompileSpirvKernel},
+    {ModuleKind::kSpirv, ArtifactKind::kVulkan, CompileSpirvShader},
+    {ModuleKind::kOpenCl, ArtifactKind::kOpenCl, CompileOpenClC},
+    {ModuleKind::kBitstream, ArtifactKind::kOpenCl, CompileBitstream},
+};
+
+struct KindNames {
+  ModuleKind kind;
+  const char* name;   // With a verb.
+  const char* where;  // It runs.
+};
+constexpr KindNames kKinds[] = {
+    {ModuleKind::kWasm, "WebAssembly runs", "on every device"},
+    {ModuleKind::kSpirv, "SPIR-V runs", "on OpenCL devices (kernels) and Vulkan devices (compute shaders) only"},
+    {ModuleKind::kOpenCl, "OpenCL C runs", "on OpenCL devices only"},
+    {ModuleKind::kBitstream, "A bitstream runs", "on FPGA-class OpenCL devices only"},
+};
+
+const char* NameOf(ArtifactKind target) {
+  switch (target) {
+    case ArtifactKind::kInterp:
+      return "the interpreter";
+    case ArtifactKind::kCpuImage:
+      return "the processor";
+    case ArtifactKind::kOpenCl:
+      return "an OpenCL device";
+    case ArtifactKind::kVulkan:
+      return "a Vulkan device";
+  }
+  return "an unknown device";
+}
+
+std::string NoRoute(const CompileRequest& request) {
+  for (const KindNames& kind : kKinds) {
+    if (kind.kind == request.module_kind) {
+      return std::string(kind.name) + " " + kind.where + "; this compile is for " + NameOf(request.target) + ".";
+    }
+  }
+  return "The module's kind (" + std::to_string(static_cast<int>(request.module_kind)) + ") is not known.";
 }
 
 }  // namespace
@@ -139,9 +304,7 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
     return known.has_value() ? PrepareModule(*known, bytes, report) : result;
   }
   if (request.module_kind != ModuleKind::kWasm) {
-    AddError(request,
-             "The module's kind (" + std::to_string(static_cast<int>(request.module_kind)) +
-                 ") cannot be compiled yet; WebAssembly (1) can.",
+    AddError(request, "Only WebAssembly modules have a kernel IR; this one is native to its device.",
              result.diagnostics);
     return result;
   }
@@ -161,12 +324,9 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
   if (HasErrors(result.diagnostics)) {
     return result;
   }
-  if (request.target == ArtifactKind::kCpuImage) {
-    Status passed = RunCpuPipeline(*read.module, {.verify_each = kVerifyEach, .report = report});
-    if (!passed.ok()) {
-      AddError(request, Message(passed), result.diagnostics);
-      return result;
-    }
+  if (Status passed = RunPipeline(request, *read.module, report); !passed.ok()) {
+    AddError(request, Message(passed), result.diagnostics);
+    return result;
   }
   result.pass_ns = NsSince(begin);
   result.module = std::move(read.module);
@@ -174,25 +334,13 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
 }
 
 CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target) {
-  KernelReport report;
-  FrontResult front = PrepareModule(request, bytes, request.explain ? &report : nullptr);
+  for (const Route& route : kRoutes) {
+    if (route.kind == request.module_kind && route.target == request.target) {
+      return route.compile(request, bytes, target);
+    }
+  }
   CompileResult result;
-  result.diagnostics = std::move(front.diagnostics);
-  if (!front.module.has_value()) {
-    return result;
-  }
-  StatusOr<Artifact> artifact = EmitFor(request, *front.module, target, std::move(report));
-  if (!artifact.ok()) {
-    AddError(request, Message(artifact.status()), result.diagnostics);
-    return result;
-  }
-  artifact->module_name = request.module_name;
-  artifact->entry = request.entry;
-  artifact->fast_math = IsFast(request);
-  AddSourceInfo(bytes, *front.module, &*artifact, &result.diagnostics);
-  artifact->read_ns = front.read_ns;
-  artifact->pass_ns = front.pass_ns;
-  result.artifact = *std::move(artifact);
+  AddError(request, NoRoute(request), result.diagnostics);
   return result;
 }
 

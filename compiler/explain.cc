@@ -71,6 +71,24 @@ void ExplainCalls(const ir::Module& module, KernelReport* report) {
   });
 }
 
+void ExplainVariants(const GpuCode& code, KernelReport* report) {
+  const auto product = [](const std::array<uint32_t, 3>& size) {
+    return std::to_string(size[0]) + "x" + std::to_string(size[1]) + "x" + std::to_string(size[2]);
+  };
+  for (size_t i = 0; i < code.variants.size(); ++i) {
+    const GpuVariant& variant = code.variants[i];
+    std::string text = "Variant " + std::to_string(i) + " (\"" + variant.entry + "\"): " + product(variant.tile) +
+                       (variant.tile == std::array<uint32_t, 3>{1, 1, 1} ? " instance" : " instances") +
+                       " a work item, " +
+                       (variant.group[0] == 0 ? "groups as the launcher chooses"
+                                              : "groups of " + product(variant.group) + " work items") +
+                       ", " + (variant.needs_proof ? "unchecked where a launch shows its bounds" : "checked");
+    text += variant.needs_alignment ? ", buffers at multiples of 16 bytes" : "";
+    text += variant.local_bytes != 0 ? ", " + std::to_string(variant.local_bytes) + " bytes of group memory" : "";
+    report->Add(Kind::kTile, 0, text + ".");
+  }
+}
+
 void SortReport(KernelReport* report) {
   const auto key = [](const KernelRemark& remark) { return std::tie(remark.source, remark.kind, remark.text); };
   std::vector<KernelRemark>& remarks = report->remarks;

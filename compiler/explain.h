@@ -16,6 +16,9 @@ void ExplainBounds(const ir::Module& module, const ir::BoundsProgram& bounds, Ke
 // Calls that are left in the entry after inlining.
 void ExplainCalls(const ir::Module& module, KernelReport* report);
 
+// The ways in which a GPU runs the kernel: tiles, groups, what a launch has to show.
+void ExplainVariants(const GpuCode& code, KernelReport* report);
+
 // By place, then kind, then text; what was said twice stands once.
 void SortReport(KernelReport* report);
 

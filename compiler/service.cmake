@@ -11,8 +11,16 @@ if(TARGET wasm_front)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
   find_package(CLI11 REQUIRED)
-  hpvmd_library(compiler_driver SOURCES compile.cc explain.cc infer_params.cc
+  hpvmd_library(compiler_driver SOURCES compile.cc compile_native.cc explain.cc infer_params.cc
                 DEPS base kernel_ir compiler_service kernel_pass llvm_back source_info source_place wasm_front)
+  # Back ends that are left out refuse their devices by name.
+  foreach(back OPENCL VULKAN)
+    string(TOLOWER ${back}_back library)
+    if(TARGET ${library})
+      target_link_libraries(compiler_driver PUBLIC ${library})
+      target_compile_definitions(compiler_driver PRIVATE HPVMD_HAS_${back}_BACK=1)
+    endif()
+  endforeach()
   hpvmd_library(compiler_zygote
     SOURCES zygote.cc zygote_cache.cc zygote_child.cc zygote_sandbox.cc
     DEPS compiler_driver

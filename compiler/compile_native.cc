@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/compile_native.h"
+
+#include "base/limits.h"
+
+namespace hpvm {
+namespace {
+
+void AddError(const CompileRequest& request, std::string message, Diagnostics& diagnostics) {
+  diagnostics.push_back({Severity::kError, "module \"" + request.module_name + "\"", {}, std::move(message)});
+}
+
+CompileResult Refuse(const CompileRequest& request, std::string message) {
+  CompileResult result;
+  AddError(request, std::move(message), result.diagnostics);
+  return result;
+}
+
+uint8_t BytesOf(ir::Type type) { return type == ir::Type::kI64 || type == ir::Type::kF64 ? 8 : 4; }
+
+// One argument a parameter, in order.
+std::vector<GpuArgument> ArgumentsOf(const std::vector<ParamSpec>& params) {
+  std::vector<GpuArgument> arguments;
+  for (const ParamSpec& param : params) {
+    GpuArgument& argument = arguments.emplace_back();
+    argument.kind = param.is_buffer ? GpuArgument::Kind::kBuffer : GpuArgument::Kind::kScalar;
+    argument.index = static_cast<uint32_t>(arguments.size() - 1);
+    argument.bytes = param.is_buffer ? 8 : BytesOf(param.scalar);
+    argument.is_writable = param.is_buffer && param.is_writable;
+  }
+  return arguments;
+}
+
+Artifact NativeArtifact(const CompileRequest& request, GpuFormat format, std::span<const uint8_t> code,
+                        GpuVariant variant) {
+  Artifact artifact;
+  artifact.kind = request.target;
+  artifact.module_name = request.module_name;
+  artifact.entry = request.entry;
+  for (const ParamSpec& param : request.params) {
+    artifact.params.push_back({.name = param.name,
+                               .is_buffer = param.is_buffer,
+                               .is_writable = param.is_writable,
+                               .type = param.is_buffer ? ir::Type::kI64 : param.scalar});
+  }
+  artifact.code.assign(code.begin(), code.end());
+  artifact.gpu.format = format;
+  artifact.gpu.is_native = true;
+  variant.can_trap = false;
+  artifact.gpu.variants.push_back(std::move(variant));
+  return artifact;
+}
+
+CompileResult Finish(const CompileRequest& request, Artifact artifact, Diagnostics diagnostics) {
+  CompileResult result;
+  result.diagnostics = std::move(diagnostics);
+  if (Status valid = ValidateGpuCode(artifact.gpu, artifact.params.size()); !valid.ok()) {
+    AddError(request, Message(valid), result.diagnostics);
+  } else if (Status listed = AddDeviceListing(request, artifact); !listed.ok()) {
+    AddError(request, Message(listed), result.diagnostics);
+  }
+  if (!HasErrors(result.diagnostics)) {
+    result.artifact = std::move(artifact);
+  }
+  return result;
+}
+
+}  // namespace
+
+CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t>, const CpuTarget&) {
+  return Refuse(request, "SPIR-V kernels cannot be compiled yet.");
+}
+
+CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t>, const CpuTarget&) {
+  return Refuse(request, "SPIR-V shaders cannot be compiled yet.");
+}
+
+CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t>, const CpuTarget&) {
+  return Refuse(request, "OpenCL C cannot be compiled yet.");
+}
+
+CompileResult CompileBitstream(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
+  if (bytes.empty()) {
+    return Refuse(request, "The bitstream is empty.");
+  }
+  GpuVariant variant;
+  variant.entry = request.entry;
+  variant.arguments = ArgumentsOf(request.params);
+  return Finish(request, NativeArtifact(request, GpuFormat::kBitstream, bytes, std::move(variant)), {});
+}
+
+Status AddDeviceListing(const CompileRequest& request, Artifact& artifact) {
+  if (request.listing == Listing::kNone) {
+    return absl::OkStatus();
+  }
+  if (request.listing != Listing::kDevice) {
+    return InvalidArgument("A module that is native to its device has only the device's text (device).");
+  }
+  switch (artifact.gpu.format) {
+    case GpuFormat::kOpenClC:
+    case GpuFormat::kPtx:
+      artifact.listing.assign(artifact.code.begin(), artifact.code.end());
+      return absl::OkStatus();
+    default:
+      return InvalidArgument("This form of program has no text.");
+  }
+}
+
+}  // namespace hpvm

@@ -131,10 +131,11 @@ Size SizeOf(const ir::Function& function) {
 // no further inlining, since it has been through that itself.
 class Inliner {
  public:
-  // `budget`: operations that may still be added; falls.
+  // `budget`: operations that may still be added; falls. `ops_max`: of the caller.
   Inliner(const ir::Module& module, FunctionId caller, const std::vector<bool>& may_inline,
-          const std::vector<Size>& sizes, uint32_t& budget)
+          const std::vector<Size>& sizes, uint32_t ops_max, uint32_t& budget)
       : module_(module),
+        ops_max_(ops_max),
         may_inline_(may_inline),
         sizes_(sizes),
         budget_(budget),
@@ -226,6 +227,7 @@ class Inliner {
   void Enter(const Frame& frame, const Op& call);
 
   const ir::Module& module_;
+  const uint32_t ops_max_;
   const std::vector<bool>& may_inline_;
   const std::vector<Size>& sizes_;
   uint32_t& budget_;
@@ -339,7 +341,7 @@ bool Inliner::Inlines(const Op& op) const {
     return false;
   }
   const Size& callee = sizes_[op.imm];
-  return callee.ops <= budget_ && size_.ops + callee.ops <= kInlinedOpsMax &&
+  return callee.ops <= budget_ && size_.ops + callee.ops <= ops_max_ &&
          frames_[0].open.size() + callee.depth + 1 <= kInlinedDepthMax;
 }
 
@@ -388,24 +390,39 @@ bool CallsAny(const ir::Function& function, const std::vector<bool>& may_inline)
   return found;
 }
 
-}  // namespace
+struct Limits {
+  uint32_t ops = 0, total = 0;
+  bool keeps_scratch_apart = true;
+};
 
-Status InlineCalls(ir::Module& module) {
+Status Inline(ir::Module& module, const Limits& limits) {
   const CallOrder order(module);
   std::vector<bool> may_inline(module.functions.size());
   std::vector<Size> sizes(module.functions.size());
-  uint32_t budget = kInlinedTotalMax;
+  uint32_t budget = limits.total;
   ScratchUse scratch(module);
   for (uint32_t i : order.order()) {
     if (CallsAny(module.functions[i], may_inline)) {
       sizes[i] = SizeOf(module.functions[i]);
-      module.functions[i] = Inliner(module, FunctionId(i), may_inline, sizes, budget).Run();
+      module.functions[i] = Inliner(module, FunctionId(i), may_inline, sizes, limits.ops, budget).Run();
     }
     sizes[i] = SizeOf(module.functions[i]);
     const bool is_recursive = order.IsRecursive(i);
-    may_inline[i] = !scratch.KeepsApart(module.functions[i], i, is_recursive) && !is_recursive;
+    const bool stays_apart =
+        limits.keeps_scratch_apart && scratch.KeepsApart(module.functions[i], i, is_recursive);
+    may_inline[i] = !stays_apart && !is_recursive;
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+Status InlineCalls(ir::Module& module) {
+  return Inline(module, {.ops = kInlinedOpsMax, .total = kInlinedTotalMax, .keeps_scratch_apart = true});
+}
+
+Status InlineAllCalls(ir::Module& module) {
+  return Inline(module, {.ops = kInlinedOpsMaxGpu, .total = kInlinedTotalMaxGpu, .keeps_scratch_apart = false});
 }
 
 }  // namespace hpvm

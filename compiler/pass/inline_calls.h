@@ -25,6 +25,12 @@ inline constexpr uint32_t kInlinedDepthMax = 512;
 
 Status InlineCalls(ir::Module& module);
 
+// For devices without a call stack: every call but those of functions that call themselves, also of what uses scratch
+// state, up to limits that keep a driver's compiler within seconds.
+inline constexpr uint32_t kInlinedOpsMaxGpu = 200'000;
+inline constexpr uint32_t kInlinedTotalMaxGpu = 1'000'000;
+Status InlineAllCalls(ir::Module& module);
+
 }  // namespace hpvm
 
 #endif  // HPVMD_COMPILER_PASS_INLINE_CALLS_H_

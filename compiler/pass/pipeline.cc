@@ -20,17 +20,15 @@ Status CheckAfter(const ir::Module& module, const char* pass) {
   return Internal("The pass " + std::string(pass) + " broke the kernel IR: " + ToString(faults));
 }
 
-}  // namespace
+struct Pass {
+  const char* name;
+  Status (*run)(ir::Module&);
+};
 
-Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
-  struct Pass {
-    const char* name;
-    Status (*run)(ir::Module&);
-  };
-  // Each leaves less to look through for those behind it: functions first, then merges, then addresses.
-  constexpr Pass kPasses[] = {
-      {"InlineCalls", InlineCalls}, {"RemoveDead", RemoveDead}, {"ResolveProvenance", ResolveProvenance}};
-  for (const Pass& pass : kPasses) {
+// Each leaves less to look through for those behind it: functions first, then merges, then addresses.
+Status RunPasses(ir::Module& module, const Pass& inlining, const PipelineOptions& options) {
+  const Pass passes[] = {inlining, {"RemoveDead", RemoveDead}, {"ResolveProvenance", ResolveProvenance}};
+  for (const Pass& pass : passes) {
     HPVMD_RETURN_IF_ERROR(pass.run(module));
     if (options.verify_each) {
       HPVMD_RETURN_IF_ERROR(CheckAfter(module, pass.name));
@@ -42,6 +40,16 @@ Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
     HPVMD_RETURN_IF_ERROR(CheckAfter(module, "RemoveBarriers"));
   }
   return options.verify_each ? absl::OkStatus() : CheckAfter(module, "pipeline");
+}
+
+}  // namespace
+
+Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
+  return RunPasses(module, {"InlineCalls", InlineCalls}, options);
+}
+
+Status RunGpuPipeline(ir::Module& module, const PipelineOptions& options) {
+  return RunPasses(module, {"InlineAllCalls", InlineAllCalls}, options);
 }
 
 }  // namespace hpvm

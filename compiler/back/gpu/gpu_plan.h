@@ -3,8 +3,9 @@
 // what to refuse, what memory lies where, which accesses are aligned, where a trap goes. Free of both languages.
 //
 // Differences from the kernel specification (docs/KERNELS.md), which docs/KERNELS.md states: on a GPU an access whose
-// address was computed from a buffer's parameter and misses that buffer traps, as in lockstep; an access computed from
-// the shadow stack that leaves the part of it that the kernel uses traps.
+// address was computed from a buffer's parameter or from local_alloc and misses that buffer or group memory traps; an
+// access computed from the shadow stack that leaves the part of it that the kernel uses traps; so does a store to
+// module memory elsewhere whose place was not known when the kernel was compiled.
 #ifndef HPVMD_COMPILER_BACK_GPU_GPU_PLAN_H_
 #define HPVMD_COMPILER_BACK_GPU_GPU_PLAN_H_
 
@@ -30,7 +31,18 @@ enum class TrapExit : uint8_t {
 struct OwnMemory {
   uint64_t begin = 0, end = 0;  // Addresses (module memory) or offsets (state) that accesses can reach.
   bool is_written = false;      // Each work item has its own copy of [begin, end); else one constant array.
+  bool is_scratch = false;      // Written, and nothing reads what it has not written before: no initial content.
   std::vector<uint8_t> bytes;   // Initial content of [begin, end).
+};
+
+// Where an access finds its bytes.
+enum class Reach : uint8_t {
+  kNone,    // No access.
+  kParam,   // Parameter space_index's buffer; misses trap.
+  kGroup,   // Group memory: the operand is kGroupBase + offset, or whatever value local_alloc gives; misses trap.
+  kModule,  // GpuPlan::module_memory alone; misses trap (but see there).
+  kState,   // GpuPlan::state alone; misses trap (but see there).
+  kFlat,    // Found by address: module memory, each buffer, group memory.
 };
 
 struct GpuPlan {
@@ -40,24 +52,38 @@ struct GpuPlan {
   std::vector<uint8_t> alignment;
   // By OpId: a memory access whose bytes the bounds program covers, so unchecked code may omit its range check.
   std::vector<bool> is_proven;
-  // Constant data of module memory; written parts (shadow stack, globals in memory) apart.
-  std::vector<OwnMemory> module_memory;  // Sorted, disjoint.
-  OwnMemory state;
-  uint64_t private_bytes = 0;  // All written OwnMemory together.
-  uint64_t local_bytes = 0;    // What local_alloc gives out; every size is a constant.
+  std::vector<Reach> reach;  // By OpId of the entry: of loads, stores and atomics.
+  // What accesses reach of module memory and of the state; sorted, disjoint, begin and end multiples of 8. Other bytes
+  // below Module::memory_bytes (state_bytes) are zero and never written: loads there give 0, stores trap. An access may
+  // straddle a border; a store that does traps.
+  std::vector<OwnMemory> module_memory;
+  std::vector<OwnMemory> state;
+  uint64_t private_bytes = 0;          // All written OwnMemory together.
+  uint64_t constant_bytes = 0;         // And all that is not.
+  uint64_t local_bytes = 0;            // What local_alloc gives out; every size is a constant.
   std::vector<uint64_t> local_offset;  // By OpId of local_alloc: its offset in group memory.
-  bool uses_flat = false;      // Some access searches all ranges by its address.
-  bool uses_bases = false;     // Addresses of buffers are seen by something else than accesses.
+  bool uses_flat = false;              // Some access searches all ranges by its address.
+  // Addresses of buffers are seen by something else than accesses, so the true ones (kBufferBase) are needed; else the
+  // value of every buffer's parameter may be StandInBase.
+  bool uses_bases = false;
+  bool uses_atomics = false;
+  // Some atomic operation is there, and plain loads of what other instances may store: S73 needs fences.
+  bool needs_fences = false;
   ir::BoundsProgram bounds;
 };
 
-// Above these a kernel is refused: drivers keep each work item's memory in registers and spill slots.
+// What a buffer's parameter may read as where nothing sees it: the lowest base there is, the same for all buffers.
+uint64_t StandInBase(const ir::Module& module);
+
+// Above these a kernel is refused: drivers keep each work item's memory in registers and spill slots, and constants in
+// memory that is 64 KiB on most devices.
 inline constexpr uint64_t kPrivateBytesMax = 64 * 1024;
+inline constexpr uint64_t kConstantBytesMax = 60 * 1024;
 
 // Looks at the entry of a module that has gone through RunGpuPipeline. What the device or any GPU cannot run is an
-// error diagnostic that names the operation, its place and the reason: calls that could not be inlined (recursion, tables),
-// prints, memory_grow, types the device lacks, local_alloc of a size that is no constant, barriers where control may
-// differ inside a group, more group or private memory than there is, more buffers than the device takes.
+// error diagnostic that names the operation, its place and the reason: calls that could not be inlined (recursion,
+// tables), prints, memory_grow, types the device lacks, local_alloc of a size that is no constant, barriers where
+// control may differ inside a group, more group or private memory than there is, more buffers than the device takes.
 GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics);
 
 }  // namespace hpvm::gpu

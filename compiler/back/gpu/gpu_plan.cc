@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/back/gpu/gpu_plan.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/limits.h"
+#include "compiler/back/gpu/own_memory.h"
+#include "compiler/back/gpu/value_ranges.h"
+#include "compiler/ir/launch.h"
+#include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/check_barriers.h"
+#include "compiler/pass/find_bounds.h"
+
+namespace hpvm::gpu {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+
+bool IsAccess(const Op& op) { return ir::HasSpace(op.code); }
+bool Writes(const Op& op) { return (ir::Info(op.code).effects & ir::kWrites) != 0; }
+
+class Planner {
+ public:
+  Planner(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics)
+      : module_(module), function_(module.function(module.entry)), target_(target), diagnostics_(diagnostics) {}
+
+  GpuPlan Run() {
+    plan_.trap_exit = module_.uses_barrier ? TrapExit::kPostpone : TrapExit::kReturn;
+    plan_.is_proven.assign(function_.ops.size(), false);
+    plan_.local_offset.assign(function_.ops.size(), 0);
+    plan_.reach.assign(function_.ops.size(), Reach::kNone);
+    plan_.alignment.assign(function_.values.size(), 0);
+    RefuseWhole();
+    ir::ForEachOp(function_, [&](OpId id) { Visit(id, function_.op(id)); });
+    RefuseLocalInLoops();
+    CheckBarriers(module_, Place(), diagnostics_);
+    if (HasErrors(diagnostics_)) {
+      return std::move(plan_);
+    }
+    const std::vector<ValueRange> ranges = FindValueRanges(module_);
+    plan_.alignment = FindAlignment(module_, ranges);
+    PlanOwnMemory(module_, ranges, plan_, diagnostics_);
+    plan_.uses_bases = plan_.uses_flat || !module_.has_separate_buffers;
+    plan_.bounds = FindBounds(module_);
+    for (const ir::BoundsAccess& access : plan_.bounds.accesses) {
+      plan_.is_proven[access.op.index] = true;
+    }
+    plan_.needs_fences = plan_.uses_atomics && loads_writable_;
+    return std::move(plan_);
+  }
+
+ private:
+  std::string Place() const { return "module \"" + module_.name + "\""; }
+
+  void Refuse(uint32_t source, std::string message) {
+    if (diagnostics_.size() < limits::kDiagnosticsMax) {
+      diagnostics_.push_back({Severity::kError, Place(), source, std::move(message)});
+    }
+  }
+  // One sentence a reason: a kernel of f64 has many such operations.
+  void RefuseOnce(const Op& op, const std::string& reason) {
+    if (said_.insert(reason).second) {
+      Refuse(op.source, "The operation " + std::string(ir::Info(op.code).text) + " cannot run on this device: " + reason);
+    }
+  }
+
+  void RefuseWhole() {
+    uint32_t buffers = 0;
+    for (const ir::KernelParam& param : module_.params) {
+      buffers += param.is_buffer ? 1 : 0;
+      RefuseType({.code = Opcode::kConst, .type = param.type}, param.type);
+    }
+    if (buffers > target_.buffers_max) {
+      Refuse(0, "The kernel takes " + std::to_string(buffers) + " buffers; the device's limit is " +
+                    std::to_string(target_.buffers_max) + ".");
+    }
+  }
+
+  void RefuseType(const Op& op, ir::Type type) {
+    if (type == ir::Type::kI64 && !target_.has_int64) {
+      RefuseOnce(op, "it has no 64-bit integers.");
+    }
+    if (type == ir::Type::kF64 && !target_.has_fp64) {
+      RefuseOnce(op, "it has no 64-bit floats (f64).");
+    }
+  }
+
+  void Visit(OpId id, const Op& op) {
+    if (ir::HasType(op.code)) {
+      RefuseType(op, op.type);
+    }
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      RefuseType(op, function_.type_of(ir::ValueId(op.first_result.index + i)));
+    }
+    if (ir::Info(op.code).family == ir::Family::kAtomic) {
+      plan_.uses_atomics = true;
+      if (op.width == 8 && !target_.has_int64_atomics) {
+        RefuseOnce(op, "it has no 64-bit atomics.");
+      }
+    } else if (IsAccess(op) && !Writes(op) && op.space != ir::Space::kGroup && !ir::IsState(op.space)) {
+      loads_writable_ |= op.space != ir::Space::kParam || module_.params[op.space_index].is_writable;
+    }
+    switch (op.code) {
+      case Opcode::kCall:
+        return Refuse(op.source, "The call of \"" + module_.functions[op.imm].name +
+                                     "\" cannot be inlined, because it calls itself or is too large; GPUs have no call "
+                                     "stack.");
+      case Opcode::kCallRef:
+        return RefuseOnce(op, "indirect calls need a call stack, which GPUs do not have.");
+      case Opcode::kPrint:
+        return RefuseOnce(op, "GPUs cannot print. Run the node on the CPU, or without prints.");
+      case Opcode::kMemoryGrow:
+        return RefuseOnce(op, "memory of an instance cannot grow on a GPU.");
+      case Opcode::kLocalAlloc:
+        return PlaceLocal(id, op);
+      default:
+        return;
+    }
+  }
+
+  void PlaceLocal(OpId id, const Op& op) {
+    const ir::ValueId size = function_.operands_of(op)[0];
+    const Op* constant = DefinedBy(size);
+    if (constant == nullptr || constant->code != Opcode::kConst) {
+      return RefuseOnce(op, "how many bytes of group memory it asks for is not a constant.");
+    }
+    plan_.local_offset[id.index] = plan_.local_bytes;
+    const uint64_t mask = module_.is_memory64 ? ~uint64_t{0} : 0xffffffffull;
+    const uint64_t bytes = constant->imm & mask;
+    const uint64_t limit = std::min(target_.local_bytes_max, ir::kGroupMemoryBytesMax);
+    // Barriers take some for themselves.
+    const uint64_t own = module_.uses_barrier ? 16 : 0;
+    if (bytes > limit || plan_.local_bytes + bytes + own > limit) {
+      Refuse(op.source, "The kernel asks for " + std::to_string(plan_.local_bytes) + " + " + std::to_string(bytes) +
+                            " bytes of group memory; the device's limit is " + std::to_string(limit - own) + ".");
+      return;
+    }
+    plan_.local_bytes = (plan_.local_bytes + bytes + 15) & ~uint64_t{15};
+  }
+
+  const Op* DefinedBy(ir::ValueId value) {
+    if (definitions_.empty()) {
+      definitions_.assign(function_.values.size(), nullptr);
+      ir::ForEachOp(function_, [&](OpId id) {
+        const Op& op = function_.op(id);
+        for (uint32_t i = 0; i < op.result_count; ++i) {
+          definitions_[op.first_result.index + i] = &op;
+        }
+      });
+    }
+    return definitions_[value.index];
+  }
+
+  // What a loop allocates depends on how often it runs.
+  void RefuseLocalInLoops() {
+    for (const ir::Region& region : function_.regions) {
+      for (OpId id : region.ops) {
+        if (function_.op(id).code == Opcode::kLocalAlloc && InLoop(&region)) {
+          RefuseOnce(function_.op(id), "how much group memory a loop asks for is not known when it is compiled.");
+        }
+      }
+    }
+  }
+  bool InLoop(const ir::Region* region) {
+    if (parents_.empty()) {
+      parents_.resize(function_.ops.size());
+      for (uint32_t i = 0; i < function_.regions.size(); ++i) {
+        for (OpId id : function_.regions[i].ops) {
+          parents_[id.index] = ir::RegionId(i);
+        }
+      }
+    }
+    while (region->owner.valid()) {
+      if (function_.op(region->owner).code == Opcode::kLoop) {
+        return true;
+      }
+      region = &function_.region(parents_[region->owner.index]);
+    }
+    return false;
+  }
+
+  const ir::Module& module_;
+  const ir::Function& function_;
+  const GpuTarget& target_;
+  Diagnostics& diagnostics_;
+  GpuPlan plan_;
+  std::set<std::string> said_;
+  std::vector<const Op*> definitions_;  // By ValueId.
+  std::vector<ir::RegionId> parents_;   // By OpId.
+  bool loads_writable_ = false;
+};
+
+}  // namespace
+
+uint64_t StandInBase(const ir::Module& module) {
+  const uint64_t above = module.memory_bytes_max + ir::kBaseAlignment;
+  return (above + ir::kBaseAlignment - 1) / ir::kBaseAlignment * ir::kBaseAlignment;
+}
+
+GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics) {
+  return Planner(module, target, diagnostics).Run();
+}
+
+}  // namespace hpvm::gpu

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/back/gpu/own_memory.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
+
+namespace hpvm::gpu {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::Space;
+using Origin = ValueRange::Origin;
+
+// Each part of memory costs every access a comparison.
+constexpr size_t kPartsMax = 8;
+
+struct Span {
+  uint64_t begin = 0, end = 0;
+};
+
+// Sorted, apart by at least 8 bytes, rounded to multiples of 8.
+std::vector<Span> Merged(std::vector<Span> spans, uint64_t bytes) {
+  for (Span& span : spans) {
+    span.begin &= ~uint64_t{7};
+    span.end = std::min((span.end + 7) & ~uint64_t{7}, (bytes + 7) & ~uint64_t{7});
+  }
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  std::vector<Span> merged;
+  for (const Span& span : spans) {
+    if (span.begin >= span.end) {
+      continue;
+    }
+    if (!merged.empty() && span.begin <= merged.back().end) {
+      merged.back().end = std::max(merged.back().end, span.end);
+    } else {
+      merged.push_back(span);
+    }
+  }
+  return merged;
+}
+
+// Closes the narrowest gaps until there are few. Constant bytes may be repeated, so that what lies between is filled up.
+void CloseGaps(std::vector<Span>& spans, size_t parts_max) {
+  while (spans.size() > parts_max) {
+    size_t narrowest = 1;
+    for (size_t i = 2; i < spans.size(); ++i) {
+      if (spans[i].begin - spans[i - 1].end < spans[narrowest].begin - spans[narrowest - 1].end) {
+        narrowest = i;
+      }
+    }
+    spans[narrowest - 1].end = spans[narrowest].end;
+    spans.erase(spans.begin() + static_cast<ptrdiff_t>(narrowest));
+  }
+}
+
+std::vector<uint8_t> Content(const std::vector<ir::DataSegment>& data, const Span& span) {
+  std::vector<uint8_t> bytes(span.end - span.begin);
+  for (const ir::DataSegment& segment : data) {
+    const uint64_t begin = std::max(span.begin, segment.address);
+    const uint64_t end = std::min(span.end, segment.address + segment.bytes.size());
+    if (begin < end) {
+      std::copy_n(segment.bytes.begin() + static_cast<ptrdiff_t>(begin - segment.address), end - begin,
+                  bytes.begin() + static_cast<ptrdiff_t>(begin - span.begin));
+    }
+  }
+  return bytes;
+}
+
+// One of the two memories: collects who reads and writes what.
+class Layout {
+ public:
+  Layout(const std::vector<ir::DataSegment>& data, uint64_t bytes) : data_(data), bytes_(bytes) {}
+
+  void Read(const Span& span) { reads_.push_back(Cut(span)); }
+  void Write(const Span& span, bool is_scratch) {
+    writes_.push_back(Cut(span));
+    only_scratch_ = only_scratch_ && is_scratch;
+  }
+  void ReadAll() { reads_.push_back({0, bytes_}); }
+
+  // Parts sorted by address.
+  std::vector<OwnMemory> Run() {
+    std::vector<Span> writes = Merged(writes_, bytes_);
+    CloseGaps(writes, kPartsMax);
+    std::vector<OwnMemory> parts;
+    for (const Span& span : writes) {
+      std::vector<uint8_t> content = Content(data_, span);
+      const bool is_zero = std::all_of(content.begin(), content.end(), [](uint8_t byte) { return byte == 0; });
+      parts.push_back({span.begin, span.end, true, only_scratch_ && is_zero, std::move(content)});
+    }
+    for (const Span& span : Constants(writes)) {
+      parts.push_back({span.begin, span.end, false, false, Content(data_, span)});
+    }
+    std::sort(parts.begin(), parts.end(), [](const OwnMemory& a, const OwnMemory& b) { return a.begin < b.begin; });
+    return parts;
+  }
+
+ private:
+  Span Cut(const Span& span) const { return {std::min(span.begin, bytes_), std::min(span.end, bytes_)}; }
+
+  // What is read of the segments and never written.
+  std::vector<Span> Constants(const std::vector<Span>& writes) const {
+    const std::vector<Span> reads = Merged(reads_, bytes_);
+    std::vector<Span> constants;
+    for (const ir::DataSegment& segment : data_) {
+      for (const Span& read : reads) {
+        const Span both{std::max(read.begin, segment.address),
+                        std::min(read.end, segment.address + segment.bytes.size())};
+        if (both.begin < both.end) {
+          constants.push_back(both);
+        }
+      }
+    }
+    constants = Merged(std::move(constants), bytes_);
+    CloseGaps(constants, kPartsMax);
+    std::vector<Span> left;
+    for (Span span : constants) {
+      for (const Span& write : writes) {
+        if (write.end <= span.begin || write.begin >= span.end) {
+          continue;
+        }
+        if (span.begin < write.begin) {
+          left.push_back({span.begin, write.begin});
+        }
+        span.begin = std::min(span.end, write.end);
+      }
+      if (span.begin < span.end) {
+        left.push_back(span);
+      }
+    }
+    return left;
+  }
+
+  const std::vector<ir::DataSegment>& data_;
+  const uint64_t bytes_;
+  std::vector<Span> reads_, writes_;
+  bool only_scratch_ = true;
+};
+
+class OwnMemoryPlanner {
+ public:
+  OwnMemoryPlanner(const ir::Module& module, const std::vector<ValueRange>& ranges, GpuPlan& plan,
+                   Diagnostics& diagnostics)
+      : module_(module),
+        function_(module.function(module.entry)),
+        ranges_(ranges),
+        plan_(plan),
+        diagnostics_(diagnostics),
+        memory_(module.data, module.memory_bytes),
+        state_(module.state, module.state_bytes) {}
+
+  void Run() {
+    plan_.reach.assign(function_.ops.size(), Reach::kNone);
+    FindStack();
+    ir::ForEachOp(function_, [&](OpId id) { Visit(id, function_.op(id)); });
+    if (plan_.uses_flat && stack_.begin < stack_.end && stack_.end <= module_.memory_bytes) {
+      memory_.Write(stack_, false);  // Addresses of local arrays may have gone anywhere.
+    }
+    plan_.module_memory = memory_.Run();
+    plan_.state = state_.Run();
+    CountBytes();
+  }
+
+ private:
+  // The part of the shadow stack that constants on the way from its pointer name.
+  void FindStack() {
+    if (!module_.stack_pointer.has_value()) {
+      return;
+    }
+    const uint64_t top = module_.globals[*module_.stack_pointer].init;
+    stack_ = {top, top};
+    for (const ValueRange& range : ranges_) {
+      if (range.origin == Origin::kStack && range.is_constant() && range.lo < stack_.begin) {
+        stack_.begin = range.lo;
+      }
+    }
+  }
+
+  void Refuse(const Op& op, std::string message) {
+    diagnostics_.push_back({Severity::kError, "module \"" + module_.name + "\"", op.source, std::move(message)});
+  }
+
+  void Visit(OpId id, const Op& op) {
+    if (op.code == Opcode::kMemoryCopy || op.code == Opcode::kMemoryFill || op.code == Opcode::kMemoryInit) {
+      return VisitBulk(op);
+    }
+    if (!ir::HasSpace(op.code)) {
+      return;
+    }
+    const bool is_write = (ir::Info(op.code).effects & ir::kWrites) != 0;
+    switch (op.space) {
+      case Space::kParam:
+        plan_.reach[id.index] = Reach::kParam;
+        return;
+      case Space::kGroup:
+        plan_.reach[id.index] = Reach::kGroup;
+        return;
+      case Space::kState:
+      case Space::kScratch:
+        plan_.reach[id.index] = Reach::kState;
+        return VisitState(op, is_write);
+      default:
+        plan_.reach[id.index] = VisitAddress(op, is_write);
+        plan_.uses_flat = plan_.uses_flat || plan_.reach[id.index] == Reach::kFlat;
+    }
+  }
+
+  // The bytes an access may touch, if they are known to lie below `bytes`.
+  bool Bounded(const Op& op, uint64_t bytes, Span* span) const {
+    const ValueRange& range = ranges_[function_.operands_of(op)[0].index];
+    uint64_t end = 0;
+    if (__builtin_add_overflow(range.hi, op.imm, &end) || __builtin_add_overflow(end, op.width, &end) || end > bytes) {
+      return false;
+    }
+    *span = {range.lo + op.imm, end};
+    return true;
+  }
+
+  Reach VisitAddress(const Op& op, bool is_write) {
+    const ValueRange& range = ranges_[function_.operands_of(op)[0].index];
+    Span span;
+    const bool is_bounded = Bounded(op, module_.memory_bytes, &span);
+    if (range.origin == Origin::kStack) {
+      if (!UsesStack(op)) {
+        return Reach::kModule;
+      }
+      memory_.Write(stack_, false);
+      return Reach::kModule;
+    }
+    if (is_bounded) {
+      is_write ? memory_.Write(span, false) : memory_.Read(span);
+      return Reach::kModule;
+    }
+    if (!is_write) {
+      memory_.ReadAll();
+    } else if (range.origin == Origin::kNumber) {
+      Refuse(op, "An instance stores to its own memory at an address that is not known when the kernel is compiled; on a "
+                 "GPU such memory must be small and known. Use a local array, or a buffer.");
+    }
+    return op.space == Space::kModule ? Reach::kModule : Reach::kFlat;
+  }
+
+  // The stack's pointer must be a constant minus constants.
+  bool UsesStack(const Op& op) {
+    if (stack_.begin >= stack_.end || stack_.end > module_.memory_bytes) {
+      Refuse(op, "The stack of this kernel has no fixed size (a variable-length array, alloca or a stack pointer that "
+                 "differs between paths); on a GPU it must be known when the kernel is compiled.");
+      return false;
+    }
+    return true;
+  }
+
+  void VisitState(const Op& op, bool is_write) {
+    Span span;
+    if (Bounded(op, module_.state_bytes, &span)) {
+      is_write ? state_.Write(span, op.space == Space::kScratch) : state_.Read(span);
+    } else if (!is_write) {
+      state_.ReadAll();
+    } else if (op.space == Space::kScratch) {
+      state_.Write(ScratchSpan(), true);
+    } else {
+      state_.Write({0, module_.state_bytes}, false);
+    }
+  }
+
+  // The math library's stack lies below its constant tables, both at the end of the state.
+  Span ScratchSpan() const {
+    if (module_.state.empty()) {
+      return {0, module_.state_bytes};
+    }
+    const ir::DataSegment& tables = module_.state.back();
+    const uint64_t begin =
+        module_.state.size() == 1 ? 0 : module_.state[module_.state.size() - 2].address +
+                                            module_.state[module_.state.size() - 2].bytes.size();
+    return {begin, tables.address};
+  }
+
+  void VisitBulk(const Op& op) {
+    plan_.uses_flat = true;
+    const auto operands = function_.operands_of(op);
+    VisitRange(op, operands[0].index, true);
+    if (op.code == Opcode::kMemoryCopy) {
+      VisitRange(op, operands[1].index, false);
+    }
+  }
+
+  void VisitRange(const Op& op, uint32_t address, bool is_write) {
+    const ValueRange& range = ranges_[address];
+    const ValueRange& bytes = ranges_[function_.operands_of(op)[2].index];
+    uint64_t end = 0;
+    const bool is_bounded = !__builtin_add_overflow(range.hi, bytes.hi, &end) && end <= module_.memory_bytes;
+    if (range.origin == Origin::kStack) {
+      if (UsesStack(op)) {
+        memory_.Write(stack_, false);
+      }
+    } else if (is_bounded) {
+      is_write ? memory_.Write({range.lo, end}, false) : memory_.Read({range.lo, end});
+    } else if (!is_write) {
+      memory_.ReadAll();
+    } else if (range.origin == Origin::kNumber) {
+      Refuse(op, "A fill or copy writes an instance's own memory at an address that is not known when the kernel is "
+                 "compiled; on a GPU such memory must be small and known. Use a local array, or a buffer.");
+    }
+  }
+
+  void CountBytes() {
+    for (const std::vector<OwnMemory>* parts : {&plan_.module_memory, &plan_.state}) {
+      for (const OwnMemory& part : *parts) {
+        (part.is_written ? plan_.private_bytes : plan_.constant_bytes) += part.end - part.begin;
+      }
+    }
+    if (plan_.private_bytes > kPrivateBytesMax) {
+      Refuse({}, "Each instance writes " + std::to_string(plan_.private_bytes) +
+                     " bytes of its own memory; on a GPU at most " + std::to_string(kPrivateBytesMax) +
+                     " bytes are possible.");
+    }
+    if (plan_.constant_bytes > kConstantBytesMax) {
+      Refuse({}, "The kernel reads " + std::to_string(plan_.constant_bytes) +
+                     " bytes of constant data; on a GPU at most " + std::to_string(kConstantBytesMax) +
+                     " bytes are possible. Pass them in a buffer.");
+    }
+  }
+
+  const ir::Module& module_;
+  const ir::Function& function_;
+  const std::vector<ValueRange>& ranges_;
+  GpuPlan& plan_;
+  Diagnostics& diagnostics_;
+  Layout memory_, state_;
+  Span stack_;
+};
+
+}  // namespace
+
+void PlanOwnMemory(const ir::Module& module, const std::vector<ValueRange>& ranges, GpuPlan& plan,
+                   Diagnostics& diagnostics) {
+  OwnMemoryPlanner(module, ranges, plan, diagnostics).Run();
+}
+
+}  // namespace hpvm::gpu

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lays out what a kernel reaches of module memory and of its state: constant arrays, and parts that each work item has
+// a copy of.
+#ifndef HPVMD_COMPILER_BACK_GPU_OWN_MEMORY_H_
+#define HPVMD_COMPILER_BACK_GPU_OWN_MEMORY_H_
+
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "compiler/back/gpu/gpu_plan.h"
+#include "compiler/back/gpu/value_ranges.h"
+#include "compiler/ir/ir.h"
+
+namespace hpvm::gpu {
+
+// Fills in reach, module_memory, state, private_bytes, constant_bytes and uses_flat. What cannot be laid out, or is too
+// large, is an error.
+void PlanOwnMemory(const ir::Module& module, const std::vector<ValueRange>& ranges, GpuPlan& plan,
+                   Diagnostics& diagnostics);
+
+}  // namespace hpvm::gpu
+
+#endif  // HPVMD_COMPILER_BACK_GPU_OWN_MEMORY_H_

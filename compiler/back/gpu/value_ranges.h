@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of an entry's integers when it is compiled for a GPU: intervals, and what an address was made from.
+//
+// One forward analysis over the structured IR, swept until nothing changes; a merge that keeps growing is widened to
+// its type. Globals are followed along control, so that the shadow stack's pointer is a constant minus constants.
+#ifndef HPVMD_COMPILER_BACK_GPU_VALUE_RANGES_H_
+#define HPVMD_COMPILER_BACK_GPU_VALUE_RANGES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace hpvm::gpu {
+
+struct ValueRange {
+  // What an address came from. Sums of numbers are numbers; products and the like always are.
+  enum class Origin : uint8_t {
+    kUnset,
+    kNumber,   // Constants, ids, scalars and what is computed of them.
+    kStack,    // The shadow stack's pointer and numbers.
+    kPointer,  // Anything else: buffers, group memory, what was loaded, several of these.
+  };
+  Origin origin = Origin::kUnset;
+  uint64_t lo = 0, hi = 0;  // As an unsigned number of the value's type; floats: anything.
+
+  bool is_constant() const { return origin != Origin::kUnset && lo == hi; }
+  friend bool operator==(const ValueRange&, const ValueRange&) = default;
+};
+
+// By ValueId of the entry. Ids and extents are taken to be below 2^31, as on GPUs. Every value is of unknown range
+// and origin kPointer if the analysis did not settle. Calls must have been inlined.
+std::vector<ValueRange> FindValueRanges(const ir::Module& module);
+
+// By ValueId of the entry: log2 of a factor that the value is a multiple of; 0 for floats and what is not known.
+std::vector<uint8_t> FindAlignment(const ir::Module& module, const std::vector<ValueRange>& ranges);
+
+}  // namespace hpvm::gpu
+
+#endif  // HPVMD_COMPILER_BACK_GPU_VALUE_RANGES_H_

@@ -85,6 +85,8 @@ struct PrepareOptions {
   // Every node is compiled for the checker and runs there, whatever the document allows; each run then looks for races,
   // uninitialised reads and the like (RunLog::findings). Much slower.
   bool check = false;
+  // Gets the ids of devices that answered kUnavailable: they are lost to this process. Optional.
+  std::vector<std::string>* lost_devices = nullptr;
 };
 
 class PreparedGraph;  // Defined in engine/prepared_graph.h; opaque to callers.
@@ -147,6 +149,8 @@ struct RunRequest {
   Time deadline = kNever;                       // Checked between segments; callers set `stop` for kernels in flight.
   uint32_t node_records_max = 1000;             // The rest is only counted.
   RunLog* log = nullptr;                        // Filled when the run ends, also when it fails. Optional.
+  // Gets the id of the device whose kUnavailable failed the run: it is lost to this process. Optional.
+  std::vector<std::string>* lost_devices = nullptr;
 };
 
 struct RunResult {
@@ -176,7 +180,8 @@ class Engine {
                                                         const std::map<std::string, int64_t>& symbols);
 
   // kInvalidArgument for bindings that do not fit (naming port, value, limit), kAborted for traps (node, instance,
-  // reason), kCancelled, kDeadlineExceeded, kFailedPrecondition when no device may run a node, kResourceExhausted.
+  // reason), kCancelled, kDeadlineExceeded, kFailedPrecondition when no device may run a node, kResourceExhausted,
+  // kUnavailable when a device is lost (node, device).
   StatusOr<RunResult> Run(PreparedGraph& graph, const RunRequest& request);
 
   std::vector<DeviceInfo> devices() const;

@@ -626,10 +626,16 @@ TEST_F(EngineTest, RandomGraphsMatchDirectEvaluation) {
       .id = "gpu:0", .kind = DeviceKind::kGpu, .host_visible = false, .runs_inline = false};
   FunctionDeviceOptions gpu1 = gpu0;
   gpu1.id = "gpu:1";
+  FunctionDeviceOptions exporter = gpu0, importer = gpu1;
+  exporter.silicon = importer.silicon = "one";
+  exporter.exports_memory = importer.imports_memory = true;
   for (uint64_t seed = 1; seed <= 120; ++seed) {
     SCOPED_TRACE(seed);
     SeededRng rng(seed);
-    Devices({{}, interp, gpu0, gpu1});
+    importer.fails_to_import = seed % 4 == 3;
+    Devices(seed % 2 == 0 ? std::vector<FunctionDeviceOptions>{{}, interp, gpu0, gpu1}
+                          : std::vector<FunctionDeviceOptions>{importer, {}, interp, exporter});
+
     const char* devices[] = {"", R"(,"devices":["cpu"])", R"(,"devices":["interp:0"])", R"(,"devices":["gpu:0"])",
                              R"(,"devices":["gpu:1"])"};
     const uint64_t device_kinds = 1 + rng.Below(5);

@@ -17,6 +17,11 @@ using scheduler::Storage;
 
 // Instances of one launch. Devices index them with 64 bits; no device finishes more in a lifetime.
 constexpr uint64_t kInstancesMax = uint64_t{1} << 62;
+// GPUs count instances of a dimension with signed 32-bit numbers.
+constexpr uint64_t kGpuExtentMax = (uint64_t{1} << 31) - 1;
+constexpr uint32_t kNoDevice = 0xffffffffu;
+
+bool IsGpuCode(ArtifactKind kind) { return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan; }
 
 class HostView final : public Buffer {
  public:
@@ -45,10 +50,12 @@ Status CheckExtents(const PreparedGraph& prepared, const graph::FlatGraph& flat)
 
 class Builder {
  public:
-  Builder(const PreparedGraph& prepared, std::span<Device* const> devices)
-      : prepared_(prepared), plan_(std::make_unique<Plan>()) {
-    plan_->devices.assign(devices.begin(), devices.end());
+  explicit Builder(const PreparedGraph& prepared) : prepared_(prepared), plan_(std::make_unique<Plan>()) {
+    plan_->devices = prepared.devices;
   }
+
+  // After a failed Build: a driver did not share memory as its facts say.
+  bool has_failed_to_share() const { return has_failed_to_share_; }
 
   StatusOr<std::unique_ptr<Plan>> Build(graph::SymbolValues symbols) {
     plan_->symbols = std::move(symbols);
@@ -68,14 +75,18 @@ class Builder {
 
  private:
   Status PlaceNodes() {
-    const scheduler::ConstantCosts costs;
+    const scheduler::StaticCosts costs;
     uint32_t unplaced = 0;
     StatusOr<scheduler::Placement> placement = scheduler::Place(
-        {.flat = plan_->flat, .devices = prepared_.facts, .candidates = prepared_.candidates, .costs = costs},
+        {.flat = plan_->flat,
+         .devices = prepared_.facts,
+         .candidates = prepared_.candidates,
+         .costs = costs,
+         .can_run = [&](uint32_t node,
+                        const scheduler::Candidate& candidate) { return CheckLaunch(node, candidate).ok(); }},
         &unplaced);
     if (!placement.ok()) {
-      return While(placement.status(),
-                   "placing node \"" + graph::PathOf(prepared_.graph, plan_->flat.nodes[unplaced]) + "\"");
+      return ExplainUnplaced(unplaced, std::move(placement).status());
     }
     const std::vector<uint32_t>& choice = placement->choice;
     plan_->fallback_nodes = placement->fallback_nodes;
@@ -87,6 +98,73 @@ class Builder {
       plan_->executables[node] = prepared_.executables[leaf][choice[node]];
     }
     return absl::OkStatus();
+  }
+
+  // Whether the sizes of a launch keep to the limits of a candidate's device.
+  Status CheckLaunch(uint32_t index, const scheduler::Candidate& candidate) const {
+    const graph::FlatNode& node = plan_->flat.nodes[index];
+    const Device& device = *plan_->devices[candidate.device];
+    const DeviceInfo& info = device.info();
+    HPVMD_RETURN_IF_ERROR(CheckBuffers(index, device));
+    if (IsGpuCode(device.artifact_kind())) {
+      for (const uint64_t extent : node.extent) {
+        if (extent > kGpuExtentMax) {
+          return FailedPrecondition("The launch's extent (" + std::to_string(extent) +
+                                    ") is larger than the limit of device " + info.id + " (" +
+                                    std::to_string(kGpuExtentMax) + " in each dimension).");
+        }
+      }
+    }
+    if (node.group[0] == 0) {
+      return absl::OkStatus();
+    }
+    const Artifact& artifact = ExecutableOf(node.leaf.index, candidate).artifact();
+    KernelNeeds needs{
+        .kind = artifact.kind, .uses_barrier = artifact.uses_barrier, .uses_group_memory = artifact.uses_group_memory};
+    for (size_t d = 0; d < 3; ++d) {
+      needs.group[d] = std::max<uint64_t>(node.group[d], 1);
+    }
+    const Support support = device.Supports(needs);
+    return support.ok ? absl::OkStatus() : FailedPrecondition("Device " + info.id + ": " + support.reason);
+  }
+
+  Status CheckBuffers(uint32_t index, const Device& device) const {
+    const DeviceInfo& info = device.info();
+    uint64_t limit = info.allocation_bytes_max != 0 ? info.allocation_bytes_max : std::numeric_limits<uint64_t>::max();
+    if (IsGpuCode(device.artifact_kind()) && info.gpu.buffer_bytes_max != 0) {
+      limit = std::min(limit, info.gpu.buffer_bytes_max);
+    }
+    const graph::FlatNode& node = plan_->flat.nodes[index];
+    for (uint32_t port = node.first_port; port < EndPort(index); ++port) {
+      const graph::FlatPort& p = plan_->flat.ports[port];
+      const uint64_t bytes = plan_->flat.values[(p.out.valid() ? p.out : p.in).index].bytes;
+      if (bytes > limit) {
+        return ResourceExhausted("Buffer \"" + prepared_.graph.node(node.leaf).ports[port - node.first_port].name +
+                                 "\" (" + std::to_string(bytes) + " bytes) is larger than the limit of device " +
+                                 info.id + " (" + std::to_string(limit) + " bytes).");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const Executable& ExecutableOf(uint32_t leaf, const scheduler::Candidate& candidate) const {
+    const std::vector<scheduler::Candidate>& candidates = prepared_.candidates[leaf];
+    return *prepared_.executables[leaf][static_cast<size_t>(&candidate - candidates.data())];
+  }
+
+  // The first candidate's reason, being that of the device preferred, and those of others that differ.
+  Status ExplainUnplaced(uint32_t index, Status why) const {
+    const graph::FlatNode& node = plan_->flat.nodes[index];
+    std::string reasons;
+    for (const scheduler::Candidate& candidate : prepared_.candidates[node.leaf.index]) {
+      const Status reason = CheckLaunch(index, candidate);
+      if (!reason.ok() && reasons.find(Message(reason)) == std::string::npos) {
+        why = reasons.empty() ? reason : why;
+        reasons += (reasons.empty() ? "" : " ") + Message(reason);
+      }
+    }
+    return While(reasons.empty() ? why : Status(why.code(), reasons),
+                 "placing node \"" + graph::PathOf(prepared_.graph, node) + "\"");
   }
 
   // Temporaries against what each device has. Host memory is one space: the smallest of its devices counts.
@@ -110,12 +188,14 @@ class Builder {
     plan_->temporary_bytes = residency_.temporary_bytes[scheduler::kHostSpace];
     HPVMD_ASSIGN_OR_RETURN(plan_->host, HostMemory::Map(plan_->temporary_bytes));
     MarkUses();
+    FindExporters();
     uint64_t offset = 0;
     for (uint32_t slot = 0; slot < slots; ++slot) {
       const Storage& storage = residency_.storages[slot];
       uint8_t* data = plan_->host.data() == nullptr ? nullptr : plan_->host.data() + offset;
+      HPVMD_RETURN_IF_ERROR(ExportIfShared(storage, slot));
       for (uint32_t device = 0; device < plan_->devices.size(); ++device) {
-        if (used_[device][slot]) {
+        if (used_[device][slot] && plan_->buffers[device][slot] == nullptr) {
           HPVMD_RETURN_IF_ERROR(AddBuffer(storage, slot, device, data));
         }
       }
@@ -145,6 +225,52 @@ class Builder {
     }
   }
 
+  // By space: the device whose memory the others there import.
+  void FindExporters() {
+    for (uint32_t i = static_cast<uint32_t>(plan_->devices.size()); i-- > 0;) {
+      const scheduler::SpaceIndex space = prepared_.facts[i].space;
+      exporter_.resize(std::max<size_t>(exporter_.size(), space + 1), kNoDevice);
+      if (space != scheduler::kHostSpace && plan_->devices[i]->info().exports_memory) {
+        exporter_[space] = i;
+      }
+    }
+  }
+
+  // Memory that devices besides the space's exporter use is the exporter's; AddBuffer lets them import it.
+  Status ExportIfShared(const Storage& storage, uint32_t slot) {
+    if (storage.kind != Storage::Kind::kTemporary || storage.space == scheduler::kHostSpace) {
+      return absl::OkStatus();
+    }
+    size_t users = 0;
+    for (size_t device = 0; device < plan_->devices.size(); ++device) {
+      users += used_[device][slot] ? 1 : 0;
+    }
+    const uint32_t exporter = exporter_[storage.space];
+    if (users < 2 || exporter == kNoDevice) {
+      return absl::OkStatus();
+    }
+    StatusOr<std::unique_ptr<Buffer>> buffer =
+        plan_->devices[exporter]->Allocate({.bytes = storage.bytes, .is_exported = true});
+    if (!buffer.ok()) {
+      return FailToShare(buffer.status(), storage, exporter);
+    }
+    plan_->exported.push_back(*std::move(buffer));
+    plan_->buffers[exporter][slot] = plan_->exported.back().get();
+    return absl::OkStatus();
+  }
+
+  Status FailToShare(const Status& status, const Storage& storage, uint32_t device) {
+    has_failed_to_share_ = !absl::IsResourceExhausted(status);
+    return While(status, "allocating a shared temporary buffer of " + std::to_string(storage.bytes) +
+                             " bytes on device " + plan_->devices[device]->info().id);
+  }
+
+  // Of the space's exporter, when it has made it for others.
+  const Buffer* SharedBuffer(const Storage& storage, uint32_t slot) const {
+    const uint32_t exporter = exporter_[storage.space];
+    return storage.space == scheduler::kHostSpace || exporter == kNoDevice ? nullptr : plan_->buffers[exporter][slot];
+  }
+
   Status AddBuffer(const Storage& storage, uint32_t slot, uint32_t device, uint8_t* data) {
     Device& owner = *plan_->devices[device];
     if (storage.kind != Storage::Kind::kTemporary) {
@@ -159,8 +285,13 @@ class Builder {
     if (storage.space == scheduler::kHostSpace && !owner.info().host_visible) {
       plan_->owned.push_back(MakeHostView(data, storage.bytes));
     } else {
-      const BufferSpec spec{.bytes = storage.bytes, .import = storage.space == scheduler::kHostSpace ? data : nullptr};
+      const BufferSpec spec{.bytes = storage.bytes,
+                            .import = storage.space == scheduler::kHostSpace ? data : nullptr,
+                            .shared = SharedBuffer(storage, slot)};
       StatusOr<std::unique_ptr<Buffer>> buffer = owner.Allocate(spec);
+      if (!buffer.ok() && spec.shared != nullptr) {
+        return FailToShare(buffer.status(), storage, device);
+      }
       if (!buffer.ok()) {
         return While(buffer.status(), "allocating a temporary buffer of " + std::to_string(storage.bytes) +
                                           " bytes on device " + owner.info().id);
@@ -261,6 +392,8 @@ class Builder {
   std::unique_ptr<Plan> plan_;
   scheduler::Residency residency_;
   std::vector<std::vector<bool>> used_;  // By device, by storage.
+  std::vector<uint32_t> exporter_;       // By space; kNoDevice: none.
+  bool has_failed_to_share_ = false;
 };
 
 }  // namespace
@@ -297,9 +430,14 @@ HostMemory::~HostMemory() {
   }
 }
 
-StatusOr<std::unique_ptr<Plan>> BuildPlan(const PreparedGraph& prepared, std::span<Device* const> devices,
-                                          graph::SymbolValues symbols) {
-  return Builder(prepared, devices).Build(std::move(symbols));
+StatusOr<std::unique_ptr<Plan>> BuildPlan(PreparedGraph& prepared, graph::SymbolValues symbols) {
+  Builder builder(prepared);
+  StatusOr<std::unique_ptr<Plan>> plan = builder.Build(symbols);
+  if (plan.ok() || !builder.has_failed_to_share()) {
+    return plan;
+  }
+  prepared.shares_memory = AssignSpaces(prepared, /*may_share=*/false);
+  return Builder(prepared).Build(std::move(symbols));
 }
 
 Status ResetTimelines(Plan& plan) {

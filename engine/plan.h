@@ -97,18 +97,18 @@ struct Plan {
   std::vector<NodeTiming> timings;                   // By flat node.
   std::vector<std::string> paths;                    // Of the first nodes; filled as records are asked for.
 
-  // Owners of what `buffers` points to. Buffers before the memory they lie in.
+  // Owners of what `buffers` points to. Buffers go before the memory they lie in, and imported ones before those that
+  // were exported.
   HostMemory host;
-  std::vector<std::unique_ptr<Buffer>> owned;
+  std::vector<std::unique_ptr<Buffer>> exported, owned;
 };
 
 // Host memory as a buffer for a device whose own buffers are not host memory: the other side of its copies. Borrows
 // `data`.
 std::unique_ptr<Buffer> MakeHostView(uint8_t* data, uint64_t bytes);
 // kInvalidArgument, kFailedPrecondition, kResourceExhausted (temporaries against device memory), each naming the node
-// where there is one.
-StatusOr<std::unique_ptr<Plan>> BuildPlan(const PreparedGraph& prepared, std::span<Device* const> devices,
-                                          graph::SymbolValues symbols);
+// where there is one. Called by whose turn it is to run: takes back the sharing of memory that a driver refuses.
+StatusOr<std::unique_ptr<Plan>> BuildPlan(PreparedGraph& prepared, graph::SymbolValues symbols);
 // New timelines for every device that the plan uses: at first, and after a failure, which poisons them.
 Status ResetTimelines(Plan& plan);
 

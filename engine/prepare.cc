@@ -2,6 +2,8 @@
 // Document -> graph -> every distinct kernel compiled (in parallel) -> loaded on the devices that may run it.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <functional>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
@@ -20,9 +22,62 @@ using scheduler::Tier;
 
 // Compiles in flight for one graph: each is a process of its own, and other tenants want the machine too.
 constexpr size_t kParallelCompiles = 4;
+constexpr scheduler::SpaceIndex kNoSpace = ~scheduler::SpaceIndex{0};
 
-Tier TierOf(DeviceKind kind) {
-  return kind == DeviceKind::kNull ? Tier::kNull : kind == DeviceKind::kInterp ? Tier::kReference : Tier::kReal;
+Tier TierOf(const DeviceInfo& info) {
+  return info.kind == DeviceKind::kNull     ? Tier::kNull
+         : info.kind == DeviceKind::kInterp ? Tier::kReference
+         : info.is_emulated                 ? Tier::kEmulated
+                                            : Tier::kReal;
+}
+
+bool IsGpuCode(ArtifactKind kind) { return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan; }
+
+// What a compile for one device shares with those for others: devices with equal targets load the same artifact.
+std::string TargetKey(const Device& device) {
+  std::string key(1, static_cast<char>('0' + static_cast<int>(device.artifact_kind())));
+  if (IsGpuCode(device.artifact_kind())) {
+    WireWriter out;
+    WriteGpuTarget(device.info().gpu, out);
+    const std::span<const uint8_t> bytes = out.bytes();
+    key.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return key;
+}
+
+std::string_view NameOf(ModuleKind kind) {
+  switch (kind) {
+    case ModuleKind::kWasm:
+      return "WebAssembly modules";
+    case ModuleKind::kSpirv:
+      return "SPIR-V modules";
+    case ModuleKind::kOpenCl:
+      return "OpenCL C modules";
+    case ModuleKind::kBitstream:
+      return "bitstreams";
+  }
+  return "modules";
+}
+
+// Whether SPIR-V is of the kernel flavour (for OpenCL) or a shader: the capability that it declares first decides.
+// Whatever is malformed counts as a shader; the compiler says what is wrong with it.
+bool IsKernelSpirv(std::span<const uint8_t> bytes) {
+  constexpr uint32_t kMagic = 0x07230203, kHeaderWords = 5, kOpCapability = 17, kShader = 1, kKernel = 6;
+  const auto word = [&](size_t i) {
+    uint32_t value;
+    std::memcpy(&value, bytes.data() + i * 4, 4);
+    return value;
+  };
+  const size_t words = bytes.size() / 4;
+  if (words < kHeaderWords || word(0) != kMagic) {
+    return false;
+  }
+  for (size_t i = kHeaderWords; i + 1 < words && (word(i) & 0xffff) == kOpCapability; i += 2) {
+    if (word(i + 1) == kShader || word(i + 1) == kKernel) {
+      return word(i + 1) == kKernel;
+    }
+  }
+  return false;
 }
 
 ir::Type ScalarTypeOf(graph::ScalarType type) {
@@ -59,14 +114,21 @@ struct CompileJob {
   std::string place;  // The first variant that asked for it.
   uint64_t users = 0;
   StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
-  std::unordered_map<uint32_t, Executable*> loaded{};  // By device.
+  // What a device made of the artifact. Refused ones (kInvalidArgument) are the module's fault.
+  struct Loaded {
+    uint32_t device = 0;
+    StatusOr<std::unique_ptr<Executable>> executable = Status(absl::StatusCode::kUnknown, "");
+    Executable* borrowed = nullptr;  // Once the graph owns it.
+  };
+  std::vector<Loaded> loaded{};
 };
 
-// A variant of a leaf for one kind of artifact.
+// A variant of a leaf for the devices of one target.
 struct Use {
   NodeId leaf;
   uint32_t variant = 0;
   uint32_t job = 0;
+  std::vector<uint32_t> devices{};
 };
 
 struct ModuleBytes {
@@ -83,7 +145,11 @@ bool NamesDevice(const std::vector<std::string>& names, const DeviceInfo& info) 
 class Preparer {
  public:
   Preparer(const EngineOptions& options, const PrepareOptions& prepare, ModuleSource& modules, Time deadline)
-      : options_(options), modules_(modules), deadline_(deadline), graph_(std::make_shared<PreparedGraph>()) {
+      : options_(options),
+        modules_(modules),
+        deadline_(deadline),
+        lost_devices_(prepare.lost_devices),
+        graph_(std::make_shared<PreparedGraph>()) {
     graph_->is_checked = prepare.check;
     graph_->devices = prepare.check ? std::vector<Device*>{options.checker} : options.devices;
   }
@@ -117,16 +183,17 @@ class Preparer {
     if (graph_->is_checked && options_.checker == nullptr) {
       return FailedPrecondition("No device here can check kernels.");
     }
-    scheduler::SpaceIndex next = scheduler::kHostSpace + 1;
     bool has_host = false;
     for (const Device* device : graph_->devices) {
       const DeviceInfo& info = device->info();
       graph_->facts.push_back({.id = info.id,
-                               .tier = TierOf(info.kind),
-                               .space = info.host_visible ? scheduler::kHostSpace : next++,
-                               .compute_units = info.compute_units});
+                               .tier = TierOf(info),
+                               .compute_units = info.compute_units,
+                               .is_gpu = IsGpuCode(device->artifact_kind()) && !info.is_emulated,
+                               .bytes_per_second = info.bytes_per_second});
       has_host |= info.host_visible;
     }
+    graph_->shares_memory = AssignSpaces(*graph_, /*may_share=*/true);
     return has_host ? absl::OkStatus() : FailedPrecondition("The engine has no device that works in host memory.");
   }
 
@@ -192,20 +259,25 @@ class Preparer {
     }
   }
 
-  // Real devices first; the reference device only for leaves that no real one can run, the null device last.
+  // Real devices first; emulated ones only for leaves that no real one can run, the reference device for those that
+  // are left, the null device last.
   Status CompileAndLoad() {
     graph_->candidates.resize(graph_->graph.nodes.size());
     graph_->executables.resize(graph_->graph.nodes.size());
     refusals_.resize(graph_->graph.nodes.size());
-    for (Tier tier : {Tier::kReal, Tier::kReference, Tier::kNull}) {
+    for (const Device* device : graph_->devices) {
+      target_keys_.push_back(TargetKey(*device));
+    }
+    for (Tier tier : {Tier::kReal, Tier::kEmulated, Tier::kReference, Tier::kNull}) {
       uses_.clear();
       const size_t first_job = jobs_.size();
       CollectUses(tier);
       const Time compile_start = options_.clock->Now();
       HPVMD_RETURN_IF_ERROR(CompileJobs(first_job));
       const Time load_start = options_.clock->Now();
+      LoadJobs();
       for (const Use& use : uses_) {
-        HPVMD_RETURN_IF_ERROR(LoadUse(use, tier));
+        HPVMD_RETURN_IF_ERROR(AddCandidates(use));
       }
       outcome_.summary.compile += load_start - compile_start;
       outcome_.summary.load += options_.clock->Now() - load_start;
@@ -222,25 +294,53 @@ class Preparer {
         continue;
       }
       for (uint32_t v = 0; v < node.variants.size(); ++v) {
-        std::vector<ArtifactKind> kinds;
+        const size_t first = uses_.size();
         for (uint32_t d = 0; d < graph_->devices.size(); ++d) {
-          const ArtifactKind kind = graph_->devices[d]->artifact_kind();
-          if (graph_->facts[d].tier == tier && IsAllowed(node, node.variants[v], graph_->devices[d]->info()) &&
-              std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
-            kinds.push_back(kind);
-            uses_.push_back({.leaf = NodeId(n), .variant = v, .job = JobFor(node, v, kind)});
+          const DeviceInfo& info = graph_->devices[d]->info();
+          if (graph_->facts[d].tier != tier || !IsAllowed(node, node.variants[v], info) ||
+              !TakesModule(node.variants[v], d, n)) {
+            continue;
+          }
+          const uint32_t job = JobFor(node, v, d);
+          const auto same =
+              std::find_if(uses_.begin() + first, uses_.end(), [&](const Use& use) { return use.job == job; });
+          if (same != uses_.end()) {
+            same->devices.push_back(d);
+          } else {
+            ++jobs_[job].users;
+            uses_.push_back({.leaf = NodeId(n), .variant = v, .job = job, .devices = {d}});
           }
         }
       }
     }
   }
 
-  uint32_t JobFor(const graph::Node& node, uint32_t v, ArtifactKind target) {
+  // Native modules run on the devices that their language is for; a compile for others would only say so.
+  bool TakesModule(const graph::Variant& variant, uint32_t device, uint32_t node) {
+    const ArtifactKind target = graph_->devices[device]->artifact_kind();
+    const ModuleKind kind = ModuleKindOf(graph_->graph.modules[variant.module.index].kind);
+    const bool is_kernel = kind == ModuleKind::kSpirv && IsKernelSpirv(module_bytes_[variant.module.index].bytes);
+    const bool takes = kind == ModuleKind::kWasm      ? true
+                       : kind == ModuleKind::kSpirv ? target == (is_kernel ? ArtifactKind::kOpenCl : ArtifactKind::kVulkan)
+                       : kind == ModuleKind::kBitstream
+                           ? target == ArtifactKind::kOpenCl &&
+                                 graph_->devices[device]->info().kind == DeviceKind::kFpga
+                           : target == ArtifactKind::kOpenCl;
+    // The null device takes everything: it stands for any other in tests.
+    if (takes || graph_->facts[device].tier == Tier::kNull) {
+      return true;
+    }
+    const std::string_view flavour = kind != ModuleKind::kSpirv ? "" : is_kernel ? "kernel-flavoured " : "shader ";
+    AddReason(node, " Device " + graph_->facts[device].id + " does not run " + std::string(flavour) +
+                        std::string(NameOf(kind)) + ".");
+    return false;
+  }
+
+  uint32_t JobFor(const graph::Node& node, uint32_t v, uint32_t device) {
     const graph::Variant& variant = node.variants[v];
     // Names of parameters are left out of the key: they matter to messages only.
-    std::string key = std::to_string(variant.module.index) + '/' + variant.entry + '/' +
-                      static_cast<char>('0' + static_cast<int>(target)) + (variant.hpvm_web ? 'w' : '-') +
-                      (node.fast_math ? 'f' : '-');
+    std::string key = std::to_string(variant.module.index) + '/' + variant.entry + '/' + target_keys_[device] +
+                      (variant.hpvm_web ? 'w' : '-') + (node.fast_math ? 'f' : '-');
     for (uint32_t param : node.params) {
       key += param < node.ports.size()
                  ? (node.ports[param].access == graph::Access::kIn ? 'r' : 'w')
@@ -249,13 +349,13 @@ class Preparer {
     const auto [it, is_new] = job_by_key_.try_emplace(std::move(key), static_cast<uint32_t>(jobs_.size()));
     if (is_new) {
       jobs_.push_back(
-          {.request = RequestFor(node, variant, target), .place = node.pointer + "/variants/" + std::to_string(v)});
+          {.request = RequestFor(node, variant, *graph_->devices[device]),
+           .place = node.pointer + "/variants/" + std::to_string(v)});
     }
-    ++jobs_[it->second].users;
     return it->second;
   }
 
-  CompileRequest RequestFor(const graph::Node& node, const graph::Variant& variant, ArtifactKind target) const {
+  CompileRequest RequestFor(const graph::Node& node, const graph::Variant& variant, const Device& device) const {
     const graph::Module& module = graph_->graph.modules[variant.module.index];
     CompileRequest request;
     request.module_kind = ModuleKindOf(module.kind);
@@ -264,7 +364,11 @@ class Preparer {
     request.module = module_bytes_[variant.module.index].bytes;
     request.entry = variant.entry;
     request.abi = variant.hpvm_web ? Abi::kHpvmWeb : Abi::kHpvm;
-    request.target = target;
+    request.target = device.artifact_kind();
+    if (IsGpuCode(request.target)) {
+      request.gpu = device.info().gpu;
+    }
+    request.options = module.build_options;
     request.fast_math = node.fast_math;
     for (uint32_t param : node.params) {
       if (param < node.ports.size()) {
@@ -279,17 +383,11 @@ class Preparer {
     return request;
   }
 
-  Status CompileJobs(size_t first) {
-    std::atomic<size_t> next{first};
-    const auto work = [&] {
-      for (size_t i = next.fetch_add(1); i < jobs_.size(); i = next.fetch_add(1)) {
-        jobs_[i].outcome = options_.compiler->Compile(jobs_[i].request, deadline_);
-      }
-    };
-    const size_t jobs = jobs_.size() - first;
+  // `work` takes item after item until there are none.
+  static void InParallel(size_t items, const std::function<void()>& work) {
     std::vector<std::thread> threads;
     try {
-      for (size_t i = 1; i < std::min(jobs, kParallelCompiles); ++i) {
+      for (size_t i = 1; i < std::min(items, kParallelCompiles); ++i) {
         threads.emplace_back(work);
       }
     } catch (const std::system_error&) {
@@ -299,6 +397,16 @@ class Preparer {
     for (std::thread& thread : threads) {
       thread.join();
     }
+  }
+
+  Status CompileJobs(size_t first) {
+    std::atomic<size_t> next{first};
+    const auto work = [&] {
+      for (size_t i = next.fetch_add(1); i < jobs_.size(); i = next.fetch_add(1)) {
+        jobs_[i].outcome = options_.compiler->Compile(jobs_[i].request, deadline_);
+      }
+    };
+    InParallel(jobs_.size() - first, work);
     for (size_t i = first; i < jobs_.size(); ++i) {
       if (!jobs_[i].outcome.ok()) {
         return While(jobs_[i].outcome.status(), "compiling entry \"" + jobs_[i].request.entry + "\" of module \"" +
@@ -309,28 +417,89 @@ class Preparer {
     return absl::OkStatus();
   }
 
-  // Makes the leaf's candidates from the artifact, on every device of the tier that takes it.
-  Status LoadUse(const Use& use, Tier tier) {
+  // Loads every artifact of this tier on its devices. Drivers take their time to build, so up to a few at once.
+  void LoadJobs() {
+    struct Item {
+      CompileJob* job;
+      CompileJob::Loaded* loaded;
+    };
+    for (const Use& use : uses_) {
+      CompileJob& job = jobs_[use.job];
+      for (const uint32_t d : job.outcome->artifact.has_value() ? use.devices : std::vector<uint32_t>()) {
+        if (NeedsLoading(use, d)) {
+          job.loaded.push_back({.device = d});
+        }
+      }
+    }
+    std::vector<Item> items;
+    bool is_slow = false;
+    for (CompileJob& job : jobs_) {
+      for (CompileJob::Loaded& loaded : job.loaded) {
+        if (loaded.borrowed == nullptr && loaded.executable.status().code() == absl::StatusCode::kUnknown) {
+          items.push_back({&job, &loaded});
+          is_slow = is_slow || IsGpuCode(job.request.target);
+        }
+      }
+    }
+    std::atomic<size_t> next{0};
+    InParallel(is_slow ? items.size() : 1, [&] {
+      for (size_t i = next.fetch_add(1); i < items.size(); i = next.fetch_add(1)) {
+        items[i].loaded->executable =
+            graph_->devices[items[i].loaded->device]->Load(*items[i].job->outcome->artifact);
+      }
+    });
+  }
+
+  // On a device of `use`: unless it is loaded already, or the device has said that it does not take it.
+  bool NeedsLoading(const Use& use, uint32_t device) {
+    const CompileJob& job = jobs_[use.job];
+    return std::none_of(job.loaded.begin(), job.loaded.end(),
+                        [&](const CompileJob::Loaded& loaded) { return loaded.device == device; }) &&
+           graph_->devices[device]->Supports(NeedsOf(use)).ok;
+  }
+
+  // The group counts where the document gives it as numbers; others are looked at when a plan is made.
+  KernelNeeds NeedsOf(const Use& use) const {
+    const Artifact& artifact = *jobs_[use.job].outcome->artifact;
+    KernelNeeds needs{
+        .kind = artifact.kind, .uses_barrier = artifact.uses_barrier, .uses_group_memory = artifact.uses_group_memory};
+    const std::vector<graph::Expr>& group = graph_->graph.node(use.leaf).group;
+    std::array<uint64_t, 3> extents{1, 1, 1};
+    for (size_t i = 0; i < group.size(); ++i) {
+      const StatusOr<int64_t> extent = IsNumber(group[i]) ? graph::Evaluate(group[i], {}) : StatusOr<int64_t>(0);
+      if (!extent.ok() || *extent < 1) {
+        return needs;
+      }
+      extents[i] = static_cast<uint64_t>(*extent);
+    }
+    needs.group = extents;
+    return needs;
+  }
+
+  static bool IsNumber(const graph::Expr& expr) {
+    return std::none_of(expr.terms.begin(), expr.terms.end(),
+                        [](const graph::Expr::Term& term) { return term.kind == graph::Expr::Kind::kSymbol; });
+  }
+
+  // Makes the leaf's candidates from the artifact, on every device of the use that takes it.
+  Status AddCandidates(const Use& use) {
     CompileJob& job = jobs_[use.job];
     const graph::Node& leaf = graph_->graph.node(use.leaf);
     if (!job.outcome->artifact.has_value()) {
       refusals_[use.leaf.index].push_back(use.job);
       return absl::OkStatus();
     }
-    const Artifact& artifact = *job.outcome->artifact;
-    const KernelNeeds needs{
-        .kind = artifact.kind, .uses_barrier = artifact.uses_barrier, .uses_group_memory = artifact.uses_group_memory};
-    for (uint32_t d = 0; d < graph_->devices.size(); ++d) {
-      Device& device = *graph_->devices[d];
-      if (graph_->facts[d].tier != tier || device.artifact_kind() != job.request.target ||
-          !IsAllowed(leaf, leaf.variants[use.variant], device.info())) {
+    for (const uint32_t d : use.devices) {
+      const Device& device = *graph_->devices[d];
+      if (Support support = device.Supports(NeedsOf(use)); !support.ok) {
+        AddReason(use.leaf.index, " Device " + device.info().id + ": " + support.reason);
         continue;
       }
-      if (Support support = device.Supports(needs); !support.ok) {
-        reasons_[use.leaf.index] += " Device " + device.info().id + ": " + support.reason;
+      HPVMD_ASSIGN_OR_RETURN(Executable * executable, TakeLoaded(job, d));
+      if (executable == nullptr) {
+        refusals_[use.leaf.index].push_back(use.job);
         continue;
       }
-      HPVMD_ASSIGN_OR_RETURN(Executable * executable, Load(job, d));
       graph_->candidates[use.leaf.index].push_back(
           {.device = d, .variant = use.variant, .hint = HintRank(leaf, device.info())});
       graph_->executables[use.leaf.index].push_back(executable);
@@ -338,19 +507,34 @@ class Preparer {
     return absl::OkStatus();
   }
 
-  StatusOr<Executable*> Load(CompileJob& job, uint32_t device) {
-    auto [it, is_new] = job.loaded.try_emplace(device, nullptr);
-    if (is_new) {
-      StatusOr<std::unique_ptr<Executable>> loaded = graph_->devices[device]->Load(*job.outcome->artifact);
-      if (!loaded.ok()) {
-        return While(loaded.status(), "loading entry \"" + job.request.entry + "\" of module \"" +
-                                          job.request.module_name + "\" on device " +
-                                          graph_->devices[device]->info().id);
-      }
-      it->second = loaded->get();
-      graph_->loaded.push_back(*std::move(loaded));
+  void AddReason(uint32_t node, const std::string& reason) {
+    std::string& all = reasons_[node];
+    if (all.find(reason) == std::string::npos) {
+      all += reason;
     }
-    return it->second;
+  }
+
+  // Null: the device refused the module, which is a diagnostic as a refused compile is.
+  StatusOr<Executable*> TakeLoaded(CompileJob& job, uint32_t device) {
+    CompileJob::Loaded& loaded = *std::find_if(
+        job.loaded.begin(), job.loaded.end(), [&](const CompileJob::Loaded& one) { return one.device == device; });
+    if (loaded.borrowed != nullptr) {
+      return loaded.borrowed;
+    }
+    if (!loaded.executable.ok()) {
+      if (absl::IsInvalidArgument(loaded.executable.status())) {
+        return nullptr;
+      }
+      if (absl::IsUnavailable(loaded.executable.status()) && lost_devices_ != nullptr) {
+        lost_devices_->push_back(graph_->facts[device].id);
+      }
+      return While(loaded.executable.status(), "loading entry \"" + job.request.entry + "\" of module \"" +
+                                                   job.request.module_name + "\" on device " +
+                                                   graph_->devices[device]->info().id);
+    }
+    loaded.borrowed = loaded.executable->get();
+    graph_->loaded.push_back(*std::move(loaded.executable));
+    return loaded.borrowed;
   }
 
   static uint32_t HintRank(const graph::Node& leaf, const DeviceInfo& info) {
@@ -377,18 +561,23 @@ class Preparer {
       for (const Diagnostic& diagnostic : job.outcome->diagnostics) {
         Diagnostic out = diagnostic;
         out.severity = is_error ? diagnostic.severity : Severity::kWarning;
-        out.place = job.place;
-        out.message =
-            "Module \"" + job.request.module_name + "\", entry \"" + job.request.entry + "\": " + diagnostic.message;
-        if (job.users > 1) {
-          out.message += " (" + std::to_string(job.users) + " nodes use it.)";
+        ReportJob(job, std::move(out), seen);
+      }
+      for (const CompileJob::Loaded& loaded : job.loaded) {
+        if (loaded.borrowed == nullptr && absl::IsInvalidArgument(loaded.executable.status())) {
+          ReportJob(job,
+                    {.severity = is_fatal[i] ? Severity::kError : Severity::kWarning,
+                     .place = {},
+                     .offset = {},
+                     .message = "Device " + graph_->facts[loaded.device].id + " refuses it: " +
+                                Message(loaded.executable.status())},
+                    seen);
         }
-        Report(std::move(out), seen);
       }
     }
     for (const auto& [node, reason] : reasons_) {
       if (!graph_->candidates[node].empty() &&
-          graph_->facts[graph_->candidates[node].front().device].tier != Tier::kReal) {
+          graph_->facts[graph_->candidates[node].front().device].tier >= Tier::kReference) {
         const graph::Node& leaf = graph_->graph.nodes[node];
         Report({.severity = Severity::kWarning,
                 .place = leaf.pointer,
@@ -398,6 +587,16 @@ class Preparer {
                seen);
       }
     }
+  }
+
+  void ReportJob(const CompileJob& job, Diagnostic diagnostic, std::unordered_set<std::string>& seen) {
+    diagnostic.place = job.place;
+    diagnostic.message =
+        "Module \"" + job.request.module_name + "\", entry \"" + job.request.entry + "\": " + diagnostic.message;
+    if (job.users > 1) {
+      diagnostic.message += " (" + std::to_string(job.users) + " nodes use it.)";
+    }
+    Report(std::move(diagnostic), seen);
   }
 
   void Report(Diagnostic diagnostic, std::unordered_set<std::string>& seen) {
@@ -502,17 +701,43 @@ class Preparer {
   const EngineOptions& options_;
   ModuleSource& modules_;
   const Time deadline_;
+  std::vector<std::string>* const lost_devices_;  // May be null.
   std::shared_ptr<PreparedGraph> graph_;
   PrepareOutcome outcome_;
   std::vector<ModuleBytes> module_bytes_;  // By module.
+  std::vector<std::string> target_keys_;   // By device.
   std::vector<CompileJob> jobs_;
   std::unordered_map<std::string, uint32_t> job_by_key_;
   std::vector<Use> uses_;                              // Of the tier at hand.
-  std::vector<std::vector<uint32_t>> refusals_;        // By node: jobs that gave no artifact.
+  std::vector<std::vector<uint32_t>> refusals_;        // By node: jobs that gave no artifact, or that a device refused.
   std::unordered_map<uint32_t, std::string> reasons_;  // By node: why devices do not take it.
 };
 
 }  // namespace
+
+// Devices of one silicon, of which one exports memory and the others import it, share the exporter's space.
+bool AssignSpaces(PreparedGraph& graph, bool may_share) {
+  scheduler::SpaceIndex next = scheduler::kHostSpace + 1;
+  std::unordered_map<std::string, size_t> exporters;
+  for (size_t i = 0; i < graph.devices.size(); ++i) {
+    const DeviceInfo& info = graph.devices[i]->info();
+    const bool is_exporter = may_share && info.exports_memory && !info.host_visible && !info.silicon.empty() &&
+                             exporters.try_emplace(info.silicon, i).second;
+    graph.facts[i].space = info.host_visible ? scheduler::kHostSpace : is_exporter ? next++ : kNoSpace;
+  }
+  bool has_shared = false;
+  for (size_t i = 0; i < graph.devices.size(); ++i) {
+    if (graph.facts[i].space != kNoSpace) {
+      continue;
+    }
+    const DeviceInfo& info = graph.devices[i]->info();
+    const auto exporter = exporters.find(info.silicon);
+    const bool shares = info.imports_memory && exporter != exporters.end();
+    graph.facts[i].space = shares ? graph.facts[exporter->second].space : next++;
+    has_shared = has_shared || shares;
+  }
+  return has_shared;
+}
 
 StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource& modules, Time deadline,
                                          const PrepareOptions& prepare) {

@@ -30,6 +30,9 @@ class PreparedGraph {
   std::vector<std::vector<scheduler::Candidate>> candidates;  // By NodeId's index; leaves only.
   std::vector<std::vector<Executable*>> executables;          // Beside `candidates`; borrowed from `loaded`.
   std::vector<std::unique_ptr<Executable>> loaded;
+  // Some devices have one space because one imports the other's memory. Taken back, with new spaces, when a driver turns
+  // out not to do what it says: whoever runs may then change this and the spaces in `facts`.
+  bool shares_memory = false;
 
   // One run at a time: whoever sets `is_running` owns `plans` until it clears it and notifies `idle`.
   std::mutex mutex;
@@ -37,6 +40,9 @@ class PreparedGraph {
   bool is_running = false;                   // Guarded by mutex.
   std::vector<std::unique_ptr<Plan>> plans;  // The last used first; at most kPlansMax.
 };
+
+// Sets the spaces in `facts`; whether any is shared.
+bool AssignSpaces(PreparedGraph& graph, bool may_share);
 
 // Plans hold their temporaries, so only a few sizes are remembered.
 inline constexpr size_t kPlansMax = 4;

@@ -111,8 +111,13 @@ class Runner {
                         [&](const std::unique_ptr<Plan>& plan) { return plan->symbols == symbols; });
       if (it == plans.end()) {
         MakeRoom();
-        HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, BuildPlan(graph_, graph_.devices, std::move(symbols)));
-        it = plans.insert(plans.begin(), std::move(plan));
+        StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, symbols);
+        if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !plans.empty()) {
+          plans.clear();  // Their memory may be what is missing.
+          plan = BuildPlan(graph_, std::move(symbols));
+        }
+        HPVMD_RETURN_IF_ERROR(plan.status());
+        it = plans.insert(plans.begin(), *std::move(plan));
       }
       Remember(**it);
     }
@@ -249,6 +254,7 @@ class Runner {
     Device& device = *plan_->devices[segment.device];
     // Spans in a submission stay valid until its signals, so each segment in flight has its own points.
     SegmentPoints& points = points_.emplace_back();
+    points.segment = &segment;
     for (const PlanWait& wait : segment.waits) {
       points.waits.push_back({plan_->timelines[wait.device].get(), plan_->timeline_base[wait.device] + wait.value});
     }
@@ -291,6 +297,43 @@ class Runner {
     }
   }
 
+  // The segment in which the failure began: upstream ones are submitted first. Null before any was.
+  const PlanSegment* FailedSegment() const {
+    const auto failed = std::find_if(points_.begin(), points_.end(), [](const SegmentPoints& points) {
+      return Poll(points.signal) == PointState::kFailed;
+    });
+    return failed != points_.end() ? failed->segment : points_.empty() ? nullptr : points_.back().segment;
+  }
+
+  void ReportLost() const {
+    if (const PlanSegment* segment = FailedSegment(); segment != nullptr && request_.lost_devices != nullptr) {
+      request_.lost_devices->push_back(plan_->devices[segment->device]->info().id);
+    }
+  }
+
+  // For failures of which the device does not know the node: which ones it ran.
+  Status NameSegment(Status status) const {
+    const PlanSegment* segment = FailedSegment();
+    if (segment == nullptr) {
+      return status;
+    }
+    const DispatchCommand* first = nullptr;
+    size_t count = 0;
+    for (const Command& command : segment->commands.commands) {
+      if (const auto* dispatch = std::get_if<DispatchCommand>(&command)) {
+        first = first == nullptr ? dispatch : first;
+        ++count;
+      }
+    }
+    const std::string on = " on device " + plan_->devices[segment->device]->info().id;
+    if (first == nullptr) {
+      return While(std::move(status), "copying" + on);
+    }
+    return While(std::move(status),
+                 "running node \"" + graph::PathOf(graph_.graph, plan_->flat.nodes[first->node]) + "\"" +
+                     (count > 1 ? " or one of the " + std::to_string(count - 1) + " after it" : "") + on);
+  }
+
   // Names the node that failed first, where a device said which.
   Status Explain(Status status) const {
     if (status.ok()) {
@@ -299,8 +342,11 @@ class Runner {
     const auto failed = std::find_if(points_.begin(), points_.end(), [&](const SegmentPoints& points) {
       return points.failure.node < plan_->flat.nodes.size();
     });
+    if (absl::IsUnavailable(status)) {
+      ReportLost();
+    }
     if (failed == points_.end()) {
-      return absl::IsCancelled(status) ? CheckTime().ok() ? status : CheckTime() : status;
+      return absl::IsCancelled(status) ? CheckTime().ok() ? status : CheckTime() : NameSegment(std::move(status));
     }
     const uint32_t index = failed->failure.node;
     const std::string node = "node \"" + graph::PathOf(graph_.graph, plan_->flat.nodes[index]) + "\"";
@@ -367,6 +413,7 @@ class Runner {
   }
 
   struct SegmentPoints {
+    const PlanSegment* segment = nullptr;
     std::vector<TimelinePoint> waits;
     TimelinePoint signal;
     Failure failure;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace hpvm::scheduler {
@@ -30,7 +31,8 @@ FlatGraph Chain(uint32_t nodes, uint64_t bytes) {
 const std::vector<DeviceFacts> kDevices = {{.id = "interp:0", .tier = Tier::kReference},
                                            {.id = "cpu:0"},
                                            {.id = "null:0", .tier = Tier::kNull},
-                                           {.id = "gpu:0", .space = 1}};
+                                           {.id = "gpu:0", .space = 1},
+                                           {.id = "opencl:0", .tier = Tier::kEmulated}};
 
 std::vector<DeviceIndex> DevicesOf(const FlatGraph& flat, const std::vector<std::vector<Candidate>>& candidates,
                                    uint64_t* fallback = nullptr) {
@@ -54,11 +56,14 @@ TEST(PlacementTest, PrefersRealDevices) {
   uint64_t fallback = 0;
   EXPECT_EQ(
       DevicesOf(
-          Chain(3, 4),
-          {{{.device = 2}, {.device = 0, .hint = 0}, {.device = 1}}, {{.device = 2}, {.device = 0}}, {{.device = 2}}},
+          Chain(4, 4),
+          {{{.device = 2}, {.device = 0, .hint = 0}, {.device = 4, .hint = 0}, {.device = 1}},
+           {{.device = 2}, {.device = 0, .hint = 0}, {.device = 4}},
+           {{.device = 2}, {.device = 0}},
+           {{.device = 2}}},
           &fallback),
-      (std::vector<DeviceIndex>{1, 0, 2}));
-  EXPECT_EQ(fallback, 2u);
+      (std::vector<DeviceIndex>{1, 4, 0, 2}));
+  EXPECT_EQ(fallback, 3u);
 }
 
 // Among real devices a hint wins; without one the data's place does; equal costs go to the first candidate.
@@ -81,6 +86,92 @@ TEST(PlacementTest, NamesTheNodeWithoutCandidates) {
       Place({.flat = flat, .devices = kDevices, .candidates = candidates, .costs = costs}, &unplaced);
   EXPECT_EQ(placement.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(unplaced, 1u);
+}
+
+// What a launch's sizes rule out is passed over, hint or not; when that is everything, the node is reported.
+TEST(PlacementTest, PassesOverWhatCannotRunTheLaunch) {
+  const FlatGraph flat = Chain(1, 4);
+  const std::vector<std::vector<Candidate>> candidates = {{{.device = 3, .hint = 0}, {.device = 1}}};
+  const ConstantCosts costs;
+  uint32_t unplaced = 1;
+  const auto place = [&](std::vector<DeviceIndex> refused) {
+    return Place({.flat = flat,
+                  .devices = kDevices,
+                  .candidates = candidates,
+                  .costs = costs,
+                  .can_run = [refused](uint32_t, const Candidate& candidate) {
+                    return std::find(refused.begin(), refused.end(), candidate.device) == refused.end();
+                  }},
+                 &unplaced);
+  };
+  EXPECT_EQ(place({})->choice[0], 0u);
+  EXPECT_EQ(place({3})->choice[0], 1u);
+  EXPECT_EQ(place({1, 3}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(unplaced, 0u);
+}
+
+// With estimates, a small launch stays with the host and a large one goes to the GPU; a chain stays where it is.
+TEST(PlacementTest, StaticCostsWeighWorkAgainstTransfers) {
+  const std::vector<DeviceFacts> devices = {
+      {.id = "cpu:0", .compute_units = 16},
+      {.id = "gpu:0", .space = 1, .compute_units = 100, .is_gpu = true, .bytes_per_second = 2e12}};
+  struct Case {
+    const char* name;
+    uint32_t nodes;
+    uint64_t instances, bytes;
+    std::vector<DeviceIndex> want;
+  };
+  const Case cases[] = {
+      {"one element", 1, 1, 4, {0}},
+      {"a page", 2, 1'000, 4'000, {0, 0}},
+      {"many instances", 2, 100'000'000, 400'000'000, {1, 1}},
+      {"few instances over much data", 1, 16, 1'000'000'000, {0}},
+      {"many instances on little data", 1, 10'000'000, 1'000, {1}},
+      {"nothing to do", 1, 0, 0, {0}},
+  };
+  const StaticCosts costs;
+  for (const Case& c : cases) {
+    FlatGraph flat = Chain(c.nodes, c.bytes);
+    for (graph::FlatNode& node : flat.nodes) {
+      node.extent = {c.instances, 1, 1};
+    }
+    const std::vector<std::vector<Candidate>> candidates(c.nodes, {{.device = 1}, {.device = 0}});
+    uint32_t unplaced = 0;
+    const StatusOr<Placement> placement =
+        Place({.flat = flat, .devices = devices, .candidates = candidates, .costs = costs}, &unplaced);
+    ASSERT_TRUE(placement.ok()) << c.name;
+    std::vector<DeviceIndex> got;
+    for (const uint32_t choice : placement->choice) {
+      got.push_back(choice == 0 ? 1 : 0);
+    }
+    EXPECT_EQ(got, c.want) << c.name;
+  }
+}
+
+// What the caller gets back lies in host memory: the way there is part of the price.
+TEST(PlacementTest, CountsTheWayBack) {
+  const std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "gpu:0", .space = 1}};
+  FlatGraph flat = Chain(2, 1 << 20);
+  const std::vector<std::vector<Candidate>> candidates = {{{.device = 1}}, {{.device = 1}, {.device = 0}}};
+  const ConstantCosts costs;
+  uint32_t unplaced = 0;
+  const auto place = [&] {
+    return Place({.flat = flat, .devices = devices, .candidates = candidates, .costs = costs}, &unplaced)->choice[1];
+  };
+  EXPECT_EQ(place(), 0u);  // The data is there.
+  flat.values[2].bytes = 2 << 20;
+  flat.outputs = {FlatValueId(2u)};
+  EXPECT_EQ(place(), 1u);  // A larger result has to come back.
+}
+
+// Estimates of absurd sizes neither overflow nor lose their order.
+TEST(PlacementTest, StaticCostsSaturate) {
+  const StaticCosts costs;
+  const Work work{.leaf = {}, .instances = ~uint64_t{0}, .bytes = uint64_t{1} << 63};
+  const Duration run = costs.Run(work, {.id = "cpu:0"});
+  EXPECT_GT(run, std::chrono::hours(1));
+  EXPECT_GT(run + run, run);
+  EXPECT_GT(costs.Transfer(~uint64_t{0}, 0, 1), std::chrono::hours(1));
 }
 
 }  // namespace

@@ -207,14 +207,23 @@ class Planner {
       if (!CopyIn(value, other).valid()) {
         continue;
       }
+      const DeviceIndex mover = MoverOf(value, other);
       if (space == kHostSpace) {
-        return AddCopy(mover_[other], CopyIn(value, other), target, bytes);
+        return AddCopy(mover, CopyIn(value, other), target, bytes);
       }
       CopyIn(value, kHostSpace) = Temporary(bytes, kHostSpace);
-      AddCopy(mover_[other], CopyIn(value, other), CopyIn(value, kHostSpace), bytes);
+      AddCopy(mover, CopyIn(value, other), CopyIn(value, kHostSpace), bytes);
       return AddCopy(device, CopyIn(value, kHostSpace), target, bytes);
     }
     HPVMD_CHECK(bytes == 0 && "A value is read before it is written.");
+  }
+
+  // Which device takes a value out of `space`: of several that share it, the one that made the value, which need not wait
+  // for another, and whose memory need not be shared for this.
+  DeviceIndex MoverOf(FlatValueId value, SpaceIndex space) const {
+    const FlatNodeId producer = flat_.values[value.index].producer;
+    const DeviceIndex maker = producer.valid() ? input_.device_of[producer.index] : mover_[space];
+    return input_.devices[maker].space == space ? maker : mover_[space];
   }
 
   void AddNode(uint32_t node) {

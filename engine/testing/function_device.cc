@@ -26,10 +26,15 @@ class FunctionExecutable final : public Executable {
 class OwnBuffer final : public Buffer {
  public:
   OwnBuffer(const BufferSpec& spec, bool visible)
-      : memory_(spec.import == nullptr ? spec.bytes : 0),
+      : memory_(spec.import == nullptr && spec.shared == nullptr ? spec.bytes : 0),
         bytes_(spec.bytes),
-        data_(spec.import == nullptr ? memory_.data() : spec.import),
-        visible_(visible) {}
+        data_(spec.shared != nullptr   ? dynamic_cast<const OwnBuffer*>(spec.shared)->data_
+              : spec.import == nullptr ? memory_.data()
+                                       : spec.import),
+        visible_(visible),
+        is_exported_(spec.is_exported) {
+    HPVMD_CHECK(spec.shared == nullptr || dynamic_cast<const OwnBuffer*>(spec.shared)->is_exported_);
+  }
   uint64_t bytes() const override { return bytes_; }
   uint8_t* host() override { return visible_ ? data_ : nullptr; }
   uint8_t* data() { return data_; }
@@ -38,19 +43,25 @@ class OwnBuffer final : public Buffer {
   std::vector<uint8_t> memory_;
   uint64_t bytes_;
   uint8_t* data_;
-  bool visible_;
+  bool visible_, is_exported_;
 };
 
 class FunctionDevice final : public Device {
  public:
-  FunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options)
-      : hub_(hub), functions_(functions), options_(std::move(options)) {
+  FunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options,
+                 FunctionDeviceCounts* counts)
+      : hub_(hub), functions_(functions), options_(std::move(options)), counts_(counts != nullptr ? *counts : ignored_) {
     info_.id = options_.id;
     info_.kind = options_.kind;
     info_.name = "C++ functions";
-    info_.silicon = options_.id;
+    info_.silicon = options_.silicon.empty() ? options_.id : options_.silicon;
     info_.memory_bytes = options_.memory_bytes;
-    info_.allocation_bytes_max = options_.memory_bytes;
+    info_.allocation_bytes_max =
+        options_.allocation_bytes_max != 0 ? options_.allocation_bytes_max : options_.memory_bytes;
+    info_.is_emulated = options_.is_emulated;
+    info_.gpu = options_.gpu;
+    info_.exports_memory = options_.exports_memory;
+    info_.imports_memory = options_.imports_memory;
     info_.host_visible = options_.host_visible;
     info_.runs_inline = options_.runs_inline;
     if (!options_.runs_inline) {
@@ -71,16 +82,33 @@ class FunctionDevice final : public Device {
   const DeviceInfo& info() const override { return info_; }
   ArtifactKind artifact_kind() const override { return options_.artifact_kind; }
   Support Supports(const KernelNeeds& needs) const override {
+    if (needs.group[0] * needs.group[1] * needs.group[2] > options_.group_items_max) {
+      return {false, "Its groups are smaller."};
+    }
     return needs.uses_barrier && !options_.supports_barrier ? Support{false, "It has no barriers."} : Support{};
   }
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
     if (options_.refused_entries.contains(artifact.entry)) {
       return Internal("The device cannot load the artifact.");
     }
+    if (options_.invalid_entries.contains(artifact.entry)) {
+      return InvalidArgument("The driver says no.");
+    }
+    {
+      std::lock_guard lock(mutex_);
+      ++counts_.loads;
+    }
     const KernelFunction& function = functions_.at(artifact.entry);
     return std::make_unique<FunctionExecutable>(std::move(artifact), function);
   }
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
+    HPVMD_CHECK(!spec.is_exported || info_.exports_memory);
+    HPVMD_CHECK(spec.shared == nullptr || info_.imports_memory);
+    if (spec.shared != nullptr && options_.fails_to_import) {
+      return Unimplemented("The driver does not import this memory.");
+    }
+    counts_.exported += spec.is_exported ? 1 : 0;
+    counts_.imported += spec.shared != nullptr ? 1 : 0;
     return std::make_unique<OwnBuffer>(spec, info_.host_visible);
   }
   StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
@@ -131,6 +159,7 @@ class FunctionDevice final : public Device {
     }
     for (const Command& command : submission.commands->commands) {
       if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+        ++counts_.copies;
         std::memcpy(Data(submission, copy->target) + copy->target_offset,
                     Data(submission, copy->source) + copy->source_offset, copy->bytes);
       } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
@@ -152,6 +181,9 @@ class FunctionDevice final : public Device {
 
   Status RunDispatch(const DispatchCommand& dispatch, const Submission& submission) {
     const auto& executable = static_cast<const FunctionExecutable&>(*dispatch.executable);
+    if (options_.lost_entries.contains(executable.artifact().entry)) {
+      return Unavailable("The device is lost.");
+    }
     std::vector<ir::Argument> arguments;
     for (uint32_t i = 0; i < dispatch.argument_count; ++i) {
       const DispatchArgument& argument = submission.commands->arguments[dispatch.first_argument + i];
@@ -188,6 +220,8 @@ class FunctionDevice final : public Device {
   Hub& hub_;
   const KernelFunctions& functions_;
   const FunctionDeviceOptions options_;
+  FunctionDeviceCounts ignored_;
+  FunctionDeviceCounts& counts_;
   DeviceInfo info_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -199,11 +233,15 @@ class FunctionDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> CreateFunctionDevice(Hub& hub, const KernelFunctions& functions,
-                                             FunctionDeviceOptions options) {
-  return std::make_unique<FunctionDevice>(hub, functions, std::move(options));
+                                             FunctionDeviceOptions options, FunctionDeviceCounts* counts) {
+  return std::make_unique<FunctionDevice>(hub, functions, std::move(options), counts);
 }
 
 StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request, Time deadline) {
+  {
+    std::lock_guard lock(mutex_);
+    last = request;
+  }
   compiles.fetch_add(1);
   CompileOutcome outcome;
   auto refused_here = refused.find(request.target);

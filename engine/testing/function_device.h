@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <span>
 #include <string>
@@ -43,10 +44,25 @@ struct FunctionDeviceOptions {
   uint64_t memory_bytes = uint64_t{1} << 40;
   std::set<std::string> refused_entries{};  // Load fails for these.
   bool supports_barrier = true;             // False: Supports refuses kernels that use barriers.
+  std::set<std::string> invalid_entries{};  // Load calls these the module's fault.
+  std::set<std::string> lost_entries{};     // Launches of these lose the device, which does not say whose fault it is.
+  std::string silicon{};                    // Empty: the id.
+  bool is_emulated = false;
+  uint64_t allocation_bytes_max = 0;  // 0: memory_bytes.
+  uint64_t group_items_max = uint64_t{1} << 32;
+  GpuTarget gpu{};
+  // Memory shared between devices; what exports_memory promises may fail.
+  bool exports_memory = false, imports_memory = false, fails_to_import = false;
 };
 
-// `functions` and `hub` are borrowed for the device's life.
-std::unique_ptr<Device> CreateFunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options);
+// What a function device did, for tests.
+struct FunctionDeviceCounts {
+  uint32_t exported = 0, imported = 0, copies = 0, loads = 0;
+};
+
+// `functions`, `hub` and `counts` are borrowed for the device's life.
+std::unique_ptr<Device> CreateFunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options,
+                                             FunctionDeviceCounts* counts = nullptr);
 
 // Makes an artifact that only carries the entry's name and the parameters. Refuses entries that `functions` does not
 // have, with a diagnostic at byte 8. Counts.
@@ -56,10 +72,13 @@ class FunctionCompiler final : public CompilerService {
   StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override;
 
   std::atomic<uint32_t> compiles{0};
+  // The last request, of a test that compiles one thing at a time.
+  CompileRequest last;
   std::set<std::string> barrier_entries;                  // Artifacts that say they use barriers.
   std::map<ArtifactKind, std::set<std::string>> refused;  // Refused for that kind of artifact only.
 
  private:
+  std::mutex mutex_;
   const KernelFunctions& functions_;  // Borrowed.
 };
 

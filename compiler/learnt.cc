@@ -12,10 +12,12 @@ namespace {
 
 constexpr uint32_t kVersion = 1;
 constexpr size_t kDeviceBytesMax = 256;
+constexpr size_t kCandidatesMax = 32;  // The bits of LearntClass::candidates.
+static_assert(limits::kCpuVariantsMax < kCandidatesMax);
 
 bool IsClass(const LearntClass& c) {
-  if (c.winner > limits::kCpuVariantsMax || (c.candidates >> c.winner & 1) == 0 ||
-      c.instance_ns.size() > limits::kCpuVariantsMax + 1) {
+  if (c.winner >= kCandidatesMax || (c.candidates >> c.winner & 1) == 0 ||
+      c.instance_ns.size() > kCandidatesMax) {
     return false;
   }
   for (float ns : c.instance_ns) {

@@ -20,7 +20,9 @@ namespace hpvm {
 
 // Launches that are measured together: extents within a factor of four, and the same candidates.
 struct LearntClass {
-  uint32_t candidates = 0;            // Bit i: Artifact::variants[i]; the bit after the last: one instance at a time.
+  // CPU: bit i is Artifact::variants[i]; the bit after the last: one instance at a time. GPU: pairs of a variant and a
+  // shape of groups (backends/gpu/launch.cc).
+  uint32_t candidates = 0;
   std::array<uint8_t, 4> sizes{};     // (bits of the extent + 1) / 2 by dimension; the same of a group's instances.
   uint32_t winner = 0;                // As the bits count.
   std::vector<float> instance_ns;     // By variant, the least of the samples; 0: none.

@@ -88,7 +88,7 @@ VariantMask CpuExecutable::ForcedVariant(const Extent& group, bool is_proven) co
 }
 
 LaunchClass& CpuExecutable::ClassOfOneOfMany(const CpuLaunch& launch) {
-  const ProofCache::Launch facts{launch.extent, launch.group, launch.arguments};
+  const CpuProofs::Launch facts{launch.extent, launch.group, launch.arguments};
   if (LaunchClass* known = proofs_.Find(facts)) {
     return *known;
   }

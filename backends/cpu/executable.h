@@ -12,12 +12,18 @@
 #include "backends/cpu/group.h"
 #include "backends/cpu/image.h"
 #include "backends/cpu/lane.h"
-#include "backends/cpu/launch_class.h"
-#include "backends/cpu/proof_cache.h"
 #include "backends/cpu/variants.h"
 #include "backends/device.h"
+#include "backends/shared/launch_class.h"
+#include "backends/shared/proof_cache.h"
 
 namespace hpvm::cpu {
+
+// What of an argument a bounds program sees.
+inline uint64_t FactOf(const ir::KernelParam& param, const ir::CpuArgument& argument) {
+  return param.is_buffer ? argument.bytes : argument.base;
+}
+using CpuProofs = ProofCache<ir::CpuArgument, FactOf, LaunchClass>;
 
 // The parts of the module that an artifact still tells: parameters, memory sizes and function names.
 ir::Module OutlineOf(const Artifact& artifact);
@@ -67,7 +73,7 @@ class CpuExecutable final : public Executable {
   const std::vector<Variant> variants_;  // The last: one instance at a time.
   LaneCache lanes_;
   ClassTable classes_;
-  ProofCache proofs_;
+  CpuProofs proofs_;
   LaunchClass* only_class_ = nullptr;  // Of a kernel with one variant.
   std::mutex mutex_;
   std::vector<std::unique_ptr<GroupRunner>> group_runners_;  // Guarded by mutex_; idle.

@@ -9,15 +9,11 @@
 #include <span>
 #include <vector>
 
+#include "backends/shared/launch_class.h"
 #include "compiler/artifact.h"
 #include "compiler/ir/cpu_abi.h"
 
 namespace hpvm::cpu {
-
-using Extent = std::array<uint64_t, 3>;
-
-// Bit i: variant i.
-using VariantMask = uint32_t;
 
 // Numbered as in Artifact::variants; behind those stands one instance at a time, which every image can.
 struct Variant {

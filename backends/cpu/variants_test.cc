@@ -5,8 +5,7 @@
 
 #include "gtest/gtest.h"
 
-#include "backends/cpu/launch_class.h"
-#include "backends/cpu/proof_cache.h"
+#include "backends/cpu/executable.h"
 #include "base/clock.h"
 #include "base/limits.h"
 
@@ -156,9 +155,9 @@ Artifact BoundsOfCopy() {
 // Launches that look alike are found again, others are not: a launch of one more instance must not run what was proven
 // for fewer.
 TEST(ProofCacheTest, FindsOnlyWhatLooksAlike) {
-  ProofCache cache(BoundsOfCopy());
+  CpuProofs cache(BoundsOfCopy());
   std::vector<ir::CpuArgument> arguments = {{nullptr, 400, 65536, 0}, {nullptr, 0, 7, ir::kCpuScalar}};
-  ProofCache::Launch launch{{100, 1, 1}, {1, 1, 1}, arguments};
+  CpuProofs::Launch launch{{100, 1, 1}, {1, 1, 1}, arguments};
   EXPECT_TRUE(cache.Prove(launch));
   EXPECT_EQ(cache.Find(launch), nullptr);
   LaunchClass proven(1, {}), refused(1, {});
@@ -187,7 +186,7 @@ TEST(ProofCacheTest, FindsOnlyWhatLooksAlike) {
 
 // Offsets are computed in 32 bits, so that buffers beyond 2^31 bytes take the checked way.
 TEST(ProofCacheTest, RefusesLargeBuffers) {
-  const ProofCache cache(BoundsOfCopy());
+  const CpuProofs cache(BoundsOfCopy());
   std::vector<ir::CpuArgument> arguments = {{nullptr, uint64_t{1} << 31, 65536, 0}, {nullptr, 0, 7, ir::kCpuScalar}};
   EXPECT_TRUE(cache.Prove({{100, 1, 1}, {1, 1, 1}, arguments}));
   arguments[0].bytes += 1;

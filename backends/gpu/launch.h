@@ -2,10 +2,12 @@
 // How one dispatch of a GPU artifact is run: which variants, in which boxes of instances, with which groups. Shared by
 // the OpenCL and Vulkan devices; free of both APIs.
 //
-// A launch whose extent is no multiple of the variant's tile (and group) is cut into up to eight boxes: the bulk, and
-// what is left at the far side of each dimension, which a variant with smaller tiles runs, in the end one instance a
-// work item. Kernels that run by groups are cut so that a partial last group of a dimension becomes a launch with
-// smaller groups (docs/KERNELS.md S25).
+// A launch whose extent is no multiple of the variant's tile (and group) is cut into boxes: the bulk, and what is left
+// at the far side of each dimension, which runs one instance a work item. Kernels that run by groups are cut so that a
+// partial last group of a dimension becomes a launch with smaller groups (docs/KERNELS.md S25). Most launches are one
+// part: groups are chosen to divide them.
+//
+// Modules that a tenant wrote for the device are always one part, as their code counts from 0.
 #ifndef HPVMD_BACKENDS_GPU_LAUNCH_H_
 #define HPVMD_BACKENDS_GPU_LAUNCH_H_
 
@@ -43,7 +45,11 @@ class Chooser {
  public:
   virtual ~Chooser() = default;
   // kFailedPrecondition for launches beyond the device's limits (extents, group sizes, buffers), with the limit.
+  // kInvalidArgument for a group that does not fit a module of the tenant's.
   virtual StatusOr<std::vector<Part>> Choose(const LaunchFacts& facts) = 0;
+  // The driver has built a variant so that its groups may have no more than so many work items (its registers). Before
+  // the first launch.
+  virtual void Limit(uint32_t variant, uint32_t group_size_max) = 0;
   // How long the dispatch of `parts` took on the device, for later choices. Wants says whether that would still change
   // anything, so that devices need not time every launch.
   virtual bool Wants(const LaunchFacts& facts) = 0;
@@ -62,6 +68,7 @@ struct ValueSource {
   const Part* part = nullptr;
   std::span<const uint64_t> base;
   uint64_t group_base = 0;
+  uint64_t buffer_step = 1;  // kBuffer gives a view's start rounded down to a multiple of this.
   uint32_t trap_index = 0;
 };
 uint64_t ValueOf(const GpuArgument& argument, const ValueSource& source);

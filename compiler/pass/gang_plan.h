@@ -75,7 +75,7 @@ struct GangShape {
 
 // What the cost model says of the kernel on a processor with vectors of `vector_bytes` and so many registers: shapes to
 // emit, the best first, at most kGangShapesMax; empty when one instance at a time is quicker. A launch measures those
-// that are emitted (backends/cpu/tuner.h).
+// that are emitted (backends/shared/tuner.h).
 inline constexpr size_t kGangShapesMax = 3;
 struct VectorUnit {
   uint32_t vector_bytes = 64;

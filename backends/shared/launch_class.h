@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of a kernel that are measured together: those of about the same size for which the same variants may run.
-#ifndef HPVMD_BACKENDS_CPU_LAUNCH_CLASS_H_
-#define HPVMD_BACKENDS_CPU_LAUNCH_CLASS_H_
+#ifndef HPVMD_BACKENDS_SHARED_LAUNCH_CLASS_H_
+#define HPVMD_BACKENDS_SHARED_LAUNCH_CLASS_H_
 
 #include <array>
 #include <atomic>
@@ -12,11 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/tuner.h"
-#include "backends/cpu/variants.h"
+#include "backends/shared/tuner.h"
 #include "compiler/learnt.h"
 
-namespace hpvm::cpu {
+namespace hpvm {
+
+using Extent = std::array<uint64_t, 3>;
 
 struct LaunchClass {
   static constexpr uint32_t kUnsettled = ~0u;
@@ -37,6 +38,7 @@ struct LaunchClass {
   std::mutex mutex;                    // Held by the launch that is being measured.
   Tuner tuner;                         // Guarded by mutex.
   bool is_measured_whole = false;  // Guarded by mutex; samples are whole launches, no longer slices of one.
+  uint32_t in_flight = 0;          // Guarded by mutex; GPUs: launches since one began that is to be measured; 0: none.
 };
 
 // The classes of one kernel. They stay where they are while the table lives.
@@ -63,6 +65,6 @@ class ClassTable {
   std::vector<std::unique_ptr<LaunchClass>> classes_;  // Guarded by mutex_.
 };
 
-}  // namespace hpvm::cpu
+}  // namespace hpvm
 
-#endif  // HPVMD_BACKENDS_CPU_LAUNCH_CLASS_H_
+#endif  // HPVMD_BACKENDS_SHARED_LAUNCH_CLASS_H_

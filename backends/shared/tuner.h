@@ -5,15 +5,17 @@
 // that what disturbs the machine for a while disturbs all of them; the smallest time an instance counts. Who is far
 // behind leaves early. After a bounded number of samples the tuner settles; launches then run the winner and are no
 // longer looked at. Results never depend on it: all variants give the same.
-#ifndef HPVMD_BACKENDS_CPU_TUNER_H_
-#define HPVMD_BACKENDS_CPU_TUNER_H_
+#ifndef HPVMD_BACKENDS_SHARED_TUNER_H_
+#define HPVMD_BACKENDS_SHARED_TUNER_H_
 
 #include <cstdint>
 #include <vector>
 
-#include "backends/cpu/variants.h"
 
-namespace hpvm::cpu {
+namespace hpvm {
+
+// Bit i: variant i, or whatever else is compared.
+using VariantMask = uint32_t;
 
 class Tuner {
  public:
@@ -67,6 +69,6 @@ class Tuner {
   bool settled_ = false;
 };
 
-}  // namespace hpvm::cpu
+}  // namespace hpvm
 
-#endif  // HPVMD_BACKENDS_CPU_TUNER_H_
+#endif  // HPVMD_BACKENDS_SHARED_TUNER_H_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/tuner.h"
+#include "backends/shared/tuner.h"
 
 #include <functional>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-namespace hpvm::cpu {
+namespace hpvm {
 namespace {
 
 // Kernels whose variants take so many nanoseconds an instance, on a machine whose clock is simulated.
@@ -185,4 +185,4 @@ TEST(TunerTest, IgnoresWhatItDidNotAskFor) {
 }
 
 }  // namespace
-}  // namespace hpvm::cpu
+}  // namespace hpvm

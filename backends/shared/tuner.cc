@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/tuner.h"
+#include "backends/shared/tuner.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "base/status.h"
 
-namespace hpvm::cpu {
+namespace hpvm {
 namespace {
 
 constexpr uint32_t kWholeWeight = Tuner::kShortSamples / Tuner::kSamples;
@@ -139,4 +139,4 @@ void Tuner::Advance() {
   next_ = settled_ ? best_ : static_cast<uint32_t>(fewest - candidates_.data());
 }
 
-}  // namespace hpvm::cpu
+}  // namespace hpvm

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/cpu/launch_class.h"
+#include "backends/shared/launch_class.h"
 
 #include <bit>
 #include <cstdlib>
 
-namespace hpvm::cpu {
+namespace hpvm {
 namespace {
 
 // Two bits of size a step: within a factor of four the caches and the pool behave alike.
@@ -110,4 +110,4 @@ std::vector<uint8_t> ClassTable::Record() {
   return EncodeLearnt(record);
 }
 
-}  // namespace hpvm::cpu
+}  // namespace hpvm

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/launch.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <string>
+
+#include "backends/gpu/parts.h"
+#include "backends/shared/launch_class.h"
+#include "backends/shared/proof_cache.h"
+#include "base/limits.h"
+
+namespace hpvm::gpu {
+namespace {
+
+using ParamFact = LaunchFacts::Param;
+
+uint64_t FactOf(const ir::KernelParam&, const ParamFact& param) { return param.value; }
+
+// What a launch's proof said.
+struct Proven {
+  bool holds = false;
+};
+using GpuProofs = ProofCache<ParamFact, FactOf, const Proven>;
+constexpr Proven kHolds{true}, kFails{false};
+
+// A candidate is a variant with a shape of groups.
+constexpr uint32_t kShapes = kGroupShapesMax;
+static_assert(limits::kGpuVariantsMax * kShapes <= 32);  // A VariantMask holds them.
+
+constexpr uint64_t kExtentMax = (uint64_t{1} << 31) - 1;
+// Below so many instances a launch is over before a device is full: one instance a work item, and nothing is measured.
+constexpr uint64_t kTinyInstances = 16 * 1024;
+// More parts than this would take longer to enqueue than anything runs.
+constexpr size_t kPartsMax = 1024;
+// A measured launch may be lost (its submission failed): after so many others the candidate has another turn.
+constexpr uint32_t kPatience = 64;
+
+std::string Text(const std::array<uint64_t, 3>& triple) {
+  return "(" + std::to_string(triple[0]) + ", " + std::to_string(triple[1]) + ", " + std::to_string(triple[2]) + ")";
+}
+
+uint64_t Volume(const std::array<uint32_t, 3>& triple) { return uint64_t{triple[0]} * triple[1] * triple[2]; }
+
+bool IsPlain(const GpuVariant& variant) { return Volume(variant.tile) == 1 && variant.group[0] == 0; }
+
+uint64_t Instances(const LaunchFacts& facts) {
+  constexpr uint64_t kMost = uint64_t{1} << 62;
+  uint64_t product = 1;  // Extents are below 2^31.
+  for (const uint64_t extent : facts.extent) {
+    product = extent == 0 || product < kMost / extent ? product * extent : kMost;
+  }
+  return std::max<uint64_t>(product, 1);
+}
+
+// Whether code for `strict` may rest on everything that code for `loose` does, and more.
+bool Beats(const GpuVariant& strict, const GpuVariant& loose) {
+  const auto rests = [](const GpuVariant& v) {
+    return int{v.needs_proof} + int{v.needs_alignment} + !v.factors.empty();
+  };
+  return strict.tile == loose.tile && strict.group == loose.group && strict.needs_proof >= loose.needs_proof &&
+         strict.needs_alignment >= loose.needs_alignment && rests(strict) > rests(loose);
+}
+
+class LaunchChooser final : public Chooser {
+ public:
+  LaunchChooser(const Artifact& artifact, const GpuTarget& target, uint32_t variant, LearntStore* learnt)
+      : artifact_(artifact),
+        code_(artifact.gpu),
+        target_(target),
+        forced_(variant),
+        learnt_(learnt),
+        sizes_max_(code_.variants.size(), target.group_size_max),
+        proofs_(artifact),
+        classes_(static_cast<uint32_t>(code_.variants.size()) * kShapes, DeviceText()) {
+    HPVMD_CHECK(!code_.variants.empty() && code_.variants.size() <= limits::kGpuVariantsMax);
+    needs_proofs_ =
+        std::any_of(code_.variants.begin(), code_.variants.end(), [](const GpuVariant& v) { return v.needs_proof; });
+    if (forced_ == kAutoVariant) {
+      classes_.Restore(artifact.learnt);
+    }
+  }
+
+  StatusOr<std::vector<Part>> Choose(const LaunchFacts& facts) override {
+    HPVMD_RETURN_IF_ERROR(Check(facts));
+    if (facts.extent[0] == 0 || facts.extent[1] == 0 || facts.extent[2] == 0) {
+      return std::vector<Part>{};
+    }
+    if (code_.is_native) {
+      return Native(facts);
+    }
+    const Choice choice = Allowed(facts);
+    if (choice.bulk == 0) {
+      return FailedPrecondition("No variant of kernel \"" + artifact_.entry + "\" can run in groups of " +
+                                Text(facts.group) + " with the device's " + std::to_string(target_.local_bytes_max) +
+                                " bytes of group memory and its registers.");
+    }
+    std::vector<Part> parts = Cut(facts, Pick(facts, choice), choice.plain);
+    if (parts.size() > kPartsMax) {
+      return FailedPrecondition(
+          "The launch's extent " + Text(facts.extent) + " takes " + std::to_string(parts.size()) +
+          " launches on the device, whose limits are groups of " + std::to_string(target_.group_size_max) + " and " +
+          std::to_string(target_.group_count_max[0]) + " x " + std::to_string(target_.group_count_max[1]) + " x " +
+          std::to_string(target_.group_count_max[2]) + " groups; the limit is " + std::to_string(kPartsMax) + ".");
+    }
+    return parts;
+  }
+
+  void Limit(uint32_t variant, uint32_t group_size_max) override {
+    sizes_max_[variant] = std::max<uint32_t>(std::min(sizes_max_[variant], group_size_max), 1);
+  }
+
+  bool Wants(const LaunchFacts& facts) override {
+    return IsMeasured(facts) && Find(facts, Allowed(facts)).open != nullptr;
+  }
+
+  void Took(const LaunchFacts& facts, std::span<const Part> parts, int64_t device_ns) override {
+    if (!IsMeasured(facts) || device_ns <= 0) {
+      return;
+    }
+    const Choice choice = Allowed(facts);
+    LaunchClass* open = Find(facts, choice).open;
+    if (open == nullptr) {
+      return;
+    }
+    bool has_settled = false;
+    {
+      std::lock_guard lock(open->mutex);
+      if (open->tuner.settled() || !std::ranges::equal(Cut(facts, open->tuner.next(), choice.plain), parts, SamePart)) {
+        return;
+      }
+      open->in_flight = 0;
+      open->tuner.AddSample(open->tuner.next(), static_cast<double>(device_ns), Instances(facts));
+      has_settled = open->Publish();
+    }
+    if (has_settled && learnt_ != nullptr && artifact_.name != Sha256{}) {
+      learnt_->Keep(artifact_.name, classes_.Record());
+    }
+  }
+
+ private:
+  static bool SamePart(const Part& a, const Part& b) {
+    return a.variant == b.variant && a.first == b.first && a.groups == b.groups && a.group == b.group;
+  }
+
+  // Records of devices that differ in none of this serve each other.
+  std::string DeviceText() const {
+    return std::string(artifact_.kind == ArtifactKind::kVulkan ? "vulkan " : "opencl ") +
+           std::to_string(target_.api_version) + " " + target_.ptx_arch + " " + std::to_string(target_.subgroup_size) +
+           " " + std::to_string(target_.local_bytes_max) + " " + std::to_string(target_.buffer_bytes_max);
+  }
+
+  bool runs_by_groups() const { return artifact_.uses_barrier || artifact_.uses_group_memory; }
+
+  Status Check(const LaunchFacts& facts) const;
+  Status CheckGroup(const std::array<uint64_t, 3>& group) const;
+  StatusOr<std::vector<Part>> Native(const LaunchFacts& facts) const;
+  bool IsMeasured(const LaunchFacts& facts) const {
+    return forced_ == kAutoVariant && !code_.is_native && !target_.is_processor && Instances(facts) >= kTinyInstances;
+  }
+  bool HoldsFor(const GpuVariant& variant, const LaunchFacts& facts, bool is_proven, bool is_aligned) const;
+  // Variants that may run a launch's bulk, and the one for what their tiles leave.
+  struct Choice {
+    VariantMask bulk = 0;
+    uint32_t plain = 0;
+  };
+  Choice Allowed(const LaunchFacts& facts);
+  bool IsProven(const LaunchFacts& facts);
+  uint32_t Fixed(VariantMask variants) const;
+  uint32_t Pick(const LaunchFacts& facts, const Choice& choice);
+  // The class that is being measured, or, if none is, the candidate that won.
+  struct Found {
+    LaunchClass* open = nullptr;
+    uint32_t winner = 0;
+  };
+  Found Find(const LaunchFacts& facts, const Choice& choice);
+  VariantMask ShapesOf(const LaunchFacts& facts, uint32_t variant) const;
+  CutVariant Describe(uint32_t variant) const;
+  std::vector<Part> Cut(const LaunchFacts& facts, uint32_t candidate, uint32_t plain) const;
+
+  const Artifact& artifact_;
+  const GpuCode& code_;
+  const GpuTarget& target_;
+  const uint32_t forced_;
+  LearntStore* const learnt_;
+  std::vector<uint32_t> sizes_max_;  // By variant.
+  bool needs_proofs_ = false;
+  GpuProofs proofs_;
+  ClassTable classes_;
+};
+
+Status LaunchChooser::Check(const LaunchFacts& facts) const {
+  HPVMD_CHECK(facts.params.size() == artifact_.params.size());
+  for (size_t d = 0; d < 3; ++d) {
+    if (facts.extent[d] > kExtentMax) {
+      return FailedPrecondition("The launch's extent " + Text(facts.extent) + " exceeds what a GPU counts, " +
+                                std::to_string(kExtentMax) + " instances a dimension.");
+    }
+  }
+  for (size_t i = 0; i < facts.params.size(); ++i) {
+    if (artifact_.params[i].is_buffer && facts.params[i].value > target_.buffer_bytes_max) {
+      return FailedPrecondition("Parameter \"" + artifact_.params[i].name + "\" is a buffer of " +
+                                std::to_string(facts.params[i].value) + " bytes; a kernel on this device reaches " +
+                                std::to_string(target_.buffer_bytes_max) + " bytes of one buffer.");
+    }
+  }
+  return runs_by_groups() && !code_.is_native ? CheckGroup(facts.group) : absl::OkStatus();
+}
+
+Status LaunchChooser::CheckGroup(const std::array<uint64_t, 3>& group) const {
+  uint64_t size = 1;
+  for (size_t d = 0; d < 3; ++d) {
+    if (group[d] == 0 || group[d] > target_.group_extent_max[d]) {
+      return FailedPrecondition("The group " + Text(group) + " does not fit the device, whose groups have 1 to " +
+                                std::to_string(target_.group_extent_max[d]) + " work items in dimension " +
+                                std::to_string(d) + ".");
+    }
+    size *= group[d];  // Each factor is a u32, and the first two stay below 2^32 together.
+    if (size > target_.group_size_max) {
+      return FailedPrecondition("The group " + Text(group) + " has more than the " +
+                                std::to_string(target_.group_size_max) +
+                                " work items that a group of this device has.");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// One part: the tenant's code counts work items itself. Its groups divide the extent.
+StatusOr<std::vector<Part>> LaunchChooser::Native(const LaunchFacts& facts) const {
+  const uint32_t index = forced_ < code_.variants.size() ? forced_ : 0;
+  const GpuVariant& variant = code_.variants[index];
+  std::array<uint64_t, 3> group = facts.group;
+  const bool is_given = group != std::array<uint64_t, 3>{1, 1, 1};
+  if (variant.group[0] != 0) {
+    const std::array<uint64_t, 3> fixed = {variant.group[0], variant.group[1], variant.group[2]};
+    if (is_given && group != fixed) {
+      return InvalidArgument("The node's group " + Text(group) + " is not the one that kernel \"" + artifact_.entry +
+                             "\" declares, " + Text(fixed) + ".");
+    }
+    group = fixed;
+  } else if (!is_given) {
+    CutVariant free = Describe(index);
+    const GroupShape fit = FitGroup(facts.extent, ShapesFor(target_, DimensionsOf(facts.extent))[0], free.limits);
+    for (size_t d = 0; d < 3; ++d) {
+      // What does not divide the extent cannot be used: the greatest that does.
+      uint64_t least = fit[d];
+      while (facts.extent[d] % least != 0) {
+        --least;
+      }
+      group[d] = least;
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(CheckGroup(group));
+  if (group[0] * group[1] * group[2] > sizes_max_[index]) {
+    return FailedPrecondition("The group " + Text(group) + " has more work items than the " +
+                              std::to_string(sizes_max_[index]) + " for which the driver built kernel \"" +
+                              artifact_.entry + "\".");
+  }
+  Part part{index, {}, {}, {}};
+  for (size_t d = 0; d < 3; ++d) {
+    if (facts.extent[d] % group[d] != 0) {
+      return InvalidArgument("The extent " + Text(facts.extent) + " is no multiple of the group " + Text(group) +
+                             ", as kernel \"" + artifact_.entry + "\", native code of the device, needs it.");
+    }
+    const uint64_t count = facts.extent[d] / group[d];
+    if (count > target_.group_count_max[d]) {
+      return FailedPrecondition("The launch has " + std::to_string(count) + " groups in dimension " +
+                                std::to_string(d) + "; the device's limit is " +
+                                std::to_string(target_.group_count_max[d]) + ".");
+    }
+    part.group[d] = static_cast<uint32_t>(group[d]);
+    part.groups[d] = static_cast<uint32_t>(count);
+  }
+  return std::vector<Part>{part};
+}
+
+bool LaunchChooser::HoldsFor(const GpuVariant& variant, const LaunchFacts& facts, bool is_proven,
+                             bool is_aligned) const {
+  if ((variant.needs_proof && !is_proven) || (variant.needs_alignment && !is_aligned) ||
+      variant.local_bytes > target_.local_bytes_max) {
+    return false;
+  }
+  for (const GpuFactor& factor : variant.factors) {
+    if ((facts.params[factor.param].value & ((uint64_t{1} << factor.log2) - 1)) != 0) {
+      return false;
+    }
+  }
+  const bool has_group = variant.group[0] != 0;
+  const size_t index = static_cast<size_t>(&variant - code_.variants.data());
+  if (has_group && Volume(variant.group) > sizes_max_[index]) {
+    return false;
+  }
+  if (!runs_by_groups()) {
+    return true;
+  }
+  const bool is_group =
+      facts.group[0] == variant.group[0] && facts.group[1] == variant.group[1] && facts.group[2] == variant.group[2];
+  return Volume(variant.tile) == 1 && (!has_group || is_group) &&
+         facts.group[0] * facts.group[1] * facts.group[2] <= sizes_max_[index];
+}
+
+bool LaunchChooser::IsProven(const LaunchFacts& facts) {
+  if (!needs_proofs_) {
+    return false;
+  }
+  const GpuProofs::Launch launch{facts.extent, facts.group, facts.params};
+  const Proven* known = proofs_.Find(launch);
+  if (known == nullptr) {
+    known = proofs_.Prove(launch) ? &kHolds : &kFails;
+    proofs_.Remember(launch, known);
+  }
+  return known->holds;
+}
+
+LaunchChooser::Choice LaunchChooser::Allowed(const LaunchFacts& facts) {
+  const bool is_proven = IsProven(facts);
+  bool is_aligned = true;
+  for (size_t i = 0; i < facts.params.size(); ++i) {
+    is_aligned = is_aligned && (!artifact_.params[i].is_buffer || facts.params[i].start % 16 == 0);
+  }
+  std::vector<const GpuVariant*> holding;
+  for (const GpuVariant& variant : code_.variants) {
+    if (HoldsFor(variant, facts, is_proven, is_aligned)) {
+      holding.push_back(&variant);
+    }
+  }
+  Choice choice;
+  bool has_plain = runs_by_groups();
+  for (const GpuVariant* variant : holding) {
+    const uint32_t index = static_cast<uint32_t>(variant - code_.variants.data());
+    if (std::ranges::any_of(holding, [&](const GpuVariant* other) { return Beats(*other, *variant); })) {
+      continue;
+    }
+    choice.bulk |= VariantMask{1} << index;
+    if (IsPlain(*variant) && !has_plain) {
+      has_plain = true;
+      choice.plain = index;
+    }
+  }
+  const bool is_forced =
+      forced_ < code_.variants.size() && std::ranges::find(holding, &code_.variants[forced_]) != holding.end();
+  if (is_forced) {
+    choice.bulk = VariantMask{1} << forced_;
+  }
+  // Compilers always make a plain one; without it nothing can be promised of far sides.
+  return has_plain ? choice : Choice{};
+}
+
+// For launches that are not measured: the smallest tile, the first in order.
+uint32_t LaunchChooser::Fixed(VariantMask variants) const {
+  uint32_t best = static_cast<uint32_t>(std::countr_zero(variants));
+  for (uint32_t i = best; i < code_.variants.size(); ++i) {
+    if ((variants >> i & 1) != 0 && Volume(code_.variants[i].tile) < Volume(code_.variants[best].tile)) {
+      best = i;
+    }
+  }
+  return best;
+}
+
+// Candidates of one variant: its shapes.
+VariantMask LaunchChooser::ShapesOf(const LaunchFacts& facts, uint32_t variant) const {
+  const bool is_fixed = runs_by_groups() || code_.variants[variant].group[0] != 0;
+  const size_t count = is_fixed ? 1 : ShapesFor(target_, DimensionsOf(facts.extent)).size();
+  return ((VariantMask{1} << count) - 1) << variant * kShapes;
+}
+
+// Variants are compared in their first shapes, then the shapes of the winner: fewer launches are spent than on all
+// pairs.
+LaunchChooser::Found LaunchChooser::Find(const LaunchFacts& facts, const Choice& choice) {
+  Found found;
+  const auto settle = [&](VariantMask mask) {
+    found.winner = static_cast<uint32_t>(std::countr_zero(mask));
+    if (std::has_single_bit(mask)) {
+      return true;
+    }
+    LaunchClass& known = classes_.ClassOf(mask, facts.extent, facts.group);
+    const uint32_t winner = known.winner.load(std::memory_order_acquire);
+    found.open = winner == LaunchClass::kUnsettled ? &known : nullptr;
+    found.winner = winner;
+    return found.open == nullptr;
+  };
+  VariantMask firsts = 0;
+  for (uint32_t i = 0; i < code_.variants.size(); ++i) {
+    firsts |= (choice.bulk >> i & 1) != 0 ? VariantMask{1} << i * kShapes : 0;
+  }
+  if (firsts != 0 && settle(firsts)) {
+    settle(ShapesOf(facts, found.winner / kShapes));
+  }
+  return found;
+}
+
+uint32_t LaunchChooser::Pick(const LaunchFacts& facts, const Choice& choice) {
+  if (forced_ != kAutoVariant || !IsMeasured(facts)) {
+    return Fixed(choice.bulk) * kShapes;
+  }
+  const Found found = Find(facts, choice);
+  if (found.open == nullptr) {
+    return found.winner;
+  }
+  std::lock_guard lock(found.open->mutex);
+  const Tuner& tuner = found.open->tuner;
+  if (tuner.settled()) {
+    return tuner.best();
+  }
+  // One measured launch at a time: those between it and its time run the best so far.
+  const bool has_turn = found.open->in_flight == 0;
+  found.open->in_flight = (found.open->in_flight + 1) % kPatience;
+  return has_turn ? tuner.next() : tuner.best();
+}
+
+CutVariant LaunchChooser::Describe(uint32_t variant) const {
+  const GpuVariant& v = code_.variants[variant];
+  return {variant, v.tile, v.group, {sizes_max_[variant], target_.group_extent_max, target_.group_count_max}};
+}
+
+std::vector<Part> LaunchChooser::Cut(const LaunchFacts& facts, uint32_t candidate, uint32_t plain) const {
+  const CutVariant variant = Describe(candidate / kShapes);
+  if (runs_by_groups()) {
+    GroupShape group{};
+    for (size_t d = 0; d < 3; ++d) {
+      group[d] = static_cast<uint32_t>(facts.group[d]);
+    }
+    return CutByGroups(facts.extent, group, variant);
+  }
+  const std::vector<GroupShape> shapes = ShapesFor(target_, DimensionsOf(facts.extent));
+  const GroupShape& wanted = shapes[std::min<size_t>(candidate % kShapes, shapes.size() - 1)];
+  return CutFreely(facts.extent, variant, IsPlain(code_.variants[variant.index]) ? variant : Describe(plain), wanted);
+}
+
+}  // namespace
+
+std::unique_ptr<Chooser> CreateChooser(const Artifact& artifact, const GpuTarget& target, uint32_t variant,
+                                       LearntStore* learnt) {
+  return std::make_unique<LaunchChooser>(artifact, target, variant, learnt);
+}
+
+uint64_t ValueOf(const GpuArgument& argument, const ValueSource& source) {
+  using Kind = GpuArgument::Kind;
+  const LaunchFacts& facts = *source.facts;
+  switch (argument.kind) {
+    case Kind::kBuffer:
+    case Kind::kTrapRecord:
+      return 0;  // No values.
+    case Kind::kBufferBytes:
+    case Kind::kScalar:
+      return facts.params[argument.index].value;
+    case Kind::kBufferStart:
+      return facts.params[argument.index].start % source.buffer_step;
+    case Kind::kBufferBase:
+      return source.base[argument.index];
+    case Kind::kFirst:
+      return source.part->first[argument.index];
+    case Kind::kExtent:
+      return facts.extent[argument.index];
+    case Kind::kGroup:
+      return facts.group[argument.index];
+    case Kind::kTrapIndex:
+      return source.trap_index;
+    case Kind::kGroupBase:
+      return source.group_base;
+  }
+  return 0;
+}
+
+}  // namespace hpvm::gpu

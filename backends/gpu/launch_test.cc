@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/launch.h"
+
+#include <map>
+#include <random>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "backends/gpu/parts.h"
+#include "base/clock.h"
+
+namespace hpvm::gpu {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint32_t kWide = 0x7fffffff;
+
+GpuTarget Target() {
+  GpuTarget target;
+  target.group_size_max = 1024;
+  target.group_extent_max = {1024, 1024, 64};
+  target.group_count_max = {kWide, 65535, 65535};
+  target.local_bytes_max = 48 * 1024;
+  target.buffer_bytes_max = uint64_t{1} << 32;
+  target.subgroup_size = 32;
+  return target;
+}
+
+GpuVariant Tile(uint32_t x, uint32_t y, uint32_t z, bool needs_proof = false) {
+  GpuVariant variant;
+  variant.entry = "f";
+  variant.tile = {x, y, z};
+  variant.needs_proof = needs_proof;
+  return variant;
+}
+
+Artifact Kernel(std::vector<GpuVariant> variants) {
+  Artifact artifact;
+  artifact.kind = ArtifactKind::kOpenCl;
+  artifact.entry = "f";
+  artifact.gpu.format = GpuFormat::kOpenClC;
+  artifact.gpu.variants = std::move(variants);
+  return artifact;
+}
+
+LaunchFacts Launch(std::array<uint64_t, 3> extent, std::array<uint64_t, 3> group = {1, 1, 1}) {
+  LaunchFacts facts;
+  facts.extent = extent;
+  facts.group = group;
+  return facts;
+}
+
+// How often each instance of a launch is run; fails at work items outside it.
+std::vector<uint8_t> Cover(const GpuCode& code, const std::array<uint64_t, 3>& extent, std::span<const Part> parts) {
+  std::vector<uint8_t> hits(extent[0] * extent[1] * extent[2]);
+  for (const Part& part : parts) {
+    const std::array<uint32_t, 3>& tile = code.variants[part.variant].tile;
+    std::array<uint64_t, 3> end{};
+    for (size_t d = 0; d < 3; ++d) {
+      EXPECT_EQ(part.first[d] % tile[d], 0u);
+      EXPECT_GE(part.group[d], 1u);
+      end[d] = part.first[d] + uint64_t{part.groups[d]} * part.group[d] * tile[d];
+      EXPECT_LE(end[d], extent[d]);
+      if (end[d] > extent[d]) {
+        return {};
+      }
+    }
+    for (uint64_t z = part.first[2]; z < end[2]; ++z) {
+      for (uint64_t y = part.first[1]; y < end[1]; ++y) {
+        for (uint64_t x = part.first[0]; x < end[0]; ++x) {
+          ++hits[(z * extent[1] + y) * extent[0] + x];
+        }
+      }
+    }
+  }
+  return hits;
+}
+
+bool IsOnce(const std::vector<uint8_t>& hits) {
+  return std::all_of(hits.begin(), hits.end(), [](uint8_t hit) { return hit == 1; });
+}
+
+void ExpectWithin(const Part& part, const GpuTarget& target) {
+  for (size_t d = 0; d < 3; ++d) {
+    EXPECT_LE(part.group[d], target.group_extent_max[d]);
+    EXPECT_LE(part.groups[d], target.group_count_max[d]);
+  }
+  EXPECT_LE(part.group[0] * part.group[1] * part.group[2], target.group_size_max);
+}
+
+// Every instance is run once, by whole groups within the device's limits, whatever the extent, tile, group and limits.
+TEST(ChooserTest, PartsCoverEveryInstanceOnce) {
+  std::mt19937 random(5);
+  const auto upto = [&](uint32_t most) { return static_cast<uint32_t>(1 + random() % most); };
+  int refused = 0;
+  for (int round = 0; round < 3'000; ++round) {
+    GpuTarget target = Target();
+    target.group_size_max = 1u << random() % 9;
+    target.group_extent_max = {target.group_size_max, upto(target.group_size_max), upto(8)};
+    target.group_count_max = {upto(300), upto(40) + 8, upto(20) + 4};
+    const bool by_groups = round % 3 == 0;
+    std::array<uint64_t, 3> extent = {upto(300), round % 2 == 0 ? 1 : upto(40), round % 5 == 0 ? upto(12) : 1};
+    std::array<uint64_t, 3> group{1, 1, 1};
+    Artifact artifact = Kernel({Tile(1u << random() % 4, upto(4), upto(2)), Tile(1, 1, 1)});
+    if (round % 7 == 0) {
+      artifact.gpu.variants[0].group = {upto(target.group_extent_max[0]), 1, 1};
+    }
+    if (by_groups) {
+      artifact.uses_barrier = true;
+      group = {upto(std::min(target.group_size_max, 16u)), 1, 1};
+      // Groups count towards the limit of parts: small ones on a device that counts few groups would pass it.
+      target.group_count_max = {kWide, kWide, kWide};
+    }
+    SCOPED_TRACE("round " + std::to_string(round));
+    const uint32_t forced = static_cast<uint32_t>(random() % 2);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, forced, nullptr);
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch(extent, group));
+    if (!parts.ok()) {
+      EXPECT_THAT(parts.status().message(), HasSubstr("launches on the device"));
+      ++refused;
+      continue;
+    }
+    for (const Part& part : *parts) {
+      ExpectWithin(part, target);
+    }
+    ASSERT_TRUE(IsOnce(Cover(artifact.gpu, extent, *parts)));
+  }
+  EXPECT_LT(refused, 30);
+}
+
+// Large round launches are one part of the shape that was wanted; odd ones get groups that divide them.
+TEST(ChooserTest, GroupsDivideTheLaunch) {
+  struct Case {
+    const char* name;
+    std::array<uint64_t, 3> extent;
+    std::array<uint32_t, 3> group;
+    size_t parts;
+  };
+  const Case kCases[] = {
+      {"Line", {1 << 20, 1, 1}, {256, 1, 1}, 1},
+      {"Plane", {4096, 4096, 1}, {32, 8, 1}, 1},
+      {"Cube", {256, 256, 256}, {32, 8, 1}, 1},
+      {"Column", {1, 1 << 20, 1}, {1, 256, 1}, 1},
+      {"Thousand", {1'000'000, 1, 1}, {320, 1, 1}, 1},
+      {"ThousandRows", {1000, 1000, 1}, {40, 8, 1}, 1},
+      {"Few", {100, 1, 1}, {100, 1, 1}, 1},
+      {"Prime", {1'000'003, 1, 1}, {256, 1, 1}, 2},
+      {"Wide", {65536, 4, 1}, {64, 4, 1}, 1},
+      {"One", {1, 1, 1}, {1, 1, 1}, 1},
+  };
+  const Artifact artifact = Kernel({Tile(1, 1, 1)});
+  const GpuTarget target = Target();
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch(c.extent));
+    ASSERT_TRUE(parts.ok()) << parts.status();
+    ASSERT_EQ(parts->size(), c.parts);
+    EXPECT_EQ((*parts)[0].group, c.group);
+  }
+}
+
+// What a launch shows decides what may run: proofs, alignment, factors of scalars; a question that need not be asked
+// is not.
+TEST(ChooserTest, AllowsWhatTheLaunchShows) {
+  GpuVariant aligned = Tile(4, 1, 1, true);
+  aligned.needs_alignment = true;
+  GpuVariant factored = Tile(8, 1, 1);
+  factored.factors = {{1, 2}};
+  Artifact artifact = Kernel({factored, aligned, Tile(1, 1, 1, true), Tile(1, 1, 1)});
+  artifact.params = {{"a", true, true, ir::Type::kI32}, {"n", false, false, ir::Type::kI32}};
+  // a[instance_id(0)], of 4 bytes.
+  artifact.bounds.atoms.push_back({});
+  artifact.bounds.atoms[0].kind = ir::Atom::Kind::kInstanceId;
+  ir::BoundsAccess access;
+  access.reach = 4;
+  access.offset = {ir::Term{4, {ir::AtomId{0u}}}};
+  artifact.bounds.accesses.push_back(access);
+  struct Case {
+    const char* name;
+    uint64_t bytes, start, n;
+    uint32_t forced, want;
+  };
+  constexpr uint64_t kCount = 1 << 20;
+  const Case kCases[] = {
+      {"Aligned", 4 * kCount, 32, 3, 1, 1},      {"Unaligned", 4 * kCount, 8, 3, 1, 2},
+      {"NotProven", 4 * kCount - 1, 0, 3, 1, 3}, {"Factor", 4 * kCount, 8, 8, 0, 0},
+      {"NoFactor", 4 * kCount, 8, 6, 0, 2},      {"NotProvenNorAligned", 4, 4, 1, 0, 3},
+      {"Tail", 4 * kCount, 0, 4, 2, 2},
+  };
+  const GpuTarget target = Target();
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, c.forced, nullptr);
+    LaunchFacts facts = Launch({kCount, 1, 1});
+    facts.params = {{c.bytes, c.start}, {c.n, 0}};
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+    ASSERT_TRUE(parts.ok()) << parts.status();
+    EXPECT_EQ((*parts)[0].variant, c.want);
+  }
+}
+
+// Launches that the device cannot take are refused with the limit.
+TEST(ChooserTest, RefusesWhatTheDeviceCannotTake) {
+  struct Case {
+    const char* name;
+    std::array<uint64_t, 3> extent, group;
+    bool by_groups, is_native;
+    uint64_t bytes;
+    const char* want;
+  };
+  constexpr uint64_t kMany = uint64_t{1} << 31;
+  const Case kCases[] = {
+      {"Extent", {kMany, 1, 1}, {1, 1, 1}, false, false, 4, "exceeds what a GPU counts, 2147483647 instances"},
+      {"Buffer", {1, 1, 1}, {1, 1, 1}, false, false, (uint64_t{1} << 32) + 1, "reaches 4294967296 bytes of one buffer"},
+      {"Group", {2048, 1, 1}, {2048, 1, 1}, true, false, 4, "1 to 1024 work items in dimension 0"},
+      {"GroupSize", {64, 64, 1}, {64, 32, 1}, true, false, 4, "more than the 1024 work items"},
+      {"GroupDepth", {64, 64, 128}, {1, 1, 65}, true, false, 4, "1 to 64 work items in dimension 2"},
+      {"NoGroup", {64, 64, 128}, {0, 1, 1}, true, false, 4, "1 to 1024 work items in dimension 0"},
+      {"NotDividing", {1000, 1, 1}, {64, 1, 1}, false, true, 4, "no multiple of the group (64, 1, 1)"},
+      {"ManyGroups", {1, 100'003, 1}, {1, 1, 1}, false, true, 4, "the device's limit is 65535"},
+  };
+  const GpuTarget target = Target();
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Artifact artifact = Kernel({Tile(1, 1, 1)});
+    artifact.uses_barrier = c.by_groups;
+    artifact.gpu.is_native = c.is_native;
+    artifact.params = {{"a", true, true, ir::Type::kI32}};
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+    LaunchFacts facts = Launch(c.extent, c.group);
+    facts.params = {{c.bytes, 0}};
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+    ASSERT_FALSE(parts.ok());
+    EXPECT_THAT(parts.status().message(), HasSubstr(c.want));
+  }
+}
+
+// Launches without instances have no parts; those of native code have one, whose groups divide them.
+TEST(ChooserTest, NativeCodeIsOnePart) {
+  Artifact artifact = Kernel({Tile(1, 1, 1)});
+  artifact.gpu.is_native = true;
+  const GpuTarget target = Target();
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  EXPECT_TRUE(chooser->Choose(Launch({0, 5, 1}))->empty());
+  for (const uint64_t extent : {1, 7, 1000, 4099, 65536}) {
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch({extent, 3, 1}));
+    ASSERT_TRUE(parts.ok()) << parts.status();
+    ASSERT_EQ(parts->size(), 1u);
+    EXPECT_TRUE(IsOnce(Cover(artifact.gpu, {extent, 3, 1}, *parts)));
+  }
+  EXPECT_EQ((*chooser->Choose(Launch({128, 1, 1}, {64, 1, 1})))[0].group, (std::array<uint32_t, 3>{64, 1, 1}));
+  artifact.gpu.variants[0].group = {32, 2, 1};
+  EXPECT_EQ((*chooser->Choose(Launch({128, 2, 1})))[0].groups, (std::array<uint32_t, 3>{4, 1, 1}));
+  EXPECT_THAT(chooser->Choose(Launch({128, 2, 1}, {64, 1, 1})).status().message(), HasSubstr("(32, 2, 1)"));
+}
+
+// What the driver's registers allow bounds groups.
+TEST(ChooserTest, ObeysTheDriversLimit) {
+  const Artifact artifact = Kernel({Tile(1, 1, 1)});
+  const GpuTarget target = Target();
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  chooser->Limit(0, 96);
+  const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch({3 << 20, 1, 1}));
+  ASSERT_TRUE(parts.ok());
+  EXPECT_EQ((*parts)[0].group[0], 96u);
+}
+
+class Shelf final : public LearntStore {
+ public:
+  void Keep(const Sha256& name, std::span<const uint8_t> record) override {
+    kept[name].assign(record.begin(), record.end());
+  }
+  std::map<Sha256, std::vector<uint8_t>> kept;
+};
+
+// A device on which a part takes so long.
+int64_t Simulate(std::span<const Part> parts) {
+  double ns = 5'000;
+  for (const Part& part : parts) {
+    const double items = static_cast<double>(part.groups[0]) * part.groups[1] * part.group[0] * part.group[1];
+    ns += items * (part.variant == 0 ? 8 : part.variant == 1 ? 2 : 1) * (part.group[0] == 16 ? 0.25 : 1.0);
+  }
+  return static_cast<int64_t>(ns);
+}
+
+// Measured launches settle on the fastest variant, then on its fastest groups; the record serves the next process; tiny
+// launches and processors are not measured.
+TEST(ChooserTest, FindsTheFastestAndRemembers) {
+  Artifact artifact = Kernel({Tile(2, 2, 1), Tile(2, 1, 1), Tile(1, 1, 1)});  // 8, 4, 4 units an instance of four.
+  artifact.name.bytes[0] = 7;
+  const GpuTarget target = Target();
+  const LaunchFacts facts = Launch({2048, 2048, 1});
+  Shelf shelf;
+  std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, &shelf);
+  int launches = 0;
+  for (; launches < 200 && chooser->Wants(facts); ++launches) {
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+    ASSERT_TRUE(parts.ok());
+    // A launch between choice and time is not measured.
+    EXPECT_LE(chooser->Choose(facts)->size(), parts->size());
+    chooser->Took(facts, *parts, Simulate(*parts));
+  }
+  EXPECT_LT(launches, 40);
+  const std::vector<Part> best = *chooser->Choose(facts);
+  EXPECT_EQ(best[0].variant, 1u);
+  EXPECT_EQ(best[0].group[0], 16u);
+  ASSERT_EQ(shelf.kept.size(), 1u);
+
+  artifact.learnt = shelf.kept.begin()->second;
+  chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  EXPECT_FALSE(chooser->Wants(facts));
+  EXPECT_EQ((*chooser->Choose(facts))[0].variant, 1u);
+  EXPECT_FALSE(chooser->Wants(Launch({100, 100, 1})));
+  EXPECT_EQ((*chooser->Choose(Launch({100, 100, 1})))[0].variant, 2u);
+
+  GpuTarget processor = target;
+  processor.is_processor = true;
+  chooser = CreateChooser(artifact, processor, kAutoVariant, nullptr);
+  EXPECT_FALSE(chooser->Wants(Launch({8192, 8192, 1})));
+}
+
+// The bits of arguments.
+TEST(ValueOfTest, GivesWhatTheArgumentNames) {
+  LaunchFacts facts = Launch({10, 20, 30}, {4, 5, 6});
+  facts.params = {{1000, 260}, {77, 0}};
+  Part part;
+  part.first = {1, 2, 3};
+  const uint64_t base[] = {65536, 0};
+  const ValueSource source{&facts, &part, base, 1 << 20, 256, 9};
+  using Kind = GpuArgument::Kind;
+  struct Case {
+    Kind kind;
+    uint32_t index;
+    uint64_t want;
+  };
+  const Case kCases[] = {{Kind::kBufferBytes, 0, 1000}, {Kind::kBufferStart, 0, 4}, {Kind::kBufferBase, 0, 65536},
+                         {Kind::kScalar, 1, 77},        {Kind::kFirst, 2, 3},       {Kind::kExtent, 1, 20},
+                         {Kind::kGroup, 2, 6},          {Kind::kTrapIndex, 0, 9},   {Kind::kGroupBase, 0, 1 << 20}};
+  for (const Case& c : kCases) {
+    GpuArgument argument;
+    argument.kind = c.kind;
+    argument.index = c.index;
+    EXPECT_EQ(ValueOf(argument, source), c.want) << static_cast<int>(c.kind);
+  }
+}
+
+}  // namespace
+}  // namespace hpvm::gpu

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/shared/proof_cache.h"
+
+namespace hpvm {
+
+ProofParams ProofParamsOf(const Artifact& artifact) {
+  std::vector<bool> is_used(artifact.params.size());
+  for (const ir::Atom& atom : artifact.bounds.atoms) {
+    if (atom.kind == ir::Atom::Kind::kScalar || atom.kind == ir::Atom::Kind::kBufferBytes) {
+      is_used[atom.index] = true;
+    }
+  }
+  for (const ir::BoundsAccess& access : artifact.bounds.accesses) {
+    if (access.param != ir::BoundsAccess::kGroupMemory) {
+      is_used[access.param] = true;
+    }
+  }
+  ProofParams params;
+  for (uint32_t i = 0; i < is_used.size(); ++i) {
+    if (is_used[i]) {
+      params.used.push_back(i);
+    }
+    if (artifact.params[i].is_buffer) {
+      params.buffers.push_back(i);
+    }
+  }
+  return params;
+}
+
+}  // namespace hpvm

@@ -411,7 +411,7 @@ uint32_t LaunchChooser::Pick(const LaunchFacts& facts, const Choice& choice) {
 
 CutVariant LaunchChooser::Describe(uint32_t variant) const {
   const GpuVariant& v = code_.variants[variant];
-  return {variant, v.tile, v.group, {sizes_max_[variant], target_.group_extent_max, target_.group_count_max}};
+  return {variant, v.tile, v.group, {sizes_max_[variant], target_.group_extent_max, target_.group_count_max, v.group_constant[0] != GpuVariant::kNoConstant}};
 }
 
 std::vector<Part> LaunchChooser::Cut(const LaunchFacts& facts, uint32_t candidate, uint32_t plain) const {
@@ -446,7 +446,7 @@ uint64_t ValueOf(const GpuArgument& argument, const ValueSource& source) {
     case Kind::kScalar:
       return facts.params[argument.index].value;
     case Kind::kBufferStart:
-      return facts.params[argument.index].start % source.buffer_step;
+      return facts.params[argument.index].start;
     case Kind::kBufferBase:
       return source.base[argument.index];
     case Kind::kFirst:

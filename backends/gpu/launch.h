@@ -35,7 +35,9 @@ struct LaunchFacts {
   std::array<uint64_t, 3> extent{1, 1, 1}, group{1, 1, 1};
   struct Param {
     uint64_t value = 0;  // Buffers: bytes of the view; scalars: the bits.
-    uint64_t start = 0;  // Buffers: first byte of the view in its memory, for alignment.
+    // Buffers: first byte of the view in its memory, or, where the device binds memory from elsewhere on, counted from
+    // there (a multiple of 16).
+    uint64_t start = 0;
   };
   std::vector<Param> params;  // One a kernel parameter.
 };
@@ -68,7 +70,6 @@ struct ValueSource {
   const Part* part = nullptr;
   std::span<const uint64_t> base;
   uint64_t group_base = 0;
-  uint64_t buffer_step = 1;  // kBuffer gives a view's start rounded down to a multiple of this.
   uint32_t trap_index = 0;
 };
 uint64_t ValueOf(const GpuArgument& argument, const ValueSource& source);

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -108,6 +109,9 @@ TEST(ChooserTest, PartsCoverEveryInstanceOnce) {
     if (round % 7 == 0) {
       artifact.gpu.variants[0].group = {upto(target.group_extent_max[0]), 1, 1};
     }
+    if (round % 4 == 0) {
+      artifact.gpu.variants[round % 8 / 4].group_constant = {0, 1, 2};
+    }
     if (by_groups) {
       artifact.uses_barrier = true;
       group = {upto(std::min(target.group_size_max, 16u)), 1, 1};
@@ -161,6 +165,26 @@ TEST(ChooserTest, GroupsDivideTheLaunch) {
     ASSERT_EQ(parts->size(), c.parts);
     EXPECT_EQ((*parts)[0].group, c.group);
   }
+}
+
+// Where each shape of groups is a build of its own, a kernel needs a handful of them, whatever its launches' extents.
+TEST(ChooserTest, FewShapesWhereEachIsABuild) {
+  GpuVariant variant = Tile(1, 1, 1);
+  variant.group_constant = {0, 1, 2};
+  const Artifact artifact = Kernel({variant});
+  const GpuTarget target = Target();
+  std::set<std::array<uint32_t, 3>> shapes;
+  for (uint64_t x = 1; x < 3'000; x += 7) {
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, 0, nullptr);
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch({x, 1, 1}));
+    ASSERT_TRUE(parts.ok()) << parts.status();
+    EXPECT_LE(parts->size(), 4u);
+    EXPECT_TRUE(IsOnce(Cover(artifact.gpu, {x, 1, 1}, *parts)));
+    for (const Part& part : *parts) {
+      shapes.insert(part.group);
+    }
+  }
+  EXPECT_LE(shapes.size(), 4u);
 }
 
 // What a launch shows decides what may run: proofs, alignment, factors of scalars; a question that need not be asked
@@ -330,16 +354,16 @@ TEST(ValueOfTest, GivesWhatTheArgumentNames) {
   Part part;
   part.first = {1, 2, 3};
   const uint64_t base[] = {65536, 0};
-  const ValueSource source{&facts, &part, base, 1 << 20, 256, 9};
+  const ValueSource source{&facts, &part, base, 1 << 20, 9};
   using Kind = GpuArgument::Kind;
   struct Case {
     Kind kind;
     uint32_t index;
     uint64_t want;
   };
-  const Case kCases[] = {{Kind::kBufferBytes, 0, 1000}, {Kind::kBufferStart, 0, 4}, {Kind::kBufferBase, 0, 65536},
-                         {Kind::kScalar, 1, 77},        {Kind::kFirst, 2, 3},       {Kind::kExtent, 1, 20},
-                         {Kind::kGroup, 2, 6},          {Kind::kTrapIndex, 0, 9},   {Kind::kGroupBase, 0, 1 << 20}};
+  const Case kCases[] = {{Kind::kBufferBytes, 0, 1000}, {Kind::kBufferStart, 0, 260}, {Kind::kBufferBase, 0, 65536},
+                         {Kind::kScalar, 1, 77},        {Kind::kFirst, 2, 3},         {Kind::kExtent, 1, 20},
+                         {Kind::kGroup, 2, 6},          {Kind::kTrapIndex, 0, 9},     {Kind::kGroupBase, 0, 1 << 20}};
   for (const Case& c : kCases) {
     GpuArgument argument;
     argument.kind = c.kind;

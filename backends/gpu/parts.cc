@@ -40,6 +40,19 @@ uint32_t FitExtent(uint64_t items, uint32_t wanted, uint64_t others, uint64_t mo
   return best;
 }
 
+// The greatest extent of a short list up to `most`, which is at least 1.
+uint32_t Listed(uint64_t most, uint32_t wanted) {
+  for (const uint32_t extent : {256u, 32u, 8u}) {
+    if (wanted <= most && wanted >= extent) {
+      return wanted;
+    }
+    if (extent <= most) {
+      return extent;
+    }
+  }
+  return wanted <= most ? wanted : 1;
+}
+
 // A box of work items of one variant; `first` in instances.
 struct Box {
   Extent3 first{}, items{};
@@ -138,6 +151,7 @@ GroupShape FitGroup(const Extent3& items, const GroupShape& wanted, const GroupL
   uint64_t product = 1;
   const auto grow = [&](size_t d, uint64_t most) {
     most = std::min<uint64_t>({most, items[d], limits.extent[d], budget / (product / group[d])});
+    most = limits.is_listed ? Listed(most, wanted[d]) : most;
     product = product / group[d] * most;
     group[d] = static_cast<uint32_t>(most);
   };
@@ -146,6 +160,9 @@ GroupShape FitGroup(const Extent3& items, const GroupShape& wanted, const GroupL
   }
   for (size_t d = 0; d < 3; ++d) {
     grow(d, budget);
+  }
+  if (limits.is_listed) {
+    return group;
   }
   const uint64_t most = std::min<uint64_t>(budget + budget / 4, limits.size);
   for (size_t d = 0; d < 3; ++d) {

@@ -31,6 +31,7 @@ struct GroupLimits {
   uint32_t size = 1;
   std::array<uint32_t, 3> extent{1, 1, 1};
   std::array<uint32_t, 3> count{1, 1, 1};
+  bool is_listed = false;  // Each shape is a build of its own: extents come from a short list.
 };
 
 // A group for so many work items: as many in all as `wanted` where dimensions are short, and extents that divide the

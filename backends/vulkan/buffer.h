@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A buffer of a Vulkan device.
+//
+// Its memory is zeroed by the queue ahead of every submission that could name it, or by the host where the memory is
+// mapped. Access in the middle of submissions follows epochs: a submission's commands between two barriers are one
+// epoch, and a buffer remembers in which epoch it was last read and written, so that whoever records commands sees
+// whether a barrier is due. Epochs belong to the submit thread.
+#ifndef HPVMD_BACKENDS_VULKAN_BUFFER_H_
+#define HPVMD_BACKENDS_VULKAN_BUFFER_H_
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/vulkan/memory.h"
+#include "base/fd.h"
+
+namespace hpvm::vulkan {
+
+class VulkanBuffer final : public Buffer {
+ public:
+  VulkanBuffer(Context& context, Storage storage, uint64_t bytes, UniqueFd exported, uint64_t zeroed_at)
+      : context_(context),
+        storage_(std::move(storage)),
+        bytes_(bytes),
+        exported_(std::move(exported)),
+        zeroed_at_(zeroed_at) {}
+  // Callers free buffers when their submissions are done; what zeroes the memory may still be under way.
+  ~VulkanBuffer() override { context_.Wait(zeroed_at_).IgnoreError(); }
+
+  uint64_t bytes() const override { return bytes_; }
+  // Null also where the memory is mapped: a DeviceInfo::host_visible device would have to take any host memory for a
+  // buffer, and Vulkan takes whole pages at best. Copies use the mapping.
+  uint8_t* host() override { return nullptr; }
+  ExportedMemory exported() const override {
+    return {exported_.get(), exported_.valid() ? storage_.memory_bytes() : 0};
+  }
+
+  VkBuffer handle() const { return storage_.buffer(); }
+  uint8_t* mapped() const { return storage_.mapped(); }
+  const Context& context() const { return context_; }
+
+  uint64_t read_epoch = 0, write_epoch = 0;  // The submit thread's.
+  uint64_t used_until = 0;                   // The same: the queue's value behind which no command uses the buffer;
+                                             // kUseOpen while one is being recorded that does.
+  static constexpr uint64_t kUseOpen = ~uint64_t{0};
+
+ private:
+  Context& context_;
+  Storage storage_;
+  const uint64_t bytes_;
+  UniqueFd exported_;
+  const uint64_t zeroed_at_;
+};
+
+// Zeroes fresh memory. Any thread.
+class Zeroer {
+ public:
+  explicit Zeroer(Context& context) : context_(context) {}
+  // The queue's value behind which the memory is zero; 0 where it is already.
+  StatusOr<uint64_t> Zero(const Storage& storage);
+
+ private:
+  static constexpr size_t kTurns = 8;  // Buffers being zeroed at once, before one waits for the first.
+  struct Turn {
+    Owned<VkCommandPool> pool;
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    uint64_t value = 0;
+  };
+  Status Prepare(Turn& turn);
+
+  Context& context_;
+  std::mutex mutex_;
+  Turn turns_[kTurns];  // Guarded by mutex_.
+  size_t next_ = 0;     // Guarded by mutex_.
+};
+
+StatusOr<std::unique_ptr<Buffer>> AllocateVulkanBuffer(Context& context, Memory& memory, Zeroer& zeroer,
+                                                       const BufferSpec& spec);
+
+// A pool of the device's queue family and one command buffer of it.
+StatusOr<Owned<VkCommandPool>> CreateCommandPool(Context& context);
+StatusOr<VkCommandBuffer> AllocateCommands(Context& context, VkCommandPool pool);
+
+}  // namespace hpvm::vulkan
+
+#endif  // HPVMD_BACKENDS_VULKAN_BUFFER_H_

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/vulkan/build.h"
+
+#include <charconv>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include "backends/driver_builder.h"
+#include "backends/vulkan/context.h"
+#include "backends/vulkan/executable.h"
+#include "backends/vulkan/instance.h"
+
+namespace hpvm {
+StatusOr<uint32_t> VulkanDeviceIndex(std::string_view device) {
+  constexpr std::string_view kBackend = "vulkan";
+  uint32_t index = 0;
+  if (device == kBackend) {
+    return index;
+  }
+  const std::string_view digits = device.substr(std::min(device.size(), kBackend.size() + 1));
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (!device.starts_with("vulkan:") || error != std::errc() || end != digits.data() + digits.size()) {
+    return NotFound("\"" + std::string(device) + "\" names no Vulkan device; they are called \"vulkan:0\" and so on.");
+  }
+  return index;
+}
+
+StatusOr<DriverBinary> BuildForVulkan(const DriverBuild& build) {
+  if (build.format != GpuFormat::kSpirvShader || build.variants.empty()) {
+    return InvalidArgument("A build for a Vulkan device is of something else than a SPIR-V shader module.");
+  }
+  HPVMD_ASSIGN_OR_RETURN(const uint32_t index, VulkanDeviceIndex(build.device));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Instance> instance, vulkan::Instance::Create(false));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Context> context, vulkan::Context::Create(std::move(instance), index));
+  HPVMD_ASSIGN_OR_RETURN(
+      std::unique_ptr<vulkan::Pipelines> pipelines,
+      vulkan::Pipelines::Create(*context, build.code, build.options == kRobustBuild, build.variants, {}));
+  for (uint32_t i = 0; i < build.variants.size(); ++i) {
+    HPVMD_RETURN_IF_ERROR(
+        pipelines->Get(i, vulkan::UsualGroup(build.variants[i], context->physical().info.gpu)).status());
+    for (const vulkan::Group& group : build.groups) {
+      if (build.variants[i].group[0] == 0) {
+        HPVMD_RETURN_IF_ERROR(pipelines->Get(i, group).status());
+      }
+    }
+  }
+  DriverBinary binary;
+  HPVMD_ASSIGN_OR_RETURN(binary.bytes, pipelines->CacheData());
+  return binary;
+}
+
+StatusOr<std::string> VulkanDriverIdentity(const std::string& device) {
+  HPVMD_ASSIGN_OR_RETURN(const uint32_t index, VulkanDeviceIndex(device));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Instance> instance, vulkan::Instance::Create(false));
+  if (index >= instance->devices().size()) {
+    return NotFound("Device \"" + device + "\" does not exist.");
+  }
+  return instance->devices()[index].driver;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Vulkan side of backends/driver_builder.h.
+#ifndef HPVMD_BACKENDS_VULKAN_BUILD_H_
+#define HPVMD_BACKENDS_VULKAN_BUILD_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace hpvm {
+
+// DriverBuild::options of a tenant's own module, whose pipelines rely on the driver's bounds checks.
+inline constexpr char kRobustBuild[] = "robust";
+
+// Which device a name means. kNotFound for other names.
+StatusOr<uint32_t> VulkanDeviceIndex(std::string_view device);
+// DriverIdentity for a device named "vulkan:0" and so on.
+StatusOr<std::string> VulkanDriverIdentity(const std::string& device);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_VULKAN_BUILD_H_

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/vulkan/device.h"
+
+#include <utility>
+
+#include "backends/gpu/submit_thread.h"
+#include "backends/vulkan/buffer.h"
+#include "backends/vulkan/build.h"
+#include "backends/vulkan/context.h"
+#include "backends/vulkan/executable.h"
+#include "backends/vulkan/flight.h"
+#include "backends/vulkan/instance.h"
+#include "backends/vulkan/staging.h"
+
+namespace hpvm {
+namespace vulkan {
+namespace {
+
+// A submission that could not be recorded at all.
+class FailedFlight final : public gpu::Flight {
+ public:
+  explicit FailedFlight(Status status) : status_(std::move(status)) {}
+  Status Finish() override { return status_; }
+
+ private:
+  const Status status_;
+};
+
+class VulkanDevice final : public Device, private gpu::Driver {
+ public:
+  VulkanDevice(std::unique_ptr<Context> context, uint32_t index, Hub& hub, const VulkanOptions& options)
+      : hub_(hub),
+        options_(options),
+        context_(std::move(context)),
+        info_(context_->physical().info),
+        memory_(*context_, options.always_stage),
+        zeroer_(*context_),
+        staging_(memory_),
+        slots_(*context_, memory_),
+        deck_{*context_, memory_, staging_, slots_},
+        thread_(hub, *this) {
+    info_.id = "vulkan:" + std::to_string(index);
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  ArtifactKind artifact_kind() const override { return ArtifactKind::kVulkan; }
+  Support Supports(const KernelNeeds& needs) const override;
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override;
+  StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
+    return AllocateVulkanBuffer(*context_, memory_, zeroer_, spec);
+  }
+  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
+  Status Submit(const Submission& submission) override {
+    HPVMD_RETURN_IF_ERROR(context_->lost());
+    return thread_.Submit(submission);
+  }
+
+ private:
+  StatusOr<DriverBinary> BuildElsewhere(const Artifact& artifact);
+  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission) override;
+
+  Hub& hub_;
+  const VulkanOptions options_;
+  const std::unique_ptr<Context> context_;
+  DeviceInfo info_;
+  Memory memory_;
+  Zeroer zeroer_;
+  Staging staging_;
+  Slots slots_;
+  FlightDeck deck_;
+  gpu::SubmitThread thread_;  // Last: stops before what it uses goes.
+};
+
+Support VulkanDevice::Supports(const KernelNeeds& needs) const {
+  if (needs.kind != ArtifactKind::kVulkan) {
+    return {false, "A Vulkan device runs SPIR-V shader modules only."};
+  }
+  const GpuTarget& target = info_.gpu;
+  uint64_t size = 1;
+  for (int d = 0; d < 3; ++d) {
+    if (needs.group[d] > target.group_extent_max[d]) {
+      return {false, "The group's extent in dimension " + std::to_string(d) + " (" + std::to_string(needs.group[d]) +
+                         ") is larger than the limit of " + context_->name() + " (" +
+                         std::to_string(target.group_extent_max[d]) + ")."};
+    }
+    size *= needs.group[d];  // Extents are below 2^16 or so on every device; three of them fit.
+  }
+  if (size > target.group_size_max) {
+    return {false, "The group's instances (" + std::to_string(size) + ") are more than the limit of " +
+                       context_->name() + " (" + std::to_string(target.group_size_max) + ")."};
+  }
+  return {};
+}
+
+StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact) {
+  if (options_.builder == nullptr) {
+    return DriverBinary{};
+  }
+  DriverBuild build;
+  build.device = info_.id;
+  build.format = GpuFormat::kSpirvShader;
+  build.code = artifact.code;
+  build.options = artifact.gpu.is_native ? kRobustBuild : "";
+  build.variants = artifact.gpu.variants;
+  for (const GpuVariant& variant : build.variants) {
+    build.entries.push_back(variant.entry);
+  }
+  return options_.builder->Build(build);
+}
+
+StatusOr<std::unique_ptr<Executable>> VulkanDevice::Load(Artifact artifact) {
+  HPVMD_RETURN_IF_ERROR(context_->lost());
+  if (artifact.kind != ArtifactKind::kVulkan || artifact.gpu.format != GpuFormat::kSpirvShader) {
+    return InvalidArgument("The artifact of kernel \"" + artifact.entry + "\" is not a SPIR-V shader module.");
+  }
+  HPVMD_RETURN_IF_ERROR(ValidateGpuCode(artifact.gpu, artifact.params.size()));
+  HPVMD_ASSIGN_OR_RETURN(const DriverBinary built, BuildElsewhere(artifact));
+  HPVMD_ASSIGN_OR_RETURN(
+      std::unique_ptr<Pipelines> pipelines,
+      Pipelines::Create(*context_, artifact.code, artifact.gpu.is_native, artifact.gpu.variants, built.bytes));
+  // What the driver cannot build fails here and not at some launch.
+  HPVMD_RETURN_IF_ERROR(pipelines->Get(0, UsualGroup(artifact.gpu.variants[0], info_.gpu)).status());
+  return std::make_unique<VulkanExecutable>(std::move(artifact), std::move(pipelines), info_.gpu, options_.variant,
+                                            options_.learnt);
+}
+
+std::unique_ptr<gpu::Flight> VulkanDevice::Enqueue(const Submission& submission) {
+  StatusOr<std::unique_ptr<Slot>> slot = slots_.Take();
+  if (!slot.ok()) {
+    return std::make_unique<FailedFlight>(slot.status());
+  }
+  auto flight = std::make_unique<VulkanFlight>(deck_, submission, *std::move(slot));
+  flight->Record();
+  return flight;
+}
+
+}  // namespace
+}  // namespace vulkan
+
+StatusOr<std::vector<std::string>> ListVulkanDevices() {
+  StatusOr<std::unique_ptr<vulkan::Instance>> instance = vulkan::Instance::Create(false);
+  if (absl::IsNotFound(instance.status())) {
+    return std::vector<std::string>();
+  }
+  HPVMD_RETURN_IF_ERROR(instance.status());
+  std::vector<std::string> names;
+  for (size_t i = 0; i < (*instance)->devices().size(); ++i) {
+    names.push_back("vulkan:" + std::to_string(i));
+  }
+  return names;
+}
+
+StatusOr<std::unique_ptr<Device>> CreateVulkanDevice(std::string_view device, Hub& hub, const VulkanOptions& options) {
+  HPVMD_ASSIGN_OR_RETURN(const uint32_t index, VulkanDeviceIndex(device));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Instance> instance, vulkan::Instance::Create(options.validate));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Context> context, vulkan::Context::Create(std::move(instance), index));
+  return std::make_unique<vulkan::VulkanDevice>(std::move(context), index, hub, options);
+}
+
+}  // namespace hpvm

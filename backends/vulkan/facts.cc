@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a physical device is and can do, and which of its features are enabled.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "backends/vulkan/instance.h"
+#include "base/limits.h"
+
+namespace hpvm::vulkan {
+namespace {
+
+constexpr VkMemoryPropertyFlags kReadByHost = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
+                                              VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                              VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+
+// Everything that is asked of a device, as one chain.
+struct Properties {
+  Properties() = default;
+  Properties(const Properties&) = delete;
+  Properties& operator=(const Properties&) = delete;
+
+  VkPhysicalDeviceProperties2 core{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, nullptr, {}};
+  VkPhysicalDeviceVulkan11Properties v11{};
+  VkPhysicalDeviceVulkan12Properties v12{};
+  VkPhysicalDeviceVulkan13Properties v13{};
+  VkPhysicalDevicePushDescriptorPropertiesKHR push_descriptors{};
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV multiprocessors{};
+};
+
+template <typename Root, typename Link>
+void Append(Root& root, Link& link, VkStructureType type) {
+  link.sType = type;
+  link.pNext = root.pNext;
+  root.pNext = &link;
+}
+
+bool Has(const std::vector<VkExtensionProperties>& extensions, const char* name) {
+  return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& extension) {
+    return std::strcmp(extension.extensionName, name) == 0;
+  });
+}
+
+void GetProperties(const InstanceFunctions& functions, const PhysicalDevice& device,
+                   const std::vector<VkExtensionProperties>& extensions, Properties& properties) {
+  Append(properties.core, properties.v11, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES);
+  Append(properties.core, properties.v12, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES);
+  if (device.properties.apiVersion >= VK_API_VERSION_1_3) {
+    Append(properties.core, properties.v13, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES);
+  }
+  if (Has(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME)) {
+    Append(properties.core, properties.push_descriptors,
+           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR);
+  }
+  if (Has(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    Append(properties.core, properties.multiprocessors,
+           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV);
+  }
+  functions.GetPhysicalDeviceProperties2(device.handle, &properties.core);
+}
+
+// Queues that do nothing but compute come first: what draws on a desktop does not wait behind kernels there.
+bool FindQueueFamily(const InstanceFunctions& functions, PhysicalDevice& device) {
+  uint32_t count = 0;
+  functions.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  functions.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, families.data());
+  int best = -1;
+  for (uint32_t i = 0; i < count; ++i) {
+    const VkQueueFlags flags = families[i].queueFlags;
+    const int score = ((flags & VK_QUEUE_GRAPHICS_BIT) == 0 ? 2 : 0) + (families[i].timestampValidBits != 0 ? 1 : 0);
+    if (families[i].queueCount != 0 && (flags & VK_QUEUE_COMPUTE_BIT) != 0 && score > best) {
+      best = score;
+      device.queue_family = i;
+      device.timestamp_bits = families[i].timestampValidBits;
+    }
+  }
+  return best >= 0;
+}
+
+std::string Hex(const uint8_t* bytes, size_t count) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += kDigits[bytes[i] >> 4];
+    text += kDigits[bytes[i] & 15];
+  }
+  return text;
+}
+
+GpuTarget MakeTarget(const PhysicalDevice& device, const Properties& properties, const FeatureChain& features) {
+  const VkPhysicalDeviceLimits& limits = device.properties.limits;
+  GpuTarget target;
+  target.has_int64 = features.core.features.shaderInt64 == VK_TRUE;
+  target.has_fp64 = features.core.features.shaderFloat64 == VK_TRUE;
+  target.has_8_bit_storage = features.v12.storageBuffer8BitAccess == VK_TRUE && features.v12.shaderInt8 == VK_TRUE;
+  target.has_16_bit_storage =
+      features.v11.storageBuffer16BitAccess == VK_TRUE && features.core.features.shaderInt16 == VK_TRUE;
+  target.has_int64_atomics =
+      features.v12.shaderBufferInt64Atomics == VK_TRUE && features.v12.shaderSharedInt64Atomics == VK_TRUE;
+  target.exact_divide = false;  // Vulkan promises 2.5 units in the last place, and offers no more.
+  target.keeps_denormals = properties.v12.shaderDenormPreserveFloat32 == VK_TRUE;
+  target.keeps_nan_and_zero = properties.v12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE;
+  target.group_size_max = limits.maxComputeWorkGroupInvocations;
+  for (int d = 0; d < 3; ++d) {
+    target.group_extent_max[d] = limits.maxComputeWorkGroupSize[d];
+    target.group_count_max[d] = limits.maxComputeWorkGroupCount[d];
+  }
+  target.local_bytes_max = limits.maxComputeSharedMemorySize;
+  target.buffer_bytes_max = limits.maxStorageBufferRange;
+  target.buffers_max = std::min(
+      {limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers, limits::kKernelParamsMax});
+  target.push_bytes_max = limits.maxPushConstantsSize;
+  target.subgroup_size = std::max(properties.v11.subgroupSize, 1u);
+  target.is_processor = device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  target.api_version =
+      VK_API_VERSION_MAJOR(device.properties.apiVersion) * 10 + VK_API_VERSION_MINOR(device.properties.apiVersion);
+  return target;
+}
+
+// The heap that a device's own memory comes from. Drivers may list a window into it as a second, smaller one.
+uint64_t LocalHeapBytes(const VkPhysicalDeviceMemoryProperties& memory) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
+    if ((memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0) {
+      bytes = std::max<uint64_t>(bytes, memory.memoryHeaps[i].size);
+    }
+  }
+  return bytes;
+}
+
+bool HasReadByHost(const VkPhysicalDeviceMemoryProperties& memory) {
+  for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+    if ((memory.memoryTypes[i].propertyFlags & kReadByHost) == kReadByHost) {
+      return true;
+    }
+  }
+  return false;
+}
+
+DeviceInfo MakeInfo(const PhysicalDevice& device, const Properties& properties) {
+  const VkPhysicalDeviceType type = device.properties.deviceType;
+  DeviceInfo info;
+  info.kind = DeviceKind::kGpu;
+  info.name = std::string(device.properties.deviceName) + ", Vulkan " +
+              std::to_string(VK_API_VERSION_MAJOR(device.properties.apiVersion)) + "." +
+              std::to_string(VK_API_VERSION_MINOR(device.properties.apiVersion));
+  info.is_emulated = type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  info.silicon = info.is_emulated ? "cpu" : "gpu " + Hex(properties.v11.deviceUUID, VK_UUID_SIZE);
+  info.compute_units = info.is_emulated ? std::max(1u, std::thread::hardware_concurrency())
+                                        : std::max(1u, properties.multiprocessors.shaderSMCount);
+  info.memory_bytes = LocalHeapBytes(device.memory);
+  info.allocation_bytes_max = std::min<uint64_t>(properties.v11.maxMemoryAllocationSize, info.memory_bytes);
+  if (properties.v13.maxBufferSize != 0) {
+    info.allocation_bytes_max = std::min<uint64_t>(info.allocation_bytes_max, properties.v13.maxBufferSize);
+  }
+  return info;
+}
+
+bool ExportsBuffers(const InstanceFunctions& functions, VkPhysicalDevice device, bool* needs_own) {
+  auto info = Typed<VkPhysicalDeviceExternalBufferInfo>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO);
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  info.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  auto found = Typed<VkExternalBufferProperties>(VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES);
+  functions.GetPhysicalDeviceExternalBufferProperties(device, &info, &found);
+  const VkExternalMemoryFeatureFlags features = found.externalMemoryProperties.externalMemoryFeatures;
+  *needs_own = (features & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT) != 0;
+  return (features & VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT) != 0;
+}
+
+}  // namespace
+
+StatusOr<std::vector<VkExtensionProperties>> DeviceExtensions(const InstanceFunctions& functions,
+                                                              VkPhysicalDevice device) {
+  uint32_t count = 0;
+  HPVMD_RETURN_IF_ERROR(ToStatus(functions.EnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr),
+                                 "Listing a Vulkan device's extensions"));
+  std::vector<VkExtensionProperties> extensions(count);
+  HPVMD_RETURN_IF_ERROR(
+      ToStatus(functions.EnumerateDeviceExtensionProperties(device, nullptr, &count, extensions.data()),
+               "Listing a Vulkan device's extensions"));
+  extensions.resize(count);
+  return extensions;
+}
+
+bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
+  functions.GetPhysicalDeviceProperties(device.handle, &device.properties);
+  const auto extensions = DeviceExtensions(functions, device.handle);
+  if (device.properties.apiVersion < VK_API_VERSION_1_2 || !extensions.ok() || !FindQueueFamily(functions, device)) {
+    return false;
+  }
+  functions.GetPhysicalDeviceMemoryProperties(device.handle, &device.memory);
+  Properties properties;
+  GetProperties(functions, device, *extensions, properties);
+  Enabled& enabled = device.enabled;
+  enabled.push_descriptors = Has(*extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+  enabled.push_descriptors_max = properties.push_descriptors.maxPushDescriptors;
+  enabled.robustness2 = Has(*extensions, VK_EXT_ROBUSTNESS_2_EXTENSION_NAME);
+  enabled.pipeline_robustness = Has(*extensions, VK_EXT_PIPELINE_ROBUSTNESS_EXTENSION_NAME);
+  enabled.memory_fd = Has(*extensions, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) &&
+                      ExportsBuffers(functions, device.handle, &enabled.dedicated_export);
+  FeatureChain features;
+  ChooseFeatures(functions, device, features);
+  enabled.robustness2 = enabled.robustness2 && features.robustness2.robustBufferAccess2 == VK_TRUE;
+  enabled.pipeline_robustness =
+      enabled.pipeline_robustness && features.pipeline_robustness.pipelineRobustness == VK_TRUE;
+  device.info = MakeInfo(device, properties);
+  // Of a discrete device the host may see all memory too, but reads of it cross the bus uncached, word by word.
+  device.maps_memory =
+      HasReadByHost(device.memory) && (device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
+                                       device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU);
+  device.info.exports_memory = enabled.memory_fd;
+  device.info.gpu = MakeTarget(device, properties, features);
+  device.driver = std::string(properties.v12.driverName) + " " + properties.v12.driverInfo + " (" +
+                  std::to_string(device.properties.driverVersion) + "), " + device.properties.deviceName + ", " +
+                  Hex(device.properties.pipelineCacheUUID, VK_UUID_SIZE);
+  return features.v12.timelineSemaphore == VK_TRUE;
+}
+
+void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& device, FeatureChain& chain) {
+  const Enabled& enabled = device.enabled;
+  Append(chain.core, chain.v11, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
+  Append(chain.core, chain.v12, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  if (enabled.push_descriptors) {
+    chain.extensions.push_back(VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+  }
+  if (enabled.memory_fd) {
+    chain.extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+  }
+  if (enabled.robustness2) {
+    chain.extensions.push_back(VK_EXT_ROBUSTNESS_2_EXTENSION_NAME);
+    Append(chain.core, chain.robustness2, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ROBUSTNESS_2_FEATURES_EXT);
+  }
+  if (enabled.pipeline_robustness) {
+    chain.extensions.push_back(VK_EXT_PIPELINE_ROBUSTNESS_EXTENSION_NAME);
+    Append(chain.core, chain.pipeline_robustness, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT);
+  }
+  functions.GetPhysicalDeviceFeatures2(device.handle, &chain.core);
+  // Of what the device has, only what is used.
+  const VkPhysicalDeviceFeatures core = chain.core.features;
+  chain.core.features = {};
+  chain.core.features.robustBufferAccess = core.robustBufferAccess;
+  chain.core.features.shaderInt64 = core.shaderInt64;
+  chain.core.features.shaderInt16 = core.shaderInt16;
+  chain.core.features.shaderFloat64 = core.shaderFloat64;
+  const VkPhysicalDeviceVulkan11Features v11 = chain.v11;
+  chain.v11 = Typed<VkPhysicalDeviceVulkan11Features>(v11.sType);
+  chain.v11.pNext = v11.pNext;
+  chain.v11.storageBuffer16BitAccess = v11.storageBuffer16BitAccess;
+  const VkPhysicalDeviceVulkan12Features v12 = chain.v12;
+  chain.v12 = Typed<VkPhysicalDeviceVulkan12Features>(v12.sType);
+  chain.v12.pNext = v12.pNext;
+  chain.v12.storageBuffer8BitAccess = v12.storageBuffer8BitAccess;
+  chain.v12.shaderInt8 = v12.shaderInt8;
+  chain.v12.shaderFloat16 = v12.shaderFloat16;
+  chain.v12.shaderBufferInt64Atomics = v12.shaderBufferInt64Atomics;
+  chain.v12.shaderSharedInt64Atomics = v12.shaderSharedInt64Atomics;
+  chain.v12.vulkanMemoryModel = v12.vulkanMemoryModel;
+  chain.v12.vulkanMemoryModelDeviceScope = v12.vulkanMemoryModelDeviceScope;
+  chain.v12.timelineSemaphore = v12.timelineSemaphore;
+  chain.robustness2.robustImageAccess2 = VK_FALSE;
+  chain.robustness2.nullDescriptor = VK_FALSE;
+}
+
+}  // namespace hpvm::vulkan

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/vulkan/flight.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace hpvm::vulkan {
+namespace {
+
+bool IsStopped(const Submission& submission) {
+  return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
+}
+
+size_t CountDispatches(const Submission& submission) {
+  if (submission.commands == nullptr) {
+    return 0;
+  }
+  const std::vector<Command>& commands = submission.commands->commands;
+  return std::count_if(commands.begin(), commands.end(),
+                       [](const Command& command) { return std::holds_alternative<DispatchCommand>(command); });
+}
+
+}  // namespace
+
+VulkanFlight::VulkanFlight(FlightDeck& deck, const Submission& submission, std::unique_ptr<Slot> slot)
+    : deck_(deck),
+      context_(deck.context),
+      submission_(submission),
+      slot_(std::move(slot)),
+      writer_(context_, *slot_, deck.epoch),
+      transfers_(context_, deck.staging, writer_),
+      clock_(context_, slot_->timestamps(), Slot::kTimestamps, CountDispatches(submission)) {}
+
+VulkanFlight::~VulkanFlight() { deck_.slots.Give(std::move(slot_)); }
+
+void VulkanFlight::Record() {
+  status_ = RecordCommands();
+  if (!status_.ok() && submission_.failure != nullptr) {
+    *submission_.failure = {node_, {}};
+  }
+  // What was recorded before a failure runs: some of it may have been handed to the queue already.
+  const Status ended = EndRecording();
+  if (status_.ok()) {
+    status_ = ended;
+  }
+  writer_.EndUse();
+}
+
+Status VulkanFlight::RecordCommands() {
+  if (submission_.commands == nullptr) {
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(context_.lost());
+  const size_t dispatches = CountDispatches(submission_);
+  if (dispatches != 0) {
+    HPVMD_RETURN_IF_ERROR(PrepareTraps(dispatches));
+  }
+  for (const Command& command : submission_.commands->commands) {
+    if (IsStopped(submission_)) {
+      return Cancelled("The submission was stopped.");
+    }
+    const auto* dispatch = std::get_if<DispatchCommand>(&command);
+    node_ = dispatch == nullptr ? 0xffffffffu : dispatch->node;
+    HPVMD_RETURN_IF_ERROR(RecordCommand(command));
+  }
+  return absl::OkStatus();
+}
+
+Status VulkanFlight::PrepareTraps(size_t dispatches) {
+  HPVMD_RETURN_IF_ERROR(slot_->GrowTraps(static_cast<uint32_t>(dispatches)));
+  if (!slot_->must_zero_traps) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  context_.vk().CmdFillBuffer(commands, slot_->traps(), 0, slot_->trap_bytes(), 0);
+  HPVMD_RETURN_IF_ERROR(writer_.Barrier());
+  slot_->must_zero_traps = false;
+  return absl::OkStatus();
+}
+
+Status VulkanFlight::RecordCommand(const Command& command) {
+  if (const auto* dispatch = std::get_if<DispatchCommand>(&command)) {
+    return RecordDispatch(*dispatch);
+  }
+  clock_.Interrupt();
+  if (const auto* copy = std::get_if<CopyCommand>(&command)) {
+    return RecordCopy(*copy);
+  }
+  return RecordFill(std::get<FillCommand>(command));
+}
+
+Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
+  HPVMD_ASSIGN_OR_RETURN(Buffer * from, gpu::ViewedBuffer(submission_, copy.source, copy.source_offset, copy.bytes));
+  HPVMD_ASSIGN_OR_RETURN(Buffer * to, gpu::ViewedBuffer(submission_, copy.target, copy.target_offset, copy.bytes));
+  auto* source = dynamic_cast<VulkanBuffer*>(from);
+  auto* target = dynamic_cast<VulkanBuffer*>(to);
+  if (copy.bytes == 0) {
+    return absl::OkStatus();
+  }
+  if ((source == nullptr && from->host() == nullptr) || (target == nullptr && to->host() == nullptr) ||
+      (source == nullptr && target == nullptr)) {
+    return Internal("A copy on " + context_.name() + " is between two buffers of which none is its own.");
+  }
+  if (source == nullptr) {
+    const uint8_t* data = from->host() + copy.source_offset;
+    HPVMD_RETURN_IF_ERROR(transfers_.Arrive(data, copy.bytes));
+    const bool is_idle = target->used_until != VulkanBuffer::kUseOpen && context_.IsReached(target->used_until);
+    if (target->mapped() != nullptr && is_idle) {
+      std::memcpy(target->mapped() + copy.target_offset, data, copy.bytes);
+      return absl::OkStatus();
+    }
+    return transfers_.Upload(data, *target, copy.target_offset, copy.bytes);
+  }
+  if (target == nullptr) {
+    return transfers_.Download(*source, copy.source_offset, to->host() + copy.target_offset, copy.bytes);
+  }
+  const VkBufferCopy region{copy.source_offset, copy.target_offset, copy.bytes};
+  if (source == target) {
+    return RecordCopyWithin(*source, region);
+  }
+  writer_.Reads(*source);
+  writer_.Writes(*target);
+  HPVMD_RETURN_IF_ERROR(writer_.Settle());
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  context_.vk().CmdCopyBuffer(commands, source->handle(), target->handle(), 1, &region);
+  return absl::OkStatus();
+}
+
+// Vulkan's copies may not overlap.
+Status VulkanFlight::RecordCopyWithin(VulkanBuffer& buffer, const VkBufferCopy& region) {
+  const uint64_t apart = std::max(region.srcOffset, region.dstOffset) - std::min(region.srcOffset, region.dstOffset);
+  if (apart == 0) {
+    return absl::OkStatus();
+  }
+  writer_.Writes(buffer);
+  HPVMD_RETURN_IF_ERROR(writer_.Settle());
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  if (apart >= region.size) {
+    context_.vk().CmdCopyBuffer(commands, buffer.handle(), buffer.handle(), 1, &region);
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(Storage scratch, deck_.memory.Allocate(region.size, Place::kDevice));
+  const VkBufferCopy away{region.srcOffset, 0, region.size}, back{0, region.dstOffset, region.size};
+  context_.vk().CmdCopyBuffer(commands, buffer.handle(), scratch.buffer(), 1, &away);
+  HPVMD_RETURN_IF_ERROR(writer_.Barrier());
+  writer_.Writes(buffer);
+  HPVMD_RETURN_IF_ERROR(writer_.Settle());
+  context_.vk().CmdCopyBuffer(commands, scratch.buffer(), buffer.handle(), 1, &back);
+  scratch_.push_back(std::move(scratch));
+  return absl::OkStatus();
+}
+
+Status VulkanFlight::RecordFill(const FillCommand& fill) {
+  HPVMD_ASSIGN_OR_RETURN(Buffer * filled, gpu::ViewedBuffer(submission_, fill.target, fill.offset, fill.bytes));
+  auto* target = dynamic_cast<VulkanBuffer*>(filled);
+  if (target == nullptr) {
+    return Internal("A fill on " + context_.name() + " is of a buffer that is not its own.");
+  }
+  // Vulkan fills whole words; what is beside them is copied.
+  const uint64_t end = fill.offset + fill.bytes;
+  const uint64_t first = std::min(end, (fill.offset + 3) / 4 * 4), last = std::max(first, end / 4 * 4);
+  HPVMD_RETURN_IF_ERROR(FillEdge(*target, fill.offset, first - fill.offset, fill.value));
+  if (last != first) {
+    writer_.Writes(*target);
+    HPVMD_RETURN_IF_ERROR(writer_.Settle());
+    HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+    context_.vk().CmdFillBuffer(commands, target->handle(), first, last - first, fill.value * 0x01010101u);
+  }
+  return FillEdge(*target, last, end - last, fill.value);
+}
+
+Status VulkanFlight::FillEdge(VulkanBuffer& buffer, uint64_t offset, uint64_t bytes, uint8_t value) {
+  static constexpr size_t kEdgeMax = 3;
+  uint8_t pattern[kEdgeMax];
+  std::memset(pattern, value, kEdgeMax);
+  HPVMD_CHECK(bytes <= kEdgeMax);
+  return transfers_.Upload(pattern, buffer, offset, bytes);
+}
+
+Status VulkanFlight::EndRecording() {
+  HPVMD_RETURN_IF_ERROR(context_.lost());
+  if (!writer_.has_begun()) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  clock_.End(commands);
+  if (can_trap_) {
+    HPVMD_RETURN_IF_ERROR(writer_.Barrier());
+    const VkBufferCopy region{0, 0, traps_.bytes()};
+    context_.vk().CmdCopyBuffer(commands, slot_->traps(), slot_->read_traps(), 1, &region);
+  }
+  return writer_.FlushForHost();
+}
+
+Status VulkanFlight::Finish() {
+  // Whatever has gone wrong, the device may still be at work on what it got.
+  const Status waited = context_.Wait(writer_.value());
+  const Status status = !status_.ok() ? status_ : !waited.ok() ? waited : Complete();
+  // Some record may be claimed; nobody else need look for which.
+  slot_->must_zero_traps |= !status.ok();
+  return status;
+}
+
+Status VulkanFlight::Complete() {
+  if (can_trap_) {
+    HPVMD_RETURN_IF_ERROR(traps_.Check(slot_->trap_records(traps_.count()), submission_.failure));
+  }
+  transfers_.Finish();
+  std::vector<int64_t> alone_ns;
+  HPVMD_RETURN_IF_ERROR(clock_.Read(submission_.timings, &alone_ns));
+  for (size_t i = 0; i < std::min(alone_ns.size(), tuned_.size()); ++i) {
+    tuned_[i].chooser->Took(tuned_[i].facts, tuned_[i].parts, alone_ns[i]);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm::vulkan

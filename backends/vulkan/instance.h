@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// One VkInstance and the physical devices it offers, with what of each the rest of the system wants to know.
+#ifndef HPVMD_BACKENDS_VULKAN_INSTANCE_H_
+#define HPVMD_BACKENDS_VULKAN_INSTANCE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/vulkan/api.h"
+
+namespace hpvm::vulkan {
+
+// What is enabled on a device: the features that GpuTarget speaks of, and what this backend itself uses.
+struct Enabled {
+  bool push_descriptors = false;  // VK_KHR_push_descriptor.
+  uint32_t push_descriptors_max = 0;
+  bool memory_fd = false;            // VK_KHR_external_memory_fd, and buffers can be exported by opaque descriptor.
+  bool dedicated_export = false;     // Exported buffers need an allocation of their own.
+  bool robustness2 = false;          // VK_EXT_robustness2: robustBufferAccess2.
+  bool pipeline_robustness = false;  // VK_EXT_pipeline_robustness: chosen for each pipeline.
+};
+
+struct PhysicalDevice {
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  VkPhysicalDeviceProperties properties{};
+  VkPhysicalDeviceMemoryProperties memory{};
+  uint32_t queue_family = 0;
+  uint32_t timestamp_bits = 0;  // 0: the queue has no timestamps.
+  Enabled enabled;
+  bool maps_memory = false;  // The host reads the device's memory as cheaply as its own.
+  DeviceInfo info;           // But for the id.
+  std::string driver;        // Name and version of the driver and the device's, as one line.
+};
+
+// The features to enable on a device, as the chain that vkCreateDevice takes. Not copyable: it points into itself.
+struct FeatureChain {
+  FeatureChain() = default;
+  FeatureChain(const FeatureChain&) = delete;
+  FeatureChain& operator=(const FeatureChain&) = delete;
+
+  VkPhysicalDeviceFeatures2 core{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, nullptr, {}};
+  VkPhysicalDeviceVulkan11Features v11{};
+  VkPhysicalDeviceVulkan12Features v12{};
+  VkPhysicalDeviceRobustness2FeaturesEXT robustness2{};
+  VkPhysicalDevicePipelineRobustnessFeaturesEXT pipeline_robustness{};
+  std::vector<const char*> extensions;
+};
+
+class Instance {
+ public:
+  // kNotFound without a loader, a driver, or, with `validate`, the validation layer.
+  static StatusOr<std::unique_ptr<Instance>> Create(bool validate);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  const InstanceFunctions& functions() const { return functions_; }
+  // In the order of their names.
+  const std::vector<PhysicalDevice>& devices() const { return devices_; }
+
+ private:
+  explicit Instance(InstanceFunctions functions) : functions_(functions) {}
+  Status FindDevices();
+
+  InstanceFunctions functions_;
+  VkInstance instance_ = VK_NULL_HANDLE;
+  VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
+  std::vector<PhysicalDevice> devices_;
+};
+
+// Everything about one physical device (facts.cc). Nothing where it has no queue for compute or is older than 1.2.
+StatusOr<std::vector<VkExtensionProperties>> DeviceExtensions(const InstanceFunctions& functions,
+                                                              VkPhysicalDevice device);
+bool Describe(const InstanceFunctions& functions, PhysicalDevice& device);
+// What of the device's features is to be enabled.
+void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& device, FeatureChain& chain);
+
+}  // namespace hpvm::vulkan
+
+#endif  // HPVMD_BACKENDS_VULKAN_INSTANCE_H_

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a flight records dispatches.
+#include <algorithm>
+#include <cstring>
+
+#include "backends/vulkan/flight.h"
+
+namespace hpvm::vulkan {
+namespace {
+
+using Kind = GpuArgument::Kind;
+
+// The device starts on the first commands of a long list while the rest is recorded.
+constexpr size_t kDispatchesOfFirstFlush = 32;
+constexpr size_t kDispatchesOfFlush = 256;
+
+bool IsValue(Kind kind) { return kind != Kind::kBuffer && kind != Kind::kTrapRecord; }
+
+uint64_t RoundUp(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+std::string ParamName(const Artifact& artifact, size_t index) { return "\"" + artifact.params[index].name + "\""; }
+
+}  // namespace
+
+Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
+  if (gpu::IsEmpty(dispatch)) {
+    return absl::OkStatus();
+  }
+  // Safety: the engine hands a device only executables that it loaded.
+  auto& executable = static_cast<VulkanExecutable&>(*dispatch.executable);
+  HPVMD_RETURN_IF_ERROR(executable.reader().Read(dispatch, submission_, &inputs_));
+  HPVMD_RETURN_IF_ERROR(PlaceViews(executable, executable.artifact().gpu.is_native));
+  HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
+  const uint32_t trap_index = traps_.Take(dispatch);
+  for (const gpu::Part& part : parts) {
+    for (const Binding& binding : executable.pipelines().layout(part.variant).bindings) {
+      if (binding.kind == Binding::Kind::kParam) {
+        // Safety: PlaceViews has looked at every buffer.
+        auto& buffer = static_cast<VulkanBuffer&>(*inputs_.buffers[binding.param]);
+        binding.is_writable ? writer_.Writes(buffer) : writer_.Reads(buffer);
+      }
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(writer_.Settle());
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  const bool is_tuned = clock_.is_timing() && executable.chooser().Wants(inputs_.facts);
+  if (is_tuned || !submission_.timings.empty()) {
+    if (clock_.Before(commands, dispatch.node, is_tuned)) {
+      tuned_.push_back({&executable.chooser(), inputs_.facts, parts});
+    }
+  }
+  for (const gpu::Part& part : parts) {
+    HPVMD_RETURN_IF_ERROR(RecordPart(executable, part, trap_index));
+  }
+  HPVMD_ASSIGN_OR_RETURN(commands, writer_.Open());
+  clock_.After(commands);
+  ++dispatches_;
+  const bool is_due = dispatches_ == kDispatchesOfFirstFlush || dispatches_ % kDispatchesOfFlush == 0;
+  return is_due ? writer_.Flush() : absl::OkStatus();
+}
+
+// Where each view is bound: from a multiple of the device's alignment on, so the view itself begins some bytes later.
+Status VulkanFlight::PlaceViews(const VulkanExecutable& executable, bool is_native) {
+  const uint64_t alignment = context_.binding_alignment();
+  const uint64_t range_max = context_.limits().maxStorageBufferRange;
+  views_.assign(inputs_.buffers.size(), {});
+  for (size_t i = 0; i < inputs_.buffers.size(); ++i) {
+    if (inputs_.buffers[i] == nullptr) {
+      continue;
+    }
+    const auto* buffer = dynamic_cast<const VulkanBuffer*>(inputs_.buffers[i]);
+    LaunchFacts::Param& param = inputs_.facts.params[i];
+    if (buffer == nullptr) {
+      return Internal("Argument " + ParamName(executable.artifact(), i) + " is not memory of " + context_.name() + ".");
+    }
+    const uint64_t offset = param.value == 0 ? 0 : param.start;
+    param.start = offset % alignment;
+    if (param.value > range_max - param.start) {
+      return FailedPrecondition("The view that kernel \"" + executable.artifact().entry + "\" takes as " +
+                                ParamName(executable.artifact(), i) + " (" + std::to_string(param.value) +
+                                " bytes) is larger than what " + context_.name() + " can bind (" +
+                                std::to_string(range_max) + " bytes).");
+    }
+    // Our own code may look at whole words at a view's end; a tenant's learns the view's size from what is bound.
+    const uint64_t reach = std::max<uint64_t>(param.start + param.value, is_native ? 4 : 16);
+    const uint64_t range = is_native ? reach : std::min(RoundUp(reach, 16), range_max);
+    views_[i] = {buffer->handle(), offset - param.start, range};
+  }
+  return absl::OkStatus();
+}
+
+void VulkanFlight::FillValues(const VulkanExecutable& executable, const gpu::Part& part, uint32_t trap_index) {
+  const GpuVariant& variant = executable.artifact().gpu.variants[part.variant];
+  values_.assign(std::max<uint64_t>(16, RoundUp(variant.push_bytes, 16)), 0);
+  const gpu::ValueSource source{&inputs_.facts, &part, inputs_.base, inputs_.group_base, trap_index};
+  for (const GpuArgument& argument : variant.arguments) {
+    if (IsValue(argument.kind)) {
+      // Safety: ValidateGpuCode has shown that it fits push_bytes. The device is little-endian, as the host.
+      const uint64_t bits = gpu::ValueOf(argument, source);
+      std::memcpy(values_.data() + argument.offset, &bits, argument.bytes);
+    }
+  }
+}
+
+Status VulkanFlight::RecordPart(VulkanExecutable& executable, const gpu::Part& part, uint32_t trap_index) {
+  const GpuVariant& variant = executable.artifact().gpu.variants[part.variant];
+  const VariantLayout& layout = executable.pipelines().layout(part.variant);
+  for (int d = 0; d < 3; ++d) {
+    if (part.groups[d] > context_.limits().maxComputeWorkGroupCount[d]) {
+      return FailedPrecondition("The launch of kernel \"" + variant.entry + "\" has " + std::to_string(part.groups[d]) +
+                                " groups in dimension " + std::to_string(d) + "; the limit of " + context_.name() +
+                                " is " + std::to_string(context_.limits().maxComputeWorkGroupCount[d]) + ".");
+    }
+  }
+  HPVMD_ASSIGN_OR_RETURN(VkPipeline pipeline, executable.pipelines().Get(part.variant, part.group));
+  FillValues(executable, part, trap_index);
+  VkDescriptorBufferInfo facts_buffer{};
+  if (layout.has_facts_buffer) {
+    HPVMD_ASSIGN_OR_RETURN(const Transfers::Piece piece, transfers_.Take(values_.size(), true));
+    std::memcpy(piece.data, values_.data(), values_.size());
+    facts_buffer = {piece.buffer, piece.offset, piece.bytes};
+  }
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  const DeviceFunctions& vk = context_.vk();
+  vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  HPVMD_RETURN_IF_ERROR(BindBuffers(layout, facts_buffer));
+  if (!layout.has_facts_buffer && variant.push_bytes != 0) {
+    vk.CmdPushConstants(commands, layout.pipeline.get(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                        static_cast<uint32_t>(RoundUp(variant.push_bytes, 4)), values_.data());
+  }
+  vk.CmdDispatch(commands, part.groups[0], part.groups[1], part.groups[2]);
+  can_trap_ |= variant.can_trap;
+  return absl::OkStatus();
+}
+
+Status VulkanFlight::BindBuffers(const VariantLayout& layout, const VkDescriptorBufferInfo& facts_buffer) {
+  const size_t count = layout.bindings.size();
+  if (count == 0) {
+    return absl::OkStatus();
+  }
+  infos_.resize(count);
+  writes_.assign(count, Typed<VkWriteDescriptorSet>(VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET));
+  for (size_t i = 0; i < count; ++i) {
+    const Binding& binding = layout.bindings[i];
+    if (binding.kind == Binding::Kind::kParam) {
+      infos_[i] = views_[binding.param];
+      if (!binding.takes_start && inputs_.facts.params[binding.param].start != 0) {
+        return FailedPrecondition("The buffer at set " + std::to_string(binding.set) + ", binding " +
+                                  std::to_string(binding.binding) + " begins " +
+                                  std::to_string(inputs_.facts.params[binding.param].start) +
+                                  " bytes behind a multiple of " + std::to_string(context_.binding_alignment()) +
+                                  " bytes, at which alone " + context_.name() + " can bind one.");
+      }
+    } else {
+      infos_[i] = binding.kind == Binding::Kind::kFacts
+                      ? facts_buffer
+                      : VkDescriptorBufferInfo{slot_->traps(), 0, slot_->trap_bytes()};
+    }
+    writes_[i].dstBinding = binding.binding;
+    writes_[i].descriptorCount = 1;
+    writes_[i].descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+    writes_[i].pBufferInfo = &infos_[i];
+  }
+  if (!layout.pushes_descriptors) {
+    return BindSets(layout);
+  }
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  context_.vk().CmdPushDescriptorSetKHR(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout.pipeline.get(), 0,
+                                        static_cast<uint32_t>(count), writes_.data());
+  return absl::OkStatus();
+}
+
+Status VulkanFlight::BindSets(const VariantLayout& layout) {
+  std::vector<VkDescriptorSet> sets;
+  for (const Owned<VkDescriptorSetLayout>& set : layout.sets) {
+    HPVMD_ASSIGN_OR_RETURN(VkDescriptorSet handle, slot_->NextSet(set.get()));
+    sets.push_back(handle);
+  }
+  for (size_t i = 0; i < layout.bindings.size(); ++i) {
+    writes_[i].dstSet = sets[layout.bindings[i].set];
+  }
+  HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
+  const DeviceFunctions& vk = context_.vk();
+  vk.UpdateDescriptorSets(context_.device(), static_cast<uint32_t>(writes_.size()), writes_.data(), 0, nullptr);
+  vk.CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout.pipeline.get(), 0,
+                           static_cast<uint32_t>(sets.size()), sets.data(), 0, nullptr);
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm::vulkan

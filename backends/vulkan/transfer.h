@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// One submission's use of staging memory: uploads, downloads, and small data for commands.
+//
+// Chunks are filled in order. When there are none left, the oldest is handed to the queue, waited for, emptied and used
+// again, so a copy of any size flows through, the device copying one chunk while the host fills or reads another.
+#ifndef HPVMD_BACKENDS_VULKAN_TRANSFER_H_
+#define HPVMD_BACKENDS_VULKAN_TRANSFER_H_
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "backends/vulkan/buffer.h"
+#include "backends/vulkan/staging.h"
+#include "backends/vulkan/writer.h"
+
+namespace hpvm::vulkan {
+
+class Transfers {
+ public:
+  // All borrowed.
+  Transfers(Context& context, Staging& staging, Writer& writer)
+      : context_(context), staging_(staging), writer_(writer) {}
+  // Gives the chunks back; the device must be done with them.
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  Status Upload(const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes);
+  // The bytes arrive at the latest in Finish.
+  Status Download(VulkanBuffer& source, uint64_t offset, uint8_t* target, uint64_t bytes);
+
+  struct Piece {
+    VkBuffer buffer = VK_NULL_HANDLE;
+    uint64_t offset = 0, bytes = 0;
+    uint8_t* data = nullptr;
+  };
+  // At most `bytes` (and no more than a chunk) of staging memory for the commands written next; all of them if
+  // `is_whole`, which is for small ones.
+  StatusOr<Piece> Take(uint64_t bytes, bool is_whole);
+
+  // Has everything been handed to the queue and done that the host memory at `data` depends on.
+  Status Arrive(const uint8_t* data, uint64_t bytes);
+  // After the writer's last flush was waited for.
+  void Finish();
+
+ private:
+  struct Arrival {
+    const uint8_t* staged;
+    uint8_t* target;
+    uint64_t bytes;
+  };
+  struct Held {
+    StagingChunk chunk;
+    uint64_t used = 0;
+    uint64_t value = 0;  // The queue's that frees it; 0 while something of it is not flushed.
+    std::vector<Arrival> arrivals;
+  };
+
+  Status NextChunk();
+  Status FlushHeld();
+  void Empty(Held& held);
+
+  Context& context_;
+  Staging& staging_;
+  Writer& writer_;
+  std::deque<Held> held_;  // The last one is being filled.
+};
+
+}  // namespace hpvm::vulkan
+
+#endif  // HPVMD_BACKENDS_VULKAN_TRANSFER_H_

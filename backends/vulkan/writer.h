@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the command buffers of one submission: opens them when there is something to write, puts barriers only
+// between commands of which one needs what another did, hands them to the queue.
+//
+// Commands between two barriers form an epoch (buffer.h); the device may run them in any order and at once.
+#ifndef HPVMD_BACKENDS_VULKAN_WRITER_H_
+#define HPVMD_BACKENDS_VULKAN_WRITER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/vulkan/buffer.h"
+#include "backends/vulkan/context.h"
+#include "backends/vulkan/slot.h"
+
+namespace hpvm::vulkan {
+
+class Writer {
+ public:
+  // All borrowed. `epoch`: the device's count of epochs, the submit thread's.
+  Writer(Context& context, Slot& slot, uint64_t& epoch) : context_(context), slot_(slot), epoch_(epoch) {}
+
+  // The open command buffer; the first of a submission waits for all that was submitted before.
+  StatusOr<VkCommandBuffer> Open();
+  // Declares one command's accesses, then Settle puts a barrier before it if one is due.
+  void Reads(VulkanBuffer& buffer) { Accesses(buffer, false); }
+  void Writes(VulkanBuffer& buffer) { Accesses(buffer, true); }
+  Status Settle();
+  // A barrier, for accesses that are not to VulkanBuffers.
+  Status Barrier();
+  // Hands what is written to the queue.
+  Status Flush();
+  // The same, and what the device has written is there for the host to read once value() is reached.
+  Status FlushForHost();
+  bool has_begun() const { return has_begun_; }
+  // The queue's value of the last flush; 0 without one.
+  uint64_t value() const { return value_; }
+  // Buffers used from now on are free for the host behind value().
+  void EndUse();
+
+ private:
+  struct Access {
+    VulkanBuffer* buffer;
+    bool writes;
+  };
+  void Accesses(VulkanBuffer& buffer, bool writes);
+  void Wait(VkPipelineStageFlags stages, VkAccessFlags accesses);
+
+  Context& context_;
+  Slot& slot_;
+  uint64_t& epoch_;
+  VkCommandBuffer open_ = VK_NULL_HANDLE;
+  bool has_begun_ = false;
+  uint64_t value_ = 0;
+  bool is_barrier_due_ = false;
+  std::vector<Access> accesses_;       // Of the command that is being declared.
+  std::vector<VulkanBuffer*> in_use_;  // With kUseOpen.
+};
+
+}  // namespace hpvm::vulkan
+
+#endif  // HPVMD_BACKENDS_VULKAN_WRITER_H_

@@ -161,8 +161,9 @@ std::optional<Artifact> EmitGpu(const CompileRequest& request, const ir::Module&
 // Texts that only processors have.
 Status CheckListing(const CompileRequest& request) {
   if (request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
-    return InvalidArgument("LLVM IR and assembly are of the host's processor; for a GPU there is the kernel IR (ir) and "
-                           "the text that its driver gets (device).");
+    return InvalidArgument(
+        "LLVM IR and assembly are of the host's processor; for a GPU there is the kernel IR (ir) and "
+        "the text that its driver gets (device).");
   }
   return absl::OkStatus();
 }
@@ -225,8 +226,7 @@ CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t
     return result;
   }
   const Time begin = RealClock().Now();
-  std::optional<Artifact> artifact =
-      EmitFor(request, *front.module, target, std::move(report), result.diagnostics);
+  std::optional<Artifact> artifact = EmitFor(request, *front.module, target, std::move(report), result.diagnostics);
   if (!artifact.has_value()) {
     return result;
   }

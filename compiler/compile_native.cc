@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/compile_native.h"
 
+#include "base/clock.h"
 #include "base/limits.h"
+#include "compiler/front/spirv/spirv_front.h"
 
 namespace hpvm {
 namespace {
@@ -51,6 +53,26 @@ Artifact NativeArtifact(const CompileRequest& request, GpuFormat format, std::sp
   return artifact;
 }
 
+std::optional<Artifact> ReadNativeSpirv(const CompileRequest& request, std::span<const uint8_t> bytes, GpuFormat format,
+                                        Diagnostics& diagnostics) {
+  const Time begin = RealClock().Now();
+  std::optional<spirv::Program> program = spirv::ReadSpirv(bytes,
+                                                           {.module_name = request.module_name,
+                                                            .entry = request.entry,
+                                                            .params = request.params,
+                                                            .constants = request.constants,
+                                                            .target = &request.gpu,
+                                                            .is_shader = format == GpuFormat::kSpirvShader},
+                                                           diagnostics);
+  if (!program.has_value()) {
+    return std::nullopt;
+  }
+  Artifact artifact = NativeArtifact(request, format, program->code, std::move(program->variant));
+  artifact.gpu.private_bytes = program->private_bytes;
+  artifact.read_ns = static_cast<uint64_t>((RealClock().Now() - begin).count());
+  return artifact;
+}
+
 CompileResult Finish(const CompileRequest& request, Artifact artifact, Diagnostics diagnostics) {
   CompileResult result;
   result.diagnostics = std::move(diagnostics);
@@ -67,12 +89,19 @@ CompileResult Finish(const CompileRequest& request, Artifact artifact, Diagnosti
 
 }  // namespace
 
-CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t>, const CpuTarget&) {
-  return Refuse(request, "SPIR-V kernels cannot be compiled yet.");
+CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
+  if (request.gpu.kernel_il == KernelIl::kNone) {
+    return Refuse(request, "The device's driver takes SPIR-V kernels in no form.");
+  }
+  CompileResult result;
+  std::optional<Artifact> artifact = ReadNativeSpirv(request, bytes, GpuFormat::kSpirvKernel, result.diagnostics);
+  return artifact.has_value() ? Finish(request, *std::move(artifact), std::move(result.diagnostics)) : result;
 }
 
-CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t>, const CpuTarget&) {
-  return Refuse(request, "SPIR-V shaders cannot be compiled yet.");
+CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
+  CompileResult result;
+  std::optional<Artifact> artifact = ReadNativeSpirv(request, bytes, GpuFormat::kSpirvShader, result.diagnostics);
+  return artifact.has_value() ? Finish(request, *std::move(artifact), std::move(result.diagnostics)) : result;
 }
 
 CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t>, const CpuTarget&) {
@@ -97,6 +126,11 @@ Status AddDeviceListing(const CompileRequest& request, Artifact& artifact) {
     return InvalidArgument("A module that is native to its device has only the device's text (device).");
   }
   switch (artifact.gpu.format) {
+    case GpuFormat::kSpirvKernel:
+    case GpuFormat::kSpirvShader: {
+      HPVMD_ASSIGN_OR_RETURN(artifact.listing, spirv::Disassemble(artifact.code));
+      return absl::OkStatus();
+    }
     case GpuFormat::kOpenClC:
     case GpuFormat::kPtx:
       artifact.listing.assign(artifact.code.begin(), artifact.code.end());

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tenant's SPIR-V, before any driver sees it: read with limits of our own, held to lists of what is taken (allow.h),
+// run through SPIRV-Tools' validator for the device's exact environment, and matched with the graph's parameters.
+//
+// What a driver gets are the tenant's own instructions. Two things change: constants that the document fixes are
+// written in, and uniform blocks become storage buffers.
+#ifndef HPVMD_COMPILER_FRONT_SPIRV_SPIRV_FRONT_H_
+#define HPVMD_COMPILER_FRONT_SPIRV_SPIRV_FRONT_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "compiler/gpu_code.h"
+#include "compiler/service.h"
+
+namespace hpvm::spirv {
+
+struct FrontOptions {
+  std::string module_name;
+  std::string entry;
+  std::span<const ParamSpec> params;
+  std::span<const SpecialisationConstant> constants;
+  const GpuTarget* target = nullptr;  // Not null.
+  bool is_shader = false;             // The device is a Vulkan one; else an OpenCL one.
+};
+
+struct Program {
+  std::vector<uint8_t> code;  // Little-endian words.
+  GpuVariant variant;         // Entry, group and arguments.
+  uint64_t private_bytes = 0;
+};
+
+// Total for any bytes. Nothing when `diagnostics` has an error.
+std::optional<Program> ReadSpirv(std::span<const uint8_t> bytes, const FrontOptions& options, Diagnostics& diagnostics);
+
+// SPIRV-Tools' assembly of a module that ReadSpirv or a back end made.
+StatusOr<std::string> Disassemble(std::span<const uint8_t> code);
+
+}  // namespace hpvm::spirv
+
+#endif  // HPVMD_COMPILER_FRONT_SPIRV_SPIRV_FRONT_H_

@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which SPIR-V is taken, what is found in it, and what is said of what is not.
+#include "compiler/front/spirv/spirv_front.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/front/spirv/testing/assemble.h"
+
+namespace hpvm::spirv {
+namespace {
+
+using ::testing::HasSubstr;
+
+// out[i] = in[i] * scale + word(7) for i < n; `out` is bound behind `in`.
+constexpr char kShader[] = R"(
+OpCapability Shader
+%glsl = OpExtInstImport "GLSL.std.450"
+OpMemoryModel Logical GLSL450
+OpEntryPoint GLCompute %main "main" %gid
+OpExecutionMode %main LocalSize 64 1 1
+OpName %in "in"
+OpName %out "out"
+OpMemberName %Push 0 "n"
+OpMemberName %Push 1 "scale"
+OpDecorate %gid BuiltIn GlobalInvocationId
+OpDecorate %array ArrayStride 4
+OpDecorate %Block Block
+OpMemberDecorate %Block 0 Offset 0
+OpDecorate %in DescriptorSet 0
+OpDecorate %in Binding 0
+OpDecorate %out DescriptorSet 0
+OpDecorate %out Binding 1
+OpDecorate %Push Block
+OpMemberDecorate %Push 0 Offset 0
+OpMemberDecorate %Push 1 Offset 4
+OpDecorate %word SpecId 7
+%void = OpTypeVoid
+%bool = OpTypeBool
+%uint = OpTypeInt 32 0
+%int = OpTypeInt 32 1
+%float = OpTypeFloat 32
+%uint3 = OpTypeVector %uint 3
+%zero = OpConstant %int 0
+%one = OpConstant %int 1
+%word = OpSpecConstant %float 2
+%function = OpTypeFunction %void
+%array = OpTypeRuntimeArray %float
+%Block = OpTypeStruct %array
+%Push = OpTypeStruct %int %float
+%ptr_block = OpTypePointer StorageBuffer %Block
+%ptr_float = OpTypePointer StorageBuffer %float
+%ptr_push = OpTypePointer PushConstant %Push
+%ptr_push_int = OpTypePointer PushConstant %int
+%ptr_push_float = OpTypePointer PushConstant %float
+%ptr_input = OpTypePointer Input %uint3
+%ptr_input_uint = OpTypePointer Input %uint
+%gid = OpVariable %ptr_input Input
+%in = OpVariable %ptr_block StorageBuffer
+%out = OpVariable %ptr_block StorageBuffer
+%push = OpVariable %ptr_push PushConstant
+%main = OpFunction %void None %function
+%begin = OpLabel
+%gid_x = OpAccessChain %ptr_input_uint %gid %zero
+%i = OpLoad %uint %gid_x
+%n_at = OpAccessChain %ptr_push_int %push %zero
+%n = OpLoad %int %n_at
+%is_in = OpSLessThan %bool %i %n
+OpSelectionMerge %end None
+OpBranchConditional %is_in %then %end
+%then = OpLabel
+%from = OpAccessChain %ptr_float %in %zero %i
+%x = OpLoad %float %from
+%scale_at = OpAccessChain %ptr_push_float %push %one
+%scale = OpLoad %float %scale_at
+%y = OpFMul %float %x %scale
+%z = OpFAdd %float %y %word
+%to = OpAccessChain %ptr_float %out %zero %i
+OpStore %to %z
+OpBranch %end
+%end = OpLabel
+OpReturn
+OpFunctionEnd
+)";
+
+// out[i] = in[i] * scale.
+constexpr char kKernel[] = R"(
+OpCapability Addresses
+OpCapability Linkage
+OpCapability Kernel
+OpCapability Int64
+%ocl = OpExtInstImport "OpenCL.std"
+OpMemoryModel Physical64 OpenCL
+OpEntryPoint Kernel %main "scale" %gid
+OpName %in "in"
+OpName %out "out"
+OpName %factor "factor"
+OpDecorate %gid LinkageAttributes "gid" Import
+OpDecorate %gid BuiltIn GlobalInvocationId
+OpDecorate %gid Constant
+%void = OpTypeVoid
+%ulong = OpTypeInt 64 0
+%float = OpTypeFloat 32
+%ulong3 = OpTypeVector %ulong 3
+%ptr_float = OpTypePointer CrossWorkgroup %float
+%ptr_input = OpTypePointer Input %ulong3
+%function = OpTypeFunction %void %ptr_float %ptr_float %float
+%gid = OpVariable %ptr_input Input
+%main = OpFunction %void None %function
+%in = OpFunctionParameter %ptr_float
+%out = OpFunctionParameter %ptr_float
+%factor = OpFunctionParameter %float
+%begin = OpLabel
+%ids = OpLoad %ulong3 %gid Aligned 32
+%i = OpCompositeExtract %ulong %ids 0
+%from = OpInBoundsPtrAccessChain %ptr_float %in %i
+%x = OpLoad %float %from Aligned 4
+%y = OpFMul %float %x %factor
+%to = OpInBoundsPtrAccessChain %ptr_float %out %i
+OpStore %to %y Aligned 4
+OpReturn
+OpFunctionEnd
+)";
+
+std::string Replace(std::string text, const std::string& what, const std::string& with) {
+  const size_t at = text.find(what);
+  HPVMD_CHECK(at != std::string::npos);
+  return text.replace(at, what.size(), with);
+}
+
+ParamSpec Buffer(const std::string& name, bool is_writable) { return {.name = name, .is_writable = is_writable}; }
+ParamSpec Scalar(const std::string& name, ir::Type type) { return {.name = name, .is_buffer = false, .scalar = type}; }
+
+struct Input {
+  bool is_shader = true;
+  std::string entry = "main";
+  std::vector<ParamSpec> params{Buffer("x", false), Buffer("y", true), Scalar("count", ir::Type::kI32),
+                                Scalar("factor", ir::Type::kF32)};
+  std::vector<SpecialisationConstant> constants;
+  GpuTarget target = FullTarget();
+  Diagnostics diagnostics;
+
+  static Input Kernel() {
+    Input input;
+    input.is_shader = false;
+    input.entry = "scale";
+    input.params = {Buffer("x", false), Buffer("y", true), Scalar("factor", ir::Type::kF32)};
+    input.target.api_version = 300;
+    return input;
+  }
+  std::optional<Program> Read(std::span<const uint8_t> bytes) {
+    return ReadSpirv(bytes,
+                     {.module_name = "m",
+                      .entry = entry,
+                      .params = params,
+                      .constants = constants,
+                      .target = &target,
+                      .is_shader = is_shader},
+                     diagnostics);
+  }
+  std::optional<Program> Read(const std::string& text, int minor) { return Read(Assemble(text, minor)); }
+  std::optional<Program> Read(const std::string& text) { return Read(text, is_shader ? 3 : 0); }
+};
+
+// Buffers by set and binding, scalars by offset, whatever the order of parameters between the two.
+TEST(SpirvFrontTest, BindsShaders) {
+  Input input;
+  input.params = {input.params[2], input.params[0], input.params[3], input.params[1]};
+  const std::optional<Program> program = input.Read(kShader);
+  ASSERT_TRUE(program.has_value()) << ToString(input.diagnostics);
+  const GpuVariant& variant = program->variant;
+  EXPECT_EQ(variant.entry, "main");
+  EXPECT_EQ(variant.group, (std::array<uint32_t, 3>{64, 1, 1}));
+  EXPECT_EQ(variant.push_bytes, 8u);
+  EXPECT_FALSE(variant.can_trap);
+  using Kind = GpuArgument::Kind;
+  const std::vector<GpuArgument> want = {
+      {.kind = Kind::kBuffer, .index = 1, .bytes = 8, .is_writable = false, .set = 0, .binding = 0, .offset = 0},
+      {.kind = Kind::kBuffer, .index = 3, .bytes = 8, .is_writable = true, .set = 0, .binding = 1, .offset = 0},
+      {.kind = Kind::kScalar, .index = 0, .bytes = 4, .is_writable = false, .set = 0, .binding = 0, .offset = 0},
+      {.kind = Kind::kScalar, .index = 2, .bytes = 4, .is_writable = false, .set = 0, .binding = 0, .offset = 4}};
+  EXPECT_EQ(variant.arguments, want);
+}
+
+// One argument a parameter, in order.
+TEST(SpirvFrontTest, BindsKernels) {
+  Input input = Input::Kernel();
+  const std::optional<Program> program = input.Read(kKernel);
+  ASSERT_TRUE(program.has_value()) << ToString(input.diagnostics);
+  const GpuVariant& variant = program->variant;
+  EXPECT_EQ(variant.entry, "scale");
+  EXPECT_EQ(variant.group, (std::array<uint32_t, 3>{0, 0, 0}));
+  ASSERT_EQ(variant.arguments.size(), 3u);
+  EXPECT_EQ(variant.arguments[0].kind, GpuArgument::Kind::kBuffer);
+  EXPECT_FALSE(variant.arguments[0].is_writable);
+  EXPECT_TRUE(variant.arguments[1].is_writable);
+  EXPECT_EQ(variant.arguments[2].kind, GpuArgument::Kind::kScalar);
+  EXPECT_EQ(variant.arguments[2].bytes, 4);
+}
+
+// What a document fixes is written in; what it leaves open and sizes groups stays for the launcher.
+TEST(SpirvFrontTest, FixesConstants) {
+  Input input;
+  input.constants = {{.id = 7, .bits = 0x40a00000}};  // 5.0f.
+  const std::optional<Program> program = input.Read(kShader);
+  ASSERT_TRUE(program.has_value()) << ToString(input.diagnostics);
+  const StatusOr<std::string> text = Disassemble(program->code);
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("OpConstant %float 5"));
+  EXPECT_THAT(*text, ::testing::Not(HasSubstr("SpecId")));
+}
+
+constexpr char kSizedBySpec[] = R"(OpDecorate %word SpecId 7
+OpDecorate %size BuiltIn WorkgroupSize
+OpDecorate %sx SpecId 10
+OpDecorate %sy SpecId 11
+OpDecorate %sz SpecId 12
+)";
+constexpr char kSpecSizes[] = R"(%word = OpSpecConstant %float 2
+%sx = OpSpecConstant %uint 8
+%sy = OpSpecConstant %uint 4
+%sz = OpSpecConstant %uint 2
+%size = OpSpecConstantComposite %uint3 %sx %sy %sz
+)";
+
+// Groups sized by specialisation constants are the launcher's, unless one of them is fixed.
+TEST(SpirvFrontTest, ReadsGroupsFromConstants) {
+  const std::string text = Replace(Replace(kShader, "OpDecorate %word SpecId 7\n", kSizedBySpec),
+                                   "%word = OpSpecConstant %float 2\n", kSpecSizes);
+  Input input;
+  std::optional<Program> program = input.Read(text);
+  ASSERT_TRUE(program.has_value()) << ToString(input.diagnostics);
+  EXPECT_EQ(program->variant.group, (std::array<uint32_t, 3>{0, 0, 0}));
+  EXPECT_EQ(program->variant.group_constant, (std::array<uint32_t, 3>{10, 11, 12}));
+  input.constants = {{.id = 10, .bits = 16}};
+  program = input.Read(text);
+  ASSERT_TRUE(program.has_value()) << ToString(input.diagnostics);
+  EXPECT_EQ(program->variant.group, (std::array<uint32_t, 3>{16, 4, 2}));
+  EXPECT_EQ(program->variant.group_constant[0], GpuVariant::kNoConstant);
+}
+
+// Uniform blocks are bound like any buffer.
+TEST(SpirvFrontTest, TakesUniformBlocks) {
+  std::string text =
+      Replace(kShader, "%in = OpVariable %ptr_block StorageBuffer", "%in = OpVariable %ptr_uniform Uniform");
+  text = Replace(text, "%from = OpAccessChain %ptr_float %in %zero %i",
+                 "%from = OpAccessChain %ptr_uniform_float %in %zero %zero");
+  text = Replace(text, "%ptr_block =", R"(%sixteen = OpConstant %int 16
+%fixed = OpTypeArray %float %sixteen
+%Uniform = OpTypeStruct %fixed
+%ptr_uniform = OpTypePointer Uniform %Uniform
+%ptr_uniform_float = OpTypePointer Uniform %float
+%ptr_block =)");
+  text = Replace(text, "OpDecorate %Block Block", R"(OpDecorate %fixed ArrayStride 16
+OpDecorate %Uniform Block
+OpMemberDecorate %Uniform 0 Offset 0
+OpDecorate %Block Block)");
+  Input input;
+  const std::optional<Program> program = input.Read(text);
+  ASSERT_TRUE(program.has_value()) << ToString(input.diagnostics);
+  EXPECT_EQ(program->variant.arguments[0].binding, 0u);
+  EXPECT_THAT(*Disassemble(program->code), ::testing::Not(HasSubstr(" Uniform")));
+}
+
+// Words may stand in either order of bytes.
+TEST(SpirvFrontTest, SwapsWords) {
+  std::vector<uint8_t> bytes = Assemble(kShader);
+  const std::vector<uint8_t> straight = bytes;
+  for (size_t i = 0; i < bytes.size(); i += 4) {
+    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i), bytes.begin() + static_cast<std::ptrdiff_t>(i) + 4);
+  }
+  Input input;
+  const std::optional<Program> program = input.Read(bytes);
+  ASSERT_TRUE(program.has_value()) << ToString(input.diagnostics);
+  EXPECT_EQ(program->code, straight);
+}
+
+struct Refusal {
+  const char* name;
+  const char* what;  // In the module's text; empty: the module is left alone.
+  const char* with;
+  std::vector<const char*> want;
+};
+
+void ExpectRefused(const Refusal& item, const char* text, Input input) {
+  const std::string changed = *item.what == 0 ? text : Replace(text, item.what, item.with);
+  EXPECT_FALSE(input.Read(changed).has_value()) << item.name;
+  for (const char* want : item.want) {
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(want)) << item.name;
+  }
+}
+
+// What is not on the lists is refused with the instruction, its place, and the reason.
+TEST(SpirvFrontTest, RefusesWhatIsNotListed) {
+  const Refusal kShaders[] = {
+      {"physical pointers",
+       "OpCapability Shader",
+       "OpCapability Shader\nOpCapability PhysicalStorageBufferAddresses",
+       {"OpCapability at word 7", "PhysicalStorageBufferAddresses", "reach any address"}},
+      {"physical extension",
+       "%glsl =",
+       "OpExtension \"SPV_KHR_physical_storage_buffer\"\n%glsl =",
+       {"OpExtension at word 7", "SPV_KHR_physical_storage_buffer", "reach any address"}},
+      {"physical type",
+       "%ptr_block =",
+       "OpTypeForwardPointer %ptr_block StorageBuffer\n%ptr_block =",
+       {"OpTypeForwardPointer at word ", "reach any address"}},
+      {"pointer from integer",
+       "%y = OpFMul %float %x %scale",
+       "%q = OpConvertUToPtr %ptr_float %i\n%y = OpFMul %float %x %scale",
+       {"OpConvertUToPtr at word ", "reach any address"}},
+      {"variable pointers",
+       "OpCapability Shader",
+       "OpCapability Shader\nOpCapability VariablePointers",
+       {"VariablePointers", "chosen at run time"}},
+      {"pointer arithmetic",
+       "%x = OpLoad %float %from",
+       "%p = OpPtrAccessChain %ptr_float %from %i\n%x = OpLoad %float %p",
+       {"OpPtrAccessChain at word ", "chosen at run time"}},
+      {"ray tracing",
+       "OpCapability Shader",
+       "OpCapability Shader\nOpCapability RayTracingKHR",
+       {"RayTracingKHR", "ray tracing"}},
+      {"ray query", "%array =", "%rq = OpTypeRayQueryKHR\n%array =", {"OpTypeRayQueryKHR at word ", "ray tracing"}},
+      {"mesh",
+       "OpCapability Shader",
+       "OpCapability Shader\nOpCapability MeshShadingEXT",
+       {"MeshShadingEXT", "only compute"}},
+      {"images",
+       "%array =",
+       "%image = OpTypeImage %float 2D 0 0 0 2 R32f\n%array =",
+       {"OpTypeImage at word ", "neither images"}},
+      {"half", "OpCapability Shader", "OpCapability Shader\nOpCapability Float16", {"Float16", "16-bit floats"}},
+      {"both flavours",
+       "OpCapability Shader",
+       "OpCapability Shader\nOpCapability Kernel",
+       {"both of the capabilities Shader"}},
+      {"no flavour", "OpCapability Shader", "OpCapability Matrix", {"neither of the capabilities"}},
+      {"kernel's",
+       "OpCapability Shader",
+       "OpCapability Shader\nOpCapability Addresses",
+       {"Addresses", "of an OpenCL kernel"}},
+      {"set", "GLSL.std.450", "SPV_AMD_gcn_shader", {"OpExtInstImport at word 7", "SPV_AMD_gcn_shader"}},
+      {"printf", "GLSL.std.450", "NonSemantic.DebugPrintf", {"NonSemantic.DebugPrintf", "may not print"}},
+      {"extension",
+       "%glsl =",
+       "OpExtension \"SPV_EXT_demote_to_helper_invocation\"\n%glsl =",
+       {"SPV_EXT_demote_to_helper_invocation", "not on the list"}},
+      {"graphics", "OpReturn\n", "OpKill\n", {"OpKill at word ", "only compute"}},
+  };
+  for (const Refusal& item : kShaders) {
+    ExpectRefused(item, kShader, Input());
+  }
+  const Refusal kKernels[] = {
+      {"printf",
+       "%y = OpFMul %float %x %factor",
+       "%p = OpExtInst %int %ocl printf %in\n%y = OpFMul %float %x %factor",
+       {"OpExtInst at word ", "calls printf"}},
+      {"enqueue", "%ulong3 =", "%queue = OpTypeQueue\n%ulong3 =", {"OpTypeQueue at word ", "start other kernels"}},
+      {"pipes", "OpCapability Int64", "OpCapability Int64\nOpCapability Pipes", {"Pipes", "use pipes"}},
+      {"import",
+       "OpDecorate %gid LinkageAttributes",
+       "OpDecorate %main LinkageAttributes \"other\" Import\nOpDecorate %gid LinkageAttributes",
+       {"imports \"other\"", "complete"}},
+      {"generic",
+       "OpCapability Int64",
+       "OpCapability Int64\nOpCapability GenericPointer",
+       {"GenericPointer", "generic pointers (OpenCL 2.0)"}},
+  };
+  for (const Refusal& item : kKernels) {
+    const std::string text =
+        Replace(kKernel, "%float = OpTypeFloat 32", "%int = OpTypeInt 32 0\n%float = OpTypeFloat 32");
+    ExpectRefused(item, text.c_str(), Input::Kernel());
+  }
+}
+
+// What the device lacks is refused before its driver sees it.
+TEST(SpirvFrontTest, RefusesWhatTheDeviceLacks) {
+  struct Case {
+    const char* capability;
+    bool GpuTarget::*fact;
+    const char* want;
+  };
+  for (const Case& item :
+       {Case{"Float64", &GpuTarget::has_fp64, "64-bit floats"}, Case{"Int64", &GpuTarget::has_int64, "64-bit integers"},
+        Case{"Int64Atomics", &GpuTarget::has_int64_atomics, "64-bit atomic"},
+        Case{"StorageBuffer8BitAccess", &GpuTarget::has_8_bit_storage, "8-bit"},
+        Case{"Int16", &GpuTarget::has_16_bit_storage, "16-bit"}}) {
+    const std::string text =
+        Replace(kShader, "OpCapability Shader",
+                std::string("OpCapability Shader\nOpCapability Int64\nOpCapability ") + item.capability);
+    Input input;
+    input.target.*item.fact = false;
+    EXPECT_FALSE(input.Read(text).has_value()) << item.capability;
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(std::string("the device lacks ") + item.want));
+  }
+}
+
+// Both sides of what does not fit are named.
+TEST(SpirvFrontTest, RefusesParametersThatDoNotFit) {
+  struct Case {
+    const char* name;
+    std::vector<ParamSpec> params;
+    const char* want;
+  };
+  const ParamSpec x = Buffer("x", false), y = Buffer("y", true), n = Scalar("n", ir::Type::kI32),
+                  f = Scalar("f", ir::Type::kF32);
+  const Case kShaders[] = {
+      {"too few buffers",
+       {y, n, f},
+       "binds 2 buffers (buffer \"in\" (set 0, binding 0), buffer \"out\" (set 0, binding 1)), and the node has 1 "
+       "ports (\"y\")"},
+      {"too many buffers", {x, y, y, n, f}, "the node has 3 ports (\"x\", \"y\", \"y\")"},
+      {"scalars", {x, y, n}, "has 2 push constants (\"n\", \"scale\"), and the node has 1 scalars (\"n\")"},
+      {"type",
+       {x, y, f, f},
+       "Parameter \"f\" is a scalar of type f32, but the push constant \"n\" at offset 0 is a 32-bit integer"},
+      {"width",
+       {x, y, n, Scalar("d", ir::Type::kF64)},
+       "Parameter \"d\" is a scalar of type f64, but the push constant \"scale\" at offset 4 is a 32-bit float"},
+      {"written",
+       {y, x, n, f},
+       "Parameter \"x\" is a buffer that is only read, but the entry writes buffer \"out\" (set 0, binding 1)"},
+  };
+  for (const Case& item : kShaders) {
+    Input input;
+    input.params = item.params;
+    EXPECT_FALSE(input.Read(kShader).has_value()) << item.name;
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.name;
+  }
+  const Case kKernels[] = {
+      {"count", {x, y}, "takes 3 arguments, and the node has 2 parameters"},
+      {"kind",
+       {x, f, f},
+       "Parameter 1 is a scalar of type f32 \"f\" of the node, but a pointer to global memory \"out\" of the kernel"},
+      {"type",
+       {x, y, n},
+       "Parameter 2 is a scalar of type i32 \"n\" of the node, but a 32-bit float \"factor\" of the kernel"},
+      {"buffer", {x, y, y}, "Parameter 2 is a buffer that is written \"y\" of the node, but a 32-bit float"},
+  };
+  for (const Case& item : kKernels) {
+    Input input = Input::Kernel();
+    input.params = item.params;
+    EXPECT_FALSE(input.Read(kKernel).has_value()) << item.name;
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.name;
+  }
+}
+
+// An entry that is not there, a module for the other API, groups and memory beyond the device, constants nobody has.
+TEST(SpirvFrontTest, RefusesWhatCannotRun) {
+  Input input;
+  input.entry = "start";
+  EXPECT_FALSE(input.Read(kShader).has_value());
+  EXPECT_THAT(ToString(input.diagnostics), HasSubstr("no entry point \"start\" for compute; it has \"main\""));
+
+  Input kernel = Input::Kernel();
+  EXPECT_FALSE(kernel.Read(kShader, 3).has_value());
+  EXPECT_THAT(ToString(kernel.diagnostics),
+              HasSubstr("is a Vulkan shader (capability Shader), and the device is an OpenCL one"));
+  Input shader;
+  EXPECT_FALSE(shader.Read(kKernel, 0).has_value());
+  EXPECT_THAT(ToString(shader.diagnostics),
+              HasSubstr("is an OpenCL kernel (capability Kernel), and the device is a Vulkan one"));
+
+  const Refusal kRefusals[] = {
+      {"group",
+       "LocalSize 64 1 1",
+       "LocalSize 64 32 1",
+       {"groups have 64 x 32 x 1 work items; the device takes at most 1024"}},
+      {"extent", "LocalSize 64 1 1", "LocalSize 1 1 65", {"the device takes 1 to 64 in dimension 2"}},
+      {"no group", "OpExecutionMode %main LocalSize 64 1 1\n", "", {"does not say how many work items"}},
+      {"set", "OpDecorate %in DescriptorSet 0", "OpDecorate %in DescriptorSet 9", {"set 9, binding 0; sets below 4"}},
+      {"no binding", "OpDecorate %in Binding 0\n", "", {"without a descriptor set or a binding"}},
+      {"offset",
+       "OpMemberDecorate %Push 1 Offset 4",
+       "OpMemberDecorate %Push 1 Offset 200",
+       {"push constants take 204 bytes; the device has 128"}},
+  };
+  for (const Refusal& item : kRefusals) {
+    ExpectRefused(item, kShader, Input());
+  }
+  Input constants;
+  constants.constants = {{.id = 8, .bits = 1}};
+  EXPECT_FALSE(constants.Read(kShader).has_value());
+  EXPECT_THAT(ToString(constants.diagnostics), HasSubstr("no specialisation constant 8; it has 7"));
+  Input wide;
+  wide.constants = {{.id = 7, .bits = uint64_t{1} << 40}};
+  EXPECT_FALSE(wide.Read(kShader).has_value());
+  EXPECT_THAT(ToString(wide.diagnostics), HasSubstr("does not fit"));
+}
+
+// Limits of our own stand before any tool or driver.
+TEST(SpirvFrontTest, RefusesWhatIsTooLarge) {
+  std::string deep = "%t0 = OpTypeStruct %float\n";
+  for (int i = 1; i < 40; ++i) {
+    deep += "%t" + std::to_string(i) + " = OpTypeStruct %t" + std::to_string(i - 1) + "\n";
+  }
+  std::string members = "%wide = OpTypeStruct";
+  for (int i = 0; i < 1100; ++i) {
+    members += " %float";
+  }
+  const std::string doubling = [] {
+    std::string text;
+    for (int i = 0; i < 40; ++i) {
+      const std::string callee = "%f" + std::to_string(i + 1);
+      text += "%f" + std::to_string(i) + " = OpFunction %void None %function\n%l" + std::to_string(i) +
+              " = OpLabel\n%c" + std::to_string(i) + " = OpFunctionCall %void " + callee + "\n%d" + std::to_string(i) +
+              " = OpFunctionCall %void " + callee + "\nOpReturn\nOpFunctionEnd\n";
+    }
+    return text + "%f40 = OpFunction %void None %function\n%l40 = OpLabel\nOpReturn\nOpFunctionEnd\n";
+  }();
+  const std::string end = "OpReturn\nOpFunctionEnd\n";
+  struct Case {
+    const char* name;
+    std::string what, with, want;
+  };
+  const std::string huge = "%many = OpConstant %uint 100000\n%big = OpTypeArray %float %many\n";
+  const Case kCases[] = {
+      {"type depth", "%Block = ", deep + "%Block = ", "nests types 33 deep; the limit is 32"},
+      {"members", "%Block = ", members + "\n%Block = ", "has 1100 members; the limit is 1024"},
+      {"private",
+       "%gid = ", huge + "%ptr_big = OpTypePointer Private %big\n%scratch = OpVariable %ptr_big Private\n%gid = ",
+       "private memory of all variables up to here (400000 bytes) passes the limit (65536)"},
+      {"function", "%begin = OpLabel\n", "%begin = OpLabel\n%scratch = OpVariable %ptr_big Function\n",
+       "private memory"},
+      {"group memory",
+       "%gid = ", huge + "%ptr_big = OpTypePointer Workgroup %big\n%tile = OpVariable %ptr_big Workgroup\n%gid = ",
+       "is more than the device has (32768 bytes)"},
+      {"value", "%gid = ", huge + "%nothing = OpUndef %big\n%gid = ", "computes a value whose size (400000 bytes)"},
+      {"constant", "%gid = ",
+       "%many = OpConstant %uint 1000000\n%big = OpTypeArray %float %many\n%nothing = OpConstantNull %big\n%gid = ",
+       "the size of all constants up to here"},
+      {"inlining", end, end + doubling, "once calls stand for their callees"},
+      {"recursion", end,
+       end + "%f = OpFunction %void None %function\n%l = OpLabel\n%c = OpFunctionCall %void %f\n" + end,
+       "calls itself"},
+  };
+  for (const Case& item : kCases) {
+    std::string text = Replace(kShader, item.what, item.with);
+    if (std::string(item.name) == "function") {
+      text = Replace(text, "%gid = ", huge + "%ptr_big = OpTypePointer Function %big\n%gid = ");
+    }
+    Input input;
+    EXPECT_FALSE(input.Read(text).has_value()) << item.name;
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.name;
+  }
+}
+
+// Constructs within constructs: drivers recurse on them.
+TEST(SpirvFrontTest, RefusesDeepNesting) {
+  const auto nested = [](int depth) {
+    std::string open, close;
+    for (int i = 0; i < depth; ++i) {
+      const std::string n = std::to_string(i);
+      open += "OpSelectionMerge %m" + n + " None\nOpBranchConditional %is_in %t" + n + " %m" + n + "\n%t" + n +
+              " = OpLabel\n";
+      close = "OpBranch %m" + n + "\n%m" + n + " = OpLabel\n" + close;
+    }
+    return Replace(kShader, "%from = OpAccessChain", open + close + "%from = OpAccessChain");
+  };
+  Input input;
+  EXPECT_TRUE(input.Read(nested(100)).has_value()) << ToString(input.diagnostics);
+  EXPECT_FALSE(input.Read(nested(300)).has_value());
+  EXPECT_THAT(ToString(input.diagnostics), HasSubstr("nests constructs 201 deep; the limit is 200"));
+}
+
+// What is cut off or damaged is refused, never read beyond its end.
+TEST(SpirvFrontTest, RefusesDamage) {
+  const std::vector<uint8_t> good = Assemble(kShader);
+  for (size_t bytes = 0; bytes < good.size(); bytes += bytes < 400 ? 1 : 4) {
+    Input input;
+    EXPECT_FALSE(input.Read(std::span(good).first(bytes)).has_value()) << bytes;
+    EXPECT_TRUE(HasErrors(input.diagnostics));
+  }
+  struct Case {
+    size_t word;
+    uint32_t value;
+    const char* want;
+  };
+  for (const Case& item :
+       {Case{0, 0x12345678, "magic number"}, Case{1, 0x00020000, "version is 2.0"},
+        Case{1, 0x00010700, "version is 1.7"}, Case{3, 0, "id bound is 0"},
+        Case{3, 200'000, "id bound is 200000; 1 to 100000"}, Case{3, 5, "not below the module's bound"},
+        Case{4, 1, "schema is 1"}, Case{5, 17, "has a length of 0 words"},
+        Case{5, 0xffff0011, "has a length of 65535 words"}}) {
+    std::vector<uint8_t> bytes = good;
+    for (size_t b = 0; b < 4; ++b) {
+      bytes[item.word * 4 + b] = static_cast<uint8_t>(item.value >> (8 * b));
+    }
+    Input input;
+    EXPECT_FALSE(input.Read(bytes).has_value()) << item.want;
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want));
+  }
+  Input input;
+  EXPECT_FALSE(input.Read(std::vector<uint8_t>(5 * 1024 * 1024)).has_value());
+  EXPECT_THAT(ToString(input.diagnostics), HasSubstr("5242880 bytes; the limit is 4194304"));
+}
+
+// The validator of SPIRV-Tools has the last word, in the device's environment.
+TEST(SpirvFrontTest, RefusesWhatIsNotValid) {
+  Input input;
+  EXPECT_FALSE(input.Read(Replace(kShader, "%y = OpFMul %float %x %scale", "%y = OpFMul %float %x %n")).has_value());
+  EXPECT_THAT(ToString(input.diagnostics), HasSubstr("not valid SPIR-V for Vulkan 1.2 (spirv-val)"));
+  Input kernel = Input::Kernel();
+  EXPECT_FALSE(kernel.Read(Replace(kKernel, "%y = OpFMul %float %x %factor", "%y = OpFMul %float %x %i")).has_value());
+  EXPECT_THAT(ToString(kernel.diagnostics), HasSubstr("not valid SPIR-V for OpenCL 1.2 (spirv-val)"));
+  Input late = Input::Kernel();
+  EXPECT_FALSE(late.Read(kKernel, 4).has_value());
+  EXPECT_THAT(ToString(late.diagnostics), HasSubstr("version of the kernel module is 1.4"));
+}
+
+}  // namespace
+}  // namespace hpvm::spirv

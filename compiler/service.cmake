@@ -1,9 +1,11 @@
 # What devices have measured of a kernel; they write it, the zygote keeps it.
 hpvmd_library(compiler_learnt SOURCES learnt.cc DEPS base)
+# What GPU devices and their compilers agree on.
+hpvmd_library(compiler_gpu SOURCES gpu_code.cc gpu_target.cc DEPS base)
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
 hpvmd_library(compiler_service
-  SOURCES artifact.cc artifact_bounds.cc gpu_code.cc gpu_target.cc service.cc zygote_wire.cc
-  DEPS base kernel_ir compiler_learnt)
+  SOURCES artifact.cc artifact_bounds.cc service.cc zygote_wire.cc
+  DEPS base kernel_ir compiler_gpu compiler_learnt)
 hpvmd_test(artifact_test SOURCES artifact_test.cc DEPS compiler_service LABELS fast)
 
 # The zygote: everything that links LLVM and wabt.

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of an OpenCL device.
+#ifndef HPVMD_BACKENDS_OPENCL_BUFFER_H_
+#define HPVMD_BACKENDS_OPENCL_BUFFER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/opencl/cl.h"
+
+namespace hpvm::opencl {
+
+// A memory object as a kernel's argument. Serial numbers are never used again, unlike addresses of objects, so that
+// equal ones mean the same memory.
+struct MemoryRef {
+  cl_mem memory = nullptr;
+  uint64_t serial = 0;
+};
+uint64_t NextSerial();
+
+// Everything but bytes() and host() belongs to the device's submit thread.
+class OpenClBuffer final : public Buffer {
+ public:
+  // `cleared` is the event after which fresh memory reads as zero; empty for imported memory.
+  OpenClBuffer(uint64_t bytes, Memory memory, Event cleared, bool is_imported)
+      : bytes_(bytes),
+        memory_(std::move(memory)),
+        cleared_(std::move(cleared)),
+        is_imported_(is_imported),
+        serial_(NextSerial()) {}
+
+  uint64_t bytes() const override { return bytes_; }
+  uint8_t* host() override { return nullptr; }
+
+  MemoryRef whole() const { return {memory_.get(), serial_}; }
+  cl_mem memory() const { return memory_.get(); }
+  // A view as a memory object of its own, at a multiple of the device's alignment; kept for the next launch.
+  StatusOr<MemoryRef> View(uint64_t offset, uint64_t bytes);
+  // What the first command that uses the buffer waits for; empty afterwards.
+  Event TakeCleared() { return std::move(cleared_); }
+  bool is_cleared() const { return !cleared_; }
+  bool is_imported() const { return is_imported_; }
+
+ private:
+  struct SubBuffer {
+    uint64_t offset = 0, bytes = 0;
+    Memory memory;
+    uint64_t serial = 0;
+  };
+
+  const uint64_t bytes_;
+  const Memory memory_;
+  Event cleared_;
+  const bool is_imported_;
+  const uint64_t serial_;
+  std::vector<SubBuffer> views_;  // At most kViewsMax, the oldest first.
+};
+
+}  // namespace hpvm::opencl
+
+#endif  // HPVMD_BACKENDS_OPENCL_BUFFER_H_

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/opencl/device.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "backends/gpu/submit_thread.h"
+#include "backends/opencl/executable.h"
+#include "backends/opencl/health.h"
+#include "backends/opencl/program.h"
+#include "backends/opencl/queue.h"
+#include "base/fd.h"
+
+namespace hpvm {
+namespace opencl {
+namespace {
+
+// Allocations are multiples of this: what our kernels load at once, and what fills are made of.
+constexpr uint64_t kAllocationStep = 16;
+
+std::string Triple(const std::array<uint64_t, 3>& values) {
+  return "(" + std::to_string(values[0]) + ", " + std::to_string(values[1]) + ", " + std::to_string(values[2]) + ")";
+}
+
+class OpenClDevice final : public Device {
+ public:
+  OpenClDevice(Hub& hub, Found found, Context context, const OpenClOptions& options)
+      : hub_(hub),
+        options_(options),
+        found_(std::move(found)),
+        context_(std::move(context)),
+        health_(found_.info.id, found_.info.name) {}
+
+  Status Open() {
+    HPVMD_ASSIGN_OR_RETURN(queue_, OpenClQueue::Create({found_, context_.get(), health_, options_.always_stage}));
+    submit_thread_ = std::make_unique<gpu::SubmitThread>(hub_, *queue_);
+    return absl::OkStatus();
+  }
+
+  const DeviceInfo& info() const override { return found_.info; }
+  ArtifactKind artifact_kind() const override { return ArtifactKind::kOpenCl; }
+
+  Support Supports(const KernelNeeds& needs) const override {
+    if (needs.kind != ArtifactKind::kOpenCl) {
+      return {false, "Device \"" + found_.info.id + "\" runs programs for OpenCL only."};
+    }
+    if (!needs.uses_barrier && !needs.uses_group_memory) {
+      return {};
+    }
+    const GpuTarget& target = found_.info.gpu;
+    uint64_t product = 1;
+    bool fits = true;
+    for (size_t d = 0; d < 3; ++d) {
+      fits = fits && needs.group[d] <= target.group_extent_max[d];
+      fits = fits && !__builtin_mul_overflow(product, needs.group[d], &product);
+    }
+    if (fits && product <= target.group_size_max) {
+      return {};
+    }
+    return {false, "A group of " + Triple(needs.group) + " instances is larger than device \"" + found_.info.id +
+                       "\" allows (" + std::to_string(target.group_size_max) + " in all, " +
+                       Triple({target.group_extent_max[0], target.group_extent_max[1], target.group_extent_max[2]}) +
+                       " along each dimension)."};
+  }
+
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+    HPVMD_RETURN_IF_ERROR(health_.Check());
+    return OpenClExecutable::Load(found_, context_.get(), std::move(artifact),
+                                  {options_.builder, options_.learnt, options_.variant});
+  }
+
+  StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override;
+  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
+
+  Status Submit(const Submission& submission) override {
+    HPVMD_RETURN_IF_ERROR(health_.Check());
+    return submit_thread_->Submit(submission);
+  }
+
+ private:
+  StatusOr<std::unique_ptr<Buffer>> ImportShared(const BufferSpec& spec);
+
+  Hub& hub_;
+  const OpenClOptions options_;
+  const Found found_;
+  const Context context_;
+  Health health_;
+  std::unique_ptr<OpenClQueue> queue_;
+  std::unique_ptr<gpu::SubmitThread> submit_thread_;  // Last: stops before what it uses goes.
+};
+
+StatusOr<std::unique_ptr<Buffer>> OpenClDevice::Allocate(const BufferSpec& spec) {
+  HPVMD_RETURN_IF_ERROR(health_.Check());
+  if (spec.import != nullptr || spec.is_exported) {
+    return Internal("Device \"" + found_.info.id + "\" neither works in host memory nor exports its own.");
+  }
+  if (spec.shared != nullptr) {
+    return ImportShared(spec);
+  }
+  if (spec.bytes > found_.info.allocation_bytes_max) {
+    return ResourceExhausted("A buffer of " + std::to_string(spec.bytes) + " bytes is larger than device \"" +
+                             found_.info.id + "\" allocates at once (" +
+                             std::to_string(found_.info.allocation_bytes_max) + " bytes).");
+  }
+  const uint64_t bytes =
+      std::max(kAllocationStep, (spec.bytes + kAllocationStep - 1) / kAllocationStep * kAllocationStep);
+  cl_int error = CL_SUCCESS;
+  Memory memory(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, bytes, nullptr, &error));
+  const std::string doing = "Allocating " + std::to_string(spec.bytes) + " bytes on device \"" + found_.info.id + "\"";
+  HPVMD_RETURN_IF_ERROR(FromCl(error, doing));
+  // Drivers find out that memory is short when it is first used.
+  HPVMD_ASSIGN_OR_RETURN(Event cleared, queue_->Clear(memory.get(), bytes));
+  return std::make_unique<OpenClBuffer>(spec.bytes, std::move(memory), std::move(cleared), /*is_imported=*/false);
+}
+
+StatusOr<std::unique_ptr<Buffer>> OpenClDevice::ImportShared(const BufferSpec& spec) {
+  const ExportedMemory exported = spec.shared->exported();
+  if (!found_.info.imports_memory || exported.fd < 0 || exported.bytes < spec.bytes) {
+    return Internal("Memory cannot be shared with device \"" + found_.info.id + "\".");
+  }
+  // The driver takes the descriptor over.
+  UniqueFd fd(fcntl(exported.fd, F_DUPFD_CLOEXEC, 0));
+  if (fd.get() < 0) {
+    return FromErrno(errno, "Duplicating the descriptor of shared memory");
+  }
+  const cl_mem_properties properties[] = {CL_EXTERNAL_MEMORY_HANDLE_OPAQUE_FD_KHR,
+                                          static_cast<cl_mem_properties>(fd.get()), 0};
+  cl_int error = CL_SUCCESS;
+  Memory memory(
+      clCreateBufferWithProperties(context_.get(), properties, CL_MEM_READ_WRITE, exported.bytes, nullptr, &error));
+  const Status status =
+      FromCl(error, "Importing " + std::to_string(exported.bytes) + " bytes on device \"" + found_.info.id + "\"");
+  if (!status.ok()) {
+    // The caller goes on without sharing.
+    return status.code() == absl::StatusCode::kResourceExhausted ? status : FailedPrecondition(Message(status));
+  }
+  (void)fd.release();
+  return std::make_unique<OpenClBuffer>(spec.bytes, std::move(memory), Event(), /*is_imported=*/true);
+}
+
+}  // namespace
+}  // namespace opencl
+
+std::vector<std::string> ListOpenClDevices() {
+  std::vector<std::string> names;
+  for (const opencl::Found& found : opencl::AllDevices()) {
+    names.push_back(found.info.id);
+  }
+  return names;
+}
+
+StatusOr<std::unique_ptr<Device>> CreateOpenClDevice(std::string_view name, Hub& hub, const OpenClOptions& options) {
+  HPVMD_ASSIGN_OR_RETURN(opencl::Found found, opencl::FindDevice(name));
+  if (options.fpga) {
+    found.info.kind = DeviceKind::kFpga;
+  }
+  HPVMD_ASSIGN_OR_RETURN(opencl::Context context, opencl::CreateContext(found));
+  auto device = std::make_unique<opencl::OpenClDevice>(hub, std::move(found), std::move(context), options);
+  HPVMD_RETURN_IF_ERROR(device->Open());
+  return device;
+}
+
+StatusOr<std::string> OpenClDriverIdentity(const std::string& device) { return opencl::IdentityOf(device); }
+
+}  // namespace hpvm

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices that OpenCL drivers offer through the ICD loader: GPUs, accelerators (FPGA-class ones), and processors under
+// another name.
+#ifndef HPVMD_BACKENDS_OPENCL_DEVICE_H_
+#define HPVMD_BACKENDS_OPENCL_DEVICE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/driver_builder.h"
+#include "compiler/learnt.h"
+
+namespace hpvm {
+
+struct OpenClOptions {
+  DriverBuilder* builder = nullptr;  // Borrowed; null: programs are built in this process, and nothing is kept.
+  LearntStore* learnt = nullptr;     // Borrowed; may be null.
+  uint32_t variant = kAutoVariant;   // DeviceOptions::gpu_variant.
+  bool fpga = false;                 // DeviceOptions::fpga.
+  bool always_stage = false;         // For tests: pinned memory also for copies of devices that are the host.
+};
+
+// "opencl:0" and so on; empty without a driver.
+std::vector<std::string> ListOpenClDevices();
+// `name`: "opencl:1", or "opencl" for the first. kNotFound for a device that does not exist, with how many there are;
+// kUnavailable when its driver does not come up.
+StatusOr<std::unique_ptr<Device>> CreateOpenClDevice(std::string_view name, Hub& hub, const OpenClOptions& options);
+// DriverIdentity of such a device.
+StatusOr<std::string> OpenClDriverIdentity(const std::string& device);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_OPENCL_DEVICE_H_

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that the driver has built, with one kernel object a variant.
+#ifndef HPVMD_BACKENDS_OPENCL_EXECUTABLE_H_
+#define HPVMD_BACKENDS_OPENCL_EXECUTABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/driver_builder.h"
+#include "backends/gpu/dispatch.h"
+#include "backends/gpu/launch.h"
+#include "backends/opencl/buffer.h"
+#include "backends/opencl/platform.h"
+
+namespace hpvm::opencl {
+
+struct ExecutableOptions {
+  DriverBuilder* builder = nullptr;  // As DeviceOptions has them.
+  LearntStore* learnt = nullptr;
+  uint32_t variant = kAutoVariant;
+};
+
+// Where a launch's traps go.
+struct TrapTarget {
+  MemoryRef records;
+  uint32_t index = 0;
+};
+
+// Launches belong to the device's submit thread.
+class OpenClExecutable final : public Executable {
+ public:
+  static StatusOr<std::unique_ptr<OpenClExecutable>> Load(const Found& found, cl_context context, Artifact artifact,
+                                                          const ExecutableOptions& options);
+  const Artifact& artifact() const override { return artifact_; }
+
+  const gpu::LaunchReader& reader() const { return *reader_; }
+  gpu::Chooser& chooser() const { return *chooser_; }
+  bool can_trap() const { return can_trap_; }
+  // The kernel's own queue, for program binaries of FPGA-class devices; null: the device's.
+  cl_command_queue queue() const { return queue_.get(); }
+
+  // Sets the arguments of one part, those that differ from its last launch, and returns the kernel to enqueue.
+  StatusOr<cl_kernel> Prepare(const gpu::LaunchInputs& inputs, const gpu::Part& part, const TrapTarget& traps);
+
+ private:
+  struct Variant {
+    Kernel kernel;
+    std::vector<bool> has_start;  // One a parameter: a kBufferStart goes with its kBuffer.
+    // What each argument was set to: a scalar's bits or a memory object's serial number.
+    std::vector<uint64_t> last;
+    std::vector<bool> is_set;
+  };
+
+  explicit OpenClExecutable(Artifact artifact);
+  Status Build(const Found& found, cl_context context, const ExecutableOptions& options);
+  Status CreateKernels(const Found& found);
+  Status CreateVariant(const Found& found, const GpuVariant& variant);
+  StatusOr<MemoryRef> MemoryOf(const Variant& variant, uint32_t param, const gpu::LaunchInputs& inputs) const;
+
+  const Artifact artifact_;
+  GpuTarget target_;
+  uint32_t view_alignment_ = 1;
+  Program program_;
+  Queue queue_;
+  std::vector<Variant> variants_;
+  std::unique_ptr<gpu::LaunchReader> reader_;
+  std::unique_ptr<gpu::Chooser> chooser_;
+  bool can_trap_ = false;
+};
+
+}  // namespace hpvm::opencl
+
+#endif  // HPVMD_BACKENDS_OPENCL_EXECUTABLE_H_

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// The submit thread's half: commands into the queue.
+#include "backends/opencl/flight.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace hpvm::opencl {
+namespace {
+
+// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together share what they took
+// (an event costs about a third of a microsecond).
+constexpr uint32_t kTimedAloneMax = 64;
+constexpr uint32_t kTimedTogether = 32;
+// The device starts on what it has got while more is enqueued.
+constexpr uint32_t kCommandsPerFlush = 128;
+// A repeated byte is written in words of this size; short fills in bytes.
+constexpr uint32_t kPatternBytes = 16;
+
+Event Shared(const Event& event) {
+  if (event) {
+    clRetainEvent(event.get());
+  }
+  return Event(event.get());
+}
+
+bool IsStopped(const Submission& submission) {
+  return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
+}
+
+// Buffers are this device's unless the host can see them.
+OpenClBuffer& OfDevice(Buffer& buffer) { return static_cast<OpenClBuffer&>(buffer); }
+
+bool IsDownload(const Command& command, const Submission& submission) {
+  const auto* copy = std::get_if<CopyCommand>(&command);
+  return copy != nullptr && copy->target < submission.buffers.size() && submission.buffers[copy->target] != nullptr &&
+         submission.buffers[copy->target]->host() != nullptr;
+}
+
+std::string GroupText(const std::array<uint32_t, 3>& group) {
+  return "(" + std::to_string(group[0]) + ", " + std::to_string(group[1]) + ", " + std::to_string(group[2]) + ")";
+}
+
+}  // namespace
+
+OpenClFlight::~OpenClFlight() {
+  if (traps_ != nullptr) {
+    queue_.traps_.Give(std::move(traps_));
+  }
+}
+
+void OpenClFlight::Enqueue() {
+  status_ = queue_.health_.Check();
+  current_ = queue_.main_.get();
+  if (status_.ok() && submission_.commands != nullptr) {
+    status_ = EnqueueCommands();
+  }
+  const Status closed = Close();
+  if (status_.ok()) {
+    status_ = closed;
+  }
+}
+
+Status OpenClFlight::EnqueueCommands() {
+  const std::vector<Command>& commands = submission_.commands->commands;
+  size_t end = commands.size();  // Behind it there are only copies to the host.
+  while (end > 0 && IsDownload(commands[end - 1], submission_)) {
+    --end;
+  }
+  dispatch_count_ = static_cast<uint32_t>(std::count_if(
+      commands.begin(), commands.end(), [](const Command& c) { return std::holds_alternative<DispatchCommand>(c); }));
+  for (size_t i = 0; i < commands.size(); ++i) {
+    if (IsStopped(submission_)) {
+      return Cancelled("The submission was stopped.");
+    }
+    if (const auto* dispatch = std::get_if<DispatchCommand>(&commands[i])) {
+      if (Status status = EnqueueDispatch(*dispatch); !status.ok()) {
+        failed_node_ = dispatch->node;
+        return status;
+      }
+    } else if (const auto* copy = std::get_if<CopyCommand>(&commands[i])) {
+      HPVMD_RETURN_IF_ERROR(EnqueueCopy(*copy, i >= end));
+    } else {
+      HPVMD_RETURN_IF_ERROR(EnqueueFill(std::get<FillCommand>(commands[i])));
+    }
+    if (i % kCommandsPerFlush == kCommandsPerFlush - 1) {
+      HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clFlush(current_), current_, "Starting a submission"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Everything enqueued on another queue comes before what is enqueued on this one from now on.
+Status OpenClFlight::SwitchTo(cl_command_queue queue) {
+  if (queue == current_) [[likely]] {
+    return absl::OkStatus();
+  }
+  Event behind;
+  cl_int error = clEnqueueMarkerWithWaitList(current_, 0, nullptr, behind.out());
+  if (error == CL_SUCCESS) {
+    error = clFlush(current_);
+  }
+  const cl_event wait = behind.get();
+  if (error == CL_SUCCESS) {
+    error = clEnqueueBarrierWithWaitList(queue, 1, &wait, nullptr);
+  }
+  HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, "Changing queues"));
+  current_ = queue;
+  return absl::OkStatus();
+}
+
+Status OpenClFlight::Use(OpenClBuffer& buffer) {
+  if (!buffer.is_cleared()) [[unlikely]] {
+    const Event cleared = buffer.TakeCleared();
+    const cl_event wait = cleared.get();
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clEnqueueBarrierWithWaitList(current_, 1, &wait, nullptr), current_,
+                                               "Waiting for a fresh buffer"));
+  }
+  const cl_mem memory = buffer.memory();
+  if (buffer.is_imported() && std::find(acquired_.begin(), acquired_.end(), memory) == acquired_.end()) {
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(queue_.found_.acquire(current_, 1, &memory, 0, nullptr, nullptr),
+                                               current_, "Acquiring shared memory"));
+    acquired_.push_back(memory);
+  }
+  return absl::OkStatus();
+}
+
+Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
+  HPVMD_ASSIGN_OR_RETURN(Buffer * source, gpu::ViewedBuffer(submission_, copy.source, copy.source_offset, copy.bytes));
+  HPVMD_ASSIGN_OR_RETURN(Buffer * target, gpu::ViewedBuffer(submission_, copy.target, copy.target_offset, copy.bytes));
+  if (copy.bytes == 0) {
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(SwitchTo(queue_.main_.get()));
+  if (source->host() != nullptr && target->host() != nullptr) {
+    return Internal("A copy between two buffers in host memory is no device's.");
+  }
+  if (source->host() != nullptr) {
+    return Upload(source->host() + copy.source_offset, OfDevice(*target), copy.target_offset, copy.bytes);
+  }
+  if (target->host() == nullptr) {
+    return CopyWithin(OfDevice(*source), OfDevice(*target), copy);
+  }
+  OpenClBuffer& from = OfDevice(*source);
+  HPVMD_RETURN_IF_ERROR(Use(from));
+  uint8_t* to = target->host() + copy.target_offset;
+  if (is_last && !from.is_imported()) {
+    downloads_.push_back({from.memory(), copy.source_offset, copy.bytes, to});
+    return absl::OkStatus();
+  }
+  const cl_int error =
+      clEnqueueReadBuffer(current_, from.memory(), CL_TRUE, copy.source_offset, copy.bytes, to, 0, nullptr, nullptr);
+  return queue_.health_.Judge(error, current_, "Copying to host memory");
+}
+
+Status OpenClFlight::Upload(const uint8_t* source, OpenClBuffer& target, uint64_t offset, uint64_t bytes) {
+  HPVMD_RETURN_IF_ERROR(Use(target));
+  constexpr std::string_view kDoing = "Copying from host memory";
+  if (!queue_.stages_) {
+    const cl_int error =
+        clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, bytes, source, 0, nullptr, nullptr);
+    return queue_.health_.Judge(error, current_, kDoing);
+  }
+  while (bytes > 0) {
+    const uint64_t piece = std::min(bytes, Staging::kSlotBytes);
+    HPVMD_ASSIGN_OR_RETURN(uint8_t * pinned, queue_.uploads_.Take(piece));
+    std::memcpy(pinned, source, piece);
+    Event sent;
+    cl_int error =
+        clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, piece, pinned, 0, nullptr, sent.out());
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, kDoing));
+    queue_.uploads_.Sent(std::move(sent));
+    source += piece;
+    offset += piece;
+    bytes -= piece;
+    if (bytes > 0) {
+      HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clFlush(current_), current_, kDoing));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status OpenClFlight::CopyWithin(OpenClBuffer& source, OpenClBuffer& target, const CopyCommand& copy) {
+  HPVMD_RETURN_IF_ERROR(Use(source));
+  HPVMD_RETURN_IF_ERROR(Use(target));
+  const auto enqueue = [&](cl_mem from, uint64_t from_offset, cl_mem to, uint64_t to_offset) {
+    return queue_.health_.Judge(
+        clEnqueueCopyBuffer(current_, from, to, from_offset, to_offset, copy.bytes, 0, nullptr, nullptr), current_,
+        "Copying on the device");
+  };
+  const uint64_t distance =
+      std::max(copy.source_offset, copy.target_offset) - std::min(copy.source_offset, copy.target_offset);
+  if (&source != &target || distance >= copy.bytes) {
+    return enqueue(source.memory(), copy.source_offset, target.memory(), copy.target_offset);
+  }
+  cl_int error = CL_SUCCESS;
+  Memory between(clCreateBuffer(queue_.context_, CL_MEM_READ_WRITE, copy.bytes, nullptr, &error));
+  HPVMD_RETURN_IF_ERROR(FromCl(error, "Allocating room for a copy that overlaps itself"));
+  HPVMD_RETURN_IF_ERROR(enqueue(source.memory(), copy.source_offset, between.get(), 0));
+  HPVMD_RETURN_IF_ERROR(enqueue(between.get(), 0, target.memory(), copy.target_offset));
+  temporaries_.push_back(std::move(between));
+  return absl::OkStatus();
+}
+
+Status OpenClFlight::FillRange(cl_mem memory, uint64_t offset, uint64_t bytes, uint8_t value, uint32_t pattern_bytes) {
+  if (bytes == 0) {
+    return absl::OkStatus();
+  }
+  std::array<uint8_t, kPatternBytes> pattern;
+  pattern.fill(value);
+  const cl_int error =
+      clEnqueueFillBuffer(current_, memory, pattern.data(), pattern_bytes, offset, bytes, 0, nullptr, nullptr);
+  return queue_.health_.Judge(error, current_, "Filling a buffer");
+}
+
+Status OpenClFlight::EnqueueFill(const FillCommand& fill) {
+  HPVMD_ASSIGN_OR_RETURN(Buffer * target, gpu::ViewedBuffer(submission_, fill.target, fill.offset, fill.bytes));
+  if (fill.bytes == 0) {
+    return absl::OkStatus();
+  }
+  if (target->host() != nullptr) {
+    return Internal("A fill of a buffer in host memory is no device's.");
+  }
+  HPVMD_RETURN_IF_ERROR(SwitchTo(queue_.main_.get()));
+  OpenClBuffer& buffer = OfDevice(*target);
+  HPVMD_RETURN_IF_ERROR(Use(buffer));
+  const uint64_t end = fill.offset + fill.bytes;
+  const uint64_t first = (fill.offset + kPatternBytes - 1) / kPatternBytes * kPatternBytes;
+  const uint64_t last = end / kPatternBytes * kPatternBytes;
+  if (first >= last) {
+    return FillRange(buffer.memory(), fill.offset, fill.bytes, fill.value, 1);
+  }
+  HPVMD_RETURN_IF_ERROR(FillRange(buffer.memory(), fill.offset, first - fill.offset, fill.value, 1));
+  HPVMD_RETURN_IF_ERROR(FillRange(buffer.memory(), first, last - first, fill.value, kPatternBytes));
+  return FillRange(buffer.memory(), last, end - last, fill.value, 1);
+}
+
+bool OpenClFlight::IsTimed() const { return !submission_.timings.empty(); }
+
+Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
+  auto& executable = static_cast<OpenClExecutable&>(*dispatch.executable);
+  HPVMD_RETURN_IF_ERROR(executable.reader().Read(dispatch, submission_, &inputs_));
+  TrapTarget traps;
+  HPVMD_RETURN_IF_ERROR(PrepareTraps(dispatch, &traps));
+  if (gpu::IsEmpty(dispatch)) {
+    Time(dispatch, Event(), Event());
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
+  HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : queue_.main_.get()));
+  for (Buffer* buffer : inputs_.buffers) {
+    if (buffer == nullptr) {
+      continue;
+    }
+    if (buffer->host() != nullptr) {
+      return Internal("A buffer in host memory is an argument on device \"" + queue_.found_.info.id + "\".");
+    }
+    HPVMD_RETURN_IF_ERROR(Use(OfDevice(*buffer)));
+  }
+  const bool is_measured = executable.chooser().Wants(inputs_.facts);
+  const uint32_t place = static_cast<uint32_t>(nodes_.size()) % kTimedTogether;
+  const bool has_event =
+      is_measured || (IsTimed() && (dispatch_count_ <= kTimedAloneMax || place == 0 || place == kTimedTogether - 1 ||
+                                    nodes_.size() + 1 == dispatch_count_));
+  Event first, last;
+  HPVMD_RETURN_IF_ERROR(EnqueueParts(executable, parts, traps, has_event, &first, &last));
+  Time(dispatch, first, last);
+  if (is_measured) {
+    measured_.push_back({&executable.chooser(), inputs_.facts, std::move(parts), std::move(first), std::move(last)});
+  }
+  return absl::OkStatus();
+}
+
+// The dispatch's record among the submission's, which get their memory with the first.
+Status OpenClFlight::PrepareTraps(const DispatchCommand& dispatch, TrapTarget* traps) {
+  if (traps_ == nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(traps_, queue_.traps_.Take(dispatch_count_));
+  }
+  traps->records = {traps_->device.get(), traps_->serial};
+  if (static_cast<OpenClExecutable&>(*dispatch.executable).can_trap()) {
+    traps->index = slots_.Take(dispatch);
+  }
+  return absl::OkStatus();
+}
+
+Status OpenClFlight::EnqueueParts(OpenClExecutable& executable, std::span<const gpu::Part> parts,
+                                  const TrapTarget& traps, bool is_timed, Event* first, Event* last) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const gpu::Part& part = parts[i];
+    HPVMD_ASSIGN_OR_RETURN(const cl_kernel kernel, executable.Prepare(inputs_, part, traps));
+    std::array<size_t, 3> global, local;
+    cl_uint dimensions = 1;
+    for (cl_uint d = 0; d < 3; ++d) {
+      local[d] = part.group[d];
+      global[d] = size_t{part.groups[d]} * part.group[d];
+      dimensions = global[d] > 1 ? d + 1 : dimensions;
+    }
+    Event* event = !is_timed ? nullptr : i == 0 ? first : i + 1 == parts.size() ? last : nullptr;
+    const cl_int error = clEnqueueNDRangeKernel(current_, kernel, dimensions, nullptr, global.data(), local.data(), 0,
+                                                nullptr, event == nullptr ? nullptr : event->out());
+    if (error != CL_SUCCESS) [[unlikely]] {
+      const std::string doing =
+          "Launching kernel \"" + executable.artifact().entry + "\" in groups of " + GroupText(part.group);
+      const bool is_group = error == CL_INVALID_WORK_GROUP_SIZE || error == CL_INVALID_WORK_ITEM_SIZE;
+      return is_group ? FailedPrecondition(doing + " fails with " + ErrorName(error) + ".")
+                      : queue_.health_.Judge(error, current_, doing);
+    }
+  }
+  if (is_timed && parts.size() == 1) {
+    *last = Shared(*first);
+  }
+  return absl::OkStatus();
+}
+
+void OpenClFlight::Time(const DispatchCommand& dispatch, const Event& first, const Event& last) {
+  if (!IsTimed()) {
+    return;
+  }
+  nodes_.push_back(dispatch.node);
+  const bool is_alone = dispatch_count_ <= kTimedAloneMax;
+  if (is_alone || (nodes_.size() - 1) % kTimedTogether == 0) {
+    samples_.push_back({nodes_.size() - 1, nodes_.size(), Shared(first), Shared(last)});
+    return;
+  }
+  Sample& sample = samples_.back();
+  sample.end_node = nodes_.size();
+  if (!sample.first) {
+    sample.first = Shared(first);
+  }
+  if (last) {
+    sample.last = Shared(last);
+  }
+}
+
+// Gives imported memory back, reads the trap records, and marks the end.
+Status OpenClFlight::Close() {
+  HPVMD_RETURN_IF_ERROR(SwitchTo(queue_.main_.get()));
+  if (!acquired_.empty()) {
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(
+        queue_.found_.release(current_, static_cast<cl_uint>(acquired_.size()), acquired_.data(), 0, nullptr, nullptr),
+        current_, "Releasing shared memory"));
+  }
+  const cl_int error = slots_.count() != 0
+                           ? clEnqueueReadBuffer(current_, traps_->device.get(), CL_FALSE, 0, slots_.bytes(),
+                                                 traps_->host.data(), 0, nullptr, done_.out())
+                           : clEnqueueMarkerWithWaitList(current_, 0, nullptr, done_.out());
+  HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, current_, "Ending a submission"));
+  return queue_.health_.Judge(clFlush(current_), current_, "Starting a submission");
+}
+
+}  // namespace hpvm::opencl

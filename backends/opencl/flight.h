@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// One submission on its way: its commands as they are enqueued, and what is left to do when the device is done.
+#ifndef HPVMD_BACKENDS_OPENCL_FLIGHT_H_
+#define HPVMD_BACKENDS_OPENCL_FLIGHT_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backends/gpu/dispatch.h"
+#include "backends/gpu/submit_thread.h"
+#include "backends/gpu/trap_records.h"
+#include "backends/opencl/executable.h"
+#include "backends/opencl/queue.h"
+
+namespace hpvm::opencl {
+
+class OpenClFlight final : public gpu::Flight {
+ public:
+  // Both are borrowed for its life.
+  OpenClFlight(OpenClQueue& queue, const Submission& submission) : queue_(queue), submission_(submission) {}
+  ~OpenClFlight() override;
+
+  // Hands everything to the driver; what fails is Finish's to tell. The submit thread.
+  void Enqueue();
+  Status Finish() override;
+
+ private:
+  // A copy to host memory for the end of the submission.
+  struct Download {
+    cl_mem source = nullptr;
+    uint64_t offset = 0, bytes = 0;
+    uint8_t* target = nullptr;
+  };
+  // Consecutive dispatches that are timed together: from the start of one event to the end of another; without events,
+  // launches without instances.
+  struct Sample {
+    size_t first_node = 0, end_node = 0;  // In nodes_.
+    Event first, last;
+  };
+  // A launch that the executable's chooser asked to be measured.
+  struct Measured {
+    gpu::Chooser* chooser = nullptr;
+    gpu::LaunchFacts facts;
+    std::vector<gpu::Part> parts;
+    Event first, last;
+  };
+
+  Status EnqueueCommands();
+  Status EnqueueCopy(const CopyCommand& copy, bool is_last);
+  Status Upload(const uint8_t* source, OpenClBuffer& target, uint64_t offset, uint64_t bytes);
+  Status CopyWithin(OpenClBuffer& source, OpenClBuffer& target, const CopyCommand& copy);
+  Status EnqueueFill(const FillCommand& fill);
+  Status FillRange(cl_mem memory, uint64_t offset, uint64_t bytes, uint8_t value, uint32_t pattern_bytes);
+  Status EnqueueDispatch(const DispatchCommand& dispatch);
+  Status PrepareTraps(const DispatchCommand& dispatch, TrapTarget* traps);
+  Status EnqueueParts(OpenClExecutable& executable, std::span<const gpu::Part> parts, const TrapTarget& traps,
+                      bool is_timed, Event* first, Event* last);
+  void Time(const DispatchCommand& dispatch, const Event& first, const Event& last);
+  bool IsTimed() const;
+  // Makes the buffer ready for the next command.
+  Status Use(OpenClBuffer& buffer);
+  Status SwitchTo(cl_command_queue queue);
+  Status Close();
+
+  Status WaitForDevice();
+  Status RunDownloads();
+  Status RunDownload(const Download& download);
+  void FillTimings();
+  void TellChoosers();
+
+  OpenClQueue& queue_;
+  const Submission submission_;
+  Status status_;
+  uint32_t failed_node_ = 0xffffffffu;
+  cl_command_queue current_ = nullptr;  // Where the next command goes.
+  Event done_;                          // After everything that was enqueued.
+
+  uint32_t dispatch_count_ = 0;
+  gpu::LaunchInputs inputs_;  // Of the dispatch being enqueued.
+  gpu::TrapSlots slots_;
+  std::unique_ptr<TrapMemory> traps_;
+  std::vector<cl_mem> acquired_;     // Imported memory, to be released at the end.
+  std::vector<Memory> temporaries_;  // Of copies that overlap.
+  std::vector<Download> downloads_;
+  std::vector<uint32_t> nodes_;  // Of the timed dispatches, in order.
+  std::vector<Sample> samples_;
+  std::vector<Measured> measured_;
+};
+
+}  // namespace hpvm::opencl
+
+#endif  // HPVMD_BACKENDS_OPENCL_FLIGHT_H_

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The completion thread's half: what is left when the device is done.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <optional>
+
+#include "backends/opencl/flight.h"
+
+namespace hpvm::opencl {
+namespace {
+
+std::optional<int64_t> TimeOf(const Event& event, cl_profiling_info what) {
+  cl_ulong ns = 0;
+  if (!event || clGetEventProfilingInfo(event.get(), what, sizeof(ns), &ns, nullptr) != CL_SUCCESS) {
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(ns);
+}
+
+}  // namespace
+
+Status OpenClFlight::Finish() {
+  const Status waited = WaitForDevice();
+  if (status_.ok()) {
+    status_ = waited;
+  }
+  if (submission_.failure != nullptr && !status_.ok()) {
+    submission_.failure->node = failed_node_;
+  }
+  // What trapped comes before what failed behind it.
+  if (waited.ok() && slots_.count() != 0) {
+    if (Status trapped = slots_.Check(traps_->records(slots_.count()), submission_.failure); !trapped.ok()) {
+      traps_->is_dirty = true;
+      status_ = trapped;
+    }
+  } else if (traps_ != nullptr) {
+    traps_->is_dirty = true;
+  }
+  FillTimings();
+  if (!status_.ok()) {
+    return status_;
+  }
+  TellChoosers();
+  return RunDownloads();
+}
+
+Status OpenClFlight::WaitForDevice() {
+  if (!done_) {
+    return queue_.health_.JudgeEvent(clFinish(queue_.main_.get()), "Waiting for a submission");
+  }
+  const cl_event done = done_.get();
+  cl_int error = clWaitForEvents(1, &done);
+  cl_int state = CL_COMPLETE;
+  if (clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(state), &state, nullptr) == CL_SUCCESS &&
+      state < CL_COMPLETE) {
+    error = state;
+  }
+  return queue_.health_.JudgeEvent(error, "Running a submission");
+}
+
+// Reads into pinned memory run ahead of the copies out of it.
+Status OpenClFlight::RunDownloads() {
+  for (const Download& download : downloads_) {
+    HPVMD_RETURN_IF_ERROR(RunDownload(download));
+  }
+  return absl::OkStatus();
+}
+
+Status OpenClFlight::RunDownload(const Download& download) {
+  const cl_command_queue queue = queue_.download_.get();
+  constexpr std::string_view kDoing = "Copying to host memory";
+  if (!queue_.stages_) {
+    const cl_int error = clEnqueueReadBuffer(queue, download.source, CL_TRUE, download.offset, download.bytes,
+                                             download.target, 0, nullptr, nullptr);
+    return queue_.health_.Judge(error, queue, kDoing);
+  }
+  struct Piece {
+    const uint8_t* pinned = nullptr;
+    uint8_t* target = nullptr;
+    uint64_t bytes = 0;
+    Event arrived;
+  };
+  std::deque<Piece> pieces;
+  const auto land = [&]() -> Status {
+    Piece& piece = pieces.front();
+    const cl_event arrived = piece.arrived.get();
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &arrived), queue, kDoing));
+    std::memcpy(piece.target, piece.pinned, piece.bytes);
+    pieces.pop_front();
+    return absl::OkStatus();
+  };
+  for (uint64_t at = 0; at < download.bytes;) {
+    // One slot less than there are: the next one must not be taken before it has been copied out.
+    if (pieces.size() == Staging::kSlots - 1) {
+      HPVMD_RETURN_IF_ERROR(land());
+    }
+    const uint64_t bytes = std::min(download.bytes - at, Staging::kSlotBytes);
+    HPVMD_ASSIGN_OR_RETURN(uint8_t * pinned, queue_.downloads_.Take(bytes));
+    Event arrived;
+    cl_int error = clEnqueueReadBuffer(queue, download.source, CL_FALSE, download.offset + at, bytes, pinned, 0,
+                                       nullptr, arrived.out());
+    if (error == CL_SUCCESS) {
+      error = clFlush(queue);
+    }
+    HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(error, queue, kDoing));
+    pieces.push_back({pinned, download.target + at, bytes, Event()});
+    clRetainEvent(arrived.get());
+    pieces.back().arrived = Event(arrived.get());
+    queue_.downloads_.Sent(std::move(arrived));
+    at += bytes;
+  }
+  while (!pieces.empty()) {
+    HPVMD_RETURN_IF_ERROR(land());
+  }
+  return absl::OkStatus();
+}
+
+void OpenClFlight::FillTimings() {
+  int64_t end_before = 0;
+  for (const Sample& sample : samples_) {
+    const int64_t start = std::max(end_before, TimeOf(sample.first, CL_PROFILING_COMMAND_START).value_or(end_before));
+    const int64_t end = std::max(start, TimeOf(sample.last, CL_PROFILING_COMMAND_END).value_or(start));
+    const auto count = static_cast<int64_t>(sample.end_node - sample.first_node);
+    for (int64_t i = 0; i < count; ++i) {
+      const uint32_t node = nodes_[sample.first_node + static_cast<size_t>(i)];
+      if (node < submission_.timings.size()) {
+        submission_.timings[node] = {start + (end - start) * i / count, start + (end - start) * (i + 1) / count};
+      }
+    }
+    end_before = end;
+  }
+}
+
+void OpenClFlight::TellChoosers() {
+  for (const Measured& measured : measured_) {
+    const std::optional<int64_t> start = TimeOf(measured.first, CL_PROFILING_COMMAND_START);
+    const std::optional<int64_t> end = TimeOf(measured.last, CL_PROFILING_COMMAND_END);
+    if (start.has_value() && end.has_value() && *end > *start) {
+      measured.chooser->Took(measured.facts, measured.parts, *end - *start);
+    }
+  }
+}
+
+}  // namespace hpvm::opencl

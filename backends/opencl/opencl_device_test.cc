@@ -1,0 +1,617 @@
+// SPDX-License-Identifier: Apache-2.0
+// Beside the conformance suite: what is OpenCL's own. On every OpenCL device present.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "backends/driver_builder.h"
+#include "backends/opencl/device.h"
+#include "backends/opencl/health.h"
+#include "backends/registry.h"
+#include "backends/shared/host_buffer.h"
+
+namespace hpvm {
+namespace {
+
+using testing::HasSubstr;
+using Kind = GpuArgument::Kind;
+
+Time Soon() { return RealClock().Now() + std::chrono::seconds(60); }
+
+GpuArgument Arg(Kind kind, uint32_t index = 0, uint8_t bytes = 4) {
+  GpuArgument argument;
+  argument.kind = kind;
+  argument.index = index;
+  argument.bytes = bytes;
+  return argument;
+}
+
+ir::KernelParam BufferParam(std::string name) {
+  ir::KernelParam param;
+  param.name = std::move(name);
+  param.is_buffer = param.is_writable = true;
+  return param;
+}
+
+ir::KernelParam ScalarParam(std::string name, ir::Type type = ir::Type::kI32) {
+  ir::KernelParam param;
+  param.name = std::move(name);
+  param.is_buffer = false;
+  param.type = type;
+  return param;
+}
+
+// A kernel as a tenant writes it: one argument a parameter.
+Artifact Native(std::string_view text, std::string entry, std::vector<ir::KernelParam> params) {
+  Artifact artifact;
+  artifact.kind = ArtifactKind::kOpenCl;
+  artifact.module_name = "m";
+  artifact.entry = entry;
+  artifact.params = std::move(params);
+  artifact.code.assign(text.begin(), text.end());
+  artifact.gpu.format = GpuFormat::kOpenClC;
+  artifact.gpu.is_native = true;
+  GpuVariant variant;
+  variant.entry = std::move(entry);
+  variant.can_trap = false;
+  for (uint32_t i = 0; i < artifact.params.size(); ++i) {
+    const ir::KernelParam& param = artifact.params[i];
+    variant.arguments.push_back(
+        Arg(param.is_buffer ? Kind::kBuffer : Kind::kScalar, i, static_cast<uint8_t>(ir::Bytes(param.type))));
+    variant.arguments.back().is_writable = param.is_buffer;
+  }
+  artifact.gpu.variants.push_back(std::move(variant));
+  return artifact;
+}
+
+constexpr std::string_view kScale =
+    "__kernel void scale(__global uint* x, uint by) { x[get_global_id(0)] *= by; }\n"
+    "__kernel void other(__global float* y) { y[get_global_id(0)] = 1.0f; }\n";
+
+// As our emitters pass arguments; instances whose value is `bad` trap.
+constexpr std::string_view kChecked = R"(
+struct Record { uint state, code, x, y, z, source, function, address; };
+__kernel void checked(__global uchar* x, ulong x_bytes, ulong x_start, uint bad, uint first, uint extent,
+                      __global struct Record* records, uint index) {
+  uint i = first + (uint)get_global_id(0);
+  __global uint* data = (__global uint*)(x + x_start);
+  if ((ulong)i * 4 + 4 > x_bytes || data[i] == bad) {
+    if (atomic_cmpxchg((volatile __global uint*)&records[index].state, 0u, 1u) == 0u) {
+      records[index].code = (ulong)i * 4 + 4 > x_bytes ? (4u << 16 | 2u) : 3u;
+      records[index].x = i;
+      records[index].y = records[index].z = 0;
+      records[index].source = 77;
+      records[index].function = 0;
+      records[index].address = i * 4;
+    }
+    return;
+  }
+  data[i] = data[i] * 2 + extent;
+}
+)";
+
+Artifact Checked() {
+  Artifact artifact = Native(kChecked, "checked", {BufferParam("x"), ScalarParam("bad")});
+  artifact.gpu.is_native = false;
+  artifact.function_names = {"checked"};
+  GpuVariant& variant = artifact.gpu.variants[0];
+  variant.can_trap = true;
+  variant.arguments = {Arg(Kind::kBuffer),
+                       Arg(Kind::kBufferBytes, 0, 8),
+                       Arg(Kind::kBufferStart, 0, 8),
+                       Arg(Kind::kScalar, 1),
+                       Arg(Kind::kFirst),
+                       Arg(Kind::kExtent),
+                       Arg(Kind::kTrapRecord),
+                       Arg(Kind::kTrapIndex)};
+  variant.arguments[0].is_writable = true;
+  return artifact;
+}
+
+// A device with submissions that are waited for.
+class Rig {
+ public:
+  explicit Rig(const std::string& name, OpenClOptions options = {}) {
+    StatusOr<std::unique_ptr<Device>> device = CreateOpenClDevice(name, hub, options);
+    HPVMD_CHECK(device.ok());
+    device_ = *std::move(device);
+  }
+
+  Device& device() { return *device_; }
+  std::unique_ptr<Executable> Load(Artifact artifact) {
+    StatusOr<std::unique_ptr<Executable>> executable = device_->Load(std::move(artifact));
+    EXPECT_TRUE(executable.ok()) << executable.status();
+    return executable.ok() ? *std::move(executable) : nullptr;
+  }
+  std::unique_ptr<Buffer> Allocate(uint64_t bytes) {
+    StatusOr<std::unique_ptr<Buffer>> buffer = device_->Allocate({.bytes = bytes});
+    HPVMD_CHECK(buffer.ok());
+    return *std::move(buffer);
+  }
+  std::unique_ptr<Buffer> Host(std::vector<uint8_t>& data) {
+    return *AllocateHostBuffer({.bytes = data.size(), .import = data.data()}, data.size());
+  }
+
+  // The command list under construction.
+  SlotIndex Slot(Buffer& buffer) {
+    const auto found = std::find(buffers.begin(), buffers.end(), &buffer);
+    if (found == buffers.end()) {
+      buffers.push_back(&buffer);
+      return static_cast<SlotIndex>(buffers.size() - 1);
+    }
+    return static_cast<SlotIndex>(found - buffers.begin());
+  }
+  void Copy(Buffer& source, Buffer& target, uint64_t bytes, uint64_t from = 0, uint64_t to = 0) {
+    list.commands.emplace_back(CopyCommand{Slot(source), Slot(target), from, to, bytes});
+  }
+  void Dispatch(Executable& executable, uint64_t n, std::vector<DispatchArgument> arguments, uint64_t group = 1) {
+    DispatchCommand dispatch;
+    dispatch.executable = &executable;
+    dispatch.extent = {n, 1, 1};
+    dispatch.group = {group, 1, 1};
+    dispatch.first_argument = static_cast<uint32_t>(list.arguments.size());
+    dispatch.argument_count = static_cast<uint32_t>(arguments.size());
+    dispatch.node = dispatches++;
+    list.arguments.insert(list.arguments.end(), arguments.begin(), arguments.end());
+    list.commands.emplace_back(dispatch);
+  }
+  DispatchArgument View(Buffer& buffer, uint64_t offset = 0, uint64_t bytes = ~uint64_t{0}) {
+    DispatchArgument argument;
+    argument.is_buffer = true;
+    argument.slot = Slot(buffer);
+    argument.offset = offset;
+    argument.bytes = std::min(bytes, buffer.bytes() - offset);
+    return argument;
+  }
+  static DispatchArgument Value(uint64_t bits) {
+    DispatchArgument argument;
+    argument.scalar = bits;
+    return argument;
+  }
+  // Runs what was added since the last run.
+  Status Run() {
+    std::unique_ptr<Timeline> timeline = *device_->CreateTimeline();
+    const TimelinePoint done{timeline.get(), 1};
+    timings.assign(is_timed ? dispatches : 0, {});
+    failure = {};
+    Submission submission;
+    submission.commands = &list;
+    submission.buffers = buffers;
+    submission.signals = {&done, 1};
+    submission.timings = timings;
+    submission.failure = &failure;
+    submission.stop = stop;
+    Status status = device_->Submit(submission);
+    if (status.ok()) {
+      status = timeline->Wait(1, Soon());
+    }
+    list = {};
+    buffers.clear();
+    dispatches = 0;
+    return status;
+  }
+  template <typename T>
+  std::vector<T> Read(Buffer& buffer) {
+    std::vector<uint8_t> bytes(buffer.bytes());
+    std::unique_ptr<Buffer> host = Host(bytes);
+    Copy(buffer, *host, bytes.size());
+    EXPECT_TRUE(Run().ok());
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+    return values;
+  }
+  std::unique_ptr<Buffer> Upload(const std::vector<uint32_t>& values) {
+    std::vector<uint8_t> bytes(values.size() * 4);
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    std::unique_ptr<Buffer> host = Host(bytes), buffer = Allocate(bytes.size());
+    Copy(*host, *buffer, bytes.size());
+    EXPECT_TRUE(Run().ok());
+    return buffer;
+  }
+
+  Hub hub;
+  CommandList list;
+  std::vector<Buffer*> buffers;
+  uint32_t dispatches = 0;
+  bool is_timed = false;
+  std::vector<NodeTiming> timings;
+  Failure failure;
+  const std::atomic<uint32_t>* stop = nullptr;
+
+ private:
+  std::unique_ptr<Device> device_;
+};
+
+class OpenClTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(OpenClTest, DescribesItself) {
+  Rig rig(GetParam());
+  const DeviceInfo& info = rig.device().info();
+  EXPECT_EQ(info.id, GetParam());
+  EXPECT_GT(info.gpu.group_size_max, 1u);
+  EXPECT_GT(info.gpu.local_bytes_max, 1024u);
+  EXPECT_GT(info.gpu.buffers_max, 8u);
+  EXPECT_GE(info.gpu.api_version, 110u);
+  EXPECT_EQ(info.is_emulated, info.silicon == "cpu");
+  StatusOr<std::string> identity = DriverIdentity(GetParam());
+  ASSERT_TRUE(identity.ok()) << identity.status();
+  EXPECT_FALSE(identity->empty());
+  RecordProperty("device", info.name);
+}
+
+TEST_P(OpenClTest, RunsATenantsKernel) {
+  Rig rig(GetParam());
+  std::unique_ptr<Executable> scale = rig.Load(Native(kScale, "scale", {BufferParam("x"), ScalarParam("by")}));
+  ASSERT_NE(scale, nullptr);
+  std::unique_ptr<Buffer> x = rig.Upload({1, 2, 3, 4});
+  rig.Dispatch(*scale, 4, {rig.View(*x), Rig::Value(3)});
+  rig.Dispatch(*scale, 2, {rig.View(*x), Rig::Value(10)});
+  ASSERT_TRUE(rig.Run().ok());
+  EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{30, 60, 9, 12}));
+}
+
+// What is wrong with a module is told with the driver's log, or the argument and parameter that do not fit.
+TEST_P(OpenClTest, RefusesWhatDoesNotFit) {
+  struct Case {
+    const char* name;
+    std::string_view text;
+    std::string entry;
+    std::vector<ir::KernelParam> params;
+    const char* message;
+  };
+  const std::vector<ir::KernelParam> two = {BufferParam("x"), ScalarParam("by")};
+  const Case cases[] = {
+      {"syntax", "__kernel void f(__global int* x) {\n  x[0] = nowhere;\n}\n", "f", {BufferParam("x")}, "nowhere"},
+      {"line", "__kernel void f(__global int* x) {\n  x[0] = nowhere;\n}\n", "f", {BufferParam("x")}, "2:"},
+      {"no such kernel", kScale, "absent", two, "The module has no kernel \"absent\"."},
+      {"count", kScale, "scale", {BufferParam("x")}, "Kernel \"scale\" takes 2 arguments; the graph passes 1."},
+      {"swapped",
+       kScale,
+       "scale",
+       {ScalarParam("by"), BufferParam("x")},
+       "Argument 0 (\"x\") of kernel \"scale\" points to global memory and takes no scalar; the graph passes scalar "
+       "\"by\" there."},
+      {"width",
+       kScale,
+       "scale",
+       {BufferParam("x"), ScalarParam("by", ir::Type::kF64)},
+       "Argument 1 (\"by\") of kernel \"scale\" is of type \"uint\" (4 bytes), but is given 8 bytes; the graph passes "
+       "scalar \"by\" there."},
+      {"narrow",
+       "__kernel void f(__global int* x, short s) { x[0] = s; }",
+       "f",
+       {BufferParam("x"), ScalarParam("s")},
+       "\"short\" (2 bytes)"},
+      {"local",
+       "__kernel void f(__local int* x) { x[0] = 1; }",
+       "f",
+       {BufferParam("x")},
+       "points to local memory, but a buffer is global or constant"},
+  };
+  Rig rig(GetParam());
+  for (const Case& test : cases) {
+    const StatusOr<std::unique_ptr<Executable>> executable =
+        rig.device().Load(Native(test.text, test.entry, test.params));
+    ASSERT_FALSE(executable.ok()) << test.name;
+    EXPECT_EQ(executable.status().code(), absl::StatusCode::kInvalidArgument) << executable.status();
+    EXPECT_THAT(Message(executable.status()), HasSubstr(test.message)) << test.name;
+  }
+}
+
+// The same faults in code that we generated are ours; artifacts of another kind or without a sense are refused.
+TEST_P(OpenClTest, RefusesArtifactsThatAreNotItsOwn) {
+  Rig rig(GetParam());
+  Artifact ours = Native("nonsense", "f", {});
+  ours.gpu.is_native = false;
+  EXPECT_EQ(rig.device().Load(std::move(ours)).status().code(), absl::StatusCode::kInternal);
+  Artifact image = Native(kScale, "scale", {});
+  image.kind = ArtifactKind::kCpuImage;
+  EXPECT_EQ(rig.device().Load(std::move(image)).status().code(), absl::StatusCode::kInvalidArgument);
+  Artifact shader = Native(kScale, "scale", {});
+  shader.gpu.format = GpuFormat::kSpirvShader;
+  EXPECT_EQ(rig.device().Load(std::move(shader)).status().code(), absl::StatusCode::kInvalidArgument);
+  Artifact empty = Native("", "scale", {});
+  EXPECT_EQ(rig.device().Load(std::move(empty)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Arguments of generated code: views that lie anywhere, sizes, extents; and launches again with other buffers.
+TEST_P(OpenClTest, PassesArgumentsOfGeneratedCode) {
+  Rig rig(GetParam());
+  std::unique_ptr<Executable> checked = rig.Load(Checked());
+  ASSERT_NE(checked, nullptr);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<uint32_t> values(100);
+    std::iota(values.begin(), values.end(), 0u);
+    std::unique_ptr<Buffer> x = rig.Upload(values);
+    rig.Dispatch(*checked, 7, {rig.View(*x, 4 * 13, 28), Rig::Value(999)});
+    const Status status = rig.Run();
+    ASSERT_TRUE(status.ok()) << status;
+    for (uint32_t i = 13; i < 20; ++i) {
+      values[i] = values[i] * 2 + 7;
+    }
+    EXPECT_EQ(rig.Read<uint32_t>(*x), values);
+  }
+}
+
+// The first dispatch that trapped is named, and the next submission begins with clean records.
+TEST_P(OpenClTest, ReadsTrapsBack) {
+  Rig rig(GetParam());
+  std::unique_ptr<Executable> checked = rig.Load(Checked());
+  ASSERT_NE(checked, nullptr);
+  for (int round = 0; round < 3; ++round) {
+    std::unique_ptr<Buffer> good = rig.Upload({1, 2, 3, 4}), bad = rig.Upload({1, 2, 999, 4});
+    rig.Dispatch(*checked, 4, {rig.View(*good), Rig::Value(999)});
+    rig.Dispatch(*checked, 4, {rig.View(*bad), Rig::Value(999)});
+    rig.Dispatch(*checked, 4, {rig.View(*good, 0, 12), Rig::Value(999)});
+    const Status status = rig.Run();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(Message(status), HasSubstr("integer division by zero in instance (2, 0, 0), function \"checked\""));
+    EXPECT_EQ(rig.failure.node, 1u);
+    EXPECT_EQ(rig.failure.trap.code, ir::TrapCode::kDivideByZero);
+    EXPECT_EQ(rig.failure.trap.source, 77u);
+    rig.Dispatch(*checked, 4, {rig.View(*good, 0, 12), Rig::Value(0xffffffffu)});
+    EXPECT_EQ(rig.Run().code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(rig.failure.node, 0u);
+    EXPECT_EQ(rig.failure.trap.code, ir::TrapCode::kOutOfBounds);
+    EXPECT_EQ(rig.failure.trap.bytes, 4u);
+    EXPECT_EQ(rig.failure.trap.address, 12u);
+    rig.Dispatch(*checked, 4, {rig.View(*good), Rig::Value(0xffffffffu)});
+    EXPECT_TRUE(rig.Run().ok());
+  }
+}
+
+// A tenant's kernel gets an aligned view as memory of its own; one that lies elsewhere is refused with the reason.
+TEST_P(OpenClTest, ViewsOfTenantsKernels) {
+  Rig rig(GetParam());
+  std::unique_ptr<Executable> scale = rig.Load(Native(kScale, "scale", {BufferParam("x"), ScalarParam("by")}));
+  ASSERT_NE(scale, nullptr);
+  std::unique_ptr<Buffer> x = rig.Upload(std::vector<uint32_t>(4096, 1));
+  rig.Dispatch(*scale, 2, {rig.View(*x, 8192, 64), Rig::Value(5)});
+  const Status status = rig.Run();
+  ASSERT_TRUE(status.ok()) << status;
+  std::vector<uint32_t> want(4096, 1);
+  want[2048] = want[2049] = 5;
+  EXPECT_EQ(rig.Read<uint32_t>(*x), want);
+  rig.Dispatch(*scale, 2, {rig.View(*x, 4, 64), Rig::Value(5)});
+  const Status unaligned = rig.Run();
+  EXPECT_EQ(unaligned.code(), absl::StatusCode::kFailedPrecondition) << unaligned;
+  EXPECT_THAT(Message(unaligned), HasSubstr("parameter \"x\""));
+  EXPECT_EQ(rig.failure.node, 0u);
+}
+
+// Groups that the device or the kernel does not take are a status that names the limit, and not the device's end.
+TEST_P(OpenClTest, RefusesGroupsThatAreTooLarge) {
+  Rig rig(GetParam());
+  std::unique_ptr<Executable> scale = rig.Load(Native(kScale, "scale", {BufferParam("x"), ScalarParam("by")}));
+  ASSERT_NE(scale, nullptr);
+  std::unique_ptr<Buffer> x = rig.Upload(std::vector<uint32_t>(64, 1));
+  const uint64_t huge = uint64_t{rig.device().info().gpu.group_size_max} * 2;
+  rig.Dispatch(*scale, huge, {rig.View(*x), Rig::Value(5)}, huge);
+  const Status status = rig.Run();
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_NE(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(rig.failure.node, 0u);
+  rig.Dispatch(*scale, 64, {rig.View(*x), Rig::Value(5)});
+  EXPECT_TRUE(rig.Run().ok());
+}
+
+// A buffer beyond the device's single allocation is refused with the limit.
+TEST_P(OpenClTest, RefusesBuffersThatAreTooLarge) {
+  Rig rig(GetParam());
+  const uint64_t limit = rig.device().info().allocation_bytes_max;
+  const Status status = rig.device().Allocate({.bytes = limit + 1}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr(std::to_string(limit)));
+}
+
+// Copies through pinned memory: larger than all slots together, of odd sizes, many small ones; in both directions and
+// in the middle of a submission.
+TEST_P(OpenClTest, StagesCopies) {
+  for (const bool always_stage : {false, true}) {
+    Rig rig(GetParam(), {.always_stage = always_stage});
+    const size_t bytes = (29 << 20) + 12345;
+    std::vector<uint8_t> data(bytes), back(bytes), middle(1000);
+    for (size_t i = 0; i < bytes; ++i) {
+      data[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
+    }
+    std::unique_ptr<Buffer> from = rig.Host(data), to = rig.Host(back), between = rig.Host(middle);
+    std::unique_ptr<Buffer> a = rig.Allocate(bytes), b = rig.Allocate(bytes);
+    rig.Copy(*from, *a, bytes);
+    rig.Copy(*a, *b, bytes);
+    rig.Copy(*b, *between, 1000, 777);      // Waits on the spot,
+    rig.Copy(*between, *a, 1000, 0, 5000);  // as this reads what it wrote.
+    rig.Copy(*b, *to, bytes - 1000, 1000, 0);
+    for (size_t i = 0; i < 1000; ++i) {
+      rig.Copy(*a, *to, 1, 5000 + i, bytes - 1000 + i);
+    }
+    const Status status = rig.Run();
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(std::equal(data.begin() + 1000, data.end(), back.begin())) << always_stage;
+    EXPECT_TRUE(std::equal(data.begin() + 777, data.begin() + 1777, back.end() - 1000)) << always_stage;
+  }
+}
+
+// Fills that begin and end anywhere.
+TEST_P(OpenClTest, FillsAnyRange) {
+  Rig rig(GetParam());
+  std::unique_ptr<Buffer> x = rig.Allocate(200);
+  std::vector<uint8_t> want(200);
+  uint8_t value = 1;
+  for (uint64_t offset : {0u, 1u, 15u, 16u, 33u}) {
+    for (uint64_t bytes : {1u, 15u, 16u, 17u, 64u, 100u}) {
+      rig.list.commands.emplace_back(FillCommand{rig.Slot(*x), offset, bytes, ++value});
+      std::fill_n(want.begin() + static_cast<ptrdiff_t>(offset), bytes, value);
+      ASSERT_TRUE(rig.Run().ok());
+      ASSERT_EQ(rig.Read<uint8_t>(*x), want) << offset << " " << bytes;
+    }
+  }
+}
+
+// Timings of short lists are each dispatch's own, of long ones shared; they never run backwards.
+TEST_P(OpenClTest, Timings) {
+  Rig rig(GetParam());
+  std::unique_ptr<Executable> checked = rig.Load(Checked());
+  ASSERT_NE(checked, nullptr);
+  std::unique_ptr<Buffer> x = rig.Upload(std::vector<uint32_t>(64, 2));
+  rig.is_timed = true;
+  for (const uint32_t count : {1u, 64u, 65u, 200u}) {
+    for (uint32_t i = 0; i < count; ++i) {
+      rig.Dispatch(*checked, i % 10 == 9 ? 0 : 64, {rig.View(*x), Rig::Value(1)});
+    }
+    const Status status = rig.Run();
+    ASSERT_TRUE(status.ok()) << status;
+    for (uint32_t i = 0; i < count; ++i) {
+      EXPECT_GT(rig.timings[i].end_ns, 0) << i;
+      EXPECT_LE(rig.timings[i].start_ns, rig.timings[i].end_ns) << i;
+      if (i > 0) {
+        EXPECT_LE(rig.timings[i - 1].end_ns, rig.timings[i].start_ns) << i;
+      }
+    }
+    EXPECT_GT(rig.timings[count - 1].end_ns, rig.timings[0].start_ns);
+  }
+}
+
+// A stop word that is set stops the commands that are not enqueued yet.
+TEST_P(OpenClTest, Stops) {
+  Rig rig(GetParam());
+  std::unique_ptr<Executable> scale = rig.Load(Native(kScale, "scale", {BufferParam("x"), ScalarParam("by")}));
+  ASSERT_NE(scale, nullptr);
+  std::unique_ptr<Buffer> x = rig.Upload({1, 1});
+  std::atomic<uint32_t> stop{1};
+  rig.stop = &stop;
+  rig.Dispatch(*scale, 2, {rig.View(*x), Rig::Value(5)});
+  EXPECT_EQ(rig.Run().code(), absl::StatusCode::kCancelled);
+  rig.stop = nullptr;
+  EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{1, 1}));
+}
+
+// Builds in this process what a process of its own would.
+class CountingBuilder final : public DriverBuilder {
+ public:
+  StatusOr<DriverBinary> Build(const DriverBuild& build) override {
+    ++builds;
+    return BuildForOpenCl(build);
+  }
+  int builds = 0;
+};
+
+// Binaries that a builder made run like what this process builds, and its refusals have the log.
+TEST_P(OpenClTest, LoadsWhatABuilderMade) {
+  CountingBuilder builder;
+  Rig rig(GetParam(), {.builder = &builder});
+  std::unique_ptr<Executable> checked = rig.Load(Checked());
+  ASSERT_NE(checked, nullptr);
+  EXPECT_EQ(builder.builds, 1);
+  std::unique_ptr<Buffer> x = rig.Upload({1, 2, 3});
+  rig.Dispatch(*checked, 3, {rig.View(*x), Rig::Value(999)});
+  const Status status = rig.Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{5, 7, 9}));
+  const Status refused = rig.device().Load(Native("__kernel void f() {\n broken\n}", "f", {})).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(refused), HasSubstr("broken"));
+  const Status misfit = rig.device().Load(Native(kScale, "scale", {BufferParam("x")})).status();
+  EXPECT_EQ(misfit.code(), absl::StatusCode::kInvalidArgument);
+}
+
+// An FPGA-class device runs program binaries, each kernel on a queue of its own, in the submission's order.
+TEST_P(OpenClTest, RunsBitstreams) {
+  DriverBuild build;
+  build.device = GetParam();
+  build.format = GpuFormat::kOpenClC;
+  build.code = {reinterpret_cast<const uint8_t*>(kScale.data()), kScale.size()};
+  build.entries = {"scale"};
+  const StatusOr<DriverBinary> binary = BuildForOpenCl(build);
+  ASSERT_TRUE(binary.ok()) << binary.status();
+  Rig rig(GetParam(), {.fpga = true});
+  EXPECT_EQ(rig.device().info().kind, DeviceKind::kFpga);
+  Artifact artifact = Native(kScale, "scale", {BufferParam("x"), ScalarParam("by")});
+  artifact.gpu.format = GpuFormat::kBitstream;
+  artifact.code = binary->bytes;
+  Artifact again = artifact;
+  std::unique_ptr<Executable> first = rig.Load(std::move(artifact)), second = rig.Load(std::move(again));
+  ASSERT_TRUE(first != nullptr && second != nullptr);
+  std::vector<uint8_t> host(8, 1);
+  std::unique_ptr<Buffer> from = rig.Host(host), x = rig.Allocate(8);
+  rig.Copy(*from, *x, 8);
+  for (uint32_t i = 0; i < 4; ++i) {
+    rig.Dispatch(i % 2 == 0 ? *first : *second, 2, {rig.View(*x), Rig::Value(3)});
+    rig.list.commands.emplace_back(FillCommand{rig.Slot(*x), 0, 4, static_cast<uint8_t>(i)});
+  }
+  rig.Dispatch(*second, 1, {rig.View(*x), Rig::Value(2)});
+  const Status status = rig.Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{0x03030303u * 2, 0x01010101u * 81}));
+}
+
+// Dependent tiny launches: prints what each costs.
+TEST_P(OpenClTest, ManyDependentLaunches) {
+  Rig rig(GetParam());
+  std::unique_ptr<Executable> checked = rig.Load(Checked());
+  ASSERT_NE(checked, nullptr);
+  constexpr uint32_t kCount = 1000;
+  for (const bool is_timed : {false, true}) {
+    rig.is_timed = is_timed;
+    double best_us = 1e9;
+    for (int round = 0; round < 5; ++round) {
+      std::unique_ptr<Buffer> x = rig.Upload({0, 0});
+      for (uint32_t i = 0; i < kCount; ++i) {
+        rig.Dispatch(*checked, 1, {rig.View(*x, 4, 4), Rig::Value(2)});  // The value is always odd.
+      }
+      const Time start = RealClock().Now();
+      const Status status = rig.Run();
+      ASSERT_TRUE(status.ok()) << status;
+      best_us = std::min(best_us, static_cast<double>((RealClock().Now() - start).count()) / 1e3 / kCount);
+    }
+    std::printf("%s: %.2f us a dependent launch%s\n", GetParam().c_str(), best_us, is_timed ? ", timed" : "");
+  }
+}
+
+std::vector<std::string> Present() {
+  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
+  std::vector<std::string> names = ListOpenClDevices();
+  if (names.empty()) {
+    std::printf("SKIPPED: no OpenCL device is present.\n");
+  }
+  return names;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OpenClTest);
+INSTANTIATE_TEST_SUITE_P(Present, OpenClTest, testing::ValuesIn(Present()), [](const auto& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), ':', '_');
+  return name;
+});
+
+// Names that are none, and devices that are not there.
+TEST(OpenClNamesTest, RefusesWhatDoesNotExist) {
+  Hub hub;
+  for (const char* name : {"opencl:9999", "opencl:", "opencl:x", "opencl:-1", "opencl:0x", "opencl:99999999999"}) {
+    const Status status = CreateDevice(name, hub, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << name << ": " << status;
+  }
+  EXPECT_EQ(DriverIdentity("cpu").status().code(), absl::StatusCode::kNotFound);
+}
+
+// An event that ends in an error is a loss, which every later call tells; what tells of memory or arguments is not.
+TEST(OpenClHealthTest, KnowsALostDevice) {
+  opencl::Health health("opencl:7", "Some GPU");
+  EXPECT_EQ(health.JudgeEvent(CL_MEM_OBJECT_ALLOCATION_FAILURE, "Running").code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(health.Judge(CL_INVALID_KERNEL_ARGS, nullptr, "Launching").code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(health.Check().ok());
+  EXPECT_EQ(Message(health.JudgeEvent(CL_OUT_OF_RESOURCES, "Running a submission")),
+            "Device \"opencl:7\" (Some GPU) is lost: Running a submission fails with CL_OUT_OF_RESOURCES (-5).");
+  EXPECT_EQ(health.Check().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(health.JudgeEvent(CL_MEM_OBJECT_ALLOCATION_FAILURE, "Running").code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/opencl/queue.h"
+
+#include <utility>
+
+#include "backends/opencl/flight.h"
+
+namespace hpvm::opencl {
+
+StatusOr<std::unique_ptr<OpenClQueue>> OpenClQueue::Create(const Parts& parts) {
+  Queue queues[3];
+  for (Queue& queue : queues) {
+    cl_int error = CL_SUCCESS;
+    queue = Queue(clCreateCommandQueue(parts.context, parts.found.device, CL_QUEUE_PROFILING_ENABLE, &error));
+    HPVMD_RETURN_IF_ERROR(FromCl(error, "Creating a queue on device \"" + parts.found.info.id + "\""));
+  }
+  return std::unique_ptr<OpenClQueue>(
+      new OpenClQueue(parts, std::move(queues[0]), std::move(queues[1]), std::move(queues[2])));
+}
+
+OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue setup)
+    : found_(parts.found),
+      context_(parts.context),
+      health_(parts.health),
+      stages_(parts.always_stage || !parts.found.info.is_emulated),
+      main_(std::move(main)),
+      download_(std::move(download)),
+      setup_(std::move(setup)),
+      uploads_(context_, setup_.get()),
+      downloads_(context_, setup_.get()),
+      traps_(context_, main_.get(), setup_.get()) {}
+
+std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission) {
+  auto flight = std::make_unique<OpenClFlight>(*this, submission);
+  flight->Enqueue();
+  return flight;
+}
+
+StatusOr<Event> OpenClQueue::Clear(cl_mem memory, uint64_t bytes) {
+  const cl_uint zero = 0;
+  Event cleared;
+  cl_int error = clEnqueueFillBuffer(setup_.get(), memory, &zero, sizeof(zero), 0, bytes, 0, nullptr, cleared.out());
+  if (error == CL_SUCCESS) {
+    error = clFlush(setup_.get());
+  }
+  HPVMD_RETURN_IF_ERROR(health_.Judge(error, setup_.get(), "Clearing a buffer of " + std::to_string(bytes) + " bytes"));
+  return cleared;
+}
+
+}  // namespace hpvm::opencl

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// How submissions get onto an OpenCL device: everything on one in-order queue, no event but where something is measured
+// or waited for.
+//
+// Copies to host memory at the end of a submission are made when the device is done with the rest, on a queue of their
+// own, so that the next submission runs meanwhile. Copies to host memory that other commands follow wait for the device
+// on the spot.
+#ifndef HPVMD_BACKENDS_OPENCL_QUEUE_H_
+#define HPVMD_BACKENDS_OPENCL_QUEUE_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backends/gpu/submit_thread.h"
+#include "backends/opencl/health.h"
+#include "backends/opencl/platform.h"
+#include "backends/opencl/staging.h"
+#include "backends/opencl/traps.h"
+
+namespace hpvm::opencl {
+
+class OpenClQueue final : public gpu::Driver {
+ public:
+  // What it borrows for its life. `always_stage`: also where the device is the host's processor, which can copy from
+  // pageable memory itself.
+  struct Parts {
+    const Found& found;
+    cl_context context;
+    Health& health;
+    bool always_stage = false;
+  };
+  static StatusOr<std::unique_ptr<OpenClQueue>> Create(const Parts& parts);
+
+  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission) override;
+  // Makes fresh memory read as zero: the event after which it does. Any thread.
+  StatusOr<Event> Clear(cl_mem memory, uint64_t bytes);
+
+ private:
+  friend class OpenClFlight;
+
+  OpenClQueue(const Parts& parts, Queue main, Queue download, Queue setup);
+
+  const Found& found_;
+  const cl_context context_;
+  Health& health_;
+  const bool stages_;
+  const Queue main_;      // Submissions; the submit thread's.
+  const Queue download_;  // Copies to host memory; the completion thread's.
+  const Queue setup_;     // Fresh memory.
+  Staging uploads_;       // The submit thread's.
+  Staging downloads_;     // The completion thread's.
+  TrapPool traps_;
+};
+
+}  // namespace hpvm::opencl
+
+#endif  // HPVMD_BACKENDS_OPENCL_QUEUE_H_

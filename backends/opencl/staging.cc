@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/opencl/staging.h"
+
+#include <utility>
+
+namespace hpvm::opencl {
+
+StatusOr<Pinned> Pinned::Allocate(cl_context context, cl_command_queue queue, uint64_t bytes) {
+  Pinned pinned;
+  pinned.queue_ = queue;
+  pinned.bytes_ = bytes;
+  cl_int error = CL_SUCCESS;
+  const std::string doing = "Allocating " + std::to_string(bytes) + " bytes of pinned memory";
+  pinned.memory_ = Memory(clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, nullptr, &error));
+  HPVMD_RETURN_IF_ERROR(FromCl(error, doing));
+  void* data = clEnqueueMapBuffer(queue, pinned.memory_.get(), CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0,
+                                  nullptr, nullptr, &error);
+  HPVMD_RETURN_IF_ERROR(FromCl(error, doing));
+  pinned.data_ = static_cast<uint8_t*>(data);
+  return pinned;
+}
+
+Pinned::Pinned(Pinned&& other) noexcept
+    : queue_(other.queue_),
+      memory_(std::move(other.memory_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Pinned& Pinned::operator=(Pinned&& other) noexcept {
+  std::swap(queue_, other.queue_);
+  std::swap(memory_, other.memory_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Pinned::~Pinned() {
+  if (data_ != nullptr) {
+    clEnqueueUnmapMemObject(queue_, memory_.get(), data_, 0, nullptr, nullptr);
+  }
+}
+
+StatusOr<uint8_t*> Staging::Take(uint64_t bytes) {
+  HPVMD_CHECK(bytes <= kSlotBytes);
+  if (memory_.data() == nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(memory_, Pinned::Allocate(context_, queue_, kSlots * kSlotBytes));
+  }
+  if (used_ + bytes > kSlotBytes) {
+    slot_ = (slot_ + 1) % kSlots;
+    used_ = 0;
+    if (events_[slot_]) {
+      const cl_event transfer = events_[slot_].get();
+      // A transfer that failed is told by the submission that it belongs to.
+      clWaitForEvents(1, &transfer);
+      events_[slot_].Reset();
+    }
+  }
+  uint8_t* piece = memory_.data() + slot_ * kSlotBytes + used_;
+  constexpr uint64_t kPieceAlignment = 64;
+  used_ += (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+  return piece;
+}
+
+}  // namespace hpvm::opencl

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory for the trap records of the submissions in flight.
+#ifndef HPVMD_BACKENDS_OPENCL_TRAPS_H_
+#define HPVMD_BACKENDS_OPENCL_TRAPS_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backends/opencl/buffer.h"
+#include "backends/opencl/staging.h"
+#include "compiler/gpu_code.h"
+
+namespace hpvm::opencl {
+
+// Records on the device, and where they are read back to. All zero on the device unless `is_dirty`.
+struct TrapMemory {
+  Memory device;
+  uint64_t serial = 0;
+  Pinned host;
+  bool is_dirty = false;
+
+  std::span<const GpuTrapRecord> records(uint32_t count) const {
+    return {reinterpret_cast<const GpuTrapRecord*>(host.data()), count};
+  }
+};
+
+class TrapPool {
+ public:
+  // All are borrowed for its life. `setup` is idle, so that mapping memory waits for nothing.
+  TrapPool(cl_context context, cl_command_queue main, cl_command_queue setup)
+      : context_(context), main_(main), setup_(setup) {}
+
+  // Memory for `count` records that are zero for what is enqueued on `main` from now on. The submit thread.
+  StatusOr<std::unique_ptr<TrapMemory>> Take(uint32_t count);
+  // Any thread.
+  void Give(std::unique_ptr<TrapMemory> memory);
+
+ private:
+  const cl_context context_;
+  const cl_command_queue main_, setup_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<TrapMemory>> idle_;  // Guarded by mutex_.
+};
+
+}  // namespace hpvm::opencl
+
+#endif  // HPVMD_BACKENDS_OPENCL_TRAPS_H_

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffers, copies and fills of the Vulkan device.
+#include "backends/vulkan/memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/vulkan/testing/fixture.h"
+#include "base/limits.h"
+
+namespace hpvm::vulkan {
+namespace {
+
+using limits::kMiB;
+
+// The two ways in which data gets into memory that the host could write by itself.
+class VulkanMemoryTest : public VulkanTest, public testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override { Open({.always_stage = GetParam()}); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Paths, VulkanMemoryTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Staged" : "Direct"; });
+
+// Every device says what the scheduler and the compiler ask of it.
+TEST_P(VulkanMemoryTest, DescribesItself) {
+  const DeviceInfo& info = device_->info();
+  EXPECT_EQ(info.id, "vulkan:0");
+  EXPECT_EQ(info.kind, DeviceKind::kGpu);
+  EXPECT_FALSE(info.name.empty());
+  EXPECT_EQ(info.silicon.size(), info.is_emulated ? 3u : 4u + 32u) << info.silicon;
+  EXPECT_GT(info.memory_bytes, 0u);
+  EXPECT_GT(info.allocation_bytes_max, 0u);
+  EXPECT_LE(info.allocation_bytes_max, info.memory_bytes);
+  EXPECT_GE(info.gpu.api_version, 12u);
+  // What Vulkan promises of every device.
+  EXPECT_GE(info.gpu.group_size_max, 128u);
+  EXPECT_GE(info.gpu.push_bytes_max, 128u);
+  EXPECT_GE(info.gpu.local_bytes_max, 16384u);
+  EXPECT_GE(info.gpu.buffers_max, 4u);
+  EXPECT_GE(info.gpu.buffer_bytes_max, 1u << 27);
+  EXPECT_GE(info.gpu.group_count_max[0], 65535u);
+  EXPECT_EQ(info.gpu.is_processor, info.is_emulated);
+}
+
+// Fresh memory is zero, also where a buffer lay before.
+TEST_P(VulkanMemoryTest, FreshMemoryIsZero) {
+  for (const uint64_t bytes : {uint64_t{4}, uint64_t{4000}, 3 * kMiB}) {
+    for (int round = 0; round < 3; ++round) {
+      Buffer& buffer = NewBuffer(bytes);
+      const std::vector<uint32_t> words = Read(buffer);
+      EXPECT_TRUE(std::all_of(words.begin(), words.end(), [](uint32_t word) { return word == 0; })) << bytes;
+      List list;
+      list.Fill(buffer, 0, bytes, 0xff);
+      ASSERT_TRUE(Run(list).ok());
+      buffers_.clear();
+    }
+  }
+}
+
+// Copies of any size and place, through host memory, between buffers and within one, overlapping as memmove does.
+TEST_P(VulkanMemoryTest, CopiesBytes) {
+  struct Case {
+    uint64_t from, to, bytes;
+  };
+  constexpr uint64_t kBytes = 5 * kMiB + 12;
+  const Case cases[] = {{0, 0, kBytes},
+                        {1, 3, 1},
+                        {7, 2, 4093},
+                        {0, kBytes - 1, 1},
+                        {5, 9, kMiB},
+                        {9, 5, kMiB},
+                        {0, 1, kBytes - 1},
+                        {1, 0, kBytes - 1},
+                        {100, 50, 2000},
+                        {3, 3, 100},
+                        {0, 2 * kMiB, 2 * kMiB},
+                        {0, 0, 0}};
+  std::vector<uint8_t> expected(kBytes);
+  Buffer& source = Host(Counting(kBytes / 4, 0x01020304));
+  Buffer& a = NewBuffer(kBytes);
+  Buffer& b = NewBuffer(kBytes);
+  for (const Case& c : cases) {
+    SCOPED_TRACE(testing::Message() << c.from << " -> " << c.to << ", " << c.bytes << " bytes");
+    Buffer& result = Host(std::vector<uint32_t>(kBytes / 4));
+    List list;
+    list.Copy(source, 0, a, 0, kBytes);
+    list.Copy(a, 0, b, 0, kBytes);
+    list.Copy(b, c.from, b, c.to, c.bytes);  // Within.
+    list.Copy(b, c.to, a, c.from, c.bytes);  // Between.
+    list.Copy(b, 0, result, 0, kBytes);
+    list.Copy(source, c.from, result, c.to, 0);
+    const Status status = Run(list);
+    ASSERT_TRUE(status.ok()) << status;
+    std::memcpy(expected.data(), source.host(), kBytes);
+    std::memmove(expected.data() + c.to, expected.data() + c.from, c.bytes);
+    EXPECT_EQ(std::memcmp(expected.data(), result.host(), kBytes), 0);
+  }
+}
+
+// Words are filled by the device, the bytes beside them otherwise.
+TEST_P(VulkanMemoryTest, FillsBytes) {
+  constexpr uint64_t kBytes = 64;
+  for (uint64_t offset = 0; offset < 9; ++offset) {
+    for (uint64_t bytes = 0; bytes < 14; ++bytes) {
+      Buffer& buffer = NewBuffer(kBytes);
+      List list;
+      list.Fill(buffer, 0, kBytes, 0x11);
+      list.Fill(buffer, offset, bytes, 0xab);
+      ASSERT_TRUE(Run(list).ok());
+      std::vector<uint8_t> expected(kBytes, 0x11);
+      std::fill_n(expected.begin() + static_cast<ptrdiff_t>(offset), bytes, 0xab);
+      const std::vector<uint32_t> words = Read(buffer);
+      EXPECT_EQ(std::memcmp(expected.data(), words.data(), kBytes), 0) << offset << ", " << bytes;
+      buffers_.clear();
+    }
+  }
+}
+
+// More than all staging memory holds, there and back in one submission, and there again from where it came back to.
+TEST_P(VulkanMemoryTest, CopiesMoreThanStagingHolds) {
+  constexpr uint64_t kWords = 24 * kMiB;
+  Buffer& source = Host(Counting(kWords, 5));
+  Buffer& middle = Host(std::vector<uint32_t>(kWords));
+  Buffer& result = Host(std::vector<uint32_t>(kWords));
+  Buffer& a = NewBuffer(kWords * 4);
+  Buffer& b = NewBuffer(kWords * 4);
+  List list;
+  list.Copy(source, 0, a, 0, kWords * 4);
+  list.Copy(a, 0, middle, 0, kWords * 4);
+  list.Copy(middle, 0, b, 0, kWords * 4);
+  list.Copy(b, 0, result, 0, kWords * 4);
+  const Status status = Run(list);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(std::memcmp(source.host(), result.host(), kWords * 4), 0);
+}
+
+// Many submissions at once, each with staging memory of its own.
+TEST_P(VulkanMemoryTest, KeepsManySubmissionsApart) {
+  constexpr uint32_t kSubmissions = 40;
+  std::vector<List> lists(kSubmissions);
+  std::vector<Buffer*> results;
+  auto timeline = device_->CreateTimeline();
+  ASSERT_TRUE(timeline.ok());
+  std::vector<TimelinePoint> points;
+  for (uint32_t i = 0; i < kSubmissions; ++i) {
+    points.push_back({timeline->get(), i + 1});
+    Buffer& source = Host(Counting(300'000, i * 1'000'000));
+    results.push_back(&Host(std::vector<uint32_t>(300'000)));
+    Buffer& buffer = NewBuffer(source.bytes());
+    lists[i].Copy(source, 0, buffer, 0, source.bytes());
+    lists[i].Copy(buffer, 0, *results.back(), 0, source.bytes());
+  }
+  for (uint32_t i = 0; i < kSubmissions; ++i) {
+    Submission submission;
+    submission.commands = &lists[i].commands;
+    submission.buffers = lists[i].buffers;
+    submission.signals = {&points[i], 1};
+    ASSERT_TRUE(device_->Submit(submission).ok());
+  }
+  ASSERT_TRUE((*timeline)->Wait(kSubmissions, RealClock().Now() + std::chrono::seconds(60)).ok());
+  for (uint32_t i = 0; i < kSubmissions; ++i) {
+    const std::vector<uint32_t> expected = Counting(300'000, i * 1'000'000);
+    EXPECT_TRUE(std::ranges::equal(Words(*results[i]), expected)) << i;
+  }
+}
+
+// More memory than there is: a status with the figures, and the device goes on.
+TEST_P(VulkanMemoryTest, RefusesMoreThanItHas) {
+  const DeviceInfo& info = device_->info();
+  for (const uint64_t bytes : {info.allocation_bytes_max + 1, ~uint64_t{0}, ~uint64_t{0} - 300}) {
+    const auto buffer = device_->Allocate({.bytes = bytes});
+    EXPECT_EQ(buffer.status().code(), absl::StatusCode::kResourceExhausted) << buffer.status();
+    EXPECT_NE(Message(buffer.status()).find("vulkan:0"), std::string::npos) << buffer.status();
+  }
+  EXPECT_EQ(Read(NewBuffer(4))[0], 0u);
+}
+
+// The sum of all allocations has its limit too, and what is given back can be had again.
+TEST(MemoryTest, CountsWhatIsInUse) {
+  StatusOr<std::unique_ptr<Instance>> instance = Instance::Create(false);
+  if (!instance.ok() || (*instance)->devices().empty()) {
+    GTEST_SKIP() << "No Vulkan device.";
+  }
+  const DeviceInfo info = (*instance)->devices()[0].info;
+  if (!info.is_emulated) {
+    GTEST_SKIP() << "Others may need the memory of " << info.name << ".";
+  }
+  StatusOr<std::unique_ptr<Context>> context = Context::Create(*std::move(instance), 0);
+  ASSERT_TRUE(context.ok()) << context.status();
+  Memory memory(**context, false);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<Storage> taken;  // Never touched, so the host has no need of pages for it.
+    Status status;
+    while (status.ok()) {
+      ASSERT_LE(taken.size(), 8u);
+      StatusOr<Storage> storage = memory.Allocate(info.memory_bytes / 5, Place::kDevice);
+      status = storage.status();
+      if (storage.ok()) {
+        taken.push_back(*std::move(storage));
+      }
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_NE(Message(status).find(std::to_string(info.memory_bytes)), std::string::npos) << status;
+    EXPECT_EQ(taken.size(), 4u);
+  }
+}
+
+// Small buffers share blocks: thousands of them are no problem, and all come back.
+TEST_P(VulkanMemoryTest, SmallBuffersShareBlocks) {
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::unique_ptr<Buffer>> kept;
+    for (uint64_t i = 0; i < 3000; ++i) {
+      StatusOr<std::unique_ptr<Buffer>> buffer = device_->Allocate({.bytes = 1 + i * 7 % 5000});
+      ASSERT_TRUE(buffer.ok()) << buffer.status();
+      if (i % 3 != 0) {
+        kept.push_back(*std::move(buffer));
+      }
+    }
+    while (kept.size() > 1) {  // Back in another order than they came.
+      std::swap(kept[kept.size() / 2], kept.back());
+      kept.pop_back();
+    }
+  }
+}
+
+// Memory for another driver: a descriptor of its own, and the buffer works as any other.
+TEST_P(VulkanMemoryTest, ExportsMemory) {
+  if (!device_->info().exports_memory) {
+    GTEST_SKIP() << device_->info().name << " exports no memory.";
+  }
+  StatusOr<std::unique_ptr<Buffer>> buffer = device_->Allocate({.bytes = 100'000, .is_exported = true});
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  const ExportedMemory memory = (*buffer)->exported();
+  EXPECT_GE(memory.fd, 0);
+  EXPECT_GE(memory.bytes, 100'000u);
+  List list;
+  list.Fill(**buffer, 0, 100'000, 7);
+  ASSERT_TRUE(Run(list).ok());
+  EXPECT_EQ(Read(**buffer)[24'999], 0x07070707u);
+  EXPECT_EQ(NewBuffer(4).exported().fd, -1);
+}
+
+}  // namespace
+}  // namespace hpvm::vulkan

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shader modules for tests of the Vulkan device, written as assembly text, with the descriptions a compiler would give
+// them.
+#ifndef HPVMD_BACKENDS_VULKAN_TESTING_SHADERS_H_
+#define HPVMD_BACKENDS_VULKAN_TESTING_SHADERS_H_
+
+#include <cstdint>
+
+#include "compiler/artifact.h"
+
+namespace hpvm::vulkan {
+
+// y[i] = x[i] * k + i. Parameters x, y, k; all words. Push constants.
+Artifact ScaleArtifact();
+// y[i] = x[i] + k. Parameters x, y, k. Buffers in sets 0 and 3, values in a buffer in set 1.
+Artifact SetsArtifact();
+// y[i] = y[i] * 3 + k. Parameters y, k.
+Artifact StepArtifact();
+// y[i] = i + 1, but instance `bad` traps (unreachable, byte 77 of the module). Parameters y, bad.
+Artifact TrapArtifact();
+// A tenant's own: y[0] = the words of y; stores far behind y's end, and y[1] = what a load there gives. One work item.
+// Parameter y.
+Artifact NativeArtifact();
+
+}  // namespace hpvm::vulkan
+
+#endif  // HPVMD_BACKENDS_VULKAN_TESTING_SHADERS_H_

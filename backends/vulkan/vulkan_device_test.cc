@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches on the Vulkan device.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+
+#include "backends/driver_builder.h"
+#include "backends/vulkan/build.h"
+#include "backends/vulkan/context.h"
+#include "backends/vulkan/testing/fixture.h"
+#include "backends/vulkan/testing/shaders.h"
+
+namespace hpvm::vulkan {
+namespace {
+
+using VulkanDeviceTest = VulkanTest;
+
+std::vector<uint32_t> Scaled(const std::vector<uint32_t>& x, uint32_t k) {
+  std::vector<uint32_t> y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    y[i] = x[i] * k + static_cast<uint32_t>(i);
+  }
+  return y;
+}
+
+// The names that devices go by.
+TEST(VulkanListTest, NamesItsDevices) {
+  const auto names = ListVulkanDevices();
+  ASSERT_TRUE(names.ok()) << names.status();
+  for (size_t i = 0; i < names->size(); ++i) {
+    EXPECT_EQ((*names)[i], "vulkan:" + std::to_string(i));
+    EXPECT_TRUE(VulkanDriverIdentity((*names)[i]).ok());
+  }
+  Hub hub;
+  for (const char* name : {"vulkan:99", "vulkan:", "vulkan:x", "vulkan0", "opencl:0", "", "vulkan:-1", "vulkan:0 "}) {
+    const auto device = CreateVulkanDevice(name, hub, {});
+    EXPECT_EQ(device.status().code(), absl::StatusCode::kNotFound) << name << ": " << device.status();
+    EXPECT_FALSE(VulkanDriverIdentity(name).ok()) << name;
+  }
+}
+
+// What every other test relies on: the layer is there, and what it says is noticed.
+TEST_F(VulkanDeviceTest, HearsTheValidationLayer) {
+  StatusOr<std::unique_ptr<Instance>> instance = Instance::Create(true);
+  if (absl::IsNotFound(instance.status())) {
+    GTEST_SKIP() << Message(instance.status());
+  }
+  StatusOr<std::unique_ptr<Context>> context = Context::Create(*std::move(instance), 0);
+  ASSERT_TRUE(context.ok()) << context.status();
+  EXPECT_EQ(TakeValidationMessages().count, 0u);
+  VkBuffer buffer = VK_NULL_HANDLE;
+  auto empty = Typed<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
+  if ((*context)->vk().CreateBuffer((*context)->device(), &empty, nullptr, &buffer) == VK_SUCCESS) {
+    (*context)->vk().DestroyBuffer((*context)->device(), buffer, nullptr);
+  }
+  EXPECT_GT(TakeValidationMessages().count, 0u);
+}
+
+// Launches of extents that no group divides, with values in push constants.
+TEST_F(VulkanDeviceTest, RunsKernels) {
+  Executable& scale = Load(ScaleArtifact());
+  for (const uint32_t count : {1u, 7u, 64u, 1000u, 65'537u}) {
+    const std::vector<uint32_t> x = Counting(count, 17);
+    Buffer& source = Host(x);
+    Buffer& in = NewBuffer(source.bytes());
+    Buffer& out = NewBuffer(source.bytes());
+    List list;
+    list.Copy(source, 0, in, 0, source.bytes());
+    list.Dispatch(scale, count, {Whole(in), Whole(out), Scalar(3)});
+    const Status status = Run(list);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(Read(out), Scaled(x, 3)) << count;
+  }
+}
+
+// A view may begin anywhere: the kernel is told how far behind what is bound.
+TEST_F(VulkanDeviceTest, BindsViewsAtAnyWord) {
+  Executable& scale = Load(ScaleArtifact());
+  const std::vector<uint32_t> x = Counting(500, 100);
+  Buffer& source = Host(x);
+  Buffer& in = NewBuffer(4096);
+  Buffer& out = NewBuffer(4096);
+  for (const uint64_t offset : {0, 4, 12, 16, 60, 64, 100, 252, 260, 1000}) {
+    List list;
+    list.Fill(out, 0, 4096, 0xee);
+    list.Copy(source, 0, in, offset, source.bytes());
+    list.Dispatch(scale, 500, {{&in, offset, 2000, 0}, {&out, offset + 4, 2000, 0}, Scalar(1)});
+    const Status status = Run(list);
+    ASSERT_TRUE(status.ok()) << status;
+    std::vector<uint32_t> expected(1024, 0xeeeeeeee);
+    std::ranges::copy(Scaled(x, 1), expected.begin() + static_cast<ptrdiff_t>(offset / 4 + 1));
+    EXPECT_EQ(Read(out), expected) << offset;
+  }
+}
+
+// Several descriptor sets with gaps between, and values that come in a buffer.
+TEST_F(VulkanDeviceTest, BindsSeveralSets) {
+  Executable& sets = Load(SetsArtifact());
+  Buffer& source = Host(Counting(100, 0));
+  Buffer& x = NewBuffer(400);
+  Buffer& y = NewBuffer(400);
+  List list;
+  list.Copy(source, 0, x, 0, 400);
+  for (int i = 0; i < 600; ++i) {  // More sets than one pool holds.
+    list.Dispatch(sets, 100, {Whole(x), Whole(y), Scalar(static_cast<uint64_t>(i))});
+  }
+  list.Dispatch(sets, 50, {Whole(y), Whole(x), Scalar(1)});
+  const Status status = Run(list);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Read(y), Counting(100, 599));
+  EXPECT_EQ(Read(x)[49], 49u + 600u);
+  EXPECT_EQ(Read(x)[50], 50u);
+}
+
+// Each dispatch sees what the one before wrote, in one submission and in one after the other.
+TEST_F(VulkanDeviceTest, RunsChains) {
+  Executable& step = Load(StepArtifact());
+  constexpr uint32_t kSteps = 700, kWords = 3000;
+  Buffer& y = NewBuffer(kWords * 4);
+  std::vector<uint32_t> expected(kWords, 0);
+  for (int round = 0; round < 3; ++round) {
+    List list;
+    for (uint32_t i = 0; i < kSteps; ++i) {
+      list.Dispatch(step, kWords, {Whole(y), Scalar(i)});
+      for (uint32_t& word : expected) {
+        word = word * 3 + i;
+      }
+    }
+    std::vector<NodeTiming> timings(kSteps);
+    const Status status = Run(list, nullptr, timings);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(Read(y), expected);
+    for (uint32_t i = 0; i < kSteps; ++i) {
+      ASSERT_LE(timings[i].start_ns, timings[i].end_ns) << i;
+      ASSERT_TRUE(i == 0 || timings[i - 1].end_ns <= timings[i].end_ns) << i;
+    }
+    EXPECT_LT(timings[0].start_ns, timings[kSteps - 1].end_ns);
+  }
+}
+
+// Copies and launches that follow from one another, among others that do not.
+TEST_F(VulkanDeviceTest, OrdersCopiesAndLaunches) {
+  Executable& step = Load(StepArtifact());
+  Buffer& a = NewBuffer(4000);
+  Buffer& b = NewBuffer(4000);
+  Buffer& c = NewBuffer(4000);
+  Buffer& first = Host(std::vector<uint32_t>(1000));
+  Buffer& second = Host(std::vector<uint32_t>(1000));
+  List list;
+  list.Fill(a, 0, 4000, 1);                          // a = 0x01010101
+  list.Dispatch(step, 1000, {Whole(c), Scalar(9)});  // c = 9
+  list.Copy(a, 0, b, 0, 4000);                       // b = 0x01010101
+  list.Dispatch(step, 1000, {Whole(a), Scalar(1)});  // a = 0x03030304
+  list.Copy(a, 0, first, 0, 4000);
+  list.Dispatch(step, 1000, {Whole(a), Scalar(0)});  // a = 0x0909090c
+  list.Copy(first, 0, c, 0, 2000);                   // c = 0x03030304, 9
+  list.Copy(a, 0, c, 3000, 1000);
+  list.Copy(c, 0, second, 0, 4000);
+  const Status status = Run(list);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Words(first)[999], 0x03030304u);
+  EXPECT_EQ(Words(second)[0], 0x03030304u);
+  EXPECT_EQ(Words(second)[499], 0x03030304u);
+  EXPECT_EQ(Words(second)[500], 9u);
+  EXPECT_EQ(Words(second)[999], 0x0909090cu);
+  EXPECT_EQ(Read(b), std::vector<uint32_t>(1000, 0x01010101));
+}
+
+// The first instance that traps is named, with its node; the device works on, and the next run is clean.
+TEST_F(VulkanDeviceTest, ReportsTraps) {
+  Executable& trap = Load(TrapArtifact());
+  Buffer& y = NewBuffer(4000);
+  for (int round = 0; round < 3; ++round) {
+    List list;
+    list.Dispatch(trap, 1000, {Whole(y), Scalar(5000)});
+    list.Dispatch(trap, 1000, {Whole(y), Scalar(123)});
+    list.Dispatch(trap, 1000, {Whole(y), Scalar(7)});
+    Failure failure;
+    const Status status = Run(list, &failure);
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_EQ(failure.node, 1u);
+    EXPECT_EQ(failure.trap.code, ir::TrapCode::kUnreachable);
+    EXPECT_EQ(failure.trap.instance[0], 123u);
+    EXPECT_EQ(failure.trap.source, 77u);
+    List clean;
+    clean.Dispatch(trap, 1000, {Whole(y), Scalar(5000)});
+    EXPECT_TRUE(Run(clean).ok());
+    EXPECT_EQ(Read(y), Counting(1000, 1));
+  }
+}
+
+// A tenant's own module learns the view's size from what is bound; what it stores outside goes nowhere.
+TEST_F(VulkanDeviceTest, NativeModulesStayInTheirBuffers) {
+  Executable& native = Load(NativeArtifact());
+  Buffer& y = NewBuffer(1024);
+  Buffer& around = NewBuffer(800'000);
+  List list;
+  list.Dispatch(native, 1, {{&y, 0, 40, 0}});
+  list.Dispatch(native, 1, {{&around, 0, 400, 0}});
+  const Status status = Run(list);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Read(y)[0], 10u);
+  EXPECT_EQ(Read(around)[0], 100u);
+  EXPECT_EQ(Read(around)[100'000], 0u);
+  List unaligned;
+  unaligned.Dispatch(native, 1, {{&y, 4, 40, 0}});
+  Failure failure;
+  const Status refused = Run(unaligned, &failure);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_EQ(failure.node, 0u);
+}
+
+// What a device cannot do ends in a sentence with the limit, and the node.
+TEST_F(VulkanDeviceTest, RefusesLaunchesBeyondItsLimits) {
+  Executable& step = Load(StepArtifact());
+  Buffer& y = NewBuffer(4000);
+  List list;
+  list.Dispatch(step, 1000, {Whole(y), Scalar(1)});
+  list.Dispatch(step, uint64_t{1} << 32, {Whole(y), Scalar(1)});
+  Failure failure;
+  const Status status = Run(list, &failure);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_EQ(failure.node, 1u);
+  const uint64_t range_max = device_->info().gpu.buffer_bytes_max;
+  if (device_->info().allocation_bytes_max > range_max + (1 << 20)) {
+    Buffer& large = NewBuffer(range_max + 4);
+    List too_large;
+    too_large.Dispatch(step, 1, {Whole(large), Scalar(1)});
+    const Status refused = Run(too_large);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+    EXPECT_NE(Message(refused).find(std::to_string(range_max)), std::string::npos) << refused;
+  }
+  KernelNeeds needs{.kind = ArtifactKind::kVulkan};
+  EXPECT_TRUE(device_->Supports(needs).ok);
+  needs.group = {uint64_t{1} << 40, 1, 1};
+  EXPECT_FALSE(device_->Supports(needs).ok);
+  needs.group = {device_->info().gpu.group_size_max, 2, 1};
+  EXPECT_FALSE(device_->Supports(needs).ok);
+  needs = {.kind = ArtifactKind::kOpenCl};
+  EXPECT_FALSE(device_->Supports(needs).ok);
+}
+
+// Modules and descriptions that no compiler of ours writes.
+TEST_F(VulkanDeviceTest, RefusesBadArtifacts) {
+  const auto refuses = [&](const char* what, auto change, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+    Artifact artifact = StepArtifact();
+    change(artifact);
+    const auto loaded = device_->Load(std::move(artifact));
+    EXPECT_EQ(loaded.status().code(), code) << what << ": " << loaded.status();
+  };
+  refuses("kind", [](Artifact& a) { a.kind = ArtifactKind::kOpenCl; });
+  refuses("format", [](Artifact& a) { a.gpu.format = GpuFormat::kPtx; });
+  refuses("empty", [](Artifact& a) { a.code.clear(); });
+  refuses("cut", [](Artifact& a) { a.code.resize(a.code.size() - 3); });
+  refuses("magic", [](Artifact& a) { a.code[0] ^= 1; });
+  refuses("variants", [](Artifact& a) { a.gpu.variants.clear(); });
+  refuses("param", [](Artifact& a) { a.gpu.variants[0].arguments[0].index = 2; });
+  refuses("offset", [](Artifact& a) { a.gpu.variants[0].arguments[1].offset = 8; });
+  refuses("push", [](Artifact& a) { a.gpu.variants[0].push_bytes = 4096; });
+  refuses("set", [](Artifact& a) { a.gpu.variants[0].arguments[0].set = 0xffffffff; });
+  refuses("binding", [](Artifact& a) { a.gpu.variants[0].arguments[0].binding = 0xffffffff; });
+  refuses("twice", [](Artifact& a) { a.gpu.variants[0].arguments.push_back(a.gpu.variants[0].arguments[0]); });
+  refuses("group memory", [](Artifact& a) { a.gpu.variants[0].local_bytes = uint64_t{1} << 40; });
+}
+
+// A stop word ends a submission before its next command.
+TEST_F(VulkanDeviceTest, StopsBetweenSubmissions) {
+  Buffer& y = NewBuffer(400);
+  List list;
+  list.Fill(y, 0, 400, 1);
+  auto timeline = device_->CreateTimeline();
+  ASSERT_TRUE(timeline.ok());
+  const TimelinePoint done{timeline->get(), 1};
+  std::atomic<uint32_t> stop{1};
+  Submission submission;
+  submission.commands = &list.commands;
+  submission.buffers = list.buffers;
+  submission.signals = {&done, 1};
+  submission.stop = &stop;
+  ASSERT_TRUE(device_->Submit(submission).ok());
+  const Status status = (*timeline)->Wait(1, RealClock().Now() + std::chrono::seconds(20));
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+}
+
+// Counts builds; what it returns is what the process behind a real one would.
+class TestBuilder final : public DriverBuilder {
+ public:
+  StatusOr<DriverBinary> Build(const DriverBuild& build) override {
+    ++builds;
+    if (breaks_data) {
+      return DriverBinary{std::vector<uint8_t>(100, 0x5a), ""};
+    }
+    StatusOr<DriverBinary> binary = BuildForVulkan(build);
+    bytes = binary.ok() ? binary->bytes.size() : 0;
+    return binary;
+  }
+  int builds = 0;
+  size_t bytes = 0;
+  bool breaks_data = false;
+};
+
+// Pipelines come out of what another process built; data that is not this driver's is no harm.
+TEST_F(VulkanDeviceTest, UsesPreparedPipelines) {
+  TestBuilder builder;
+  for (const bool breaks_data : {false, true}) {
+    builder.breaks_data = breaks_data;
+    Open({.builder = &builder});
+    Executable& step = Load(StepArtifact());
+    Buffer& y = NewBuffer(4000);
+    List list;
+    list.Dispatch(step, 1000, {Whole(y), Scalar(5)});
+    const Status status = Run(list);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(Read(y), std::vector<uint32_t>(1000, 5));
+  }
+  EXPECT_EQ(builder.builds, 2);
+  EXPECT_GE(builder.bytes, sizeof(VkPipelineCacheHeaderVersionOne));  // Mesa's software driver keeps nothing else.
+}
+
+// Not a test of speed, but its record: what a dependent tiny dispatch costs.
+TEST_F(VulkanDeviceTest, PrintsLaunchCost) {
+  Executable& step = Load(StepArtifact());
+  Buffer& y = NewBuffer(256);
+  constexpr uint32_t kSteps = 1000;
+  List list;
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    list.Dispatch(step, 64, {Whole(y), Scalar(i)});
+  }
+  double best_us = 1e9;
+  for (int round = 0; round < 5; ++round) {
+    const Time begin = RealClock().Now();
+    ASSERT_TRUE(Run(list).ok());
+    best_us = std::min(best_us, std::chrono::duration<double, std::micro>(RealClock().Now() - begin).count() / kSteps);
+  }
+  std::printf("vulkan: %.2f us a dependent dispatch, %u in a submission, on %s\n", best_us, kSteps,
+              device_->info().name.c_str());
+}
+
+}  // namespace
+}  // namespace hpvm::vulkan

@@ -41,9 +41,11 @@ enum class Abi : uint8_t {
 // driver gets (OpenCL C, PTX, SPIR-V disassembled).
 enum class Listing : uint8_t { kNone = 0, kIr = 1, kLlvm = 2, kAssembly = 3, kDevice = 4 };
 
-// A Vulkan module's constant, by its SpecId; scalars of 4 bytes use the low half.
+// A SPIR-V module's constant, by its SpecId. Documents have numbers without a type; the module's constant says which it
+// becomes.
 struct SpecialisationConstant {
   uint32_t id = 0;
+  bool is_float = false;  // `bits` are a double's; else a signed 64-bit integer's.
   uint64_t bits = 0;
 };
 
@@ -62,7 +64,7 @@ struct CompileRequest {
   GpuTarget gpu;                                  // kOpenCl, kVulkan: the device; others ignore it.
   bool fast_math = false;                         // A node's "math": "fast".
   std::string options;                            // OpenCL C: build options, as the document has them.
-  std::vector<SpecialisationConstant> constants;  // SPIR-V shaders.
+  std::vector<SpecialisationConstant> constants;  // SPIR-V.
   // The artifact carries remarks and the listing, and is for people: such a compile does not use the cache, and may be
   // for another processor than this one (CpuTarget::level; empty: this one).
   bool explain = false;

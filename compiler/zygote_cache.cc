@@ -79,6 +79,7 @@ Sha256 CacheKeyOf(const CompileRequest& request, std::string_view target, std::s
   number(request.constants.size());
   for (const SpecialisationConstant& constant : request.constants) {
     number(constant.id);
+    number(constant.is_float);
     number(constant.bits);
   }
   return hasher.Finish();

@@ -8,7 +8,7 @@
 namespace hpvm {
 namespace {
 
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 enum class MessageKind : uint8_t { kHello = 1, kRequest = 2, kResponse = 3, kKeep = 4 };
 
 WireWriter Begin(MessageKind kind) {
@@ -121,6 +121,7 @@ std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request) {
   out.U32(static_cast<uint32_t>(compile.constants.size()));
   for (const SpecialisationConstant& constant : compile.constants) {
     out.U32(constant.id);
+    out.U8(constant.is_float);
     out.U64(constant.bits);
   }
   return std::move(out.bytes());
@@ -149,14 +150,14 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
   compile.level = in.Text();
   compile.gpu = ReadGpuTarget(in);
   compile.options = in.Text();
-  compile.constants.resize(in.Count(12));
+  compile.constants.resize(in.Count(13));
   for (SpecialisationConstant& constant : compile.constants) {
     constant.id = in.U32();
+    constant.is_float = in.Flag();
     constant.bits = in.U64();
   }
   if (!in.AtEnd() || !IsExplainConsistent(compile, listing) || compile.params.size() > limits::kKernelParamsMax ||
-      abi > static_cast<uint8_t>(Abi::kHpvmWeb) ||
-      compile.options.size() > limits::kBuildOptionsBytesMax ||
+      abi > static_cast<uint8_t>(Abi::kHpvmWeb) || compile.options.size() > limits::kBuildOptionsBytesMax ||
       compile.constants.size() > limits::kSpecialisationConstantsMax ||
       target < static_cast<uint8_t>(ArtifactKind::kInterp) || target > static_cast<uint8_t>(ArtifactKind::kVulkan)) {
     return Malformed("request");

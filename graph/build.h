@@ -114,6 +114,8 @@ class Builder {
   void ReadParams(Node& node, JsonId id);
   void ReadVariants(Node& node, JsonId id);
   void ReadVariant(Variant& variant, JsonId id);
+  void ReadConstants(Variant& variant, JsonId id);
+  void ReadConstant(Variant& variant, JsonId id);
   std::vector<std::string> ReadDevices(JsonId id, std::string_view what);
 
   // build_edges.cc.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/limits.h"
@@ -234,8 +235,8 @@ void Builder::ReadVariants(Node& node, JsonId id) {
 
 void Builder::ReadVariant(Variant& variant, JsonId id) {
   Fields fields;
-  if (!ReadFields(id, "Variant", {Key::kModule, Key::kEntry, Key::kAbi, Key::kDevices}, {Key::kModule, Key::kEntry},
-                  fields)) {
+  if (!ReadFields(id, "Variant", {Key::kModule, Key::kEntry, Key::kAbi, Key::kDevices, Key::kConstants},
+                  {Key::kModule, Key::kEntry}, fields)) {
     return;
   }
   if (const JsonId module = fields[Key::kModule]; module != kNoJson && Expect(module, Kind::kString, "Module")) {
@@ -270,6 +271,49 @@ void Builder::ReadVariant(Variant& variant, JsonId id) {
     }
   }
   variant.devices = ReadDevices(fields[Key::kDevices], "Devices");
+  ReadConstants(variant, fields[Key::kConstants]);
+}
+
+void Builder::ReadConstants(Variant& variant, JsonId id) {
+  if (id == kNoJson || !Expect(id, Kind::kObject, "Constants")) {
+    return;
+  }
+  if (variant.module.valid() && graph_.modules[variant.module.index].kind != ModuleKind::kSpirv) {
+    return Fail(id, "Constants are for modules of kind \"spirv\"; module ",
+                Quoted(graph_.modules[variant.module.index].name), " is of another.");
+  }
+  if (tree_[id].size > limits::kSpecialisationConstantsMax) {
+    return Fail(id, "Constants has ", tree_[id].size, " members; the limit is ",
+                limits::kSpecialisationConstantsMax, ".");
+  }
+  for (JsonId child = tree_.FirstChild(id); child != kNoJson; child = tree_.Next(child)) {
+    ReadConstant(variant, child);
+  }
+}
+
+void Builder::ReadConstant(Variant& variant, JsonId id) {
+  const std::string_view name = tree_.NameOf(id);
+  Constant constant;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), constant.id);
+  // One spelling of each number, so that none stands twice.
+  if (error != std::errc() || end != name.data() + name.size() || std::to_string(constant.id) != name) {
+    return Fail(id, "Constant ", Quoted(name), " is no SpecId: a decimal number below 4294967296 is expected.");
+  }
+  switch (const JsonValue& value = tree_[id]; value.kind()) {
+    case Kind::kBool:
+    case Kind::kInteger:
+      constant.value = value.integer;
+      break;
+    case Kind::kFloat:
+      constant.value = value.number;
+      break;
+    case Kind::kRefused:
+      return;
+    default:
+      return Fail(id, "Constant ", Quoted(name), " is ", KindName(value.kind()),
+                  "; a number of up to 64 bits, true or false is expected.");
+  }
+  variant.constants.push_back(constant);
 }
 
 std::vector<std::string> Builder::ReadDevices(JsonId id, std::string_view what) {

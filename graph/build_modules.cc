@@ -82,6 +82,10 @@ void Builder::ReadModule(Module& module, JsonId id) {
   }
   if (fields.has(Key::kOptions)) {
     module.build_options = ReadText(fields[Key::kOptions], "Options");
+    if (module.build_options.size() > limits::kBuildOptionsBytesMax) {
+      Fail(fields[Key::kOptions], "Options have ", module.build_options.size(), " bytes; the limit is ",
+           limits::kBuildOptionsBytesMax, ".");
+    }
     if (kind.has_value() && module.kind != ModuleKind::kOpenCl) {
       Fail(fields[Key::kOptions], "Options are for modules of kind \"opencl\"; this one is ",
            Quoted(kModuleKinds[*kind]), ".");

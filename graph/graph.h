@@ -81,11 +81,19 @@ struct Module {
   friend bool operator==(const Module&, const Module&) = default;
 };
 
+// A value for one of a SPIR-V module's specialisation constants, whose type the module says.
+struct Constant {
+  uint32_t id = 0;                      // SpecId.
+  std::variant<int64_t, double> value;  // true and false are 1 and 0.
+  friend bool operator==(const Constant&, const Constant&) = default;
+};
+
 struct Variant {
   ModuleId module;
   std::string entry;
   bool hpvm_web = false;             // "abi": "hpvm-web".
   std::vector<std::string> devices;  // Empty: any.
+  std::vector<Constant> constants;   // In the document's order; only modules of kind spirv.
   friend bool operator==(const Variant&, const Variant&) = default;
 };
 

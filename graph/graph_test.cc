@@ -51,7 +51,8 @@ TEST(ParseTest, ReadsEveryMember) {
   const Graph graph = Parsed(R"({"$schema": "s", "hpvm": 1, "name": "g", "description": "d", "symbols": ["q"],
     "inputs": {"a": {"type": "u8", "shape": ["n", 4]}, "s": {"type": "u32", "shape": []}},
       "outputs": {"b": {"type": "u8", "shape": ["n", 4]}},
-    "modules": {"k": {"kind": "opencl", "source": {"file": "k.cl"}, "options": "-w"}, "i": {"kind": "wasm",
+    "modules": {"k": {"kind": "opencl", "source": {"file": "k.cl"}, "options": "-w"}, "v": {"kind": "spirv",
+      "source": {"file": "v.spv"}}, "i": {"kind": "wasm",
       "source": {"inline": "AGFz"}}},
     "nodes": {"f": {"ports": [{"name": "x", "access": "in", "type": "u8", "shape": ["n", 4]}, {"name": "y",
       "access": "out", "type": "u8", "shape": ["n", 4]}],
@@ -59,7 +60,7 @@ TEST(ParseTest, ReadsEveryMember) {
       {"name": "e", "type": "i32", "value": {"input": "s"}}],
       "params": ["c", "y", "x", "e", "d"], "instances": ["n", 4], "group": [8, 1],
       "variants": [{"module": "k", "entry": "f", "devices": ["gpu"]}, {"module": "i", "entry": "g",
-      "abi": "hpvm-web"}],
+      "abi": "hpvm-web"}, {"module": "v", "entry": "h", "constants": {"7": 2.5, "0": -1, "4294967295": true}}],
       "devices": ["gpu", "cpu:0"], "hints": ["gpu:1"], "math": "fast"}},
     "edges": [{"from": "a", "to": "f.x", "stream": true, "capacity": 7}, {"from": "f.y", "to": "b",
       "kind": "all_to_all"}]})");
@@ -69,10 +70,10 @@ TEST(ParseTest, ReadsEveryMember) {
   EXPECT_THAT(graph.symbols, ElementsAre("q", "n"));
   EXPECT_EQ(graph.declared_symbols, 1u);
   EXPECT_TRUE(graph.streaming);
-  ASSERT_EQ(graph.modules.size(), 2u);
+  ASSERT_EQ(graph.modules.size(), 3u);
   EXPECT_EQ(graph.modules[0].kind, ModuleKind::kOpenCl);
   EXPECT_EQ(graph.modules[0].build_options, "-w");
-  EXPECT_THAT(graph.modules[1].bytes, ElementsAre(0, 'a', 's'));
+  EXPECT_THAT(graph.modules[2].bytes, ElementsAre(0, 'a', 's'));
   const Node& root = graph.nodes[0];
   ASSERT_EQ(root.ports.size(), 3u);
   EXPECT_EQ(root.ports[1].name, "s");
@@ -86,9 +87,12 @@ TEST(ParseTest, ReadsEveryMember) {
   EXPECT_EQ(std::get<double>(node.scalars[0].value), 2.0);
   EXPECT_EQ(std::get<Expr>(node.scalars[1].value).text, "n*q");
   EXPECT_EQ(std::get<Scalar::InputRef>(node.scalars[2].value).input, "s");
-  EXPECT_EQ(node.variants[1].module, ModuleId(uint32_t{1}));
+  EXPECT_EQ(node.variants[1].module, ModuleId(uint32_t{2}));
   EXPECT_TRUE(node.variants[1].hpvm_web);
   EXPECT_THAT(node.variants[0].devices, ElementsAre("gpu"));
+  const std::vector<Constant> constants = {{7, 2.5}, {0, int64_t{-1}}, {4294967295u, int64_t{1}}};
+  EXPECT_EQ(node.variants[2].constants, constants);
+  EXPECT_TRUE(Parsed(Print(graph)) == graph);
   EXPECT_THAT(node.devices, ElementsAre("gpu", "cpu:0"));
   EXPECT_THAT(node.hints, ElementsAre("gpu:1"));
   EXPECT_TRUE(node.fast_math);

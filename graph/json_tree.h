@@ -59,12 +59,14 @@ enum class Key : uint8_t {
   kTo,
   kStream,
   kCapacity,
+  kConstants,
 };
-inline constexpr std::array<std::string_view, 38> kKeyNames = {
+inline constexpr std::array<std::string_view, 39> kKeyNames = {
     "$schema", "hpvm",      "name",  "description", "symbols", "inputs", "outputs", "modules", "nodes",  "edges",
     "type",    "shape",     "kind",  "source",      "options", "file",   "sha256",  "inline",  "ports",  "scalars",
     "params",  "instances", "group", "variants",    "devices", "hints",  "math",    "index",   "access", "value",
-    "input",   "module",    "entry", "abi",         "from",    "to",     "stream",  "capacity"};
+    "input",   "module",    "entry", "abi",         "from",    "to",     "stream",  "capacity",
+    "constants"};
 
 using JsonId = uint32_t;
 inline constexpr JsonId kNoJson = 0xffffffffu;

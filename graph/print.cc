@@ -234,6 +234,16 @@ class Printer {
                ", \"value\": ", value, "}");
   }
 
+  static std::string ConstantsText(const std::vector<Constant>& constants) {
+    std::string text;
+    for (const Constant& constant : constants) {
+      const auto* integer = std::get_if<int64_t>(&constant.value);
+      text += Cat(text.empty() ? "" : ", ", Json(std::to_string(constant.id)), ": ",
+                  integer != nullptr ? std::to_string(*integer) : Number(std::get<double>(constant.value)));
+    }
+    return text.empty() ? "" : Cat(", \"constants\": {", text, "}");
+  }
+
   void Leaf(const Node& node) {
     if (!node.scalars.empty()) {
       Rows("scalars", node.scalars, ScalarText);
@@ -257,7 +267,8 @@ class Printer {
     Rows("variants", node.variants, [&](const Variant& variant) {
       return Cat("{\"module\": ", Json(graph_.modules[variant.module.index].name),
                  ", \"entry\": ", Json(variant.entry), variant.hpvm_web ? ", \"abi\": \"hpvm-web\"" : "",
-                 variant.devices.empty() ? "" : Cat(", \"devices\": ", Strings(variant.devices)), "}");
+                 variant.devices.empty() ? "" : Cat(", \"devices\": ", Strings(variant.devices)),
+                 ConstantsText(variant.constants), "}");
     });
     if (!node.devices.empty()) {
       Member("devices", Strings(node.devices));

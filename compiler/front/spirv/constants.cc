@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -37,43 +40,75 @@ void RemoveIf(Module& module, Predicate is_removed) {
   module.instructions = std::move(kept);
 }
 
-// Whether a constant of `width` bits can hold the number, as unsigned or sign-extended bits.
-bool Fits(uint64_t bits, uint32_t width) {
-  if (width >= 64) {
-    return true;
+std::string TextOf(const SpecialisationConstant& constant) {
+  char text[40];
+  const auto end = constant.is_float ? std::to_chars(text, std::end(text), std::bit_cast<double>(constant.bits)).ptr
+                                     : std::to_chars(text, std::end(text), static_cast<int64_t>(constant.bits)).ptr;
+  return std::string(text, end);
+}
+
+// As an integer of `width` bits, signed or not, has it; nothing for what does not fit.
+std::optional<uint64_t> IntegerBits(const SpecialisationConstant& constant, uint32_t width) {
+  if (constant.is_float) {
+    return std::nullopt;
   }
-  const uint64_t high = bits >> width;
-  return high == 0 || high == UINT64_MAX >> width;
+  if (width >= 64) {
+    return constant.bits;
+  }
+  const auto value = static_cast<int64_t>(constant.bits);
+  const bool fits = value >= -(int64_t{1} << (width - 1)) && value < (int64_t{1} << width);
+  return fits ? std::optional(constant.bits) : std::nullopt;
+}
+
+std::optional<uint64_t> FloatBits(const SpecialisationConstant& constant, uint32_t width) {
+  const double value = constant.is_float ? std::bit_cast<double>(constant.bits)
+                                         : static_cast<double>(static_cast<int64_t>(constant.bits));
+  if (width == 64) {
+    return std::bit_cast<uint64_t>(value);
+  }
+  const bool fits = width == 32 && std::abs(value) <= std::numeric_limits<float>::max();
+  return fits ? std::optional<uint64_t>(std::bit_cast<uint32_t>(static_cast<float>(value))) : std::nullopt;
+}
+
+std::optional<uint64_t> BitsFor(const Module& module, const Type& type, uint32_t type_id,
+                                const SpecialisationConstant& constant) {
+  if (type.kind == Type::Kind::kFloat) {
+    return FloatBits(constant, type.width);
+  }
+  std::optional<uint64_t> bits = IntegerBits(constant, type.width);
+  if (bits.has_value() && type.width < 32) {
+    // Narrow literals are zero- or sign-extended to a word, as their type says.
+    const Instruction* declared = module.Find(type_id);
+    const bool is_signed = declared != nullptr && module.Word(*declared, 2) == 1;
+    const uint32_t shift = 64 - type.width;
+    bits = is_signed ? static_cast<uint64_t>(static_cast<int64_t>(*bits << shift) >> shift) : *bits << shift >> shift;
+  }
+  return bits;
 }
 
 void Fix(Module& module, const Types& types, Instruction& at, const SpecialisationConstant& constant, Faults& faults) {
-  if (at.opcode == spv::OpSpecConstantTrue || at.opcode == spv::OpSpecConstantFalse) {
-    SetOpcode(module, at, constant.bits != 0 ? spv::OpConstantTrue : spv::OpConstantFalse);
-    return;
-  }
+  const bool is_truth = at.opcode == spv::OpSpecConstantTrue || at.opcode == spv::OpSpecConstantFalse;
   const Type& type = types.of(at);
   const uint32_t words = type.width > 32 ? 2 : 1;
-  if (at.opcode != spv::OpSpecConstant || at.count != 3 + words) {
+  if (!is_truth && (at.opcode != spv::OpSpecConstant || at.count != 3 + words ||
+                    (type.kind != Type::Kind::kInt && type.kind != Type::Kind::kFloat))) {
     faults.AddAt(at.at, Describe(at) + " has the specialisation constant " + std::to_string(constant.id) +
                             " but is no scalar that can be set.");
     return;
   }
-  if (!Fits(constant.bits, type.width)) {
+  const std::optional<uint64_t> bits = is_truth ? IntegerBits(constant, 2) : BitsFor(module, type, at.type, constant);
+  if (!bits.has_value() || (is_truth && *bits > 1)) {
     faults.Add("The specialisation constant " + std::to_string(constant.id) + " is " + types.Name(at.type) +
-               "; the document's value does not fit it.");
+               ", which the document's value (" + TextOf(constant) + ") does not fit.");
     return;
   }
-  uint64_t bits = constant.bits;
-  if (type.width < 32) {
-    // Narrow literals are zero- or sign-extended to a word, as their type says.
-    const Instruction* declared = module.Find(at.type);
-    const bool is_signed = type.kind == Type::Kind::kInt && declared != nullptr && module.Word(*declared, 2) == 1;
-    const uint32_t shift = 64 - type.width;
-    bits = is_signed ? static_cast<uint64_t>(static_cast<int64_t>(bits << shift) >> shift) : bits << shift >> shift;
+  if (is_truth) {
+    SetOpcode(module, at, *bits != 0 ? spv::OpConstantTrue : spv::OpConstantFalse);
+    return;
   }
-  module.words[at.at + 3] = static_cast<uint32_t>(bits);
+  module.words[at.at + 3] = static_cast<uint32_t>(*bits);
   if (words == 2) {
-    module.words[at.at + 4] = static_cast<uint32_t>(bits >> 32);
+    module.words[at.at + 4] = static_cast<uint32_t>(*bits >> 32);
   }
   SetOpcode(module, at, spv::OpConstant);
 }

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "compiler/front/spirv/testing/assemble.h"
 
 namespace hpvm::spirv {
@@ -201,13 +203,45 @@ TEST(SpirvFrontTest, BindsKernels) {
 // What a document fixes is written in; what it leaves open and sizes groups stays for the launcher.
 TEST(SpirvFrontTest, FixesConstants) {
   Input input;
-  input.constants = {{.id = 7, .bits = 0x40a00000}};  // 5.0f.
+  input.constants = {{.id = 7, .bits = 5}};
   const std::optional<Program> program = input.Read(kShader);
   ASSERT_TRUE(program.has_value()) << ToString(input.diagnostics);
   const StatusOr<std::string> text = Disassemble(program->code);
   ASSERT_TRUE(text.ok());
   EXPECT_THAT(*text, HasSubstr("OpConstant %float 5"));
   EXPECT_THAT(*text, ::testing::Not(HasSubstr("SpecId")));
+}
+
+// A document's number becomes what the module's constant is, or is refused.
+TEST(SpirvFrontTest, ConvertsConstants) {
+  struct Case {
+    const char* declared;  // With SpecId 7, and unused.
+    SpecialisationConstant value;
+    const char* want;  // In the disassembly, or in the refusal.
+    bool fits = true;
+  };
+  const auto real = [](double value) { return SpecialisationConstant{7, true, std::bit_cast<uint64_t>(value)}; };
+  const auto whole = [](int64_t value) { return SpecialisationConstant{7, false, static_cast<uint64_t>(value)}; };
+  const Case kCases[] = {
+      {"%word = OpSpecConstant %float 2", real(0.5), "OpConstant %float 0.5"},
+      {"%word = OpSpecConstant %float 2", whole(-3), "OpConstant %float -3"},
+      {"%word = OpSpecConstant %int 2", whole(-3), "OpConstant %int -3"},
+      {"%word = OpSpecConstant %uint 2", whole(4294967295), "OpConstant %uint 4294967295"},
+      {"%word = OpSpecConstantTrue %bool", whole(0), "OpConstantFalse %bool"},
+      {"%word = OpSpecConstant %int 2", whole(int64_t{1} << 32),
+       "a 32-bit integer, which the document's value (4294967296)", false},
+      {"%word = OpSpecConstant %int 2", real(0.5), "a 32-bit integer, which the document's value (0.5)", false},
+      {"%word = OpSpecConstantTrue %bool", whole(2), "a truth value, which the document's value (2)", false},
+  };
+  for (const Case& item : kCases) {
+    std::string text = Replace(kShader, "%word = OpSpecConstant %float 2", item.declared);
+    text = Replace(text, "%z = OpFAdd %float %y %word", "%z = OpFAdd %float %y %y");
+    Input input;
+    input.constants = {item.value};
+    const std::optional<Program> program = input.Read(text);
+    ASSERT_EQ(program.has_value(), item.fits) << item.declared << ToString(input.diagnostics);
+    EXPECT_THAT(item.fits ? *Disassemble(program->code) : ToString(input.diagnostics), HasSubstr(item.want));
+  }
 }
 
 constexpr char kSizedBySpec[] = R"(OpDecorate %word SpecId 7
@@ -484,9 +518,10 @@ TEST(SpirvFrontTest, RefusesWhatCannotRun) {
   EXPECT_FALSE(constants.Read(kShader).has_value());
   EXPECT_THAT(ToString(constants.diagnostics), HasSubstr("no specialisation constant 8; it has 7"));
   Input wide;
-  wide.constants = {{.id = 7, .bits = uint64_t{1} << 40}};
+  wide.constants = {{.id = 7, .is_float = true, .bits = std::bit_cast<uint64_t>(1e300)}};
   EXPECT_FALSE(wide.Read(kShader).has_value());
-  EXPECT_THAT(ToString(wide.diagnostics), HasSubstr("does not fit"));
+  EXPECT_THAT(ToString(wide.diagnostics),
+              HasSubstr("is a 32-bit float, which the document's value (1e+300) does not fit"));
 }
 
 // Limits of our own stand before any tool or driver.

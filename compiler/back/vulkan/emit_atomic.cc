@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// Atomics: of words by the device's own operations, of bytes and 16-bit words and of float sums by exchanging the word
+// around them until nobody came between. A work item's own memory needs none of it.
+#include <algorithm>
+
+#include "compiler/back/vulkan/emitter.h"
+
+namespace hpvm::vulkan {
+
+using ir::Opcode;
+using ir::TrapCode;
+using ir::Type;
+
+namespace {
+
+bool IsMin(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMinU; }
+bool IsSigned(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMaxS; }
+
+// The device's operation for one of ours; OpNop where it has none.
+spv::Op NativeOf(Opcode code) {
+  switch (code) {
+    case Opcode::kAtomicAdd:
+      return spv::OpAtomicIAdd;
+    case Opcode::kAtomicSub:
+      return spv::OpAtomicISub;
+    case Opcode::kAtomicAnd:
+      return spv::OpAtomicAnd;
+    case Opcode::kAtomicOr:
+      return spv::OpAtomicOr;
+    case Opcode::kAtomicXor:
+      return spv::OpAtomicXor;
+    case Opcode::kAtomicXchg:
+      return spv::OpAtomicExchange;
+    case Opcode::kAtomicMinS:
+      return spv::OpAtomicSMin;
+    case Opcode::kAtomicMinU:
+      return spv::OpAtomicUMin;
+    case Opcode::kAtomicMaxS:
+      return spv::OpAtomicSMax;
+    case Opcode::kAtomicMaxU:
+      return spv::OpAtomicUMax;
+    default:
+      return spv::OpNop;
+  }
+}
+
+}  // namespace
+
+// The value that `op` makes of `old`; integers of the access's width in `type`, u32 or u64.
+SpvId KernelEmitter::Combine(const ir::Op& op, SpvId type, SpvId old, std::span<const SpvId> operands) {
+  const SpvId a = operands.empty() ? 0 : operands[0];
+  const auto plain = [&](spv::Op code) { return w.Op(code, type, {old, a}); };
+  switch (op.code) {
+    case Opcode::kAtomicLoad:
+      return old;
+    case Opcode::kAtomicStore:
+    case Opcode::kAtomicXchg:
+      return a;
+    case Opcode::kAtomicAdd:
+      return plain(spv::OpIAdd);
+    case Opcode::kAtomicSub:
+      return plain(spv::OpISub);
+    case Opcode::kAtomicAnd:
+      return plain(spv::OpBitwiseAnd);
+    case Opcode::kAtomicOr:
+      return plain(spv::OpBitwiseOr);
+    case Opcode::kAtomicXor:
+      return plain(spv::OpBitwiseXor);
+    case Opcode::kAtomicCmpxchg:
+      return c.Select(type, c.Equal(old, a), operands[1], old);
+    case Opcode::kAtomicFAdd: {
+      const Type float_type = op.width == 4 ? Type::kF32 : Type::kF64;
+      const SpvId x = FloatOf(float_type, old);
+      const SpvId y = FloatOf(float_type, a);
+      return BitsOf(float_type, Exact(spv::OpFAdd, m_.TypeOf(float_type), {x, y}));
+    }
+    default:
+      break;
+  }
+  SpvId x = old, y = a;
+  if (IsSigned(op.code) && op.width < 4) {
+    const uint32_t unused = 32 - 8 * op.width;
+    x = c.SarK(c.ShlK(old, unused), unused);
+    y = c.SarK(c.ShlK(a, unused), unused);
+  }
+  const spv::Op less = IsSigned(op.code) ? spv::OpSLessThan : spv::OpULessThan;
+  const SpvId is_less = c.Test(less, x, y);
+  return IsMin(op.code) ? c.Select(type, is_less, old, a) : c.Select(type, is_less, a, old);
+}
+
+// Operands as integers of the access: u32, without what a narrow one does not have, or u64.
+SpvId KernelEmitter::AtomicOperand(const ir::Op& op, SpvId value) {
+  if (op.width == 8) {
+    return op.type == Type::kF64 ? BitsOf(op.type, value) : value;
+  }
+  if (op.type == Type::kF32) {
+    return BitsOf(op.type, value);
+  }
+  if (op.type == Type::kI64) {
+    value = w.Op(spv::OpUConvert, c.U32(), {value});
+  }
+  return op.width == 4 ? value : c.AndK(value, op.width == 1 ? 0xff : 0xffff);
+}
+
+SpvId KernelEmitter::AtomicResult(const ir::Op& op, SpvId old) {
+  if (!ir::IsInt(op.type)) {
+    return FloatOf(op.type, old);
+  }
+  return op.type == Type::kI64 && op.width < 8 ? w.Op(spv::OpUConvert, m_.TypeOf(Type::kI64), {old}) : old;
+}
+
+// Of the whole word (or 64-bit word) at `pointer`.
+SpvId KernelEmitter::AtomicNative(SpvId pointer, const ir::Op& op, std::span<const SpvId> operands, bool is_group) {
+  const SpvId type = op.width == 8 ? w.Int(64) : c.U32();
+  const SpvId scope = c.K(is_group ? spv::ScopeWorkgroup : spv::ScopeDevice);
+  const uint32_t memory = spv::MemorySemanticsUniformMemoryMask | spv::MemorySemanticsWorkgroupMemoryMask;
+  const auto semantics = [&](uint32_t order) { return c.K(plan_.needs_fences ? order | memory : 0); };
+  switch (op.code) {
+    case Opcode::kAtomicLoad:
+      return w.Op(spv::OpAtomicLoad, type, {pointer, scope, semantics(spv::MemorySemanticsAcquireMask)});
+    case Opcode::kAtomicStore:
+      w.Do(spv::OpAtomicStore, {pointer, scope, semantics(spv::MemorySemanticsReleaseMask), operands[0]});
+      return 0;
+    case Opcode::kAtomicCmpxchg: {
+      const SpvId both = semantics(spv::MemorySemanticsAcquireReleaseMask);
+      const SpvId failed = semantics(spv::MemorySemanticsAcquireMask);
+      return w.Op(spv::OpAtomicCompareExchange, type, {pointer, scope, both, failed, operands[1], operands[0]});
+    }
+    default:
+      return w.Op(NativeOf(op.code), type,
+                  {pointer, scope, semantics(spv::MemorySemanticsAcquireReleaseMask), operands[0]});
+  }
+}
+
+// Of bits [shift, shift + 8 * width) of the word at `pointer`, or of all of it.
+SpvId KernelEmitter::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& op, std::span<const SpvId> operands,
+                                      bool is_group) {
+  const SpvId type = op.width == 8 ? w.Int(64) : c.U32();
+  const uint32_t bits = op.width == 1 ? 0xff : op.width == 2 ? 0xffff : 0xffffffffu;
+  ir::Op load = op, exchange = op;
+  load.code = Opcode::kAtomicLoad;
+  exchange.code = Opcode::kAtomicCmpxchg;
+  if (op.width < 4) {
+    load.width = exchange.width = 4;
+  }
+  const SpvId seen = w.LocalVariable(type);
+  const SpvId part = w.LocalVariable(type);
+  c.Store(seen, AtomicNative(pointer, load, {}, is_group));
+  const SpvId header = w.NewId(), body = w.NewId(), next = w.NewId(), merge = w.NewId();
+  w.Do(spv::OpBranch, {header});
+  w.Label(header);
+  w.Do(spv::OpLoopMerge, {merge, next, spv::LoopControlMaskNone});
+  w.Do(spv::OpBranch, {body});
+  w.Label(body);
+  const SpvId word = c.Load(type, seen);
+  const SpvId old = op.width < 4 ? c.AndK(c.Shr(word, shift), bits) : word;
+  c.Store(part, old);
+  SpvId value = Combine(op, type, old, operands);
+  if (op.width < 4) {
+    const SpvId mask = c.Not(c.Shl(c.K(bits), shift));
+    const SpvId rest = c.And(word, mask);
+    value = c.Or(rest, c.Shl(c.AndK(value, bits), shift));
+  }
+  const std::array<SpvId, 2> expected_and_value{word, value};
+  const SpvId found = AtomicNative(pointer, exchange, expected_and_value, is_group);
+  c.Store(seen, found);
+  w.Do(spv::OpBranchConditional, {c.Equal(found, word), merge, next});
+  w.Label(next);
+  w.Do(spv::OpBranch, {header});
+  w.Label(merge);
+  return c.Load(type, part);
+}
+
+// Nobody else sees it.
+SpvId KernelEmitter::AtomicInOwn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
+  const SpvId type = op.width == 8 ? m_.TypeOf(Type::kI64) : c.U32();
+  const SpvId raw = LoadRaw(spot, op.width);
+  const SpvId old = op.width == 8 ? c.Bits(type, raw) : raw;
+  if (op.code != Opcode::kAtomicLoad && spot.words->is_writable) {
+    const SpvId value = Combine(op, type, old, operands);
+    StoreRaw(spot, op.width, op.width == 8 ? c.Bits(RawType(8), value) : value);
+  }
+  return old;
+}
+
+// The old value, as an integer of the access's width; of a store anything.
+SpvId KernelEmitter::AtomicAt(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
+  if (spot.words != nullptr && spot.words->storage == spv::StorageClassPrivate) {
+    return AtomicInOwn(spot, op, operands);
+  }
+  const bool is_group = spot.words != nullptr;
+  if (op.width == 8) {
+    if (is_group || !m_.target.has_int64_atomics) {
+      Refuse("The operation \"" + std::string(ir::Info(op.code).text) + "\" of 8 bytes at byte " +
+             std::to_string(op.source) + " of the module needs 64-bit atomics" +
+             (is_group ? " of group memory." : ", which the device lacks."));
+      return K(Type::kI64, 0);
+    }
+    w.Capability(spv::CapabilityInt64Atomics);
+    const SpvId pointer = Element(spot, View::k64, c.ShrK(spot.address, 3));
+    return op.code == Opcode::kAtomicFAdd ? AtomicByExchange(pointer, 0, op, operands, false)
+                                          : AtomicNative(pointer, op, operands, false);
+  }
+  const SpvId pointer = Element(spot, View::k32, c.ShrK(spot.address, 2));
+  if (op.width == 4 && op.code != Opcode::kAtomicFAdd) {
+    return AtomicNative(pointer, op, operands, is_group);
+  }
+  const SpvId shift = op.width < 4 ? BitsInWord(spot, op.width == 1 ? 3 : 2) : 0;
+  if (op.code == Opcode::kAtomicLoad) {
+    ir::Op word = op;
+    word.width = 4;
+    const SpvId value = AtomicNative(pointer, word, {}, is_group);
+    return c.AndK(c.Shr(value, shift), op.width == 1 ? 0xff : 0xffff);
+  }
+  return AtomicByExchange(pointer, shift, op, operands, is_group);
+}
+
+SpvId KernelEmitter::SearchAtomic(Memory memory, const ir::Op& op) {
+  const SpvId type = AddressTypeOf(memory);
+  const SpvId value = op.width == 8 ? m_.TypeOf(Type::kI64) : c.U32();
+  const bool writes = op.code != Opcode::kAtomicLoad;
+  std::vector<SpvId> types{type};
+  types.insert(types.end(), op.operand_count - 1, value);
+  const std::string name = SearchName(ir::Info(op.code).text.data(), memory, op.width, 0);
+  return Function(name, value, types, [&](std::span<const SpvId> params) {
+    const Type address_type = module_.address_type();
+    for (const RangeSource& from : SourcesOf(memory)) {
+      const Range range = MakeRange(from, memory);
+      if (writes && !range.is_writable && from.words != nullptr) {
+        continue;
+      }
+      SpvId place = 0;
+      const SpvId holds = Holds(range, type, params[0], K(address_type, op.width), &place);
+      c.If(holds, [&] {
+        SpvId old = 0;
+        if (!writes || range.is_writable) {
+          old = AtomicAt(SpotIn(range, type, place, 3), op, params.subspan(1));
+        } else {
+          c.Store(FaultVariable(), c.K(static_cast<uint32_t>(TrapCode::kReadOnlyBuffer)));
+        }
+        w.Do(spv::OpReturnValue, {old != 0 ? old : w.Null(value)});
+        return false;
+      });
+    }
+    SpvId fault = c.K(static_cast<uint32_t>(TrapCode::kOutOfBounds));
+    if (!writes && module_.memory_bytes >= op.width) {  // Module memory that is not kept reads as zero.
+      const SpvId last = K(address_type, module_.memory_bytes - op.width);
+      fault = c.Select(c.U32(), c.Test(spv::OpULessThanEqual, params[0], last), c.K(0), fault);
+    }
+    c.Store(FaultVariable(), fault);
+    w.Do(spv::OpReturnValue, {w.Null(value)});
+  });
+}
+
+void KernelEmitter::TrapIfMisaligned(const ir::Op& op) {
+  const bool is_known = (1u << std::min(AlignmentOf(op), 8u)) >= op.width;
+  if (is_known) {
+    return;
+  }
+  const SpvId operand = Narrow(Operand(op, 0));
+  const SpvId offset = c.AddK(operand, static_cast<uint32_t>(op.imm));
+  const auto address = [&] {
+    return op.space == ir::Space::kParam ? c.Add(offset, ParamBase(op.space_index)) : offset;
+  };
+  TrapIf(c.Differ(c.AndK(offset, op.width - 1u), c.K(0)), TrapCode::kMisalignedAtomic, op, address, op.width);
+}
+
+bool KernelEmitter::EmitAtomic(ir::OpId id) {
+  const ir::Op& op = f_.op(id);
+  TrapIfMisaligned(op);
+  std::vector<SpvId> operands;
+  for (uint32_t i = 1; i < op.operand_count; ++i) {
+    operands.push_back(AtomicOperand(op, Operand(op, i)));
+  }
+  const gpu::Reach reach = plan_.reach[id.index];
+  SpvId old = 0;
+  if (reach == gpu::Reach::kParam || reach == gpu::Reach::kGroup) {
+    std::optional<Spot> spot = reach == gpu::Reach::kParam ? FindInParam(id) : FindInGroup(id);
+    if (!spot) {
+      return false;
+    }
+    spot->alignment = std::max(spot->alignment, op.width == 8 ? 3u : op.width == 4 ? 2u : op.width == 2 ? 1u : 0u);
+    old = AtomicAt(*spot, op, operands);
+  } else {
+    const Memory memory = MemoryOf(reach);
+    const SpvId address = AddressOf(op);
+    std::vector<SpvId> arguments{SearchAtomic(memory, op), address};
+    arguments.insert(arguments.end(), operands.begin(), operands.end());
+    old = w.Op(spv::OpFunctionCall, op.width == 8 ? w.Int(64) : c.U32(), arguments);
+    TrapIfFault(op, memory, address);
+  }
+  if (op.result_count > 0) {
+    SetResult(op, AtomicResult(op, old));
+  }
+  return true;
+}
+
+}  // namespace hpvm::vulkan

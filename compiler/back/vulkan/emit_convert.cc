@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions. A float outside an integer's range is never handed to the device, whose answer would be anything.
+#include <bit>
+#include <cmath>
+
+#include "compiler/back/vulkan/emitter.h"
+
+namespace hpvm::vulkan {
+
+using ir::Opcode;
+using ir::TrapCode;
+using ir::Type;
+
+namespace {
+
+uint64_t FloatBits(Type type, double value) {
+  return type == Type::kF32 ? std::bit_cast<uint32_t>(static_cast<float>(value)) : std::bit_cast<uint64_t>(value);
+}
+
+}  // namespace
+
+SpvId KernelEmitter::EmitConversion(const ir::Op& op, SpvId a) {
+  const SpvId to = m_.TypeOf(f_.type_of(op.first_result));
+  switch (op.code) {
+    case Opcode::kWrap:
+    case Opcode::kExtendU:
+      return w.Op(spv::OpUConvert, to, {a});
+    case Opcode::kExtendS:
+      return w.Op(spv::OpSConvert, to, {a});
+    case Opcode::kConvertS:
+      return w.Op(spv::OpConvertSToF, to, {a});
+    case Opcode::kConvertU:
+      return w.Op(spv::OpConvertUToF, to, {a});
+    case Opcode::kDemote:
+    case Opcode::kPromote:
+      return w.Op(spv::OpFConvert, to, {a});
+    case Opcode::kReinterpret:
+      return c.Bits(to, a);
+    default:
+      return EmitTruncation(op, a);
+  }
+}
+
+SpvId KernelEmitter::EmitTruncation(const ir::Op& op, SpvId a) {
+  const Type from = op.type, to = f_.type_of(op.first_result);
+  const bool is_signed = op.code == Opcode::kTruncS || op.code == Opcode::kTruncSatS;
+  const bool saturates = op.code == Opcode::kTruncSatS || op.code == Opcode::kTruncSatU;
+  const int bits = static_cast<int>(8 * ir::Bytes(to));
+  // What fits lies in (below, above), or [-2^(bits - 1), above) where the float has no room for what is one less.
+  const double above = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+  const bool has_below = !is_signed || (from == Type::kF64 && bits == 32);
+  const double below = is_signed ? -above - (has_below ? 1 : 0) : -1;
+  const SpvId is_high = c.Test(spv::OpFOrdLessThan, a, K(from, FloatBits(from, above)));
+  const SpvId is_low =
+      c.Test(has_below ? spv::OpFOrdGreaterThan : spv::OpFOrdGreaterThanEqual, a, K(from, FloatBits(from, below)));
+  const SpvId is_nan = IsNan(from, a);
+  const SpvId fits = c.Both(c.Both(is_low, is_high), c.Neither(is_nan));
+  const spv::Op convert = is_signed ? spv::OpConvertFToS : spv::OpConvertFToU;
+  const SpvId type = m_.TypeOf(to);
+  if (!saturates) {
+    TrapIf(is_nan, TrapCode::kInvalidConversion, op);
+    TrapIf(c.Neither(fits), TrapCode::kIntegerOverflow, op);
+    return w.Op(convert, type, {a});
+  }
+  const SpvId safe = c.Select(m_.TypeOf(from), fits, a, K(from, 0));
+  const SpvId value = w.Op(convert, type, {safe});
+  const uint64_t ones = to == Type::kI32 ? 0xffffffffu : ~uint64_t{0};
+  const uint64_t most = is_signed ? ones >> 1 : ones, least = is_signed ? (ones >> 1) + 1 : 0;
+  const SpvId is_negative = c.Test(spv::OpFOrdLessThan, a, K(from, 0));
+  const SpvId limit = c.Select(type, is_negative, K(to, least), K(to, most));
+  const SpvId outside = c.Select(type, is_nan, K(to, 0), limit);
+  return c.Select(type, fits, value, outside);
+}
+
+}  // namespace hpvm::vulkan

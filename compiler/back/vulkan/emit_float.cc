@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Floats. What Vulkan leaves open is done on bits: signs, NaNs, the order of zeros, minimum and maximum. Sums and
+// products are correctly rounded there and must not be contracted. A quotient or root of f32 may be off by 2.5 ulp;
+// both come through f64, where rounding twice does no harm (53 bits are more than 2 * 24 + 1; S. Figueroa, "When is
+// double rounding innocuous?", SIGNUM 1995), or bit by bit where there is no f64.
+#include <spirv/unified1/GLSL.std.450.h>
+
+#include "compiler/back/vulkan/emitter.h"
+
+namespace hpvm::vulkan {
+
+using ir::Opcode;
+using ir::Type;
+
+namespace {
+
+uint64_t SignBit(Type type) { return type == Type::kF32 ? uint64_t{1} << 31 : uint64_t{1} << 63; }
+uint64_t MagnitudeBits(Type type) { return SignBit(type) - 1; }
+uint64_t Infinity(Type type) { return type == Type::kF32 ? 0x7f800000u : 0x7ff0000000000000u; }
+uint64_t QuietNan(Type type) { return type == Type::kF32 ? 0x7fc00000u : 0x7ff8000000000000u; }
+Type IntOf(Type type) { return type == Type::kF32 ? Type::kI32 : Type::kI64; }
+
+}  // namespace
+
+SpvId KernelEmitter::Exact(spv::Op op, SpvId type, std::initializer_list<uint32_t> operands) {
+  const SpvId result = w.Op(op, type, operands);
+  if (!options_.fast_math) {
+    w.Decorate(result, spv::DecorationNoContraction);
+  }
+  return result;
+}
+
+SpvId KernelEmitter::BitsOf(Type type, SpvId a) { return c.Bits(m_.TypeOf(IntOf(type)), a); }
+SpvId KernelEmitter::FloatOf(Type type, SpvId bits) { return c.Bits(m_.TypeOf(type), bits); }
+
+// On bits, since a driver may take it that there are no NaNs.
+SpvId KernelEmitter::IsNan(Type type, SpvId a) {
+  const SpvId bits = BitsOf(type, a);
+  const SpvId magnitude =
+      w.Op(spv::OpBitwiseAnd, m_.TypeOf(IntOf(type)), {bits, K(IntOf(type), MagnitudeBits(type))});
+  return c.Test(spv::OpUGreaterThan, magnitude, K(IntOf(type), Infinity(type)));
+}
+
+// `value` with the sign of `sign`, both as bits.
+SpvId KernelEmitter::WithSign(Type type, SpvId value, SpvId sign) {
+  const SpvId bits = m_.TypeOf(IntOf(type));
+  const SpvId magnitude = w.Op(spv::OpBitwiseAnd, bits, {value, K(IntOf(type), MagnitudeBits(type))});
+  const SpvId top = w.Op(spv::OpBitwiseAnd, bits, {sign, K(IntOf(type), SignBit(type))});
+  return w.Op(spv::OpBitwiseOr, bits, {magnitude, top});
+}
+
+SpvId KernelEmitter::EmitFloatUnary(const ir::Op& op, SpvId a) {
+  const Type type = op.type;
+  const SpvId bits_type = m_.TypeOf(IntOf(type));
+  switch (op.code) {
+    case Opcode::kFAbs: {
+      const SpvId bits = BitsOf(type, a);
+      return FloatOf(type, w.Op(spv::OpBitwiseAnd, bits_type, {bits, K(IntOf(type), MagnitudeBits(type))}));
+    }
+    case Opcode::kFNeg: {
+      const SpvId bits = BitsOf(type, a);
+      return FloatOf(type, w.Op(spv::OpBitwiseXor, bits_type, {bits, K(IntOf(type), SignBit(type))}));
+    }
+    case Opcode::kFSqrt:
+      return type == Type::kF32 ? EmitSqrtF32(a) : w.Ext(GLSLstd450Sqrt, m_.TypeOf(type), {a});
+    default:
+      break;
+  }
+  const uint32_t instruction = op.code == Opcode::kFCeil    ? GLSLstd450Ceil
+                               : op.code == Opcode::kFFloor ? GLSLstd450Floor
+                               : op.code == Opcode::kFTrunc ? GLSLstd450Trunc
+                                                            : GLSLstd450RoundEven;
+  const SpvId rounded = w.Ext(instruction, m_.TypeOf(type), {a});
+  if (options_.fast_math) {
+    return rounded;
+  }
+  // Rounding keeps the sign, also of zeros.
+  const SpvId value = BitsOf(type, rounded);
+  const SpvId sign = BitsOf(type, a);
+  return FloatOf(type, WithSign(type, value, sign));
+}
+
+SpvId KernelEmitter::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {
+  const SpvId type = m_.TypeOf(op.type);
+  switch (op.code) {
+    case Opcode::kFAdd:
+      return Exact(spv::OpFAdd, type, {a, b});
+    case Opcode::kFSub:
+      return Exact(spv::OpFSub, type, {a, b});
+    case Opcode::kFMul:
+      return Exact(spv::OpFMul, type, {a, b});
+    case Opcode::kFDiv:
+      return op.type == Type::kF32 ? EmitDivideF32(a, b) : Exact(spv::OpFDiv, type, {a, b});
+    case Opcode::kFCopysign: {
+      const SpvId value = BitsOf(op.type, a);
+      const SpvId sign = BitsOf(op.type, b);
+      return FloatOf(op.type, WithSign(op.type, value, sign));
+    }
+    default:
+      return EmitMinMax(op, a, b);
+  }
+}
+
+// Bits of floats that are no NaNs compare as signed integers once the magnitude of negative ones is turned around;
+// then -0 is below +0.
+SpvId KernelEmitter::EmitMinMax(const ir::Op& op, SpvId a, SpvId b) {
+  const Type bits_type = IntOf(op.type);
+  const SpvId bits = m_.TypeOf(bits_type);
+  const uint32_t width = 8 * ir::Bytes(op.type);
+  const auto key = [&](SpvId value) {
+    const SpvId plain = BitsOf(op.type, value);
+    const SpvId sign = w.Op(spv::OpShiftRightArithmetic, bits, {plain, c.K(width - 1)});
+    const SpvId mask = w.Op(spv::OpBitwiseAnd, bits, {sign, K(bits_type, MagnitudeBits(op.type))});
+    return w.Op(spv::OpBitwiseXor, bits, {plain, mask});
+  };
+  const SpvId first = key(a);
+  const SpvId second = key(b);
+  const SpvId is_first = c.Test(op.code == Opcode::kFMin ? spv::OpSLessThan : spv::OpSGreaterThan, first, second);
+  const SpvId chosen = c.Select(m_.TypeOf(op.type), is_first, a, b);
+  const SpvId first_nan = IsNan(op.type, a);
+  const SpvId second_nan = IsNan(op.type, b);
+  return c.Select(m_.TypeOf(op.type), c.Either(first_nan, second_nan), K(op.type, QuietNan(op.type)), chosen);
+}
+
+SpvId KernelEmitter::EmitDivideF32(SpvId a, SpvId b) {
+  const SpvId f32 = m_.TypeOf(Type::kF32);
+  if (options_.fast_math || m_.target.exact_divide) {
+    return Exact(spv::OpFDiv, f32, {a, b});
+  }
+  if (!m_.target.has_fp64) {
+    const SpvId x = BitsOf(Type::kF32, a);
+    const SpvId y = BitsOf(Type::kF32, b);
+    return FloatOf(Type::kF32, Call(c.U32(), SoftDivide(), {x, y}));
+  }
+  const SpvId f64 = m_.TypeOf(Type::kF64);
+  const SpvId x = w.Op(spv::OpFConvert, f64, {a});
+  const SpvId y = w.Op(spv::OpFConvert, f64, {b});
+  return w.Op(spv::OpFConvert, f32, {Exact(spv::OpFDiv, f64, {x, y})});
+}
+
+SpvId KernelEmitter::EmitSqrtF32(SpvId a) {
+  const SpvId f32 = m_.TypeOf(Type::kF32);
+  if (options_.fast_math || m_.target.exact_divide) {
+    return w.Ext(GLSLstd450Sqrt, f32, {a});
+  }
+  if (!m_.target.has_fp64) {
+    return FloatOf(Type::kF32, Call(c.U32(), SoftSqrt(), {BitsOf(Type::kF32, a)}));
+  }
+  const SpvId wide = w.Op(spv::OpFConvert, m_.TypeOf(Type::kF64), {a});
+  return w.Op(spv::OpFConvert, f32, {w.Ext(GLSLstd450Sqrt, m_.TypeOf(Type::kF64), {wide})});
+}
+
+}  // namespace hpvm::vulkan

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integers, comparisons and select. Integers are unsigned types throughout; operations say what is signed.
+#include <spirv/unified1/GLSL.std.450.h>
+
+#include "compiler/back/vulkan/emitter.h"
+
+namespace hpvm::vulkan {
+
+using ir::Opcode;
+using ir::TrapCode;
+using ir::Type;
+
+SpvId KernelEmitter::K(Type type, uint64_t bits) {
+  switch (type) {
+    case Type::kI32:
+      return w.U32(static_cast<uint32_t>(bits));
+    case Type::kI64:
+      m_.TypeOf(type);
+      return w.U64(bits);
+    case Type::kF32:
+      return w.F32(static_cast<uint32_t>(bits));
+    default:
+      m_.TypeOf(type);
+      return w.F64(bits);
+  }
+}
+
+SpvId KernelEmitter::ConditionOf(ir::ValueId id) {
+  const SpvId known = conditions_[id.index];
+  return known != 0 ? known : c.Differ(values_[id.index], c.K(0));
+}
+
+SpvId KernelEmitter::EmitArithmetic(const ir::Op& op) {
+  using ir::Family;
+  const SpvId a = op.operand_count > 0 ? Operand(op, 0) : 0;
+  const SpvId b = op.operand_count > 1 ? Operand(op, 1) : 0;
+  switch (ir::Info(op.code).family) {
+    case Family::kConst:
+      return K(op.type, op.imm);
+    case Family::kIntUnary:
+      return EmitIntUnary(op, a);
+    case Family::kIntBinary:
+      return EmitIntBinary(op, a, b);
+    case Family::kIntCompare:
+    case Family::kFloatCompare:
+      return EmitCompare(op, a, b);
+    case Family::kFloatUnary:
+      return EmitFloatUnary(op, a);
+    case Family::kFloatBinary:
+      return EmitFloatBinary(op, a, b);
+    case Family::kConvert:
+      return EmitConversion(op, a);
+    default: {
+      const SpvId condition = ConditionOf(f_.operands_of(op)[0]);
+      return c.Select(m_.TypeOf(op.type), condition, b, Operand(op, 2));
+    }
+  }
+}
+
+// The bits of a value, 32 at a time: GLSL's searches and OpBitCount are of 32 bits.
+SpvId KernelEmitter::EmitIntUnary(const ir::Op& op, SpvId a) {
+  const SpvId type = m_.TypeOf(op.type);
+  const uint32_t bits = 8 * ir::Bytes(op.type);
+  if (op.code == Opcode::kExtend8 || op.code == Opcode::kExtend16 || op.code == Opcode::kExtend32) {
+    const uint32_t kept = op.code == Opcode::kExtend8 ? 8 : op.code == Opcode::kExtend16 ? 16 : 32;
+    const SpvId up = w.Op(spv::OpShiftLeftLogical, type, {a, c.K(bits - kept)});
+    return w.Op(spv::OpShiftRightArithmetic, type, {up, c.K(bits - kept)});
+  }
+  const auto count = [&](SpvId word) {
+    if (op.code == Opcode::kPopcnt) {
+      return w.Op(spv::OpBitCount, c.U32(), {word});
+    }
+    if (op.code == Opcode::kClz) {  // The highest bit's number is -1 for 0.
+      return c.Sub(c.K(31), w.Ext(GLSLstd450FindUMsb, c.U32(), {word}));
+    }
+    return w.Ext(GLSLstd450UMin, c.U32(), {w.Ext(GLSLstd450FindILsb, c.U32(), {word}), c.K(32)});
+  };
+  if (bits == 32) {
+    return count(a);
+  }
+  const SpvId low = w.Op(spv::OpUConvert, c.U32(), {a});
+  const SpvId upper = w.Op(spv::OpShiftRightLogical, type, {a, c.K(32)});
+  const SpvId high = w.Op(spv::OpUConvert, c.U32(), {upper});
+  const SpvId first = count(op.code == Opcode::kCtz ? low : high);
+  const SpvId second = count(op.code == Opcode::kCtz ? high : low);
+  const SpvId both = c.Add(first, second);
+  const SpvId full = op.code == Opcode::kPopcnt ? w.True() : c.Equal(first, c.K(32));
+  return w.Op(spv::OpUConvert, type, {c.Select(c.U32(), full, both, first)});
+}
+
+SpvId KernelEmitter::EmitIntBinary(const ir::Op& op, SpvId a, SpvId b) {
+  const SpvId type = m_.TypeOf(op.type);
+  const uint32_t bits = 8 * ir::Bytes(op.type);
+  const auto plain = [&](spv::Op code) { return w.Op(code, type, {a, b}); };
+  const auto shift = [&](spv::Op code) {
+    const SpvId count = w.Op(spv::OpBitwiseAnd, type, {b, K(op.type, bits - 1)});
+    return w.Op(code, type, {a, count});
+  };
+  switch (op.code) {
+    case Opcode::kAdd:
+      return bits == 32 ? c.Add(a, b) : plain(spv::OpIAdd);
+    case Opcode::kSub:
+      return plain(spv::OpISub);
+    case Opcode::kMul:
+      return plain(spv::OpIMul);
+    case Opcode::kAnd:
+      return plain(spv::OpBitwiseAnd);
+    case Opcode::kOr:
+      return plain(spv::OpBitwiseOr);
+    case Opcode::kXor:
+      return plain(spv::OpBitwiseXor);
+    case Opcode::kShl:
+      return shift(spv::OpShiftLeftLogical);
+    case Opcode::kShrS:
+      return shift(spv::OpShiftRightArithmetic);
+    case Opcode::kShrU:
+      return shift(spv::OpShiftRightLogical);
+    case Opcode::kRotl:
+    case Opcode::kRotr: {
+      const bool left = op.code == Opcode::kRotl;
+      const SpvId count = w.Op(spv::OpBitwiseAnd, type, {b, K(op.type, bits - 1)});
+      const SpvId negated = w.Op(spv::OpISub, type, {K(op.type, 0), count});
+      const SpvId rest = w.Op(spv::OpBitwiseAnd, type, {negated, K(op.type, bits - 1)});
+      const SpvId one = w.Op(left ? spv::OpShiftLeftLogical : spv::OpShiftRightLogical, type, {a, count});
+      const SpvId other = w.Op(left ? spv::OpShiftRightLogical : spv::OpShiftLeftLogical, type, {a, rest});
+      return w.Op(spv::OpBitwiseOr, type, {one, other});
+    }
+    default:
+      return EmitDivision(op, a, b);
+  }
+}
+
+// Vulkan leaves OpSRem of negative operands open, so remainders come from quotients.
+SpvId KernelEmitter::EmitDivision(const ir::Op& op, SpvId a, SpvId b) {
+  const SpvId type = m_.TypeOf(op.type);
+  const uint64_t lowest = op.type == Type::kI32 ? uint64_t{1} << 31 : uint64_t{1} << 63;
+  const uint64_t minus_one = op.type == Type::kI32 ? 0xffffffffu : ~uint64_t{0};
+  TrapIf(c.Equal(b, K(op.type, 0)), TrapCode::kDivideByZero, op);
+  switch (op.code) {
+    case Opcode::kDivU:
+      return w.Op(spv::OpUDiv, type, {a, b});
+    case Opcode::kRemU:
+      return w.Op(spv::OpUMod, type, {a, b});
+    case Opcode::kDivS: {
+      const SpvId is_lowest = c.Equal(a, K(op.type, lowest));
+      const SpvId is_minus_one = c.Equal(b, K(op.type, minus_one));
+      TrapIf(c.Both(is_lowest, is_minus_one), TrapCode::kIntegerOverflow, op);
+      return w.Op(spv::OpSDiv, type, {a, b});
+    }
+    default: {
+      const SpvId is_minus_one = c.Equal(b, K(op.type, minus_one));
+      const SpvId by = c.Select(type, is_minus_one, K(op.type, 1), b);  // Of either the remainder is 0.
+      const SpvId quotient = w.Op(spv::OpSDiv, type, {a, by});
+      const SpvId product = w.Op(spv::OpIMul, type, {quotient, by});
+      return w.Op(spv::OpISub, type, {a, product});
+    }
+  }
+}
+
+SpvId KernelEmitter::EmitCompare(const ir::Op& op, SpvId a, SpvId b) {
+  struct Comparison {
+    Opcode code;
+    spv::Op op;
+  };
+  static constexpr Comparison kComparisons[] = {
+      {Opcode::kEq, spv::OpIEqual},          {Opcode::kNe, spv::OpINotEqual},
+      {Opcode::kLtS, spv::OpSLessThan},      {Opcode::kLtU, spv::OpULessThan},
+      {Opcode::kGtS, spv::OpSGreaterThan},   {Opcode::kGtU, spv::OpUGreaterThan},
+      {Opcode::kLeS, spv::OpSLessThanEqual}, {Opcode::kLeU, spv::OpULessThanEqual},
+      {Opcode::kGeS, spv::OpSGreaterThanEqual}, {Opcode::kGeU, spv::OpUGreaterThanEqual},
+      {Opcode::kFEq, spv::OpFOrdEqual},      {Opcode::kFNe, spv::OpFUnordNotEqual},
+      {Opcode::kFLt, spv::OpFOrdLessThan},   {Opcode::kFGt, spv::OpFOrdGreaterThan},
+      {Opcode::kFLe, spv::OpFOrdLessThanEqual}, {Opcode::kFGe, spv::OpFOrdGreaterThanEqual},
+  };
+  SpvId condition = 0;
+  if (op.code == Opcode::kEqz) {
+    const SpvId inner = conditions_[f_.operands_of(op)[0].index];
+    condition = inner != 0 ? c.Neither(inner) : c.Equal(a, K(op.type, 0));
+  }
+  for (const Comparison& comparison : kComparisons) {
+    if (comparison.code == op.code) {
+      condition = c.Test(comparison.op, a, b);
+    }
+  }
+  conditions_[op.first_result.index] = condition;
+  return Truth(condition);
+}
+
+}  // namespace hpvm::vulkan

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPIRV-Tools on our modules: the validator and the disassembler.
+#ifndef HPVMD_COMPILER_BACK_VULKAN_SPIRV_TOOLS_H_
+#define HPVMD_COMPILER_BACK_VULKAN_SPIRV_TOOLS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+
+namespace hpvm::vulkan {
+
+// kInternal with the validator's message if the words are no module for Vulkan `api_version` (12, 13).
+Status ValidateSpirv(std::span<const uint32_t> words, uint32_t api_version);
+StatusOr<std::string> DisassembleWords(std::span<const uint32_t> words);
+
+}  // namespace hpvm::vulkan
+
+#endif  // HPVMD_COMPILER_BACK_VULKAN_SPIRV_TOOLS_H_

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The variants of a kernel in one SPIR-V module: checked, unchecked where launches can have a proof, and tiles.
+#include "compiler/back/vulkan/vulkan_back.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/limits.h"
+#include "compiler/back/gpu/gpu_plan.h"
+#include "compiler/back/vulkan/emitter.h"
+#include "compiler/back/vulkan/spirv_tools.h"
+#include "compiler/ir/launch.h"
+#include "compiler/pass/coarsen.h"
+
+namespace hpvm {
+namespace {
+
+using vulkan::KernelEmitter;
+using vulkan::ModuleEmitter;
+using vulkan::VariantOptions;
+
+// The validator's limit on ids.
+constexpr uint32_t kIdsMax = 4'194'303;
+
+class Variants {
+ public:
+  Variants(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const GpuOptions& options)
+      : module_(module), plan_(plan), options_(options), emitter_(module, target) {}
+
+  // `coarse` may be null: one instance a work item.
+  Status Add(const CoarseModule* coarse, const gpu::GpuPlan& plan, const GpuTile& tile, bool is_checked) {
+    std::vector<bool> proven;
+    if (!is_checked) {
+      proven = coarse == nullptr ? plan_.is_proven : ProvenOf(*coarse);
+    }
+    VariantOptions options;
+    options.is_checked = is_checked;
+    options.fast_math = options_.fast_math;
+    options.needs_alignment = coarse != nullptr && coarse->needs_alignment;
+    options.tile = tile.size;
+    options.is_proven = &proven;
+    GpuVariant variant;
+    variant.entry = "kernel" + std::to_string(variants_.size());
+    variant.tile = tile.size;
+    variant.needs_proof = !is_checked;
+    variant.needs_alignment = options.needs_alignment;
+    if (coarse != nullptr) {
+      variant.factors = coarse->factors;
+    }
+    variant.local_bytes = plan.local_bytes + (plan.trap_exit == gpu::TrapExit::kPostpone ? 8 : 0);
+    KernelEmitter kernel(emitter_, coarse == nullptr ? module_ : coarse->module, plan, options);
+    HPVMD_RETURN_IF_ERROR(kernel.Emit(variant.entry, &variant.can_trap));
+    variants_.push_back(std::move(variant));
+    return absl::OkStatus();
+  }
+
+  size_t size() const { return variants_.size(); }
+
+  // What all variants have in common is known only when the last one is written.
+  StatusOr<std::vector<uint32_t>> Finish(GpuCode& code) {
+    GpuVariant common;
+    std::vector<uint32_t> words = emitter_.Finish(common);
+    if (emitter_.w.bound() > kIdsMax) {
+      return absl::Status(Unimplemented("The kernel is too large for a SPIR-V module: it takes " +
+                                        std::to_string(emitter_.w.bound()) + " ids, the limit is " +
+                                        std::to_string(kIdsMax) + "."));
+    }
+    for (GpuVariant& variant : variants_) {
+      variant.arguments = common.arguments;
+      variant.push_bytes = common.push_bytes;
+      variant.group_constant = common.group_constant;
+      variant.facts_set = common.facts_set;
+      variant.facts_binding = common.facts_binding;
+    }
+    code.format = GpuFormat::kSpirvShader;
+    code.variants = std::move(variants_);
+    code.private_bytes = plan_.private_bytes;
+    return words;
+  }
+
+ private:
+  std::vector<bool> ProvenOf(const CoarseModule& coarse) const {
+    std::vector<bool> proven(coarse.original.size(), false);
+    for (size_t i = 0; i < proven.size(); ++i) {
+      const ir::OpId original = coarse.original[i];
+      proven[i] = original.valid() && original.index < plan_.is_proven.size() && plan_.is_proven[original.index];
+    }
+    return proven;
+  }
+
+  const ir::Module& module_;
+  const gpu::GpuPlan& plan_;
+  const GpuOptions& options_;
+  ModuleEmitter emitter_;
+  std::vector<GpuVariant> variants_;
+};
+
+void Fail(const ir::Module& module, const Status& status, Diagnostics& diagnostics) {
+  diagnostics.push_back({Severity::kError, "module \"" + module.name + "\"", std::nullopt, Message(status)});
+}
+
+bool IsAnyProven(const gpu::GpuPlan& plan) {
+  return std::find(plan.is_proven.begin(), plan.is_proven.end(), true) != plan.is_proven.end();
+}
+
+// Tiles, the best guess first; those that cannot be made are left out.
+Status AddTiles(const ir::Module& module, const GpuTarget& target, const GpuOptions& options, bool has_proof,
+                Variants& variants) {
+  std::vector<GpuTile> tiles = options.tiles;
+  if (options.chooses_tiles) {
+    tiles = ChooseTiles(module, target, options.report);
+  }
+  for (const GpuTile& tile : tiles) {
+    if (variants.size() + 4 > limits::kGpuVariantsMax) {
+      break;
+    }
+    const StatusOr<CoarseModule> coarse = Coarsen(module, tile);
+    if (!coarse.ok()) {
+      if (options.report != nullptr) {
+        options.report->Add(KernelRemark::Kind::kTile, 0, Message(coarse.status()));
+      }
+      continue;
+    }
+    Diagnostics faults;
+    const gpu::GpuPlan plan = gpu::PlanGpu(coarse->module, target, faults);
+    if (HasErrors(faults)) {
+      continue;
+    }
+    if (has_proof) {
+      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/false));
+    }
+    HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/true));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
+                                   Diagnostics& diagnostics) {
+  const gpu::GpuPlan plan = gpu::PlanGpu(module, target, diagnostics);
+  if (HasErrors(diagnostics)) {
+    return std::nullopt;
+  }
+  const bool has_proof = IsAnyProven(plan);
+  Variants variants(module, plan, target, options);
+  Status emitted = AddTiles(module, target, options, has_proof, variants);
+  if (emitted.ok() && has_proof) {
+    emitted = variants.Add(nullptr, plan, {}, /*is_checked=*/false);
+  }
+  if (emitted.ok()) {
+    emitted = variants.Add(nullptr, plan, {}, /*is_checked=*/true);
+  }
+  Artifact artifact = DescribeModule(module);
+  StatusOr<std::vector<uint32_t>> words = std::vector<uint32_t>{};
+  if (emitted.ok()) {
+    words = variants.Finish(artifact.gpu);
+    emitted = words.status();
+  }
+  if (emitted.ok()) {
+    emitted = vulkan::ValidateSpirv(*words, target.api_version);
+  }
+  if (!emitted.ok()) {
+    Fail(module, emitted, diagnostics);
+    return std::nullopt;
+  }
+  artifact.kind = ArtifactKind::kVulkan;
+  artifact.bounds = plan.bounds;
+  artifact.fast_math = options.fast_math;
+  artifact.code.resize(words->size() * 4);
+  std::memcpy(artifact.code.data(), words->data(), artifact.code.size());
+  return artifact;
+}
+
+}  // namespace hpvm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/gpu/gpu_plan.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -29,11 +30,14 @@ class Planner {
   Planner(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics)
       : module_(module), function_(module.function(module.entry)), target_(target), diagnostics_(diagnostics) {}
 
-  GpuPlan Run() {
+  // `coarse` and `original`: for a coarse module; else null.
+  GpuPlan Run(const CoarseModule* coarse, const GpuPlan* original) {
     plan_.trap_exit = module_.uses_barrier ? TrapExit::kPostpone : TrapExit::kReturn;
     plan_.is_proven.assign(function_.ops.size(), false);
     plan_.local_offset.assign(function_.ops.size(), 0);
     plan_.reach.assign(function_.ops.size(), Reach::kNone);
+    plan_.part.assign(function_.ops.size(), -1);
+    plan_.is_inside.assign(function_.ops.size(), false);
     plan_.alignment.assign(function_.values.size(), 0);
     RefuseWhole();
     ir::ForEachOp(function_, [&](OpId id) { Visit(id, function_.op(id)); });
@@ -46,9 +50,16 @@ class Planner {
     plan_.alignment = FindAlignment(module_, ranges);
     PlanOwnMemory(module_, ranges, plan_, diagnostics_);
     plan_.uses_bases = plan_.uses_flat || !module_.has_separate_buffers;
-    plan_.bounds = FindBounds(module_);
-    for (const ir::BoundsAccess& access : plan_.bounds.accesses) {
-      plan_.is_proven[access.op.index] = true;
+    if (coarse == nullptr) {
+      plan_.bounds = FindBounds(module_);
+      for (const ir::BoundsAccess& access : plan_.bounds.accesses) {
+        plan_.is_proven[access.op.index] = true;
+      }
+    } else {
+      for (size_t i = 0; i < coarse->original.size() && i < plan_.is_proven.size(); ++i) {
+        const OpId id = coarse->original[i];
+        plan_.is_proven[i] = id.valid() && id.index < original->is_proven.size() && original->is_proven[id.index];
+      }
     }
     plan_.needs_fences = plan_.uses_atomics && loads_writable_;
     return std::move(plan_);
@@ -203,7 +214,12 @@ uint64_t StandInBase(const ir::Module& module) {
 }
 
 GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics) {
-  return Planner(module, target, diagnostics).Run();
+  return Planner(module, target, diagnostics).Run(nullptr, nullptr);
+}
+
+GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
+                   Diagnostics& diagnostics) {
+  return Planner(coarse.module, target, diagnostics).Run(&coarse, &original);
 }
 
 }  // namespace hpvm::gpu

@@ -17,6 +17,7 @@
 #include "compiler/gpu_target.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/ir.h"
+#include "compiler/pass/coarsen.h"
 
 namespace hpvm::gpu {
 
@@ -58,6 +59,10 @@ struct GpuPlan {
   // straddle a border; a store that does traps.
   std::vector<OwnMemory> module_memory;
   std::vector<OwnMemory> state;
+  // By OpId of accesses that reach kModule or kState: the only part of module_memory (state) that their bytes can lie
+  // in without a trap; -1: several, or bytes in no part.
+  std::vector<int32_t> part;
+  std::vector<bool> is_inside;         // They surely lie in it.
   uint64_t private_bytes = 0;          // All written OwnMemory together.
   uint64_t constant_bytes = 0;         // And all that is not.
   uint64_t local_bytes = 0;            // What local_alloc gives out; every size is a constant.
@@ -85,6 +90,10 @@ inline constexpr uint64_t kConstantBytesMax = 60 * 1024;
 // tables), prints, memory_grow, types the device lacks, local_alloc of a size that is no constant, barriers where
 // control may differ inside a group, more group or private memory than there is, more buffers than the device takes.
 GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics);
+
+// Of a coarse form of the module that `original` is the plan of: its bounds program is the original's.
+GpuPlan PlanCoarse(const CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
+                   Diagnostics& diagnostics);
 
 }  // namespace hpvm::gpu
 

@@ -164,6 +164,9 @@ class OwnMemoryPlanner {
     }
     plan_.module_memory = memory_.Run();
     plan_.state = state_.Run();
+    plan_.part.assign(function_.ops.size(), -1);
+    plan_.is_inside.assign(function_.ops.size(), false);
+    ir::ForEachOp(function_, [&](OpId id) { FindPart(id, function_.op(id)); });
     CountBytes();
   }
 
@@ -244,6 +247,36 @@ class OwnMemoryPlanner {
                  "GPU such memory must be small and known. Use a local array, or a buffer.");
     }
     return op.space == Space::kModule ? Reach::kModule : Reach::kFlat;
+  }
+
+  static int32_t PartWith(const std::vector<OwnMemory>& parts, const Span& span) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (span.begin >= parts[i].begin && span.end <= parts[i].end) {
+        return static_cast<int32_t>(i);
+      }
+    }
+    return -1;
+  }
+
+  void FindPart(OpId id, const Op& op) {
+    const Reach reach = plan_.reach[id.index];
+    if (reach != Reach::kModule && reach != Reach::kState) {
+      return;
+    }
+    const bool is_state = reach == Reach::kState;
+    const std::vector<OwnMemory>& parts = is_state ? plan_.state : plan_.module_memory;
+    Span span;
+    if (Bounded(op, is_state ? module_.state_bytes : module_.memory_bytes, &span)) {
+      plan_.part[id.index] = PartWith(parts, span);
+      plan_.is_inside[id.index] = plan_.part[id.index] >= 0;
+    }
+    if (plan_.part[id.index] < 0 && !is_state && ranges_[function_.operands_of(op)[0].index].origin == Origin::kStack) {
+      plan_.part[id.index] = PartWith(parts, stack_);
+    }
+    const bool is_write = (ir::Info(op.code).effects & ir::kWrites) != 0;
+    if (plan_.part[id.index] < 0 && op.space == Space::kScratch && is_write) {
+      plan_.part[id.index] = PartWith(parts, ScratchSpan());
+    }
   }
 
   // The stack's pointer must be a constant minus constants.

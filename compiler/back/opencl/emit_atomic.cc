@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/back/opencl/kernel_writer.h"
+#include "compiler/back/opencl/literal.h"
+
+namespace hpvm::opencl {
+namespace {
+
+using gpu::Reach;
+using ir::Opcode;
+using ir::Type;
+
+// The builtin's name behind "atomic_" or "atom_".
+std::string_view Builtin(Opcode code) {
+  switch (code) {
+    case Opcode::kAtomicAdd:
+      return "add";
+    case Opcode::kAtomicSub:
+      return "sub";
+    case Opcode::kAtomicAnd:
+      return "and";
+    case Opcode::kAtomicOr:
+      return "or";
+    case Opcode::kAtomicXor:
+      return "xor";
+    case Opcode::kAtomicMinS:
+    case Opcode::kAtomicMinU:
+      return "min";
+    case Opcode::kAtomicMaxS:
+    case Opcode::kAtomicMaxU:
+      return "max";
+    case Opcode::kAtomicCmpxchg:
+      return "cmpxchg";
+    default:
+      return "xchg";
+  }
+}
+
+bool IsSigned(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMaxS; }
+
+}  // namespace
+
+// Orders other accesses before and after, for all instances (S73).
+void KernelWriter::Fence() {
+  if (plan_.needs_fences) {
+    helpers_.Add("FENCE", R"(
+#ifdef __opencl_c_atomic_scope_device
+#define FENCE() atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)
+#else
+#define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE)
+#endif
+)");
+    Line("FENCE();");
+  }
+}
+
+void KernelWriter::WriteAtomic(OpId id) {
+  const Op& op = function_.op(id);
+  if (op.width == 8) {
+    helpers_.uses_int64_atomics = true;
+  }
+  if (op.width > 1 && AlignmentOf(op) < static_cast<uint32_t>(__builtin_ctz(op.width))) {
+    const std::string low = Cat("((uint)", Operand(op, 0), " + ", op.imm & 7, "u)");
+    Trap(id, Cat("(", low, " & ", op.width - 1, "u) != 0u"), ir::TrapCode::kMisalignedAtomic,
+         Cat("(uint)", Operand(op, 0), " + ", op.imm & 0xffffffffull, "u"), op.width);
+  }
+  const bool is_flat = plan_.reach[id.index] == Reach::kFlat;
+  Bytes bytes;
+  if (!is_flat) {
+    if (plan_.part[id.index] < 0 && (plan_.reach[id.index] == Reach::kModule)) {
+      return WriteOwnAtomic(id);
+    }
+    if (!Locate(id, &bytes)) {
+      return;
+    }
+    Fence();
+    if (bytes.space == "__private" || bytes.space == "__constant const") {
+      WritePlainAtomic(op, bytes);
+    } else if (op.result_count == 0) {
+      Line("(void)", AtomicOn(op, bytes), ";");
+    } else {
+      Define(op.first_result, AtomicOn(op, bytes));
+    }
+    return Fence();
+  }
+  const std::string ranges = Ranges();
+  const std::string at = Effective(id);
+  const std::string place = Fresh("place");
+  const bool is_load = op.code == Opcode::kAtomicLoad;
+  Line("const Place", options_.suffix, " ", place, " = find", options_.suffix, "(", ranges, ", ", at, ", ", op.width,
+       "ul, ", is_load ? "0" : "1", ");");
+  Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
+  if (!is_load) {
+    Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", at), op.width);
+  }
+  Fence();
+  const std::string result = op.result_count != 0 ? Cat("v", op.first_result.index) : "";
+  if (!result.empty()) {
+    Declare(op.first_result);
+  }
+  const std::string assign = result.empty() ? "(void)" : Cat(result, " = ");
+  Line("if (", place, ".kind == 1u) {");
+  ++indent_;
+  WriteOwnUpdate(op, place + ".at", result);
+  --indent_;
+  if (plan_.local_bytes != 0) {
+    Line("} else if (", place, ".kind == 4u) {");
+    Line("  ", assign, AtomicOn(op, {"__local", place + ".group", 3}), ";");
+  }
+  Line("} else {");
+  Line("  ", assign, AtomicOn(op, {"__global", place + ".p", 3}), ";");
+  Line("}");
+  Fence();
+}
+
+// The instance's own memory is nobody else's: plain accesses do. `result`: a variable, or empty.
+void KernelWriter::WriteOwnUpdate(const Op& op, const std::string& at, const std::string& result) {
+  const std::string name = Cat("own", options_.suffix);
+  const std::string ranges = Ranges();
+  const std::string_view type = op.width == 8 ? "ulong" : "uint";
+  const std::string old = Fresh("old");
+  Line("const ", type, " ", old, " = (", type, ")", name, "_load(", ranges, ", ", at, ", ", op.width, "u);");
+  if (op.code != Opcode::kAtomicLoad) {
+    const std::string a = op.operand_count > 1 ? WordOf(op, 1) : "";
+    const std::string b = op.operand_count > 2 ? WordOf(op, 2) : "";
+    Line(name, "_store(", ranges, ", ", at, ", ", op.width, "u, ", NextValue(op, old, a, b, op.width), ");");
+  }
+  if (!result.empty()) {
+    Line(result, " = ", ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old)
+                                           : Cat("as_", TypeName(op.type), "(", old, ")"), ";");
+  }
+}
+
+void KernelWriter::WriteOwnAtomic(OpId id) {
+  const Op& op = function_.op(id);
+  Ranges();
+  const std::string at = Effective(id);
+  Trap(id, Cat("!own", options_.suffix, "_holds(", at, ", ", op.width, "ul, ",
+               op.code == Opcode::kAtomicLoad ? "0" : "1", ")"),
+       ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
+  if (op.result_count != 0) {
+    Declare(op.first_result);
+  }
+  WriteOwnUpdate(op, at, op.result_count != 0 ? Name(op.first_result) : "");
+}
+
+// The same with a pointer.
+void KernelWriter::WritePlainAtomic(const Op& op, const Bytes& bytes) {
+  const std::string_view type = op.width == 8 ? "ulong" : "uint";
+  const std::string old = Fresh("old");
+  Line("const ", type, " ", old, " = ", LoadWord(bytes, op.width, 0), ";");
+  if (op.code != Opcode::kAtomicLoad) {
+    const std::string a = op.operand_count > 1 ? WordOf(op, 1) : "";
+    const std::string b = op.operand_count > 2 ? WordOf(op, 2) : "";
+    Line(StoreWord(bytes, op.width, 0, Cat("(", NextValue(op, old, a, b, op.width), ")")));
+  }
+  if (op.result_count != 0) {
+    Define(op.first_result, ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old)
+                                               : Cat("as_", TypeName(op.type), "(", old, ")"));
+  }
+}
+
+// What is stored when `old` was there; words of the access's width, zero-extended. Bits above it may be anything.
+std::string KernelWriter::NextValue(const Op& op, std::string_view old, std::string_view a, std::string_view b,
+                                    uint32_t width) {
+  const std::string_view narrow = width == 1 ? "char" : width == 2 ? "short" : width == 4 ? "int" : "long";
+  const std::string mask = width == 1 ? " & 0xffu" : width == 2 ? " & 0xffffu" : "";
+  const auto pick = [&](std::string_view sign, std::string_view cast) {
+    return Cat("((", cast, ")(", old, ") ", sign, " (", cast, ")(", a, ") ? (", old, ") : (", a, "))");
+  };
+  const std::string wide = Cat("u", narrow);
+  switch (op.code) {
+    case Opcode::kAtomicAdd:
+      return Cat(old, " + ", a);
+    case Opcode::kAtomicSub:
+      return Cat(old, " - ", a);
+    case Opcode::kAtomicAnd:
+      return Cat(old, " & ", a);
+    case Opcode::kAtomicOr:
+      return Cat(old, " | ", a);
+    case Opcode::kAtomicXor:
+      return Cat(old, " ^ ", a);
+    case Opcode::kAtomicMinS:
+      return pick("<", narrow);
+    case Opcode::kAtomicMaxS:
+      return pick(">", narrow);
+    case Opcode::kAtomicMinU:
+      return pick("<", wide);
+    case Opcode::kAtomicMaxU:
+      return pick(">", wide);
+    case Opcode::kAtomicCmpxchg:
+      return Cat("((", old, ") == ((", a, ")", mask, ") ? (", b, ") : (", old, "))");
+    case Opcode::kAtomicFAdd:
+      return op.type == Type::kF32 ? Cat("as_uint(as_float(", old, ") + as_float(", a, "))")
+                                   : Cat("as_ulong(as_double(", old, ") + as_double(", a, "))");
+    default:
+      return std::string(a);
+  }
+}
+
+// Repeats compare and exchange of the word around the bytes.
+std::string KernelWriter::AtomicByLoop(const Op& op, const Bytes& bytes) {
+  const std::string space(bytes.space);
+  const uint32_t bits = 8 * op.width;
+  const std::string name = Cat(ir::Info(op.code).text, bits, "_", space.substr(2));
+  const std::string_view type = op.width == 8 ? "ulong" : "uint";
+  const std::string_view exchange = op.width == 8 ? "atom_cmpxchg" : "atomic_cmpxchg";
+  std::string text = Cat("\n", type, " ", name, "(", space, " uchar* at, ", type, " a, ", type, " b) {\n");
+  if (op.width < 4) {
+    const std::string mask = op.width == 1 ? "0xffu" : "0xffffu";
+    Append(text, "  const uint low = (uint)((size_t)at & 3), by = 8u * low;\n  volatile ", space, " uint* word = (volatile ",
+           space, " uint*)(at - low);\n  uint seen = *word;\n  for (;;) {\n    const uint whole = seen;\n    const uint "
+                  "old = (whole >> by) & ",
+           mask, ";\n    const uint next = (whole & ~(", mask, " << by)) | (((uint)(", NextValue(op, "old", "a", "b", op.width),
+           ") & ", mask, ") << by);\n    seen = ", exchange, "(word, whole, next);\n    if (seen == whole) return old;\n");
+  } else {
+    Append(text, "  volatile ", space, " ", type, "* word = (volatile ", space, " ", type, "*)at;\n  ", type,
+           " seen = *word;\n  for (;;) {\n    const ", type, " old = seen;\n    seen = ", exchange, "(word, old, ",
+           NextValue(op, "old", "a", "b", op.width), ");\n    if (seen == old) return old;\n");
+  }
+  text += "  }\n}\n";
+  helpers_.Add(name, text);
+  const std::string zero = op.width == 8 ? "0ul" : "0u";
+  return Cat(name, "(", bytes.pointer, ", ", op.operand_count > 1 ? WordOf(op, 1) : zero, ", ",
+             op.operand_count > 2 ? WordOf(op, 2) : zero, ")");
+}
+
+// The old value, of the operation's type.
+std::string KernelWriter::AtomicOn(const Op& op, const Bytes& bytes) {
+  const std::string_view type = op.width == 8 ? "ulong" : "uint";
+  const auto of_type = [&](const std::string& word) {
+    if (!ir::IsInt(op.type)) {
+      return Cat("as_", TypeName(op.type), "(", word, ")");
+    }
+    return op.width < ir::Bytes(op.type) ? Cat("(", TypeName(op.type), ")", word) : word;
+  };
+  if (op.code == Opcode::kAtomicLoad) {
+    const std::string_view stored = op.width == 1 ? "uchar" : op.width == 2 ? "ushort" : type;
+    return of_type(Cat(op.width < 4 ? "(uint)" : "", "*(volatile ", bytes.space, " ", stored, "*)(", bytes.pointer, ")"));
+  }
+  if (op.width < 4 || op.code == Opcode::kAtomicFAdd) {
+    return of_type(AtomicByLoop(op, bytes));
+  }
+  const std::string_view pointee = !IsSigned(op.code) ? type : op.width == 8 ? "long" : "int";
+  const std::string cast = IsSigned(op.code) ? Cat("(", pointee, ")") : "";
+  std::string call = Cat(op.width == 8 ? "atom_" : "atomic_", Builtin(op.code), "((volatile ", bytes.space, " ", pointee,
+                         "*)(", bytes.pointer, "), ", cast, WordOf(op, 1),
+                         op.operand_count > 2 ? Cat(", ", WordOf(op, 2)) : std::string(), ")");
+  if (IsSigned(op.code)) {
+    call = Cat("(", type, ")", call);
+  }
+  return of_type(call);
+}
+
+}  // namespace hpvm::opencl

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+
+#include "compiler/back/opencl/kernel_writer.h"
+#include "compiler/back/opencl/literal.h"
+
+namespace hpvm::opencl {
+namespace {
+
+using gpu::Reach;
+using ir::Opcode;
+using ir::Type;
+
+bool IsStore(Opcode code) { return code == Opcode::kStore || code == Opcode::kStore128; }
+
+}  // namespace
+
+// What is known of the address with its immediate. Views begin at multiples of 8 bytes.
+uint32_t KernelWriter::AlignmentOf(const Op& op) const {
+  const uint32_t immediate = op.imm == 0 ? 64 : static_cast<uint32_t>(std::countr_zero(op.imm));
+  return std::min<uint32_t>({plan_.alignment[function_.operands_of(op)[0].index], immediate,
+                             op.space == ir::Space::kParam && options_.is_aligned ? 4u : 3u});
+}
+
+std::string KernelWriter::Effective(OpId id) {
+  const Op& op = function_.op(id);
+  const ValueId address = function_.operands_of(op)[0];
+  uint64_t constant = 0, sum = 0;
+  if (ConstantOf(address, &constant) && !__builtin_add_overflow(constant, op.imm, &sum)) {
+    return Literal(Type::kI64, sum);
+  }
+  if (TypeOf(address) == Type::kI32) {
+    return op.imm == 0 ? Cat("(ulong)", Name(address)) : Cat("((ulong)", Name(address), " + ", Literal(Type::kI64, op.imm), ")");
+  }
+  if (op.imm == 0) {
+    return Name(address);
+  }
+  const std::string name = Fresh("at");
+  Line("const ulong ", name, " = ", Name(address), " + ", Literal(Type::kI64, op.imm), ";");
+  if (!(options_.is_unchecked && plan_.is_proven[id.index]) && !plan_.is_inside[id.index]) {
+    Trap(id, Cat(name, " < ", Name(address)), ir::TrapCode::kOutOfBounds, "0xffffffffu", op.width);
+  }
+  return name;
+}
+
+void KernelWriter::WriteAccess(OpId id) {
+  const Op& op = function_.op(id);
+  switch (op.code) {
+    case Opcode::kMemorySize:
+      return Define(op.first_result, Literal(module_.address_type(), module_.memory_bytes / (64 * 1024)));
+    case Opcode::kMemoryCopy:
+    case Opcode::kMemoryFill:
+    case Opcode::kMemoryInit:
+      return WriteBulk(id);
+    default:
+      break;
+  }
+  if (plan_.reach[id.index] == Reach::kFlat) {
+    return WriteFlatAccess(id);
+  }
+  Bytes bytes;
+  if (!Locate(id, &bytes)) {
+    return;
+  }
+  IsStore(op.code) ? WriteStore(op, bytes) : WriteLoad(op, bytes);
+}
+
+// False when the access has been written, or always traps.
+bool KernelWriter::Locate(OpId id, Bytes* bytes) {
+  switch (plan_.reach[id.index]) {
+    case Reach::kParam:
+      return LocateParam(id, bytes);
+    case Reach::kGroup:
+      return LocateGroup(id, bytes);
+    default:
+      return LocateOwn(id, bytes);
+  }
+}
+
+bool KernelWriter::LocateParam(OpId id, Bytes* bytes) {
+  const Op& op = function_.op(id);
+  const uint32_t k = op.space_index;
+  const std::string at = Effective(id);
+  const bool is_proven = options_.is_unchecked && plan_.is_proven[id.index];
+  const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0;
+  const auto address = [&] { return Cat("(uint)(", Fact(GpuArgument::Kind::kBufferBase, k), " + ", at, ")"); };
+  if (!is_proven) {
+    const std::string size = BufferBytes(k);
+    // Sums of 32-bit addresses and immediates stay far below 2^64.
+    const bool is_small = TypeOf(function_.operands_of(op)[0]) == Type::kI32 && op.imm >> 32 == 0;
+    const std::string miss = is_small ? Cat(at, " + ", op.width, "ul > ", size)
+                                      : Cat(size, " < ", op.width, "ul || ", at, " > ", size, " - ", op.width, "ul");
+    Trap(id, miss, ir::TrapCode::kOutOfBounds, address(), op.width);
+  }
+  const bool is_refused = writes && !module_.params[k].is_writable;
+  if (is_refused) {
+    Trap(id, "", ir::TrapCode::kReadOnlyBuffer, address(), op.width);
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      Define(ValueId(op.first_result.index + i), Cat("(", TypeName(op.type), ")0"));
+    }
+    return false;
+  }
+  *bytes = {module_.params[k].is_writable ? "__global" : "__global const", Cat(Buffer(k), " + ", at), AlignmentOf(op)};
+  return true;
+}
+
+bool KernelWriter::LocateGroup(OpId id, Bytes* bytes) {
+  const Op& op = function_.op(id);
+  const ValueId address = function_.operands_of(op)[0];
+  const std::string base = Fact(GpuArgument::Kind::kGroupBase);
+  if (plan_.local_bytes == 0) {
+    Trap(id, "", ir::TrapCode::kOutOfBounds, Cat("(uint)", Name(address)), op.width);
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      Define(ValueId(op.first_result.index + i), Cat("(", TypeName(op.type), ")0"));
+    }
+    return false;
+  }
+  // Addresses below the base wrap around to offsets beyond all memory there is.
+  const std::string at = Fresh("at");
+  if (TypeOf(address) == Type::kI32) {
+    Line("const ulong ", at, " = (ulong)(", Name(address), " - ", base, ") + ", Literal(Type::kI64, op.imm), ";");
+  } else {
+    Line("const ulong ", at, " = ", Name(address), " - ", base, " + ", Literal(Type::kI64, op.imm), ";");
+  }
+  if (!(options_.is_unchecked && plan_.is_proven[id.index])) {
+    const std::string miss = op.width > plan_.local_bytes ? "1" : Cat(at, " > ", plan_.local_bytes - op.width, "ul");
+    Trap(id, miss, ir::TrapCode::kOutOfBounds, Cat("(uint)(", base, " + ", at, ")"), op.width);
+  }
+  *bytes = {"__local", Cat("(__local uchar*)group_memory + ", at), AlignmentOf(op)};
+  return true;
+}
+
+std::string KernelWriter::PartPointer(bool is_state, int32_t part, const gpu::OwnMemory& memory) {
+  if (!memory.is_written) {
+    return Cat("(__constant const uchar*)", helpers_.Constant(memory.bytes));
+  }
+  parts_.insert({is_state, part});
+  return Cat("(__private uchar*)", is_state ? "state" : "own", part);
+}
+
+bool KernelWriter::LocateOwn(OpId id, Bytes* bytes) {
+  const Op& op = function_.op(id);
+  const bool is_state = plan_.reach[id.index] == Reach::kState;
+  const int32_t part = plan_.part[id.index];
+  if (part < 0) {
+    WriteOwnAccess(id);
+    return false;
+  }
+  const gpu::OwnMemory& memory = (is_state ? plan_.state : plan_.module_memory)[static_cast<size_t>(part)];
+  const std::string at = Effective(id);
+  const std::string begin = Literal(Type::kI64, memory.begin);
+  if (!plan_.is_inside[id.index]) {
+    const uint64_t size = memory.end - memory.begin;
+    const std::string miss = op.width > size ? "1" : Cat(at, " - ", begin, " > ", size - op.width, "ul");
+    Trap(id, miss, ir::TrapCode::kOutOfBounds, is_state ? "0u" : Cat("(uint)", at), is_state ? 0 : op.width);
+  }
+  const bool is_written = memory.is_written;
+  *bytes = {is_written ? "__private" : "__constant const",
+            Cat(PartPointer(is_state, part, memory), " + (", at, " - ", begin, ")"), AlignmentOf(op)};
+  return true;
+}
+
+// Words of 1 to 8 bytes, as uint or ulong.
+std::string KernelWriter::LoadWord(const Bytes& bytes, uint32_t width, uint64_t at) {
+  const std::string pointer = at == 0 ? bytes.pointer : Cat(bytes.pointer, " + ", at, "ul");
+  if (width == 1) {
+    return Cat("(uint)*(", bytes.space, " uchar*)(", pointer, ")");
+  }
+  const uint32_t log2 = static_cast<uint32_t>(std::countr_zero(width));
+  if (bytes.alignment >= log2) {
+    return Cat(width == 2 ? "(uint)" : "", "*(", bytes.space, " u", width * 8, "*)(", pointer, ")");
+  }
+  const std::string name = Cat("load", width * 8, "_", bytes.space.substr(2, bytes.space.find(' ') - 2));
+  helpers_.Need(name);
+  return Cat(name, "(", pointer, ")");
+}
+
+std::string KernelWriter::StoreWord(const Bytes& bytes, uint32_t width, uint64_t at, const std::string& value) {
+  const std::string pointer = at == 0 ? bytes.pointer : Cat(bytes.pointer, " + ", at, "ul");
+  const uint32_t log2 = static_cast<uint32_t>(std::countr_zero(width));
+  if (width == 1) {
+    return Cat("*(", bytes.space, " uchar*)(", pointer, ") = (uchar)", value, ";");
+  }
+  if (bytes.alignment >= log2) {
+    return Cat("*(", bytes.space, " u", width * 8, "*)(", pointer, ") = ", width == 2 ? "(ushort)" : "", value, ";");
+  }
+  const std::string name = Cat("store", width * 8, "_", bytes.space.substr(2));
+  helpers_.Need(name);
+  return Cat(name, "(", pointer, ", ", value, ");");
+}
+
+// A result of its type from the word of Op::width bytes.
+void KernelWriter::DefineLoaded(const Op& op, const std::string& word) {
+  const std::string_view type = TypeName(op.type);
+  if (!ir::IsInt(op.type)) {
+    return Define(op.first_result, Cat("as_", type, "(", word, ")"));
+  }
+  if (op.width == ir::Bytes(op.type) && !op.sign) {
+    return Define(op.first_result, word);
+  }
+  if (!op.sign || op.width == ir::Bytes(op.type)) {
+    return Define(op.first_result, Cat("(", type, ")(", word, ")"));
+  }
+  const std::string_view narrow = op.width == 1 ? "char" : op.width == 2 ? "short" : "int";
+  Define(op.first_result, Cat("(", type, ")(", SignedName(op.type), ")(", narrow, ")(", word, ")"));
+}
+
+std::string KernelWriter::WordOf(const Op& op, uint32_t operand) {
+  const std::string& value = Operand(op, operand);
+  switch (OperandType(op, operand)) {
+    case Type::kF32:
+      return Cat("as_uint(", value, ")");
+    case Type::kF64:
+      return Cat("as_ulong(", value, ")");
+    case Type::kI64:
+      return op.width < 8 ? Cat("(uint)", value) : value;
+    default:
+      return value;
+  }
+}
+
+void KernelWriter::WriteLoad(const Op& op, const Bytes& bytes) {
+  if (op.code == Opcode::kLoad) {
+    return DefineLoaded(op, LoadWord(bytes, op.width, 0));
+  }
+  if (bytes.alignment >= 2) {
+    const std::string four = Fresh("four");
+    Line("const uint4 ", four, " = ",
+         bytes.alignment >= 4 ? Cat("*(", bytes.space, " u128*)(", bytes.pointer, ")")
+                              : Cat("vload4(0, (", bytes.space, " uint*)(", bytes.pointer, "))"),
+         ";");
+    for (uint32_t i = 0; i < 4; ++i) {
+      Define(ValueId(op.first_result.index + i), Cat(four, ".s", i));
+    }
+    return;
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    Define(ValueId(op.first_result.index + i), LoadWord(bytes, 4, 4 * i));
+  }
+}
+
+void KernelWriter::WriteStore(const Op& op, const Bytes& bytes) {
+  if (op.code == Opcode::kStore) {
+    return Line(StoreWord(bytes, op.width, 0, WordOf(op, 1)));
+  }
+  if (bytes.alignment >= 2) {
+    const std::string four =
+        Cat("(uint4)(", Operand(op, 1), ", ", Operand(op, 2), ", ", Operand(op, 3), ", ", Operand(op, 4), ")");
+    if (bytes.alignment >= 4) {
+      return Line("*(", bytes.space, " u128*)(", bytes.pointer, ") = ", four, ";");
+    }
+    return Line("vstore4(", four, ", 0, (", bytes.space, " uint*)(", bytes.pointer, "));");
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    Line(StoreWord(bytes, 4, 4 * i, Operand(op, 1 + i)));
+  }
+}
+
+// Memory of its own whose part is not known: byte by byte, out of line.
+void KernelWriter::WriteOwnAccess(OpId id) {
+  const Op& op = function_.op(id);
+  const bool is_state = plan_.reach[id.index] == Reach::kState;
+  const std::string ranges = Ranges();
+  const std::string at = Effective(id);
+  const std::string name = Cat(is_state ? "state" : "own", options_.suffix);
+  const std::string address = is_state ? "0u" : Cat("(uint)", at);
+  const uint32_t bytes = is_state ? 0 : op.width;
+  if (IsStore(op.code)) {
+    Trap(id, Cat("!", name, "_holds(", at, ", ", op.width, "ul, 1)"), ir::TrapCode::kOutOfBounds, address, bytes);
+    if (op.code == Opcode::kStore) {
+      return Line(name, "_store(", ranges, ", ", at, ", ", op.width, "u, ", WordOf(op, 1), ");");
+    }
+    for (uint32_t i = 0; i < 4; ++i) {
+      Line(name, "_store(", ranges, ", ", at, " + ", 4 * i, "ul, 4u, ", Operand(op, 1 + i), ");");
+    }
+    return;
+  }
+  Trap(id, Cat("!", name, "_holds(", at, ", ", op.width, "ul, 0)"), ir::TrapCode::kOutOfBounds, address, bytes);
+  if (op.code == Opcode::kLoad) {
+    const std::string word = Cat(name, "_load(", ranges, ", ", at, ", ", op.width, "u)");
+    return DefineLoaded(op, op.width < 8 ? Cat("(uint)", word) : word);
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    Define(ValueId(op.first_result.index + i), Cat("(uint)", name, "_load(", ranges, ", ", at, " + ", 4 * i, "ul, 4u)"));
+  }
+}
+
+void KernelWriter::WriteFlatAccess(OpId id) {
+  const Op& op = function_.op(id);
+  const std::string ranges = Ranges();
+  const std::string at = Effective(id);
+  const std::string place = Fresh("place");
+  Line("const Place", options_.suffix, " ", place, " = find", options_.suffix, "(", ranges, ", ", at, ", ", op.width,
+       "ul, ", IsStore(op.code) ? "1" : "0", ");");
+  Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
+  if (IsStore(op.code)) {
+    Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", at), op.width);
+    if (op.code == Opcode::kStore) {
+      return Line("flat_store", options_.suffix, "(", ranges, ", ", place, ", 0ul, ", op.width, "u, ", WordOf(op, 1),
+                  ");");
+    }
+    for (uint32_t i = 0; i < 4; ++i) {
+      Line("flat_store", options_.suffix, "(", ranges, ", ", place, ", ", 4 * i, "ul, 4u, ", Operand(op, 1 + i), ");");
+    }
+    return;
+  }
+  const auto load = [&](uint32_t offset, uint32_t width) {
+    return Cat(width < 8 ? "(uint)" : "", "flat_load", options_.suffix, "(", ranges, ", ", place, ", ", offset, "ul, ",
+               width, "u)");
+  };
+  if (op.code == Opcode::kLoad) {
+    return DefineLoaded(op, load(0, op.width));
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    Define(ValueId(op.first_result.index + i), load(4 * i, 4));
+  }
+}
+
+void KernelWriter::WriteBulk(OpId id) {
+  const Op& op = function_.op(id);
+  const std::string ranges = Ranges();
+  const std::string to = Cat("(ulong)", Operand(op, 0));
+  const std::string size = Cat("(ulong)", Operand(op, 2));
+  const std::string place = Fresh("place");
+  const std::string type = Cat("const Place", options_.suffix, " ");
+  const std::string find = Cat("find", options_.suffix, "(", ranges, ", ");
+  if (op.code == Opcode::kMemoryInit) {
+    const uint64_t segment = module_.passive_segments[op.imm].size();
+    Trap(id, Cat("(ulong)", Operand(op, 1), " + ", size, " > ", segment, "ul"), ir::TrapCode::kOutOfBounds);
+  }
+  Line(type, place, " = ", find, to, ", ", size, ", 1);");
+  Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", to));
+  Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", to));
+  const std::string byte = Fresh("i");
+  if (op.code == Opcode::kMemoryCopy) {
+    const std::string from = Fresh("place");
+    Line(type, from, " = ", find, "(ulong)", Operand(op, 1), ", ", size, ", 0);");
+    Trap(id, Cat(from, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", Operand(op, 1)));
+    return Line("flat_copy", options_.suffix, "(", ranges, ", ", place, ", ", from, ", ", size, ");");
+  }
+  std::string value = Operand(op, 1);
+  if (op.code == Opcode::kMemoryInit) {
+    std::vector<uint8_t> bytes = module_.passive_segments[op.imm];
+    bytes.resize(std::max<size_t>((bytes.size() + 7) / 8 * 8, 8));
+    value = Cat("((__constant const uchar*)", helpers_.Constant(bytes), ")[", Operand(op, 1), " + ", byte, "]");
+  }
+  Line("for (ulong ", byte, " = 0ul; ", byte, " < ", size, "; ++", byte, ") flat_store", options_.suffix, "(", ranges,
+       ", ", place, ", ", byte, ", 1u, ", value, ");");
+}
+
+void KernelWriter::WriteLocalAlloc(OpId id) {
+  const Op& op = function_.op(id);
+  Define(op.first_result, Cat(Fact(GpuArgument::Kind::kGroupBase), " + ",
+                              Literal(module_.address_type(), plan_.local_offset[id.index])));
+}
+
+}  // namespace hpvm::opencl

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/back/opencl/helpers.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/status.h"
+#include "compiler/back/opencl/cat.h"
+
+namespace hpvm::opencl {
+namespace {
+
+// Accesses of all types reach the same bytes.
+constexpr char kPrelude[] = R"(#ifdef __has_attribute
+#if __has_attribute(may_alias)
+#define ANY __attribute__((may_alias))
+#endif
+#endif
+#ifndef ANY
+#define ANY
+#endif
+typedef ushort ANY u16;
+typedef uint ANY u32;
+typedef ulong ANY u64;
+typedef uint4 ANY u128;
+)";
+
+struct Fixed {
+  std::string_view name;
+  std::string_view needs;  // One other, or none.
+  std::string_view text;
+};
+
+constexpr Fixed kFixed[] = {
+    {"trap", "", R"(
+// The first instance that traps fills in the launch's record.
+void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
+          uint address) {
+  volatile __global uint* record = traps + 8ul * index;
+  if (atomic_cmpxchg(record, 0u, 1u) == 0u) {
+    record[1] = code;
+    record[2] = x;
+    record[3] = y;
+    record[4] = z;
+    record[5] = source;
+    record[6] = function;
+    record[7] = address;
+  }
+}
+)"},
+    {"fmin_f32", "", R"(
+float fmin_f32(float a, float b) {
+  if (a != a || b != b) return a + b;
+  return a == b ? as_float(as_uint(a) | as_uint(b)) : a < b ? a : b;
+}
+)"},
+    {"fmax_f32", "", R"(
+float fmax_f32(float a, float b) {
+  if (a != a || b != b) return a + b;
+  return a == b ? as_float(as_uint(a) & as_uint(b)) : a > b ? a : b;
+}
+)"},
+    {"fmin_f64", "", R"(
+double fmin_f64(double a, double b) {
+  if (a != a || b != b) return a + b;
+  return a == b ? as_double(as_ulong(a) | as_ulong(b)) : a < b ? a : b;
+}
+)"},
+    {"fmax_f64", "", R"(
+double fmax_f64(double a, double b) {
+  if (a != a || b != b) return a + b;
+  return a == b ? as_double(as_ulong(a) & as_ulong(b)) : a > b ? a : b;
+}
+)"},
+    // A significand with its highest bit at 23 and an exponent, rounded to nearest even. `low`: bits below, of which
+    // the highest is at 31 and any other bit says only that there is something.
+    {"pack_f32", "", R"(
+float pack_f32(uint sign, int exponent, uint high, uint low) {
+  if (exponent < 1) {
+    int by = 1 - exponent;
+    if (by > 25) by = 25;
+    ulong both = ((ulong)high << 32) | low;
+    uint lost = (both & ((1ul << by) - 1ul)) != 0ul;
+    both >>= by;
+    high = (uint)(both >> 32);
+    low = (uint)both | lost;
+    exponent = 0;
+  } else {
+    high -= 0x800000u;
+  }
+  if (exponent >= 255) return as_float(sign | 0x7f800000u);
+  uint bits = ((uint)exponent << 23) + high;
+  if (low > 0x80000000u || (low == 0x80000000u && (bits & 1u) != 0u)) bits += 1u;
+  return as_float(sign | bits);
+}
+)"},
+    {"div_f32", "pack_f32", R"(
+// Correctly rounded, by integers, for devices whose division is not.
+float div_f32(float x, float y) {
+  uint a = as_uint(x), b = as_uint(y);
+  const uint sign = (a ^ b) & 0x80000000u;
+  a &= 0x7fffffffu;
+  b &= 0x7fffffffu;
+  if (a > 0x7f800000u || b > 0x7f800000u || (a == b && (a == 0u || a == 0x7f800000u))) return as_float(0x7fc00000u);
+  if (a == 0x7f800000u || b == 0u) return as_float(sign | 0x7f800000u);
+  if (b == 0x7f800000u || a == 0u) return as_float(sign);
+  int ea = (int)(a >> 23), eb = (int)(b >> 23);
+  uint ma = a & 0x7fffffu, mb = b & 0x7fffffu;
+  if (ea == 0) { const int by = (int)clz(ma) - 8; ma <<= by; ea = 1 - by; } else { ma |= 0x800000u; }
+  if (eb == 0) { const int by = (int)clz(mb) - 8; mb <<= by; eb = 1 - by; } else { mb |= 0x800000u; }
+  int exponent = ea - eb + 127;
+  if (ma < mb) { ma <<= 1; exponent -= 1; }
+  const ulong scaled = (ulong)ma << 32;
+  const ulong quotient = scaled / mb;
+  const ulong rest = scaled - quotient * mb;
+  const ulong kept = quotient << 23;
+  const uint lower = (rest << 23) != 0ul ? (uint)((rest << 23) / mb) : 0u;
+  const ulong whole = kept + lower;
+  const uint inexact = (rest << 23) - (ulong)lower * mb != 0ul;
+  return pack_f32(sign, exponent, (uint)(whole >> 32), (uint)whole | inexact);
+}
+)"},
+    {"sqrt_f32", "pack_f32", R"(
+// Correctly rounded, by integers, for devices whose square root is not.
+float sqrt_f32(float x) {
+  const uint a = as_uint(x);
+  if ((a & 0x7fffffffu) == 0u || a == 0x7f800000u) return x;
+  if (a > 0x7f800000u) return as_float(0x7fc00000u);
+  int e = (int)(a >> 23);
+  uint m = a & 0x7fffffu;
+  if (e == 0) { const int by = (int)clz(m) - 8; m <<= by; e = 1 - by; } else { m |= 0x800000u; }
+  e -= 127;
+  ulong rest = (ulong)m << ((e & 1) != 0 ? 40 : 39);
+  ulong root = 0ul, bit = 1ul << 62;
+  while (bit != 0ul) {
+    if (rest >= root + bit) { rest -= root + bit; root = (root >> 1) + bit; } else { root >>= 1; }
+    bit >>= 2;
+  }
+  return pack_f32(0u, (e >> 1) + 127, (uint)(root >> 8), ((uint)root << 24) | (uint)(rest != 0ul));
+}
+)"},
+    // Loads and stores of any alignment.
+    {"load16_global", "", R"(
+uint load16_global(__global const uchar* p) { return (uint)p[0] | (uint)p[1] << 8; }
+)"},
+    {"load32_global", "", R"(
+uint load32_global(__global const uchar* p) {
+  if (((size_t)p & 3) == 0) return *(__global const u32*)p;
+  return (uint)p[0] | (uint)p[1] << 8 | (uint)p[2] << 16 | (uint)p[3] << 24;
+}
+)"},
+    {"load64_global", "load32_global", R"(
+ulong load64_global(__global const uchar* p) {
+  if (((size_t)p & 7) == 0) return *(__global const u64*)p;
+  return (ulong)load32_global(p) | (ulong)load32_global(p + 4) << 32;
+}
+)"},
+    {"store16_global", "", R"(
+void store16_global(__global uchar* p, uint v) {
+  p[0] = (uchar)v;
+  p[1] = (uchar)(v >> 8);
+}
+)"},
+    {"store32_global", "", R"(
+void store32_global(__global uchar* p, uint v) {
+  if (((size_t)p & 3) == 0) {
+    *(__global u32*)p = v;
+    return;
+  }
+  p[0] = (uchar)v;
+  p[1] = (uchar)(v >> 8);
+  p[2] = (uchar)(v >> 16);
+  p[3] = (uchar)(v >> 24);
+}
+)"},
+    {"store64_global", "store32_global", R"(
+void store64_global(__global uchar* p, ulong v) {
+  if (((size_t)p & 7) == 0) {
+    *(__global u64*)p = v;
+    return;
+  }
+  store32_global(p, (uint)v);
+  store32_global(p + 4, (uint)(v >> 32));
+}
+)"},
+};
+
+// The same for another address space: the table is written for __global.
+std::string ForSpace(std::string_view text, std::string_view space, std::string_view suffix) {
+  std::string copy(text);
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    for (size_t at = copy.find(from); at != std::string::npos; at = copy.find(from, at + to.size())) {
+      copy.replace(at, from.size(), to);
+    }
+  };
+  replace("__global", space);
+  replace("_global", suffix);
+  return copy;
+}
+
+const Fixed* Find(std::string_view name) {
+  for (const Fixed& fixed : kFixed) {
+    if (fixed.name == name) {
+      return &fixed;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Helpers::Need(std::string_view name) {
+  if (known_.count(name) != 0) {
+    return;
+  }
+  known_.emplace(name, true);
+  std::string_view space = "__global", suffix = "_global";
+  std::string in_table(name);
+  for (const auto& [other, spelled] : {std::pair("_local", "__local"), std::pair("_private", "__private"),
+                                       std::pair("_constant", "__constant")}) {
+    if (const size_t at = in_table.find(other); at != std::string::npos && at + strlen(other) == in_table.size()) {
+      in_table.replace(at, std::string::npos, "_global");
+      suffix = other;
+      space = spelled;
+    }
+  }
+  const Fixed* fixed = Find(in_table);
+  HPVMD_CHECK(fixed != nullptr);
+  if (!fixed->needs.empty()) {
+    Need(ForSpace(fixed->needs, space, suffix));
+  }
+  text_ += ForSpace(fixed->text, space, suffix);
+}
+
+void Helpers::Add(const std::string& name, const std::string& text) {
+  if (known_.emplace(name, true).second) {
+    text_ += text;
+  }
+}
+
+std::string Helpers::Constant(const std::vector<uint8_t>& bytes) {
+  if (const auto found = constants_.find(bytes); found != constants_.end()) {
+    return found->second;
+  }
+  const std::string name = Cat("data", constants_.size());
+  constants_.emplace(bytes, name);
+  Append(constant_text_, "__constant ulong ", name, "[", bytes.size() / 8, "] = {");
+  for (size_t i = 0; i + 8 <= bytes.size(); i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, 8);
+    Append(constant_text_, i == 0 ? "" : ",", i % 32 == 0 ? "\n  " : " ", Hex(word), "ul");
+  }
+  constant_text_ += "};\n";
+  return name;
+}
+
+std::string Helpers::Text() const {
+  std::string text = kPrelude;
+  if (uses_fp64) {
+    text += "#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#endif\n";
+  }
+  if (uses_int64_atomics) {
+    text +=
+        "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
+        "#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable\n";
+  }
+  return Cat(text, constant_text_, text_);
+}
+
+}  // namespace hpvm::opencl

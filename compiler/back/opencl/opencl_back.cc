@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/back/opencl/opencl_back.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/limits.h"
+#include "compiler/back/gpu/gpu_plan.h"
+#include "compiler/back/opencl/cat.h"
+#include "compiler/back/opencl/helpers.h"
+#include "compiler/back/opencl/kernel_writer.h"
+#include "compiler/back/opencl/literal.h"
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using opencl::Cat;
+using opencl::Helpers;
+using opencl::KernelOptions;
+using opencl::KernelWriter;
+
+std::string NameOf(const GpuTile& tile) {
+  return Cat("tile_", tile.size[0], "_", tile.size[1], "_", tile.size[2]);
+}
+
+class Emitter {
+ public:
+  Emitter(const ir::Module& module, const GpuTarget& target, const GpuOptions& options, Diagnostics& diagnostics)
+      : module_(module), target_(target), options_(options), diagnostics_(diagnostics) {}
+
+  std::optional<Artifact> Run() {
+    plan_ = gpu::PlanGpu(module_, target_, diagnostics_);
+    if (HasErrors(diagnostics_)) {
+      return std::nullopt;
+    }
+    const bool has_proofs = !plan_.bounds.accesses.empty();
+    for (const GpuTile& tile : Tiles()) {
+      WriteTile(tile, has_proofs);
+    }
+    if (has_proofs) {
+      Write(module_, plan_, Plain("unchecked", true), nullptr);
+    }
+    Write(module_, plan_, Plain("checked", false), nullptr);
+    return Finish();
+  }
+
+ private:
+  std::vector<GpuTile> Tiles() const {
+    std::vector<GpuTile> tiles = options_.tiles;
+    // Instances of a tile share a work item's memory.
+    if (tiles.empty() && options_.chooses_tiles && plan_.private_bytes == 0) {
+      tiles = ChooseTiles(module_, target_, options_.report);
+    }
+    // The two forms of one instance a work item always are there.
+    tiles.resize(std::min<size_t>(tiles.size(), limits::kGpuVariantsMax / 2 - 1));
+    return tiles;
+  }
+
+  KernelOptions Plain(const char* name, bool is_unchecked) const {
+    KernelOptions form;
+    form.name = name;
+    form.is_unchecked = is_unchecked;
+    form.fast_math = options_.fast_math;
+    return form;
+  }
+
+  void Remark(std::string text) {
+    if (options_.report != nullptr) {
+      options_.report->Add(KernelRemark::Kind::kTile, 0, std::move(text));
+    }
+  }
+
+  void WriteTile(const GpuTile& tile, bool has_proofs) {
+    StatusOr<CoarseModule> coarse = Coarsen(module_, tile);
+    if (!coarse.ok()) {
+      return Remark("There is no " + NameOf(tile) + ": " + Message(coarse.status()));
+    }
+    Diagnostics faults;
+    const gpu::GpuPlan plan = gpu::PlanCoarse(*coarse, plan_, target_, faults);
+    if (HasErrors(faults)) {
+      return Remark("There is no " + NameOf(tile) + ": " + ToString(faults));
+    }
+    for (const bool is_unchecked : {true, false}) {
+      KernelOptions form = Plain("", is_unchecked);
+      form.name = NameOf(tile) + (is_unchecked ? "" : "_checked");
+      form.suffix = "_" + NameOf(tile);
+      form.tile = tile.size;
+      form.is_aligned = coarse->needs_alignment;
+      if (has_proofs || !is_unchecked) {
+        Write(coarse->module, plan, form, &*coarse);
+      }
+    }
+  }
+
+  void Write(const ir::Module& module, const gpu::GpuPlan& plan, const KernelOptions& form,
+             const CoarseModule* coarse) {
+    GpuVariant variant;
+    if (coarse != nullptr) {
+      variant.needs_alignment = coarse->needs_alignment;
+      variant.factors = coarse->factors;
+    }
+    kernels_ += KernelWriter(module, plan, target_, helpers_, form).Run(&variant);
+    variants_.push_back(std::move(variant));
+  }
+
+  std::string BuildOptions() const {
+    std::string text = "-cl-std=CL1.2";
+    if (target_.exact_divide) {
+      text += " -cl-fp32-correctly-rounded-divide-sqrt";
+    }
+    return text;
+  }
+
+  // Of the functions whose operations the entry holds.
+  std::string Heading() const {
+    const ir::Function& entry = module_.function(module_.entry);
+    std::vector<bool> has(module_.functions.size());
+    has[module_.entry.index] = true;
+    ir::ForEachOp(entry, [&](ir::OpId id) {
+      if (const uint32_t origin = entry.op(id).origin; origin != 0 && origin <= has.size()) {
+        has[origin - 1] = true;
+      }
+    });
+    std::string text = Cat("// ", opencl::Identifier(module_.name), ": ", opencl::Identifier(entry.name));
+    for (size_t i = 0; i < has.size(); ++i) {
+      if (has[i] && i != module_.entry.index) {
+        opencl::Append(text, ", ", opencl::Identifier(module_.functions[i].name));
+      }
+    }
+    return text + "\n#pragma OPENCL FP_CONTRACT OFF\n";
+  }
+
+  Artifact Finish() {
+    Artifact artifact = DescribeModule(module_);
+    artifact.kind = ArtifactKind::kOpenCl;
+    artifact.fast_math = options_.fast_math;
+    artifact.bounds = std::move(plan_.bounds);
+    artifact.gpu.format = GpuFormat::kOpenClC;
+    artifact.gpu.options = BuildOptions();
+    artifact.gpu.variants = std::move(variants_);
+    artifact.gpu.private_bytes = plan_.private_bytes;
+    const std::string text = Cat(Heading(), helpers_.Text(), kernels_);
+    artifact.code.assign(text.begin(), text.end());
+    return artifact;
+  }
+
+  const ir::Module& module_;
+  const GpuTarget& target_;
+  const GpuOptions& options_;
+  Diagnostics& diagnostics_;
+  gpu::GpuPlan plan_;
+  Helpers helpers_;
+  std::string kernels_;
+  std::vector<GpuVariant> variants_;
+};
+
+}  // namespace
+
+std::optional<Artifact> EmitOpenCl(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
+                                   Diagnostics& diagnostics) {
+  return Emitter(module, target, options, diagnostics).Run();
+}
+
+}  // namespace hpvm

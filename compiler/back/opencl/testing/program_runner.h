@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs artifacts of OpenCL C in a test, on the first device of the first platform, through plain OpenCL calls.
+#ifndef HPVMD_COMPILER_BACK_OPENCL_TESTING_PROGRAM_RUNNER_H_
+#define HPVMD_COMPILER_BACK_OPENCL_TESTING_PROGRAM_RUNNER_H_
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "compiler/artifact.h"
+#include "compiler/gpu_target.h"
+#include "compiler/ir/launch.h"
+
+namespace hpvm::testing {
+
+// What the device offers; nothing when there is none (said on stderr).
+bool HasOpenClDevice(GpuTarget* target, std::string* name);
+
+class ProgramRunner {
+ public:
+  static StatusOr<ProgramRunner> Build(const Artifact& artifact);
+  ProgramRunner(ProgramRunner&&) noexcept;
+  ~ProgramRunner();
+
+  // Runs the whole launch with one variant; the extent must be a multiple of its tile. `start` bytes lie in front of
+  // each view. A trap's address and function are the record's.
+  StatusOr<ir::TrapReport> Run(const ir::Launch& launch, const ir::AddressSpace& space, uint32_t variant,
+                               uint64_t start = 0);
+
+ private:
+  struct Impl;
+  explicit ProgramRunner(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hpvm::testing
+
+#endif  // HPVMD_COMPILER_BACK_OPENCL_TESTING_PROGRAM_RUNNER_H_

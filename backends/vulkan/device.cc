@@ -33,11 +33,12 @@ class VulkanDevice final : public Device, private gpu::Driver {
         options_(options),
         context_(std::move(context)),
         info_(context_->physical().info),
-        memory_(*context_, options.always_stage),
+        memory_(*context_, options.as_discrete),
         zeroer_(*context_),
         staging_(memory_),
         slots_(*context_, memory_),
-        deck_{*context_, memory_, staging_, slots_},
+        deck_{*context_, memory_, staging_, slots_, options.as_discrete || !context_->physical().maps_memory,
+              0,         nullptr},
         thread_(hub, *this) {
     info_.id = "vulkan:" + std::to_string(index);
   }

@@ -131,8 +131,12 @@ Status Pipelines::CreateCache(std::span<const uint8_t> cached) {
   info.initialDataSize = is_ours ? cached.size() : 0;
   info.pInitialData = is_ours ? cached.data() : nullptr;
   VkPipelineCache cache = VK_NULL_HANDLE;
-  HPVMD_RETURN_IF_ERROR(context_.Check(context_.vk().CreatePipelineCache(context_.device(), &info, nullptr, &cache),
-                                       "Creating a pipeline cache"));
+  VkResult result = context_.vk().CreatePipelineCache(context_.device(), &info, nullptr, &cache);
+  if (result != VK_SUCCESS && info.initialDataSize != 0) {  // Data that is cut short is an error to some.
+    info.initialDataSize = 0;
+    result = context_.vk().CreatePipelineCache(context_.device(), &info, nullptr, &cache);
+  }
+  HPVMD_RETURN_IF_ERROR(context_.Check(result, "Creating a pipeline cache"));
   cache_ = {context_.device(), cache, context_.vk().DestroyPipelineCache};
   return absl::OkStatus();
 }

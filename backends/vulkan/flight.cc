@@ -118,11 +118,22 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
   if (source == target) {
     return RecordCopyWithin(*source, region);
   }
+  VkBufferCopy rest = region;
+  while (true) {
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t copied, RecordKernelCopy(*source, *target, rest));
+    rest = {rest.srcOffset + copied, rest.dstOffset + copied, rest.size - copied};
+    if (copied == 0 || rest.size == 0) {
+      break;
+    }
+  }
+  if (rest.size == 0) {
+    return absl::OkStatus();
+  }
   writer_.Reads(*source);
   writer_.Writes(*target);
-  HPVMD_RETURN_IF_ERROR(writer_.Settle());
+  HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
-  context_.vk().CmdCopyBuffer(commands, source->handle(), target->handle(), 1, &region);
+  context_.vk().CmdCopyBuffer(commands, source->handle(), target->handle(), 1, &rest);
   return absl::OkStatus();
 }
 
@@ -133,7 +144,7 @@ Status VulkanFlight::RecordCopyWithin(VulkanBuffer& buffer, const VkBufferCopy& 
     return absl::OkStatus();
   }
   writer_.Writes(buffer);
-  HPVMD_RETURN_IF_ERROR(writer_.Settle());
+  HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
   if (apart >= region.size) {
     context_.vk().CmdCopyBuffer(commands, buffer.handle(), buffer.handle(), 1, &region);
@@ -144,7 +155,7 @@ Status VulkanFlight::RecordCopyWithin(VulkanBuffer& buffer, const VkBufferCopy& 
   context_.vk().CmdCopyBuffer(commands, buffer.handle(), scratch.buffer(), 1, &away);
   HPVMD_RETURN_IF_ERROR(writer_.Barrier());
   writer_.Writes(buffer);
-  HPVMD_RETURN_IF_ERROR(writer_.Settle());
+  HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
   context_.vk().CmdCopyBuffer(commands, scratch.buffer(), buffer.handle(), 1, &back);
   scratch_.push_back(std::move(scratch));
   return absl::OkStatus();
@@ -162,7 +173,7 @@ Status VulkanFlight::RecordFill(const FillCommand& fill) {
   HPVMD_RETURN_IF_ERROR(FillEdge(*target, fill.offset, first - fill.offset, fill.value));
   if (last != first) {
     writer_.Writes(*target);
-    HPVMD_RETURN_IF_ERROR(writer_.Settle());
+    HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
     context_.vk().CmdFillBuffer(commands, target->handle(), first, last - first, fill.value * 0x01010101u);
   }

@@ -21,7 +21,10 @@ struct FlightDeck {
   Memory& memory;
   Staging& staging;
   Slots& slots;
-  uint64_t epoch = 0;  // The submit thread's.
+  bool copies_by_kernel = false;
+  // The submit thread's:
+  uint64_t epoch = 0;
+  std::unique_ptr<Pipelines> copy_kernel;  // Once it is needed.
 };
 
 class VulkanFlight final : public gpu::Flight {
@@ -46,6 +49,7 @@ class VulkanFlight final : public gpu::Flight {
   Status RecordCommands();
   Status RecordCommand(const Command& command);
   Status RecordCopy(const CopyCommand& copy);
+  StatusOr<uint64_t> RecordKernelCopy(VulkanBuffer& source, VulkanBuffer& target, const VkBufferCopy& region);
   Status RecordCopyWithin(VulkanBuffer& buffer, const VkBufferCopy& region);
   Status RecordFill(const FillCommand& fill);
   Status FillEdge(VulkanBuffer& buffer, uint64_t offset, uint64_t bytes, uint8_t value);
@@ -53,7 +57,8 @@ class VulkanFlight final : public gpu::Flight {
   Status PrepareTraps(size_t dispatches);
   Status PlaceViews(const VulkanExecutable& executable, bool is_native);
   Status RecordPart(VulkanExecutable& executable, const gpu::Part& part, uint32_t trap_index);
-  Status BindBuffers(const VariantLayout& layout, const VkDescriptorBufferInfo& facts_buffer);
+  Status FindBuffers(const VariantLayout& layout, const VkDescriptorBufferInfo& facts_buffer);
+  Status BindBuffers(const VariantLayout& layout);
   Status BindSets(const VariantLayout& layout);
   void FillValues(const VulkanExecutable& executable, const gpu::Part& part, uint32_t trap_index);
   Status EndRecording();

@@ -15,14 +15,14 @@ namespace {
 
 using limits::kMiB;
 
-// The two ways in which data gets into memory that the host could write by itself.
+// As the device is, and as a discrete one would be treated.
 class VulkanMemoryTest : public VulkanTest, public testing::WithParamInterface<bool> {
  protected:
-  void SetUp() override { Open({.always_stage = GetParam()}); }
+  void SetUp() override { Open({.as_discrete = GetParam()}); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Paths, VulkanMemoryTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Staged" : "Direct"; });
+                         [](const auto& info) { return info.param ? "Discrete" : "AsItIs"; });
 
 // Every device says what the scheduler and the compiler ask of it.
 TEST_P(VulkanMemoryTest, DescribesItself) {

@@ -76,7 +76,7 @@ Status Transfers::Upload(const uint8_t* source, VulkanBuffer& target, uint64_t o
     std::memcpy(piece.data, source, piece.bytes);
     // Pieces of one upload lie apart, but the hazard rule is by buffer; a barrier a chunk costs nothing beside it.
     writer_.Writes(target);
-    HPVMD_RETURN_IF_ERROR(writer_.Settle());
+    HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
     const VkBufferCopy region{piece.offset, offset, piece.bytes};
     context_.vk().CmdCopyBuffer(commands, piece.buffer, target.handle(), 1, &region);
@@ -91,7 +91,7 @@ Status Transfers::Download(VulkanBuffer& source, uint64_t offset, uint8_t* targe
   while (bytes != 0) {
     HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
     writer_.Reads(source);
-    HPVMD_RETURN_IF_ERROR(writer_.Settle());
+    HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
     const VkBufferCopy region{offset, piece.offset, piece.bytes};
     context_.vk().CmdCopyBuffer(commands, source.handle(), piece.buffer, 1, &region);

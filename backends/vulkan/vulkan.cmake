@@ -5,6 +5,7 @@ target_sources(backends PRIVATE
   vulkan/build.cc
   vulkan/clock.cc
   vulkan/context.cc
+  vulkan/copy_kernel.cc
   vulkan/device.cc
   vulkan/executable.cc
   vulkan/facts.cc

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/vulkan/writer.h"
 
+#include <algorithm>
+
 namespace hpvm::vulkan {
 namespace {
 
@@ -11,11 +13,11 @@ constexpr VkAccessFlags kOurAccesses = kOurWrites | VK_ACCESS_SHADER_READ_BIT | 
 }  // namespace
 
 // Everything written so far, by any command before, is there for what comes.
-void Writer::Wait(VkPipelineStageFlags stages, VkAccessFlags accesses) {
+void Writer::Wait(VkPipelineStageFlags from, VkPipelineStageFlags to, VkAccessFlags accesses) {
   auto barrier = Typed<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
-  barrier.srcAccessMask = kOurWrites;
+  barrier.srcAccessMask = from == kOurStages ? kOurWrites : VkAccessFlags{VK_ACCESS_SHADER_WRITE_BIT};
   barrier.dstAccessMask = accesses;
-  context_.vk().CmdPipelineBarrier(open_, kOurStages, stages, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+  context_.vk().CmdPipelineBarrier(open_, from, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
 StatusOr<VkCommandBuffer> Writer::Open() {
@@ -29,31 +31,38 @@ StatusOr<VkCommandBuffer> Writer::Open() {
   open_ = commands;
   if (!has_begun_) {
     has_begun_ = true;
-    Wait(kOurStages, kOurAccesses);
-    ++epoch_;
+    HPVMD_RETURN_IF_ERROR(Barrier());
   }
   return open_;
 }
 
-void Writer::Accesses(VulkanBuffer& buffer, bool writes) {
-  // Behind what was submitted before, the first command waits anyway.
-  is_barrier_due_ |= has_begun_ && (buffer.write_epoch == epoch_ || (writes && buffer.read_epoch == epoch_));
-  accesses_.push_back({&buffer, writes});
-}
-
 Status Writer::Barrier() {
   HPVMD_RETURN_IF_ERROR(Open().status());
-  Wait(kOurStages, kOurAccesses);
-  ++epoch_;
+  Wait(kOurStages, kOurStages, kOurAccesses);
+  settled_dispatches_ = settled_transfers_ = ++epoch_;
+  has_transfers_ = false;
   return absl::OkStatus();
 }
 
-Status Writer::Settle() {
+bool Writer::IsBarrierDue(uint64_t settled) const {
+  return std::any_of(accesses_.begin(), accesses_.end(), [&](const Access& access) {
+    return access.buffer->write_epoch >= settled || (access.writes && access.buffer->read_epoch >= settled);
+  });
+}
+
+Status Writer::Settle(Stage stage) {
   HPVMD_RETURN_IF_ERROR(Open().status());
-  if (is_barrier_due_) {
-    HPVMD_RETURN_IF_ERROR(Barrier());
+  const bool is_dispatch = stage == Stage::kDispatch;
+  if (IsBarrierDue(is_dispatch ? settled_dispatches_ : settled_transfers_)) {
+    if (is_dispatch && !has_transfers_) {
+      Wait(VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+           VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+      settled_dispatches_ = ++epoch_;
+    } else {
+      HPVMD_RETURN_IF_ERROR(Barrier());
+    }
   }
-  is_barrier_due_ = false;
+  has_transfers_ |= !is_dispatch;
   for (const Access& access : accesses_) {
     (access.writes ? access.buffer->write_epoch : access.buffer->read_epoch) = epoch_;
     if (access.buffer->used_until != VulkanBuffer::kUseOpen) {
@@ -77,7 +86,7 @@ Status Writer::Flush() {
 
 Status Writer::FlushForHost() {
   HPVMD_RETURN_IF_ERROR(Open().status());
-  Wait(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  Wait(kOurStages, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
   return Flush();
 }
 

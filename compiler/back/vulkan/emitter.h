@@ -47,7 +47,7 @@ class ModuleEmitter {
   SpvId Buffer(uint32_t param, View view);
   SpvId TrapRecords();
   SpvId GroupExtent(uint32_t d) { return group_extent_[d]; }  // Specialisation constants.
-  SpvId BuiltIn(spv::BuiltIn which);                          // A uvec3.
+  SpvId BuiltIn(spv::BuiltIn which);                          // A uvec3, or a u32 for an index.
   // A pointer to an argument in the push constants or facts, of U32 or uvec2. Instructions go to the open function.
   SpvId ArgumentPointer(GpuArgument::Kind kind, uint32_t index, uint8_t bytes);
   // The variable that holds the arguments; 0 when there is none.

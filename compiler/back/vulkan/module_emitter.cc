@@ -143,7 +143,9 @@ SpvId ModuleEmitter::TrapRecords() {
 SpvId ModuleEmitter::BuiltIn(spv::BuiltIn which) {
   SpvId& variable = built_ins_[which];
   if (variable == 0) {
-    variable = w.GlobalVariable(spv::StorageClassInput, w.Vector(w.Int(32), 3));
+    const SpvId u32 = w.Int(32);
+    const bool is_scalar = which == spv::BuiltInLocalInvocationIndex;
+    variable = w.GlobalVariable(spv::StorageClassInput, is_scalar ? u32 : w.Vector(u32, 3));
     w.Decorate(variable, spv::DecorationBuiltIn, {static_cast<uint32_t>(which)});
   }
   return variable;

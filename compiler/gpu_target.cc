@@ -25,7 +25,7 @@ std::array<uint32_t, 3> ReadExtents(WireReader& in) {
 void WriteGpuTarget(const GpuTarget& target, WireWriter& out) {
   for (const bool flag : {target.has_int64, target.has_fp64, target.has_8_bit_storage, target.has_16_bit_storage,
                           target.has_int64_atomics, target.exact_divide, target.keeps_denormals,
-                          target.keeps_nan_and_zero, target.is_processor}) {
+                          target.keeps_nan_and_zero, target.rounds_to_even, target.is_processor}) {
     out.U8(flag);
   }
   out.U32(target.group_size_max);
@@ -45,7 +45,7 @@ GpuTarget ReadGpuTarget(WireReader& in) {
   GpuTarget target;
   for (bool* flag : {&target.has_int64, &target.has_fp64, &target.has_8_bit_storage, &target.has_16_bit_storage,
                      &target.has_int64_atomics, &target.exact_divide, &target.keeps_denormals,
-                     &target.keeps_nan_and_zero, &target.is_processor}) {
+                     &target.keeps_nan_and_zero, &target.rounds_to_even, &target.is_processor}) {
     *flag = in.Flag();
   }
   target.group_size_max = in.U32();

@@ -31,6 +31,7 @@ struct GpuTarget {
   bool exact_divide = false;       // f32 division and square root can be correctly rounded.
   bool keeps_denormals = false;    // f32; f64 always does where there is one.
   bool keeps_nan_and_zero = true;  // Signed zeros, infinities and NaNs; Vulkan devices may lack it.
+  bool rounds_to_even = false;     // Vulkan: rounding to nearest even can be asked for.
   // Limits.
   uint32_t group_size_max = 1;                        // Work items of a group.
   std::array<uint32_t, 3> group_extent_max{1, 1, 1};  // In each dimension.

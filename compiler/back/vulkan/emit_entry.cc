@@ -277,6 +277,28 @@ void KernelEmitter::EmitRecord(SpvId code) {
   });
 }
 
+// What is asked for of floats, in both widths if there are two.
+void KernelEmitter::FloatModes(SpvId entry) {
+  const GpuTarget& target = m_.target;
+  const auto ask = [&](spv::ExecutionMode mode, spv::Capability capability) {
+    w.Capability(capability);
+    w.ExecutionMode(entry, mode, {32});
+    if (w.Has(spv::CapabilityFloat64)) {
+      w.ExecutionMode(entry, mode, {64});
+    }
+  };
+  if (target.keeps_nan_and_zero) {
+    ask(spv::ExecutionModeSignedZeroInfNanPreserve, spv::CapabilitySignedZeroInfNanPreserve);
+  }
+  if (target.rounds_to_even) {
+    ask(spv::ExecutionModeRoundingModeRTE, spv::CapabilityRoundingModeRTE);
+  }
+  if (target.keeps_denormals) {
+    w.Capability(spv::CapabilityDenormPreserve);
+    w.ExecutionMode(entry, spv::ExecutionModeDenormPreserve, {32});
+  }
+}
+
 void KernelEmitter::EmitWrapper(const std::string& entry, SpvId kernel) {
   const SpvId id = w.NewId();
   const SpvId type = w.FunctionType(w.Void(), {});
@@ -300,14 +322,7 @@ void KernelEmitter::EmitWrapper(const std::string& entry, SpvId kernel) {
   w.CloseFunction();
   w.EntryPoint(id, entry, std::vector<SpvId>(interface_.begin(), interface_.end()));
   w.ExecutionMode(id, spv::ExecutionModeLocalSize, {1, 1, 1});
-  if (m_.target.keeps_nan_and_zero) {
-    w.ExecutionMode(id, spv::ExecutionModeSignedZeroInfNanPreserve, {32});
-    w.Capability(spv::CapabilitySignedZeroInfNanPreserve);
-  }
-  if (m_.target.keeps_denormals) {
-    w.ExecutionMode(id, spv::ExecutionModeDenormPreserve, {32});
-    w.Capability(spv::CapabilityDenormPreserve);
-  }
+  FloatModes(id);
 }
 
 }  // namespace hpvm::vulkan

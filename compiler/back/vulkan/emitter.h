@@ -114,6 +114,7 @@ class KernelEmitter {
   // emit_entry.cc.
   void DeclareMemory();
   void EmitWrapper(const std::string& entry, SpvId kernel);
+  void FloatModes(SpvId entry);
   void EmitGroupStart();
   void EmitRecord(SpvId code);
   SpvId OwnArray(const gpu::OwnMemory& memory);

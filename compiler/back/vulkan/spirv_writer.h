@@ -31,6 +31,7 @@ class SpirvWriter {
   uint32_t bound() const { return bound_; }
 
   void Capability(spv::Capability capability) { capabilities_.insert(capability); }
+  bool Has(spv::Capability capability) const { return capabilities_.count(capability) != 0; }
   void Extension(const std::string& name) { extensions_.insert(name); }
   void EntryPoint(SpvId function, std::string_view name, std::span<const SpvId> interface);
   void ExecutionMode(SpvId function, spv::ExecutionMode mode, std::initializer_list<uint32_t> operands);

@@ -26,7 +26,7 @@ using ir::Type;
 GpuTarget FullTarget() {
   GpuTarget target;
   target.has_int64 = target.has_fp64 = target.has_8_bit_storage = target.has_16_bit_storage = true;
-  target.has_int64_atomics = target.keeps_denormals = true;
+  target.has_int64_atomics = target.keeps_denormals = target.rounds_to_even = true;
   target.group_size_max = 1024;
   target.group_extent_max = {1024, 1024, 64};
   target.group_count_max = {0x7fffffff, 65535, 65535};

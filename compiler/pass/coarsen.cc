@@ -205,7 +205,10 @@ std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& targ
       good.push_back(*candidate);
     }
   }
-  std::ranges::stable_sort(good, {}, &Candidate::cost);
+  // Fewer work items hide less of what memory takes: a larger tile must be worth it.
+  std::ranges::stable_sort(good, {}, [](const Candidate& candidate) {
+    return candidate.cost * (1 + 0.02 * std::log2(candidate.tile.size[0] * candidate.tile.size[1]));
+  });
   std::vector<GpuTile> best;
   for (size_t i = 0; i < good.size() && i < kTilesMax; ++i) {
     best.push_back(good[i].tile);

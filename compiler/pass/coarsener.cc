@@ -445,7 +445,7 @@ void Coarsener::Charge(const Op& op, bool is_strided) {
       cost = 0;
       break;
     case ir::Family::kMemory: {
-      constexpr double kScalar = 4, kVector = 6, kStridedVector = 7.5, kShared = 2;
+      constexpr double kScalar = 4, kVector = 6, kStridedVector = 9, kShared = 2;
       cost = kScalar;
       if (op.code == Opcode::kLoad128 || op.code == Opcode::kStore128) {
         cost = is_strided ? kStridedVector : kVector;

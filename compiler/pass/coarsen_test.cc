@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/coarsen.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "compiler/ir/interpret.h"
+#include "compiler/ir/testing/golden.h"
+#include "compiler/ir/text.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/testing/coarse_run.h"
+
+namespace hpvm {
+namespace {
+
+using testing::HasSubstr;
+
+const char kFolder[] = HPVMD_SOURCE_DIR "/tests/golden/coarsen";
+
+std::vector<std::string> Files() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  EXPECT_GE(paths.size(), 15u);
+  return paths;
+}
+
+// What the kernels do, one instance at a time.
+TEST(CoarsenTest, ReferenceAgrees) {
+  for (const std::string& path : Files()) {
+    ir::testing::CheckGoldenFile(
+        path, [](const ir::Module& module, const ir::Launch& launch) { return ir::Interpret(module, launch); }, true);
+  }
+}
+
+// Tiles of every shape give what single instances give, bit for bit.
+TEST(CoarsenTest, TilesAgree) {
+  const GpuTile kTiles[] = {{{2, 1, 1}}, {{4, 1, 1}}, {{8, 1, 1}}, {{16, 1, 1}}, {{1, 2, 1}}, {{1, 8, 1}},
+                            {{2, 2, 1}}, {{4, 4, 1}}, {{8, 4, 1}}, {{4, 8, 1}},  {{8, 8, 1}}, {{2, 16, 1}}};
+  for (const std::string& path : Files()) {
+    for (const GpuTile& tile : kTiles) {
+      SCOPED_TRACE(std::to_string(tile.size[0]) + " x " + std::to_string(tile.size[1]));
+      ir::testing::CheckGoldenFile(path, [&](const ir::Module& module, const ir::Launch& launch) {
+        return launch.extent[1] % tile.size[1] == 0 ? RunCoarse(module, launch, tile) : ir::Interpret(module, launch);
+      });
+    }
+  }
+}
+
+ir::Module Read(const std::string& kernel) {
+  std::ostringstream text;
+  text << std::ifstream(std::string(kFolder) + "/" + kernel + ".ir").rdbuf();
+  StatusOr<ir::Module> module = ir::ParseModule(text.str());
+  EXPECT_TRUE(module.ok()) << module.status();
+  return *std::move(module);
+}
+
+// What becomes of the accesses of a kernel, and what that rests on.
+TEST(CoarsenTest, SharesAccesses) {
+  struct Case {
+    const char* kernel;
+    GpuTile tile;
+    int loads, vector_loads, stores, vector_stores;
+    std::vector<GpuFactor> factors;
+  };
+  const Case kCases[] = {
+      {"triad", {{2, 1, 1}}, 0, 3, 0, 1, {}},
+      {"triad", {{8, 1, 1}}, 0, 12, 0, 4, {}},
+      {"triad", {{1, 4, 1}}, 3, 0, 1, 0, {}},  // Rows share what does not depend on them.
+      // Two turns of the loop and one behind it: four rows, one column; B's rows and C's are aligned if n is.
+      {"matmul", {{4, 4, 1}}, 3 * 4, 3, 0, 4, {{3, 2}}},
+      {"matmul", {{2, 1, 1}}, 3 + 3 * 2, 0, 2, 0, {}},
+      {"bodies", {{4, 1, 1}}, 2 + 4 * 2, 0, 0, 1, {}},  // What each has of its own lies apart.
+      {"turned", {{2, 4, 1}}, 8, 4, 0, 4, {{2, 1}}},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(std::string(c.kernel) + " " + std::to_string(c.tile.size[0]));
+    const StatusOr<CoarseModule> coarse = Coarsen(Read(c.kernel), c.tile);
+    ASSERT_TRUE(coarse.ok()) << coarse.status();
+    std::array<int, 4> found{};
+    const ir::Function& f = coarse->module.function(coarse->module.entry);
+    ir::ForEachOp(f, [&](ir::OpId id) {
+      const ir::Opcode kCodes[] = {ir::Opcode::kLoad, ir::Opcode::kLoad128, ir::Opcode::kStore, ir::Opcode::kStore128};
+      for (size_t i = 0; i < 4; ++i) {
+        if (f.op(id).code == kCodes[i]) {
+          ++found[i];
+          EXPECT_TRUE(coarse->original[id.index].valid());
+        }
+      }
+    });
+    EXPECT_EQ(found, (std::array<int, 4>{c.loads, c.vector_loads, c.stores, c.vector_stores}));
+    EXPECT_EQ(coarse->factors, c.factors);
+    EXPECT_EQ(coarse->needs_alignment, c.vector_loads + c.vector_stores > 0);
+  }
+}
+
+// Kernels that cannot run in tiles are refused with the reason.
+TEST(CoarsenTest, RefusesWhatCannotBeShared) {
+  struct Case {
+    const char* name;
+    const char* body;
+    const char* head;
+    const char* want;
+  };
+  const Case kCases[] = {
+      {"Barrier", "barrier", "uses barrier\n", "wait for each other"},
+      {"Print", "print p0 (%0)", "format \"%d\\0a\"\n", "it prints"},
+      {"OwnMemory", "store.i32 module %0, %0", "", "memory that belongs to one instance"},
+      {"Place", "%1: i32 = local_id.i32 %0", "", "place in a group"},
+      {"AnyDimension", "%1: i32 = instance_id.i32 %p", "", "a dimension that is computed"},
+      {"Ends",
+       "%1: i32 = instance_id.i32 %0\n%2: i32 = load.i32 param(0) %1\nif b0 %2 {\nreturn ()\n} else {\nleave b0 ()\n}\n"
+       "store.i32 param(0) %0, %1",
+       "", "end at different places"},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const std::string text = std::string("module \"m\"\nmemory 65536 65536\n") + c.head +
+                             "param buffer inout \"b\"\nentry f0\nfunc f0 \"k\" (%p: i32) -> () {\n"
+                             "%0: i32 = const.i32 0\n" +
+                             c.body + "\nreturn ()\n}\n";
+    const StatusOr<ir::Module> module = ir::ParseModule(text);
+    ASSERT_TRUE(module.ok()) << module.status();
+    const StatusOr<CoarseModule> coarse = Coarsen(*module, {{2, 1, 1}});
+    ASSERT_FALSE(coarse.ok());
+    EXPECT_EQ(coarse.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(coarse.status().message(), HasSubstr(c.want));
+  }
+  EXPECT_FALSE(Coarsen(Read("triad"), {{1, 1, 2}}).ok());
+  EXPECT_FALSE(Coarsen(Read("triad"), {{32, 1, 1}}).ok());
+}
+
+// Tiles are chosen where they share something; the remarks say what was considered.
+TEST(CoarsenTest, ChoosesTiles) {
+  struct Case {
+    const char* kernel;
+    std::vector<GpuTile> want;
+  };
+  const Case kCases[] = {
+      {"triad", {{{2, 1, 1}}, {{4, 1, 1}}, {{8, 1, 1}}}},
+      {"matmul", {{{8, 8, 1}}, {{8, 4, 1}}, {{4, 8, 1}}}},
+      {"rows", {}},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.kernel);
+    KernelReport report;
+    EXPECT_EQ(ChooseTiles(Read(c.kernel), {}, &report), c.want);
+    ASSERT_GE(report.remarks.size(), 4u);
+    EXPECT_THAT(report.remarks[0].text, HasSubstr("One instance a work item costs"));
+    EXPECT_THAT(report.remarks[1].text, HasSubstr("registers"));
+  }
+  GpuTarget processor;
+  processor.is_processor = true;
+  EXPECT_TRUE(ChooseTiles(Read("triad"), processor, nullptr).empty());
+}
+
+}  // namespace
+}  // namespace hpvm

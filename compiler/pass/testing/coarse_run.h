@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a kernel in tiles in the interpreter.
+#ifndef HPVMD_COMPILER_PASS_TESTING_COARSE_RUN_H_
+#define HPVMD_COMPILER_PASS_TESTING_COARSE_RUN_H_
+
+#include "base/status.h"
+#include "compiler/ir/interpret.h"
+#include "compiler/pass/coarsen.h"
+
+namespace hpvm {
+
+// The launch's extent is a multiple of the tile. kFailedPrecondition: a scalar has not the factor that the coarse
+// kernel asks for.
+StatusOr<ir::TrapReport> RunCoarse(const ir::Module& module, const ir::Launch& launch, const GpuTile& tile,
+                                   const ir::InterpretOptions& options = {});
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_TESTING_COARSE_RUN_H_

@@ -206,8 +206,8 @@ std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& targ
     }
   }
   // Fewer work items hide less of what memory takes: a larger tile must be worth it.
-  std::ranges::stable_sort(good, {}, [](const Candidate& candidate) {
-    return candidate.cost * (1 + 0.02 * std::log2(candidate.tile.size[0] * candidate.tile.size[1]));
+  std::ranges::sort(good, {}, [](const Candidate& candidate) {
+    return candidate.cost * (1 + 0.05 * std::log2(candidate.tile.size[0] * candidate.tile.size[1]));
   });
   std::vector<GpuTile> best;
   for (size_t i = 0; i < good.size() && i < kTilesMax; ++i) {

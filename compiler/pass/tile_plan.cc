@@ -26,8 +26,7 @@ constexpr uint32_t kVectorBytes = 16;
 class Alignment {
  public:
   Alignment(const ir::Module& module, uint32_t tile_x, std::span<const uint8_t> scalars)
-      : module_(module),
-        f_(module.function(module.entry)),
+      : f_(module.function(module.entry)),
         tile_(std::has_single_bit(tile_x) ? static_cast<uint8_t>(std::countr_zero(tile_x)) : 0),
         known_(f_.values.size(), kAny),
         constants_(f_.values.size()) {
@@ -72,7 +71,6 @@ class Alignment {
   void Visit(const Op& op);
   uint8_t Result(const Op& op) const;
 
-  const ir::Module& module_;
   const ir::Function& f_;
   const uint8_t tile_;
   std::vector<uint8_t> known_;

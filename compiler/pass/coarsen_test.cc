@@ -144,7 +144,7 @@ TEST(CoarsenTest, ChoosesTiles) {
     std::vector<GpuTile> want;
   };
   const Case kCases[] = {
-      {"triad", {{{2, 1, 1}}, {{4, 1, 1}}, {{8, 1, 1}}}},
+      {"triad", {{{2, 1, 1}}, {{8, 1, 1}}, {{4, 1, 1}}}},
       {"matmul", {{{8, 8, 1}}, {{8, 4, 1}}, {{4, 8, 1}}}},
       {"rows", {}},
   };

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "compiler/front/opencl/opencl_front.h"
 #include "compiler/front/spirv/spirv_front.h"
 
 namespace hpvm {
@@ -104,8 +105,24 @@ CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const 
   return artifact.has_value() ? Finish(request, *std::move(artifact), std::move(result.diagnostics)) : result;
 }
 
-CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t>, const CpuTarget&) {
-  return Refuse(request, "OpenCL C cannot be compiled yet.");
+CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
+  CompileResult result;
+  std::optional<std::string> options = opencl::VetOpenCl(bytes,
+                                                         {.module_name = request.module_name,
+                                                          .entry = request.entry,
+                                                          .params = request.params,
+                                                          .options = request.options,
+                                                          .target = &request.gpu},
+                                                         result.diagnostics);
+  if (!options.has_value()) {
+    return result;
+  }
+  GpuVariant variant;
+  variant.entry = request.entry;
+  variant.arguments = ArgumentsOf(request.params);
+  Artifact artifact = NativeArtifact(request, GpuFormat::kOpenClC, bytes, std::move(variant));
+  artifact.gpu.options = *std::move(options);
+  return Finish(request, std::move(artifact), std::move(result.diagnostics));
 }
 
 CompileResult CompileBitstream(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {

@@ -14,7 +14,8 @@ if(TARGET wasm_front)
   pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
   find_package(CLI11 REQUIRED)
   hpvmd_library(compiler_driver SOURCES compile.cc compile_native.cc explain.cc infer_params.cc
-                DEPS base kernel_ir compiler_service kernel_pass llvm_back source_info source_place wasm_front spirv_front)
+                DEPS base kernel_ir compiler_service kernel_pass llvm_back source_info source_place wasm_front spirv_front
+                     opencl_front)
   # Back ends that are left out refuse their devices by name.
   foreach(back OPENCL VULKAN)
     string(TOLOWER ${back}_back library)

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which OpenCL C is taken, and what is said of what is not.
+#include "compiler/front/opencl/opencl_front.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/front/opencl/kernels.h"
+#include "compiler/front/opencl/lexer.h"
+
+namespace hpvm::opencl {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kText[] = R"(// Scales.
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#ifndef WIDTH
+#define WIDTH 1
+#endif
+__attribute__((reqd_work_group_size(64, 1, 1)))
+__kernel void scale(__global const float *restrict in, __global float *out, const int n, unsigned int m, float factor) {
+  int i = get_global_id(0);
+  if (i < n) out[i] = in[i] * factor * WIDTH + m;
+}
+kernel void other(global int* data) { data[0] = 'a' + sizeof("#include \" // "); }
+)";
+
+struct Input {
+  std::string entry = "scale";
+  std::string options;
+  std::vector<ParamSpec> params = {{.name = "x", .is_writable = false},
+                                   {.name = "y"},
+                                   {.name = "n", .is_buffer = false},
+                                   {.name = "m", .is_buffer = false},
+                                   {.name = "f", .is_buffer = false, .scalar = ir::Type::kF32}};
+  uint32_t api_version = 120;
+  Diagnostics diagnostics;
+
+  std::optional<std::string> Vet(std::string_view text) {
+    GpuTarget target;
+    target.api_version = api_version;
+    return VetOpenCl({reinterpret_cast<const uint8_t*>(text.data()), text.size()},
+                     {.module_name = "m", .entry = entry, .params = params, .options = options, .target = &target},
+                     diagnostics);
+  }
+};
+
+// Ordinary kernels pass, with their options' words one space apart.
+TEST(OpenClFrontTest, TakesKernels) {
+  Input input;
+  input.options = " -DWIDTH=4\t-D  NAME=f(1,2) -cl-std=CL1.2  -cl-mad-enable ";
+  EXPECT_EQ(input.Vet(kText), "-DWIDTH=4 -D NAME=f(1,2) -cl-std=CL1.2 -cl-mad-enable");
+  EXPECT_THAT(input.diagnostics, IsEmpty());
+}
+
+// Files, assembly and their kin are refused wherever they hide, with the place.
+TEST(OpenClFrontTest, RefusesFilesAndAssembly) {
+  struct Case {
+    const char* name;
+    const char* text;  // In front of a kernel.
+    const char* want;
+  };
+  const Case kCases[] = {
+      {"include", "#include \"/etc/passwd\"\n",
+       "Line 1, column 1: \"#include\" is refused: modules may not ask for files"},
+      {"indented", "\n  \t# include <x>\n", "Line 2, column 4: \"#include\""},
+      {"behind a comment", "/* a\n b */ #include <x>\n", "Line 2, column 7: \"#include\""},
+      {"comment inside", "#/**/include/**/<x>\n", "Line 1, column 1: \"#include\""},
+      {"splice inside", "#inc\\\nlude <x>\n", "Line 1, column 1: \"#include\""},
+      {"splice with a carriage return", "#inc\\\r\nlude <x>\r\n", "Line 1, column 1: \"#include\""},
+      {"digraph", "%:include <x>\n", "Line 1, column 1: \"#include\""},
+      {"spliced digraph", "%\\\n:include <x>\n", "Line 1, column 1: \"#include\""},
+      {"trigraph",
+       "?"
+       "?=include <x>\n",
+       "Line 1, column 1: A trigraph (?"
+       "?=)"},
+      {"trigraph splice",
+       "// ?"
+       "?/\n",
+       "Line 1, column 4: A trigraph (?"
+       "?/)"},
+      {"blank splice", "// \\ \n#include <x>\n", "Line 1, column 4: A backslash with white space"},
+      {"carriage return", "// a\r#include <x>\n", "Line 1, column 5: A carriage return"},
+      {"not compiled", "#if 0\n#include <x>\n#endif\n", "Line 2, column 1: \"#include\""},
+      {"import", "#import <x>\n", "\"#import\" is refused: modules may not ask for files"},
+      {"embed", "#embed <x>\n", "\"#embed\" is refused: modules may not ask for files"},
+      {"include_next", "#include_next <x>\n", "\"#include_next\" is refused"},
+      {"has include", "#if __has_include(<x>)\n#endif\n", "Line 1, column 5: \"__has_include\" is refused"},
+      {"pasted", "#define A __has_inc ## lude\n", "Line 1, column 24: \"__has_include\" is refused"},
+      {"line", "#line 1 \"/etc/passwd\"\n", "\"#line\" is refused: it is not on the list"},
+      {"line marker", "# 1 \"/etc/passwd\"\n", "\"#1\" is refused: it is not on the list"},
+      {"pragma", "#pragma GCC dependency \"x\"\n", "\"#pragma GCC\" is refused"},
+      {"operator", "_Pragma(\"x\")\n", "\"_Pragma\" is refused"},
+      {"assembly", "void f() { __asm__(\".incbin \\\"x\\\"\"); }\n",
+       "Line 1, column 12: \"__asm__\" is refused: inline assembly"},
+      {"asm", "void f() { asm volatile(\"\"); }\n", "\"asm\" is refused"},
+      {"pasted asm", "#define A __a ## sm ## __\n", "\"__asm__\" is refused"},
+      {"printf", "void f() { printf(\"x\"); }\n", "\"printf\" is refused"},
+      {"open comment", "/* a\n", "Line 1, column 1: A comment does not end."},
+  };
+  for (const Case& item : kCases) {
+    Input input;
+    EXPECT_FALSE(input.Vet(item.text + std::string(kText)).has_value()) << item.name;
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.name;
+  }
+}
+
+// What only looks like it is taken.
+TEST(OpenClFrontTest, TakesWhatIsNoDirective) {
+  for (const char* text : {"// #include <x>\n", "/*\n#include <x>\n*/\n", "// a \\\n#include <x>\n",
+                           "constant char c[] = \"\\\n#include <x>\";\n", "#define INCLUDE(x) #x\n", "#\n", "#pragma\n",
+                           "constant int asm_count = '\\'', a = '#';\n", "#if 0\ndon't\n#endif\n",
+                           "#define CAT(a, b) a##b\n", "constant float f = 1.e+3f;\n"}) {
+    Input input;
+    EXPECT_TRUE(input.Vet(text + std::string(kText)).has_value()) << text << ToString(input.diagnostics);
+  }
+}
+
+// Sizes, zero bytes, and no text at all.
+TEST(OpenClFrontTest, RefusesWhatIsNoText) {
+  Input empty, large, zero;
+  EXPECT_FALSE(empty.Vet("").has_value());
+  EXPECT_THAT(ToString(empty.diagnostics), HasSubstr("has 0 bytes; 1 to 1048576 is allowed"));
+  EXPECT_FALSE(large.Vet(std::string(2'000'000, ' ')).has_value());
+  EXPECT_THAT(ToString(large.diagnostics), HasSubstr("has 2000000 bytes"));
+  EXPECT_FALSE(zero.Vet(std::string(kText) + '\0').has_value());
+  EXPECT_THAT(ToString(zero.diagnostics), HasSubstr("Line 12, column 1: A zero byte"));
+}
+
+// Options are taken from a list.
+TEST(OpenClFrontTest, RefusesOptions) {
+  struct Case {
+    const char* options;
+    const char* want;
+  };
+  for (const Case& item :
+       {Case{"-I /etc", "\"-I\" is refused: modules may not name files"},
+        Case{"-I/etc", "\"-I/etc\" is refused: modules may not name files"},
+        Case{"-include x", "\"-include\" is refused: modules may not name files"},
+        Case{"-x spir", "\"-x\" is refused: it is not on the list"}, Case{"-- x", "\"--\" is refused"},
+        Case{"@file", "\"@file\" is refused: quotes"}, Case{"file.cl", "\"file.cl\" is refused: it is not on the list"},
+        Case{"-o /tmp/x", "\"-o\" is refused"}, Case{"-Xclang -load", "\"-Xclang\" is refused"},
+        Case{"-fplugin=x", "\"-fplugin=x\" is refused"}, Case{"-DX=\"a\"", "is refused: quotes"},
+        Case{"-D", "-D takes NAME"}, Case{"-D1=2", "-D takes NAME"}, Case{"-DX(a)=a", "-D takes NAME"},
+        Case{"-DX=asm", "In the build options \"asm\" is refused"},
+        Case{"-cl-std=CL3.0", "is refused: the device has OpenCL 1.2"}, Case{"-cl-std=CLC++", "languages are CL1.0"},
+        Case{"-cl-nv-verbose", "is refused: it is not on the list"}}) {
+    Input input;
+    input.options = item.options;
+    EXPECT_FALSE(input.Vet(kText).has_value()) << item.options;
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.options;
+  }
+  Input modern, many;
+  modern.options = "-cl-std=CL3.0";
+  modern.api_version = 300;
+  EXPECT_TRUE(modern.Vet(kText).has_value());
+  many.options.assign(5000, '-');
+  EXPECT_FALSE(many.Vet(kText).has_value());
+  EXPECT_THAT(ToString(many.diagnostics), HasSubstr("5000 bytes; the limit is 4096"));
+}
+
+// An entry that is not there is told before the driver is asked.
+TEST(OpenClFrontTest, FindsTheEntry) {
+  Input input;
+  input.entry = "scales";
+  EXPECT_FALSE(input.Vet(kText).has_value());
+  EXPECT_THAT(ToString(input.diagnostics), HasSubstr("no kernel \"scales\"; it has \"scale\", \"other\"."));
+  // Names that macros make are the driver's to find.
+  Input made;
+  made.entry = "scale_float";
+  EXPECT_TRUE(made.Vet("#define K(t) kernel void scale_##t(global t* x) {}\nK(float)\n").has_value());
+}
+
+// Both sides of a parameter that does not fit are told.
+TEST(OpenClFrontTest, RefusesParametersThatDoNotFit) {
+  struct Case {
+    const char* parameter;  // Of a kernel with one.
+    ParamSpec param;
+    const char* want;  // Empty: it fits.
+  };
+  const ParamSpec buffer{.name = "b"}, i32{.name = "i", .is_buffer = false},
+      f64{.name = "d", .is_buffer = false, .scalar = ir::Type::kF64};
+  const Case kCases[] = {
+      {"global float* x", buffer, ""},
+      {"float __global x[]", buffer, ""},
+      {"constant float* x", buffer, ""},
+      {"FLOAT* x", buffer, ""},
+      {"struct thing x", i32, ""},
+      {"unsigned x", i32, ""},
+      {"const uint", i32, ""},
+      {"double x", f64, ""},
+      {"global float* x", i32,
+       "Parameter 0 is the scalar of type i32 \"i\" of the node, but \"global float * x\" of the kernel."},
+      {"float x", i32, "\"i\" of the node, but \"float x\" of the kernel"},
+      {"long x", i32, "but \"long x\" of the kernel"},
+      {"float x", f64, "but \"float x\" of the kernel"},
+      {"int x", buffer, "is the port \"b\" of the node, but \"int x\""},
+      {"local float* x", buffer, "local memory has to be declared inside"},
+      {"float4 x", i32, "\"float4 x\" of the kernel; buffers and 32-bit"},
+      {"image2d_t x", buffer, "\"image2d_t x\" of the kernel; buffers and 32-bit"},
+      {"sampler_t x", i32, "\"sampler_t x\""},
+      {"short x", i32, "but \"short x\" of the kernel"},
+      {"global float* x, int n", buffer, "takes 2 arguments, and the node has 1 parameters"},
+      {"void", buffer, "takes 0 arguments"},
+  };
+  for (const Case& item : kCases) {
+    Input input;
+    input.entry = "k";
+    input.params = {item.param};
+    const bool passes = input.Vet("kernel void k(" + std::string(item.parameter) + ") {}").has_value();
+    EXPECT_EQ(passes, *item.want == 0) << item.parameter << ToString(input.diagnostics);
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.parameter;
+  }
+  // A port that is only read is told apart from a pointer that writes, as far as the text says.
+  Input warned;
+  warned.entry = "k";
+  warned.params = {{.name = "b", .is_writable = false}};
+  EXPECT_TRUE(warned.Vet("kernel void k(global float* x) {}").has_value());
+  EXPECT_THAT(ToString(warned.diagnostics), HasSubstr("Declare it const"));
+  // Branches for several devices are the driver's to choose from.
+  Input branches;
+  branches.entry = "k";
+  branches.params = {buffer};
+  EXPECT_TRUE(
+      branches.Vet("#ifdef A\nkernel void k(int a) {}\n#else\nkernel void k(global int* a) {}\n#endif").has_value());
+  EXPECT_TRUE(branches.Vet("kernel void k(\n#ifdef A\nint a,\n#endif\nglobal int* b) {}").has_value());
+}
+
+// Splices and comments vanish from tokens and stay in places.
+TEST(OpenClFrontTest, ReadsTokens) {
+  std::vector<std::string> texts;
+  std::string places;
+  for (const Token& token : Lex("a\\\nb/**/ 1.5e-3f \"x\\\"y\" ->\n c%:d").tokens) {
+    texts.push_back(token.text);
+    places += std::to_string(token.place.line) + ":" + std::to_string(token.place.column) + " ";
+  }
+  EXPECT_THAT(texts, ElementsAre("ab", "1.5e-3f", "\"", "-", ">", "c", "#", "d"));
+  EXPECT_EQ(places, "1:1 2:7 2:15 2:22 2:23 3:2 3:3 3:5 ");
+}
+
+}  // namespace
+}  // namespace hpvm::opencl

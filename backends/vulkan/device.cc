@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "backends/gpu/parts.h"
 #include "backends/gpu/submit_thread.h"
 #include "backends/vulkan/buffer.h"
 #include "backends/vulkan/build.h"
@@ -106,6 +107,8 @@ StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact) {
   for (const GpuVariant& variant : build.variants) {
     build.entries.push_back(variant.entry);
   }
+  // Beside UsualGroup: what launches of two dimensions begin with.
+  build.groups = {gpu::ShapesFor(info_.gpu, 2).front()};
   return options_.builder->Build(build);
 }
 

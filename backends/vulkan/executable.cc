@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/gpu/parts.h"
+
 namespace hpvm::vulkan {
 namespace {
 
@@ -84,7 +86,7 @@ Group UsualGroup(const GpuVariant& variant, const GpuTarget& target) {
   if (variant.group[0] != 0) {
     return variant.group;
   }
-  return {std::min(target.is_processor ? 64u : 256u, target.group_size_max), 1, 1};
+  return gpu::ShapesFor(target, 1).front();
 }
 
 StatusOr<std::unique_ptr<Pipelines>> Pipelines::Create(Context& context, std::span<const uint8_t> code, bool is_native,

@@ -100,7 +100,11 @@ GpuTarget MakeTarget(const PhysicalDevice& device, const Properties& properties,
       features.v12.shaderBufferInt64Atomics == VK_TRUE && features.v12.shaderSharedInt64Atomics == VK_TRUE;
   target.exact_divide = false;  // Vulkan promises 2.5 units in the last place, and offers no more.
   target.keeps_denormals = properties.v12.shaderDenormPreserveFloat32 == VK_TRUE;
-  target.keeps_nan_and_zero = properties.v12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE;
+  // Asked for in every width that a kernel uses.
+  target.keeps_nan_and_zero = properties.v12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE &&
+                              (!target.has_fp64 || properties.v12.shaderSignedZeroInfNanPreserveFloat64 == VK_TRUE);
+  target.rounds_to_even = properties.v12.shaderRoundingModeRTEFloat32 == VK_TRUE &&
+                          (!target.has_fp64 || properties.v12.shaderRoundingModeRTEFloat64 == VK_TRUE);
   target.group_size_max = limits.maxComputeWorkGroupInvocations;
   for (int d = 0; d < 3; ++d) {
     target.group_extent_max[d] = limits.maxComputeWorkGroupSize[d];
@@ -205,6 +209,9 @@ bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
   enabled.pipeline_robustness =
       enabled.pipeline_robustness && features.pipeline_robustness.pipelineRobustness == VK_TRUE;
   device.info = MakeInfo(device, properties);
+  // Buffers are rounded up, and one alignment longer (Memory::Allocate).
+  const uint64_t rounding = 2 * std::max<uint64_t>(16, device.properties.limits.minStorageBufferOffsetAlignment);
+  device.info.allocation_bytes_max -= std::min(device.info.allocation_bytes_max, rounding);
   // Of a discrete device the host may see all memory too, but reads of it cross the bus uncached, word by word.
   device.maps_memory =
       HasReadByHost(device.memory) && (device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||

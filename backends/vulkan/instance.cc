@@ -2,6 +2,7 @@
 #include "backends/vulkan/instance.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -44,6 +45,7 @@ VKAPI_ATTR VkBool32 VKAPI_CALL OnMessage(VkDebugUtilsMessageSeverityFlagBitsEXT,
   if (id == "Loader Message") {
     return VK_FALSE;
   }
+  std::fprintf(stderr, "Vulkan: %s\n", data->pMessage);
   MessageLog& log = Messages();
   std::lock_guard lock(log.mutex);
   ++log.messages.count;

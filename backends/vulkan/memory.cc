@@ -190,10 +190,9 @@ StatusOr<Block*> Memory::FindRoom(const Wish& wish, uint64_t* offset) {
 StatusOr<Storage> Memory::Allocate(uint64_t bytes, Place place, bool is_exported) {
   const uint64_t most = context_.physical().info.allocation_bytes_max;
   const uint64_t alignment = context_.binding_alignment();
-  if (bytes > most || most - bytes < 2 * alignment) {
+  if (bytes > most) {
     return ResourceExhausted("Buffer size (" + std::to_string(bytes) + " bytes) is larger than the limit of " +
-                             context_.name() + " (" + std::to_string(most > 2 * alignment ? most - 2 * alignment : 0) +
-                             " bytes).");
+                             context_.name() + " (" + std::to_string(most) + " bytes).");
   }
   auto external = Typed<VkExternalMemoryBufferCreateInfo>(VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO);
   external.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;

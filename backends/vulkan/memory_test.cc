@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/vulkan/buffer.h"
 #include "backends/vulkan/testing/fixture.h"
 #include "base/limits.h"
 
@@ -176,6 +177,30 @@ TEST_P(VulkanMemoryTest, RefusesMoreThanItHas) {
     EXPECT_NE(Message(buffer.status()).find("vulkan:0"), std::string::npos) << buffer.status();
   }
   EXPECT_EQ(Read(NewBuffer(4))[0], 0u);
+}
+
+// A lost device says so from every side, and is not asked again.
+TEST(ContextTest, StaysLost) {
+  StatusOr<std::unique_ptr<Instance>> instance = Instance::Create(false);
+  if (!instance.ok() || (*instance)->devices().empty()) {
+    GTEST_SKIP() << "No Vulkan device.";
+  }
+  StatusOr<std::unique_ptr<Context>> created = Context::Create(*std::move(instance), 0);
+  ASSERT_TRUE(created.ok()) << created.status();
+  Context& context = **created;
+  Memory memory(context, false);
+  Zeroer zeroer(context);
+  EXPECT_TRUE(AllocateVulkanBuffer(context, memory, zeroer, {.bytes = 4}).ok());
+  EXPECT_TRUE(context.lost().ok());
+  EXPECT_EQ(context.Check(VK_ERROR_OUT_OF_DEVICE_MEMORY, "Trying").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(context.lost().ok());
+  const Status lost = context.Check(VK_ERROR_DEVICE_LOST, "Trying");
+  EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(Message(lost).find("vulkan:0"), std::string::npos) << lost;
+  for (const Status& status : {context.lost(), context.Wait(1000), context.Submit(VK_NULL_HANDLE).status(),
+                               AllocateVulkanBuffer(context, memory, zeroer, {.bytes = 4}).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  }
 }
 
 // The sum of all allocations has its limit too, and what is given back can be had again.

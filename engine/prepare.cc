@@ -2,6 +2,7 @@
 // Document -> graph -> every distinct kernel compiled (in parallel) -> loaded on the devices that may run it.
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <system_error>
@@ -346,6 +347,12 @@ class Preparer {
                  ? (node.ports[param].access == graph::Access::kIn ? 'r' : 'w')
                  : static_cast<char>('0' + static_cast<int>(node.scalars[param - node.ports.size()].type));
     }
+    for (const graph::Constant& constant : variant.constants) {
+      const auto* number = std::get_if<double>(&constant.value);
+      key += ':' + std::to_string(constant.id) +
+             (number != nullptr ? 'f' + std::to_string(std::bit_cast<uint64_t>(*number))
+                                : 'i' + std::to_string(std::get<int64_t>(constant.value)));
+    }
     const auto [it, is_new] = job_by_key_.try_emplace(std::move(key), static_cast<uint32_t>(jobs_.size()));
     if (is_new) {
       jobs_.push_back(
@@ -369,6 +376,14 @@ class Preparer {
       request.gpu = device.info().gpu;
     }
     request.options = module.build_options;
+    for (const graph::Constant& constant : variant.constants) {
+      const auto* number = std::get_if<double>(&constant.value);
+      request.constants.push_back({.id = constant.id,
+                                   .is_float = number != nullptr,
+                                   .bits = number != nullptr
+                                               ? std::bit_cast<uint64_t>(*number)
+                                               : static_cast<uint64_t>(std::get<int64_t>(constant.value))});
+    }
     request.fast_math = node.fast_math;
     for (uint32_t param : node.params) {
       if (param < node.ports.size()) {

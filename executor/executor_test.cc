@@ -331,15 +331,30 @@ TEST_F(ExecutorTest, ShutsDown) {
   EXPECT_TRUE(ends_[0].ok()) << Message(ends_[0]);
 }
 
-// Every backend that is built answers; those that are not say so; a wrong program is an error, not a hang.
+// Every backend answers, those with drivers with what is here, perhaps nothing; a wrong program is an error, not a hang.
 TEST(ProbeTest, AnswersForEachBackend) {
   const std::string program = std::string(HPVMD_BINARY_DIR) + "/hpvm-executor";
   for (const char* backend : {"cpu", "interp", "null"}) {
-    const auto devices = ProbeDevices(program, backend, kPatience);
-    ASSERT_TRUE(devices.ok()) << Message(devices.status());
-    EXPECT_EQ(devices->at(0).kind, backend);
+    const auto found = ProbeDevices(program, backend, kPatience);
+    ASSERT_TRUE(found.ok()) << Message(found.status());
+    EXPECT_EQ(found->devices.at(0).kind, backend);
   }
-  EXPECT_EQ(ProbeDevices(program, "opencl", kPatience).status().code(), absl::StatusCode::kUnimplemented);
+  for (const char* backend : {"opencl", "vulkan"}) {
+    const auto found = ProbeDevices(program, backend, kPatience);
+    ASSERT_TRUE(found.ok()) << Message(found.status());
+    for (const ExecutorDevice& device : found->devices) {
+      EXPECT_EQ(device.id.substr(0, 7), std::string(backend) + ":");
+      EXPECT_GT(device.memory_bytes, 0u);
+      EXPECT_GT(device.allocation_bytes_max, 0u);
+      const auto alone = ProbeDevices(program, device.id, kPatience);
+      ASSERT_TRUE(alone.ok()) << Message(alone.status());
+      EXPECT_EQ(alone->devices.at(0).name, device.name);
+    }
+    const auto absent = ProbeDevices(program, std::string(backend) + ":99", kPatience);
+    ASSERT_TRUE(absent.ok()) << Message(absent.status());
+    ASSERT_EQ(absent->broken.size(), 1u);
+    EXPECT_EQ(absent->broken[0].id, std::string(backend) + ":99");
+  }
   EXPECT_EQ(ProbeDevices(program, "abacus", kPatience).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ProbeDevices("/bin/true", "cpu", kPatience).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ProbeDevices("/nonexistent", "cpu", kPatience).status().code(), absl::StatusCode::kNotFound);

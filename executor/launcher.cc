@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "backends/registry.h"
 #include "base/memfd.h"
 #include "engine/engine.h"
+#include "executor/driver_process.h"
 #include "executor/runner.h"
 #include "executor/sandbox.h"
 #include "proto/internal/executor_process.h"
@@ -87,39 +89,82 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   return std::move(ends.first);
 }
 
+// By kind of driver.
+using Builders = std::map<std::string, std::unique_ptr<DriverBuilder>>;
+
+// "opencl" of "opencl:1".
+std::string FamilyOf(const std::string& backend) { return backend.substr(0, backend.find(':')); }
+
+// Starts a supervisor for each kind of driver in the profile; it confines itself. The other ends of their sockets.
+StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& hello) {
+  std::map<std::string, UniqueFd> sockets;
+  for (const std::string& backend : hello.backends()) {
+    if (!HasDriver(backend) || sockets.contains(FamilyOf(backend))) {
+      continue;
+    }
+    HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
+    SpawnOptions spawn;
+    spawn.arguments = {"/proc/self/exe", "--driver-builder=" + FamilyOf(backend), "--socket",
+                       std::to_string(kExecutorSocket)};
+    if (!hello.cache_folder().empty()) {
+      spawn.arguments.push_back("--cache");
+      spawn.arguments.push_back(hello.cache_folder());
+    }
+    spawn.socket = ends.second.get();
+    spawn.stderr_fd = STDERR_FILENO;
+    HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));  // As the compiler: not watched.
+    sockets.emplace(FamilyOf(backend), std::move(ends.first));
+  }
+  return sockets;
+}
+
 uint32_t MachineThreads() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? static_cast<uint32_t>(std::max(1, CPU_COUNT(&set))) : 1;
 }
 
-// One device a backend, each obeying its entry of the grant page.
-StatusOr<std::vector<std::unique_ptr<Device>>> OpenDevices(const internal::Hello& hello, const GrantPage* grants,
-                                                           LearntStore& learnt, Hub& hub) {
+struct OpenedDevices {
   std::vector<std::unique_ptr<Device>> devices;
-  for (const std::string& backend : hello.backends()) {
+  std::vector<internal::BrokenDevice> broken;  // Drivers' that do not open; the others go on.
+};
+
+// The profile's devices, each obeying its entry of the grant page.
+StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPage* grants, LearntStore& learnt,
+                                    const Builders& builders, Hub& hub) {
+  OpenedDevices opened;
+  for (int i = 0; i < hello.backends_size(); ++i) {
+    const std::string& backend = hello.backends(i);
     DeviceOptions options;
     options.cpu_threads = hello.cpu_threads() != 0 ? hello.cpu_threads() : MachineThreads();
-    options.cpu_grant = grants != nullptr ? &grants->entries[devices.size()] : nullptr;
+    options.cpu_grant = grants != nullptr ? &grants->entries[static_cast<size_t>(i)] : nullptr;
     options.learnt = &learnt;
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(backend, hub, options));
-    devices.push_back(std::move(device));
+    const auto builder = builders.find(FamilyOf(backend));
+    options.builder = builder == builders.end() ? nullptr : builder->second.get();
+    StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub, options);
+    if (device.ok()) {
+      opened.devices.push_back(*std::move(device));
+    } else if (HasDriver(backend)) {
+      internal::BrokenDevice& broken = opened.broken.emplace_back();
+      broken.set_id(backend);
+      broken.set_detail(CleanText(Message(device.status()), kTextBytesMax, false));
+    } else {
+      return device.status();
+    }
   }
-  return devices;
+  return opened;
 }
 
-internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const SandboxReport& report) {
+internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const OpenedDevices& opened,
+                                const SandboxReport& report) {
   internal::Envelope envelope;
   envelope.set_request_id(request_id);
   internal::Ready* ready = envelope.mutable_ready();
   ready->set_version(kExecutorProtocolVersion);
   for (const DeviceInfo& info : engine.devices()) {
-    internal::DeviceInfo* device = ready->add_devices();
-    device->set_id(info.id);
-    device->set_kind(std::string(Name(info.kind)));
-    device->set_name(CleanText(info.name, kNameBytesMax, false));
-    device->set_silicon(CleanText(info.silicon, kNameBytesMax, false));
-    device->set_compute_units(info.compute_units);
-    device->set_memory_bytes(info.memory_bytes);
+    Describe(info, ready->add_devices());
+  }
+  for (const internal::BrokenDevice& broken : opened.broken) {
+    *ready->add_broken() = broken;
   }
   ready->set_sandbox_level(static_cast<uint32_t>(report.level));
   ready->set_sandbox_detail(CleanText(report.detail, kTextBytesMax, false));
@@ -135,9 +180,13 @@ Status Serve() {
   } else {
     report.detail = "not locked down";
   }
+  const bool has_drivers = std::any_of(hello.backends().begin(), hello.backends().end(),
+                                       [](const std::string& backend) { return HasDriver(backend); });
   HPVMD_ASSIGN_OR_RETURN(UniqueFd compiler_socket, StartCompiler(hello));
+  HPVMD_ASSIGN_OR_RETURN(auto builder_sockets, StartBuilders(hello));
+  HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox, PrepareSandbox(has_drivers, hello.cache_folder()));
   if (hello.lock_down()) {
-    HPVMD_RETURN_IF_ERROR(While(Confine(&report), "locking the process down"));
+    HPVMD_RETURN_IF_ERROR(While(Confine(&report, sandbox.confine), "locking the process down"));
   }
   // Nothing of a tenant's has been read so far, and no thread has been started.
   const auto* grants = reinterpret_cast<const GrantPage*>(greeting.grants.data());
@@ -145,10 +194,13 @@ Status Serve() {
   ArtifactKey key;
   std::copy(hello.artifact_key().begin(), hello.artifact_key().end(), key.begin());
   const std::unique_ptr<CompilerService> compiler = ConnectCompiler(std::move(compiler_socket), key);
-  HPVMD_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<Device>> devices,
-                         OpenDevices(hello, grants, *compiler, hub));
+  Builders builders;
+  for (auto& [family, socket] : builder_sockets) {
+    builders[family] = ConnectDriverBuilder(std::move(socket), key, DriverIdentity);
+  }
+  HPVMD_ASSIGN_OR_RETURN(const OpenedDevices opened, OpenDevices(hello, grants, *compiler, builders, hub));
   EngineOptions options;
-  for (const std::unique_ptr<Device>& device : devices) {
+  for (const std::unique_ptr<Device>& device : opened.devices) {
     options.devices.push_back(device.get());
   }
   const std::unique_ptr<Device> checker = CreateInterpDevice(hub);
@@ -170,10 +222,31 @@ Status Serve() {
                                          .grants = grants,
                                          .jobs_max = hello.jobs_max() != 0 ? hello.jobs_max() : kJobsMaxDefault,
                                          .document_bytes_max = document_bytes_max}));
-  runner->Serve(ReadyMessage(greeting.envelope.request_id(), engine, report));
+  runner->Serve(ReadyMessage(greeting.envelope.request_id(), engine, opened, report));
 }
 
 }  // namespace
+
+void Describe(const DeviceInfo& info, internal::DeviceInfo* described) {
+  described->set_id(info.id);
+  described->set_kind(std::string(Name(info.kind)));
+  described->set_name(CleanText(info.name, kNameBytesMax, false));
+  described->set_silicon(CleanText(info.silicon, kNameBytesMax, false));
+  described->set_compute_units(info.compute_units);
+  described->set_memory_bytes(info.memory_bytes);
+  described->set_allocation_bytes_max(info.allocation_bytes_max);
+  described->set_is_emulated(info.is_emulated);
+}
+
+StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const std::string& cache_folder) {
+  DriverSandbox sandbox;
+  if (has_drivers) {
+    HPVMD_ASSIGN_OR_RETURN(sandbox.folder, MakePrivateFolder(cache_folder));
+    SetDriverEnvironment(sandbox.folder.path);
+    sandbox.confine = {SandboxProfile::kDriver, DriverPaths(sandbox.folder.path, /*is_builder=*/false)};
+  }
+  return sandbox;
+}
 
 Status RunExecutor() {
   close_range(kExecutorSocket + 1, ~0u, 0);

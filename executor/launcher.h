@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a fresh process to a serving runner: greet, isolate, start the compiler, confine, open the devices, serve.
+// From a fresh process to a serving runner: greet, isolate, start the compiler and the drivers' builders, confine, open
+// the devices, serve.
 #ifndef HPVMD_EXECUTOR_LAUNCHER_H_
 #define HPVMD_EXECUTOR_LAUNCHER_H_
 
 #include <string>
 
+#include "backends/device.h"
 #include "base/status.h"
+#include "executor/driver_environment.h"
+#include "executor/sandbox.h"
+#include "proto/internal/executor.pb.h"
 
 namespace hpvm {
 
@@ -15,9 +20,19 @@ inline constexpr int kExecutorSocket = 3;
 // Runs the executor on kExecutorSocket until its peer goes away. Returns only on failure, after telling the peer.
 Status RunExecutor();
 
-// Prints the devices of `backend` as one JSON line and sends them as Ready if kExecutorSocket is a socket. Locked down
-// like the runner.
+// Prints the devices of `backend` ("cpu"; "opencl" for all of its devices, "opencl:1" for one), a JSON line each, and
+// sends them as Ready if kExecutorSocket is a socket. Locked down like the runner.
 Status RunProbe(const std::string& backend);
+
+// A device's facts as Ready has them.
+void Describe(const DeviceInfo& info, internal::DeviceInfo* described);
+// What the lock-down leaves for these devices, in a folder of the process's own where drivers need one; also sets the
+// environment that drivers see. With one thread.
+struct DriverSandbox {
+  ConfineOptions confine;
+  PrivateFolder folder;
+};
+StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const std::string& cache_folder);
 
 }  // namespace hpvm
 

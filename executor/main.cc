@@ -7,14 +7,17 @@
 #include <string>
 #include <string_view>
 
+#include "backends/registry.h"
+#include "executor/driver_process.h"
 #include "executor/launcher.h"
 
 namespace {
 
 constexpr char kUsage[] =
-    "usage: hpvm-executor [--standalone] | --probe=cpu|interp|null|opencl|vulkan\n"
-    "Runs graphs for the process at the other end of descriptor 3, or prints the facts of a backend's device as "
+    "usage: hpvm-executor [--standalone] | --probe=cpu|interp|null|opencl[:N]|vulkan[:N]\n"
+    "Runs graphs for the process at the other end of descriptor 3, or prints the facts of a backend's devices as "
     "JSON.\n";
+constexpr std::string_view kProbe = "--probe=", kBuilder = "--driver-builder=";
 
 int Report(const hpvm::Status& status) {
   if (status.ok()) {
@@ -26,15 +29,37 @@ int Report(const hpvm::Status& status) {
   return 1;
 }
 
+// hpvm-executor --driver-builder=opencl|vulkan --socket 3 [--cache FOLDER], as the launcher starts it.
+int BuildForDriver(std::string_view family, int argc, char** argv) {
+  hpvm::DriverSupervisorOptions options;
+  for (int i = 2; i + 1 < argc; i += 2) {
+    const std::string_view name = argv[i];
+    if (name == "--socket" && std::string_view(argv[i + 1]) == std::to_string(hpvm::kExecutorSocket)) {
+      options.socket = hpvm::kExecutorSocket;
+    } else if (name == "--cache") {
+      options.cache_folder = argv[i + 1];
+    }
+  }
+  if (options.socket < 0 || (family != "opencl" && family != "vulkan")) {
+    fputs(kUsage, stderr);
+    return 2;
+  }
+  options.driver.load = [family] { return hpvm::ListDevices(family).status(); };
+  options.driver.build = family == "opencl" ? hpvm::BuildForOpenCl : hpvm::BuildForVulkan;
+  return hpvm::RunDriverSupervisor(options);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  constexpr std::string_view kProbe = "--probe=";
-  const std::string_view argument = argc == 2 ? argv[1] : "";
-  if (argument.starts_with(kProbe)) {
+  const std::string_view argument = argc >= 2 ? argv[1] : "";
+  if (argument.starts_with(kBuilder)) {
+    return BuildForDriver(argument.substr(kBuilder.size()), argc, argv);
+  }
+  if (argc == 2 && argument.starts_with(kProbe)) {
     return Report(hpvm::RunProbe(std::string(argument.substr(kProbe.size()))));
   }
-  if (argc == 1 || argument == "--standalone") {
+  if (argc == 1 || (argc == 2 && argument == "--standalone")) {
     return Report(hpvm::RunExecutor());
   }
   const bool asked = argument == "--help";

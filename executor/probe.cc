@@ -3,10 +3,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/registry.h"
+#include "base/clock.h"
+#include "engine/plan.h"
+#include "executor/driver_environment.h"
 #include "executor/launcher.h"
 #include "executor/sandbox.h"
 #include "proto/internal/protocol.h"
@@ -20,6 +25,29 @@ bool IsSocket(int fd) {
   int type;
   socklen_t length = sizeof(type);
   return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0;
+}
+
+// Removed at the end: nobody else knows of it.
+std::string private_folder;
+
+constexpr uint64_t kTryBytes = 4096;
+
+// Whether the device does what every job needs: memory, a submission, its end, and what it wrote.
+Status TryOut(Device& device) {
+  const Time deadline = RealClock().Now() + std::chrono::seconds(kProbeSecondsMax);
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Buffer> buffer, device.Allocate({.bytes = kTryBytes}));
+  std::vector<uint8_t> read_back(kTryBytes, 0);
+  const std::unique_ptr<Buffer> host = MakeHostView(read_back.data(), kTryBytes);
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Timeline> timeline, device.CreateTimeline());
+  CommandList list;
+  list.commands = {FillCommand{.target = 0, .bytes = kTryBytes, .value = 0xa5},
+                   CopyCommand{.source = 0, .target = 1, .bytes = kTryBytes}};
+  Buffer* const buffers[] = {buffer.get(), host.get()};
+  const TimelinePoint done{timeline.get(), 1};
+  HPVMD_RETURN_IF_ERROR(device.Submit({.commands = &list, .buffers = buffers, .signals = {&done, 1}}));
+  HPVMD_RETURN_IF_ERROR(timeline->Wait(1, deadline));
+  const bool is_right = std::all_of(read_back.begin(), read_back.end(), [](uint8_t byte) { return byte == 0xa5; });
+  return is_right ? absl::OkStatus() : Internal("The device does not give back what was written to it.");
 }
 
 // A JSON string of text that CleanText has passed.
@@ -37,37 +65,57 @@ std::string Quoted(const std::string& text) {
 StatusOr<internal::Envelope> Probe(const std::string& backend) {
   SandboxReport report;
   HPVMD_RETURN_IF_ERROR(Isolate({}, &report));
-  HPVMD_RETURN_IF_ERROR(Confine(&report));
-  if (backend == "opencl" || backend == "vulkan") {
-    return Unimplemented("Backend \"" + backend + "\" is not built into this version.");
+  HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox, PrepareSandbox(HasDriver(backend), ""));
+  private_folder = sandbox.folder.path;
+  HPVMD_RETURN_IF_ERROR(Confine(&report, sandbox.confine));
+  std::vector<std::string> names = {backend};
+  if (HasDriver(backend) && backend.find(':') == std::string::npos) {
+    HPVMD_ASSIGN_OR_RETURN(names, ListDevices(backend));
   }
-  Hub hub;
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, CreateDevice(backend, hub, {}));
-  const DeviceInfo& info = device->info();
   internal::Envelope envelope;
   envelope.set_request_id(1);
   internal::Ready* ready = envelope.mutable_ready();
   ready->set_version(kExecutorProtocolVersion);
   ready->set_sandbox_level(static_cast<uint32_t>(report.level));
   ready->set_sandbox_detail(report.detail);
-  internal::DeviceInfo* found = ready->add_devices();
-  found->set_id(info.id);
-  found->set_kind(std::string(Name(info.kind)));
-  found->set_name(CleanText(info.name, kNameBytesMax, false));
-  found->set_silicon(CleanText(info.silicon, kNameBytesMax, false));
-  found->set_compute_units(info.compute_units);
-  found->set_memory_bytes(info.memory_bytes);
+  Hub hub;
+  for (size_t i = 0; i < std::min<size_t>(names.size(), kDevicesMax); ++i) {
+    const StatusOr<std::unique_ptr<Device>> device = CreateDevice(names[i], hub, {});
+    Status status = device.status();
+    if (device.ok()) {
+      status = TryOut(**device);
+    }
+    if (status.ok()) {
+      Describe((*device)->info(), ready->add_devices());
+    } else if (!HasDriver(backend)) {
+      return status;
+    } else {
+      internal::BrokenDevice* broken = ready->add_broken();
+      broken->set_id(names[i]);
+      broken->set_detail(CleanText(Message(status), kTextBytesMax, false));
+    }
+  }
   return envelope;
+}
+
+// Not stdio, which asks for the file's facts first, and the filter refuses that.
+void Put(const std::string& line) {
+  const ssize_t put = write(STDOUT_FILENO, line.data(), line.size());
+  (void)put;  // Nobody may be listening there.
 }
 
 void Print(const internal::DeviceInfo& device) {
   const std::string line = "{\"id\":" + Quoted(device.id()) + ",\"kind\":" + Quoted(device.kind()) +
                            ",\"name\":" + Quoted(device.name()) + ",\"silicon\":" + Quoted(device.silicon()) +
                            ",\"compute_units\":" + std::to_string(device.compute_units()) +
-                           ",\"memory_bytes\":" + std::to_string(device.memory_bytes()) + "}\n";
-  // Not stdio, which asks for the file's facts first, and the filter refuses that.
-  const ssize_t put = write(STDOUT_FILENO, line.data(), line.size());
-  (void)put;  // Nobody may be listening there.
+                           ",\"memory_bytes\":" + std::to_string(device.memory_bytes()) +
+                           ",\"allocation_bytes_max\":" + std::to_string(device.allocation_bytes_max()) +
+                           ",\"emulated\":" + (device.is_emulated() ? "true" : "false") + "}\n";
+  Put(line);
+}
+
+void Print(const internal::BrokenDevice& broken) {
+  Put("{\"id\":" + Quoted(broken.id()) + ",\"broken\":" + Quoted(broken.detail()) + "}\n");
 }
 
 }  // namespace
@@ -79,12 +127,20 @@ Status RunProbe(const std::string& backend) {
   internal::Envelope answer;
   if (devices.ok()) {
     answer = *devices;
-    Print(answer.ready().devices(0));
+    for (const internal::DeviceInfo& device : answer.ready().devices()) {
+      Print(device);
+    }
+    for (const internal::BrokenDevice& broken : answer.ready().broken()) {
+      Print(broken);
+    }
   } else {
     SetStatus(devices.status(), answer.mutable_fatal()->mutable_status());
   }
   if (has_socket) {
     HPVMD_RETURN_IF_ERROR(SendFrame(kExecutorSocket, answer.SerializeAsString()));
+  }
+  if (!private_folder.empty()) {
+    RemoveFolder(private_folder);
   }
   return devices.status();
 }

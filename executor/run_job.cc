@@ -310,6 +310,8 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<
   request.node_records_max = job.message.node_records_max();
   RunLog log;
   request.log = job.message.log() ? &log : nullptr;
+  std::vector<std::string> lost;
+  request.lost_devices = &lost;
   StatusOr<RunResult> result = engine.Run(*job.graph, request);
   if (job.message.log()) {
     DescribeLog(log, done->mutable_log());
@@ -324,6 +326,11 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<
     return {};
   }
   if (!result.ok()) {
+    for (const std::string& device : lost) {
+      if (const auto found = devices.find(device); found != devices.end()) {
+        done->add_lost_devices(found->second);
+      }
+    }
     return {};
   }
   DescribeOutputs(result->outputs, done->mutable_outputs());

@@ -8,7 +8,9 @@
 #define HPVMD_EXECUTOR_SANDBOX_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -35,12 +37,37 @@ struct IsolateOptions {
 // Limits, session, identity, capabilities, death with the parent, not dumpable. What a started program inherits.
 Status Isolate(const IsolateOptions& options, SandboxReport* report);
 
-// no_new_privs, Landlock, system calls. Irrevocable. A status when not even the filter can be installed.
-Status Confine(SandboxReport* report);
+// What a process does, and so which system calls it keeps.
+enum class SandboxProfile : uint8_t {
+  kTight = 0,    // Runs kernels on the processor: no file, no device.
+  kDriver = 1,   // Loads drivers: files and device nodes, within what Landlock leaves.
+  kBuilder = 2,  // The same, and starts the linker that a driver's compiler may need.
+  kSupervisor = 3  // Starts and ends builders, which lock themselves down further.
+};
 
-// The parts of Confine, for tests. `refuse_errno` is what a refused call returns.
-Status ForbidFiles(int* landlock_abi);
-Status InstallRunnerFilter(int refuse_errno);
+// A path and the accesses to it and what lies below that stay.
+enum class PathAccess : uint8_t {
+  kRead,     // Files and folders; libraries are mapped from here.
+  kExecute,  // And programs started.
+  kDevice,   // Read, written, asked by ioctl.
+  kPrivate   // Files and folders made, written, removed.
+};
+struct PathRule {
+  std::string path;
+  PathAccess access = PathAccess::kRead;
+};
+
+struct ConfineOptions {
+  SandboxProfile profile = SandboxProfile::kTight;
+  std::vector<PathRule> paths;
+};
+
+// no_new_privs, Landlock, system calls. Irrevocable. A status when not even the filter can be installed.
+Status Confine(SandboxReport* report, const ConfineOptions& options = {});
+
+// The parts of Confine. Paths that do not exist are passed over. `refuse_errno` is what a refused call returns.
+Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi);
+Status InstallFilter(SandboxProfile profile, int refuse_errno);
 
 }  // namespace hpvm
 

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -26,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "executor/driver_environment.h"
 #include "executor/testing/fixture.h"
 
 namespace hpvm {
@@ -65,12 +67,12 @@ std::string NameOf(int outcome) {
   }
 }
 
-// `call` under the runner's filter, in a child of its own.
-int UnderFilter(const std::function<long()>& call) {
+// `call` under a profile's filter, in a child of its own.
+int UnderFilter(const std::function<long()>& call, SandboxProfile profile = SandboxProfile::kTight) {
   return InChild([&] {
     alarm(20);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    if (!InstallRunnerFilter(kRefused).ok()) {
+    if (!InstallFilter(profile, kRefused).ok()) {
       return 100;
     }
     errno = 0;
@@ -80,14 +82,15 @@ int UnderFilter(const std::function<long()>& call) {
 }
 
 // The whole table, as in the golden file: "0 allow", with ranges of equal outcomes joined.
-std::string SyscallTable() {
+std::string SyscallTable(SandboxProfile profile) {
   std::vector<std::string> outcomes;
   for (int number = 0; number <= kSyscallsMax; ++number) {
     // uretprobe and uprobe: newer kernels pass them by every filter, and they raise SIGILL outside a probe.
     const bool is_unfiltered = number == 335 || number == 336;
     outcomes.push_back(is_unfiltered
                            ? "unfiltered"
-                           : NameOf(UnderFilter([number] { return syscall(number, -1L, -1L, -1L, -1L, -1L, -1L); })));
+                           : NameOf(UnderFilter(
+                                 [number] { return syscall(number, -1L, -1L, -1L, -1L, -1L, -1L); }, profile)));
   }
   std::ostringstream table;
   for (size_t first = 0; first < outcomes.size();) {
@@ -102,17 +105,27 @@ std::string SyscallTable() {
 }
 
 // Every system call number: a new one appears here before it appears in a tenant's hands.
-TEST(SandboxTest, SyscallsMatchTheGoldenTable) {
-  const std::string path = std::string(HPVMD_SOURCE_DIR) + "/tests/golden/sandbox/runner_syscalls.txt";
-  const std::string table = SyscallTable();
-  if (getenv("HPVMD_BLESS") != nullptr) {
-    std::ofstream(path) << table;
-    return;
+TEST(SandboxTest, SyscallsMatchTheGoldenTables) {
+  const struct {
+    SandboxProfile profile;
+    const char* file;
+  } cases[] = {{SandboxProfile::kTight, "runner_syscalls.txt"},
+               {SandboxProfile::kDriver, "driver_syscalls.txt"},
+               {SandboxProfile::kBuilder, "builder_syscalls.txt"},
+               {SandboxProfile::kSupervisor, "supervisor_syscalls.txt"}};
+  for (const auto& c : cases) {
+    const std::string path = std::string(HPVMD_SOURCE_DIR) + "/tests/golden/sandbox/" + c.file;
+    const std::string table = SyscallTable(c.profile);
+    if (getenv("HPVMD_BLESS") != nullptr) {
+      std::ofstream(path) << table;
+      continue;
+    }
+    std::ifstream file(path);
+    std::stringstream golden;
+    golden << file.rdbuf();
+    EXPECT_EQ(table, golden.str()) << c.file << ": HPVMD_BLESS=1 " << ::testing::internal::GetArgvs()[0]
+                                   << " rewrites it.";
   }
-  std::ifstream file(path);
-  std::stringstream golden;
-  golden << file.rdbuf();
-  EXPECT_EQ(table, golden.str()) << "HPVMD_BLESS=1 " << ::testing::internal::GetArgvs()[0] << " rewrites it.";
 }
 
 // Calls whose arguments decide.
@@ -176,7 +189,7 @@ TEST(SandboxTest, LandlockForbidsPaths) {
   const int supported = InChild([] {
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     int abi = 0;
-    return ForbidFiles(&abi).ok() ? 0 : 1;
+    return RestrictFiles({}, &abi).ok() ? 0 : 1;
   });
   if (supported != 0) {
     GTEST_SKIP() << "The kernel has no Landlock.";
@@ -201,11 +214,126 @@ TEST(SandboxTest, LandlockForbidsPaths) {
     EXPECT_EQ(InChild([&] {
                 prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
                 int abi = 0;
-                return ForbidFiles(&abi).ok() ? c.attempt() : 100;
+                return RestrictFiles({}, &abi).ok() ? c.attempt() : 100;
               }),
               EACCES)
         << c.name;
   }
+}
+
+// What arguments decide where drivers are loaded: libraries may be mapped and files below Landlock's opened, but memory
+// is still never writable and executable, and only builders start programs.
+TEST(SandboxTest, DriverProfilesDifferInWhatTheyStart) {
+  const struct {
+    const char* name;
+    std::function<long()> call;
+    const char *driver, *builder;
+  } cases[] = {
+      {"fork",
+       [] {
+         const long child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+         if (child == 0) {
+           syscall(SYS_exit_group, 0);
+         }
+         return child;
+       },
+       "refuse", "allow"},
+      {"new namespace", [] { return syscall(SYS_clone, SIGCHLD | CLONE_NEWUSER, 0, 0, 0, 0); }, "refuse", "refuse"},
+      {"execve", [] { return syscall(SYS_execve, "/no/such/program", nullptr, nullptr); }, "kill", "allow"},
+      {"open", [] { return syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY); }, "allow", "allow"},
+      {"map a library",
+       [] {
+         const long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/exe", O_RDONLY);
+         return syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+       },
+       "allow", "allow"},
+      {"map writable and executable",
+       [] {
+         return syscall(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+       },
+       "refuse", "refuse"},
+      {"socket", [] { return syscall(SYS_socket, AF_UNIX, SOCK_STREAM, 0); }, "refuse", "refuse"},
+      {"kill", [] { return syscall(SYS_kill, 1, 0); }, "refuse", "refuse"},
+      {"ptrace", [] { return syscall(SYS_ptrace, 0, 0, 0, 0); }, "kill", "kill"},
+      {"become dumpable", [] { return syscall(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0); }, "refuse", "refuse"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(NameOf(UnderFilter(c.call, SandboxProfile::kDriver)), c.driver) << c.name;
+    EXPECT_EQ(NameOf(UnderFilter(c.call, SandboxProfile::kBuilder)), c.builder) << c.name;
+  }
+}
+
+// Below Landlock's rules for drivers: libraries are readable and its own folder writable; everything else is as
+// forbidden as ever.
+TEST(SandboxTest, DriversReachTheirFilesOnly) {
+  const StatusOr<PrivateFolder> folder = MakePrivateFolder(::testing::TempDir() + "/hpvm-drivers");
+  ASSERT_TRUE(folder.ok()) << Message(folder.status());
+  const std::string own = folder->path;
+  const struct {
+    const char* name;
+    std::function<int()> attempt;  // 0: it was possible.
+    bool driver, builder;
+  } cases[] = {
+      {"read a library folder", [] { return open("/usr/lib", O_RDONLY | O_DIRECTORY) >= 0 ? 0 : errno; }, true, true},
+      {"read processor facts", [] { return open("/proc/cpuinfo", O_RDONLY) >= 0 ? 0 : errno; }, true, true},
+      {"write a library folder",
+       [] { return open("/usr/lib/hpvm-forbidden", O_CREAT | O_WRONLY, 0600) >= 0 ? 0 : errno; }, false, false},
+      {"read accounts", [] { return open("/etc/passwd", O_RDONLY) >= 0 ? 0 : errno; }, false, false},
+      {"read another process", [] { return open("/proc/1/status", O_RDONLY) >= 0 ? 0 : errno; }, false, false},
+      {"write its memory", [] { return open("/proc/self/mem", O_RDWR) >= 0 ? 0 : errno; }, false, false},
+      {"make a file elsewhere", [] { return open("/tmp/hpvm-forbidden", O_CREAT | O_WRONLY, 0600) >= 0 ? 0 : errno; },
+       false, false},
+      {"make its own file", [&] { return open((own + "/f").c_str(), O_CREAT | O_WRONLY, 0600) >= 0 ? 0 : errno; }, true,
+       true},
+      {"make its own folder", [&] { return mkdir((own + "/d").c_str(), 0700) == 0 || errno == EEXIST ? 0 : errno; },
+       true, true},
+      {"run a program",
+       [] {
+         execl("/bin/true", "true", nullptr);
+         return errno;
+       },
+       false, false},
+      {"run the linker",
+       [] {
+         if (access("/usr/bin/ld", X_OK) != 0) {
+           return 0;  // None here.
+         }
+         execl("/usr/bin/ld", "ld", "--version", nullptr);
+         return errno;
+       },
+       false, true},
+  };
+  for (const SandboxProfile profile : {SandboxProfile::kDriver, SandboxProfile::kBuilder}) {
+    for (const auto& c : cases) {
+      const int result = InChild([&] {
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        int abi = 0;
+        dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+        return RestrictFiles(DriverPaths(own, profile == SandboxProfile::kBuilder), &abi).ok() ? c.attempt() : 100;
+      });
+      const bool is_possible = profile == SandboxProfile::kDriver ? c.driver : c.builder;
+      EXPECT_EQ(result, is_possible ? 0 : EACCES) << c.name << ", profile " << static_cast<int>(profile);
+    }
+  }
+  RemoveFolder(own);
+}
+
+// A folder whose process is gone is removed by the next one; a living process keeps its own.
+TEST(SandboxTest, PrivateFoldersOfTheDeadAreRemoved) {
+  const std::string parent = ::testing::TempDir() + "/hpvm-private";
+  RemoveFolder(parent);
+  const StatusOr<PrivateFolder> living = MakePrivateFolder(parent);
+  ASSERT_TRUE(living.ok()) << Message(living.status());
+  ASSERT_EQ(InChild([&] { return MakePrivateFolder(parent).ok() ? 0 : 1; }), 0);
+  const auto count = [&] {
+    return std::distance(std::filesystem::directory_iterator(parent), std::filesystem::directory_iterator());
+  };
+  EXPECT_EQ(count(), 2);
+  const StatusOr<PrivateFolder> next = MakePrivateFolder(parent);
+  ASSERT_TRUE(next.ok()) << Message(next.status());
+  EXPECT_EQ(count(), 2);
+  EXPECT_EQ(access(living->path.c_str(), F_OK), 0);
+  RemoveFolder(parent);
 }
 
 std::string ReadFile(const std::string& path) {
@@ -233,7 +361,9 @@ TEST_F(RunningExecutorTest, MapsOnlyKnownLibraries) {
     }
   }
   const std::set<std::string> known = {"ld-linux-x86-64", "libc",      "libm",       "libgcc_s",
-                                       "libstdc++",       "libcrypto", "libseccomp", "libprotobuf-lite"};
+                                       "libstdc++",       "libcrypto", "libseccomp", "libprotobuf-lite",
+                                       // The loader alone, which loads drivers where the profile has any.
+                                       "libOpenCL"};
   for (const std::string& library : libraries) {
     const bool is_known = known.contains(library) || library.starts_with("libabsl_");
     EXPECT_TRUE(is_known) << library;

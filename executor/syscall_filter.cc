@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runner's system calls: an allow-list. What is not named is refused with EPERM, which libraries take for a missing
-// feature; what no honest runner ever calls kills the process. tests/golden/sandbox/runner_syscalls.txt is the
-// resulting table, number by number.
+// System calls by profile: allow-lists. What is not named is refused with EPERM, which libraries take for a missing
+// feature; what no honest process of ours ever calls kills it. tests/golden/sandbox/*_syscalls.txt are the resulting
+// tables, number by number.
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -68,6 +68,97 @@ constexpr int kAllowed[] = {
     SCMP_SYS(getrandom),
     SCMP_SYS(sysinfo),
     SCMP_SYS(getcpu),
+};
+
+// What a process with drivers needs besides: files within what Landlock leaves, device nodes, and facts about itself.
+constexpr int kDriverAllowed[] = {
+    // Files.
+    SCMP_SYS(open),
+    SCMP_SYS(openat),
+    SCMP_SYS(access),
+    SCMP_SYS(faccessat),
+    SCMP_SYS(faccessat2),
+    SCMP_SYS(stat),
+    SCMP_SYS(lstat),
+    SCMP_SYS(fstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(statx),
+    SCMP_SYS(statfs),
+    SCMP_SYS(fstatfs),
+    SCMP_SYS(getdents64),
+    SCMP_SYS(readlink),
+    SCMP_SYS(readlinkat),
+    SCMP_SYS(getcwd),
+    SCMP_SYS(mkdir),
+    SCMP_SYS(mkdirat),
+    SCMP_SYS(rmdir),
+    SCMP_SYS(unlink),
+    SCMP_SYS(unlinkat),
+    SCMP_SYS(rename),
+    SCMP_SYS(renameat),
+    SCMP_SYS(renameat2),
+    SCMP_SYS(fsync),
+    SCMP_SYS(fdatasync),
+    SCMP_SYS(fallocate),
+    SCMP_SYS(flock),
+    SCMP_SYS(dup),
+    SCMP_SYS(fcntl),
+    // Device nodes: which requests they take is the kernel's driver's to say.
+    SCMP_SYS(ioctl),
+    SCMP_SYS(eventfd2),
+    SCMP_SYS(pipe2),
+    SCMP_SYS(epoll_create1),
+    SCMP_SYS(epoll_ctl),
+    SCMP_SYS(epoll_wait),
+    SCMP_SYS(epoll_pwait),
+    SCMP_SYS(pselect6),
+    SCMP_SYS(select),
+    // Memory that devices reach.
+    SCMP_SYS(mlock),
+    SCMP_SYS(mlock2),
+    SCMP_SYS(munlock),
+    SCMP_SYS(mincore),
+    SCMP_SYS(msync),
+    SCMP_SYS(get_mempolicy),
+    SCMP_SYS(set_mempolicy),
+    SCMP_SYS(mbind),
+    // Threads and facts.
+    SCMP_SYS(sched_setaffinity),
+    SCMP_SYS(sched_getparam),
+    SCMP_SYS(sched_getscheduler),
+    SCMP_SYS(sched_get_priority_max),
+    SCMP_SYS(sched_get_priority_min),
+    SCMP_SYS(getpriority),
+    SCMP_SYS(getuid),
+    SCMP_SYS(geteuid),
+    SCMP_SYS(getgid),
+    SCMP_SYS(getegid),
+    SCMP_SYS(getppid),
+    SCMP_SYS(getrusage),
+    SCMP_SYS(times),
+    SCMP_SYS(uname),
+};
+
+// For the linker that a driver's compiler starts, and to wait for it.
+constexpr int kBuilderAllowed[] = {
+    SCMP_SYS(execve),     SCMP_SYS(vfork),           SCMP_SYS(wait4), SCMP_SYS(waitid), SCMP_SYS(dup2),
+    SCMP_SYS(dup3),       SCMP_SYS(close_range),     SCMP_SYS(chmod), SCMP_SYS(fchmod), SCMP_SYS(fchmodat),
+    SCMP_SYS(arch_prctl), SCMP_SYS(set_tid_address), SCMP_SYS(umask), SCMP_SYS(getpgrp),
+};
+
+// For what starts builders: ending them, the cache's times of use, and the calls with which a builder locks itself down
+// before it loads anything.
+constexpr int kSupervisorAllowed[] = {
+    SCMP_SYS(kill),
+    SCMP_SYS(setpgid),
+    SCMP_SYS(socketpair),
+    SCMP_SYS(utimensat),
+    SCMP_SYS(seccomp),
+    SCMP_SYS(prctl),
+    SCMP_SYS(prlimit64),
+    SCMP_SYS(landlock_create_ruleset),
+    SCMP_SYS(landlock_add_rule),
+    SCMP_SYS(landlock_restrict_self),
 };
 
 // A runner that calls one of these is no longer running our code.
@@ -160,22 +251,41 @@ class Rules {
   int failed_call_ = 0;
 };
 
-void AddConditional(Rules& rules) {
+void AddConditional(Rules& rules, SandboxProfile profile) {
   // New threads of this process, never processes. glibc falls back from clone3, whose flags a filter cannot see.
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(clone),
-            {Masked(0, kThreadFlags | kNamespaceFlags, kThreadFlags)});
+  // A builder's may be processes, in no namespace of their own.
+  if (profile == SandboxProfile::kBuilder || profile == SandboxProfile::kSupervisor) {
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(clone), {Masked(0, kNamespaceFlags & ~uint64_t{CLONE_VFORK}, 0)});
+  } else {
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(clone), {Masked(0, kThreadFlags | kNamespaceFlags, kThreadFlags)});
+  }
   rules.Add(SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3));
-  // Memory is never writable and executable at once; kernels' images become executable by mprotect alone.
+  // Memory is never writable and executable at once; kernels' images become executable by mprotect alone, and libraries
+  // are mapped where drivers are.
   rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mmap), {Masked(2, PROT_EXEC, 0)});
+  if (profile != SandboxProfile::kTight) {
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mmap), {Masked(2, PROT_EXEC | PROT_WRITE, PROT_EXEC)});
+  }
   rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mprotect), {Masked(2, PROT_EXEC, 0)});
   rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(mprotect), {Masked(2, PROT_EXEC | PROT_WRITE, PROT_EXEC)});
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill), {Equal(0, static_cast<uint64_t>(getpid()))});
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), {Equal(0, PR_SET_NAME)});
-  for (const int command : {F_ADD_SEALS, F_GET_SEALS, F_DUPFD_CLOEXEC}) {
-    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), {Equal(1, static_cast<uint64_t>(command))});
+  // Signals to itself; a supervisor's builders inherit its filter, and have one of their own for this.
+  if (profile == SandboxProfile::kSupervisor) {
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill));
+  } else {
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill), {Equal(0, static_cast<uint64_t>(getpid()))});
+  }
+  if (profile != SandboxProfile::kSupervisor) {
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), {Equal(0, PR_SET_NAME)});
+  }
+  if (profile == SandboxProfile::kTight) {
+    for (const int command : {F_ADD_SEALS, F_GET_SEALS, F_DUPFD_CLOEXEC}) {
+      rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), {Equal(1, static_cast<uint64_t>(command))});
+    }
   }
   // Its own limits, for reading.
-  rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), {Equal(0, 0), Equal(2, 0)});
+  if (profile != SandboxProfile::kSupervisor) {
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), {Equal(0, 0), Equal(2, 0)});
+  }
 }
 
 struct ReleaseFilter {
@@ -184,7 +294,7 @@ struct ReleaseFilter {
 
 }  // namespace
 
-Status InstallRunnerFilter(int refuse_errno) {
+Status InstallFilter(SandboxProfile profile, int refuse_errno) {
   const uint32_t refuse = SCMP_ACT_ERRNO(static_cast<uint16_t>(refuse_errno));
   std::unique_ptr<void, ReleaseFilter> filter(seccomp_init(refuse));
   if (filter == nullptr) {
@@ -197,10 +307,28 @@ Status InstallRunnerFilter(int refuse_errno) {
   for (const int call : kAllowed) {
     rules.Add(SCMP_ACT_ALLOW, call);
   }
-  for (const int call : kDeadly) {
-    rules.Add(SCMP_ACT_KILL_PROCESS, call);
+  if (profile != SandboxProfile::kTight) {
+    for (const int call : kDriverAllowed) {
+      rules.Add(SCMP_ACT_ALLOW, call);
+    }
   }
-  AddConditional(rules);
+  const bool starts_programs = profile == SandboxProfile::kBuilder || profile == SandboxProfile::kSupervisor;
+  if (starts_programs) {
+    for (const int call : kBuilderAllowed) {
+      rules.Add(SCMP_ACT_ALLOW, call);
+    }
+  }
+  if (profile == SandboxProfile::kSupervisor) {
+    for (const int call : kSupervisorAllowed) {
+      rules.Add(SCMP_ACT_ALLOW, call);
+    }
+  }
+  for (const int call : kDeadly) {
+    if (!starts_programs || call != SCMP_SYS(execve)) {
+      rules.Add(SCMP_ACT_KILL_PROCESS, call);
+    }
+  }
+  AddConditional(rules, profile);
   HPVMD_RETURN_IF_ERROR(rules.status());
   if (const int error = seccomp_load(filter.get()); error != 0) {
     return FromErrno(-error, "Installing the system call filter");

@@ -89,10 +89,10 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
 }
 
 void Daemon::Probe() {
-  StatusOr<std::vector<ExecutorDevice>> found = spawner_->Probe();
+  const StatusOr<ProbedDevices> found = spawner_->Probe("cpu");
   std::vector<v1::Device> devices;
   if (found.ok()) {
-    for (const ExecutorDevice& device : *found) {
+    for (const ExecutorDevice& device : found->devices) {
       devices.push_back(ToMessage(device));
     }
   } else {

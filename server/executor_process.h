@@ -31,8 +31,9 @@ class ExecutorProcess {
 struct SpawnRequest {
   std::string tenant;
   int grant_page = -1;   // Borrowed during the call.
+  std::vector<std::string> backends = {"cpu"};  // The device profile.
+  Duration stop_grace{0};                       // 0: the default.
 };
-
 
 class ExecutorSpawner {
  public:
@@ -41,8 +42,9 @@ class ExecutorSpawner {
   virtual StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
                                                         std::function<void(const ExecutorReady&)> on_ready,
                                                         std::function<void(const Status&)> on_end) = 0;
-  // The devices of this machine, found by a sandboxed probe; blocks for up to 10 s.
-  virtual StatusOr<std::vector<ExecutorDevice>> Probe() = 0;
+  // The devices of a backend on this machine ("cpu", "opencl"; "opencl:1" for one), found by a sandboxed probe, which
+  // tries each; blocks for up to 10 s.
+  virtual StatusOr<ProbedDevices> Probe(const std::string& backend) = 0;
 };
 
 struct Config;

@@ -80,6 +80,10 @@ class LinkSpawner final : public ExecutorSpawner {
                                                 std::function<void(const Status&)> on_end) override {
     ExecutorOptions options = options_;
     options.grant_page = request.grant_page;
+    options.backends = request.backends;
+    if (request.stop_grace > Duration{0}) {
+      options.stop_grace = request.stop_grace;
+    }
     // One folder and one key a tenant: nobody loads what another tenant's compiler wrote.
     if (!cache_root_.empty()) {
       options.cache_folder = cache_root_ + "/" + request.tenant;
@@ -92,7 +96,9 @@ class LinkSpawner final : public ExecutorSpawner {
     return std::unique_ptr<ExecutorProcess>(std::make_unique<LinkProcess>(std::move(link)));
   }
 
-  StatusOr<std::vector<ExecutorDevice>> Probe() override { return ProbeDevices(options_.program, "cpu"); }
+  StatusOr<ProbedDevices> Probe(const std::string& backend) override {
+    return ProbeDevices(options_.program, backend);
+  }
 
  private:
   std::unique_ptr<ExecutorHub> hub_;

@@ -632,6 +632,9 @@ void ExecutorLink::Core::ReadSocket() {
 }
 
 Status ExecutorLink::Core::HandleReady(const internal::Ready& ready) {
+  if (ready.devices_size() == 0) {
+    return InvalidArgument("Ready: an executor without devices.");
+  }
   ExecutorReady decoded = DecodeReady(ready);
   decoded.took = RealClock().Now() - started_;
   devices_ = decoded.devices;

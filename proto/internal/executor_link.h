@@ -75,10 +75,18 @@ struct ExecutorDevice {
   std::string id, kind, name, silicon;
   uint32_t compute_units = 0;
   uint64_t memory_bytes = 0;
+  uint64_t allocation_bytes_max = 0;
+  bool is_emulated = false;
+};
+
+// There, and of no use.
+struct BrokenDevice {
+  std::string id, detail;
 };
 
 struct ExecutorReady {
   std::vector<ExecutorDevice> devices;
+  std::vector<BrokenDevice> broken;
   uint32_t sandbox_level = 0;
   std::string sandbox_detail;
   Duration took{0};  // From the start of the process.
@@ -216,6 +224,7 @@ struct RunReply {
   std::vector<ExecutorNodeRecord> nodes;
   uint64_t nodes_run = 0;
   ExecutorLog log;             // When asked for; also of a run that failed.
+  std::vector<std::string> lost_devices;  // Ids: what failed the run, and is lost to this executor.
   std::vector<uint8_t> body;  // Owns inline data.
 };
 
@@ -277,9 +286,13 @@ class ExecutorLink {
 };
 
 // Asks `program --probe=BACKEND` for its devices and checks the answer; kUnavailable when it dies, kDeadlineExceeded
-// after `within`. Blocks.
-StatusOr<std::vector<ExecutorDevice>> ProbeDevices(const std::string& program, const std::string& backend,
-                                                   Duration within = std::chrono::seconds(10));
+// after `within`. A backend without devices here gives none. Blocks.
+struct ProbedDevices {
+  std::vector<ExecutorDevice> devices;
+  std::vector<BrokenDevice> broken;
+};
+StatusOr<ProbedDevices> ProbeDevices(const std::string& program, const std::string& backend,
+                                     Duration within = std::chrono::seconds(10));
 
 }  // namespace hpvm
 

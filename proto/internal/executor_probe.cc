@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include "base/frame_socket.h"
 #include "proto/internal/executor_link.h"
 #include "proto/internal/executor_process.h"
@@ -8,7 +10,7 @@
 namespace hpvm {
 namespace {
 
-StatusOr<std::vector<ExecutorDevice>> ReadDevices(int socket, Time deadline) {
+StatusOr<ProbedDevices> ReadDevices(int socket, Time deadline) {
   HPVMD_ASSIGN_OR_RETURN(const Frame frame, ReceiveFrame(socket, kFromExecutorLimits, deadline));
   internal::Envelope envelope;
   HPVMD_RETURN_IF_ERROR(DecodeFromExecutor(frame.head, frame.body.size(), frame.fds.size(), &envelope));
@@ -18,20 +20,20 @@ StatusOr<std::vector<ExecutorDevice>> ReadDevices(int socket, Time deadline) {
   if (!envelope.has_ready()) {
     return InvalidArgument("The probe answers with another message than its devices.");
   }
-  return DecodeReady(envelope.ready()).devices;
+  ExecutorReady ready = DecodeReady(envelope.ready());
+  return ProbedDevices{std::move(ready.devices), std::move(ready.broken)};
 }
 
 }  // namespace
 
-StatusOr<std::vector<ExecutorDevice>> ProbeDevices(const std::string& program, const std::string& backend,
-                                                   Duration within) {
+StatusOr<ProbedDevices> ProbeDevices(const std::string& program, const std::string& backend, Duration within) {
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
   SpawnOptions spawn;
   spawn.arguments = {program, "--probe=" + backend};
   spawn.socket = ends.second.get();
   HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));
   ends.second.reset();  // So that the probe's end shows as the socket's.
-  StatusOr<std::vector<ExecutorDevice>> devices = ReadDevices(ends.first.get(), RealClock().Now() + within);
+  StatusOr<ProbedDevices> devices = ReadDevices(ends.first.get(), RealClock().Now() + within);
   KillAndReap(process);
   return devices.ok() ? std::move(devices) : While(devices.status(), "probing for \"" + backend + "\" devices");
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,7 +58,29 @@ class SpawnActions {
   std::vector<UniqueFd> held_;
 };
 
+// Pointers into `variables`, ended by null.
+std::vector<char*> Environment(std::vector<std::string>& variables) {
+  for (const std::string& name : DriverVariables()) {
+    if (const char* value = getenv(name.c_str()); value != nullptr) {
+      variables.push_back(name + "=" + value);
+    }
+  }
+  std::vector<char*> environment;
+  for (std::string& variable : variables) {
+    environment.push_back(variable.data());
+  }
+  environment.push_back(nullptr);
+  return environment;
+}
+
 }  // namespace
+
+const std::vector<std::string>& DriverVariables() {
+  static const auto* variables = new std::vector<std::string>{
+      "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH",     "VK_DRIVER_FILES", "VK_ICD_FILENAMES",
+      "LD_LIBRARY_PATH", "POCL_PATH_CLANG",   "POCL_MAX_PTHREAD_COUNT", "LP_NUM_THREADS",  "CUDA_VISIBLE_DEVICES"};
+  return *variables;
+}
 
 StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
   SpawnActions spawn;
@@ -77,10 +100,11 @@ StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
   }
   arguments.push_back(nullptr);
-  char* environment[] = {nullptr};
+  std::vector<std::string> variables;
+  std::vector<char*> environment = Environment(variables);
   SpawnedProcess process;
-  const int error =
-      posix_spawn(&process.pid, arguments[0], spawn.actions(), spawn.attributes(), arguments.data(), environment);
+  const int error = posix_spawn(&process.pid, arguments[0], spawn.actions(), spawn.attributes(), arguments.data(),
+                                environment.data());
   if (error != 0) {
     return FromErrno(error, "Starting \"" + options.arguments[0] + "\"");
   }

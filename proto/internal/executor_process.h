@@ -24,8 +24,12 @@ struct SpawnedProcess {
   UniqueFd pidfd;  // Readable when the process has ended.
 };
 
-// Starts a program with standard input from /dev/null, an empty environment, default signals, and no other descriptor
-// than those named. The program asks to die with the calling *thread* (PR_SET_PDEATHSIG), so call it from one that
+// Variables that say where drivers lie; they pass from the daemon (or command) to the processes that load drivers.
+// Everything else stays behind.
+const std::vector<std::string>& DriverVariables();
+
+// Starts a program with standard input from /dev/null, no environment but DriverVariables, default signals, and no
+// other descriptor than those named. The program asks to die with the calling *thread* (PR_SET_PDEATHSIG), so call it from one that
 // outlives the process.
 StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options);
 

@@ -187,7 +187,11 @@ ExecutorReady DecodeReady(const internal::Ready& ready) {
   ExecutorReady decoded;
   for (const internal::DeviceInfo& device : ready.devices()) {
     decoded.devices.push_back(
-        {device.id(), device.kind(), device.name(), device.silicon(), device.compute_units(), device.memory_bytes()});
+        {device.id(), device.kind(), device.name(), device.silicon(), device.compute_units(), device.memory_bytes(),
+         device.allocation_bytes_max(), device.is_emulated()});
+  }
+  for (const internal::BrokenDevice& broken : ready.broken()) {
+    decoded.broken.push_back({broken.id(), broken.detail()});
   }
   decoded.sandbox_level = ready.sandbox_level();
   decoded.sandbox_detail = ready.sandbox_detail();
@@ -300,6 +304,13 @@ StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint
     }
     reply.nodes.push_back({node.path(), devices[node.device()].id, node.start_ns(), node.end_ns(),
                            node.fast_math()});
+  }
+  for (const uint32_t device : done.lost_devices()) {
+    if (device >= devices.size()) {
+      return InvalidArgument("RunDone: device " + std::to_string(device) + " of " + std::to_string(devices.size()) +
+                             " is lost.");
+    }
+    reply.lost_devices.push_back(devices[device].id);
   }
   reply.nodes_run = done.nodes_run();
   reply.log = DecodeLog(done.log());

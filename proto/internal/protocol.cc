@@ -225,7 +225,12 @@ Status CheckReady(const internal::Ready& ready) {
                       std::to_string(kExecutorProtocolVersion) + ").");
   }
   HPVMD_RETURN_IF_ERROR(check.Count("devices", static_cast<uint64_t>(ready.devices_size()), kDevicesMax));
-  HPVMD_RETURN_IF_ERROR(check.NotZero("the number of devices", static_cast<uint64_t>(ready.devices_size())));
+  HPVMD_RETURN_IF_ERROR(check.Count("broken", static_cast<uint64_t>(ready.broken_size()), kDevicesMax));
+  for (const internal::BrokenDevice& broken : ready.broken()) {
+    HPVMD_RETURN_IF_ERROR(check.NotZero("the length of broken.id", broken.id().size()));
+    HPVMD_RETURN_IF_ERROR(check.Text("broken.id", broken.id(), 64));
+    HPVMD_RETURN_IF_ERROR(check.Text("broken.detail", broken.detail(), kTextBytesMax));
+  }
   for (int i = 0; i < ready.devices_size(); ++i) {
     const internal::DeviceInfo& device = ready.devices(i);
     HPVMD_RETURN_IF_ERROR(check.NotZero("the length of devices.id", device.id().size()));
@@ -391,6 +396,10 @@ Status CheckRunDone(const internal::RunDone& done, size_t body_bytes) {
     if (node.start_ns() < 0 || node.end_ns() < node.start_ns()) {
       return check.Fail("a node ends before it starts.");
     }
+  }
+  HPVMD_RETURN_IF_ERROR(check.Count("lost_devices", static_cast<uint64_t>(done.lost_devices_size()), kDevicesMax));
+  if (ok && done.lost_devices_size() != 0) {
+    return check.Fail("a run that succeeded has lost devices.");
   }
   return CheckLog(check, done.log());
 }

@@ -61,6 +61,7 @@ struct FakeExecutor {
   }
 
   std::string tenant;
+  std::vector<std::string> backends;
   std::deque<PrepareCall> prepares;   // A deque: answers may add calls.
   std::deque<RunCall> runs;
   std::vector<RequestId> cancels;
@@ -129,6 +130,7 @@ class FakeSpawner final : public ExecutorSpawner {
     }
     auto state = std::make_shared<FakeExecutor>();
     state->tenant = request.tenant;
+    state->backends = request.backends;
     state->on_end = std::move(on_end);
     executors.push_back(state);
     if (!end_at_once.ok()) {
@@ -136,7 +138,7 @@ class FakeSpawner final : public ExecutorSpawner {
     }
     return std::unique_ptr<ExecutorProcess>(std::make_unique<FakeProcess>(state));
   }
-  StatusOr<std::vector<ExecutorDevice>> Probe() override { return std::vector<ExecutorDevice>(); }
+  StatusOr<ProbedDevices> Probe(const std::string&) override { return ProbedDevices(); }
 
   FakeExecutor& last() { return *executors.back(); }
 

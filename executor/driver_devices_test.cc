@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executors whose profile has devices behind drivers, whatever of them is here: modules of each kind built in a process
+// of its own and run inside the sandbox; bad modules, endless kernels and crashes.
+#include <future>
+#include <mutex>
+
+#include "executor/testing/fixture.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::AsBytes;
+using testing::AsInts;
+using testing::kPatience;
+
+// One node from "x" to "y", i32 of shape [n], one instance an element, on one device.
+std::string Document(const std::string& kind, const std::string& entry, const std::string& device) {
+  return R"({"hpvm":1,"inputs":{"x":{"type":"i32","shape":["n"]}},"outputs":{"y":{"type":"i32","shape":["n"]}},)"
+         R"("modules":{"m":{"kind":")" +
+         kind + R"(","source":{"file":"m"}}},"nodes":{"node":{"ports":[)"
+         R"({"name":"in","access":"in","type":"i32","shape":["n"]},)"
+         R"({"name":"out","access":"out","type":"i32","shape":["n"]}],"instances":["n"],"devices":[")" +
+         device + R"("],"variants":[{"module":"m","entry":")" + entry +
+         R"("}]}},"edges":[{"from":"x","to":"node.in"},{"from":"node.out","to":"y"}]})";
+}
+
+constexpr std::string_view kOpenClC = R"(
+__kernel void twice(__global const int* in, __global int* out) {
+  out[get_global_id(0)] = 2 * in[get_global_id(0)];
+}
+__kernel void endless(__global const int* in, __global int* out) {
+  volatile __global int* flag = out;
+  while (in[0] != 4711) { *flag = *flag + 1; }
+}
+__kernel void astray(__global const int* in, __global int* out) {
+  out[(size_t)1 << 40] = in[0];
+}
+)";
+
+class DriverDevicesTest : public testing::ExecutorFixture {
+ protected:
+  DriverDevicesTest() {
+    options_.backends = {"cpu"};
+    for (const char* family : {"opencl", "vulkan"}) {
+      const StatusOr<ProbedDevices> found = ProbeDevices(options_.program, family, kPatience);
+      EXPECT_TRUE(found.ok()) << Message(found.status());
+      if (found.ok() && !found->devices.empty()) {
+        options_.backends.push_back(found->devices[0].id);
+        devices_.push_back(found->devices[0].id);
+      }
+    }
+  }
+
+  bool Has(const std::string& family) const {
+    return std::any_of(devices_.begin(), devices_.end(),
+                       [&](const std::string& device) { return device.starts_with(family); });
+  }
+
+  PrepareInput Input(uint64_t handle, const std::string& document, std::span<const uint8_t> module) {
+    PrepareInput input;
+    input.handle = handle;
+    input.document.bytes = AsBytes(document);
+    input.modules = {{"m", HashOf(module), {.bytes = module}}};
+    return input;
+  }
+
+  void MustPrepare(uint64_t handle, const std::string& document, std::span<const uint8_t> module) {
+    const StatusOr<PrepareReply> reply = Prepare(Input(handle, document, module));
+    ASSERT_TRUE(reply.ok()) << Message(reply.status());
+    ASSERT_TRUE(reply->summary.has_value()) << ToString(reply->diagnostics);
+  }
+
+  void ExpectTwice(uint64_t handle, const std::string& device) {
+    const StatusOr<RunReply> reply = Run(InlineRun(handle, std::vector<int32_t>{1, 2, 3, 40, -5}));
+    ASSERT_TRUE(reply.ok()) << Message(reply.status());
+    ASSERT_TRUE(reply->status.ok()) << Message(reply->status);
+    EXPECT_THAT(AsInts(reply->outputs.at(0).data), ElementsAre(2, 4, 6, 80, -10));
+    ASSERT_EQ(reply->nodes.size(), 1u);
+    EXPECT_EQ(reply->nodes[0].device, device);
+  }
+
+  std::vector<std::string> devices_;  // With drivers: the first of each family.
+};
+
+// A WebAssembly module on every device, inside the whole sandbox.
+TEST_F(DriverDevicesTest, WebAssemblyOnEveryDevice) {
+  if (devices_.empty()) {
+    GTEST_SKIP() << "No driver is here.";
+  }
+  Start();
+  EXPECT_GE(ready_.sandbox_level, 1u) << ready_.sandbox_detail;
+  ASSERT_EQ(ready_.devices.size(), devices_.size() + 1);
+  EXPECT_TRUE(ready_.broken.empty());
+  uint64_t handle = 1;
+  for (const std::string& device : devices_) {
+    SCOPED_TRACE(device);
+    MustPrepare(handle, Document("wasm", "twice", device), testing::kKernelsWasm);
+    ExpectTwice(handle++, device);
+  }
+}
+
+// A device that does not open is reported; the executor goes on with the others.
+TEST_F(DriverDevicesTest, BrokenDevicesAreLeftOut) {
+  options_.backends = {"cpu", "opencl:77"};
+  Start();
+  EXPECT_EQ(ready_.devices.size(), 1u);
+  ASSERT_EQ(ready_.broken.size(), 1u);
+  EXPECT_EQ(ready_.broken[0].id, "opencl:77");
+  PrepareOneNode(1, "twice");
+  EXPECT_TRUE(Run(InlineRun(1, std::vector<int32_t>{1})).ok());
+}
+
+// OpenCL C runs; what the driver refuses is a diagnostic with its log.
+TEST_F(DriverDevicesTest, OpenClC) {
+  if (!Has("opencl")) {
+    GTEST_SKIP() << "No OpenCL driver is here.";
+  }
+  Start();
+  MustPrepare(1, Document("opencl", "twice", "opencl:0"), AsBytes(kOpenClC));
+  ExpectTwice(1, "opencl:0");
+  const std::string bad = "__kernel void twice(__global const int* in, __global int* out) { out[0] = nonsense; }";
+  const StatusOr<PrepareReply> reply = Prepare(Input(2, Document("opencl", "twice", "opencl:0"), AsBytes(bad)));
+  ASSERT_TRUE(reply.ok()) << Message(reply.status());
+  EXPECT_FALSE(reply->summary.has_value());
+  EXPECT_THAT(ToString(reply->diagnostics), AllOf(HasSubstr("/nodes/node/variants/0"), HasSubstr("nonsense")));
+  ExpectTwice(1, "opencl:0");
+}
+
+// A kernel that never ends costs the process once its run's time and grace have passed, and no more than that.
+TEST_F(DriverDevicesTest, EndlessKernelsEnd) {
+  if (devices_.empty()) {
+    GTEST_SKIP() << "No driver is here.";
+  }
+  options_.stop_grace = std::chrono::milliseconds(500);
+  for (const std::string& device : devices_) {
+    SCOPED_TRACE(device);
+    Start();
+    MustPrepare(1, Document("wasm", "endless", device), testing::kKernelsWasm);
+    RunInput input = InlineRun(1, std::vector<int32_t>{1, 2});
+    input.within = std::chrono::milliseconds(200);
+    const Time start = RealClock().Now();
+    const StatusOr<RunReply> reply = Run(input);
+    EXPECT_FALSE(reply.ok());
+    EXPECT_THAT(Message(reply.status()), HasSubstr("killed"));
+    link_.reset();  // Returns when the process is reaped.
+    EXPECT_LT(RealClock().Now() - start, std::chrono::seconds(2));
+  }
+}
+
+// A tenant's own code that writes where it must not ends its executor and nothing else.
+TEST_F(DriverDevicesTest, CrashesEndTheExecutor) {
+  if (!Has("opencl")) {
+    GTEST_SKIP() << "No OpenCL driver is here.";
+  }
+  Start();
+  std::unique_ptr<ExecutorLink> neighbour = std::move(link_);
+  Start();
+  MustPrepare(1, Document("opencl", "astray", "opencl:0"), AsBytes(kOpenClC));
+  const StatusOr<RunReply> reply = Run(InlineRun(1, std::vector<int32_t>{1}));
+  // The host's processor faults; a GPU loses its context.
+  EXPECT_TRUE(!reply.ok() || !reply->status.ok());
+  std::swap(link_, neighbour);
+  MustPrepare(1, Document("opencl", "twice", "opencl:0"), AsBytes(kOpenClC));
+  ExpectTwice(1, "opencl:0");
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/driver_environment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "proto/internal/executor_process.h"
+
+namespace hpvm {
+namespace {
+
+constexpr char kFolderPrefix[] = "hpvm-run-";
+
+// Libraries, and what drivers and their loaders read to find and tune themselves.
+constexpr const char* kReadable[] = {
+    "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/opt/rocm*", "/etc/ld.so.cache",
+    // Lists of drivers, and their data.
+    "/etc/OpenCL", "/etc/vulkan", "/usr/share/vulkan", "/usr/local/share/vulkan", "/usr/local/etc/vulkan",
+    "/usr/share/glvnd", "/usr/share/drirc.d", "/usr/share/libdrm", "/usr/share/pocl", "/usr/share/clc",
+    "/usr/share/nvidia", "/etc/nvidia",
+    // Facts about the processor, memory and bus.
+    "/sys/devices/system", "/sys/kernel/mm/hugepages", "/sys/kernel/mm/transparent_hugepage", "/sys/bus/pci",
+    "/sys/devices/pci*", "/sys/class/drm", "/sys/class/kfd", "/sys/dev/char", "/sys/module/nvidia*", "/proc/cpuinfo",
+    "/proc/meminfo", "/proc/self", "/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/version",
+    "/proc/driver", "/proc/sys/vm", "/proc/sys/kernel", "/dev/urandom", "/dev/zero"};
+// Nodes of GPUs. Of the display's only those that render and cannot set modes.
+constexpr const char* kDevices[] = {"/dev/null",   "/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm",
+                                    "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps",
+                                    "/dev/dri/renderD*", "/dev/kfd", "/dev/dxg"};
+// The linker that PoCL's compiler starts, under the names that lead to it.
+constexpr const char* kPrograms[] = {"/usr/bin/ld", "/usr/bin/*-linux-gnu-ld", "/usr/bin/*-linux-gnu-ld.bfd"};
+
+void AddMatches(const char* pattern, PathAccess access, std::vector<PathRule>& rules) {
+  glob_t found{};
+  if (glob(pattern, GLOB_NOSORT, nullptr, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; ++i) {
+      rules.push_back({found.gl_pathv[i], access});
+    }
+  }
+  globfree(&found);
+}
+
+// Variables hold one path or several, with colons between them; a file's folder holds the library that it names, too.
+void AddVariable(const std::string& name, std::vector<PathRule>& rules) {
+  const char* value = getenv(name.c_str());
+  std::string_view rest = value == nullptr ? "" : value;
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string path(rest.substr(0, colon));
+    rest = colon == std::string_view::npos ? "" : rest.substr(colon + 1);
+    struct stat info {};
+    if (path.starts_with('/') && stat(path.c_str(), &info) == 0) {
+      rules.push_back({S_ISDIR(info.st_mode) ? path : path.substr(0, path.rfind('/') + 1), PathAccess::kRead});
+    }
+  }
+}
+
+std::string FolderOfPrograms() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+}  // namespace
+
+bool HasDriver(std::string_view backend) {
+  const std::string_view name = backend.substr(0, backend.find(':'));
+  return name == "opencl" || name == "vulkan";
+}
+
+std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_builder) {
+  std::vector<PathRule> rules;
+  for (const char* pattern : kReadable) {
+    AddMatches(pattern, PathAccess::kRead, rules);
+  }
+  for (const char* pattern : kDevices) {
+    AddMatches(pattern, PathAccess::kDevice, rules);
+  }
+  for (const std::string& variable : DriverVariables()) {
+    AddVariable(variable, rules);
+  }
+  // A relocated installation brings its libraries beside its programs.
+  if (const std::string folder = FolderOfPrograms(); !folder.empty()) {
+    rules.push_back({folder + "/../lib", PathAccess::kRead});
+    rules.push_back({folder + "/../share", PathAccess::kRead});
+    rules.push_back({folder + "/../etc", PathAccess::kRead});
+  }
+  if (is_builder) {
+    for (const char* pattern : kPrograms) {
+      AddMatches(pattern, PathAccess::kExecute, rules);
+    }
+    // A program's interpreter is executed, too.
+    AddMatches("/lib64/ld-linux*", PathAccess::kExecute, rules);
+  }
+  if (!private_folder.empty()) {
+    rules.push_back({private_folder, PathAccess::kPrivate});
+  }
+  return rules;
+}
+
+void SetDriverEnvironment(const std::string& private_folder) {
+  // Machine code for every group size at once, so that a loaded binary needs no compiler in the runner.
+  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", 1);
+  setenv("MESA_SHADER_CACHE_DISABLE", "true", 1);
+  setenv("__GL_SHADER_DISK_CACHE", "0", 1);
+  setenv("CUDA_CACHE_DISABLE", "1", 1);
+  // Layers are for applications with windows; some connect to a display.
+  setenv("VK_LOADER_LAYERS_DISABLE", "~implicit~", 1);
+  setenv("NODEVICE_SELECT", "1", 1);
+  unsetenv("HOME");
+  if (!private_folder.empty()) {
+    setenv("POCL_CACHE_DIR", (private_folder + "/pocl").c_str(), 1);
+    setenv("TMPDIR", private_folder.c_str(), 1);
+    setenv("XDG_CACHE_HOME", private_folder.c_str(), 1);
+  }
+}
+
+void RemoveFolder(const std::string& path) {
+  std::error_code error;  // What cannot be removed stays until the next try.
+  std::filesystem::remove_all(path, error);
+}
+
+StatusOr<PrivateFolder> MakePrivateFolder(const std::string& parent) {
+  std::error_code error;
+  std::string root = parent;
+  if (root.empty()) {
+    root = "/tmp";
+  } else {
+    std::filesystem::create_directories(root, error);
+  }
+  // Folders of processes that ended by SIGKILL.
+  for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
+    struct stat info {};
+    if (!entry.path().filename().string().starts_with(kFolderPrefix) ||
+        lstat(entry.path().c_str(), &info) != 0 || info.st_uid != geteuid() || !S_ISDIR(info.st_mode)) {
+      continue;
+    }
+    UniqueFd other(open(entry.path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (other.valid() && flock(other.get(), LOCK_EX | LOCK_NB) == 0) {
+      RemoveFolder(entry.path().string());
+    }
+  }
+  PrivateFolder folder;
+  folder.path = root + "/" + kFolderPrefix + "XXXXXX";
+  if (mkdtemp(folder.path.data()) == nullptr) {
+    return FromErrno(errno, "Making a folder for drivers in \"" + root + "\"");
+  }
+  folder.lock.reset(open(folder.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.lock.valid() || flock(folder.lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return FromErrno(errno, "Locking the folder \"" + folder.path + "\"");
+  }
+  return folder;
+}
+
+}  // namespace hpvm

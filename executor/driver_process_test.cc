@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// Supervisors and builders as real processes, with a driver that does what it is told.
+#include "executor/driver_process.h"
+
+#include <errno.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/frame_socket.h"
+#include "executor/driver_environment.h"
+#include "executor/driver_wire.h"
+#include "proto/internal/executor_process.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DriverProcessTest : public ::testing::Test {
+ protected:
+  DriverProcessTest() : folder_(::testing::TempDir() + "/hpvm-driver-cache") {
+    RemoveFolder(folder_);
+    std::filesystem::create_directories(folder_);
+    key_.fill(9);
+  }
+  ~DriverProcessTest() override {
+    client_.reset();
+    if (process_.pid > 0) {
+      KillAndReap(process_);
+    }
+    RemoveFolder(folder_);
+  }
+
+  void Start(const std::string& load = "ok", const std::string& memory_mib = "512") {
+    client_.reset();
+    if (process_.pid > 0) {
+      KillAndReap(process_);
+    }
+    StatusOr<std::pair<UniqueFd, UniqueFd>> ends = CreateSocketPair();
+    ASSERT_TRUE(ends.ok());
+    SpawnOptions spawn;
+    spawn.arguments = {HPVMD_FAKE_BUILDER, folder_, memory_mib, load};
+    spawn.socket = ends->second.get();
+    spawn.stderr_fd = STDERR_FILENO;
+    StatusOr<SpawnedProcess> process = Spawn(spawn);
+    ASSERT_TRUE(process.ok()) << Message(process.status());
+    process_ = *std::move(process);
+    client_ = ConnectDriverBuilder(std::move(ends->first), key_,
+                                   [this](const std::string&) -> StatusOr<std::string> { return identity_; });
+  }
+
+  StatusOr<DriverBinary> Build(const std::string& options, const std::string& code = "abc") {
+    DriverBuild build;
+    build.device = "opencl:0";
+    build.format = GpuFormat::kOpenClC;
+    build.code = {reinterpret_cast<const uint8_t*>(code.data()), code.size()};
+    build.options = options;
+    build.entries = {"f"};
+    build.groups = {{1, 2, 3}};
+    build.variants = {GpuVariant{.entry = "f"}};
+    return client_->Build(build);
+  }
+
+  // "1 4711 opencl:0 f": how many its builder had served, and which it was.
+  std::string LogOf(const std::string& code) {
+    const StatusOr<DriverBinary> built = Build("", code);
+    EXPECT_TRUE(built.ok()) << Message(built.status());
+    return built.ok() ? built->log : "";
+  }
+
+  size_t Files(const std::string& suffix) const {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      count += entry.path().string().ends_with(suffix) ? 1 : 0;
+    }
+    return count;
+  }
+
+  const std::string folder_;
+  ArtifactKey key_{};
+  std::string identity_ = "fake driver 1";
+  SpawnedProcess process_;
+  std::unique_ptr<DriverBuilder> client_;
+};
+
+// A result comes back whole, and again from the disk, also for the next supervisor; another driver, request or key is
+// another result.
+TEST_F(DriverProcessTest, BuildsAndKeeps) {
+  Start();
+  StatusOr<DriverBinary> built = Build("");
+  ASSERT_TRUE(built.ok()) << Message(built.status());
+  EXPECT_EQ(std::string(built->bytes.begin(), built->bytes.end()), "cba");
+  EXPECT_THAT(built->log, HasSubstr("opencl:0 f"));
+  const std::string first = built->log;
+  EXPECT_EQ(LogOf("abc"), first);
+  EXPECT_NE(LogOf("abd"), first);
+  Start();
+  EXPECT_EQ(LogOf("abc"), first);
+  identity_ = "fake driver 2";
+  Start();
+  EXPECT_NE(LogOf("abc"), first);
+  identity_ = "fake driver 1";
+  key_.fill(8);
+  Start();
+  EXPECT_NE(LogOf("abc"), first);
+}
+
+// Without an identity nothing is kept.
+TEST_F(DriverProcessTest, KeepsNothingOfAnUnknownDriver) {
+  identity_ = "";
+  Start();
+  EXPECT_NE(LogOf("abc"), LogOf("abc"));
+  EXPECT_EQ(Files(".hpvd"), 0u);
+}
+
+// A damaged file is not handed to a driver: it is built again.
+TEST_F(DriverProcessTest, DamagedFilesAreBuiltAgain) {
+  Start();
+  const std::string first = LogOf("abc");
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (entry.path().string().ends_with(".hpvd")) {
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(-1, std::ios::end);
+      file.put('x');
+    }
+  }
+  EXPECT_NE(LogOf("abc"), first);
+  EXPECT_EQ(Files(".hpvd"), 1u);
+}
+
+// The folder's bound holds: the fake allows 4 KiB.
+TEST_F(DriverProcessTest, TheFolderIsBounded) {
+  Start();
+  for (char c = 'a'; c < 'k'; ++c) {
+    ASSERT_TRUE(Build("", std::string(1000, c)).ok());
+  }
+  uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    bytes += entry.is_regular_file() ? entry.file_size() : 0;
+  }
+  EXPECT_LE(bytes, 4096u);
+  EXPECT_GE(bytes, 2000u);
+}
+
+// Modules on which the driver's compiler dies, hangs, eats memory or says no are refused, each with what happened; the
+// next module is built.
+TEST_F(DriverProcessTest, BadModulesCostOnlyThemselves) {
+  Start();
+  const struct {
+    const char* options;
+    const char* want;
+  } cases[] = {
+      {"crash", "driver died on the module (signal 6)"},
+      {"leave", "driver died on the module (exit status 7)"},
+      {"hang", "takes longer than the limit (500 ms)"},
+      {"eat", "driver died on the module (signal 6)"},
+      {"refuse", "line 3: the driver does not like it."},
+  };
+  for (const auto& c : cases) {
+    const StatusOr<DriverBinary> built = Build(c.options);
+    EXPECT_TRUE(absl::IsInvalidArgument(built.status())) << c.options << ": " << built.status();
+    EXPECT_THAT(Message(built.status()), HasSubstr(c.want)) << c.options;
+    EXPECT_TRUE(Build("", c.options).ok()) << c.options;
+  }
+}
+
+// A driver that does not load is nobody's module's fault.
+TEST_F(DriverProcessTest, DriversThatDoNotLoad) {
+  Start("fail");
+  EXPECT_TRUE(absl::IsUnavailable(Build("").status())) << Build("").status();
+  EXPECT_THAT(Message(Build("").status()), HasSubstr("There is no such driver."));
+  Start("crash");
+  EXPECT_TRUE(absl::IsUnavailable(Build("").status()));
+  EXPECT_THAT(Message(Build("").status()), HasSubstr("died while it was loaded (signal 6)"));
+}
+
+// A builder serves several, ends when idle, and takes its folder with it.
+TEST_F(DriverProcessTest, BuildersAreReusedAndEnd) {
+  Start();
+  const std::string first = LogOf("a"), second = LogOf("b");
+  EXPECT_EQ(first[0], '1');
+  EXPECT_EQ(second[0], '2');
+  EXPECT_EQ(first.substr(2), second.substr(2));
+  for (int i = 0; i < 200 && std::filesystem::exists(folder_) &&
+                  std::distance(std::filesystem::directory_iterator(folder_), {}) > 2;
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 2) << "only the two results";
+  EXPECT_EQ(LogOf("c")[0], '1');
+}
+
+// Many at once: two builders, every caller gets its own answer.
+TEST_F(DriverProcessTest, ManyAtOnce) {
+  Start();
+  std::vector<std::thread> threads;
+  std::atomic<int> good{0};
+  for (int i = 0; i < 40; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string code = "x" + std::to_string(i);
+      const StatusOr<DriverBinary> built = Build("", code);
+      good += built.ok() && std::string(built->bytes.rbegin(), built->bytes.rend()) == code ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(good, 40);
+}
+
+// What a builder may do: the driver's files, its own folder and the linker, and nothing else.
+TEST_F(DriverProcessTest, BuildersAreLockedDown) {
+  Start();
+  const struct {
+    const char* attempt;
+    int want;
+  } cases[] = {
+      {"read accounts", EACCES},  {"read libraries", 0}, {"read itself", 0},    {"connect", EPERM},
+      {"leave a file in /tmp", EACCES}, {"write its folder", 0}, {"write the cache", EACCES},
+      {"run the linker", access("/usr/bin/ld", X_OK) == 0 ? 0 : 127},
+      {"run a shell", EACCES},
+  };
+  for (const auto& c : cases) {
+    const StatusOr<DriverBinary> built = Build(c.attempt);
+    ASSERT_TRUE(built.ok()) << c.attempt << ": " << Message(built.status());
+    EXPECT_EQ(built->bytes[0], c.want) << c.attempt;
+  }
+}
+
+// The supervisor's death is kUnavailable for whoever waits and whoever comes.
+TEST_F(DriverProcessTest, TheSupervisorsDeath) {
+  Start();
+  ASSERT_TRUE(Build("").ok());
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    SendKill(process_);
+  });
+  EXPECT_TRUE(absl::IsUnavailable(Build("hang").status()));
+  killer.join();
+  EXPECT_TRUE(absl::IsUnavailable(Build("").status()));
+}
+
+// Requests that the protocol does not know end the connection; any bytes give a message or an error.
+TEST(DriverWireTest, RefusesMalformedMessages) {
+  DriverRequest request;
+  request.id = 5;
+  request.identity = "i";
+  request.build.device = "vulkan:1";
+  request.build.format = GpuFormat::kSpirvShader;
+  request.build.options = "o";
+  request.build.entries = {"a", "b"};
+  request.build.groups = {{1, 2, 3}};
+  request.build.variants = {GpuVariant{.entry = "a", .arguments = {GpuArgument{.index = 7}}}};
+  const std::vector<uint8_t> bytes = EncodeDriverRequest(request);
+  Frame frame;
+  frame.body = {1, 2, 3};
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    frame.head.assign(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(length));
+    EXPECT_FALSE(DecodeDriverRequest(frame).ok()) << length;
+  }
+  frame.head.assign(bytes.begin(), bytes.end());
+  const StatusOr<DriverRequest> decoded = DecodeDriverRequest(frame);
+  ASSERT_TRUE(decoded.ok()) << Message(decoded.status());
+  EXPECT_EQ(decoded->id, 5u);
+  EXPECT_EQ(decoded->build.device, "vulkan:1");
+  EXPECT_EQ(decoded->build.variants, request.build.variants);
+  EXPECT_EQ(decoded->build.groups, request.build.groups);
+  EXPECT_EQ(decoded->build.code.size(), 3u);
+  EXPECT_EQ(EncodeDriverRequest(*decoded), bytes);
+  EXPECT_FALSE(DecodeDriverAnswer(frame).ok());
+  EXPECT_FALSE(DecodeDriverHello(frame).ok());
+}
+
+}  // namespace
+}  // namespace hpvm

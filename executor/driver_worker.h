@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A builder, from its fork to its end.
+#ifndef HPVMD_EXECUTOR_DRIVER_WORKER_H_
+#define HPVMD_EXECUTOR_DRIVER_WORKER_H_
+
+#include <string>
+
+#include "executor/driver_process.h"
+
+namespace hpvm {
+
+struct DriverWorkerOptions {
+  int socket = -1;             // To the supervisor.
+  int parent = -1;             // The supervisor's process.
+  std::string private_folder;  // Its own.
+  const DriverSupervisorOptions* supervisor = nullptr;
+};
+
+// Locks the process down, loads the driver, says so, and serves until the supervisor goes away. In a forked child.
+[[noreturn]] void RunDriverWorker(const DriverWorkerOptions& options);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_EXECUTOR_DRIVER_WORKER_H_

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backends under test. A new backend is one row here.
+#include <cstdio>
+
+#include "backends/registry.h"
 #include "tests/conformance/conformance.h"
 
 namespace hpvm::conformance {
 namespace {
 
 // Everything that looks at what commands computed.
-std::vector<Exception> RunsNothing() {
+[[maybe_unused]] std::vector<Exception> RunsNothing() {
   std::vector<Exception> all;
   for (auto cases : {DispatchCases, FailureCases}) {
     for (const Case& test_case : cases()) {
@@ -20,15 +23,54 @@ std::vector<Exception> RunsNothing() {
   return all;
 }
 
+// What GPUs do not do, by their nature or by docs/KERNELS.md.
+[[maybe_unused]] std::vector<Exception> OfDrivers() {
+  return {
+      {"dispatch_grow", "A kernel that grows its memory is refused when it is compiled."},
+      {"failure_stack_overflow", "Recursion is refused when it is compiled."},
+      {"failure_endless_tail_call", "Recursion is refused when it is compiled."},
+      {"failure_divergence", "A barrier that not every instance may reach is refused when it is compiled."},
+      {"failure_stop", "What runs on the device cannot be stopped; the executor is ended."},
+  };
+}
+
+struct Present {
+  std::vector<Backend> backends;
+  std::vector<std::string> absent;
+};
+
+#ifdef HPVMD_TEST_DRIVERS
+// Every device of a driver is a backend of its own. Drivers that cannot be asked are broken, not absent.
+Present Find() {
+  Present present;
+  for (const char* driver : {"opencl", "vulkan"}) {
+    const StatusOr<std::vector<std::string>> devices = ListDevices(driver);
+    if (!devices.ok()) {
+      std::fprintf(stderr, "%s: %s\n", driver, Message(devices.status()).c_str());
+    }
+    HPVMD_CHECK(devices.ok());
+    for (const std::string& device : *devices) {
+      present.backends.push_back({device, OfDrivers(), {}});
+    }
+    if (devices->empty()) {
+      present.absent.push_back(driver);
+    }
+  }
+  return present;
+}
+
+#else
+Present Find() { return {{{"null", RunsNothing(), {}}, {"interp", {}, {}}, {"cpu", {}, {}}}, {}}; }
+#endif
+
+const Present& AllPresent() {
+  static const Present present = Find();
+  return present;
+}
+
 }  // namespace
 
-const std::vector<Backend>& Backends() {
-  static const std::vector<Backend> backends = {
-      {"null", RunsNothing(), {}},
-      {"interp", {}, {}},
-      {"cpu", {}, {}},
-  };
-  return backends;
-}
+const std::vector<Backend>& Backends() { return AllPresent().backends; }
+const std::vector<std::string>& AbsentBackends() { return AllPresent().absent; }
 
 }  // namespace hpvm::conformance

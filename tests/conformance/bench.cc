@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdio>
 
 #include "backends/registry.h"
 #include "backends/shared/host_buffer.h"
@@ -48,14 +49,22 @@ void Work::Fill(Buffer& target, uint64_t offset, uint64_t bytes, uint8_t value) 
   commands.commands.emplace_back(FillCommand{SlotOf(target), offset, bytes, value});
 }
 
-Bench::Bench(std::string_view backend) {
+Bench::Bench(std::string_view backend) : backend_(backend) {
   StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub_, {});
+  if (!device.ok()) {
+    std::fprintf(stderr, "Device %s: %s\n", backend_.c_str(), Message(device.status()).c_str());
+  }
   HPVMD_CHECK(device.ok());
   device_ = std::move(*device);
 }
 
+bool Bench::is_driven() const {
+  const ArtifactKind kind = device_->artifact_kind();
+  return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan;
+}
+
 std::unique_ptr<Executable> Bench::Load(std::string_view kernel) {
-  StatusOr<Artifact> artifact = CompileText(KernelText(kernel), device_->artifact_kind());
+  StatusOr<Artifact> artifact = CompileText(KernelText(kernel), *device_);
   if (!artifact.ok()) {
     ADD_FAILURE() << "Compiling " << kernel << ": " << artifact.status();
     return nullptr;

@@ -59,6 +59,11 @@ class Bench {
  public:
   explicit Bench(std::string_view backend);
 
+  // As CreateDevice takes it.
+  std::string_view backend() const { return backend_; }
+  // The device is behind a driver: what runs cannot be stopped, nor what is enqueued behind a trap, and what a GPU
+  // cannot run is refused when it is compiled.
+  bool is_driven() const;
   Device& device() { return *device_; }
   Hub& hub() { return hub_; }
 
@@ -87,6 +92,7 @@ class Bench {
   }
 
  private:
+  const std::string backend_;
   Hub hub_;
   std::unique_ptr<Device> device_;
 };
@@ -109,16 +115,19 @@ struct Exception {
   std::string reason;
 };
 struct Backend {
-  std::string name;
+  std::string name;                          // As CreateDevice takes it.
   std::vector<Exception> unsupported;       // Not run.
   std::vector<Exception> expected_failure;  // Run; a pass fails the suite, so that the list stays true.
 };
 const std::vector<Backend>& Backends();
+// Backends of which this machine has no device: skipped, and said so.
+const std::vector<std::string>& AbsentBackends();
 
 // Kernels in the IR's text form, by name.
 std::string_view KernelText(std::string_view name);
-// `text` as an artifact of that kind.
-StatusOr<Artifact> CompileText(std::string_view text, ArtifactKind kind);
+// `text` as an artifact for that device.
+StatusOr<Artifact> CompileText(std::string_view text, const Device& device);
+StatusOr<Artifact> CompileModule(ir::Module module, const Device& device);
 // Whether this build can compile for the kind.
 bool CanCompile(ArtifactKind kind);
 

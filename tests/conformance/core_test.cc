@@ -10,7 +10,7 @@ namespace {
 void Info(Bench& bench) {
   const DeviceInfo& info = bench.device().info();
   EXPECT_FALSE(info.id.empty());
-  EXPECT_EQ(info.id.substr(0, Name(info.kind).size()), Name(info.kind));
+  EXPECT_EQ(info.id.find(std::string(bench.backend().substr(0, bench.backend().find(':'))) + ":"), 0u) << info.id;
   EXPECT_FALSE(info.name.empty());
   EXPECT_FALSE(info.silicon.empty());
   EXPECT_GE(info.compute_units, 1u);
@@ -67,7 +67,12 @@ TEST(RegistryTest, RefusesUnknownNames) {
   ASSERT_EQ(device.status().code(), absl::StatusCode::kNotFound);
   for (std::string_view name : BackendNames()) {
     EXPECT_NE(Message(device.status()).find(name), std::string::npos);
-    EXPECT_TRUE(CreateDevice(name, hub, {}).ok()) << name;
+    const StatusOr<std::vector<std::string>> devices = ListDevices(name);
+    ASSERT_TRUE(devices.ok()) << devices.status();
+    for (const std::string& listed : *devices) {
+      const Status status = CreateDevice(listed, hub, {}).status();
+      EXPECT_TRUE(status.ok()) << listed << ": " << status;
+    }
   }
 }
 

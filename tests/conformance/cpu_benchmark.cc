@@ -65,7 +65,7 @@ void TinyDispatches(Bench& bench, const char* name, int buffers) {
 void Efficiency(uint32_t threads, uint64_t instances) {
   Hub hub;
   std::unique_ptr<Device> device = *CreateDevice("cpu", hub, {threads, nullptr});
-  Artifact artifact = *CompileText(KernelText("shadow_stack"), ArtifactKind::kCpuImage);
+  Artifact artifact = *CompileText(KernelText("shadow_stack"), *device);
   std::unique_ptr<Executable> kernel = *device->Load(std::move(artifact));
   BufferSpec spec;
   spec.bytes = instances * 4;

@@ -23,7 +23,7 @@ void StillWorks(Bench& bench) {
 }
 
 // A trap names the node, an instance that trapped, the function and the place; what follows in the submission does not
-// run.
+// run, unless a driver has it already.
 void Trap(Bench& bench) {
   std::unique_ptr<Executable> divide = bench.Load("divide");
   ASSERT_NE(divide, nullptr);
@@ -42,7 +42,9 @@ void Trap(Bench& bench) {
     EXPECT_EQ(work.failure.trap.code, ir::TrapCode::kDivideByZero);
     EXPECT_EQ(work.failure.trap.instance, (std::array<uint64_t, 3>{n - 2, 0, 0}));
     EXPECT_EQ(work.failure.trap.source, 1234u);
-    EXPECT_EQ(bench.Download<uint8_t>(*after), std::vector<uint8_t>(8, 0));
+    if (!bench.is_driven()) {
+      EXPECT_EQ(bench.Download<uint8_t>(*after), std::vector<uint8_t>(8, 0));
+    }
   }
   StillWorks(bench);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registers every case for every backend.
+#include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "gtest/gtest-spi.h"
@@ -51,6 +53,16 @@ class CaseTest final : public testing::Test {
   const Case case_;
 };
 
+// Says that a backend has no device here.
+class AbsentTest final : public testing::Test {
+ public:
+  explicit AbsentTest(const std::string& backend) : backend_(backend) {}
+  void TestBody() override { GTEST_SKIP() << "This machine has no device of backend " << backend_ << "."; }
+
+ private:
+  const std::string backend_;
+};
+
 // Names in the lists that no case has are mistakes, and so are exceptions without a reason.
 class ListsTest final : public testing::Test {
  public:
@@ -81,10 +93,15 @@ void RegisterAll() {
   for (const Case& test_case : cases) {
     names.insert(test_case.name);
     for (const Backend& backend : Backends()) {
-      const std::string name = backend.name + "/" + test_case.name;
+      std::string name = backend.name + "/" + test_case.name;
+      std::replace(name.begin(), name.end(), ':', '_');  // A colon divides filters.
       testing::RegisterTest("Conformance", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                             [&backend, test_case]() -> testing::Test* { return new CaseTest(backend, test_case); });
     }
+  }
+  for (const std::string& absent : AbsentBackends()) {
+    testing::RegisterTest("Conformance", (absent + "/absent").c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                          [&absent]() -> testing::Test* { return new AbsentTest(absent); });
   }
   testing::RegisterTest("Conformance", "lists", nullptr, nullptr, __FILE__, __LINE__,
                         [names]() -> testing::Test* { return new ListsTest(names); });
@@ -94,6 +111,7 @@ void RegisterAll() {
 }  // namespace hpvm::conformance
 
 int main(int argc, char** argv) {
+  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
   testing::InitGoogleTest(&argc, argv);
   hpvm::conformance::RegisterAll();
   return RUN_ALL_TESTS();

@@ -319,6 +319,7 @@ TEST_F(VulkanDeviceTest, UsesPreparedPipelines) {
 
 // Not a test of speed, but its record: what a dependent tiny dispatch costs.
 TEST_F(VulkanDeviceTest, PrintsLaunchCost) {
+  Open({}, /*validates=*/false);
   Executable& step = Load(StepArtifact());
   Buffer& y = NewBuffer(256);
   constexpr uint32_t kSteps = 1000;

@@ -32,12 +32,12 @@ class VulkanTest : public testing::Test {
   }
 
   // Opens the device anew.
-  void Open(VulkanOptions options) {
+  void Open(VulkanOptions options, bool validates = true) {
     buffers_.clear();
     host_.clear();
     executables_.clear();
     device_.reset();
-    options.validate = true;
+    options.validate = validates;
     StatusOr<std::unique_ptr<Device>> device = CreateVulkanDevice("vulkan:0", hub_, options);
     if (absl::IsNotFound(device.status())) {
       options.validate = false;  // A host with a driver but without the layer still tests the device.

@@ -2,6 +2,7 @@
 #include "compiler/back/gpu/own_memory.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -173,10 +174,11 @@ class OwnMemoryPlanner {
  private:
   // The part of the shadow stack that constants on the way from its pointer name.
   void FindStack() {
-    if (!module_.stack_pointer.has_value()) {
+    const std::optional<uint32_t> pointer = StackPointerOf(module_);
+    if (!pointer.has_value()) {
       return;
     }
-    const uint64_t top = module_.globals[*module_.stack_pointer].init;
+    const uint64_t top = module_.globals[*pointer].init;
     stack_ = {top, top};
     for (const ValueRange& range : ranges_) {
       if (range.origin == Origin::kStack && range.is_constant() && range.lo < stack_.begin) {

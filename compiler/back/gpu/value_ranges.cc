@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 #include <unordered_map>
 
 #include "compiler/back/gpu/forward.h"
+#include "compiler/ir/walk.h"
 
 namespace hpvm::gpu {
 namespace {
@@ -56,8 +58,9 @@ class RangeDomain {
   using Sweep = ForwardSweep<RangeDomain>;
 
   explicit RangeDomain(const ir::Module& module) : module_(module), function_(module.function(module.entry)) {
+    const std::optional<uint32_t> stack = StackPointerOf(module);
     for (uint32_t i = 0; i < module.globals.size(); ++i) {
-      const bool is_stack = module.stack_pointer == i;
+      const bool is_stack = stack == i;
       if ((is_stack || tracked_.size() < kGlobalsMax) && module.globals[i].is_mutable &&
           ir::IsInt(module.globals[i].type)) {
         tracked_.emplace(i, tracked_.size());
@@ -367,6 +370,23 @@ class AlignmentDomain : public NoHooks {
 };
 
 }  // namespace
+
+std::optional<uint32_t> StackPointerOf(const ir::Module& module) {
+  if (module.stack_pointer.has_value()) {
+    return module.stack_pointer;
+  }
+  std::set<uint32_t> set;
+  const ir::Function& entry = module.function(module.entry);
+  ir::ForEachOp(entry, [&](ir::OpId id) {
+    const Op& op = entry.op(id);
+    const ir::Global* global = op.code == Opcode::kGlobalSet ? &module.globals[op.imm] : nullptr;
+    if (global != nullptr && global->type == module.address_type() && global->init != 0 &&
+        global->init <= module.memory_bytes) {
+      set.insert(static_cast<uint32_t>(op.imm));
+    }
+  });
+  return set.size() == 1 ? std::optional(*set.begin()) : std::nullopt;
+}
 
 std::vector<ValueRange> FindValueRanges(const ir::Module& module) {
   RangeDomain domain(module);

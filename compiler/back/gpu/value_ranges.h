@@ -7,6 +7,7 @@
 #define HPVMD_COMPILER_BACK_GPU_VALUE_RANGES_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "compiler/ir/ir.h"
@@ -27,6 +28,10 @@ struct ValueRange {
   bool is_constant() const { return origin != Origin::kUnset && lo == hi; }
   friend bool operator==(const ValueRange&, const ValueRange&) = default;
 };
+
+// The global that points to the shadow stack: what the module says, else the only mutable one that the entry sets and
+// that holds an address of module memory.
+std::optional<uint32_t> StackPointerOf(const ir::Module& module);
 
 // By ValueId of the entry. Ids and extents are taken to be below 2^31, as on GPUs. Every value is of unknown range
 // and origin kPointer if the analysis did not settle. Calls must have been inlined.

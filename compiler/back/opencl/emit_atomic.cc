@@ -60,8 +60,11 @@ void KernelWriter::WriteAtomic(OpId id) {
   }
   if (op.width > 1 && AlignmentOf(op) < static_cast<uint32_t>(__builtin_ctz(op.width))) {
     const std::string low = Cat("((uint)", Operand(op, 0), " + ", op.imm & 7, "u)");
+    const std::string base = plan_.reach[id.index] == Reach::kParam
+                                 ? Cat("(uint)", Fact(GpuArgument::Kind::kBufferBase, op.space_index), " + ")
+                                 : "";
     Trap(id, Cat("(", low, " & ", op.width - 1, "u) != 0u"), ir::TrapCode::kMisalignedAtomic,
-         Cat("(uint)", Operand(op, 0), " + ", op.imm & 0xffffffffull, "u"), op.width);
+         Cat(base, "(uint)", Operand(op, 0), " + ", op.imm & 0xffffffffull, "u"), op.width);
   }
   const bool is_flat = plan_.reach[id.index] == Reach::kFlat;
   Bytes bytes;

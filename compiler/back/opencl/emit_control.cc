@@ -230,12 +230,17 @@ void KernelWriter::MeetGroup(OpId id) {
 
 void KernelWriter::Trap(OpId id, const std::string& condition, ir::TrapCode code, const std::string& address,
                         uint32_t bytes) {
+  TrapWith(id, condition, Cat(bytes << 16 | static_cast<uint32_t>(code), "u"), address);
+}
+
+void KernelWriter::TrapWith(OpId id, const std::string& condition, const std::string& code,
+                            const std::string& address) {
   const Op& op = function_.op(id);
   can_trap_ = true;
   helpers_.Need("trap");
   std::string call = Cat("trap(", Fact(GpuArgument::Kind::kTrapRecord), ", ", Fact(GpuArgument::Kind::kTrapIndex), ", ",
                          InstanceId(0), ", ", InstanceId(1), ", ", InstanceId(2), ", ",
-                         bytes << 16 | static_cast<uint32_t>(code), "u, ", op.source, "u, ",
+                         code, ", ", op.source, "u, ",
                          op.origin != 0 ? op.origin - 1 : module_.entry.index, "u, ", address, ");");
   const OpId meets = routes_.empty() ? OpId() : routes_[id.index];
   if (meets.valid()) {

@@ -330,13 +330,17 @@ void KernelWriter::WriteBulk(OpId id) {
     Trap(id, Cat("(ulong)", Operand(op, 1), " + ", size, " > ", segment, "ul"), ir::TrapCode::kOutOfBounds);
   }
   Line(type, place, " = ", find, to, ", ", size, ", 1);");
-  Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", to));
-  Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", to));
+  // Records have room for 65,535 bytes.
+  const auto code = [&](ir::TrapCode trap) {
+    return Cat("(uint)min(", size, ", 65535ul) << 16 | ", static_cast<uint32_t>(trap), "u");
+  };
+  TrapWith(id, Cat(place, ".kind == 0u"), code(ir::TrapCode::kOutOfBounds), Cat("(uint)", to));
+  TrapWith(id, Cat(place, ".kind == 3u"), code(ir::TrapCode::kReadOnlyBuffer), Cat("(uint)", to));
   const std::string byte = Fresh("i");
   if (op.code == Opcode::kMemoryCopy) {
     const std::string from = Fresh("place");
     Line(type, from, " = ", find, "(ulong)", Operand(op, 1), ", ", size, ", 0);");
-    Trap(id, Cat(from, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", Operand(op, 1)));
+    TrapWith(id, Cat(from, ".kind == 0u"), code(ir::TrapCode::kOutOfBounds), Cat("(uint)", Operand(op, 1)));
     return Line("flat_copy", options_.suffix, "(", ranges, ", ", place, ", ", from, ", ", size, ");");
   }
   std::string value = Operand(op, 1);

@@ -101,6 +101,8 @@ class KernelWriter {
   // Control ends here if `condition` holds; empty: always.
   void Trap(OpId id, const std::string& condition, ir::TrapCode code, const std::string& address = "0u",
             uint32_t bytes = 0);
+  // `code`: the record's, an expression.
+  void TrapWith(OpId id, const std::string& condition, const std::string& code, const std::string& address);
 
   // emit_arith.cc
   void WriteOp(OpId id);

@@ -20,6 +20,8 @@ namespace hpvm {
 
 struct GpuTile {
   std::array<uint32_t, 3> size{1, 1, 1};  // Instances along x, y, z of a work item.
+  // Work items in a group of this shape load together what their instances share (stage_loads.h).
+  bool is_staged = false;
   friend bool operator==(const GpuTile&, const GpuTile&) = default;
 };
 
@@ -34,6 +36,8 @@ struct CoarseModule {
   // Only for launches in which every buffer begins at a multiple of 16 bytes, and scalars are multiples of these.
   bool needs_alignment = false;
   std::vector<GpuFactor> factors;
+  // Work items of a group, if the module uses group memory: the variant's. Barriers are reached by all of them.
+  std::array<uint32_t, 3> group{0, 0, 0};
   // By OpId of the entry, for accesses to memory: the access of the original that it does, for one or several
   // instances. If the original's is in the original's bounds program, this one stays inside its buffer whenever that is
   // proven. FindBounds of the coarse module would say nothing of use: its ids are those of first instances.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/coarsen.h"
 
+#include <bit>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -98,6 +99,56 @@ TEST(CoarsenTest, SharesAccesses) {
     EXPECT_EQ(found, (std::array<int, 4>{c.loads, c.vector_loads, c.stores, c.vector_stores}));
     EXPECT_EQ(coarse->factors, c.factors);
     EXPECT_EQ(coarse->needs_alignment, c.vector_loads + c.vector_stores > 0);
+  }
+}
+
+// A product of m x k and k x n by groups that share their loads, against single instances: blocks, what is left behind
+// them, and loops too short for one.
+TEST(CoarsenTest, StagedLoadsAgree) {
+  struct Case {
+    const char* kernel;
+    GpuTile tile;
+    uint64_t columns, rows;  // Of instances in a group.
+    uint32_t bytes;
+  };
+  const Case kCases[] = {{"matmul", {{4, 4, 1}, true}, 64, 64, 4},
+                         {"matmul", {{8, 4, 1}, true}, 128, 64, 4},
+                         {"matmul", {{8, 8, 1}, true}, 128, 128, 4},
+                         {"product", {{4, 4, 1}, true}, 64, 64, 8}};
+  for (const Case& c : kCases) {
+    const ir::Module module = Read(c.kernel);
+    for (const uint64_t k : {0, 1, 2, 15, 16, 17, 18, 32, 33, 34, 51}) {
+      SCOPED_TRACE(std::string(c.kernel) + " " + std::to_string(c.tile.size[1]) + " " + std::to_string(k));
+      const uint64_t n = 2 * c.columns, m = c.rows;
+      std::vector<std::vector<uint64_t>> data = {std::vector<uint64_t>(m * k + 1), std::vector<uint64_t>(k * n + 1),
+                                                 std::vector<uint64_t>(m * n)};
+      uint32_t state = 1;
+      for (std::vector<uint64_t>& words : data) {
+        for (uint64_t& word : words) {
+          state = state * 1664525 + 1013904223;
+          const float value = static_cast<float>(state >> 24) / 16 - 8;
+          word = c.bytes == 4 ? std::bit_cast<uint32_t>(value) * 0x100000001u : std::bit_cast<uint64_t>(double{value});
+        }
+      }
+      std::vector<std::vector<uint64_t>> tiled = data;
+      const auto launch_of = [&](std::vector<std::vector<uint64_t>>& buffers) {
+        ir::Launch launch;
+        launch.extent = {n, m, 1};
+        const uint64_t elements[] = {m * k, k * n, m * n};
+        for (size_t i = 0; i < 3; ++i) {
+          launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffers[i].data()), elements[i] * c.bytes, 0});
+        }
+        launch.arguments.push_back({nullptr, 0, n});
+        launch.arguments.push_back({nullptr, 0, k});
+        return launch;
+      };
+      const StatusOr<ir::TrapReport> single = ir::Interpret(module, launch_of(data));
+      const StatusOr<ir::TrapReport> staged = RunCoarse(module, launch_of(tiled), c.tile);
+      ASSERT_TRUE(single.ok() && staged.ok()) << single.status() << staged.status();
+      EXPECT_EQ(single->code, ir::TrapCode::kNone);
+      EXPECT_EQ(staged->code, ir::TrapCode::kNone);
+      EXPECT_EQ(tiled, data);
+    }
   }
 }
 

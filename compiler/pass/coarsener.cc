@@ -252,7 +252,9 @@ void Coarsener::EmitConstruct(OpId id) {
     EmitRegion(op.otherwise);
   } else {
     const ValueId first = f_.region(op.body).first_param;
-    const std::vector<ValueId> arguments = Flatten(f_.operands_of(op), first);
+    const bool is_staged = plan_.stage && plan_.stage->loop == id;
+    const std::vector<ValueId> arguments = is_staged ? EmitStage(op) : Flatten(f_.operands_of(op), first);
+    const double cost = cost_;
     const OpId made = builder_.BeginBlock(op.code, arguments, results, op.source);
     new_ops_[id.index] = made;
     KeepAll(first, f_.region(op.body).param_count, builder_.Params(made));
@@ -260,6 +262,7 @@ void Coarsener::EmitConstruct(OpId id) {
     weight_ *= op.code == Opcode::kLoop ? 16 : 1;
     EmitRegion(op.body);
     weight_ = outside;
+    cost_ = is_staged ? cost : cost_;  // Few iterations are left.
   }
   builder_.End();
   out_.op(new_ops_[id.index]).origin = op.origin;
@@ -480,7 +483,11 @@ CoarseModule Coarsener::Run() {
   out_.fast_math = f_.fast_math;
   copies_.resize(f_.values.size());
   constants_.resize(f_.values.size());
+  definitions_.resize(f_.values.size());
   ir::ForEachOp(f_, [&](OpId id) {
+    for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
+      definitions_[f_.op(id).first_result.index + i] = id;
+    }
     if (f_.op(id).code == Opcode::kConst) {
       constants_[f_.op(id).first_result.index] = f_.op(id).imm;
     }
@@ -501,6 +508,10 @@ CoarseModule Coarsener::Run() {
   OrderByUse(out_);
   CoarseModule coarse;
   coarse.module = module_;
+  if (plan_.stage) {
+    coarse.group = {plan_.stage->group[0], plan_.stage->group[1], 1};
+    coarse.module.uses_barrier = coarse.module.uses_group_memory = true;
+  }
   coarse.factors = plan_.factors;
   coarse.needs_alignment = std::ranges::find(plan_.is_vector, true) != plan_.is_vector.end();
   original_.resize(out_.ops.size());

@@ -22,6 +22,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/pass/coarsen.h"
 #include "compiler/pass/gang_plan.h"
+#include "compiler/pass/stage_loads.h"
 
 namespace hpvm {
 
@@ -40,6 +41,7 @@ struct TilePlan {
   std::vector<TileLayout> layouts;  // By ValueId.
   std::vector<bool> is_vector;      // By OpId: loads and stores that become 16-byte accesses.
   std::vector<GpuFactor> factors;   // What that rests on, besides buffers that begin at 16 bytes.
+  std::optional<StagePlan> stage;   // If the tile asks for it.
 };
 StatusOr<TilePlan> PlanTile(const ir::Module& module, const GpuTile& tile);
 
@@ -110,6 +112,29 @@ class Coarsener {
   ir::ValueId FromWords(ir::Type type, std::span<const ir::ValueId> words);
   void ToWords(ir::ValueId value, std::vector<ir::ValueId>* words);
 
+  // Another instance and iteration of the loop whose loads are staged.
+  struct Elsewhere {
+    std::array<ir::ValueId, 2> id{};
+    ir::ValueId turn{};
+  };
+  // What a work item knows of its group, where loads are staged.
+  struct Stage {
+    std::array<ir::ValueId, 2> local{}, first{};  // Its place among work items; the group's first instance.
+    ir::ValueId item{}, memory{}, turn{};         // Its number in the group; the panels; the iteration in the block.
+  };
+  std::vector<ir::ValueId> EmitStage(const ir::Op& loop);
+  std::vector<ir::ValueId> EmitTurn(const ir::Op& loop, ir::ValueId turns, std::span<const ir::ValueId> sums);
+  std::vector<ir::ValueId> FlattenSums(std::span<const ir::ValueId> values, ir::ValueId first_param);
+  void EmitGroupPlace();
+  ir::ValueId EmitBlockCount(const ir::Op& loop);
+  void EmitPanel(const StagePanel& panel, ir::ValueId block);
+  void EmitPanelLoad(const StagePanel& panel);
+  ir::ValueId Slice(ir::ValueId id, const Elsewhere& where, std::map<uint32_t, ir::ValueId>* known);
+  ir::ValueId AfterTurns(ir::ValueId init, ir::ValueId turns, ir::ValueId step);
+  ir::ValueId StepOf(uint32_t param);
+  ir::ValueId Widened(ir::ValueId id);
+  ir::ValueId Compute(ir::Opcode code, ir::ValueId a, uint64_t b);
+
   void OpenScope() { scopes_.emplace_back(); }
   void CloseScope();
   void Charge(const ir::Op& op, bool is_strided = false);
@@ -121,6 +146,8 @@ class Coarsener {
   ir::Builder builder_;
   std::vector<std::vector<ir::ValueId>> copies_;    // By ValueId: place (x, y) at y * (copies along x) + x.
   std::vector<std::optional<uint64_t>> constants_;  // By ValueId.
+  std::vector<ir::OpId> definitions_;               // By ValueId; invalid for parameters.
+  Stage stage_;
   std::vector<ir::ValueId> clones_;                 // By ValueId: in the construct that is being copied.
   std::vector<ir::OpId> new_ops_;                   // By OpId of open constructs.
   std::vector<ir::OpId> original_;                  // By new OpId.

@@ -137,6 +137,7 @@ class Planner {
  public:
   Planner(const ir::Module& module, const GpuTile& tile) : module_(module), f_(module.function(module.entry)) {
     plan_.tile = {tile.size[0], tile.size[1]};
+    is_staged_ = tile.is_staged;
   }
   // An error's text without its beginning; empty: fine.
   std::string Run();
@@ -153,6 +154,7 @@ class Planner {
 
   const ir::Module& module_;
   const ir::Function& f_;
+  bool is_staged_ = false;
   std::vector<OpId> contiguous_;
   TilePlan plan_;
 };
@@ -312,6 +314,11 @@ std::string Planner::Run() {
     return "a jump through a table leads to places that keep its values differently";
   }
   FindVectors();
+  if (is_staged_) {
+    std::string reason;
+    plan_.stage = PlanStage(module_, plan_, &reason);
+    return reason;
+  }
   return "";
 }
 

@@ -61,6 +61,9 @@ StatusOr<ir::TrapReport> RunCoarse(const ir::Module& module, const ir::Launch& l
     ScaleQueries(query, tile, coarse.module.function(coarse.module.entry));
   }
   ir::Launch smaller = launch;
+  if (coarse.group[0] != 0) {
+    smaller.group = {coarse.group[0], coarse.group[1], coarse.group[2]};
+  }
   for (size_t d = 0; d < 3; ++d) {
     HPVMD_CHECK(launch.extent[d] % tile.size[d] == 0);
     smaller.extent[d] /= tile.size[d];

@@ -152,7 +152,7 @@ std::string KernelWriter::Prologue() {
   }
   const uint64_t words = (plan_.local_bytes + 7) / 8;
   if (module_.uses_group_memory && words != 0) {
-    Line("__local ulong group_memory[", words, "];");
+    Line("__local ulong group_memory[", words, "] __attribute__((aligned(16)));");
   }
   if (needs_meeting_) {
     Line("__local uint stopped[2];  // Whether an instance has trapped before the next meeting, and the one behind it.");

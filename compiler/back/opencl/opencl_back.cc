@@ -23,7 +23,7 @@ using opencl::KernelOptions;
 using opencl::KernelWriter;
 
 std::string NameOf(const GpuTile& tile) {
-  return Cat("tile_", tile.size[0], "_", tile.size[1], "_", tile.size[2]);
+  return Cat("tile_", tile.size[0], "_", tile.size[1], "_", tile.size[2], tile.is_staged ? "_staged" : "");
 }
 
 class Emitter {
@@ -89,7 +89,8 @@ class Emitter {
       form.suffix = "_" + NameOf(tile);
       form.tile = tile.size;
       form.is_aligned = coarse->needs_alignment;
-      if (has_proofs || !is_unchecked) {
+      // Checks would cost a staged form more than it gains.
+      if (is_unchecked ? has_proofs : !tile.is_staged) {
         Write(coarse->module, plan, form, &*coarse);
       }
     }
@@ -101,6 +102,7 @@ class Emitter {
     if (coarse != nullptr) {
       variant.needs_alignment = coarse->needs_alignment;
       variant.factors = coarse->factors;
+      variant.group = coarse->group;
     }
     kernels_ += KernelWriter(module, plan, target_, helpers_, form).Run(&variant);
     variants_.push_back(std::move(variant));

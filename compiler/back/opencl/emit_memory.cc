@@ -20,7 +20,9 @@ bool IsStore(Opcode code) { return code == Opcode::kStore || code == Opcode::kSt
 uint32_t KernelWriter::AlignmentOf(const Op& op) const {
   const uint32_t immediate = op.imm == 0 ? 64 : static_cast<uint32_t>(std::countr_zero(op.imm));
   return std::min<uint32_t>({plan_.alignment[function_.operands_of(op)[0].index], immediate,
-                             op.space == ir::Space::kParam && options_.is_aligned ? 4u : 3u});
+                             (op.space == ir::Space::kParam && options_.is_aligned) || op.space == ir::Space::kGroup
+                                 ? 4u
+                                 : 3u});
 }
 
 std::string KernelWriter::Effective(OpId id) {

@@ -19,10 +19,9 @@ bool IsStore(Opcode code) { return code == Opcode::kStore || code == Opcode::kSt
 // What is known of the address with its immediate. Views begin at multiples of 8 bytes.
 uint32_t KernelWriter::AlignmentOf(const Op& op) const {
   const uint32_t immediate = op.imm == 0 ? 64 : static_cast<uint32_t>(std::countr_zero(op.imm));
-  return std::min<uint32_t>({plan_.alignment[function_.operands_of(op)[0].index], immediate,
-                             (op.space == ir::Space::kParam && options_.is_aligned) || op.space == ir::Space::kGroup
-                                 ? 4u
-                                 : 3u});
+  return std::min<uint32_t>(
+      {plan_.alignment[function_.operands_of(op)[0].index], immediate,
+       (op.space == ir::Space::kParam && options_.is_aligned) || op.space == ir::Space::kGroup ? 4u : 3u});
 }
 
 std::string KernelWriter::Effective(OpId id) {
@@ -33,7 +32,8 @@ std::string KernelWriter::Effective(OpId id) {
     return Literal(Type::kI64, sum);
   }
   if (TypeOf(address) == Type::kI32) {
-    return op.imm == 0 ? Cat("(ulong)", Name(address)) : Cat("((ulong)", Name(address), " + ", Literal(Type::kI64, op.imm), ")");
+    return op.imm == 0 ? Cat("(ulong)", Name(address))
+                       : Cat("((ulong)", Name(address), " + ", Literal(Type::kI64, op.imm), ")");
   }
   if (op.imm == 0) {
     return Name(address);
@@ -284,7 +284,8 @@ void KernelWriter::WriteOwnAccess(OpId id) {
     return DefineLoaded(op, op.width < 8 ? Cat("(uint)", word) : word);
   }
   for (uint32_t i = 0; i < 4; ++i) {
-    Define(ValueId(op.first_result.index + i), Cat("(uint)", name, "_load(", ranges, ", ", at, " + ", 4 * i, "ul, 4u)"));
+    Define(ValueId(op.first_result.index + i),
+           Cat("(uint)", name, "_load(", ranges, ", ", at, " + ", 4 * i, "ul, 4u)"));
   }
 }
 

@@ -141,17 +141,26 @@ StatusOr<Artifact> EmitForHost(const CompileRequest& request, const ir::Module& 
   return EmitCpuImage(module, target, OptionsFor(request, nullptr));
 }
 
+#if HPVMD_HAS_OPENCL_BACK || HPVMD_HAS_VULKAN_BACK
+GpuOptions GpuOptionsFor(const CompileRequest& request, KernelReport* report) {
+  GpuOptions options;
+  options.fast_math = request.fast_math;
+  options.report = report;
+  return options;
+}
+#endif
+
 // Nothing when `diagnostics` has an error.
 std::optional<Artifact> EmitGpu(const CompileRequest& request, const ir::Module& module, KernelReport* report,
                                 Diagnostics& diagnostics) {
 #if HPVMD_HAS_OPENCL_BACK
   if (request.target == ArtifactKind::kOpenCl) {
-    return EmitOpenCl(module, request.gpu, {.fast_math = request.fast_math, .report = report}, diagnostics);
+    return EmitOpenCl(module, request.gpu, GpuOptionsFor(request, report), diagnostics);
   }
 #endif
 #if HPVMD_HAS_VULKAN_BACK
   if (request.target == ArtifactKind::kVulkan) {
-    return EmitVulkan(module, request.gpu, {.fast_math = request.fast_math, .report = report}, diagnostics);
+    return EmitVulkan(module, request.gpu, GpuOptionsFor(request, report), diagnostics);
   }
 #endif
   AddError(request, "This compiler was built without the back end for the device.", diagnostics);

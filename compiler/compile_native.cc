@@ -5,6 +5,9 @@
 #include "base/limits.h"
 #include "compiler/front/opencl/opencl_front.h"
 #include "compiler/front/spirv/spirv_front.h"
+#if HPVMD_HAS_KERNEL_IL
+#include "compiler/back/kernel_il/kernel_il.h"
+#endif
 
 namespace hpvm {
 namespace {
@@ -74,6 +77,31 @@ std::optional<Artifact> ReadNativeSpirv(const CompileRequest& request, std::span
   return artifact;
 }
 
+// Into the form that the device's driver takes.
+Status TranslateKernel(const CompileRequest& request, Artifact& artifact) {
+  if (request.gpu.kernel_il == KernelIl::kSpirv) {
+    return absl::OkStatus();
+  }
+#if HPVMD_HAS_KERNEL_IL
+  const Time begin = RealClock().Now();
+  if (request.gpu.kernel_il == KernelIl::kPtx) {
+    const PtxOptions options{
+        .entry = request.entry, .arch = request.gpu.ptx_arch, .group = artifact.gpu.variants[0].group};
+    HPVMD_ASSIGN_OR_RETURN(const std::string text, SpirvToPtx(artifact.code, options));
+    artifact.code.assign(text.begin(), text.end());
+    artifact.gpu.format = GpuFormat::kPtx;
+  } else {
+    HPVMD_ASSIGN_OR_RETURN(artifact.code, SpirvToBitcode(artifact.code));
+    artifact.gpu.format = GpuFormat::kSpirBitcode;
+    artifact.gpu.options = "-x spir -spir-std=1.2";
+  }
+  artifact.emit_ns = static_cast<uint64_t>((RealClock().Now() - begin).count());
+  return absl::OkStatus();
+#else
+  return Unimplemented("This compiler was built without the translator of SPIR-V kernels that the device needs.");
+#endif
+}
+
 CompileResult Finish(const CompileRequest& request, Artifact artifact, Diagnostics diagnostics) {
   CompileResult result;
   result.diagnostics = std::move(diagnostics);
@@ -96,7 +124,14 @@ CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const 
   }
   CompileResult result;
   std::optional<Artifact> artifact = ReadNativeSpirv(request, bytes, GpuFormat::kSpirvKernel, result.diagnostics);
-  return artifact.has_value() ? Finish(request, *std::move(artifact), std::move(result.diagnostics)) : result;
+  if (!artifact.has_value()) {
+    return result;
+  }
+  if (Status translated = TranslateKernel(request, *artifact); !translated.ok()) {
+    AddError(request, Message(translated), result.diagnostics);
+    return result;
+  }
+  return Finish(request, *std::move(artifact), std::move(result.diagnostics));
 }
 
 CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {

@@ -16,6 +16,10 @@ if(TARGET wasm_front)
   hpvmd_library(compiler_driver SOURCES compile.cc compile_native.cc explain.cc infer_params.cc
                 DEPS base kernel_ir compiler_service kernel_pass llvm_back source_info source_place wasm_front spirv_front
                      opencl_front)
+  if(TARGET kernel_il)
+    target_link_libraries(compiler_driver PUBLIC kernel_il)
+    target_compile_definitions(compiler_driver PUBLIC HPVMD_HAS_KERNEL_IL=1)
+  endif()
   # Back ends that are left out refuse their devices by name.
   foreach(back OPENCL VULKAN)
     string(TOLOWER ${back}_back library)

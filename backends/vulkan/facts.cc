@@ -188,7 +188,6 @@ StatusOr<std::vector<VkExtensionProperties>> DeviceExtensions(const InstanceFunc
 }
 
 bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
-  functions.GetPhysicalDeviceProperties(device.handle, &device.properties);
   const auto extensions = DeviceExtensions(functions, device.handle);
   if (device.properties.apiVersion < VK_API_VERSION_1_2 || !extensions.ok() || !FindQueueFamily(functions, device)) {
     return false;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/vulkan/instance.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -85,6 +84,7 @@ bool WantsValidation(bool validate) {
 }
 
 // Where a kind of device comes in the list.
+constexpr int kLastRank = 4;
 int Rank(VkPhysicalDeviceType type) {
   switch (type) {
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
@@ -94,7 +94,7 @@ int Rank(VkPhysicalDeviceType type) {
     case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
       return 2;
     case VK_PHYSICAL_DEVICE_TYPE_CPU:
-      return 4;
+      return kLastRank;
     default:
       return 3;
   }
@@ -163,16 +163,16 @@ Status Instance::FindDevices() {
     return absl::OkStatus();  // Drivers are installed, but none finds hardware of its own.
   }
   HPVMD_RETURN_IF_ERROR(ToStatus(result, "Listing Vulkan's devices"));
-  for (VkPhysicalDevice handle : handles) {
-    PhysicalDevice device;
-    device.handle = handle;
-    if (Describe(functions_, device)) {
-      devices_.push_back(std::move(device));
+  for (int rank = 0; rank <= kLastRank; ++rank) {
+    for (VkPhysicalDevice handle : handles) {
+      PhysicalDevice device;
+      device.handle = handle;
+      functions_.GetPhysicalDeviceProperties(handle, &device.properties);
+      if (Rank(device.properties.deviceType) == rank && Describe(functions_, device)) {
+        devices_.push_back(std::move(device));
+      }
     }
   }
-  std::stable_sort(devices_.begin(), devices_.end(), [](const PhysicalDevice& a, const PhysicalDevice& b) {
-    return Rank(a.properties.deviceType) < Rank(b.properties.deviceType);
-  });
   return absl::OkStatus();
 }
 

@@ -70,9 +70,10 @@ class Instance {
   std::vector<PhysicalDevice> devices_;
 };
 
-// Everything about one physical device (facts.cc). Nothing where it has no queue for compute or is older than 1.2.
 StatusOr<std::vector<VkExtensionProperties>> DeviceExtensions(const InstanceFunctions& functions,
                                                               VkPhysicalDevice device);
+// Everything about a physical device whose handle and properties are set (facts.cc). False where it has no queue for
+// compute or is older than 1.2.
 bool Describe(const InstanceFunctions& functions, PhysicalDevice& device);
 // What of the device's features is to be enabled.
 void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& device, FeatureChain& chain);

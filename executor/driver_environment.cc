@@ -95,6 +95,7 @@ std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_bui
     for (const char* pattern : kPrograms) {
       AddMatches(pattern, PathAccess::kExecute, rules);
     }
+    AddMatches((FolderOfPrograms() + "/ld*").c_str(), PathAccess::kExecute, rules);
     // A program's interpreter is executed, too.
     AddMatches("/lib64/ld-linux*", PathAccess::kExecute, rules);
   }
@@ -114,6 +115,8 @@ void SetDriverEnvironment(const std::string& private_folder) {
   setenv("VK_LOADER_LAYERS_DISABLE", "~implicit~", 1);
   setenv("NODEVICE_SELECT", "1", 1);
   unsetenv("HOME");
+  // For the linker, which Landlock leaves to builders alone; a relocated installation may bring its own.
+  setenv("PATH", (FolderOfPrograms() + ":/usr/bin:/bin").c_str(), 1);
   if (!private_folder.empty()) {
     setenv("POCL_CACHE_DIR", (private_folder + "/pocl").c_str(), 1);
     setenv("TMPDIR", private_folder.c_str(), 1);

@@ -81,6 +81,11 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
     spawn.arguments.push_back("--cache");
     spawn.arguments.push_back(hello.cache_folder());
   }
+  // SPIR-V kernels become what OpenCL drivers take; what translates them costs other tenants memory.
+  if (std::any_of(hello.backends().begin(), hello.backends().end(),
+                  [](const std::string& backend) { return backend.starts_with("opencl"); })) {
+    spawn.arguments.push_back("--kernel-il");
+  }
   spawn.socket = ends.second.get();
   spawn.stderr_fd = STDERR_FILENO;
   // Its end shows on the socket, so nobody needs to watch the process; it is reaped by init if it outlives us for a

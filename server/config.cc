@@ -16,6 +16,8 @@
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
+#include "server/device_table.h"
+
 namespace hpvm {
 namespace {
 
@@ -217,6 +219,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"jobs", "deadline_default_ms", &Config::jobs_deadline_default_ms, 1, 366 * kDayMs, {}},
       {"jobs", "deadline_max_ms", &Config::jobs_deadline_max_ms, 1, 366 * kDayMs, {}},
       {"jobs", "watchers_max", &Config::jobs_watchers_max, 1, 100'000, {}},
+      {"devices", "backends", &Config::devices_backends, 0, 0, {}},
       {"executor", "path", &Config::executor_path, 0, 0, {}},
       {"executor", "cpu_threads", &Config::executor_cpu_threads, 0, 4'096, {}},
       {"executor", "spawn_ms_max", &Config::executor_spawn_ms_max, 100, 600'000, {}},
@@ -275,6 +278,9 @@ Diagnostics CheckConfig(const Config& config) {
   if (!IsTenantName(config.tenants_default)) {
     Report(out, "tenants.default", "The name (\"" + config.tenants_default +
                                        "\") is not 1 to 63 characters of a-z, 0-9, - and _ that start with a letter.");
+  }
+  if (const StatusOr<std::vector<std::string>> families = FamiliesOf(config.devices_backends); !families.ok()) {
+    Report(out, "devices.backends", Message(families.status()));
   }
   const auto at_most = [&](const char* place, uint64_t value, const char* other, uint64_t limit) {
     if (value > limit) {

@@ -55,6 +55,8 @@ struct Config {
   uint64_t jobs_deadline_max_ms = 86'400'000;
   uint64_t jobs_watchers_max = 1'000;
 
+  std::string devices_backends = "auto";
+
   std::string executor_path;   // Empty: hpvm-executor beside hpvmd.
   uint64_t executor_cpu_threads = 0;  // 0: as many as the machine has.
   uint64_t executor_spawn_ms_max = 10'000;

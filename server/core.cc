@@ -38,7 +38,8 @@ CoreScope::~CoreScope() {
 
 Core::Core(CoreOptions options)
     : options_(std::move(options)), started_unix_ns_(options_.clock->WallNs()),
-      share_(ShareLimits(options_.config), {.devices = 1}) {}
+      share_(ShareLimits(options_.config), {.devices = 1}),
+      devices_(options_.config.devices_backends), devices_known_(!options_.awaits_devices) {}
 
 Core::~Core() = default;
 
@@ -90,18 +91,6 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   limits.set_prepared_graphs_max(static_cast<uint32_t>(config.limits_prepared_graphs_max));
   CoreScope scope(*this);
   response->set_state(draining_ ? v1::ServerInfoResponse::STATE_DRAINING : v1::ServerInfoResponse::STATE_SERVING);
-}
-
-void Core::ListDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
-  CoreScope scope(*this);
-  for (const v1::Device& device : devices_) {
-    *response->add_devices() = device;
-  }
-}
-
-void Core::SetDevices(std::vector<v1::Device> devices) {
-  CoreScope scope(*this);
-  devices_ = std::move(devices);
 }
 
 Status Core::RefuseWhenDraining() const {

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,6 +27,7 @@
 #include "hpvm/v1/service.pb.h"
 #include "scheduler/fair_share.h"
 #include "server/config.h"
+#include "server/device_table.h"
 #include "server/job_store.h"
 #include "server/run_op.h"
 #include "server/tenant.h"
@@ -39,6 +41,8 @@ struct CoreOptions {
   ExecutorSpawner* spawner = nullptr;    // Borrowed; lives longer.
   std::unique_ptr<JobStore> jobs;
   uint32_t cpu_threads = 1;              // What grants give.
+  // Executors wait for DevicesKnown, so that the first ones have every device.
+  bool awaits_devices = false;
 };
 
 using TenantRef = std::shared_ptr<Tenant>;   // Shared with operations in progress.
@@ -58,8 +62,17 @@ class Core {
 
   void ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response);
   void ListDevices(Tenant& tenant, v1::ListDevicesResponse* response);
-  // What the probe found at start; broken devices come with a detail.
-  void SetDevices(std::vector<v1::Device> devices);
+
+  // --- Devices (core_device.cc) ---
+  // What discovery found of one family, at start and again later; a status when its probe failed.
+  void SetFound(const std::string& family, const StatusOr<ProbedDevices>& found);
+  // Every family has answered.
+  void DevicesKnown();
+  // For the thread that probes: a device that is to be tried out, or until when there is none.
+  std::optional<std::string> DueProbe(Time* next);
+  void OnProbed(const std::string& id, const Status& outcome);
+  // Called, from any thread, when DueProbe has something earlier than it last said. Set before anything else.
+  void SetProbeWake(std::function<void()> wake);
 
   // --- Modules and graphs (core_graph.cc) ---
   enum class BlobKind : uint8_t { kModule, kGraph };
@@ -152,6 +165,7 @@ class Core {
 
   // core_executor.cc
   void WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then);
+  bool IsExecutorBusy(const Tenant& tenant) const;
   void Spawn(const TenantRef& tenant, uint64_t epoch);
   std::shared_ptr<ExecutorProcess> Adopt(std::unique_ptr<ExecutorProcess> port);
   void DestroyEnded();
@@ -160,6 +174,13 @@ class Core {
   void RetireExecutor(CoreScope& scope, Tenant& tenant);
   void ForgetFreed(Tenant& tenant, ExecutorProcess& port);
   void ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant);
+
+  // core_device.cc
+  // Takes devices of a run away from executors that start, until they have been tried out.
+  void FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, const std::string& why);
+  // Those of a prepared graph's devices that have drivers.
+  std::vector<std::string> DriverDevices(const Preparation& preparation) const;
+  Duration StopGrace(const std::vector<std::string>& profile) const;
 
   // core_graph.cc
   StatusOr<PreparationRef> FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256,
@@ -176,6 +197,7 @@ class Core {
   void SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op);
   void Transmit(const std::shared_ptr<RunOp>& op);
   void OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply);
+  void TakeLosses(CoreScope& scope, RunOp& op, const std::vector<std::string>& lost, Outcome& outcome);
   Status Publish(RunOp& op, std::vector<RunOutput>& outputs);
   void Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome outcome);
   void StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why);
@@ -213,7 +235,10 @@ class Core {
   std::mutex graves_mutex_;                                // Taken last; guards the next.
   std::vector<std::unique_ptr<ExecutorProcess>> graves_;      // Ended; destroyed by OnTime's thread.
   std::condition_variable graves_changed_;
-  std::vector<v1::Device> devices_;
+  DeviceTable devices_;
+  bool devices_known_ = false;
+  std::vector<std::pair<TenantRef, uint64_t>> awaiting_devices_;  // To be spawned, with the executor's epoch.
+  std::function<void()> probe_wake_;
   Time expire_due_{0};
   uint64_t watchers_ = 0;
   size_t submits_ = 0;        // Between the call and the job.

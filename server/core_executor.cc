@@ -27,6 +27,10 @@ std::vector<Preparation::Waiter> TakeWaiting(ExecutorSlot& slot) { return std::e
 void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) {
   ExecutorSlot& slot = tenant->executor;
   slot.last_used = options_.clock->Now();
+  // A device that came back, or was found since, is worth a new process where nothing is lost by it.
+  if (slot.state == ExecutorSlot::State::kUp && devices_.IsMissing(slot.profile) && !IsExecutorBusy(*tenant)) {
+    RetireExecutor(scope, *tenant);
+  }
   if (slot.state == ExecutorSlot::State::kUp) {
     then(scope, Outcome());
     return;
@@ -57,25 +61,49 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
       return;
     }
     slot.state = ExecutorSlot::State::kStarting;
-    slot.ended = false;
+    slot.ended = slot.is_ready = false;
     ++slot.epoch;
     slot.WriteGrantPage(options_.cpu_threads);
-    scope.Defer([this, tenant, epoch = slot.epoch] { Spawn(tenant, epoch); });
+    if (devices_known_) {
+      slot.profile = devices_.Profile();
+      scope.Defer([this, tenant, epoch = slot.epoch] { Spawn(tenant, epoch); });
+    } else {
+      awaiting_devices_.emplace_back(tenant, slot.epoch);
+    }
   }
   slot.waiting.push_back(std::move(then));
 }
 
+// Whether the executor has anything in hand beside what is about to ask for it.
+bool Core::IsExecutorBusy(const Tenant& tenant) const {
+  const auto is_sent = [&](const auto& op) {
+    return op.second->tenant.get() == &tenant && op.second->state == RunOp::State::kSent;
+  };
+  const auto is_preparing = [](const auto& preparation) { return !preparation.second->waiters.empty(); };
+  return std::any_of(ops_.begin(), ops_.end(), is_sent) ||
+         std::count_if(tenant.preparations.begin(), tenant.preparations.end(), is_preparing) > 1;
+}
+
 void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
   const Time start = options_.clock->Now();
-  const auto on_ready = [name = tenant->name, start, this](const ExecutorReady& ready) {
+  const auto on_ready = [name = tenant->name, start, tenant, epoch, this](const ExecutorReady& ready) {
     LogInfo(
         "Executor ready tenant=" + name + " after " +
         std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options_.clock->Now() - start).count()) +
         " ms, sandbox level " + std::to_string(ready.sandbox_level) + " (" + ready.sandbox_detail + ")");
+    CoreScope scope(*this);
+    if (tenant->executor.epoch == epoch) {
+      tenant->executor.is_ready = true;
+    }
+    for (const BrokenDevice& broken : ready.broken) {
+      FenceDevices(scope, {broken.id}, "An executor could not open it: " + broken.detail);
+    }
   };
-  StatusOr<std::unique_ptr<ExecutorProcess>> spawned =
-      options_.spawner->Spawn({tenant->name, tenant->executor.grant_fd.get()}, on_ready,
-                              [this, tenant, epoch](const Status& why) { OnExecutorEnd(tenant, epoch, why); });
+  // The profile belongs to this epoch, and changes with it only.
+  const std::vector<std::string>& profile = tenant->executor.profile;
+  StatusOr<std::unique_ptr<ExecutorProcess>> spawned = options_.spawner->Spawn(
+      {tenant->name, tenant->executor.grant_fd.get(), profile, StopGrace(profile)}, on_ready,
+      [this, tenant, epoch](const Status& why) { OnExecutorEnd(tenant, epoch, why); });
   std::shared_ptr<ExecutorProcess> port;   // Before the scope, so that it is let go of after it.
   if (spawned.ok()) {
     port = Adopt(*std::move(spawned));
@@ -137,6 +165,10 @@ void Core::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& 
   slot.end_status = why.ok() ? Unavailable("The tenant's executor was shut down.") : why;
   slot.crashes.push_back(options_.clock->Now());
   LogWarning("Executor ended tenant=" + tenant->name + ": " + Message(slot.end_status));
+  if (!slot.is_ready) {
+    // It may have died of a driver: those are tried out where nobody's work is at stake.
+    FenceDevices(scope, slot.profile, "An executor ended before it was ready: " + Message(slot.end_status));
+  }
   if (slot.state == ExecutorSlot::State::kStarting) {
     slot.ended = true;   // Spawn sees it when it would install the port.
     return;

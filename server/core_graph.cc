@@ -206,6 +206,7 @@ void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation
     outcome = While(reply.status(), "preparing the graph");
     if (reply.status().code() == absl::StatusCode::kUnavailable) {
       outcome.detail.emplace().set_retryable(true);
+      FenceDevices(scope, tenant->executor.profile, Message(outcome.status));
     }
   } else if (!reply->summary.has_value()) {
     outcome = HasErrors(reply->diagnostics)

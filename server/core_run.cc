@@ -415,14 +415,39 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
     }
   }
   CoreScope scope(*this);
+  if (!outcome.outcome.ok() && op->stop.load()) {
+    outcome.outcome = op->stop_reason;
+  }
+  const bool has_died = !reply.ok() && absl::IsUnavailable(reply.status());
+  TakeLosses(scope, *op, has_died ? DriverDevices(*op->preparation) : outcome.reply.lost_devices, outcome.outcome);
   if (outcome.outcome.ok()) {
     outcome.outcome = Publish(*op, outcome.outputs);
-  } else if (op->stop.load()) {
-    outcome.outcome = op->stop_reason;
   }
   outcome.queue = op->sent - op->received + outcome.reply.queue;
   outcome.total = options_.clock->Now() - op->received;
   Finish(scope, op, std::move(outcome));
+}
+
+// After a run that lost devices, or whose executor ended: they are tried out before others get them, and what is left of
+// the executor goes, since its drivers are in no state to go on with.
+void Core::TakeLosses(CoreScope& scope, RunOp& op, const std::vector<std::string>& lost, Outcome& outcome) {
+  if (lost.empty() || outcome.ok()) {
+    return;
+  }
+  std::string list;
+  for (const std::string& id : lost) {
+    list += (list.empty() ? "" : ", ") + id;
+  }
+  FenceDevices(scope, lost, Message(outcome.status));
+  const bool is_alive = op.tenant->executor.epoch == op.epoch && op.tenant->executor.port != nullptr;
+  if (is_alive) {
+    KillExecutor(scope, *op.tenant, "It lost " + list + ": " + Message(outcome.status));
+  } else {
+    outcome.status = While(outcome.status, "running nodes on " + list);
+  }
+  if (absl::IsUnavailable(outcome.status)) {
+    outcome.detail.emplace().set_retryable(true);
+  }
 }
 
 Status Core::Publish(RunOp& op, std::vector<RunOutput>& outputs) {
@@ -510,10 +535,11 @@ void Core::StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status wh
       }
     }
   });
-  op->timers.push_back(AddTimer(scope, options_.clock->Now() + kStopGrace, [this, op](CoreScope& inner) {
+  const Duration grace = StopGrace(DriverDevices(*op->preparation));
+  op->timers.push_back(AddTimer(scope, options_.clock->Now() + grace, [this, op, grace](CoreScope& inner) {
     if (op->state == RunOp::State::kSent && op->tenant->executor.epoch == op->epoch) {
-      KillExecutor(inner, *op->tenant, "A run did not stop within " + std::to_string(limits::kStopGraceMs) +
-                                           " ms of being asked to.");
+      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(grace).count();
+      KillExecutor(inner, *op->tenant, "A run did not stop within " + std::to_string(ms) + " ms of being asked to.");
     }
   }));
 }

@@ -2,37 +2,12 @@
 #include "server/daemon.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "server/log.h"
 
 namespace hpvm {
-namespace {
-
-v1::Device::Kind KindOf(const std::string& kind) {
-  return kind == "null"     ? v1::Device::KIND_NULL
-         : kind == "interp" ? v1::Device::KIND_INTERPRETER
-         : kind == "cpu"    ? v1::Device::KIND_CPU
-         : kind == "gpu"    ? v1::Device::KIND_GPU
-         : kind == "fpga"   ? v1::Device::KIND_FPGA
-                            : v1::Device::KIND_UNSPECIFIED;
-}
-
-v1::Device ToMessage(const ExecutorDevice& from) {
-  v1::Device to;
-  to.set_id(from.id);
-  to.set_kind(KindOf(from.kind));
-  to.set_name(from.name);
-  to.set_silicon(from.silicon);
-  to.set_compute_units(from.compute_units);
-  to.set_memory_bytes(from.memory_bytes);
-  to.set_allocation_bytes_max(from.memory_bytes);
-  to.set_state(v1::Device::STATE_READY);
-  return to;
-}
-
-}  // namespace
-
 TimerThread::TimerThread(Core& core) : core_(core) {
   core_.SetWake([this] {
     std::lock_guard lock(mutex_);
@@ -78,32 +53,81 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   options.rng = &SystemRng();
   options.spawner = daemon->spawner_.get();
   options.jobs = CreateMemoryJobStore();
+  options.awaits_devices = true;
   options.cpu_threads =
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
                                                              : std::max(1u, std::thread::hardware_concurrency()));
   daemon->core_ = std::make_unique<Core>(std::move(options));
   daemon->timer_ = std::make_unique<TimerThread>(*daemon->core_);
   HPVMD_ASSIGN_OR_RETURN(daemon->server_, GrpcServer::Start(*daemon->core_, addresses));
-  daemon->probe_ = std::thread([self = daemon.get()] { self->Probe(); });
+  daemon->probe_ = std::make_unique<ProbeThread>(*daemon->core_, *daemon->spawner_);
   return daemon;
 }
 
-void Daemon::Probe() {
-  const StatusOr<ProbedDevices> found = spawner_->Probe("cpu");
-  std::vector<v1::Device> devices;
-  if (found.ok()) {
-    for (const ExecutorDevice& device : found->devices) {
-      devices.push_back(ToMessage(device));
-    }
-  } else {
-    LogError("Probing the CPU failed: " + Message(found.status()));
-    v1::Device& broken = devices.emplace_back();
-    broken.set_id("cpu:0");
-    broken.set_kind(v1::Device::KIND_CPU);
-    broken.set_state(v1::Device::STATE_BROKEN);
-    broken.set_detail(Message(found.status()));
+ProbeThread::ProbeThread(Core& core, ExecutorSpawner& spawner) : core_(core), spawner_(spawner) {
+  core_.SetProbeWake([this] { Wake(); });
+  thread_ = std::thread([this] { Loop(); });
+}
+
+ProbeThread::~ProbeThread() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_one();
   }
-  core_->SetDevices(std::move(devices));
+  thread_.join();
+}
+
+void ProbeThread::Wake() {
+  std::lock_guard lock(mutex_);
+  woken_ = true;
+  changed_.notify_one();
+}
+
+void ProbeThread::Rediscover() {
+  std::lock_guard lock(mutex_);
+  discover_ = woken_ = true;
+  changed_.notify_one();
+}
+
+void ProbeThread::Discover() {
+  const StatusOr<std::vector<std::string>> families = FamiliesOf(core_.config().devices_backends);
+  for (const std::string& family : families.value_or(std::vector<std::string>{"cpu"})) {
+    core_.SetFound(family, spawner_.Probe(family));
+  }
+  core_.DevicesKnown();
+}
+
+// Tries a device out alone; it must be there, and work.
+void ProbeThread::TryOut(const std::string& id) {
+  const StatusOr<ProbedDevices> found = spawner_.Probe(id);
+  Status outcome = found.status();
+  if (found.ok() && found->devices.empty()) {
+    outcome = Unavailable(found->broken.empty() ? "It is no longer there." : found->broken[0].detail);
+  }
+  core_.OnProbed(id, outcome);
+}
+
+void ProbeThread::Loop() {
+  constexpr Duration kLongest = std::chrono::minutes(1);
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    const bool discover = std::exchange(discover_, false);
+    woken_ = false;
+    lock.unlock();
+    if (discover) {
+      Discover();
+    }
+    Time next = kNever;
+    while (const std::optional<std::string> due = core_.DueProbe(&next)) {
+      TryOut(*due);
+    }
+    lock.lock();
+    const Duration left = std::min(next - core_.clock().Now(), kLongest);
+    if (!stop_ && !woken_ && left > Duration{0}) {
+      changed_.wait_for(lock, left, [this] { return woken_ || stop_; });
+    }
+  }
 }
 
 void Daemon::Stop(const std::function<bool()>& hurry) {
@@ -121,9 +145,7 @@ void Daemon::Stop(const std::function<bool()>& hurry) {
 }
 
 Daemon::~Daemon() {
-  if (probe_.joinable()) {
-    probe_.join();
-  }
+  probe_.reset();
   if (server_ != nullptr) {
     core_->Stop();
     server_.reset();

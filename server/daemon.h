@@ -30,6 +30,28 @@ class TimerThread {
   std::thread thread_;
 };
 
+// Looks for devices, at start and when told to, and tries out those that were lost. Probes are processes; this thread
+// waits for them.
+class ProbeThread {
+ public:
+  ProbeThread(Core& core, ExecutorSpawner& spawner);
+  ~ProbeThread();
+  void Rediscover();
+
+ private:
+  void Wake();
+  void Loop();
+  void Discover();
+  void TryOut(const std::string& id);
+
+  Core& core_;
+  ExecutorSpawner& spawner_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool woken_ = false, stop_ = false, discover_ = true;  // Guarded by mutex_.
+  std::thread thread_;
+};
+
 class Daemon {
  public:
   // Serves when it returns.
@@ -41,18 +63,20 @@ class Daemon {
   const std::vector<std::string>& addresses() const { return server_->addresses(); }
   Core& core() { return *core_; }
 
+  // Looks for devices again: what came is used, what was given up gets another chance.
+  void Rediscover() { probe_->Rediscover(); }
+
   // Refuses new work, lets what runs end for up to server.drain_ms or until `hurry` says true, kills what is left.
   void Stop(const std::function<bool()>& hurry);
 
  private:
   Daemon() = default;
-  void Probe();
 
   std::unique_ptr<ExecutorSpawner> spawner_;
   std::unique_ptr<Core> core_;
   std::unique_ptr<TimerThread> timer_;
   std::unique_ptr<GrpcServer> server_;
-  std::thread probe_;
+  std::unique_ptr<ProbeThread> probe_;
 };
 
 }  // namespace hpvm

@@ -66,6 +66,7 @@ sigset_t BlockSignals() {
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   return set;
 }
@@ -81,11 +82,15 @@ int Serve(const Config& config) {
     LogInfo("Serving on " + address);
   }
   int signal_number = 0;
-  sigwait(&signals, &signal_number);
+  while (sigwait(&signals, &signal_number) == 0 && signal_number == SIGHUP) {
+    LogInfo("Looking for devices again.");
+    (*daemon)->Rediscover();
+  }
   LogInfo("Stopping; a second signal stops at once.");
   (*daemon)->Stop([&] {
     const timespec none{};
-    return sigtimedwait(&signals, nullptr, &none) > 0;
+    const int another = sigtimedwait(&signals, nullptr, &none);
+    return another > 0 && another != SIGHUP;
   });
   daemon->reset();
   LogInfo("Stopped.");

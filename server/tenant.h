@@ -64,7 +64,9 @@ v1::PrepareTiming TakeTiming(Preparation& preparation);
 struct ExecutorSlot {
   enum class State : uint8_t { kDown, kStarting, kUp } state = State::kDown;
   uint64_t epoch = 0;                     // Counts executors; 0: none yet.
+  std::vector<std::string> profile;       // The devices of the executor of this epoch.
   std::shared_ptr<ExecutorProcess> port;  // kUp only. Shared with calls in progress, which run without the mutex.
+  bool is_ready = false;                  // It has opened its devices.
   bool ended = false;                     // The one of this epoch ended before it was installed; why:
   Status end_status;
   std::vector<Preparation::Waiter> waiting;  // For kUp.

@@ -163,6 +163,12 @@ void PrintDevices(const std::vector<v1::Device>& devices, Format format) {
   std::vector<std::vector<std::string>> rows = {{"DEVICE", "KIND", "STATE", "UNITS", "MEMORY", "NAME"}};
   for (const v1::Device& device : devices) {
     std::string name = device.name();
+    if (device.emulated()) {
+      name += ", emulated";
+    }
+    if (!device.memory_shared_with().empty()) {
+      name += ", memory of " + device.memory_shared_with();
+    }
     if (!device.detail().empty()) {
       name += " (" + device.detail() + ")";
     }

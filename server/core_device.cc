@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices: what discovery found, what runs lost, and what is tried out again.
+#include <algorithm>
+#include <utility>
+
+#include "server/core.h"
+#include "server/log.h"
+
+namespace hpvm {
+namespace {
+
+// A driver's kernels cannot be stopped from outside, only waited for: those that end soon should not cost the tenant's
+// executor.
+constexpr Duration kDriverStopGrace = std::chrono::milliseconds(1'000);
+
+}  // namespace
+
+void Core::ListDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
+  CoreScope scope(*this);
+  for (v1::Device& device : devices_.Describe()) {
+    *response->add_devices() = std::move(device);
+  }
+}
+
+void Core::SetFound(const std::string& family, const StatusOr<ProbedDevices>& found) {
+  if (!found.ok()) {
+    LogError("Looking for " + family + " devices failed: " + Message(found.status()));
+  } else {
+    for (const ExecutorDevice& device : found->devices) {
+      LogInfo("Found device " + device.id + ": " + device.name + (device.is_emulated ? ", emulated" : ""));
+    }
+    for (const BrokenDevice& broken : found->broken) {
+      LogWarning("Device " + broken.id + " is broken: " + broken.detail);
+    }
+  }
+  CoreScope scope(*this);
+  devices_.SetFound(family, found);
+}
+
+void Core::DevicesKnown() {
+  CoreScope scope(*this);
+  devices_known_ = true;
+  for (auto& [tenant, epoch] : std::exchange(awaiting_devices_, {})) {
+    tenant->executor.profile = devices_.Profile();
+    scope.Defer([this, tenant = std::move(tenant), epoch = epoch] { Spawn(tenant, epoch); });
+  }
+}
+
+std::optional<std::string> Core::DueProbe(Time* next) {
+  CoreScope scope(*this);
+  std::optional<std::string> due = devices_.DueProbe(options_.clock->Now());
+  *next = devices_.NextProbe();
+  return due;
+}
+
+void Core::OnProbed(const std::string& id, const Status& outcome) {
+  if (outcome.ok()) {
+    LogInfo("Device " + id + " works and is used again.");
+  } else {
+    LogWarning("Device " + id + " does not answer a probe: " + Message(outcome));
+  }
+  CoreScope scope(*this);
+  devices_.OnProbed(id, outcome, options_.clock->Now());
+}
+
+void Core::SetProbeWake(std::function<void()> wake) { probe_wake_ = std::move(wake); }
+
+void Core::FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, const std::string& why) {
+  bool is_news = false;
+  for (const std::string& id : ids) {
+    if (devices_.Fence(id, why, options_.clock->Now())) {
+      LogWarning("Device " + id + " is left out until it has been tried out: " + why);
+      is_news = true;
+    }
+  }
+  if (is_news && probe_wake_) {
+    scope.Defer(probe_wake_);
+  }
+}
+
+std::vector<std::string> Core::DriverDevices(const Preparation& preparation) const {
+  std::vector<std::string> ids;
+  for (const std::string& id : preparation.summary.devices()) {
+    if (devices_.HasDriver(id)) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+Duration Core::StopGrace(const std::vector<std::string>& profile) const {
+  const bool has_driver =
+      std::any_of(profile.begin(), profile.end(), [&](const std::string& id) { return devices_.HasDriver(id); });
+  return has_driver ? kDriverStopGrace : Duration(std::chrono::milliseconds(limits::kStopGraceMs));
+}
+
+}  // namespace hpvm

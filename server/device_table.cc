@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/device_table.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hpvm {
+namespace {
+
+constexpr const char* kFamilies[] = {"cpu", "opencl", "vulkan"};
+// After the first failed probe; doubles with each.
+constexpr Duration kProbeAgain = std::chrono::seconds(1);
+
+std::string_view FamilyOf(std::string_view name) { return name.substr(0, name.find(':')); }
+
+// The names of a list with commas, without spaces around them.
+std::vector<std::string> Split(std::string_view list) {
+  std::vector<std::string> names;
+  while (true) {
+    const size_t comma = list.find(',');
+    std::string_view name = list.substr(0, comma);
+    name.remove_prefix(std::min(name.find_first_not_of(' '), name.size()));
+    name = name.substr(0, name.find_last_not_of(' ') + 1);
+    names.emplace_back(name);
+    if (comma == std::string_view::npos) {
+      return names;
+    }
+    list.remove_prefix(comma + 1);
+  }
+}
+
+bool IsIndex(std::string_view text) {
+  return !text.empty() && text.size() <= 3 && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+v1::Device::Kind KindOf(const std::string& kind) {
+  return kind == "null"     ? v1::Device::KIND_NULL
+         : kind == "interp" ? v1::Device::KIND_INTERPRETER
+         : kind == "cpu"    ? v1::Device::KIND_CPU
+         : kind == "gpu"    ? v1::Device::KIND_GPU
+         : kind == "fpga"   ? v1::Device::KIND_FPGA
+                            : v1::Device::KIND_UNSPECIFIED;
+}
+
+// "cpu:0" is the CPU's only device; CreateDevice knows it by its family.
+std::string BackendOf(const std::string& family, const std::string& id) { return family == "cpu" ? "cpu" : id; }
+
+}  // namespace
+
+StatusOr<std::vector<std::string>> FamiliesOf(std::string_view backends) {
+  const std::vector<std::string> names =
+      backends == "auto" ? std::vector<std::string>(std::begin(kFamilies), std::end(kFamilies)) : Split(backends);
+  std::vector<std::string> families;
+  for (const std::string& name : names) {
+    const std::string_view family = FamilyOf(name);
+    const bool is_known = std::find(std::begin(kFamilies), std::end(kFamilies), family) != std::end(kFamilies);
+    const bool is_whole = name == family;
+    if (!is_known || (!is_whole && (family == "cpu" || !IsIndex(name.substr(family.size() + 1))))) {
+      return InvalidArgument("\"" + name +
+                             "\" is neither auto nor one of cpu, opencl, opencl:N, vulkan, vulkan:N, by commas.");
+    }
+    if (std::find(families.begin(), families.end(), family) == families.end()) {
+      families.emplace_back(family);
+    }
+  }
+  if (families.empty() || families.front() != "cpu") {
+    return InvalidArgument("The list (\"" + std::string(backends) +
+                           "\") does not begin with cpu, which prepares and moves every graph's data.");
+  }
+  return families;
+}
+
+bool DeviceTable::IsWanted(const std::string& id) const {
+  if (backends_ == "auto") {
+    return true;
+  }
+  const std::vector<std::string> names = Split(backends_);
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return name == id || name == FamilyOf(id); });
+}
+
+DeviceTable::Entry* DeviceTable::Find(std::string_view id) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id == id; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+void DeviceTable::SetFound(const std::string& family, const StatusOr<ProbedDevices>& found) {
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.family == family; });
+  std::vector<Entry> entries;
+  const auto add_broken = [&](const std::string& id, const std::string& detail) {
+    Entry& entry = entries.emplace_back();
+    entry.family = family;
+    entry.device.id = id;
+    entry.device.kind = family == "cpu" ? "cpu" : "gpu";
+    entry.state = State::kBroken;
+    entry.detail = detail;
+  };
+  if (!found.ok()) {
+    add_broken(family + ":0", Message(found.status()));
+  } else {
+    for (const ExecutorDevice& device : found->devices) {
+      Entry& entry = entries.emplace_back();
+      entry.family = family;
+      entry.device = device;
+    }
+    for (const BrokenDevice& broken : found->broken) {
+      add_broken(broken.id, broken.detail);
+    }
+  }
+  std::erase_if(entries, [&](const Entry& entry) { return !IsWanted(entry.device.id); });
+  const auto rank = [](const std::string& name) {
+    return std::find(std::begin(kFamilies), std::end(kFamilies), name) - std::begin(kFamilies);
+  };
+  entries_.insert(entries_.end(), entries.begin(), entries.end());
+  std::stable_sort(entries_.begin(), entries_.end(),
+                   [&](const Entry& a, const Entry& b) { return rank(a.family) < rank(b.family); });
+}
+
+bool DeviceTable::HasDriver(std::string_view id) const { return FamilyOf(id) == "opencl" || FamilyOf(id) == "vulkan"; }
+
+bool DeviceTable::Fence(std::string_view id, const std::string& why, Time now) {
+  Entry* entry = Find(id);
+  if (entry == nullptr || !HasDriver(id) || entry->state != State::kReady) {
+    return false;
+  }
+  entry->state = State::kFenced;
+  entry->detail = why;
+  entry->strikes = 0;
+  entry->probe_at = now;
+  return true;
+}
+
+std::optional<std::string> DeviceTable::DueProbe(Time now) {
+  for (Entry& entry : entries_) {
+    if (entry.state == State::kFenced && !entry.is_probing && entry.probe_at <= now) {
+      entry.is_probing = true;
+      return entry.device.id;
+    }
+  }
+  return std::nullopt;
+}
+
+Time DeviceTable::NextProbe() const {
+  Time next = kNever;
+  for (const Entry& entry : entries_) {
+    if (entry.state == State::kFenced && !entry.is_probing) {
+      next = std::min(next, entry.probe_at);
+    }
+  }
+  return next;
+}
+
+void DeviceTable::OnProbed(const std::string& id, const Status& outcome, Time now) {
+  Entry* entry = Find(id);
+  if (entry == nullptr || !entry->is_probing) {
+    return;
+  }
+  entry->is_probing = false;
+  if (outcome.ok()) {
+    entry->state = State::kReady;
+    entry->detail.clear();
+    return;
+  }
+  entry->detail = Message(outcome);
+  if (++entry->strikes >= kStrikesMax) {
+    entry->state = State::kBroken;
+    entry->detail = "Given up after " + std::to_string(kStrikesMax) + " failed probes: " + entry->detail;
+  } else {
+    entry->probe_at = now + kProbeAgain * (1 << (entry->strikes - 1));
+  }
+}
+
+std::vector<std::string> DeviceTable::Profile() const {
+  std::vector<std::string> profile = {"cpu"};
+  for (const Entry& entry : entries_) {
+    if (entry.family != "cpu" && entry.state == State::kReady && profile.size() < kProfileMax) {
+      profile.push_back(BackendOf(entry.family, entry.device.id));
+    }
+  }
+  return profile;
+}
+
+bool DeviceTable::IsMissing(const std::vector<std::string>& profile) const {
+  const std::vector<std::string> now = Profile();
+  return std::any_of(now.begin(), now.end(), [&](const std::string& backend) {
+    return std::find(profile.begin(), profile.end(), backend) == profile.end();
+  });
+}
+
+std::vector<v1::Device> DeviceTable::Describe() const {
+  std::vector<v1::Device> described;
+  for (const Entry& entry : entries_) {
+    const ExecutorDevice& from = entry.device;
+    v1::Device& to = described.emplace_back();
+    to.set_id(from.id);
+    to.set_kind(KindOf(from.kind));
+    to.set_name(from.name);
+    to.set_silicon(from.silicon);
+    to.set_compute_units(from.compute_units);
+    to.set_memory_bytes(from.memory_bytes);
+    to.set_allocation_bytes_max(from.allocation_bytes_max);
+    to.set_emulated(from.is_emulated);
+    to.set_state(entry.state == State::kReady    ? v1::Device::STATE_READY
+                 : entry.state == State::kFenced ? v1::Device::STATE_PROBING
+                                                 : v1::Device::STATE_BROKEN);
+    to.set_detail(entry.detail);
+    for (const v1::Device& earlier : described) {
+      if (!from.silicon.empty() && earlier.id() != from.id && earlier.silicon() == from.silicon) {
+        to.set_memory_shared_with(earlier.id());
+        break;
+      }
+    }
+  }
+  return described;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which devices of this machine executors may use, and what has become of the others. Pure: events and the time in,
+// what to probe out.
+//
+// Discovery fills the table. A device that a run lost, or that an executor died with, is fenced: executors that start
+// leave it out until a probe (a process of its own that tries the device) has shown that it works. It may have been the
+// tenant's kernel that killed its own context, so the first probe is at once, and a device that answers is back within
+// a second. One whose probes fail three times in a row is given up until the next discovery.
+#ifndef HPVMD_SERVER_DEVICE_TABLE_H_
+#define HPVMD_SERVER_DEVICE_TABLE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "hpvm/v1/service.pb.h"
+#include "proto/internal/executor_link.h"
+
+namespace hpvm {
+
+// The families that discovery asks, in the order in which their devices come: those that `backends` (the configuration's
+// devices.backends) names, or all of them for "auto".
+StatusOr<std::vector<std::string>> FamiliesOf(std::string_view backends);
+
+class DeviceTable {
+ public:
+  static constexpr uint32_t kStrikesMax = 3;
+  // The most devices of one executor (the grant page's and the protocol's limit).
+  static constexpr size_t kProfileMax = 8;
+
+  // `backends`: "auto", or a list of families and devices: "cpu,opencl,vulkan:1".
+  explicit DeviceTable(std::string backends) : backends_(std::move(backends)) {}
+
+  // What discovery found of one family; a status when its probe failed as a whole. Replaces what was known of the
+  // family.
+  void SetFound(const std::string& family, const StatusOr<ProbedDevices>& found);
+
+  // Leaves a device with a driver out until a probe has answered; others and unknown ones stay as they are. True when
+  // this is news.
+  bool Fence(std::string_view id, const std::string& why, Time now);
+  // A fenced device whose probe is due, and when the next one is, if none is now. Each answer goes to OnProbed.
+  std::optional<std::string> DueProbe(Time now);
+  Time NextProbe() const;
+  void OnProbed(const std::string& id, const Status& outcome, Time now);
+
+  // For executors that start now: the ids of usable devices as CreateDevice takes them, the CPU first.
+  std::vector<std::string> Profile() const;
+  // Whether a profile made earlier lacks a device that a new one would have.
+  bool IsMissing(const std::vector<std::string>& profile) const;
+  bool HasDriver(std::string_view id) const;
+
+  // For people: memory that several share belongs to the first of them (Device.memory_shared_with).
+  std::vector<v1::Device> Describe() const;
+
+ private:
+  enum class State : uint8_t { kReady, kFenced, kBroken };
+  struct Entry {
+    std::string family;
+    ExecutorDevice device;
+    State state = State::kReady;
+    std::string detail;
+    uint32_t strikes = 0;
+    bool is_probing = false;
+    Time probe_at{0};
+  };
+
+  bool IsWanted(const std::string& id) const;
+  Entry* Find(std::string_view id);
+
+  const std::string backends_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_DEVICE_TABLE_H_

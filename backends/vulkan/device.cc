@@ -38,8 +38,12 @@ class VulkanDevice final : public Device, private gpu::Driver {
         zeroer_(*context_),
         staging_(memory_),
         slots_(*context_, memory_),
-        deck_{*context_, memory_, staging_, slots_, options.as_discrete || !context_->physical().maps_memory,
-              0,         nullptr},
+        deck_{.context = *context_,
+              .memory = memory_,
+              .staging = staging_,
+              .slots = slots_,
+              .copier = copier_,
+              .copies_by_kernel = options.as_discrete || !context_->physical().maps_memory},
         thread_(hub, *this) {
     info_.id = "vulkan:" + std::to_string(index);
   }
@@ -69,6 +73,7 @@ class VulkanDevice final : public Device, private gpu::Driver {
   Zeroer zeroer_;
   Staging staging_;
   Slots slots_;
+  gpu::HostCopier copier_{gpu::HostCopier::UsualHelpers()};
   FlightDeck deck_;
   gpu::SubmitThread thread_;  // Last: stops before what it uses goes.
 };

@@ -28,7 +28,7 @@ VulkanFlight::VulkanFlight(FlightDeck& deck, const Submission& submission, std::
       submission_(submission),
       slot_(std::move(slot)),
       writer_(context_, *slot_, deck.epoch),
-      transfers_(context_, deck.staging, writer_),
+      transfers_(context_, deck.staging, deck.copier, writer_),
       clock_(context_, slot_->timestamps(), Slot::kTimestamps, CountDispatches(submission)) {}
 
 VulkanFlight::~VulkanFlight() { deck_.slots.Give(std::move(slot_)); }
@@ -106,7 +106,7 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
     HPVMD_RETURN_IF_ERROR(transfers_.Arrive(data, copy.bytes));
     const bool is_idle = target->used_until != VulkanBuffer::kUseOpen && context_.IsReached(target->used_until);
     if (target->mapped() != nullptr && is_idle) {
-      std::memcpy(target->mapped() + copy.target_offset, data, copy.bytes);
+      deck_.copier.Copy(target->mapped() + copy.target_offset, data, copy.bytes);
       return absl::OkStatus();
     }
     return transfers_.Upload(data, *target, copy.target_offset, copy.bytes);

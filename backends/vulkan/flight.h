@@ -21,10 +21,11 @@ struct FlightDeck {
   Memory& memory;
   Staging& staging;
   Slots& slots;
+  gpu::HostCopier& copier;
   bool copies_by_kernel = false;
   // The submit thread's:
   uint64_t epoch = 0;
-  std::unique_ptr<Pipelines> copy_kernel;  // Once it is needed.
+  std::unique_ptr<Pipelines> copy_kernel = nullptr;  // Once it is needed.
 };
 
 class VulkanFlight final : public gpu::Flight {

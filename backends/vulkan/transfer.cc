@@ -2,7 +2,6 @@
 #include "backends/vulkan/transfer.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace hpvm::vulkan {
 namespace {
@@ -20,7 +19,7 @@ Transfers::~Transfers() {
 
 void Transfers::Empty(Held& held) {
   for (const Arrival& arrival : held.arrivals) {
-    std::memcpy(arrival.target, arrival.staged, arrival.bytes);
+    copier_.Copy(arrival.target, arrival.staged, arrival.bytes);
   }
   held.arrivals.clear();
   held.used = 0;
@@ -73,7 +72,7 @@ StatusOr<Transfers::Piece> Transfers::Take(uint64_t bytes, bool is_whole) {
 Status Transfers::Upload(const uint8_t* source, VulkanBuffer& target, uint64_t offset, uint64_t bytes) {
   while (bytes != 0) {
     HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
-    std::memcpy(piece.data, source, piece.bytes);
+    copier_.Copy(piece.data, source, piece.bytes);
     // Pieces of one upload lie apart, but the hazard rule is by buffer; a barrier a chunk costs nothing beside it.
     writer_.Writes(target);
     HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));

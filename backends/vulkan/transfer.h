@@ -10,6 +10,7 @@
 #include <deque>
 #include <vector>
 
+#include "backends/gpu/host_copy.h"
 #include "backends/vulkan/buffer.h"
 #include "backends/vulkan/staging.h"
 #include "backends/vulkan/writer.h"
@@ -19,8 +20,8 @@ namespace hpvm::vulkan {
 class Transfers {
  public:
   // All borrowed.
-  Transfers(Context& context, Staging& staging, Writer& writer)
-      : context_(context), staging_(staging), writer_(writer) {}
+  Transfers(Context& context, Staging& staging, gpu::HostCopier& copier, Writer& writer)
+      : context_(context), staging_(staging), copier_(copier), writer_(writer) {}
   // Gives the chunks back; the device must be done with them.
   ~Transfers();
   Transfers(const Transfers&) = delete;
@@ -63,6 +64,7 @@ class Transfers {
 
   Context& context_;
   Staging& staging_;
+  gpu::HostCopier& copier_;
   Writer& writer_;
   std::deque<Held> held_;  // The last one is being filled.
 };

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between staging memory and the rest of the host's, by several threads where they are large: one thread reaches
+// a fraction of what a bus to a device does.
+#ifndef HPVMD_BACKENDS_GPU_HOST_COPY_H_
+#define HPVMD_BACKENDS_GPU_HOST_COPY_H_
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace hpvm::gpu {
+
+class HostCopier {
+ public:
+  // As many helpers as a host of so many processors can spare for a device, none on small ones.
+  static uint32_t UsualHelpers();
+
+  // Helpers start with the first large copy; where none can be started the caller copies alone.
+  explicit HostCopier(uint32_t helpers) : wanted_(helpers) {}
+  ~HostCopier();
+  HostCopier(const HostCopier&) = delete;
+  HostCopier& operator=(const HostCopier&) = delete;
+
+  // memcpy. Any thread; helpers serve one copy at a time, another that comes meanwhile is made by its caller alone.
+  void Copy(uint8_t* target, const uint8_t* source, uint64_t bytes);
+
+ private:
+  void Start();
+  void Serve();
+  bool CopySlice();
+
+  const uint32_t wanted_;
+  std::mutex mutex_;                  // Held by the one whose copy is served.
+  bool has_started_ = false;          // Guarded by mutex_.
+  std::vector<std::thread> helpers_;  // The same.
+
+  // The copy being served. A slice is claimed by taking one from left_; whoever has claimed one may read the rest,
+  // which changes only when all claimed ones are done.
+  std::atomic<int64_t> left_{0};
+  std::atomic<int64_t> undone_{0};
+  uint8_t* target_ = nullptr;
+  const uint8_t* source_ = nullptr;
+  uint64_t bytes_ = 0;
+
+  std::atomic<uint32_t> turns_{0};  // Counts copies; what idle helpers wait on.
+  std::atomic<bool> closing_{false};
+};
+
+}  // namespace hpvm::gpu
+
+#endif  // HPVMD_BACKENDS_GPU_HOST_COPY_H_

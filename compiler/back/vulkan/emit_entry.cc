@@ -15,6 +15,7 @@ using Kind = GpuArgument::Kind;
 namespace {
 
 constexpr uint32_t kRecordWords = sizeof(GpuTrapRecord) / 4;
+constexpr size_t kInitializerWordsMax = 64;
 
 }  // namespace
 
@@ -69,33 +70,71 @@ Status KernelEmitter::Emit(const std::string& entry, bool* can_trap) {
   return status_;
 }
 
+namespace {
+
+std::vector<uint32_t> WordsOf(const gpu::OwnMemory& memory) {
+  std::vector<uint32_t> words((memory.end - memory.begin + 3) / 4, 0);
+  std::memcpy(words.data(), memory.bytes.data(), std::min(memory.bytes.size(), words.size() * 4));
+  return words;
+}
+
+}  // namespace
+
+// With its content as initializer if it is never written or small; else EmitOwnStart fills it, because drivers make one
+// store an element of an initializer.
 SpvId KernelEmitter::OwnArray(const gpu::OwnMemory& memory) {
-  const auto count = static_cast<uint32_t>((memory.end - memory.begin + 3) / 4);
-  const SpvId type = w.Array(w.Int(32), count);
-  std::vector<uint32_t> words(count, 0);
-  std::memcpy(words.data(), memory.bytes.data(), std::min<size_t>(memory.bytes.size(), count * size_t{4}));
-  SpvId initial = 0;
-  const bool is_zero = std::all_of(words.begin(), words.end(), [](uint32_t word) { return word == 0; });
-  if (is_zero) {
-    initial = memory.is_scratch ? 0 : w.Null(type);
-  } else {
-    std::vector<SpvId> parts;
-    for (const uint32_t word : words) {
-      parts.push_back(w.U32(word));
-    }
-    initial = w.Composite(type, parts);
+  const std::vector<uint32_t> words = WordsOf(memory);
+  const SpvId type = w.Array(w.Int(32), static_cast<uint32_t>(words.size()));
+  if (memory.is_written && (memory.is_scratch || words.size() > kInitializerWordsMax)) {
+    return w.GlobalVariable(spv::StorageClassPrivate, type);
   }
-  return w.GlobalVariable(spv::StorageClassPrivate, type, initial);
+  std::vector<SpvId> parts;
+  for (const uint32_t word : words) {
+    parts.push_back(w.U32(word));
+  }
+  const bool is_zero = std::all_of(words.begin(), words.end(), [](uint32_t word) { return word == 0; });
+  return w.GlobalVariable(spv::StorageClassPrivate, type, is_zero ? w.Null(type) : w.Composite(type, parts));
+}
+
+// Zeroes a written array and stores what is not zero of its initial content.
+void KernelEmitter::EmitOwnStart(const gpu::OwnMemory& memory, const WordArray& array) {
+  const std::vector<uint32_t> words = WordsOf(memory);
+  if (!memory.is_written || memory.is_scratch || words.size() <= kInitializerWordsMax) {
+    return;
+  }
+  Use(array.variable);
+  const SpvId pointer = w.Pointer(spv::StorageClassPrivate, w.Int(32));
+  const SpvId count = c.K(static_cast<uint32_t>(words.size()));
+  const auto at = [&](SpvId variable, SpvId index) { return w.Op(spv::OpAccessChain, pointer, {variable, index}); };
+  const auto filled = static_cast<uint32_t>(words.size() - std::count(words.begin(), words.end(), 0u));
+  if (filled > kInitializerWordsMax) {
+    gpu::OwnMemory constant = memory;
+    constant.is_written = false;
+    const SpvId from = OwnArray(constant);
+    Use(from);
+    c.For(c.K(0), count, c.K(1), [&](SpvId i) {
+      const SpvId word = c.Load(c.U32(), at(from, i));
+      c.Store(at(array.variable, i), word);
+    });
+    return;
+  }
+  c.For(c.K(0), count, c.K(1), [&](SpvId i) { c.Store(at(array.variable, i), c.K(0)); });
+  for (uint32_t i = 0; i < words.size(); ++i) {
+    if (words[i] != 0) {
+      c.Store(at(array.variable, c.K(i)), c.K(words[i]));
+    }
+  }
 }
 
 void KernelEmitter::DeclareMemory() {
-  for (const auto& [from, to] : {std::pair{&plan_.module_memory, &module_memory_}, {&plan_.state, &state_}}) {
-    for (const gpu::OwnMemory& memory : *from) {
-      if (memory.end > memory.begin) {
-        to->push_back({OwnArray(memory), spv::StorageClassPrivate, memory.begin, memory.end, memory.is_written});
-      }
+  // Parts are whole multiples of 8 bytes, which the state need not be.
+  const auto declare = [&](const std::vector<gpu::OwnMemory>& parts, uint64_t end, std::vector<WordArray>& arrays) {
+    for (const gpu::OwnMemory& part : parts) {
+      arrays.push_back({OwnArray(part), spv::StorageClassPrivate, part.begin, std::min(part.end, end), part.is_written});
     }
-  }
+  };
+  declare(plan_.module_memory, module_.memory_bytes, module_memory_);
+  declare(plan_.state, module_.state_bytes, state_);
   if (plan_.local_bytes > 0) {
     const auto words = static_cast<uint32_t>((plan_.local_bytes + 3) / 4);
     const SpvId variable = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), words));
@@ -307,6 +346,12 @@ void KernelEmitter::EmitWrapper(const std::string& entry, SpvId kernel) {
                   2u << spv::WordCountShift | spv::OpLabel, w.NewId()};
   w.OpenFunction(&wrapper);
   EmitGroupStart();
+  for (size_t i = 0; i < module_memory_.size(); ++i) {
+    EmitOwnStart(plan_.module_memory[i], module_memory_[i]);
+  }
+  for (size_t i = 0; i < state_.size(); ++i) {
+    EmitOwnStart(plan_.state[i], state_[i]);
+  }
   w.Op(spv::OpFunctionCall, w.Void(), {kernel});
   if (can_trap_) {
     for (const SpvId variable : {trap_code_, trap_source_, trap_function_, trap_address_}) {

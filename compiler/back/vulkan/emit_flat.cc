@@ -270,8 +270,11 @@ SpvId KernelEmitter::FindFault(bool is_write) {
 void KernelEmitter::TrapIfFault(const ir::Op& op, Memory memory, SpvId address) {
   const SpvId fault = c.Load(c.U32(), FaultVariable());
   c.If(c.Differ(fault, c.K(0)), [&] {
-    const SpvId narrow = memory == Memory::kState ? address : Narrow(address);
-    TrapWith(c.Or(fault, c.K(uint32_t{op.width} << 16)), op, narrow);
+    if (memory == Memory::kState) {
+      TrapWith(fault, op, 0);  // No address: none reaches the state.
+    } else {
+      TrapWith(c.Or(fault, c.K(uint32_t{op.width} << 16)), op, Narrow(address));
+    }
     return false;
   });
 }
@@ -279,7 +282,11 @@ void KernelEmitter::TrapIfFault(const ir::Op& op, Memory memory, SpvId address) 
 void KernelEmitter::TrapIfBulkFault(const ir::Op& op, SpvId function, SpvId address, SpvId bytes) {
   const SpvId fault = Call(c.U32(), function, {address, bytes});
   c.If(c.Differ(fault, c.K(0)), [&] {
-    TrapWith(fault, op, Narrow(address));
+    // The record has room for lengths of 16 bits.
+    const SpvId length = Narrow(bytes);
+    const SpvId fits = c.Test(spv::OpULessThanEqual, length, c.K(0xffff));
+    const SpvId upper = c.Select(c.U32(), fits, c.ShlK(length, 16), c.K(0));
+    TrapWith(c.Or(fault, upper), op, Narrow(address));
     return false;
   });
 }

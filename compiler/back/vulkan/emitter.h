@@ -118,6 +118,7 @@ class KernelEmitter {
   void EmitGroupStart();
   void EmitRecord(SpvId code);
   SpvId OwnArray(const gpu::OwnMemory& memory);
+  void EmitOwnStart(const gpu::OwnMemory& memory, const WordArray& array);
   SpvId Argument(GpuArgument::Kind kind, uint32_t index, uint8_t bytes);  // Loaded where it is needed.
   SpvId Argument32(GpuArgument::Kind kind, uint32_t index) { return Argument(kind, index, 4); }
   SpvId BuiltInAt(spv::BuiltIn which, uint32_t d);

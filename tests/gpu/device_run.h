@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel IR on an OpenCL or Vulkan device as tests want it: compiled by our emitters, launched with memory of the host,
+// which afterwards holds what the device left.
+#ifndef HPVMD_TESTS_GPU_DEVICE_RUN_H_
+#define HPVMD_TESTS_GPU_DEVICE_RUN_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/device.h"
+#include "backends/registry.h"
+#include "compiler/ir/ir.h"
+#include "compiler/ir/launch.h"
+#include "compiler/pass/coarsen.h"
+
+namespace hpvm::gpu_test {
+
+// Every device behind a driver that this machine has, "opencl:0", "vulkan:0". Ends the program if a driver is broken.
+std::vector<std::string> Devices();
+
+class DeviceRun {
+ public:
+  // `variant`: DeviceOptions::gpu_variant.
+  explicit DeviceRun(const std::string& backend, uint32_t variant = kAutoVariant);
+
+  const DeviceInfo& info() const { return device_->info(); }
+  // The kernel through the pipeline and the device's emitter. kFailedPrecondition: refused, with the diagnostics.
+  StatusOr<Artifact> Compile(ir::Module module, const std::vector<GpuTile>& tiles = {}) const;
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) { return device_->Load(std::move(artifact)); }
+  // Arguments that overlap in the host's memory share a buffer.
+  StatusOr<ir::TrapReport> Launch(Executable& executable, const ir::Launch& launch);
+
+ private:
+  Status Submit(const CommandList& commands, std::span<Buffer* const> buffers, ir::TrapReport* trap);
+
+  Hub hub_;
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace hpvm::gpu_test
+
+#endif  // HPVMD_TESTS_GPU_DEVICE_RUN_H_

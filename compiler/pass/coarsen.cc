@@ -22,6 +22,9 @@ constexpr size_t kOpsMax = 20'000;
 // 32-bit registers of values that live at a time: drivers have 255, and need some for what they make themselves.
 constexpr uint32_t kRegistersMax = 200;
 constexpr size_t kTilesMax = 3;
+// What a staged tile may take (stage_loads.cc).
+constexpr uint64_t kStagedBytesMin = 32 * 1024 + 16;
+constexpr uint32_t kStagedItems = 256;
 // A tile has to promise at least so much.
 constexpr double kGainMin = 0.9;
 
@@ -70,7 +73,7 @@ class Registers {
     }
   }
   void Walk(ir::RegionId region, OpId owner) {
-    Loop loop{at_ + 1, {}};
+    Loop loop{at_, {}};
     const bool is_loop = owner.valid() && f_.op(owner).code == Opcode::kLoop;
     if (is_loop) {
       loops_.push_back(&loop);
@@ -187,9 +190,15 @@ std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& targ
   if (HasRows(module)) {
     tiles = {{{2, 1, 1}}, {{4, 1, 1}}, {{2, 2, 1}}, {{4, 4, 1}}, {{8, 4, 1}}, {{4, 8, 1}}, {{8, 8, 1}}};
   }
+  if (HasRows(module) && target.local_bytes_max >= kStagedBytesMin && target.group_size_max >= kStagedItems) {
+    for (const GpuTile& tile : {GpuTile{{8, 8, 1}, true}, GpuTile{{8, 4, 1}, true}}) {
+      tiles.push_back(tile);
+    }
+  }
   std::vector<Candidate> good;
   for (const GpuTile& tile : tiles) {
-    const std::string name = std::to_string(tile.size[0]) + " x " + std::to_string(tile.size[1]);
+    const std::string name = std::string(tile.is_staged ? "staged " : "") + std::to_string(tile.size[0]) + " x " +
+                             std::to_string(tile.size[1]);
     const StatusOr<Candidate> candidate = Try(module, tile);
     if (!candidate.ok()) {
       say(std::string(candidate.status().message()));

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "compiler/ir/walk.h"
 #include "compiler/pass/coarsener.h"
 
@@ -15,22 +17,54 @@ bool IsConstruct(Opcode code) { return code == Opcode::kBlock || code == Opcode:
 
 class Orderer {
  public:
-  explicit Orderer(ir::Function& function) : f_(function), waiting_(f_.values.size()) {}
+  explicit Orderer(ir::Function& function) : f_(function), is_used_(f_.values.size()), waiting_(f_.values.size()) {}
+
+  void Run() {
+    FindUsed();
+    Order(f_.body);
+  }
+
+ private:
+  static bool Computes(const Op& op) { return ir::Info(op.code).effects == ir::kPure; }
+
+  // Values on which something with an effect depends.
+  void FindUsed() {
+    std::vector<OpId> order;
+    ir::ForEachOp(f_, [&](OpId id) { order.push_back(id); });
+    const auto use = [&](OpId id) {
+      for (ValueId operand : f_.operands_of(f_.op(id))) {
+        is_used_[operand.index] = true;
+      }
+    };
+    for (OpId id : order) {
+      if (!Computes(f_.op(id))) {
+        use(id);
+      }
+    }
+    // Operations that compute stand in front of those that use them.
+    for (size_t i = order.size(); i-- > 0;) {
+      if (Computes(f_.op(order[i])) && is_used_[f_.op(order[i]).first_result.index]) {
+        use(order[i]);
+      }
+    }
+  }
 
   void Order(RegionId id) {
     const std::vector<OpId> before = std::move(f_.region(id).ops);
-    std::vector<OpId> after;
+    std::vector<OpId> after, run;
     for (OpId op_id : before) {
       const Op& op = f_.op(op_id);
-      if (ir::Info(op.code).effects == ir::kPure) {
-        for (uint32_t i = 0; i < op.result_count; ++i) {
-          waiting_[op.first_result.index + i] = op_id;
+      if (Computes(op)) {
+        if (is_used_[op.first_result.index]) {
+          waiting_[op.first_result.index] = op_id;
+          run.push_back(op_id);
         }
         continue;
       }
-      DemandAll(op_id, &after);
+      Place(run, &after);
+      run.clear();
       after.push_back(op_id);
-      if (IsConstruct(op.code)) {  // Nothing that it uses waits out here.
+      if (IsConstruct(op.code)) {
         Order(op.body);
         if (op.code == Opcode::kIf) {
           Order(op.otherwise);
@@ -40,19 +74,19 @@ class Orderer {
     f_.region(id).ops = std::move(after);
   }
 
- private:
-  // Whatever the operation uses, and those in its regions.
-  void DemandAll(OpId id, std::vector<OpId>* after) {
-    std::vector<OpId> open = {id};
-    while (!open.empty()) {
-      const Op& op = f_.op(open.back());
-      open.pop_back();
-      for (ValueId operand : f_.operands_of(op)) {
-        Demand(operand, after);
-      }
-      for (size_t i = 0; IsConstruct(op.code) && i < (op.code == Opcode::kIf ? 2u : 1u); ++i) {
-        const std::vector<OpId>& inner = f_.region(i == 0 ? op.body : op.otherwise).ops;
-        open.insert(open.end(), inner.rbegin(), inner.rend());
+  // A run of operations that compute: each that no other one of the run uses, after what it needs.
+  void Place(const std::vector<OpId>& run, std::vector<OpId>* after) {
+    std::vector<ValueId> inner;
+    for (OpId id : run) {
+      const std::span<const ValueId> operands = f_.operands_of(f_.op(id));
+      inner.insert(inner.end(), operands.begin(), operands.end());
+    }
+    std::sort(inner.begin(), inner.end(), [](ValueId a, ValueId b) { return a.index < b.index; });
+    for (OpId id : run) {
+      const ValueId result = f_.op(id).first_result;
+      if (!std::binary_search(inner.begin(), inner.end(), result,
+                              [](ValueId a, ValueId b) { return a.index < b.index; })) {
+        Demand(result, after);
       }
     }
   }
@@ -78,20 +112,19 @@ class Orderer {
       }
       if (open.size() == size) {
         after->push_back(top);
-        for (uint32_t i = 0; i < f_.op(top).result_count; ++i) {
-          waiting_[f_.op(top).first_result.index + i] = OpId();
-        }
+        waiting_[f_.op(top).first_result.index] = OpId();
         open.pop_back();
       }
     }
   }
 
   ir::Function& f_;
+  std::vector<bool> is_used_;  // By ValueId.
   std::vector<OpId> waiting_;  // By ValueId: what defines it, while that is not placed.
 };
 
 }  // namespace
 
-void OrderByUse(ir::Function& function) { Orderer(function).Order(function.body); }
+void OrderByUse(ir::Function& function) { Orderer(function).Run(); }
 
 }  // namespace hpvm

@@ -6,8 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
+#include "compiler/front/spirv/testing/assemble.h"
+#include "compiler/front/spirv/testing/modules.h"
 #include "compiler/front/wasm/testing/wabt.h"
 #include "compiler/infer_params.h"
+#if HPVMD_HAS_KERNEL_IL
+#include "compiler/back/kernel_il/kernel_il.h"
+#endif
 
 namespace hpvm {
 namespace {
@@ -171,6 +176,106 @@ TEST(CompileTest, InfersParametersThroughLoopsAndConventions) {
       got += !param.is_buffer ? 'i' : param.is_writable ? 'w' : 'r';
     }
     EXPECT_EQ(got, item.want) << item.name;
+  }
+}
+
+constexpr char kOpenClText[] = "__kernel void scale(__global const float* in, __global float* out, float factor) {}";
+
+// Each kind of module on each target: what comes of it, or where it says that it runs.
+TEST(CompileTest, MakesOfEachKindWhatEachTargetTakes) {
+  const std::vector<uint8_t> wasm = wasm::Assemble(kKernel), shader = spirv::Assemble(spirv::kShader, 3),
+                             kernel = spirv::Assemble(spirv::kKernel, 0),
+                             text(std::begin(kOpenClText), std::end(kOpenClText) - 1), bits = {1, 2, 3};
+  const ParamSpec in{.name = "in", .is_writable = false}, out{.name = "out"}, n{.name = "n", .is_buffer = false},
+      factor{.name = "factor", .is_buffer = false, .scalar = ir::Type::kF32};
+  struct Case {
+    ModuleKind kind;
+    const std::vector<uint8_t>* module;
+    const char* entry;
+    ArtifactKind target;
+    KernelIl il = KernelIl::kSpirv;
+    GpuFormat want = GpuFormat::kNone;
+    const char* refusal = "";
+  };
+  using Target = ArtifactKind;
+  const char* kOpenClOnly = "OpenCL C runs on OpenCL devices only; this compile is for ";
+  const Case kCases[] = {
+      {ModuleKind::kWasm, &wasm, "run", Target::kInterp},
+      {ModuleKind::kWasm, &wasm, "run", Target::kCpuImage},
+      {ModuleKind::kWasm, &wasm, "run", Target::kOpenCl, KernelIl::kNone, GpuFormat::kOpenClC},
+      {ModuleKind::kWasm, &wasm, "run", Target::kVulkan, KernelIl::kNone, GpuFormat::kSpirvShader},
+      {ModuleKind::kSpirv, &shader, "main", Target::kVulkan, KernelIl::kNone, GpuFormat::kSpirvShader},
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, KernelIl::kSpirv, GpuFormat::kSpirvKernel},
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, KernelIl::kPtx, GpuFormat::kPtx},
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, KernelIl::kSpirBitcode, GpuFormat::kSpirBitcode},
+      {ModuleKind::kOpenCl, &text, "scale", Target::kOpenCl, KernelIl::kNone, GpuFormat::kOpenClC},
+      {ModuleKind::kBitstream, &bits, "scale", Target::kOpenCl, KernelIl::kNone, GpuFormat::kBitstream},
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, KernelIl::kNone, GpuFormat::kNone,
+       "The device's driver takes SPIR-V kernels in no form."},
+      {ModuleKind::kSpirv, &shader, "main", Target::kOpenCl, KernelIl::kSpirv, GpuFormat::kNone,
+       "is a Vulkan shader (capability Shader), and the device is an OpenCL one"},
+      {ModuleKind::kSpirv, &kernel, "scale", Target::kVulkan, KernelIl::kNone, GpuFormat::kNone,
+       "is an OpenCL kernel (capability Kernel), and the device is a Vulkan one"},
+      {ModuleKind::kSpirv, &shader, "main", Target::kCpuImage, KernelIl::kNone, GpuFormat::kNone,
+       "SPIR-V runs on OpenCL devices (kernels) and Vulkan devices (compute shaders) only; this compile is for the "
+       "processor."},
+      {ModuleKind::kOpenCl, &text, "scale", Target::kCpuImage, KernelIl::kNone, GpuFormat::kNone, kOpenClOnly},
+      {ModuleKind::kOpenCl, &text, "scale", Target::kVulkan, KernelIl::kNone, GpuFormat::kNone, kOpenClOnly},
+      {ModuleKind::kOpenCl, &text, "scale", Target::kInterp, KernelIl::kNone, GpuFormat::kNone, kOpenClOnly},
+      {ModuleKind::kBitstream, &bits, "scale", Target::kVulkan, KernelIl::kNone, GpuFormat::kNone,
+       "A bitstream runs on FPGA-class OpenCL devices only; this compile is for a Vulkan device."},
+      {static_cast<ModuleKind>(9), &bits, "scale", Target::kOpenCl, KernelIl::kNone, GpuFormat::kNone,
+       "The module's kind (9) is not known."},
+  };
+#if HPVMD_HAS_KERNEL_IL
+  ASSERT_TRUE(PrepareKernelIl().ok());
+#endif
+  for (const Case& item : kCases) {
+    SCOPED_TRACE(std::to_string(static_cast<int>(item.kind)) + " for " + std::to_string(static_cast<int>(item.target)) +
+                 " as " + std::to_string(static_cast<int>(item.il)));
+    Compiled compiled;
+    compiled.bytes = *item.module;
+    compiled.request.module_kind = item.kind;
+    compiled.request.entry = item.entry;
+    compiled.request.target = item.target;
+    compiled.request.gpu = spirv::FullTarget();
+    compiled.request.gpu.kernel_il = item.il;
+    compiled.request.params = {in, out, n, factor};
+    if (item.entry == std::string("scale")) {
+      compiled.request.params = {in, out, factor};
+    }
+    const CompileResult result = compiled.Run();
+    ASSERT_EQ(result.artifact.has_value(), *item.refusal == 0) << ToString(result.diagnostics);
+    EXPECT_THAT(ToString(result.diagnostics), HasSubstr(item.refusal));
+    if (result.artifact.has_value()) {
+      EXPECT_EQ(result.artifact->kind, item.target);
+      EXPECT_EQ(result.artifact->gpu.format, item.want);
+      EXPECT_EQ(result.artifact->gpu.is_native, item.want != GpuFormat::kNone && item.kind != ModuleKind::kWasm);
+      EXPECT_TRUE(ValidateGpuCode(result.artifact->gpu, result.artifact->params.size()).ok());
+    }
+  }
+}
+
+// The device's own text can be looked at, with what there is to say of it.
+TEST(CompileTest, ListsWhatTheDeviceGets) {
+  struct Case {
+    ArtifactKind target;
+    const char* want;
+  };
+  for (const Case& item :
+       {Case{ArtifactKind::kOpenCl, "__kernel void"}, Case{ArtifactKind::kVulkan, "OpEntryPoint GLCompute"}}) {
+    Compiled compiled;
+    compiled.request.target = item.target;
+    compiled.request.gpu = spirv::FullTarget();
+    compiled.request.explain = true;
+    compiled.request.listing = Listing::kDevice;
+    CompileResult result = compiled.Run();
+    ASSERT_TRUE(result.artifact.has_value()) << ToString(result.diagnostics);
+    EXPECT_THAT(result.artifact->listing, HasSubstr(item.want));
+    EXPECT_THAT(result.artifact->remarks, Contains(Field(&KernelRemark::text, HasSubstr("Variant 0 ("))));
+    compiled.request.listing = Listing::kAssembly;
+    result = compiled.Run();
+    EXPECT_THAT(ToString(result.diagnostics), HasSubstr("for a GPU there is the kernel IR (ir)"));
   }
 }
 

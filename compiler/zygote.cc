@@ -22,6 +22,9 @@
 #include "compiler/zygote_cache.h"
 #include "compiler/zygote_child.h"
 #include "compiler/zygote_sandbox.h"
+#if HPVMD_HAS_KERNEL_IL
+#include "compiler/back/kernel_il/kernel_il.h"
+#endif
 
 namespace hpvm {
 namespace {
@@ -102,11 +105,24 @@ Zygote::~Zygote() {
   }
 }
 
+// Before no file can be opened any more. What is missing costs those that need it a message of their own, and not the
+// others their compiler.
+void LoadKernelIl() {
+#if HPVMD_HAS_KERNEL_IL
+  if (Status ready = PrepareKernelIl(); !ready.ok()) {
+    std::fprintf(stderr, "hpvm-compiler: %s\n", Message(ready).c_str());
+  }
+#endif
+}
+
 Status Zygote::Prepare() {
   children_max_ =
       options_.children_max != 0 ? options_.children_max : std::max(1u, std::thread::hardware_concurrency());
   HPVMD_ASSIGN_OR_RETURN(target_, HostCpuTarget());
   InitializeLlvm();
+  if (options_.has_kernel_il) {
+    LoadKernelIl();
+  }
   if (options_.is_sandboxed) {
     HPVMD_ASSIGN_OR_RETURN(filter_, ChildFilter::Create());
     HPVMD_RETURN_IF_ERROR(LockDownZygote(options_.cache_folder));

@@ -3,9 +3,11 @@
 //
 // Command line
 //   hpvm-compiler --socket FD [--cache FOLDER] [--cache-bytes N] [--memory-bytes N] [--seconds N] [--children N]
-//   [--no-sandbox]
+//   [--kernel-il] [--no-sandbox]
 // FD is an inherited Unix stream socket. FOLDER holds compiled artifacts between runs; without it nothing is kept. It
-// must belong to one tenant: what lies there is believed if its tag fits the key.
+// must belong to one tenant: what lies there is believed if its tag fits the key. --kernel-il: SPIR-V kernels are to be
+// translated for OpenCL drivers that take PTX or SPIR bitcode; loads libhpvm-spirv.so and the libraries that it needs,
+// which costs 45 ms and 10 MiB.
 //
 // Protocol: frames of base/frame_socket.h whose heads are the structs below, written by compiler/wire.h.
 //   client → zygote   Hello, once, first: the key that tags artifacts. Never on the command line, which other users can
@@ -97,6 +99,7 @@ struct ZygoteOptions {
   uint32_t seconds_max = limits::kCompileSecondsMax;
   uint32_t children_max = 0;  // 0: as many as there are cores.
   bool is_sandboxed = true;   // False only for debuggers.
+  bool has_kernel_il = false;  // --kernel-il.
 };
 
 // Serves until the client goes away; the process's exit status. Single-threaded; call from main only, since it forks.

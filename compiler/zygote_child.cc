@@ -16,9 +16,6 @@
 #include "compiler/ir/text.h"
 #include "compiler/wire.h"
 #include "compiler/zygote.h"
-#if HPVMD_HAS_KERNEL_IL
-#include "compiler/back/kernel_il/kernel_il.h"
-#endif
 
 namespace hpvm {
 namespace {
@@ -161,13 +158,6 @@ Status WarmUp(const CpuTarget& target) {
   wasm::PrepareMath();
   HPVMD_ASSIGN_OR_RETURN(ir::Module module, ir::ParseModule(kRehearsal));
   HPVMD_RETURN_IF_ERROR(While(EmitCpuImage(module, target).status(), "warming up"));
-#if HPVMD_HAS_KERNEL_IL
-  // Costs those that need it a message of their own, not the others their compiler.
-  if (Status ready = PrepareKernelIl(); !ready.ok()) {
-    std::fprintf(stderr, "hpvm-compiler: %s SPIR-V kernels are refused for drivers that do not take them.\n",
-                 Message(ready).c_str());
-  }
-#endif
   // An empty module: enough to build wabt's tables.
   CompileRequest empty;
   const uint8_t kWasmHeader[] = {0, 'a', 's', 'm', 1, 0, 0, 0};

@@ -20,6 +20,8 @@
 #include "base/frame_socket.h"
 #include "base/hash.h"
 #include "base/limits.h"
+#include "compiler/front/spirv/testing/assemble.h"
+#include "compiler/front/spirv/testing/modules.h"
 #include "compiler/service.h"
 
 namespace hpvm {
@@ -244,7 +246,7 @@ TEST(ZygoteWireTest, KeepsExplanationsApart) {
       {"unknown listing",
        [](CompileRequest& request) {
          request.explain = true;
-         request.listing = static_cast<Listing>(4);
+         request.listing = static_cast<Listing>(5);
        },
        false},
       {"long level",
@@ -539,6 +541,32 @@ TEST_F(ZygoteTest, IsLockedDown) {
   std::string text{std::istreambuf_iterator<char>(status), std::istreambuf_iterator<char>()};
   EXPECT_THAT(text, HasSubstr("NoNewPrivs:\t1"));
   EXPECT_THAT(text, HasSubstr("Seccomp:\t2"));
+}
+
+// The translator is loaded before the sandbox closes; a compiler that was not told to is one that refuses.
+TEST_F(ZygoteTest, TranslatesSpirvKernels) {
+  const std::vector<uint8_t> kernel = spirv::Assemble(spirv::kKernel, 0);
+  CompileRequest request = RequestOf(kernel);
+  request.module_kind = ModuleKind::kSpirv;
+  request.entry = "scale";
+  request.params = {{"in", true, false, ir::Type::kI32}, {"out", true, true, ir::Type::kI32}, {"f", false, true, ir::Type::kF32}};
+  request.target = ArtifactKind::kOpenCl;
+  request.gpu = spirv::FullTarget();
+  Start({"--kernel-il"});
+  StatusOr<CompileOutcome> outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  ASSERT_TRUE(outcome->artifact.has_value()) << ToString(outcome->diagnostics);
+  EXPECT_EQ(outcome->artifact->gpu.format, GpuFormat::kPtx);
+  // Another form of the same kernel is another artifact.
+  request.gpu.kernel_il = KernelIl::kSpirBitcode;
+  outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok() && outcome->artifact.has_value());
+  EXPECT_EQ(outcome->artifact->gpu.format, GpuFormat::kSpirBitcode);
+  EXPECT_FALSE(outcome->from_cache);
+  Start({}, false);
+  outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(ToString(outcome->diagnostics), HasSubstr("has not been loaded"));
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ namespace hpvm::gpu {
 struct NoHooks {
   void BeginSweep() {}
   void EnterRegion(ir::RegionId) {}
-  void Jump(const ir::Op&) {}     // A terminator.
-  void Leave(ir::OpId) {}         // Behind a block, loop or if.
+  void Jump(const ir::Op&) {}  // A terminator.
+  void Leave(ir::OpId) {}      // Behind a block, loop or if.
 };
 
 // Domain, besides the hooks: `using Fact`, whose default is "nothing seen yet"; `bool Join(Fact& into, const Fact&
@@ -31,9 +31,7 @@ class ForwardSweep {
   ForwardSweep(const ir::Function& function, Domain& domain)
       : function_(function), domain_(domain), facts_(function.values.size()) {}
 
-  const Fact& At(const ir::Op& op, uint32_t operand) const {
-    return facts_[function_.operands_of(op)[operand].index];
-  }
+  const Fact& At(const ir::Op& op, uint32_t operand) const { return facts_[function_.operands_of(op)[operand].index]; }
   void Set(ir::ValueId value, const Fact& fact) { changed_ |= domain_.Join(facts_[value.index], fact, sweep_); }
   // Something else than a value's fact changed: another sweep is needed.
   void Touch() { changed_ = true; }

@@ -76,7 +76,8 @@ class Planner {
   // One sentence a reason: a kernel of f64 has many such operations.
   void RefuseOnce(const Op& op, const std::string& reason) {
     if (said_.insert(reason).second) {
-      Refuse(op.source, "The operation " + std::string(ir::Info(op.code).text) + " cannot run on this device: " + reason);
+      Refuse(op.source,
+             "The operation " + std::string(ir::Info(op.code).text) + " cannot run on this device: " + reason);
     }
   }
 

@@ -95,8 +95,9 @@ TEST(GpuPlanTest, LocalArraysArePrivate) {
 // address may find anything.
 TEST(GpuPlanTest, DataIsConstant) {
   constexpr char kData[] = "memory 65536 65536\ndata 1024 \"0102030405060708090a0b0c0d0e0f10\"\n";
-  const Planned bounded = Plan(kData, "%three: i32 = const.i32 3\n%k: i32 = and.i32 %id, %three\n"
-                                      "%v: i32 = load.i32 w1 flat %k + 1024\nstore.i32 flat %b, %v");
+  const Planned bounded = Plan(kData,
+                               "%three: i32 = const.i32 3\n%k: i32 = and.i32 %id, %three\n"
+                               "%v: i32 = load.i32 w1 flat %k + 1024\nstore.i32 flat %b, %v");
   ASSERT_EQ(bounded.plan.module_memory.size(), 1u);
   EXPECT_EQ(bounded.plan.module_memory[0].begin, 1024u);
   EXPECT_EQ(bounded.plan.module_memory[0].end, 1032u);
@@ -112,10 +113,9 @@ TEST(GpuPlanTest, DataIsConstant) {
 
 // What is written of the data is a copy of the work item's; what lies beside it stays constant.
 TEST(GpuPlanTest, WrittenDataIsCopied) {
-  const Planned planned =
-      Plan("memory 65536 65536\ndata 64 \"01010101010101010202020202020202\"\n",
-           "%at: i32 = const.i32 64\nstore.i32 flat %at, %id\n%v: i32 = load.i32 flat %zero + 72\n"
-           "%w: i32 = load.i32 flat %at\n%s: i32 = add.i32 %v, %w\nstore.i32 flat %b, %s");
+  const Planned planned = Plan("memory 65536 65536\ndata 64 \"01010101010101010202020202020202\"\n",
+                               "%at: i32 = const.i32 64\nstore.i32 flat %at, %id\n%v: i32 = load.i32 flat %zero + 72\n"
+                               "%w: i32 = load.i32 flat %at\n%s: i32 = add.i32 %v, %w\nstore.i32 flat %b, %s");
   ASSERT_EQ(planned.plan.module_memory.size(), 2u);
   EXPECT_TRUE(planned.plan.module_memory[0].is_written);
   EXPECT_EQ(planned.plan.module_memory[0].bytes[0], 1);
@@ -126,12 +126,13 @@ TEST(GpuPlanTest, WrittenDataIsCopied) {
 
 // Low zero bits go through shifts, products, sums, merges and loops.
 TEST(GpuPlanTest, KnowsAlignment) {
-  const Planned planned = Plan("",
-                               "%eight: i32 = const.i32 8\n%o: i32 = shl.i32 %id, %two\n%row: i32 = mul.i32 %n, %eight\n"
-                               "%p: i32 = add.i32 %b, %o\nstore.i32 flat %p, %n\n"
-                               "loop b0 (%q: i32 = %b) {\n store.i32 flat %q, %n\n %r: i32 = add.i32 %q, %row\n"
-                               " if b1 %n {\n  continue b0 (%r)\n } else {\n  leave b1 ()\n }\n leave b0 ()\n}\n"
-                               "%odd: i32 = add.i32 %b, %n\nstore.i32 flat %odd, %n");
+  const Planned planned =
+      Plan("",
+           "%eight: i32 = const.i32 8\n%o: i32 = shl.i32 %id, %two\n%row: i32 = mul.i32 %n, %eight\n"
+           "%p: i32 = add.i32 %b, %o\nstore.i32 flat %p, %n\n"
+           "loop b0 (%q: i32 = %b) {\n store.i32 flat %q, %n\n %r: i32 = add.i32 %q, %row\n"
+           " if b1 %n {\n  continue b0 (%r)\n } else {\n  leave b1 ()\n }\n leave b0 ()\n}\n"
+           "%odd: i32 = add.i32 %b, %n\nstore.i32 flat %odd, %n");
   EXPECT_EQ(planned.AlignmentOf(ir::Opcode::kStore, 0), 2u);
   EXPECT_EQ(planned.AlignmentOf(ir::Opcode::kStore, 1), 3u);
   EXPECT_EQ(planned.AlignmentOf(ir::Opcode::kStore, 2), 0u);
@@ -151,8 +152,9 @@ TEST(GpuPlanTest, PlacesGroupMemory) {
 
 // Accesses that a launch can bound are named.
 TEST(GpuPlanTest, KnowsWhatIsProven) {
-  const Planned planned = Plan("", "%o: i32 = shl.i32 %id, %two\n%p: i32 = add.i32 %a, %o\n%v: i32 = load.i32 flat %p\n"
-                                   "%q: i32 = add.i32 %b, %v\nstore.i32 flat %q, %v");
+  const Planned planned = Plan("",
+                               "%o: i32 = shl.i32 %id, %two\n%p: i32 = add.i32 %a, %o\n%v: i32 = load.i32 flat %p\n"
+                               "%q: i32 = add.i32 %b, %v\nstore.i32 flat %q, %v");
   EXPECT_TRUE(planned.plan.is_proven[planned.Find(ir::Opcode::kLoad).index]);
   EXPECT_FALSE(planned.plan.is_proven[planned.Find(ir::Opcode::kStore).index]);
 }

@@ -46,7 +46,8 @@ std::vector<Span> Merged(std::vector<Span> spans, uint64_t bytes) {
   return merged;
 }
 
-// Closes the narrowest gaps until there are few. Constant bytes may be repeated, so that what lies between is filled up.
+// Closes the narrowest gaps until there are few. Constant bytes may be repeated, so that what lies between is filled
+// up.
 void CloseGaps(std::vector<Span>& spans, size_t parts_max) {
   while (spans.size() > parts_max) {
     size_t narrowest = 1;
@@ -245,8 +246,9 @@ class OwnMemoryPlanner {
     if (!is_write) {
       memory_.ReadAll();
     } else if (range.origin == Origin::kNumber) {
-      Refuse(op, "An instance stores to its own memory at an address that is not known when the kernel is compiled; on a "
-                 "GPU such memory must be small and known. Use a local array, or a buffer.");
+      Refuse(op,
+             "An instance stores to its own memory at an address that is not known when the kernel is compiled; on a "
+             "GPU such memory must be small and known. Use a local array, or a buffer.");
     }
     return op.space == Space::kModule ? Reach::kModule : Reach::kFlat;
   }
@@ -284,8 +286,9 @@ class OwnMemoryPlanner {
   // The stack's pointer must be a constant minus constants.
   bool UsesStack(const Op& op) {
     if (stack_.begin >= stack_.end || stack_.end > module_.memory_bytes) {
-      Refuse(op, "The stack of this kernel has no fixed size (a variable-length array, alloca or a stack pointer that "
-                 "differs between paths); on a GPU it must be known when the kernel is compiled.");
+      Refuse(op,
+             "The stack of this kernel has no fixed size (a variable-length array, alloca or a stack pointer that "
+             "differs between paths); on a GPU it must be known when the kernel is compiled.");
       return false;
     }
     return true;
@@ -310,9 +313,9 @@ class OwnMemoryPlanner {
       return {0, module_.state_bytes};
     }
     const ir::DataSegment& tables = module_.state.back();
-    const uint64_t begin =
-        module_.state.size() == 1 ? 0 : module_.state[module_.state.size() - 2].address +
-                                            module_.state[module_.state.size() - 2].bytes.size();
+    const uint64_t begin = module_.state.size() == 1 ? 0
+                                                     : module_.state[module_.state.size() - 2].address +
+                                                           module_.state[module_.state.size() - 2].bytes.size();
     return {begin, tables.address};
   }
 
@@ -339,8 +342,9 @@ class OwnMemoryPlanner {
     } else if (!is_write) {
       memory_.ReadAll();
     } else if (range.origin == Origin::kNumber) {
-      Refuse(op, "A fill or copy writes an instance's own memory at an address that is not known when the kernel is "
-                 "compiled; on a GPU such memory must be small and known. Use a local array, or a buffer.");
+      Refuse(op,
+             "A fill or copy writes an instance's own memory at an address that is not known when the kernel is "
+             "compiled; on a GPU such memory must be small and known. Use a local array, or a buffer.");
     }
   }
 

@@ -145,9 +145,7 @@ class Router {
     }
   }
 
-  OpId Anchored(OpId id) const {
-    return !decided_by_.empty() && decided_by_[id.index].valid() ? OpId() : id;
-  }
+  OpId Anchored(OpId id) const { return !decided_by_.empty() && decided_by_[id.index].valid() ? OpId() : id; }
 
   // The construct around `at` that a jump of this reach leaves; invalid: the function.
   OpId Outermost(OpId at, uint32_t reach) const {
@@ -185,10 +183,10 @@ class Router {
   }
 
   const ir::Function& function_;
-  std::vector<Place> places_;        // By OpId.
-  std::vector<bool> has_barrier_;    // It is a barrier or has one in it.
-  std::vector<uint32_t> jumps_to_;   // Constructs around where its farthest jump lands, one more for the one it is of.
-  std::vector<bool> loops_back_;     // Loops that are continued.
+  std::vector<Place> places_;       // By OpId.
+  std::vector<bool> has_barrier_;   // It is a barrier or has one in it.
+  std::vector<uint32_t> jumps_to_;  // Constructs around where its farthest jump lands, one more for the one it is of.
+  std::vector<bool> loops_back_;    // Loops that are continued.
   std::vector<OpId> decided_by_;
 };
 

@@ -64,8 +64,8 @@ class RangeDomain {
       if ((is_stack || tracked_.size() < kGlobalsMax) && module.globals[i].is_mutable &&
           ir::IsInt(module.globals[i].type)) {
         tracked_.emplace(i, tracked_.size());
-        initial_.push_back({is_stack ? Origin::kStack : Origin::kNumber, module.globals[i].init,
-                            module.globals[i].init});
+        initial_.push_back(
+            {is_stack ? Origin::kStack : Origin::kNumber, module.globals[i].init, module.globals[i].init});
       }
     }
     at_exit_.resize(function_.ops.size());
@@ -305,7 +305,8 @@ class AlignmentDomain : public NoHooks {
     const ir::Region& body = function_.region(function_.body);
     for (uint32_t k = 0; k < body.param_count; ++k) {
       // Bases are multiples of 64 KiB.
-      sweep.Set(ValueId(body.first_param.index + k), {static_cast<uint8_t>(module_.params[k].is_buffer ? 16 : 0), true});
+      sweep.Set(ValueId(body.first_param.index + k),
+                {static_cast<uint8_t>(module_.params[k].is_buffer ? 16 : 0), true});
     }
   }
 

@@ -140,8 +140,8 @@ void KernelWriter::WriteIntBinary(OpId id) {
     case Opcode::kRotl:
       return Define(op.first_result, Cat("rotate(", a, ", ", by, ")"));
     case Opcode::kRotr:
-      return Define(op.first_result, Cat("rotate(", a, ", (", Literal(op.type, 0), " - ", by, ") & ",
-                                         Literal(op.type, bits - 1), ")"));
+      return Define(op.first_result,
+                    Cat("rotate(", a, ", (", Literal(op.type, 0), " - ", by, ") & ", Literal(op.type, bits - 1), ")"));
     default:
       return WriteDivision(id);
   }
@@ -194,6 +194,12 @@ std::string KernelWriter::IntCompare(const Op& op) {
   return Cat("(uint)(", cast, Operand(op, 0), " ", kSigns[which], " ", cast, Operand(op, 1), ")");
 }
 
+// PoCL takes it that what is rounded is a number, and makes anything of a NaN that it sees when it compiles.
+std::string KernelWriter::Rounded(std::string_view function, const std::string& a) const {
+  return target_.is_processor ? Cat(a, " != ", a, " ? ", a, " + ", a, " : ", function, "(", a, ")")
+                              : Cat(function, "(", a, ")");
+}
+
 std::string KernelWriter::FloatUnary(const Op& op) {
   const std::string& a = Operand(op, 0);
   switch (op.code) {
@@ -202,13 +208,13 @@ std::string KernelWriter::FloatUnary(const Op& op) {
     case Opcode::kFNeg:
       return Cat(FromBits(op.type), "(", BitsOf(op.type), "(", a, ") ^ ", SignBit(op.type), ")");
     case Opcode::kFCeil:
-      return Cat("ceil(", a, ")");
+      return Rounded("ceil", a);
     case Opcode::kFFloor:
-      return Cat("floor(", a, ")");
+      return Rounded("floor", a);
     case Opcode::kFTrunc:
-      return Cat("trunc(", a, ")");
+      return Rounded("trunc", a);
     case Opcode::kFNearest:
-      return Cat("rint(", a, ")");
+      return Rounded("rint", a);
     default:
       break;
   }
@@ -240,8 +246,8 @@ std::string KernelWriter::FloatBinary(const Op& op) {
       return Cat(name, "(", a, ", ", b, ")");
     }
     case Opcode::kFCopysign:
-      return Cat(FromBits(op.type), "((", BitsOf(op.type), "(", a, ") & ", NoSign(op.type), ") | (", BitsOf(op.type), "(",
-                 b, ") & ", SignBit(op.type), "))");
+      return Cat(FromBits(op.type), "((", BitsOf(op.type), "(", a, ") & ", NoSign(op.type), ") | (", BitsOf(op.type),
+                 "(", b, ") & ", SignBit(op.type), "))");
     default:
       break;
   }
@@ -321,8 +327,7 @@ void KernelWriter::WriteTrunc(OpId id) {
   const Limits limits = LimitsOf(op.type, to, is_signed);
   const std::string above_lower = Cat(a, limits.takes_lower ? " >= " : " > ", limits.lower);
   const std::string_view type = TypeName(to);
-  const std::string converted =
-      is_signed ? Cat("(", type, ")(", SignedName(to), ")", a) : Cat("(", type, ")", a);
+  const std::string converted = is_signed ? Cat("(", type, ")(", SignedName(to), ")", a) : Cat("(", type, ")", a);
   if (op.code == Opcode::kTruncS || op.code == Opcode::kTruncU) {
     Trap(id, Cat(a, " != ", a), ir::TrapCode::kInvalidConversion);
     Trap(id, Cat("!(", above_lower, " && ", a, " < ", limits.upper, ")"), ir::TrapCode::kIntegerOverflow);

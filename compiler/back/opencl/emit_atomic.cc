@@ -128,8 +128,9 @@ void KernelWriter::WriteOwnUpdate(const Op& op, const std::string& at, const std
     Line(name, "_store(", ranges, ", ", at, ", ", op.width, "u, ", NextValue(op, old, a, b, op.width), ");");
   }
   if (!result.empty()) {
-    Line(result, " = ", ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old)
-                                           : Cat("as_", TypeName(op.type), "(", old, ")"), ";");
+    Line(result, " = ",
+         ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old) : Cat("as_", TypeName(op.type), "(", old, ")"),
+         ";");
   }
 }
 
@@ -137,8 +138,9 @@ void KernelWriter::WriteOwnAtomic(OpId id) {
   const Op& op = function_.op(id);
   Ranges();
   const std::string at = Effective(id);
-  Trap(id, Cat("!own", options_.suffix, "_holds(", at, ", ", op.width, "ul, ",
-               op.code == Opcode::kAtomicLoad ? "0" : "1", ")"),
+  Trap(id,
+       Cat("!own", options_.suffix, "_holds(", at, ", ", op.width, "ul, ", op.code == Opcode::kAtomicLoad ? "0" : "1",
+           ")"),
        ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
   if (op.result_count != 0) {
     Declare(op.first_result);
@@ -157,8 +159,8 @@ void KernelWriter::WritePlainAtomic(const Op& op, const Bytes& bytes) {
     Line(StoreWord(bytes, op.width, 0, Cat("(", NextValue(op, old, a, b, op.width), ")")));
   }
   if (op.result_count != 0) {
-    Define(op.first_result, ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old)
-                                               : Cat("as_", TypeName(op.type), "(", old, ")"));
+    Define(op.first_result,
+           ir::IsInt(op.type) ? Cat("(", TypeName(op.type), ")", old) : Cat("as_", TypeName(op.type), "(", old, ")"));
   }
 }
 
@@ -210,11 +212,13 @@ std::string KernelWriter::AtomicByLoop(const Op& op, const Bytes& bytes) {
   std::string text = Cat("\n", type, " ", name, "(", space, " uchar* at, ", type, " a, ", type, " b) {\n");
   if (op.width < 4) {
     const std::string mask = op.width == 1 ? "0xffu" : "0xffffu";
-    Append(text, "  const uint low = (uint)((size_t)at & 3), by = 8u * low;\n  volatile ", space, " uint* word = (volatile ",
-           space, " uint*)(at - low);\n  uint seen = *word;\n  for (;;) {\n    const uint whole = seen;\n    const uint "
-                  "old = (whole >> by) & ",
-           mask, ";\n    const uint next = (whole & ~(", mask, " << by)) | (((uint)(", NextValue(op, "old", "a", "b", op.width),
-           ") & ", mask, ") << by);\n    seen = ", exchange, "(word, whole, next);\n    if (seen == whole) return old;\n");
+    Append(text, "  const uint low = (uint)((size_t)at & 3), by = 8u * low;\n  volatile ", space,
+           " uint* word = (volatile ", space,
+           " uint*)(at - low);\n  uint seen = *word;\n  for (;;) {\n    const uint whole = seen;\n    const uint "
+           "old = (whole >> by) & ",
+           mask, ";\n    const uint next = (whole & ~(", mask, " << by)) | (((uint)(",
+           NextValue(op, "old", "a", "b", op.width), ") & ", mask, ") << by);\n    seen = ", exchange,
+           "(word, whole, next);\n    if (seen == whole) return old;\n");
   } else {
     Append(text, "  volatile ", space, " ", type, "* word = (volatile ", space, " ", type, "*)at;\n  ", type,
            " seen = *word;\n  for (;;) {\n    const ", type, " old = seen;\n    seen = ", exchange, "(word, old, ",
@@ -238,15 +242,16 @@ std::string KernelWriter::AtomicOn(const Op& op, const Bytes& bytes) {
   };
   if (op.code == Opcode::kAtomicLoad) {
     const std::string_view stored = op.width == 1 ? "uchar" : op.width == 2 ? "ushort" : type;
-    return of_type(Cat(op.width < 4 ? "(uint)" : "", "*(volatile ", bytes.space, " ", stored, "*)(", bytes.pointer, ")"));
+    return of_type(
+        Cat(op.width < 4 ? "(uint)" : "", "*(volatile ", bytes.space, " ", stored, "*)(", bytes.pointer, ")"));
   }
   if (op.width < 4 || op.code == Opcode::kAtomicFAdd) {
     return of_type(AtomicByLoop(op, bytes));
   }
   const std::string_view pointee = !IsSigned(op.code) ? type : op.width == 8 ? "long" : "int";
   const std::string cast = IsSigned(op.code) ? Cat("(", pointee, ")") : "";
-  std::string call = Cat(op.width == 8 ? "atom_" : "atomic_", Builtin(op.code), "((volatile ", bytes.space, " ", pointee,
-                         "*)(", bytes.pointer, "), ", cast, WordOf(op, 1),
+  std::string call = Cat(op.width == 8 ? "atom_" : "atomic_", Builtin(op.code), "((volatile ", bytes.space, " ",
+                         pointee, "*)(", bytes.pointer, "), ", cast, WordOf(op, 1),
                          op.operand_count > 2 ? Cat(", ", WordOf(op, 2)) : std::string(), ")");
   if (IsSigned(op.code)) {
     call = Cat("(", type, ")", call);

@@ -24,7 +24,6 @@ void KernelWriter::WriteBody() {
       continue;
     }
     const OpId id = region.ops[open_.back().next++];
-    now_ = id;
     const Op& op = function_.op(id);
     if (meet_used_[id.index]) {
       MeetGroup(id);
@@ -64,10 +63,23 @@ void KernelWriter::Begin(OpId id) {
   } else if (is_flat) {
     Line("if (", Operand(op, 0), " == 0u) goto else", label_[id.index], ";");
   } else {
-    Line("if (", Operand(op, 0), " != 0u) {");
+    const bool is_other = IsEmpty(id, op.body) && !IsEmpty(id, op.otherwise);
+    Line("if (", Operand(op, 0), is_other ? " == 0u) {" : " != 0u) {");
     ++indent_;
+    if (is_other) {
+      open_.push_back({id, op.otherwise, 0, false});
+      return;
+    }
   }
   open_.push_back({id, op.body, 0, is_flat});
+}
+
+// Nothing there but the leave that ends it.
+bool KernelWriter::IsEmpty(OpId id, ir::RegionId side) const {
+  const ir::Region& region = function_.region(side);
+  const Op& first = function_.op(region.ops[0]);
+  return region.ops.size() == 1 && first.code == Opcode::kLeave && first.operand_count == 0 &&
+         function_.targets_of(first)[0].op == id && !meet_used_[region.ops[0].index];
 }
 
 void KernelWriter::End(const Open& open) {
@@ -90,12 +102,7 @@ void KernelWriter::End(const Open& open) {
     }
   } else if (op.code == Opcode::kIf) {
     const bool is_first = open.region == op.body;
-    const ir::Region& otherwise = function_.region(op.otherwise);
-    // Most have nothing there but the leave that ends it.
-    const Op& first = function_.op(otherwise.ops[0]);
-    const bool is_empty = otherwise.ops.size() == 1 && first.code == Opcode::kLeave && first.operand_count == 0 &&
-                          function_.targets_of(first)[0].op == open.op && !meet_used_[otherwise.ops[0].index];
-    if (is_first && !(is_empty && !open.is_flat)) {
+    if (is_first && (open.is_flat || !IsEmpty(open.op, op.otherwise))) {
       if (open.is_flat) {
         end_used_[open.op.index] = true;
         Line("goto end", label, ";");
@@ -238,9 +245,12 @@ void KernelWriter::TrapWith(OpId id, const std::string& condition, const std::st
   const Op& op = function_.op(id);
   can_trap_ = true;
   helpers_.Need("trap");
-  std::string call = Cat("trap(", Fact(GpuArgument::Kind::kTrapRecord), ", ", Fact(GpuArgument::Kind::kTrapIndex), ", ",
-                         InstanceId(0), ", ", InstanceId(1), ", ", InstanceId(2), ", ",
-                         code, ", ", op.source, "u, ",
+  Fact(GpuArgument::Kind::kTrapRecord);
+  Fact(GpuArgument::Kind::kTrapIndex);
+  for (uint32_t d = 0; d < 3; ++d) {
+    InstanceId(d);
+  }
+  std::string call = Cat("trap(HERE, ", code, ", ", op.source, "u, ",
                          op.origin != 0 ? op.origin - 1 : module_.entry.index, "u, ", address, ");");
   const OpId meets = routes_.empty() ? OpId() : routes_[id.index];
   if (meets.valid()) {

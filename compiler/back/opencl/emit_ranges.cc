@@ -19,8 +19,8 @@ std::string OwnText(const std::string& name, const std::string& suffix, const st
     const gpu::OwnMemory& part = parts[i];
     const std::string inside = Cat("at - ", Number(part.begin), " < ", Number(part.end - part.begin));
     if (part.is_written) {
-      Append(holds, "  if (at - ", Number(part.begin), " <= ", Number(part.end - part.begin), " && bytes <= ",
-             Number(part.end), " - at) return 1;\n");
+      Append(holds, "  if (at - ", Number(part.begin), " <= ", Number(part.end - part.begin),
+             " && bytes <= ", Number(part.end), " - at) return 1;\n");
       Append(load, "  if (", inside, ") return r->", name, i, "[at - ", Number(part.begin), "];\n");
       Append(store, "  if (", inside, ") r->", name, i, "[at - ", Number(part.begin), "] = (uchar)value;\n");
     } else {
@@ -151,22 +151,24 @@ std::string KernelWriter::RangesDefinition() const {
   }
   if (plan_.uses_flat && plan_.local_bytes != 0) {
     fields += "  __local uchar* group;\n  ulong group_base;\n";
-    Append(searches, "  if (at >= r->group_base && bytes <= ", Number(plan_.local_bytes), " && at - r->group_base <= ",
-           Number(plan_.local_bytes), " - bytes) {\n    place.kind = 4u;\n    place.group = r->group + (at - "
+    Append(searches, "  if (at >= r->group_base && bytes <= ", Number(plan_.local_bytes),
+           " && at - r->group_base <= ", Number(plan_.local_bytes),
+           " - bytes) {\n    place.kind = 4u;\n    place.group = r->group + (at - "
            "r->group_base);\n  }\n");
   }
   if (fields.empty()) {
     fields = "  int nothing;\n";
   }
-  std::string text = Cat("\n// Where an instance's memory lies.\ntypedef struct {\n", fields, "} Ranges", suffix, ";\n",
-                         OwnText("own", suffix, plan_.module_memory, module_.memory_bytes, helpers_),
-                         module_.state_bytes != 0
-                             ? OwnText("state", suffix, plan_.state, module_.state_bytes, helpers_)
-                             : "");
+  std::string text =
+      Cat("\n// Where an instance's memory lies.\ntypedef struct {\n", fields, "} Ranges", suffix, ";\n",
+          OwnText("own", suffix, plan_.module_memory, module_.memory_bytes, helpers_),
+          module_.state_bytes != 0 ? OwnText("state", suffix, plan_.state, module_.state_bytes, helpers_) : "");
   if (plan_.uses_flat) {
-    Append(text, "\ntypedef struct {\n  uint kind;\n  ulong at;\n  __global uchar* p;\n  __local uchar* group;\n} Place",
+    Append(text,
+           "\ntypedef struct {\n  uint kind;\n  ulong at;\n  __global uchar* p;\n  __local uchar* group;\n} Place",
            suffix, ";\nPlace", suffix, " find", suffix, "(const Ranges", suffix,
-           "* r, ulong at, ulong bytes, int is_store) {\n  Place", suffix, " place;\n  place.kind = 0u;\n  place.at = "
+           "* r, ulong at, ulong bytes, int is_store) {\n  Place", suffix,
+           " place;\n  place.kind = 0u;\n  place.at = "
            "at;\n  place.p = 0;\n  place.group = 0;\n  if (own",
            suffix, "_holds(at, bytes, 0)) {\n    place.kind = own", suffix,
            "_holds(at, bytes, is_store) ? 1u : 0u;\n    return place;\n  }\n", searches, "  return place;\n}\n",

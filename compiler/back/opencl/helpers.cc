@@ -34,6 +34,7 @@ struct Fixed {
 constexpr Fixed kFixed[] = {
     {"trap", "", R"(
 // The first instance that traps fills in the launch's record.
+#define HERE traps, trap_index, x, y, z
 void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
           uint address) {
   volatile __global uint* record = traps + 8ul * index;
@@ -216,8 +217,8 @@ void Helpers::Need(std::string_view name) {
   known_.emplace(name, true);
   std::string_view space = "__global", suffix = "_global";
   std::string in_table(name);
-  for (const auto& [other, spelled] : {std::pair("_local", "__local"), std::pair("_private", "__private"),
-                                       std::pair("_constant", "__constant")}) {
+  for (const auto& [other, spelled] :
+       {std::pair("_local", "__local"), std::pair("_private", "__private"), std::pair("_constant", "__constant")}) {
     if (const size_t at = in_table.find(other); at != std::string::npos && at + strlen(other) == in_table.size()) {
       in_table.replace(at, std::string::npos, "_global");
       suffix = other;

@@ -155,7 +155,8 @@ std::string KernelWriter::Prologue() {
     Line("__local ulong group_memory[", words, "] __attribute__((aligned(16)));");
   }
   if (needs_meeting_) {
-    Line("__local uint stopped[2];  // Whether an instance has trapped before the next meeting, and the one behind it.");
+    Line(
+        "__local uint stopped[2];  // Whether an instance has trapped before the next meeting, and the one behind it.");
     Line("uint meeting = 0u;");
   }
   for (const auto& [is_state, part] : parts_) {
@@ -170,8 +171,8 @@ std::string KernelWriter::Prologue() {
       continue;
     }
     const bool is_zero = std::all_of(own.bytes.begin(), own.bytes.end(), [](uint8_t byte) { return byte == 0; });
-    Line("for (uint i = 0u; i < ", count, "u; ++i) ", name, "[i] = ",
-         is_zero ? std::string("0ul") : helpers_.Constant(own.bytes) + "[i]", ";");
+    Line("for (uint i = 0u; i < ", count, "u; ++i) ", name,
+         "[i] = ", is_zero ? std::string("0ul") : helpers_.Constant(own.bytes) + "[i]", ";");
   }
   for (uint32_t g : globals_) {
     Line(TypeName(module_.globals[g].type), " g", g, " = ", Literal(module_.globals[g].type, module_.globals[g].init),
@@ -184,8 +185,9 @@ std::string KernelWriter::Prologue() {
     Line("{");
     ++indent_;
     Line("const uint size = (uint)(get_local_size(0) * get_local_size(1) * get_local_size(2));");
-    Line("const uint at = (uint)(get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * "
-         "get_local_id(2)));");
+    Line(
+        "const uint at = (uint)(get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * "
+        "get_local_id(2)));");
     if (words != 0 && module_.uses_group_memory) {
       Line("for (uint i = at; i < ", words, "u; i += size) group_memory[i] = 0ul;");
     }

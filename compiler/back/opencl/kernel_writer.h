@@ -92,6 +92,7 @@ class KernelWriter {
   // emit_control.cc
   void WriteBody();
   void Begin(OpId id);
+  bool IsEmpty(OpId id, ir::RegionId side) const;
   void End(const Open& open);
   void WriteTerminator(OpId id, bool is_last);
   void WriteJump(OpId from, const ir::Target& target, std::span<const ValueId> values, bool falls_through);
@@ -111,6 +112,7 @@ class KernelWriter {
   void WriteDivision(OpId id);
   std::string IntCompare(const Op& op);
   std::string FloatUnary(const Op& op);
+  std::string Rounded(std::string_view function, const std::string& a) const;
   std::string FloatBinary(const Op& op);
   void WriteConvert(OpId id);
   void WriteTrunc(OpId id);
@@ -169,15 +171,14 @@ class KernelWriter {
   std::string out_;
   uint32_t indent_ = 1;
   uint32_t fresh_ = 0;
-  std::vector<std::string> names_;        // By ValueId.
-  std::vector<const Op*> definitions_;    // By ValueId; null: a region's parameter.
-  std::vector<uint32_t> uses_;            // By ValueId.
+  std::vector<std::string> names_;      // By ValueId.
+  std::vector<const Op*> definitions_;  // By ValueId; null: a region's parameter.
+  std::vector<uint32_t> uses_;          // By ValueId.
   std::vector<Open> open_;
-  std::vector<uint32_t> label_;           // By OpId: numbers of constructs' labels.
+  std::vector<uint32_t> label_;                         // By OpId: numbers of constructs' labels.
   std::vector<bool> end_used_, next_used_, meet_used_;  // By OpId.
-  std::vector<OpId> routes_;              // Where traps go; empty: they return.
+  std::vector<OpId> routes_;                            // Where traps go; empty: they return.
   uint32_t labels_ = 0;
-  OpId now_;                              // The operation being written.
 
   std::set<std::pair<GpuArgument::Kind, uint32_t>> facts_;
   std::set<uint32_t> globals_;                // Mutable ones in use.

@@ -165,8 +165,8 @@ StatusOr<ir::TrapReport> ProgramRunner::Run(const ir::Launch& launch, const ir::
     }
   }
   GpuTrapRecord record;
-  cl_mem traps = clCreateBuffer(setup.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(record), &record,
-                                nullptr);
+  cl_mem traps =
+      clCreateBuffer(setup.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(record), &record, nullptr);
   cl_int error = CL_SUCCESS;
   // Groups one by one: the last ones may be partial.
   const bool by_groups = impl_->artifact.uses_barrier || impl_->artifact.uses_group_memory;
@@ -202,8 +202,8 @@ StatusOr<ir::TrapReport> ProgramRunner::Run(const ir::Launch& launch, const ir::
   for (size_t k = 0; k < params.size(); ++k) {
     if (params[k].is_buffer) {
       if (Held(launch.arguments[k]) != 0) {
-        clEnqueueReadBuffer(setup.queue, memory[k], CL_TRUE, start, Held(launch.arguments[k]),
-                            launch.arguments[k].data, 0, nullptr, nullptr);
+        clEnqueueReadBuffer(setup.queue, memory[k], CL_TRUE, start, Held(launch.arguments[k]), launch.arguments[k].data,
+                            0, nullptr, nullptr);
       }
       clReleaseMemObject(memory[k]);
     }

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the emitter writes, as text; what it does is looked at where there is a driver (opencl_run_test.cc).
+#include "compiler/back/opencl/opencl_back.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "compiler/ir/testing/golden.h"
+#include "compiler/ir/text.h"
+#include "compiler/pass/pipeline.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const char kRoot[] = HPVMD_SOURCE_DIR "/tests/golden/";
+
+GpuTarget Full() {
+  GpuTarget target;
+  target.has_int64 = target.has_fp64 = target.has_int64_atomics = true;
+  target.has_8_bit_storage = target.has_16_bit_storage = true;
+  target.exact_divide = target.keeps_denormals = true;
+  target.local_bytes_max = 48 * 1024;
+  target.buffers_max = 16;
+  return target;
+}
+
+std::string Read(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+struct Emitted {
+  std::optional<Artifact> artifact;
+  Diagnostics diagnostics;
+  std::string text() const {
+    return artifact.has_value() ? std::string(artifact->code.begin(), artifact->code.end()) : ToString(diagnostics);
+  }
+  // From that kernel's name to the next kernel.
+  std::string Kernel(const std::string& name) const {
+    const std::string all = text();
+    const size_t begin = all.find("__kernel void " + name + "(");
+    return begin == std::string::npos ? "" : all.substr(begin, all.find("\n__kernel", begin) - begin);
+  }
+};
+
+Emitted Emit(const std::string& ir, const GpuTarget& target = Full(), std::vector<GpuTile> tiles = {}) {
+  StatusOr<ir::Module> module = ir::ParseModule(ir);
+  EXPECT_TRUE(module.ok()) << module.status();
+  EXPECT_TRUE(RunGpuPipeline(*module, {.verify_each = true}).ok());
+  GpuOptions options;
+  options.chooses_tiles = false;
+  options.tiles = std::move(tiles);
+  Emitted emitted;
+  emitted.artifact = EmitOpenCl(*module, target, options, emitted.diagnostics);
+  return emitted;
+}
+
+// A kernel with the buffer %b, the buffer to read %a and the number %n.
+std::string Kernel(const std::string& body, const std::string& directives = "") {
+  return "module \"m\"\n" + directives +
+         "param buffer inout \"b\"\nparam buffer in \"a\"\nparam i32 \"n\"\nentry f0\n"
+         "func f0 \"f\" (%b: i32, %a: i32, %n: i32) -> () {\n%zero: i32 = const.i32 0\n%two: i32 = const.i32 2\n"
+         "%id: i32 = instance_id.i32 %zero\n%o: i32 = shl.i32 %id, %two\n%pa: i32 = add.i32 %a, %o\n"
+         "%pb: i32 = add.i32 %b, %o\n" +
+         body + "\nreturn ()\n}\n";
+}
+
+// Whole programs, to be read. HPVMD_BLESS=1 rewrites them.
+TEST(OpenClBackTest, GoldenTexts) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"nstream", "bounds/nstream.ir"},
+      {"tiled_matmul", "bounds/tiled_matmul.ir"},
+      {"tree_sum", "bounds/tree_sum.ir"},
+      {"histogram", "front_wasm/histogram.expected.ir"},
+      {"data_table", "ir/s11-module-only.ir"},
+      {"shadow_stack", "front_wasm/shadow_stack.expected.ir"},
+      {"early_return", "front_wasm/early_return.expected.ir"},
+  };
+  for (const auto& [name, input] : kCases) {
+    SCOPED_TRACE(name);
+    const Emitted emitted = Emit(Read(std::string(kRoot) + input));
+    ASSERT_TRUE(emitted.artifact.has_value()) << ToString(emitted.diagnostics);
+    const std::string path = std::string(kRoot) + "opencl/" + name + ".cl";
+    const std::string want = Read(path);
+    if (want != emitted.text() && std::getenv("HPVMD_BLESS") != nullptr) {
+      std::ofstream(path) << emitted.text();
+      continue;
+    }
+    EXPECT_EQ(emitted.text(), want) << ir::testing::Diff(want, emitted.text());
+  }
+}
+
+// A launch that is proven runs code without checks; other accesses keep theirs.
+TEST(OpenClBackTest, ProvenAccessesHaveNoChecks) {
+  const Emitted emitted = Emit(Kernel("%v: i32 = load.i32 flat %pa\nstore.i32 flat %pb, %v"));
+  ASSERT_TRUE(emitted.artifact.has_value()) << ToString(emitted.diagnostics);
+  ASSERT_EQ(emitted.artifact->gpu.variants.size(), 2u);
+  EXPECT_TRUE(emitted.artifact->gpu.variants[0].needs_proof);
+  EXPECT_FALSE(emitted.artifact->gpu.variants[0].can_trap);
+  EXPECT_FALSE(emitted.artifact->gpu.variants[1].needs_proof);
+  EXPECT_TRUE(emitted.artifact->gpu.variants[1].can_trap);
+  EXPECT_THAT(emitted.Kernel("unchecked"), Not(HasSubstr("trap(")));
+  EXPECT_THAT(emitted.Kernel("checked"), HasSubstr("4ul > n1"));
+  const Emitted wild = Emit(Kernel("%v: i32 = load.i32 flat %pa\n%w: i32 = add.i32 %b, %v\nstore.i32 flat %w, %v"));
+  EXPECT_THAT(wild.Kernel("unchecked"), HasSubstr("4ul > n0"));
+  EXPECT_THAT(wild.Kernel("unchecked"), Not(HasSubstr("> n1")));
+}
+
+// Each argument of the kernel is one of the description, in its order.
+TEST(OpenClBackTest, ArgumentsAreDescribed) {
+  const Emitted emitted = Emit(Kernel("%v: i32 = load.i32 flat %pa\nstore.i32 flat %pb, %v"));
+  ASSERT_TRUE(emitted.artifact.has_value());
+  for (const GpuVariant& variant : emitted.artifact->gpu.variants) {
+    const std::string kernel = emitted.Kernel(variant.entry);
+    const std::string head = kernel.substr(0, kernel.find(") {"));
+    EXPECT_EQ(std::count(head.begin(), head.end(), ',') + 1, static_cast<ptrdiff_t>(variant.arguments.size())) << head;
+    EXPECT_TRUE(ValidateGpuCode(emitted.artifact->gpu, emitted.artifact->params.size()).ok());
+    // Buffers come with where their views begin.
+    EXPECT_EQ(variant.arguments[0].kind, GpuArgument::Kind::kBuffer);
+    EXPECT_TRUE(variant.arguments[0].is_writable);
+  }
+}
+
+// What alignment is known decides how bytes are read.
+TEST(OpenClBackTest, AlignmentDecidesTheAccess) {
+  const Emitted aligned = Emit(Kernel("%v: i32 = load.i32 flat %pa\nstore.i32 flat %pb, %v"));
+  EXPECT_THAT(aligned.text(), HasSubstr("(__global const u32*)("));
+  EXPECT_THAT(aligned.text(), Not(HasSubstr("load32_global")));
+  const Emitted unknown = Emit(Kernel("%q: i32 = add.i32 %a, %n\n%v: i32 = load.i32 flat %q\nstore.i32 flat %pb, %v"));
+  EXPECT_THAT(unknown.text(), HasSubstr("load32_global(p1"));
+}
+
+// In a kernel with barriers who traps meets the others; behind the last barrier it just ends.
+TEST(OpenClBackTest, TrapsMeetAtBarriers) {
+  const std::string directives = "uses barrier\nuses group_memory\n";
+  const Emitted before =
+      Emit(Kernel("%l: i32 = local_alloc %two\n%q: i32 = add.i32 %a, %n\n%v: i32 = load.i32 flat %q\n"
+                  "store.i32 flat %l, %v\nbarrier\n%w: i32 = load.i32 flat %l\nstore.i32 flat %pb, %w",
+                  directives));
+  EXPECT_THAT(before.Kernel("checked"), HasSubstr("stopped[meeting] = 1u; goto meet"));
+  EXPECT_THAT(before.Kernel("checked"), HasSubstr("if (stopped[meeting] != 0u) return;"));
+  EXPECT_THAT(before.Kernel("checked"), HasSubstr("); return; }"));
+}
+
+// Division and square root follow what the device promises.
+TEST(OpenClBackTest, DivisionIsExactWhateverTheDevice) {
+  const std::string kernel =
+      Kernel("%v: f32 = load.f32 flat %pa\n%w: f32 = fdiv.f32 %v, %v\n%s: f32 = fsqrt.f32 %w\nstore.f32 flat %pb, %s");
+  const Emitted exact = Emit(kernel);
+  EXPECT_THAT(exact.artifact->gpu.options, HasSubstr("-cl-fp32-correctly-rounded-divide-sqrt"));
+  GpuTarget target = Full();
+  target.exact_divide = false;
+  const Emitted doubled = Emit(kernel, target);
+  EXPECT_THAT(doubled.artifact->gpu.options, Not(HasSubstr("divide")));
+  EXPECT_THAT(doubled.text(), HasSubstr("(float)((double)"));
+  target.has_fp64 = false;
+  const Emitted integers = Emit(kernel, target);
+  EXPECT_THAT(integers.text(), HasSubstr("= div_f32("));
+  EXPECT_THAT(integers.text(), HasSubstr("= sqrt_f32("));
+}
+
+// What the device cannot do is refused with the operation's name.
+TEST(OpenClBackTest, RefusesByName) {
+  GpuTarget target = Full();
+  target.has_fp64 = false;
+  const Emitted emitted =
+      Emit(Kernel("%v: f64 = load.f64 flat %pa @99\n%w: f64 = fadd.f64 %v, %v @107\nstore.f64 flat %pb, %w"), target);
+  EXPECT_FALSE(emitted.artifact.has_value());
+  EXPECT_THAT(emitted.text(), HasSubstr("at byte 99: The operation load cannot run on this device"));
+}
+
+// Brackets of compilers nest 256 deep; kernels may be deeper.
+TEST(OpenClBackTest, DeepNestsHaveFewBrackets) {
+  std::string body;
+  for (int i = 0; i < 400; ++i) {
+    body += "if d" + std::to_string(i) + " %n {\n";
+  }
+  std::string reversed;
+  for (int i = 399; i >= 0; --i) {
+    const std::string name = "d" + std::to_string(i);
+    reversed += "leave " + name + " ()\n} else {\nleave " + name + " ()\n}\n";
+  }
+  const Emitted emitted = Emit(Kernel(body + "store.i32 flat %pb, %n\n" + reversed));
+  ASSERT_TRUE(emitted.artifact.has_value()) << ToString(emitted.diagnostics);
+  int depth = 0, deepest = 0;
+  for (const char c : emitted.text()) {
+    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    deepest = std::max(deepest, depth);
+  }
+  EXPECT_EQ(depth, 0);
+  EXPECT_LT(deepest, 100);
+}
+
+// Twice the kernel takes about twice the time.
+TEST(OpenClBackTest, TimeIsLinear) {
+  const auto seconds = [](int count) {
+    std::string body = "%v0: i32 = load.i32 flat %pa\n";
+    for (int i = 0; i < count; ++i) {
+      const std::string from = std::to_string(i), to = std::to_string(i + 1);
+      body += "%v" + to + ": i32 = block k" + to + " () {\n%w" + to + ": i32 = add.i32 %v" + from + ", %n\nleave k" +
+              to + " (%w" + to + ")\n}\n";
+    }
+    const std::string ir = Kernel(body + "store.i32 flat %pb, %v" + std::to_string(count));
+    StatusOr<ir::Module> module = ir::ParseModule(ir);
+    EXPECT_TRUE(RunGpuPipeline(*module).ok());
+    Diagnostics diagnostics;
+    GpuOptions options;
+    options.chooses_tiles = false;
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(EmitOpenCl(*module, Full(), options, diagnostics).has_value());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const double small = seconds(2'000), large = seconds(16'000);
+  EXPECT_LT(large, 40 * small + 0.5);
+}
+
+}  // namespace
+}  // namespace hpvm

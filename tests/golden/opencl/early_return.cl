@@ -1,0 +1,193 @@
+// early_return_wasm: find
+#pragma OPENCL FP_CONTRACT OFF
+#ifdef __has_attribute
+#if __has_attribute(may_alias)
+#define ANY __attribute__((may_alias))
+#endif
+#endif
+#ifndef ANY
+#define ANY
+#endif
+typedef ushort ANY u16;
+typedef uint ANY u32;
+typedef ulong ANY u64;
+typedef uint4 ANY u128;
+
+// The first instance that traps fills in the launch's record.
+#define HERE traps, trap_index, x, y, z
+void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
+          uint address) {
+  volatile __global uint* record = traps + 8ul * index;
+  if (atomic_cmpxchg(record, 0u, 1u) == 0u) {
+    record[1] = code;
+    record[2] = x;
+    record[3] = y;
+    record[4] = z;
+    record[5] = source;
+    record[6] = function;
+    record[7] = address;
+  }
+}
+
+__kernel void unchecked(__global const uchar* b0,
+    ulong start0,
+    __global uchar* b1,
+    ulong start1,
+    uint s2,
+    uint s3,
+    uint s4,
+    uint first_x) {
+  __global const uchar* p0 = b0 + start0;
+  __global uchar* p1 = b1 + start1;
+  const uint x = first_x + (uint)get_global_id(0);
+  uint v6 = x;
+  uint v7 = (uint)((int)v6 >= (int)s2);
+  if (v7 != 0u) {
+    goto end0;
+  }
+  uint v9 = v6 << 2u;
+  uint v10 = 131072u + v9;
+  uint v40 = v10 - 131072u;
+  *(__global u32*)(p1 + (ulong)v40) = 0xffffffffu;
+  uint v13 = (uint)((int)s3 < (int)1u);
+  if (v13 != 0u) {
+    goto end0;
+  }
+  uint v14 = v6 * s3;
+  uint v16 = v14 << 2u;
+  uint v17 = 131072u + v16;
+  uint v19 = v17;
+  uint v20 = 0u;
+  for (;;) {
+    uint v22 = v20 + 8u;
+    uint v23 = (uint)((int)v22 < (int)s3);
+    uint v24 = v23 != 0u ? v22 : s3;
+    uint v25 = v19;
+    uint v26 = v20;
+    for (;;) {
+      uint v27;
+      uint v41 = v25 - 131072u;
+      uint v28 = *(__global const u32*)(p0 + (ulong)v41);
+      uint v29 = (uint)(v28 != s4);
+      if (v29 != 0u) {
+        v27 = v28;
+        goto end5;
+      }
+      uint v42 = v10 - 131072u;
+      *(__global u32*)(p1 + (ulong)v42) = v26;
+      goto end0;
+     end5:;
+      uint v31 = (uint)((int)v27 < (int)0u);
+      if (v31 != 0u) {
+        goto end7;
+      }
+      uint v33 = v25 + 4u;
+      uint v35 = v26 + 1u;
+      uint v36 = (uint)((int)v35 < (int)v24);
+      if (v36 != 0u) {
+        v25 = v33;
+        v26 = v35;
+        continue;
+      }
+     end7:;
+      break;
+    }
+    uint v38 = v19 + 32u;
+    uint v39 = (uint)((int)v22 < (int)s3);
+    if (v39 != 0u) {
+      v19 = v38;
+      v20 = v22;
+      continue;
+    }
+    break;
+  }
+ end0:;
+}
+
+__kernel void checked(__global const uchar* b0,
+    ulong n0,
+    ulong start0,
+    uint a0,
+    __global uchar* b1,
+    ulong n1,
+    ulong start1,
+    uint a1,
+    uint s2,
+    uint s3,
+    uint s4,
+    uint first_x,
+    uint first_y,
+    uint first_z,
+    __global uint* traps,
+    uint trap_index) {
+  __global const uchar* p0 = b0 + start0;
+  __global uchar* p1 = b1 + start1;
+  const uint x = first_x + (uint)get_global_id(0);
+  const uint y = first_y + (uint)get_global_id(1);
+  const uint z = first_z + (uint)get_global_id(2);
+  uint v6 = x;
+  uint v7 = (uint)((int)v6 >= (int)s2);
+  if (v7 != 0u) {
+    goto end0;
+  }
+  uint v9 = v6 << 2u;
+  uint v10 = 131072u + v9;
+  uint v40 = v10 - 131072u;
+  if ((ulong)v40 + 4ul > n1) { trap(HERE, 262146u, 147u, 0u, (uint)(a1 + (ulong)v40)); return; }
+  *(__global u32*)(p1 + (ulong)v40) = 0xffffffffu;
+  uint v13 = (uint)((int)s3 < (int)1u);
+  if (v13 != 0u) {
+    goto end0;
+  }
+  uint v14 = v6 * s3;
+  uint v16 = v14 << 2u;
+  uint v17 = 131072u + v16;
+  uint v19 = v17;
+  uint v20 = 0u;
+  for (;;) {
+    uint v22 = v20 + 8u;
+    uint v23 = (uint)((int)v22 < (int)s3);
+    uint v24 = v23 != 0u ? v22 : s3;
+    uint v25 = v19;
+    uint v26 = v20;
+    for (;;) {
+      uint v27;
+      uint v41 = v25 - 131072u;
+      if ((ulong)v41 + 4ul > n0) { trap(HERE, 262146u, 205u, 0u, (uint)(a0 + (ulong)v41)); return; }
+      uint v28 = *(__global const u32*)(p0 + (ulong)v41);
+      uint v29 = (uint)(v28 != s4);
+      if (v29 != 0u) {
+        v27 = v28;
+        goto end5;
+      }
+      uint v42 = v10 - 131072u;
+      if ((ulong)v42 + 4ul > n1) { trap(HERE, 262146u, 219u, 0u, (uint)(a1 + (ulong)v42)); return; }
+      *(__global u32*)(p1 + (ulong)v42) = v26;
+      goto end0;
+     end5:;
+      uint v31 = (uint)((int)v27 < (int)0u);
+      if (v31 != 0u) {
+        goto end7;
+      }
+      uint v33 = v25 + 4u;
+      uint v35 = v26 + 1u;
+      uint v36 = (uint)((int)v35 < (int)v24);
+      if (v36 != 0u) {
+        v25 = v33;
+        v26 = v35;
+        continue;
+      }
+     end7:;
+      break;
+    }
+    uint v38 = v19 + 32u;
+    uint v39 = (uint)((int)v22 < (int)s3);
+    if (v39 != 0u) {
+      v19 = v38;
+      v20 = v22;
+      continue;
+    }
+    break;
+  }
+ end0:;
+}

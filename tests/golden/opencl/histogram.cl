@@ -1,0 +1,179 @@
+// histogram_wasm: histogram
+#pragma OPENCL FP_CONTRACT OFF
+#ifdef __has_attribute
+#if __has_attribute(may_alias)
+#define ANY __attribute__((may_alias))
+#endif
+#endif
+#ifndef ANY
+#define ANY
+#endif
+typedef ushort ANY u16;
+typedef uint ANY u32;
+typedef ulong ANY u64;
+typedef uint4 ANY u128;
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable
+
+// The first instance that traps fills in the launch's record.
+#define HERE traps, trap_index, x, y, z
+void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
+          uint address) {
+  volatile __global uint* record = traps + 8ul * index;
+  if (atomic_cmpxchg(record, 0u, 1u) == 0u) {
+    record[1] = code;
+    record[2] = x;
+    record[3] = y;
+    record[4] = z;
+    record[5] = source;
+    record[6] = function;
+    record[7] = address;
+  }
+}
+
+__kernel void unchecked(__global const uchar* b0,
+    ulong n0,
+    ulong start0,
+    uint a0,
+    __global uchar* b1,
+    ulong start1,
+    __global uchar* b2,
+    ulong start2,
+    __global uchar* b3,
+    ulong start3,
+    uint first_x,
+    uint first_y,
+    uint first_z,
+    uint extent_x,
+    __global uint* traps,
+    uint trap_index) {
+  __global const uchar* p0 = b0 + start0;
+  __global uchar* p1 = b1 + start1;
+  __global uchar* p2 = b2 + start2;
+  __global uchar* p3 = b3 + start3;
+  const uint x = first_x + (uint)get_global_id(0);
+  const uint y = first_y + (uint)get_global_id(1);
+  const uint z = first_z + (uint)get_global_id(2);
+  uint v5 = (uint)n0;
+  ulong v7;
+  uint v9 = x;
+  uint v10 = (uint)(v9 >= v5);
+  if (v10 != 0u) {
+    v7 = 0ul;
+    goto end0;
+  }
+  ulong v12;
+  ulong v13 = 0ul;
+  uint v14 = v9;
+  for (;;) {
+    uint v15 = 131072u + v14;
+    uint v32 = v15 - 131072u;
+    if ((ulong)v32 + 1ul > n0) { trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
+    uint v16 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v32));
+    uint v18 = v16 << 2u;
+    uint v19 = 131072u + v18;
+    uint v33 = v19 - 131072u;
+    uint v21 = atomic_add((volatile __global uint*)(p1 + (ulong)v33), 1u);
+    uint v34 = v15 - 131072u;
+    if ((ulong)v34 + 1ul > n0) { trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
+    uint v22 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v34));
+    uint v35 = 131072u - 131072u;
+    uint v23 = atomic_max((volatile __global uint*)(p2 + (ulong)v35), v22);
+    uint v36 = v15 - 131072u;
+    if ((ulong)v36 + 1ul > n0) { trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
+    ulong v24 = (ulong)((uint)*(__global const uchar*)(p0 + (ulong)v36));
+    ulong v25 = v13 + v24;
+    uint v27 = extent_x;
+    uint v28 = v27 + v14;
+    uint v29 = (uint)(v28 < v5);
+    if (v29 != 0u) {
+      v13 = v25;
+      v14 = v28;
+      continue;
+    }
+    v12 = v25;
+    break;
+  }
+  v7 = v12;
+ end0:;
+  uint v31 = 131072u - 131072u;
+  ulong v30 = atom_add((volatile __global ulong*)(p3 + (ulong)v31), v7);
+}
+
+__kernel void checked(__global const uchar* b0,
+    ulong n0,
+    ulong start0,
+    uint a0,
+    __global uchar* b1,
+    ulong n1,
+    ulong start1,
+    uint a1,
+    __global uchar* b2,
+    ulong n2,
+    ulong start2,
+    uint a2,
+    __global uchar* b3,
+    ulong n3,
+    ulong start3,
+    uint a3,
+    uint first_x,
+    uint first_y,
+    uint first_z,
+    uint extent_x,
+    __global uint* traps,
+    uint trap_index) {
+  __global const uchar* p0 = b0 + start0;
+  __global uchar* p1 = b1 + start1;
+  __global uchar* p2 = b2 + start2;
+  __global uchar* p3 = b3 + start3;
+  const uint x = first_x + (uint)get_global_id(0);
+  const uint y = first_y + (uint)get_global_id(1);
+  const uint z = first_z + (uint)get_global_id(2);
+  uint v5 = (uint)n0;
+  ulong v7;
+  uint v9 = x;
+  uint v10 = (uint)(v9 >= v5);
+  if (v10 != 0u) {
+    v7 = 0ul;
+    goto end0;
+  }
+  ulong v12;
+  ulong v13 = 0ul;
+  uint v14 = v9;
+  for (;;) {
+    uint v15 = 131072u + v14;
+    uint v32 = v15 - 131072u;
+    if ((ulong)v32 + 1ul > n0) { trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
+    uint v16 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v32));
+    uint v18 = v16 << 2u;
+    uint v19 = 131072u + v18;
+    uint v33 = v19 - 131072u;
+    if ((ulong)v33 + 4ul > n1) { trap(HERE, 262146u, 301u, 0u, (uint)(a1 + (ulong)v33)); return; }
+    uint v21 = atomic_add((volatile __global uint*)(p1 + (ulong)v33), 1u);
+    uint v34 = v15 - 131072u;
+    if ((ulong)v34 + 1ul > n0) { trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
+    uint v22 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v34));
+    uint v35 = 131072u - 131072u;
+    if ((ulong)v35 + 4ul > n2) { trap(HERE, 262146u, 315u, 0u, (uint)(a2 + (ulong)v35)); return; }
+    uint v23 = atomic_max((volatile __global uint*)(p2 + (ulong)v35), v22);
+    uint v36 = v15 - 131072u;
+    if ((ulong)v36 + 1ul > n0) { trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
+    ulong v24 = (ulong)((uint)*(__global const uchar*)(p0 + (ulong)v36));
+    ulong v25 = v13 + v24;
+    uint v27 = extent_x;
+    uint v28 = v27 + v14;
+    uint v29 = (uint)(v28 < v5);
+    if (v29 != 0u) {
+      v13 = v25;
+      v14 = v28;
+      continue;
+    }
+    v12 = v25;
+    break;
+  }
+  v7 = v12;
+ end0:;
+  uint v31 = 131072u - 131072u;
+  if ((ulong)v31 + 8ul > n3) { trap(HERE, 524290u, 356u, 0u, (uint)(a3 + (ulong)v31)); return; }
+  ulong v30 = atom_add((volatile __global ulong*)(p3 + (ulong)v31), v7);
+}

@@ -55,7 +55,8 @@ Bench::Bench(std::string_view backend) : backend_(backend) {
     std::fprintf(stderr, "Device %s: %s\n", backend_.c_str(), Message(device.status()).c_str());
   }
   HPVMD_CHECK(device.ok());
-  device_ = std::move(*device);
+  owned_ = *std::move(device);
+  device_ = owned_.get();
 }
 
 bool Bench::is_driven() const {

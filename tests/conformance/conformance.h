@@ -58,6 +58,8 @@ class Work {
 class Bench {
  public:
   explicit Bench(std::string_view backend);
+  // A device that is there already; borrowed.
+  explicit Bench(Device& device) : backend_(device.info().id), device_(&device) {}
 
   // As CreateDevice takes it.
   std::string_view backend() const { return backend_; }
@@ -94,7 +96,8 @@ class Bench {
  private:
   const std::string backend_;
   Hub hub_;
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<Device> owned_;
+  Device* device_ = nullptr;
 };
 
 struct Case {

@@ -34,8 +34,10 @@ constexpr uint64_t kExtentMax = (uint64_t{1} << 31) - 1;
 constexpr uint64_t kTinyInstances = 16 * 1024;
 // More parts than this would take longer to enqueue than anything runs.
 constexpr size_t kPartsMax = 1024;
+// A device's own clock times whole launches on it alone: what is behind once stays behind.
+constexpr TunerPatience kPatience{2, 1.25};
 // A measured launch may be lost (its submission failed): after so many others the candidate has another turn.
-constexpr uint32_t kPatience = 64;
+constexpr uint32_t kTurnLaunches = 64;
 
 std::string Text(const std::array<uint64_t, 3>& triple) {
   return "(" + std::to_string(triple[0]) + ", " + std::to_string(triple[1]) + ", " + std::to_string(triple[2]) + ")";
@@ -73,7 +75,7 @@ class LaunchChooser final : public Chooser {
         learnt_(learnt),
         sizes_max_(code_.variants.size(), target.group_size_max),
         proofs_(artifact),
-        classes_(static_cast<uint32_t>(code_.variants.size()) * kShapes, DeviceText()) {
+        classes_(static_cast<uint32_t>(code_.variants.size()) * kShapes, DeviceText(), kPatience) {
     HPVMD_CHECK(!code_.variants.empty() && code_.variants.size() <= limits::kGpuVariantsMax);
     needs_proofs_ =
         std::any_of(code_.variants.begin(), code_.variants.end(), [](const GpuVariant& v) { return v.needs_proof; });
@@ -405,13 +407,17 @@ uint32_t LaunchChooser::Pick(const LaunchFacts& facts, const Choice& choice) {
   }
   // One measured launch at a time: those between it and its time run the best so far.
   const bool has_turn = found.open->in_flight == 0;
-  found.open->in_flight = (found.open->in_flight + 1) % kPatience;
+  found.open->in_flight = (found.open->in_flight + 1) % kTurnLaunches;
   return has_turn ? tuner.next() : tuner.best();
 }
 
 CutVariant LaunchChooser::Describe(uint32_t variant) const {
   const GpuVariant& v = code_.variants[variant];
-  return {variant, v.tile, v.group, {sizes_max_[variant], target_.group_extent_max, target_.group_count_max, v.group_constant[0] != GpuVariant::kNoConstant}};
+  return {variant,
+          v.tile,
+          v.group,
+          {sizes_max_[variant], target_.group_extent_max, target_.group_count_max,
+           v.group_constant[0] != GpuVariant::kNoConstant}};
 }
 
 std::vector<Part> LaunchChooser::Cut(const LaunchFacts& facts, uint32_t candidate, uint32_t plain) const {

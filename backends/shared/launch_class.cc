@@ -20,8 +20,8 @@ uint32_t Distance(const std::array<uint8_t, 4>& a, const std::array<uint8_t, 4>&
 
 }  // namespace
 
-LaunchClass::LaunchClass(VariantMask allowed, const std::array<uint8_t, 4>& size_class)
-    : mask(allowed), sizes(size_class), tuner(allowed) {
+LaunchClass::LaunchClass(VariantMask allowed, const std::array<uint8_t, 4>& size_class, const TunerPatience& patience)
+    : mask(allowed), sizes(size_class), tuner(allowed, patience) {
   Publish();
 }
 
@@ -51,7 +51,7 @@ LaunchClass* ClassTable::Find(VariantMask mask, const std::array<uint8_t, 4>& si
 }
 
 LaunchClass& ClassTable::Add(VariantMask mask, const std::array<uint8_t, 4>& sizes) {
-  classes_.push_back(std::make_unique<LaunchClass>(mask, sizes));
+  classes_.push_back(std::make_unique<LaunchClass>(mask, sizes, patience_));
   return *classes_.back();
 }
 

@@ -22,7 +22,7 @@ using Extent = std::array<uint64_t, 3>;
 struct LaunchClass {
   static constexpr uint32_t kUnsettled = ~0u;
 
-  LaunchClass(VariantMask allowed, const std::array<uint8_t, 4>& size_class);
+  LaunchClass(VariantMask allowed, const std::array<uint8_t, 4>& size_class, const TunerPatience& patience = {});
 
   // Nanoseconds that an instance took lately; 0 when unknown. Any thread.
   float instance_ns() const { return lately_ns.load(std::memory_order_relaxed); }
@@ -37,15 +37,16 @@ struct LaunchClass {
   std::atomic<float> lately_ns{0};     // Of the winner.
   std::mutex mutex;                    // Held by the launch that is being measured.
   Tuner tuner;                         // Guarded by mutex.
-  bool is_measured_whole = false;  // Guarded by mutex; samples are whole launches, no longer slices of one.
-  uint32_t in_flight = 0;          // Guarded by mutex; GPUs: launches since one began that is to be measured; 0: none.
+  bool is_measured_whole = false;      // Guarded by mutex; samples are whole launches, no longer slices of one.
+  uint32_t in_flight = 0;  // Guarded by mutex; GPUs: launches since one began that is to be measured; 0: none.
 };
 
 // The classes of one kernel. They stay where they are while the table lives.
 class ClassTable {
  public:
   // `variant_count` counts one instance at a time. `device` tells whose records are believed.
-  ClassTable(uint32_t variant_count, std::string device) : variant_count_(variant_count), device_(std::move(device)) {}
+  ClassTable(uint32_t variant_count, std::string device, const TunerPatience& patience = {})
+      : variant_count_(variant_count), device_(std::move(device)), patience_(patience) {}
 
   // Any thread. Once the table is full, the nearest class that allows no more than `mask`.
   LaunchClass& ClassOf(VariantMask mask, const Extent& extent, const Extent& group);
@@ -61,6 +62,7 @@ class ClassTable {
 
   const uint32_t variant_count_;
   const std::string device_;
+  const TunerPatience patience_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<LaunchClass>> classes_;  // Guarded by mutex_.
 };

@@ -10,9 +10,8 @@ namespace hpvm {
 namespace {
 
 constexpr uint32_t kWholeWeight = Tuner::kShortSamples / Tuner::kSamples;
-// How far behind the best a candidate may be and stay. The first sample of each may have met untouched memory and cold
-// caches, and a glimpse even more so.
-constexpr double kGlimpseRatio = 4, kFirstRatio = 8, kLaterRatio = 2;
+// How far behind the best a candidate may be after a glimpse.
+constexpr double kGlimpseRatio = 4;
 // Below this a glimpse may say more of the call, or of a large page that was cleared, than of the code.
 constexpr double kGlimpseNsMin = 500'000;
 // After so many it counts all the same.
@@ -24,7 +23,7 @@ void Lower(double* ns, double now) { *ns = *ns == 0 ? now : std::min(*ns, now); 
 
 }  // namespace
 
-Tuner::Tuner(VariantMask mask) {
+Tuner::Tuner(VariantMask mask, const TunerPatience& patience) : patience_(patience) {
   HPVMD_CHECK(mask != 0);
   candidates_.resize(static_cast<size_t>(std::bit_width(mask)));
   for (size_t i = 0; i < candidates_.size(); ++i) {
@@ -107,7 +106,7 @@ void Tuner::DropLaggards() {
   }
   for (uint32_t i = 0; i < candidates_.size(); ++i) {
     Candidate& candidate = candidates_[i];
-    const double ratio = candidate.samples > 1 ? kLaterRatio : kFirstRatio;
+    const double ratio = candidate.samples > 1 ? patience_.later : patience_.first;
     // Whoever has been measured once keeps its place until the others have been, too: its sample may be the cold one.
     const bool is_judged = std::all_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
       return !other.stays || other.samples + 1 >= candidate.samples + (candidate.samples == 1 ? 1 : 0);

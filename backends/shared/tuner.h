@@ -11,11 +11,16 @@
 #include <cstdint>
 #include <vector>
 
-
 namespace hpvm {
 
 // Bit i: variant i, or whatever else is compared.
 using VariantMask = uint32_t;
+
+// How far behind the best a candidate may be and stay.
+struct TunerPatience {
+  // After its first sample, which may have met untouched memory and cold caches, and after later ones.
+  double first = 8, later = 2;
+};
 
 class Tuner {
  public:
@@ -27,7 +32,7 @@ class Tuner {
   static constexpr uint32_t kGlimpses = 2;
 
   // `mask`, not 0, holds the candidates, the one the compiler thinks best first.
-  explicit Tuner(VariantMask mask);
+  explicit Tuner(VariantMask mask, const TunerPatience& patience = {});
 
   bool settled() const { return settled_; }
   // The winner; before that the best so far.
@@ -64,6 +69,7 @@ class Tuner {
   void DropLaggards();
   void Advance();
 
+  const TunerPatience patience_;
   std::vector<Candidate> candidates_;  // By variant.
   uint32_t best_ = 0, next_ = 0;
   bool settled_ = false;

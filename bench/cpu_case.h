@@ -77,6 +77,7 @@ enum class CpuSize : uint8_t {
   kFull,   // Beyond the caches where that matters.
   kQuick,  // For looking while working.
   kCheck,  // Tiny: only whether results are right.
+  kGpu,    // Enough to keep a large GPU busy for a while.
 };
 
 struct CpuCaseMaker {
@@ -87,11 +88,17 @@ struct CpuCaseMaker {
 std::span<const CpuCaseMaker> PrkCases();
 std::span<const CpuCaseMaker> ParboilCases();
 std::span<const CpuCaseMaker> OtherCases();
+// C = A B; A is m by k, B is k by n.
+CpuCase MakeSgemmOf(uint64_t m, uint64_t n, uint64_t k);
 
-// For makers: `full`, `quick` or `check`, as asked.
+// For makers: `full`, `quick` or `check`, as asked; `gpu` for cases that `hpvm-bench gpu` has too.
+template <typename T>
+T Pick(CpuSize size, T full, T quick, T check, T gpu) {
+  return size == CpuSize::kGpu ? gpu : size == CpuSize::kFull ? full : size == CpuSize::kQuick ? quick : check;
+}
 template <typename T>
 T Pick(CpuSize size, T full, T quick, T check) {
-  return size == CpuSize::kFull ? full : size == CpuSize::kQuick ? quick : check;
+  return Pick(size, full, quick, check, full);
 }
 CpuArray InArray(std::string name, std::vector<float> values);
 CpuArray InArray(std::string name, std::vector<double> values);

@@ -40,7 +40,7 @@ CpuCase MakeMandelbrot(CpuSize size) {
 }
 
 CpuCase MakeBlackScholes(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 4'000'003, 400'003, 1'003);
+  const uint64_t n = Pick<uint64_t>(size, 4'000'003, 400'003, 1'003, 32'000'003);
   constexpr float kRate = 0.02f, kVolatility = 0.3f;
   CpuCase c{.suite = "other",
             .name = "black_scholes",
@@ -70,7 +70,7 @@ CpuCase MakeBlackScholes(CpuSize size) {
 }
 
 CpuCase MakeNBody(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 8'209, 2'053, 131);
+  const uint64_t n = Pick<uint64_t>(size, 8'209, 2'053, 131, 65'537);
   constexpr float kSoftening = 0.01f;
   CpuCase c{.suite = "other", .name = "n_body", .sizes = std::to_string(n) + " bodies", .unit = "pair"};
   c.arrays.push_back(InArray("bodies", RandomReals<float>(4 * n, 0.5, 9, 44)));
@@ -80,7 +80,7 @@ CpuCase MakeNBody(CpuSize size) {
   c.work = static_cast<double>(n * n);
   c.tolerance = 1e-4;
   c.magnitude = static_cast<double>(n) / 10;
-  c.samples = 1'000;
+  c.samples = Pick<uint64_t>(size, 1'000, 1'000, 1'000, 200);
   c.reference = [bodies = c.arrays[0].initial.as<float>(), n](size_t, uint64_t at) {
     const float* self = &bodies[at / 3 * 4];
     double sum = 0;
@@ -148,7 +148,7 @@ CpuCase MakeTiledMatmul(CpuSize size) {
 }
 
 CpuCase MakeTreeSum(CpuSize size) {
-  const uint64_t groups = Pick<uint64_t>(size, 32'768, 2'048, 7);
+  const uint64_t groups = Pick<uint64_t>(size, 32'768, 2'048, 7, 262'144);
   constexpr uint64_t kLeaves = 256;
   CpuCase c{.suite = "other",
             .name = "tree_sum",

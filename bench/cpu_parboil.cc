@@ -16,25 +16,8 @@ std::string Cube(uint64_t x, uint64_t y, uint64_t z) {
 }
 
 CpuCase MakeSgemm(CpuSize size) {
-  const uint64_t m = Pick<uint64_t>(size, 1'024, 512, 37), n = Pick<uint64_t>(size, 1'024, 512, 53),
-                 k = Pick<uint64_t>(size, 1'024, 512, 29);
-  CpuCase c{.suite = "parboil", .name = "sgemm", .sizes = Cube(m, n, k) + " f32", .is_matmul = true, .unit = "flop"};
-  c.arrays.push_back(InArray("a", RandomReals<float>(m * k, -1, 1, 21)));
-  c.arrays.push_back(InArray("b", RandomReals<float>(k * n, 0, 1, 22)));
-  c.arrays.push_back(OutArray("c", ElementType::kF32, m * n));
-  c.scalars = {static_cast<int32_t>(n), static_cast<int32_t>(k)};
-  c.extent = {n, m, 1};
-  c.work = 2.0 * static_cast<double>(m * n * k);
-  c.tolerance = 2e-6;
-  c.magnitude = 32;
-  c.reference = [a = c.arrays[0].initial.as<float>(), b = c.arrays[1].initial.as<float>(), n, k](size_t, uint64_t at) {
-    double sum = 0;
-    for (uint64_t p = 0; p < k; ++p) {
-      sum += static_cast<double>(a[at / n * k + p]) * b[p * n + at % n];
-    }
-    return sum;
-  };
-  return c;
+  return MakeSgemmOf(Pick<uint64_t>(size, 1'024, 512, 37), Pick<uint64_t>(size, 1'024, 512, 53),
+                     Pick<uint64_t>(size, 1'024, 512, 29));
 }
 
 // Rows of 1 to 256 entries, most of them short; half of a row's columns are near the diagonal, half anywhere.
@@ -59,7 +42,7 @@ CompressedRows MakeRows(uint64_t rows) {
 }
 
 CpuCase MakeSpmv(CpuSize size) {
-  const uint64_t rows = Pick<uint64_t>(size, 300'007, 40'009, 307);
+  const uint64_t rows = Pick<uint64_t>(size, 300'007, 40'009, 307, 2'000'003);
   CompressedRows matrix = MakeRows(rows);
   const uint64_t entries = matrix.columns.size();
   CpuCase c{.suite = "parboil",
@@ -88,8 +71,8 @@ CpuCase MakeSpmv(CpuSize size) {
 }
 
 CpuCase MakeHeat(CpuSize size) {
-  const uint64_t nx = Pick<uint64_t>(size, 514, 130, 19), ny = Pick<uint64_t>(size, 258, 66, 11),
-                 nz = Pick<uint64_t>(size, 130, 34, 9);
+  const uint64_t nx = Pick<uint64_t>(size, 514, 130, 19, 514), ny = Pick<uint64_t>(size, 258, 66, 11, 514),
+                 nz = Pick<uint64_t>(size, 130, 34, 9, 514);
   constexpr float kC0 = 0.1667f, kC1 = 0.0278f;
   CpuCase c{.suite = "parboil", .name = "heat", .sizes = "7 points, " + Cube(nx, ny, nz) + " f32", .unit = "flop"};
   c.arrays.push_back(InArray("in", RandomReals<float>(nx * ny * nz, -1, 2, 26)));
@@ -223,7 +206,8 @@ CpuCase MakeLbm(CpuSize size) {
 }
 
 CpuCase MakeMriQ(CpuSize size) {
-  const uint64_t voxels = Pick<uint64_t>(size, 32'768, 4'096, 301), points = Pick<uint64_t>(size, 1'024, 512, 53);
+  const uint64_t voxels = Pick<uint64_t>(size, 32'768, 4'096, 301, 262'144),
+                 points = Pick<uint64_t>(size, 1'024, 512, 53, 2'048);
   CpuCase c{.suite = "parboil",
             .name = "mri_q",
             .sizes = std::to_string(voxels) + " voxels, " + std::to_string(points) + " points",
@@ -286,8 +270,8 @@ Atoms MakeAtoms(std::array<uint64_t, 3> bins) {
 }
 
 CpuCase MakeCutcp(CpuSize size) {
-  const std::array<uint64_t, 3> n = {Pick<uint64_t>(size, 96, 40, 10), Pick<uint64_t>(size, 88, 36, 9),
-                                     Pick<uint64_t>(size, 40, 16, 5)};
+  const std::array<uint64_t, 3> n = {Pick<uint64_t>(size, 96, 40, 10, 256), Pick<uint64_t>(size, 88, 36, 9, 256),
+                                     Pick<uint64_t>(size, 40, 16, 5, 128)};
   constexpr float kSpacing = 0.5f;
   std::array<uint64_t, 3> bins{};
   for (size_t axis = 0; axis < 3; ++axis) {
@@ -311,7 +295,7 @@ CpuCase MakeCutcp(CpuSize size) {
   c.work = static_cast<double>(n[0] * n[1] * n[2]);
   c.tolerance = 1e-5;
   c.magnitude = 50;
-  c.samples = 1'000;
+  c.samples = Pick<uint64_t>(size, 1'000, 1'000, 1'000, 100);  // Each looks at every atom.
   c.reference = [all = c.arrays[0].initial.as<float>(), n](size_t, uint64_t at) {
     const uint64_t index[3] = {at % n[0], at / n[0] % n[1], at / n[0] / n[1]};
     double sum = 0;
@@ -337,5 +321,25 @@ constexpr CpuCaseMaker kCases[] = {
 }  // namespace
 
 std::span<const CpuCaseMaker> ParboilCases() { return kCases; }
+
+CpuCase MakeSgemmOf(uint64_t m, uint64_t n, uint64_t k) {
+  CpuCase c{.suite = "parboil", .name = "sgemm", .sizes = Cube(m, n, k) + " f32", .is_matmul = true, .unit = "flop"};
+  c.arrays.push_back(InArray("a", RandomReals<float>(m * k, -1, 1, 21)));
+  c.arrays.push_back(InArray("b", RandomReals<float>(k * n, 0, 1, 22)));
+  c.arrays.push_back(OutArray("c", ElementType::kF32, m * n));
+  c.scalars = {static_cast<int32_t>(n), static_cast<int32_t>(k)};
+  c.extent = {n, m, 1};
+  c.work = 2.0 * static_cast<double>(m * n * k);
+  c.tolerance = 2e-6;
+  c.magnitude = 32;
+  c.reference = [a = c.arrays[0].initial.as<float>(), b = c.arrays[1].initial.as<float>(), n, k](size_t, uint64_t at) {
+    double sum = 0;
+    for (uint64_t p = 0; p < k; ++p) {
+      sum += static_cast<double>(a[at / n * k + p]) * b[p * n + at % n];
+    }
+    return sum;
+  };
+  return c;
+}
 
 }  // namespace hpvm::bench

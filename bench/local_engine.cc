@@ -39,11 +39,13 @@ StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const Options& options
     __builtin_memcpy(key.data() + i, &word, sizeof(word));
   }
   local->compiler_ = ConnectCompiler(std::move(ours), key);
-  HPVMD_ASSIGN_OR_RETURN(local->cpu_, CreateDevice("cpu", local->hub_, {.learnt = options.learnt}));
-  if (options.wrap) {
-    local->cpu_ = options.wrap(std::move(local->cpu_));
+  std::vector<Device*> borrowed;
+  for (const std::string& name : options.devices) {
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(name, local->hub_, {.learnt = options.learnt}));
+    local->devices_.push_back(options.wrap ? options.wrap(std::move(device)) : std::move(device));
+    borrowed.push_back(local->devices_.back().get());
   }
-  local->engine_ = std::make_unique<Engine>(EngineOptions{.devices = {local->cpu_.get()},
+  local->engine_ = std::make_unique<Engine>(EngineOptions{.devices = std::move(borrowed),
                                                           .hub = &local->hub_,
                                                           .compiler = local->compiler_.get(),
                                                           .clock = &RealClock(),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine in this process with the CPU device, and the compiler process beside it.
+// An engine in this process with the CPU device or others, and the compiler process beside it.
 #ifndef HPVMD_BENCH_LOCAL_ENGINE_H_
 #define HPVMD_BENCH_LOCAL_ENGINE_H_
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,8 +27,9 @@ class LocalEngine final : private ModuleSource {
  public:
   struct Options {
     std::string kernels = kBenchKernels;
-    LearntStore* learnt = nullptr;  // Of the device; borrowed for the engine's life.
-    // Puts something around the device; may be empty.
+    std::vector<std::string> devices = {"cpu"};  // As CreateDevice takes them, in order of preference.
+    LearntStore* learnt = nullptr;               // Of the devices; borrowed for the engine's life.
+    // Puts something around each device; may be empty.
     std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap{};
   };
   static StatusOr<std::unique_ptr<LocalEngine>> Start() { return Start(Options()); }
@@ -35,18 +37,21 @@ class LocalEngine final : private ModuleSource {
   // The document's only module is the one this was started with, whatever it is called there.
   StatusOr<std::shared_ptr<PreparedGraph>> Prepare(std::string_view document);
   Engine& engine() { return *engine_; }
+  // In the order of Options::devices.
+  Device& device(size_t index) { return *devices_[index]; }
+  CompilerService& compiler() { return *compiler_; }
+  Hub& hub() { return hub_; }
+  std::span<const uint8_t> kernels() const { return kernels_; }
 
  private:
   LocalEngine() = default;
-  StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) override {
-    return std::span<const uint8_t>(kernels_);
-  }
+  StatusOr<std::span<const uint8_t>> Find(const graph::Module&) override { return std::span<const uint8_t>(kernels_); }
 
   std::vector<uint8_t> kernels_;
   Hub hub_;
   std::unique_ptr<Process> compiler_process_;
   std::unique_ptr<CompilerService> compiler_;
-  std::unique_ptr<Device> cpu_;
+  std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<Engine> engine_;
 };
 

@@ -3,6 +3,7 @@
 //
 //   hpvm-bench overhead [--json] [--only CASE]...
 //   hpvm-bench cpu [--json] [--filter NAME]... [--quick | --check] [--peer NAME]... [--seconds S]
+//   hpvm-bench gpu [--json] [--filter NAME]... [--quick | --check] [--device ID]... [--seconds S]
 //
 // Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a
 // wrong command line.
@@ -14,6 +15,7 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/cpu_measure.h"
+#include "bench/gpu_run.h"
 #include "bench/registry.h"
 #ifdef HPVMD_BENCH_DAEMON
 #include "absl/synchronization/mutex.h"
@@ -122,6 +124,15 @@ int main(int argc, char** argv) {
   cpu->add_flag("--check", check, "Tiny sizes, one launch each: only whether results are right.")->excludes(quick_flag);
   cpu->add_option("--peer", cpu_options.peers, "Only these beside ours: ours_fast, openmp, openmp_contract, pocl ...");
   cpu->add_option("--seconds", cpu_options.seconds, "Measuring time of a case.")->check(CLI::Range(0.01, 600.0));
+  CLI::App* gpu = app.add_subcommand("gpu", "Kernels, launches and copies on GPUs, beside OpenCL C and CUDA.");
+  hpvm::bench::GpuOptions gpu_options;
+  gpu->add_flag("--json", gpu_options.json, "One JSON object a line.");
+  gpu->add_option("--filter", gpu_options.filters,
+                  "Only cases with this in their names; \"figures\": launches, copies.");
+  CLI::Option* gpu_quick = gpu->add_flag("--quick", quick, "Smaller sizes, for processors behind a GPU's driver.");
+  gpu->add_flag("--check", check, "Tiny sizes, one launch each: only whether results are right.")->excludes(gpu_quick);
+  gpu->add_option("--device", gpu_options.devices, "As the server names it: opencl:0, vulkan:0.");
+  gpu->add_option("--seconds", gpu_options.seconds, "Measuring time of a case.")->check(CLI::Range(0.01, 600.0));
 #ifdef HPVMD_BENCH_DAEMON
   // How the daemon's cases start their peer; not for people.
   std::string peer_endpoint;
@@ -138,14 +149,19 @@ int main(int argc, char** argv) {
     return hpvm::bench::ServePeer(peer_endpoint);
   }
 #endif
+  using hpvm::bench::CpuSize;
+  const CpuSize size = check ? CpuSize::kCheck : quick ? CpuSize::kQuick : CpuSize::kFull;
+  std::string command;
+  for (int i = 0; i < argc; ++i) {
+    command += std::string(i == 0 ? "" : " ") + argv[i];
+  }
   if (*cpu) {
-    using hpvm::bench::CpuSize;
-    cpu_options.size = check ? CpuSize::kCheck : quick ? CpuSize::kQuick : CpuSize::kFull;
-    std::string command;
-    for (int i = 0; i < argc; ++i) {
-      command += std::string(i == 0 ? "" : " ") + argv[i];
-    }
+    cpu_options.size = size;
     return hpvm::bench::RunCpu(cpu_options, command);
+  }
+  if (*gpu) {
+    gpu_options.size = size;
+    return hpvm::bench::RunGpu(gpu_options, command);
   }
   return hpvm::bench::Overhead(json, only);
 }

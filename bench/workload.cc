@@ -81,7 +81,7 @@ std::vector<Elements> Evaluate(const Workload& workload) {
   return buffers;
 }
 
-std::string ToDocument(const Workload& workload) {
+std::string ToDocument(const Workload& workload, const std::string& device) {
   std::string inputs, outputs, nodes, edges;
   const auto add = [](std::string& list, const std::string& item) {
     list += list.empty() ? "" : ",\n";
@@ -94,9 +94,11 @@ std::string ToDocument(const Workload& workload) {
     add(outputs, "\"o" + name + "\":" + Tensor());
     current.push_back("b" + name);
   }
-  const std::string step = R"({"ports":[)" + Port("data", "inout") + R"(],"variants":[{"module":"m","entry":"step"}]})";
-  const std::string mix = R"({"ports":[)" + Port("other", "in") + "," + Port("data", "inout") +
-                          R"(],"variants":[{"module":"m","entry":"mix"}]})";
+  const std::string where = device.empty() ? "" : ",\"devices\":[\"" + device + "\"]";
+  const std::string step =
+      R"({"ports":[)" + Port("data", "inout") + "]" + where + R"(,"variants":[{"module":"m","entry":"step"}]})";
+  const std::string mix = R"({"ports":[)" + Port("other", "in") + "," + Port("data", "inout") + "]" + where +
+                          R"(,"variants":[{"module":"m","entry":"mix"}]})";
   for (size_t i = 0; i < workload.tasks.size(); ++i) {
     const Task& task = workload.tasks[i];
     const std::string name = "n" + std::to_string(i);

@@ -40,8 +40,8 @@ void Mix(const Elements& other, Elements& data);
 // What the buffers hold after all tasks.
 std::vector<Elements> Evaluate(const Workload& workload);
 
-// The graph document: inputs b0.., outputs o0.., one node a task.
-std::string ToDocument(const Workload& workload);
+// The graph document: inputs b0.., outputs o0.., one node a task; with `device`, restricted to that one.
+std::string ToDocument(const Workload& workload, const std::string& device = "");
 
 // For each task the earlier tasks that it must follow: the last writer of what it touches, and the readers since of
 // what it writes.

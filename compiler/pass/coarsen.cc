@@ -121,8 +121,20 @@ struct Candidate {
   uint32_t registers = 0;
 };
 
+// What would pass kOpsMax by far is not even tried.
+Status CheckSize(const ir::Module& module, const GpuTile& tile) {
+  const size_t ops = CountOps(module.function(module.entry));
+  if (ops * tile.size[0] * tile.size[1] > 8 * kOpsMax) {
+    return Unimplemented("Kernel \"" + module.function(module.entry).name + "\" has " + std::to_string(ops) +
+                         " operations, too many for a tile of " + std::to_string(tile.size[0]) + " x " +
+                         std::to_string(tile.size[1]) + " instances.");
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<Candidate> Try(const ir::Module& module, const GpuTile& tile) {
   HPVMD_ASSIGN_OR_RETURN(const TilePlan plan, PlanTile(module, tile));
+  HPVMD_RETURN_IF_ERROR(CheckSize(module, tile));
   Coarsener coarsener(module, plan);
   const CoarseModule coarse = coarsener.Run();
   const ir::Function& entry = coarse.module.function(coarse.module.entry);
@@ -158,6 +170,7 @@ std::string Fixed(double value) {
 
 StatusOr<CoarseModule> Coarsen(const ir::Module& module, const GpuTile& tile) {
   HPVMD_ASSIGN_OR_RETURN(const TilePlan plan, PlanTile(module, tile));
+  HPVMD_RETURN_IF_ERROR(CheckSize(module, tile));
   CoarseModule coarse = Coarsener(module, plan).Run();
   if (const size_t ops = CountOps(coarse.module.function(module.entry)); ops > kOpsMax) {
     return Unimplemented("Kernel \"" + module.function(module.entry).name + "\" would have " + std::to_string(ops) +

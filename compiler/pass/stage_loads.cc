@@ -20,8 +20,9 @@ using ir::ValueId;
 constexpr uint64_t kPanelBytesMax = 32 * 1024;
 // Rows along y lie so far apart that neighbours in a row's column are in different banks.
 constexpr uint64_t kPadBytes = 16;
-// Expressions larger than this are not computed again for another instance.
-constexpr int kDepthMax = 64;
+// Operations of an expression that is computed again for another instance.
+constexpr size_t kSliceMax = 64;
+constexpr size_t kPanelsMax = 16;
 
 class Planner {
  public:
@@ -44,6 +45,7 @@ class Planner {
       return std::nullopt;
     }
     *reason = "no loop has loads that rows share and loads that columns share";
+    FindSteady();
     bool is_over = false;
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
@@ -53,7 +55,7 @@ class Planner {
       if ((ir::Info(op.code).effects & ir::kWrites) != 0) {
         is_over = true;  // Loads behind a store may have to see it.
       } else if ((op.code == Opcode::kIf || op.code == Opcode::kLeaveTable) && !tile_.gang.is_masked[id.index] &&
-                 !IsSteady(f_.operands_of(op)[0], 0)) {
+                 !IsSteady(f_.operands_of(op)[0])) {
         is_over = true;
       } else if (op.code == Opcode::kLoop && !Take(id)) {
         is_over = true;  // What it decides may not be the same for all; what stands in it runs more than once.
@@ -77,45 +79,11 @@ class Planner {
   }
 
   // Whether the value is made of scalars and the launch's shape, so that no store of anyone changes it.
-  bool IsSteady(ValueId id, int depth) const {
-    const OpId by = definitions_[id.index];
-    if (IsParam(id)) {
-      return true;
-    }
-    if (!by.valid() || depth == kDepthMax || f_.op(by).code == Opcode::kInstanceId ||
-        (ir::Info(f_.op(by).code).effects & ~ir::kTraps) != 0) {
-      return false;
-    }
-    return std::ranges::all_of(f_.operands_of(f_.op(by)),
-                               [&](ValueId operand) { return IsSteady(operand, depth + 1); });
-  }
-
-  // Whether the value can be computed for another instance and iteration: of what all share, ids, and the parameters of
-  // the loop that grow by steps.
-  bool IsSlice(ValueId id, OpId loop, int depth) const {
-    const TileLayout& layout = tile_.layouts[id.index];
-    const OpId by = definitions_[id.index];
-    if (depth == kDepthMax) {
-      return false;
-    }
-    if (IsParam(id) || (by.valid() && f_.op(by).code == Opcode::kInstanceId)) {
-      return true;
-    }
-    const ir::Region& body = f_.region(f_.op(loop).body);
-    const uint32_t index = id.index - body.first_param.index;
-    if (id.index >= body.first_param.index && index < body.param_count) {
-      return plan_.steps[index] && IsSlice(f_.operands_of(f_.op(loop))[index], loop, depth + 1);
-    }
-    const bool is_inside = by.valid() && std::ranges::find(body.ops, by) != body.ops.end();
-    if (!layout.Differs(0) && !layout.Differs(1) && !is_inside) {
-      return true;
-    }
-    if (!by.valid() || ir::Info(f_.op(by).code).effects != ir::kPure) {
-      return false;
-    }
-    return std::ranges::all_of(f_.operands_of(f_.op(by)),
-                               [&](ValueId operand) { return IsSlice(operand, loop, depth + 1); });
-  }
+  bool IsSteady(ValueId id) const { return is_steady_[id.index]; }
+  void FindSteady();
+  // What has to be computed so as to have the value for another instance and iteration: of what all share, ids, and the
+  // parameters of the loop that grow by steps. Nothing when that is not enough, or too much work.
+  bool IsSlice(ValueId id, OpId loop) const;
 
   bool Take(OpId loop);
   const Op* MatchEnd(OpId loop, ValueId* condition) const;
@@ -128,8 +96,60 @@ class Planner {
   const TilePlan& tile_;
   const ir::Function& f_;
   std::vector<OpId> definitions_;  // By ValueId; invalid for parameters.
+  std::vector<bool> is_steady_;    // By ValueId.
   StagePlan plan_;
 };
+
+void Planner::FindSteady() {
+  is_steady_.assign(f_.values.size(), false);
+  for (uint32_t i = 0; i < module_.params.size(); ++i) {
+    is_steady_[f_.region(f_.body).first_param.index + i] = true;
+  }
+  // Definitions stand before uses.
+  ir::ForEachOp(f_, [&](OpId id) {
+    const Op& op = f_.op(id);
+    const bool computes = (ir::Info(op.code).effects & ~ir::kTraps) == 0 && op.code != Opcode::kInstanceId;
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      is_steady_[op.first_result.index + i] =
+          computes && std::ranges::all_of(f_.operands_of(op), [&](ValueId operand) { return IsSteady(operand); });
+    }
+  });
+}
+
+bool Planner::IsSlice(ValueId id, OpId loop) const {
+  const ir::Region& body = f_.region(f_.op(loop).body);
+  std::vector<ValueId> open = {id}, seen;
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    if (std::ranges::find(seen, value) != seen.end()) {
+      continue;
+    }
+    seen.push_back(value);
+    if (seen.size() > kSliceMax) {
+      return false;
+    }
+    const TileLayout& layout = tile_.layouts[value.index];
+    const OpId by = definitions_[value.index];
+    const uint32_t index = value.index - body.first_param.index;
+    const bool is_inside = by.valid() && std::ranges::find(body.ops, by) != body.ops.end();
+    if (value.index >= body.first_param.index && index < body.param_count) {
+      if (!plan_.steps[index]) {
+        return false;
+      }
+      open.push_back(f_.operands_of(f_.op(loop))[index]);
+      open.push_back(*plan_.steps[index]);
+    } else if (IsParam(value) || (by.valid() && f_.op(by).code == Opcode::kInstanceId) ||
+               (!layout.Differs(0) && !layout.Differs(1) && !is_inside)) {
+      continue;
+    } else if (!by.valid() || ir::Info(f_.op(by).code).effects != ir::kPure) {
+      return false;
+    } else {
+      open.insert(open.end(), f_.operands_of(f_.op(by)).begin(), f_.operands_of(f_.op(by)).end());
+    }
+  }
+  return true;
+}
 
 // A loop that ends in `if c { continue } else { leave the if }  leave the loop`: its `continue`, else null.
 const Op* Planner::MatchEnd(OpId loop, ValueId* condition) const {
@@ -170,7 +190,7 @@ void Planner::FindSteps(OpId loop, const Op& again) {
     }
     const ValueId a = f_.operands_of(f_.op(by))[0], b = f_.operands_of(f_.op(by))[1];
     const ValueId step = a == param ? b : a;
-    if ((a == param || b == param) && IsSteady(step, 0)) {
+    if ((a == param || b == param) && IsSteady(step)) {
       plan_.steps[i] = step;
     }
   }
@@ -186,17 +206,17 @@ bool Planner::FindCounter(OpId loop, const Op& again, ValueId condition) {
     plan_.is_below = test.code == Opcode::kLtS;
     next = f_.operands_of(test)[0];
     plan_.bound = f_.operands_of(test)[1];
-    if (!plan_.is_below && IsSteady(next, 0)) {
+    if (!plan_.is_below && IsSteady(next)) {
       std::swap(next, plan_.bound);
     }
-    if (!IsSteady(plan_.bound, 0)) {
+    if (!IsSteady(plan_.bound)) {
       return false;
     }
   }
   for (uint32_t i = 0; i < plan_.steps.size(); ++i) {
     const std::optional<uint64_t> stride = plan_.steps[i] ? ConstantOf(*plan_.steps[i]) : std::nullopt;
     if (f_.operands_of(again)[i] != next || !stride || f_.type_of(next) != ir::Type::kI32 ||
-        !IsSteady(f_.operands_of(f_.op(loop))[i], 0)) {
+        !IsSteady(f_.operands_of(f_.op(loop))[i])) {
       continue;
     }
     plan_.counter = i;
@@ -221,7 +241,7 @@ void Planner::FindPanels(OpId loop) {
   for (OpId id : f_.region(f_.op(loop).body).ops) {
     const Op& op = f_.op(id);
     if (op.code != Opcode::kLoad || op.space != ir::Space::kParam || module_.params[op.space_index].is_writable ||
-        op.width < 4 || op.width != ir::Bytes(op.type) || !IsSlice(f_.operands_of(op)[0], loop, 0)) {
+        op.width < 4 || op.width != ir::Bytes(op.type) || !IsSlice(f_.operands_of(op)[0], loop)) {
       continue;
     }
     const TileLayout& address = tile_.layouts[f_.operands_of(op)[0].index];
@@ -253,7 +273,8 @@ bool Planner::Take(OpId loop) {
     plan_.block = block;
     FindPanels(loop);
     const auto count = std::ranges::count_if(plan_.panels, [](const StagePanel& panel) { return panel.is_along_x; });
-    if (count != 0 && count != std::ssize(plan_.panels) && plan_.bytes <= kPanelBytesMax) {
+    if (count != 0 && count != std::ssize(plan_.panels) && plan_.bytes <= kPanelBytesMax &&
+        plan_.panels.size() <= kPanelsMax) {
       plan_.loop = loop;
       return true;
     }

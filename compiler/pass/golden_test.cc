@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/ir/verify.h"
 #include "compiler/ir/walk.h"
+#include "compiler/pass/coarsen.h"
 #include "compiler/pass/gang_plan.h"
 #include "compiler/pass/inline_calls.h"
 #include "compiler/pass/remove_barriers.h"
@@ -65,8 +67,28 @@ std::string TextOfPlan(const ir::Module& module) {
   return text.str();
 }
 
-// What `pass` makes of the module.
-StatusOr<std::string> Apply(const std::string& pass, ir::Module module) {
+// "FEATURE-4x2" or "FEATURE-4x4-staged" names the tile; what the module rests on stands behind it as a comment.
+StatusOr<std::string> TextOfCoarse(const std::string& name, const ir::Module& module) {
+  GpuTile tile;
+  const size_t at = name.find('-');
+  if (at == std::string::npos || std::sscanf(name.c_str() + at, "-%ux%u", &tile.size[0], &tile.size[1]) != 2) {
+    return InvalidArgument("\"" + name + "\" names no tile.");
+  }
+  tile.is_staged = name.ends_with("-staged");
+  HPVMD_ASSIGN_OR_RETURN(const CoarseModule coarse, Coarsen(module, tile));
+  std::ostringstream text;
+  text << ir::Print(coarse.module) << (coarse.needs_alignment ? ";; needs alignment\n" : "");
+  for (const GpuFactor& factor : coarse.factors) {
+    text << ";; parameter " << factor.param << " is a multiple of " << (1u << factor.log2) << "\n";
+  }
+  return text.str();
+}
+
+// What `pass` makes of the module of the file `name`.
+StatusOr<std::string> Apply(const std::string& pass, const std::string& name, ir::Module module) {
+  if (pass == "coarsen") {
+    return TextOfCoarse(name, module);
+  }
   if (pass == "gang_plan") {
     // Through the text once, so that values are numbered as they appear.
     HPVMD_ASSIGN_OR_RETURN(ir::Module numbered, ir::ParseModule(ir::Print(module)));
@@ -111,7 +133,7 @@ TEST(PassGoldenTest, Agrees) {
     ASSERT_TRUE(module.ok()) << module.status();
     const Diagnostics faults = ir::Verify(*module);
     ASSERT_TRUE(faults.empty()) << ToString(faults);
-    const StatusOr<std::string> result = Apply(path.parent_path().filename(), *module);
+    const StatusOr<std::string> result = Apply(path.parent_path().filename(), path.stem(), *module);
     ASSERT_TRUE(result.ok()) << result.status();
     const std::string found = input + kSeparator + *result;
     if (found != text && std::getenv("HPVMD_BLESS") != nullptr) {

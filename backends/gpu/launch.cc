@@ -243,7 +243,8 @@ StatusOr<std::vector<Part>> LaunchChooser::Native(const LaunchFacts& facts) cons
     group = fixed;
   } else if (!is_given) {
     CutVariant free = Describe(index);
-    const GroupShape fit = FitGroup(facts.extent, ShapesFor(target_, DimensionsOf(facts.extent))[0], free.limits);
+    const GroupShape fit =
+        FitGroup(facts.extent, ShapesFor(target_, DimensionsOf(facts.extent), {1, 1, 1})[0], free.limits);
     for (size_t d = 0; d < 3; ++d) {
       // What does not divide the extent cannot be used: the greatest that does.
       uint64_t least = fit[d];
@@ -363,7 +364,8 @@ uint32_t LaunchChooser::Fixed(VariantMask variants) const {
 // Candidates of one variant: its shapes.
 VariantMask LaunchChooser::ShapesOf(const LaunchFacts& facts, uint32_t variant) const {
   const bool is_fixed = runs_by_groups() || code_.variants[variant].group[0] != 0;
-  const size_t count = is_fixed ? 1 : ShapesFor(target_, DimensionsOf(facts.extent)).size();
+  const size_t count =
+      is_fixed ? 1 : ShapesFor(target_, DimensionsOf(facts.extent), code_.variants[variant].tile).size();
   return ((VariantMask{1} << count) - 1) << variant * kShapes;
 }
 
@@ -429,7 +431,7 @@ std::vector<Part> LaunchChooser::Cut(const LaunchFacts& facts, uint32_t candidat
     }
     return CutByGroups(facts.extent, group, variant);
   }
-  const std::vector<GroupShape> shapes = ShapesFor(target_, DimensionsOf(facts.extent));
+  const std::vector<GroupShape> shapes = ShapesFor(target_, DimensionsOf(facts.extent), variant.tile);
   const GroupShape& wanted = shapes[std::min<size_t>(candidate % kShapes, shapes.size() - 1)];
   return CutFreely(facts.extent, variant, IsPlain(code_.variants[variant.index]) ? variant : Describe(plain), wanted);
 }

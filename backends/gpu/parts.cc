@@ -129,9 +129,14 @@ class Cutter {
 
 size_t DimensionsOf(const Extent3& extent) { return extent[2] > 1 ? 3 : extent[1] > 1 ? 2 : 1; }
 
-std::vector<GroupShape> ShapesFor(const GpuTarget& target, size_t dimensions) {
+std::vector<GroupShape> ShapesFor(const GpuTarget& target, size_t dimensions, const std::array<uint32_t, 3>& tile) {
   if (target.is_processor) {
     return {{64, 1, 1}};
+  }
+  // Matrices: rows and columns of a group share what they load.
+  constexpr uint32_t kLarge = 16;
+  if (dimensions == 2 && tile[0] * tile[1] >= kLarge) {
+    return {{32, 4, 1}, {16, 16, 1}, {16, 8, 1}, {8, 16, 1}};
   }
   const uint32_t row = std::clamp<uint32_t>(target.subgroup_size, 32, 64);
   const uint32_t rows = 256 / row;

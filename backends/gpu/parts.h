@@ -19,10 +19,12 @@ using GroupShape = std::array<uint32_t, 3>;
 using Extent3 = std::array<uint64_t, 3>;
 
 // Groups worth trying for launches with so many dimensions (1..3), the best guess first: a multiple of what runs in
-// lockstep along x, of a size that every device takes and that leaves registers to each work item. At most
+// lockstep along x, of a size that every device takes and that leaves registers to each work item: fewer work items
+// where each has a large tile. At most
 // kGroupShapesMax, as a candidate's number counts them.
 inline constexpr size_t kGroupShapesMax = 4;
-std::vector<GroupShape> ShapesFor(const GpuTarget& target, size_t dimensions);
+std::vector<GroupShape> ShapesFor(const GpuTarget& target, size_t dimensions,
+                                  const std::array<uint32_t, 3>& tile = {1, 1, 1});
 // 1 + the last dimension with more than one instance.
 size_t DimensionsOf(const Extent3& extent);
 

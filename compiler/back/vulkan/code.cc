@@ -44,7 +44,7 @@ void Code::IfElse(SpvId condition, const std::function<void()>& then, const std:
   w.Label(merge);
 }
 
-void Code::For(SpvId first, SpvId end, SpvId step, const std::function<void(SpvId)>& body) {
+SpvId Code::For(SpvId first, SpvId end, SpvId step, const std::function<void(SpvId)>& body) {
   const SpvId header = w.NewId(), test = w.NewId(), inside = w.NewId(), next = w.NewId(), merge = w.NewId();
   const SpvId index = w.LocalVariable(U32());
   Store(index, first);
@@ -62,6 +62,7 @@ void Code::For(SpvId first, SpvId end, SpvId step, const std::function<void(SpvI
   Store(index, Add(i, step));
   w.Do(spv::OpBranch, {header});
   w.Label(merge);
+  return index;
 }
 
 }  // namespace hpvm::vulkan

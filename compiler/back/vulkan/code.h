@@ -52,8 +52,8 @@ class Code {
   void If(SpvId condition, const std::function<bool()>& then);
   // The same with another side; both come back.
   void IfElse(SpvId condition, const std::function<void()>& then, const std::function<void()>& otherwise);
-  // for (i = first; i < end; i += step) body(i), on u32.
-  void For(SpvId first, SpvId end, SpvId step, const std::function<void(SpvId)>& body);
+  // for (i = first; i < end; i += step) body(i), on u32. The variable i, which holds what was reached.
+  SpvId For(SpvId first, SpvId end, SpvId step, const std::function<void(SpvId)>& body);
 
   SpirvWriter& w;
 };

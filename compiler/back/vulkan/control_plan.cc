@@ -48,6 +48,9 @@ void KernelEmitter::PlanControl() {
 // Whether it ends the instance in this variant, as far as is known before it is written.
 bool KernelEmitter::CanTrap(ir::OpId id) const {
   const ir::Op& op = f_.op(id);
+  if (cuts_loops_ && op.code == Opcode::kLoop) {
+    return is_continued_[id.index];
+  }
   if ((ir::Info(op.code).effects & ir::kTraps) == 0 || op.code == Opcode::kBarrier || op.code == Opcode::kLocalAlloc) {
     return false;
   }

@@ -145,6 +145,7 @@ SpvId KernelEmitter::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& 
   }
   const SpvId seen = w.LocalVariable(type);
   const SpvId part = w.LocalVariable(type);
+  const SpvId done = cuts_loops_ ? w.LocalVariable(c.U32()) : 0;
   c.Store(seen, AtomicNative(pointer, load, {}, is_group));
   const SpvId header = w.NewId(), body = w.NewId(), next = w.NewId(), merge = w.NewId();
   w.Do(spv::OpBranch, {header});
@@ -164,10 +165,18 @@ SpvId KernelEmitter::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& 
   const std::array<SpvId, 2> expected_and_value{word, value};
   const SpvId found = AtomicNative(pointer, exchange, expected_and_value, is_group);
   c.Store(seen, found);
-  w.Do(spv::OpBranchConditional, {c.Equal(found, word), merge, next});
+  const SpvId is_done = c.Equal(found, word);
+  if (cuts_loops_) {
+    c.Store(done, Truth(is_done));
+  }
+  w.Do(spv::OpBranchConditional, {is_done, merge, next});
   w.Label(next);
   w.Do(spv::OpBranch, {header});
   w.Label(merge);
+  if (cuts_loops_) {
+    const SpvId is_cut = c.Equal(c.Load(c.U32(), done), c.K(0));
+    c.Store(FaultVariable(), c.Select(c.U32(), is_cut, c.K(static_cast<uint32_t>(TrapCode::kUnreachable)), c.K(0)));
+  }
   return c.Load(type, part);
 }
 
@@ -281,6 +290,9 @@ bool KernelEmitter::EmitAtomic(ir::OpId id) {
     }
     spot->alignment = std::max(spot->alignment, op.width == 8 ? 3u : op.width == 4 ? 2u : op.width == 2 ? 1u : 0u);
     old = AtomicAt(*spot, op, operands);
+    if (cuts_loops_ && (op.width < 4 || op.code == Opcode::kAtomicFAdd) && op.code != Opcode::kAtomicLoad) {
+      TrapIfFault(op, Memory::kState, 0);  // No address: nothing is wrong with it.
+    }
   } else {
     const Memory memory = MemoryOf(reach);
     const SpvId address = AddressOf(op);

@@ -201,6 +201,10 @@ bool KernelEmitter::EmitLoop(ir::OpId id) {
   frame.next = w.NewId();
   frame.name = next_name_++;
   const SpvId header = w.NewId(), inside = w.NewId(), next = frame.next;
+  if (cuts_loops_) {
+    frame.is_left = w.LocalVariable(c.U32());
+    c.Store(frame.is_left, c.K(0));
+  }
   w.Do(spv::OpBranch, {header});
   w.Label(header);
   w.Do(spv::OpLoopMerge, {frame.merge, frame.next, spv::LoopControlMaskNone});

@@ -54,7 +54,8 @@ SpvId KernelEmitter::EmitTruncation(const ir::Op& op, SpvId a) {
   const SpvId is_low =
       c.Test(has_below ? spv::OpFOrdGreaterThan : spv::OpFOrdGreaterThanEqual, a, K(from, FloatBits(from, below)));
   const SpvId is_nan = IsNan(from, a);
-  const SpvId fits = c.Both(c.Both(is_low, is_high), c.Neither(is_nan));
+  const SpvId is_number = c.Neither(is_nan);
+  const SpvId fits = c.Both(c.Both(is_low, is_high), is_number);
   const spv::Op convert = is_signed ? spv::OpConvertFToS : spv::OpConvertFToU;
   const SpvId type = m_.TypeOf(to);
   if (!saturates) {

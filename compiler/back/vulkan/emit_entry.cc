@@ -29,7 +29,8 @@ KernelEmitter::KernelEmitter(ModuleEmitter& m, const ir::Module& module, const g
       plan_(plan),
       options_(options),
       values_(f_.values.size(), 0),
-      conditions_(f_.values.size(), 0) {}
+      conditions_(f_.values.size(), 0),
+      cuts_loops_(m.target.is_processor) {}
 
 void KernelEmitter::Refuse(const std::string& reason) {
   if (status_.ok()) {
@@ -295,7 +296,8 @@ void KernelEmitter::EmitRecord(SpvId code) {
   const SpvId records = m_.TrapRecords();
   Use(records);
   const SpvId pointer = w.Pointer(spv::StorageClassStorageBuffer, w.Int(32));
-  const SpvId first = c.Mul(Argument32(Kind::kTrapIndex, 0), c.K(kRecordWords));
+  const SpvId index = Argument32(Kind::kTrapIndex, 0);
+  const SpvId first = c.Mul(index, c.K(kRecordWords));
   const auto word = [&](uint32_t i) {
     return w.Op(spv::OpAccessChain, pointer, {records, w.U32(0), c.AddK(first, i)});
   };

@@ -273,7 +273,8 @@ void KernelEmitter::TrapIfFault(const ir::Op& op, Memory memory, SpvId address) 
     if (memory == Memory::kState) {
       TrapWith(fault, op, 0);  // No address: none reaches the state.
     } else {
-      TrapWith(c.Or(fault, c.K(uint32_t{op.width} << 16)), op, Narrow(address));
+      const SpvId code = c.Or(fault, c.K(uint32_t{op.width} << 16));
+      TrapWith(code, op, Narrow(address));
     }
     return false;
   });
@@ -286,7 +287,8 @@ void KernelEmitter::TrapIfBulkFault(const ir::Op& op, SpvId function, SpvId addr
     const SpvId length = Narrow(bytes);
     const SpvId fits = c.Test(spv::OpULessThanEqual, length, c.K(0xffff));
     const SpvId upper = c.Select(c.U32(), fits, c.ShlK(length, 16), c.K(0));
-    TrapWith(c.Or(fault, upper), op, Narrow(address));
+    const SpvId code = c.Or(fault, upper);
+    TrapWith(code, op, Narrow(address));
     return false;
   });
 }
@@ -316,7 +318,7 @@ bool KernelEmitter::EmitBulk(const ir::Op& op) {
   }
   const SpvId count = Narrow(bytes);
   const SpvId store = SearchStore(Memory::kFlat, 1, 0);
-  c.For(c.K(0), count, c.K(1), [&](SpvId i) {
+  const SpvId reached = c.For(c.K(0), count, c.K(1), [&](SpvId i) {
     SpvId byte = 0, at = i;
     if (op.code == Opcode::kMemoryCopy) {
       // Towards higher addresses from the last byte on, so that none is overwritten before it is read.
@@ -336,6 +338,9 @@ bool KernelEmitter::EmitBulk(const ir::Op& op) {
     const SpvId target = w.Op(spv::OpIAdd, type, {to, widen(at)});
     Call(w.Void(), store, {target, byte});
   });
+  if (cuts_loops_) {
+    TrapIf(c.Below(c.Load(c.U32(), reached), count), TrapCode::kUnreachable, op);
+  }
   return true;
 }
 

@@ -93,7 +93,9 @@ SpvId KernelEmitter::EmitIntBinary(const ir::Op& op, SpvId a, SpvId b) {
   const uint32_t bits = 8 * ir::Bytes(op.type);
   const auto plain = [&](spv::Op code) { return w.Op(code, type, {a, b}); };
   const auto shift = [&](spv::Op code) {
-    const SpvId count = w.Op(spv::OpBitwiseAnd, type, {b, K(op.type, bits - 1)});
+    uint32_t known = 0;
+    const SpvId count = w.IsU32(b, &known) ? c.K(known % bits)
+                                           : w.Op(spv::OpBitwiseAnd, type, {b, K(op.type, bits - 1)});
     return w.Op(code, type, {a, count});
   };
   switch (op.code) {

@@ -64,7 +64,14 @@ void KernelEmitter::JumpTo(Goal goal) {
   if (crosses) {
     c.Store(Selector(), c.K(NameOf(goal)));
   }
+  MarkLeft(hop);
   w.Do(spv::OpBranch, {Arrive(hop, goal, false)});
+}
+
+void KernelEmitter::MarkLeft(Goal hop) {
+  if (const SpvId is_left = frames_[hop.frame].is_left; is_left != 0 && !hop.is_continue) {
+    c.Store(is_left, c.K(1));
+  }
 }
 
 bool KernelEmitter::CloseFrame() {
@@ -74,6 +81,10 @@ bool KernelEmitter::CloseFrame() {
   if (!frame.is_reached && !frame.comes_with_name && frame.crossing.empty()) {
     w.Do(spv::OpUnreachable, {});
     return false;
+  }
+  if (frame.is_left != 0) {
+    const SpvId is_left = c.Load(c.U32(), frame.is_left);
+    TrapIf(c.Equal(is_left, c.K(0)), ir::TrapCode::kUnreachable, f_.op(frame.op));
   }
   return SendOn(frame);
 }
@@ -104,6 +115,7 @@ bool KernelEmitter::SendOn(const Frame& frame) {
       label = Arrive(hop, goal, true);
     }
     if (is_last && !stays) {
+      MarkLeft(hop);
       w.Do(spv::OpBranch, {label});
       return false;
     }
@@ -120,6 +132,7 @@ bool KernelEmitter::SendOn(const Frame& frame) {
       }
     }
     c.If(goes, [&] {
+      MarkLeft(hop);
       w.Do(spv::OpBranch, {label});
       return false;
     });

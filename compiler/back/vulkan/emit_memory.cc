@@ -47,7 +47,9 @@ SpvId KernelEmitter::RangeCount(uint32_t param, uint64_t reach) {
   return Hoisted("count " + std::to_string(param) + " " + std::to_string(reach), [&] {
     const SpvId bytes = Argument32(Kind::kBufferBytes, param);
     const SpvId least = c.K(static_cast<uint32_t>(reach - 1));
-    return c.Select(c.U32(), c.Test(spv::OpUGreaterThan, bytes, least), c.Sub(bytes, least), c.K(0));
+    const SpvId reaches = c.Test(spv::OpUGreaterThan, bytes, least);
+    const SpvId count = c.Sub(bytes, least);
+    return c.Select(c.U32(), reaches, count, c.K(0));
   });
 }
 
@@ -154,7 +156,8 @@ void KernelEmitter::StoreWord(const Spot& spot, SpvId index, SpvId value) {
 void KernelEmitter::StoreBits(const Spot& spot, SpvId index, SpvId mask, SpvId value) {
   const SpvId pointer = Element(spot, View::k32, index);
   if (spot.words != nullptr && spot.words->storage == spv::StorageClassPrivate) {
-    const SpvId rest = c.And(c.Load(c.U32(), pointer), c.Not(mask));
+    const SpvId others = c.Not(mask);
+    const SpvId rest = c.And(c.Load(c.U32(), pointer), others);
     c.Store(pointer, c.Or(rest, value));
     return;
   }

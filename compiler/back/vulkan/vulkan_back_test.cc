@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -86,6 +89,115 @@ TEST(VulkanBackTest, GoldenKernelsAreValid) {
     }
   }
   EXPECT_GE(compiled, 120u);
+}
+
+// What of the disassembly says what was decided: capabilities, modes and functions. Types and constants have names by
+// what they are; other ids are numbered anew in order of appearance.
+std::string Listing(const Artifact& artifact) {
+  const StatusOr<std::string> text = DisassembleSpirv(artifact.code);
+  EXPECT_TRUE(text.ok()) << text.status();
+  std::istringstream lines(text.ok() ? *text : "");
+  std::string out;
+  bool is_function = false;
+  std::map<std::string, std::string> names;
+  const std::regex number("%[0-9]+");
+  for (std::string line; std::getline(lines, line);) {
+    is_function = is_function || line.find("OpFunction ") != std::string::npos;
+    if (!is_function && line.find("OpCapability") == std::string::npos &&
+        line.find("OpExecutionMode") == std::string::npos) {
+      continue;
+    }
+    std::string renamed;
+    auto last = line.cbegin();
+    for (std::sregex_iterator i(line.begin(), line.end(), number), end; i != end; ++i) {
+      const std::string name = i->str();
+      const auto known = names.try_emplace(name, "%" + std::to_string(names.size() + 1)).first;
+      renamed.append(last, line.cbegin() + i->position());
+      renamed += known->second;
+      last = line.cbegin() + i->position() + i->length();
+    }
+    renamed.append(last, line.cend());
+    const size_t first = renamed.find_first_not_of(' ');
+    out += renamed.substr(first == std::string::npos ? 0 : first) + "\n";
+  }
+  return out;
+}
+
+// Word for word what is written for a few kernels. HPVMD_BLESS=1 rewrites.
+TEST(VulkanBackTest, GoldenListings) {
+  const std::string folder = HPVMD_SOURCE_DIR "/tests/golden/vulkan/";
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    left.insert(entry.path().filename().string());
+  }
+  for (const char* name : {"saxpy", "leave_two", "barrier_trap"}) {
+    SCOPED_TRACE(name);
+    const StatusOr<ir::Module> module = ir::ParseModule(Slurp(folder + name + ".ir"));
+    ASSERT_TRUE(module.ok()) << module.status();
+    std::string why;
+    GpuOptions options;
+    options.chooses_tiles = false;
+    const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why, options);
+    ASSERT_TRUE(artifact.has_value()) << why;
+    const std::string listing = Listing(*artifact), path = folder + name + ".expected.spvasm";
+    const char* bless = std::getenv("HPVMD_BLESS");
+    if (bless != nullptr && std::string_view(bless) == "1") {
+      std::ofstream(path) << listing;
+    }
+    EXPECT_EQ(ir::testing::Diff(Slurp(path), listing), "") << "HPVMD_BLESS=1 vulkan_back_test rewrites it, if meant.";
+    left.erase(std::string(name) + ".ir");
+    left.erase(std::string(name) + ".expected.spvasm");
+  }
+  EXPECT_TRUE(left.empty()) << *left.begin() << " belongs to no test.";
+}
+
+// Loads, stores and atomics of every width at every alignment that is known, in buffers that are written or not, and
+// where the address is searched for.
+TEST(VulkanBackTest, AccessesAreValid) {
+  for (const char* op : {"load.i32 w1 ", "load.i32 w1 signed ", "load.i32 w2 ", "load.i32 w2 signed ", "load.i32 ",
+                         "load.i64 w1 signed ", "load.i64 w2 ", "load.i64 w4 signed ", "load.i64 ", "load.f32 ",
+                         "load.f64 ", "atomic_load.i32 ", "atomic_load.i32 w1 ", "atomic_load.i64 "}) {
+    for (const char* space : {"flat %x", "flat %o", "param(0) %o", "param(0) %o + 3", "module %o"}) {
+      for (const uint32_t shift : {0, 1, 2, 3, 4}) {
+        const std::string text = op;
+        const std::string type = text.substr(text.find('.') + 1, 3);
+        const std::string kernel =
+            "module \"m\"\nmemory 65536 65536\ndata 16 \"0102030405\"\nparam buffer in \"x\"\nparam buffer inout "
+            "\"y\"\nparam i32 \"i\"\nentry f0\nfunc f0 \"f\" (%x: i32, %y: i32, %i: i32) -> () {\n  %s: i32 = const.i32 " +
+            std::to_string(shift) + "\n  %o: i32 = shl.i32 %i, %s\n  %v: " + type + " = " + text + space +
+            "\n  store." + type + " flat %y, %v\n  return ()\n}\n";
+        SCOPED_TRACE(kernel);
+        const StatusOr<ir::Module> module = ir::ParseModule(kernel);
+        ASSERT_TRUE(module.ok()) << module.status();
+        std::string why;
+        EXPECT_TRUE(Compile(*module, FullTarget(), &why).has_value()) << why;
+        Compile(*module, PlainTarget(), &why);
+      }
+    }
+  }
+}
+
+// A module of nonsense is no listing, and says so.
+TEST(VulkanBackTest, DisassemblerRefusesNonsense) {
+  const std::vector<uint8_t> bytes(8, 0x17);
+  EXPECT_EQ(DisassembleSpirv(bytes).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(DisassembleSpirv(std::span(bytes).first(3)).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// The validator is heard: a module whose last word is cut off is refused with its message.
+TEST(VulkanBackTest, ValidatorSpeaks) {
+  const StatusOr<ir::Module> module = ir::ParseModule(Slurp(HPVMD_SOURCE_DIR "/tests/golden/vulkan/saxpy.ir"));
+  ASSERT_TRUE(module.ok());
+  std::string why;
+  const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why);
+  ASSERT_TRUE(artifact.has_value()) << why;
+  std::vector<uint32_t> words(artifact->code.size() / 4);
+  std::memcpy(words.data(), artifact->code.data(), artifact->code.size());
+  EXPECT_TRUE(vulkan::ValidateSpirv(words, 13).ok());
+  words.pop_back();
+  const Status cut = vulkan::ValidateSpirv(words, 13);
+  EXPECT_EQ(cut.code(), absl::StatusCode::kInternal);
+  EXPECT_NE(cut.message().find("not valid"), std::string::npos);
 }
 
 }  // namespace

@@ -81,6 +81,11 @@ DeviceRun::DeviceRun(const std::string& backend, uint32_t variant) {
 }
 
 StatusOr<Artifact> DeviceRun::Compile(ir::Module module, const std::vector<GpuTile>& tiles) const {
+  return CompileFor(info().gpu, std::move(module), tiles);
+}
+
+StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module module,
+                                         const std::vector<GpuTile>& tiles) const {
   HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true}));
   GpuOptions options;
   options.tiles = tiles;
@@ -90,12 +95,12 @@ StatusOr<Artifact> DeviceRun::Compile(ir::Module module, const std::vector<GpuTi
   switch (device_->artifact_kind()) {
 #ifdef HPVMD_HAVE_OPENCL_BACK
     case ArtifactKind::kOpenCl:
-      artifact = EmitOpenCl(module, info().gpu, options, diagnostics);
+      artifact = EmitOpenCl(module, target, options, diagnostics);
       break;
 #endif
 #ifdef HPVMD_HAVE_VULKAN_BACK
     case ArtifactKind::kVulkan:
-      artifact = EmitVulkan(module, info().gpu, options, diagnostics);
+      artifact = EmitVulkan(module, target, options, diagnostics);
       break;
 #endif
     default:

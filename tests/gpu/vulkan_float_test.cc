@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quotients and square roots of f32 are those of IEEE 754 on every Vulkan device, through f64 and bit by bit; and a loop
+// that the driver cuts off is no silent one.
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include "compiler/ir/text.h"
+#include "gtest/gtest.h"
+#include "tests/gpu/device_run.h"
+
+namespace hpvm::gpu_test {
+namespace {
+
+constexpr uint32_t kCount = 1 << 18;
+
+std::vector<std::string> VulkanDevices() {
+  std::vector<std::string> found = Devices();
+  std::erase_if(found, [](const std::string& name) { return name.rfind("vulkan", 0) != 0; });
+  return found;
+}
+
+ir::Module Parse(const std::string& text) {
+  StatusOr<ir::Module> module = ir::ParseModule(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  return module.ok() ? *std::move(module) : ir::Module{};
+}
+
+ir::Module Kernel(const std::string& operation) {
+  return Parse(R"(module "m"
+param buffer inout "r"
+param buffer in "x"
+param buffer in "y"
+entry f0
+func f0 "f" (%r: i32, %x: i32, %y: i32) -> () {
+  %d: i32 = const.i32 0
+  %i: i32 = instance_id.i32 %d
+  %two: i32 = const.i32 2
+  %o: i32 = shl.i32 %i, %two
+  %px: i32 = add.i32 %x, %o
+  %py: i32 = add.i32 %y, %o
+  %pr: i32 = add.i32 %r, %o
+  %a: f32 = load.f32 flat %px
+  %b: f32 = load.f32 flat %py
+  %c: f32 = )" + operation + R"(
+  store.f32 flat %pr, %c
+  return ()
+}
+)");
+}
+
+// Any bits, and pairs near one another and near the ends of the range, where rounding is hard.
+std::vector<uint32_t> Operands(uint32_t seed) {
+  std::mt19937 random(seed);
+  static constexpr uint32_t kEdges[] = {0,          0x80000000, 1,          0x80000001, 0x007fffff, 0x00800000,
+                                        0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00000, 0x3f800000,
+                                        0x3f800001, 0x3f7fffff, 0x34000000, 0x00400000};
+  std::vector<uint32_t> values(kCount);
+  for (uint32_t i = 0; i < kCount; ++i) {
+    const uint32_t any = static_cast<uint32_t>(random());
+    values[i] = i % 8 == 0   ? kEdges[any % std::size(kEdges)]
+                : i % 8 == 1 ? any & 0x80ffffff            // Denormals and the smallest normal numbers.
+                : i % 8 == 2 ? 0x3f000000 | (any & 0xffffff)
+                             : any;
+  }
+  return values;
+}
+
+bool Same(uint32_t got, float want) {
+  return std::isnan(want) ? std::isnan(std::bit_cast<float>(got)) : got == std::bit_cast<uint32_t>(want);
+}
+
+class VulkanFloatTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(VulkanFloatTest, DividesAndTakesRootsExactly) {
+  DeviceRun device(GetParam());
+  std::vector<uint32_t> x = Operands(1), y = Operands(2), r(kCount);
+  for (const bool has_fp64 : {true, false}) {
+    for (const bool divides : {true, false}) {
+      SCOPED_TRACE(std::string(divides ? "divide" : "square root") + (has_fp64 ? " through f64" : " bit by bit"));
+      GpuTarget target = device.info().gpu;
+      if (has_fp64 && !target.has_fp64) {
+        continue;
+      }
+      target.has_fp64 = has_fp64;
+      target.exact_divide = false;
+      StatusOr<Artifact> artifact =
+          device.CompileFor(target, Kernel(divides ? "fdiv.f32 %a, %b" : "fsqrt.f32 %a"), {});
+      ASSERT_TRUE(artifact.ok()) << artifact.status();
+      StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
+      ASSERT_TRUE(executable.ok()) << executable.status();
+      ir::Launch launch;
+      launch.extent = {kCount, 1, 1};
+      for (std::vector<uint32_t>* buffer : {&r, &x, &y}) {
+        launch.arguments.push_back({reinterpret_cast<uint8_t*>(buffer->data()), kCount * 4, 0});
+      }
+      const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
+      ASSERT_TRUE(trap.ok()) << trap.status();
+      uint32_t wrong = 0;
+      for (uint32_t i = 0; i < kCount; ++i) {
+        const float a = std::bit_cast<float>(x[i]), b = std::bit_cast<float>(y[i]);
+        const float want = divides ? a / b : std::sqrt(a);
+        if (!Same(r[i], want) && ++wrong <= 3) {
+          ADD_FAILURE() << std::hex << x[i] << ", " << y[i] << ": " << r[i] << ", not "
+                        << std::bit_cast<uint32_t>(want);
+        }
+      }
+      EXPECT_EQ(wrong, 0u);
+    }
+  }
+}
+
+// Lavapipe ends an invocation's loops after 65,535 iterations. The kernel traps there, and counts to the end elsewhere.
+TEST_P(VulkanFloatTest, LongLoopsAreNotCutSilently) {
+  DeviceRun device(GetParam());
+  StatusOr<Artifact> artifact = device.Compile(Parse(R"(module "m"
+param buffer inout "r"
+param i32 "n"
+entry f0
+func f0 "f" (%r: i32, %n: i32) -> () {
+  %zero: i32 = const.i32 0
+  %one: i32 = const.i32 1
+  %sum: i32 = loop again (%i: i32 = %zero, %s: i32 = %zero) {
+    %next: i32 = add.i32 %i, %one
+    %odd: i32 = xor.i32 %s, %next
+    %more: i32 = lt_u.i32 %next, %n
+    if choice %more {
+      continue again (%next, %odd)
+    } else {
+      leave again (%odd)
+    }
+    trap 1
+  }
+  store.i32 flat %r, %sum
+  return ()
+}
+)"));
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  for (const uint32_t count : {1000u, 100'000u}) {
+    uint32_t want = 0, got = 0;
+    for (uint32_t i = 1; i <= count; ++i) {
+      want ^= i;
+    }
+    ir::Launch launch;
+    launch.arguments = {{reinterpret_cast<uint8_t*>(&got), 4, 0}, {nullptr, 0, count}};
+    const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
+    ASSERT_TRUE(trap.ok()) << trap.status();
+    const bool is_cut = device.info().gpu.is_processor && count > 65'535;
+    EXPECT_EQ(trap->code, is_cut ? ir::TrapCode::kUnreachable : ir::TrapCode::kNone);
+    if (!is_cut) {
+      EXPECT_EQ(got, want);
+    }
+  }
+}
+
+std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  name[name.find(':')] = '_';
+  return name;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(VulkanFloatTest);
+INSTANTIATE_TEST_SUITE_P(All, VulkanFloatTest, ::testing::ValuesIn(VulkanDevices()), TestName);
+
+}  // namespace
+}  // namespace hpvm::gpu_test

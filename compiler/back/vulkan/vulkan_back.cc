@@ -46,6 +46,7 @@ class Variants {
     variant.needs_alignment = options.needs_alignment;
     if (coarse != nullptr) {
       variant.factors = coarse->factors;
+      variant.group = coarse->group;
     }
     variant.local_bytes = plan.local_bytes + (plan.trap_exit == gpu::TrapExit::kPostpone ? 8 : 0);
     KernelEmitter kernel(emitter_, coarse == nullptr ? module_ : coarse->module, plan, options);
@@ -129,7 +130,10 @@ Status AddTiles(const ir::Module& module, const GpuTarget& target, const GpuOpti
     if (has_proof) {
       HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/false));
     }
-    HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/true));
+    // Checks would cost a staged form more than it gains.
+    if (!tile.is_staged) {
+      HPVMD_RETURN_IF_ERROR(variants.Add(&*coarse, plan, tile, /*is_checked=*/true));
+    }
   }
   return absl::OkStatus();
 }

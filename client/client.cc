@@ -39,11 +39,14 @@ StatusOr<Tensor> EmptyTensor(v1::ElementType type, const Repeated& shape) {
 }  // namespace
 
 struct Client::Impl {
-  std::string endpoint;
+  std::string endpoint, tenant;
   std::unique_ptr<v1::Hpvm::Stub> stub;
   std::shared_ptr<grpc::Channel> channel;  // Shared because gRPC's interface says so.
 
   void Prepare(grpc::ClientContext& context, const CallOptions& call) const {
+    if (!tenant.empty()) {
+      context.AddMetadata("hpvm-tenant", tenant);
+    }
     if (call.timeout != kNever) {
       context.set_deadline(std::chrono::system_clock::now() + call.timeout);
     }
@@ -112,6 +115,7 @@ Client::~Client() = default;
 StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->endpoint = options.endpoint;
+  impl->tenant = options.tenant;
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(static_cast<int>(limits::kMessageBytesMax));
   arguments.SetMaxSendMessageSize(static_cast<int>(limits::kMessageBytesMax));

@@ -33,6 +33,8 @@ struct ClientOptions {
   std::string endpoint = "unix:/run/hpvmd/hpvmd.sock";
   // How long Connect waits for a server that answers.
   Duration connect_timeout = std::chrono::seconds(5);
+  // Who calls; empty: whom the server takes for the caller. Only servers with tenants.from_metadata believe it.
+  std::string tenant = {};
 };
 
 struct CallOptions {

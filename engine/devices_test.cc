@@ -337,6 +337,27 @@ TEST_F(DevicesTest, SharesOnlyWhatBothUse) {
   }
 }
 
+// Two drivers of one GPU that share no buffers still have one memory: what each of them holds counts against it.
+TEST_F(DevicesTest, MemoryOfOneSiliconCountsOnce) {
+  const std::string document = Chain({R"(,"devices":["vulkan:0"])", R"(,"devices":["opencl:0"])"}, kWasm);
+  for (const char* silicon : {"gpu-1", "gpu-2"}) {
+    FunctionDeviceOptions opencl = Gpu("opencl:0"), vulkan = Gpu("vulkan:0", ArtifactKind::kVulkan);
+    opencl.silicon = "gpu-1";
+    vulkan.silicon = silicon;
+    opencl.memory_bytes = vulkan.memory_bytes = 100;  // One buffer of 64 bytes each.
+    Devices({{}, opencl, vulkan});
+    auto graph = MustPrepare(document);
+    ASSERT_NE(graph, nullptr);
+    const Status status = Run(*graph);
+    if (opencl.silicon == vulkan.silicon) {
+      EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+      EXPECT_THAT(Message(status), AllOf(HasSubstr("(128 bytes)"), HasSubstr("(100 bytes)")));
+    } else {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+}
+
 // A device that goes away fails the run with node and device, and is reported.
 TEST_F(DevicesTest, LostDevicesAreReported) {
   FunctionDeviceOptions lost = Gpu("opencl:0");

@@ -167,19 +167,40 @@ class Builder {
                  "placing node \"" + graph::PathOf(prepared_.graph, node) + "\"");
   }
 
-  // Temporaries against what each device has. Host memory is one space: the smallest of its devices counts.
+  // Temporaries against what each device has. Host memory is one space, of which the smallest of its devices counts;
+  // devices of one silicon have one memory, whether or not they share a space.
   Status CheckMemory() const {
     for (size_t i = 0; i < plan_->devices.size(); ++i) {
       const DeviceInfo& info = plan_->devices[i]->info();
-      const uint64_t bytes = residency_.temporary_bytes[prepared_.facts[i].space];
       const bool is_used = std::find(plan_->device_of.begin(), plan_->device_of.end(), i) != plan_->device_of.end();
-      if (is_used && info.memory_bytes != 0 && bytes > info.memory_bytes) {
+      const uint64_t bytes = is_used ? TemporariesBeside(i) : 0;
+      if (info.memory_bytes != 0 && bytes > info.memory_bytes) {
         return ResourceExhausted("The graph's temporary buffers (" + std::to_string(bytes) +
                                  " bytes) are larger than the memory of device " + info.id + " (" +
                                  std::to_string(info.memory_bytes) + " bytes).");
       }
     }
     return absl::OkStatus();
+  }
+
+  // In the device's space, and in those of other devices with the same memory; saturates.
+  uint64_t TemporariesBeside(size_t device) const {
+    std::vector<scheduler::SpaceIndex> spaces = {prepared_.facts[device].space};
+    const std::string& silicon = plan_->devices[device]->info().silicon;
+    for (size_t other = 0; other < plan_->devices.size(); ++other) {
+      const scheduler::SpaceIndex space = prepared_.facts[other].space;
+      // Host memory is what the system gives, whatever a driver for the processor says of it.
+      if (!silicon.empty() && plan_->devices[other]->info().silicon == silicon && space != scheduler::kHostSpace &&
+          std::find(spaces.begin(), spaces.end(), space) == spaces.end()) {
+        spaces.push_back(space);
+      }
+    }
+    uint64_t bytes = 0;
+    for (const scheduler::SpaceIndex space : spaces) {
+      const uint64_t more = residency_.temporary_bytes[space];
+      bytes = more > ~uint64_t{0} - bytes ? ~uint64_t{0} : bytes + more;
+    }
+    return bytes;
   }
 
   Status AllocateBuffers() {

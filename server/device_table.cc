@@ -79,6 +79,13 @@ bool DeviceTable::IsWanted(const std::string& id) const {
                      [&](const std::string& name) { return name == id || name == FamilyOf(id); });
 }
 
+bool DeviceTable::IsSurplus(const Entry& entry) const {
+  return backends_ == "auto" && entry.device.is_emulated &&
+         std::any_of(entries_.begin(), entries_.end(), [&](const Entry& other) {
+           return other.family == entry.family && !other.device.is_emulated && other.state == State::kReady;
+         });
+}
+
 DeviceTable::Entry* DeviceTable::Find(std::string_view id) {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id == id; });
   return found == entries_.end() ? nullptr : &*found;
@@ -173,7 +180,7 @@ void DeviceTable::OnProbed(const std::string& id, const Status& outcome, Time no
 std::vector<std::string> DeviceTable::Profile() const {
   std::vector<std::string> profile = {"cpu"};
   for (const Entry& entry : entries_) {
-    if (entry.family != "cpu" && entry.state == State::kReady && profile.size() < kProfileMax) {
+    if (entry.family != "cpu" && entry.state == State::kReady && profile.size() < kProfileMax && !IsSurplus(entry)) {
       profile.push_back(BackendOf(entry.family, entry.device.id));
     }
   }

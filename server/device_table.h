@@ -47,7 +47,8 @@ class DeviceTable {
   Time NextProbe() const;
   void OnProbed(const std::string& id, const Status& outcome, Time now);
 
-  // For executors that start now: the ids of usable devices as CreateDevice takes them, the CPU first.
+  // For executors that start now: the ids of usable devices as CreateDevice takes them, the CPU first. With "auto",
+  // emulated devices only of families that have no other: they are there for what nothing else runs.
   std::vector<std::string> Profile() const;
   // Whether a profile made earlier lacks a device that a new one would have.
   bool IsMissing(const std::vector<std::string>& profile) const;
@@ -69,6 +70,7 @@ class DeviceTable {
   };
 
   bool IsWanted(const std::string& id) const;
+  bool IsSurplus(const Entry& entry) const;
   Entry* Find(std::string_view id);
 
   const std::string backends_;

@@ -56,6 +56,22 @@ TEST_F(DeviceTableTest, ProfilesHoldWhatWorks) {
   EXPECT_EQ(many.Profile().size(), DeviceTable::kProfileMax);
 }
 
+// Emulated devices are there for families that have nothing else, unless the list names them.
+TEST_F(DeviceTableTest, EmulatedDevicesAreFallbacks) {
+  ExecutorDevice emulated = Device("vulkan:1", "cpu");
+  emulated.is_emulated = true;
+  for (const char* backends : {"auto", "cpu,vulkan"}) {
+    DeviceTable table(backends);
+    table.SetFound("vulkan", ProbedDevices{{emulated, Device("vulkan:0", "gpu-1")}, {}});
+    const std::vector<std::string> want = backends == std::string("auto")
+                                              ? std::vector<std::string>{"cpu", "vulkan:0"}
+                                              : std::vector<std::string>{"cpu", "vulkan:1", "vulkan:0"};
+    EXPECT_EQ(table.Profile(), want) << backends;
+    table.SetFound("vulkan", ProbedDevices{{emulated}, {}});
+    EXPECT_THAT(table.Profile(), ElementsAre("cpu", "vulkan:1"));
+  }
+}
+
 // One GPU behind two drivers: its memory is told once; broken devices say why.
 TEST_F(DeviceTableTest, DescribesDevices) {
   const std::vector<v1::Device> devices = Make("auto").Describe();

@@ -21,7 +21,7 @@ namespace {
 constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2;
 
 struct Arguments {
-  std::string config, listen, state;
+  std::string config, listen, state, devices;
   bool dev = false, check = false;
 };
 
@@ -30,7 +30,7 @@ int Fail(int code, const std::string& text) {
   return code;
 }
 
-// The file, then --dev, then --listen and --state.
+// The file, then --dev, then --listen, --state and --devices.
 StatusOr<Config> MakeConfig(const Arguments& arguments) {
   Config config;
   if (!arguments.config.empty()) {
@@ -54,6 +54,9 @@ StatusOr<Config> MakeConfig(const Arguments& arguments) {
       return FromErrno(errno, "Making a folder for the state");
     }
     config.server_state_dir = folder;
+  }
+  if (!arguments.devices.empty()) {
+    config.devices_backends = arguments.devices;
   }
   HPVMD_RETURN_IF_ERROR(ToStatus(CheckConfig(config)));
   return config;
@@ -114,6 +117,8 @@ int Main(int argc, char** argv) {
                  "Addresses instead of the configuration's: unix:/path or host:port, by commas")
       ->type_name("ADDRESS");
   app.add_option("--state", arguments.state, "Folder for caches, instead of the configuration's")->type_name("DIR");
+  app.add_option("--devices", arguments.devices, "Devices instead of the configuration's: auto, or cpu,opencl,vulkan:0 ...")
+      ->type_name("LIST");
   app.add_flag("--check-config", arguments.check, "Check the configuration and exit");
   app.set_version_flag("--version", "hpvmd " HPVMD_VERSION);
   try {

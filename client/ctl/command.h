@@ -23,6 +23,7 @@ enum class Progress : uint8_t { kAuto, kPlain, kNone };
 
 struct Globals {
   std::string server;  // Empty: $HPVM_SERVER, else the default socket.
+  std::string tenant;  // Empty: whom the server takes for the caller.
   Format format = Format::kTable;
   Progress progress = Progress::kAuto;
   double connect_seconds = 5;

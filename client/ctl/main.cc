@@ -24,6 +24,7 @@ std::string DefaultEndpoint() {
 StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
   ClientOptions options;
   options.endpoint = server.empty() ? DefaultEndpoint() : server;
+  options.tenant = tenant;
   options.connect_timeout = Duration(static_cast<int64_t>(connect_seconds * 1e9));
   StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
   if (!client.ok()) {
@@ -59,6 +60,8 @@ int Main(int argc, char** argv) {
                  "unix:/path or host:port; default: /run/hpvmd/hpvmd.sock if it is there, else 127.0.0.1:50061")
       ->envname("HPVM_SERVER")
       ->capture_default_str();
+  app.add_option("--tenant", globals.tenant, "Who calls, for servers that take the caller's word (hpvmd --dev)")
+      ->envname("HPVM_TENANT");
   app.add_option("-o,--format", globals.format, "table or json")
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, Format>{{"table", Format::kTable}, {"json", Format::kJson}}))

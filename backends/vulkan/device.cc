@@ -46,6 +46,7 @@ class VulkanDevice final : public Device, private gpu::Driver {
               .copies_by_kernel = options.as_discrete || !context_->physical().maps_memory},
         thread_(hub, *this) {
     info_.id = "vulkan:" + std::to_string(index);
+    info_.gpu.is_processor &= !options.as_discrete;
   }
 
   const DeviceInfo& info() const override { return info_; }

@@ -27,7 +27,8 @@ struct VulkanOptions {
   // Loads VK_LAYER_KHRONOS_validation; kNotFound where it is not installed. The environment variable
   // HPVMD_VULKAN_VALIDATION=1 does the same.
   bool validate = false;
-  // For tests: never write straight into mapped memory, and copy by kernels, as on a discrete GPU.
+  // For tests: never write straight into mapped memory, copy by kernels, choose groups and measure variants, all as on
+  // a discrete GPU.
   bool as_discrete = false;
 };
 

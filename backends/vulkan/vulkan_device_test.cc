@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <thread>
 
 #include "backends/driver_builder.h"
 #include "backends/vulkan/build.h"
@@ -280,6 +281,69 @@ TEST_F(VulkanDeviceTest, StopsBetweenSubmissions) {
   ASSERT_TRUE(device_->Submit(submission).ok());
   const Status status = (*timeline)->Wait(1, RealClock().Now() + std::chrono::seconds(20));
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+}
+
+class CountingStore final : public LearntStore {
+ public:
+  void Keep(const Sha256&, std::span<const uint8_t>) override { ++kept; }
+  std::atomic<int> kept{0};
+};
+
+// Launches that could be run in several ways are timed one by one, and what is learnt of them is kept.
+TEST_F(VulkanDeviceTest, MeasuresVariants) {
+  CountingStore store;
+  Open({.learnt = &store, .as_discrete = true});
+  Artifact artifact = StepArtifact();
+  artifact.name.bytes[0] = 1;
+  artifact.gpu.variants.push_back(artifact.gpu.variants[0]);
+  Executable& step = Load(std::move(artifact));
+  constexpr uint32_t kWords = 200'000, kLaunches = 30;
+  Buffer& y = NewBuffer(kWords * 4);
+  uint32_t expected = 0;
+  for (int round = 0; round < 20 && store.kept == 0; ++round) {
+    List list;
+    for (uint32_t i = 0; i < kLaunches; ++i) {
+      list.Dispatch(step, kWords, {Whole(y), Scalar(i)});
+      expected = expected * 3 + i;
+    }
+    const Status status = Run(list);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_GT(store.kept, 0);
+  EXPECT_EQ(Read(y), std::vector<uint32_t>(kWords, expected));
+  Open({});  // The store goes first otherwise.
+}
+
+// Buffers come and go on other threads while submissions run.
+TEST_F(VulkanDeviceTest, AllocatesOnManyThreads) {
+  Executable& step = Load(StepArtifact());
+  Buffer& y = NewBuffer(40'000);
+  std::atomic<bool> stops{false};
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> allocated{0};
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    threads.emplace_back([&, seed] {
+      for (uint64_t i = seed; !stops; i = i * 7 + 13) {
+        allocated += device_->Allocate({.bytes = 1 + i % 3'000'000}).ok() ? 1 : 1'000'000'000;
+      }
+    });
+  }
+  uint32_t expected = 0;
+  for (int round = 0; round < 30; ++round) {
+    List list;
+    for (uint32_t i = 0; i < 50; ++i) {
+      list.Dispatch(step, 10'000, {Whole(y), Scalar(i)});
+      expected = expected * 3 + i;
+    }
+    EXPECT_TRUE(Run(list).ok());
+  }
+  stops = true;
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_GT(allocated, 0u);
+  EXPECT_LT(allocated, 1'000'000'000u);
+  EXPECT_EQ(Read(y), std::vector<uint32_t>(10'000, expected));
 }
 
 // Counts builds; what it returns is what the process behind a real one would.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -167,7 +166,7 @@ Status OpenClFlight::Upload(const uint8_t* source, OpenClBuffer& target, uint64_
   while (bytes > 0) {
     const uint64_t piece = std::min(bytes, Staging::kSlotBytes);
     HPVMD_ASSIGN_OR_RETURN(uint8_t * pinned, queue_.uploads_.Take(piece));
-    std::memcpy(pinned, source, piece);
+    queue_.copier_.Copy(pinned, source, piece);
     Event sent;
     cl_int error =
         clEnqueueWriteBuffer(current_, target.memory(), CL_FALSE, offset, piece, pinned, 0, nullptr, sent.out());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The completion thread's half: what is left when the device is done.
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <optional>
 
@@ -86,7 +85,7 @@ Status OpenClFlight::RunDownload(const Download& download) {
     Piece& piece = pieces.front();
     const cl_event arrived = piece.arrived.get();
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &arrived), queue, kDoing));
-    std::memcpy(piece.target, piece.pinned, piece.bytes);
+    queue_.copier_.Copy(piece.target, piece.pinned, piece.bytes);
     pieces.pop_front();
     return absl::OkStatus();
   };

@@ -268,7 +268,7 @@ TEST_P(OpenClTest, RefusesWhatDoesNotFit) {
   const std::vector<ir::KernelParam> two = {BufferParam("x"), ScalarParam("by")};
   const Case cases[] = {
       {"syntax", "__kernel void f(__global int* x) {\n  x[0] = nowhere;\n}\n", "f", {BufferParam("x")}, "nowhere"},
-      {"line", "__kernel void f(__global int* x) {\n  x[0] = nowhere;\n}\n", "f", {BufferParam("x")}, "2:"},
+      {"line", "__kernel void f(__global int* x) {\n  x[0] = nowhere;\n}\n", "f", {BufferParam("x")}, ":2:10: "},
       {"no such kernel", kScale, "absent", two, "The module has no kernel \"absent\"."},
       {"count", kScale, "scale", {BufferParam("x")}, "Kernel \"scale\" takes 2 arguments; the graph passes 1."},
       {"swapped",

@@ -9,6 +9,24 @@ namespace {
 // What is passed on of a log: the first errors and their places.
 constexpr size_t kLogBytesMax = 8 * 1024;
 
+// Drivers that compile from a file name the one that they wrote, somewhere on the host: "/tmp/x.cl:2:10" becomes
+// "source:2:10".
+std::string WithoutPaths(std::string_view log) {
+  std::string text;
+  for (size_t at = 0; at < log.size();) {
+    const bool begins =
+        log[at] == '/' && (at == 0 || std::string_view(" \t\n'\"(").find(log[at - 1]) != std::string_view::npos);
+    const size_t end = begins ? std::min(log.find_first_of(" \t\n'\":()", at), log.size()) : at;
+    if (begins && end + 1 < log.size() && log[end] == ':' && log[end + 1] >= '0' && log[end + 1] <= '9') {
+      text += "source";
+      at = end;
+      continue;
+    }
+    text += log[at++];
+  }
+  return text;
+}
+
 std::string LogOf(const Found& found, cl_program program) {
   size_t bytes = 0;
   if (clGetProgramBuildInfo(program, found.device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes) != CL_SUCCESS ||
@@ -28,6 +46,7 @@ std::string LogOf(const Found& found, cl_program program) {
   const size_t first = log.find_first_not_of(" \n\t");
   log.erase(0, std::min(first, log.size()));
   log.erase(log.find_last_not_of(" \n\t") + 1);
+  log = WithoutPaths(log);
   if (log.size() > kLogBytesMax) {
     log.resize(kLogBytesMax);
     log += " ...";

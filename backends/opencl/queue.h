@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/gpu/host_copy.h"
 #include "backends/gpu/submit_thread.h"
 #include "backends/opencl/health.h"
 #include "backends/opencl/platform.h"
@@ -52,6 +53,7 @@ class OpenClQueue final : public gpu::Driver {
   const Queue setup_;     // Fresh memory.
   Staging uploads_;       // The submit thread's.
   Staging downloads_;     // The completion thread's.
+  gpu::HostCopier copier_{gpu::HostCopier::UsualHelpers()};
   TrapPool traps_;
 };
 

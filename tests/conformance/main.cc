@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registers every case for every backend.
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <set>
 
 #include "gtest/gtest-spi.h"
 #include "gtest/gtest.h"
 
+#include "backends/vulkan/device.h"
 #include "tests/conformance/conformance.h"
 
 namespace hpvm::conformance {
@@ -110,9 +112,36 @@ void RegisterAll() {
 }  // namespace
 }  // namespace hpvm::conformance
 
+#ifdef HPVMD_TEST_DRIVERS
+// Turns Vulkan's validation layer on where it is installed.
+void Validate() {
+  hpvm::Hub hub;
+  const auto device = hpvm::CreateVulkanDevice("vulkan", hub, {.validate = true});
+  if (device.ok()) {
+    setenv("HPVMD_VULKAN_VALIDATION", "1", /*overwrite=*/0);
+  } else {
+    std::printf("The validation layer is not used: %s\n", hpvm::Message(device.status()).c_str());
+  }
+}
+
+// 0 if the layer said nothing.
+int Validated() {
+  const hpvm::ValidationMessages messages = hpvm::TakeValidationMessages();
+  for (const std::string& text : messages.texts) {
+    std::fprintf(stderr, "Validation layer: %s\n", text.c_str());
+  }
+  return messages.count == 0 ? 0 : 1;
+}
+#else
+void Validate() {}
+int Validated() { return 0; }
+#endif
+
 int main(int argc, char** argv) {
   setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
   testing::InitGoogleTest(&argc, argv);
+  Validate();
   hpvm::conformance::RegisterAll();
-  return RUN_ALL_TESTS();
+  const int failed = RUN_ALL_TESTS();
+  return Validated() != 0 ? 1 : failed;
 }

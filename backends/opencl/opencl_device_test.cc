@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Beside the conformance suite: what is OpenCL's own. On every OpenCL device present.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -549,6 +554,75 @@ TEST_P(OpenClTest, RunsBitstreams) {
   const Status status = rig.Run();
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{0x03030303u * 2, 0x01010101u * 81}));
+}
+
+// SPIR bitcode runs where a driver takes it (PoCL). The test needs the compiler that the driver's LLVM comes with.
+TEST_P(OpenClTest, RunsSpirBitcode) {
+  Rig rig(GetParam());
+  if (rig.device().info().gpu.kernel_il != KernelIl::kSpirBitcode) {
+    GTEST_SKIP() << "The device takes no SPIR bitcode.";
+  }
+  const std::string base = testing::TempDir() + "opencl_device_test_" + std::to_string(getpid());
+  std::ofstream(base + ".cl") << kScale;
+  const std::string command =
+      "clang-15 -x cl -cl-std=CL1.2 -target spir64-unknown-unknown -O1 -Xclang "
+      "-finclude-default-header -emit-llvm -c -o " +
+      base + ".bc " + base + ".cl";
+  const int result = std::system(command.c_str());
+  std::ifstream file(base + ".bc", std::ios::binary);
+  std::vector<uint8_t> bitcode((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::remove((base + ".cl").c_str());
+  std::remove((base + ".bc").c_str());
+  if (result != 0) {
+    GTEST_SKIP() << "clang-15 is not installed.";
+  }
+  Artifact artifact = Native("", "scale", {BufferParam("x"), ScalarParam("by")});
+  artifact.gpu.format = GpuFormat::kSpirBitcode;
+  artifact.code = bitcode;
+  std::unique_ptr<Executable> scale = rig.Load(std::move(artifact));
+  ASSERT_NE(scale, nullptr);
+  std::unique_ptr<Buffer> x = rig.Upload({1, 2, 3, 4});
+  rig.Dispatch(*scale, 4, {rig.View(*x), Rig::Value(3)});
+  const Status status = rig.Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{3, 6, 9, 12}));
+}
+
+// PTX runs where a driver takes it as a program binary (NVIDIA).
+TEST_P(OpenClTest, RunsPtx) {
+  Rig rig(GetParam());
+  if (rig.device().info().gpu.kernel_il != KernelIl::kPtx) {
+    GTEST_SKIP() << "The device takes no PTX.";
+  }
+  constexpr std::string_view kPtx = R"(.version 6.0
+.target sm_60
+.address_size 64
+.visible .entry scale(.param .u64 .ptr .global .align 4 scale_param_0, .param .u32 scale_param_1) {
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [scale_param_0];
+  ld.param.u32 %r1, [scale_param_1];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mad.lo.s32 %r5, %r2, %r3, %r4;
+  mul.wide.u32 %rd2, %r5, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r6, [%rd3];
+  mul.lo.s32 %r7, %r6, %r1;
+  st.global.u32 [%rd3], %r7;
+  ret;
+}
+)";
+  Artifact artifact = Native(kPtx, "scale", {BufferParam("x"), ScalarParam("by")});
+  artifact.gpu.format = GpuFormat::kPtx;
+  std::unique_ptr<Executable> scale = rig.Load(std::move(artifact));
+  ASSERT_NE(scale, nullptr);
+  std::unique_ptr<Buffer> x = rig.Upload({1, 2, 3, 4});
+  rig.Dispatch(*scale, 4, {rig.View(*x), Rig::Value(3)});
+  const Status status = rig.Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{3, 6, 9, 12}));
 }
 
 // Dependent tiny launches: prints what each costs.

@@ -289,15 +289,23 @@ std::vector<std::string> Present() {
   return all;
 }
 
-// One of each for the whole program: opening a device takes longer than most kernels.
-Devices& DevicesOf(const std::string& name) {
-  static std::map<std::string, std::unique_ptr<Devices>> all;
-  std::unique_ptr<Devices>& devices = all[name];
-  if (devices == nullptr) {
-    devices = std::make_unique<Devices>(name);
+// One of each for the whole program: opening a device takes longer than most kernels. They are gone before main ends,
+// as drivers have statics of their own.
+class AllDevices final : public testing::Environment {
+ public:
+  void TearDown() override { all_.clear(); }
+  Devices& Of(const std::string& name) {
+    std::unique_ptr<Devices>& devices = all_[name];
+    if (devices == nullptr) {
+      devices = std::make_unique<Devices>(name);
+    }
+    return *devices;
   }
-  return *devices;
-}
+
+ private:
+  std::map<std::string, std::unique_ptr<Devices>> all_;
+};
+AllDevices& all_devices = static_cast<AllDevices&>(*testing::AddGlobalTestEnvironment(new AllDevices));
 
 std::vector<std::string> Files() {
   std::vector<std::string> files;
@@ -313,7 +321,7 @@ std::vector<std::string> Files() {
 class GpuGolden : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(GpuGolden, DoesWhatTheInterpreterDoes) {
-  Devices& devices = DevicesOf(std::get<0>(GetParam()));
+  Devices& devices = all_devices.Of(std::get<0>(GetParam()));
   if (!CanCompile(devices.Of(kAutoVariant).artifact_kind())) {
     GTEST_SKIP() << "This build has no compiler for the device.";
   }

@@ -136,7 +136,7 @@ std::vector<GroupShape> ShapesFor(const GpuTarget& target, size_t dimensions, co
   // Matrices: rows and columns of a group share what they load.
   constexpr uint32_t kLarge = 16;
   if (dimensions == 2 && tile[0] * tile[1] >= kLarge) {
-    return {{32, 4, 1}, {16, 16, 1}, {16, 8, 1}, {8, 16, 1}};
+    return {{32, 4, 1}, {16, 16, 1}, {64, 2, 1}, {16, 8, 1}};
   }
   const uint32_t row = std::clamp<uint32_t>(target.subgroup_size, 32, 64);
   const uint32_t rows = 256 / row;

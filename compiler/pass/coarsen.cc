@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <span>
 
 #include "compiler/ir/verify.h"
 #include "compiler/ir/walk.h"
@@ -119,6 +120,14 @@ struct Candidate {
   GpuTile tile;
   double cost = 0;  // An instance.
   uint32_t registers = 0;
+  bool is_free = false;  // Launches need not be aligned in any way.
+
+  // For comparisons: the more registers, the fewer work items that hide what memory takes; panels in group memory are
+  // nearer than what a cache may hold.
+  double Weighted() const {
+    return cost * (1 + registers / 256.0) * (1 + 0.03 * std::log2(tile.size[0] * tile.size[1])) *
+           (tile.is_staged ? 0.85 : 1);
+  }
 };
 
 // What would pass kOpsMax by far is not even tried.
@@ -142,7 +151,8 @@ StatusOr<Candidate> Try(const ir::Module& module, const GpuTile& tile) {
     return Unimplemented("A tile would take " + std::to_string(ops) + " operations; the limit is " +
                          std::to_string(kOpsMax) + ".");
   }
-  return Candidate{tile, coarsener.cost() / (tile.size[0] * tile.size[1]), Registers(entry).Most()};
+  return Candidate{tile, coarsener.cost() / (tile.size[0] * tile.size[1]), Registers(entry).Most(),
+                   !coarse.needs_alignment && coarse.factors.empty()};
 }
 
 // Whether anything asks for the id along y.
@@ -158,6 +168,21 @@ bool HasRows(const ir::Module& module) {
     has_rows = has_rows || (op.code == Opcode::kInstanceId && is_one[f.operands_of(op)[0].index]);
   });
   return has_rows;
+}
+
+// The best, but one staged form at most, and one that runs every launch: others are of no use where rows are odd.
+std::vector<GpuTile> Best(std::span<const Candidate> good) {
+  std::vector<GpuTile> best;
+  bool has_staged = false, has_free = std::ranges::none_of(good, &Candidate::is_free);
+  for (const Candidate& candidate : good) {
+    const bool is_kept_free = best.size() + 1 == kTilesMax && !has_free && !candidate.is_free;
+    if (best.size() < kTilesMax && !is_kept_free && !(has_staged && candidate.tile.is_staged)) {
+      best.push_back(candidate.tile);
+      has_staged = has_staged || candidate.tile.is_staged;
+      has_free = has_free || candidate.is_free;
+    }
+  }
+  return best;
 }
 
 std::string Fixed(double value) {
@@ -201,7 +226,8 @@ std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& targ
   say("One instance a work item costs " + Fixed(single->cost) + " units.");
   std::vector<GpuTile> tiles = {{{2, 1, 1}}, {{4, 1, 1}}, {{8, 1, 1}}};
   if (HasRows(module)) {
-    tiles = {{{2, 1, 1}}, {{4, 1, 1}}, {{2, 2, 1}}, {{4, 4, 1}}, {{8, 4, 1}}, {{4, 8, 1}}, {{8, 8, 1}}};
+    tiles = {{{2, 1, 1}}, {{4, 1, 1}}, {{1, 4, 1}}, {{1, 8, 1}}, {{2, 2, 1}},
+             {{4, 4, 1}}, {{8, 4, 1}}, {{4, 8, 1}}, {{8, 8, 1}}};
   }
   if (HasRows(module) && target.local_bytes_max >= kStagedBytesMin && target.group_size_max >= kStagedItems) {
     for (const GpuTile& tile : {GpuTile{{8, 8, 1}, true}, GpuTile{{8, 4, 1}, true}}) {
@@ -227,15 +253,8 @@ std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& targ
       good.push_back(*candidate);
     }
   }
-  // Fewer work items hide less of what memory takes: a larger tile must be worth it.
-  std::ranges::sort(good, {}, [](const Candidate& candidate) {
-    return candidate.cost * (1 + 0.05 * std::log2(candidate.tile.size[0] * candidate.tile.size[1]));
-  });
-  std::vector<GpuTile> best;
-  for (size_t i = 0; i < good.size() && i < kTilesMax; ++i) {
-    best.push_back(good[i].tile);
-  }
-  return best;
+  std::ranges::sort(good, {}, &Candidate::Weighted);
+  return Best(good);
 }
 
 }  // namespace hpvm

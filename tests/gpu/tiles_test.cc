@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels in tiles of instances, each form by itself, on every OpenCL and Vulkan device, against the interpreter.
+#include <bit>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "gtest/gtest.h"
+
+#include "compiler/ir/interpret.h"
+#include "compiler/ir/testing/golden.h"
+#include "compiler/ir/text.h"
+#include "tests/gpu/device_run.h"
+
+namespace hpvm::gpu_test {
+namespace {
+
+const char kFolder[] = HPVMD_SOURCE_DIR "/tests/golden/coarsen";
+
+std::vector<std::string> Files() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  EXPECT_GE(paths.size(), 16u);
+  return paths;
+}
+
+// The first variant, with the plain ones beside it for far sides: the device is told to use that one.
+StatusOr<std::unique_ptr<Executable>> LoadTile(DeviceRun& device, const ir::Module& module, const GpuTile& tile,
+                                               bool is_checked) {
+  HPVMD_ASSIGN_OR_RETURN(Artifact artifact, device.Compile(module, {tile}));
+  std::vector<GpuVariant>& variants = artifact.gpu.variants;
+  const auto wanted = std::find_if(variants.begin(), variants.end(), [&](const GpuVariant& variant) {
+    return variant.tile == tile.size && variant.needs_proof != is_checked;
+  });
+  if (wanted == variants.end()) {
+    return Unimplemented("There is no such form.");
+  }
+  std::rotate(variants.begin(), wanted, wanted + 1);
+  return device.Load(std::move(artifact));
+}
+
+class TilesTest : public ::testing::TestWithParam<std::string> {};
+
+// The golden kernels in tiles, with and without checks.
+TEST_P(TilesTest, GoldenKernelsAgree) {
+  const GpuTile kTiles[] = {{{4, 1, 1}}, {{4, 4, 1}}};
+  DeviceRun device(GetParam(), 0);
+  int forms = 0;
+  for (const std::string& path : Files()) {
+    for (const GpuTile& tile : kTiles) {
+      for (const bool is_checked : {false, true}) {
+        SCOPED_TRACE(std::to_string(tile.size[1]) + (is_checked ? " checked" : " unchecked"));
+        ir::testing::CheckGoldenFile(path, [&](const ir::Module& module, const ir::Launch& launch) {
+          const auto run = [&]() -> StatusOr<ir::TrapReport> {
+            const StatusOr<std::unique_ptr<Executable>> executable = LoadTile(device, module, tile, is_checked);
+            if (executable.status().code() == absl::StatusCode::kUnimplemented ||
+                executable.status().code() == absl::StatusCode::kFailedPrecondition) {
+              return ir::Interpret(module, launch);
+            }
+            HPVMD_RETURN_IF_ERROR(executable.status());
+            ++forms;
+            return device.Launch(**executable, launch);
+          };
+          return run();
+        });
+      }
+    }
+  }
+  EXPECT_GE(forms, 20);
+}
+
+// Products of matrices by groups that share what they load, with sides that no whole group covers.
+TEST_P(TilesTest, StagedProductsAgree) {
+  DeviceRun device(GetParam(), 0);
+  std::ostringstream text;
+  text << std::ifstream(std::string(kFolder) + "/matmul.ir").rdbuf();
+  const StatusOr<ir::Module> module = ir::ParseModule(text.str());
+  ASSERT_TRUE(module.ok()) << module.status();
+  for (const GpuTile& tile : {GpuTile{{8, 8, 1}, true}, GpuTile{{8, 4, 1}, true}}) {
+    const StatusOr<std::unique_ptr<Executable>> executable = LoadTile(device, *module, tile, false);
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    for (const uint64_t k : {35, 64}) {
+      SCOPED_TRACE(std::to_string(tile.size[1]) + " " + std::to_string(k));
+      const uint64_t n = 136, m = 130;
+      std::vector<uint64_t> a(m * k), b(k * n), c(m * n);
+      for (std::vector<uint64_t>* words : {&a, &b}) {
+        for (uint64_t& word : *words) {
+          word = std::bit_cast<uint32_t>(static_cast<float>(std::rand() % 64 - 32) / 8) * 0x100000001u;
+        }
+      }
+      std::vector<uint64_t> want = c;
+      ir::Launch launch;
+      launch.extent = {n, m, 1};
+      const auto bytes_of = [](std::vector<uint64_t>& words) { return reinterpret_cast<uint8_t*>(words.data()); };
+      launch.arguments = {{bytes_of(a), m * k * 4, 0},
+                          {bytes_of(b), k * n * 4, 0},
+                          {bytes_of(want), m * n * 4, 0},
+                          {nullptr, 0, n},
+                          {nullptr, 0, k}};
+      ASSERT_TRUE(ir::Interpret(*module, launch).ok());
+      launch.arguments[2].data = bytes_of(c);
+      const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
+      ASSERT_TRUE(trap.ok()) << trap.status();
+      EXPECT_EQ(trap->code, ir::TrapCode::kNone);
+      EXPECT_EQ(c, want);
+    }
+  }
+}
+
+std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  name[name.find(':')] = '_';
+  return name;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TilesTest);
+INSTANTIATE_TEST_SUITE_P(All, TilesTest, ::testing::ValuesIn(Devices()), TestName);
+
+}  // namespace
+}  // namespace hpvm::gpu_test
+
+int main(int argc, char** argv) {
+  setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", /*overwrite=*/0);  // As executors do, before the driver is loaded.
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -13,7 +13,9 @@
 #include "backends/interp/device.h"
 #include "backends/registry.h"
 #include "base/memfd.h"
+#include "compiler/gpu_target.h"
 #include "engine/engine.h"
+#include "executor/driver_environment.h"
 #include "executor/driver_process.h"
 #include "executor/runner.h"
 #include "executor/sandbox.h"
@@ -241,6 +243,11 @@ void Describe(const DeviceInfo& info, internal::DeviceInfo* described) {
   described->set_memory_bytes(info.memory_bytes);
   described->set_allocation_bytes_max(info.allocation_bytes_max);
   described->set_is_emulated(info.is_emulated);
+  if (HasDriver(info.id)) {
+    WireWriter target;
+    WriteGpuTarget(info.gpu, target);
+    described->set_gpu_target(target.bytes().data(), target.bytes().size());
+  }
 }
 
 StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const std::string& cache_folder) {

@@ -45,7 +45,7 @@ class CompilerProcess {
   }
 
   // The end of the socket that the service takes.
-  StatusOr<UniqueFd> Start(const std::optional<LocalCache>& cache) {
+  StatusOr<UniqueFd> Start(const std::optional<LocalCache>& cache, bool has_kernel_il) {
     HPVMD_ASSIGN_OR_RETURN(const std::string program, CompilerProgram());
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -54,6 +54,9 @@ class CompilerProcess {
     UniqueFd ours(ends[0]), theirs(ends[1]);
     SpawnOptions spawn;
     spawn.arguments = {program, "--socket", "3", "--children", "1"};
+    if (has_kernel_il) {
+      spawn.arguments.push_back("--kernel-il");
+    }
     if (cache.has_value()) {
       spawn.arguments.insert(spawn.arguments.end(), {"--cache", cache->folder});
     }
@@ -66,6 +69,10 @@ class CompilerProcess {
  private:
   SpawnedProcess process_;
 };
+
+bool TranslatesKernels(const CompileRequest& request) {
+  return request.module_kind == ModuleKind::kSpirv && request.target == ArtifactKind::kOpenCl;
+}
 
 // By asking for the kernel as a run would: what was learnt comes with it. Nothing of it is worth a failure.
 std::optional<LearntRecord> FindLearnt(CompilerService& service, const CompileRequest& request) {
@@ -88,7 +95,7 @@ StatusOr<CompileOutcome> CompileHere(const CompileRequest& request, std::optiona
     cache = OpenLocalCache();
   }
   CompilerProcess process;
-  HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, process.Start(cache));
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, process.Start(cache, TranslatesKernels(request)));
   // Without a cache nothing is kept, so that any key will do.
   const std::unique_ptr<CompilerService> service =
       ConnectCompiler(std::move(socket), cache.has_value() ? cache->key : ArtifactKey{});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmctl kernel explain: what the compiler did with a kernel and why, without a server.
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
 #include "client/ctl/compile_service.h"
+#include "client/ctl/device_target.h"
 #include "client/ctl/graph_job.h"
 #include "client/ctl/kernel_report.h"
 
@@ -25,6 +27,8 @@ struct Options {
   bool fast_math = false;
   Listing listing = Listing::kNone;
   std::string level;
+  std::string device;   // As FindDeviceTarget takes it; empty: the processor.
+  std::string options;  // Of OpenCL C's compiler.
 };
 
 // A module's bytes with what to make of them.
@@ -59,10 +63,25 @@ StatusOr<ParamSpec> ParseParam(const std::string& word, size_t index) {
   return param;
 }
 
+// By what files begin with; what is neither is text.
+ModuleKind KindOf(std::string_view bytes) {
+  constexpr std::string_view kWasm("\0asm", 4), kSpirv("\x03\x02\x23\x07", 4), kSwapped("\x07\x23\x02\x03", 4);
+  const std::string_view magic = bytes.substr(0, 4);
+  return magic == kSpirv || magic == kSwapped ? ModuleKind::kSpirv
+         : magic == kWasm                     ? ModuleKind::kWasm
+                                              : ModuleKind::kOpenCl;
+}
+
 StatusOr<Task> TaskFromModule(const Options& options) {
   Task task;
   task.module = task.name = options.module;
   HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadDocument(options.module));
+  // Without a device, files that are no module at all are told so by the reader of WebAssembly.
+  task.request.module_kind = options.device.empty() ? ModuleKind::kWasm : KindOf(task.bytes);
+  task.request.options = options.options;
+  if (task.request.module_kind != ModuleKind::kWasm && options.params.empty()) {
+    return InvalidArgument("What the parameters are can be guessed for WebAssembly only; name each with --param.");
+  }
   task.request.entry = options.entry;
   task.request.abi = options.abi;
   task.request.fast_math = options.fast_math;
@@ -135,7 +154,32 @@ std::vector<ParamSpec> ParamsOf(const graph::Node& node) {
   return params;
 }
 
-// The node's first variant that is WebAssembly.
+ModuleKind KindOf(graph::ModuleKind kind) {
+  switch (kind) {
+    case graph::ModuleKind::kWasm:
+      return ModuleKind::kWasm;
+    case graph::ModuleKind::kSpirv:
+      return ModuleKind::kSpirv;
+    case graph::ModuleKind::kOpenCl:
+      return ModuleKind::kOpenCl;
+    case graph::ModuleKind::kBitstream:
+      return ModuleKind::kBitstream;
+  }
+  return ModuleKind::kWasm;
+}
+
+std::vector<SpecialisationConstant> ConstantsOf(const graph::Variant& variant) {
+  std::vector<SpecialisationConstant> constants;
+  for (const graph::Constant& constant : variant.constants) {
+    const auto* real = std::get_if<double>(&constant.value);
+    constants.push_back(
+        {constant.id, real != nullptr,
+         real != nullptr ? std::bit_cast<uint64_t>(*real) : static_cast<uint64_t>(std::get<int64_t>(constant.value))});
+  }
+  return constants;
+}
+
+// The node's first variant that is WebAssembly; for a device, the first one if there is none.
 StatusOr<Task> TaskFromGraph(const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(const std::string document, ReadDocument(options.graph));
   const graph::ParseOutcome parsed = graph::Parse(document);
@@ -143,9 +187,12 @@ StatusOr<Task> TaskFromGraph(const Options& options) {
     return InvalidArgument("The graph \"" + options.graph + "\" is not valid:\n" + ToString(parsed.diagnostics));
   }
   HPVMD_ASSIGN_OR_RETURN(const graph::Node* node, FindLeaf(*parsed.graph, options.node));
-  const auto variant = std::find_if(node->variants.begin(), node->variants.end(), [&](const graph::Variant& item) {
+  auto variant = std::find_if(node->variants.begin(), node->variants.end(), [&](const graph::Variant& item) {
     return parsed.graph->modules[item.module.index].kind == graph::ModuleKind::kWasm;
   });
+  if (variant == node->variants.end() && !options.device.empty()) {
+    variant = node->variants.begin();
+  }
   if (variant == node->variants.end()) {
     return InvalidArgument("Node \"" + node->name + "\" has no WebAssembly variant.");
   }
@@ -153,6 +200,9 @@ StatusOr<Task> TaskFromGraph(const Options& options) {
   const graph::Module& module = parsed.graph->modules[variant->module.index];
   task.name = module.name;
   HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadModuleOf(options.graph, module, &task.module));
+  task.request.module_kind = KindOf(module.kind);
+  task.request.options = module.build_options;
+  task.request.constants = ConstantsOf(*variant);
   task.request.entry = variant->entry;
   task.request.abi = variant->hpvm_web ? Abi::kHpvmWeb : Abi::kHpvm;
   task.request.fast_math = node->fast_math || options.fast_math;
@@ -168,6 +218,12 @@ Status CheckOptions(const Options& options) {
   if (!options.graph.empty() && (!options.module.empty() || !options.params.empty())) {
     return InvalidArgument("With --graph the document says module, entry and parameters.");
   }
+  if (!options.device.empty() && !options.level.empty()) {
+    return InvalidArgument("--level is a processor's; with --device there is none.");
+  }
+  if (options.device.empty() && (options.listing == Listing::kDevice || !options.options.empty())) {
+    return InvalidArgument("--emit device and --options are for a device; name it with --device.");
+  }
   return absl::OkStatus();
 }
 
@@ -175,6 +231,13 @@ Status Explain(const Globals& globals, const Options& options) {
   HPVMD_RETURN_IF_ERROR(CheckOptions(options));
   HPVMD_ASSIGN_OR_RETURN(Task task, options.graph.empty() ? TaskFromModule(options) : TaskFromGraph(options));
   CompileRequest& request = task.request;
+  std::string label;
+  if (!options.device.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(DeviceTarget target, FindDeviceTarget(options.device));
+    request.target = target.kind;
+    request.gpu = std::move(target.gpu);
+    label = std::move(target.label);
+  }
   request.module = {reinterpret_cast<const uint8_t*>(task.bytes.data()), task.bytes.size()};
   request.module_hash = HashOf(request.module);
   request.module_name = task.name;
@@ -188,6 +251,9 @@ Status Explain(const Globals& globals, const Options& options) {
   if (!outcome.artifact.has_value()) {
     return InvalidArgument(ToString(outcome.diagnostics));
   }
+  if (!label.empty()) {
+    outcome.artifact->target = label;
+  }
   PrintExplanation({.module = task.module,
                     .is_inferred = request.infers_params,
                     .artifact = *std::move(outcome.artifact),
@@ -198,8 +264,8 @@ Status Explain(const Globals& globals, const Options& options) {
 }
 
 void AddOptions(CLI::App& command, Options& options) {
-  command.add_option("module", options.module, "A WebAssembly file");
-  command.add_option("entry", options.entry, "The exported function");
+  command.add_option("module", options.module, "A WebAssembly file; with --device also SPIR-V or OpenCL C");
+  command.add_option("entry", options.entry, "The exported function, or the kernel");
   command.add_option("--graph", options.graph, "Take module, entry, parameters and math from a node of this document");
   command.add_option("--node", options.node, "The leaf node; may be left out when there is one")->needs("--graph");
   command
@@ -219,10 +285,15 @@ void AddOptions(CLI::App& command, Options& options) {
       ->option_text("exact|fast");
   command
       .add_option("--emit", options.listing,
-                  "Print the kernel IR after the passes, LLVM IR or assembly instead of the explanation")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Listing>{{"ir", Listing::kIr}, {"llvm", Listing::kLlvm}, {"asm", Listing::kAssembly}}))
-      ->option_text("ir|llvm|asm");
+                  "Print the kernel IR after the passes, LLVM IR, assembly, or what a device's driver gets, instead of "
+                  "the explanation")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Listing>{
+          {"ir", Listing::kIr}, {"llvm", Listing::kLlvm}, {"asm", Listing::kAssembly}, {"device", Listing::kDevice}}))
+      ->option_text("ir|llvm|asm|device");
+  command
+      .add_option("--device", options.device, "Compile for this device of this machine, or for one that is not here")
+      ->option_text("opencl[:N]|vulkan[:N]|h200-opencl|h200-vulkan");
+  command.add_option("--options", options.options, "Build options of OpenCL C, as a document's module has them");
   command.add_option("--level", options.level, "The processor to compile for; default: this one")
       ->check(CLI::IsMember({"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"}))
       ->option_text("x86-64-v2|x86-64-v3|x86-64-v4|aarch64");
@@ -244,7 +315,8 @@ void AddKernel(Commands commands) {
       "Examples:\n"
       "  hpvmctl kernel explain blur.wasm blur\n"
       "  hpvmctl kernel explain blur.wasm blur --param in=in --param out=out --param width=i32 --math fast\n"
-      "  hpvmctl kernel explain --graph matmul.json --node multiply --emit asm");
+      "  hpvmctl kernel explain --graph matmul.json --node multiply --emit asm\n"
+      "  hpvmctl kernel explain blur.wasm blur --device opencl:0 --emit device");
   explain->callback([=, &globals = commands.globals, &action = commands.action] {
     action = [=, &globals] { return Report(Explain(globals, *options)); };
   });

@@ -136,8 +136,54 @@ std::string HeadingOf(const Place& place, Sources& sources) {
   return place.file + ":" + std::to_string(place.line) + (text.empty() ? "" : "    " + text);
 }
 
+bool IsForGpu(const Artifact& artifact) {
+  return artifact.kind == ArtifactKind::kOpenCl || artifact.kind == ArtifactKind::kVulkan;
+}
+
+std::string_view NameOf(GpuFormat format) {
+  switch (format) {
+    case GpuFormat::kNone:
+      break;
+    case GpuFormat::kOpenClC:
+      return "OpenCL C";
+    case GpuFormat::kSpirvKernel:
+      return "a SPIR-V kernel";
+    case GpuFormat::kPtx:
+      return "PTX";
+    case GpuFormat::kSpirBitcode:
+      return "SPIR bitcode";
+    case GpuFormat::kSpirvShader:
+      return "a SPIR-V shader";
+    case GpuFormat::kBitstream:
+      return "a bitstream";
+  }
+  return "nothing";
+}
+
+std::string Product(const std::array<uint32_t, 3>& size) {
+  return std::to_string(size[0]) + " x " + std::to_string(size[1]) + " x " + std::to_string(size[2]);
+}
+
+// "4 x 1 x 1 instances a work item, unchecked where a launch shows the bounds".
+std::string Describe(const GpuVariant& variant) {
+  const bool is_single = variant.tile == std::array<uint32_t, 3>{1, 1, 1};
+  std::string text = is_single ? "one instance a work item" : Product(variant.tile) + " instances a work item";
+  text += variant.group[0] == 0 ? "" : ", groups of " + Product(variant.group) + " work items";
+  text += variant.needs_alignment ? ", buffers at multiples of 16 bytes" : "";
+  return text + (variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "");
+}
+
+// What is measured of a GPU is pairs of a variant and one of four shapes of groups (compiler/learnt.h).
+constexpr uint32_t kGroupShapes = 4;
+
 // The variant that bit `index` of a class of launches stands for.
 std::string NameOf(const Artifact& artifact, uint32_t index) {
+  if (IsForGpu(artifact)) {
+    const uint32_t variant = index / kGroupShapes;
+    return variant < artifact.gpu.variants.size() ? Describe(artifact.gpu.variants[variant]) + ", shape " +
+                                                        std::to_string(index % kGroupShapes) + " of groups"
+                                                  : "a variant that is no more";
+  }
   return index < artifact.variants.size() ? Describe(artifact.variants[index]) : "one instance at a time";
 }
 
@@ -178,6 +224,23 @@ Json ToJson(const LearntRecord& record) {
   return json;
 }
 
+// In what form the driver gets it, and how it is launched.
+std::string DescribeProgram(const Artifact& artifact) {
+  const GpuCode& gpu = artifact.gpu;
+  std::string text = "goes to the driver as " + std::string(NameOf(gpu.format)) + " (" +
+                     std::to_string(artifact.code.size()) + " bytes)";
+  if (gpu.is_native) {
+    const std::array<uint32_t, 3>& group = gpu.variants[0].group;
+    return text + ", the module's own: nothing in it is checked" +
+           (group[0] == 0 ? "" : "; groups have " + Product(group) + " work items") + "\n";
+  }
+  text += "; the first that a launch allows, later the quickest that was measured, of:\n";
+  for (const GpuVariant& variant : gpu.variants) {
+    text += "  " + Describe(variant) + "\n";
+  }
+  return text;
+}
+
 std::string Summary(const KernelExplanation& explanation) {
   const Artifact& artifact = explanation.artifact;
   std::string text = "kernel \"" + artifact.entry + "\" of " + explanation.module + " for " + artifact.target + ", " +
@@ -191,7 +254,9 @@ std::string Summary(const KernelExplanation& explanation) {
                                                       : "") +
           "\n";
   const bool is_lockstep = std::any_of(artifact.variants.begin(), artifact.variants.end(), IsLockstep);
-  if (artifact.kind != ArtifactKind::kCpuImage) {
+  if (IsForGpu(artifact)) {
+    text += DescribeProgram(artifact);
+  } else if (artifact.kind != ArtifactKind::kCpuImage) {
     text += "compiled as text only: no code for this processor can run here\n";
   } else if (is_lockstep) {
     text += "vectorised; the first that a launch allows, later the quickest that was measured, of:\n";
@@ -267,6 +332,18 @@ void PrintJson(const KernelExplanation& explanation) {
                                 {"rows", variant.rows},
                                 {"needs_proof", variant.needs_proof},
                                 {"value_bytes", variant.value_bytes}});
+  }
+  for (const GpuVariant& variant : artifact.gpu.variants) {
+    json["variants"].push_back({{"entry", variant.entry},
+                                {"tile", variant.tile},
+                                {"group", variant.group},
+                                {"needs_proof", variant.needs_proof},
+                                {"needs_alignment", variant.needs_alignment},
+                                {"can_trap", variant.can_trap},
+                                {"local_bytes", variant.local_bytes}});
+  }
+  if (IsForGpu(artifact)) {
+    json["format"] = NameOf(artifact.gpu.format);
   }
   json["learnt"] = explanation.learnt.has_value() ? ToJson(*explanation.learnt) : Json();
   json["remarks"] = Json::array();

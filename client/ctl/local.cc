@@ -23,20 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// $HPVM_EXECUTOR, else beside this program.
-StatusOr<std::string> ExecutorProgram() {
-  if (const char* named = getenv("HPVM_EXECUTOR"); named != nullptr) {
-    return std::string(named);
-  }
-  std::error_code error;
-  fs::path self = fs::read_symlink("/proc/self/exe", error);
-  fs::path program = self.parent_path() / "hpvm-executor";
-  if (error || access(program.c_str(), X_OK) != 0) {
-    return NotFound("The program \"" + program.string() + "\" is not there; HPVM_EXECUTOR can name it.");
-  }
-  return program.string();
-}
-
 std::string CacheFolder() {
   if (const char* cache = getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/') {
     return std::string(cache) + "/hpvm";
@@ -215,6 +201,19 @@ class LocalRun {
 };
 
 }  // namespace
+
+StatusOr<std::string> ExecutorProgram() {
+  if (const char* named = getenv("HPVM_EXECUTOR"); named != nullptr) {
+    return std::string(named);
+  }
+  std::error_code error;
+  fs::path self = fs::read_symlink("/proc/self/exe", error);
+  fs::path program = self.parent_path() / "hpvm-executor";
+  if (error || access(program.c_str(), X_OK) != 0) {
+    return NotFound("The program \"" + program.string() + "\" is not there; HPVM_EXECUTOR can name it.");
+  }
+  return program.string();
+}
 
 std::optional<LocalCache> OpenLocalCache() {
   LocalCache cache{.folder = CacheFolder()};

@@ -22,6 +22,9 @@ struct LocalCache {
 // Makes it if it is not there; nothing when there is no place for it.
 std::optional<LocalCache> OpenLocalCache();
 
+// $HPVM_EXECUTOR, else beside this program.
+StatusOr<std::string> ExecutorProgram();
+
 struct LocalOutcome {
   RunOutcome run;
   v1::PrepareTiming prepare;

@@ -77,6 +77,7 @@ struct ExecutorDevice {
   uint64_t memory_bytes = 0;
   uint64_t allocation_bytes_max = 0;
   bool is_emulated = false;
+  std::string gpu_target;  // As WriteGpuTarget writes it; empty for what is no GPU's.
 };
 
 // There, and of no use.

@@ -188,7 +188,7 @@ ExecutorReady DecodeReady(const internal::Ready& ready) {
   for (const internal::DeviceInfo& device : ready.devices()) {
     decoded.devices.push_back(
         {device.id(), device.kind(), device.name(), device.silicon(), device.compute_units(), device.memory_bytes(),
-         device.allocation_bytes_max(), device.is_emulated()});
+         device.allocation_bytes_max(), device.is_emulated(), device.gpu_target()});
   }
   for (const internal::BrokenDevice& broken : ready.broken()) {
     decoded.broken.push_back({broken.id(), broken.detail()});

@@ -237,6 +237,10 @@ Status CheckReady(const internal::Ready& ready) {
     HPVMD_RETURN_IF_ERROR(check.Text("devices.id", device.id(), 64));
     HPVMD_RETURN_IF_ERROR(check.Text("devices.name", device.name(), kNameBytesMax));
     HPVMD_RETURN_IF_ERROR(check.Text("devices.silicon", device.silicon(), kNameBytesMax));
+    if (device.gpu_target().size() > kNameBytesMax) {
+      return check.Fail("devices.gpu_target has " + std::to_string(device.gpu_target().size()) +
+                        " bytes; the limit is " + std::to_string(kNameBytesMax) + ".");
+    }
     constexpr std::string_view kKinds[] = {"null", "interp", "cpu", "gpu", "fpga"};
     if (std::find(std::begin(kKinds), std::end(kKinds), device.kind()) == std::end(kKinds)) {
       return check.Fail("devices.kind is unknown.");

@@ -54,6 +54,35 @@ class Explain(WithDaemon):
         text = self.wave(params=()).stdout
         self.assertIn('parameters: "p0" in, "p1" inout, "p2" i32 (guessed', text)
 
+    def test_compiles_for_devices_that_are_not_here(self):
+        text = self.wave("--device", "h200-opencl").stdout
+        self.assertIn(" for h200-opencl, exact math\n", text)
+        self.assertIn("goes to the driver as OpenCL C (", text)
+        self.assertIn("__kernel void", self.wave("--device", "h200-opencl", "--emit", "device").stdout)
+        self.assertIn("OpEntryPoint GLCompute", self.wave("--device", "h200-vulkan", "--emit", "device").stdout)
+        told = json.loads(self.wave("--device", "h200-vulkan", "-o", "json").stdout)
+        self.assertEqual(told["format"], "a SPIR-V shader")
+        self.assertTrue(all("tile" in variant for variant in told["variants"]))
+
+    def test_refuses_devices_that_nobody_has(self):
+        self.assertIn("--device takes opencl[:N]", self.wave("--device", "abacus", code=USAGE).stderr)
+        self.assertIn("--level is a processor's", self.wave("--device", "h200-opencl", "--level", "x86-64-v3",
+                                                            code=USAGE).stderr)
+        self.assertIn("for a GPU there is the kernel IR", self.wave("--device", "h200-opencl", "--emit", "asm",
+                                                                     code=USAGE).stderr)
+
+    def test_takes_modules_written_for_devices(self):
+        text = self.folder / "scale.cl"
+        text.write_text("kernel void scale(global const float* in, global float* out, float by) {\n"
+                        "  out[get_global_id(0)] = in[get_global_id(0)] * by;\n}\n")
+        params = [word for param in ("in=in", "out=out", "by=f32") for word in ("--param", param)]
+        told = self.explain(text, "scale", "--device", "h200-opencl", *params).stdout
+        self.assertIn("goes to the driver as OpenCL C (", told)
+        self.assertIn("the module's own: nothing in it is checked", told)
+        self.assertIn("OpenCL C runs on OpenCL devices only",
+                      self.explain(text, "scale", "--device", "h200-vulkan", *params, code=USAGE).stderr)
+        self.assertIn("name each with --param", self.explain(text, "scale", "--device", "h200-opencl", code=USAGE).stderr)
+
     def test_takes_a_node_of_a_graph(self):
         graph = self.folder / "graph.json"
         graph.write_text(json.dumps(debug_node("wave", PORTS, scalars=[("limit", "n")], math="fast")))

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `kernel explain --device` compiles for.
+#ifndef HPVMD_CLIENT_CTL_DEVICE_TARGET_H_
+#define HPVMD_CLIENT_CTL_DEVICE_TARGET_H_
+
+#include <string>
+
+#include "base/status.h"
+#include "compiler/artifact.h"
+#include "compiler/gpu_target.h"
+
+namespace hpvm::ctl {
+
+struct DeviceTarget {
+  std::string label;  // For people: "opencl:0 (pthread-...)".
+  ArtifactKind kind = ArtifactKind::kOpenCl;
+  GpuTarget gpu;
+};
+
+// `name`: a device of this machine ("opencl", "vulkan:1"), which a sandboxed `hpvm-executor` is asked about as the
+// daemon does; or one that need not be here ("h200-opencl", "h200-vulkan").
+StatusOr<DeviceTarget> FindDeviceTarget(const std::string& name);
+
+}  // namespace hpvm::ctl
+
+#endif  // HPVMD_CLIENT_CTL_DEVICE_TARGET_H_

@@ -17,7 +17,6 @@ inline constexpr uint32_t kNameBytesMax = 1024;
 inline constexpr uint32_t kTypeDepthMax = 32;
 inline constexpr uint32_t kNestingMax = 200;
 inline constexpr uint32_t kMembersMax = 1024;
-inline constexpr uint32_t kEntriesMax = 256;
 inline constexpr uint32_t kSwitchCasesMax = 4096;
 // Of a value that an instruction computes: drivers split it into its scalars.
 inline constexpr uint64_t kValueBytesMax = 4 * 1024;

@@ -1,0 +1,4 @@
+-I/etc
+#in\
+clude "x"
+__asm__("");

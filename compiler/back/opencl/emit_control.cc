@@ -244,13 +244,13 @@ void KernelWriter::TrapWith(OpId id, const std::string& condition, const std::st
                             const std::string& address) {
   const Op& op = function_.op(id);
   can_trap_ = true;
-  helpers_.Need("trap");
+  helpers_.Need("record_trap");
   Fact(GpuArgument::Kind::kTrapRecord);
   Fact(GpuArgument::Kind::kTrapIndex);
   for (uint32_t d = 0; d < 3; ++d) {
     InstanceId(d);
   }
-  std::string call = Cat("trap(HERE, ", code, ", ", op.source, "u, ",
+  std::string call = Cat("record_trap(HERE, ", code, ", ", op.source, "u, ",
                          op.origin != 0 ? op.origin - 1 : module_.entry.index, "u, ", address, ");");
   const OpId meets = routes_.empty() ? OpId() : routes_[id.index];
   if (meets.valid()) {

@@ -181,14 +181,15 @@ std::string KernelWriter::Prologue() {
   if (uses_ranges_) {
     out_ += RangesValue();
   }
-  if (needs_meeting_ || (module_.uses_group_memory && words != 0)) {
+  const bool zeroes = module_.uses_group_memory && words != 0 && options_.zeroes_group;
+  if (needs_meeting_ || zeroes) {
     Line("{");
     ++indent_;
     Line("const uint size = (uint)(get_local_size(0) * get_local_size(1) * get_local_size(2));");
     Line(
         "const uint at = (uint)(get_local_id(0) + get_local_size(0) * (get_local_id(1) + get_local_size(1) * "
         "get_local_id(2)));");
-    if (words != 0 && module_.uses_group_memory) {
+    if (zeroes) {
       Line("for (uint i = at; i < ", words, "u; i += size) group_memory[i] = 0ul;");
     }
     if (needs_meeting_) {

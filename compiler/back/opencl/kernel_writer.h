@@ -30,6 +30,7 @@ struct KernelOptions {
   std::string suffix;                     // Of helpers that belong to this plan alone.
   std::array<uint32_t, 3> tile{1, 1, 1};  // Instances of a work item.
   bool is_unchecked = false;              // Accesses that the launch has proven have no check.
+  bool zeroes_group = true;               // False: all of group memory is written before it is read.
   bool is_aligned = false;                // Buffers begin at multiples of 16 bytes.
   bool fast_math = false;
 };

@@ -69,8 +69,8 @@ void own_store(const Ranges* r, ulong at, uint bytes, ulong value) {
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
-void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
-          uint address) {
+void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
+                 uint address) {
   volatile __global uint* record = traps + 8ul * index;
   if (atomic_cmpxchg(record, 0u, 1u) == 0u) {
     record[1] = code;
@@ -96,7 +96,7 @@ __kernel void unchecked(__global uchar* b0,
   const uint y = first_y + (uint)get_global_id(1);
   const uint z = first_z + (uint)get_global_id(2);
   Ranges ranges;
-  if (!own_holds((ulong)a0, 4ul, 0)) { trap(HERE, 262146u, 0u, 0u, (uint)(ulong)a0); return; }
+  if (!own_holds((ulong)a0, 4ul, 0)) { record_trap(HERE, 262146u, 0u, 0u, (uint)(ulong)a0); return; }
   uint v1 = (uint)own_load(&ranges, (ulong)a0, 4u);
   uint v2 = a0 - a0;
   *(__global u32*)(p0 + (ulong)v2) = v1;
@@ -116,9 +116,9 @@ __kernel void checked(__global uchar* b0,
   const uint y = first_y + (uint)get_global_id(1);
   const uint z = first_z + (uint)get_global_id(2);
   Ranges ranges;
-  if (!own_holds((ulong)a0, 4ul, 0)) { trap(HERE, 262146u, 0u, 0u, (uint)(ulong)a0); return; }
+  if (!own_holds((ulong)a0, 4ul, 0)) { record_trap(HERE, 262146u, 0u, 0u, (uint)(ulong)a0); return; }
   uint v1 = (uint)own_load(&ranges, (ulong)a0, 4u);
   uint v2 = a0 - a0;
-  if ((ulong)v2 + 4ul > n0) { trap(HERE, 262146u, 0u, 0u, (uint)(a0 + (ulong)v2)); return; }
+  if ((ulong)v2 + 4ul > n0) { record_trap(HERE, 262146u, 0u, 0u, (uint)(a0 + (ulong)v2)); return; }
   *(__global u32*)(p0 + (ulong)v2) = v1;
 }

@@ -15,8 +15,8 @@ typedef uint4 ANY u128;
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
-void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
-          uint address) {
+void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
+                 uint address) {
   volatile __global uint* record = traps + 8ul * index;
   if (atomic_cmpxchg(record, 0u, 1u) == 0u) {
     record[1] = code;
@@ -133,7 +133,7 @@ __kernel void checked(__global const uchar* b0,
   uint v9 = v6 << 2u;
   uint v10 = 131072u + v9;
   uint v40 = v10 - 131072u;
-  if ((ulong)v40 + 4ul > n1) { trap(HERE, 262146u, 147u, 0u, (uint)(a1 + (ulong)v40)); return; }
+  if ((ulong)v40 + 4ul > n1) { record_trap(HERE, 262146u, 147u, 0u, (uint)(a1 + (ulong)v40)); return; }
   *(__global u32*)(p1 + (ulong)v40) = 0xffffffffu;
   uint v13 = (uint)((int)s3 < (int)1u);
   if (v13 != 0u) {
@@ -153,7 +153,7 @@ __kernel void checked(__global const uchar* b0,
     for (;;) {
       uint v27;
       uint v41 = v25 - 131072u;
-      if ((ulong)v41 + 4ul > n0) { trap(HERE, 262146u, 205u, 0u, (uint)(a0 + (ulong)v41)); return; }
+      if ((ulong)v41 + 4ul > n0) { record_trap(HERE, 262146u, 205u, 0u, (uint)(a0 + (ulong)v41)); return; }
       uint v28 = *(__global const u32*)(p0 + (ulong)v41);
       uint v29 = (uint)(v28 != s4);
       if (v29 != 0u) {
@@ -161,7 +161,7 @@ __kernel void checked(__global const uchar* b0,
         goto end5;
       }
       uint v42 = v10 - 131072u;
-      if ((ulong)v42 + 4ul > n1) { trap(HERE, 262146u, 219u, 0u, (uint)(a1 + (ulong)v42)); return; }
+      if ((ulong)v42 + 4ul > n1) { record_trap(HERE, 262146u, 219u, 0u, (uint)(a1 + (ulong)v42)); return; }
       *(__global u32*)(p1 + (ulong)v42) = v26;
       goto end0;
      end5:;

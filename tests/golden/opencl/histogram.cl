@@ -17,8 +17,8 @@ typedef uint4 ANY u128;
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
-void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
-          uint address) {
+void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
+                 uint address) {
   volatile __global uint* record = traps + 8ul * index;
   if (atomic_cmpxchg(record, 0u, 1u) == 0u) {
     record[1] = code;
@@ -68,19 +68,19 @@ __kernel void unchecked(__global const uchar* b0,
   for (;;) {
     uint v15 = 131072u + v14;
     uint v32 = v15 - 131072u;
-    if ((ulong)v32 + 1ul > n0) { trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
+    if ((ulong)v32 + 1ul > n0) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
     uint v16 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v32));
     uint v18 = v16 << 2u;
     uint v19 = 131072u + v18;
     uint v33 = v19 - 131072u;
     uint v21 = atomic_add((volatile __global uint*)(p1 + (ulong)v33), 1u);
     uint v34 = v15 - 131072u;
-    if ((ulong)v34 + 1ul > n0) { trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
+    if ((ulong)v34 + 1ul > n0) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
     uint v22 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v34));
     uint v35 = 131072u - 131072u;
     uint v23 = atomic_max((volatile __global uint*)(p2 + (ulong)v35), v22);
     uint v36 = v15 - 131072u;
-    if ((ulong)v36 + 1ul > n0) { trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
+    if ((ulong)v36 + 1ul > n0) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
     ulong v24 = (ulong)((uint)*(__global const uchar*)(p0 + (ulong)v36));
     ulong v25 = v13 + v24;
     uint v27 = extent_x;
@@ -143,21 +143,21 @@ __kernel void checked(__global const uchar* b0,
   for (;;) {
     uint v15 = 131072u + v14;
     uint v32 = v15 - 131072u;
-    if ((ulong)v32 + 1ul > n0) { trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
+    if ((ulong)v32 + 1ul > n0) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
     uint v16 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v32));
     uint v18 = v16 << 2u;
     uint v19 = 131072u + v18;
     uint v33 = v19 - 131072u;
-    if ((ulong)v33 + 4ul > n1) { trap(HERE, 262146u, 301u, 0u, (uint)(a1 + (ulong)v33)); return; }
+    if ((ulong)v33 + 4ul > n1) { record_trap(HERE, 262146u, 301u, 0u, (uint)(a1 + (ulong)v33)); return; }
     uint v21 = atomic_add((volatile __global uint*)(p1 + (ulong)v33), 1u);
     uint v34 = v15 - 131072u;
-    if ((ulong)v34 + 1ul > n0) { trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
+    if ((ulong)v34 + 1ul > n0) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
     uint v22 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v34));
     uint v35 = 131072u - 131072u;
-    if ((ulong)v35 + 4ul > n2) { trap(HERE, 262146u, 315u, 0u, (uint)(a2 + (ulong)v35)); return; }
+    if ((ulong)v35 + 4ul > n2) { record_trap(HERE, 262146u, 315u, 0u, (uint)(a2 + (ulong)v35)); return; }
     uint v23 = atomic_max((volatile __global uint*)(p2 + (ulong)v35), v22);
     uint v36 = v15 - 131072u;
-    if ((ulong)v36 + 1ul > n0) { trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
+    if ((ulong)v36 + 1ul > n0) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
     ulong v24 = (ulong)((uint)*(__global const uchar*)(p0 + (ulong)v36));
     ulong v25 = v13 + v24;
     uint v27 = extent_x;
@@ -174,6 +174,6 @@ __kernel void checked(__global const uchar* b0,
   v7 = v12;
  end0:;
   uint v31 = 131072u - 131072u;
-  if ((ulong)v31 + 8ul > n3) { trap(HERE, 524290u, 356u, 0u, (uint)(a3 + (ulong)v31)); return; }
+  if ((ulong)v31 + 8ul > n3) { record_trap(HERE, 524290u, 356u, 0u, (uint)(a3 + (ulong)v31)); return; }
   ulong v30 = atom_add((volatile __global ulong*)(p3 + (ulong)v31), v7);
 }

@@ -18,8 +18,8 @@ typedef uint4 ANY u128;
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
-void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
-          uint address) {
+void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
+                 uint address) {
   volatile __global uint* record = traps + 8ul * index;
   if (atomic_cmpxchg(record, 0u, 1u) == 0u) {
     record[1] = code;
@@ -90,20 +90,20 @@ __kernel void checked(__global uchar* b0,
   uint v7 = v5 << 3u;
   uint v8 = 131072u + v7;
   uint v9 = v8 - 131072u;
-  if ((ulong)v9 + 8ul > n0) { trap(HERE, 524290u, 607u, 0u, (uint)(a0 + (ulong)v9)); return; }
+  if ((ulong)v9 + 8ul > n0) { record_trap(HERE, 524290u, 607u, 0u, (uint)(a0 + (ulong)v9)); return; }
   double v10 = as_double(*(__global u64*)(p0 + (ulong)v9));
   uint v11 = 131072u + v7;
   uint v12 = v11 - 131072u;
-  if ((ulong)v12 + 8ul > n1) { trap(HERE, 524290u, 615u, 0u, (uint)(a1 + (ulong)v12)); return; }
+  if ((ulong)v12 + 8ul > n1) { record_trap(HERE, 524290u, 615u, 0u, (uint)(a1 + (ulong)v12)); return; }
   double v13 = as_double(*(__global const u64*)(p1 + (ulong)v12));
   uint v14 = 131072u + v7;
   uint v15 = v14 - 131072u;
-  if ((ulong)v15 + 8ul > n2) { trap(HERE, 524290u, 625u, 0u, (uint)(a2 + (ulong)v15)); return; }
+  if ((ulong)v15 + 8ul > n2) { record_trap(HERE, 524290u, 625u, 0u, (uint)(a2 + (ulong)v15)); return; }
   double v16 = as_double(*(__global const u64*)(p2 + (ulong)v15));
   double v17 = s3 * v16;
   double v18 = v13 + v17;
   double v19 = v10 + v18;
   uint v20 = v8 - 131072u;
-  if ((ulong)v20 + 8ul > n0) { trap(HERE, 524290u, 631u, 0u, (uint)(a0 + (ulong)v20)); return; }
+  if ((ulong)v20 + 8ul > n0) { record_trap(HERE, 524290u, 631u, 0u, (uint)(a0 + (ulong)v20)); return; }
   *(__global u64*)(p0 + (ulong)v20) = as_ulong(v19);
 }

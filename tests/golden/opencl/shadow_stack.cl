@@ -15,8 +15,8 @@ typedef uint4 ANY u128;
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
-void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
-          uint address) {
+void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
+                 uint address) {
   volatile __global uint* record = traps + 8ul * index;
   if (atomic_cmpxchg(record, 0u, 1u) == 0u) {
     record[1] = code;
@@ -135,7 +135,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v64 = v22 + v63;
   uint v231 = v64 - 131072u;
   uint v65 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v231));
-  if ((ulong)v61 - 65504ul > 30ul) { trap(HERE, 131074u, 363u, 0u, (uint)(ulong)v61); return; }
+  if ((ulong)v61 - 65504ul > 30ul) { record_trap(HERE, 131074u, 363u, 0u, (uint)(ulong)v61); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v61 - 65504ul)) = (ushort)v65;
   uint v67 = v40 + 1u;
   v51 = v67;
@@ -168,7 +168,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v86 = v75 + v85;
   uint v232 = v86 - 131072u;
   uint v87 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v232));
-  if ((ulong)v83 - 65504ul > 30ul) { trap(HERE, 131074u, 442u, 0u, (uint)(ulong)v83); return; }
+  if ((ulong)v83 - 65504ul > 30ul) { record_trap(HERE, 131074u, 442u, 0u, (uint)(ulong)v83); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v83 - 65504ul)) = (ushort)v87;
   uint v89 = v51 + 1u;
   v76 = v89;
@@ -308,7 +308,7 @@ __kernel void unchecked(__global const uchar* b0,
   for (;;) {
     uint v184 = v182 << 1u;
     uint v185 = v6 + v184;
-    if ((ulong)v185 - 65504ul > 30ul) { trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v185); return; }
+    if ((ulong)v185 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v185); return; }
     uint v186 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v185 - 65504ul)));
     uint v188 = v186 & 65535u;
     uint v189;
@@ -316,7 +316,7 @@ __kernel void unchecked(__global const uchar* b0,
     uint v191 = v180;
     uint v192 = v181;
     for (;;) {
-      if ((ulong)v191 - 65504ul > 30ul) { trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v191); return; }
+      if ((ulong)v191 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v191); return; }
       uint v193 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v191 - 65504ul)));
       uint v194 = (uint)(v193 <= v188);
       if (v194 != 0u) {
@@ -324,7 +324,7 @@ __kernel void unchecked(__global const uchar* b0,
         goto end37;
       }
       uint v196 = v191 + 2u;
-      if ((ulong)v196 - 65504ul > 30ul) { trap(HERE, 131074u, 871u, 1u, (uint)(ulong)v196); return; }
+      if ((ulong)v196 - 65504ul > 30ul) { record_trap(HERE, 131074u, 871u, 1u, (uint)(ulong)v196); return; }
       *(__private u16*)((__private uchar*)own0 + ((ulong)v196 - 65504ul)) = (ushort)v193;
       uint v198 = v191 + 0xfffffffeu;
       uint v200 = v192 + 0xffffffffu;
@@ -344,7 +344,7 @@ __kernel void unchecked(__global const uchar* b0,
    end36:;
     uint v207 = v189 << 1u;
     uint v208 = v6 + v207;
-    if ((ulong)v208 - 65504ul > 30ul) { trap(HERE, 131074u, 919u, 1u, (uint)(ulong)v208); return; }
+    if ((ulong)v208 - 65504ul > 30ul) { record_trap(HERE, 131074u, 919u, 1u, (uint)(ulong)v208); return; }
     *(__private u16*)((__private uchar*)own0 + ((ulong)v208 - 65504ul)) = (ushort)v186;
     uint v210 = v180 + 2u;
     uint v212 = v181 + 1u;
@@ -435,7 +435,7 @@ __kernel void checked(__global const uchar* b0,
   uint v34 = v16 << 1u;
   uint v35 = v22 + v34;
   uint v229 = v35 - 131072u;
-  if ((ulong)v229 + 2ul > n0) { trap(HERE, 131074u, 257u, 0u, (uint)(a0 + (ulong)v229)); return; }
+  if ((ulong)v229 + 2ul > n0) { record_trap(HERE, 131074u, 257u, 0u, (uint)(a0 + (ulong)v229)); return; }
   uint v36 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v229));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v6 - 65504ul)) = (ushort)v36;
   uint v38 = v6 | 2u;
@@ -458,7 +458,7 @@ __kernel void checked(__global const uchar* b0,
   uint v46 = v8 << 1u;
   uint v47 = v22 + v46;
   uint v230 = v47 - 131072u;
-  if ((ulong)v230 + 2ul > n0) { trap(HERE, 131074u, 305u, 0u, (uint)(a0 + (ulong)v230)); return; }
+  if ((ulong)v230 + 2ul > n0) { record_trap(HERE, 131074u, 305u, 0u, (uint)(a0 + (ulong)v230)); return; }
   uint v48 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v230));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v23 - 65504ul)) = (ushort)v48;
   uint v50 = v24 + 1u;
@@ -483,9 +483,9 @@ __kernel void checked(__global const uchar* b0,
   uint v63 = v55 << 1u;
   uint v64 = v22 + v63;
   uint v231 = v64 - 131072u;
-  if ((ulong)v231 + 2ul > n0) { trap(HERE, 131074u, 360u, 0u, (uint)(a0 + (ulong)v231)); return; }
+  if ((ulong)v231 + 2ul > n0) { record_trap(HERE, 131074u, 360u, 0u, (uint)(a0 + (ulong)v231)); return; }
   uint v65 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v231));
-  if ((ulong)v61 - 65504ul > 30ul) { trap(HERE, 131074u, 363u, 0u, (uint)(ulong)v61); return; }
+  if ((ulong)v61 - 65504ul > 30ul) { record_trap(HERE, 131074u, 363u, 0u, (uint)(ulong)v61); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v61 - 65504ul)) = (ushort)v65;
   uint v67 = v40 + 1u;
   v51 = v67;
@@ -517,9 +517,9 @@ __kernel void checked(__global const uchar* b0,
   uint v85 = v16 << 1u;
   uint v86 = v75 + v85;
   uint v232 = v86 - 131072u;
-  if ((ulong)v232 + 2ul > n0) { trap(HERE, 131074u, 439u, 0u, (uint)(a0 + (ulong)v232)); return; }
+  if ((ulong)v232 + 2ul > n0) { record_trap(HERE, 131074u, 439u, 0u, (uint)(a0 + (ulong)v232)); return; }
   uint v87 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v232));
-  if ((ulong)v83 - 65504ul > 30ul) { trap(HERE, 131074u, 442u, 0u, (uint)(ulong)v83); return; }
+  if ((ulong)v83 - 65504ul > 30ul) { record_trap(HERE, 131074u, 442u, 0u, (uint)(ulong)v83); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v83 - 65504ul)) = (ushort)v87;
   uint v89 = v51 + 1u;
   v76 = v89;
@@ -541,7 +541,7 @@ __kernel void checked(__global const uchar* b0,
   uint v99 = v8 << 1u;
   uint v100 = v75 + v99;
   uint v233 = v100 - 131072u;
-  if ((ulong)v233 + 2ul > n0) { trap(HERE, 131074u, 486u, 0u, (uint)(a0 + (ulong)v233)); return; }
+  if ((ulong)v233 + 2ul > n0) { record_trap(HERE, 131074u, 486u, 0u, (uint)(a0 + (ulong)v233)); return; }
   uint v101 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v233));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v97 - 65504ul)) = (ushort)v101;
   uint v103 = v76 + 1u;
@@ -566,7 +566,7 @@ __kernel void checked(__global const uchar* b0,
   uint v116 = v108 << 1u;
   uint v117 = v75 + v116;
   uint v234 = v117 - 131072u;
-  if ((ulong)v234 + 2ul > n0) { trap(HERE, 131074u, 541u, 0u, (uint)(a0 + (ulong)v234)); return; }
+  if ((ulong)v234 + 2ul > n0) { record_trap(HERE, 131074u, 541u, 0u, (uint)(a0 + (ulong)v234)); return; }
   uint v118 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v234));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v114 - 65504ul)) = (ushort)v118;
   uint v120 = v90 + 1u;
@@ -600,7 +600,7 @@ __kernel void checked(__global const uchar* b0,
   uint v140 = v16 << 1u;
   uint v141 = v130 + v140;
   uint v235 = v141 - 131072u;
-  if ((ulong)v235 + 2ul > n0) { trap(HERE, 131074u, 623u, 0u, (uint)(a0 + (ulong)v235)); return; }
+  if ((ulong)v235 + 2ul > n0) { record_trap(HERE, 131074u, 623u, 0u, (uint)(a0 + (ulong)v235)); return; }
   uint v142 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v235));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v138 - 65504ul)) = (ushort)v142;
   uint v144 = v104 + 1u;
@@ -623,7 +623,7 @@ __kernel void checked(__global const uchar* b0,
   uint v154 = v8 << 1u;
   uint v155 = v130 + v154;
   uint v236 = v155 - 131072u;
-  if ((ulong)v236 + 2ul > n0) { trap(HERE, 131074u, 670u, 0u, (uint)(a0 + (ulong)v236)); return; }
+  if ((ulong)v236 + 2ul > n0) { record_trap(HERE, 131074u, 670u, 0u, (uint)(a0 + (ulong)v236)); return; }
   uint v156 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v236));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v152 - 65504ul)) = (ushort)v156;
   uint v158 = v131 + 1u;
@@ -648,7 +648,7 @@ __kernel void checked(__global const uchar* b0,
   uint v171 = v163 << 1u;
   uint v172 = v130 + v171;
   uint v237 = v172 - 131072u;
-  if ((ulong)v237 + 2ul > n0) { trap(HERE, 131074u, 725u, 0u, (uint)(a0 + (ulong)v237)); return; }
+  if ((ulong)v237 + 2ul > n0) { record_trap(HERE, 131074u, 725u, 0u, (uint)(a0 + (ulong)v237)); return; }
   uint v173 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v237));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v169 - 65504ul)) = (ushort)v173;
   uint v175 = v145 + 1u;
@@ -664,7 +664,7 @@ __kernel void checked(__global const uchar* b0,
   for (;;) {
     uint v184 = v182 << 1u;
     uint v185 = v6 + v184;
-    if ((ulong)v185 - 65504ul > 30ul) { trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v185); return; }
+    if ((ulong)v185 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v185); return; }
     uint v186 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v185 - 65504ul)));
     uint v188 = v186 & 65535u;
     uint v189;
@@ -672,7 +672,7 @@ __kernel void checked(__global const uchar* b0,
     uint v191 = v180;
     uint v192 = v181;
     for (;;) {
-      if ((ulong)v191 - 65504ul > 30ul) { trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v191); return; }
+      if ((ulong)v191 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v191); return; }
       uint v193 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v191 - 65504ul)));
       uint v194 = (uint)(v193 <= v188);
       if (v194 != 0u) {
@@ -680,7 +680,7 @@ __kernel void checked(__global const uchar* b0,
         goto end37;
       }
       uint v196 = v191 + 2u;
-      if ((ulong)v196 - 65504ul > 30ul) { trap(HERE, 131074u, 871u, 1u, (uint)(ulong)v196); return; }
+      if ((ulong)v196 - 65504ul > 30ul) { record_trap(HERE, 131074u, 871u, 1u, (uint)(ulong)v196); return; }
       *(__private u16*)((__private uchar*)own0 + ((ulong)v196 - 65504ul)) = (ushort)v193;
       uint v198 = v191 + 0xfffffffeu;
       uint v200 = v192 + 0xffffffffu;
@@ -700,7 +700,7 @@ __kernel void checked(__global const uchar* b0,
    end36:;
     uint v207 = v189 << 1u;
     uint v208 = v6 + v207;
-    if ((ulong)v208 - 65504ul > 30ul) { trap(HERE, 131074u, 919u, 1u, (uint)(ulong)v208); return; }
+    if ((ulong)v208 - 65504ul > 30ul) { record_trap(HERE, 131074u, 919u, 1u, (uint)(ulong)v208); return; }
     *(__private u16*)((__private uchar*)own0 + ((ulong)v208 - 65504ul)) = (ushort)v186;
     uint v210 = v180 + 2u;
     uint v212 = v181 + 1u;
@@ -723,7 +723,7 @@ __kernel void checked(__global const uchar* b0,
   uint v224 = v6 + v223;
   uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v224 - 65504ul)));
   uint v228 = v221 - 131072u;
-  if ((ulong)v228 + 2ul > n1) { trap(HERE, 131074u, 775u, 0u, (uint)(a1 + (ulong)v228)); return; }
+  if ((ulong)v228 + 2ul > n1) { record_trap(HERE, 131074u, 775u, 0u, (uint)(a1 + (ulong)v228)); return; }
   *(__global u16*)(p1 + (ulong)v228) = (ushort)v225;
   uint v227 = v6 + 32u;
   g0 = v227;

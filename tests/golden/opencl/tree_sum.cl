@@ -15,8 +15,8 @@ typedef uint4 ANY u128;
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
-void trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
-          uint address) {
+void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint code, uint source, uint function,
+                 uint address) {
   volatile __global uint* record = traps + 8ul * index;
   if (atomic_cmpxchg(record, 0u, 1u) == 0u) {
     record[1] = code;
@@ -226,15 +226,15 @@ __kernel void checked(__global const uchar* b0,
   uint v13 = 131072u + v12;
   uint v14 = v13 + v9;
   uint v15 = v14 - 131072u;
-  if ((ulong)v15 + 4ul > n0) { trap(HERE, 262146u, 7043u, 0u, (uint)(a0 + (ulong)v15)); stopped[meeting] = 1u; goto meet21; }
+  if ((ulong)v15 + 4ul > n0) { record_trap(HERE, 262146u, 7043u, 0u, (uint)(a0 + (ulong)v15)); stopped[meeting] = 1u; goto meet21; }
   float v16 = as_float(*(__global const u32*)(p0 + (ulong)v15));
   uint v18 = v14 + 1024u;
   uint v19 = v18 - 131072u;
-  if ((ulong)v19 + 4ul > n0) { trap(HERE, 262146u, 7052u, 0u, (uint)(a0 + (ulong)v19)); stopped[meeting] = 1u; goto meet21; }
+  if ((ulong)v19 + 4ul > n0) { record_trap(HERE, 262146u, 7052u, 0u, (uint)(a0 + (ulong)v19)); stopped[meeting] = 1u; goto meet21; }
   float v20 = as_float(*(__global const u32*)(p0 + (ulong)v19));
   float v21 = v16 + v20;
   const ulong at_0 = (ulong)(v10 - group_base) + 0ul;
-  if (at_0 > 1020ul) { trap(HERE, 262146u, 7056u, 0u, (uint)(group_base + at_0)); stopped[meeting] = 1u; goto meet21; }
+  if (at_0 > 1020ul) { record_trap(HERE, 262146u, 7056u, 0u, (uint)(group_base + at_0)); stopped[meeting] = 1u; goto meet21; }
   *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v21);
  meet21:;
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
@@ -246,14 +246,14 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v25 = v10 + 512u;
   const ulong at_1 = (ulong)(v25 - group_base) + 0ul;
-  if (at_1 > 1020ul) { trap(HERE, 262146u, 7083u, 0u, (uint)(group_base + at_1)); stopped[meeting] = 1u; goto meet35; }
+  if (at_1 > 1020ul) { record_trap(HERE, 262146u, 7083u, 0u, (uint)(group_base + at_1)); stopped[meeting] = 1u; goto meet35; }
   float v26 = as_float(*(__local u32*)((__local uchar*)group_memory + at_1));
   const ulong at_2 = (ulong)(v10 - group_base) + 0ul;
-  if (at_2 > 1020ul) { trap(HERE, 262146u, 7088u, 0u, (uint)(group_base + at_2)); stopped[meeting] = 1u; goto meet35; }
+  if (at_2 > 1020ul) { record_trap(HERE, 262146u, 7088u, 0u, (uint)(group_base + at_2)); stopped[meeting] = 1u; goto meet35; }
   float v27 = as_float(*(__local u32*)((__local uchar*)group_memory + at_2));
   float v28 = v26 + v27;
   const ulong at_3 = (ulong)(v10 - group_base) + 0ul;
-  if (at_3 > 1020ul) { trap(HERE, 262146u, 7092u, 0u, (uint)(group_base + at_3)); stopped[meeting] = 1u; goto meet35; }
+  if (at_3 > 1020ul) { record_trap(HERE, 262146u, 7092u, 0u, (uint)(group_base + at_3)); stopped[meeting] = 1u; goto meet35; }
   *(__local u32*)((__local uchar*)group_memory + at_3) = as_uint(v28);
  end0:;
  meet35:;
@@ -266,14 +266,14 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v32 = v10 + 256u;
   const ulong at_4 = (ulong)(v32 - group_base) + 0ul;
-  if (at_4 > 1020ul) { trap(HERE, 262146u, 7119u, 0u, (uint)(group_base + at_4)); stopped[meeting] = 1u; goto meet49; }
+  if (at_4 > 1020ul) { record_trap(HERE, 262146u, 7119u, 0u, (uint)(group_base + at_4)); stopped[meeting] = 1u; goto meet49; }
   float v33 = as_float(*(__local u32*)((__local uchar*)group_memory + at_4));
   const ulong at_5 = (ulong)(v10 - group_base) + 0ul;
-  if (at_5 > 1020ul) { trap(HERE, 262146u, 7124u, 0u, (uint)(group_base + at_5)); stopped[meeting] = 1u; goto meet49; }
+  if (at_5 > 1020ul) { record_trap(HERE, 262146u, 7124u, 0u, (uint)(group_base + at_5)); stopped[meeting] = 1u; goto meet49; }
   float v34 = as_float(*(__local u32*)((__local uchar*)group_memory + at_5));
   float v35 = v33 + v34;
   const ulong at_6 = (ulong)(v10 - group_base) + 0ul;
-  if (at_6 > 1020ul) { trap(HERE, 262146u, 7128u, 0u, (uint)(group_base + at_6)); stopped[meeting] = 1u; goto meet49; }
+  if (at_6 > 1020ul) { record_trap(HERE, 262146u, 7128u, 0u, (uint)(group_base + at_6)); stopped[meeting] = 1u; goto meet49; }
   *(__local u32*)((__local uchar*)group_memory + at_6) = as_uint(v35);
  end2:;
  meet49:;
@@ -286,14 +286,14 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v39 = v10 + 128u;
   const ulong at_7 = (ulong)(v39 - group_base) + 0ul;
-  if (at_7 > 1020ul) { trap(HERE, 262146u, 7155u, 0u, (uint)(group_base + at_7)); stopped[meeting] = 1u; goto meet63; }
+  if (at_7 > 1020ul) { record_trap(HERE, 262146u, 7155u, 0u, (uint)(group_base + at_7)); stopped[meeting] = 1u; goto meet63; }
   float v40 = as_float(*(__local u32*)((__local uchar*)group_memory + at_7));
   const ulong at_8 = (ulong)(v10 - group_base) + 0ul;
-  if (at_8 > 1020ul) { trap(HERE, 262146u, 7160u, 0u, (uint)(group_base + at_8)); stopped[meeting] = 1u; goto meet63; }
+  if (at_8 > 1020ul) { record_trap(HERE, 262146u, 7160u, 0u, (uint)(group_base + at_8)); stopped[meeting] = 1u; goto meet63; }
   float v41 = as_float(*(__local u32*)((__local uchar*)group_memory + at_8));
   float v42 = v40 + v41;
   const ulong at_9 = (ulong)(v10 - group_base) + 0ul;
-  if (at_9 > 1020ul) { trap(HERE, 262146u, 7164u, 0u, (uint)(group_base + at_9)); stopped[meeting] = 1u; goto meet63; }
+  if (at_9 > 1020ul) { record_trap(HERE, 262146u, 7164u, 0u, (uint)(group_base + at_9)); stopped[meeting] = 1u; goto meet63; }
   *(__local u32*)((__local uchar*)group_memory + at_9) = as_uint(v42);
  end4:;
  meet63:;
@@ -306,14 +306,14 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v46 = v10 + 64u;
   const ulong at_10 = (ulong)(v46 - group_base) + 0ul;
-  if (at_10 > 1020ul) { trap(HERE, 262146u, 7191u, 0u, (uint)(group_base + at_10)); stopped[meeting] = 1u; goto meet77; }
+  if (at_10 > 1020ul) { record_trap(HERE, 262146u, 7191u, 0u, (uint)(group_base + at_10)); stopped[meeting] = 1u; goto meet77; }
   float v47 = as_float(*(__local u32*)((__local uchar*)group_memory + at_10));
   const ulong at_11 = (ulong)(v10 - group_base) + 0ul;
-  if (at_11 > 1020ul) { trap(HERE, 262146u, 7196u, 0u, (uint)(group_base + at_11)); stopped[meeting] = 1u; goto meet77; }
+  if (at_11 > 1020ul) { record_trap(HERE, 262146u, 7196u, 0u, (uint)(group_base + at_11)); stopped[meeting] = 1u; goto meet77; }
   float v48 = as_float(*(__local u32*)((__local uchar*)group_memory + at_11));
   float v49 = v47 + v48;
   const ulong at_12 = (ulong)(v10 - group_base) + 0ul;
-  if (at_12 > 1020ul) { trap(HERE, 262146u, 7200u, 0u, (uint)(group_base + at_12)); stopped[meeting] = 1u; goto meet77; }
+  if (at_12 > 1020ul) { record_trap(HERE, 262146u, 7200u, 0u, (uint)(group_base + at_12)); stopped[meeting] = 1u; goto meet77; }
   *(__local u32*)((__local uchar*)group_memory + at_12) = as_uint(v49);
  end6:;
  meet77:;
@@ -326,14 +326,14 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v53 = v10 + 32u;
   const ulong at_13 = (ulong)(v53 - group_base) + 0ul;
-  if (at_13 > 1020ul) { trap(HERE, 262146u, 7226u, 0u, (uint)(group_base + at_13)); stopped[meeting] = 1u; goto meet91; }
+  if (at_13 > 1020ul) { record_trap(HERE, 262146u, 7226u, 0u, (uint)(group_base + at_13)); stopped[meeting] = 1u; goto meet91; }
   float v54 = as_float(*(__local u32*)((__local uchar*)group_memory + at_13));
   const ulong at_14 = (ulong)(v10 - group_base) + 0ul;
-  if (at_14 > 1020ul) { trap(HERE, 262146u, 7231u, 0u, (uint)(group_base + at_14)); stopped[meeting] = 1u; goto meet91; }
+  if (at_14 > 1020ul) { record_trap(HERE, 262146u, 7231u, 0u, (uint)(group_base + at_14)); stopped[meeting] = 1u; goto meet91; }
   float v55 = as_float(*(__local u32*)((__local uchar*)group_memory + at_14));
   float v56 = v54 + v55;
   const ulong at_15 = (ulong)(v10 - group_base) + 0ul;
-  if (at_15 > 1020ul) { trap(HERE, 262146u, 7235u, 0u, (uint)(group_base + at_15)); stopped[meeting] = 1u; goto meet91; }
+  if (at_15 > 1020ul) { record_trap(HERE, 262146u, 7235u, 0u, (uint)(group_base + at_15)); stopped[meeting] = 1u; goto meet91; }
   *(__local u32*)((__local uchar*)group_memory + at_15) = as_uint(v56);
  end8:;
  meet91:;
@@ -346,14 +346,14 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v60 = v10 + 16u;
   const ulong at_16 = (ulong)(v60 - group_base) + 0ul;
-  if (at_16 > 1020ul) { trap(HERE, 262146u, 7261u, 0u, (uint)(group_base + at_16)); stopped[meeting] = 1u; goto meet105; }
+  if (at_16 > 1020ul) { record_trap(HERE, 262146u, 7261u, 0u, (uint)(group_base + at_16)); stopped[meeting] = 1u; goto meet105; }
   float v61 = as_float(*(__local u32*)((__local uchar*)group_memory + at_16));
   const ulong at_17 = (ulong)(v10 - group_base) + 0ul;
-  if (at_17 > 1020ul) { trap(HERE, 262146u, 7266u, 0u, (uint)(group_base + at_17)); stopped[meeting] = 1u; goto meet105; }
+  if (at_17 > 1020ul) { record_trap(HERE, 262146u, 7266u, 0u, (uint)(group_base + at_17)); stopped[meeting] = 1u; goto meet105; }
   float v62 = as_float(*(__local u32*)((__local uchar*)group_memory + at_17));
   float v63 = v61 + v62;
   const ulong at_18 = (ulong)(v10 - group_base) + 0ul;
-  if (at_18 > 1020ul) { trap(HERE, 262146u, 7270u, 0u, (uint)(group_base + at_18)); stopped[meeting] = 1u; goto meet105; }
+  if (at_18 > 1020ul) { record_trap(HERE, 262146u, 7270u, 0u, (uint)(group_base + at_18)); stopped[meeting] = 1u; goto meet105; }
   *(__local u32*)((__local uchar*)group_memory + at_18) = as_uint(v63);
  end10:;
  meet105:;
@@ -366,14 +366,14 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v67 = v10 + 8u;
   const ulong at_19 = (ulong)(v67 - group_base) + 0ul;
-  if (at_19 > 1020ul) { trap(HERE, 262146u, 7296u, 0u, (uint)(group_base + at_19)); stopped[meeting] = 1u; goto meet119; }
+  if (at_19 > 1020ul) { record_trap(HERE, 262146u, 7296u, 0u, (uint)(group_base + at_19)); stopped[meeting] = 1u; goto meet119; }
   float v68 = as_float(*(__local u32*)((__local uchar*)group_memory + at_19));
   const ulong at_20 = (ulong)(v10 - group_base) + 0ul;
-  if (at_20 > 1020ul) { trap(HERE, 262146u, 7301u, 0u, (uint)(group_base + at_20)); stopped[meeting] = 1u; goto meet119; }
+  if (at_20 > 1020ul) { record_trap(HERE, 262146u, 7301u, 0u, (uint)(group_base + at_20)); stopped[meeting] = 1u; goto meet119; }
   float v69 = as_float(*(__local u32*)((__local uchar*)group_memory + at_20));
   float v70 = v68 + v69;
   const ulong at_21 = (ulong)(v10 - group_base) + 0ul;
-  if (at_21 > 1020ul) { trap(HERE, 262146u, 7305u, 0u, (uint)(group_base + at_21)); stopped[meeting] = 1u; goto meet119; }
+  if (at_21 > 1020ul) { record_trap(HERE, 262146u, 7305u, 0u, (uint)(group_base + at_21)); stopped[meeting] = 1u; goto meet119; }
   *(__local u32*)((__local uchar*)group_memory + at_21) = as_uint(v70);
  end12:;
  meet119:;
@@ -386,14 +386,14 @@ __kernel void checked(__global const uchar* b0,
   }
   uint v74 = v10 + 4u;
   const ulong at_22 = (ulong)(v74 - group_base) + 0ul;
-  if (at_22 > 1020ul) { trap(HERE, 262146u, 7331u, 0u, (uint)(group_base + at_22)); stopped[meeting] = 1u; goto meet133; }
+  if (at_22 > 1020ul) { record_trap(HERE, 262146u, 7331u, 0u, (uint)(group_base + at_22)); stopped[meeting] = 1u; goto meet133; }
   float v75 = as_float(*(__local u32*)((__local uchar*)group_memory + at_22));
   const ulong at_23 = (ulong)(v10 - group_base) + 0ul;
-  if (at_23 > 1020ul) { trap(HERE, 262146u, 7336u, 0u, (uint)(group_base + at_23)); stopped[meeting] = 1u; goto meet133; }
+  if (at_23 > 1020ul) { record_trap(HERE, 262146u, 7336u, 0u, (uint)(group_base + at_23)); stopped[meeting] = 1u; goto meet133; }
   float v76 = as_float(*(__local u32*)((__local uchar*)group_memory + at_23));
   float v77 = v75 + v76;
   const ulong at_24 = (ulong)(v10 - group_base) + 0ul;
-  if (at_24 > 1020ul) { trap(HERE, 262146u, 7340u, 0u, (uint)(group_base + at_24)); stopped[meeting] = 1u; goto meet133; }
+  if (at_24 > 1020ul) { record_trap(HERE, 262146u, 7340u, 0u, (uint)(group_base + at_24)); stopped[meeting] = 1u; goto meet133; }
   *(__local u32*)((__local uchar*)group_memory + at_24) = as_uint(v77);
  end14:;
  meet133:;
@@ -406,10 +406,10 @@ __kernel void checked(__global const uchar* b0,
   uint v79 = v5 << 2u;
   uint v80 = 131072u + v79;
   const ulong at_25 = (ulong)(v3 - group_base) + 0ul;
-  if (at_25 > 1020ul) { trap(HERE, 262146u, 7366u, 0u, (uint)(group_base + at_25)); return; }
+  if (at_25 > 1020ul) { record_trap(HERE, 262146u, 7366u, 0u, (uint)(group_base + at_25)); return; }
   float v81 = as_float(*(__local u32*)((__local uchar*)group_memory + at_25));
   uint v82 = v80 - 131072u;
-  if ((ulong)v82 + 4ul > n1) { trap(HERE, 262146u, 7369u, 0u, (uint)(a1 + (ulong)v82)); return; }
+  if ((ulong)v82 + 4ul > n1) { record_trap(HERE, 262146u, 7369u, 0u, (uint)(a1 + (ulong)v82)); return; }
   *(__global u32*)(p1 + (ulong)v82) = as_uint(v81);
  end16:;
 }

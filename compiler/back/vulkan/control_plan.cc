@@ -7,7 +7,17 @@ namespace hpvm::vulkan {
 
 using ir::Opcode;
 
+namespace {
+
+// Of lavapipe: see KernelEmitter::cuts_loops_.
+constexpr uint64_t kLeftLoopsBytes = 4;
+
+}  // namespace
+
 void KernelEmitter::PlanControl() {
+  const GpuTarget& target = m_.target;
+  const uint64_t left_bytes = target.group_size_max * kLeftLoopsBytes;
+  cuts_loops_ = target.is_processor && plan_.local_bytes + left_bytes + 16 <= target.local_bytes_max;
   const size_t count = f_.ops.size();
   is_left_inside_.assign(count, false);
   is_continued_.assign(count, false);

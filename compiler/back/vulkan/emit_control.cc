@@ -202,8 +202,7 @@ bool KernelEmitter::EmitLoop(ir::OpId id) {
   frame.name = next_name_++;
   const SpvId header = w.NewId(), inside = w.NewId(), next = frame.next;
   if (cuts_loops_) {
-    frame.is_left = w.LocalVariable(c.U32());
-    c.Store(frame.is_left, c.K(0));
+    c.Store(LeftSlot(), c.K(0));
   }
   w.Do(spv::OpBranch, {header});
   w.Label(header);

@@ -29,8 +29,7 @@ KernelEmitter::KernelEmitter(ModuleEmitter& m, const ir::Module& module, const g
       plan_(plan),
       options_(options),
       values_(f_.values.size(), 0),
-      conditions_(f_.values.size(), 0),
-      cuts_loops_(m.target.is_processor) {}
+      conditions_(f_.values.size(), 0) {}
 
 void KernelEmitter::Refuse(const std::string& reason) {
   if (status_.ok()) {
@@ -140,6 +139,9 @@ void KernelEmitter::DeclareMemory() {
     const auto words = static_cast<uint32_t>((plan_.local_bytes + 3) / 4);
     const SpvId variable = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), words));
     group_ = WordArray{variable, spv::StorageClassWorkgroup, 0, plan_.local_bytes, true};
+  }
+  if (cuts_loops_ && std::find(is_continued_.begin(), is_continued_.end(), true) != is_continued_.end()) {
+    left_loops_ = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), m_.target.group_size_max));
   }
   const SpvId zero = w.U32(0);
   trap_code_ = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);

@@ -69,9 +69,19 @@ void KernelEmitter::JumpTo(Goal goal) {
 }
 
 void KernelEmitter::MarkLeft(Goal hop) {
-  if (const SpvId is_left = frames_[hop.frame].is_left; is_left != 0 && !hop.is_continue) {
-    c.Store(is_left, c.K(1));
+  const Frame& frame = frames_[hop.frame];
+  if (cuts_loops_ && frame.kind == Frame::Kind::kLoop && !hop.is_continue) {
+    c.Store(LeftSlot(), c.K(frame.name));
   }
+}
+
+// The work item's own word.
+SpvId KernelEmitter::LeftSlot() {
+  const SpvId variable = m_.BuiltIn(spv::BuiltInLocalInvocationIndex);
+  Use(variable);
+  Use(left_loops_);
+  const SpvId index = c.Load(c.U32(), variable);
+  return w.Op(spv::OpAccessChain, w.Pointer(spv::StorageClassWorkgroup, c.U32()), {left_loops_, index});
 }
 
 bool KernelEmitter::CloseFrame() {
@@ -82,9 +92,9 @@ bool KernelEmitter::CloseFrame() {
     w.Do(spv::OpUnreachable, {});
     return false;
   }
-  if (frame.is_left != 0) {
-    const SpvId is_left = c.Load(c.U32(), frame.is_left);
-    TrapIf(c.Equal(is_left, c.K(0)), ir::TrapCode::kUnreachable, f_.op(frame.op));
+  if (cuts_loops_ && frame.kind == Frame::Kind::kLoop) {
+    const SpvId left = c.Load(c.U32(), LeftSlot());
+    TrapIf(c.Differ(left, c.K(frame.name)), ir::TrapCode::kUnreachable, f_.op(frame.op));
   }
   return SendOn(frame);
 }

@@ -142,7 +142,6 @@ class KernelEmitter {
     bool goes_on_with_name = false;  // or its continuation.
     std::set<std::pair<size_t, bool>> crossing;  // Targets of who passes the merge: frame, whether to continue.
     uint32_t name = 0;
-    SpvId is_left = 0;  // Loops, where cuts_loops_: a variable that is 1 once the loop is left.
   };
   struct Goal {
     size_t frame;
@@ -170,6 +169,7 @@ class KernelEmitter {
   // Notes that somebody passes there on the way to `goal`; the label to branch to.
   SpvId Arrive(Goal hop, Goal goal, bool has_name);
   void MarkLeft(Goal hop);
+  SpvId LeftSlot();
   bool SendOn(const Frame& frame);
   uint32_t NameOf(Goal goal) const { return 2 * frames_[goal.frame].name + (goal.is_continue ? 1 : 0); }
   SpvId Selector();
@@ -355,9 +355,11 @@ class KernelEmitter {
   std::vector<uint32_t> place_in_region_;
   void PlanControl();
 
-  // Lavapipe ends an invocation's loops after 65,535 iterations in all, without a word. There every loop shows that it
-  // was left on purpose, or traps as unreachable.
-  const bool cuts_loops_;
+  // Lavapipe ends an invocation's loops after 65,535 iterations in all, without a word. There a loop that is left writes
+  // its name into a word of group memory, through which no compiler sees, and behind it whoever does not find the name
+  // traps as unreachable.
+  bool cuts_loops_ = false;
+  SpvId left_loops_ = 0;
 
   // Postponed traps.
   struct Meeting {

@@ -21,6 +21,9 @@ using vulkan::VariantOptions;
 
 // The validator's limit on ids.
 constexpr uint32_t kIdsMax = 4'194'303;
+// Lavapipe zeroes private arrays element by element, and takes time quadratic in their number to schedule that: minutes
+// for 64 KiB.
+constexpr uint64_t kProcessorPrivateBytesMax = 16 * 1024;
 
 class Variants {
  public:
@@ -144,6 +147,14 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
                                    Diagnostics& diagnostics) {
   const gpu::GpuPlan plan = gpu::PlanGpu(module, target, diagnostics);
   if (HasErrors(diagnostics)) {
+    return std::nullopt;
+  }
+  if (target.is_processor && plan.private_bytes > kProcessorPrivateBytesMax) {
+    Fail(module,
+         Unimplemented("The memory that each instance of the kernel has to itself (" +
+                       std::to_string(plan.private_bytes) + " bytes) is larger than what this device's driver compiles in a reasonable time (" +
+                       std::to_string(kProcessorPrivateBytesMax) + " bytes)."),
+         diagnostics);
     return std::nullopt;
   }
   const bool has_proof = IsAnyProven(plan);

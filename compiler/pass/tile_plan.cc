@@ -150,6 +150,8 @@ class Planner {
   bool IsContiguous(const Op& op) const;
   bool IsAligned(const Op& op, std::span<const uint8_t> alignment) const;
   size_t CountAligned(std::span<const uint8_t> scalars) const;
+  std::vector<bool> FindApart(const GangPlan& gang) const;
+  bool AssumesApart(const GangPlan& gang) const;
   void FindVectors();
 
   const ir::Module& module_;
@@ -236,21 +238,41 @@ size_t Planner::CountAligned(std::span<const uint8_t> scalars) const {
       std::ranges::count_if(contiguous_, [&](OpId id) { return IsAligned(f_.op(id), alignment); }));
 }
 
-// Rows are as aligned as their length: scalars are taken to be multiples of 2 or 4 where that gives more 16-byte
-// accesses, and as few scalars as will do.
-void Planner::FindVectors() {
-  plan_.is_vector.assign(f_.ops.size(), false);
-  std::vector<bool> is_apart(f_.ops.size());  // Run for one instance after the other.
+// By OpId: what is run for one instance after the other; of constructs, what is in them.
+std::vector<bool> Planner::FindApart(const GangPlan& gang) const {
+  std::vector<bool> is_apart(f_.ops.size());
   ir::ForEachOp(f_, [&](OpId id) {
     const Op& op = f_.op(id);
     for (ir::RegionId inner : {op.body, op.otherwise}) {
       if (op.body.valid() && inner.valid() && f_.region(inner).owner == id) {
         for (OpId child : f_.region(inner).ops) {
-          is_apart[child.index] = is_apart[id.index] || plan_.gang.is_masked[id.index];
+          is_apart[child.index] = is_apart[id.index] || gang.is_masked[id.index];
         }
       }
     }
-    if (!is_apart[id.index] && IsContiguous(op)) {
+  });
+  return is_apart;
+}
+
+// Whether something that the plan takes to be the same for a tile stands where instances run one after the other: there
+// nobody looks whether it is.
+bool Planner::AssumesApart(const GangPlan& gang) const {
+  const std::vector<bool> is_apart = FindApart(gang);
+  for (size_t i = 0; i < is_apart.size(); ++i) {
+    if (gang.is_assumed[i] && (is_apart[i] || gang.is_masked[i])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Rows are as aligned as their length: scalars are taken to be multiples of 2 or 4 where that gives more 16-byte
+// accesses, and as few scalars as will do.
+void Planner::FindVectors() {
+  plan_.is_vector.assign(f_.ops.size(), false);
+  const std::vector<bool> is_apart = FindApart(plan_.gang);
+  ir::ForEachOp(f_, [&](OpId id) {
+    if (!is_apart[id.index] && IsContiguous(f_.op(id))) {
       contiguous_.push_back(id);
     }
   });
@@ -287,6 +309,9 @@ std::string Planner::Run() {
     return reason;
   }
   std::optional<GangPlan> gang = PlanGang(module_, {.has_rows = plan_.tile[1] > 1});
+  if (gang && AssumesApart(*gang)) {
+    gang = PlanGang(module_, {.has_rows = plan_.tile[1] > 1, .assumes_guards = false});
+  }
   if (!gang) {
     return "how its values differ between instances did not settle";
   }

@@ -34,6 +34,12 @@ struct OwnMemory {
   bool is_written = false;      // Each work item has its own copy of [begin, end); else one constant array.
   bool is_scratch = false;      // Written, and nothing reads what it has not written before: no initial content.
   std::vector<uint8_t> bytes;   // Initial content of [begin, end).
+
+  // The part of `bytes` outside of which all is zero; multiples of 8; empty when there is none.
+  struct Filled {
+    uint64_t begin = 0, end = 0;
+  };
+  Filled filled() const;
 };
 
 // Where an access finds its bytes.
@@ -64,7 +70,7 @@ struct GpuPlan {
   std::vector<int32_t> part;
   std::vector<bool> is_inside;         // They surely lie in it.
   uint64_t private_bytes = 0;          // All written OwnMemory together.
-  uint64_t constant_bytes = 0;         // And all that is not.
+  uint64_t constant_bytes = 0;         // And all that is not, with what the written ones are filled from.
   uint64_t local_bytes = 0;            // What local_alloc gives out; every size is a constant.
   std::vector<uint64_t> local_offset;  // By OpId of local_alloc: its offset in group memory.
   bool uses_flat = false;              // Some access searches all ranges by its address.

@@ -121,7 +121,18 @@ TEST(GpuPlanTest, WrittenDataIsCopied) {
   EXPECT_EQ(planned.plan.module_memory[0].bytes[0], 1);
   EXPECT_FALSE(planned.plan.module_memory[1].is_written);
   EXPECT_EQ(planned.plan.module_memory[1].begin, 72u);
-  EXPECT_EQ(planned.plan.constant_bytes, 8u);
+  EXPECT_EQ(planned.plan.constant_bytes, 16u);  // Eight of them fill the copy.
+}
+
+// A copy is filled only from its first byte that is not zero to its last.
+TEST(GpuPlanTest, CopiesAreFilledWhereTheyAreNotZero) {
+  OwnMemory own{64, 128, true, false, std::vector<uint8_t>(64)};
+  EXPECT_EQ(own.filled().end, 0u);
+  own.bytes[21] = own.bytes[30] = 1;
+  EXPECT_EQ(own.filled().begin, 16u);
+  EXPECT_EQ(own.filled().end, 32u);
+  own.bytes[63] = 1;
+  EXPECT_EQ(own.filled().end, 64u);
 }
 
 // Low zero bits go through shifts, products, sums, merges and loops.

@@ -351,7 +351,9 @@ class OwnMemoryPlanner {
   void CountBytes() {
     for (const std::vector<OwnMemory>* parts : {&plan_.module_memory, &plan_.state}) {
       for (const OwnMemory& part : *parts) {
-        (part.is_written ? plan_.private_bytes : plan_.constant_bytes) += part.end - part.begin;
+        const OwnMemory::Filled filled = part.filled();
+        plan_.private_bytes += part.is_written ? part.end - part.begin : 0;
+        plan_.constant_bytes += part.is_written ? filled.end - filled.begin : part.end - part.begin;
       }
     }
     if (plan_.private_bytes > kPrivateBytesMax) {
@@ -376,6 +378,17 @@ class OwnMemoryPlanner {
 };
 
 }  // namespace
+
+OwnMemory::Filled OwnMemory::filled() const {
+  const auto is_set = [](uint8_t byte) { return byte != 0; };
+  const auto first = std::find_if(bytes.begin(), bytes.end(), is_set);
+  if (first == bytes.end()) {
+    return {};
+  }
+  const auto last = std::find_if(bytes.rbegin(), bytes.rend(), is_set);
+  const auto begin = static_cast<uint64_t>(first - bytes.begin()), end = static_cast<uint64_t>(bytes.rend() - last);
+  return {begin & ~uint64_t{7}, (end + 7) & ~uint64_t{7}};
+}
 
 void PlanOwnMemory(const ir::Module& module, const std::vector<ValueRange>& ranges, GpuPlan& plan,
                    Diagnostics& diagnostics) {

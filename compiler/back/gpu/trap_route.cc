@@ -133,6 +133,15 @@ class Router {
         at = owner;
         continue;
       }
+      // What surely comes next is no place to part.
+      const Op& jump = function_.op(next);
+      if (jump.code == Opcode::kReturn) {
+        return {};
+      }
+      if (jump.code == Opcode::kLeave) {
+        at = function_.targets_of(jump)[0].op;
+        continue;
+      }
       // Somewhere behind `next` instances may part; up to the end of what they leave there may be no barrier.
       const OpId outermost = Outermost(at, jumps_to_[next.index]);
       if (!outermost.valid()) {

@@ -166,13 +166,17 @@ std::string KernelWriter::Prologue() {
     }
     const std::string name = Cat(is_state ? "state" : "own", part);
     const uint64_t count = (own.end - own.begin) / 8;
-    Line("ulong ", name, "[", count, "];");
+    Line("ulong ", name, "[", count, "]", own.is_scratch ? ";" : " = {0ul};");
     if (own.is_scratch) {
       continue;
     }
-    const bool is_zero = std::all_of(own.bytes.begin(), own.bytes.end(), [](uint8_t byte) { return byte == 0; });
-    Line("for (uint i = 0u; i < ", count, "u; ++i) ", name,
-         "[i] = ", is_zero ? std::string("0ul") : helpers_.Constant(own.bytes) + "[i]", ";");
+    const gpu::OwnMemory::Filled filled = own.filled();
+    if (filled.end != filled.begin) {
+      const std::vector<uint8_t> bytes(own.bytes.begin() + static_cast<ptrdiff_t>(filled.begin),
+                                       own.bytes.begin() + static_cast<ptrdiff_t>(filled.end));
+      Line("for (uint i = 0u; i < ", bytes.size() / 8, "u; ++i) ", name, "[i + ", filled.begin / 8,
+           "u] = ", helpers_.Constant(bytes), "[i];");
+    }
   }
   for (uint32_t g : globals_) {
     Line(TypeName(module_.globals[g].type), " g", g, " = ", Literal(module_.globals[g].type, module_.globals[g].init),

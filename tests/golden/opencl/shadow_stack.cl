@@ -45,8 +45,7 @@ __kernel void unchecked(__global const uchar* b0,
   const uint x = first_x + (uint)get_global_id(0);
   const uint y = first_y + (uint)get_global_id(1);
   const uint z = first_z + (uint)get_global_id(2);
-  ulong own0[4];
-  for (uint i = 0u; i < 4u; ++i) own0[i] = 0ul;
+  ulong own0[4] = {0ul};
   uint g0 = 65536u;
   uint v4 = g0;
   uint v6 = v4 - 32u;
@@ -392,8 +391,7 @@ __kernel void checked(__global const uchar* b0,
   const uint x = first_x + (uint)get_global_id(0);
   const uint y = first_y + (uint)get_global_id(1);
   const uint z = first_z + (uint)get_global_id(2);
-  ulong own0[4];
-  for (uint i = 0u; i < 4u; ++i) own0[i] = 0ul;
+  ulong own0[4] = {0ul};
   uint g0 = 65536u;
   uint v4 = g0;
   uint v6 = v4 - 32u;

@@ -77,7 +77,9 @@ StatusOr<std::unique_ptr<Buffer>> AllocateVulkanBuffer(Context& context, Memory&
   }
   HPVMD_ASSIGN_OR_RETURN(const uint64_t zeroed_at, zeroer.Zero(storage));
   if (spec.is_exported) {
-    HPVMD_RETURN_IF_ERROR(context.Wait(zeroed_at));  // Another driver's queue knows nothing of ours.
+    // Another driver's queue knows nothing of ours. Between submissions, which the engine orders, no ownership is
+    // passed: for buffers that does nothing on the drivers that share memory with OpenCL.
+    HPVMD_RETURN_IF_ERROR(context.Wait(zeroed_at));
   }
   return std::make_unique<VulkanBuffer>(context, std::move(storage), spec.bytes, std::move(exported), zeroed_at);
 }

@@ -31,8 +31,8 @@ StatusOr<DriverBinary> BuildForVulkan(const DriverBuild& build) {
     return InvalidArgument("A build for a Vulkan device is of something else than a SPIR-V shader module.");
   }
   HPVMD_ASSIGN_OR_RETURN(const uint32_t index, VulkanDeviceIndex(build.device));
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Instance> instance, vulkan::Instance::Create(false));
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Context> context, vulkan::Context::Create(std::move(instance), index));
+  HPVMD_ASSIGN_OR_RETURN(const vulkan::Instance* instance, vulkan::Instance::Get(false));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Context> context, vulkan::Context::Create(*instance, index));
   HPVMD_ASSIGN_OR_RETURN(
       std::unique_ptr<vulkan::Pipelines> pipelines,
       vulkan::Pipelines::Create(*context, build.code, build.options == kRobustBuild, build.variants, {}));
@@ -52,7 +52,7 @@ StatusOr<DriverBinary> BuildForVulkan(const DriverBuild& build) {
 
 StatusOr<std::string> VulkanDriverIdentity(const std::string& device) {
   HPVMD_ASSIGN_OR_RETURN(const uint32_t index, VulkanDeviceIndex(device));
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Instance> instance, vulkan::Instance::Create(false));
+  HPVMD_ASSIGN_OR_RETURN(const vulkan::Instance* instance, vulkan::Instance::Get(false));
   if (index >= instance->devices().size()) {
     return NotFound("Device \"" + device + "\" does not exist.");
   }

@@ -5,26 +5,26 @@
 
 namespace hpvm::vulkan {
 
-StatusOr<std::unique_ptr<Context>> Context::Create(std::unique_ptr<Instance> instance, uint32_t index) {
-  const size_t count = instance->devices().size();
+StatusOr<std::unique_ptr<Context>> Context::Create(const Instance& instance, uint32_t index) {
+  const size_t count = instance.devices().size();
   if (index >= count) {
     return NotFound("Device \"vulkan:" + std::to_string(index) + "\" does not exist; there are " +
                     std::to_string(count) + " devices of Vulkan 1.2 or later with a queue for compute.");
   }
-  auto context = std::unique_ptr<Context>(new Context(std::move(instance), index));
+  auto context = std::unique_ptr<Context>(new Context(instance, index));
   HPVMD_RETURN_IF_ERROR(context->Open());
   return context;
 }
 
-Context::Context(std::unique_ptr<Instance> instance, uint32_t index)
-    : instance_(std::move(instance)),
-      physical_(instance_->devices()[index]),
+Context::Context(const Instance& instance, uint32_t index)
+    : instance_(instance),
+      physical_(instance_.devices()[index]),
       name_("vulkan:" + std::to_string(index) + " (" + physical_.properties.deviceName + ")"),
       binding_alignment_(std::max<uint64_t>(16, physical_.properties.limits.minStorageBufferOffsetAlignment)) {}
 
 Status Context::Open() {
   FeatureChain features;
-  ChooseFeatures(instance_->functions(), physical_, features);
+  ChooseFeatures(instance_.functions(), physical_, features);
   const float priority = 1.0f;
   auto queue_info = Typed<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO);
   queue_info.queueFamilyIndex = physical_.queue_family;
@@ -37,8 +37,8 @@ Status Context::Open() {
   info.enabledExtensionCount = static_cast<uint32_t>(features.extensions.size());
   info.ppEnabledExtensionNames = features.extensions.data();
   HPVMD_RETURN_IF_ERROR(
-      Check(instance_->functions().CreateDevice(physical_.handle, &info, nullptr, &device_), "Opening the device"));
-  HPVMD_RETURN_IF_ERROR(FindDeviceFunctions(instance_->functions(), device_, vk_));
+      Check(instance_.functions().CreateDevice(physical_.handle, &info, nullptr, &device_), "Opening the device"));
+  HPVMD_RETURN_IF_ERROR(FindDeviceFunctions(instance_.functions(), device_, vk_));
   vk_.GetDeviceQueue(device_, physical_.queue_family, 0, &queue_);
   auto type = Typed<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;

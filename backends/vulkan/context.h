@@ -47,7 +47,7 @@ class Owned {
 
 class Context {
  public:
-  static StatusOr<std::unique_ptr<Context>> Create(std::unique_ptr<Instance> instance, uint32_t index);
+  static StatusOr<std::unique_ptr<Context>> Create(const Instance& instance, uint32_t index);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -72,10 +72,10 @@ class Context {
   Status lost() const;
 
  private:
-  Context(std::unique_ptr<Instance> instance, uint32_t index);
+  Context(const Instance& instance, uint32_t index);
   Status Open();
 
-  const std::unique_ptr<Instance> instance_;
+  const Instance& instance_;
   const PhysicalDevice& physical_;
   const std::string name_;
   uint64_t binding_alignment_ = 16;

@@ -148,7 +148,7 @@ std::unique_ptr<gpu::Flight> VulkanDevice::Enqueue(const Submission& submission)
 }  // namespace vulkan
 
 StatusOr<std::vector<std::string>> ListVulkanDevices() {
-  StatusOr<std::unique_ptr<vulkan::Instance>> instance = vulkan::Instance::Create(false);
+  StatusOr<const vulkan::Instance*> instance = vulkan::Instance::Get(false);
   if (absl::IsNotFound(instance.status())) {
     return std::vector<std::string>();
   }
@@ -162,8 +162,8 @@ StatusOr<std::vector<std::string>> ListVulkanDevices() {
 
 StatusOr<std::unique_ptr<Device>> CreateVulkanDevice(std::string_view device, Hub& hub, const VulkanOptions& options) {
   HPVMD_ASSIGN_OR_RETURN(const uint32_t index, VulkanDeviceIndex(device));
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Instance> instance, vulkan::Instance::Create(options.validate));
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Context> context, vulkan::Context::Create(std::move(instance), index));
+  HPVMD_ASSIGN_OR_RETURN(const vulkan::Instance* instance, vulkan::Instance::Get(options.validate));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Context> context, vulkan::Context::Create(*instance, index));
   return std::make_unique<vulkan::VulkanDevice>(std::move(context), index, hub, options);
 }
 

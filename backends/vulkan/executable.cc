@@ -103,12 +103,16 @@ StatusOr<std::unique_ptr<Pipelines>> Pipelines::Create(Context& context, std::sp
 }
 
 Status Pipelines::CreateModule(std::span<const uint8_t> code) {
-  // Aligned, and the driver's to read while we still own it.
-  std::vector<uint32_t> words(code.size() / 4);
-  std::memcpy(words.data(), code.data(), words.size() * 4);
-  if (code.size() % 4 != 0 || words.size() < 5 || words[0] != kSpirvMagic) {
+  constexpr size_t kHeaderBytes = 20;
+  uint32_t magic = 0;
+  if (code.size() >= kHeaderBytes) {
+    std::memcpy(&magic, code.data(), sizeof(magic));
+  }
+  if (code.size() % 4 != 0 || magic != kSpirvMagic) {
     return InvalidArgument("The kernel's code (" + std::to_string(code.size()) + " bytes) is not a SPIR-V module.");
   }
+  std::vector<uint32_t> words(code.size() / 4);  // Aligned.
+  std::memcpy(words.data(), code.data(), code.size());
   auto info = Typed<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
   info.codeSize = words.size() * 4;
   info.pCode = words.data();

@@ -102,6 +102,21 @@ int Rank(VkPhysicalDeviceType type) {
 
 }  // namespace
 
+StatusOr<const Instance*> Instance::Get(bool validate) {
+  struct Kept {
+    std::mutex mutex;
+    std::unique_ptr<Instance> instances[2];  // Guarded by mutex; by whether they are watched.
+  };
+  static auto* const kept = new Kept;  // Never destroyed.
+  validate = WantsValidation(validate);
+  std::lock_guard lock(kept->mutex);
+  std::unique_ptr<Instance>& instance = kept->instances[validate ? 1 : 0];
+  if (instance == nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(instance, Create(validate));
+  }
+  return instance.get();
+}
+
 StatusOr<std::unique_ptr<Instance>> Instance::Create(bool validate) {
   HPVMD_ASSIGN_OR_RETURN(InstanceFunctions functions, OpenLoader());
   auto instance = std::unique_ptr<Instance>(new Instance(functions));
@@ -113,7 +128,6 @@ StatusOr<std::unique_ptr<Instance>> Instance::Create(bool validate) {
   const char* layer = kValidationLayer;
   const char* extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
   const VkDebugUtilsMessengerCreateInfoEXT messenger = MessengerInfo();
-  validate = WantsValidation(validate);
   if (validate) {
     HPVMD_RETURN_IF_ERROR(FindValidationLayer(functions));
     info.enabledLayerCount = 1;

@@ -48,10 +48,13 @@ struct FeatureChain {
   std::vector<const char*> extensions;
 };
 
+// One a process, or two where some devices are watched by the validation layer and some are not. They stay until the
+// process ends: drivers that are loaded and unloaded several times fail in the end (measured: NVIDIA's, after about a
+// dozen times, for want of static thread storage).
 class Instance {
  public:
-  // kNotFound without a loader, a driver, or, with `validate`, the validation layer.
-  static StatusOr<std::unique_ptr<Instance>> Create(bool validate);
+  // kNotFound without a loader, a driver, or, with `validate`, the validation layer. Any thread.
+  static StatusOr<const Instance*> Get(bool validate);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -62,6 +65,7 @@ class Instance {
 
  private:
   explicit Instance(InstanceFunctions functions) : functions_(functions) {}
+  static StatusOr<std::unique_ptr<Instance>> Create(bool validate);
   Status FindDevices();
 
   InstanceFunctions functions_;

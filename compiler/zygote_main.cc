@@ -110,7 +110,8 @@ int Main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(1, 3600));
   app.add_option("--children", zygote.children_max, "Compiles at a time; 0: one a core")->capture_default_str();
-  app.add_flag("--kernel-il", zygote.has_kernel_il, "Translate SPIR-V kernels for OpenCL drivers that do not take them");
+  app.add_flag("--kernel-il", zygote.has_kernel_il,
+               "Translate SPIR-V kernels for OpenCL drivers that do not take them");
   app.add_flag("--no-sandbox", no_sandbox, "For debuggers only");
   ToolOptions tool;
   CLI::Option* module = app.add_option("--module", tool.module, "A WebAssembly file to compile")->excludes(socket);

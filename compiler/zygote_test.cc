@@ -549,7 +549,9 @@ TEST_F(ZygoteTest, TranslatesSpirvKernels) {
   CompileRequest request = RequestOf(kernel);
   request.module_kind = ModuleKind::kSpirv;
   request.entry = "scale";
-  request.params = {{"in", true, false, ir::Type::kI32}, {"out", true, true, ir::Type::kI32}, {"f", false, true, ir::Type::kF32}};
+  request.params = {{"in", true, false, ir::Type::kI32},
+                    {"out", true, true, ir::Type::kI32},
+                    {"f", false, true, ir::Type::kF32}};
   request.target = ArtifactKind::kOpenCl;
   request.gpu = spirv::FullTarget();
   Start({"--kernel-il"});

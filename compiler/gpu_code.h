@@ -5,8 +5,8 @@
 // A launch of extent (ex, ey, ez) is cut into *parts* (backends/gpu/launch.h), boxes of instances; each runs one
 // variant. A work item of a variant with tile (tx, ty, tz) runs the tx * ty * tz instances from
 //   first + global_id * tile
-// on (global_id without the device's own offset); `first` is a multiple of the tile. A part's extent is a multiple of the tile and, with groups, of tile *
-// group, so no work item is superfluous and code need not ask for the extent's end.
+// on (global_id without the device's own offset); `first` is a multiple of the tile. A part's extent is one, too, and
+// with groups one of tile * group: no work item is superfluous, and code need not ask for the extent's end.
 //
 // Traps. Variants with `can_trap` have a kTrapRecord argument, a buffer of GpuTrapRecords of which kTrapIndex names
 // one. It is zero at first. The first instance that traps claims it (compare and exchange of `state` 0 -> 1), fills in

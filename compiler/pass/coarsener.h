@@ -148,10 +148,10 @@ class Coarsener {
   std::vector<std::optional<uint64_t>> constants_;  // By ValueId.
   std::vector<ir::OpId> definitions_;               // By ValueId; invalid for parameters.
   Stage stage_;
-  std::vector<ir::ValueId> clones_;                 // By ValueId: in the construct that is being copied.
-  std::vector<ir::OpId> new_ops_;                   // By OpId of open constructs.
-  std::vector<ir::OpId> original_;                  // By new OpId.
-  ir::OpId fast_;                                   // The block that a mixed tile leaves.
+  std::vector<ir::ValueId> clones_;  // By ValueId: in the construct that is being copied.
+  std::vector<ir::OpId> new_ops_;    // By OpId of open constructs.
+  std::vector<ir::OpId> original_;   // By new OpId.
+  ir::OpId fast_;                    // The block that a mixed tile leaves.
   // Sums and constants that the open regions can use.
   using SumKey = std::pair<uint64_t, uint64_t>;
   std::map<SumKey, ir::ValueId> sums_;

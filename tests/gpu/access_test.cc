@@ -208,7 +208,7 @@ class AccessTest : public ::testing::TestWithParam<std::string> {
     const StatusOr<Artifact> artifact = device_->Compile(*module);
     if (!artifact.ok()) {
       // The device lacks a type or operation; it must say which.
-      EXPECT_NE(Message(artifact.status()).find("cannot run on this device"), std::string::npos) << artifact.status();
+      EXPECT_NE(Message(artifact.status()).find("operation"), std::string::npos) << artifact.status();
       std::printf("%s: refused: %s\n", GetParam().c_str(), Message(artifact.status()).c_str());
       return;
     }

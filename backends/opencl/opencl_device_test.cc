@@ -18,6 +18,7 @@
 #include "backends/driver_builder.h"
 #include "backends/opencl/device.h"
 #include "backends/opencl/health.h"
+#include "backends/opencl/program.h"
 #include "backends/registry.h"
 #include "backends/shared/host_buffer.h"
 
@@ -645,6 +646,60 @@ TEST_P(OpenClTest, ManyDependentLaunches) {
       best_us = std::min(best_us, static_cast<double>((RealClock().Now() - start).count()) / 1e3 / kCount);
     }
     std::printf("%s: %.2f us a dependent launch%s\n", GetParam().c_str(), best_us, is_timed ? ", timed" : "");
+  }
+}
+
+// What the driver alone takes for the same launches, and what parts of how this backend makes them cost: for people.
+TEST_P(OpenClTest, WhatLaunchesCostTheDriver) {
+  const StatusOr<opencl::Found> found = opencl::FindDevice(GetParam());
+  ASSERT_TRUE(found.ok());
+  const StatusOr<opencl::Context> context = opencl::CreateContext(*found);
+  ASSERT_TRUE(context.ok()) << context.status();
+  const std::string_view text = kChecked;
+  const StatusOr<opencl::Program> program =
+      opencl::BuildProgram(*found, context->get(), GpuFormat::kOpenClC,
+                           {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "", nullptr);
+  ASSERT_TRUE(program.ok()) << program.status();
+  cl_int error = CL_SUCCESS;
+  const opencl::Memory x(clCreateBuffer(context->get(), CL_MEM_READ_WRITE, 64, nullptr, &error));
+  const opencl::Memory records(clCreateBuffer(context->get(), CL_MEM_READ_WRITE, 65536, nullptr, &error));
+  for (const bool is_profiled : {false, true}) {
+    for (const bool sets_index : {false, true}) {
+      const opencl::Queue queue(
+          clCreateCommandQueue(context->get(), found->device, is_profiled ? CL_QUEUE_PROFILING_ENABLE : 0, &error));
+      const opencl::Kernel kernel(clCreateKernel(program->get(), "checked", &error));
+      const cl_uint zero = 0;
+      clEnqueueFillBuffer(queue.get(), x.get(), &zero, 4, 0, 64, 0, nullptr, nullptr);
+      clEnqueueFillBuffer(queue.get(), records.get(), &zero, 4, 0, 65536, 0, nullptr, nullptr);
+      const cl_mem x_memory = x.get(), records_memory = records.get();
+      const cl_ulong bytes = 4, start = 4;
+      const cl_uint bad = 2, first = 0, extent = 1;
+      clSetKernelArg(kernel.get(), 0, sizeof(cl_mem), &x_memory);
+      clSetKernelArg(kernel.get(), 1, 8, &bytes);
+      clSetKernelArg(kernel.get(), 2, 8, &start);
+      clSetKernelArg(kernel.get(), 3, 4, &bad);
+      clSetKernelArg(kernel.get(), 4, 4, &first);
+      clSetKernelArg(kernel.get(), 5, 4, &extent);
+      clSetKernelArg(kernel.get(), 6, sizeof(cl_mem), &records_memory);
+      clSetKernelArg(kernel.get(), 7, 4, &zero);
+      double best_us = 1e9;
+      for (int round = 0; round < 5; ++round) {
+        ASSERT_EQ(clFinish(queue.get()), CL_SUCCESS);
+        const Time begin = RealClock().Now();
+        for (cl_uint i = 0; i < 1000; ++i) {
+          const size_t one = 1;
+          if (sets_index) {
+            clSetKernelArg(kernel.get(), 7, 4, &i);
+          }
+          ASSERT_EQ(clEnqueueNDRangeKernel(queue.get(), kernel.get(), 1, nullptr, &one, &one, 0, nullptr, nullptr),
+                    CL_SUCCESS);
+        }
+        ASSERT_EQ(clFinish(queue.get()), CL_SUCCESS);
+        best_us = std::min(best_us, static_cast<double>((RealClock().Now() - begin).count()) / 1e6);
+      }
+      std::printf("%s: %.2f us a dependent launch by the driver alone%s%s\n", GetParam().c_str(), best_us,
+                  is_profiled ? ", profiled queue" : "", sets_index ? ", one argument set" : "");
+    }
   }
 }
 

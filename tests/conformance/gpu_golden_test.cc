@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <span>
@@ -184,6 +185,32 @@ std::string Sentence(const Outcome& outcome) {
   return outcome.status.ok() ? "every instance ended" : Message(outcome.status);
 }
 
+bool IsNan(uint32_t bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
+bool IsNan(uint64_t bits) { return (bits & 0x7fffffffffffffffu) > 0x7ff0000000000000u; }
+
+// Whether byte `at` lies in a value that is a NaN on both sides.
+template <typename Bits>
+bool IsNanAt(const Bytes& found, const uint8_t* wanted, size_t at) {
+  const size_t first = at / sizeof(Bits) * sizeof(Bits);
+  if (first + sizeof(Bits) > found.size()) {
+    return false;
+  }
+  Bits a, b;
+  std::memcpy(&a, &found[first], sizeof(a));
+  std::memcpy(&b, wanted + first, sizeof(b));
+  return IsNan(a) && IsNan(b);
+}
+
+// The first byte that differs; the payload and sign of a NaN are the device's choice (S54).
+size_t FirstDifference(const Bytes& found, const uint8_t* wanted) {
+  size_t at = 0;
+  while (at < found.size() &&
+         (found[at] == wanted[at] || IsNanAt<uint32_t>(found, wanted, at) || IsNanAt<uint64_t>(found, wanted, at))) {
+    ++at;
+  }
+  return at;
+}
+
 // What differs between the device's outcome and the interpreter's; empty when nothing does.
 std::string Differs(const Outcome& device, const StatusOr<ir::TrapReport>& wanted, const ir::Launch& launch,
                     const Memory& memory) {
@@ -206,10 +233,10 @@ std::string Differs(const Outcome& device, const StatusOr<ir::TrapReport>& wante
     if (memory.of[i] != i || device.contents[i].empty()) {
       continue;
     }
-    const auto [a, b] = std::mismatch(device.contents[i].begin(), device.contents[i].end(), want.data);
-    if (a != device.contents[i].end()) {
-      return "argument " + std::to_string(i) + " differs at byte " + std::to_string(a - device.contents[i].begin()) +
-             ": found " + std::to_string(*a) + ", wanted " + std::to_string(*b);
+    const size_t at = FirstDifference(device.contents[i], want.data);
+    if (at != device.contents[i].size()) {
+      return "argument " + std::to_string(i) + " differs at byte " + std::to_string(at) + ": found " +
+             std::to_string(device.contents[i][at]) + ", wanted " + std::to_string(want.data[at]);
     }
   }
   return "";

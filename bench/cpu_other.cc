@@ -40,7 +40,7 @@ CpuCase MakeMandelbrot(CpuSize size) {
 }
 
 CpuCase MakeBlackScholes(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 4'000'003, 400'003, 1'003, 32'000'003);
+  const uint64_t n = Pick<uint64_t>(size, 4'000'003, 400'003, 1'003, 32'000'000);
   constexpr float kRate = 0.02f, kVolatility = 0.3f;
   CpuCase c{.suite = "other",
             .name = "black_scholes",
@@ -70,7 +70,7 @@ CpuCase MakeBlackScholes(CpuSize size) {
 }
 
 CpuCase MakeNBody(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, 8'209, 2'053, 131, 65'537);
+  const uint64_t n = Pick<uint64_t>(size, 8'209, 2'053, 131, 65'536);
   constexpr float kSoftening = 0.01f;
   CpuCase c{.suite = "other", .name = "n_body", .sizes = std::to_string(n) + " bodies", .unit = "pair"};
   c.arrays.push_back(InArray("bodies", RandomReals<float>(4 * n, 0.5, 9, 44)));

@@ -42,7 +42,7 @@ CompressedRows MakeRows(uint64_t rows) {
 }
 
 CpuCase MakeSpmv(CpuSize size) {
-  const uint64_t rows = Pick<uint64_t>(size, 300'007, 40'009, 307, 2'000'003);
+  const uint64_t rows = Pick<uint64_t>(size, 300'007, 40'009, 307, 2'048'000);
   CompressedRows matrix = MakeRows(rows);
   const uint64_t entries = matrix.columns.size();
   CpuCase c{.suite = "parboil",

@@ -11,7 +11,7 @@ namespace hpvm::bench {
 namespace {
 
 CpuCase MakeNstream(CpuSize size) {
-  const uint64_t n = Pick<uint64_t>(size, uint64_t{1} << 26, 1'000'003, 1'003);
+  const uint64_t n = Pick<uint64_t>(size, uint64_t{1} << 26, 1'000'000, 1'003);
   constexpr float kScalar = 0.4f;
   CpuCase c{.suite = "prk", .name = "nstream", .sizes = std::to_string(n) + " f32", .unit = "B"};
   c.arrays.push_back(Updated(InArray("a", RandomReals<float>(n, -1, 2, 61))));
@@ -47,7 +47,7 @@ CpuCase MakeTranspose(CpuSize size) {
 }
 
 CpuCase MakeReduce(CpuSize size) {
-  const uint64_t length = Pick<uint64_t>(size, 16'000'003, 200'003, 1'003);
+  const uint64_t length = Pick<uint64_t>(size, 16'000'000, 200'000, 1'003);
   constexpr uint64_t kCount = 8;
   CpuCase c{.suite = "prk",
             .name = "reduce",
@@ -82,6 +82,7 @@ CpuCase (*FindMaker(std::string_view name))(CpuSize) {
 
 }  // namespace
 
+// The large sizes are multiples of 256, so that the peers' launches need no superfluous items and no guard.
 std::vector<GpuCaseMaker> GpuCases(CpuSize size) {
   std::vector<GpuCaseMaker> cases;
   const std::pair<const char*, CpuCase (*)(CpuSize)> own[] = {

@@ -175,7 +175,7 @@ class Peer final : public OpenClPeer {
   StatusOr<double> Launches(uint32_t count, bool dependent) override {
     constexpr size_t kBuffers = 250, kBytes = 64;
     cl_int code = CL_SUCCESS;
-    cl_kernel kernel = cl_.api.create_kernel(fast_, "step", &code);
+    cl_kernel kernel = cl_.api.create_kernel(fast_, "advance", &code);
     RETURN_IF_CL_ERROR("clCreateKernel", code);
     std::vector<cl_mem> buffers(dependent ? 1 : kBuffers);
     const std::vector<uint8_t> zeros(kBytes);

@@ -17,7 +17,7 @@ packages=(
   ocl-icd-opencl-dev opencl-headers libvulkan-dev spirv-headers spirv-tools llvm-15-dev libllvmspirvlib-15-dev libclc-22
   mesa-vulkan-drivers vulkan-validationlayers glslang-tools llvm-spirv-15
   # deploy/bundle.sh; NVIDIA's Vulkan driver wants libEGL where there is no display.
-  patchelf xz-utils zstd libegl1 libglvnd0
+  patchelf xz-utils zstd libzstd-dev libegl1 libglvnd0
   # Tests and benchmark peers.
   libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev python3-numpy nodejs binaryen
   python3-mpmath libomp-22-dev libopenblas-dev libopenblas0-pthread pocl-opencl-icd ocl-icd-libopencl1 opencl-c-headers

@@ -60,7 +60,7 @@ kernel void tree_sum(global const float* values, global float* sums) {
 }
 
 /* A tiny one, for the cost of launches. */
-kernel void step(global uint* data) {
+kernel void advance(global uint* data) {
   for (int i = 0; i < 16; ++i) {
     data[i] = data[i] * 3 + 1;
   }

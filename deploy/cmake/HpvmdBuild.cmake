@@ -34,6 +34,17 @@ if(HPVMD_FUZZ)
 endif()
 add_link_options(-Wl,--as-needed)
 
+# LLVM 22 as compiler/ links it (${HPVMD_LLVM}): the shared library, or, for releases, of the static ones what the three
+# targets need, a third of it.
+option(HPVMD_STATIC_LLVM "Link LLVM's static libraries" OFF)
+set(HPVMD_LLVM LLVM)
+if(HPVMD_STATIC_LLVM)
+  set(HPVMD_LLVM LLVMX86CodeGen LLVMX86AsmParser LLVMX86Desc LLVMX86Info LLVMAArch64CodeGen LLVMAArch64AsmParser
+                 LLVMAArch64Desc LLVMAArch64Info LLVMNVPTXCodeGen LLVMNVPTXDesc LLVMNVPTXInfo
+                 LLVMPasses LLVMLinker LLVMBitReader LLVMBitWriter LLVMAsmParser LLVMIRReader LLVMObject
+                 LLVMDebugInfoDWARF LLVMDemangle)
+endif()
+
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
 find_package(GTest REQUIRED)

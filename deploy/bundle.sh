@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Packs hpvmd with every library it needs, but the C library, into archives that run from any folder of any x86-64 Linux with glibc 2.36
+# or newer, without installing anything.
+#   deploy/bundle.sh [--build FOLDER] [--output FOLDER] [--tests] [--cpu-peers] [--fast]
+#     --build      a finished build; build/release by default
+#     --output     where the archives go; build/bundle by default
+#     --tests      also the test programs that GPUs need
+#     --cpu-peers  also OpenMP's and StarPU's side of `hpvm-bench`
+#     --fast       zstd instead of xz: a sixth larger, made in seconds
+# Writes hpvmd-VERSION-linux-x86_64.tar.xz and, with kernel-flavoured SPIR-V built in, hpvmd-VERSION-spirv-linux-x86_64.tar.xz, to be
+# unpacked over it: LLVM 15 and the translator, which only such modules need.
+# Needs patchelf and xz (or zstd).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=build/release
+output=build/bundle
+tests=false
+peers=false
+fast=false
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --build) build=${2:?--build takes a folder}; shift ;;
+    --output) output=${2:?--output takes a folder}; shift ;;
+    --tests) tests=true ;;
+    --cpu-peers) peers=true ;;
+    --fast) fast=true ;;
+    *) echo "usage: deploy/bundle.sh [--build FOLDER] [--output FOLDER] [--tests] [--cpu-peers] [--fast]" >&2; exit 2 ;;
+  esac
+  shift
+done
+version=$(sed -n 's/^project(hpvmd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+name=hpvmd-$version-linux-x86_64
+programs=(hpvmd hpvmctl hpvm-executor hpvm-compiler hpvm-bench)
+# What is found by name when a program runs: the loaders, and what NVIDIA's Vulkan driver wants on machines without a display.
+loaded=(libOpenCL.so.1 libvulkan.so.1 libEGL.so.1 libGLdispatch.so.0)
+# Of the C library: always the machine's own.
+is_own='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libanl|libnss_[a-z]*)\.so'
+
+fail() { echo "bundle: $1" >&2; exit 1; }
+command -v patchelf >/dev/null || fail "patchelf is missing; deploy/setup.sh installs it."
+for program in "${programs[@]}"; do
+  [ -x "$build/bin/$program" ] || fail "$build/bin/$program is missing; build it first."
+done
+work=$(mktemp -d "${TMPDIR:-/tmp}/hpvmd-bundle-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+root=$work/$name
+mkdir -p "$root/bin" "$root/lib" "$root/share/hpvm" "$output"
+
+# Copies a program: stripped, looking for libraries beside its folder. RPATH rather than RUNPATH, as it also holds for what the
+# libraries load, drivers among them.
+add_program() {  # FILE FOLDER
+  strip -o "$root/$2/$(basename "$1")" "$1"
+  patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$root/$2/$(basename "$1")"
+}
+# Copies what the files load, to the folder.
+add_libraries() {  # FOLDER FILE...
+  local folder=$1
+  shift
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u | while read -r library path; do
+    if [[ ! $library =~ $is_own ]] && [ ! -e "$root/lib/$library" ] && [ ! -e "$folder/$library" ]; then
+      strip -o "$folder/$library" "$(readlink -f "$path")"
+      patchelf --force-rpath --set-rpath '$ORIGIN' "$folder/$library"
+    fi
+  done
+}
+
+for program in "${programs[@]}"; do
+  add_program "$build/bin/$program" bin
+done
+add_libraries "$root/lib" "${programs[@]/#/$build/bin/}"
+for library in "${loaded[@]}"; do
+  path=$(ldconfig -p | awk -v name="$library" '$1 == name && /x86-64/ {print $NF; exit}')
+  if [ -n "$path" ] && [ ! -e "$root/lib/$library" ]; then
+    strip -o "$root/lib/$library" "$(readlink -f "$path")"
+  elif [ -z "$path" ]; then
+    echo "bundle: $library is not installed here and left out." >&2
+  fi
+done
+cp "$build/bin/bench_kernels.wasm" "$root/bin/"
+cp -r "$build/bin/bench_gpu" "$root/bin/"
+[ ! -x "$build/bin/hpvm-bench-cuda" ] || add_program "$build/bin/hpvm-bench-cuda" bin
+if $peers; then
+  cp -r "$build/bin/bench_cpu" "$root/bin/"
+else
+  mkdir -p "$root/bin/bench_cpu"
+  cp "$build/bin/bench_cpu/kernels.wasm" "$build"/bin/bench_cpu/*.{cl,h} "$root/bin/bench_cpu/"
+fi
+cp bench/gpu_cuda.cu "$root/bin/bench_gpu/"
+cp -r examples "$root/share/hpvm/"
+cp client/kernel/hpvm.h deploy/hpvmd.toml README.md CHANGELOG.md "$root/share/hpvm/"
+
+if $tests; then
+  mkdir -p "$root/tests"
+  found=()
+  for pattern in '*conformance_test' 'opencl_*test' 'vulkan_*test' 'gpu_*test' 'tenants_test'; do
+    for file in "$build"/tests/$pattern; do
+      [ ! -x "$file" ] || found+=("$file")
+    done
+  done
+  for file in "${found[@]}"; do
+    add_program "$file" tests
+  done
+  [ "${#found[@]}" -eq 0 ] || add_libraries "$root/lib" "${found[@]}"
+  # Tests find the programs where a build has them, and golden files where the sources are.
+  ln -s ../bin "$root/tests/bin"
+  mkdir -p "$root/share/hpvm/sources/tests" "$root/share/hpvm/sources/compiler"
+  cp -r tests/golden "$root/share/hpvm/sources/tests/"
+fi
+
+pack() {  # FOLDER-OF-THE-CONTENT ARCHIVE
+  local archive=$output/$2.tar
+  if $fast; then
+    archive+=.zst
+    tar -C "$1" -c "$name" | zstd -q -T0 -12 -f -o "$archive"
+  else
+    archive+=.xz
+    tar -C "$1" -c "$name" | xz -9e -T0 >"$archive"
+  fi
+  echo "bundle: $archive, $(($(stat -c %s "$archive") / 1048576)) MiB packed, $(du -sm "$1/$name" | cut -f1) MiB unpacked"
+}
+
+pack "$work" "$name"
+spirv=$build/bin/libhpvm-spirv.so
+if [ -e "$spirv" ]; then
+  # Only what the main archive lacks; hpvm-compiler loads the library from beside itself.
+  part=$work/spirv/$name
+  mkdir -p "$part/bin" "$part/lib"
+  strip -o "$part/bin/libhpvm-spirv.so" "$spirv"
+  patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$part/bin/libhpvm-spirv.so"
+  add_libraries "$part/lib" "$spirv"
+  pack "$work/spirv" "hpvmd-$version-spirv-linux-x86_64"
+fi

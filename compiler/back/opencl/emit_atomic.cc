@@ -44,7 +44,8 @@ void KernelWriter::Fence() {
   if (plan_.needs_fences) {
     helpers_.Add("FENCE", R"(
 #ifdef __opencl_c_atomic_scope_device
-#define FENCE() atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)
+#define FENCE() \
+  atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE, memory_order_acq_rel, memory_scope_device)
 #else
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE)
 #endif

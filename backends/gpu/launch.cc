@@ -85,6 +85,23 @@ class LaunchChooser final : public Chooser {
   }
 
   StatusOr<std::vector<Part>> Choose(const LaunchFacts& facts) override {
+    {
+      std::lock_guard lock(mutex_);
+      if (const Final* known = FindFinal(facts)) {
+        return known->parts;
+      }
+    }
+    const bool is_final = !Wants(facts);
+    StatusOr<std::vector<Part>> parts = ChooseAnew(facts);
+    if (parts.ok() && is_final) {
+      std::lock_guard lock(mutex_);
+      finals_[next_final_] = {facts, *parts};
+      next_final_ = (next_final_ + 1) % finals_.size();
+    }
+    return parts;
+  }
+
+  StatusOr<std::vector<Part>> ChooseAnew(const LaunchFacts& facts) {
     HPVMD_RETURN_IF_ERROR(Check(facts));
     if (facts.extent[0] == 0 || facts.extent[1] == 0 || facts.extent[2] == 0) {
       return std::vector<Part>{};
@@ -110,10 +127,18 @@ class LaunchChooser final : public Chooser {
   }
 
   void Limit(uint32_t variant, uint32_t group_size_max) override {
+    std::lock_guard lock(mutex_);
+    finals_ = {};
     sizes_max_[variant] = std::max<uint32_t>(std::min(sizes_max_[variant], group_size_max), 1);
   }
 
   bool Wants(const LaunchFacts& facts) override {
+    {
+      std::lock_guard lock(mutex_);
+      if (FindFinal(facts) != nullptr) {
+        return false;
+      }
+    }
     return IsMeasured(facts) && Find(facts, Allowed(facts)).open != nullptr;
   }
 
@@ -142,6 +167,24 @@ class LaunchChooser final : public Chooser {
   }
 
  private:
+  // A launch whose choice nothing changes any more.
+  struct Final {
+    LaunchFacts facts;
+    std::vector<Part> parts;
+  };
+  const Final* FindFinal(const LaunchFacts& facts) const {
+    const auto is_same = [](const ParamFact& a, const ParamFact& b) {
+      return a.value == b.value && a.start == b.start;
+    };
+    for (const Final& known : finals_) {
+      if (!known.parts.empty() && known.facts.extent == facts.extent && known.facts.group == facts.group &&
+          std::ranges::equal(known.facts.params, facts.params, is_same)) {
+        return &known;
+      }
+    }
+    return nullptr;
+  }
+
   static bool SamePart(const Part& a, const Part& b) {
     return a.variant == b.variant && a.first == b.first && a.groups == b.groups && a.group == b.group;
   }
@@ -190,6 +233,9 @@ class LaunchChooser final : public Chooser {
   bool needs_proofs_ = false;
   GpuProofs proofs_;
   ClassTable classes_;
+  std::mutex mutex_;
+  std::array<Final, 4> finals_;  // Guarded by mutex_.
+  size_t next_final_ = 0;        // Guarded by mutex_.
 };
 
 Status LaunchChooser::Check(const LaunchFacts& facts) const {

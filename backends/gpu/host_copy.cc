@@ -21,7 +21,10 @@ inline void Pause() {
 
 }  // namespace
 
-uint32_t HostCopier::UsualHelpers() { return std::min(3u, std::thread::hardware_concurrency() / 4); }
+uint32_t HostCopier::UsualHelpers() {
+  // Measured beside an H200: four threads move 28 GB/s, its bus 55.
+  return std::min(7u, std::max(2u, std::thread::hardware_concurrency()) / 2 - 1);
+}
 
 HostCopier::~HostCopier() {
   closing_ = true;

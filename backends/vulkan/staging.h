@@ -24,7 +24,7 @@ class Staging {
  public:
   // Large enough that a copy of a chunk outlasts what handing it to the queue costs; enough of them for one submission
   // to be filled while another's are read.
-  static constexpr uint64_t kChunkBytes = 2 * limits::kMiB;
+  static constexpr uint64_t kChunkBytes = 4 * limits::kMiB;
   static constexpr size_t kChunks = 16;
 
   explicit Staging(Memory& memory) : memory_(memory) {}

@@ -68,8 +68,12 @@ class OpenClDevice final : public Device {
 
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
     HPVMD_RETURN_IF_ERROR(health_.Check());
-    return OpenClExecutable::Load(found_, context_.get(), std::move(artifact),
-                                  {options_.builder, options_.learnt, options_.variant});
+    StatusOr<std::unique_ptr<OpenClExecutable>> executable = OpenClExecutable::Load(
+        found_, context_.get(), std::move(artifact), {options_.builder, options_.learnt, options_.variant});
+    if (!executable.ok()) {
+      return queue_->Recheck(executable.status());
+    }
+    return *std::move(executable);
   }
 
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override;
@@ -110,7 +114,7 @@ StatusOr<std::unique_ptr<Buffer>> OpenClDevice::Allocate(const BufferSpec& spec)
   cl_int error = CL_SUCCESS;
   Memory memory(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, bytes, nullptr, &error));
   const std::string doing = "Allocating " + std::to_string(spec.bytes) + " bytes on device \"" + found_.info.id + "\"";
-  HPVMD_RETURN_IF_ERROR(FromCl(error, doing));
+  HPVMD_RETURN_IF_ERROR(queue_->Recheck(FromCl(error, doing)));
   // Drivers find out that memory is short when it is first used.
   HPVMD_ASSIGN_OR_RETURN(Event cleared, queue_->Clear(memory.get(), bytes));
   return std::make_unique<OpenClBuffer>(spec.bytes, std::move(memory), std::move(cleared), /*is_imported=*/false);

@@ -47,4 +47,13 @@ StatusOr<Event> OpenClQueue::Clear(cl_mem memory, uint64_t bytes) {
   return cleared;
 }
 
+Status OpenClQueue::Recheck(Status status) {
+  if (status.ok() || status.code() == absl::StatusCode::kInvalidArgument) {
+    return status;
+  }
+  // Fails with a loss if the idle queue cannot finish.
+  const Status judged = health_.Judge(CL_OUT_OF_RESOURCES, setup_.get(), "Looking after the device");
+  return judged.code() == absl::StatusCode::kUnavailable ? judged : status;
+}
+
 }  // namespace hpvm::opencl

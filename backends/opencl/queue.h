@@ -38,6 +38,9 @@ class OpenClQueue final : public gpu::Driver {
   std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission) override;
   // Makes fresh memory read as zero: the event after which it does. Any thread.
   StatusOr<Event> Clear(cl_mem memory, uint64_t bytes);
+  // `status` of a call that went by no queue; when that is not the caller's fault it may mean that the device is lost.
+  // Any thread.
+  Status Recheck(Status status);
 
  private:
   friend class OpenClFlight;

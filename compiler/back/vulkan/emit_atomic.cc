@@ -200,9 +200,9 @@ SpvId KernelEmitter::AtomicAt(const Spot& spot, const ir::Op& op, std::span<cons
   const bool is_group = spot.words != nullptr;
   if (op.width == 8) {
     if (is_group || !m_.target.has_int64_atomics) {
-      Refuse("The operation \"" + std::string(ir::Info(op.code).text) + "\" of 8 bytes at byte " +
-             std::to_string(op.source) + " of the module needs 64-bit atomics" +
-             (is_group ? " of group memory." : ", which the device lacks."));
+      Refuse("The operation " + std::string(ir::Info(op.code).text) + " at byte " + std::to_string(op.source) +
+             " of the module cannot run on this device: it has no 64-bit atomics" +
+             (is_group ? " of group memory." : "."));
       return K(Type::kI64, 0);
     }
     w.Capability(spv::CapabilityInt64Atomics);

@@ -179,8 +179,13 @@ SpvId KernelEmitter::EmitCompare(const ir::Op& op, SpvId a, SpvId b) {
     const SpvId inner = conditions_[f_.operands_of(op)[0].index];
     condition = inner != 0 ? c.Neither(inner) : c.Equal(a, K(op.type, 0));
   }
+  if (a == b && (op.code == Opcode::kFNe || op.code == Opcode::kFEq)) {
+    // The test for NaNs, which compilers of drivers simplify as if no bits of a NaN were ever looked at.
+    const SpvId is_nan = IsNan(op.type, a);
+    condition = op.code == Opcode::kFNe ? is_nan : c.Neither(is_nan);
+  }
   for (const Comparison& comparison : kComparisons) {
-    if (comparison.code == op.code) {
+    if (comparison.code == op.code && condition == 0) {
       condition = c.Test(comparison.op, a, b);
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/vulkan/device.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "backends/gpu/parts.h"
@@ -114,7 +115,12 @@ StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact) {
     build.entries.push_back(variant.entry);
   }
   // Beside UsualGroup: what launches of two dimensions begin with.
-  build.groups = {gpu::ShapesFor(info_.gpu, 2).front()};
+  for (const GpuVariant& variant : build.variants) {
+    const Group group = gpu::ShapesFor(info_.gpu, 2, variant.tile).front();
+    if (std::find(build.groups.begin(), build.groups.end(), group) == build.groups.end()) {
+      build.groups.push_back(group);
+    }
+  }
   return options_.builder->Build(build);
 }
 

@@ -343,7 +343,28 @@ class Builder {
       for (uint32_t i = 0; i < segment.step_count; ++i) {
         WriteStep(residency_.steps[segment.first_step + i], out.commands);
       }
+      if (!plan_->devices[segment.device]->info().runs_inline) {
+        out.note = Describe(out);
+      }
     }
+  }
+
+  // "node "a" or one of the 3 after it on device opencl:0".
+  std::string Describe(const PlanSegment& segment) const {
+    const DispatchCommand* first = nullptr;
+    size_t count = 0;
+    for (const Command& command : segment.commands.commands) {
+      if (const auto* dispatch = std::get_if<DispatchCommand>(&command)) {
+        first = first == nullptr ? dispatch : first;
+        ++count;
+      }
+    }
+    const std::string on = " on device " + plan_->devices[segment.device]->info().id;
+    if (first == nullptr) {
+      return "copies" + on;
+    }
+    return "node \"" + graph::PathOf(prepared_.graph, plan_->flat.nodes[first->node]) + "\"" +
+           (count > 1 ? " or one of the " + std::to_string(count - 1) + " after it" : "") + on;
   }
 
   void WriteStep(const Step& step, CommandList& out) {

@@ -70,6 +70,7 @@ struct PlanSegment {
   CommandList commands;
   std::vector<PlanWait> waits;
   uint64_t signal = 0;  // On the device's timeline.
+  std::string note;     // Where a driver runs it: which nodes, and where.
 };
 
 struct Plan {

@@ -10,6 +10,7 @@
 #include "engine/bindings.h"
 #include "engine/engine.h"
 #include "engine/prepared_graph.h"
+#include "engine/run_note.h"
 
 namespace hpvm {
 namespace {
@@ -229,6 +230,7 @@ class Runner {
   Status RunOnce() {
     HPVMD_RETURN_IF_ERROR(CheckTime());
     points_.clear();
+    note_.Clear();
     submitted_.assign(plan_->devices.size(), 0);
     Status status = absl::OkStatus();
     for (const PlanSegment& segment : plan_->segments) {
@@ -265,6 +267,9 @@ class Runner {
       for (const TimelinePoint& wait : points.waits) {
         HPVMD_RETURN_IF_ERROR(Await(wait));
       }
+    }
+    if (!segment.note.empty()) {
+      note_.Add(segment.note);
     }
     HPVMD_RETURN_IF_ERROR(device.Submit({.waits = points.waits,
                                          .commands = &segment.commands,
@@ -317,21 +322,9 @@ class Runner {
     if (segment == nullptr) {
       return status;
     }
-    const DispatchCommand* first = nullptr;
-    size_t count = 0;
-    for (const Command& command : segment->commands.commands) {
-      if (const auto* dispatch = std::get_if<DispatchCommand>(&command)) {
-        first = first == nullptr ? dispatch : first;
-        ++count;
-      }
-    }
-    const std::string on = " on device " + plan_->devices[segment->device]->info().id;
-    if (first == nullptr) {
-      return While(std::move(status), "copying" + on);
-    }
-    return While(std::move(status),
-                 "running node \"" + graph::PathOf(graph_.graph, plan_->flat.nodes[first->node]) + "\"" +
-                     (count > 1 ? " or one of the " + std::to_string(count - 1) + " after it" : "") + on);
+    return While(std::move(status), segment->note.empty()
+                                        ? "running on device " + plan_->devices[segment->device]->info().id
+                                        : "running " + segment->note);
   }
 
   // Names the node that failed first, where a device said which.
@@ -430,6 +423,7 @@ class Runner {
   std::deque<SegmentPoints> points_;   // Of segments in flight, and of the one that failed.
   std::vector<uint64_t> submitted_;    // By device: the last signal submitted in this repetition.
   LaunchLog log_;
+  RunNote note_;
   RunResult result_;
 };
 

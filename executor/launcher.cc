@@ -2,6 +2,7 @@
 #include "executor/launcher.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "base/memfd.h"
 #include "compiler/gpu_target.h"
 #include "engine/engine.h"
+#include "engine/run_note.h"
 #include "executor/driver_environment.h"
 #include "executor/driver_process.h"
 #include "executor/runner.h"
@@ -178,6 +180,29 @@ internal::Envelope ReadyMessage(uint64_t request_id, const Engine& engine, const
   return envelope;
 }
 
+// A driver runs tenants' native code in this process: when that faults, the daemon learns of it by the end of the
+// process, and from these last words at what it was.
+void TellAndDie(int signal_number) {
+  constexpr char kHead[] = "It ran ";
+  char text[4096];
+  const size_t length = ReadRunNotes(text, sizeof(text));
+  if (length > 0) {
+    const ssize_t put = write(STDERR_FILENO, kHead, sizeof(kHead) - 1) + write(STDERR_FILENO, text, length);
+    (void)put;
+  }
+  signal(signal_number, SIG_DFL);  // The instruction faults again.
+}
+
+// After drivers have been loaded: some set handlers of their own.
+void TellOfCrashes() {
+  struct sigaction action {};
+  action.sa_handler = TellAndDie;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
+    sigaction(number, &action, nullptr);
+  }
+}
+
 Status Serve() {
   HPVMD_ASSIGN_OR_RETURN(const Greeting greeting, ReceiveGreeting());
   const internal::Hello& hello = greeting.envelope.hello();
@@ -206,6 +231,9 @@ Status Serve() {
     builders[family] = ConnectDriverBuilder(std::move(socket), key, DriverIdentity);
   }
   HPVMD_ASSIGN_OR_RETURN(const OpenedDevices opened, OpenDevices(hello, grants, *compiler, builders, hub));
+  if (has_drivers) {
+    TellOfCrashes();
+  }
   EngineOptions options;
   for (const std::unique_ptr<Device>& device : opened.devices) {
     options.devices.push_back(device.get());

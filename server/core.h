@@ -176,6 +176,8 @@ class Core {
   void ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant);
 
   // core_device.cc
+  // Starts executors that wait for devices, if none is in question any more.
+  void SpawnAwaiting(CoreScope& scope);
   // Takes devices of a run away from executors that start, until they have been tried out.
   void FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, const std::string& why);
   // Those of a prepared graph's devices that have drivers.
@@ -197,7 +199,7 @@ class Core {
   void SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op);
   void Transmit(const std::shared_ptr<RunOp>& op);
   void OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply);
-  void TakeLosses(CoreScope& scope, RunOp& op, const std::vector<std::string>& lost, Outcome& outcome);
+  void TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vector<std::string>& lost, Outcome& outcome);
   Status Publish(RunOp& op, std::vector<RunOutput>& outputs);
   void Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome outcome);
   void StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why);

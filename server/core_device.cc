@@ -35,11 +35,19 @@ void Core::SetFound(const std::string& family, const StatusOr<ProbedDevices>& fo
   }
   CoreScope scope(*this);
   devices_.SetFound(family, found);
+  SpawnAwaiting(scope);
 }
 
 void Core::DevicesKnown() {
   CoreScope scope(*this);
   devices_known_ = true;
+  SpawnAwaiting(scope);
+}
+
+void Core::SpawnAwaiting(CoreScope& scope) {
+  if (!devices_known_ || devices_.IsSettling()) {
+    return;
+  }
   for (auto& [tenant, epoch] : std::exchange(awaiting_devices_, {})) {
     tenant->executor.profile = devices_.Profile();
     scope.Defer([this, tenant = std::move(tenant), epoch = epoch] { Spawn(tenant, epoch); });
@@ -61,6 +69,7 @@ void Core::OnProbed(const std::string& id, const Status& outcome) {
   }
   CoreScope scope(*this);
   devices_.OnProbed(id, outcome, options_.clock->Now());
+  SpawnAwaiting(scope);
 }
 
 void Core::SetProbeWake(std::function<void()> wake) { probe_wake_ = std::move(wake); }

@@ -64,7 +64,7 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
     slot.ended = slot.is_ready = false;
     ++slot.epoch;
     slot.WriteGrantPage(options_.cpu_threads);
-    if (devices_known_) {
+    if (devices_known_ && !devices_.IsSettling()) {
       slot.profile = devices_.Profile();
       scope.Defer([this, tenant, epoch = slot.epoch] { Spawn(tenant, epoch); });
     } else {

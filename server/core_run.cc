@@ -419,7 +419,8 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
     outcome.outcome = op->stop_reason;
   }
   const bool has_died = !reply.ok() && absl::IsUnavailable(reply.status());
-  TakeLosses(scope, *op, has_died ? DriverDevices(*op->preparation) : outcome.reply.lost_devices, outcome.outcome);
+  TakeLosses(scope, *op, has_died, has_died ? DriverDevices(*op->preparation) : outcome.reply.lost_devices,
+             outcome.outcome);
   if (outcome.outcome.ok()) {
     outcome.outcome = Publish(*op, outcome.outputs);
   }
@@ -430,7 +431,8 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
 
 // After a run that lost devices, or whose executor ended: they are tried out before others get them, and what is left of
 // the executor goes, since its drivers are in no state to go on with.
-void Core::TakeLosses(CoreScope& scope, RunOp& op, const std::vector<std::string>& lost, Outcome& outcome) {
+void Core::TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vector<std::string>& lost,
+                      Outcome& outcome) {
   if (lost.empty() || outcome.ok()) {
     return;
   }
@@ -439,11 +441,10 @@ void Core::TakeLosses(CoreScope& scope, RunOp& op, const std::vector<std::string
     list += (list.empty() ? "" : ", ") + id;
   }
   FenceDevices(scope, lost, Message(outcome.status));
-  const bool is_alive = op.tenant->executor.epoch == op.epoch && op.tenant->executor.port != nullptr;
-  if (is_alive) {
-    KillExecutor(scope, *op.tenant, "It lost " + list + ": " + Message(outcome.status));
-  } else {
+  if (has_died) {
     outcome.status = While(outcome.status, "running nodes on " + list);
+  } else if (op.tenant->executor.epoch == op.epoch) {
+    KillExecutor(scope, *op.tenant, "It lost " + list + ": " + Message(outcome.status));
   }
   if (absl::IsUnavailable(outcome.status)) {
     outcome.detail.emplace().set_retryable(true);

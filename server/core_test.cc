@@ -188,6 +188,112 @@ class CoreTest : public ::testing::Test {
   std::optional<RunOutcome> run_outcome_;
 };
 
+ProbedDevices Found(const std::string& id) {
+  ProbedDevices found;
+  found.devices.emplace_back().id = id;
+  return found;
+}
+
+// A device that a run lost costs that executor; the next one waits until the device has been tried out, and has it.
+TEST_F(CoreTest, LostDevicesAreTriedOut) {
+  core_->SetFound("cpu", Found("cpu:0"));
+  core_->SetFound("opencl", Found("opencl:0"));
+  int wakes = 0;
+  core_->SetProbeWake([&] { ++wakes; });
+  const std::string handle = Prepare();
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
+  Run(RunRequestOf(handle));
+  RunReply lost;
+  lost.status = Unavailable("The device is lost. While running node \"n\" on device opencl:0.");
+  lost.lost_devices = {"opencl:0"};
+  spawner_.last().AnswerRun(lost);
+  ASSERT_TRUE(run_outcome_.has_value());
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(run_outcome_->outcome.detail->retryable());
+  EXPECT_THAT(spawner_.last().killed, HasSubstr("opencl:0"));
+  EXPECT_EQ(wakes, 1);
+  Run(RunRequestOf(handle));
+  EXPECT_EQ(spawner_.executors.size(), 1u);
+  Time next = kNever;
+  ASSERT_EQ(core_->DueProbe(&next), "opencl:0");
+  EXPECT_EQ(core_->DueProbe(&next), std::nullopt);
+  core_->OnProbed("opencl:0", absl::OkStatus());
+  ASSERT_EQ(spawner_.executors.size(), 2u);
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
+  spawner_.last().AnswerPrepare(Accepted());
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  EXPECT_TRUE(run_outcome_->outcome.ok());
+}
+
+// A device that does not answer is left out, and nobody waits for it; when it comes back, an executor with nothing in
+// hand is replaced by one that has it, at the next graph.
+TEST_F(CoreTest, SilentDevicesAreLeftOut) {
+  core_->SetFound("opencl", Found("opencl:0"));
+  const std::string handle = Prepare();
+  Run(RunRequestOf(handle));
+  RunReply lost;
+  lost.status = Unavailable("The device is lost.");
+  lost.lost_devices = {"opencl:0"};
+  spawner_.last().AnswerRun(lost);
+  Run(RunRequestOf(handle));
+  Time next = kNever;
+  ASSERT_TRUE(core_->DueProbe(&next).has_value());
+  core_->OnProbed("opencl:0", Unavailable("It is silent."));
+  ASSERT_EQ(spawner_.executors.size(), 2u);
+  EXPECT_EQ(spawner_.last().backends, std::vector<std::string>{"cpu"});
+  spawner_.last().AnswerPrepare(Accepted());
+  clock_.Advance(std::chrono::seconds(1));
+  ASSERT_TRUE(core_->DueProbe(&next).has_value());
+  core_->OnProbed("opencl:0", absl::OkStatus());
+  // A run is in progress: its executor stays.
+  graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"other\"}");
+  Prepare();
+  EXPECT_EQ(spawner_.executors.size(), 2u);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"third\"}");
+  Prepare();
+  EXPECT_TRUE(spawner_.executors[1]->shut_down);
+  ASSERT_EQ(spawner_.executors.size(), 3u);
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
+}
+
+// An executor that dies with a run on a device puts that device in question, and the run's failure names it.
+TEST_F(CoreTest, DeathsPutDevicesInQuestion) {
+  core_->SetFound("opencl", Found("opencl:0"));
+  AskPrepare();
+  PrepareReply accepted = Accepted();
+  accepted.summary->devices = {"cpu:0", "opencl:0"};
+  spawner_.last().AnswerPrepare(accepted);
+  ASSERT_TRUE(prepare_outcome_.has_value() && prepare_outcome_->ok());
+  Run(RunRequestOf(prepare_response_.handle()));
+  spawner_.last().Die(kSignal9);
+  ASSERT_TRUE(run_outcome_.has_value());
+  EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("on opencl:0"));
+  Time next = kNever;
+  EXPECT_EQ(core_->DueProbe(&next), "opencl:0");
+}
+
+// Executors wait for the first discovery, where the daemon says that there is one.
+TEST_F(CoreTest, ExecutorsWaitForDiscovery) {
+  core_->Stop();
+  CoreOptions options;
+  options.clock = &clock_;
+  options.rng = &rng_;
+  options.spawner = &spawner_;
+  options.jobs = CreateMemoryJobStore();
+  options.awaits_devices = true;
+  core_ = std::make_unique<Core>(std::move(options));
+  tenant_ = *core_->FindTenant("ann");
+  graph_ = Put(tenant_, kDocument);
+  AskPrepare();
+  core_->SetFound("cpu", Found("cpu:0"));
+  EXPECT_TRUE(spawner_.executors.empty());
+  core_->SetFound("vulkan", Found("vulkan:0"));
+  core_->DevicesKnown();
+  ASSERT_EQ(spawner_.executors.size(), 1u);
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "vulkan:0"}));
+}
+
 // The ordinary way: one executor is spawned, one prepare sent, and runs reach it at once.
 TEST_F(CoreTest, PreparesOnceAndRuns) {
   const std::string handle = Prepare();

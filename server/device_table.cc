@@ -187,6 +187,11 @@ std::vector<std::string> DeviceTable::Profile() const {
   return profile;
 }
 
+bool DeviceTable::IsSettling() const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.state == State::kFenced && entry.strikes == 0; });
+}
+
 bool DeviceTable::IsMissing(const std::vector<std::string>& profile) const {
   const std::vector<std::string> now = Profile();
   return std::any_of(now.begin(), now.end(), [&](const std::string& backend) {

@@ -53,6 +53,9 @@ class DeviceTable {
   // Whether a profile made earlier lacks a device that a new one would have.
   bool IsMissing(const std::vector<std::string>& profile) const;
   bool HasDriver(std::string_view id) const;
+  // Some device's first probe after a loss is due or under way: it answers soon, and an executor that starts without it
+  // would refuse graphs for what another tenant did.
+  bool IsSettling() const;
 
   // For people: memory that several share belongs to the first of them (Device.memory_shared_with).
   std::vector<v1::Device> Describe() const;

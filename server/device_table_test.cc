@@ -104,6 +104,7 @@ TEST_F(DeviceTableTest, FencesAndReadmits) {
   EXPECT_EQ(table.NextProbe(), At(5));
   const std::vector<std::string> during = table.Profile();
   ASSERT_EQ(table.DueProbe(At(5)), "opencl:0");
+  EXPECT_TRUE(table.IsSettling());
   EXPECT_EQ(table.DueProbe(At(5)), std::nullopt);
   EXPECT_EQ(table.NextProbe(), kNever);
   table.OnProbed("opencl:0", absl::OkStatus(), At(300));
@@ -120,6 +121,7 @@ TEST_F(DeviceTableTest, ThreeStrikes) {
   for (const int wait : {1000, 2000}) {
     ASSERT_EQ(table.DueProbe(At(now)), "vulkan:0");
     table.OnProbed("vulkan:0", Unavailable("It is silent."), At(now));
+    EXPECT_FALSE(table.IsSettling());  // Nobody waits for a device that did not answer.
     EXPECT_EQ(table.NextProbe(), At(now + wait));
     EXPECT_EQ(table.DueProbe(At(now + wait - 1)), std::nullopt);
     now += wait;

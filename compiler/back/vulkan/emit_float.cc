@@ -80,8 +80,26 @@ SpvId KernelEmitter::EmitFloatUnary(const ir::Op& op, SpvId a) {
   return FloatOf(type, WithSign(type, value, sign));
 }
 
+// The value, as no compiler sees it: with a bit set that never is, since ids are below 2^31.
+SpvId KernelEmitter::Opaque(Type type, SpvId value) {
+  const SpvId zero = c.ShrK(Argument32(GpuArgument::Kind::kFirst, 0), 31);
+  const SpvId wide = type == Type::kF32 ? zero : w.Op(spv::OpUConvert, m_.TypeOf(Type::kI64), {zero});
+  const SpvId bits = BitsOf(type, value);
+  return FloatOf(type, w.Op(spv::OpBitwiseOr, m_.TypeOf(IntOf(type)), {bits, wide}));
+}
+
 SpvId KernelEmitter::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {
   const SpvId type = m_.TypeOf(op.type);
+  if (m_.target.is_processor && !options_.fast_math) {
+    // Lavapipe's code generator takes 0 / x, 0 * x, 0 + x and x - x for what they are of most numbers.
+    const SpvId zero = K(op.type, 0);
+    if (b == zero || (a == b && op.code == Opcode::kFSub)) {
+      b = Opaque(op.type, b);
+    }
+    if (a == zero) {
+      a = Opaque(op.type, a);
+    }
+  }
   switch (op.code) {
     case Opcode::kFAdd:
       return Exact(spv::OpFAdd, type, {a, b});

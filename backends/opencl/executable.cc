@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/opencl/executable.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -115,27 +114,6 @@ Status OpenClExecutable::CreateVariant(const Found& found, const GpuVariant& var
   }
   variants_.push_back(std::move(made));
   return absl::OkStatus();
-}
-
-StatusOr<std::span<const gpu::Part>> OpenClExecutable::Choose(const gpu::LaunchFacts& facts, bool* is_measured) {
-  const auto same = [](const gpu::LaunchFacts::Param& a, const gpu::LaunchFacts::Param& b) {
-    return a.value == b.value && a.start == b.start;
-  };
-  *is_measured = false;
-  if (left_ > 0 && facts.extent == last_facts_.extent && facts.group == last_facts_.group &&
-      std::ranges::equal(facts.params, last_facts_.params, same)) {
-    --left_;
-    return last_parts_;
-  }
-  left_ = 0;
-  HPVMD_ASSIGN_OR_RETURN(last_parts_, chooser_->Choose(facts));
-  *is_measured = chooser_->Wants(facts);
-  if (!*is_measured) {
-    constexpr uint32_t kLaunchesPerQuestion = 16;
-    last_facts_ = facts;
-    left_ = kLaunchesPerQuestion - 1;
-  }
-  return last_parts_;
 }
 
 // Kernels that are told where a view starts get the whole buffer; to others the view must be an object of its own.

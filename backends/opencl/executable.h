@@ -38,9 +38,6 @@ class OpenClExecutable final : public Executable {
 
   const gpu::LaunchReader& reader() const { return *reader_; }
   gpu::Chooser& chooser() const { return *chooser_; }
-  // The parts of a launch; good until the next call. A launch like the last one gets the same parts without asking the
-  // chooser, but for every sixteenth and for those that the chooser measures (`is_measured`).
-  StatusOr<std::span<const gpu::Part>> Choose(const gpu::LaunchFacts& facts, bool* is_measured);
   bool can_trap() const { return can_trap_; }
   // The kernel's own queue, for program binaries of FPGA-class devices; null: the device's.
   cl_command_queue queue() const { return queue_.get(); }
@@ -71,9 +68,6 @@ class OpenClExecutable final : public Executable {
   std::vector<Variant> variants_;
   std::unique_ptr<gpu::LaunchReader> reader_;
   std::unique_ptr<gpu::Chooser> chooser_;
-  gpu::LaunchFacts last_facts_;  // Of the last launch that the chooser was asked about.
-  std::vector<gpu::Part> last_parts_;
-  uint32_t left_ = 0;  // Launches like it that may use its parts.
   bool can_trap_ = false;
 };
 

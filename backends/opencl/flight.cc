@@ -248,8 +248,7 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     Time(dispatch, Event(), Event());
     return absl::OkStatus();
   }
-  bool is_measured = false;
-  HPVMD_ASSIGN_OR_RETURN(const std::span<const gpu::Part> parts, executable.Choose(inputs_.facts, &is_measured));
+  HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
   HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : queue_.main_.get()));
   for (Buffer* buffer : inputs_.buffers) {
     if (buffer == nullptr) {
@@ -260,6 +259,7 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     }
     HPVMD_RETURN_IF_ERROR(Use(OfDevice(*buffer)));
   }
+  const bool is_measured = executable.chooser().Wants(inputs_.facts);
   const uint32_t place = static_cast<uint32_t>(nodes_.size()) % kTimedTogether;
   const bool has_event =
       is_measured || (IsTimed() && (dispatch_count_ <= kTimedAloneMax || place == 0 || place == kTimedTogether - 1 ||
@@ -268,8 +268,7 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
   HPVMD_RETURN_IF_ERROR(EnqueueParts(executable, parts, traps, has_event, &first, &last));
   Time(dispatch, first, last);
   if (is_measured) {
-    measured_.push_back(
-        {&executable.chooser(), inputs_.facts, {parts.begin(), parts.end()}, std::move(first), std::move(last)});
+    measured_.push_back({&executable.chooser(), inputs_.facts, std::move(parts), std::move(first), std::move(last)});
   }
   return absl::OkStatus();
 }

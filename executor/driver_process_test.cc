@@ -40,7 +40,7 @@ class DriverProcessTest : public ::testing::Test {
     RemoveFolder(folder_);
   }
 
-  void Start(const std::string& load = "ok", const std::string& memory_mib = "512") {
+  void Start(const std::string& load = "ok", const std::string& memory_mib = "128") {
     client_.reset();
     if (process_.pid > 0) {
       KillAndReap(process_);

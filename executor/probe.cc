@@ -82,7 +82,7 @@ StatusOr<internal::Envelope> Probe(const std::string& backend) {
   for (size_t i = 0; i < std::min<size_t>(names.size(), kDevicesMax); ++i) {
     const StatusOr<std::unique_ptr<Device>> device = CreateDevice(names[i], hub, {});
     Status status = device.status();
-    if (device.ok()) {
+    if (device.ok() && HasDriver(backend)) {
       status = TryOut(**device);
     }
     if (status.ok()) {

@@ -13,8 +13,9 @@ constexpr uint32_t kSpirv15 = 0x00010500;
 // Bytes that the values can take at most, whatever is used of them in the end.
 uint32_t ArgumentBytesMax(const ir::Module& module) {
   uint32_t bytes = 4 + 3 * 4;  // The record's index and the first instance.
+  const auto aligned = [](ir::Type type) { return ir::Bytes(type) == 8 ? 8u + 4u : 4u; };  // With what aligns it.
   for (const ir::KernelParam& param : module.params) {
-    bytes += param.is_buffer ? 4 + 4 + 8 : 8;
+    bytes += param.is_buffer ? 4 + 4 + aligned(module.address_type()) : aligned(param.type);
   }
   bool asks = false;
   ir::ForEachOp(module.function(module.entry), [&](ir::OpId id) {
@@ -22,7 +23,7 @@ uint32_t ArgumentBytesMax(const ir::Module& module) {
     asks = asks || code == ir::Opcode::kInstanceCount || code == ir::Opcode::kGroupId ||
            code == ir::Opcode::kGroupSize || code == ir::Opcode::kLocalId;
   });
-  return bytes + (asks ? 2 * 3 * 4 : 0) + (module.uses_group_memory ? 8 : 0);
+  return bytes + (asks ? 2 * 3 * 4 : 0) + (module.uses_group_memory ? aligned(module.address_type()) : 0);
 }
 
 uint32_t Stride(View view) {

@@ -321,12 +321,12 @@ class Preparer {
     const ArtifactKind target = graph_->devices[device]->artifact_kind();
     const ModuleKind kind = ModuleKindOf(graph_->graph.modules[variant.module.index].kind);
     const bool is_kernel = kind == ModuleKind::kSpirv && IsKernelSpirv(module_bytes_[variant.module.index].bytes);
-    const bool takes = kind == ModuleKind::kWasm      ? true
-                       : kind == ModuleKind::kSpirv ? target == (is_kernel ? ArtifactKind::kOpenCl : ArtifactKind::kVulkan)
-                       : kind == ModuleKind::kBitstream
-                           ? target == ArtifactKind::kOpenCl &&
-                                 graph_->devices[device]->info().kind == DeviceKind::kFpga
-                           : target == ArtifactKind::kOpenCl;
+    const bool takes =
+        kind == ModuleKind::kWasm    ? true
+        : kind == ModuleKind::kSpirv ? target == (is_kernel ? ArtifactKind::kOpenCl : ArtifactKind::kVulkan)
+        : kind == ModuleKind::kBitstream
+            ? target == ArtifactKind::kOpenCl && graph_->devices[device]->info().kind == DeviceKind::kFpga
+            : target == ArtifactKind::kOpenCl;
     // The null device takes everything: it stands for any other in tests.
     if (takes || graph_->facts[device].tier == Tier::kNull) {
       return true;

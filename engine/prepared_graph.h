@@ -30,8 +30,8 @@ class PreparedGraph {
   std::vector<std::vector<scheduler::Candidate>> candidates;  // By NodeId's index; leaves only.
   std::vector<std::vector<Executable*>> executables;          // Beside `candidates`; borrowed from `loaded`.
   std::vector<std::unique_ptr<Executable>> loaded;
-  // Some devices have one space because one imports the other's memory. Taken back, with new spaces, when a driver turns
-  // out not to do what it says: whoever runs may then change this and the spaces in `facts`.
+  // Some devices have one space because one imports the other's memory. Taken back, with new spaces, when a driver
+  // turns out not to do what it says: whoever runs may then change this and the spaces in `facts`.
   bool shares_memory = false;
 
   // One run at a time: whoever sets `is_running` owns `plans` until it clears it and notifies `idle`.

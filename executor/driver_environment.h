@@ -36,7 +36,8 @@ struct PrivateFolder {
   std::string path;
   UniqueFd lock;
 };
-// Below `parent` (made if missing; empty: the system's folder for temporary files). Removes those whose owners are gone.
+// Below `parent` (made if missing; empty: the system's folder for temporary files). Removes those whose owners are
+// gone.
 StatusOr<PrivateFolder> MakePrivateFolder(const std::string& parent);
 // Removes everything below `path`, and it.
 void RemoveFolder(const std::string& path);

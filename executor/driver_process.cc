@@ -77,8 +77,8 @@ class Supervisor {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
       return FromErrno(errno, "Renouncing new privileges");
     }
-    // What its builders need, since they can only lock themselves down further. Their own entries below /proc have other
-    // numbers than this process's.
+    // What its builders need, since they can only lock themselves down further. Their own entries below /proc have
+    // other numbers than this process's.
     std::vector<PathRule> paths = DriverPaths(options_.cache_folder, /*is_builder=*/true);
     paths.push_back({"/proc", PathAccess::kRead});
     if (options_.cache_folder.empty()) {
@@ -190,11 +190,11 @@ class Supervisor {
   }
 
   Status Read(Builder& builder, bool* has_ended) {
-    StatusOr<Frame> frame =
-        ReceiveFrame(builder.socket.get(), kDriverFrameLimits, RealClock().Now() + kMessageMax);
+    StatusOr<Frame> frame = ReceiveFrame(builder.socket.get(), kDriverFrameLimits, RealClock().Now() + kMessageMax);
     const StatusOr<DriverAnswer> answer = frame.ok() ? DecodeDriverAnswer(*frame) : frame.status();
     const bool is_expected =
-        answer.ok() && (builder.has_loaded ? builder.job.has_value() && answer->id == builder.job->id : answer->id == 0);
+        answer.ok() &&
+        (builder.has_loaded ? builder.job.has_value() && answer->id == builder.job->id : answer->id == 0);
     if (!is_expected) {
       *has_ended = true;
       return EndDead(builder);
@@ -226,8 +226,9 @@ class Supervisor {
                                                 "'s driver died on the module (" + how + ")."),
                       .log = {}});
     }
-    return builder.has_loaded ? absl::OkStatus()
-                              : FailOne(Unavailable("The driver to build with died while it was loaded (" + how + ")."));
+    return builder.has_loaded
+               ? absl::OkStatus()
+               : FailOne(Unavailable("The driver to build with died while it was loaded (" + how + ")."));
   }
 
   Status EndLate(Builder& builder) {
@@ -235,8 +236,8 @@ class Supervisor {
     if (builder.job.has_value()) {
       return Respond({.id = builder.job->id,
                       .status = InvalidArgument("The compiler of device " + builder.job->device +
-                                                "'s driver takes longer than the limit (" + Seconds(options_.build_max) +
-                                                ") for the module."),
+                                                "'s driver takes longer than the limit (" +
+                                                Seconds(options_.build_max) + ") for the module."),
                       .log = {}});
     }
     return builder.has_loaded ? absl::OkStatus()
@@ -261,7 +262,8 @@ class Supervisor {
       while (waitpid(builder.pid, &status, 0) < 0 && errno == EINTR) {
       }
     }
-    kill(-builder.pid, SIGKILL);  // The programs that it started; the group's number is not given away while it has any.
+    kill(-builder.pid,
+         SIGKILL);  // The programs that it started; the group's number is not given away while it has any.
     RemoveFolder(builder.folder.path);
     return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
                                : "exit status " + std::to_string(WEXITSTATUS(status));

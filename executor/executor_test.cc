@@ -331,7 +331,8 @@ TEST_F(ExecutorTest, ShutsDown) {
   EXPECT_TRUE(ends_[0].ok()) << Message(ends_[0]);
 }
 
-// Every backend answers, those with drivers with what is here, perhaps nothing; a wrong program is an error, not a hang.
+// Every backend answers, those with drivers with what is here, perhaps nothing; a wrong program is an error, not a
+// hang.
 TEST(ProbeTest, AnswersForEachBackend) {
   const std::string program = std::string(HPVMD_BINARY_DIR) + "/hpvm-executor";
   for (const char* backend : {"cpu", "interp", "null"}) {

@@ -70,10 +70,10 @@ class ConstantCosts final : public CostModel {
   Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
 };
 
-// From the devices' facts alone, what is used until there is history: the start of a launch, and the larger of its bytes
-// at the memory's speed and its instances at a typical one's, spread over the compute units. What an instance takes is
-// a guess (it may loop once or a million times); that a small launch stays where its data is and a large one goes to
-// the stronger device does not depend on it much.
+// From the devices' facts alone, what is used until there is history: the start of a launch, and the larger of its
+// bytes at the memory's speed and its instances at a typical one's, spread over the compute units. What an instance
+// takes is a guess (it may loop once or a million times); that a small launch stays where its data is and a large one
+// goes to the stronger device does not depend on it much.
 class StaticCosts final : public CostModel {
  public:
   Duration Run(const Work& work, const DeviceFacts& device) const override;

@@ -218,8 +218,8 @@ class Planner {
     HPVMD_CHECK(bytes == 0 && "A value is read before it is written.");
   }
 
-  // Which device takes a value out of `space`: of several that share it, the one that made the value, which need not wait
-  // for another, and whose memory need not be shared for this.
+  // Which device takes a value out of `space`: of several that share it, the one that made the value, which need not
+  // wait for another, and whose memory need not be shared for this.
   DeviceIndex MoverOf(FlatValueId value, SpaceIndex space) const {
     const FlatNodeId producer = flat_.values[value.index].producer;
     const DeviceIndex maker = producer.valid() ? input_.device_of[producer.index] : mover_[space];

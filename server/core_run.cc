@@ -429,8 +429,8 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
   Finish(scope, op, std::move(outcome));
 }
 
-// After a run that lost devices, or whose executor ended: they are tried out before others get them, and what is left of
-// the executor goes, since its drivers are in no state to go on with.
+// After a run that lost devices, or whose executor ended: they are tried out before others get them, and what is left
+// of the executor goes, since its drivers are in no state to go on with.
 void Core::TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vector<std::string>& lost,
                       Outcome& outcome) {
   if (lost.empty() || outcome.ok()) {

@@ -22,8 +22,8 @@
 
 namespace hpvm {
 
-// The families that discovery asks, in the order in which their devices come: those that `backends` (the configuration's
-// devices.backends) names, or all of them for "auto".
+// The families that discovery asks, in the order in which their devices come: those that `backends` (the
+// configuration's devices.backends) names, or all of them for "auto".
 StatusOr<std::vector<std::string>> FamiliesOf(std::string_view backends);
 
 class DeviceTable {

@@ -117,7 +117,8 @@ int Main(int argc, char** argv) {
                  "Addresses instead of the configuration's: unix:/path or host:port, by commas")
       ->type_name("ADDRESS");
   app.add_option("--state", arguments.state, "Folder for caches, instead of the configuration's")->type_name("DIR");
-  app.add_option("--devices", arguments.devices, "Devices instead of the configuration's: auto, or cpu,opencl,vulkan:0 ...")
+  app.add_option("--devices", arguments.devices,
+                 "Devices instead of the configuration's: auto, or cpu,opencl,vulkan:0 ...")
       ->type_name("LIST");
   app.add_flag("--check-config", arguments.check, "Check the configuration and exit");
   app.set_version_flag("--version", "hpvmd " HPVMD_VERSION);

@@ -50,7 +50,10 @@ class FunctionDevice final : public Device {
  public:
   FunctionDevice(Hub& hub, const KernelFunctions& functions, FunctionDeviceOptions options,
                  FunctionDeviceCounts* counts)
-      : hub_(hub), functions_(functions), options_(std::move(options)), counts_(counts != nullptr ? *counts : ignored_) {
+      : hub_(hub),
+        functions_(functions),
+        options_(std::move(options)),
+        counts_(counts != nullptr ? *counts : ignored_) {
     info_.id = options_.id;
     info_.kind = options_.kind;
     info_.name = "C++ functions";

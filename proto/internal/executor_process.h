@@ -29,8 +29,8 @@ struct SpawnedProcess {
 const std::vector<std::string>& DriverVariables();
 
 // Starts a program with standard input from /dev/null, no environment but DriverVariables, default signals, and no
-// other descriptor than those named. The program asks to die with the calling *thread* (PR_SET_PDEATHSIG), so call it from one that
-// outlives the process.
+// other descriptor than those named. The program asks to die with the calling *thread* (PR_SET_PDEATHSIG), so call it
+// from one that outlives the process.
 StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options);
 
 // Reaps an ended process. "exit code 3", "signal 9"; empty while it runs.

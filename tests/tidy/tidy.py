@@ -22,7 +22,7 @@ EDGES = {
     "scheduler": {"base", "graph"},
     "engine": {"base", "graph", "scheduler", "backends"} | COMPILER_FACE,
     "proto": {"base"},
-    "executor": {"base", "graph", "engine", "proto", "backends"} | COMPILER_FACE,
+    "executor": {"base", "graph", "engine", "proto", "backends", "compiler/wire.h"} | COMPILER_FACE,
     "server": {"base", "scheduler", "proto"},
     "client": {"base", "proto"},
     "client/ctl": {"base", "proto", "graph"} | COMPILER_FACE,  # docs/decisions/0004

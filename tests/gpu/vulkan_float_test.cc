@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotients and square roots of f32 are those of IEEE 754 on every Vulkan device, through f64 and bit by bit; and a loop
-// that the driver cuts off is no silent one.
+// Quotients and square roots of f32 are those of IEEE 754 on every Vulkan device, through f64 and bit by bit; and a
+// loop that the driver cuts off is no silent one.
 #include <bit>
 #include <cmath>
 #include <cstdlib>

@@ -73,7 +73,7 @@ def check_source(path, lines, fault):
         if top in EDGES and not is_test and not may_include(path, target):
             fault(number, f'{folder}/ may not include "{target}".')
         # Kernels are compiled as OpenCL C too, from one folder.
-        if "/" not in target and not target.endswith(".pb.h") and path.parts[:2] != ("bench", "cpu"):
+        if "/" not in target and not target.endswith(".pb.h") and path.parts[:2] not in (("bench", "cpu"), ("bench", "gpu")):
             fault(number, f'"{target}" is a bare include; name it from the root.')
     if path.suffix == ".h" and folder not in ("examples",) and "kernel" not in path.parts:
         guard = "HPVMD_" + re.sub(r"[^A-Za-z0-9]", "_", str(path)).upper() + "_"

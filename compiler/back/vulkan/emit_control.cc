@@ -289,7 +289,8 @@ bool KernelEmitter::EmitJump(const ir::Target& target, std::span<const ir::Value
     return false;
   }
   const bool is_own = from.valid() && f_.region(from).owner == target.op;
-  const bool is_plain = owner.code == Opcode::kBlock || (owner.code == Opcode::kLoop && !is_continued_[target.op.index]);
+  const bool is_plain =
+      owner.code == Opcode::kBlock || (owner.code == Opcode::kLoop && !is_continued_[target.op.index]);
   if (is_own && is_plain && !is_left_inside_[target.op.index]) {
     Bind(owner.first_result, values);
     return true;

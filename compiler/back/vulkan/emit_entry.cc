@@ -44,7 +44,7 @@ Status KernelEmitter::Emit(const std::string& entry, bool* can_trap) {
   const SpvId kernel = w.NewId();
   const SpvId type = w.FunctionType(w.Void(), {});
   const uint32_t function_words = 5u << spv::WordCountShift;
-  kernel_.head = {function_words | spv::OpFunction, w.Void(), kernel, spv::FunctionControlMaskNone, type,
+  kernel_.head = {function_words | spv::OpFunction,         w.Void(), kernel, spv::FunctionControlMaskNone, type,
                   2u << spv::WordCountShift | spv::OpLabel, w.NewId()};
   w.Name(kernel, "kernel");
   w.OpenFunction(&kernel_);
@@ -130,7 +130,8 @@ void KernelEmitter::DeclareMemory() {
   // Parts are whole multiples of 8 bytes, which the state need not be.
   const auto declare = [&](const std::vector<gpu::OwnMemory>& parts, uint64_t end, std::vector<WordArray>& arrays) {
     for (const gpu::OwnMemory& part : parts) {
-      arrays.push_back({OwnArray(part), spv::StorageClassPrivate, part.begin, std::min(part.end, end), part.is_written});
+      arrays.push_back(
+          {OwnArray(part), spv::StorageClassPrivate, part.begin, std::min(part.end, end), part.is_written});
     }
   };
   declare(plan_.module_memory, module_.memory_bytes, module_memory_);
@@ -304,8 +305,8 @@ void KernelEmitter::EmitRecord(SpvId code) {
     return w.Op(spv::OpAccessChain, pointer, {records, w.U32(0), c.AddK(first, i)});
   };
   const SpvId relaxed = c.K(spv::MemorySemanticsMaskNone);
-  const SpvId old = w.Op(spv::OpAtomicCompareExchange, c.U32(),
-                         {word(0), c.K(spv::ScopeDevice), relaxed, relaxed, c.K(1), c.K(0)});
+  const SpvId old =
+      w.Op(spv::OpAtomicCompareExchange, c.U32(), {word(0), c.K(spv::ScopeDevice), relaxed, relaxed, c.K(1), c.K(0)});
   c.If(c.Equal(old, c.K(0)), [&] {
     c.Store(word(1), code);
     for (uint32_t d = 0; d < 3; ++d) {
@@ -347,7 +348,7 @@ void KernelEmitter::EmitWrapper(const std::string& entry, SpvId kernel) {
   const SpvId type = w.FunctionType(w.Void(), {});
   SpirvFunction wrapper;
   wrapper.head = {5u << spv::WordCountShift | spv::OpFunction, w.Void(), id, spv::FunctionControlMaskNone, type,
-                  2u << spv::WordCountShift | spv::OpLabel, w.NewId()};
+                  2u << spv::WordCountShift | spv::OpLabel,    w.NewId()};
   w.OpenFunction(&wrapper);
   EmitGroupStart();
   for (size_t i = 0; i < module_memory_.size(); ++i) {

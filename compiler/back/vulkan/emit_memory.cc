@@ -334,7 +334,8 @@ bool KernelEmitter::EmitAccess(ir::OpId id) {
   const bool is_store = op.code == Opcode::kStore || op.code == Opcode::kStore128;
   SpvId raw = 0;
   if (op.code == Opcode::kStore128) {
-    raw = w.Op(spv::OpCompositeConstruct, RawType(16), {Operand(op, 1), Operand(op, 2), Operand(op, 3), Operand(op, 4)});
+    raw =
+        w.Op(spv::OpCompositeConstruct, RawType(16), {Operand(op, 1), Operand(op, 2), Operand(op, 3), Operand(op, 4)});
   } else if (is_store) {
     raw = ToRaw(op, Operand(op, 1));
   }

@@ -137,9 +137,9 @@ class KernelEmitter {
     enum class Kind : uint8_t { kSelection, kSwitch, kLoop } kind = Kind::kSelection;
     ir::OpId op{};  // Invalid: made for traps that are postponed.
     SpvId merge = 0, next = 0;
-    bool is_reached = false;       // The merge.
-    bool comes_with_name = false;  // The selector may name this construct when its merge is reached,
-    bool goes_on_with_name = false;  // or its continuation.
+    bool is_reached = false;                     // The merge.
+    bool comes_with_name = false;                // The selector may name this construct when its merge is reached,
+    bool goes_on_with_name = false;              // or its continuation.
     std::set<std::pair<size_t, bool>> crossing;  // Targets of who passes the merge: frame, whether to continue.
     uint32_t name = 0;
   };
@@ -223,7 +223,7 @@ class KernelEmitter {
   SpvId IsNan(ir::Type type, SpvId a);
   SpvId Opaque(ir::Type type, SpvId value);
   SpvId K(ir::Type type, uint64_t bits);
-  SpvId BitsOf(ir::Type type, SpvId a);                  // The integer of a float's width.
+  SpvId BitsOf(ir::Type type, SpvId a);  // The integer of a float's width.
   SpvId FloatOf(ir::Type type, SpvId bits);
   SpvId WithSign(ir::Type type, SpvId value, SpvId sign);  // All as bits.
   SpvId Truth(SpvId condition) { return c.Select(c.U32(), condition, c.K(1), c.K(0)); }
@@ -302,8 +302,7 @@ class KernelEmitter {
   SpvId AtomicAt(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands);
   SpvId AtomicInOwn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands);
   SpvId AtomicNative(SpvId pointer, const ir::Op& op, std::span<const SpvId> operands, bool is_group);
-  SpvId AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& op, std::span<const SpvId> operands,
-                         bool is_group);
+  SpvId AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& op, std::span<const SpvId> operands, bool is_group);
   SpvId AtomicOperand(const ir::Op& op, SpvId value);
   SpvId AtomicResult(const ir::Op& op, SpvId old);
   SpvId Combine(const ir::Op& op, SpvId type, SpvId old, std::span<const SpvId> operands);
@@ -331,10 +330,10 @@ class KernelEmitter {
   SpirvFunction kernel_, prologue_;
   bool hoists_ = false;
   std::map<uint64_t, WordArray> segments_;
-  std::vector<SpvId> values_;                       // By ValueId.
-  std::vector<SpvId> conditions_;                   // By ValueId: the bool of a comparison's result; 0: none.
+  std::vector<SpvId> values_;                         // By ValueId.
+  std::vector<SpvId> conditions_;                     // By ValueId: the bool of a comparison's result; 0: none.
   std::map<uint32_t, std::vector<SpvId>> variables_;  // By the first value: of results and parameters.
-  std::map<uint64_t, SpvId> globals_;               // Mutable globals.
+  std::map<uint64_t, SpvId> globals_;                 // Mutable globals.
   std::vector<Frame> frames_;
   uint32_t next_name_ = 1;
   SpvId selector_ = 0;
@@ -351,26 +350,26 @@ class KernelEmitter {
   // What the structure of control needs, by OpId; control_plan.cc.
   std::vector<bool> is_left_inside_;  // Left from a region that it does not own.
   std::vector<bool> is_continued_;
-  std::vector<bool> ends_kernel_;     // Leaving it is returning.
+  std::vector<bool> ends_kernel_;  // Leaving it is returning.
   std::vector<ir::RegionId> region_of_;
   std::vector<uint32_t> place_in_region_;
   void PlanControl();
 
-  // Lavapipe ends an invocation's loops after 65,535 iterations in all, without a word. There a loop that is left writes
-  // its name into a word of group memory, through which no compiler sees, and behind it whoever does not find the name
-  // traps as unreachable.
+  // Lavapipe ends an invocation's loops after 65,535 iterations in all, without a word. There a loop that is left
+  // writes its name into a word of group memory, through which no compiler sees, and behind it whoever does not find
+  // the name traps as unreachable.
   bool cuts_loops_ = false;
   SpvId left_loops_ = 0;
 
   // Postponed traps.
   struct Meeting {
-    ir::OpId first;          // In the anchor's region: the first operation that has a trap going there.
+    ir::OpId first;  // In the anchor's region: the first operation that has a trap going there.
     bool is_open = false;
     size_t frame = 0;
   };
   bool postpones_ = false;
-  std::vector<ir::OpId> routes_;          // By OpId; gpu::FindTrapRoutes.
-  std::map<uint32_t, Meeting> meetings_;  // By the anchor.
+  std::vector<ir::OpId> routes_;              // By OpId; gpu::FindTrapRoutes.
+  std::map<uint32_t, Meeting> meetings_;      // By the anchor.
   std::vector<std::vector<ir::OpId>> users_;  // By ValueId.
   SpvId trap_flags_ = 0, parity_ = 0;
 };

@@ -3,10 +3,11 @@
 
 #include <cstring>
 #include <memory>
-#include <spirv-tools/libspirv.h>
 #include <vector>
 
 #include "compiler/back/vulkan/vulkan_back.h"
+
+#include <spirv-tools/libspirv.h>
 
 namespace hpvm {
 namespace vulkan {
@@ -47,8 +48,8 @@ StatusOr<std::string> DisassembleWords(std::span<const uint32_t> words) {
   const Context context(spvContextCreate(SPV_ENV_UNIVERSAL_1_6));
   spv_text raw_text = nullptr;
   spv_diagnostic raw = nullptr;
-  const uint32_t options = SPV_BINARY_TO_TEXT_OPTION_NO_HEADER | SPV_BINARY_TO_TEXT_OPTION_INDENT |
-                           SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES;
+  const uint32_t options =
+      SPV_BINARY_TO_TEXT_OPTION_NO_HEADER | SPV_BINARY_TO_TEXT_OPTION_INDENT | SPV_BINARY_TO_TEXT_OPTION_FRIENDLY_NAMES;
   const spv_result_t result = spvBinaryToText(context.get(), words.data(), words.size(), options, &raw_text, &raw);
   const DiagnosticHandle diagnostic(raw);
   const Text text(raw_text);
@@ -62,7 +63,8 @@ StatusOr<std::string> DisassembleWords(std::span<const uint32_t> words) {
 
 StatusOr<std::string> DisassembleSpirv(std::span<const uint8_t> code) {
   if (code.size() % 4 != 0) {
-    return InvalidArgument("The SPIR-V module (" + std::to_string(code.size()) + " bytes) is no whole number of words.");
+    return InvalidArgument("The SPIR-V module (" + std::to_string(code.size()) +
+                           " bytes) is no whole number of words.");
   }
   std::vector<uint32_t> words(code.size() / 4);
   std::memcpy(words.data(), code.data(), code.size());

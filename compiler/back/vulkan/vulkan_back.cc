@@ -152,7 +152,8 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
   if (target.is_processor && plan.private_bytes > kProcessorPrivateBytesMax) {
     Fail(module,
          Unimplemented("The memory that each instance of the kernel has to itself (" +
-                       std::to_string(plan.private_bytes) + " bytes) is larger than what this device's driver compiles in a reasonable time (" +
+                       std::to_string(plan.private_bytes) +
+                       " bytes) is larger than what this device's driver compiles in a reasonable time (" +
                        std::to_string(kProcessorPrivateBytesMax) + " bytes)."),
          diagnostics);
     return std::nullopt;

@@ -163,7 +163,8 @@ TEST(VulkanBackTest, AccessesAreValid) {
         const std::string type = text.substr(text.find('.') + 1, 3);
         const std::string kernel =
             "module \"m\"\nmemory 65536 65536\ndata 16 \"0102030405\"\nparam buffer in \"x\"\nparam buffer inout "
-            "\"y\"\nparam i32 \"i\"\nentry f0\nfunc f0 \"f\" (%x: i32, %y: i32, %i: i32) -> () {\n  %s: i32 = const.i32 " +
+            "\"y\"\nparam i32 \"i\"\nentry f0\nfunc f0 \"f\" (%x: i32, %y: i32, %i: i32) -> () {\n  %s: i32 = "
+            "const.i32 " +
             std::to_string(shift) + "\n  %o: i32 = shl.i32 %i, %s\n  %v: " + type + " = " + text + space +
             "\n  store." + type + " flat %y, %v\n  return ()\n}\n";
         SCOPED_TRACE(kernel);

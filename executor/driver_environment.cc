@@ -24,11 +24,11 @@ constexpr const char* kReadable[] = {
     // Lists of drivers, and their data.
     "/etc/OpenCL", "/etc/vulkan", "/usr/share/vulkan", "/usr/local/share/vulkan", "/usr/local/etc/vulkan",
     "/usr/share/glvnd", "/usr/share/drirc.d", "/usr/share/libdrm", "/usr/share/pocl", "/usr/share/clc",
-    "/usr/share/nvidia", "/etc/nvidia",
+    "/usr/share/nvidia", "/etc/nvidia", "/usr/local/nvidia", "/etc/glvnd", "/usr/share/egl", "/etc/localtime",
     // Facts about the processor, memory and bus.
     "/sys/devices/system", "/sys/kernel/mm/hugepages", "/sys/kernel/mm/transparent_hugepage", "/sys/bus/pci",
     "/sys/devices/pci*", "/sys/class/drm", "/sys/class/kfd", "/sys/dev/char", "/sys/module/nvidia*", "/proc/cpuinfo",
-    "/proc/meminfo", "/proc/self", "/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/version",
+    "/proc/stat", "/proc/meminfo", "/proc/self", "/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/version",
     "/proc/driver", "/proc/sys/vm", "/proc/sys/kernel", "/dev/urandom", "/dev/zero"};
 // Nodes of GPUs. Of the display's only those that render and cannot set modes.
 constexpr const char* kDevices[] = {"/dev/null",   "/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm",
@@ -105,12 +105,18 @@ std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_bui
   return rules;
 }
 
-void SetDriverEnvironment(const std::string& private_folder) {
+void SetDriverEnvironment(const std::string& private_folder, const std::string& kept_folder) {
   // Machine code for every group size at once, so that a loaded binary needs no compiler in the runner.
   setenv("POCL_WORK_GROUP_SPECIALIZATION", "0", 1);
   setenv("MESA_SHADER_CACHE_DISABLE", "true", 1);
   setenv("__GL_SHADER_DISK_CACHE", "0", 1);
-  setenv("CUDA_CACHE_DISABLE", "1", 1);
+  // NVIDIA's driver compiles kernels of its own when it opens, for more than a second, unless it may keep them.
+  if (kept_folder.empty()) {
+    setenv("CUDA_CACHE_DISABLE", "1", 1);
+  } else {
+    setenv("CUDA_CACHE_PATH", kept_folder.c_str(), 1);
+    setenv("CUDA_CACHE_MAXSIZE", "67108864", 1);
+  }
   // Layers are for applications with windows; some connect to a display.
   setenv("VK_LOADER_LAYERS_DISABLE", "~implicit~", 1);
   setenv("NODEVICE_SELECT", "1", 1);

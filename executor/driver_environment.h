@@ -26,9 +26,10 @@ bool HasDriver(std::string_view backend);
 // the linker, too.
 std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_builder);
 
-// Sets what drivers should see: caches in `private_folder` or off, nothing from a home folder. With one thread, before
-// the first driver is loaded.
-void SetDriverEnvironment(const std::string& private_folder);
+// Sets what drivers should see: caches in these folders or off, nothing from a home folder. `kept_folder` may outlive
+// the process, for what takes a driver long to make anew; it belongs to one tenant. With one thread, before the first
+// driver is loaded.
+void SetDriverEnvironment(const std::string& private_folder, const std::string& kept_folder);
 
 // A folder of this process's own, empty; locked as long as the process lives, so that the next one knows whether it may
 // remove it.

@@ -39,7 +39,7 @@ Status LockDown(const DriverWorkerOptions& options) {
   }
   close_range(kSocket + 1, ~0u, 0);
   HPVMD_RETURN_IF_ERROR(LimitData(options.supervisor->memory_bytes_max));
-  SetDriverEnvironment(options.private_folder);
+  SetDriverEnvironment(options.private_folder, options.private_folder);
   if (!options.supervisor->is_sandboxed) {
     return absl::OkStatus();
   }

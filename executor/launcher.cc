@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -282,8 +283,14 @@ StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const std::string& cach
   DriverSandbox sandbox;
   if (has_drivers) {
     HPVMD_ASSIGN_OR_RETURN(sandbox.folder, MakePrivateFolder(cache_folder));
-    SetDriverEnvironment(sandbox.folder.path);
+    std::string kept = sandbox.folder.path;
+    if (!cache_folder.empty()) {
+      kept = cache_folder + "/driver";
+      mkdir(kept.c_str(), 0700);  // One that is there, or cannot be made, is as good: the driver works without.
+    }
+    SetDriverEnvironment(sandbox.folder.path, kept);
     sandbox.confine = {SandboxProfile::kDriver, DriverPaths(sandbox.folder.path, /*is_builder=*/false)};
+    sandbox.confine.paths.push_back({kept, PathAccess::kPrivate});
   }
   return sandbox;
 }

@@ -42,6 +42,11 @@ struct CoarseModule {
   // instances. If the original's is in the original's bounds program, this one stays inside its buffer whenever that is
   // proven. FindBounds of the coarse module would say nothing of use: its ids are those of first instances.
   std::vector<ir::OpId> original;
+  // By OpId of the entry: the place in the tile of the instance it works for (of the first, if for several), which a
+  // trap names. kComputed: the values of `computed`, i32, of which the second may be invalid (0).
+  static constexpr uint8_t kComputed = 0xff;
+  std::vector<std::array<uint8_t, 2>> place;
+  std::array<ir::ValueId, 2> computed{};
 };
 
 // kUnimplemented, with the reason, for kernels whose control differs inside a tile beyond what can be guarded, that

@@ -175,6 +175,7 @@ void Coarsener::EmitPlain(OpId id) {
   const bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore;
   for (uint32_t y = 0; y < Count(1, dimensions[1]); ++y) {
     for (uint32_t x = 0; x < Count(0, dimensions[0]); ++x) {
+      BeginPlace(Place{x, y});
       Op copy = Like(op);
       std::vector<ValueId> operands;
       for (ValueId operand : f_.operands_of(op)) {
@@ -198,6 +199,7 @@ void Coarsener::EmitPlain(OpId id) {
       }
     }
   }
+  BeginPlace(Place());
 }
 
 void Coarsener::EmitOp(OpId id) {
@@ -516,6 +518,9 @@ CoarseModule Coarsener::Run() {
   coarse.needs_alignment = std::ranges::find(plan_.is_vector, true) != plan_.is_vector.end();
   original_.resize(out_.ops.size());
   coarse.original = std::move(original_);
+  BeginPlace(Place());
+  coarse.place = std::move(place_);
+  coarse.computed = computed_;
   coarse.module.function(module_.entry) = std::move(out_);
   return coarse;
 }

@@ -73,6 +73,12 @@ class Coarsener {
     bool is_slow = false;
   };
 
+  // What is appended from here on is for the instance at that place.
+  void SetPlace(std::array<uint8_t, 2> place) {
+    place_.resize(out_.ops.size(), here_);
+    here_ = place;
+  }
+  void BeginPlace(Place place) { SetPlace({static_cast<uint8_t>(place.x), static_cast<uint8_t>(place.y)}); }
   uint32_t Count(size_t d, bool is_for_each) const { return is_for_each ? plan_.tile[d] : 1; }
   const TileLayout& LayoutOf(ir::ValueId id) const { return plan_.layouts[id.index]; }
   ir::ValueId At(ir::ValueId id, Place place);
@@ -151,6 +157,9 @@ class Coarsener {
   std::vector<ir::ValueId> clones_;  // By ValueId: in the construct that is being copied.
   std::vector<ir::OpId> new_ops_;    // By OpId of open constructs.
   std::vector<ir::OpId> original_;   // By new OpId.
+  std::vector<std::array<uint8_t, 2>> place_;  // By new OpId; the last ones are not in it before EndPlace.
+  std::array<uint8_t, 2> here_{};              // Of what is appended now.
+  std::array<ir::ValueId, 2> computed_{};
   ir::OpId fast_;                    // The block that a mixed tile leaves.
   // Sums and constants that the open regions can use.
   using SumKey = std::pair<uint64_t, uint64_t>;

@@ -46,6 +46,7 @@ void Coarsener::Replicate(OpId id) {
       clones_.assign(f_.values.size(), ValueId());
       Copy copy;
       copy.place = {x, y};
+      BeginPlace(copy.place);
       CloneConstruct(id, copy);
       for (uint32_t i = 0; i < op.result_count; ++i) {
         const ValueId result(op.first_result.index + i);
@@ -53,6 +54,7 @@ void Coarsener::Replicate(OpId id) {
       }
     }
   }
+  BeginPlace(Place());
 }
 
 ValueId Coarsener::Here(ValueId id, const Copy& copy) {
@@ -182,9 +184,12 @@ void Coarsener::EmitSlowWay() {
     copy.at[0] = Add(Opcode::kRemU, type, std::array{turn, Number(type, width)});
     copy.at[1] = Add(Opcode::kDivU, type, std::array{turn, Number(type, width)});
   }
+  computed_ = {*copy.at[0], copy.at[1].value_or(ValueId())};
+  SetPlace({CoarseModule::kComputed, CoarseModule::kComputed});
   copy.body = builder_.BeginBlock(Opcode::kBlock, {}, {});
   CloneRegion(f_.body, copy);
   builder_.End();
+  BeginPlace(Place());
   const ValueId next = Plus(turn, 1);
   const OpId again = builder_.BeginIf(Add(Opcode::kLtU, type, std::array{next, Number(type, places)}), {});
   builder_.Continue(loop, std::array{next});

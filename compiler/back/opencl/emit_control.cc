@@ -240,6 +240,21 @@ void KernelWriter::Trap(OpId id, const std::string& condition, ir::TrapCode code
   TrapWith(id, condition, Cat(bytes << 16 | static_cast<uint32_t>(code), "u"), address);
 }
 
+// Of the instance that the operation works for.
+std::string KernelWriter::TrappingId(OpId id, uint32_t dimension) {
+  const std::string first = dimension == 0 ? "x" : "y";
+  const CoarseModule* coarse = options_.coarse;
+  if (coarse == nullptr) {
+    return first;
+  }
+  const uint8_t place = coarse->place[id.index][dimension];
+  if (place != CoarseModule::kComputed) {
+    return place == 0 ? first : Cat(first, " + ", static_cast<uint32_t>(place), "u");
+  }
+  const ValueId computed = coarse->computed[dimension];
+  return computed.valid() && !Name(computed).empty() ? Cat(first, " + ", Name(computed)) : first;
+}
+
 void KernelWriter::TrapWith(OpId id, const std::string& condition, const std::string& code,
                             const std::string& address) {
   const Op& op = function_.op(id);
@@ -250,7 +265,9 @@ void KernelWriter::TrapWith(OpId id, const std::string& condition, const std::st
   for (uint32_t d = 0; d < 3; ++d) {
     InstanceId(d);
   }
-  std::string call = Cat("record_trap(HERE, ", code, ", ", op.source, "u, ",
+  const std::string x = TrappingId(id, 0), y = TrappingId(id, 1);
+  const std::string here = x == "x" && y == "y" ? "HERE" : Cat("traps, trap_index, ", x, ", ", y, ", z");
+  std::string call = Cat("record_trap(", here, ", ", code, ", ", op.source, "u, ",
                          op.origin != 0 ? op.origin - 1 : module_.entry.index, "u, ", address, ");");
   const OpId meets = routes_.empty() ? OpId() : routes_[id.index];
   if (meets.valid()) {

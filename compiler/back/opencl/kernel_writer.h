@@ -22,6 +22,7 @@
 #include "compiler/gpu_code.h"
 #include "compiler/gpu_target.h"
 #include "compiler/ir/ir.h"
+#include "compiler/pass/coarsen.h"
 
 namespace hpvm::opencl {
 
@@ -33,6 +34,7 @@ struct KernelOptions {
   bool zeroes_group = true;               // False: all of group memory is written before it is read.
   bool is_aligned = false;                // Buffers begin at multiples of 16 bytes.
   bool fast_math = false;
+  const CoarseModule* coarse = nullptr;  // What the module is a coarse form of; borrowed.
 };
 
 class KernelWriter {
@@ -104,6 +106,7 @@ class KernelWriter {
   void Trap(OpId id, const std::string& condition, ir::TrapCode code, const std::string& address = "0u",
             uint32_t bytes = 0);
   // `code`: the record's, an expression.
+  std::string TrappingId(OpId id, uint32_t dimension);
   void TrapWith(OpId id, const std::string& condition, const std::string& code, const std::string& address);
 
   // emit_arith.cc

@@ -89,6 +89,7 @@ class Emitter {
       form.suffix = "_" + NameOf(tile);
       form.tile = tile.size;
       form.is_aligned = coarse->needs_alignment;
+      form.coarse = &*coarse;
       form.zeroes_group = !tile.is_staged;
       // Checks would cost a staged form more than it gains.
       if (is_unchecked ? has_proofs : !tile.is_staged) {

@@ -32,8 +32,9 @@ SpvId KernelEmitter::EmitConversion(const ir::Op& op, SpvId a) {
     case Opcode::kConvertU:
       return w.Op(spv::OpConvertUToF, to, {a});
     case Opcode::kDemote:
-    case Opcode::kPromote:
       return w.Op(spv::OpFConvert, to, {a});
+    case Opcode::kPromote:
+      return Promote(a);
     case Opcode::kReinterpret:
       return c.Bits(to, a);
     default:

@@ -149,6 +149,11 @@ void KernelEmitter::DeclareMemory() {
   trap_source_ = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
   trap_function_ = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
   trap_address_ = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
+  if (options_.coarse != nullptr) {
+    for (SpvId& variable : trap_place_) {
+      variable = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
+    }
+  }
   if (postpones_) {
     trap_flags_ = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), 2));
     parity_ = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
@@ -311,7 +316,8 @@ void KernelEmitter::EmitRecord(SpvId code) {
     c.Store(word(1), code);
     for (uint32_t d = 0; d < 3; ++d) {
       const SpvId id = InstanceId(d);
-      c.Store(word(2 + d), id);
+      const bool is_placed = d < 2 && trap_place_[d] != 0;
+      c.Store(word(2 + d), is_placed ? c.Add(id, c.Load(c.U32(), trap_place_[d])) : id);
     }
     const std::array<SpvId, 3> from{trap_source_, trap_function_, trap_address_};
     for (uint32_t i = 0; i < 3; ++i) {
@@ -359,8 +365,11 @@ void KernelEmitter::EmitWrapper(const std::string& entry, SpvId kernel) {
   }
   w.Op(spv::OpFunctionCall, w.Void(), {kernel});
   if (can_trap_) {
-    for (const SpvId variable : {trap_code_, trap_source_, trap_function_, trap_address_}) {
-      Use(variable);
+    for (const SpvId variable :
+         {trap_code_, trap_source_, trap_function_, trap_address_, trap_place_[0], trap_place_[1]}) {
+      if (variable != 0) {
+        Use(variable);
+      }
     }
     const SpvId code = c.Load(c.U32(), trap_code_);
     c.If(c.Differ(code, c.K(0)), [&] {

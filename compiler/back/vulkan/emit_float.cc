@@ -150,10 +150,56 @@ SpvId KernelEmitter::EmitDivideF32(SpvId a, SpvId b) {
     const SpvId y = BitsOf(Type::kF32, b);
     return FloatOf(Type::kF32, Call(c.U32(), SoftDivide(), {x, y}));
   }
+  const SpvId x = Promote(a);
+  const SpvId y = Promote(b);
+  return w.Op(spv::OpFConvert, f32, {Exact(spv::OpFDiv, m_.TypeOf(Type::kF64), {x, y})});
+}
+
+// f32 to f64. A driver that need not keep denormals takes them for zeros here and in comparisons, whatever it does in
+// sums and products.
+SpvId KernelEmitter::Promote(SpvId a) {
+  constexpr uint64_t kLeast = 0x36a0000000000000;  // 2^-149, the unit of denormals.
   const SpvId f64 = m_.TypeOf(Type::kF64);
-  const SpvId x = w.Op(spv::OpFConvert, f64, {a});
-  const SpvId y = w.Op(spv::OpFConvert, f64, {b});
-  return w.Op(spv::OpFConvert, f32, {Exact(spv::OpFDiv, f64, {x, y})});
+  const SpvId plain = w.Op(spv::OpFConvert, f64, {a});
+  if (options_.fast_math || m_.target.keeps_denormals) {
+    return plain;
+  }
+  const SpvId bits = BitsOf(Type::kF32, a);
+  const SpvId magnitude = c.AndK(bits, 0x7fffffff);
+  const SpvId is_denormal = c.Below(c.Sub(magnitude, c.K(1)), c.K(0x007fffff));
+  const SpvId units = w.Op(spv::OpConvertUToF, f64, {magnitude});
+  const SpvId positive = Exact(spv::OpFMul, f64, {units, K(Type::kF64, kLeast)});
+  const SpvId negative = w.Op(spv::OpFNegate, f64, {positive});
+  const SpvId is_negative = c.Test(spv::OpSLessThan, bits, c.K(0));
+  return c.Select(f64, is_denormal, c.Select(f64, is_negative, negative, positive), plain);
+}
+
+// An i32 by whose order numbers (not NaNs) are ordered; equal for both zeros.
+SpvId KernelEmitter::OrderOf(SpvId a) {
+  const SpvId bits = BitsOf(Type::kF32, a);
+  const SpvId is_negative = c.Test(spv::OpSLessThan, bits, c.K(0));
+  return c.Select(c.U32(), is_negative, c.Sub(c.K(0x80000000), bits), bits);
+}
+
+// Of f32, for drivers that take denormals for zeros.
+SpvId KernelEmitter::CompareByBits(Opcode code, SpvId a, SpvId b) {
+  const SpvId is_unordered = c.Either(IsNan(Type::kF32, a), IsNan(Type::kF32, b));
+  const SpvId x = OrderOf(a);
+  const SpvId y = OrderOf(b);
+  switch (code) {
+    case Opcode::kFEq:
+      return c.Both(c.Neither(is_unordered), c.Equal(x, y));
+    case Opcode::kFNe:
+      return c.Either(is_unordered, c.Differ(x, y));
+    case Opcode::kFLt:
+      return c.Both(c.Neither(is_unordered), c.Test(spv::OpSLessThan, x, y));
+    case Opcode::kFGt:
+      return c.Both(c.Neither(is_unordered), c.Test(spv::OpSGreaterThan, x, y));
+    case Opcode::kFLe:
+      return c.Both(c.Neither(is_unordered), c.Test(spv::OpSLessThanEqual, x, y));
+    default:
+      return c.Both(c.Neither(is_unordered), c.Test(spv::OpSGreaterThanEqual, x, y));
+  }
 }
 
 SpvId KernelEmitter::EmitSqrtF32(SpvId a) {
@@ -164,7 +210,7 @@ SpvId KernelEmitter::EmitSqrtF32(SpvId a) {
   if (!m_.target.has_fp64) {
     return FloatOf(Type::kF32, Call(c.U32(), SoftSqrt(), {BitsOf(Type::kF32, a)}));
   }
-  const SpvId wide = w.Op(spv::OpFConvert, m_.TypeOf(Type::kF64), {a});
+  const SpvId wide = Promote(a);
   return w.Op(spv::OpFConvert, f32, {w.Ext(GLSLstd450Sqrt, m_.TypeOf(Type::kF64), {wide})});
 }
 

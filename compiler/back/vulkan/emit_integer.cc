@@ -184,6 +184,10 @@ SpvId KernelEmitter::EmitCompare(const ir::Op& op, SpvId a, SpvId b) {
     const SpvId is_nan = IsNan(op.type, a);
     condition = op.code == Opcode::kFNe ? is_nan : c.Neither(is_nan);
   }
+  const bool is_float = ir::Info(op.code).family == ir::Family::kFloatCompare;
+  if (is_float && condition == 0 && op.type == Type::kF32 && !m_.target.keeps_denormals && !options_.fast_math) {
+    condition = CompareByBits(op.code, a, b);
+  }
   for (const Comparison& comparison : kComparisons) {
     if (comparison.code == op.code && condition == 0) {
       condition = c.Test(comparison.op, a, b);

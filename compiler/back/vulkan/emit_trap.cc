@@ -35,6 +35,16 @@ void KernelEmitter::TrapWith(SpvId code, const ir::Op& op, SpvId address) {
   for (const SpvId variable : {trap_code_, trap_source_, trap_function_, trap_address_}) {
     Use(variable);
   }
+  const auto number = static_cast<uint32_t>(&op - f_.ops.data());
+  for (size_t d = 0; d < 2 && options_.coarse != nullptr; ++d) {
+    const uint8_t place = options_.coarse->place[number][d];
+    const ir::ValueId computed = options_.coarse->computed[d];
+    const SpvId known = place != CoarseModule::kComputed ? c.K(place) : computed.valid() ? ValueOf(computed) : 0;
+    if (known != 0) {
+      Use(trap_place_[d]);
+      c.Store(trap_place_[d], known);
+    }
+  }
   if (postpones_ && routes_[static_cast<uint32_t>(&op - f_.ops.data())].valid()) {
     Use(trap_flags_);
     Use(parity_);

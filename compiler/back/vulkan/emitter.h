@@ -28,6 +28,7 @@
 #include "compiler/gpu_code.h"
 #include "compiler/gpu_target.h"
 #include "compiler/ir/ir.h"
+#include "compiler/pass/coarsen.h"
 
 namespace hpvm::vulkan {
 
@@ -100,6 +101,7 @@ struct VariantOptions {
   bool needs_alignment = false;
   std::array<uint32_t, 3> tile{1, 1, 1};
   const std::vector<bool>* is_proven = nullptr;  // By OpId; null: nothing is.
+  const CoarseModule* coarse = nullptr;          // What the module is a coarse form of; borrowed.
 };
 
 class KernelEmitter {
@@ -209,6 +211,9 @@ class KernelEmitter {
   SpvId EmitMinMax(const ir::Op& op, SpvId a, SpvId b);
   SpvId EmitDivideF32(SpvId a, SpvId b);
   SpvId EmitSqrtF32(SpvId a);
+  SpvId Promote(SpvId a);
+  SpvId OrderOf(SpvId a);
+  SpvId CompareByBits(ir::Opcode code, SpvId a, SpvId b);
   // soft_float.cc: functions from bits to bits.
   struct SoftNumber {
     SpvId significand = 0, exponent = 0;
@@ -344,6 +349,7 @@ class KernelEmitter {
   std::vector<WordArray> module_memory_, state_;
   std::optional<WordArray> group_;
   SpvId trap_code_ = 0, trap_source_ = 0, trap_function_ = 0, trap_address_ = 0;
+  std::array<SpvId, 2> trap_place_{};  // Coarse modules: the place in the tile of the instance that trapped.
   SpvId fault_ = 0;
   bool can_trap_ = false;
 

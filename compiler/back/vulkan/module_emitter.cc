@@ -120,11 +120,10 @@ SpvId ModuleEmitter::Buffer(uint32_t param, View view) {
     variable = w.GlobalVariable(spv::StorageClassStorageBuffer, Block(view, is_writable));
     w.Decorate(variable, spv::DecorationDescriptorSet, {0});
     w.Decorate(variable, spv::DecorationBinding, {param});
-    // Parameters may be bound to the same bytes, and one parameter is seen as several types.
+    // Parameters may be bound to the same bytes, and one parameter is seen as several types. So none is NonWritable:
+    // NVIDIA's driver would read it through a cache that does not see what is written through another.
     w.Decorate(variable, spv::DecorationAliased);
-    if (!is_writable) {
-      w.Decorate(variable, spv::DecorationNonWritable);
-    } else if (source.uses_barrier) {
+    if (is_writable && source.uses_barrier) {
       w.Decorate(variable, spv::DecorationCoherent);  // Others of the group see stores behind a barrier.
     }
   }

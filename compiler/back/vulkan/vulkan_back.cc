@@ -21,9 +21,9 @@ using vulkan::VariantOptions;
 
 // The validator's limit on ids.
 constexpr uint32_t kIdsMax = 4'194'303;
-// Lavapipe zeroes private arrays element by element, and takes time quadratic in their number to schedule that: minutes
+// NVIDIA refuses pipelines with 64 KiB of them, and lavapipe takes time quadratic in private elements: minutes
 // for 64 KiB.
-constexpr uint64_t kProcessorPrivateBytesMax = 16 * 1024;
+constexpr uint64_t kPrivateBytesMax = 16 * 1024;
 
 class Variants {
  public:
@@ -42,6 +42,7 @@ class Variants {
     options.needs_alignment = coarse != nullptr && coarse->needs_alignment;
     options.tile = tile.size;
     options.is_proven = &proven;
+    options.coarse = coarse;
     GpuVariant variant;
     variant.entry = "kernel" + std::to_string(variants_.size());
     variant.tile = tile.size;
@@ -149,12 +150,12 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
   if (HasErrors(diagnostics)) {
     return std::nullopt;
   }
-  if (target.is_processor && plan.private_bytes > kProcessorPrivateBytesMax) {
+  if (plan.private_bytes > kPrivateBytesMax) {
     Fail(module,
          Unimplemented("The memory that each instance of the kernel has to itself (" +
                        std::to_string(plan.private_bytes) +
-                       " bytes) is larger than what this device's driver compiles in a reasonable time (" +
-                       std::to_string(kProcessorPrivateBytesMax) + " bytes)."),
+                       " bytes) is larger than what Vulkan drivers compile (" +
+                       std::to_string(kPrivateBytesMax) + " bytes)."),
          diagnostics);
     return std::nullopt;
   }

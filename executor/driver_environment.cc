@@ -34,6 +34,7 @@ constexpr const char* kReadable[] = {
 constexpr const char* kDevices[] = {"/dev/null",   "/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm",
                                     "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps",
                                     "/dev/dri/renderD*", "/dev/kfd", "/dev/dxg"};
+constexpr int kDevicesNamed = 16;  // GPUs of one machine; more are found by the patterns only.
 // The linker that PoCL's compiler starts, under the names that lead to it.
 constexpr const char* kPrograms[] = {"/usr/bin/ld", "/usr/bin/*-linux-gnu-ld", "/usr/bin/*-linux-gnu-ld.bfd"};
 
@@ -81,6 +82,11 @@ std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_bui
   }
   for (const char* pattern : kDevices) {
     AddMatches(pattern, PathAccess::kDevice, rules);
+  }
+  // By name as well: a builder starts where the folder of nodes cannot be read any more, so that patterns find none.
+  for (int i = 0; i < kDevicesNamed; ++i) {
+    AddMatches(("/dev/nvidia" + std::to_string(i)).c_str(), PathAccess::kDevice, rules);
+    AddMatches(("/dev/dri/renderD" + std::to_string(128 + i)).c_str(), PathAccess::kDevice, rules);
   }
   for (const std::string& variable : DriverVariables()) {
     AddVariable(variable, rules);

@@ -111,6 +111,48 @@ TEST_P(TilesTest, StagedProductsAgree) {
   }
 }
 
+// A trap in a tile names the instance that trapped, not the tile's first: in an access, in a construct of one instance,
+// and where a guard differs inside the tile so that its instances run one after the other.
+TEST_P(TilesTest, TrapsNameTheirInstance) {
+  constexpr struct {
+    const char* name;
+    const char* body;
+  } kKernels[] = {
+      {"access",
+       "  %2: i32 = shl.i32 %x, %two\n  %3: i32 = eq.i32 %x, %at\n  %big: i32 = const.i32 1048576\n"
+       "  %4: i32 = mul.i32 %3, %big\n  %5: i32 = add.i32 %2, %4\n  store.i32 param(0) %5, %x\n  return ()\n"},
+      {"construct",
+       "  %2: i32 = shl.i32 %x, %two\n  store.i32 param(0) %2, %x\n  %3: i32 = eq.i32 %x, %at\n"
+       "  if b0 %3 {\n    trap 1\n  } else {\n    leave b0 ()\n  }\n  return ()\n"},
+      {"guard",
+       "  %3: i32 = lt_u.i32 %x, %at\n  if b0 %3 {\n    %4: i32 = shl.i32 %x, %two\n    store.i32 param(0) %4, %x\n"
+       "    return ()\n  } else {\n    leave b0 ()\n  }\n  %5: i32 = eq.i32 %x, %at\n  if b1 %5 {\n    trap 1\n"
+       "  } else {\n    leave b1 ()\n  }\n  return ()\n"},
+  };
+  DeviceRun device(GetParam(), 0);
+  for (const auto& kernel : kKernels) {
+    for (const uint32_t at : {0u, 38u, 61u}) {
+      SCOPED_TRACE(std::string(kernel.name) + " " + std::to_string(at));
+      const StatusOr<ir::Module> module = ir::ParseModule(
+          "module \"traps\"\nparam buffer inout \"a\"\nparam i32 \"at\"\nentry f0\n"
+          "func f0 \"traps\" (%a: i32, %at: i32) -> () {\n  %zero: i32 = const.i32 0\n  %two: i32 = const.i32 2\n"
+          "  %x: i32 = instance_id.i32 %zero\n" +
+          std::string(kernel.body) + "}\n");
+      ASSERT_TRUE(module.ok()) << module.status();
+      const StatusOr<std::unique_ptr<Executable>> executable = LoadTile(device, *module, {{4, 1, 1}}, true);
+      ASSERT_TRUE(executable.ok()) << executable.status();
+      std::vector<uint32_t> words(64);
+      ir::Launch launch;
+      launch.extent = {64, 1, 1};
+      launch.arguments = {{reinterpret_cast<uint8_t*>(words.data()), 256, 0}, {nullptr, 0, at}};
+      const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
+      ASSERT_TRUE(trap.ok()) << trap.status();
+      EXPECT_NE(trap->code, ir::TrapCode::kNone);
+      EXPECT_EQ(trap->instance, (std::array<uint64_t, 3>{at, 0, 0}));
+    }
+  }
+}
+
 std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   name[name.find(':')] = '_';

@@ -69,9 +69,10 @@ for program in "${programs[@]}"; do
 done
 add_libraries "$root/lib" "${programs[@]/#/$build/bin/}"
 for library in "${loaded[@]}"; do
-  path=$(ldconfig -p | awk -v name="$library" '$1 == name && /x86-64/ {print $NF; exit}')
+  path=$(ldconfig -p | awk -v name="$library" '$1 == name && /x86-64/ && !found++ {print $NF}')
   if [ -n "$path" ] && [ ! -e "$root/lib/$library" ]; then
     strip -o "$root/lib/$library" "$(readlink -f "$path")"
+    patchelf --force-rpath --set-rpath '$ORIGIN' "$root/lib/$library"
   elif [ -z "$path" ]; then
     echo "bundle: $library is not installed here and left out." >&2
   fi

@@ -9,7 +9,7 @@
 #     --fast       zstd instead of xz: a sixth larger, made in seconds
 # Writes hpvmd-VERSION-linux-x86_64.tar.xz and, with kernel-flavoured SPIR-V built in, hpvmd-VERSION-spirv-linux-x86_64.tar.xz, to be
 # unpacked over it: LLVM 15 and the translator, which only such modules need.
-# Needs patchelf and xz (or zstd).
+# A build configured with -DHPVMD_STATIC_LLVM=ON makes archives of half the size. Needs patchelf and xz (or zstd).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/release

@@ -17,6 +17,7 @@
 #include "base/frame_socket.h"
 #include "executor/driver_environment.h"
 #include "executor/driver_wire.h"
+#include "executor/sandbox.h"
 #include "proto/internal/executor_process.h"
 
 namespace hpvm {
@@ -27,6 +28,11 @@ using ::testing::HasSubstr;
 
 class DriverProcessTest : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (!HasLandlock()) {
+      GTEST_SKIP() << "The kernel has no Landlock, without which no driver is loaded.";
+    }
+  }
   DriverProcessTest() : folder_(::testing::TempDir() + "/hpvm-driver-cache") {
     RemoveFolder(folder_);
     std::filesystem::create_directories(folder_);

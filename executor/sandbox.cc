@@ -147,6 +147,10 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
   return absl::OkStatus();
 }
 
+bool HasLandlock() {
+  return syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) >= 1;
+}
+
 Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi) {
   const long abi = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (abi < 1) {
@@ -181,6 +185,10 @@ Status Confine(SandboxReport* report, const ConfineOptions& options) {
   signal(SIGPIPE, SIG_IGN);
   int abi = 0;
   const Status files = RestrictFiles(options.paths, &abi);
+  if (has_drivers && !files.ok()) {
+    return FailedPrecondition("Drivers are not loaded here, as nothing would keep them from the host's files: " +
+                              Message(files));
+  }
   HPVMD_RETURN_IF_ERROR(InstallFilter(options.profile, EPERM));
   report->detail += ", system call filter";
   report->level = SandboxLevel::kSyscalls;

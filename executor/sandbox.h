@@ -62,12 +62,15 @@ struct ConfineOptions {
   std::vector<PathRule> paths;
 };
 
-// no_new_privs, Landlock, system calls. Irrevocable. A status when not even the filter can be installed.
+// no_new_privs, Landlock, system calls. Irrevocable. A status when not even the filter can be installed, and for
+// profiles with drivers, which may open files, also where Landlock does not say which.
 Status Confine(SandboxReport* report, const ConfineOptions& options = {});
 
 // The parts of Confine. Paths that do not exist are passed over. `refuse_errno` is what a refused call returns.
 Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi);
 Status InstallFilter(SandboxProfile profile, int refuse_errno);
+// Whether the kernel can restrict files.
+bool HasLandlock();
 
 }  // namespace hpvm
 

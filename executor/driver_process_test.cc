@@ -72,7 +72,8 @@ class DriverProcessTest : public ::testing::Test {
     build.options = options;
     build.entries = {"f"};
     build.groups = {{1, 2, 3}};
-    build.variants = {GpuVariant{.entry = "f"}};
+    build.variants.resize(1);
+    build.variants[0].entry = "f";
     return client_->Build(build);
   }
 
@@ -265,7 +266,9 @@ TEST(DriverWireTest, RefusesMalformedMessages) {
   request.build.options = "o";
   request.build.entries = {"a", "b"};
   request.build.groups = {{1, 2, 3}};
-  request.build.variants = {GpuVariant{.entry = "a", .arguments = {GpuArgument{.index = 7}}}};
+  request.build.variants.resize(1);
+  request.build.variants[0].entry = "a";
+  request.build.variants[0].arguments = {GpuArgument{.index = 7}};
   const std::vector<uint8_t> bytes = EncodeDriverRequest(request);
   Frame frame;
   frame.body = {1, 2, 3};

@@ -44,7 +44,11 @@ Status TryOut(Device& device) {
                    CopyCommand{.source = 0, .target = 1, .bytes = kTryBytes}};
   Buffer* const buffers[] = {buffer.get(), host.get()};
   const TimelinePoint done{timeline.get(), 1};
-  HPVMD_RETURN_IF_ERROR(device.Submit({.commands = &list, .buffers = buffers, .signals = {&done, 1}}));
+  Submission submission;
+  submission.commands = &list;
+  submission.buffers = buffers;
+  submission.signals = {&done, 1};
+  HPVMD_RETURN_IF_ERROR(device.Submit(submission));
   HPVMD_RETURN_IF_ERROR(timeline->Wait(1, deadline));
   const bool is_right = std::all_of(read_back.begin(), read_back.end(), [](uint8_t byte) { return byte == 0xa5; });
   return is_right ? absl::OkStatus() : Internal("The device does not give back what was written to it.");

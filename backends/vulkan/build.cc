@@ -33,9 +33,8 @@ StatusOr<DriverBinary> BuildForVulkan(const DriverBuild& build) {
   HPVMD_ASSIGN_OR_RETURN(const uint32_t index, VulkanDeviceIndex(build.device));
   HPVMD_ASSIGN_OR_RETURN(const vulkan::Instance* instance, vulkan::Instance::Get(false));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Context> context, vulkan::Context::Create(*instance, index));
-  HPVMD_ASSIGN_OR_RETURN(
-      std::unique_ptr<vulkan::Pipelines> pipelines,
-      vulkan::Pipelines::Create(*context, build.code, build.options == kRobustBuild, build.variants, {}));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Pipelines> pipelines,
+                         vulkan::Pipelines::Create(*context, build.code, build.variants, {}));
   for (uint32_t i = 0; i < build.variants.size(); ++i) {
     HPVMD_RETURN_IF_ERROR(
         pipelines->Get(i, vulkan::UsualGroup(build.variants[i], context->physical().info.gpu)).status());

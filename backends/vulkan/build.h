@@ -11,9 +11,6 @@
 
 namespace hpvm {
 
-// DriverBuild::options of a tenant's own module, whose pipelines rely on the driver's bounds checks.
-inline constexpr char kRobustBuild[] = "robust";
-
 // Which device a name means. kNotFound for other names.
 StatusOr<uint32_t> VulkanDeviceIndex(std::string_view device);
 // DriverIdentity for a device named "vulkan:0" and so on.

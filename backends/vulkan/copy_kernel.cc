@@ -82,8 +82,7 @@ StatusOr<std::unique_ptr<Pipelines>> CreateCopyKernel(Context& context) {
     argument.is_writable = i == 1;
     variant.arguments.push_back(argument);
   }
-  return Pipelines::Create(context, {reinterpret_cast<const uint8_t*>(kWords), sizeof(kWords)}, false, {&variant, 1},
-                           {});
+  return Pipelines::Create(context, {reinterpret_cast<const uint8_t*>(kWords), sizeof(kWords)}, {&variant, 1}, {});
 }
 
 }  // namespace hpvm::vulkan

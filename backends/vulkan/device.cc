@@ -109,7 +109,6 @@ StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact) {
   build.device = info_.id;
   build.format = GpuFormat::kSpirvShader;
   build.code = artifact.code;
-  build.options = artifact.gpu.is_native ? kRobustBuild : "";
   build.variants = artifact.gpu.variants;
   for (const GpuVariant& variant : build.variants) {
     build.entries.push_back(variant.entry);
@@ -131,9 +130,8 @@ StatusOr<std::unique_ptr<Executable>> VulkanDevice::Load(Artifact artifact) {
   }
   HPVMD_RETURN_IF_ERROR(ValidateGpuCode(artifact.gpu, artifact.params.size()));
   HPVMD_ASSIGN_OR_RETURN(const DriverBinary built, BuildElsewhere(artifact));
-  HPVMD_ASSIGN_OR_RETURN(
-      std::unique_ptr<Pipelines> pipelines,
-      Pipelines::Create(*context_, artifact.code, artifact.gpu.is_native, artifact.gpu.variants, built.bytes));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Pipelines> pipelines,
+                         Pipelines::Create(*context_, artifact.code, artifact.gpu.variants, built.bytes));
   // What the driver cannot build fails here and not at some launch.
   HPVMD_RETURN_IF_ERROR(pipelines->Get(0, UsualGroup(artifact.gpu.variants[0], info_.gpu)).status());
   return std::make_unique<VulkanExecutable>(std::move(artifact), std::move(pipelines), info_.gpu, options_.variant,

@@ -89,10 +89,10 @@ Group UsualGroup(const GpuVariant& variant, const GpuTarget& target) {
   return gpu::ShapesFor(target, 1).front();
 }
 
-StatusOr<std::unique_ptr<Pipelines>> Pipelines::Create(Context& context, std::span<const uint8_t> code, bool is_native,
+StatusOr<std::unique_ptr<Pipelines>> Pipelines::Create(Context& context, std::span<const uint8_t> code,
                                                        std::span<const GpuVariant> variants,
                                                        std::span<const uint8_t> cached) {
-  auto pipelines = std::unique_ptr<Pipelines>(new Pipelines(context, is_native, variants));
+  auto pipelines = std::unique_ptr<Pipelines>(new Pipelines(context, variants));
   for (size_t i = 0; i < variants.size(); ++i) {
     HPVMD_RETURN_IF_ERROR(CheckVariant(context, variants[i], i));
     HPVMD_RETURN_IF_ERROR(pipelines->CreateLayout(variants[i]));
@@ -232,12 +232,6 @@ StatusOr<VkPipeline> Pipelines::Build(uint32_t variant, const Group& group) {
   info.stage.pName = code.entry.c_str();
   info.stage.pSpecializationInfo = entries.empty() ? nullptr : &constants;
   info.layout = layouts_[variant].pipeline.get();
-  // Code of our own checks each access, or has shown that it need not; a tenant's own relies on the driver.
-  auto robustness = Typed<VkPipelineRobustnessCreateInfoEXT>(VK_STRUCTURE_TYPE_PIPELINE_ROBUSTNESS_CREATE_INFO_EXT);
-  robustness.storageBuffers = VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DISABLED_EXT;
-  if (context_.physical().enabled.pipeline_robustness && !is_native_) {
-    info.pNext = &robustness;
-  }
   VkPipeline handle = VK_NULL_HANDLE;
   const VkResult result =
       context_.vk().CreateComputePipelines(context_.device(), cache_.get(), 1, &info, nullptr, &handle);

@@ -46,7 +46,7 @@ class Pipelines {
  public:
   // Borrows the context. `cached`: what CacheData gave earlier; data of another driver is ignored. kInvalidArgument
   // when the module or a variant does not fit the device, with the limit.
-  static StatusOr<std::unique_ptr<Pipelines>> Create(Context& context, std::span<const uint8_t> code, bool is_native,
+  static StatusOr<std::unique_ptr<Pipelines>> Create(Context& context, std::span<const uint8_t> code,
                                                      std::span<const GpuVariant> variants,
                                                      std::span<const uint8_t> cached);
   const VariantLayout& layout(uint32_t variant) const { return layouts_[variant]; }
@@ -55,8 +55,8 @@ class Pipelines {
   StatusOr<std::vector<uint8_t>> CacheData();
 
  private:
-  Pipelines(Context& context, bool is_native, std::span<const GpuVariant> variants)
-      : context_(context), is_native_(is_native), variants_(variants.begin(), variants.end()) {}
+  Pipelines(Context& context, std::span<const GpuVariant> variants)
+      : context_(context), variants_(variants.begin(), variants.end()) {}
   Status CreateModule(std::span<const uint8_t> code);
   Status CreateCache(std::span<const uint8_t> cached);
   Status CreateLayout(const GpuVariant& variant);
@@ -64,7 +64,6 @@ class Pipelines {
   StatusOr<VkPipeline> Build(uint32_t variant, const Group& group);
 
   Context& context_;
-  const bool is_native_;
   const std::vector<GpuVariant> variants_;
   Owned<VkShaderModule> module_;
   Owned<VkPipelineCache> cache_;

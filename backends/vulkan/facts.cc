@@ -199,14 +199,11 @@ bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
   enabled.push_descriptors = Has(*extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
   enabled.push_descriptors_max = properties.push_descriptors.maxPushDescriptors;
   enabled.robustness2 = Has(*extensions, VK_EXT_ROBUSTNESS_2_EXTENSION_NAME);
-  enabled.pipeline_robustness = Has(*extensions, VK_EXT_PIPELINE_ROBUSTNESS_EXTENSION_NAME);
   enabled.memory_fd = Has(*extensions, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) &&
                       ExportsBuffers(functions, device.handle, &enabled.dedicated_export);
   FeatureChain features;
   ChooseFeatures(functions, device, features);
   enabled.robustness2 = enabled.robustness2 && features.robustness2.robustBufferAccess2 == VK_TRUE;
-  enabled.pipeline_robustness =
-      enabled.pipeline_robustness && features.pipeline_robustness.pipelineRobustness == VK_TRUE;
   device.info = MakeInfo(device, properties);
   // Buffers are rounded up, and one alignment longer (Memory::Allocate).
   const uint64_t rounding = 2 * std::max<uint64_t>(16, device.properties.limits.minStorageBufferOffsetAlignment);
@@ -236,10 +233,6 @@ void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& de
   if (enabled.robustness2) {
     chain.extensions.push_back(VK_EXT_ROBUSTNESS_2_EXTENSION_NAME);
     Append(chain.core, chain.robustness2, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ROBUSTNESS_2_FEATURES_EXT);
-  }
-  if (enabled.pipeline_robustness) {
-    chain.extensions.push_back(VK_EXT_PIPELINE_ROBUSTNESS_EXTENSION_NAME);
-    Append(chain.core, chain.pipeline_robustness, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT);
   }
   functions.GetPhysicalDeviceFeatures2(device.handle, &chain.core);
   // Of what the device has, only what is used.

@@ -19,7 +19,6 @@ struct Enabled {
   bool memory_fd = false;            // VK_KHR_external_memory_fd, and buffers can be exported by opaque descriptor.
   bool dedicated_export = false;     // Exported buffers need an allocation of their own.
   bool robustness2 = false;          // VK_EXT_robustness2: robustBufferAccess2.
-  bool pipeline_robustness = false;  // VK_EXT_pipeline_robustness: chosen for each pipeline.
 };
 
 struct PhysicalDevice {
@@ -44,7 +43,6 @@ struct FeatureChain {
   VkPhysicalDeviceVulkan11Features v11{};
   VkPhysicalDeviceVulkan12Features v12{};
   VkPhysicalDeviceRobustness2FeaturesEXT robustness2{};
-  VkPhysicalDevicePipelineRobustnessFeaturesEXT pipeline_robustness{};
   std::vector<const char*> extensions;
 };
 

@@ -28,6 +28,14 @@ struct Config {
   uint64_t server_drain_ms = 30'000;
 
   std::string log_level = "info";
+  std::string log_format = "text";
+
+  // Prometheus metrics and health over HTTP: "host:port"; empty: none.
+  std::string metrics_listen;
+  // "http://host:port" of an OpenTelemetry collector (OTLP over HTTP); empty: no spans are exported.
+  std::string tracing_endpoint;
+  // Of 1,000 traces that begin here, how many are recorded; what a caller says about its own trace is obeyed.
+  uint64_t tracing_sampled_per_mille = 1'000;
 
   std::string tenants_default = "local";
   bool tenants_from_metadata = false;
@@ -49,8 +57,15 @@ struct Config {
   uint64_t jobs_queued_max = 10'000;
   uint64_t jobs_running_per_tenant_max = 16;
   uint64_t jobs_running_max = 64;
+  // "sqlite": on disk in server.state_dir; "memory": gone with the daemon.
+  std::string jobs_store = "sqlite";
+  uint64_t jobs_stored_bytes_max = 16 * limits::kGiB;
   uint64_t jobs_kept_max = 10'000;
   uint64_t jobs_kept_ms = 86'400'000;
+  uint64_t jobs_kept_bytes_max = 8 * limits::kGiB;
+  uint64_t jobs_attempts_default = 3;
+  uint64_t jobs_array_max = 1'000;
+  uint64_t jobs_dependencies_max = 64;
   uint64_t jobs_deadline_default_ms = 600'000;
   uint64_t jobs_deadline_max_ms = 86'400'000;
   uint64_t jobs_watchers_max = 1'000;
@@ -75,6 +90,7 @@ struct ConfigKey {
   std::variant<std::string Config::*, bool Config::*, uint64_t Config::*> member;
   uint64_t min = 0, max = 0;              // Numbers.
   std::vector<std::string_view> choices;  // Texts; empty: any.
+  bool needs_restart = false;             // A reload keeps the old value and says so.
 };
 const std::vector<ConfigKey>& ConfigKeys();
 

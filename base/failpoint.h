@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places where a test can make the program fail: at every durable write and every message.
+//
+//   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.commit.before"));
+//
+// Each place has a name, "part.what.when", listed in docs/OPERATIONS.md's appendix by a test. What happens there is set
+// by the environment variable HPVMD_FAILPOINTS, read once at the start, or by SetFailpoints:
+//
+//   store.commit.before=error(unavailable)      a status with that code
+//   store.commit.after=kill@3                   SIGKILL to this process, the third time
+//   link.send=sleep(250)%10                     milliseconds, in one of ten cases (from a seed: HPVMD_FAILPOINT_SEED)
+//   a=abort;b=error(resource_exhausted)@2+      several; from the second time on
+//
+// Compiled out (a constant OK) where the build option HPVMD_FAILPOINTS is off, as in packages. Without settings a place
+// costs one relaxed load.
+#ifndef HPVMD_BASE_FAILPOINT_H_
+#define HPVMD_BASE_FAILPOINT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace hpvm {
+
+// Replaces all settings; empty: none. kInvalidArgument naming the part that is wrong. Any thread.
+Status SetFailpoints(std::string_view settings, uint64_t seed = 1);
+// How often each place that has a setting was reached since then.
+std::map<std::string, uint64_t> FailpointHits();
+
+namespace failpoint_detail {
+extern std::atomic<bool> any_set;
+Status Reach(std::string_view name);
+}  // namespace failpoint_detail
+
+}  // namespace hpvm
+
+#ifndef HPVMD_NO_FAILPOINTS
+#define HPVMD_FAILPOINT(name)                                                   \
+  (::hpvm::failpoint_detail::any_set.load(std::memory_order_relaxed)            \
+       ? ::hpvm::failpoint_detail::Reach(name)                                  \
+       : ::absl::OkStatus())
+#else
+#define HPVMD_FAILPOINT(name) (::absl::OkStatus())
+#endif
+
+// Seeded bugs, for the check that the tests catch them: true only in builds with HPVMD_MUTANTS and while that name is
+// in the environment variable HPVMD_MUTANT (or SetMutant). `if (HPVMD_MUTANT("skip_sync")) { return OkStatus(); }`
+#ifdef HPVMD_MUTANTS
+namespace hpvm {
+bool IsMutant(std::string_view name);
+void SetMutant(std::string_view name);
+}  // namespace hpvm
+#define HPVMD_MUTANT(name) (::hpvm::IsMutant(name))
+#else
+#define HPVMD_MUTANT(name) false
+#endif
+
+#endif  // HPVMD_BASE_FAILPOINT_H_

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where jobs are kept on disk: one synchronous interface, behind which SQLite stands (sqlite_job_database.h), a model
+// in memory for tests (memory_job_database.h), and PostgreSQL where hosts share a store.
+//
+// Commit takes many writes and makes them durable together: when it answers OK every write that its result says was
+// taken is on disk. A write is a compare-and-set: it names the state, attempt and lease that it expects, and a mismatch
+// changes nothing (and nothing else in the batch). So a terminal state is written once, by whoever held the lease.
+#ifndef HPVMD_SERVER_JOBS_JOB_DATABASE_H_
+#define HPVMD_SERVER_JOBS_JOB_DATABASE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "proto/internal/stored_job.pb.h"
+
+namespace hpvm {
+
+using internal::StoredJob;
+using internal::StoredRequest;
+using internal::StoredResults;
+
+bool IsTerminal(v1::JobState state);
+
+// What an idempotency key stands for.
+struct KeyRecord {
+  std::string job_id;
+  Sha256 request_hash;
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // Once the job's row is gone: how it ended.
+  std::string array_id;
+};
+
+// New jobs, all or none: one job, or the elements of an array, which share the request and the key.
+struct InsertJobs {
+  std::vector<StoredJob> jobs;   // `sequence` is set by the database.
+  std::string request;           // A StoredRequest.
+  std::string idempotency_key;   // Empty: none.
+  Sha256 request_hash;
+};
+
+// One job's next state.
+struct ChangeJob {
+  std::string tenant, id;
+  // Expected now.
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  uint32_t attempt = 0;
+  uint64_t lease = 0;
+  StoredJob job;                        // The whole row as it is to be.
+  std::optional<StoredResults> results; // With a terminal state.
+};
+
+// Frees the room of finished jobs: their request, results and blobs go; with `forget` the row too, which leaves the key
+// for its time.
+struct DropJob {
+  std::string tenant, id;
+  bool forget = false;
+};
+
+// Keys older than that whose jobs' rows are gone.
+struct ForgetKeys {
+  int64_t before_unix_ns = 0;
+};
+
+using JobWrite = std::variant<InsertJobs, ChangeJob, DropJob, ForgetKeys>;
+
+struct WriteResult {
+  // kAlreadyExists: the key is known (see `known`). kFailedPrecondition: the expected state is not the present one.
+  // kNotFound. Or, of the whole batch: kResourceExhausted (disk full; later writes may succeed), kDataLoss (a write or
+  // sync failed: nothing can be stored any more).
+  Status status;
+  std::optional<KeyRecord> known;
+  std::vector<uint64_t> sequences;     // InsertJobs.
+  std::vector<Sha256> unused_blobs;    // DropJob: the tenant's blobs that no row needs any more.
+};
+
+struct JobFilter {
+  uint64_t before_sequence = UINT64_MAX;   // Only older jobs.
+  std::vector<v1::JobState> states;        // Empty: all. QUEUED is stored as ACCEPTED: name both or neither.
+  std::map<std::string, std::string> labels;
+  std::string array_id;                    // Empty: all.
+  size_t count_max = 100;
+};
+
+// Finished jobs that may be dropped, the oldest end first.
+struct FinishedJob {
+  std::string tenant, id;
+  int64_t ended_unix_ns = 0;
+  uint64_t stored_bytes = 0;
+  bool dropped = false;
+};
+
+struct TenantUse {
+  uint64_t jobs = 0;          // Rows.
+  uint64_t live = 0;          // Of them not finished.
+  uint64_t stored_bytes = 0;  // Sum of StoredJob.stored_bytes.
+};
+
+struct BlobUse {
+  std::string tenant;
+  Sha256 hash;
+};
+
+// Reads come from any thread; Commit from one at a time. Reads see what is committed.
+class JobDatabase {
+ public:
+  virtual ~JobDatabase() = default;
+
+  // One transaction. OK: `results` has one entry a write. Otherwise nothing was changed and the status is every
+  // write's; after kDataLoss each further Commit fails alike.
+  virtual Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) = 0;
+
+  // kNotFound for foreign and absent ids alike, as below.
+  virtual StatusOr<StoredJob> Find(std::string_view tenant, std::string_view id) = 0;
+  virtual StatusOr<KeyRecord> FindKey(std::string_view tenant, std::string_view key) = 0;
+  virtual StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id) = 0;
+  // Empty results when the job has not ended.
+  virtual StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) = 0;
+  // Newest first.
+  virtual StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) = 0;
+  // Every job that has not ended, oldest first. Rows whose checksum is wrong go to `damaged` by id.
+  virtual Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) = 0;
+  // At most `count_max` of the finished jobs, the oldest first; of all tenants when `tenant` is empty.
+  virtual StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max) = 0;
+  virtual StatusOr<std::map<std::string, TenantUse>> Use() = 0;
+  // Every blob that a row needs.
+  virtual Status ListBlobs(const std::function<void(const BlobUse&)>& each) = 0;
+
+  // Grows with each start of a daemon on this database, before which it is durable: the lease of its attempts.
+  virtual StatusOr<uint64_t> NextLease() = 0;
+
+  // A consistent copy while others read and write. `path` must not exist.
+  virtual Status BackUp(const std::string& path) = 0;
+  // Every fault found, in sentences; empty: sound. Reads everything.
+  virtual StatusOr<std::vector<std::string>> Check() = 0;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_JOB_DATABASE_H_

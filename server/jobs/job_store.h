@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job store as the core sees it: writes that are queued, committed in groups and answered when they are on disk.
+//
+// LocalJobStore joins a JobDatabase and a BlobFolder by two threads: one commits (all writes that arrived while the
+// last commit ran, or within `group_window` of the first), one copies blobs. Simulations drive the same logic by hand.
+#ifndef HPVMD_SERVER_JOBS_JOB_STORE_H_
+#define HPVMD_SERVER_JOBS_JOB_STORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "server/jobs/blob_folder.h"
+#include "server/jobs/job_database.h"
+
+namespace hpvm {
+
+// What stays alive while a blob is copied (a memfd of the daemon's), and what is copied.
+struct BlobInput {
+  BlobSource source;
+  std::shared_ptr<const void> keeps;
+};
+
+struct JobStoreHealth {
+  bool accepts_writes = true;
+  // Why not: "The disk is full …" (transient: writes are tried again), "A write to … failed …" (until restart).
+  std::string reason;
+  bool is_transient = false;
+  uint64_t pending_writes = 0;
+};
+
+// Any thread; never called under the core's mutex, except Write, PutBlobs and Post, which never block and never call
+// back before they return. Callbacks come on the store's threads, in the order of the writes.
+class JobStore {
+ public:
+  virtual ~JobStore() = default;   // Commits what is queued; no callback comes later.
+
+  using WriteDone = std::function<void(const WriteResult&)>;
+  virtual void Write(JobWrite write, WriteDone done) = 0;
+
+  // Makes blobs durable, for a Write that follows; hold the pins until that has answered.
+  using PutDone = std::function<void(StatusOr<std::vector<PinnedBlob>>)>;
+  virtual void PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) = 0;
+
+  // Runs `work` on the blob thread: for reads that take long (an input of a gigabyte).
+  virtual void Post(std::function<void()> work) = 0;
+
+  virtual JobDatabase& database() = 0;   // For reads.
+  virtual BlobFolder& blobs() = 0;
+  virtual JobStoreHealth Health() = 0;
+};
+
+struct LocalJobStoreOptions {
+  std::unique_ptr<JobDatabase> database;
+  std::unique_ptr<BlobFolder> blobs;
+  // A commit waits so long for company once it is the only one pending; 0: never.
+  Duration group_window = Duration{0};
+  size_t group_max = 4'096;
+  // After kDataLoss, once: the daemon stops.
+  std::function<void(const Status&)> on_broken;
+};
+// Starts the threads. A commit that fails with kResourceExhausted fails its inserts with that, and is tried again
+// every second for the other writes, which must not be lost.
+std::unique_ptr<JobStore> CreateLocalJobStore(LocalJobStoreOptions options);
+
+// The usual arrangement: `folder`/jobs.db and `folder`/blobs on the real disk, swept. kFailedPrecondition for a database
+// of a newer release.
+StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
+                                                      std::function<void(const Status&)> on_broken);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_JOB_STORE_H_

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens in the daemon, told to whoever counts or traces it. The core calls; metrics and traces implement.
+//
+// Calls come from any thread, some under the core's mutex: they must be short, never block and never call the core.
+#ifndef HPVMD_SERVER_OBSERVER_H_
+#define HPVMD_SERVER_OBSERVER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "hpvm/v1/job.pb.h"
+
+namespace hpvm {
+
+struct RunOutcome;
+
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  // A request was turned away before it became a run or a job. `what` is "run", "submit", "prepare", "upload".
+  virtual void OnRejected(std::string_view tenant, std::string_view what, const Status& why) {}
+  // A job was acknowledged, or changed its state for good: `job` is what is on disk. Also for each lost attempt.
+  virtual void OnJob(std::string_view tenant, const v1::Job& job) {}
+  // One run came back from its executor, or failed before: of a job's attempt (`job_id`) or of a Run.
+  virtual void OnRun(std::string_view tenant, std::string_view job_id, std::string_view graph,
+                     std::string_view traceparent, const RunOutcome& outcome) {}
+  // A graph was prepared (or refused).
+  virtual void OnPrepared(std::string_view tenant, const v1::PrepareTiming& timing, const Status& status) {}
+  // `what`: "started", "crashed", "retired", "killed".
+  virtual void OnExecutor(std::string_view tenant, std::string_view what) {}
+  // One group commit of the job store.
+  virtual void OnCommit(size_t writes, Duration took, const Status& status) {}
+  // One gRPC call has ended.
+  virtual void OnCall(std::string_view method, const Status& status, Duration took) {}
+};
+
+// Does nothing. Lives for ever.
+Observer& NoObserver();
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_OBSERVER_H_

@@ -4,8 +4,8 @@
 //   root/TENANT/ab/abcdef….   one file a blob, written under a temporary name, synced, renamed, its folder synced
 //
 // A blob is there as long as a row of the database names it, or a pin holds it: what is written for a job is pinned
-// from before its file exists until the row is committed. Tenants never share files, so nobody learns from the time of an
-// upload what another has.
+// from before its file exists until the row is committed. Tenants never share files, so nobody learns from the time of
+// an upload what another has.
 #ifndef HPVMD_SERVER_JOBS_BLOB_FOLDER_H_
 #define HPVMD_SERVER_JOBS_BLOB_FOLDER_H_
 

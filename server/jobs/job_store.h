@@ -68,8 +68,8 @@ struct LocalJobStoreOptions {
 // every second for the other writes, which must not be lost.
 std::unique_ptr<JobStore> CreateLocalJobStore(LocalJobStoreOptions options);
 
-// The usual arrangement: `folder`/jobs.db and `folder`/blobs on the real disk, swept. kFailedPrecondition for a database
-// of a newer release.
+// The usual arrangement: `folder`/jobs.db and `folder`/blobs on the real disk, swept. kFailedPrecondition for a
+// database of a newer release.
 StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
                                                       std::function<void(const Status&)> on_broken);
 

@@ -2,10 +2,12 @@
 // The job store's files: graphs, modules, inputs and outputs, addressed by SHA-256 within a tenant.
 //
 //   root/TENANT/ab/abcdef….   one file a blob, written under a temporary name, synced, renamed, its folder synced
+//   root/TENANT/.new-N        a blob that is being written
 //
 // A blob is there as long as a row of the database names it, or a pin holds it: what is written for a job is pinned
-// from before its file exists until the row is committed. Tenants never share files, so nobody learns from the time of
-// an upload what another has.
+// from before its file has its name until the row is committed. When the last pin of a blob goes that is new or was
+// released, the database is asked whether a row names it (SetIsUsed), while new pins wait; a file that none names goes.
+// Tenants never share files, so nobody learns from the time of an upload what another has.
 #ifndef HPVMD_SERVER_JOBS_BLOB_FOLDER_H_
 #define HPVMD_SERVER_JOBS_BLOB_FOLDER_H_
 
@@ -26,7 +28,7 @@
 
 namespace hpvm {
 
-// Holds a blob's file; any thread may let go of it.
+// Holds a blob's file; any thread may let go of it, and the last to do so may ask the database and remove the file.
 class BlobPin;
 using BlobPinRef = std::shared_ptr<const BlobPin>;
 
@@ -48,21 +50,33 @@ struct BlobSource {
 // Any thread; calls block for as long as the disk takes.
 class BlobFolder {
  public:
-  // `root` exists. Nothing is read yet.
+  // `root` exists, and whoever made it has synced its parent. Nothing is read yet. `disk` lives longer than all pins.
   BlobFolder(Disk& disk, std::string root);
   ~BlobFolder();
 
+  // Whether a committed row names that blob: called from any thread, without locks held. Before anything else. Without
+  // it, what was put and never released stays until the next Sweep.
+  using IsUsed = std::function<bool(std::string_view tenant, const Sha256& hash)>;
+  void SetIsUsed(IsUsed is_used);
+
   // Durable when it returns. Errors as base/disk.h; a failed sync is kDataLoss and nothing may be acknowledged after.
+  // kInvalidArgument when `tenant` is no tenant's name, kInternal when the source cannot be read.
   StatusOr<PinnedBlob> Put(std::string_view tenant, const BlobSource& source);
+  // All or none, in their order; syncs each folder once.
+  StatusOr<std::vector<PinnedBlob>> PutMany(std::string_view tenant, std::span<const BlobSource> sources);
   // kNotFound when there is none; kDataLoss when its size is not `size_bytes`.
   StatusOr<std::unique_ptr<DiskFile>> Open(std::string_view tenant, const Sha256& hash, uint64_t size_bytes);
   // Reads all of it and compares its hash: kDataLoss when it differs.
   StatusOr<std::string> Read(std::string_view tenant, const Sha256& hash, uint64_t size_bytes);
-  // Removes the file unless a pin holds it; then when the last pin goes. A later Put of the same bytes keeps it.
+  // No row named it a moment ago: removes the file, unless one does now; while a pin holds it, when the last goes.
   void Release(std::string_view tenant, const Sha256& hash);
+  // A row needs it again: undoes a Release that waits for pins. While a pin is held.
+  void Keep(std::string_view tenant, const Sha256& hash);
 
-  // At start: removes temporary files and what `is_used` does not know. Answers how many.
-  StatusOr<uint64_t> Sweep(const std::function<bool(std::string_view tenant, const Sha256& hash)>& is_used);
+  // Removes temporary files of an earlier process and the blobs that `is_used` does not know; answers how many. It is
+  // asked once for each blob that no pin holds: those that the caller knows and is never asked for are missing. For the
+  // start, or at any time when `is_used` answers from the database's present state.
+  StatusOr<uint64_t> Sweep(const IsUsed& is_used);
 
  private:
   struct State;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes that wait for the next group commit, and the rules of a store that fails. No threads of its own:
+// LocalJobStore drives it from one, a simulation by hand.
+//
+//   full    the disk has no room. Inserts are refused with kResourceExhausted, at once; all other writes wait and are
+//           tried again every second: how a job ended must not be lost. Ends with the first commit that succeeds.
+//   broken  a write or sync failed (kDataLoss): what is on disk is unknown until a restart reads it. Every write, now
+//           and later, is answered with that failure, and nothing is written any more.
+#ifndef HPVMD_SERVER_JOBS_COMMIT_QUEUE_H_
+#define HPVMD_SERVER_JOBS_COMMIT_QUEUE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "server/jobs/job_store.h"
+
+namespace hpvm {
+
+class Observer;
+
+struct CommitQueueOptions {
+  JobDatabase* database = nullptr;  // Borrowed, as all here.
+  BlobFolder* blobs = nullptr;      // Files that no row needs any more are removed; null: nothing is.
+  const Clock* clock = nullptr;     // Null: the machine's.
+  Observer* observer = nullptr;     // OnCommit; null: nobody.
+  size_t group_max = 4'096;
+  Duration retry_every = std::chrono::seconds(1);
+  std::function<void(const Status&)> on_broken;  // Once, from within CommitSome or Break.
+};
+
+// Who waits for a write, and what became of it.
+struct CommitAnswer {
+  JobStore::WriteDone done;
+  WriteResult result;
+  void Give() const { done(result); }
+};
+
+class CommitQueue {
+ public:
+  explicit CommitQueue(CommitQueueOptions options);
+
+  // Any thread; never blocks for long, never calls back.
+  void Add(JobWrite write, JobStore::WriteDone done);
+
+  // Commits the oldest writes as one transaction. The answers are the caller's to give, in this order, before those of
+  // the next call. Empty when nothing is due. One thread at a time.
+  std::vector<CommitAnswer> CommitSome();
+
+  // When CommitSome has something to do: now or earlier, later (the disk is full), or kNever.
+  Time NextTime() const;
+  size_t size() const;
+  JobStoreHealth Health() const;
+
+  // Something outside the database failed for good (a blob's sync): from now on as after a failed commit.
+  void Break(const Status& status);
+
+ private:
+  struct Waiting {
+    JobWrite write;
+    JobStore::WriteDone done;
+  };
+  using Batch = std::vector<Waiting>;
+
+  Batch TakeBatch(std::vector<CommitAnswer>* refused);
+  void SettleBlobs(const Batch& batch, const std::vector<WriteResult>& results);
+  void Fail(Batch batch, const Status& status, std::vector<CommitAnswer>* answers);
+
+  const CommitQueueOptions options_;
+  const Clock& clock_;
+
+  mutable std::mutex mutex_;
+  std::deque<Waiting> waiting_;
+  Status failure_;        // OK, kResourceExhausted (full) or kDataLoss (broken).
+  Time retry_at_{0};      // While full.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_COMMIT_QUEUE_H_

@@ -4,7 +4,8 @@
 // The rules are POSIX's at their worst: what was written and not synced may be there after a crash, wholly, partly or
 // not at all; a new name, a rename or a removal lasts only after SyncFolder of its folder; after a failed sync the
 // state of what was written is unknown and a second sync proves nothing. Errors: kNotFound, kAlreadyExists (kCreate),
-// kResourceExhausted (ENOSPC, EDQUOT), kPermissionDenied, else kDataLoss (EIO and all others).
+// kResourceExhausted (ENOSPC, EDQUOT; no descriptor or memory left), kPermissionDenied (links and whatever else is no
+// plain file too), else kDataLoss (EIO and all others).
 #ifndef HPVMD_BASE_DISK_H_
 #define HPVMD_BASE_DISK_H_
 

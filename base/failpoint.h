@@ -3,8 +3,8 @@
 //
 //   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.commit.before"));
 //
-// Each place has a name, "part.what.when", listed in docs/OPERATIONS.md's appendix by a test. What happens there is set
-// by the environment variable HPVMD_FAILPOINTS, read once at the start, or by SetFailpoints:
+// Each place has a name, "part.what.when", listed in docs/FAILPOINTS.md, as a test checks. What happens there is set by
+// the environment variable HPVMD_FAILPOINTS, read when the first place is reached, or by SetFailpoints:
 //
 //   store.commit.before=error(unavailable)      a status with that code
 //   store.commit.after=kill@3                   SIGKILL to this process, the third time
@@ -26,8 +26,13 @@
 
 namespace hpvm {
 
-// Replaces all settings; empty: none. kInvalidArgument naming the part that is wrong. Any thread.
+// Replaces all settings; empty: none. kInvalidArgument naming the part that is wrong; kFailedPrecondition where places
+// are compiled out. Any thread.
 Status SetFailpoints(std::string_view settings, uint64_t seed = 1);
+// For the start of main: takes the settings from the environment now and says what is wrong with them. A process that
+// does not call it reads them at the first place, and ends there when they are wrong. Where places are compiled out,
+// one line on stderr says that the settings do nothing.
+Status SetFailpointsFromEnvironment();
 // How often each place that has a setting was reached since then.
 std::map<std::string, uint64_t> FailpointHits();
 

@@ -30,6 +30,7 @@ namespace hpvm {
 
 // Holds a blob's file; any thread may let go of it, and the last to do so may ask the database and remove the file.
 class BlobPin;
+struct BlobFolderState;
 using BlobPinRef = std::shared_ptr<const BlobPin>;
 
 struct PinnedBlob {
@@ -79,8 +80,7 @@ class BlobFolder {
   StatusOr<uint64_t> Sweep(const IsUsed& is_used);
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;   // Shared with pins.
+  std::shared_ptr<BlobFolderState> state_;  // Shared with pins.
 };
 
 }  // namespace hpvm

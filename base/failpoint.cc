@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/failpoint.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace hpvm {
+namespace {
+
+constexpr const char* kVariable = "HPVMD_FAILPOINTS";
+constexpr const char* kSeedVariable = "HPVMD_FAILPOINT_SEED";
+constexpr uint64_t kSleepMsMax = 3'600'000;
+
+enum class Action : uint8_t { kError, kSleep, kKill, kAbort };
+
+struct Setting {
+  Action action = Action::kError;
+  absl::StatusCode code = absl::StatusCode::kUnknown;
+  uint64_t sleep_ms = 0;
+  uint64_t nth = 0;        // 0: every time.
+  bool and_later = false;  // From the nth time on.
+  uint64_t one_in = 0;     // 0: not by chance.
+  uint64_t hits = 0;
+};
+
+using Settings = std::map<std::string, Setting, std::less<>>;
+
+struct State {
+  std::mutex mutex;
+  bool is_read = false;  // The environment was looked at, or SetFailpoints came first.
+  uint64_t seed = 1;
+  Settings settings;
+};
+
+// Never destroyed: places are reached until the last thread ends.
+State& GetState() {
+  static State& state = *new State;
+  return state;
+}
+
+constexpr std::array<std::pair<std::string_view, absl::StatusCode>, 16> kCodes = {{
+    {"aborted", absl::StatusCode::kAborted},
+    {"already_exists", absl::StatusCode::kAlreadyExists},
+    {"cancelled", absl::StatusCode::kCancelled},
+    {"data_loss", absl::StatusCode::kDataLoss},
+    {"deadline_exceeded", absl::StatusCode::kDeadlineExceeded},
+    {"failed_precondition", absl::StatusCode::kFailedPrecondition},
+    {"internal", absl::StatusCode::kInternal},
+    {"invalid_argument", absl::StatusCode::kInvalidArgument},
+    {"not_found", absl::StatusCode::kNotFound},
+    {"out_of_range", absl::StatusCode::kOutOfRange},
+    {"permission_denied", absl::StatusCode::kPermissionDenied},
+    {"resource_exhausted", absl::StatusCode::kResourceExhausted},
+    {"unauthenticated", absl::StatusCode::kUnauthenticated},
+    {"unavailable", absl::StatusCode::kUnavailable},
+    {"unimplemented", absl::StatusCode::kUnimplemented},
+    {"unknown", absl::StatusCode::kUnknown},
+}};
+
+std::optional<absl::StatusCode> FindCode(std::string_view name) {
+  for (const auto& [text, code] : kCodes) {
+    if (text == name) {
+      return code;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> ParseNumber(std::string_view text) {
+  uint64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+Status Wrong(std::string_view part, std::string_view what) {
+  return InvalidArgument("The failpoint setting \"" + std::string(part) + "\" is wrong: " + std::string(what));
+}
+
+Status ParseAction(std::string_view part, std::string_view text, Setting* setting) {
+  const size_t open = text.find('(');
+  const std::string_view name = text.substr(0, open);
+  std::optional<std::string_view> argument;
+  if (open != std::string_view::npos) {
+    if (text.back() != ')') {
+      return Wrong(part, "there is no \")\" after the argument.");
+    }
+    argument = text.substr(open + 1, text.size() - open - 2);
+  }
+  if (name == "error") {
+    std::optional<absl::StatusCode> code = argument ? FindCode(*argument) : std::nullopt;
+    if (!code) {
+      return Wrong(part, "\"error\" needs the name of a status code, such as error(unavailable).");
+    }
+    setting->action = Action::kError;
+    setting->code = *code;
+    return absl::OkStatus();
+  }
+  if (name == "sleep") {
+    std::optional<uint64_t> ms = argument ? ParseNumber(*argument) : std::nullopt;
+    if (!ms || *ms > kSleepMsMax) {
+      return Wrong(part, "\"sleep\" needs milliseconds, at most 3600000, such as sleep(250).");
+    }
+    setting->action = Action::kSleep;
+    setting->sleep_ms = *ms;
+    return absl::OkStatus();
+  }
+  if (name != "kill" && name != "abort") {
+    return Wrong(part, "the actions are error(CODE), sleep(MS), kill and abort.");
+  }
+  if (argument) {
+    return Wrong(part, "\"" + std::string(name) + "\" takes no argument.");
+  }
+  setting->action = name == "kill" ? Action::kKill : Action::kAbort;
+  return absl::OkStatus();
+}
+
+// "@3", "@3+" or "%10": when it happens.
+Status ParseWhen(std::string_view part, std::string_view text, Setting* setting) {
+  const bool by_chance = text.front() == '%';
+  text.remove_prefix(1);
+  if (!by_chance && text.ends_with('+')) {
+    setting->and_later = true;
+    text.remove_suffix(1);
+  }
+  std::optional<uint64_t> number = ParseNumber(text);
+  if (!number || *number == 0) {
+    return Wrong(part, by_chance ? "\"%\" needs a number above 0: in one of so many cases."
+                                 : "\"@\" needs a number above 0: the how manieth time.");
+  }
+  (by_chance ? setting->one_in : setting->nth) = *number;
+  return absl::OkStatus();
+}
+
+Status ParsePart(std::string_view part, Settings* settings) {
+  const size_t equals = part.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    return Wrong(part, "it is not NAME=ACTION.");
+  }
+  const std::string_view name = part.substr(0, equals);
+  if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") != std::string_view::npos) {
+    return Wrong(part, "a name has small letters, digits, \"_\" and \".\" only.");
+  }
+  const std::string_view rest = part.substr(equals + 1);
+  const size_t when = rest.find_first_of("@%");
+  Setting setting;
+  HPVMD_RETURN_IF_ERROR(ParseAction(part, rest.substr(0, when), &setting));
+  if (when != std::string_view::npos) {
+    HPVMD_RETURN_IF_ERROR(ParseWhen(part, rest.substr(when), &setting));
+  }
+  if (!settings->emplace(name, setting).second) {
+    return Wrong(part, "the name is there twice.");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<Settings> Parse(std::string_view text) {
+  Settings settings;
+  while (!text.empty()) {
+    const size_t end = text.find(';');
+    if (std::string_view part = text.substr(0, end); !part.empty()) {
+      HPVMD_RETURN_IF_ERROR(ParsePart(part, &settings));
+    }
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return settings;
+}
+
+#ifndef HPVMD_NO_FAILPOINTS
+
+void Install(State& state, Settings settings, uint64_t seed) {
+  state.is_read = true;
+  state.seed = seed;
+  failpoint_detail::any_set.store(!settings.empty(), std::memory_order_relaxed);
+  state.settings = std::move(settings);
+}
+
+// The state's mutex is held.
+Status ReadEnvironment(State& state) {
+  if (state.is_read) {
+    return absl::OkStatus();
+  }
+  const char* text = getenv(kVariable);
+  const char* seed_text = getenv(kSeedVariable);
+  std::optional<uint64_t> seed = seed_text == nullptr ? 1 : ParseNumber(seed_text);
+  if (!seed) {
+    return InvalidArgument(std::string("The environment variable ") + kSeedVariable + " (\"" + seed_text +
+                           "\") is not a number.");
+  }
+  auto settings = Parse(text == nullptr ? "" : text);
+  if (!settings.ok()) {
+    return While(settings.status(), std::string("reading the environment variable ") + kVariable);
+  }
+  Install(state, *std::move(settings), *seed);
+  return absl::OkStatus();
+}
+
+uint64_t HashName(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a.
+  for (char c : name) {
+    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+// The chance depends on the seed, the name and how often the place was reached, not on what other threads do.
+bool IsDue(const Setting& setting, std::string_view name, uint64_t seed) {
+  if (setting.nth != 0) {
+    return setting.and_later ? setting.hits >= setting.nth : setting.hits == setting.nth;
+  }
+  if (setting.one_in != 0) {
+    return SeededRng(SeededRng(seed ^ HashName(name)).Next() + setting.hits).Below(setting.one_in) == 0;
+  }
+  return true;
+}
+
+#endif  // HPVMD_NO_FAILPOINTS
+
+}  // namespace
+
+#ifndef HPVMD_NO_FAILPOINTS
+
+namespace failpoint_detail {
+
+// True until the first place has looked at the environment.
+constinit std::atomic<bool> any_set{true};
+
+Status Reach(std::string_view name) {
+  State& state = GetState();
+  Setting due;
+  {
+    std::lock_guard lock(state.mutex);
+    if (Status read = ReadEnvironment(state); !read.ok()) {
+      fprintf(stderr, "%s\n", Message(read).c_str());
+      _exit(2);  // A test that believes in faults which never come would pass for nothing.
+    }
+    auto found = state.settings.find(name);
+    if (found == state.settings.end()) {
+      return absl::OkStatus();
+    }
+    ++found->second.hits;
+    if (!IsDue(found->second, name, state.seed)) {
+      return absl::OkStatus();
+    }
+    due = found->second;
+  }
+  switch (due.action) {
+    case Action::kError:
+      return MakeStatus(due.code, "The failpoint \"" + std::string(name) + "\" is set to fail.");
+    case Action::kSleep:
+      std::this_thread::sleep_for(std::chrono::milliseconds(due.sleep_ms));
+      return absl::OkStatus();
+    case Action::kKill:
+      kill(getpid(), SIGKILL);
+      for (;;) {
+        pause();  // The signal is on its way.
+      }
+    case Action::kAbort:
+      fprintf(stderr, "The failpoint \"%.*s\" aborts.\n", static_cast<int>(name.size()), name.data());
+      abort();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace failpoint_detail
+
+Status SetFailpoints(std::string_view settings, uint64_t seed) {
+  HPVMD_ASSIGN_OR_RETURN(Settings parsed, Parse(settings));
+  State& state = GetState();
+  std::lock_guard lock(state.mutex);
+  Install(state, std::move(parsed), seed);
+  return absl::OkStatus();
+}
+
+Status SetFailpointsFromEnvironment() {
+  State& state = GetState();
+  std::lock_guard lock(state.mutex);
+  return ReadEnvironment(state);
+}
+
+#else
+
+Status SetFailpoints(std::string_view settings, uint64_t) {
+  HPVMD_ASSIGN_OR_RETURN(Settings parsed, Parse(settings));
+  return parsed.empty() ? absl::OkStatus() : FailedPrecondition("This build has no failpoints.");
+}
+
+Status SetFailpointsFromEnvironment() {
+  if (getenv(kVariable) != nullptr) {
+    static std::once_flag once;
+    std::call_once(once, [] { fprintf(stderr, "%s is ignored: this build has no failpoints.\n", kVariable); });
+  }
+  return absl::OkStatus();
+}
+
+#endif  // HPVMD_NO_FAILPOINTS
+
+std::map<std::string, uint64_t> FailpointHits() {
+  State& state = GetState();
+  std::lock_guard lock(state.mutex);
+  std::map<std::string, uint64_t> hits;
+  for (const auto& [name, setting] : state.settings) {
+    hits[name] = setting.hits;
+  }
+  return hits;
+}
+
+#ifdef HPVMD_MUTANTS
+
+namespace {
+
+struct Mutants {
+  std::mutex mutex;
+  std::vector<std::string> names;
+};
+
+std::vector<std::string> SplitNames(std::string_view text) {
+  std::vector<std::string> names;
+  while (!text.empty()) {
+    const size_t end = text.find(',');
+    names.emplace_back(text.substr(0, end));
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return names;
+}
+
+Mutants& GetMutants() {
+  static Mutants& mutants = *[] {
+    auto* made = new Mutants;
+    const char* text = getenv("HPVMD_MUTANT");
+    made->names = SplitNames(text == nullptr ? "" : text);
+    return made;
+  }();
+  return mutants;
+}
+
+}  // namespace
+
+bool IsMutant(std::string_view name) {
+  Mutants& mutants = GetMutants();
+  std::lock_guard lock(mutants.mutex);
+  for (const std::string& set : mutants.names) {
+    if (set == name) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void SetMutant(std::string_view name) {
+  Mutants& mutants = GetMutants();
+  std::lock_guard lock(mutants.mutex);
+  mutants.names = SplitNames(name);
+}
+
+#endif  // HPVMD_MUTANTS
+
+}  // namespace hpvm

@@ -30,8 +30,11 @@ class Observer {
                      std::string_view traceparent, const RunOutcome& outcome) {}
   // A graph was prepared (or refused).
   virtual void OnPrepared(std::string_view tenant, const v1::PrepareTiming& timing, const Status& status) {}
-  // `what`: "started", "crashed", "retired", "killed".
+  // `what`: "started" (it is ready), "failed" (it could not be started, or ended before it was ready), "crashed",
+  // "retired", "killed".
   virtual void OnExecutor(std::string_view tenant, std::string_view what) {}
+  // One decision of the scheduler. Under the core's mutex.
+  virtual void OnDecision(Duration took) {}
   // One group commit of the job store.
   virtual void OnCommit(size_t writes, Duration took, const Status& status) {}
   // One gRPC call has ended.

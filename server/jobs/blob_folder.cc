@@ -60,8 +60,10 @@ struct BlobFolderState {
     uint32_t pins = 0;
     // Being removed, unless a row names it: new pins wait.
     bool is_settling = false;
-    // New or released: the database is asked when the last pin goes.
-    bool is_doubtful = false;
+    // No row has named it yet, as far as is known here.
+    bool is_new = false;
+    // No row named it when it was released.
+    bool is_released = false;
   };
 
   Disk& disk;
@@ -89,8 +91,8 @@ struct BlobFolderState {
 
   void Pin(const Key& key);
   void Unpin(const Key& key);
-  // Locks `key` against new pins; false when pins hold it, which then `mark_doubtful`.
-  bool BeginSettling(const Key& key, bool mark_doubtful);
+  // Locks `key` against new pins; false when pins hold it, which is then marked if it is a release.
+  bool BeginSettling(const Key& key, bool is_release);
   // Removes the file unless `used`; answers whether it did.
   bool EndSettling(const Key& key, bool used);
 };
@@ -127,16 +129,17 @@ void BlobFolderState::Unpin(const Key& key) {
     if (--found->second.pins > 0) {
       return;
     }
-    if (!found->second.is_doubtful || is_used == nullptr) {
+    // Without the database's word a new one stays: the next Sweep knows.
+    if (!found->second.is_released && (!found->second.is_new || is_used == nullptr)) {
       entries.erase(found);
       return;
     }
     found->second.is_settling = true;
   }
-  EndSettling(key, is_used(key.tenant, key.hash));
+  EndSettling(key, is_used != nullptr && is_used(key.tenant, key.hash));
 }
 
-bool BlobFolderState::BeginSettling(const Key& key, bool mark_doubtful) {
+bool BlobFolderState::BeginSettling(const Key& key, bool is_release) {
   std::unique_lock lock(mutex);
   settled.wait(lock, [&] {
     auto found = entries.find(key);
@@ -144,7 +147,7 @@ bool BlobFolderState::BeginSettling(const Key& key, bool mark_doubtful) {
   });
   Entry& entry = entries[key];
   if (entry.pins > 0 && !HPVMD_MUTANT("blob_release_ignores_pins")) {
-    entry.is_doubtful = entry.is_doubtful || mark_doubtful;
+    entry.is_released = entry.is_released || is_release;
     return false;
   }
   entry.is_settling = true;
@@ -321,7 +324,7 @@ class Putting {
     {
       std::lock_guard lock(state_->mutex);
       state_->unsynced_names.insert(key);
-      state_->entries[key].is_doubtful = true;
+      state_->entries[key].is_new = true;
     }
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("blob.rename.before"));
     HPVMD_RETURN_IF_ERROR(state_->disk.Rename(blob.temporary, state_->Path(key)));
@@ -416,8 +419,17 @@ void BlobFolder::Release(std::string_view tenant, const Sha256& hash) {
     return;
   }
   const Key key{std::string(tenant), hash};
-  if (state_->BeginSettling(key, /*mark_doubtful=*/true)) {
+  if (state_->BeginSettling(key, /*is_release=*/true)) {
     state_->EndSettling(key, state_->is_used != nullptr && state_->is_used(tenant, hash));
+  }
+}
+
+void BlobFolder::Keep(std::string_view tenant, const Sha256& hash) {
+  std::lock_guard lock(state_->mutex);
+  auto found = state_->entries.find(Key{std::string(tenant), hash});
+  if (found != state_->entries.end()) {
+    found->second.is_new = false;
+    found->second.is_released = false;
   }
 }
 
@@ -483,7 +495,7 @@ class Sweeping {
         continue;
       }
       const Key key{tenant, *hash};
-      if (state_.BeginSettling(key, /*mark_doubtful=*/false)) {
+      if (state_.BeginSettling(key, /*is_release=*/false)) {
         removed_ += state_.EndSettling(key, is_used_(tenant, *hash)) ? 1 : 0;
       }
     }

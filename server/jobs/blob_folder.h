@@ -56,7 +56,7 @@ class BlobFolder {
   ~BlobFolder();
 
   // Whether a committed row names that blob: called from any thread, without locks held. Before anything else. Without
-  // it, what was put and never released stays until the next Sweep.
+  // it a released blob goes unasked, and one that was put but never kept nor released stays until the next Sweep.
   using IsUsed = std::function<bool(std::string_view tenant, const Sha256& hash)>;
   void SetIsUsed(IsUsed is_used);
 
@@ -71,7 +71,7 @@ class BlobFolder {
   StatusOr<std::string> Read(std::string_view tenant, const Sha256& hash, uint64_t size_bytes);
   // No row named it a moment ago: removes the file, unless one does now; while a pin holds it, when the last goes.
   void Release(std::string_view tenant, const Sha256& hash);
-  // A row needs it again: undoes a Release that waits for pins. While a pin is held.
+  // A committed row names it: undoes a Release that waits for pins, and spares the question. While a pin is held.
   void Keep(std::string_view tenant, const Sha256& hash);
 
   // Removes temporary files of an earlier process and the blobs that `is_used` does not know; answers how many. It is

@@ -46,7 +46,9 @@ void TimerThread::Loop() {
 StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   std::unique_ptr<Daemon> daemon(new Daemon());
   HPVMD_ASSIGN_OR_RETURN(const std::vector<ListenAddress> addresses, ParseListen(config.server_listen));
-  HPVMD_ASSIGN_OR_RETURN(daemon->spawner_, CreateLinkSpawner(config));
+  HPVMD_ASSIGN_OR_RETURN(daemon->folder_, StateFolder::Open(config.server_state_dir));
+  HPVMD_RETURN_IF_ERROR(daemon->folder_->EndLeftovers().status());
+  HPVMD_ASSIGN_OR_RETURN(daemon->spawner_, CreateLinkSpawner(config, *daemon->folder_));
   CoreOptions options;
   options.config = config;
   options.clock = &RealClock();

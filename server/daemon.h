@@ -12,6 +12,7 @@
 
 #include "server/core.h"
 #include "server/service.h"
+#include "server/state_folder.h"
 
 namespace hpvm {
 
@@ -72,6 +73,7 @@ class Daemon {
  private:
   Daemon() = default;
 
+  std::unique_ptr<StateFolder> folder_;
   std::unique_ptr<ExecutorSpawner> spawner_;
   std::unique_ptr<Core> core_;
   std::unique_ptr<TimerThread> timer_;

@@ -48,8 +48,9 @@ class ExecutorSpawner {
 };
 
 struct Config;
-// Spawns processes of config.executor_path, with caches in config.server_state_dir.
-StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config);
+class StateFolder;
+// Spawns processes of config.executor_path, with caches and a record of each in `folder`, which lives longer.
+StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config, StateFolder& folder);
 
 }  // namespace hpvm
 

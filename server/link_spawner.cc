@@ -11,9 +11,12 @@
 #include "base/hash.h"
 #include "server/config.h"
 #include "server/executor_process.h"
+#include "server/state_folder.h"
 
 namespace hpvm {
 namespace {
+
+constexpr Duration kProbeWithin = std::chrono::seconds(10);
 
 class LinkProcess final : public ExecutorProcess {
  public:
@@ -71,9 +74,9 @@ StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& path) {
 
 class LinkSpawner final : public ExecutorSpawner {
  public:
-  LinkSpawner(std::unique_ptr<ExecutorHub> hub, ExecutorOptions options, std::string cache_root,
+  LinkSpawner(std::unique_ptr<ExecutorHub> hub, ExecutorOptions options, StateFolder& folder,
               std::array<uint8_t, 32> secret)
-      : hub_(std::move(hub)), options_(std::move(options)), cache_root_(std::move(cache_root)), secret_(secret) {}
+      : hub_(std::move(hub)), options_(std::move(options)), folder_(folder), secret_(secret) {}
 
   StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
                                                 std::function<void(const ExecutorReady&)> on_ready,
@@ -85,25 +88,39 @@ class LinkSpawner final : public ExecutorSpawner {
       options.stop_grace = request.stop_grace;
     }
     // One folder and one key a tenant: nobody loads what another tenant's compiler wrote.
-    if (!cache_root_.empty()) {
-      options.cache_folder = cache_root_ + "/" + request.tenant;
-      HPVMD_RETURN_IF_ERROR(MakePrivateFolder(options.cache_folder));
-    }
+    options.cache_folder = folder_.path() + "/cache/" + request.tenant;
+    HPVMD_RETURN_IF_ERROR(MakePrivateFolder(options.cache_folder));
     options.artifact_key = HmacOf(secret_, {reinterpret_cast<const uint8_t*>(request.tenant.data()),
                                             request.tenant.size()}).bytes;
+    // Both on the hub's thread, which also reaps: no other process has the number before it is forgotten.
+    const auto pid = std::make_shared<int>(-1);
+    options.on_spawned = [this, pid](int spawned) {
+      *pid = spawned;
+      return folder_.Record(spawned);
+    };
+    const auto on_reaped = [this, pid, on_end = std::move(on_end)](const Status& why) {
+      folder_.Forget(*pid);
+      on_end(why);
+    };
     HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorLink> link,
-                           ExecutorLink::Start(*hub_, options, std::move(on_ready), std::move(on_end)));
+                           ExecutorLink::Start(*hub_, options, std::move(on_ready), on_reaped));
     return std::unique_ptr<ExecutorProcess>(std::make_unique<LinkProcess>(std::move(link)));
   }
 
   StatusOr<ProbedDevices> Probe(const std::string& backend) override {
-    return ProbeDevices(options_.program, backend);
+    int pid = -1;
+    StatusOr<ProbedDevices> devices = ProbeDevices(options_.program, backend, kProbeWithin, [&](int spawned) {
+      pid = spawned;
+      return folder_.Record(spawned);
+    });
+    folder_.Forget(pid);
+    return devices;
   }
 
  private:
   std::unique_ptr<ExecutorHub> hub_;
   ExecutorOptions options_;
-  std::string cache_root_;
+  StateFolder& folder_;
   std::array<uint8_t, 32> secret_;
 };
 
@@ -114,7 +131,7 @@ std::string BesideThisProgram(const std::string& name) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config) {
+StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config, StateFolder& folder) {
   ExecutorOptions options;
   options.program = config.executor_path.empty() ? BesideThisProgram("hpvm-executor") : config.executor_path;
   if (access(options.program.c_str(), X_OK) != 0) {
@@ -126,13 +143,11 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
   options.nodes_max = static_cast<uint32_t>(config.graph_nodes_max);
   options.edges_max = static_cast<uint32_t>(config.graph_edges_max);
   options.jobs_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
-  const std::string cache_root = config.server_state_dir + "/cache";
-  HPVMD_RETURN_IF_ERROR(MakePrivateFolder(config.server_state_dir));
-  HPVMD_RETURN_IF_ERROR(MakePrivateFolder(cache_root));
-  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(config.server_state_dir + "/artifact.key"));
+  HPVMD_RETURN_IF_ERROR(MakePrivateFolder(folder.path() + "/cache"));
+  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path() + "/artifact.key"));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
   return std::unique_ptr<ExecutorSpawner>(
-      std::make_unique<LinkSpawner>(std::move(hub), std::move(options), cache_root, secret));
+      std::make_unique<LinkSpawner>(std::move(hub), std::move(options), folder, secret));
 }
 
 }  // namespace hpvm

@@ -226,7 +226,10 @@ Status ExecutorLink::Core::StartOnHub() {
     KillAndReap(process_);
     return watched;
   }
-  Status status = hub_.Watch(source_, Event::kSocket, socket_.get(), EPOLLIN);
+  Status status = options_.on_spawned ? options_.on_spawned(process_.pid) : absl::OkStatus();
+  if (status.ok()) {
+    status = hub_.Watch(source_, Event::kSocket, socket_.get(), EPOLLIN);
+  }
   if (status.ok() && stderr_.valid()) {
     status = hub_.Watch(source_, Event::kStderr, stderr_.get(), EPOLLIN);
   }

@@ -66,6 +66,9 @@ struct ExecutorOptions {
   Duration ready_within = std::chrono::seconds(10);  // Without Ready by then the process is killed.
   // A run that does not answer so long after its deadline or Cancel costs the process.
   Duration stop_grace = std::chrono::milliseconds(limits::kStopGraceMs);
+  // Called with the process's id before anything is sent to it, on the hub's thread; when it fails the process is
+  // killed. May be empty.
+  std::function<Status(int pid)> on_spawned;
   // The executor's standard error: -1 keeps its last 4 KiB for the message that tells how it ended; otherwise this
   // descriptor (borrowed).
   int stderr_fd = -1;
@@ -292,8 +295,10 @@ struct ProbedDevices {
   std::vector<ExecutorDevice> devices;
   std::vector<BrokenDevice> broken;
 };
+// `on_spawned` is as in ExecutorOptions; the process is gone when ProbeDevices returns.
 StatusOr<ProbedDevices> ProbeDevices(const std::string& program, const std::string& backend,
-                                     Duration within = std::chrono::seconds(10));
+                                     Duration within = std::chrono::seconds(10),
+                                     const std::function<Status(int pid)>& on_spawned = nullptr);
 
 }  // namespace hpvm
 

@@ -26,14 +26,19 @@ StatusOr<ProbedDevices> ReadDevices(int socket, Time deadline) {
 
 }  // namespace
 
-StatusOr<ProbedDevices> ProbeDevices(const std::string& program, const std::string& backend, Duration within) {
+StatusOr<ProbedDevices> ProbeDevices(const std::string& program, const std::string& backend, Duration within,
+                                     const std::function<Status(int pid)>& on_spawned) {
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
   SpawnOptions spawn;
   spawn.arguments = {program, "--probe=" + backend};
   spawn.socket = ends.second.get();
   HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));
   ends.second.reset();  // So that the probe's end shows as the socket's.
-  StatusOr<ProbedDevices> devices = ReadDevices(ends.first.get(), RealClock().Now() + within);
+  const auto ask = [&]() -> StatusOr<ProbedDevices> {
+    HPVMD_RETURN_IF_ERROR(on_spawned ? on_spawned(process.pid) : absl::OkStatus());
+    return ReadDevices(ends.first.get(), RealClock().Now() + within);
+  };
+  StatusOr<ProbedDevices> devices = ask();
   KillAndReap(process);
   return devices.ok() ? std::move(devices) : While(devices.status(), "probing for \"" + backend + "\" devices");
 }

@@ -193,6 +193,10 @@ Status ChildFilter::Apply() const {
 }
 
 Status LockDownZygote(const std::string& folder) {
+  // The socket's end tells it as well, but not while it is stopped.
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
+    return FromErrno(errno, "Following the executor");
+  }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
     return FromErrno(errno, "Giving up privileges");
   }

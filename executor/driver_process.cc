@@ -74,6 +74,7 @@ class Supervisor {
       return absl::OkStatus();
     }
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);  // The socket's end tells it as well, but not while it is stopped.
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
       return FromErrno(errno, "Renouncing new privileges");
     }

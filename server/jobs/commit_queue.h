@@ -64,20 +64,29 @@ class CommitQueue {
   struct Waiting {
     JobWrite write;
     JobStore::WriteDone done;
+    size_t bytes = 0;
   };
-  using Batch = std::vector<Waiting>;
+  struct Batch {
+    std::vector<JobWrite> writes;
+    std::vector<JobStore::WriteDone> dones;
+    bool is_probe = false;  // The disk was full: is there room again?
+  };
 
-  Batch TakeBatch(std::vector<CommitAnswer>* refused);
+  bool IsBroken() const;
+  Batch TakeBatch(std::vector<CommitAnswer>* answers);
+  void Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t bytes_max);
+  void RefuseInserts(std::vector<CommitAnswer>* answers);
+  Status Commit(const Batch& batch, std::vector<WriteResult>* results);
   void SettleBlobs(const Batch& batch, const std::vector<WriteResult>& results);
-  void Fail(Batch batch, const Status& status, std::vector<CommitAnswer>* answers);
+  void PutBack(Batch batch, const Status& status, std::vector<CommitAnswer>* answers);
 
   const CommitQueueOptions options_;
   const Clock& clock_;
 
   mutable std::mutex mutex_;
   std::deque<Waiting> waiting_;
-  Status failure_;        // OK, kResourceExhausted (full) or kDataLoss (broken).
-  Time retry_at_{0};      // While full.
+  Status failure_;    // OK, kResourceExhausted (full) or kDataLoss (broken).
+  Time retry_at_{0};  // While full.
 };
 
 }  // namespace hpvm

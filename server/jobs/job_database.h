@@ -79,7 +79,7 @@ struct WriteResult {
   Status status;
   std::optional<KeyRecord> known;
   std::vector<uint64_t> sequences;     // InsertJobs.
-  std::vector<Sha256> unused_blobs;    // DropJob: the tenant's blobs that no row needs any more.
+  std::vector<Sha256> unused_blobs;    // DropJob, ChangeJob: the tenant's blobs that no row needs any more.
 };
 
 struct JobFilter {
@@ -115,7 +115,7 @@ class JobDatabase {
   virtual ~JobDatabase() = default;
 
   // One transaction. OK: `results` has one entry a write. Otherwise nothing was changed and the status is every
-  // write's; after kDataLoss each further Commit fails alike.
+  // write's; after kDataLoss each further Commit fails alike. Without writes: finds out whether one would succeed.
   virtual Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) = 0;
 
   // kNotFound for foreign and absent ids alike, as below.
@@ -133,6 +133,8 @@ class JobDatabase {
   virtual StatusOr<std::map<std::string, TenantUse>> Use() = 0;
   // Every blob that a row needs.
   virtual Status ListBlobs(const std::function<void(const BlobUse&)>& each) = 0;
+  // Whether a row needs that one, now.
+  virtual StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) = 0;
 
   // Grows with each start of a daemon on this database, before which it is durable: the lease of its attempts.
   virtual StatusOr<uint64_t> NextLease() = 0;

@@ -20,6 +20,8 @@
 
 namespace hpvm {
 
+class Observer;
+
 // What stays alive while a blob is copied (a memfd of the daemon's), and what is copied.
 struct BlobInput {
   BlobSource source;
@@ -61,17 +63,22 @@ struct LocalJobStoreOptions {
   // A commit waits so long for company once it is the only one pending; 0: never.
   Duration group_window = Duration{0};
   size_t group_max = 4'096;
-  // After kDataLoss, once: the daemon stops.
+  // After kDataLoss, once, on a thread of the store: the daemon stops.
   std::function<void(const Status&)> on_broken;
+  Observer* observer = nullptr;   // OnCommit; null: nobody. Outlives the store.
 };
 // Starts the threads. A commit that fails with kResourceExhausted fails its inserts with that, and is tried again
 // every second for the other writes, which must not be lost.
 std::unique_ptr<JobStore> CreateLocalJobStore(LocalJobStoreOptions options);
 
-// The usual arrangement: `folder`/jobs.db and `folder`/blobs on the real disk, swept. kFailedPrecondition for a
-// database of a newer release.
+// The usual arrangement: `folder`/jobs.db and `folder`/blobs on the real disk, swept; `folder` is made (0700) if its
+// parent exists. kFailedPrecondition for a database of a newer release; kDataLoss for one that is damaged, as far as
+// 250 ms of checking find.
 StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
-                                                      std::function<void(const Status&)> on_broken);
+                                                      std::function<void(const Status&)> on_broken,
+                                                      Observer* observer = nullptr);
+// The same with everything in memory, except the blobs: those lie in `folder` until the store is destroyed.
+StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer = nullptr);
 
 }  // namespace hpvm
 

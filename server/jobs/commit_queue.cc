@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/jobs/commit_queue.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/jobs/job_rules.h"
+#include "server/observer.h"
+
+namespace hpvm {
+namespace {
+
+// What one transaction writes at most: it is held in memory until its commit.
+constexpr size_t kBatchBytesMax = size_t{32} << 20;
+
+bool IsInsert(const JobWrite& write) { return std::holds_alternative<InsertJobs>(write); }
+bool IsNoInsert(const JobWrite& write) { return !IsInsert(write); }
+bool IsAny(const JobWrite&) { return true; }
+
+size_t BytesOf(const JobWrite& write) {
+  if (const auto* insert = std::get_if<InsertJobs>(&write)) {
+    constexpr size_t kJobBytes = 1'024;  // About; exact counts are not worth their time.
+    return insert->request.size() + insert->jobs.size() * kJobBytes;
+  }
+  const auto* change = std::get_if<ChangeJob>(&write);
+  return change != nullptr && change->results.has_value() ? change->results->ByteSizeLong() : 0;
+}
+
+WriteResult Refusal(const Status& status) {
+  WriteResult result;
+  result.status = status;
+  return result;
+}
+
+Sha256 HashFrom(const std::string& bytes) {
+  Sha256 hash;
+  std::copy_n(bytes.begin(), std::min(bytes.size(), hash.bytes.size()), hash.bytes.begin());
+  return hash;
+}
+
+}  // namespace
+
+CommitQueue::CommitQueue(CommitQueueOptions options)
+    : options_(std::move(options)), clock_(options_.clock != nullptr ? *options_.clock : RealClock()) {}
+
+void CommitQueue::Add(JobWrite write, JobStore::WriteDone done) {
+  const size_t bytes = BytesOf(write);
+  std::lock_guard lock(mutex_);
+  waiting_.push_back({std::move(write), std::move(done), bytes});
+}
+
+size_t CommitQueue::size() const {
+  std::lock_guard lock(mutex_);
+  return waiting_.size();
+}
+
+Time CommitQueue::NextTime() const {
+  std::lock_guard lock(mutex_);
+  if (failure_.ok() || IsBroken()) {
+    return waiting_.empty() ? kNever : Time{0};
+  }
+  const bool has_inserts =
+      std::any_of(waiting_.begin(), waiting_.end(), [](const Waiting& waiting) { return IsInsert(waiting.write); });
+  return has_inserts ? Time{0} : retry_at_;
+}
+
+JobStoreHealth CommitQueue::Health() const {
+  std::lock_guard lock(mutex_);
+  JobStoreHealth health;
+  health.pending_writes = waiting_.size();
+  health.accepts_writes = failure_.ok();
+  health.is_transient = !failure_.ok() && !IsBroken();
+  health.reason = Message(failure_);
+  return health;
+}
+
+bool CommitQueue::IsBroken() const { return absl::IsDataLoss(failure_); }
+
+void CommitQueue::Break(const Status& status) {
+  {
+    std::lock_guard lock(mutex_);
+    if (IsBroken()) {
+      return;
+    }
+    failure_ = absl::IsDataLoss(status) ? status : DataLoss(Message(status));
+  }
+  if (options_.on_broken) {
+    options_.on_broken(status);
+  }
+}
+
+std::vector<CommitAnswer> CommitQueue::CommitSome() {
+  std::vector<CommitAnswer> answers;
+  Batch batch = TakeBatch(&answers);
+  if (batch.writes.empty() && !batch.is_probe) {
+    return answers;
+  }
+  std::vector<WriteResult> results;
+  const Status status = Commit(batch, &results);
+  if (!status.ok()) {
+    PutBack(std::move(batch), status, &answers);
+    return answers;
+  }
+  SettleBlobs(batch, results);
+  for (size_t i = 0; i < results.size(); ++i) {
+    answers.push_back({std::move(batch.dones[i]), std::move(results[i])});
+  }
+  std::lock_guard lock(mutex_);
+  if (!IsBroken()) {
+    failure_ = absl::OkStatus();
+  }
+  return answers;
+}
+
+// Those that are refused now go to `answers`.
+CommitQueue::Batch CommitQueue::TakeBatch(std::vector<CommitAnswer>* answers) {
+  std::lock_guard lock(mutex_);
+  Batch batch;
+  if (IsBroken()) {
+    for (Waiting& waiting : waiting_) {
+      answers->push_back({std::move(waiting.done), Refusal(failure_)});
+    }
+    waiting_.clear();
+  } else if (failure_.ok()) {
+    Move(&batch, IsAny, kBatchBytesMax);
+  } else if (clock_.Now() < retry_at_) {
+    RefuseInserts(answers);
+  } else {
+    // Without other writes an insert finds out whether there is room; without any, an empty commit does.
+    Move(&batch, IsNoInsert, kBatchBytesMax);
+    if (batch.writes.empty()) {
+      Move(&batch, IsAny, 0);
+    }
+    batch.is_probe = true;
+  }
+  return batch;
+}
+
+// At least one of those wanted, then more of them up to the limits; the rest keeps its order.
+void CommitQueue::Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t bytes_max) {
+  std::deque<Waiting> rest;
+  size_t bytes = 0;
+  while (!waiting_.empty() && batch->writes.size() < options_.group_max) {
+    Waiting& waiting = waiting_.front();
+    if (!wanted(waiting.write)) {
+      rest.push_back(std::move(waiting));
+    } else {
+      bytes += waiting.bytes;
+      if (!batch->writes.empty() && bytes >= bytes_max) {
+        break;
+      }
+      batch->writes.push_back(std::move(waiting.write));
+      batch->dones.push_back(std::move(waiting.done));
+    }
+    waiting_.pop_front();
+  }
+  waiting_.insert(waiting_.begin(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+}
+
+void CommitQueue::RefuseInserts(std::vector<CommitAnswer>* answers) {
+  std::deque<Waiting> rest;
+  for (Waiting& waiting : waiting_) {
+    if (IsInsert(waiting.write)) {
+      answers->push_back({std::move(waiting.done), Refusal(failure_)});
+    } else {
+      rest.push_back(std::move(waiting));
+    }
+  }
+  waiting_ = std::move(rest);
+}
+
+Status CommitQueue::Commit(const Batch& batch, std::vector<WriteResult>* results) {
+  const Time start = clock_.Now();
+  Status status = HPVMD_FAILPOINT("store.commit.before");
+  if (status.ok()) {
+    status = options_.database->Commit(batch.writes, results);
+  }
+  if (status.ok()) {
+    // As when the machine dies here: on disk, and nobody was told.
+    const Status after = HPVMD_FAILPOINT("store.commit.after");
+    status = after.ok() ? status : DataLoss(Message(after));
+  }
+  if (options_.observer != nullptr && !batch.writes.empty()) {
+    options_.observer->OnCommit(batch.writes.size(), clock_.Now() - start, status);
+  }
+  return status;
+}
+
+// Before any answer: the pins of what was inserted are still held, and nothing that was dropped is needed again yet.
+void CommitQueue::SettleBlobs(const Batch& batch, const std::vector<WriteResult>& results) {
+  if (options_.blobs == nullptr) {
+    return;
+  }
+  const auto keep = [this](const StoredJob& job) {
+    for (const internal::StoredBlob& blob : job.blobs()) {
+      options_.blobs->Keep(job.tenant(), HashFrom(blob.sha256()));
+    }
+  };
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].status.ok()) {
+      continue;
+    }
+    if (const auto* insert = std::get_if<InsertJobs>(&batch.writes[i])) {
+      std::for_each(insert->jobs.begin(), insert->jobs.end(), keep);
+    } else if (const auto* change = std::get_if<ChangeJob>(&batch.writes[i])) {
+      keep(change->job);
+    }
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto* drop = std::get_if<DropJob>(&batch.writes[i]);
+    const auto* change = std::get_if<ChangeJob>(&batch.writes[i]);
+    for (const Sha256& hash : results[i].unused_blobs) {
+      options_.blobs->Release(drop != nullptr ? drop->tenant : change->tenant, hash);
+    }
+  }
+}
+
+// A commit that failed: inserts are refused; the others wait for room, or for nothing.
+void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitAnswer>* answers) {
+  if (!absl::IsResourceExhausted(status)) {
+    Break(status);
+    std::lock_guard lock(mutex_);
+    for (JobStore::WriteDone& done : batch.dones) {
+      answers->push_back({std::move(done), Refusal(failure_)});
+    }
+    return;
+  }
+  std::lock_guard lock(mutex_);
+  std::deque<Waiting> again;
+  for (size_t i = 0; i < batch.writes.size(); ++i) {
+    if (IsInsert(batch.writes[i])) {
+      answers->push_back({std::move(batch.dones[i]), Refusal(status)});
+    } else {
+      const size_t bytes = BytesOf(batch.writes[i]);
+      again.push_back({std::move(batch.writes[i]), std::move(batch.dones[i]), bytes});
+    }
+  }
+  // Less may still fit.
+  const bool try_now = failure_.ok() && !again.empty() && again.size() < batch.writes.size();
+  waiting_.insert(waiting_.begin(), std::make_move_iterator(again.begin()), std::make_move_iterator(again.end()));
+  if (!IsBroken()) {
+    failure_ = status;
+    retry_at_ = clock_.Now() + (try_now ? Duration{0} : options_.retry_every);
+  }
+}
+
+}  // namespace hpvm

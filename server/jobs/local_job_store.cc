@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "server/jobs/commit_queue.h"
+#include "server/jobs/job_store.h"
+
+namespace hpvm {
+namespace {
+
+// Work that one thread does, in order.
+class WorkThread {
+ public:
+  WorkThread() : thread_([this] { Run(); }) {}
+  ~WorkThread() { Stop(); }
+
+  void Post(std::function<void()> work) {
+    {
+      std::lock_guard lock(mutex_);
+      work_.push_back(std::move(work));
+    }
+    wake_.notify_one();
+  }
+
+  // After what is posted.
+  void Stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [this] { return stopping_ || !work_.empty(); });
+      if (work_.empty()) {
+        return;
+      }
+      std::function<void()> work = std::move(work_.front());
+      work_.pop_front();
+      lock.unlock();
+      work();
+      work = nullptr;
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> work_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+// Answers are given on a thread of their own, so that the next commit runs meanwhile.
+class LocalJobStore final : public JobStore {
+ public:
+  explicit LocalJobStore(LocalJobStoreOptions options)
+      : database_(std::move(options.database)),
+        blobs_(std::move(options.blobs)),
+        window_(options.group_window),
+        queue_({.database = database_.get(),
+                .blobs = blobs_.get(),
+                .clock = nullptr,
+                .observer = options.observer,
+                .group_max = options.group_max,
+                .on_broken = std::move(options.on_broken)}),
+        commit_thread_([this] { CommitLoop(); }) {
+    blobs_->SetIsUsed([database = database_.get()](std::string_view tenant, const Sha256& hash) {
+      const StatusOr<bool> used = database->UsesBlob(tenant, hash);
+      return !used.ok() || *used;
+    });
+  }
+
+  ~LocalJobStore() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    blob_thread_.Stop();
+    {
+      std::lock_guard lock(mutex_);
+      committing_ends_ = true;
+    }
+    wake_.notify_one();
+    commit_thread_.join();
+    answer_thread_.Stop();
+  }
+
+  void Write(JobWrite write, WriteDone done) override {
+    queue_.Add(std::move(write), std::move(done));
+    { std::lock_guard lock(mutex_); }
+    wake_.notify_one();
+  }
+
+  void PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) override {
+    blob_thread_.Post([this, tenant = std::move(tenant), blobs = std::move(blobs), done = std::move(done)] {
+      done(Put(tenant, blobs));
+    });
+  }
+
+  void Post(std::function<void()> work) override { blob_thread_.Post(std::move(work)); }
+
+  JobDatabase& database() override { return *database_; }
+  BlobFolder& blobs() override { return *blobs_; }
+  JobStoreHealth Health() override { return queue_.Health(); }
+
+ private:
+  StatusOr<std::vector<PinnedBlob>> Put(const std::string& tenant, const std::vector<BlobInput>& blobs) {
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) {
+        return Unavailable("The job store stops.");
+      }
+    }
+    std::vector<BlobSource> sources;
+    for (const BlobInput& blob : blobs) {
+      sources.push_back(blob.source);
+    }
+    StatusOr<std::vector<PinnedBlob>> pinned = blobs_->PutMany(tenant, sources);
+    if (absl::IsDataLoss(pinned.status())) {
+      queue_.Break(pinned.status());
+    }
+    return pinned;
+  }
+
+  // False: it is time to end.
+  bool AwaitWork() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      const Time next = queue_.NextTime();
+      const Time now = RealClock().Now();
+      if (next <= now || committing_ends_) {
+        break;
+      }
+      if (next == kNever) {
+        wake_.wait(lock);
+      } else {
+        wake_.wait_for(lock, next - now);
+      }
+    }
+    if (window_ > Duration{0} && queue_.size() == 1) {
+      wake_.wait_for(lock, window_, [this] { return queue_.size() > 1 || committing_ends_; });
+    }
+    return !committing_ends_;
+  }
+
+  void CommitLoop() {
+    bool goes_on = true;
+    while (goes_on) {
+      goes_on = AwaitWork();
+      do {
+        std::vector<CommitAnswer> answers = queue_.CommitSome();
+        if (!answers.empty()) {
+          answer_thread_.Post([answers = std::move(answers)] {
+            for (const CommitAnswer& answer : answers) {
+              answer.Give();
+            }
+          });
+        }
+      } while (!goes_on && queue_.NextTime() == Time{0});
+    }
+  }
+
+  const std::unique_ptr<JobDatabase> database_;  // Outlives the folder, which asks it.
+  const std::unique_ptr<BlobFolder> blobs_;
+  const Duration window_;
+  CommitQueue queue_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;         // No more blobs.
+  bool committing_ends_ = false;  // After what waits.
+
+  WorkThread answer_thread_;
+  WorkThread blob_thread_;
+  std::thread commit_thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<JobStore> CreateLocalJobStore(LocalJobStoreOptions options) {
+  return std::make_unique<LocalJobStore>(std::move(options));
+}
+
+}  // namespace hpvm

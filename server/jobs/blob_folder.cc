@@ -214,6 +214,15 @@ class Putting {
     return HPVMD_FAILPOINT("blob.sync.after");
   }
 
+  // One that is there, without its bytes.
+  Status AddPresent(const Sha256& hash, uint64_t size_bytes) {
+    blobs_.push_back({hash, size_bytes, MakePin(hash), {}});
+    if (IsThere(blobs_.back())) {
+      return absl::OkStatus();
+    }
+    return NotFound("The store has no blob " + ToHex(hash) + " of " + std::to_string(size_bytes) + " bytes.");
+  }
+
   // Gives the files their names, durably.
   Status Place() {
     for (Blob& blob : blobs_) {
@@ -386,6 +395,14 @@ StatusOr<std::vector<PinnedBlob>> BlobFolder::PutMany(std::string_view tenant, s
   }
   HPVMD_RETURN_IF_ERROR(putting.Place());
   return putting.Take();
+}
+
+StatusOr<PinnedBlob> BlobFolder::Pin(std::string_view tenant, const Sha256& hash, uint64_t size_bytes) {
+  HPVMD_RETURN_IF_ERROR(CheckTenant(tenant));
+  Putting putting(state_, tenant);
+  HPVMD_RETURN_IF_ERROR(putting.AddPresent(hash, size_bytes));
+  HPVMD_RETURN_IF_ERROR(putting.Place());
+  return std::move(putting.Take()[0]);
 }
 
 StatusOr<std::unique_ptr<DiskFile>> BlobFolder::Open(std::string_view tenant, const Sha256& hash, uint64_t size_bytes) {

@@ -65,6 +65,8 @@ class BlobFolder {
   StatusOr<PinnedBlob> Put(std::string_view tenant, const BlobSource& source);
   // All or none, in their order; syncs each folder once.
   StatusOr<std::vector<PinnedBlob>> PutMany(std::string_view tenant, std::span<const BlobSource> sources);
+  // Holds a file that is there. kNotFound when there is none of that size.
+  StatusOr<PinnedBlob> Pin(std::string_view tenant, const Sha256& hash, uint64_t size_bytes);
   // kNotFound when there is none; kDataLoss when its size is not `size_bytes`.
   StatusOr<std::unique_ptr<DiskFile>> Open(std::string_view tenant, const Sha256& hash, uint64_t size_bytes);
   // Reads all of it and compares its hash: kDataLoss when it differs.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// A disk in memory that forgets what was not synced, for simulations and fault tests.
+//
+// Every file has what readers see, what a loss of power leaves, and the writes between the two; every folder alike for
+// its names. Crash keeps any part of what was not synced, in no order, torn at sectors, as real disks and file systems
+// do at their worst. A failed sync drops what it should have written, and the next one says OK. All chances come from
+// the seed and the caller's Rng: a run replays.
+//
+//   disk.FailNth(SimDisk::Op::kSync, 3, {absl::StatusCode::kDataLoss});    // EIO from the third sync from now
+//   disk.PowerOffAfter(17);                                                // then nothing works, until
+//   database.reset(); disk.Crash(rng);                                     // whoever held files is gone
+#ifndef HPVMD_SERVER_TESTING_SIM_DISK_H_
+#define HPVMD_SERVER_TESTING_SIM_DISK_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/disk.h"
+
+namespace hpvm {
+
+class SimDisk final : public Disk {
+ public:
+  // kCreate is an Open that makes a file, kOpen any other.
+  enum class Op : uint8_t {
+    kOpen,
+    kCreate,
+    kRead,
+    kWrite,
+    kTruncate,
+    kSync,
+    kRename,
+    kRemove,
+    kMakeFolder,
+    kSyncFolder,
+    kList
+  };
+  static constexpr size_t kOpCount = 11;
+
+  // What an operation answers instead of doing its work. A failing write has written a part of its bytes (short), a
+  // failing sync has written some of what was due and forgets the rest.
+  struct Fault {
+    absl::StatusCode code = absl::StatusCode::kDataLoss;
+    bool is_short = false;                // Of writes; else a failing write writes nothing.
+    bool for_ever = false;                // From the nth on.
+    std::string_view path_contains = {};  // Only such paths count; outlives the fault (a literal). Empty: all.
+  };
+
+  // What a loss of power leaves of that which was not synced.
+  enum class Keep : uint8_t { kAnything, kNothing, kEverything };
+
+  explicit SimDisk(uint64_t seed = 1);
+  ~SimDisk() override;
+
+  StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, Mode mode) override;
+  Status Rename(const std::string& from, const std::string& to) override;
+  Status Remove(const std::string& path) override;
+  Status MakeFolder(const std::string& path) override;
+  Status SyncFolder(const std::string& path) override;
+  StatusOr<std::vector<DiskEntry>> List(const std::string& path) override;
+
+  // --- Set-up ---
+  // The folder and its parents, durably; counts as no operation.
+  void AddFolder(const std::string& path);
+  // All files together, as readers see them; a write beyond writes what fits and fails with kResourceExhausted.
+  void SetSpace(uint64_t bytes);
+  uint64_t used_bytes() const;
+
+  // --- Faults ---
+  // `nth` counts operations of that kind from now, beginning at 1. Several may be set.
+  void FailNth(Op op, uint64_t nth, Fault fault);
+  void FailByChance(Op op, uint64_t one_in, Fault fault);
+  void ClearFaults();  // The space limit and SetSyncLies stay.
+  // A broken disk: syncs say OK and keep nothing.
+  void SetSyncLies(bool lies);
+  // Inverts bits that are stored and synced; false when there is no such byte.
+  bool Damage(const std::string& path, uint64_t offset, uint8_t bits = 0xff);
+
+  // --- Power ---
+  // After `count` more changes (every Op but kOpen, kRead and kList) everything fails; 0: now.
+  void PowerOffAfter(uint64_t count);
+  bool is_off() const;
+  // The power was lost, and is back: every open file fails from now on. Faults are cleared. Close first what would
+  // write when it is closed late, with the power off.
+  void Crash(Rng& rng, Keep keep = Keep::kAnything);
+
+  // --- Counts, since the beginning ---
+  uint64_t count(Op op) const;
+  uint64_t changes() const;
+
+ private:
+  friend class SimDiskFile;
+  struct Node;
+  struct File;
+  struct Folder;
+  struct Plan;
+  using NodeRef = std::shared_ptr<Node>;  // Names and open files share a file.
+
+  // The mutex is held by callers of all these.
+  // What the operation is to answer; OK: do it.
+  Status Begin(Op op, std::string_view path, bool* is_short = nullptr);
+  Folder* FindFolder(std::string_view path) const;
+  // The folder that holds `path`, and the last part of it.
+  StatusOr<std::pair<Folder*, std::string>> FindParent(const std::string& path) const;
+  Status WriteFile(File& file, uint64_t offset, std::span<const uint8_t> from);
+  void Resize(File& file, uint64_t size_bytes);
+  void CrashFolder(Folder& folder, Rng& rng, Keep keep);
+
+  mutable std::mutex mutex_;
+  SeededRng rng_;
+  std::shared_ptr<Folder> root_;
+  std::shared_ptr<uint64_t> used_bytes_;  // Shared with files, which outlive their names.
+  uint64_t space_bytes_ = UINT64_MAX;
+  uint64_t incarnation_ = 1;  // Of open files.
+  bool sync_lies_ = false;
+  bool is_off_ = false;
+  uint64_t off_after_ = UINT64_MAX;  // Changes.
+  uint64_t changes_ = 0;
+  std::array<uint64_t, kOpCount> counts_{};
+  std::vector<Plan> plans_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_TESTING_SIM_DISK_H_

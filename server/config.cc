@@ -23,6 +23,7 @@ namespace {
 
 constexpr uint64_t kMs = 1;
 constexpr uint64_t kDayMs = 86'400'000;
+constexpr bool kNeedsRestart = true;
 
 std::string Dotted(const ConfigKey& key) { return std::string(key.section) + "." + std::string(key.name); }
 
@@ -189,23 +190,25 @@ struct FileClose {
 const std::vector<ConfigKey>& ConfigKeys() {
   constexpr uint64_t kTiB = 1024 * limits::kGiB;
   static const std::vector<ConfigKey>* keys = new std::vector<ConfigKey>{
-      {"server", "listen", &Config::server_listen, 0, 0, {}},
-      {"server", "socket_mode", &Config::server_socket_mode, 0, 0777, {}},
-      {"server", "state_dir", &Config::server_state_dir, 0, 0, {}},
-      {"server", "reflection", &Config::server_reflection, 0, 0, {}},
+      {"server", "listen", &Config::server_listen, 0, 0, {}, kNeedsRestart},
+      {"server", "socket_mode", &Config::server_socket_mode, 0, 0777, {}, kNeedsRestart},
+      {"server", "state_dir", &Config::server_state_dir, 0, 0, {}, kNeedsRestart},
+      {"server", "reflection", &Config::server_reflection, 0, 0, {}, kNeedsRestart},
       {"server", "drain_ms", &Config::server_drain_ms, 0, kDayMs, {}},
       {"log", "level", &Config::log_level, 0, 0, {"debug", "info", "warning", "error"}},
       {"log", "format", &Config::log_format, 0, 0, {"text", "json"}},
-      {"metrics", "listen", &Config::metrics_listen, 0, 0, {}},
-      {"tracing", "endpoint", &Config::tracing_endpoint, 0, 0, {}},
-      {"tracing", "sampled_per_mille", &Config::tracing_sampled_per_mille, 0, 1'000, {}},
+      {"metrics", "listen", &Config::metrics_listen, 0, 0, {}, kNeedsRestart},
+      {"tracing", "endpoint", &Config::tracing_endpoint, 0, 0, {}, kNeedsRestart},
+      {"tracing", "sampled_per_mille", &Config::tracing_sampled_per_mille, 0, 1'000, {}, kNeedsRestart},
       {"tenants", "default", &Config::tenants_default, 0, 0, {}},
       {"tenants", "from_metadata", &Config::tenants_from_metadata, 0, 0, {}},
       {"tenants", "max", &Config::tenants_max, 1, 100'000, {}},
       {"limits", "message_bytes_max", &Config::limits_message_bytes_max, 1 * limits::kMiB + 64 * limits::kKiB,
-       256 * limits::kMiB, {}},
-      {"limits", "metadata_bytes_max", &Config::limits_metadata_bytes_max, 1 * limits::kKiB, 1 * limits::kMiB, {}},
-      {"limits", "streams_per_connection_max", &Config::limits_streams_per_connection_max, 1, 10'000, {}},
+       256 * limits::kMiB, {}, kNeedsRestart},
+      {"limits", "metadata_bytes_max", &Config::limits_metadata_bytes_max, 1 * limits::kKiB, 1 * limits::kMiB, {},
+       kNeedsRestart},
+      {"limits", "streams_per_connection_max", &Config::limits_streams_per_connection_max, 1, 10'000, {},
+       kNeedsRestart},
       {"limits", "module_bytes_max", &Config::limits_module_bytes_max, 1, 1 * limits::kGiB, {}},
       {"limits", "document_bytes_max", &Config::limits_document_bytes_max, 1, 1 * limits::kGiB, {}},
       {"limits", "stored_bytes_max", &Config::limits_stored_bytes_max, 1, kTiB, {}},
@@ -218,7 +221,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"jobs", "queued_max", &Config::jobs_queued_max, 1, 1'000'000, {}},
       {"jobs", "running_per_tenant_max", &Config::jobs_running_per_tenant_max, 1, 64, {}},
       {"jobs", "running_max", &Config::jobs_running_max, 1, 10'000, {}},
-      {"jobs", "store", &Config::jobs_store, 0, 0, {"sqlite", "memory"}},
+      {"jobs", "store", &Config::jobs_store, 0, 0, {"sqlite", "memory"}, kNeedsRestart},
       {"jobs", "stored_bytes_max", &Config::jobs_stored_bytes_max, 1 * limits::kMiB, kTiB, {}},
       {"jobs", "kept_bytes_max", &Config::jobs_kept_bytes_max, 0, kTiB, {}},
       {"jobs", "attempts_default", &Config::jobs_attempts_default, 1, 10, {}},
@@ -229,9 +232,9 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"jobs", "deadline_default_ms", &Config::jobs_deadline_default_ms, 1, 366 * kDayMs, {}},
       {"jobs", "deadline_max_ms", &Config::jobs_deadline_max_ms, 1, 366 * kDayMs, {}},
       {"jobs", "watchers_max", &Config::jobs_watchers_max, 1, 100'000, {}},
-      {"devices", "backends", &Config::devices_backends, 0, 0, {}},
-      {"executor", "path", &Config::executor_path, 0, 0, {}},
-      {"executor", "cpu_threads", &Config::executor_cpu_threads, 0, 4'096, {}},
+      {"devices", "backends", &Config::devices_backends, 0, 0, {}, kNeedsRestart},
+      {"executor", "path", &Config::executor_path, 0, 0, {}, kNeedsRestart},
+      {"executor", "cpu_threads", &Config::executor_cpu_threads, 0, 4'096, {}, kNeedsRestart},
       {"executor", "spawn_ms_max", &Config::executor_spawn_ms_max, 100, 600'000, {}},
       {"executor", "prepare_ms_max", &Config::executor_prepare_ms_max, 100, kDayMs, {}},
       {"executor", "idle_ms_max", &Config::executor_idle_ms_max, 1'000, 366 * kDayMs, {}},

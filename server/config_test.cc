@@ -108,6 +108,12 @@ TEST(ConfigTest, ExampleShowsEveryDefault) {
   const Config defaults;
   for (const ConfigKey& key : ConfigKeys()) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(key.name) + " = ")) << key.section;
+    // Its comment says whether a reload is enough.
+    const size_t section = text.find("\n[" + std::string(key.section) + "]");
+    const size_t at = text.find("\n" + std::string(key.name) + " = ", section);
+    const size_t comment = text.rfind('\n', at - 1);
+    EXPECT_EQ(text.substr(comment, at - comment).find("Needs a restart.") != std::string::npos, key.needs_restart)
+        << key.section << "." << key.name;
     std::visit(
         [&](auto member) { EXPECT_EQ(outcome.config.*member, defaults.*member) << key.section << "." << key.name; },
         key.member);

@@ -100,10 +100,10 @@ void FairShare::Queue(Time now, const JobQueued& event, std::vector<Decision>& o
   if (tenant.queued_by_key.contains(event.job) || tenant.running.contains(event.job)) {
     return refuse(RefuseJob::Limit::kDuplicate);
   }
-  if (tenant.queue.size() >= limits_.queued_per_tenant_max) {
+  if (!event.admitted && tenant.refusable >= limits_.queued_per_tenant_max) {
     return refuse(RefuseJob::Limit::kTenantQueue);
   }
-  if (queued_ >= limits_.queued_max) {
+  if (!event.admitted && refusable_ >= limits_.queued_max) {
     return refuse(RefuseJob::Limit::kQueue);
   }
   const int64_t priority = std::clamp(event.priority, -kPriorityMax, kPriorityMax);
@@ -111,17 +111,30 @@ void FairShare::Queue(Time now, const JobQueued& event, std::vector<Decision>& o
   const QueuedJob job{.rank_ns = now.count() - priority * limits_.priority_step.count(),
                       .sequence = sequence_++,
                       .job = event.job,
-                      .devices = event.devices & known};
+                      .devices = event.devices & known,
+                      .admitted = event.admitted};
   tenant.queue.insert(job);
   tenant.queued_by_key.emplace(event.job, job);
   ++queued_;
+  if (!job.admitted) {
+    ++tenant.refusable;
+    ++refusable_;
+  }
+}
+
+void FairShare::Unqueue(Tenant& tenant, const QueuedJob& job) {
+  if (!job.admitted) {
+    --tenant.refusable;
+    --refusable_;
+  }
+  --queued_;
+  tenant.queued_by_key.erase(job.job);
+  tenant.queue.erase(job);
 }
 
 void FairShare::End(Tenant& tenant, TenantKey key, JobKey job) {
   if (auto queued = tenant.queued_by_key.find(job); queued != tenant.queued_by_key.end()) {
-    tenant.queue.erase(queued->second);
-    tenant.queued_by_key.erase(queued);
-    --queued_;
+    Unqueue(tenant, QueuedJob(queued->second));
     return;
   }
   auto running = tenant.running.find(job);
@@ -140,6 +153,7 @@ void FairShare::Leave(Time now, TenantKey key) {
     return;
   }
   queued_ -= static_cast<uint32_t>(it->second.queue.size());
+  refusable_ -= it->second.refusable;
   running_ -= static_cast<uint32_t>(it->second.running.size());
   for (DeviceIndex i = 0; i < devices_.size(); ++i) {
     std::erase(devices_[i].waiting, key);
@@ -168,11 +182,9 @@ void FairShare::StartJobs(std::vector<Decision>& out) {
       return;
     }
     const QueuedJob job = *next->queue.begin();
-    next->queue.erase(next->queue.begin());
-    next->queued_by_key.erase(job.job);
+    Unqueue(*next, job);
     next->running.emplace(job.job, job.devices);
     next->last_start = ++turn_;
-    --queued_;
     ++running_;
     out.push_back(StartJob{next_key, job.job});
     Want(*next, next_key, job.devices);

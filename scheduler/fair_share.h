@@ -66,6 +66,8 @@ struct JobQueued {
   JobKey job = 0;
   int32_t priority = 0;  // Higher starts sooner; clamped to ±1,000.
   uint64_t devices = 1;  // Bit i: device i, which the job may use while it runs.
+  // The caller keeps a limit of its own: never refused for a full queue, and not counted in it.
+  bool admitted = false;
 };
 // The job ended, failed or was cancelled; queued jobs leave the queue.
 struct JobEnded {
@@ -133,6 +135,8 @@ using Decision = std::variant<StartJob, RefuseJob, RefuseTenant, Grant, Revoke, 
 class FairShare {
  public:
   FairShare(const FairShareLimits& limits, const FairShareDevices& devices);
+  // For what comes from now on; what is queued or runs beyond a smaller limit stays.
+  void SetLimits(const FairShareLimits& limits) { limits_ = limits; }
 
   // `now` never goes back. Events are taken in order; decisions are to be carried out in order.
   std::vector<Decision> Tick(Time now, std::span<const Event> events);
@@ -152,12 +156,14 @@ class FairShare {
     uint64_t sequence = 0;
     JobKey job = 0;
     uint64_t devices = 0;
+    bool admitted = false;
     friend auto operator<=>(const QueuedJob&, const QueuedJob&) = default;
   };
   struct Tenant {
     std::set<QueuedJob> queue;
     std::map<JobKey, QueuedJob> queued_by_key;
     std::map<JobKey, uint64_t> running;  // Devices by job.
+    uint32_t refusable = 0;              // Queued jobs that the limits count.
     uint64_t last_start = 0;             // Turn in which it last started a job: the lowest goes next.
     std::vector<uint32_t> wants;         // Running jobs that name the device, by device.
     std::vector<Duration> held;          // By device, finished grants only.
@@ -176,6 +182,7 @@ class FairShare {
 
   void Apply(Time now, const Event& event, std::vector<Decision>& out);
   void Queue(Time now, const JobQueued& event, std::vector<Decision>& out);
+  void Unqueue(Tenant& tenant, const QueuedJob& job);
   void End(Tenant& tenant, TenantKey key, JobKey job);
   void Leave(Time now, TenantKey key);
   void StartJobs(std::vector<Decision>& out);
@@ -189,6 +196,7 @@ class FairShare {
   std::vector<DeviceState> devices_;
   uint64_t sequence_ = 0, turn_ = 0, next_grant_ = 1;
   uint32_t queued_ = 0, running_ = 0;
+  uint32_t refusable_ = 0;  // Of all tenants.
   Time next_tick_ = kNever;
 };
 

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/jobs/dependencies.h"
+
+#include "server/jobs/job_database.h"
+
+namespace hpvm {
+namespace {
+
+v1::JobDependency MakeDependency(const std::string& unit, int condition) {
+  v1::JobDependency dependency;
+  dependency.set_job_id(unit);
+  dependency.set_condition(static_cast<v1::JobDependency::Condition>(condition));
+  return dependency;
+}
+
+}  // namespace
+
+UnitState UnitOf(v1::JobState state) {
+  UnitState unit;
+  (state == v1::JOB_STATE_SUCCEEDED ? unit.succeeded : IsTerminal(state) ? unit.failed : unit.live) = 1;
+  return unit;
+}
+
+Verdict Judge(v1::JobDependency::Condition condition, const UnitState& unit) {
+  if (condition == v1::JobDependency::CONDITION_ENDED) {
+    return unit.live == 0 ? Verdict::kMet : Verdict::kPending;
+  }
+  const uint64_t against = condition == v1::JobDependency::CONDITION_FAILED ? unit.succeeded : unit.failed;
+  if (against > 0) {
+    return Verdict::kNever;
+  }
+  return unit.live == 0 ? Verdict::kMet : Verdict::kPending;
+}
+
+std::string WaitSentence(const v1::JobDependency& dependency) {
+  const char* wish = dependency.condition() == v1::JobDependency::CONDITION_ENDED    ? " to end."
+                     : dependency.condition() == v1::JobDependency::CONDITION_FAILED ? " to fail."
+                                                                                     : " to succeed.";
+  return "Waits for " + dependency.job_id() + wish;
+}
+
+std::string NeverSentence(const v1::JobDependency& dependency) {
+  const bool wants_failure = dependency.condition() == v1::JobDependency::CONDITION_FAILED;
+  return "The job comes after " + dependency.job_id() + ", which was to " + (wants_failure ? "fail" : "succeed") +
+         " and did not; it was not started.";
+}
+
+void Dependencies::Add(const std::string& waiter, const std::vector<v1::JobDependency>& on) {
+  for (const v1::JobDependency& dependency : on) {
+    pending_[waiter].emplace(dependency.job_id(), dependency.condition());
+    waiters_[dependency.job_id()].emplace(waiter, dependency.condition());
+  }
+}
+
+void Dependencies::Remove(const std::string& waiter) {
+  const auto found = pending_.find(waiter);
+  if (found == pending_.end()) {
+    return;
+  }
+  for (const auto& [unit, condition] : found->second) {
+    if (const auto waiters = waiters_.find(unit); waiters != waiters_.end()) {
+      waiters->second.erase({waiter, condition});
+      if (waiters->second.empty()) {
+        waiters_.erase(waiters);
+      }
+    }
+  }
+  pending_.erase(found);
+}
+
+std::vector<Dependencies::Change> Dependencies::OnState(const std::string& unit, const UnitState& state) {
+  std::vector<Change> changes;
+  const auto found = waiters_.find(unit);
+  if (found == waiters_.end()) {
+    return changes;
+  }
+  const std::set<Wait> waits = found->second;   // Remove changes it.
+  for (const auto& [waiter, condition] : waits) {
+    const auto pending = pending_.find(waiter);
+    if (pending == pending_.end()) {
+      continue;   // It changed by another of its conditions.
+    }
+    const v1::JobDependency dependency = MakeDependency(unit, condition);
+    const Verdict verdict = Judge(dependency.condition(), state);
+    if (verdict == Verdict::kNever) {
+      Remove(waiter);
+      changes.push_back({waiter, verdict, dependency});
+    } else if (verdict == Verdict::kMet) {
+      pending->second.erase({unit, condition});
+      if (const auto waiters = waiters_.find(unit); waiters != waiters_.end()) {
+        waiters->second.erase({waiter, condition});
+        if (waiters->second.empty()) {
+          waiters_.erase(waiters);
+        }
+      }
+      if (pending->second.empty()) {
+        pending_.erase(pending);
+        changes.push_back({waiter, verdict, dependency});
+      }
+    }
+  }
+  return changes;
+}
+
+std::vector<v1::JobDependency> Dependencies::PendingOf(const std::string& waiter) const {
+  std::vector<v1::JobDependency> pending;
+  if (const auto found = pending_.find(waiter); found != pending_.end()) {
+    for (const auto& [unit, condition] : found->second) {
+      pending.push_back(MakeDependency(unit, condition));
+    }
+  }
+  return pending;
+}
+
+}  // namespace hpvm

@@ -15,9 +15,12 @@ target_include_directories(bench_peer_proto SYSTEM PUBLIC ${CMAKE_BINARY_DIR}/ge
 target_compile_options(bench_peer_proto PRIVATE -w)
 target_link_libraries(bench_peer_proto PUBLIC gRPC::grpc++ protobuf::libprotobuf)
 
-target_sources(hpvm-bench PRIVATE daemon_cases.cc executor_cases.cc peer_server.cc run_calls.cc)
+find_package(SQLite3 REQUIRED)
+target_sources(hpvm-bench PRIVATE
+  daemon_cases.cc executor_cases.cc peer_server.cc run_calls.cc service.cc service_daemon.cc service_load.cc service_overload.cc
+  service_restart.cc service_run.cc service_setup.cc service_sqlite.cc service_submit.cc)
 target_compile_definitions(hpvm-bench PRIVATE HPVMD_BENCH_DAEMON)
-target_link_libraries(hpvm-bench PRIVATE hpvm_client executor_link bench_peer_proto absl::synchronization)
+target_link_libraries(hpvm-bench PRIVATE hpvm_client executor_link bench_peer_proto absl::synchronization SQLite::SQLite3)
 foreach(program hpvmd hpvm-executor hpvm-compiler)
   if(TARGET ${program})
     add_dependencies(hpvm-bench ${program})

@@ -23,3 +23,14 @@ EXPORT("copy") void copy(const unsigned long long* source, unsigned long long* t
   target[i] = source[i];
   target[i + 1] = source[i + 1];
 }
+
+// So many steps of a generator, one after the other: work that takes its time. x: steps, and how often.
+EXPORT("work") void work(const unsigned* x, unsigned* y) {
+  unsigned value = 1;
+  for (unsigned i = 0; i < x[1]; ++i) {
+    for (unsigned j = 0; j < x[0]; ++j) {
+      value = value * 1664525u + 1013904223u;
+    }
+  }
+  y[0] = value;
+}

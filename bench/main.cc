@@ -3,6 +3,7 @@
 //
 //   hpvm-bench overhead [--json] [--only CASE]...
 //   hpvm-bench cpu [--json] [--filter NAME]... [--quick | --check] [--peer NAME]... [--seconds S]
+//   hpvm-bench service [--json] [--filter NAME]... [--quick]
 //   hpvm-bench gpu [--json] [--filter NAME]... [--quick | --check] [--device ID]... [--seconds S]
 //
 // Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a
@@ -21,6 +22,7 @@
 #include "absl/synchronization/mutex.h"
 
 #include "bench/peer_server.h"
+#include "bench/service.h"
 #endif
 
 namespace hpvm::bench {
@@ -134,6 +136,11 @@ int main(int argc, char** argv) {
   gpu->add_option("--device", gpu_options.devices, "As the server names it: opencl:0, vulkan:0.");
   gpu->add_option("--seconds", gpu_options.seconds, "Measuring time of a case.")->check(CLI::Range(0.01, 600.0));
 #ifdef HPVMD_BENCH_DAEMON
+  CLI::App* service = app.add_subcommand("service", "The daemon under load: submits, runs, overload, restart.");
+  hpvm::bench::ServiceOptions service_options;
+  service->add_flag("--json", service_options.json, "One JSON object a line.");
+  service->add_option("--filter", service_options.filters, "Only cases with this in their names.");
+  service->add_flag("--quick", service_options.quick, "A few calls each: only whether all is right.");
   // How the daemon's cases start their peer; not for people.
   std::string peer_endpoint;
   CLI::App* serve_peer = app.add_subcommand("serve-peer", "")->group("");
@@ -155,6 +162,11 @@ int main(int argc, char** argv) {
   for (int i = 0; i < argc; ++i) {
     command += std::string(i == 0 ? "" : " ") + argv[i];
   }
+#ifdef HPVMD_BENCH_DAEMON
+  if (*service) {
+    return hpvm::bench::RunService(service_options, command);
+  }
+#endif
   if (*cpu) {
     cpu_options.size = size;
     return hpvm::bench::RunCpu(cpu_options, command);

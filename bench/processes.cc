@@ -52,15 +52,30 @@ Process::~Process() {
   if (pid_ <= 0) {
     return;
   }
-  kill(pid_, SIGTERM);
-  for (int i = 0; i < 1000; ++i) {
-    if (waitpid(pid_, nullptr, WNOHANG) != 0) {
-      return;
-    }
-    usleep(10'000);
+  Stop(std::chrono::seconds(10));
+  Kill();
+}
+
+void Process::Kill() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = -1;
   }
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
+}
+
+int Process::Stop(Duration within) {
+  kill(pid_, SIGTERM);
+  const Time end = RealClock().Now() + within;
+  while (RealClock().Now() < end) {
+    int status = 0;
+    if (waitpid(pid_, &status, WNOHANG) != 0) {
+      pid_ = -1;
+      return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+    usleep(1'000);
+  }
+  return -1;
 }
 
 std::string ProgramFolder() { return std::filesystem::read_symlink("/proc/self/exe").parent_path().string(); }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace hpvm::bench {
@@ -32,6 +33,11 @@ class Process {
   Process& operator=(Process&&) = delete;
   ~Process();
   int pid() const { return pid_; }
+
+  // SIGKILL, and reaped.
+  void Kill();
+  // SIGTERM, and waits until it has ended: its exit code, or -1 when a signal ended it or `within` passed.
+  int Stop(Duration within);
 
  private:
   explicit Process(int pid) : pid_(pid) {}

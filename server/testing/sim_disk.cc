@@ -405,10 +405,14 @@ Status SimDisk::WriteFile(File& file, uint64_t offset, std::span<const uint8_t> 
     return InvalidArgument("The file would be larger than 1 TiB.");
   }
   uint64_t end = offset + from.size();
-  const uint64_t room = space_bytes_ - std::min(space_bytes_, *used_bytes_);
-  const bool is_full = end > file.seen.size() && end - file.seen.size() > room;
+  const uint64_t growth = end - std::min<uint64_t>(end, file.seen.size());
+  auto room = [&] { return space_bytes_ - std::min(space_bytes_, *used_bytes_); };
+  if (growth > room()) {
+    SyncNames(*root_);  // As file systems do: what was removed is let go of for good.
+  }
+  const bool is_full = growth > room();
   if (is_full) {
-    end = std::max(offset, file.seen.size() + room);
+    end = std::max(offset, file.seen.size() + room());
     from = from.first(end - offset);
   }
   if (!from.empty()) {
@@ -417,6 +421,15 @@ Status SimDisk::WriteFile(File& file, uint64_t offset, std::span<const uint8_t> 
     file.changes.push_back({.offset = offset, .bytes = {from.begin(), from.end()}});
   }
   return is_full ? ResourceExhausted("The disk is full.") : absl::OkStatus();
+}
+
+void SimDisk::SyncNames(Folder& folder) {
+  folder.ApplyAll();
+  for (auto& [name, node] : folder.seen) {
+    if (Folder* child = node->AsFolder()) {
+      SyncNames(*child);
+    }
+  }
 }
 
 void SimDisk::Resize(File& file, uint64_t size_bytes) {

@@ -112,6 +112,7 @@ class SimDisk final : public Disk {
   // The folder that holds `path`, and the last part of it.
   StatusOr<std::pair<Folder*, std::string>> FindParent(const std::string& path) const;
   Status WriteFile(File& file, uint64_t offset, std::span<const uint8_t> from);
+  void SyncNames(Folder& folder);
   void Resize(File& file, uint64_t size_bytes);
   void CrashFolder(Folder& folder, Rng& rng, Keep keep);
 

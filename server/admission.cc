@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/admission.h"
+
+#include <algorithm>
+
+namespace hpvm {
+namespace {
+
+// Long enough to count slow graphs, short against wait_max.
+constexpr Duration kWindow = std::chrono::milliseconds(250);
+// Of the newest window in the smoothed pace.
+constexpr double kNewest = 0.3;
+constexpr Duration kWaitLeast = std::chrono::milliseconds(20);
+
+Outcome Refuse(std::string text, Duration wait) {
+  v1::ErrorDetail detail;
+  detail.set_retryable(true);
+  detail.set_retry_after_ns(static_cast<uint64_t>(wait.count()));
+  return {ResourceExhausted(std::move(text)), std::move(detail)};
+}
+
+Duration Seconds(double seconds) { return Duration(static_cast<int64_t>(seconds * 1e9)); }
+
+}  // namespace
+
+Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
+  if (this != &other) {
+    Release();
+    admission_ = std::exchange(other.admission_, nullptr);
+    tenant_ = std::exchange(other.tenant_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+void Admission::Ticket::Release() {
+  if (Admission* admission = std::exchange(admission_, nullptr)) {
+    admission->Release(*static_cast<Tenant*>(tenant_), bytes_);
+  }
+}
+
+// Windows without an end count: a tenant whose graphs have stopped ending has no pace.
+void Admission::TurnWindow(Tenant& tenant, Time now) const {
+  const Duration length = now - tenant.window_start;
+  if (length < kWindow) {
+    return;
+  }
+  const double newest = static_cast<double>(tenant.window_ended) * 1e9 / static_cast<double>(length.count());
+  tenant.pace = tenant.pace < 0 ? newest : tenant.pace + kNewest * (newest - tenant.pace);
+  tenant.window_start = now;
+  tenant.window_ended = 0;
+}
+
+Outcome Admission::Admit(std::string_view tenant_name, uint64_t bytes, Ticket* ticket) {
+  const std::string name(tenant_name);
+  std::lock_guard lock(mutex_);
+  if (bytes > limits_.bytes_max - bytes_) {
+    return Refuse("The requests in progress hold " + std::to_string(bytes_) + " bytes; with this one of " +
+                      std::to_string(bytes) + " they would pass the limit (" + std::to_string(limits_.bytes_max) + ").",
+                  kWaitLeast);
+  }
+  const auto [found, is_new] = tenants_.try_emplace(name);
+  Tenant& tenant = found->second;
+  if (is_new) {
+    tenant.name = name;
+  }
+  if (bytes > limits_.bytes_per_tenant_max - tenant.bytes) {
+    Outcome refusal = Refuse("The tenant's requests in progress hold " + std::to_string(tenant.bytes) +
+                                 " bytes; with this one of " + std::to_string(bytes) + " they would pass the limit (" +
+                                 std::to_string(limits_.bytes_per_tenant_max) + ").",
+                             kWaitLeast);
+    if (is_new) {
+      tenants_.erase(found);
+    }
+    return refusal;
+  }
+  if (tenant.calls >= limits_.calls_always) {
+    const Time now = clock_.Now();
+    if (!tenant.busy) {
+      tenant.busy = true;
+      tenant.window_start = now;
+      tenant.window_ended = 0;
+      tenant.pace = -1;
+    }
+    TurnWindow(tenant, now);
+    const double wait_max_s = static_cast<double>(limits_.wait_max.count()) / 1e9;
+    const double calls_max = std::max<double>(limits_.calls_always, tenant.pace * wait_max_s);
+    if (tenant.pace >= 0 && tenant.calls >= calls_max) {
+      // Until half of those before have gone.
+      const Duration wait = Seconds(tenant.calls / 2.0 / std::max(tenant.pace, tenant.calls / 2.0 / wait_max_s));
+      return Refuse("The tenant has " + std::to_string(tenant.calls) +
+                        " runs in progress, which are more than it got done in the last " +
+                        std::to_string(limits_.wait_max.count() / 1'000'000) + " ms.",
+                    std::clamp(wait, kWaitLeast, limits_.wait_max));
+    }
+  }
+  ++tenant.calls;
+  ++calls_;
+  tenant.bytes += bytes;
+  bytes_ += bytes;
+  *ticket = Ticket();
+  ticket->admission_ = this;
+  ticket->tenant_ = &tenant;
+  ticket->bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+void Admission::Release(Tenant& tenant, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  --tenant.calls;
+  --calls_;
+  tenant.bytes -= bytes;
+  bytes_ -= bytes;
+  if (tenant.busy) {
+    ++tenant.window_ended;
+    TurnWindow(tenant, clock_.Now());
+    tenant.busy = tenant.calls >= limits_.calls_always / 2;
+  }
+  if (tenant.calls == 0) {
+    tenants_.erase(std::string(tenant.name));  // A copy: the key must outlive its own removal.
+  }
+}
+
+uint64_t Admission::calls() const {
+  std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+uint64_t Admission::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace hpvm

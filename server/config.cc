@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/config.h"
 
-#include <arpa/inet.h>
-#include <sys/un.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -133,54 +129,6 @@ void ReadSection(std::string_view section, const toml::table& table, Config& con
   }
 }
 
-bool IsLoopback(std::string_view host) {
-  if (host == "localhost" || host == "::1") {
-    return true;
-  }
-  in_addr address;
-  return inet_pton(AF_INET, std::string(host).c_str(), &address) == 1 && (ntohl(address.s_addr) >> 24) == 127;
-}
-
-StatusOr<ListenAddress> ParseAddress(std::string_view text) {
-  const std::string quoted = "\"" + std::string(text) + "\"";
-  if (text.starts_with("unix:")) {
-    std::string_view path = text.substr(5);
-    if (path.starts_with("//")) {
-      path.remove_prefix(2);
-    }
-    if (path.empty() || path[0] != '/') {
-      return InvalidArgument("The listen address (" + quoted + ") needs an absolute path after \"unix:\".");
-    }
-    if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-      return InvalidArgument("The listen address's path has " + std::to_string(path.size()) +
-                             " bytes; a Unix socket's is limited to " +
-                             std::to_string(sizeof(sockaddr_un::sun_path) - 1) + ".");
-    }
-    return ListenAddress{true, std::string(path)};
-  }
-  const size_t colon = text.rfind(':');
-  uint32_t port = 0;
-  if (colon == std::string_view::npos || colon == 0) {
-    return InvalidArgument("The listen address (" + quoted + ") is neither unix:/path nor host:port.");
-  }
-  const std::string_view digits = text.substr(colon + 1);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (error != std::errc() || end != digits.data() + digits.size() || port > 65535) {
-    return InvalidArgument("The listen address (" + quoted + ") has no port from 0 to 65535 after the colon.");
-  }
-  std::string_view host = text.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  if (!IsLoopback(host)) {
-    return FailedPrecondition(
-        "The listen address (" + quoted +
-        ") is reachable from other machines, which needs credentials, and this release has none. Use a Unix "
-        "socket or a loopback address (127.0.0.1, [::1], localhost).");
-  }
-  return ListenAddress{false, std::string(text)};
-}
-
 struct FileClose {
   void operator()(FILE* file) const { std::fclose(file); }
 };
@@ -285,6 +233,16 @@ Diagnostics CheckConfig(const Config& config) {
   if (!listen.ok()) {
     Report(out, "server.listen", Message(listen.status()));
   }
+  if (!config.metrics_listen.empty()) {
+    if (const StatusOr<HostPort> metrics = ParseMetricsListen(config.metrics_listen); !metrics.ok()) {
+      Report(out, "metrics.listen", Message(metrics.status()));
+    }
+  }
+  if (!config.tracing_endpoint.empty()) {
+    if (const StatusOr<HttpTarget> endpoint = ParseHttpTarget(config.tracing_endpoint); !endpoint.ok()) {
+      Report(out, "tracing.endpoint", Message(endpoint.status()));
+    }
+  }
   if (config.server_state_dir.empty() || config.server_state_dir[0] != '/') {
     Report(out, "server.state_dir", "The folder (\"" + config.server_state_dir + "\") is not an absolute path.");
   }
@@ -344,26 +302,6 @@ StatusOr<Config> LoadConfig(const std::string& path) {
     return While(ToStatus(outcome.diagnostics), "reading the configuration \"" + path + "\"");
   }
   return outcome.config;
-}
-
-StatusOr<std::vector<ListenAddress>> ParseListen(std::string_view text) {
-  std::vector<ListenAddress> addresses;
-  while (true) {
-    const size_t comma = text.find(',');
-    std::string_view one = text.substr(0, comma);
-    while (!one.empty() && one.front() == ' ') {
-      one.remove_prefix(1);
-    }
-    while (!one.empty() && one.back() == ' ') {
-      one.remove_suffix(1);
-    }
-    HPVMD_ASSIGN_OR_RETURN(ListenAddress address, ParseAddress(one));
-    addresses.push_back(std::move(address));
-    if (comma == std::string_view::npos) {
-      return addresses;
-    }
-    text.remove_prefix(comma + 1);
-  }
 }
 
 }  // namespace hpvm

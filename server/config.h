@@ -15,6 +15,7 @@
 #include "base/diagnostic.h"
 #include "base/limits.h"
 #include "base/status.h"
+#include "server/address.h"
 
 namespace hpvm {
 
@@ -109,14 +110,6 @@ Diagnostics CheckConfig(const Config& config);
 
 // 1 to 63 characters of a-z, 0-9, - and _, a letter first.
 bool IsTenantName(std::string_view name);
-
-struct ListenAddress {
-  bool is_unix = false;
-  std::string target;   // A path, or host:port.
-};
-// Splits and checks server.listen. Addresses beyond loopback are refused: this release has no credentials to offer
-// there.
-StatusOr<std::vector<ListenAddress>> ParseListen(std::string_view text);
 
 }  // namespace hpvm
 

@@ -37,7 +37,9 @@ class Observer {
   virtual void OnDecision(Duration took) {}
   // One group commit of the job store.
   virtual void OnCommit(size_t writes, Duration took, const Status& status) {}
-  // One gRPC call has ended.
+  // The configuration was read again, and taken or not.
+  virtual void OnReload(bool ok) {}
+  // One gRPC call has ended; `method` as on the wire: "/hpvm.v1.Hpvm/Run".
   virtual void OnCall(std::string_view method, const Status& status, Duration took) {}
 };
 

@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "server/calls.h"
 #include "server/log.h"
+#include "server/observe/call_interceptor.h"
 #include "server/request_options.h"
 
 namespace hpvm {
@@ -223,7 +224,8 @@ struct GrpcServer::Parts {
 
 GrpcServer::GrpcServer() = default;
 
-StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::vector<ListenAddress>& addresses) {
+StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::vector<ListenAddress>& addresses,
+                                                        CallHooks hooks) {
   const Config& config = core.config();
   std::unique_ptr<GrpcServer> server(new GrpcServer());
   server->parts_ = std::make_unique<Parts>(core);
@@ -242,6 +244,11 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
                              grpc::InsecureServerCredentials(), &ports[i]);
   }
   builder.RegisterService(&server->parts_->service);
+  if (hooks.observer != nullptr) {
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+    interceptors.push_back(CreateCallInterceptor(hooks, core.clock()));
+    builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  }
   // The socket file is made with the mode's permissions at most, and never wider for a moment.
   const mode_t old_mask = umask(0777 & ~static_cast<mode_t>(config.server_socket_mode));
   server->parts_->server = builder.BuildAndStart();
@@ -262,6 +269,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
       server->addresses_.push_back(address.target.substr(0, address.target.rfind(':') + 1) + std::to_string(ports[i]));
     }
   }
+  server->SetHealth(/*live=*/true, /*ready=*/hooks.observer == nullptr);
   return server;
 }
 
@@ -274,10 +282,18 @@ GrpcServer::~GrpcServer() {
   }
 }
 
-void GrpcServer::AnnounceEnd() {
+void GrpcServer::SetHealth(bool live, bool ready) {
   if (grpc::HealthCheckServiceInterface* health = parts_->server->GetHealthCheckService()) {
-    health->SetServingStatus(false);
+    health->SetServingStatus("", live);
+    for (const char* name : {"hpvm.Ready", "hpvm.v1.Hpvm"}) {
+      health->SetServingStatus(name, ready && !ends_.load());
+    }
   }
+}
+
+void GrpcServer::AnnounceEnd() {
+  ends_.store(true);
+  SetHealth(/*live=*/true, /*ready=*/false);
 }
 
 void GrpcServer::Shutdown(Duration grace) {

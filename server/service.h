@@ -3,6 +3,7 @@
 #ifndef HPVMD_SERVER_SERVICE_H_
 #define HPVMD_SERVER_SERVICE_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,19 +15,31 @@
 namespace hpvm {
 
 class Core;
+class Observer;
+class Tracer;
+
+// What sees every call (server/observe/call_interceptor.h). Borrowed; live longer than the server.
+struct CallHooks {
+  Observer* observer = nullptr;   // Without one no call is looked at.
+  Tracer* tracer = nullptr;       // Makes the spans of calls; may be absent.
+};
 
 // Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.
 class GrpcServer {
  public:
   // Serves when it returns. kUnavailable naming the address that cannot be had.
-  static StatusOr<std::unique_ptr<GrpcServer>> Start(Core& core, const std::vector<ListenAddress>& addresses);
+  static StatusOr<std::unique_ptr<GrpcServer>> Start(Core& core, const std::vector<ListenAddress>& addresses,
+                                                     CallHooks hooks = {});
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
   // As clients would write them, with the ports that were chosen.
   const std::vector<std::string>& addresses() const { return addresses_; }
-  // Health says NOT_SERVING; calls go on.
+  // grpc.health.v1: the name "" says whether the daemon lives, "hpvm.Ready" and "hpvm.v1.Hpvm" whether it takes work.
+  // At first it lives, and takes work unless there are hooks, whose owner then says so.
+  void SetHealth(bool live, bool ready);
+  // It takes no more work, whatever SetHealth says; calls go on.
   void AnnounceEnd();
   // No new calls; cuts those in progress off after `grace`.
   void Shutdown(Duration grace);
@@ -35,6 +48,7 @@ class GrpcServer {
   struct Parts;   // gRPC's objects, kept out of this header.
   GrpcServer();
   std::unique_ptr<Parts> parts_;
+  std::atomic<bool> ends_{false};
   std::vector<std::string> addresses_;
   std::vector<std::string> socket_paths_;   // Removed at the end.
 };

@@ -26,7 +26,7 @@ using Row = std::vector<Value>;
 // Rows of a table that came since the last look.
 struct Table {
   std::string name;
-  std::vector<Row> rows;
+  std::vector<Row> rows = {};
 };
 
 std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
@@ -34,35 +34,26 @@ std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 class Copy final : public SqliteRaw {
  public:
   Status Start(const std::string& path, const std::string& source) {
-    sqlite3* opened = nullptr;
-    if (sqlite3_open(path.c_str(), &opened) != SQLITE_OK) {
-      return Unavailable("SQLite cannot make \"" + path + "\".");
+    // Apart from the peer's own connection: a transaction there would lock the daemon's database too.
+    HPVMD_RETURN_IF_ERROR(OpenDatabase(source, SQLITE_OPEN_READONLY, &source_));
+    HPVMD_RETURN_IF_ERROR(OpenDatabase(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &database_));
+    HPVMD_ASSIGN_OR_RETURN(std::vector<std::string> size, Texts(source_, "PRAGMA page_size"));
+    for (const std::string& pragma : {"page_size = " + size.at(0), std::string("journal_mode = WAL"),
+                                      std::string("synchronous = FULL"), std::string("cache_size = -32768")}) {
+      HPVMD_RETURN_IF_ERROR(Do("PRAGMA " + pragma));
     }
-    database_.reset(opened);
-    sqlite3_busy_timeout(database_.get(), 10'000);
-    HPVMD_RETURN_IF_ERROR(Do("ATTACH '" + source + "' AS source"));
-    HPVMD_ASSIGN_OR_RETURN(std::vector<std::string> size, Texts("PRAGMA source.page_size"));
-    HPVMD_RETURN_IF_ERROR(Do("PRAGMA main.page_size = " + size.at(0)));
-    HPVMD_RETURN_IF_ERROR(Do("PRAGMA main.journal_mode = WAL"));
-    HPVMD_RETURN_IF_ERROR(Do("PRAGMA main.synchronous = FULL"));
-    HPVMD_ASSIGN_OR_RETURN(
-        std::vector<std::string> schema,
-        Texts(
-            "SELECT sql FROM source.sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid"));
+    const std::string ours = " FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'";
+    HPVMD_ASSIGN_OR_RETURN(std::vector<std::string> schema,
+                           Texts(source_, "SELECT sql" + ours + " AND sql IS NOT NULL ORDER BY rowid"));
     for (const std::string& sql : schema) {
       HPVMD_RETURN_IF_ERROR(Do(sql));
     }
-    HPVMD_ASSIGN_OR_RETURN(
-        std::vector<std::string> names,
-        Texts(
-            "SELECT name FROM source.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"));
+    HPVMD_ASSIGN_OR_RETURN(std::vector<std::string> names,
+                           Texts(source_, "SELECT name" + ours + " AND type = 'table' ORDER BY rowid"));
     for (const std::string& name : names) {
-      HPVMD_RETURN_IF_ERROR(Do("INSERT INTO main." + Quoted(name) + " SELECT * FROM source." + Quoted(name)));
-      Table table;
-      table.name = name;
-      tables_.push_back(std::move(table));
+      tables_.push_back({.name = name});
     }
-    return absl::OkStatus();
+    return WriteNew(1, 1).status();
   }
 
   StatusOr<Duration> WriteNew(uint64_t jobs, uint64_t group) override {
@@ -85,11 +76,12 @@ class Copy final : public SqliteRaw {
 
   Status Verify() override {
     for (const Table& table : tables_) {
-      HPVMD_ASSIGN_OR_RETURN(std::vector<std::string> missing,
-                             Texts("SELECT (SELECT count(*) FROM source." + Quoted(table.name) +
-                                   ") - (SELECT count(*) FROM main." + Quoted(table.name) + ")"));
-      if (missing.at(0) != "0") {
-        return Internal("SQLite's own copy lacks " + missing.at(0) + " rows of table " + table.name + ".");
+      const std::string count = "SELECT count(*) FROM " + Quoted(table.name);
+      HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> theirs, Texts(source_, count));
+      HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> copied, Texts(database_, count));
+      if (theirs.at(0) != copied.at(0)) {
+        return Internal("SQLite's own table " + table.name + " has " + copied.at(0) + " rows; the daemon's has " +
+                        theirs.at(0) + ".");
       }
     }
     return absl::OkStatus();
@@ -98,61 +90,62 @@ class Copy final : public SqliteRaw {
   std::string Describe() const override { return description_; }
 
  private:
-  Status Failure(const std::string& what) {
-    return Internal("SQLite, " + what.substr(0, 100) + ": " + sqlite3_errmsg(database_.get()) + ".");
+  static Status Failure(const Database& database, const std::string& what) {
+    return Internal("SQLite, " + what.substr(0, 100) + ": " + sqlite3_errmsg(database.get()) + ".");
+  }
+
+  static Status OpenDatabase(const std::string& path, int flags, Database* into) {
+    sqlite3* opened = nullptr;
+    const int code = sqlite3_open_v2(path.c_str(), &opened, flags, nullptr);
+    into->reset(opened);
+    sqlite3_busy_timeout(opened, 10'000);
+    return code == SQLITE_OK ? absl::OkStatus() : Failure(*into, "opening \"" + path + "\"");
   }
 
   Status Do(const std::string& sql) {
     return sqlite3_exec(database_.get(), sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK ? absl::OkStatus()
-                                                                                              : Failure(sql);
+                                                                                              : Failure(database_, sql);
   }
 
-  StatusOr<Statement> Prepare(const std::string& sql) {
+  static StatusOr<Statement> Prepare(const Database& database, const std::string& sql) {
     sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v2(database_.get(), sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) {
-      return Failure(sql);
+    if (sqlite3_prepare_v2(database.get(), sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) {
+      return Failure(database, sql);
     }
     return Statement(statement);
   }
 
-  StatusOr<std::vector<std::string>> Texts(const std::string& sql) {
-    HPVMD_ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  static StatusOr<std::vector<std::string>> Texts(const Database& database, const std::string& sql) {
+    HPVMD_ASSIGN_OR_RETURN(Statement statement, Prepare(database, sql));
     std::vector<std::string> texts;
     while (sqlite3_step(statement.get()) == SQLITE_ROW) {
-      texts.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(statement.get(), 0)));
+      const unsigned char* text = sqlite3_column_text(statement.get(), 0);
+      texts.emplace_back(text == nullptr ? "0" : reinterpret_cast<const char*>(text));
     }
     return texts;
   }
 
-  // In the order in which the daemon wrote them, as far as it can be known: by rowid, or, in a table that is its own
-  // index, in no order when the key is text (ids are random), else by key.
+  // In the daemon's order. A table without one holds what is changed in place: a few counters, copied whole each time.
   Status ReadNew(Table& table) {
     table.rows.clear();
-    const std::string source = "source." + Quoted(table.name), main = "main." + Quoted(table.name);
-    StatusOr<Statement> statement = Prepare(
-        "SELECT * FROM " + source + " WHERE rowid > (SELECT ifnull(max(rowid), 0) FROM " + main + ") ORDER BY rowid");
-    const bool has_rowid = statement.ok();
-    if (!has_rowid) {
-      HPVMD_ASSIGN_OR_RETURN(statement, Prepare("SELECT * FROM " + source + " EXCEPT SELECT * FROM " + main));
+    std::string newer;
+    for (const char* order : {"sequence", "rowid"}) {
+      const auto newest = Texts(database_, std::string("SELECT max(") + order + ") FROM main." + Quoted(table.name));
+      if (newest.ok()) {
+        newer = std::string(" WHERE ") + order + " > " + newest->at(0) + " ORDER BY " + order;
+        break;
+      }
     }
+    HPVMD_ASSIGN_OR_RETURN(Statement statement, Prepare(source_, "SELECT * FROM " + Quoted(table.name) + newer));
     int code = SQLITE_ROW;
-    while ((code = sqlite3_step(statement->get())) == SQLITE_ROW) {
+    while ((code = sqlite3_step(statement.get())) == SQLITE_ROW) {
       Row row;
-      for (int i = 0; i < sqlite3_column_count(statement->get()); ++i) {
-        row.emplace_back(sqlite3_value_dup(sqlite3_column_value(statement->get(), i)));
+      for (int i = 0; i < sqlite3_column_count(statement.get()); ++i) {
+        row.emplace_back(sqlite3_value_dup(sqlite3_column_value(statement.get(), i)));
       }
       table.rows.push_back(std::move(row));
     }
-    if (code != SQLITE_DONE) {
-      return Failure("reading table " + table.name);
-    }
-    if (!has_rowid && !table.rows.empty() && sqlite3_value_type(table.rows[0][0].get()) == SQLITE_TEXT) {
-      SeededRng rng(table.rows.size());
-      for (size_t i = table.rows.size() - 1; i > 0; --i) {
-        std::swap(table.rows[i], table.rows[rng.Below(i + 1)]);
-      }
-    }
-    return absl::OkStatus();
+    return code == SQLITE_DONE ? absl::OkStatus() : Failure(source_, "reading table " + table.name);
   }
 
   Status Insert(Table& table, uint64_t first, uint64_t end) {
@@ -165,16 +158,16 @@ class Copy final : public SqliteRaw {
       for (size_t i = 0; i < table.rows[0].size(); ++i) {
         places += i == 0 ? "?" : ",?";
       }
-      // What the daemon changes in place, a counter for instance, replaces the row of before.
-      HPVMD_ASSIGN_OR_RETURN(statement,
-                             Prepare("INSERT OR REPLACE INTO main." + Quoted(table.name) + " VALUES (" + places + ")"));
+      // A counter replaces what it was.
+      HPVMD_ASSIGN_OR_RETURN(statement, Prepare(database_, "INSERT OR REPLACE INTO main." + Quoted(table.name) +
+                                                               " VALUES (" + places + ")"));
     }
     for (uint64_t i = first; i < end; ++i) {
       for (size_t column = 0; column < table.rows[i].size(); ++column) {
         sqlite3_bind_value(statement.get(), static_cast<int>(column) + 1, table.rows[i][column].get());
       }
       if (sqlite3_step(statement.get()) != SQLITE_DONE) {
-        return Failure("writing table " + table.name);
+        return Failure(database_, "writing table " + table.name);
       }
       sqlite3_reset(statement.get());
     }
@@ -198,7 +191,7 @@ class Copy final : public SqliteRaw {
     description_ += "; " + std::to_string(bytes / std::max<uint64_t>(1, jobs)) + " bytes of values a job";
   }
 
-  Database database_;
+  Database source_, database_;
   std::vector<Table> tables_;
   std::vector<Statement> inserts_ = std::vector<Statement>(64);
   std::string description_;

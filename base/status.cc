@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+#include "absl/strings/cord.h"
+
 namespace hpvm {
 
 Status MakeStatus(absl::StatusCode code, std::string_view message) {
@@ -60,7 +62,9 @@ Status While(Status status, std::string_view doing) {
   if (status.ok()) {
     return status;
   }
-  return MakeStatus(status.code(), Message(status) + "\n - While " + std::string(doing));
+  Status made = MakeStatus(status.code(), Message(status) + "\n - While " + std::string(doing));
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { made.SetPayload(url, payload); });
+  return made;
 }
 
 void CheckFailed(const char* file, int line, const char* condition) {

@@ -8,6 +8,11 @@
 //
 // Threads: a Client may be used from any number of threads at once. Every call blocks; the deadline in CallOptions ends
 // it. Errors carry the server's code and all of its diagnostics as text.
+//
+// A server that restarts, drains or is overloaded does not end a call that may be carried out twice: it is sent again,
+// with growing random pauses, for ClientOptions.patience. Those are uploads of modules and documents, everything about
+// jobs (Submit and RetryJob by their idempotency keys), ServerInfo and ListDevices. Prepare, Release, Run and all that
+// concerns buffers is sent once: what it makes ends with the server's process anyway.
 #ifndef HPVMD_CLIENT_CLIENT_H_
 #define HPVMD_CLIENT_CLIENT_H_
 
@@ -15,6 +20,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,10 +42,14 @@ struct ClientOptions {
   Duration connect_timeout = std::chrono::seconds(5);
   // Who calls; empty: whom the server takes for the caller. Only servers with tenants.from_metadata believe it.
   std::string tenant = {};
+  // How long a call is sent again while no answer comes. 0: every call is sent once.
+  Duration patience = std::chrono::seconds(30);
+  // Called before a call, or a wait, is sent again; once an outage, from the thread that made the call. Optional.
+  std::function<void(const Status&)> on_unanswered = {};
 };
 
 struct CallOptions {
-  // The gRPC deadline of each call; kNever: none.
+  // How long a call may take, with all of its tries; kNever: as long as it wants.
   Duration timeout = kNever;
   // The work's own deadline, priority, labels, idempotency key, trace context; see hpvm/v1/common.proto.
   v1::RequestOptions request;
@@ -59,6 +70,31 @@ struct RunOutcome {
   v1::RunTiming timing;
   std::vector<v1::NodePlacement> placements;
   uint64_t nodes_run = 0;
+};
+
+struct SubmitOptions {
+  // The job's deadline, priority and labels are in call.request, and so is its idempotency key. Without one Submit
+  // makes a random one and uses it for every try, so that a lost answer never makes two jobs; Job.idempotency_key names
+  // it.
+  CallOptions call;
+  std::string name;  // For people.
+  std::map<std::string, int64_t> symbols;
+  uint32_t repeat = 1;
+  std::vector<v1::JobDependency> after;
+  std::optional<v1::JobArray> array;
+  // Inputs that each element of the array gets its index for. They have no tensor.
+  std::set<std::string> index_inputs;
+  // Attempts that may be lost with executors and servers; 0: the server's default. 1: never tried again.
+  uint32_t attempts_max = 0;
+};
+
+struct WaitOptions {
+  // call.timeout: of the whole wait; then kDeadlineExceeded, and the jobs go on.
+  CallOptions call;
+  // What happens to the job that is being waited for. After the server restarted, states may come again. Optional.
+  std::function<void(const v1::JobEvent&)> on_event;
+  // WaitAll: a job has ended. Jobs are waited for in their order. Optional.
+  std::function<void(const v1::Job&)> on_ended;
 };
 
 // The modules of a document, by the name that it gives them.
@@ -106,17 +142,34 @@ class Client {
   // The call itself, for callers that keep their data in buffers.
   StatusOr<v1::RunResponse> Run(const v1::RunRequest& request, const CallOptions& call = {});
 
-  // Submits a job with its inputs; the outputs stay with the job.
+  // Submits a job with its inputs, or an array of jobs; the outputs stay with the jobs. Inputs too large for a message
+  // travel through buffers, which are deleted when the answer is there: jobs keep what they need. A server that
+  // restarts meanwhile gets everything once more.
   StatusOr<v1::SubmitResponse> Submit(std::string_view document, const Modules& modules,
-                                      const std::map<std::string, Tensor>& inputs, const RunOptions& options = {},
-                                      const std::string& name = "");
+                                      const std::map<std::string, Tensor>& inputs, const SubmitOptions& options = {});
+  // Submits again what a finished job was submitted with. The key is as in SubmitOptions.
+  StatusOr<v1::SubmitResponse> RetryJob(const std::string& id, const CallOptions& call = {});
   StatusOr<v1::Job> GetJob(const std::string& id, const CallOptions& call = {});
+  // One page.
+  StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request, const CallOptions& call = {});
+  // Page by page, up to `jobs_max` jobs. `more`, when given, tells whether there are others.
+  StatusOr<std::vector<v1::Job>> ListAllJobs(v1::ListJobsRequest request, uint64_t jobs_max, bool* more = nullptr,
+                                             const CallOptions& call = {});
+  // The ids of an array's elements, by index. kNotFound when there is no such array.
+  StatusOr<std::vector<std::string>> ArrayJobs(const std::string& array_id, const CallOptions& call = {});
+  // A job's id, or an array's: then all of its elements, and the answer has only their number.
+  StatusOr<v1::CancelJobResponse> CancelJob(const std::string& id, const CallOptions& call = {});
+
   // Calls `on_event` for every event until the job ends, `on_event` returns false or the call fails. Answers the last
-  // state seen.
+  // state seen. Sent once; WaitJob survives the server.
   StatusOr<v1::Job> WatchJob(const std::string& id, const std::function<bool(const v1::JobEvent&)>& on_event,
                              const CallOptions& call = {});
-  StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request, const CallOptions& call = {});
-  StatusOr<v1::Job> CancelJob(const std::string& id, const CallOptions& call = {});
+  // Waits until the job has ended, however it ended, and answers it as GetJob does. A server that goes away is waited
+  // for, ClientOptions.patience for each outage: the job is the same afterwards.
+  StatusOr<v1::Job> WaitJob(const std::string& id, const WaitOptions& options = {});
+  // All of them, in their order.
+  StatusOr<std::vector<v1::Job>> WaitAll(const std::vector<std::string>& ids, const WaitOptions& options = {});
+  // One output of a job that succeeded. Goes on where a broken stream ended.
   StatusOr<Tensor> FetchOutput(const std::string& job_id, const std::string& name, const CallOptions& call = {});
 
   StatusOr<v1::Buffer> CreateBuffer(ElementType type, std::span<const uint64_t> shape, const CallOptions& call = {});
@@ -127,15 +180,21 @@ class Client {
   Status DeleteBuffer(const std::string& id, const CallOptions& call = {});
 
  private:
-  struct Impl;
-  explicit Client(std::unique_ptr<Impl> impl);
+  struct Connection;
+  explicit Client(std::unique_ptr<Connection> connection);
+  // Uploads everything; fills what PrepareGraph and Submit need to name it.
+  Status PutAll(std::string_view document, const Modules& modules, const CallOptions& call, std::string* graph,
+                google::protobuf::RepeatedPtrField<v1::ModuleBinding>* bindings);
   // Binds each tensor inline or through a new buffer, whose id is added to `created`.
   Status BindInputs(const std::map<std::string, Tensor>& inputs, const CallOptions& call,
                     google::protobuf::RepeatedPtrField<v1::InputBinding>* bindings, std::vector<std::string>* created);
   StatusOr<Tensor> TakeOutput(v1::OutputValue& value, const CallOptions& call);
   void DeleteAll(const std::vector<std::string>& buffers, const CallOptions& call);
+  // Adds what one stream brings to `tensor`, from byte `filled` on.
+  Status Fetch(const std::string& job_id, const std::string& name, const CallOptions& call,
+               std::optional<Tensor>* tensor, uint64_t* filled);
 
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<Connection> connection_;
 };
 
 }  // namespace hpvm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/status.h"
 
+#include "absl/strings/cord.h"
 #include "grpcpp/support/status.h"
 
 #include "base/diagnostic.h"
@@ -8,21 +9,25 @@
 namespace hpvm {
 namespace {
 
-void AppendDetails(const v1::Status& status, std::string* message) {
-  for (const google::protobuf::Any& any : status.details()) {
-    v1::ErrorDetail detail;
-    if (!any.UnpackTo(&detail)) {
-      continue;
-    }
-    for (const v1::Diagnostic& item : detail.diagnostics().items()) {
-      if (message->find(item.message()) == std::string::npos) {
-        *message += "\n" + ToText(item);
+constexpr char kDetailUrl[] = "type.googleapis.com/hpvm.v1.ErrorDetail";
+
+Status Make(int code, std::string message, const v1::Status& details) {
+  const std::optional<v1::ErrorDetail> detail = DetailOf(details);
+  if (detail.has_value()) {
+    for (const v1::Diagnostic& item : detail->diagnostics().items()) {
+      if (message.find(item.message()) == std::string::npos) {
+        message += "\n" + ToText(item);
       }
     }
-    if (detail.diagnostics().omitted() > 0) {
-      *message += "\n... and " + std::to_string(detail.diagnostics().omitted()) + " more.";
+    if (detail->diagnostics().omitted() > 0) {
+      message += "\n... and " + std::to_string(detail->diagnostics().omitted()) + " more.";
     }
   }
+  Status made = MakeStatus(static_cast<absl::StatusCode>(code), message);
+  if (detail.has_value()) {
+    made.SetPayload(kDetailUrl, absl::Cord(detail->SerializeAsString()));
+  }
+  return made;
 }
 
 }  // namespace
@@ -31,21 +36,34 @@ Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) {
     return absl::OkStatus();
   }
-  std::string message = status.error_message();
   v1::Status details;
-  if (details.ParseFromString(status.error_details())) {
-    AppendDetails(details, &message);
+  if (!details.ParseFromString(status.error_details())) {
+    details.Clear();
   }
-  return MakeStatus(static_cast<absl::StatusCode>(status.error_code()), message);
+  return Make(static_cast<int>(status.error_code()), status.error_message(), details);
 }
 
 Status FromProto(const v1::Status& status) {
-  if (status.code() == 0) {
-    return absl::OkStatus();
+  return status.code() == 0 ? absl::OkStatus() : Make(status.code(), status.message(), status);
+}
+
+std::optional<v1::ErrorDetail> DetailOf(const Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kDetailUrl);
+  v1::ErrorDetail detail;
+  if (!payload.has_value() || !detail.ParseFromString(std::string(*payload))) {
+    return std::nullopt;
   }
-  std::string message = status.message();
-  AppendDetails(status, &message);
-  return MakeStatus(static_cast<absl::StatusCode>(status.code()), message);
+  return detail;
+}
+
+std::optional<v1::ErrorDetail> DetailOf(const v1::Status& status) {
+  for (const google::protobuf::Any& any : status.details()) {
+    v1::ErrorDetail detail;
+    if (any.UnpackTo(&detail)) {
+      return detail;
+    }
+  }
+  return std::nullopt;
 }
 
 std::string ToText(const v1::Diagnostic& diagnostic) {

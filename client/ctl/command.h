@@ -18,7 +18,7 @@ class App;
 
 namespace hpvm::ctl {
 
-enum class Format : uint8_t { kTable, kJson };
+enum class Format : uint8_t { kTable, kWide, kJson, kName };
 enum class Progress : uint8_t { kAuto, kPlain, kNone };
 
 struct Globals {
@@ -27,6 +27,7 @@ struct Globals {
   Format format = Format::kTable;
   Progress progress = Progress::kAuto;
   double connect_seconds = 5;
+  std::string patience = "5m";  // How long an outage of the server may last.
 
   StatusOr<std::unique_ptr<Client>> Connect() const;
   // Whether progress lines are wanted on standard error.
@@ -44,6 +45,7 @@ void AddSubmit(Commands commands);
 void AddRun(Commands commands);
 void AddDevices(Commands commands);
 void AddJobs(Commands commands);
+void AddRetry(Commands commands);
 void AddGraph(Commands commands);
 void AddKernel(Commands commands);
 void AddModule(Commands commands);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "client/ctl/text.h"
+#include "client/status.h"
 
 namespace hpvm::ctl {
 
@@ -37,6 +38,9 @@ ExitCode Report(const Status& status) {
   if (!status.ok()) {
     std::string code = absl::StatusCodeToString(status.code());
     fprintf(stderr, "hpvmctl: %s: %s\n", code.c_str(), Printable(Message(status)).c_str());
+    if (const auto detail = DetailOf(status); detail.has_value() && detail->retry_after_ns() != 0) {
+      fprintf(stderr, " -> Try again in %s.\n", DurationText(detail->retry_after_ns()).c_str());
+    }
   }
   return ExitCodeOf(status);
 }

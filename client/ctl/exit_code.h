@@ -16,6 +16,7 @@ enum ExitCode : int {
   kCancelled = 5,
   kDeadline = 6,
   kUnreachable = 7,    // No server answers, or it went away.
+  kTimedOut = 124,     // A wait's own --timeout; the jobs go on.
   kInterrupted = 130,  // Ctrl-C.
 };
 

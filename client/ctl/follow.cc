@@ -3,17 +3,21 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "client/ctl/job_text.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text.h"
-#include "client/status.h"
+#include "client/ctl/words.h"
 
 namespace hpvm::ctl {
 namespace {
 
-// What the signal handler needs to print; set before it is installed.
-char interrupted_text[256];
+// What the signal handler needs to print; set while no handler is installed.
+char interrupted_text[1024];
 size_t interrupted_bytes = 0;
 
 void OnInterrupt(int) {
@@ -22,20 +26,17 @@ void OnInterrupt(int) {
   _exit(kInterrupted);
 }
 
-void HandleInterrupt(const std::string& id) {
-  int bytes = snprintf(
-      interrupted_text, sizeof(interrupted_text),
-      "\nhpvmctl: the job goes on; `hpvmctl jobs wait %s` follows it again, `hpvmctl jobs cancel %s` ends it.\n",
-      id.c_str(), id.c_str());
-  interrupted_bytes = static_cast<size_t>(bytes);
-  struct sigaction action {};
-  action.sa_handler = OnInterrupt;
-  sigaction(SIGINT, &action, nullptr);
-}
-
 void ShowEvent(const v1::JobEvent& event) {
   if (event.has_job()) {
-    fprintf(stderr, "job %s: %s\n", Printable(event.job().id()).c_str(), StateText(event.job().state()).c_str());
+    const v1::Job& job = event.job();
+    std::string line = "job " + job.id() + ": " + StateText(job.state());
+    if (job.attempt() > 1 && job.state() == v1::JOB_STATE_RUNNING) {
+      line += ", attempt " + std::to_string(job.attempt());
+    }
+    if (!job.waits_for().empty()) {
+      line += ": " + job.waits_for();
+    }
+    fprintf(stderr, "%s\n", Printable(line).c_str());
   } else if (event.has_progress()) {
     fprintf(stderr, "  %llu of %llu nodes\n", static_cast<unsigned long long>(event.progress().nodes_run()),
             static_cast<unsigned long long>(event.progress().nodes_total()));
@@ -46,6 +47,12 @@ void ShowEvent(const v1::JobEvent& event) {
 }
 
 Status FetchOutputs(Client& client, const v1::Job& job, const FollowOptions& options, RunReport* report) {
+  for (const auto& [name, pattern] : options.output_files) {
+    const auto has_name = [&name = name](const v1::OutputValue& value) { return value.name() == name; };
+    if (std::none_of(job.outputs().begin(), job.outputs().end(), has_name)) {
+      return InvalidArgument("Job \"" + job.id() + "\" has no output \"" + name + "\" to write.");
+    }
+  }
   for (const v1::OutputValue& value : job.outputs()) {
     RunReport::Output& output = report->outputs[value.name()];
     auto file = options.output_files.find(value.name());
@@ -57,45 +64,76 @@ Status FetchOutputs(Client& client, const v1::Job& job, const FollowOptions& opt
     if (file == options.output_files.end()) {
       continue;
     }
-    HPVMD_ASSIGN_OR_RETURN(Tensor tensor, client.FetchOutput(job.id(), value.name()));
-    output.description = Describe(tensor.type, tensor.shape);
-    output.file = file->second;
-    HPVMD_RETURN_IF_ERROR(While(WriteTensorFile(file->second, tensor), "storing output \"" + value.name() + "\""));
+    StatusOr<Tensor> tensor = client.FetchOutput(job.id(), value.name());
+    if (!tensor.ok()) {
+      return While(tensor.status(), "fetching output \"" + value.name() + "\" of job " + job.id());
+    }
+    output.description = Describe(tensor->type, tensor->shape);
+    output.file = FileFor(file->second, job);
+    HPVMD_RETURN_IF_ERROR(While(WriteTensorFile(output.file, *tensor), "storing output \"" + value.name() + "\""));
   }
   return absl::OkStatus();
 }
 
+ExitCode ReportFailure(const v1::Job& job) {
+  fprintf(stderr, "hpvmctl: %s\n", Printable(FailureText(job)).c_str());
+  return ExitCodeOf(job);
+}
+
+// The wait's own time passed; the jobs go on.
+ExitCode ReportTimeout(const Status& status, const std::string& title) {
+  fprintf(stderr, "hpvmctl: %s `hpvmctl wait %s` waits again.\n", Printable(Message(status)).c_str(),
+          Printable(title).c_str());
+  return kTimedOut;
+}
+
+void SayHowToComeBack(const std::string& title) {
+  const bool is_one = title.find(' ') == std::string::npos && !title.starts_with("array-");
+  SayWhenInterrupted("\nhpvmctl: the " + std::string(is_one ? "job goes" : "jobs go") + " on; `hpvmctl wait " + title +
+                     "` follows again, `hpvmctl cancel " + title + "` ends " + (is_one ? "it" : "them") + ".\n");
+}
+
 }  // namespace
+
+void SayWhenInterrupted(const std::string& text) {
+  signal(SIGINT, SIG_DFL);
+  interrupted_bytes = std::min(text.size(), sizeof(interrupted_text));
+  memcpy(interrupted_text, text.data(), interrupted_bytes);
+  struct sigaction action {};
+  action.sa_handler = OnInterrupt;
+  sigaction(SIGINT, &action, nullptr);
+}
 
 StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::string& id,
                              const FollowOptions& options) {
-  HandleInterrupt(id);
+  SayHowToComeBack(id);
   RunReport report;
-  bool shows = globals.ShowsProgress();
-  auto on_event = [&](const v1::JobEvent& event) {
+  uint32_t attempt = 0;
+  WaitOptions wait;
+  wait.call.timeout = options.timeout;
+  wait.on_event = [&, shows = globals.ShowsProgress()](const v1::JobEvent& event) {
     if (event.has_placement()) {
       report.placements.push_back(event.placement());
+    }
+    if (event.has_job() && event.job().attempt() != attempt) {
+      attempt = event.job().attempt();
+      report.placements.clear();  // A lost attempt's count for nothing.
     }
     if (shows) {
       ShowEvent(event);
     }
-    return true;
   };
-  HPVMD_RETURN_IF_ERROR(client.WatchJob(id, on_event).status());
-  HPVMD_ASSIGN_OR_RETURN(v1::Job job, client.GetJob(id));
-  const bool has_report = job.state() == v1::JOB_STATE_SUCCEEDED;
-  PrintLog(job.log(), has_report ? globals.format : Format::kTable);
-  report.log = job.log();
-  if (job.state() != v1::JOB_STATE_SUCCEEDED) {
-    Status error = FromProto(job.error());
-    if (error.ok()) {
-      error = job.state() == v1::JOB_STATE_CANCELLED ? Cancelled("The job was cancelled.")
-              : job.state() == v1::JOB_STATE_EXPIRED
-                  ? DeadlineExceeded("The job's deadline passed before it started.")
-                  : MakeStatus(absl::StatusCode::kUnknown, "The job ended as " + StateText(job.state()) + ".");
-    }
-    return Report(While(error, "running job " + id));
+  StatusOr<v1::Job> waited = client.WaitJob(id, wait);
+  if (waited.status().code() == absl::StatusCode::kDeadlineExceeded && options.timeout != kNever) {
+    return ReportTimeout(waited.status(), id);
   }
+  HPVMD_ASSIGN_OR_RETURN(v1::Job job, std::move(waited));
+  const bool succeeded = job.state() == v1::JOB_STATE_SUCCEEDED;
+  PrintLog(job.log(), succeeded ? globals.format : Format::kTable);
+  if (!succeeded) {
+    return ReportFailure(job);
+  }
+  report.log = job.log();
   report.graph = job.graph_name();
   report.job = job.id();
   report.state = StateText(job.state());
@@ -105,6 +143,47 @@ StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::
   HPVMD_RETURN_IF_ERROR(FetchOutputs(client, job, options, &report));
   PrintReport(report, globals.format);
   return kOk;
+}
+
+StatusOr<ExitCode> FollowAll(const Globals& globals, Client& client, const std::string& title,
+                             const std::vector<std::string>& ids, const FollowOptions& options) {
+  constexpr size_t kFailuresShownMax = 3;
+  SayHowToComeBack(title);
+  size_t ended = 0, failed = 0;
+  WaitOptions wait;
+  wait.call.timeout = options.timeout;
+  wait.on_ended = [&, shows = globals.ShowsProgress()](const v1::Job& job) {
+    ++ended;
+    failed += job.state() == v1::JOB_STATE_SUCCEEDED ? 0 : 1;
+    if (shows) {
+      fprintf(stderr, "%s: %s (%zu of %zu ended, %zu without success)\n", Printable(job.id()).c_str(),
+              StateText(job.state()).c_str(), ended, ids.size(), failed);
+    }
+  };
+  StatusOr<std::vector<v1::Job>> waited = client.WaitAll(ids, wait);
+  if (waited.status().code() == absl::StatusCode::kDeadlineExceeded && options.timeout != kNever) {
+    return ReportTimeout(waited.status(), title);
+  }
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, std::move(waited));
+  ExitCode code = kOk;
+  size_t shown = 0;
+  for (const v1::Job& job : jobs) {
+    if (job.state() == v1::JOB_STATE_SUCCEEDED) {
+      RunReport report;
+      HPVMD_RETURN_IF_ERROR(FetchOutputs(client, job, options, &report));
+      continue;
+    }
+    code = code == kOk ? ExitCodeOf(job) : code;
+    if (++shown <= kFailuresShownMax) {
+      ReportFailure(job);
+    }
+  }
+  if (shown > kFailuresShownMax) {
+    fprintf(stderr, "hpvmctl: %zu more did not succeed; `hpvmctl get ID` says why.\n", shown - kFailuresShownMax);
+  }
+  PrintJobs(jobs, globals.format);
+  fprintf(stderr, "%zu jobs: %s\n", jobs.size(), StateCounts(jobs).c_str());
+  return code;
 }
 
 }  // namespace hpvm::ctl

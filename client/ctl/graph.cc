@@ -22,7 +22,7 @@ struct Options {
 };
 
 void PrintDiagnostics(const Diagnostics& diagnostics, Format format) {
-  if (format == Format::kTable) {
+  if (format != Format::kJson) {
     fputs(Printable(ToString(diagnostics) + (diagnostics.empty() ? "" : "\n")).c_str(), stdout);
     return;
   }
@@ -49,7 +49,7 @@ ExitCode Validate(const Globals& globals, const Options& options) {
   if (!outcome.graph.has_value()) {
     return kUsage;
   }
-  if (globals.format == Format::kTable) {
+  if (globals.format != Format::kJson) {
     fprintf(stderr, "%s: valid\n", options.file.c_str());
   }
   return kOk;

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <optional>
 
+#include "client/ctl/words.h"
+
 #include "base/diagnostic.h"
 #include "base/hash.h"
 #include "graph/flatten.h"
@@ -21,15 +23,6 @@ StatusOr<std::string> ReadWhole(const std::string& file) {
     return NotFound("The file \"" + file + "\" cannot be opened.");
   }
   return std::string(std::istreambuf_iterator<char>(stream), {});
-}
-
-// "name=value"; `option` is for the message.
-StatusOr<std::pair<std::string, std::string>> Split(const std::string& word, const char* option) {
-  size_t at = word.find('=');
-  if (at == 0 || at == std::string::npos || at + 1 == word.size()) {
-    return InvalidArgument(std::string(option) + " takes NAME=VALUE, not \"" + word + "\".");
-  }
-  return std::pair(word.substr(0, at), word.substr(at + 1));
 }
 
 std::string PortNames(const graph::Graph& graph, graph::Access access) {
@@ -92,6 +85,22 @@ Status CheckInput(const graph::Port& port, const Tensor& tensor) {
   return absl::OkStatus();
 }
 
+// Stands for a file where an element's index goes; a file of that name is "./@index".
+constexpr char kIndexWord[] = "@index";
+
+Status CheckIndexInput(const graph::Port& port, bool is_array) {
+  if (!is_array) {
+    return InvalidArgument("Input \"" + port.name + "\" is given as @index, which `submit --array` alone has.");
+  }
+  const bool is_integer = port.type >= ElementType::kI8 && port.type <= ElementType::kU64;
+  if (!port.shape.empty() || !is_integer) {
+    return InvalidArgument("Input \"" + port.name + "\" cannot be an index: the graph declares " +
+                           std::string(Name(port.type)) + " of rank " + std::to_string(port.shape.size()) +
+                           ", and an index is an integer of rank 0.");
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<int64_t> ParseInteger(const std::string& text, const std::string& name) {
   int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -125,8 +134,18 @@ Status ReadModules(const std::string& document_file, GraphJob* job) {
 
 Status ReadInputs(const GraphArguments& arguments, GraphJob* job) {
   for (const std::string& word : arguments.inputs) {
-    HPVMD_ASSIGN_OR_RETURN(auto pair, Split(word, "--input"));
+    HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--input"));
     HPVMD_ASSIGN_OR_RETURN(const graph::Port* port, FindPort(job->graph, graph::Access::kIn, pair.first));
+    if (job->index_inputs.contains(pair.first)) {
+      return InvalidArgument("Input \"" + pair.first + "\" is given twice.");
+    }
+    if (pair.second == kIndexWord) {
+      HPVMD_RETURN_IF_ERROR(CheckIndexInput(*port, arguments.is_array));
+      if (!job->index_inputs.insert(pair.first).second || job->inputs.contains(pair.first)) {
+        return InvalidArgument("Input \"" + pair.first + "\" is given twice.");
+      }
+      continue;
+    }
     HPVMD_ASSIGN_OR_RETURN(Tensor tensor, ReadTensorFile(pair.second, HintFor(job->graph, *port, job->symbols)));
     HPVMD_RETURN_IF_ERROR(While(CheckInput(*port, tensor), "reading \"" + pair.second + "\""));
     if (!job->inputs.emplace(pair.first, std::move(tensor)).second) {
@@ -134,7 +153,8 @@ Status ReadInputs(const GraphArguments& arguments, GraphJob* job) {
     }
   }
   for (const graph::Port& port : job->graph.node(job->graph.root()).ports) {
-    if (port.access == graph::Access::kIn && !job->inputs.contains(port.name)) {
+    if (port.access == graph::Access::kIn && !job->inputs.contains(port.name) &&
+        !job->index_inputs.contains(port.name)) {
       return InvalidArgument("Input \"" + port.name + "\" is not given; add --input " + port.name + "=FILE.");
     }
   }
@@ -168,11 +188,11 @@ StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
   job.graph = *std::move(parsed.graph);
   job.repeat = arguments.repeat;
   for (const std::string& word : arguments.symbols) {
-    HPVMD_ASSIGN_OR_RETURN(auto pair, Split(word, "--symbol"));
+    HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--symbol"));
     HPVMD_ASSIGN_OR_RETURN(job.symbols[pair.first], ParseInteger(pair.second, pair.first));
   }
   for (const std::string& word : arguments.outputs) {
-    HPVMD_ASSIGN_OR_RETURN(auto pair, Split(word, "--output"));
+    HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--output"));
     HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, pair.first).status());
     job.output_files[pair.first] = pair.second;
   }

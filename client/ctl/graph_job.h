@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct GraphArguments {
   std::vector<std::string> outputs;
   std::vector<std::string> symbols;
   uint32_t repeat = 1;
+  bool is_array = false;  // "x=@index" may stand among the inputs.
 };
 
 struct GraphJob {
@@ -31,6 +33,7 @@ struct GraphJob {
   graph::Graph graph;
   Modules modules;  // Those that the document names by file or by hash.
   std::map<std::string, Tensor> inputs;
+  std::set<std::string> index_inputs;  // Bound to the index of an array's element.
   std::map<std::string, std::string> output_files;
   std::map<std::string, int64_t> symbols;
   uint32_t repeat = 1;

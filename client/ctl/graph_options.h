@@ -26,10 +26,8 @@ struct GraphOptions {
 
 void AddGraphOptions(CLI::App& command, GraphOptions& options);
 
-// "1.5s", "250ms", "2m", "1h"; a plain number is seconds. kInvalidArgument for others and for anything not above 0.
-StatusOr<Duration> ParseDuration(const std::string& text);
-
-// The request's options; kInvalidArgument names what is malformed.
+// Deadline, priority, labels and key as every request carries them; kInvalidArgument names what is malformed.
+StatusOr<CallOptions> ToCallOptions(const GraphOptions& options);
 StatusOr<RunOptions> ToRunOptions(const GraphOptions& options, const GraphJob& job);
 
 }  // namespace hpvm::ctl

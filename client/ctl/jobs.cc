@@ -1,114 +1,298 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl jobs list|get|logs|wait|cancel.
+// hpvmctl list|get|wait|cancel|logs, and the same below `hpvmctl jobs`.
+#include <stdio.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
 #include <memory>
+#include <thread>
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
 #include "client/ctl/follow.h"
+#include "client/ctl/job_text.h"
 #include "client/ctl/report.h"
+#include "client/ctl/text.h"
+#include "client/ctl/words.h"
 
 namespace hpvm::ctl {
 namespace {
 
 struct Options {
-  std::string id;
-  std::string output;  // "NAME=FILE".
-  std::vector<std::string> outputs;
+  std::vector<std::string> ids;
+  std::vector<std::string> outputs;  // "NAME=FILE".
+  std::vector<std::string> states, labels;
+  std::string array;
+  std::string timeout;
   uint32_t limit = 100;
+  bool all = false;
+  bool watch = false;
+  bool follow = false;
 };
 
-Status List(const Globals& globals, const Options& options) {
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  std::vector<v1::Job> jobs;
+bool IsArray(const std::string& id) { return id.starts_with("array-"); }
+
+// The jobs that the words name, an array's elements in its place.
+StatusOr<std::vector<std::string>> JobsOf(Client& client, const std::vector<std::string>& words) {
+  std::vector<std::string> ids;
+  for (const std::string& word : words) {
+    if (!IsArray(word)) {
+      ids.push_back(word);
+      continue;
+    }
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> elements, client.ArrayJobs(word));
+    ids.insert(ids.end(), elements.begin(), elements.end());
+  }
+  return ids;
+}
+
+StatusOr<v1::ListJobsRequest> RequestOf(const Options& options) {
   v1::ListJobsRequest request;
+  for (const std::string& word : options.states) {
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::JobState> states, ParseStates(word));
+    for (const v1::JobState state : states) {
+      request.add_states(state);
+    }
+  }
+  for (const std::string& word : options.labels) {
+    HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--label", true));
+    (*request.mutable_labels())[pair.first] = pair.second;
+  }
+  request.set_array_id(options.array);
+  return request;
+}
+
+// A line for each job whose state or attempt has changed since the last look, the oldest first; until interrupted.
+Status WatchList(const Globals& globals, Client& client, const v1::ListJobsRequest& request, uint64_t jobs_max) {
+  std::map<std::string, std::pair<v1::JobState, uint32_t>> known;
+  for (;;) {
+    HPVMD_ASSIGN_OR_RETURN(std::vector<v1::Job> jobs, client.ListAllJobs(request, jobs_max));
+    std::map<std::string, std::pair<v1::JobState, uint32_t>> now;
+    std::reverse(jobs.begin(), jobs.end());
+    for (const v1::Job& job : jobs) {
+      const std::pair state(job.state(), job.attempt());
+      now[job.id()] = state;
+      const auto before = known.find(job.id());
+      if (before == known.end() || before->second != state) {
+        PrintJobLine(job, globals.format);
+      }
+    }
+    known = std::move(now);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+}
+
+Status List(const Globals& globals, const Options& options, ExitCode* /*code*/) {
+  HPVMD_ASSIGN_OR_RETURN(const v1::ListJobsRequest request, RequestOf(options));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
+  const uint64_t jobs_max = options.all ? UINT32_MAX : options.limit;
+  if (options.watch) {
+    return WatchList(globals, *client, request, jobs_max);
+  }
   bool more = false;
-  do {
-    request.set_page_size(std::min<uint32_t>(1000, options.limit - static_cast<uint32_t>(jobs.size())));
-    HPVMD_ASSIGN_OR_RETURN(v1::ListJobsResponse page, client->ListJobs(request));
-    jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
-    request.set_page_token(page.next_page_token());
-    more = !page.next_page_token().empty();
-  } while (more && jobs.size() < options.limit);
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, client->ListAllJobs(request, jobs_max, &more));
   PrintJobs(jobs, globals.format);
   if (more) {
-    fprintf(stderr, "hpvmctl: showing %zu jobs; there are more (--limit).\n", jobs.size());
+    fprintf(stderr, "hpvmctl: showing %zu jobs; there are more (--limit, --all).\n", jobs.size());
   }
   return absl::OkStatus();
 }
 
-Status Get(const Globals& globals, const Options& options) {
+Status Get(const Globals& globals, const Options& options, ExitCode* /*code*/) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  HPVMD_ASSIGN_OR_RETURN(v1::Job job, client->GetJob(options.id));
-  PrintJobs({job}, globals.format);
+  std::vector<v1::Job> jobs;
+  bool has_array = false;
+  for (const std::string& id : options.ids) {
+    if (IsArray(id)) {
+      has_array = true;
+      v1::ListJobsRequest request;
+      request.set_array_id(id);
+      HPVMD_ASSIGN_OR_RETURN(std::vector<v1::Job> elements, client->ListAllJobs(request, UINT32_MAX));
+      if (elements.empty()) {
+        return NotFound("There is no array \"" + id + "\".");
+      }
+      std::sort(elements.begin(), elements.end(),
+                [](const v1::Job& a, const v1::Job& b) { return a.array_index() < b.array_index(); });
+      fprintf(stderr, "%s: %s\n", Printable(id).c_str(), StateCounts(elements).c_str());
+      jobs.insert(jobs.end(), elements.begin(), elements.end());
+    } else {
+      HPVMD_ASSIGN_OR_RETURN(jobs.emplace_back(), client->GetJob(id));
+    }
+  }
+  if (has_array || globals.format == Format::kWide) {
+    PrintJobs(jobs, globals.format);
+  } else {
+    PrintJobsInFull(jobs, globals.format);
+  }
   return absl::OkStatus();
 }
 
-Status Logs(const Globals& globals, const Options& options) {
+Status Logs(const Globals& globals, const Options& options, ExitCode* /*code*/) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  HPVMD_ASSIGN_OR_RETURN(v1::Job job, client->GetJob(options.id));
-  PrintLogOf(job, globals.format);
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> ids, JobsOf(*client, options.ids));
+  if (options.follow) {
+    SayWhenInterrupted("\nhpvmctl: the job goes on; `hpvmctl logs -f " + options.ids.front() + "` waits again.\n");
+  }
+  for (const std::string& id : ids) {
+    HPVMD_ASSIGN_OR_RETURN(const v1::Job job, options.follow ? client->WaitJob(id) : client->GetJob(id));
+    if (ids.size() > 1 && globals.format != Format::kJson) {
+      printf("--- %s [%llu]\n", Printable(id).c_str(), static_cast<unsigned long long>(job.array_index()));
+    }
+    PrintLogOf(job, globals.format);
+    if (!HasEnded(job)) {
+      fprintf(stderr, "hpvmctl: job %s is %s; its log is there when it has ended (-f waits for that).\n",
+              Printable(id).c_str(), StateText(job.state()).c_str());
+    } else if (job.dropped()) {
+      fprintf(stderr, "hpvmctl: the log of job %s was dropped to make room.\n", Printable(id).c_str());
+    }
+  }
   return absl::OkStatus();
 }
 
-Status Cancel(const Globals& globals, const Options& options) {
+Status Cancel(const Globals& globals, const Options& options, ExitCode* /*code*/) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  HPVMD_ASSIGN_OR_RETURN(v1::Job job, client->CancelJob(options.id));
-  PrintJobs({job}, globals.format);
+  std::vector<v1::Job> jobs;
+  for (const std::string& id : options.ids) {
+    StatusOr<v1::CancelJobResponse> answer = client->CancelJob(id);
+    if (!answer.ok()) {
+      return While(answer.status(), "cancelling " + id);
+    }
+    if (IsArray(id)) {
+      fprintf(stderr, "%s: %u jobs had not ended and are cancelled\n", Printable(id).c_str(), answer->cancelled());
+      v1::ListJobsRequest request;
+      request.set_array_id(id);
+      HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Job> elements, client->ListAllJobs(request, UINT32_MAX));
+      jobs.insert(jobs.end(), elements.begin(), elements.end());
+      continue;
+    }
+    if (answer->cancelled() == 0 && HasEnded(answer->job())) {
+      fprintf(stderr, "hpvmctl: job %s had already ended as %s.\n", Printable(id).c_str(),
+              StateText(answer->job().state()).c_str());
+    }
+    jobs.push_back(std::move(*answer->mutable_job()));
+  }
+  PrintJobs(jobs, globals.format);
   return absl::OkStatus();
 }
 
 Status Wait(const Globals& globals, const Options& options, ExitCode* code) {
   FollowOptions follow;
-  for (const std::string& word : options.outputs) {
-    size_t at = word.find('=');
-    if (at == 0 || at == std::string::npos) {
-      return InvalidArgument("--output takes NAME=FILE, not \"" + word + "\".");
+  if (!options.timeout.empty()) {
+    StatusOr<Duration> timeout = ParseDuration(options.timeout);
+    if (!timeout.ok()) {
+      return While(timeout.status(), "reading --timeout");
     }
-    follow.output_files[word.substr(0, at)] = word.substr(at + 1);
+    follow.timeout = *timeout;
   }
+  const bool is_many = options.ids.size() > 1 || IsArray(options.ids.front());
+  HPVMD_ASSIGN_OR_RETURN(follow.output_files, ParseOutputFiles(options.outputs, is_many));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  HPVMD_ASSIGN_OR_RETURN(*code, FollowJob(globals, *client, options.id, follow));
+  if (!is_many) {
+    HPVMD_ASSIGN_OR_RETURN(*code, FollowJob(globals, *client, options.ids.front(), follow));
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> ids, JobsOf(*client, options.ids));
+  std::string title;
+  for (const std::string& id : options.ids) {
+    title += (title.empty() ? "" : " ") + id;
+  }
+  HPVMD_ASSIGN_OR_RETURN(*code, FollowAll(globals, *client, title, ids, follow));
   return absl::OkStatus();
+}
+
+using Work = Status (*)(const Globals&, const Options&, ExitCode*);
+
+// Each command by itself and below `jobs`; its options live as long as its action.
+class JobCommands {
+ public:
+  JobCommands(Commands commands, CLI::App& parent) : commands_(commands), parent_(parent) {}
+
+  std::shared_ptr<Options> Add(CLI::App& command, Work work) {
+    auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this.
+    command.callback([options, work, &globals = commands_.globals, &action = commands_.action] {
+      if (!action) {  // The innermost command's callback comes first.
+        action = [options, work, &globals] {
+          ExitCode code = kOk;
+          const Status status = work(globals, *options, &code);
+          return status.ok() ? code : Report(status);
+        };
+      }
+    });
+    return options;
+  }
+
+  CLI::App& Command(const char* name, const char* description, const char* examples) {
+    CLI::App* command = parent_.add_subcommand(name, description);
+    command->footer(std::string("Examples:\n") + examples);
+    return *command;
+  }
+
+  static void AddIds(CLI::App& command, Options& options, const char* what) {
+    command.add_option("job", options.ids, what)->required();
+  }
+
+ private:
+  Commands commands_;
+  CLI::App& parent_;
+};
+
+void AddListOptions(CLI::App& list, Options& options) {
+  list.add_option("--state", options.states,
+                  "Only these: accepted, queued, running, succeeded, failed, cancelled, expired, dead; live, ended")
+      ->allow_extra_args(false);
+  list.add_option("-l,--label", options.labels, "Only jobs with this KEY=VALUE; several: with all of them")
+      ->allow_extra_args(false);
+  list.add_option("--array", options.array, "Only elements of this array");
+  list.add_option("--limit", options.limit, "At most this many")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  list.add_flag("--all", options.all, "However many there are");
+  list.add_flag("-w,--watch", options.watch, "Go on: a line for each job that is new or has changed");
+}
+
+void AddAll(Commands commands, CLI::App& parent) {
+  JobCommands jobs(commands, parent);
+  CLI::App& list = jobs.Command("list", "List jobs, newest first",
+                                "  hpvmctl list --state running,queued\n"
+                                "  hpvmctl list --label project=blur --state failed,dead -o wide\n"
+                                "  hpvmctl cancel $(hpvmctl list --state live -o name)");
+  AddListOptions(list, *jobs.Add(list, List));
+  CLI::App& get = jobs.Command("get", "Show everything about jobs; of one that failed also what to do next",
+                               "  hpvmctl get job-0193…\n"
+                               "  hpvmctl get array-0193…\n"
+                               "  hpvmctl get job-0193… -o json");
+  JobCommands::AddIds(get, *jobs.Add(get, Get), "Ids of jobs or arrays");
+  CLI::App& wait = jobs.Command("wait", "Follow jobs to their ends; the exit code tells how they ended",
+                                "  hpvmctl wait job-0193… --output C=c.npy\n"
+                                "  hpvmctl wait array-0193… --timeout 5m --output C=c-{index}.npy");
+  std::shared_ptr<Options> options = jobs.Add(wait, Wait);
+  JobCommands::AddIds(wait, *options, "Ids of jobs or arrays");
+  wait.add_option("-O,--output", options->outputs,
+                  "NAME=FILE for each output to write; {index} and {job} in FILE become the job's")
+      ->allow_extra_args(false);
+  wait.add_option("--timeout", options->timeout, "Wait at most this long (exit code 124); the jobs go on");
+  CLI::App& cancel = jobs.Command("cancel", "Cancel jobs; their final states tell what became of them",
+                                  "  hpvmctl cancel job-0193…\n"
+                                  "  hpvmctl cancel array-0193…");
+  JobCommands::AddIds(cancel, *jobs.Add(cancel, Cancel), "Ids of jobs or arrays");
+  CLI::App& logs = jobs.Command("logs", "What the kernels of a job that has ended printed",
+                                "  hpvmctl logs job-0193…\n"
+                                "  hpvmctl logs -f job-0193…");
+  options = jobs.Add(logs, Logs);
+  JobCommands::AddIds(logs, *options, "Ids of jobs or arrays");
+  logs.add_flag("-f,--follow", options->follow, "Wait until it has ended");
 }
 
 }  // namespace
 
 void AddJobs(Commands commands) {
-  auto options = std::make_shared<Options>();  // Shared by the option tables and actions, which outlive this function.
-  CLI::App* jobs = commands.app.add_subcommand("jobs", "List, show, wait for and cancel jobs");
+  AddAll(commands, commands.app);
+  CLI::App* jobs = commands.app.add_subcommand("jobs", "The commands list, get, wait, cancel and logs; list by itself");
+  jobs->footer("Examples:\n  hpvmctl jobs\n  hpvmctl jobs get job-0193…");
   jobs->require_subcommand(0, 1);
-  auto add = [&](CLI::App* command, auto work) {
-    command->callback([=, &globals = commands.globals, &action = commands.action] {
-      if (!action) {  // The innermost command's callback comes first.
-        action = [=, &globals] { return Report(work(globals, *options)); };
-      }
-    });
-  };
-  CLI::App* list = jobs->add_subcommand("list", "Newest first");
-  list->add_option("--limit", options->limit, "At most this many")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  add(list, List);
-  CLI::App* get = jobs->add_subcommand("get", "One job");
-  get->add_option("job", options->id)->required();
-  add(get, Get);
-  CLI::App* logs = jobs->add_subcommand("logs", "What the kernels of a job that has ended printed");
-  logs->add_option("job", options->id)->required();
-  add(logs, Logs);
-  CLI::App* cancel = jobs->add_subcommand("cancel", "Cancel a job; its final state tells what became of it");
-  cancel->add_option("job", options->id)->required();
-  add(cancel, Cancel);
-  CLI::App* wait = jobs->add_subcommand("wait", "Follow a job to its end; the exit code tells how it ended");
-  wait->add_option("job", options->id)->required();
-  wait->add_option("-O,--output", options->outputs, "NAME=FILE for each output to write");
-  wait->callback([=, &globals = commands.globals, &action = commands.action] {
-    action = [=, &globals] {
-      ExitCode code = kOk;
-      Status status = Wait(globals, *options, &code);
-      return status.ok() ? code : Report(status);
-    };
-  });
-  add(jobs, List);
+  AddAll(commands, *jobs);
+  JobCommands(commands, *jobs).Add(*jobs, List);
 }
 
 }  // namespace hpvm::ctl

@@ -8,6 +8,8 @@
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
 #include "client/ctl/text.h"
+#include "client/ctl/words.h"
+#include "client/status.h"
 
 namespace hpvm::ctl {
 
@@ -19,6 +21,16 @@ std::string DefaultEndpoint() {
   return access(kSocket, F_OK) == 0 ? std::string("unix:") + kSocket : "127.0.0.1:50061";
 }
 
+void SayUnanswered(const Status& status) {
+  // What comes with details was said by the server itself.
+  if (DetailOf(status).has_value()) {
+    fprintf(stderr, "hpvmctl: the server cannot answer now; trying again. It says: %s\n",
+            Printable(Message(status)).c_str());
+  } else {
+    fprintf(stderr, "hpvmctl: the server does not answer; trying again\n");
+  }
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
@@ -26,6 +38,12 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
   options.endpoint = server.empty() ? DefaultEndpoint() : server;
   options.tenant = tenant;
   options.connect_timeout = Duration(static_cast<int64_t>(connect_seconds * 1e9));
+  StatusOr<Duration> outage = ParseDuration(patience);
+  if (!outage.ok()) {
+    return While(outage.status(), "reading --patience");
+  }
+  options.patience = *outage;
+  options.on_unanswered = SayUnanswered;
   StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
   if (!client.ok()) {
     return While(client.status(), "connecting (start a server with `hpvmd --dev`, or name one with --server)");
@@ -43,11 +61,13 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
     "  hpvmctl run --local matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
+    "  hpvmctl submit --detach sweep.json --array 0-99 --input i=@index --idempotency-key sweep-1\n"
+    "  hpvmctl list --state live\n"
     "  hpvmctl kernel explain matmul.wasm matmul\n"
     "  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg\n"
     "\n"
     "Exit codes: 0 done, 1 the job failed, 2 usage or wrong input, 3 no device can run a node, 4 not allowed,\n"
-    "5 cancelled, 6 deadline passed, 7 no server answers, 130 interrupted.";
+    "5 cancelled, 6 deadline passed, 7 no server answers, 124 a wait's --timeout passed, 130 interrupted.";
 
 int Main(int argc, char** argv) {
   CLI::App app("Submits dataflow graphs of portable kernels to hpvmd.", "hpvmctl");
@@ -62,10 +82,10 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--tenant", globals.tenant, "Who calls, for servers that take the caller's word (hpvmd --dev)")
       ->envname("HPVM_TENANT");
-  app.add_option("-o,--format", globals.format, "table or json")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, Format>{{"table", Format::kTable}, {"json", Format::kJson}}))
-      ->option_text("table|json");
+  app.add_option("-o,--format", globals.format, "table, wide (more columns), json, or name (ids alone)")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Format>{
+          {"table", Format::kTable}, {"wide", Format::kWide}, {"json", Format::kJson}, {"name", Format::kName}}))
+      ->option_text("table|wide|json|name");
   app.add_option("--progress", globals.progress, "On standard error: auto (a terminal only), plain or none")
       ->transform(CLI::CheckedTransformer(std::map<std::string, Progress>{
           {"auto", Progress::kAuto}, {"plain", Progress::kPlain}, {"none", Progress::kNone}}))
@@ -73,12 +93,16 @@ int Main(int argc, char** argv) {
   app.add_option("--connect-timeout", globals.connect_seconds, "Seconds to wait for the server")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  app.add_option("--patience", globals.patience,
+                 "How long to go on trying when the server stops answering: 30s, 5m, 1h")
+      ->capture_default_str();
   app.fallthrough();  // Global options may stand after the command, where people type them.
   Commands commands{app, globals, action};
   AddSubmit(commands);
   AddRun(commands);
   AddDevices(commands);
   AddJobs(commands);
+  AddRetry(commands);
   AddGraph(commands);
   AddKernel(commands);
   AddModule(commands);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "client/ctl/job_text.h"
 #include "client/ctl/text.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
@@ -84,6 +85,10 @@ void PrintReport(const RunReport& report, Format format) {
     PrintReportJson(report);
     return;
   }
+  if (format == Format::kName) {
+    fputs(report.job.empty() ? "" : (report.job + "\n").c_str(), stdout);
+    return;
+  }
   std::string line = "graph " + report.graph + ": " + report.state;
   if (!report.job.empty()) {
     line += " (job " + report.job + ")";
@@ -112,9 +117,7 @@ void PrintReport(const RunReport& report, Format format) {
   fputs(text.c_str(), stdout);
 }
 
-void PrintWarning(std::string_view text) {
-  fprintf(stderr, "hpvmctl: warning: %s\n", Printable(text).c_str());
-}
+void PrintWarning(std::string_view text) { fprintf(stderr, "hpvmctl: warning: %s\n", Printable(text).c_str()); }
 
 void PrintLog(const v1::RunLog& log, Format format) {
   if (format != Format::kJson) {
@@ -130,8 +133,6 @@ void PrintLogOf(const v1::Job& job, Format format) {
   }
 }
 
-std::string StateText(v1::JobState state) { return Without(v1::JobState_Name(state), "JOB_STATE_"); }
-
 void PrintJobs(const std::vector<v1::Job>& jobs, Format format) {
   if (format == Format::kJson) {
     Json list = Json::array();
@@ -139,16 +140,49 @@ void PrintJobs(const std::vector<v1::Job>& jobs, Format format) {
       list.push_back(ToJson(job));
     }
     PrintJson(list);
+  } else if (format == Format::kName) {
+    for (const v1::Job& job : jobs) {
+      puts(Printable(job.id()).c_str());
+    }
+  } else {
+    fputs(Table(JobRows(jobs, RealClock().WallNs(), format == Format::kWide)).c_str(), stdout);
+  }
+}
+
+void PrintJobsInFull(const std::vector<v1::Job>& jobs, Format format) {
+  if (format == Format::kJson || format == Format::kName) {
+    PrintJobs(jobs, format);
     return;
   }
-  std::vector<std::vector<std::string>> rows = {{"JOB", "STATE", "GRAPH", "NAME", "CREATED", "TIME"}};
+  const char* before = "";
   for (const v1::Job& job : jobs) {
-    bool ran = job.ended_unix_ns() != 0 && job.started_unix_ns() != 0;
-    rows.push_back({job.id(), StateText(job.state()), job.graph_name().empty() ? "-" : job.graph_name(),
-                    job.name().empty() ? "-" : job.name(), TimeText(job.created_unix_ns()),
-                    ran ? DurationText(static_cast<uint64_t>(job.ended_unix_ns() - job.started_unix_ns())) : "-"});
+    printf("%s%s", before, Printable(JobDetails(job, RealClock().WallNs())).c_str());
+    before = "\n";
   }
-  fputs(Table(rows).c_str(), stdout);
+}
+
+void PrintJobLine(const v1::Job& job, Format format) {
+  if (format == Format::kJson) {
+    puts(ToJson(job).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  } else if (format == Format::kName) {
+    puts(Printable(job.id()).c_str());
+  } else {
+    const std::string table = Table(JobRows({job}, RealClock().WallNs(), format == Format::kWide));
+    fputs(table.substr(table.find('\n') + 1).c_str(), stdout);
+  }
+  fflush(stdout);
+}
+
+std::string IdOf(const v1::SubmitResponse& response) {
+  return response.job().array_id().empty() ? response.job().id() : response.job().array_id();
+}
+
+void PrintSubmitted(const v1::SubmitResponse& response, Format format) {
+  if (format == Format::kJson) {
+    PrintJson(ToJson(response));
+  } else {
+    puts(Printable(IdOf(response)).c_str());
+  }
 }
 
 void PrintDevices(const std::vector<v1::Device>& devices, Format format) {
@@ -158,6 +192,12 @@ void PrintDevices(const std::vector<v1::Device>& devices, Format format) {
       list.push_back(ToJson(device));
     }
     PrintJson(list);
+    return;
+  }
+  if (format == Format::kName) {
+    for (const v1::Device& device : devices) {
+      puts(Printable(device.id()).c_str());
+    }
     return;
   }
   std::vector<std::vector<std::string>> rows = {{"DEVICE", "KIND", "STATE", "UNITS", "MEMORY", "NAME"}};

@@ -36,11 +36,17 @@ void PrintWarning(std::string_view text);
 // report has it.
 void PrintLog(const v1::RunLog& log, Format format);
 void PrintReport(const RunReport& report, Format format);
-// "SUCCEEDED" for JOB_STATE_SUCCEEDED.
-std::string StateText(v1::JobState state);
 // The log alone, on standard output, as text or JSON.
 void PrintLogOf(const v1::Job& job, Format format);
 void PrintJobs(const std::vector<v1::Job>& jobs, Format format);
+// Every fact of each job; as PrintJobs for formats other than tables.
+void PrintJobsInFull(const std::vector<v1::Job>& jobs, Format format);
+// One job a line, without a heading, or as one line of JSON, for lists that go on; flushed.
+void PrintJobLine(const v1::Job& job, Format format);
+// The array's id, or the job's.
+std::string IdOf(const v1::SubmitResponse& response);
+// What Submit and RetryJob answered: the array's id or the job's, or the whole as JSON.
+void PrintSubmitted(const v1::SubmitResponse& response, Format format);
 void PrintDevices(const std::vector<v1::Device>& devices, Format format);
 
 }  // namespace hpvm::ctl

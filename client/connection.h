@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library's own view of one server: its channel, and how each call is made and sent again. Only the .cc files of
+// this folder include it, because it includes gRPC.
+#ifndef HPVMD_CLIENT_CONNECTION_H_
+#define HPVMD_CLIENT_CONNECTION_H_
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "client/client.h"
+#include "client/status.h"
+#include "grpcpp/grpcpp.h"
+
+#include "base/hash.h"
+#include "base/limits.h"
+#include "hpvm/v1/service.grpc.pb.h"
+
+namespace hpvm {
+
+struct Client::Connection {
+  ClientOptions options;
+  std::unique_ptr<v1::Hpvm::Stub> stub;
+  std::shared_ptr<grpc::Channel> channel;  // Shared because gRPC's interface says so.
+
+  void Prepare(grpc::ClientContext& context, const CallOptions& call) const;
+
+  // Calls `once` until it succeeds, fails for good, or the client's patience is at its end. Every other call that a
+  // method makes goes through this, or is documented as sent once.
+  Status KeepTrying(const CallOptions& call, const std::function<Status(const CallOptions&)>& once) const;
+
+  // One unary call with the options that every request carries.
+  template <typename Request, typename Response>
+  StatusOr<Response> Once(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                          Request request, const CallOptions& call) const {
+    grpc::ClientContext context;
+    Prepare(context, call);
+    *request.mutable_options() = call.request;
+    Response response;
+    HPVMD_RETURN_IF_ERROR(FromGrpc((stub.get()->*method)(&context, request, &response)));
+    return response;
+  }
+
+  // The same for calls that may be carried out twice.
+  template <typename Request, typename Response>
+  StatusOr<Response> Call(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                          const Request& request, const CallOptions& call) const {
+    StatusOr<Response> response = Internal("No call was made.");
+    HPVMD_RETURN_IF_ERROR(KeepTrying(call, [&](const CallOptions& now) {
+      response = Once(method, request, now);
+      return response.status();
+    }));
+    return response;
+  }
+
+  // Uploads in chunks; `first` is the first message, complete but for its data.
+  template <typename Request, typename Response>
+  StatusOr<Response> Upload(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(grpc::ClientContext*,
+                                                                                                   Response*),
+                            Request first, std::span<const uint8_t> bytes, const CallOptions& call) const {
+    grpc::ClientContext context;
+    Prepare(context, call);
+    Response response;
+    std::unique_ptr<grpc::ClientWriter<Request>> writer = (stub.get()->*method)(&context, &response);
+    Request request = std::move(first);
+    do {
+      size_t size = std::min<size_t>(bytes.size(), limits::kChunkBytes);
+      request.set_data(bytes.data(), size);
+      bytes = bytes.subspan(size);
+      if (!writer->Write(request)) {
+        break;  // Finish says why.
+      }
+      request.clear_header();
+    } while (!bytes.empty());
+    writer->WritesDone();
+    HPVMD_RETURN_IF_ERROR(FromGrpc(writer->Finish()));
+    return response;
+  }
+
+  // Asks whether the server has these bytes with the header alone, then uploads. Both put calls answer alike, and may
+  // be carried out twice: bytes are known by their hash.
+  template <typename Request, typename Response>
+  StatusOr<std::string> Put(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(grpc::ClientContext*,
+                                                                                                   Response*),
+                            Request first, std::span<const uint8_t> bytes, const CallOptions& call) const {
+    std::string hash = ToHex(HashOf(bytes));
+    first.mutable_header()->set_sha256(hash);
+    first.mutable_header()->set_size_bytes(bytes.size());
+    *first.mutable_header()->mutable_options() = call.request;
+    HPVMD_RETURN_IF_ERROR(KeepTrying(call, [&](const CallOptions& now) {
+      if (bytes.size() > limits::kChunkBytes) {
+        StatusOr<Response> known = Upload<Request, Response>(method, first, {}, now);
+        if (known.status().code() != absl::StatusCode::kNotFound) {
+          return known.status();
+        }
+      }
+      return Upload<Request, Response>(method, first, bytes, now).status();
+    }));
+    return hash;
+  }
+};
+
+// What is left of `call` when its timeout began at `start`. kDeadlineExceeded when nothing is.
+StatusOr<CallOptions> Remaining(const CallOptions& call, Time start);
+// The options of calls that prepare another one: the idempotency key is that one's alone.
+CallOptions WithoutKey(CallOptions call);
+// A tensor of this type and shape with room for its data; kInternal for what a server must not send.
+StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape);
+v1::ElementType ToProto(ElementType type);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_CLIENT_CONNECTION_H_

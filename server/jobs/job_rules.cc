@@ -16,6 +16,9 @@ std::string Text(std::string_view before, std::string_view name, std::string_vie
   return text;
 }
 
+// SQLite's rows end at 1,000,000,000 bytes.
+constexpr size_t kRequestBytesMax = size_t{512} << 20;
+
 }  // namespace
 
 bool IsTerminal(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED; }
@@ -24,15 +27,20 @@ Status CheckInsert(const InsertJobs& insert) {
   if (insert.jobs.empty()) {
     return InvalidArgument("An insert has no jobs.");
   }
+  if (insert.request.size() > kRequestBytesMax) {
+    return InvalidArgument("A request of " + std::to_string(insert.request.size()) + " bytes is beyond the limit of " +
+                           std::to_string(kRequestBytesMax) + ".");
+  }
   const std::string& tenant = insert.jobs.front().tenant();
+  const std::string& array = insert.jobs.front().job().array_id();
   std::set<std::string_view> ids;
   for (const StoredJob& stored : insert.jobs) {
     const std::string& id = stored.job().id();
     if (id.empty() || stored.tenant().empty() || stored.tenant() != tenant) {
       return InvalidArgument(Text("Job \"", id, "\" has no id, or not the tenant of its array."));
     }
-    if (insert.jobs.size() > 1 && !ids.insert(id).second) {
-      return InvalidArgument(Text("Job \"", id, "\" stands twice in its array."));
+    if (stored.job().array_id() != array || (insert.jobs.size() > 1 && (array.empty() || !ids.insert(id).second))) {
+      return InvalidArgument(Text("Job \"", id, "\" stands twice in its array, or in another one."));
     }
     if (IsTerminal(stored.job().state())) {
       return InvalidArgument(Text("Job \"", id, "\" has ended before it is stored."));
@@ -43,6 +51,7 @@ Status CheckInsert(const InsertJobs& insert) {
 
 Status CheckChange(const PresentJob& present, const ChangeJob& change) {
   if (change.job.job().id() != change.id || change.job.tenant() != change.tenant ||
+      change.job.job().array_id() != present.array_id ||
       (change.results.has_value() && !IsTerminal(change.job.job().state()))) {
     return InvalidArgument(Text("The change of job \"", change.id, "\" is not one of that job."));
   }

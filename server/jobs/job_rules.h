@@ -18,6 +18,7 @@ struct PresentJob {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
   uint32_t attempt = 0;
   uint64_t lease = 0;
+  std::string_view array_id;  // Never changes.
 };
 // kFailedPrecondition when the present state is not the expected one, or is terminal.
 Status CheckChange(const PresentJob& present, const ChangeJob& change);

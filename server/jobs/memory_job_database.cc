@@ -111,7 +111,8 @@ void MemoryJobDatabase::Apply(const ChangeJob& change, WriteResult* result) {
     result->status = NoSuchJob(change.id);
     return;
   }
-  result->status = CheckChange({row->job.job().state(), row->job.job().attempt(), row->job.lease()}, change);
+  result->status = CheckChange(
+      {row->job.job().state(), row->job.job().attempt(), row->job.lease(), row->job.job().array_id()}, change);
   if (!result->status.ok()) {
     return;
   }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The database on disk against the model in memory: random writes and reads must have the same answers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "server/jobs/memory_job_database.h"
+#include "server/jobs/sqlite_job_database.h"
+#include "server/jobs/testing/job_writes.h"
+
+namespace hpvm {
+namespace {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char name[] = "/tmp/hpvm-jobs-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+template <typename Message>
+std::string TextOf(const StatusOr<Message>& message) {
+  return message.ok() ? message->DebugString() : message.status().ToString();
+}
+
+std::string TextOf(const StatusOr<std::vector<StoredJob>>& jobs) {
+  std::string text = jobs.status().ToString();
+  for (const StoredJob& job : jobs.ok() ? *jobs : std::vector<StoredJob>()) {
+    text += "\n" + job.DebugString();
+  }
+  return text;
+}
+
+std::string TextOf(const StatusOr<KeyRecord>& key) {
+  return key.ok()
+             ? key->job_id + " " + ToHex(key->request_hash) + " " + std::to_string(key->state) + " " + key->array_id
+             : key.status().ToString();
+}
+
+std::string TextOf(const WriteResult& result) {
+  std::string text = result.status.ToString();
+  text += result.known.has_value() ? " known " + TextOf(StatusOr<KeyRecord>(*result.known)) : "";
+  for (const uint64_t sequence : result.sequences) {
+    text += " " + std::to_string(sequence);
+  }
+  for (const Sha256& hash : result.unused_blobs) {
+    text += " unused " + ToHex(hash);
+  }
+  return text;
+}
+
+std::string TextOfAll(JobDatabase& database, std::string_view tenant) {
+  std::string text;
+  const auto finished = database.ListFinished(tenant, 1'000);
+  text += finished.status().ToString();
+  for (const FinishedJob& job : *finished) {
+    text += "\nfinished " + job.tenant + " " + job.id + " " + std::to_string(job.ended_unix_ns) + " " +
+            std::to_string(job.stored_bytes) + (job.dropped ? " dropped" : "");
+  }
+  const auto uses = database.Use();
+  for (const auto& [name, use] : *uses) {
+    text += "\nuse " + name + " " + std::to_string(use.jobs) + " " + std::to_string(use.live) + " " +
+            std::to_string(use.stored_bytes);
+  }
+  std::vector<std::string> damaged;
+  EXPECT_TRUE(database.LoadLive([&](StoredJob job) { text += "\nlive " + job.DebugString(); }, &damaged).ok());
+  EXPECT_THAT(damaged, testing::IsEmpty());
+  EXPECT_TRUE(
+      database.ListBlobs([&](const BlobUse& blob) { text += "\nblob " + blob.tenant + " " + ToHex(blob.hash); }).ok());
+  return text;
+}
+
+JobFilter AnyFilter(JobWriteGenerator& generator) {
+  Rng& rng = generator.rng();
+  JobFilter filter;
+  filter.before_sequence = rng.Below(2) == 0 ? UINT64_MAX : rng.Below(300);
+  filter.count_max = 1 + rng.Below(20);
+  if (rng.Below(3) == 0) {
+    filter.states = {v1::JOB_STATE_ACCEPTED, v1::JOB_STATE_DEAD};
+  }
+  if (rng.Below(3) == 0) {
+    filter.labels["parity"] = "odd";
+  }
+  if (rng.Below(3) == 0) {
+    filter.array_id = "array-" + std::to_string(rng.Below(100));
+  }
+  return filter;
+}
+
+void CompareReads(JobWriteGenerator& generator, JobDatabase& model, JobDatabase& database) {
+  for (int i = 0; i < 5; ++i) {
+    const std::string& tenant = generator.Tenants()[generator.rng().Below(generator.Tenants().size())];
+    const std::string id = generator.AnyId(), key = generator.AnyKey();
+    const JobFilter filter = AnyFilter(generator);
+    const Sha256 hash = BlobHash(generator.rng().Below(14));
+    ASSERT_EQ(TextOf(database.Find(tenant, id)), TextOf(model.Find(tenant, id)));
+    ASSERT_EQ(TextOf(database.FindKey(tenant, key)), TextOf(model.FindKey(tenant, key)));
+    ASSERT_EQ(TextOf(database.ReadRequest(tenant, id)), TextOf(model.ReadRequest(tenant, id)));
+    ASSERT_EQ(TextOf(database.ReadResults(tenant, id)), TextOf(model.ReadResults(tenant, id)));
+    ASSERT_EQ(TextOf(database.List(tenant, filter)), TextOf(model.List(tenant, filter)));
+    ASSERT_EQ(*database.UsesBlob(tenant, hash), *model.UsesBlob(tenant, hash));
+  }
+}
+
+// 25 seeds of 150 batches each: results, every read, use and blobs agree, also after the file was opened anew, and the
+// database's own check finds nothing.
+TEST(JobDatabaseModelTest, SqliteAnswersAsMemoryDoes) {
+  for (uint64_t seed = 1; seed <= 25; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const TemporaryFolder folder;
+    SqliteJobDatabaseOptions options;
+    options.path = folder.path() + "/jobs.db";
+    options.log_pages_max = 50;
+    auto database = OpenSqliteJobDatabase(options);
+    ASSERT_TRUE(database.ok()) << database.status();
+    MemoryJobDatabase model;
+    JobWriteGenerator generator(seed);
+    for (int batch = 0; batch < 150; ++batch) {
+      std::vector<JobWrite> writes;
+      for (uint64_t i = generator.rng().Below(6); i > 0; --i) {
+        writes.push_back(generator.Next(model));
+      }
+      std::vector<WriteResult> results, wanted;
+      ASSERT_TRUE((*database)->Commit(writes, &results).ok());
+      ASSERT_TRUE(model.Commit(writes, &wanted).ok());
+      ASSERT_EQ(results.size(), wanted.size());
+      for (size_t i = 0; i < results.size(); ++i) {
+        ASSERT_EQ(TextOf(results[i]), TextOf(wanted[i])) << "write " << i << " of batch " << batch;
+      }
+      ASSERT_NO_FATAL_FAILURE(CompareReads(generator, model, **database));
+      if (generator.rng().Below(30) == 0) {
+        database->reset();
+        database = OpenSqliteJobDatabase(options);
+        ASSERT_TRUE(database.ok()) << database.status();
+        ASSERT_EQ(*(*database)->NextLease(), *model.NextLease());
+      }
+    }
+    for (const char* tenant : {"", "blue", "green", "red", "stranger"}) {
+      EXPECT_EQ(TextOfAll(**database, tenant), TextOfAll(model, tenant));
+    }
+    EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
+  }
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job store of a daemon: where its files lie, and what is checked before it is used.
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "server/jobs/job_store.h"
+#include "server/jobs/memory_job_database.h"
+#include "server/jobs/sqlite_job_database.h"
+
+namespace hpvm {
+namespace {
+
+// A database of 10,000 jobs is checked in a fifth of that; a larger one as far as this goes.
+constexpr int64_t kCheckMsMax = 250;
+
+Status MakeFolders(Disk& disk, const std::string& folder, const std::string& blobs) {
+  HPVMD_RETURN_IF_ERROR(disk.MakeFolder(folder));
+  HPVMD_RETURN_IF_ERROR(disk.MakeFolder(blobs));
+  const size_t slash = folder.rfind('/');
+  HPVMD_RETURN_IF_ERROR(disk.SyncFolder(slash == 0 || slash == std::string::npos ? "/" : folder.substr(0, slash)));
+  return disk.SyncFolder(folder);
+}
+
+// Files that no row names are those of a daemon that ended between a blob and its row.
+Status SweepBlobs(JobDatabase& database, BlobFolder& folder) {
+  std::set<std::pair<std::string, Sha256>, std::less<>> used;
+  HPVMD_RETURN_IF_ERROR(database.ListBlobs([&used](const BlobUse& blob) { used.emplace(blob.tenant, blob.hash); }));
+  return folder
+      .Sweep([&used](std::string_view tenant, const Sha256& hash) {
+        return used.count(std::pair<std::string, Sha256>(tenant, hash)) != 0;
+      })
+      .status();
+}
+
+StatusOr<std::unique_ptr<JobStore>> Assemble(std::unique_ptr<JobDatabase> database, const std::string& blob_folder,
+                                             std::function<void(const Status&)> on_broken, Observer* observer) {
+  auto blobs = std::make_unique<BlobFolder>(RealDisk(), blob_folder);
+  HPVMD_RETURN_IF_ERROR(While(SweepBlobs(*database, *blobs), "sweeping \"" + blob_folder + "\""));
+  LocalJobStoreOptions options;
+  options.database = std::move(database);
+  options.blobs = std::move(blobs);
+  options.on_broken = std::move(on_broken);
+  options.observer = observer;
+  return CreateLocalJobStore(std::move(options));
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
+                                                      std::function<void(const Status&)> on_broken,
+                                                      Observer* observer) {
+  const std::string blobs = folder + "/blobs";
+  HPVMD_RETURN_IF_ERROR(MakeFolders(RealDisk(), folder, blobs));
+  SqliteJobDatabaseOptions options;
+  options.path = folder + "/jobs.db";
+  options.check_ms_max = kCheckMsMax;
+  // So that the file is made with mode 0600; SQLite's log and index take it over.
+  HPVMD_RETURN_IF_ERROR(RealDisk().Open(options.path, Disk::Mode::kOpenOrCreate).status());
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, OpenSqliteJobDatabase(options));
+  return Assemble(std::move(database), blobs, std::move(on_broken), observer);
+}
+
+StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer) {
+  const std::string blobs = folder + "/blobs";
+  HPVMD_RETURN_IF_ERROR(MakeFolders(RealDisk(), folder, blobs));
+  return Assemble(std::make_unique<MemoryJobDatabase>(), blobs, nullptr, observer);
+}
+
+}  // namespace hpvm

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/jobs/sqlite_job_database.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "server/jobs/sqlite_check.h"
+#include "server/jobs/sqlite_connection.h"
+#include "server/jobs/sqlite_reader.h"
+#include "server/jobs/sqlite_schema.h"
+#include "server/jobs/sqlite_writer.h"
+
+namespace hpvm {
+namespace {
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Lends readers, one a thread at a time.
+class ReaderPool {
+ public:
+  void Add(std::unique_ptr<SqliteReader> reader) { idle_.push_back(std::move(reader)); }
+
+  template <typename Use>
+  auto With(Use use) {
+    std::unique_ptr<SqliteReader> reader = Take();
+    auto result = use(*reader);
+    {
+      std::lock_guard lock(mutex_);
+      idle_.push_back(std::move(reader));
+    }
+    freed_.notify_one();
+    return result;
+  }
+
+  // None may be lent.
+  void SkipCheckpointAtClose() {
+    for (const std::unique_ptr<SqliteReader>& reader : idle_) {
+      reader->connection().SkipCheckpointAtClose();
+    }
+  }
+
+ private:
+  std::unique_ptr<SqliteReader> Take() {
+    std::unique_lock lock(mutex_);
+    freed_.wait(lock, [this] { return !idle_.empty(); });
+    std::unique_ptr<SqliteReader> reader = std::move(idle_.back());
+    idle_.pop_back();
+    return reader;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  std::vector<std::unique_ptr<SqliteReader>> idle_;
+};
+
+class SqliteJobDatabase final : public JobDatabase {
+ public:
+  explicit SqliteJobDatabase(const SqliteJobDatabaseOptions& options)
+      : options_(options), disk_(options.disk != nullptr ? *options.disk : RealDisk()) {}
+
+  ~SqliteJobDatabase() override {
+    if (!failure_.ok()) {
+      // What the log holds is unknown: whoever starts next reads it from the disk.
+      writer_connection_->SkipCheckpointAtClose();
+      readers_.SkipCheckpointAtClose();
+    }
+  }
+
+  Status Open();
+
+  Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) override;
+  StatusOr<uint64_t> NextLease() override;
+  Status BackUp(const std::string& path) override;
+  StatusOr<std::vector<std::string>> Check() override;
+
+  StatusOr<StoredJob> Find(std::string_view tenant, std::string_view id) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.Find(tenant, id); });
+  }
+  StatusOr<KeyRecord> FindKey(std::string_view tenant, std::string_view key) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.FindKey(tenant, key); });
+  }
+  StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ReadRequest(tenant, id); });
+  }
+  StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ReadResults(tenant, id); });
+  }
+  StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.List(tenant, filter); });
+  }
+  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.LoadLive(each, damaged); });
+  }
+  StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ListFinished(tenant, count_max); });
+  }
+  Status ListBlobs(const std::function<void(const BlobUse&)>& each) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ListBlobs(each); });
+  }
+  StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.UsesBlob(tenant, hash); });
+  }
+  StatusOr<std::map<std::string, TenantUse>> Use() override {
+    std::lock_guard lock(use_mutex_);
+    return use_;
+  }
+
+ private:
+  // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails alike.
+  template <typename Change>
+  Status Transact(Change change);
+  void CountUse(const UseChanges& changes);
+  Status MoveLog();
+
+  const SqliteJobDatabaseOptions options_;
+  Disk& disk_;
+
+  std::mutex write_mutex_;
+  Status failure_;
+  std::unique_ptr<SqliteConnection> writer_connection_;
+  std::unique_ptr<SqliteWriter> writer_;
+
+  ReaderPool readers_;
+
+  std::mutex use_mutex_;
+  std::map<std::string, TenantUse> use_;  // Counted from the rows at the start, then with each commit.
+};
+
+Status SqliteJobDatabase::Open() {
+  HPVMD_ASSIGN_OR_RETURN(writer_connection_,
+                         SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kWriter));
+  if (options_.check_ms_max > 0) {
+    const Time end = RealClock().Now() + std::chrono::milliseconds(options_.check_ms_max);
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> faults,
+                           writer_connection_->CheckIntegrity(true, [end] { return RealClock().Now() >= end; }));
+    if (!faults.empty()) {
+      return DataLoss("The job database \"" + options_.path + "\" is damaged (" + std::to_string(faults.size()) +
+                      " faults; the first: " + faults.front() + "). Restore a backup.");
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(While(Migrate(*writer_connection_, options_.migrations), "opening " + options_.path));
+  HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(FolderOf(options_.path)));
+  HPVMD_ASSIGN_OR_RETURN(writer_, SqliteWriter::Create(*writer_connection_));
+  for (int i = 0; i < std::max(1, options_.read_connections); ++i) {
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteReader> reader, SqliteReader::Open(options_.path, options_.vfs));
+    readers_.Add(std::move(reader));
+  }
+  HPVMD_ASSIGN_OR_RETURN(use_, readers_.With([](SqliteReader& reader) { return reader.Use(); }));
+  return absl::OkStatus();
+}
+
+template <typename Change>
+Status SqliteJobDatabase::Transact(Change change) {
+  HPVMD_RETURN_IF_ERROR(failure_);
+  Status status = writer_connection_->Begin();
+  if (status.ok()) {
+    status = change();
+  }
+  if (status.ok()) {
+    status = HPVMD_FAILPOINT("store.transaction.before_commit");
+  }
+  if (status.ok()) {
+    status = writer_connection_->Commit();
+  }
+  if (status.ok()) {
+    return status;
+  }
+  const Status undone = writer_connection_->Rollback();
+  if (absl::IsResourceExhausted(status) && undone.ok()) {
+    return status;
+  }
+  failure_ = absl::IsDataLoss(status) ? status : DataLoss(Message(status));
+  return failure_;
+}
+
+Status SqliteJobDatabase::Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) {
+  std::lock_guard lock(write_mutex_);
+  results->clear();
+  UseChanges use;
+  const Status status =
+      Transact([&] { return writes.empty() ? writer_->Probe() : writer_->Apply(writes, results, &use); });
+  writer_->Settle(status.ok());
+  if (!status.ok()) {
+    results->clear();
+    return status;
+  }
+  CountUse(use);
+  return MoveLog();
+}
+
+void SqliteJobDatabase::CountUse(const UseChanges& changes) {
+  std::lock_guard lock(use_mutex_);
+  for (const auto& [name, change] : changes) {
+    TenantUse& tenant = use_[name];
+    tenant.jobs += change.jobs;
+    tenant.live += change.live;
+    tenant.stored_bytes += change.stored_bytes;
+    if (tenant.jobs == 0) {
+      use_.erase(name);
+    }
+  }
+}
+
+// A log that is not moved for want of room only grows; one that failed to be synced is not to be trusted any more, and
+// with it all that was answered since it was last moved: the caller may not answer more.
+Status SqliteJobDatabase::MoveLog() {
+  const int pages = writer_connection_->wal_pages();
+  if (pages < options_.log_pages_max) {
+    return absl::OkStatus();
+  }
+  // Readers that never pause keep the log from starting anew: then they are waited for.
+  const bool is_long = pages / 4 >= options_.log_pages_max;
+  const Status status = writer_connection_->Checkpoint(is_long);
+  if (status.ok() || absl::IsResourceExhausted(status)) {
+    return absl::OkStatus();
+  }
+  failure_ = absl::IsDataLoss(status) ? status : DataLoss(Message(status));
+  return failure_;
+}
+
+StatusOr<uint64_t> SqliteJobDatabase::NextLease() {
+  std::lock_guard lock(write_mutex_);
+  HPVMD_RETURN_IF_ERROR(Transact(
+      [this] { return writer_connection_->Execute("UPDATE meta SET value = value + 1 WHERE name = 'lease'"); }));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t lease,
+                         writer_connection_->QueryInt("SELECT value FROM meta WHERE name = 'lease'"));
+  return static_cast<uint64_t>(lease);
+}
+
+Status SqliteJobDatabase::BackUp(const std::string& path) {
+  const std::string temporary = path + ".part";
+  if (disk_.Open(path, Disk::Mode::kRead).ok()) {
+    return AlreadyExists("\"" + path + "\" exists already.");
+  }
+  disk_.Remove(temporary).IgnoreError();
+  HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.backup.before"));
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> source,
+                         SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader));
+  HPVMD_RETURN_IF_ERROR(source->CopyTo(temporary, options_.vfs));
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> copy, disk_.Open(temporary, Disk::Mode::kReadWrite));
+  HPVMD_RETURN_IF_ERROR(copy->Sync());
+  HPVMD_RETURN_IF_ERROR(disk_.Rename(temporary, path));
+  return disk_.SyncFolder(FolderOf(path));
+}
+
+StatusOr<std::vector<std::string>> SqliteJobDatabase::Check() {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> connection,
+                         SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader));
+  return CheckJobTables(*connection);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<JobDatabase>> OpenSqliteJobDatabase(const SqliteJobDatabaseOptions& options) {
+  auto database = std::make_unique<SqliteJobDatabase>(options);
+  HPVMD_RETURN_IF_ERROR(database->Open());
+  return database;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs in one SQLite file: the store of a daemon. WAL, synchronous=FULL, one writer, a few readers beside it.
+//
+// A commit is durable when it answers. The log is moved into the database by Commit itself, after the commit that made
+// it long, so that a failed sync there is told as well. Each payload has a checksum that reads verify.
+#ifndef HPVMD_SERVER_JOBS_SQLITE_JOB_DATABASE_H_
+#define HPVMD_SERVER_JOBS_SQLITE_JOB_DATABASE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/disk.h"
+#include "base/status.h"
+#include "server/jobs/job_database.h"
+
+namespace hpvm {
+
+// One step of the file's schema, from version `to_version` - 1.
+struct SqliteMigration {
+  int to_version = 0;
+  const char* sql = nullptr;
+};
+// The table of this release, the oldest first.
+std::span<const SqliteMigration> SqliteMigrations();
+
+struct SqliteJobDatabaseOptions {
+  std::string path;           // Absolute.
+  std::string vfs;            // SQLite's name of it; empty: its default.
+  Disk* disk = nullptr;       // The same disk, for what SQLite does not do; null: the real one.
+  int read_connections = 2;   // Reads at a time; more wait.
+  int log_pages_max = 4'096;  // Of 4 KiB: then the log is moved into the database.
+  // How long the file's structure is checked before it is used; 0: not at all.
+  int64_t check_ms_max = 0;
+  std::span<const SqliteMigration> migrations = SqliteMigrations();
+};
+
+// Makes the file when there is none. kFailedPrecondition: a newer release wrote it, or it is no job database.
+// kDataLoss: it is damaged.
+StatusOr<std::unique_ptr<JobDatabase>> OpenSqliteJobDatabase(const SqliteJobDatabaseOptions& options);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_SQLITE_JOB_DATABASE_H_

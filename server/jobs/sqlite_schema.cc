@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/jobs/sqlite_schema.h"
+
+#include <zlib.h>
+
+#include <array>
+
+#include "base/failpoint.h"
+
+namespace hpvm {
+namespace {
+
+// "hpvm", in the file's header: what is not ours is not touched.
+constexpr int64_t kApplicationId = 0x6870766d;
+
+// The columns of jobs before `record` repeat what writes compare and reads search; `record` is a StoredJob. A live
+// job's `ended` is NULL: changes that do not set it leave the indexes alone. `request` is the sequence of the first job
+// of its array, which `requests` and `request_users` (arrays only) go by. keys.rows counts the jobs whose rows are
+// there.
+constexpr char kVersion1[] = R"sql(
+CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES('lease', 0), ('next_sequence', 1), ('probe', 0);
+CREATE TABLE jobs(
+  sequence INTEGER PRIMARY KEY,
+  id TEXT NOT NULL,
+  tenant TEXT NOT NULL,
+  array_id TEXT,
+  idempotency_key TEXT,
+  request INTEGER NOT NULL,
+  dropped INTEGER NOT NULL,
+  ended INTEGER,
+  bytes INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  lease INTEGER NOT NULL,
+  record BLOB NOT NULL,
+  sum INTEGER NOT NULL);
+CREATE UNIQUE INDEX jobs_by_id ON jobs(id);
+CREATE INDEX jobs_by_tenant ON jobs(tenant);
+CREATE INDEX jobs_by_array ON jobs(tenant, array_id) WHERE array_id IS NOT NULL;
+CREATE INDEX jobs_live ON jobs(sequence) WHERE ended IS NULL;
+CREATE INDEX jobs_finished ON jobs(tenant, ended) WHERE ended IS NOT NULL;
+CREATE TABLE requests(sequence INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL);
+CREATE TABLE request_users(sequence INTEGER PRIMARY KEY, users INTEGER NOT NULL);
+CREATE TABLE results(sequence INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL);
+CREATE TABLE keys(
+  tenant TEXT NOT NULL,
+  idempotency_key TEXT NOT NULL,
+  job_id TEXT NOT NULL,
+  array_id TEXT NOT NULL,
+  request_hash BLOB NOT NULL,
+  created INTEGER NOT NULL,
+  rows INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  PRIMARY KEY(tenant, idempotency_key)) WITHOUT ROWID;
+CREATE INDEX keys_without_rows ON keys(created) WHERE rows = 0;
+CREATE TABLE blobs(
+  tenant TEXT NOT NULL,
+  sha256 BLOB NOT NULL,
+  sequence INTEGER NOT NULL,
+  PRIMARY KEY(tenant, sha256, sequence)) WITHOUT ROWID;
+)sql";
+
+constexpr std::array<SqliteMigration, 1> kMigrations = {{{1, kVersion1}}};
+
+Status MigrateStep(SqliteConnection& connection, const SqliteMigration& step) {
+  HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.migrate.before"));
+  HPVMD_RETURN_IF_ERROR(connection.Begin());
+  Status status = connection.Execute(step.sql);
+  if (status.ok()) {
+    status = connection.Execute("PRAGMA user_version=" + std::to_string(step.to_version));
+  }
+  if (status.ok()) {
+    status = connection.Commit();
+  }
+  if (!status.ok()) {
+    connection.Rollback().IgnoreError();
+    return While(status, "migrating the job database to version " + std::to_string(step.to_version));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const SqliteMigration> SqliteMigrations() { return kMigrations; }
+
+Status Migrate(SqliteConnection& connection, std::span<const SqliteMigration> migrations) {
+  HPVMD_ASSIGN_OR_RETURN(const int64_t application, connection.QueryInt("PRAGMA application_id"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t version, connection.QueryInt("PRAGMA user_version"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t tables, connection.QueryInt("SELECT count(*) FROM sqlite_schema"));
+  if (application != kApplicationId && (tables != 0 || version != 0)) {
+    return FailedPrecondition("The file is an SQLite database, but not one of jobs (its application id is " +
+                              std::to_string(application) + ").");
+  }
+  const int newest = migrations.back().to_version;
+  if (version > newest) {
+    return FailedPrecondition("The job database has version " + std::to_string(version) +
+                              " of a later release; this one knows version " + std::to_string(newest) +
+                              ". Start the later release, or restore a backup made before the upgrade.");
+  }
+  if (application != kApplicationId) {
+    HPVMD_RETURN_IF_ERROR(connection.Execute("PRAGMA application_id=" + std::to_string(kApplicationId)));
+  }
+  for (const SqliteMigration& step : migrations) {
+    if (step.to_version > version) {
+      HPVMD_RETURN_IF_ERROR(MigrateStep(connection, step));
+    }
+  }
+  return absl::OkStatus();
+}
+
+uint32_t RowSum(uint64_t sequence, std::string_view payload) {
+  std::array<unsigned char, 8> which;
+  for (size_t i = 0; i < which.size(); ++i) {
+    which[i] = static_cast<unsigned char>(sequence >> (8 * i));
+  }
+  const uLong start = crc32_z(0, which.data(), which.size());
+  return static_cast<uint32_t>(crc32_z(start, reinterpret_cast<const Bytef*>(payload.data()), payload.size()));
+}
+
+Status DamagedRow(std::string_view what, std::string_view id) {
+  return DataLoss("The stored " + std::string(what) + " of job \"" + std::string(id) + "\" is damaged.");
+}
+
+StatusOr<StoredJob> ReadJobRow(const SqliteStatement& row) {
+  const auto sequence = static_cast<uint64_t>(row.Int(0));
+  const std::string_view tenant = row.Bytes(1), id = row.Bytes(2), record = row.Bytes(6);
+  StoredJob job;
+  const bool is_whole = row.Int(7) == RowSum(sequence, record) &&
+                        job.ParseFromArray(record.data(), static_cast<int>(record.size())) && job.tenant() == tenant &&
+                        job.job().id() == id && job.job().state() == row.Int(3) && job.job().attempt() == row.Int(4) &&
+                        job.lease() == static_cast<uint64_t>(row.Int(5));
+  if (!is_whole) {
+    return DamagedRow("record", id);
+  }
+  job.set_sequence(sequence);
+  return job;
+}
+
+}  // namespace hpvm

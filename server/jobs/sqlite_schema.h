@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of the job database, and how older ones become them.
+#ifndef HPVMD_SERVER_JOBS_SQLITE_SCHEMA_H_
+#define HPVMD_SERVER_JOBS_SQLITE_SCHEMA_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "server/jobs/job_database.h"
+#include "server/jobs/sqlite_connection.h"
+#include "server/jobs/sqlite_job_database.h"
+
+namespace hpvm {
+
+// Brings the file to the newest version in the table, each step in one transaction.
+Status Migrate(SqliteConnection& connection, std::span<const SqliteMigration> migrations);
+
+// CRC-32 of a row's payload and of which row it is: bytes that were moved to another row are wrong there.
+uint32_t RowSum(uint64_t sequence, std::string_view payload);
+
+// Columns of a row of jobs, as every read of them selects.
+inline constexpr char kJobColumns[] = "sequence, tenant, id, state, attempt, lease, record, sum";
+// The job of the present row. kDataLoss naming it when its checksum is wrong or the columns contradict the record.
+StatusOr<StoredJob> ReadJobRow(const SqliteStatement& row);
+Status DamagedRow(std::string_view what, std::string_view id);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_SQLITE_SCHEMA_H_

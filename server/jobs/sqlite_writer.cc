@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/jobs/sqlite_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/jobs/job_rules.h"
+#include "server/jobs/sqlite_schema.h"
+
+namespace hpvm {
+namespace {
+
+std::string_view BytesOf(const Sha256& hash) {
+  return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()};
+}
+
+Sha256 HashFrom(std::string_view bytes) {
+  Sha256 hash;
+  std::copy_n(bytes.begin(), std::min(bytes.size(), hash.bytes.size()), hash.bytes.begin());
+  return hash;
+}
+
+std::string_view TenantOf(const JobWrite& write) {
+  if (const auto* change = std::get_if<ChangeJob>(&write)) {
+    return change->tenant;
+  }
+  const auto* drop = std::get_if<DropJob>(&write);
+  return drop != nullptr ? std::string_view(drop->tenant) : std::string_view();
+}
+
+// Of a row whose record is damaged: what its columns know.
+StoredJob JobFromColumns(std::string_view tenant, std::string_view id, v1::JobState state, uint32_t attempt,
+                         uint64_t lease) {
+  StoredJob job;
+  job.set_tenant(std::string(tenant));
+  job.set_lease(lease);
+  job.mutable_job()->set_id(std::string(id));
+  job.mutable_job()->set_state(state);
+  job.mutable_job()->set_attempt(attempt);
+  return job;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<SqliteWriter>> SqliteWriter::Create(SqliteConnection& connection) {
+  std::unique_ptr<SqliteWriter> writer(new SqliteWriter(connection));
+  HPVMD_RETURN_IF_ERROR(writer->PrepareAll());
+  HPVMD_ASSIGN_OR_RETURN(const int64_t next, connection.QueryInt("SELECT max((SELECT value FROM meta WHERE name = "
+                                                                 "'next_sequence'), "
+                                                                 "(SELECT ifnull(max(sequence), 0) + 1 FROM jobs))"));
+  writer->next_sequence_ = writer->committed_sequence_ = static_cast<uint64_t>(next);
+  return writer;
+}
+
+Status SqliteWriter::PrepareAll() {
+  const std::pair<SqliteStatement*, std::string_view> statements[] = {
+      {&insert_job_,
+       "INSERT INTO jobs(sequence, id, tenant, array_id, idempotency_key, request, dropped, bytes, state, attempt, "
+       "lease, record, sum) VALUES(?1, ?2, ?3, nullif(?4, ''), nullif(?5, ''), ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12)"},
+      {&insert_request_, "INSERT INTO requests VALUES(?1, ?2, ?3)"},
+      {&insert_request_users_, "INSERT INTO request_users VALUES(?1, ?2)"},
+      {&insert_key_, "INSERT INTO keys VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING"},
+      {&insert_blob_, "INSERT INTO blobs VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING"},
+      {&insert_results_, "INSERT OR REPLACE INTO results VALUES(?1, ?2, ?3)"},
+      {&find_row_,
+       "SELECT sequence, tenant, id, state, attempt, lease, record, sum, request, bytes, dropped, "
+       "array_id, idempotency_key FROM jobs WHERE id = ?1"},
+      {&find_key_, "SELECT job_id, request_hash, state, array_id FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
+      {&find_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
+      {&blobs_of_row_, "SELECT sha256 FROM blobs WHERE tenant = ?1 AND sequence = ?2"},
+      {&change_live_,
+       "UPDATE jobs SET bytes = ?2, state = ?3, attempt = ?4, lease = ?5, record = ?6, sum = ?7 WHERE sequence = ?1"},
+      {&change_ended_,
+       "UPDATE jobs SET bytes = ?2, state = ?3, attempt = ?4, lease = ?5, record = ?6, sum = ?7, ended = ?8 "
+       "WHERE sequence = ?1"},
+      {&change_dropped_, "UPDATE jobs SET bytes = ?2, record = ?3, sum = ?4, dropped = 1 WHERE sequence = ?1"},
+      {&delete_job_, "DELETE FROM jobs WHERE sequence = ?1"},
+      {&delete_jobs_from_, "DELETE FROM jobs WHERE sequence >= ?1"},
+      {&delete_request_, "DELETE FROM requests WHERE sequence = ?1"},
+      {&delete_request_users_, "DELETE FROM request_users WHERE sequence = ?1"},
+      {&delete_results_, "DELETE FROM results WHERE sequence = ?1"},
+      {&delete_blob_, "DELETE FROM blobs WHERE tenant = ?1 AND sha256 = ?2 AND sequence = ?3"},
+      {&delete_key_, "DELETE FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
+      {&delete_old_keys_, "DELETE FROM keys WHERE rows = 0 AND created < ?1"},
+      {&leave_request_, "UPDATE request_users SET users = users - 1 WHERE sequence = ?1"},
+      {&find_request_users_, "SELECT users FROM request_users WHERE sequence = ?1"},
+      {&leave_key_,
+       "UPDATE keys SET rows = rows - 1, state = CASE WHEN job_id = ?3 THEN ?4 ELSE state END "
+       "WHERE tenant = ?1 AND idempotency_key = ?2"},
+      {&save_sequence_, "UPDATE meta SET value = ?1 WHERE name = 'next_sequence'"},
+      {&probe_, "UPDATE meta SET value = value + 1 WHERE name = 'probe'"},
+  };
+  for (const auto& [statement, sql] : statements) {
+    HPVMD_RETURN_IF_ERROR(connection_.Prepare(sql, statement));
+  }
+  return absl::OkStatus();
+}
+
+Status SqliteWriter::Apply(std::span<const JobWrite> writes, std::vector<WriteResult>* results, UseChanges* use) {
+  results->resize(writes.size());
+  for (size_t i = 0; i < writes.size(); ++i) {
+    WriteResult& result = (*results)[i];
+    HPVMD_RETURN_IF_ERROR(std::visit([&](const auto& write) { return Write(write, &result, use); }, writes[i]));
+  }
+  return ForgetBlobsInUse(writes, results);
+}
+
+void SqliteWriter::Settle(bool committed) {
+  (committed ? committed_sequence_ : next_sequence_) = committed ? next_sequence_ : committed_sequence_;
+}
+
+Status SqliteWriter::Write(const InsertJobs& insert, WriteResult* result, UseChanges* use) {
+  result->status = CheckInsert(insert);
+  if (!result->status.ok()) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const bool is_new, InsertKey(insert, result));
+  if (!is_new) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const bool inserted, InsertRows(insert, result));
+  if (!inserted) {
+    return UndoInsert(insert);
+  }
+  const uint64_t first = next_sequence_;
+  HPVMD_RETURN_IF_ERROR(insert_request_.Run(first, SqlBytes{insert.request}, RowSum(first, insert.request)));
+  if (insert.jobs.size() > 1 || !insert.jobs.front().job().array_id().empty()) {
+    HPVMD_RETURN_IF_ERROR(insert_request_users_.Run(first, uint64_t{insert.jobs.size()}));
+  }
+  TenantUse& tenant = (*use)[insert.jobs.front().tenant()];
+  for (const StoredJob& job : insert.jobs) {
+    for (const Sha256& hash : BlobsOf(job)) {
+      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(job.tenant(), SqlBytes{BytesOf(hash)}, next_sequence_));
+    }
+    result->sequences.push_back(next_sequence_++);
+    tenant.jobs += 1;
+    tenant.live += 1;
+    tenant.stored_bytes += job.stored_bytes();
+  }
+  return absl::OkStatus();
+}
+
+// False: the key is known.
+StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* result) {
+  if (insert.idempotency_key.empty()) {
+    return true;
+  }
+  const StoredJob& first = insert.jobs.front();
+  HPVMD_RETURN_IF_ERROR(insert_key_.Run(first.tenant(), insert.idempotency_key, first.job().id(),
+                                        first.job().array_id(), SqlBytes{BytesOf(insert.request_hash)},
+                                        first.job().created_unix_ns(), uint64_t{insert.jobs.size()}));
+  if (connection_.changes() != 0) {
+    return true;
+  }
+  SqliteReset reset(find_key_);
+  HPVMD_ASSIGN_OR_RETURN(const bool found, find_key_.Start(first.tenant(), insert.idempotency_key).Next());
+  if (!found) {
+    return DataLoss("The job database's keys are damaged: one is there and cannot be found.");
+  }
+  result->known = {std::string(find_key_.Bytes(0)), HashFrom(find_key_.Bytes(1)),
+                   static_cast<v1::JobState>(find_key_.Int(2)), std::string(find_key_.Bytes(3))};
+  result->status = KeyIsKnown();
+  return false;
+}
+
+// False: an id is taken, and some rows may be there.
+StatusOr<bool> SqliteWriter::InsertRows(const InsertJobs& insert, WriteResult* result) {
+  uint64_t sequence = next_sequence_;
+  std::string record;
+  for (const StoredJob& job : insert.jobs) {
+    job.SerializeToString(&record);
+    const Status status =
+        insert_job_.Run(sequence, job.job().id(), job.tenant(), job.job().array_id(), insert.idempotency_key,
+                        next_sequence_, job.stored_bytes(), static_cast<int>(job.job().state()), job.job().attempt(),
+                        job.lease(), SqlBytes{record}, RowSum(sequence, record));
+    if (absl::IsAlreadyExists(status)) {
+      result->status = Internal("The id \"" + job.job().id() + "\" is taken.");
+      return false;
+    }
+    HPVMD_RETURN_IF_ERROR(status);
+    ++sequence;
+  }
+  return true;
+}
+
+Status SqliteWriter::UndoInsert(const InsertJobs& insert) {
+  HPVMD_RETURN_IF_ERROR(delete_jobs_from_.Run(next_sequence_));
+  return insert.idempotency_key.empty() ? absl::OkStatus()
+                                        : delete_key_.Run(insert.jobs.front().tenant(), insert.idempotency_key);
+}
+
+StatusOr<SqliteWriter::Row> SqliteWriter::FindRow(std::string_view tenant, std::string_view id) {
+  SqliteReset reset(find_row_);
+  HPVMD_ASSIGN_OR_RETURN(const bool found, find_row_.Start(id).Next());
+  if (!found || find_row_.Bytes(1) != tenant) {
+    return NoSuchJob(id);
+  }
+  Row row;
+  row.sequence = static_cast<uint64_t>(find_row_.Int(0));
+  row.state = static_cast<v1::JobState>(find_row_.Int(3));
+  row.attempt = static_cast<uint32_t>(find_row_.Int(4));
+  row.lease = static_cast<uint64_t>(find_row_.Int(5));
+  row.request = static_cast<uint64_t>(find_row_.Int(8));
+  row.bytes = static_cast<uint64_t>(find_row_.Int(9));
+  row.dropped = find_row_.Int(10) != 0;
+  row.array_id = find_row_.Bytes(11);
+  row.key = find_row_.Bytes(12);
+  if (StatusOr<StoredJob> job = ReadJobRow(find_row_); job.ok()) {
+    row.job = *std::move(job);
+  }
+  return row;
+}
+
+Status SqliteWriter::Write(const ChangeJob& change, WriteResult* result, UseChanges* use) {
+  StatusOr<Row> row = FindRow(change.tenant, change.id);
+  if (absl::IsNotFound(row.status())) {
+    result->status = row.status();
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(row.status());
+  result->status = CheckChange({row->state, row->attempt, row->lease, row->array_id}, change);
+  if (!result->status.ok()) {
+    return absl::OkStatus();
+  }
+  const v1::Job& job = change.job.job();
+  std::string record = change.job.SerializeAsString();
+  const uint32_t sum = RowSum(row->sequence, record);
+  HPVMD_RETURN_IF_ERROR(SetBlobs(*row, change.tenant, BlobsOf(change.job), result));
+  TenantUse& tenant = (*use)[change.tenant];
+  tenant.stored_bytes += change.job.stored_bytes() - row->bytes;
+  const int state = static_cast<int>(job.state());
+  if (!IsTerminal(job.state())) {
+    return change_live_.Run(row->sequence, change.job.stored_bytes(), state, job.attempt(), change.job.lease(),
+                            SqlBytes{record}, sum);
+  }
+  tenant.live -= 1;
+  HPVMD_RETURN_IF_ERROR(change_ended_.Run(row->sequence, change.job.stored_bytes(), state, job.attempt(),
+                                          change.job.lease(), SqlBytes{record}, sum, job.ended_unix_ns()));
+  if (!change.results.has_value()) {
+    return absl::OkStatus();
+  }
+  const std::string results = change.results->SerializeAsString();
+  return insert_results_.Run(row->sequence, SqlBytes{results}, RowSum(row->sequence, results));
+}
+
+StatusOr<std::vector<Sha256>> SqliteWriter::BlobsOfRow(const Row& row, std::string_view tenant) {
+  if (row.job.has_value()) {
+    return BlobsOf(*row.job);
+  }
+  // No index leads from a job to its blobs: this reads all of the tenant's.
+  std::vector<Sha256> blobs;
+  SqliteReset reset(blobs_of_row_);
+  blobs_of_row_.Start(tenant, row.sequence);
+  while (true) {
+    HPVMD_ASSIGN_OR_RETURN(const bool more, blobs_of_row_.Next());
+    if (!more) {
+      return blobs;
+    }
+    blobs.push_back(HashFrom(blobs_of_row_.Bytes(0)));
+  }
+}
+
+Status SqliteWriter::SetBlobs(const Row& row, std::string_view tenant, const std::vector<Sha256>& blobs,
+                              WriteResult* result) {
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<Sha256> before, BlobsOfRow(row, tenant));
+  for (const Sha256& hash : blobs) {
+    if (!std::binary_search(before.begin(), before.end(), hash)) {
+      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(tenant, SqlBytes{BytesOf(hash)}, row.sequence));
+    }
+  }
+  for (const Sha256& hash : before) {
+    if (!std::binary_search(blobs.begin(), blobs.end(), hash)) {
+      HPVMD_RETURN_IF_ERROR(delete_blob_.Run(tenant, SqlBytes{BytesOf(hash)}, row.sequence));
+      HPVMD_ASSIGN_OR_RETURN(const bool used, IsBlobUsed(tenant, hash));
+      if (!used) {
+        result->unused_blobs.push_back(hash);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<bool> SqliteWriter::IsBlobUsed(std::string_view tenant, const Sha256& hash) {
+  SqliteReset reset(find_blob_);
+  return find_blob_.Start(tenant, SqlBytes{BytesOf(hash)}).Next();
+}
+
+Status SqliteWriter::Write(const DropJob& drop, WriteResult* result, UseChanges* use) {
+  StatusOr<Row> row = FindRow(drop.tenant, drop.id);
+  if (row.ok()) {
+    result->status = CheckDrop(row->state, drop.id);
+  } else if (absl::IsNotFound(row.status())) {
+    result->status = row.status();
+  } else {
+    return row.status();
+  }
+  if (!result->status.ok()) {
+    return absl::OkStatus();
+  }
+  TenantUse& tenant = (*use)[drop.tenant];
+  if (!row->dropped) {
+    HPVMD_RETURN_IF_ERROR(SetBlobs(*row, drop.tenant, {}, result));
+    HPVMD_RETURN_IF_ERROR(DropPayload(*row));
+  }
+  if (drop.forget) {
+    tenant.jobs -= 1;
+    tenant.stored_bytes -= row->bytes;
+    return Forget(*row, drop);
+  }
+  if (row->dropped) {
+    return absl::OkStatus();
+  }
+  const StoredJob job =
+      DroppedForm(row->job.has_value() ? *std::move(row->job)
+                                       : JobFromColumns(drop.tenant, drop.id, row->state, row->attempt, row->lease));
+  const std::string record = job.SerializeAsString();
+  tenant.stored_bytes += job.stored_bytes() - row->bytes;
+  return change_dropped_.Run(row->sequence, job.stored_bytes(), SqlBytes{record}, RowSum(row->sequence, record));
+}
+
+Status SqliteWriter::DropPayload(const Row& row) {
+  HPVMD_RETURN_IF_ERROR(DropRequest(row));
+  return delete_results_.Run(row.sequence);
+}
+
+Status SqliteWriter::DropRequest(const Row& row) {
+  if (!row.array_id.empty()) {
+    HPVMD_RETURN_IF_ERROR(leave_request_.Run(row.request));
+    SqliteReset reset(find_request_users_);
+    HPVMD_ASSIGN_OR_RETURN(const bool found, find_request_users_.Start(row.request).Next());
+    if (found && find_request_users_.Int(0) > 0) {
+      return absl::OkStatus();
+    }
+    find_request_users_.Reset();
+    HPVMD_RETURN_IF_ERROR(delete_request_users_.Run(row.request));
+  }
+  return delete_request_.Run(row.request);
+}
+
+Status SqliteWriter::Forget(const Row& row, const DropJob& drop) {
+  if (!row.key.empty()) {
+    HPVMD_RETURN_IF_ERROR(leave_key_.Run(drop.tenant, row.key, drop.id, static_cast<int>(row.state)));
+  }
+  HPVMD_RETURN_IF_ERROR(delete_job_.Run(row.sequence));
+  // The newest row's number must not be given again after a restart.
+  return row.sequence + 1 == next_sequence_ ? save_sequence_.Run(next_sequence_) : absl::OkStatus();
+}
+
+Status SqliteWriter::Write(const ForgetKeys& forget, WriteResult* result, UseChanges* use) {
+  return delete_old_keys_.Run(forget.before_unix_ns);
+}
+
+// What one write of the batch left unused may be used by a later one.
+Status SqliteWriter::ForgetBlobsInUse(std::span<const JobWrite> writes, std::vector<WriteResult>* results) {
+  for (size_t i = 0; i < writes.size(); ++i) {
+    std::vector<Sha256>& unused = (*results)[i].unused_blobs;
+    for (size_t j = unused.size(); j-- > 0;) {
+      HPVMD_ASSIGN_OR_RETURN(const bool used, IsBlobUsed(TenantOf(writes[i]), unused[j]));
+      if (used) {
+        unused.erase(unused.begin() + static_cast<ptrdiff_t>(j));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

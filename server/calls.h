@@ -11,6 +11,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "hpvm/v1/service.grpc.pb.h"
+#include "server/admission.h"
 #include "server/core.h"
 
 namespace hpvm {
@@ -37,8 +38,8 @@ class SelfOwned : public std::enable_shared_from_this<Call> {
   std::shared_ptr<Call> self_;
 };
 
-grpc::ServerUnaryReactor* StartRunCall(Core& core, StatusOr<TenantRef> tenant, const v1::RunRequest* request,
-                                       v1::RunResponse* response);
+grpc::ServerUnaryReactor* StartRunCall(Core& core, Admission& admission, StatusOr<TenantRef> tenant,
+                                       const v1::RunRequest* request, v1::RunResponse* response);
 grpc::ServerReadReactor<v1::PutModuleRequest>* StartPutModule(Core& core, StatusOr<TenantRef> tenant,
                                                               v1::PutModuleResponse* response);
 grpc::ServerReadReactor<v1::PutGraphRequest>* StartPutGraph(Core& core, StatusOr<TenantRef> tenant,

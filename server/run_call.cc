@@ -14,7 +14,11 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
   RunCall(Core& core, v1::RunResponse* response) : core_(core), response_(response) {}
   void Begin() {}
 
-  void Start(const TenantRef& tenant, const v1::RunRequest& request) {
+  void Start(Admission& admission, const TenantRef& tenant, const v1::RunRequest& request) {
+    if (Outcome admitted = admission.Admit(tenant->name, request.ByteSizeLong(), &ticket_); !admitted.ok()) {
+      Finish(ToGrpc(admitted));
+      return;
+    }
     wants_log_ = request.log();
     const uint64_t id = core_.Run(tenant, request, [self = shared_from_this()](RunOutcome outcome) {
       self->OnOutcome(std::move(outcome));
@@ -33,7 +37,10 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
     }
   }
 
-  void OnDone() override { ReleaseSelf(); }
+  void OnDone() override {
+    ticket_.Release();  // The core may hold this a little longer.
+    ReleaseSelf();
+  }
 
  private:
   void OnOutcome(RunOutcome outcome) {
@@ -63,6 +70,7 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
 
   Core& core_;
   v1::RunResponse* response_;   // gRPC's, until OnDone.
+  Admission::Ticket ticket_;
   bool wants_log_ = false;
   std::atomic<uint64_t> id_{0};
   std::atomic<bool> cancelled_{false};
@@ -98,11 +106,11 @@ void FillTiming(const RunOutcome& outcome, v1::RunTiming* timing) {
   timing->set_total_ns(static_cast<uint64_t>(outcome.total.count()));
 }
 
-grpc::ServerUnaryReactor* StartRunCall(Core& core, StatusOr<TenantRef> tenant, const v1::RunRequest* request,
-                                       v1::RunResponse* response) {
+grpc::ServerUnaryReactor* StartRunCall(Core& core, Admission& admission, StatusOr<TenantRef> tenant,
+                                       const v1::RunRequest* request, v1::RunResponse* response) {
   RunCall* call = RunCall::Create(core, response);
   if (tenant.ok()) {
-    call->Start(*tenant, *request);
+    call->Start(admission, *tenant, *request);
   } else {
     call->Finish(ToGrpc(tenant.status()));
   }

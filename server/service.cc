@@ -23,6 +23,7 @@ namespace hpvm {
 namespace {
 
 constexpr char kTenantHeader[] = "hpvm-tenant";
+constexpr size_t kTransportBytesMax = 256 * limits::kMiB;
 
 StatusOr<TenantRef> TenantOf(Core& core, const grpc::CallbackServerContext& context) {
   std::string_view name = core.config().tenants_default;
@@ -62,7 +63,7 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
 
 class Service final : public v1::Hpvm::CallbackService {
  public:
-  explicit Service(Core& core) : core_(core) {}
+  Service(Core& core, Admission& admission) : core_(core), admission_(admission) {}
 
   using Context = grpc::CallbackServerContext;
 
@@ -104,7 +105,7 @@ class Service final : public v1::Hpvm::CallbackService {
                   [&](const TenantRef& tenant) { return core_.ReleaseGraph(*tenant, request->handle()); });
   }
   grpc::ServerUnaryReactor* Run(Context* context, const v1::RunRequest* request, v1::RunResponse* response) override {
-    return StartRunCall(core_, TenantOf(core_, *context), request, response);
+    return StartRunCall(core_, admission_, TenantOf(core_, *context), request, response);
   }
   grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* Stream(Context* context) override {
     return StartStream(core_, TenantOf(core_, *context));
@@ -167,6 +168,7 @@ class Service final : public v1::Hpvm::CallbackService {
 
  private:
   Core& core_;
+  Admission& admission_;
 };
 
 // A socket file that nobody answers on is left over from a daemon that was killed; one that answers is another
@@ -197,6 +199,10 @@ void SetLimits(const Config& config, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(config.limits_metadata_bytes_max));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              static_cast<int>(config.limits_streams_per_connection_max));
+  // What gRPC itself may hold of messages that come and go: beyond it, it reads no further from its connections.
+  grpc::ResourceQuota quota("hpvmd");
+  quota.Resize(kTransportBytesMax);
+  builder.SetResourceQuota(quota);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
@@ -217,7 +223,8 @@ grpc::Status ToGrpc(const Outcome& outcome) {
 }
 
 struct GrpcServer::Parts {
-  explicit Parts(Core& core) : service(core) {}
+  explicit Parts(Core& core) : admission(AdmissionLimits(), core.clock()), service(core, admission) {}
+  Admission admission;
   Service service;
   std::unique_ptr<grpc::Server> server;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/connection.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "client/retry.h"
@@ -64,7 +65,7 @@ Status Client::Connection::KeepTrying(const CallOptions& call,
     if (retries.IsFirst() && options.on_unanswered) {
       options.on_unanswered(status);
     }
-    std::this_thread::sleep_for(*delay);
+    std::this_thread::sleep_for(std::min(*delay, now.timeout));
     StatusOr<CallOptions> rest = Remaining(call, start);
     if (!rest.ok()) {
       return status;  // Why there was no answer says more than that time is up.

@@ -64,21 +64,21 @@ bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Tim
 StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const Modules& modules,
                                             const std::map<std::string, Tensor>& inputs, const SubmitOptions& options) {
   const CallOptions call = WithKey(options.call);
-  const CallOptions before = WithoutKey(call);
   v1::SubmitRequest request = RequestOf(options);
   v1::GraphReference* reference = request.mutable_document();
   Retries retries(connection_->options.patience, SystemRng());
   const Time start = RealClock().Now();
   int64_t daemon = 0;  // When the server that answered NOT_FOUND was started.
   for (;;) {
-    HPVMD_ASSIGN_OR_RETURN(const CallOptions rest, Remaining(before, start));
+    HPVMD_ASSIGN_OR_RETURN(const CallOptions rest, Remaining(call, start));
+    const CallOptions before = WithoutKey(rest);
     HPVMD_RETURN_IF_ERROR(
-        PutAll(document, modules, rest, reference->mutable_graph_sha256(), reference->mutable_modules()));
+        PutAll(document, modules, before, reference->mutable_graph_sha256(), reference->mutable_modules()));
     BindIndices(options.index_inputs, &request);
     std::vector<std::string> buffers;
-    const Status bound = BindInputs(inputs, rest, request.mutable_inputs(), &buffers);
+    const Status bound = BindInputs(inputs, before, request.mutable_inputs(), &buffers);
     StatusOr<v1::SubmitResponse> response =
-        bound.ok() ? connection_->Call(&v1::Hpvm::Stub::Submit, request, call) : StatusOr<v1::SubmitResponse>(bound);
+        bound.ok() ? connection_->Call(&v1::Hpvm::Stub::Submit, request, rest) : StatusOr<v1::SubmitResponse>(bound);
     DeleteAll(buffers, before);  // An accepted job keeps the bytes it uses.
     if (response.ok()) {
       if (response->job().idempotency_key().empty()) {
@@ -89,7 +89,7 @@ StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const Mod
     if (response.status().code() == absl::StatusCode::kNotFound) {
       // Something that never existed, or an upload that ended with a server which was restarted since: then it is sent
       // to the new one.
-      StatusOr<v1::ServerInfoResponse> info = ServerInfo(rest);
+      StatusOr<v1::ServerInfoResponse> info = ServerInfo(before);
       if (!info.ok() || info->started_unix_ns() == daemon) {
         return response;
       }

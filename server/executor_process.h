@@ -28,6 +28,8 @@ class ExecutorProcess {
   virtual void Kill(std::string_view why) = 0;
 };
 
+struct Config;
+
 struct SpawnRequest {
   std::string tenant;
   int grant_page = -1;   // Borrowed during the call.
@@ -45,9 +47,12 @@ class ExecutorSpawner {
   // The devices of a backend on this machine ("cpu", "opencl"; "opencl:1" for one), found by a sandboxed probe, which
   // tries each; blocks for up to 10 s.
   virtual StatusOr<ProbedDevices> Probe(const std::string& backend) = 0;
+  // Ends a probe in progress and refuses further ones: the daemon stops. Any thread.
+  virtual void StopProbes() {}
+  // Limits for executors that start from now on. Any thread.
+  virtual void SetConfig(const Config& config) {}
 };
 
-struct Config;
 class StateFolder;
 // Spawns processes of config.executor_path, with caches and a record of each in `folder`, which lives longer.
 StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config, StateFolder& folder);

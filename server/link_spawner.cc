@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include "base/fd.h"
@@ -72,16 +75,24 @@ StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& path) {
   return secret;
 }
 
+void SetLimits(const Config& config, ExecutorOptions& options) {
+  options.ready_within = std::chrono::milliseconds(config.executor_spawn_ms_max);
+  options.document_bytes_max = config.limits_document_bytes_max;
+  options.nodes_max = static_cast<uint32_t>(config.graph_nodes_max);
+  options.edges_max = static_cast<uint32_t>(config.graph_edges_max);
+  options.jobs_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
+}
+
 class LinkSpawner final : public ExecutorSpawner {
  public:
   LinkSpawner(std::unique_ptr<ExecutorHub> hub, ExecutorOptions options, StateFolder& folder,
               std::array<uint8_t, 32> secret)
-      : hub_(std::move(hub)), options_(std::move(options)), folder_(folder), secret_(secret) {}
+      : hub_(std::move(hub)), folder_(folder), options_(std::move(options)), secret_(secret) {}
 
   StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
                                                 std::function<void(const ExecutorReady&)> on_ready,
                                                 std::function<void(const Status&)> on_end) override {
-    ExecutorOptions options = options_;
+    ExecutorOptions options = Options();
     options.grant_page = request.grant_page;
     options.backends = request.backends;
     if (request.stop_grace > Duration{0}) {
@@ -109,18 +120,51 @@ class LinkSpawner final : public ExecutorSpawner {
 
   StatusOr<ProbedDevices> Probe(const std::string& backend) override {
     int pid = -1;
-    StatusOr<ProbedDevices> devices = ProbeDevices(options_.program, backend, kProbeWithin, [&](int spawned) {
+    const auto on_spawned = [&](int spawned) -> Status {
       pid = spawned;
-      return folder_.Record(spawned);
-    });
-    folder_.Forget(pid);
+      HPVMD_RETURN_IF_ERROR(folder_.Record(spawned));
+      std::lock_guard lock(mutex_);
+      if (probes_stopped_) {
+        return Unavailable("The server is stopping.");
+      }
+      // The process is not reaped before this call returns, so the descriptor is its own.
+      probe_.reset(static_cast<int>(syscall(SYS_pidfd_open, spawned, 0)));
+      return absl::OkStatus();
+    };
+    StatusOr<ProbedDevices> devices = ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);
+    if (pid >= 0) {
+      folder_.Forget(pid);
+    }
+    std::lock_guard lock(mutex_);
+    probe_.reset();
     return devices;
   }
 
+  void StopProbes() override {
+    std::lock_guard lock(mutex_);
+    probes_stopped_ = true;
+    if (probe_.valid()) {
+      syscall(SYS_pidfd_send_signal, probe_.get(), SIGKILL, nullptr, 0);
+    }
+  }
+
+  void SetConfig(const Config& config) override {
+    std::lock_guard lock(mutex_);
+    SetLimits(config, options_);
+  }
+
  private:
+  ExecutorOptions Options() {
+    std::lock_guard lock(mutex_);
+    return options_;
+  }
+
   std::unique_ptr<ExecutorHub> hub_;
-  ExecutorOptions options_;
   StateFolder& folder_;
+  std::mutex mutex_;
+  ExecutorOptions options_;        // Guarded by mutex_, as below.
+  UniqueFd probe_;                 // Of the probe in progress; one at a time.
+  bool probes_stopped_ = false;
   std::array<uint8_t, 32> secret_;
 };
 
@@ -138,11 +182,7 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
     return FromErrno(errno, "Looking for the executor program \"" + options.program + "\"");
   }
   options.cpu_threads = static_cast<uint32_t>(config.executor_cpu_threads);
-  options.ready_within = std::chrono::milliseconds(config.executor_spawn_ms_max);
-  options.document_bytes_max = config.limits_document_bytes_max;
-  options.nodes_max = static_cast<uint32_t>(config.graph_nodes_max);
-  options.edges_max = static_cast<uint32_t>(config.graph_edges_max);
-  options.jobs_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
+  SetLimits(config, options);
   HPVMD_RETURN_IF_ERROR(MakePrivateFolder(folder.path() + "/cache"));
   HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path() + "/artifact.key"));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());

@@ -41,9 +41,9 @@ struct KeyRecord {
 
 // New jobs, all or none: one job, or the elements of an array, which share the request and the key.
 struct InsertJobs {
-  std::vector<StoredJob> jobs;   // `sequence` is set by the database.
-  std::string request;           // A StoredRequest.
-  std::string idempotency_key;   // Empty: none.
+  std::vector<StoredJob> jobs;  // `sequence` is set by the database.
+  std::string request;          // A StoredRequest.
+  std::string idempotency_key;  // Empty: none.
   Sha256 request_hash;
 };
 
@@ -54,8 +54,8 @@ struct ChangeJob {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
   uint32_t attempt = 0;
   uint64_t lease = 0;
-  StoredJob job;                        // The whole row as it is to be.
-  std::optional<StoredResults> results; // With a terminal state.
+  StoredJob job;                         // The whole row as it is to be.
+  std::optional<StoredResults> results;  // With a terminal state.
 };
 
 // Frees the room of finished jobs: their request, results and blobs go; with `forget` the row too, which leaves the key
@@ -78,15 +78,15 @@ struct WriteResult {
   // sync failed: nothing can be stored any more).
   Status status;
   std::optional<KeyRecord> known;
-  std::vector<uint64_t> sequences;     // InsertJobs.
-  std::vector<Sha256> unused_blobs;    // DropJob, ChangeJob: the tenant's blobs that no row needs any more.
+  std::vector<uint64_t> sequences;   // InsertJobs.
+  std::vector<Sha256> unused_blobs;  // DropJob, ChangeJob: the tenant's blobs that no row needs any more.
 };
 
 struct JobFilter {
-  uint64_t before_sequence = UINT64_MAX;   // Only older jobs.
-  std::vector<v1::JobState> states;        // Empty: all. QUEUED is stored as ACCEPTED: name both or neither.
+  uint64_t before_sequence = UINT64_MAX;  // Only older jobs.
+  std::vector<v1::JobState> states;       // Empty: all. QUEUED is stored as ACCEPTED: name both or neither.
   std::map<std::string, std::string> labels;
-  std::string array_id;                    // Empty: all.
+  std::string array_id;  // Empty: all.
   size_t count_max = 100;
 };
 
@@ -99,9 +99,10 @@ struct FinishedJob {
 };
 
 struct TenantUse {
-  uint64_t jobs = 0;          // Rows.
-  uint64_t live = 0;          // Of them not finished.
-  uint64_t stored_bytes = 0;  // Sum of StoredJob.stored_bytes.
+  uint64_t jobs = 0;            // Rows.
+  uint64_t live = 0;            // Of them not finished.
+  uint64_t stored_bytes = 0;    // Sum of StoredJob.stored_bytes.
+  uint64_t finished_bytes = 0;  // Of them those of finished jobs.
 };
 
 struct BlobUse {
@@ -129,7 +130,8 @@ class JobDatabase {
   // Every job that has not ended, oldest first. Rows whose checksum is wrong go to `damaged` by id.
   virtual Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) = 0;
   // At most `count_max` of the finished jobs, the oldest first; of all tenants when `tenant` is empty.
-  virtual StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max) = 0;
+  virtual StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
+                                                          bool with_dropped = true) = 0;
   virtual StatusOr<std::map<std::string, TenantUse>> Use() = 0;
   // Every blob that a row needs.
   virtual Status ListBlobs(const std::function<void(const BlobUse&)>& each) = 0;

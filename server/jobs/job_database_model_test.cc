@@ -65,10 +65,14 @@ std::string TextOfAll(JobDatabase& database, std::string_view tenant) {
     text += "\nfinished " + job.tenant + " " + job.id + " " + std::to_string(job.ended_unix_ns) + " " +
             std::to_string(job.stored_bytes) + (job.dropped ? " dropped" : "");
   }
+  const auto undropped = database.ListFinished(tenant, 7, false);
+  for (const FinishedJob& job : *undropped) {
+    text += "\nundropped " + job.tenant + " " + job.id;
+  }
   const auto uses = database.Use();
   for (const auto& [name, use] : *uses) {
     text += "\nuse " + name + " " + std::to_string(use.jobs) + " " + std::to_string(use.live) + " " +
-            std::to_string(use.stored_bytes);
+            std::to_string(use.stored_bytes) + " " + std::to_string(use.finished_bytes);
   }
   std::vector<std::string> damaged;
   EXPECT_TRUE(database.LoadLive([&](StoredJob job) { text += "\nlive " + job.DebugString(); }, &damaged).ok());

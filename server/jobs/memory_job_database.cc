@@ -149,8 +149,10 @@ void MemoryJobDatabase::Replace(Row& row, StoredJob job, WriteResult* result) {
   Tenant& tenant = tenants_.at(row.job.tenant());
   job.set_sequence(row.job.sequence());
   SetBlobs(tenant, row.job, job, result);
+  const bool was_finished = IsTerminal(row.job.job().state()), is_finished = IsTerminal(job.job().state());
   tenant.use.stored_bytes += job.stored_bytes() - row.job.stored_bytes();
-  if (!IsTerminal(row.job.job().state()) && IsTerminal(job.job().state())) {
+  tenant.use.finished_bytes += (is_finished ? job.stored_bytes() : 0) - (was_finished ? row.job.stored_bytes() : 0);
+  if (!was_finished && is_finished) {
     tenant.use.live -= 1;
     tenant.finished.emplace(job.job().ended_unix_ns(), job.sequence());
   }
@@ -177,6 +179,7 @@ void MemoryJobDatabase::Forget(Row& row) {
   }
   tenant.use.jobs -= 1;
   tenant.use.stored_bytes -= row.job.stored_bytes();
+  tenant.use.finished_bytes -= row.job.stored_bytes();
   tenant.sequences.erase(sequence);
   tenant.finished.erase({row.job.job().ended_unix_ns(), sequence});
   sequence_of_.erase(row.job.job().id());
@@ -278,7 +281,8 @@ Status MemoryJobDatabase::LoadLive(const std::function<void(StoredJob)>& each, s
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<FinishedJob>> MemoryJobDatabase::ListFinished(std::string_view tenant, size_t count_max) {
+StatusOr<std::vector<FinishedJob>> MemoryJobDatabase::ListFinished(std::string_view tenant, size_t count_max,
+                                                                   bool with_dropped) {
   std::lock_guard lock(mutex_);
   std::vector<std::pair<int64_t, uint64_t>> ends;
   for (const auto& [name, owner] : tenants_) {
@@ -287,6 +291,9 @@ StatusOr<std::vector<FinishedJob>> MemoryJobDatabase::ListFinished(std::string_v
     }
   }
   std::sort(ends.begin(), ends.end());
+  if (!with_dropped) {
+    std::erase_if(ends, [this](const auto& end) { return rows_.at(end.second).job.job().dropped(); });
+  }
   ends.resize(std::min(ends.size(), count_max));
   std::vector<FinishedJob> jobs;
   for (const auto& [ended, sequence] : ends) {

@@ -35,7 +35,8 @@ class MemoryJobDatabase final : public JobDatabase {
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) override;
   StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) override;
   Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) override;
-  StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max) override;
+  StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
+                                                  bool with_dropped) override;
   StatusOr<std::map<std::string, TenantUse>> Use() override;
   Status ListBlobs(const std::function<void(const BlobUse&)>& each) override;
   StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) override;

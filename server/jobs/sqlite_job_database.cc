@@ -99,8 +99,9 @@ class SqliteJobDatabase final : public JobDatabase {
   Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) override {
     return readers_.With([&](SqliteReader& reader) { return reader.LoadLive(each, damaged); });
   }
-  StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max) override {
-    return readers_.With([&](SqliteReader& reader) { return reader.ListFinished(tenant, count_max); });
+  StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
+                                                  bool with_dropped) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ListFinished(tenant, count_max, with_dropped); });
   }
   Status ListBlobs(const std::function<void(const BlobUse&)>& each) override {
     return readers_.With([&](SqliteReader& reader) { return reader.ListBlobs(each); });
@@ -203,6 +204,7 @@ void SqliteJobDatabase::CountUse(const UseChanges& changes) {
     tenant.jobs += change.jobs;
     tenant.live += change.live;
     tenant.stored_bytes += change.stored_bytes;
+    tenant.finished_bytes += change.finished_bytes;
     if (tenant.jobs == 0) {
       use_.erase(name);
     }

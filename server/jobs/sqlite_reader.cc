@@ -57,6 +57,7 @@ Status SqliteReader::PrepareAll() {
   const std::string job = std::string("SELECT ") + kJobColumns + " FROM jobs WHERE ";
   const std::string list = " AND sequence < ?2 AND (?3 = 0 OR (?3 >> state) & 1) ORDER BY sequence DESC";
   const std::string finished = "SELECT tenant, id, ended, bytes, dropped FROM jobs WHERE ";
+  const std::string page = " AND (?2 OR NOT dropped) ORDER BY ended, sequence LIMIT ?1";
   const std::pair<SqliteStatement*, std::string> statements[] = {
       {&find_, job + "id = ?1"},
       {&find_key_, "SELECT job_id, request_hash, state, array_id FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
@@ -69,9 +70,11 @@ Status SqliteReader::PrepareAll() {
       {&list_, job + "tenant = ?1" + list},
       {&list_array_, job + "tenant = ?1 AND array_id = ?4" + list},
       {&load_live_, job + "ended IS NULL ORDER BY sequence"},
-      {&list_finished_, finished + "tenant = ?1 AND ended IS NOT NULL ORDER BY ended, sequence LIMIT ?2"},
-      {&list_finished_all_, finished + "ended IS NOT NULL ORDER BY ended, sequence LIMIT ?1"},
-      {&use_, "SELECT tenant, count(*), sum(ended IS NULL), sum(bytes) FROM jobs GROUP BY tenant"},
+      {&list_finished_, finished + "tenant = ?3 AND ended IS NOT NULL" + page},
+      {&list_finished_all_, finished + "ended IS NOT NULL" + page},
+      {&use_,
+       "SELECT tenant, count(*), sum(ended IS NULL), sum(bytes), sum(iif(ended IS NULL, 0, bytes)) FROM jobs GROUP BY "
+       "tenant"},
       {&list_blobs_, "SELECT DISTINCT tenant, sha256 FROM blobs"},
       {&uses_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
   };
@@ -177,13 +180,14 @@ Status SqliteReader::LoadLive(const std::function<void(StoredJob)>& each, std::v
   }
 }
 
-StatusOr<std::vector<FinishedJob>> SqliteReader::ListFinished(std::string_view tenant, size_t count_max) {
+StatusOr<std::vector<FinishedJob>> SqliteReader::ListFinished(std::string_view tenant, size_t count_max,
+                                                              bool with_dropped) {
   SqliteStatement& list = tenant.empty() ? list_finished_all_ : list_finished_;
   SqliteReset reset(list);
   if (tenant.empty()) {
-    list.Start(Clamp(count_max));
+    list.Start(Clamp(count_max), with_dropped ? 1 : 0);
   } else {
-    list.Start(tenant, Clamp(count_max));
+    list.Start(Clamp(count_max), with_dropped ? 1 : 0, tenant);
   }
   std::vector<FinishedJob> jobs;
   while (true) {
@@ -206,7 +210,7 @@ StatusOr<std::map<std::string, TenantUse>> SqliteReader::Use() {
       return use;
     }
     use[std::string(use_.Bytes(0))] = {static_cast<uint64_t>(use_.Int(1)), static_cast<uint64_t>(use_.Int(2)),
-                                       static_cast<uint64_t>(use_.Int(3))};
+                                       static_cast<uint64_t>(use_.Int(3)), static_cast<uint64_t>(use_.Int(4))};
   }
 }
 

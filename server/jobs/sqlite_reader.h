@@ -27,7 +27,7 @@ class SqliteReader {
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id);
   StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter);
   Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged);
-  StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max);
+  StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max, bool with_dropped);
   StatusOr<std::map<std::string, TenantUse>> Use();
   Status ListBlobs(const std::function<void(const BlobUse&)>& each);
   StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash);

@@ -39,7 +39,7 @@ CREATE UNIQUE INDEX jobs_by_id ON jobs(id);
 CREATE INDEX jobs_by_tenant ON jobs(tenant);
 CREATE INDEX jobs_by_array ON jobs(tenant, array_id) WHERE array_id IS NOT NULL;
 CREATE INDEX jobs_live ON jobs(sequence) WHERE ended IS NULL;
-CREATE INDEX jobs_finished ON jobs(tenant, ended) WHERE ended IS NOT NULL;
+CREATE INDEX jobs_finished ON jobs(tenant, ended, dropped) WHERE ended IS NOT NULL;
 CREATE TABLE requests(sequence INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL);
 CREATE TABLE request_users(sequence INTEGER PRIMARY KEY, users INTEGER NOT NULL);
 CREATE TABLE results(sequence INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL);

@@ -234,6 +234,7 @@ Status SqliteWriter::Write(const ChangeJob& change, WriteResult* result, UseChan
                             SqlBytes{record}, sum);
   }
   tenant.live -= 1;
+  tenant.finished_bytes += change.job.stored_bytes();
   HPVMD_RETURN_IF_ERROR(change_ended_.Run(row->sequence, change.job.stored_bytes(), state, job.attempt(),
                                           change.job.lease(), SqlBytes{record}, sum, job.ended_unix_ns()));
   if (!change.results.has_value()) {
@@ -305,6 +306,7 @@ Status SqliteWriter::Write(const DropJob& drop, WriteResult* result, UseChanges*
   if (drop.forget) {
     tenant.jobs -= 1;
     tenant.stored_bytes -= row->bytes;
+    tenant.finished_bytes -= row->bytes;
     return Forget(*row, drop);
   }
   if (row->dropped) {
@@ -315,6 +317,7 @@ Status SqliteWriter::Write(const DropJob& drop, WriteResult* result, UseChanges*
                                        : JobFromColumns(drop.tenant, drop.id, row->state, row->attempt, row->lease));
   const std::string record = job.SerializeAsString();
   tenant.stored_bytes += job.stored_bytes() - row->bytes;
+  tenant.finished_bytes += job.stored_bytes() - row->bytes;
   return change_dropped_.Run(row->sequence, job.stored_bytes(), SqlBytes{record}, RowSum(row->sequence, record));
 }
 

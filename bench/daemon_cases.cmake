@@ -26,3 +26,8 @@ foreach(program hpvmd hpvm-executor hpvm-compiler)
     add_dependencies(hpvm-bench ${program})
   endif()
 endforeach()
+# Every case of `hpvm-bench service` with a few calls: results and the shape of what is printed, no times.
+if(TARGET hpvmd AND TARGET hpvm-executor AND TARGET hpvm-compiler)
+  add_test(NAME bench_service_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/service_check.py ${CMAKE_BINARY_DIR}/bin)
+  set_tests_properties(bench_service_check PROPERTIES TIMEOUT 300)
+endif()

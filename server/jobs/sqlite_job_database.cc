@@ -115,6 +115,8 @@ class SqliteJobDatabase final : public JobDatabase {
   }
 
  private:
+  Status OpenWriter();
+  StatusOr<std::unique_ptr<SqliteReader>> OpenReader();
   // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails alike.
   template <typename Change>
   Status Transact(Change change);
@@ -136,6 +138,18 @@ class SqliteJobDatabase final : public JobDatabase {
 };
 
 Status SqliteJobDatabase::Open() {
+  if (!options_.read_only) {
+    HPVMD_RETURN_IF_ERROR(OpenWriter());
+  }
+  for (int i = 0; i < std::max(1, options_.read_connections); ++i) {
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteReader> reader, OpenReader());
+    readers_.Add(std::move(reader));
+  }
+  HPVMD_ASSIGN_OR_RETURN(use_, readers_.With([](SqliteReader& reader) { return reader.Use(); }));
+  return absl::OkStatus();
+}
+
+Status SqliteJobDatabase::OpenWriter() {
   HPVMD_ASSIGN_OR_RETURN(writer_connection_,
                          SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kWriter));
   if (options_.check_ms_max > 0) {
@@ -150,17 +164,22 @@ Status SqliteJobDatabase::Open() {
   HPVMD_RETURN_IF_ERROR(While(Migrate(*writer_connection_, options_.migrations), "opening " + options_.path));
   HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(FolderOf(options_.path)));
   HPVMD_ASSIGN_OR_RETURN(writer_, SqliteWriter::Create(*writer_connection_));
-  for (int i = 0; i < std::max(1, options_.read_connections); ++i) {
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteReader> reader, SqliteReader::Open(options_.path, options_.vfs));
-    readers_.Add(std::move(reader));
-  }
-  HPVMD_ASSIGN_OR_RETURN(use_, readers_.With([](SqliteReader& reader) { return reader.Use(); }));
   return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<SqliteReader>> SqliteJobDatabase::OpenReader() {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection,
+                         SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader));
+  HPVMD_RETURN_IF_ERROR(While(CheckVersion(*connection, options_.migrations), "opening " + options_.path));
+  return SqliteReader::Create(std::move(connection));
 }
 
 template <typename Change>
 Status SqliteJobDatabase::Transact(Change change) {
   HPVMD_RETURN_IF_ERROR(failure_);
+  if (writer_connection_ == nullptr) {
+    return FailedPrecondition("The job database was opened for reading.");
+  }
   Status status = writer_connection_->Begin();
   if (status.ok()) {
     status = change();
@@ -188,7 +207,9 @@ Status SqliteJobDatabase::Commit(std::span<const JobWrite> writes, std::vector<W
   UseChanges use;
   const Status status =
       Transact([&] { return writes.empty() ? writer_->Probe() : writer_->Apply(writes, results, &use); });
-  writer_->Settle(status.ok());
+  if (writer_ != nullptr) {
+    writer_->Settle(status.ok());
+  }
   if (!status.ok()) {
     results->clear();
     return status;

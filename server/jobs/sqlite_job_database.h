@@ -33,6 +33,9 @@ struct SqliteJobDatabaseOptions {
   int log_pages_max = 4'096;  // Of 4 KiB: then the log is moved into the database.
   // How long the file's structure is checked before it is used; 0: not at all.
   int64_t check_ms_max = 0;
+  // For looking at the file of a daemon, running or not: it must be there and of this version; Commit and NextLease are
+  // refused with kFailedPrecondition.
+  bool read_only = false;
   std::span<const SqliteMigration> migrations = SqliteMigrations();
 };
 

@@ -46,9 +46,9 @@ StoredJob DamagedJob(const SqliteStatement& row, const Status& status) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<SqliteReader>> SqliteReader::Open(const std::string& path, const std::string& vfs) {
+StatusOr<std::unique_ptr<SqliteReader>> SqliteReader::Create(std::unique_ptr<SqliteConnection> connection) {
   auto reader = std::make_unique<SqliteReader>();
-  HPVMD_ASSIGN_OR_RETURN(reader->connection_, SqliteConnection::Open(path, vfs, SqliteConnection::Mode::kReader));
+  reader->connection_ = std::move(connection);
   HPVMD_RETURN_IF_ERROR(reader->PrepareAll());
   return reader;
 }

@@ -19,7 +19,7 @@ namespace hpvm {
 // One thread at a time. Methods are JobDatabase's.
 class SqliteReader {
  public:
-  static StatusOr<std::unique_ptr<SqliteReader>> Open(const std::string& path, const std::string& vfs);
+  static StatusOr<std::unique_ptr<SqliteReader>> Create(std::unique_ptr<SqliteConnection> connection);
 
   StatusOr<StoredJob> Find(std::string_view tenant, std::string_view id);
   StatusOr<KeyRecord> FindKey(std::string_view tenant, std::string_view key);

@@ -14,6 +14,8 @@
 
 namespace hpvm {
 
+// kFailedPrecondition when it is not a job database of the newest version in the table.
+Status CheckVersion(SqliteConnection& connection, std::span<const SqliteMigration> migrations);
 // Brings the file to the newest version in the table, each step in one transaction.
 Status Migrate(SqliteConnection& connection, std::span<const SqliteMigration> migrations);
 

@@ -88,7 +88,7 @@ else
 fi
 cp bench/gpu_cuda.cu "$root/bin/bench_gpu/"
 cp -r examples "$root/share/hpvm/"
-cp client/kernel/hpvm.h deploy/hpvmd.toml README.md CHANGELOG.md "$root/share/hpvm/"
+cp client/kernel/hpvm.h deploy/hpvmd.toml deploy/hpvmd.service deploy/alerts.yml docs/OPERATIONS.md README.md CHANGELOG.md "$root/share/hpvm/"
 
 if $tests; then
   mkdir -p "$root/tests"

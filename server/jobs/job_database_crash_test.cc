@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// The database on a disk that loses power, fails and fills up: what was acknowledged is there, and nothing is half.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/jobs/disk_vfs.h"
+#include "server/jobs/memory_job_database.h"
+#include "server/jobs/sqlite_job_database.h"
+#include "server/jobs/testing/job_writes.h"
+#include "server/testing/sim_disk.h"
+
+namespace hpvm {
+namespace {
+
+constexpr char kPath[] = "/s/jobs.db";
+
+std::string TextOf(JobDatabase& database) {
+  std::string text;
+  for (const std::string& tenant : JobWriteGenerator::Tenants()) {
+    JobFilter filter;
+    filter.count_max = 10'000;
+    const auto jobs = database.List(tenant, filter);
+    EXPECT_TRUE(jobs.ok()) << jobs.status();
+    for (const StoredJob& job : *jobs) {
+      text += job.DebugString();
+      const auto results = database.ReadResults(tenant, job.job().id());
+      const auto request = database.ReadRequest(tenant, job.job().id());
+      text += results.ok() ? results->DebugString() : results.status().ToString();
+      text += request.ok() ? request->DebugString() : request.status().ToString();
+    }
+    for (int i = 0; i < 40; ++i) {
+      const auto key = database.FindKey(tenant, "key-" + std::to_string(i));
+      text += key.ok() ? "\nkey " + key->job_id + " " + std::to_string(key->state) : "";
+    }
+  }
+  return text + database.ListBlobs([&](const BlobUse& blob) { text += ToHex(blob.hash); }).ToString();
+}
+
+struct World {
+  explicit World(uint64_t seed) : rng(seed), disk(seed) {
+    disk.AddFolder("/s");
+    vfs = *DiskVfs::Register(disk, clock, rng);
+  }
+  StatusOr<std::unique_ptr<JobDatabase>> Open() {
+    SqliteJobDatabaseOptions options;
+    options.path = kPath;
+    options.vfs = vfs->name();
+    options.disk = &disk;
+    options.read_connections = 1;
+    options.log_pages_max = 20;  // So that the log is moved often.
+    return OpenSqliteJobDatabase(options);
+  }
+
+  ManualClock clock;
+  SeededRng rng;
+  SimDisk disk;
+  std::unique_ptr<DiskVfs> vfs;
+};
+
+// Commits the same random batches to both, until the database fails; `model` then has what was acknowledged,
+// `with_last` the batch in doubt as well.
+struct Script {
+  explicit Script(uint64_t seed) : generator(seed) {}
+
+  std::vector<JobWrite> NextBatch() {
+    std::vector<JobWrite> writes;
+    for (uint64_t i = 1 + generator.rng().Below(4); i > 0; --i) {
+      writes.push_back(generator.Next(model));
+    }
+    return writes;
+  }
+
+  Status Step(JobDatabase& database) {
+    const std::vector<JobWrite> writes = NextBatch();
+    std::vector<WriteResult> results;
+    const Status status = database.Commit(writes, &results);
+    EXPECT_TRUE(with_last.Commit(writes, &results).ok());
+    if (status.ok()) {
+      EXPECT_TRUE(model.Commit(writes, &results).ok());
+    }
+    return status;
+  }
+
+  JobWriteGenerator generator;
+  MemoryJobDatabase model, with_last;
+};
+
+// What a restarted daemon sees after the script's end.
+void ExpectAllOrNothing(World& world, Script& script) {
+  auto database = world.Open();
+  ASSERT_TRUE(database.ok()) << database.status();
+  const std::string text = TextOf(**database);
+  if (text != TextOf(script.model)) {
+    EXPECT_EQ(text, TextOf(script.with_last));
+  }
+  EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
+  std::vector<WriteResult> results;
+  EXPECT_TRUE((*database)->Commit({}, &results).ok());
+}
+
+// Power is lost after every change of the disk of a script with several checkpoints, and again while the file is opened
+// after that: what was acknowledged is there, the batch in doubt wholly or not at all.
+TEST(JobDatabaseCrashTest, PowerIsLostAfterEveryChange) {
+  constexpr int kSteps = 25;
+  bool reached_end = false;
+  uint64_t crashes = 0;
+  for (uint64_t after = 0; !reached_end; ++after) {
+    SCOPED_TRACE("power lost after " + std::to_string(after) + " changes");
+    World world(after + 1);
+    Script script(after % 7);
+    world.disk.PowerOffAfter(after);
+    {
+      auto database = world.Open();
+      int step = 0;
+      while (database.ok() && step < kSteps && script.Step(**database).ok()) {
+        ++step;
+      }
+      reached_end = step == kSteps;
+      world.disk.PowerOffAfter(0);
+    }
+    world.disk.Crash(world.rng);
+    ++crashes;
+    // Recovery itself loses power once.
+    world.disk.PowerOffAfter(world.rng.Below(12));
+    world.Open().status().IgnoreError();
+    world.disk.PowerOffAfter(0);
+    world.disk.Crash(world.rng);
+    ASSERT_NO_FATAL_FAILURE(ExpectAllOrNothing(world, script));
+    if (HasFailure()) {
+      return;
+    }
+  }
+  EXPECT_GT(crashes, 100u);
+}
+
+struct FaultCase {
+  const char* name;
+  SimDisk::Op op;
+  SimDisk::Fault fault;
+  bool breaks;  // The store is broken from then on; else later commits succeed.
+};
+
+const FaultCase kFaults[] = {
+    {"SyncFails", SimDisk::Op::kSync, {absl::StatusCode::kDataLoss}, true},
+    {"WriteFails", SimDisk::Op::kWrite, {absl::StatusCode::kDataLoss}, true},
+    {"WriteIsShort", SimDisk::Op::kWrite, {absl::StatusCode::kDataLoss, true}, true},
+    {"NoRoom", SimDisk::Op::kWrite, {absl::StatusCode::kResourceExhausted}, false},
+    {"NoRoomForAll", SimDisk::Op::kWrite, {absl::StatusCode::kResourceExhausted, true}, false},
+};
+
+// The n-th sync or write of a script fails, for every n: the commit says so; a broken store answers kDataLoss from then
+// on, a full one goes on; and after a power loss all that was acknowledged is there.
+TEST(JobDatabaseCrashTest, EveryNthFault) {
+  for (const FaultCase& c : kFaults) {
+    uint64_t broken = 0, full = 0;
+    for (uint64_t nth = 1;; ++nth) {
+      SCOPED_TRACE(std::string(c.name) + " " + std::to_string(nth));
+      World world(nth);
+      Script script(nth % 5);
+      bool reached = true;
+      {
+        auto database = world.Open();
+        ASSERT_TRUE(database.ok()) << database.status();
+        const uint64_t before = world.disk.count(c.op);
+        world.disk.FailNth(c.op, nth, c.fault);
+        Status status;
+        for (int step = 0; step < 12 && status.ok(); ++step) {
+          status = script.Step(**database);
+        }
+        reached = world.disk.count(c.op) >= before + nth;
+        if (!status.ok()) {
+          std::vector<WriteResult> results;
+          const Status again = (*database)->Commit({}, &results);
+          EXPECT_EQ(absl::IsDataLoss(status), c.breaks) << status;
+          EXPECT_EQ(again.code(), c.breaks ? absl::StatusCode::kDataLoss : absl::StatusCode::kOk) << again;
+          EXPECT_TRUE(TextOf(**database) == TextOf(script.model) || absl::IsDataLoss(status));
+          ++(c.breaks ? broken : full);
+        }
+        world.disk.ClearFaults();
+        world.disk.PowerOffAfter(0);
+      }
+      world.disk.Crash(world.rng);
+      ASSERT_NO_FATAL_FAILURE(ExpectAllOrNothing(world, script));
+      if (HasFailure()) {
+        return;
+      }
+      if (!reached) {
+        break;
+      }
+    }
+    EXPECT_GT(broken + full, 10u) << c.name;
+  }
+}
+
+// The disk is full for a while: commits are refused, none is lost, none is half; with room they succeed again.
+TEST(JobDatabaseCrashTest, DiskFillsUpAndGetsRoom) {
+  World world(3);
+  Script script(3);
+  auto database = world.Open();
+  ASSERT_TRUE(database.ok()) << database.status();
+  int refused = 0;
+  for (int round = 0; round < 5; ++round) {
+    world.disk.SetSpace(world.disk.used_bytes() + 20'000);
+    for (int step = 0; step < 30; ++step) {
+      const std::vector<JobWrite> writes = script.NextBatch();
+      std::vector<WriteResult> results;
+      const Status status = (*database)->Commit(writes, &results);
+      if (status.ok()) {
+        ASSERT_TRUE(script.model.Commit(writes, &results).ok());
+      } else {
+        ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
+        ++refused;
+      }
+    }
+    world.disk.SetSpace(UINT64_MAX);
+    ASSERT_EQ(TextOf(**database), TextOf(script.model));
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/families.h"
+
+#include <sstream>
+
+#include <prometheus/text_serializer.h>
+
+namespace hpvm {
+
+void Families::Begin(std::string_view name, std::string_view help, prometheus::MetricType type) {
+  prometheus::MetricFamily& family = families_.emplace_back();
+  family.name = std::string(name);
+  family.help = std::string(help);
+  family.type = type;
+}
+
+prometheus::ClientMetric& Families::Append(Labels labels) {
+  prometheus::ClientMetric& metric = families_.back().metric.emplace_back();
+  metric.label.reserve(labels.size());
+  for (const auto& [name, value] : labels) {
+    metric.label.push_back({std::string(name), std::string(value)});
+  }
+  return metric;
+}
+
+void Families::Add(Labels labels, double value) {
+  prometheus::ClientMetric& metric = Append(labels);
+  (families_.back().type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+}
+
+void Families::Add(Labels labels, const Histogram& histogram) {
+  prometheus::ClientMetric& metric = Append(labels);
+  const Buckets& buckets = histogram.buckets();
+  uint64_t count = 0;
+  for (size_t i = 0; i < buckets.bounds.size(); ++i) {
+    count += histogram.count(i);
+    metric.histogram.bucket.push_back({count, static_cast<double>(buckets.bounds[i]) * buckets.unit});
+  }
+  metric.histogram.sample_count = count + histogram.count(buckets.bounds.size());
+  metric.histogram.sample_sum = histogram.sum();
+}
+
+std::string Families::Text() const {
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, families_);
+  return std::move(out).str();
+}
+
+}  // namespace hpvm

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small HTTP/1.1 server for metrics and health: GET and HEAD of a few paths, on loopback.
+//
+// One thread serves up to 32 connections at a time, each one request: at most 8 KiB of header, no body, 5 seconds for
+// everything, after which it is closed. When all are taken the oldest one gives way. Requests whose Host is not
+// loopback either are refused, so that no web page reads them by way of a name that it controls.
+#ifndef HPVMD_SERVER_OBSERVE_HTTP_ENDPOINT_H_
+#define HPVMD_SERVER_OBSERVE_HTTP_ENDPOINT_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/status.h"
+#include "server/address.h"
+
+namespace hpvm {
+
+struct HttpResponse {
+  int code = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+class HttpEndpoint {
+ public:
+  static constexpr size_t kConnectionsMax = 32, kHeaderBytesMax = 8 * 1024;
+  static constexpr Duration kConnectionMax = std::chrono::seconds(5);
+
+  // Handlers run on the endpoint's thread, one at a time, so they must not take long.
+  using Handlers = std::map<std::string, std::function<HttpResponse()>, std::less<>>;
+
+  // Serves when it returns. kUnavailable when the address cannot be had.
+  static StatusOr<std::unique_ptr<HttpEndpoint>> Start(const HostPort& listen, Handlers handlers);
+  ~HttpEndpoint();
+  HttpEndpoint(const HttpEndpoint&) = delete;
+  HttpEndpoint& operator=(const HttpEndpoint&) = delete;
+
+  // "127.0.0.1:9090", with the port that was chosen.
+  const std::string& address() const { return address_; }
+
+ private:
+  struct Connection;
+  HttpEndpoint() = default;
+  void Loop();
+  void Accept(std::map<int, Connection>& connections);
+  void Serve(Connection& connection);
+  HttpResponse Answer(std::string_view header, bool* is_head);
+
+  Handlers handlers_;
+  std::string address_;
+  UniqueFd listener_, stop_;
+  std::thread thread_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_OBSERVE_HTTP_ENDPOINT_H_

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/observation.h"
+
+#include <unistd.h>
+
+#include <mutex>
+#include <utility>
+
+#include "server/log.h"
+#include "server/observe/families.h"
+#include "server/observe/http_endpoint.h"
+#include "server/observe/process_metrics.h"
+#include "server/observe/prometheus_observer.h"
+#include "server/observe/snapshot_metrics.h"
+#include "server/observe/span_exporter.h"
+#include "server/observe/tracer.h"
+#include "server/run_op.h"
+
+namespace hpvm {
+namespace {
+
+// Tells both.
+class TwoObservers final : public Observer {
+ public:
+  TwoObservers(Observer& a, Observer& b) : a_(a), b_(b) {}
+  void OnRejected(std::string_view tenant, std::string_view what, const Status& why) override {
+    a_.OnRejected(tenant, what, why);
+    b_.OnRejected(tenant, what, why);
+  }
+  void OnJob(std::string_view tenant, const v1::Job& job) override {
+    a_.OnJob(tenant, job);
+    b_.OnJob(tenant, job);
+  }
+  void OnRun(std::string_view tenant, std::string_view job_id, std::string_view graph, std::string_view traceparent,
+             const RunOutcome& outcome) override {
+    a_.OnRun(tenant, job_id, graph, traceparent, outcome);
+    b_.OnRun(tenant, job_id, graph, traceparent, outcome);
+  }
+  void OnPrepared(std::string_view tenant, const v1::PrepareTiming& timing, const Status& status) override {
+    a_.OnPrepared(tenant, timing, status);
+    b_.OnPrepared(tenant, timing, status);
+  }
+  void OnExecutor(std::string_view tenant, std::string_view what) override {
+    a_.OnExecutor(tenant, what);
+    b_.OnExecutor(tenant, what);
+  }
+  void OnDecision(Duration took) override {
+    a_.OnDecision(took);
+    b_.OnDecision(took);
+  }
+  void OnCommit(size_t writes, Duration took, const Status& status) override {
+    a_.OnCommit(writes, took, status);
+    b_.OnCommit(writes, took, status);
+  }
+  void OnReload(bool ok) override {
+    a_.OnReload(ok);
+    b_.OnReload(ok);
+  }
+  void OnCall(std::string_view method, const Status& status, Duration took) override {
+    a_.OnCall(method, status, took);
+    b_.OnCall(method, status, took);
+  }
+
+ private:
+  Observer& a_;
+  Observer& b_;
+};
+
+void DescribeOurselves(Families& families, const SpanExporter* spans) {
+  families.Gauge("hpvm_build_info", "1; the daemon's version is the label.");
+  families.Add({{"version", HPVMD_VERSION}}, 1.0);
+  const LogCounts log = CountLog();
+  families.Counter("hpvm_log_lines_total", "Lines logged.");
+  families.Add({}, static_cast<double>(log.lines));
+  families.Counter("hpvm_log_lines_dropped_total", "Lines not written: too many from one place, or stderr hangs.");
+  families.Add({{"reason", "rate"}}, static_cast<double>(log.limited));
+  families.Add({{"reason", "stderr"}}, static_cast<double>(log.overflown));
+  const SpanCounts counts = spans == nullptr ? SpanCounts() : spans->counts();
+  families.Counter("hpvm_spans_exported_total", "Spans that the collector took.");
+  families.Add({}, static_cast<double>(counts.exported));
+  families.Counter("hpvm_spans_dropped_total", "Spans that the collector did not get.");
+  families.Add({}, static_cast<double>(counts.dropped));
+  families.Counter("hpvm_span_export_failures_total", "Requests to the collector that did not succeed.");
+  families.Add({}, static_cast<double>(counts.failures));
+}
+
+}  // namespace
+
+struct Observation::Parts {
+  Parts(const Config& config, const Clock& clock) : state_dir(config.server_state_dir), metrics(clock), heart(clock),
+                                                    watch(clock, metrics, heart) {}
+
+  HttpResponse Metrics();
+  HttpResponse Live();
+  HttpResponse Ready();
+
+  const std::string state_dir;
+  std::mutex mutex;
+  std::string store_folder;   // Guarded by the mutex.
+  PrometheusObserver metrics;
+  Heart heart;
+  std::unique_ptr<SpanExporter> exporter;
+  std::unique_ptr<Tracer> tracer;
+  std::unique_ptr<TwoObservers> both;
+  hpvm::Watch watch;
+  std::unique_ptr<HttpEndpoint> endpoint;   // Goes first.
+  std::string no_address;
+};
+
+HttpResponse Observation::Parts::Metrics() {
+  const Watch::View view = watch.Look(/*with_tenants=*/true);
+  Families families;
+  metrics.Describe(families);
+  DescribeView(families, view, [this](std::string_view tenant) { return metrics.TenantLabel(tenant); });
+  {
+    std::lock_guard lock(mutex);
+    DescribeDisk(families, store_folder, state_dir);
+  }
+  DescribeOurselves(families, exporter.get());
+  DescribeProcess(families);
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = families.Text();
+  return response;
+}
+
+HttpResponse Observation::Parts::Live() {
+  HealthReport report = watch.Look(/*with_tenants=*/false).report;
+  if (report.live) {
+    report.reasons.clear();
+  }
+  HttpResponse response;
+  response.code = report.live ? 200 : 503;
+  response.content_type = "application/json";
+  response.body = ToJson("live", report.live, report.reasons);
+  return response;
+}
+
+HttpResponse Observation::Parts::Ready() {
+  const HealthReport report = watch.Look(/*with_tenants=*/false).report;
+  HttpResponse response;
+  response.code = report.ready ? 200 : 503;
+  response.content_type = "application/json";
+  response.body = ToJson("ready", report.ready, report.reasons);
+  return response;
+}
+
+Observation::Observation() = default;
+
+Observation::~Observation() {
+  if (parts_ != nullptr) {
+    parts_->endpoint.reset();
+    parts_->watch.Stop();
+  }
+}
+
+StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, const Clock& clock, Rng& rng) {
+  std::unique_ptr<Observation> observation(new Observation());
+  observation->parts_ = std::make_unique<Parts>(config, clock);
+  Parts& parts = *observation->parts_;
+  if (!config.tracing_endpoint.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(HttpTarget target, ParseHttpTarget(config.tracing_endpoint));
+    parts.exporter = std::make_unique<SpanExporter>(
+        std::move(target), SpanResource{HPVMD_VERSION, std::to_string(getpid())});
+    parts.tracer = std::make_unique<Tracer>(config.tracing_sampled_per_mille, clock, rng, *parts.exporter);
+    parts.both = std::make_unique<TwoObservers>(parts.metrics, *parts.tracer);
+    LogInfo("Exporting traces", {{"endpoint", config.tracing_endpoint}});
+  }
+  if (!config.metrics_listen.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(const HostPort listen, ParseMetricsListen(config.metrics_listen));
+    HPVMD_ASSIGN_OR_RETURN(parts.endpoint, HttpEndpoint::Start(listen, {
+                                               {"/metrics", [&parts] { return parts.Metrics(); }},
+                                               {"/livez", [&parts] { return parts.Live(); }},
+                                               {"/readyz", [&parts] { return parts.Ready(); }},
+                                           }));
+    LogInfo("Serving metrics and health", {{"address", parts.endpoint->address()}});
+  }
+  return observation;
+}
+
+Observer& Observation::observer() {
+  return parts_->both != nullptr ? static_cast<Observer&>(*parts_->both) : parts_->metrics;
+}
+
+CallHooks Observation::hooks() { return {&parts_->metrics, parts_->tracer.get()}; }
+
+Heart& Observation::heart() { return parts_->heart; }
+
+const std::string& Observation::metrics_address() const {
+  return parts_->endpoint != nullptr ? parts_->endpoint->address() : parts_->no_address;
+}
+
+void Observation::Watch(WatchedParts parts) {
+  {
+    std::lock_guard lock(parts_->mutex);
+    parts_->store_folder = parts.store_folder;
+  }
+  parts_->watch.Start(std::move(parts));
+}
+
+void Observation::Unwatch() { parts_->watch.Stop(); }
+
+}  // namespace hpvm

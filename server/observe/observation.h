@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that makes the daemon observable, as the configuration asks: metrics and health over HTTP, spans over OTLP.
+//
+//   Start, before the core; observer() for the core, hooks() for the gRPC server; Watch when both stand; Unwatch before
+//   they go. /livez, /readyz and /metrics answer from Start on.
+#ifndef HPVMD_SERVER_OBSERVE_OBSERVATION_H_
+#define HPVMD_SERVER_OBSERVE_OBSERVATION_H_
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "server/config.h"
+#include "server/observe/watch.h"
+#include "server/observer.h"
+#include "server/service.h"
+
+namespace hpvm {
+
+class Observation {
+ public:
+  // `clock` and `rng` live longer. Fails when metrics.listen cannot be had.
+  static StatusOr<std::unique_ptr<Observation>> Start(const Config& config, const Clock& clock, Rng& rng);
+  // Sends the spans that wait, for up to a second.
+  ~Observation();
+  Observation(const Observation&) = delete;
+  Observation& operator=(const Observation&) = delete;
+
+  Observer& observer();
+  CallHooks hooks();
+  // For the timer's loop: beats each round.
+  Heart& heart();
+  // The HTTP endpoint's address with the port that was chosen; empty: none.
+  const std::string& metrics_address() const;
+
+  void Watch(WatchedParts parts);
+  void Unwatch();
+
+ private:
+  struct Parts;
+  Observation();
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_OBSERVE_OBSERVATION_H_

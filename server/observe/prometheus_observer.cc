@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/prometheus_observer.h"
+
+#include <algorithm>
+#include <string>
+
+#include "server/observe/families.h"
+#include "server/run_op.h"
+
+namespace hpvm {
+namespace {
+
+constexpr const char* kKindNames[] = {"run", "job"};
+constexpr const char* kRejectedNames[] = {"run", "submit", "prepare", "upload", "other"};
+constexpr const char* kLostNames[] = {"executor", "device", "daemon"};
+constexpr const char* kPhaseNames[] = {"queue", "bind", "copy_in", "run", "copy_out", "total"};
+constexpr const char* kEventNames[] = {"started", "failed", "crashed", "retired", "killed"};
+constexpr const char* kEndNames[] = {"succeeded", "failed", "cancelled", "expired", "dead"};
+// Canonical codes in their order, then what jobs add.
+constexpr const char* kReasonNames[] = {
+    "ok",           "cancelled",       "unknown",           "invalid_argument",    "deadline_exceeded",
+    "not_found",    "already_exists",  "permission_denied", "resource_exhausted",  "failed_precondition",
+    "aborted",      "out_of_range",    "unimplemented",     "internal",            "unavailable",
+    "data_loss",    "unauthenticated", "expired",           "dead"};
+constexpr size_t kExpired = PrometheusObserver::kCodes, kDead = PrometheusObserver::kCodes + 1;
+
+// Services whose methods are labels; what a caller makes up is none.
+constexpr std::string_view kServices[] = {"/hpvm.v1.Hpvm/", "/grpc.health.v1.Health/", "/grpc.reflection."};
+
+size_t CodeOf(int code) {
+  return code >= 0 && static_cast<size_t>(code) < PrometheusObserver::kCodes ? static_cast<size_t>(code)
+                                                                             : 2;   // Unknown.
+}
+size_t CodeOf(const Status& status) { return CodeOf(static_cast<int>(status.code())); }
+
+// "cpu:0": how we name devices. Everything else an executor might say is "other".
+bool IsDeviceId(std::string_view id) {
+  const size_t colon = id.find(':');
+  if (colon == std::string_view::npos || colon == 0 || colon > 16 || id.size() - colon - 1 < 1 ||
+      id.size() - colon - 1 > 3) {
+    return false;
+  }
+  const std::string_view family = id.substr(0, colon), number = id.substr(colon + 1);
+  return std::all_of(family.begin(), family.end(), [](char c) { return c >= 'a' && c <= 'z'; }) &&
+         std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+Duration Between(int64_t from_unix_ns, int64_t to_unix_ns) {
+  int64_t ns = 0;
+  return __builtin_sub_overflow(to_unix_ns, from_unix_ns, &ns) ? Duration{0} : Duration{ns};
+}
+
+}  // namespace
+
+void PrometheusObserver::OnRejected(std::string_view tenant, std::string_view what, const Status& why) {
+  const auto found = std::find(std::begin(kRejectedNames), std::end(kRejectedNames) - 1, what);
+  tenants_.Find(tenant).value.rejected[static_cast<size_t>(found - std::begin(kRejectedNames))][CodeOf(why)].Add();
+}
+
+void PrometheusObserver::OnJob(std::string_view tenant, const v1::Job& job) {
+  TenantTallies& tallies = tenants_.Find(tenant).value;
+  switch (job.state()) {
+    case v1::JOB_STATE_ACCEPTED:
+    case v1::JOB_STATE_QUEUED:
+      if (job.attempt() == 0) {
+        tallies.submitted[kJob].Add();
+      } else {
+        CountLost(job);
+      }
+      break;
+    case v1::JOB_STATE_RUNNING:
+      if (job.attempt() == 1 && !job.cancel_requested()) {
+        queue_[kJob].Observe(Between(job.created_unix_ns(), job.started_unix_ns()));
+      }
+      break;
+    default:
+      CountEnd(tallies, job);
+      break;
+  }
+}
+
+// The attempt that the job's last words are about, if it was lost.
+void PrometheusObserver::CountLost(const v1::Job& job) {
+  const int count = job.lost_attempts_size();
+  if (count == 0 || job.lost_attempts(count - 1).attempt() != job.attempt()) {
+    return;   // Put back by a daemon that stops.
+  }
+  const std::string& why = job.lost_attempts(count - 1).error().message();
+  const Lost cause = why.starts_with("The daemon")                    ? kLostDaemon
+                     : why.find("device") != std::string::npos ? kLostDevice
+                                                                      : kLostExecutor;
+  lost_[cause].Add();
+}
+
+void PrometheusObserver::CountEnd(TenantTallies& tallies, const v1::Job& job) {
+  const auto end = static_cast<size_t>(job.state()) - static_cast<size_t>(v1::JOB_STATE_SUCCEEDED);
+  if (end >= std::size(kEndNames)) {
+    return;
+  }
+  job_seconds_[end].Observe(Between(job.created_unix_ns(), job.ended_unix_ns()));
+  switch (job.state()) {
+    case v1::JOB_STATE_SUCCEEDED:
+      tallies.completed[kJob].Add();
+      break;
+    case v1::JOB_STATE_CANCELLED:
+      tallies.cancelled[kJob].Add();
+      break;
+    case v1::JOB_STATE_EXPIRED:
+      tallies.failed[kJob][kExpired].Add();
+      break;
+    case v1::JOB_STATE_DEAD:
+      tallies.failed[kJob][kDead].Add();
+      CountLost(job);
+      break;
+    default:
+      tallies.failed[kJob][CodeOf(job.error().code())].Add();
+      if (job.error().code() == static_cast<int>(absl::StatusCode::kUnavailable)) {
+        CountLost(job);   // It may not be tried again.
+      }
+      break;
+  }
+}
+
+void PrometheusObserver::OnRun(std::string_view tenant, std::string_view job_id, std::string_view, std::string_view,
+                               const RunOutcome& outcome) {
+  if (job_id.empty()) {
+    TenantTallies& tallies = tenants_.Find(tenant).value;
+    tallies.submitted[kRun].Add();
+    if (outcome.outcome.ok()) {
+      tallies.completed[kRun].Add();
+    } else if (absl::IsCancelled(outcome.outcome.status)) {
+      tallies.cancelled[kRun].Add();
+    } else {
+      tallies.failed[kRun][CodeOf(outcome.outcome.status)].Add();
+    }
+    queue_[kRun].Observe(outcome.queue);
+  } else {
+    attempts_.Add();
+  }
+  const RunReply& reply = outcome.reply;
+  const Duration phases[] = {outcome.queue, reply.bind, reply.copy_in, reply.run, reply.copy_out, outcome.total};
+  static_assert(std::size(phases) == kPhases);
+  for (size_t i = 0; i < kPhases; ++i) {
+    phases_[i].Observe(phases[i]);
+  }
+  uint64_t bytes_out = 0;
+  for (const RunOutput& output : outcome.outputs) {
+    bytes_out += output.bytes;
+  }
+  bytes_out_.Add(bytes_out);
+  CountNodes(outcome);
+}
+
+void PrometheusObserver::CountNodes(const RunOutcome& outcome) {
+  nodes_.Add(outcome.reply.nodes_run);
+  for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
+    devices_.Find(IsDeviceId(node.device) ? std::string_view(node.device) : "other")
+        .value.Observe(Between(node.start_ns, node.end_ns));
+  }
+}
+
+void PrometheusObserver::OnPrepared(std::string_view, const v1::PrepareTiming& timing, const Status& status) {
+  prepared_[CodeOf(status)].Add();
+  cache_hits_.Add(timing.from_cache());
+  cache_misses_.Add(timing.compiled());
+  if (timing.compiled() > 0) {
+    compile_.Observe(timing.compile_ns());
+  }
+}
+
+void PrometheusObserver::OnExecutor(std::string_view, std::string_view what) {
+  const auto event = std::find(std::begin(kEventNames), std::end(kEventNames), what);
+  if (event == std::end(kEventNames)) {
+    return;
+  }
+  executors_[static_cast<size_t>(event - std::begin(kEventNames))].Add();
+  if (what == "failed") {
+    last_failure_ns_.store(clock_.Now().count(), std::memory_order_relaxed);
+    failures_in_a_row_.fetch_add(1, std::memory_order_relaxed);
+  } else if (what == "started") {
+    failures_in_a_row_.store(0, std::memory_order_relaxed);
+  }
+}
+
+PrometheusObserver::SpawnFailures PrometheusObserver::spawn_failures() const {
+  return {failures_in_a_row_.load(std::memory_order_relaxed),
+          Time(last_failure_ns_.load(std::memory_order_relaxed))};
+}
+
+void PrometheusObserver::OnDecision(Duration took) { decisions_.Observe(took); }
+
+void PrometheusObserver::OnCommit(size_t writes, Duration took, const Status& status) {
+  commits_.Observe(took);
+  commit_writes_.Observe(uint64_t{writes});
+  if (!status.ok()) {
+    commit_failures_[CodeOf(status)].Add();
+  }
+  last_commit_ns_.store(clock_.Now().count(), std::memory_order_relaxed);
+}
+
+void PrometheusObserver::OnReload(bool ok) { reloads_[ok ? 1 : 0].Add(); }
+
+void PrometheusObserver::OnCall(std::string_view method, const Status& status, Duration took) {
+  const bool is_ours = std::any_of(std::begin(kServices), std::end(kServices),
+                                   [&](std::string_view service) { return method.starts_with(service); });
+  CallTallies& call = methods_.Find(is_ours ? method.substr(1) : "other").value;
+  call.codes[CodeOf(status)].Add();
+  call.seconds.Observe(took);
+}
+
+// --- As families ---
+
+void PrometheusObserver::Describe(Families& families) const {
+  DescribeGraphs(families);
+  DescribeJobs(families);
+  DescribeWork(families);
+  DescribeCalls(families);
+}
+
+void PrometheusObserver::DescribeGraphs(Families& families) const {
+  const auto by_kind = [&](const std::array<Tally, 2> TenantTallies::*member) {
+    tenants_.ForEach([&](const auto& tenant) {
+      for (const Kind kind : {kRun, kJob}) {
+        families.Add({{"tenant", tenant.name}, {"kind", kKindNames[kind]}}, (tenant.value.*member)[kind]);
+      }
+    });
+  };
+  families.Counter("hpvm_graph_submitted_total", "Jobs acknowledged, and runs once they have ended.");
+  by_kind(&TenantTallies::submitted);
+  families.Counter("hpvm_graph_completed_total", "Jobs and runs that succeeded.");
+  by_kind(&TenantTallies::completed);
+  families.Counter("hpvm_graph_cancelled_total", "Jobs and runs that were cancelled.");
+  by_kind(&TenantTallies::cancelled);
+  families.Counter("hpvm_graph_failed_total", "Jobs and runs that failed, by the code of the reason.");
+  tenants_.ForEach([&](const auto& tenant) {
+    for (const Kind kind : {kRun, kJob}) {
+      for (size_t reason = 0; reason < kReasons; ++reason) {
+        families.AddUsed(
+            {{"tenant", tenant.name}, {"kind", kKindNames[kind]}, {"reason", kReasonNames[reason]}},
+            tenant.value.failed[kind][reason]);
+      }
+    }
+  });
+  families.Counter("hpvm_graph_rejected_total", "Requests turned away before they became a run or a job.");
+  tenants_.ForEach([&](const auto& tenant) {
+    for (size_t what = 0; what < std::size(kRejectedNames); ++what) {
+      for (size_t code = 0; code < kCodes; ++code) {
+        families.AddUsed({{"tenant", tenant.name}, {"kind", kRejectedNames[what]}, {"reason", kReasonNames[code]}},
+                         tenant.value.rejected[what][code]);
+      }
+    }
+  });
+  families.Counter("hpvm_graph_prepared_total", "Graphs that were to be prepared, by the code of the outcome.");
+  for (size_t code = 0; code < kCodes; ++code) {
+    families.AddUsed({{"reason", kReasonNames[code]}}, prepared_[code]);
+  }
+}
+
+void PrometheusObserver::DescribeJobs(Families& families) const {
+  families.Histograms("hpvm_job_seconds", "From a job's creation to its end, by its final state.");
+  for (size_t end = 0; end < std::size(kEndNames); ++end) {
+    families.Add({{"state", kEndNames[end]}}, job_seconds_[end]);
+  }
+  families.Counter("hpvm_job_attempts_total", "Attempts of jobs that have ended.");
+  families.Add({}, attempts_);
+  families.Counter("hpvm_job_attempts_lost_total", "Attempts of jobs that were lost, by what they were lost with.");
+  for (size_t cause = 0; cause < std::size(kLostNames); ++cause) {
+    families.Add({{"reason", kLostNames[cause]}}, lost_[cause]);
+  }
+  families.Histograms("hpvm_store_commit_seconds", "Group commits of the job store.");
+  families.Add({}, commits_);
+  families.Histograms("hpvm_store_commit_writes", "Writes in one group commit.");
+  families.Add({}, commit_writes_);
+  families.Counter("hpvm_store_commit_failures_total", "Group commits that failed.");
+  for (size_t code = 0; code < kCodes; ++code) {
+    families.AddUsed({{"reason", kReasonNames[code]}}, commit_failures_[code]);
+  }
+}
+
+void PrometheusObserver::DescribeWork(Families& families) const {
+  families.Histograms("hpvm_graph_seconds", "Phases of runs and of jobs' attempts.");
+  for (size_t phase = 0; phase < kPhases; ++phase) {
+    families.Add({{"phase", kPhaseNames[phase]}}, phases_[phase]);
+  }
+  families.Histograms("hpvm_queue_seconds", "Wait of a run for its turn, and of a job from its creation to its start.");
+  for (const Kind kind : {kRun, kJob}) {
+    families.Add({{"kind", kKindNames[kind]}}, queue_[kind]);
+  }
+  families.Histograms("hpvm_node_seconds", "Nodes by device, of runs whose nodes are recorded (jobs; placements).");
+  devices_.ForEach([&](const auto& device) { families.Add({{"device", device.name}}, device.value); });
+  families.Counter("hpvm_nodes_total", "Nodes run, counted with replication and repeats.");
+  families.Add({}, nodes_);
+  families.Histograms("hpvm_scheduler_decision_seconds", "One decision of the scheduler.");
+  families.Add({}, decisions_);
+  families.Counter("hpvm_transfer_bytes_total", "Bytes of tensors between the daemon and executors.");
+  families.Add({{"direction", "in"}}, bytes_in_);
+  families.Add({{"direction", "out"}}, bytes_out_);
+  families.Histograms("hpvm_module_compile_seconds", "Compiling the kernels of one graph that were in no cache.");
+  families.Add({}, compile_);
+  families.Counter("hpvm_module_cache_hits_total", "Kernels found compiled.");
+  families.Add({}, cache_hits_);
+  families.Counter("hpvm_module_cache_misses_total", "Kernels that had to be compiled.");
+  families.Add({}, cache_misses_);
+  families.Counter("hpvm_executor_events_total", "What became of executor processes.");
+  for (size_t event = 0; event < kEvents; ++event) {
+    families.Add({{"event", kEventNames[event]}}, executors_[event]);
+  }
+}
+
+void PrometheusObserver::DescribeCalls(Families& families) const {
+  families.Counter("hpvm_grpc_calls_total", "gRPC calls that have ended.");
+  methods_.ForEach([&](const auto& method) {
+    for (size_t code = 0; code < kCodes; ++code) {
+      families.AddUsed({{"method", method.name}, {"code", kReasonNames[code]}}, method.value.codes[code]);
+    }
+  });
+  families.Histograms("hpvm_grpc_call_seconds", "gRPC calls from their first byte to their status.");
+  methods_.ForEach([&](const auto& method) { families.Add({{"method", method.name}}, method.value.seconds); });
+  families.Counter("hpvm_config_reloads_total", "Times the configuration was read again.");
+  families.Add({{"result", "refused"}}, reloads_[0]);
+  families.Add({{"result", "taken"}}, reloads_[1]);
+}
+
+}  // namespace hpvm

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts what happens in the daemon, for /metrics. docs/METRICS.md lists every metric.
+//
+// Counting takes no lock and allocates only for a tenant's or device's first event. Labels come from fixed sets, from
+// the names of at most 100 tenants, and from device ids of the form that ours have; nothing else that a tenant or an
+// executor says becomes a label.
+#ifndef HPVMD_SERVER_OBSERVE_PROMETHEUS_OBSERVER_H_
+#define HPVMD_SERVER_OBSERVE_PROMETHEUS_OBSERVER_H_
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "base/clock.h"
+#include "server/observe/tally.h"
+#include "server/observer.h"
+
+namespace hpvm {
+
+class Families;
+
+class PrometheusObserver final : public Observer {
+ public:
+  static constexpr size_t kTenantsMax = 100, kDevicesMax = 64, kMethodsMax = 48;
+  static constexpr size_t kCodes = 17;   // Canonical codes.
+
+  explicit PrometheusObserver(const Clock& clock) : clock_(clock) {}
+
+  void OnRejected(std::string_view tenant, std::string_view what, const Status& why) override;
+  void OnJob(std::string_view tenant, const v1::Job& job) override;
+  void OnRun(std::string_view tenant, std::string_view job_id, std::string_view graph, std::string_view traceparent,
+             const RunOutcome& outcome) override;
+  void OnPrepared(std::string_view tenant, const v1::PrepareTiming& timing, const Status& status) override;
+  void OnExecutor(std::string_view tenant, std::string_view what) override;
+  void OnDecision(Duration took) override;
+  void OnCommit(size_t writes, Duration took, const Status& status) override;
+  void OnReload(bool ok) override;
+  void OnCall(std::string_view method, const Status& status, Duration took) override;
+
+  // The label of a tenant: its name or "other".
+  std::string_view TenantLabel(std::string_view tenant) { return tenants_.Find(tenant).name; }
+  // Everything counted, as families.
+  void Describe(Families& families) const;
+
+  // For health: since when executors fail to start; kNever when the last one started.
+  struct SpawnFailures {
+    uint32_t in_a_row = 0;
+    Time last{0};
+  };
+  SpawnFailures spawn_failures() const;
+  // When the last commit ended, and a count of them; 0 before the first.
+  Time last_commit() const { return Time(last_commit_ns_.load(std::memory_order_relaxed)); }
+
+ private:
+  enum Kind : uint8_t { kRun, kJob };
+  enum Rejected : uint8_t { kRejectedRun, kRejectedSubmit, kRejectedPrepare, kRejectedUpload, kRejectedOther };
+  enum Lost : uint8_t { kLostExecutor, kLostDevice, kLostDaemon };
+  static constexpr size_t kReasons = kCodes + 2;   // And expired, dead.
+  static constexpr size_t kPhases = 6, kEvents = 5;
+
+  struct TenantTallies {
+    std::array<Tally, 2> submitted, completed, cancelled;
+    std::array<std::array<Tally, kReasons>, 2> failed;
+    std::array<std::array<Tally, kCodes>, 5> rejected;
+  };
+  struct SecondsHistogram : Histogram {
+    SecondsHistogram() : Histogram(kSecondsBuckets) {}
+  };
+  struct CountHistogram : Histogram {
+    CountHistogram() : Histogram(kCountBuckets) {}
+  };
+  struct CallTallies {
+    std::array<Tally, kCodes> codes;
+    SecondsHistogram seconds;
+  };
+
+  void CountLost(const v1::Job& job);
+  void CountEnd(TenantTallies& tenant, const v1::Job& job);
+  void CountNodes(const RunOutcome& outcome);
+  void DescribeGraphs(Families& families) const;
+  void DescribeJobs(Families& families) const;
+  void DescribeWork(Families& families) const;
+  void DescribeCalls(Families& families) const;
+
+  const Clock& clock_;
+  LabelTable<TenantTallies, kTenantsMax> tenants_;
+  LabelTable<SecondsHistogram, kDevicesMax> devices_;
+  LabelTable<CallTallies, kMethodsMax> methods_;
+  std::array<SecondsHistogram, kPhases> phases_;
+  std::array<SecondsHistogram, 2> queue_;
+  SecondsHistogram decisions_, compile_, commits_;
+  std::array<SecondsHistogram, 5> job_seconds_;   // By terminal state.
+  CountHistogram commit_writes_;
+  Tally bytes_in_, bytes_out_, nodes_, attempts_, cache_hits_, cache_misses_;
+  std::array<Tally, 3> lost_;
+  std::array<Tally, kEvents> executors_;
+  std::array<Tally, kCodes> prepared_, commit_failures_;
+  std::array<Tally, 2> reloads_;   // Refused, taken.
+  std::atomic<uint32_t> failures_in_a_row_{0};
+  std::atomic<int64_t> last_failure_ns_{0}, last_commit_ns_{0};
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_OBSERVE_PROMETHEUS_OBSERVER_H_

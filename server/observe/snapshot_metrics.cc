@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/snapshot_metrics.h"
+
+#include <array>
+#include <map>
+
+namespace hpvm {
+namespace {
+
+constexpr const char* kPriorities[] = {"low", "normal", "high"};
+
+const char* NameOf(v1::Device::State state) {
+  switch (state) {
+    case v1::Device::STATE_READY:
+      return "ready";
+    case v1::Device::STATE_PROBING:
+      return "probing";
+    default:
+      return "broken";
+  }
+}
+
+const char* NameOf(v1::Device::Kind kind) {
+  switch (kind) {
+    case v1::Device::KIND_CPU:
+      return "cpu";
+    case v1::Device::KIND_GPU:
+      return "gpu";
+    case v1::Device::KIND_FPGA:
+      return "fpga";
+    default:
+      return "other";
+  }
+}
+
+// Those that share a label, added up.
+struct TenantSums {
+  std::array<uint64_t, 3> queued{};
+  uint64_t running = 0, buffer_bytes = 0, stored_job_bytes = 0;
+};
+
+void DescribeTenants(Families& families, const std::map<std::string_view, TenantSums>& tenants) {
+  families.Gauge("hpvm_queue_depth", "Runs and jobs that wait for their turn, by the sign of their priority.");
+  for (const auto& [tenant, sums] : tenants) {
+    for (size_t i = 0; i < sums.queued.size(); ++i) {
+      families.Add({{"tenant", tenant}, {"priority", kPriorities[i]}}, static_cast<double>(sums.queued[i]));
+    }
+  }
+  const auto gauge = [&](const char* name, const char* help, uint64_t TenantSums::*member) {
+    families.Gauge(name, help);
+    for (const auto& [tenant, sums] : tenants) {
+      families.Add({{"tenant", tenant}}, static_cast<double>(sums.*member));
+    }
+  };
+  gauge("hpvm_running", "Runs and attempts of jobs under way.", &TenantSums::running);
+  gauge("hpvm_buffer_bytes", "Bytes of buffers.", &TenantSums::buffer_bytes);
+  gauge("hpvm_store_job_bytes", "Bytes of stored jobs, as the tenant's limit counts them.",
+        &TenantSums::stored_job_bytes);
+}
+
+void DescribeDevices(Families& families, const std::vector<v1::Device>& devices) {
+  families.Gauge("hpvm_device_state", "1 for the state that a device is in.");
+  for (const v1::Device& device : devices) {
+    families.Add({{"device", device.id()}, {"kind", NameOf(device.kind())}, {"state", NameOf(device.state())}}, 1.0);
+  }
+  families.Gauge("hpvm_device_memory_bytes", "A device's memory; shared memory counts at one of its devices.");
+  for (const v1::Device& device : devices) {
+    if (device.memory_shared_with().empty()) {
+      families.Add({{"device", device.id()}}, static_cast<double>(device.memory_bytes()));
+    }
+  }
+}
+
+void DescribeCore(Families& families, const CoreSnapshot& core) {
+  const auto gauge = [&](const char* name, const char* help, uint64_t value) {
+    families.Gauge(name, help);
+    families.Add({}, static_cast<double>(value));
+  };
+  families.Gauge("hpvm_jobs", "Jobs that have not ended, by state.");
+  families.Add({{"state", "accepted"}}, static_cast<double>(core.jobs_accepted));
+  families.Add({{"state", "queued"}}, static_cast<double>(core.jobs_queued));
+  families.Add({{"state", "running"}}, static_cast<double>(core.jobs_running));
+  gauge("hpvm_runs", "Runs and items of streams in progress, those that wait included.", core.runs);
+  gauge("hpvm_executors", "Executor processes.", core.executors);
+  gauge("hpvm_watchers", "Calls that watch a job.", core.watchers);
+  gauge("hpvm_store_accepts_writes", "Whether the job store takes writes.", core.store.accepts_writes ? 1 : 0);
+  gauge("hpvm_store_pending_writes", "Writes that wait for a commit.", core.store.pending_writes);
+  gauge("hpvm_draining", "Whether the daemon is stopping.", core.draining ? 1 : 0);
+}
+
+}  // namespace
+
+void DescribeView(Families& families, const Watch::View& view,
+                  const std::function<std::string_view(std::string_view)>& label_of) {
+  const CoreSnapshot none;
+  const CoreSnapshot& core = view.facts.snapshot.has_value() ? *view.facts.snapshot : none;
+  DescribeCore(families, core);
+  std::map<std::string_view, TenantSums> tenants;
+  for (const TenantSnapshot& tenant : core.tenants) {
+    TenantSums& sums = tenants[label_of(tenant.name)];
+    for (size_t i = 0; i < sums.queued.size(); ++i) {
+      sums.queued[i] += tenant.queued[i];
+    }
+    sums.running += tenant.running;
+    sums.buffer_bytes += tenant.buffer_bytes;
+    sums.stored_job_bytes += tenant.stored_job_bytes;
+  }
+  DescribeTenants(families, tenants);
+  DescribeDevices(families, core.devices);
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    families.Gauge(name, help);
+    families.Add({}, value);
+  };
+  gauge("hpvm_queue_limit", "jobs.queued_max.", static_cast<double>(view.queued_max));
+  gauge("hpvm_congested", "1 from when the queue of jobs is 80 % full until it is below 50 %.",
+        view.is_congested ? 1 : 0);
+  gauge("hpvm_desired_workers", "Daemons like this one that the work that runs or waits would keep busy.",
+        static_cast<double>(view.desired_workers));
+  gauge("hpvm_loop_stall_seconds_max", "The longest that the timer's loop took to move, in the last minute.",
+        static_cast<double>(view.loop_stall_max.count()) * 1e-9);
+  gauge("hpvm_live", "What /livez says.", view.report.live ? 1 : 0);
+  gauge("hpvm_ready", "What /readyz says.", view.report.ready ? 1 : 0);
+}
+
+}  // namespace hpvm

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands where at the moment of a scrape, as families.
+#ifndef HPVMD_SERVER_OBSERVE_SNAPSHOT_METRICS_H_
+#define HPVMD_SERVER_OBSERVE_SNAPSHOT_METRICS_H_
+
+#include <functional>
+#include <string_view>
+
+#include "server/observe/families.h"
+#include "server/observe/watch.h"
+
+namespace hpvm {
+
+// `label_of` is the label of a tenant's name.
+void DescribeView(Families& families, const Watch::View& view,
+                  const std::function<std::string_view(std::string_view)>& label_of);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_OBSERVE_SNAPSHOT_METRICS_H_

@@ -2,8 +2,12 @@
 // hpvmctl completion bash|zsh|fish: scripts made from the option table itself, so that they cannot fall behind it.
 #include <stdio.h>
 
+#include <algorithm>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
@@ -11,66 +15,134 @@
 namespace hpvm::ctl {
 namespace {
 
+// Asks the server, if one answers at once, for what can be completed.
+constexpr char kJobs[] = "hpvmctl list -o name --limit 50 --connect-timeout 0.3 --patience 1ms 2>/dev/null";
+
+std::vector<const CLI::App*> CommandsOf(const CLI::App* app) {
+  return app->get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::string LongOptions(const CLI::App* app) {
+  std::string words;
+  for (const CLI::Option* option : app->get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      words += "--" + name + " ";
+    }
+  }
+  return words;
+}
+
 std::string Words(const CLI::App* app) {
   std::string words;
-  for (const CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command : CommandsOf(app)) {
     words += command->get_name() + " ";
   }
-  for (const CLI::Option* option : app->get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      words += "--" + name + " ";
-    }
-  }
-  return words;
+  return words + LongOptions(app);
 }
 
-// One line of a case statement for `app` and each command below it: the command path, then what may follow.
-void Cases(const CLI::App* app, const std::string& path, const std::string& globals, std::string* text) {
-  *text += "    \"" + path + "\") words=\"" + Words(app) + (path.empty() ? "" : globals) + "\" ;;\n";
-  for (const CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
-    Cases(command, path.empty() ? command->get_name() : path + " " + command->get_name(), globals, text);
+// "table wide json name" for an option whose text lists its values so; empty for others.
+std::string ChoicesOf(const CLI::Option* option) {
+  std::string text = option->get_option_text();
+  if (text.find('|') == std::string::npos) {
+    return "";
   }
-}
-
-std::string GlobalOptions(const CLI::App* app) {
-  std::string words;
-  for (const CLI::Option* option : app->get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      words += "--" + name + " ";
-    }
-  }
-  return words;
-}
-
-std::string Bash(const CLI::App* app) {
-  std::string text =
-      "_hpvmctl() {\n"
-      "  local path=\"\" word words i\n"
-      "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
-      "    word=${COMP_WORDS[i]}\n"
-      "    [[ $word =~ ^[a-z]+$ ]] && [[ ! -e $word ]] && path=\"${path:+$path }$word\"\n"
-      "  done\n"
-      "  case \"$path\" in\n";
-  Cases(app, "", GlobalOptions(app), &text);
-  text += "    *) words=\"" + GlobalOptions(app) +
-          "\" ;;\n"
-          "  esac\n"
-          "  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
-          "}\n"
-          "complete -o default -F _hpvmctl hpvmctl\n";
+  std::replace(text.begin(), text.end(), '|', ' ');
   return text;
 }
 
+bool TakesJobs(const CLI::Option* option) { return option->get_name() == "job" || option->get_name() == "--after"; }
+
+std::string PathOf(const std::string& path, const CLI::App* command) {
+  return path.empty() ? command->get_name() : path + " " + command->get_name();
+}
+
+void EachCommand(const CLI::App* app, const std::string& path,
+                 const std::function<void(const CLI::App*, const std::string&)>& visit) {
+  visit(app, path);
+  for (const CLI::App* command : CommandsOf(app)) {
+    EachCommand(command, PathOf(path, command), visit);
+  }
+}
+
+// What follows an option: its name is the word before, whatever the command; equal names have equal values everywhere.
+std::string ValueCases(const CLI::App* app) {
+  std::map<std::string, std::string> cases;
+  EachCommand(app, "", [&](const CLI::App* command, const std::string&) {
+    for (const CLI::Option* option : command->get_options()) {
+      const std::string choices = ChoicesOf(option);
+      std::string names;
+      for (const std::string& name : option->get_lnames()) {
+        names += (names.empty() ? "--" : "|--") + name;
+      }
+      for (const std::string& name : option->get_snames()) {
+        names += "|-" + name;
+      }
+      if (!names.empty() && !choices.empty()) {
+        cases[names] = "words=\"" + choices + "\"";
+      } else if (!names.empty() && TakesJobs(option)) {
+        cases[names] = std::string("words=$(") + kJobs + ")";
+      }
+    }
+  });
+  std::string text;
+  for (const auto& [names, value] : cases) {
+    text += "    " + names + ") " + value + " ;;\n";
+  }
+  return text;
+}
+
+std::string Bash(const CLI::App* app) {
+  std::string paths, words;
+  EachCommand(app, "", [&](const CLI::App* command, const std::string& path) {
+    std::string dynamic;
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->get_positional() && TakesJobs(option)) {
+        dynamic = std::string(" [[ $word == -* ]] || words+=\" $(") + kJobs + ")\"";
+      } else if (option->get_positional()) {
+        dynamic = " words+=\" " + ChoicesOf(option) + "\"";
+      }
+    }
+    paths += path.empty() ? "" : (paths.empty() ? "\"" : "|\"") + path + "\"";
+    words += "    \"" + path + "\") words=\"" + Words(command) + (path.empty() ? "" : LongOptions(app)) + "\";" +
+             (dynamic.empty() ? " " : dynamic) + " ;;\n";
+  });
+  return "_hpvmctl() {\n"
+         "  local path=\"\" words=\"\" i word=${COMP_WORDS[COMP_CWORD]}\n"
+         "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+         "    case \"${path:+$path }${COMP_WORDS[i]}\" in\n"
+         "      " +
+         paths +
+         ") path=\"${path:+$path }${COMP_WORDS[i]}\" ;;\n"
+         "    esac\n"
+         "  done\n"
+         "  case \"${COMP_WORDS[COMP_CWORD - 1]}\" in\n" +
+         ValueCases(app) +
+         "    *)\n"
+         "  case \"$path\" in\n" +
+         words +
+         "  esac ;;\n"
+         "  esac\n"
+         "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+         "}\n"
+         "complete -o default -F _hpvmctl hpvmctl\n";
+}
+
 void FishLines(const CLI::App* app, const std::string& parent, std::string* text) {
-  std::string condition = parent.empty() ? "__fish_use_subcommand" : "__fish_seen_subcommand_from " + parent;
-  for (const CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
+  const std::string condition = parent.empty() ? "__fish_use_subcommand" : "__fish_seen_subcommand_from " + parent;
+  for (const CLI::App* command : CommandsOf(app)) {
     *text += "complete -c hpvmctl -n '" + condition + "' -a " + command->get_name() + "\n";
     FishLines(command, command->get_name(), text);
   }
   for (const CLI::Option* option : app->get_options()) {
+    const std::string start = "complete -c hpvmctl" + (parent.empty() ? std::string() : " -n '" + condition + "'");
+    const std::string values = TakesJobs(option)           ? " -x -a '(" + std::string(kJobs) + ")'"
+                               : ChoicesOf(option).empty() ? ""
+                                                           : " -x -a '" + ChoicesOf(option) + "'";
+    if (option->get_positional() && !values.empty()) {
+      *text += start + values + "\n";
+    }
     for (const std::string& name : option->get_lnames()) {
-      *text +=
-          "complete -c hpvmctl" + (parent.empty() ? std::string() : " -n '" + condition + "'") + " -l " + name + "\n";
+      *text += start + " -l " + name + values + "\n";
     }
   }
 }
@@ -81,7 +153,10 @@ void AddCompletion(Commands commands) {
   auto shell =
       std::make_shared<std::string>();  // Shared by the option table and the action, which outlive this function.
   CLI::App* command = commands.app.add_subcommand("completion", "Print a completion script for a shell");
-  command->add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->add_option("shell", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->option_text("bash|zsh|fish");
   command->footer("Example:\n  hpvmctl completion bash > ~/.local/share/bash-completion/completions/hpvmctl");
   command->callback([=, &app = commands.app, &action = commands.action] {
     action = [=, &app] {

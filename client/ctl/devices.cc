@@ -22,10 +22,11 @@ Status Devices(const Globals& globals) {
 }  // namespace
 
 void AddDevices(Commands commands) {
-  commands.app.add_subcommand("devices", "The devices that hpvmd runs kernels on")
-      ->callback([&globals = commands.globals, &action = commands.action] {
-        action = [&globals] { return Report(Devices(globals)); };
-      });
+  CLI::App* command = commands.app.add_subcommand("devices", "The devices that hpvmd runs kernels on");
+  command->footer("Example:\n  hpvmctl devices");
+  command->callback([&globals = commands.globals, &action = commands.action] {
+    action = [&globals] { return Report(Devices(globals)); };
+  });
 }
 
 }  // namespace hpvm::ctl

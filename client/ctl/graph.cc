@@ -77,12 +77,14 @@ void AddGraph(Commands commands) {
   graph->require_subcommand(1);
   CLI::App* validate = graph->add_subcommand("validate", "List everything that is wrong with a document");
   validate->add_option("graph", options->file, "The document; - reads standard input")->required();
+  validate->footer("Example:\n  hpvmctl graph validate matmul.json");
   validate->callback([=, &globals = commands.globals, &action = commands.action] {
     action = [=, &globals] { return Validate(globals, *options); };
   });
   CLI::App* show = graph->add_subcommand("show", "Print the document in its canonical form, or as a picture");
   show->add_option("graph", options->file, "The document; - reads standard input")->required();
   show->add_flag("--dot", options->dot, "Graphviz");
+  show->footer("Example:\n  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg");
   show->callback([=, &action = commands.action] { action = [=] { return Show(*options); }; });
 }
 

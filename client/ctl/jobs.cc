@@ -238,9 +238,9 @@ class JobCommands {
 };
 
 void AddListOptions(CLI::App& list, Options& options) {
-  list.add_option("--state", options.states,
-                  "Only these: accepted, queued, running, succeeded, failed, cancelled, expired, dead; live, ended")
-      ->allow_extra_args(false);
+  list.add_option("--state", options.states, "Only these, with commas; live: before the end, ended: after it")
+      ->allow_extra_args(false)
+      ->option_text("accepted|queued|running|succeeded|failed|cancelled|expired|dead|live|ended");
   list.add_option("-l,--label", options.labels, "Only jobs with this KEY=VALUE; several: with all of them")
       ->allow_extra_args(false);
   list.add_option("--array", options.array, "Only elements of this array");

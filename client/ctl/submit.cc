@@ -202,6 +202,11 @@ Status Retry(const Globals& globals, const RetryArguments& arguments, ExitCode* 
     return RetryArray(globals, *client, arguments, std::move(call), follow, code);
   }
   StatusOr<v1::SubmitResponse> submitted = client->RetryJob(arguments.id, call);
+  if (submitted.status().code() == absl::StatusCode::kFailedPrecondition) {
+    *code = kUsage;  // It has not ended, or its request was dropped: not what this code means elsewhere.
+    Report(submitted.status());
+    return absl::OkStatus();
+  }
   if (!submitted.ok()) {
     return WithKey(submitted.status(), call.request.idempotency_key());
   }

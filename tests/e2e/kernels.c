@@ -22,6 +22,15 @@ HPVM_KERNEL void spin(volatile int* out) {
   }
 }
 
+// Takes its time: some milliseconds for each of `rounds`, however clever the compiler is. Then as add.
+HPVM_KERNEL void busy(const int* in, volatile int* out, int amount, int rounds) {
+  const int i = hpvm_instance_id(0);
+  for (int n = 0; n < rounds * 1000000; ++n) {
+    out[i] = n;
+  }
+  out[i] = in[i] + amount;
+}
+
 // Instances whose value is not 0 never end; the others write their number.
 HPVM_KERNEL void spin_some(volatile const int* in, int* out) {
   const int i = hpvm_instance_id(0);

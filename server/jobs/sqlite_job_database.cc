@@ -2,6 +2,7 @@
 #include "server/jobs/sqlite_job_database.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -107,11 +108,14 @@ class SqliteJobDatabase final : public JobDatabase {
     return readers_.With([&](SqliteReader& reader) { return reader.ListBlobs(each); });
   }
   StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) override {
+    if (is_broken_.load()) {
+      // A row that a failed commit left in the log is not seen here, but by whoever starts next.
+      return DataLoss("The job database failed; which blobs it names is known after the next start.");
+    }
     return readers_.With([&](SqliteReader& reader) { return reader.UsesBlob(tenant, hash); });
   }
   StatusOr<std::map<std::string, TenantUse>> Use() override {
-    std::lock_guard lock(use_mutex_);
-    return use_;
+    return readers_.With([](SqliteReader& reader) { return reader.Use(); });
   }
 
  private:
@@ -120,7 +124,6 @@ class SqliteJobDatabase final : public JobDatabase {
   // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails alike.
   template <typename Change>
   Status Transact(Change change);
-  void CountUse(const UseChanges& changes);
   Status MoveLog();
 
   const SqliteJobDatabaseOptions options_;
@@ -128,13 +131,11 @@ class SqliteJobDatabase final : public JobDatabase {
 
   std::mutex write_mutex_;
   Status failure_;
+  std::atomic<bool> is_broken_{false};  // That failure_ is set, for readers.
   std::unique_ptr<SqliteConnection> writer_connection_;
   std::unique_ptr<SqliteWriter> writer_;
 
   ReaderPool readers_;
-
-  std::mutex use_mutex_;
-  std::map<std::string, TenantUse> use_;  // Counted from the rows at the start, then with each commit.
 };
 
 Status SqliteJobDatabase::Open() {
@@ -145,7 +146,6 @@ Status SqliteJobDatabase::Open() {
     HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteReader> reader, OpenReader());
     readers_.Add(std::move(reader));
   }
-  HPVMD_ASSIGN_OR_RETURN(use_, readers_.With([](SqliteReader& reader) { return reader.Use(); }));
   return absl::OkStatus();
 }
 
@@ -198,15 +198,14 @@ Status SqliteJobDatabase::Transact(Change change) {
     return status;
   }
   failure_ = absl::IsDataLoss(status) ? status : DataLoss(Message(status));
+  is_broken_.store(true);
   return failure_;
 }
 
 Status SqliteJobDatabase::Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) {
   std::lock_guard lock(write_mutex_);
   results->clear();
-  UseChanges use;
-  const Status status =
-      Transact([&] { return writes.empty() ? writer_->Probe() : writer_->Apply(writes, results, &use); });
+  const Status status = Transact([&] { return writes.empty() ? writer_->Probe() : writer_->Apply(writes, results); });
   if (writer_ != nullptr) {
     writer_->Settle(status.ok());
   }
@@ -214,22 +213,7 @@ Status SqliteJobDatabase::Commit(std::span<const JobWrite> writes, std::vector<W
     results->clear();
     return status;
   }
-  CountUse(use);
   return MoveLog();
-}
-
-void SqliteJobDatabase::CountUse(const UseChanges& changes) {
-  std::lock_guard lock(use_mutex_);
-  for (const auto& [name, change] : changes) {
-    TenantUse& tenant = use_[name];
-    tenant.jobs += change.jobs;
-    tenant.live += change.live;
-    tenant.stored_bytes += change.stored_bytes;
-    tenant.finished_bytes += change.finished_bytes;
-    if (tenant.jobs == 0) {
-      use_.erase(name);
-    }
-  }
 }
 
 // A log that is not moved for want of room only grows; one that failed to be synced is not to be trusted any more, and
@@ -246,6 +230,7 @@ Status SqliteJobDatabase::MoveLog() {
     return absl::OkStatus();
   }
   failure_ = absl::IsDataLoss(status) ? status : DataLoss(Message(status));
+  is_broken_.store(true);
   return failure_;
 }
 

@@ -190,6 +190,7 @@ class Client {
                     google::protobuf::RepeatedPtrField<v1::InputBinding>* bindings, std::vector<std::string>* created);
   StatusOr<Tensor> TakeOutput(v1::OutputValue& value, const CallOptions& call);
   void DeleteAll(const std::vector<std::string>& buffers, const CallOptions& call);
+  Status CheckFeatures(const SubmitOptions& options, const CallOptions& call);
   // Adds what one stream brings to `tensor`, from byte `filled` on.
   Status Fetch(const std::string& job_id, const std::string& name, const CallOptions& call,
                std::optional<Tensor>* tensor, uint64_t* filled);

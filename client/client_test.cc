@@ -34,6 +34,7 @@ class FakeServer final : public v1::Hpvm::Service {
  public:
   grpc::Status ServerInfo(grpc::ServerContext*, const v1::ServerInfoRequest*, v1::ServerInfoResponse* out) override {
     out->set_started_unix_ns(started);
+    out->mutable_features()->Add(features.begin(), features.end());
     return grpc::Status::OK;
   }
   grpc::Status PutModule(grpc::ServerContext*, grpc::ServerReader<v1::PutModuleRequest>* in,
@@ -109,6 +110,7 @@ class FakeServer final : public v1::Hpvm::Service {
       on_watch;
   std::function<grpc::Status(size_t, uint64_t, grpc::ServerWriter<v1::FetchOutputResponse>*)> on_fetch;
   std::vector<v1::SubmitRequest> submitted;
+  std::vector<std::string> features = {"job-arrays", "job-after"};
   std::vector<uint64_t> offsets;
   std::atomic<int64_t> started = 1;
   std::atomic<int> runs = 0, modules_put = 0, buffers_made = 0, buffers_deleted = 0, watches = 0, gets = 0;
@@ -224,6 +226,18 @@ TEST_F(ClientTest, SubmitOptionsAreSent) {
   ASSERT_EQ(sent.inputs_size(), 2);
   EXPECT_TRUE(sent.inputs(0).array_index());
   EXPECT_EQ(sent.inputs(1).tensor().data().size(), 4u);
+}
+
+// A server that knows no arrays would make one job of them: it gets none.
+TEST_F(ClientTest, OldServersGetNoArrays) {
+  fake_.features = {"job-after"};
+  SubmitOptions options;
+  options.array.emplace().set_last(9);
+  EXPECT_EQ(Submit({}, options).status().code(), absl::StatusCode::kUnimplemented);
+  options.array.reset();
+  options.after.emplace_back().set_job_id("job-0");
+  EXPECT_TRUE(Submit({}, options).ok());
+  EXPECT_EQ(fake_.submitted.size(), 1u);
 }
 
 // A server that was restarted between the upload and the submit: everything once more, with the same key.

@@ -61,6 +61,27 @@ bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Tim
 
 }  // namespace
 
+// An older server would ignore what it does not know and run one job at once.
+Status Client::CheckFeatures(const SubmitOptions& options, const CallOptions& call) {
+  std::vector<std::string> wanted;
+  if (options.array.has_value()) {
+    wanted.push_back("job-arrays");
+  }
+  if (!options.after.empty()) {
+    wanted.push_back("job-after");
+  }
+  if (wanted.empty()) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const v1::ServerInfoResponse info, ServerInfo(call));
+  for (const std::string& feature : wanted) {
+    if (std::find(info.features().begin(), info.features().end(), feature) == info.features().end()) {
+      return Unimplemented("The server (release " + info.version() + ") does not offer \"" + feature + "\".");
+    }
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const Modules& modules,
                                             const std::map<std::string, Tensor>& inputs, const SubmitOptions& options) {
   const CallOptions call = WithKey(options.call);
@@ -68,6 +89,7 @@ StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const Mod
   v1::GraphReference* reference = request.mutable_document();
   Retries retries(connection_->options.patience, SystemRng());
   const Time start = RealClock().Now();
+  HPVMD_RETURN_IF_ERROR(CheckFeatures(options, WithoutKey(call)));
   int64_t daemon = 0;  // When the server that answered NOT_FOUND was started.
   for (;;) {
     HPVMD_ASSIGN_OR_RETURN(const CallOptions rest, Remaining(call, start));

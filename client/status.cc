@@ -40,7 +40,13 @@ Status FromGrpc(const grpc::Status& status) {
   if (!details.ParseFromString(status.error_details())) {
     details.Clear();
   }
-  return Make(static_cast<int>(status.error_code()), status.error_message(), details);
+  // gRPC's own answer for a method that the server does not have is empty.
+  const bool is_unknown_method =
+      status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty();
+  return Make(
+      static_cast<int>(status.error_code()),
+      is_unknown_method ? "The server does not have this call; it is an older release." : status.error_message(),
+      details);
 }
 
 Status FromProto(const v1::Status& status) {

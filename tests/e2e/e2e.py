@@ -113,10 +113,10 @@ class EndToEnd(unittest.TestCase):
                                                 f"log: {self.daemon.log.read_text()[-2000:]}")
         return done
 
-    def start_spinning(self):
+    def start_spinning(self, *arguments):
         """A job that runs until it is cancelled."""
         document = one_node("spin", [port("out", "inout")], instances="1")
-        job = self.run_graph(document, "--input", f"out={self.array('in.npy', [0])}", "--detach").stdout.strip()
+        job = self.run_graph(document, "--input", f"out={self.array('in.npy', [0])}", "--detach", *arguments).stdout.strip()
         for _ in range(100):
             if "RUNNING" in self.daemon.ctl("jobs", "get", job).stdout:
                 return job
@@ -230,7 +230,7 @@ class EndToEnd(unittest.TestCase):
         self.check_serving()
 
     def test_executor_killed_mid_run(self):
-        job = self.start_spinning()
+        job = self.start_spinning("--attempts", "1")
         for pid in children(self.daemon.process.pid):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -369,11 +369,11 @@ class Lifecycle(unittest.TestCase):
         ready = self.daemon.ctl("devices", "--connect-timeout", "30")
         self.assertEqual(ready.returncode, OK, ready.stderr + self.daemon.log.read_text())
 
-    def submit(self, amount=1):
+    def submit(self, amount=1, array="in", command="submit"):
         graph = self.folder / "g.json"
         graph.write_text(json.dumps(one_node("add", [port("in", "in"), port("out", "out")], [("amount", amount)])))
         np.save(self.folder / "in.npy", np.arange(4, dtype=np.int32))
-        return self.daemon.ctl("submit", graph, "--input", f"in={self.folder}/in.npy", "--output",
+        return self.daemon.ctl(command, graph, "--input", f"in={self.folder}/{array}.npy", "--output",
                                f"out_out={self.folder}/out.npy")
 
     def test_stops_cleanly_with_work_in_hand(self):
@@ -404,19 +404,30 @@ class Lifecycle(unittest.TestCase):
         self.daemon.stop(signal.SIGKILL)
         self.check_gone(pids)
 
-    def test_full_disk_under_the_cache(self):
+    def test_full_disk(self):
+        """Runs need no disk; a job that cannot be stored is refused, and accepted when there is room again."""
         if os.geteuid() != 0:
             self.skipTest("mounting a small file system needs root")
         state = self.folder / "daemon/state"
         state.mkdir(parents=True)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", state], capture_output=True).returncode != 0:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m,mode=700", "tmpfs", state], capture_output=True).returncode != 0:
             self.skipTest("this host does not allow mounting")
         try:
             self.start()
+            self.assertEqual(self.submit().returncode, OK)
             subprocess.run(["sh", "-c", f"dd if=/dev/zero of={state}/fill bs=1k 2>/dev/null"], check=False)
+            np.save(self.folder / "large.npy", np.arange(100_000, dtype=np.int32))
+            refused = self.submit(7, "large")
+            self.assertEqual(refused.returncode, FAILED, refused.stderr + self.daemon.log.read_text())
+            self.assertIn("RESOURCE_EXHAUSTED", refused.stderr)
             for amount in range(3):
-                done = self.submit(amount)
+                done = self.submit(amount, command="run")
                 self.assertEqual(done.returncode, OK, done.stderr + self.daemon.log.read_text())
+            (state / "fill").unlink()
+            end = time.monotonic() + 15
+            while (done := self.submit(7, "large")).returncode != OK:
+                self.assertLess(time.monotonic(), end, done.stderr + self.daemon.log.read_text())
+                time.sleep(0.2)
             self.assertEqual(self.daemon.stop(), 0)
         finally:
             if self.daemon and self.daemon.process.poll() is None:

@@ -6,9 +6,11 @@
 
 #include <filesystem>
 
+#include "server/jobs/disk_vfs.h"
 #include "server/jobs/memory_job_database.h"
 #include "server/jobs/sqlite_job_database.h"
 #include "server/jobs/testing/job_writes.h"
+#include "server/testing/sim_disk.h"
 
 namespace hpvm {
 namespace {
@@ -114,44 +116,67 @@ void CompareReads(JobWriteGenerator& generator, JobDatabase& model, JobDatabase&
   }
 }
 
-// 25 seeds of 150 batches each: results, every read, use and blobs agree, also after the file was opened anew, and the
+// Batches of one seed: results, every read, use and blobs agree, also after the file was opened anew, and the
 // database's own check finds nothing.
-TEST(JobDatabaseModelTest, SqliteAnswersAsMemoryDoes) {
-  for (uint64_t seed = 1; seed <= 25; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const TemporaryFolder folder;
-    SqliteJobDatabaseOptions options;
-    options.path = folder.path() + "/jobs.db";
-    options.log_pages_max = 50;
-    auto database = OpenSqliteJobDatabase(options);
-    ASSERT_TRUE(database.ok()) << database.status();
-    MemoryJobDatabase model;
-    JobWriteGenerator generator(seed);
-    for (int batch = 0; batch < 150; ++batch) {
-      std::vector<JobWrite> writes;
-      for (uint64_t i = generator.rng().Below(6); i > 0; --i) {
-        writes.push_back(generator.Next(model));
-      }
-      std::vector<WriteResult> results, wanted;
-      ASSERT_TRUE((*database)->Commit(writes, &results).ok());
-      ASSERT_TRUE(model.Commit(writes, &wanted).ok());
-      ASSERT_EQ(results.size(), wanted.size());
-      for (size_t i = 0; i < results.size(); ++i) {
-        ASSERT_EQ(TextOf(results[i]), TextOf(wanted[i])) << "write " << i << " of batch " << batch;
-      }
-      ASSERT_NO_FATAL_FAILURE(CompareReads(generator, model, **database));
-      if (generator.rng().Below(30) == 0) {
-        database->reset();
-        database = OpenSqliteJobDatabase(options);
-        ASSERT_TRUE(database.ok()) << database.status();
-        ASSERT_EQ(*(*database)->NextLease(), *model.NextLease());
-      }
+void CompareDatabases(uint64_t seed, int batches, const SqliteJobDatabaseOptions& options) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  auto database = OpenSqliteJobDatabase(options);
+  ASSERT_TRUE(database.ok()) << database.status();
+  MemoryJobDatabase model;
+  JobWriteGenerator generator(seed);
+  for (int batch = 0; batch < batches; ++batch) {
+    std::vector<JobWrite> writes;
+    for (uint64_t i = generator.rng().Below(6); i > 0; --i) {
+      writes.push_back(generator.Next(model));
     }
-    for (const char* tenant : {"", "blue", "green", "red", "stranger"}) {
-      EXPECT_EQ(TextOfAll(**database, tenant), TextOfAll(model, tenant));
+    std::vector<WriteResult> results, wanted;
+    ASSERT_TRUE((*database)->Commit(writes, &results).ok());
+    ASSERT_TRUE(model.Commit(writes, &wanted).ok());
+    ASSERT_EQ(results.size(), wanted.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      ASSERT_EQ(TextOf(results[i]), TextOf(wanted[i])) << "write " << i << " of batch " << batch;
     }
-    EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
+    ASSERT_NO_FATAL_FAILURE(CompareReads(generator, model, **database));
+    if (generator.rng().Below(30) == 0) {
+      database->reset();
+      database = OpenSqliteJobDatabase(options);
+      ASSERT_TRUE(database.ok()) << database.status();
+      ASSERT_EQ(*(*database)->NextLease(), *model.NextLease());
+    }
   }
+  for (const char* tenant : {"", "blue", "green", "red", "stranger"}) {
+    EXPECT_EQ(TextOfAll(**database, tenant), TextOfAll(model, tenant));
+  }
+  EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
+}
+
+// On a disk in memory, many seeds.
+TEST(JobDatabaseModelTest, SqliteAnswersAsMemoryDoes) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    ManualClock clock;
+    SeededRng rng(seed);
+    SimDisk disk(seed);
+    disk.AddFolder("/s");
+    const auto vfs = *DiskVfs::Register(disk, clock, rng);
+    SqliteJobDatabaseOptions options;
+    options.path = "/s/jobs.db";
+    options.vfs = vfs->name();
+    options.disk = &disk;
+    options.log_pages_max = 50;
+    CompareDatabases(seed, 150, options);
+    if (HasFailure()) {
+      return;
+    }
+  }
+}
+
+// On the machine's disk, as the daemon opens it.
+TEST(JobDatabaseModelTest, OnTheRealDisk) {
+  const TemporaryFolder folder;
+  SqliteJobDatabaseOptions options;
+  options.path = folder.path() + "/jobs.db";
+  options.check_ms_max = 250;
+  CompareDatabases(1'000, 60, options);
 }
 
 }  // namespace

@@ -35,6 +35,14 @@ constexpr std::pair<const char*, const char*> kContradictions[] = {
     {"has a number that will be given again", "SELECT id FROM jobs WHERE sequence < 1"},
 };
 
+// Tenants whose rows add up to something else than `uses` says.
+constexpr char kWrongUses[] =
+    "SELECT tenant FROM (SELECT tenant, count(*) AS jobs, sum(ended IS NULL) AS live, sum(bytes) AS bytes, "
+    "sum(iif(ended IS NULL, 0, bytes)) AS finished FROM jobs GROUP BY tenant) AS counted LEFT JOIN uses USING(tenant) "
+    "WHERE (counted.jobs, counted.live, counted.bytes, counted.finished) IS NOT "
+    "(uses.jobs, uses.live, uses.bytes, uses.finished_bytes) "
+    "UNION SELECT tenant FROM uses WHERE jobs <> 0 AND tenant NOT IN (SELECT tenant FROM jobs)";
+
 class Faults {
  public:
   void Add(std::string fault) {
@@ -115,7 +123,10 @@ Status CheckTables(SqliteConnection& connection, Faults* faults) {
       return absl::OkStatus();
     }));
   }
-  return absl::OkStatus();
+  return ForEachRow(connection, kWrongUses, [&](const SqliteStatement& row) {
+    faults->Add("The jobs of tenant \"" + std::string(row.Bytes(0)) + "\" add up to other numbers than are kept.");
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace

@@ -72,9 +72,7 @@ Status SqliteReader::PrepareAll() {
       {&load_live_, job + "ended IS NULL ORDER BY sequence"},
       {&list_finished_, finished + "tenant = ?3 AND ended IS NOT NULL" + page},
       {&list_finished_all_, finished + "ended IS NOT NULL" + page},
-      {&use_,
-       "SELECT tenant, count(*), sum(ended IS NULL), sum(bytes), sum(iif(ended IS NULL, 0, bytes)) FROM jobs GROUP BY "
-       "tenant"},
+      {&use_, "SELECT tenant, jobs, live, bytes, finished_bytes FROM uses WHERE jobs > 0"},
       {&list_blobs_, "SELECT DISTINCT tenant, sha256 FROM blobs"},
       {&uses_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
   };

@@ -16,7 +16,7 @@ constexpr int64_t kApplicationId = 0x6870766d;
 // The columns of jobs before `record` repeat what writes compare and reads search; `record` is a StoredJob. A live
 // job's `ended` is NULL: changes that do not set it leave the indexes alone. `request` is the sequence of the first job
 // of its array, which `requests` and `request_users` (arrays only) go by. keys.rows counts the jobs whose rows are
-// there.
+// there; uses is what every tenant's rows add up to.
 constexpr char kVersion1[] = R"sql(
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO meta VALUES('lease', 0), ('next_sequence', 1), ('probe', 0);
@@ -43,6 +43,12 @@ CREATE INDEX jobs_finished ON jobs(tenant, ended, dropped) WHERE ended IS NOT NU
 CREATE TABLE requests(sequence INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL);
 CREATE TABLE request_users(sequence INTEGER PRIMARY KEY, users INTEGER NOT NULL);
 CREATE TABLE results(sequence INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL);
+CREATE TABLE uses(
+  tenant TEXT PRIMARY KEY,
+  jobs INTEGER NOT NULL,
+  live INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  finished_bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE keys(
   tenant TEXT NOT NULL,
   idempotency_key TEXT NOT NULL,

@@ -88,6 +88,9 @@ Status SqliteWriter::PrepareAll() {
        "UPDATE keys SET rows = rows - 1, state = CASE WHEN job_id = ?3 THEN ?4 ELSE state END "
        "WHERE tenant = ?1 AND idempotency_key = ?2"},
       {&save_sequence_, "UPDATE meta SET value = ?1 WHERE name = 'next_sequence'"},
+      {&add_use_,
+       "INSERT INTO uses VALUES(?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET jobs = jobs + ?2, live = live + ?3, "
+       "bytes = bytes + ?4, finished_bytes = finished_bytes + ?5"},
       {&probe_, "UPDATE meta SET value = value + 1 WHERE name = 'probe'"},
   };
   for (const auto& [statement, sql] : statements) {
@@ -96,13 +99,22 @@ Status SqliteWriter::PrepareAll() {
   return absl::OkStatus();
 }
 
-Status SqliteWriter::Apply(std::span<const JobWrite> writes, std::vector<WriteResult>* results, UseChanges* use) {
+Status SqliteWriter::Apply(std::span<const JobWrite> writes, std::vector<WriteResult>* results) {
+  UseChanges use;
   results->resize(writes.size());
   for (size_t i = 0; i < writes.size(); ++i) {
     WriteResult& result = (*results)[i];
-    HPVMD_RETURN_IF_ERROR(std::visit([&](const auto& write) { return Write(write, &result, use); }, writes[i]));
+    HPVMD_RETURN_IF_ERROR(std::visit([&](const auto& write) { return Write(write, &result, &use); }, writes[i]));
   }
+  HPVMD_RETURN_IF_ERROR(AddUse(use));
   return ForgetBlobsInUse(writes, results);
+}
+
+Status SqliteWriter::AddUse(const UseChanges& use) {
+  for (const auto& [tenant, change] : use) {
+    HPVMD_RETURN_IF_ERROR(add_use_.Run(tenant, change.jobs, change.live, change.stored_bytes, change.finished_bytes));
+  }
+  return absl::OkStatus();
 }
 
 void SqliteWriter::Settle(bool committed) {

@@ -25,7 +25,7 @@ class SqliteWriter {
  public:
   static StatusOr<std::unique_ptr<SqliteWriter>> Create(SqliteConnection& connection);
 
-  Status Apply(std::span<const JobWrite> writes, std::vector<WriteResult>* results, UseChanges* use);
+  Status Apply(std::span<const JobWrite> writes, std::vector<WriteResult>* results);
   // What Apply counted is forgotten (the transaction was rolled back) or stays.
   void Settle(bool committed);
 
@@ -64,6 +64,7 @@ class SqliteWriter {
   Status DropRequest(const Row& row);
   Status Forget(const Row& row, const DropJob& drop);
   StatusOr<bool> IsBlobUsed(std::string_view tenant, const Sha256& hash);
+  Status AddUse(const UseChanges& use);
   Status ForgetBlobsInUse(std::span<const JobWrite> writes, std::vector<WriteResult>* results);
 
   SqliteConnection& connection_;
@@ -74,7 +75,7 @@ class SqliteWriter {
   SqliteStatement find_row_, find_key_, find_blob_, find_request_users_, blobs_of_row_;
   SqliteStatement change_live_, change_ended_, change_dropped_;
   SqliteStatement delete_job_, delete_jobs_from_, delete_request_, delete_request_users_, delete_results_, delete_blob_;
-  SqliteStatement delete_key_, delete_old_keys_, leave_request_, leave_key_, save_sequence_, probe_;
+  SqliteStatement delete_key_, delete_old_keys_, leave_request_, leave_key_, save_sequence_, add_use_, probe_;
 };
 
 }  // namespace hpvm

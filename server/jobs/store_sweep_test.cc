@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fixed script of 200 steps on the whole store, with one fault somewhere in it: at each operation of the disk in
+// turn, at each allocation of SQLite, at each moment that the power can fail. After each, the store is opened again
+// without faults: everything that was acknowledged is there, nothing that was refused is, and the script can go on.
+//
+// HPVMD_SWEEP=full takes every place; otherwise each sweep takes about as many as its budget says, spread evenly and at
+// other places for another HPVMD_SWEEP_SEED.
+#include <malloc.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+#include "server/jobs/disk_vfs.h"
+#include "server/jobs/testing/store_script.h"
+#include "server/testing/sim_disk.h"
+
+namespace hpvm {
+namespace {
+
+using Op = SimDisk::Op;
+
+// SQLite's allocations, of which one (or all from one on) fails. Of this process, which runs one script at a time.
+struct {
+  uint64_t made = 0;
+  uint64_t fails_at = 0;  // 0: none.
+  bool for_ever = false;
+} allocations;
+
+bool IsAllocationRefused() {
+  ++allocations.made;
+  return allocations.fails_at != 0 &&
+         (allocations.for_ever ? allocations.made >= allocations.fails_at : allocations.made == allocations.fails_at);
+}
+
+void* Allocate(int bytes) { return IsAllocationRefused() ? nullptr : malloc(static_cast<size_t>(bytes)); }
+void* Reallocate(void* old, int bytes) {
+  return IsAllocationRefused() ? nullptr : realloc(old, static_cast<size_t>(bytes));
+}
+int SizeOf(void* block) { return static_cast<int>(malloc_usable_size(block)); }
+int RoundUp(int bytes) { return (bytes + 7) & ~7; }
+int Initialise(void*) { return SQLITE_OK; }
+void ShutDown(void*) {}
+
+// Before SQLite is used for the first time.
+const bool is_installed = [] {
+  static sqlite3_mem_methods methods = {Allocate, free, Reallocate, SizeOf, RoundUp, Initialise, ShutDown, nullptr};
+  return sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) == SQLITE_OK;
+}();
+
+bool IsFull() {
+  const char* value = getenv("HPVMD_SWEEP");
+  return value != nullptr && std::string(value) == "full";
+}
+
+uint64_t SweepSeed() {
+  const char* value = getenv("HPVMD_SWEEP_SEED");
+  return value == nullptr ? 1 : strtoull(value, nullptr, 10);
+}
+
+// Of `count` places, numbered from 1: all, or about `budget`.
+std::vector<uint64_t> Places(uint64_t count, uint64_t budget) {
+  std::vector<uint64_t> places;
+  const uint64_t step = IsFull() ? 1 : std::max<uint64_t>(1, count / budget);
+  for (uint64_t n = 1 + SweepSeed() % step; n <= count; n += step) {
+    places.push_back(n);
+  }
+  return places;
+}
+
+// One script on one disk.
+class Sweep {
+ public:
+  explicit Sweep(uint64_t seed) : rng_(seed), disk_(seed) {
+    disk_.AddFolder("/s");
+    vfs_ = *DiskVfs::Register(disk_, clock_, rng_);
+    store_ = std::make_unique<ScriptedStore>(ScriptedStore::Options{&disk_, vfs_->name(), "/s"});
+  }
+
+  SimDisk& disk() { return disk_; }
+  ScriptedStore& store() { return *store_; }
+
+  // From the first start to the end, or to where a daemon would have ended.
+  void Run() {
+    if (store_->Open(&model_).ok()) {
+      store_->Run(&model_, 0, kScriptSteps);
+    } else {
+      store_->stopped = true;
+    }
+  }
+
+  // What is wrong after the next start, and after some more steps. `keep`: what a loss of power leaves; none was lost
+  // when `loses_power` is false.
+  std::string Recover(bool loses_power, SimDisk::Keep keep = SimDisk::Keep::kAnything) {
+    std::string wrong = store_->wrong;
+    const std::optional<StoreModel> written = store_->if_written;
+    if (loses_power) {
+      disk_.PowerOffAfter(0);
+    }
+    store_->Close();
+    disk_.ClearFaults();
+    if (loses_power) {
+      disk_.Crash(rng_, keep);
+    }
+    store_ = std::make_unique<ScriptedStore>(ScriptedStore::Options{&disk_, vfs_->name(), "/s"});
+    if (const Status opened = store_->Open(&model_); !opened.ok()) {
+      return wrong + "The next start fails: " + Message(opened) + "\n";
+    }
+    wrong += store_->CheckRecovered(&model_, written);
+    store_->Run(&model_, 300, 312);
+    wrong += store_->wrong;
+    if (store_->stopped || store_->refused > 0) {
+      wrong += "The store does not go on after the next start.\n";
+    }
+    return wrong + store_->CheckRecovered(&model_, std::nullopt);
+  }
+
+ private:
+  SeededRng rng_;
+  ManualClock clock_;
+  SimDisk disk_;
+  std::unique_ptr<DiskVfs> vfs_;
+  StoreModel model_;
+  std::unique_ptr<ScriptedStore> store_;
+};
+
+// How often the script does what, without faults.
+struct Counts {
+  std::vector<uint64_t> operations;
+  uint64_t changes = 0;
+  uint64_t allocations = 0;
+  uint64_t bytes = 0;
+};
+
+const Counts& CountsOfTheScript() {
+  static const Counts counts = [] {
+    Counts made;
+    Sweep sweep(1);
+    const uint64_t before = allocations.made;
+    sweep.Run();
+    EXPECT_FALSE(sweep.store().stopped);
+    for (size_t op = 0; op < SimDisk::kOpCount; ++op) {
+      made.operations.push_back(sweep.disk().count(static_cast<Op>(op)));
+    }
+    made.changes = sweep.disk().changes();
+    made.allocations = allocations.made - before;
+    made.bytes = sweep.disk().used_bytes();
+    return made;
+  }();
+  return counts;
+}
+
+class StoreSweepTest : public testing::Test {
+ protected:
+  ~StoreSweepTest() override { allocations.fails_at = 0; }
+
+  // The first failures in full, the others as a number.
+  void Expect(const std::string& wrong, const std::string& where) {
+    ++runs_;
+    if (!wrong.empty() && ++failures_ <= 3) {
+      ADD_FAILURE() << where << ":\n" << wrong.substr(0, 2'000);
+    }
+  }
+  void TearDown() override {
+    EXPECT_EQ(failures_, 0u) << "of " << runs_ << " runs";
+    printf("%llu runs\n", static_cast<unsigned long long>(runs_));
+  }
+
+  // `op` fails at each place in each way of `faults`, and the disk works on.
+  void SweepOperation(Op op, const std::vector<SimDisk::Fault>& faults, uint64_t budget) {
+    const uint64_t count = CountsOfTheScript().operations[static_cast<size_t>(op)];
+    ASSERT_GT(count, 0u) << "The script has no such operation.";
+    for (const SimDisk::Fault& fault : faults) {
+      for (uint64_t n : Places(count, budget)) {
+        for (bool loses_power : {false, true}) {
+          if (!IsFull() && (runs_ % 2 == 0) == loses_power) {
+            continue;  // Each place one way, by turns.
+          }
+          Sweep sweep(n);
+          sweep.disk().FailNth(op, n, fault);
+          sweep.Run();
+          Expect(sweep.Recover(loses_power),
+                 "Operation " + std::to_string(static_cast<int>(op)) + ", the " + std::to_string(n) + "th, code " +
+                     std::to_string(static_cast<int>(fault.code)) + (fault.is_short ? ", short" : "") +
+                     (fault.for_ever ? ", for ever" : "") + (loses_power ? ", then the power fails" : ""));
+        }
+      }
+    }
+  }
+
+  uint64_t runs_ = 0;
+  uint64_t failures_ = 0;
+};
+
+constexpr SimDisk::Fault kEio{};
+constexpr SimDisk::Fault kEioForEver{.for_ever = true};
+constexpr SimDisk::Fault kEioShort{.is_short = true};
+constexpr SimDisk::Fault kFull{.code = absl::StatusCode::kResourceExhausted};
+constexpr SimDisk::Fault kFullShort{.code = absl::StatusCode::kResourceExhausted, .is_short = true};
+
+// The script itself: no fault, every kind of step, and a store that is right at its end.
+TEST_F(StoreSweepTest, NoFault) {
+  ASSERT_TRUE(is_installed);
+  Sweep sweep(1);
+  sweep.Run();
+  EXPECT_FALSE(sweep.store().stopped);
+  EXPECT_EQ(sweep.store().refused, 0u);
+  Expect(sweep.Recover(false), "no fault");
+  for (size_t op = 0; op < SimDisk::kOpCount; ++op) {
+    EXPECT_GT(CountsOfTheScript().operations[op], 0u) << op;
+  }
+}
+
+TEST_F(StoreSweepTest, EveryWriteFails) { SweepOperation(Op::kWrite, {kEio, kEioShort, kFull, kFullShort}, 30); }
+TEST_F(StoreSweepTest, EverySyncFails) { SweepOperation(Op::kSync, {kEio, kEioForEver}, 50); }
+TEST_F(StoreSweepTest, EveryFolderSyncFails) { SweepOperation(Op::kSyncFolder, {kEio, kFull}, 30); }
+TEST_F(StoreSweepTest, EveryReadFails) { SweepOperation(Op::kRead, {kEio, kEioForEver}, 25); }
+TEST_F(StoreSweepTest, EveryOpenFails) {
+  SweepOperation(Op::kOpen, {kEio, kFull}, 20);
+  SweepOperation(Op::kCreate, {kEio, kFull}, 20);
+}
+TEST_F(StoreSweepTest, EveryRenameAndRemovalFails) {
+  SweepOperation(Op::kRename, {kEio, kFull}, 20);
+  SweepOperation(Op::kRemove, {kEio}, 20);
+}
+TEST_F(StoreSweepTest, EveryOtherOperationFails) {
+  SweepOperation(Op::kTruncate, {kEio, kFull}, 10);
+  SweepOperation(Op::kMakeFolder, {kEio, kFull}, 15);
+  SweepOperation(Op::kList, {kEio}, 15);
+}
+
+// The disk is full from each point on: inserts are refused, and what was acknowledged is there; when there is room
+// again the store goes on without a start.
+TEST_F(StoreSweepTest, FullFromEachPointOn) {
+  const uint64_t most = CountsOfTheScript().bytes;
+  for (uint64_t n : Places(200, 30)) {
+    Sweep sweep(n);
+    sweep.disk().SetSpace(most * n / 150);
+    sweep.Run();
+    sweep.disk().SetSpace(UINT64_MAX);
+    Expect(sweep.Recover(n % 2 == 0), "room for " + std::to_string(most * n / 150) + " bytes");
+  }
+}
+
+// The power fails after each change of the disk, with several outcomes each.
+TEST_F(StoreSweepTest, PowerFailsAfterEachChange) {
+  for (uint64_t n : Places(CountsOfTheScript().changes, 80)) {
+    for (uint64_t seed = 0; seed < (IsFull() ? 8 : 3); ++seed) {
+      Sweep sweep(n * 8 + seed);
+      sweep.disk().PowerOffAfter(n);
+      sweep.Run();
+      const auto keep = seed == 0   ? SimDisk::Keep::kNothing
+                        : seed == 1 ? SimDisk::Keep::kEverything
+                                    : SimDisk::Keep::kAnything;
+      Expect(sweep.Recover(true, keep), "after change " + std::to_string(n) + ", seed " + std::to_string(seed));
+    }
+  }
+}
+
+// Each allocation of SQLite fails, once or from then on.
+TEST_F(StoreSweepTest, EveryAllocationOfSqliteFails) {
+  for (bool for_ever : {false, true}) {
+    for (uint64_t n : Places(CountsOfTheScript().allocations, 100)) {
+      Sweep sweep(n);
+      allocations = {.fails_at = n, .for_ever = for_ever};
+      sweep.Run();
+      allocations.fails_at = 0;
+      Expect(sweep.Recover(n % 2 == 0), "allocation " + std::to_string(n) + (for_ever ? " and all later" : ""));
+    }
+  }
+}
+
+// The sweeps can fail: on a disk whose syncs lie, acknowledged jobs are lost.
+TEST_F(StoreSweepTest, LyingSyncsAreSeen) {
+  Sweep sweep(1);
+  sweep.disk().SetSyncLies(true);
+  sweep.Run();
+  EXPECT_NE(sweep.Recover(true, SimDisk::Keep::kNothing), "");
+}
+
+}  // namespace
+}  // namespace hpvm

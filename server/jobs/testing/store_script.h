@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fixed script of what a daemon does with its store, a model of what it was told, and the check of one by the other.
+//
+// The script's next step follows from the model alone, so that the model can be carried on elsewhere: by a parent that
+// only hears how many steps its child was told of before it died.
+#ifndef HPVMD_SERVER_JOBS_TESTING_STORE_SCRIPT_H_
+#define HPVMD_SERVER_JOBS_TESTING_STORE_SCRIPT_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/disk.h"
+#include "base/status.h"
+#include "server/jobs/blob_folder.h"
+#include "server/jobs/commit_queue.h"
+#include "server/jobs/job_database.h"
+
+namespace hpvm {
+
+// What must be on disk, from what was answered. Written from the interface, not from an implementation.
+class StoreModel {
+ public:
+  struct Row {
+    StoredJob job;
+    std::string request;
+    std::optional<StoredResults> results;
+    std::string key;
+    bool is_dropped = false;
+  };
+  struct Key {
+    std::string job_id;
+    Sha256 request_hash;
+    size_t rows = 0;
+    int64_t created_unix_ns = 0;
+  };
+  using Id = std::pair<std::string, std::string>;  // Tenant, and the job's id or the key.
+
+  // Does what the database must do with `write`, and answers the code that it must answer.
+  absl::StatusCode Apply(const JobWrite& write);
+  void SetSequences(const InsertJobs& insert, const std::vector<uint64_t>& sequences);
+
+  // What differs, in sentences; empty: nothing. Adopts sequences that nobody was told. `deep`: also the blobs' bytes
+  // and the database's own check.
+  std::string Compare(JobDatabase& database, BlobFolder& blobs, bool deep);
+  // The blobs that rows need: tenant and hash.
+  std::set<std::pair<std::string, Sha256>> Blobs() const;
+
+  const std::map<Id, Row>& rows() const { return rows_; }
+  const std::map<Id, Key>& keys() const { return keys_; }
+  uint64_t lease = 0;  // The last one given.
+
+ private:
+  absl::StatusCode Insert(const InsertJobs& insert);
+  absl::StatusCode Change(const ChangeJob& change);
+  absl::StatusCode Drop(const DropJob& drop);
+  std::string CompareRow(const Id& id, Row* row, JobDatabase& database, BlobFolder* blobs);
+  std::string CompareUse(JobDatabase& database) const;
+
+  std::map<Id, Row> rows_;
+  std::map<Id, Key> keys_;
+  std::set<Id> keys_ever_;
+};
+
+// Contents of blob `number`, from some bytes to several pages; the database sees its hash and size only.
+std::string BlobText(uint64_t number);
+
+struct ScriptStep {
+  enum class Kind : uint8_t { kWrite, kRead, kReopen, kBackUp, kCheck };
+  Kind kind = Kind::kWrite;
+  std::string tenant;           // Of the blobs.
+  std::vector<uint64_t> blobs;  // Put before the writes.
+  std::vector<JobWrite> writes;
+};
+inline constexpr size_t kScriptSteps = 200;
+ScriptStep MakeScriptStep(size_t index, const StoreModel& model);
+
+// The store on a disk, and the script running on it.
+class ScriptedStore {
+ public:
+  struct Options {
+    Disk* disk = nullptr;
+    std::string vfs;   // SQLite's name of the disk; empty: its default.
+    std::string root;  // Exists. The database and the folder of blobs lie in it.
+  };
+  explicit ScriptedStore(Options options) : options_(std::move(options)) {}
+  ~ScriptedStore() { Close(); }
+
+  // As a daemon starts: opens, sweeps, takes a lease.
+  Status Open(StoreModel* model);
+  void Close();
+
+  // Runs steps [first, end) until the store is broken or does not open. `on_told` comes after each step whose answers
+  // have all come.
+  void Run(StoreModel* model, size_t first, size_t end, const std::function<void(size_t)>& on_told = nullptr);
+
+  // What Run saw:
+  bool stopped = false;                  // Broken, or not opened again: a daemon would have ended.
+  std::optional<StoreModel> if_written;  // The model with the batch whose outcome is not known.
+  std::string wrong;                     // Answers that contradict the model; empty: none.
+  uint64_t refused = 0;                  // Writes for which there was no room.
+
+  // After Open: everything told is there and nothing else, the files too; then continues with that model. Returns what
+  // is wrong. `candidates`: what may have been written.
+  std::string CheckRecovered(StoreModel* model, const std::optional<StoreModel>& if_written);
+
+ private:
+  void RunStep(const ScriptStep& step, StoreModel* model);
+  void Write(const ScriptStep& step, StoreModel* model);
+  void Answer(const JobWrite& write, const WriteResult& result, bool was_sound, StoreModel* model);
+  void CommitAll();
+  void Read(StoreModel* model);
+  void BackUp(StoreModel* model);
+  void Complain(const std::string& what);
+
+  const Options options_;
+  ManualClock clock_;
+  bool was_sound_ = true;
+  uint64_t backups_ = 0;
+  std::unique_ptr<JobDatabase> database_;
+  std::unique_ptr<BlobFolder> blobs_;
+  std::unique_ptr<CommitQueue> queue_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_TESTING_STORE_SCRIPT_H_

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/observation.h"
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "server/observe/testing/http_client.h"
+#include "server/run_op.h"
+
+namespace hpvm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+struct Metric {
+  std::string type;
+  std::set<std::string> labels;
+  friend bool operator==(const Metric&, const Metric&) = default;
+};
+using Metrics = std::map<std::string, Metric>;
+
+// Rows of the document's tables: | `name` | type | label, label | meaning |
+Metrics ReadDocument() {
+  std::ifstream file(std::string(HPVMD_SOURCE_DIR) + "/docs/METRICS.md");
+  const std::regex row(R"(\| `((?:hpvm|process)_[a-z_]+)` \| (counter|gauge|histogram) \|([a-z_, ]*)\| .*\|)");
+  Metrics metrics;
+  for (std::string line; std::getline(file, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, row)) {
+      Metric& metric = metrics[match[1]];
+      metric.type = match[2];
+      std::istringstream labels(match[3]);
+      for (std::string label; std::getline(labels, label, ',');) {
+        label.erase(std::remove(label.begin(), label.end(), ' '), label.end());
+        if (!label.empty()) {
+          metric.labels.insert(label);
+        }
+      }
+    }
+  }
+  return metrics;
+}
+
+// Names, types and labels of what is exported.
+Metrics ReadText(const std::string& text) {
+  Metrics metrics;
+  std::istringstream lines(text);
+  const std::regex type(R"(# TYPE (\S+) (\S+))"), sample(R"(([a-z_]+)(?:\{(.*)\})? \S+)"), label(R"(([a-z_]+)="[^"]*")");
+  std::string family;
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, type)) {
+      family = match[1];
+      metrics[family].type = match[2];
+    } else if (std::regex_match(line, match, sample)) {
+      const std::string labels = match[2];
+      for (auto at = std::sregex_iterator(labels.begin(), labels.end(), label); at != std::sregex_iterator(); ++at) {
+        if ((*at)[1] != "le") {
+          metrics[family].labels.insert((*at)[1]);
+        }
+      }
+    }
+  }
+  return metrics;
+}
+
+// Makes every family have a sample.
+void LetEverythingHappen(Observer& observer) {
+  RunOutcome outcome;
+  outcome.reply.nodes = {{"n", "cpu:0", 0, 1, false}};
+  observer.OnRun("local", "", "g", "", outcome);
+  outcome.outcome = Aborted("x");
+  observer.OnRun("local", "", "g", "", outcome);
+  observer.OnRejected("local", "run", ResourceExhausted("x"));
+  observer.OnPrepared("local", {}, absl::OkStatus());
+  observer.OnCommit(1, milliseconds(1), Unavailable("x"));
+  observer.OnCall("/hpvm.v1.Hpvm/Run", absl::OkStatus(), milliseconds(1));
+  observer.OnExecutor("local", "started");
+  observer.OnDecision(milliseconds(1));
+  observer.OnReload(true);
+  v1::Job job;
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  observer.OnJob("local", job);
+}
+
+CoreSnapshot SnapshotOf(bool with_tenants) {
+  CoreSnapshot snapshot;
+  snapshot.devices_known = true;
+  v1::Device& cpu = snapshot.devices.emplace_back();
+  cpu.set_id("cpu:0");
+  cpu.set_kind(v1::Device::KIND_CPU);
+  cpu.set_state(v1::Device::STATE_READY);
+  snapshot.jobs_running = 3;
+  if (with_tenants) {
+    TenantSnapshot& tenant = snapshot.tenants.emplace_back();
+    tenant.name = "local";
+    tenant.queued = {1, 2, 3};
+    tenant.stored_job_bytes = 4'711;
+  }
+  return snapshot;
+}
+
+class ObservationTest : public ::testing::Test {
+ protected:
+  void Start(Config config) {
+    config.metrics_listen = "127.0.0.1:0";
+    config.server_state_dir = "/tmp";
+    auto started = Observation::Start(config, RealClock(), rng_);
+    ASSERT_TRUE(started.ok()) << started.status();
+    observation_ = *std::move(started);
+  }
+  void Watch() {
+    WatchedParts parts;
+    parts.snapshot = SnapshotOf;
+    parts.config = [] { return std::make_shared<const Config>(); };
+    parts.wake_timer = [this] { observation_->heart().Beat(); };
+    parts.store_folder = "/nowhere";
+    observation_->Watch(std::move(parts));
+  }
+  std::string Get(const std::string& path) { return testing::Get(observation_->metrics_address(), path); }
+  SeededRng rng_{3};
+  std::unique_ptr<Observation> observation_;
+};
+
+// The document lists what is exported, with its type and labels, and nothing else.
+TEST_F(ObservationTest, DocumentListsEveryMetric) {
+  Start({});
+  Watch();
+  LetEverythingHappen(observation_->observer());
+  const Metrics documented = ReadDocument(), exported = ReadText(Get("/metrics"));
+  ASSERT_GT(exported.size(), 50u);
+  for (const auto& [name, metric] : exported) {
+    const auto found = documented.find(name);
+    ASSERT_NE(found, documented.end()) << name << " is not in docs/METRICS.md";
+    EXPECT_EQ(found->second.type, metric.type) << name;
+    EXPECT_EQ(found->second.labels, metric.labels) << name;
+  }
+  for (const auto& [name, metric] : documented) {
+    EXPECT_TRUE(exported.contains(name)) << name << " is documented and not exported";
+  }
+}
+
+// What the core says at the scrape is exported; the daemon is alive before it is ready.
+TEST_F(ObservationTest, ServesHealthAndSnapshot) {
+  Start({});
+  EXPECT_TRUE(Get("/livez").starts_with("HTTP/1.1 200 ")) << Get("/livez");
+  EXPECT_TRUE(Get("/livez").ends_with("{\"live\":true,\"reasons\":[]}\n"));
+  EXPECT_TRUE(Get("/readyz").starts_with("HTTP/1.1 503 "));
+  EXPECT_NE(Get("/readyz").find("\"reason\":\"starting\""), std::string::npos);
+  EXPECT_NE(Get("/metrics").find("\nhpvm_ready 0\n"), std::string::npos);
+  Watch();
+  const Time end = RealClock().Now() + seconds(5);
+  while (!Get("/readyz").starts_with("HTTP/1.1 200 ") && RealClock().Now() < end) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_TRUE(Get("/readyz").ends_with("{\"ready\":true,\"reasons\":[]}\n"));
+  const std::string text = Get("/metrics");
+  for (const char* line :
+       {"hpvm_ready 1", "hpvm_queue_depth{tenant=\"local\",priority=\"low\"} 1",
+        "hpvm_queue_depth{tenant=\"local\",priority=\"normal\"} 2", "hpvm_jobs{state=\"running\"} 3",
+        "hpvm_store_job_bytes{tenant=\"local\"} 4711", "hpvm_device_state{device=\"cpu:0\",kind=\"cpu\",state=\"ready\"} 1",
+        "hpvm_store_bytes{file=\"wal\"} 0"}) {
+    EXPECT_NE(text.find("\n" + std::string(line) + "\n"), std::string::npos) << line;
+  }
+  observation_->Unwatch();
+  EXPECT_TRUE(Get("/metrics").starts_with("HTTP/1.1 200 ")) << "A daemon that ends still answers.";
+}
+
+// With an endpoint, what is observed is both counted and traced; without one there is no tracer.
+TEST_F(ObservationTest, TracesWhereConfigured) {
+  testing::Collector collector;
+  Config config;
+  config.tracing_endpoint = "http://127.0.0.1:" + collector.port();
+  Start(config);
+  ASSERT_NE(observation_->hooks().tracer, nullptr);
+  RunOutcome outcome;
+  outcome.reply.run = milliseconds(1);
+  outcome.total = milliseconds(2);
+  observation_->observer().OnRun("local", "", "g", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", outcome);
+  EXPECT_NE(Get("/metrics").find("hpvm_graph_submitted_total{tenant=\"local\",kind=\"run\"} 1\n"), std::string::npos);
+  observation_.reset();
+  ASSERT_EQ(collector.requests().size(), 1u);
+  EXPECT_NE(collector.requests()[0].find("0af7651916cd43dd8448eb211c80319c"), std::string::npos);
+  Start({});
+  EXPECT_EQ(observation_->hooks().tracer, nullptr);
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/memfd.h"
 
 namespace hpvm {
@@ -36,6 +37,7 @@ uint64_t SegmentPool::CapacityFor(uint64_t bytes) {
 }
 
 StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
+  HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("segment.acquire.before"));
   static std::atomic<uint64_t> next_id{1};
   const uint64_t capacity = CapacityFor(bytes);
   std::unique_ptr<Segment> segment;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/failpoint.h"
 #include "base/memfd.h"
 #include "proto/internal/executor_hub.h"
 #include "proto/internal/executor_process.h"
@@ -97,6 +98,26 @@ class RecentKeys {
   std::unordered_map<Key, typename std::list<std::pair<Key, uint64_t>>::iterator> places_;
   uint64_t weight_ = 0;
 };
+
+// As if the connection had ended before that message.
+Status ReachReceived(Envelope::MessageCase message) {
+  switch (message) {
+    case Envelope::kReady:
+      return HPVMD_FAILPOINT("link.ready.receive");
+    case Envelope::kPrepared:
+      return HPVMD_FAILPOINT("link.prepared.receive");
+    case Envelope::kEvent:
+      return HPVMD_FAILPOINT("link.started.receive");
+    case Envelope::kRunDone:
+      return HPVMD_FAILPOINT("link.run_done.receive");
+    case Envelope::kShapes:
+      return HPVMD_FAILPOINT("link.shapes.receive");
+    case Envelope::kGrantAck:
+      return HPVMD_FAILPOINT("link.grant_ack.receive");
+    default:
+      return absl::OkStatus();
+  }
+}
 
 // A memfd with a copy of `bytes`.
 StatusOr<UniqueFd> MemfdOf(std::span<const uint8_t> bytes) {
@@ -217,6 +238,7 @@ Status ExecutorLink::Core::StartOnHub() {
   spawn.socket = ends.second.get();
   spawn.stderr_fd = options_.stderr_fd >= 0 ? options_.stderr_fd : stderr_write.get();
   started_ = RealClock().Now();
+  HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.spawn.before"));
   HPVMD_ASSIGN_OR_RETURN(process_, Spawn(spawn));
   socket_ = std::move(ends.first);
   reader_.emplace(socket_.get(), kFromExecutorLimits);
@@ -226,7 +248,10 @@ Status ExecutorLink::Core::StartOnHub() {
     KillAndReap(process_);
     return watched;
   }
-  Status status = options_.on_spawned ? options_.on_spawned(process_.pid) : absl::OkStatus();
+  Status status = HPVMD_FAILPOINT("link.spawn.after");
+  if (status.ok() && options_.on_spawned) {
+    status = options_.on_spawned(process_.pid);
+  }
   if (status.ok()) {
     status = hub_.Watch(source_, Event::kSocket, socket_.get(), EPOLLIN);
   }
@@ -237,6 +262,9 @@ Status ExecutorLink::Core::StartOnHub() {
   writer_.emplace(socket_.get(), FrameWriter::Wait::kNo, kQueuedBytesMax);
   EncodedRequest hello;
   hello.envelope = EncodeHello(options_);
+  if (status.ok()) {
+    status = HPVMD_FAILPOINT("link.hello.send");
+  }
   if (status.ok()) {
     const int grant[] = {options_.grant_page};
     status = SendRequest(hello, {grant, options_.grant_page >= 0 ? 1u : 0u}, Pending{HelloDone{}, kNever, nullptr, 0})
@@ -325,6 +353,7 @@ Status ExecutorLink::Core::PutModules(const PrepareInput& input) {
                              " bytes) is not between 1 and the limit (" + std::to_string(limits::kModuleBytesMax) +
                              ").");
     }
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.module.send"));
     if (modules_.Touch(module.hash, bytes)) {
       continue;
     }
@@ -397,6 +426,7 @@ RequestId ExecutorLink::Core::Prepare(const PrepareInput& input, PrepareDone don
       prepare->mutable_document()->set_bytes(static_cast<uint32_t>(bytes));
       request.body = input.document.bytes;
     }
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.prepare.send"));
     std::lock_guard lock(mutex_);
     HPVMD_RETURN_IF_ERROR(PutModules(input));
     return SendRequest(request, {&fd, fd >= 0 ? 1u : 0u}, std::move(pending));
@@ -405,6 +435,7 @@ RequestId ExecutorLink::Core::Prepare(const PrepareInput& input, PrepareDone don
 }
 
 Status ExecutorLink::Core::ShareMemory(const MemorySlice& slice) {
+  HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.memory.share"));
   if (memories_.Touch(slice.memory_id)) {
     return absl::OkStatus();
   }
@@ -463,6 +494,7 @@ RequestId ExecutorLink::Core::Run(const RunInput& input, RunDone done) {
       return InvalidArgument("The run has no handle or repeats 0 times.");
     }
     HPVMD_RETURN_IF_ERROR(EncodeRun(input, &request));
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.run.send"));
     return RequestId{0};
   }();
   if (sent.ok()) {
@@ -472,6 +504,7 @@ RequestId ExecutorLink::Core::Run(const RunInput& input, RunDone done) {
     Pending copy = pending;
     sent = shared.ok() ? SendRequest(request, {}, std::move(copy)) : StatusOr<RequestId>(shared);
   }
+  HPVMD_FAILPOINT("link.run.sent").IgnoreError();  // It runs: only a delay or an end makes sense here.
   return Finish(std::move(sent), &pending);
 }
 
@@ -480,8 +513,11 @@ RequestId ExecutorLink::Core::OutputShapes(uint64_t handle, const std::vector<In
   Pending pending{std::move(done), kNever, nullptr, 0};
   Pending unsent = pending;
   EncodedRequest request;
-  const Status status = handle != 0 ? EncodeOutputShapes(handle, inputs, symbols, &request)
-                                    : InvalidArgument("The request has no handle.");
+  Status status = handle != 0 ? EncodeOutputShapes(handle, inputs, symbols, &request)
+                              : InvalidArgument("The request has no handle.");
+  if (status.ok()) {
+    status = HPVMD_FAILPOINT("link.shapes.send");
+  }
   if (!status.ok()) {
     return Finish(status, &unsent);
   }
@@ -500,7 +536,9 @@ void ExecutorLink::Core::GrantChanged(uint32_t entry, uint32_t epoch, AckDone do
   request.envelope.mutable_grant_changed()->set_entry(entry);
   request.envelope.mutable_grant_changed()->set_epoch(epoch);
   StatusOr<RequestId> sent = RequestId{0};
-  {
+  if (Status reached = HPVMD_FAILPOINT("link.grant.send"); !reached.ok()) {
+    sent = std::move(reached);
+  } else {
     std::lock_guard lock(mutex_);
     sent = SendRequest(request, {}, std::move(pending));
   }
@@ -508,6 +546,9 @@ void ExecutorLink::Core::GrantChanged(uint32_t entry, uint32_t epoch, AckDone do
 }
 
 void ExecutorLink::Core::SendUnanswered(const Envelope& envelope) {
+  if (!HPVMD_FAILPOINT("link.release.send").ok()) {
+    return;
+  }
   std::lock_guard lock(mutex_);
   SendLocked(envelope).IgnoreError();  // A dead executor holds nothing to let go of.
 }
@@ -519,7 +560,9 @@ void ExecutorLink::Core::Forget(uint64_t memory_id) {
   }
   Envelope envelope;
   envelope.mutable_forget_memory()->set_memory_id(memory_id);
-  SendLocked(envelope).IgnoreError();
+  if (HPVMD_FAILPOINT("link.forget.send").ok()) {
+    SendLocked(envelope).IgnoreError();
+  }
 }
 
 void ExecutorLink::Core::Cancel(RequestId id) {
@@ -530,7 +573,9 @@ void ExecutorLink::Core::Cancel(RequestId id) {
   }
   Envelope envelope;
   envelope.mutable_cancel()->set_target_id(id);
-  SendLocked(envelope).IgnoreError();
+  if (HPVMD_FAILPOINT("link.cancel.send").ok()) {  // Else lost: then the grace ends and the process with it.
+    SendLocked(envelope).IgnoreError();
+  }
   if (std::holds_alternative<RunDone>(found->second.done)) {
     found->second.kill_at = std::min(found->second.kill_at, RealClock().Now() + options_.stop_grace);
     ArmOverdue(found->second.kill_at);
@@ -552,7 +597,9 @@ void ExecutorLink::Core::Shutdown(Duration grace) {
   }
   Envelope envelope;
   envelope.mutable_shutdown();
-  SendLocked(envelope).IgnoreError();
+  if (HPVMD_FAILPOINT("link.shutdown.send").ok()) {
+    SendLocked(envelope).IgnoreError();
+  }
   shutting_down_ = true;
   hub_.StartTimer(RealClock().Now() + grace, source_, kShutdownTimer);
 }
@@ -560,6 +607,7 @@ void ExecutorLink::Core::Shutdown(Duration grace) {
 void ExecutorLink::Core::KillLocked(Status why) {
   if (!ended_ && kill_reason_.ok()) {
     kill_reason_ = std::move(why);
+    HPVMD_FAILPOINT("link.kill.before").IgnoreError();
     SendKill(process_);
   }
 }
@@ -598,6 +646,7 @@ void ExecutorLink::Core::OnEvent(Event event, uint32_t epoll_events) {
       ReadStderr();
       break;
     case Event::kExit: {
+      HPVMD_FAILPOINT("link.reap.before").IgnoreError();
       const std::string how = Reap(process_);
       if (!how.empty()) {
         End(how);
@@ -667,6 +716,7 @@ Status ExecutorLink::Core::HandleRunDone(Pending pending, const internal::RunDon
 
 Status ExecutorLink::Core::HandleFrame(Frame frame) {
   HPVMD_RETURN_IF_ERROR(DecodeFromExecutor(frame.head, frame.body.size(), frame.fds.size(), &incoming_));
+  HPVMD_RETURN_IF_ERROR(ReachReceived(incoming_.message_case()));
   const auto unexpected = [] { return InvalidArgument("A message answers no request of its kind."); };
   if (incoming_.message_case() == Envelope::kFatal) {
     std::lock_guard lock(mutex_);
@@ -804,6 +854,7 @@ void ExecutorLink::Core::End(const std::string& how) {
   hub_.Unwatch(process_.pidfd.get());
   hub_.Remove(source_);  // The caller of OnEvent holds a reference.
   const Status status = EndStatus(how);
+  HPVMD_FAILPOINT("link.end.before").IgnoreError();
   std::unordered_map<RequestId, Pending> failed;
   {
     std::lock_guard lock(mutex_);

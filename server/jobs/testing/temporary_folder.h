@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef HPVMD_SERVER_JOBS_TESTING_TEMPORARY_FOLDER_H_
+#define HPVMD_SERVER_JOBS_TESTING_TEMPORARY_FOLDER_H_
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+
+namespace hpvm {
+
+// Gone at the end of its scope.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char name[] = "/tmp/hpvm-jobs-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_TESTING_TEMPORARY_FOLDER_H_

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/sim_job_store.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hpvm::sim {
+
+SimJobStore::SimJobStore(Context& context, SeededRng& rng, JobDatabase& database, BlobFolder& blobs,
+                         std::function<void(const Status&)> on_broken)
+    : context_(context),
+      rng_(rng),
+      database_(database),
+      blobs_(blobs),
+      queue_({.database = &database, .blobs = &blobs, .clock = &context.clock, .on_broken = std::move(on_broken)}),
+      incarnation_(context.incarnation) {
+  blobs_.SetIsUsed([&database](std::string_view tenant, const Sha256& hash) {
+    const StatusOr<bool> used = database.UsesBlob(tenant, hash);
+    return !used.ok() || *used;
+  });
+}
+
+void SimJobStore::Write(JobWrite write, WriteDone done) {
+  if (abandoned_) {
+    return;
+  }
+  queue_.Add(std::move(write), std::move(done));
+  ScheduleCommit();
+}
+
+void SimJobStore::ScheduleCommit() {
+  const Time next = queue_.NextTime();
+  if (commit_scheduled_ || abandoned_ || next == kNever) {
+    return;
+  }
+  commit_scheduled_ = true;
+  // Now and then the disk takes its time.
+  const bool is_slow = context_.faults_on && Chance(rng_, context_.plan.slow_commits);
+  const Duration takes = is_slow ? Milliseconds(Between(rng_, 5, 3'000)) : Microseconds(Between(rng_, 50, 2'000));
+  context_.events.After(std::max(next - context_.clock.Now(), Duration{0}) + takes, incarnation_, [this] {
+    commit_scheduled_ = false;
+    CommitNow();
+    ScheduleCommit();
+  });
+}
+
+void SimJobStore::CommitNow() {
+  for (CommitAnswer& answer : queue_.CommitSome()) {
+    answers_.push_back(std::move(answer));
+    // In order, each a little later, so that anything may come between.
+    answers_until_ = std::max(answers_until_, context_.clock.Now()) + Microseconds(rng_.Below(300));
+    context_.events.After(answers_until_ - context_.clock.Now(), incarnation_, [this] { GiveAnswer(); });
+  }
+}
+
+void SimJobStore::GiveAnswer() {
+  if (answers_.empty()) {
+    return;
+  }
+  const CommitAnswer answer = std::move(answers_.front());
+  answers_.pop_front();
+  answer.Give();
+}
+
+void SimJobStore::PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) {
+  Post([this, tenant = std::move(tenant), blobs = std::move(blobs), done = std::move(done)] {
+    PutNow(tenant, blobs, done);
+  });
+}
+
+void SimJobStore::PutNow(const std::string& tenant, const std::vector<BlobInput>& blobs, const PutDone& done) {
+  std::vector<BlobSource> sources;
+  for (const BlobInput& blob : blobs) {
+    sources.push_back(blob.source);
+  }
+  StatusOr<std::vector<PinnedBlob>> pinned = blobs_.PutMany(tenant, sources);
+  if (absl::IsDataLoss(pinned.status())) {
+    queue_.Break(pinned.status());
+  }
+  done(std::move(pinned));
+}
+
+void SimJobStore::Post(std::function<void()> work) {
+  if (abandoned_) {
+    return;
+  }
+  work_.push_back(std::move(work));
+  work_until_ = std::max(work_until_, context_.clock.Now()) + Microseconds(Between(rng_, 1, 1'000));
+  context_.events.After(work_until_ - context_.clock.Now(), incarnation_, [this] { DoWork(); });
+}
+
+void SimJobStore::DoWork() {
+  if (work_.empty()) {
+    return;
+  }
+  const std::function<void()> work = std::move(work_.front());
+  work_.pop_front();
+  work();
+}
+
+void SimJobStore::Flush() {
+  while (!work_.empty()) {
+    DoWork();
+  }
+  while (!answers_.empty() || queue_.NextTime() <= context_.clock.Now()) {
+    if (answers_.empty()) {
+      CommitNow();
+    }
+    while (!answers_.empty()) {
+      GiveAnswer();
+    }
+  }
+}
+
+void SimJobStore::Abandon() {
+  abandoned_ = true;
+  // Swapped first: what they hold may call back.
+  const auto work = std::exchange(work_, {});
+  const auto answers = std::exchange(answers_, {});
+}
+
+}  // namespace hpvm::sim

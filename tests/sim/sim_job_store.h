@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job store as the daemon's, without its threads: the world says when a commit runs, when its answers are given,
+// and when blobs are copied. The logic between is the real one (CommitQueue, JobDatabase, BlobFolder).
+#ifndef HPVMD_TESTS_SIM_SIM_JOB_STORE_H_
+#define HPVMD_TESTS_SIM_SIM_JOB_STORE_H_
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "server/jobs/commit_queue.h"
+#include "server/jobs/job_store.h"
+#include "tests/sim/context.h"
+
+namespace hpvm::sim {
+
+class SimJobStore final : public JobStore {
+ public:
+  SimJobStore(Context& context, SeededRng& rng, JobDatabase& database, BlobFolder& blobs,
+              std::function<void(const Status&)> on_broken);
+  ~SimJobStore() override = default;
+
+  void Write(JobWrite write, WriteDone done) override;
+  void PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) override;
+  void Post(std::function<void()> work) override;
+  JobDatabase& database() override { return database_; }
+  BlobFolder& blobs() override { return blobs_; }
+  JobStoreHealth Health() override { return queue_.Health(); }
+
+  // The end of a daemon that stops in order: does and answers all that waits.
+  void Flush();
+  // The end of a daemon that crashed: forgets all that waits; nothing is called any more.
+  void Abandon();
+  size_t waiting() const { return answers_.size() + work_.size() + queue_.size(); }
+
+ private:
+  void ScheduleCommit();
+  void CommitNow();
+  void GiveAnswer();
+  void DoWork();
+  void PutNow(const std::string& tenant, const std::vector<BlobInput>& blobs, const PutDone& done);
+
+  Context& context_;
+  SeededRng& rng_;
+  JobDatabase& database_;
+  BlobFolder& blobs_;
+  CommitQueue queue_;
+  const uint64_t incarnation_;
+  bool commit_scheduled_ = false, abandoned_ = false;
+  std::deque<CommitAnswer> answers_;
+  std::deque<std::function<void()>> work_;  // The blob thread's.
+  Time answers_until_{0}, work_until_{0};
+};
+
+}  // namespace hpvm::sim
+
+#endif  // HPVMD_TESTS_SIM_SIM_JOB_STORE_H_

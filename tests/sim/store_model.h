@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the job store must hold, told from the commits that it answered: compared with every answer of the database, and
+// with everything in it after each restart.
+//
+// Nothing here is shared with the store's own code: rows are followed by the rules of server/jobs/job_database.h. A
+// commit whose outcome nobody knows (the power went, or the disk failed, while it ran) may be there or not, but whole.
+#ifndef HPVMD_TESTS_SIM_STORE_MODEL_H_
+#define HPVMD_TESTS_SIM_STORE_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/jobs/job_database.h"
+#include "tests/sim/context.h"
+
+namespace hpvm::sim {
+
+// What a row says, as far as promises are about it.
+struct Row {
+  std::string id, tenant;
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  uint32_t attempt = 0, spent = 0, attempts_max = 0;
+  uint64_t lease = 0, sequence = 0, stored_bytes = 0;
+  bool cancel_requested = false, in_place = false, dropped = false;
+  int32_t error_code = 0;
+  std::string error;
+  std::string array_id, retry_of;
+  uint64_t array_index = 0;
+  uint32_t array_running_max = 0;
+  std::vector<v1::JobDependency> after;
+  int64_t created_unix_ns = 0, deadline_unix_ns = 0, not_before_unix_ns = 0, ended_unix_ns = 0;
+  int64_t lost_unix_ns = 0;     // When the last lost attempt ended.
+  uint64_t token = 0;           // From the job's name.
+  uint64_t index = 0;           // What its input "i" holds: an element's, also after RetryJob.
+  std::set<std::string> blobs;  // Their hashes, in hexadecimal.
+  Time changed{0};              // When the model saw the last change, by the world's clock.
+};
+
+// Whether two readings of one row agree.
+bool AreEqual(const Row& a, const Row& b);
+Row RowOf(const StoredJob& job);
+std::string Describe(const Row& row);
+
+class StoreModel {
+ public:
+  // `judges`: changes are to keep the rules of jobs too, not only those of the store.
+  StoreModel(Context& context, bool judges) : context_(context), judges_(judges) {}
+
+  // A commit has come back.
+  void OnCommit(std::span<const JobWrite> writes, const Status& status, const std::vector<WriteResult>& results);
+  // A new daemon's lease.
+  void OnLease(uint64_t lease);
+  // Compares with a database that was opened again, and settles a commit whose outcome was unknown.
+  void Compare(JobDatabase& database);
+
+  // What is known to be committed.
+  const Row* Find(const std::string& id) const;
+  const std::map<std::string, Row>& rows() const { return rows_; }
+  // All jobs of one submit, and those that RetryJob made of them.
+  std::vector<const Row*> RowsOf(uint64_t token) const;
+  std::vector<const Row*> ElementsOf(const std::string& array_id) const;
+  uint64_t lease() const { return lease_; }
+  // A row that was removed after its job had ended.
+  bool WasForgotten(const std::string& id) const { return forgotten_.count(id) != 0; }
+
+  // Called for each change of a row that was committed: before (null for a new one) and after.
+  using OnChange = std::function<void(const Row* before, const Row& after)>;
+  void SetOnChange(OnChange on_change) { on_change_ = std::move(on_change); }
+
+ private:
+  using TenantKey = std::pair<std::string, std::string>;  // Tenant, idempotency key.
+  struct Key {
+    std::string job_id;
+    int64_t created_unix_ns = 0;
+  };
+
+  struct State {
+    std::map<std::string, Row> rows;
+    std::map<TenantKey, Key> keys;
+    std::set<std::string> forgotten;
+  };
+
+  // Whether the write is taken by these rules; applies it then. `result`: the database's, null when it is not known.
+  bool Apply(const JobWrite& write, const WriteResult* result);
+  bool Insert(const InsertJobs& insert, const WriteResult* result);
+  bool Change(const ChangeJob& change);
+  bool Drop(const DropJob& drop);
+  void Forget(const ForgetKeys& forget);
+  void CheckChange(const Row& before, const Row& after);
+  std::string DescribeWrite(const JobWrite& write) const;
+  void CheckUnused(const JobWrite& write, const WriteResult& result);
+  // The first difference from what is in the database; empty: none.
+  std::string Difference(const std::map<std::string, Row>& found, JobDatabase& database) const;
+  std::string KeyDifference(JobDatabase& database) const;
+  void CheckAround(JobDatabase& database);
+
+  Context& context_;
+  const bool judges_;
+  std::map<std::string, Row> rows_;
+  std::map<uint64_t, std::set<std::string>> by_token_;
+  std::map<std::string, std::set<std::string>> by_array_;
+  std::map<TenantKey, Key> keys_;
+  std::map<std::string, uint64_t> indexes_;  // By job id, for ever.
+  std::set<std::string> forgotten_, tenants_;
+  uint64_t lease_ = 0, last_sequence_ = 0;
+  // A commit whose outcome nobody knows, and what there was before it. What a restart finds of it is sure only once
+  // that daemon has committed its lease: until then the power may still take what was written and not synced.
+  std::optional<std::vector<JobWrite>> unknown_;
+  std::optional<State> before_unknown_;
+  OnChange on_change_;
+};
+
+// Passes everything on and tells the model of each commit.
+class WatchedDatabase final : public JobDatabase {
+ public:
+  WatchedDatabase(JobDatabase& database, StoreModel& model) : database_(database), model_(model) {}
+  Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) override {
+    const Status status = database_.Commit(writes, results);
+    model_.OnCommit(writes, status, *results);
+    return status;
+  }
+  StatusOr<StoredJob> Find(std::string_view tenant, std::string_view id) override { return database_.Find(tenant, id); }
+  StatusOr<KeyRecord> FindKey(std::string_view tenant, std::string_view key) override {
+    return database_.FindKey(tenant, key);
+  }
+  StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id) override {
+    return database_.ReadRequest(tenant, id);
+  }
+  StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) override {
+    return database_.ReadResults(tenant, id);
+  }
+  StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) override {
+    return database_.List(tenant, filter);
+  }
+  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) override {
+    return database_.LoadLive(each, damaged);
+  }
+  StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
+                                                  bool with_dropped) override {
+    return database_.ListFinished(tenant, count_max, with_dropped);
+  }
+  StatusOr<std::map<std::string, TenantUse>> Use() override { return database_.Use(); }
+  Status ListBlobs(const std::function<void(const BlobUse&)>& each) override { return database_.ListBlobs(each); }
+  StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) override {
+    return database_.UsesBlob(tenant, hash);
+  }
+  StatusOr<uint64_t> NextLease() override {
+    StatusOr<uint64_t> lease = database_.NextLease();
+    if (lease.ok()) {
+      model_.OnLease(*lease);
+    }
+    return lease;
+  }
+  Status BackUp(const std::string& path) override { return database_.BackUp(path); }
+  StatusOr<std::vector<std::string>> Check() override { return database_.Check(); }
+
+ private:
+  JobDatabase& database_;
+  StoreModel& model_;
+};
+
+}  // namespace hpvm::sim
+
+#endif  // HPVMD_TESTS_SIM_STORE_MODEL_H_

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one seed's world ended.
+#ifndef HPVMD_TESTS_SIM_VERDICT_H_
+#define HPVMD_TESTS_SIM_VERDICT_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "tests/sim/context.h"
+
+namespace hpvm::sim {
+
+struct Verdict {
+  std::optional<Failure> failure;
+  uint64_t trace_hash = 0, trace_lines = 0;
+  // How much happened.
+  uint64_t jobs = 0, runs = 0, starts = 0, steps = 0;
+  Duration simulated{0};
+};
+
+}  // namespace hpvm::sim
+
+#endif  // HPVMD_TESTS_SIM_VERDICT_H_

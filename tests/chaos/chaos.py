@@ -35,6 +35,7 @@ VERIFY_SECONDS = 90
 DRAIN_EXTRA_SECONDS = 2.0
 # A daemon that was told to stop refuses new work from then on.
 REFUSAL_SECONDS = 0.3
+PROBLEMS_MAX = 60
 BASE = {
     "server.drain_ms": 500, "tenants.from_metadata": True, "log.level": "info", "devices.backends": "cpu",
     "executor.cpu_threads": 1, "executor.crashes_max": 1000, "executor.crash_window_ms": 1000,
@@ -92,6 +93,8 @@ class Chaos:
     def problem(self, text):
         self.problems.append(text)
         self.say("PROBLEM " + text)
+        if len(self.problems) == PROBLEMS_MAX:
+            raise RuntimeError(f"{PROBLEMS_MAX} problems are enough")
 
     def count(self, what, number=1):
         self.counts[what] = self.counts.get(what, 0) + number

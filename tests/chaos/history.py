@@ -76,11 +76,14 @@ class History:
         self.jobs = {}
         self.failures = []       # (t0, t1, method, code, about, text)
         self.problems = []
+        self.told = set()
         self.rounds = 0
         self.counts = {}
 
     def problem(self, text):
-        if len(self.problems) < PROBLEMS_MAX:
+        """Each once."""
+        if text not in self.told and len(self.told) < PROBLEMS_MAX:
+            self.told.add(text)
             self.problems.append(f"{self.name}: {text}")
 
     def job(self, identifier):

@@ -365,7 +365,11 @@ bool Load::Settle(size_t index, Time deadline) {
     while (true) {
       const int64_t start = NowNs();
       v1::Job job;
-      if (connection_->GetJob(id, &job).ok()) {
+      const Status got = connection_->GetJob(id, &job);
+      if (got.code() == absl::StatusCode::kNotFound) {
+        return false;   // Lost.
+      }
+      if (got.ok()) {
         Saw(job, start, "get");
         if (job.state() == v1::JOB_STATE_SUCCEEDED) {
           Fetch(tracked.work, id);

@@ -101,7 +101,7 @@ Status BlobStore::Insert(BlobRef blob) {
   if (blobs_.contains(blob->hash)) {
     return absl::OkStatus();
   }
-  while (blob->size_bytes > bytes_max_ - bytes_) {
+  while (blob->size_bytes > bytes_max_ || bytes_ > bytes_max_ - blob->size_bytes) {   // The limit may have shrunk.
     if (!DropOne()) {
       return ResourceExhausted("The " + what_ + " (" + std::to_string(blob->size_bytes) +
                                " bytes) does not fit: those in use take " + std::to_string(bytes_) + " bytes of " +

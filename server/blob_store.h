@@ -61,6 +61,7 @@ class BlobStore {
   StatusOr<BlobRef> Find(const Sha256& hash);
   // kResourceExhausted when blobs that are in use leave too little room.
   Status Insert(BlobRef blob);
+  void SetLimit(uint64_t bytes_max) { bytes_max_ = bytes_max; }
 
   uint64_t bytes() const { return bytes_; }
   size_t size() const { return blobs_.size(); }

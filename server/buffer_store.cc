@@ -30,10 +30,10 @@ Status BufferStore::Admit(uint64_t size_bytes) const {
   if (buffers_.size() >= limits_.count_max) {
     return ResourceExhausted("The tenant has as many buffers as it may (" + std::to_string(limits_.count_max) + ").");
   }
-  if (size_bytes > limits_.bytes_max - bytes_) {
+  if (size_bytes > Left()) {
     return ResourceExhausted(
         "The buffer's size (" + std::to_string(size_bytes) + ") is larger than what is left of the tenant's limit (" +
-        std::to_string(limits_.bytes_max - bytes_) + " of " + std::to_string(limits_.bytes_max) + ").");
+        std::to_string(Left()) + " of " + std::to_string(limits_.bytes_max) + ").");
   }
   return absl::OkStatus();
 }
@@ -43,17 +43,6 @@ Status BufferStore::Insert(BufferRecord record) {
   bytes_ += record.size_bytes;
   std::string id = record.id;
   buffers_.emplace(std::move(id), std::move(record));
-  return absl::OkStatus();
-}
-
-Status BufferStore::Reserve(uint64_t bytes, std::string_view what) {
-  if (bytes > limits_.bytes_max - bytes_) {
-    return ResourceExhausted(std::string(what) + " (" + std::to_string(bytes) +
-                             " bytes) is larger than what is left of the tenant's limit (" +
-                             std::to_string(limits_.bytes_max - bytes_) + " of " + std::to_string(limits_.bytes_max) +
-                             ").");
-  }
-  bytes_ += bytes;
   return absl::OkStatus();
 }
 
@@ -72,14 +61,14 @@ Status BufferStore::Erase(std::string_view id) {
   return absl::OkStatus();
 }
 
-void BufferStore::Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t size_bytes) {
-  bytes_ += size_bytes;
-  bytes_ -= record.size_bytes;
-  record.size_bytes = size_bytes;
+void BufferStore::Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t generation) {
+  if (generation <= record.generation) {
+    return;
+  }
   record.segment = std::move(segment);
   record.shape = std::move(shape);
   record.lost = false;
-  ++record.generation;
+  record.generation = generation;
 }
 
 }  // namespace hpvm

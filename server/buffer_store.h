@@ -34,6 +34,7 @@ StatusOr<uint64_t> CheckedTensorBytes(uint32_t type, std::span<const uint64_t> e
 struct BufferRecord {
   std::string id;
   uint64_t generation = 1;
+  uint64_t last_generation = 1;   // Given out, perhaps to a run that has not published it yet.
   uint64_t size_bytes = 0;
   TensorShape shape;
   std::map<std::string, std::string> labels;
@@ -60,18 +61,18 @@ class BufferStore {
   StatusOr<BufferRecord*> Find(std::string_view id);
   // kNotFound as Find.
   Status Erase(std::string_view id);
-  // New contents: `segment` becomes the buffer's memory and the generation grows.
-  void Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t size_bytes);
-
-  // Counts bytes that the daemon holds for the tenant outside buffers (requests of queued jobs, outputs of finished
-  // ones) against the same limit.
-  Status Reserve(uint64_t bytes, std::string_view what);
-  void Unreserve(uint64_t bytes) { bytes_ -= bytes; }
+  // New contents: `segment` becomes the buffer's memory. When a later generation was published already, it is as if
+  // that one had come after this one: nothing changes.
+  void Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t generation);
+  void SetLimits(const BufferLimits& limits) { limits_ = limits; }
 
   uint64_t bytes() const { return bytes_; }
   size_t size() const { return buffers_.size(); }
 
  private:
+  // A new limit may be smaller than what there is.
+  uint64_t Left() const { return limits_.bytes_max > bytes_ ? limits_.bytes_max - bytes_ : 0; }
+
   BufferLimits limits_;
   uint64_t bytes_ = 0;
   std::unordered_map<std::string, BufferRecord> buffers_;

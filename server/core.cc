@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
+#include "base/failpoint.h"
+#include "server/jobs/retry.h"
 #include "server/log.h"
 
 namespace hpvm {
 namespace {
 
-constexpr Duration kExpireEvery = std::chrono::seconds(10);
 // A tenant's memory that waits for use again.
 constexpr uint64_t kIdleBytesMax = 512 * limits::kMiB;
 
@@ -21,6 +23,10 @@ scheduler::FairShareLimits ShareLimits(const Config& config) {
   limits.running_per_tenant_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
   limits.running_max = static_cast<uint32_t>(config.jobs_running_max);
   return limits;
+}
+
+BufferLimits BufferLimitsOf(const Config& config) {
+  return {config.limits_buffer_bytes_max, config.limits_buffers_bytes_max, config.limits_buffers_max};
 }
 
 }  // namespace
@@ -38,10 +44,38 @@ CoreScope::~CoreScope() {
 
 Core::Core(CoreOptions options)
     : options_(std::move(options)), started_unix_ns_(options_.clock->WallNs()),
-      share_(ShareLimits(options_.config), {.devices = 1}),
-      devices_(options_.config.devices_backends), devices_known_(!options_.awaits_devices) {}
+      config_(std::make_shared<const Config>(std::move(options_.config))),
+      share_(ShareLimits(*config_), {.devices = 1}),
+      devices_(config_->devices_backends), devices_known_(!options_.awaits_devices) {}
 
-Core::~Core() = default;
+Core::~Core() {
+  // They hold their tenants.
+  for (const auto& [name, tenant] : tenants_) {
+    tenant->jobs.clear();
+    tenant->arrays.clear();
+  }
+}
+
+std::shared_ptr<const Config> Core::config() const {
+  std::lock_guard lock(config_mutex_);
+  return config_;
+}
+
+void Core::SetConfig(Config config) {
+  CoreScope scope(*this);
+  {
+    auto next = std::make_shared<const Config>(std::move(config));
+    std::lock_guard lock(config_mutex_);
+    config_.swap(next);
+  }
+  share_.SetLimits(ShareLimits(*config_));
+  for (const auto& [name, tenant] : tenants_) {
+    tenant->buffers.SetLimits(BufferLimitsOf(*config_));
+    tenant->modules.SetLimit(config_->limits_stored_bytes_max);
+    tenant->graphs.SetLimit(config_->limits_stored_bytes_max);
+  }
+  Tick(scope, {});   // More may run now.
+}
 
 StatusOr<TenantRef> Core::FindTenant(std::string_view name) {
   CoreScope scope(*this);
@@ -52,27 +86,35 @@ StatusOr<TenantRef> Core::FindTenant(std::string_view name) {
     return InvalidArgument("The tenant's name (\"" + std::string(name.substr(0, 80)) +
                            "\") is not 1 to 63 characters of a-z, 0-9, - and _ that start with a letter.");
   }
-  const Config& config = options_.config;
-  if (tenants_.size() >= config.tenants_max) {
-    return ResourceExhausted("The server has as many tenants as it may (" + std::to_string(config.tenants_max) + ").");
+  if (tenants_.size() >= config_->tenants_max) {
+    return ResourceExhausted("The server has as many tenants as it may (" + std::to_string(config_->tenants_max) +
+                             ").");
   }
-  const BufferLimits buffers{config.limits_buffer_bytes_max, config.limits_buffers_bytes_max,
-                             config.limits_buffers_max};
-  auto tenant = std::make_shared<Tenant>(std::string(name), tenants_.size() + 1, config.limits_stored_bytes_max,
-                                         buffers, std::min(kIdleBytesMax, config.limits_buffers_bytes_max));
+  return AddTenant(scope, std::string(name));
+}
+
+TenantRef Core::AddTenant(CoreScope& scope, const std::string& name) {
+  const Config& config = *config_;
+  auto tenant =
+      std::make_shared<Tenant>(name, tenants_.size() + 1, config.limits_stored_bytes_max, BufferLimitsOf(config),
+                               std::min(kIdleBytesMax, config.limits_buffers_bytes_max));
   tenants_.emplace(name, tenant);
   tenants_by_key_.emplace(tenant->key, tenant);
   Tick(scope, {scheduler::TenantArrives{tenant->key}});
-  LogInfo("Tenant arrives tenant=" + tenant->name);
+  LogInfo("Tenant arrives", {{"tenant", tenant->name}});
   return tenant;
 }
 
 void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
-  const Config& config = options_.config;
+  const std::shared_ptr<const Config> held = this->config();
+  const Config& config = *held;
   response->set_version(HPVMD_VERSION);
   response->set_api_version(1);
-  for (const char* feature : {"run-log", "check"}) {
+  for (const char* feature : {"run-log", "check", "job-arrays", "job-after", "job-retry"}) {
     response->add_features(feature);
+  }
+  if (config.jobs_store == "sqlite") {
+    response->add_features("durable-jobs");
   }
   response->set_tenant(tenant.name);
   response->set_started_unix_ns(started_unix_ns_);
@@ -89,6 +131,10 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   limits.set_job_deadline_default_ns(config.jobs_deadline_default_ms * 1'000'000);
   limits.set_job_deadline_max_ns(config.jobs_deadline_max_ms * 1'000'000);
   limits.set_prepared_graphs_max(static_cast<uint32_t>(config.limits_prepared_graphs_max));
+  limits.set_job_array_max(static_cast<uint32_t>(config.jobs_array_max));
+  limits.set_job_dependencies_max(static_cast<uint32_t>(config.jobs_dependencies_max));
+  limits.set_job_attempts_max(kAttemptsMax);
+  limits.set_stored_jobs_bytes_max(config.jobs_stored_bytes_max);
   CoreScope scope(*this);
   response->set_state(draining_ ? v1::ServerInfoResponse::STATE_DRAINING : v1::ServerInfoResponse::STATE_SERVING);
 }
@@ -107,17 +153,34 @@ Core::TimerKey Core::AddTimer(CoreScope& scope, Time when, std::function<void(Co
   return key;
 }
 
+void Core::DropTimer(TimerKey& timer) {
+  timers_.erase(timer);
+  timer = {kNever, 0};
+}
+
 Tenant* Core::TenantByKey(scheduler::TenantKey key) {
   const auto found = tenants_by_key_.find(key);
   return found == tenants_by_key_.end() ? nullptr : found->second.get();
 }
 
-void Core::Tick(CoreScope& scope, std::initializer_list<scheduler::Event> events) {
-  const std::vector<scheduler::Decision> decisions =
-      share_.Tick(options_.clock->Now(), {events.begin(), events.size()});
-  for (const scheduler::Decision& decision : decisions) {
-    Apply(scope, decision);
+void Core::Tick(CoreScope& scope, std::vector<scheduler::Event> events) {
+  if (is_ticking_) {
+    // A decision that is being carried out makes events of its own: they come after the other decisions, and no
+    // number of them makes the stack deeper.
+    more_events_.insert(more_events_.end(), events.begin(), events.end());
+    return;
   }
+  is_ticking_ = true;
+  do {
+    const Time start = options_.clock->Now();
+    const std::vector<scheduler::Decision> decisions = share_.Tick(start, events);
+    options_.observer->OnDecision(options_.clock->Now() - start);
+    for (const scheduler::Decision& decision : decisions) {
+      Apply(scope, decision);
+    }
+    events = std::exchange(more_events_, {});
+  } while (!events.empty());
+  is_ticking_ = false;
   tick_due_ = share_.NextTick();
   if (tick_due_ < next_wake_) {
     next_wake_ = tick_due_;
@@ -125,20 +188,28 @@ void Core::Tick(CoreScope& scope, std::initializer_list<scheduler::Event> events
   }
 }
 
+void Core::RefuseRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, scheduler::RefuseJob::Limit limit) {
+  const bool own = limit == scheduler::RefuseJob::Limit::kTenantQueue;
+  RunOutcome outcome;
+  outcome.outcome = ResourceExhausted(
+      std::string(own ? "The tenant's" : "The server's") + " queue is full (" +
+      std::to_string(own ? config_->jobs_queued_per_tenant_max : config_->jobs_queued_max) + " runs wait).");
+  outcome.outcome.detail.emplace().set_retryable(true);
+  outcome.outcome.detail->set_retry_after_ns(static_cast<uint64_t>(kQueueFullPause.count()));
+  options_.observer->OnRejected(op->tenant->name, "run", outcome.outcome.status);
+  Finish(scope, op, std::move(outcome));
+}
+
 void Core::Apply(CoreScope& scope, const scheduler::Decision& decision) {
   if (const auto* start = std::get_if<scheduler::StartJob>(&decision)) {
     if (const auto op = ops_.find(start->job); op != ops_.end()) {
-      SendRun(scope, op->second);
+      SendRun(scope, std::shared_ptr<RunOp>(op->second));
+    } else if (const auto job = queued_jobs_.find(start->job); job != queued_jobs_.end()) {
+      OnTurn(scope, LiveJobRef(job->second));
     }
   } else if (const auto* refuse = std::get_if<scheduler::RefuseJob>(&decision)) {
     if (const auto op = ops_.find(refuse->job); op != ops_.end()) {
-      const bool own = refuse->limit == scheduler::RefuseJob::Limit::kTenantQueue;
-      const uint64_t limit = own ? options_.config.jobs_queued_per_tenant_max : options_.config.jobs_queued_max;
-      RunOutcome outcome;
-      outcome.outcome = ResourceExhausted(std::string(own ? "The tenant's" : "The server's") + " queue is full (" +
-                                          std::to_string(limit) + " runs wait).");
-      outcome.outcome.detail.emplace().set_retryable(true);
-      Finish(scope, std::shared_ptr<RunOp>(op->second), std::move(outcome));
+      RefuseRun(scope, std::shared_ptr<RunOp>(op->second), refuse->limit);
     }
   } else if (const auto* grant = std::get_if<scheduler::Grant>(&decision)) {
     WriteGrant(scope, grant->tenant, GrantState::kGranted, grant->contended, 0);
@@ -148,7 +219,7 @@ void Core::Apply(CoreScope& scope, const scheduler::Decision& decision) {
     WriteGrant(scope, contended->tenant, GrantState::kGranted, contended->contended, 0);
   } else if (const auto* overdue = std::get_if<scheduler::GrantOverdue>(&decision)) {
     if (const Tenant* tenant = TenantByKey(overdue->tenant)) {
-      LogWarning("A tenant's executor holds the CPU beyond its grant tenant=" + tenant->name);
+      LogWarning("A tenant's executor holds the CPU beyond its grant", {{"tenant", tenant->name}});
     }
   }
 }
@@ -204,11 +275,7 @@ Time Core::OnTime() {
   if (tick_due_ <= now) {
     Tick(scope, {});
   }
-  if (expire_due_ <= now) {
-    ExpireJobs();
-    expire_due_ = now + kExpireEvery;
-  }
-  next_wake_ = std::min({expire_due_, tick_due_, timers_.empty() ? kNever : timers_.begin()->first.first});
+  next_wake_ = std::min(tick_due_, timers_.empty() ? kNever : timers_.begin()->first.first);
   return next_wake_;
 }
 
@@ -216,51 +283,147 @@ void Core::SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
 
 void Core::Drain() {
   CoreScope scope(*this);
+  if (draining_) {
+    return;
+  }
   draining_ = true;
+  // All at once: what one job leaves must not go to the next.
+  std::vector<scheduler::Event> events;
+  for (const auto& [name, tenant] : tenants_) {
+    for (const auto& [id, job] : tenant->jobs) {
+      if (job->phase == LiveJob::Phase::kQueued) {
+        events.push_back(scheduler::JobEnded{tenant->key, job->key});
+        queued_jobs_.erase(job->key);
+        job->phase = LiveJob::Phase::kWaiting;
+      }
+    }
+  }
+  Tick(scope, std::move(events));
+}
+
+void Core::StopRunning() {
+  CoreScope scope(*this);
+  draining_ = breaking_off_ = true;
+  std::vector<std::shared_ptr<RunOp>> running;   // Stopping one takes it out of ops_.
+  for (const auto& [id, op] : ops_) {
+    running.push_back(op);
+  }
+  for (const std::shared_ptr<RunOp>& op : running) {
+    if (const auto job = op->tenant->jobs.find(op->job_id); job != op->tenant->jobs.end() && job->second->attempt) {
+      job->second->attempt->broken_off = true;
+    }
+    StopRun(scope, op, Unavailable("The server stopped before the run ended."));
+  }
 }
 
 size_t Core::operations() const {
   std::lock_guard lock(mutex_);
-  return ops_.size() + submits_;
+  size_t runs = submits_;
+  for (const auto& [id, op] : ops_) {
+    runs += op->job_id.empty() ? 1 : 0;
+  }
+  for (const auto& [name, tenant] : tenants_) {
+    for (const auto& [id, job] : tenant->jobs) {
+      runs += job->writing || job->attempt != nullptr ? 1 : 0;
+    }
+  }
+  return runs;
 }
 
 void Core::Stop() {
+  StopRunning();
   {
     CoreScope scope(*this);
-    draining_ = stopped_ = true;
-    std::vector<std::shared_ptr<RunOp>> waiting;
-    for (const auto& [id, op] : ops_) {
-      if (op->state != RunOp::State::kSent) {
-        waiting.push_back(op);
-      }
-    }
-    for (const std::shared_ptr<RunOp>& op : waiting) {
-      RunOutcome outcome;
-      outcome.outcome = Unavailable("The server stopped before the run started.");
-      Finish(scope, op, std::move(outcome));
-    }
+    stopped_ = true;
     for (const auto& [name, tenant] : tenants_) {
       KillExecutor(scope, *tenant, "The server stopped.");
     }
   }
   // What runs fails as its executor ends; the last to let go of an executor puts it into graves_.
+  DestroyEnded();
   while (live_ports_.load() > 0) {
+    {
+      std::unique_lock lock(graves_mutex_);
+      graves_changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return !graves_.empty(); });
+    }
     DestroyEnded();
-    std::unique_lock lock(graves_mutex_);
-    graves_changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return !graves_.empty(); });
+  }
+  CoreScope scope(*this);
+  closed_ = true;
+  for (const auto& [key, watcher] : watching_) {
+    for (const auto& [own, wake] : watcher.events->watchers()) {
+      scope.Defer(wake);
+    }
   }
 }
 
-void Core::ExpireJobs() {
-  const JobLimits limits{options_.config.jobs_kept_max, options_.config.jobs_kept_ms * 1'000'000};
-  for (const auto& [tenant_name, id] : options_.jobs->Expire(limits, options_.clock->WallNs())) {
-    if (const auto tenant = tenants_.find(tenant_name); tenant != tenants_.end()) {
-      if (const auto job = tenant->second->jobs.find(id); job != tenant->second->jobs.end()) {
-        tenant->second->buffers.Unreserve(job->second->reserved_bytes);
-        tenant->second->jobs.erase(job);
+CoreHealth Core::Health() {
+  const JobStoreHealth store = options_.jobs->Health();
+  CoreHealth health;
+  const auto add = [&](std::string reason) {
+    health.is_ready = false;
+    health.reasons.push_back(std::move(reason));
+  };
+  if (!store.accepts_writes) {
+    add(store.reason);
+  }
+  CoreScope scope(*this);
+  if (draining_) {
+    add("The server is stopping.");
+  }
+  if (lease_ == 0) {
+    add("The stored jobs have not been read yet.");
+  }
+  if (!devices_known_) {
+    add("The devices are not known yet.");
+  }
+  return health;
+}
+
+CoreSnapshot Core::Snapshot(bool with_tenants) {
+  CoreSnapshot snapshot;
+  snapshot.store = options_.jobs->Health();
+  CoreScope scope(*this);
+  snapshot.devices_known = devices_known_;
+  snapshot.draining = draining_;
+  snapshot.executors = live_ports_.load();
+  snapshot.watchers = watching_.size();
+  snapshot.devices = devices_.Describe();
+  std::map<const Tenant*, TenantSnapshot> tenants;
+  const auto queued = [&](const Tenant* tenant, int32_t priority) {
+    if (with_tenants) {
+      ++tenants[tenant].queued[priority < 0 ? 0 : priority == 0 ? 1 : 2];
+    }
+  };
+  for (const auto& [id, op] : ops_) {
+    if (op->job_id.empty()) {
+      ++snapshot.runs;
+      if (op->state == RunOp::State::kQueued) {
+        queued(op->tenant.get(), op->priority);
       }
     }
   }
+  for (const auto& [name, tenant] : tenants_) {
+    for (const auto& [id, job] : tenant->jobs) {
+      if (job->row.job().state() == v1::JOB_STATE_RUNNING) {
+        ++snapshot.jobs_running;
+      } else if (job->phase == LiveJob::Phase::kQueued || job->phase == LiveJob::Phase::kStarting) {
+        ++snapshot.jobs_queued;
+        queued(tenant.get(), job->row.job().priority());
+      } else {
+        ++snapshot.jobs_accepted;
+      }
+    }
+    if (with_tenants) {
+      TenantSnapshot& one = tenants[tenant.get()];
+      one.name = name;
+      one.running = share_.running(tenant->key);
+      one.buffer_bytes = tenant->buffers.bytes();
+      one.stored_job_bytes = tenant->stored_job_bytes;
+      snapshot.tenants.push_back(std::move(one));
+    }
+  }
+  return snapshot;
 }
 
 }  // namespace hpvm

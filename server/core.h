@@ -4,13 +4,17 @@
 // Every public method locks, decides, unlocks, and then carries out what it decided (sending to executors, spawning,
 // calling back), so callbacks come without the mutex held and may call the core again. The same holds for what
 // executors answer, on the link's thread: a Run goes from gRPC's thread to the socket and from the link's thread back
-// to gRPC, with no further thread.
+// to gRPC, with no further thread. The job store's answers come on its threads, likewise.
+//
+// The core has no threads and no clock of its own and does not wait (but for Stop): with a played clock, store and
+// executors it runs in a simulation, the same way each time.
 #ifndef HPVMD_SERVER_CORE_H_
 #define HPVMD_SERVER_CORE_H_
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,7 +32,10 @@
 #include "scheduler/fair_share.h"
 #include "server/config.h"
 #include "server/device_table.h"
-#include "server/job_store.h"
+#include "server/core_snapshot.h"
+#include "server/jobs/job_store.h"
+#include "server/live_job.h"
+#include "server/observer.h"
 #include "server/run_op.h"
 #include "server/tenant.h"
 
@@ -39,13 +46,25 @@ struct CoreOptions {
   const Clock* clock = nullptr;          // Borrowed; lives longer.
   Rng* rng = nullptr;                    // Borrowed; lives longer. Used under the mutex.
   ExecutorSpawner* spawner = nullptr;    // Borrowed; lives longer.
-  std::unique_ptr<JobStore> jobs;
+  // Borrowed. Destroyed after Stop and before the core, which its last callbacks still enter.
+  JobStore* jobs = nullptr;
+  Observer* observer = &NoObserver();    // Borrowed; lives longer.
   uint32_t cpu_threads = 1;              // What grants give.
   // Executors wait for DevicesKnown, so that the first ones have every device.
   bool awaits_devices = false;
 };
 
-using TenantRef = std::shared_ptr<Tenant>;   // Shared with operations in progress.
+// More than any array has.
+inline constexpr size_t kArrayElementsMax = 1'000'000;
+
+// How long a client should wait that met a full queue.
+inline constexpr Duration kQueueFullPause = std::chrono::milliseconds(250);
+
+// Whether new work is taken, and why not, in sentences.
+struct CoreHealth {
+  bool is_ready = true;
+  std::vector<std::string> reasons;
+};
 
 class Core {
  public:
@@ -54,8 +73,12 @@ class Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  const Config& config() const { return options_.config; }
+  // Any thread. What it holds does not change; SetConfig replaces it.
+  std::shared_ptr<const Config> config() const;
+  // From now on; what runs keeps the limits that it started with.
+  void SetConfig(Config config);
   const Clock& clock() const { return *options_.clock; }
+  Observer& observer() { return *options_.observer; }
 
   // The tenant of that name, made on first use. kResourceExhausted at tenants.max.
   StatusOr<TenantRef> FindTenant(std::string_view name);
@@ -102,25 +125,33 @@ class Core {
   // Ends it soon with kCancelled; unknown ids are ignored.
   void CancelRun(uint64_t id);
 
-  // --- Jobs (core_job.cc) ---
-  void Submit(const TenantRef& tenant, std::shared_ptr<const v1::SubmitRequest> request, v1::SubmitResponse* response,
-              std::function<void(const Outcome&)> done);
+  // --- Jobs (core_submit.cc, core_attempt.cc, core_job_end.cc, core_cancel.cc, core_job_read.cc, core_restore.cc) ---
+  // Once, before any other call about jobs and before serving: takes up what the store has, as a new incarnation. Jobs
+  // that ran when the earlier one ended have lost that attempt.
+  Status Restore();
+  using Done = std::function<void(const Outcome&)>;
+  // Requests and responses are borrowed until `done`, which comes once, perhaps before these return; never before what
+  // it acknowledges is on disk. These and the reads below ask the store on the caller's thread.
+  void Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1::SubmitResponse* response, Done done);
+  void RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request, v1::SubmitResponse* response, Done done);
+  // Of a job or an array.
+  void CancelJob(const TenantRef& tenant, std::string_view id, v1::CancelJobResponse* response, Done done);
   Status GetJob(Tenant& tenant, std::string_view id, v1::Job* job);
   Status ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
-  Status CancelJob(Tenant& tenant, std::string_view id, v1::Job* job);
-  // The key is for Unwatch. kResourceExhausted at jobs.watchers_max.
+  // The key is for Unwatch; 0 when there is nothing to wait for. kResourceExhausted at jobs.watchers_max.
   StatusOr<uint64_t> WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake);
   void Unwatch(Tenant& tenant, std::string_view id, uint64_t key);
   struct EventBatch {
     std::vector<v1::JobEvent> events;
     bool last = false;   // The job has ended and these are all.
   };
+  // Of jobs that ended a while ago: one event, the job.
   StatusOr<EventBatch> ReadEvents(Tenant& tenant, std::string_view id, uint64_t after, size_t count_max);
   // The bytes of one output of a succeeded job.
   struct StoredBytes {
     v1::StoredOutput header;
     std::string inline_bytes;
-    SegmentRef segment;   // Instead.
+    std::unique_ptr<DiskFile> file;   // Instead; header.size_bytes long.
   };
   StatusOr<StoredBytes> FindOutput(Tenant& tenant, std::string_view id, std::string_view name);
 
@@ -141,12 +172,20 @@ class Core {
   // Called, from any thread, when OnTime is due earlier than it last said; must only wake that thread. Set before
   // anything else.
   void SetWake(std::function<void()> wake);
-  // Refuses new work from now on.
+  // Refuses new work and starts no job from now on. Jobs that wait stay in the store; what runs may end.
   void Drain();
-  // Runs and submitted jobs that have not ended.
+  // After Drain: runs end as UNAVAILABLE, attempts are broken off and their jobs go back to where they waited, without
+  // having spent the attempt. Does not wait; OnTime is still needed.
+  void StopRunning();
+  // Runs, attempts and writes to the store that have not ended.
   size_t operations() const;
-  // Ends everything: executors are killed, operations fail. Blocks until they are reaped.
+  // Ends everything: executors are killed, operations fail. Blocks until they are reaped. The store is not called any
+  // more when it returns.
   void Stop();
+  // Any thread; asks the store.
+  CoreHealth Health();
+  // Any thread; reads no disk.
+  CoreSnapshot Snapshot(bool with_tenants);
 
  private:
   friend class CoreScope;
@@ -155,16 +194,20 @@ class Core {
 
   // core.cc
   TimerKey AddTimer(CoreScope& scope, Time when, std::function<void(CoreScope&)> action);
-  void Tick(CoreScope& scope, std::initializer_list<scheduler::Event> events);
+  void DropTimer(TimerKey& timer);
+  void Tick(CoreScope& scope, std::vector<scheduler::Event> events);
   void Apply(CoreScope& scope, const scheduler::Decision& decision);
+  void RefuseRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, scheduler::RefuseJob::Limit limit);
   // `grant`: not 0 when the executor's acknowledgement returns that grant.
   void WriteGrant(CoreScope& scope, scheduler::TenantKey key, GrantState state, bool contended, uint64_t grant);
   Tenant* TenantByKey(scheduler::TenantKey key);
+  TenantRef AddTenant(CoreScope& scope, const std::string& name);
   Status RefuseWhenDraining() const;
-  void ExpireJobs();
 
   // core_executor.cc
   void WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then);
+  // How long no executor may start, because too many crashed; 0: one may.
+  Duration CrashPause(ExecutorSlot& slot);
   bool IsExecutorBusy(const Tenant& tenant) const;
   void Spawn(const TenantRef& tenant, uint64_t epoch);
   std::shared_ptr<ExecutorProcess> Adopt(std::unique_ptr<ExecutorProcess> port);
@@ -185,9 +228,13 @@ class Core {
   Duration StopGrace(const std::vector<std::string>& profile) const;
 
   // core_graph.cc
+  using NamedBlobs = std::map<std::string, BlobRef>;   // By name, so that a request's order does not matter.
   StatusOr<PreparationRef> FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256,
                                            bool check,
                                            const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules);
+  // `is_limited`: not for jobs that were accepted, which come back when they may.
+  StatusOr<PreparationRef> MakePreparation(CoreScope& scope, Tenant& tenant, bool check, BlobRef document,
+                                           NamedBlobs modules, bool is_limited);
   void WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then);
   void SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);
   void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
@@ -200,35 +247,136 @@ class Core {
   void Transmit(const std::shared_ptr<RunOp>& op);
   void OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply);
   void TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vector<std::string>& lost, Outcome& outcome);
-  Status Publish(RunOp& op, std::vector<RunOutput>& outputs);
   void Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome outcome);
   void StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why);
+  void RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why);
+  Status SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t repeat);
+
+  // core_publish.cc
   Status ResolveBindings(Tenant& tenant, RunOp& op,
                          const google::protobuf::RepeatedPtrField<v1::InputBinding>& inputs,
                          const google::protobuf::RepeatedPtrField<v1::OutputBinding>& outputs);
-  Status SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t repeat);
+  Status Publish(Tenant& tenant, std::vector<RunOutput>& outputs);
+  Status MakeBuffers(Tenant& tenant, std::vector<RunOutput>& outputs, std::vector<std::string>* made);
+  void ReserveGenerations(Tenant& tenant, std::vector<RunOutput>& outputs);
+  void PublishBuffers(Tenant& tenant, const std::vector<RunOutput>& outputs);
 
-  // core_job.cc
-  StatusOr<PreparationRef> PreparationOf(CoreScope& scope, Tenant& tenant, const v1::SubmitRequest& request);
+  // core_submit.cc
   struct Submission;
-  void Accept(CoreScope& scope, const std::shared_ptr<Submission>& submission);
-  Status Record(CoreScope& scope, Submission& submission);
-  void StartJob(const std::shared_ptr<Submission>& submission, const Status& durable);
-  void Answer(CoreScope& scope, const std::shared_ptr<Submission>& submission, Outcome outcome);
-  void OnJobDone(const TenantRef& tenant, const std::string& id, RunOutcome outcome);
-  Status KeepOutputs(Tenant& tenant, LiveJob& live, RunOutcome& outcome, v1::Job* job);
-  void KeepLog(Tenant& tenant, LiveJob& live, const ExecutorLog& log);
-  Status ChangeJob(CoreScope& scope, Tenant& tenant, const std::string& id, v1::JobState from,
-                   const std::function<void(v1::Job&)>& change);
-  void AddEvent(CoreScope& scope, LiveJob& job, v1::JobEvent event);
+  using SubmissionRef = std::shared_ptr<Submission>;
+  Outcome AdmitJobs(Tenant& tenant, uint64_t count);
+  bool JoinPending(Tenant& tenant, const std::string& key, std::function<void()> again);
+  void BeginSubmission(CoreScope& scope, const SubmissionRef& submission);
+  StatusOr<PreparationRef> PreparationOf(CoreScope& scope, Tenant& tenant, const v1::SubmitRequest& request);
+  Status Accept(CoreScope& scope, const SubmissionRef& submission);
+  Status Normalise(Submission& submission);
+  static void StoreGraph(Submission& submission);
+  static void StoreInputs(Submission& submission, const RunOp& op);
+  void FillRow(Submission& submission, const RunOp& op);
+  Status ReserveBytes(Tenant& tenant, uint64_t bytes, std::string_view what);
+  void Put(CoreScope& scope, const SubmissionRef& submission);
+
+  // core_retry.cc
+  Status PrepareRetry(Submission& submission, const v1::RetryJobRequest& request);
+  Status PinBlobs(Submission& submission, const StoredJob& from);
+
+  // core_insert.cc
+  // A job or the elements of an array: ids and states.
+  using UnitRows = std::vector<std::pair<std::string, v1::JobState>>;
+  static Outcome StoreRefusal(const Status& status);
+  StatusOr<UnitRows> ReadArray(Tenant& tenant, const std::string& id);
+  Status ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, std::map<std::string, UnitRows>* units);
+  std::optional<UnitState> StateOfUnit(Tenant& tenant, const std::string& id,
+                                       const std::map<std::string, UnitRows>& units);
+  void AddDependencies(Tenant& tenant, LiveJob& job, const std::vector<v1::JobDependency>& after,
+                       const std::map<std::string, UnitRows>& units);
+  void OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedBlob>> blobs);
+  void SettleDependencies(const SubmissionRef& submission);
+  void Insert(CoreScope& scope, const SubmissionRef& submission);
+  void OnInserted(const SubmissionRef& submission, const WriteResult& result);
+  void Withdraw(CoreScope& scope, const SubmissionRef& submission);
+  void AnswerKnown(const SubmissionRef& submission, const KeyRecord& known);
+  void Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome);
+
+  // core_attempt.cc
+  using JobStep = void (Core::*)(CoreScope&, const LiveJobRef&);
+  struct StoredParts;
+  void ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob next, bool with_results, JobStep then);
+  void OnChanged(const LiveJobRef& job, const StoredJob& next, bool with_results, JobStep then, const Status& status);
+  void Settle(CoreScope& scope, const LiveJobRef& job);
+  void Queue(CoreScope& scope, const LiveJobRef& job);
+  void Unqueue(CoreScope& scope, const LiveJobRef& job);
+  void OnTurn(CoreScope& scope, const LiveJobRef& job);
+  void OnStarted(CoreScope& scope, const LiveJobRef& job);
+  Status ReadParts(StoredParts& parts);
+  StatusOr<BlobRef> ReadBlob(Tenant& tenant, BlobKind kind, const Sha256& hash, uint64_t bytes);
+  void Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts);
+  Status FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts& parts, RunOp& op);
+
+  // core_array.cc
+  static LiveArray* ArrayOf(const LiveJob& job);
+  // `is_new`: none of the array's elements has ended before.
+  static void JoinArray(const LiveJobRef& job, bool is_new);
+  static bool TakeArrayTurn(const LiveJobRef& job);
+  void LeaveArrayTurn(CoreScope& scope, const LiveJobRef& job);
+  void LeaveArray(CoreScope& scope, const LiveJobRef& job, v1::JobState state);
+
+  // core_job_end.cc
+  void OnAttemptDone(const LiveJobRef& job, RunOutcome outcome);
+  void FinishAttempt(CoreScope& scope, const LiveJobRef& job, RunOutcome outcome);
+  void EndAttempt(CoreScope& scope, const LiveJobRef& job);
+  void StoreOutputs(CoreScope& scope, const LiveJobRef& job);
+  Status KeepOutputs(Tenant& tenant, JobAttempt& attempt);
+  void DropOutputs(Tenant& tenant, JobAttempt& attempt);
+  void KeepLog(Tenant& tenant, JobAttempt& attempt);
+  void PutOutputs(const LiveJobRef& job);
+  void OnOutputs(const LiveJobRef& job, const StatusOr<std::vector<PinnedBlob>>& blobs);
+  void PutBack(CoreScope& scope, const LiveJobRef& job, bool counts);
+  void OnPutBack(CoreScope& scope, const LiveJobRef& job);
+  void EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState state, Outcome why);
+  void OnEnded(CoreScope& scope, const LiveJobRef& job);
+  void LeaveTurn(CoreScope& scope, const LiveJobRef& job);
+  void Forget(CoreScope& scope, const LiveJobRef& job);
+  void GiveUp(CoreScope& scope, const LiveJobRef& job, const Status& why);
+  void TellUnit(CoreScope& scope, Tenant& tenant, const std::string& unit, const UnitState& state);
+  void SetWaiting(LiveJob& job, bool waits);
+
+  // core_cancel.cc
+  using CancelDone = std::function<void(CoreScope&, const Status&)>;
+  void AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone then);
+  void OnCancelRecorded(CoreScope& scope, const LiveJobRef& job);
+  void AnswerCancels(CoreScope& scope, LiveJob& job, const Status& status);
+
+  // core_restore.cc
+  LiveJobRef TakeUp(CoreScope& scope, StoredJob row);
+  void ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*, std::map<std::string, UnitRows>>* units);
+  void SetDeadline(CoreScope& scope, const LiveJobRef& job);
+
+  // core_job_read.cc
+  v1::Job Describe(const LiveJob& job) const;
+  std::string WaitSentenceOf(const LiveJob& job) const;
+  // Null for those that clients do not know (yet).
+  static LiveJob* FindLive(Tenant& tenant, std::string_view id);
+  // Of any job; without its log. Reads the store.
+  StatusOr<v1::Job> FindJob(Tenant& tenant, std::string_view id);
+  JobEvents& EventsOf(LiveJob& job);
+  void AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event);
+  void AddStateEvent(CoreScope& scope, LiveJob& job);
+  void AddRunEvents(CoreScope& scope, LiveJob& job, const RunOutcome& outcome);
+  void KeepRecent(LiveJob& job);
 
   CoreOptions options_;
   const int64_t started_unix_ns_;
+  mutable std::mutex config_mutex_;            // Taken after mutex_.
+  std::shared_ptr<const Config> config_;       // Changed under both; read under either.
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, TenantRef> tenants_;
+  std::map<std::string, TenantRef> tenants_;
   std::unordered_map<scheduler::TenantKey, TenantRef> tenants_by_key_;
   scheduler::FairShare share_;
-  std::unordered_map<scheduler::JobKey, std::shared_ptr<RunOp>> ops_;
+  bool is_ticking_ = false;
+  std::vector<scheduler::Event> more_events_;  // Of decisions that are being carried out.
+  std::map<scheduler::JobKey, std::shared_ptr<RunOp>> ops_;
+  std::unordered_map<scheduler::JobKey, LiveJobRef> queued_jobs_;   // Never iterated.
   uint64_t next_op_ = 1, next_timer_ = 1;
   std::map<TimerKey, std::function<void(CoreScope&)>> timers_;
   Time tick_due_ = kNever, next_wake_ = kNever;
@@ -241,10 +389,20 @@ class Core {
   bool devices_known_ = false;
   std::vector<std::pair<TenantRef, uint64_t>> awaiting_devices_;  // To be spawned, with the executor's epoch.
   std::function<void()> probe_wake_;
-  Time expire_due_{0};
-  uint64_t watchers_ = 0;
-  size_t submits_ = 0;        // Between the call and the job.
-  bool draining_ = false, stopped_ = false;
+
+  uint64_t lease_ = 0;           // This incarnation's; 0: not restored.
+  uint64_t waiting_jobs_ = 0;    // Of all tenants.
+  size_t submits_ = 0;           // Between the call and its answer.
+  struct Watcher {
+    std::shared_ptr<JobEvents> events;
+    uint64_t key = 0;
+  };
+  std::map<uint64_t, Watcher> watching_;   // By the key of WatchJob.
+  uint64_t next_watcher_ = 1;
+  std::deque<std::pair<Tenant*, std::string>> recent_;        // Ended jobs with events, the oldest first.
+  size_t recent_events_ = 0;
+  // Nothing new; nothing new is started; StopRunning was called; Stop was called; the store is not called any more.
+  bool draining_ = false, breaking_off_ = false, stopped_ = false, closed_ = false;
 };
 
 // The locked part of one method, and what it decided to do after unlocking.

@@ -69,7 +69,7 @@ StatusOr<v1::Buffer> Core::FinishWrite(Tenant& tenant, std::string_view id, cons
   if (record->segment != segment) {
     return Aborted("A run published the buffer while it was written; what was written is lost.");
   }
-  ++record->generation;
+  record->generation = ++record->last_generation;
   return ToMessage(*record);
 }
 

@@ -24,13 +24,14 @@ void Core::ListDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
 
 void Core::SetFound(const std::string& family, const StatusOr<ProbedDevices>& found) {
   if (!found.ok()) {
-    LogError("Looking for " + family + " devices failed: " + Message(found.status()));
+    LogError("Looking for devices failed", {{"backend", family}, {"error", Message(found.status())}});
   } else {
     for (const ExecutorDevice& device : found->devices) {
-      LogInfo("Found device " + device.id + ": " + device.name + (device.is_emulated ? ", emulated" : ""));
+      LogInfo("Device found",
+              {{"device", device.id}, {"name", device.name}, {"emulated", device.is_emulated ? "yes" : "no"}});
     }
     for (const BrokenDevice& broken : found->broken) {
-      LogWarning("Device " + broken.id + " is broken: " + broken.detail);
+      LogWarning("Device broken", {{"device", broken.id}, {"reason", broken.detail}});
     }
   }
   CoreScope scope(*this);
@@ -63,9 +64,9 @@ std::optional<std::string> Core::DueProbe(Time* next) {
 
 void Core::OnProbed(const std::string& id, const Status& outcome) {
   if (outcome.ok()) {
-    LogInfo("Device " + id + " works and is used again.");
+    LogInfo("Device works and is used again", {{"device", id}});
   } else {
-    LogWarning("Device " + id + " does not answer a probe: " + Message(outcome));
+    LogWarning("Device does not answer a probe", {{"device", id}, {"error", Message(outcome)}});
   }
   CoreScope scope(*this);
   devices_.OnProbed(id, outcome, options_.clock->Now());
@@ -78,7 +79,7 @@ void Core::FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, c
   bool is_news = false;
   for (const std::string& id : ids) {
     if (devices_.Fence(id, why, options_.clock->Now())) {
-      LogWarning("Device " + id + " is left out until it has been tried out: " + why);
+      LogWarning("Device left out until it has been tried out", {{"device", id}, {"reason", why}});
       is_news = true;
     }
   }

@@ -40,19 +40,13 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
     return;
   }
   if (slot.state == ExecutorSlot::State::kDown) {
-    const Config& config = options_.config;
-    const Duration window = std::chrono::milliseconds(config.executor_crash_window_ms);
-    while (!slot.crashes.empty() && slot.last_used - slot.crashes.front() >= window) {
-      slot.crashes.pop_front();
-    }
-    if (slot.crashes.size() >= config.executor_crashes_max) {
+    if (const Duration pause = CrashPause(slot); pause > Duration{0}) {
       Outcome refused =
           Unavailable("The tenant's executor ended " + std::to_string(slot.crashes.size()) + " times within " +
-                      std::to_string(config.executor_crash_window_ms) +
+                      std::to_string(config_->executor_crash_window_ms) +
                       " ms; no new one starts until that time has passed. The last: " + Message(slot.end_status));
       refused.detail.emplace().set_retryable(true);
-      refused.detail->set_retry_after_ns(
-          static_cast<uint64_t>((slot.crashes.front() + window - slot.last_used).count()));
+      refused.detail->set_retry_after_ns(static_cast<uint64_t>(pause.count()));
       then(scope, refused);
       return;
     }
@@ -74,6 +68,17 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
   slot.waiting.push_back(std::move(then));
 }
 
+Duration Core::CrashPause(ExecutorSlot& slot) {
+  const Duration window = std::chrono::milliseconds(config_->executor_crash_window_ms);
+  const Time now = options_.clock->Now();
+  while (!slot.crashes.empty() && now - slot.crashes.front() >= window) {
+    slot.crashes.pop_front();
+  }
+  const bool is_paused =
+      slot.state == ExecutorSlot::State::kDown && slot.crashes.size() >= config_->executor_crashes_max;
+  return is_paused ? slot.crashes.front() + window - now : Duration{0};
+}
+
 // Whether the executor has anything in hand beside what is about to ask for it.
 bool Core::IsExecutorBusy(const Tenant& tenant) const {
   const auto is_sent = [&](const auto& op) {
@@ -87,10 +92,13 @@ bool Core::IsExecutorBusy(const Tenant& tenant) const {
 void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
   const Time start = options_.clock->Now();
   const auto on_ready = [name = tenant->name, start, tenant, epoch, this](const ExecutorReady& ready) {
-    LogInfo(
-        "Executor ready tenant=" + name + " after " +
-        std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options_.clock->Now() - start).count()) +
-        " ms, sandbox level " + std::to_string(ready.sandbox_level) + " (" + ready.sandbox_detail + ")");
+    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(options_.clock->Now() - start);
+    LogInfo("Executor ready", {{"tenant", name},
+                               {"executor", std::to_string(epoch)},
+                               {"ms", std::to_string(took.count())},
+                               {"sandbox_level", std::to_string(ready.sandbox_level)},
+                               {"sandbox", ready.sandbox_detail}});
+    options_.observer->OnExecutor(name, "started");
     CoreScope scope(*this);
     if (tenant->executor.epoch == epoch) {
       tenant->executor.is_ready = true;
@@ -113,7 +121,8 @@ void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
   Outcome outcome;
   if (port == nullptr) {
     outcome = While(spawned.status(), "starting the tenant's executor");
-    LogError("Executor not started tenant=" + tenant->name + ": " + Message(spawned.status()));
+    LogError("Executor not started", {{"tenant", tenant->name}, {"error", Message(spawned.status())}});
+    options_.observer->OnExecutor(tenant->name, "failed");
   } else if (slot.ended || stopped_) {
     outcome = slot.ended ? slot.end_status : Unavailable("The server stopped.");
   }
@@ -164,7 +173,10 @@ void Core::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& 
   }
   slot.end_status = why.ok() ? Unavailable("The tenant's executor was shut down.") : why;
   slot.crashes.push_back(options_.clock->Now());
-  LogWarning("Executor ended tenant=" + tenant->name + ": " + Message(slot.end_status));
+  LogWarning("Executor ended", {{"tenant", tenant->name},
+                                {"executor", std::to_string(epoch)},
+                                {"error", Message(slot.end_status)}});
+  options_.observer->OnExecutor(tenant->name, slot.is_ready ? "crashed" : "failed");
   if (!slot.is_ready) {
     // It may have died of a driver: those are tried out where nobody's work is at stake.
     FenceDevices(scope, slot.profile, "An executor ended before it was ready: " + Message(slot.end_status));
@@ -182,7 +194,9 @@ void Core::KillExecutor(CoreScope& scope, Tenant& tenant, std::string why) {
   if (slot.port == nullptr) {
     return;
   }
-  LogInfo("Executor killed tenant=" + tenant.name + ": " + why);
+  LogInfo("Executor killed",
+          {{"tenant", tenant.name}, {"executor", std::to_string(slot.epoch)}, {"reason", why}});
+  options_.observer->OnExecutor(tenant.name, "killed");
   // From here on new work gets a new executor.
   slot.killed_epoch = slot.epoch;
   slot.state = ExecutorSlot::State::kDown;
@@ -192,7 +206,8 @@ void Core::KillExecutor(CoreScope& scope, Tenant& tenant, std::string why) {
 
 void Core::RetireExecutor(CoreScope& scope, Tenant& tenant) {
   ExecutorSlot& slot = tenant.executor;
-  LogInfo("Executor idle, shut down tenant=" + tenant.name);
+  LogInfo("Executor retired", {{"tenant", tenant.name}, {"executor", std::to_string(slot.epoch)}});
+  options_.observer->OnExecutor(tenant.name, "retired");
   slot.killed_epoch = slot.epoch;
   slot.state = ExecutorSlot::State::kDown;
   scope.Defer([port = std::move(slot.port)] { port->Shutdown(); });
@@ -200,7 +215,7 @@ void Core::RetireExecutor(CoreScope& scope, Tenant& tenant) {
 }
 
 void Core::ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant) {
-  const Duration idle_max = std::chrono::milliseconds(options_.config.executor_idle_ms_max);
+  const Duration idle_max = std::chrono::milliseconds(config_->executor_idle_ms_max);
   const Time due =
       std::max(tenant->executor.last_used + idle_max, options_.clock->Now() + std::chrono::milliseconds(10));
   AddTimer(scope, due, [this, tenant, epoch = tenant->executor.epoch, idle_max](CoreScope& inner) {

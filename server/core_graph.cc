@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules, documents, and their preparation in the tenant's executor.
 #include <algorithm>
-#include <set>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "server/core.h"
 #include "server/log.h"
 #include "server/object_id.h"
@@ -61,10 +61,14 @@ bool Core::HasBlob(Tenant& tenant, BlobKind kind, const Sha256& hash) {
 
 Status Core::BeginUpload(Tenant& tenant) {
   CoreScope scope(*this);
-  HPVMD_RETURN_IF_ERROR(RefuseWhenDraining());
-  if (tenant.uploads >= options_.config.limits_uploads_max) {
-    return ResourceExhausted("The tenant has as many uploads in progress as it may (" +
-                             std::to_string(options_.config.limits_uploads_max) + ").");
+  Status admitted = RefuseWhenDraining();
+  if (admitted.ok() && tenant.uploads >= config_->limits_uploads_max) {
+    admitted = ResourceExhausted("The tenant has as many uploads in progress as it may (" +
+                                 std::to_string(config_->limits_uploads_max) + ").");
+  }
+  if (!admitted.ok()) {
+    options_.observer->OnRejected(tenant.name, "upload", admitted);
+    return admitted;
   }
   ++tenant.uploads;
   return absl::OkStatus();
@@ -85,7 +89,7 @@ StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant,
                                                const google::protobuf::RepeatedPtrField<v1::ModuleBinding>& modules) {
   HPVMD_ASSIGN_OR_RETURN(const Sha256 graph_hash, ParseSha256("graph document", graph_sha256));
   HPVMD_ASSIGN_OR_RETURN(BlobRef document, tenant.graphs.Find(graph_hash));
-  std::map<std::string, BlobRef> named;  // Sorted, so that the order of the request does not matter.
+  NamedBlobs named;
   for (const v1::ModuleBinding& module : modules) {
     HPVMD_ASSIGN_OR_RETURN(const Sha256 hash, ParseSha256("module \"" + module.name() + "\"", module.sha256()));
     HPVMD_ASSIGN_OR_RETURN(BlobRef blob, tenant.modules.Find(hash));
@@ -93,8 +97,13 @@ StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant,
       return InvalidArgument("The module \"" + module.name() + "\" is bound twice.");
     }
   }
+  return MakePreparation(scope, tenant, check, std::move(document), std::move(named), /*is_limited=*/true);
+}
+
+StatusOr<PreparationRef> Core::MakePreparation(CoreScope& scope, Tenant& tenant, bool check, BlobRef document,
+                                               NamedBlobs named, bool is_limited) {
   Hasher hasher;
-  hasher.AddField(ToHex(graph_hash));
+  hasher.AddField(ToHex(document->hash));
   for (const auto& [name, blob] : named) {
     hasher.AddField(name);
     hasher.AddField(ToHex(blob->hash));
@@ -115,13 +124,13 @@ StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant,
   preparation->used = ++tenant.uses;
   PreparationRef found = preparation;  // Dropping others below must not drop this one.
   DropIdlePreparations(scope, tenant, kIdlePreparationsMax);
-  if (tenant.preparations.size() > options_.config.limits_prepared_graphs_max) {
+  if (tenant.preparations.size() > config_->limits_prepared_graphs_max) {
     DropIdlePreparations(scope, tenant, 0);
   }
-  if (tenant.preparations.size() > options_.config.limits_prepared_graphs_max) {
+  if (is_limited && tenant.preparations.size() > config_->limits_prepared_graphs_max) {
     tenant.preparations.erase(found->key);
     return ResourceExhausted("The tenant has as many prepared graphs as it may (" +
-                             std::to_string(options_.config.limits_prepared_graphs_max) + "); release some.");
+                             std::to_string(config_->limits_prepared_graphs_max) + "); release some.");
   }
   return found;
 }
@@ -172,16 +181,20 @@ void Core::WithPrepared(CoreScope& scope, const TenantRef& tenant, const Prepara
 
 void Core::SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation) {
   const uint64_t epoch = tenant->executor.epoch;
-  const Duration within = std::chrono::milliseconds(options_.config.executor_prepare_ms_max);
+  const Duration within = std::chrono::milliseconds(config_->executor_prepare_ms_max);
   const Time late = options_.clock->Now() + within + kPrepareGrace;
   preparation->timer = AddTimer(scope, late, [this, tenant, epoch](CoreScope& inner) {
     if (tenant->executor.epoch == epoch) {
       KillExecutor(inner, *tenant,
                    "Preparing a graph took longer than its limit (" +
-                       std::to_string(options_.config.executor_prepare_ms_max) + " ms).");
+                       std::to_string(config_->executor_prepare_ms_max) + " ms).");
     }
   });
   scope.Defer([this, tenant, preparation, epoch, within, port = tenant->executor.port] {
+    if (const Status sent = HPVMD_FAILPOINT("core.prepare.send"); !sent.ok()) {
+      OnPrepared(tenant, preparation, epoch, sent);
+      return;
+    }
     PrepareInput input;
     input.handle = preparation->link_handle;
     input.document = SourceOf(*preparation->document);
@@ -198,8 +211,11 @@ void Core::SendPrepare(CoreScope& scope, const TenantRef& tenant, const Preparat
 
 void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
                       StatusOr<PrepareReply> reply) {
+  if (const Status received = HPVMD_FAILPOINT("core.prepare.reply"); !received.ok()) {
+    reply = received;
+  }
   CoreScope scope(*this);
-  timers_.erase(preparation->timer);
+  DropTimer(preparation->timer);
   --tenant->active;
   Outcome outcome;
   if (!reply.ok()) {
@@ -220,6 +236,7 @@ void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation
       preparation->warnings = ToMessage(reply->diagnostics, reply->diagnostics_omitted);
     }
   }
+  options_.observer->OnPrepared(tenant->name, preparation->summary.timing(), outcome.status);
   for (const Waiter& waiter : std::exchange(preparation->waiters, {})) {
     waiter(scope, outcome);
   }
@@ -229,15 +246,20 @@ void Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& 
                         v1::PrepareGraphResponse* response, std::function<void(const Outcome&)> done) {
   CoreScope scope(*this);
   Status admitted = RefuseWhenDraining();
-  if (admitted.ok() && tenant->handles.size() >= options_.config.limits_prepared_graphs_max) {
+  if (admitted.ok() && tenant->handles.size() >= config_->limits_prepared_graphs_max) {
     admitted = ResourceExhausted("The tenant holds as many prepared graphs as it may (" +
-                                 std::to_string(options_.config.limits_prepared_graphs_max) + "); release some.");
+                                 std::to_string(config_->limits_prepared_graphs_max) + "); release some.");
   }
   StatusOr<PreparationRef> preparation =
       admitted.ok() ? FindPreparation(scope, *tenant, request.graph_sha256(), request.check(), request.modules())
                     : admitted;
   if (!preparation.ok()) {
-    scope.Defer([done = std::move(done), status = preparation.status()] { done(status); });
+    options_.observer->OnRejected(tenant->name, "prepare", preparation.status());
+    Outcome refused(preparation.status());
+    if (absl::IsUnavailable(refused.status)) {
+      refused.detail.emplace().set_retryable(true);
+    }
+    scope.Defer([done = std::move(done), refused] { done(refused); });
     return;
   }
   WithPrepared(scope, tenant, *preparation,

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/failpoint.h"
+#include "server/bindings.h"
 #include "server/core.h"
 #include "server/log.h"
-#include "server/object_id.h"
 #include "server/request_options.h"
 #include "server/run_log.h"
 
@@ -16,86 +17,6 @@ constexpr uint32_t kRepeatMax = 1'000'000;
 constexpr uint32_t kPlacementsMax = 1'000;
 // From the stop word to SIGKILL.
 constexpr Duration kStopGrace = std::chrono::milliseconds(limits::kStopGraceMs);
-
-std::span<const uint8_t> BytesOf(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
-MemorySlice SliceOf(const Segment& segment, uint64_t bytes) {
-  return {.memory_id = segment.id, .fd = segment.fd.get(), .memory_bytes = segment.capacity_bytes, .writable = true,
-          .offset = 0, .bytes = bytes};
-}
-
-Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, InputTensor& input) {
-  input.shape.assign(tensor.shape().begin(), tensor.shape().end());
-  HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes,
-                         CheckedTensorBytes(static_cast<uint32_t>(tensor.type()), input.shape, place));
-  if (tensor.data().size() > limits::kInlineTensorBytesMax) {
-    return InvalidArgument(place + " has " + std::to_string(tensor.data().size()) + " inline bytes; the limit is " +
-                           std::to_string(limits::kInlineTensorBytesMax) + ". Larger data travels through a buffer.");
-  }
-  if (bytes != tensor.data().size()) {
-    return InvalidArgument(place + " has " + std::to_string(tensor.data().size()) + " bytes; its shape needs " +
-                           std::to_string(bytes) + ".");
-  }
-  input.type = static_cast<ElementType>(tensor.type());
-  input.bytes = BytesOf(tensor.data());
-  return absl::OkStatus();
-}
-
-Status ResolveView(BufferStore& buffers, const v1::BufferView& view, const std::string& place, InputTensor& input,
-                   std::vector<SegmentRef>& pins) {
-  HPVMD_ASSIGN_OR_RETURN(const BufferRecord* record, buffers.Find(view.buffer_id()));
-  if (view.generation() != 0 && view.generation() != record->generation) {
-    return FailedPrecondition(place + " asks for generation " + std::to_string(view.generation()) +
-                              " of its buffer, which has generation " + std::to_string(record->generation) + ".");
-  }
-  if (record->lost) {
-    return DataLoss(place + "'s buffer was lost with the device that held it; write it again.");
-  }
-  uint32_t type = static_cast<uint32_t>(view.type());
-  if (type == 0) {
-    type = record->shape.type;
-    input.shape = record->shape.extents;
-  } else {
-    input.shape.assign(view.shape().begin(), view.shape().end());
-  }
-  if (type == 0) {
-    return InvalidArgument(place + "'s buffer has no element type; the view must give one.");
-  }
-  HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, CheckedTensorBytes(type, input.shape, place));
-  if (bytes > record->size_bytes) {
-    return InvalidArgument(place + "'s shape needs " + std::to_string(bytes) + " bytes; its buffer has " +
-                           std::to_string(record->size_bytes) + ".");
-  }
-  input.type = static_cast<ElementType>(type);
-  if (bytes > 0) {
-    input.memory = SliceOf(*record->segment, bytes);
-    pins.push_back(record->segment);
-  }
-  return absl::OkStatus();
-}
-
-Status ResolveOutput(BufferStore& buffers, const v1::OutputBinding& binding, OutputPlan& plan) {
-  switch (binding.target_case()) {
-    case v1::OutputBinding::kBufferId: {
-      HPVMD_ASSIGN_OR_RETURN(const BufferRecord* record, buffers.Find(binding.buffer_id()));
-      plan.kind = OutputPlan::Kind::kBuffer;
-      plan.buffer_id = binding.buffer_id();
-      plan.buffer_bytes = record->size_bytes;
-      break;
-    }
-    case v1::OutputBinding::kNewBuffer:
-      plan.kind = binding.new_buffer() ? OutputPlan::Kind::kNewBuffer : OutputPlan::Kind::kAuto;
-      break;
-    case v1::OutputBinding::kDiscard:
-      plan.kind = binding.discard() ? OutputPlan::Kind::kDiscard : OutputPlan::Kind::kAuto;
-      break;
-    case v1::OutputBinding::TARGET_NOT_SET:
-      break;
-  }
-  return absl::OkStatus();
-}
 
 // Puts inline bytes into memory of the tenant, for an output that is to be a buffer.
 StatusOr<SegmentRef> Store(SegmentPool& pool, std::span<const uint8_t> data) {
@@ -193,6 +114,7 @@ StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
     to.shape = std::move(from.shape);
     to.bytes = from.bytes;
     to.buffer_id = plan.buffer_id;
+    to.in_new_buffer = plan.kind == OutputPlan::Kind::kNewBuffer;
     if (plan.segment != nullptr) {
       if (from.bytes > plan.segment_bytes) {
         return Internal("The executor says that output \"" + to.name + "\" is larger than its memory.");
@@ -220,47 +142,18 @@ Status Core::SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t r
   if (repeat > kRepeatMax) {
     return InvalidArgument("The repeat count (" + std::to_string(repeat) + ") is larger than the limit (1000000).");
   }
-  const uint64_t max_ns = options_.config.jobs_deadline_max_ms * 1'000'000;
+  const uint64_t max_ns = config_->jobs_deadline_max_ms * 1'000'000;
   if (options.deadline_ns() > max_ns) {
     return InvalidArgument("The deadline (" + std::to_string(options.deadline_ns()) +
                            " ns) is larger than the limit (" + std::to_string(max_ns) + " ns).");
   }
   const uint64_t ns =
-      options.deadline_ns() != 0 ? options.deadline_ns() : options_.config.jobs_deadline_default_ms * 1'000'000;
+      options.deadline_ns() != 0 ? options.deadline_ns() : config_->jobs_deadline_default_ms * 1'000'000;
   op.received = options_.clock->Now();
   op.deadline = op.received + Duration(static_cast<int64_t>(ns));
   op.priority = options.priority();
   op.input.repeat = std::max<uint32_t>(1, repeat);
   op.input.inline_bytes_max = limits::kInlineTensorBytesMax;
-  return absl::OkStatus();
-}
-
-Status Core::ResolveBindings(Tenant& tenant, RunOp& op,
-                             const google::protobuf::RepeatedPtrField<v1::InputBinding>& inputs,
-                             const google::protobuf::RepeatedPtrField<v1::OutputBinding>& outputs) {
-  op.input.inputs.resize(static_cast<size_t>(inputs.size()));
-  op.input_shapes.reserve(op.input.inputs.size());
-  for (int i = 0; i < inputs.size(); ++i) {
-    const v1::InputBinding& binding = inputs[i];
-    InputTensor& input = op.input.inputs[static_cast<size_t>(i)];
-    input.name = binding.name();
-    const std::string place = "Input \"" + binding.name() + "\"";
-    if (binding.has_tensor()) {
-      HPVMD_RETURN_IF_ERROR(ResolveTensor(binding.tensor(), place, input));
-    } else if (binding.has_buffer()) {
-      HPVMD_RETURN_IF_ERROR(ResolveView(tenant.buffers, binding.buffer(), place, input, op.pins));
-    } else {
-      return InvalidArgument(place + " is bound to neither a tensor nor a buffer.");
-    }
-    op.input_shapes.push_back({static_cast<uint8_t>(input.type), input.shape});
-  }
-  for (const v1::OutputBinding& binding : outputs) {
-    const auto [plan, is_new] = op.plans.try_emplace(binding.name());
-    if (!is_new) {
-      return InvalidArgument("Output \"" + binding.name() + "\" is bound twice.");
-    }
-    HPVMD_RETURN_IF_ERROR(ResolveOutput(tenant.buffers, binding, plan->second));
-  }
   return absl::OkStatus();
 }
 
@@ -281,14 +174,28 @@ uint64_t Core::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
     op->input.symbols.insert(request.symbols().begin(), request.symbols().end());
     op->input.node_records_max = std::min(request.placements_max(), kPlacementsMax);
     op->input.log = request.log();
+    op->traceparent = request.options().traceparent();
     return ResolveBindings(*tenant, *op, request.inputs(), request.outputs());
   };
   if (Status status = prepare(); !status.ok()) {
-    scope.Defer([op, status] { op->done(RunOutcome{.outcome = status, .outputs = {}, .reply = {}}); });
+    RefuseRequest(scope, op, std::move(status));
     return 0;
   }
   Start(scope, op);
   return op->id;
+}
+
+void Core::RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why) {
+  options_.observer->OnRejected(op->tenant->name, "run", why);
+  Outcome outcome(std::move(why));
+  if (absl::IsUnavailable(outcome.status)) {
+    outcome.detail.emplace().set_retryable(true);
+  }
+  scope.Defer([op, outcome] {
+    RunOutcome refused;
+    refused.outcome = outcome;
+    op->done(std::move(refused));
+  });
 }
 
 uint64_t Core::RunItem(const TenantRef& tenant, PreparationRef preparation, const StreamItem& item, RunDone done) {
@@ -299,13 +206,14 @@ uint64_t Core::RunItem(const TenantRef& tenant, PreparationRef preparation, cons
   op->input.symbols.insert(item.open->symbols().begin(), item.open->symbols().end());
   op->input.node_records_max = 0;
   op->input.log = item.open->log();
+  op->traceparent = item.open->options().traceparent();
   CoreScope scope(*this);
-  Status status = stopped_ ? RefuseWhenDraining() : SetOptions(*op, item.open->options(), 1);
+  Status status = breaking_off_ ? RefuseWhenDraining() : SetOptions(*op, item.open->options(), 1);
   if (status.ok()) {
     status = ResolveBindings(*tenant, *op, item.item->inputs(), item.item->outputs());
   }
   if (!status.ok()) {
-    scope.Defer([op, status] { op->done(RunOutcome{.outcome = status, .outputs = {}, .reply = {}}); });
+    RefuseRequest(scope, op, std::move(status));
     return 0;
   }
   Start(scope, op);
@@ -354,9 +262,6 @@ void Core::SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
     op->port = op->tenant->executor.port;
     op->epoch = op->tenant->executor.epoch;
     op->input.handle = op->preparation->link_handle;
-    if (op->on_started) {
-      op->on_started(inner);
-    }
     if (const Status memory = ProvideKnownMemory(*op); !memory.ok()) {
       RunOutcome failed;
       failed.outcome = memory;
@@ -372,6 +277,10 @@ void Core::SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
 
 void Core::Transmit(const std::shared_ptr<RunOp>& op) {
   FillTargets(*op);
+  if (const Status sent = HPVMD_FAILPOINT("core.run.send"); !sent.ok()) {
+    OnRunReply(op, sent);
+    return;
+  }
   op->input.within = std::max<Duration>(op->deadline - options_.clock->Now(), std::chrono::milliseconds(1));
   const std::shared_ptr<ExecutorProcess> port = op->port;
   const uint32_t send = op->sends++;
@@ -385,6 +294,10 @@ void Core::Transmit(const std::shared_ptr<RunOp>& op) {
 
 void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply) {
   RunOutcome outcome;
+  outcome.was_sent = true;
+  if (const Status received = HPVMD_FAILPOINT("core.run.reply"); !received.ok()) {
+    reply = received;
+  }
   if (!reply.ok()) {
     outcome.outcome = reply.status();
     if (reply.status().code() == absl::StatusCode::kUnavailable) {
@@ -417,12 +330,15 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
   CoreScope scope(*this);
   if (!outcome.outcome.ok() && op->stop.load()) {
     outcome.outcome = op->stop_reason;
+    if (absl::IsUnavailable(op->stop_reason)) {
+      outcome.outcome.detail.emplace().set_retryable(true);
+    }
   }
   const bool has_died = !reply.ok() && absl::IsUnavailable(reply.status());
   TakeLosses(scope, *op, has_died, has_died ? DriverDevices(*op->preparation) : outcome.reply.lost_devices,
              outcome.outcome);
-  if (outcome.outcome.ok()) {
-    outcome.outcome = Publish(*op, outcome.outputs);
+  if (outcome.outcome.ok() && op->job_id.empty()) {
+    outcome.outcome = Publish(*op->tenant, outcome.outputs);
   }
   outcome.queue = op->sent - op->received + outcome.reply.queue;
   outcome.total = options_.clock->Now() - op->received;
@@ -451,42 +367,6 @@ void Core::TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vec
   }
 }
 
-Status Core::Publish(RunOp& op, std::vector<RunOutput>& outputs) {
-  BufferStore& buffers = op.tenant->buffers;
-  std::vector<std::string> made;
-  for (RunOutput& output : outputs) {
-    if (output.segment == nullptr || !output.buffer_id.empty() || op.keep_outputs) {
-      continue;
-    }
-    BufferRecord record;
-    record.id = NewObjectId("buf", *options_.rng);
-    record.size_bytes = std::max<uint64_t>(1, output.bytes);
-    record.shape = {static_cast<uint8_t>(output.type), output.shape};
-    record.segment = output.segment;
-    output.buffer_id = record.id;
-    output.generation = record.generation;
-    if (const Status inserted = buffers.Insert(std::move(record)); !inserted.ok()) {
-      for (const std::string& id : made) {
-        buffers.Erase(id).IgnoreError();
-      }
-      return While(inserted, "making a buffer for output \"" + output.name + "\"");
-    }
-    made.push_back(output.buffer_id);
-  }
-  // Nothing can fail from here on: all existing buffers change together.
-  for (RunOutput& output : outputs) {
-    if (output.segment == nullptr || output.generation != 0 || output.buffer_id.empty()) {
-      continue;
-    }
-    if (const StatusOr<BufferRecord*> record = buffers.Find(output.buffer_id); record.ok()) {
-      buffers.Publish(**record, output.segment, {static_cast<uint8_t>(output.type), output.shape},
-                      (*record)->size_bytes);
-      output.generation = (*record)->generation;
-    }
-  }
-  return absl::OkStatus();
-}
-
 void Core::Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome outcome) {
   if (op->state == RunOp::State::kDone) {
     return;
@@ -501,9 +381,13 @@ void Core::Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome
   ops_.erase(op->id);
   --op->tenant->active;
   op->tenant->executor.last_used = options_.clock->Now();
-  if (was_queued) {
+  if (was_queued && op->job_id.empty()) {
     Tick(scope, {scheduler::JobEnded{op->tenant->key, op->id}});
   }
+  for (const InputTensor& input : op->input.inputs) {
+    outcome.input_bytes += input.memory.has_value() ? input.memory->bytes : input.bytes.size();
+  }
+  options_.observer->OnRun(op->tenant->name, op->job_id, op->preparation->summary.name(), op->traceparent, outcome);
   // std::function wants copyable captures, and the outcome is large: it travels by pointer.
   auto moved = std::make_shared<RunOutcome>(std::move(outcome));
   scope.Defer([op, moved] { op->done(std::move(*moved)); });

@@ -54,12 +54,17 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   options.clock = &RealClock();
   options.rng = &SystemRng();
   options.spawner = daemon->spawner_.get();
-  options.jobs = CreateMemoryJobStore();
+  const auto on_broken = [](const Status& why) { LogError("Job store broken", {{"error", Message(why)}}); };
+  HPVMD_ASSIGN_OR_RETURN(daemon->jobs_, config.jobs_store == "sqlite"
+                                            ? OpenLocalJobStore(config.server_state_dir, on_broken)
+                                            : OpenMemoryJobStore(config.server_state_dir));
+  options.jobs = daemon->jobs_.get();
   options.awaits_devices = true;
   options.cpu_threads =
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
                                                              : std::max(1u, std::thread::hardware_concurrency()));
   daemon->core_ = std::make_unique<Core>(std::move(options));
+  HPVMD_RETURN_IF_ERROR(daemon->core_->Restore());
   daemon->timer_ = std::make_unique<TimerThread>(*daemon->core_);
   HPVMD_ASSIGN_OR_RETURN(daemon->server_, GrpcServer::Start(*daemon->core_, addresses));
   daemon->probe_ = std::make_unique<ProbeThread>(*daemon->core_, *daemon->spawner_);
@@ -93,7 +98,7 @@ void ProbeThread::Rediscover() {
 }
 
 void ProbeThread::Discover() {
-  const StatusOr<std::vector<std::string>> families = FamiliesOf(core_.config().devices_backends);
+  const StatusOr<std::vector<std::string>> families = FamiliesOf(core_.config()->devices_backends);
   for (const std::string& family : families.value_or(std::vector<std::string>{"cpu"})) {
     core_.SetFound(family, spawner_.Probe(family));
   }
@@ -135,7 +140,7 @@ void ProbeThread::Loop() {
 void Daemon::Stop(const std::function<bool()>& hurry) {
   core_->Drain();
   server_->AnnounceEnd();
-  const Time deadline = RealClock().Now() + std::chrono::milliseconds(core_->config().server_drain_ms);
+  const Time deadline = RealClock().Now() + std::chrono::milliseconds(core_->config()->server_drain_ms);
   while (core_->operations() > 0 && RealClock().Now() < deadline && !hurry()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -153,6 +158,7 @@ Daemon::~Daemon() {
     server_.reset();
   }
   timer_.reset();
+  jobs_.reset();
   core_.reset();
 }
 

@@ -76,6 +76,7 @@ class Daemon {
   std::unique_ptr<StateFolder> folder_;
   std::unique_ptr<ExecutorSpawner> spawner_;
   std::unique_ptr<Core> core_;
+  std::unique_ptr<JobStore> jobs_;   // Ends before the core, which its last answers enter.
   std::unique_ptr<TimerThread> timer_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ProbeThread> probe_;

@@ -23,6 +23,7 @@ class JobEvents {
   void Add(v1::JobEvent event, int64_t now_unix_ns);
   // At most `count_max` events with a larger sequence, in order.
   std::vector<v1::JobEvent> After(uint64_t sequence, size_t count_max) const;
+  size_t size() const { return placements_.size() + others_.size(); }
   uint64_t last_sequence() const { return next_sequence_ - 1; }
 
   // Watchers are told that there is something to read; each is called without the core's mutex. The key is for Unwatch.

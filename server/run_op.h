@@ -17,7 +17,6 @@
 
 #include "hpvm/v1/job.pb.h"
 #include "server/executor_process.h"
-#include "server/job_events.h"
 #include "server/outcome.h"
 #include "server/tenant.h"
 
@@ -33,6 +32,7 @@ struct RunOutput {
   SegmentRef segment;              // Kept for a job, or what the buffer holds now.
   std::string buffer_id;           // Published there.
   uint64_t generation = 0;
+  bool in_new_buffer = false;      // The request asks for one.
 };
 
 struct RunOutcome {
@@ -40,6 +40,8 @@ struct RunOutcome {
   std::vector<RunOutput> outputs;  // Discarded ones are left out.
   RunReply reply;                  // Timing, node records, and the bytes of inline outputs.
   Duration queue{0}, total{0};
+  uint64_t input_bytes = 0;        // All inputs, inline and from buffers.
+  bool was_sent = false;           // An executor had it, or may have had it.
 };
 
 // Where an output goes.
@@ -58,12 +60,13 @@ struct RunOp {
   uint64_t id = 0;
   std::shared_ptr<Tenant> tenant;
   PreparationRef preparation;
-  RunInput input;                              // Spans borrow the request's bytes.
+  RunInput input;                              // Spans borrow the caller's request, or the job's.
   std::vector<SegmentRef> pins;                // Memory of the inputs.
   std::map<std::string, OutputPlan> plans;     // Outputs that are not here are kAuto.
   std::vector<TensorShape> input_shapes;
-  // A job's: outputs without a place stay with the job, not in new buffers.
-  bool keep_outputs = false;
+  // A job's attempt: its outputs are published and kept when the job's end is on disk, and its turn ends then too.
+  std::string job_id;
+  std::string traceparent;
   int32_t priority = 0;
   Time received{0}, deadline = kNever, sent{0};
   std::shared_ptr<ExecutorProcess> port;          // While sent.
@@ -76,26 +79,7 @@ struct RunOp {
   std::atomic<bool> stop{false};
   Status stop_reason;                          // When `stop`: what the run ends with unless it succeeds first.
   std::vector<std::pair<Time, uint64_t>> timers;
-  // Owns what the spans borrow, for jobs; else the caller does.
-  std::shared_ptr<const google::protobuf::Message> keeps;
-  std::function<void(CoreScope&)> on_started;  // Under the mutex, when it leaves the daemon's queue.
   std::function<void(RunOutcome)> done;        // Without the mutex.
-};
-
-// What the daemon holds about a job while it lives and until it expires, beside the store's record.
-struct LiveJob {
-  JobEvents events;
-  std::shared_ptr<RunOp> op;            // Until the job ends.
-  bool cancel_requested = false;
-  uint64_t reserved_bytes = 0;          // Of the tenant's limit: the request, then the outputs and the log.
-  // Outputs that wait for FetchOutput; inline bytes or a segment.
-  struct Kept {
-    v1::StoredOutput header;
-    std::string bytes;
-    SegmentRef segment;
-  };
-  std::map<std::string, Kept> outputs;
-  v1::RunLog log;                       // Once it has ended.
 };
 
 }  // namespace hpvm

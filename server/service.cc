@@ -26,8 +26,9 @@ constexpr char kTenantHeader[] = "hpvm-tenant";
 constexpr size_t kTransportBytesMax = 256 * limits::kMiB;
 
 StatusOr<TenantRef> TenantOf(Core& core, const grpc::CallbackServerContext& context) {
-  std::string_view name = core.config().tenants_default;
-  if (core.config().tenants_from_metadata) {
+  const std::shared_ptr<const Config> config = core.config();
+  std::string_view name = config->tenants_default;
+  if (config->tenants_from_metadata) {
     const auto found = context.client_metadata().find(kTenantHeader);
     if (found != context.client_metadata().end()) {
       name = {found->second.data(), found->second.size()};
@@ -117,7 +118,7 @@ class Service final : public v1::Hpvm::CallbackService {
     if (!tenant.ok()) {
       call->Finish(ToGrpc(tenant.status()));
     } else {
-      core_.Submit(*tenant, std::make_shared<v1::SubmitRequest>(*request), response, call->Finisher());
+      core_.Submit(*tenant, *request, response, call->Finisher());
     }
     return call;
   }
@@ -137,9 +138,26 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
-    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) {
-      return core_.CancelJob(*tenant, request->job_id(), response->mutable_job());
-    });
+    DeferredCall* call = DeferredCall::Create();
+    StatusOr<TenantRef> tenant = TenantOf(core_, *context);
+    const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
+    if (!status.ok()) {
+      call->Finish(ToGrpc(status));
+    } else {
+      core_.CancelJob(*tenant, request->job_id(), response, call->Finisher());
+    }
+    return call;
+  }
+  grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
+                                     v1::SubmitResponse* response) override {
+    DeferredCall* call = DeferredCall::Create();
+    StatusOr<TenantRef> tenant = TenantOf(core_, *context);
+    if (!tenant.ok()) {
+      call->Finish(ToGrpc(tenant.status()));
+    } else {
+      core_.RetryJob(*tenant, *request, response, call->Finisher());
+    }
+    return call;
   }
   grpc::ServerWriteReactor<v1::FetchOutputResponse>* FetchOutput(Context* context,
                                                                  const v1::FetchOutputRequest* request) override {
@@ -233,7 +251,8 @@ GrpcServer::GrpcServer() = default;
 
 StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::vector<ListenAddress>& addresses,
                                                         CallHooks hooks) {
-  const Config& config = core.config();
+  const std::shared_ptr<const Config> held = core.config();
+  const Config& config = *held;
   std::unique_ptr<GrpcServer> server(new GrpcServer());
   server->parts_ = std::make_unique<Parts>(core);
   grpc::EnableDefaultHealthCheckService(true);

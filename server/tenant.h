@@ -20,7 +20,7 @@
 #include "server/blob_store.h"
 #include "server/buffer_store.h"
 #include "server/executor_process.h"
-#include "server/job_events.h"
+#include "server/jobs/dependencies.h"
 #include "server/outcome.h"
 #include "server/segment_pool.h"
 
@@ -83,7 +83,9 @@ struct ExecutorSlot {
   uint32_t WriteGrantPage(uint32_t cpu_threads);
 };
 
+struct LiveArray;
 struct LiveJob;
+struct RecentJob;
 struct RunOp;
 
 struct Tenant {
@@ -106,11 +108,20 @@ struct Tenant {
   std::unordered_map<std::string, PreparationRef> handles;       // By id.
   uint64_t next_link_handle = 1, uses = 0;
   ExecutorSlot executor;
-  uint64_t active = 0;                                             // Operations that use or wait for the executor.
-  std::unordered_map<std::string, std::shared_ptr<LiveJob>> jobs;  // By id: events, and what runs or keeps outputs.
+  uint64_t active = 0;  // Operations that use or wait for the executor.
+
+  // Jobs (live_job.h). Those whose insert is in flight are here already, unknown to clients.
+  std::map<std::string, std::shared_ptr<LiveJob>> jobs;      // By id, until they have ended.
+  std::map<std::string, std::shared_ptr<LiveArray>> arrays;  // By id, while an element lives.
+  std::map<std::string, std::shared_ptr<RecentJob>> recent;  // By id: ended, with events.
+  Dependencies dependencies;
+  uint64_t waiting_jobs = 0;      // That have not ended and do not run, and submits in flight: for the limit.
+  uint64_t stored_job_bytes = 0;  // Of its rows in the store, and reserved for what is on its way there.
   // Submits in progress by idempotency key: duplicates wait for the first one's answer.
-  std::unordered_map<std::string, std::vector<std::function<void(CoreScope&)>>> pending_keys;
+  std::map<std::string, std::vector<std::function<void(CoreScope&)>>> pending_keys;
 };
+
+using TenantRef = std::shared_ptr<Tenant>;   // Shared with operations in progress.
 
 }  // namespace hpvm
 

@@ -97,7 +97,7 @@ struct BlobSink {
 
   template <typename Header>
   Status Start(const Header& header) {
-    const Config& config = core.config();
+    const std::shared_ptr<const Config> config = core.config();
     HPVMD_RETURN_IF_ERROR(core.BeginUpload(*tenant));
     counted = true;
     uint32_t module_kind = 0;
@@ -107,7 +107,7 @@ struct BlobSink {
     const bool module = kind == Core::BlobKind::kModule;
     HPVMD_ASSIGN_OR_RETURN(
         upload, BlobUpload::Start(module ? "module" : "graph document", header.sha256(), header.size_bytes(),
-                                  module ? config.limits_module_bytes_max : config.limits_document_bytes_max,
+                                  module ? config->limits_module_bytes_max : config->limits_document_bytes_max,
                                   module_kind, header.name()));
     existed = core.HasBlob(*tenant, kind, upload->hash());
     return absl::OkStatus();
@@ -177,6 +177,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
   struct Source {
     std::function<void(Response&)> fill_header;
     SegmentRef segment;           // Or:
+    std::unique_ptr<DiskFile> file;
     std::string inline_bytes;
     uint64_t at = 0, end = 0;
   };
@@ -212,7 +213,14 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
   Status Read(Response& message) {
     const uint64_t count = std::min(limits::kChunkBytes, source_.end - source_.at);
     std::string& data = *message.mutable_data();
-    if (source_.segment == nullptr) {
+    if (source_.file != nullptr) {
+      data.resize(count);
+      HPVMD_ASSIGN_OR_RETURN(const size_t got,
+                             source_.file->ReadAt(source_.at, {reinterpret_cast<uint8_t*>(data.data()), count}));
+      if (got != count) {
+        return DataLoss("The stored output ends " + std::to_string(count - got) + " bytes early.");
+      }
+    } else if (source_.segment == nullptr) {
       data.assign(source_.inline_bytes, source_.at, count);
     } else {
       data.resize(count);   // The same size again and again: not cleared each time.
@@ -263,7 +271,7 @@ StatusOr<DownloadCall<v1::ReadBufferResponse>::Source> OpenBufferRange(Core& cor
   const uint64_t end = request.size_bytes() == 0 ? size : at + request.size_bytes();
   return DownloadCall<v1::ReadBufferResponse>::Source{
       [buffer = access.buffer](v1::ReadBufferResponse& message) { *message.mutable_buffer() = buffer; },
-      std::move(access.segment), "", at, end};
+      std::move(access.segment), nullptr, "", at, end};
 }
 
 StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, const StatusOr<TenantRef>& tenant,
@@ -279,7 +287,7 @@ StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, c
   }
   return DownloadCall<v1::FetchOutputResponse>::Source{
       [header = stored.header](v1::FetchOutputResponse& message) { *message.mutable_header() = header; },
-      std::move(stored.segment), std::move(stored.inline_bytes), request.offset(), size};
+      nullptr, std::move(stored.file), std::move(stored.inline_bytes), request.offset(), size};
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ class Dependencies {
   // What `waiter` still waits for; empty: nothing.
   std::vector<v1::JobDependency> PendingOf(const std::string& waiter) const;
   bool IsWaitedFor(const std::string& unit) const { return waiters_.contains(unit); }
+  bool IsWaiting(const std::string& waiter) const { return pending_.contains(waiter); }
   size_t size() const { return pending_.size(); }
 
  private:

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// From waiting to running: a job's turn, the record of its attempt, and its request brought back from the store.
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/bindings.h"
+#include "server/core.h"
+#include "server/jobs/arrays.h"
+#include "server/log.h"
+
+namespace hpvm {
+namespace {
+
+constexpr size_t kPlacementsMax = 1'000;
+// A write that failed for want of room, or for a reason that may pass.
+constexpr Duration kWriteAgain = std::chrono::seconds(1);
+
+RunOutcome Failed(Outcome outcome) {
+  RunOutcome failed;
+  failed.outcome = std::move(outcome);
+  return failed;
+}
+
+// Copies a blob into memory that an executor may map, and compares its hash.
+Status CopyBlob(DiskFile& file, uint64_t bytes, const Sha256& hash, const Segment& into) {
+  Hasher hasher;
+  std::vector<uint8_t> chunk(std::min<uint64_t>(bytes, limits::kMiB));
+  for (uint64_t at = 0; at < bytes;) {
+    const std::span<uint8_t> part(chunk.data(), std::min<uint64_t>(chunk.size(), bytes - at));
+    HPVMD_ASSIGN_OR_RETURN(const size_t got, file.ReadAt(at, part));
+    if (got != part.size()) {
+      return DataLoss("The stored input ends after " + std::to_string(at + got) + " of " + std::to_string(bytes) +
+                      " bytes.");
+    }
+    hasher.Add(std::span<const uint8_t>(part));
+    HPVMD_RETURN_IF_ERROR(WriteAt(into.fd.get(), at, part));
+    at += got;
+  }
+  return hasher.Finish() == hash ? absl::OkStatus() : DataLoss("The stored input's bytes are not those of its hash.");
+}
+
+std::optional<Sha256> FromRaw(const std::string& raw) {
+  if (raw.size() != sizeof(Sha256::bytes)) {
+    return std::nullopt;
+  }
+  Sha256 hash;
+  std::copy(raw.begin(), raw.end(), hash.bytes.begin());
+  return hash;
+}
+
+}  // namespace
+
+// What an attempt needs, read without the mutex.
+struct Core::StoredParts {
+  TenantRef tenant;
+  std::string id;
+  std::vector<internal::StoredBlob> blobs;   // The row's.
+  std::shared_ptr<StoredRequest> stored = std::make_shared<StoredRequest>();
+  BlobRef document;
+  NamedBlobs modules;
+  std::map<uint32_t, SegmentRef> segments;   // Of inputs, by position.
+};
+
+// Hands the job's next row to the store; when it is on disk it is the job's row, and `then` goes on.
+void Core::ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob next, bool with_results, JobStep then) {
+  if (closed_) {
+    return;   // What is on disk is taken up by the next daemon.
+  }
+  job->writing = true;
+  ChangeJob change;
+  change.tenant = job->row.tenant();
+  change.id = job->row.job().id();
+  change.state = job->row.job().state();
+  change.attempt = job->row.job().attempt();
+  change.lease = job->row.lease();
+  change.job = next;
+  if (with_results) {
+    change.results = job->attempt->results;
+  }
+  options_.jobs->Write(std::move(change),
+                       [this, job, next = std::move(next), with_results, then](const WriteResult& result) {
+                         OnChanged(job, next, with_results, then, result.status);
+                       });
+}
+
+void Core::OnChanged(const LiveJobRef& job, const StoredJob& next, bool with_results, JobStep then,
+                     const Status& status) {
+  CoreScope scope(*this);
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      job->writing = false;
+      job->row = next;
+      (this->*then)(scope, job);
+      return;
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kNotFound:
+      job->writing = false;
+      GiveUp(scope, job, status);
+      return;
+    case absl::StatusCode::kDataLoss:
+      // Nobody knows what is on disk until it is read again: the job stays as it is, and nothing is answered.
+      LogError("Job not stored", {{"tenant", next.tenant()}, {"job", next.job().id()}, {"error", Message(status)}});
+      AnswerCancels(scope, *job, Unavailable("The job store takes no writes: " + Message(status)));
+      return;
+    default:
+      AddTimer(scope, options_.clock->Now() + kWriteAgain, [this, job, next, with_results, then](CoreScope& inner) {
+        ChangeRow(inner, job, next, with_results, then);
+      });
+      return;
+  }
+}
+
+// Where a waiting job goes next, if anywhere.
+void Core::Settle(CoreScope& scope, const LiveJobRef& job) {
+  if (job->phase != LiveJob::Phase::kWaiting || job->writing) {
+    return;
+  }
+  if (job->cancel_asked) {
+    EndJob(scope, job, v1::JOB_STATE_CANCELLED, Cancelled("The job was cancelled."));
+  } else if (job->is_late) {
+    const bool was_tried = job->row.job().attempt() > 0;
+    EndJob(scope, job, was_tried ? v1::JOB_STATE_FAILED : v1::JOB_STATE_EXPIRED,
+           DeadlineExceeded(was_tried ? "The job did not end within its deadline."
+                                      : "The job's deadline passed before it started."));
+  } else if (job->failed_dependency.has_value()) {
+    Outcome never = FailedPrecondition(NeverSentence(*job->failed_dependency));
+    never.detail.emplace().set_job_id(job->failed_dependency->job_id());
+    EndJob(scope, job, v1::JOB_STATE_FAILED, never);
+  } else if (draining_ || job->tenant->dependencies.IsWaiting(job->row.job().id())) {
+    return;
+  } else if (job->not_before > options_.clock->Now()) {
+    if (job->wait_timer.second == 0) {
+      job->wait_timer = AddTimer(scope, job->not_before, [this, job](CoreScope& inner) {
+        job->wait_timer = {kNever, 0};
+        Settle(inner, job);
+      });
+    }
+  } else if (TakeArrayTurn(job)) {
+    Queue(scope, job);
+  }
+}
+
+void Core::Queue(CoreScope& scope, const LiveJobRef& job) {
+  job->key = next_op_++;
+  job->phase = LiveJob::Phase::kQueued;
+  queued_jobs_.emplace(job->key, job);
+  AddStateEvent(scope, *job);
+  Tick(scope, {scheduler::JobQueued{
+                  .tenant = job->tenant->key, .job = job->key, .priority = job->row.job().priority(), .admitted = true}});
+}
+
+void Core::Unqueue(CoreScope& scope, const LiveJobRef& job) {
+  queued_jobs_.erase(job->key);
+  job->phase = LiveJob::Phase::kWaiting;
+  Tick(scope, {scheduler::JobEnded{job->tenant->key, job->key}});
+}
+
+// The fair share has a turn for the job. Nothing is sent before the attempt is on disk.
+void Core::OnTurn(CoreScope& scope, const LiveJobRef& job) {
+  queued_jobs_.erase(job->key);
+  job->has_turn = true;
+  job->phase = LiveJob::Phase::kWaiting;
+  const Duration pause = CrashPause(job->tenant->executor);
+  if (draining_ || closed_ || pause > Duration{0}) {
+    job->not_before = options_.clock->Now() + pause;
+    LeaveTurn(scope, job);
+    LeaveArrayTurn(scope, job);
+    Settle(scope, job);
+    return;
+  }
+  HPVMD_FAILPOINT("core.attempt.record").IgnoreError();
+  StoredJob next = job->row;
+  next.set_attempts_spent(next.attempts_spent() + 1);
+  next.set_lease(lease_);
+  next.mutable_job()->set_state(v1::JOB_STATE_RUNNING);
+  next.mutable_job()->set_attempt(next.job().attempt() + 1);
+  next.mutable_job()->set_started_unix_ns(options_.clock->WallNs());
+  next.mutable_job()->clear_not_before_unix_ns();
+  job->phase = LiveJob::Phase::kStarting;
+  ChangeRow(scope, job, std::move(next), /*with_results=*/false, &Core::OnStarted);
+}
+
+void Core::OnStarted(CoreScope& scope, const LiveJobRef& job) {
+  HPVMD_FAILPOINT("core.attempt.recorded").IgnoreError();
+  job->phase = LiveJob::Phase::kReading;
+  job->attempt = std::make_unique<JobAttempt>();
+  SetWaiting(*job, false);
+  EventsOf(*job);
+  AddStateEvent(scope, *job);
+  options_.observer->OnJob(job->tenant->name, job->row.job());
+  LogInfo("Job started", {{"tenant", job->tenant->name},
+                          {"job", job->row.job().id()},
+                          {"attempt", std::to_string(job->row.job().attempt())}});
+  if (job->cancel_asked || job->is_late || closed_) {
+    Dispatch(scope, job, nullptr);
+    return;
+  }
+  auto parts = std::make_shared<StoredParts>();
+  parts->tenant = job->tenant;
+  parts->id = job->row.job().id();
+  parts->blobs.assign(job->row.blobs().begin(), job->row.blobs().end());
+  options_.jobs->Post([this, job, parts] {
+    Status read = HPVMD_FAILPOINT("core.attempt.read");
+    read = read.ok() ? ReadParts(*parts) : read;
+    CoreScope inner(*this);
+    if (read.ok()) {
+      Dispatch(inner, job, parts.get());
+    } else {
+      FinishAttempt(inner, job, Failed(While(read, "reading back what the job was submitted with")));
+    }
+  });
+}
+
+// On the store's thread, without the mutex.
+Status Core::ReadParts(StoredParts& parts) {
+  Tenant& tenant = *parts.tenant;
+  HPVMD_ASSIGN_OR_RETURN(*parts.stored, options_.jobs->database().ReadRequest(tenant.name, parts.id));
+  const v1::GraphReference& graph = parts.stored->request().document();
+  const auto find = [&](BlobKind kind, const std::string& hex) -> StatusOr<BlobRef> {
+    const std::optional<Sha256> hash = Sha256FromHex(hex);
+    for (const internal::StoredBlob& blob : parts.blobs) {
+      if (hash.has_value() && FromRaw(blob.sha256()) == hash) {
+        return ReadBlob(tenant, kind, *hash, blob.size_bytes());
+      }
+    }
+    return DataLoss("The job's row does not name the bytes with the SHA-256 " + hex.substr(0, 64) + ".");
+  };
+  HPVMD_ASSIGN_OR_RETURN(parts.document, find(BlobKind::kGraph, graph.graph_sha256()));
+  for (const v1::ModuleBinding& module : graph.modules()) {
+    HPVMD_ASSIGN_OR_RETURN(parts.modules[module.name()], find(BlobKind::kModule, module.sha256()));
+  }
+  for (const internal::StoredInput& input : parts.stored->inputs()) {
+    if (input.size_bytes() == 0) {
+      continue;
+    }
+    const std::optional<Sha256> hash = FromRaw(input.sha256());
+    if (!hash.has_value()) {
+      return DataLoss("The stored input " + std::to_string(input.index()) + " has no hash.");
+    }
+    HPVMD_ASSIGN_OR_RETURN(const SegmentRef segment, tenant.pool.Acquire(input.size_bytes(), /*zero=*/false));
+    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> file,
+                           options_.jobs->blobs().Open(tenant.name, *hash, input.size_bytes()));
+    HPVMD_RETURN_IF_ERROR(CopyBlob(*file, input.size_bytes(), *hash, *segment));
+    parts.segments[input.index()] = segment;
+  }
+  return absl::OkStatus();
+}
+
+// From memory, or else from disk, for all that need it after.
+StatusOr<BlobRef> Core::ReadBlob(Tenant& tenant, BlobKind kind, const Sha256& hash, uint64_t bytes) {
+  {
+    CoreScope scope(*this);
+    BlobStore& kept = kind == BlobKind::kModule ? tenant.modules : tenant.graphs;
+    if (StatusOr<BlobRef> found = kept.Find(hash); found.ok()) {
+      return found;
+    }
+  }
+  HPVMD_ASSIGN_OR_RETURN(const std::string data, options_.jobs->blobs().Read(tenant.name, hash, bytes));
+  HPVMD_ASSIGN_OR_RETURN(
+      const std::unique_ptr<BlobUpload> upload,
+      BlobUpload::Start(kind == BlobKind::kModule ? "module" : "graph document", ToHex(hash), bytes, bytes, 0, ""));
+  HPVMD_RETURN_IF_ERROR(upload->Add(data));
+  HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
+  // Without room there it is this job's alone.
+  InsertBlob(tenant, kind, blob).IgnoreError();
+  return blob;
+}
+
+// Sends the attempt on its way, unless something came in between. `parts`: null when nothing was read for that reason.
+void Core::Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts) {
+  if (job->phase != LiveJob::Phase::kReading) {
+    return;
+  }
+  job->attempt->broken_off |= breaking_off_;
+  Status stop = HPVMD_FAILPOINT("core.attempt.dispatch");
+  if (job->cancel_asked) {
+    stop = Cancelled("The job was cancelled.");
+  } else if (job->is_late) {
+    stop = DeadlineExceeded("The job did not end within its deadline.");
+  } else if (breaking_off_ || parts == nullptr) {
+    stop = Unavailable("The server stopped before the attempt began.");
+  }
+  auto op = std::make_shared<RunOp>();
+  stop = stop.ok() ? FillOp(scope, job, *parts, *op) : stop;
+  if (!stop.ok()) {
+    FinishAttempt(scope, job, Failed(std::move(stop)));
+    return;
+  }
+  op->id = job->key;
+  op->state = RunOp::State::kQueued;   // It has its turn.
+  op->done = [this, job](RunOutcome outcome) { OnAttemptDone(job, std::move(outcome)); };
+  job->phase = LiveJob::Phase::kRunning;
+  job->attempt->op = op;
+  job->attempt->request = parts->stored;
+  ops_.emplace(op->id, op);
+  ++op->tenant->active;
+  SendRun(scope, op);
+}
+
+Status Core::FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts& parts, RunOp& op) {
+  Tenant& tenant = *job->tenant;
+  StoredRequest& stored = *parts.stored;
+  v1::SubmitRequest& request = *stored.mutable_request();
+  op.tenant = job->tenant;
+  op.job_id = job->row.job().id();
+  op.traceparent = job->row.job().traceparent();
+  op.priority = job->row.job().priority();
+  op.received = job->received;
+  op.deadline = job->deadline;
+  op.input.repeat = std::max<uint32_t>(1, job->row.job().repeat());
+  op.input.inline_bytes_max = limits::kInlineTensorBytesMax;
+  op.input.node_records_max = kPlacementsMax;
+  op.input.log = true;
+  HPVMD_ASSIGN_OR_RETURN(op.preparation, MakePreparation(scope, tenant, stored.check(), parts.document, parts.modules,
+                                                         /*is_limited=*/false));
+  std::map<uint32_t, const internal::StoredInput*> inputs;
+  for (const internal::StoredInput& input : stored.inputs()) {
+    inputs[input.index()] = &input;
+  }
+  HPVMD_RETURN_IF_ERROR(FillIndex(request, job->row.job().array_index(), [&](int position) {
+    const auto found = inputs.find(static_cast<uint32_t>(position));
+    return found == inputs.end() ? v1::ELEMENT_TYPE_UNSPECIFIED
+                                 : static_cast<v1::ElementType>(found->second->type());
+  }));
+  op.input.symbols.insert(request.symbols().begin(), request.symbols().end());
+  op.input.inputs.resize(static_cast<size_t>(request.inputs_size()));
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    InputTensor& input = op.input.inputs[static_cast<size_t>(i)];
+    input.name = request.inputs(i).name();
+    const auto found = inputs.find(static_cast<uint32_t>(i));
+    if (request.inputs(i).has_tensor()) {
+      HPVMD_RETURN_IF_ERROR(ResolveTensor(request.inputs(i).tensor(), "Input \"" + input.name + "\"", input));
+    } else if (found == inputs.end()) {
+      return DataLoss("The stored request lacks input \"" + input.name + "\".");
+    } else {
+      input.type = static_cast<ElementType>(found->second->type());
+      input.shape.assign(found->second->shape().begin(), found->second->shape().end());
+      if (const auto segment = parts.segments.find(static_cast<uint32_t>(i)); segment != parts.segments.end()) {
+        input.memory = SliceOf(*segment->second, found->second->size_bytes());
+        op.pins.push_back(segment->second);
+      }
+    }
+    op.input_shapes.push_back({static_cast<uint8_t>(input.type), input.shape});
+  }
+  for (const v1::OutputBinding& binding : request.outputs()) {
+    const Status resolved = ResolveOutput(tenant.buffers, binding, op.plans[binding.name()]);
+    if (absl::IsNotFound(resolved) && job->restored) {
+      return DataLoss("Output \"" + binding.name() + "\" goes to buffer " + binding.buffer_id() +
+                      ", which ended with the daemon that ran when the job was submitted.");
+    }
+    HPVMD_RETURN_IF_ERROR(resolved);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

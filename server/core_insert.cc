@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a submission: its parts are on disk, now its rows, and then the answer.
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/core.h"
+#include "server/jobs/arrays.h"
+#include "server/jobs/request_hash.h"
+#include "server/log.h"
+#include "server/object_id.h"
+#include "server/submission.h"
+
+namespace hpvm {
+namespace {
+
+// Of units that change between a read and a look.
+constexpr int kRoundsMax = 8;
+
+std::string Raw(const Sha256& hash) { return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()}; }
+
+}  // namespace
+
+// What a store that cannot write says, as a client sees it.
+Outcome Core::StoreRefusal(const Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnavailable: {
+      Outcome outcome(Unavailable("The job store takes no writes: " + Message(status)));
+      outcome.detail.emplace().set_retryable(true);
+      return outcome;
+    }
+    case absl::StatusCode::kResourceExhausted: {
+      Outcome outcome(While(status, "storing the job"));
+      outcome.detail.emplace().set_retryable(true);
+      outcome.detail->set_retry_after_ns(1'000'000'000);
+      return outcome;
+    }
+    default:
+      return While(status, "storing the job");
+  }
+}
+
+// On the store's thread, as a rule: reads are welcome here.
+void Core::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedBlob>> blobs) {
+  if (const Status put = HPVMD_FAILPOINT("core.submit.blobs"); !put.ok()) {
+    blobs = put;
+  }
+  if (!blobs.ok()) {
+    CoreScope scope(*this);
+    Answer(scope, submission, StoreRefusal(blobs.status()));
+    return;
+  }
+  for (const PinnedBlob& blob : *blobs) {
+    submission->pins.push_back(blob.pin);
+    internal::StoredBlob& stored = *submission->row.add_blobs();
+    stored.set_sha256(Raw(blob.hash));
+    stored.set_size_bytes(blob.size_bytes);
+  }
+  // Inputs are the last of them.
+  size_t at = blobs->size();
+  for (int i = submission->stored.inputs_size() - 1; i >= 0 && !blobs->empty(); --i) {
+    internal::StoredInput& input = *submission->stored.mutable_inputs(i);
+    if (input.size_bytes() > 0) {
+      input.set_sha256(Raw((*blobs)[--at].hash));
+    }
+  }
+  if (!submission->key.empty() && submission->request != nullptr) {
+    submission->hash = HashOfRequest(submission->stored);
+  }
+  if (submission->known.has_value()) {
+    AnswerKnown(submission, *submission->known);
+  } else {
+    SettleDependencies(submission);
+  }
+}
+
+// Every element, in order.
+StatusOr<Core::UnitRows> Core::ReadArray(Tenant& tenant, const std::string& id) {
+  JobFilter filter;
+  filter.array_id = id;
+  filter.count_max = kArrayElementsMax;
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> found, options_.jobs->database().List(tenant.name, filter));
+  UnitRows rows;
+  for (auto row = found.rbegin(); row != found.rend(); ++row) {   // Newest first.
+    rows.emplace_back(row->job().id(), row->job().state());
+  }
+  return rows;
+}
+
+// What the store says of jobs and arrays that the core does not have. Without the mutex.
+Status Core::ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, std::map<std::string, UnitRows>* units) {
+  for (const std::string& id : ids) {
+    UnitRows& rows = (*units)[id];
+    rows.clear();
+    if (id.starts_with("array-")) {
+      HPVMD_ASSIGN_OR_RETURN(rows, ReadArray(tenant, id));
+    } else {
+      const StatusOr<StoredJob> row = options_.jobs->database().Find(tenant.name, id);
+      if (row.ok()) {
+        rows.emplace_back(id, row->job().state());
+      } else if (row.status().code() != absl::StatusCode::kNotFound) {
+        return row.status();
+      }
+    }
+    if (rows.empty()) {
+      return NotFound("There is no job \"" + id.substr(0, 80) + "\" to come after.");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Empty: the store must be asked (again).
+std::optional<UnitState> Core::StateOfUnit(Tenant& tenant, const std::string& id,
+                                           const std::map<std::string, UnitRows>& units) {
+  if (tenant.jobs.contains(id)) {
+    return UnitState{.live = 1};
+  }
+  const auto found = tenant.arrays.find(id);
+  LiveArray* array = found == tenant.arrays.end() ? nullptr : found->second.get();
+  if (array != nullptr && array->complete) {
+    return UnitState{array->live.size(), array->succeeded, array->failed};
+  }
+  const auto rows = units.find(id);
+  if (rows == units.end()) {
+    return std::nullopt;
+  }
+  UnitState state;
+  for (const auto& [job, stored] : rows->second) {
+    if (tenant.jobs.contains(job)) {
+      ++state.live;
+    } else if (!IsTerminal(stored)) {
+      return std::nullopt;   // It has ended since it was read.
+    } else {
+      ++(stored == v1::JOB_STATE_SUCCEEDED ? state.succeeded : state.failed);
+    }
+  }
+  if (array != nullptr) {
+    array->succeeded = state.succeeded;
+    array->failed = state.failed;
+    array->complete = true;
+  }
+  return state;
+}
+
+// Inserts the jobs under the lock under which it knows how everything stands that they come after.
+void Core::SettleDependencies(const SubmissionRef& submission) {
+  Tenant& tenant = *submission->tenant;
+  Status failed = Unavailable("The jobs that it comes after change too fast; try again.");
+  for (int round = 0; round < kRoundsMax; ++round) {
+    std::vector<std::string> unknown;
+    {
+      CoreScope scope(*this);
+      for (const v1::JobDependency& dependency : submission->row.job().after()) {
+        if (!StateOfUnit(tenant, dependency.job_id(), submission->units).has_value()) {
+          unknown.push_back(dependency.job_id());
+        }
+      }
+      if (unknown.empty()) {
+        Insert(scope, submission);
+        return;
+      }
+    }
+    if (Status read = ReadUnits(tenant, unknown, &submission->units); !read.ok()) {
+      failed = std::move(read);
+      break;
+    }
+  }
+  CoreScope scope(*this);
+  Answer(scope, submission, std::move(failed));
+}
+
+// As they stand now: each that is known is judged, the others are as if met.
+void Core::AddDependencies(Tenant& tenant, LiveJob& job, const std::vector<v1::JobDependency>& after,
+                           const std::map<std::string, UnitRows>& units) {
+  std::vector<v1::JobDependency> pending;
+  for (const v1::JobDependency& dependency : after) {
+    const std::optional<UnitState> state = StateOfUnit(tenant, dependency.job_id(), units);
+    const Verdict verdict = state.has_value() ? Judge(dependency.condition(), *state) : Verdict::kMet;
+    if (verdict == Verdict::kPending) {
+      pending.push_back(dependency);
+    } else if (verdict == Verdict::kNever && !job.failed_dependency.has_value()) {
+      job.failed_dependency = dependency;
+    }
+  }
+  tenant.dependencies.Add(job.row.job().id(), pending);
+}
+
+void Core::Insert(CoreScope& scope, const SubmissionRef& submission) {
+  Status allowed = stopped_ ? RefuseWhenDraining() : HPVMD_FAILPOINT("core.submit.insert");
+  if (!allowed.ok()) {
+    Answer(scope, submission, std::move(allowed));
+    return;
+  }
+  Tenant& tenant = *submission->tenant;
+  const v1::JobArray& array = submission->stored.request().array();
+  const bool is_array = submission->stored.request().has_array();
+  const int64_t now = options_.clock->WallNs();
+  const std::string array_id = is_array ? NewTimedId("array", now, *options_.rng) : "";
+  InsertJobs insert;
+  insert.request = submission->stored.SerializeAsString();
+  insert.idempotency_key = submission->key;
+  insert.request_hash = submission->hash;
+  const std::vector<v1::JobDependency> after(submission->row.job().after().begin(), submission->row.job().after().end());
+  for (uint64_t i = 0; i < submission->count; ++i) {
+    auto job = std::make_shared<LiveJob>();
+    job->tenant = submission->tenant;
+    job->received = submission->received;
+    job->counted = true;
+    job->row = submission->row;
+    v1::Job& shown = *job->row.mutable_job();
+    shown.set_id(NewTimedId("job", now, *options_.rng));
+    shown.set_state(v1::JOB_STATE_ACCEPTED);
+    shown.set_idempotency_key(submission->key);
+    if (is_array) {
+      shown.set_array_id(array_id);
+      shown.set_array_index(IndexOf(array, i));
+    }
+    job->row.set_request_hash(Raw(submission->hash));
+    // What the elements share is counted once: each has its part.
+    const uint64_t part = submission->reserved_bytes / submission->count;
+    job->row.set_stored_bytes(part + (i == 0 ? submission->reserved_bytes % submission->count : 0));
+    tenant.jobs.emplace(shown.id(), job);
+    insert.jobs.push_back(job->row);
+    submission->jobs.push_back(std::move(job));
+  }
+  // From here on they are told of what they wait for, also while they are being written.
+  for (const LiveJobRef& job : submission->jobs) {
+    AddDependencies(tenant, *job, after, submission->units);
+  }
+  options_.jobs->Write(std::move(insert),
+                       [this, submission](const WriteResult& result) { OnInserted(submission, result); });
+}
+
+void Core::OnInserted(const SubmissionRef& submission, const WriteResult& result) {
+  const Status& status = result.status;
+  HPVMD_FAILPOINT("core.submit.recorded").IgnoreError();   // On disk, not acknowledged.
+  submission->pins.clear();   // The rows hold the blobs now, or nobody does.
+  if (!status.ok() && result.known.has_value()) {
+    {
+      CoreScope scope(*this);
+      Withdraw(scope, submission);
+    }
+    AnswerKnown(submission, *result.known);
+    return;
+  }
+  CoreScope scope(*this);
+  if (!status.ok()) {
+    Withdraw(scope, submission);
+    Answer(scope, submission, StoreRefusal(status));
+    return;
+  }
+  Tenant& tenant = *submission->tenant;
+  for (size_t i = 0; i < submission->jobs.size(); ++i) {
+    const LiveJobRef& job = submission->jobs[i];
+    job->row.set_sequence(i < result.sequences.size() ? result.sequences[i] : 0);
+    job->phase = LiveJob::Phase::kWaiting;
+    JoinArray(job, /*is_new=*/true);
+    job->deadline = job->received + Duration(job->row.job().deadline_unix_ns() - job->row.job().created_unix_ns());
+    SetDeadline(scope, job);
+    options_.observer->OnJob(tenant.name, job->row.job());
+  }
+  LogInfo("Job accepted", {{"tenant", tenant.name},
+                           {"job", submission->jobs.front()->row.job().id()},
+                           {"count", std::to_string(submission->jobs.size())}});
+  submission->reserved_bytes = 0;   // The rows' now.
+  submission->count = 0;
+  for (const LiveJobRef& job : submission->jobs) {
+    Settle(scope, job);
+  }
+  *submission->response->mutable_job() = Describe(*submission->jobs.front());
+  if (submission->jobs.front()->row.job().array_id() != "") {
+    for (const LiveJobRef& job : submission->jobs) {
+      submission->response->add_array_job_ids(job->row.job().id());
+    }
+  }
+  Answer(scope, submission, Outcome());
+}
+
+// The insert was refused: there never were such jobs.
+void Core::Withdraw(CoreScope& scope, const SubmissionRef& submission) {
+  Tenant& tenant = *submission->tenant;
+  for (const LiveJobRef& job : std::exchange(submission->jobs, {})) {
+    const std::string& id = job->row.job().id();
+    job->phase = LiveJob::Phase::kGone;
+    tenant.dependencies.Remove(id);
+    tenant.jobs.erase(id);
+    TellUnit(scope, tenant, id, {.live = 0, .succeeded = 0, .failed = 1});
+  }
+}
+
+// The key stands for a request: this one, or another. Without the mutex.
+void Core::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) {
+  Outcome outcome;
+  if (known.request_hash != submission->hash) {
+    outcome = AlreadyExists("The idempotency key \"" + submission->key + "\" was used with another request, for job " +
+                            known.job_id + ".");
+    outcome.detail.emplace().set_job_id(known.job_id);
+  } else {
+    v1::SubmitResponse& response = *submission->response;
+    response.set_existed(true);
+    if (StatusOr<v1::Job> job = FindJob(*submission->tenant, known.job_id); job.ok()) {
+      *response.mutable_job() = *std::move(job);
+    } else {
+      response.mutable_job()->set_id(known.job_id);
+      response.mutable_job()->set_state(known.state);
+      response.mutable_job()->set_array_id(known.array_id);
+    }
+    if (const std::string& array = response.job().array_id(); !array.empty()) {
+      for (const auto& [id, state] : ReadArray(*submission->tenant, array).value_or(UnitRows())) {
+        response.add_array_job_ids(id);
+      }
+    }
+  }
+  CoreScope scope(*this);
+  Answer(scope, submission, std::move(outcome));
+}
+
+// Frees what was reserved for jobs that there are not, lets duplicates go on, and answers.
+void Core::Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome) {
+  --submits_;
+  Tenant& tenant = *submission->tenant;
+  tenant.waiting_jobs -= submission->count;
+  waiting_jobs_ -= submission->count;
+  submission->count = 0;
+  tenant.stored_job_bytes -= std::exchange(submission->reserved_bytes, 0);
+  if (submission->holds_key) {
+    if (const auto pending = tenant.pending_keys.find(submission->key); pending != tenant.pending_keys.end()) {
+      const auto duplicates = std::move(pending->second);
+      tenant.pending_keys.erase(pending);
+      for (const auto& duplicate : duplicates) {
+        duplicate(scope);
+      }
+    }
+  }
+  if (!outcome.ok()) {
+    options_.observer->OnRejected(tenant.name, "submit", outcome.status);
+    if (absl::IsUnavailable(outcome.status) && !outcome.detail.has_value()) {
+      outcome.detail.emplace().set_retryable(true);
+    }
+  }
+  scope.Defer([submission, outcome = std::move(outcome)] { submission->done(outcome); });
+}
+
+}  // namespace hpvm

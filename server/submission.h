@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// One Submit or RetryJob until its answer.
+#ifndef HPVMD_SERVER_SUBMISSION_H_
+#define HPVMD_SERVER_SUBMISSION_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/core.h"
+
+namespace hpvm {
+
+// Touched by one thread at a time: the caller's, then the executor link's, then the store's.
+struct Core::Submission {
+  TenantRef tenant;
+  const v1::SubmitRequest* request = nullptr;  // The caller's, until `done`; null: a retry.
+  v1::SubmitResponse* response = nullptr;      // The caller's, until `done`.
+  Done done;
+  std::string key;                 // The idempotency key; empty: none.
+  bool holds_key = false;          // Duplicates wait for it.
+  std::optional<KeyRecord> known;  // The key is known: all that is left is to compare the requests.
+  uint64_t count = 0;              // Jobs that it was admitted for.
+  uint64_t reserved_bytes = 0;
+  PreparationRef preparation;      // Null when a graph need not be prepared: of known keys and retries.
+
+  StoredRequest stored;
+  Sha256 hash;                     // When there is a key.
+  StoredJob row;                   // What all of its jobs have.
+  Time received{0};
+  std::vector<BlobInput> blobs;    // The graph, its modules, then inputs as `stored` has them.
+  std::vector<BlobPinRef> pins;
+  std::map<std::string, UnitRows> units;   // What the jobs come after, as the store has it.
+  std::vector<LiveJobRef> jobs;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_SUBMISSION_H_

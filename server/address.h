@@ -13,14 +13,14 @@ namespace hpvm {
 
 struct ListenAddress {
   bool is_unix = false;
-  std::string target;   // A path, or host:port.
+  std::string target;  // A path, or host:port.
 };
 // Splits and checks server.listen. Addresses beyond loopback are refused: this release has no credentials to offer
 // there.
 StatusOr<std::vector<ListenAddress>> ParseListen(std::string_view text);
 
 struct HostPort {
-  std::string host;     // Without brackets.
+  std::string host;  // Without brackets.
   std::string port;
 };
 // metrics.listen: one "host:port" of loopback, as above.
@@ -28,7 +28,7 @@ StatusOr<HostPort> ParseMetricsListen(std::string_view text);
 
 struct HttpTarget {
   std::string host, port;
-  std::string path;     // "" or "/prefix".
+  std::string path;  // "" or "/prefix".
 };
 // tracing.endpoint: "http://host:port", "http://[::1]:4318/prefix". Not with other schemes, user names or queries.
 StatusOr<HttpTarget> ParseHttpTarget(std::string_view url);

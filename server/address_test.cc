@@ -9,7 +9,7 @@ namespace {
 // Metrics are served where gRPC would be without credentials: on loopback, over TCP.
 TEST(AddressTest, MetricsListenOnLoopbackOnly) {
   struct Case {
-    const char *text, *host, *port;   // No host: refused.
+    const char *text, *host, *port;  // No host: refused.
   };
   const Case cases[] = {
       {"127.0.0.1:9090", "127.0.0.1", "9090"},

@@ -17,22 +17,22 @@ struct TenantSnapshot {
   std::string name;
   // Runs and jobs in the fair share's queue, by priority: below 0, 0, above 0.
   std::array<uint64_t, 3> queued{};
-  uint64_t running = 0;           // Runs and jobs' attempts.
+  uint64_t running = 0;  // Runs and jobs' attempts.
   uint64_t buffer_bytes = 0;
   uint64_t stored_job_bytes = 0;  // As its quota counts them.
 };
 
 struct CoreSnapshot {
-  bool devices_known = false;   // Discovery has ended.
+  bool devices_known = false;  // Discovery has ended.
   bool draining = false;
   // Jobs that have not ended, by state as clients see it.
   uint64_t jobs_accepted = 0, jobs_queued = 0, jobs_running = 0;
-  uint64_t runs = 0;            // Run and Stream items in progress, those that wait included.
-  uint64_t executors = 0;       // Processes alive.
+  uint64_t runs = 0;       // Run and Stream items in progress, those that wait included.
+  uint64_t executors = 0;  // Processes alive.
   uint64_t watchers = 0;
   JobStoreHealth store;
   std::vector<v1::Device> devices;
-  std::vector<TenantSnapshot> tenants;   // Only when asked for.
+  std::vector<TenantSnapshot> tenants;  // Only when asked for.
 };
 
 }  // namespace hpvm

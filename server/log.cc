@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/log.h"
 
+#include <spdlog/async.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,10 +14,6 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-
-#include <spdlog/async.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/spdlog.h>
 
 #include "server/log_limit.h"
 
@@ -98,8 +97,7 @@ void AppendTime(std::string& line, int64_t unix_ns) {
   gmtime_r(&seconds, &parts);
   char text[40];
   const size_t length = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text + length, sizeof(text) - length, ".%03dZ",
-                static_cast<int>(unix_ns % 1'000'000'000 / 1'000'000));
+  std::snprintf(text + length, sizeof(text) - length, ".%03dZ", static_cast<int>(unix_ns % 1'000'000'000 / 1'000'000));
   line += text;
 }
 
@@ -116,7 +114,7 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
     while (!rest.empty()) {
       const ssize_t count = write(STDERR_FILENO, rest.data(), rest.size());
       if (count < 0 && errno != EINTR) {
-        break;   // Nobody can be told.
+        break;  // Nobody can be told.
       }
       rest.remove_prefix(count < 0 ? 0 : static_cast<size_t>(count));
     }
@@ -139,8 +137,8 @@ class Writer {
     std::lock_guard lock(mutex_);
     if (pool_ == nullptr) {
       pool_ = std::make_shared<spdlog::details::thread_pool>(kLinesWaitingMax, 1);
-      logger_ = std::make_shared<spdlog::async_logger>("hpvmd", sink_, pool_,
-                                                       spdlog::async_overflow_policy::overrun_oldest);
+      logger_ =
+          std::make_shared<spdlog::async_logger>("hpvmd", sink_, pool_, spdlog::async_overflow_policy::overrun_oldest);
       std::atexit([] { FlushLog(std::chrono::seconds(1)); });
     }
   }
@@ -165,9 +163,9 @@ class Writer {
       summaries = limit_.Take(RealClock().Now(), all);
     }
     for (const LogLimit::Summary& summary : summaries) {
-      Put(FormatLogLine(as_json_, RealClock().WallNs(), LogLevel::kWarning, "Log lines of one place were left out",
-                        {{"place", summary.file + ":" + std::to_string(summary.line)},
-                         {"count", std::to_string(summary.left_out)}}));
+      Put(FormatLogLine(
+          as_json_, RealClock().WallNs(), LogLevel::kWarning, "Log lines of one place were left out",
+          {{"place", summary.file + ":" + std::to_string(summary.line)}, {"count", std::to_string(summary.left_out)}}));
     }
   }
 
@@ -187,7 +185,7 @@ class Writer {
 
  private:
   void Put(std::string line) {
-    std::shared_ptr<spdlog::logger> logger;   // Shared because a first StartLog may come while others log.
+    std::shared_ptr<spdlog::logger> logger;  // Shared because a first StartLog may come while others log.
     {
       std::lock_guard lock(mutex_);
       logger = logger_;
@@ -203,7 +201,7 @@ class Writer {
   std::atomic<LogLevel> level_{LogLevel::kInfo};
   std::atomic<bool> as_json_{false};
   std::atomic<uint64_t> lines_{0};
-  std::mutex mutex_;   // Guards what follows.
+  std::mutex mutex_;  // Guards what follows.
   LogLimit limit_;
   uint64_t limited_ = 0;
   // spdlog wants shared ownership.

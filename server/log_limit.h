@@ -16,7 +16,7 @@ namespace hpvm {
 // Not thread-safe. Holds one entry a place of the code, so its size is the program's.
 class LogLimit {
  public:
-  using Place = std::pair<const char*, uint32_t>;   // File (compared as a pointer) and line.
+  using Place = std::pair<const char*, uint32_t>;  // File (compared as a pointer) and line.
   static constexpr uint32_t kLinesMax = 100;
 
   // Whether one more line may go out now.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/log.h"
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
-
-#include <gtest/gtest.h>
 
 #include "server/log_limit.h"
 
@@ -135,7 +134,7 @@ TEST(LogTest, HungStderrBlocksNobody) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(20);   // Instead of hanging.
+    alarm(20);  // Instead of hanging.
     dup2(ends[1], STDERR_FILENO);
     StartLog("info");
     const Time start = RealClock().Now();

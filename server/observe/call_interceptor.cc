@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/call_interceptor.h"
 
+#include <grpcpp/grpcpp.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
-
-#include <grpcpp/grpcpp.h>
 
 #include "hpvm/v1/service.pb.h"
 #include "server/observe/tracer.h"
@@ -120,7 +120,7 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   Observer& observer_;
   Tracer* const tracer_;
   const Clock& clock_;
-  const std::string_view method_;   // gRPC's, for ever.
+  const std::string_view method_;  // gRPC's, for ever.
   const TracedMethod* const traced_;
   const Time start_;
   std::optional<Tracer::Call> call_;
@@ -131,7 +131,7 @@ class CallInterceptorFactory final : public grpc::experimental::ServerIntercepto
  public:
   CallInterceptorFactory(const CallHooks& hooks, const Clock& clock) : hooks_(hooks), clock_(clock) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
-    return new CallInterceptor(hooks_, clock_, info->method());   // gRPC's from here on.
+    return new CallInterceptor(hooks_, clock_, info->method());  // gRPC's from here on.
   }
 
  private:

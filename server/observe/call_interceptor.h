@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sees every gRPC call: counts it, and makes the span of those that do work. Only .cc files that need gRPC include this.
+// Sees every gRPC call: counts it, and makes the span of those that do work. Only .cc files that need gRPC include
+// this.
 #ifndef HPVMD_SERVER_OBSERVE_CALL_INTERCEPTOR_H_
 #define HPVMD_SERVER_OBSERVE_CALL_INTERCEPTOR_H_
 
-#include <memory>
-
 #include <grpcpp/support/server_interceptor.h>
+
+#include <memory>
 
 #include "base/clock.h"
 #include "server/service.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/call_interceptor.h"
 
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <map>
 #include <mutex>
 #include <thread>
-
-#include <grpcpp/grpcpp.h>
-#include <gtest/gtest.h>
 
 #include "hpvm/v1/service.grpc.pb.h"
 #include "server/observe/tracer.h"
@@ -91,7 +91,7 @@ class Echo final : public v1::Hpvm::CallbackService {
         StartWrite(&response_);
       }
       void OnWriteDone(bool) override { StartRead(&request_); }
-      void OnDone() override { delete this; }   // gRPC's reactors own themselves.
+      void OnDone() override { delete this; }  // gRPC's reactors own themselves.
 
      private:
       v1::StreamRequest request_;
@@ -114,8 +114,8 @@ class CallInterceptorTest : public ::testing::Test {
       builder.experimental().SetInterceptorCreators(std::move(interceptors));
     }
     server_ = builder.BuildAndStart();
-    stub_ = v1::Hpvm::NewStub(
-        grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+    stub_ =
+        v1::Hpvm::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
   }
   void TearDown() override { server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1)); }
 
@@ -216,9 +216,8 @@ TEST_F(CallInterceptorTest, Streams) {
   ASSERT_TRUE(stream->Write(open));
   context.TryCancel();
   stream->Finish();
-  EXPECT_TRUE(Soon([&] {
-    return calls_.count("/hpvm.v1.Hpvm/Stream OK") + calls_.count("/hpvm.v1.Hpvm/Stream CANCELLED") == 2;
-  }));
+  EXPECT_TRUE(Soon(
+      [&] { return calls_.count("/hpvm.v1.Hpvm/Stream OK") + calls_.count("/hpvm.v1.Hpvm/Stream CANCELLED") == 2; }));
 }
 
 // What looking at each call costs, beside a call that nobody looks at.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/families.h"
 
-#include <sstream>
-
 #include <prometheus/text_serializer.h>
+
+#include <sstream>
 
 namespace hpvm {
 

@@ -3,13 +3,13 @@
 #ifndef HPVMD_SERVER_OBSERVE_FAMILIES_H_
 #define HPVMD_SERVER_OBSERVE_FAMILIES_H_
 
+#include <prometheus/metric_family.h>
+
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <prometheus/metric_family.h>
 
 #include "server/observe/tally.h"
 

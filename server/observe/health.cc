@@ -39,9 +39,8 @@ void CheckStore(const JobStoreHealth& store, HealthReport& report) {
 }
 
 void CheckDevices(const std::vector<v1::Device>& devices, HealthReport& report) {
-  const bool has_one = std::any_of(devices.begin(), devices.end(), [](const v1::Device& device) {
-    return device.state() == v1::Device::STATE_READY;
-  });
+  const bool has_one = std::any_of(devices.begin(), devices.end(),
+                                   [](const v1::Device& device) { return device.state() == v1::Device::STATE_READY; });
   if (!has_one) {
     report.reasons.push_back({"devices", "None of " + std::to_string(devices.size()) + " devices can be used."});
   }

@@ -34,7 +34,7 @@ struct HealthReason {
 
 struct HealthReport {
   bool live = true, ready = true;
-  std::vector<HealthReason> reasons;   // Those of not being alive first.
+  std::vector<HealthReason> reasons;  // Those of not being alive first.
 };
 HealthReport Assess(const HealthFacts& facts);
 

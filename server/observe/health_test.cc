@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/health.h"
 
-#include <atomic>
-#include <functional>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
 
 #include "server/observe/watch.h"
 
@@ -49,20 +49,28 @@ TEST(HealthTest, Reasons) {
          f.snapshot->devices_known = false;
          f.snapshot->devices.clear();
        },
-       true, false, {"starting"}},
+       true,
+       false,
+       {"starting"}},
       {"NoDevice",
        [](HealthFacts& f) { f.snapshot->devices[0].set_state(v1::Device::STATE_BROKEN); },
-       true, false, {"devices"}},
+       true,
+       false,
+       {"devices"}},
       {"Draining", [](HealthFacts& f) { f.snapshot->draining = true; }, true, false, {"draining"}},
       {"StoreBroken",
        [](HealthFacts& f) { f.snapshot->store = {.accepts_writes = false, .reason = "A write failed."}; },
-       true, false, {"store"}},
+       true,
+       false,
+       {"store"}},
       {"DiskFull",
        [](HealthFacts& f) {
          f.snapshot->store = {.accepts_writes = false, .reason = "The disk is full.", .is_transient = true};
          f.snapshot->draining = true;
        },
-       true, false, {"draining", "disk_full"}},
+       true,
+       false,
+       {"draining", "disk_full"}},
       {"CoreHangs", [](HealthFacts& f) { f.core_owes = seconds(11); }, false, false, {"core"}},
       {"CoreIsSlow", [](HealthFacts& f) { f.core_owes = seconds(9); }, true, true, {}},
       {"TimerHangs", [](HealthFacts& f) { f.timer_owes = seconds(11); }, false, false, {"timer"}},
@@ -73,19 +81,25 @@ TEST(HealthTest, Reasons) {
          f.spawn_failures = 3;
          f.last_spawn_failure = f.now - seconds(59);
        },
-       true, false, {"executors"}},
+       true,
+       false,
+       {"executors"}},
       {"TwoFailuresAreNoReason",
        [](HealthFacts& f) {
          f.spawn_failures = 2;
          f.last_spawn_failure = f.now;
        },
-       true, true, {}},
+       true,
+       true,
+       {}},
       {"OldFailuresAreNoReason",
        [](HealthFacts& f) {
          f.spawn_failures = 9;
          f.last_spawn_failure = f.now - seconds(60);
        },
-       true, true, {}},
+       true,
+       true,
+       {}},
   };
   for (const Case& c : cases) {
     HealthFacts facts = Facts();
@@ -192,7 +206,7 @@ TEST(HealthTest, WatchLooksAndTells) {
   EXPECT_TRUE(view.report.ready);
   ASSERT_EQ(view.facts.snapshot->tenants.size(), 1u);
   EXPECT_TRUE(view.is_congested);
-  EXPECT_EQ(view.desired_workers, 141u);   // 9,000 over 64.
+  EXPECT_EQ(view.desired_workers, 141u);  // 9,000 over 64.
   draining = true;
   const Time end = RealClock().Now() + seconds(5);
   while (watch.Look(false).report.ready && RealClock().Now() < end) {

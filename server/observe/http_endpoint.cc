@@ -18,7 +18,7 @@ namespace {
 
 StatusOr<UniqueFd> Listen(const HostPort& listen_at) {
   const std::string host = listen_at.host == "localhost" ? "127.0.0.1" : listen_at.host;
-  const auto port = htons(static_cast<uint16_t>(std::stoul(listen_at.port)));   // ParseMetricsListen has checked it.
+  const auto port = htons(static_cast<uint16_t>(std::stoul(listen_at.port)));  // ParseMetricsListen has checked it.
   sockaddr_storage address{};
   socklen_t size = 0;
   auto* v4 = reinterpret_cast<sockaddr_in*>(&address);
@@ -38,8 +38,8 @@ StatusOr<UniqueFd> Listen(const HostPort& listen_at) {
   const int on = 1;
   if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(fd.get(), 64) != 0) {
-    return Unavailable("Listening on \"" + listen_at.host + ":" + listen_at.port + "\" for metrics failed: " +
-                       Message(FromErrno(errno, "bind")));
+    return Unavailable("Listening on \"" + listen_at.host + ":" + listen_at.port +
+                       "\" for metrics failed: " + Message(FromErrno(errno, "bind")));
   }
   return fd;
 }
@@ -73,7 +73,7 @@ const char* ReasonOf(int code) {
     case 503:
       return "Service Unavailable";
     default:
-      return "HTTP Version Not Supported";   // 505.
+      return "HTTP Version Not Supported";  // 505.
   }
 }
 
@@ -163,7 +163,7 @@ HttpEndpoint::~HttpEndpoint() {
 }
 
 void HttpEndpoint::Loop() {
-  std::map<int, Connection> connections;   // By descriptor.
+  std::map<int, Connection> connections;  // By descriptor.
   while (true) {
     std::vector<pollfd> waits = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
     Time next = RealClock().Now() + std::chrono::seconds(60);

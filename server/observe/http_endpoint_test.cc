@@ -11,11 +11,13 @@ namespace {
 class HttpEndpointTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto started = HttpEndpoint::Start({"127.0.0.1", "0"}, {
-        {"/metrics", [] { return HttpResponse{.body = "a 1\n"}; }},
-        {"/large", [] { return HttpResponse{.body = std::string(3'000'000, 'x')}; }},
-        {"/readyz", [] { return HttpResponse{.code = 503, .content_type = "application/json", .body = "{}\n"}; }},
-    });
+    auto started = HttpEndpoint::Start(
+        {"127.0.0.1", "0"},
+        {
+            {"/metrics", [] { return HttpResponse{.body = "a 1\n"}; }},
+            {"/large", [] { return HttpResponse{.body = std::string(3'000'000, 'x')}; }},
+            {"/readyz", [] { return HttpResponse{.code = 503, .content_type = "application/json", .body = "{}\n"}; }},
+        });
     ASSERT_TRUE(started.ok()) << started.status();
     endpoint_ = *std::move(started);
   }
@@ -66,13 +68,17 @@ TEST_F(HttpEndpointTest, Refuses) {
       {"BlankBeforeColon", get + "Host : localhost\r\n\r\n", "400"},
       {"Folded", get + "Host: localhost\r\n more\r\n\r\n", "400"},
       {"LargeHeader", get + "X: " + std::string(20'000, 'a') + "\r\n\r\n", "431"},
-      {"ManyFields", get + [] {
-         std::string fields;
-         for (int i = 0; i < 4'000; ++i) {
-           fields += "X: y\r\n";
-         }
-         return fields;
-       }() + "\r\n", "431"},
+      {"ManyFields",
+       get +
+           [] {
+             std::string fields;
+             for (int i = 0; i < 4'000; ++i) {
+               fields += "X: y\r\n";
+             }
+             return fields;
+           }() +
+           "\r\n",
+       "431"},
   };
   for (const Case& c : cases) {
     const std::string got = Exchange(c.request);

@@ -13,8 +13,8 @@
 namespace hpvm {
 
 struct HttpAnswer {
-  int code = 0;             // 200.
-  int retry_after_s = 0;    // 0: none was given.
+  int code = 0;           // 200.
+  int retry_after_s = 0;  // 0: none was given.
 };
 
 // Blocks until the answer's header is here, the deadline has passed, or `stop` (an eventfd) is readable. Only

@@ -87,8 +87,8 @@ void DescribeOurselves(Families& families, const SpanExporter* spans) {
 }  // namespace
 
 struct Observation::Parts {
-  Parts(const Config& config, const Clock& clock) : state_dir(config.server_state_dir), metrics(clock), heart(clock),
-                                                    watch(clock, metrics, heart) {}
+  Parts(const Config& config, const Clock& clock)
+      : state_dir(config.server_state_dir), metrics(clock), heart(clock), watch(clock, metrics, heart) {}
 
   HttpResponse Metrics();
   HttpResponse Live();
@@ -96,14 +96,14 @@ struct Observation::Parts {
 
   const std::string state_dir;
   std::mutex mutex;
-  std::string store_folder;   // Guarded by the mutex.
+  std::string store_folder;  // Guarded by the mutex.
   PrometheusObserver metrics;
   Heart heart;
   std::unique_ptr<SpanExporter> exporter;
   std::unique_ptr<Tracer> tracer;
   std::unique_ptr<TwoObservers> both;
   hpvm::Watch watch;
-  std::unique_ptr<HttpEndpoint> endpoint;   // Goes first.
+  std::unique_ptr<HttpEndpoint> endpoint;  // Goes first.
   std::string no_address;
 };
 
@@ -160,19 +160,20 @@ StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, 
   Parts& parts = *observation->parts_;
   if (!config.tracing_endpoint.empty()) {
     HPVMD_ASSIGN_OR_RETURN(HttpTarget target, ParseHttpTarget(config.tracing_endpoint));
-    parts.exporter = std::make_unique<SpanExporter>(
-        std::move(target), SpanResource{HPVMD_VERSION, std::to_string(getpid())});
+    parts.exporter =
+        std::make_unique<SpanExporter>(std::move(target), SpanResource{HPVMD_VERSION, std::to_string(getpid())});
     parts.tracer = std::make_unique<Tracer>(config.tracing_sampled_per_mille, clock, rng, *parts.exporter);
     parts.both = std::make_unique<TwoObservers>(parts.metrics, *parts.tracer);
     LogInfo("Exporting traces", {{"endpoint", config.tracing_endpoint}});
   }
   if (!config.metrics_listen.empty()) {
     HPVMD_ASSIGN_OR_RETURN(const HostPort listen, ParseMetricsListen(config.metrics_listen));
-    HPVMD_ASSIGN_OR_RETURN(parts.endpoint, HttpEndpoint::Start(listen, {
-                                               {"/metrics", [&parts] { return parts.Metrics(); }},
-                                               {"/livez", [&parts] { return parts.Live(); }},
-                                               {"/readyz", [&parts] { return parts.Ready(); }},
-                                           }));
+    HPVMD_ASSIGN_OR_RETURN(parts.endpoint,
+                           HttpEndpoint::Start(listen, {
+                                                           {"/metrics", [&parts] { return parts.Metrics(); }},
+                                                           {"/livez", [&parts] { return parts.Live(); }},
+                                                           {"/readyz", [&parts] { return parts.Ready(); }},
+                                                       }));
     LogInfo("Serving metrics and health", {{"address", parts.endpoint->address()}});
   }
   return observation;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/observation.h"
 
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <thread>
-
-#include <gtest/gtest.h>
 
 #include "server/observe/testing/http_client.h"
 #include "server/run_op.h"
@@ -52,7 +52,8 @@ Metrics ReadDocument() {
 Metrics ReadText(const std::string& text) {
   Metrics metrics;
   std::istringstream lines(text);
-  const std::regex type(R"(# TYPE (\S+) (\S+))"), sample(R"(([a-z_]+)(?:\{(.*)\})? \S+)"), label(R"(([a-z_]+)="[^"]*")");
+  const std::regex type(R"(# TYPE (\S+) (\S+))"), sample(R"(([a-z_]+)(?:\{(.*)\})? \S+)"),
+      label(R"(([a-z_]+)="[^"]*")");
   std::string family;
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
@@ -165,8 +166,8 @@ TEST_F(ObservationTest, ServesHealthAndSnapshot) {
   for (const char* line :
        {"hpvm_ready 1", "hpvm_queue_depth{tenant=\"local\",priority=\"low\"} 1",
         "hpvm_queue_depth{tenant=\"local\",priority=\"normal\"} 2", "hpvm_jobs{state=\"running\"} 3",
-        "hpvm_store_job_bytes{tenant=\"local\"} 4711", "hpvm_device_state{device=\"cpu:0\",kind=\"cpu\",state=\"ready\"} 1",
-        "hpvm_store_bytes{file=\"wal\"} 0"}) {
+        "hpvm_store_job_bytes{tenant=\"local\"} 4711",
+        "hpvm_device_state{device=\"cpu:0\",kind=\"cpu\",state=\"ready\"} 1", "hpvm_store_bytes{file=\"wal\"} 0"}) {
     EXPECT_NE(text.find("\n" + std::string(line) + "\n"), std::string::npos) << line;
   }
   observation_->Unwatch();

@@ -61,7 +61,8 @@ std::string ToOtlpJson(const std::vector<Span>& spans, const SpanResource& resou
   attributes.push_back(Attribute("service.name", "hpvmd"));
   attributes.push_back(Attribute("service.version", resource.service_version));
   attributes.push_back(Attribute("service.instance.id", resource.instance));
-  json scope_spans = {{"scope", {{"name", "hpvmd"}, {"version", resource.service_version}}}, {"spans", std::move(list)}};
+  json scope_spans = {{"scope", {{"name", "hpvmd"}, {"version", resource.service_version}}},
+                      {"spans", std::move(list)}};
   json resource_spans = {{"resource", {{"attributes", std::move(attributes)}}},
                          {"scopeSpans", json::array({std::move(scope_spans)})}};
   const json request = {{"resourceSpans", json::array({std::move(resource_spans)})}};

@@ -49,7 +49,7 @@ double CountFds() {
   if (folder == nullptr) {
     return 0;
   }
-  double count = -1;   // The one that lists them.
+  double count = -1;  // The one that lists them.
   while (const dirent* entry = readdir(folder)) {
     count += entry->d_name[0] == '.' ? 0 : 1;
   }
@@ -61,7 +61,9 @@ double CountFds() {
 
 void DescribeProcess(Families& families) {
   const std::vector<uint64_t> fields = StatFields();
-  const auto field = [&](size_t number) { return number - 3 < fields.size() ? static_cast<double>(fields[number - 3]) : 0; };
+  const auto field = [&](size_t number) {
+    return number - 3 < fields.size() ? static_cast<double>(fields[number - 3]) : 0;
+  };
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   const auto gauge = [&](const char* name, const char* help, double value) {
     families.Gauge(name, help);
@@ -76,7 +78,7 @@ void DescribeProcess(Families& families) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   gauge("process_max_fds", "The limit of open file descriptors.", static_cast<double>(limit.rlim_cur));
-  static const double boot = BootTime();   // One value, lest a clock that is set move it.
+  static const double boot = BootTime();  // One value, lest a clock that is set move it.
   gauge("process_start_time_seconds", "When the daemon started, since the Unix epoch.", boot + field(22) / ticks);
 }
 
@@ -84,12 +86,12 @@ void DescribeDisk(Families& families, const std::string& store_folder, const std
   families.Gauge("hpvm_store_bytes", "Sizes of the job store's files, without blobs.");
   if (!store_folder.empty()) {
     for (const auto& [file, name] : {std::pair("database", "/jobs.db"), std::pair("wal", "/jobs.db-wal")}) {
-      struct stat info{};
+      struct stat info {};
       const bool is_there = stat((store_folder + name).c_str(), &info) == 0;
       families.Add({{"file", file}}, is_there ? static_cast<double>(info.st_size) : 0);
     }
   }
-  struct statvfs disk{};
+  struct statvfs disk {};
   const bool is_known = !state_dir.empty() && statvfs(state_dir.c_str(), &disk) == 0;
   const auto bytes = [&](auto blocks) { return static_cast<double>(blocks) * static_cast<double>(disk.f_frsize); };
   families.Gauge("hpvm_disk_free_bytes", "Room on the disk of server.state_dir.");

@@ -17,11 +17,25 @@ constexpr const char* kPhaseNames[] = {"queue", "bind", "copy_in", "run", "copy_
 constexpr const char* kEventNames[] = {"started", "failed", "crashed", "retired", "killed"};
 constexpr const char* kEndNames[] = {"succeeded", "failed", "cancelled", "expired", "dead"};
 // Canonical codes in their order, then what jobs add.
-constexpr const char* kReasonNames[] = {
-    "ok",           "cancelled",       "unknown",           "invalid_argument",    "deadline_exceeded",
-    "not_found",    "already_exists",  "permission_denied", "resource_exhausted",  "failed_precondition",
-    "aborted",      "out_of_range",    "unimplemented",     "internal",            "unavailable",
-    "data_loss",    "unauthenticated", "expired",           "dead"};
+constexpr const char* kReasonNames[] = {"ok",
+                                        "cancelled",
+                                        "unknown",
+                                        "invalid_argument",
+                                        "deadline_exceeded",
+                                        "not_found",
+                                        "already_exists",
+                                        "permission_denied",
+                                        "resource_exhausted",
+                                        "failed_precondition",
+                                        "aborted",
+                                        "out_of_range",
+                                        "unimplemented",
+                                        "internal",
+                                        "unavailable",
+                                        "data_loss",
+                                        "unauthenticated",
+                                        "expired",
+                                        "dead"};
 constexpr size_t kExpired = PrometheusObserver::kCodes, kDead = PrometheusObserver::kCodes + 1;
 
 // Services whose methods are labels; what a caller makes up is none.
@@ -29,7 +43,7 @@ constexpr std::string_view kServices[] = {"/hpvm.v1.Hpvm/", "/grpc.health.v1.Hea
 
 size_t CodeOf(int code) {
   return code >= 0 && static_cast<size_t>(code) < PrometheusObserver::kCodes ? static_cast<size_t>(code)
-                                                                             : 2;   // Unknown.
+                                                                             : 2;  // Unknown.
 }
 size_t CodeOf(const Status& status) { return CodeOf(static_cast<int>(status.code())); }
 
@@ -83,12 +97,12 @@ void PrometheusObserver::OnJob(std::string_view tenant, const v1::Job& job) {
 void PrometheusObserver::CountLost(const v1::Job& job) {
   const int count = job.lost_attempts_size();
   if (count == 0 || job.lost_attempts(count - 1).attempt() != job.attempt()) {
-    return;   // Put back by a daemon that stops.
+    return;  // Put back by a daemon that stops.
   }
   const std::string& why = job.lost_attempts(count - 1).error().message();
-  const Lost cause = why.starts_with("The daemon")                    ? kLostDaemon
+  const Lost cause = why.starts_with("The daemon")             ? kLostDaemon
                      : why.find("device") != std::string::npos ? kLostDevice
-                                                                      : kLostExecutor;
+                                                               : kLostExecutor;
   lost_[cause].Add();
 }
 
@@ -115,7 +129,7 @@ void PrometheusObserver::CountEnd(TenantTallies& tallies, const v1::Job& job) {
     default:
       tallies.failed[kJob][CodeOf(job.error().code())].Add();
       if (job.error().code() == static_cast<int>(absl::StatusCode::kUnavailable)) {
-        CountLost(job);   // It may not be tried again.
+        CountLost(job);  // It may not be tried again.
       }
       break;
   }
@@ -183,8 +197,7 @@ void PrometheusObserver::OnExecutor(std::string_view, std::string_view what) {
 }
 
 PrometheusObserver::SpawnFailures PrometheusObserver::spawn_failures() const {
-  return {failures_in_a_row_.load(std::memory_order_relaxed),
-          Time(last_failure_ns_.load(std::memory_order_relaxed))};
+  return {failures_in_a_row_.load(std::memory_order_relaxed), Time(last_failure_ns_.load(std::memory_order_relaxed))};
 }
 
 void PrometheusObserver::OnDecision(Duration took) { decisions_.Observe(took); }
@@ -235,9 +248,8 @@ void PrometheusObserver::DescribeGraphs(Families& families) const {
   tenants_.ForEach([&](const auto& tenant) {
     for (const Kind kind : {kRun, kJob}) {
       for (size_t reason = 0; reason < kReasons; ++reason) {
-        families.AddUsed(
-            {{"tenant", tenant.name}, {"kind", kKindNames[kind]}, {"reason", kReasonNames[reason]}},
-            tenant.value.failed[kind][reason]);
+        families.AddUsed({{"tenant", tenant.name}, {"kind", kKindNames[kind]}, {"reason", kReasonNames[reason]}},
+                         tenant.value.failed[kind][reason]);
       }
     }
   });

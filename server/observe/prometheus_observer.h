@@ -22,7 +22,7 @@ class Families;
 class PrometheusObserver final : public Observer {
  public:
   static constexpr size_t kTenantsMax = 100, kDevicesMax = 64, kMethodsMax = 48;
-  static constexpr size_t kCodes = 17;   // Canonical codes.
+  static constexpr size_t kCodes = 17;  // Canonical codes.
 
   explicit PrometheusObserver(const Clock& clock) : clock_(clock) {}
 
@@ -55,7 +55,7 @@ class PrometheusObserver final : public Observer {
   enum Kind : uint8_t { kRun, kJob };
   enum Rejected : uint8_t { kRejectedRun, kRejectedSubmit, kRejectedPrepare, kRejectedUpload, kRejectedOther };
   enum Lost : uint8_t { kLostExecutor, kLostDevice, kLostDaemon };
-  static constexpr size_t kReasons = kCodes + 2;   // And expired, dead.
+  static constexpr size_t kReasons = kCodes + 2;  // And expired, dead.
   static constexpr size_t kPhases = 6, kEvents = 5;
 
   struct TenantTallies {
@@ -89,13 +89,13 @@ class PrometheusObserver final : public Observer {
   std::array<SecondsHistogram, kPhases> phases_;
   std::array<SecondsHistogram, 2> queue_;
   SecondsHistogram decisions_, compile_, commits_;
-  std::array<SecondsHistogram, 5> job_seconds_;   // By terminal state.
+  std::array<SecondsHistogram, 5> job_seconds_;  // By terminal state.
   CountHistogram commit_writes_;
   Tally bytes_in_, bytes_out_, nodes_, attempts_, cache_hits_, cache_misses_;
   std::array<Tally, 3> lost_;
   std::array<Tally, kEvents> executors_;
   std::array<Tally, kCodes> prepared_, commit_failures_;
-  std::array<Tally, 2> reloads_;   // Refused, taken.
+  std::array<Tally, 2> reloads_;  // Refused, taken.
   std::atomic<uint32_t> failures_in_a_row_{0};
   std::atomic<int64_t> last_failure_ns_{0}, last_commit_ns_{0};
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/prometheus_observer.h"
 
-#include <chrono>
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
 
 #include "server/observe/families.h"
 #include "server/run_op.h"
@@ -57,7 +57,7 @@ TEST(PrometheusObserverTest, CountsJobs) {
   metrics.OnJob("a", Job(v1::JOB_STATE_RUNNING, 2, 1));
   metrics.OnJob("a", Job(v1::JOB_STATE_ACCEPTED, 2, 2, "The device \"vulkan:0\" was lost."));
   metrics.OnJob("a", Job(v1::JOB_STATE_ACCEPTED, 3, 3, "The daemon ended while the attempt ran."));
-  metrics.OnJob("a", Job(v1::JOB_STATE_ACCEPTED, 4, 3, "The daemon"));   // Put back: not lost.
+  metrics.OnJob("a", Job(v1::JOB_STATE_ACCEPTED, 4, 3, "The daemon"));  // Put back: not lost.
   metrics.OnJob("a", Job(v1::JOB_STATE_SUCCEEDED, 5, 3));
   const std::string text = TextOf(metrics);
   EXPECT_THAT(text, HasSubstr("hpvm_graph_submitted_total{tenant=\"a\",kind=\"job\"} 1\n"));
@@ -121,10 +121,10 @@ TEST(PrometheusObserverTest, CountsRuns) {
   EXPECT_THAT(text, HasSubstr("hpvm_graph_seconds_bucket{phase=\"run\",le=\"0.005\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("hpvm_transfer_bytes_total{direction=\"out\"} 4000\n"));
   EXPECT_THAT(text, HasSubstr("hpvm_nodes_total 28\n"));
-  EXPECT_THAT(text, HasSubstr(
-      "hpvm_graph_rejected_total{tenant=\"a\",kind=\"submit\",reason=\"resource_exhausted\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr(
-      "hpvm_graph_rejected_total{tenant=\"a\",kind=\"other\",reason=\"invalid_argument\"} 1\n"));
+  EXPECT_THAT(text,
+              HasSubstr("hpvm_graph_rejected_total{tenant=\"a\",kind=\"submit\",reason=\"resource_exhausted\"} 1\n"));
+  EXPECT_THAT(text,
+              HasSubstr("hpvm_graph_rejected_total{tenant=\"a\",kind=\"other\",reason=\"invalid_argument\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("hpvm_grpc_calls_total{method=\"hpvm.v1.Hpvm/Run\",code=\"ok\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("hpvm_grpc_calls_total{method=\"other\",code=\"ok\"} 1\n"));
   EXPECT_THAT(text, Not(HasSubstr("made.up")));
@@ -192,7 +192,7 @@ TEST(PrometheusObserverTest, OnRunIsCheap) {
   };
   const int64_t alone = measure(1), four = measure(4);
   std::printf("OnRun: %ld ns alone, %ld ns of four threads at once (each)\n", alone, four);
-  EXPECT_LT(alone, 20'000);   // Generous: sanitizers, and machines that are busy.
+  EXPECT_LT(alone, 20'000);  // Generous: sanitizers, and machines that are busy.
 }
 
 }  // namespace

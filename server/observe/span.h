@@ -14,18 +14,18 @@
 namespace hpvm {
 
 struct Span {
-  enum class Kind : uint8_t { kInternal = 1, kServer = 2 };   // As OTLP numbers them.
+  enum class Kind : uint8_t { kInternal = 1, kServer = 2 };  // As OTLP numbers them.
   using Value = std::variant<std::string, int64_t, bool>;
   using Attribute = std::pair<const char*, Value>;
 
   TraceId trace{};
-  SpanId id{}, parent{};            // Parent: zero for a root.
-  const char* name = "";            // One of ours, never a tenant's text.
+  SpanId id{}, parent{};  // Parent: zero for a root.
+  const char* name = "";  // One of ours, never a tenant's text.
   Kind kind = Kind::kInternal;
   int64_t start_unix_ns = 0, end_unix_ns = 0;
-  std::vector<Attribute> attributes;   // Values may be a tenant's text.
+  std::vector<Attribute> attributes;  // Values may be a tenant's text.
   bool failed = false;
-  std::string error;                // When failed.
+  std::string error;  // When failed.
   std::string tracestate;
 };
 

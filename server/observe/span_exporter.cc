@@ -25,15 +25,15 @@ constexpr Duration kBackoffFirst = std::chrono::seconds(1), kBackoffMax = std::c
 struct SpanExporter::State {
   HttpTarget target;
   SpanResource resource;
-  UniqueFd stop_event;              // Readable when a request is to be broken off.
+  UniqueFd stop_event;  // Readable when a request is to be broken off.
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Span> waiting;         // All that follows is guarded by the mutex.
+  std::deque<Span> waiting;  // All that follows is guarded by the mutex.
   size_t sending = 0;
   SpanCounts counts;
   bool stop = false, done = false;
   Time give_up = kNever;
-  bool was_failing = false;         // The thread's own, as is `backoff`.
+  bool was_failing = false;  // The thread's own, as is `backoff`.
   Duration backoff = kBackoffFirst;
 
   void Loop();
@@ -104,7 +104,7 @@ void SpanExporter::State::Loop() {
       continue;
     }
     if (stop) {
-      break;   // No second try at the end.
+      break;  // No second try at the end.
     }
     changed.wait_for(lock, backoff, [this] { return stop; });
     backoff = std::min(backoff * 2, kBackoffMax);

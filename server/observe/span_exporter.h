@@ -19,8 +19,8 @@ namespace hpvm {
 
 struct SpanCounts {
   uint64_t exported = 0;
-  uint64_t dropped = 0;    // No room, refused, or left at the end.
-  uint64_t failures = 0;   // Requests that did not succeed.
+  uint64_t dropped = 0;   // No room, refused, or left at the end.
+  uint64_t failures = 0;  // Requests that did not succeed.
   uint64_t waiting = 0;
 };
 

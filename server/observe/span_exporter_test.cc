@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/span_exporter.h"
 
+#include <gtest/gtest.h>
+
 #include <thread>
 
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "server/observe/testing/http_client.h"
@@ -69,7 +70,7 @@ TEST(SpanExporterTest, SendsOtlp) {
   EXPECT_EQ(resource.at("resource").at("attributes").at(0).at("value").at("stringValue"), "hpvmd");
   const json& spans = resource.at("scopeSpans").at(0).at("spans");
   ASSERT_EQ(spans.size(), 2u);
-  EXPECT_EQ(spans[0].at("traceId"), std::string(32, 'a').replace(1, 1, "b").substr(0, 2) + "ababababababababababababababab");
+  EXPECT_EQ(spans[0].at("traceId"), "abababababababababababababababab");
   EXPECT_EQ(spans[0].at("spanId"), "0202020202020202");
   EXPECT_EQ(spans[0].at("parentSpanId"), "0101010101010101");
   EXPECT_FALSE(spans[1].contains("parentSpanId"));
@@ -103,8 +104,8 @@ TEST(SpanExporterTest, TriesAgain) {
 TEST(SpanExporterTest, DeadCollectorCostsOnlySpans) {
   for (const bool holds : {false, true}) {
     Collector silent([](size_t) { return std::string(); });
-    auto exporter = std::make_unique<SpanExporter>(
-        holds ? TargetOf(silent) : HttpTarget{"127.0.0.1", "1", ""}, SpanResource{});
+    auto exporter =
+        std::make_unique<SpanExporter>(holds ? TargetOf(silent) : HttpTarget{"127.0.0.1", "1", ""}, SpanResource{});
     Time start = RealClock().Now();
     for (int i = 0; i < 1'000; ++i) {
       exporter->Add(Many(10));

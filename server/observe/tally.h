@@ -59,7 +59,7 @@ class Histogram {
  private:
   const Buckets& buckets_;
   std::array<Tally, Buckets::kMax + 1> counts_;
-  Tally sum_;   // Wraps after 584 years of nanoseconds.
+  Tally sum_;  // Wraps after 584 years of nanoseconds.
 };
 
 // One T for each of the first kMax names, one for all others together: what a hostile caller can make grow is bounded.
@@ -99,7 +99,7 @@ class LabelTable {
   }
 
  private:
-  static constexpr size_t kSlots = std::bit_ceil(4 * kMax);   // Sparse, so that a miss ends soon.
+  static constexpr size_t kSlots = std::bit_ceil(4 * kMax);  // Sparse, so that a miss ends soon.
 
   static size_t SlotOf(std::string_view name) { return std::hash<std::string_view>()(name) % kSlots; }
   Entry* Look(std::string_view name) const {
@@ -122,7 +122,7 @@ class LabelTable {
     while (slots_[at].load(std::memory_order_relaxed) != nullptr) {
       at = (at + 1) % kSlots;
     }
-    auto* entry = new Entry{std::string(name), T()};   // The table's; deleted by its destructor.
+    auto* entry = new Entry{std::string(name), T()};  // The table's; deleted by its destructor.
     slots_[at].store(entry, std::memory_order_release);
     count_.fetch_add(1, std::memory_order_release);
     return *entry;
@@ -130,7 +130,7 @@ class LabelTable {
 
   std::array<std::atomic<Entry*>, kSlots> slots_{};
   std::atomic<size_t> count_{0};
-  std::mutex mutex_;   // Of insertion.
+  std::mutex mutex_;  // Of insertion.
   Entry other_{"other", T()};
 };
 

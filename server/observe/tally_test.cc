@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/tally.h"
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <thread>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace hpvm {
 namespace {

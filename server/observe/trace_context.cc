@@ -7,14 +7,12 @@
 namespace hpvm {
 namespace {
 
-constexpr size_t kTraceparentBytes = 55;   // Of version 00.
+constexpr size_t kTraceparentBytes = 55;  // Of version 00.
 constexpr size_t kTracestateBytesMax = 512, kMembersMax = 32;
 
 // Lower case only.
 bool ReadHex(std::string_view digits, std::span<uint8_t> into) {
-  const auto value = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
+  const auto value = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
   for (size_t i = 0; i < into.size(); ++i) {
     const int high = value(digits[2 * i]), low = value(digits[2 * i + 1]);
     if (high < 0 || low < 0) {
@@ -33,9 +31,8 @@ bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
 bool IsLowerOrDigit(char c) { return IsLower(c) || (c >= '0' && c <= '9'); }
 
 bool AreKeyBytes(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return IsLowerOrDigit(c) || c == '_' || c == '-' || c == '*' || c == '/';
-  });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return IsLowerOrDigit(c) || c == '_' || c == '-' || c == '*' || c == '/'; });
 }
 
 // A vendor's name, or tenant@vendor.
@@ -102,7 +99,7 @@ bool IsTracestate(std::string_view text) {
     if (++members > kMembersMax) {
       return false;
     }
-    if (!member.empty()) {   // Empty members are allowed.
+    if (!member.empty()) {  // Empty members are allowed.
       const size_t equals = member.find('=');
       if (equals == std::string_view::npos || !IsTracestateKey(member.substr(0, equals)) ||
           !IsTracestateValue(member.substr(equals + 1)) || !keys.insert(member.substr(0, equals)).second) {

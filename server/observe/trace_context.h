@@ -15,8 +15,8 @@
 
 namespace hpvm {
 
-using TraceId = std::array<uint8_t, 16>;   // Not all zero.
-using SpanId = std::array<uint8_t, 8>;     // Not all zero; as a parent, zero means none.
+using TraceId = std::array<uint8_t, 16>;  // Not all zero.
+using SpanId = std::array<uint8_t, 8>;    // Not all zero; as a parent, zero means none.
 
 struct TraceContext {
   TraceId trace{};
@@ -42,7 +42,7 @@ class TraceIds {
   bool Sample(uint64_t per_mille) { return Next() % 1'000 < per_mille; }
 
  private:
-  uint64_t Next();   // Not 0.
+  uint64_t Next();  // Not 0.
   std::atomic<uint64_t> state_;
 };
 

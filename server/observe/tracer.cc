@@ -45,7 +45,7 @@ template <size_t kSize>
 std::array<uint8_t, kSize> Part(const Sha256& hash, size_t offset) {
   std::array<uint8_t, kSize> part;
   std::copy_n(hash.bytes.begin() + static_cast<ptrdiff_t>(offset), kSize, part.begin());
-  part[0] |= 1;   // Not all zero.
+  part[0] |= 1;  // Not all zero.
   return part;
 }
 
@@ -186,7 +186,8 @@ void Tracer::AddPhases(const TraceContext& in, const RunOutcome& outcome, int64_
     const int64_t ns = Clamp(took.count(), end - at);
     Span span = MakeSpan(in, name, at, at + ns);
     if (std::string_view(name) == "run") {
-      span.attributes.emplace_back("hpvm.nodes_run", static_cast<int64_t>(std::min<uint64_t>(reply.nodes_run, INT64_MAX)));
+      span.attributes.emplace_back("hpvm.nodes_run",
+                                   static_cast<int64_t>(std::min<uint64_t>(reply.nodes_run, INT64_MAX)));
       if (!outcome.outcome.ok()) {
         SetError(span, outcome.outcome.status);
         if (outcome.outcome.detail.has_value() && !outcome.outcome.detail->node().empty()) {
@@ -207,8 +208,8 @@ void Tracer::AddNodes(const TraceContext& in, const RunOutcome& outcome, int64_t
   const std::vector<ExecutorNodeRecord>& nodes = outcome.reply.nodes;
   for (size_t i = 0; i < std::min(nodes.size(), kNodesMax); ++i) {
     const ExecutorNodeRecord& node = nodes[i];
-    Span span = MakeSpan(in, "node", start + Clamp(node.start_ns, end - start),
-                         start + Clamp(node.end_ns, end - start));
+    Span span =
+        MakeSpan(in, "node", start + Clamp(node.start_ns, end - start), start + Clamp(node.end_ns, end - start));
     span.attributes.emplace_back("hpvm.node", Cut(node.path));
     span.attributes.emplace_back("hpvm.device", Cut(node.device));
     if (node.fast_math) {
@@ -265,7 +266,7 @@ void Tracer::BeginAttempt(std::string_view tenant, const v1::Job& job, const Job
     std::lock_guard lock(mutex_);
     Attempt& attempt = attempts_[job.id()];
     if (attempt.number == job.attempt()) {
-      return;   // News of the same attempt.
+      return;  // News of the same attempt.
     }
     attempt = {job.attempt(), now};
   }
@@ -288,7 +289,7 @@ void Tracer::EndAttempt(std::string_view tenant, const v1::Job& job, const JobTr
       start = std::min(found->second.start_unix_ns, end);
       attempts_.erase(found);
     } else if (HasEnded(job)) {
-      return;   // It was over before: the job ended between attempts.
+      return;  // It was over before: the job ended between attempts.
     }
   }
   Span span = MakeSpan(trace.self, "attempt", start, end);

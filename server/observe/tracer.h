@@ -63,7 +63,7 @@ class Tracer final : public Observer {
     int64_t start_unix_ns = 0;
   };
   struct JobTrace {
-    TraceContext self;      // The job's span.
+    TraceContext self;  // The job's span.
     SpanId parent{};
   };
   JobTrace TraceOf(const v1::Job& job) const;
@@ -82,7 +82,7 @@ class Tracer final : public Observer {
   TraceIds ids_;
   SpanSink& sink_;
   std::mutex mutex_;
-  std::map<std::string, Attempt, std::less<>> attempts_;   // Under way, by job. As many as jobs that run.
+  std::map<std::string, Attempt, std::less<>> attempts_;  // Under way, by job. As many as jobs that run.
 };
 
 }  // namespace hpvm

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/tracer.h"
 
-#include <algorithm>
-
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "server/run_op.h"
 
@@ -17,9 +17,7 @@ constexpr char kUnsampled[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203
 
 class Kept final : public SpanSink {
  public:
-  void Add(std::vector<Span> more) override {
-    std::move(more.begin(), more.end(), std::back_inserter(spans));
-  }
+  void Add(std::vector<Span> more) override { std::move(more.begin(), more.end(), std::back_inserter(spans)); }
   const Span* Find(std::string_view name, size_t nth = 0) const {
     for (const Span& span : spans) {
       if (span.name == name && nth-- == 0) {
@@ -162,7 +160,7 @@ TEST_F(TracerTest, JobAcrossRestart) {
     job.set_attempt(1);
     job.set_started_unix_ns(clock_.WallNs());
     first.OnJob("local", job);
-    first.OnJob("local", job);   // News of the same attempt.
+    first.OnJob("local", job);  // News of the same attempt.
   }
   clock_.Advance(milliseconds(100));
   SeededRng other(99);
@@ -251,7 +249,7 @@ TEST_F(TracerTest, HostileRecords) {
   outcome.reply.copy_in = Duration(INT64_MIN);
   outcome.reply.nodes.assign(5'000, {std::string(10'000, 'n'), std::string(10'000, 'd'), INT64_MIN, INT64_MAX, true});
   tracer.OnRun("local", "", "graph", kCaller, outcome);
-  outcome.queue = outcome.reply.run;   // Now nothing is left for the phases.
+  outcome.queue = outcome.reply.run;  // Now nothing is left for the phases.
   tracer.OnRun("local", "", "graph", kCaller, outcome);
   size_t nodes = 0;
   const int64_t end = clock_.WallNs();

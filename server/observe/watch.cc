@@ -81,8 +81,7 @@ void Watch::Loop() {
     }
     Round(with_tenants);
     lock.lock();
-    changed_.wait_for(lock, std::max(periodic - clock_.Now(), Duration{0}),
-                      [this] { return stop_ || wants_tenants_; });
+    changed_.wait_for(lock, std::max(periodic - clock_.Now(), Duration{0}), [this] { return stop_ || wants_tenants_; });
   }
 }
 
@@ -100,8 +99,8 @@ void Watch::Round(bool with_tenants) {
     store_owes_ = StoreOwes(snapshot.store);
     congestion_.Update(QueuedOf(snapshot), config->jobs_queued_max);
     queued_max_ = config->jobs_queued_max;
-    desired_workers_ = DesiredWorkers(QueuedOf(snapshot), snapshot.jobs_running + snapshot.runs,
-                                      config->jobs_running_max);
+    desired_workers_ =
+        DesiredWorkers(QueuedOf(snapshot), snapshot.jobs_running + snapshot.runs, config->jobs_running_max);
     if (!with_tenants && snapshot_.has_value()) {
       snapshot.tenants = std::move(snapshot_->tenants);
     }

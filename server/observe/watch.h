@@ -32,7 +32,7 @@ class Heart {
 
  private:
   const Clock& clock_;
-  std::atomic<int64_t> asked_ns_{0};    // 0: nothing is owed.
+  std::atomic<int64_t> asked_ns_{0};  // 0: nothing is owed.
   std::atomic<int64_t> answered_in_ns_{0};
 };
 
@@ -40,9 +40,9 @@ class Heart {
 struct WatchedParts {
   std::function<CoreSnapshot(bool with_tenants)> snapshot;
   std::function<std::shared_ptr<const Config>()> config;
-  std::function<void()> wake_timer;                   // Makes the timer's loop go round, and beat.
-  std::function<void(bool live, bool ready)> set_health;   // When either has changed, and at first.
-  std::string store_folder;                           // With jobs.db; empty: none.
+  std::function<void()> wake_timer;                       // Makes the timer's loop go round, and beat.
+  std::function<void(bool live, bool ready)> set_health;  // When either has changed, and at first.
+  std::string store_folder;                               // With jobs.db; empty: none.
 };
 
 class Watch {
@@ -53,7 +53,7 @@ class Watch {
     HealthReport report;
     bool is_congested = false;
     uint64_t desired_workers = 1;
-    Duration loop_stall_max{0};   // Of the last minute.
+    Duration loop_stall_max{0};  // Of the last minute.
     uint64_t queued_max = 0;
   };
 

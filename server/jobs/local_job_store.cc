@@ -3,6 +3,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <thread>
 #include <utility>
 
@@ -62,6 +63,21 @@ class WorkThread {
   std::thread thread_;
 };
 
+// Whom pins ask whether a row needs their blob; they may live longer than the store.
+struct DatabaseAsked {
+  std::shared_mutex mutex;
+  JobDatabase* database = nullptr;
+
+  bool UsesBlob(std::string_view tenant, const Sha256& hash) {
+    std::shared_lock lock(mutex);
+    if (database == nullptr) {
+      return true;  // The next start's sweep knows.
+    }
+    const StatusOr<bool> used = database->UsesBlob(tenant, hash);
+    return !used.ok() || *used;
+  }
+};
+
 // Answers are given on a thread of their own, so that the next commit runs meanwhile.
 class LocalJobStore final : public JobStore {
  public:
@@ -76,10 +92,9 @@ class LocalJobStore final : public JobStore {
                 .group_max = options.group_max,
                 .on_broken = std::move(options.on_broken)}),
         commit_thread_([this] { CommitLoop(); }) {
-    blobs_->SetIsUsed([database = database_.get()](std::string_view tenant, const Sha256& hash) {
-      const StatusOr<bool> used = database->UsesBlob(tenant, hash);
-      return !used.ok() || *used;
-    });
+    asked_->database = database_.get();
+    blobs_->SetIsUsed(
+        [asked = asked_](std::string_view tenant, const Sha256& hash) { return asked->UsesBlob(tenant, hash); });
   }
 
   ~LocalJobStore() override {
@@ -95,6 +110,8 @@ class LocalJobStore final : public JobStore {
     wake_.notify_one();
     commit_thread_.join();
     answer_thread_.Stop();
+    std::unique_lock lock(asked_->mutex);
+    asked_->database = nullptr;
   }
 
   void Write(JobWrite write, WriteDone done) override {
@@ -172,7 +189,8 @@ class LocalJobStore final : public JobStore {
     }
   }
 
-  const std::unique_ptr<JobDatabase> database_;  // Outlives the folder, which asks it.
+  const std::unique_ptr<JobDatabase> database_;
+  const std::shared_ptr<DatabaseAsked> asked_ = std::make_shared<DatabaseAsked>();  // Shared with the folder's pins.
   const std::unique_ptr<BlobFolder> blobs_;
   const Duration window_;
   CommitQueue queue_;

@@ -326,6 +326,9 @@ Status MemoryJobDatabase::ListBlobs(const std::function<void(const BlobUse&)>& e
 
 StatusOr<bool> MemoryJobDatabase::UsesBlob(std::string_view tenant, const Sha256& hash) {
   std::lock_guard lock(mutex_);
+  if (broken_) {
+    return DataLoss("The store failed; which blobs it names is known after the next start.");
+  }
   const auto owner = tenants_.find(tenant);
   return owner != tenants_.end() && owner->second.blob_users.count(hash) != 0;
 }

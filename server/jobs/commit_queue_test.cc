@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of group commit and of a store that fails, by hand; then the store with its threads.
+#include "server/jobs/commit_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+#include "server/jobs/memory_job_database.h"
+#include "server/jobs/testing/job_writes.h"
+#include "server/jobs/testing/temporary_folder.h"
+#include "server/observer.h"
+#include "server/testing/sim_disk.h"
+
+namespace hpvm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int64_t kNow = 1'700'000'000'000'000'000;
+
+class CountingObserver final : public Observer {
+ public:
+  void OnCommit(size_t writes, Duration took, const Status& status) override {
+    commits.push_back(std::to_string(writes) + (status.ok() ? "" : " failed"));
+  }
+  std::vector<std::string> commits;
+};
+
+class CommitQueueTest : public testing::Test {
+ protected:
+  CommitQueueTest()
+      : database_({.before_commit = [this](std::span<const JobWrite>) { return next_commit_; }, .after_commit = {}}),
+        queue_({.database = &database_,
+                .blobs = nullptr,
+                .clock = &clock_,
+                .observer = &observer_,
+                .group_max = 4,
+                .on_broken = [this](const Status& status) { broken_.push_back(Message(status)); }}) {}
+
+  // Answers as "a ok", "b RESOURCE_EXHAUSTED", in the order in which they are given.
+  void Insert(const std::string& id) { Add(id, MakeInsert("blue", id, "", kNow)); }
+  void Change(const std::string& id, v1::JobState state) { Add(id, MakeChange(*database_.Find("blue", id), state)); }
+  void Add(const std::string& name, JobWrite write) {
+    queue_.Add(std::move(write), [this, name](const WriteResult& result) {
+      answers_.push_back(name + (result.status.ok() ? "" : " " + absl::StatusCodeToString(result.status.code())));
+    });
+  }
+  std::vector<std::string> Commit() {
+    answers_.clear();
+    for (const CommitAnswer& answer : queue_.CommitSome()) {
+      answer.Give();
+    }
+    return answers_;
+  }
+
+  ManualClock clock_;
+  CountingObserver observer_;
+  Status next_commit_;
+  std::vector<std::string> broken_, answers_;
+  MemoryJobDatabase database_;
+  CommitQueue queue_;
+};
+
+// Answers come in the order of the writes, group_max at a time, and none before its commit.
+TEST_F(CommitQueueTest, GroupsInOrder) {
+  EXPECT_EQ(queue_.NextTime(), kNever);
+  for (const char* id : {"a", "b", "c", "d", "e"}) {
+    Insert(id);
+  }
+  EXPECT_THAT(answers_, IsEmpty());
+  EXPECT_LE(queue_.NextTime(), clock_.Now());
+  EXPECT_EQ(queue_.Health().pending_writes, 5u);
+  EXPECT_THAT(Commit(), ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(Commit(), ElementsAre("e"));
+  EXPECT_THAT(Commit(), IsEmpty());
+  EXPECT_THAT(observer_.commits, ElementsAre("4", "1"));
+}
+
+// A disk without room: inserts are refused, now and until there is room; how a job ended waits and is tried again every
+// second. Once it succeeds, everything does.
+TEST_F(CommitQueueTest, FullDiskKeepsEndsAndRefusesInserts) {
+  Insert("a");
+  Insert("b");
+  Commit();
+  next_commit_ = ResourceExhausted("No room.");
+  Insert("c");
+  Change("a", v1::JOB_STATE_CANCELLED);
+  Insert("d");
+  EXPECT_THAT(Commit(), ElementsAre("c RESOURCE_EXHAUSTED", "d RESOURCE_EXHAUSTED"));
+  EXPECT_FALSE(queue_.Health().accepts_writes);
+  EXPECT_TRUE(queue_.Health().is_transient);
+  EXPECT_THAT(queue_.Health().reason, HasSubstr("No room."));
+  // What is left may fit: tried at once, then every second.
+  EXPECT_LE(queue_.NextTime(), clock_.Now());
+  EXPECT_THAT(Commit(), IsEmpty());
+  EXPECT_EQ(queue_.NextTime(), clock_.Now() + std::chrono::seconds(1));
+  Insert("e");
+  Change("b", v1::JOB_STATE_CANCELLED);
+  EXPECT_LE(queue_.NextTime(), clock_.Now());
+  EXPECT_THAT(Commit(), ElementsAre("e RESOURCE_EXHAUSTED"));
+  const size_t tried = observer_.commits.size();
+  EXPECT_THAT(Commit(), IsEmpty());
+  EXPECT_EQ(observer_.commits.size(), tried);  // Not before its time.
+  clock_.Advance(std::chrono::seconds(1));
+  EXPECT_THAT(Commit(), IsEmpty());
+  EXPECT_EQ(observer_.commits.back(), "2 failed");
+  next_commit_ = absl::OkStatus();
+  clock_.Advance(std::chrono::seconds(1));
+  EXPECT_THAT(Commit(), ElementsAre("a", "b"));
+  EXPECT_TRUE(queue_.Health().accepts_writes);
+  Insert("f");
+  EXPECT_THAT(Commit(), ElementsAre("f"));
+  EXPECT_THAT(broken_, IsEmpty());
+}
+
+// With nothing that must be tried again an empty commit finds out that there is room.
+TEST_F(CommitQueueTest, FullDiskIsProbed) {
+  next_commit_ = ResourceExhausted("No room.");
+  Insert("a");
+  EXPECT_THAT(Commit(), ElementsAre("a RESOURCE_EXHAUSTED"));
+  EXPECT_EQ(queue_.NextTime(), clock_.Now() + std::chrono::seconds(1));
+  clock_.Advance(std::chrono::seconds(1));
+  Commit();
+  EXPECT_FALSE(queue_.Health().accepts_writes);
+  next_commit_ = absl::OkStatus();
+  clock_.Advance(std::chrono::seconds(1));
+  Commit();
+  EXPECT_TRUE(queue_.Health().accepts_writes);
+  EXPECT_EQ(queue_.NextTime(), kNever);
+}
+
+// After a commit whose outcome is unknown nothing is acknowledged any more, whatever the disk does, and it is told
+// once.
+TEST_F(CommitQueueTest, BrokenForGood) {
+  next_commit_ = DataLoss("A sync failed.");
+  Insert("a");
+  EXPECT_THAT(Commit(), ElementsAre("a DATA_LOSS"));
+  next_commit_ = absl::OkStatus();
+  database_.Reopen();
+  Insert("b");
+  EXPECT_THAT(Commit(), ElementsAre("b DATA_LOSS"));
+  EXPECT_TRUE(absl::IsNotFound(database_.Find("blue", "b").status()));
+  EXPECT_THAT(broken_, ElementsAre("A sync failed."));
+  EXPECT_FALSE(queue_.Health().is_transient);
+  queue_.Break(DataLoss("Another."));
+  EXPECT_EQ(broken_.size(), 1u);
+}
+
+// An error that no disk makes is no reason to go on.
+TEST_F(CommitQueueTest, UnknownErrorsBreakToo) {
+  next_commit_ = Internal("What?");
+  Insert("a");
+  EXPECT_THAT(Commit(), ElementsAre("a DATA_LOSS"));
+  EXPECT_EQ(broken_.size(), 1u);
+}
+
+// A write that mismatches is refused alone.
+TEST_F(CommitQueueTest, MismatchIsItsOwn) {
+  Insert("a");
+  Commit();
+  Change("a", v1::JOB_STATE_CANCELLED);
+  Change("a", v1::JOB_STATE_SUCCEEDED);
+  Insert("b");
+  EXPECT_THAT(Commit(), ElementsAre("a", "a FAILED_PRECONDITION", "b"));
+}
+
+// --- Blobs ---
+
+struct BlobWorld {
+  static CommitQueueOptions Options(JobDatabase* database, BlobFolder* folder) {
+    CommitQueueOptions options;
+    options.database = database;
+    options.blobs = folder;
+    return options;
+  }
+  BlobWorld() : folder((disk.AddFolder("/b"), disk), "/b"), queue(Options(&database, &folder)) {}
+  PinnedBlob Put(const std::string& text) {
+    BlobSource source;
+    source.bytes = std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+    return *folder.Put("blue", source);
+  }
+  void Commit(JobWrite write) {
+    queue.Add(std::move(write), [](const WriteResult& result) { EXPECT_TRUE(result.status.ok()) << result.status; });
+    for (const CommitAnswer& answer : queue.CommitSome()) {
+      answer.Give();
+    }
+  }
+  bool IsThere(const PinnedBlob& blob) { return folder.Open("blue", blob.hash, blob.size_bytes).ok(); }
+
+  SimDisk disk;
+  MemoryJobDatabase database;
+  BlobFolder folder;
+  CommitQueue queue;
+};
+
+InsertJobs InsertWithBlob(const std::string& id, const PinnedBlob& blob) {
+  InsertJobs insert = MakeInsert("blue", id, "", kNow);
+  insert.jobs.front().clear_blobs();
+  internal::StoredBlob& named = *insert.jobs.front().add_blobs();
+  named.set_sha256(blob.hash.bytes.data(), blob.hash.bytes.size());
+  named.set_size_bytes(blob.size_bytes);
+  return insert;
+}
+
+// The file goes with the last row that names it, and stays when another row came while it was going.
+TEST(CommitQueueBlobTest, FilesFollowRows) {
+  BlobWorld world;
+  PinnedBlob blob = world.Put("contents");
+  const InsertJobs first = InsertWithBlob("a", blob), second = InsertWithBlob("b", blob);
+  world.Commit(first);
+  blob.pin.reset();
+  EXPECT_TRUE(world.IsThere(blob));
+  world.Commit(MakeChange(first.jobs.front(), v1::JOB_STATE_CANCELLED));
+  // A submit of the same bytes holds a pin while the row that had them is dropped.
+  blob = world.Put("contents");
+  world.Commit(DropJob{"blue", "a", false});
+  world.Commit(second);
+  blob.pin.reset();
+  EXPECT_TRUE(world.IsThere(blob));
+  world.Commit(MakeChange(second.jobs.front(), v1::JOB_STATE_CANCELLED));
+  world.Commit(DropJob{"blue", "b", true});
+  EXPECT_FALSE(world.IsThere(blob));
+}
+
+// --- With threads ---
+
+std::unique_ptr<JobStore> MakeStore(SimDisk& disk, std::unique_ptr<JobDatabase> database,
+                                    std::function<void(const Status&)> on_broken = nullptr) {
+  disk.AddFolder("/b");
+  LocalJobStoreOptions options;
+  options.database = std::move(database);
+  options.blobs = std::make_unique<BlobFolder>(disk, "/b");
+  options.on_broken = std::move(on_broken);
+  return CreateLocalJobStore(std::move(options));
+}
+
+// Writes of many threads: each is answered once, those of one thread in its order, and far fewer commits than writes
+// are made while commits take their time; the destructor answers what is left.
+TEST(LocalJobStoreTest, ManyWritersShareCommits) {
+  constexpr int kThreads = 8, kWrites = 200;
+  std::atomic<int> commits = 0;
+  SimDisk disk;
+  auto store = MakeStore(disk, std::make_unique<MemoryJobDatabase>(MemoryJobDatabaseFaults{
+                                   .before_commit =
+                                       [&](std::span<const JobWrite>) {
+                                         ++commits;
+                                         std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                                         return absl::OkStatus();
+                                       },
+                                   .after_commit = {}}));
+  std::vector<std::vector<int>> answered(kThreads);  // Written by the answering thread alone.
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kWrites; ++i) {
+        store->Write(MakeInsert("blue", std::to_string(t) + "-" + std::to_string(i), "", kNow),
+                     [&, t, i](const WriteResult& result) {
+                       EXPECT_TRUE(result.status.ok()) << result.status;
+                       answered[t].push_back(i);
+                     });
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  store.reset();
+  std::vector<int> want(kWrites);
+  std::iota(want.begin(), want.end(), 0);
+  for (const std::vector<int>& numbers : answered) {
+    EXPECT_EQ(numbers, want);
+  }
+  EXPECT_LT(commits, kThreads * kWrites / 4);
+}
+
+// A blob whose sync fails breaks the store: no write is acknowledged after it.
+TEST(LocalJobStoreTest, FailedBlobSyncBreaks) {
+  SimDisk disk;
+  std::atomic<int> broken = 0;
+  auto store = MakeStore(disk, std::make_unique<MemoryJobDatabase>(), [&](const Status&) { ++broken; });
+  disk.FailNth(SimDisk::Op::kSync, 1, {absl::StatusCode::kDataLoss});
+  const std::string bytes = "contents";
+  BlobInput input;
+  input.source.bytes = std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  Status put, write;
+  store->PutBlobs("blue", {input}, [&](StatusOr<std::vector<PinnedBlob>> pinned) {
+    put = pinned.status();
+    store->Write(MakeInsert("blue", "a", "", kNow), [&](const WriteResult& result) { write = result.status; });
+  });
+  while (store->Health().accepts_writes) {
+    std::this_thread::yield();
+  }
+  store.reset();
+  EXPECT_TRUE(absl::IsDataLoss(put)) << put;
+  EXPECT_TRUE(absl::IsDataLoss(write)) << write;
+  EXPECT_EQ(broken, 1);
+}
+
+// What the daemon opens: it keeps jobs and blobs over a restart, and removes files that no row names.
+TEST(LocalJobStoreTest, OpensAgainAndSweeps) {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path() + "/jobs";
+  const std::string bytes = "kept", stray = "stray";
+  PinnedBlob kept, lost;
+  {
+    auto store = OpenLocalJobStore(folder, nullptr);
+    ASSERT_TRUE(store.ok()) << store.status();
+    BlobSource source;
+    source.bytes = std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+    kept = *(*store)->blobs().Put("blue", source);
+    source.bytes = std::span(reinterpret_cast<const uint8_t*>(stray.data()), stray.size());
+    lost = *(*store)->blobs().Put("blue", source);
+    (*store)->Write(InsertWithBlob("a", kept),
+                    [](const WriteResult& result) { EXPECT_TRUE(result.status.ok()) << result.status; });
+  }
+  auto store = OpenLocalJobStore(folder, nullptr);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_TRUE((*store)->database().Find("blue", "a").ok());
+  EXPECT_EQ(*(*store)->blobs().Read("blue", kept.hash, kept.size_bytes), bytes);
+  EXPECT_TRUE(absl::IsNotFound((*store)->blobs().Open("blue", lost.hash, lost.size_bytes).status()));
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(folder).permissions(), perms::owner_all);
+  for (const char* name : {"/jobs.db", "/jobs.db-wal"}) {
+    EXPECT_EQ(std::filesystem::status(folder + name).permissions(), perms::owner_read | perms::owner_write) << name;
+  }
+}
+
+}  // namespace
+}  // namespace hpvm

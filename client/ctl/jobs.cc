@@ -66,6 +66,7 @@ StatusOr<v1::ListJobsRequest> RequestOf(const Options& options) {
 // A line for each job whose state or attempt has changed since the last look, the oldest first; until interrupted.
 Status WatchList(const Globals& globals, Client& client, const v1::ListJobsRequest& request, uint64_t jobs_max) {
   std::map<std::string, std::pair<v1::JobState, uint32_t>> known;
+  bool with_heading = true;
   for (;;) {
     HPVMD_ASSIGN_OR_RETURN(std::vector<v1::Job> jobs, client.ListAllJobs(request, jobs_max));
     std::map<std::string, std::pair<v1::JobState, uint32_t>> now;
@@ -75,7 +76,8 @@ Status WatchList(const Globals& globals, Client& client, const v1::ListJobsReque
       now[job.id()] = state;
       const auto before = known.find(job.id());
       if (before == known.end() || before->second != state) {
-        PrintJobLine(job, globals.format);
+        PrintJobLine(job, globals.format, with_heading);
+        with_heading = false;
       }
     }
     known = std::move(now);

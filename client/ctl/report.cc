@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "client/ctl/job_text.h"
 #include "client/ctl/text.h"
 #include "google/protobuf/util/json_util.h"
@@ -161,14 +164,20 @@ void PrintJobsInFull(const std::vector<v1::Job>& jobs, Format format) {
   }
 }
 
-void PrintJobLine(const v1::Job& job, Format format) {
+void PrintJobLine(const v1::Job& job, Format format, bool with_heading) {
+  // Columns of lines that come one by one are as wide as what mostly stands in them.
+  constexpr size_t kWidths[] = {36, 9, 5, 8, 14};
   if (format == Format::kJson) {
     puts(ToJson(job).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else if (format == Format::kName) {
     puts(Printable(job.id()).c_str());
   } else {
-    const std::string table = Table(JobRows({job}, RealClock().WallNs(), format == Format::kWide));
-    fputs(table.substr(table.find('\n') + 1).c_str(), stdout);
+    std::vector<std::vector<std::string>> rows = JobRows({job}, RealClock().WallNs(), format == Format::kWide);
+    for (size_t i = 0; i < std::size(kWidths); ++i) {
+      rows[1][i].resize(std::max(rows[1][i].size(), kWidths[i]), ' ');
+    }
+    const std::string table = Table(rows);
+    fputs(with_heading ? table.c_str() : table.substr(table.find('\n') + 1).c_str(), stdout);
   }
   fflush(stdout);
 }

@@ -41,8 +41,8 @@ void PrintLogOf(const v1::Job& job, Format format);
 void PrintJobs(const std::vector<v1::Job>& jobs, Format format);
 // Every fact of each job; as PrintJobs for formats other than tables.
 void PrintJobsInFull(const std::vector<v1::Job>& jobs, Format format);
-// One job a line, without a heading, or as one line of JSON, for lists that go on; flushed.
-void PrintJobLine(const v1::Job& job, Format format);
+// One job a line, or as one line of JSON, for lists that go on; flushed.
+void PrintJobLine(const v1::Job& job, Format format, bool with_heading);
 // The array's id, or the job's.
 std::string IdOf(const v1::SubmitResponse& response);
 // What Submit and RetryJob answered: the array's id or the job's, or the whole as JSON.

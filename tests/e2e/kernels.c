@@ -22,13 +22,14 @@ HPVM_KERNEL void spin(volatile int* out) {
   }
 }
 
-// Takes its time: some milliseconds for each of `rounds`, however clever the compiler is. Then as add.
-HPVM_KERNEL void busy(const int* in, volatile int* out, int amount, int rounds) {
+// Takes its time, some milliseconds for each of `rounds`: each step needs the one before. Then as add.
+HPVM_KERNEL void busy(const int* in, int* out, int amount, int rounds) {
   const int i = hpvm_instance_id(0);
+  unsigned chain = in[i];
   for (int n = 0; n < rounds * 1000000; ++n) {
-    out[i] = n;
+    chain = chain * 1664525 + 1013904223;
   }
-  out[i] = in[i] + amount;
+  out[i] = in[i] + amount + (chain == 1 ? 1 : 0);
 }
 
 // Instances whose value is not 0 never end; the others write their number.

@@ -5,15 +5,35 @@
 #include <optional>
 #include <utility>
 
+#include "server/config_reload.h"
 #include "server/log.h"
 
 namespace hpvm {
-TimerThread::TimerThread(Core& core) : core_(core) {
-  core_.SetWake([this] {
-    std::lock_guard lock(mutex_);
-    woken_ = true;
-    changed_.notify_one();
-  });
+namespace {
+
+// At most this long asleep, so that no arithmetic with kNever is needed.
+constexpr Duration kLongest = std::chrono::minutes(1);
+// After work in progress was broken off: what it takes to kill executors and write their jobs down.
+constexpr Duration kBreakOffMax = std::chrono::milliseconds(1'000);
+constexpr Duration kCallGrace = std::chrono::milliseconds(200);
+
+std::string Milliseconds(Duration took) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count());
+}
+
+std::string Join(const std::vector<std::string>& parts) {
+  std::string joined;
+  for (const std::string& part : parts) {
+    joined += (joined.empty() ? "" : ", ") + part;
+  }
+  return joined;
+}
+
+}  // namespace
+
+TimerThread::TimerThread(Core& core, Duration longest, std::function<void()> after_round)
+    : core_(core), longest_(std::min(longest, kLongest)), after_round_(std::move(after_round)) {
+  core_.SetWake([this] { Wake(); });
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -26,13 +46,20 @@ TimerThread::~TimerThread() {
   thread_.join();
 }
 
+void TimerThread::Wake() {
+  std::lock_guard lock(mutex_);
+  woken_ = true;
+  changed_.notify_one();
+}
+
 void TimerThread::Loop() {
-  // At most this long asleep, so that no arithmetic with kNever is needed.
-  constexpr Duration kLongest = std::chrono::minutes(1);
   while (true) {
     const Time due = core_.OnTime();
+    if (after_round_) {
+      after_round_();
+    }
     std::unique_lock lock(mutex_);
-    const Duration left = std::min(due - core_.clock().Now(), kLongest);
+    const Duration left = std::min(due - core_.clock().Now(), longest_);
     if (left > Duration{0}) {
       changed_.wait_for(lock, left, [this] { return woken_ || stop_; });
     }
@@ -43,32 +70,65 @@ void TimerThread::Loop() {
   }
 }
 
-StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
+StatusOr<std::unique_ptr<Daemon>> Daemon::Start(DaemonOptions options) {
   std::unique_ptr<Daemon> daemon(new Daemon());
+  HPVMD_RETURN_IF_ERROR(daemon->Open(options));
+  return daemon;
+}
+
+StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& options) {
+  if (options.config.jobs_store == "memory") {
+    return OpenMemoryJobStore(folder_->path(), &observation_->observer());
+  }
+  const auto on_broken = [then = options.on_broken](const Status& why) {
+    LogError("The job store is broken; nothing is acknowledged any more", {{"error", Message(why)}});
+    if (then) {
+      then(why);
+    }
+  };
+  return OpenLocalJobStore(folder_->path(), on_broken, &observation_->observer());
+}
+
+Status Daemon::Open(DaemonOptions& options) {
+  const Time start = RealClock().Now();
+  const Config& config = options.config;
   HPVMD_ASSIGN_OR_RETURN(const std::vector<ListenAddress> addresses, ParseListen(config.server_listen));
-  HPVMD_ASSIGN_OR_RETURN(daemon->folder_, StateFolder::Open(config.server_state_dir));
-  HPVMD_RETURN_IF_ERROR(daemon->folder_->EndLeftovers().status());
-  HPVMD_ASSIGN_OR_RETURN(daemon->spawner_, CreateLinkSpawner(config, *daemon->folder_));
-  CoreOptions options;
-  options.config = config;
-  options.clock = &RealClock();
-  options.rng = &SystemRng();
-  options.spawner = daemon->spawner_.get();
-  const auto on_broken = [](const Status& why) { LogError("Job store broken", {{"error", Message(why)}}); };
-  HPVMD_ASSIGN_OR_RETURN(daemon->jobs_, config.jobs_store == "sqlite"
-                                            ? OpenLocalJobStore(config.server_state_dir, on_broken)
-                                            : OpenMemoryJobStore(config.server_state_dir));
-  options.jobs = daemon->jobs_.get();
-  options.awaits_devices = true;
-  options.cpu_threads =
+  HPVMD_ASSIGN_OR_RETURN(folder_, StateFolder::Open(config.server_state_dir));
+  HPVMD_ASSIGN_OR_RETURN(observation_, Observation::Start(config, RealClock(), SystemRng()));
+  HPVMD_ASSIGN_OR_RETURN(const StateFolder::Leftovers leftovers, folder_->EndLeftovers());
+  if (leftovers.processes + leftovers.files > 0) {
+    LogWarning("An earlier daemon left processes or files, which are gone now",
+               {{"processes", std::to_string(leftovers.processes)},
+                {"files", std::to_string(leftovers.files)},
+                {"ms", Milliseconds(leftovers.took)}});
+  }
+  HPVMD_ASSIGN_OR_RETURN(spawner_, CreateLinkSpawner(config, *folder_));
+  HPVMD_ASSIGN_OR_RETURN(jobs_, OpenJobs(options));
+  CoreOptions core;
+  core.config = config;
+  core.clock = &RealClock();
+  core.rng = &SystemRng();
+  core.spawner = spawner_.get();
+  core.jobs = jobs_.get();
+  core.observer = &observation_->observer();
+  core.awaits_devices = true;
+  core.cpu_threads =
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
                                                              : std::max(1u, std::thread::hardware_concurrency()));
-  daemon->core_ = std::make_unique<Core>(std::move(options));
-  HPVMD_RETURN_IF_ERROR(daemon->core_->Restore());
-  daemon->timer_ = std::make_unique<TimerThread>(*daemon->core_);
-  HPVMD_ASSIGN_OR_RETURN(daemon->server_, GrpcServer::Start(*daemon->core_, addresses));
-  daemon->probe_ = std::make_unique<ProbeThread>(*daemon->core_, *daemon->spawner_);
-  return daemon;
+  core_ = std::make_unique<Core>(std::move(core));
+  HPVMD_RETURN_IF_ERROR(While(core_->Restore(), "reading the jobs of \"" + folder_->path() + "\""));
+  timer_ = std::make_unique<TimerThread>(*core_, options.alive_every,
+                                         [heart = &observation_->heart(), on_alive = std::move(options.on_alive)] {
+                                           heart->Beat();
+                                           if (on_alive) {
+                                             on_alive();
+                                           }
+                                         });
+  HPVMD_ASSIGN_OR_RETURN(server_, GrpcServer::Start(*core_, addresses, observation_->hooks()));
+  Watch();
+  probe_ = std::make_unique<ProbeThread>(*core_, *spawner_);
+  LogInfo("Started", {{"ms", Milliseconds(RealClock().Now() - start)}, {"state", folder_->path()}});
+  return absl::OkStatus();
 }
 
 ProbeThread::ProbeThread(Core& core, ExecutorSpawner& spawner) : core_(core), spawner_(spawner) {
@@ -116,7 +176,6 @@ void ProbeThread::TryOut(const std::string& id) {
 }
 
 void ProbeThread::Loop() {
-  constexpr Duration kLongest = std::chrono::minutes(1);
   std::unique_lock lock(mutex_);
   while (!stop_) {
     const bool discover = std::exchange(discover_, false);
@@ -137,28 +196,71 @@ void ProbeThread::Loop() {
   }
 }
 
+void Daemon::Watch() {
+  WatchedParts parts;
+  parts.snapshot = [this](bool with_tenants) { return core_->Snapshot(with_tenants); };
+  parts.config = [this] { return core_->config(); };
+  parts.wake_timer = [this] { timer_->Wake(); };
+  parts.set_health = [this](bool live, bool ready) { server_->SetHealth(live, ready); };
+  parts.store_folder = folder_->path();
+  observation_->Watch(std::move(parts));
+}
+
+Status Daemon::Reload(const StatusOr<Config>& next) {
+  const std::shared_ptr<const Config> current = core_->config();
+  const StatusOr<ConfigReload> reload = next.ok() ? MergeReload(*current, *next) : next.status();
+  core_->observer().OnReload(reload.ok());
+  if (!reload.ok()) {
+    LogError("The new configuration was not taken; the old one stays whole", {{"error", Message(reload.status())}});
+    return reload.status();
+  }
+  std::vector<std::string> changes;
+  for (const std::string& key : reload->changed) {
+    changes.push_back(DescribeChange(*current, reload->config, key));
+  }
+  core_->SetConfig(reload->config);
+  spawner_->SetConfig(reload->config);
+  StartLog(reload->config.log_level, reload->config.log_format);
+  LogInfo("The configuration was read again", {{"changed", changes.empty() ? "nothing" : Join(changes)}});
+  if (!reload->kept.empty()) {
+    LogWarning("Some keys keep their values until a restart", {{"keys", Join(reload->kept)}});
+  }
+  return absl::OkStatus();
+}
+
+void Daemon::AwaitOperations(Duration within, const std::function<bool()>& hurry) {
+  const Time deadline = RealClock().Now() + within;
+  while (core_->operations() > 0 && RealClock().Now() < deadline && !(hurry && hurry())) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 void Daemon::Stop(const std::function<bool()>& hurry) {
   core_->Drain();
   server_->AnnounceEnd();
-  const Time deadline = RealClock().Now() + std::chrono::milliseconds(core_->config()->server_drain_ms);
-  while (core_->operations() > 0 && RealClock().Now() < deadline && !hurry()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  AwaitOperations(std::chrono::milliseconds(core_->config()->server_drain_ms), hurry);
   if (const size_t left = core_->operations(); left > 0) {
-    LogWarning("Stopping with " + std::to_string(left) + " runs in progress.");
+    LogWarning("Work in progress is broken off; its jobs stay in the queue", {{"operations", std::to_string(left)}});
+    core_->StopRunning();
+    AwaitOperations(kBreakOffMax, nullptr);
   }
+  spawner_->StopProbes();
   core_->Stop();
-  server_->Shutdown(std::chrono::milliseconds(200));
+  server_->Shutdown(kCallGrace);
 }
 
 Daemon::~Daemon() {
-  probe_.reset();
-  if (server_ != nullptr) {
-    core_->Stop();
-    server_.reset();
+  if (observation_ != nullptr) {
+    observation_->Unwatch();
   }
-  timer_.reset();
+  probe_.reset();
+  if (core_ != nullptr) {
+    core_->Stop();
+  }
+  // Calls in progress read the store; the store's last answers enter the core.
+  server_.reset();
   jobs_.reset();
+  timer_.reset();
   core_.reset();
 }
 

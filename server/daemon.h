@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The running daemon: core, executors, timer thread and gRPC server, from start to graceful stop.
+// The running daemon: state folder, job store, core, executors, timer thread and gRPC server, from start to graceful
+// stop.
+//
+// The order of the start is what makes a restart safe: the folder's lock, then the end of whatever an earlier daemon
+// left running, then the jobs, of which those that were running may only now be run again, then clients.
 #ifndef HPVMD_SERVER_DAEMON_H_
 #define HPVMD_SERVER_DAEMON_H_
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +16,8 @@
 #include <vector>
 
 #include "server/core.h"
+#include "server/jobs/job_store.h"
+#include "server/observe/observation.h"
 #include "server/service.h"
 #include "server/state_folder.h"
 
@@ -19,12 +26,17 @@ namespace hpvm {
 // Calls Core::OnTime when it is due.
 class TimerThread {
  public:
-  explicit TimerThread(Core& core);
+  // After each round, at least every `longest`, comes `after_round`: the core is alive. May be empty.
+  TimerThread(Core& core, Duration longest, std::function<void()> after_round);
   ~TimerThread();
+  // Goes round now.
+  void Wake();
 
  private:
   void Loop();
   Core& core_;
+  const Duration longest_;
+  const std::function<void()> after_round_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool woken_ = false, stop_ = false;
@@ -53,10 +65,20 @@ class ProbeThread {
   std::thread thread_;
 };
 
+struct DaemonOptions {
+  Config config;
+  // The job store takes no more writes: once, on a thread of its own; must not block. The daemon has to be stopped.
+  std::function<void(const Status&)> on_broken = nullptr;
+  // How often `on_alive` is called at least, as long as the core does its work; kNever: as it comes.
+  Duration alive_every = kNever;
+  std::function<void()> on_alive = nullptr;
+};
+
 class Daemon {
  public:
-  // Serves when it returns.
-  static StatusOr<std::unique_ptr<Daemon>> Start(const Config& config);
+  // Serves when it returns; health and metrics do already while the jobs are read.
+  static StatusOr<std::unique_ptr<Daemon>> Start(DaemonOptions options);
+  static StatusOr<std::unique_ptr<Daemon>> Start(const Config& config) { return Start(DaemonOptions{config}); }
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
@@ -67,16 +89,27 @@ class Daemon {
   // Looks for devices again: what came is used, what was given up gets another chance.
   void Rediscover() { probe_->Rediscover(); }
 
-  // Refuses new work, lets what runs end for up to server.drain_ms or until `hurry` says true, kills what is left.
+  // All of `next` takes effect, but for keys that need a restart, or nothing does; either is logged. A status: why the
+  // new configuration was not taken, or could not be read.
+  Status Reload(const StatusOr<Config>& next);
+
+  // Refuses new work, lets what runs end for up to server.drain_ms or until `hurry` says true, then breaks off what is
+  // left: jobs go back to the queue on disk.
   void Stop(const std::function<bool()>& hurry);
 
  private:
   Daemon() = default;
+  Status Open(DaemonOptions& options);
+  StatusOr<std::unique_ptr<JobStore>> OpenJobs(const DaemonOptions& options);
+  void AwaitOperations(Duration within, const std::function<bool()>& hurry);
 
+  void Watch();
+
+  std::unique_ptr<Observation> observation_;  // Outlives the others, who tell it things.
   std::unique_ptr<StateFolder> folder_;
   std::unique_ptr<ExecutorSpawner> spawner_;
+  std::unique_ptr<JobStore> jobs_;
   std::unique_ptr<Core> core_;
-  std::unique_ptr<JobStore> jobs_;   // Ends before the core, which its last answers enter.
   std::unique_ptr<TimerThread> timer_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ProbeThread> probe_;

@@ -5,24 +5,33 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "absl/synchronization/mutex.h"
 #include <CLI/CLI.hpp>
 
+#include "base/failpoint.h"
 #include "server/daemon.h"
+#include "server/jobs/job_admin.h"
 #include "server/log.h"
+#include "server/service_notifier.h"
 
 namespace hpvm {
 namespace {
 
 constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2;
+// What a daemon whose store is broken may take to end in order.
+constexpr auto kBrokenMax = std::chrono::seconds(5);
+// Sent by this process to itself.
+constexpr int kBrokenSignal = SIGUSR1;
 
 struct Arguments {
-  std::string config, listen, state, devices;
-  bool dev = false, check = false;
+  std::string config, listen, state, devices, backup;
+  bool dev = false, check = false, check_jobs = false;
 };
 
 int Fail(int code, const std::string& text) {
@@ -48,12 +57,6 @@ StatusOr<Config> MakeConfig(const Arguments& arguments) {
   }
   if (!arguments.state.empty()) {
     config.server_state_dir = arguments.state;
-  } else if (arguments.dev && arguments.config.empty()) {
-    char folder[] = "/tmp/hpvmd-dev-XXXXXX";
-    if (mkdtemp(folder) == nullptr) {
-      return FromErrno(errno, "Making a folder for the state");
-    }
-    config.server_state_dir = folder;
   }
   if (!arguments.devices.empty()) {
     config.devices_backends = arguments.devices;
@@ -67,61 +70,167 @@ sigset_t BlockSignals() {
   signal(SIGPIPE, SIG_IGN);
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGHUP);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, kBrokenSignal}) {
+    sigaddset(&set, number);
+  }
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   return set;
 }
 
-int Serve(const Config& config) {
-  const sigset_t signals = BlockSignals();
-  StartLog(config.log_level);
-  StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config);
+// The signals of a daemon that serves.
+class Signals {
+ public:
+  Signals() : set_(BlockSignals()) {}
+  int Next() {
+    int number = 0;
+    while (sigwait(&set_, &number) != 0) {
+    }
+    return number;
+  }
+  // Whether another one says that it is urgent.
+  bool IsUrgent() {
+    const timespec none{};
+    const int number = sigtimedwait(&set_, nullptr, &none);
+    return number > 0 && number != SIGHUP;
+  }
+
+ private:
+  sigset_t set_;
+};
+
+// On a thread of the store. The end is in order if it can be: nothing was acknowledged that is not on disk, so any end
+// will do.
+void EndBroken(std::atomic<bool>& is_broken) {
+  is_broken.store(true);
+  kill(getpid(), kBrokenSignal);
+  std::thread([] {
+    std::this_thread::sleep_for(kBrokenMax);
+    FlushLog(std::chrono::milliseconds(500));
+    _exit(kExitFailed);
+  }).detach();
+}
+
+void Reload(Daemon& daemon, const Arguments& arguments, ServiceNotifier& notifier) {
+  notifier.Reloading();
+  std::string status = "Serves";
+  if (!arguments.config.empty() && !daemon.Reload(MakeConfig(arguments)).ok()) {
+    status = "Serves with the old configuration: the new one was not taken, see the log";
+  }
+  LogInfo("Looking for devices again");
+  daemon.Rediscover();
+  notifier.Ready(status);
+}
+
+int Run(const Config& config, const Arguments& arguments) {
+  Signals signals;
+  StartLog(config.log_level, config.log_format);
+  ServiceNotifier notifier;
+  std::atomic<bool> is_broken{false};
+  DaemonOptions options;
+  options.config = config;
+  options.on_broken = [&is_broken](const Status&) { EndBroken(is_broken); };
+  options.alive_every = notifier.watchdog();
+  if (notifier.watchdog() != kNever) {
+    options.on_alive = [&notifier] { notifier.Alive(); };
+  }
+  StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(std::move(options));
   if (!daemon.ok()) {
+    FlushLog(std::chrono::seconds(1));
     return Fail(kExitFailed, Message(daemon.status()));
   }
   for (const std::string& address : (*daemon)->addresses()) {
-    LogInfo("Serving on " + address);
+    LogInfo("Serving", {{"address", address}});
   }
-  int signal_number = 0;
-  while (sigwait(&signals, &signal_number) == 0 && signal_number == SIGHUP) {
-    LogInfo("Looking for devices again.");
-    (*daemon)->Rediscover();
+  notifier.Ready("Serves");
+  while (signals.Next() == SIGHUP) {
+    Reload(**daemon, arguments, notifier);
   }
-  LogInfo("Stopping; a second signal stops at once.");
-  (*daemon)->Stop([&] {
-    const timespec none{};
-    const int another = sigtimedwait(&signals, nullptr, &none);
-    return another > 0 && another != SIGHUP;
-  });
+  LogInfo(is_broken ? "Stopping, because the job store is broken" : "Stopping; a second signal stops at once");
+  notifier.Stopping("Lets work in progress end");
+  (*daemon)->Stop([&] { return is_broken || signals.IsUrgent(); });
   daemon->reset();
-  LogInfo("Stopped.");
+  LogInfo("Stopped");
+  return is_broken ? kExitFailed : kExitOk;
+}
+
+int Serve(Config config, Arguments arguments) {
+  if (!arguments.dev || !arguments.config.empty() || !arguments.state.empty()) {
+    return Run(config, arguments);
+  }
+  const StatusOr<std::string> folder = MakeTemporaryStateFolder();
+  if (!folder.ok()) {
+    return Fail(kExitFailed, Message(folder.status()));
+  }
+  arguments.state = config.server_state_dir = *folder;
+  const int code = Run(config, arguments);
+  RemoveTemporaryStateFolder(*folder);
+  return code;
+}
+
+int BackUp(const Config& config, const std::string& target) {
+  const StatusOr<JobBackup> backup = BackUpJobs(config.server_state_dir, target);
+  if (!backup.ok()) {
+    return Fail(kExitFailed, Message(backup.status()));
+  }
+  for (const std::string& note : backup->notes) {
+    std::printf("%s\n", note.c_str());
+  }
+  std::printf("\"%s\" holds %llu jobs and %llu files of theirs (%llu bytes).\n", target.c_str(),
+              static_cast<unsigned long long>(backup->jobs), static_cast<unsigned long long>(backup->blobs),
+              static_cast<unsigned long long>(backup->blob_bytes));
   return kExitOk;
+}
+
+int CheckStoredJobs(const Config& config) {
+  const StatusOr<std::vector<std::string>> faults = CheckJobs(config.server_state_dir);
+  if (!faults.ok()) {
+    return Fail(kExitFailed, Message(faults.status()));
+  }
+  for (const std::string& fault : *faults) {
+    std::printf("%s\n", fault.c_str());
+  }
+  std::printf("The jobs of \"%s\": %zu faults.\n", config.server_state_dir.c_str(), faults->size());
+  return faults->empty() ? kExitOk : kExitFailed;
+}
+
+void AddOptions(CLI::App& app, Arguments& arguments) {
+  app.footer(
+      "Examples:\n  hpvmd --dev\n  hpvmd --dev --listen unix:/tmp/hpvmd.sock --state /tmp/hpvmd\n"
+      "  hpvmd --config /etc/hpvmd/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
+      "  hpvmd --config /etc/hpvmd/hpvmd.toml --backup /var/backups/hpvmd-monday\n"
+      "Signals: SIGHUP reads the configuration again and looks for devices; SIGTERM and SIGINT stop, a second one at "
+      "once.\n"
+      "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration.");
+  app.add_option("--config", arguments.config, "Configuration file (TOML)")->type_name("FILE");
+  app.add_flag("--dev", arguments.dev,
+               "For development: 127.0.0.1:50061, a state folder that ends with the daemon, reflection, tenants by the "
+               "metadata hpvm-tenant");
+  app.add_option("--listen", arguments.listen,
+                 "Addresses instead of the configuration's: unix:/path or host:port, by commas")
+      ->type_name("ADDRESS");
+  app.add_option("--state", arguments.state, "Folder for jobs and caches, instead of the configuration's")
+      ->type_name("DIR");
+  app.add_option("--devices", arguments.devices,
+                 "Devices instead of the configuration's: auto, or cpu,opencl,vulkan:0 ...")
+      ->type_name("LIST");
+  app.add_flag("--check-config", arguments.check, "Check the configuration and exit");
+  app.add_option("--backup", arguments.backup,
+                 "Copy the jobs of the state folder into a new folder and exit; a daemon may be running on it")
+      ->type_name("DIR");
+  app.add_flag("--check-jobs", arguments.check_jobs,
+               "Read every job of the state folder, say what is damaged and exit; a daemon may be running on it");
+  app.set_version_flag("--version", "hpvmd " HPVMD_VERSION);
 }
 
 int Main(int argc, char** argv) {
   // Debian builds Abseil with its lock-order checker on, which every lock inside gRPC then pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  if (const Status failpoints = SetFailpointsFromEnvironment(); !failpoints.ok()) {
+    return Fail(kExitUsage, Message(failpoints));
+  }
   Arguments arguments;
   CLI::App app{"hpvmd: runs graphs of kernels on the devices of this machine, for clients over gRPC."};
-  app.footer(
-      "Examples:\n  hpvmd --dev\n  hpvmd --dev --listen unix:/tmp/hpvmd.sock --state /tmp/hpvmd\n"
-      "  hpvmd --config /etc/hpvmd/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
-      "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration.");
-  app.add_option("--config", arguments.config, "Configuration file (TOML)")->type_name("FILE");
-  app.add_flag(
-      "--dev", arguments.dev,
-      "For development: 127.0.0.1:50061, a temporary state folder, reflection, tenants by the metadata hpvm-tenant");
-  app.add_option("--listen", arguments.listen,
-                 "Addresses instead of the configuration's: unix:/path or host:port, by commas")
-      ->type_name("ADDRESS");
-  app.add_option("--state", arguments.state, "Folder for caches, instead of the configuration's")->type_name("DIR");
-  app.add_option("--devices", arguments.devices,
-                 "Devices instead of the configuration's: auto, or cpu,opencl,vulkan:0 ...")
-      ->type_name("LIST");
-  app.add_flag("--check-config", arguments.check, "Check the configuration and exit");
-  app.set_version_flag("--version", "hpvmd " HPVMD_VERSION);
+  AddOptions(app, arguments);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // The library's way; it ends here.
@@ -135,7 +244,10 @@ int Main(int argc, char** argv) {
     std::printf("The configuration is valid.\n");
     return kExitOk;
   }
-  return Serve(*config);
+  if (!arguments.backup.empty()) {
+    return BackUp(*config, arguments.backup);
+  }
+  return arguments.check_jobs ? CheckStoredJobs(*config) : Serve(*config, std::move(arguments));
 }
 
 }  // namespace

@@ -148,7 +148,10 @@ uint32_t RowSum(uint64_t sequence, std::string_view payload) {
     which[i] = static_cast<unsigned char>(sequence >> (8 * i));
   }
   const uLong start = crc32_z(0, which.data(), which.size());
-  return static_cast<uint32_t>(crc32_z(start, reinterpret_cast<const Bytef*>(payload.data()), payload.size()));
+  // Of no bytes zlib may be given a null pointer, which it takes for the wish to begin anew.
+  return payload.empty()
+             ? static_cast<uint32_t>(start)
+             : static_cast<uint32_t>(crc32_z(start, reinterpret_cast<const Bytef*>(payload.data()), payload.size()));
 }
 
 Status DamagedRow(std::string_view what, std::string_view id) {

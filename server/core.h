@@ -41,6 +41,8 @@
 
 namespace hpvm {
 
+struct RetentionLimits;
+
 struct CoreOptions {
   Config config;
   const Clock* clock = nullptr;          // Borrowed; lives longer.
@@ -351,6 +353,11 @@ class Core {
   LiveJobRef TakeUp(CoreScope& scope, StoredJob row);
   void ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*, std::map<std::string, UnitRows>>* units);
   void SetDeadline(CoreScope& scope, const LiveJobRef& job);
+
+  // core_retention.cc
+  void ScheduleRetention(CoreScope& scope, Duration after);
+  size_t Retain(const RetentionLimits& limits);
+  void OnDropped(const DropJob& drop, uint64_t before, const WriteResult& result);
 
   // core_job_read.cc
   v1::Job Describe(const LiveJob& job) const;

@@ -186,8 +186,11 @@ void Core::OnStarted(CoreScope& scope, const LiveJobRef& job) {
   job->phase = LiveJob::Phase::kReading;
   job->attempt = std::make_unique<JobAttempt>();
   SetWaiting(*job, false);
-  EventsOf(*job);
-  AddStateEvent(scope, *job);
+  if (job->events == nullptr) {
+    EventsOf(*job);
+  } else {
+    AddStateEvent(scope, *job);
+  }
   options_.observer->OnJob(job->tenant->name, job->row.job());
   LogInfo("Job started", {{"tenant", job->tenant->name},
                           {"job", job->row.job().id()},

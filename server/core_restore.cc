@@ -52,6 +52,7 @@ Status Core::Restore() {
     job->attempt = std::make_unique<JobAttempt>();
     FinishAttempt(scope, job, std::move(lost));
   }
+  ScheduleRetention(scope, std::chrono::seconds(10));
   LogInfo("Jobs taken up", {{"jobs", std::to_string(taken.size())}, {"lease", std::to_string(lease)}});
   return absl::OkStatus();
 }

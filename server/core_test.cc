@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "server/testing/fake_executor.h"
+#include "server/testing/hand_job_store.h"
 
 namespace hpvm {
 namespace {
@@ -17,6 +18,8 @@ namespace {
 using absl::StatusCode;
 using testing::FakeExecutor;
 using testing::FakeSpawner;
+using testing::HandJobStore;
+using testing::StoredState;
 using ::testing::HasSubstr;
 
 constexpr char kDocument[] = "{\"hpvm\": 1}";
@@ -24,21 +27,35 @@ const Status kSignal9 = Unavailable("The executor process ended (signal 9).");
 
 class CoreTest : public ::testing::Test {
  protected:
-  CoreTest() { Restart(Config()); }
-  ~CoreTest() override { core_->Stop(); }
+  CoreTest() {
+    spawner_.settle = [this] { store_->Pump(); };
+    Restart(Config());
+  }
+  ~CoreTest() override { End(); }
 
-  void Restart(const Config& config) {
+  void End() {
     if (core_ != nullptr) {
       core_->Stop();
     }
+    store_.reset();
+    core_.reset();
+  }
+
+  // On an empty store.
+  void Restart(const Config& config, bool awaits_devices = false) {
+    End();
     spawner_.executors.clear();
+    state_ = std::make_unique<StoredState>();
+    store_ = std::make_unique<HandJobStore>(*state_, clock_);
     CoreOptions options;
     options.config = config;
     options.clock = &clock_;
     options.rng = &rng_;
     options.spawner = &spawner_;
-    options.jobs = CreateMemoryJobStore();
+    options.jobs = store_.get();
+    options.awaits_devices = awaits_devices;
     core_ = std::make_unique<Core>(std::move(options));
+    ASSERT_TRUE(core_->Restore().ok());
     tenant_ = *core_->FindTenant("ann");
     graph_ = Put(tenant_, kDocument);
   }
@@ -132,8 +149,10 @@ class CoreTest : public ::testing::Test {
   };
   std::shared_ptr<SubmitResult> Submit(const v1::SubmitRequest& request) {
     auto result = std::make_shared<SubmitResult>();
-    core_->Submit(tenant_, std::make_shared<v1::SubmitRequest>(request), &result->response,
+    submits_.push_back(request);   // Borrowed until the answer.
+    core_->Submit(tenant_, submits_.back(), &result->response,
                   [result](const Outcome& outcome) { result->outcome = outcome; });
+    store_->Pump();
     return result;
   }
 
@@ -142,15 +161,23 @@ class CoreTest : public ::testing::Test {
     const auto result = Submit(request);
     if (!spawner_.last().prepares.empty() && spawner_.last().prepares.back().done) {
       spawner_.last().AnswerPrepare(Accepted());
-      if (!spawner_.last().prepares.empty() && spawner_.last().prepares.back().done) {
-        spawner_.last().AnswerPrepare(Accepted());
-      }
     }
+    store_->Pump();
     EXPECT_TRUE(result->outcome.has_value() && result->outcome->ok());
     return result->response.job().id();
   }
 
+  Status Cancel(const TenantRef& tenant, const std::string& id, v1::Job* job) {
+    v1::CancelJobResponse response;
+    std::optional<Outcome> answer;
+    core_->CancelJob(tenant, id, &response, [&](const Outcome& outcome) { answer = outcome; });
+    store_->Pump();
+    *job = response.job();
+    return answer.has_value() ? answer->status : Internal("No answer.");
+  }
+
   v1::Job Job(const std::string& id) {
+    store_->Pump();
     v1::Job job;
     EXPECT_TRUE(core_->GetJob(*tenant_, id, &job).ok());
     return job;
@@ -179,12 +206,15 @@ class CoreTest : public ::testing::Test {
   ManualClock clock_;
   SeededRng rng_{7};
   FakeSpawner spawner_;
+  std::unique_ptr<StoredState> state_;
+  std::unique_ptr<HandJobStore> store_;
   std::unique_ptr<Core> core_;
   TenantRef tenant_;
   std::string graph_;
   v1::PrepareGraphResponse prepare_response_;
   std::optional<Outcome> prepare_outcome_;
   std::deque<v1::RunRequest> requests_;
+  std::deque<v1::SubmitRequest> submits_;
   std::optional<RunOutcome> run_outcome_;
 };
 
@@ -275,16 +305,7 @@ TEST_F(CoreTest, DeathsPutDevicesInQuestion) {
 
 // Executors wait for the first discovery, where the daemon says that there is one.
 TEST_F(CoreTest, ExecutorsWaitForDiscovery) {
-  core_->Stop();
-  CoreOptions options;
-  options.clock = &clock_;
-  options.rng = &rng_;
-  options.spawner = &spawner_;
-  options.jobs = CreateMemoryJobStore();
-  options.awaits_devices = true;
-  core_ = std::make_unique<Core>(std::move(options));
-  tenant_ = *core_->FindTenant("ann");
-  graph_ = Put(tenant_, kDocument);
+  Restart(Config(), /*awaits_devices=*/true);
   AskPrepare();
   core_->SetFound("cpu", Found("cpu:0"));
   EXPECT_TRUE(spawner_.executors.empty());
@@ -338,23 +359,24 @@ TEST_F(CoreTest, ForeignIdsLookAbsent) {
   const std::string job = RunningJob(SubmitRequestOf());
   const TenantRef bob = *core_->FindTenant("bob");
   v1::Job ignored;
-  const auto read_as = [&](Tenant& tenant, const std::string& g, const std::string& b, const std::string& j) {
+  const auto read_as = [&](const TenantRef& of, const std::string& g, const std::string& b, const std::string& j) {
+    Tenant& tenant = *of;
     return std::vector<Status>{core_->ReleaseGraph(tenant, g),
                                core_->FindHandle(tenant, g).status(),
                                core_->OpenBuffer(tenant, b).status(),
                                core_->DeleteBuffer(tenant, b),
                                core_->GetJob(tenant, j, &ignored),
-                               core_->CancelJob(tenant, j, &ignored),
+                               Cancel(of, j, &ignored),
                                core_->WatchJob(tenant, j, [] {}).status(),
                                core_->ReadEvents(tenant, j, 0, 1).status(),
                                core_->FindOutput(tenant, j, "y").status()};
   };
-  const std::vector<Status> foreign = read_as(*bob, handle, buffer, job);
+  const std::vector<Status> foreign = read_as(bob, handle, buffer, job);
   for (const Status& status : foreign) {
     EXPECT_EQ(status.code(), StatusCode::kNotFound) << status;
   }
   const std::string absent(handle.size(), 'a');
-  const std::vector<Status> none = read_as(*bob, absent, absent, absent);
+  const std::vector<Status> none = read_as(bob, absent, absent, absent);
   for (size_t i = 0; i < none.size(); ++i) {
     EXPECT_EQ(none[i].code(), foreign[i].code());
     EXPECT_EQ(Message(none[i]).substr(0, 14), Message(foreign[i]).substr(0, 14));
@@ -424,22 +446,6 @@ TEST_F(CoreTest, RecoversFromDeathAtEachPoint) {
     EXPECT_EQ(Contents(buffer, 8), "12345678");
     EXPECT_EQ(core_->operations(), 0u);
   }
-}
-
-// A job whose executor dies fails with the reason, and the job after it runs.
-TEST_F(CoreTest, JobFailsWithTheReason) {
-  const std::string first = RunningJob(SubmitRequestOf());
-  EXPECT_EQ(Job(first).state(), v1::JOB_STATE_RUNNING);
-  spawner_.last().Die(kSignal9);
-  const v1::Job failed = Job(first);
-  EXPECT_EQ(failed.state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(failed.error().code(), static_cast<int>(StatusCode::kUnavailable));
-  EXPECT_THAT(failed.error().message(), HasSubstr("signal 9"));
-  const auto second = Submit(SubmitRequestOf());
-  ASSERT_TRUE(second->outcome.has_value());
-  spawner_.last().AnswerPrepare(Accepted());
-  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
-  EXPECT_EQ(Job(second->response.job().id()).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 // Three crashes within the window stop the spawning until the window has passed.
@@ -536,6 +542,7 @@ TEST_F(CoreTest, HonoursIdempotencyKeys) {
   spawner_.last().AnswerPrepare(rejected);
   EXPECT_EQ(first->outcome->status.code(), StatusCode::kInvalidArgument);
   spawner_.last().AnswerPrepare(Accepted());  // The duplicate became the first.
+  store_->Pump();
   ASSERT_TRUE(duplicate->outcome.has_value() && duplicate->outcome->ok());
   const std::string id = duplicate->response.job().id();
 
@@ -734,6 +741,7 @@ TEST_F(CoreTest, JobKeepsOutputsAndEvents) {
   const uint64_t key = *core_->WatchJob(*tenant_, id, [&] { ++wakes; });
   EXPECT_EQ(core_->FindOutput(*tenant_, id, "y").status().code(), StatusCode::kFailedPrecondition);
   spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  store_->Pump();
   EXPECT_GT(wakes, 0);
   core_->Unwatch(*tenant_, id, key);
   EXPECT_EQ(core_->FindOutput(*tenant_, id, "y")->inline_bytes, "ABCDEFGH");
@@ -797,7 +805,7 @@ TEST_F(CoreTest, JobKeepsItsLog) {
 // A tenant without room for a log keeps its counts; its outputs come first.
 TEST_F(CoreTest, JobLogNeedsRoom) {
   Config config;
-  config.limits_buffers_bytes_max = 4096;
+  config.jobs_stored_bytes_max = 4096;
   Restart(config);
   const std::string id = RunningJob(SubmitRequestOf());
   RunReply reply = Doubled("ABCDEFGH");
@@ -866,15 +874,15 @@ TEST_F(CoreTest, CancelsJobs) {
   const std::string running = RunningJob(SubmitRequestOf());
   const std::string waiting = RunningJob(SubmitRequestOf());
   v1::Job job;
-  ASSERT_TRUE(core_->CancelJob(*tenant_, waiting, &job).ok());
+  ASSERT_TRUE(Cancel(tenant_, waiting, &job).ok());
   EXPECT_EQ(Job(waiting).state(), v1::JOB_STATE_CANCELLED);
-  ASSERT_TRUE(core_->CancelJob(*tenant_, running, &job).ok());
+  ASSERT_TRUE(Cancel(tenant_, running, &job).ok());
   EXPECT_TRUE(job.cancel_requested());
   EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
-  ASSERT_TRUE(core_->CancelJob(*tenant_, running, &job).ok());
+  ASSERT_TRUE(Cancel(tenant_, running, &job).ok());
   spawner_.last().AnswerRun(Doubled("ABCDEFGH"));  // It ended before the stop reached it.
   EXPECT_EQ(Job(running).state(), v1::JOB_STATE_SUCCEEDED);
-  ASSERT_TRUE(core_->CancelJob(*tenant_, running, &job).ok());
+  ASSERT_TRUE(Cancel(tenant_, running, &job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
   EXPECT_EQ(core_->operations(), 0u);
 }
@@ -890,6 +898,7 @@ TEST_F(CoreTest, ListsAndExpiresJobs) {
     (*request.mutable_options()->mutable_labels())["even"] = i % 2 == 0 ? "yes" : "no";
     ids.insert(ids.begin(), RunningJob(request));
     spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+    store_->Pump();
   }
   std::vector<std::string> listed;
   v1::ListJobsRequest request;
@@ -915,16 +924,21 @@ TEST_F(CoreTest, ListsAndExpiresJobs) {
   filter.set_page_size(1001);
   EXPECT_EQ(core_->ListJobs(*tenant_, filter, &even).code(), StatusCode::kInvalidArgument);
 
-  EXPECT_EQ(tenant_->buffers.bytes(), 5 * 8u);
+  const auto stored = [&] { return state_->database.Use()->at("ann"); };
+  EXPECT_EQ(stored().jobs, 5u);
+  EXPECT_EQ(tenant_->stored_job_bytes, stored().stored_bytes);
   clock_.Advance(std::chrono::seconds(20));
   core_->OnTime();
-  EXPECT_EQ(tenant_->buffers.bytes(), 3 * 8u);
+  store_->Pump();
+  EXPECT_EQ(stored().jobs, 3u);
+  EXPECT_EQ(tenant_->stored_job_bytes, stored().stored_bytes);
   v1::Job job;
   EXPECT_EQ(core_->GetJob(*tenant_, ids.back(), &job).code(), StatusCode::kNotFound);
   EXPECT_TRUE(core_->GetJob(*tenant_, ids.front(), &job).ok());
   clock_.Advance(std::chrono::hours(25));
   core_->OnTime();
-  EXPECT_EQ(tenant_->buffers.bytes(), 0u);
+  store_->Pump();
+  EXPECT_EQ(tenant_->stored_job_bytes, 0u);
 }
 
 // Each limit refuses with a sentence that gives it.

@@ -140,9 +140,15 @@ class FakeSpawner final : public ExecutorSpawner {
   }
   StatusOr<ProbedDevices> Probe(const std::string&) override { return ProbedDevices(); }
 
-  FakeExecutor& last() { return *executors.back(); }
+  FakeExecutor& last() {
+    if (settle) {
+      settle();
+    }
+    return *executors.back();
+  }
 
-  Status failure;       // Of the next spawns.
+  std::function<void()> settle;   // Called before a test looks: what is pending elsewhere happens first.
+  Status failure;                 // Of the next spawns.
   Status end_at_once;   // The next executors end before Spawn returns.
   std::vector<std::shared_ptr<FakeExecutor>> executors;
 };

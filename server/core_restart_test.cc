@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dependencies, arrays, restarts from each state, drains, broken stores, and random sequences of all of it.
+#include <algorithm>
+#include <set>
+
+#include "server/testing/job_fixture.h"
+
+namespace hpvm {
+namespace {
+
+using absl::StatusCode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using JobTest = testing::JobFixture;
+
+constexpr char kOutput[] = "ABCDEFGH";
+constexpr auto kEnded = v1::JobDependency::CONDITION_ENDED, kFailed = v1::JobDependency::CONDITION_FAILED;
+
+class RestartTest : public JobTest {
+ protected:
+  v1::SubmitRequest ArrayRequest(uint64_t last, uint32_t running_max = 0) {
+    v1::SubmitRequest request = Request();
+    request.mutable_array()->set_last(last);
+    request.mutable_array()->set_running_max(running_max);
+    return request;
+  }
+  std::vector<std::string> SubmitArray(const v1::SubmitRequest& request) {
+    const AnsweredRef answer = Submit(request);
+    Prepare(with_index_);
+    Pump();
+    EXPECT_EQ(answer->code(), StatusCode::kOk) << (answer->outcome ? answer->outcome->status : Status());
+    return {answer->response.array_job_ids().begin(), answer->response.array_job_ids().end()};
+  }
+};
+
+// Chains, fan-in and fan-out start when what they wait for has ended as asked, and never before.
+TEST_F(RestartTest, RunsInOrder) {
+  const std::string a = SubmitJob(Request()), b = SubmitJob(Request());
+  const std::string after_a = SubmitAfter(a);
+  v1::SubmitRequest fan_in = Request();
+  fan_in.add_after()->set_job_id(a);
+  fan_in.add_after()->set_job_id(b);
+  const std::string after_both = SubmitJob(fan_in);
+  const std::string chain = SubmitAfter(after_a);
+  EXPECT_THAT(Job(after_a).waits_for(), HasSubstr("Waits for " + a + " to succeed."));
+  EXPECT_THAT(Job(after_both).waits_for(), HasSubstr("And for 1 more."));
+  EXPECT_EQ(OpenRuns().size(), 2u);
+  AnswerRun(Result(kOutput));   // a
+  EXPECT_EQ(State(after_a), "RUNNING");
+  EXPECT_EQ(State(after_both), "ACCEPTED");
+  EXPECT_EQ(State(chain), "ACCEPTED");
+  AnswerRun(Result(kOutput));   // b
+  EXPECT_EQ(State(after_both), "RUNNING");
+  AnswerRun(Result(kOutput));   // after_a
+  EXPECT_EQ(State(chain), "RUNNING");
+  // After what has ended already: at once.
+  EXPECT_EQ(State(SubmitAfter(a)), "RUNNING");
+  EXPECT_EQ(Job(chain).after(0).job_id(), after_a);
+}
+
+// What can no longer come true ends the job without an attempt, and so down the chain; other conditions hold.
+TEST_F(RestartTest, FailsWhatCanNeverStart) {
+  const std::string a = SubmitJob(Request());
+  const std::string b = SubmitAfter(a), c = SubmitAfter(b), d = SubmitAfter(b, kEnded), e = SubmitAfter(b, kFailed),
+                    f = SubmitAfter(a, kFailed);
+  AnswerRun(Failure(Aborted("A trap.")));
+  EXPECT_EQ(State(b), "FAILED");
+  EXPECT_EQ(State(c), "FAILED");
+  EXPECT_EQ(Job(b).error().code(), static_cast<int>(StatusCode::kFailedPrecondition));
+  v1::ErrorDetail detail;
+  ASSERT_TRUE(Job(b).error().details(0).UnpackTo(&detail));
+  EXPECT_EQ(detail.job_id(), a);
+  EXPECT_EQ(Job(b).attempt(), 0u);
+  for (const std::string& id : {d, e, f}) {
+    EXPECT_EQ(State(id), "RUNNING");
+  }
+  EXPECT_EQ(State(SubmitAfter(a)), "FAILED");   // Known at the submit.
+  const std::string g = SubmitAfter(d, kFailed);
+  for (int i = 0; i < 3; ++i) {
+    AnswerRun(Result(kOutput));
+  }
+  EXPECT_EQ(State(g), "FAILED");
+  ExpectExactQuotas();
+}
+
+// A cancelled job's dependents are told as well.
+TEST_F(RestartTest, CancelsReachDependents) {
+  const std::string a = SubmitJob(Request());
+  const std::string b = SubmitAfter(a), c = SubmitAfter(b, kEnded);
+  Cancel(b);
+  EXPECT_EQ(State(c), "RUNNING");
+}
+
+// Dependencies hold across a restart: on what ended before, runs still, or ended as it must not.
+TEST_F(RestartTest, DependenciesSurvive) {
+  const std::string done = SubmitJob(Request());
+  AnswerRun(Result(kOutput));
+  const std::string running = SubmitJob(Request());
+  v1::SubmitRequest both = Request();
+  both.add_after()->set_job_id(done);
+  both.add_after()->set_job_id(running);
+  const std::string waits = SubmitJob(both);
+  const auto elements = SubmitArray(ArrayRequest(1));
+  const std::string array = Job(elements[0]).array_id();
+  const std::string after_array = SubmitAfter(array);
+  ASSERT_EQ(OpenRuns().size(), 3u);
+  AnswerRun(Result(kOutput));   // running
+  EXPECT_EQ(State(waits), "RUNNING");
+  AnswerRun(Result(kOutput));   // elements[0]
+  EXPECT_EQ(State(elements[0]), "SUCCEEDED");
+  const std::string late = SubmitAfter(elements[1]);
+  Crash();
+  Start();
+  EXPECT_EQ(State(after_array), "ACCEPTED");
+  EXPECT_EQ(State(late), "ACCEPTED");
+  Advance(std::chrono::seconds(1));
+  const std::string later = SubmitAfter(array);   // Of an array that ended in part before this daemon.
+  EXPECT_EQ(State(later), "ACCEPTED");
+  ASSERT_EQ(OpenRuns().size(), 2u);
+  AnswerRun(Result(kOutput));
+  AnswerRun(Result(kOutput));
+  EXPECT_EQ(State(waits), "SUCCEEDED");
+  EXPECT_EQ(State(elements[1]), "SUCCEEDED");
+  for (const std::string& id : {late, after_array, later}) {
+    EXPECT_EQ(State(id), "RUNNING");
+  }
+}
+
+// An element gets its index as input and symbol; they share one request; only so many run at a time, in order.
+TEST_F(RestartTest, RunsArrays) {
+  with_index_ = true;
+  v1::SubmitRequest request = ArrayRequest(20, 2);
+  request.mutable_array()->set_first(10);
+  request.mutable_array()->set_step(5);
+  request.mutable_array()->set_symbol("n");
+  request.add_inputs()->set_name("i");
+  request.mutable_inputs(1)->set_array_index(true);
+  const std::vector<std::string> ids = SubmitArray(request);
+  ASSERT_EQ(ids.size(), 3u);
+  ASSERT_EQ(OpenRuns().size(), 2u);
+  EXPECT_EQ(State(ids[2]), "ACCEPTED");
+  EXPECT_THAT(Job(ids[2]).waits_for(), HasSubstr("at most 2 elements of " + Job(ids[0]).array_id()));
+  EXPECT_EQ(Job(ids[1]).array_index(), 15u);
+  EXPECT_THAT(spawner_.last().runs[1].inputs, ElementsAre("abcdefgh", std::string("\x0f\0\0\0", 4)));
+  ExpectExactQuotas();
+  AnswerRun(Result(kOutput));
+  EXPECT_EQ(State(ids[2]), "RUNNING");
+  ASSERT_EQ(OpenRuns().size(), 2u);
+  EXPECT_THAT(spawner_.last().runs[2].inputs, ElementsAre("abcdefgh", std::string("\x14\0\0\0", 4)));
+  // Listed by array; found by id only as elements.
+  v1::ListJobsRequest list;
+  list.set_array_id(Job(ids[0]).array_id());
+  v1::ListJobsResponse listed;
+  ASSERT_TRUE(core_->ListJobs(*tenant_, list, &listed).ok());
+  EXPECT_EQ(listed.jobs_size(), 3);
+  v1::Job job;
+  EXPECT_EQ(core_->GetJob(*tenant_, Job(ids[0]).array_id(), &job).code(), StatusCode::kNotFound);
+  // Cancelled as one.
+  const auto cancelled = Cancel(Job(ids[0]).array_id());
+  EXPECT_TRUE(cancelled->outcome->ok());
+  EXPECT_EQ(cancelled->response.cancelled(), 2u);
+  AnswerRun(Failure(Cancelled("Stopped.")));
+  AnswerRun(Failure(Cancelled("Stopped.")));
+  EXPECT_EQ(State(ids[0]), "SUCCEEDED");
+  EXPECT_EQ(State(ids[1]), "CANCELLED");
+  EXPECT_EQ(State(ids[2]), "CANCELLED");
+  EXPECT_EQ(Cancel(Job(ids[0]).array_id())->response.cancelled(), 0u);
+  EXPECT_EQ(Cancel("array-none")->outcome->status.code(), StatusCode::kNotFound);
+  EXPECT_TRUE(tenant_->arrays.empty());
+  // One element again, by itself, with its index.
+  v1::RetryJobRequest retry;
+  retry.set_job_id(ids[1]);
+  const auto again = Retry(retry);
+  ASSERT_EQ(again->code(), StatusCode::kOk) << again->outcome->status;
+  EXPECT_EQ(Job(again->id()).array_id(), "");
+  OpenRuns();
+  EXPECT_THAT(spawner_.last().runs.back().inputs, ElementsAre("abcdefgh", std::string("\x0f\0\0\0", 4)));
+  ExpectExactQuotas();
+}
+
+// An array is one submit to its key, before and after a restart.
+TEST_F(RestartTest, ArraysHaveOneKey) {
+  v1::SubmitRequest request = ArrayRequest(4);
+  request.mutable_options()->set_idempotency_key("key");
+  const std::vector<std::string> ids = SubmitArray(request);
+  ASSERT_EQ(ids.size(), 5u);
+  EXPECT_EQ(SubmitArray(request), ids);
+  Restart();
+  EXPECT_EQ(SubmitArray(request), ids);
+  EXPECT_EQ(state_->database.Use()->at("ann").jobs, 5u);
+}
+
+// A restart in each state takes the job up where it was: nothing lost, nothing twice that was not lost.
+TEST_F(RestartTest, TakesUpEachState) {
+  config_.jobs_running_per_tenant_max = 2;
+  Restart();
+  const std::string ended = SubmitJob(Request());
+  AnswerRun(Result(kOutput));
+  const std::string running = SubmitJob(Request());
+  v1::SubmitRequest once = Request();
+  once.mutable_retry()->set_attempts_max(1);
+  const std::string last = SubmitJob(once);
+  const std::string queued = SubmitJob(Request());
+  const std::string cancelled = queued;
+  const std::string waiting = SubmitAfter(queued);
+  ASSERT_EQ(OpenRuns().size(), 2u);
+  Crash();
+  Start();
+  Pump();
+  EXPECT_EQ(State(ended), "SUCCEEDED");
+  EXPECT_EQ(State(running), "ACCEPTED");
+  EXPECT_THAT(Job(running).waits_for(), HasSubstr("The daemon ended while attempt 1 ran."));
+  EXPECT_EQ(State(last), "DEAD");
+  EXPECT_EQ(State(queued), "RUNNING");
+  EXPECT_EQ(State(waiting), "ACCEPTED");
+  ExpectExactQuotas();
+  Advance(std::chrono::seconds(1));
+  EXPECT_EQ(Job(running).attempt(), 2u);
+  // The graph and the inputs come from disk: this daemon has prepared nothing itself.
+  ASSERT_EQ(OpenRuns().size(), 2u);
+  EXPECT_THAT(spawner_.last().runs[0].inputs, ElementsAre("abcdefgh"));
+  AnswerRun(Result(kOutput));
+  AnswerRun(Result(kOutput));
+  AnswerRun(Result(kOutput));
+  for (const std::string& id : {running, queued, waiting}) {
+    EXPECT_EQ(State(id), "SUCCEEDED");
+  }
+  EXPECT_EQ(core_->operations(), 0u);
+}
+
+// What was not committed when the daemon died was not answered, and is not there; what was, is.
+TEST_F(RestartTest, CrashesAroundTheInsert) {
+  SubmitJob(Request());
+  AnswerRun(Result(kOutput));
+  for (const bool committed : {false, true}) {
+    store_->hold_commits = true;
+    const auto answer = Submit(Request(committed ? "yes" : "no"));
+    Prepare();
+    EXPECT_FALSE(answer->outcome.has_value());
+    if (committed) {
+      store_->StepCommit();
+      EXPECT_EQ(answer->code(), StatusCode::kOk);
+    }
+    Crash();
+    Start();
+    EXPECT_EQ(Submit(Request(committed ? "yes" : "no"))->response.existed(), committed);
+    Pump();
+  }
+}
+
+// A running job whose cancel was wished for ends as cancelled, one in place and one that is late as failed.
+TEST_F(RestartTest, EndsWhatCannotGoOn) {
+  const std::string cancelled = SubmitJob(Request());
+  v1::SubmitRequest late = Request();
+  late.mutable_options()->set_deadline_ns(1'000'000'000);
+  const std::string running_late = SubmitJob(late);
+  late.add_after()->set_job_id(cancelled);
+  late.mutable_after(0)->set_condition(kEnded);
+  const std::string waiting_late = SubmitJob(late);
+  v1::CreateBufferRequest create;
+  create.set_type(v1::ELEMENT_TYPE_F32);
+  create.add_shape(2);
+  const std::string buffer = core_->CreateBuffer(*tenant_, create)->id();
+  v1::SubmitRequest request = Request();
+  request.add_outputs()->set_name("y");
+  request.mutable_outputs(0)->set_buffer_id(buffer);
+  const std::string to_buffer = SubmitJob(request);
+  request.mutable_inputs(0)->mutable_buffer()->set_buffer_id(buffer);
+  const std::string in_place = SubmitJob(request);
+  ASSERT_EQ(OpenRuns().size(), 4u);
+  Cancel(cancelled);
+  Crash();
+  clock_.Advance(std::chrono::seconds(2));
+  Start();
+  Pump();
+  EXPECT_EQ(State(cancelled), "CANCELLED");
+  EXPECT_EQ(State(running_late), "FAILED");
+  EXPECT_EQ(Job(running_late).error().code(), static_cast<int>(StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(State(waiting_late), "EXPIRED");
+  EXPECT_EQ(State(in_place), "FAILED");
+  Advance(std::chrono::seconds(1));
+  EXPECT_EQ(State(to_buffer), "FAILED");   // Its buffer ended with the daemon.
+  EXPECT_EQ(Job(to_buffer).error().code(), static_cast<int>(StatusCode::kDataLoss));
+  EXPECT_THAT(Job(to_buffer).error().message(), HasSubstr(buffer));
+  ExpectExactQuotas();
+}
+
+// A wall clock that jumps makes waits shorter or longer, within their limits, and loses nothing.
+TEST_F(RestartTest, SurvivesClockJumps) {
+  for (const int64_t jump : {-3'600'000'000'000, 3'600'000'000'000}) {
+    const std::string id = SubmitJob(Request());
+    ASSERT_EQ(OpenRuns().size(), 1u);
+    Die();
+    EXPECT_EQ(State(id), "ACCEPTED");
+    clock_.JumpWall(jump);
+    Crash();
+    Start();
+    Advance(std::chrono::minutes(2));
+    if (State(id) != "EXPIRED" && State(id) != "FAILED") {
+      AnswerRun(Result(kOutput));
+      EXPECT_EQ(State(id), "SUCCEEDED");
+    }
+  }
+}
+
+// A drain starts nothing new and keeps what waits; what is broken off goes back without having spent the attempt.
+TEST_F(RestartTest, Drains) {
+  config_.jobs_running_per_tenant_max = 2;
+  Restart();
+  v1::SubmitRequest once = Request();
+  once.mutable_retry()->set_attempts_max(1);
+  const std::string ends = SubmitJob(once), broken = SubmitJob(once), queued = SubmitJob(once);
+  ASSERT_EQ(OpenRuns().size(), 2u);
+  core_->Drain();
+  EXPECT_EQ(Submit(Request())->code(), StatusCode::kUnavailable);
+  EXPECT_EQ(core_->operations(), 2u);
+  AnswerRun(Result(kOutput));
+  EXPECT_EQ(State(ends), "SUCCEEDED");
+  EXPECT_EQ(State(queued), "ACCEPTED");
+  EXPECT_THAT(Job(queued).waits_for(), HasSubstr("start again"));
+  EXPECT_EQ(core_->operations(), 1u);
+  EXPECT_FALSE(core_->Health().is_ready);
+  core_->StopRunning();
+  EXPECT_EQ(spawner_.last().cancels.size(), 1u);
+  clock_.Advance(std::chrono::seconds(2));
+  core_->OnTime();   // It did not stop in time: its executor is killed.
+  core_->OnTime();
+  Pump();
+  EXPECT_EQ(core_->operations(), 0u);
+  EXPECT_EQ(Row(broken).job().state(), v1::JOB_STATE_ACCEPTED);
+  EXPECT_EQ(Row(broken).attempts_spent(), 0u);
+  Restart();
+  EXPECT_TRUE(core_->Health().is_ready);
+  ASSERT_EQ(OpenRuns().size(), 2u);
+  AnswerRun(Result(kOutput));
+  AnswerRun(Result(kOutput));
+  EXPECT_EQ(State(broken), "SUCCEEDED");
+  EXPECT_EQ(Job(broken).attempt(), 2u);
+  EXPECT_EQ(State(queued), "SUCCEEDED");
+}
+
+// A stop without a drain is as good: what ran goes back.
+TEST_F(RestartTest, StopsAtOnce) {
+  const std::string id = SubmitJob(Request());
+  ASSERT_EQ(OpenRuns().size(), 1u);
+  Restart();
+  EXPECT_EQ(Job(id).attempt(), 2u);
+  EXPECT_EQ(Row(id).attempts_spent(), 1u);
+  AnswerRun(Result(kOutput));
+  EXPECT_EQ(State(id), "SUCCEEDED");
+}
+
+// Thousands of jobs that wait leave the queue together, and come back.
+TEST_F(RestartTest, DrainsDeepQueues) {
+  config_.jobs_queued_per_tenant_max = 5'000;
+  config_.jobs_array_max = 5'000;
+  Restart();
+  const auto ids = SubmitArray(ArrayRequest(3'999));
+  ASSERT_EQ(ids.size(), 4'000u);
+  core_->Drain();
+  Restart();
+  EXPECT_EQ(State(ids.back()), "QUEUED");
+  ASSERT_EQ(OpenRuns().size(), 16u);
+  EXPECT_EQ(Cancel(Job(ids[0]).array_id())->response.cancelled(), 4'000u);
+  for (int i = 0; i < 16; ++i) {
+    AnswerRun(Failure(Cancelled("Stopped.")));
+  }
+  EXPECT_EQ(State(ids.back()), "CANCELLED");
+  EXPECT_TRUE(tenant_->jobs.empty());
+  ExpectExactQuotas();
+}
+
+// After a write of which nobody knows whether it happened nothing is answered any more; the next daemon knows.
+TEST(BrokenStoreTest, AcknowledgesNothing) {
+  class Broken : public RestartTest {
+   public:
+    void TestBody() override {}
+    void Check(bool applied) {
+      End();
+      bool breaks = false;
+      MemoryJobDatabaseFaults faults;
+      const auto fail = [&](std::span<const JobWrite>) { return breaks ? DataLoss("EIO.") : absl::OkStatus(); };
+      (applied ? faults.after_commit : faults.before_commit) = fail;
+      state_ = std::make_unique<testing::StoredState>(faults);
+      Start();
+      const std::string id = SubmitJob(Request());
+      ASSERT_EQ(OpenRuns().size(), 1u);
+      breaks = true;
+      AnswerRun(Result(kOutput));
+      EXPECT_EQ(State(id), "RUNNING");
+      const auto cancelled = Cancel(id);
+      EXPECT_FALSE(cancelled->outcome.has_value() && cancelled->outcome->ok());
+      const auto refused = Submit(Request("key"));
+      EXPECT_EQ(refused->code(), StatusCode::kUnavailable);
+      EXPECT_TRUE(refused->outcome->detail->retryable());
+      EXPECT_FALSE(core_->Health().is_ready);
+      Crash();
+      breaks = false;
+      state_->database.Reopen();
+      Start();
+      Pump();
+      EXPECT_EQ(State(id), applied ? "SUCCEEDED" : "ACCEPTED");
+      Advance(std::chrono::seconds(1));
+      if (!applied) {
+        AnswerRun(Result(kOutput));
+      }
+      EXPECT_EQ(State(id), "SUCCEEDED");
+      ExpectExactQuotas();
+    }
+  };
+  Broken().Check(/*applied=*/false);
+  Broken().Check(/*applied=*/true);
+}
+
+// Random submits, answers, deaths, cancels, time, crashes and drains: every job ends once, and quotas are exact.
+TEST(RandomJobsTest, AllEnd) {
+  class Random : public RestartTest {
+   public:
+    explicit Random(uint64_t seed) : draw_(seed) {}
+    void TestBody() override {}
+    void Run() {
+      config_.jobs_running_per_tenant_max = 3;
+      config_.jobs_queued_per_tenant_max = 12;
+      config_.executor_crashes_max = 4;
+      Restart();
+      for (int step = 0; step < 120; ++step) {
+        Step();
+        ASSERT_FALSE(HasFailure());
+      }
+      Heal();
+    }
+
+   private:
+    void Step() {
+      const uint64_t what = draw_.Below(100);
+      if (what < 35) {
+        v1::SubmitRequest request = draw_.Below(6) == 0 ? ArrayRequest(draw_.Below(4), draw_.Below(3) == 0 ? 1 : 0)
+                                                        : Request(draw_.Below(3) == 0 ? "k" + std::to_string(step_) : "");
+        if (!ids_.empty() && draw_.Below(3) == 0) {
+          request.add_after()->set_job_id(ids_[draw_.Below(ids_.size())]);
+          request.mutable_after(0)->set_condition(static_cast<v1::JobDependency::Condition>(draw_.Below(4)));
+        }
+        const auto answer = Submit(request);
+        Prepare();
+        if (answer->code() == StatusCode::kOk && answer->outcome.has_value()) {
+          ids_.push_back(answer->id());
+        }
+      } else if (what < 65) {
+        const auto open = OpenRuns();
+        if (!open.empty()) {
+          const auto& [executor, index] = open[draw_.Below(open.size())];
+          executor->AnswerRun(draw_.Below(4) == 0 ? Failure(Aborted("A trap.")) : Result(Bytes()), index);
+          Pump();
+        }
+      } else if (what < 72) {
+        if (!spawner_.executors.empty()) {
+          Die();
+        }
+      } else if (what < 82) {
+        if (!ids_.empty()) {
+          Cancel(ids_[draw_.Below(ids_.size())]);
+        }
+      } else if (what < 94) {
+        Advance(std::chrono::milliseconds(draw_.Below(2'000)));
+      } else if (what < 97) {
+        store_->hold_commits = draw_.Below(2) == 0;
+        Crash();
+        Start();
+      } else {
+        core_->Drain();
+        Restart();
+      }
+      if (draw_.Below(10) == 0) {
+        store_->hold_commits = !store_->hold_commits;
+      }
+      if (!store_->hold_commits) {
+        Pump();
+        if (store_->Health().pending_writes == 0 && tenant_->pending_keys.empty() && core_->operations() == 0) {
+          ExpectExactQuotas();
+        }
+      }
+      ++step_;
+    }
+    void Heal() {
+      store_->hold_commits = store_->hold_posted = false;
+      for (int round = 0; round < 500 && !tenant_->jobs.empty(); ++round) {
+        while (!OpenRuns().empty()) {
+          AnswerRun(Result(kOutput));
+        }
+        Advance(std::chrono::seconds(5));
+      }
+      for (const std::string& id : ids_) {
+        EXPECT_TRUE(IsTerminal(Job(id).state())) << id << " is " << State(id) << ": " << Job(id).waits_for();
+      }
+      EXPECT_TRUE(tenant_->jobs.empty());
+      EXPECT_TRUE(tenant_->arrays.empty());
+      EXPECT_EQ(tenant_->dependencies.size(), 0u);
+      EXPECT_EQ(core_->operations(), 0u);
+      ExpectExactQuotas();
+    }
+    std::string Bytes() { return std::string(draw_.Below(3) == 0 ? 50'000 : 8, 'r'); }
+
+    SeededRng draw_;
+    uint64_t step_ = 0;
+    std::vector<std::string> ids_;
+  };
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    random.Run();
+    if (HasFailure()) {
+      return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finished jobs make room, as the limits on their age, number and bytes say.
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/core.h"
+#include "server/jobs/retention.h"
+#include "server/log.h"
+
+namespace hpvm {
+namespace {
+
+constexpr Duration kEvery = std::chrono::seconds(10), kSoon = std::chrono::milliseconds(200);
+// At a time: other writes wait no longer than these take.
+constexpr size_t kWritesMax = 256;
+
+}  // namespace
+
+void Core::ScheduleRetention(CoreScope& scope, Duration after) {
+  AddTimer(scope, options_.clock->Now() + after, [this](CoreScope& inner) {
+    if (closed_) {
+      return;
+    }
+    const RetentionLimits limits{.kept_max = config_->jobs_kept_max,
+                                 .kept_ms = config_->jobs_kept_ms,
+                                 .kept_bytes_max = config_->jobs_kept_bytes_max};
+    options_.jobs->Post([this, limits] {
+      const size_t writes = Retain(limits);
+      CoreScope scope(*this);
+      ScheduleRetention(scope, writes >= kWritesMax ? kSoon : kEvery);
+    });
+  });
+}
+
+// On the store's thread, without the mutex. Answers how many writes there are to do at once.
+size_t Core::Retain(const RetentionLimits& limits) {
+  const auto is_needed = [this](std::string_view tenant, std::string_view id) {
+    CoreScope scope(*this);
+    const auto found = tenants_.find(std::string(tenant));
+    return found != tenants_.end() && found->second->dependencies.IsWaitedFor(std::string(id));
+  };
+  StatusOr<std::vector<JobWrite>> writes =
+      PlanRetention(options_.jobs->database(), limits, options_.clock->WallNs(), kWritesMax, is_needed);
+  if (const Status planned = HPVMD_FAILPOINT("core.retention.plan"); !planned.ok()) {
+    writes = planned;
+  }
+  if (!writes.ok()) {
+    LogWarning("Finished jobs not looked through", {{"error", Message(writes.status())}});
+    return 0;
+  }
+  for (JobWrite& write : *writes) {
+    const DropJob* drop = std::get_if<DropJob>(&write);
+    JobStore::WriteDone done = [](const WriteResult&) {};
+    if (drop != nullptr) {
+      const StatusOr<StoredJob> row = options_.jobs->database().Find(drop->tenant, drop->id);
+      done = [this, drop = *drop, before = row.ok() ? row->stored_bytes() : 0](const WriteResult& result) {
+        OnDropped(drop, before, result);
+      };
+    }
+    CoreScope scope(*this);
+    if (closed_) {
+      return 0;
+    }
+    options_.jobs->Write(std::move(write), std::move(done));
+  }
+  return writes->size();
+}
+
+// The tenant's bytes on disk are fewer. Without the mutex.
+void Core::OnDropped(const DropJob& drop, uint64_t before, const WriteResult& result) {
+  if (!result.status.ok()) {
+    return;
+  }
+  uint64_t after = 0;
+  if (!drop.forget) {
+    const StatusOr<StoredJob> row = options_.jobs->database().Find(drop.tenant, drop.id);
+    after = row.ok() ? row->stored_bytes() : 0;
+  }
+  CoreScope scope(*this);
+  if (const auto tenant = tenants_.find(drop.tenant); tenant != tenants_.end()) {
+    // The row that stays may be larger than what a small job was counted for.
+    tenant->second->stored_job_bytes += after;
+    tenant->second->stored_job_bytes -= std::min(before, tenant->second->stored_job_bytes);
+    if (const auto recent = tenant->second->recent.find(drop.id); recent != tenant->second->recent.end()) {
+      recent_events_ -= recent->second->events->size();
+      tenant->second->recent.erase(recent);
+    }
+  }
+}
+
+}  // namespace hpvm

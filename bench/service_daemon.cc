@@ -199,8 +199,11 @@ std::string ServiceDaemon::StoreFingerprint() const {
   std::error_code ignored;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(std::filesystem::path(path).parent_path(), ignored)) {
-    // The index of the log is memory that processes share.
-    if (entry.is_regular_file(ignored) && !entry.path().string().ends_with("-shm")) {
+    const std::string name =
+        std::filesystem::relative(entry.path(), std::filesystem::path(path).parent_path(), ignored);
+    // Beside the store there are caches and a lock. The index of the log is memory that processes share.
+    const bool is_store = name.starts_with("jobs.db") || name.starts_with("blobs/");
+    if (is_store && entry.is_regular_file(ignored) && !name.ends_with("-shm")) {
       files[entry.path()] = std::to_string(entry.file_size(ignored)) + " " +
                             std::to_string(entry.last_write_time(ignored).time_since_epoch().count());
     }

@@ -64,9 +64,16 @@ uint64_t SweepSeed() {
   return value == nullptr ? 1 : strtoull(value, nullptr, 10);
 }
 
-// Of `count` places, numbered from 1: all, or about `budget`.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kShare = 8;  // Each run takes so much longer there.
+#else
+constexpr uint64_t kShare = 2;
+#endif
+
+// Of `count` places, numbered from 1: all, or about `budget` / kShare.
 std::vector<uint64_t> Places(uint64_t count, uint64_t budget) {
   std::vector<uint64_t> places;
+  budget = std::max<uint64_t>(1, budget / kShare);
   const uint64_t step = IsFull() ? 1 : std::max<uint64_t>(1, count / budget);
   for (uint64_t n = 1 + SweepSeed() % step; n <= count; n += step) {
     places.push_back(n);

@@ -34,7 +34,7 @@ std::vector<JobWrite> PlanRetention(const TenantUse& use, std::span<const Finish
                                     std::span<const FinishedJob> undropped, const RetentionLimits& limits,
                                     int64_t now_unix_ns, size_t writes_max, const IsNeeded& is_needed);
 
-// For every tenant, and the keys (always the first write): at most `writes_max` writes, of which each is good by itself.
+// For every tenant, and the keys (always the first write): at most `writes_max` writes, each good by itself.
 // Called every few seconds; when it answers as many as it may there is more to do. What a dropped job still holds is
 // counted by the next call. Any thread.
 StatusOr<std::vector<JobWrite>> PlanRetention(JobDatabase& database, const RetentionLimits& limits, int64_t now_unix_ns,

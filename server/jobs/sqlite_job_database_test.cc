@@ -326,6 +326,19 @@ TEST_F(SqliteJobDatabaseTest, NumbersAreNotGivenAgain) {
   EXPECT_THAT(results[0].sequences, ElementsAre(2u));
 }
 
+// Messages without any field are rows without any byte: they read as what they are, and are sound.
+TEST_F(SqliteJobDatabaseTest, EmptyPayloads) {
+  Open();
+  InsertJobs insert = MakeInsert("blue", "a", "", kNow);
+  insert.request.clear();
+  ChangeJob end = MakeChange(insert.jobs.front(), v1::JOB_STATE_FAILED);
+  end.results.emplace();
+  Commit({insert, end});
+  EXPECT_TRUE(database_->ReadResults("blue", "a").ok());
+  EXPECT_TRUE(database_->ReadRequest("blue", "a").ok());
+  EXPECT_THAT(*database_->Check(), IsEmpty());
+}
+
 // Bytes from outside, in every place that takes them: zeros, quotes, and more than a page.
 TEST_F(SqliteJobDatabaseTest, HostileBytes) {
   Open();

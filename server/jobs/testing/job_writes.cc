@@ -101,6 +101,9 @@ JobWrite JobWriteGenerator::NextInsert() {
   // One in twenty takes an id that may be there.
   const auto new_id = [&] { return rng_.Below(20) == 0 ? AnyId() : "job-" + std::to_string(made_++); };
   InsertJobs insert = MakeInsert(tenant, new_id(), key, now_unix_ns_);
+  if (rng_.Below(10) == 0) {
+    insert.request.clear();
+  }
   if (rng_.Below(4) == 0) {
     const std::string array = "array-" + std::to_string(made_);
     for (uint64_t i = rng_.Below(5); i > 0; --i) {
@@ -129,6 +132,9 @@ JobWrite JobWriteGenerator::NextChange(JobDatabase& database) {
   now_unix_ns_ += static_cast<int64_t>(rng_.Below(1'000'000));
   if (IsTerminal(change.job.job().state())) {
     change.job.mutable_job()->set_ended_unix_ns(now_unix_ns_);
+    if (rng_.Below(2) == 0) {
+      change.results.emplace();  // Empty ones take no bytes.
+    }
     if (rng_.Below(2) == 0) {
       change.results.emplace().add_outputs()->set_data(std::string(rng_.Below(500), 'r'));
     }

@@ -60,8 +60,8 @@ class BlobFolder {
   using IsUsed = std::function<bool(std::string_view tenant, const Sha256& hash)>;
   void SetIsUsed(IsUsed is_used);
 
-  // Durable when it returns. Errors as base/disk.h; after a failed sync everything fails with kDataLoss (but a file's own
-  // sync that finds the disk full is kResourceExhausted, and there may be room later).
+  // Durable when it returns. Errors as base/disk.h; after a failed sync everything fails with kDataLoss (but a file's
+  // own sync that finds the disk full is kResourceExhausted, and there may be room later).
   // kInvalidArgument when `tenant` is no tenant's name, kInternal when the source cannot be read.
   StatusOr<PinnedBlob> Put(std::string_view tenant, const BlobSource& source);
   // All or none, in their order; syncs each folder once.

@@ -25,6 +25,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import soak  # noqa: E402
+from faults import FAULTS, Fault  # noqa: E402
 from history import NOT_FOUND, UNAVAILABLE, History  # noqa: E402
 from processes import Client, Daemon, read_process  # noqa: E402
 
@@ -79,6 +80,9 @@ class Chaos:
         self.problems = []
         self.counts = {}
         self.failpoints = failpoints()
+        self.fault = Fault(options.fault)
+        if options.fault == "memory_store":
+            self.values["jobs.store"] = "memory"
         self.drain_seconds = []
 
     # --- What happens, told ---
@@ -102,6 +106,7 @@ class Chaos:
     # --- The parts ---
 
     def start_daemon(self, **more):
+        self.fault.happen("down", self)
         self.daemon.write_config(self.values)
         self.daemon.start(mutant=self.options.mutant, **more)
         self.check_no_elders()
@@ -170,6 +175,8 @@ class Chaos:
         drain_ms = self.values["server.drain_ms"]
         limit = drain_ms / 1000 + DRAIN_EXTRA_SECONDS
         sent = time.monotonic_ns()
+        if self.fault.name == "deaf":
+            self.fault.happen("drain", self)
         self.daemon.signal(signal.SIGTERM)
         if second_after is not None:
             time.sleep(second_after)
@@ -183,6 +190,8 @@ class Chaos:
             self.daemon.kill()
             return
         took = (time.monotonic_ns() - sent) / 1e9
+        if self.fault.name == "leftover":
+            self.fault.happen("drain", self)
         self.drain_seconds.append(took)
         if code != 0:
             self.problem(f"{what}: the daemon ended with {code}, not 0: {self.daemon.tail(800)}")
@@ -349,6 +358,7 @@ class Chaos:
         if is_broken:
             broken, named = self.random.choice(BROKEN)
         self.daemon.write_config(self.values, broken)
+        self.fault.happen("reload", self)
         self.daemon.signal(signal.SIGHUP)
         new = self.await_log(at, good, bad)
         if is_broken:
@@ -425,7 +435,8 @@ class Chaos:
         if self.problems:
             self.say(f"FAILED: {len(self.problems)} problems; {self.folder} is kept")
         else:
-            shutil.rmtree(self.folder)
+            if not self.options.keep:
+                shutil.rmtree(self.folder)
             self.say(f"PASSED: 0 lost, 0 duplicated, 0 orphans in {time.monotonic() - self.begin:.0f} s")
         return 1 if self.problems else 0
 
@@ -443,6 +454,8 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=3, help="of each client")
     parser.add_argument("--live", type=int, default=40, help="jobs of a tenant that have not ended, at most")
     parser.add_argument("--pause-us", type=int, default=10_000, help="between two calls of a thread")
+    parser.add_argument("--keep", action="store_true", help="the folder stays, whatever comes of the run")
+    parser.add_argument("--fault", default="", choices=["", *FAULTS], help="a broken promise that must be found")
     parser.add_argument("--mutant", default="", help="a seeded bug, for builds with HPVMD_MUTANTS")
     options = parser.parse_args()
     options.bin = options.bin.resolve()

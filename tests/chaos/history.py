@@ -296,5 +296,6 @@ class History:
                 name = job.end[0].removeprefix("JOB_STATE_").lower()
                 ends[name] = ends.get(name, 0) + 1
         return {"keys": len(self.keys), "jobs": sum(j.key is not None for j in self.jobs.values()), **ends,
-                "attempts": sum(j.top[0] for j in self.jobs.values()), "rounds": self.rounds,
+                "attempts": sum(j.top[0] for j in self.jobs.values()),
+                "attempts lost": sum(j.lost for j in self.jobs.values()), "rounds": self.rounds,
                 "calls failed": len(self.failures), "problems": len(self.problems)}

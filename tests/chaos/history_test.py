@@ -6,7 +6,7 @@ import unittest
 
 from history import History, expected_sha256, parse
 
-WORK = dict(kind="add", amount="3", seed="5", count="16", elements="0", repeat="1", retry_of="", after="", condition="0",
+WORK = dict(kind="add", amount="3", seed="5", count="16", elements="0", retry_of="", after="", condition="0",
             deadline_ms="0", attempts_max="10")
 
 

@@ -35,10 +35,9 @@ std::string ToText(const Work& work) {
     return std::string("\t") + name + "=" + std::to_string(value);
   };
   return "key=" + work.key + "\tkind=" + Name(work.kind) + field("amount", work.amount) + field("seed", work.seed) +
-         field("count", work.count) + field("elements", work.elements) + field("repeat", work.repeat) +
-         "\tretry_of=" + work.retry_of + "\tafter=" + work.after +
-         field("condition", static_cast<uint64_t>(work.condition)) + field("deadline_ms", work.deadline_ms) +
-         field("attempts_max", work.attempts_max);
+         field("count", work.count) + field("elements", work.elements) + "\tretry_of=" + work.retry_of +
+         "\tafter=" + work.after + field("condition", static_cast<uint64_t>(work.condition)) +
+         field("deadline_ms", work.deadline_ms) + field("attempts_max", work.attempts_max);
 }
 
 Work WorkOf(const std::map<std::string, std::string>& fields) {
@@ -56,7 +55,6 @@ Work WorkOf(const std::map<std::string, std::string>& fields) {
   work.seed = number("seed");
   work.count = static_cast<uint32_t>(number("count"));
   work.elements = static_cast<uint32_t>(number("elements"));
-  work.repeat = static_cast<uint32_t>(number("repeat"));
   work.retry_of = text("retry_of");
   work.after = text("after");
   work.condition = static_cast<int>(number("condition"));
@@ -76,7 +74,7 @@ Work MakeWork(Rng& rng, std::string key, const std::string& earlier) {
       work.count = 16'384;
       break;
     case Kind::kSlow:
-      work.repeat = 2'000 + static_cast<uint32_t>(rng.Below(20'000));
+      work.count = 4;
       break;
     case Kind::kSpin:
       work.count = 1;
@@ -105,12 +103,15 @@ std::string DocumentOf(Kind kind, uint32_t amount) {
   const std::string entry = kind == Kind::kBump   ? "add_in_place"
                             : kind == Kind::kTrap ? "divide"
                             : kind == Kind::kSpin ? "spin"
+                            : kind == Kind::kSlow ? "busy"
                                                   : "add";
   const std::string ports =
       in_place ? Port("data", "inout", shape) : Port("in", "in", shape) + "," + Port("out", "out", shape);
-  const std::string scalars = kind == Kind::kTrap || kind == Kind::kSpin
-                                  ? ""
-                                  : R"({"name":"amount","type":"i32","value":)" + std::to_string(amount) + "}";
+  const auto scalar = [](const char* name, uint32_t value) {
+    return std::string(R"({"name":")") + name + R"(","type":"i32","value":)" + std::to_string(value) + "}";
+  };
+  std::string scalars = kind == Kind::kTrap || kind == Kind::kSpin ? "" : scalar("amount", amount);
+  scalars += kind == Kind::kSlow ? "," + scalar("rounds", 10 * amount) : "";
   const std::string type = R"({"type":"i32","shape":[)" + shape + "]}";
   const std::string from = in_place ? "node.data" : "node.out", to = in_place ? "node.data" : "node.in";
   return R"({"hpvm":1,"name":")" + entry + std::to_string(amount) + R"(","symbols":[)" + shape + R"(],"inputs":{")" +
@@ -158,7 +159,6 @@ v1::SubmitRequest RequestOf(const Work& work, const std::string& graph_sha256, c
     tensor->add_shape(values.size());
     tensor->set_data(values.data(), values.size() * sizeof(int32_t));
   }
-  request.set_repeat(work.repeat);
   request.mutable_retry()->set_attempts_max(work.attempts_max);
   if (!work.after.empty()) {
     v1::JobDependency* after = request.add_after();

@@ -19,7 +19,7 @@ enum class Kind : uint8_t {
   kAdd,    // out[i] = in[i] + amount.
   kBump,   // The same on one port that is input and output: done twice it would show.
   kLarge,  // kAdd, with an output that the store keeps in a file.
-  kSlow,   // kAdd, repeated: under way for a while.
+  kSlow,   // kAdd by a kernel that takes its time: under way for a while.
   kTrap,   // A division by zero: must fail.
   kSpin,   // Never ends by itself: its deadline or a cancellation ends it.
   kArray,  // kAdd of one element, for each index of an array.
@@ -34,7 +34,6 @@ struct Work {
   uint64_t seed = 0;      // Of the input.
   uint32_t count = 16;    // Elements of the input.
   uint32_t elements = 0;  // Of the array of jobs.
-  uint32_t repeat = 1;
   std::string retry_of;      // A finished job's id, whose work this is again; empty: a submission.
   std::string after;         // A job's id; empty: none.
   int condition = 0;         // v1::JobDependency::Condition.

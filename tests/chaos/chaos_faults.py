@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs chaos.py with each planted fault (faults.py): every one must be found, by the rule that is meant for it.
+
+    chaos_faults.py BIN [FAULT ...]
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from faults import FAULTS
+
+HERE = pathlib.Path(__file__).resolve().parent
+RUNS = {"drain": ["--drains", "6"], "reload": ["--reloads", "10"]}
+
+
+def main():
+    missed = []
+    for name in sys.argv[2:] or FAULTS:
+        _, when, want = FAULTS[name]
+        run = RUNS.get(when, ["--kills", "30", "--round", "15"])
+        done = subprocess.run([sys.executable, HERE / "chaos.py", sys.argv[1], *run, "--fault", name, "--seed", "7"],
+                              capture_output=True, text=True, timeout=400)
+        problems = [line for line in done.stdout.splitlines() if "PROBLEM" in line]
+        found = [line for line in problems if want in line]
+        is_caught = done.returncode == 1 and bool(found)
+        print(f"{name}: {'caught' if is_caught else 'MISSED'}: {(found or problems or [done.stdout[-500:]])[0].strip()[:200]}",
+              flush=True)
+        if not is_caught:
+            missed.append(name)
+        for folder in re.findall(r"; (/tmp/hpvm-chaos-\S+) is kept", done.stdout):
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{len(missed)} missed" + (": " + ", ".join(missed) if missed else ""))
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds release, and runs every test through ctest; then a short subset under AddressSanitizer and
 # UndefinedBehaviorSanitizer, and the fuzzers for a few seconds each from their seed corpora.
-#   tests/run.sh [--fast] [--long]
-#     --fast   release tests only
-#     --long   also the whole suite under the dev preset, ThreadSanitizer, the clang build, and longer fuzzing
+#   tests/run.sh [--fast] [--long] [--reliability]
+#     --fast          release tests only
+#     --long          also the whole suite under the dev preset, ThreadSanitizer, the clang build, and longer fuzzing
+#     --reliability   also the long forms of what tests jobs, about three hours on two cores: 100,000 simulated worlds, every fault of the
+#                     store's script, each seeded bug caught, 1,000 kills, 100 drains, 1,000 reloads, half an hour of chaos; logs go to
+#                     tests/sim/logs and tests/chaos/logs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-fast=0 long=0
+fast=0 long=0 reliability=0
 for argument in "$@"; do
   case "$argument" in
     --fast) fast=1 ;;
     --long) long=1 ;;
-    *) echo "usage: tests/run.sh [--fast] [--long]" >&2; exit 2 ;;
+    --reliability) reliability=1 ;;
+    *) echo "usage: tests/run.sh [--fast] [--long] [--reliability]" >&2; exit 2 ;;
   esac
 done
 
@@ -55,5 +59,17 @@ if [ "$long" -eq 1 ]; then
   ctest --preset tsan
   step "clang 22, warnings as errors"
   build clang
+fi
+if [ "$reliability" -eq 1 ]; then
+  day=$(date +%Y-%m-%d)
+  step "100,000 simulated worlds"
+  build/release/bin/hpv-sim --seeds 1..100000 --jobs "$(nproc)" --log "tests/sim/logs/$day.log"
+  step "Every fault of the store's script"
+  HPVMD_SWEEP=full ctest --preset release -R '^store_.*_test$' --no-tests=error --timeout 7200
+  step "Seeded bugs"
+  build mutants hpv-sim
+  /usr/bin/python3 tests/sim/mutants.py build/mutants/bin
+  step "Kills, drains, reloads and half an hour of chaos"
+  /usr/bin/python3 tests/chaos/chaos.py build/release/bin --kills 1000 --drains 100 --reloads 1000 --soak 30 --log "tests/chaos/logs/$day.log"
 fi
 printf '\n%s passed, 0 failed\n' "$passed"

@@ -24,6 +24,7 @@ constexpr std::pair<const char*, const char*> kContradictions[] = {
      "keys.tenant = jobs.tenant AND keys.idempotency_key = jobs.idempotency_key)"},
     {"has an idempotency key that counts other jobs than there are",
      "SELECT job_id FROM keys WHERE rows <> (SELECT count(*) FROM jobs WHERE jobs.tenant = keys.tenant AND "
+     "jobs.idempotency_key = keys.idempotency_key AND "
      "jobs.sequence IN (SELECT sequence FROM jobs WHERE id = keys.job_id UNION SELECT sequence FROM jobs WHERE "
      "tenant = keys.tenant AND array_id = keys.array_id AND keys.array_id <> ''))"},
     {"does not exist, but a blob is kept for it",

@@ -13,8 +13,12 @@
 namespace hpvm {
 
 inline MemorySlice SliceOf(const Segment& segment, uint64_t bytes) {
-  return {.memory_id = segment.id, .fd = segment.fd.get(), .memory_bytes = segment.capacity_bytes, .writable = true,
-          .offset = 0, .bytes = bytes};
+  return {.memory_id = segment.id,
+          .fd = segment.fd.get(),
+          .memory_bytes = segment.capacity_bytes,
+          .writable = true,
+          .offset = 0,
+          .bytes = bytes};
 }
 
 // All borrow the tensor's bytes. kInvalidArgument names `place`.

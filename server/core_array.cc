@@ -46,7 +46,7 @@ void Core::LeaveArrayTurn(CoreScope& scope, const LiveJobRef& job) {
   if (found == nullptr) {
     return;
   }
-  const std::shared_ptr<LiveArray> array = job->tenant->arrays[job->row.job().array_id()];   // Settle may end it.
+  const std::shared_ptr<LiveArray> array = job->tenant->arrays[job->row.job().array_id()];  // Settle may end it.
   if (!std::exchange(job->has_array_turn, false)) {
     return;
   }

@@ -55,17 +55,17 @@ std::optional<Sha256> FromRaw(const std::string& raw) {
 struct Core::StoredParts {
   TenantRef tenant;
   std::string id;
-  std::vector<internal::StoredBlob> blobs;   // The row's.
+  std::vector<internal::StoredBlob> blobs;  // The row's.
   std::shared_ptr<StoredRequest> stored = std::make_shared<StoredRequest>();
   BlobRef document;
   NamedBlobs modules;
-  std::map<uint32_t, SegmentRef> segments;   // Of inputs, by position.
+  std::map<uint32_t, SegmentRef> segments;  // Of inputs, by position.
 };
 
 // Hands the job's next row to the store; when it is on disk it is the job's row, and `then` goes on.
 void Core::ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob next, bool with_results, JobStep then) {
   if (closed_) {
-    return;   // What is on disk is taken up by the next daemon.
+    return;  // What is on disk is taken up by the next daemon.
   }
   job->writing = true;
   ChangeJob change;
@@ -127,7 +127,8 @@ void Core::Settle(CoreScope& scope, const LiveJobRef& job) {
     Outcome never = FailedPrecondition(NeverSentence(*job->failed_dependency));
     never.detail.emplace().set_job_id(job->failed_dependency->job_id());
     EndJob(scope, job, v1::JOB_STATE_FAILED, never);
-  } else if (draining_ || job->tenant->dependencies.IsWaiting(job->row.job().id())) {
+  } else if (draining_ ||
+             (!HPVMD_MUTANT("core_dependency_ignored") && job->tenant->dependencies.IsWaiting(job->row.job().id()))) {
     return;
   } else if (job->not_before > options_.clock->Now()) {
     if (job->wait_timer.second == 0) {
@@ -146,8 +147,9 @@ void Core::Queue(CoreScope& scope, const LiveJobRef& job) {
   job->phase = LiveJob::Phase::kQueued;
   queued_jobs_.emplace(job->key, job);
   AddStateEvent(scope, *job);
-  Tick(scope, {scheduler::JobQueued{
-                  .tenant = job->tenant->key, .job = job->key, .priority = job->row.job().priority(), .admitted = true}});
+  Tick(scope,
+       {scheduler::JobQueued{
+           .tenant = job->tenant->key, .job = job->key, .priority = job->row.job().priority(), .admitted = true}});
 }
 
 void Core::Unqueue(CoreScope& scope, const LiveJobRef& job) {
@@ -171,13 +173,18 @@ void Core::OnTurn(CoreScope& scope, const LiveJobRef& job) {
   }
   HPVMD_FAILPOINT("core.attempt.record").IgnoreError();
   StoredJob next = job->row;
-  next.set_attempts_spent(next.attempts_spent() + 1);
+  next.set_attempts_spent(next.attempts_spent() + (HPVMD_MUTANT("core_attempts_never_spent") ? 0 : 1));
   next.set_lease(lease_);
   next.mutable_job()->set_state(v1::JOB_STATE_RUNNING);
   next.mutable_job()->set_attempt(next.job().attempt() + 1);
   next.mutable_job()->set_started_unix_ns(options_.clock->WallNs());
   next.mutable_job()->clear_not_before_unix_ns();
   job->phase = LiveJob::Phase::kStarting;
+  if (HPVMD_MUTANT("core_dispatch_before_record")) {
+    job->row = next;
+    OnStarted(scope, job);
+    return;
+  }
   ChangeRow(scope, job, std::move(next), /*with_results=*/false, &Core::OnStarted);
 }
 
@@ -195,7 +202,7 @@ void Core::OnStarted(CoreScope& scope, const LiveJobRef& job) {
   LogInfo("Job started", {{"tenant", job->tenant->name},
                           {"job", job->row.job().id()},
                           {"attempt", std::to_string(job->row.job().attempt())}});
-  if (job->cancel_asked || job->is_late || closed_) {
+  if ((job->cancel_asked || job->is_late || closed_) && !HPVMD_MUTANT("core_cancel_lost_while_starting")) {
     Dispatch(scope, job, nullptr);
     return;
   }
@@ -277,7 +284,7 @@ void Core::Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts)
   }
   job->attempt->broken_off |= breaking_off_;
   Status stop = HPVMD_FAILPOINT("core.attempt.dispatch");
-  if (job->cancel_asked) {
+  if (job->cancel_asked && !HPVMD_MUTANT("core_cancel_lost_while_starting")) {
     stop = Cancelled("The job was cancelled.");
   } else if (job->is_late) {
     stop = DeadlineExceeded("The job did not end within its deadline.");
@@ -291,7 +298,7 @@ void Core::Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts)
     return;
   }
   op->id = job->key;
-  op->state = RunOp::State::kQueued;   // It has its turn.
+  op->state = RunOp::State::kQueued;  // It has its turn.
   op->done = [this, job](RunOutcome outcome) { OnAttemptDone(job, std::move(outcome)); };
   job->phase = LiveJob::Phase::kRunning;
   job->attempt->op = op;
@@ -323,8 +330,7 @@ Status Core::FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts& parts,
   }
   HPVMD_RETURN_IF_ERROR(FillIndex(request, job->row.job().array_index(), [&](int position) {
     const auto found = inputs.find(static_cast<uint32_t>(position));
-    return found == inputs.end() ? v1::ELEMENT_TYPE_UNSPECIFIED
-                                 : static_cast<v1::ElementType>(found->second->type());
+    return found == inputs.end() ? v1::ELEMENT_TYPE_UNSPECIFIED : static_cast<v1::ElementType>(found->second->type());
   }));
   op.input.symbols.insert(request.symbols().begin(), request.symbols().end());
   op.input.inputs.resize(static_cast<size_t>(request.inputs_size()));

@@ -83,7 +83,7 @@ StatusOr<Core::UnitRows> Core::ReadArray(Tenant& tenant, const std::string& id) 
   filter.count_max = kArrayElementsMax;
   HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> found, options_.jobs->database().List(tenant.name, filter));
   UnitRows rows;
-  for (auto row = found.rbegin(); row != found.rend(); ++row) {   // Newest first.
+  for (auto row = found.rbegin(); row != found.rend(); ++row) {  // Newest first.
     rows.emplace_back(row->job().id(), row->job().state());
   }
   return rows;
@@ -131,7 +131,7 @@ std::optional<UnitState> Core::StateOfUnit(Tenant& tenant, const std::string& id
     if (tenant.jobs.contains(job)) {
       ++state.live;
     } else if (!IsTerminal(stored)) {
-      return std::nullopt;   // It has ended since it was read.
+      return std::nullopt;  // It has ended since it was read.
     } else {
       ++(stored == v1::JOB_STATE_SUCCEEDED ? state.succeeded : state.failed);
     }
@@ -200,9 +200,10 @@ void Core::Insert(CoreScope& scope, const SubmissionRef& submission) {
   const std::string array_id = is_array ? NewTimedId("array", now, *options_.rng) : "";
   InsertJobs insert;
   insert.request = submission->stored.SerializeAsString();
-  insert.idempotency_key = submission->key;
+  insert.idempotency_key = HPVMD_MUTANT("core_key_not_stored") ? "" : submission->key;
   insert.request_hash = submission->hash;
-  const std::vector<v1::JobDependency> after(submission->row.job().after().begin(), submission->row.job().after().end());
+  const std::vector<v1::JobDependency> after(submission->row.job().after().begin(),
+                                             submission->row.job().after().end());
   for (uint64_t i = 0; i < submission->count; ++i) {
     auto job = std::make_shared<LiveJob>();
     job->tenant = submission->tenant;
@@ -229,14 +230,20 @@ void Core::Insert(CoreScope& scope, const SubmissionRef& submission) {
   for (const LiveJobRef& job : submission->jobs) {
     AddDependencies(tenant, *job, after, submission->units);
   }
+  if (HPVMD_MUTANT("core_ack_before_commit")) {
+    WriteResult early;
+    scope.Defer([this, submission, early] { OnInserted(submission, early); });
+    options_.jobs->Write(std::move(insert), [](const WriteResult&) {});
+    return;
+  }
   options_.jobs->Write(std::move(insert),
                        [this, submission](const WriteResult& result) { OnInserted(submission, result); });
 }
 
 void Core::OnInserted(const SubmissionRef& submission, const WriteResult& result) {
   const Status& status = result.status;
-  HPVMD_FAILPOINT("core.submit.recorded").IgnoreError();   // On disk, not acknowledged.
-  submission->pins.clear();   // The rows hold the blobs now, or nobody does.
+  HPVMD_FAILPOINT("core.submit.recorded").IgnoreError();  // On disk, not acknowledged.
+  submission->pins.clear();                               // The rows hold the blobs now, or nobody does.
   if (!status.ok() && result.known.has_value()) {
     {
       CoreScope scope(*this);
@@ -264,7 +271,7 @@ void Core::OnInserted(const SubmissionRef& submission, const WriteResult& result
   LogInfo("Job accepted", {{"tenant", tenant.name},
                            {"job", submission->jobs.front()->row.job().id()},
                            {"count", std::to_string(submission->jobs.size())}});
-  submission->reserved_bytes = 0;   // The rows' now.
+  submission->reserved_bytes = 0;  // The rows' now.
   submission->count = 0;
   for (const LiveJobRef& job : submission->jobs) {
     Settle(scope, job);
@@ -293,7 +300,7 @@ void Core::Withdraw(CoreScope& scope, const SubmissionRef& submission) {
 // The key stands for a request: this one, or another. Without the mutex.
 void Core::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) {
   Outcome outcome;
-  if (known.request_hash != submission->hash) {
+  if (known.request_hash != submission->hash && !HPVMD_MUTANT("core_key_ignores_request")) {
     outcome = AlreadyExists("The idempotency key \"" + submission->key + "\" was used with another request, for job " +
                             known.job_id + ".");
     outcome.detail.emplace().set_job_id(known.job_id);

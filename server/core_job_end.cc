@@ -45,7 +45,7 @@ Status CollectResults(const std::shared_ptr<RunOutcome>& outcome, JobAttempt& in
         blob.source.fd_bytes = output.bytes;
         blob.keeps = output.segment;
       } else {
-        blob.source.bytes = output.data;   // Inside the outcome.
+        blob.source.bytes = output.data;  // Inside the outcome.
         blob.keeps = outcome;
       }
       into.blob_results.push_back(into.results.outputs_size() - 1);
@@ -104,7 +104,7 @@ void Core::OnAttemptDone(const LiveJobRef& job, RunOutcome outcome) {
   job->attempt->blob_results = std::move(collected.blob_results);
   AddRunEvents(scope, *job, *shared);
   job->attempt->outcome = std::move(shared);
-  job->attempt->op.reset();   // And with it the memory of the inputs and the request.
+  job->attempt->op.reset();  // And with it the memory of the inputs and the request.
   job->attempt->request.reset();
   job->phase = LiveJob::Phase::kStoring;
   if (!job->writing) {
@@ -210,7 +210,8 @@ void Core::DropOutputs(Tenant& tenant, JobAttempt& attempt) {
   attempt.results.clear_outputs();
   attempt.blobs.clear();
   attempt.blob_results.clear();
-  tenant.stored_job_bytes -= std::exchange(attempt.reserved_bytes, 0);
+  tenant.stored_job_bytes -= HPVMD_MUTANT("core_output_bytes_leak") ? 0 : attempt.reserved_bytes;
+  attempt.reserved_bytes = 0;
 }
 
 // Without room for it only the counts stay.
@@ -228,9 +229,8 @@ void Core::KeepLog(Tenant& tenant, JobAttempt& attempt) {
 }
 
 void Core::PutOutputs(const LiveJobRef& job) {
-  options_.jobs->PutBlobs(
-      job->tenant->name, job->attempt->blobs,
-      [this, job](const StatusOr<std::vector<PinnedBlob>>& blobs) { OnOutputs(job, blobs); });
+  options_.jobs->PutBlobs(job->tenant->name, job->attempt->blobs,
+                          [this, job](const StatusOr<std::vector<PinnedBlob>>& blobs) { OnOutputs(job, blobs); });
 }
 
 void Core::OnOutputs(const LiveJobRef& job, const StatusOr<std::vector<PinnedBlob>>& blobs) {
@@ -251,9 +251,8 @@ void Core::OnOutputs(const LiveJobRef& job, const StatusOr<std::vector<PinnedBlo
       }
     });
   } else if (blobs.status().code() == absl::StatusCode::kDataLoss) {
-    LogError("Outputs not stored", {{"tenant", job->tenant->name},
-                                    {"job", job->row.job().id()},
-                                    {"error", Message(blobs.status())}});
+    LogError("Outputs not stored",
+             {{"tenant", job->tenant->name}, {"job", job->row.job().id()}, {"error", Message(blobs.status())}});
     AnswerCancels(scope, *job, Unavailable("The job store takes no writes: " + Message(blobs.status())));
   } else if (!blobs.ok()) {
     DropOutputs(*job->tenant, attempt);
@@ -290,7 +289,7 @@ void Core::PutBack(CoreScope& scope, const LiveJobRef& job, bool counts) {
       shown.mutable_lost_attempts()->DeleteSubrange(0, shown.lost_attempts_size() - kLostAttemptsKept);
     }
     delay = RetryDelay(next.attempts_spent(), *options_.rng);
-  } else {
+  } else if (!HPVMD_MUTANT("core_drain_spends_attempt")) {
     next.set_attempts_spent(next.attempts_spent() - std::min(1u, next.attempts_spent()));
     delay = Duration(why.detail.has_value() ? static_cast<int64_t>(why.detail->retry_after_ns()) : 0);
   }
@@ -300,9 +299,9 @@ void Core::PutBack(CoreScope& scope, const LiveJobRef& job, bool counts) {
   job->phase = LiveJob::Phase::kEnding;
   HPVMD_FAILPOINT("core.putback.record").IgnoreError();
   LogInfo(counts ? "Job's attempt lost" : "Job's attempt put back", {{"tenant", job->tenant->name},
-                                                                    {"job", shown.id()},
-                                                                    {"attempt", std::to_string(shown.attempt())},
-                                                                    {"error", Message(why.status)}});
+                                                                     {"job", shown.id()},
+                                                                     {"attempt", std::to_string(shown.attempt())},
+                                                                     {"error", Message(why.status)}});
   ChangeRow(scope, job, std::move(next), /*with_results=*/false, &Core::OnPutBack);
 }
 
@@ -356,7 +355,7 @@ void Core::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState state, O
   }
   job->phase = LiveJob::Phase::kEnding;
   HPVMD_FAILPOINT("core.end.record").IgnoreError();
-  const bool has_results = job->attempt != nullptr;
+  const bool has_results = job->attempt != nullptr && !HPVMD_MUTANT("core_results_not_stored");
   ChangeRow(scope, job, std::move(next), has_results, &Core::OnEnded);
 }
 
@@ -381,7 +380,7 @@ void Core::OnEnded(CoreScope& scope, const LiveJobRef& job) {
 }
 
 void Core::LeaveTurn(CoreScope& scope, const LiveJobRef& job) {
-  if (std::exchange(job->has_turn, false)) {
+  if (std::exchange(job->has_turn, false) && !HPVMD_MUTANT("core_turn_leaks")) {
     Tick(scope, {scheduler::JobEnded{job->tenant->key, job->key}});
   }
 }
@@ -421,6 +420,9 @@ void Core::TellUnit(CoreScope& scope, Tenant& tenant, const std::string& unit, c
     if (change.verdict == Verdict::kNever) {
       job->failed_dependency = change.because;
     }
+    if (HPVMD_MUTANT("core_lost_wakeup")) {
+      continue;
+    }
     Settle(scope, job);
   }
 }
@@ -430,6 +432,9 @@ void Core::SetWaiting(LiveJob& job, bool waits) {
     return;
   }
   job.counted = waits;
+  if (HPVMD_MUTANT("core_waiting_count_leaks") && !waits) {
+    return;
+  }
   job.tenant->waiting_jobs += waits ? 1 : -1;
   waiting_jobs_ += waits ? 1 : -1;
 }

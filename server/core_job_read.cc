@@ -45,9 +45,8 @@ StatusOr<JobFilter> FilterOf(const v1::ListJobsRequest& request) {
   filter.array_id = request.array_id();
   // A job that has ended a moment ago may still be shown as it was: the store's state is not asked for then. Otherwise
   // those are, and for each that is not terminal all of them.
-  const bool only_terminal = std::all_of(request.states().begin(), request.states().end(), [](int state) {
-    return IsTerminal(static_cast<v1::JobState>(state));
-  });
+  const bool only_terminal = std::all_of(request.states().begin(), request.states().end(),
+                                         [](int state) { return IsTerminal(static_cast<v1::JobState>(state)); });
   if (only_terminal) {
     for (const int state : request.states()) {
       filter.states.push_back(static_cast<v1::JobState>(state));
@@ -140,7 +139,7 @@ Status Core::ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::Li
            std::find(request.states().begin(), request.states().end(), job.state()) != request.states().end();
   };
   for (int reads = 0; reads < kPageReadsMax; ++reads) {
-    filter.count_max = static_cast<size_t>(page) + 1;   // One more tells whether there is another page.
+    filter.count_max = static_cast<size_t>(page) + 1;  // One more tells whether there is another page.
     HPVMD_ASSIGN_OR_RETURN(std::vector<StoredJob> rows, options_.jobs->database().List(tenant.name, filter));
     const bool is_last = rows.size() < filter.count_max;
     CoreScope scope(*this);
@@ -254,8 +253,7 @@ StatusOr<Core::StoredBytes> Core::FindOutput(Tenant& tenant, std::string_view id
     if (result.sha256().size() == hash.bytes.size()) {
       std::copy(result.sha256().begin(), result.sha256().end(), hash.bytes.begin());
     }
-    HPVMD_ASSIGN_OR_RETURN(stored.file,
-                           options_.jobs->blobs().Open(tenant.name, hash, result.header().size_bytes()));
+    HPVMD_ASSIGN_OR_RETURN(stored.file, options_.jobs->blobs().Open(tenant.name, hash, result.header().size_bytes()));
     return stored;
   }
   return DataLoss("The store does not have output \"" + std::string(name.substr(0, 80)) + "\".");

@@ -8,8 +8,8 @@ namespace hpvm {
 namespace {
 
 using absl::StatusCode;
-using testing::FakeExecutor;
 using ::testing::ElementsAre;
+using testing::FakeExecutor;
 using ::testing::HasSubstr;
 using JobTest = testing::JobFixture;
 
@@ -23,7 +23,7 @@ TEST_F(JobTest, WritesBeforeItTells) {
   store_->hold_commits = store_->hold_posted = true;
 
   const auto answer = Submit(Request());
-  ASSERT_TRUE(store_->StepPosted());   // The parts.
+  ASSERT_TRUE(store_->StepPosted());  // The parts.
   EXPECT_THAT(store_->writes, ElementsAre("insert 1"));
   EXPECT_FALSE(answer->outcome.has_value());
   ASSERT_TRUE(store_->StepCommit());
@@ -32,11 +32,11 @@ TEST_F(JobTest, WritesBeforeItTells) {
   const std::string id = answer->id();
   EXPECT_THAT(store_->writes, ElementsAre("insert 1", "change RUNNING"));
   EXPECT_EQ(State(id), "QUEUED");
-  EXPECT_EQ(spawner_.executors.back()->runs.size(), 1u);   // The first job's.
+  EXPECT_EQ(spawner_.executors.back()->runs.size(), 1u);  // The first job's.
   ASSERT_TRUE(store_->StepCommit());
   EXPECT_EQ(State(id), "RUNNING");
   EXPECT_EQ(spawner_.executors.back()->runs.size(), 1u);
-  ASSERT_TRUE(store_->StepPosted());   // The request.
+  ASSERT_TRUE(store_->StepPosted());  // The request.
   ASSERT_EQ(spawner_.executors.back()->runs.size(), 2u);
   EXPECT_THAT(spawner_.executors.back()->runs[1].inputs, ElementsAre("abcdefgh"));
   spawner_.executors.back()->AnswerRun(Result(kOutput));
@@ -138,7 +138,7 @@ TEST_F(JobTest, WaitsForTheCrashPause) {
   Advance(std::chrono::seconds(30));
   EXPECT_EQ(State(second), "ACCEPTED");
   EXPECT_EQ(Job(second).attempt(), 0u);
-  EXPECT_THAT(store_->writes, ::testing::Each("forget"));   // Retention's.
+  EXPECT_THAT(store_->writes, ::testing::Each("forget"));  // Retention's.
   Advance(std::chrono::seconds(30));
   AnswerRun(Result(kOutput));
   EXPECT_EQ(State(second), "SUCCEEDED");
@@ -177,7 +177,7 @@ TEST_F(JobTest, CancelsInEachState) {
   store_->hold_commits = false;
   Pump();
   EXPECT_EQ(State(running), "CANCELLED");
-  const auto late = Cancel(running);   // Nothing changes.
+  const auto late = Cancel(running);  // Nothing changes.
   EXPECT_EQ(late->response.cancelled(), 0u);
   EXPECT_EQ(late->response.job().state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(Cancel("job-none")->outcome->status.code(), StatusCode::kNotFound);
@@ -189,14 +189,16 @@ TEST_F(JobTest, CancelsInEachState) {
 TEST_F(JobTest, CancelsAtEachStep) {
   SubmitJob(Request());
   AnswerRun(Result(kOutput));
-  const std::string large(40'000, 'z');   // An output that becomes a blob.
+  const std::string large(40'000, 'z');  // An output that becomes a blob.
   struct Case {
     const char* name;
-    int steps;          // Of the job's way, before the cancel.
+    int steps;  // Of the job's way, before the cancel.
     const char* want;
   };
-  const Case cases[] = {{"WhileStarting", 0, "CANCELLED"}, {"WhileReading", 1, "CANCELLED"},
-                        {"WhileRunning", 2, "CANCELLED"},  {"WhileStoring", 3, "SUCCEEDED"},
+  const Case cases[] = {{"WhileStarting", 0, "CANCELLED"},
+                        {"WhileReading", 1, "CANCELLED"},
+                        {"WhileRunning", 2, "CANCELLED"},
+                        {"WhileStoring", 3, "SUCCEEDED"},
                         {"WhileEnding", 4, "SUCCEEDED"}};
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
@@ -207,17 +209,17 @@ TEST_F(JobTest, CancelsAtEachStep) {
     const std::string id = submitted->id();
     const size_t runs = spawner_.executors.back()->runs.size();
     if (c.steps >= 1) {
-      store_->StepCommit();   // RUNNING.
+      store_->StepCommit();  // RUNNING.
     }
     if (c.steps >= 2) {
-      store_->StepPosted();   // Read and sent.
+      store_->StepPosted();  // Read and sent.
       ASSERT_EQ(spawner_.executors.back()->runs.size(), runs + 1);
     }
     if (c.steps >= 3) {
       spawner_.executors.back()->AnswerRun(Result(large));
     }
     if (c.steps >= 4) {
-      store_->StepPosted();   // The output is stored; SUCCEEDED is being written.
+      store_->StepPosted();  // The output is stored; SUCCEEDED is being written.
     }
     const auto cancelled = Cancel(id);
     EXPECT_FALSE(cancelled->outcome.has_value());
@@ -333,7 +335,7 @@ TEST_F(JobTest, HonoursKeys) {
   EXPECT_EQ(same->code(), StatusCode::kOk) << same->outcome->status;
   EXPECT_EQ(same->id(), first->id());
   EXPECT_EQ(state_->database.Use()->at("ann").jobs, 1u);
-  core_->Drain();   // A known key is answered all the same.
+  core_->Drain();  // A known key is answered all the same.
   EXPECT_TRUE(Submit(Request("key"))->response.existed());
   EXPECT_EQ(Submit(Request("new"))->code(), StatusCode::kUnavailable);
   ExpectExactQuotas();
@@ -386,7 +388,10 @@ TEST_F(JobTest, FailedSubmitsLeaveNothing) {
       {"Name", [](auto& r) { r.set_name(std::string(256, 'n')); }, StatusCode::kInvalidArgument},
       {"ArrayRange", [](auto& r) { r.mutable_array()->set_first(1); }, StatusCode::kInvalidArgument},
       {"ArraySize", [](auto& r) { r.mutable_array()->set_last(1'000); }, StatusCode::kResourceExhausted},
-      {"Dependencies", [](auto& r) { for (int i = 0; i < 65; ++i) r.add_after()->set_job_id("job-none"); },
+      {"Dependencies",
+       [](auto& r) {
+         for (int i = 0; i < 65; ++i) r.add_after()->set_job_id("job-none");
+       },
        StatusCode::kResourceExhausted},
   };
   SubmitJob(Request("key"));
@@ -413,7 +418,7 @@ TEST_F(JobTest, LimitsAreExact) {
   config_.jobs_queued_per_tenant_max = 3;
   config_.jobs_queued_max = 4;
   Restart();
-  SubmitJob(Request());   // Runs.
+  SubmitJob(Request());  // Runs.
   ASSERT_EQ(OpenRuns().size(), 1u);
   store_->hold_commits = true;
   std::vector<AnsweredRef> answers;
@@ -431,7 +436,7 @@ TEST_F(JobTest, LimitsAreExact) {
   EXPECT_TRUE(Cancel(answers[0]->id())->outcome->ok());
   EXPECT_EQ(Submit(Request())->code(), StatusCode::kOk);
   EXPECT_EQ(Submit(Request())->code(), StatusCode::kResourceExhausted);
-  tenant_ = *core_->FindTenant("bob");   // Another tenant, within the server's limit.
+  tenant_ = *core_->FindTenant("bob");  // Another tenant, within the server's limit.
   graph_ = PutGraph("{\"hpvm\": 1}");
   for (const StatusCode want : {StatusCode::kOk, StatusCode::kOk}) {
     const auto answer = Submit(Request());
@@ -477,7 +482,7 @@ TEST_F(JobTest, KeepsInputsAndOutputs) {
     ASSERT_TRUE(core_->FinishWrite(*tenant_, buffer.id(), access.segment).ok());
   };
   write("old-data");
-  SubmitJob(Request());   // Keeps the turn.
+  SubmitJob(Request());  // Keeps the turn.
   v1::SubmitRequest request = Request();
   request.mutable_inputs(0)->mutable_buffer()->set_buffer_id(buffer.id());
   const std::string id = SubmitJob(request);
@@ -584,9 +589,9 @@ TEST_F(JobTest, RetriesFinishedJobs) {
   const std::string id = SubmitJob(request);
   v1::RetryJobRequest retry;
   retry.set_job_id(id);
-  EXPECT_EQ(Retry(retry)->code(), StatusCode::kFailedPrecondition);   // It has not ended.
+  EXPECT_EQ(Retry(retry)->code(), StatusCode::kFailedPrecondition);  // It has not ended.
   AnswerRun(Failure(Aborted("A trap.")));
-  Restart();   // From disk alone.
+  Restart();  // From disk alone.
   (*retry.mutable_options()->mutable_labels())["b"] = "2";
   retry.mutable_options()->set_idempotency_key("again");
   const auto first = Retry(retry);

@@ -45,13 +45,13 @@ TEST_F(RestartTest, RunsInOrder) {
   EXPECT_THAT(Job(after_a).waits_for(), HasSubstr("Waits for " + a + " to succeed."));
   EXPECT_THAT(Job(after_both).waits_for(), HasSubstr("And for 1 more."));
   EXPECT_EQ(OpenRuns().size(), 2u);
-  AnswerRun(Result(kOutput));   // a
+  AnswerRun(Result(kOutput));  // a
   EXPECT_EQ(State(after_a), "RUNNING");
   EXPECT_EQ(State(after_both), "ACCEPTED");
   EXPECT_EQ(State(chain), "ACCEPTED");
-  AnswerRun(Result(kOutput));   // b
+  AnswerRun(Result(kOutput));  // b
   EXPECT_EQ(State(after_both), "RUNNING");
-  AnswerRun(Result(kOutput));   // after_a
+  AnswerRun(Result(kOutput));  // after_a
   EXPECT_EQ(State(chain), "RUNNING");
   // After what has ended already: at once.
   EXPECT_EQ(State(SubmitAfter(a)), "RUNNING");
@@ -74,7 +74,7 @@ TEST_F(RestartTest, FailsWhatCanNeverStart) {
   for (const std::string& id : {d, e, f}) {
     EXPECT_EQ(State(id), "RUNNING");
   }
-  EXPECT_EQ(State(SubmitAfter(a)), "FAILED");   // Known at the submit.
+  EXPECT_EQ(State(SubmitAfter(a)), "FAILED");  // Known at the submit.
   const std::string g = SubmitAfter(d, kFailed);
   for (int i = 0; i < 3; ++i) {
     AnswerRun(Result(kOutput));
@@ -104,9 +104,9 @@ TEST_F(RestartTest, DependenciesSurvive) {
   const std::string array = Job(elements[0]).array_id();
   const std::string after_array = SubmitAfter(array);
   ASSERT_EQ(OpenRuns().size(), 3u);
-  AnswerRun(Result(kOutput));   // running
+  AnswerRun(Result(kOutput));  // running
   EXPECT_EQ(State(waits), "RUNNING");
-  AnswerRun(Result(kOutput));   // elements[0]
+  AnswerRun(Result(kOutput));  // elements[0]
   EXPECT_EQ(State(elements[0]), "SUCCEEDED");
   const std::string late = SubmitAfter(elements[1]);
   Crash();
@@ -114,7 +114,7 @@ TEST_F(RestartTest, DependenciesSurvive) {
   EXPECT_EQ(State(after_array), "ACCEPTED");
   EXPECT_EQ(State(late), "ACCEPTED");
   Advance(std::chrono::seconds(1));
-  const std::string later = SubmitAfter(array);   // Of an array that ended in part before this daemon.
+  const std::string later = SubmitAfter(array);  // Of an array that ended in part before this daemon.
   EXPECT_EQ(State(later), "ACCEPTED");
   ASSERT_EQ(OpenRuns().size(), 2u);
   AnswerRun(Result(kOutput));
@@ -279,7 +279,7 @@ TEST_F(RestartTest, EndsWhatCannotGoOn) {
   EXPECT_EQ(State(waiting_late), "EXPIRED");
   EXPECT_EQ(State(in_place), "FAILED");
   Advance(std::chrono::seconds(1));
-  EXPECT_EQ(State(to_buffer), "FAILED");   // Its buffer ended with the daemon.
+  EXPECT_EQ(State(to_buffer), "FAILED");  // Its buffer ended with the daemon.
   EXPECT_EQ(Job(to_buffer).error().code(), static_cast<int>(StatusCode::kDataLoss));
   EXPECT_THAT(Job(to_buffer).error().message(), HasSubstr(buffer));
   ExpectExactQuotas();
@@ -323,7 +323,7 @@ TEST_F(RestartTest, Drains) {
   core_->StopRunning();
   EXPECT_EQ(spawner_.last().cancels.size(), 1u);
   clock_.Advance(std::chrono::seconds(2));
-  core_->OnTime();   // It did not stop in time: its executor is killed.
+  core_->OnTime();  // It did not stop in time: its executor is killed.
   core_->OnTime();
   Pump();
   EXPECT_EQ(core_->operations(), 0u);
@@ -434,8 +434,9 @@ TEST(RandomJobsTest, AllEnd) {
     void Step() {
       const uint64_t what = draw_.Below(100);
       if (what < 35) {
-        v1::SubmitRequest request = draw_.Below(6) == 0 ? ArrayRequest(draw_.Below(4), draw_.Below(3) == 0 ? 1 : 0)
-                                                        : Request(draw_.Below(3) == 0 ? "k" + std::to_string(step_) : "");
+        v1::SubmitRequest request = draw_.Below(6) == 0
+                                        ? ArrayRequest(draw_.Below(4), draw_.Below(3) == 0 ? 1 : 0)
+                                        : Request(draw_.Below(3) == 0 ? "k" + std::to_string(step_) : "");
         if (!ids_.empty() && draw_.Below(3) == 0) {
           request.add_after()->set_job_id(ids_[draw_.Below(ids_.size())]);
           request.mutable_after(0)->set_condition(static_cast<v1::JobDependency::Condition>(draw_.Below(4)));

@@ -46,6 +46,9 @@ Status Core::Restore() {
       Settle(scope, job);
       continue;
     }
+    if (HPVMD_MUTANT("core_running_forgotten_at_restart")) {
+      continue;
+    }
     RunOutcome lost;
     lost.was_sent = true;
     lost.outcome = Unavailable("The daemon ended while attempt " + std::to_string(job->row.job().attempt()) + " ran.");
@@ -76,9 +79,7 @@ LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row) {
   const Duration age = std::clamp(Duration(wall - shown.created_unix_ns()), Duration{0}, Duration(now));
   const Duration deadline = std::max(Duration(shown.deadline_unix_ns() - shown.created_unix_ns()), Duration{0});
   job->received = now - age;
-  job->deadline = shown.deadline_unix_ns() == 0
-                      ? kNever
-                      : now + until(shown.deadline_unix_ns(), deadline);
+  job->deadline = shown.deadline_unix_ns() == 0 ? kNever : now + until(shown.deadline_unix_ns(), deadline);
   job->not_before = now + (shown.not_before_unix_ns() == 0
                                ? Duration{0}
                                : until(shown.not_before_unix_ns(),

@@ -35,6 +35,9 @@ void Core::ScheduleRetention(CoreScope& scope, Duration after) {
 
 // On the store's thread, without the mutex. Answers how many writes there are to do at once.
 size_t Core::Retain(const RetentionLimits& limits) {
+  if (!options_.jobs->Health().accepts_writes) {
+    return 0;  // What was asked for still waits; more of it would wait as well.
+  }
   const auto is_needed = [this](std::string_view tenant, std::string_view id) {
     CoreScope scope(*this);
     const auto found = tenants_.find(std::string(tenant));

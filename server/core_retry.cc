@@ -61,7 +61,8 @@ void Core::RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request,
   auto submission = std::make_shared<Submission>();
   {
     CoreScope scope(*this);
-    if (JoinPending(*tenant, key,
+    const std::string pending_key = known.has_value() ? "" : key;
+    if (JoinPending(*tenant, pending_key,
                     [this, tenant, &request, response, done] { RetryJob(tenant, request, response, done); })) {
       return;
     }
@@ -69,9 +70,7 @@ void Core::RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request,
       refused = AdmitJobs(*tenant, 1);
     }
     if (!refused.ok()) {
-      if (!key.empty()) {
-        tenant->pending_keys.erase(key);   // Nobody waits yet: the mutex was held since.
-      }
+      tenant->pending_keys.erase(pending_key);  // Nobody waits yet: the mutex was held since.
       scope.Defer([done = std::move(done), refused] { done(refused); });
       return;
     }
@@ -79,7 +78,7 @@ void Core::RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request,
     submission->response = response;
     submission->done = std::move(done);
     submission->key = key;
-    submission->holds_key = !key.empty();
+    submission->holds_key = !pending_key.empty();
     submission->count = known.has_value() ? 0 : 1;
     submission->hash = HashOfRetry(request.job_id());
     submission->received = options_.clock->Now();
@@ -146,7 +145,7 @@ Status Core::PrepareRetry(Submission& submission, const v1::RetryJobRequest& req
   *job.mutable_labels() = options.labels();
   job.set_priority(op.priority);
   job.set_repeat(op.input.repeat);
-  job.set_created_unix_ns(options_.clock->WallNs());
+  job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
   job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
   *job.mutable_math() = old.math();
   job.set_traceparent(request.options().traceparent());
@@ -166,7 +165,7 @@ Status Core::PrepareRetry(Submission& submission, const v1::RetryJobRequest& req
 
 // Holds the graph, the modules and the inputs, which are there, until the new row names them.
 Status Core::PinBlobs(Submission& submission, const StoredJob& from) {
-  std::map<std::string, uint64_t> needed;   // Sizes, by raw hash.
+  std::map<std::string, uint64_t> needed;  // Sizes, by raw hash.
   const auto need = [&](const std::string& hex) {
     if (const std::optional<Sha256> hash = Sha256FromHex(hex)) {
       needed.emplace(std::string(reinterpret_cast<const char*>(hash->bytes.data()), hash->bytes.size()), 0);

@@ -37,11 +37,11 @@ struct JobAttempt {
   v1::Job ended;                           // Outputs, as the job will show them.
   StoredResults results;                   // Outputs with their bytes, but for the large ones:
   std::vector<BlobInput> blobs;
-  std::vector<int> blob_results;           // Which of results.outputs each blob is.
-  std::vector<BlobPinRef> pins;            // Of blobs that no row names yet.
+  std::vector<int> blob_results;  // Which of results.outputs each blob is.
+  std::vector<BlobPinRef> pins;   // Of blobs that no row names yet.
   std::vector<internal::StoredBlob> stored_blobs;
-  uint64_t reserved_bytes = 0;             // Of the tenant's stored bytes, for outputs and log.
-  bool broken_off = false;                 // The daemon stops it: it does not count.
+  uint64_t reserved_bytes = 0;  // Of the tenant's stored bytes, for outputs and log.
+  bool broken_off = false;      // The daemon stops it: it does not count.
 };
 
 struct LiveJob {
@@ -60,19 +60,19 @@ struct LiveJob {
   TenantRef tenant;
   StoredJob row;
   Phase phase = Phase::kInserting;
-  bool writing = false;           // A write of `row` is in flight.
-  bool restored = false;          // From an earlier daemon: the buffers that it names are gone.
-  bool cancel_asked = false;      // To be honoured at the next step.
-  bool is_late = false;           // Its deadline has passed.
-  bool has_turn = false;          // The fair share counts it as running.
-  bool has_array_turn = false;    // Its array counts it.
-  bool counted = false;           // Among those that wait (limits of jobs.queued_*).
+  bool writing = false;                                // A write of `row` is in flight.
+  bool restored = false;                               // From an earlier daemon: the buffers that it names are gone.
+  bool cancel_asked = false;                           // To be honoured at the next step.
+  bool is_late = false;                                // Its deadline has passed.
+  bool has_turn = false;                               // The fair share counts it as running.
+  bool has_array_turn = false;                         // Its array counts it.
+  bool counted = false;                                // Among those that wait (limits of jobs.queued_*).
   std::optional<v1::JobDependency> failed_dependency;  // It can no longer come true.
-  uint64_t key = 0;               // For the fair share.
-  Time received{0};               // When it came, for its timing.
+  uint64_t key = 0;                                    // For the fair share.
+  Time received{0};                                    // When it came, for its timing.
   Time deadline = kNever;
-  Time not_before{0};             // A back-off.
-  Duration again_after{0};        // While it is being put back: the next one.
+  Time not_before{0};       // A back-off.
+  Duration again_after{0};  // While it is being put back: the next one.
   std::pair<Time, uint64_t> deadline_timer{kNever, 0}, wait_timer{kNever, 0};
   std::unique_ptr<JobAttempt> attempt;  // From kReading on.
   std::shared_ptr<JobEvents> events;    // From the first watcher or attempt on.
@@ -83,10 +83,10 @@ using LiveJobRef = std::shared_ptr<LiveJob>;
 
 // An array of which at least one element has not ended.
 struct LiveArray {
-  uint32_t running_max = 0;   // 0: no limit.
-  uint32_t turns = 0;         // Elements that are queued or run.
-  std::map<uint64_t, LiveJobRef> waiting;   // For a turn, by sequence.
-  std::map<uint64_t, LiveJobRef> live;      // By sequence; the index while an insert is in flight.
+  uint32_t running_max = 0;                // 0: no limit.
+  uint32_t turns = 0;                      // Elements that are queued or run.
+  std::map<uint64_t, LiveJobRef> waiting;  // For a turn, by sequence.
+  std::map<uint64_t, LiveJobRef> live;     // By sequence; the index while an insert is in flight.
   // Elements that have ended. Known when none ended before this daemon started, or once they were counted.
   uint64_t succeeded = 0, failed = 0;
   bool complete = true;

@@ -4,7 +4,7 @@
 namespace hpvm {
 
 Observer& NoObserver() {
-  static auto* const observer = new Observer();   // Never destroyed.
+  static auto* const observer = new Observer();  // Never destroyed.
   return *observer;
 }
 

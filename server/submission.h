@@ -25,15 +25,15 @@ struct Core::Submission {
   std::optional<KeyRecord> known;  // The key is known: all that is left is to compare the requests.
   uint64_t count = 0;              // Jobs that it was admitted for.
   uint64_t reserved_bytes = 0;
-  PreparationRef preparation;      // Null when a graph need not be prepared: of known keys and retries.
+  PreparationRef preparation;  // Null when a graph need not be prepared: of known keys and retries.
 
   StoredRequest stored;
-  Sha256 hash;                     // When there is a key.
-  StoredJob row;                   // What all of its jobs have.
+  Sha256 hash;    // When there is a key.
+  StoredJob row;  // What all of its jobs have.
   Time received{0};
-  std::vector<BlobInput> blobs;    // The graph, its modules, then inputs as `stored` has them.
+  std::vector<BlobInput> blobs;  // The graph, its modules, then inputs as `stored` has them.
   std::vector<BlobPinRef> pins;
-  std::map<std::string, UnitRows> units;   // What the jobs come after, as the store has it.
+  std::map<std::string, UnitRows> units;  // What the jobs come after, as the store has it.
   std::vector<LiveJobRef> jobs;
 };
 

@@ -51,7 +51,7 @@ Status CheckIndexPort(const v1::GraphSummary& summary, const std::string& name, 
       return InvalidArgument("Input \"" + name + "\": " + Message(tensor.status()));
     }
   }
-  return absl::OkStatus();   // A name that the graph does not have is refused with the other bindings.
+  return absl::OkStatus();  // A name that the graph does not have is refused with the other bindings.
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ StatusOr<uint64_t> CountElements(const v1::JobArray& array, uint64_t count_max) 
     return InvalidArgument("The array's last index (" + std::to_string(array.last()) + ") is below its first (" +
                            std::to_string(array.first()) + ").");
   }
-  const uint64_t steps = (array.last() - array.first()) / StepOf(array);   // One less than the elements.
+  const uint64_t steps = (array.last() - array.first()) / StepOf(array);  // One less than the elements.
   if (steps >= count_max) {
     return ResourceExhausted("The array has more elements than the limit (" + std::to_string(count_max) + ").");
   }

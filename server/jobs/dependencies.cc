@@ -74,11 +74,11 @@ std::vector<Dependencies::Change> Dependencies::OnState(const std::string& unit,
   if (found == waiters_.end()) {
     return changes;
   }
-  const std::set<Wait> waits = found->second;   // Remove changes it.
+  const std::set<Wait> waits = found->second;  // Remove changes it.
   for (const auto& [waiter, condition] : waits) {
     const auto pending = pending_.find(waiter);
     if (pending == pending_.end()) {
-      continue;   // It changed by another of its conditions.
+      continue;  // It changed by another of its conditions.
     }
     const v1::JobDependency dependency = MakeDependency(unit, condition);
     const Verdict verdict = Judge(dependency.condition(), state);

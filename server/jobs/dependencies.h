@@ -41,7 +41,7 @@ class Dependencies {
 
   struct Change {
     std::string waiter;
-    Verdict verdict = Verdict::kMet;   // All that it waited for is met; or kNever:
+    Verdict verdict = Verdict::kMet;  // All that it waited for is met; or kNever:
     v1::JobDependency because;
   };
   // A unit stands like this now. Waiters that changed, in the order of their ids; those are removed.
@@ -54,9 +54,9 @@ class Dependencies {
   size_t size() const { return pending_.size(); }
 
  private:
-  using Wait = std::pair<std::string, int>;               // Unit (or waiter), and the condition.
-  std::map<std::string, std::set<Wait>> pending_;         // By waiter.
-  std::map<std::string, std::set<Wait>> waiters_;         // By unit.
+  using Wait = std::pair<std::string, int>;        // Unit (or waiter), and the condition.
+  std::map<std::string, std::set<Wait>> pending_;  // By waiter.
+  std::map<std::string, std::set<Wait>> waiters_;  // By unit.
 };
 
 }  // namespace hpvm

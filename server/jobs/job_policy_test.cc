@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pure parts of retries, dependencies, arrays and request hashes, by tables.
-#include "server/jobs/retry.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "server/jobs/arrays.h"
 #include "server/jobs/dependencies.h"
 #include "server/jobs/request_hash.h"
+#include "server/jobs/retry.h"
 
 namespace hpvm {
 namespace {
@@ -34,7 +33,7 @@ TEST(RetryTest, DelaysGrowToTheCap) {
       }
     }
   }
-  EXPECT_GT(most - least, std::chrono::milliseconds(40));   // It is random.
+  EXPECT_GT(most - least, std::chrono::milliseconds(40));  // It is random.
   EXPECT_LE(RetryDelay(UINT32_MAX, rng), kRetryDelayMax);
 }
 
@@ -69,8 +68,7 @@ TEST(RetryTest, JudgesAttempts) {
       {"LostCancelled", lost, with([](auto& f) { f.cancel_asked = true; }), AttemptEnd::kFinal},
       {"LostLate", lost, with([](auto& f) { f.is_late = true; }), AttemptEnd::kFinal},
       {"BrokenOff", lost, with([](auto& f) { f.broken_off = true; }), AttemptEnd::kAgainFree},
-      {"BrokenOffLast", lost, with([](auto& f) { f.broken_off = true, f.attempts_spent = 3; }),
-       AttemptEnd::kAgainFree},
+      {"BrokenOffLast", lost, with([](auto& f) { f.broken_off = true, f.attempts_spent = 3; }), AttemptEnd::kAgainFree},
       {"BrokenOffInPlace", lost, with([](auto& f) { f.broken_off = f.in_place = true; }), AttemptEnd::kInPlace},
       {"TrapWhileBrokenOff", Aborted("A trap."), with([](auto& f) { f.broken_off = true; }), AttemptEnd::kFinal},
       {"Refused", lost, with([](auto& f) { f.was_refused = true, f.was_sent = false, f.attempts_spent = 3; }),
@@ -91,13 +89,13 @@ TEST(DependenciesTest, Judges) {
     Verdict want;
   };
   const Case cases[] = {
-      {kNone, {1, 0, 0}, Verdict::kPending},      {kNone, {0, 1, 0}, Verdict::kMet},
-      {kNone, {0, 0, 1}, Verdict::kNever},        {kSucceeded, {1, 2, 0}, Verdict::kPending},
-      {kSucceeded, {0, 3, 0}, Verdict::kMet},     {kSucceeded, {2, 0, 1}, Verdict::kNever},
-      {kSucceeded, {0, 2, 1}, Verdict::kNever},   {kEnded, {1, 1, 1}, Verdict::kPending},
-      {kEnded, {0, 1, 1}, Verdict::kMet},         {kEnded, {0, 0, 2}, Verdict::kMet},
-      {kFailed, {1, 0, 1}, Verdict::kPending},    {kFailed, {0, 0, 2}, Verdict::kMet},
-      {kFailed, {1, 1, 0}, Verdict::kNever},      {kFailed, {0, 1, 1}, Verdict::kNever},
+      {kNone, {1, 0, 0}, Verdict::kPending},    {kNone, {0, 1, 0}, Verdict::kMet},
+      {kNone, {0, 0, 1}, Verdict::kNever},      {kSucceeded, {1, 2, 0}, Verdict::kPending},
+      {kSucceeded, {0, 3, 0}, Verdict::kMet},   {kSucceeded, {2, 0, 1}, Verdict::kNever},
+      {kSucceeded, {0, 2, 1}, Verdict::kNever}, {kEnded, {1, 1, 1}, Verdict::kPending},
+      {kEnded, {0, 1, 1}, Verdict::kMet},       {kEnded, {0, 0, 2}, Verdict::kMet},
+      {kFailed, {1, 0, 1}, Verdict::kPending},  {kFailed, {0, 0, 2}, Verdict::kMet},
+      {kFailed, {1, 1, 0}, Verdict::kNever},    {kFailed, {0, 1, 1}, Verdict::kNever},
   };
   for (const Case& c : cases) {
     EXPECT_EQ(Judge(c.condition, c.unit), c.want)
@@ -167,13 +165,20 @@ v1::JobArray Array(uint64_t first, uint64_t last, uint64_t step) {
 TEST(ArraysTest, CountsElements) {
   struct Case {
     uint64_t first, last, step;
-    uint64_t want;   // 0: refused.
+    uint64_t want;  // 0: refused.
     uint64_t last_index;
   };
-  const Case cases[] = {{0, 0, 0, 1, 0},  {0, 9, 0, 10, 9},    {0, 9, 1, 10, 9},
-                        {0, 9, 3, 4, 9},  {1, 9, 3, 3, 7},     {5, 4, 1, 0, 0},
-                        {0, 99, 1, 100, 99}, {0, 100, 1, 0, 0}, {0, UINT64_MAX, 1, 0, 0},
-                        {0, UINT64_MAX, UINT64_MAX, 2, UINT64_MAX}, {UINT64_MAX, UINT64_MAX, 7, 1, UINT64_MAX}};
+  const Case cases[] = {{0, 0, 0, 1, 0},
+                        {0, 9, 0, 10, 9},
+                        {0, 9, 1, 10, 9},
+                        {0, 9, 3, 4, 9},
+                        {1, 9, 3, 3, 7},
+                        {5, 4, 1, 0, 0},
+                        {0, 99, 1, 100, 99},
+                        {0, 100, 1, 0, 0},
+                        {0, UINT64_MAX, 1, 0, 0},
+                        {0, UINT64_MAX, UINT64_MAX, 2, UINT64_MAX},
+                        {UINT64_MAX, UINT64_MAX, 7, 1, UINT64_MAX}};
   for (const Case& c : cases) {
     const v1::JobArray array = Array(c.first, c.last, c.step);
     const StatusOr<uint64_t> count = CountElements(array, 100);
@@ -191,9 +196,13 @@ TEST(ArraysTest, MakesIndexTensors) {
   EXPECT_EQ(IndexTensor(v1::ELEMENT_TYPE_U16, 0x1234)->data(), std::string("\x34\x12"));
   EXPECT_EQ(IndexTensor(v1::ELEMENT_TYPE_I64, 5)->data().size(), 8u);
   EXPECT_EQ(IndexTensor(v1::ELEMENT_TYPE_I8, 127)->shape_size(), 0);
-  for (const auto& [type, index] : std::vector<std::pair<v1::ElementType, uint64_t>>{
-           {v1::ELEMENT_TYPE_I8, 128}, {v1::ELEMENT_TYPE_U8, 256}, {v1::ELEMENT_TYPE_I64, 1ull << 63},
-           {v1::ELEMENT_TYPE_F32, 0}, {v1::ELEMENT_TYPE_BOOL, 0}, {v1::ELEMENT_TYPE_UNSPECIFIED, 0}}) {
+  for (const auto& [type, index] :
+       std::vector<std::pair<v1::ElementType, uint64_t>>{{v1::ELEMENT_TYPE_I8, 128},
+                                                         {v1::ELEMENT_TYPE_U8, 256},
+                                                         {v1::ELEMENT_TYPE_I64, 1ull << 63},
+                                                         {v1::ELEMENT_TYPE_F32, 0},
+                                                         {v1::ELEMENT_TYPE_BOOL, 0},
+                                                         {v1::ELEMENT_TYPE_UNSPECIFIED, 0}}) {
     EXPECT_EQ(IndexTensor(type, index).status().code(), StatusCode::kInvalidArgument) << type;
   }
 }
@@ -212,7 +221,7 @@ TEST(ArraysTest, ChecksItsUse) {
   struct Case {
     const char* name;
     std::function<void(v1::SubmitRequest&)> spoil;
-    const char* text;   // Empty: fine.
+    const char* text;  // Empty: fine.
   };
   const Case cases[] = {
       {"Fine", [](auto&) {}, ""},
@@ -274,6 +283,13 @@ TEST(RequestHashTest, SeesWhatMatters) {
          input.set_sha256(hash.bytes.data(), hash.bytes.size());
        },
        true},
+      {"InPlaceWithOtherBytes",
+       [](auto& s) {
+         s.mutable_request()->mutable_inputs(0)->mutable_buffer()->set_buffer_id("buf-7");
+         s.mutable_request()->add_outputs()->set_buffer_id("buf-7");
+         s.add_inputs()->set_size_bytes(4);
+       },
+       false},
       {"Bytes", [](auto& s) { s.mutable_request()->mutable_inputs(0)->mutable_tensor()->set_data("date"); }, false},
       {"Shape", [](auto& s) { s.mutable_request()->mutable_inputs(0)->mutable_tensor()->set_shape(0, 5); }, false},
       {"Names", [](auto& s) { s.mutable_request()->mutable_inputs(0)->set_name("z"); }, false},
@@ -294,6 +310,16 @@ TEST(RequestHashTest, SeesWhatMatters) {
     EXPECT_EQ(HashOfRequest(stored) == plain, c.same) << c.name;
   }
   EXPECT_NE(HashOfRetry("job-1"), HashOfRetry("job-2"));
+  // A buffer that is written too is its id, whatever it holds by now.
+  StoredRequest before = Stored();
+  before.mutable_request()->mutable_inputs(0)->mutable_buffer()->set_buffer_id("buf-7");
+  before.mutable_request()->add_outputs()->set_buffer_id("buf-7");
+  before.add_inputs()->set_sha256(std::string(32, 'a'));
+  StoredRequest after = before;
+  after.mutable_inputs(0)->set_sha256(std::string(32, 'b'));
+  EXPECT_EQ(HashOfRequest(before), HashOfRequest(after));
+  after.mutable_request()->mutable_inputs(0)->mutable_buffer()->set_buffer_id("buf-8");
+  EXPECT_NE(HashOfRequest(before), HashOfRequest(after));
 }
 
 }  // namespace

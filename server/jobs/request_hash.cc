@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/jobs/request_hash.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -21,7 +22,16 @@ std::string TensorText(uint32_t type, const Shape& shape, const std::string& sha
 
 std::string Raw(const Sha256& hash) { return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()}; }
 
-std::string InputText(const v1::InputBinding& input, const internal::StoredInput* stored) {
+// A buffer that the job writes too has other bytes after it: its name stands for it, so that the same request sent
+// again is the same.
+bool IsWritten(const v1::SubmitRequest& request, const std::string& buffer_id) {
+  return std::any_of(request.outputs().begin(), request.outputs().end(), [&](const v1::OutputBinding& output) {
+    return output.has_buffer_id() && output.buffer_id() == buffer_id;
+  });
+}
+
+std::string InputText(const v1::SubmitRequest& request, const v1::InputBinding& input,
+                      const internal::StoredInput* stored) {
   if (input.array_index()) {
     return "index";
   }
@@ -31,6 +41,9 @@ std::string InputText(const v1::InputBinding& input, const internal::StoredInput
   }
   if (stored == nullptr) {
     return "none";
+  }
+  if (IsWritten(request, input.buffer().buffer_id())) {
+    return "in place " + input.buffer().buffer_id();
   }
   return TensorText(stored->type(), stored->shape(),
                     stored->sha256().empty() ? Raw(HashOf(std::string_view())) : stored->sha256());
@@ -75,7 +88,7 @@ Sha256 HashOfRequest(const StoredRequest& stored) {
   for (int i = 0; i < request.inputs_size(); ++i) {
     const auto found = by_position.find(static_cast<uint32_t>(i));
     inputs.emplace(request.inputs(i).name(),
-                   InputText(request.inputs(i), found == by_position.end() ? nullptr : found->second));
+                   InputText(request, request.inputs(i), found == by_position.end() ? nullptr : found->second));
   }
   for (const v1::OutputBinding& output : request.outputs()) {
     if (const std::string text = OutputText(output); !text.empty()) {

@@ -9,10 +9,11 @@
 
 namespace hpvm {
 
-// Of everything that decides what the job does: the graph and its modules by their contents, inputs by name, type, shape
+// Of everything that decides what the job does: the graph and its modules by contents, inputs by name, type, shape
 // and bytes (a buffer's as the stored request has them, so that a client may come back with the same data in another
-// buffer), outputs, symbols, repeat, name, dependencies, array and retries. Options (trace, deadline, priority, labels)
-// are not part of it, nor is the order of modules, inputs, outputs and dependencies.
+// buffer; but one that the job writes too by its id), outputs, symbols, repeat, name, dependencies, array and retries.
+// Options (trace, deadline, priority, labels) are not part of it, nor is the order of modules, inputs, outputs and
+// dependencies.
 Sha256 HashOfRequest(const StoredRequest& stored);
 // Of a RetryJob.
 Sha256 HashOfRetry(const std::string& job_id);

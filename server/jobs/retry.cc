@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
+
 namespace hpvm {
 
 Duration RetryDelay(uint32_t lost, Rng& rng) {
@@ -13,16 +15,19 @@ Duration RetryDelay(uint32_t lost, Rng& rng) {
   return Duration(static_cast<int64_t>(half + rng.Below(half + 1)));
 }
 
-bool IsInfrastructureFault(const Status& status) { return status.code() == absl::StatusCode::kUnavailable; }
+bool IsInfrastructureFault(const Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         (HPVMD_MUTANT("retry_traps") && status.code() == absl::StatusCode::kAborted);
+}
 
 AttemptEnd JudgeAttempt(const Status& status, const AttemptFacts& facts) {
   if (status.ok() || !IsInfrastructureFault(status) || facts.cancel_asked || facts.is_late) {
     return AttemptEnd::kFinal;
   }
   if (facts.was_refused) {
-    return AttemptEnd::kAgainFree;   // Nothing was sent, so nothing was written either.
+    return AttemptEnd::kAgainFree;  // Nothing was sent, so nothing was written either.
   }
-  if (facts.in_place && facts.was_sent) {
+  if (facts.in_place && facts.was_sent && !HPVMD_MUTANT("retry_in_place")) {
     return AttemptEnd::kInPlace;
   }
   if (facts.broken_off) {

@@ -32,10 +32,10 @@ enum class AttemptEnd : uint8_t {
 
 struct AttemptFacts {
   bool cancel_asked = false, is_late = false;
-  bool broken_off = false;       // By the daemon, which stops.
-  bool was_refused = false;      // No executor may start now: it crashed too often.
+  bool broken_off = false;   // By the daemon, which stops.
+  bool was_refused = false;  // No executor may start now: it crashed too often.
   bool in_place = false, was_sent = false;
-  uint32_t attempts_spent = 0;   // With this one.
+  uint32_t attempts_spent = 0;  // With this one.
   uint32_t attempts_max = 1;
 };
 AttemptEnd JudgeAttempt(const Status& status, const AttemptFacts& facts);

@@ -18,9 +18,7 @@ namespace hpvm::testing {
 
 // What outlives a daemon.
 struct StoredState {
-  explicit StoredState(MemoryJobDatabaseFaults faults = {}) : database(std::move(faults)) {
-    disk.AddFolder("/blobs");
-  }
+  explicit StoredState(MemoryJobDatabaseFaults faults = {}) : database(std::move(faults)) { disk.AddFolder("/blobs"); }
   SimDisk disk{1};
   MemoryJobDatabase database;
 };
@@ -28,8 +26,10 @@ struct StoredState {
 class HandJobStore final : public JobStore {
  public:
   HandJobStore(StoredState& state, const Clock& clock)
-      : state_(state), blobs_(state.disk, "/blobs"),
-        queue_({.database = &state.database, .blobs = &blobs_, .clock = &clock, .on_broken = nullptr}), clock_(clock) {
+      : state_(state),
+        blobs_(state.disk, "/blobs"),
+        queue_({.database = &state.database, .blobs = &blobs_, .clock = &clock, .on_broken = nullptr}),
+        clock_(clock) {
     blobs_.SetIsUsed([this](std::string_view tenant, const Sha256& hash) {
       const StatusOr<bool> used = state_.database.UsesBlob(tenant, hash);
       return !used.ok() || *used;
@@ -85,7 +85,7 @@ class HandJobStore final : public JobStore {
 
   bool hold_posted = false, hold_commits = false;
   Status put_failure;
-  std::vector<std::string> writes;   // What was written, in order: "insert 1", "change RUNNING", ...
+  std::vector<std::string> writes;  // What was written, in order: "insert 1", "change RUNNING", ...
   uint64_t puts = 0;
 
  private:

@@ -128,7 +128,7 @@ class JobFixture : public ::testing::Test {
   // Answered unless the store or an executor is held.
   AnsweredRef Submit(const v1::SubmitRequest& request) {
     auto answer = std::make_shared<Answered>();
-    requests_.push_back(request);   // Borrowed until the answer.
+    requests_.push_back(request);  // Borrowed until the answer.
     core_->Submit(tenant_, requests_.back(), &answer->response,
                   [answer](const Outcome& outcome) { answer->outcome = outcome; });
     Pump();

@@ -74,7 +74,7 @@ class Chaos:
         self.daemon = Daemon(options.bin, self.folder / "d")
         self.values = {**BASE, "server.listen": f"unix:{self.daemon.socket}", "server.state_dir": str(self.daemon.state),
                        "executor.path": str(self.daemon.bin / "hpvm-executor")}
-        self.histories = {tenant: History(tenant, forgets=bool(options.soak)) for tenant in TENANTS}
+        self.histories = {tenant: History(tenant) for tenant in TENANTS}
         self.lines = {tenant: [] for tenant in TENANTS}   # Of the present round.
         self.clients = {}
         self.problems = []

@@ -144,12 +144,15 @@ void Load::Step(Rng& rng) {
 }
 
 void Load::SubmitNew(Rng& rng) {
-  const std::string earlier = RandomId(rng);
+  std::string earlier = RandomId(rng);
   size_t index = 0;
   {
     std::lock_guard lock(mutex_);
     if (live_ >= options_.live_max) {
       return;
+    }
+    if (!by_id_.contains(earlier)) {
+      earlier.clear();   // Of an earlier round: the daemon may forget it any time.
     }
     auto tracked = std::make_unique<Tracked>();
     tracked->work = MakeWork(rng, options_.tenant + "-" + std::to_string(next_key_++), earlier);

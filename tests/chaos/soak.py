@@ -88,6 +88,8 @@ def sample(daemon):
 def run(chaos, minutes):
     """`chaos` is chaos.py's, with its daemon and clients running."""
     chaos.values.update(RETENTION)
+    for history in chaos.histories.values():
+        history.forgets = True
     chaos.drain("before the soak")
     chaos.start_daemon()
     chaos.go()

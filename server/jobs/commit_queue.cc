@@ -77,7 +77,7 @@ JobStoreHealth CommitQueue::Health() const {
   return health;
 }
 
-bool CommitQueue::IsBroken() const { return absl::IsDataLoss(failure_); }
+bool CommitQueue::IsBroken() const { return absl::IsDataLoss(failure_) && !HPVMD_MUTANT("store_queue_goes_on"); }
 
 void CommitQueue::Break(const Status& status) {
   {
@@ -105,6 +105,9 @@ std::vector<CommitAnswer> CommitQueue::CommitSome() {
     return answers;
   }
   SettleBlobs(batch, results);
+  if (HPVMD_MUTANT("store_answers_lost") && results.size() > 1) {
+    results.pop_back();
+  }
   for (size_t i = 0; i < results.size(); ++i) {
     answers.push_back({std::move(batch.dones[i]), std::move(results[i])});
   }
@@ -194,6 +197,9 @@ void CommitQueue::SettleBlobs(const Batch& batch, const std::vector<WriteResult>
   if (options_.blobs == nullptr) {
     return;
   }
+  if (HPVMD_MUTANT("store_keeps_no_blobs")) {
+    return;
+  }
   const auto keep = [this](const StoredJob& job) {
     for (const internal::StoredBlob& blob : job.blobs()) {
       options_.blobs->Keep(job.tenant(), HashFrom(blob.sha256()));
@@ -231,7 +237,7 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
   std::lock_guard lock(mutex_);
   std::deque<Waiting> again;
   for (size_t i = 0; i < batch.writes.size(); ++i) {
-    if (IsInsert(batch.writes[i])) {
+    if (IsInsert(batch.writes[i]) || HPVMD_MUTANT("store_full_loses_ends")) {
       answers->push_back({std::move(batch.dones[i]), Refusal(status)});
     } else {
       const size_t bytes = BytesOf(batch.writes[i]);

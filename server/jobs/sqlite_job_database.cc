@@ -108,7 +108,7 @@ class SqliteJobDatabase final : public JobDatabase {
     return readers_.With([&](SqliteReader& reader) { return reader.ListBlobs(each); });
   }
   StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) override {
-    if (is_broken_.load()) {
+    if (is_broken_.load() && !HPVMD_MUTANT("store_broken_forgets_blobs")) {
       // A row that a failed commit left in the log is not seen here, but by whoever starts next.
       return DataLoss("The job database failed; which blobs it names is known after the next start.");
     }
@@ -176,7 +176,9 @@ StatusOr<std::unique_ptr<SqliteReader>> SqliteJobDatabase::OpenReader() {
 
 template <typename Change>
 Status SqliteJobDatabase::Transact(Change change) {
-  HPVMD_RETURN_IF_ERROR(failure_);
+  if (!HPVMD_MUTANT("store_goes_on_after_failure")) {
+    HPVMD_RETURN_IF_ERROR(failure_);
+  }
   if (writer_connection_ == nullptr) {
     return FailedPrecondition("The job database was opened for reading.");
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "server/jobs/job_rules.h"
 #include "server/jobs/sqlite_schema.h"
 
@@ -154,7 +155,7 @@ Status SqliteWriter::Write(const InsertJobs& insert, WriteResult* result, UseCha
 
 // False: the key is known.
 StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* result) {
-  if (insert.idempotency_key.empty()) {
+  if (insert.idempotency_key.empty() || HPVMD_MUTANT("store_key_not_stored")) {
     return true;
   }
   const StoredJob& first = insert.jobs.front();
@@ -358,7 +359,9 @@ Status SqliteWriter::Forget(const Row& row, const DropJob& drop) {
   }
   HPVMD_RETURN_IF_ERROR(delete_job_.Run(row.sequence));
   // The newest row's number must not be given again after a restart.
-  return row.sequence + 1 == next_sequence_ ? save_sequence_.Run(next_sequence_) : absl::OkStatus();
+  return row.sequence + 1 == next_sequence_ && !HPVMD_MUTANT("store_number_given_again")
+             ? save_sequence_.Run(next_sequence_)
+             : absl::OkStatus();
 }
 
 Status SqliteWriter::Write(const ForgetKeys& forget, WriteResult* result, UseChanges* use) {

@@ -94,7 +94,10 @@ StatusOr<ServiceResult> MeasureRuns(const ServiceOptions& options, uint32_t clie
 // the store busy.
 StatusOr<ServiceResult> MeasureNoStore(const ServiceOptions& options) {
   const uint64_t calls = options.quick ? 100 : 10'000;
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceDaemon> daemon, ServiceDaemon::Start(RoomySettings()));
+  DaemonSettings settings = RoomySettings();
+  // A job has its turn while its commits take their time; runs of the same tenant must not wait for that turn.
+  settings.keys["jobs.running_per_tenant_max"] = "16";
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceDaemon> daemon, ServiceDaemon::Start(settings));
   Latencies before, slow;
   const auto measure = [&](Latencies& into) -> Status {
     HPVMD_ASSIGN_OR_RETURN(const std::string handle, daemon->Prepare("copy"));
@@ -111,7 +114,6 @@ StatusOr<ServiceResult> MeasureNoStore(const ServiceOptions& options) {
   const std::string files = daemon->StoreFingerprint();
   HPVMD_RETURN_IF_ERROR(measure(before));
   const bool is_untouched = !files.empty() && daemon->StoreFingerprint() == files;
-  DaemonSettings settings = RoomySettings();
   settings.failpoints = "store.commit.before=sleep(50)";
   HPVMD_ASSIGN_OR_RETURN(daemon, ServiceDaemon::Start(settings));
   HPVMD_ASSIGN_OR_RETURN(const std::string handle, daemon->Prepare("copy"));

@@ -2,16 +2,21 @@
 #include "server/observe/http_endpoint.h"
 
 #include <arpa/inet.h>
+#include <microhttpd.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
+#include <thread>
 #include <utility>
-#include <vector>
+
+#include "base/fd.h"
 
 namespace hpvm {
 namespace {
@@ -54,45 +59,6 @@ std::string AddressOf(int fd, const HostPort& listen_at) {
   return (is_ipv6 ? "[" + listen_at.host + "]" : listen_at.host) + ":" + std::to_string(ntohs(port));
 }
 
-const char* ReasonOf(int code) {
-  switch (code) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 413:
-      return "Content Too Large";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return "HTTP Version Not Supported";  // 505.
-  }
-}
-
-bool EqualsIgnoringCase(std::string_view text, std::string_view lower) {
-  return text.size() == lower.size() && std::equal(text.begin(), text.end(), lower.begin(), [](char a, char b) {
-           return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
-         });
-}
-
-std::string_view TrimBlanks(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) {
-    text.remove_prefix(1);
-  }
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) {
-    text.remove_suffix(1);
-  }
-  return text;
-}
-
 // With any port or none.
 bool IsLoopbackHost(std::string_view host) {
   if (!host.starts_with('[')) {
@@ -102,208 +68,191 @@ bool IsLoopbackHost(std::string_view host) {
   return host == "[::1]" || host.starts_with("[::1]:");
 }
 
-// What is wrong with the header's fields, as a code; 0: nothing.
-int CheckFields(std::string_view fields) {
-  bool has_host = false;
-  while (!fields.empty()) {
-    const size_t end = fields.find("\r\n");
-    const std::string_view line = fields.substr(0, end);
-    fields.remove_prefix(end == std::string_view::npos ? fields.size() : end + 2);
-    const size_t colon = line.find(':');
-    if (colon == std::string_view::npos || colon == 0 || line.find_first_of(" \t") < colon) {
-      return 400;
+// What is wrong with a request's fields, as a code; 0: nothing.
+unsigned CheckFields(MHD_Connection* connection) {
+  struct Seen {
+    int hosts = 0;
+    unsigned code = 0;
+  } seen;
+  const auto look = [](void* to, MHD_ValueKind, const char* name, const char* value) {
+    auto& into = *static_cast<Seen*>(to);
+    const auto is = [name](const char* other) { return strcasecmp(name, other) == 0; };
+    if (is("host")) {
+      into.code = ++into.hosts > 1                             ? MHD_HTTP_BAD_REQUEST
+                  : value == nullptr || !IsLoopbackHost(value) ? MHD_HTTP_FORBIDDEN
+                                                               : into.code;
+    } else if (is("transfer-encoding") ||
+               (is("content-length") && (value == nullptr || std::string_view(value) != "0"))) {
+      into.code = MHD_HTTP_CONTENT_TOO_LARGE;
     }
-    const std::string_view name = line.substr(0, colon), value = TrimBlanks(line.substr(colon + 1));
-    if (EqualsIgnoringCase(name, "host")) {
-      if (has_host) {
-        return 400;
-      }
-      if (!IsLoopbackHost(value)) {
-        return 403;
-      }
-      has_host = true;
-    } else if (EqualsIgnoringCase(name, "transfer-encoding") ||
-               (EqualsIgnoringCase(name, "content-length") && value != "0")) {
-      return 413;
-    }
-  }
-  return 0;
+    return into.code == 0 ? MHD_YES : MHD_NO;
+  };
+  MHD_get_connection_values(connection, MHD_HEADER_KIND, look, &seen);
+  return seen.code;
+}
+
+HttpResponse Refuse(unsigned code, const char* text) {
+  HttpResponse response;
+  response.code = static_cast<int>(code);
+  response.body = std::string(text) + "\n";
+  return response;
 }
 
 }  // namespace
 
-// One client: reading its header, then writing the answer, then waiting for its end.
-struct HttpEndpoint::Connection {
-  UniqueFd fd;
-  Time deadline{0};
-  std::string header, answer;
-  size_t written = 0;
-  enum class State : uint8_t { kReading, kWriting, kClosing, kDone } state = State::kReading;
+// Everything belongs to the thread once it runs: the library has none of its own here.
+struct HttpEndpoint::Parts {
+  // One that is open. The library closes it; we only shut it down.
+  struct Open {
+    int fd = -1;
+    Time deadline{0};
+  };
+
+  ~Parts();
+  void Loop();
+  void CutOff(Time now);
+  HttpResponse Answer(MHD_Connection* connection, std::string_view path, std::string_view method,
+                      std::string_view version);
+  MHD_Result Respond(MHD_Connection* connection, const HttpResponse& response);
+  static MHD_Result OnRequest(void* parts, MHD_Connection* connection, const char* url, const char* method,
+                              const char* version, const char* upload, size_t* upload_bytes, void** request);
+  static void OnConnection(void* parts, MHD_Connection* connection, void** of_connection,
+                           MHD_ConnectionNotificationCode what);
+
+  Handlers handlers;
+  MHD_Daemon* server = nullptr;  // Owned.
+  UniqueFd stop;
+  std::deque<Open> open;  // The oldest first.
+  std::thread thread;
 };
+
+HttpEndpoint::Parts::~Parts() {
+  if (thread.joinable()) {
+    const uint64_t one = 1;
+    HPVMD_CHECK(write(stop.get(), &one, sizeof(one)) == sizeof(one));
+    thread.join();
+  }
+  if (server != nullptr) {
+    MHD_stop_daemon(server);
+  }
+}
+
+HttpEndpoint::HttpEndpoint() = default;
+HttpEndpoint::~HttpEndpoint() = default;
 
 StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const HostPort& listen, Handlers handlers) {
   std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint());
-  endpoint->handlers_ = std::move(handlers);
-  HPVMD_ASSIGN_OR_RETURN(endpoint->listener_, Listen(listen));
-  endpoint->address_ = AddressOf(endpoint->listener_.get(), listen);
-  endpoint->stop_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!endpoint->stop_.valid()) {
-    return FromErrno(errno, "Making an eventfd");
+  endpoint->parts_ = std::make_unique<Parts>();
+  Parts& parts = *endpoint->parts_;
+  parts.handlers = std::move(handlers);
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd listener, Listen(listen));
+  endpoint->address_ = AddressOf(listener.get(), listen);
+  parts.stop = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  // Half of what a connection may hold is for reading: the header's limit.
+  parts.server = MHD_start_daemon(
+      MHD_USE_EPOLL, 0, nullptr, nullptr, &Parts::OnRequest, &parts, MHD_OPTION_LISTEN_SOCKET, listener.get(),
+      MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(kConnectionsMax), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+      size_t{2 * kHeaderBytesMax}, MHD_OPTION_CONNECTION_TIMEOUT, 5u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+      MHD_OPTION_NOTIFY_CONNECTION, &Parts::OnConnection, &parts, MHD_OPTION_END);
+  if (parts.server == nullptr || !parts.stop.valid()) {
+    return Unavailable("The HTTP server for metrics cannot be started.");
   }
-  endpoint->thread_ = std::thread([raw = endpoint.get()] { raw->Loop(); });
+  listener.release();  // The library's.
+  parts.thread = std::thread([&parts] { parts.Loop(); });
   return endpoint;
 }
 
-HttpEndpoint::~HttpEndpoint() {
-  if (thread_.joinable()) {
-    const uint64_t one = 1;
-    HPVMD_CHECK(write(stop_.get(), &one, sizeof(one)) == sizeof(one));
-    thread_.join();
-  }
-}
-
-void HttpEndpoint::Loop() {
-  std::map<int, Connection> connections;  // By descriptor.
+void HttpEndpoint::Parts::Loop() {
+  const MHD_DaemonInfo* info = MHD_get_daemon_info(server, MHD_DAEMON_INFO_EPOLL_FD);
   while (true) {
-    std::vector<pollfd> waits = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-    Time next = RealClock().Now() + std::chrono::seconds(60);
-    for (const auto& [fd, connection] : connections) {
-      waits.push_back({fd, static_cast<short>(connection.state == Connection::State::kWriting ? POLLOUT : POLLIN), 0});
-      next = std::min(next, connection.deadline);
+    const Time now = RealClock().Now();
+    Duration left = std::chrono::seconds(60);
+    for (const Open& one : open) {
+      left = std::min(left, one.deadline - now);
     }
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - RealClock().Now()).count();
-    poll(waits.data(), waits.size(), static_cast<int>(std::max<int64_t>(left + 1, 0)));
+    if (MHD_UNSIGNED_LONG_LONG ms = 0; MHD_get_timeout(server, &ms) == MHD_YES) {
+      left = std::min<Duration>(left, std::chrono::milliseconds(std::min<uint64_t>(ms, 60'000)));
+    }
+    pollfd waits[2] = {{stop.get(), POLLIN, 0}, {info->epoll_fd, POLLIN, 0}};
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    poll(waits, 2, static_cast<int>(std::clamp<int64_t>(ms, 0, 60'000)));
     if (waits[0].revents != 0) {
       return;
     }
-    for (const pollfd& wait : waits) {
-      if (const auto found = connections.find(wait.fd); found != connections.end() && wait.revents != 0) {
-        Serve(found->second);
-      }
+    // Once more when some have ended: only then does a library that was at its limit listen again.
+    for (size_t before = SIZE_MAX; before == SIZE_MAX || open.size() < before;) {
+      before = open.size();
+      MHD_run(server);
     }
-    const Time now = RealClock().Now();
-    std::erase_if(connections, [&](const auto& entry) {
-      return entry.second.state == Connection::State::kDone || now >= entry.second.deadline;
-    });
-    if (waits[1].revents != 0) {
-      Accept(connections);
+    CutOff(RealClock().Now());
+  }
+}
+
+// Those whose time is over; and the oldest while there is hardly room for another. The library then finds them at
+// their end and closes them.
+void HttpEndpoint::Parts::CutOff(Time now) {
+  constexpr size_t kRoom = 4;
+  const size_t surplus = open.size() + kRoom > kConnectionsMax ? open.size() + kRoom - kConnectionsMax : 0;
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (i < surplus || now >= open[i].deadline) {
+      shutdown(open[i].fd, SHUT_RDWR);
+      open[i].deadline = kNever;
     }
   }
 }
 
-void HttpEndpoint::Accept(std::map<int, Connection>& connections) {
-  UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd.valid()) {
-    if (errno == EMFILE || errno == ENFILE) {
-      // The listener stays readable: not a busy loop until there is a descriptor again.
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    return;
-  }
-  if (connections.size() >= kConnectionsMax) {
-    connections.erase(std::min_element(connections.begin(), connections.end(), [](const auto& a, const auto& b) {
-      return a.second.deadline < b.second.deadline;
-    }));
-  }
-  Connection& connection = connections[fd.get()];
-  connection.fd = std::move(fd);
-  connection.deadline = RealClock().Now() + kConnectionMax;
-}
-
-// Goes on with a connection that is ready, as far as it goes without waiting.
-void HttpEndpoint::Serve(Connection& connection) {
-  using State = Connection::State;
-  char chunk[2048];
-  while (connection.state == State::kReading) {
-    const ssize_t count = recv(connection.fd.get(), chunk, sizeof(chunk), 0);
-    if (count <= 0) {
-      connection.state = count < 0 && (errno == EAGAIN || errno == EINTR) ? State::kReading : State::kDone;
-      if (connection.state == State::kReading) {
-        return;
-      }
-      break;
-    }
-    connection.header.append(chunk, static_cast<size_t>(count));
-    const size_t end = connection.header.find("\r\n\r\n");
-    const bool is_whole = end != std::string::npos;
-    if (!is_whole && connection.header.size() <= kHeaderBytesMax) {
-      continue;
-    }
-    bool is_head = false;
-    const HttpResponse response = is_whole && end <= kHeaderBytesMax
-                                      ? Answer(std::string_view(connection.header).substr(0, end), &is_head)
-                                      : HttpResponse{.code = 431, .body = "The header is too large.\n"};
-    connection.answer = "HTTP/1.1 " + std::to_string(response.code) + " " + ReasonOf(response.code) +
-                        "\r\nContent-Type: " + response.content_type +
-                        "\r\nContent-Length: " + std::to_string(response.body.size()) +
-                        "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n" +
-                        (response.code == 405 ? "Allow: GET, HEAD\r\n" : "") + "\r\n" + (is_head ? "" : response.body);
-    connection.state = State::kWriting;
-  }
-  while (connection.state == State::kWriting) {
-    const std::string_view rest = std::string_view(connection.answer).substr(connection.written);
-    const ssize_t count = send(connection.fd.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
-      return;
-    }
-    connection.written += static_cast<size_t>(std::max<ssize_t>(count, 0));
-    if (count < 0) {
-      connection.state = State::kDone;
-    } else if (connection.written == connection.answer.size()) {
-      // What it still sends is read, lest the answer be lost to a reset.
-      shutdown(connection.fd.get(), SHUT_WR);
-      connection.state = State::kClosing;
-    }
-  }
-  for (int i = 0; i < 16 && connection.state == State::kClosing; ++i) {
-    const ssize_t count = recv(connection.fd.get(), chunk, sizeof(chunk), 0);
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
-      connection.state = State::kDone;
-    } else if (count < 0) {
-      return;
-    }
+void HttpEndpoint::Parts::OnConnection(void* of, MHD_Connection* connection, void**,
+                                       MHD_ConnectionNotificationCode what) {
+  auto& parts = *static_cast<Parts*>(of);
+  const int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+  if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+    parts.open.push_back({fd, RealClock().Now() + kConnectionMax});
+  } else {
+    std::erase_if(parts.open, [fd](const Open& one) { return one.fd == fd; });
   }
 }
 
-// `header` is without its last empty line.
-HttpResponse HttpEndpoint::Answer(std::string_view header, bool* is_head) {
-  const auto refuse = [](int code, const char* text) {
-    HttpResponse response;
-    response.code = code;
-    response.body = std::string(text) + "\n";
-    return response;
-  };
-  if (std::any_of(header.begin(), header.end(),
-                  [](char c) { return (c >= 0 && c < 0x20 && c != '\r' && c != '\n' && c != '\t') || c == 0x7f; })) {
-    return refuse(400, "The request has control characters.");
-  }
-  const size_t line_end = header.find("\r\n");
-  const std::string_view line = header.substr(0, line_end);
-  const size_t first = line.find(' '), second = line.rfind(' ');
-  if (first == std::string_view::npos || first == second) {
-    return refuse(400, "The request line is malformed.");
-  }
-  const std::string_view method = line.substr(0, first), version = line.substr(second + 1);
-  std::string_view path = line.substr(first + 1, second - first - 1);
+MHD_Result HttpEndpoint::Parts::OnRequest(void* of, MHD_Connection* connection, const char* url, const char* method,
+                                          const char* version, const char*, size_t*, void**) {
+  auto& parts = *static_cast<Parts*>(of);
+  return parts.Respond(connection, parts.Answer(connection, url, method, version));
+}
+
+HttpResponse HttpEndpoint::Parts::Answer(MHD_Connection* connection, std::string_view path, std::string_view method,
+                                         std::string_view version) {
   if (version != "HTTP/1.1" && version != "HTTP/1.0") {
-    return refuse(version.starts_with("HTTP/") ? 505 : 400, "Only HTTP/1.0 and HTTP/1.1 are spoken here.");
+    return Refuse(MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED, "Only HTTP/1.0 and HTTP/1.1 are spoken here.");
   }
-  if (path.empty() || path[0] != '/' || path.find(' ') != std::string_view::npos) {
-    return refuse(400, "The path is malformed.");
-  }
-  const std::string_view fields = line_end == std::string_view::npos ? "" : header.substr(line_end + 2);
-  if (const int code = CheckFields(fields); code != 0) {
-    return refuse(code, code == 403   ? "The host is not a loopback address."
-                        : code == 413 ? "Requests have no body here."
-                                      : "A header field is malformed.");
+  if (const unsigned code = CheckFields(connection); code != 0) {
+    return Refuse(code, code == MHD_HTTP_FORBIDDEN     ? "The host is not a loopback address."
+                        : code == MHD_HTTP_BAD_REQUEST ? "A header field comes twice."
+                                                       : "Requests have no body here.");
   }
   if (method != "GET" && method != "HEAD") {
-    return refuse(405, "Only GET and HEAD are known here.");
+    return Refuse(MHD_HTTP_METHOD_NOT_ALLOWED, "Only GET and HEAD are known here.");
   }
-  *is_head = method == "HEAD";
-  path = path.substr(0, path.find('?'));
-  const auto handler = handlers_.find(path);
-  return handler == handlers_.end() ? refuse(404, "There are /metrics, /livez and /readyz.") : handler->second();
+  const auto handler = handlers.find(path);
+  return handler == handlers.end() ? Refuse(MHD_HTTP_NOT_FOUND, "There are /metrics, /livez and /readyz.")
+                                   : handler->second();
+}
+
+MHD_Result HttpEndpoint::Parts::Respond(MHD_Connection* connection, const HttpResponse& response) {
+  // The library only reads what it is to copy, though its type does not say so.
+  MHD_Response* made = MHD_create_response_from_buffer(response.body.size(), const_cast<char*>(response.body.data()),
+                                                       MHD_RESPMEM_MUST_COPY);
+  if (made == nullptr) {
+    return MHD_NO;
+  }
+  MHD_add_response_header(made, "Content-Type", response.content_type.c_str());
+  MHD_add_response_header(made, "Cache-Control", "no-store");
+  MHD_add_response_header(made, "X-Content-Type-Options", "nosniff");
+  MHD_add_response_header(made, "Connection", "close");
+  if (response.code == MHD_HTTP_METHOD_NOT_ALLOWED) {
+    MHD_add_response_header(made, "Allow", "GET, HEAD");
+  }
+  const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(response.code), made);
+  MHD_destroy_response(made);
+  return queued;
 }
 
 }  // namespace hpvm

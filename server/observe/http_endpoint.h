@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small HTTP/1.1 server for metrics and health: GET and HEAD of a few paths, on loopback.
+// An HTTP/1.1 server for metrics and health: GET and HEAD of a few paths, on loopback. GNU libmicrohttpd behind it.
 //
 // One thread serves up to 32 connections at a time, each one request: at most 8 KiB of header, no body, 5 seconds for
-// everything, after which it is closed. When all are taken the oldest one gives way. Requests whose Host is not
-// loopback either are refused, so that no web page reads them by way of a name that it controls.
+// everything, after which it is cut off. When nearly all are taken the oldest one gives way. Requests whose Host is
+// not loopback are refused, so that no web page reads them by way of a name that it controls.
 #ifndef HPVMD_SERVER_OBSERVE_HTTP_ENDPOINT_H_
 #define HPVMD_SERVER_OBSERVE_HTTP_ENDPOINT_H_
 
@@ -12,10 +12,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/status.h"
 #include "server/address.h"
 
@@ -45,17 +43,10 @@ class HttpEndpoint {
   const std::string& address() const { return address_; }
 
  private:
-  struct Connection;
-  HttpEndpoint() = default;
-  void Loop();
-  void Accept(std::map<int, Connection>& connections);
-  void Serve(Connection& connection);
-  HttpResponse Answer(std::string_view header, bool* is_head);
-
-  Handlers handlers_;
+  struct Parts;
+  HttpEndpoint();
+  std::unique_ptr<Parts> parts_;
   std::string address_;
-  UniqueFd listener_, stop_;
-  std::thread thread_;
 };
 
 }  // namespace hpvm

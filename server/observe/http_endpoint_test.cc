@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <thread>
+
 #include "server/observe/testing/http_client.h"
 
 namespace hpvm {
@@ -53,17 +56,18 @@ TEST_F(HttpEndpointTest, Refuses) {
   const Case cases[] = {
       {"NoSuchPath", std::string("GET /secret HTTP/1.1\r\n") + kHost, "404"},
       {"Post", std::string("POST /metrics HTTP/1.1\r\n") + kHost, "405"},
-      {"UnknownMethod", std::string("\x7fGET /metrics HTTP/1.1\r\n") + kHost, "400"},
+      {"UnknownMethod", std::string("\x7fGET /metrics HTTP/1.1\r\n") + kHost, "405"},
       {"NoVersion", std::string("GET /metrics\r\n") + kHost, "400"},
       {"Version2", std::string("GET /metrics HTTP/2.0\r\n") + kHost, "505"},
       {"NotHttp", "\x16\x03\x01 hello there\r\n\r\n", "400"},
-      {"Absolute", std::string("GET http://x/metrics HTTP/1.1\r\n") + kHost, "400"},
+      {"Absolute", std::string("GET http://x/metrics HTTP/1.1\r\n") + kHost, "404"},
       {"ForeignHost", get + "Host: evil.example\r\n\r\n", "403"},
       {"ForeignHostWithPort", get + "Host: evil.example:9090\r\n\r\n", "403"},
       {"EmptyHost", get + "Host:\r\n\r\n", "403"},
       {"TwoHosts", get + "Host: localhost\r\nhost: localhost\r\n\r\n", "400"},
       {"Body", get + "Host: localhost\r\nContent-Length: 5\r\n\r\nhello", "413"},
-      {"Chunked", get + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "413"},
+      {"Chunked", get + "Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "413"},
+      {"NoHost", get + "\r\n", "400"},
       {"FieldWithoutColon", get + "Host\r\n\r\n", "400"},
       {"BlankBeforeColon", get + "Host : localhost\r\n\r\n", "400"},
       {"Folded", get + "Host: localhost\r\n more\r\n\r\n", "400"},
@@ -109,6 +113,40 @@ TEST_F(HttpEndpointTest, SlowClientsBlockNobody) {
     EXPECT_TRUE(testing::Get(endpoint_->address(), "/metrics").ends_with("a 1\n"));
   }
   EXPECT_LT(RealClock().Now() - start, std::chrono::seconds(2));
+}
+
+// A header without end takes no memory beyond its limit.
+TEST_F(HttpEndpointTest, HeaderFloodTakesNoMemory) {
+  const auto resident_kb = [] {
+    std::ifstream file("/proc/self/statm");
+    long pages = 0, resident = 0;
+    file >> pages >> resident;
+    return resident * sysconf(_SC_PAGESIZE) / 1024;
+  };
+  std::string fields;
+  for (int i = 0; i < 1'000; ++i) {
+    fields += "X" + std::to_string(i) + ": " + std::string(900, 'y') + "\r\n";
+  }
+  const long before = resident_kb();
+  for (int connection = 0; connection < 10; ++connection) {
+    const UniqueFd fd = testing::ConnectTo(endpoint_->address());
+    const std::string line = "GET /metrics HTTP/1.1\r\n";
+    send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL);
+    for (int i = 0; i < 30 && send(fd.get(), fields.data(), fields.size(), MSG_NOSIGNAL) > 0; ++i) {
+    }
+  }
+  EXPECT_LT(resident_kb() - before, 20'000);
+  EXPECT_TRUE(testing::Get(endpoint_->address(), "/metrics").ends_with("a 1\n"));
+}
+
+// One byte a second is not enough to stay: the time is the whole request's.
+TEST_F(HttpEndpointTest, CutsOffWhoDrips) {
+  const UniqueFd fd = testing::ConnectTo(endpoint_->address());
+  const Time start = RealClock().Now();
+  while (send(fd.get(), "G", 1, MSG_NOSIGNAL) == 1 && RealClock().Now() - start < 3 * HttpEndpoint::kConnectionMax) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  EXPECT_LT(RealClock().Now() - start, HttpEndpoint::kConnectionMax + std::chrono::seconds(3));
 }
 
 // A silent client is let go after its time.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One HTTP/1.1 POST over TCP, all of it within a deadline, and able to be broken off.
+// One HTTP POST, all of it within a deadline, and able to be broken off. libcurl behind it.
 #ifndef HPVMD_SERVER_OBSERVE_HTTP_POST_H_
 #define HPVMD_SERVER_OBSERVE_HTTP_POST_H_
 
@@ -17,8 +17,8 @@ struct HttpAnswer {
   int retry_after_s = 0;  // 0: none was given.
 };
 
-// Blocks until the answer's header is here, the deadline has passed, or `stop` (an eventfd) is readable. Only
-// resolving a name may take longer; addresses need none. kUnavailable, kDeadlineExceeded, kCancelled.
+// Blocks until the answer is here, the deadline has passed, or `stop` (an eventfd; -1: none) is readable. No proxy, no
+// redirect; an answer beyond 64 KiB is a failure. kUnavailable, kDeadlineExceeded, kCancelled.
 StatusOr<HttpAnswer> HttpPost(const HttpTarget& target, std::string_view content_type, std::string_view body,
                               Time deadline, int stop);
 

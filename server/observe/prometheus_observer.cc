@@ -157,6 +157,7 @@ void PrometheusObserver::OnRun(std::string_view tenant, std::string_view job_id,
   for (size_t i = 0; i < kPhases; ++i) {
     phases_[i].Observe(phases[i]);
   }
+  bytes_in_.Add(outcome.input_bytes);
   uint64_t bytes_out = 0;
   for (const RunOutput& output : outcome.outputs) {
     bytes_out += output.bytes;

@@ -141,8 +141,15 @@ TEST(SpanExporterTest, FlushesAtTheEnd) {
 
 // Answers that are no HTTP, endless headers, and closed connections are failures, not hangs.
 TEST(SpanExporterTest, HostileAnswers) {
-  const std::string answers[] = {"SMTP ready\r\n\r\n", "HTTP/1.1\r\n\r\n", "HTTP/1.1 xyz\r\n\r\n",
-                                 "HTTP/1.1 200 OK\r\nX: " + std::string(100'000, 'x')};
+  std::string fields;
+  for (int i = 0; i < 3'000; ++i) {
+    fields += "X: " + std::string(40, 'x') + "\r\n";
+  }
+  const std::string ok = "HTTP/1.1 200 OK\r\n";
+  const std::string answers[] = {
+      "SMTP ready\r\n\r\n",   "HTTP/1.1\r\n\r\n",
+      "HTTP/1.1 xyz\r\n\r\n", ok + "X: " + std::string(200'000, 'x'),
+      ok + fields + "\r\n",   ok + "Content-Length: 200000\r\n\r\n" + std::string(200'000, 'x')};
   for (const std::string& answer : answers) {
     Collector collector([&](size_t) { return answer; });
     SpanExporter exporter(TargetOf(collector), {});

@@ -157,7 +157,7 @@ void Tracer::OnRun(std::string_view tenant, std::string_view job_id, std::string
   for (Span& span : spans) {
     if (span.parent == in->span) {
       span.attributes.emplace_back("hpvm.tenant", Cut(tenant));
-      span.attributes.emplace_back("hpvm.graph", Cut(graph));
+      span.attributes.emplace_back("hpvm.graph_name", Cut(graph));
     }
   }
   sink_.Add(std::move(spans));

@@ -8,8 +8,6 @@ namespace hpvm::sim {
 namespace {
 
 constexpr int64_t kDayNs = 86'400'000'000'000;
-// Bytes that only the database knows.
-constexpr uint64_t kUnknownBytes = UINT64_MAX;
 
 uint64_t TokenOfName(std::string_view name) {
   uint64_t token = 0;
@@ -106,6 +104,12 @@ std::vector<const Row*> StoreModel::ElementsOf(const std::string& array_id) cons
     }
   }
   return rows;
+}
+
+void StoreModel::OnDropped(const std::string& id, uint64_t stored_bytes) {
+  if (const auto found = rows_.find(id); found != rows_.end() && found->second.stored_bytes == kUnknownBytes) {
+    found->second.stored_bytes = stored_bytes;
+  }
 }
 
 std::string StoreModel::DescribeWrite(const JobWrite& write) const {

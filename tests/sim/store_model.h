@@ -43,6 +43,8 @@ struct Row {
   Time changed{0};              // When the model saw the last change, by the world's clock.
 };
 
+// Of a dropped job, until the database has told.
+inline constexpr uint64_t kUnknownBytes = UINT64_MAX;
 // Whether two readings of one row agree.
 bool AreEqual(const Row& a, const Row& b);
 Row RowOf(const StoredJob& job);
@@ -55,6 +57,7 @@ class StoreModel {
 
   // A commit has come back.
   void OnCommit(std::span<const JobWrite> writes, const Status& status, const std::vector<WriteResult>& results);
+  void OnDropped(const std::string& id, uint64_t stored_bytes);
   // A new daemon's lease.
   void OnLease(uint64_t lease);
   // Compares with a database that was opened again, and settles a commit whose outcome was unknown.
@@ -124,6 +127,15 @@ class WatchedDatabase final : public JobDatabase {
   Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) override {
     const Status status = database_.Commit(writes, results);
     model_.OnCommit(writes, status, *results);
+    for (const JobWrite& write : writes) {
+      // Only the database knows what a dropped job takes.
+      const auto* drop = status.ok() ? std::get_if<DropJob>(&write) : nullptr;
+      if (drop != nullptr) {
+        if (const StatusOr<StoredJob> job = database_.Find(drop->tenant, drop->id); job.ok()) {
+          model_.OnDropped(drop->id, job->stored_bytes());
+        }
+      }
+    }
     return status;
   }
   StatusOr<StoredJob> Find(std::string_view tenant, std::string_view id) override { return database_.Find(tenant, id); }

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may reach an executor, and what may become of it: every run that the daemon sends is matched, by its payload,
+// with the committed rows of its job, and every change of a row with what happened to its runs.
+#ifndef HPVMD_TESTS_SIM_ATTEMPTS_H_
+#define HPVMD_TESTS_SIM_ATTEMPTS_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/context.h"
+#include "tests/sim/store_model.h"
+
+namespace hpvm::sim {
+
+// Payloads of volatile runs, which no job stands for, are larger.
+inline constexpr uint64_t kVolatileTokens = 1'000'000'000;
+
+// How a run ended, as its executor knows.
+enum class Fate : uint8_t {
+  kPending,
+  kDone,      // Its outputs were sent.
+  kTrapped,   // Its own fault.
+  kStopped,   // Cancelled or late.
+  kLost,      // Executor or device.
+  kBroken,    // The executor broke the protocol.
+  kOther,     // Any other failure of its own.
+  kNoMemory,  // Nothing ran: it is sent again with memory.
+};
+
+class Attempts {
+ public:
+  Attempts(Context& context, StoreModel& model);
+
+  // A run reaches its executor. `index` is what input "i" holds. The id is for OnEnd.
+  uint64_t OnStart(const std::string& tenant, uint64_t token, uint64_t index);
+  void OnEnd(uint64_t run, Fate fate);
+  // Every executor ended with its daemon.
+  void OnDaemonEnd(bool drained);
+  void OnDaemonStart();
+  // The daemon stops in order: what it breaks off then is nobody's fault.
+  void OnDrain() { draining_ = true; }
+  // A client asked for it; the daemon may act upon it from now on.
+  void OnCancelSent(const std::string& id) { cancels_.insert(id); }
+  // The executor could not be had for this tenant: a fault that costs an attempt without a run.
+  void OnStartFault(const std::string& tenant) { start_faults_[tenant] = context_.clock.Now(); }
+
+  // A dispatch in progress.
+  size_t live() const { return live_.size(); }
+  uint64_t runs() const { return next_ - 1; }
+
+ private:
+  using Key = std::pair<uint64_t, uint64_t>;  // Token, index.
+  struct Run {
+    Key key;
+    std::string tenant;
+    Fate fate = Fate::kPending;
+  };
+  struct History {
+    uint64_t effective = 0;  // Runs that were not sent again with memory.
+    Fate last = Fate::kPending;
+    bool any_done = false, any_lost = false, any_trapped = false, any_broken = false, any_other = false;
+  };
+
+  void OnChange(const Row* before, const Row& after);
+  void CheckStart(const Key& key);
+  void CheckDependencies(const Row& row);
+  void CheckCompany(const Row& row);
+  void CheckEnd(const Row& before, const Row& after);
+  void CheckFailure(const Row& after, const History& history);
+  bool IsPossible(const v1::JobDependency& dependency) const;
+  bool IsFulfilled(const v1::JobDependency& dependency) const;
+  std::vector<const Row*> DependedOn(const v1::JobDependency& dependency) const;
+  bool MayBeLate(const Row& row) const;
+
+  Context& context_;
+  StoreModel& model_;
+  uint64_t next_ = 1;
+  std::map<uint64_t, Run> live_;
+  std::map<Key, History> history_;
+  std::set<std::string> cancels_;
+  std::map<std::string, Time> start_faults_;
+  bool draining_ = false, has_restarted_ = false;
+};
+
+}  // namespace hpvm::sim
+
+#endif  // HPVMD_TESTS_SIM_ATTEMPTS_H_

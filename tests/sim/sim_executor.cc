@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/sim_executor.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/memfd.h"
+#include "tests/sim/graph_spec.h"
+
+namespace hpvm::sim {
+namespace {
+
+std::string ReadAll(int fd, uint64_t offset, uint64_t bytes) {
+  std::string text(bytes, '\0');
+  ReadAt(fd, offset, {reinterpret_cast<uint8_t*>(text.data()), text.size()}).IgnoreError();
+  return text;
+}
+
+UniqueFd Duplicate(int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
+// Memory that the executor holds for as long as the request lives there.
+struct HeldMemory {
+  UniqueFd fd;
+  uint64_t offset = 0, bytes = 0;
+};
+
+struct Request {
+  std::function<void(StatusOr<PrepareReply>)> prepared;
+  std::function<void(StatusOr<RunReply>)> ran;
+  std::function<void(Status)> granted;
+  // Of runs.
+  GraphSpec graph;
+  uint64_t run = 0;  // At the checker.
+  GraphInputs inline_inputs;
+  std::map<std::string, HeldMemory> memory_inputs;
+  struct Target {
+    OutputTarget::Kind kind = OutputTarget::Kind::kInline;
+    HeldMemory memory;
+  };
+  std::map<std::string, Target> targets;
+  uint32_t inline_bytes_max = 0;
+  bool is_hung = false, ignores_cancel = false;
+};
+
+}  // namespace
+
+// One process; shared by the object that the core owns and by events to come.
+class SimExecutor final : public std::enable_shared_from_this<SimExecutor> {
+ public:
+  SimExecutor(SimSpawner& spawner, std::string tenant, uint64_t number, std::vector<std::string> profile)
+      : spawner_(spawner),
+        context_(spawner.context()),
+        tenant_(std::move(tenant)),
+        profile_(std::move(profile)),
+        name_("exec " + tenant_ + "/" + std::to_string(number)) {}
+
+  void Start(std::function<void(const ExecutorReady&)> on_ready, std::function<void(const Status&)> on_end);
+  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done);
+  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done);
+  void Release(uint64_t handle) { graphs_.erase(handle); }
+  void Cancel(RequestId id);
+  void GrantChanged(std::function<void(Status)> done);
+  // Ends soon, or at once while the daemon goes down. `is_fault`: it costs attempts.
+  void EndSoon(Status why);
+  // Every pending request fails, then the end is told.
+  void End(const Status& why, Fate fate);
+  void SetStopGrace(Duration grace) { stop_grace_ = grace; }
+  bool ended() const { return ended_; }
+
+ private:
+  void After(Duration delay, std::function<void(SimExecutor&)> action);
+  void TakeMemory(const RunInput& input, Request& request);
+  void DrawFate(RequestId id, const RunInput& input, Request& request);
+  void FinishPrepare(RequestId id, uint64_t handle, const GraphSpec& graph);
+  void FinishRun(RequestId id);
+  void Answer(RequestId id, RunReply reply, Fate fate);
+  void Scribble(Request& request);
+  // The link ends a process that does not answer so long after a deadline or Cancel.
+  void WatchFor(RequestId id, Duration from_now);
+  bool Draw(uint32_t per_mille) { return context_.faults_on && Chance(spawner_.rng(), per_mille); }
+  void Say(const std::string& what) { context_.trace.Add(name_, what); }
+
+  SimSpawner& spawner_;
+  Context& context_;
+  const std::string tenant_;
+  const std::vector<std::string> profile_;
+  const std::string name_;
+  std::function<void(const Status&)> on_end_;
+  Duration stop_grace_ = std::chrono::milliseconds(limits::kStopGraceMs);
+  RequestId next_id_ = 1;
+  std::map<RequestId, Request> pending_;
+  std::map<uint64_t, GraphSpec> graphs_;
+  bool ended_ = false, is_ending_ = false;
+};
+
+void SimExecutor::After(Duration delay, std::function<void(SimExecutor&)> action) {
+  context_.events.After(delay, spawner_.incarnation(),
+                        [self = std::weak_ptr<SimExecutor>(shared_from_this()), action = std::move(action)] {
+                          if (const auto executor = self.lock(); executor != nullptr) {
+                            action(*executor);
+                          }
+                        });
+}
+
+void SimExecutor::Start(std::function<void(const ExecutorReady&)> on_ready, std::function<void(const Status&)> on_end) {
+  on_end_ = std::move(on_end);
+  const Duration takes = Microseconds(Between(spawner_.rng(), 200, 15'000));
+  if (Draw(context_.plan.die_early)) {
+    After(takes,
+          [](SimExecutor& self) { self.End(Unavailable("The executor process ended (exit status 1)."), Fate::kLost); });
+    return;
+  }
+  After(takes, [on_ready = std::move(on_ready)](SimExecutor& self) {
+    if (self.ended_) {
+      return;
+    }
+    ExecutorReady ready;
+    ready.sandbox_level = 2;
+    on_ready(ready);
+  });
+}
+
+RequestId SimExecutor::Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) {
+  const RequestId id = next_id_++;
+  pending_[id].prepared = std::move(done);
+  if (ended_) {
+    After(Duration{0}, [](SimExecutor& self) { self.End(Unavailable("The executor process ended."), Fate::kLost); });
+    return id;
+  }
+  context_.Check(graphs_.count(input.handle) == 0 && input.handle != 0, "link",
+                 [&] { return name_ + " holds handle " + std::to_string(input.handle) + " already."; });
+  const std::string document = input.document.fd >= 0
+                                   ? ReadAll(input.document.fd, 0, input.document.fd_bytes)
+                                   : std::string(input.document.bytes.begin(), input.document.bytes.end());
+  const std::optional<GraphSpec> graph = GraphSpec::Parse(document);
+  if (!context_.Check(graph.has_value(), "results", [&] { return "A document arrived as \"" + document + "\"."; })) {
+    return id;
+  }
+  Say("prepare " + std::to_string(input.handle) + " of graph " + std::to_string(graph->number));
+  if (Draw(context_.plan.crash_in_prepare)) {
+    spawner_.attempts().OnStartFault(tenant_);
+    if (Chance(spawner_.rng(), 300)) {
+      return id;  // Hangs: the core's timer kills it.
+    }
+    After(Microseconds(Between(spawner_.rng(), 1, 3'000)),
+          [](SimExecutor& self) { self.End(Unavailable("The executor process ended (signal 11)."), Fate::kLost); });
+    return id;
+  }
+  After(Microseconds(Between(spawner_.rng(), 50, 4'000)),
+        [id, handle = input.handle, graph = *graph](SimExecutor& self) { self.FinishPrepare(id, handle, graph); });
+  return id;
+}
+
+void SimExecutor::FinishPrepare(RequestId id, uint64_t handle, const GraphSpec& graph) {
+  auto request = pending_.extract(id);
+  if (request.empty()) {
+    return;
+  }
+  PrepareReply reply;
+  if (graph.is_invalid) {
+    Diagnostic& fault = reply.diagnostics.emplace_back();
+    fault.place = "/nodes";
+    fault.message = "The simulation does not like this graph.";
+    request.mapped().prepared(std::move(reply));
+    return;
+  }
+  graphs_[handle] = graph;
+  ExecutorSummary& summary = reply.summary.emplace();
+  summary.name = "graph" + std::to_string(graph.number);
+  summary.inputs.push_back({"x", ElementType::kU8, {"n"}});
+  if (graph.has_buffer) {
+    summary.inputs.push_back({"b", ElementType::kU8, {"m"}});
+  }
+  if (graph.has_index) {
+    summary.inputs.push_back({"i", ElementType::kU64, {}});
+  }
+  for (uint32_t i = 0; i < graph.outputs; ++i) {
+    summary.outputs.push_back({OutputName(i), ElementType::kU8, {std::to_string(graph.output_bytes)}});
+  }
+  summary.leaf_nodes = 1;
+  for (const std::string& device : profile_) {
+    if (graph.uses_gpu || device.starts_with("cpu")) {
+      summary.devices.push_back(device);
+    }
+  }
+  request.mapped().prepared(std::move(reply));
+}
+
+void SimExecutor::TakeMemory(const RunInput& input, Request& request) {
+  for (const InputTensor& tensor : input.inputs) {
+    if (tensor.memory.has_value()) {
+      request.memory_inputs[tensor.name] = {Duplicate(tensor.memory->fd), tensor.memory->offset, tensor.memory->bytes};
+    } else {
+      request.inline_inputs[tensor.name] = std::string(tensor.bytes.begin(), tensor.bytes.end());
+    }
+  }
+  for (const OutputTarget& target : input.outputs) {
+    Request::Target& to = request.targets[target.name];
+    to.kind = target.kind;
+    if (target.kind == OutputTarget::Kind::kMemory) {
+      to.memory = {Duplicate(target.memory.fd), target.memory.offset, target.memory.bytes};
+    }
+  }
+  request.inline_bytes_max = input.inline_bytes_max;
+}
+
+RequestId SimExecutor::Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) {
+  const RequestId id = next_id_++;
+  Request& request = pending_[id];
+  request.ran = std::move(done);
+  if (ended_) {
+    After(Duration{0}, [](SimExecutor& self) { self.End(Unavailable("The executor process ended."), Fate::kLost); });
+    return id;
+  }
+  const auto graph = graphs_.find(input.handle);
+  if (!context_.Check(graph != graphs_.end(), "link", [&] {
+        return "A run names handle " + std::to_string(input.handle) + ", which " + name_ + " does not hold.";
+      })) {
+    return id;
+  }
+  request.graph = graph->second;
+  TakeMemory(input, request);
+  std::string payload = request.inline_inputs.count("x") != 0 ? request.inline_inputs["x"] : std::string();
+  if (const auto memory = request.memory_inputs.find("x"); memory != request.memory_inputs.end()) {
+    payload = ReadAll(memory->second.fd.get(), memory->second.offset, memory->second.bytes);
+  }
+  const uint64_t index = TokenOf(request.inline_inputs["i"]);
+  if (!request.graph.has_index) {
+    request.inline_inputs.erase("i");
+  }
+  Say("run " + std::to_string(id) + " of submit " + std::to_string(TokenOf(payload)) + "[" + std::to_string(index) +
+      "]");
+  request.run = spawner_.attempts().OnStart(tenant_, TokenOf(payload), index);
+  DrawFate(id, input, request);
+  return id;
+}
+
+void SimExecutor::DrawFate(RequestId id, const RunInput& input, Request& request) {
+  SeededRng& rng = spawner_.rng();
+  const Plan& plan = context_.plan;
+  Duration takes = request.graph.takes + Microseconds(Between(rng, 20, 2'000));
+  request.ignores_cancel = Draw(plan.ignore_cancel);
+  if (Draw(plan.crash)) {
+    After(Microseconds(rng.Below(static_cast<uint64_t>(takes.count() / 1'000) + 1)), [id](SimExecutor& self) {
+      if (const auto found = self.pending_.find(id); found != self.pending_.end()) {
+        self.Scribble(found->second);
+        self.End(Unavailable("The executor process ended (signal 11)."), Fate::kLost);
+      }
+    });
+    return;
+  }
+  if (Draw(plan.garbage)) {
+    After(takes, [](SimExecutor& self) {
+      self.End(Internal("The executor broke the protocol: a frame of no known kind."), Fate::kBroken);
+    });
+    return;
+  }
+  request.is_hung = Draw(plan.hang);
+  if (Draw(plan.late)) {
+    takes *= static_cast<int>(Between(rng, 10, 1'000));
+  }
+  const bool loses = request.graph.uses_gpu && Draw(plan.lose_device) &&
+                     std::find(profile_.begin(), profile_.end(), "opencl:0") != profile_.end();
+  if (input.within > Duration{0}) {
+    After(input.within, [id](SimExecutor& self) {
+      const auto found = self.pending_.find(id);
+      if (found != self.pending_.end() && !found->second.is_hung) {
+        RunReply reply;
+        reply.status = DeadlineExceeded("The run did not end within its deadline.");
+        self.Answer(id, std::move(reply), Fate::kStopped);
+      }
+    });
+    WatchFor(id, input.within + stop_grace_);
+  }
+  if (request.is_hung) {
+    return;
+  }
+  After(takes, [id, loses](SimExecutor& self) {
+    if (!loses) {
+      self.FinishRun(id);
+      return;
+    }
+    if (const auto found = self.pending_.find(id); found != self.pending_.end()) {
+      self.Scribble(found->second);
+      self.spawner_.attempts().OnStartFault(self.tenant_);
+      RunReply reply;
+      reply.status = Unavailable("The device opencl:0 was lost.");
+      reply.lost_devices = {"opencl:0"};
+      self.Answer(id, std::move(reply), Fate::kLost);
+    }
+  });
+}
+
+void SimExecutor::WatchFor(RequestId id, Duration from_now) {
+  After(from_now, [id](SimExecutor& self) {
+    if (self.pending_.count(id) != 0) {
+      self.End(Unavailable("The executor did not answer in time and was killed."), Fate::kLost);
+    }
+  });
+}
+
+// A run that fails may have written some of its outputs.
+void SimExecutor::Scribble(Request& request) {
+  for (const auto& [name, target] : request.targets) {
+    if (target.kind == OutputTarget::Kind::kMemory) {
+      const std::string junk(std::min<uint64_t>(target.memory.bytes, 64), '#');
+      WriteAt(target.memory.fd.get(), target.memory.offset,
+              {reinterpret_cast<const uint8_t*>(junk.data()), junk.size()})
+          .IgnoreError();
+    }
+  }
+}
+
+void SimExecutor::FinishRun(RequestId id) {
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) {
+    return;
+  }
+  Request& request = found->second;
+  GraphInputs inputs = request.inline_inputs;
+  for (const auto& [name, memory] : request.memory_inputs) {
+    inputs[name] = ReadAll(memory.fd.get(), memory.offset, memory.bytes);
+  }
+  RunReply reply;
+  reply.nodes_run = 1;
+  if (request.graph.traps) {
+    Scribble(request);
+    reply.status = MakeStatus(absl::StatusCode::kAborted, "The kernel trapped in node \"n\": unreachable.");
+    Answer(id, std::move(reply), Fate::kTrapped);
+    return;
+  }
+  Fate fate = Fate::kDone;
+  std::vector<std::pair<size_t, size_t>> inline_at;  // Output, offset in the body.
+  for (uint32_t i = 0; i < request.graph.outputs; ++i) {
+    const std::string name = OutputName(i), bytes = OutputOf(request.graph, inputs, i);
+    const auto target = request.targets.find(name);
+    const auto kind = target == request.targets.end() ? OutputTarget::Kind::kInline : target->second.kind;
+    reply.outputs.push_back({name, ElementType::kU8, {bytes.size()}, bytes.size(), {}});
+    if (kind == OutputTarget::Kind::kMemory && target->second.memory.bytes < bytes.size()) {
+      reply.status = InvalidArgument("Output \"" + name + "\" does not fit into its memory.");
+      fate = Fate::kOther;
+    } else if (kind == OutputTarget::Kind::kMemory) {
+      WriteAt(target->second.memory.fd.get(), target->second.memory.offset,
+              {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()})
+          .IgnoreError();
+    } else if (kind == OutputTarget::Kind::kInline && bytes.size() > request.inline_bytes_max) {
+      reply.needs_memory = true;
+    } else if (kind == OutputTarget::Kind::kInline) {
+      inline_at.emplace_back(i, reply.body.size());
+      reply.body.insert(reply.body.end(), bytes.begin(), bytes.end());
+    }
+  }
+  if (reply.needs_memory) {
+    reply.status = ResourceExhausted("Some outputs are too large to be inline.");
+    reply.body.clear();
+    fate = Fate::kNoMemory;
+  } else {
+    for (const auto& [output, offset] : inline_at) {
+      reply.outputs[output].data = std::span(reply.body).subspan(offset, reply.outputs[output].bytes);
+    }
+  }
+  Answer(id, std::move(reply), fate);
+}
+
+void SimExecutor::Answer(RequestId id, RunReply reply, Fate fate) {
+  auto request = pending_.extract(id);
+  if (request.empty()) {
+    return;
+  }
+  Say("answers run " + std::to_string(id) + ": " +
+      (reply.status.ok() ? "OK" : std::string(reply.status.message()).substr(0, 60)));
+  spawner_.attempts().OnEnd(request.mapped().run, fate);
+  request.mapped().ran(std::move(reply));
+}
+
+void SimExecutor::Cancel(RequestId id) {
+  const auto found = pending_.find(id);
+  if (found == pending_.end() || found->second.ran == nullptr) {
+    return;
+  }
+  if (!found->second.ignores_cancel) {
+    After(Microseconds(Between(spawner_.rng(), 1, 1'500)), [id](SimExecutor& self) {
+      RunReply reply;
+      reply.status = Cancelled("The run was cancelled.");
+      self.Answer(id, std::move(reply), Fate::kStopped);
+    });
+  }
+  WatchFor(id, stop_grace_);
+}
+
+void SimExecutor::GrantChanged(std::function<void(Status)> done) {
+  const RequestId id = next_id_++;
+  pending_[id].granted = std::move(done);
+  After(Microseconds(Between(spawner_.rng(), 1, 300)), [id](SimExecutor& self) {
+    if (auto request = self.pending_.extract(id); !request.empty() && request.mapped().granted) {
+      request.mapped().granted(absl::OkStatus());
+    }
+  });
+}
+
+void SimExecutor::EndSoon(Status why) {
+  const Fate fate = spawner_.draining() ? Fate::kStopped : Fate::kLost;
+  if (spawner_.ends_at_once()) {
+    End(why, fate);
+    return;
+  }
+  if (!is_ending_) {
+    is_ending_ = true;
+    After(Microseconds(Between(spawner_.rng(), 1, 500)), [why, fate](SimExecutor& self) { self.End(why, fate); });
+  }
+}
+
+void SimExecutor::End(const Status& why, Fate fate) {
+  const bool is_new = !std::exchange(ended_, true);
+  if (is_new) {
+    Say("ends: " + std::string(why.message()).substr(0, 60));
+    if (fate == Fate::kLost || fate == Fate::kBroken) {
+      spawner_.attempts().OnStartFault(tenant_);
+    }
+  }
+  const auto self = shared_from_this();
+  while (!pending_.empty()) {
+    auto request = pending_.extract(pending_.begin());
+    Request& pending = request.mapped();
+    const Status status = why.ok() ? Unavailable("The executor process ended.") : why;
+    if (pending.prepared) {
+      pending.prepared(status);
+    } else if (pending.ran) {
+      spawner_.attempts().OnEnd(pending.run, fate);
+      pending.ran(status);
+    } else if (pending.granted) {
+      pending.granted(status);
+    }
+  }
+  if (is_new) {
+    std::exchange(on_end_, nullptr)(why);
+  }
+}
+
+namespace {
+
+class SimProcess final : public ExecutorProcess {
+ public:
+  explicit SimProcess(std::shared_ptr<SimExecutor> executor) : executor_(std::move(executor)) {}
+  ~SimProcess() override { executor_->End(Unavailable("The executor process was killed."), Fate::kLost); }
+  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
+    return executor_->Prepare(input, std::move(done));
+  }
+  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
+    return executor_->Run(input, std::move(done));
+  }
+  void Release(uint64_t handle) override { executor_->Release(handle); }
+  void Cancel(RequestId id) override { executor_->Cancel(id); }
+  void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) override {
+    executor_->GrantChanged(std::move(done));
+  }
+  void Forget(uint64_t memory_id) override {}
+  void Shutdown() override { executor_->EndSoon(absl::OkStatus()); }
+  void Kill(std::string_view why) override { executor_->EndSoon(Unavailable(why)); }
+
+ private:
+  std::shared_ptr<SimExecutor> executor_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ExecutorProcess>> SimSpawner::Spawn(const SpawnRequest& request,
+                                                             std::function<void(const ExecutorReady&)> on_ready,
+                                                             std::function<void(const Status&)> on_end) {
+  if (context_.faults_on && Chance(rng_, context_.plan.refuse_start)) {
+    attempts_.OnStartFault(request.tenant);
+    return Unavailable("Starting the executor: no more processes.");
+  }
+  auto executor = std::make_shared<SimExecutor>(*this, request.tenant, next_number_++, request.backends);
+  if (request.stop_grace > Duration{0}) {
+    executor->SetStopGrace(request.stop_grace);
+  }
+  executor->Start(std::move(on_ready), std::move(on_end));
+  executors_.push_back(executor);
+  return std::unique_ptr<ExecutorProcess>(std::make_unique<SimProcess>(std::move(executor)));
+}
+
+StatusOr<ProbedDevices> SimSpawner::Probe(const std::string& backend) { return Internal("The core probes nothing."); }
+
+size_t SimSpawner::alive() const {
+  return static_cast<size_t>(std::count_if(executors_.begin(), executors_.end(), [](const auto& executor) {
+    const auto held = executor.lock();
+    return held != nullptr && !held->ended();
+  }));
+}
+
+ProbedDevices DevicesOf(const Plan& plan, const std::string& family) {
+  ProbedDevices found;
+  if (family == "cpu" || (family == "opencl" && plan.has_gpu)) {
+    ExecutorDevice& device = found.devices.emplace_back();
+    device.id = family + ":0";
+    device.kind = family == "cpu" ? "cpu" : "gpu";
+    device.name = device.silicon = device.id;
+    device.compute_units = 1;
+  }
+  return found;
+}
+
+}  // namespace hpvm::sim

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executors of the simulation: they take simulated time, read what they were given, compute what the graph says, and
+// fail in every way that a link lets through. The rules are ExecutorLink's: callbacks come once each, later.
+#ifndef HPVMD_TESTS_SIM_SIM_EXECUTOR_H_
+#define HPVMD_TESTS_SIM_SIM_EXECUTOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/executor_process.h"
+#include "tests/sim/attempts.h"
+#include "tests/sim/context.h"
+
+namespace hpvm::sim {
+
+class SimExecutor;
+
+// Of one daemon.
+class SimSpawner final : public ExecutorSpawner {
+ public:
+  SimSpawner(Context& context, Attempts& attempts, SeededRng& rng)
+      : context_(context), attempts_(attempts), rng_(rng), incarnation_(context.incarnation) {}
+  StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
+                                                   std::function<void(const ExecutorReady&)> on_ready,
+                                                   std::function<void(const Status&)> on_end) override;
+  // Never asked by the core.
+  StatusOr<ProbedDevices> Probe(const std::string& backend) override;
+
+  // From now on whoever is killed ends at once: the daemon is being taken down, and no later event will come.
+  void EndAtOnce() { ends_at_once_ = true; }
+  bool ends_at_once() const { return ends_at_once_; }
+  // The daemon stops in order: what it kills from now on is no fault.
+  void OnDrain() { draining_ = true; }
+  bool draining() const { return draining_; }
+  size_t alive() const;
+
+  Context& context() { return context_; }
+  Attempts& attempts() { return attempts_; }
+  SeededRng& rng() { return rng_; }
+  uint64_t incarnation() const { return incarnation_; }
+
+ private:
+  Context& context_;
+  Attempts& attempts_;
+  SeededRng& rng_;
+  const uint64_t incarnation_;
+  bool ends_at_once_ = false, draining_ = false;
+  uint64_t next_number_ = 1;
+  std::vector<std::weak_ptr<SimExecutor>> executors_;
+};
+
+// What discovery finds in this world.
+ProbedDevices DevicesOf(const Plan& plan, const std::string& family);
+
+}  // namespace hpvm::sim
+
+#endif  // HPVMD_TESTS_SIM_SIM_EXECUTOR_H_

@@ -97,7 +97,6 @@ v1::Job Core::Describe(const LiveJob& job) const {
     } else {
       shown.set_waits_for(WaitSentenceOf(job));
     }
-    shown.set_cancel_requested(job.cancel_asked);
   }
   return shown;
 }

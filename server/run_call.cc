@@ -3,6 +3,7 @@
 // the frame.
 #include <utility>
 
+#include "base/failpoint.h"
 #include "server/calls.h"
 #include "server/run_log.h"
 
@@ -45,6 +46,9 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
 
  private:
   void OnOutcome(RunOutcome outcome) {
+    if (const Status sent = HPVMD_FAILPOINT("service.run.answer"); !sent.ok()) {
+      outcome.outcome = sent;
+    }
     if (outcome.outcome.ok()) {
       FillOutputs(outcome, response_->mutable_outputs());
       FillTiming(outcome, response_->mutable_timing());

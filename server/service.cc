@@ -13,6 +13,7 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 
+#include "base/failpoint.h"
 #include "base/fd.h"
 #include "server/calls.h"
 #include "server/log.h"
@@ -57,7 +58,10 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
  public:
   void Begin() {}
   std::function<void(const Outcome&)> Finisher() {
-    return [self = shared_from_this()](const Outcome& outcome) { self->Finish(ToGrpc(outcome)); };
+    return [self = shared_from_this()](const Outcome& outcome) {
+      const Status sent = HPVMD_FAILPOINT("service.answer");
+      self->Finish(ToGrpc(sent.ok() ? outcome : Outcome(sent)));
+    };
   }
   void OnDone() override { ReleaseSelf(); }
 };

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "server/calls.h"
 #include "server/run_log.h"
 #include "server/request_options.h"
@@ -311,6 +312,9 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
       ended = Cancelled("The client went away.");
     } else if (events_.empty() && !last_) {
       StatusOr<Core::EventBatch> batch = core_.ReadEvents(**tenant_, id_, after_, kBatch);
+      if (const Status sent = HPVMD_FAILPOINT("service.watch.send"); !sent.ok()) {
+        batch = sent;
+      }
       if (!batch.ok()) {
         end = true;
         ended = batch.status();   // The job expired while it was watched.

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "base/memfd.h"
 #include "server/calls.h"
 #include "server/request_options.h"
@@ -57,7 +58,9 @@ class UploadCall final : public grpc::ServerReadReactor<Request> {
     }
     current_ ^= 1;
     this->StartRead(&messages_[current_]);
-    if (const Status status = sink_.Add(message.data()); !status.ok()) {
+    Status status = HPVMD_FAILPOINT("service.upload.receive");
+    status = status.ok() ? sink_.Add(message.data()) : status;
+    if (!status.ok()) {
       End(status);
     }
   }
@@ -211,6 +214,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
 
  private:
   Status Read(Response& message) {
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("service.download.send"));
     const uint64_t count = std::min(limits::kChunkBytes, source_.end - source_.at);
     std::string& data = *message.mutable_data();
     if (source_.file != nullptr) {

@@ -71,12 +71,12 @@ class Systemd:
             notify.bind(path)
             notify.settimeout(float(self.setting("TimeoutStartSec", "90")))
             command = shlex.split(self.machine.moved(self.setting("ExecStart")))
-            log = open(prefix / "hpvmd.log", "ab")
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "NOTIFY_SOCKET": path})
-            self.starts += 1
-            deadline = time.monotonic() + 60
-            while b"READY=1" not in notify.recv(4096):
-                assert time.monotonic() < deadline
+            with notify, open(prefix / "hpvmd.log", "ab") as log:
+                self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "NOTIFY_SOCKET": path})
+                self.starts += 1
+                deadline = time.monotonic() + 60
+                while b"READY=1" not in notify.recv(4096):
+                    assert time.monotonic() < deadline
             self.restarts = True
 
     def stop(self):

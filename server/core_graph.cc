@@ -237,8 +237,14 @@ void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation
     }
   }
   options_.observer->OnPrepared(tenant->name, preparation->summary.timing(), outcome.status);
-  for (const Waiter& waiter : std::exchange(preparation->waiters, {})) {
-    waiter(scope, outcome);
+  // The answer may have been on its way while its executor was killed: what that one prepared went with it.
+  const bool is_gone = tenant->executor.state != ExecutorSlot::State::kUp || tenant->executor.epoch != epoch;
+  for (Waiter& waiter : std::exchange(preparation->waiters, {})) {
+    if (outcome.ok() && is_gone) {
+      WithPrepared(scope, tenant, preparation, std::move(waiter));
+    } else {
+      waiter(scope, outcome);
+    }
   }
 }
 

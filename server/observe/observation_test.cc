@@ -22,7 +22,6 @@ using std::chrono::seconds;
 struct Metric {
   std::string type;
   std::set<std::string> labels;
-  friend bool operator==(const Metric&, const Metric&) = default;
 };
 using Metrics = std::map<std::string, Metric>;
 

@@ -41,6 +41,10 @@ struct Commands {
   Globals& globals;
   Action& action;
 };
+// For options that mean nothing when empty: what an unset variable of a script leaves of them must not be taken for
+// their absence.
+std::string RefuseEmpty(std::string& word);
+
 void AddSubmit(Commands commands);
 void AddRun(Commands commands);
 void AddDevices(Commands commands);

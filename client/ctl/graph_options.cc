@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/graph_options.h"
 
+#include <cstdlib>
+
 #include "CLI/CLI.hpp"
+#include "client/ctl/command.h"
 #include "client/ctl/words.h"
 
 namespace hpvm::ctl {
@@ -22,15 +25,27 @@ void AddGraphOptions(CLI::App& command, GraphOptions& options) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command.add_option("--label", options.labels, "KEY=VALUE, kept with the job")->allow_extra_args(false);
-  command.add_option("--deadline", options.deadline,
-                     "How long the work may take: 10s, 500ms, 2m; default: the server's");
+  command
+      .add_option("--deadline", options.deadline, "How long the work may take: 10s, 500ms, 2m; default: the server's")
+      ->check(CLI::Validator(RefuseEmpty, ""));
   command.add_option("--priority", options.priority, "Larger goes first among your own jobs")
       ->check(CLI::Range(-100, 100))
       ->capture_default_str();
 }
 
-StatusOr<CallOptions> ToCallOptions(const GraphOptions& options) {
+CallOptions TracedCall() {
   CallOptions call;
+  if (const char* parent = std::getenv("TRACEPARENT"); parent != nullptr) {
+    call.request.set_traceparent(parent);
+  }
+  if (const char* state = std::getenv("TRACESTATE"); state != nullptr) {
+    call.request.set_tracestate(state);
+  }
+  return call;
+}
+
+StatusOr<CallOptions> ToCallOptions(const GraphOptions& options) {
+  CallOptions call = TracedCall();
   call.request.set_priority(options.priority);
   call.request.set_idempotency_key(options.idempotency_key);
   if (!options.deadline.empty()) {

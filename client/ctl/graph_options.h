@@ -27,6 +27,8 @@ struct GraphOptions {
 void AddGraphOptions(CLI::App& command, GraphOptions& options);
 
 // Deadline, priority, labels and key as every request carries them; kInvalidArgument names what is malformed.
+// With the trace context that the environment gives (TRACEPARENT, TRACESTATE), as it is: servers check it.
+CallOptions TracedCall();
 StatusOr<CallOptions> ToCallOptions(const GraphOptions& options);
 StatusOr<RunOptions> ToRunOptions(const GraphOptions& options, const GraphJob& job);
 

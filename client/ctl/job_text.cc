@@ -304,8 +304,10 @@ std::string NextStep(const v1::Job& job) {
       return "It never started: give it longer (`hpvmctl retry " + job.id() +
              " --deadline 1h`) or let it go first (--priority).";
     case v1::JOB_STATE_DEAD:
-      return "Every attempt was lost with its executor or device: `hpvmctl logs " + job.id() +
-             "` shows what its kernels printed; when the cause is mended, " + retry + ".";
+      return "Every attempt was lost with what ran it: `hpvmctl run --local GRAPH ...` with the same inputs shows "
+             "whether "
+             "the graph brings it down; when the cause is mended, " +
+             retry + ".";
     default:
       return "";
   }

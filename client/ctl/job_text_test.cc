@@ -52,7 +52,7 @@ TEST(JobTextTest, NextStepsAndExitCodes) {
       {"OurFault", v1::JOB_STATE_FAILED, Code::kInternal, "report", kFailed},
       {"Cancelled", v1::JOB_STATE_CANCELLED, Code::kCancelled, "hpvmctl retry", kCancelled},
       {"Expired", v1::JOB_STATE_EXPIRED, Code::kDeadlineExceeded, "--priority", kDeadline},
-      {"Dead", v1::JOB_STATE_DEAD, Code::kUnavailable, "hpvmctl logs", kFailed},
+      {"Dead", v1::JOB_STATE_DEAD, Code::kUnavailable, "run --local", kFailed},
   };
   for (const Case& c : cases) {
     const v1::Job job = JobWith(c.state, c.code, "Why.");

@@ -245,7 +245,7 @@ void AddListOptions(CLI::App& list, Options& options) {
       ->option_text("accepted|queued|running|succeeded|failed|cancelled|expired|dead|live|ended");
   list.add_option("-l,--label", options.labels, "Only jobs with this KEY=VALUE; several: with all of them")
       ->allow_extra_args(false);
-  list.add_option("--array", options.array, "Only elements of this array");
+  list.add_option("--array", options.array, "Only elements of this array")->check(CLI::Validator(RefuseEmpty, ""));
   list.add_option("--limit", options.limit, "At most this many")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
@@ -273,7 +273,8 @@ void AddAll(Commands commands, CLI::App& parent) {
   wait.add_option("-O,--output", options->outputs,
                   "NAME=FILE for each output to write; {index} and {job} in FILE become the job's")
       ->allow_extra_args(false);
-  wait.add_option("--timeout", options->timeout, "Wait at most this long (exit code 124); the jobs go on");
+  wait.add_option("--timeout", options->timeout, "Wait at most this long (exit code 124); the jobs go on")
+      ->check(CLI::Validator(RefuseEmpty, ""));
   CLI::App& cancel = jobs.Command("cancel", "Cancel jobs; their final states tell what became of them",
                                   "  hpvmctl cancel job-0193…\n"
                                   "  hpvmctl cancel array-0193…");

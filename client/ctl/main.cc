@@ -11,6 +11,8 @@
 #include "client/ctl/words.h"
 #include "client/status.h"
 
+#include "graph/faults.h"
+
 namespace hpvm::ctl {
 
 namespace {
@@ -49,6 +51,10 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
     return While(client.status(), "connecting (start a server with `hpvmd --dev`, or name one with --server)");
   }
   return client;
+}
+
+std::string RefuseEmpty(std::string& word) {
+  return word.empty() ? "It is empty; leave the option out, or give it a value." : "";
 }
 
 bool Globals::ShowsProgress() const {
@@ -112,7 +118,12 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // CLI11 reports by exception; this is where they end. Of a misspelt command it only says that one is missing.
     if (error.get_name() == "RequiredError" && !app.remaining().empty()) {
-      fprintf(stderr, "hpvmctl: \"%s\" is not a command.\n", Printable(app.remaining().front()).c_str());
+      graph::NearMiss near_miss(app.remaining().front());
+      for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+        near_miss.Offer(command->get_name());
+      }
+      fprintf(stderr, "hpvmctl: \"%s\" is not a command%s\n", Printable(app.remaining().front()).c_str(),
+              near_miss.Ending().c_str());
     }
     return app.exit(error) == 0 ? kOk : kUsage;
   }

@@ -21,7 +21,7 @@ struct Options {
 StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, const RunOptions& run,
                                    const PrepareOptions& prepare) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, client->Prepare(job.document, job.modules, {}, prepare));
+  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, client->Prepare(job.document, job.modules, TracedCall(), prepare));
   for (const v1::Diagnostic& warning : prepared.warnings.items()) {
     PrintWarning(ToText(warning));
   }

@@ -215,9 +215,12 @@ Status Retry(const Globals& globals, const RetryArguments& arguments, ExitCode* 
 
 void AddAfterwards(CLI::App& command, AfterwardsOptions& options, std::string& key) {
   command.add_flag("-d,--detach", options.detach, "Print the id and leave it running");
-  command.add_option("--id-file", options.id_file, "Write the id here before following");
-  command.add_option("--idempotency-key", key,
-                     "Submitting again with the same key answers the first job; without one, a random key");
+  command.add_option("--id-file", options.id_file, "Write the id here before following")
+      ->check(CLI::Validator(RefuseEmpty, ""));
+  command
+      .add_option("--idempotency-key", key,
+                  "Submitting again with the same key answers the first job; without one, a random key")
+      ->check(CLI::Validator(RefuseEmpty, ""));
 }
 
 template <typename Arguments>
@@ -245,10 +248,14 @@ void AddSubmit(Commands commands) {
       ->add_option("--after", arguments->after,
                    "Start when these have succeeded: ID, ID:ended, ID:failed; jobs or arrays, with commas")
       ->allow_extra_args(false);
-  command->add_option("--array", arguments->array,
-                      "FIRST-LAST[:STEP][%RUNNING]: a job for each index, at most RUNNING at a time");
-  command->add_option("--array-symbol", arguments->array_symbol,
-                      "A symbol that has the index; `--input NAME=@index` gives it to an input");
+  command
+      ->add_option("--array", arguments->array,
+                   "FIRST-LAST[:STEP][%RUNNING]: a job for each index, at most RUNNING at a time")
+      ->check(CLI::Validator(RefuseEmpty, ""));
+  command
+      ->add_option("--array-symbol", arguments->array_symbol,
+                   "A symbol that has the index; `--input NAME=@index` gives it to an input")
+      ->check(CLI::Validator(RefuseEmpty, ""));
   command
       ->add_option("--attempts", arguments->attempts,
                    "Attempts that may be lost with executors and servers; default: the server's")
@@ -274,7 +281,8 @@ void AddRetry(Commands commands) {
       ->allow_extra_args(false);
   command->add_option("--label", arguments->options.labels, "KEY=VALUE, besides the first job's")
       ->allow_extra_args(false);
-  command->add_option("--deadline", arguments->options.deadline, "How long it may take; default: as before");
+  command->add_option("--deadline", arguments->options.deadline, "How long it may take; default: as before")
+      ->check(CLI::Validator(RefuseEmpty, ""));
   command->add_option("--priority", arguments->options.priority, "Default: as before")->check(CLI::Range(-100, 100));
   command->footer(
       "Examples:\n"

@@ -63,7 +63,8 @@ StatusOr<uint64_t> CountElements(const v1::JobArray& array, uint64_t count_max) 
   }
   const uint64_t steps = (array.last() - array.first()) / StepOf(array);  // One less than the elements.
   if (steps >= count_max) {
-    return ResourceExhausted("The array has more elements than the limit (" + std::to_string(count_max) + ").");
+    const std::string count = steps == UINT64_MAX ? "2^64" : std::to_string(steps + 1);
+    return ResourceExhausted("The array has " + count + " elements; the limit is " + std::to_string(count_max) + ".");
   }
   return steps + 1;
 }

@@ -403,18 +403,15 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
       }
     }
   }
+  uint64_t live = 0;
   for (const auto& [name, tenant] : tenants_) {
-    for (const auto& [id, job] : tenant->jobs) {
-      if (job->row.job().state() == v1::JOB_STATE_RUNNING) {
-        ++snapshot.jobs_running;
-      } else if (job->phase == LiveJob::Phase::kQueued || job->phase == LiveJob::Phase::kStarting) {
-        ++snapshot.jobs_queued;
-        queued(tenant.get(), job->row.job().priority());
-      } else {
-        ++snapshot.jobs_accepted;
-      }
-    }
+    live += tenant->jobs.size();
     if (with_tenants) {
+      for (const auto& [id, job] : tenant->jobs) {
+        if (job->phase == LiveJob::Phase::kQueued) {
+          queued(tenant.get(), job->row.job().priority());
+        }
+      }
       TenantSnapshot& one = tenants[tenant.get()];
       one.name = name;
       one.running = share_.running(tenant->key);
@@ -423,6 +420,9 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
       snapshot.tenants.push_back(std::move(one));
     }
   }
+  snapshot.jobs_running = running_jobs_;
+  snapshot.jobs_queued = queued_jobs_.size();
+  snapshot.jobs_accepted = live - snapshot.jobs_running - snapshot.jobs_queued;
   return snapshot;
 }
 

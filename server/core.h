@@ -342,6 +342,7 @@ class Core {
   void GiveUp(CoreScope& scope, const LiveJobRef& job, const Status& why);
   void TellUnit(CoreScope& scope, Tenant& tenant, const std::string& unit, const UnitState& state);
   void SetWaiting(LiveJob& job, bool waits);
+  void SetRunning(LiveJob& job, bool runs);
 
   // core_cancel.cc
   using CancelDone = std::function<void(CoreScope&, const Status&)>;
@@ -361,6 +362,8 @@ class Core {
 
   // core_job_read.cc
   v1::Job Describe(const LiveJob& job) const;
+  void ListLive(Tenant& tenant, const v1::ListJobsRequest& request, const JobFilter& filter, int page,
+                v1::ListJobsResponse* response);
   std::string WaitSentenceOf(const LiveJob& job) const;
   // Null for those that clients do not know (yet).
   static LiveJob* FindLive(Tenant& tenant, std::string_view id);
@@ -399,6 +402,7 @@ class Core {
 
   uint64_t lease_ = 0;           // This incarnation's; 0: not restored.
   uint64_t waiting_jobs_ = 0;    // Of all tenants.
+  uint64_t running_jobs_ = 0;    // With an attempt: RUNNING on disk.
   size_t submits_ = 0;           // Between the call and its answer.
   struct Watcher {
     std::shared_ptr<JobEvents> events;

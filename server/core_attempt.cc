@@ -93,20 +93,20 @@ void Core::OnChanged(const LiveJobRef& job, const StoredJob& next, bool with_res
       job->row = next;
       (this->*then)(scope, job);
       return;
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kNotFound:
-      job->writing = false;
-      GiveUp(scope, job, status);
-      return;
     case absl::StatusCode::kDataLoss:
       // Nobody knows what is on disk until it is read again: the job stays as it is, and nothing is answered.
       LogError("Job not stored", {{"tenant", next.tenant()}, {"job", next.job().id()}, {"error", Message(status)}});
       AnswerCancels(scope, *job, Unavailable("The job store takes no writes: " + Message(status)));
       return;
-    default:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
       AddTimer(scope, options_.clock->Now() + kWriteAgain, [this, job, next, with_results, then](CoreScope& inner) {
         ChangeRow(inner, job, next, with_results, then);
       });
+      return;
+    default:
+      job->writing = false;
+      GiveUp(scope, job, status);
       return;
   }
 }
@@ -193,6 +193,7 @@ void Core::OnStarted(CoreScope& scope, const LiveJobRef& job) {
   job->phase = LiveJob::Phase::kReading;
   job->attempt = std::make_unique<JobAttempt>();
   SetWaiting(*job, false);
+  SetRunning(*job, true);
   if (job->events == nullptr) {
     EventsOf(*job);
   } else {

@@ -310,6 +310,7 @@ void Core::OnPutBack(CoreScope& scope, const LiveJobRef& job) {
   job->phase = LiveJob::Phase::kWaiting;
   job->attempt.reset();
   job->not_before = options_.clock->Now() + std::exchange(job->again_after, Duration{0});
+  SetRunning(*job, false);
   SetWaiting(*job, true);
   AddStateEvent(scope, *job);
   options_.observer->OnJob(job->tenant->name, job->row.job());
@@ -393,6 +394,7 @@ void Core::Forget(CoreScope& scope, const LiveJobRef& job) {
   DropTimer(job->deadline_timer);
   DropTimer(job->wait_timer);
   SetWaiting(*job, false);
+  SetRunning(*job, false);
   tenant.dependencies.Remove(job->row.job().id());
   tenant.jobs.erase(job->row.job().id());
   LeaveTurn(scope, job);
@@ -424,6 +426,12 @@ void Core::TellUnit(CoreScope& scope, Tenant& tenant, const std::string& unit, c
       continue;
     }
     Settle(scope, job);
+  }
+}
+
+void Core::SetRunning(LiveJob& job, bool runs) {
+  if (std::exchange(job.counted_running, runs) != runs) {
+    running_jobs_ += runs ? 1 : -1;
   }
 }
 

@@ -5,9 +5,12 @@
 // before it was announced, or a job go back to an earlier state.
 #include <algorithm>
 #include <charconv>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "server/core.h"
+#include "server/jobs/job_rules.h"
 
 namespace hpvm {
 namespace {
@@ -17,7 +20,6 @@ constexpr uint32_t kPageMax = 1'000, kPageDefault = 100;
 constexpr int kPageReadsMax = 16;
 constexpr size_t kRecentJobsMax = 1'000, kRecentEventsMax = 50'000;
 
-Status NoSuchJob(std::string_view id) { return NotFound("There is no job \"" + std::string(id.substr(0, 80)) + "\"."); }
 
 v1::JobEvent PhaseEvent(v1::JobEvent::Phase phase, Duration duration) {
   v1::JobEvent event;
@@ -43,16 +45,24 @@ StatusOr<JobFilter> FilterOf(const v1::ListJobsRequest& request) {
   }
   filter.labels.insert(request.labels().begin(), request.labels().end());
   filter.array_id = request.array_id();
-  // A job that has ended a moment ago may still be shown as it was: the store's state is not asked for then. Otherwise
-  // those are, and for each that is not terminal all of them.
-  const bool only_terminal = std::all_of(request.states().begin(), request.states().end(),
-                                         [](int state) { return IsTerminal(static_cast<v1::JobState>(state)); });
-  if (only_terminal) {
-    for (const int state : request.states()) {
-      filter.states.push_back(static_cast<v1::JobState>(state));
+  // What is on disk may be a step ahead of what is shown: of those that have not ended all are looked at.
+  bool wants_live = false;
+  for (const int wanted : request.states()) {
+    const auto state = static_cast<v1::JobState>(wanted);
+    wants_live |= !IsTerminal(state);
+    if (IsTerminal(state)) {
+      filter.states.push_back(state);
     }
   }
+  if (wants_live) {
+    filter.states.insert(filter.states.end(), {v1::JOB_STATE_ACCEPTED, v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING});
+  }
   return filter;
+}
+
+bool IsWanted(const v1::ListJobsRequest& request, v1::JobState state) {
+  return request.states().empty() ||
+         std::find(request.states().begin(), request.states().end(), state) != request.states().end();
 }
 
 }  // namespace
@@ -133,10 +143,11 @@ Status Core::ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::Li
   }
   const auto page = static_cast<int>(request.page_size() == 0 ? kPageDefault : request.page_size());
   HPVMD_ASSIGN_OR_RETURN(JobFilter filter, FilterOf(request));
-  const auto is_wanted = [&](const v1::Job& job) {
-    return request.states().empty() ||
-           std::find(request.states().begin(), request.states().end(), job.state()) != request.states().end();
-  };
+  const auto is_terminal = [](int state) { return IsTerminal(static_cast<v1::JobState>(state)); };
+  if (request.states_size() > 0 && std::none_of(request.states().begin(), request.states().end(), is_terminal)) {
+    ListLive(tenant, request, filter, page, response);
+    return absl::OkStatus();
+  }
   for (int reads = 0; reads < kPageReadsMax; ++reads) {
     filter.count_max = static_cast<size_t>(page) + 1;  // One more tells whether there is another page.
     HPVMD_ASSIGN_OR_RETURN(std::vector<StoredJob> rows, options_.jobs->database().List(tenant.name, filter));
@@ -150,7 +161,7 @@ Status Core::ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::Li
       filter.before_sequence = row.sequence();
       const auto live = tenant.jobs.find(row.job().id());
       v1::Job job = live == tenant.jobs.end() ? std::move(*row.mutable_job()) : Describe(*live->second);
-      if (is_wanted(job)) {
+      if (IsWanted(request, job.state())) {
         job.clear_outputs();
         *response->add_jobs() = std::move(job);
       }
@@ -161,6 +172,36 @@ Status Core::ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::Li
   }
   response->set_next_page_token(std::to_string(filter.before_sequence));
   return absl::OkStatus();
+}
+
+// Jobs that have not ended are all in memory, however many have.
+void Core::ListLive(Tenant& tenant, const v1::ListJobsRequest& request, const JobFilter& filter, int page,
+                    v1::ListJobsResponse* response) {
+  CoreScope scope(*this);
+  std::map<uint64_t, v1::Job, std::greater<>> found;  // Newest first; one more than the page.
+  for (const auto& [id, job] : tenant.jobs) {
+    const v1::Job& stored = job->row.job();
+    if (job->phase == LiveJob::Phase::kInserting || job->row.sequence() >= filter.before_sequence ||
+        (!filter.array_id.empty() && stored.array_id() != filter.array_id) || !MatchesLabels(job->row, filter)) {
+      continue;
+    }
+    v1::Job shown = Describe(*job);
+    if (IsWanted(request, shown.state())) {
+      found.emplace(job->row.sequence(), std::move(shown));
+      if (found.size() > static_cast<size_t>(page) + 1) {
+        found.erase(std::prev(found.end()));
+      }
+    }
+  }
+  uint64_t last = 0;
+  for (auto& [sequence, job] : found) {
+    if (response->jobs_size() == page) {
+      response->set_next_page_token(std::to_string(last));
+      break;
+    }
+    last = sequence;
+    *response->add_jobs() = std::move(job);
+  }
 }
 
 StatusOr<uint64_t> Core::WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake) {

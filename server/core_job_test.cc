@@ -656,6 +656,53 @@ TEST_F(JobTest, Watches) {
   EXPECT_EQ(batch.status().code(), StatusCode::kUnavailable);
 }
 
+// Lists by state: those that have not ended are found behind any number that have, page by page, newest first.
+TEST_F(JobTest, ListsByState) {
+  config_.jobs_running_per_tenant_max = 1;
+  Restart();
+  std::vector<std::string> queued;
+  const std::string running = SubmitJob(Request());
+  for (int i = 0; i < 3; ++i) {
+    v1::SubmitRequest request = Request();
+    (*request.mutable_options()->mutable_labels())["odd"] = i % 2 == 1 ? "yes" : "no";
+    queued.insert(queued.begin(), SubmitJob(request));
+  }
+  for (int i = 0; i < 3; ++i) {
+    Cancel(SubmitJob(Request()));
+  }
+  const auto list = [&](std::vector<v1::JobState> states, uint32_t page_size, const char* odd) {
+    v1::ListJobsRequest request;
+    request.mutable_states()->Add(states.begin(), states.end());
+    request.set_page_size(page_size);
+    if (odd != nullptr) {
+      (*request.mutable_labels())["odd"] = odd;
+    }
+    std::vector<std::string> ids;
+    for (int page = 0; page < 20; ++page) {
+      v1::ListJobsResponse response;
+      EXPECT_TRUE(core_->ListJobs(*tenant_, request, &response).ok());
+      EXPECT_LE(response.jobs_size(), static_cast<int>(page_size));
+      for (const v1::Job& job : response.jobs()) {
+        ids.push_back(job.id());
+      }
+      if (response.next_page_token().empty()) {
+        return ids;
+      }
+      request.set_page_token(response.next_page_token());
+    }
+    ADD_FAILURE() << "The pages do not end.";
+    return ids;
+  };
+  EXPECT_EQ(list({v1::JOB_STATE_QUEUED}, 2, nullptr), queued);
+  EXPECT_EQ(list({v1::JOB_STATE_QUEUED}, 3, nullptr), queued);
+  EXPECT_EQ(list({v1::JOB_STATE_QUEUED}, 5, "yes"), std::vector<std::string>{queued[1]});
+  EXPECT_EQ(list({v1::JOB_STATE_RUNNING}, 1, nullptr), std::vector<std::string>{running});
+  EXPECT_EQ(list({v1::JOB_STATE_CANCELLED}, 2, nullptr).size(), 3u);
+  EXPECT_EQ(list({v1::JOB_STATE_CANCELLED, v1::JOB_STATE_QUEUED}, 2, nullptr).size(), 6u);
+  EXPECT_EQ(list({}, 4, nullptr).size(), 7u);
+  EXPECT_TRUE(list({v1::JOB_STATE_ACCEPTED}, 2, nullptr).empty());
+}
+
 // The configuration in force is replaced as a whole; limits count at once.
 TEST_F(JobTest, TakesNewLimits) {
   SubmitJob(Request());

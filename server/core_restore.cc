@@ -69,7 +69,7 @@ LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row) {
   const v1::Job& shown = job->row.job();
   const bool is_running = shown.state() == v1::JOB_STATE_RUNNING;
   job->phase = is_running ? LiveJob::Phase::kReading : LiveJob::Phase::kWaiting;
-  job->cancel_asked = shown.cancel_requested();
+  job->cancel_asked = shown.cancel_requested() && !HPVMD_MUTANT("core_cancel_forgotten_at_restart");
   // The wall clock went on meanwhile, or jumped: waits become longer or shorter, within what they may be at all.
   const Time now = options_.clock->Now();
   const int64_t wall = options_.clock->WallNs();
@@ -86,6 +86,7 @@ LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row) {
                                        std::chrono::milliseconds(config_->executor_crash_window_ms) + kRetryDelayMax));
   job->tenant->jobs.emplace(shown.id(), job);
   SetWaiting(*job, !is_running);
+  SetRunning(*job, is_running);
   JoinArray(job, /*is_new=*/false);
   if (job->deadline <= now) {
     job->is_late = true;

@@ -66,6 +66,7 @@ struct LiveJob {
   bool is_late = false;                                // Its deadline has passed.
   bool has_turn = false;                               // The fair share counts it as running.
   bool has_array_turn = false;                         // Its array counts it.
+  bool counted_running = false;                        // Among those that run.
   bool counted = false;                                // Among those that wait (limits of jobs.queued_*).
   std::optional<v1::JobDependency> failed_dependency;  // It can no longer come true.
   uint64_t key = 0;                                    // For the fair share.

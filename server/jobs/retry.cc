@@ -9,6 +9,9 @@ namespace hpvm {
 
 Duration RetryDelay(uint32_t lost, Rng& rng) {
   // 2^9 times 100 ms is beyond the cap: no larger shift is needed.
+  if (HPVMD_MUTANT("retry_at_once")) {
+    return Duration{0};
+  }
   const uint32_t doublings = std::min(lost == 0 ? 0 : lost - 1, 9u);
   const Duration whole = std::min(kRetryDelayFirst * (int64_t{1} << doublings), kRetryDelayMax);
   const auto half = static_cast<uint64_t>(whole.count() / 2);

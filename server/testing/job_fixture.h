@@ -228,14 +228,18 @@ class JobFixture : public ::testing::Test {
 
   // What the core counts is what the store has.
   void ExpectExactQuotas() {
-    uint64_t waiting = 0, bytes = 0;
+    uint64_t waiting = 0, running = 0, bytes = 0;
     JobFilter all;
     all.count_max = 1'000'000;
     for (const StoredJob& row : *state_->database.List("ann", all)) {
       waiting += row.job().state() == v1::JOB_STATE_ACCEPTED ? 1 : 0;
+      running += row.job().state() == v1::JOB_STATE_RUNNING ? 1 : 0;
       bytes += row.stored_bytes();
     }
     EXPECT_EQ(tenant_->waiting_jobs, waiting);
+    const CoreSnapshot snapshot = core_->Snapshot(/*with_tenants=*/false);
+    EXPECT_EQ(snapshot.jobs_accepted + snapshot.jobs_queued, waiting);
+    EXPECT_EQ(snapshot.jobs_running, running);
     EXPECT_EQ(tenant_->stored_job_bytes, bytes);
   }
 

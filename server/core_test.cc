@@ -997,6 +997,27 @@ TEST_F(CoreTest, DrainsAndStops) {
   EXPECT_EQ(core_->operations(), 0u);
 }
 
+// A graph whose preparation is answered when its executor has just been killed is prepared by the next one, and what
+// waited for it runs there.
+TEST_F(CoreTest, PreparesAgainAfterAKill) {
+  const std::string handle = Prepare();
+  core_->CancelRun(Run(RunRequestOf(handle)));  // It will not stop in time.
+  graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"other\"}");
+  const auto submitted = Submit(SubmitRequestOf());
+  auto late = std::exchange(spawner_.last().prepares.back().done, nullptr);
+  clock_.Advance(std::chrono::milliseconds(101));
+  core_->OnTime();
+  EXPECT_THAT(spawner_.last().killed, HasSubstr("did not stop within"));
+  late(Accepted());
+  ASSERT_EQ(spawner_.executors.size(), 2u);
+  EXPECT_FALSE(submitted->outcome.has_value());
+  spawner_.last().AnswerPrepare(Accepted());
+  ASSERT_EQ(spawner_.last().runs.size(), 1u);
+  EXPECT_TRUE(submitted->outcome.has_value() && submitted->outcome->ok());
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  EXPECT_EQ(Job(submitted->response.job().id()).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
 // An executor that nobody uses ends after a while; the handle brings a new one.
 TEST_F(CoreTest, RetiresIdleExecutors) {
   const std::string handle = Prepare();

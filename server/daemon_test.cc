@@ -2,14 +2,13 @@
 // The daemon's own life: start, reload, end. Calls and jobs are in service_test.cc and core tests.
 #include "server/daemon.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "server/jobs/testing/job_writes.h"
 
@@ -26,7 +25,7 @@ class DaemonTest : public ::testing::Test {
     config_.server_listen = "unix:" + folder_ + "/s";
     config_.server_state_dir = folder_ + "/state";
     config_.tenants_from_metadata = true;
-    config_.executor_path = "/bin/false";   // Something that can be executed; nothing here needs an executor.
+    config_.executor_path = "/bin/false";  // Something that can be executed; nothing here needs an executor.
     config_.devices_backends = "cpu";
     config_.log_level = "error";
     config_.server_drain_ms = 100;
@@ -62,7 +61,7 @@ TEST_F(DaemonTest, OneDaemonAFolder) {
   auto again = Daemon::Start(second);
   ASSERT_TRUE(again.ok()) << again.status();
   End(*again);
-  EXPECT_FALSE(std::filesystem::exists(folder_ + "/s2"));   // The socket ends with its daemon.
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/s2"));  // The socket ends with its daemon.
 }
 
 // A start that fails half way leaves nothing that the next one trips over.
@@ -126,7 +125,7 @@ TEST_F(DaemonTest, BrokenReloadChangesNothing) {
   EXPECT_FALSE(daemon->Reload(InvalidArgument("jobs.kept_max: The value (0) is smaller than …")).ok());
   Config next = config_;
   next.jobs_queued_per_tenant_max = 5;
-  next.jobs_running_max = 1;   // Below jobs.running_per_tenant_max.
+  next.jobs_running_max = 1;  // Below jobs.running_per_tenant_max.
   const Status refused = daemon->Reload(next);
   EXPECT_THAT(Message(refused), HasSubstr("(16) is larger than jobs.running_max (1)"));
   EXPECT_EQ(daemon->core().config(), before);

@@ -320,6 +320,7 @@ class Chaos:
     # --- Drains ---
 
     def drains(self, number):
+        at = self.daemon.log.stat().st_size
         self.go()
         for i in range(number):
             time.sleep(self.random.uniform(0.2, 0.8))
@@ -332,6 +333,14 @@ class Chaos:
                 self.go()
         self.values["server.drain_ms"] = BASE["server.drain_ms"]
         self.pause()
+        self.verify()
+        # Nobody but the drains ended attempts, and those do not count. (A run that does not stop in time on a busy machine
+        # costs its executor.)
+        with self.daemon.log.open("rb") as log:
+            log.seek(at)
+            for line in log.read().decode(errors="replace").splitlines():
+                if "attempt lost" in line and "did not stop within" not in line:
+                    self.problem(f"an attempt counts as lost that only a drain can have ended: {line}")
 
     # --- Reloads ---
 

@@ -152,7 +152,7 @@ void Load::SubmitNew(Rng& rng) {
       return;
     }
     if (!by_id_.contains(earlier)) {
-      earlier.clear();   // Of an earlier round: the daemon may forget it any time.
+      earlier.clear();  // Of an earlier round: the daemon may forget it any time.
     }
     auto tracked = std::make_unique<Tracked>();
     tracked->work = MakeWork(rng, options_.tenant + "-" + std::to_string(next_key_++), earlier);
@@ -370,7 +370,7 @@ bool Load::Settle(size_t index, Time deadline) {
       v1::Job job;
       const Status got = connection_->GetJob(id, &job);
       if (got.code() == absl::StatusCode::kNotFound) {
-        return false;   // Lost.
+        return false;  // Lost.
       }
       if (got.ok()) {
         Saw(job, start, "get");

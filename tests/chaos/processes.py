@@ -134,7 +134,10 @@ class Daemon:
                 p.parent == self.process.pid and not any(a.startswith("--probe") for a in p.arguments)]
 
     def compilers(self):
-        return [p for p in self.family() if p.arguments and p.arguments[0].endswith("hpvm-compiler")]
+        """Without those of their children that compile one module each: what kills such a child is taken for the module's
+        fault, as a compile that outgrows its limits is, and the module is refused."""
+        executors = {p.pid for p in self.executors()}
+        return [p for p in self.family() if p.arguments and p.arguments[0].endswith("hpvm-compiler") and p.parent in executors]
 
     def leftover_files(self):
         """Of a daemon that ended: what belongs to a process, or was not finished."""

@@ -30,10 +30,10 @@ const char* Name(Kind kind);
 struct Work {
   std::string key;
   Kind kind = Kind::kAdd;
-  uint32_t amount = 1;    // 1 to 4.
-  uint64_t seed = 0;      // Of the input.
-  uint32_t count = 16;    // Elements of the input.
-  uint32_t elements = 0;  // Of the array of jobs.
+  uint32_t amount = 1;       // 1 to 4.
+  uint64_t seed = 0;         // Of the input.
+  uint32_t count = 16;       // Elements of the input.
+  uint32_t elements = 0;     // Of the array of jobs.
   std::string retry_of;      // A finished job's id, whose work this is again; empty: a submission.
   std::string after;         // A job's id; empty: none.
   int condition = 0;         // v1::JobDependency::Condition.

@@ -72,7 +72,8 @@ class Sweeping {
       }
       const BlobKey key{tenant, *hash};
       if (state_.BeginSettling(key, /*is_release=*/false)) {
-        removed_ += state_.EndSettling(key, is_used_(tenant, *hash)) ? 1 : 0;
+        const bool used = is_used_(tenant, *hash) && !HPVMD_MUTANT("blob_sweep_removes_used");
+        removed_ += state_.EndSettling(key, used) ? 1 : 0;
       }
     }
     seen_.insert(folder);

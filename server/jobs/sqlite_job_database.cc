@@ -239,7 +239,11 @@ Status SqliteJobDatabase::MoveLog() {
 StatusOr<uint64_t> SqliteJobDatabase::NextLease() {
   std::lock_guard lock(write_mutex_);
   HPVMD_RETURN_IF_ERROR(Transact(
-      [this] { return writer_connection_->Execute("UPDATE meta SET value = value + 1 WHERE name = 'lease'"); }));
+      [this] {
+        return HPVMD_MUTANT("store_lease_given_again")
+                   ? absl::OkStatus()
+                   : writer_connection_->Execute("UPDATE meta SET value = value + 1 WHERE name = 'lease'");
+      }));
   HPVMD_ASSIGN_OR_RETURN(const int64_t lease,
                          writer_connection_->QueryInt("SELECT value FROM meta WHERE name = 'lease'"));
   return static_cast<uint64_t>(lease);

@@ -295,6 +295,9 @@ Status SqliteWriter::SetBlobs(const Row& row, std::string_view tenant, const std
 }
 
 StatusOr<bool> SqliteWriter::IsBlobUsed(std::string_view tenant, const Sha256& hash) {
+  if (HPVMD_MUTANT("store_blob_goes_early")) {
+    return false;
+  }
   SqliteReset reset(find_blob_);
   return find_blob_.Start(tenant, SqlBytes{BytesOf(hash)}).Next();
 }
@@ -356,6 +359,9 @@ Status SqliteWriter::DropRequest(const Row& row) {
 Status SqliteWriter::Forget(const Row& row, const DropJob& drop) {
   if (!row.key.empty()) {
     HPVMD_RETURN_IF_ERROR(leave_key_.Run(drop.tenant, row.key, drop.id, static_cast<int>(row.state)));
+  }
+  if (HPVMD_MUTANT("store_key_goes_with_job") && !row.key.empty()) {
+    HPVMD_RETURN_IF_ERROR(delete_key_.Run(drop.tenant, row.key));
   }
   HPVMD_RETURN_IF_ERROR(delete_job_.Run(row.sequence));
   // The newest row's number must not be given again after a restart.

@@ -6,6 +6,8 @@
 namespace hpvm::sim {
 namespace {
 
+// From a commit to when the core knows of it.
+constexpr Duration kAnswerWithin = std::chrono::milliseconds(50);
 // Between a fault and the commit that tells of it, in worlds whose disk is quick.
 constexpr Duration kFaultWindow = std::chrono::seconds(30);
 
@@ -39,6 +41,7 @@ uint64_t Attempts::OnStart(const std::string& tenant, uint64_t token, uint64_t i
 
 void Attempts::CheckStart(const Key& key) {
   uint64_t running = 0, attempts = 0, in_place = 0, rows = 0;
+  bool is_cancelled = false;
   for (const Row* row : model_.RowsOf(key.first)) {
     if (row->index != key.second) {
       continue;
@@ -47,6 +50,9 @@ void Attempts::CheckStart(const Key& key) {
     running += row->state == v1::JOB_STATE_RUNNING && row->lease == model_.lease() ? 1 : 0;
     attempts += row->attempt;
     in_place += row->in_place ? 1 : 0;
+    // The commit's answer takes a moment to come back to the core.
+    is_cancelled |= row->state == v1::JOB_STATE_RUNNING && row->cancel_requested &&
+                    row->changed + kAnswerWithin < context_.clock.Now();
   }
   const auto live = static_cast<uint64_t>(
       std::count_if(live_.begin(), live_.end(), [&](const auto& run) { return run.second.key == key; }));
@@ -54,6 +60,7 @@ void Attempts::CheckStart(const Key& key) {
     return "Submit " + std::to_string(key.first) + "[" + std::to_string(key.second) + "]: " + std::string(what);
   };
   context_.Check(running > 0, "attempts", [&] { return text("a run began without an attempt on disk."); });
+  context_.Check(!is_cancelled || running != 1, "cancel", [&] { return text("a run began long after the wish to cancel it."); });
   context_.Check(live <= running, "attempts", [&] {
     return text(std::to_string(live) + " runs at a time for " + std::to_string(running) + " running jobs.");
   });
@@ -62,6 +69,19 @@ void Attempts::CheckStart(const Key& key) {
   });
   context_.Check(in_place < rows || in_place == 0 || history_[key].effective <= rows, "in place",
                  [&] { return text("a job that writes what it reads ran again."); });
+}
+
+// Jobs that wait for their first attempt were admitted: never more than the limit.
+void Attempts::CheckQueue(const Row& added) {
+  const auto& rows = model_.rows();
+  const auto waiting = static_cast<uint64_t>(std::count_if(rows.begin(), rows.end(), [&](const auto& other) {
+    const Row& row = other.second;
+    return row.tenant == added.tenant && row.state == v1::JOB_STATE_ACCEPTED && row.attempt == 0;
+  }));
+  context_.Check(waiting < context_.queued_per_tenant_max, "quotas", [&] {
+    return added.tenant + " has more jobs waiting than the limit of " +
+           std::to_string(context_.queued_per_tenant_max) + ".";
+  });
 }
 
 void Attempts::OnEnd(uint64_t id, Fate fate) {
@@ -137,6 +157,7 @@ void Attempts::CheckCompany(const Row& row) {
 void Attempts::OnChange(const Row* before, const Row& after) {
   context_.trace.Add("commit", (before == nullptr ? "new " : "") + Describe(after));
   if (before == nullptr) {
+    CheckQueue(after);
     if (!after.retry_of.empty()) {
       const Row* earlier = model_.Find(after.retry_of);
       context_.Check(earlier == nullptr || IsTerminal(earlier->state), "states",

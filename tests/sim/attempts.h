@@ -67,6 +67,7 @@ class Attempts {
 
   void OnChange(const Row* before, const Row& after);
   void CheckStart(const Key& key);
+  void CheckQueue(const Row& added);
   void CheckDependencies(const Row& row);
   void CheckCompany(const Row& row);
   void CheckEnd(const Row& before, const Row& after);

@@ -92,6 +92,8 @@ struct Context {
   EventQueue events;
   Trace trace;
   bool faults_on = true;
+  // The largest that was configured so far.
+  uint64_t queued_per_tenant_max = plan.config.jobs_queued_per_tenant_max;
   uint64_t incarnation = 0;  // Of the daemon that lives, or lived last.
   std::optional<Failure> failure;
 };

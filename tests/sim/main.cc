@@ -4,6 +4,7 @@
 //   hpv-sim --seed 17 --trace          one world, every line
 //   hpv-sim --seeds 0..99999 --jobs 2 --log FILE
 //   hpv-sim --seconds 60 [--seeds 0..] as many seeds as fit
+//   hpv-sim --store ...                the job store alone, much faster
 //   hpv-sim --mutant NAME ...          with a seeded bug (builds with HPVMD_MUTANTS)
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 
 #include "base/failpoint.h"
 #include "server/log.h"
+#include "tests/sim/store_world.h"
 #include "tests/sim/world.h"
 
 namespace hpvm::sim {
@@ -29,7 +31,7 @@ struct Options {
   double seconds = 0;
   uint32_t jobs = 1;
   uint32_t failures_max = 10;
-  bool trace = false, twice = false, hashes = false, verbose = false;
+  bool trace = false, twice = false, hashes = false, verbose = false, store = false;
   std::string log, mutant;
 };
 
@@ -40,7 +42,8 @@ struct Totals {
   double simulated_s = 0;
 };
 
-void Report(std::FILE* out, uint64_t seed, const World& world, const Verdict& verdict) {
+template <typename AnyWorld>
+void Report(std::FILE* out, uint64_t seed, const AnyWorld& world, const Verdict& verdict) {
   std::fprintf(out, "FAILED seed %" PRIu64 " commit %s\n  %s: %s\n  plan: %s\n", seed, HPVMD_COMMIT,
                verdict.failure->checker.c_str(), verdict.failure->sentence.c_str(), world.plan().Describe().c_str());
   for (const std::string& line : world.trace().last()) {
@@ -50,8 +53,9 @@ void Report(std::FILE* out, uint64_t seed, const World& world, const Verdict& ve
 }
 
 // Whether the seed keeps all promises.
+template <typename AnyWorld>
 bool RunSeed(uint64_t seed, const Options& options, Totals& totals) {
-  World world(seed, options.trace);
+  AnyWorld world(seed, options.trace);
   const Verdict verdict = world.Run();
   ++totals.seeds;
   totals.jobs += verdict.jobs;
@@ -63,7 +67,7 @@ bool RunSeed(uint64_t seed, const Options& options, Totals& totals) {
     std::printf("%" PRIu64 " %016" PRIx64 " %" PRIu64 "\n", seed, verdict.trace_hash, verdict.trace_lines);
   }
   if (options.twice) {
-    World again(seed, false);
+    AnyWorld again(seed, false);
     const Verdict second = again.Run();
     if (second.trace_hash != verdict.trace_hash) {
       std::printf("FAILED seed %" PRIu64 "\n  replay: The same seed gave another trace.\n", seed);
@@ -90,7 +94,7 @@ Totals RunRange(const Options& options, uint64_t offset) {
     if (Now() >= end || totals.failures >= options.failures_max) {
       break;
     }
-    RunSeed(seed, options, totals);
+    options.store ? RunSeed<StoreWorld>(seed, options, totals) : RunSeed<World>(seed, options, totals);
   }
   return totals;
 }
@@ -157,6 +161,7 @@ int Main(int argc, char** argv) {
   app.add_option("--failures", options.failures_max, "Stop after so many failures");
   app.add_option("--log", options.log, "Append a line on what was run to this file");
   app.add_option("--mutant", options.mutant, "Switch on a seeded bug");
+  app.add_flag("--store", options.store, "The job store alone");
   app.add_flag("--trace", options.trace, "Print every line");
   app.add_flag("--twice", options.twice, "Run each seed twice and compare");
   app.add_flag("--hashes", options.hashes, "Print each seed's trace hash");

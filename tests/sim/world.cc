@@ -398,6 +398,7 @@ void World::Reload() {
   config.jobs_queued_per_tenant_max = Between(rng_, 1, 1'000);
   config.jobs_attempts_default = Between(rng_, 1, 5);
   config.jobs_deadline_default_ms = Between(rng_, 2, 120) * 1'000;
+  context_.queued_per_tenant_max = std::max(context_.queued_per_tenant_max, config.jobs_queued_per_tenant_max);
   context_.trace.Add("world", "the configuration is reloaded");
   daemon_->core().SetConfig(config);
 }

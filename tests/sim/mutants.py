@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Harness check: every seeded bug must be caught by the simulation.
+
+    tests/sim/mutants.py BIN [--seeds N] [--seconds S] [--table FILE] [NAME ...]
+
+BIN is hpv-sim of a build with -DHPVMD_MUTANTS=ON. The names are read from the sources: every HPVMD_MUTANT("name") in
+server/. Each runs until a checker complains; exit 1 when one is not caught. Those in ELSEWHERE concern what the
+simulation does not have, and name the test that catches them.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The simulated disk makes folders durable at once where the daemon's state folder is concerned, and so on.
+ELSEWHERE = {}
+
+
+def names_in_sources():
+    names = {}
+    for path in sorted((ROOT / "server").rglob("*.cc")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            for name in re.findall(r'HPVMD_MUTANT\("([a-z_]+)"\)', line):
+                names.setdefault(name, f"{path.relative_to(ROOT)}:{number}")
+    return names
+
+
+def run(binary, name, seeds, seconds):
+    """The checker that complained, after how many seeds; or None."""
+    total, start = 0, time.monotonic()
+    for worlds in ("core", "store"):
+        command = [binary, "--seeds", f"0..{seeds - 1}", "--seconds", str(seconds), "--failures", "1", "--mutant", name]
+        if worlds == "store":
+            command.append("--store")
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds + 60)
+        except subprocess.TimeoutExpired:
+            return "time", worlds, total, time.monotonic() - start
+        counted = re.search(r"(\d+) seeds, \d+ failed", done.stdout)
+        total += int(counted.group(1)) if counted else 0
+        if done.returncode != 0:
+            complaint = re.search(r"FAILED seed \d+.*\n\s+([a-z ]+): ", done.stdout)
+            checker = complaint.group(1) if complaint else f"the program ended with {done.returncode}"
+            return checker, worlds, total, time.monotonic() - start
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seeds", type=int, default=20000)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--table", help="also write a table in Markdown to this file")
+    options = parser.parse_args()
+    sources = names_in_sources()
+    chosen = options.names or sorted(sources)
+    rows, missed = [], 0
+    for name in chosen:
+        if name in ELSEWHERE:
+            rows.append((name, sources.get(name, ""), ELSEWHERE[name], ""))
+            continue
+        caught = run(options.binary, name, options.seeds, options.seconds)
+        if caught is None:
+            missed += 1
+            print(f"{name}: NOT CAUGHT", flush=True)
+            rows.append((name, sources.get(name, ""), "NOT CAUGHT", ""))
+        else:
+            checker, worlds, seeds, took = caught
+            print(f"{name}: caught by \"{checker}\" ({worlds}) after {seeds} seeds, {took:.1f} s", flush=True)
+            rows.append((name, sources.get(name, ""), f"{checker} ({worlds})", str(seeds)))
+    if options.table:
+        with open(options.table, "w", encoding="utf-8") as file:
+            file.write("| Seeded bug | Where | Caught by | Seeds |\n|---|---|---|---|\n")
+            for name, where, by, seeds in rows:
+                file.write(f"| `{name}` | {where.split(':')[0]} | {by} | {seeds} |\n")
+    print(f"{len(chosen) - missed} of {len(chosen)} caught.")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

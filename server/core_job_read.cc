@@ -20,7 +20,6 @@ constexpr uint32_t kPageMax = 1'000, kPageDefault = 100;
 constexpr int kPageReadsMax = 16;
 constexpr size_t kRecentJobsMax = 1'000, kRecentEventsMax = 50'000;
 
-
 v1::JobEvent PhaseEvent(v1::JobEvent::Phase phase, Duration duration) {
   v1::JobEvent event;
   event.mutable_phase()->set_phase(phase);

@@ -121,8 +121,7 @@ void BlobFolder::Release(std::string_view tenant, const Sha256& hash) {
   }
   const BlobKey key{std::string(tenant), hash};
   if (state_->BeginSettling(key, /*is_release=*/true)) {
-    state_->EndSettling(key, state_->is_used != nullptr && !HPVMD_MUTANT("blob_release_asks_nobody") &&
-                                 state_->is_used(tenant, hash));
+    state_->EndSettling(key, state_->is_used != nullptr && state_->is_used(tenant, hash));
   }
 }
 

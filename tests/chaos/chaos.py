@@ -372,6 +372,7 @@ class Chaos:
         new = self.await_log(at, good, bad)
         if is_broken:
             self.values = before
+            self.daemon.write_config(self.values)
         if (bad if is_broken else good) not in new or (good if is_broken else bad) in new:
             self.problem(f"a {'broken' if is_broken else 'good'} configuration ({broken!r}) was answered by: {new[-600:]!r}")
         elif is_broken and named not in new:
@@ -383,8 +384,10 @@ class Chaos:
         self.count("broken reloads" if is_broken else "good reloads")
 
     def reloads(self, number):
+        for client in self.clients.values():   # The last restart took them.
+            client.ask("forget")
         self.go()
-        time.sleep(2)   # Uploads and handles that the last restart took are made again.
+        time.sleep(2)
         begin = time.monotonic_ns()
         for i in range(number):
             self.reload(is_broken=i % 2 == 1)

@@ -4,7 +4,7 @@
 //   hpvm-chaos-client ENDPOINT TENANT JOURNAL MODULE SEED [THREADS [LIVE_MAX [PAUSE_US]]]
 //
 // Commands on standard input, each answered by a line: "go", "pause", "verify SECONDS" ("verified 1": every job was
-// followed to its end), "info" (limits.queued_jobs_max as the daemon says it), "quit".
+// followed to its end), "info" (limits.queued_jobs_max as the daemon says it), "forget" (handles), "quit".
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -53,6 +53,8 @@ int Main(int argc, char** argv) {
       (*load)->Pause();
     } else if (command == "verify") {
       answer = (*load)->Verify(std::chrono::seconds(seconds)) ? "verified 1" : "verified 0";
+    } else if (command == "forget") {
+      (*load)->connection().ForgetHandles();
     } else if (command == "info") {
       v1::ServerInfoResponse info;
       const Status status = (*load)->connection().Info(&info);

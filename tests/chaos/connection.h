@@ -35,6 +35,11 @@ class Connection {
   // Prepares and runs at once, storing nothing.
   Status Run(const Work& work, std::string* bytes);
   Status Info(v1::ServerInfoResponse* response);
+  // Prepares anew whatever is run next: handles end with the daemon that gave them.
+  void ForgetHandles() {
+    std::lock_guard lock(mutex_);
+    handles_.clear();
+  }
 
  private:
   struct Impl;

@@ -9,8 +9,11 @@ import time
 
 SAMPLE_SECONDS = 5
 VERIFY_EVERY_SECONDS = 60
-# Caches fill, retention begins to drop jobs: not judged.
+# Caches fill (SQLite's page cache alone takes 32 MiB), retention begins to drop jobs: not judged.
 WARM_UP_SHARE = 0.25
+WARM_UP_SECONDS = 300
+# With fewer samples a slope says nothing.
+SAMPLES_MIN = 24
 RETENTION = {"jobs.kept_ms": 150_000, "jobs.kept_max": 20_000}
 
 
@@ -38,7 +41,10 @@ TOLERANCE = {"daemon KiB": 4096, "daemon descriptors": 4, "daemon threads": 4, "
 
 def judge(samples):
     """Texts of what grows; `samples`: [(seconds, {name: value})]."""
-    judged = [s for s in samples if s[0] >= samples[0][0] + WARM_UP_SHARE * (samples[-1][0] - samples[0][0])] if samples else []
+    warm = max(WARM_UP_SECONDS, WARM_UP_SHARE * (samples[-1][0] - samples[0][0])) if samples else 0
+    judged = [s for s in samples if s[0] >= samples[0][0] + warm]
+    if len(judged) < SAMPLES_MIN:
+        return [], [f"{len(judged)} samples after the first {warm:.0f} s: too few to judge growth by"]
     problems, report = [], []
     for name, tolerance in TOLERANCE.items():
         points = [(at, values[name]) for at, values in judged if values.get(name) is not None]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client of the chaos test did and saw, a line an event: "op\tname=value\tname=value…". Times are nanoseconds of the
-// the machine's monotonic clock, which all processes share. The same file is the client's memory: a key is on disk
+// What a client of the chaos test did and saw, a line an event: "op\tname=value\tname=value...". Times are nanoseconds
+// of the machine's monotonic clock, which all processes share. The same file is the client's memory: a key is on disk
 // before the request that uses it is sent, so that a client that was killed finds out what became of it.
 #ifndef HPVMD_TESTS_CHAOS_JOURNAL_H_
 #define HPVMD_TESTS_CHAOS_JOURNAL_H_

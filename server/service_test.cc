@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
@@ -152,8 +154,9 @@ TEST_F(ServiceTest, SocketIsPrivate) {
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
-// One call of any kind, by name: an empty message, then the end; answers how it ended.
-grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel, const std::string& method) {
+// One call of any kind, by name: one message (empty unless given), then the end; answers how it ended, and what came.
+grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                        const std::string& request = "", std::string* response = nullptr) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
@@ -166,13 +169,16 @@ grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel, const std
   auto call = stub.PrepareCall(&context, method, &queue);
   call->StartCall(nullptr);
   wait();
-  const grpc::Slice empty("");   // A message without fields; a ByteBuffer without slices would be no message at all.
-  call->WriteLast(grpc::ByteBuffer(&empty, 1), grpc::WriteOptions(), nullptr);
+  const grpc::Slice message(request);   // A ByteBuffer without slices would be no message at all.
+  call->WriteLast(grpc::ByteBuffer(&message, 1), grpc::WriteOptions(), nullptr);
   wait();
   grpc::ByteBuffer answer;
-  do {
-    call->Read(&answer, nullptr);
-  } while (wait());
+  for (call->Read(&answer, nullptr); wait(); call->Read(&answer, nullptr)) {
+    grpc::Slice bytes;
+    if (response != nullptr && answer.DumpToSingleSlice(&bytes).ok()) {
+      response->assign(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
+    }
+  }
   grpc::Status status;
   call->Finish(&status, nullptr);
   wait();
@@ -201,6 +207,34 @@ TEST_F(ServiceTest, EveryMethodAnswers) {
   }
   EXPECT_EQ(CallByName(channel_, "/hpvm.v1.Hpvm/Nothing").error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_TRUE(CallByName(channel_, "/grpc.health.v1.Health/Check").ok());
+}
+
+// What grpc.health.v1 says of a name: 1 serving, 2 not; 0 for names that it does not know.
+int HealthOf(const std::shared_ptr<grpc::Channel>& channel, const std::string& name) {
+  const std::string request = name.empty() ? "" : std::string("\x0a") + static_cast<char>(name.size()) + name;
+  std::string response;
+  const grpc::Status status = CallByName(channel, "/grpc.health.v1.Health/Check", request, &response);
+  return status.ok() && response.size() == 2 && response[0] == 0x08 ? response[1] : 0;
+}
+
+// The daemon lives from the start and is ready once it knows its devices; draining it lives on, and is not ready.
+TEST_F(ServiceTest, Health) {
+  EXPECT_EQ(HealthOf(channel_, ""), 1);
+  EXPECT_EQ(HealthOf(channel_, "nobody"), 0);
+  const auto becomes = [&](const std::string& name, int want) {
+    for (int i = 0; i < 1'000 && HealthOf(channel_, name) != want; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return HealthOf(channel_, name) == want;
+  };
+  if (HaveExecutor()) {   // Without one no device is found.
+    EXPECT_TRUE(becomes("hpvm.Ready", 1));
+    EXPECT_TRUE(becomes("hpvm.v1.Hpvm", 1));
+  }
+  daemon_->core().Drain();
+  EXPECT_TRUE(becomes("hpvm.Ready", 2));
+  EXPECT_TRUE(becomes("hpvm.v1.Hpvm", 2));
+  EXPECT_EQ(HealthOf(channel_, ""), 1);
 }
 
 // Bytes go through a buffer in chunks and come back, ranges included; bytes beyond the end are refused.

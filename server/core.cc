@@ -348,8 +348,14 @@ void Core::Stop() {
     }
     DestroyEnded();
   }
+  std::vector<std::vector<PinnedBlob>> held;   // Let go of without the mutex, and before the store ends.
   CoreScope scope(*this);
   closed_ = true;
+  for (const auto& [name, tenant] : tenants_) {
+    for (const auto& [key, preparation] : tenant->preparations) {
+      held.push_back(std::exchange(preparation->stored, {}));
+    }
+  }
   for (const auto& [key, watcher] : watching_) {
     for (const auto& [own, wake] : watcher.events->watchers()) {
       scope.Defer(wake);

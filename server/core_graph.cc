@@ -136,7 +136,7 @@ StatusOr<PreparationRef> Core::MakePreparation(CoreScope& scope, Tenant& tenant,
 }
 
 void Core::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep) {
-  std::vector<std::pair<uint64_t, const Preparation*>> idle;  // By last use.
+  std::vector<std::pair<uint64_t, Preparation*>> idle;  // By last use.
   for (const auto& [key, preparation] : tenant.preparations) {
     if (preparation.use_count() == 1) {
       idle.emplace_back(preparation->used, preparation.get());
@@ -151,6 +151,8 @@ void Core::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep) {
     if (preparation->ready_epoch == tenant.executor.epoch && tenant.executor.port != nullptr) {
       scope.Defer([port = tenant.executor.port, handle = preparation->link_handle] { port->Release(handle); });
     }
+    // A file whose last pin goes may be looked up and removed: not under the mutex.
+    scope.Defer([pins = std::exchange(preparation->stored, {})] {});
     tenant.preparations.erase(std::string(preparation->key));
   }
 }

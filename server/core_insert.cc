@@ -52,6 +52,14 @@ void Core::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedB
     Answer(scope, submission, StoreRefusal(blobs.status()));
     return;
   }
+  if (submission->puts_graph) {
+    CoreScope scope(*this);
+    Preparation& preparation = *submission->preparation;
+    if (!closed_) {   // Stop lets go of them while the store is still there.
+      preparation.stored.assign(blobs->begin(),
+                                blobs->begin() + 1 + static_cast<ptrdiff_t>(preparation.modules.size()));
+    }
+  }
   for (const PinnedBlob& blob : *blobs) {
     submission->pins.push_back(blob.pin);
     internal::StoredBlob& stored = *submission->row.add_blobs();

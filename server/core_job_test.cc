@@ -23,7 +23,7 @@ TEST_F(JobTest, WritesBeforeItTells) {
   store_->hold_commits = store_->hold_posted = true;
 
   const auto answer = Submit(Request());
-  ASSERT_TRUE(store_->StepPosted());  // The parts.
+  EXPECT_FALSE(store_->StepPosted());  // The graph and its module are there since the first job.
   EXPECT_THAT(store_->writes, ElementsAre("insert 1"));
   EXPECT_FALSE(answer->outcome.has_value());
   ASSERT_TRUE(store_->StepCommit());
@@ -558,7 +558,12 @@ TEST_F(JobTest, WaitsForRoomOnDisk) {
   store_->put_failure = ResourceExhausted("The disk is full.");
   AnswerRun(Result(std::string(60'000, 'a')));
   EXPECT_EQ(State(id), "RUNNING");
-  const auto refused = Submit(Request());
+  v1::CreateBufferRequest create;
+  create.set_type(v1::ELEMENT_TYPE_F32);
+  create.add_shape(2);
+  v1::SubmitRequest large = Request();   // Its input goes to the disk, too.
+  large.mutable_inputs(0)->mutable_buffer()->set_buffer_id(core_->CreateBuffer(*tenant_, create)->id());
+  const auto refused = Submit(large);
   EXPECT_EQ(refused->code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(refused->outcome->detail->retryable());
   Advance(std::chrono::seconds(2));

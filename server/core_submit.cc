@@ -363,9 +363,23 @@ void Core::Put(CoreScope& scope, const SubmissionRef& submission) {
     scope.Defer([this, submission] { OnBlobs(submission, std::vector<PinnedBlob>()); });
     return;
   }
-  options_.jobs->PutBlobs(
-      submission->tenant->name, std::exchange(submission->blobs, {}),
-      [this, submission](StatusOr<std::vector<PinnedBlob>> blobs) { OnBlobs(submission, std::move(blobs)); });
+  std::vector<PinnedBlob> held;
+  if (submission->preparation != nullptr) {
+    held = submission->preparation->stored;
+    submission->puts_graph = held.empty();
+    submission->blobs.erase(submission->blobs.begin(), submission->blobs.begin() + static_cast<ptrdiff_t>(held.size()));
+  }
+  if (submission->blobs.empty()) {
+    scope.Defer([this, submission, held = std::move(held)] { OnBlobs(submission, held); });
+    return;
+  }
+  options_.jobs->PutBlobs(submission->tenant->name, std::exchange(submission->blobs, {}),
+                          [this, submission, held = std::move(held)](StatusOr<std::vector<PinnedBlob>> blobs) {
+                            if (blobs.ok()) {
+                              blobs->insert(blobs->begin(), held.begin(), held.end());
+                            }
+                            OnBlobs(submission, std::move(blobs));
+                          });
 }
 
 }  // namespace hpvm

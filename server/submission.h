@@ -32,6 +32,7 @@ struct Core::Submission {
   StoredJob row;  // What all of its jobs have.
   Time received{0};
   std::vector<BlobInput> blobs;  // The graph, its modules, then inputs as `stored` has them.
+  bool puts_graph = false;       // The graph and its modules are among what is on its way to the disk.
   std::vector<BlobPinRef> pins;
   std::map<std::string, UnitRows> units;  // What the jobs come after, as the store has it.
   std::vector<LiveJobRef> jobs;

@@ -20,6 +20,7 @@
 #include "server/blob_store.h"
 #include "server/buffer_store.h"
 #include "server/executor_process.h"
+#include "server/jobs/blob_folder.h"
 #include "server/jobs/dependencies.h"
 #include "server/outcome.h"
 #include "server/segment_pool.h"
@@ -54,6 +55,9 @@ struct Preparation {
   // run at once.
   std::vector<TensorShape> last_inputs;
   std::vector<std::pair<std::string, uint64_t>> large_outputs;
+  // The document's file in the job store, then the modules', once a job has put them there: held, so that the next one
+  // needs neither the disk nor another thread to know that they are there.
+  std::vector<PinnedBlob> stored;
 };
 using PreparationRef = std::shared_ptr<Preparation>;
 

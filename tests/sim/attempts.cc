@@ -168,6 +168,8 @@ void Attempts::OnChange(const Row* before, const Row& after) {
   if (after.state == v1::JOB_STATE_RUNNING && before->state != v1::JOB_STATE_RUNNING) {
     CheckDependencies(after);
     CheckCompany(after);
+    context_.Check(!before->cancel_requested, "cancel",
+                   [&] { return "An attempt began although the wish to cancel is on disk: " + Describe(after) + "."; });
   }
   const History& history = history_[{after.token, after.index}];
   if (before->state == v1::JOB_STATE_RUNNING && after.state == v1::JOB_STATE_ACCEPTED) {

@@ -8,6 +8,9 @@
 namespace hpvm::sim {
 namespace {
 
+// A commit or two, with what waits before them.
+constexpr Duration kCancelWithin = std::chrono::seconds(1);
+
 std::span<const uint8_t> BytesOf(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
@@ -89,13 +92,18 @@ void Frontend::Cancel(SimDaemon& daemon, const std::string& tenant_name, const s
   }
   auto response = std::make_shared<v1::CancelJobResponse>();
   const uint64_t number = daemon.BeginCall("cancel " + id);
+  const Time asked = context_.clock.Now();
   history_.OnCancelAsked(id);
   daemon.core().CancelJob(
       *tenant, id, response.get(),
-      [this, &daemon, tenant_name, id, response, number, reply = std::move(reply)](const Outcome& outcome) {
+      [this, &daemon, tenant_name, id, response, number, asked, reply = std::move(reply)](const Outcome& outcome) {
         if (!daemon.EndCall(number)) {
           return;
         }
+        // It waits for the disk, never for the run.
+        const bool has_quick_disk = context_.plan.slow_commits == 0 && context_.plan.full_every == Duration{0};
+        context_.Check(!has_quick_disk || context_.clock.Now() - asked < kCancelWithin, "cancel",
+                       [&] { return "Cancelling " + id + " was answered after more than a second."; });
         context_.trace.Add("answer",
                            "cancel " + Short(id) + ": " + std::string(outcome.status.message()).substr(0, 80));
         history_.OnCancelled(tenant_name, id, outcome.status);

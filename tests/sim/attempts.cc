@@ -40,7 +40,8 @@ uint64_t Attempts::OnStart(const std::string& tenant, uint64_t token, uint64_t i
 }
 
 void Attempts::CheckStart(const Key& key) {
-  uint64_t running = 0, attempts = 0, in_place = 0, rows = 0;
+  const StoreModel::Gone gone = model_.GoneOf(key.first, key.second);
+  uint64_t running = 0, attempts = gone.attempts, in_place = gone.in_place, rows = gone.rows;
   bool is_cancelled = false;
   for (const Row* row : model_.RowsOf(key.first)) {
     if (row->index != key.second) {
@@ -60,7 +61,8 @@ void Attempts::CheckStart(const Key& key) {
     return "Submit " + std::to_string(key.first) + "[" + std::to_string(key.second) + "]: " + std::string(what);
   };
   context_.Check(running > 0, "attempts", [&] { return text("a run began without an attempt on disk."); });
-  context_.Check(!is_cancelled || running != 1, "cancel", [&] { return text("a run began long after the wish to cancel it."); });
+  context_.Check(!is_cancelled || running != 1, "cancel",
+                 [&] { return text("a run began long after the wish to cancel it."); });
   context_.Check(live <= running, "attempts", [&] {
     return text(std::to_string(live) + " runs at a time for " + std::to_string(running) + " running jobs.");
   });
@@ -79,8 +81,8 @@ void Attempts::CheckQueue(const Row& added) {
     return row.tenant == added.tenant && row.state == v1::JOB_STATE_ACCEPTED && row.attempt == 0;
   }));
   context_.Check(waiting < context_.queued_per_tenant_max, "quotas", [&] {
-    return added.tenant + " has more jobs waiting than the limit of " +
-           std::to_string(context_.queued_per_tenant_max) + ".";
+    return added.tenant + " has more jobs waiting than the limit of " + std::to_string(context_.queued_per_tenant_max) +
+           ".";
   });
 }
 

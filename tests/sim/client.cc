@@ -215,7 +215,8 @@ void SimClient::RetrySomething() {
     return;
   }
   const Submission& earlier = *board_.acknowledged[rng_.Below(board_.acknowledged.size())];
-  if (earlier.tenant != tenant_ || (!earlier.buffer.empty() && buffers_.count(earlier.buffer) != 0)) {
+  // Who watches the buffer wants to know what it holds.
+  if (earlier.tenant != tenant_ || (!earlier.buffer.empty() && earlier.incarnation == context_.incarnation)) {
     return;
   }
   const size_t element = rng_.Below(earlier.ids.size());
@@ -274,11 +275,13 @@ void SimClient::Send(const SendingRef& sending) {
     return;
   }
   const bool may_repeat = !submission.key.empty();
-  network_.ToServer(may_repeat, [this, sending](SimDaemon& daemon) {
-    frontend_.Submit(daemon, *sending->submission,
-                     [this, sending](const Outcome& outcome, const v1::SubmitResponse& response) {
-                       network_.ToClient([this, sending, outcome, response] { OnReply(sending, outcome, response); });
-                     });
+  const uint32_t tried = sending->tries;
+  network_.ToServer(may_repeat, [this, sending, tried](SimDaemon& daemon) {
+    frontend_.Submit(
+        daemon, *sending->submission,
+        [this, sending, tried](const Outcome& outcome, const v1::SubmitResponse& response) {
+          network_.ToClient([this, sending, tried, outcome, response] { OnReply(sending, tried, outcome, response); });
+        });
   });
   const uint64_t timer = ++sending->timer;
   const Duration patience = Milliseconds(Between(rng_, 50, 1'000) * std::min<uint32_t>(sending->tries, 8));
@@ -310,10 +313,11 @@ void SimClient::SendLater(const SendingRef& sending) {
   });
 }
 
-void SimClient::OnReply(const SendingRef& sending, const Outcome& outcome, const v1::SubmitResponse& response) {
+void SimClient::OnReply(const SendingRef& sending, uint32_t tried, const Outcome& outcome,
+                        const v1::SubmitResponse& response) {
   Submission& submission = *sending->submission;
-  if (sending->over) {
-    return;
+  if (sending->over || (!outcome.ok() && tried <= std::exchange(sending->refused, std::max(tried, sending->refused)))) {
+    return;  // A refusal that comes twice is one.
   }
   if (outcome.ok()) {
     Finish(sending);
@@ -333,7 +337,12 @@ void SimClient::OnReply(const SendingRef& sending, const Outcome& outcome, const
   }
   if (absl::IsNotFound(outcome.status) && submission.retry_of.empty()) {
     // Uploads end with the daemon. A refused request has used up nothing: it may be sent again, even without a key.
-    PutGraph(submission.graph, [this, sending] { SendLater(sending); });
+    // Once, even if the answer to the upload comes twice.
+    PutGraph(submission.graph, [this, sending, was_sent = std::make_shared<bool>(false)] {
+      if (!std::exchange(*was_sent, true)) {
+        SendLater(sending);
+      }
+    });
     return;
   }
   if (absl::IsUnavailable(outcome.status) || absl::IsResourceExhausted(outcome.status)) {

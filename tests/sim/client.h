@@ -47,7 +47,7 @@ class SimClient {
   // One submission on its way.
   struct Sending {
     Submission* submission = nullptr;
-    uint32_t tries = 0;
+    uint32_t tries = 0, refused = 0;  // The last try that was refused.
     bool began = false, over = false;
     uint64_t timer = 0;
   };
@@ -73,7 +73,7 @@ class SimClient {
   void SetOptions(Submission& submission, bool needs_key);
   void AddAfter(Submission& submission);
   void Send(const SendingRef& sending);
-  void OnReply(const SendingRef& sending, const Outcome& outcome, const v1::SubmitResponse& response);
+  void OnReply(const SendingRef& sending, uint32_t tried, const Outcome& outcome, const v1::SubmitResponse& response);
   void SendLater(const SendingRef& sending);
   void Finish(const SendingRef& sending);
   void PutGraph(const GraphSpec& graph, std::function<void()> then);

@@ -94,6 +94,11 @@ std::vector<const Row*> StoreModel::RowsOf(uint64_t token) const {
   return rows;
 }
 
+StoreModel::Gone StoreModel::GoneOf(uint64_t token, uint64_t index) const {
+  const auto found = gone_.find({token, index});
+  return found == gone_.end() ? Gone() : found->second;
+}
+
 std::vector<const Row*> StoreModel::ElementsOf(const std::string& array_id) const {
   std::vector<const Row*> rows;
   if (const auto found = by_array_.find(array_id); found != by_array_.end()) {
@@ -300,7 +305,12 @@ bool StoreModel::Drop(const DropJob& drop) {
     return false;
   }
   if (drop.forget) {
-    forgotten_.insert(drop.id);
+    if (forgotten_.insert(drop.id).second) {
+      Gone& gone = gone_[{found->second.token, found->second.index}];
+      gone.attempts += found->second.attempt;
+      gone.in_place += found->second.in_place ? 1 : 0;
+      ++gone.rows;
+    }
     rows_.erase(found);
   } else {
     found->second.dropped = true;

@@ -68,6 +68,11 @@ class StoreModel {
   const std::map<std::string, Row>& rows() const { return rows_; }
   // All jobs of one submit, and those that RetryJob made of them.
   std::vector<const Row*> RowsOf(uint64_t token) const;
+  // Of its rows that were removed.
+  struct Gone {
+    uint64_t attempts = 0, in_place = 0, rows = 0;
+  };
+  Gone GoneOf(uint64_t token, uint64_t index) const;
   std::vector<const Row*> ElementsOf(const std::string& array_id) const;
   uint64_t lease() const { return lease_; }
   // A row that was removed after its job had ended.
@@ -112,6 +117,7 @@ class StoreModel {
   std::map<TenantKey, Key> keys_;
   std::map<std::string, uint64_t> indexes_;  // By job id, for ever.
   std::set<std::string> forgotten_, tenants_;
+  std::map<std::pair<uint64_t, uint64_t>, Gone> gone_;  // By token and index.
   uint64_t lease_ = 0, last_sequence_ = 0;
   // A commit whose outcome nobody knows, and what there was before it. What a restart finds of it is sure only once
   // that daemon has committed its lease: until then the power may still take what was written and not synced.

@@ -167,6 +167,7 @@ void Attempts::OnChange(const Row* before, const Row& after) {
     }
     return;
   }
+  cancel_stored_ |= after.state == v1::JOB_STATE_RUNNING && after.cancel_requested && !before->cancel_requested;
   if (after.state == v1::JOB_STATE_RUNNING && before->state != v1::JOB_STATE_RUNNING) {
     CheckDependencies(after);
     CheckCompany(after);

@@ -48,6 +48,8 @@ class Attempts {
   // The executor could not be had for this tenant: a fault that costs an attempt without a run.
   void OnStartFault(const std::string& tenant) { start_faults_[tenant] = context_.clock.Now(); }
 
+  // Whether a wish to cancel a running job was stored since this was last asked.
+  bool TakeCancelStored() { return std::exchange(cancel_stored_, false); }
   // A dispatch in progress.
   size_t live() const { return live_.size(); }
   uint64_t runs() const { return next_ - 1; }
@@ -84,7 +86,7 @@ class Attempts {
   std::map<Key, History> history_;
   std::set<std::string> cancels_;
   std::map<std::string, Time> start_faults_;
-  bool draining_ = false, has_restarted_ = false;
+  bool draining_ = false, has_restarted_ = false, cancel_stored_ = false;
 };
 
 }  // namespace hpvm::sim

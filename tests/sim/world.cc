@@ -93,6 +93,11 @@ void World::AfterStep() {
   if (daemon_ == nullptr) {
     return;
   }
+  // A crash between a stored wish to cancel and the end of the run is rare by chance.
+  if (attempts_.TakeCancelStored() && context_.faults_on && context_.plan.crash_every > Duration{0} &&
+      Chance(rng_, 200)) {
+    machine_.disk.PowerOffAfter(rng_.Below(3));
+  }
   if (machine_.disk.is_off()) {
     Crash(!Chance(rng_, context_.plan.power_loss));
   } else if (daemon_->is_broken()) {
@@ -115,6 +120,14 @@ void World::RunUntilCalm() {
   }
 }
 
+// A graph that hangs while it is prepared may outlive the jobs that wanted it.
+bool World::HasNothingPending() {
+  return std::all_of(clients_.begin(), clients_.end(), [this](const auto& client) {
+    const StatusOr<TenantRef> tenant = daemon_->core().FindTenant(client->tenant());
+    return !tenant.ok() || (*tenant)->active == 0;
+  });
+}
+
 // Phase 2: no more faults; everything accepted ends.
 void World::Heal() {
   context_.trace.Add("world", "heals");
@@ -127,9 +140,9 @@ void World::Heal() {
   }
   const auto is_over = [this] {
     return daemon_ != nullptr && daemon_->is_serving() && !is_draining_ && daemon_->is_idle() &&
-           board_.unanswered == 0 && std::all_of(model_.rows().begin(), model_.rows().end(), [](const auto& row) {
-             return IsTerminal(row.second.state);
-           });
+           board_.unanswered == 0 && HasNothingPending() &&
+           std::all_of(model_.rows().begin(), model_.rows().end(),
+                       [](const auto& row) { return IsTerminal(row.second.state); });
   };
   const Time give_up = context_.clock.Now() + kHealWithin;
   uint64_t step = 0;

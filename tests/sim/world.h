@@ -33,6 +33,7 @@ class World {
   bool Step();
   void AfterStep();
   void RunUntilCalm();
+  bool HasNothingPending();
   void Heal();
   void CheckAll();
   void CheckAtRest();

@@ -132,6 +132,12 @@ bool Attempts::IsPossible(const v1::JobDependency& dependency) const {
   });
 }
 
+bool Attempts::IsRunnable(const Row& row) const {
+  return row.state == v1::JOB_STATE_ACCEPTED &&
+         std::all_of(row.after.begin(), row.after.end(),
+                     [&](const v1::JobDependency& dependency) { return IsFulfilled(dependency); });
+}
+
 void Attempts::CheckDependencies(const Row& row) {
   for (const v1::JobDependency& dependency : row.after) {
     context_.Check(IsFulfilled(dependency), "dependencies", [&] {

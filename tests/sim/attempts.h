@@ -50,6 +50,8 @@ class Attempts {
 
   // Whether a wish to cancel a running job was stored since this was last asked.
   bool TakeCancelStored() { return std::exchange(cancel_stored_, false); }
+  // A job that nothing keeps from running but its turn, and a moment's patience after a lost attempt.
+  bool IsRunnable(const Row& row) const;
   // A dispatch in progress.
   size_t live() const { return live_.size(); }
   uint64_t runs() const { return next_ - 1; }

@@ -77,6 +77,9 @@ void SimJobStore::PutNow(const std::string& tenant, const std::vector<BlobInput>
   if (absl::IsDataLoss(pinned.status())) {
     queue_.Break(pinned.status());
   }
+  for (const PinnedBlob& blob : pinned.ok() ? *pinned : std::vector<PinnedBlob>()) {
+    context_.trace.Add("blob", "put " + tenant + " " + ToHex(blob.hash).substr(0, 8));
+  }
   done(std::move(pinned));
 }
 

@@ -142,7 +142,7 @@ void StoreModel::OnLease(uint64_t lease) {
 void StoreModel::OnCommit(std::span<const JobWrite> writes, const Status& status,
                           const std::vector<WriteResult>& results) {
   if (unknown_.has_value()) {
-    context_.Check(!status.ok(), "broken store", [] { return "A commit succeeded after one had failed for good."; });
+    context_.Fail("broken store", "A commit was tried after one had failed for good.");
     return;
   }
   if (absl::IsResourceExhausted(status)) {
@@ -324,8 +324,12 @@ void StoreModel::CheckUnused(const JobWrite& write, const WriteResult& result) {
   const auto* drop = std::get_if<DropJob>(&write);
   const auto* change = std::get_if<ChangeJob>(&write);
   const std::string tenant = drop != nullptr ? drop->tenant : change != nullptr ? change->tenant : "";
+  if (drop != nullptr) {
+    context_.trace.Add("commit", (drop->forget ? "forget " : "drop ") + Short(drop->id));
+  }
   for (const Sha256& hash : result.unused_blobs) {
     const std::string hex = ToHex(hash);
+    context_.trace.Add("blob", "unused " + tenant + " " + hex.substr(0, 8));
     for (const auto& [id, row] : rows_) {
       context_.Check(row.tenant != tenant || row.blobs.count(hex) == 0, "blobs", [&, &row = row] {
         return "The store lets go of blob " + hex + ", which " + Describe(row) + " needs.";

@@ -75,6 +75,8 @@ class StoreModel {
   Gone GoneOf(uint64_t token, uint64_t index) const;
   std::vector<const Row*> ElementsOf(const std::string& array_id) const;
   uint64_t lease() const { return lease_; }
+  // A commit has failed, and nobody knows whether it is on disk.
+  bool is_uncertain() const { return unknown_.has_value(); }
   // A row that was removed after its job had ended.
   bool WasForgotten(const std::string& id) const { return forgotten_.count(id) != 0; }
 

@@ -112,10 +112,24 @@ void StoreWorld::CrashAndReopen() {
     context_.Check(opened.ok() || context_.faults_on || disk_.is_off(), "durability",
                    [&] { return "A sound disk, and the store does not open: " + opened.ToString(); });
     if (opened.ok() && !disk_.is_off()) {
+      CheckBlobFiles();
       break;
     }
   } while (!context_.failure.has_value());
   context_.faults_on = had_faults;
+}
+
+// Between the failure and the end of the process: nothing is committed any more, and nothing is thrown away.
+void StoreWorld::GoOnBroken() {
+  InsertSome();
+  for (int steps = 0; steps < 20 && context_.events.next() != kNever && !disk_.is_off(); ++steps) {
+    context_.events.RunNext();
+  }
+  std::vector<WriteResult> results;
+  const JobWrite write = ForgetKeys{0};
+  // A blob's failure is the queue's to remember; a commit's the database's too.
+  context_.Check(!model_.is_uncertain() || !database_->Commit({&write, 1}, &results).ok(), "broken store",
+                 [] { return "The database commits after it has failed for good."; });
 }
 
 Verdict StoreWorld::Run() {
@@ -128,6 +142,9 @@ Verdict StoreWorld::Run() {
     for (uint64_t steps = rng_.Below(4); steps > 0 && context_.events.next() != kNever; --steps) {
       context_.events.RunNext();
     }
+    if (is_broken_ && !disk_.is_off()) {
+      GoOnBroken();
+    }
     if (disk_.is_off() || is_broken_) {
       CrashAndReopen();
     }
@@ -136,7 +153,6 @@ Verdict StoreWorld::Run() {
   disk_.SetSpace(UINT64_MAX);
   if (!context_.failure.has_value()) {
     CrashAndReopen();
-    CheckBlobFiles();
   }
   Verdict verdict;
   verdict.failure = context_.failure;
@@ -294,6 +310,8 @@ void StoreWorld::Write(JobWrite write, std::vector<BlobPinRef> pins) {
 // What the store says is done must be on disk by then: the model has it from the commit.
 void StoreWorld::Answered(const JobWrite& write, const WriteResult& result) {
   context_.trace.Add("answer", std::to_string(write.index()) + " " + std::string(result.status.message()));
+  context_.Check(!absl::IsResourceExhausted(result.status) || std::holds_alternative<InsertJobs>(write), "full disk",
+                 [] { return "The end of a job was refused for want of room; it is to wait."; });
   if (const auto* insert = std::get_if<InsertJobs>(&write); insert != nullptr && result.status.ok()) {
     for (const StoredJob& job : insert->jobs) {
       context_.Check(model_.Find(job.job().id()) != nullptr, "durability",
@@ -316,6 +334,7 @@ void StoreWorld::Answered(const JobWrite& write, const WriteResult& result) {
 }
 
 void StoreWorld::CheckBlobFiles() {
+  disk_.ClearFaults();
   std::map<std::string, std::set<std::string>> needed{{"ann", {}}, {"bob", {}}};
   for (const auto& [id, row] : model_.rows()) {
     needed[row.tenant].insert(row.blobs.begin(), row.blobs.end());
@@ -337,6 +356,9 @@ void StoreWorld::CheckBlobFiles() {
     for (const std::string& hash : hashes) {
       context_.Check(there.count(hash) == 1, "blobs", [&] { return "Blob " + hash + " is needed and not there."; });
     }
+  }
+  if (context_.faults_on) {
+    ArmDisk(disk_, context_.plan);
   }
 }
 

@@ -30,6 +30,7 @@ class StoreWorld {
   Status Open();
   void Close();
   void CrashAndReopen();
+  void GoOnBroken();
   void Step();
   void InsertSome();
   void ChangeOne();

@@ -72,6 +72,7 @@ bool World::Step() {
   if (!context_.Check(++steps_ < kStepsMax, "liveness", [] { return "The world does not come to rest."; })) {
     return false;
   }
+  CheckProgress();
   const Time due = daemon_ != nullptr ? daemon_->next() : kNever;
   const Time next = context_.events.next();
   if (due == kNever && next == kNever) {
@@ -144,6 +145,7 @@ void World::Heal() {
            std::all_of(model_.rows().begin(), model_.rows().end(),
                        [](const auto& row) { return IsTerminal(row.second.state); });
   };
+  busy_ = looked_ = context_.clock.Now();
   const Time give_up = context_.clock.Now() + kHealWithin;
   uint64_t step = 0;
   // Looking at every row after each step would take longer than the steps.
@@ -169,6 +171,10 @@ void World::CheckAll() {
                  [&] { return std::to_string(daemon_->core().operations()) + " operations never end."; });
   CheckAtRest();
   CheckReads();
+  const Plan& plan = context_.plan;
+  if (plan.read_errors + plan.write_errors + plan.sync_errors == 0 && plan.full_every == Duration{0}) {
+    CheckBlobs();   // Also without the sweep of a restart.
+  }
   // What is on disk says the same, and nothing is there that nobody needs.
   EndInOrder();
   if (!context_.failure.has_value()) {
@@ -247,6 +253,31 @@ void World::CheckBlobs() {
                      [&, &tenant = tenant] { return "File " + name + " of " + tenant + " is needed by no job."; });
     }
   }
+}
+
+// Once there are no faults, nobody waits for nothing: a deadline must not hide a wake-up that was lost.
+void World::CheckProgress() {
+  constexpr Duration kIdleMax = std::chrono::seconds(60);   // Longer than any wait between attempts.
+  const Time now = context_.clock.Now();
+  if (context_.faults_on || now < looked_ + Milliseconds(1'000)) {
+    return;
+  }
+  looked_ = now;
+  const bool is_busy = daemon_ == nullptr || !daemon_->is_serving() || is_draining_ ||
+                       daemon_->store().waiting() > 0 || attempts_.live() > 0 || !HasNothingPending();
+  const Row* waiting = nullptr;
+  for (const auto& [id, row] : model_.rows()) {
+    if (row.state == v1::JOB_STATE_RUNNING) {
+      waiting = nullptr;
+      break;
+    }
+    waiting = attempts_.IsRunnable(row) ? &row : waiting;
+  }
+  if (is_busy || waiting == nullptr) {
+    busy_ = now;
+  }
+  context_.Check(now - busy_ < kIdleMax, "liveness",
+                 [&] { return "The daemon does nothing although a job could run: " + Describe(*waiting) + "."; });
 }
 
 // Counters of the core against the rows, whenever nothing is on its way.

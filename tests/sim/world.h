@@ -40,6 +40,7 @@ class World {
   void CheckReads();
   void CheckBlobs();
   void CheckLedger();
+  void CheckProgress();
 
   void StartDaemon();
   void StartLater(Duration delay);
@@ -68,6 +69,7 @@ class World {
   SeededRng rng_;
   bool start_pending_ = false, is_draining_ = false;
   uint64_t starts_ = 0, steps_ = 0;
+  Time looked_{0}, busy_{0};   // For CheckProgress: the last look, and when all was well last.
 };
 
 }  // namespace hpvm::sim

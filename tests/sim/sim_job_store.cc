@@ -14,8 +14,9 @@ SimJobStore::SimJobStore(Context& context, SeededRng& rng, JobDatabase& database
       blobs_(blobs),
       queue_({.database = &database, .blobs = &blobs, .clock = &context.clock, .on_broken = std::move(on_broken)}),
       incarnation_(context.incarnation) {
-  blobs_.SetIsUsed([&database](std::string_view tenant, const Sha256& hash) {
+  blobs_.SetIsUsed([&context, &database](std::string_view tenant, const Sha256& hash) {
     const StatusOr<bool> used = database.UsesBlob(tenant, hash);
+    context.trace.Add("blob", ToHex(hash).substr(0, 8) + " is " + (used.value_or(true) ? "used" : "not used"));
     return !used.ok() || *used;
   });
 }

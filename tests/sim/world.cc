@@ -173,7 +173,7 @@ void World::CheckAll() {
   CheckReads();
   const Plan& plan = context_.plan;
   if (plan.read_errors + plan.write_errors + plan.sync_errors == 0 && plan.full_every == Duration{0}) {
-    CheckBlobs();   // Also without the sweep of a restart.
+    CheckBlobs();  // Also without the sweep of a restart.
   }
   // What is on disk says the same, and nothing is there that nobody needs.
   EndInOrder();
@@ -231,6 +231,19 @@ void World::CheckReads() {
   }
 }
 
+// Graphs and modules that stay for the next submit of the same.
+std::set<std::string> World::HeldBlobs(const std::string& tenant_name) {
+  std::set<std::string> hashes;
+  if (const StatusOr<TenantRef> tenant = daemon_->core().FindTenant(tenant_name); tenant.ok()) {
+    for (const auto& [key, preparation] : (*tenant)->preparations) {
+      for (const PinnedBlob& blob : preparation->stored) {
+        hashes.insert(ToHex(blob.hash));
+      }
+    }
+  }
+  return hashes;
+}
+
 // On disk is what rows need, and nothing else.
 void World::CheckBlobs() {
   std::map<std::string, std::set<std::string>> needed;
@@ -238,6 +251,7 @@ void World::CheckBlobs() {
     needed[row.tenant].insert(row.blobs.begin(), row.blobs.end());
   }
   for (const auto& [tenant, hashes] : needed) {
+    const std::set<std::string> held = HeldBlobs(tenant);
     std::set<std::string> there;
     const std::string folder = "/state/blobs/" + tenant;
     for (const DiskEntry& part : machine_.disk.List(folder).value_or(std::vector<DiskEntry>())) {
@@ -249,7 +263,7 @@ void World::CheckBlobs() {
       context_.Check(there.count(hash) == 1, "blobs", [&] { return "Blob " + hash + " is needed and not there."; });
     }
     for (const std::string& name : there) {
-      context_.Check(hashes.count(name) == 1, "blobs",
+      context_.Check(hashes.count(name) + held.count(name) > 0, "blobs",
                      [&, &tenant = tenant] { return "File " + name + " of " + tenant + " is needed by no job."; });
     }
   }
@@ -257,14 +271,14 @@ void World::CheckBlobs() {
 
 // Once there are no faults, nobody waits for nothing: a deadline must not hide a wake-up that was lost.
 void World::CheckProgress() {
-  constexpr Duration kIdleMax = std::chrono::seconds(60);   // Longer than any wait between attempts.
+  constexpr Duration kIdleMax = std::chrono::seconds(60);  // Longer than any wait between attempts.
   const Time now = context_.clock.Now();
   if (context_.faults_on || now < looked_ + Milliseconds(1'000)) {
     return;
   }
   looked_ = now;
-  const bool is_busy = daemon_ == nullptr || !daemon_->is_serving() || is_draining_ ||
-                       daemon_->store().waiting() > 0 || attempts_.live() > 0 || !HasNothingPending();
+  const bool is_busy = daemon_ == nullptr || !daemon_->is_serving() || is_draining_ || daemon_->store().waiting() > 0 ||
+                       attempts_.live() > 0 || !HasNothingPending();
   const Row* waiting = nullptr;
   for (const auto& [id, row] : model_.rows()) {
     if (row.state == v1::JOB_STATE_RUNNING) {

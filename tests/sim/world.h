@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ class World {
   void CheckAtRest();
   void CheckReads();
   void CheckBlobs();
+  std::set<std::string> HeldBlobs(const std::string& tenant_name);
   void CheckLedger();
   void CheckProgress();
 
@@ -69,7 +71,7 @@ class World {
   SeededRng rng_;
   bool start_pending_ = false, is_draining_ = false;
   uint64_t starts_ = 0, steps_ = 0;
-  Time looked_{0}, busy_{0};   // For CheckProgress: the last look, and when all was well last.
+  Time looked_{0}, busy_{0};  // For CheckProgress: the last look, and when all was well last.
 };
 
 }  // namespace hpvm::sim

@@ -132,10 +132,22 @@ bool Attempts::IsPossible(const v1::JobDependency& dependency) const {
   });
 }
 
-bool Attempts::IsRunnable(const Row& row) const {
-  return row.state == v1::JOB_STATE_ACCEPTED &&
-         std::all_of(row.after.begin(), row.after.end(),
-                     [&](const v1::JobDependency& dependency) { return IsFulfilled(dependency); });
+Time Attempts::LastChange(const v1::JobDependency& dependency) const {
+  Time last{0};
+  for (const Row* row : DependedOn(dependency)) {
+    last = std::max(last, row->changed);
+  }
+  return last;
+}
+
+bool Attempts::WaitsForNothing(const Row& row) const {
+  const auto is_fulfilled = [&](const v1::JobDependency& dependency) { return IsFulfilled(dependency); };
+  // What is no longer stored may have ended either way.
+  const auto is_hopeless = [&](const v1::JobDependency& dependency) {
+    return !DependedOn(dependency).empty() && !IsPossible(dependency);
+  };
+  return row.state == v1::JOB_STATE_ACCEPTED && (std::all_of(row.after.begin(), row.after.end(), is_fulfilled) ||
+                                                 std::any_of(row.after.begin(), row.after.end(), is_hopeless));
 }
 
 void Attempts::CheckDependencies(const Row& row) {

@@ -50,8 +50,11 @@ class Attempts {
 
   // Whether a wish to cancel a running job was stored since this was last asked.
   bool TakeCancelStored() { return std::exchange(cancel_stored_, false); }
-  // A job that nothing keeps from running but its turn, and a moment's patience after a lost attempt.
-  bool IsRunnable(const Row& row) const;
+  // A job that nothing keeps from running, or from ending for want of what it comes after, but its turn and a moment's
+  // patience after a lost attempt.
+  bool WaitsForNothing(const Row& row) const;
+  // When the last of what is depended on changed.
+  Time LastChange(const v1::JobDependency& dependency) const;
   // A dispatch in progress.
   size_t live() const { return live_.size(); }
   uint64_t runs() const { return next_ - 1; }

@@ -146,7 +146,8 @@ void SimDaemon::Stop() {
   spawner_->EndAtOnce();
   core_->Stop();
   store_->Flush();
-  context_.Check(calls_.empty(), "answers", [&] {
+  // Nobody hears an answer once the power is gone.
+  context_.Check(calls_.empty() || machine_.disk.is_off(), "answers", [&] {
     return std::to_string(calls_.size()) +
            " calls were not answered when the daemon stopped; the oldest: " + OldestCall() + ".";
   });

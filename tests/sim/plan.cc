@@ -115,7 +115,8 @@ void DrawConfig(Rng& rng, Plan& plan) {
   }
   config.jobs_attempts_default = Between(rng, 1, 5);
   config.jobs_array_max = Between(rng, 2, 12);
-  config.jobs_deadline_default_ms = Between(rng, 2, 120) * 1'000;
+  // Long ones too: what a deadline ends in time nobody misses.
+  config.jobs_deadline_default_ms = (Chance(rng, 500) ? Between(rng, 2, 120) : Between(rng, 200, 600)) * 1'000;
   config.jobs_deadline_max_ms = 600'000;
   config.server_drain_ms = Between(rng, 1, 2'000);
   config.executor_idle_ms_max = Between(rng, 100, 60'000);

@@ -103,6 +103,8 @@ void SimJobStore::DoWork() {
 }
 
 void SimJobStore::Flush() {
+  context_.trace.Add("store", "flushes " + std::to_string(work_.size()) + " tasks, " + std::to_string(answers_.size()) +
+                                  " answers, " + std::to_string(queue_.size()) + " writes");
   while (!work_.empty()) {
     DoWork();
   }

@@ -271,7 +271,7 @@ void World::CheckBlobs() {
 
 // Once there are no faults, nobody waits for nothing: a deadline must not hide a wake-up that was lost.
 void World::CheckProgress() {
-  constexpr Duration kIdleMax = std::chrono::seconds(60);  // Longer than any wait between attempts.
+  constexpr Duration kIdleMax = std::chrono::seconds(45);  // Longer than any wait between attempts.
   const Time now = context_.clock.Now();
   if (context_.faults_on || now < looked_ + Milliseconds(1'000)) {
     return;
@@ -281,17 +281,40 @@ void World::CheckProgress() {
                        attempts_.live() > 0 || !HasNothingPending();
   const Row* waiting = nullptr;
   for (const auto& [id, row] : model_.rows()) {
+    if (!row.after.empty() && attempts_.WaitsForNothing(row) && daemon_ != nullptr && daemon_->is_serving() &&
+        daemon_->store().waiting() == 0) {
+      CheckWait(row);
+    }
+  }
+  for (const auto& [id, row] : model_.rows()) {
     if (row.state == v1::JOB_STATE_RUNNING) {
       waiting = nullptr;
       break;
     }
-    waiting = attempts_.IsRunnable(row) ? &row : waiting;
+    waiting = attempts_.WaitsForNothing(row) ? &row : waiting;
   }
   if (is_busy || waiting == nullptr) {
     busy_ = now;
   }
-  context_.Check(now - busy_ < kIdleMax, "liveness",
-                 [&] { return "The daemon does nothing although a job could run: " + Describe(*waiting) + "."; });
+  context_.Check(now - busy_ < kIdleMax, "liveness", [&] {
+    return "The daemon does nothing although a job waits for nothing: " + Describe(*waiting) + ".";
+  });
+}
+
+// Whatever else is slow: what a job comes after has ended, so it is not shown as waiting for that.
+void World::CheckWait(const Row& row) {
+  constexpr Duration kNoticed = std::chrono::seconds(5);
+  for (const v1::JobDependency& dependency : row.after) {
+    if (context_.clock.Now() - attempts_.LastChange(dependency) < kNoticed) {
+      return;
+    }
+  }
+  frontend_.GetJob(*daemon_, row.tenant, row.id, [&](const Status& status, const v1::Job& job) {
+    // Between attempts, and for its array's turn, it may wait all the same.
+    const bool may_wait = row.attempt > 0 || row.array_running_max > 0;
+    context_.Check(!status.ok() || may_wait || job.state() != v1::JOB_STATE_ACCEPTED, "dependencies",
+                   [&] { return "What it comes after has ended, and it waits: " + Describe(row) + "."; });
+  });
 }
 
 // Counters of the core against the rows, whenever nothing is on its way.

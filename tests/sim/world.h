@@ -43,6 +43,7 @@ class World {
   std::set<std::string> HeldBlobs(const std::string& tenant_name);
   void CheckLedger();
   void CheckProgress();
+  void CheckWait(const Row& row);
 
   void StartDaemon();
   void StartLater(Duration delay);

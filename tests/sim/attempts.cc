@@ -197,8 +197,11 @@ void Attempts::OnChange(const Row* before, const Row& after) {
     const bool is_older = before->lease < model_.lease();
     const auto fault = start_faults_.find(after.tenant);
     const bool had_fault = fault != start_faults_.end() && fault->second + kFaultWindow >= before->changed;
-    context_.Check((history.last != Fate::kTrapped && history.last != Fate::kDone) || is_older || had_fault, "retries",
-                   [&] { return "A job that failed by itself is to run again: " + Describe(after) + "."; });
+    // What was not on disk yet when the daemon stopped is done again.
+    const bool is_broken_off = draining_ && after.spent < before->spent;
+    context_.Check(
+        (history.last != Fate::kTrapped && history.last != Fate::kDone) || is_older || had_fault || is_broken_off,
+        "retries", [&] { return "A job that failed by itself is to run again: " + Describe(after) + "."; });
     context_.Check(after.spent < before->spent || is_older || history.last == Fate::kLost || had_fault, "retries",
                    [&] { return "An attempt was spent that no fault had cost: " + Describe(after) + "."; });
     context_.Check(!after.in_place || history.effective == 0, "in place",

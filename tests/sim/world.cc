@@ -310,10 +310,14 @@ void World::CheckWait(const Row& row) {
     }
   }
   frontend_.GetJob(*daemon_, row.tenant, row.id, [&](const Status& status, const v1::Job& job) {
-    // Between attempts, and for its array's turn, it may wait all the same.
-    const bool may_wait = row.attempt > 0 || row.array_running_max > 0;
+    // Between attempts, for its array's turn and until an executor may start again it waits all the same, and says so.
+    const bool may_wait = row.attempt > 0 || row.array_running_max > 0 || !job.waits_for().empty();
     context_.Check(!status.ok() || may_wait || job.state() != v1::JOB_STATE_ACCEPTED, "dependencies",
                    [&] { return "What it comes after has ended, and it waits: " + Describe(row) + "."; });
+    for (const v1::JobDependency& dependency : row.after) {
+      context_.Check(!status.ok() || job.waits_for().find(dependency.job_id()) == std::string::npos, "dependencies",
+                     [&] { return "It waits for what has ended: " + Describe(row) + ": " + job.waits_for(); });
+    }
   });
 }
 

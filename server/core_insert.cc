@@ -321,9 +321,13 @@ void Core::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) 
       response.mutable_job()->set_id(known.job_id);
       response.mutable_job()->set_state(known.state);
       response.mutable_job()->set_array_id(known.array_id);
+      // Its row may be gone by age; a store that cannot be read is no answer.
+      outcome = absl::IsNotFound(job.status()) ? Outcome() : StoreRefusal(job.status());
     }
-    if (const std::string& array = response.job().array_id(); !array.empty()) {
-      for (const auto& [id, state] : ReadArray(*submission->tenant, array).value_or(UnitRows())) {
+    if (const std::string& array = response.job().array_id(); outcome.ok() && !array.empty()) {
+      const StatusOr<UnitRows> rows = ReadArray(*submission->tenant, array);
+      outcome = rows.ok() ? Outcome() : StoreRefusal(rows.status());
+      for (const auto& [id, state] : rows.value_or(UnitRows())) {
         response.add_array_job_ids(id);
       }
     }

@@ -10,6 +10,8 @@ namespace hpvm {
 namespace {
 
 constexpr Duration kPeriod = std::chrono::seconds(1), kFreshMax = std::chrono::milliseconds(500);
+// Who waits for a start looks oftener than once a second.
+constexpr Duration kPeriodUnready = std::chrono::milliseconds(50);
 
 uint64_t QueuedOf(const CoreSnapshot& snapshot) { return snapshot.jobs_accepted + snapshot.jobs_queued; }
 
@@ -79,13 +81,15 @@ void Watch::Loop() {
       stalls_.Push(stall);
       lock.unlock();
     }
-    Round(with_tenants);
+    const bool is_ready = Round(with_tenants);
     lock.lock();
-    changed_.wait_for(lock, std::max(periodic - clock_.Now(), Duration{0}), [this] { return stop_ || wants_tenants_; });
+    const Duration rest = std::max(periodic - clock_.Now(), Duration{0});
+    changed_.wait_for(lock, is_ready ? rest : std::min(rest, kPeriodUnready),
+                      [this] { return stop_ || wants_tenants_; });
   }
 }
 
-void Watch::Round(bool with_tenants) {
+bool Watch::Round(bool with_tenants) {
   {
     std::lock_guard lock(mutex_);
     asked_core_ = clock_.Now();
@@ -113,6 +117,7 @@ void Watch::Round(bool with_tenants) {
     told_ = now;
     parts_.set_health(report.live, report.ready);
   }
+  return report.ready;
 }
 
 // Writes that wait while no commit ends, or fails.

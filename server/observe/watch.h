@@ -68,7 +68,8 @@ class Watch {
 
  private:
   void Loop();
-  void Round(bool with_tenants);
+  // Returns whether the daemon is ready.
+  bool Round(bool with_tenants);
   Duration StoreOwes(const JobStoreHealth& store);
   HealthFacts FactsNow() const;
 

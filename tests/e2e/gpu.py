@@ -263,11 +263,18 @@ class Gpu(unittest.TestCase):
                 if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "hpvm-executor"]
 
     def kill_executors(self):
-        for pid in self.executors():
+        """Ends all of them, and waits until the daemon has noticed: a run that comes before that ends with them."""
+        killed = self.executors()
+        for pid in killed:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        end = time.monotonic() + 20
+        while any(pathlib.Path(f"/proc/{pid}").exists() for pid in killed):
+            self.assertLess(time.monotonic(), end, "Killed executors are not reaped.")
+            time.sleep(0.01)
+        time.sleep(0.2)
 
     def with_neighbour(self, device, act):
         """Runs `act` while another tenant computes on the same device; every one of its runs must be right."""
@@ -358,7 +365,7 @@ class Gpu(unittest.TestCase):
     def test_reload_keeps_serving(self):
         self.daemon.process.send_signal(signal.SIGHUP)
         for _ in range(100):
-            if self.daemon.log.read_text().count("Found device cpu:0") >= 2:
+            if self.daemon.log.read_text().count("Device found device=cpu:0") >= 2:
                 break
             time.sleep(0.1)
         else:

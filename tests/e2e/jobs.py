@@ -549,6 +549,16 @@ class Commands(WithDaemon):
             self.assertIn("retry", self.ctl("completion", shell).stdout)
 
 
+def links_of(process):
+    links = []
+    for fd in os.listdir(f"/proc/{process.pid}/fd"):
+        try:
+            links.append(os.readlink(f"/proc/{process.pid}/fd/{fd}"))
+        except OSError:   # Closed meanwhile.
+            pass
+    return links
+
+
 class Restarts(WithDaemon):
     """The daemon ends in the middle, mostly by SIGKILL, and comes back with the same state."""
 
@@ -563,11 +573,19 @@ class Restarts(WithDaemon):
         self.assertEqual(process.returncode, code, f"{out}\n{err}\n{self.daemon.log.read_text()[-3000:]}")
         return out, err
 
+    def await_connection(self, process):
+        """Until hpvmctl has a socket, and then the time that its first call takes: one that starts slowly meets no outage."""
+        end = time.monotonic() + 20
+        while not any(link.startswith("socket:") for link in links_of(process)):
+            self.assertLess(time.monotonic(), end, "It does not connect.")
+            time.sleep(0.01)
+        time.sleep(0.3)
+
     def test_wait_goes_on(self):
-        job = self.submit(busy(1000))
+        job = self.submit(busy(3000))
         self.await_state(job, "RUNNING")
         wait = self.popen("wait", job, "--output", f"out_out={self.folder}/w.npy")
-        time.sleep(0.3)
+        self.await_connection(wait)
         self.restart()
         _, err = self.finish(wait)
         self.assertEqual(err.count("does not answer; trying again"), 1, err)

@@ -22,12 +22,13 @@ HPVM_KERNEL void spin(volatile int* out) {
   }
 }
 
-// Takes its time, some milliseconds for each of `rounds`: each step needs the one before. Then as add.
+// Takes its time, about a millisecond for each of `rounds`: each step needs the one before, and several cannot be taken
+// at once as those of a linear recurrence can. Then as add.
 HPVM_KERNEL void busy(const int* in, int* out, int amount, int rounds) {
   const int i = hpvm_instance_id(0);
   unsigned chain = in[i];
-  for (int n = 0; n < rounds * 1000000; ++n) {
-    chain = chain * 1664525 + 1013904223;
+  for (long long n = 0; n < rounds * 400000LL; ++n) {
+    chain = (chain ^ chain >> 15) * 1664525 + 1013904223;
   }
   out[i] = in[i] + amount + (chain == 1 ? 1 : 0);
 }

@@ -380,7 +380,7 @@ class Life(Case):
     def test_trace_over_a_crash(self):
         daemon = self.start("crash")
         trace, _, environment = traceparent()
-        job = self.ctl(daemon, "submit", *self.graph("busy", ("amount", 1), ("rounds", 2_000)), "--detach",
+        job = self.ctl(daemon, "submit", *self.graph("busy", ("amount", 1), ("rounds", 3_000)), "--detach",
                        environment=environment)
         (submit,) = self.collector.wait(trace, "Submit")
         self.collector.wait(trace, "queue")   # It runs.

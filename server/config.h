@@ -53,6 +53,10 @@ struct Config {
   uint64_t limits_buffers_max = 10'000;
   uint64_t limits_prepared_graphs_max = 1'000;
   uint64_t limits_uploads_max = 64;
+  uint64_t limits_connections_max = 1024;
+  uint64_t limits_connections_per_peer_max = 32;
+  uint64_t limits_connection_idle_ms = 300000;
+  uint64_t limits_connection_age_ms = 3600000;
 
   uint64_t jobs_queued_per_tenant_max = 1'000;
   uint64_t jobs_queued_max = 10'000;
@@ -80,10 +84,43 @@ struct Config {
   uint64_t executor_idle_ms_max = 600'000;
   uint64_t executor_crashes_max = 3;
   uint64_t executor_crash_window_ms = 60'000;
+  uint64_t executor_uid_first = 0;
+  uint64_t executor_uid_count = 1000;
+  uint64_t executor_spares = 1;
+  uint64_t executor_sandbox_min = 1;
+  uint64_t executor_sandbox_max = 4;
+  std::string executor_cgroup = "auto";
+  uint64_t executor_memory_bytes_max = 0;
+  uint64_t executor_tasks_max = 512;
 
   uint64_t graph_nodes_max = limits::kGraphNodesMax;
   uint64_t graph_edges_max = limits::kGraphEdgesMax;
   uint64_t graph_depth_max = limits::kGraphDepthMax;
+
+  std::string tls_certificate;
+  std::string tls_key;
+  std::string tls_client_ca;
+  std::string tls_client_certificates = "none";
+
+  bool auth_tokens = false;
+  bool auth_certificates = false;
+  bool auth_peers = false;
+  uint64_t auth_failures_per_second_max = 5;
+
+  uint64_t quota_device_seconds_per_hour = 0;
+  uint64_t quota_compile_seconds_per_hour = 0;
+  uint64_t quota_device_bytes_max = 0;
+  uint64_t quota_host_bytes_max = 0;
+  uint64_t quota_disk_bytes_max = 0;
+  uint64_t quota_modules_max = 0;
+  uint64_t quota_requests_per_second = 0;
+  uint64_t quota_request_bytes_per_second = 0;
+
+  uint64_t scheduling_quantum_ms = 5;
+  uint64_t scheduling_revoke_grace_ms = 10;
+
+  bool audit_enabled = true;
+  uint64_t audit_file_bytes_max = 67108864;
 };
 
 struct ConfigKey {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who calls, and as whom.
+#ifndef HPVMD_SERVER_IDENTITY_PRINCIPAL_H_
+#define HPVMD_SERVER_IDENTITY_PRINCIPAL_H_
+
+#include <cstdint>
+#include <string>
+
+namespace hpvm {
+
+// In order of power.
+enum class Role : uint8_t { kUser = 1, kOperator = 2, kAdmin = 3 };
+
+struct Principal {
+  std::string tenant;
+  Role role = Role::kUser;
+  // For the audit and the log, never a secret: "token tok-…", "certificate cn=…", "uid 1000", "anyone (unix)".
+  std::string who;
+  // The peer's address as gRPC gives it; for the audit.
+  std::string peer;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_IDENTITY_PRINCIPAL_H_

@@ -24,6 +24,7 @@ struct TenantPolicy {
   scheduler::ResourceLimits limits{};  // With the configuration's defaults where the tenant has none of its own.
   uint32_t sandbox_level_min = 0;      // With the configuration's minimum.
   std::vector<std::string> devices;    // Families or ids; empty: all.
+  // The CPU always: executors begin with it.
   bool MayUse(std::string_view device_id) const;
 };
 using TenantPolicyRef = std::shared_ptr<const TenantPolicy>;

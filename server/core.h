@@ -33,6 +33,7 @@
 #include "server/config.h"
 #include "server/device_table.h"
 #include "server/core_snapshot.h"
+#include "server/identity/tenant_policy.h"
 #include "server/jobs/job_store.h"
 #include "server/live_job.h"
 #include "server/observer.h"
@@ -51,6 +52,7 @@ struct CoreOptions {
   // Borrowed. Destroyed after Stop and before the core, which its last callbacks still enter.
   JobStore* jobs = nullptr;
   Observer* observer = &NoObserver();    // Borrowed; lives longer.
+  const TenantPolicies* policies = &OpenPolicies();  // Borrowed; lives longer.
   uint32_t cpu_threads = 1;              // What grants give.
   // Executors wait for DevicesKnown, so that the first ones have every device.
   bool awaits_devices = false;

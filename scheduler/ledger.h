@@ -2,16 +2,20 @@
 // Exact accounts of what tenants hold and spend: taken before the resource is, refused beyond the quota.
 //
 // What is held is a Lease, which gives back by itself what it holds; the sum of a tenant's leases is its balance at
-// every moment (CheckSums says so, and the simulation asks after every event). What is spent is a token bucket:
-// spending beyond what is there makes a debt, which later earnings pay before anything more is begun.
+// every moment (CheckSums says so, and the simulation asks after every event). What is spent is earned evenly and may
+// be saved up to a bound, exactly, to the nanosecond; spending beyond what is there makes a debt, which later earnings
+// pay before anything more is begun.
 //
-// Pure: no clock, no threads (the owner's mutex guards it, and that of its leases).
+// No clock and no threads of its own. Any thread may call: one mutex, taken last, so that leases may end wherever the
+// objects do that they pay for.
 #ifndef HPVMD_SCHEDULER_LEDGER_H_
 #define HPVMD_SCHEDULER_LEDGER_H_
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,12 +34,14 @@ struct QuotaRefusal {
   uint64_t used = 0, wanted = 0, limit = 0;
   Duration retry_after{0};
 };
-// "The tenant's quota of device-bytes (4096) does not allow 2048 more: 3000 are in use."
+// kResourceExhausted: "The tenant's quota of device-bytes (4096) does not allow 2048 more: 3000 are in use."
+// "The tenant's quota of requests (10 a second) is spent: more is earned in 0.1 s."
 Status ToStatus(const QuotaRefusal& refusal);
 
 class Ledger;
+struct LedgerAccount;
 
-// What is held of one resource by one tenant. Movable; outlived by the ledger.
+// What is held of one resource by one tenant. Movable; outlived by the ledger. One thread at a time.
 class Lease {
  public:
   Lease() = default;
@@ -46,12 +52,19 @@ class Lease {
   uint64_t amount() const { return amount_; }
   // Gives a part back.
   void ShrinkTo(uint64_t amount);
+  // Makes it this much, even beyond the limit: what is so anyhow. Nothing for a lease that was never given.
+  void SetAnyway(uint64_t amount);
 
  private:
   friend class Ledger;
+  void Unlink();
+  void LinkInto(LedgerAccount* account);
+
+  // All under the ledger's mutex, but that the owner reads `amount_`.
   Ledger* ledger_ = nullptr;
-  TenantKey tenant_ = 0;
-  Resource resource_ = Resource::kHostBytes;
+  LedgerAccount* account_ = nullptr;
+  Lease* next_ = nullptr;
+  Lease* previous_ = nullptr;
   uint64_t amount_ = 0;
 };
 
@@ -59,27 +72,45 @@ class Ledger {
  public:
   struct Balance {
     uint64_t used = 0;        // Held now, or spent since the tenant came.
-    uint64_t peak = 0;
+    uint64_t peak = 0;        // The most that was held; of what is spent: as `used`.
     uint64_t refused = 0;
     uint64_t limit = 0;
-    uint64_t available = 0;   // Of what is spent, now.
+    uint64_t available = 0;   // Of what is spent, now; without a limit 0.
   };
 
+  Ledger();
+  // Every lease has ended.
+  ~Ledger();
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  // Begins with all saved that may be. A tenant that is there already gets the limits.
   void AddTenant(TenantKey tenant, const ResourceLimits& limits, Time now);
-  // What is held beyond a smaller limit stays; what may be saved shrinks at once.
+  // What is held beyond a smaller limit stays; what may be saved shrinks at once; a debt stays.
   void SetLimits(TenantKey tenant, const ResourceLimits& limits, Time now);
   // Its leases may end later.
   void RemoveTenant(TenantKey tenant);
 
-  // Held resources. The refusal is counted.
+  // Held resources. The refusal is counted, and `lease` is then as it was; otherwise what it held before is given
+  // back. Of unknown tenants everything is refused.
   std::optional<QuotaRefusal> Take(TenantKey tenant, Resource resource, uint64_t amount, Lease* lease);
-  // What exists already (restored jobs, outputs of a run that has ended): taken even beyond the limit.
+  // More for the same lease, as Take; less never fails.
+  std::optional<QuotaRefusal> Resize(Lease* lease, uint64_t amount);
+  // What exists already (restored jobs, outputs of a run that has ended): taken even beyond the limit. Empty for
+  // unknown tenants.
   Lease TakeAnyway(TenantKey tenant, Resource resource, uint64_t amount);
 
-  // Spent resources: refused when less than `amount` is there (0: when there is debt).
+  // Spent resources: refused when less than `amount` is there (0: when there is debt). What is more than can ever be
+  // saved is allowed when all is there that can be, and makes a debt.
   std::optional<QuotaRefusal> Spend(TenantKey tenant, Resource resource, uint64_t amount, Time now);
+  // As Spend of 0, and then Charge of `amount`: for what is known when it is there already.
+  std::optional<QuotaRefusal> SpendAll(TenantKey tenant, Resource resource, uint64_t amount, Time now);
   // After the fact: may make a debt.
   void Charge(TenantKey tenant, Resource resource, uint64_t amount, Time now);
+  // How long from now a Spend of 0 would be refused; 0: it would not. Counts nothing.
+  Duration DebtFor(TenantKey tenant, Resource resource, Time now) const;
+  // Counts a refusal that was decided elsewhere (a wait, a shed call).
+  void CountRefusal(TenantKey tenant, Resource resource);
 
   Balance BalanceOf(TenantKey tenant, Resource resource, Time now) const;
   // Whether balances are the sums of live leases; a sentence otherwise. Linear in leases: for tests and simulation.
@@ -87,19 +118,13 @@ class Ledger {
 
  private:
   friend class Lease;
-  struct Account {
-    uint64_t used = 0, peak = 0, refused = 0, limit = 0;
-    // Spent resources: what is saved, negative in debt, as of `since`.
-    int64_t saved = 0;
-    Time since{0};
-  };
-  struct Tenant {
-    std::array<Account, kResourceCount> accounts;
-    bool removed = false;
-    uint64_t leases = 0;
-  };
-  std::map<TenantKey, Tenant> tenants_;
-  std::map<std::pair<TenantKey, Resource>, std::map<const Lease*, uint64_t>> leases_;
+  struct Tenant;
+
+  LedgerAccount* Find(TenantKey tenant, Resource resource) const;
+  void ForgetIfDone(TenantKey tenant);
+
+  mutable std::mutex mutex_;
+  std::map<TenantKey, std::unique_ptr<Tenant>> tenants_;
 };
 
 }  // namespace hpvm::scheduler

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/ledger.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "base/failpoint.h"
+
+namespace hpvm::scheduler {
+namespace {
+
+using Wide = __int128;
+
+constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+constexpr Wide kDebtMost = Wide{1} << 120;  // Far beyond what anybody can spend, and far from overflow.
+
+bool IsSpent(Resource resource) { return FactsOf(resource).period.count() > 0; }
+
+Duration Clamped(Wide nanoseconds) {
+  constexpr Wide kMax = std::numeric_limits<Duration::rep>::max();
+  return Duration(static_cast<Duration::rep>(std::clamp<Wide>(nanoseconds, 0, kMax)));
+}
+
+// Seconds with at most three digits behind the point, rounded up.
+std::string Seconds(uint64_t nanoseconds) {
+  constexpr uint64_t kMs = 1'000'000;
+  const uint64_t ms = nanoseconds / kMs + (nanoseconds % kMs != 0);
+  std::string text = std::to_string(ms / 1000);
+  if (ms % 1000 != 0) {
+    const std::string digits = std::to_string(1000 + ms % 1000);
+    text += "." + digits.substr(1, digits.find_last_not_of('0'));
+  }
+  return text;
+}
+
+}  // namespace
+
+struct LedgerAccount {
+  TenantKey tenant = 0;
+  Resource resource = Resource::kDeviceTime;
+  uint64_t used = 0, peak = 0, refused = 0, limit = 0;
+  // Spent resources: what is saved as of `since`, times the period in nanoseconds, so that a nanosecond earns `limit`
+  // of it and nothing is ever rounded. Negative: a debt.
+  Wide saved = 0;
+  Time since{0};
+  Lease* first = nullptr;
+  const bool* removed = nullptr;  // The tenant's.
+
+  Wide Period() const { return FactsOf(resource).period.count(); }
+  Wide SavedMost() const {
+    const bool is_rate = FactsOf(resource).period == std::chrono::seconds(1);
+    return Wide{limit} * Period() * (is_rate ? 2 : 1);
+  }
+  Wide SavedAt(Time now) const {
+    if (now <= since || limit == 0) {
+      return saved;
+    }
+    // `saved` is at most SavedMost, and what is missing may be more than a product of two 64-bit numbers could hold.
+    const Wide missing = SavedMost() - saved;
+    const Wide elapsed = Wide{now.count()} - since.count();
+    return elapsed >= missing / limit + 1 ? SavedMost() : saved + std::min(missing, elapsed * limit);
+  }
+  void Settle(Time now) {
+    saved = SavedAt(now);
+    since = std::max(since, now);
+  }
+  void SetLimit(uint64_t next, Time now) {
+    Settle(now);
+    const bool is_new = limit == 0;
+    limit = next;
+    saved = limit == 0 ? 0 : is_new ? SavedMost() : std::min(saved, SavedMost());
+  }
+  void Charge(uint64_t amount) {
+    used = used > kMost - amount ? kMost : used + amount;
+    peak = used;
+    if (limit != 0) {
+      saved = std::max(saved - Wide{amount} * Period(), -kDebtMost);
+    }
+  }
+  // How long from `now` (settled) until `wanted` of it may be spent; nothing: now.
+  std::optional<Duration> WaitFor(uint64_t wanted) const {
+    const Wide needed = std::min(Wide{wanted} * Period(), SavedMost());
+    if (limit == 0 || saved >= needed) {
+      return std::nullopt;
+    }
+    return Clamped((needed - saved + limit - 1) / limit);
+  }
+  QuotaRefusal Refuse(uint64_t wanted, Duration retry_after) {
+    refused += HPVMD_MUTANT("ledger_refusal_uncounted") ? 0 : 1;
+    return {.resource = resource, .used = used, .wanted = wanted, .limit = limit, .retry_after = retry_after};
+  }
+  // Of what is held.
+  bool Allows(uint64_t more) const {
+    if (more > kMost - used) {
+      return false;
+    }
+    const uint64_t most = limit == 0 ? kMost : limit + (HPVMD_MUTANT("ledger_limit_off_by_one") ? 1 : 0);
+    return more == 0 || used + more <= most;
+  }
+  void Hold(uint64_t more) {
+    used += more;
+    peak = std::max(peak, used);
+  }
+  void GiveBack(uint64_t amount) {
+    if (HPVMD_MUTANT("ledger_release_forgotten")) {
+      return;
+    }
+    used -= HPVMD_MUTANT("ledger_release_twice") ? std::min(used, 2 * amount) : amount;
+  }
+};
+
+struct Ledger::Tenant {
+  std::array<LedgerAccount, kResourceCount> accounts;
+  bool removed = false;
+};
+
+Status ToStatus(const QuotaRefusal& refusal) {
+  const ResourceFacts& facts = FactsOf(refusal.resource);
+  const bool is_time = facts.unit == ResourceUnit::kNanoseconds;
+  const auto number = [&](uint64_t value) { return is_time ? Seconds(value) : std::to_string(value); };
+  std::string text = "The tenant's quota of " + std::string(facts.name) + " (" + number(refusal.limit);
+  if (facts.period.count() == 0) {
+    return ResourceExhausted(text + ") does not allow " + number(refusal.wanted) + " more: " + number(refusal.used) +
+                             (refusal.used == 1 ? " is" : " are") + " in use.");
+  }
+  text += facts.period == std::chrono::hours(1) ? " an hour" : " a second";
+  return ResourceExhausted(text + ") is spent: more is earned in " +
+                           Seconds(static_cast<uint64_t>(std::max<int64_t>(0, refusal.retry_after.count()))) + " s.");
+}
+
+void Lease::Unlink() {
+  (previous_ != nullptr ? previous_->next_ : account_->first) = next_;
+  if (next_ != nullptr) {
+    next_->previous_ = previous_;
+  }
+  next_ = previous_ = nullptr;
+}
+
+void Lease::LinkInto(LedgerAccount* account) {
+  account_ = account;
+  previous_ = nullptr;
+  next_ = account->first;
+  if (next_ != nullptr) {
+    next_->previous_ = this;
+  }
+  account->first = this;
+}
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+  if (this == &other) {
+    return *this;
+  }
+  Release();
+  if (other.ledger_ == nullptr) {
+    return *this;
+  }
+  std::lock_guard lock(other.ledger_->mutex_);
+  other.Unlink();
+  ledger_ = std::exchange(other.ledger_, nullptr);
+  LinkInto(std::exchange(other.account_, nullptr));
+  amount_ = std::exchange(other.amount_, 0);
+  return *this;
+}
+
+void Lease::Release() {
+  if (ledger_ == nullptr) {
+    return;
+  }
+  Ledger& ledger = *std::exchange(ledger_, nullptr);
+  std::lock_guard lock(ledger.mutex_);
+  Unlink();
+  LedgerAccount* account = std::exchange(account_, nullptr);
+  account->GiveBack(std::exchange(amount_, 0));
+  if (*account->removed) {
+    ledger.ForgetIfDone(account->tenant);
+  }
+}
+
+void Lease::ShrinkTo(uint64_t amount) {
+  if (ledger_ == nullptr || amount >= amount_) {
+    return;
+  }
+  std::lock_guard lock(ledger_->mutex_);
+  account_->GiveBack(amount_ - amount);
+  amount_ = amount;
+}
+
+void Lease::SetAnyway(uint64_t amount) {
+  if (ledger_ == nullptr || amount <= amount_) {
+    return ShrinkTo(amount);
+  }
+  std::lock_guard lock(ledger_->mutex_);
+  const uint64_t more = std::min(amount - amount_, kMost - account_->used);
+  account_->Hold(more);
+  amount_ += more;
+}
+
+Ledger::Ledger() = default;
+Ledger::~Ledger() = default;
+
+void Ledger::AddTenant(TenantKey tenant, const ResourceLimits& limits, Time now) {
+  {
+    std::lock_guard lock(mutex_);
+    std::unique_ptr<Tenant>& added = tenants_[tenant];
+    if (added == nullptr) {
+      added = std::make_unique<Tenant>();
+      for (size_t i = 0; i < kResourceCount; ++i) {
+        added->accounts[i].tenant = tenant;
+        added->accounts[i].resource = static_cast<Resource>(i);
+        added->accounts[i].since = now;
+        added->accounts[i].removed = &added->removed;
+      }
+    }
+    added->removed = false;
+  }
+  SetLimits(tenant, limits, now);
+}
+
+void Ledger::SetLimits(TenantKey tenant, const ResourceLimits& limits, Time now) {
+  std::lock_guard lock(mutex_);
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end()) {
+    return;
+  }
+  for (size_t i = 0; i < kResourceCount; ++i) {
+    found->second->accounts[i].SetLimit(limits[i], now);
+  }
+}
+
+void Ledger::RemoveTenant(TenantKey tenant) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = tenants_.find(tenant); found != tenants_.end()) {
+    found->second->removed = true;
+    ForgetIfDone(tenant);
+  }
+}
+
+void Ledger::ForgetIfDone(TenantKey tenant) {
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end() || !found->second->removed) {
+    return;
+  }
+  const auto& accounts = found->second->accounts;
+  if (std::all_of(accounts.begin(), accounts.end(), [](const LedgerAccount& one) { return one.first == nullptr; })) {
+    tenants_.erase(found);
+  }
+}
+
+LedgerAccount* Ledger::Find(TenantKey tenant, Resource resource) const {
+  const auto found = tenants_.find(tenant);
+  return found == tenants_.end() || found->second->removed ? nullptr
+                                                           : &found->second->accounts[static_cast<size_t>(resource)];
+}
+
+std::optional<QuotaRefusal> Ledger::Take(TenantKey tenant, Resource resource, uint64_t amount, Lease* lease) {
+  Lease taken;
+  {
+    std::lock_guard lock(mutex_);
+    LedgerAccount* account = Find(tenant, resource);
+    if (account == nullptr) {
+      return QuotaRefusal{.resource = resource, .wanted = amount};
+    }
+    if (!account->Allows(amount)) {
+      return account->Refuse(amount, Duration{0});
+    }
+    account->Hold(amount);
+    taken.ledger_ = this;
+    taken.LinkInto(account);
+    taken.amount_ = amount;
+  }
+  *lease = std::move(taken);
+  return std::nullopt;
+}
+
+std::optional<QuotaRefusal> Ledger::Resize(Lease* lease, uint64_t amount) {
+  if (lease->ledger_ == nullptr || amount <= lease->amount_) {
+    lease->ShrinkTo(amount);
+    return std::nullopt;
+  }
+  std::lock_guard lock(mutex_);
+  const uint64_t more = amount - lease->amount_;
+  if (!lease->account_->Allows(more)) {
+    return lease->account_->Refuse(more, Duration{0});
+  }
+  lease->account_->Hold(more);
+  lease->amount_ = amount;
+  return std::nullopt;
+}
+
+Lease Ledger::TakeAnyway(TenantKey tenant, Resource resource, uint64_t amount) {
+  Lease lease;
+  {
+    // Let go before the lease is handed over: moving it takes the mutex.
+    std::lock_guard lock(mutex_);
+    if (LedgerAccount* account = Find(tenant, resource); account != nullptr) {
+      lease.ledger_ = this;
+      lease.LinkInto(account);
+      lease.amount_ = std::min(amount, kMost - account->used);
+      account->Hold(lease.amount_);
+    }
+  }
+  return lease;
+}
+
+std::optional<QuotaRefusal> Ledger::Spend(TenantKey tenant, Resource resource, uint64_t amount, Time now) {
+  std::lock_guard lock(mutex_);
+  LedgerAccount* account = Find(tenant, resource);
+  if (account == nullptr) {
+    return QuotaRefusal{.resource = resource, .wanted = amount};
+  }
+  account->Settle(now);
+  if (const auto wait = account->WaitFor(amount)) {
+    return account->Refuse(amount, *wait);
+  }
+  account->Charge(amount);
+  return std::nullopt;
+}
+
+std::optional<QuotaRefusal> Ledger::SpendAll(TenantKey tenant, Resource resource, uint64_t amount, Time now) {
+  std::lock_guard lock(mutex_);
+  LedgerAccount* account = Find(tenant, resource);
+  if (account == nullptr) {
+    return QuotaRefusal{.resource = resource, .wanted = amount};
+  }
+  account->Settle(now);
+  if (const auto wait = account->WaitFor(0)) {
+    return account->Refuse(amount, *wait);
+  }
+  account->Charge(amount);
+  return std::nullopt;
+}
+
+void Ledger::Charge(TenantKey tenant, Resource resource, uint64_t amount, Time now) {
+  std::lock_guard lock(mutex_);
+  LedgerAccount* account = Find(tenant, resource);
+  if (HPVMD_MUTANT("ledger_charge_another") && !tenants_.empty()) {
+    account = &tenants_.begin()->second->accounts[static_cast<size_t>(resource)];
+  }
+  if (account != nullptr) {
+    account->Settle(now);
+    account->Charge(amount);
+  }
+}
+
+Duration Ledger::DebtFor(TenantKey tenant, Resource resource, Time now) const {
+  std::lock_guard lock(mutex_);
+  const LedgerAccount* account = Find(tenant, resource);
+  if (account == nullptr) {
+    return Duration{0};
+  }
+  LedgerAccount settled = *account;
+  settled.Settle(now);
+  return settled.WaitFor(0).value_or(Duration{0});
+}
+
+void Ledger::CountRefusal(TenantKey tenant, Resource resource) {
+  std::lock_guard lock(mutex_);
+  if (LedgerAccount* account = Find(tenant, resource); account != nullptr) {
+    account->Refuse(0, Duration{0});
+  }
+}
+
+Ledger::Balance Ledger::BalanceOf(TenantKey tenant, Resource resource, Time now) const {
+  std::lock_guard lock(mutex_);
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end()) {
+    return {};
+  }
+  const LedgerAccount& account = found->second->accounts[static_cast<size_t>(resource)];
+  Balance balance{.used = account.used, .peak = account.peak, .refused = account.refused, .limit = account.limit};
+  if (IsSpent(resource) && account.limit != 0) {
+    const Wide available = std::max<Wide>(0, account.SavedAt(now)) / account.Period();
+    balance.available = static_cast<uint64_t>(std::min<Wide>(available, kMost));
+  }
+  return balance;
+}
+
+Status Ledger::CheckSums() const {
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, tenant] : tenants_) {
+    for (const LedgerAccount& account : tenant->accounts) {
+      uint64_t sum = 0;
+      for (const Lease* lease = account.first; lease != nullptr; lease = lease->next_) {
+        sum += lease->amount_;
+        if (lease->account_ != &account || (lease->next_ != nullptr && lease->next_->previous_ != lease)) {
+          return Internal("A lease of tenant " + std::to_string(key) + " is in the list of another account.");
+        }
+      }
+      const std::string name(FactsOf(account.resource).name);
+      if (IsSpent(account.resource) ? account.first != nullptr : sum != account.used) {
+        return Internal("The balance of " + name + " of tenant " + std::to_string(key) + " (" +
+                        std::to_string(account.used) + ") is not the sum of its leases (" + std::to_string(sum) + ").");
+      }
+      if (account.peak < account.used) {
+        return Internal("The peak of " + name + " of tenant " + std::to_string(key) + " (" +
+                        std::to_string(account.peak) + ") is below its use (" + std::to_string(account.used) + ").");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm::scheduler

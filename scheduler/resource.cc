@@ -38,8 +38,8 @@ const std::array<ResourceFacts, kResourceCount>& Resources() { return kResources
 const ResourceFacts& FactsOf(Resource resource) { return kResources[static_cast<size_t>(resource)]; }
 
 std::optional<Resource> ResourceNamed(std::string_view name) {
-  const auto found =
-      std::find_if(kResources.begin(), kResources.end(), [&](const ResourceFacts& facts) { return facts.name == name; });
+  const auto found = std::find_if(kResources.begin(), kResources.end(),
+                                  [&](const ResourceFacts& facts) { return facts.name == name; });
   return found == kResources.end() ? std::nullopt : std::optional(found->resource);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/channel.h"
 #include "client/connection.h"
 
 namespace hpvm {
@@ -20,19 +21,9 @@ Client::~Client() = default;
 StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   auto connection = std::make_unique<Connection>();
   connection->options = options;
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(static_cast<int>(limits::kMessageBytesMax));
-  arguments.SetMaxSendMessageSize(static_cast<int>(limits::kMessageBytesMax));
-  // A server that comes back is found again within a second.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
-  connection->channel = grpc::CreateCustomChannel(options.endpoint, grpc::InsecureChannelCredentials(), arguments);
-  if (!connection->channel->WaitForConnected(std::chrono::system_clock::now() + options.connect_timeout)) {
-    return Unavailable(
-        "No hpvmd answers at \"" + options.endpoint + "\" within " +
-        std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.connect_timeout).count()) +
-        " ms.");
-  }
+  HPVMD_ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(options.endpoint, options.credentials));
+  HPVMD_ASSIGN_OR_RETURN(connection->bearer, MakeBearer(options.credentials, endpoint));
+  HPVMD_ASSIGN_OR_RETURN(connection->channel, OpenChannel(endpoint, options.credentials, options.connect_timeout));
   connection->stub = v1::Hpvm::NewStub(connection->channel);
   return std::unique_ptr<Client>(new Client(std::move(connection)));
 }
@@ -41,9 +32,12 @@ StatusOr<v1::ServerInfoResponse> Client::ServerInfo(const CallOptions& call) {
   return connection_->Call(&v1::Hpvm::Stub::ServerInfo, v1::ServerInfoRequest(), call);
 }
 
+StatusOr<v1::ListDevicesResponse> Client::ListDevicesAndSandbox(const CallOptions& call) {
+  return connection_->Call(&v1::Hpvm::Stub::ListDevices, v1::ListDevicesRequest(), call);
+}
+
 StatusOr<std::vector<v1::Device>> Client::ListDevices(const CallOptions& call) {
-  HPVMD_ASSIGN_OR_RETURN(v1::ListDevicesResponse response,
-                         connection_->Call(&v1::Hpvm::Stub::ListDevices, v1::ListDevicesRequest(), call));
+  HPVMD_ASSIGN_OR_RETURN(const v1::ListDevicesResponse response, ListDevicesAndSandbox(call));
   return std::vector<v1::Device>(response.devices().begin(), response.devices().end());
 }
 
@@ -217,25 +211,27 @@ Status Client::WriteBuffer(const std::string& id, std::span<const uint8_t> bytes
 }
 
 Status Client::ReadBuffer(const std::string& id, std::span<uint8_t> into, uint64_t offset, const CallOptions& call) {
-  grpc::ClientContext context;
-  connection_->Prepare(context, call);
   v1::ReadBufferRequest request;
   request.set_buffer_id(id);
   request.set_offset(offset);
   request.set_size_bytes(into.size());
   *request.mutable_options() = call.request;
-  std::unique_ptr<grpc::ClientReader<v1::ReadBufferResponse>> reader = connection_->stub->ReadBuffer(&context, request);
-  v1::ReadBufferResponse part;
   uint64_t filled = 0;
-  while (reader->Read(&part)) {
-    if (part.data().size() > into.size() - filled) {
-      context.TryCancel();
-      break;
+  HPVMD_RETURN_IF_ERROR(connection_->Attempt(call, [&](grpc::ClientContext& context) {
+    std::unique_ptr<grpc::ClientReader<v1::ReadBufferResponse>> reader =
+        connection_->stub->ReadBuffer(&context, request);
+    v1::ReadBufferResponse part;
+    filled = 0;
+    while (reader->Read(&part)) {
+      if (part.data().size() > into.size() - filled) {
+        context.TryCancel();
+        break;
+      }
+      std::copy(part.data().begin(), part.data().end(), into.begin() + static_cast<ptrdiff_t>(filled));
+      filled += part.data().size();
     }
-    std::copy(part.data().begin(), part.data().end(), into.begin() + static_cast<ptrdiff_t>(filled));
-    filled += part.data().size();
-  }
-  HPVMD_RETURN_IF_ERROR(FromGrpc(reader->Finish()));
+    return FromGrpc(reader->Finish());
+  }));
   return filled == into.size()
              ? absl::OkStatus()
              : DataLoss("The server sent " + std::to_string(filled) + " of " + std::to_string(into.size()) + " bytes.");

@@ -27,6 +27,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/credentials.h"
 #include "client/tensor.h"
 
 #include "base/clock.h"
@@ -36,12 +37,14 @@
 namespace hpvm {
 
 struct ClientOptions {
-  // "unix:/path", "host:port".
+  // "unix:/path", "host:port", "https://host:port".
   std::string endpoint = "unix:/run/hpvmd/hpvmd.sock";
   // How long Connect waits for a server that answers.
   Duration connect_timeout = std::chrono::seconds(5);
-  // Who calls; empty: whom the server takes for the caller. Only servers with tenants.from_metadata believe it.
+  // In whose name the calls are made; empty: the caller's own. For administrators, and for servers without credentials
+  // that take the caller's word (tenants.from_metadata).
   std::string tenant = {};
+  Credentials credentials = {};
   // How long a call is sent again while no answer comes. 0: every call is sent once.
   Duration patience = std::chrono::seconds(30);
   // Called before a call, or a wait, is sent again; once an outage, from the thread that made the call. Optional.
@@ -116,7 +119,8 @@ struct Prepared {
 
 class Client {
  public:
-  // kUnavailable, naming the endpoint, when no server answers in time.
+  // kUnavailable, naming the endpoint, when no server answers in time; kUnauthenticated when a certificate is not
+  // believed; kInvalidArgument when the credentials are wrong in themselves, or must not go to this endpoint.
   static StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
   ~Client();
   Client(const Client&) = delete;
@@ -124,6 +128,8 @@ class Client {
 
   StatusOr<v1::ServerInfoResponse> ServerInfo(const CallOptions& call = {});
   StatusOr<std::vector<v1::Device>> ListDevices(const CallOptions& call = {});
+  // Also what separates the caller's kernels from everybody else.
+  StatusOr<v1::ListDevicesResponse> ListDevicesAndSandbox(const CallOptions& call = {});
 
   // Uploads unless the server has the bytes; answers their SHA-256 in hexadecimal.
   StatusOr<std::string> PutModule(std::span<const uint8_t> bytes, v1::ModuleKind kind, const std::string& name,
@@ -180,6 +186,7 @@ class Client {
   Status DeleteBuffer(const std::string& id, const CallOptions& call = {});
 
  private:
+  friend class Admin;  // client/admin.h: other calls over the same connection.
   struct Connection;
   explicit Client(std::unique_ptr<Connection> connection);
   // Uploads everything; fills what PrepareGraph and Submit need to name it.

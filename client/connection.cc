@@ -39,12 +39,52 @@ StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::Repea
   return tensor;
 }
 
-void Client::Connection::Prepare(grpc::ClientContext& context, const CallOptions& call) const {
-  if (!options.tenant.empty()) {
-    context.AddMetadata("hpvm-tenant", options.tenant);
+namespace {
+
+// What is added to the server's refusal: what the call carried, and what can be done.
+Status Explain(const Status& refused, const Bearer& bearer, const Credentials& credentials) {
+  if (refused.code() != absl::StatusCode::kUnauthenticated && refused.code() != absl::StatusCode::kPermissionDenied) {
+    return refused;
   }
-  if (call.timeout != kNever) {
-    context.set_deadline(std::chrono::system_clock::now() + call.timeout);
+  std::string carried = bearer.Describe();
+  if (credentials.HasCertificate()) {
+    carried += (carried.empty() ? "" : " and ") + std::string("the certificate of the file \"") +
+               credentials.certificate_file + "\"";
+  }
+  const std::string text = Message(refused) + "\n - The call carried " + (carried.empty() ? "no credential" : carried) +
+                           (refused.code() == absl::StatusCode::kUnauthenticated
+                                ? ". " + bearer.Advice()
+                                : "; `hpvmctl whoami` shows as whom that is known.");
+  Status explained = MakeStatus(refused.code(), text);
+  refused.ForEachPayload([&](auto url, const absl::Cord& payload) { explained.SetPayload(url, payload); });
+  return explained;
+}
+
+}  // namespace
+
+Status Client::Connection::Attempt(const CallOptions& call,
+                                   const std::function<Status(grpc::ClientContext&)>& once) const {
+  const Duration within = std::min(call.timeout, options.connect_timeout);
+  const auto deadline = std::chrono::system_clock::now() + (call.timeout == kNever ? Duration::zero() : call.timeout);
+  for (bool is_first = true;; is_first = false) {
+    const StatusOr<std::string> secret = bearer->Current(within);
+    if (!secret.ok()) {
+      return Explain(secret.status(), *bearer, options.credentials);
+    }
+    grpc::ClientContext context;
+    if (!secret->empty()) {
+      context.AddMetadata("authorization", "Bearer " + *secret);
+    }
+    if (!options.tenant.empty()) {
+      context.AddMetadata("hpvm-tenant", options.tenant);
+    }
+    if (call.timeout != kNever) {
+      context.set_deadline(deadline);
+    }
+    const Status status = once(context);
+    if (status.code() != absl::StatusCode::kUnauthenticated || !is_first || !bearer->Renew(*secret, within)) {
+      return Explain(status, *bearer, options.credentials);
+    }
   }
 }
 

@@ -23,60 +23,74 @@ namespace hpvm {
 
 struct Client::Connection {
   ClientOptions options;
+  std::unique_ptr<Bearer> bearer;
   std::unique_ptr<v1::Hpvm::Stub> stub;
   std::shared_ptr<grpc::Channel> channel;  // Shared because gRPC's interface says so.
 
-  void Prepare(grpc::ClientContext& context, const CallOptions& call) const;
+  // Calls `once` with a context of its own that carries the deadline and who calls; once more when the server does not
+  // know the caller and there are other credentials now. Every call goes through this.
+  Status Attempt(const CallOptions& call, const std::function<Status(grpc::ClientContext&)>& once) const;
 
   // Calls `once` until it succeeds, fails for good, or the client's patience is at its end. Every other call that a
   // method makes goes through this, or is documented as sent once.
   Status KeepTrying(const CallOptions& call, const std::function<Status(const CallOptions&)>& once) const;
 
   // One unary call with the options that every request carries.
-  template <typename Request, typename Response>
-  StatusOr<Response> Once(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                          Request request, const CallOptions& call) const {
-    grpc::ClientContext context;
-    Prepare(context, call);
+  template <typename Stub, typename Request, typename Response>
+  StatusOr<Response> OnceOn(Stub& on, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                            Request request, const CallOptions& call) const {
     *request.mutable_options() = call.request;
     Response response;
-    HPVMD_RETURN_IF_ERROR(FromGrpc((stub.get()->*method)(&context, request, &response)));
+    HPVMD_RETURN_IF_ERROR(Attempt(call, [&](grpc::ClientContext& context) {
+      return FromGrpc((on.*method)(&context, request, &response));
+    }));
     return response;
+  }
+  template <typename Request, typename Response>
+  StatusOr<Response> Once(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                          const Request& request, const CallOptions& call) const {
+    return OnceOn(*stub, method, request, call);
   }
 
   // The same for calls that may be carried out twice.
-  template <typename Request, typename Response>
-  StatusOr<Response> Call(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                          const Request& request, const CallOptions& call) const {
+  template <typename Stub, typename Request, typename Response>
+  StatusOr<Response> CallOn(Stub& on, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                            const Request& request, const CallOptions& call) const {
     StatusOr<Response> response = Internal("No call was made.");
     HPVMD_RETURN_IF_ERROR(KeepTrying(call, [&](const CallOptions& now) {
-      response = Once(method, request, now);
+      response = OnceOn(on, method, request, now);
       return response.status();
     }));
     return response;
+  }
+  template <typename Request, typename Response>
+  StatusOr<Response> Call(grpc::Status (v1::Hpvm::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                          const Request& request, const CallOptions& call) const {
+    return CallOn(*stub, method, request, call);
   }
 
   // Uploads in chunks; `first` is the first message, complete but for its data.
   template <typename Request, typename Response>
   StatusOr<Response> Upload(std::unique_ptr<grpc::ClientWriter<Request>> (v1::Hpvm::Stub::*method)(grpc::ClientContext*,
                                                                                                    Response*),
-                            Request first, std::span<const uint8_t> bytes, const CallOptions& call) const {
-    grpc::ClientContext context;
-    Prepare(context, call);
+                            const Request& first, std::span<const uint8_t> bytes, const CallOptions& call) const {
     Response response;
-    std::unique_ptr<grpc::ClientWriter<Request>> writer = (stub.get()->*method)(&context, &response);
-    Request request = std::move(first);
-    do {
-      size_t size = std::min<size_t>(bytes.size(), limits::kChunkBytes);
-      request.set_data(bytes.data(), size);
-      bytes = bytes.subspan(size);
-      if (!writer->Write(request)) {
-        break;  // Finish says why.
-      }
-      request.clear_header();
-    } while (!bytes.empty());
-    writer->WritesDone();
-    HPVMD_RETURN_IF_ERROR(FromGrpc(writer->Finish()));
+    HPVMD_RETURN_IF_ERROR(Attempt(call, [&](grpc::ClientContext& context) {
+      std::unique_ptr<grpc::ClientWriter<Request>> writer = (stub.get()->*method)(&context, &response);
+      Request request = first;
+      std::span<const uint8_t> rest = bytes;
+      do {
+        size_t size = std::min<size_t>(rest.size(), limits::kChunkBytes);
+        request.set_data(rest.data(), size);
+        rest = rest.subspan(size);
+        if (!writer->Write(request)) {
+          break;  // Finish says why.
+        }
+        request.clear_header();
+      } while (!rest.empty());
+      writer->WritesDone();
+      return FromGrpc(writer->Finish());
+    }));
     return response;
   }
 

@@ -182,25 +182,25 @@ StatusOr<v1::CancelJobResponse> Client::CancelJob(const std::string& id, const C
 
 StatusOr<v1::Job> Client::WatchJob(const std::string& id, const std::function<bool(const v1::JobEvent&)>& on_event,
                                    const CallOptions& call) {
-  grpc::ClientContext context;
-  connection_->Prepare(context, call);
   v1::WatchJobRequest request;
   request.set_job_id(id);
   *request.mutable_options() = call.request;
-  std::unique_ptr<grpc::ClientReader<v1::JobEvent>> reader = connection_->stub->WatchJob(&context, request);
-  v1::JobEvent event;
   v1::Job job;
   bool stopped = false;
-  while (!stopped && reader->Read(&event)) {
-    if (event.has_job()) {
-      job = event.job();
+  const Status ended = connection_->Attempt(call, [&](grpc::ClientContext& context) {
+    std::unique_ptr<grpc::ClientReader<v1::JobEvent>> reader = connection_->stub->WatchJob(&context, request);
+    v1::JobEvent event;
+    while (!stopped && reader->Read(&event)) {
+      if (event.has_job()) {
+        job = event.job();
+      }
+      stopped = !on_event(event);
     }
-    stopped = !on_event(event);
-  }
-  if (stopped) {
-    context.TryCancel();
-  }
-  Status ended = FromGrpc(reader->Finish());
+    if (stopped) {
+      context.TryCancel();
+    }
+    return FromGrpc(reader->Finish());
+  });
   if (!ended.ok() && !stopped) {
     return ended;
   }
@@ -292,18 +292,12 @@ StatusOr<std::vector<v1::Job>> Client::WaitAll(const std::vector<std::string>& i
 // Appends what one stream brings to `tensor`, from `*filled` on.
 Status Client::Fetch(const std::string& job_id, const std::string& name, const CallOptions& call,
                      std::optional<Tensor>* tensor, uint64_t* filled) {
-  grpc::ClientContext context;
-  connection_->Prepare(context, call);
   v1::FetchOutputRequest request;
   request.set_job_id(job_id);
   request.set_name(name);
-  request.set_offset(*filled);
   *request.mutable_options() = call.request;
-  std::unique_ptr<grpc::ClientReader<v1::FetchOutputResponse>> reader =
-      connection_->stub->FetchOutput(&context, request);
-  v1::FetchOutputResponse part;
   Status wrong;
-  while (wrong.ok() && reader->Read(&part)) {
+  const auto take = [&](const v1::FetchOutputResponse& part) {
     if (part.has_header()) {
       StatusOr<Tensor> empty = EmptyTensor(part.header().type(), part.header().shape());
       if (!empty.ok()) {
@@ -321,11 +315,20 @@ Status Client::Fetch(const std::string& job_id, const std::string& name, const C
       std::copy(part.data().begin(), part.data().end(), (*tensor)->data.begin() + static_cast<ptrdiff_t>(*filled));
       *filled += part.data().size();
     }
-  }
-  if (!wrong.ok()) {
-    context.TryCancel();
-  }
-  const Status ended = FromGrpc(reader->Finish());
+  };
+  const Status ended = connection_->Attempt(call, [&](grpc::ClientContext& context) {
+    request.set_offset(*filled);
+    std::unique_ptr<grpc::ClientReader<v1::FetchOutputResponse>> reader =
+        connection_->stub->FetchOutput(&context, request);
+    v1::FetchOutputResponse part;
+    while (wrong.ok() && reader->Read(&part)) {
+      take(part);
+    }
+    if (!wrong.ok()) {
+      context.TryCancel();
+    }
+    return FromGrpc(reader->Finish());
+  });
   return wrong.ok() ? ended : wrong;
 }
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/admin.h"
+
+#include "client/connection.h"
+
+#include "hpvm/v1/admin.grpc.pb.h"
+
+namespace hpvm {
+
+struct Admin::Stub {
+  std::unique_ptr<v1::Admin::Stub> grpc;
+};
+
+Admin::Admin(Client& client)
+    : client_(client), stub_(std::make_unique<Stub>(Stub{v1::Admin::NewStub(client.connection_->channel)})) {}
+Admin::~Admin() = default;
+
+StatusOr<v1::Tenant> Admin::CreateTenant(const v1::Tenant& tenant, const CallOptions& call) {
+  v1::CreateTenantRequest request;
+  *request.mutable_tenant() = tenant;
+  HPVMD_ASSIGN_OR_RETURN(
+      v1::CreateTenantResponse response,
+      client_.connection_->OnceOn(*stub_->grpc, &v1::Admin::Stub::CreateTenant, request, call));
+  return std::move(*response.mutable_tenant());
+}
+
+StatusOr<std::vector<v1::Tenant>> Admin::ListTenants(const CallOptions& call) {
+  constexpr uint32_t kPageSize = 1'000;
+  v1::ListTenantsRequest request;
+  request.set_page_size(kPageSize);
+  std::vector<v1::Tenant> tenants;
+  do {
+    HPVMD_ASSIGN_OR_RETURN(
+        v1::ListTenantsResponse page,
+        client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::ListTenants, request, call));
+    tenants.insert(tenants.end(), std::make_move_iterator(page.mutable_tenants()->begin()),
+                   std::make_move_iterator(page.mutable_tenants()->end()));
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return tenants;
+}
+
+StatusOr<v1::Tenant> Admin::GetTenant(const std::string& name, const CallOptions& call) {
+  v1::GetTenantRequest request;
+  request.set_name(name);
+  HPVMD_ASSIGN_OR_RETURN(v1::GetTenantResponse response,
+                         client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::GetTenant, request, call));
+  return std::move(*response.mutable_tenant());
+}
+
+StatusOr<v1::Tenant> Admin::UpdateTenant(const v1::UpdateTenantRequest& request, const CallOptions& call) {
+  HPVMD_ASSIGN_OR_RETURN(
+      v1::UpdateTenantResponse response,
+      client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::UpdateTenant, request, call));
+  return std::move(*response.mutable_tenant());
+}
+
+StatusOr<v1::CreateTokenResponse> Admin::CreateToken(const v1::CreateTokenRequest& request, const CallOptions& call) {
+  return client_.connection_->OnceOn(*stub_->grpc, &v1::Admin::Stub::CreateToken, request, call);
+}
+
+StatusOr<std::vector<v1::Token>> Admin::ListTokens(const std::string& tenant, const CallOptions& call) {
+  v1::ListTokensRequest request;
+  request.set_tenant(tenant);
+  HPVMD_ASSIGN_OR_RETURN(const v1::ListTokensResponse response,
+                         client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::ListTokens, request, call));
+  return std::vector<v1::Token>(response.tokens().begin(), response.tokens().end());
+}
+
+Status Admin::RevokeToken(const std::string& id, const CallOptions& call) {
+  v1::RevokeTokenRequest request;
+  request.set_id(id);
+  return client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::RevokeToken, request, call).status();
+}
+
+StatusOr<v1::GetUsageResponse> Admin::GetUsage(const std::string& tenant, const CallOptions& call) {
+  v1::GetUsageRequest request;
+  request.set_tenant(tenant);
+  return client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::GetUsage, request, call);
+}
+
+Status Admin::ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,
+                        const CallOptions& call) {
+  v1::ReadAuditRequest sent = request;
+  *sent.mutable_options() = call.request;
+  bool stopped = false;
+  const Status ended = client_.connection_->Attempt(call, [&](grpc::ClientContext& context) {
+    std::unique_ptr<grpc::ClientReader<v1::ReadAuditResponse>> reader = stub_->grpc->ReadAudit(&context, sent);
+    v1::ReadAuditResponse part;
+    while (!stopped && reader->Read(&part)) {
+      for (const std::string& record : part.records()) {
+        stopped = stopped || !on_record(record);
+      }
+    }
+    if (stopped) {
+      context.TryCancel();
+    }
+    return FromGrpc(reader->Finish());
+  });
+  return stopped ? absl::OkStatus() : ended;
+}
+
+}  // namespace hpvm

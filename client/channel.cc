@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/channel.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "hpvm/v1/service.grpc.pb.h"
+
+namespace hpvm {
+namespace {
+
+using Instant = std::chrono::system_clock::time_point;
+
+std::string Quoted(const std::string& text) { return "\"" + text + "\""; }
+
+bool Has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// Why the channel does not connect, as gRPC tells a call that does not wait.
+std::string AskWhy(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  v1::ServerInfoResponse response;
+  return v1::Hpvm::NewStub(channel)->ServerInfo(&context, v1::ServerInfoRequest(), &response).error_message();
+}
+
+Status NoAnswer(const Endpoint& endpoint, Duration within) {
+  const int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(within).count();
+  return Unavailable("No hpvmd answers at " + Quoted(endpoint.target) + " within " + std::to_string(ms) + " ms" +
+                     (endpoint.tls ? " over TLS" : "") + ".");
+}
+
+// Until it is connected or `end`. Certificates that are not believed will not be later either.
+Status AwaitConnection(const std::shared_ptr<grpc::Channel>& channel, const Endpoint& endpoint,
+                       const Credentials& credentials, Duration within) {
+  const Instant end = std::chrono::system_clock::now() + within;
+  std::string told;
+  for (;;) {
+    const grpc_connectivity_state state = channel->GetState(true);
+    if (state == GRPC_CHANNEL_READY) {
+      return absl::OkStatus();
+    }
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      told = ExplainHandshake(AskWhy(channel), endpoint, credentials);
+      if (!told.empty()) {
+        return MakeStatus(absl::StatusCode::kUnauthenticated, told);
+      }
+    }
+    if (std::chrono::system_clock::now() >= end) {
+      return NoAnswer(endpoint, within);
+    }
+    channel->WaitForStateChange(state, end);
+  }
+}
+
+}  // namespace
+
+std::string ExplainHandshake(const std::string& failure, const Endpoint& endpoint, const Credentials& credentials) {
+  const std::string server = "The server at " + Quoted(endpoint.target);
+  if (Has(failure, "CERTIFICATE_VERIFY_FAILED") || Has(failure, "certificate verify failed")) {
+    return server + " shows a certificate that no authority of " +
+           (credentials.ca_file.empty() ? std::string("this system") : Quoted(credentials.ca_file)) +
+           " vouches for, or one that is not valid now. Its own authority's certificate is given with "
+           "credentials.ca_file (hpvmctl --ca).";
+  }
+  if (Has(failure, "is not in peer certificate") || Has(failure, "Hostname Verification Check failed")) {
+    return server + " shows a certificate for another name. The name that it is made for is given with "
+           "credentials.server_name (hpvmctl --server-name).";
+  }
+  if (Has(failure, "WRONG_VERSION_NUMBER") || Has(failure, "wrong version number") ||
+      Has(failure, "packet length too long") || Has(failure, "http request")) {
+    return server + " does not speak TLS; it is called without https:// and without --ca, --cert and --key.";
+  }
+  if (Has(failure, "CERTIFICATE_REQUIRED") || Has(failure, "certificate required")) {
+    return server + " wants a certificate of its callers (--cert, --key).";
+  }
+  if (Has(failure, "alert unknown ca") || Has(failure, "UNKNOWN_CA") || Has(failure, "bad certificate")) {
+    return server + " does not believe the client's certificate (" + Quoted(credentials.certificate_file) + ").";
+  }
+  return "";
+}
+
+StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Endpoint& endpoint, const Credentials& credentials,
+                                                     Duration within) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(limits::kMessageBytesMax));
+  arguments.SetMaxSendMessageSize(static_cast<int>(limits::kMessageBytesMax));
+  // A server that comes back is found again within a second.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  std::shared_ptr<grpc::ChannelCredentials> security = grpc::InsecureChannelCredentials();
+  if (endpoint.tls) {
+    HPVMD_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(credentials));
+    security = grpc::SslCredentials({files.authorities, files.key, files.certificate});
+    if (!credentials.server_name.empty()) {
+      arguments.SetSslTargetNameOverride(credentials.server_name);
+    }
+  }
+  std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(endpoint.target, security, arguments);
+  HPVMD_RETURN_IF_ERROR(AwaitConnection(channel, endpoint, credentials, within));
+  return channel;
+}
+
+}  // namespace hpvm

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/disk.h"
 #include "base/status.h"
+#include "server/audit/audit_chain.h"
 
 namespace hpvm {
 
@@ -35,34 +36,26 @@ struct AuditRecord {
 class AuditLog {
  public:
   virtual ~AuditLog() = default;
+  // Never blocks on a disk. Control characters are escaped, long values cut.
   virtual void Append(AuditRecord record) = 0;
-  // Returns when everything that was appended before is on disk. Blocks.
+  // Returns when everything that was appended before is on disk, or why a try to write it failed; then it still waits
+  // to be written. Blocks.
   virtual Status Flush() = 0;
+  // Why records wait for the disk or were lost; kResourceExhausted when it is full, or too many wait.
   virtual Status Healthy() const = 0;
-  // Lines from `from_sequence` on, in order, until `each` returns false. Reads files; blocks.
+  // Lines from `from_sequence` on, in order, until `each` returns false. A damaged line comes too, its control characters
+  // escaped, so that it is still none for whoever checks. Reads files; blocks.
   virtual Status Read(uint64_t from_sequence, const std::function<bool(std::string_view line)>& each) const = 0;
 };
 
-// Files audit-<first sequence>.jsonl in `folder`. Continues the chain that is there; a torn last line is set aside and
-// said in a record of its own.
+// Files audit-<first sequence>.jsonl in `folder`. Continues the chain that is there. What a crash tore off the end goes to
+// torn-<sequence>.bin beside them, and is said in a record of its own; so is damage further up, which stays as it is.
+// What Append is given while the disk takes nothing waits, up to 65,536 records; how many more were lost is a record once
+// there is room. Disk and clock outlive the log; its destructor writes what waits.
 StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(Disk& disk, std::string folder, uint64_t file_bytes_max,
                                                  const Clock& clock);
 // Keeps nothing.
 AuditLog& NoAuditLog();
-
-struct AuditHead {
-  uint64_t first = 0, last = 0;  // Sequence numbers; 0: there are none.
-  std::string hash;              // Of the last.
-};
-// Checks a chain line by line: kDataLoss with the line and what is wrong about it.
-class AuditVerifier {
- public:
-  Status Push(std::string_view line);
-  const AuditHead& head() const { return head_; }
-
- private:
-  AuditHead head_;
-};
 
 }  // namespace hpvm
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The audit's files on a disk that fails: groups of lines that are there wholly or are written again. One thread; Read
+// is for any.
+#ifndef HPVMD_SERVER_AUDIT_AUDIT_FILES_H_
+#define HPVMD_SERVER_AUDIT_AUDIT_FILES_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/disk.h"
+#include "base/status.h"
+#include "server/audit/audit_chain.h"
+
+namespace hpvm {
+
+// What is written between two syncs at most, so that what lies further up is no crash's doing.
+inline constexpr size_t kAuditGroupBytesMax = 65'536;
+
+class AuditFiles {
+ public:
+  // Where the record goes on, and, in a sentence, what of it was damaged; empty: nothing.
+  struct Start {
+    AuditHead head;
+    std::string damage;
+  };
+
+  AuditFiles(Disk& disk, std::string folder) : disk_(disk), folder_(std::move(folder)) {}
+
+  // Once, before Write. Sets aside what a crash tore.
+  StatusOr<Start> Open();
+
+  // Whole lines, at most kAuditGroupBytesMax, the first of which has that number; on disk when it returns OK. After a
+  // failure nothing of them counts, and the next call writes in their place.
+  Status Write(uint64_t first_sequence, std::string_view lines);
+  // The next Write begins a new file.
+  void Rotate() { file_.reset(); }
+  uint64_t file_bytes() const { return file_ == nullptr ? 0 : bytes_; }
+
+  // Lines numbered `from` to `to`, and those that are none. See AuditLog::Read.
+  static Status Read(Disk& disk, const std::string& folder, uint64_t from, uint64_t to,
+                     const std::function<bool(std::string_view line)>& each);
+
+ private:
+  using Names = std::map<uint64_t, std::string>;  // By first sequence.
+  struct Scan;
+
+  static StatusOr<Names> List(Disk& disk, const std::string& folder);
+  static StatusOr<Scan> ScanFrom(uint64_t offset, const std::string& name, DiskFile& file);
+  static StatusOr<Scan> ScanEnd(const std::string& name, DiskFile& file);
+  Status SetAside(DiskFile& file, uint64_t from, uint64_t to, uint64_t sequence);
+  Status OpenFile(uint64_t first_sequence);
+
+  Disk& disk_;
+  const std::string folder_;
+  std::unique_ptr<DiskFile> file_;  // Null: Write makes one.
+  uint64_t bytes_ = 0;              // Of it, whole and synced.
+  bool is_dirty_ = false;           // There may be more than those.
+  bool is_name_doubtful_ = false;   // Of the file to make.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_AUDIT_AUDIT_FILES_H_

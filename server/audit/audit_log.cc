@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/audit/audit_log.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/audit/audit_files.h"
+#include "server/log.h"
+
+namespace hpvm {
+namespace {
+
+constexpr size_t kWaitingMax = 65'536, kWaitingBytesMax = size_t{32} << 20;
+constexpr size_t kValueBytesMax = 256, kDetailBytesMax = 1'024;
+constexpr Duration kRetryEvery = std::chrono::seconds(1);
+
+// A record as text, but for its place in the chain.
+struct Waiting {
+  std::string fields;
+  int64_t unix_ns = 0;
+  uint64_t stands_for = 1;  // Records.
+};
+
+std::string FormatTime(int64_t unix_ns) {
+  const time_t seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
+  tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[48];
+  const size_t length = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::snprintf(text + length, sizeof(text) - length, ".%06dZ", static_cast<int>(unix_ns % 1'000'000'000 / 1'000));
+  return text;
+}
+
+// What EscapeForLog leaves are printable characters and backslashes.
+void AppendField(std::string& line, std::string_view key, std::string_view value, size_t bytes_max) {
+  line += ",\"";
+  line += key;
+  line += "\":\"";
+  for (const char c : EscapeForLog(value, bytes_max)) {
+    if (c == '"' || c == '\\') {
+      line += '\\';
+    }
+    line += c;
+  }
+  line += '"';
+}
+
+std::string FormatFields(const AuditRecord& record) {
+  std::string fields;
+  AppendField(fields, "who", record.who, kValueBytesMax);
+  AppendField(fields, "peer", record.peer, kValueBytesMax);
+  AppendField(fields, "tenant", record.tenant, kValueBytesMax);
+  AppendField(fields, "method", record.method, kValueBytesMax);
+  AppendField(fields, "object", record.object, kValueBytesMax);
+  AppendField(fields, "verdict", record.verdict, kValueBytesMax);
+  AppendField(fields, "detail", record.detail, kDetailBytesMax);
+  return fields;
+}
+
+std::string FormatLine(const Waiting& waiting, uint64_t sequence, const std::string& previous) {
+  return SealAuditLine("{\"seq\":" + std::to_string(sequence) + ",\"time\":\"" + FormatTime(waiting.unix_ns) +
+                       "\",\"prev\":\"" + previous + '"' + waiting.fields);
+}
+// More than the rest of the line has.
+constexpr size_t kFrameBytes = 256;
+
+class FileAuditLog final : public AuditLog {
+ public:
+  FileAuditLog(Disk& disk, std::string folder, uint64_t file_bytes_max, const Clock& clock)
+      : disk_(disk), folder_(folder), file_bytes_max_(file_bytes_max), clock_(clock), files_(disk, std::move(folder)) {}
+
+  Status Open() {
+    HPVMD_ASSIGN_OR_RETURN(AuditFiles::Start start, files_.Open());
+    head_ = std::move(start.head);
+    if (!start.damage.empty()) {
+      LogError("The audit's end was not as it was left", {{"folder", folder_}, {"error", start.damage}});
+      Append(Note("audit recovery", "DATA_LOSS", start.damage));
+    }
+    thread_ = std::thread([this] { Loop(); });
+    return absl::OkStatus();
+  }
+
+  ~FileAuditLog() override {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+      wake_.notify_one();
+    }
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+    if (const size_t left = waiting_.size() + writing_.size(); left > 0 || lost_ > 0) {
+      LogError("Audit records were not written", {{"records", std::to_string(left + lost_)}, {"folder", folder_}});
+    }
+  }
+
+  void Append(AuditRecord record) override {
+    std::string fields = FormatFields(record);
+    const int64_t now = clock_.WallNs();
+    std::lock_guard lock(mutex_);
+    ++appended_;
+    NoteLost(now);
+    if (lost_ > 0 || !HasRoom()) {
+      CountLost(now);
+      return;
+    }
+    Push({std::move(fields), now});
+    wake_.notify_one();
+  }
+
+  Status Flush() override {
+    std::unique_lock lock(mutex_);
+    const uint64_t target = appended_, tries = tries_;
+    is_hurried_ = true;
+    wake_.notify_one();
+    // A try that was under way when we came may not have had our records; its failure counts all the same.
+    settled_.wait(lock, [&] { return settled_count_ >= target || (tries_ != tries && !failure_.ok()); });
+    return settled_count_ >= target && lost_ == 0 ? absl::OkStatus() : HealthLocked();
+  }
+
+  Status Healthy() const override {
+    std::lock_guard lock(mutex_);
+    return HealthLocked();
+  }
+
+  Status Read(uint64_t from_sequence, const std::function<bool(std::string_view line)>& each) const override {
+    uint64_t to = 0;
+    {
+      std::lock_guard lock(mutex_);
+      to = head_.last;
+    }
+    return AuditFiles::Read(disk_, folder_, from_sequence, to, each);
+  }
+
+ private:
+  static AuditRecord Note(std::string method, std::string verdict, std::string detail) {
+    return {.who = "hpvmd", .peer = "", .tenant = "", .method = std::move(method), .object = "",
+            .verdict = std::move(verdict), .detail = std::move(detail)};
+  }
+
+  // The mutex is held by callers of these.
+  bool HasRoom() const { return waiting_.size() < kWaitingMax && waiting_bytes_ < kWaitingBytesMax; }
+  void Push(Waiting waiting) {
+    waiting_bytes_ += waiting.fields.size() + kFrameBytes;
+    waiting_.push_back(std::move(waiting));
+  }
+  void CountLost(int64_t now) {
+    if (lost_++ == 0) {
+      lost_since_ns_ = now;
+      LogError("Too many audit records wait for the disk; from now on they are only counted",
+               {{"waiting", std::to_string(waiting_.size())}, {"folder", folder_}});
+    }
+  }
+  // Says in the record itself how many are missing there, once there is room for that.
+  void NoteLost(int64_t now) {
+    if (lost_ == 0 || !HasRoom()) {
+      return;
+    }
+    LogError("Audit records were lost", {{"records", std::to_string(lost_)}, {"folder", folder_}});
+    Push({FormatFields(Note("audit overflow", "DATA_LOSS",
+                            std::to_string(lost_) + " records since " + FormatTime(lost_since_ns_) +
+                                " were not kept, because too many waited for the disk.")),
+          now, lost_});
+    lost_ = 0;
+  }
+  Status HealthLocked() const {
+    if (!failure_.ok()) {
+      return failure_;
+    }
+    // Half of the room is for what cannot be refused.
+    if (lost_ > 0 || waiting_.size() > kWaitingMax / 2 || waiting_bytes_ > kWaitingBytesMax / 2) {
+      return ResourceExhausted("Too many audit records (" + std::to_string(waiting_.size() + lost_) +
+                               ") wait for the disk.");
+    }
+    return absl::OkStatus();
+  }
+
+  void Loop() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      const auto due = [this] { return stop_ || std::exchange(is_hurried_, false); };
+      if (!failure_.ok()) {
+        wake_.wait_for(lock, kRetryEvery, due);
+      } else {
+        wake_.wait(lock, [&] { return !waiting_.empty() || !writing_.empty() || due(); });
+      }
+      const bool is_last_try = stop_;
+      TakeGroup();
+      const bool has_work = !writing_.empty();
+      lock.unlock();
+      AuditHead next;
+      const Status status = has_work ? WriteGroup(&next) : absl::OkStatus();
+      lock.lock();
+      Settle(status, has_work ? &next : nullptr);
+      if (stop_ && is_last_try && (!status.ok() || (waiting_.empty() && writing_.empty()))) {
+        return;
+      }
+    }
+  }
+
+  // Refills an empty group; one that failed is tried again as it is.
+  void TakeGroup() {
+    if (!writing_.empty()) {
+      return;
+    }
+    size_t bytes = 0;
+    while (!waiting_.empty() && bytes + waiting_.front().fields.size() + kFrameBytes <= kAuditGroupBytesMax) {
+      bytes += waiting_.front().fields.size() + kFrameBytes;
+      writing_.push_back(std::move(waiting_.front()));
+      waiting_.pop_front();
+    }
+    waiting_bytes_ -= bytes;
+  }
+
+  Status WriteGroup(AuditHead* next) {
+    std::string lines;
+    *next = head_;  // Only this thread changes it.
+    for (const Waiting& waiting : writing_) {
+      const std::string line = FormatLine(waiting, ++next->last, next->hash);
+      next->hash = ParseAuditLine(line)->hash;
+      lines += line;
+      lines += '\n';
+    }
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("audit.write.before"));
+    HPVMD_RETURN_IF_ERROR(files_.Write(head_.last + 1, lines));
+    if (files_.file_bytes() >= file_bytes_max_) {
+      files_.Rotate();
+    }
+    (void)HPVMD_FAILPOINT("audit.write.after");
+    return absl::OkStatus();
+  }
+
+  void Settle(const Status& status, AuditHead* next) {
+    ++tries_;
+    if (status.ok() && next != nullptr) {
+      for (const Waiting& waiting : writing_) {
+        settled_count_ += waiting.stands_for;
+      }
+      head_ = std::move(*next);
+      writing_.clear();
+    }
+    if (status.ok() != failure_.ok()) {
+      if (status.ok()) {
+        LogInfo("The audit is being written again", {{"folder", folder_}});
+      } else {
+        LogError("The audit cannot be written; its records wait", {{"folder", folder_}, {"error", Message(status)}});
+      }
+    }
+    failure_ = status.ok() ? status : While(status, "writing the audit");
+    NoteLost(clock_.WallNs());
+    settled_.notify_all();
+  }
+
+  Disk& disk_;
+  const std::string folder_;
+  const uint64_t file_bytes_max_;
+  const Clock& clock_;
+  AuditFiles files_;              // The thread's, after Open.
+  std::vector<Waiting> writing_;  // The thread's: the group that it writes, again after a failure.
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, settled_;
+  std::deque<Waiting> waiting_;
+  size_t waiting_bytes_ = 0;
+  uint64_t appended_ = 0, settled_count_ = 0;  // Records; the second are on disk, or lost and said so there.
+  uint64_t lost_ = 0;                          // And not yet said.
+  int64_t lost_since_ns_ = 0;
+  uint64_t tries_ = 0;
+  Status failure_;
+  AuditHead head_;  // What is on disk.
+  bool is_hurried_ = false, stop_ = false;
+  std::thread thread_;
+};
+
+class NoLog final : public AuditLog {
+ public:
+  void Append(AuditRecord) override {}
+  Status Flush() override { return absl::OkStatus(); }
+  Status Healthy() const override { return absl::OkStatus(); }
+  Status Read(uint64_t, const std::function<bool(std::string_view line)>&) const override { return absl::OkStatus(); }
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(Disk& disk, std::string folder, uint64_t file_bytes_max,
+                                                 const Clock& clock) {
+  auto log = std::make_unique<FileAuditLog>(disk, std::move(folder), file_bytes_max, clock);
+  HPVMD_RETURN_IF_ERROR(While(log->Open(), "opening the audit"));
+  return log;
+}
+
+AuditLog& NoAuditLog() {
+  static auto* const log = new NoLog();  // Never destroyed.
+  return *log;
+}
+
+}  // namespace hpvm

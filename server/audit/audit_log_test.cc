@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+// The audit on a disk that fails, fills up and loses power.
+#include "server/audit/audit_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/audit/audit_observer.h"
+#include "server/testing/sim_disk.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kFolder[] = "/state/audit";
+constexpr uint64_t kFileBytesMax = 1 << 20;
+
+AuditRecord Record(const std::string& object, const std::string& detail = "") {
+  return {.who = "token tok-1",
+          .peer = "ipv4:127.0.0.1:5",
+          .tenant = "blue",
+          .method = "/hpvm.v1.Hpvm/Submit",
+          .object = object,
+          .verdict = "ok",
+          .detail = detail};
+}
+
+class AuditLogTest : public testing::Test {
+ protected:
+  AuditLogTest() { disk_.AddFolder("/state"); }
+
+  void Open(uint64_t file_bytes_max = kFileBytesMax) {
+    StatusOr<std::unique_ptr<AuditLog>> log = OpenAuditLog(disk_, kFolder, file_bytes_max, clock_);
+    ASSERT_TRUE(log.ok()) << log.status();
+    log_ = *std::move(log);
+  }
+  void Add(size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      log_->Append(Record("job-" + std::to_string(++added_)));
+    }
+  }
+  std::vector<std::string> Lines(uint64_t from = 0) {
+    std::vector<std::string> lines;
+    EXPECT_EQ(log_->Read(from,
+                         [&](std::string_view line) {
+                           lines.emplace_back(line);
+                           return true;
+                         }),
+              absl::OkStatus());
+    return lines;
+  }
+  // All that is there is one chain from the first record on.
+  AuditHead Verified() {
+    AuditVerifier verifier;
+    for (const std::string& line : Lines()) {
+      EXPECT_EQ(verifier.Push(line), absl::OkStatus());
+    }
+    EXPECT_EQ(verifier.head().first, verifier.head().last == 0 ? 0u : 1u);
+    return verifier.head();
+  }
+  std::vector<std::string> Files() {
+    std::vector<std::string> names;
+    const StatusOr<std::vector<DiskEntry>> entries = disk_.List(kFolder);
+    for (const DiskEntry& entry : *entries) {
+      names.push_back(entry.name);
+    }
+    return names;
+  }
+  std::string Contents(const std::string& name) {
+    auto file = disk_.Open(std::string(kFolder) + "/" + name, Disk::Mode::kRead);
+    EXPECT_TRUE(file.ok()) << file.status();
+    std::string bytes(*(*file)->Size(), '\0');
+    EXPECT_TRUE((*file)->ReadAt(0, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}).ok());
+    return bytes;
+  }
+  void WriteFile(const std::string& name, const std::string& bytes) {
+    auto file = disk_.Open(std::string(kFolder) + "/" + name, Disk::Mode::kOpenOrCreate);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_EQ((*file)->Truncate(0), absl::OkStatus());
+    ASSERT_EQ((*file)->WriteAt(0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}), absl::OkStatus());
+    ASSERT_EQ((*file)->Sync(), absl::OkStatus());
+    ASSERT_EQ(disk_.SyncFolder(kFolder), absl::OkStatus());
+  }
+
+  SimDisk disk_;
+  ManualClock clock_;
+  std::unique_ptr<AuditLog> log_;
+  size_t added_ = 0;
+};
+
+TEST_F(AuditLogTest, ARecordIsALineOfJson) {
+  Open();
+  log_->Append(Record("job-1", "A sentence."));
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], HasSubstr("{\"seq\":1,\"time\":\"2023-11-14T22:13:20.000000Z\",\"prev\":\"" + AuditOrigin() +
+                                  "\",\"who\":\"token tok-1\",\"peer\":\"ipv4:127.0.0.1:5\",\"tenant\":\"blue\","
+                                  "\"method\":\"/hpvm.v1.Hpvm/Submit\",\"object\":\"job-1\",\"verdict\":\"ok\","
+                                  "\"detail\":\"A sentence.\",\"hash\":\""));
+  EXPECT_EQ(Verified().last, 1u);
+}
+
+// What a client chooses cannot make a second record, nor end a string, nor talk to a terminal.
+TEST_F(AuditLogTest, ValuesAreEscapedAndCut) {
+  Open();
+  AuditRecord record = Record("x\",\"verdict\":\"ok", "a\nb\x1b[31m\\\xff\xc2\x9b" + std::string(5'000, 'x'));
+  record.tenant = std::string(100'000, '\x01');
+  log_->Append(record);
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_LT(lines[0].size(), kAuditLineBytesMax);
+  EXPECT_THAT(lines[0], HasSubstr("\"object\":\"x\\\",\\\"verdict\\\":\\\"ok\""));
+  EXPECT_THAT(lines[0], HasSubstr("\"detail\":\"a\\\\nb\\\\x1b[31m\\\\\\\\xff\\\\xc2\\\\x9bxxx"));
+  EXPECT_THAT(lines[0], HasSubstr("…\",\"hash\":"));
+  EXPECT_EQ(Verified().last, 1u);
+}
+
+// The longest record that there can be still is a line.
+TEST_F(AuditLogTest, TheLongestRecordIsALine) {
+  Open();
+  const std::string longest(10'000, '\xff');
+  log_->Append({longest, longest, longest, longest, longest, longest, longest});
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  EXPECT_EQ(Verified().last, 1u);
+}
+
+TEST_F(AuditLogTest, TheChainGoesOnOverRestarts) {
+  for (int i = 0; i < 5; ++i) {
+    Open();
+    Add(7);
+    log_.reset();  // Writes what waits.
+  }
+  Open();
+  EXPECT_EQ(Verified().last, 35u);
+  EXPECT_EQ(Files(), std::vector<std::string>{"audit-1.jsonl"});
+}
+
+TEST_F(AuditLogTest, FilesRotateAndTheChainGoesOn) {
+  for (int i = 0; i < 3; ++i) {
+    Open(/*file_bytes_max=*/4'000);
+    for (int j = 0; j < 10; ++j) {
+      Add(3);
+      ASSERT_EQ(log_->Flush(), absl::OkStatus());
+    }
+    log_.reset();
+  }
+  Open(4'000);
+  EXPECT_EQ(Verified().last, 90u);
+  EXPECT_GT(Files().size(), 5u);
+  for (const std::string& name : Files()) {
+    const std::string bytes = Contents(name);
+    const std::string first = bytes.substr(0, bytes.find('\n'));
+    EXPECT_EQ(ParseAuditLine(first)->sequence, AuditFileFirst(name)) << name;
+  }
+  // From the middle on.
+  const std::vector<std::string> lines = Lines(41);
+  ASSERT_EQ(lines.size(), 50u);
+  EXPECT_EQ(ParseAuditLine(lines[0])->sequence, 41u);
+}
+
+TEST_F(AuditLogTest, ReadingStopsWhenAsked) {
+  Open();
+  Add(10);
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  size_t count = 0;
+  ASSERT_EQ(log_->Read(0, [&](std::string_view) { return ++count < 4; }), absl::OkStatus());
+  EXPECT_EQ(count, 4u);
+}
+
+// A daemon that was killed while it wrote leaves a part of a line.
+TEST_F(AuditLogTest, ATornLineIsSetAsideAndSaid) {
+  Open();
+  Add(5);
+  log_.reset();
+  const std::string whole = Contents("audit-1.jsonl");
+  for (const size_t cut : {size_t{1}, size_t{30}, size_t{200}}) {
+    WriteFile("audit-1.jsonl", whole.substr(0, whole.size() - cut));
+    Open();
+    ASSERT_EQ(log_->Flush(), absl::OkStatus());
+    EXPECT_EQ(Verified().last, 5u);
+    EXPECT_THAT(Lines().back(), HasSubstr("\"method\":\"audit recovery\""));
+    EXPECT_THAT(Lines().back(), HasSubstr("torn-5.bin"));
+    log_.reset();
+    EXPECT_THAT(Contents("torn-5.bin"), HasSubstr("{\"seq\":5,"));
+    ASSERT_EQ(disk_.Remove(std::string(kFolder) + "/torn-5.bin"), absl::OkStatus());
+  }
+}
+
+// A power loss, any time: what Flush confirmed is there, and the rest is a chain too.
+TEST_F(AuditLogTest, ConfirmedRecordsSurviveLossesOfPower) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SimDisk disk(seed);
+    disk.AddFolder("/state");
+    SeededRng rng(seed);
+    uint64_t confirmed = 0;
+    for (int life = 0; life < 4; ++life) {
+      StatusOr<std::unique_ptr<AuditLog>> log = OpenAuditLog(disk, kFolder, 2'000, clock_);
+      ASSERT_TRUE(log.ok()) << log.status() << " seed " << seed;
+      disk.PowerOffAfter(rng.Below(20));
+      for (int i = 0; i < 6; ++i) {
+        const uint64_t count = 1 + rng.Below(4);
+        for (uint64_t j = 0; j < count; ++j) {
+          (*log)->Append(Record("job-" + std::to_string(j)));
+        }
+        if ((*log)->Flush().ok()) {
+          confirmed += count;
+        }
+      }
+      log->reset();
+      disk.Crash(rng);
+      StatusOr<std::unique_ptr<AuditLog>> again = OpenAuditLog(disk, kFolder, 2'000, clock_);
+      ASSERT_TRUE(again.ok()) << again.status() << " seed " << seed;
+      ASSERT_EQ((*again)->Flush(), absl::OkStatus());
+      AuditVerifier verifier;
+      uint64_t others = 0;
+      ASSERT_EQ((*again)->Read(0,
+                               [&](std::string_view line) {
+                                 EXPECT_EQ(verifier.Push(line), absl::OkStatus()) << "seed " << seed;
+                                 others += line.find("audit recovery") != std::string_view::npos ? 1 : 0;
+                                 return true;
+                               }),
+                absl::OkStatus());
+      EXPECT_GE(verifier.head().last - others, confirmed) << "seed " << seed;
+      confirmed = verifier.head().last - others;
+    }
+  }
+}
+
+// Every operation of the disk fails once, in turn: nothing that was appended is missing in the end.
+TEST_F(AuditLogTest, EveryFailureOnceLosesNothing) {
+  constexpr SimDisk::Op kOps[] = {SimDisk::Op::kCreate, SimDisk::Op::kWrite, SimDisk::Op::kSync,
+                                  SimDisk::Op::kSyncFolder, SimDisk::Op::kTruncate};
+  for (const SimDisk::Op op : kOps) {
+    for (const absl::StatusCode code : {absl::StatusCode::kDataLoss, absl::StatusCode::kResourceExhausted}) {
+      for (uint64_t nth = 1; nth <= 6; ++nth) {
+        SimDisk disk(nth);
+        disk.AddFolder("/state");
+        StatusOr<std::unique_ptr<AuditLog>> log = OpenAuditLog(disk, kFolder, 1'000, clock_);
+        ASSERT_TRUE(log.ok());
+        disk.FailNth(op, nth, {.code = code, .is_short = true});
+        if (op == SimDisk::Op::kTruncate) {
+          disk.FailNth(SimDisk::Op::kWrite, 1, {.code = code, .is_short = true});
+        }
+        for (int i = 1; i <= 12; ++i) {
+          (*log)->Append(Record("job-" + std::to_string(i)));
+          Status status = (*log)->Flush();
+          for (int tries = 0; !status.ok() && tries < 10; ++tries) {
+            EXPECT_EQ(status.code(), code);
+            status = (*log)->Flush();
+          }
+          ASSERT_EQ(status, absl::OkStatus()) << static_cast<int>(op) << " " << nth;
+        }
+        EXPECT_EQ((*log)->Healthy(), absl::OkStatus());
+        log->reset();
+        SeededRng rng(nth);
+        disk.Crash(rng, SimDisk::Keep::kNothing);
+        log = OpenAuditLog(disk, kFolder, 1'000, clock_);
+        ASSERT_TRUE(log.ok());
+        AuditVerifier verifier;
+        uint64_t records = 0;
+        ASSERT_EQ((*log)->Read(0,
+                               [&](std::string_view line) {
+                                 EXPECT_EQ(verifier.Push(line), absl::OkStatus());
+                                 EXPECT_THAT(std::string(line), HasSubstr("\"job-" + std::to_string(++records) + "\""));
+                                 return true;
+                               }),
+                  absl::OkStatus());
+        EXPECT_EQ(records, 12u);
+      }
+    }
+  }
+}
+
+TEST_F(AuditLogTest, AFullDiskIsSaidAndWhatWaitsIsWrittenLater) {
+  Open();
+  Add(3);
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  disk_.SetSpace(disk_.used_bytes() + 100);
+  Add(20);
+  EXPECT_TRUE(absl::IsResourceExhausted(log_->Flush()));
+  EXPECT_TRUE(absl::IsResourceExhausted(log_->Healthy())) << log_->Healthy();
+  EXPECT_EQ(Verified().last, 3u);  // What is not on disk is not shown either.
+  disk_.SetSpace(UINT64_MAX);
+  EXPECT_EQ(log_->Flush(), absl::OkStatus());
+  EXPECT_EQ(log_->Healthy(), absl::OkStatus());
+  EXPECT_EQ(Verified().last, 23u);
+}
+
+// More than may wait is counted, and the count is a record.
+TEST_F(AuditLogTest, WhatIsLostIsSaidInTheRecord) {
+  Open();
+  Add(1);
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  disk_.FailNth(SimDisk::Op::kWrite, 1, {.code = absl::StatusCode::kDataLoss, .for_ever = true});
+  Add(100'000);
+  EXPECT_FALSE(log_->Healthy().ok());
+  EXPECT_FALSE(log_->Flush().ok());
+  disk_.ClearFaults();
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  EXPECT_EQ(log_->Healthy(), absl::OkStatus());
+  const AuditHead head = Verified();
+  EXPECT_LT(head.last, 100'001u);
+  const std::string last = Lines(head.last).back();
+  EXPECT_THAT(last, HasSubstr("\"method\":\"audit overflow\""));
+  // Every record is there or counted.
+  const size_t at = last.find("\"detail\":\"") + 10;
+  EXPECT_EQ(head.last - 1 + std::stoull(last.substr(at)), 100'001u);
+}
+
+// Damage that no crash does stays as it is, for whoever looks, and the record goes on.
+TEST_F(AuditLogTest, DamageFurtherUpIsSaidAndKept) {
+  Open();
+  Add(2'000);
+  log_.reset();
+  const std::string before = Contents("audit-1.jsonl");
+  ASSERT_GT(before.size(), 500'000u);
+  ASSERT_TRUE(disk_.Damage(std::string(kFolder) + "/audit-1.jsonl", 100'000, 1));
+  Open();
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  AuditVerifier verifier;
+  size_t bad = 0, good = 0;
+  for (const std::string& line : Lines()) {
+    (verifier.Push(line).ok() ? good : bad) += 1;
+  }
+  EXPECT_GT(bad, 0u);
+  EXPECT_THAT(Lines().back(), HasSubstr("is damaged behind record " + std::to_string(verifier.head().last)));
+  EXPECT_EQ(ParseAuditLine(Lines().back())->sequence, 2'001u);
+  EXPECT_EQ(Files(), std::vector<std::string>{"audit-1.jsonl"});
+}
+
+// A crash between a file's making and its first line.
+TEST_F(AuditLogTest, AnEmptyLastFileIsUsed) {
+  Open();
+  Add(4);
+  log_.reset();
+  WriteFile("audit-5.jsonl", "");
+  Open();
+  Add(1);
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  EXPECT_EQ(Verified().last, 5u);
+  EXPECT_EQ(Lines().size(), 5u);
+  EXPECT_GT(Contents("audit-5.jsonl").size(), 0u);
+}
+
+TEST_F(AuditLogTest, AMissingFileIsSaid) {
+  Open();
+  Add(4);
+  log_.reset();
+  WriteFile("audit-9.jsonl", "");  // Records 5 to 8 were in a file that somebody took away.
+  Open();
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  EXPECT_THAT(Lines().back(), HasSubstr("Records 5 to 8 are missing."));
+  EXPECT_EQ(ParseAuditLine(Lines().back())->sequence, 9u);
+}
+
+TEST_F(AuditLogTest, ManyThreadsMayAppendAndRead) {
+  Open(20'000);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      for (int j = 0; j < 200; ++j) {
+        log_->Append(Record("job-" + std::to_string(i) + "-" + std::to_string(j)));
+        if (j % 50 == 0) {
+          EXPECT_EQ(log_->Flush(), absl::OkStatus());
+          Verified();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  EXPECT_EQ(Verified().last, 800u);
+}
+
+TEST_F(AuditLogTest, TheObserverTellsWhatNoCallDid) {
+  Open();
+  AuditObserver observer(*log_);
+  v1::Job job;
+  job.set_id("job-1");
+  for (const v1::JobState state : {v1::JOB_STATE_ACCEPTED, v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING}) {
+    job.set_state(state);
+    observer.OnJob("blue", job);
+  }
+  job.set_state(v1::JOB_STATE_SUCCEEDED);
+  observer.OnJob("blue", job);
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.mutable_error()->set_code(static_cast<int>(absl::StatusCode::kAborted));
+  job.mutable_error()->set_message("What a kernel said.");
+  observer.OnJob("blue", job);
+  for (const char* what : {"started", "crashed", "retired", "killed"}) {
+    observer.OnExecutor("blue", what);
+  }
+  observer.OnReload(false);
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_THAT(lines[0], HasSubstr("\"method\":\"job end\",\"object\":\"job-1\",\"verdict\":\"ok\""));
+  EXPECT_THAT(lines[1], HasSubstr("\"verdict\":\"ABORTED\",\"detail\":\"JOB_STATE_FAILED\""));
+  EXPECT_THAT(lines[2], HasSubstr("\"method\":\"executor crashed\""));
+  EXPECT_THAT(lines[3], HasSubstr("\"method\":\"executor killed\""));
+  EXPECT_THAT(lines[4], HasSubstr("\"method\":\"configuration reload\""));
+}
+
+TEST(NoAuditLogTest, KeepsNothing) {
+  NoAuditLog().Append(Record("job-1"));
+  EXPECT_EQ(NoAuditLog().Flush(), absl::OkStatus());
+  EXPECT_EQ(NoAuditLog().Healthy(), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/audit/audit_observer.h"
+
+#include <string>
+
+namespace hpvm {
+
+void AuditObserver::OnJob(std::string_view tenant, const v1::Job& job) {
+  if (job.state() < v1::JOB_STATE_SUCCEEDED) {
+    return;  // Accepted by a call, which has a record of its own; or under way.
+  }
+  const auto code = static_cast<absl::StatusCode>(job.error().code());
+  // The state alone: an error's message may repeat what a kernel said.
+  log_.Append({.who = "hpvmd",
+               .peer = "",
+               .tenant = std::string(tenant),
+               .method = "job end",
+               .object = job.id(),
+               .verdict = job.has_error() ? absl::StatusCodeToString(code) : "ok",
+               .detail = v1::JobState_Name(job.state())});
+}
+
+void AuditObserver::OnExecutor(std::string_view tenant, std::string_view what) {
+  if (what == "started" || what == "retired") {
+    return;  // They follow from calls.
+  }
+  log_.Append({.who = "hpvmd",
+               .peer = "",
+               .tenant = std::string(tenant),
+               .method = "executor " + std::string(what),
+               .object = "",
+               .verdict = "ok",
+               .detail = ""});
+}
+
+void AuditObserver::OnReload(bool ok) {
+  log_.Append({.who = "hpvmd",
+               .peer = "",
+               .tenant = "",
+               .method = "configuration reload",
+               .object = "",
+               .verdict = ok ? "ok" : "INVALID_ARGUMENT",
+               .detail = ""});
+}
+
+}  // namespace hpvm

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts into the audit what no call did: how jobs ended, executors that crashed or were killed, reloads. Calls are the
+// gate's to record.
+#ifndef HPVMD_SERVER_AUDIT_AUDIT_OBSERVER_H_
+#define HPVMD_SERVER_AUDIT_AUDIT_OBSERVER_H_
+
+#include <string_view>
+
+#include "server/audit/audit_log.h"
+#include "server/observer.h"
+
+namespace hpvm {
+
+// The log outlives it. Any thread.
+class AuditObserver final : public Observer {
+ public:
+  explicit AuditObserver(AuditLog& log) : log_(log) {}
+  void OnJob(std::string_view tenant, const v1::Job& job) override;
+  void OnExecutor(std::string_view tenant, std::string_view what) override;
+  void OnReload(bool ok) override;
+
+ private:
+  AuditLog& log_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_AUDIT_AUDIT_OBSERVER_H_

@@ -19,7 +19,7 @@ struct GrantEntry {
   std::atomic<uint32_t> state;          // GrantState.
   std::atomic<uint32_t> cpu_threads;    // Workers, the submitting thread included.
   std::atomic<uint32_t> in_flight_max;  // Submissions a driver device may hold.
-  std::atomic<uint64_t> bytes_max;      // Device memory.
+  std::atomic<uint64_t> bytes_max;      // Device memory; 0: no limit.
   std::atomic<uint32_t> contended;      // Somebody else waits for this device: do not spin.
   std::atomic<uint32_t> reserved;
 };
@@ -32,7 +32,8 @@ inline constexpr uint32_t kGrantEntriesMax = 64;
 struct GrantPage {
   std::atomic<uint32_t> version;  // 1.
   std::atomic<uint32_t> count;    // Entries in use, in the order of the executor's device profile.
-  uint8_t padding[56];
+  std::atomic<uint64_t> device_bytes_max;  // Of all devices' own memory together; 0: no limit.
+  uint8_t padding[48];
   std::array<GrantEntry, kGrantEntriesMax> entries;
 };
 static_assert(sizeof(GrantPage) <= kGrantPageBytes);

@@ -7,7 +7,9 @@
 
 namespace hpvm {
 
-Engine::Engine(EngineOptions options) : options_(std::move(options)) {
+Engine::Engine(EngineOptions options)
+    : options_(std::move(options)),
+      memory_(std::make_shared<DeviceMemory>(options_.devices, options_.device_limits)) {
   HPVMD_CHECK(options_.hub != nullptr && options_.compiler != nullptr && options_.clock != nullptr);
 }
 

@@ -36,6 +36,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "compiler/service.h"
+#include "engine/device_memory.h"
 #include "graph/parse.h"
 
 namespace hpvm {
@@ -47,6 +48,13 @@ struct EngineOptions {
   CompilerService* compiler = nullptr;  // Borrowed.
   const Clock* clock = nullptr;         // Borrowed.
   graph::Limits graph_limits;
+  std::vector<DeviceMemory::Limits> device_limits{};  // By device; shorter: the others have none.
+};
+
+// Device memory that a driver refused: others may hold it.
+struct DeviceShortage {
+  std::string device;  // Its id; empty: nothing was short.
+  uint64_t bytes = 0;  // Of the buffer that did not fit.
 };
 
 // Bytes of modules by hash, for modules the document names by file or hash. The executor holds what the daemon sent.
@@ -151,6 +159,8 @@ struct RunRequest {
   RunLog* log = nullptr;                        // Filled when the run ends, also when it fails. Optional.
   // Gets the id of the device whose kUnavailable failed the run: it is lost to this process. Optional.
   std::vector<std::string>* lost_devices = nullptr;
+  // Says what a driver refused when the run fails for it with kResourceExhausted. Optional.
+  DeviceShortage* shortage = nullptr;
 };
 
 struct RunResult {
@@ -158,6 +168,8 @@ struct RunResult {
   Duration bind{0}, copy_in{0}, run{0}, copy_out{0};
   std::vector<NodeRecord> nodes;
   uint64_t nodes_run = 0;
+  // By EngineOptions::devices: how long its nodes ran, by the device's own clock; at most `run`.
+  std::vector<Duration> device_time;
 };
 
 class Engine {
@@ -185,9 +197,13 @@ class Engine {
   StatusOr<RunResult> Run(PreparedGraph& graph, const RunRequest& request);
 
   std::vector<DeviceInfo> devices() const;
+  DeviceMemory& device_memory() { return *memory_; }
+  // Graphs that do not run give memory of EngineOptions::devices[device] back until at most `bytes_max` are held.
+  void ReclaimDevice(uint32_t device, uint64_t bytes_max) { memory_->Reclaim(*options_.devices[device], bytes_max); }
 
  private:
   EngineOptions options_;
+  const std::shared_ptr<DeviceMemory> memory_;  // Shared with graphs, which may outlive the engine.
 };
 
 }  // namespace hpvm

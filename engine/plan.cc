@@ -56,6 +56,8 @@ class Builder {
 
   // After a failed Build: a driver did not share memory as its facts say.
   bool has_failed_to_share() const { return has_failed_to_share_; }
+  const DeviceShortage& shortage() const { return shortage_; }
+  void Discard() { plan_.reset(); }
 
   StatusOr<std::unique_ptr<Plan>> Build(graph::SymbolValues symbols) {
     plan_->symbols = std::move(symbols);
@@ -271,13 +273,31 @@ class Builder {
       return absl::OkStatus();
     }
     StatusOr<std::unique_ptr<Buffer>> buffer =
-        plan_->devices[exporter]->Allocate({.bytes = storage.bytes, .is_exported = true});
+        Allocate(*plan_->devices[exporter], {.bytes = storage.bytes, .is_exported = true});
     if (!buffer.ok()) {
       return FailToShare(buffer.status(), storage, exporter);
     }
     plan_->exported.push_back(*std::move(buffer));
     plan_->buffers[exporter][slot] = plan_->exported.back().get();
     return absl::OkStatus();
+  }
+
+  // Within the tenant's limits; a driver that has no more gets what graphs that do not run hold, and a second chance.
+  StatusOr<std::unique_ptr<Buffer>> Allocate(Device& device, const BufferSpec& spec) {
+    if (prepared_.memory == nullptr || device.info().host_visible || spec.shared != nullptr) {
+      return device.Allocate(spec);
+    }
+    HPVMD_RETURN_IF_ERROR(prepared_.memory->Take(device, spec.bytes, &plan_->device_bytes));
+    StatusOr<std::unique_ptr<Buffer>> buffer = device.Allocate(spec);
+    if (absl::IsResourceExhausted(buffer.status())) {
+      if (prepared_.memory->Reclaim(device, 0) > 0) {
+        buffer = device.Allocate(spec);
+      }
+      if (absl::IsResourceExhausted(buffer.status())) {
+        shortage_ = {device.info().id, spec.bytes};
+      }
+    }
+    return buffer;
   }
 
   Status FailToShare(const Status& status, const Storage& storage, uint32_t device) {
@@ -309,7 +329,7 @@ class Builder {
       const BufferSpec spec{.bytes = storage.bytes,
                             .import = storage.space == scheduler::kHostSpace ? data : nullptr,
                             .shared = SharedBuffer(storage, slot)};
-      StatusOr<std::unique_ptr<Buffer>> buffer = owner.Allocate(spec);
+      StatusOr<std::unique_ptr<Buffer>> buffer = Allocate(owner, spec);
       if (!buffer.ok() && spec.shared != nullptr) {
         return FailToShare(buffer.status(), storage, device);
       }
@@ -436,6 +456,7 @@ class Builder {
   std::vector<std::vector<bool>> used_;  // By device, by storage.
   std::vector<uint32_t> exporter_;       // By space; kNoDevice: none.
   bool has_failed_to_share_ = false;
+  DeviceShortage shortage_;
 };
 
 }  // namespace
@@ -475,11 +496,16 @@ HostMemory::~HostMemory() {
 StatusOr<std::unique_ptr<Plan>> BuildPlan(PreparedGraph& prepared, graph::SymbolValues symbols) {
   Builder builder(prepared);
   StatusOr<std::unique_ptr<Plan>> plan = builder.Build(symbols);
+  prepared.shortage = builder.shortage();
   if (plan.ok() || !builder.has_failed_to_share()) {
     return plan;
   }
+  builder.Discard();
   prepared.shares_memory = AssignSpaces(prepared, /*may_share=*/false);
-  return Builder(prepared).Build(std::move(symbols));
+  Builder unshared(prepared);
+  plan = unshared.Build(std::move(symbols));
+  prepared.shortage = unshared.shortage();
+  return plan;
 }
 
 Status ResetTimelines(Plan& plan) {

@@ -18,6 +18,7 @@
 
 #include "backends/device.h"
 #include "base/status.h"
+#include "engine/device_memory.h"
 #include "graph/flatten.h"
 #include "graph/graph.h"
 #include "scheduler/placement.h"
@@ -98,6 +99,7 @@ struct Plan {
   std::vector<NodeTiming> timings;                   // By flat node.
   std::vector<std::string> paths;                    // Of the first nodes; filled as records are asked for.
 
+  DeviceBytes device_bytes;  // What the buffers below are counted as; gone after them.
   // Owners of what `buffers` points to. Buffers go before the memory they lie in, and imported ones before those that
   // were exported.
   HostMemory host;

@@ -756,7 +756,12 @@ bool AssignSpaces(PreparedGraph& graph, bool may_share) {
 
 StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource& modules, Time deadline,
                                          const PrepareOptions& prepare) {
-  return Preparer(options_, prepare, modules, deadline).Run(document);
+  StatusOr<PrepareOutcome> outcome = Preparer(options_, prepare, modules, deadline).Run(document);
+  if (outcome.ok() && outcome->graph != nullptr) {
+    outcome->graph->memory = memory_;
+    memory_->Add(outcome->graph);
+  }
+  return outcome;
 }
 
 }  // namespace hpvm

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "engine/device_memory.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "graph/graph.h"
@@ -30,6 +31,7 @@ class PreparedGraph {
   std::vector<std::vector<scheduler::Candidate>> candidates;  // By NodeId's index; leaves only.
   std::vector<std::vector<Executable*>> executables;          // Beside `candidates`; borrowed from `loaded`.
   std::vector<std::unique_ptr<Executable>> loaded;
+  std::shared_ptr<DeviceMemory> memory;  // The engine's; shared, as a graph may outlive it. Null: nothing is counted.
   // Some devices have one space because one imports the other's memory. Taken back, with new spaces, when a driver
   // turns out not to do what it says: whoever runs may then change this and the spaces in `facts`.
   bool shares_memory = false;
@@ -39,6 +41,7 @@ class PreparedGraph {
   std::condition_variable idle;
   bool is_running = false;                   // Guarded by mutex.
   std::vector<std::unique_ptr<Plan>> plans;  // The last used first; at most kPlansMax.
+  DeviceShortage shortage;                   // What the last plan that could not be built lacked.
 };
 
 // Sets the spaces in `facts`; whether any is shared.

@@ -53,8 +53,12 @@ class Runner {
         HPVMD_RETURN_IF_ERROR(ResetTimelines(*plan_));
         return status;
       }
+      CountDeviceTime();
     }
     result_.run = options_.clock->Now() - run_start;
+    for (Duration& time : result_.device_time) {
+      time = std::min(time, result_.run);
+    }
     result_.nodes_run = uint64_t{plan_->flat.nodes.size()} * request_.repeat;
     Record(run_start);
     FillLog();
@@ -116,6 +120,9 @@ class Runner {
         if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !plans.empty()) {
           plans.clear();  // Their memory may be what is missing.
           plan = BuildPlan(graph_, std::move(symbols));
+        }
+        if (!plan.ok() && request_.shortage != nullptr) {
+          *request_.shortage = graph_.shortage;
         }
         HPVMD_RETURN_IF_ERROR(plan.status());
         it = plans.insert(plans.begin(), *std::move(plan));
@@ -353,6 +360,15 @@ class Runner {
     }
     return Aborted("N" + node.substr(1) + " trapped: " + DescribeTrap(trap, plan_->executables[index]->artifact()) +
                    ".");
+  }
+
+  // What the devices say that the nodes of this repetition took.
+  void CountDeviceTime() {
+    result_.device_time.resize(plan_->devices.size());
+    for (size_t i = 0; i < plan_->timings.size(); ++i) {
+      const NodeTiming& timing = plan_->timings[i];
+      result_.device_time[plan_->device_of[i]] += Duration(std::max<int64_t>(timing.end_ns - timing.start_ns, 0));
+    }
   }
 
   void Record(Time run_start) {

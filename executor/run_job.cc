@@ -114,18 +114,18 @@ class RunBindings {
   bool needs_memory_ = false;
 };
 
-void DescribeNodes(const RunResult& result, uint32_t records_max, const std::map<std::string, uint32_t>& devices,
+void DescribeNodes(const RunResult& result, uint32_t records_max, const DeviceIndices& devices,
                    internal::RunDone* done) {
   size_t bytes = 0;
   for (const NodeRecord& record : result.nodes) {
     bytes += record.path.size() + 32;
-    const auto device = devices.find(record.device);
+    const auto device = devices.by_id.find(record.device);
     if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max) {
       break;
     }
     internal::NodeRecord* node = done->add_nodes();
     node->set_path(CleanText(record.path, kTextBytesMax, false));
-    node->set_device(device != devices.end() ? device->second : kCheckerDevice);
+    node->set_device(device != devices.by_id.end() ? device->second : kCheckerDevice);
     node->set_start_ns(std::max<int64_t>(record.start_ns, 0));
     node->set_end_ns(std::max(node->start_ns(), record.end_ns));
     node->set_fast_math(record.fast_math);
@@ -216,6 +216,34 @@ void DescribeLog(const RunLog& log, internal::Log* described) {
 
 uint64_t Count(Duration duration) { return static_cast<uint64_t>(std::max<int64_t>(duration.count(), 0)); }
 
+// Of checked graphs nothing: the checker has no entry.
+void DescribeDeviceTime(const RunResult& result, const DeviceIndices& devices, internal::RunDone* done) {
+  if (result.device_time.size() != devices.entries.size()) {
+    return;
+  }
+  for (size_t i = 0; i < devices.entries.size(); ++i) {
+    while (done->device_ns_size() <= static_cast<int>(devices.entries[i])) {
+      done->add_device_ns(0);
+    }
+    done->set_device_ns(static_cast<int>(devices.entries[i]), Count(result.device_time[i]));
+  }
+}
+
+void DescribeFailure(const std::vector<std::string>& lost, const DeviceShortage& shortage, const DeviceIndices& devices,
+                     internal::RunDone* done) {
+  for (const std::string& device : lost) {
+    if (const auto found = devices.by_id.find(device); found != devices.by_id.end()) {
+      done->add_lost_devices(found->second);
+    }
+  }
+  const auto refused = devices.by_id.find(shortage.device);
+  if (refused != devices.by_id.end() && refused->second < devices.entries.size() &&
+      done->status().code() == static_cast<uint32_t>(absl::StatusCode::kResourceExhausted)) {
+    done->set_short_entry_plus_1(devices.entries[refused->second] + 1);
+    done->set_short_bytes(shortage.bytes);
+  }
+}
+
 }  // namespace
 
 void OutputArena::Clear() {
@@ -287,8 +315,8 @@ void DescribeOutputs(const std::map<std::string, Binding>& outputs,
   }
 }
 
-std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<std::string, uint32_t>& devices,
-                                    Time now, OutputArena& arena, internal::RunDone* done) {
+std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
+                                    OutputArena& arena, internal::RunDone* done) {
   arena.Clear();
   RunBindings bindings(job, arena);
   done->set_queue_ns(Count(now - job.received));
@@ -312,6 +340,8 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<
   request.log = job.message.log() ? &log : nullptr;
   std::vector<std::string> lost;
   request.lost_devices = &lost;
+  DeviceShortage shortage;
+  request.shortage = &shortage;
   StatusOr<RunResult> result = engine.Run(*job.graph, request);
   if (job.message.log()) {
     DescribeLog(log, done->mutable_log());
@@ -326,11 +356,7 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<
     return {};
   }
   if (!result.ok()) {
-    for (const std::string& device : lost) {
-      if (const auto found = devices.find(device); found != devices.end()) {
-        done->add_lost_devices(found->second);
-      }
-    }
+    DescribeFailure(lost, shortage, devices, done);
     return {};
   }
   DescribeOutputs(result->outputs, done->mutable_outputs());
@@ -340,6 +366,7 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const std::map<
   done->set_run_ns(Count(result->run));
   done->set_copy_out_ns(Count(result->copy_out));
   done->set_nodes_run(result->nodes_run);
+  DescribeDeviceTime(*result, devices, done);
   DescribeNodes(*result, job.message.node_records_max(), devices, done);
   return arena.Body();
 }

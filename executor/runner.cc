@@ -20,6 +20,8 @@ constexpr int64_t kShortWithBacklogNs = 50'000;
 constexpr Duration kTakeOverAfter = std::chrono::milliseconds(1);
 // Answers of several short jobs go out in one system call, if the first does not wait longer than this.
 constexpr Duration kKeepAnswersMax = std::chrono::microseconds(50);
+// Device memory that grew and shrinks again at once is nobody's business, and news of it no flood.
+constexpr Duration kUsagePause = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -36,9 +38,10 @@ Runner::Runner(const RunnerOptions& options)
     : options_(options),
       jobs_max_(std::max(options.jobs_max, 1u)),
       writer_(options.socket, FrameWriter::Wait::kYes, SIZE_MAX) {
+  devices_.entries = options.grant_entries;
   uint32_t index = 0;
   for (const DeviceInfo& device : options.engine->devices()) {
-    device_index_.emplace(device.id, index++);
+    devices_.by_id.emplace(device.id, index++);
   }
 }
 
@@ -149,6 +152,8 @@ bool Runner::ExecuteAsLeader(const std::shared_ptr<Job>& job, OutputArena& arena
 void Runner::Execute(Job& job, OutputArena& arena, bool more) {
   if (job.handle != nullptr) {
     ExecuteRunJob(job, arena, more);
+  } else if (job.reclaim.has_value()) {
+    ExecuteReclaim(job);
   } else {
     ExecutePrepare(job);
   }
@@ -163,10 +168,11 @@ void Runner::ExecuteRunJob(Job& job, OutputArena& arena, bool more) {
   }
   const Time start = RealClock().Now();
   const std::span<const uint8_t> body =
-      ExecuteRun(*options_.engine, job.run, device_index_, start, arena, answer.mutable_run_done());
+      ExecuteRun(*options_.engine, job.run, devices_, start, arena, answer.mutable_run_done());
   job.handle->expected_ns.store((RealClock().Now() - start).count(), std::memory_order_relaxed);
   Finish(job);
   Send(answer, body, more);
+  NoteUsage();
 }
 
 void Runner::Finish(Job& job) {
@@ -225,7 +231,7 @@ void Runner::Watch() {
     // Whoever sets a time from here on arms the timer; whoever did before is seen below.
     const Time now = RealClock().Now();
     TakeOver(now);
-    ArmWatch(StopOverdue(now));
+    ArmWatch(std::min(StopOverdue(now), SendUsageIfDue(now)));
   }
 }
 
@@ -285,6 +291,28 @@ Time Runner::StopOverdue(Time now) {
     AnswerDropped(*job, DeadlineExceeded("The run's deadline passed while it waited for its turn."));
   }
   return next;
+}
+
+void Runner::NoteUsage() {
+  if (options_.engine->device_memory().changes() != told_changes_.load()) {
+    ArmWatch(std::max(RealClock().Now(), Time(told_at_ns_.load()) + kUsagePause));
+  }
+}
+
+Time Runner::SendUsageIfDue(Time now) {
+  const uint64_t changes = options_.engine->device_memory().changes();
+  if (changes == told_changes_.load()) {
+    return kNever;
+  }
+  if (const Time due = Time(told_at_ns_.load()) + kUsagePause; now < due) {
+    return due;
+  }
+  told_changes_.store(changes);
+  told_at_ns_.store(now.count());
+  internal::Envelope envelope;
+  DescribeUsage(envelope.mutable_usage());
+  Send(envelope);
+  return kNever;
 }
 
 void Runner::Send(const internal::Envelope& envelope, std::span<const uint8_t> body, bool more) {

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -35,6 +36,7 @@ struct RunnerOptions {
   FrameReader* reader = nullptr;      // Borrowed; Hello has been taken out of it.
   int socket = -1;                    // Borrowed.
   const GrantPage* grants = nullptr;  // Borrowed; may be null.
+  std::vector<uint32_t> grant_entries;  // By the engine's devices: their entries in the grant page.
   uint32_t jobs_max = 16;             // Runs and prepares in progress at once.
   uint64_t document_bytes_max = limits::kGraphDocumentBytesMax;
 };
@@ -76,6 +78,7 @@ class Runner {
     std::string_view document;
     RunJob run;                      // Runs; stop, deadline and body also of prepares.
     std::shared_ptr<Handle> handle;  // Runs: null for prepares.
+    std::optional<internal::Reclaim> reclaim;  // Neither; not among jobs_.
     bool started = false;            // Guarded by mutex_.
   };
 
@@ -93,6 +96,7 @@ class Runner {
   void Execute(Job& job, OutputArena& arena, bool more);
   void ExecuteRunJob(Job& job, OutputArena& arena, bool more);
   void ExecutePrepare(Job& job);
+  void ExecuteReclaim(const Job& job);
   Status PrepareGraph(Job& job, internal::Prepared* prepared);
   // Before its answer: the id is free, and the next job of its graph may start.
   void Finish(Job& job);
@@ -102,6 +106,10 @@ class Runner {
   void ArmWatch(Time when);
   void TakeOver(Time now);
   Time StopOverdue(Time now);
+  // After what may have changed it: has the watch tell of device memory. Any thread.
+  void NoteUsage();
+  // When to look again.
+  Time SendUsageIfDue(Time now);
 
   // Messages.
   // Handles one; a job that may start at once is returned.
@@ -112,6 +120,7 @@ class Runner {
   Status TakePrepare(Frame& frame, std::shared_ptr<Job>* job);
   Status TakeRun(Frame& frame, std::shared_ptr<Job>* job);
   void Cancel(uint64_t id);
+  void DescribeUsage(internal::Usage* usage) const;
   void AnswerShapes(uint64_t id, const internal::OutputShapes& shapes);
   void AnswerGrant(uint64_t id, const internal::GrantChanged& changed);
   Status Admit(const std::shared_ptr<Job>& job, uint64_t within_ns, bool* may_start);
@@ -124,7 +133,7 @@ class Runner {
 
   const RunnerOptions options_;
   const uint32_t jobs_max_;
-  std::map<std::string, uint32_t> device_index_;
+  DeviceIndices devices_;
 
   // The leader's.
   internal::Envelope incoming_;
@@ -149,6 +158,10 @@ class Runner {
   UniqueFd timer_;
   std::mutex timer_mutex_;
   std::atomic<int64_t> armed_for_ns_{INT64_MAX};  // Changed under timer_mutex_.
+
+  // What the last Usage told, and when it went; written by the watch.
+  std::atomic<uint64_t> told_changes_{0};
+  std::atomic<int64_t> told_at_ns_{0};
 
   std::mutex writer_mutex_;
   FrameWriter writer_;  // Guarded by writer_mutex_, as below.

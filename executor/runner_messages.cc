@@ -146,8 +146,16 @@ Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
     case Envelope::kPrepareGraph:
       return TakePrepare(frame, job);
     case Envelope::kReleaseGraph: {
-      std::lock_guard lock(mutex_);
-      handles_.erase(incoming_.release_graph().handle());
+      std::shared_ptr<Handle> released;  // Its buffers go without the mutex.
+      {
+        std::lock_guard lock(mutex_);
+        if (const auto found = handles_.find(incoming_.release_graph().handle()); found != handles_.end()) {
+          released = std::move(found->second);
+          handles_.erase(found);
+        }
+      }
+      released.reset();
+      NoteUsage();
       return absl::OkStatus();
     }
     case Envelope::kOutputShapes:
@@ -160,6 +168,13 @@ Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
       return absl::OkStatus();
     case Envelope::kGrantChanged:
       AnswerGrant(incoming_.request_id(), incoming_.grant_changed());
+      return absl::OkStatus();
+    case Envelope::kReclaim:
+      // Drivers take their time to free what they have: a job of its own, which no deadline or cancellation ends.
+      *job = std::make_shared<Job>();
+      (*job)->id = incoming_.request_id();
+      (*job)->reclaim = incoming_.reclaim();
+      (*job)->started = true;
       return absl::OkStatus();
     case Envelope::kShutdown:
       Flush();
@@ -389,6 +404,31 @@ void Runner::AnswerGrant(uint64_t id, const internal::GrantChanged& changed) {
   const bool known = options_.grants != nullptr && changed.entry() < kGrantEntriesMax;
   answer.mutable_grant_ack()->set_epoch(known ? options_.grants->entries[changed.entry()].epoch.load()
                                               : changed.epoch());
+  Send(answer);
+}
+
+// Of devices that the grant page has and the engine has not, nothing is held.
+void Runner::DescribeUsage(internal::Usage* usage) const {
+  const std::vector<DeviceMemory::Usage> held = options_.engine->device_memory().Measure();
+  for (size_t i = 0; i < std::min(held.size(), devices_.entries.size()); ++i) {
+    while (usage->device_bytes_size() <= static_cast<int>(devices_.entries[i])) {
+      usage->add_device_bytes(0);
+      usage->add_idle_device_bytes(0);
+    }
+    usage->set_device_bytes(static_cast<int>(devices_.entries[i]), std::min(held[i].bytes, kDeviceBytesMax));
+    usage->set_idle_device_bytes(static_cast<int>(devices_.entries[i]), std::min(held[i].idle_bytes, kDeviceBytesMax));
+  }
+}
+
+void Runner::ExecuteReclaim(const Job& job) {
+  for (size_t i = 0; i < devices_.entries.size(); ++i) {
+    if (devices_.entries[i] == job.reclaim->entry()) {
+      options_.engine->ReclaimDevice(static_cast<uint32_t>(i), job.reclaim->bytes_max());
+    }
+  }
+  internal::Envelope answer;
+  answer.set_request_id(job.id);
+  DescribeUsage(answer.mutable_usage());
   Send(answer);
 }
 

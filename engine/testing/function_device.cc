@@ -25,16 +25,19 @@ class FunctionExecutable final : public Executable {
 
 class OwnBuffer final : public Buffer {
  public:
-  OwnBuffer(const BufferSpec& spec, bool visible)
+  OwnBuffer(const BufferSpec& spec, bool visible, std::atomic<uint64_t>& held)
       : memory_(spec.import == nullptr && spec.shared == nullptr ? spec.bytes : 0),
         bytes_(spec.bytes),
         data_(spec.shared != nullptr   ? dynamic_cast<const OwnBuffer*>(spec.shared)->data_
               : spec.import == nullptr ? memory_.data()
                                        : spec.import),
         visible_(visible),
-        is_exported_(spec.is_exported) {
+        is_exported_(spec.is_exported),
+        held_(held) {
+    held_ += memory_.size();
     HPVMD_CHECK(spec.shared == nullptr || dynamic_cast<const OwnBuffer*>(spec.shared)->is_exported_);
   }
+  ~OwnBuffer() override { held_ -= memory_.size(); }
   uint64_t bytes() const override { return bytes_; }
   uint8_t* host() override { return visible_ ? data_ : nullptr; }
   uint8_t* data() { return data_; }
@@ -44,6 +47,7 @@ class OwnBuffer final : public Buffer {
   uint64_t bytes_;
   uint8_t* data_;
   bool visible_, is_exported_;
+  std::atomic<uint64_t>& held_;  // The device's.
 };
 
 class FunctionDevice final : public Device {
@@ -112,7 +116,10 @@ class FunctionDevice final : public Device {
     }
     counts_.exported += spec.is_exported ? 1 : 0;
     counts_.imported += spec.shared != nullptr ? 1 : 0;
-    return std::make_unique<OwnBuffer>(spec, info_.host_visible);
+    if (spec.import == nullptr && spec.shared == nullptr && spec.bytes > options_.driver_bytes_max - held_) {
+      return ResourceExhausted("The driver has no memory.");
+    }
+    return std::make_unique<OwnBuffer>(spec, info_.host_visible, held_);
   }
   StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
 
@@ -220,6 +227,7 @@ class FunctionDevice final : public Device {
     return absl::OkStatus();
   }
 
+  std::atomic<uint64_t> held_{0};  // In buffers of its own.
   Hub& hub_;
   const KernelFunctions& functions_;
   const FunctionDeviceOptions options_;

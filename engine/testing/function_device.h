@@ -51,6 +51,7 @@ struct FunctionDeviceOptions {
   uint64_t allocation_bytes_max = 0;  // 0: memory_bytes.
   uint64_t group_items_max = uint64_t{1} << 32;
   GpuTarget gpu{};
+  uint64_t driver_bytes_max = ~uint64_t{0};  // The driver refuses to have more than this in its buffers at once.
   // Memory shared between devices; what exports_memory promises may fail.
   bool exports_memory = false, imports_memory = false, fails_to_import = false;
 };

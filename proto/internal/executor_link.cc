@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "proto/internal/executor_request.h"
 #include "proto/internal/frame_channel.h"
 #include "proto/internal/protocol.h"
+#include "proto/internal/stop_patience.h"
 
 namespace hpvm {
 namespace {
@@ -37,15 +39,21 @@ constexpr int kLastReadsMax = 64;
 // A prepare compiles; its own deadline is the compiler's to keep, so only a long overrun costs the process.
 constexpr Duration kPrepareGrace = std::chrono::seconds(5);
 
+// From this sandbox level on the process has a process namespace.
+constexpr uint32_t kOwnPidsLevel = 4;
+
 using PrepareDone = std::function<void(StatusOr<PrepareReply>)>;
 using RunDone = std::function<void(StatusOr<RunReply>)>;
 using ShapesDone = std::function<void(StatusOr<std::vector<OutputTensor>>)>;
 using AckDone = std::function<void(Status)>;
+using UsageDone = std::function<void(StatusOr<ExecutorUsage>)>;
 struct HelloDone {};
 
 struct Pending {
-  std::variant<HelloDone, PrepareDone, RunDone, ShapesDone, AckDone> done;
+  std::variant<HelloDone, PrepareDone, RunDone, ShapesDone, AckDone, UsageDone> done;
   Time kill_at = kNever;
+  Time stop_at = kNever;  // Runs: from when on it should stop.
+  StopPatience patience;  // From then on.
   std::function<void()> on_started;  // Runs.
   uint32_t node_records_max = 0;     // Runs.
 };
@@ -114,9 +122,16 @@ Status ReachReceived(Envelope::MessageCase message) {
       return HPVMD_FAILPOINT("link.shapes.receive");
     case Envelope::kGrantAck:
       return HPVMD_FAILPOINT("link.grant_ack.receive");
+    case Envelope::kUsage:
+      return HPVMD_FAILPOINT("link.usage.receive");
     default:
       return absl::OkStatus();
   }
+}
+
+ExecutorUsage DecodeUsage(const internal::Usage& usage) {
+  return {{usage.device_bytes().begin(), usage.device_bytes().end()},
+          {usage.idle_device_bytes().begin(), usage.idle_device_bytes().end()}};
 }
 
 // A memfd with a copy of `bytes`.
@@ -144,6 +159,8 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   RequestId OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
                          const std::map<std::string, int64_t>& symbols, ShapesDone done);
   void GrantChanged(uint32_t entry, uint32_t epoch, AckDone done);
+  void Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done);
+  std::optional<Duration> CpuTime() const;
   void SendUnanswered(const Envelope& envelope);
   void Forget(uint64_t memory_id);
   void Cancel(RequestId id);
@@ -169,6 +186,7 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   Status ShareMemory(const MemorySlice& slice);
   Status PutModules(const PrepareInput& input);
   void ArmOverdue(Time when);
+  bool IsOverdue(Pending& pending, Time now);
   void KillLocked(Status why);
 
   // Hub's thread.
@@ -237,6 +255,7 @@ Status ExecutorLink::Core::StartOnHub() {
   }
   spawn.socket = ends.second.get();
   spawn.stderr_fd = options_.stderr_fd >= 0 ? options_.stderr_fd : stderr_write.get();
+  spawn.has_own_pids = options_.lock_down && options_.sandbox_level_max >= kOwnPidsLevel;
   started_ = RealClock().Now();
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.spawn.before"));
   HPVMD_ASSIGN_OR_RETURN(process_, Spawn(spawn));
@@ -267,7 +286,7 @@ Status ExecutorLink::Core::StartOnHub() {
   }
   if (status.ok()) {
     const int grant[] = {options_.grant_page};
-    status = SendRequest(hello, {grant, options_.grant_page >= 0 ? 1u : 0u}, Pending{HelloDone{}, kNever, nullptr, 0})
+    status = SendRequest(hello, {grant, options_.grant_page >= 0 ? 1u : 0u}, Pending{.done = HelloDone{}})
                  .status();
   }
   if (!status.ok()) {
@@ -309,9 +328,9 @@ StatusOr<RequestId> ExecutorLink::Core::SendRequest(EncodedRequest& request, std
   const RequestId id = next_id_++;
   request.envelope.set_request_id(id);
   HPVMD_RETURN_IF_ERROR(SendLocked(request.envelope, request.body, fds));
-  const Time kill_at = pending.kill_at;
+  const Time next = std::min(pending.stop_at, pending.kill_at);
   pending_.emplace(id, std::move(pending));
-  ArmOverdue(kill_at);
+  ArmOverdue(next);
   return id;
 }
 
@@ -394,7 +413,7 @@ Status ExecutorLink::Core::PutModules(const PrepareInput& input) {
 }
 
 RequestId ExecutorLink::Core::Prepare(const PrepareInput& input, PrepareDone done) {
-  Pending pending{std::move(done), kNever, nullptr, 0};
+  Pending pending{.done = std::move(done)};
   if (input.within > Duration(0)) {
     pending.kill_at = RealClock().Now() + input.within + kPrepareGrace;
   }
@@ -484,9 +503,12 @@ Status ExecutorLink::Core::ShareMemories(const RunInput& input) {
 }
 
 RequestId ExecutorLink::Core::Run(const RunInput& input, RunDone done) {
-  Pending pending{std::move(done), kNever, input.on_started, std::min(input.node_records_max, kNodeRecordsMax)};
+  Pending pending{.done = std::move(done),
+                  .on_started = input.on_started,
+                  .node_records_max = std::min(input.node_records_max, kNodeRecordsMax)};
   if (input.within > Duration(0)) {
-    pending.kill_at = RealClock().Now() + input.within + options_.stop_grace;
+    pending.stop_at = RealClock().Now() + input.within;
+    pending.kill_at = pending.stop_at + options_.stop_grace;
   }
   EncodedRequest request;
   StatusOr<RequestId> sent = [&]() -> StatusOr<RequestId> {
@@ -510,7 +532,7 @@ RequestId ExecutorLink::Core::Run(const RunInput& input, RunDone done) {
 
 RequestId ExecutorLink::Core::OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
                                            const std::map<std::string, int64_t>& symbols, ShapesDone done) {
-  Pending pending{std::move(done), kNever, nullptr, 0};
+  Pending pending{.done = std::move(done)};
   Pending unsent = pending;
   EncodedRequest request;
   Status status = handle != 0 ? EncodeOutputShapes(handle, inputs, symbols, &request)
@@ -530,13 +552,29 @@ RequestId ExecutorLink::Core::OutputShapes(uint64_t handle, const std::vector<In
 }
 
 void ExecutorLink::Core::GrantChanged(uint32_t entry, uint32_t epoch, AckDone done) {
-  Pending pending{std::move(done), kNever, nullptr, 0};
+  Pending pending{.done = std::move(done)};
   Pending unsent = pending;
   EncodedRequest request;
   request.envelope.mutable_grant_changed()->set_entry(entry);
   request.envelope.mutable_grant_changed()->set_epoch(epoch);
   StatusOr<RequestId> sent = RequestId{0};
   if (Status reached = HPVMD_FAILPOINT("link.grant.send"); !reached.ok()) {
+    sent = std::move(reached);
+  } else {
+    std::lock_guard lock(mutex_);
+    sent = SendRequest(request, {}, std::move(pending));
+  }
+  Finish(std::move(sent), &unsent);
+}
+
+void ExecutorLink::Core::Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done) {
+  Pending pending{.done = std::move(done)};
+  Pending unsent = pending;
+  EncodedRequest request;
+  request.envelope.mutable_reclaim()->set_entry(entry);
+  request.envelope.mutable_reclaim()->set_bytes_max(bytes_max);
+  StatusOr<RequestId> sent = RequestId{0};
+  if (Status reached = HPVMD_FAILPOINT("link.reclaim.send"); !reached.ok()) {
     sent = std::move(reached);
   } else {
     std::lock_guard lock(mutex_);
@@ -577,8 +615,14 @@ void ExecutorLink::Core::Cancel(RequestId id) {
     SendLocked(envelope).IgnoreError();
   }
   if (std::holds_alternative<RunDone>(found->second.done)) {
-    found->second.kill_at = std::min(found->second.kill_at, RealClock().Now() + options_.stop_grace);
-    ArmOverdue(found->second.kill_at);
+    Pending& pending = found->second;
+    const Time now = RealClock().Now();
+    if (pending.stop_at > now) {  // Else it has been asked already.
+      pending.stop_at = kNever;
+      pending.patience = StopPatience(now, options_.stop_grace, CpuTime());
+      pending.kill_at = pending.patience.end();
+      ArmOverdue(pending.kill_at);
+    }
   }
 }
 
@@ -588,6 +632,30 @@ void ExecutorLink::Core::ArmOverdue(Time when) {
     armed_for_ = when;
     hub_.StartTimer(when, source_, kOverdueTimer);
   }
+}
+
+// Notes when the run should have stopped; true when the process must end.
+bool ExecutorLink::Core::IsOverdue(Pending& pending, Time now) {
+  if (pending.stop_at <= now) {
+    pending.patience = StopPatience(pending.stop_at, options_.stop_grace, CpuTime());
+    pending.stop_at = kNever;
+  }
+  if (pending.kill_at > now) {
+    return false;
+  }
+  const std::optional<Time> longer = pending.patience.Longer(now, CpuTime());
+  pending.kill_at = longer.value_or(pending.kill_at);
+  return !longer.has_value();
+}
+
+std::optional<Duration> ExecutorLink::Core::CpuTime() const {
+  clockid_t clock;
+  timespec used{};
+  if (!options_.waits_for_starved || clock_getcpuclockid(process_.pid, &clock) != 0 ||
+      clock_gettime(clock, &used) != 0) {
+    return std::nullopt;
+  }
+  return std::chrono::seconds(used.tv_sec) + Duration(used.tv_nsec);
 }
 
 void ExecutorLink::Core::Shutdown(Duration grace) {
@@ -723,6 +791,12 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
     KillLocked(GetStatus(incoming_.fatal().status()));
     return absl::OkStatus();
   }
+  if (incoming_.message_case() == Envelope::kUsage && incoming_.request_id() == 0) {
+    if (options_.on_usage) {
+      options_.on_usage(DecodeUsage(incoming_.usage()));
+    }
+    return absl::OkStatus();
+  }
   Pending pending;
   {
     std::lock_guard lock(mutex_);
@@ -737,7 +811,8 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
                                                                               {1, Envelope::kPrepared},
                                                                               {2, Envelope::kRunDone},
                                                                               {3, Envelope::kShapes},
-                                                                              {4, Envelope::kGrantAck}};
+                                                                              {4, Envelope::kGrantAck},
+                                                                              {5, Envelope::kUsage}};
       if (kAnswers[found->second.done.index()].second != incoming_.message_case()) {
         return unexpected();
       }
@@ -769,6 +844,9 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
     }
     case Envelope::kRunDone:
       return HandleRunDone(std::move(pending), incoming_.run_done(), std::move(frame.body));
+    case Envelope::kUsage:
+      std::get<UsageDone>(pending.done)(DecodeUsage(incoming_.usage()));
+      return absl::OkStatus();
     default:
       FailPending{absl::OkStatus()}(std::get<AckDone>(pending.done));
       return absl::OkStatus();
@@ -804,14 +882,14 @@ void ExecutorLink::Core::OnTimer(uint64_t tag) {
       armed_for_ = kNever;
       const Time now = RealClock().Now();
       Time next = kNever;
-      for (const auto& [id, pending] : pending_) {
-        if (pending.kill_at <= now) {
+      for (auto& [id, pending] : pending_) {
+        if (IsOverdue(pending, now)) {
           KillLocked(Unavailable("The executor process was killed because a request did not stop within " +
                                  std::to_string(options_.stop_grace / std::chrono::milliseconds(1)) +
                                  " ms after its deadline or cancellation."));
           return;
         }
-        next = std::min(next, pending.kill_at);
+        next = std::min({next, pending.stop_at, pending.kill_at});
       }
       ArmOverdue(next);
       break;
@@ -910,6 +988,12 @@ void ExecutorLink::Release(uint64_t handle) {
 void ExecutorLink::Cancel(RequestId id) { core_->Cancel(id); }
 void ExecutorLink::GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) {
   core_->GrantChanged(entry, epoch, std::move(done));
+}
+void ExecutorLink::Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) {
+  core_->Reclaim(entry, bytes_max, std::move(done));
+}
+std::optional<Duration> ExecutorLink::CpuTime() const {
+  return core_->alive() ? core_->CpuTime() : std::nullopt;
 }
 void ExecutorLink::Forget(uint64_t memory_id) { core_->Forget(memory_id); }
 void ExecutorLink::Shutdown(Duration grace) { core_->Shutdown(grace); }

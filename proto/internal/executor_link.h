@@ -47,6 +47,12 @@ class ExecutorHub {
   std::unique_ptr<Core> core_;
 };
 
+// What an executor says that it holds of devices' memory, by entry of the grant page.
+struct ExecutorUsage {
+  std::vector<uint64_t> device_bytes;
+  std::vector<uint64_t> idle_device_bytes;  // Of them; as long as the other.
+};
+
 struct ExecutorOptions {
   std::string program;           // Path of hpvm-executor.
   std::string compiler_program;  // Path of hpvm-compiler; empty: beside `program`.
@@ -60,6 +66,12 @@ struct ExecutorOptions {
       false;  // hpvm-executor --standalone: owned by a command, not by the daemon. Locked down all the same.
   bool lock_down = true;            // False only for debuggers.
   uint32_t uid = 0, gid = 0;        // Taken when the daemon is root; 0: keep.
+  uint32_t sandbox_level_max = 4;   // Higher levels are not tried.
+  uint32_t sandbox_level_min = 0;   // Below it the process ends with kFailedPrecondition, having read nothing.
+  std::string scratch_folder;       // This process's alone; absolute; empty: none.
+  uint32_t tasks_max = 0;           // Of its own user; 0: no limit.
+  bool has_cgroup = false;          // `on_spawned` puts it into one of its own.
+  bool without_device_nodes = false;  // No device of the profile needs a GPU's.
   uint32_t jobs_max = 0;            // 0: the executor's default.
   uint64_t document_bytes_max = 0;  // 0: base/limits.h's default; so below.
   uint32_t nodes_max = 0, edges_max = 0;
@@ -69,6 +81,10 @@ struct ExecutorOptions {
   // Called with the process's id before anything is sent to it, on the hub's thread; when it fails the process is
   // killed. May be empty.
   std::function<Status(int pid)> on_spawned;
+  // Called on the hub's thread with what the process tells unasked. May be empty.
+  std::function<void(const ExecutorUsage&)> on_usage;
+  // A process that the machine did not let run gets longer than stop_grace (StopPatience). Not where devices do the work.
+  bool waits_for_starved = true;
   // The executor's standard error: -1 keeps its last 4 KiB for the message that tells how it ended; otherwise this
   // descriptor (borrowed).
   int stderr_fd = -1;
@@ -227,6 +243,10 @@ struct RunReply {
   Duration queue{0}, bind{0}, copy_in{0}, run{0}, copy_out{0};
   std::vector<ExecutorNodeRecord> nodes;
   uint64_t nodes_run = 0;
+  std::vector<Duration> device_time;  // By entry of the grant page, as the executor says; perhaps shorter, or empty.
+  // With status kResourceExhausted: a driver refused so much memory of this entry's device.
+  std::optional<uint32_t> short_entry;
+  uint64_t short_bytes = 0;
   ExecutorLog log;             // When asked for; also of a run that failed.
   std::vector<std::string> lost_devices;  // Ids: what failed the run, and is lost to this executor.
   std::vector<uint8_t> body;  // Owns inline data.
@@ -267,6 +287,8 @@ class ExecutorLink {
   void Cancel(RequestId id);
   // After changing the grant page's entry. `done` when the executor has seen the epoch; may be empty.
   void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done = nullptr);
+  // Buffers that no run uses go until at most `bytes_max` of the entry's device are held; `done` gets what is then.
+  void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done);
   // Lets go of a memory: unmapped there when no run uses it. Call before or after closing the memfd.
   void Forget(uint64_t memory_id);
 
@@ -276,6 +298,8 @@ class ExecutorLink {
   void Kill(std::string_view why);
 
   int pid() const;
+  // Processor time of the process so far; empty when it is gone, or devices do its work.
+  std::optional<Duration> CpuTime() const;
   // Not reaped yet.
   bool alive() const;
   // Requests without an answer.

@@ -180,6 +180,12 @@ internal::Envelope EncodeHello(const ExecutorOptions& options) {
   hello->set_nodes_max(options.nodes_max);
   hello->set_edges_max(options.edges_max);
   hello->set_jobs_max(options.jobs_max);
+  hello->set_sandbox_level_max_plus_1(options.sandbox_level_max + 1);
+  hello->set_sandbox_level_min(options.sandbox_level_min);
+  hello->set_scratch_folder(options.scratch_folder);
+  hello->set_tasks_max(options.tasks_max);
+  hello->set_has_cgroup(options.has_cgroup);
+  hello->set_without_device_nodes(options.without_device_nodes);
   return envelope;
 }
 
@@ -313,6 +319,13 @@ StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint
     reply.lost_devices.push_back(devices[device].id);
   }
   reply.nodes_run = done.nodes_run();
+  for (const uint64_t ns : done.device_ns()) {
+    reply.device_time.push_back(Nanoseconds(ns));
+  }
+  if (done.short_entry_plus_1() != 0) {
+    reply.short_entry = done.short_entry_plus_1() - 1;
+    reply.short_bytes = done.short_bytes();
+  }
   reply.log = DecodeLog(done.log());
   return reply;
 }

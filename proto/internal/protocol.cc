@@ -95,6 +95,9 @@ Status CheckHello(const internal::Hello& hello, size_t fds) {
   HPVMD_RETURN_IF_ERROR(check.Hash("artifact_key", hello.artifact_key()));
   HPVMD_RETURN_IF_ERROR(check.Text("cache_folder", hello.cache_folder(), 4096));
   HPVMD_RETURN_IF_ERROR(check.Text("compiler_program", hello.compiler_program(), 4096));
+  HPVMD_RETURN_IF_ERROR(check.Text("scratch_folder", hello.scratch_folder(), 4096));
+  HPVMD_RETURN_IF_ERROR(check.Count("sandbox_level_max_plus_1", hello.sandbox_level_max_plus_1(), 5));
+  HPVMD_RETURN_IF_ERROR(check.Count("sandbox_level_min", hello.sandbox_level_min(), 4));
   HPVMD_RETURN_IF_ERROR(check.Count("backends", static_cast<uint64_t>(hello.backends_size()), kDevicesMax));
   HPVMD_RETURN_IF_ERROR(check.NotZero("the number of backends", static_cast<uint64_t>(hello.backends_size())));
   for (const std::string& backend : hello.backends()) {
@@ -401,11 +404,35 @@ Status CheckRunDone(const internal::RunDone& done, size_t body_bytes) {
       return check.Fail("a node ends before it starts.");
     }
   }
+  HPVMD_RETURN_IF_ERROR(check.Count("device_ns", static_cast<uint64_t>(done.device_ns_size()), kDevicesMax));
+  for (const uint64_t ns : done.device_ns()) {
+    HPVMD_RETURN_IF_ERROR(check.Count("device_ns", ns, INT64_MAX));
+  }
+  HPVMD_RETURN_IF_ERROR(check.Count("short_entry_plus_1", done.short_entry_plus_1(), kDevicesMax));
+  if (done.short_entry_plus_1() != 0 &&
+      (done.needs_memory() || done.status().code() != static_cast<uint32_t>(absl::StatusCode::kResourceExhausted))) {
+    return check.Fail("a shortage of device memory contradicts the status.");
+  }
   HPVMD_RETURN_IF_ERROR(check.Count("lost_devices", static_cast<uint64_t>(done.lost_devices_size()), kDevicesMax));
   if (ok && done.lost_devices_size() != 0) {
     return check.Fail("a run that succeeded has lost devices.");
   }
   return CheckLog(check, done.log());
+}
+
+Status CheckUsage(const internal::Usage& usage) {
+  Checker check("Usage", 0);
+  HPVMD_RETURN_IF_ERROR(check.Count("device_bytes", static_cast<uint64_t>(usage.device_bytes_size()), kDevicesMax));
+  if (usage.idle_device_bytes_size() != usage.device_bytes_size()) {
+    return check.Fail("device_bytes and idle_device_bytes differ in length.");
+  }
+  for (int i = 0; i < usage.device_bytes_size(); ++i) {
+    HPVMD_RETURN_IF_ERROR(check.Count("device_bytes", usage.device_bytes(i), kDeviceBytesMax));
+    if (usage.idle_device_bytes(i) > usage.device_bytes(i)) {
+      return check.Fail("more bytes are idle than held.");
+    }
+  }
+  return absl::OkStatus();
 }
 
 Status Parse(std::string_view head, Envelope* envelope) {
@@ -469,6 +496,10 @@ Status DecodeToExecutor(std::string_view head, size_t body_bytes, size_t fds, En
     case Envelope::kShutdown:
       HPVMD_RETURN_IF_ERROR(answered(false));
       return CheckBare("Shutdown", body_bytes, fds);
+    case Envelope::kReclaim:
+      HPVMD_RETURN_IF_ERROR(answered(true));
+      HPVMD_RETURN_IF_ERROR(CheckBare("Reclaim", body_bytes, fds));
+      return Checker("Reclaim", 0).Count("entry", envelope->reclaim().entry(), kDevicesMax - 1);
     default:
       return InvalidArgument("An Envelope to the executor holds no message that it takes.");
   }
@@ -480,7 +511,9 @@ Status DecodeFromExecutor(std::string_view head, size_t body_bytes, size_t fds, 
   if (envelope->message_case() != Envelope::kRunDone) {
     HPVMD_RETURN_IF_ERROR(CheckBare("A message without data", body_bytes, 0));
   }
-  HPVMD_RETURN_IF_ERROR(CheckAnswered(*envelope, envelope->message_case() != Envelope::kFatal));
+  if (envelope->message_case() != Envelope::kUsage) {  // Which also comes unasked.
+    HPVMD_RETURN_IF_ERROR(CheckAnswered(*envelope, envelope->message_case() != Envelope::kFatal));
+  }
   switch (envelope->message_case()) {
     case Envelope::kReady:
       return CheckReady(envelope->ready());
@@ -498,6 +531,8 @@ Status DecodeFromExecutor(std::string_view head, size_t body_bytes, size_t fds, 
       return CheckRunDone(envelope->run_done(), body_bytes);
     case Envelope::kGrantAck:
       return absl::OkStatus();
+    case Envelope::kUsage:
+      return CheckUsage(envelope->usage());
     case Envelope::kEvent:
       return envelope->event().kind() == internal::Event::KIND_STARTED ? absl::OkStatus()
                                                                        : InvalidArgument("Event: the kind is unknown.");

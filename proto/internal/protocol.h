@@ -36,6 +36,8 @@ inline constexpr uint32_t kHandlesMax = 1024;
 // Requests that wait for an answer on one socket.
 inline constexpr uint32_t kRequestsMax = 4096;
 inline constexpr uint32_t kDevicesMax = 8;
+// No machine has as much; sums over devices and tenants do not overflow.
+inline constexpr uint64_t kDeviceBytesMax = uint64_t{1} << 50;
 // NodeRecord::device for the checker, and how it is called.
 inline constexpr uint32_t kCheckerDevice = kDevicesMax;
 inline constexpr char kCheckerName[] = "checker";

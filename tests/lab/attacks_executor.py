@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An executor that dies, that hangs, or that breaks and bends the protocol. Only its own tenant may notice."""
+
+import time
+
+import calls
+from attack import KILLED, ODD, REFUSED, TOOK, Attack, ATTACKS, Result, attack, eventually
+
+CRASHES = ("segv", "bus", "ill", "fpe", "abrt", "sys", "oom", "stop", "exit", "fd_close", "garbage", "device_lost", "assert", "double_free")
+# What must end the executor, and what may pass because it means nothing.
+BREACHES = ("bad_magic", "huge_head", "huge_body", "many_descriptors", "empty_frame", "bad_head", "send_descriptor", "unknown_id",
+            "no_id", "twice", "wrong_kind", "second_ready", "daemons_message", "unasked_ack", "event_flood", "usage_too_many",
+            "last_words", "status_unknown", "text_injection", "output_lies", "output_past_body", "output_missing", "many_records")
+LIES = ("usage_lies", "usage_flood", "time_lies", "devices_lost", "memory_lies")
+DEADLINE_MS = 400
+
+
+def crash(kind):
+    def run(session):
+        complaints, slowest = [], 0.0
+        count = session.crashes_of(kind)
+        for _ in range(count):
+            begin = time.monotonic()
+            result = session.strike(kind, deadline_ms=DEADLINE_MS)
+            slowest = max(slowest, time.monotonic() - begin)
+            if result.kind != KILLED:
+                complaints.append(f"{kind}: {result.kind} {result.text}")
+        session.note(f"{kind}: {count} times, the slowest {slowest:.2f} s")
+        if slowest > 15:
+            complaints.append(f"{kind} took {slowest:.1f} s to be noticed")
+        return complaints
+    return run
+
+
+for kind in CRASHES:
+    ATTACKS.append(Attack(f"crash {kind}", "T20", crash(kind), 0, "crash", True))
+
+
+def breach(probe):
+    def run(session):
+        before = session.target.executor_of(session.tenant)
+        result = session.strike(probe, deadline_ms=DEADLINE_MS * 3)
+        if result.kind == KILLED:
+            return result
+        if eventually(lambda: session.target.executor_of(session.tenant) != before, 3):
+            return Result(KILLED, result.text)
+        return Result(TOOK, "the executor lives on: " + result.text)
+    return run
+
+
+for probe in BREACHES:
+    ATTACKS.append(Attack(f"message {probe}", "T22", breach(probe), 0, "protocol", True))
+
+
+def lie(probe):
+    def run(session):
+        result = session.strike(probe, deadline_ms=DEADLINE_MS * 3)
+        return [] if result.kind in (KILLED, REFUSED) else [f"{probe}: {result.text}"]
+    return run
+
+
+for probe in LIES:
+    ATTACKS.append(Attack(f"message {probe}", "T22", lie(probe), 0, "protocol", True))
+
+
+@attack("T20", group="protocol")
+def half_a_frame_and_silence(session):
+    """Whoever waits for the other half waits no longer than the deadline."""
+    return late(session, "half_frame")
+
+
+@attack("T4", group="protocol")
+def no_answer_at_all(session):
+    return late(session, "silent")
+
+
+def late(session, probe):
+    begin = time.monotonic()
+    result = session.strike(probe, deadline_ms=DEADLINE_MS)
+    took = time.monotonic() - begin
+    session.note(f"{probe}: over after {took:.2f} s of a deadline of {DEADLINE_MS / 1000} s")
+    if result.kind == TOOK or took > 10:
+        return [f"{probe}: {result.kind} after {took:.1f} s"]
+    return []
+
+
+@attack("T12", group="protocol")
+def native_code_that_does_not_stop(session):
+    begin = time.monotonic()
+    result = session.strike("spin", deadline_ms=DEADLINE_MS, ms=20_000, threads=4)
+    took = time.monotonic() - begin
+    session.note(f"native spin: over after {took:.2f} s")
+    return [] if result.kind == KILLED and took < 10 else [f"{result.kind} after {took:.1f} s: {result.text}"]
+
+
+@attack("T22", group="protocol")
+def answer_after_the_end(session):
+    """The call is cancelled; the answer comes when nobody waits, or never."""
+    api = session.target.api(session.tenant, timeout=20)
+    try:
+        session.call_strike(api, "late", {"ms": 600}, timeout=0.3, deadline_ms=5000)
+    finally:
+        api.close()
+    time.sleep(0.7)
+    return session.check_tenant_works()
+
+
+@attack("T13", group="protocol")
+def a_lost_device_is_believed_for_its_own_sake_only(session):
+    """An executor says that every device is lost, again and again: the neighbour's work goes on meanwhile."""
+    before = len(session.target.neighbour.read())
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        session.strike("devices_lost", deadline_ms=DEADLINE_MS)
+    runs = session.target.neighbour.read()[before:]
+    bad = [run[2] for run in runs if run[2] != "ok"]
+    if bad or len(runs) < 20:
+        return [f"of the neighbour's {len(runs)} runs {len(bad)} failed: {bad[:1]}"]
+    return []
+
+
+@attack("T14", group="protocol")
+def memory_without_end(session):
+    """Where control groups exist the kernel ends it; elsewhere it is not promised."""
+    result = session.strike("memory", deadline_ms=8000, bytes=1 << 30)
+    session.note(f"1 GiB of memory: {result.kind} {result.text[:80]}")
+    if session.memory_is_limited and result.kind == TOOK:
+        return [f"took {result.text} beyond its limit"]
+    return []
+
+
+@attack("T33", group="protocol")
+def one_memfd_beyond_the_limit_of_files(session):
+    result = session.strike("shared_memory", deadline_ms=8000, bytes=256 << 20)
+    return [] if result.kind in (REFUSED, KILLED) else [result.text]
+
+
+@attack("T20", group="protocol")
+def nothing_is_left_of_the_dead(session):
+    """No zombie, no process of a tenant's that outlives it."""
+    for _ in range(3):
+        session.strike("segv", deadline_ms=DEADLINE_MS)
+    if not eventually(lambda: session.zombies() == 0, 3):
+        return [f"{session.zombies()} zombies"]
+    return session.check_tenant_works()

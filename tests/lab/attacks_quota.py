@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As much as the daemon will take of everything; then the neighbour takes what it needs, and all of it comes back."""
+
+import time
+
+import calls
+from attack import attack, eventually
+from wire import encode, first
+
+# A lab's limits, so that a full tenant is soon full.
+LIMITS = {"limits.buffers_bytes_max": 64 << 20, "limits.buffers_max": 200, "limits.stored_bytes_max": 16 << 20, "limits.module_bytes_max": 8 << 20,
+          "limits.document_bytes_max": 8 << 20, "limits.prepared_graphs_max": 50, "jobs.queued_per_tenant_max": 50,
+          "jobs.running_per_tenant_max": 4, "jobs.stored_bytes_max": 64 << 20, "jobs.kept_bytes_max": 32 << 20, "jobs.watchers_max": 100}
+
+
+def neighbour_can(session):
+    """A new job, a new buffer and an upload of another tenant's go as ever."""
+    api, complaints = session.target.api("neighbour"), []
+    answer = api.submit(calls.ADD, {"in": calls.tensor(calls.I32, calls.ints(1))})
+    if not answer.ok:
+        complaints.append(f"the neighbour cannot submit: {answer}")
+    answer = api.call("CreateBuffer", encode(f2=1 << 20))
+    if not answer.ok:
+        complaints.append(f"the neighbour cannot make a buffer: {answer}")
+    else:
+        api.call("DeleteBuffer", encode(f2=first(first(answer.reply, 1), 1)))
+    api.close()
+    return complaints
+
+
+def until_refused(session, what, call, most):
+    """Calls until it is refused; by RESOURCE_EXHAUSTED, before `most` have been taken."""
+    kept = []
+    for _ in range(most + 1):
+        answer = call(len(kept))
+        if not answer.ok:
+            complaints = [] if answer.code == "RESOURCE_EXHAUSTED" else [f"{what}: {answer} after {len(kept)}"]
+            session.note(f"{what}: refused after {len(kept)}")
+            return kept, complaints
+        kept.append(answer)
+    return kept, [f"{what}: {len(kept)} were taken"]
+
+
+@attack("T33")
+def buffers_without_end(session):
+    api = session.api
+    kept, complaints = until_refused(session, "buffers of 8 MiB", lambda _: api.call("CreateBuffer", encode(f2=8 << 20)), 8)
+    more, again = until_refused(session, "small buffers", lambda _: api.call("CreateBuffer", encode(f2=1)), 200)
+    complaints += again + neighbour_can(session)
+    for answer in kept + more:
+        api.call("DeleteBuffer", encode(f2=first(first(answer.reply, 1), 1)))
+    answer = api.call("CreateBuffer", encode(f2=48 << 20))  # All of it came back.
+    if not answer.ok:
+        complaints.append(f"what was deleted is still counted: {answer}")
+    else:
+        api.call("DeleteBuffer", encode(f2=first(first(answer.reply, 1), 1)))
+    return complaints
+
+
+@attack("T33")
+def uploads_without_end(session):
+    def put(index):
+        return session.api.put_module(index.to_bytes(8, "little") * (1 << 18))[1]
+    _, complaints = until_refused(session, "modules of 2 MiB", put, 8)
+    answer = session.api.put_module(bytes(9 << 20))[1]
+    if answer.ok:
+        complaints.append("a module beyond the limit was taken")
+    return complaints + neighbour_can(session)
+
+
+@attack("T33")
+def graphs_without_end(session):
+    # The same document again is the same preparation, yet a handle of its own.
+    _, answer = session.api.put_graph(calls.ADD)
+    digest = first(answer.reply, 1)
+    modules = [encode(f1="k", f2=session.api.put_module(calls.KERNELS)[0])]
+    kept, complaints = until_refused(session, "prepared graphs", lambda _: session.api.call("PrepareGraph", encode(f2=digest, f3=modules)), 50)
+    for answer in kept:
+        session.api.call("ReleaseGraph", encode(f2=first(answer.reply, 1)))
+    return complaints + neighbour_can(session)
+
+
+@attack("T30")
+def jobs_without_end(session):
+    busy = calls.document("busy", calls.IN_OUT, [("rounds", 400)])
+    value = calls.tensor(calls.I32, calls.ints(1))
+    kept, complaints = until_refused(session, "jobs", lambda _: session.api.submit(busy, {"in": value}), 60)
+    complaints += neighbour_can(session)
+    for answer in kept:
+        session.api.call("CancelJob", encode(f2=session.api.job_id(answer)))
+    if not eventually(lambda: session.api.submit(calls.ADD, {"in": value}).ok, 10):
+        complaints.append("no job is taken after all were cancelled")
+    return complaints
+
+
+@attack("T33")
+def disk_without_end(session):
+    """Jobs with large inputs: the store takes what the tenant may have, and no more."""
+    api = session.api
+    identifier = first(first(api.call("CreateBuffer", encode(f2=16 << 20)).reply, 1), 1)
+    view = encode(f1="in", f3=encode(f1=identifier, f3=calls.I32, f4=[4 << 20]))
+    handle, _ = api.handle(calls.document("busy", calls.IN_OUT, [("rounds", 100)], instances="1"))
+    ids = []
+
+    def submit(index):
+        # Other bytes each time: equal ones are stored once.
+        api.call("WriteBuffer", encode(f1=encode(f2=identifier), f2=index.to_bytes(8, "little")))
+        answer = api.call("Submit", encode(f2=handle, f4=[view]), timeout=60)
+        if answer.ok:
+            ids.append(api.job_id(answer))
+        return answer
+    _, complaints = until_refused(session, "jobs of 16 MiB", submit, 6)
+    complaints += neighbour_can(session)
+    for job in ids:
+        api.call("CancelJob", encode(f2=job))
+    api.call("DeleteBuffer", encode(f2=identifier))
+    return complaints
+
+
+@attack("T33")
+def arrays_and_dependencies(session):
+    """One call that makes very many jobs, or one that waits for very many."""
+    api = session.api
+    handle, _ = api.handle(calls.ADD)
+    value = [encode(f1="in", f2=calls.tensor(calls.I32, calls.ints(1)))]
+    complaints = []
+    for first_index, last, step in ((0, 10 ** 6, 1), (0, 2 ** 64 - 1, 1), (2 ** 64 - 2, 2 ** 64 - 1, 2 ** 63), (5, 1, 1), (0, 2 ** 64 - 1, 2 ** 62)):
+        answer = api.call("Submit", encode(f2=handle, f4=value, f10=encode(f1=first_index, f2=last, f3=step)))
+        if answer.code in ("INTERNAL", "UNKNOWN", "UNAVAILABLE") or answer.ok and last - first_index > 10 ** 5 and step == 1:
+            complaints.append(f"an array from {first_index} to {last} by {step}: {answer}")
+    answer = api.call("Submit", encode(f2=handle, f4=value, f9=[encode(f1=f"job-{i:032x}") for i in range(5000)]))
+    if answer.ok:
+        complaints.append("5,000 dependencies were taken")
+    return complaints
+
+
+@attack("T30")
+def watchers_without_end(session):
+    """Streams that nobody reads, in many connections."""
+    busy = calls.document("busy", calls.IN_OUT, [("rounds", 300)])
+    answer = session.api.submit(busy, {"in": calls.tensor(calls.I32, calls.ints(1))})
+    job, opened, complaints = session.api.job_id(answer), [], []
+    import wire
+    for _ in range(4):
+        connection = wire.Connection(session.target.address)
+        opened.append(connection)
+        for _ in range(80):
+            stream = connection.open(calls.SERVICE + "WatchJob", session.api.metadata)
+            connection.write(stream, encode(f2=job), True)
+    time.sleep(0.3)
+    complaints += neighbour_can(session)
+    for connection in opened:
+        connection.close()
+    session.api.call("CancelJob", encode(f2=job))
+    watched = lambda: session.api.call("WatchJob", encode(f2=job), timeout=5).ok
+    if not eventually(watched, 10):
+        complaints.append("watchers of closed connections are still counted")
+    return complaints

@@ -1,0 +1,18 @@
+;; What a compiler would not write: effective addresses beyond 32 bits, and accesses without a buffer.
+(module
+  (import "hpvm" "instance_id" (func $id (param i32) (result i32)))
+  (memory (export "memory") 1)
+  (func $at (param $base i32) (result i32)
+    (i32.add (local.get $base) (i32.shl (call $id (i32.const 0)) (i32.const 2))))
+  (func (export "far_load") (param $in i32) (param $out i32)
+    (i32.store (call $at (local.get $out)) (i32.load offset=4294967292 (call $at (local.get $in)))))
+  (func (export "far_store") (param $in i32) (param $out i32)
+    (i32.store offset=4294967292 (call $at (local.get $out)) (i32.load (call $at (local.get $in)))))
+  (func (export "far_load_2g") (param $in i32) (param $out i32)
+    (i32.store (call $at (local.get $out)) (i32.load offset=2147483648 (call $at (local.get $in)))))
+  (func (export "absolute_load") (param $in i32) (param $out i32)
+    (i32.store (call $at (local.get $out)) (i32.load (i32.const 64))))
+  (func (export "absolute_store") (param $in i32) (param $out i32)
+    (i32.store (i32.const 64) (i32.load (call $at (local.get $in)))))
+  (func (export "pointer_from_data") (param $in i32) (param $out i32)
+    (i32.store (call $at (local.get $out)) (i32.load (i32.load (call $at (local.get $in)))))))

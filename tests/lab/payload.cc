@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/lab/payload.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "engine/engine.h"
+#include "proto/internal/frame_channel.h"
+
+// The number of the run that it executes is all that this needs of the runner's inside.
+#define private public
+#include "executor/runner.h"
+#undef private
+
+namespace hpvm {
+
+// In place of ExecuteRun: tests/lab/CMakeLists.txt compiles executor/runner.cc with that name.
+std::span<const uint8_t> BrokenExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices,
+                                          Time now, OutputArena& arena, internal::RunDone* done);
+
+namespace lab {
+namespace {
+
+constexpr char kInput[] = "attack";
+
+std::string AttackText(const RunJob& job) {
+  for (const internal::Binding& input : job.message.inputs()) {
+    if (input.name() == kInput && input.has_body() &&
+        input.body().offset() + uint64_t{input.body().bytes()} <= job.body.size()) {
+      return {reinterpret_cast<const char*>(job.body.data()) + input.body().offset(), input.body().bytes()};
+    }
+  }
+  return "";
+}
+
+std::map<std::string, std::string> Arguments(const std::string& text) {
+  std::map<std::string, std::string> arguments;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    if (const size_t equals = line.find('='); equals != std::string::npos) {
+      arguments[line.substr(0, equals)] = line.substr(equals + 1);
+    }
+    at = end + 1;
+  }
+  return arguments;
+}
+
+std::string RunProbe(Task& task) {
+  const std::string name = task.Text("probe");
+  for (const auto& probes :
+       {FileProbes(), ProcessProbes(), KernelProbes(), ResourceProbes(), ProtocolProbes(), CrashProbes()}) {
+    for (const NamedProbe& probe : probes) {
+      if (name == probe.name) {
+        return probe.run(task);
+      }
+    }
+  }
+  return "unknown: " + name;
+}
+
+}  // namespace
+
+std::string Task::Text(const char* name) const {
+  const auto found = arguments.find(name);
+  return found == arguments.end() ? "" : found->second;
+}
+
+int64_t Task::Number(const char* name) const { return atoll(Text(name).c_str()); }
+
+std::string Took(const std::string& what) { return "took: " + what; }
+
+std::string Refused() {
+  const int error = errno;
+  const char* name = strerrorname_np(error);
+  return std::string("refused: ") + (name != nullptr ? name : std::to_string(error));
+}
+
+std::string Outcome(long result) { return result < 0 ? Refused() : Took(std::to_string(result)); }
+
+}  // namespace lab
+
+std::span<const uint8_t> BrokenExecuteRun(Engine& engine, RunJob& job, const DeviceIndices& devices,
+                                          Time now, OutputArena& arena, internal::RunDone* done) {
+  const std::string text = lab::AttackText(job);
+  if (text.find("probe=") == std::string::npos) {
+    return ExecuteRun(engine, job, devices, now, arena, done);
+  }
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+  const auto* owner = reinterpret_cast<const Runner::Job*>(reinterpret_cast<const char*>(&job) -
+                                                           offsetof(Runner::Job, run));
+#pragma GCC diagnostic pop
+  lab::Task task{lab::Arguments(text), job.message, owner->id, done};
+  const std::string report = lab::RunProbe(task);
+  if (!task.keep_answer) {
+    SetStatus(Aborted("lab[" + CleanText(report, 12'000, false) + "]"), done->mutable_status());
+  }
+  arena.Clear();
+  return {};
+}
+
+}  // namespace hpvm

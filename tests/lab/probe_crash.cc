@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways in which a process ends, or stops without ending.
+#include <assert.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "tests/lab/payload.h"
+
+namespace hpvm::lab {
+namespace {
+
+// A signal to itself, which the filter allows; the default action, as nothing handles it.
+void Raise(int number) {
+  signal(number, SIG_DFL);
+  syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
+}
+
+std::string Segv(Task&) {
+  *reinterpret_cast<volatile int*>(8) = 1;
+  return Took("the page at 0");
+}
+std::string Bus(Task&) {
+  UniqueFd memory(memfd_create("bus", 0));
+  auto* page = static_cast<volatile char*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0));
+  page[0] = 1;  // Beyond its end.
+  return Took("a page that is not there");
+}
+std::string Ill(Task&) {
+  asm volatile("ud2");
+  return Took("an instruction that is none");
+}
+std::string Fpe(Task& task) {
+  volatile int zero = static_cast<int>(task.Number("none"));
+  volatile int result = 1 / zero;
+  return Took(std::to_string(result));
+}
+std::string Abort(Task&) {
+  Raise(SIGABRT);
+  return Took("abort");
+}
+std::string Sys(Task&) {
+  syscall(SYS_ptrace, 0, 0, 0, 0);  // Deadly where there is a filter.
+  Raise(SIGSYS);
+  return Took("a call");
+}
+// What the kernel does to whoever has the most memory; whether it would is the probe "memory".
+std::string OutOfMemory(Task&) {
+  Raise(SIGKILL);
+  return Took("kill");
+}
+std::string Stop(Task&) {
+  Raise(SIGSTOP);
+  return "refused: went on";
+}
+std::string Exit(Task&) { _exit(0); }
+std::string CloseSocket(Task&) {
+  close(3);
+  pause();
+  return Took("close");
+}
+std::string Garbage(Task&) {
+  const char bytes[64] = "This is no frame, and it never was one. The end of the line.";
+  const ssize_t put = write(3, bytes, sizeof(bytes));
+  return put < 0 ? Refused() : "refused: went on";
+}
+std::string DeviceLost(Task& task) {
+  task.keep_answer = true;
+  SetStatus(Unavailable("The device is lost, the attacker says."), task.done->mutable_status());
+  task.done->add_lost_devices(0);
+  return "";
+}
+std::string Assert(Task&) {
+  __assert_fail("driver_is_good", "driver.c", 42, "Submit");
+}
+std::string DoubleFree(Task&) {
+  void* volatile block = malloc(2000);
+  free(block);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuse-after-free"
+  free(block);
+#pragma GCC diagnostic pop
+  Raise(SIGABRT);  // An allocator that does not notice.
+  return Took("free");
+}
+
+constexpr NamedProbe kProbes[] = {
+    {"segv", Segv}, {"bus", Bus},   {"ill", Ill},   {"fpe", Fpe},       {"abrt", Abort},
+    {"sys", Sys},   {"oom", OutOfMemory}, {"stop", Stop}, {"exit", Exit},     {"fd_close", CloseSocket},
+    {"garbage", Garbage}, {"device_lost", DeviceLost}, {"assert", Assert}, {"double_free", DoubleFree},
+};
+
+}  // namespace
+
+std::span<const NamedProbe> CrashProbes() { return kProbes; }
+
+}  // namespace hpvm::lab

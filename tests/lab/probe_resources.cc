@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// As much as there is of everything. Each stops at a bound of its own, so that a machine without the limit survives.
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/fd.h"
+#include "tests/lab/payload.h"
+
+namespace hpvm::lab {
+namespace {
+
+std::string Descriptors(Task& task) {
+  std::vector<UniqueFd> held;
+  const auto wanted = static_cast<size_t>(task.Number("count"));
+  while (held.size() < wanted) {
+    UniqueFd memory(memfd_create("fill", MFD_CLOEXEC));
+    if (!memory.valid()) {
+      return Refused() + " after " + std::to_string(held.size());
+    }
+    held.push_back(std::move(memory));
+  }
+  return Took(std::to_string(held.size()));
+}
+
+std::atomic<bool> g_threads_end{false};
+// With stacks of their own, through the call itself: std::thread's failure would end the process.
+std::string Threads(Task& task) {
+  const auto wanted = static_cast<size_t>(task.Number("count"));
+  std::vector<pthread_t> held;
+  int error = 0;
+  g_threads_end = false;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 64 * 1024);
+  while (held.size() < wanted && error == 0) {
+    pthread_t thread;
+    error = pthread_create(&thread, &attributes, [](void*) -> void* {
+      while (!g_threads_end) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      return nullptr;
+    }, nullptr);
+    if (error == 0) {
+      held.push_back(thread);
+    }
+  }
+  const std::string count = std::to_string(held.size());
+  g_threads_end = true;
+  for (const pthread_t thread : held) {
+    pthread_join(thread, nullptr);
+  }
+  errno = error;
+  return error == 0 ? Took(count) : Refused() + " after " + count;
+}
+
+std::string Memory(Task& task) {
+  const auto wanted = static_cast<uint64_t>(task.Number("bytes"));
+  constexpr uint64_t kPiece = 16 << 20;
+  std::vector<void*> held;
+  uint64_t got = 0;
+  while (got < wanted) {
+    void* piece = mmap(nullptr, kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (piece == MAP_FAILED) {
+      break;
+    }
+    memset(piece, 1, kPiece);
+    held.push_back(piece);
+    got += kPiece;
+  }
+  const std::string answer = got < wanted ? Refused() + " after " + std::to_string(got) : Took(std::to_string(got));
+  for (void* piece : held) {
+    munmap(piece, kPiece);
+  }
+  return answer;
+}
+
+// In one memfd: memory that no limit of the process counts as its own.
+std::string SharedMemory(Task& task) {
+  UniqueFd memory(memfd_create("fill", MFD_CLOEXEC));
+  const auto wanted = static_cast<uint64_t>(task.Number("bytes"));
+  std::vector<char> piece(1 << 20, 1);
+  for (uint64_t got = 0; got < wanted; got += piece.size()) {
+    if (pwrite(memory.get(), piece.data(), piece.size(), static_cast<off_t>(got)) !=
+        static_cast<ssize_t>(piece.size())) {
+      return Refused() + " after " + std::to_string(got);
+    }
+  }
+  return Took(std::to_string(wanted));
+}
+
+// Standard error is read by the daemon: lines that look like its own, terminal codes, and very many of them.
+std::string Log(Task& task) {
+  const std::string line = task.Text("text") + "\n";
+  const auto bytes = static_cast<uint64_t>(task.Number("bytes"));
+  const std::string raw = "\x1b[2J\x1b]0;lab-title\x07\r" + line + std::string("\0\x01\xff\xfe", 4) + "\n";
+  uint64_t put = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  while (put < bytes && std::chrono::steady_clock::now() < end) {
+    const ssize_t wrote = write(STDERR_FILENO, raw.data(), raw.size());
+    if (wrote < 0) {
+      break;
+    }
+    put += static_cast<uint64_t>(wrote);
+  }
+  return "refused: written " + std::to_string(put);
+}
+
+// Changes the size of every memory that the daemon shared; a smaller one would kill whoever maps it.
+std::string ResizeShared(Task&) {
+  std::string changed;
+  int refused = 0;
+  for (int fd = 4; fd < 256; ++fd) {
+    const int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SEAL) == 0) {
+      continue;  // Its own, such as one of this process's making.
+    }
+    if (ftruncate(fd, 0) == 0 || ftruncate(fd, 1 << 30) == 0) {
+      changed += std::to_string(fd) + " ";
+    }
+    ++refused;
+  }
+  errno = EPERM;
+  return changed.empty() ? Refused() + " for " + std::to_string(refused) : Took(changed);
+}
+
+// A worker that ignores the wish to stop, with every thread that there is.
+std::string Spin(Task& task) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(task.Number("ms"));
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> sum{0};
+  const auto spin = [&] {
+    while (std::chrono::steady_clock::now() < end) {
+      sum.fetch_add(1, std::memory_order_relaxed);
+    }
+  };
+  for (int64_t i = 1; i < task.Number("threads"); ++i) {
+    threads.emplace_back(spin);
+  }
+  spin();
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return Took("its time");
+}
+
+constexpr NamedProbe kProbes[] = {
+    {"descriptors", Descriptors}, {"threads", Threads}, {"memory", Memory}, {"shared_memory", SharedMemory},
+    {"log", Log},                 {"spin", Spin},       {"resize_shared", ResizeShared},
+};
+
+}  // namespace
+
+std::span<const NamedProbe> ResourceProbes() { return kProbes; }
+
+}  // namespace hpvm::lab

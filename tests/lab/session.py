@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One daemon, its neighbour, and the attacks on it: what each came to, and what must hold after every one."""
+
+import os
+import pathlib
+import socket
+import statistics
+import threading
+import time
+
+import calls
+import target as targets
+from attack import KILLED, ODD, REFUSED, STRIKE, TOOK, Result, eventually, verdict
+
+QUANTUM_MS = 5
+# What a machine with other work adds to a single 99th percentile, however it is measured; figures are reported without it.
+NOISE_MS = 3
+
+
+def percentile(values, part):
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else float("nan")
+
+
+class Session:
+    def __init__(self, target, say, mutant="", full=False):
+        self.target, self.say, self.mutant, self.full = target, say, mutant, full
+        self.tenant = self.thief = targets.ATTACKER  # Who strikes; who tries the neighbour's ids.
+        self.api = target.api(self.tenant)
+        self.findings, self.outcomes, self.notes = [], {}, []
+        self.memory_is_limited = False
+        self.secret = target.secret.encode()
+        self.leaks = []
+        self.start_listeners()
+        answer = self.call_strike(self.api, "none", {})
+        if "unknown: none" not in answer.message.replace("%20", " "):
+            raise RuntimeError(f"the payload does not run: {answer} {target.tail()}")
+        self.level, self.detail = self.reached_level()
+        self.memory_is_limited = "memory" in self.detail
+        self.pid = target.process.pid
+        self.gather_facts()
+
+    # Level and what it is made of, from the daemon; what it does not say yet, from the process itself.
+    def reached_level(self):
+        level, detail = self.api.sandbox()
+        if level is None:
+            status = pathlib.Path(f"/proc/{self.target.executor_of(self.tenant)}/status").read_text()
+            level = 2 if "Seccomp:\t2" in status else 0
+            detail = "as its process shows"
+        return level, detail
+
+    def start_listeners(self):
+        """Services that a process outside of a sandbox could reach."""
+        self.abstract_name = f"hpvm-lab-{os.getpid()}"
+        self.listeners = [socket.socket(socket.AF_INET), socket.socket(socket.AF_UNIX)]
+        self.listeners[0].bind(("127.0.0.1", 0))
+        self.listeners[1].bind("\0" + self.abstract_name)
+        for listener in self.listeners:
+            listener.listen(8)
+
+    def gather_facts(self):
+        target = self.target
+        own, neighbour = target.executor_of(self.tenant), target.executor_of(targets.NEIGHBOUR)
+        if own is None or neighbour is None:
+            raise RuntimeError("the executors cannot be told apart: " + target.tail())
+        victim = target.folder / "victim"
+        victim.write_text("a file")
+        victim.chmod(0o600)
+        cache = target.state / "cache" / targets.NEIGHBOUR
+        kernels = [path for path in cache.rglob("*") if path.is_file()] or [cache / "none"]
+        blobs = [path for path in (target.state / "blobs").rglob("*") if path.is_file()] or [target.state / "blobs/none"]
+        address = {pid: self.heap_of(pid) for pid in (neighbour, self.pid)}
+        self.facts = {"n_pid": neighbour, "d_pid": self.pid, "n_client": target.neighbour.process.pid,
+                      "compiler": target.compiler_of(own), "n_compiler": target.compiler_of(neighbour), "state": target.state,
+                      "folder": target.folder, "socket": target.socket, "log": target.log, "victim": victim,
+                      "n_cache": kernels[0], "n_cache_folder": cache, "n_blob": blobs[0],
+                      "n_address": address[neighbour], "d_address": address[self.pid],
+                      "n_address_hex": hex(address[neighbour]), "d_address_hex": hex(address[self.pid]),
+                      "n_uid": os.stat(f"/proc/{neighbour}").st_uid or 65533,
+                      "abstract": self.abstract_name, "port": self.listeners[0].getsockname()[1]}
+        self.neighbour_pid = neighbour
+
+    @staticmethod
+    def heap_of(pid):
+        try:
+            for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+                if "[heap]" in line:
+                    return int(line.split("-")[0], 16)
+        except OSError:
+            pass
+        return 0x10000
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def crashes_of(self, kind):
+        return 1000 if self.full and kind != "stop" else 100 if self.full else 3
+
+    def call_strike(self, api, probe, arguments, timeout=None, deadline_ms=5000):
+        text = "".join(f"{key}={value}\n" for key, value in {"probe": probe, **arguments}.items()).encode()
+        text += b"\n" * (-len(text) % 16)
+        return api.run(STRIKE, {"attack": calls.tensor(calls.U8, text)}, deadline_ms=deadline_ms, timeout=timeout)
+
+    def strike(self, probe, deadline_ms=5000, **arguments):
+        answer = self.call_strike(self.api, probe, arguments, deadline_ms=deadline_ms)
+        self.look_for_secret(answer.message.encode() + b"".join(answer.replies), probe)
+        return verdict(answer)
+
+    def look_for_secret(self, data, where):
+        if self.secret in data:
+            self.leaks.append(where)
+
+    def zombies(self):
+        return targets.zombies(self.target.process.pid)
+
+    def check_tenant_works(self):
+        """The attacker's own good work still goes, in an executor of its own."""
+        for _ in range(20):
+            answer = self.api.run(calls.ADD, {"in": calls.tensor(calls.I32, calls.ints(1, 2, 3, 4))})
+            if answer.ok and self.api.output(answer) == calls.ints(8, 9, 10, 11):
+                return []
+            time.sleep(0.1)
+        return [f"the attacker's good work fails: {answer}"]
+
+    # What must hold after each attack.
+    def check_after(self, attack):
+        found = []
+        neighbour = self.target.neighbour
+        bad = neighbour.failures(self.seen)
+        if bad:
+            found.append(f"the neighbour failed {len(bad)} times: {bad[0][2][:300]}")
+        self.seen = len(neighbour.runs)
+        if neighbour.process.poll() is not None:
+            found.append("the neighbour's client ended")
+        if not self.target.is_alive() or self.target.process.pid != self.pid:
+            found.append("the daemon ended: " + self.target.tail(3000))
+        elif not os.path.exists(f"/proc/{self.neighbour_pid}"):
+            found.append("the neighbour's executor ended")
+            self.neighbour_pid = self.target.executor_of(targets.NEIGHBOUR)
+        if self.leaks:
+            found.append(f"the neighbour's secret was read by {self.leaks}")
+            self.leaks = []
+        return found
+
+    seen = 0
+
+    def execute(self, attack):
+        begin = time.monotonic()
+        outcome = attack.run(self)
+        complaints = []
+        if isinstance(outcome, Result):
+            self.outcomes[attack.name] = outcome.kind
+            if outcome.kind == TOOK and self.level >= attack.level:
+                complaints.append(f"succeeded: {outcome.text[:300]}")
+            elif outcome.kind == ODD:
+                complaints.append(f"not tried: {outcome.text[:300]}")
+        else:
+            complaints += outcome or []
+            self.outcomes[attack.name] = "broken" if outcome else "held"
+        complaints += self.check_after(attack)
+        for complaint in complaints:
+            self.findings.append((attack, complaint))
+            self.say(f"  FAILED {attack.threat} {attack.name}: {complaint}")
+        if self.full or complaints or time.monotonic() - begin > 5:
+            self.say(f"  {attack.threat:4} {attack.name}: {self.outcomes[attack.name]} ({time.monotonic() - begin:.2f} s)")
+        return not complaints
+
+    # --- Latency
+
+    def while_doing(self, work, seconds):
+        """The neighbour's latencies while threads call work(api) without a pause."""
+        ends = threading.Event()
+
+        def loop():
+            api = self.target.api(targets.WORKER if work is good_work else self.tenant)
+            try:
+                while not ends.is_set():
+                    work(self, api)
+            finally:
+                api.close()
+
+        threads = [threading.Thread(target=loop, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        time.sleep(seconds)
+        end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        ends.set()
+        for thread in threads:
+            thread.join(30)
+        return self.target.neighbour.latencies_ms(begin, end)
+
+    def compare_latency(self, name, work, rounds=3, seconds=1.2):
+        """Good and bad load by turns; the medians of their 99th percentiles. Tried again twice before it counts."""
+        for attempt in range(3):
+            good, bad = [], []
+            for _ in range(rounds):
+                good.append(percentile(self.while_doing(good_work, seconds), 0.99))
+                bad.append(percentile(self.while_doing(work, seconds), 0.99))
+            growth = statistics.median(bad) - statistics.median(good)
+            text = (f"{name}: the neighbour's p99 {statistics.median(good):.2f} ms under good load, "
+                    f"{statistics.median(bad):.2f} ms under attack (growth {growth:+.2f} ms, allowed {QUANTUM_MS})")
+            if growth <= QUANTUM_MS + NOISE_MS * attempt:
+                self.note(text)
+                return []
+        return [text]
+
+    def close(self):
+        self.api.close()
+        for listener in self.listeners:
+            listener.close()
+
+
+def good_work(session, api):
+    """A tenant that keeps every processor busy."""
+    api.run(BUSY, {"in": calls.tensor(calls.I32, calls.ints(*range(8)))}, deadline_ms=10_000)
+
+
+BUSY = calls.document("busy", calls.IN_OUT, [("rounds", 2)])

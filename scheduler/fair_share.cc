@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Events, queues and starts. The clocks stand in fair_share_clock.cc, grants in fair_share_devices.cc.
 #include "scheduler/fair_share.h"
 
 #include <algorithm>
@@ -10,257 +11,261 @@ namespace hpvm::scheduler {
 namespace {
 
 constexpr int32_t kPriorityMax = 1'000;
+// What a job is thought to use before one has ended; and bounds on what is believed later.
+constexpr Duration kJobCostFirst = std::chrono::milliseconds(1);
+constexpr Duration kJobCostMax = std::chrono::seconds(1);
+// The newest job's part of the smoothed cost: one in so many.
+constexpr int64_t kJobCostPart = 8;
 
 }  // namespace
 
 FairShare::FairShare(const FairShareLimits& limits, const FairShareDevices& devices)
     : limits_(limits), devices_(devices.devices) {
-  HPVMD_CHECK(devices.devices <= 64);
+  HPVMD_CHECK(devices.devices <= kShareDevicesMax);
+}
+
+void FairShare::SetLimits(const FairShareLimits& limits) {
+  limits_ = limits;
+  for (auto& [key, tenant] : tenants_) {
+    Rank(key, tenant);
+  }
+}
+
+void FairShare::SetDevice(DeviceIndex index, const DeviceShare& share) {
+  HPVMD_CHECK(index < kShareDevicesMax);
+  if (index >= devices_.size()) {
+    devices_.resize(index + 1);
+    for (auto& [key, tenant] : tenants_) {
+      tenant.on.resize(devices_.size());
+    }
+  }
+  devices_[index].share = share;
 }
 
 std::vector<Decision> FairShare::Tick(Time now, std::span<const Event> events) {
   std::vector<Decision> out;
+  now_ = now;
+  Accrue();
   for (const Event& event : events) {
-    Apply(now, event, out);
+    Apply(event, out);
   }
   StartJobs(out);
   next_tick_ = kNever;
   for (DeviceIndex i = 0; i < devices_.size(); ++i) {
-    TurnDevice(now, i, out);
+    TurnDevice(i, out);
   }
   return out;
 }
 
-Time FairShare::NextTick() const { return next_tick_; }
+FairShare::Tenant* FairShare::Find(TenantKey key) {
+  const auto found = tenants_.find(key);
+  return found == tenants_.end() ? nullptr : &found->second;
+}
 
 uint32_t FairShare::queued(TenantKey tenant) const {
-  auto it = tenants_.find(tenant);
-  return it == tenants_.end() ? 0 : static_cast<uint32_t>(it->second.queue.size());
+  const auto it = tenants_.find(tenant);
+  return it == tenants_.end() ? 0 : it->second.queued;
 }
 
 uint32_t FairShare::running(TenantKey tenant) const {
-  auto it = tenants_.find(tenant);
-  return it == tenants_.end() ? 0 : static_cast<uint32_t>(it->second.running.size());
+  const auto it = tenants_.find(tenant);
+  return it == tenants_.end() ? 0 : it->second.running;
 }
 
-Duration FairShare::held(TenantKey tenant, DeviceIndex device, Time now) const {
-  auto it = tenants_.find(tenant);
-  if (it == tenants_.end() || device >= devices_.size()) {
-    return Duration{0};
+void FairShare::Apply(const Event& event, std::vector<Decision>& out) {
+  if (const auto* queued = std::get_if<JobQueued>(&event)) {
+    return Queue(*queued, out);
   }
-  const std::optional<Holder>& holder = devices_[device].holder;
-  const bool holds = holder.has_value() && holder->tenant == tenant;
-  return it->second.held[device] + (holds ? now - holder->since : Duration{0});
-}
-
-void FairShare::Apply(Time now, const Event& event, std::vector<Decision>& out) {
   if (const auto* arrives = std::get_if<TenantArrives>(&event)) {
-    if (tenants_.contains(arrives->tenant)) {
-      return;
-    }
-    if (tenants_.size() >= limits_.tenants_max) {
-      out.push_back(RefuseTenant{arrives->tenant});
-      return;
-    }
-    Tenant& tenant = tenants_[arrives->tenant];
-    tenant.wants.resize(devices_.size());
-    tenant.held.resize(devices_.size());
-  } else if (const auto* leaves = std::get_if<TenantLeaves>(&event)) {
-    Leave(now, leaves->tenant);
-  } else if (const auto* queued = std::get_if<JobQueued>(&event)) {
-    Queue(now, *queued, out);
-  } else if (const auto* ended = std::get_if<JobEnded>(&event)) {
-    if (auto it = tenants_.find(ended->tenant); it != tenants_.end()) {
-      End(it->second, ended->tenant, ended->job);
-    }
+    return Arrive(*arrives, out);
+  }
+  const TenantKey key = std::visit([](const auto& one) { return one.tenant; }, event);
+  Tenant* tenant = Find(key);
+  if (tenant == nullptr) {
+    return;
+  }
+  if (const auto* ended = std::get_if<JobEnded>(&event)) {
+    End(*tenant, key, ended->job);
+  } else if (const auto* devices = std::get_if<JobDevices>(&event)) {
+    SetDevices(*tenant, key, *devices);
   } else if (const auto* returned = std::get_if<GrantReturned>(&event)) {
-    if (returned->device >= devices_.size()) {
-      return;
+    Return(*returned);
+  } else if (const auto* settings = std::get_if<TenantSettings>(&event)) {
+    AccrueBytes(*tenant);
+    tenant->weight = std::clamp(settings->weight, 1u, kShareWeightMax);
+    tenant->running_max = settings->running_max;
+    Rank(key, *tenant);
+  } else if (const auto* charge = std::get_if<Charge>(&event)) {
+    if (charge->device < devices_.size() && charge->time > Duration{0}) {
+      Spend(key, charge->device, charge->time);
     }
-    DeviceState& device = devices_[returned->device];
-    if (!device.holder || device.holder->tenant != returned->tenant || device.holder->grant != returned->grant) {
-      return;
+  } else if (const auto* holds = std::get_if<HoldsBytes>(&event)) {
+    if (holds->device < devices_.size()) {
+      AccrueBytes(*tenant);
+      tenant->on[holds->device].bytes = holds->bytes;
+      tenant->has_bytes =
+          std::any_of(tenant->on.begin(), tenant->on.end(), [](const Use& use) { return use.bytes > 0; });
+      Rank(key, *tenant);
     }
-    Release(now, device, returned->device);
-    // It gave way; if it still has work it queues behind those who wait.
-    auto it = tenants_.find(returned->tenant);
-    if (it != tenants_.end() && it->second.wants[returned->device] > 0) {
-      device.waiting.push_back(returned->tenant);
-    }
+  } else if (std::holds_alternative<TenantLeaves>(event)) {
+    Leave(key);
   }
 }
 
-void FairShare::Queue(Time now, const JobQueued& event, std::vector<Decision>& out) {
+void FairShare::Arrive(const TenantArrives& event, std::vector<Decision>& out) {
+  if (tenants_.contains(event.tenant)) {
+    return;
+  }
+  if (tenants_.size() >= limits_.tenants_max) {
+    out.push_back(RefuseTenant{event.tenant});
+    return;
+  }
+  Tenant& tenant = tenants_[event.tenant];
+  tenant.weight = std::clamp(event.weight, 1u, kShareWeightMax);
+  tenant.on.resize(devices_.size());
+  tenant.job_cost = kJobCostFirst;
+  tenant.idle_since = now_ - limits_.quantum;
+}
+
+void FairShare::Queue(const JobQueued& event, std::vector<Decision>& out) {
   const auto refuse = [&](RefuseJob::Limit limit) { out.push_back(RefuseJob{event.tenant, event.job, limit}); };
-  auto it = tenants_.find(event.tenant);
-  if (it == tenants_.end()) {
+  Tenant* tenant = Find(event.tenant);
+  if (tenant == nullptr) {
     return refuse(RefuseJob::Limit::kUnknownTenant);
   }
-  Tenant& tenant = it->second;
-  if (tenant.queued_by_key.contains(event.job) || tenant.running.contains(event.job)) {
+  if (tenant->jobs.contains(event.job)) {
     return refuse(RefuseJob::Limit::kDuplicate);
   }
-  if (!event.admitted && tenant.refusable >= limits_.queued_per_tenant_max) {
+  if (!event.admitted && tenant->queues[0].size() >= limits_.queued_per_tenant_max) {
     return refuse(RefuseJob::Limit::kTenantQueue);
   }
-  if (!event.admitted && refusable_ >= limits_.queued_max) {
+  if (!event.admitted && refusable_ >= limits_.queued_max && !MakeRoom(*tenant, event.tenant, out)) {
     return refuse(RefuseJob::Limit::kQueue);
   }
   const int64_t priority = std::clamp(event.priority, -kPriorityMax, kPriorityMax);
   const uint64_t known = devices_.size() == 64 ? ~uint64_t{0} : (uint64_t{1} << devices_.size()) - 1;
-  const QueuedJob job{.rank_ns = now.count() - priority * limits_.priority_step.count(),
-                      .sequence = sequence_++,
-                      .job = event.job,
-                      .devices = event.devices & known,
-                      .admitted = event.admitted};
-  tenant.queue.insert(job);
-  tenant.queued_by_key.emplace(event.job, job);
+  Job& job = tenant->jobs[event.job];
+  job.place = {now_.count() - priority * limits_.priority_step.count(), sequence_++, event.job};
+  job.devices = event.devices & known;
+  job.admitted = event.admitted;
+  tenant->queues[job.admitted ? 1 : 0].insert(job.place);
+  ++tenant->queued;
   ++queued_;
-  if (!job.admitted) {
-    ++tenant.refusable;
-    ++refusable_;
-  }
+  refusable_ += job.admitted ? 0 : 1;
+  Rank(event.tenant, *tenant);
 }
 
-void FairShare::Unqueue(Tenant& tenant, const QueuedJob& job) {
-  if (!job.admitted) {
-    --tenant.refusable;
-    --refusable_;
+// The queues are full: the last job of the tenant with most for its weight goes, if it has more than this one would
+// have. Linear in tenants, but only then.
+bool FairShare::MakeRoom(const Tenant& tenant, TenantKey key, std::vector<Decision>& out) {
+  const auto is_heavier = [](uint64_t jobs, uint32_t weight, uint64_t than_jobs, uint32_t than_weight) {
+    return jobs * than_weight > than_jobs * weight;
+  };
+  TenantKey heaviest_key = key;
+  Tenant* heaviest = nullptr;
+  uint64_t jobs = tenant.queues[0].size() + 1;
+  uint32_t weight = tenant.weight;
+  for (auto& [other_key, other] : tenants_) {
+    if (other_key != key && is_heavier(other.queues[0].size(), other.weight, jobs, weight)) {
+      heaviest = &other;
+      heaviest_key = other_key;
+      jobs = other.queues[0].size();
+      weight = other.weight;
+    }
   }
+  if (heaviest == nullptr) {
+    return false;
+  }
+  const JobKey last = heaviest->queues[0].rbegin()->job;
+  out.push_back(RefuseJob{heaviest_key, last, RefuseJob::Limit::kShed});
+  End(*heaviest, heaviest_key, last);
+  return true;
+}
+
+void FairShare::Unqueue(Tenant& tenant, const Job& job) {
+  tenant.queues[job.admitted ? 1 : 0].erase(job.place);
+  --tenant.queued;
   --queued_;
-  tenant.queued_by_key.erase(job.job);
-  tenant.queue.erase(job);
+  refusable_ -= job.admitted ? 0 : 1;
 }
 
 void FairShare::End(Tenant& tenant, TenantKey key, JobKey job) {
-  if (auto queued = tenant.queued_by_key.find(job); queued != tenant.queued_by_key.end()) {
-    Unqueue(tenant, QueuedJob(queued->second));
+  const auto found = tenant.jobs.find(job);
+  if (found == tenant.jobs.end()) {
     return;
   }
-  auto running = tenant.running.find(job);
-  if (running == tenant.running.end()) {
-    return;
+  if (!found->second.running) {
+    Unqueue(tenant, found->second);
+  } else {
+    Unwant(tenant, key, found->second.devices);
+    --tenant.running;
+    --running_;
+    const Duration cost = std::min(std::exchange(tenant.since_end, Duration{0}), kJobCostMax);
+    tenant.job_cost += (cost - tenant.job_cost) / kJobCostPart;
   }
-  const uint64_t devices = running->second;
-  tenant.running.erase(running);
-  --running_;
-  Unwant(tenant, key, devices);
+  tenant.jobs.erase(found);
+  Rank(key, tenant);
 }
 
-void FairShare::Leave(Time now, TenantKey key) {
-  auto it = tenants_.find(key);
-  if (it == tenants_.end()) {
+void FairShare::SetDevices(Tenant& tenant, TenantKey key, const JobDevices& event) {
+  const auto found = tenant.jobs.find(event.job);
+  if (found == tenant.jobs.end()) {
     return;
   }
-  queued_ -= static_cast<uint32_t>(it->second.queue.size());
-  refusable_ -= it->second.refusable;
-  running_ -= static_cast<uint32_t>(it->second.running.size());
-  for (DeviceIndex i = 0; i < devices_.size(); ++i) {
-    std::erase(devices_[i].waiting, key);
-    if (devices_[i].holder && devices_[i].holder->tenant == key) {
-      Release(now, devices_[i], i);
-    }
+  const uint64_t known = devices_.size() == 64 ? ~uint64_t{0} : (uint64_t{1} << devices_.size()) - 1;
+  const uint64_t next = event.devices & known, before = std::exchange(found->second.devices, next);
+  if (found->second.running) {
+    Unwant(tenant, key, before & ~next);
+    Want(tenant, key, next & ~before);
+    Rank(key, tenant);
   }
-  tenants_.erase(it);
+}
+
+void FairShare::Leave(TenantKey key) {
+  Tenant& tenant = tenants_.at(key);
+  for (DeviceIndex i = 0; i < devices_.size(); ++i) {
+    DeviceState& device = devices_[i];
+    StopWaiting(tenant, i);
+    const auto is_its = [&](const Holder& holder) { return holder.tenant == key; };
+    if (device.holder && is_its(*device.holder)) {
+      device.holder.reset();
+    }
+    std::erase_if(device.beside, is_its);
+    std::erase_if(device.overdue, is_its);
+  }
+  queued_ -= tenant.queued;
+  refusable_ -= static_cast<uint32_t>(tenant.queues[0].size());
+  running_ -= tenant.running;
+  tenant.queued = tenant.running = 0;
+  tenant.wanted = 0;
+  Rank(key, tenant);  // Out of every line.
+  tenants_.erase(key);
 }
 
 void FairShare::StartJobs(std::vector<Decision>& out) {
   while (running_ < limits_.running_max) {
-    // The tenant whose last turn lies furthest back. Linear in tenants (bounded by tenants_max), once a started job.
-    TenantKey next_key = 0;
-    Tenant* next = nullptr;
-    for (auto& [key, tenant] : tenants_) {
-      if (tenant.queue.empty() || tenant.running.size() >= limits_.running_per_tenant_max) {
-        continue;
-      }
-      if (next == nullptr || tenant.last_start < next->last_start) {
-        next = &tenant;
-        next_key = key;
-      }
+    const bool has_spare = running_ + limits_.running_spare >= limits_.running_max;
+    const Line* line = &ready_[0];
+    if (!has_spare && !ready_[1].empty() && (line->empty() || *ready_[1].begin() < *line->begin())) {
+      line = &ready_[1];
     }
-    if (next == nullptr) {
+    if (line->empty()) {
       return;
     }
-    const QueuedJob job = *next->queue.begin();
-    Unqueue(*next, job);
-    next->running.emplace(job.job, job.devices);
-    next->last_start = ++turn_;
+    const TenantKey key = line->begin()->tenant;
+    Tenant& tenant = tenants_.at(key);
+    const auto& [own, admitted] = tenant.queues;
+    const bool is_admitted = own.empty() || (!admitted.empty() && *admitted.begin() < *own.begin());
+    Job& job = tenant.jobs.at((is_admitted ? admitted : own).begin()->job);
+    Unqueue(tenant, job);
+    job.running = true;
+    ++tenant.running;
     ++running_;
-    out.push_back(StartJob{next_key, job.job});
-    Want(*next, next_key, job.devices);
-  }
-}
-
-void FairShare::Want(Tenant& tenant, TenantKey key, uint64_t devices) {
-  for (DeviceIndex i = 0; i < devices_.size(); ++i) {
-    if ((devices >> i & 1) == 0 || tenant.wants[i]++ > 0) {
-      continue;
-    }
-    const bool holds = devices_[i].holder && devices_[i].holder->tenant == key;
-    if (!holds) {
-      devices_[i].waiting.push_back(key);
-    }
-  }
-}
-
-void FairShare::Unwant(Tenant& tenant, TenantKey key, uint64_t devices) {
-  for (DeviceIndex i = 0; i < devices_.size(); ++i) {
-    if ((devices >> i & 1) == 0 || --tenant.wants[i] > 0) {
-      continue;
-    }
-    // A grant that nobody else waits for is kept: the tenant's next job then finds it in place.
-    std::erase(devices_[i].waiting, key);
-  }
-}
-
-void FairShare::Release(Time now, DeviceState& device, DeviceIndex index) {
-  if (auto it = tenants_.find(device.holder->tenant); it != tenants_.end()) {
-    it->second.held[index] += now - device.holder->since;
-  }
-  device.holder.reset();
-}
-
-void FairShare::TurnDevice(Time now, DeviceIndex index, std::vector<Decision>& out) {
-  DeviceState& device = devices_[index];
-  if (device.holder && !device.waiting.empty()) {
-    Holder& holder = *device.holder;
-    if (tenants_.at(holder.tenant).wants[index] == 0) {
-      // None of its jobs run: there is nothing to wait for.
-      if (!holder.revoked) {
-        out.push_back(Revoke{holder.tenant, index, holder.grant});
-      }
-      Release(now, device, index);
-    } else if (!holder.revoked && now - holder.since >= limits_.quantum) {
-      holder.revoked = now;
-      out.push_back(Revoke{holder.tenant, index, holder.grant});
-    } else if (holder.revoked && now - *holder.revoked >= limits_.revoke_grace) {
-      const TenantKey overdue = holder.tenant;
-      out.push_back(GrantOverdue{overdue, index, holder.grant});
-      Release(now, device, index);
-      if (tenants_.at(overdue).wants[index] > 0) {
-        device.waiting.push_back(overdue);
-      }
-    }
-  }
-  if (!device.holder && !device.waiting.empty()) {
-    const TenantKey next = device.waiting.front();
-    device.waiting.erase(device.waiting.begin());
-    const bool contended = !device.waiting.empty();
-    device.holder = Holder{.tenant = next, .grant = next_grant_++, .since = now, .contended = contended, .revoked = {}};
-    out.push_back(Grant{next, index, device.holder->grant, contended});
-  }
-  if (!device.holder) {
-    return;
-  }
-  Holder& holder = *device.holder;
-  const bool contended = !device.waiting.empty();
-  if (contended != holder.contended && !holder.revoked) {
-    holder.contended = contended;
-    out.push_back(SetContended{holder.tenant, index, contended});
-  }
-  if (contended) {
-    next_tick_ =
-        std::min(next_tick_, holder.revoked ? *holder.revoked + limits_.revoke_grace : holder.since + limits_.quantum);
+    tenant.turn = ++turn_;
+    Advance(tenant, tenant.start_time, limits_.start_cost.count());
+    out.push_back(StartJob{key, job.place.job});
+    Want(tenant, key, job.devices);
+    Rank(key, tenant);
   }
 }
 

@@ -191,6 +191,10 @@ struct Simulation {
         holder.erase(overdue->device);
       }
     }
+    // A revoked one whose jobs have ended is not waited for, and waits anew when it has others.
+    std::erase_if(holder, [&](const auto& held) {
+      return revoked.contains(held.second.second) && IsIdle(held.second.first, held.first);
+    });
     ASSERT_LE(running.size(), limits.running_max);
     std::map<TenantKey, uint32_t> per_tenant;
     for (const auto& job : running) {

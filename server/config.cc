@@ -12,6 +12,7 @@
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
+#include "server/config_access.h"
 #include "server/device_table.h"
 
 namespace hpvm {
@@ -223,7 +224,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"scheduling", "quantum_ms", &Config::scheduling_quantum_ms, 1, 10000, {}},
       {"scheduling", "revoke_grace_ms", &Config::scheduling_revoke_grace_ms, 1, 10000, {}},
       {"audit", "enabled", &Config::audit_enabled, 0, 0, {}, kNeedsRestart},
-      {"audit", "file_bytes_max", &Config::audit_file_bytes_max, 65536, 1099511627776, {}},
+      {"audit", "file_bytes_max", &Config::audit_file_bytes_max, 65536, 1099511627776, {}, kNeedsRestart},
   };
   return *keys;
 }
@@ -266,6 +267,7 @@ Diagnostics CheckConfig(const Config& config) {
   if (!listen.ok()) {
     Report(out, "server.listen", Message(listen.status()));
   }
+  CheckAccess(config, listen.value_or(std::vector<ListenAddress>{}), &out);
   if (!config.metrics_listen.empty()) {
     if (const StatusOr<HostPort> metrics = ParseMetricsListen(config.metrics_listen); !metrics.ok()) {
       Report(out, "metrics.listen", Message(metrics.status()));

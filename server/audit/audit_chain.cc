@@ -60,7 +60,8 @@ std::optional<uint64_t> AuditFileFirst(std::string_view name) {
 }
 
 std::optional<AuditLine> ParseAuditLine(std::string_view line) {
-  if (line.size() > kAuditLineBytesMax || line.size() < kSealBytes || std::any_of(line.begin(), line.end(), IsControl)) {
+  if (line.size() > kAuditLineBytesMax || line.size() < kSealBytes ||
+      std::any_of(line.begin(), line.end(), IsControl)) {
     return std::nullopt;
   }
   AuditLine parsed;
@@ -115,7 +116,8 @@ Status AuditVerifier::BeginFile(std::string_view name) {
     return DataLoss("The file name \"" + std::string(name) + "\" is none of the audit's.");
   }
   if (head_.last != 0 && *first != head_.last + 1) {
-    return DataLoss("The file \"" + std::string(name) + "\" does not follow record " + std::to_string(head_.last) + ".");
+    return DataLoss("The file \"" + std::string(name) + "\" does not follow record " + std::to_string(head_.last) +
+                    ".");
   }
   if (!unfinished_.empty()) {
     return DataLoss(Place() + " has no end.");

@@ -11,8 +11,9 @@ namespace hpvm {
 namespace {
 
 std::string Line(uint64_t sequence, const std::string& previous, const std::string& who = "token tok-1") {
-  return SealAuditLine("{\"seq\":" + std::to_string(sequence) + ",\"time\":\"2026-01-02T03:04:05.000006Z\",\"prev\":\"" +
-                       previous + "\",\"who\":\"" + who + "\",\"detail\":\"\"");
+  return SealAuditLine("{\"seq\":" + std::to_string(sequence) +
+                       ",\"time\":\"2026-01-02T03:04:05.000006Z\",\"prev\":\"" + previous + "\",\"who\":\"" + who +
+                       "\",\"detail\":\"\"");
 }
 
 std::string HashIn(const std::string& line) { return std::string(ParseAuditLine(line)->hash); }
@@ -190,9 +191,9 @@ TEST(AuditChainTest, FilesFollowOneAnother) {
 TEST(AuditChainTest, FileNames) {
   EXPECT_EQ(AuditFileFirst(AuditFileName(17)), 17u);
   EXPECT_EQ(AuditFileFirst("audit-10.jsonl"), 10u);
-  for (const char* name : {"", "audit-.jsonl", "audit-0.jsonl", "audit-01.jsonl", "audit-1.jsonl~", "audit-1", "audit-",
-                           "audit--1.jsonl", "audit-+1.jsonl", "audit-99999999999999999999.jsonl", "torn-1.bin",
-                           "audit-18446744073709551615.jsonl"}) {
+  for (const char* name :
+       {"", "audit-.jsonl", "audit-0.jsonl", "audit-01.jsonl", "audit-1.jsonl~", "audit-1", "audit-", "audit--1.jsonl",
+        "audit-+1.jsonl", "audit-99999999999999999999.jsonl", "torn-1.bin", "audit-18446744073709551615.jsonl"}) {
     EXPECT_EQ(AuditFileFirst(name), std::nullopt) << name;
   }
 }
@@ -201,15 +202,14 @@ TEST(AuditChainTest, OtherFormsAreNoLines) {
   const std::string line = Line(1, AuditOrigin());
   EXPECT_TRUE(ParseAuditLine(line).has_value());
   const std::string hash = line.substr(line.size() - 75);
-  for (const std::string& other :
-       {std::string(), std::string("{}"), hash, "{\"seq\":" + hash, line + " ", " " + line,
-        "{\"seq\":01,\"time\":\"\",\"prev\":\"" + AuditOrigin() + "\",\"a\":1" + hash,
-        "{\"seq\":0,\"time\":\"\",\"prev\":\"" + AuditOrigin() + "\",\"a\":1" + hash,
-        "{\"seq\":1,\"time\":\"\",\"prev\":\"" + AuditOrigin() + hash,
-        "{\"seq\":1,\"time\":\"" + std::string(200, 'x') + hash,
-        "{\"seq\":1,\"time\":\"\",\"prev\":\"" + std::string(64, 'G') + "\",\"a\":1" + hash,
-        "{\"seq\":1,\"time\":\"\",\"prev\":\"" + AuditOrigin() + "\",\"a\":\"" + std::string(kAuditLineBytesMax, 'x') +
-            "\"" + hash}) {
+  for (const std::string& other : {std::string(), std::string("{}"), hash, "{\"seq\":" + hash, line + " ", " " + line,
+                                   "{\"seq\":01,\"time\":\"\",\"prev\":\"" + AuditOrigin() + "\",\"a\":1" + hash,
+                                   "{\"seq\":0,\"time\":\"\",\"prev\":\"" + AuditOrigin() + "\",\"a\":1" + hash,
+                                   "{\"seq\":1,\"time\":\"\",\"prev\":\"" + AuditOrigin() + hash,
+                                   "{\"seq\":1,\"time\":\"" + std::string(200, 'x') + hash,
+                                   "{\"seq\":1,\"time\":\"\",\"prev\":\"" + std::string(64, 'G') + "\",\"a\":1" + hash,
+                                   "{\"seq\":1,\"time\":\"\",\"prev\":\"" + AuditOrigin() + "\",\"a\":\"" +
+                                       std::string(kAuditLineBytesMax, 'x') + "\"" + hash}) {
     EXPECT_FALSE(ParseAuditLine(other).has_value()) << other.substr(0, 200);
   }
 }

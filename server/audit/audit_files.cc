@@ -69,9 +69,9 @@ std::optional<AuditLine> ParseSoundLine(std::string_view line) {
 // What the end of a file holds.
 struct AuditFiles::Scan {
   uint64_t size = 0;
-  AuditHead chained;             // The last record before the first that is wrong.
-  uint64_t chained_end = 0;      // Where it ends.
-  AuditHead sound;               // The last record whose own hash is right.
+  AuditHead chained;         // The last record before the first that is wrong.
+  uint64_t chained_end = 0;  // Where it ends.
+  AuditHead sound;           // The last record whose own hash is right.
   uint64_t sound_end = 0;
 };
 
@@ -129,8 +129,8 @@ StatusOr<AuditFiles::Scan> AuditFiles::ScanEnd(const std::string& name, DiskFile
 
 // What was torn is kept for people, behind what was set aside under that number before.
 Status AuditFiles::SetAside(DiskFile& file, uint64_t from, uint64_t to, uint64_t sequence) {
-  HPVMD_ASSIGN_OR_RETURN(const auto torn, disk_.Open(folder_ + "/torn-" + std::to_string(sequence) + ".bin",
-                                                     Disk::Mode::kOpenOrCreate));
+  HPVMD_ASSIGN_OR_RETURN(const auto torn,
+                         disk_.Open(folder_ + "/torn-" + std::to_string(sequence) + ".bin", Disk::Mode::kOpenOrCreate));
   HPVMD_ASSIGN_OR_RETURN(uint64_t size, torn->Size());
   for (uint64_t at = from; at < to; at += kReadBytes) {
     HPVMD_ASSIGN_OR_RETURN(const std::string bytes, ReadRange(file, at, std::min(to, at + kReadBytes)));
@@ -159,7 +159,8 @@ StatusOr<AuditFiles::Start> AuditFiles::Open() {
     const uint64_t end = is_torn ? scan.chained_end : scan.sound_end;
     const uint64_t next = head.last != 0 ? head.last + 1 : at->first;
     if (!is_torn && (scan.chained.last != scan.sound.last || (!is_last && end < scan.size))) {
-      start.damage += "The file " + at->second + " is damaged behind record " + std::to_string(scan.chained.last) + ". ";
+      start.damage +=
+          "The file " + at->second + " is damaged behind record " + std::to_string(scan.chained.last) + ". ";
     }
     if (is_last && end < scan.size) {
       HPVMD_RETURN_IF_ERROR(SetAside(*file, end, scan.size, next));
@@ -173,8 +174,8 @@ StatusOr<AuditFiles::Start> AuditFiles::Open() {
     }
     if (head.last != 0) {
       if (start.head.last != head.last) {
-        start.damage += "Records " + std::to_string(head.last + 1) + " to " + std::to_string(start.head.last) +
-                        " are missing. ";
+        start.damage +=
+            "Records " + std::to_string(head.last + 1) + " to " + std::to_string(start.head.last) + " are missing. ";
       }
       start.head = {names.begin()->first, start.head.last, head.hash};
       return start;

@@ -142,8 +142,13 @@ class FileAuditLog final : public AuditLog {
 
  private:
   static AuditRecord Note(std::string method, std::string verdict, std::string detail) {
-    return {.who = "hpvmd", .peer = "", .tenant = "", .method = std::move(method), .object = "",
-            .verdict = std::move(verdict), .detail = std::move(detail)};
+    return {.who = "hpvmd",
+            .peer = "",
+            .tenant = "",
+            .method = std::move(method),
+            .object = "",
+            .verdict = std::move(verdict),
+            .detail = std::move(detail)};
   }
 
   // The mutex is held by callers of these.

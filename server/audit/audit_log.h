@@ -43,15 +43,15 @@ class AuditLog {
   virtual Status Flush() = 0;
   // Why records wait for the disk or were lost; kResourceExhausted when it is full, or too many wait.
   virtual Status Healthy() const = 0;
-  // Lines from `from_sequence` on, in order, until `each` returns false. A damaged line comes too, its control characters
-  // escaped, so that it is still none for whoever checks. Reads files; blocks.
+  // Lines from `from_sequence` on, in order, until `each` returns false. A damaged line comes too, its control
+  // characters escaped, so that it is still none for whoever checks. Reads files; blocks.
   virtual Status Read(uint64_t from_sequence, const std::function<bool(std::string_view line)>& each) const = 0;
 };
 
-// Files audit-<first sequence>.jsonl in `folder`. Continues the chain that is there. What a crash tore off the end goes to
-// torn-<sequence>.bin beside them, and is said in a record of its own; so is damage further up, which stays as it is.
-// What Append is given while the disk takes nothing waits, up to 65,536 records; how many more were lost is a record once
-// there is room. Disk and clock outlive the log; its destructor writes what waits.
+// Files audit-<first sequence>.jsonl in `folder`. Continues the chain that is there. What a crash tore off the end goes
+// to torn-<sequence>.bin beside them, and is said in a record of its own; so is damage further up, which stays as it
+// is. What Append is given while the disk takes nothing waits, up to 65,536 records; how many more were lost is a
+// record once there is room. Disk and clock outlive the log; its destructor writes what waits.
 StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(Disk& disk, std::string folder, uint64_t file_bytes_max,
                                                  const Clock& clock);
 // Keeps nothing.

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a call shows of itself, from a hostile client: authorization metadata, certificate names, addresses, the tenant
+// it wants to act for. Nobody gets in but with a secret, a ticket or a name that was given out, whole and in its form.
+//
+// In the input the byte 0xff followed by a digit stands for a secret, so that what surrounds a right one is tried too:
+// 0 a user's token, 1 an administrator's, 2 one that was revoked, 3 one that has expired, 4 a ticket, 5 root's, 6 one
+// that has expired, 7 one of another daemon, 8 the certificate's name, 9 the tenant's.
+#include <stddef.h>
+
+#include <string>
+#include <vector>
+
+#include "server/identity/authenticator.h"
+
+namespace hpvm {
+namespace {
+
+constexpr uint32_t kUid = 1'000;
+
+struct World {
+  World() {
+    DirectoryOptions options;
+    options.clock = &clock;
+    options.rng = &rng;
+    options.is_open = false;
+    directory = *Directory::Open(std::move(options));
+    for (const char* name : {"local", "blue", "red"}) {
+      v1::Tenant tenant;
+      tenant.set_name(name);
+      tenant.set_weight(100);
+      if (tenant.name() == "blue") {
+        tenant.add_uids(kUid);
+        tenant.add_certificate_names("blue.example");
+      }
+      HPVMD_CHECK(directory->CreateTenant(tenant, 10).ok());
+    }
+    const auto token = [this](Role role, uint64_t lifetime_ns) {
+      return *directory->CreateToken({"blue", "", "", role, lifetime_ns});
+    };
+    const Directory::NewToken expired = token(Role::kUser, 1);
+    const Directory::NewToken revoked = token(Role::kUser, 0);
+    HPVMD_CHECK(directory->RevokeToken(revoked.token.id()).ok());
+    const std::string late = mint.Issue(kUid, clock.Now());
+    clock.Advance(TicketMint::kLifetime);
+    secrets = {token(Role::kUser, 0).secret,
+               token(Role::kAdmin, 0).secret,
+               revoked.secret,
+               expired.secret,
+               mint.Issue(kUid, clock.Now()),
+               mint.Issue(0, clock.Now()),
+               late,
+               TicketMint(rng).Issue(kUid, clock.Now()),
+               "blue.example",
+               "blue"};
+  }
+  ManualClock clock;
+  SeededRng rng{1};
+  TicketMint mint{rng};
+  std::unique_ptr<Directory> directory;
+  std::vector<std::string> secrets;
+};
+
+std::string Fill(std::string_view text, const World& world) {
+  std::string filled;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\xff' && i + 1 < text.size() && text[i + 1] >= '0' && text[i + 1] <= '9') {
+      filled += world.secrets[static_cast<size_t>(text[++i] - '0')];
+    } else {
+      filled += text[i];
+    }
+  }
+  return filled;
+}
+
+std::string Lower(std::string text) {
+  for (char& c : text) {
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return text;
+}
+
+// Whether this caller is right to be let in, by the rules and not by the code.
+bool HasProof(const World& world, const CallFacts& facts, const Config& config, const Principal& got) {
+  if (facts.authorization.size() == 1) {
+    const std::string shown(facts.authorization[0]);
+    const auto shows = [&](size_t secret) {
+      return shown.size() == 7 + world.secrets[secret].size() && Lower(shown.substr(0, 7)) == "bearer " &&
+             shown.substr(7) == world.secrets[secret];
+    };
+    const bool is_safe = facts.is_encrypted || facts.peer.starts_with("unix") || facts.peer.starts_with("ipv4:127.") ||
+                         facts.peer.find("::1") != std::string_view::npos;
+    return (config.auth_tokens && is_safe && shows(0) && got.role == Role::kUser && got.tenant == "blue") ||
+           (config.auth_tokens && is_safe && shows(1) && got.role == Role::kAdmin && got.tenant == "blue") ||
+           (config.auth_peers && facts.peer.starts_with("unix") && shows(4) && got.role == Role::kUser &&
+            got.tenant == "blue") ||
+           (config.auth_peers && facts.peer.starts_with("unix") && shows(5) && got.role == Role::kAdmin);
+  }
+  return facts.authorization.empty() && config.auth_certificates && facts.certificate_names.size() == 1 &&
+         facts.certificate_names[0] == "blue.example" && got.role == Role::kUser && got.tenant == "blue";
+}
+
+}  // namespace
+}  // namespace hpvm
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hpvm;
+  static const World& world = *new World();
+  if (size < 2) {
+    return 0;
+  }
+  Config config;
+  config.auth_tokens = (data[0] & 1) != 0;
+  config.auth_certificates = (data[0] & 2) != 0;
+  config.auth_peers = (data[0] & 4) != 0 || (data[0] & 3) == 0;
+  // Lines: the peer's address, then one of A… (authorization), C… (certificate name), T… (tenant).
+  std::vector<std::string> lines(1);
+  for (const char c : std::string_view(reinterpret_cast<const char*>(data) + 1, size - 1)) {
+    if (c == '\n' && lines.size() < 16) {
+      lines.emplace_back();
+    } else {
+      lines.back() += c;
+    }
+  }
+  for (std::string& line : lines) {
+    line = Fill(line, world);
+  }
+  CallFacts facts;
+  facts.is_encrypted = (data[0] & 8) != 0;
+  facts.peer = lines[0];
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const std::string_view value = std::string_view(lines[i]).substr(lines[i].empty() ? 0 : 1);
+    switch (lines[i].empty() ? '\0' : lines[i][0]) {
+      case 'A':
+        facts.authorization.push_back(value);
+        break;
+      case 'C':
+        facts.certificate_names.push_back(value);
+        break;
+      case 'T':
+        facts.wanted_tenants.push_back(value);
+        break;
+      default:
+        break;
+    }
+  }
+  const Authenticator authenticator(config, *world.directory, world.mint, world.clock);
+  const StatusOr<Principal> got = authenticator.Authenticate(facts, config);
+  if (!got.ok()) {
+    HPVMD_CHECK(got.status().code() == absl::StatusCode::kUnauthenticated);
+    // No answer repeats a secret.
+    for (size_t i = 0; i < 8; ++i) {
+      HPVMD_CHECK(Message(got.status()).find(world.secrets[i]) == std::string::npos);
+    }
+    return 0;
+  }
+  HPVMD_CHECK(HasProof(world, facts, config, *got));
+  const StatusOr<std::string> tenant = authenticator.ActsFor(*got, facts, config);
+  if (tenant.ok() && *tenant != got->tenant) {
+    HPVMD_CHECK(got->role == Role::kAdmin && facts.wanted_tenants.size() == 1 && *tenant == facts.wanted_tenants[0]);
+    HPVMD_CHECK(world.directory->FindTenant(*tenant) != nullptr);
+  }
+  return 0;
+}

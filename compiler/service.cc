@@ -30,8 +30,9 @@ CompileOutcome Refused(const CompileRequest& request, std::string message) {
 // One connection; callers wait for their own id, one reader thread hands the answers out.
 class ZygoteClient final : public CompilerService {
  public:
-  ZygoteClient(UniqueFd socket, const ArtifactKey& key) : socket_(std::move(socket)), key_(key) {
-    broken_ = SendFrame(socket_.get(), EncodeHello(key_), {}, {}, RealClock().Now() + kSendMax);
+  ZygoteClient(UniqueFd socket, const ArtifactKey& key, const std::string& cache_folder)
+      : socket_(std::move(socket)), key_(key) {
+    broken_ = SendFrame(socket_.get(), EncodeHello({key_, cache_folder}), {}, {}, RealClock().Now() + kSendMax);
     reader_ = std::thread([this] { ReadAnswers(); });
   }
 
@@ -204,8 +205,9 @@ StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Ti
 
 }  // namespace
 
-std::unique_ptr<CompilerService> ConnectCompiler(UniqueFd socket, const ArtifactKey& key) {
-  return std::make_unique<ZygoteClient>(std::move(socket), key);
+std::unique_ptr<CompilerService> ConnectCompiler(UniqueFd socket, const ArtifactKey& key,
+                                                 const std::string& cache_folder) {
+  return std::make_unique<ZygoteClient>(std::move(socket), key, cache_folder);
 }
 
 }  // namespace hpvm

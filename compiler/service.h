@@ -92,8 +92,10 @@ class CompilerService : public LearntStore {
 };
 
 // The compiler at the other end of `socket`: a zygote (compiler/zygote.h says the protocol) that forks once a compile.
-// `key` checks the artifacts' tags. Linked without LLVM.
-std::unique_ptr<CompilerService> ConnectCompiler(UniqueFd socket, const ArtifactKey& key);
+// `key` checks the artifacts' tags; `cache_folder` is for a zygote that was not told on its command line. Linked without
+// LLVM.
+std::unique_ptr<CompilerService> ConnectCompiler(UniqueFd socket, const ArtifactKey& key,
+                                                 const std::string& cache_folder = "");
 
 }  // namespace hpvm
 

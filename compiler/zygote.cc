@@ -65,8 +65,7 @@ enum class End : uint8_t { kExited, kDeadline, kTooLarge };
 
 class Zygote {
  public:
-  explicit Zygote(const ZygoteOptions& options)
-      : options_(options), cache_(options.cache_folder, options.cache_bytes_max) {}
+  explicit Zygote(const ZygoteOptions& options) : options_(options) {}
   Status Prepare();
   Status Serve();
   ~Zygote();
@@ -87,7 +86,10 @@ class Zygote {
   std::string WhyDead(const Child& child, End end, int wait_status) const;
 
   const ZygoteOptions& options_;
-  ArtifactCache cache_;
+  Status LockDown(const std::string& cache_folder);
+
+  ArtifactCache cache_{"", 0};
+  bool is_locked_down_ = false;
   ArtifactKey key_{};
   CpuTarget target_;
   std::optional<ChildFilter> filter_;
@@ -125,14 +127,26 @@ Status Zygote::Prepare() {
   }
   if (options_.is_sandboxed) {
     HPVMD_ASSIGN_OR_RETURN(filter_, ChildFilter::Create());
-    HPVMD_RETURN_IF_ERROR(LockDownZygote(options_.cache_folder));
   }
-  return absl::OkStatus();
+  return options_.cache_folder.empty() ? absl::OkStatus() : LockDown(options_.cache_folder);
+}
+
+// Opens the folder of the cache, and from then on nothing outside it.
+Status Zygote::LockDown(const std::string& cache_folder) {
+  cache_ = ArtifactCache(cache_folder, options_.cache_bytes_max);
+  is_locked_down_ = true;
+  return options_.is_sandboxed ? LockDownZygote(cache_folder) : absl::OkStatus();
 }
 
 Status Zygote::Serve() {
-  HPVMD_ASSIGN_OR_RETURN(Frame hello, ReceiveFrame(options_.socket, kZygoteFrameLimits));
-  HPVMD_ASSIGN_OR_RETURN(key_, DecodeHello(HeadBytes(hello)));
+  // Started before there is a tenant, it has the time for this now.
+  HPVMD_RETURN_IF_ERROR(WarmUpIfIdle());
+  HPVMD_ASSIGN_OR_RETURN(Frame first, ReceiveFrame(options_.socket, kZygoteFrameLimits));
+  HPVMD_ASSIGN_OR_RETURN(const ZygoteHello hello, DecodeHello(HeadBytes(first)));
+  key_ = hello.key;
+  if (!is_locked_down_) {  // Nothing of a tenant's has been read so far.
+    HPVMD_RETURN_IF_ERROR(LockDown(hello.cache_folder));
+  }
   for (;;) {
     HPVMD_RETURN_IF_ERROR(WarmUpIfIdle());
     HPVMD_RETURN_IF_ERROR(Poll());

@@ -10,8 +10,8 @@
 // which costs 45 ms and 10 MiB.
 //
 // Protocol: frames of base/frame_socket.h whose heads are the structs below, written by compiler/wire.h.
-//   client → zygote   Hello, once, first: the key that tags artifacts. Never on the command line, which other users can
-//   read. client → zygote   ZygoteRequest, one memfd of sealed size with the module's bytes. Any number may be under
+//   client → zygote   Hello, once, first: the key that tags artifacts, never on the command line, which other users can
+//   read; and the folder, unless that was there. client → zygote   ZygoteRequest, one memfd of sealed size with the module's bytes. Any number may be under
 //   way. zygote → client   ZygoteResponse, in the order of completion, the tagged artifact as the frame's body.
 //   client → zygote   ZygoteKeep, what a device has learnt of a delivered artifact; no answer. It is kept beside the
 //   artifact, and comes with its next delivery.
@@ -72,8 +72,12 @@ inline constexpr FrameLimits kZygoteFrameLimits = {
     .fds_max = 1,
 };
 
-std::vector<uint8_t> EncodeHello(const ArtifactKey& key);
-StatusOr<ArtifactKey> DecodeHello(std::span<const uint8_t> head);
+struct ZygoteHello {
+  ArtifactKey key{};
+  std::string cache_folder;  // Instead of --cache, for a zygote that was started before its tenant was known.
+};
+std::vector<uint8_t> EncodeHello(const ZygoteHello& hello);
+StatusOr<ZygoteHello> DecodeHello(std::span<const uint8_t> head);
 std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request);
 StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head);
 std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response);

@@ -167,8 +167,8 @@ void ArtifactCache::WriteFile(const std::string& file, const std::vector<uint8_t
     return;
   }
   MakeRoom(bytes.size());
-  const std::string partial = kPartial + std::to_string(getpid()) + "-" + std::to_string(stored_++);
-  UniqueFd fd(openat(folder_.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const std::string partial = kPartial + std::to_string(SystemRng().Next()) + "-" + std::to_string(stored_++);
+  UniqueFd fd(openat(folder_.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!fd.valid()) {
     Warn("creating", file);
     return;

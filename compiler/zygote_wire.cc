@@ -79,24 +79,26 @@ bool IsExplainConsistent(const CompileRequest& compile, uint8_t listing) {
 
 }  // namespace
 
-std::vector<uint8_t> EncodeHello(const ArtifactKey& key) {
+std::vector<uint8_t> EncodeHello(const ZygoteHello& hello) {
   WireWriter out = Begin(MessageKind::kHello);
-  out.Raw(key.data(), key.size());
+  out.Raw(hello.key.data(), hello.key.size());
+  out.Text(hello.cache_folder);
   return std::move(out.bytes());
 }
 
-StatusOr<ArtifactKey> DecodeHello(std::span<const uint8_t> head) {
+StatusOr<ZygoteHello> DecodeHello(std::span<const uint8_t> head) {
   WireReader in(head);
-  ArtifactKey key{};
+  ZygoteHello hello;
   if (!Opens(in, MessageKind::kHello)) {
     return Malformed("first");
   }
-  std::span<const uint8_t> bytes = in.Raw(key.size());
+  std::span<const uint8_t> bytes = in.Raw(hello.key.size());
+  hello.cache_folder = in.Text();
   if (!in.AtEnd()) {
     return Malformed("first");
   }
-  std::copy(bytes.begin(), bytes.end(), key.begin());
-  return key;
+  std::copy(bytes.begin(), bytes.end(), hello.key.begin());
+  return hello;
 }
 
 std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request) {

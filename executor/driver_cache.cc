@@ -131,8 +131,8 @@ void DriverCache::Store(const Sha256& name, const ArtifactKey& key, const Driver
     return;
   }
   MakeRoom(bytes);
-  const std::string partial = kPartial + std::to_string(getpid()) + "-" + std::to_string(stored_++);
-  UniqueFd fd(openat(folder_.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const std::string partial = kPartial + std::to_string(SystemRng().Next()) + "-" + std::to_string(stored_++);
+  UniqueFd fd(openat(folder_.get(), partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   // Not synced: after a crash of the machine a damaged file is found by its tag.
   if (!fd.valid() || !WriteAll(fd.get(), tag.bytes) || !WriteAll(fd.get(), out.bytes()) ||
       renameat(folder_.get(), partial.c_str(), folder_.get(), (ToHex(name) + kSuffix).c_str()) != 0) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "proto/internal/executor_process.h"
@@ -31,7 +32,7 @@ constexpr const char* kReadable[] = {
     "/proc/stat", "/proc/meminfo", "/proc/self", "/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/version",
     "/proc/driver", "/proc/sys/vm", "/proc/sys/kernel", "/dev/urandom", "/dev/zero"};
 // Nodes of GPUs. Of the display's only those that render and cannot set modes.
-constexpr const char* kDevices[] = {"/dev/null",   "/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm",
+constexpr const char* kDevices[] = {"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm",
                                     "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps",
                                     "/dev/dri/renderD*", "/dev/kfd", "/dev/dxg"};
 constexpr int kDevicesNamed = 16;  // GPUs of one machine; more are found by the patterns only.
@@ -63,6 +64,17 @@ void AddVariable(const std::string& name, std::vector<PathRule>& rules) {
   }
 }
 
+void AddDeviceNodes(std::vector<PathRule>& rules) {
+  for (const char* pattern : kDevices) {
+    AddMatches(pattern, PathAccess::kDevice, rules);
+  }
+  // By name as well: a builder starts where the folder of nodes cannot be read any more, so that patterns find none.
+  for (int i = 0; i < kDevicesNamed; ++i) {
+    AddMatches(("/dev/nvidia" + std::to_string(i)).c_str(), PathAccess::kDevice, rules);
+    AddMatches(("/dev/dri/renderD" + std::to_string(128 + i)).c_str(), PathAccess::kDevice, rules);
+  }
+}
+
 std::string FolderOfPrograms() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
@@ -75,18 +87,14 @@ bool HasDriver(std::string_view backend) {
   return name == "opencl" || name == "vulkan";
 }
 
-std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_builder) {
+std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_builder, bool has_nodes) {
   std::vector<PathRule> rules;
   for (const char* pattern : kReadable) {
     AddMatches(pattern, PathAccess::kRead, rules);
   }
-  for (const char* pattern : kDevices) {
-    AddMatches(pattern, PathAccess::kDevice, rules);
-  }
-  // By name as well: a builder starts where the folder of nodes cannot be read any more, so that patterns find none.
-  for (int i = 0; i < kDevicesNamed; ++i) {
-    AddMatches(("/dev/nvidia" + std::to_string(i)).c_str(), PathAccess::kDevice, rules);
-    AddMatches(("/dev/dri/renderD" + std::to_string(128 + i)).c_str(), PathAccess::kDevice, rules);
+  AddMatches("/dev/null", PathAccess::kDevice, rules);
+  if (has_nodes) {
+    AddDeviceNodes(rules);
   }
   for (const std::string& variable : DriverVariables()) {
     AddVariable(variable, rules);
@@ -109,6 +117,21 @@ std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_bui
     rules.push_back({private_folder, PathAccess::kPrivate});
   }
   return rules;
+}
+
+std::vector<uint32_t> DeviceNodeGroups() {
+  std::vector<PathRule> nodes;
+  AddDeviceNodes(nodes);
+  std::vector<uint32_t> groups;
+  for (const PathRule& node : nodes) {
+    struct stat info {};
+    const bool needs_group = stat(node.path.c_str(), &info) == 0 && S_ISCHR(info.st_mode) && info.st_gid != 0 &&
+                             (info.st_mode & S_IRWXG) != 0 && (info.st_mode & S_IRWXO) == 0;
+    if (needs_group && std::find(groups.begin(), groups.end(), info.st_gid) == groups.end()) {
+      groups.push_back(info.st_gid);
+    }
+  }
+  return groups;
 }
 
 void SetDriverEnvironment(const std::string& private_folder, const std::string& kept_folder) {

@@ -8,6 +8,7 @@
 #ifndef HPVMD_EXECUTOR_DRIVER_ENVIRONMENT_H_
 #define HPVMD_EXECUTOR_DRIVER_ENVIRONMENT_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +23,11 @@ namespace hpvm {
 bool HasDriver(std::string_view backend);
 
 // What a process that loads drivers may reach: libraries, the drivers' lists and data, facts about processor and bus,
-// device nodes, what the environment names (DriverVariables), and `private_folder` (empty: none). A builder may start
-// the linker, too.
-std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_builder);
+// device nodes unless GPUs are withheld, what the environment names (DriverVariables), and `private_folder` (empty:
+// none). A builder may start the linker, too.
+std::vector<PathRule> DriverPaths(const std::string& private_folder, bool is_builder, bool has_nodes = true);
+// Groups, beside the superuser's, that open the device nodes which not everybody may.
+std::vector<uint32_t> DeviceNodeGroups();
 
 // Sets what drivers should see: caches in these folders or off, nothing from a home folder. `kept_folder` may outlive
 // the process, for what takes a driver long to make anew; it belongs to one tenant. With one thread, before the first

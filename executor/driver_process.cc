@@ -80,13 +80,13 @@ class Supervisor {
     }
     // What its builders need, since they can only lock themselves down further. Their own entries below /proc have
     // other numbers than this process's.
-    std::vector<PathRule> paths = DriverPaths(options_.cache_folder, /*is_builder=*/true);
+    std::vector<PathRule> paths = DriverPaths(options_.cache_folder, /*is_builder=*/true, options_.has_nodes);
     paths.push_back({"/proc", PathAccess::kRead});
     if (options_.cache_folder.empty()) {
       paths.push_back({"/tmp", PathAccess::kPrivate});
     }
     SandboxReport report;
-    return Confine(&report, {SandboxProfile::kSupervisor, std::move(paths)});
+    return Confine(&report, {.profile = SandboxProfile::kSupervisor, .paths = std::move(paths)});
   }
 
   Status Poll() {

@@ -42,6 +42,7 @@ struct DriverSupervisorOptions {
   // Of data, not of addresses: drivers reserve far more of these than they use.
   uint64_t memory_bytes_max = 4 * limits::kGiB;
   bool is_sandboxed = true;  // False only for debuggers.
+  bool has_nodes = true;     // Of GPUs.
 };
 
 // Serves until the runner goes away; the process's exit status. One thread; call from main only, since it forks.

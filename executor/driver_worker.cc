@@ -44,7 +44,10 @@ Status LockDown(const DriverWorkerOptions& options) {
     return absl::OkStatus();
   }
   SandboxReport report;
-  return Confine(&report, {SandboxProfile::kBuilder, DriverPaths(options.private_folder, /*is_builder=*/true)});
+  ConfineOptions confine;
+  confine.profile = SandboxProfile::kBuilder;
+  confine.paths = DriverPaths(options.private_folder, /*is_builder=*/true, options.supervisor->has_nodes);
+  return Confine(&report, confine);
 }
 
 Status Answer(const DriverAnswer& answer, std::span<const uint8_t> binary = {}) {

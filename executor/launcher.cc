@@ -39,19 +39,27 @@ struct Greeting {
   Mapping grants;  // The grant page; empty when there is none.
 };
 
-StatusOr<Greeting> ReceiveGreeting() {
-  HPVMD_ASSIGN_OR_RETURN(Frame frame,
-                         ReceiveFrame(kExecutorSocket, kToExecutorLimits, RealClock().Now() + kHelloWithin));
+Status CheckVersion(const internal::Hello& hello) {
+  return hello.version() == kExecutorProtocolVersion
+             ? absl::OkStatus()
+             : FailedPrecondition("Hello: version (" + std::to_string(hello.version()) + ") is not this program's (" +
+                                  std::to_string(kExecutorProtocolVersion) + ").");
+}
+
+// Settle or Hello, whichever is first; after a Settle, which has no time limit after it, Hello.
+StatusOr<Greeting> ReceiveGreeting(Time deadline) {
+  HPVMD_ASSIGN_OR_RETURN(Frame frame, ReceiveFrame(kExecutorSocket, kToExecutorLimits, deadline));
   Greeting greeting;
   HPVMD_RETURN_IF_ERROR(DecodeToExecutor(frame.head, frame.body.size(), frame.fds.size(), &greeting.envelope));
+  if (greeting.envelope.has_settle()) {
+    HPVMD_RETURN_IF_ERROR(CheckVersion(greeting.envelope.settle().known()));
+    return greeting;
+  }
   if (!greeting.envelope.has_hello()) {
-    return InvalidArgument("The first message is not Hello.");
+    return InvalidArgument("The first message is neither Settle nor Hello.");
   }
   const internal::Hello& hello = greeting.envelope.hello();
-  if (hello.version() != kExecutorProtocolVersion) {
-    return FailedPrecondition("Hello: version (" + std::to_string(hello.version()) + ") is not this program's (" +
-                              std::to_string(kExecutorProtocolVersion) + ").");
-  }
+  HPVMD_RETURN_IF_ERROR(CheckVersion(hello));
   if (hello.has_grant_page()) {
     HPVMD_ASSIGN_OR_RETURN(const uint64_t size, CheckSealedMemfd(frame.fds[0].get()));
     if (size < kGrantPageBytes) {
@@ -120,6 +128,9 @@ StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& h
       spawn.arguments.push_back("--cache");
       spawn.arguments.push_back(hello.cache_folder());
     }
+    if (hello.without_device_nodes()) {
+      spawn.arguments.push_back("--without-nodes");
+    }
     spawn.socket = ends.second.get();
     spawn.stderr_fd = STDERR_FILENO;
     HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));  // As the compiler: not watched.
@@ -135,6 +146,7 @@ uint32_t MachineThreads() {
 
 struct OpenedDevices {
   std::vector<std::unique_ptr<Device>> devices;
+  std::vector<uint32_t> entries;               // By device: in the profile, and the grant page.
   std::vector<internal::BrokenDevice> broken;  // Drivers' that do not open; the others go on.
 };
 
@@ -153,6 +165,7 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
     StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub, options);
     if (device.ok()) {
       opened.devices.push_back(*std::move(device));
+      opened.entries.push_back(static_cast<uint32_t>(i));
     } else if (HasDriver(backend)) {
       internal::BrokenDevice& broken = opened.broken.emplace_back();
       broken.set_id(backend);
@@ -204,29 +217,108 @@ void TellOfCrashes() {
   }
 }
 
-Status Serve() {
-  HPVMD_ASSIGN_OR_RETURN(const Greeting greeting, ReceiveGreeting());
-  const internal::Hello& hello = greeting.envelope.hello();
+SandboxLevel LevelMax(const internal::Hello& hello) {
+  return hello.sandbox_level_max_plus_1() == 0 ? SandboxLevel::kNamespaces
+                                               : static_cast<SandboxLevel>(hello.sandbox_level_max_plus_1() - 1);
+}
+
+IsolateOptions IsolationOf(const internal::Hello& hello, bool has_nodes) {
+  IsolateOptions options;
+  options.uid = hello.uid();
+  options.gid = hello.gid();
+  if (has_nodes) {
+    options.groups = DeviceNodeGroups();
+  }
+  options.has_cgroup = hello.has_cgroup();
+  options.tasks_max = hello.tasks_max();
+  options.level_max = LevelMax(hello);
+  return options;
+}
+
+Status CheckLevel(const internal::Hello& hello, const SandboxReport& report) {
+  if (static_cast<uint32_t>(report.level) >= hello.sandbox_level_min()) {
+    return absl::OkStatus();
+  }
+  return FailedPrecondition("The sandbox of this machine reaches level " +
+                            std::to_string(static_cast<int>(report.level)) + " (" + report.detail + "), and level " +
+                            std::to_string(hello.sandbox_level_min()) + " is demanded.");
+}
+
+bool HasDrivers(const internal::Hello& hello) {
+  return std::any_of(hello.backends().begin(), hello.backends().end(),
+                     [](const std::string& backend) { return HasDriver(backend); });
+}
+
+// What is done before anything of a tenant is known, or could be.
+struct Settled {
   SandboxReport report;
-  if (hello.lock_down()) {
-    HPVMD_RETURN_IF_ERROR(While(Isolate({hello.uid(), hello.gid()}, &report), "isolating the process"));
+  UniqueFd compiler;
+  bool is_ahead = false;  // Before Hello.
+  bool is_confined = false;
+};
+
+StatusOr<Settled> SettleIn(const internal::Hello& known, bool is_ahead) {
+  Settled settled;
+  settled.is_ahead = is_ahead;
+  const bool has_drivers = HasDrivers(known);
+  if (known.lock_down()) {
+    const bool has_nodes = has_drivers && !known.without_device_nodes();
+    HPVMD_RETURN_IF_ERROR(While(Isolate(IsolationOf(known, has_nodes), &settled.report), "isolating the process"));
   } else {
-    report.detail = "not locked down";
+    settled.report.detail = "not locked down";
   }
-  const bool has_drivers = std::any_of(hello.backends().begin(), hello.backends().end(),
-                                       [](const std::string& backend) { return HasDriver(backend); });
-  HPVMD_ASSIGN_OR_RETURN(UniqueFd compiler_socket, StartCompiler(hello));
+  HPVMD_ASSIGN_OR_RETURN(settled.compiler, StartCompiler(known));
+  // Drivers' builders have to be started first, in the tenant's folders.
+  if (known.lock_down() && !has_drivers) {
+    ConfineOptions confine;
+    confine.level_max = LevelMax(known);
+    HPVMD_RETURN_IF_ERROR(While(Confine(&settled.report, confine), "locking the process down"));
+    settled.is_confined = true;
+  }
+  return settled;
+}
+
+// What was done ahead cannot be changed any more.
+Status CheckAgrees(const internal::Hello& known, const internal::Hello& hello) {
+  const bool agrees = known.lock_down() == hello.lock_down() && known.uid() == hello.uid() &&
+                      known.gid() == hello.gid() && known.has_cgroup() == hello.has_cgroup() &&
+                      known.tasks_max() == hello.tasks_max() && HasDrivers(known) == HasDrivers(hello) &&
+                      known.sandbox_level_max_plus_1() == hello.sandbox_level_max_plus_1() &&
+                      known.compiler_program() == hello.compiler_program() &&
+                      known.without_device_nodes() == hello.without_device_nodes();
+  return agrees ? absl::OkStatus() : InvalidArgument("Hello contradicts what Settle said.");
+}
+
+Status Serve() {
+  HPVMD_ASSIGN_OR_RETURN(Greeting greeting, ReceiveGreeting(RealClock().Now() + kHelloWithin));
+  Settled settled;
+  if (greeting.envelope.has_settle()) {
+    const internal::Hello known = greeting.envelope.settle().known();
+    HPVMD_ASSIGN_OR_RETURN(settled, SettleIn(known, /*is_ahead=*/true));
+    HPVMD_ASSIGN_OR_RETURN(greeting, ReceiveGreeting(kNever));
+    HPVMD_RETURN_IF_ERROR(greeting.envelope.has_hello() ? CheckAgrees(known, greeting.envelope.hello())
+                                                        : InvalidArgument("A second Settle came instead of Hello."));
+  } else {
+    HPVMD_ASSIGN_OR_RETURN(settled, SettleIn(greeting.envelope.hello(), /*is_ahead=*/false));
+  }
+  const internal::Hello& hello = greeting.envelope.hello();
+  const bool has_drivers = HasDrivers(hello);
   HPVMD_ASSIGN_OR_RETURN(auto builder_sockets, StartBuilders(hello));
-  HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox, PrepareSandbox(has_drivers, hello.cache_folder()));
-  if (hello.lock_down()) {
-    HPVMD_RETURN_IF_ERROR(While(Confine(&report, sandbox.confine), "locking the process down"));
+  HPVMD_ASSIGN_OR_RETURN(DriverSandbox sandbox,
+                         PrepareSandbox(has_drivers, {hello.cache_folder(), hello.scratch_folder()},
+                                        has_drivers && !hello.without_device_nodes()));
+  sandbox.confine.level_max = LevelMax(hello);
+  if (hello.lock_down() && !settled.is_confined) {
+    HPVMD_RETURN_IF_ERROR(While(Confine(&settled.report, sandbox.confine), "locking the process down"));
   }
+  HPVMD_RETURN_IF_ERROR(CheckLevel(hello, settled.report));
   // Nothing of a tenant's has been read so far, and no thread has been started.
   const auto* grants = reinterpret_cast<const GrantPage*>(greeting.grants.data());
   Hub hub;
   ArtifactKey key;
   std::copy(hello.artifact_key().begin(), hello.artifact_key().end(), key.begin());
-  const std::unique_ptr<CompilerService> compiler = ConnectCompiler(std::move(compiler_socket), key);
+  const std::unique_ptr<CompilerService> compiler = 
+      ConnectCompiler(std::move(settled.compiler), key, settled.is_ahead ? hello.cache_folder() : "");
   Builders builders;
   for (auto& [family, socket] : builder_sockets) {
     builders[family] = ConnectDriverBuilder(std::move(socket), key, DriverIdentity);
@@ -240,6 +332,10 @@ Status Serve() {
     options.devices.push_back(device.get());
   }
   const std::unique_ptr<Device> checker = CreateInterpDevice(hub);
+  for (const uint32_t entry : opened.entries) {
+    options.device_limits.push_back(grants == nullptr ? DeviceMemory::Limits()
+                                                      : DeviceMemory::Limits{&grants->entries[entry], grants});
+  }
   options.checker = checker.get();
   options.hub = &hub;
   options.compiler = compiler.get();
@@ -256,9 +352,10 @@ Status Serve() {
                                          .reader = &reader,
                                          .socket = kExecutorSocket,
                                          .grants = grants,
+                                         .grant_entries = opened.entries,
                                          .jobs_max = hello.jobs_max() != 0 ? hello.jobs_max() : kJobsMaxDefault,
                                          .document_bytes_max = document_bytes_max}));
-  runner->Serve(ReadyMessage(greeting.envelope.request_id(), engine, opened, report));
+  runner->Serve(ReadyMessage(greeting.envelope.request_id(), engine, opened, settled.report));
 }
 
 }  // namespace
@@ -279,24 +376,32 @@ void Describe(const DeviceInfo& info, internal::DeviceInfo* described) {
   }
 }
 
-StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const std::string& cache_folder) {
+StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& folders, bool has_nodes) {
   DriverSandbox sandbox;
-  if (has_drivers) {
-    HPVMD_ASSIGN_OR_RETURN(sandbox.folder, MakePrivateFolder(cache_folder));
-    std::string kept = sandbox.folder.path;
-    if (!cache_folder.empty()) {
-      kept = cache_folder + "/driver";
-      mkdir(kept.c_str(), 0700);  // One that is there, or cannot be made, is as good: the driver works without.
-    }
-    SetDriverEnvironment(sandbox.folder.path, kept);
-    sandbox.confine = {SandboxProfile::kDriver, DriverPaths(sandbox.folder.path, /*is_builder=*/false)};
-    sandbox.confine.paths.push_back({kept, PathAccess::kPrivate});
+  if (!has_drivers) {
+    return sandbox;
   }
+  if (folders.scratch.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(sandbox.folder, MakePrivateFolder(folders.cache));
+  } else {
+    sandbox.folder.path = folders.scratch;
+  }
+  std::string kept = sandbox.folder.path;
+  if (!folders.cache.empty()) {
+    kept = folders.cache + "/driver";
+    mkdir(kept.c_str(), 0770);  // One that is there, or cannot be made, is as good: the driver works without.
+  }
+  SetDriverEnvironment(sandbox.folder.path, kept);
+  sandbox.confine.profile = SandboxProfile::kDriver;
+  sandbox.confine.paths = DriverPaths(sandbox.folder.path, /*is_builder=*/false, has_nodes);
+  sandbox.confine.paths.push_back({kept, PathAccess::kPrivate});
   return sandbox;
 }
 
 Status RunExecutor() {
   close_range(kExecutorSocket + 1, ~0u, 0);
+  // What its children leave behind ends with them: as the first of its process namespace it would inherit them.
+  signal(SIGCHLD, SIG_IGN);
   const Status status = Serve();
   internal::Envelope fatal;
   SetStatus(status, fatal.mutable_fatal()->mutable_status());

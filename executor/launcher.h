@@ -32,7 +32,11 @@ struct DriverSandbox {
   ConfineOptions confine;
   PrivateFolder folder;
 };
-StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const std::string& cache_folder);
+struct DriverFolders {
+  std::string cache;    // The tenant's; empty: none.
+  std::string scratch;  // The process's own, made by the daemon; empty: one is made.
+};
+StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& folders, bool has_nodes);
 
 }  // namespace hpvm
 

@@ -29,9 +29,13 @@ int Report(const hpvm::Status& status) {
   return 1;
 }
 
-// hpvm-executor --driver-builder=opencl|vulkan --socket 3 [--cache FOLDER], as the launcher starts it.
+// hpvm-executor --driver-builder=opencl|vulkan --socket 3 [--cache FOLDER] [--without-nodes], as the launcher starts it.
 int BuildForDriver(std::string_view family, int argc, char** argv) {
   hpvm::DriverSupervisorOptions options;
+  if (std::string_view(argv[argc - 1]) == "--without-nodes") {
+    options.has_nodes = false;
+    --argc;
+  }
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string_view name = argv[i];
     if (name == "--socket" && std::string_view(argv[i + 1]) == std::to_string(hpvm::kExecutorSocket)) {

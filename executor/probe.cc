@@ -69,7 +69,7 @@ std::string Quoted(const std::string& text) {
 StatusOr<internal::Envelope> Probe(const std::string& backend) {
   SandboxReport report;
   HPVMD_RETURN_IF_ERROR(Isolate({}, &report));
-  HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox, PrepareSandbox(HasDriver(backend), ""));
+  HPVMD_ASSIGN_OR_RETURN(const DriverSandbox sandbox, PrepareSandbox(HasDriver(backend), {}, /*has_nodes=*/true));
   private_folder = sandbox.folder.path;
   HPVMD_RETURN_IF_ERROR(Confine(&report, sandbox.confine));
   std::vector<std::string> names = {backend};

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/fd.h"
 #include "base/limits.h"
@@ -90,28 +91,73 @@ Status Limit(__rlimit_resource resource, rlim_t value) {
 }
 
 Status TakeIdentity(const IsolateOptions& options) {
-  if (setgroups(0, nullptr) != 0 || setresgid(options.gid, options.gid, options.gid) != 0 ||
+  // The permitted capabilities stay, for Confine; the change of user takes them from what is started.
+  prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+  if (setgroups(options.groups.size(), options.groups.data()) != 0 || setresgid(options.gid, options.gid, options.gid) != 0 ||
       setresuid(options.uid, options.uid, options.uid) != 0) {
     return FromErrno(errno, "Taking user " + std::to_string(options.uid) + " and group " + std::to_string(options.gid));
   }
   return absl::OkStatus();
 }
 
-// The bounding set too, so that no program started later can have any.
-void DropCapabilities() {
+// Sets of capabilities are as wide as two words.
+bool SetCapabilities(bool keeps_permitted, bool is_effective) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  if (keeps_permitted && syscall(SYS_capget, &header, data) != 0) {
+    return false;
+  }
+  for (__user_cap_data_struct& word : data) {
+    word.effective = is_effective ? word.permitted : 0;
+    word.inheritable = 0;
+  }
+  return syscall(SYS_capset, &header, data) == 0;
+}
+
+// What this process may still do stays with it and goes to no program that it starts: with the bounding set empty, not
+// even one of the superuser's has any.
+void KeepCapabilitiesFromPrograms() {
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
     prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
   }
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct none[2] = {};
-  syscall(SYS_capset, &header, none);
+  SetCapabilities(/*keeps_permitted=*/true, /*is_effective=*/false);
 }
 
 bool HasCapabilities() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
   return syscall(SYS_capget, &header, data) != 0 || (data[0].permitted | data[1].permitted) != 0;
+}
+
+void Append(std::string_view text, std::string* detail) { *detail += (detail->empty() ? "" : ", ") + std::string(text); }
+
+// A processor core's two threads do not run it beside anybody else's code. Where there are such, and the kernel has it.
+void TakeCoreCookie(SandboxReport* report) {
+  constexpr int kSchedCore = 62, kCreate = 1, kThreadGroup = 1;
+  if (prctl(kSchedCore, kCreate, 0, kThreadGroup, 0) == 0) {
+    Append("core scheduling", &report->detail);
+  }
+}
+
+// The empty root, which needs the last capability, and then none is left.
+Status RenouncePrivileges(SandboxReport* report, const ConfineOptions& options) {
+  if (report->has_namespaces && options.level_max >= SandboxLevel::kNamespaces) {
+    SetCapabilities(/*keeps_permitted=*/true, /*is_effective=*/true);
+    const Status root = ReplaceRoot(options.paths);
+    report->has_namespaces = root.ok();
+    Append(!root.ok()               ? "no root of its own (" + Message(root) + ")"
+           : options.paths.empty() ? "empty root"
+                                    : "root with what drivers need",
+           &report->detail);
+  }
+  KeepCapabilitiesFromPrograms();
+  SetCapabilities(/*keeps_permitted=*/false, /*is_effective=*/false);
+  if (HasCapabilities()) {
+    return Internal("Capabilities are left after dropping all.");
+  }
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // The change of privileges may have set it again.
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -124,13 +170,30 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
   if (chdir("/") != 0) {
     return FromErrno(errno, "Changing to \"/\"");
   }
-  if (options.uid != 0 || options.gid != 0) {
+  const bool takes_identity = options.level_max >= SandboxLevel::kIdentity && (options.uid != 0 || options.gid != 0);
+  report->has_cgroup = options.has_cgroup && options.level_max >= SandboxLevel::kIdentity;
+  report->has_own_user = takes_identity && options.uid != 0;
+  report->level = SandboxLevel::kProcess;
+  report->detail = report->has_own_user ? "uid " + std::to_string(options.uid) : "uid of the daemon";
+  if (report->has_cgroup) {
+    Append("control group", &report->detail);
+  }
+  if (options.level_max >= SandboxLevel::kNamespaces) {
+    const Status left = LeaveNamespaces(!takes_identity, &report->detail);
+    report->has_namespaces = left.ok() && getpid() == 1;
+    if (!left.ok()) {
+      Append("no namespaces (" + Message(left) + ")", &report->detail);
+    }
+  }
+  TakeCoreCookie(report);
+  if (takes_identity) {
     HPVMD_RETURN_IF_ERROR(TakeIdentity(options));
+    umask(0);  // The folder says who reaches its cache: its tenant's later processes have other users.
+    if (options.tasks_max != 0) {
+      HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_NPROC, options.tasks_max));
+    }
   }
-  DropCapabilities();
-  if (HasCapabilities()) {
-    return Internal("Capabilities are left after dropping all.");
-  }
+  KeepCapabilitiesFromPrograms();
   // After the change of identity, which resets both.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || prctl(PR_SET_DUMPABLE, 0) != 0) {
     return FromErrno(errno, "Tying the process to its parent");
@@ -141,9 +204,6 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     return FromErrno(errno, "Renouncing new privileges");
   }
-  report->detail = options.uid != 0 ? "uid " + std::to_string(options.uid) : "uid of the daemon";
-  report->has_own_user = options.uid != 0;
-  report->level = SandboxLevel::kProcess;
   return absl::OkStatus();
 }
 
@@ -183,21 +243,32 @@ Status Confine(SandboxReport* report, const ConfineOptions& options) {
   HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_FSIZE, kFileBytesMax));
   signal(SIGXFSZ, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
+  if (options.profile != SandboxProfile::kBuilder) {  // Whose supervisor has, and can no more.
+    HPVMD_RETURN_IF_ERROR(RenouncePrivileges(report, options));
+  }
+  if (options.level_max < SandboxLevel::kSyscalls) {
+    Append("no system call filter (not tried)", &report->detail);
+    return absl::OkStatus();
+  }
   int abi = 0;
-  const Status files = RestrictFiles(options.paths, &abi);
-  if (has_drivers && !files.ok()) {
+  const bool tries_files = options.level_max >= SandboxLevel::kFiles;
+  const Status files = tries_files ? RestrictFiles(options.paths, &abi) : Unimplemented("not tried");
+  if (tries_files && has_drivers && !files.ok()) {
     return FailedPrecondition("Drivers are not loaded here, as nothing would keep them from the host's files: " +
                               Message(files));
   }
   HPVMD_RETURN_IF_ERROR(InstallFilter(options.profile, EPERM));
-  report->detail += ", system call filter";
+  Append("system call filter", &report->detail);
   report->level = SandboxLevel::kSyscalls;
   if (!files.ok()) {
-    report->detail += ", no Landlock (" + Message(files) + ")";
+    Append("no Landlock (" + Message(files) + ")", &report->detail);
     return absl::OkStatus();
   }
-  report->detail += ", Landlock ABI " + std::to_string(abi);
-  report->level = report->has_own_user ? SandboxLevel::kIdentity : SandboxLevel::kFiles;
+  Append("Landlock ABI " + std::to_string(abi), &report->detail);
+  const bool is_bounded = report->has_own_user || report->has_cgroup;
+  report->level = !is_bounded               ? SandboxLevel::kFiles
+                  : !report->has_namespaces ? SandboxLevel::kIdentity
+                                            : SandboxLevel::kNamespaces;
   return absl::OkStatus();
 }
 

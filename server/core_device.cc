@@ -42,6 +42,7 @@ void Core::SetFound(const std::string& family, const StatusOr<ProbedDevices>& fo
 void Core::DevicesKnown() {
   CoreScope scope(*this);
   devices_known_ = true;
+  scope.Defer([this, profile = devices_.Profile()] { options_.spawner->Expect(profile); });
   SpawnAwaiting(scope);
 }
 
@@ -51,6 +52,7 @@ void Core::SpawnAwaiting(CoreScope& scope) {
   }
   for (auto& [tenant, epoch] : std::exchange(awaiting_devices_, {})) {
     tenant->executor.profile = devices_.Profile();
+    WriteGrantPage(tenant->executor);
     scope.Defer([this, tenant = std::move(tenant), epoch = epoch] { Spawn(tenant, epoch); });
   }
 }
@@ -99,9 +101,11 @@ std::vector<std::string> Core::DriverDevices(const Preparation& preparation) con
 }
 
 Duration Core::StopGrace(const std::vector<std::string>& profile) const {
-  const bool has_driver =
-      std::any_of(profile.begin(), profile.end(), [&](const std::string& id) { return devices_.HasDriver(id); });
-  return has_driver ? kDriverStopGrace : Duration(std::chrono::milliseconds(limits::kStopGraceMs));
+  return HasDriver(profile) ? kDriverStopGrace : Duration(std::chrono::milliseconds(limits::kStopGraceMs));
+}
+
+bool Core::HasDriver(const std::vector<std::string>& profile) const {
+  return std::any_of(profile.begin(), profile.end(), [&](const std::string& id) { return devices_.HasDriver(id); });
 }
 
 }  // namespace hpvm

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,9 @@ class ExecutorProcess {
   virtual void Cancel(RequestId id) = 0;
   virtual void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) = 0;
   virtual void Forget(uint64_t memory_id) = 0;
+  virtual void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) = 0;
+  // Processor time that the process has used; empty when that says nothing of how far it is.
+  virtual std::optional<Duration> CpuTime() const = 0;
   virtual void Shutdown() = 0;
   virtual void Kill(std::string_view why) = 0;
 };
@@ -35,6 +39,10 @@ struct SpawnRequest {
   int grant_page = -1;   // Borrowed during the call.
   std::vector<std::string> backends = {"cpu"};  // The device profile.
   Duration stop_grace{0};                       // 0: the default.
+  uint32_t sandbox_level_min = 0;               // With the configuration's.
+  bool without_device_nodes = false;            // No device of the profile is a GPU.
+  bool has_driver = false;  // A device of the profile does its work elsewhere than on this process's time.
+  std::function<void(const ExecutorUsage&)> on_usage;  // As ExecutorOptions::on_usage.
 };
 
 class ExecutorSpawner {
@@ -49,6 +57,8 @@ class ExecutorSpawner {
   virtual StatusOr<ProbedDevices> Probe(const std::string& backend) = 0;
   // Ends a probe in progress and refuses further ones: the daemon stops. Any thread.
   virtual void StopProbes() {}
+  // Which device profile the next tenants' executors will have: processes that wait for them are started. Any thread.
+  virtual void Expect(const std::vector<std::string>& backends) {}
   // Limits for executors that start from now on. Any thread.
   virtual void SetConfig(const Config& config) {}
 };

@@ -6,14 +6,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/fd.h"
 #include "base/hash.h"
 #include "server/config.h"
+#include "server/executor_place.h"
 #include "server/executor_process.h"
+#include "server/executor_spares.h"
 #include "server/state_folder.h"
 
 namespace hpvm {
@@ -23,7 +27,8 @@ constexpr Duration kProbeWithin = std::chrono::seconds(10);
 
 class LinkProcess final : public ExecutorProcess {
  public:
-  explicit LinkProcess(std::unique_ptr<ExecutorLink> link) : link_(std::move(link)) {}
+  LinkProcess(std::unique_ptr<ExecutorPlace> place, std::unique_ptr<ExecutorLink> link)
+      : place_(std::move(place)), link_(std::move(link)) {}
   RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
     return link_->Prepare(input, std::move(done));
   }
@@ -36,22 +41,17 @@ class LinkProcess final : public ExecutorProcess {
     link_->GrantChanged(entry, epoch, std::move(done));
   }
   void Forget(uint64_t memory_id) override { link_->Forget(memory_id); }
+  void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) override {
+    link_->Reclaim(entry, bytes_max, std::move(done));
+  }
+  std::optional<Duration> CpuTime() const override { return link_->CpuTime(); }
   void Shutdown() override { link_->Shutdown(); }
   void Kill(std::string_view why) override { link_->Kill(why); }
 
  private:
-  std::unique_ptr<ExecutorLink> link_;
+  std::unique_ptr<ExecutorPlace> place_;
+  std::unique_ptr<ExecutorLink> link_;  // Goes first: nothing lives in the place then.
 };
-
-// A folder of mode 0700 and its parents.
-Status MakePrivateFolder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return FromErrno(errno, "Creating the folder \"" + path + "\"");
-  }
-  return absl::OkStatus();
-}
 
 // The secret from which tenants' artifact keys come: read from `path`, or made there.
 StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& path) {
@@ -81,42 +81,52 @@ void SetLimits(const Config& config, ExecutorOptions& options) {
   options.nodes_max = static_cast<uint32_t>(config.graph_nodes_max);
   options.edges_max = static_cast<uint32_t>(config.graph_edges_max);
   options.jobs_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
+  options.sandbox_level_max = static_cast<uint32_t>(config.executor_sandbox_max);
+  options.sandbox_level_min = static_cast<uint32_t>(config.executor_sandbox_min);
+  options.tasks_max = static_cast<uint32_t>(config.executor_tasks_max);
+}
+
+CgroupLimits LimitsOf(const Config& config) {
+  return {config.executor_memory_bytes_max, config.executor_tasks_max};
 }
 
 class LinkSpawner final : public ExecutorSpawner {
  public:
-  LinkSpawner(std::unique_ptr<ExecutorHub> hub, ExecutorOptions options, StateFolder& folder,
-              std::array<uint8_t, 32> secret)
-      : hub_(std::move(hub)), folder_(folder), options_(std::move(options)), secret_(secret) {}
+  LinkSpawner(std::unique_ptr<ExecutorHub> hub, std::unique_ptr<ExecutorPlaces> places, ExecutorOptions options,
+              const Config& config, StateFolder& folder, std::array<uint8_t, 32> secret)
+      : hub_(std::move(hub)),
+        places_(std::move(places)),
+        folder_(folder),
+        options_(std::move(options)),
+        limits_(LimitsOf(config)),
+        secret_(secret),
+        spares_([this](const std::vector<std::string>& backends, std::function<void(const Status&)> on_end) {
+          return StartSpare(backends, std::move(on_end));
+        }) {
+    spares_.SetCount(config.executor_spares);
+  }
 
   StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
                                                 std::function<void(const ExecutorReady&)> on_ready,
                                                 std::function<void(const Status&)> on_end) override {
-    ExecutorOptions options = Options();
-    options.grant_page = request.grant_page;
-    options.backends = request.backends;
-    if (request.stop_grace > Duration{0}) {
-      options.stop_grace = request.stop_grace;
+    ExecutorOptions options = OptionsFor(request);
+    while (std::optional<SpareExecutor> spare = spares_.Take(options)) {
+      HPVMD_ASSIGN_OR_RETURN(options.cache_folder, places_->CacheFolder(request.tenant, *spare->place));
+      if (spare->link->Greet(options, on_ready, Forgetting(spare->pid, on_end)).ok()) {
+        return Own(std::move(spare->place), std::move(spare->link));
+      }
     }
-    // One folder and one key a tenant: nobody loads what another tenant's compiler wrote.
-    options.cache_folder = folder_.path() + "/cache/" + request.tenant;
-    HPVMD_RETURN_IF_ERROR(MakePrivateFolder(options.cache_folder));
-    options.artifact_key = HmacOf(secret_, {reinterpret_cast<const uint8_t*>(request.tenant.data()),
-                                            request.tenant.size()}).bytes;
-    // Both on the hub's thread, which also reaps: no other process has the number before it is forgotten.
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlace> place, Settle(options));
+    HPVMD_ASSIGN_OR_RETURN(options.cache_folder, places_->CacheFolder(request.tenant, *place));
     const auto pid = std::make_shared<int>(-1);
-    options.on_spawned = [this, pid](int spawned) {
-      *pid = spawned;
-      return folder_.Record(spawned);
-    };
-    const auto on_reaped = [this, pid, on_end = std::move(on_end)](const Status& why) {
-      folder_.Forget(*pid);
-      on_end(why);
-    };
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorLink> link,
-                           ExecutorLink::Start(*hub_, options, std::move(on_ready), on_reaped));
-    return std::unique_ptr<ExecutorProcess>(std::make_unique<LinkProcess>(std::move(link)));
+    options.on_spawned = Recording(pid, *place);
+    HPVMD_ASSIGN_OR_RETURN(
+        std::unique_ptr<ExecutorLink> link,
+        ExecutorLink::Start(*hub_, options, std::move(on_ready), Forgetting(pid, std::move(on_end))));
+    return Own(std::move(place), std::move(link));
   }
+
+  void Expect(const std::vector<std::string>& backends) override { spares_.Expect(backends); }
 
   StatusOr<ProbedDevices> Probe(const std::string& backend) override {
     int pid = -1;
@@ -149,23 +159,98 @@ class LinkSpawner final : public ExecutorSpawner {
   }
 
   void SetConfig(const Config& config) override {
-    std::lock_guard lock(mutex_);
-    SetLimits(config, options_);
+    {
+      std::lock_guard lock(mutex_);
+      SetLimits(config, options_);
+      limits_ = LimitsOf(config);
+    }
+    spares_.SetCount(config.executor_spares);
+    spares_.Renew();
   }
 
  private:
+  static StatusOr<std::unique_ptr<ExecutorProcess>> Own(std::unique_ptr<ExecutorPlace> place,
+                                                     std::unique_ptr<ExecutorLink> link) {
+    return std::unique_ptr<ExecutorProcess>(std::make_unique<LinkProcess>(std::move(place), std::move(link)));
+  }
+
+  ExecutorOptions OptionsFor(const SpawnRequest& request) {
+    ExecutorOptions options = Options();
+    options.grant_page = request.grant_page;
+    options.backends = request.backends;
+    options.on_usage = request.on_usage;
+    options.waits_for_starved = !request.has_driver;
+    options.sandbox_level_min = std::max(options.sandbox_level_min, request.sandbox_level_min);
+    options.without_device_nodes = request.without_device_nodes;
+    if (request.stop_grace > Duration{0}) {
+      options.stop_grace = request.stop_grace;
+    }
+    // One folder and one key a tenant: nobody loads what another tenant's compiler wrote.
+    options.artifact_key = HmacOf(secret_, {reinterpret_cast<const uint8_t*>(request.tenant.data()),
+                                            request.tenant.size()}).bytes;
+    return options;
+  }
+
+  // A place for a new process, written into its options.
+  StatusOr<std::unique_ptr<ExecutorPlace>> Settle(ExecutorOptions& options) {
+    CgroupLimits limits;
+    {
+      std::lock_guard lock(mutex_);
+      limits = limits_;
+    }
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlace> place, places_->Take(limits));
+    options.uid = options.gid = place->uid();
+    options.scratch_folder = place->scratch();
+    options.has_cgroup = place->cgroup() != nullptr;
+    options.why_ended = [raw = place.get()] { return raw->WhyEnded(); };  // The place outlives the process.
+    return place;
+  }
+
+  // Recording and forgetting are on the hub's thread, which also reaps: no other process has the number before it is
+  // forgotten.
+  std::function<Status(int)> Recording(std::shared_ptr<int> pid, const ExecutorPlace& place) {
+    return [this, pid = std::move(pid), cgroup = place.cgroup()](int spawned) {
+      *pid = spawned;
+      HPVMD_RETURN_IF_ERROR(cgroup != nullptr ? cgroup->Add(spawned) : absl::OkStatus());
+      return folder_.Record(spawned);
+    };
+  }
+  std::function<void(const Status&)> Forgetting(std::shared_ptr<int> pid, std::function<void(const Status&)> on_end) {
+    return [this, pid = std::move(pid), on_end = std::move(on_end)](const Status& why) {
+      folder_.Forget(*pid);
+      on_end(why);
+    };
+  }
+
+  StatusOr<SpareExecutor> StartSpare(const std::vector<std::string>& backends,
+                                     std::function<void(const Status&)> on_end) {
+    SpareExecutor spare;
+    spare.options = Options();
+    spare.options.backends = backends;
+    HPVMD_ASSIGN_OR_RETURN(spare.place, Settle(spare.options));
+    spare.pid = std::make_shared<int>(-1);
+    spare.programs = ProgramsOf(spare.options);
+    spare.options.on_spawned = Recording(spare.pid, *spare.place);
+    HPVMD_ASSIGN_OR_RETURN(spare.link,
+                           ExecutorLink::StartSpare(*hub_, spare.options, Forgetting(spare.pid, std::move(on_end))));
+    return spare;
+  }
+
   ExecutorOptions Options() {
     std::lock_guard lock(mutex_);
     return options_;
   }
 
   std::unique_ptr<ExecutorHub> hub_;
+  std::unique_ptr<ExecutorPlaces> places_;
   StateFolder& folder_;
   std::mutex mutex_;
   ExecutorOptions options_;        // Guarded by mutex_, as below.
+  CgroupLimits limits_;
   UniqueFd probe_;                 // Of the probe in progress; one at a time.
   bool probes_stopped_ = false;
-  std::array<uint8_t, 32> secret_;
+  const std::array<uint8_t, 32> secret_;
+  ExecutorSpares spares_;          // Goes first: uses all of it.
 };
 
 std::string BesideThisProgram(const std::string& name) {
@@ -183,11 +268,11 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
   }
   options.cpu_threads = static_cast<uint32_t>(config.executor_cpu_threads);
   SetLimits(config, options);
-  HPVMD_RETURN_IF_ERROR(MakePrivateFolder(folder.path() + "/cache"));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlaces> places, ExecutorPlaces::Create(config, folder.path()));
   HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path() + "/artifact.key"));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
   return std::unique_ptr<ExecutorSpawner>(
-      std::make_unique<LinkSpawner>(std::move(hub), std::move(options), folder, secret));
+      std::make_unique<LinkSpawner>(std::move(hub), std::move(places), std::move(options), config, folder, secret));
 }
 
 }  // namespace hpvm

@@ -150,7 +150,9 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
        std::function<void(const Status&)> on_end)
       : hub_(hub), options_(options), on_ready_(std::move(on_ready)), on_end_(std::move(on_end)) {}
 
-  Status Start();
+  Status Start(bool is_spare);
+  Status Greet(const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
+               std::function<void(const Status&)> on_end);
   void AwaitEnd();
   StatusOr<ExecutorReady> WaitReady(Time deadline);
 
@@ -176,7 +178,9 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
  private:
   enum TimerTag : uint64_t { kReadyTimer, kOverdueTimer, kShutdownTimer };
 
-  Status StartOnHub();
+  Status StartOnHub(bool is_spare);
+  Status SpawnOnHub();
+  void GreetOnHub();
   // Sends a request and remembers it, or tells `pending` why not. mutex_ held.
   StatusOr<RequestId> SendRequest(EncodedRequest& request, std::span<const int> fds, Pending pending);
   RequestId Finish(StatusOr<RequestId> sent, Pending* unsent);
@@ -199,7 +203,7 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   Status EndStatus(const std::string& how);
 
   ExecutorHub::Core& hub_;
-  const ExecutorOptions options_;
+  ExecutorOptions options_;  // Changed by Greet only, on the hub's thread.
   std::function<void(const ExecutorReady&)> on_ready_;
   std::function<void(const Status&)> on_end_;
 
@@ -233,14 +237,14 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   bool finished_ = false;  // The last callback has returned.
 };
 
-Status ExecutorLink::Core::Start() {
+Status ExecutorLink::Core::Start(bool is_spare) {
   Status status;
   // On the hub's thread, because the executor dies with the thread that started it, and that one outlives every link.
-  hub_.RunAndWait([&] { status = StartOnHub(); });
+  hub_.RunAndWait([&] { status = StartOnHub(is_spare); });
   return status;
 }
 
-Status ExecutorLink::Core::StartOnHub() {
+Status ExecutorLink::Core::SpawnOnHub() {
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
   int pipe_ends[2] = {-1, -1};
   if (options_.stderr_fd < 0 && pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -267,6 +271,12 @@ Status ExecutorLink::Core::StartOnHub() {
     KillAndReap(process_);
     return watched;
   }
+  return absl::OkStatus();
+}
+
+// Once the process is there, a failure ends it, and is told when it is reaped like any other.
+Status ExecutorLink::Core::StartOnHub(bool is_spare) {
+  HPVMD_RETURN_IF_ERROR(SpawnOnHub());
   Status status = HPVMD_FAILPOINT("link.spawn.after");
   if (status.ok() && options_.on_spawned) {
     status = options_.on_spawned(process_.pid);
@@ -277,24 +287,60 @@ Status ExecutorLink::Core::StartOnHub() {
   if (status.ok() && stderr_.valid()) {
     status = hub_.Watch(source_, Event::kStderr, stderr_.get(), EPOLLIN);
   }
+  {
+    std::lock_guard lock(mutex_);
+    writer_.emplace(socket_.get(), FrameWriter::Wait::kNo, kQueuedBytesMax);
+    if (status.ok() && is_spare) {
+      Envelope settle;
+      *settle.mutable_settle()->mutable_known() = EncodeHello(options_).hello();
+      status = SendLocked(settle);
+    }
+    if (!status.ok()) {
+      KillLocked(status);
+      return absl::OkStatus();
+    }
+  }
+  if (!is_spare) {
+    GreetOnHub();
+  }
+  return absl::OkStatus();
+}
+
+void ExecutorLink::Core::GreetOnHub() {
   std::lock_guard lock(mutex_);
-  writer_.emplace(socket_.get(), FrameWriter::Wait::kNo, kQueuedBytesMax);
   EncodedRequest hello;
   hello.envelope = EncodeHello(options_);
-  if (status.ok()) {
-    status = HPVMD_FAILPOINT("link.hello.send");
-  }
+  Status status = HPVMD_FAILPOINT("link.hello.send");
   if (status.ok()) {
     const int grant[] = {options_.grant_page};
     status = SendRequest(hello, {grant, options_.grant_page >= 0 ? 1u : 0u}, Pending{.done = HelloDone{}})
                  .status();
   }
   if (!status.ok()) {
-    KillLocked(status);  // The process is reaped like any other.
-    return absl::OkStatus();
+    KillLocked(status);
+    return;
   }
   hub_.StartTimer(started_ + options_.ready_within, source_, kReadyTimer);
-  return absl::OkStatus();
+}
+
+Status ExecutorLink::Core::Greet(const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
+                                 std::function<void(const Status&)> on_end) {
+  Status status;
+  hub_.RunAndWait([&] {
+    {
+      std::lock_guard lock(mutex_);
+      if (ended_ || !kill_reason_.ok()) {
+        status = Unavailable("The executor process that waited has ended.");
+        return;
+      }
+    }
+    options_ = options;
+    on_ready_ = std::move(on_ready);
+    on_end_ = std::move(on_end);
+    started_ = RealClock().Now();
+    GreetOnHub();
+  });
+  return status;
 }
 
 void ExecutorLink::Core::AwaitEnd() {
@@ -617,7 +663,7 @@ void ExecutorLink::Core::Cancel(RequestId id) {
   if (std::holds_alternative<RunDone>(found->second.done)) {
     Pending& pending = found->second;
     const Time now = RealClock().Now();
-    if (pending.stop_at > now) {  // Else it has been asked already.
+    if (pending.stop_at > now && pending.kill_at > now + options_.stop_grace) {  // Else it has been asked already.
       pending.stop_at = kNever;
       pending.patience = StopPatience(now, options_.stop_grace, CpuTime());
       pending.kill_at = pending.patience.end();
@@ -908,6 +954,9 @@ Status ExecutorLink::Core::EndStatus(const std::string& how) {
     return absl::OkStatus();
   }
   std::string message = "The executor process ended (" + how + ").";
+  if (const std::string why = options_.why_ended ? options_.why_ended() : ""; !why.empty()) {
+    message += " " + why;
+  }
   const size_t last = stderr_tail_.find_last_not_of("\n ");
   if (last != std::string::npos) {
     message += " Its last words: " + CleanText(stderr_tail_.substr(0, last + 1), kStderrBytesKept);
@@ -958,8 +1007,20 @@ StatusOr<std::unique_ptr<ExecutorLink>> ExecutorLink::Start(ExecutorHub& hub, co
                                                             std::function<void(const Status&)> on_end) {
   // Shared: the hub's thread may be handling an event of this link while the link is destroyed.
   auto core = std::make_shared<Core>(hub.core(), options, std::move(on_ready), std::move(on_end));
-  HPVMD_RETURN_IF_ERROR(core->Start());
+  HPVMD_RETURN_IF_ERROR(core->Start(/*is_spare=*/false));
   return std::unique_ptr<ExecutorLink>(new ExecutorLink(std::move(core)));
+}
+
+StatusOr<std::unique_ptr<ExecutorLink>> ExecutorLink::StartSpare(ExecutorHub& hub, const ExecutorOptions& options,
+                                                                 std::function<void(const Status&)> on_end) {
+  auto core = std::make_shared<Core>(hub.core(), options, nullptr, std::move(on_end));  // Shared as in Start.
+  HPVMD_RETURN_IF_ERROR(core->Start(/*is_spare=*/true));
+  return std::unique_ptr<ExecutorLink>(new ExecutorLink(std::move(core)));
+}
+
+Status ExecutorLink::Greet(const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
+                           std::function<void(const Status&)> on_end) {
+  return core_->Greet(options, std::move(on_ready), std::move(on_end));
 }
 
 ExecutorLink::ExecutorLink(std::shared_ptr<Core> core) : core_(std::move(core)) {}

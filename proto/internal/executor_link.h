@@ -81,6 +81,9 @@ struct ExecutorOptions {
   // Called with the process's id before anything is sent to it, on the hub's thread; when it fails the process is
   // killed. May be empty.
   std::function<Status(int pid)> on_spawned;
+  // When the process has ended by itself: what the daemon knows of the reason, a sentence; empty: nothing. On the hub's
+  // thread. May be empty.
+  std::function<std::string()> why_ended;
   // Called on the hub's thread with what the process tells unasked. May be empty.
   std::function<void(const ExecutorUsage&)> on_usage;
   // A process that the machine did not let run gets longer than stop_grace (StopPatience). Not where devices do the work.
@@ -157,6 +160,7 @@ struct PrepareReply {
   uint64_t diagnostics_omitted = 0;
   std::optional<ExecutorSummary>
       summary;  // Empty exactly when the diagnostics have errors; then the handle stays free.
+  uint64_t compile_cpu_ns = 0;  // Of the compiler's processes, as the executor says.
 };
 
 // Part of a memfd of sealed size. The link shares each memfd with the executor once, on first use, and remembers it by
@@ -262,6 +266,14 @@ class ExecutorLink {
   static StatusOr<std::unique_ptr<ExecutorLink>> Start(ExecutorHub& hub, const ExecutorOptions& options,
                                                        std::function<void(const ExecutorReady&)> on_ready = nullptr,
                                                        std::function<void(const Status&)> on_end = nullptr);
+  // Spawns a process that settles and waits for Greet, having served nobody. No other method but Greet and Kill may be
+  // called before that. `on_end` as above, if it ends before it is greeted.
+  static StatusOr<std::unique_ptr<ExecutorLink>> StartSpare(ExecutorHub& hub, const ExecutorOptions& options,
+                                                            std::function<void(const Status&)> on_end);
+  // Once: it serves this tenant from now on. `options` are those of StartSpare, with what is the tenant's. kUnavailable
+  // when it has ended; then `on_end` is not called, but the spare's was or will be.
+  Status Greet(const ExecutorOptions& options, std::function<void(const ExecutorReady&)> on_ready,
+               std::function<void(const Status&)> on_end);
   // Kills the process if it lives, waits until it is reaped and until no callback of this link runs or will run. Not on
   // the hub's thread. Pending requests fail first with kUnavailable.
   ~ExecutorLink();

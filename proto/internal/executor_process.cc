@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -73,6 +74,26 @@ std::vector<char*> Environment(std::vector<std::string>& variables) {
   return environment;
 }
 
+// While it lives, what the calling thread starts is the first of a new process namespace. Nothing happens where that is
+// refused.
+class NewPids {
+ public:
+  explicit NewPids(bool wanted) {
+    if (wanted) {
+      own_.reset(open("/proc/thread-self/ns/pid", O_RDONLY | O_CLOEXEC));
+      is_new_ = own_.valid() && unshare(CLONE_NEWPID) == 0;
+    }
+  }
+  // The way back is always open: it leads to the namespace that the thread itself has never left.
+  ~NewPids() { HPVMD_CHECK(!is_new_ || setns(own_.get(), CLONE_NEWPID) == 0); }
+  NewPids(const NewPids&) = delete;
+  NewPids& operator=(const NewPids&) = delete;
+
+ private:
+  UniqueFd own_;
+  bool is_new_ = false;
+};
+
 }  // namespace
 
 const std::vector<std::string>& DriverVariables() {
@@ -103,6 +124,7 @@ StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
   std::vector<std::string> variables;
   std::vector<char*> environment = Environment(variables);
   SpawnedProcess process;
+  const NewPids pids(options.has_own_pids);
   const int error = posix_spawn(&process.pid, arguments[0], spawn.actions(), spawn.attributes(), arguments.data(),
                                 environment.data());
   if (error != 0) {

@@ -17,6 +17,9 @@ struct SpawnOptions {
   int socket = -1;                     // Becomes descriptor 3; -1: none. Borrowed.
   int stdout_fd = -1;                  // -1: /dev/null. Borrowed.
   int stderr_fd = -1;                  // Borrowed; must be valid.
+  // The process is the first of a process namespace, where the system lets us make one: it sees no other, and what it
+  // started ends with it.
+  bool has_own_pids = false;
 };
 
 struct SpawnedProcess {

@@ -217,6 +217,7 @@ PrepareReply DecodePrepared(const internal::Prepared& prepared) {
     reply.diagnostics.push_back(std::move(diagnostic));
   }
   reply.diagnostics_omitted = prepared.diagnostics_omitted();
+  reply.compile_cpu_ns = prepared.compile_cpu_ns();
   if (!prepared.has_summary()) {
     return reply;
   }

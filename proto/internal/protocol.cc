@@ -459,6 +459,10 @@ Status DecodeToExecutor(std::string_view head, size_t body_bytes, size_t fds, En
     case Envelope::kHello:
       HPVMD_RETURN_IF_ERROR(answered(true));
       return body_bytes == 0 ? CheckHello(envelope->hello(), fds) : CheckBare("Hello", body_bytes, 0);
+    case Envelope::kSettle:
+      HPVMD_RETURN_IF_ERROR(answered(false));
+      HPVMD_RETURN_IF_ERROR(CheckBare("Settle", body_bytes, fds));
+      return CheckHello(envelope->settle().known(), envelope->settle().known().has_grant_page() ? 1 : 0);
     case Envelope::kPutModule:
       HPVMD_RETURN_IF_ERROR(answered(false));
       return CheckPutModule(envelope->put_module(), body_bytes, fds);

@@ -22,6 +22,7 @@ class StopPatience {
   // `cpu`: what the process has used so far; empty where that means nothing (its work is on a device) or is unknown.
   StopPatience(Time asked, Duration grace, std::optional<Duration> cpu) : asked_(asked), grace_(grace), cpu_(cpu) {}
 
+  Time asked() const { return asked_; }
   Time end() const { return asked_ + grace_; }
   // After end(): until when to wait on; empty: no longer.
   std::optional<Time> Longer(Time now, std::optional<Duration> cpu) const {

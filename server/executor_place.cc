@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/executor_place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "base/fd.h"
+#include "base/hash.h"
+#include "server/log.h"
+#include "server/process_facts.h"
+
+namespace hpvm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kEndStepsMax = 200;
+constexpr timespec kEndStep{0, 5'000'000};
+
+std::string ReadText(const char* path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool HasCapability(int capability) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  return syscall(SYS_capget, &header, data) == 0 &&
+         (data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability)) != 0;
+}
+
+// The capabilities that another user's process and its files need of the daemon, missing ones named.
+std::string MissingForIdentities() {
+  const struct {
+    int number;
+    const char* name;
+  } needed[] = {{CAP_SETUID, "CAP_SETUID"}, {CAP_SETGID, "CAP_SETGID"}, {CAP_CHOWN, "CAP_CHOWN"},
+                {CAP_KILL, "CAP_KILL"},     {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"}};
+  std::string missing;
+  for (const auto& capability : needed) {
+    if (!HasCapability(capability.number)) {
+      missing += (missing.empty() ? "" : ", ") + std::string(capability.name);
+    }
+  }
+  return missing;
+}
+
+Status MakeFolder(const std::string& path, mode_t mode) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return FromErrno(errno, "Creating the folder \"" + path + "\"");
+  }
+  return chmod(path.c_str(), mode) == 0 ? absl::OkStatus() : FromErrno(errno, "Setting the mode of \"" + path + "\"");
+}
+
+bool BelongsTo(int pid, uint32_t uid) {
+  std::istringstream status(ReadText(("/proc/" + std::to_string(pid) + "/status").c_str()));
+  const std::string wanted = "Uid:\t" + std::to_string(uid) + "\t";
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Uid:")) {
+      return line.starts_with(wanted);
+    }
+  }
+  return false;
+}
+
+// Ends every process of a user that is an executor's alone. True when none is left.
+bool EndProcessesOf(uint32_t uid) {
+  for (int step = 0; step < kEndStepsMax; ++step) {
+    bool is_any_left = false;
+    for (const ProcessFacts& process : ListProcesses()) {
+      if (process.has_ended || !BelongsTo(process.pid, uid)) {
+        continue;
+      }
+      is_any_left = true;
+      UniqueFd held(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+      if (held.valid() && BelongsTo(process.pid, uid)) {
+        syscall(SYS_pidfd_send_signal, held.get(), SIGKILL, nullptr, 0);
+      }
+    }
+    if (!is_any_left) {
+      return true;
+    }
+    nanosleep(&kEndStep, nullptr);
+  }
+  return false;
+}
+
+// Of those on the way to the state folder, the first that only its owner may pass; empty: none.
+std::string ImpassableFolder(const std::string& path) {
+  for (fs::path folder = fs::path(path).parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
+    struct stat info {};
+    if (stat(folder.c_str(), &info) == 0 && (info.st_mode & S_IXOTH) == 0) {
+      return folder.string();
+    }
+  }
+  return "";
+}
+
+std::string NameOf(const std::string& state_folder) {
+  return ToHex(HashOf({reinterpret_cast<const uint8_t*>(state_folder.data()), state_folder.size()})).substr(0, 12);
+}
+
+}  // namespace
+
+ExecutorPlace::~ExecutorPlace() {
+  cgroup_.reset();  // Ends everything in it.
+  bool is_free = true;
+  if (uid_ != 0) {
+    is_free = EndProcessesOf(uid_);
+    if (!is_free) {
+      LogError("A user id stays taken: processes of an ended executor do not end", {{"uid", std::to_string(uid_)}});
+    }
+  }
+  std::error_code error;
+  fs::remove_all(scratch_, error);  // What cannot be removed stays until the next start.
+  if (give_back_ && is_free) {
+    give_back_(uid_);
+  }
+}
+
+std::string ExecutorPlace::WhyEnded() const {
+  if (cgroup_ == nullptr || !cgroup_->RanOutOfMemory()) {
+    return "";
+  }
+  const uint64_t limit = cgroup_->memory_bytes_max();
+  return "The kernel ended it because its memory" +
+         (limit == 0 ? std::string(", with others', was more than the machine or the daemon's group has.")
+                     : " reached the limit (" + std::to_string(limit) + " bytes).");
+}
+
+StatusOr<std::unique_ptr<ExecutorPlaces>> ExecutorPlaces::Create(const Config& config,
+                                                                 const std::string& state_folder) {
+  std::unique_ptr<ExecutorPlaces> places(new ExecutorPlaces);
+  places->state_folder_ = state_folder;
+  if (config.executor_uid_first != 0) {
+    if (const std::string missing = MissingForIdentities(); !missing.empty()) {
+      LogWarning("Executors keep the daemon's user id", {{"missing", missing}});
+    } else {
+      places->uid_first_ = static_cast<uint32_t>(config.executor_uid_first);
+      places->uid_count_ = static_cast<uint32_t>(config.executor_uid_count);
+    }
+  }
+  if (config.executor_cgroup != "none") {
+    StatusOr<std::unique_ptr<ExecutorCgroups>> groups = ExecutorCgroups::Create(
+        FindCgroups(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo")), NameOf(state_folder));
+    if (groups.ok()) {
+      places->cgroups_ = *std::move(groups);
+      LogInfo("Executors have control groups", {{"cgroup", places->cgroups_->Describe()}});
+    } else {
+      LogInfo("Executors have no control groups", {{"reason", Message(groups.status())}});
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(places->PrepareFolders());
+  return places;
+}
+
+Status ExecutorPlaces::PrepareFolders() {
+  const bool has_identities = uid_first_ != 0;
+  // To be passed through by those who know where they are going; everything in it has a mode of its own.
+  const mode_t mode = has_identities ? 0711 : 0700;
+  if (has_identities) {
+    HPVMD_RETURN_IF_ERROR(MakeFolder(state_folder_, mode));
+    if (const std::string folder = ImpassableFolder(state_folder_); !folder.empty()) {
+      LogWarning("Executors' users cannot reach the state folder: compiled kernels are not kept",
+                 {{"folder", folder}});
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(MakeFolder(state_folder_ + "/cache", mode));
+  std::error_code error;
+  fs::remove_all(state_folder_ + "/scratch", error);  // Of an earlier daemon, whose processes are gone.
+  return MakeFolder(state_folder_ + "/scratch", mode);
+}
+
+StatusOr<uint32_t> ExecutorPlaces::TakeUid() {
+  for (uint32_t tries = 0; tries < uid_count_; ++tries) {
+    const uint32_t uid = uid_first_ + next_;
+    next_ = (next_ + 1) % uid_count_;
+    if (taken_.insert(uid).second) {
+      return uid;
+    }
+  }
+  return ResourceExhausted("All " + std::to_string(uid_count_) + " user ids of executors (executor.uid_count) are taken.");
+}
+
+StatusOr<std::unique_ptr<ExecutorPlace>> ExecutorPlaces::Take(const CgroupLimits& limits) {
+  std::unique_ptr<ExecutorPlace> place(new ExecutorPlace);
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(mutex_);
+    number = next_scratch_++;
+    if (uid_first_ != 0) {
+      HPVMD_ASSIGN_OR_RETURN(place->uid_, TakeUid());
+      place->give_back_ = [this](uint32_t uid) {
+        std::lock_guard inner(mutex_);
+        taken_.erase(uid);
+      };
+    }
+  }
+  place->scratch_ = state_folder_ + "/scratch/" + std::to_string(number);
+  HPVMD_RETURN_IF_ERROR(MakeFolder(place->scratch_, 0700));
+  if (place->uid_ != 0 && chown(place->scratch_.c_str(), place->uid_, place->uid_) != 0) {
+    return FromErrno(errno, "Giving away the folder \"" + place->scratch_ + "\"");
+  }
+  if (cgroups_ != nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(place->cgroup_, cgroups_->Make(limits));
+  }
+  return place;
+}
+
+StatusOr<std::string> ExecutorPlaces::CacheFolder(const std::string& tenant, const ExecutorPlace& place) const {
+  const std::string path = state_folder_ + "/cache/" + tenant;
+  HPVMD_RETURN_IF_ERROR(MakeFolder(path, place.uid() != 0 ? 0770 : 0700));
+  if (place.uid() != 0 && chown(path.c_str(), static_cast<uid_t>(-1), place.uid()) != 0) {
+    return FromErrno(errno, "Giving the folder \"" + path + "\" to its tenant's executor");
+  }
+  return path;
+}
+
+}  // namespace hpvm

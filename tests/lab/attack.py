@@ -22,6 +22,7 @@ class Attack:
     level: int           # From this sandbox level on it must fail.
     group: str           # native: at each level; others once.
     brief: bool          # Part of the short form.
+    core: bool = False   # Native: also of the short form at the lower levels.
 
 
 @dataclasses.dataclass
@@ -38,11 +39,11 @@ def attack(threat, level=0, group="api", brief=True, name=None):
     return register
 
 
-def native(threat, level, name, probe, brief=True, **arguments):
+def native(threat, level, name, probe, brief=True, core=False, **arguments):
     """One line of a table: a probe of the payload, with the session's facts in its arguments ("{n_pid}")."""
     def run(session):
         return session.strike(probe, **{key: str(value).format(**session.facts) for key, value in arguments.items()})
-    ATTACKS.append(Attack(name, threat, run, level, "native", brief))
+    ATTACKS.append(Attack(name, threat, run, level, "native", brief, core))
 
 
 def verdict(answer):

@@ -16,14 +16,14 @@ def latency_while_executors_crash(session):
     return session.compare_latency("crashes", work_of("segv"))
 
 
-@attack("T30", group="latency")
+@attack("T30", group="latency", brief=False)
 def latency_while_the_protocol_is_broken(session):
     return session.compare_latency("broken protocol", work_of("unknown_id"))
 
 
 @attack("T30", group="latency")
 def latency_while_native_code_spins(session):
-    return session.compare_latency("native spin", work_of("spin", ms=20_000, threads=4), rounds=3, seconds=1.5)
+    return session.compare_latency("native spin", work_of("spin", ms=20_000, threads=4))
 
 
 @attack("T30", group="latency", brief=False)

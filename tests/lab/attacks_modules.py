@@ -62,6 +62,10 @@ def bombs():
     yield "zeros", b"\0" * 1_000_000
 
 
+# Those that meet the compiler's limit of time.
+LONG = ("calls that double, 30 deep", "a million additions")
+
+
 def CALL_TWICE(index):
     return (b"\x20\0\x20\1" + CALL + leb(index + 1)) * 2
 
@@ -73,7 +77,7 @@ def attempt(session, what, data, entry="k0"):
         handle = first(answer.reply, 1)
         values = calls.tensor(calls.I32, calls.ints(1, 2, 3, 4))
         session.api.call("Run", calls.encode(f1=calls.encode(f2=500_000_000), f2=handle, f3=[calls.encode(f1="in", f2=values)]))
-        session.api.call("ReleaseGraph", calls.encode(f2=handle))
+        session.api.release(handle)
     took = time.monotonic() - begin
     if answer.code in ("INTERNAL", "UNKNOWN") or answer.message.startswith("connection") or took > SECONDS_MAX:
         return [f"{what}: {answer} after {took:.1f} s"]
@@ -86,6 +90,8 @@ def compile_bombs(session):
     complaints, slowest = [], (0.0, "")
     before = session.target.executor_of(session.tenant)
     for what, data in bombs():
+        if what in LONG and not session.full:
+            continue
         begin = time.monotonic()
         complaints += attempt(session, what, data)
         slowest = max(slowest, (time.monotonic() - begin, what))

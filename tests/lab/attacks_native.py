@@ -15,20 +15,20 @@ for path, name in (("/etc/shadow", "password hashes"), ("/etc/passwd", "a file f
                    ("/proc/{d_pid}/maps", "the daemon's map"), ("/proc/{d_pid}/cmdline", "the daemon's command line"),
                    ("/proc/kallsyms", "kernel symbols"), ("/proc/net/unix", "open sockets"), ("/dev/kmsg", "kernel messages"),
                    ("/dev/mem", "physical memory"), ("/sys/kernel/uevent_seqnum", "sysfs")):
-    native("T18", 1, f"read {name}", "read", path=path)
-native("T1", 1, "read a neighbour's memory by file", "read", path="/proc/{n_pid}/mem", offset="{n_address}")
+    native("T18", 1, f"read {name}", "read", core="neighbour" in name or "key" in name or "store" in name, path=path)
+native("T1", 1, "read a neighbour's memory by file", "read", core=True, path="/proc/{n_pid}/mem", offset="{n_address}")
 native("T1", 1, "read the daemon's memory by file", "read", path="/proc/{d_pid}/mem", offset="{d_address}")
-native("T1", 1, "write own memory by file", "own_mem")
+native("T1", 1, "write own memory by file", "own_mem", core=True)
 for whose in ("n_pid", "d_pid", "compiler", "n_compiler"):
     native("T18", 1, f"descriptors of {whose}", "fds_of", pid="{%s}" % whose)
-native("T18", 1, "list processes", "list", path="/proc")
+native("T18", 1, "list processes", "list", core=True, path="/proc")
 native("T18", 1, "list the state folder", "list", path="{state}")
 native("T18", 1, "list the neighbour's cache", "list", path="{n_cache_folder}")
 native("T18", 1, "write the core pattern", "write", path="/proc/sys/kernel/core_pattern")
 native("T18", 1, "write the job store", "write", path="{state}/jobs.sqlite")
 native("T34", 1, "write the audit", "write", path="{state}/audit/audit.log")
 native("T9", 1, "write a neighbour's cache", "create", path="{n_cache_folder}/planted")
-native("T18", 1, "write outside of scratch", "create", path="/tmp/hpvm-lab-planted")
+native("T18", 1, "write outside of scratch", "create", core=True, path="/tmp/hpvm-lab-planted")
 native("T18", 1, "write where everybody may", "create", path="/dev/shm/hpvm-lab-planted")
 native("T18", 1, "remove the daemon's socket", "remove", path="{victim}")
 native("T18", 1, "rename", "rename", path="{victim}")
@@ -38,35 +38,36 @@ native("T18", 1, "change a mode", "chmod", path="{victim}")
 native("T18", 1, "link", "link", path="{victim}")
 native("T18", 1, "watch files", "inotify", path="/etc")
 native("T18", 1, "stat", "stat", path="{state}/jobs.sqlite")
-native("T18", 0, "inherited files", "inherited")
-native("T18", 1, "a way out by descriptors", "openat")
+native("T18", 0, "inherited files", "inherited", core=True)
+native("T18", 1, "a way out by descriptors", "openat", core=True)
 for device in ("/dev/nvidiactl", "/dev/dri/renderD128", "/dev/kvm", "/dev/fuse", "/dev/net/tun", "/dev/vda"):
     native("T15", 1, f"device {device}", "write", path=device)
 
 # Processes.
 for whose in ("n_pid", "d_pid", "compiler", "n_compiler", "n_client"):
     for probe in ("ptrace", "kill", "tgkill", "sigqueue", "pidfd_open", "pidfd_getfd"):
-        native("T18", 1, f"{probe} {whose}", probe, pid="{%s}" % whose, brief=whose in ("n_pid", "d_pid"))
-native("T1", 1, "process_vm_readv of the neighbour", "read_memory", pid="{n_pid}", address="{n_address_hex}")
+        native("T18", 1, f"{probe} {whose}", probe, pid="{%s}" % whose, brief=whose in ("n_pid", "d_pid"),
+               core=whose == "n_pid" or probe == "kill")
+native("T1", 1, "process_vm_readv of the neighbour", "read_memory", core=True, pid="{n_pid}", address="{n_address_hex}")
 native("T1", 1, "process_vm_readv of the daemon", "read_memory", pid="{d_pid}", address="{d_address_hex}")
 native("T1", 1, "process_vm_writev of the neighbour", "write_memory", pid="{n_pid}", address="{n_address_hex}")
 native("T18", 1, "signal everybody", "kill_all")
 for probe in ("prlimit_of", "affinity_of", "priority_of"):
     native("T18", 1, f"{probe} the neighbour", probe, pid="{n_pid}")
 for probe in ("clone_process", "fork", "clone3", "execve", "execveat"):
-    native("T19", 1, probe, probe)
+    native("T19", 1, probe, probe, core=True)
 for probe in ("setresuid", "setresgid"):
     native("T18", 1, f"{probe} of the neighbour", probe, uid="{n_uid}")
     native("T18", 1, f"{probe} of root", probe, uid=0)
-native("T18", 0, "all capabilities", "capset")
+native("T18", 0, "all capabilities", "capset", core=True)
 for probe in ("dumpable", "pdeathsig"):
     native("T20", 1, probe, probe)
 
 # Sockets.
-native("T18", 1, "the daemon's socket", "connect_unix", path="{socket}")
-native("T28", 1, "the daemon's ticket socket", "connect_unix", path="{socket}.auth")
-native("T18", 1, "an abstract socket", "connect_unix", path="@{abstract}")
-native("T18", 1, "a service on loopback", "connect_tcp", port="{port}")
+native("T18", 1, "the daemon's socket", "connect_unix", core=True, path="{socket}")
+native("T28", 1, "the daemon's ticket socket", "connect_unix", core=True, path="{socket}.auth")
+native("T18", 1, "an abstract socket", "connect_unix", core=True, path="@{abstract}")
+native("T18", 1, "a service on loopback", "connect_tcp", core=True, port="{port}")
 native("T18", 1, "a datagram", "send_udp", port="{port}")
 native("T18", 1, "listen", "listen_tcp")
 native("T18", 1, "a socket pair", "socketpair")
@@ -91,15 +92,15 @@ for name, flag in NAMESPACES.items():
     native("T18", 1, f"unshare {name}", "unshare", flags=flag, brief=name in ("user", "net"))
     native("T18", 1, f"clone into {name}", "clone_namespace", flags=flag, brief=name in ("user", "net"))
 for probe in ("mprotect_wx", "mmap_wx", "mmap_twice", "pkey_mprotect"):
-    native("T1", 1, probe, probe)
+    native("T1", 1, probe, probe, core=True)
 for descriptor, request in ((0, 0x5412), (2, 0x5412), (3, 0x541b), (3, 0x8912), (1, 0xc020462a)):
     native("T15", 1, f"ioctl {request:#x} on {descriptor}", "ioctl", fd=descriptor, request=request)
 for probe in ("shmget", "semget", "msgget", "real_time", "raise_priority", "mlockall", "int80", "x32"):
     native("T18", 1, probe, probe)
-native("T19", 0, "raise its limits", "raise_limits")
+native("T19", 0, "raise its limits", "raise_limits", core=True)
 
 # Bombs. What holds without a user id or a control group of its own is what the filter and the limits give.
-native("T19", 0, "descriptors without end", "descriptors", count=5000)
-native("T19", 3, "threads without end", "threads", count=3000, brief=False)
-native("T21", 0, "resize shared memory", "resize_shared")
+native("T19", 0, "descriptors without end", "descriptors", core=True, count=5000)
+native("T19", 3, "threads without end", "threads", core=True, count=3000, brief=False)
+native("T21", 0, "resize shared memory", "resize_shared", core=True)
 native("T32", 5, "lines in the daemon's log", "log", text="I99991231 23:59:59 lab-injected", bytes=20_000_000)

@@ -11,6 +11,7 @@ from wire import decode, encode, first
 HERE = pathlib.Path(__file__).resolve().parent
 KERNELS = (HERE / "kernels.wasm").read_bytes()
 U8, I32 = 3, 6
+HANDLES_MAX = 8
 SERVICE, ADMIN = "/hpvm.v1.Hpvm/", "/hpvm.v1.Admin/"
 
 
@@ -97,7 +98,13 @@ class Api:
             if not answer.ok:
                 return None, answer
             self.handles[key] = first(answer.reply, 1)
+        while len(self.handles) > HANDLES_MAX:
+            oldest = next(old for old in self.handles if old != key)
+            self.release(self.handles.pop(oldest))
         return self.handles[key], None
+
+    def release(self, handle):
+        return self.call("ReleaseGraph", encode(f2=handle))
 
     def run(self, text, inputs, deadline_ms=5000, timeout=None, outputs=()):
         """`inputs`: {name: encoded Tensor}."""

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attack lab (docs/TESTING.md): real daemons, a neighbour that works, and tenants that attack.
 
-    lab.py BUILD_FOLDER [--full] [--only TEXT] [--settings NAME,...] [--mutant NAME] [--log FILE] [--list]
+    lab.py BUILD_FOLDER [--full] [--only TEXT] [--settings NAME,...] [--groups NAME,...] [--mutant NAME] [--log FILE] [--list]
 
 BUILD_FOLDER has bin/ and tests/. --full tries everything at every level; without it what a minute and a half allows.
 A mutant breaks one promise on purpose, to see that the lab notices: it must fail.
@@ -24,17 +24,19 @@ from attack import ATTACKS
 from mutants import MUTANTS
 from session import Session
 import attacks_native, attacks_executor, attacks_latency  # noqa: F401, E401  They register themselves.
-import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_quota, attacks_clients  # noqa: F401, E401
+import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_quota, attacks_clients, attacks_credentials  # noqa: F401, E401
 
 # Everything once at the highest level; native code also at each lower one, and as in a plain container.
 ONCE = ("native", "crash", "protocol", "latency", "api", "clients")
-SETTINGS = {"top": ONCE, "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
+SETTINGS = {"top": ONCE, "credentials": ("credentials",), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
             "level-0": ("native",)}
 
 
 def setting_of(name):
     if name == "dropped":
         return targets.Setting(name, dropped=True)
+    if name == "credentials":
+        return targets.Setting(name, credentials=True)
     more = attacks_quota.LIMITS if name == "top" else {}
     return targets.Setting(name, sandbox_max=int(name[6:]) if name.startswith("level-") else 4, more=dict(more))
 
@@ -52,11 +54,14 @@ class Lab:
             self.log.write(line + "\n")
             self.log.flush()
 
-    def chosen(self, groups):
-        return [a for a in ATTACKS if a.group in groups and (self.options.full or a.brief) and self.options.only in a.name]
+    def chosen(self, name, groups):
+        def is_due(attack):
+            return self.options.full or (attack.brief if name == "top" or attack.group != "native" else attack.core)
+        return [a for a in ATTACKS if a.group in groups and is_due(a) and self.options.only in a.name]
 
     def run_setting(self, name, folder):
-        attacks = self.chosen(SETTINGS[name])
+        groups = SETTINGS[name] if not self.options.groups else self.options.groups.split(",")
+        attacks = self.chosen(name, groups)
         if not attacks:
             return
         mutant = MUTANTS.get(self.options.mutant)
@@ -119,6 +124,7 @@ def main():
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--settings", default="")
+    parser.add_argument("--groups", default="")
     parser.add_argument("--mutant", default="", choices=["", *MUTANTS])
     parser.add_argument("--log", default="")
     parser.add_argument("--list", action="store_true")

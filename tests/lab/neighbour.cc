@@ -4,7 +4,8 @@
 //   hpvm-lab-neighbour ENDPOINT TENANT MODULE PERIOD_US LOG
 //
 // A line of LOG is a run: its start (CLOCK_MONOTONIC, ns), how long it took (ns), then "ok" or what was wrong. Ends at
-// the end of standard input. Its inputs begin with the bytes that the environment variable LAB_SECRET holds.
+// the end of standard input. Its inputs begin with the bytes that the environment variable LAB_SECRET holds, its
+// token, if it has one, is in LAB_TOKEN.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,7 +70,15 @@ std::string Check(const Tensor& in, const Tensor& out) {
 }
 
 int Run(char** arguments) {
-  auto client = Client::Connect({.endpoint = arguments[1], .tenant = arguments[2], .patience = Duration(0)});
+  ClientOptions options;
+  options.endpoint = arguments[1];
+  options.patience = Duration(0);
+  if (const char* token = getenv("LAB_TOKEN"); token != nullptr) {
+    options.credentials.token = token;
+  } else {
+    options.tenant = arguments[2];
+  }
+  auto client = Client::Connect(options);
   if (!client.ok()) {
     std::fprintf(stderr, "%s\n", Message(client.status()).c_str());
     return 1;

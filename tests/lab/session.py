@@ -7,6 +7,7 @@ import socket
 import statistics
 import threading
 import time
+import traceback
 
 import calls
 import target as targets
@@ -145,14 +146,17 @@ class Session:
 
     def execute(self, attack):
         begin = time.monotonic()
-        outcome = attack.run(self)
         complaints = []
+        try:
+            outcome = attack.run(self)
+        except Exception:  # pylint: disable=broad-except  An attack that cannot be tried is a finding; the others go on.
+            outcome = Result(ODD, traceback.format_exc(limit=-3))
         if isinstance(outcome, Result):
             self.outcomes[attack.name] = outcome.kind
             if outcome.kind == TOOK and self.level >= attack.level:
                 complaints.append(f"succeeded: {outcome.text[:300]}")
             elif outcome.kind == ODD:
-                complaints.append(f"not tried: {outcome.text[:300]}")
+                complaints.append(f"not tried: {outcome.text[:1000]}")
         else:
             complaints += outcome or []
             self.outcomes[attack.name] = "broken" if outcome else "held"
@@ -190,8 +194,9 @@ class Session:
             thread.join(30)
         return self.target.neighbour.latencies_ms(begin, end)
 
-    def compare_latency(self, name, work, rounds=3, seconds=1.2):
+    def compare_latency(self, name, work, rounds=3):
         """Good and bad load by turns; the medians of their 99th percentiles. Tried again twice before it counts."""
+        seconds = 3.0 if self.full else 0.7
         for attempt in range(3):
             good, bad = [], []
             for _ in range(rounds):

@@ -30,6 +30,7 @@ class Setting:
     dropped: bool = False          # As in a plain container: an unprivileged user, no capabilities, no new privileges.
     executor: str = "hpvm-executor-broken"
     devices: str = "cpu"
+    credentials: bool = False      # Tokens; otherwise tenants are whom calls say.
     more: dict = dataclasses.field(default_factory=dict)   # {"section.key": value}
 
 
@@ -130,14 +131,17 @@ class Target:
         if setting.dropped:
             for path in (self.folder.parent, self.folder, self.state):
                 os.chown(path, DROPPED_UID, DROPPED_UID)
+        self.tokens = {}
         self.start()
+        if setting.credentials:
+            self.make_tokens()
         self.plant()
         self.neighbour = Neighbour(self)
 
     # What differs from the defaults: nothing here weakens what the attacks try, but for the breaker, which has an attack of its own.
     def values(self):
         return {"server.listen": f'"{self.address}"', "server.state_dir": f'"{self.state}"', "server.drain_ms": 3000,
-                "tenants.from_metadata": "true", "devices.backends": f'"{self.setting.devices}"',
+                **({"auth.tokens": "true", "auth.peers": "true"} if self.setting.credentials else {"tenants.from_metadata": "true"}), "devices.backends": f'"{self.setting.devices}"',
                 "executor.path": f'"{self.bin / self.setting.executor}"', "executor.sandbox_max": self.setting.sandbox_max,
                 "executor.sandbox_min": 0, "executor.crashes_max": 1000, "executor.crash_window_ms": 100,
                 "jobs.deadline_default_ms": 20000, **self.setting.more}
@@ -169,10 +173,28 @@ class Target:
             time.sleep(0.02)
 
     def metadata(self, tenant):
+        if self.setting.credentials:
+            return [("authorization", f"Bearer {self.tokens[tenant]}")]
         return [("hpvm-tenant", tenant)]
 
     def client_environment(self, tenant):
-        return {}
+        return {"LAB_TOKEN": self.tokens[tenant]} if self.setting.credentials else {}
+
+    def ticket(self):
+        """The line that the socket beside the daemon's own has for this process."""
+        with socket.socket(socket.AF_UNIX) as plain:
+            plain.settimeout(5)
+            plain.connect(f"{self.socket}.auth")
+            return plain.recv(4096).decode().split()[0]
+
+    def make_tokens(self):
+        self.admin = calls.Api(self.address, [("authorization", f"Bearer {self.ticket()}")])
+        for tenant in (NEIGHBOUR, ATTACKER, WORKER, "operator"):
+            made = self.admin.call("CreateTenant", encode(f2=encode(f1=tenant)), service=calls.ADMIN)
+            answer = self.admin.call("CreateToken", encode(f2=tenant, f3=1, f4="lab"), service=calls.ADMIN)
+            if not made.ok or not answer.ok:
+                raise RuntimeError(f"no token for {tenant}: {made} {answer} {self.tail()}")
+            self.tokens[tenant] = first(answer.reply, 2).decode()
 
     def api(self, tenant=ATTACKER, timeout=20):
         return calls.Api(self.address, self.metadata(tenant), timeout)

@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# Builds tenants.wasm; needed only after a change of tenants.c.
+# Builds tenants.wasm, canaries.wasm and the shaders; needed only after a change of their sources.
 set -euo pipefail
 cd "$(dirname "$0")"
-"${CLANG:-clang-22}" --target=wasm32 -O2 -nostdlib -ffreestanding --no-wasm-opt -I../../client/kernel \
-  -Wl,--no-entry -Wl,--export-dynamic -Wl,--strip-debug -o tenants.wasm tenants.c
+for name in tenants canaries; do
+  "${CLANG:-clang-22}" --target=wasm32 -O2 -nostdlib -ffreestanding --no-wasm-opt -I../../client/kernel \
+    -Wl,--no-entry -Wl,--export-dynamic -Wl,--strip-debug -o "$name.wasm" "$name.c"
+done
+for name in canaries_fill canaries_scan; do
+  glslangValidator -V --target-env vulkan1.1 --quiet -o "$name.spv" "$name.comp"
+done

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <map>
+#include <mutex>
 
 #include "base/failpoint.h"
 
@@ -110,9 +112,30 @@ struct LedgerAccount {
   }
 };
 
-struct Ledger::Tenant {
-  std::array<LedgerAccount, kResourceCount> accounts;
-  bool removed = false;
+struct LedgerBooks {
+  struct Tenant {
+    std::array<LedgerAccount, kResourceCount> accounts;
+    bool removed = false;
+  };
+
+  std::mutex mutex;
+  std::map<TenantKey, std::unique_ptr<Tenant>> tenants;
+
+  LedgerAccount* Find(TenantKey tenant, Resource resource) const {
+    const auto found = tenants.find(tenant);
+    return found == tenants.end() || found->second->removed ? nullptr
+                                                            : &found->second->accounts[static_cast<size_t>(resource)];
+  }
+  void ForgetIfDone(TenantKey tenant) {
+    const auto found = tenants.find(tenant);
+    if (found == tenants.end() || !found->second->removed) {
+      return;
+    }
+    const auto& accounts = found->second->accounts;
+    if (std::all_of(accounts.begin(), accounts.end(), [](const LedgerAccount& one) { return one.first == nullptr; })) {
+      tenants.erase(found);
+    }
+  }
 };
 
 Status ToStatus(const QuotaRefusal& refusal) {
@@ -152,59 +175,84 @@ Lease& Lease::operator=(Lease&& other) noexcept {
     return *this;
   }
   Release();
-  if (other.ledger_ == nullptr) {
+  if (other.books_ == nullptr) {
     return *this;
   }
-  std::lock_guard lock(other.ledger_->mutex_);
+  books_ = std::move(other.books_);
+  std::lock_guard lock(books_->mutex);
   other.Unlink();
-  ledger_ = std::exchange(other.ledger_, nullptr);
   LinkInto(std::exchange(other.account_, nullptr));
   amount_ = std::exchange(other.amount_, 0);
   return *this;
 }
 
 void Lease::Release() {
-  if (ledger_ == nullptr) {
+  if (books_ == nullptr) {
     return;
   }
-  Ledger& ledger = *std::exchange(ledger_, nullptr);
-  std::lock_guard lock(ledger.mutex_);
+  const std::shared_ptr<LedgerBooks> books = std::move(books_);
+  std::lock_guard lock(books->mutex);
   Unlink();
   LedgerAccount* account = std::exchange(account_, nullptr);
   account->GiveBack(std::exchange(amount_, 0));
   if (*account->removed) {
-    ledger.ForgetIfDone(account->tenant);
+    books->ForgetIfDone(account->tenant);
   }
 }
 
 void Lease::ShrinkTo(uint64_t amount) {
-  if (ledger_ == nullptr || amount >= amount_) {
+  if (books_ == nullptr || amount >= amount_) {
     return;
   }
-  std::lock_guard lock(ledger_->mutex_);
+  std::lock_guard lock(books_->mutex);
   account_->GiveBack(amount_ - amount);
   amount_ = amount;
 }
 
 void Lease::SetAnyway(uint64_t amount) {
-  if (ledger_ == nullptr || amount <= amount_) {
+  if (books_ == nullptr || amount <= amount_) {
     return ShrinkTo(amount);
   }
-  std::lock_guard lock(ledger_->mutex_);
+  std::lock_guard lock(books_->mutex);
   const uint64_t more = std::min(amount - amount_, kMost - account_->used);
   account_->Hold(more);
   amount_ += more;
 }
 
-Ledger::Ledger() = default;
+Lease Lease::Split(uint64_t amount) {
+  Lease part;
+  if (books_ != nullptr) {
+    std::lock_guard lock(books_->mutex);
+    part.books_ = books_;
+    part.LinkInto(account_);
+    part.amount_ = std::min(amount, amount_);
+    amount_ -= part.amount_;
+  }
+  return part;
+}
+
+void Lease::Merge(Lease other) {
+  if (books_ == nullptr || other.books_ == nullptr) {
+    if (other.books_ != nullptr) {
+      *this = std::move(other);
+    }
+    return;
+  }
+  std::lock_guard lock(books_->mutex);
+  if (account_ == other.account_) {
+    amount_ += std::exchange(other.amount_, 0);
+  }
+}
+
+Ledger::Ledger() : books_(std::make_shared<LedgerBooks>()) {}
 Ledger::~Ledger() = default;
 
 void Ledger::AddTenant(TenantKey tenant, const ResourceLimits& limits, Time now) {
   {
-    std::lock_guard lock(mutex_);
-    std::unique_ptr<Tenant>& added = tenants_[tenant];
+    std::lock_guard lock(books_->mutex);
+    std::unique_ptr<LedgerBooks::Tenant>& added = books_->tenants[tenant];
     if (added == nullptr) {
-      added = std::make_unique<Tenant>();
+      added = std::make_unique<LedgerBooks::Tenant>();
       for (size_t i = 0; i < kResourceCount; ++i) {
         added->accounts[i].tenant = tenant;
         added->accounts[i].resource = static_cast<Resource>(i);
@@ -218,9 +266,9 @@ void Ledger::AddTenant(TenantKey tenant, const ResourceLimits& limits, Time now)
 }
 
 void Ledger::SetLimits(TenantKey tenant, const ResourceLimits& limits, Time now) {
-  std::lock_guard lock(mutex_);
-  const auto found = tenants_.find(tenant);
-  if (found == tenants_.end()) {
+  std::lock_guard lock(books_->mutex);
+  const auto found = books_->tenants.find(tenant);
+  if (found == books_->tenants.end()) {
     return;
   }
   for (size_t i = 0; i < kResourceCount; ++i) {
@@ -229,35 +277,18 @@ void Ledger::SetLimits(TenantKey tenant, const ResourceLimits& limits, Time now)
 }
 
 void Ledger::RemoveTenant(TenantKey tenant) {
-  std::lock_guard lock(mutex_);
-  if (const auto found = tenants_.find(tenant); found != tenants_.end()) {
+  std::lock_guard lock(books_->mutex);
+  if (const auto found = books_->tenants.find(tenant); found != books_->tenants.end()) {
     found->second->removed = true;
-    ForgetIfDone(tenant);
+    books_->ForgetIfDone(tenant);
   }
-}
-
-void Ledger::ForgetIfDone(TenantKey tenant) {
-  const auto found = tenants_.find(tenant);
-  if (found == tenants_.end() || !found->second->removed) {
-    return;
-  }
-  const auto& accounts = found->second->accounts;
-  if (std::all_of(accounts.begin(), accounts.end(), [](const LedgerAccount& one) { return one.first == nullptr; })) {
-    tenants_.erase(found);
-  }
-}
-
-LedgerAccount* Ledger::Find(TenantKey tenant, Resource resource) const {
-  const auto found = tenants_.find(tenant);
-  return found == tenants_.end() || found->second->removed ? nullptr
-                                                           : &found->second->accounts[static_cast<size_t>(resource)];
 }
 
 std::optional<QuotaRefusal> Ledger::Take(TenantKey tenant, Resource resource, uint64_t amount, Lease* lease) {
   Lease taken;
   {
-    std::lock_guard lock(mutex_);
-    LedgerAccount* account = Find(tenant, resource);
+    std::lock_guard lock(books_->mutex);
+    LedgerAccount* account = books_->Find(tenant, resource);
     if (account == nullptr) {
       return QuotaRefusal{.resource = resource, .wanted = amount};
     }
@@ -265,7 +296,7 @@ std::optional<QuotaRefusal> Ledger::Take(TenantKey tenant, Resource resource, ui
       return account->Refuse(amount, Duration{0});
     }
     account->Hold(amount);
-    taken.ledger_ = this;
+    taken.books_ = books_;
     taken.LinkInto(account);
     taken.amount_ = amount;
   }
@@ -274,11 +305,11 @@ std::optional<QuotaRefusal> Ledger::Take(TenantKey tenant, Resource resource, ui
 }
 
 std::optional<QuotaRefusal> Ledger::Resize(Lease* lease, uint64_t amount) {
-  if (lease->ledger_ == nullptr || amount <= lease->amount_) {
+  if (lease->books_ == nullptr || amount <= lease->amount_) {
     lease->ShrinkTo(amount);
     return std::nullopt;
   }
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(books_->mutex);
   const uint64_t more = amount - lease->amount_;
   if (!lease->account_->Allows(more)) {
     return lease->account_->Refuse(more, Duration{0});
@@ -292,9 +323,9 @@ Lease Ledger::TakeAnyway(TenantKey tenant, Resource resource, uint64_t amount) {
   Lease lease;
   {
     // Let go before the lease is handed over: moving it takes the mutex.
-    std::lock_guard lock(mutex_);
-    if (LedgerAccount* account = Find(tenant, resource); account != nullptr) {
-      lease.ledger_ = this;
+    std::lock_guard lock(books_->mutex);
+    if (LedgerAccount* account = books_->Find(tenant, resource); account != nullptr) {
+      lease.books_ = books_;
       lease.LinkInto(account);
       lease.amount_ = std::min(amount, kMost - account->used);
       account->Hold(lease.amount_);
@@ -304,8 +335,8 @@ Lease Ledger::TakeAnyway(TenantKey tenant, Resource resource, uint64_t amount) {
 }
 
 std::optional<QuotaRefusal> Ledger::Spend(TenantKey tenant, Resource resource, uint64_t amount, Time now) {
-  std::lock_guard lock(mutex_);
-  LedgerAccount* account = Find(tenant, resource);
+  std::lock_guard lock(books_->mutex);
+  LedgerAccount* account = books_->Find(tenant, resource);
   if (account == nullptr) {
     return QuotaRefusal{.resource = resource, .wanted = amount};
   }
@@ -318,8 +349,8 @@ std::optional<QuotaRefusal> Ledger::Spend(TenantKey tenant, Resource resource, u
 }
 
 std::optional<QuotaRefusal> Ledger::SpendAll(TenantKey tenant, Resource resource, uint64_t amount, Time now) {
-  std::lock_guard lock(mutex_);
-  LedgerAccount* account = Find(tenant, resource);
+  std::lock_guard lock(books_->mutex);
+  LedgerAccount* account = books_->Find(tenant, resource);
   if (account == nullptr) {
     return QuotaRefusal{.resource = resource, .wanted = amount};
   }
@@ -332,10 +363,10 @@ std::optional<QuotaRefusal> Ledger::SpendAll(TenantKey tenant, Resource resource
 }
 
 void Ledger::Charge(TenantKey tenant, Resource resource, uint64_t amount, Time now) {
-  std::lock_guard lock(mutex_);
-  LedgerAccount* account = Find(tenant, resource);
-  if (HPVMD_MUTANT("ledger_charge_another") && !tenants_.empty()) {
-    account = &tenants_.begin()->second->accounts[static_cast<size_t>(resource)];
+  std::lock_guard lock(books_->mutex);
+  LedgerAccount* account = books_->Find(tenant, resource);
+  if (HPVMD_MUTANT("ledger_charge_another") && !books_->tenants.empty()) {
+    account = &books_->tenants.begin()->second->accounts[static_cast<size_t>(resource)];
   }
   if (account != nullptr) {
     account->Settle(now);
@@ -343,9 +374,19 @@ void Ledger::Charge(TenantKey tenant, Resource resource, uint64_t amount, Time n
   }
 }
 
+uint64_t Ledger::RoomOf(TenantKey tenant, Resource resource) const {
+  std::lock_guard lock(books_->mutex);
+  const LedgerAccount* account = books_->Find(tenant, resource);
+  if (account == nullptr) {
+    return 0;
+  }
+  const uint64_t most = account->limit == 0 ? kMost : account->limit;
+  return most > account->used ? most - account->used : 0;
+}
+
 Duration Ledger::DebtFor(TenantKey tenant, Resource resource, Time now) const {
-  std::lock_guard lock(mutex_);
-  const LedgerAccount* account = Find(tenant, resource);
+  std::lock_guard lock(books_->mutex);
+  const LedgerAccount* account = books_->Find(tenant, resource);
   if (account == nullptr) {
     return Duration{0};
   }
@@ -355,16 +396,16 @@ Duration Ledger::DebtFor(TenantKey tenant, Resource resource, Time now) const {
 }
 
 void Ledger::CountRefusal(TenantKey tenant, Resource resource) {
-  std::lock_guard lock(mutex_);
-  if (LedgerAccount* account = Find(tenant, resource); account != nullptr) {
+  std::lock_guard lock(books_->mutex);
+  if (LedgerAccount* account = books_->Find(tenant, resource); account != nullptr) {
     account->Refuse(0, Duration{0});
   }
 }
 
 Ledger::Balance Ledger::BalanceOf(TenantKey tenant, Resource resource, Time now) const {
-  std::lock_guard lock(mutex_);
-  const auto found = tenants_.find(tenant);
-  if (found == tenants_.end()) {
+  std::lock_guard lock(books_->mutex);
+  const auto found = books_->tenants.find(tenant);
+  if (found == books_->tenants.end()) {
     return {};
   }
   const LedgerAccount& account = found->second->accounts[static_cast<size_t>(resource)];
@@ -377,8 +418,8 @@ Ledger::Balance Ledger::BalanceOf(TenantKey tenant, Resource resource, Time now)
 }
 
 Status Ledger::CheckSums() const {
-  std::lock_guard lock(mutex_);
-  for (const auto& [key, tenant] : tenants_) {
+  std::lock_guard lock(books_->mutex);
+  for (const auto& [key, tenant] : books_->tenants) {
     for (const LedgerAccount& account : tenant->accounts) {
       uint64_t sum = 0;
       for (const Lease* lease = account.first; lease != nullptr; lease = lease->next_) {

@@ -13,9 +13,7 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,10 +36,11 @@ struct QuotaRefusal {
 // "The tenant's quota of requests (10 a second) is spent: more is earned in 0.1 s."
 Status ToStatus(const QuotaRefusal& refusal);
 
-class Ledger;
 struct LedgerAccount;
+struct LedgerBooks;
 
-// What is held of one resource by one tenant. Movable; outlived by the ledger. One thread at a time.
+// What is held of one resource by one tenant. Movable; may outlive the ledger, since objects may outlive the daemon's
+// core. One thread at a time.
 class Lease {
  public:
   Lease() = default;
@@ -54,14 +53,19 @@ class Lease {
   void ShrinkTo(uint64_t amount);
   // Makes it this much, even beyond the limit: what is so anyhow. Nothing for a lease that was never given.
   void SetAnyway(uint64_t amount);
+  // Takes a part over, at most all of it; the balance stays.
+  Lease Split(uint64_t amount);
+  // Holds also what the other one does, of the same tenant and resource; nothing is given back or taken in between.
+  // An empty one becomes the other.
+  void Merge(Lease other);
 
  private:
   friend class Ledger;
   void Unlink();
   void LinkInto(LedgerAccount* account);
 
-  // All under the ledger's mutex, but that the owner reads `amount_`.
-  Ledger* ledger_ = nullptr;
+  // All changed under the books' mutex; shared, so that these live as long as the last lease.
+  std::shared_ptr<LedgerBooks> books_;
   LedgerAccount* account_ = nullptr;
   Lease* next_ = nullptr;
   Lease* previous_ = nullptr;
@@ -79,7 +83,6 @@ class Ledger {
   };
 
   Ledger();
-  // Every lease has ended.
   ~Ledger();
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
@@ -107,6 +110,8 @@ class Ledger {
   std::optional<QuotaRefusal> SpendAll(TenantKey tenant, Resource resource, uint64_t amount, Time now);
   // After the fact: may make a debt.
   void Charge(TenantKey tenant, Resource resource, uint64_t amount, Time now);
+  // How much more Take would allow.
+  uint64_t RoomOf(TenantKey tenant, Resource resource) const;
   // How long from now a Spend of 0 would be refused; 0: it would not. Counts nothing.
   Duration DebtFor(TenantKey tenant, Resource resource, Time now) const;
   // Counts a refusal that was decided elsewhere (a wait, a shed call).
@@ -117,14 +122,26 @@ class Ledger {
   Status CheckSums() const;
 
  private:
-  friend class Lease;
-  struct Tenant;
+  const std::shared_ptr<LedgerBooks> books_;
+};
 
-  LedgerAccount* Find(TenantKey tenant, Resource resource) const;
-  void ForgetIfDone(TenantKey tenant);
+// One tenant's accounts, for objects that pay for themselves. Without a ledger nothing is counted or refused.
+struct Account {
+  Ledger* ledger = nullptr;  // Borrowed; lives longer.
+  TenantKey tenant = 0;
 
-  mutable std::mutex mutex_;
-  std::map<TenantKey, std::unique_ptr<Tenant>> tenants_;
+  std::optional<QuotaRefusal> Take(Resource resource, uint64_t amount, Lease* lease) const {
+    return ledger == nullptr ? std::nullopt : ledger->Take(tenant, resource, amount, lease);
+  }
+  Lease TakeAnyway(Resource resource, uint64_t amount) const {
+    return ledger == nullptr ? Lease() : ledger->TakeAnyway(tenant, resource, amount);
+  }
+  uint64_t Room(Resource resource) const {
+    return ledger == nullptr ? ~uint64_t{0} : ledger->RoomOf(tenant, resource);
+  }
+  uint64_t Used(Resource resource) const {
+    return ledger == nullptr ? 0 : ledger->BalanceOf(tenant, resource, Time{0}).used;
+  }
 };
 
 }  // namespace hpvm::scheduler

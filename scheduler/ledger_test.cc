@@ -126,6 +126,50 @@ TEST(LedgerTest, LeasesMove) {
   EXPECT_EQ(ledger.BalanceOf(1, Resource::kModules, Time{0}).used, 0u);
 }
 
+// Two become one, and neither the balance nor the peak moves.
+TEST(LedgerTest, LeasesMerge) {
+  Ledger ledger;
+  ledger.AddTenant(1, With(Resource::kDiskBytes, 100), Time{0});
+  Lease rows, job;
+  ASSERT_EQ(ledger.Take(1, Resource::kDiskBytes, 30, &job), std::nullopt);
+  rows.Merge(std::move(job));
+  EXPECT_EQ(rows.amount(), 30u);
+  ASSERT_EQ(ledger.Take(1, Resource::kDiskBytes, 70, &job), std::nullopt);
+  EXPECT_EQ(ledger.RoomOf(1, Resource::kDiskBytes), 0u);
+  rows.Merge(std::move(job));
+  rows.Merge(Lease());
+  EXPECT_EQ(rows.amount(), 100u);
+  EXPECT_EQ(ledger.BalanceOf(1, Resource::kDiskBytes, Time{0}).peak, 100u);
+  EXPECT_TRUE(ledger.CheckSums().ok());
+  {
+    const Lease part = rows.Split(40);
+    EXPECT_EQ(part.amount(), 40u);
+    EXPECT_EQ(rows.amount(), 60u);
+    EXPECT_EQ(rows.Split(100).amount(), 60u);
+    EXPECT_EQ(ledger.BalanceOf(1, Resource::kDiskBytes, Time{0}).used, 40u);
+    EXPECT_TRUE(ledger.CheckSums().ok());
+  }
+  rows.Release();
+  EXPECT_EQ(ledger.BalanceOf(1, Resource::kDiskBytes, Time{0}).used, 0u);
+  EXPECT_EQ(ledger.RoomOf(1, Resource::kDiskBytes), 100u);
+  EXPECT_EQ(ledger.RoomOf(1, Resource::kHostBytes), kMost);
+  EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 0u);
+}
+
+// An object that pays for itself may be the last thing that lives.
+TEST(LedgerTest, LeasesOutliveTheLedger) {
+  Lease lease;
+  {
+    Ledger ledger;
+    ledger.AddTenant(1, {}, Time{0});
+    lease = ledger.TakeAnyway(1, Resource::kHostBytes, 5);
+  }
+  EXPECT_EQ(lease.amount(), 5u);
+  lease.ShrinkTo(2);
+  Lease other = std::move(lease);
+  other.Release();
+}
+
 // Leases may outlive their tenant, whose account goes with the last of them.
 TEST(LedgerTest, LeasesOutliveTheTenant) {
   Ledger ledger;

@@ -108,9 +108,15 @@ Status BlobStore::Insert(BlobRef blob) {
                                std::to_string(bytes_max_) + ".");
     }
   }
+  while (account_.Room(scheduler::Resource::kModules) == 0 && DropOne()) {
+  }
+  scheduler::Lease module;
+  if (const auto refusal = account_.Take(scheduler::Resource::kModules, 1, &module)) {
+    return ToStatus(*refusal);
+  }
   bytes_ += blob->size_bytes;
   const Sha256 hash = blob->hash;
-  blobs_[hash] = {std::move(blob), ++uses_};
+  blobs_[hash] = {std::move(blob), ++uses_, std::move(module)};
   return absl::OkStatus();
 }
 

@@ -11,10 +11,12 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "scheduler/ledger.h"
 
 namespace hpvm {
 
@@ -24,6 +26,7 @@ struct Blob {
   uint32_t kind = 0;   // Modules: hpvm.v1.ModuleKind.
   std::string name;
   UniqueFd fd;         // Contents and size are sealed.
+  scheduler::Lease host_bytes;
 };
 
 // Shared: handles and jobs keep the blobs they need, whatever the store drops.
@@ -36,6 +39,8 @@ class BlobUpload {
   static StatusOr<std::unique_ptr<BlobUpload>> Start(std::string_view what, std::string_view sha256_hex,
                                                      uint64_t size_bytes, uint64_t size_bytes_max, uint32_t kind,
                                                      std::string_view name);
+  // What the blob holds from now on.
+  void PayWith(scheduler::Lease host_bytes) { blob_->host_bytes = std::move(host_bytes); }
   Status Add(std::string_view data);
   // kInvalidArgument when bytes are missing or the hash differs. Then Finish seals the contents.
   StatusOr<BlobRef> Finish();
@@ -55,12 +60,16 @@ class BlobUpload {
 // Guarded by the core's mutex.
 class BlobStore {
  public:
-  BlobStore(std::string what, uint64_t bytes_max) : what_(std::move(what)), bytes_max_(bytes_max) {}
+  // `account`: pays for each module that is kept; documents are free.
+  BlobStore(std::string what, uint64_t bytes_max, scheduler::Account account = {})
+      : what_(std::move(what)), bytes_max_(bytes_max), account_(account) {}
 
   // Marks it used. kNotFound names what and the hash.
   StatusOr<BlobRef> Find(const Sha256& hash);
   // kResourceExhausted when blobs that are in use leave too little room.
   Status Insert(BlobRef blob);
+  // Drops the least recently used one that nobody uses; false: all are in use.
+  bool DropOne();
   void SetLimit(uint64_t bytes_max) { bytes_max_ = bytes_max; }
 
   uint64_t bytes() const { return bytes_; }
@@ -70,11 +79,12 @@ class BlobStore {
   struct Entry {
     BlobRef blob;
     uint64_t used = 0;   // A counter, not a time.
+    scheduler::Lease module;
   };
-  bool DropOne();
 
   std::string what_;
   uint64_t bytes_max_ = 0, bytes_ = 0, uses_ = 0;
+  scheduler::Account account_;
   std::unordered_map<Sha256, Entry> blobs_;
 };
 

@@ -15,16 +15,6 @@ namespace {
 // A tenant's memory that waits for use again.
 constexpr uint64_t kIdleBytesMax = 512 * limits::kMiB;
 
-scheduler::FairShareLimits ShareLimits(const Config& config) {
-  scheduler::FairShareLimits limits;
-  limits.tenants_max = static_cast<uint32_t>(config.tenants_max);
-  limits.queued_per_tenant_max = static_cast<uint32_t>(config.jobs_queued_per_tenant_max);
-  limits.queued_max = static_cast<uint32_t>(config.jobs_queued_max);
-  limits.running_per_tenant_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
-  limits.running_max = static_cast<uint32_t>(config.jobs_running_max);
-  return limits;
-}
-
 BufferLimits BufferLimitsOf(const Config& config) {
   return {config.limits_buffer_bytes_max, config.limits_buffers_bytes_max, config.limits_buffers_max};
 }
@@ -45,7 +35,8 @@ CoreScope::~CoreScope() {
 Core::Core(CoreOptions options)
     : options_(std::move(options)), started_unix_ns_(options_.clock->WallNs()),
       config_(std::make_shared<const Config>(std::move(options_.config))),
-      share_(ShareLimits(*config_), {.devices = 1}),
+      meter_(ledger_, *options_.clock),
+      share_(ShareLimits(*config_), {.devices = 0}),
       devices_(config_->devices_backends), devices_known_(!options_.awaits_devices) {}
 
 Core::~Core() {
@@ -73,6 +64,7 @@ void Core::SetConfig(Config config) {
     tenant->buffers.SetLimits(BufferLimitsOf(*config_));
     tenant->modules.SetLimit(config_->limits_stored_bytes_max);
     tenant->graphs.SetLimit(config_->limits_stored_bytes_max);
+    ApplyPolicy(scope, TenantRef(tenant));
   }
   Tick(scope, {});   // More may run now.
 }
@@ -80,11 +72,16 @@ void Core::SetConfig(Config config) {
 StatusOr<TenantRef> Core::FindTenant(std::string_view name) {
   CoreScope scope(*this);
   if (const auto found = tenants_.find(std::string(name)); found != tenants_.end()) {
+    HPVMD_RETURN_IF_ERROR(RefuseTenant(*found->second));
     return found->second;
   }
   if (!IsTenantName(name)) {
     return InvalidArgument("The tenant's name (\"" + std::string(name.substr(0, 80)) +
                            "\") is not 1 to 63 characters of a-z, 0-9, - and _ that start with a letter.");
+  }
+  const TenantPolicyRef policy = options_.policies->Find(name, *config_);
+  if (policy == nullptr || policy->disabled) {
+    return RefusalOf(name, policy.get());
   }
   if (tenants_.size() >= config_->tenants_max) {
     return ResourceExhausted("The server has as many tenants as it may (" + std::to_string(config_->tenants_max) +
@@ -96,11 +93,14 @@ StatusOr<TenantRef> Core::FindTenant(std::string_view name) {
 TenantRef Core::AddTenant(CoreScope& scope, const std::string& name) {
   const Config& config = *config_;
   auto tenant =
-      std::make_shared<Tenant>(name, tenants_.size() + 1, config.limits_stored_bytes_max, BufferLimitsOf(config),
-                               std::min(kIdleBytesMax, config.limits_buffers_bytes_max));
+      std::make_shared<Tenant>(name, scheduler::Account{&ledger_, tenants_.size() + 1}, config.limits_stored_bytes_max,
+                               BufferLimitsOf(config), std::min(kIdleBytesMax, config.limits_buffers_bytes_max));
+  SetPolicy(*tenant);
+  ledger_.AddTenant(tenant->key, tenant->policy->limits, options_.clock->Now());
   tenants_.emplace(name, tenant);
   tenants_by_key_.emplace(tenant->key, tenant);
   Tick(scope, {scheduler::TenantArrives{tenant->key}});
+  ShareSettings(scope, *tenant);
   LogInfo("Tenant arrives", {{"tenant", tenant->name}});
   return tenant;
 }
@@ -188,81 +188,6 @@ void Core::Tick(CoreScope& scope, std::vector<scheduler::Event> events) {
   }
 }
 
-void Core::RefuseRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, scheduler::RefuseJob::Limit limit) {
-  const bool own = limit == scheduler::RefuseJob::Limit::kTenantQueue;
-  RunOutcome outcome;
-  outcome.outcome = ResourceExhausted(
-      std::string(own ? "The tenant's" : "The server's") + " queue is full (" +
-      std::to_string(own ? config_->jobs_queued_per_tenant_max : config_->jobs_queued_max) + " runs wait).");
-  outcome.outcome.detail.emplace().set_retryable(true);
-  outcome.outcome.detail->set_retry_after_ns(static_cast<uint64_t>(kQueueFullPause.count()));
-  options_.observer->OnRejected(op->tenant->name, "run", outcome.outcome.status);
-  Finish(scope, op, std::move(outcome));
-}
-
-void Core::Apply(CoreScope& scope, const scheduler::Decision& decision) {
-  if (const auto* start = std::get_if<scheduler::StartJob>(&decision)) {
-    if (const auto op = ops_.find(start->job); op != ops_.end()) {
-      SendRun(scope, std::shared_ptr<RunOp>(op->second));
-    } else if (const auto job = queued_jobs_.find(start->job); job != queued_jobs_.end()) {
-      OnTurn(scope, LiveJobRef(job->second));
-    }
-  } else if (const auto* refuse = std::get_if<scheduler::RefuseJob>(&decision)) {
-    if (const auto op = ops_.find(refuse->job); op != ops_.end()) {
-      RefuseRun(scope, std::shared_ptr<RunOp>(op->second), refuse->limit);
-    }
-  } else if (const auto* grant = std::get_if<scheduler::Grant>(&decision)) {
-    WriteGrant(scope, grant->tenant, GrantState::kGranted, grant->contended, 0);
-  } else if (const auto* revoke = std::get_if<scheduler::Revoke>(&decision)) {
-    WriteGrant(scope, revoke->tenant, GrantState::kRevoked, true, revoke->grant);
-  } else if (const auto* contended = std::get_if<scheduler::SetContended>(&decision)) {
-    WriteGrant(scope, contended->tenant, GrantState::kGranted, contended->contended, 0);
-  } else if (const auto* overdue = std::get_if<scheduler::GrantOverdue>(&decision)) {
-    if (const Tenant* tenant = TenantByKey(overdue->tenant)) {
-      LogWarning("A tenant's executor holds the CPU beyond its grant", {{"tenant", tenant->name}});
-    }
-  }
-}
-
-void Core::WriteGrant(CoreScope& scope, scheduler::TenantKey key, GrantState state, bool contended, uint64_t grant) {
-  Tenant* tenant = TenantByKey(key);
-  if (tenant == nullptr) {
-    return;
-  }
-  ExecutorSlot& slot = tenant->executor;
-  slot.grant_state = state;
-  slot.contended = contended;
-  if (slot.grant_page.data() == nullptr) {
-    return;   // Written when the executor starts.
-  }
-  const uint32_t epoch = slot.WriteGrantPage(options_.cpu_threads);
-  if (slot.port == nullptr) {
-    return;
-  }
-  std::function<void(Status)> done;
-  if (grant != 0) {
-    done = [this, key, grant](const Status& status) {
-      if (status.ok()) {
-        CoreScope inner(*this);
-        Tick(inner, {scheduler::GrantReturned{key, 0, grant}});
-      }
-    };
-  }
-  scope.Defer([port = slot.port, epoch, done = std::move(done)] { port->GrantChanged(0, epoch, done); });
-}
-
-uint32_t ExecutorSlot::WriteGrantPage(uint32_t cpu_threads) {
-  // Safety: the page was mapped with kGrantPageBytes, zeroed, and both processes use atomics only.
-  auto* page = reinterpret_cast<GrantPage*>(grant_page.data());
-  GrantEntry& entry = page->entries[0];
-  entry.state.store(static_cast<uint32_t>(grant_state), std::memory_order_relaxed);
-  entry.cpu_threads.store(cpu_threads, std::memory_order_relaxed);
-  entry.contended.store(contended ? 1 : 0, std::memory_order_relaxed);
-  page->version.store(1, std::memory_order_relaxed);
-  page->count.store(1, std::memory_order_relaxed);
-  return entry.epoch.fetch_add(1, std::memory_order_release) + 1;
-}
-
 Time Core::OnTime() {
   DestroyEnded();
   CoreScope scope(*this);
@@ -318,7 +243,7 @@ void Core::StopRunning() {
 
 size_t Core::operations() const {
   std::lock_guard lock(mutex_);
-  size_t runs = submits_;
+  size_t runs = submissions_.size();
   for (const auto& [id, op] : ops_) {
     runs += op->job_id.empty() ? 1 : 0;
   }
@@ -351,6 +276,7 @@ void Core::Stop() {
   std::vector<std::vector<PinnedBlob>> held;   // Let go of without the mutex, and before the store ends.
   CoreScope scope(*this);
   closed_ = true;
+  RefuseCancels(scope);
   for (const auto& [name, tenant] : tenants_) {
     for (const auto& [key, preparation] : tenant->preparations) {
       held.push_back(std::exchange(preparation->stored, {}));
@@ -391,6 +317,7 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
   snapshot.store = options_.jobs->Health();
   CoreScope scope(*this);
   snapshot.devices_known = devices_known_;
+  snapshot.sandbox = sandbox_;
   snapshot.draining = draining_;
   snapshot.executors = live_ports_.load();
   snapshot.watchers = watching_.size();
@@ -422,7 +349,11 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
       one.name = name;
       one.running = share_.running(tenant->key);
       one.buffer_bytes = tenant->buffers.bytes();
-      one.stored_job_bytes = tenant->stored_job_bytes;
+      one.stored_job_bytes = tenant->stored_job_bytes();
+      for (const scheduler::ResourceFacts& facts : scheduler::Resources()) {
+        one.quota[static_cast<size_t>(facts.resource)] =
+            ledger_.BalanceOf(tenant->key, facts.resource, options_.clock->Now());
+      }
       snapshot.tenants.push_back(std::move(one));
     }
   }

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -28,8 +29,11 @@
 
 #include "base/clock.h"
 #include "base/grant.h"
+#include "hpvm/v1/admin.pb.h"
 #include "hpvm/v1/service.pb.h"
+#include "proto/internal/stop_patience.h"
 #include "scheduler/fair_share.h"
+#include "scheduler/ledger.h"
 #include "server/config.h"
 #include "server/device_table.h"
 #include "server/core_snapshot.h"
@@ -37,12 +41,15 @@
 #include "server/jobs/job_store.h"
 #include "server/live_job.h"
 #include "server/observer.h"
+#include "server/request_meter.h"
 #include "server/run_op.h"
 #include "server/tenant.h"
 
 namespace hpvm {
 
 struct RetentionLimits;
+
+scheduler::FairShareLimits ShareLimits(const Config& config);
 
 struct CoreOptions {
   Config config;
@@ -60,6 +67,9 @@ struct CoreOptions {
 
 // More than any array has.
 inline constexpr size_t kArrayElementsMax = 1'000'000;
+
+// Why calls of a tenant with that policy are refused; null: there is no such tenant.
+Status RefusalOf(std::string_view name, const TenantPolicy* policy);
 
 // How long a client should wait that met a full queue.
 inline constexpr Duration kQueueFullPause = std::chrono::milliseconds(250);
@@ -84,8 +94,20 @@ class Core {
   const Clock& clock() const { return *options_.clock; }
   Observer& observer() { return *options_.observer; }
 
-  // The tenant of that name, made on first use. kResourceExhausted at tenants.max.
+  // The tenant of that name, made on first use when the policies know it. kNotFound, kPermissionDenied when it is
+  // disabled, kResourceExhausted at tenants.max.
   StatusOr<TenantRef> FindTenant(std::string_view name);
+
+  // --- Policies and quotas (core_quota.cc) ---
+  // The policies say something else of that tenant from now on.
+  void OnPolicyChanged(std::string_view name);
+  // kNotFound: neither the policies nor the core know it.
+  Status Usage(std::string_view tenant, v1::GetUsageResponse* response);
+  RequestMeter& meter() { return meter_; }
+  const scheduler::Ledger& ledger() const { return ledger_; }
+  // Whether every balance is what the objects there are add up to; a sentence otherwise. `at_rest`: nothing is on its
+  // way. Linear in everything: for tests and simulation.
+  Status CheckAccounts(bool at_rest);
 
   void ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response);
   void ListDevices(Tenant& tenant, v1::ListDevicesResponse* response);
@@ -107,6 +129,8 @@ class Core {
   // Counts uploads in progress; each OK is answered by one EndUpload.
   Status BeginUpload(Tenant& tenant);
   void EndUpload(Tenant& tenant);
+  // Host memory for a blob of that size, before its bytes come.
+  StatusOr<scheduler::Lease> HoldHostBytes(Tenant& tenant, uint64_t bytes);
   Status InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob);
   // `done` may come before PrepareGraph returns; the response is filled then.
   void PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& request, v1::PrepareGraphResponse* response,
@@ -200,18 +224,38 @@ class Core {
   TimerKey AddTimer(CoreScope& scope, Time when, std::function<void(CoreScope&)> action);
   void DropTimer(TimerKey& timer);
   void Tick(CoreScope& scope, std::vector<scheduler::Event> events);
-  void Apply(CoreScope& scope, const scheduler::Decision& decision);
-  void RefuseRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, scheduler::RefuseJob::Limit limit);
-  // `grant`: not 0 when the executor's acknowledgement returns that grant.
-  void WriteGrant(CoreScope& scope, scheduler::TenantKey key, GrantState state, bool contended, uint64_t grant);
   Tenant* TenantByKey(scheduler::TenantKey key);
   TenantRef AddTenant(CoreScope& scope, const std::string& name);
   Status RefuseWhenDraining() const;
+
+  // core_share.cc
+  // The fair share's device that stands for the hardware of a device; the processor's is 0.
+  scheduler::DeviceIndex ShareDevice(const std::string& id);
+  // Those that a run of the graph may use.
+  uint64_t ShareDevices(const Preparation& preparation);
+  void UseDevices(CoreScope& scope, const RunOp& op, uint64_t devices);
+  void ShareSettings(CoreScope& scope, Tenant& tenant);
+  // Charges what the tenant's jobs have used of devices since this was last called.
+  void SettleDeviceTime(Tenant& tenant);
+  void Apply(CoreScope& scope, const scheduler::Decision& decision);
+  void RefuseRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, scheduler::RefuseJob::Limit limit);
+  void WriteGrant(scheduler::TenantKey key, scheduler::DeviceIndex device, const DeviceGrant& grant);
+  void AwaitReturn(CoreScope& scope, const scheduler::Revoke& revoke);
+  void WriteGrantEntry(ExecutorSlot& slot, uint32_t entry);
+  // All of it, for an executor that is about to start with the slot's profile.
+  void WriteGrantPage(ExecutorSlot& slot);
 
   // core_executor.cc
   void WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then);
   // How long no executor may start, because too many crashed; 0: one may.
   Duration CrashPause(ExecutorSlot& slot);
+  CrashBreaker::Limits BreakerLimits() const;
+  // Why no executor of the tenant is started now; OK: one may be.
+  Outcome WhyNoExecutor(Tenant& tenant);
+  void OnReady(const TenantRef& tenant, uint64_t epoch, const ExecutorReady& ready);
+  // The devices that the tenant's next executor gets.
+  std::vector<std::string> ProfileOf(const Tenant& tenant) const;
+  bool LacksDevices(const Tenant& tenant) const;
   bool IsExecutorBusy(const Tenant& tenant) const;
   void Spawn(const TenantRef& tenant, uint64_t epoch);
   std::shared_ptr<ExecutorProcess> Adopt(std::unique_ptr<ExecutorProcess> port);
@@ -230,6 +274,17 @@ class Core {
   // Those of a prepared graph's devices that have drivers.
   std::vector<std::string> DriverDevices(const Preparation& preparation) const;
   Duration StopGrace(const std::vector<std::string>& profile) const;
+  bool HasDriver(const std::vector<std::string>& profile) const;
+
+  // core_reclaim.cc
+  void OnUsage(const TenantRef& tenant, uint64_t epoch, const ExecutorUsage& usage);
+  // A driver refused a run memory: other tenants give back what they do not use, then the run is sent again. False when
+  // nobody has any.
+  bool RunAgainWithMemory(const std::shared_ptr<RunOp>& op, const RunReply& reply);
+  struct Claim;   // core_reclaim.cc
+  std::vector<Claim> ClaimsOn(const Tenant& but, const std::string& device);
+  uint64_t Ask(CoreScope& scope, const Tenant& but, const std::string& device, uint64_t bytes,
+               const std::function<void()>& answered);
 
   // core_graph.cc
   using NamedBlobs = std::map<std::string, BlobRef>;   // By name, so that a request's order does not matter.
@@ -253,7 +308,8 @@ class Core {
   void TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vector<std::string>& lost, Outcome& outcome);
   void Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome outcome);
   void StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why);
-  void RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why);
+  void ArmStop(CoreScope& scope, const std::shared_ptr<RunOp>& op, const StopPatience& patience, Time when);
+  void RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Outcome why);
   Status SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t repeat);
 
   // core_publish.cc
@@ -265,10 +321,30 @@ class Core {
   void ReserveGenerations(Tenant& tenant, std::vector<RunOutput>& outputs);
   void PublishBuffers(Tenant& tenant, const std::vector<RunOutput>& outputs);
 
+  // core_quota.cc
+  void SetPolicy(Tenant& tenant);
+  void ApplyPolicy(CoreScope& scope, const TenantRef& tenant);
+  void Suspend(CoreScope& scope, Tenant& tenant);
+  // kPermissionDenied or kNotFound when its calls are refused.
+  static Status RefuseTenant(const Tenant& tenant);
+  // As a refusal of something that comes back when it may.
+  static Outcome Suspended(const Tenant& tenant);
+  // Drops what nobody uses, so that so much host memory more may be held; not always enough.
+  static void MakeRoom(Tenant& tenant, uint64_t host_bytes);
+  // Refused while there is a debt of compile time, unless nothing is to be compiled.
+  Outcome AdmitCompile(const Tenant& tenant, const Preparation& preparation);
+  // What a Run takes before it waits for its turn.
+  Outcome PayForRun(RunOp& op);
+  void ChargeDeviceTime(Tenant& tenant, Duration held);
+  // What the executor says of it, within what it can have spent since `sent`.
+  void ChargeCompileTime(Tenant& tenant, uint64_t said_ns, Duration wall);
+  // What the tenant's executor of that epoch says it holds on devices, all together.
+  void SetDeviceBytes(Tenant& tenant, uint64_t epoch, uint64_t bytes);
+
   // core_submit.cc
   struct Submission;
   using SubmissionRef = std::shared_ptr<Submission>;
-  Outcome AdmitJobs(Tenant& tenant, uint64_t count);
+  Outcome AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease* queued);
   bool JoinPending(Tenant& tenant, const std::string& key, std::function<void()> again);
   void BeginSubmission(CoreScope& scope, const SubmissionRef& submission);
   StatusOr<PreparationRef> PreparationOf(CoreScope& scope, Tenant& tenant, const v1::SubmitRequest& request);
@@ -277,7 +353,7 @@ class Core {
   static void StoreGraph(Submission& submission);
   static void StoreInputs(Submission& submission, const RunOp& op);
   void FillRow(Submission& submission, const RunOp& op);
-  Status ReserveBytes(Tenant& tenant, uint64_t bytes, std::string_view what);
+  Status ReserveBytes(Tenant& tenant, uint64_t bytes, std::string_view what, scheduler::Lease* lease);
   void Put(CoreScope& scope, const SubmissionRef& submission);
 
   // core_retry.cc
@@ -308,6 +384,7 @@ class Core {
   void ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob next, bool with_results, JobStep then);
   void OnChanged(const LiveJobRef& job, const StoredJob& next, bool with_results, JobStep then, const Status& status);
   void Settle(CoreScope& scope, const LiveJobRef& job);
+  void WaitUntil(CoreScope& scope, const LiveJobRef& job, Time when);
   void Queue(CoreScope& scope, const LiveJobRef& job);
   void Unqueue(CoreScope& scope, const LiveJobRef& job);
   void OnTurn(CoreScope& scope, const LiveJobRef& job);
@@ -351,6 +428,8 @@ class Core {
   void AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone then);
   void OnCancelRecorded(CoreScope& scope, const LiveJobRef& job);
   void AnswerCancels(CoreScope& scope, LiveJob& job, const Status& status);
+  // What waits for a disk that has no room any more would wait for ever.
+  void RefuseCancels(CoreScope& scope);
 
   // core_restore.cc
   LiveJobRef TakeUp(CoreScope& scope, StoredJob row);
@@ -384,7 +463,10 @@ class Core {
   mutable std::mutex mutex_;
   std::map<std::string, TenantRef> tenants_;
   std::unordered_map<scheduler::TenantKey, TenantRef> tenants_by_key_;
+  scheduler::Ledger ledger_;     // Locks itself.
+  RequestMeter meter_;
   scheduler::FairShare share_;
+  std::vector<std::string> hardware_;  // By the fair share's device.
   bool is_ticking_ = false;
   std::vector<scheduler::Event> more_events_;  // Of decisions that are being carried out.
   std::map<scheduler::JobKey, std::shared_ptr<RunOp>> ops_;
@@ -399,13 +481,14 @@ class Core {
   std::condition_variable graves_changed_;
   DeviceTable devices_;
   bool devices_known_ = false;
+  std::optional<SandboxFacts> sandbox_;                           // Of the executor that started last.
   std::vector<std::pair<TenantRef, uint64_t>> awaiting_devices_;  // To be spawned, with the executor's epoch.
   std::function<void()> probe_wake_;
 
   uint64_t lease_ = 0;           // This incarnation's; 0: not restored.
   uint64_t waiting_jobs_ = 0;    // Of all tenants.
   uint64_t running_jobs_ = 0;    // With an attempt: RUNNING on disk.
-  size_t submits_ = 0;           // Between the call and its answer.
+  std::set<const Submission*> submissions_;   // Between the call and its answer.
   struct Watcher {
     std::shared_ptr<JobEvents> events;
     uint64_t key = 0;

@@ -13,6 +13,8 @@ namespace hpvm {
 namespace {
 
 constexpr size_t kPlacementsMax = 1'000;
+// A limit may have changed meanwhile, or the clock of what is earned have been another's.
+constexpr Duration kDebtLookAgain = std::chrono::minutes(1);
 // A write that failed for want of room, or for a reason that may pass.
 constexpr Duration kWriteAgain = std::chrono::seconds(1);
 
@@ -116,6 +118,7 @@ void Core::Settle(CoreScope& scope, const LiveJobRef& job) {
   if (job->phase != LiveJob::Phase::kWaiting || job->writing) {
     return;
   }
+  const Time now = options_.clock->Now();
   if (job->cancel_asked) {
     EndJob(scope, job, v1::JOB_STATE_CANCELLED, Cancelled("The job was cancelled."));
   } else if (job->is_late) {
@@ -127,18 +130,25 @@ void Core::Settle(CoreScope& scope, const LiveJobRef& job) {
     Outcome never = FailedPrecondition(NeverSentence(*job->failed_dependency));
     never.detail.emplace().set_job_id(job->failed_dependency->job_id());
     EndJob(scope, job, v1::JOB_STATE_FAILED, never);
-  } else if (draining_ ||
+  } else if (draining_ || job->tenant->policy->disabled ||
              (!HPVMD_MUTANT("core_dependency_ignored") && job->tenant->dependencies.IsWaiting(job->row.job().id()))) {
     return;
-  } else if (job->not_before > options_.clock->Now()) {
-    if (job->wait_timer.second == 0) {
-      job->wait_timer = AddTimer(scope, job->not_before, [this, job](CoreScope& inner) {
-        job->wait_timer = {kNever, 0};
-        Settle(inner, job);
-      });
-    }
+  } else if (job->not_before > now) {
+    WaitUntil(scope, job, job->not_before);
+  } else if (const Duration debt = ledger_.DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, now);
+             debt > Duration{0}) {
+    WaitUntil(scope, job, now + std::min(debt, kDebtLookAgain));
   } else if (TakeArrayTurn(job)) {
     Queue(scope, job);
+  }
+}
+
+void Core::WaitUntil(CoreScope& scope, const LiveJobRef& job, Time when) {
+  if (job->wait_timer.second == 0) {
+    job->wait_timer = AddTimer(scope, when, [this, job](CoreScope& inner) {
+      job->wait_timer = {kNever, 0};
+      Settle(inner, job);
+    });
   }
 }
 
@@ -149,7 +159,11 @@ void Core::Queue(CoreScope& scope, const LiveJobRef& job) {
   AddStateEvent(scope, *job);
   Tick(scope,
        {scheduler::JobQueued{
-           .tenant = job->tenant->key, .job = job->key, .priority = job->row.job().priority(), .admitted = true}});
+           .tenant = job->tenant->key,
+           .job = job->key,
+           .priority = job->row.job().priority(),
+           .devices = 0,  // Known when its attempt is sent.
+           .admitted = true}});
 }
 
 void Core::Unqueue(CoreScope& scope, const LiveJobRef& job) {
@@ -162,9 +176,12 @@ void Core::Unqueue(CoreScope& scope, const LiveJobRef& job) {
 void Core::OnTurn(CoreScope& scope, const LiveJobRef& job) {
   queued_jobs_.erase(job->key);
   job->has_turn = true;
+  job->running = job->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
   job->phase = LiveJob::Phase::kWaiting;
   const Duration pause = CrashPause(job->tenant->executor);
-  if (draining_ || closed_ || pause > Duration{0}) {
+  const bool has_debt =
+      ledger_.DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, options_.clock->Now()) > Duration{0};
+  if (draining_ || closed_ || pause > Duration{0} || has_debt) {
     job->not_before = options_.clock->Now() + pause;
     LeaveTurn(scope, job);
     LeaveArrayTurn(scope, job);
@@ -272,6 +289,7 @@ StatusOr<BlobRef> Core::ReadBlob(Tenant& tenant, BlobKind kind, const Sha256& ha
       const std::unique_ptr<BlobUpload> upload,
       BlobUpload::Start(kind == BlobKind::kModule ? "module" : "graph document", ToHex(hash), bytes, bytes, 0, ""));
   HPVMD_RETURN_IF_ERROR(upload->Add(data));
+  upload->PayWith(tenant.account.TakeAnyway(scheduler::Resource::kHostBytes, bytes));
   HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
   // Without room there it is this job's alone.
   InsertBlob(tenant, kind, blob).IgnoreError();
@@ -283,12 +301,15 @@ void Core::Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts)
   if (job->phase != LiveJob::Phase::kReading) {
     return;
   }
-  job->attempt->broken_off |= breaking_off_;
+  const bool is_suspended = job->tenant->policy->disabled;
+  job->attempt->broken_off |= breaking_off_ || is_suspended;
   Status stop = HPVMD_FAILPOINT("core.attempt.dispatch");
   if (job->cancel_asked && !HPVMD_MUTANT("core_cancel_lost_while_starting")) {
     stop = Cancelled("The job was cancelled.");
   } else if (job->is_late) {
     stop = DeadlineExceeded("The job did not end within its deadline.");
+  } else if (is_suspended) {
+    stop = Unavailable(Message(RefuseTenant(*job->tenant)));
   } else if (breaking_off_ || parts == nullptr) {
     stop = Unavailable("The server stopped before the attempt began.");
   }

@@ -183,6 +183,7 @@ void Core::WithPrepared(CoreScope& scope, const TenantRef& tenant, const Prepara
 
 void Core::SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation) {
   const uint64_t epoch = tenant->executor.epoch;
+  preparation->sent = options_.clock->Now();
   const Duration within = std::chrono::milliseconds(config_->executor_prepare_ms_max);
   const Time late = options_.clock->Now() + within + kPrepareGrace;
   preparation->timer = AddTimer(scope, late, [this, tenant, epoch](CoreScope& inner) {
@@ -238,6 +239,9 @@ void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation
       preparation->warnings = ToMessage(reply->diagnostics, reply->diagnostics_omitted);
     }
   }
+  if (reply.ok()) {
+    ChargeCompileTime(*tenant, reply->compile_cpu_ns, options_.clock->Now() - preparation->sent);
+  }
   options_.observer->OnPrepared(tenant->name, preparation->summary.timing(), outcome.status);
   // The answer may have been on its way while its executor was killed: what that one prepared went with it.
   const bool is_gone = tenant->executor.state != ExecutorSlot::State::kUp || tenant->executor.epoch != epoch;
@@ -261,12 +265,14 @@ void Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& 
   StatusOr<PreparationRef> preparation =
       admitted.ok() ? FindPreparation(scope, *tenant, request.graph_sha256(), request.check(), request.modules())
                     : admitted;
-  if (!preparation.ok()) {
-    options_.observer->OnRejected(tenant->name, "prepare", preparation.status());
-    Outcome refused(preparation.status());
-    if (absl::IsUnavailable(refused.status)) {
-      refused.detail.emplace().set_retryable(true);
-    }
+  Outcome refused(preparation.status());
+  if (refused.ok()) {
+    refused = AdmitCompile(*tenant, **preparation);
+  } else if (absl::IsUnavailable(refused.status)) {
+    refused.detail.emplace().set_retryable(true);
+  }
+  if (!refused.ok()) {
+    options_.observer->OnRejected(tenant->name, "prepare", refused.status);
     scope.Defer([done = std::move(done), refused] { done(refused); });
     return;
   }

@@ -216,7 +216,6 @@ void Core::Insert(CoreScope& scope, const SubmissionRef& submission) {
     auto job = std::make_shared<LiveJob>();
     job->tenant = submission->tenant;
     job->received = submission->received;
-    job->counted = true;
     job->row = submission->row;
     v1::Job& shown = *job->row.mutable_job();
     shown.set_id(NewTimedId("job", now, *options_.rng));
@@ -228,8 +227,9 @@ void Core::Insert(CoreScope& scope, const SubmissionRef& submission) {
     }
     job->row.set_request_hash(Raw(submission->hash));
     // What the elements share is counted once: each has its part.
-    const uint64_t part = submission->reserved_bytes / submission->count;
-    job->row.set_stored_bytes(part + (i == 0 ? submission->reserved_bytes % submission->count : 0));
+    const uint64_t bytes = submission->disk_bytes.amount();
+    const uint64_t part = bytes / submission->count;
+    job->row.set_stored_bytes(part + (i == 0 ? bytes % submission->count : 0));
     tenant.jobs.emplace(shown.id(), job);
     insert.jobs.push_back(job->row);
     submission->jobs.push_back(std::move(job));
@@ -271,6 +271,7 @@ void Core::OnInserted(const SubmissionRef& submission, const WriteResult& result
     const LiveJobRef& job = submission->jobs[i];
     job->row.set_sequence(i < result.sequences.size() ? result.sequences[i] : 0);
     job->phase = LiveJob::Phase::kWaiting;
+    job->queued = submission->queued.Split(1);
     JoinArray(job, /*is_new=*/true);
     job->deadline = job->received + Duration(job->row.job().deadline_unix_ns() - job->row.job().created_unix_ns());
     SetDeadline(scope, job);
@@ -279,7 +280,7 @@ void Core::OnInserted(const SubmissionRef& submission, const WriteResult& result
   LogInfo("Job accepted", {{"tenant", tenant.name},
                            {"job", submission->jobs.front()->row.job().id()},
                            {"count", std::to_string(submission->jobs.size())}});
-  submission->reserved_bytes = 0;  // The rows' now.
+  tenant.stored_rows.Merge(std::move(submission->disk_bytes));
   submission->count = 0;
   for (const LiveJobRef& job : submission->jobs) {
     Settle(scope, job);
@@ -338,12 +339,12 @@ void Core::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) 
 
 // Frees what was reserved for jobs that there are not, lets duplicates go on, and answers.
 void Core::Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome) {
-  --submits_;
+  submissions_.erase(submission.get());
   Tenant& tenant = *submission->tenant;
-  tenant.waiting_jobs -= submission->count;
   waiting_jobs_ -= submission->count;
   submission->count = 0;
-  tenant.stored_job_bytes -= std::exchange(submission->reserved_bytes, 0);
+  submission->queued.Release();
+  submission->disk_bytes.Release();
   if (submission->holds_key) {
     if (const auto pending = tenant.pending_keys.find(submission->key); pending != tenant.pending_keys.end()) {
       const auto duplicates = std::move(pending->second);

@@ -187,8 +187,7 @@ Status Core::KeepOutputs(Tenant& tenant, JobAttempt& attempt) {
   for (const internal::StoredResult& result : attempt.results.outputs()) {
     bytes += result.header().size_bytes();
   }
-  HPVMD_RETURN_IF_ERROR(ReserveBytes(tenant, bytes, "The job's outputs"));
-  attempt.reserved_bytes += bytes;
+  HPVMD_RETURN_IF_ERROR(ReserveBytes(tenant, bytes, "The job's outputs", &attempt.disk_bytes));
   std::vector<std::string> made;
   HPVMD_RETURN_IF_ERROR(MakeBuffers(tenant, attempt.outcome->outputs, &made));
   ReserveGenerations(tenant, attempt.outcome->outputs);
@@ -210,8 +209,10 @@ void Core::DropOutputs(Tenant& tenant, JobAttempt& attempt) {
   attempt.results.clear_outputs();
   attempt.blobs.clear();
   attempt.blob_results.clear();
-  tenant.stored_job_bytes -= HPVMD_MUTANT("core_output_bytes_leak") ? 0 : attempt.reserved_bytes;
-  attempt.reserved_bytes = 0;
+  if (HPVMD_MUTANT("core_output_bytes_leak")) {
+    tenant.stored_rows.Merge(std::move(attempt.disk_bytes));
+  }
+  attempt.disk_bytes.Release();
 }
 
 // Without room for it only the counts stay.
@@ -221,9 +222,7 @@ void Core::KeepLog(Tenant& tenant, JobAttempt& attempt) {
   }
   v1::RunLog& log = *attempt.results.mutable_log();
   log = ToMessage(attempt.outcome->reply.log);
-  if (const uint64_t bytes = log.ByteSizeLong(); ReserveBytes(tenant, bytes, "The job's log").ok()) {
-    attempt.reserved_bytes += bytes;
-  } else {
+  if (!ReserveBytes(tenant, log.ByteSizeLong(), "The job's log", &attempt.disk_bytes).ok()) {
     DropTexts(log);
   }
 }
@@ -346,7 +345,7 @@ void Core::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState state, O
     shown.set_nodes_total(outcome.reply.nodes_run);
     FillTiming(outcome, shown.mutable_timing());
     next.mutable_blobs()->Add(attempt->stored_blobs.begin(), attempt->stored_blobs.end());
-    next.set_stored_bytes(next.stored_bytes() + attempt->reserved_bytes);
+    next.set_stored_bytes(next.stored_bytes() + attempt->disk_bytes.amount());
     if (state == v1::JOB_STATE_DEAD) {
       v1::LostAttempt& lost = *shown.add_lost_attempts();
       lost.set_attempt(shown.attempt());
@@ -364,6 +363,9 @@ void Core::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState state, O
 void Core::OnEnded(CoreScope& scope, const LiveJobRef& job) {
   HPVMD_FAILPOINT("core.end.recorded").IgnoreError();
   const v1::Job& shown = job->row.job();
+  if (job->attempt != nullptr) {
+    job->tenant->stored_rows.Merge(std::move(job->attempt->disk_bytes));
+  }
   if (shown.state() == v1::JOB_STATE_SUCCEEDED && job->attempt != nullptr) {
     PublishBuffers(*job->tenant, job->attempt->outcome->outputs);
   }
@@ -381,6 +383,7 @@ void Core::OnEnded(CoreScope& scope, const LiveJobRef& job) {
 }
 
 void Core::LeaveTurn(CoreScope& scope, const LiveJobRef& job) {
+  job->running.Release();
   if (std::exchange(job->has_turn, false) && !HPVMD_MUTANT("core_turn_leaks")) {
     Tick(scope, {scheduler::JobEnded{job->tenant->key, job->key}});
   }
@@ -436,14 +439,13 @@ void Core::SetRunning(LiveJob& job, bool runs) {
 }
 
 void Core::SetWaiting(LiveJob& job, bool waits) {
-  if (job.counted == waits) {
+  if ((job.queued.amount() > 0) == waits) {
     return;
   }
-  job.counted = waits;
   if (HPVMD_MUTANT("core_waiting_count_leaks") && !waits) {
     return;
   }
-  job.tenant->waiting_jobs += waits ? 1 : -1;
+  job.queued = waits ? job.tenant->account.TakeAnyway(scheduler::Resource::kQueuedJobs, 1) : scheduler::Lease();
   waiting_jobs_ += waits ? 1 : -1;
 }
 

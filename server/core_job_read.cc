@@ -79,7 +79,17 @@ std::string Core::WaitSentenceOf(const LiveJob& job) const {
     return WaitSentence(pending.front()) +
            (pending.size() > 1 ? " And for " + std::to_string(pending.size() - 1) + " more." : "");
   }
-  if (job.not_before > options_.clock->Now()) {
+  if (job.tenant->policy->disabled) {
+    return "Waits until the tenant is enabled again" +
+           (job.tenant->policy->disabled_reason.empty() ? "." : ": " + job.tenant->policy->disabled_reason + ".");
+  }
+  const Time now = options_.clock->Now();
+  if (const Duration debt = ledger_.DebtFor(job.tenant->key, scheduler::Resource::kDeviceTime, now);
+      debt > Duration{0}) {
+    return "Waits for device time: the tenant's quota is spent; more is earned in " +
+           std::to_string(std::chrono::ceil<std::chrono::seconds>(debt).count()) + " s.";
+  }
+  if (job.not_before > now) {
     if (shown.lost_attempts().empty()) {
       return "Waits until the tenant's executor may start again: it ended too often.";
     }

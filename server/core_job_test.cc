@@ -355,7 +355,7 @@ TEST_F(JobTest, KeysOutliveRows) {
   EXPECT_TRUE(again->response.existed());
   EXPECT_EQ(again->id(), first->id());
   EXPECT_EQ(again->response.job().state(), v1::JOB_STATE_SUCCEEDED);
-  EXPECT_EQ(tenant_->stored_job_bytes, 0u);
+  EXPECT_EQ(tenant_->stored_job_bytes(), 0u);
 }
 
 // A request that fails does not use its key up, nor room.
@@ -404,8 +404,8 @@ TEST_F(JobTest, FailedSubmitsLeaveNothing) {
     const auto refused = Submit(request);
     Prepare();
     EXPECT_EQ(refused->code(), c.code) << (refused->outcome ? refused->outcome->status : Status());
-    EXPECT_EQ(tenant_->waiting_jobs, 0u);
-    EXPECT_EQ(tenant_->stored_job_bytes, use.stored_bytes);
+    EXPECT_EQ(tenant_->waiting_jobs(), 0u);
+    EXPECT_EQ(tenant_->stored_job_bytes(), use.stored_bytes);
     EXPECT_EQ(core_->operations(), 0u);
   }
   EXPECT_EQ(Submit(Request("other"))->code(), StatusCode::kOk);
@@ -454,7 +454,7 @@ TEST_F(JobTest, StoredBytesAreLimited) {
   AnswerRun(Result(std::string(60'000, 'a')));
   EXPECT_EQ(State(small), "SUCCEEDED");
   ExpectExactQuotas();
-  EXPECT_GE(tenant_->stored_job_bytes, 60'000u);
+  EXPECT_GE(tenant_->stored_job_bytes(), 60'000u);
   const std::string large = SubmitJob(Request());
   AnswerRun(Result(std::string(60'000, 'b')));
   EXPECT_EQ(State(large), "FAILED");

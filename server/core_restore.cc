@@ -27,7 +27,7 @@ Status Core::Restore() {
     for (const auto& [name, use] : uses) {
       const auto found = tenants_.find(name);
       const TenantRef tenant = found != tenants_.end() ? found->second : AddTenant(scope, name);
-      tenant->stored_job_bytes += use.stored_bytes;
+      tenant->stored_rows.Merge(tenant->account.TakeAnyway(scheduler::Resource::kDiskBytes, use.stored_bytes));
     }
     for (StoredJob& row : rows) {
       taken.push_back(TakeUp(scope, std::move(row)));

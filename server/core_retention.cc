@@ -83,8 +83,8 @@ void Core::OnDropped(const DropJob& drop, uint64_t before, const WriteResult& re
   CoreScope scope(*this);
   if (const auto tenant = tenants_.find(drop.tenant); tenant != tenants_.end()) {
     // The row that stays may be larger than what a small job was counted for.
-    tenant->second->stored_job_bytes += after;
-    tenant->second->stored_job_bytes -= std::min(before, tenant->second->stored_job_bytes);
+    scheduler::Lease& rows = tenant->second->stored_rows;
+    rows.SetAnyway(rows.amount() + after - std::min(before, rows.amount() + after));
     if (const auto recent = tenant->second->recent.find(drop.id); recent != tenant->second->recent.end()) {
       recent_events_ -= recent->second->events->size();
       tenant->second->recent.erase(recent);

@@ -67,7 +67,7 @@ void Core::RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request,
       return;
     }
     if (!known.has_value()) {
-      refused = AdmitJobs(*tenant, 1);
+      refused = AdmitJobs(*tenant, 1, &submission->queued);
     }
     if (!refused.ok()) {
       tenant->pending_keys.erase(pending_key);  // Nobody waits yet: the mutex was held since.
@@ -82,7 +82,7 @@ void Core::RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request,
     submission->count = known.has_value() ? 0 : 1;
     submission->hash = HashOfRetry(request.job_id());
     submission->received = options_.clock->Now();
-    ++submits_;
+    submissions_.insert(submission.get());
   }
   if (known.has_value()) {
     AnswerKnown(submission, *known);
@@ -158,9 +158,7 @@ Status Core::PrepareRetry(Submission& submission, const v1::RetryJobRequest& req
     bytes += blob.size_bytes();
   }
   CoreScope scope(*this);
-  HPVMD_RETURN_IF_ERROR(ReserveBytes(tenant, bytes, "The job"));
-  submission.reserved_bytes = bytes;
-  return absl::OkStatus();
+  return ReserveBytes(tenant, bytes, "The job", &submission.disk_bytes);
 }
 
 // Holds the graph, the modules and the inputs, which are there, until the new row names them.

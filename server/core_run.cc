@@ -162,7 +162,7 @@ uint64_t Core::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
   op->tenant = tenant;
   op->done = std::move(done);
   CoreScope scope(*this);
-  const auto prepare = [&]() -> Status {
+  const auto prepare = [&]() -> Outcome {
     HPVMD_RETURN_IF_ERROR(RefuseWhenDraining());
     HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
     HPVMD_RETURN_IF_ERROR(SetOptions(*op, request.options(), request.repeat()));
@@ -175,23 +175,23 @@ uint64_t Core::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
     op->input.node_records_max = std::min(request.placements_max(), kPlacementsMax);
     op->input.log = request.log();
     op->traceparent = request.options().traceparent();
-    return ResolveBindings(*tenant, *op, request.inputs(), request.outputs());
+    HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *op, request.inputs(), request.outputs()));
+    return PayForRun(*op);
   };
-  if (Status status = prepare(); !status.ok()) {
-    RefuseRequest(scope, op, std::move(status));
+  if (Outcome prepared = prepare(); !prepared.ok()) {
+    RefuseRequest(scope, op, std::move(prepared));
     return 0;
   }
   Start(scope, op);
   return op->id;
 }
 
-void Core::RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why) {
-  options_.observer->OnRejected(op->tenant->name, "run", why);
-  Outcome outcome(std::move(why));
-  if (absl::IsUnavailable(outcome.status)) {
+void Core::RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Outcome outcome) {
+  options_.observer->OnRejected(op->tenant->name, "run", outcome.status);
+  if (absl::IsUnavailable(outcome.status) && !outcome.detail.has_value()) {
     outcome.detail.emplace().set_retryable(true);
   }
-  scope.Defer([op, outcome] {
+  scope.Defer([op, outcome = std::move(outcome)] {
     RunOutcome refused;
     refused.outcome = outcome;
     op->done(std::move(refused));
@@ -208,12 +208,14 @@ uint64_t Core::RunItem(const TenantRef& tenant, PreparationRef preparation, cons
   op->input.log = item.open->log();
   op->traceparent = item.open->options().traceparent();
   CoreScope scope(*this);
-  Status status = breaking_off_ ? RefuseWhenDraining() : SetOptions(*op, item.open->options(), 1);
-  if (status.ok()) {
-    status = ResolveBindings(*tenant, *op, item.item->inputs(), item.item->outputs());
-  }
-  if (!status.ok()) {
-    RefuseRequest(scope, op, std::move(status));
+  const auto prepare = [&]() -> Outcome {
+    HPVMD_RETURN_IF_ERROR(breaking_off_ ? RefuseWhenDraining() : SetOptions(*op, item.open->options(), 1));
+    HPVMD_RETURN_IF_ERROR(RefuseTenant(*tenant));
+    HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *op, item.item->inputs(), item.item->outputs()));
+    return PayForRun(*op);
+  };
+  if (Outcome prepared = prepare(); !prepared.ok()) {
+    RefuseRequest(scope, op, std::move(prepared));
     return 0;
   }
   Start(scope, op);
@@ -238,13 +240,18 @@ void Core::Start(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
       return;
     }
     op->state = RunOp::State::kQueued;
-    Tick(inner, {scheduler::JobQueued{.tenant = op->tenant->key, .job = op->id, .priority = op->priority}});
+    op->devices = ShareDevices(*op->preparation);
+    Tick(inner, {scheduler::JobQueued{
+                    .tenant = op->tenant->key, .job = op->id, .priority = op->priority, .devices = op->devices}});
   });
 }
 
 void Core::SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
   if (op->state != RunOp::State::kQueued) {
     return;
+  }
+  if (op->job_id.empty()) {
+    op->running = op->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
   }
   // Usually at once; not when the executor ended while the run waited for its turn, which it keeps.
   WithPrepared(scope, op->tenant, op->preparation, [this, op](CoreScope& inner, const Outcome& outcome) {
@@ -256,6 +263,11 @@ void Core::SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
       failed.outcome = outcome;
       Finish(inner, op, std::move(failed));
       return;
+    }
+    // Known only now of a job; and a new executor may have others.
+    const uint64_t before = std::exchange(op->devices, ShareDevices(*op->preparation));
+    if (op->devices != before) {
+      UseDevices(inner, *op, op->devices);
     }
     op->state = RunOp::State::kSent;
     op->sent = options_.clock->Now();
@@ -315,6 +327,8 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
       return;
     }
     outcome.outcome = large.status();
+  } else if (RunAgainWithMemory(op, *reply)) {
+    return;
   } else {
     outcome.outcome = reply->status;
     outcome.reply = *std::move(reply);
@@ -373,6 +387,8 @@ void Core::Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome
   }
   const bool was_queued = op->state != RunOp::State::kPreparing;
   op->state = RunOp::State::kDone;
+  op->running.Release();
+  op->host_bytes.Release();
   op->port.reset();
   for (const TimerKey& timer : op->timers) {
     timers_.erase(timer);
@@ -383,7 +399,10 @@ void Core::Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome
   op->tenant->executor.last_used = options_.clock->Now();
   if (was_queued && op->job_id.empty()) {
     Tick(scope, {scheduler::JobEnded{op->tenant->key, op->id}});
+  } else if (was_queued) {
+    UseDevices(scope, *op, 0);  // Its turn ends with its write to the store.
   }
+  SettleDeviceTime(*op->tenant);
   for (const InputTensor& input : op->input.inputs) {
     outcome.input_bytes += input.memory.has_value() ? input.memory->bytes : input.bytes.size();
   }
@@ -421,11 +440,23 @@ void Core::StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status wh
     }
   });
   const Duration grace = StopGrace(DriverDevices(*op->preparation));
-  op->timers.push_back(AddTimer(scope, options_.clock->Now() + grace, [this, op, grace](CoreScope& inner) {
-    if (op->state == RunOp::State::kSent && op->tenant->executor.epoch == op->epoch) {
-      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(grace).count();
-      KillExecutor(inner, *op->tenant, "A run did not stop within " + std::to_string(ms) + " ms of being asked to.");
+  const StopPatience patience(options_.clock->Now(), grace, op->port->CpuTime());
+  ArmStop(scope, op, patience, patience.end());
+}
+
+// Ends the executor of a run that has not stopped by `when`, unless the machine did not let it.
+void Core::ArmStop(CoreScope& scope, const std::shared_ptr<RunOp>& op, const StopPatience& patience, Time when) {
+  op->timers.push_back(AddTimer(scope, when, [this, op, patience](CoreScope& inner) {
+    if (op->state != RunOp::State::kSent || op->tenant->executor.epoch != op->epoch) {
+      return;
     }
+    const Time now = options_.clock->Now();
+    if (const std::optional<Time> longer = patience.Longer(now, op->port->CpuTime())) {
+      ArmStop(inner, op, patience, *longer);
+      return;
+    }
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - patience.asked()).count();
+    KillExecutor(inner, *op->tenant, "A run did not stop within " + std::to_string(ms) + " ms of being asked to.");
   }));
 }
 

@@ -5,11 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hpvm/v1/service.pb.h"
+#include "scheduler/ledger.h"
 #include "server/jobs/job_store.h"
+#include "server/sandbox_facts.h"
 
 namespace hpvm {
 
@@ -20,6 +23,7 @@ struct TenantSnapshot {
   uint64_t running = 0;  // Runs and jobs' attempts.
   uint64_t buffer_bytes = 0;
   uint64_t stored_job_bytes = 0;  // As its quota counts them.
+  std::array<scheduler::Ledger::Balance, scheduler::kResourceCount> quota{};
 };
 
 struct CoreSnapshot {
@@ -32,6 +36,7 @@ struct CoreSnapshot {
   uint64_t watchers = 0;
   JobStoreHealth store;
   std::vector<v1::Device> devices;
+  std::optional<SandboxFacts> sandbox;  // Of the executor that started last; empty: none has.
   std::vector<TenantSnapshot> tenants;  // Only when asked for.
 };
 

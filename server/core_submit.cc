@@ -74,20 +74,26 @@ bool IsInPlace(const v1::SubmitRequest& request) {
 
 }  // namespace
 
-Outcome Core::AdmitJobs(Tenant& tenant, uint64_t count) {
+Outcome Core::AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease* queued) {
   Status status = RefuseWhenDraining();
   if (status.ok() && lease_ == 0) {
     status = Unavailable("The server has not read its stored jobs yet.");
   }
   const uint64_t own_max = config_->jobs_queued_per_tenant_max, all_max = config_->jobs_queued_max;
   const uint64_t slack = HPVMD_MUTANT("core_queue_limit_off_by_one") ? 1 : 0;
-  if (status.ok() && (count > own_max || tenant.waiting_jobs > own_max - count + slack)) {
-    status = ResourceExhausted("The tenant's queue is full (" + std::to_string(tenant.waiting_jobs) + " jobs wait, " +
+  const uint64_t waiting = tenant.waiting_jobs();
+  if (status.ok() && (count > own_max || waiting > own_max - count + slack)) {
+    status = ResourceExhausted("The tenant's queue is full (" + std::to_string(waiting) + " jobs wait, " +
                                std::to_string(count) + " more would; the limit is " + std::to_string(own_max) + ").");
   }
   if (status.ok() && (count > all_max || waiting_jobs_ > all_max - count)) {
     status = ResourceExhausted("The server's queue is full (" + std::to_string(waiting_jobs_) +
                                " jobs wait; the limit is " + std::to_string(all_max) + ").");
+  }
+  if (status.ok()) {
+    if (const auto refusal = tenant.account.Take(scheduler::Resource::kQueuedJobs, count, queued)) {
+      status = ToStatus(*refusal);
+    }
   }
   Outcome outcome(std::move(status));
   if (!outcome.ok()) {
@@ -96,7 +102,6 @@ Outcome Core::AdmitJobs(Tenant& tenant, uint64_t count) {
     outcome.detail->set_retry_after_ns(static_cast<uint64_t>(kQueueFullPause.count()));
     return outcome;
   }
-  tenant.waiting_jobs += count;
   waiting_jobs_ += count;
   return outcome;
 }
@@ -148,8 +153,9 @@ void Core::Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1:
     return;
   }
   Outcome admitted;
+  scheduler::Lease queued;
   if (!known.has_value()) {
-    admitted = AdmitJobs(*tenant, count);
+    admitted = AdmitJobs(*tenant, count, &queued);
   }
   if (!admitted.ok()) {
     tenant->pending_keys.erase(pending_key);  // Nobody waits yet: the mutex was held since.
@@ -164,9 +170,10 @@ void Core::Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1:
   submission->key = key;
   submission->holds_key = !pending_key.empty();
   submission->count = known.has_value() ? 0 : count;
+  submission->queued = std::move(queued);
   submission->known = std::move(known);
   submission->received = options_.clock->Now();
-  ++submits_;
+  submissions_.insert(submission.get());
   BeginSubmission(scope, submission);
 }
 
@@ -180,6 +187,12 @@ void Core::BeginSubmission(CoreScope& scope, const SubmissionRef& submission) {
       return;
     }
     submission->preparation = *std::move(preparation);
+  }
+  if (!submission->known.has_value() && !submission->preparation->validated) {
+    if (Outcome refused = AdmitCompile(*submission->tenant, *submission->preparation); !refused.ok()) {
+      Answer(scope, submission, std::move(refused));
+      return;
+    }
   }
   const auto go_on = [this, submission](CoreScope& inner, const Outcome& outcome) {
     Outcome accepted = outcome;
@@ -224,22 +237,26 @@ Status Core::Accept(CoreScope& scope, const SubmissionRef& submission) {
     for (const BlobInput& blob : submission->blobs) {
       bytes += blob.source.fd_bytes;
     }
-    HPVMD_RETURN_IF_ERROR(ReserveBytes(tenant, bytes, "The job"));
-    submission->reserved_bytes = bytes;
+    HPVMD_RETURN_IF_ERROR(ReserveBytes(tenant, bytes, "The job", &submission->disk_bytes));
   }
   Put(scope, submission);
   return absl::OkStatus();
 }
 
-Status Core::ReserveBytes(Tenant& tenant, uint64_t bytes, std::string_view what) {
-  const uint64_t max = config_->jobs_stored_bytes_max;
-  const uint64_t left = max > tenant.stored_job_bytes ? max - tenant.stored_job_bytes : 0;
+// Adds to `lease`.
+Status Core::ReserveBytes(Tenant& tenant, uint64_t bytes, std::string_view what, scheduler::Lease* lease) {
+  const uint64_t max = config_->jobs_stored_bytes_max, used = tenant.stored_job_bytes();
+  const uint64_t left = max > used ? max - used : 0;
   if (bytes > left) {
     return ResourceExhausted(std::string(what) + " (" + std::to_string(bytes) +
                              " bytes) does not fit in what is left for the tenant's jobs on disk (" +
                              std::to_string(left) + " of " + std::to_string(max) + ").");
   }
-  tenant.stored_job_bytes += bytes;
+  scheduler::Lease more;
+  if (const auto refusal = tenant.account.Take(scheduler::Resource::kDiskBytes, bytes, &more)) {
+    return ToStatus(*refusal);
+  }
+  lease->Merge(std::move(more));
   return absl::OkStatus();
 }
 

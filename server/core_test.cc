@@ -926,19 +926,19 @@ TEST_F(CoreTest, ListsAndExpiresJobs) {
 
   const auto stored = [&] { return state_->database.Use()->at("ann"); };
   EXPECT_EQ(stored().jobs, 5u);
-  EXPECT_EQ(tenant_->stored_job_bytes, stored().stored_bytes);
+  EXPECT_EQ(tenant_->stored_job_bytes(), stored().stored_bytes);
   clock_.Advance(std::chrono::seconds(20));
   core_->OnTime();
   store_->Pump();
   EXPECT_EQ(stored().jobs, 3u);
-  EXPECT_EQ(tenant_->stored_job_bytes, stored().stored_bytes);
+  EXPECT_EQ(tenant_->stored_job_bytes(), stored().stored_bytes);
   v1::Job job;
   EXPECT_EQ(core_->GetJob(*tenant_, ids.back(), &job).code(), StatusCode::kNotFound);
   EXPECT_TRUE(core_->GetJob(*tenant_, ids.front(), &job).ok());
   clock_.Advance(std::chrono::hours(25));
   core_->OnTime();
   store_->Pump();
-  EXPECT_EQ(tenant_->stored_job_bytes, 0u);
+  EXPECT_EQ(tenant_->stored_job_bytes(), 0u);
 }
 
 // Each limit refuses with a sentence that gives it.

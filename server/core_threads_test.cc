@@ -58,6 +58,8 @@ class AnsweringProcess final : public ExecutorProcess {
     }
   }
   void Forget(uint64_t) override {}
+  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<ExecutorUsage>)> done) override { done(ExecutorUsage()); }
+  std::optional<Duration> CpuTime() const override { return std::nullopt; }
   void Shutdown() override { End(); }
   void Kill(std::string_view) override { End(); }
 
@@ -258,8 +260,8 @@ TEST_F(ThreadsTest, EveryAcknowledgedJobEnds) {
     ++states[v1::JobState_Name(job.state())];
   }
   EXPECT_GT(states["JOB_STATE_SUCCEEDED"], 100);
-  EXPECT_EQ(tenant_->stored_job_bytes, store_->database().Use()->at("ann").stored_bytes);
-  EXPECT_EQ(tenant_->waiting_jobs, 0u);
+  EXPECT_EQ(tenant_->stored_job_bytes(), store_->database().Use()->at("ann").stored_bytes);
+  EXPECT_EQ(tenant_->waiting_jobs(), 0u);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ struct JobAttempt {
   std::vector<int> blob_results;  // Which of results.outputs each blob is.
   std::vector<BlobPinRef> pins;   // Of blobs that no row names yet.
   std::vector<internal::StoredBlob> stored_blobs;
-  uint64_t reserved_bytes = 0;  // Of the tenant's stored bytes, for outputs and log.
+  scheduler::Lease disk_bytes;  // For outputs and log.
   bool broken_off = false;      // The daemon stops it: it does not count.
 };
 
@@ -67,7 +67,8 @@ struct LiveJob {
   bool has_turn = false;                               // The fair share counts it as running.
   bool has_array_turn = false;                         // Its array counts it.
   bool counted_running = false;                        // Among those that run.
-  bool counted = false;                                // Among those that wait (limits of jobs.queued_*).
+  scheduler::Lease queued;                             // While it waits (limits of jobs.queued_*).
+  scheduler::Lease running;                            // While it has a turn.
   std::optional<v1::JobDependency> failed_dependency;  // It can no longer come true.
   uint64_t key = 0;                                    // For the fair share.
   Time received{0};                                    // When it came, for its timing.

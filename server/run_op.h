@@ -62,12 +62,15 @@ struct RunOp {
   PreparationRef preparation;
   RunInput input;                              // Spans borrow the caller's request, or the job's.
   std::vector<SegmentRef> pins;                // Memory of the inputs.
+  scheduler::Lease host_bytes;                 // Of inline inputs.
+  scheduler::Lease running;                    // From its turn to its end; a job's attempt is the job's.
   std::map<std::string, OutputPlan> plans;     // Outputs that are not here are kAuto.
   std::vector<TensorShape> input_shapes;
   // A job's attempt: its outputs are published and kept when the job's end is on disk, and its turn ends then too.
   std::string job_id;
   std::string traceparent;
   int32_t priority = 0;
+  uint64_t devices = 0;                        // Of the fair share, by bit; 0: not known yet.
   Time received{0}, deadline = kNever, sent{0};
   std::shared_ptr<ExecutorProcess> port;          // While sent.
   uint64_t epoch = 0;
@@ -76,6 +79,7 @@ struct RunOp {
   static constexpr uint32_t kSendsMax = 3;
   std::array<std::atomic<RequestId>, kSendsMax> requests{};
   uint32_t sends = 0;
+  bool asked_for_memory = false;               // Of a device, of other tenants. Once.
   std::atomic<bool> stop{false};
   Status stop_reason;                          // When `stop`: what the run ends with unless it succeeds first.
   std::vector<std::pair<Time, uint64_t>> timers;

@@ -26,7 +26,8 @@ Status ZeroFill(int fd, uint64_t bytes) {
 
 }  // namespace
 
-SegmentPool::SegmentPool(uint64_t idle_bytes_max) : state_(std::make_shared<State>()) {
+SegmentPool::SegmentPool(uint64_t idle_bytes_max, scheduler::Account account)
+    : state_(std::make_shared<State>()), account_(account) {
   state_->idle_bytes_max = idle_bytes_max;
 }
 
@@ -40,7 +41,15 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("segment.acquire.before"));
   static std::atomic<uint64_t> next_id{1};
   const uint64_t capacity = CapacityFor(bytes);
+  if (capacity < bytes) {
+    return ResourceExhausted("No memory has " + std::to_string(bytes) + " bytes.");
+  }
+  scheduler::Lease lease;
+  if (const auto refusal = account_.Take(scheduler::Resource::kHostBytes, capacity, &lease)) {
+    return ToStatus(*refusal);
+  }
   std::unique_ptr<Segment> segment;
+  Freed freed;
   {
     std::lock_guard lock(state_->mutex);
     // The newest first: its pages are the likeliest to be in the processor's cache.
@@ -51,6 +60,8 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
       segment = std::move(*found);
       state_->idle.erase(std::next(found).base());
       state_->idle_bytes -= capacity;
+    } else {
+      freed = Trim(*state_, account_.Room(scheduler::Resource::kHostBytes));
     }
   }
   if (segment == nullptr) {
@@ -62,6 +73,11 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
   } else if (zero) {
     HPVMD_RETURN_IF_ERROR(ZeroFill(segment->fd.get(), bytes));
   }
+  segment->host_bytes = std::move(lease);
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->live_bytes += capacity;
+  }
   return SegmentRef(segment.release(), [state = state_](const Segment* done) {
     Return(*state, std::unique_ptr<Segment>(const_cast<Segment*>(done)));
   });
@@ -69,12 +85,18 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
 
 void SegmentPool::Return(State& state, std::unique_ptr<Segment> segment) {
   segment->recycled = true;
-  // Declared before the lock, so closed after it: freeing pages takes time.
-  std::vector<std::unique_ptr<Segment>> freed;
+  segment->host_bytes.Release();
+  Freed freed;  // Before the lock, so destroyed after it.
   std::lock_guard lock(state.mutex);
+  state.live_bytes -= segment->capacity_bytes;
   state.idle_bytes += segment->capacity_bytes;
   state.idle.push_back(std::move(segment));
-  while (state.idle_bytes > state.idle_bytes_max) {
+  freed = Trim(state, state.idle_bytes_max);
+}
+
+SegmentPool::Freed SegmentPool::Trim(State& state, uint64_t bytes_max) {
+  Freed freed;
+  while (state.idle_bytes > bytes_max) {
     state.idle_bytes -= state.idle.front()->capacity_bytes;
     if (state.freed_ids.size() < 4096) {
       state.freed_ids.push_back(state.idle.front()->id);
@@ -82,11 +104,17 @@ void SegmentPool::Return(State& state, std::unique_ptr<Segment> segment) {
     freed.push_back(std::move(state.idle.front()));
     state.idle.erase(state.idle.begin());
   }
+  return freed;
 }
 
 std::vector<uint64_t> SegmentPool::TakeFreed() {
   std::lock_guard lock(state_->mutex);
   return std::exchange(state_->freed_ids, {});
+}
+
+uint64_t SegmentPool::live_bytes() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->live_bytes;
 }
 
 uint64_t SegmentPool::idle_bytes() const {

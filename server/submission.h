@@ -24,7 +24,8 @@ struct Core::Submission {
   bool holds_key = false;          // Duplicates wait for it.
   std::optional<KeyRecord> known;  // The key is known: all that is left is to compare the requests.
   uint64_t count = 0;              // Jobs that it was admitted for.
-  uint64_t reserved_bytes = 0;
+  scheduler::Lease queued;         // Of as many.
+  scheduler::Lease disk_bytes;     // Of what its rows will name.
   PreparationRef preparation;  // Null when a graph need not be prepared: of known keys and retries.
 
   StoredRequest stored;

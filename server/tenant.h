@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -17,12 +18,16 @@
 #include "base/memfd.h"
 #include "hpvm/v1/graph.pb.h"
 #include "scheduler/fair_share.h"
+#include "scheduler/ledger.h"
 #include "server/blob_store.h"
 #include "server/buffer_store.h"
+#include "server/crash_breaker.h"
 #include "server/executor_process.h"
+#include "server/identity/tenant_policy.h"
 #include "server/jobs/blob_folder.h"
 #include "server/jobs/dependencies.h"
 #include "server/outcome.h"
+#include "server/sandbox_facts.h"
 #include "server/segment_pool.h"
 
 namespace hpvm {
@@ -44,6 +49,7 @@ struct Preparation {
   std::vector<NamedBlob> modules;
   uint64_t link_handle = 0;                    // Its number in every executor of the tenant.
   uint64_t ready_epoch = 0;                    // The executor that has it; 0: none.
+  Time sent{0};                                // To be prepared, the last time.
   std::pair<Time, uint64_t> timer{kNever, 0};  // Kills an executor that does not answer in time.
   bool validated = false;                      // An executor has accepted it: the summary is set.
   v1::GraphSummary summary;
@@ -64,6 +70,11 @@ using PreparationRef = std::shared_ptr<Preparation>;
 // What preparing took, for whoever waited for it; later callers find everything prepared and waited for none of it.
 v1::PrepareTiming TakeTiming(Preparation& preparation);
 
+struct DeviceGrant {
+  GrantState state = GrantState::kNone;
+  bool contended = false;
+};
+
 // The tenant's one executor: spawned on demand, never given to another tenant, spawned again after its death.
 struct ExecutorSlot {
   enum class State : uint8_t { kDown, kStarting, kUp } state = State::kDown;
@@ -74,17 +85,26 @@ struct ExecutorSlot {
   bool ended = false;                     // The one of this epoch ended before it was installed; why:
   Status end_status;
   std::vector<Preparation::Waiter> waiting;  // For kUp.
-  std::deque<Time> crashes;                  // Within the crash window.
+  CrashBreaker breaker;
+  Time ready_at{0};                          // When is_ready was set.
+  // Why the last one refused to serve, its sandbox being weaker than demanded; held until then, or until the demand or
+  // the configuration changes.
+  Status refusal;
+  Time refused_until{0};
+  TenantPolicyRef refused_policy;
+  std::shared_ptr<const Config> refused_config;
+  std::optional<SandboxFacts> sandbox;       // As the last one reported it.
   uint64_t killed_epoch = 0;                 // The daemon itself ended this one: not a crash.
   Time last_used{0};
   // What the fair share decided, also while no executor lives; the page follows it.
-  GrantState grant_state = GrantState::kNone;
-  bool contended = false;
+  std::vector<DeviceGrant> grants;                      // By device of the fair share.
+  std::vector<scheduler::DeviceIndex> entry_devices;    // By entry of the page: of the profile.
   UniqueFd grant_fd;
   Mapping grant_page;
-
-  // Copies the two into the page; answers its new epoch.
-  uint32_t WriteGrantPage(uint32_t cpu_threads);
+  scheduler::Lease device_bytes;  // What the executor of this epoch holds on devices, as it last said.
+  ExecutorUsage usage;            // By entry of the profile, likewise.
+  uint64_t device_bytes_max = 0;  // The tenant's quota, for the grant page; 0: none.
+  Time memory_asked{0};           // When other tenants were last asked to give way to this one.
 };
 
 struct LiveArray;
@@ -93,17 +113,23 @@ struct RecentJob;
 struct RunOp;
 
 struct Tenant {
-  Tenant(std::string tenant_name, scheduler::TenantKey tenant_key, uint64_t stored_bytes_max,
+  Tenant(std::string tenant_name, scheduler::Account tenant_account, uint64_t stored_bytes_max,
          const BufferLimits& buffer_limits, uint64_t idle_bytes_max)
       : name(std::move(tenant_name)),
-        key(tenant_key),
-        modules("module", stored_bytes_max),
+        key(tenant_account.tenant),
+        account(tenant_account),
+        modules("module", stored_bytes_max, account),
         graphs("graph document", stored_bytes_max),
         buffers(buffer_limits),
-        pool(idle_bytes_max) {}
+        pool(idle_bytes_max, account) {}
 
   const std::string name;
   const scheduler::TenantKey key;
+  const scheduler::Account account;
+  // Never null. Of a tenant that is no longer known: disabled, and `is_known` is false.
+  TenantPolicyRef policy;
+  bool is_known = true;
+  Duration device_time_paid{0};  // Of what the fair share has measured.
   BlobStore modules, graphs;
   BufferStore buffers;
   SegmentPool pool;                                              // Locks itself.
@@ -119,8 +145,11 @@ struct Tenant {
   std::map<std::string, std::shared_ptr<LiveArray>> arrays;  // By id, while an element lives.
   std::map<std::string, std::shared_ptr<RecentJob>> recent;  // By id: ended, with events.
   Dependencies dependencies;
-  uint64_t waiting_jobs = 0;      // That have not ended and do not run, and submits in flight: for the limit.
-  uint64_t stored_job_bytes = 0;  // Of its rows in the store, and reserved for what is on its way there.
+  scheduler::Lease stored_rows;  // Disk bytes of its rows in the store; what is on its way there pays for itself.
+  // Jobs that have not ended and do not run, and submits in flight.
+  uint64_t waiting_jobs() const { return account.Used(scheduler::Resource::kQueuedJobs); }
+  // Of its rows in the store, and reserved for what is on its way there.
+  uint64_t stored_job_bytes() const { return account.Used(scheduler::Resource::kDiskBytes); }
   // Submits in progress by idempotency key: duplicates wait for the first one's answer.
   std::map<std::string, std::vector<std::function<void(CoreScope&)>>> pending_keys;
 };

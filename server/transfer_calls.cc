@@ -113,6 +113,10 @@ struct BlobSink {
                                   module ? config->limits_module_bytes_max : config->limits_document_bytes_max,
                                   module_kind, header.name()));
     existed = core.HasBlob(*tenant, kind, upload->hash());
+    if (!existed) {
+      HPVMD_ASSIGN_OR_RETURN(scheduler::Lease host_bytes, core.HoldHostBytes(*tenant, upload->size_bytes()));
+      upload->PayWith(std::move(host_bytes));
+    }
     return absl::OkStatus();
   }
 

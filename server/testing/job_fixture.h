@@ -236,11 +236,11 @@ class JobFixture : public ::testing::Test {
       running += row.job().state() == v1::JOB_STATE_RUNNING ? 1 : 0;
       bytes += row.stored_bytes();
     }
-    EXPECT_EQ(tenant_->waiting_jobs, waiting);
+    EXPECT_EQ(tenant_->waiting_jobs(), waiting);
     const CoreSnapshot snapshot = core_->Snapshot(/*with_tenants=*/false);
     EXPECT_EQ(snapshot.jobs_accepted + snapshot.jobs_queued, waiting);
     EXPECT_EQ(snapshot.jobs_running, running);
-    EXPECT_EQ(tenant_->stored_job_bytes, bytes);
+    EXPECT_EQ(tenant_->stored_job_bytes(), bytes);
   }
 
   Config config_;

@@ -203,7 +203,7 @@ void World::CheckAtRest() {
     check(found.jobs.size(), "live jobs");
     check(found.arrays.size(), "arrays");
     check(found.dependencies.size(), "dependencies");
-    check(found.waiting_jobs, "waiting jobs");
+    check(found.waiting_jobs(), "waiting jobs");
     check(found.pending_keys.size(), "keys in progress");
     check(found.active, "operations");
     check(found.uploads, "uploads");
@@ -351,10 +351,10 @@ void World::CheckLedger() {
       });
     };
     check(found.jobs.size(), sum.live, "jobs that live");
-    check(found.waiting_jobs, sum.waiting, "jobs that wait");
+    check(found.waiting_jobs(), sum.waiting, "jobs that wait");
     check(found.pending_keys.size(), 0, "keys in progress");
     if (sum.knows_bytes) {
-      check(found.stored_job_bytes, sum.bytes, "stored bytes");
+      check(found.stored_job_bytes(), sum.bytes, "stored bytes");
     }
   }
 }

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tenants may: their policies, what they pay for what they hold and spend, and what waits while they may not.
+#include <algorithm>
+#include <utility>
+
+#include "server/core.h"
+#include "server/log.h"
+#include "server/submission.h"
+
+namespace hpvm {
+namespace {
+
+using scheduler::Resource;
+
+v1::ResourceUsage::Unit UnitOf(scheduler::ResourceUnit unit) {
+  switch (unit) {
+    case scheduler::ResourceUnit::kCount:
+      return v1::ResourceUsage::UNIT_COUNT;
+    case scheduler::ResourceUnit::kBytes:
+      return v1::ResourceUsage::UNIT_BYTES;
+    case scheduler::ResourceUnit::kNanoseconds:
+      return v1::ResourceUsage::UNIT_NANOSECONDS;
+  }
+  return v1::ResourceUsage::UNIT_UNSPECIFIED;
+}
+
+}  // namespace
+
+Status RefusalOf(std::string_view name, const TenantPolicy* policy) {
+  if (policy == nullptr) {
+    return NotFound("There is no tenant \"" + std::string(name) + "\".");
+  }
+  return MakeStatus(absl::StatusCode::kPermissionDenied,
+                    "The tenant \"" + std::string(name) + "\" is disabled" +
+                        (policy->disabled_reason.empty() ? "" : ": " + policy->disabled_reason) + ".");
+}
+
+Status Core::RefuseTenant(const Tenant& tenant) {
+  return tenant.policy->disabled ? RefusalOf(tenant.name, tenant.is_known ? tenant.policy.get() : nullptr)
+                                 : absl::OkStatus();
+}
+
+Outcome Core::Suspended(const Tenant& tenant) {
+  Outcome outcome(Unavailable(Message(RefuseTenant(tenant))));
+  outcome.detail.emplace().set_retryable(true);
+  outcome.detail->set_retry_after_ns(1'000'000'000);
+  return outcome;
+}
+
+void Core::SetPolicy(Tenant& tenant) {
+  tenant.policy = options_.policies->Find(tenant.name, *config_);
+  tenant.is_known = tenant.policy != nullptr;
+  if (!tenant.is_known) {
+    TenantPolicy gone = *DefaultPolicy(tenant.name, *config_);
+    gone.disabled = true;
+    tenant.policy = std::make_shared<const TenantPolicy>(std::move(gone));
+  }
+}
+
+void Core::OnPolicyChanged(std::string_view name) {
+  CoreScope scope(*this);
+  if (const auto found = tenants_.find(std::string(name)); found != tenants_.end()) {
+    ApplyPolicy(scope, TenantRef(found->second));
+  }
+}
+
+void Core::ApplyPolicy(CoreScope& scope, const TenantRef& tenant) {
+  const bool was_disabled = tenant->policy->disabled;
+  SetPolicy(*tenant);
+  ledger_.SetLimits(tenant->key, tenant->policy->limits, options_.clock->Now());
+  ShareSettings(scope, *tenant);
+  if (tenant->policy->disabled) {
+    if (!was_disabled) {
+      Suspend(scope, *tenant);
+    }
+    return;
+  }
+  // What waited for this, or for more to be earned, looks again.
+  std::vector<LiveJobRef> jobs;
+  for (const auto& [id, job] : tenant->jobs) {
+    jobs.push_back(job);
+  }
+  for (const LiveJobRef& job : jobs) {
+    Settle(scope, job);
+  }
+}
+
+// Runs fail, attempts are broken off without having counted, and jobs wait until the tenant is enabled.
+void Core::Suspend(CoreScope& scope, Tenant& tenant) {
+  LogInfo("Tenant disabled", {{"tenant", tenant.name}, {"reason", tenant.policy->disabled_reason}});
+  std::vector<scheduler::Event> events;
+  std::vector<LiveJobRef> unqueued;
+  for (const auto& [id, job] : tenant.jobs) {
+    if (job->phase == LiveJob::Phase::kQueued) {
+      events.push_back(scheduler::JobEnded{tenant.key, job->key});
+      queued_jobs_.erase(job->key);
+      job->phase = LiveJob::Phase::kWaiting;
+      unqueued.push_back(job);
+    } else if (job->attempt != nullptr && job->phase < LiveJob::Phase::kStoring) {
+      job->attempt->broken_off = true;
+    }
+  }
+  Tick(scope, std::move(events));
+  for (const LiveJobRef& job : unqueued) {
+    LeaveArrayTurn(scope, job);
+  }
+  std::vector<std::shared_ptr<RunOp>> running;  // Stopping one takes it out of ops_.
+  for (const auto& [id, op] : ops_) {
+    if (op->tenant.get() == &tenant) {
+      running.push_back(op);
+    }
+  }
+  const Status why = RefuseTenant(tenant);
+  for (const std::shared_ptr<RunOp>& op : running) {
+    StopRun(scope, op, op->job_id.empty() ? why : Unavailable(Message(why)));
+  }
+  KillExecutor(scope, tenant, Message(why));
+}
+
+Status Core::Usage(std::string_view name, v1::GetUsageResponse* response) {
+  CoreScope scope(*this);
+  const auto found = tenants_.find(std::string(name));
+  const Tenant* tenant = found == tenants_.end() ? nullptr : found->second.get();
+  const TenantPolicyRef policy = tenant != nullptr ? tenant->policy : options_.policies->Find(name, *config_);
+  if (policy == nullptr) {
+    return RefusalOf(name, nullptr);
+  }
+  response->set_tenant(std::string(name));
+  response->set_weight(policy->weight);
+  const Time now = options_.clock->Now();
+  for (const scheduler::ResourceFacts& facts : scheduler::Resources()) {
+    scheduler::Ledger::Balance balance;
+    balance.limit = policy->limits[static_cast<size_t>(facts.resource)];
+    if (tenant != nullptr) {
+      balance = ledger_.BalanceOf(tenant->key, facts.resource, now);
+    } else if (facts.period.count() > 0) {
+      balance.available = balance.limit;
+    }
+    v1::ResourceUsage& usage = *response->add_resources();
+    usage.set_resource(std::string(facts.name));
+    usage.set_unit(UnitOf(facts.unit));
+    usage.set_used(balance.used);
+    usage.set_limit(balance.limit);
+    usage.set_period_ns(static_cast<uint64_t>(facts.period.count()));
+    usage.set_available(balance.available);
+    usage.set_refused(balance.refused);
+    usage.set_peak(balance.peak);
+  }
+  return absl::OkStatus();
+}
+
+void Core::MakeRoom(Tenant& tenant, uint64_t host_bytes) {
+  while (tenant.account.Room(Resource::kHostBytes) < host_bytes &&
+         (tenant.modules.DropOne() || tenant.graphs.DropOne())) {
+  }
+}
+
+StatusOr<scheduler::Lease> Core::HoldHostBytes(Tenant& tenant, uint64_t bytes) {
+  CoreScope scope(*this);
+  MakeRoom(tenant, bytes);
+  scheduler::Lease lease;
+  if (const auto refusal = tenant.account.Take(Resource::kHostBytes, bytes, &lease)) {
+    const Status refused = ToStatus(*refusal);
+    options_.observer->OnRejected(tenant.name, "upload", refused);
+    return refused;
+  }
+  return lease;
+}
+
+Outcome Core::AdmitCompile(const Tenant& tenant, const Preparation& preparation) {
+  if (preparation.validated && preparation.ready_epoch == tenant.executor.epoch) {
+    return {};
+  }
+  const auto refusal = ledger_.Spend(tenant.key, Resource::kCompileTime, 0, options_.clock->Now());
+  return refusal.has_value() ? QuotaOutcome(*refusal) : Outcome();
+}
+
+Outcome Core::PayForRun(RunOp& op) {
+  Tenant& tenant = *op.tenant;
+  if (const auto refusal = ledger_.Spend(tenant.key, Resource::kDeviceTime, 0, options_.clock->Now())) {
+    return QuotaOutcome(*refusal);
+  }
+  uint64_t bytes = 0;
+  for (const InputTensor& input : op.input.inputs) {
+    bytes += input.bytes.size();
+  }
+  if (bytes == 0) {
+    return {};
+  }
+  MakeRoom(tenant, bytes);
+  const auto refusal = tenant.account.Take(Resource::kHostBytes, bytes, &op.host_bytes);
+  return refusal.has_value() ? QuotaOutcome(*refusal) : Outcome();
+}
+
+void Core::ChargeDeviceTime(Tenant& tenant, Duration held) {
+  ledger_.Charge(tenant.key, Resource::kDeviceTime, static_cast<uint64_t>(std::max<int64_t>(0, held.count())),
+                 options_.clock->Now());
+}
+
+void Core::ChargeCompileTime(Tenant& tenant, uint64_t said_ns, Duration wall) {
+  const uint64_t threads = std::max<uint64_t>(1, options_.cpu_threads);
+  const auto most = static_cast<uint64_t>(std::max<int64_t>(0, wall.count()));
+  const uint64_t bound = most > UINT64_MAX / threads ? UINT64_MAX : most * threads;
+  ledger_.Charge(tenant.key, Resource::kCompileTime, std::min(said_ns, bound), options_.clock->Now());
+}
+
+void Core::SetDeviceBytes(Tenant& tenant, uint64_t epoch, uint64_t bytes) {
+  ExecutorSlot& slot = tenant.executor;
+  if (slot.epoch != epoch || slot.state != ExecutorSlot::State::kUp) {
+    return;
+  }
+  if (slot.device_bytes.amount() == 0) {
+    slot.device_bytes = tenant.account.TakeAnyway(Resource::kDeviceBytes, bytes);
+  } else {
+    slot.device_bytes.SetAnyway(bytes);
+  }
+}
+
+}  // namespace hpvm

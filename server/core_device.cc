@@ -20,6 +20,14 @@ void Core::ListDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
   for (v1::Device& device : devices_.Describe()) {
     *response->add_devices() = std::move(device);
   }
+  v1::Sandbox& shown = *response->mutable_sandbox();
+  shown.set_level_min(std::max(tenant.policy->sandbox_level_min, static_cast<uint32_t>(config_->executor_sandbox_min)));
+  if (const std::optional<SandboxFacts>& facts = tenant.executor.sandbox.has_value() ? tenant.executor.sandbox : sandbox_;
+      facts.has_value()) {
+    shown.set_known(true);
+    shown.set_level(facts->level);
+    shown.set_detail(facts->detail);
+  }
 }
 
 void Core::SetFound(const std::string& family, const StatusOr<ProbedDevices>& found) {
@@ -51,7 +59,7 @@ void Core::SpawnAwaiting(CoreScope& scope) {
     return;
   }
   for (auto& [tenant, epoch] : std::exchange(awaiting_devices_, {})) {
-    tenant->executor.profile = devices_.Profile();
+    tenant->executor.profile = ProfileOf(*tenant);
     WriteGrantPage(tenant->executor);
     scope.Defer([this, tenant = std::move(tenant), epoch = epoch] { Spawn(tenant, epoch); });
   }

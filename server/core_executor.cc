@@ -9,6 +9,9 @@
 namespace hpvm {
 namespace {
 
+// An executor whose sandbox was too weak: as long as nothing changes, the next one's would be, too.
+constexpr Duration kRefusalHeld = std::chrono::seconds(10);
+
 // The page that grants are written to; one for all executors of a tenant.
 Status MakeGrantPage(ExecutorSlot& slot) {
   if (slot.grant_fd.valid()) {
@@ -28,7 +31,7 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
   ExecutorSlot& slot = tenant->executor;
   slot.last_used = options_.clock->Now();
   // A device that came back, or was found since, is worth a new process where nothing is lost by it.
-  if (slot.state == ExecutorSlot::State::kUp && devices_.IsMissing(slot.profile) && !IsExecutorBusy(*tenant)) {
+  if (slot.state == ExecutorSlot::State::kUp && LacksDevices(*tenant) && !IsExecutorBusy(*tenant)) {
     RetireExecutor(scope, *tenant);
   }
   if (slot.state == ExecutorSlot::State::kUp) {
@@ -39,14 +42,12 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
     then(scope, Unavailable("The server stopped."));
     return;
   }
+  if (tenant->policy->disabled) {
+    then(scope, Suspended(*tenant));
+    return;
+  }
   if (slot.state == ExecutorSlot::State::kDown) {
-    if (const Duration pause = CrashPause(slot); pause > Duration{0}) {
-      Outcome refused =
-          Unavailable("The tenant's executor ended " + std::to_string(slot.crashes.size()) + " times within " +
-                      std::to_string(config_->executor_crash_window_ms) +
-                      " ms; no new one starts until that time has passed. The last: " + Message(slot.end_status));
-      refused.detail.emplace().set_retryable(true);
-      refused.detail->set_retry_after_ns(static_cast<uint64_t>(pause.count()));
+    if (Outcome refused = WhyNoExecutor(*tenant); !refused.ok()) {
       then(scope, refused);
       return;
     }
@@ -56,10 +57,12 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
     }
     slot.state = ExecutorSlot::State::kStarting;
     slot.ended = slot.is_ready = false;
+    slot.usage = {};
+    slot.device_bytes_max = tenant->policy->limits[static_cast<size_t>(scheduler::Resource::kDeviceBytes)];
     ++slot.epoch;
-    slot.WriteGrantPage(options_.cpu_threads);
     if (devices_known_ && !devices_.IsSettling()) {
-      slot.profile = devices_.Profile();
+      slot.profile = ProfileOf(*tenant);
+      WriteGrantPage(slot);
       scope.Defer([this, tenant, epoch = slot.epoch] { Spawn(tenant, epoch); });
     } else {
       awaiting_devices_.emplace_back(tenant, slot.epoch);
@@ -68,15 +71,47 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
   slot.waiting.push_back(std::move(then));
 }
 
+CrashBreaker::Limits Core::BreakerLimits() const {
+  return {config_->executor_crashes_max, std::chrono::milliseconds(config_->executor_crash_window_ms)};
+}
+
 Duration Core::CrashPause(ExecutorSlot& slot) {
-  const Duration window = std::chrono::milliseconds(config_->executor_crash_window_ms);
-  const Time now = options_.clock->Now();
-  while (!slot.crashes.empty() && now - slot.crashes.front() >= window) {
-    slot.crashes.pop_front();
+  return slot.state == ExecutorSlot::State::kDown ? slot.breaker.Pause(options_.clock->Now(), BreakerLimits())
+                                                  : Duration{0};
+}
+
+Outcome Core::WhyNoExecutor(Tenant& tenant) {
+  ExecutorSlot& slot = tenant.executor;
+  if (options_.clock->Now() < slot.refused_until && slot.refused_policy == tenant.policy &&
+      slot.refused_config == config_) {
+    return slot.refusal;
   }
-  const bool is_paused =
-      slot.state == ExecutorSlot::State::kDown && slot.crashes.size() >= config_->executor_crashes_max;
-  return is_paused ? slot.crashes.front() + window - now : Duration{0};
+  const Duration pause = CrashPause(slot);
+  if (pause == Duration{0}) {
+    return Outcome();
+  }
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(pause).count();
+  Outcome refused = Unavailable("The tenant's executor ended " + std::to_string(slot.breaker.crashes()) +
+                                " times within " + std::to_string(config_->executor_crash_window_ms) +
+                                " ms; the next one may start in " + std::to_string(ms) +
+                                " ms. The last: " + Message(slot.end_status));
+  refused.detail.emplace().set_retryable(true);
+  refused.detail->set_retry_after_ns(static_cast<uint64_t>(pause.count()));
+  return refused;
+}
+
+std::vector<std::string> Core::ProfileOf(const Tenant& tenant) const {
+  std::vector<std::string> profile = devices_.Profile();
+  std::erase_if(profile, [&](const std::string& device) { return !tenant.policy->MayUse(device); });
+  return profile;
+}
+
+bool Core::LacksDevices(const Tenant& tenant) const {
+  const std::vector<std::string> now = ProfileOf(tenant);
+  const std::vector<std::string>& has = tenant.executor.profile;
+  return std::any_of(now.begin(), now.end(), [&](const std::string& device) {
+    return std::find(has.begin(), has.end(), device) == has.end();
+  });
 }
 
 // Whether the executor has anything in hand beside what is about to ask for it.
@@ -91,26 +126,28 @@ bool Core::IsExecutorBusy(const Tenant& tenant) const {
 
 void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
   const Time start = options_.clock->Now();
-  const auto on_ready = [name = tenant->name, start, tenant, epoch, this](const ExecutorReady& ready) {
-    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(options_.clock->Now() - start);
-    LogInfo("Executor ready", {{"tenant", name},
+  const auto on_ready = [start, tenant, epoch, this](const ExecutorReady& ready) {
+    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(options_.clock->Now() - start);
+    LogInfo("Executor ready", {{"tenant", tenant->name},
                                {"executor", std::to_string(epoch)},
-                               {"ms", std::to_string(took.count())},
+                               {"us", std::to_string(took.count())},
                                {"sandbox_level", std::to_string(ready.sandbox_level)},
                                {"sandbox", ready.sandbox_detail}});
-    options_.observer->OnExecutor(name, "started");
-    CoreScope scope(*this);
-    if (tenant->executor.epoch == epoch) {
-      tenant->executor.is_ready = true;
-    }
-    for (const BrokenDevice& broken : ready.broken) {
-      FenceDevices(scope, {broken.id}, "An executor could not open it: " + broken.detail);
-    }
+    options_.observer->OnExecutor(tenant->name, "started");
+    OnReady(tenant, epoch, ready);
   };
   // The profile belongs to this epoch, and changes with it only.
   const std::vector<std::string>& profile = tenant->executor.profile;
   StatusOr<std::unique_ptr<ExecutorProcess>> spawned = options_.spawner->Spawn(
-      {tenant->name, tenant->executor.grant_fd.get(), profile, StopGrace(profile)}, on_ready,
+      {.tenant = tenant->name,
+       .grant_page = tenant->executor.grant_fd.get(),
+       .backends = profile,
+       .stop_grace = StopGrace(profile),
+       .sandbox_level_min = tenant->policy->sandbox_level_min,
+       .without_device_nodes = !HasDriver(profile),
+       .has_driver = HasDriver(profile),
+       .on_usage = [this, tenant, epoch](const ExecutorUsage& usage) { OnUsage(tenant, epoch, usage); }},
+      on_ready,
       [this, tenant, epoch](const Status& why) { OnExecutorEnd(tenant, epoch, why); });
   std::shared_ptr<ExecutorProcess> port;   // Before the scope, so that it is let go of after it.
   if (spawned.ok()) {
@@ -125,6 +162,8 @@ void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
     options_.observer->OnExecutor(tenant->name, "failed");
   } else if (slot.ended || stopped_) {
     outcome = slot.ended ? slot.end_status : Unavailable("The server stopped.");
+  } else if (tenant->policy->disabled) {
+    outcome = Suspended(*tenant);
   }
   if (outcome.ok()) {
     slot.port = port;
@@ -135,6 +174,20 @@ void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
   }
   for (const Waiter& waiter : TakeWaiting(slot)) {
     waiter(scope, outcome);
+  }
+}
+
+void Core::OnReady(const TenantRef& tenant, uint64_t epoch, const ExecutorReady& ready) {
+  CoreScope scope(*this);
+  ExecutorSlot& slot = tenant->executor;
+  if (slot.epoch == epoch) {
+    slot.is_ready = true;
+    slot.ready_at = options_.clock->Now();
+    slot.sandbox = SandboxFacts{ready.sandbox_level, ready.sandbox_detail};
+    sandbox_ = slot.sandbox;
+  }
+  for (const BrokenDevice& broken : ready.broken) {
+    FenceDevices(scope, {broken.id}, "An executor could not open it: " + broken.detail);
   }
 }
 
@@ -172,12 +225,22 @@ void Core::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& 
     return;
   }
   slot.end_status = why.ok() ? Unavailable("The tenant's executor was shut down.") : why;
-  slot.crashes.push_back(options_.clock->Now());
+  const Time now = options_.clock->Now();
+  // It saw that its sandbox is not what the tenant or the configuration demands: no fault of a device or of the tenant.
+  const bool is_refusal = !slot.is_ready && slot.end_status.code() == absl::StatusCode::kFailedPrecondition;
+  if (is_refusal) {
+    slot.refusal = slot.end_status;
+    slot.refused_until = now + kRefusalHeld;
+    slot.refused_policy = tenant->policy;
+    slot.refused_config = config_;
+  } else {
+    slot.breaker.Crashed(now, slot.is_ready ? now - slot.ready_at : Duration{0}, BreakerLimits(), *options_.rng);
+  }
   LogWarning("Executor ended", {{"tenant", tenant->name},
                                 {"executor", std::to_string(epoch)},
                                 {"error", Message(slot.end_status)}});
   options_.observer->OnExecutor(tenant->name, slot.is_ready ? "crashed" : "failed");
-  if (!slot.is_ready) {
+  if (!slot.is_ready && !is_refusal) {
     // It may have died of a driver: those are tried out where nobody's work is at stake.
     FenceDevices(scope, slot.profile, "An executor ended before it was ready: " + Message(slot.end_status));
   }
@@ -186,6 +249,7 @@ void Core::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& 
     return;
   }
   slot.state = ExecutorSlot::State::kDown;
+  slot.device_bytes.Release();
   slot.port.reset();
 }
 
@@ -200,6 +264,7 @@ void Core::KillExecutor(CoreScope& scope, Tenant& tenant, std::string why) {
   // From here on new work gets a new executor.
   slot.killed_epoch = slot.epoch;
   slot.state = ExecutorSlot::State::kDown;
+  slot.device_bytes.Release();
   scope.Defer([port = std::move(slot.port), why = std::move(why)] { port->Kill(why); });
   slot.port.reset();
 }
@@ -210,6 +275,7 @@ void Core::RetireExecutor(CoreScope& scope, Tenant& tenant) {
   options_.observer->OnExecutor(tenant.name, "retired");
   slot.killed_epoch = slot.epoch;
   slot.state = ExecutorSlot::State::kDown;
+  slot.device_bytes.Release();
   scope.Defer([port = std::move(slot.port)] { port->Shutdown(); });
   slot.port.reset();
 }

@@ -123,6 +123,20 @@ void DeviceTable::SetFound(const std::string& family, const StatusOr<ProbedDevic
                    [&](const Entry& a, const Entry& b) { return rank(a.family) < rank(b.family); });
 }
 
+uint64_t DeviceTable::MemoryOf(std::string_view id) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id == id; });
+  return found == entries_.end() ? 0 : found->device.memory_bytes;
+}
+
+std::string DeviceTable::SiliconOf(std::string_view id) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.device.id == id; });
+  const bool is_emulated = found != entries_.end() && found->device.is_emulated;
+  if (!HasDriver(id) || is_emulated) {
+    return "cpu";
+  }
+  return found == entries_.end() || found->device.silicon.empty() ? std::string(id) : found->device.silicon;
+}
+
 bool DeviceTable::HasDriver(std::string_view id) const { return FamilyOf(id) == "opencl" || FamilyOf(id) == "vulkan"; }
 
 bool DeviceTable::Fence(std::string_view id, const std::string& why, Time now) {
@@ -190,13 +204,6 @@ std::vector<std::string> DeviceTable::Profile() const {
 bool DeviceTable::IsSettling() const {
   return std::any_of(entries_.begin(), entries_.end(),
                      [](const Entry& entry) { return entry.state == State::kFenced && entry.strikes == 0; });
-}
-
-bool DeviceTable::IsMissing(const std::vector<std::string>& profile) const {
-  const std::vector<std::string> now = Profile();
-  return std::any_of(now.begin(), now.end(), [&](const std::string& backend) {
-    return std::find(profile.begin(), profile.end(), backend) == profile.end();
-  });
 }
 
 std::vector<v1::Device> DeviceTable::Describe() const {

@@ -50,9 +50,11 @@ class DeviceTable {
   // For executors that start now: the ids of usable devices as CreateDevice takes them, the CPU first. With "auto",
   // emulated devices only of families that have no other: they are there for what nothing else runs.
   std::vector<std::string> Profile() const;
-  // Whether a profile made earlier lacks a device that a new one would have.
-  bool IsMissing(const std::vector<std::string>& profile) const;
   bool HasDriver(std::string_view id) const;
+  // What the device itself says of its memory; 0: unknown.
+  uint64_t MemoryOf(std::string_view id) const;
+  // What devices that share hardware have in common: "cpu" for the processor's, under whatever name.
+  std::string SiliconOf(std::string_view id) const;
   // Some device's first probe after a loss is due or under way: it answers soon, and an executor that starts without it
   // would refuse graphs for what another tenant did.
   bool IsSettling() const;

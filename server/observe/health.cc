@@ -70,6 +70,7 @@ HealthReport Assess(const HealthFacts& facts) {
     if (core.draining) {
       report.reasons.push_back({"draining", "The daemon is stopping and takes no new work."});
     }
+    report.sandbox = core.sandbox;
     CheckStore(core.store, report);
     if (!core.devices_known) {
       starting("Devices are still being looked for.");
@@ -85,7 +86,8 @@ HealthReport Assess(const HealthFacts& facts) {
   return report;
 }
 
-std::string ToJson(std::string_view key, bool value, const std::vector<HealthReason>& reasons) {
+std::string ToJson(std::string_view key, bool value, const std::vector<HealthReason>& reasons,
+                   const std::optional<SandboxFacts>& sandbox) {
   std::string out = "{\"" + std::string(key) + "\":" + (value ? "true" : "false") + ",\"reasons\":[";
   for (const HealthReason& reason : reasons) {
     out += &reason == reasons.data() ? "{\"reason\":" : ",{\"reason\":";
@@ -94,7 +96,13 @@ std::string ToJson(std::string_view key, bool value, const std::vector<HealthRea
     AppendText(out, reason.detail);
     out += "}";
   }
-  return out + "]}\n";
+  out += "]";
+  if (sandbox.has_value()) {
+    out += ",\"sandbox\":{\"level\":" + std::to_string(sandbox->level) + ",\"detail\":";
+    AppendText(out, sandbox->detail);
+    out += "}";
+  }
+  return out + "}\n";
 }
 
 bool Congestion::Update(uint64_t queued, uint64_t queued_max) {

@@ -35,11 +35,14 @@ struct HealthReason {
 struct HealthReport {
   bool live = true, ready = true;
   std::vector<HealthReason> reasons;  // Those of not being alive first.
+  std::optional<SandboxFacts> sandbox;  // Of the executor that started last.
 };
 HealthReport Assess(const HealthFacts& facts);
 
-// {"ready":false,"reasons":[{"reason":"draining","detail":"…"}]}; `key` is "ready" or "live".
-std::string ToJson(std::string_view key, bool value, const std::vector<HealthReason>& reasons);
+// {"ready":false,"reasons":[{"reason":"draining","detail":"…"}]}; `key` is "ready" or "live". With what the last executor
+// said of its sandbox: "sandbox":{"level":3,"detail":"…"}.
+std::string ToJson(std::string_view key, bool value, const std::vector<HealthReason>& reasons,
+                   const std::optional<SandboxFacts>& sandbox = std::nullopt);
 
 // Whether queues are so full that clients should slow down: from 80 % on, until below 50 %.
 class Congestion {

@@ -122,6 +122,8 @@ TEST(HealthTest, Json) {
   EXPECT_EQ(ToJson("ready", false, {{"store", "a \"b\"\n\\"}, {"draining", "x"}}),
             "{\"ready\":false,\"reasons\":[{\"reason\":\"store\",\"detail\":\"a \\\"b\\\"\\\\n\\\\\"},"
             "{\"reason\":\"draining\",\"detail\":\"x\"}]}\n");
+  EXPECT_EQ(ToJson("ready", true, {}, SandboxFacts{4, "uid \"1\""}),
+            "{\"ready\":true,\"reasons\":[],\"sandbox\":{\"level\":4,\"detail\":\"uid \\\"1\\\"\"}}\n");
 }
 
 // Congestion begins at 80 % and ends below 50 %.

@@ -95,7 +95,7 @@ HttpResponse Observation::Parts::Ready() {
   HttpResponse response;
   response.code = report.ready ? 200 : 503;
   response.content_type = "application/json";
-  response.body = ToJson("ready", report.ready, report.reasons);
+  response.body = ToJson("ready", report.ready, report.reasons, report.sandbox);
   return response;
 }
 

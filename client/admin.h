@@ -2,8 +2,8 @@
 // Administration of tenants over a client's connection: tenants, tokens, use, the audit. Which calls a caller may make
 // depends on its role; see hpvm/v1/admin.proto.
 //
-// Threads and errors as for Client. Calls that may be carried out twice are sent again as Client's are; CreateTenant and
-// CreateToken are sent once.
+// Threads and errors as for Client. Calls that may be carried out twice are sent again as Client's are; CreateTenant
+// and CreateToken are sent once.
 #ifndef HPVMD_CLIENT_ADMIN_H_
 #define HPVMD_CLIENT_ADMIN_H_
 

@@ -24,6 +24,8 @@ enum class Progress : uint8_t { kAuto, kPlain, kNone };
 struct Globals {
   std::string server;  // Empty: $HPVM_SERVER, else the default socket.
   std::string tenant;  // Empty: whom the server takes for the caller.
+  // What is empty here comes from the environment, or is not there.
+  std::string token_file, ca_file, certificate_file, key_file, server_name;
   Format format = Format::kTable;
   Progress progress = Progress::kAuto;
   double connect_seconds = 5;
@@ -41,6 +43,10 @@ struct Commands {
   Globals& globals;
   Action& action;
 };
+// --token-file, --ca, --cert and what belongs to them.
+void AddCredentialOptions(CLI::App& app, Globals& globals);
+// With what the environment has. Once: takes secrets out of the environment.
+Credentials CredentialsOf(const Globals& globals);
 // For options that mean nothing when empty: what an unset variable of a script leaves of them must not be taken for
 // their absence.
 std::string RefuseEmpty(std::string& word);
@@ -53,6 +59,10 @@ void AddRetry(Commands commands);
 void AddGraph(Commands commands);
 void AddKernel(Commands commands);
 void AddModule(Commands commands);
+void AddTenant(Commands commands);
+void AddToken(Commands commands);
+void AddQuota(Commands commands);
+void AddAudit(Commands commands);
 void AddCompletion(Commands commands);
 
 }  // namespace hpvm::ctl

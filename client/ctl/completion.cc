@@ -15,8 +15,14 @@
 namespace hpvm::ctl {
 namespace {
 
-// Asks the server, if one answers at once, for what can be completed.
-constexpr char kJobs[] = "hpvmctl list -o name --limit 50 --connect-timeout 0.3 --patience 1ms 2>/dev/null";
+// Ask the server, if one answers at once, for what can be completed. A shell expands what it is offered: of the answer
+// only characters of ids and names remain.
+constexpr char kJobs[] =
+    "hpvmctl list -o name --limit 50 --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
+constexpr char kTenants[] =
+    "hpvmctl tenant list -o name --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
+constexpr char kTokens[] =
+    "hpvmctl token list -o name --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
 
 std::vector<const CLI::App*> CommandsOf(const CLI::App* app) {
   return app->get_subcommands([](const CLI::App*) { return true; });
@@ -25,6 +31,9 @@ std::vector<const CLI::App*> CommandsOf(const CLI::App* app) {
 std::string LongOptions(const CLI::App* app) {
   std::string words;
   for (const CLI::Option* option : app->get_options()) {
+    if (option->get_group().empty()) {
+      continue;  // Hidden: it only says what is wanted instead.
+    }
     for (const std::string& name : option->get_lnames()) {
       words += "--" + name + " ";
     }
@@ -50,7 +59,14 @@ std::string ChoicesOf(const CLI::Option* option) {
   return text;
 }
 
-bool TakesJobs(const CLI::Option* option) { return option->get_name() == "job" || option->get_name() == "--after"; }
+// The command that lists what the option takes; empty: there is none.
+std::string ListingOf(const CLI::Option* option) {
+  const std::string name = option->get_name();
+  return name == "job" || name == "--after"         ? kJobs
+         : name == "tenant" || name == "--tenant"   ? kTenants
+         : name == "token"                          ? kTokens
+                                                    : "";
+}
 
 std::string PathOf(const std::string& path, const CLI::App* command) {
   return path.empty() ? command->get_name() : path + " " + command->get_name();
@@ -79,8 +95,8 @@ std::string ValueCases(const CLI::App* app) {
       }
       if (!names.empty() && !choices.empty()) {
         cases[names] = "words=\"" + choices + "\"";
-      } else if (!names.empty() && TakesJobs(option)) {
-        cases[names] = std::string("words=$(") + kJobs + ")";
+      } else if (!names.empty() && !ListingOf(option).empty()) {
+        cases[names] = "words=$(" + ListingOf(option) + ")";
       }
     }
   });
@@ -96,8 +112,8 @@ std::string Bash(const CLI::App* app) {
   EachCommand(app, "", [&](const CLI::App* command, const std::string& path) {
     std::string dynamic;
     for (const CLI::Option* option : command->get_options()) {
-      if (option->get_positional() && TakesJobs(option)) {
-        dynamic = std::string(" [[ $word == -* ]] || words+=\" $(") + kJobs + ")\"";
+      if (option->get_positional() && !ListingOf(option).empty()) {
+        dynamic = " [[ $word == -* ]] || words+=\" $(" + ListingOf(option) + ")\"";
       } else if (option->get_positional()) {
         dynamic = " words+=\" " + ChoicesOf(option) + "\"";
       }
@@ -127,6 +143,15 @@ std::string Bash(const CLI::App* app) {
          "complete -o default -F _hpvmctl hpvmctl\n";
 }
 
+// For between fish's single quotes.
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    escaped += c == '\'' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  }
+  return escaped;
+}
+
 void FishLines(const CLI::App* app, const std::string& parent, std::string* text) {
   const std::string condition = parent.empty() ? "__fish_use_subcommand" : "__fish_seen_subcommand_from " + parent;
   for (const CLI::App* command : CommandsOf(app)) {
@@ -135,7 +160,8 @@ void FishLines(const CLI::App* app, const std::string& parent, std::string* text
   }
   for (const CLI::Option* option : app->get_options()) {
     const std::string start = "complete -c hpvmctl" + (parent.empty() ? std::string() : " -n '" + condition + "'");
-    const std::string values = TakesJobs(option)           ? " -x -a '(" + std::string(kJobs) + ")'"
+    const std::string listing = Escaped(ListingOf(option));
+    const std::string values = !listing.empty()            ? " -x -a '(" + listing + ")'"
                                : ChoicesOf(option).empty() ? ""
                                                            : " -x -a '" + ChoicesOf(option) + "'";
     if (option->get_positional() && !values.empty()) {

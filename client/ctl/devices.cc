@@ -11,9 +11,9 @@ namespace {
 
 Status Devices(const Globals& globals) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  HPVMD_ASSIGN_OR_RETURN(std::vector<v1::Device> devices, client->ListDevices());
-  PrintDevices(devices, globals.format);
-  if (devices.empty()) {
+  HPVMD_ASSIGN_OR_RETURN(const v1::ListDevicesResponse response, client->ListDevicesAndSandbox());
+  PrintDevices(response, globals.format);
+  if (response.devices().empty()) {
     fprintf(stderr, "hpvmctl: the server has no devices yet; it looks for them when it starts.\n");
   }
   return absl::OkStatus();
@@ -23,7 +23,9 @@ Status Devices(const Globals& globals) {
 
 void AddDevices(Commands commands) {
   CLI::App* command = commands.app.add_subcommand("devices", "The devices that hpvmd runs kernels on");
-  command->footer("Example:\n  hpvmctl devices");
+  command->footer(
+      "With -o wide also the sandbox level at which your kernels run, and what it keeps them from.\n"
+      "Examples:\n  hpvmctl devices\n  hpvmctl devices -o wide");
   command->callback([&globals = commands.globals, &action = commands.action] {
     action = [&globals] { return Report(Devices(globals)); };
   });

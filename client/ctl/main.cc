@@ -39,6 +39,7 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
   ClientOptions options;
   options.endpoint = server.empty() ? DefaultEndpoint() : server;
   options.tenant = tenant;
+  options.credentials = CredentialsOf(*this);
   options.connect_timeout = Duration(static_cast<int64_t>(connect_seconds * 1e9));
   StatusOr<Duration> outage = ParseDuration(patience);
   if (!outage.ok()) {
@@ -70,10 +71,34 @@ constexpr char kFooter[] =
     "  hpvmctl submit --detach sweep.json --array 0-99 --input i=@index --idempotency-key sweep-1\n"
     "  hpvmctl list --state live\n"
     "  hpvmctl kernel explain matmul.wasm matmul\n"
+    "  hpvmctl whoami; hpvmctl quota\n"
     "  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg\n"
     "\n"
     "Exit codes: 0 done, 1 the job failed, 2 usage or wrong input, 3 no device can run a node, 4 not allowed,\n"
     "5 cancelled, 6 deadline passed, 7 no server answers, 124 a wait's --timeout passed, 130 interrupted.";
+
+// "tenant" of `hpvmctl tenant craete`.
+const CLI::App& InnermostCommand(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : InnermostCommand(*chosen.front());
+}
+
+void SayNotACommand(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining(true);
+  const CLI::App& command = InnermostCommand(app);
+  const std::vector<const CLI::App*> known = command.get_subcommands([](const CLI::App*) { return true; });
+  // A secret that stands here by mistake is not repeated.
+  if (words.empty() || known.empty() || words.front().starts_with("hpvm_")) {
+    return;
+  }
+  graph::NearMiss near_miss(words.front());
+  for (const CLI::App* one : known) {
+    near_miss.Offer(one->get_name());
+  }
+  fprintf(stderr, "hpvmctl: \"%s\" is not a command%s\n",
+          Printable((&command == &app ? "" : command.get_name() + " ") + words.front()).c_str(),
+          near_miss.Ending().c_str());
+}
 
 int Main(int argc, char** argv) {
   CLI::App app("Submits dataflow graphs of portable kernels to hpvmd.", "hpvmctl");
@@ -83,11 +108,14 @@ int Main(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", "hpvmctl " HPVMD_VERSION);
   app.add_option("-s,--server", globals.server,
-                 "unix:/path or host:port; default: /run/hpvmd/hpvmd.sock if it is there, else 127.0.0.1:50061")
+                 "unix:/path, host:port or https://host:port; default: /run/hpvmd/hpvmd.sock if it is there, else "
+                 "127.0.0.1:50061")
       ->envname("HPVM_SERVER")
       ->capture_default_str();
-  app.add_option("--tenant", globals.tenant, "Who calls, for servers that take the caller's word (hpvmd --dev)")
+  app.add_option("--tenant", globals.tenant,
+                 "In whose name: for administrators, and for servers that take the caller's word (hpvmd --dev)")
       ->envname("HPVM_TENANT");
+  AddCredentialOptions(app, globals);
   app.add_option("-o,--format", globals.format, "table, wide (more columns), json, or name (ids alone)")
       ->transform(CLI::CheckedTransformer(std::map<std::string, Format>{
           {"table", Format::kTable}, {"wide", Format::kWide}, {"json", Format::kJson}, {"name", Format::kName}}))
@@ -112,18 +140,17 @@ int Main(int argc, char** argv) {
   AddGraph(commands);
   AddKernel(commands);
   AddModule(commands);
+  AddQuota(commands);
+  AddTenant(commands);
+  AddToken(commands);
+  AddAudit(commands);
   AddCompletion(commands);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11 reports by exception; this is where they end. Of a misspelt command it only says that one is missing.
-    if (error.get_name() == "RequiredError" && !app.remaining().empty()) {
-      graph::NearMiss near_miss(app.remaining().front());
-      for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-        near_miss.Offer(command->get_name());
-      }
-      fprintf(stderr, "hpvmctl: \"%s\" is not a command%s\n", Printable(app.remaining().front()).c_str(),
-              near_miss.Ending().c_str());
+    if (error.get_name() == "RequiredError") {
+      SayNotACommand(app);
     }
     return app.exit(error) == 0 ? kOk : kUsage;
   }

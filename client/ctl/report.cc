@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "client/ctl/job_text.h"
+#include "client/ctl/tenant_text.h"
 #include "client/ctl/text.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
@@ -194,7 +195,8 @@ void PrintSubmitted(const v1::SubmitResponse& response, Format format) {
   }
 }
 
-void PrintDevices(const std::vector<v1::Device>& devices, Format format) {
+void PrintDevices(const v1::ListDevicesResponse& response, Format format) {
+  const auto& devices = response.devices();
   if (format == Format::kJson) {
     Json list = Json::array();
     for (const v1::Device& device : devices) {
@@ -226,6 +228,52 @@ void PrintDevices(const std::vector<v1::Device>& devices, Format format) {
                     BytesText(device.memory_bytes()), name});
   }
   fputs(Table(rows).c_str(), stdout);
+  if (format == Format::kWide) {
+    fputs(("\n" + SandboxText(response.sandbox())).c_str(), stdout);
+  }
+}
+
+void PrintUsage(const v1::GetUsageResponse& usage, Format format) {
+  if (format == Format::kJson) {
+    PrintJson(usage);
+  } else if (format == Format::kName) {
+    puts(Printable(usage.tenant()).c_str());
+  } else {
+    fputs(UsageTable(usage).c_str(), stdout);
+  }
+}
+
+void PrintCaller(const v1::ServerInfoResponse& info, const v1::Sandbox& sandbox, Format format) {
+  if (format == Format::kJson) {
+    PrintJson(Json{{"tenant", info.tenant()},
+                   {"role", info.role()},
+                   {"caller", info.caller()},
+                   {"sandbox", ToJson(sandbox)},
+                   {"server_version", info.version()}});
+    return;
+  }
+  if (format == Format::kName) {
+    puts(Printable(info.tenant()).c_str());
+    return;
+  }
+  const auto or_unsaid = [](const std::string& text) { return text.empty() ? "(an older server does not say)" : text; };
+  fputs(Table({{"tenant", info.tenant()},
+               {"role", or_unsaid(info.role())},
+               {"known by", or_unsaid(info.caller())},
+               {"server", info.version()}})
+            .c_str(),
+        stdout);
+  fputs(SandboxText(sandbox).c_str(), stdout);
+}
+
+void PrintJson(const google::protobuf::Message& message) { PrintJson(ToJson(message)); }
+
+void PrintJson(const std::vector<const google::protobuf::Message*>& messages) {
+  Json list = Json::array();
+  for (const google::protobuf::Message* message : messages) {
+    list.push_back(ToJson(*message));
+  }
+  PrintJson(list);
 }
 
 }  // namespace hpvm::ctl

@@ -12,6 +12,8 @@
 #include "client/ctl/command.h"
 #include "client/tensor.h"
 
+#include "hpvm/v1/admin.pb.h"
+
 namespace hpvm::ctl {
 
 struct RunReport {
@@ -47,7 +49,24 @@ void PrintJobLine(const v1::Job& job, Format format, bool with_heading);
 std::string IdOf(const v1::SubmitResponse& response);
 // What Submit and RetryJob answered: the array's id or the job's, or the whole as JSON.
 void PrintSubmitted(const v1::SubmitResponse& response, Format format);
-void PrintDevices(const std::vector<v1::Device>& devices, Format format);
+// Wide: also what separates the caller's kernels from everybody else.
+void PrintDevices(const v1::ListDevicesResponse& response, Format format);
+void PrintUsage(const v1::GetUsageResponse& usage, Format format);
+// As whom the server knows the caller.
+void PrintCaller(const v1::ServerInfoResponse& info, const v1::Sandbox& sandbox, Format format);
+
+// Every field under its documented name; of several a list.
+void PrintJson(const google::protobuf::Message& message);
+void PrintJson(const std::vector<const google::protobuf::Message*>& messages);
+// Borrowed from `messages`.
+template <typename Message>
+std::vector<const google::protobuf::Message*> Pointers(const std::vector<Message>& messages) {
+  std::vector<const google::protobuf::Message*> pointers;
+  for (const Message& message : messages) {
+    pointers.push_back(&message);
+  }
+  return pointers;
+}
 
 }  // namespace hpvm::ctl
 

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvmctl audit list|verify.
+#include <stdio.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "CLI/CLI.hpp"
+#include "client/admin.h"
+#include "client/ctl/command.h"
+#include "client/ctl/text.h"
+#include "nlohmann/json.hpp"
+#include "server/audit/audit_chain.h"
+
+#include "base/hash.h"
+
+namespace hpvm::ctl {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Options {
+  uint64_t from = 0, limit = 0;
+  std::vector<std::string> paths;
+  std::string head;
+};
+
+std::string Field(const Json& record, const char* name) {
+  const auto found = record.find(name);
+  if (found == record.end()) {
+    return "";
+  }
+  std::string text = found->is_string() ? found->get<std::string>() : found->dump();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// "12  2026-…Z  uid 1000  blur  Submit  job-…  ok": a line each, so that a long list needs no memory.
+void PrintRecord(std::string_view line, Format format) {
+  const Json record = Json::parse(line, nullptr, false);
+  if (format == Format::kJson || !record.is_object()) {
+    puts(Printable(line).c_str());
+    return;
+  }
+  if (format == Format::kName) {
+    puts(Printable(Field(record, "seq")).c_str());
+    return;
+  }
+  std::string method = Field(record, "method");
+  if (const size_t slash = method.rfind('/'); slash != std::string::npos && format != Format::kWide) {
+    method = method.substr(slash + 1);
+  }
+  std::string text = Field(record, "seq") + "  " + Field(record, "time") + "  " + Field(record, "verdict") + "  " +
+                     Field(record, "who") + "  " + Field(record, "tenant") + "  " + method;
+  for (const char* name : {"object", format == Format::kWide ? "peer" : "", "detail"}) {
+    const std::string value = Field(record, name);
+    text += value.empty() ? "" : "  " + value;
+  }
+  puts(Printable(text).c_str());
+}
+
+Status List(const Globals& globals, const Options& options) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
+  v1::ReadAuditRequest request;
+  request.set_from_sequence(options.from);
+  request.set_records_max(options.limit);
+  request.set_tenant(globals.tenant);
+  return Admin(*client).ReadAudit(request, [&](std::string_view line) {
+    PrintRecord(line, globals.format);
+    return true;
+  });
+}
+
+// Follows a chain and looks for a record that was noted: "HASH", or "SEQUENCE:HASH" as Verify prints it.
+class Check {
+ public:
+  static StatusOr<Check> Make(const std::string& noted) {
+    Check check;
+    const size_t colon = noted.find(':');
+    const std::string hash = noted.substr(colon == std::string::npos ? 0 : colon + 1);
+    uint64_t sequence = 0;
+    const auto [end, error] = std::from_chars(noted.data(), noted.data() + std::min(colon, noted.size()), sequence);
+    const bool has_sequence = error == std::errc() && end == noted.data() + colon && sequence != 0;
+    if (!noted.empty() && (!Sha256FromHex(hash).has_value() || (colon != std::string::npos && !has_sequence))) {
+      return InvalidArgument("--head takes the head that an earlier `hpvmctl audit verify` printed: a number, a colon "
+                             "and 64 hexadecimal digits.");
+    }
+    check.wanted_ = hash;
+    if (colon != std::string::npos) {
+      check.verifier_.Expect(sequence, hash);
+    }
+    return check;
+  }
+  Status BeginFile(const std::string& name) { return verifier_.BeginFile(name); }
+  Status Push(std::string_view line) {
+    HPVMD_RETURN_IF_ERROR(verifier_.Push(line));
+    if (!wanted_.empty() && verifier_.head().hash == wanted_) {
+      found_ = verifier_.head().last;
+    }
+    return absl::OkStatus();
+  }
+  Status Finish() const {
+    HPVMD_RETURN_IF_ERROR(verifier_.Finish());
+    if (!wanted_.empty() && !found_.has_value()) {
+      return DataLoss("No record has the noted hash (" + wanted_ +
+                      "): records were cut off at the end or written anew, or they are another server's.");
+    }
+    return absl::OkStatus();
+  }
+  const AuditHead& head() const { return verifier_.head(); }
+  std::optional<uint64_t> found() const { return found_; }
+
+ private:
+  std::string wanted_;
+  AuditVerifier verifier_;
+  std::optional<uint64_t> found_;
+};
+
+Status CheckFile(const std::string& path, Check* check) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  if (AuditFileFirst(name).has_value()) {
+    HPVMD_RETURN_IF_ERROR(check->BeginFile(name));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return NotFound("The file \"" + path + "\" cannot be read.");
+  }
+  std::string line;
+  while (std::getline(file, line)) {
+    if (file.eof()) {
+      return DataLoss("The last line of \"" + path + "\" has no end: it was cut off, or is being written.");
+    }
+    if (line.size() > kAuditLineBytesMax) {
+      return DataLoss("A line of \"" + path + "\" is longer than any record (" + std::to_string(kAuditLineBytesMax) +
+                      " bytes).");
+    }
+    const Status pushed = check->Push(line);
+    if (!pushed.ok()) {
+      return While(pushed, "checking \"" + path + "\"");
+    }
+  }
+  if (file.bad()) {
+    return DataLoss("Reading \"" + path + "\" failed.");
+  }
+  return absl::OkStatus();
+}
+
+// Of a folder the files that are records', of a state folder those below it, by their first record.
+StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    std::map<uint64_t, std::string> found;
+    for (const std::string& folder : {path, path + "/audit"}) {
+      for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+        if (const auto first = AuditFileFirst(at->path().filename().string())) {
+          found[*first] = at->path().string();
+        }
+      }
+    }
+    if (found.empty()) {
+      return NotFound("The folder \"" + path + "\" has no audit-N.jsonl" + (error ? ": " + error.message() : ".") );
+    }
+    for (const auto& [first, file] : found) {
+      files.push_back(file);
+    }
+  }
+  return files;
+}
+
+Status CheckServer(const Globals& globals, const Options& options, Check* check) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
+  v1::ReadAuditRequest request;
+  request.set_from_sequence(options.from);
+  Status wrong;
+  HPVMD_RETURN_IF_ERROR(Admin(*client).ReadAudit(request, [&](std::string_view line) {
+    wrong = check->Push(line);
+    return wrong.ok();
+  }));
+  return wrong;
+}
+
+void PrintVerdict(const Check& check, const Options& options, Format format) {
+  const AuditHead& head = check.head();
+  if (format == Format::kJson) {
+    Json json = {{"first", head.first}, {"last", head.last}, {"head", head.hash}};
+    if (check.found().has_value()) {
+      json["noted"] = *check.found();
+    }
+    puts(json.dump(2).c_str());
+    return;
+  }
+  if (format == Format::kName) {
+    printf("%llu:%s\n", static_cast<unsigned long long>(head.last), head.hash.c_str());
+    return;
+  }
+  if (head.last == 0) {
+    puts("There are no records.");
+    return;
+  }
+  printf("Records %llu to %llu are whole and in order.\n", static_cast<unsigned long long>(head.first),
+         static_cast<unsigned long long>(head.last));
+  if (check.found().has_value()) {
+    printf("The noted head is record %llu's; %llu came after it.\n", static_cast<unsigned long long>(*check.found()),
+           static_cast<unsigned long long>(head.last - *check.found()));
+  }
+  if (head.first > 1 && options.from <= 1) {
+    printf("Records before %llu are not there, and not checked.\n", static_cast<unsigned long long>(head.first));
+  }
+  printf("head %llu:%s\n", static_cast<unsigned long long>(head.last), head.hash.c_str());
+}
+
+Status Verify(const Globals& globals, const Options& options) {
+  HPVMD_ASSIGN_OR_RETURN(Check check, Check::Make(options.head));
+  if (options.paths.empty()) {
+    HPVMD_RETURN_IF_ERROR(CheckServer(globals, options, &check));
+  } else {
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOf(options.paths));
+    for (const std::string& file : files) {
+      HPVMD_RETURN_IF_ERROR(CheckFile(file, &check));
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(check.Finish());
+  PrintVerdict(check, options, globals.format);
+  return absl::OkStatus();
+}
+
+CLI::App& AddCommand(Commands commands, CLI::App& parent, const char* name, const char* description,
+                     const char* footer, Status (*work)(const Globals&, const Options&),
+                     std::shared_ptr<Options> options) {
+  CLI::App* command = parent.add_subcommand(name, description);
+  command->footer(footer);
+  command->add_option("--from", options->from, "From this record on");
+  command->callback([options, work, &globals = commands.globals, &action = commands.action] {
+    action = [options, work, &globals] { return Report(work(globals, *options)); };
+  });
+  return *command;
+}
+
+}  // namespace
+
+void AddAudit(Commands commands) {
+  CLI::App* audit = commands.app.add_subcommand("audit", "The record of who changed what");
+  audit->require_subcommand(1);
+  auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this.
+  CLI::App& list = AddCommand(commands, *audit, "list", "Records, the oldest first",
+                              "Examples:\n"
+                              "  hpvmctl audit list --from 1000\n"
+                              "  hpvmctl audit list --tenant blur -o json | jq -c 'select(.verdict != \"ok\")'",
+                              List, options);
+  list.add_option("--limit", options->limit, "At most this many")->check(CLI::Range(1, 1'000'000'000));
+  options = std::make_shared<Options>();
+  CLI::App& verify = AddCommand(
+      commands, *audit, "verify", "Check that no record was changed, taken out or moved",
+      "Note the head that it prints somewhere else: with --head the next check also finds records that were cut off\n"
+      "at the end, or written anew from some point on.\n"
+      "Examples:\n"
+      "  hpvmctl audit verify\n"
+      "  hpvmctl audit verify /var/lib/hpvmd --head 812:3f0c…",
+      Verify, options);
+  verify.add_option("path", options->paths, "Files or folders, of a copy or of a server that is down; without any: the "
+                                            "server is asked");
+  verify.add_option("--head", options->head, "A head that was noted, SEQUENCE:HASH or HASH: its record must be there")
+      ->check(CLI::Validator(RefuseEmpty, ""));
+}
+
+}  // namespace hpvm::ctl

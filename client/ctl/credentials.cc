@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The global options by which a caller is known. No option takes a secret itself: command lines are for everybody on
+// the machine to read.
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "CLI/CLI.hpp"
+#include "client/ctl/command.h"
+#include "client/ctl/text.h"
+
+namespace hpvm::ctl {
+namespace {
+
+// The variable's value, or nothing. Children do not need it, and do not get it.
+std::string TakeVariable(const char* name) {
+  const char* value = getenv(name);
+  std::string text = value == nullptr ? "" : value;
+  unsetenv(name);
+  return text;
+}
+
+std::string RefuseSecret(std::string&) {
+  return "a token on the command line can be read by everybody on this machine while the command runs, and stays in "
+         "the shell's history; use --token-file FILE, $HPVM_TOKEN_FILE or $HPVM_TOKEN, and revoke this one (hpvmctl "
+         "token revoke)";
+}
+
+void WarnOfReaders(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && (facts.st_mode & (S_IRGRP | S_IROTH)) != 0) {
+    fprintf(stderr, "hpvmctl: warning: others may read the token file \"%s\" (mode %04o); chmod 600 keeps it yours.\n",
+            Printable(path).c_str(), static_cast<unsigned>(facts.st_mode & 07777));
+  }
+}
+
+void AddFile(CLI::App& app, const char* name, std::string& file, const char* variable, const char* description) {
+  app.add_option(name, file, description)->envname(variable)->check(CLI::Validator(RefuseEmpty, ""));
+}
+
+}  // namespace
+
+void AddCredentialOptions(CLI::App& app, Globals& globals) {
+  app.add_option("--token-file", globals.token_file,
+                 "File with the token by which the server knows you (or $HPVM_TOKEN_FILE; $HPVM_TOKEN is a token "
+                 "itself)")
+      ->check(CLI::Validator(RefuseEmpty, ""));
+  app.add_option("--token")->check(CLI::Validator(RefuseSecret, ""))->group("");
+  AddFile(app, "--ca", globals.ca_file, "HPVM_CA",
+          "File with the authority that vouches for the server (PEM); without it the system's");
+  AddFile(app, "--cert", globals.certificate_file, "HPVM_CERT", "File with your certificate (PEM), with --key");
+  AddFile(app, "--key", globals.key_file, "HPVM_KEY", "File with its private key (PEM)");
+  AddFile(app, "--server-name", globals.server_name, "HPVM_SERVER_NAME",
+          "What the server's certificate is made for, when that is not the address's host");
+}
+
+Credentials CredentialsOf(const Globals& globals) {
+  Credentials credentials;
+  const std::string token = TakeVariable("HPVM_TOKEN"), token_file = TakeVariable("HPVM_TOKEN_FILE");
+  if (!globals.token_file.empty()) {
+    credentials.token_file = globals.token_file;
+  } else if (!token.empty()) {
+    credentials.token = token;
+  } else {
+    credentials.token_file = token_file;
+  }
+  if (!credentials.token_file.empty()) {
+    WarnOfReaders(credentials.token_file);
+  }
+  credentials.ca_file = globals.ca_file;
+  credentials.certificate_file = globals.certificate_file;
+  credentials.key_file = globals.key_file;
+  credentials.server_name = globals.server_name;
+  return credentials;
+}
+
+}  // namespace hpvm::ctl

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvmctl quota and hpvmctl whoami: what a caller is taken for, and what it may use.
+#include <stdio.h>
+
+#include <memory>
+
+#include "CLI/CLI.hpp"
+#include "client/admin.h"
+#include "client/ctl/command.h"
+#include "client/ctl/report.h"
+#include "client/ctl/tenant_text.h"
+#include "client/ctl/text.h"
+
+namespace hpvm::ctl {
+namespace {
+
+Status Quota(const Globals& globals) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
+  HPVMD_ASSIGN_OR_RETURN(const v1::GetUsageResponse usage, Admin(*client).GetUsage(globals.tenant));
+  PrintUsage(usage, globals.format);
+  return absl::OkStatus();
+}
+
+Status WhoAmI(const Globals& globals) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
+  HPVMD_ASSIGN_OR_RETURN(const v1::ServerInfoResponse info, client->ServerInfo());
+  HPVMD_ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices, client->ListDevicesAndSandbox());
+  PrintCaller(info, devices.sandbox(), globals.format);
+  return absl::OkStatus();
+}
+
+void Add(Commands commands, const char* name, const char* description, const char* footer,
+         Status (*work)(const Globals&)) {
+  CLI::App* command = commands.app.add_subcommand(name, description);
+  command->footer(footer);
+  command->callback([work, &globals = commands.globals, &action = commands.action] {
+    action = [work, &globals] { return Report(work(globals)); };
+  });
+}
+
+}  // namespace
+
+void AddQuota(Commands commands) {
+  Add(commands, "quota", "What your tenant uses and may use",
+      "What is held (device-bytes, ..., modules) is free again when it is given back; what is spent (device-seconds,\n"
+      "compile-seconds, requests, request-bytes) is earned again in time: AVAILABLE is what may be spent now.\n"
+      "Examples:\n"
+      "  hpvmctl quota\n"
+      "  hpvmctl quota --tenant blur -o json",
+      Quota);
+  Add(commands, "whoami", "As whom the server knows you, and what separates your kernels from others'",
+      "Example:\n  hpvmctl whoami", WhoAmI);
+}
+
+}  // namespace hpvm::ctl

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvmctl token create|list|revoke. The secret of a token is shown once, by create; everywhere else stands its id.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+#include <memory>
+
+#include "CLI/CLI.hpp"
+#include "client/admin.h"
+#include "client/ctl/command.h"
+#include "client/ctl/report.h"
+#include "client/ctl/tenant_text.h"
+#include "client/ctl/text.h"
+#include "client/ctl/words.h"
+
+#include "base/clock.h"
+
+namespace hpvm::ctl {
+namespace {
+
+struct Options {
+  v1::Role role = v1::ROLE_USER;
+  std::string name, lifetime, output;
+  bool replace = false;
+  std::vector<std::string> ids;
+};
+
+// A file for a secret: made, readable by its owner alone, before the secret is; in its place only when complete.
+class SecretFile {
+ public:
+  SecretFile(std::string path, bool may_replace) : path_(std::move(path)), may_replace_(may_replace) {}
+  ~SecretFile() {
+    if (fd_ >= 0) {
+      close(fd_);
+      unlink(temporary_.c_str());
+    }
+  }
+  SecretFile(const SecretFile&) = delete;
+  SecretFile& operator=(const SecretFile&) = delete;
+
+  Status Open() {
+    struct stat facts {};
+    if (!may_replace_ && lstat(path_.c_str(), &facts) == 0) {
+      return AlreadyExists("The file \"" + path_ + "\" is there already; --replace replaces it.");
+    }
+    temporary_ = path_ + ".XXXXXX";
+    fd_ = mkostemp(temporary_.data(), O_CLOEXEC);  // Mode 0600.
+    return fd_ >= 0 ? absl::OkStatus() : FromErrno(errno, "Making a file beside \"" + path_ + "\"");
+  }
+  Status Finish(const std::string& secret) {
+    const std::string line = secret + "\n";
+    if (write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()) || fsync(fd_) != 0) {
+      return FromErrno(errno, "Writing \"" + temporary_ + "\"");
+    }
+    // link refuses what has come meanwhile; rename does not.
+    if (may_replace_ ? rename(temporary_.c_str(), path_.c_str()) != 0
+                     : link(temporary_.c_str(), path_.c_str()) != 0) {
+      return FromErrno(errno, "Making \"" + path_ + "\"");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string path_;
+  const bool may_replace_;
+  std::string temporary_;
+  int fd_ = -1;
+};
+
+Status Create(const Globals& globals, const Options& options) {
+  v1::CreateTokenRequest request;
+  request.set_tenant(globals.tenant);
+  request.set_role(options.role);
+  request.set_name(options.name);
+  if (!options.lifetime.empty()) {
+    StatusOr<Duration> lifetime = ParseDuration(options.lifetime);
+    if (!lifetime.ok()) {
+      return While(lifetime.status(), "reading --lifetime");
+    }
+    request.set_lifetime_ns(static_cast<uint64_t>(lifetime->count()));
+  }
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
+  SecretFile file(options.output, options.replace);
+  if (!options.output.empty()) {
+    HPVMD_RETURN_IF_ERROR(file.Open());
+  }
+  HPVMD_ASSIGN_OR_RETURN(v1::CreateTokenResponse created, Admin(*client).CreateToken(request));
+  const v1::Token& token = created.token();
+  if (!options.output.empty()) {
+    if (const Status written = file.Finish(created.secret()); !written.ok()) {
+      // Nobody has the secret: a token that nobody has is not left valid.
+      Admin(*client).RevokeToken(token.id()).IgnoreError();
+      return While(written, "keeping the secret of token " + token.id() + ", which is revoked therefore");
+    }
+    created.clear_secret();
+  }
+  fprintf(stderr, "hpvmctl: token %s of tenant %s, role %s, until %s%s\n", Printable(token.id()).c_str(),
+          Printable(token.tenant()).c_str(), RoleText(token.role()).c_str(),
+          TimeText(token.expires_unix_ns()).c_str(),
+          options.output.empty() ? "; its secret is shown this once" : "");
+  if (globals.format == Format::kJson) {
+    PrintJson(created);
+  } else {
+    puts(Printable(options.output.empty() ? created.secret() : token.id()).c_str());
+  }
+  return absl::OkStatus();
+}
+
+Status List(const Globals& globals, const Options&) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Token> tokens, Admin(*client).ListTokens(globals.tenant));
+  if (globals.format == Format::kJson) {
+    PrintJson(Pointers(tokens));
+  } else if (globals.format == Format::kName) {
+    for (const v1::Token& token : tokens) {
+      puts(Printable(token.id()).c_str());
+    }
+  } else {
+    fputs(TokensTable(tokens, RealClock().WallNs()).c_str(), stdout);
+  }
+  return absl::OkStatus();
+}
+
+Status Revoke(const Globals& globals, const Options& options) {
+  for (const std::string& id : options.ids) {
+    if (id.starts_with("hpvm_")) {
+      return InvalidArgument(
+          "This is a token's secret, which now stands in the process list; its id (\"tok-…\", from `hpvmctl token "
+          "list`) is wanted.");
+    }
+  }
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
+  for (const std::string& id : options.ids) {
+    const Status revoked = Admin(*client).RevokeToken(id);
+    if (!revoked.ok()) {
+      return While(revoked, "revoking " + id);
+    }
+    fprintf(stderr, "hpvmctl: token %s is revoked\n", Printable(id).c_str());
+  }
+  return absl::OkStatus();
+}
+
+using Work = Status (*)(const Globals&, const Options&);
+
+CLI::App& AddCommand(Commands commands, CLI::App& parent, const char* name, const char* description,
+                     const char* examples, Work work, std::shared_ptr<Options> options) {
+  CLI::App* command = parent.add_subcommand(name, description);
+  command->footer(std::string("Examples:\n") + examples);
+  command->callback([options, work, &globals = commands.globals, &action = commands.action] {
+    action = [options, work, &globals] { return Report(work(globals, *options)); };
+  });
+  return *command;
+}
+
+}  // namespace
+
+void AddToken(Commands commands) {
+  CLI::App* token = commands.app.add_subcommand("token", "Secrets by which callers of a tenant are known");
+  token->require_subcommand(1);
+  auto options = std::make_shared<Options>();  // Shared by the option table and the action, which outlive this.
+  CLI::App& create = AddCommand(commands, *token, "create", "Make a token; its secret is shown this once",
+                                "  hpvmctl token create --tenant blur --output blur.token\n"
+                                "  hpvmctl token create --role operator --lifetime 7d --name \"night batch\"",
+                                Create, options);
+  create.add_option("--role", options->role, "What it may do; at most what the caller may")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, v1::Role>{
+          {"user", v1::ROLE_USER}, {"operator", v1::ROLE_OPERATOR}, {"admin", v1::ROLE_ADMIN}}))
+      ->option_text("user|operator|admin");
+  create.add_option("--name", options->name, "For people");
+  create.add_option("--lifetime", options->lifetime, "How long it is good: 12h, 90d; without it 90 days")
+      ->check(CLI::Validator(RefuseEmpty, ""));
+  CLI::Option* output = create.add_option("--output", options->output,
+                                          "Write the secret to this file (mode 0600), and print the id instead")
+                            ->check(CLI::Validator(RefuseEmpty, ""));
+  create.add_flag("--replace", options->replace, "The file may be there, and is replaced")->needs(output);
+  AddCommand(commands, *token, "list", "A tenant's tokens, the newest first", "  hpvmctl token list --tenant blur",
+             List, std::make_shared<Options>());
+  options = std::make_shared<Options>();
+  CLI::App& revoke = AddCommand(commands, *token, "revoke", "End tokens at once and for ever",
+                                "  hpvmctl token revoke tok-0193…", Revoke, options);
+  revoke.add_option("token", options->ids, "Ids of tokens")->required();
+}
+
+}  // namespace hpvm::ctl

@@ -1,0 +1,666 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants end to end: who is known and how, what each may use, what the others see of it, and what is written down.
+
+    tenants.py BIN_FOLDER [TestCase.test ...]
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import numpy as np
+
+from e2e import BIN, FAILED, HERE, OK, UNREACHABLE, USAGE, one_node, port
+
+AUTH = 4
+IN_OUT = (port("in", "in"), port("out", "out"))
+IS_ROOT = os.geteuid() == 0
+ALICE, BOB = 54321, 54322  # User ids that nobody has.
+SECRET = re.compile(r"hpvmt?_[0-9a-f]{40,}")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def add(amount=1):
+    return one_node("add", IN_OUT, [("amount", amount)])
+
+
+def spin():
+    """Runs until it is stopped."""
+    return one_node("spin", (port("out", "inout"),), instances="1")
+
+
+class Server:
+    """hpvmd with a configuration of its own, without --dev."""
+
+    def __init__(self, folder, config="", tcp=False):
+        self.folder = folder
+        self.socket = f"{folder}/s.sock"
+        self.unix = f"unix:{self.socket}"
+        self.port = free_port() if tcp else 0
+        self.tcp = f"127.0.0.1:{self.port}"
+        self.log = folder / "hpvmd.log"
+        self.state = folder / "state"
+        listen = self.unix + (f", {self.tcp}" if tcp else "")
+        self.config = folder / "hpvmd.toml"
+        self.config.write_text(f'[server]\nlisten = "{listen}"\nstate_dir = "{self.state}"\nsocket_mode = 0o666\n'
+                               f'[devices]\nbackends = "cpu"\n{config}')
+        self.start()
+
+    def start(self):
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([BIN / "hpvmd", "--config", self.config], stderr=log, stdout=log)
+        end = time.monotonic() + 60
+        while not pathlib.Path(self.socket).exists():
+            assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()
+            time.sleep(0.05)
+
+    def stop(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(60)
+
+    def command(self, *arguments, server=None, token=None, variables=None):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HPVM_")}
+        environment.update({"HPVM_SERVER": server or self.unix, "XDG_CACHE_HOME": str(self.folder / "cache"), **(variables or {})})
+        words = [BIN / "hpvmctl", *map(str, arguments)] + (["--token-file", str(token)] if token else [])
+        return words, environment
+
+    def ctl(self, *arguments, server=None, token=None, uid=None, variables=None, timeout=60):
+        words, environment = self.command(*arguments, server=server, token=token, variables=variables)
+        who = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
+        return subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=environment, cwd="/", **who)
+
+
+class Tenants(unittest.TestCase):
+    """One daemon for a class, with the class's configuration."""
+
+    CONFIG = ""
+    TCP = True
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-tenants-"))
+        cls.folder.chmod(0o755)
+        shutil.copy(HERE / "kernels.wasm", cls.folder)
+        cls.prepare()
+        cls.server = Server(cls.folder, cls.CONFIG.replace("FOLDER", str(cls.folder)), cls.TCP)
+
+    @classmethod
+    def prepare(cls):
+        pass
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.server.stop()
+        log = cls.server.log.read_text()
+        shutil.rmtree(cls.folder)
+        assert code == 0, f"hpvmd ended with {code}:\n{log}"
+
+    def ok(self, *arguments, **more):
+        done = self.server.ctl(*arguments, **more)
+        self.assertEqual(done.returncode, OK, f"{arguments}\n{done.stderr}\n{self.server.log.read_text()[-3000:]}")
+        return done.stdout
+
+    def refused(self, code, wants, *arguments, **more):
+        done = self.server.ctl(*arguments, **more)
+        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
+        for want in [wants] if isinstance(wants, str) else wants:
+            self.assertIn(want, done.stderr, arguments)
+        self.assertNotRegex(done.stdout + done.stderr, SECRET)
+        return done
+
+    def tenant(self, name, *options):
+        self.ok("tenant", "create", name, *options)
+        return self.token(name)
+
+    def token(self, tenant, *options):
+        path = self.folder / f"{tenant}-{time.monotonic_ns()}.token"
+        self.token_id = self.ok("token", "create", "--tenant", tenant, "--output", path, *options).strip()
+        self.assertRegex(self.token_id, r"^tok-[0-9a-f]+$")
+        return path
+
+    def whoami(self, **more):
+        return json.loads(self.ok("whoami", "-o", "json", **more))
+
+    def graph(self, document, name="g.json"):
+        path = self.folder / name
+        path.write_text(json.dumps(document))
+        np.save(self.folder / "in.npy", np.arange(4, dtype=np.int32))
+        return path
+
+    def submit(self, document, *options, **more):
+        name = "out" if "spin" in json.dumps(document) else "in"
+        return self.ok("submit", self.graph(document), "--input", f"{name}={self.folder}/in.npy", "--detach", *options, **more).strip()
+
+    def state(self, job, **more):
+        return json.loads(self.ok("get", job, "-o", "json", **more))
+
+    def await_state(self, job, *states, seconds=30, **more):
+        end = time.monotonic() + seconds
+        while True:
+            text = self.ok("get", job, "-o", "json", **more)
+            if any(f'"JOB_STATE_{state}"' in text for state in states):
+                return
+            self.assertLess(time.monotonic(), end, text)
+            time.sleep(0.1)
+
+
+class OpenMode(Tenants):
+    """Without credentials: who reaches it is the default tenant, and the log says so."""
+
+    def test_it_says_so_once(self):
+        self.assertEqual(self.server.log.read_text().count("No credentials are configured"), 1)
+
+    def test_who_reaches_the_socket_administers(self):
+        me = self.whoami()
+        self.assertEqual((me["tenant"], me["role"]), ("local", "admin"))
+        self.ok("tenant", "list")
+
+    def test_who_reaches_loopback_uses(self):
+        me = self.whoami(server=self.server.tcp)
+        self.assertEqual((me["tenant"], me["role"]), ("local", "user"))
+        self.ok("quota", server=self.server.tcp)
+        self.refused(AUTH, ["PERMISSION_DENIED", "carried no credential"], "tenant", "create", "x", server=self.server.tcp)
+
+    def test_it_listens_nowhere_else(self):
+        for listen in ("0.0.0.0:0", "[::]:0", "192.0.2.1:50061"):
+            done = subprocess.run([BIN / "hpvmd", "--listen", listen, "--state", self.folder / "other", "--check-config"],
+                                  capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0, listen)
+            self.assertRegex(done.stderr, "credential|tls|TLS")
+
+    def test_sandbox_shows(self):
+        self.submit(add())
+        wide = self.ok("devices", "-o", "wide")
+        self.assertRegex(wide, r"sandbox: (level [0-4] of 4|not known)")
+        self.assertNotIn("sandbox:", self.ok("devices"))
+        self.assertIsInstance(json.loads(self.ok("devices", "-o", "json")), list)
+
+
+CREDENTIALS = "[auth]\ntokens = true\npeers = true\n"
+
+
+@unittest.skipUnless(IS_ROOT, "administers as root, and runs clients as other users")
+class Tokens(Tenants):
+    CONFIG = CREDENTIALS + "failures_per_second_max = 1000\n"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server.ctl("tenant", "create", "blur")
+        cls.server.ctl("tenant", "create", "lab")
+
+    def test_a_token_is_its_tenants(self):
+        path = self.token("blur")
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
+        for server in (self.server.unix, self.server.tcp):
+            me = self.whoami(token=path, server=server)
+            self.assertEqual((me["tenant"], me["role"], me["caller"]), ("blur", "user", f"token {self.token_id}"))
+        secret = path.read_text().strip()
+        for variables in ({"HPVM_TOKEN": secret}, {"HPVM_TOKEN_FILE": str(path)}):
+            self.assertEqual(self.whoami(server=self.server.tcp, variables=variables)["tenant"], "blur")
+
+    def test_standard_output_gets_the_secret_once(self):
+        done = self.server.ctl("token", "create", "--tenant", "blur")
+        self.assertRegex(done.stdout, r"^hpvm_[0-9a-f]{64}\n$")
+        self.assertNotRegex(done.stderr, SECRET)
+        listed = self.ok("token", "list", "--tenant", "blur", "-o", "json")
+        self.assertNotIn(done.stdout.strip(), listed)
+
+    def test_roles(self):
+        user, operator = self.token("blur"), self.token("blur", "--role", "operator")
+        admin = self.token("blur", "--role", "admin")
+        self.refused(AUTH, "PERMISSION_DENIED", "token", "create", token=user)
+        self.refused(AUTH, "PERMISSION_DENIED", "tenant", "create", "x", token=operator)
+        self.refused(AUTH, "PERMISSION_DENIED", "token", "create", "--role", "admin", token=operator)
+        for foreign in ("lab", "no-such-tenant"):
+            done = self.server.ctl("token", "create", "--tenant", foreign, token=operator)
+            self.assertIn(done.returncode, (AUTH, USAGE))
+            self.assertEqual(done.stdout, "")
+        self.assertIn("blur", self.ok("tenant", "show", token=user))
+        self.refused(USAGE, "NOT_FOUND", "tenant", "show", "lab", token=user)
+        mine = self.server.ctl("token", "create", token=operator).stdout
+        self.assertRegex(mine, "^hpvm_")
+        self.ok("tenant", "create", f"made-{time.monotonic_ns()}", token=admin, server=self.server.tcp)
+        self.assertEqual(self.whoami(token=admin, variables={"HPVM_TENANT": "lab"})["tenant"], "lab")
+        self.refused(AUTH, "PERMISSION_DENIED", "list", "--tenant", "lab", token=user)
+
+    def test_revoked_and_expired(self):
+        path = self.token("blur")
+        self.ok("token", "revoke", self.token_id)
+        self.ok("token", "revoke", self.token_id)
+        self.refused(AUTH, ["UNAUTHENTICATED", "revoked", str(path), "hpvmctl token create"], "list", token=path)
+        self.assertIn("revoked", self.ok("token", "list", "--tenant", "blur"))
+        path = self.token("blur", "--lifetime", "1s")
+        time.sleep(1.1)
+        self.refused(AUTH, ["UNAUTHENTICATED", "expired"], "list", token=path)
+        self.refused(USAGE, "NOT_FOUND", "token", "revoke", "tok-0000")
+
+    def test_a_program_follows_its_token_file(self):
+        """A job is followed over the end of the token that it began with."""
+        path = self.token("blur")
+        first = self.token_id
+        job = self.submit(spin(), token=path)
+        words, environment = self.server.command("wait", job, token=path)
+        waiting = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.await_state(job, "RUNNING", token=path)
+        self.ok("token", "create", "--tenant", "blur", "--output", path, "--replace")
+        self.ok("token", "revoke", first)
+        self.ok("cancel", job, token=path)
+        self.assertEqual(waiting.wait(30), 5, waiting.stderr.read())
+        waiting.stdout.close()
+        waiting.stderr.close()
+
+    def test_nothing_and_nonsense(self):
+        no_peer = self.server.tcp
+        self.refused(AUTH, ["UNAUTHENTICATED", "carried no credential", "--token-file"], "list", server=no_peer)
+        for name, text, want in (("empty", "", "is empty"), ("blank", "\n\n", "is empty"), ("bearer", "Bearer hpvm_x", "Bearer"),
+                                 ("pem", "-----BEGIN PRIVATE KEY-----\nMIGsecret", "PEM"), ("passwords", "root:x:0:0\n", "not a token"),
+                                 ("cut", "hpvm_0123", "damaged"), ("two", ("hpvm_" + "0" * 64 + "\n") * 2, "damaged")):
+            path = self.folder / name
+            path.write_text(text)
+            path.chmod(0o600)
+            done = self.refused(USAGE, [want, str(path)], "list", token=path)
+            self.assertNotIn("secret", done.stderr)
+        self.refused(USAGE, "no-such-file", "list", token=self.folder / "no-such-file")
+        self.refused(USAGE, "is a folder", "list", token=self.folder)
+        unknown = self.folder / "unknown"
+        unknown.write_text("hpvm_" + "0" * 64)
+        done = self.refused(AUTH, ["UNAUTHENTICATED", "not known", "warning: others may read"], "list", token=unknown)
+        good = self.token("blur")
+        done = self.refused(USAGE, ["--token-file", "history"], "list", "--token", good.read_text().strip())
+        self.refused(USAGE, "its id", "token", "revoke", good.read_text().strip())
+        self.refused(USAGE, "is empty", "list", "--token-file", "")
+        self.refused(USAGE, "in clear", "list", token=good, server="192.0.2.1:50061")
+        self.refused(USAGE, "there already", "token", "create", "--output", good)
+        self.assertRegex(good.read_text(), SECRET)
+        # Blanks around it do no harm.
+        good.write_text("  " + good.read_text() + "\r\n\n")
+        self.assertEqual(self.whoami(token=good)["tenant"], "blur")
+
+    def test_words_near_the_right_ones(self):
+        for words, want in ((("tenant", "craete", "x"), 'did you mean "create"'), (("tenent", "list"), 'did you mean "tenant"'),
+                            (("tenant", "quota", "blur", "device-byte=1GiB"), 'did you mean "device-bytes"'),
+                            (("tenant", "quota", "blur", "device-bytes=1Gib"), "with a unit"),
+                            (("tenant", "quota", "blur", "requests=5/h"), '"/s"'), (("tenant", "create", "Blur"), "a-z"),
+                            (("tenant", "set", "blur"), "Nothing is to be set"), (("tenant", "set", "blur", "--uid", "nobody-here"), "user"),
+                            (("tenant", "set", "blur", "--weight", "0"), "--weight"), (("tenant", "create", "blur"), "ALREADY_EXISTS"),
+                            (("tenant", "show", "blurr"), "NOT_FOUND"), (("audit", "verify", "--head", "xyz"), "64 hexadecimal"),
+                            (("tenant", "set", "blur", "--add-uid", "0"), "root")):
+            self.refused(USAGE, want, *words)
+
+    def test_secrets_stay_where_they_are(self):
+        """Planted in every way that there is; found in no log, no process list, no file of the state folder."""
+        path = self.token("blur")
+        secret = path.read_text().strip()
+        ticket_socket = socket.socket(socket.AF_UNIX)
+        ticket_socket.connect(self.server.socket + ".auth")
+        ticket = ticket_socket.makefile().readline().split()[0]
+        ticket_socket.close()
+        self.assertRegex(ticket, "^hpvmt_")
+        job = self.submit(spin(), token=path)
+        words, environment = self.server.command("wait", job, variables={"HPVM_TOKEN": secret})
+        waiting = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(0.5)
+        lists = b""
+        for entry in pathlib.Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    lists += (entry / "cmdline").read_bytes()
+                except OSError:
+                    pass
+        self.ok("cancel", job, token=path)
+        self.assertEqual(waiting.wait(30), 5)
+        output = waiting.stdout.read() + waiting.stderr.read()
+        waiting.stdout.close()
+        waiting.stderr.close()
+        self.ok("token", "revoke", self.token_id)
+        self.refused(AUTH, "revoked", "list", token=path)
+        files = [self.server.log, *(file for file in self.server.state.rglob("*") if file.is_file())]
+        self.assertTrue(any(file.name.startswith("identity") for file in files), files)
+        for planted in (secret, secret.removeprefix("hpvm_"), ticket):
+            for form in (planted.encode(), bytes.fromhex(planted.removeprefix("hpvmt_").removeprefix("hpvm_")) if planted == secret else b"\0" * 99):
+                self.assertNotIn(form, lists + output)
+                for file in files:
+                    self.assertNotIn(form, file.read_bytes(), file)
+
+
+@unittest.skipUnless(IS_ROOT, "runs clients as other users")
+class Tickets(Tenants):
+    """Local processes are known by their user id."""
+
+    CONFIG = "[auth]\npeers = true\n"
+    TCP = False
+
+    def test_by_user_id(self):
+        self.assertEqual(self.whoami()["role"], "admin")
+        self.assertEqual(self.whoami()["caller"], "uid 0")
+        self.refused(AUTH, [f"{ALICE}", "--add-uid"], "list", uid=ALICE)
+        self.ok("tenant", "create", "blur", "--uid", ALICE)
+        self.ok("tenant", "create", "lab")
+        me = self.whoami(uid=ALICE)
+        self.assertEqual((me["tenant"], me["role"], me["caller"]), ("blur", "user", f"uid {ALICE}"))
+        self.refused(AUTH, "PERMISSION_DENIED", "tenant", "list", uid=ALICE)
+        self.refused(AUTH, str(BOB), "list", uid=BOB)
+        self.refused(USAGE, str(ALICE), "tenant", "set", "lab", "--add-uid", ALICE)
+        self.ok("tenant", "set", "lab", "--add-uid", BOB)
+        self.assertEqual(self.whoami(uid=BOB)["tenant"], "lab")
+        self.ok("tenant", "set", "blur", "--remove-uid", ALICE)
+        self.refused(AUTH, str(ALICE), "list", uid=ALICE)
+
+    def test_a_ticket_of_another_daemon_is_fetched_again(self):
+        """A client that waits when the daemon is started again goes on with a new ticket."""
+        job = self.submit(spin())
+        words, environment = self.server.command("wait", job)
+        waiting = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.await_state(job, "RUNNING")
+        self.server.stop(signal.SIGKILL)
+        for path in (self.server.socket, self.server.socket + ".auth"):
+            pathlib.Path(path).unlink(missing_ok=True)
+        self.server.start()
+        self.await_state(job, "RUNNING")
+        self.ok("cancel", job)
+        self.assertEqual(waiting.wait(60), 5, waiting.stderr.read())
+        waiting.stdout.close()
+        waiting.stderr.close()
+
+    def test_nonsense_is_refused(self):
+        path = self.folder / "t"
+        path.write_text("hpvm_" + "0" * 64)
+        path.chmod(0o600)
+        self.refused(AUTH, "auth.tokens", "list", token=path)
+
+
+@unittest.skipUnless(IS_ROOT, "administers as root")
+class Quotas(Tenants):
+    CONFIG = CREDENTIALS
+
+    def use(self, tenant):
+        usage = json.loads(self.ok("quota", "--tenant", tenant, "-o", "json"))
+        return {one["resource"]: one for one in usage["resources"]}
+
+    def test_requests(self):
+        token = self.tenant("hasty", "--quota", "requests=2")
+        results = [self.server.ctl("list", token=token) for _ in range(12)]
+        over = [done for done in results if done.returncode != OK]
+        self.assertTrue(over)
+        self.assertIn("RESOURCE_EXHAUSTED", over[0].stderr)
+        self.assertIn("requests", over[0].stderr)
+        self.assertIn("Try again in", over[0].stderr)
+        self.assertGreater(int(self.use("hasty")["requests"]["refused"]), 0)
+        time.sleep(1.5)
+        self.ok("list", token=token)
+        self.ok("tenant", "quota", "hasty", "requests=none")
+        for _ in range(6):
+            self.ok("list", token=token)
+
+    def test_modules(self):
+        token = self.tenant("modular", "--quota", "modules=1")
+        self.ok("module", "put", self.folder / "kernels.wasm", token=token)
+        self.ok("module", "put", self.folder / "kernels.wasm", token=token)
+        other = self.folder / "other.wasm"
+        other.write_bytes((self.folder / "kernels.wasm").read_bytes() + b"\0\2\1x")
+        self.refused(FAILED, ["RESOURCE_EXHAUSTED", "modules (1)"], "module", "put", other, token=token)
+        use = self.use("modular")["modules"]
+        self.assertEqual((use["used"], use["limit"], use["refused"]), ("1", "1", "1"))
+        self.ok("tenant", "quota", "modular", "modules=2")
+        self.ok("module", "put", other, token=token)
+
+    def test_jobs(self):
+        token = self.tenant("queue", "--quota", "queued-jobs=2")
+        self.ok("tenant", "quota", "queue", "running-jobs=1")
+        running = self.submit(spin(), token=token)
+        self.await_state(running, "RUNNING", token=token)
+        queued = [self.submit(add(n), token=token) for n in range(2)]
+        graph = self.graph(add(9))
+        self.refused(FAILED, ["RESOURCE_EXHAUSTED", "queued-jobs (2)"], "submit", graph, "--input", f"in={self.folder}/in.npy", token=token)
+        text = self.ok("quota", token=token)
+        self.assertRegex(text, r"queued-jobs +2 +2 +0 +2 +1")
+        self.ok("cancel", running, token=token)
+        for job in queued:
+            self.ok("wait", job, token=token)
+        self.assertEqual(self.use("queue")["queued-jobs"]["used"], "0")
+
+    def test_device_time(self):
+        """What was spent beyond the limit is earned before anything begins."""
+        token = self.tenant("spender", "--quota", "device-seconds=3.6s")
+        job = self.submit(spin(), "--deadline", "6s", token=token)
+        self.server.ctl("wait", job, token=token)
+        use = self.use("spender")["device-seconds"]
+        self.assertGreater(int(use["used"]), 3_000_000_000)
+        self.assertEqual(use["available"], "0")
+        done = self.server.ctl("run", self.graph(add()), "--input", f"in={self.folder}/in.npy", "--deadline", "2s", token=token)
+        self.assertNotEqual(done.returncode, OK)
+        self.assertRegex(done.stderr, "RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED")
+        self.ok("tenant", "quota", "spender", "device-seconds=none")
+        self.ok("run", self.graph(add()), "--input", f"in={self.folder}/in.npy", token=token)
+
+    def test_host_bytes(self):
+        token = self.tenant("small", "--quota", "host-bytes=1MiB")
+        np.save(self.folder / "large.npy", np.zeros(1 << 20, dtype=np.int32))
+        graph = self.graph(add(), "large.json")
+        self.refused(FAILED, ["RESOURCE_EXHAUSTED", "host-bytes"], "run", graph, "--input", f"in={self.folder}/large.npy", token=token)
+        self.assertIn("host-bytes", self.ok("quota", token=token))
+
+    def test_own_defaults_and_others(self):
+        token = self.tenant("plain")
+        self.ok("tenant", "quota", "plain", "device-bytes=2GiB", "modules=5")
+        text = self.ok("tenant", "quota", "plain", "--reset", "modules")
+        self.assertRegex(text, r"device-bytes +0 B +2.00 GiB +2.00 GiB")
+        self.assertNotIn("modules=5", self.ok("tenant", "show", "plain"))
+        self.assertIn("tenant plain", self.ok("quota", token=token))
+        self.refused(AUTH, "PERMISSION_DENIED", "tenant", "quota", "plain", "modules=9", token=token)
+
+
+@unittest.skipUnless(IS_ROOT, "administers as root")
+class Lives(Tenants):
+    """A tenant from its beginning to its end, and what another one sees of it."""
+
+    CONFIG = CREDENTIALS
+
+    def test_disabled_and_enabled(self):
+        token = self.tenant("pause")
+        first = self.submit(spin(), token=token)
+        self.await_state(first, "RUNNING", token=token)
+        second = self.submit(add(3), "--after", f"{first}:ended", token=token)
+        self.ok("tenant", "disable", "pause", "--reason", "unpaid since May")
+        for words in (("list",), ("get", first), ("quota",), ("devices",)):
+            self.refused(AUTH, ["PERMISSION_DENIED", "disabled", "unpaid since May"], *words, token=token)
+        self.assertIn("unpaid since May", self.ok("tenant", "show", "pause"))
+        # Its executor ends, its jobs stay.
+        time.sleep(1)
+        self.ok("tenant", "enable", "pause")
+        self.await_state(first, "RUNNING", token=token)
+        self.ok("cancel", first, token=token)
+        self.ok("wait", second, token=token)
+        self.assertIn("enabled", self.ok("tenant", "list"))
+
+    def test_neighbours_do_not_see_each_other(self):
+        alice, bob = self.tenant("alice"), self.tenant("bob")
+        job = self.submit(add(5), token=alice)
+        self.ok("wait", job, token=alice)
+        absent = job[:-4] + ("0000" if job[-4:] != "0000" else "1111")
+        for words in (("get",), ("logs",), ("wait",), ("cancel",), ("retry",)):
+            foreign, missing = (self.server.ctl(*words, id, token=bob) for id in (job, absent))
+            self.assertEqual(foreign.returncode, missing.returncode, foreign.stderr)
+            self.assertEqual(foreign.returncode, USAGE, foreign.stderr)
+            self.assertEqual(foreign.stderr.replace(job, "X"), missing.stderr.replace(absent, "X"))
+        self.assertNotIn(job, self.ok("list", "--all", token=bob))
+        self.refused(USAGE, "NOT_FOUND", "wait", job, "-O", f"out_out={self.folder}/stolen.npy", token=bob)
+        self.assertFalse((self.folder / "stolen.npy").exists())
+        # What one has uploaded is not known to the other, though it has the hash.
+        own = self.folder / "own.wasm"
+        own.write_bytes((self.folder / "kernels.wasm").read_bytes() + b"\0\2\1y")
+        digest = self.ok("module", "put", own, token=alice).strip()
+        document = add(1)
+        document["modules"]["k"]["source"] = {"sha256": digest}
+        self.ok("run", self.graph(document, "h.json"), "--input", f"in={self.folder}/in.npy", token=alice)
+        done = self.server.ctl("run", self.graph(document, "h.json"), "--input", f"in={self.folder}/in.npy", token=bob)
+        self.assertEqual(done.returncode, USAGE, done.stderr)
+        # A name that one used up is free for the other.
+        for token in (alice, bob):
+            self.submit(add(7), "--idempotency-key", "same", token=token)
+        self.assertIn("bob", self.ok("quota", token=bob))
+        self.refused(USAGE, "NOT_FOUND", "tenant", "show", "alice", token=bob)
+        self.assertIn(job, self.ok("list", "--tenant", "alice"))
+
+
+def openssl(folder, *words):
+    done = subprocess.run(["openssl", *map(str, words)], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def make_authority(folder, name):
+    openssl(folder, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key", "-out",
+            f"{name}.pem", "-days", "2", "-subj", f"/CN={name}")
+
+
+def make_certificate(folder, name, authority, common_name, *, names="", days="2"):
+    openssl(folder, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key", "-out",
+            f"{name}.csr", "-subj", f"/CN={common_name}")
+    extensions = folder / f"{name}.ext"
+    extensions.write_text(f"subjectAltName={names}\n" if names else "extendedKeyUsage=clientAuth\n")
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-CAcreateserial", "-days",
+            days, "-extfile", extensions, "-out", f"{name}.pem")
+
+
+@unittest.skipUnless(IS_ROOT and shutil.which("openssl"), "administers as root, with certificates that openssl makes")
+class Tls(Tenants):
+    CONFIG = CREDENTIALS + ("certificates = true\n[tls]\ncertificate = \"FOLDER/server.pem\"\nkey = \"FOLDER/server.key\"\n"
+                            "client_ca = \"FOLDER/ca.pem\"\nclient_certificates = \"optional\"\n")
+
+    @classmethod
+    def prepare(cls):
+        make_authority(cls.folder, "ca")
+        make_authority(cls.folder, "other")
+        make_certificate(cls.folder, "server", "ca", "server", names="DNS:hpvmd.test,IP:127.0.0.1")
+        make_certificate(cls.folder, "client", "ca", "blur client")
+        make_certificate(cls.folder, "nobody", "ca", "nobody")
+        make_certificate(cls.folder, "forged", "other", "blur client")
+
+    def certificate(self, name, ca="ca"):
+        return ("--ca", self.folder / f"{ca}.pem", "--cert", self.folder / f"{name}.pem", "--key", self.folder / f"{name}.key")
+
+    def setUp(self):
+        if self.server.ctl("tenant", "show", "blur").returncode != OK:
+            self.ok("tenant", "create", "blur", "--certificate-name", "blur client")
+
+    def test_certificates_are_tenants(self):
+        me = json.loads(self.ok("whoami", "-o", "json", *self.certificate("client"), server=self.server.tcp))
+        self.assertEqual((me["tenant"], me["role"], me["caller"]), ("blur", "user", "certificate cn=blur client"))
+        variables = {"HPVM_CA": f"{self.folder}/ca.pem", "HPVM_CERT": f"{self.folder}/client.pem", "HPVM_KEY": f"{self.folder}/client.key"}
+        self.assertEqual(self.whoami(server=f"https://{self.server.tcp}", variables=variables)["tenant"], "blur")
+        self.refused(AUTH, ["UNAUTHENTICATED", "nobody", "nobody.pem"], "list", *self.certificate("nobody"), server=self.server.tcp)
+        self.refused(AUTH, "PERMISSION_DENIED", "tenant", "list", *self.certificate("client"), server=self.server.tcp)
+        # Believed by nobody here: the connection does not come about.
+        done = self.server.ctl("list", "--connect-timeout", "3", *self.certificate("forged"), server=self.server.tcp)
+        self.assertIn(done.returncode, (AUTH, UNREACHABLE), done.stderr)
+
+    def test_tokens_over_tls(self):
+        token = self.token("blur")
+        ca = ("--ca", self.folder / "ca.pem")
+        me = json.loads(self.ok("whoami", "-o", "json", *ca, token=token, server=self.server.tcp))
+        self.assertEqual((me["tenant"], me["caller"]), ("blur", f"token {self.token_id}"))
+        self.refused(AUTH, ["UNAUTHENTICATED", "carried no credential"], "list", *ca, server=self.server.tcp)
+
+    def test_wrong_files_and_doors(self):
+        tcp, ca = self.server.tcp, ("--ca", self.folder / "ca.pem")
+        begin = time.monotonic()
+        self.refused(AUTH, "no authority of", "list", "--ca", self.folder / "other.pem", server=tcp)
+        self.refused(AUTH, "no authority of this system", "list", server=f"https://{tcp}")
+        self.refused(AUTH, "another name", "list", *ca, "--server-name", "elsewhere.test", server=tcp)
+        self.assertLess(time.monotonic() - begin, 10, "said at once, not after the time for connecting")
+        self.ok("whoami", *self.certificate("client"), "--server-name", "hpvmd.test", server=tcp)
+        done = self.refused(UNREACHABLE, "https://", "list", "--connect-timeout", "1", server=tcp)
+        self.refused(USAGE, "does not belong", "list", *ca, "--cert", self.folder / "client.pem", "--key", self.folder / "nobody.key", server=tcp)
+        self.refused(USAGE, "holds a private key", "list", *ca, "--cert", self.folder / "client.key", "--key", self.folder / "client.pem",
+                     server=tcp)
+        self.refused(USAGE, "needs its private key", "list", *ca, "--cert", self.folder / "client.pem", server=tcp)
+        self.refused(USAGE, "Unix socket", "list", *ca)
+        self.refused(USAGE, "http", "list", *ca, server=f"http://{tcp}")
+        with socket.socket() as plain:
+            plain.bind(("127.0.0.1", 0))
+            plain.listen()
+            self.refused(UNREACHABLE, "over TLS", "list", "--connect-timeout", "0.5", *ca, server=f"127.0.0.1:{plain.getsockname()[1]}")
+
+
+@unittest.skipUnless(IS_ROOT, "administers as root")
+class Audit(Tenants):
+    CONFIG = CREDENTIALS
+
+    def test_what_was_done_is_written_and_whole(self):
+        token = self.tenant("recorded")
+        self.ok("tenant", "disable", "recorded", "--reason", "x")
+        self.refused(AUTH, "disabled", "list", token=token)
+        self.ok("tenant", "enable", "recorded")
+        self.ok("token", "revoke", self.token_id)
+        self.refused(AUTH, "revoked", "list", token=token)
+        records = [json.loads(line) for line in self.ok("audit", "list", "-o", "json").splitlines()]
+        methods = [record["method"].rsplit("/", 1)[-1] for record in records]
+        for want in ("CreateTenant", "CreateToken", "UpdateTenant", "RevokeToken"):
+            self.assertIn(want, methods)
+        self.assertTrue(any(record["verdict"] != "ok" for record in records), records)
+        self.assertTrue(all(not SECRET.search(json.dumps(record)) for record in records))
+        verdict = json.loads(self.ok("audit", "verify", "-o", "json"))
+        self.assertEqual(verdict["first"], 1)
+        self.refused(AUTH, "PERMISSION_DENIED", "audit", "list", token=self.token("recorded"))
+        self.tamper(verdict)
+
+    def tamper(self, verdict):
+        """On a copy of the state folder, without the server."""
+        noted = f"{verdict['last']}:{verdict['head']}"
+        copy = self.folder / "copy"
+        shutil.copytree(self.server.state / "audit", copy / "audit")
+        text = self.ok("audit", "verify", copy, "--head", noted)
+        self.assertIn("whole", text)
+        self.assertIn("noted head", self.ok("audit", "verify", copy, "--head", verdict["head"]))
+        (file,) = (copy / "audit").glob("audit-*.jsonl")
+        whole = file.read_bytes()
+        for at in range(0, len(whole), max(1, len(whole) // 40)):
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+            self.refused(FAILED, "DATA_LOSS", "audit", "verify", copy)
+        lines = whole.splitlines(keepends=True)
+        for name, changed in (("one taken out", lines[:2] + lines[3:]), ("two swapped", [lines[1], lines[0], *lines[2:]]),
+                              ("one twice", lines[:1] + lines), ("cut within a line", [whole[:-5]])):
+            file.write_bytes(b"".join(changed))
+            self.refused(FAILED, "DATA_LOSS", "audit", "verify", copy)
+        file.write_bytes(b"".join(lines[:int(verdict["last"]) - 1]))
+        self.ok("audit", "verify", copy)
+        for head in (noted, verdict["head"]):
+            self.refused(FAILED, "DATA_LOSS", "audit", "verify", copy, "--head", head)
+        self.refused(USAGE, "no audit-N.jsonl", "audit", "verify", self.folder)
+
+
+class Completion(unittest.TestCase):
+    def test_new_words(self):
+        script = subprocess.run([BIN / "hpvmctl", "completion", "bash"], capture_output=True, text=True).stdout
+        for words, want in ((("ten",), "tenant"), (("tenant", "cr"), "create"), (("token", "rev"), "revoke"), (("audit", "ver"), "verify"),
+                            (("who",), "whoami"), (("token", "create", "--role", "op"), "operator"),
+                            (("tenant", "create", "--wei"), "--weight"), (("list", "--token-f"), "--token-file")):
+            line = " ".join(words)
+            done = subprocess.run(["bash", "-c", script + f'\nCOMP_WORDS=(hpvmctl {line}); COMP_CWORD={len(words)}; _hpvmctl; echo "${{COMPREPLY[@]}}"'],
+                                  text=True, capture_output=True)
+            self.assertEqual(done.stdout.strip(), want, done.stderr)
+        self.assertNotIn("--token ", script)
+        fish = subprocess.run([BIN / "hpvmctl", "completion", "fish"], capture_output=True, text=True).stdout
+        self.assertIn("-a whoami", fish)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[2:]])

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every threat in docs/SECURITY.md names tests, and every test that it names exists and runs.
+
+    security.py ROOT
+
+The last cell of a row has paths, each perhaps with names in parentheses. A path is a file that some CMakeLists.txt
+builds or runs, a module of one that does, or a script for machines with a GPU that docs/GPU.md tells how to run; a name
+is a test or a function in it, or a word of its tables.
+"""
+
+import pathlib
+import re
+import sys
+
+ROW = re.compile(r"^\| (T\w+) \|")
+TEST = re.compile(r"`([^`]+)`(?: \(([^)]*)\))?")
+
+
+def registered(root, path):
+    """Whether ctest, or a fuzzer's build, comes to the file."""
+    for folder in path.parents:
+        listing = root / folder / "CMakeLists.txt"
+        if listing.is_file() and path.name in listing.read_text(encoding="utf-8"):
+            return True
+    if path.suffix != ".py":
+        return False
+    if path.is_relative_to("tests/gpu") and path.name in (root / "docs/GPU.md").read_text(encoding="utf-8"):
+        return True
+    beside = [other for other in (root / path.parent).glob("*.py") if other.name != path.name]
+    return any(re.search(rf"\b{path.stem}\b", other.read_text(encoding="utf-8")) and registered_script(root, other) for other in beside)
+
+
+def registered_script(root, script):
+    return any((root / folder / "CMakeLists.txt").is_file() and script.name in (root / folder / "CMakeLists.txt").read_text(encoding="utf-8")
+               for folder in script.relative_to(root).parents)
+
+
+def faults_of(root, number, threat, cell):
+    tests = TEST.findall(cell)
+    if not tests:
+        yield f"{number}: {threat} names no test."
+    for name, words in tests:
+        path = pathlib.PurePosixPath(name)
+        if not (root / path).is_file():
+            yield f"{number}: {threat}: `{name}` does not exist."
+            continue
+        if not registered(root, path):
+            yield f"{number}: {threat}: no CMakeLists.txt knows `{name}`."
+        text = (root / path).read_text(encoding="utf-8")
+        for word in filter(None, (one.strip() for one in words.split(","))):
+            if not re.search(rf"\b{re.escape(word)}\b", text):
+                yield f"{number}: {threat}: `{name}` has no {word}."
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    rows, faults = 0, []
+    for number, line in enumerate((root / "docs/SECURITY.md").read_text(encoding="utf-8").split("\n"), 1):
+        match = ROW.match(line)
+        if match:
+            rows += 1
+            faults += faults_of(root, number, match.group(1), line.rstrip("| ").split(" | ")[-1])
+    if rows < 20:
+        faults.append(f"docs/SECURITY.md has {rows} rows of threats; its table was not understood.")
+    for fault in faults:
+        print(f"docs/SECURITY.md:{fault}")
+    print(f"security: {rows} threats, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

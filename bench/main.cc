@@ -4,6 +4,7 @@
 //   hpvm-bench overhead [--json] [--only CASE]...
 //   hpvm-bench cpu [--json] [--filter NAME]... [--quick | --check] [--peer NAME]... [--seconds S]
 //   hpvm-bench service [--json] [--filter NAME]... [--quick]
+//   hpvm-bench tenants [--json] [--filter NAME]... [--quick]
 //   hpvm-bench gpu [--json] [--filter NAME]... [--quick | --check] [--device ID]... [--seconds S]
 //
 // Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a
@@ -23,6 +24,7 @@
 
 #include "bench/peer_server.h"
 #include "bench/service.h"
+#include "bench/tenants.h"
 #endif
 
 namespace hpvm::bench {
@@ -141,6 +143,10 @@ int main(int argc, char** argv) {
   service->add_flag("--json", service_options.json, "One JSON object a line.");
   service->add_option("--filter", service_options.filters, "Only cases with this in their names.");
   service->add_flag("--quick", service_options.quick, "A few calls each: only whether all is right.");
+  CLI::App* tenants = app.add_subcommand("tenants", "What tenants cost: their processes, sandboxes and company.");
+  tenants->add_flag("--json", service_options.json, "One JSON object a line.");
+  tenants->add_option("--filter", service_options.filters, "Only cases with this in their names.");
+  tenants->add_flag("--quick", service_options.quick, "A few rounds each: only whether all is right.");
   // How the daemon's cases start their peer; not for people.
   std::string peer_endpoint;
   CLI::App* serve_peer = app.add_subcommand("serve-peer", "")->group("");
@@ -165,6 +171,9 @@ int main(int argc, char** argv) {
 #ifdef HPVMD_BENCH_DAEMON
   if (*service) {
     return hpvm::bench::RunService(service_options, command);
+  }
+  if (*tenants) {
+    return hpvm::bench::RunTenants(service_options, command);
   }
 #endif
   if (*cpu) {

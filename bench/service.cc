@@ -47,8 +47,8 @@ bool IsReached(const ServiceResult& result, const ServiceReach& reach) {
   return reach.at_least ? value >= reach.bound : value <= reach.bound;
 }
 
-void PrintJson(const std::string& name, const ServiceResult& result) {
-  nlohmann::ordered_json line = {{"suite", "service"}, {"case", name}};
+void PrintJson(const std::string& suite, const std::string& name, const ServiceResult& result) {
+  nlohmann::ordered_json line = {{"suite", suite}, {"case", name}};
   for (const auto& [figure, value] : result.figures) {
     line["figures"][figure] = Rounded(value);
   }
@@ -110,15 +110,19 @@ int RunService(const ServiceOptions& options, const std::string& command) {
   AddRunCases(cases);
   AddOverloadCases(cases);
   AddRestartCases(cases);
+  return RunSuite("service", cases, options, command);
+}
+
+int RunSuite(const std::string& suite, const std::vector<ServiceCase>& cases, const ServiceOptions& options,
+             const std::string& command) {
   const unsigned cores = std::thread::hardware_concurrency();
   if (options.json) {
-    std::printf("%s\n", nlohmann::ordered_json({{"suite", "service"},
-                                                {"processor", Processor()},
-                                                {"cores", cores},
-                                                {"date", Date()},
-                                                {"command", command}})
-                            .dump()
-                            .c_str());
+    std::printf(
+        "%s\n",
+        nlohmann::ordered_json(
+            {{"suite", suite}, {"processor", Processor()}, {"cores", cores}, {"date", Date()}, {"command", command}})
+            .dump()
+            .c_str());
   } else {
     std::printf("%s, %u cores\n%s  %s\n\n", Processor().c_str(), cores, Date().c_str(), command.c_str());
   }
@@ -134,7 +138,11 @@ int RunService(const ServiceOptions& options, const std::string& command) {
       good = false;
       continue;
     }
-    (options.json ? PrintJson : PrintRows)(one.name, *result);
+    if (options.json) {
+      PrintJson(suite, one.name, *result);
+    } else {
+      PrintRows(one.name, *result);
+    }
     good = good && result->verified;
   }
   if (!any) {

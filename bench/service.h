@@ -53,6 +53,8 @@ void AddRestartCases(std::vector<ServiceCase>& cases);   // service_restart.cc
 double Median(std::vector<double> values);
 
 // Exit code: 0 when every case was measured and verified, whatever was reached; 1 otherwise.
+int RunSuite(const std::string& suite, const std::vector<ServiceCase>& cases, const ServiceOptions& options,
+             const std::string& command);
 int RunService(const ServiceOptions& options, const std::string& command);
 
 }  // namespace hpvm::bench

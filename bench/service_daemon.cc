@@ -34,14 +34,6 @@ constexpr char kWork[] = R"({"hpvm": 1, "name": "work",
                      "variants": [{"module": "bench", "entry": "work"}]}},
   "edges": [{"from": "x", "to": "work.x"}, {"from": "work.y", "to": "y"}]})";
 
-StatusOr<std::vector<uint8_t>> ReadKernels() {
-  std::ifstream stream(ProgramFolder() + "/bench_kernels.wasm", std::ios::binary);
-  if (!stream) {
-    return NotFound("The file bench_kernels.wasm is not beside the program.");
-  }
-  return std::vector<uint8_t>(std::istreambuf_iterator<char>(stream), {});
-}
-
 std::string ReadText(const std::string& path) {
   std::ifstream stream(path);
   return std::string(std::istreambuf_iterator<char>(stream), {});
@@ -73,6 +65,18 @@ bool Accepts(const std::string& path) {
   return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
 }
 
+}  // namespace
+
+std::string GraphDocument(const std::string& graph) { return graph == "copy" ? kCopy : kWork; }
+
+StatusOr<std::vector<uint8_t>> ReadBenchKernels() {
+  std::ifstream stream(ProgramFolder() + "/bench_kernels.wasm", std::ios::binary);
+  if (!stream) {
+    return NotFound("The file bench_kernels.wasm is not beside the program.");
+  }
+  return std::vector<uint8_t>(std::istreambuf_iterator<char>(stream), {});
+}
+
 std::vector<pid_t> ChildrenOf(pid_t parent) {
   std::vector<pid_t> children;
   for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(parent) + "/task")) {
@@ -84,7 +88,10 @@ std::vector<pid_t> ChildrenOf(pid_t parent) {
   return children;
 }
 
-}  // namespace
+std::string ProgramNameOf(pid_t pid) {
+  std::string name = ReadText("/proc/" + std::to_string(pid) + "/comm");
+  return name.substr(0, name.find('\n'));
+}
 
 StatusOr<std::unique_ptr<ServiceDaemon>> ServiceDaemon::Start(const DaemonSettings& settings) {
   auto daemon = std::make_unique<ServiceDaemon>();
@@ -142,18 +149,22 @@ StatusOr<Duration> ServiceDaemon::Stop() {
   return took;
 }
 
-StatusOr<std::string> ServiceDaemon::Prepare(const std::string& graph) {
-  HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> kernels, ReadKernels());
-  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, client_->Prepare(graph == "copy" ? kCopy : kWork,
-                                                             {.bytes = {{"bench", std::move(kernels)}}, .hashes = {}}));
+StatusOr<std::string> ServiceDaemon::Prepare(const std::string& graph, const std::string& tenant) {
+  HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> kernels, ReadBenchKernels());
+  std::unique_ptr<Client> own;
+  if (!tenant.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(own, Client::Connect({.endpoint = endpoint_, .tenant = tenant}));
+  }
+  Client& client = own != nullptr ? *own : *client_;
+  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, client.Prepare(GraphDocument(graph),
+                                                           {.bytes = {{"bench", std::move(kernels)}}, .hashes = {}}));
   return prepared.handle;
 }
 
 Status ServiceDaemon::SignalExecutors(int signal_number) {
   bool any = false;
   for (const pid_t pid : ChildrenOf(process_->pid())) {
-    // A program's name is cut at 15 characters there.
-    if (ReadText("/proc/" + std::to_string(pid) + "/comm").starts_with("hpvm-executor")) {
+    if (ProgramNameOf(pid).starts_with("hpvm-executor")) {
       any = kill(pid, signal_number) == 0 || any;
     }
   }

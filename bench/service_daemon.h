@@ -3,6 +3,8 @@
 #ifndef HPVMD_BENCH_SERVICE_DAEMON_H_
 #define HPVMD_BENCH_SERVICE_DAEMON_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <map>
 #include <memory>
@@ -46,7 +48,8 @@ class ServiceDaemon {
   int pid() const { return process_->pid(); }
 
   // bench/kernels.c's graph "copy" (any number of bytes, a multiple of 16) or "work" (8 bytes in, 4 out).
-  StatusOr<std::string> Prepare(const std::string& graph);
+  // In the name of `tenant`; empty: the default one's.
+  StatusOr<std::string> Prepare(const std::string& graph, const std::string& tenant = "");
 
   // SIGSTOP or SIGCONT to the executors: a job that runs in one stays RUNNING, and costs nothing.
   Status SignalExecutors(int signal_number);
@@ -65,6 +68,15 @@ class ServiceDaemon {
   std::optional<Process> process_;
   std::unique_ptr<Client> client_;
 };
+
+// The documents of the graphs "copy" and "work", whose module is called "bench", and that module.
+std::string GraphDocument(const std::string& graph);
+StatusOr<std::vector<uint8_t>> ReadBenchKernels();
+
+// Processes that a process has started, by their threads.
+std::vector<pid_t> ChildrenOf(pid_t parent);
+// Their names (15 characters at most), empty when gone.
+std::string ProgramNameOf(pid_t pid);
 
 // What the graph "work" takes, and what it answers.
 std::string WorkInput(uint32_t steps, uint32_t times);

@@ -140,7 +140,10 @@ class Load final : public ServiceLoad {
         return Unavailable("No server answers at \"" + spec.endpoint + "\".");
       }
       connection->stub = Kind::NewStub(channel);
-      Kind::Fill(connection->request, spec.handle, spec.input(i));
+      const LoadSpec::Tenant tenant =
+          spec.tenants.empty() ? LoadSpec::Tenant{"", spec.handle} : spec.tenants[i % spec.tenants.size()];
+      connection->tenant = tenant.name;
+      Kind::Fill(connection->request, tenant.handle, spec.input(i));
       connection->expected = spec.output(i);
       load->connections_.push_back(std::move(connection));
     }
@@ -200,6 +203,7 @@ class Load final : public ServiceLoad {
     std::unique_ptr<typename Kind::Stub> stub;
     typename Kind::Request request;
     std::string expected;
+    std::string tenant;  // Empty: not sent.
   };
   struct Slot {
     Connection* connection = nullptr;
@@ -268,6 +272,9 @@ class Load final : public ServiceLoad {
     slot->sent = RealClock().Now();
     slot->context = std::make_unique<grpc::ClientContext>();
     slot->context->set_deadline(std::chrono::system_clock::now() + timeout_);
+    if (!slot->connection->tenant.empty()) {
+      slot->context->AddMetadata("hpvm-tenant", slot->connection->tenant);
+    }
     slot->response.Clear();
     Kind::Call(*slot->connection->stub, slot->context.get(), &slot->connection->request, &slot->response,
                [this, slot](grpc::Status status) { OnAnswer(slot, status); });

@@ -26,6 +26,12 @@ struct LoadSpec {
   uint32_t connections = 1;
   // Run and Submit: a prepared graph with input "x" and output "y", both of bytes.
   std::string handle;
+  // In whose name: connection `i` is of tenant i modulo their number, with that tenant's handle. Empty: nobody's name
+  // is sent, and `handle` holds for all.
+  struct Tenant {
+    std::string name, handle;
+  };
+  std::vector<Tenant> tenants;
   // What connection `i` sends, and what must come back (Run, Echo).
   std::function<std::string(uint32_t)> input, output;
   // The gRPC deadline of each call.

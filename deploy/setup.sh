@@ -22,6 +22,7 @@ packages=(
   # Tests and benchmark peers.
   libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev python3-numpy nodejs binaryen
   python3-mpmath libomp-22-dev libopenblas-dev libopenblas0-pthread pocl-opencl-icd ocl-icd-libopencl1 opencl-c-headers
+  bubblewrap
 )
 case "${1:-}" in
   "") ;;

@@ -315,6 +315,14 @@ TEST(ParseTest, MessagesAreCleanText) {
 }
 
 // Steps grow with the document, for each shape of document that could tempt a quadratic rule.
+// The reader stops at a zero byte, and would never look at what comes after it.
+TEST(ParseTest, ZeroBytesAreNoEnd) {
+  const std::string document = R"({"hpvm": 1})";
+  for (const std::string& text : {document + std::string(1, '\0'), document + std::string(1, '\0') + "{}"}) {
+    EXPECT_THAT(Errors(text), HasSubstr("zero byte"));
+  }
+}
+
 TEST(LinearTimeTest, StepsPerNodeDoNotGrow) {
   const auto wide = [](uint32_t count) {  // One node feeds all others; all into one internal node with many ports.
     std::vector<std::string> nodes = {Leaf("source", {Out()})}, edges, ports, inner;

@@ -218,6 +218,12 @@ bool JsonTree::Read(std::string_view document, const Limits& limits, Faults& fau
          Cat("The document has ", document.size(), " bytes; the limit is ", limits.document_bytes_max, ".")});
     return false;
   }
+  // The reader would take it for the end, and what follows would never be looked at.
+  if (const size_t zero = document.find('\0'); zero != std::string_view::npos) {
+    faults.AdmitError();
+    faults.Add({Severity::kError, "", zero, "The document is not JSON: it holds a zero byte."});
+    return false;
+  }
   values_.reserve(document.size() / 12);  // What our own documents need; more grows.
   JsonSink sink(*this, limits, faults);
   return nlohmann::json::sax_parse(document.data(), document.data() + document.size(), &sink) && !values_.empty();

@@ -23,7 +23,20 @@ namespace {
 constexpr size_t kLinesWaitingMax = 2'048;
 constexpr size_t kTextBytesMax = 4'096, kValueBytesMax = 1'024;
 
-// Bytes of the UTF-8 character at `text`'s start; 0 when it is none.
+// U+061C, U+200E and F, U+2028 to 202E, U+2066 to 2069: what turns the direction of a line, or ends it.
+bool IsLayoutControl(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  if (text.size() >= 2 && byte(0) == 0xd8 && byte(1) == 0x9c) {
+    return true;
+  }
+  if (text.size() < 3 || byte(0) != 0xe2) {
+    return false;
+  }
+  return (byte(1) == 0x80 && (byte(2) == 0x8e || byte(2) == 0x8f || (byte(2) >= 0xa8 && byte(2) <= 0xae))) ||
+         (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
+}
+
+// Bytes of the UTF-8 character at `text`'s start; 0 when it is none, or none to be shown.
 size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const size_t length = byte(0) < 0x80                      ? 1
@@ -45,7 +58,7 @@ size_t Utf8Length(std::string_view text) {
     return 0;
   }
   // U+0080 to U+009F are control characters too.
-  return length == 2 && byte(0) == 0xc2 && byte(1) < 0xa0 ? 0 : length;
+  return (length == 2 && byte(0) == 0xc2 && byte(1) < 0xa0) || IsLayoutControl(text) ? 0 : length;
 }
 
 // What EscapeForLog leaves are printable characters and backslashes.

@@ -22,6 +22,8 @@ TEST(LogTest, EscapesControlCharacters) {
       {"Plain", "job=job-1 ends", "job=job-1 ends"},
       {"NewLine", "a\nb\r", "a\\nb\\x0d"},
       {"Escape", "\x1b[2J", "\\x1b[2J"},
+      {"Direction", "a\xe2\x80\xae" "b\xe2\x81\xa6" "c", "a\\xe2\\x80\\xaeb\\xe2\\x81\\xa6c"},
+      {"Dash", "a\xe2\x80\x94" "b", "a\xe2\x80\x94" "b"},
       {"Nul", std::string("a\0b", 3), "a\\x00b"},
       {"Delete", "\x7f", "\\x7f"},
       {"Utf8", "größe €", "größe €"},

@@ -71,5 +71,7 @@ if [ "$reliability" -eq 1 ]; then
   /usr/bin/python3 tests/sim/mutants.py build/mutants/bin
   step "Kills, drains, reloads and half an hour of chaos"
   /usr/bin/python3 tests/chaos/chaos.py build/release/bin --kills 1000 --drains 100 --reloads 1000 --soak 30 --log "tests/chaos/logs/$day.log"
+  step "The attack lab, long"
+  /usr/bin/python3 tests/lab/lab.py build/release --full --log "tests/lab/logs/$day.log"
 fi
 printf '\n%s passed, 0 failed\n' "$passed"

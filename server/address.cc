@@ -43,7 +43,7 @@ StatusOr<ListenAddress> ParseAddress(std::string_view text) {
                              " bytes; a Unix socket's is limited to " +
                              std::to_string(sizeof(sockaddr_un::sun_path) - 1) + ".");
     }
-    return ListenAddress{true, std::string(path)};
+    return ListenAddress{true, std::string(path), /*is_public=*/false};
   }
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) {
@@ -56,13 +56,10 @@ StatusOr<ListenAddress> ParseAddress(std::string_view text) {
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   }
-  if (!IsLoopback(host)) {
-    return FailedPrecondition(
-        "The listen address (" + quoted +
-        ") is reachable from other machines, which needs credentials, and this release has none. Use a Unix "
-        "socket or a loopback address (127.0.0.1, [::1], localhost).");
+  if (host.empty()) {
+    return InvalidArgument("The listen address (" + quoted + ") has no host before the colon.");
   }
-  return ListenAddress{false, std::string(text)};
+  return ListenAddress{false, std::string(text), /*is_public=*/!IsLoopback(host)};
 }
 
 }  // namespace
@@ -91,6 +88,11 @@ StatusOr<HostPort> ParseMetricsListen(std::string_view text) {
   HPVMD_ASSIGN_OR_RETURN(const ListenAddress address, ParseAddress(text));
   if (address.is_unix) {
     return InvalidArgument("Metrics are served over TCP; \"" + address.target + "\" is a path.");
+  }
+  if (address.is_public) {
+    return FailedPrecondition("The address (\"" + address.target +
+                              "\") is reachable from other machines, and metrics ask for no credentials. Use a loopback "
+                              "address (127.0.0.1, [::1], localhost).");
   }
   const size_t colon = address.target.rfind(':');
   HostPort parts{address.target.substr(0, colon), address.target.substr(colon + 1)};

@@ -14,16 +14,17 @@ namespace hpvm {
 struct ListenAddress {
   bool is_unix = false;
   std::string target;  // A path, or host:port.
+  // Other machines may reach it: what that needs is the configuration's to say (server/config_access.h).
+  bool is_public = false;
 };
-// Splits and checks server.listen. Addresses beyond loopback are refused: this release has no credentials to offer
-// there.
+// Splits and checks server.listen.
 StatusOr<std::vector<ListenAddress>> ParseListen(std::string_view text);
 
 struct HostPort {
   std::string host;  // Without brackets.
   std::string port;
 };
-// metrics.listen: one "host:port" of loopback, as above.
+// metrics.listen: one "host:port", of loopback: nobody is asked there who they are.
 StatusOr<HostPort> ParseMetricsListen(std::string_view text);
 
 struct HttpTarget {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/config.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <fstream>
 #include <set>
 #include <sstream>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 namespace hpvm {
@@ -46,8 +47,21 @@ TEST(ConfigTest, ReportsFaults) {
       {"Joint", "[jobs]\nrunning_max = 15\n", "(16) is larger than jobs.running_max (15)."},
       {"TenantName", "[tenants]\ndefault = \"A b\"\n", "tenants.default: The name (\"A b\")"},
       {"StateDir", "[server]\nstate_dir = \"x\"\n", "is not an absolute path"},
-      {"PublicAddress", "[server]\nlisten = \"0.0.0.0:1\"\n",
-       "reachable from other machines, which needs credentials"},
+      {"PublicAddress", "[server]\nlisten = \"0.0.0.0:1\"\n", "reachable from other machines, which needs TLS"},
+      {"PublicWithoutTls", "[server]\nlisten = \"0.0.0.0:1\"\n[auth]\ntokens = true\n", "which needs TLS"},
+      {"PublicWithoutAuth", "[server]\nlisten = \"[::]:1\"\n[tls]\ncertificate = \"/c\"\nkey = \"/k\"\n",
+       "and credentials (auth.tokens or auth.certificates)"},
+      {"PublicWithPeers",
+       "[server]\nlisten = \"host:1\"\n[tls]\ncertificate = \"/c\"\nkey = \"/k\"\n[auth]\npeers = true\n",
+       "and credentials (auth.tokens or auth.certificates)"},
+      {"KeyWithoutCertificate", "[tls]\nkey = \"/k\"\n",
+       "tls.certificate: A certificate and its key are given together"},
+      {"CertificateWithoutKey", "[tls]\ncertificate = \"/c\"\n",
+       "tls.key: A certificate and its key are given together"},
+      {"ClientsWithoutCa", "[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_certificates = \"required\"\n",
+       "tls.client_certificates: Clients' certificates are asked for"},
+      {"BelievedButNotAsked", "[tls]\ncertificate = \"/c\"\nkey = \"/k\"\n[auth]\ncertificates = true\n",
+       "asks for none"},
       {"BadPort", "[server]\nlisten = \"127.0.0.1:65536\"\n", "has no port from 0 to 65535"},
       {"RelativeSocket", "[server]\nlisten = \"unix:x.sock\"\n", "needs an absolute path"},
   };
@@ -94,6 +108,13 @@ TEST(ConfigTest, ParsesListenAddresses) {
   EXPECT_EQ(addresses[0].target, "/run/a.sock");
   EXPECT_EQ(addresses[1].target, "/run/b.sock");
   EXPECT_EQ(addresses[3].target, "[::1]:5");
+  EXPECT_FALSE(ParseListen(":1").ok());
+  for (const char* text : {"0.0.0.0:1", "[::]:1", "192.168.0.1:1", "128.0.0.1:1", "example.com:1"}) {
+    EXPECT_TRUE(ParseListen(text)->front().is_public) << text;
+  }
+  for (const char* text : {"unix:/run/a.sock", "127.0.0.1:0", "[::1]:5", "localhost:50061"}) {
+    EXPECT_FALSE(ParseListen(text)->front().is_public) << text;
+  }
   EXPECT_FALSE(ParseListen("").ok());
   EXPECT_FALSE(ParseListen("127.0.0.1:1,").ok());
   EXPECT_FALSE(ParseListen("unix:/" + std::string(200, 'a')).ok());

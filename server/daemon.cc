@@ -78,7 +78,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Start(DaemonOptions options) {
 
 StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& options) {
   if (options.config.jobs_store == "memory") {
-    return OpenMemoryJobStore(folder_->path(), &observation_->observer());
+    return OpenMemoryJobStore(folder_->path(), observers_.get());
   }
   const auto on_broken = [then = options.on_broken](const Status& why) {
     LogError("The job store is broken; nothing is acknowledged any more", {{"error", Message(why)}});
@@ -86,7 +86,28 @@ StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& option
       then(why);
     }
   };
-  return OpenLocalJobStore(folder_->path(), on_broken, &observation_->observer());
+  return OpenLocalJobStore(folder_->path(), on_broken, observers_.get());
+}
+
+Status Daemon::OpenAudit(const Config& config) {
+  if (config.audit_enabled) {
+    HPVMD_ASSIGN_OR_RETURN(
+        kept_audit_, OpenAuditLog(RealDisk(), folder_->path() + "/audit", config.audit_file_bytes_max, RealClock()));
+    audit_ = kept_audit_.get();
+  }
+  audit_observer_ = std::make_unique<AuditObserver>(*audit_);
+  observers_ = std::make_unique<TwoObservers>(observation_->observer(), *audit_observer_);
+  return absl::OkStatus();
+}
+
+// What the daemon itself did.
+void Daemon::Note(std::string_view event, std::string_view detail) {
+  AuditRecord record;
+  record.who = "hpvmd";
+  record.method = std::string(event);
+  record.verdict = "ok";
+  record.detail = std::string(detail);
+  audit_->Append(std::move(record));
 }
 
 Status Daemon::Open(DaemonOptions& options) {
@@ -102,6 +123,8 @@ Status Daemon::Open(DaemonOptions& options) {
                 {"files", std::to_string(leftovers.files)},
                 {"ms", Milliseconds(leftovers.took)}});
   }
+  HPVMD_RETURN_IF_ERROR(OpenAudit(config));
+  HPVMD_ASSIGN_OR_RETURN(identity_, Identity::Open(config, folder_->path(), RealClock(), SystemRng()));
   HPVMD_ASSIGN_OR_RETURN(spawner_, CreateLinkSpawner(config, *folder_));
   HPVMD_ASSIGN_OR_RETURN(jobs_, OpenJobs(options));
   CoreOptions core;
@@ -110,7 +133,8 @@ Status Daemon::Open(DaemonOptions& options) {
   core.rng = &SystemRng();
   core.spawner = spawner_.get();
   core.jobs = jobs_.get();
-  core.observer = &observation_->observer();
+  core.observer = observers_.get();
+  core.policies = &identity_->directory();
   core.awaits_devices = true;
   core.cpu_threads =
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
@@ -124,10 +148,30 @@ Status Daemon::Open(DaemonOptions& options) {
                                              on_alive();
                                            }
                                          });
-  HPVMD_ASSIGN_OR_RETURN(server_, GrpcServer::Start(*core_, addresses, observation_->hooks()));
+  HPVMD_RETURN_IF_ERROR(Serve(config, addresses));
   Watch();
   probe_ = std::make_unique<ProbeThread>(*core_, *spawner_);
   LogInfo("Started", {{"ms", Milliseconds(RealClock().Now() - start)}, {"state", folder_->path()}});
+  return absl::OkStatus();
+}
+
+Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& addresses) {
+  std::vector<std::string> unix_paths;
+  for (const ListenAddress& address : addresses) {
+    if (address.is_unix) {
+      unix_paths.push_back(address.target);
+    }
+  }
+  const Access access{&identity_->directory(), &identity_->authenticator(), audit_};
+  HPVMD_ASSIGN_OR_RETURN(server_, GrpcServer::Start(*core_, addresses, access, observation_->hooks()));
+  HPVMD_RETURN_IF_ERROR(identity_->OpenTicketSockets(config, unix_paths));
+  if (identity_->directory().is_open()) {
+    LogWarning("No credentials are configured: whoever reaches these addresses is believed",
+               {{"tenant", config.tenants_default}, {"addresses", Join(server_->addresses())}});
+  } else if (config.tenants_from_metadata || config.server_reflection) {
+    LogWarning("Credentials are configured, so tenants.from_metadata and server.reflection have no effect");
+  }
+  Note("daemon start", "Listens on " + Join(server_->addresses()) + ".");
   return absl::OkStatus();
 }
 
@@ -218,6 +262,9 @@ Status Daemon::Reload(const StatusOr<Config>& next) {
   for (const std::string& key : reload->changed) {
     changes.push_back(DescribeChange(*current, reload->config, key));
   }
+  if (const Status made = identity_->Reload(reload->config); !made.ok()) {
+    LogError("The default tenant could not be made", {{"error", Message(made)}});
+  }
   core_->SetConfig(reload->config);
   spawner_->SetConfig(reload->config);
   StartLog(reload->config.log_level, reload->config.log_format);
@@ -236,6 +283,7 @@ void Daemon::AwaitOperations(Duration within, const std::function<bool()>& hurry
 }
 
 void Daemon::Stop(const std::function<bool()>& hurry) {
+  Note("daemon stop", "");
   core_->Drain();
   server_->AnnounceEnd();
   AwaitOperations(std::chrono::milliseconds(core_->config()->server_drain_ms), hurry);

@@ -15,9 +15,13 @@
 #include <thread>
 #include <vector>
 
+#include "server/audit/audit_log.h"
+#include "server/audit/audit_observer.h"
 #include "server/core.h"
+#include "server/identity/identity.h"
 #include "server/jobs/job_store.h"
 #include "server/observe/observation.h"
+#include "server/observe/two_observers.h"
 #include "server/service.h"
 #include "server/state_folder.h"
 
@@ -85,6 +89,8 @@ class Daemon {
 
   const std::vector<std::string>& addresses() const { return server_->addresses(); }
   Core& core() { return *core_; }
+  Directory& directory() { return identity_->directory(); }
+  AuditLog& audit() { return *audit_; }
 
   // Looks for devices again: what came is used, what was given up gets another chance.
   void Rediscover() { probe_->Rediscover(); }
@@ -101,12 +107,20 @@ class Daemon {
   Daemon() = default;
   Status Open(DaemonOptions& options);
   StatusOr<std::unique_ptr<JobStore>> OpenJobs(const DaemonOptions& options);
+  Status OpenAudit(const Config& config);
+  Status Serve(const Config& config, const std::vector<ListenAddress>& addresses);
   void AwaitOperations(Duration within, const std::function<bool()>& hurry);
+  void Note(std::string_view event, std::string_view detail);
 
   void Watch();
 
   std::unique_ptr<Observation> observation_;  // Outlives the others, who tell it things.
   std::unique_ptr<StateFolder> folder_;
+  std::unique_ptr<AuditLog> kept_audit_;  // None without audit.enabled.
+  AuditLog* audit_ = &NoAuditLog();
+  std::unique_ptr<AuditObserver> audit_observer_;
+  std::unique_ptr<TwoObservers> observers_;
+  std::unique_ptr<Identity> identity_;
   std::unique_ptr<ExecutorSpawner> spawner_;
   std::unique_ptr<JobStore> jobs_;
   std::unique_ptr<Core> core_;

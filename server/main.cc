@@ -16,6 +16,7 @@
 
 #include "base/failpoint.h"
 #include "server/daemon.h"
+#include "server/identity/identity.h"
 #include "server/jobs/job_admin.h"
 #include "server/log.h"
 #include "server/service_notifier.h"
@@ -30,7 +31,7 @@ constexpr auto kBrokenMax = std::chrono::seconds(5);
 constexpr int kBrokenSignal = SIGUSR1;
 
 struct Arguments {
-  std::string config, listen, state, devices, backup;
+  std::string config, listen, state, devices, backup, token_tenant, token_role = "user";
   bool dev = false, check = false, check_jobs = false;
 };
 
@@ -193,11 +194,24 @@ int CheckStoredJobs(const Config& config) {
   return faults->empty() ? kExitOk : kExitFailed;
 }
 
+// Only the secret on standard output, so that a script can keep it.
+int CreateToken(const Config& config, const Arguments& arguments) {
+  const StatusOr<Directory::NewToken> made = CreateTokenOffline(config, arguments.token_tenant, arguments.token_role);
+  if (!made.ok()) {
+    return Fail(kExitFailed, Message(made.status()));
+  }
+  std::fprintf(stderr, "Token %s of tenant %s, role %s, good for 90 days. The secret is shown this once:\n",
+               made->token.id().c_str(), made->token.tenant().c_str(), arguments.token_role.c_str());
+  std::printf("%s\n", made->secret.c_str());
+  return kExitOk;
+}
+
 void AddOptions(CLI::App& app, Arguments& arguments) {
   app.footer(
       "Examples:\n  hpvmd --dev\n  hpvmd --dev --listen unix:/tmp/hpvmd.sock --state /tmp/hpvmd\n"
       "  hpvmd --config /etc/hpvmd/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
       "  hpvmd --config /etc/hpvmd/hpvmd.toml --backup /var/backups/hpvmd-monday\n"
+      "  hpvmd --config /etc/hpvmd/hpvmd.toml --create-token local --role admin > admin.token\n"
       "Signals: SIGHUP reads the configuration again and looks for devices; SIGTERM and SIGINT stop, a second one at "
       "once.\n"
       "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration.");
@@ -219,6 +233,13 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       ->type_name("DIR");
   app.add_flag("--check-jobs", arguments.check_jobs,
                "Read every job of the state folder, say what is damaged and exit; a daemon may be running on it");
+  app.add_option("--create-token", arguments.token_tenant,
+                 "Make a token of this tenant in the state folder of a daemon that does not run, print its secret and "
+                 "exit: for the first administrator")
+      ->type_name("TENANT");
+  app.add_option("--role", arguments.token_role, "Of --create-token: user, operator or admin")
+      ->type_name("ROLE")
+      ->check(CLI::IsMember({"user", "operator", "admin"}));
   app.set_version_flag("--version", "hpvmd " HPVMD_VERSION);
 }
 
@@ -243,6 +264,9 @@ int Main(int argc, char** argv) {
   if (arguments.check) {
     std::printf("The configuration is valid.\n");
     return kExitOk;
+  }
+  if (!arguments.token_tenant.empty()) {
+    return CreateToken(*config, arguments);
   }
   if (!arguments.backup.empty()) {
     return BackUp(*config, arguments.backup);

@@ -2,55 +2,32 @@
 #include "server/service.h"
 
 #include <errno.h>
-#include <sys/socket.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <utility>
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/resource_quota.h>
-
 #include "base/failpoint.h"
-#include "base/fd.h"
+#include "server/admin_calls.h"
 #include "server/calls.h"
+#include "server/identity/audit_interceptor.h"
+#include "server/identity/gate.h"
+#include "server/identity/methods.h"
 #include "server/log.h"
 #include "server/observe/call_interceptor.h"
 #include "server/request_options.h"
+#include "server/unix_socket.h"
 
 namespace hpvm {
 namespace {
 
-constexpr char kTenantHeader[] = "hpvm-tenant";
 constexpr size_t kTransportBytesMax = 256 * limits::kMiB;
 
-StatusOr<TenantRef> TenantOf(Core& core, const grpc::CallbackServerContext& context) {
-  const std::shared_ptr<const Config> config = core.config();
-  std::string_view name = config->tenants_default;
-  if (config->tenants_from_metadata) {
-    const auto found = context.client_metadata().find(kTenantHeader);
-    if (found != context.client_metadata().end()) {
-      name = {found->second.data(), found->second.size()};
-    }
-  }
-  return core.FindTenant(name);
-}
-
-// A call that is answered at once, on the thread that read it.
-template <typename Action>
-grpc::ServerUnaryReactor* Answer(Core& core, grpc::CallbackServerContext* context, const v1::RequestOptions& options,
-                                 Action action) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  StatusOr<TenantRef> tenant = TenantOf(core, *context);
-  Status status = tenant.ok() ? CheckRequestOptions(options, /*key_honoured=*/false) : tenant.status();
-  if (status.ok()) {
-    status = action(*tenant);
-  }
-  reactor->Finish(ToGrpc(status));
-  return reactor;
-}
+// A method of this service; does not compile for one that is not in the table.
+consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Hpvm/", name); }
 
 // A call that the core answers later. It goes on when the client cancels: what it prepares or stores is kept for the
 // next call.
@@ -68,34 +45,37 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
 
 class Service final : public v1::Hpvm::CallbackService {
  public:
-  Service(Core& core, Admission& admission) : core_(core), admission_(admission) {}
+  Service(Core& core, Admission& admission, Gate& gate) : core_(core), admission_(admission), gate_(gate) {}
 
   using Context = grpc::CallbackServerContext;
 
   grpc::ServerUnaryReactor* ServerInfo(Context* context, const v1::ServerInfoRequest* request,
                                        v1::ServerInfoResponse* response) override {
-    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) {
-      core_.ServerInfo(*tenant, response);
-      return absl::OkStatus();
-    });
+    return Answer(context, Method("ServerInfo"), request->options(),
+                  [&](const TenantRef& tenant, const Principal& caller) {
+                    core_.ServerInfo(*tenant, response);
+                    response->set_role(std::string(NameOf(caller.role)));
+                    response->set_caller(caller.who);
+                    return absl::OkStatus();
+                  });
   }
   grpc::ServerUnaryReactor* ListDevices(Context* context, const v1::ListDevicesRequest* request,
                                         v1::ListDevicesResponse* response) override {
-    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) {
+    return Answer(context, Method("ListDevices"), request->options(), [&](const TenantRef& tenant, const Principal&) {
       core_.ListDevices(*tenant, response);
       return absl::OkStatus();
     });
   }
   grpc::ServerReadReactor<v1::PutModuleRequest>* PutModule(Context* context, v1::PutModuleResponse* response) override {
-    return StartPutModule(core_, TenantOf(core_, *context), response);
+    return StartPutModule(core_, TenantOf(*context, Method("PutModule")), response);
   }
   grpc::ServerReadReactor<v1::PutGraphRequest>* PutGraph(Context* context, v1::PutGraphResponse* response) override {
-    return StartPutGraph(core_, TenantOf(core_, *context), response);
+    return StartPutGraph(core_, TenantOf(*context, Method("PutGraph")), response);
   }
   grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
                                          v1::PrepareGraphResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(core_, *context);
+    StatusOr<TenantRef> tenant = TenantOf(*context, Method("PrepareGraph"));
     const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
     if (!status.ok()) {
       call->Finish(ToGrpc(status));
@@ -106,19 +86,20 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* ReleaseGraph(Context* context, const v1::ReleaseGraphRequest* request,
                                          v1::ReleaseGraphResponse* response) override {
-    return Answer(core_, context, request->options(),
-                  [&](const TenantRef& tenant) { return core_.ReleaseGraph(*tenant, request->handle()); });
+    return Answer(context, Method("ReleaseGraph"), request->options(), [&](const TenantRef& tenant, const Principal&) {
+      return core_.ReleaseGraph(*tenant, request->handle());
+    });
   }
   grpc::ServerUnaryReactor* Run(Context* context, const v1::RunRequest* request, v1::RunResponse* response) override {
-    return StartRunCall(core_, admission_, TenantOf(core_, *context), request, response);
+    return StartRunCall(core_, admission_, TenantOf(*context, Method("Run")), request, response);
   }
   grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* Stream(Context* context) override {
-    return StartStream(core_, TenantOf(core_, *context));
+    return StartStream(core_, TenantOf(*context, Method("Stream")));
   }
   grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(core_, *context);
+    StatusOr<TenantRef> tenant = TenantOf(*context, Method("Submit"));
     if (!tenant.ok()) {
       call->Finish(ToGrpc(tenant.status()));
     } else {
@@ -128,22 +109,23 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
                                    v1::GetJobResponse* response) override {
-    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) {
+    return Answer(context, Method("GetJob"), request->options(), [&](const TenantRef& tenant, const Principal&) {
       return core_.GetJob(*tenant, request->job_id(), response->mutable_job());
     });
   }
   grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(Context* context, const v1::WatchJobRequest* request) override {
-    return StartWatch(core_, TenantOf(core_, *context), request);
+    return StartWatch(core_, TenantOf(*context, Method("WatchJob")), request);
   }
   grpc::ServerUnaryReactor* ListJobs(Context* context, const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override {
-    return Answer(core_, context, request->options(),
-                  [&](const TenantRef& tenant) { return core_.ListJobs(*tenant, *request, response); });
+    return Answer(context, Method("ListJobs"), request->options(), [&](const TenantRef& tenant, const Principal&) {
+      return core_.ListJobs(*tenant, *request, response);
+    });
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(core_, *context);
+    StatusOr<TenantRef> tenant = TenantOf(*context, Method("CancelJob"));
     const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
     if (!status.ok()) {
       call->Finish(ToGrpc(status));
@@ -155,7 +137,7 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
                                      v1::SubmitResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(core_, *context);
+    StatusOr<TenantRef> tenant = TenantOf(*context, Method("RetryJob"));
     if (!tenant.ok()) {
       call->Finish(ToGrpc(tenant.status()));
     } else {
@@ -165,53 +147,54 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerWriteReactor<v1::FetchOutputResponse>* FetchOutput(Context* context,
                                                                  const v1::FetchOutputRequest* request) override {
-    return StartFetchOutput(core_, TenantOf(core_, *context), request);
+    return StartFetchOutput(core_, TenantOf(*context, Method("FetchOutput")), request);
   }
   grpc::ServerUnaryReactor* CreateBuffer(Context* context, const v1::CreateBufferRequest* request,
                                          v1::CreateBufferResponse* response) override {
-    return Answer(core_, context, request->options(), [&](const TenantRef& tenant) -> Status {
-      HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.CreateBuffer(*tenant, *request));
-      return absl::OkStatus();
-    });
+    return Answer(context, Method("CreateBuffer"), request->options(),
+                  [&](const TenantRef& tenant, const Principal&) -> Status {
+                    HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.CreateBuffer(*tenant, *request));
+                    return absl::OkStatus();
+                  });
   }
   grpc::ServerReadReactor<v1::WriteBufferRequest>* WriteBuffer(Context* context,
                                                                v1::WriteBufferResponse* response) override {
-    return StartWriteBuffer(core_, TenantOf(core_, *context), response);
+    return StartWriteBuffer(core_, TenantOf(*context, Method("WriteBuffer")), response);
   }
   grpc::ServerWriteReactor<v1::ReadBufferResponse>* ReadBuffer(Context* context,
                                                                const v1::ReadBufferRequest* request) override {
-    return StartReadBuffer(core_, TenantOf(core_, *context), request);
+    return StartReadBuffer(core_, TenantOf(*context, Method("ReadBuffer")), request);
   }
   grpc::ServerUnaryReactor* DeleteBuffer(Context* context, const v1::DeleteBufferRequest* request,
                                          v1::DeleteBufferResponse* response) override {
-    return Answer(core_, context, request->options(),
-                  [&](const TenantRef& tenant) { return core_.DeleteBuffer(*tenant, request->buffer_id()); });
+    return Answer(context, Method("DeleteBuffer"), request->options(), [&](const TenantRef& tenant, const Principal&) {
+      return core_.DeleteBuffer(*tenant, request->buffer_id());
+    });
   }
 
  private:
+  StatusOr<TenantRef> TenantOf(const Context& context, const MethodFacts& method) {
+    HPVMD_ASSIGN_OR_RETURN(Gate::Entry entry, gate_.Enter(context, method));
+    return std::move(entry.tenant);
+  }
+  // A call that is answered at once, on the thread that read it.
+  template <typename Action>
+  grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const v1::RequestOptions& options,
+                                   Action action) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const StatusOr<Gate::Entry> entry = gate_.Enter(*context, method);
+    Status status = entry.ok() ? CheckRequestOptions(options, /*key_honoured=*/false) : entry.status();
+    if (status.ok()) {
+      status = action(entry->tenant, entry->principal);
+    }
+    reactor->Finish(ToGrpc(status));
+    return reactor;
+  }
+
   Core& core_;
   Admission& admission_;
+  Gate& gate_;
 };
-
-// A socket file that nobody answers on is left over from a daemon that was killed; one that answers is another
-// daemon's.
-Status ClearSocketPath(const std::string& path) {
-  struct stat info;
-  if (lstat(path.c_str(), &info) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : FromErrno(errno, "Looking at \"" + path + "\"");
-  }
-  if (!S_ISSOCK(info.st_mode)) {
-    return FailedPrecondition("The listen path \"" + path + "\" exists and is no socket.");
-  }
-  UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-    return Unavailable("Another daemon serves on the socket \"" + path + "\".");
-  }
-  return unlink(path.c_str()) == 0 ? absl::OkStatus() : FromErrno(errno, "Removing the old socket \"" + path + "\"");
-}
 
 void SetLimits(const Config& config, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(config.limits_message_bytes_max));
@@ -240,27 +223,40 @@ grpc::Status ToGrpc(const Outcome& outcome) {
   }
   const auto code = static_cast<grpc::StatusCode>(outcome.status.code());
   std::string text = Message(outcome.status);
+  if (const Duration wait = RetryAfterOf(outcome.status); wait > Duration{0} && !outcome.detail.has_value()) {
+    Outcome detailed(outcome.status, v1::ErrorDetail());
+    detailed.detail->set_retryable(true);
+    detailed.detail->set_retry_after_ns(static_cast<uint64_t>(wait.count()));
+    return grpc::Status(code, std::move(text), ToMessage(detailed).SerializeAsString());
+  }
   return outcome.detail.has_value() ? grpc::Status(code, std::move(text), ToMessage(outcome).SerializeAsString())
                                     : grpc::Status(code, std::move(text));
 }
 
 struct GrpcServer::Parts {
-  explicit Parts(Core& core) : admission(AdmissionLimits(), core.clock()), service(core, admission) {}
+  Parts(Core& core, const Access& access)
+      : admission(AdmissionLimits(), core.clock()),
+        gate(core, *access.authenticator, *access.directory, *access.audit),
+        service(core, admission, gate),
+        admin(CreateAdminService(core, gate, *access.directory)) {}
   Admission admission;
+  Gate gate;
   Service service;
+  std::unique_ptr<grpc::Service> admin;
   std::unique_ptr<grpc::Server> server;
 };
 
 GrpcServer::GrpcServer() = default;
 
 StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::vector<ListenAddress>& addresses,
-                                                        CallHooks hooks) {
+                                                        const Access& access, CallHooks hooks) {
   const std::shared_ptr<const Config> held = core.config();
   const Config& config = *held;
   std::unique_ptr<GrpcServer> server(new GrpcServer());
-  server->parts_ = std::make_unique<Parts>(core);
+  server->parts_ = std::make_unique<Parts>(core, access);
   grpc::EnableDefaultHealthCheckService(true);
-  if (config.server_reflection) {
+  // Reflection asks nobody who they are.
+  if (config.server_reflection && access.directory->is_open()) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   }
   grpc::ServerBuilder builder;
@@ -274,11 +270,13 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
                              grpc::InsecureServerCredentials(), &ports[i]);
   }
   builder.RegisterService(&server->parts_->service);
+  builder.RegisterService(server->parts_->admin.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(CreateAuditInterceptor(server->parts_->gate));
   if (hooks.observer != nullptr) {
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
     interceptors.push_back(CreateCallInterceptor(hooks, core.clock()));
-    builder.experimental().SetInterceptorCreators(std::move(interceptors));
   }
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   // The socket file is made with the mode's permissions at most, and never wider for a moment.
   const mode_t old_mask = umask(0777 & ~static_cast<mode_t>(config.server_socket_mode));
   server->parts_->server = builder.BuildAndStart();
@@ -326,8 +324,6 @@ void GrpcServer::AnnounceEnd() {
   SetHealth(/*live=*/true, /*ready=*/false);
 }
 
-void GrpcServer::Shutdown(Duration grace) {
-  parts_->server->Shutdown(std::chrono::system_clock::now() + grace);
-}
+void GrpcServer::Shutdown(Duration grace) { parts_->server->Shutdown(std::chrono::system_clock::now() + grace); }
 
 }  // namespace hpvm

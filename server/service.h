@@ -14,14 +14,24 @@
 
 namespace hpvm {
 
+class AuditLog;
+class Authenticator;
 class Core;
+class Directory;
 class Observer;
 class Tracer;
 
 // What sees every call (server/observe/call_interceptor.h). Borrowed; live longer than the server.
 struct CallHooks {
-  Observer* observer = nullptr;   // Without one no call is looked at.
-  Tracer* tracer = nullptr;       // Makes the spans of calls; may be absent.
+  Observer* observer = nullptr;  // Without one no call is looked at.
+  Tracer* tracer = nullptr;      // Makes the spans of calls; may be absent.
+};
+
+// Who may come in, and where it is written down. Borrowed; live longer than the server.
+struct Access {
+  Directory* directory = nullptr;
+  const Authenticator* authenticator = nullptr;
+  AuditLog* audit = nullptr;
 };
 
 // Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.
@@ -29,7 +39,7 @@ class GrpcServer {
  public:
   // Serves when it returns. kUnavailable naming the address that cannot be had.
   static StatusOr<std::unique_ptr<GrpcServer>> Start(Core& core, const std::vector<ListenAddress>& addresses,
-                                                     CallHooks hooks = {});
+                                                     const Access& access, CallHooks hooks = {});
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
@@ -45,12 +55,12 @@ class GrpcServer {
   void Shutdown(Duration grace);
 
  private:
-  struct Parts;   // gRPC's objects, kept out of this header.
+  struct Parts;  // gRPC's objects, kept out of this header.
   GrpcServer();
   std::unique_ptr<Parts> parts_;
   std::atomic<bool> ends_{false};
   std::vector<std::string> addresses_;
-  std::vector<std::string> socket_paths_;   // Removed at the end.
+  std::vector<std::string> socket_paths_;  // Removed at the end.
 };
 
 }  // namespace hpvm

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/identity/identity.h"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/disk.h"
+#include "server/audit/audit_log.h"
+#include "server/identity/methods.h"
+#include "server/identity/tenant_rules.h"
+#include "server/state_folder.h"
+
+namespace hpvm {
+namespace {
+
+StatusOr<Role> RoleNamed(const std::string& name) {
+  for (const Role role : {Role::kUser, Role::kOperator, Role::kAdmin}) {
+    if (name == NameOf(role)) {
+      return role;
+    }
+  }
+  return InvalidArgument("The role (\"" + name.substr(0, 40) + "\") is none of user, operator and admin.");
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Identity>> Identity::Open(const Config& config, const std::string& folder, const Clock& clock,
+                                                   Rng& rng) {
+  DirectoryOptions options;
+  HPVMD_ASSIGN_OR_RETURN(options.database, IdentityDatabase::Open(folder + "/identity.sqlite"));
+  options.clock = &clock;
+  options.rng = &rng;
+  options.is_open = !AsksForCredentials(config);
+  options.administrators = {0, static_cast<uint32_t>(geteuid())};
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Directory> directory, Directory::Open(std::move(options)));
+  HPVMD_RETURN_IF_ERROR(directory->EnsureTenant(config.tenants_default));
+  return std::unique_ptr<Identity>(new Identity(config, std::move(directory), clock, rng));
+}
+
+Status Identity::OpenTicketSockets(const Config& config, const std::vector<std::string>& service_paths) {
+  if (!config.auth_peers || service_paths.empty()) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(tickets_, TicketSocket::Start(service_paths, static_cast<mode_t>(config.server_socket_mode),
+                                                       [this](uint32_t uid) {
+                                                         return TicketLineFor(uid, *directory_, mint_, clock_.Now());
+                                                       }));
+  return absl::OkStatus();
+}
+
+StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std::string& tenant,
+                                                 const std::string& role) {
+  Directory::TokenWish wish;
+  HPVMD_ASSIGN_OR_RETURN(wish.role, RoleNamed(role));
+  wish.tenant = tenant;
+  wish.name = "made by hpvmd --create-token";
+  wish.created_by = "uid " + std::to_string(getuid()) + " (hpvmd --create-token)";
+  v1::Tenant checked;
+  checked.set_name(tenant);
+  checked.set_weight(kWeightDefault);
+  HPVMD_RETURN_IF_ERROR(CheckTenant(checked));
+  // A running daemon has the folder, and would not see what changes behind it.
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<StateFolder> folder, StateFolder::Open(config.server_state_dir));
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Identity> identity,
+                         Identity::Open(config, folder->path(), RealClock(), SystemRng()));
+  HPVMD_RETURN_IF_ERROR(identity->directory().EnsureTenant(tenant));
+  HPVMD_ASSIGN_OR_RETURN(Directory::NewToken made, identity->directory().CreateToken(wish));
+  if (config.audit_enabled) {
+    HPVMD_ASSIGN_OR_RETURN(
+        const std::unique_ptr<AuditLog> audit,
+        OpenAuditLog(RealDisk(), folder->path() + "/audit", config.audit_file_bytes_max, RealClock()));
+    audit->Append({.who = wish.created_by,
+                   .peer = "",
+                   .tenant = tenant,
+                   .method = "hpvmd --create-token",
+                   .object = made.token.id(),
+                   .verdict = "ok",
+                   .detail = "Role " + role + "."});
+    HPVMD_RETURN_IF_ERROR(audit->Flush());
+  }
+  return made;
+}
+
+}  // namespace hpvm

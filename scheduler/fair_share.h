@@ -214,6 +214,9 @@ class FairShare {
   // When Tick must be called again though nothing happened; kNever when only events matter.
   Time NextTick() const { return next_tick_; }
 
+  // Whether the answer to the revocation of that grant changes anything.
+  bool IsAwaited(DeviceIndex device, uint64_t grant) const;
+
   uint32_t queued() const { return queued_; }
   uint32_t running() const { return running_; }
   uint32_t queued(TenantKey tenant) const;

@@ -59,6 +59,13 @@ void FairShare::StopWaiting(Tenant& tenant, DeviceIndex index) {
   }
 }
 
+bool FairShare::IsAwaited(DeviceIndex index, uint64_t grant) const {
+  const DeviceState& device = devices_[index];
+  return (device.holder && device.holder->grant == grant) ||
+         std::any_of(device.beside.begin(), device.beside.end(),
+                     [&](const Holder& holder) { return holder.grant == grant; });
+}
+
 // What was charged stays; only the account of held time is closed.
 void FairShare::EndGrant(const Holder& holder, DeviceIndex index) {
   tenants_.at(holder.tenant).on[index].held += now_ - holder.since;

@@ -37,7 +37,9 @@ Core::Core(CoreOptions options)
       config_(std::make_shared<const Config>(std::move(options_.config))),
       meter_(ledger_, *options_.clock),
       share_(ShareLimits(*config_), {.devices = 0}),
-      devices_(config_->devices_backends), devices_known_(!options_.awaits_devices) {}
+      devices_(config_->devices_backends), devices_known_(!options_.awaits_devices) {
+  ShareDevice("cpu");  // Device 0, which every machine has.
+}
 
 Core::~Core() {
   // They hold their tenants.

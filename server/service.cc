@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -19,12 +20,15 @@
 #include "server/log.h"
 #include "server/observe/call_interceptor.h"
 #include "server/request_options.h"
+#include "server/tls.h"
 #include "server/unix_socket.h"
 
 namespace hpvm {
 namespace {
 
 constexpr size_t kTransportBytesMax = 256 * limits::kMiB;
+constexpr uint64_t kAgeGraceMs = 30'000;
+constexpr uint64_t kMsMax = INT_MAX - 1;  // Beyond is for ever.
 
 // A method of this service; does not compile for one that is not in the table.
 consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Hpvm/", name); }
@@ -51,17 +55,16 @@ class Service final : public v1::Hpvm::CallbackService {
 
   grpc::ServerUnaryReactor* ServerInfo(Context* context, const v1::ServerInfoRequest* request,
                                        v1::ServerInfoResponse* response) override {
-    return Answer(context, Method("ServerInfo"), request->options(),
-                  [&](const TenantRef& tenant, const Principal& caller) {
-                    core_.ServerInfo(*tenant, response);
-                    response->set_role(std::string(NameOf(caller.role)));
-                    response->set_caller(caller.who);
-                    return absl::OkStatus();
-                  });
+    return Answer(context, Method("ServerInfo"), *request, [&](const TenantRef& tenant, const Principal& caller) {
+      core_.ServerInfo(*tenant, response);
+      response->set_role(std::string(NameOf(caller.role)));
+      response->set_caller(caller.who);
+      return absl::OkStatus();
+    });
   }
   grpc::ServerUnaryReactor* ListDevices(Context* context, const v1::ListDevicesRequest* request,
                                         v1::ListDevicesResponse* response) override {
-    return Answer(context, Method("ListDevices"), request->options(), [&](const TenantRef& tenant, const Principal&) {
+    return Answer(context, Method("ListDevices"), *request, [&](const TenantRef& tenant, const Principal&) {
       core_.ListDevices(*tenant, response);
       return absl::OkStatus();
     });
@@ -75,7 +78,7 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
                                          v1::PrepareGraphResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(*context, Method("PrepareGraph"));
+    StatusOr<TenantRef> tenant = TenantOf(*context, Method("PrepareGraph"), request->ByteSizeLong());
     const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
     if (!status.ok()) {
       call->Finish(ToGrpc(status));
@@ -86,12 +89,13 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* ReleaseGraph(Context* context, const v1::ReleaseGraphRequest* request,
                                          v1::ReleaseGraphResponse* response) override {
-    return Answer(context, Method("ReleaseGraph"), request->options(), [&](const TenantRef& tenant, const Principal&) {
+    return Answer(context, Method("ReleaseGraph"), *request, [&](const TenantRef& tenant, const Principal&) {
       return core_.ReleaseGraph(*tenant, request->handle());
     });
   }
   grpc::ServerUnaryReactor* Run(Context* context, const v1::RunRequest* request, v1::RunResponse* response) override {
-    return StartRunCall(core_, admission_, TenantOf(*context, Method("Run")), request, response);
+    return StartRunCall(core_, admission_, TenantOf(*context, Method("Run"), request->ByteSizeLong()), request,
+                        response);
   }
   grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* Stream(Context* context) override {
     return StartStream(core_, TenantOf(*context, Method("Stream")));
@@ -99,7 +103,7 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(*context, Method("Submit"));
+    StatusOr<TenantRef> tenant = TenantOf(*context, Method("Submit"), request->ByteSizeLong());
     if (!tenant.ok()) {
       call->Finish(ToGrpc(tenant.status()));
     } else {
@@ -109,23 +113,23 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
                                    v1::GetJobResponse* response) override {
-    return Answer(context, Method("GetJob"), request->options(), [&](const TenantRef& tenant, const Principal&) {
+    return Answer(context, Method("GetJob"), *request, [&](const TenantRef& tenant, const Principal&) {
       return core_.GetJob(*tenant, request->job_id(), response->mutable_job());
     });
   }
   grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(Context* context, const v1::WatchJobRequest* request) override {
-    return StartWatch(core_, TenantOf(*context, Method("WatchJob")), request);
+    return StartWatch(core_, TenantOf(*context, Method("WatchJob"), request->ByteSizeLong()), request);
   }
   grpc::ServerUnaryReactor* ListJobs(Context* context, const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override {
-    return Answer(context, Method("ListJobs"), request->options(), [&](const TenantRef& tenant, const Principal&) {
+    return Answer(context, Method("ListJobs"), *request, [&](const TenantRef& tenant, const Principal&) {
       return core_.ListJobs(*tenant, *request, response);
     });
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(*context, Method("CancelJob"));
+    StatusOr<TenantRef> tenant = TenantOf(*context, Method("CancelJob"), request->ByteSizeLong());
     const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
     if (!status.ok()) {
       call->Finish(ToGrpc(status));
@@ -137,7 +141,7 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
                                      v1::SubmitResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(*context, Method("RetryJob"));
+    StatusOr<TenantRef> tenant = TenantOf(*context, Method("RetryJob"), request->ByteSizeLong());
     if (!tenant.ok()) {
       call->Finish(ToGrpc(tenant.status()));
     } else {
@@ -147,15 +151,14 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerWriteReactor<v1::FetchOutputResponse>* FetchOutput(Context* context,
                                                                  const v1::FetchOutputRequest* request) override {
-    return StartFetchOutput(core_, TenantOf(*context, Method("FetchOutput")), request);
+    return StartFetchOutput(core_, TenantOf(*context, Method("FetchOutput"), request->ByteSizeLong()), request);
   }
   grpc::ServerUnaryReactor* CreateBuffer(Context* context, const v1::CreateBufferRequest* request,
                                          v1::CreateBufferResponse* response) override {
-    return Answer(context, Method("CreateBuffer"), request->options(),
-                  [&](const TenantRef& tenant, const Principal&) -> Status {
-                    HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.CreateBuffer(*tenant, *request));
-                    return absl::OkStatus();
-                  });
+    return Answer(context, Method("CreateBuffer"), *request, [&](const TenantRef& tenant, const Principal&) -> Status {
+      HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.CreateBuffer(*tenant, *request));
+      return absl::OkStatus();
+    });
   }
   grpc::ServerReadReactor<v1::WriteBufferRequest>* WriteBuffer(Context* context,
                                                                v1::WriteBufferResponse* response) override {
@@ -163,27 +166,26 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerWriteReactor<v1::ReadBufferResponse>* ReadBuffer(Context* context,
                                                                const v1::ReadBufferRequest* request) override {
-    return StartReadBuffer(core_, TenantOf(*context, Method("ReadBuffer")), request);
+    return StartReadBuffer(core_, TenantOf(*context, Method("ReadBuffer"), request->ByteSizeLong()), request);
   }
   grpc::ServerUnaryReactor* DeleteBuffer(Context* context, const v1::DeleteBufferRequest* request,
                                          v1::DeleteBufferResponse* response) override {
-    return Answer(context, Method("DeleteBuffer"), request->options(), [&](const TenantRef& tenant, const Principal&) {
+    return Answer(context, Method("DeleteBuffer"), *request, [&](const TenantRef& tenant, const Principal&) {
       return core_.DeleteBuffer(*tenant, request->buffer_id());
     });
   }
 
  private:
-  StatusOr<TenantRef> TenantOf(const Context& context, const MethodFacts& method) {
-    HPVMD_ASSIGN_OR_RETURN(Gate::Entry entry, gate_.Enter(context, method));
+  StatusOr<TenantRef> TenantOf(const Context& context, const MethodFacts& method, uint64_t request_bytes = 0) {
+    HPVMD_ASSIGN_OR_RETURN(Gate::Entry entry, gate_.Enter(context, method, request_bytes));
     return std::move(entry.tenant);
   }
   // A call that is answered at once, on the thread that read it.
-  template <typename Action>
-  grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const v1::RequestOptions& options,
-                                   Action action) {
+  template <typename Request, typename Action>
+  grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const Request& request, Action action) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const StatusOr<Gate::Entry> entry = gate_.Enter(*context, method);
-    Status status = entry.ok() ? CheckRequestOptions(options, /*key_honoured=*/false) : entry.status();
+    const StatusOr<Gate::Entry> entry = gate_.Enter(*context, method, request.ByteSizeLong());
+    Status status = entry.ok() ? CheckRequestOptions(request.options(), /*key_honoured=*/false) : entry.status();
     if (status.ok()) {
       status = action(entry->tenant, entry->principal);
     }
@@ -204,6 +206,12 @@ void SetLimits(const Config& config, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(config.limits_metadata_bytes_max));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              static_cast<int>(config.limits_streams_per_connection_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(config.limits_connection_idle_ms));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                             static_cast<int>(std::min(config.limits_connection_age_ms, kMsMax)));
+  // A call that waits for a run is as long as the longest run; streams that would go on are cut there.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             static_cast<int>(std::min(config.jobs_deadline_max_ms + kAgeGraceMs, kMsMax)));
   // What gRPC itself may hold of messages that come and go: beyond it, it reads no further from its connections.
   grpc::ResourceQuota quota("hpvmd");
   quota.Resize(kTransportBytesMax);
@@ -261,13 +269,14 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   }
   grpc::ServerBuilder builder;
   SetLimits(config, builder);
+  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> tls, MakeServerCredentials(config));
   std::vector<int> ports(addresses.size(), 0);
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (addresses[i].is_unix) {
       HPVMD_RETURN_IF_ERROR(ClearSocketPath(addresses[i].target));
     }
     builder.AddListeningPort(addresses[i].is_unix ? "unix:" + addresses[i].target : addresses[i].target,
-                             grpc::InsecureServerCredentials(), &ports[i]);
+                             addresses[i].is_unix ? grpc::InsecureServerCredentials() : tls, &ports[i]);
   }
   builder.RegisterService(&server->parts_->service);
   builder.RegisterService(server->parts_->admin.get());

@@ -12,6 +12,7 @@
 #include "hpvm/v1/service.pb.h"
 #include "server/identity/gate.h"
 #include "server/identity/methods.h"
+#include "server/log.h"
 
 namespace hpvm {
 namespace {
@@ -165,6 +166,12 @@ class AuditInterceptor final : public grpc::experimental::Interceptor {
     record.verdict = status.ok() ? "ok" : std::string(absl::StatusCodeToString(status.code()));
     record.detail = status.ok() ? std::move(told_.detail) : Message(status);
     gate_.audit().Append(std::move(record));
+    // Nobody learns that somebody's rights have changed before that stands written.
+    if (status.ok() && source_.path.starts_with("/hpvm.v1.Admin/")) {
+      if (const Status kept = gate_.audit().Flush(); !kept.ok()) {
+        LogError("A change of rights is not in the audit yet", {{"error", Message(kept)}});
+      }
+    }
   }
 
   Gate& gate_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/identity/gate.h"
 
+#include <grpc/grpc_security_constants.h>
+
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -31,7 +33,8 @@ void ReadTls(const grpc::CallbackServerContext& context, CallFacts* facts) {
     return;
   }
   const auto kinds = tls->FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
-  facts->is_encrypted = kinds.size() == 1 && kinds[0] == GRPC_SSL_TRANSPORT_SECURITY_TYPE;
+  facts->is_encrypted = kinds.size() == 1 &&
+                        (kinds[0] == GRPC_SSL_TRANSPORT_SECURITY_TYPE || kinds[0] == GRPC_TLS_TRANSPORT_SECURITY_TYPE);
   if (facts->is_encrypted && tls->IsPeerAuthenticated()) {
     for (const grpc::string_ref& name : tls->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME)) {
       facts->certificate_names.emplace_back(name.data(), name.size());
@@ -83,7 +86,9 @@ StatusOr<Gate::Caller> Gate::Identify(const grpc::CallbackServerContext& context
   facts.peer = peer;
   facts.authorization = ValuesOf(context, kAuthorizationHeader);
   facts.wanted_tenants = ValuesOf(context, kTenantHeader);
-  ReadTls(context, &facts);
+  if (!peer.starts_with("unix")) {
+    ReadTls(context, &facts);
+  }
   const std::shared_ptr<const Config> config = core_.config();
   Caller caller;
   if (Status why = Check(facts, method, *config, &caller); !why.ok()) {
@@ -117,11 +122,21 @@ Status Gate::Check(const CallFacts& facts, const MethodFacts& method, const Conf
   return absl::OkStatus();
 }
 
-StatusOr<Gate::Entry> Gate::Enter(const grpc::CallbackServerContext& context, const MethodFacts& method) {
+StatusOr<Gate::Entry> Gate::Enter(const grpc::CallbackServerContext& context, const MethodFacts& method,
+                                  uint64_t request_bytes) {
   HPVMD_ASSIGN_OR_RETURN(Caller caller, Identify(context, method));
   StatusOr<TenantRef> tenant = core_.FindTenant(caller.tenant);
   if (!tenant.ok()) {
     return tenant.status();
+  }
+  // What tells a tenant why it is refused must not be refused for the same reason.
+  if (method.path != "/hpvm.v1.Hpvm/ServerInfo") {
+    if (Outcome counted = core_.meter().Begin(**tenant, request_bytes); !counted.ok()) {
+      if (counted.detail.has_value() && counted.detail->retry_after_ns() > 0) {
+        SetRetryAfter(&counted.status, Duration(static_cast<int64_t>(counted.detail->retry_after_ns())));
+      }
+      return counted.status;
+    }
   }
   return Entry{*std::move(tenant), std::move(caller.principal)};
 }

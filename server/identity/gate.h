@@ -52,7 +52,8 @@ class Gate {
     TenantRef tenant;
     Principal principal;
   };
-  StatusOr<Entry> Enter(const grpc::CallbackServerContext& context, const MethodFacts& method);
+  // `request_bytes`: of a unary call's request, for the tenant's rates; 0 for streams, which count as they come.
+  StatusOr<Entry> Enter(const grpc::CallbackServerContext& context, const MethodFacts& method, uint64_t request_bytes);
 
   // For the interceptor: who made the call of this context, once, when it ends. Nothing for calls that were refused
   // (which have been written down) and those of methods that are not.

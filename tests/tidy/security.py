@@ -4,7 +4,7 @@
 
     security.py ROOT
 
-The last cell of a row has paths, each perhaps with names in parentheses. A path is a file that some CMakeLists.txt
+The last cell of a row has paths, each perhaps with names in parentheses. A path is a file that CMake
 builds or runs, a module of one that does, or a script for machines with a GPU that docs/GPU.md tells how to run; a name
 is a test or a function in it, or a word of its tables.
 """
@@ -19,21 +19,20 @@ TEST = re.compile(r"`([^`]+)`(?: \(([^)]*)\))?")
 
 def registered(root, path):
     """Whether ctest, or a fuzzer's build, comes to the file."""
-    for folder in path.parents:
-        listing = root / folder / "CMakeLists.txt"
-        if listing.is_file() and path.name in listing.read_text(encoding="utf-8"):
-            return True
+    if named_by_cmake(root, path):
+        return True
     if path.suffix != ".py":
         return False
     if path.is_relative_to("tests/gpu") and path.name in (root / "docs/GPU.md").read_text(encoding="utf-8"):
         return True
     beside = [other for other in (root / path.parent).glob("*.py") if other.name != path.name]
-    return any(re.search(rf"\b{path.stem}\b", other.read_text(encoding="utf-8")) and registered_script(root, other) for other in beside)
+    return any(re.search(rf"\b{path.stem}\b", other.read_text(encoding="utf-8")) and named_by_cmake(root, other.relative_to(root))
+               for other in beside)
 
 
-def registered_script(root, script):
-    return any((root / folder / "CMakeLists.txt").is_file() and script.name in (root / folder / "CMakeLists.txt").read_text(encoding="utf-8")
-               for folder in script.relative_to(root).parents)
+def named_by_cmake(root, path):
+    listings = [listing for folder in path.parents for pattern in ("CMakeLists.txt", "*.cmake") for listing in (root / folder).glob(pattern)]
+    return any(path.name in listing.read_text(encoding="utf-8") for listing in listings)
 
 
 def faults_of(root, number, threat, cell):
@@ -46,7 +45,7 @@ def faults_of(root, number, threat, cell):
             yield f"{number}: {threat}: `{name}` does not exist."
             continue
         if not registered(root, path):
-            yield f"{number}: {threat}: no CMakeLists.txt knows `{name}`."
+            yield f"{number}: {threat}: CMake does not know `{name}`."
         text = (root / path).read_text(encoding="utf-8")
         for word in filter(None, (one.strip() for one in words.split(","))):
             if not re.search(rf"\b{re.escape(word)}\b", text):

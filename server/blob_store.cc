@@ -120,6 +120,12 @@ Status BlobStore::Insert(BlobRef blob) {
   return absl::OkStatus();
 }
 
+void BlobStore::ForEach(const std::function<void(const BlobRef&)>& visit) const {
+  for (const auto& [hash, entry] : blobs_) {
+    visit(entry.blob);
+  }
+}
+
 bool BlobStore::DropOne() {
   auto oldest = blobs_.end();
   for (auto it = blobs_.begin(); it != blobs_.end(); ++it) {

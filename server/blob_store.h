@@ -7,6 +7,7 @@
 #define HPVMD_SERVER_BLOB_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -72,6 +73,7 @@ class BlobStore {
   bool DropOne();
   void SetLimit(uint64_t bytes_max) { bytes_max_ = bytes_max; }
 
+  void ForEach(const std::function<void(const BlobRef&)>& visit) const;
   uint64_t bytes() const { return bytes_; }
   size_t size() const { return blobs_.size(); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/buffer_store.h"
 
+#include <unordered_set>
 #include <utility>
 
 #include "base/limits.h"
@@ -44,6 +45,17 @@ Status BufferStore::Insert(BufferRecord record) {
   std::string id = record.id;
   buffers_.emplace(std::move(id), std::move(record));
   return absl::OkStatus();
+}
+
+uint64_t BufferStore::SegmentBytes() const {
+  std::unordered_set<const Segment*> segments;
+  uint64_t bytes = 0;
+  for (const auto& [id, record] : buffers_) {
+    if (record.segment != nullptr && segments.insert(record.segment.get()).second) {
+      bytes += record.segment->capacity_bytes;
+    }
+  }
+  return bytes;
 }
 
 StatusOr<BufferRecord*> BufferStore::Find(std::string_view id) {

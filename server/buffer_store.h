@@ -67,6 +67,8 @@ class BufferStore {
   void SetLimits(const BufferLimits& limits) { limits_ = limits; }
 
   uint64_t bytes() const { return bytes_; }
+  // Capacities of the memory that buffers have now, each piece once. Linear.
+  uint64_t SegmentBytes() const;
   size_t size() const { return buffers_.size(); }
 
  private:

@@ -127,6 +127,7 @@ Status Core::Usage(std::string_view name, v1::GetUsageResponse* response) {
   }
   response->set_tenant(std::string(name));
   response->set_weight(policy->weight);
+  response->set_dominant_share(tenant == nullptr ? 0 : share_.DominantShare(tenant->key, options_.clock->Now()));
   const Time now = options_.clock->Now();
   for (const scheduler::ResourceFacts& facts : scheduler::Resources()) {
     scheduler::Ledger::Balance balance;

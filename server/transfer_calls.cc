@@ -43,6 +43,11 @@ class UploadCall final : public grpc::ServerReadReactor<Request> {
       return;
     }
     const Request& message = messages_[current_];
+    if (const Outcome metered = sink_.core.meter().More(*sink_.tenant, message.ByteSizeLong()); !metered.ok()) {
+      ended_ = true;
+      this->Finish(ToGrpc(metered));
+      return;
+    }
     if (started_ == message.has_header()) {
       End(InvalidArgument(started_ ? "Only the first message may have a header." : "The first message has no header."));
       return;

@@ -37,7 +37,30 @@ const char* NameOf(v1::Device::Kind kind) {
 struct TenantSums {
   std::array<uint64_t, 3> queued{};
   uint64_t running = 0, buffer_bytes = 0, stored_job_bytes = 0;
+  std::array<scheduler::Ledger::Balance, scheduler::kResourceCount> quota{};
 };
+
+// In seconds, bytes or a number.
+double InUnit(scheduler::ResourceUnit unit, uint64_t value) {
+  return static_cast<double>(value) * (unit == scheduler::ResourceUnit::kNanoseconds ? 1e-9 : 1.0);
+}
+
+void DescribeQuotas(Families& families, const std::map<std::string_view, TenantSums>& tenants) {
+  const auto each = [&](const auto& value_of) {
+    for (const auto& [tenant, sums] : tenants) {
+      for (const scheduler::ResourceFacts& facts : scheduler::Resources()) {
+        const scheduler::Ledger::Balance& balance = sums.quota[static_cast<size_t>(facts.resource)];
+        families.Add({{"tenant", tenant}, {"resource", facts.name}}, value_of(facts, balance));
+      }
+    }
+  };
+  families.Gauge("hpvm_tenant_quota_used", "What is held of a resource, or was spent since the daemon started.");
+  each([](const auto& facts, const auto& balance) { return InUnit(facts.unit, balance.used); });
+  families.Gauge("hpvm_tenant_quota_limit", "The quota of a resource, of what is spent by its period; 0: none.");
+  each([](const auto& facts, const auto& balance) { return InUnit(facts.unit, balance.limit); });
+  families.Counter("hpvm_tenant_quota_refused_total", "What was refused for a quota.");
+  each([](const auto&, const auto& balance) { return static_cast<double>(balance.refused); });
+}
 
 void DescribeTenants(Families& families, const std::map<std::string_view, TenantSums>& tenants) {
   families.Gauge("hpvm_queue_depth", "Runs and jobs that wait for their turn, by the sign of their priority.");
@@ -56,6 +79,7 @@ void DescribeTenants(Families& families, const std::map<std::string_view, Tenant
   gauge("hpvm_buffer_bytes", "Bytes of buffers.", &TenantSums::buffer_bytes);
   gauge("hpvm_store_job_bytes", "Bytes of stored jobs, as the tenant's limit counts them.",
         &TenantSums::stored_job_bytes);
+  DescribeQuotas(families, tenants);
 }
 
 void DescribeDevices(Families& families, const std::vector<v1::Device>& devices) {
@@ -104,6 +128,11 @@ void DescribeView(Families& families, const Watch::View& view,
     sums.running += tenant.running;
     sums.buffer_bytes += tenant.buffer_bytes;
     sums.stored_job_bytes += tenant.stored_job_bytes;
+    for (size_t i = 0; i < sums.quota.size(); ++i) {
+      sums.quota[i].used += tenant.quota[i].used;
+      sums.quota[i].limit += tenant.quota[i].limit;
+      sums.quota[i].refused += tenant.quota[i].refused;
+    }
   }
   DescribeTenants(families, tenants);
   DescribeDevices(families, core.devices);

@@ -7,8 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +24,23 @@ namespace hpvm::testing {
 
 // The names of states, without the prefix.
 inline std::string StateName(v1::JobState state) { return v1::JobState_Name(state).substr(10); }
+
+// The configuration's, changed by hand: tell the core then.
+class HandPolicies final : public TenantPolicies {
+ public:
+  TenantPolicyRef Find(std::string_view name, const Config& config) const override {
+    if (gone.contains(name)) {
+      return nullptr;
+    }
+    TenantPolicy policy = *DefaultPolicy(name, config);
+    if (const auto found = changes.find(name); found != changes.end()) {
+      found->second(policy);
+    }
+    return std::make_shared<const TenantPolicy>(std::move(policy));
+  }
+  std::map<std::string, std::function<void(TenantPolicy&)>, std::less<>> changes;
+  std::set<std::string, std::less<>> gone;
+};
 
 class JobFixture : public ::testing::Test {
  protected:
@@ -53,6 +73,7 @@ class JobFixture : public ::testing::Test {
     options.rng = &rng_;
     options.spawner = &spawner_;
     options.jobs = store_.get();
+    options.policies = &policies_;
     core_ = std::make_unique<Core>(std::move(options));
     ASSERT_TRUE(core_->Restore().ok());
     tenant_ = *core_->FindTenant("ann");
@@ -73,6 +94,7 @@ class JobFixture : public ::testing::Test {
   std::string PutGraph(std::string_view text) {
     const std::string hash = ToHex(HashOf(text));
     auto upload = *BlobUpload::Start("graph document", hash, text.size(), 1000, 0, "");
+    upload->PayWith(*core_->HoldHostBytes(*tenant_, text.size()));
     EXPECT_TRUE(upload->Add(text).ok());
     EXPECT_TRUE(core_->InsertBlob(*tenant_, Core::BlobKind::kGraph, *upload->Finish()).ok());
     return hash;
@@ -228,6 +250,7 @@ class JobFixture : public ::testing::Test {
 
   // What the core counts is what the store has.
   void ExpectExactQuotas() {
+    EXPECT_EQ(core_->CheckAccounts(/*at_rest=*/false), absl::OkStatus());
     uint64_t waiting = 0, running = 0, bytes = 0;
     JobFilter all;
     all.count_max = 1'000'000;
@@ -249,6 +272,7 @@ class JobFixture : public ::testing::Test {
   ManualClock clock_;
   SeededRng rng_{7};
   FakeSpawner spawner_;
+  HandPolicies policies_;
   std::unique_ptr<HandJobStore> store_;
   std::unique_ptr<Core> core_;
   TenantRef tenant_;

@@ -241,8 +241,13 @@ void Frontend::PutGraph(SimDaemon& daemon, const std::string& tenant_name, const
   }
   if (status.ok()) {
     auto upload = BlobUpload::Start("graph document", ToHex(HashOf(document)), document.size(), document.size(), 0, "");
-    upload.value()->Add(document).IgnoreError();
-    status = daemon.core().InsertBlob(**tenant, Core::BlobKind::kGraph, *upload.value()->Finish());
+    StatusOr<scheduler::Lease> host_bytes = daemon.core().HoldHostBytes(**tenant, document.size());
+    status = host_bytes.status();
+    if (status.ok()) {
+      upload.value()->PayWith(*std::move(host_bytes));
+      upload.value()->Add(document).IgnoreError();
+      status = daemon.core().InsertBlob(**tenant, Core::BlobKind::kGraph, *upload.value()->Finish());
+    }
     daemon.core().EndUpload(**tenant);
   }
   reply(status);

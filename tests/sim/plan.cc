@@ -123,9 +123,31 @@ void DrawConfig(Rng& rng, Plan& plan) {
   config.executor_prepare_ms_max = Between(rng, 500, 20'000);
   config.executor_crash_window_ms = Between(rng, 100, 10'000);
   config.executor_crashes_max = Between(rng, 1, 10);
+  DrawQuotas(rng, config);
 }
 
 }  // namespace
+
+void NoQuotas(Config& config) {
+  config.quota_device_seconds_per_hour = config.quota_compile_seconds_per_hour = 0;
+  config.quota_host_bytes_max = config.quota_disk_bytes_max = config.quota_modules_max = 0;
+}
+
+void DrawQuotas(Rng& rng, Config& config) {
+  NoQuotas(config);
+  if (Chance(rng, 150)) {
+    config.quota_device_seconds_per_hour = Between(rng, 1, 20);
+  }
+  if (Chance(rng, 150)) {
+    config.quota_host_bytes_max = Between(rng, 4, 500) * 4'096;
+  }
+  if (Chance(rng, 150)) {
+    config.quota_disk_bytes_max = Between(rng, 2, 200) * 1'024;
+  }
+  if (Chance(rng, 150)) {
+    config.quota_modules_max = Between(rng, 1, 4);
+  }
+}
 
 Plan DrawPlan(uint64_t seed) {
   SeededRng mixed(seed ^ 0x706c616eu);

@@ -52,6 +52,10 @@ struct Plan {
 
 Plan DrawPlan(uint64_t seed);
 
+// The defaults of every tenant's quotas: each with luck so tight that it is met.
+void DrawQuotas(Rng& rng, Config& config);
+void NoQuotas(Config& config);
+
 }  // namespace hpvm::sim
 
 #endif  // HPVMD_TESTS_SIM_PLAN_H_

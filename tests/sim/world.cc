@@ -105,6 +105,8 @@ void World::AfterStep() {
     context_.trace.Add("world", "the daemon ends because its store is broken");
     Crash(/*keeps_all=*/true);
   } else if (daemon_->is_serving()) {
+    const Status accounts = daemon_->core().CheckAccounts(/*at_rest=*/false);
+    context_.Check(accounts.ok(), "accounts", [&] { return Message(accounts); });
     CheckLedger();
   }
 }
@@ -133,6 +135,11 @@ bool World::HasNothingPending() {
 void World::Heal() {
   context_.trace.Add("world", "heals");
   context_.faults_on = false;
+  // What is earned by the hour would keep jobs waiting for hours.
+  NoQuotas(machine_.config);
+  if (daemon_ != nullptr) {
+    daemon_->core().SetConfig(machine_.config);
+  }
   machine_.disk.SetSpace(UINT64_MAX);
   machine_.disk.PowerOffAfter(kNoPowerFault);
   machine_.ArmDisk();
@@ -293,7 +300,13 @@ void World::CheckProgress() {
     }
     waiting = attempts_.WaitsForNothing(row) ? &row : waiting;
   }
-  if (is_busy || waiting == nullptr) {
+  // A debt of device time holds jobs up for as long as it lasts.
+  const auto has_debt = [&](const Row& row) {
+    const StatusOr<TenantRef> tenant = daemon_->core().FindTenant(row.tenant);
+    return tenant.ok() &&
+           daemon_->core().ledger().DebtFor((*tenant)->key, scheduler::Resource::kDeviceTime, now) > Duration{0};
+  };
+  if (is_busy || waiting == nullptr || has_debt(*waiting)) {
     busy_ = now;
   }
   context_.Check(now - busy_ < kIdleMax, "liveness", [&] {
@@ -326,6 +339,8 @@ void World::CheckLedger() {
   if (daemon_->open_calls() > 0 || daemon_->store().waiting() > 0 || steps_ % 4 != 0) {
     return;
   }
+  const Status accounts = daemon_->core().CheckAccounts(/*at_rest=*/true);
+  context_.Check(accounts.ok(), "accounts", [&] { return Message(accounts); });
   struct Sum {
     uint64_t waiting = 0, live = 0, bytes = 0;
     bool knows_bytes = true;
@@ -483,6 +498,7 @@ void World::Reload() {
   config.jobs_queued_per_tenant_max = Between(rng_, 1, 1'000);
   config.jobs_attempts_default = Between(rng_, 1, 5);
   config.jobs_deadline_default_ms = Between(rng_, 2, 120) * 1'000;
+  DrawQuotas(rng_, config);
   context_.queued_per_tenant_max = std::max(context_.queued_per_tenant_max, config.jobs_queued_per_tenant_max);
   context_.trace.Add("world", "the configuration is reloaded");
   daemon_->core().SetConfig(config);

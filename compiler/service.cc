@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -192,6 +193,7 @@ StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Ti
   CompileOutcome outcome;
   outcome.diagnostics = std::move(answer.response.diagnostics);
   outcome.from_cache = answer.response.from_cache;
+  outcome.cpu = Duration(static_cast<int64_t>(std::min<uint64_t>(answer.response.cpu_ns, INT64_MAX)));
   if (answer.response.has_artifact) {
     HPVMD_ASSIGN_OR_RETURN(outcome.artifact, ParseArtifact(answer.artifact, key_));
     outcome.artifact->name = answer.response.name;

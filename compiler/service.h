@@ -78,6 +78,7 @@ struct CompileOutcome {
   std::optional<Artifact> artifact;
   bool from_cache = false;
   Duration elapsed{0};  // As the caller waited.
+  Duration cpu{0};      // What the compile used of processors; 0 when nothing was compiled.
 };
 
 // Also where devices leave what they have learnt of its artifacts.
@@ -92,8 +93,8 @@ class CompilerService : public LearntStore {
 };
 
 // The compiler at the other end of `socket`: a zygote (compiler/zygote.h says the protocol) that forks once a compile.
-// `key` checks the artifacts' tags; `cache_folder` is for a zygote that was not told on its command line. Linked without
-// LLVM.
+// `key` checks the artifacts' tags; `cache_folder` is for a zygote that was not told on its command line. Linked
+// without LLVM.
 std::unique_ptr<CompilerService> ConnectCompiler(UniqueFd socket, const ArtifactKey& key,
                                                  const std::string& cache_folder = "");
 

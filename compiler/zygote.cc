@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +64,10 @@ struct Child {
 // Why a child ended without a result.
 enum class End : uint8_t { kExited, kDeadline, kTooLarge };
 
+uint64_t Nanoseconds(const timeval& time) {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_usec) * 1'000;
+}
+
 class Zygote {
  public:
   explicit Zygote(const ZygoteOptions& options) : options_(options) {}
@@ -82,7 +87,7 @@ class Zygote {
   Status WarmUpIfIdle();
   Status Poll();
   Status Respond(const ZygoteResponse& response, std::span<const uint8_t> artifact);
-  Status Refuse(const ZygoteRequest& request, std::string message);
+  Status Refuse(const ZygoteRequest& request, std::string message, uint64_t cpu_ns = 0);
   std::string WhyDead(const Child& child, End end, int wait_status) const;
 
   const ZygoteOptions& options_;
@@ -92,7 +97,7 @@ class Zygote {
   bool is_locked_down_ = false;
   ArtifactKey key_{};
   CpuTarget target_;
-  std::optional<ChildFilter> filter_;
+  std::optional<CallFilter> filter_, own_filter_;
   size_t children_max_ = 1;
   bool is_warm_ = false;
   std::deque<Waiting> waiting_;
@@ -126,7 +131,8 @@ Status Zygote::Prepare() {
     LoadKernelIl();
   }
   if (options_.is_sandboxed) {
-    HPVMD_ASSIGN_OR_RETURN(filter_, ChildFilter::Create());
+    HPVMD_ASSIGN_OR_RETURN(filter_, CallFilter::ForChild());
+    HPVMD_ASSIGN_OR_RETURN(own_filter_, CallFilter::ForZygote());
   }
   return options_.cache_folder.empty() ? absl::OkStatus() : LockDown(options_.cache_folder);
 }
@@ -135,7 +141,7 @@ Status Zygote::Prepare() {
 Status Zygote::LockDown(const std::string& cache_folder) {
   cache_ = ArtifactCache(cache_folder, options_.cache_bytes_max);
   is_locked_down_ = true;
-  return options_.is_sandboxed ? LockDownZygote(cache_folder) : absl::OkStatus();
+  return options_.is_sandboxed ? LockDownZygote(cache_folder, *own_filter_) : absl::OkStatus();
 }
 
 Status Zygote::Serve() {
@@ -320,9 +326,11 @@ Status Zygote::Finish(Child& child, End end) {
   // A child that closed its pipe has nothing more to do, whatever it may be up to.
   kill(child.pid, SIGKILL);
   int wait_status = 0;
-  while (waitpid(child.pid, &wait_status, 0) < 0 && errno == EINTR) {
+  rusage used{};
+  while (wait4(child.pid, &wait_status, 0, &used) < 0 && errno == EINTR) {
   }
   ZygoteResponse response;
+  response.cpu_ns = Nanoseconds(used.ru_utime) + Nanoseconds(used.ru_stime);
   response.id = child.job.request.id;
   WireReader in(child.received);
   response.has_artifact = in.Flag();
@@ -331,13 +339,13 @@ Status Zygote::Finish(Child& child, End end) {
   // A child's bytes are believed no further than their form; the tag says only that they came from here.
   if (end != End::kExited || !in.AtEnd() || response.has_artifact == bytes.empty() ||
       bytes.size() > limits::kArtifactBytesMax || (!response.has_artifact && !HasErrors(response.diagnostics))) {
-    return Refuse(child.job.request, WhyDead(child, end, wait_status));
+    return Refuse(child.job.request, WhyDead(child, end, wait_status), response.cpu_ns);
   }
   std::vector<uint8_t> artifact(bytes.begin(), bytes.end());
   if (response.has_artifact) {
     TagArtifact(artifact, key_);
     if (!ParseArtifact(artifact, key_).ok()) {
-      return Refuse(child.job.request, "The compiler gave a malformed artifact.");
+      return Refuse(child.job.request, "The compiler gave a malformed artifact.", response.cpu_ns);
     }
     if (!child.job.request.compile.explain) {
       cache_.Store(child.job.cache_name, artifact);
@@ -367,8 +375,9 @@ std::string Zygote::WhyDead(const Child& child, End end, int wait_status) const 
          strsignal(WTERMSIG(wait_status)) + ").";
 }
 
-Status Zygote::Refuse(const ZygoteRequest& request, std::string message) {
+Status Zygote::Refuse(const ZygoteRequest& request, std::string message, uint64_t cpu_ns) {
   ZygoteResponse response;
+  response.cpu_ns = cpu_ns;
   response.id = request.id;
   response.diagnostics.push_back(
       {Severity::kError, "module \"" + request.compile.module_name + "\"", {}, std::move(message)});
@@ -383,6 +392,7 @@ Status Zygote::Respond(const ZygoteResponse& response, std::span<const uint8_t> 
 
 int RunZygote(const ZygoteOptions& options) {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // Children may write no file, standard error being one included.
   Zygote zygote(options);
   Status status = zygote.Prepare();
   if (status.ok()) {

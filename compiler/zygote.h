@@ -11,8 +11,9 @@
 //
 // Protocol: frames of base/frame_socket.h whose heads are the structs below, written by compiler/wire.h.
 //   client → zygote   Hello, once, first: the key that tags artifacts, never on the command line, which other users can
-//   read; and the folder, unless that was there. client → zygote   ZygoteRequest, one memfd of sealed size with the module's bytes. Any number may be under
-//   way. zygote → client   ZygoteResponse, in the order of completion, the tagged artifact as the frame's body.
+//   read; and the folder, unless that was there. client → zygote   ZygoteRequest, one memfd of sealed size with the
+//   module's bytes. Any number may be under way. zygote → client   ZygoteResponse, in the order of completion, the
+//   tagged artifact as the frame's body.
 //   client → zygote   ZygoteKeep, what a device has learnt of a delivered artifact; no answer. It is kept beside the
 //   artifact, and comes with its next delivery.
 // Both ends close the connection at the first malformed message; the zygote exits when the client goes away.
@@ -56,6 +57,7 @@ struct ZygoteResponse {
   uint64_t id = 0;
   bool from_cache = false;
   bool has_artifact = false;  // In the frame's body.
+  uint64_t cpu_ns = 0;        // Processor time of the child, whatever became of it.
   Diagnostics diagnostics;
   // Of the artifact: what Keep may call it (zeros: nothing is kept of it), and what was learnt of it so far.
   Sha256 name;

@@ -21,7 +21,7 @@ struct ChildTask {
   int parent;
   const CpuTarget& target;
   ChildLimits limits;
-  const ChildFilter* filter;  // Null: none.
+  const CallFilter* filter;  // Null: none.
 };
 
 // Compiles and ends the process. Call right after fork.

@@ -96,11 +96,13 @@ Status Add(const Context& context, std::span<const int> calls) {
 }
 
 // An allow-list; what it lacks fails with EPERM. Memory may be mapped, but never to be executed.
-StatusOr<Context> CreateFilter(std::span<const int> more) {
-  Context context(seccomp_init(SCMP_ACT_ERRNO(EPERM)));
+StatusOr<Context> CreateFilter(std::span<const int> more, int refuse_errno) {
+  Context context(seccomp_init(SCMP_ACT_ERRNO(static_cast<uint16_t>(refuse_errno))));
   if (context == nullptr) {
     return Internal("The system call filter cannot be created.");
   }
+  // Other call conventions (i386, x32) reach other tables.
+  seccomp_attr_set(context.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
   HPVMD_RETURN_IF_ERROR(Add(context, kCommonCalls));
   HPVMD_RETURN_IF_ERROR(Add(context, more));
   // The C library tries clone3 first and takes ENOSYS as "use clone".
@@ -114,6 +116,24 @@ StatusOr<Context> CreateFilter(std::span<const int> more) {
     return FromErrno(-error, "Building a system call filter");
   }
   return context;
+}
+
+StatusOr<std::vector<sock_filter>> ProgramOf(const Context& context) {
+  UniqueFd file(memfd_create("hpvm-filter", MFD_CLOEXEC));
+  if (!file.valid()) {
+    return FromErrno(errno, "Creating a memfd");
+  }
+  if (int error = seccomp_export_bpf(context.get(), file.get()); error != 0) {
+    return FromErrno(-error, "Exporting a system call filter");
+  }
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) {
+    return FromErrno(errno, "Sizing a system call filter");
+  }
+  std::vector<sock_filter> program(static_cast<size_t>(info.st_size) / sizeof(sock_filter));
+  HPVMD_RETURN_IF_ERROR(ReadAt(file.get(), 0,
+                               {reinterpret_cast<uint8_t*>(program.data()), program.size() * sizeof(sock_filter)}));
+  return program;
 }
 
 // Allows files below `folder` only. False where the kernel has no Landlock.
@@ -161,28 +181,26 @@ Status SetLimit(__rlimit_resource resource, uint64_t value, const char* name) {
 
 }  // namespace
 
-StatusOr<ChildFilter> ChildFilter::Create() {
-  HPVMD_ASSIGN_OR_RETURN(Context context, CreateFilter({}));
-  UniqueFd file(memfd_create("hpvm-filter", MFD_CLOEXEC));
-  if (!file.valid()) {
-    return FromErrno(errno, "Creating a memfd");
+StatusOr<CallFilter> CallFilter::ForZygote(int refuse_errno) {
+  HPVMD_ASSIGN_OR_RETURN(Context context, CreateFilter(kZygoteCalls, refuse_errno));
+  // Only to end children.
+  const scmp_arg_cmp only_kill = {.arg = 1, .op = SCMP_CMP_EQ, .datum_a = SIGKILL, .datum_b = 0};
+  if (int error = seccomp_rule_add_array(context.get(), SCMP_ACT_ALLOW, SCMP_SYS(kill), 1, &only_kill); error != 0) {
+    return FromErrno(-error, "Building a system call filter");
   }
-  if (int error = seccomp_export_bpf(context.get(), file.get()); error != 0) {
-    return FromErrno(-error, "Exporting a system call filter");
-  }
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) {
-    return FromErrno(errno, "Sizing a system call filter");
-  }
-  ChildFilter filter;
-  filter.program_.resize(static_cast<size_t>(info.st_size) / sizeof(sock_filter));
-  HPVMD_RETURN_IF_ERROR(
-      ReadAt(file.get(), 0,
-             {reinterpret_cast<uint8_t*>(filter.program_.data()), filter.program_.size() * sizeof(sock_filter)}));
+  CallFilter filter;
+  HPVMD_ASSIGN_OR_RETURN(filter.program_, ProgramOf(context));
   return filter;
 }
 
-Status ChildFilter::Apply() const {
+StatusOr<CallFilter> CallFilter::ForChild(int refuse_errno) {
+  HPVMD_ASSIGN_OR_RETURN(Context context, CreateFilter({}, refuse_errno));
+  CallFilter filter;
+  HPVMD_ASSIGN_OR_RETURN(filter.program_, ProgramOf(context));
+  return filter;
+}
+
+Status CallFilter::Apply() const {
   sock_fprog program{};
   program.len = static_cast<unsigned short>(program_.size());
   program.filter = const_cast<sock_filter*>(program_.data());
@@ -192,7 +210,7 @@ Status ChildFilter::Apply() const {
   return absl::OkStatus();
 }
 
-Status LockDownZygote(const std::string& folder) {
+Status LockDownZygote(const std::string& folder, const CallFilter& filter) {
   // The socket's end tells it as well, but not while it is stopped.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
     return FromErrno(errno, "Following the executor");
@@ -204,12 +222,7 @@ Status LockDownZygote(const std::string& folder) {
   if (!has_landlock) {
     std::fprintf(stderr, "hpvm-compiler: this kernel has no Landlock; only system calls are filtered\n");
   }
-  HPVMD_ASSIGN_OR_RETURN(Context context, CreateFilter(kZygoteCalls));
-  // Only to end children.
-  const scmp_arg_cmp only_kill = {.arg = 1, .op = SCMP_CMP_EQ, .datum_a = SIGKILL, .datum_b = 0};
-  int error = seccomp_rule_add_array(context.get(), SCMP_ACT_ALLOW, SCMP_SYS(kill), 1, &only_kill);
-  error = error != 0 ? error : seccomp_load(context.get());
-  return error == 0 ? absl::OkStatus() : FromErrno(-error, "Applying a system call filter");
+  return filter.Apply();
 }
 
 Status LimitChild(const ChildLimits& limits, int parent) {
@@ -217,6 +230,7 @@ Status LimitChild(const ChildLimits& limits, int parent) {
     return FromErrno(errno, "Following the zygote");
   }
   HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CORE, 0, "core files"));
+  HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_FSIZE, 0, "files"));  // Its result goes into a pipe, of which so much is read.
   HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CPU, limits.cpu_seconds, "processor time"));
   HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_DATA, limits.memory_bytes, "data"));
   return SetLimit(RLIMIT_AS, limits.memory_bytes, "address space");

@@ -6,6 +6,7 @@
 
 #include <linux/filter.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,11 +15,13 @@
 
 namespace hpvm {
 
-// The filter of children, made ready once, since building it takes longer than a compile should wait.
-class ChildFilter {
+// A filter of system calls, made ready ahead, since building it takes longer than a compile should wait. What it lacks
+// is refused with `refuse_errno`. tests/golden/sandbox/compile*_syscalls.txt are the resulting tables.
+class CallFilter {
  public:
-  static StatusOr<ChildFilter> Create();
-  // Applies it to this process for good.
+  static StatusOr<CallFilter> ForZygote(int refuse_errno = EPERM);
+  static StatusOr<CallFilter> ForChild(int refuse_errno = EPERM);
+  // Applies it to this process for good; it has no_new_privs by then.
   Status Apply() const;
 
  private:
@@ -27,7 +30,7 @@ class ChildFilter {
 
 // Locks this process down for good: no new privileges, no debugger, no file outside `folder` (empty: none at all), only
 // the zygote's system calls. Where the kernel lacks Landlock the rest still holds, and a line on stderr says so.
-Status LockDownZygote(const std::string& folder);
+Status LockDownZygote(const std::string& folder, const CallFilter& filter);
 
 // A child's resource limits, and its death with the zygote `parent`.
 struct ChildLimits {

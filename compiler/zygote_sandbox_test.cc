@@ -15,6 +15,10 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/testing/syscall_table.h"
 
 namespace hpvm {
 namespace {
@@ -72,7 +76,7 @@ TEST(ZygoteSandboxTest, ZygoteReachesItsCacheOnly) {
   fs::create_directories(folder);
   int status = StatusOfChild([&] {
     int cache = open(folder.c_str(), O_RDONLY | O_DIRECTORY);
-    if (cache < 0 || !LockDownZygote(folder.string()).ok()) {
+    if (cache < 0 || !LockDownZygote(folder.string(), *CallFilter::ForZygote()).ok()) {
       return 100;
     }
     int file = openat(cache, "a", O_WRONLY | O_CREAT, 0600);
@@ -96,10 +100,10 @@ TEST(ZygoteSandboxTest, ZygoteReachesItsCacheOnly) {
 
 // A child cannot even open a file, fork, or receive a descriptor.
 TEST(ZygoteSandboxTest, ChildOnlyComputes) {
-  StatusOr<ChildFilter> filter = ChildFilter::Create();
+  StatusOr<CallFilter> filter = CallFilter::ForChild();
   ASSERT_TRUE(filter.ok()) << filter.status();
   int status = StatusOfChild([&] {
-    if (!LockDownZygote("").ok() || !filter->Apply().ok()) {
+    if (!LockDownZygote("", *CallFilter::ForZygote()).ok() || !filter->Apply().ok()) {
       return 100;
     }
     if (!Refused(syscall(SYS_openat, AT_FDCWD, ".", O_RDONLY, 0)) || !Refused(syscall(SYS_fork)) ||
@@ -126,6 +130,35 @@ TEST(ZygoteSandboxTest, ChildIsLimited) {
     return 102;
   });
   EXPECT_TRUE(status == 1000 + SIGXCPU || status == 1000 + SIGKILL) << status;
+}
+
+// Every system call number, as for runners.
+TEST(ZygoteSandboxTest, SyscallsMatchTheGoldenTables) {
+  const struct {
+    StatusOr<CallFilter> filter;
+    const char* file;
+    int most;
+  } cases[] = {{CallFilter::ForZygote(testing::kRefused), "compiler_syscalls.txt", 60},
+               {CallFilter::ForChild(testing::kRefused), "compile_child_syscalls.txt", 30}};
+  for (const auto& c : cases) {
+    ASSERT_TRUE(c.filter.ok());
+    const testing::Filter filter = [&] { return c.filter->Apply(); };
+    const std::string path = std::string(HPVMD_SOURCE_DIR) + "/tests/golden/sandbox/" + c.file;
+    const std::string table = testing::SyscallTable(filter);
+    if (getenv("HPVMD_BLESS") != nullptr) {
+      std::ofstream(path) << table;
+      continue;
+    }
+    std::ifstream file(path);
+    std::stringstream golden;
+    golden << file.rdbuf();
+    EXPECT_EQ(table, golden.str()) << c.file << ": HPVMD_BLESS=1 " << ::testing::internal::GetArgvs()[0]
+                                   << " rewrites it.";
+    EXPECT_LE(testing::CountAllowed(table), c.most) << c.file;
+    EXPECT_EQ(testing::FirstBeyondTable(filter), 0) << c.file;
+    EXPECT_TRUE(testing::ByInt80(filter) == -SIGSYS || testing::ByInt80(filter) == -SIGSEGV) << c.file;
+    EXPECT_EQ(testing::UnderFilter(filter, [] { return syscall(0x40000000 | SYS_getpid); }), -SIGSYS) << c.file;
+  }
 }
 
 }  // namespace

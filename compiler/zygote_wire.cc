@@ -175,6 +175,7 @@ std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response) {
   out.U64(response.id);
   out.U8(response.from_cache);
   out.U8(response.has_artifact);
+  out.U64(response.cpu_ns);
   WriteDiagnostics(response.diagnostics, out);
   WriteHash(response.name, out);
   out.Bytes(response.learnt);
@@ -190,6 +191,7 @@ StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head) {
   response.id = in.U64();
   response.from_cache = in.Flag();
   response.has_artifact = in.Flag();
+  response.cpu_ns = in.U64();
   response.diagnostics = ReadDiagnostics(in);
   response.name = ReadHash(in);
   response.learnt = ReadLearnt(in);

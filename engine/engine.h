@@ -87,6 +87,7 @@ struct GraphSummary {
   // How long each phase took.
   Duration parse{0}, compile{0}, load{0};
   uint32_t compiled = 0, from_cache = 0;
+  Duration compile_cpu{0};  // Of the compiler's processes; also when the document is rejected.
 };
 
 struct PrepareOptions {

@@ -427,6 +427,7 @@ class Preparer {
         return While(jobs_[i].outcome.status(), "compiling entry \"" + jobs_[i].request.entry + "\" of module \"" +
                                                     jobs_[i].request.module_name + "\"");
       }
+      outcome_.summary.compile_cpu += jobs_[i].outcome->cpu;
       (jobs_[i].outcome->from_cache ? outcome_.summary.from_cache : outcome_.summary.compiled) += 1;
     }
     return absl::OkStatus();

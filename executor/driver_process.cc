@@ -86,7 +86,7 @@ class Supervisor {
       paths.push_back({"/tmp", PathAccess::kPrivate});
     }
     SandboxReport report;
-    return Confine(&report, {.profile = SandboxProfile::kSupervisor, .paths = std::move(paths)});
+    return Confine(&report, {SandboxProfile::kSupervisor, std::move(paths)});
   }
 
   Status Poll() {

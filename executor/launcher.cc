@@ -147,6 +147,7 @@ uint32_t MachineThreads() {
 struct OpenedDevices {
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<uint32_t> entries;               // By device: in the profile, and the grant page.
+  GrantGates gates;                            // Of those behind drivers.
   std::vector<internal::BrokenDevice> broken;  // Drivers' that do not open; the others go on.
 };
 
@@ -159,6 +160,10 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
     DeviceOptions options;
     options.cpu_threads = hello.cpu_threads() != 0 ? hello.cpu_threads() : MachineThreads();
     options.cpu_grant = grants != nullptr ? &grants->entries[static_cast<size_t>(i)] : nullptr;
+    if (grants != nullptr && HasDriver(backend)) {
+      const auto entry = static_cast<uint32_t>(i);
+      options.gate = (opened.gates[entry] = std::make_unique<gpu::GrantGate>(grants->entries[entry])).get();
+    }
     options.learnt = &learnt;
     const auto builder = builders.find(FamilyOf(backend));
     options.builder = builder == builders.end() ? nullptr : builder->second.get();
@@ -317,7 +322,7 @@ Status Serve() {
   Hub hub;
   ArtifactKey key;
   std::copy(hello.artifact_key().begin(), hello.artifact_key().end(), key.begin());
-  const std::unique_ptr<CompilerService> compiler = 
+  const std::unique_ptr<CompilerService> compiler =
       ConnectCompiler(std::move(settled.compiler), key, settled.is_ahead ? hello.cache_folder() : "");
   Builders builders;
   for (auto& [family, socket] : builder_sockets) {
@@ -353,6 +358,7 @@ Status Serve() {
                                          .socket = kExecutorSocket,
                                          .grants = grants,
                                          .grant_entries = opened.entries,
+                                         .gates = &opened.gates,
                                          .jobs_max = hello.jobs_max() != 0 ? hello.jobs_max() : kJobsMaxDefault,
                                          .document_bytes_max = document_bytes_max}));
   runner->Serve(ReadyMessage(greeting.envelope.request_id(), engine, opened, settled.report));

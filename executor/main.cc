@@ -29,7 +29,8 @@ int Report(const hpvm::Status& status) {
   return 1;
 }
 
-// hpvm-executor --driver-builder=opencl|vulkan --socket 3 [--cache FOLDER] [--without-nodes], as the launcher starts it.
+// hpvm-executor --driver-builder=opencl|vulkan --socket 3 [--cache FOLDER] [--without-nodes], as the launcher starts
+// it.
 int BuildForDriver(std::string_view family, int argc, char** argv) {
   hpvm::DriverSupervisorOptions options;
   if (std::string_view(argv[argc - 1]) == "--without-nodes") {

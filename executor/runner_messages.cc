@@ -167,7 +167,7 @@ Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
       Cancel(incoming_.cancel().target_id());
       return absl::OkStatus();
     case Envelope::kGrantChanged:
-      AnswerGrant(incoming_.request_id(), incoming_.grant_changed());
+      TakeGrant(incoming_.request_id(), incoming_.grant_changed());
       return absl::OkStatus();
     case Envelope::kReclaim:
       // Drivers take their time to free what they have: a job of its own, which no deadline or cancellation ends.
@@ -396,6 +396,27 @@ void Runner::AnswerShapes(uint64_t id, const internal::OutputShapes& shapes) {
   Send(answer);
 }
 
+// What a driver has got runs on; the device is given back when nothing of it is left, or it is granted again.
+bool Runner::IsLeft(uint32_t entry) const {
+  if (options_.gates == nullptr || options_.grants == nullptr || !options_.gates->contains(entry)) {
+    return true;
+  }
+  return options_.gates->at(entry)->in_flight() == 0 ||
+         options_.grants->entries[entry].state.load() == static_cast<uint32_t>(GrantState::kGranted);
+}
+
+void Runner::TakeGrant(uint64_t id, const internal::GrantChanged& changed) {
+  if (IsLeft(changed.entry())) {
+    AnswerGrant(id, changed);
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    revoked_.emplace(id, changed);
+  }
+  ArmWatch(RealClock().Now());  // It looks again and again.
+}
+
 void Runner::AnswerGrant(uint64_t id, const internal::GrantChanged& changed) {
   internal::Envelope answer;
   answer.set_request_id(id);
@@ -449,6 +470,7 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
   if (job.run.stop.load() != 0 && job.run.deadline == kNever) {
     return Cancelled("The prepare was cancelled.");
   }
+  prepared->set_compile_cpu_ns(static_cast<uint64_t>(outcome.summary.compile_cpu.count()));
   AddDiagnostics(outcome.diagnostics, prepared);
   if (outcome.graph == nullptr) {
     return absl::OkStatus();

@@ -93,8 +93,8 @@ Status Limit(__rlimit_resource resource, rlim_t value) {
 Status TakeIdentity(const IsolateOptions& options) {
   // The permitted capabilities stay, for Confine; the change of user takes them from what is started.
   prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
-  if (setgroups(options.groups.size(), options.groups.data()) != 0 || setresgid(options.gid, options.gid, options.gid) != 0 ||
-      setresuid(options.uid, options.uid, options.uid) != 0) {
+  if (setgroups(options.groups.size(), options.groups.data()) != 0 ||
+      setresgid(options.gid, options.gid, options.gid) != 0 || setresuid(options.uid, options.uid, options.uid) != 0) {
     return FromErrno(errno, "Taking user " + std::to_string(options.uid) + " and group " + std::to_string(options.gid));
   }
   return absl::OkStatus();
@@ -117,11 +117,14 @@ bool SetCapabilities(bool keeps_permitted, bool is_effective) {
 // What this process may still do stays with it and goes to no program that it starts: with the bounding set empty, not
 // even one of the superuser's has any.
 void KeepCapabilitiesFromPrograms() {
+  bool is_bounded = true;
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
     prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+    is_bounded = is_bounded && prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 0;
   }
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  SetCapabilities(/*keeps_permitted=*/true, /*is_effective=*/false);
+  // Where the bounding set cannot be emptied the superuser's programs would get them back: then they go here.
+  SetCapabilities(/*keeps_permitted=*/is_bounded || getuid() != 0, /*is_effective=*/false);
 }
 
 bool HasCapabilities() {
@@ -130,7 +133,9 @@ bool HasCapabilities() {
   return syscall(SYS_capget, &header, data) != 0 || (data[0].permitted | data[1].permitted) != 0;
 }
 
-void Append(std::string_view text, std::string* detail) { *detail += (detail->empty() ? "" : ", ") + std::string(text); }
+void Append(std::string_view text, std::string* detail) {
+  *detail += (detail->empty() ? "" : ", ") + std::string(text);
+}
 
 // A processor core's two threads do not run it beside anybody else's code. Where there are such, and the kernel has it.
 void TakeCoreCookie(SandboxReport* report) {
@@ -145,7 +150,7 @@ Status RenouncePrivileges(SandboxReport* report, const ConfineOptions& options) 
   if (report->has_namespaces && options.level_max >= SandboxLevel::kNamespaces) {
     SetCapabilities(/*keeps_permitted=*/true, /*is_effective=*/true);
     const Status root = ReplaceRoot(options.paths);
-    report->has_namespaces = root.ok();
+    report->has_own_root = root.ok();
     Append(!root.ok()               ? "no root of its own (" + Message(root) + ")"
            : options.paths.empty() ? "empty root"
                                     : "root with what drivers need",
@@ -180,7 +185,8 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
   }
   if (options.level_max >= SandboxLevel::kNamespaces) {
     const Status left = LeaveNamespaces(!takes_identity, &report->detail);
-    report->has_namespaces = left.ok() && getpid() == 1;
+    report->has_namespaces = left.ok();
+    report->has_own_pids = getpid() == 1;
     if (!left.ok()) {
       Append("no namespaces (" + Message(left) + ")", &report->detail);
     }
@@ -266,9 +272,8 @@ Status Confine(SandboxReport* report, const ConfineOptions& options) {
   }
   Append("Landlock ABI " + std::to_string(abi), &report->detail);
   const bool is_bounded = report->has_own_user || report->has_cgroup;
-  report->level = !is_bounded               ? SandboxLevel::kFiles
-                  : !report->has_namespaces ? SandboxLevel::kIdentity
-                                            : SandboxLevel::kNamespaces;
+  const bool is_apart = report->has_namespaces && report->has_own_pids && report->has_own_root;
+  report->level = !is_bounded ? SandboxLevel::kFiles : !is_apart ? SandboxLevel::kIdentity : SandboxLevel::kNamespaces;
   return absl::OkStatus();
 }
 

@@ -30,7 +30,9 @@ struct SandboxReport {
   SandboxLevel level = SandboxLevel::kProcess;
   bool has_own_user = false;
   bool has_cgroup = false;
-  bool has_namespaces = false;  // Of processes, network and System V objects; that of mounts comes with Confine.
+  bool has_own_pids = false;    // The first of a process namespace.
+  bool has_namespaces = false;  // Of network and System V objects; that of mounts comes with Confine.
+  bool has_own_root = false;
   std::string detail;           // What was and was not possible, one line.
 };
 

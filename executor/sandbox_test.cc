@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -28,81 +29,23 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/syscall_table.h"
 #include "executor/driver_environment.h"
 #include "executor/testing/fixture.h"
 
 namespace hpvm {
 namespace {
 
-// An errno that no system call returns, so that the filter's refusals differ from the kernel's.
-constexpr int kRefused = 4000;
-constexpr int kSyscallsMax = 460;
+using testing::InChild;
+using testing::kAllowed;
+using testing::NameOf;
 
-// Runs `body` in a child; its return value, or -signal.
-int InChild(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    _exit(body());
-  }
-  int status = 0;
-  HPVMD_CHECK(waitpid(child, &status, 0) == child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+testing::Filter FilterOf(SandboxProfile profile) {
+  return [profile] { return InstallFilter(profile, testing::kRefused); };
 }
 
-enum Outcome : int { kAllowed = 0, kRefusal = 1, kNotThere = 2 };
-
-int OutcomeOf(long result) {
-  return result == -1 && errno == kRefused ? kRefusal : result == -1 && errno == ENOSYS ? kNotThere : kAllowed;
-}
-
-std::string NameOf(int outcome) {
-  switch (outcome) {
-    case kRefusal:
-      return "refuse";
-    case kNotThere:
-      return "absent";
-    case -SIGSYS:
-      return "kill";
-    default:
-      return "allow";  // It did something, or crashed on the arguments.
-  }
-}
-
-// `call` under a profile's filter, in a child of its own.
 int UnderFilter(const std::function<long()>& call, SandboxProfile profile = SandboxProfile::kTight) {
-  return InChild([&] {
-    alarm(20);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    if (!InstallFilter(profile, kRefused).ok()) {
-      return 100;
-    }
-    errno = 0;
-    const long result = call();
-    return OutcomeOf(result);
-  });
-}
-
-// The whole table, as in the golden file: "0 allow", with ranges of equal outcomes joined.
-std::string SyscallTable(SandboxProfile profile) {
-  std::vector<std::string> outcomes;
-  for (int number = 0; number <= kSyscallsMax; ++number) {
-    // uretprobe and uprobe: newer kernels pass them by every filter, and they raise SIGILL outside a probe.
-    const bool is_unfiltered = number == 335 || number == 336;
-    outcomes.push_back(is_unfiltered
-                           ? "unfiltered"
-                           : NameOf(UnderFilter(
-                                 [number] { return syscall(number, -1L, -1L, -1L, -1L, -1L, -1L); }, profile)));
-  }
-  std::ostringstream table;
-  for (size_t first = 0; first < outcomes.size();) {
-    size_t last = first;
-    while (last + 1 < outcomes.size() && outcomes[last + 1] == outcomes[first]) {
-      ++last;
-    }
-    table << first << (last > first ? "-" + std::to_string(last) : "") << " " << outcomes[first] << "\n";
-    first = last + 1;
-  }
-  return table.str();
+  return testing::UnderFilter(FilterOf(profile), call);
 }
 
 // Every system call number: a new one appears here before it appears in a tenant's hands.
@@ -116,7 +59,7 @@ TEST(SandboxTest, SyscallsMatchTheGoldenTables) {
                {SandboxProfile::kSupervisor, "supervisor_syscalls.txt"}};
   for (const auto& c : cases) {
     const std::string path = std::string(HPVMD_SOURCE_DIR) + "/tests/golden/sandbox/" + c.file;
-    const std::string table = SyscallTable(c.profile);
+    const std::string table = testing::SyscallTable(FilterOf(c.profile));
     if (getenv("HPVMD_BLESS") != nullptr) {
       std::ofstream(path) << table;
       continue;
@@ -126,7 +69,22 @@ TEST(SandboxTest, SyscallsMatchTheGoldenTables) {
     golden << file.rdbuf();
     EXPECT_EQ(table, golden.str()) << c.file << ": HPVMD_BLESS=1 " << ::testing::internal::GetArgvs()[0]
                                    << " rewrites it.";
+    EXPECT_EQ(testing::FirstBeyondTable(FilterOf(c.profile)), 0) << c.file;
+    // Killed, or not there at all.
+    EXPECT_THAT(testing::ByInt80(FilterOf(c.profile)), ::testing::AnyOf(-SIGSYS, -SIGSEGV)) << c.file;
   }
+}
+
+// What tenants' kernels have of the system: few calls, of which these depend on their arguments.
+TEST(SandboxTest, RunnersHaveFiftyCallsAtMost) {
+  std::ifstream file(std::string(HPVMD_SOURCE_DIR) + "/tests/golden/sandbox/runner_syscalls.txt");
+  std::stringstream golden;
+  golden << file.rdbuf();
+  constexpr int kByArguments = 7;  // mmap, mprotect, clone, fcntl, prctl, tgkill, prlimit64.
+  const int count = testing::CountAllowed(golden.str()) + kByArguments;
+  std::cout << "system calls of a CPU runner: " << count << "\n";
+  EXPECT_GT(count, 20);
+  EXPECT_LE(count, 50);
 }
 
 // Calls whose arguments decide.
@@ -422,16 +380,153 @@ TEST_F(RunningExecutorTest, IsLockedDown) {
   EXPECT_THAT(status, ::testing::HasSubstr("CapBnd:\t0000000000000000"));
 }
 
-// An unprivileged identity is taken when one is configured.
-TEST_F(RunningExecutorTest, TakesAnIdentity) {
+// Each level has what those below it have; a lower maximum leaves the rest out, and says so.
+TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
   if (getuid() != 0) {
     GTEST_SKIP() << "Only root can take another identity.";
   }
-  options_.uid = 65534;
-  options_.gid = 65534;
-  Start();
-  EXPECT_THAT(ReadFile(Proc("status")), ::testing::HasSubstr("Uid:\t65534\t65534\t65534\t65534"));
-  EXPECT_TRUE(ready_.sandbox_level == 3 || ready_.sandbox_level == 1) << ready_.sandbox_detail;
+  const auto link_of = [&](const char* name) {
+    char target[64] = {};
+    const ssize_t length = readlink(Proc(name).c_str(), target, sizeof(target) - 1);
+    return std::string(target, length > 0 ? static_cast<size_t>(length) : 0);
+  };
+  const auto own = [&](const char* name) {
+    char target[64] = {};
+    const ssize_t length = readlink((std::string("/proc/self/") + name).c_str(), target, sizeof(target) - 1);
+    return std::string(target, length > 0 ? static_cast<size_t>(length) : 0);
+  };
+  for (uint32_t level = 0; level <= 4; ++level) {
+    SCOPED_TRACE(level);
+    options_.uid = options_.gid = level >= 3 ? 64999 : 0;
+    options_.tasks_max = 64;
+    options_.sandbox_level_max = level;
+    Start();
+    EXPECT_LE(ready_.sandbox_level, level);
+    // What the host refuses is named; this much of the ladder is there in every container.
+    EXPECT_TRUE(ready_.sandbox_level == level || ready_.sandbox_detail.find("no ") != std::string::npos)
+        << ready_.sandbox_detail;
+    std::cout << "level " << ready_.sandbox_level << ": " << ready_.sandbox_detail << "\n";
+    const std::string status = ReadFile(Proc("status"));
+    EXPECT_THAT(status, ::testing::HasSubstr("NoNewPrivs:\t1"));
+    EXPECT_THAT(status, ::testing::HasSubstr("CapPrm:\t0000000000000000"));
+    EXPECT_THAT(status, ::testing::HasSubstr("CapBnd:\t0000000000000000"));
+    EXPECT_THAT(status, ::testing::HasSubstr(level >= 1 ? "Seccomp:\t2" : "Seccomp:\t0"));
+    EXPECT_THAT(status, ::testing::HasSubstr(level >= 3 ? "Uid:\t64999\t64999\t64999\t64999" : "Uid:\t0\t0\t0\t0"));
+    EXPECT_THAT(ReadFile(Proc("limits")), ::testing::ContainsRegex(level >= 3 ? "Max processes +64 +64" : "Max proc"));
+    if (ready_.sandbox_level == 4) {
+      for (const char* space : {"ns/pid", "ns/net", "ns/ipc", "ns/uts", "ns/mnt"}) {
+        EXPECT_NE(link_of(space), own(space)) << space;
+      }
+      EXPECT_THAT(status, ::testing::ContainsRegex("NSpid:\t[0-9]+\t1\n"));
+      EXPECT_TRUE(std::filesystem::is_empty(Proc("root/")));
+    } else {
+      EXPECT_EQ(link_of("ns/net"), own("ns/net"));
+      EXPECT_EQ(link_of("ns/pid"), own("ns/pid"));
+    }
+    PrepareOneNode(1, "twice");
+    constexpr int32_t kOne[] = {21};
+    const StatusOr<RunReply> reply = Run(InlineRun(1, kOne));
+    ASSERT_TRUE(reply.ok() && reply->status.ok());
+    EXPECT_EQ(testing::AsInts(reply->outputs[0].data)[0], 42);
+    link_.reset();
+  }
+}
+
+// What is demanded and not there ends the process before it has read anything, with a sentence for the tenant.
+TEST_F(RunningExecutorTest, EndsBelowTheDemandedLevel) {
+  options_.sandbox_level_max = 1;
+  options_.sandbox_level_min = 2;
+  StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_);
+  ASSERT_TRUE(link.ok()) << Message(link.status());
+  const StatusOr<ExecutorReady> ready = (*link)->WaitReady(RealClock().Now() + testing::kPatience);
+  EXPECT_EQ(ready.status().code(), absl::StatusCode::kFailedPrecondition) << Message(ready.status());
+  EXPECT_THAT(Message(ready.status()), ::testing::HasSubstr("reaches level 1"));
+  EXPECT_THAT(Message(ready.status()), ::testing::HasSubstr("level 2 is demanded"));
+}
+
+// As in a plain container: no privilege, and no namespace for the asking. The floor is the filter and Landlock.
+TEST_F(RunningExecutorTest, ReachesTheFloorWithoutPrivileges) {
+  if (getuid() != 0) {
+    GTEST_SKIP() << "Privileges are dropped from root's.";
+  }
+  const bool has_landlock = HasLandlock();
+  for (const bool may_unshare : {false, true}) {
+    const int result = InChild([&] {
+      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+      if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0) {
+        return 100;
+      }
+      if (access(options_.program.c_str(), X_OK) != 0) {
+        return 101;
+      }
+      if (!may_unshare) {
+        scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+        seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(unshare), 0);
+        if (seccomp_load(filter) != 0) {
+          return 102;
+        }
+      }
+      StatusOr<std::unique_ptr<ExecutorHub>> hub = ExecutorHub::Create();
+      StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(**hub, options_);
+      if (!link.ok()) {
+        return 103;
+      }
+      const StatusOr<ExecutorReady> ready = (*link)->WaitReady(RealClock().Now() + testing::kPatience);
+      std::cout << (ready.ok() ? ready->sandbox_detail : Message(ready.status())) << std::endl;
+      return ready.ok() ? static_cast<int>(ready->sandbox_level) : 104;
+    });
+    if (result == 101) {
+      GTEST_SKIP() << "The program lies where only root reaches it.";
+    }
+    EXPECT_EQ(result, has_landlock ? 2 : 1);
+  }
+}
+
+// A process that waited serves like one that was started for the tenant, and holds nothing of anybody before.
+TEST_F(RunningExecutorTest, SparesServeWhenTheyAreGreeted) {
+  std::mutex mutex;
+  std::vector<Status> spare_ends;
+  const auto on_spare_end = [&](const Status& why) {
+    std::lock_guard lock(mutex);
+    spare_ends.push_back(why);
+  };
+  const bool is_root = getuid() == 0;
+  options_.uid = options_.gid = is_root ? 64998 : 0;
+  ExecutorOptions ahead = options_;
+  ahead.artifact_key = {};
+  StatusOr<std::unique_ptr<ExecutorLink>> spare = ExecutorLink::StartSpare(*hub_, ahead, on_spare_end);
+  ASSERT_TRUE(spare.ok()) << Message(spare.status());
+  // Locked down before there is a tenant.
+  const std::string path = "/proc/" + std::to_string((*spare)->pid()) + "/status";
+  const Time deadline = RealClock().Now() + testing::kPatience;
+  while (ReadFile(path).find("Seccomp:\t2") == std::string::npos && RealClock().Now() < deadline) {
+    usleep(5000);
+  }
+  EXPECT_THAT(ReadFile(path), ::testing::HasSubstr("Seccomp:\t2"));
+  link_ = *std::move(spare);
+  std::promise<ExecutorReady> promise;
+  ASSERT_TRUE(link_->Greet(options_, [&](const ExecutorReady& ready) { promise.set_value(ready); },
+                           [](const Status&) {}).ok());
+  ready_ = promise.get_future().get();
+  std::cout << "from the greeting to Ready: " << ready_.took / std::chrono::microseconds(1) << " us\n";
+  PrepareOneNode(1, "twice");
+  constexpr int32_t kOne[] = {4};
+  const StatusOr<RunReply> reply = Run(InlineRun(1, kOne));
+  ASSERT_TRUE(reply.ok() && reply->status.ok());
+  EXPECT_EQ(testing::AsInts(reply->outputs[0].data)[0], 8);
+  link_.reset();
+  EXPECT_TRUE(spare_ends.empty());
+}
+
+// What was settled cannot be contradicted by whoever greets.
+TEST_F(RunningExecutorTest, SparesEndWhenTheGreetingContradicts) {
+  StatusOr<std::unique_ptr<ExecutorLink>> spare = ExecutorLink::StartSpare(*hub_, options_, [](const Status&) {});
+  ASSERT_TRUE(spare.ok());
+  ExecutorOptions other = options_;
+  other.tasks_max = 77;
+  std::promise<Status> promise;
+  ASSERT_TRUE((*spare)->Greet(other, nullptr, [&](const Status& why) { promise.set_value(why); }).ok());
+  EXPECT_THAT(Message(promise.get_future().get()), ::testing::HasSubstr("contradicts"));
 }
 
 // The figure that bounds how many tenants a machine holds.

@@ -22,8 +22,9 @@ void Core::ListDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
   }
   v1::Sandbox& shown = *response->mutable_sandbox();
   shown.set_level_min(std::max(tenant.policy->sandbox_level_min, static_cast<uint32_t>(config_->executor_sandbox_min)));
-  if (const std::optional<SandboxFacts>& facts = tenant.executor.sandbox.has_value() ? tenant.executor.sandbox : sandbox_;
-      facts.has_value()) {
+  const std::optional<SandboxFacts>& facts =
+      tenant.executor.sandbox.has_value() ? tenant.executor.sandbox : sandbox_;
+  if (facts.has_value()) {
     shown.set_known(true);
     shown.set_level(facts->level);
     shown.set_detail(facts->detail);

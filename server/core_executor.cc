@@ -235,6 +235,9 @@ void Core::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& 
     slot.refused_config = config_;
   } else {
     slot.breaker.Crashed(now, slot.is_ready ? now - slot.ready_at : Duration{0}, BreakerLimits(), *options_.rng);
+    if (slot.breaker.Pause(now, BreakerLimits()) > Duration{0}) {
+      options_.observer->OnExecutor(tenant->name, "breaker opened");
+    }
   }
   LogWarning("Executor ended", {{"tenant", tenant->name},
                                 {"executor", std::to_string(epoch)},

@@ -32,7 +32,8 @@ void CrashBreaker::Crashed(Time now, Duration lived, const Limits& limits, Rng& 
   // The one that was to try. Its successors' tries differ between tenants that crash together.
   const Duration most = std::max(kPauseMax, limits.window);
   const uint32_t doublings = std::min(openings_++, kDoublingsMax);
-  const Duration pause = limits.window > most / (int64_t{1} << doublings) ? most : limits.window * (int64_t{1} << doublings);
+  const int64_t times = int64_t{1} << doublings;
+  const Duration pause = limits.window > most / times ? most : limits.window * times;
   const auto jitter = Duration(static_cast<int64_t>(rng.Below(static_cast<uint64_t>(pause.count() / 4) + 1)));
   open_until_ = now + pause - jitter;
 }

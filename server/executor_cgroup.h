@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control groups of executors: what one of them, its compiler and its builders may take together, and their common end.
 //
-// Version 2 where the daemon's own group is delegated to it, else version 1's memory and pids controllers, each where it
-// may be written. In a daemon's own group every executor's has a name that begins with one of the state folder, so that
-// the next daemon finds what this one left.
+// Version 2 where the daemon's own group is delegated to it, else version 1's memory and pids controllers, each where
+// it may be written. In a daemon's own group every executor's has a name that begins with one of the state folder, so
+// that the next daemon finds what this one left.
 #ifndef HPVMD_SERVER_EXECUTOR_CGROUP_H_
 #define HPVMD_SERVER_EXECUTOR_CGROUP_H_
 

@@ -193,7 +193,8 @@ StatusOr<uint32_t> ExecutorPlaces::TakeUid() {
       return uid;
     }
   }
-  return ResourceExhausted("All " + std::to_string(uid_count_) + " user ids of executors (executor.uid_count) are taken.");
+  return ResourceExhausted("All " + std::to_string(uid_count_) +
+                           " user ids of executors (executor.uid_count) are taken.");
 }
 
 StatusOr<std::unique_ptr<ExecutorPlace>> ExecutorPlaces::Take(const CgroupLimits& limits) {

@@ -4,7 +4,8 @@
 //
 // A user id also stands for a group id. A tenant's cache folder belongs to the daemon, and to the group of the one
 // process that serves the tenant now, which changes with the process; what lies in it was made by processes of earlier
-// ids and is readable for whoever can enter the folder, which is that group. So no file of a tenant's ever changes hands.
+// ids and is readable for whoever can enter the folder, which is that group. So no file of a tenant's ever changes
+// hands.
 #ifndef HPVMD_SERVER_EXECUTOR_PLACE_H_
 #define HPVMD_SERVER_EXECUTOR_PLACE_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executor processes that wait for a tenant: started, isolated and, where nothing of the tenant is needed for it, locked
-// down. Each serves one tenant, once; what is taken is replaced a moment later.
+// Executor processes that wait for a tenant: started, isolated and, where nothing of the tenant is needed for it,
+// locked down. Each serves one tenant, once; what is taken is replaced a moment later.
 #ifndef HPVMD_SERVER_EXECUTOR_SPARES_H_
 #define HPVMD_SERVER_EXECUTOR_SPARES_H_
 
@@ -33,8 +33,8 @@ struct SpareExecutor {
 // Which files `options` names, so that an update of them is seen; empty when one is missing.
 std::string ProgramsOf(const ExecutorOptions& options);
 
-// Any thread. A thread of its own starts and ends them, one at a time, when nobody has taken one for a moment: a machine
-// that is busy starting tenants is left in peace.
+// Any thread. A thread of its own starts and ends them, one at a time, when nobody has taken one for a moment: a
+// machine that is busy starting tenants is left in peace.
 class ExecutorSpares {
  public:
   // `start` starts one for a profile, to call `on_end` (on the hub's thread) if it ends before it is greeted.

@@ -38,6 +38,8 @@ constexpr uint64_t kInlineSourceBytesMax = 1 * limits::kMiB;
 constexpr int kLastReadsMax = 64;
 // A prepare compiles; its own deadline is the compiler's to keep, so only a long overrun costs the process.
 constexpr Duration kPrepareGrace = std::chrono::seconds(5);
+// What asks for no work is answered at once by a process that is well; a grant is noticed between two chunks.
+constexpr Duration kAnswerWithin = std::chrono::seconds(60);
 
 // From this sandbox level on the process has a process namespace.
 constexpr uint32_t kOwnPidsLevel = 4;
@@ -201,6 +203,7 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   void ReadStderr();
   void End(const std::string& how);
   Status EndStatus(const std::string& how);
+  std::string WhatWasLate(const Pending& pending) const;
 
   ExecutorHub::Core& hub_;
   ExecutorOptions options_;  // Changed by Greet only, on the hub's thread.
@@ -578,7 +581,7 @@ RequestId ExecutorLink::Core::Run(const RunInput& input, RunDone done) {
 
 RequestId ExecutorLink::Core::OutputShapes(uint64_t handle, const std::vector<InputTensor>& inputs,
                                            const std::map<std::string, int64_t>& symbols, ShapesDone done) {
-  Pending pending{.done = std::move(done)};
+  Pending pending{.done = std::move(done), .kill_at = RealClock().Now() + kAnswerWithin};
   Pending unsent = pending;
   EncodedRequest request;
   Status status = handle != 0 ? EncodeOutputShapes(handle, inputs, symbols, &request)
@@ -598,7 +601,7 @@ RequestId ExecutorLink::Core::OutputShapes(uint64_t handle, const std::vector<In
 }
 
 void ExecutorLink::Core::GrantChanged(uint32_t entry, uint32_t epoch, AckDone done) {
-  Pending pending{.done = std::move(done)};
+  Pending pending{.done = std::move(done), .kill_at = RealClock().Now() + kAnswerWithin};
   Pending unsent = pending;
   EncodedRequest request;
   request.envelope.mutable_grant_changed()->set_entry(entry);
@@ -614,7 +617,7 @@ void ExecutorLink::Core::GrantChanged(uint32_t entry, uint32_t epoch, AckDone do
 }
 
 void ExecutorLink::Core::Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done) {
-  Pending pending{.done = std::move(done)};
+  Pending pending{.done = std::move(done), .kill_at = RealClock().Now() + kAnswerWithin};
   Pending unsent = pending;
   EncodedRequest request;
   request.envelope.mutable_reclaim()->set_entry(entry);
@@ -930,9 +933,7 @@ void ExecutorLink::Core::OnTimer(uint64_t tag) {
       Time next = kNever;
       for (auto& [id, pending] : pending_) {
         if (IsOverdue(pending, now)) {
-          KillLocked(Unavailable("The executor process was killed because a request did not stop within " +
-                                 std::to_string(options_.stop_grace / std::chrono::milliseconds(1)) +
-                                 " ms after its deadline or cancellation."));
+          KillLocked(Unavailable("The executor process was killed because " + WhatWasLate(pending)));
           return;
         }
         next = std::min({next, pending.stop_at, pending.kill_at});
@@ -943,6 +944,14 @@ void ExecutorLink::Core::OnTimer(uint64_t tag) {
     default:
       break;
   }
+}
+
+std::string ExecutorLink::Core::WhatWasLate(const Pending& pending) const {
+  if (!std::holds_alternative<RunDone>(pending.done) && !std::holds_alternative<PrepareDone>(pending.done)) {
+    return "it did not answer within " + std::to_string(kAnswerWithin / std::chrono::seconds(1)) + " s.";
+  }
+  return "a request did not stop within " + std::to_string(options_.stop_grace / std::chrono::milliseconds(1)) +
+         " ms after its deadline or cancellation.";
 }
 
 Status ExecutorLink::Core::EndStatus(const std::string& how) {

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a system call filter does with every number, for golden tables.
+#ifndef HPVMD_BASE_TESTING_SYSCALL_TABLE_H_
+#define HPVMD_BASE_TESTING_SYSCALL_TABLE_H_
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hpvm::testing {
+
+// An errno that no system call returns, so that the filter's refusals differ from the kernel's.
+inline constexpr int kRefused = 4000;
+// Beyond every number that has a meaning yet.
+inline constexpr int kSyscallsMax = 470;
+
+// Runs `body` in a child; its return value, or -signal.
+inline int InChild(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(body());
+  }
+  int status = 0;
+  HPVMD_CHECK(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+enum SyscallOutcome : int { kAllowed = 0, kRefusal = 1, kNotThere = 2 };
+
+inline int OutcomeOf(long result) {
+  return result == -1 && errno == kRefused ? kRefusal : result == -1 && errno == ENOSYS ? kNotThere : kAllowed;
+}
+
+inline std::string NameOf(int outcome) {
+  switch (outcome) {
+    case kRefusal:
+      return "refuse";
+    case kNotThere:
+      return "absent";
+    case -SIGSYS:
+      return "kill";
+    default:
+      return "allow";  // It did something, or crashed on the arguments.
+  }
+}
+
+// Installs the filter in this process, refusing with kRefused.
+using Filter = std::function<Status()>;
+
+// `call` under the filter, in a child of its own.
+inline int UnderFilter(const Filter& filter, const std::function<long()>& call) {
+  return InChild([&] {
+    alarm(20);
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (!filter().ok()) {
+      return 100;
+    }
+    errno = 0;
+    return OutcomeOf(call());
+  });
+}
+
+// The whole table, as in the golden file: "0 allow", with ranges of equal outcomes joined.
+inline std::string SyscallTable(const Filter& filter) {
+  std::vector<std::string> outcomes;
+  for (int number = 0; number <= kSyscallsMax; ++number) {
+    // uretprobe and uprobe: newer kernels pass them by every filter, and they raise SIGILL outside a probe.
+    const bool is_unfiltered = number == 335 || number == 336;
+    outcomes.push_back(is_unfiltered ? "unfiltered" : NameOf(UnderFilter(filter, [number] {
+      return syscall(number, -1L, -1L, -1L, -1L, -1L, -1L);
+    })));
+  }
+  std::ostringstream table;
+  for (size_t first = 0; first < outcomes.size();) {
+    size_t last = first;
+    while (last + 1 < outcomes.size() && outcomes[last + 1] == outcomes[first]) {
+      ++last;
+    }
+    table << first << (last > first ? "-" + std::to_string(last) : "") << " " << outcomes[first] << "\n";
+    first = last + 1;
+  }
+  return table.str();
+}
+
+// How many numbers a table allows.
+inline int CountAllowed(const std::string& table) {
+  std::istringstream lines(table);
+  std::string range, outcome;
+  int count = 0;
+  while (lines >> range >> outcome) {
+    const size_t dash = range.find('-');
+    const int first = std::stoi(range), last = dash == std::string::npos ? first : std::stoi(range.substr(dash + 1));
+    count += outcome == "allow" ? last - first + 1 : 0;
+  }
+  return count;
+}
+
+// The first number beyond the table that the filter does not refuse; 0: it refuses all. Numbers that have no meaning
+// yet get one in later kernels.
+inline int FirstBeyondTable(const Filter& filter) {
+  constexpr int kBeyondMax = 4096;
+  int found = 0;
+  int ends[2];
+  HPVMD_CHECK(pipe(ends) == 0);
+  InChild([&] {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    int number = filter().ok() ? kSyscallsMax + 1 : kBeyondMax;
+    while (number < kBeyondMax && syscall(number, -1L, -1L, -1L, -1L, -1L, -1L) == -1 && errno == kRefused) {
+      ++number;
+    }
+    const ssize_t put = write(ends[1], &number, sizeof(number));
+    return put == sizeof(number) ? 0 : 1;
+  });
+  close(ends[1]);
+  HPVMD_CHECK(read(ends[0], &found, sizeof(found)) == sizeof(found));
+  close(ends[0]);
+  return found == kBeyondMax ? 0 : found;
+}
+
+#if defined(__x86_64__)
+// getpid by the 32-bit door; whatever the filter allows otherwise.
+inline int ByInt80(const Filter& filter) {
+  return UnderFilter(filter, [] {
+    long result = 20;
+    asm volatile("int $0x80" : "+a"(result)::"memory", "cc", "r8", "r9", "r10", "r11");
+    return result;
+  });
+}
+#endif
+
+}  // namespace hpvm::testing
+
+#endif  // HPVMD_BASE_TESTING_SYSCALL_TABLE_H_

@@ -40,7 +40,8 @@ class SegmentPool {
   // `idle_bytes_max`: what may wait for use again; the rest is freed, oldest first.
   explicit SegmentPool(uint64_t idle_bytes_max, scheduler::Account account = {});
 
-  // kResourceExhausted with the quota's sentence. At least `bytes` (1 or more). Zeroed when `zero`; otherwise it may hold the tenant's old bytes.
+  // At least `bytes` (1 or more). Zeroed when `zero`; otherwise it may hold the tenant's old bytes. kResourceExhausted
+  // with the quota's sentence.
   StatusOr<SegmentRef> Acquire(uint64_t bytes, bool zero);
 
   uint64_t idle_bytes() const;

@@ -66,6 +66,14 @@ struct FakeExecutor {
   std::deque<RunCall> runs;
   std::vector<RequestId> cancels;
   std::vector<uint64_t> released, forgotten;
+  struct ReclaimCall {
+    uint32_t entry = 0;
+    uint64_t bytes_max = 0;
+    std::function<void(StatusOr<ExecutorUsage>)> done;
+  };
+  std::deque<ReclaimCall> reclaims;
+  std::function<void(const ExecutorUsage&)> on_usage;
+  std::optional<Duration> cpu_time;
   std::string killed;
   bool ended = false, shut_down = false, destroyed = false;
   RequestId next_id = 1;
@@ -110,6 +118,10 @@ class FakeProcess final : public ExecutorProcess {
     }
   }
   void Forget(uint64_t memory_id) override { state_->forgotten.push_back(memory_id); }
+  void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) override {
+    state_->reclaims.push_back({entry, bytes_max, std::move(done)});
+  }
+  std::optional<Duration> CpuTime() const override { return state_->cpu_time; }
   void Shutdown() override { state_->shut_down = true; }
   void Kill(std::string_view why) override {
     state_->killed = why;
@@ -132,6 +144,7 @@ class FakeSpawner final : public ExecutorSpawner {
     state->tenant = request.tenant;
     state->backends = request.backends;
     state->on_end = std::move(on_end);
+    state->on_usage = request.on_usage;
     executors.push_back(state);
     if (!end_at_once.ok()) {
       state->Die(end_at_once);

@@ -17,9 +17,9 @@ enum class Resource : uint8_t {
   kDeviceTime,     // Spent: nanoseconds on devices, all of them together.
   kDeviceBytes,    // Held.
   kHostBytes,      // Held: buffers, tensors on their way, modules and documents.
-  kDiskBytes,      // Held: jobs and compiled kernels.
+  kDiskBytes,      // Held: jobs.
   kCompileTime,    // Spent: processor nanoseconds of compilers.
-  kQueuedJobs,     // Held.
+  kQueuedJobs,     // Held. Runs that wait are not jobs.
   kRunningJobs,    // Held; Runs count as jobs.
   kModules,        // Held.
   kRequests,       // Spent.

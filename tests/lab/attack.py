@@ -2,15 +2,14 @@
 """The list of attacks and what one came to. An attack is a function of a Session with the decorator below, or a line of a table."""
 
 import dataclasses
+import os
 import re
 import time
 import urllib.parse
 
-import calls
-
 ATTACKS = []
-REFUSED, KILLED, TOOK, ODD = "refused", "killed", "took", "odd"
-STRIKE = calls.document("strike", (("attack", "in", "u8"), ("report", "out", "u8")))
+REFUSED, KILLED, TOOK, ODD, ABSENT = "refused", "killed", "took", "odd", "absent"
+NEED_PATH = ("read", "write", "list", "stat", "link", "remove", "rename", "chmod", "inotify")
 REPORT = re.compile(r"lab\[(.*)\]", re.S)
 
 
@@ -42,7 +41,12 @@ def attack(threat, level=0, group="api", brief=True, name=None):
 def native(threat, level, name, probe, brief=True, core=False, **arguments):
     """One line of a table: a probe of the payload, with the session's facts in its arguments ("{n_pid}")."""
     def run(session):
-        return session.strike(probe, **{key: str(value).format(**session.facts) for key, value in arguments.items()})
+        said = {key: str(value).format_map(session.facts) for key, value in arguments.items()}
+        # What is not there would be refused for the wrong reason.
+        path = said.get("path", "")
+        if probe in NEED_PATH and not os.path.exists(path):
+            return Result(ODD if path.startswith(str(session.target.folder)) else ABSENT, f"{path} is not there")
+        return session.strike(probe, **said)
     ATTACKS.append(Attack(name, threat, run, level, "native", brief, core))
 
 

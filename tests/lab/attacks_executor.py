@@ -4,7 +4,8 @@
 import time
 
 import calls
-from attack import KILLED, ODD, REFUSED, TOOK, Attack, ATTACKS, Result, attack, eventually
+from attack import KILLED, REFUSED, TOOK, Attack, ATTACKS, Result, attack, eventually
+from wire import encode, first
 
 CRASHES = ("segv", "bus", "ill", "fpe", "abrt", "sys", "oom", "stop", "exit", "fd_close", "garbage", "device_lost", "assert", "double_free")
 # What must end the executor, and what may pass because it means nothing.
@@ -143,3 +144,39 @@ def nothing_is_left_of_the_dead(session):
     if not eventually(lambda: session.zombies() == 0, 3):
         return [f"{session.zombies()} zombies"]
     return session.check_tenant_works()
+
+
+@attack("T21", group="protocol")
+def memory_that_changes_while_it_is_read(session):
+    """Outputs are written on after their run has answered, while the daemon reads, hashes and stores them: nobody else notices, and
+    what was read once stays what it is."""
+    api, complaints = session.api, []
+    text = b"probe=scribble\nms=1500\n".ljust(1 << 20, b"\n")
+    identifier = first(first(api.call("CreateBuffer", encode(f2=len(text))).reply, 1), 1)
+    api.call("WriteBuffer", encode(f1=encode(f2=identifier), f2=text))
+    handle, _ = api.handle(calls.STRIKE)
+    small = calls.tensor(calls.U8, text[:64 * 1024])
+    answer = api.call("Run", encode(f2=handle, f3=[encode(f1="attack", f2=small)], f4=[encode(f1="report_out", f3=1)]))
+    view = first(first(answer.reply, 1), 3)
+    if not answer.ok or not view:
+        return [f"the run: {answer}"]
+    for _ in range(10):
+        read = api.call("ReadBuffer", encode(f2=first(view, 1)))
+        if not read.ok or sum(len(first(reply, 2)) for reply in read.replies) != 64 * 1024:
+            complaints.append(f"a buffer that is written on: {read}")
+    answer = api.call("Submit", encode(f2=handle, f4=[encode(f1="attack", f2=small)]))
+    job = api.job_id(answer)
+    if not eventually(lambda: api.job(job).get(3, [0])[0] >= 4, 10):
+        complaints.append("the job does not end")
+    stored = set()
+    for _ in range(5):
+        fetched = api.call("FetchOutput", encode(f2=job, f3="report_out"))
+        stored.add(b"".join(first(reply, 2) for reply in fetched.replies))
+        if fetched.code in ("INTERNAL", "UNKNOWN", "UNAVAILABLE"):
+            complaints.append(f"a job's output that is written on: {fetched}")
+        time.sleep(0.2)
+    if len(stored) != 1:
+        complaints.append(f"a stored output came back in {len(stored)} ways")
+    api.call("DeleteBuffer", encode(f2=identifier))
+    api.call("DeleteBuffer", encode(f2=first(view, 1)))
+    return complaints + session.check_tenant_works()

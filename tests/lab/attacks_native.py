@@ -7,8 +7,8 @@ import signal
 from attack import native
 
 # Files: the filter knows no open where there is no driver.
-for path, name in (("/etc/shadow", "password hashes"), ("/etc/passwd", "a file for everybody"), ("{state}/jobs.sqlite", "the job store"),
-                   ("{state}/secret", "the key of the caches"), ("{state}/identity.sqlite", "tokens and tenants"),
+for path, name in (("/etc/shadow", "password hashes"), ("/etc/passwd", "a file for everybody"), ("{store}", "the job store"),
+                   ("{key}", "the key of the caches"), ("{identity}", "tokens and tenants"),
                    ("{n_blob}", "a neighbour's stored bytes"), ("{n_cache}", "a neighbour's compiled kernel"), ("{log}", "the daemon's log"),
                    ("/proc/self/environ", "its environment"), ("/proc/self/maps", "its memory's map"),
                    ("/proc/{n_pid}/environ", "a neighbour's environment"), ("/proc/{n_pid}/maps", "a neighbour's map"),
@@ -25,8 +25,8 @@ native("T18", 1, "list processes", "list", core=True, path="/proc")
 native("T18", 1, "list the state folder", "list", path="{state}")
 native("T18", 1, "list the neighbour's cache", "list", path="{n_cache_folder}")
 native("T18", 1, "write the core pattern", "write", path="/proc/sys/kernel/core_pattern")
-native("T18", 1, "write the job store", "write", path="{state}/jobs.sqlite")
-native("T34", 1, "write the audit", "write", path="{state}/audit/audit.log")
+native("T18", 1, "write the job store", "write", path="{store}")
+native("T34", 1, "write the audit", "write", path="{audit}")
 native("T9", 1, "write a neighbour's cache", "create", path="{n_cache_folder}/planted")
 native("T18", 1, "write outside of scratch", "create", core=True, path="/tmp/hpvm-lab-planted")
 native("T18", 1, "write where everybody may", "create", path="/dev/shm/hpvm-lab-planted")
@@ -37,7 +37,7 @@ native("T18", 1, "make a node", "mknod", path="{folder}/planted-node")
 native("T18", 1, "change a mode", "chmod", path="{victim}")
 native("T18", 1, "link", "link", path="{victim}")
 native("T18", 1, "watch files", "inotify", path="/etc")
-native("T18", 1, "stat", "stat", path="{state}/jobs.sqlite")
+native("T18", 1, "stat", "stat", path="{store}")
 native("T18", 0, "inherited files", "inherited", core=True)
 native("T18", 1, "a way out by descriptors", "openat", core=True)
 for device in ("/dev/nvidiactl", "/dev/dri/renderD128", "/dev/kvm", "/dev/fuse", "/dev/net/tun", "/dev/vda"):

@@ -40,6 +40,15 @@ def tensor(kind, data):
     width = {U8: 1, I32: 4}[kind]
     return encode(f1=kind, f2=len(data) // width, f3=data)
 
+STRIKE = document("strike", (("attack", "in", "u8"), ("report", "out", "u8")))
+
+
+def strike(api, probe, arguments, timeout=None, deadline_ms=5000):
+    """Has the payload in the tenant's executor do something; an Answer with its report in the message."""
+    text = "".join(f"{key}={value}\n" for key, value in {"probe": probe, **arguments}.items()).encode()
+    text += b"\n" * (-len(text) % 16)
+    return api.run(STRIKE, {"attack": tensor(U8, text)}, deadline_ms=deadline_ms, timeout=timeout)
+
 
 class Api:
     """Opens a connection of its own when it has none, and again after a failure. One thread."""

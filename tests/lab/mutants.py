@@ -2,6 +2,8 @@
 """Promises broken on purpose: with each of these the lab must find something."""
 
 import dataclasses
+import os
+import signal
 
 import target as targets
 
@@ -26,9 +28,7 @@ def claim_level(session):
 
 def hand_out_secret(session):
     """The attacker finds the neighbour's secret in every answer."""
-    inner = session.call_strike
     session.secret = b"lab"
-    session.call_strike = inner
 
 
 def no_owner_check(session):
@@ -38,8 +38,6 @@ def no_owner_check(session):
 
 def neighbour_killed(session):
     """The neighbour's executor dies with the attacker's."""
-    import os
-    import signal
     inner = session.strike
 
     def strike(probe, **more):
@@ -47,6 +45,12 @@ def neighbour_killed(session):
         os.kill(session.target.executor_of(targets.NEIGHBOUR), signal.SIGKILL)
         return result
     session.strike = strike
+
+
+def log_forged(session):
+    """What a caller says stands in the log as it came."""
+    with session.target.log.open("ab") as log:
+        log.write(b"\nlab-injected\x1b[2J\n")
 
 
 def daemon_killed(session):
@@ -60,4 +64,4 @@ def daemon_killed(session):
 
 MUTANTS = {"no_sandbox": Mutant(no_sandbox, claim_level), "leak": Mutant(corrupt=hand_out_secret),
            "no_owner_check": Mutant(corrupt=no_owner_check),
-           "neighbour_killed": Mutant(corrupt=neighbour_killed), "daemon_killed": Mutant(corrupt=daemon_killed)}
+           "neighbour_killed": Mutant(corrupt=neighbour_killed), "daemon_killed": Mutant(corrupt=daemon_killed), "log_forged": Mutant(corrupt=log_forged)}

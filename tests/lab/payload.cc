@@ -30,12 +30,19 @@ namespace {
 
 constexpr char kInput[] = "attack";
 
+// Inline, or in memory that the daemon shares.
 std::string AttackText(const RunJob& job) {
   for (const internal::Binding& input : job.message.inputs()) {
-    if (input.name() == kInput && input.has_body() &&
-        input.body().offset() + uint64_t{input.body().bytes()} <= job.body.size()) {
-      return {reinterpret_cast<const char*>(job.body.data()) + input.body().offset(), input.body().bytes()};
+    if (input.name() != kInput) {
+      continue;
     }
+    std::span<const uint8_t> bytes;
+    if (input.has_body()) {
+      bytes = std::span(job.body).subspan(input.body().offset(), input.body().bytes());
+    } else if (const auto found = job.memories.find(input.memory().memory_id()); found != job.memories.end()) {
+      bytes = found->second->mapping.span().subspan(input.memory().offset(), input.memory().bytes());
+    }
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   return "";
 }
@@ -98,8 +105,11 @@ std::span<const uint8_t> BrokenExecuteRun(Engine& engine, RunJob& job, const Dev
   const auto* owner = reinterpret_cast<const Runner::Job*>(reinterpret_cast<const char*>(&job) -
                                                            offsetof(Runner::Job, run));
 #pragma GCC diagnostic pop
-  lab::Task task{lab::Arguments(text), job.message, owner->id, done};
+  lab::Task task{lab::Arguments(text), job, owner->id, done};
   const std::string report = lab::RunProbe(task);
+  if (task.run_kernel) {
+    return ExecuteRun(engine, job, devices, now, arena, done);
+  }
   if (!task.keep_answer) {
     SetStatus(Aborted("lab[" + CleanText(report, 12'000, false) + "]"), done->mutable_status());
   }

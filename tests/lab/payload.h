@@ -20,10 +20,11 @@ namespace hpvm::lab {
 // One probe's surroundings. On the thread that executes the run.
 struct Task {
   std::map<std::string, std::string> arguments;  // Of the attack's text: "key=value" lines.
-  const internal::Run& run;
+  RunJob& job;
   uint64_t request_id = 0;  // The run's, on the daemon's socket.
   internal::RunDone* done;  // The answer, for probes that lie in it.
   bool keep_answer = false;  // Set by a probe that has filled `done` itself.
+  bool run_kernel = false;   // Set by a probe after which the run goes on as any other.
 
   std::string Text(const char* name) const;
   int64_t Number(const char* name) const;  // 0 when it is not there.

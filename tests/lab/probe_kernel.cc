@@ -66,7 +66,8 @@ std::string ProtectByKey(Task&) {
 // fd, request.
 std::string Ioctl(Task& task) {
   char data[256] = {};
-  const int result = ioctl(static_cast<int>(task.Number("fd")), static_cast<unsigned long>(task.Number("request")), data);
+  const auto request = static_cast<unsigned long>(task.Number("request"));
+  const int result = ioctl(static_cast<int>(task.Number("fd")), request, data);
   return result >= 0 || errno == ENOTTY ? Took("reached the driver") : Refused();
 }
 

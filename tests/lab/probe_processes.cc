@@ -186,7 +186,14 @@ std::string SocketPair(Task&) {
   return Outcome(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
 }
 
+// For the lab, which finds the executor of a tenant by it.
+std::string Name(Task& task) {
+  prctl(PR_SET_NAME, task.Text("tag").c_str(), 0, 0, 0);
+  return "refused: named";
+}
+
 constexpr NamedProbe kProbes[] = {
+    {"name", Name},
     {"ptrace", Trace},
     {"read_memory", ReadMemory},
     {"write_memory", WriteMemory},

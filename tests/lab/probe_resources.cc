@@ -134,6 +134,26 @@ std::string ResizeShared(Task&) {
   return changed.empty() ? Refused() + " for " + std::to_string(refused) : Took(changed);
 }
 
+// Writes into the outputs' shared memory long after the run has answered.
+std::string Scribble(Task& task) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(task.Number("ms"));
+  for (const auto& [id, memory] : task.job.memories) {
+    if (memory == nullptr || !memory->writable) {
+      continue;
+    }
+    std::thread([memory, end] {
+      uint64_t value = 1;
+      while (std::chrono::steady_clock::now() < end) {
+        for (uint64_t at = 0; at + 8 <= memory->mapping.size(); at += 8, value = value * 6364136223846793005 + 1) {
+          memcpy(memory->mapping.data() + at, &value, 8);
+        }
+      }
+    }).detach();
+  }
+  task.run_kernel = true;
+  return "";
+}
+
 // A worker that ignores the wish to stop, with every thread that there is.
 std::string Spin(Task& task) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(task.Number("ms"));
@@ -156,7 +176,7 @@ std::string Spin(Task& task) {
 
 constexpr NamedProbe kProbes[] = {
     {"descriptors", Descriptors}, {"threads", Threads}, {"memory", Memory}, {"shared_memory", SharedMemory},
-    {"log", Log},                 {"spin", Spin},       {"resize_shared", ResizeShared},
+    {"log", Log},                 {"spin", Spin},       {"resize_shared", ResizeShared}, {"scribble", Scribble},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ import traceback
 
 import calls
 import target as targets
-from attack import KILLED, ODD, REFUSED, STRIKE, TOOK, Result, eventually, verdict
+from attack import ODD, TOOK, Result, verdict
 
 QUANTUM_MS = 5
 # What a machine with other work adds to a single 99th percentile, however it is measured; figures are reported without it.
@@ -20,6 +20,25 @@ NOISE_MS = 3
 
 def percentile(values, part):
     return sorted(values)[min(len(values) - 1, int(len(values) * part))] if values else float("nan")
+
+
+class Facts(dict):
+    """What attackers are told; what changes meanwhile is looked up."""
+
+    def __init__(self, session):
+        super().__init__()
+        self.session = session
+
+    def __missing__(self, name):
+        if name == "victim":  # Where it may be removed it is there again.
+            victim = self.session.target.folder / "victim"
+            victim.write_text("a file")
+            os.chown(victim, *[self.session.target.uid] * 2)
+            return victim
+        if name != "compiler":
+            raise KeyError(name)
+        own = self.session.target.executor_of(self.session.tenant)
+        return self.session.target.compiler_of(own) or 0
 
 
 class Session:
@@ -63,21 +82,23 @@ class Session:
         own, neighbour = target.executor_of(self.tenant), target.executor_of(targets.NEIGHBOUR)
         if own is None or neighbour is None:
             raise RuntimeError("the executors cannot be told apart: " + target.tail())
-        victim = target.folder / "victim"
-        victim.write_text("a file")
-        victim.chmod(0o600)
         cache = target.state / "cache" / targets.NEIGHBOUR
         kernels = [path for path in cache.rglob("*") if path.is_file()] or [cache / "none"]
         blobs = [path for path in (target.state / "blobs").rglob("*") if path.is_file()] or [target.state / "blobs/none"]
+        # Files of the state folder by what they are; a missing one makes its attack fail as not tried.
+        def state(pattern):
+            return next(iter(sorted(target.state.rglob(pattern))), target.state / pattern)
         address = {pid: self.heap_of(pid) for pid in (neighbour, self.pid)}
-        self.facts = {"n_pid": neighbour, "d_pid": self.pid, "n_client": target.neighbour.process.pid,
-                      "compiler": target.compiler_of(own), "n_compiler": target.compiler_of(neighbour), "state": target.state,
-                      "folder": target.folder, "socket": target.socket, "log": target.log, "victim": victim,
+        self.facts = Facts(self)
+        self.facts.update({"store": state("jobs*"), "key": state("*.key"), "identity": state("identity*"), "audit": state("audit-*.jsonl")})
+        self.facts.update({"n_pid": neighbour, "d_pid": self.pid, "n_client": target.neighbour.process.pid,
+                      "n_compiler": target.compiler_of(neighbour), "state": target.state,
+                      "folder": target.folder, "socket": target.socket, "log": target.log,
                       "n_cache": kernels[0], "n_cache_folder": cache, "n_blob": blobs[0],
                       "n_address": address[neighbour], "d_address": address[self.pid],
                       "n_address_hex": hex(address[neighbour]), "d_address_hex": hex(address[self.pid]),
                       "n_uid": os.stat(f"/proc/{neighbour}").st_uid or 65533,
-                      "abstract": self.abstract_name, "port": self.listeners[0].getsockname()[1]}
+                      "abstract": self.abstract_name, "port": self.listeners[0].getsockname()[1]})
         self.neighbour_pid = neighbour
 
     @staticmethod
@@ -96,10 +117,9 @@ class Session:
     def crashes_of(self, kind):
         return 1000 if self.full and kind != "stop" else 100 if self.full else 3
 
-    def call_strike(self, api, probe, arguments, timeout=None, deadline_ms=5000):
-        text = "".join(f"{key}={value}\n" for key, value in {"probe": probe, **arguments}.items()).encode()
-        text += b"\n" * (-len(text) % 16)
-        return api.run(STRIKE, {"attack": calls.tensor(calls.U8, text)}, deadline_ms=deadline_ms, timeout=timeout)
+    @staticmethod
+    def call_strike(api, probe, arguments, timeout=None, deadline_ms=5000):
+        return calls.strike(api, probe, arguments, timeout, deadline_ms)
 
     def strike(self, probe, deadline_ms=5000, **arguments):
         answer = self.call_strike(self.api, probe, arguments, deadline_ms=deadline_ms)

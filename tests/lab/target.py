@@ -52,6 +52,16 @@ def children(pid):
     return found
 
 
+def thread_names(pid):
+    names = set()
+    for comm in pathlib.Path(f"/proc/{pid}/task").glob("*/comm"):
+        try:
+            names.add(comm.read_text().strip())
+        except OSError:
+            pass
+    return names
+
+
 def zombies(pid):
     found = 0
     for entry in os.listdir("/proc"):
@@ -128,10 +138,11 @@ class Target:
         self.address = f"unix:{self.socket}"
         self.log = self.folder / "hpvmd.log"
         self.log.touch()
-        if setting.dropped:
+        self.uid = DROPPED_UID if setting.dropped and os.geteuid() == 0 else os.geteuid()
+        if self.uid != os.geteuid():
             for path in (self.folder.parent, self.folder, self.state):
                 os.chown(path, DROPPED_UID, DROPPED_UID)
-        self.tokens = {}
+        self.tokens, self.apis = {}, {}
         self.start()
         if setting.credentials:
             self.make_tokens()
@@ -221,18 +232,20 @@ class Target:
         while api.job(self.job_id).get(3, [0])[0] < 4 and time.monotonic() < end:
             time.sleep(0.05)
         api.close()
-        self.neighbour_executor = self.executor_of(NEIGHBOUR)
 
     def executors(self):
         mark = str(self.bin / self.setting.executor).encode()
         return {pid: arguments for pid, (_, arguments) in children(self.process.pid).items()
                 if arguments[0] == mark and not any(a.startswith(b"--") for a in arguments[1:])}
 
-    # An executor does not say whose it is; its compiler's cache folder does.
     def executor_of(self, tenant):
-        for pid in self.executors():
-            for _, arguments in children(pid).values():
-                if any(a.endswith(b"/cache/" + tenant.encode()) for a in arguments):
+        """Its process, started if there is none. An executor does not show whose it is; this one is asked to name a thread."""
+        api = self.apis.setdefault(tenant, self.api(tenant))
+        tag = f"lab-{tenant}"[:15]
+        for _ in range(20):
+            calls.strike(api, "name", {"tag": tag})
+            for pid in self.executors():
+                if tag in thread_names(pid):
                     return pid
         return None
 
@@ -254,6 +267,8 @@ class Target:
     def stop(self):
         """The daemon's exit code, and what of its processes is left."""
         self.neighbour.stop()
+        for api in self.apis.values():
+            api.close()
         family = list(children(self.process.pid))
         self.process.send_signal(signal.SIGTERM)
         try:

@@ -39,11 +39,18 @@ StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hu
   if (FamilyOf(backend) == "opencl") {
     return CreateOpenClDevice(
         backend, hub,
-        {.builder = options.builder, .learnt = options.learnt, .variant = options.gpu_variant, .fpga = options.fpga});
+        {.builder = options.builder,
+         .learnt = options.learnt,
+         .gate = options.gate,
+         .variant = options.gpu_variant,
+         .fpga = options.fpga});
   }
   if (FamilyOf(backend) == "vulkan") {
-    return CreateVulkanDevice(
-        backend, hub, {.builder = options.builder, .learnt = options.learnt, .variant = options.gpu_variant});
+    return CreateVulkanDevice(backend, hub,
+                              {.builder = options.builder,
+                               .learnt = options.learnt,
+                               .gate = options.gate,
+                               .variant = options.gpu_variant});
   }
   return Unknown(backend);
 }

@@ -22,6 +22,8 @@ constexpr Duration kTakeOverAfter = std::chrono::milliseconds(1);
 constexpr Duration kKeepAnswersMax = std::chrono::microseconds(50);
 // Device memory that grew and shrinks again at once is nobody's business, and news of it no flood.
 constexpr Duration kUsagePause = std::chrono::milliseconds(100);
+// Whether a device that was taken away is left is looked at so often.
+constexpr Duration kLeftPoll = std::chrono::microseconds(500);
 
 }  // namespace
 
@@ -231,7 +233,7 @@ void Runner::Watch() {
     // Whoever sets a time from here on arms the timer; whoever did before is seen below.
     const Time now = RealClock().Now();
     TakeOver(now);
-    ArmWatch(std::min(StopOverdue(now), SendUsageIfDue(now)));
+    ArmWatch(std::min({StopOverdue(now), SendUsageIfDue(now), AnswerLeftDevices(now)}));
   }
 }
 
@@ -297,6 +299,27 @@ void Runner::NoteUsage() {
   if (options_.engine->device_memory().changes() != told_changes_.load()) {
     ArmWatch(std::max(RealClock().Now(), Time(told_at_ns_.load()) + kUsagePause));
   }
+}
+
+Time Runner::AnswerLeftDevices(Time now) {
+  std::map<uint64_t, internal::GrantChanged> left;
+  bool waits = false;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto it = revoked_.begin(); it != revoked_.end();) {
+      if (IsLeft(it->second.entry())) {
+        left.insert(*it);
+        it = revoked_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+    waits = !revoked_.empty();
+  }
+  for (const auto& [id, changed] : left) {
+    AnswerGrant(id, changed);
+  }
+  return waits ? now + kLeftPoll : kNever;
 }
 
 Time Runner::SendUsageIfDue(Time now) {

@@ -22,6 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backends/gpu/grant_gate.h"
 #include "backends/grant.h"
 #include "base/fd.h"
 #include "engine/engine.h"
@@ -31,12 +32,16 @@
 
 namespace hpvm {
 
+// By entry of the grant page: of devices behind drivers.
+using GrantGates = std::map<uint32_t, std::unique_ptr<gpu::GrantGate>>;
+
 struct RunnerOptions {
   Engine* engine = nullptr;           // Borrowed.
   FrameReader* reader = nullptr;      // Borrowed; Hello has been taken out of it.
   int socket = -1;                    // Borrowed.
   const GrantPage* grants = nullptr;  // Borrowed; may be null.
   std::vector<uint32_t> grant_entries;  // By the engine's devices: their entries in the grant page.
+  const GrantGates* gates = nullptr;    // Borrowed; may be null.
   uint32_t jobs_max = 16;             // Runs and prepares in progress at once.
   uint64_t document_bytes_max = limits::kGraphDocumentBytesMax;
 };
@@ -110,6 +115,7 @@ class Runner {
   void NoteUsage();
   // When to look again.
   Time SendUsageIfDue(Time now);
+  Time AnswerLeftDevices(Time now);
 
   // Messages.
   // Handles one; a job that may start at once is returned.
@@ -122,6 +128,8 @@ class Runner {
   void Cancel(uint64_t id);
   void DescribeUsage(internal::Usage* usage) const;
   void AnswerShapes(uint64_t id, const internal::OutputShapes& shapes);
+  void TakeGrant(uint64_t id, const internal::GrantChanged& changed);
+  bool IsLeft(uint32_t entry) const;
   void AnswerGrant(uint64_t id, const internal::GrantChanged& changed);
   Status Admit(const std::shared_ptr<Job>& job, uint64_t within_ns, bool* may_start);
   void DropWaiting(Job& job);
@@ -154,6 +162,8 @@ class Runner {
   std::deque<std::shared_ptr<Job>> runnable_;
   std::unordered_map<uint64_t, std::shared_ptr<Job>> jobs_;  // Not answered yet.
   std::unordered_map<uint64_t, std::shared_ptr<Handle>> handles_;
+  // Not acknowledged, because the device is at work: by request.
+  std::map<uint64_t, internal::GrantChanged> revoked_;
 
   UniqueFd timer_;
   std::mutex timer_mutex_;

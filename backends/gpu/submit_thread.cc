@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/submit_thread.h"
 
+#include <time.h>
+
 #include <string>
 #include <system_error>
 #include <utility>
 
 namespace hpvm::gpu {
 namespace {
+
+// How often a page that no one signals is looked at.
+constexpr long kGrantPollNs = 200'000;
 
 bool IsStopped(const Submission& submission) {
   return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
@@ -40,7 +45,8 @@ void Settle(std::span<const TimelinePoint> signals, const Status& status) {
 
 }  // namespace
 
-SubmitThread::SubmitThread(Hub& hub, Driver& driver) : hub_(hub), driver_(driver), changed_(CreateHostTimeline(hub)) {}
+SubmitThread::SubmitThread(Hub& hub, Driver& driver, GrantGate* gate)
+    : hub_(hub), driver_(driver), gate_(gate), changed_(CreateHostTimeline(hub)) {}
 
 SubmitThread::~SubmitThread() {
   {
@@ -128,6 +134,42 @@ void SubmitThread::ServeSubmissions() {
   }
 }
 
+// False when the submission is stopped, or the device closed, before it is granted.
+bool SubmitThread::AwaitGrant(const Submission& submission) {
+  while (gate_ != nullptr && !gate_->TryEnter()) {
+    if (IsStopped(submission) || !FailStopped()) {
+      return false;
+    }
+    const timespec pause{0, kGrantPollNs};
+    nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+// Submissions behind the one that waits for its grant must not wait for it to learn that they are stopped. False when
+// the device is closing.
+bool SubmitThread::FailStopped() {
+  std::vector<Submission> stopped;
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_) {
+      return false;
+    }
+    for (auto it = waiting_.begin(); it != waiting_.end();) {
+      if (IsStopped(*it)) {
+        stopped.push_back(*it);
+        it = waiting_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+  }
+  for (const Submission& submission : stopped) {
+    Settle(submission.signals, Cancelled("The submission was stopped before it started."));
+  }
+  return true;
+}
+
 void SubmitThread::Launch(const Submission& submission) {
   Status failure;
   if (PollWaits(submission, &failure) == PointState::kFailed) {
@@ -136,9 +178,11 @@ void SubmitThread::Launch(const Submission& submission) {
   }
   {
     std::unique_lock lock(flights_mutex_);
-    flights_changed_.wait(lock, [&] { return flights_.size() < kFlightsMax; });
+    flights_changed_.wait(lock, [&] {
+      return flights_.size() < (gate_ == nullptr ? kFlightsMax : gate_->InFlightMax(kFlightsMax));
+    });
   }
-  if (IsStopped(submission)) {
+  if (IsStopped(submission) || !AwaitGrant(submission)) {
     Settle(submission.signals, Cancelled("The submission was stopped before it started."));
     return;
   }
@@ -161,6 +205,9 @@ void SubmitThread::ServeFlights() {
     InFlight& first = flights_.front();  // A deque's elements stay where they are while others are added.
     lock.unlock();
     const Status status = first.flight->Finish();
+    if (gate_ != nullptr) {
+      gate_->Leave();
+    }
     first.flight.reset();  // Before the signals: afterwards its buffers may be gone.
     const std::span<const TimelinePoint> signals = first.submission.signals;
     lock.lock();

@@ -5,7 +5,8 @@
 //
 // Submissions whose wait points are reached go to the driver in the order in which they were submitted; one that still
 // waits holds up nobody. A submission whose wait point has failed, or whose stop word is set before its turn, is never
-// enqueued: its signals fail with that status, or with kCancelled. Commands that run on the device cannot be stopped,
+// enqueued: its signals fail with that status, or with kCancelled. While the device is not granted nothing is enqueued
+// either. Commands that run on the device cannot be stopped,
 // and when a kernel traps, the commands behind it have been enqueued already and run on what it left; all of the
 // submission's results are undefined then, and its signals fail.
 #ifndef HPVMD_BACKENDS_GPU_SUBMIT_THREAD_H_
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "backends/gpu/grant_gate.h"
 
 namespace hpvm::gpu {
 
@@ -47,9 +49,9 @@ class SubmitThread {
   // Flights that are enqueued at once: one runs, one is behind it, and one is being enqueued.
   static constexpr uint32_t kFlightsMax = 3;
 
-  // Both are borrowed for its life. Declare it last in its device, so that it stops first. Threads start with the first
+  // All are borrowed for its life; without a gate the device is always granted. Declare it last in its device, so that it stops first. Threads start with the first
   // submission.
-  SubmitThread(Hub& hub, Driver& driver);
+  SubmitThread(Hub& hub, Driver& driver, GrantGate* gate = nullptr);
   // Waits for what is enqueued, and fails the other submissions with kCancelled.
   ~SubmitThread();
   SubmitThread(const SubmitThread&) = delete;
@@ -70,9 +72,12 @@ class SubmitThread {
   void ServeFlights();
   Turn TakeTurn(Submission* submission, std::vector<TimelinePoint>* pending);
   void Launch(const Submission& submission);
+  bool AwaitGrant(const Submission& submission);
+  bool FailStopped();
 
   Hub& hub_;
   Driver& driver_;
+  GrantGate* const gate_;
 
   std::mutex mutex_;
   std::deque<Submission> waiting_;     // Guarded by mutex_; in the order of submission.

@@ -251,5 +251,56 @@ TEST_F(SubmitThreadTest, ManyInterleaved) {
   }
 }
 
+// Nothing reaches the driver while the device is not granted; what is stopped meanwhile ends, also behind others.
+TEST_F(SubmitThreadTest, WaitsForItsGrant) {
+  GrantEntry entry{};
+  GrantGate gate(entry);
+  SubmitThread thread(hub, driver, &gate);
+  const auto first = Make(1), second = Make(2);
+  std::atomic<uint32_t> stop{0};
+  second->submission.stop = &stop;
+  ASSERT_TRUE(thread.Submit(first->submission).ok());
+  ASSERT_TRUE(thread.Submit(second->submission).ok());
+  EXPECT_FALSE(driver.Enqueues(1, AMoment()));
+  EXPECT_EQ(gate.in_flight(), 0u);
+  stop.store(1);
+  EXPECT_EQ(second->timeline->Wait(2, Soon()).code(), absl::StatusCode::kCancelled);
+  entry.state.store(static_cast<uint32_t>(GrantState::kGranted));
+  ASSERT_TRUE(driver.Enqueues(1, Soon()));
+  EXPECT_EQ(gate.in_flight(), 1u);
+  driver.Open();
+  EXPECT_TRUE(first->timeline->Wait(1, Soon()).ok());
+  EXPECT_EQ(gate.in_flight(), 0u);
+}
+
+// No more in flight than the daemon allows.
+TEST_F(SubmitThreadTest, KeepsToWhatMayBeInFlight) {
+  GrantEntry entry{};
+  entry.state.store(static_cast<uint32_t>(GrantState::kGranted));
+  entry.in_flight_max.store(1);
+  GrantGate gate(entry);
+  SubmitThread thread(hub, driver, &gate);
+  const auto first = Make(1), second = Make(2);
+  ASSERT_TRUE(thread.Submit(first->submission).ok());
+  ASSERT_TRUE(thread.Submit(second->submission).ok());
+  ASSERT_TRUE(driver.Enqueues(1, Soon()));
+  EXPECT_FALSE(driver.Enqueues(2, AMoment()));
+  driver.OpenAll();
+  EXPECT_TRUE(second->timeline->Wait(2, Soon()).ok());
+}
+
+// A device that closes does not wait for its grant.
+TEST_F(SubmitThreadTest, ClosesWithoutAGrant) {
+  GrantEntry entry{};
+  GrantGate gate(entry);
+  const auto item = Make(1);
+  {
+    SubmitThread thread(hub, driver, &gate);
+    ASSERT_TRUE(thread.Submit(item->submission).ok());
+    EXPECT_FALSE(driver.Enqueues(1, AMoment()));
+  }
+  EXPECT_EQ(item->timeline->Wait(1, Soon()).code(), absl::StatusCode::kCancelled);
+}
+
 }  // namespace
 }  // namespace hpvm::gpu

@@ -36,7 +36,7 @@ class OpenClDevice final : public Device {
 
   Status Open() {
     HPVMD_ASSIGN_OR_RETURN(queue_, OpenClQueue::Create({found_, context_.get(), health_, options_.always_stage}));
-    submit_thread_ = std::make_unique<gpu::SubmitThread>(hub_, *queue_);
+    submit_thread_ = std::make_unique<gpu::SubmitThread>(hub_, *queue_, options_.gate);
     return absl::OkStatus();
   }
 

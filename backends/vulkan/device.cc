@@ -13,6 +13,7 @@
 #include "backends/vulkan/flight.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/staging.h"
+#include "backends/vulkan/zero_groups.h"
 
 namespace hpvm {
 namespace vulkan {
@@ -45,7 +46,7 @@ class VulkanDevice final : public Device, private gpu::Driver {
               .slots = slots_,
               .copier = copier_,
               .copies_by_kernel = options.as_discrete || !context_->physical().maps_memory},
-        thread_(hub, *this) {
+        thread_(hub, *this, options_.gate) {
     info_.id = "vulkan:" + std::to_string(index);
     info_.gpu.is_processor &= !options.as_discrete;
   }
@@ -64,6 +65,7 @@ class VulkanDevice final : public Device, private gpu::Driver {
   }
 
  private:
+  Status ZeroGroups(Artifact& artifact) const;
   StatusOr<DriverBinary> BuildElsewhere(const Artifact& artifact);
   std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission) override;
 
@@ -123,12 +125,32 @@ StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact) {
   return options_.builder->Build(build);
 }
 
+// A tenant's shader must not see what another tenant's left in group memory. Where the device is the host's processor,
+// that memory is this process's own.
+Status VulkanDevice::ZeroGroups(Artifact& artifact) const {
+  if (!artifact.gpu.is_native) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> zeroed, ZeroGroupMemory(artifact.code));
+  if (zeroed.empty()) {
+    return absl::OkStatus();
+  }
+  if (context_->physical().enabled.zeroes_groups) {
+    artifact.code = std::move(zeroed);
+  } else if (!info_.is_emulated) {
+    return FailedPrecondition("Kernel \"" + artifact.entry + "\" uses group memory, which the driver of " + info_.id +
+                              " cannot clear for shaders that it runs as they are.");
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<std::unique_ptr<Executable>> VulkanDevice::Load(Artifact artifact) {
   HPVMD_RETURN_IF_ERROR(context_->lost());
   if (artifact.kind != ArtifactKind::kVulkan || artifact.gpu.format != GpuFormat::kSpirvShader) {
     return InvalidArgument("The artifact of kernel \"" + artifact.entry + "\" is not a SPIR-V shader module.");
   }
   HPVMD_RETURN_IF_ERROR(ValidateGpuCode(artifact.gpu, artifact.params.size()));
+  HPVMD_RETURN_IF_ERROR(ZeroGroups(artifact));
   HPVMD_ASSIGN_OR_RETURN(const DriverBinary built, BuildElsewhere(artifact));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Pipelines> pipelines,
                          Pipelines::Create(*context_, artifact.code, artifact.gpu.variants, built.bytes));

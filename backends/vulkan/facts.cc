@@ -201,8 +201,11 @@ bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
   enabled.robustness2 = Has(*extensions, VK_EXT_ROBUSTNESS_2_EXTENSION_NAME);
   enabled.memory_fd = Has(*extensions, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) &&
                       ExportsBuffers(functions, device.handle, &enabled.dedicated_export);
+  const bool zeroes_by_extension = Has(*extensions, VK_KHR_ZERO_INITIALIZE_WORKGROUP_MEMORY_EXTENSION_NAME);
+  enabled.zeroes_groups = zeroes_by_extension || device.properties.apiVersion >= VK_API_VERSION_1_3;
   FeatureChain features;
   ChooseFeatures(functions, device, features);
+  enabled.zeroes_groups = features.zero_groups.shaderZeroInitializeWorkgroupMemory == VK_TRUE;
   enabled.robustness2 = enabled.robustness2 && features.robustness2.robustBufferAccess2 == VK_TRUE;
   device.info = MakeInfo(device, properties);
   // Buffers are rounded up, and one alignment longer (Memory::Allocate).
@@ -233,6 +236,13 @@ void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& de
   if (enabled.robustness2) {
     chain.extensions.push_back(VK_EXT_ROBUSTNESS_2_EXTENSION_NAME);
     Append(chain.core, chain.robustness2, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ROBUSTNESS_2_FEATURES_EXT);
+  }
+  if (enabled.zeroes_groups) {
+    if (device.properties.apiVersion < VK_API_VERSION_1_3) {
+      chain.extensions.push_back(VK_KHR_ZERO_INITIALIZE_WORKGROUP_MEMORY_EXTENSION_NAME);
+    }
+    Append(chain.core, chain.zero_groups,
+           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ZERO_INITIALIZE_WORKGROUP_MEMORY_FEATURES_KHR);
   }
   functions.GetPhysicalDeviceFeatures2(device.handle, &chain.core);
   // Of what the device has, only what is used.

@@ -19,6 +19,7 @@ struct Enabled {
   bool memory_fd = false;            // VK_KHR_external_memory_fd, and buffers can be exported by opaque descriptor.
   bool dedicated_export = false;     // Exported buffers need an allocation of their own.
   bool robustness2 = false;          // VK_EXT_robustness2: robustBufferAccess2.
+  bool zeroes_groups = false;        // Vulkan 1.3 or VK_KHR_zero_initialize_workgroup_memory.
 };
 
 struct PhysicalDevice {
@@ -43,6 +44,7 @@ struct FeatureChain {
   VkPhysicalDeviceVulkan11Features v11{};
   VkPhysicalDeviceVulkan12Features v12{};
   VkPhysicalDeviceRobustness2FeaturesEXT robustness2{};
+  VkPhysicalDeviceZeroInitializeWorkgroupMemoryFeaturesKHR zero_groups{};
   std::vector<const char*> extensions;
 };
 

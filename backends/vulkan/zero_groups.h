@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Group memory that begins as zero in shaders that a tenant wrote: what the last kernel on a multiprocessor left there
+// may be another tenant's. (Code of ours clears its own.)
+#ifndef HPVMD_BACKENDS_VULKAN_ZERO_GROUPS_H_
+#define HPVMD_BACKENDS_VULKAN_ZERO_GROUPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hpvm::vulkan {
+
+// `module` with a null initialiser at every variable in Workgroup storage that has none, for drivers with
+// zeroInitializeWorkgroupMemory; empty when it has no such variable. kInvalidArgument for what is no SPIR-V module.
+StatusOr<std::vector<uint8_t>> ZeroGroupMemory(const std::vector<uint8_t>& module);
+
+}  // namespace hpvm::vulkan
+
+#endif  // HPVMD_BACKENDS_VULKAN_ZERO_GROUPS_H_

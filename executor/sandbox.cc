@@ -114,16 +114,21 @@ bool SetCapabilities(bool keeps_permitted, bool is_effective) {
   return syscall(SYS_capset, &header, data) == 0;
 }
 
-// What this process may still do stays with it and goes to no program that it starts: with the bounding set empty, not
-// even one of the superuser's has any.
-void KeepCapabilitiesFromPrograms() {
-  bool is_bounded = true;
+// With it empty no program that is started later has any capability, not even one of the superuser's. False where that
+// is not allowed.
+bool EmptyBoundingSet() {
+  bool is_empty = true;
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
     prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
-    is_bounded = is_bounded && prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 0;
+    is_empty = is_empty && prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 0;
   }
+  return is_empty;
+}
+
+// What this process may still do stays with it and goes to no program that it starts.
+void KeepCapabilitiesFromPrograms(bool is_bounded) {
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  // Where the bounding set cannot be emptied the superuser's programs would get them back: then they go here.
+  // The superuser's programs would get them back from the bounding set: then they go here.
   SetCapabilities(/*keeps_permitted=*/is_bounded || getuid() != 0, /*is_effective=*/false);
 }
 
@@ -156,7 +161,8 @@ Status RenouncePrivileges(SandboxReport* report, const ConfineOptions& options) 
                                     : "root with what drivers need",
            &report->detail);
   }
-  KeepCapabilitiesFromPrograms();
+  EmptyBoundingSet();
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   SetCapabilities(/*keeps_permitted=*/false, /*is_effective=*/false);
   if (HasCapabilities()) {
     return Internal("Capabilities are left after dropping all.");
@@ -192,6 +198,7 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
     }
   }
   TakeCoreCookie(report);
+  const bool is_bounded = EmptyBoundingSet();  // Before the change of identity, which takes the right to.
   if (takes_identity) {
     HPVMD_RETURN_IF_ERROR(TakeIdentity(options));
     umask(0);  // The folder says who reaches its cache: its tenant's later processes have other users.
@@ -199,7 +206,7 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
       HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_NPROC, options.tasks_max));
     }
   }
-  KeepCapabilitiesFromPrograms();
+  KeepCapabilitiesFromPrograms(is_bounded);
   // After the change of identity, which resets both.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || prctl(PR_SET_DUMPABLE, 0) != 0) {
     return FromErrno(errno, "Tying the process to its parent");

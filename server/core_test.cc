@@ -465,6 +465,61 @@ TEST_F(CoreTest, StopsSpawningAfterRepeatedCrashes) {
   EXPECT_EQ(spawner_.executors.size(), 4u);
 }
 
+// After the wait one may try; when that one crashes, the next wait is longer.
+TEST_F(CoreTest, WaitsLongerAfterATryThatFailed) {
+  for (int i = 0; i < 3; ++i) {
+    AskPrepare();
+    spawner_.last().Die(kSignal9);
+  }
+  clock_.Advance(std::chrono::seconds(60));
+  AskPrepare();
+  EXPECT_EQ(spawner_.executors.size(), 4u);
+  spawner_.last().Die(kSignal9);
+  AskPrepare();
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
+  EXPECT_GE(prepare_outcome_->detail->retry_after_ns(), 90'000'000'000u);
+  EXPECT_LE(prepare_outcome_->detail->retry_after_ns(), 120'000'000'000u);
+  EXPECT_EQ(spawner_.executors.size(), 4u);
+}
+
+// A sandbox below what is demanded refuses the tenant's calls with the executor's sentence: no crash, no fenced device,
+// and no process for each call.
+TEST_F(CoreTest, RefusesWhatTheSandboxDoesNotReach) {
+  const Status weak = FailedPrecondition("The sandbox of this machine reaches level 1 (x), and level 3 is demanded.");
+  AskPrepare();
+  spawner_.last().Die(weak);
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kFailedPrecondition);
+  for (int i = 0; i < 5; ++i) {
+    AskPrepare();
+    EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("level 3 is demanded"));
+  }
+  EXPECT_EQ(spawner_.executors.size(), 1u);
+  clock_.Advance(std::chrono::seconds(10));
+  Prepare();
+  EXPECT_EQ(spawner_.executors.size(), 2u);
+}
+
+// What the last executor said of its sandbox is shown with the devices and in health.
+TEST_F(CoreTest, ShowsTheSandbox) {
+  v1::ListDevicesResponse before, after;
+  core_->ListDevices(*tenant_, &before);
+  EXPECT_FALSE(before.sandbox().known());
+  EXPECT_EQ(before.sandbox().level_min(), 1u);
+  EXPECT_FALSE(core_->Snapshot(false).sandbox.has_value());
+  AskPrepare();
+  ExecutorReady ready;
+  ready.sandbox_level = 4;
+  ready.sandbox_detail = "empty root";
+  spawner_.last().on_ready(ready);
+  core_->ListDevices(*tenant_, &after);
+  EXPECT_TRUE(after.sandbox().known());
+  EXPECT_EQ(after.sandbox().level(), 4u);
+  EXPECT_EQ(after.sandbox().detail(), "empty root");
+  EXPECT_EQ(core_->Snapshot(false).sandbox->level, 4u);
+  EXPECT_TRUE(spawner_.last().without_device_nodes);  // The processor needs none.
+}
+
 // Cancelling in each state ends the run as cancelled; one that does not stop costs its executor, and only after the
 // grace.
 TEST_F(CoreTest, CancelsInEachState) {

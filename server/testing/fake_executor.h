@@ -62,6 +62,9 @@ struct FakeExecutor {
 
   std::string tenant;
   std::vector<std::string> backends;
+  uint32_t sandbox_level_min = 0;
+  bool without_device_nodes = false;
+  std::function<void(const ExecutorReady&)> on_ready;
   std::deque<PrepareCall> prepares;   // A deque: answers may add calls.
   std::deque<RunCall> runs;
   std::vector<RequestId> cancels;
@@ -135,7 +138,7 @@ class FakeProcess final : public ExecutorProcess {
 class FakeSpawner final : public ExecutorSpawner {
  public:
   StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
-                                                   std::function<void(const ExecutorReady&)>,
+                                                   std::function<void(const ExecutorReady&)> on_ready,
                                                    std::function<void(const Status&)> on_end) override {
     if (!failure.ok()) {
       return failure;
@@ -143,6 +146,9 @@ class FakeSpawner final : public ExecutorSpawner {
     auto state = std::make_shared<FakeExecutor>();
     state->tenant = request.tenant;
     state->backends = request.backends;
+    state->sandbox_level_min = request.sandbox_level_min;
+    state->without_device_nodes = request.without_device_nodes;
+    state->on_ready = std::move(on_ready);
     state->on_end = std::move(on_end);
     state->on_usage = request.on_usage;
     executors.push_back(state);

@@ -4,6 +4,8 @@
 #include <future>
 #include <mutex>
 
+#include "base/grant.h"
+#include "base/memfd.h"
 #include "executor/sandbox.h"
 #include "executor/testing/fixture.h"
 
@@ -174,6 +176,76 @@ TEST_F(DriverDevicesTest, CrashesEndTheExecutor) {
   EXPECT_TRUE(!reply.ok() || !reply->status.ok());
   std::swap(link_, neighbour);
   MustPrepare(1, Document("opencl", "twice", "opencl:0"), AsBytes(kOpenClC));
+  ExpectTwice(1, "opencl:0");
+}
+
+// What runs hold of a driver's memory is told, and given back when it is asked for; how long nodes ran is told too.
+TEST_F(DriverDevicesTest, TellsAndGivesBackDeviceMemory) {
+  if (!Has("opencl")) {
+    GTEST_SKIP() << "No OpenCL driver is here.";
+  }
+  auto told = std::make_shared<std::promise<ExecutorUsage>>();
+  auto news = told->get_future();
+  options_.on_usage = [told, once = std::make_shared<std::once_flag>()](const ExecutorUsage& usage) {
+    std::call_once(*once, [&] { told->set_value(usage); });
+  };
+  Start();
+  MustPrepare(1, Document("wasm", "twice", "opencl:0"), testing::kKernelsWasm);
+  const StatusOr<RunReply> reply = Run(InlineRun(1, std::vector<int32_t>(1000, 7)));
+  ASSERT_TRUE(reply.ok() && reply->status.ok()) << Message(reply.ok() ? reply->status : reply.status());
+  EXPECT_EQ(reply->device_time.size(), devices_.size() + 1);
+  EXPECT_GT(reply->device_time.at(1), Duration(0));
+  EXPECT_LE(reply->device_time.at(1), reply->run);
+  ASSERT_EQ(news.wait_for(kPatience), std::future_status::ready);
+  const ExecutorUsage usage = news.get();
+  ASSERT_GE(usage.device_bytes.size(), 2u);
+  EXPECT_EQ(usage.device_bytes[0], 0u);
+  EXPECT_GE(usage.device_bytes[1], 8000u);
+  EXPECT_EQ(usage.idle_device_bytes[1], usage.device_bytes[1]);
+  const StatusOr<ExecutorUsage> left =
+      Await<ExecutorUsage>([&](auto done) { link_->Reclaim(1, 0, std::move(done)); });
+  ASSERT_TRUE(left.ok()) << Message(left.status());
+  EXPECT_EQ(left->device_bytes.at(1), 0u);
+  ExpectTwice(1, "opencl:0");
+}
+
+// The grant page bounds what runs may hold, and nothing is handed to a driver whose device is not granted.
+TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
+  if (!Has("opencl")) {
+    GTEST_SKIP() << "No OpenCL driver is here.";
+  }
+  const StatusOr<UniqueFd> fd = CreateSealedMemfd("grants", kGrantPageBytes);
+  ASSERT_TRUE(fd.ok());
+  const StatusOr<Mapping> mapping = Mapping::Map(fd->get(), kGrantPageBytes, Mapping::Access::kReadWrite);
+  ASSERT_TRUE(mapping.ok());
+  auto* page = reinterpret_cast<GrantPage*>(const_cast<uint8_t*>(mapping->data()));
+  for (GrantEntry& entry : page->entries) {
+    entry.state.store(static_cast<uint32_t>(GrantState::kGranted));
+    entry.cpu_threads.store(1);
+  }
+  options_.grant_page = fd->get();
+  Start();
+  MustPrepare(1, Document("wasm", "twice", "opencl:0"), testing::kKernelsWasm);
+  ExpectTwice(1, "opencl:0");
+  page->entries[1].bytes_max.store(1000);
+  StatusOr<RunReply> reply = Run(InlineRun(1, std::vector<int32_t>(1000, 7)));
+  ASSERT_TRUE(reply.ok()) << Message(reply.status());
+  EXPECT_EQ(reply->status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(reply->short_entry.has_value());
+  page->entries[1].bytes_max.store(0);
+  page->entries[1].state.store(static_cast<uint32_t>(GrantState::kRevoked));
+  const Status acknowledged = [&] {
+    std::promise<Status> done;
+    link_->GrantChanged(1, 1, [&](const Status& status) { done.set_value(status); });
+    return done.get_future().get();
+  }();
+  EXPECT_TRUE(acknowledged.ok()) << Message(acknowledged);
+  RunInput late = InlineRun(1, std::vector<int32_t>(1000, 7));
+  late.within = std::chrono::milliseconds(200);
+  reply = Run(late);
+  ASSERT_TRUE(reply.ok()) << Message(reply.status());
+  EXPECT_EQ(reply->status.code(), absl::StatusCode::kDeadlineExceeded);
+  page->entries[1].state.store(static_cast<uint32_t>(GrantState::kGranted));
   ExpectTwice(1, "opencl:0");
 }
 

@@ -57,6 +57,10 @@ TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
       {"log many instances", "log.findings.instances (3)"},
       {"log no kind", "log.findings.kind"},
       {"uninvited event", "nobody asked"},
+      {"usage of a run", "answers no request"},
+      {"idle beyond held", "more bytes are idle than held"},
+      {"usage of no device", "differ in length"},
+      {"short and well", "a shortage of device memory contradicts the status"},
       {"huge frame", "exceed the limits"},
       {"garbage", "not an Envelope"},
   };

@@ -121,6 +121,17 @@ void AnswerRun(const std::string& fault, uint64_t id) {
   } else if (fault == "descriptor") {
     const StatusOr<UniqueFd> fd = CreateSealedMemfd("x", 16);
     Send(done, 16, fd.ok() ? fd->get() : -1);
+  } else if (fault == "usage of a run" || fault == "idle beyond held" || fault == "usage of no device") {
+    internal::Envelope usage;
+    usage.set_request_id(fault == "usage of a run" ? id : 0);
+    usage.mutable_usage()->add_device_bytes(1);
+    if (fault != "usage of no device") {
+      usage.mutable_usage()->add_idle_device_bytes(fault == "idle beyond held" ? 2 : 1);
+    }
+    Send(usage);
+  } else if (fault == "short and well") {
+    done.mutable_run_done()->set_short_entry_plus_1(1);
+    Send(done, 16);
   } else if (fault == "uninvited event") {
     internal::Envelope event;
     event.set_request_id(id);

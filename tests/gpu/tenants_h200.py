@@ -194,6 +194,28 @@ def part_memory(bench):
     return {"ok": all(c["code"] == OK for c in costs), "used_before_mib": total, "tenants": costs}
 
 
+class Watcher(threading.Thread):
+    """When the first of some processes was gone."""
+
+    def __init__(self, pids):
+        super().__init__(daemon=True)
+        self.pids, self.stopping, self.gone_at = pids, False, None
+
+    def run(self):
+        while not self.stopping and self.gone_at is None:
+            if any(not pathlib.Path(f"/proc/{pid}").exists() for pid in self.pids):
+                self.gone_at = time.monotonic()
+            time.sleep(0.005)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping = True
+        self.join()
+
+
 def part_hang(bench):
     """Endless kernels are gone soon after their deadlines, and the neighbour runs on."""
     results = []
@@ -203,14 +225,17 @@ def part_hang(bench):
             ("wasm on vulkan", update(WASM, "spin", "vulkan:0", 64), "vulkan:0")]):
         tenant = f"hang{i}"
         # Compiled and started before: the deadline is the kernel's.
+        known = bench.executors()
         bench.submit(update(WASM, "increment", device, 64), tenant)
-        with Neighbour(bench, device) as neighbour:
+        mine = bench.executors() - known
+        with Neighbour(bench, device) as neighbour, Watcher(mine) as watcher:
             time.sleep(1)
             start = time.monotonic()
             done = bench.submit(document, tenant, "zeros.bin", None, "--deadline", "3s")
             over = time.monotonic() - start - 3
-            time.sleep(1)
-        results.append({"kernel": what, "code": done.returncode, "after_deadline_s": round(over, 3), "said": done.stderr.strip()[-200:],
+            time.sleep(3)
+        results.append({"kernel": what, "code": done.returncode, "after_deadline_s": round(over, 3),
+                        "executor_gone_after_s": watcher.gone_at and round(watcher.gone_at - start - 3, 3), "said": done.stderr.strip()[-200:],
                         "neighbour": neighbour.figures()})
     # Processors behind drivers: llvmpipe ends loops by itself, and how soon anything is gone is the machine's load.
     gone = [bench.any or (r["code"] == DEADLINE and r["after_deadline_s"] <= GONE_SECONDS) for r in results]
@@ -312,7 +337,7 @@ def part_leftovers(bench):
 
 def part_reclaim(bench):
     """Tenants fill the device one after the other; those that are idle give way."""
-    words = (1 << 16) if bench.any else (1 << 30) - (1 << 16)
+    words = (1 << 16) if bench.any else (1 << 29)
     size = 8 * 4 * words
     memory = int(bench.devices["opencl:0"].get("memory_bytes", 0) or bench.devices["opencl:0"].get("memoryBytes", 0) or 0)
     tenants = 3 if bench.any else max(3, memory // size + 2)

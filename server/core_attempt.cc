@@ -144,7 +144,8 @@ void Core::Settle(CoreScope& scope, const LiveJobRef& job) {
 }
 
 void Core::WaitUntil(CoreScope& scope, const LiveJobRef& job, Time when) {
-  if (job->wait_timer.second == 0) {
+  if (job->wait_timer.first > when) {
+    DropTimer(job->wait_timer);
     job->wait_timer = AddTimer(scope, when, [this, job](CoreScope& inner) {
       job->wait_timer = {kNever, 0};
       Settle(inner, job);

@@ -118,7 +118,7 @@ TEST_F(QuotaTest, QueuedJobs) {
   EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(refused->outcome->status), HasSubstr("The tenant's quota of queued-jobs (2)"));
   v1::SubmitRequest array = Request();
-  array.mutable_array()->set_count(1);
+  array.mutable_array()->set_last(1);
   EXPECT_EQ(Submit(array)->code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(Balance(Resource::kQueuedJobs).refused, 2u);
   AnswerRun(Result("abcdefgh"));
@@ -150,7 +150,7 @@ TEST_F(QuotaTest, DeviceTime) {
   Limit(Resource::kDeviceTime, 3'600'000'000'000 / 10);  // A tenth of the time.
   const auto first = Run(handle);
   ASSERT_FALSE(first->has_value());
-  clock_.Advance(std::chrono::seconds(460));
+  clock_.Advance(std::chrono::seconds(370));
   AnswerRun(Result("abcdefgh"));
   ASSERT_TRUE(first->has_value());
   if (Balance(Resource::kDeviceTime).used == 0) {

@@ -252,6 +252,14 @@ void Core::SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
   }
   if (op->job_id.empty()) {
     op->running = op->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
+    // Others of the tenant may have spent what was left while it waited.
+    if (const auto refusal =
+            ledger_.Spend(op->tenant->key, scheduler::Resource::kDeviceTime, 0, options_.clock->Now())) {
+      RunOutcome refused;
+      refused.outcome = QuotaOutcome(*refusal);
+      Finish(scope, op, std::move(refused));
+      return;
+    }
   }
   // Usually at once; not when the executor ended while the run waited for its turn, which it keeps.
   WithPrepared(scope, op->tenant, op->preparation, [this, op](CoreScope& inner, const Outcome& outcome) {

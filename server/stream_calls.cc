@@ -83,6 +83,10 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
 
   // Sorts the message that arrived.
   void Take() {
+    if (Outcome metered = core_.meter().More(**tenant_, incoming_->ByteSizeLong()); !metered.ok()) {
+      Fail(std::move(metered));
+      return;
+    }
     switch (incoming_->message_case()) {
       case v1::StreamRequest::kOpen:
         if (preparation_ != nullptr) {

@@ -5,7 +5,7 @@
     tests/sim/mutants.py BIN [--seeds N] [--seconds S] [--table FILE] [NAME ...]
 
 BIN is hpv-sim of a build with -DHPVMD_MUTANTS=ON. The names are read from the sources: every HPVMD_MUTANT("name") in
-server/. Each runs until a checker complains; exit 1 when one is not caught. Those in ELSEWHERE concern what the
+server/ and scheduler/. Each runs until a checker complains; exit 1 when one is not caught. Those in ELSEWHERE concern what the
 simulation does not have, and name the test that catches them.
 """
 import argparse
@@ -19,12 +19,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     # No disk of the simulation changes bytes that it had stored.
     "store_sum_ignored": "sqlite_job_database_test",
+    # Worlds ask whether balances are what there is; what a balance allows, and whose it is, the model knows.
+    "ledger_refusal_uncounted": "ledger_test",
+    "ledger_limit_off_by_one": "ledger_test",
+    "ledger_charge_another": "ledger_test",
+    "ledger_release_forgotten": "ledger_test",
+    "ledger_release_twice": "ledger_test",
 }
 
 
 def names_in_sources():
     names = {}
-    for path in sorted((ROOT / "server").rglob("*.cc")):
+    for path in sorted([*(ROOT / "server").rglob("*.cc"), *(ROOT / "scheduler").rglob("*.cc")]):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             for name in re.findall(r'HPVMD_MUTANT\("([a-z_]+)"\)', line):
                 names.setdefault(name, f"{path.relative_to(ROOT)}:{number}")

@@ -173,6 +173,9 @@ int BackUp(const Config& config, const std::string& target) {
   if (!backup.ok()) {
     return Fail(kExitFailed, Message(backup.status()));
   }
+  if (const Status identity = BackUpIdentity(config.server_state_dir, target); !identity.ok()) {
+    return Fail(kExitFailed, Message(identity));
+  }
   for (const std::string& note : backup->notes) {
     std::printf("%s\n", note.c_str());
   }
@@ -229,7 +232,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       ->type_name("LIST");
   app.add_flag("--check-config", arguments.check, "Check the configuration and exit");
   app.add_option("--backup", arguments.backup,
-                 "Copy the jobs of the state folder into a new folder and exit; a daemon may be running on it")
+                 "Copy the jobs, tenants and tokens of the state folder into a new folder and exit; a daemon may be running on it")
       ->type_name("DIR");
   app.add_flag("--check-jobs", arguments.check_jobs,
                "Read every job of the state folder, say what is damaged and exit; a daemon may be running on it");

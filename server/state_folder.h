@@ -5,6 +5,8 @@
 //   executors/PID         one file a process: what must agree before the next daemon ends it
 //   cache/TENANT/         compiled kernels
 //   jobs.db, blobs/       the job store
+//   identity.sqlite       tenants and tokens
+//   audit/                who changed what
 //
 // Executors, compilers and drivers' builders die with their parents by themselves. What this adds is certainty: a
 // daemon that puts a job back into the queue must know that the earlier attempt has ended, also where a process was

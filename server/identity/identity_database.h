@@ -56,6 +56,10 @@ class IdentityDatabase {
   Status failure_;
 };
 
+// Copies FOLDER/identity.sqlite, as it is at one moment, into the folder `to`; a daemon may be running on it. Nothing
+// to do when there is none.
+Status BackUpIdentity(const std::string& folder, const std::string& to);
+
 }  // namespace hpvm
 
 #endif  // HPVMD_SERVER_IDENTITY_IDENTITY_DATABASE_H_

@@ -116,4 +116,12 @@ void Core::AnswerCancels(CoreScope& scope, LiveJob& job, const Status& status) {
   }
 }
 
+void Core::RefuseCancels(CoreScope& scope) {
+  for (const auto& [name, tenant] : tenants_) {
+    for (const auto& [id, job] : tenant->jobs) {
+      AnswerCancels(scope, *job, Unavailable("The server stopped before the wish to cancel was stored."));
+    }
+  }
+}
+
 }  // namespace hpvm

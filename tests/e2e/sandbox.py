@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Executors' places through the real programs: levels, user ids, control groups, spares, and what is left of them.
+
+    sandbox.py BIN_FOLDER [TestCase.test ...]
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+import numpy as np
+
+from e2e import CANNOT_PLACE, HERE, OK, Daemon, children, one_node, port
+
+IN_OUT = (port("in", "in"), port("out", "out"))
+UID_FIRST = 63_000
+
+
+def comm(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def uid(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("Uid:")).split()[1])
+
+
+def control_groups():
+    """Folders of executors' control groups, of any daemon."""
+    return {path for path in pathlib.Path("/sys/fs/cgroup").glob("**/hpvmd-*-[0-9]*") if path.is_dir()}
+
+
+class SandboxTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-sandbox-"))
+        self.folder.chmod(0o755)
+        shutil.copy(HERE / "kernels.wasm", self.folder)
+        np.save(self.folder / "in.npy", np.asarray([1, 2, 3], np.int32))
+        (self.folder / "add.json").write_text(json.dumps(one_node("add", IN_OUT, [("amount", 1)])))
+        self.daemon = None
+
+    def tearDown(self):
+        if self.daemon is not None and self.daemon.process.poll() is None:
+            self.daemon.stop(signal.SIGKILL)
+        shutil.rmtree(self.folder)
+
+    def start(self, settings):
+        config = self.folder / "hpvmd.toml"
+        config.write_text(settings)
+        self.daemon = Daemon(self.folder / "daemon", "--devices", "cpu", "--config", config)
+        ready = self.daemon.ctl("devices", "--connect-timeout", "30")
+        self.assertEqual(ready.returncode, OK, ready.stderr + self.daemon.log.read_text())
+
+    def add(self, code=OK):
+        done = self.daemon.ctl("run", self.folder / "add.json", "--input", f"in={self.folder / 'in.npy'}", timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr + self.daemon.log.read_text()[-2000:])
+        return done
+
+    def executors(self, count):
+        """The daemon's executor processes, once there are so many."""
+        deadline = time.monotonic() + 60
+        found = []
+        while time.monotonic() < deadline:
+            found = [pid for pid in children(self.daemon.process.pid) if comm(pid) == "hpvm-executor"]
+            if len(found) == count:
+                break
+            time.sleep(0.05)
+        self.assertEqual(len(found), count, self.daemon.log.read_text())
+        return found
+
+    @unittest.skipIf(os.getuid() != 0, "only root gives user ids out")
+    def test_each_executor_has_a_user_and_nothing_is_left(self):
+        before = control_groups()
+        self.start(f"[executor]\nuid_first = {UID_FIRST}\nuid_count = 20\nspares = 1\n")
+        self.executors(1)
+        self.add()
+        pids = self.executors(2)
+        self.assertEqual(len({uid(pid) for pid in pids}), 2)
+        family = children(self.daemon.process.pid)
+        self.assertTrue({uid(pid) for pid in family} <= set(range(UID_FIRST, UID_FIRST + 20)))
+        log = self.daemon.log.read_text()
+        self.assertRegex(log, "sandbox_level=[34]")
+        # Compiled once, found again by the next executor, which has another user.
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        again = self.add()
+        self.assertEqual(again.returncode, OK)
+        cache = list((self.folder / "daemon/state/cache").glob("*/*.hpva"))
+        self.assertEqual(len(cache), 1, cache)
+        # A daemon that is killed leaves groups and scratch folders; the next one ends and removes them.
+        self.daemon.stop(signal.SIGKILL)
+        self.start(f"[executor]\nuid_first = {UID_FIRST}\nuid_count = 20\nspares = 0\n")
+        self.assertEqual(control_groups() - before, set())
+        self.assertEqual(list((self.folder / "daemon/state/scratch").iterdir()), [])
+        self.add()
+        self.assertEqual(self.daemon.stop(), 0)
+        self.assertEqual(control_groups() - before, set())
+        self.assertEqual(list((self.folder / "daemon/state/scratch").iterdir()), [])
+
+    def test_a_weak_sandbox_runs_nothing(self):
+        self.start("[executor]\nsandbox_max = 1\nsandbox_min = 2\n")
+        done = self.add(code=CANNOT_PLACE)
+        self.assertIn("FAILED_PRECONDITION", done.stderr)
+        self.assertIn("reaches level 1", done.stderr)
+        self.assertIn("level 2 is demanded", done.stderr)
+
+    def test_each_level_runs_kernels(self):
+        for level in range(5):
+            self.start(f"[executor]\nsandbox_max = {level}\nsandbox_min = 0\n")
+            self.add()
+            self.assertRegex(self.daemon.log.read_text(), "Executor ready")
+            self.assertEqual(self.daemon.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

@@ -51,7 +51,7 @@ void Core::SetFound(const std::string& family, const StatusOr<ProbedDevices>& fo
 void Core::DevicesKnown() {
   CoreScope scope(*this);
   devices_known_ = true;
-  scope.Defer([this, profile = devices_.Profile()] { options_.spawner->Expect(profile); });
+  scope.Defer([this, profile = devices_.Profile()] { options_.spawner->Expect(profile, !HasDriver(profile)); });
   SpawnAwaiting(scope);
 }
 

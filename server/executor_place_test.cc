@@ -217,6 +217,7 @@ class SpawnerTest : public PlaceTest {
     SpawnRequest request;
     request.tenant = tenant;
     request.grant_page = page_.get();
+    request.without_device_nodes = true;
     auto promise = std::make_shared<std::promise<StatusOr<ExecutorReady>>>();
     auto told = std::make_shared<std::atomic<bool>>(false);
     Executor executor;
@@ -260,7 +261,7 @@ class SpawnerTest : public PlaceTest {
 TEST_F(SpawnerTest, SparesServeOneTenantEach) {
   config_.executor_spares = 1;
   Create();
-  spawner_->Expect({"cpu"});
+  spawner_->Expect({"cpu"}, /*without_device_nodes=*/true);
   const std::set<int> waiting = Await(1);
   const Executor ann = Spawn("ann");
   ASSERT_TRUE(ann.ready.ok()) << Message(ann.ready.status());
@@ -276,13 +277,17 @@ TEST_F(SpawnerTest, SparesServeOneTenantEach) {
     uids.insert(UidOf(pid));
   }
   EXPECT_EQ(uids.size(), getuid() == 0 ? 3u : 1u);
+  // Those that wait end when none is wanted; what waited first does not: it serves ann.
+  config_.executor_spares = 0;
+  spawner_->SetConfig(config_);
+  EXPECT_TRUE(Await(2).contains(*waiting.begin()));
 }
 
 // Spares whose programs or limits have changed are replaced; with none wanted, none waits.
 TEST_F(SpawnerTest, StaleSparesAreReplaced) {
   config_.executor_spares = 1;
   Create();
-  spawner_->Expect({"cpu"});
+  spawner_->Expect({"cpu"}, /*without_device_nodes=*/true);
   const std::set<int> before = Await(1);
   config_.executor_tasks_max = 300;
   spawner_->SetConfig(config_);
@@ -300,7 +305,7 @@ TEST_F(SpawnerTest, StaleSparesAreReplaced) {
 TEST_F(SpawnerTest, DeadSparesServeNobody) {
   config_.executor_spares = 1;
   Create();
-  spawner_->Expect({"cpu"});
+  spawner_->Expect({"cpu"}, /*without_device_nodes=*/true);
   const std::set<int> waiting = Await(1);
   kill(*waiting.begin(), SIGKILL);
   const Executor ann = Spawn("ann");

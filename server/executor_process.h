@@ -58,7 +58,7 @@ class ExecutorSpawner {
   // Ends a probe in progress and refuses further ones: the daemon stops. Any thread.
   virtual void StopProbes() {}
   // Which device profile the next tenants' executors will have: processes that wait for them are started. Any thread.
-  virtual void Expect(const std::vector<std::string>& backends) {}
+  virtual void Expect(const std::vector<std::string>& backends, bool without_device_nodes) {}
   // Limits for executors that start from now on. Any thread.
   virtual void SetConfig(const Config& config) {}
 };

@@ -30,10 +30,16 @@ std::string FileIdentity(const std::string& path) {
 bool IsDriver(const std::string& backend) { return backend.starts_with("opencl") || backend.starts_with("vulkan"); }
 bool IsOpenCl(const std::string& backend) { return backend.starts_with("opencl"); }
 
+bool HasAny(const SpareProfile& profile, bool is_it(const std::string&)) {
+  return std::any_of(profile.backends.begin(), profile.backends.end(), is_it);
+}
+
+SpareProfile ProfileOf(const ExecutorOptions& options) { return {options.backends, options.without_device_nodes}; }
+
 // What decides how a process settles: with drivers its files are open longer, and OpenCL loads another translator.
-bool SettleAlike(const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  return std::any_of(a.begin(), a.end(), IsDriver) == std::any_of(b.begin(), b.end(), IsDriver) &&
-         std::any_of(a.begin(), a.end(), IsOpenCl) == std::any_of(b.begin(), b.end(), IsOpenCl);
+bool SettleAlike(const SpareProfile& a, const SpareProfile& b) {
+  return HasAny(a, IsDriver) == HasAny(b, IsDriver) && HasAny(a, IsOpenCl) == HasAny(b, IsOpenCl) &&
+         a.without_device_nodes == b.without_device_nodes;
 }
 
 }  // namespace
@@ -57,10 +63,10 @@ ExecutorSpares::~ExecutorSpares() {
   spares_.clear();
 }
 
-void ExecutorSpares::Expect(std::vector<std::string> backends) {
+void ExecutorSpares::Expect(SpareProfile profile) {
   std::lock_guard lock(mutex_);
-  if (backends_ != backends) {
-    backends_ = std::move(backends);
+  if (profile_ != profile) {
+    profile_ = std::move(profile);
     ++generation_;
     changed_.notify_all();
   }
@@ -93,8 +99,8 @@ std::optional<SpareExecutor> ExecutorSpares::Take(ExecutorOptions& options) {
   start_at_ = std::max(start_at_, RealClock().Now() + kRefillDelay);
   changed_.notify_all();
   const auto found = std::find_if(spares_.begin(), spares_.end(), [&](const SpareExecutor& spare) {
-    return !*spare.has_ended && spare.programs == programs && SettleAlike(spare.options.backends, options.backends) &&
-           spare.options.without_device_nodes == options.without_device_nodes;
+    return !*spare.has_ended && spare.programs == programs &&
+           SettleAlike(ProfileOf(spare.options), ProfileOf(options));
   });
   if (found == spares_.end()) {
     return std::nullopt;
@@ -123,7 +129,7 @@ void ExecutorSpares::Sort(std::unique_lock<std::mutex>& lock) {
       start_at_ = RealClock().Now() + pause_;
     }
     if (has_died || i >= count_ || spare.programs != ProgramsOf(spare.options) ||
-        !SettleAlike(spare.options.backends, backends_)) {
+        !SettleAlike(ProfileOf(spare.options), profile_)) {
       useless.push_back(std::move(spares_[i]));
       spares_.erase(spares_.begin() + static_cast<ptrdiff_t>(i));
     }
@@ -136,11 +142,11 @@ void ExecutorSpares::Sort(std::unique_lock<std::mutex>& lock) {
 }
 
 void ExecutorSpares::StartOne(std::unique_lock<std::mutex>& lock) {
-  const std::vector<std::string> backends = backends_;
+  const SpareProfile profile = profile_;
   const uint64_t generation = generation_;
   auto has_ended = std::make_shared<bool>(false);
   lock.unlock();
-  StatusOr<SpareExecutor> started = start_(backends, [this, has_ended](const Status& why) {
+  StatusOr<SpareExecutor> started = start_(profile, [this, has_ended](const Status& why) {
     LogWarning("A spare executor ended", {{"error", Message(why)}});
     std::lock_guard inner(mutex_);
     *has_ended = true;
@@ -167,7 +173,7 @@ void ExecutorSpares::Loop() {
     if (stopping_) {
       return;
     }
-    const bool wants_more = !backends_.empty() && spares_.size() < count_;
+    const bool wants_more = !profile_.backends.empty() && spares_.size() < count_;
     const Duration left = start_at_ - RealClock().Now();
     if (wants_more && left <= Duration{0}) {
       StartOne(lock);

@@ -30,6 +30,13 @@ struct SpareExecutor {
   std::shared_ptr<bool> has_ended;     // Guarded by the pool's mutex.
 };
 
+// What tenants' executors will be like.
+struct SpareProfile {
+  std::vector<std::string> backends;
+  bool without_device_nodes = false;
+  bool operator==(const SpareProfile&) const = default;
+};
+
 // Which files `options` names, so that an update of them is seen; empty when one is missing.
 std::string ProgramsOf(const ExecutorOptions& options);
 
@@ -38,7 +45,7 @@ std::string ProgramsOf(const ExecutorOptions& options);
 class ExecutorSpares {
  public:
   // `start` starts one for a profile, to call `on_end` (on the hub's thread) if it ends before it is greeted.
-  using Start = std::function<StatusOr<SpareExecutor>(const std::vector<std::string>& backends,
+  using Start = std::function<StatusOr<SpareExecutor>(const SpareProfile& profile,
                                                       std::function<void(const Status&)> on_end)>;
   explicit ExecutorSpares(Start start);
   ~ExecutorSpares();  // Ends them.
@@ -46,7 +53,7 @@ class ExecutorSpares {
   ExecutorSpares& operator=(const ExecutorSpares&) = delete;
 
   // How many wait for tenants whose executors have this profile; from now on. Others are ended.
-  void Expect(std::vector<std::string> backends);
+  void Expect(SpareProfile profile);
   void SetCount(uint64_t count);
   // What they were started with has changed: all are replaced.
   void Renew();
@@ -63,7 +70,7 @@ class ExecutorSpares {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<SpareExecutor> spares_;   // Guarded by mutex_, as below.
-  std::vector<std::string> backends_;   // Empty: not known yet.
+  SpareProfile profile_;                // Without backends: not known yet.
   uint64_t count_ = 0;
   uint64_t generation_ = 0;             // Counts changes of the three above.
   Time start_at_{0};                    // Not before.

@@ -100,8 +100,8 @@ class LinkSpawner final : public ExecutorSpawner {
         options_(std::move(options)),
         limits_(LimitsOf(config)),
         secret_(secret),
-        spares_([this](const std::vector<std::string>& backends, std::function<void(const Status&)> on_end) {
-          return StartSpare(backends, std::move(on_end));
+        spares_([this](const SpareProfile& profile, std::function<void(const Status&)> on_end) {
+          return StartSpare(profile, std::move(on_end));
         }) {
     spares_.SetCount(config.executor_spares);
   }
@@ -126,7 +126,9 @@ class LinkSpawner final : public ExecutorSpawner {
     return Own(std::move(place), std::move(link));
   }
 
-  void Expect(const std::vector<std::string>& backends) override { spares_.Expect(backends); }
+  void Expect(const std::vector<std::string>& backends, bool without_device_nodes) override {
+    spares_.Expect({backends, without_device_nodes});
+  }
 
   StatusOr<ProbedDevices> Probe(const std::string& backend) override {
     int pid = -1;
@@ -222,11 +224,11 @@ class LinkSpawner final : public ExecutorSpawner {
     };
   }
 
-  StatusOr<SpareExecutor> StartSpare(const std::vector<std::string>& backends,
-                                     std::function<void(const Status&)> on_end) {
+  StatusOr<SpareExecutor> StartSpare(const SpareProfile& profile, std::function<void(const Status&)> on_end) {
     SpareExecutor spare;
     spare.options = Options();
-    spare.options.backends = backends;
+    spare.options.backends = profile.backends;
+    spare.options.without_device_nodes = profile.without_device_nodes;
     HPVMD_ASSIGN_OR_RETURN(spare.place, Settle(spare.options));
     spare.pid = std::make_shared<int>(-1);
     spare.programs = ProgramsOf(spare.options);

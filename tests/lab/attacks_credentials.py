@@ -93,8 +93,8 @@ def a_token_that_was_revoked_or_whose_tenant_is_disabled(session):
     api = api_with(session, ("authorization", f"Bearer {secret}"))
     if not api.call("ServerInfo", b"").ok:
         complaints.append("a new token does not work")
-    admin.call("RevokeToken", encode(f2=first(token, 1)), service=calls.ADMIN)
-    if api.call("ServerInfo", b"").code != "UNAUTHENTICATED":
+    revoked = admin.call("RevokeToken", encode(f2=first(token, 1)), service=calls.ADMIN)
+    if not revoked.ok or api.call("ServerInfo", b"").ok:
         complaints.append("a revoked token works")
     secret = first(admin.call("CreateToken", encode(f2="former", f3=1, f5=1_000_000_000), service=calls.ADMIN).reply, 2).decode()
     short = api_with(session, ("authorization", f"Bearer {secret}"))

@@ -28,13 +28,15 @@ import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_
 
 # Everything once at the highest level; native code also at each lower one, and as in a plain container.
 ONCE = ("native", "crash", "protocol", "latency", "api", "clients")
-SETTINGS = {"top": ONCE, "credentials": ("credentials",), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
+SETTINGS = {"top": ONCE, "credentials": ("credentials",), "drivers": ("native",), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
             "level-0": ("native",)}
 
 
 def setting_of(name):
     if name == "dropped":
         return targets.Setting(name, dropped=True)
+    if name == "drivers":
+        return targets.Setting(name, devices="cpu,opencl", drivers=True)
     if name == "credentials":
         return targets.Setting(name, credentials=True)
     more = attacks_quota.LIMITS if name == "top" else {}

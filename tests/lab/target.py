@@ -30,6 +30,7 @@ class Setting:
     dropped: bool = False          # As in a plain container: an unprivileged user, no capabilities, no new privileges.
     executor: str = "hpvm-executor-broken"
     devices: str = "cpu"
+    drivers: bool = False          # Executors that load drivers, and so may open what drivers need.
     credentials: bool = False      # Tokens; otherwise tenants are whom calls say.
     more: dict = dataclasses.field(default_factory=dict)   # {"section.key": value}
 

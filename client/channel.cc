@@ -23,30 +23,37 @@ std::string AskWhy(const std::shared_ptr<grpc::Channel>& channel) {
   return v1::Hpvm::NewStub(channel)->ServerInfo(&context, v1::ServerInfoRequest(), &response).error_message();
 }
 
-Status NoAnswer(const Endpoint& endpoint, Duration within) {
+// `failure`: of the last attempt, as gRPC tells it.
+Status NoAnswer(const Endpoint& endpoint, Duration within, const std::string& failure) {
   const int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(within).count();
+  // A server that speaks TLS closes on who does not.
+  const bool was_closed = Has(failure, "Socket closed") || Has(failure, "read failed") || Has(failure, "Delayed close");
   return Unavailable("No hpvmd answers at " + Quoted(endpoint.target) + " within " + std::to_string(ms) + " ms" +
-                     (endpoint.tls ? " over TLS" : "") + ".");
+                     (endpoint.tls ? " over TLS." : ".") +
+                     (was_closed && !endpoint.tls && endpoint.unix_path.empty()
+                          ? " Somebody is there and closes the connection; a server with TLS is called as https://" +
+                                endpoint.target + "."
+                          : ""));
 }
 
 // Until it is connected or `end`. Certificates that are not believed will not be later either.
 Status AwaitConnection(const std::shared_ptr<grpc::Channel>& channel, const Endpoint& endpoint,
                        const Credentials& credentials, Duration within) {
   const Instant end = std::chrono::system_clock::now() + within;
-  std::string told;
+  std::string failure;
   for (;;) {
     const grpc_connectivity_state state = channel->GetState(true);
     if (state == GRPC_CHANNEL_READY) {
       return absl::OkStatus();
     }
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
-      told = ExplainHandshake(AskWhy(channel), endpoint, credentials);
-      if (!told.empty()) {
+      failure = AskWhy(channel);
+      if (const std::string told = ExplainHandshake(failure, endpoint, credentials); !told.empty()) {
         return MakeStatus(absl::StatusCode::kUnauthenticated, told);
       }
     }
     if (std::chrono::system_clock::now() >= end) {
-      return NoAnswer(endpoint, within);
+      return NoAnswer(endpoint, within, failure);
     }
     channel->WaitForStateChange(state, end);
   }

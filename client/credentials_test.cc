@@ -215,6 +215,16 @@ TEST(Tickets, AreFetchedOnceAndRenewed) {
   EXPECT_THAT(bearer->Describe() + bearer->Advice(), Not(HasSubstr("hpvmt_")));
 }
 
+// A user id that is no tenant's: what was shown is the user id, and what helps is giving it to one.
+TEST(Tickets, ARefusedUserIdIsNamed) {
+  const Folder folder;
+  TicketServer server(folder.Path("s.auth"), [](int) { return "error: User id 7 belongs to no tenant.\n"; });
+  const std::unique_ptr<Bearer> bearer = MakeTicketBearer(folder.Path("s.auth"), RealClock());
+  EXPECT_EQ(bearer->Current(seconds(5)).status().code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_THAT(bearer->Describe(), HasSubstr("user id " + std::to_string(geteuid())));
+  EXPECT_THAT(bearer->Advice(), HasSubstr("--add-uid"));
+}
+
 TEST(Tickets, WithoutASocketThereIsNone) {
   const Folder folder;
   const std::unique_ptr<Bearer> bearer = MakeTicketBearer(folder.Path("none.auth"), RealClock());

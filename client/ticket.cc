@@ -119,7 +119,7 @@ class TicketBearer final : public Bearer {
   }
   std::string Describe() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return ticket_.empty() ? "" : "a ticket for this machine's user id " + std::to_string(geteuid());
+    return is_known_here_ ? "this machine's user id " + std::to_string(geteuid()) : "";
   }
   std::string Advice() const override {
     if (Describe().empty()) {
@@ -131,7 +131,10 @@ class TicketBearer final : public Bearer {
 
  private:
   Status Fetch(Duration within) {
-    HPVMD_ASSIGN_OR_RETURN(const Ticket fetched, FetchTicket(path_, within));
+    const StatusOr<Ticket> answer = FetchTicket(path_, within);
+    is_known_here_ = answer.status().code() == absl::StatusCode::kUnauthenticated ||
+                     (answer.ok() ? !answer->text.empty() : is_known_here_);
+    HPVMD_ASSIGN_OR_RETURN(const Ticket fetched, answer);
     ticket_ = fetched.text;
     const Duration lifetime = fetched.lifetime == Duration::zero() ? kLifetimeUnsaid : fetched.lifetime;
     ends_at_ = clock_.Now() + lifetime;
@@ -143,6 +146,7 @@ class TicketBearer final : public Bearer {
   const Clock& clock_;
   mutable std::mutex mutex_;
   std::string ticket_;  // Guarded by mutex_, like the rest.
+  bool is_known_here_ = false;  // The server looks at user ids, whether it takes this one or not.
   Time renew_at_ = Time::min(), ends_at_ = Time::min();
 };
 

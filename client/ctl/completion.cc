@@ -31,9 +31,6 @@ std::vector<const CLI::App*> CommandsOf(const CLI::App* app) {
 std::string LongOptions(const CLI::App* app) {
   std::string words;
   for (const CLI::Option* option : app->get_options()) {
-    if (option->get_group().empty()) {
-      continue;  // Hidden: it only says what is wanted instead.
-    }
     for (const std::string& name : option->get_lnames()) {
       words += "--" + name + " ";
     }

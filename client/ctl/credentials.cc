@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <string_view>
+
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
 #include "client/ctl/text.h"
@@ -18,12 +20,6 @@ std::string TakeVariable(const char* name) {
   std::string text = value == nullptr ? "" : value;
   unsetenv(name);
   return text;
-}
-
-std::string RefuseSecret(std::string&) {
-  return "a token on the command line can be read by everybody on this machine while the command runs, and stays in "
-         "the shell's history; use --token-file FILE, $HPVM_TOKEN_FILE or $HPVM_TOKEN, and revoke this one (hpvmctl "
-         "token revoke)";
 }
 
 void WarnOfReaders(const std::string& path) {
@@ -40,12 +36,25 @@ void AddFile(CLI::App& app, const char* name, std::string& file, const char* var
 
 }  // namespace
 
+bool HasSecretOption(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--token" || word.starts_with("--token=")) {
+      fputs("hpvmctl: there is no --token: everybody on this machine can read a command line while the command runs, and "
+            "the shell's history\nkeeps it. Use --token-file FILE, $HPVM_TOKEN_FILE or $HPVM_TOKEN, and revoke this token "
+            "(hpvmctl token revoke).\n",
+            stderr);
+      return true;
+    }
+  }
+  return false;
+}
+
 void AddCredentialOptions(CLI::App& app, Globals& globals) {
   app.add_option("--token-file", globals.token_file,
                  "File with the token by which the server knows you (or $HPVM_TOKEN_FILE; $HPVM_TOKEN is a token "
                  "itself)")
       ->check(CLI::Validator(RefuseEmpty, ""));
-  app.add_option("--token")->check(CLI::Validator(RefuseSecret, ""))->group("");
   AddFile(app, "--ca", globals.ca_file, "HPVM_CA",
           "File with the authority that vouches for the server (PEM); without it the system's");
   AddFile(app, "--cert", globals.certificate_file, "HPVM_CERT", "File with your certificate (PEM), with --key");

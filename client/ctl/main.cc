@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmctl: submits graphs to hpvmd, or runs them here without it.
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <map>
@@ -48,7 +49,7 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
   options.patience = *outage;
   options.on_unanswered = SayUnanswered;
   StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
-  if (!client.ok()) {
+  if (client.status().code() == absl::StatusCode::kUnavailable) {
     return While(client.status(), "connecting (start a server with `hpvmd --dev`, or name one with --server)");
   }
   return client;
@@ -101,6 +102,10 @@ void SayNotACommand(const CLI::App& app) {
 }
 
 int Main(int argc, char** argv) {
+  if (HasSecretOption(argc, argv)) {
+    return kUsage;
+  }
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // What matters of its log stands in errors.
   CLI::App app("Submits dataflow graphs of portable kernels to hpvmd.", "hpvmctl");
   Globals globals;
   Action action;

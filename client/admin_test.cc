@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of administration against a server of the test's own making: pages, what is sent again and what never is.
+#include "client/admin.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+
+#include "hpvm/v1/admin.grpc.pb.h"
+
+namespace hpvm {
+namespace {
+
+using testing::ElementsAre;
+
+grpc::Status Lost() { return {grpc::StatusCode::UNAVAILABLE, "Socket closed"}; }
+
+class FakeAdmin final : public v1::Admin::Service {
+ public:
+  grpc::Status CreateTenant(grpc::ServerContext*, const v1::CreateTenantRequest*, v1::CreateTenantResponse*) override {
+    ++creations;
+    return Lost();
+  }
+  grpc::Status CreateToken(grpc::ServerContext*, const v1::CreateTokenRequest*, v1::CreateTokenResponse*) override {
+    ++creations;
+    return Lost();
+  }
+  grpc::Status UpdateTenant(grpc::ServerContext*, const v1::UpdateTenantRequest* request,
+                            v1::UpdateTenantResponse* out) override {
+    out->mutable_tenant()->set_name(request->name());
+    return ++updates == 1 ? Lost() : grpc::Status::OK;
+  }
+  grpc::Status ListTenants(grpc::ServerContext*, const v1::ListTenantsRequest* request,
+                           v1::ListTenantsResponse* out) override {
+    const bool is_first = request->page_token().empty();
+    for (const char* name : is_first ? std::vector<const char*>{"a", "b"} : std::vector<const char*>{"c"}) {
+      out->add_tenants()->set_name(name);
+    }
+    out->set_next_page_token(is_first ? "b" : "");
+    return grpc::Status::OK;
+  }
+  grpc::Status ReadAudit(grpc::ServerContext* context, const v1::ReadAuditRequest*,
+                         grpc::ServerWriter<v1::ReadAuditResponse>* out) override {
+    v1::ReadAuditResponse part;
+    part.add_records("one");
+    part.add_records("two");
+    out->Write(part);
+    part.Clear();
+    part.add_records("three");
+    out->Write(part);
+    return audit_ends;
+  }
+
+  int creations = 0, updates = 0;
+  grpc::Status audit_ends = grpc::Status::OK;
+};
+
+class AdminTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/hpvm-admin-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    folder_ = name;
+    const std::string endpoint = "unix:" + folder_ + "/s.sock";
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(endpoint, grpc::InsecureServerCredentials());
+    builder.RegisterService(&fake_);
+    server_ = builder.BuildAndStart();
+    StatusOr<std::unique_ptr<Client>> client = Client::Connect({.endpoint = endpoint});
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+  }
+  void TearDown() override {
+    client_ = nullptr;
+    server_ = nullptr;
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string folder_;
+  FakeAdmin fake_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(AdminTest, ListsEveryPage) {
+  const auto tenants = Admin(*client_).ListTenants();
+  ASSERT_TRUE(tenants.ok()) << tenants.status();
+  std::vector<std::string> names;
+  for (const v1::Tenant& tenant : *tenants) {
+    names.push_back(tenant.name());
+  }
+  EXPECT_THAT(names, ElementsAre("a", "b", "c"));
+}
+
+// A lost answer may hide a success: only what may be done twice is sent twice.
+TEST_F(AdminTest, SendsAgainOnlyWhatMayBeDoneTwice) {
+  v1::UpdateTenantRequest update;
+  update.set_name("a");
+  EXPECT_EQ(Admin(*client_).UpdateTenant(update)->name(), "a");
+  EXPECT_EQ(fake_.updates, 2);
+  EXPECT_EQ(Admin(*client_).CreateTenant({}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Admin(*client_).CreateToken({}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(fake_.creations, 2);
+}
+
+TEST_F(AdminTest, ReadsTheAuditUntilItHasEnough) {
+  const auto read = [&](size_t records_max) {
+    std::vector<std::string> records;
+    const Status status = Admin(*client_).ReadAudit({}, [&](std::string_view record) {
+      records.emplace_back(record);
+      return records.size() < records_max;
+    });
+    return std::pair(status, records);
+  };
+  EXPECT_THAT(read(9).second, ElementsAre("one", "two", "three"));
+  EXPECT_TRUE(read(1).first.ok());
+  EXPECT_THAT(read(1).second, ElementsAre("one"));
+  // What was read before a failure is not taken for the whole.
+  fake_.audit_ends = {grpc::StatusCode::DATA_LOSS, "A file is gone."};
+  EXPECT_EQ(read(9).first.code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -199,7 +199,7 @@ Status AuditFiles::OpenFile(uint64_t first_sequence) {
   HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(folder_));
   is_name_doubtful_ = false;
   file_ = std::move(file);
-  bytes_ = 0;
+  bytes_ = unsynced_bytes_ = 0;
   is_dirty_ = true;  // An earlier try may have left something.
   return absl::OkStatus();
 }
@@ -208,16 +208,23 @@ Status AuditFiles::Write(uint64_t first_sequence, std::string_view lines) {
   if (file_ == nullptr) {
     HPVMD_RETURN_IF_ERROR(OpenFile(first_sequence));
   }
-  // After a failed sync nothing is known of what was written, so all of it is written again.
   if (is_dirty_) {
     HPVMD_RETURN_IF_ERROR(file_->Truncate(bytes_));
+    is_dirty_ = false;
   }
-  is_dirty_ = true;
-  HPVMD_RETURN_IF_ERROR(file_->WriteAt(bytes_, Bytes(lines)));
-  HPVMD_RETURN_IF_ERROR(file_->Sync());
-  is_dirty_ = false;
-  bytes_ += lines.size();
-  return absl::OkStatus();
+  const Status status = file_->WriteAt(bytes_ + unsynced_bytes_, Bytes(lines));
+  unsynced_bytes_ = status.ok() ? unsynced_bytes_ + lines.size() : 0;
+  is_dirty_ = !status.ok();
+  return status;
+}
+
+// After a failed sync nothing is known of what was written, so all of it is written again.
+Status AuditFiles::Sync() {
+  const Status status = file_->Sync();
+  bytes_ += status.ok() ? unsynced_bytes_ : 0;
+  unsynced_bytes_ = 0;
+  is_dirty_ = !status.ok();
+  return status;
 }
 
 Status AuditFiles::Read(Disk& disk, const std::string& folder, uint64_t from, uint64_t to,

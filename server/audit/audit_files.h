@@ -30,13 +30,15 @@ class AuditFiles {
 
   AuditFiles(Disk& disk, std::string folder) : disk_(disk), folder_(std::move(folder)) {}
 
-  // Once, before Write. Sets aside what a crash tore.
+  // Once, before the others. Sets aside what a crash tore.
   StatusOr<Start> Open();
 
-  // Whole lines, at most kAuditGroupBytesMax, the first of which has that number; on disk when it returns OK. After a
-  // failure nothing of them counts, and the next call writes in their place.
+  // Whole lines behind those that were written, the first of which has that number; at most kAuditGroupBytesMax until
+  // Sync. After a failure of either nothing since the last Sync counts: it has to be written again, from there.
   Status Write(uint64_t first_sequence, std::string_view lines);
-  // The next Write begins a new file.
+  // What was written is on disk when it returns OK.
+  Status Sync();
+  // The next Write begins a new file. After Sync.
   void Rotate() { file_.reset(); }
   uint64_t file_bytes() const { return file_ == nullptr ? 0 : bytes_; }
 
@@ -58,7 +60,8 @@ class AuditFiles {
   const std::string folder_;
   std::unique_ptr<DiskFile> file_;  // Null: Write makes one.
   uint64_t bytes_ = 0;              // Of it, whole and synced.
-  bool is_dirty_ = false;           // There may be more than those.
+  uint64_t unsynced_bytes_ = 0;     // Written behind those.
+  bool is_dirty_ = false;           // There may be more than both.
   bool is_name_doubtful_ = false;   // Of the file to make.
 };
 

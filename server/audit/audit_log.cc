@@ -21,6 +21,9 @@ namespace {
 constexpr size_t kWaitingMax = 65'536, kWaitingBytesMax = size_t{32} << 20;
 constexpr size_t kValueBytesMax = 256, kDetailBytesMax = 1'024;
 constexpr Duration kRetryEvery = std::chrono::seconds(1);
+// Records are written as they come, so that the end of the daemon loses none; the disk's syncs, which the job store
+// needs too, are for all of so long together, and a loss of power costs what came since.
+constexpr Duration kSyncEvery = std::chrono::milliseconds(20);
 
 // A record as text, but for its place in the chain.
 struct Waiting {
@@ -97,7 +100,7 @@ class FileAuditLog final : public AuditLog {
     if (thread_.joinable()) {
       thread_.join();
     }
-    if (const size_t left = waiting_.size() + writing_.size(); left > 0 || lost_ > 0) {
+    if (const size_t left = waiting_.size() + group_.size(); left > 0 || lost_ > 0) {
       LogError("Audit records were not written", {{"records", std::to_string(left + lost_)}, {"folder", folder_}});
     }
   }
@@ -116,15 +119,7 @@ class FileAuditLog final : public AuditLog {
     wake_.notify_one();
   }
 
-  Status Flush() override {
-    std::unique_lock lock(mutex_);
-    const uint64_t target = appended_, tries = tries_;
-    is_hurried_ = true;
-    wake_.notify_one();
-    // A try that was under way when we came may not have had our records; its failure counts all the same.
-    settled_.wait(lock, [&] { return settled_count_ >= target || (tries_ != tries && !failure_.ok()); });
-    return settled_count_ >= target && lost_ == 0 ? absl::OkStatus() : HealthLocked();
-  }
+  Status Flush() override { return SyncNow(); }
 
   Status Healthy() const override {
     std::lock_guard lock(mutex_);
@@ -132,6 +127,7 @@ class FileAuditLog final : public AuditLog {
   }
 
   Status Read(uint64_t from_sequence, const std::function<bool(std::string_view line)>& each) const override {
+    SyncNow().IgnoreError();  // Then what is on disk is read.
     uint64_t to = 0;
     {
       std::lock_guard lock(mutex_);
@@ -188,54 +184,87 @@ class FileAuditLog final : public AuditLog {
     return absl::OkStatus();
   }
 
+  Status SyncNow() const {
+    std::unique_lock lock(mutex_);
+    const uint64_t target = appended_, tries = tries_;
+    ++waiters_;
+    is_hurried_ = true;
+    wake_.notify_one();
+    // A try that was under way when we came may not have had our records; its failure counts all the same.
+    settled_.wait(lock, [&] { return settled_count_ >= target || (tries_ != tries && !failure_.ok()); });
+    --waiters_;
+    return settled_count_ >= target && lost_ == 0 ? absl::OkStatus() : HealthLocked();
+  }
+
+  // --- The thread ---
   void Loop() {
     std::unique_lock lock(mutex_);
     while (true) {
-      const auto due = [this] { return stop_ || std::exchange(is_hurried_, false); };
-      if (!failure_.ok()) {
-        wake_.wait_for(lock, kRetryEvery, due);
-      } else {
-        wake_.wait(lock, [&] { return !waiting_.empty() || !writing_.empty() || due(); });
-      }
-      const bool is_last_try = stop_;
-      TakeGroup();
-      const bool has_work = !writing_.empty();
+      AwaitWork(lock);
+      const bool is_last_try = stop_, is_wanted = stop_ || waiters_ > 0;
+      const bool is_full = TakeGroup();
       lock.unlock();
-      AuditHead next;
-      const Status status = has_work ? WriteGroup(&next) : absl::OkStatus();
+      Status status = WriteGroup();
+      const bool is_due = is_wanted || is_full || (!group_.empty() && RealClock().Now() >= sync_at_);
+      if (status.ok() && is_due && !group_.empty()) {
+        status = SyncGroup();
+      }
       lock.lock();
-      Settle(status, has_work ? &next : nullptr);
-      if (stop_ && is_last_try && (!status.ok() || (waiting_.empty() && writing_.empty()))) {
+      Settle(status);
+      if (is_last_try && (!status.ok() || (waiting_.empty() && group_.empty()))) {
         return;
       }
     }
   }
 
-  // Refills an empty group; one that failed is tried again as it is.
-  void TakeGroup() {
-    if (!writing_.empty()) {
-      return;
+  void AwaitWork(std::unique_lock<std::mutex>& lock) {
+    const auto is_woken = [this] { return stop_ || std::exchange(is_hurried_, false); };
+    const auto has_work = [&] { return !waiting_.empty() || is_woken(); };
+    if (!failure_.ok()) {
+      wake_.wait_for(lock, kRetryEvery, is_woken);
+    } else if (!group_.empty()) {
+      wake_.wait_for(lock, std::max(sync_at_ - RealClock().Now(), Duration(0)), has_work);
+    } else {
+      wake_.wait(lock, has_work);
     }
-    size_t bytes = 0;
-    while (!waiting_.empty() && bytes + waiting_.front().fields.size() + kFrameBytes <= kAuditGroupBytesMax) {
-      bytes += waiting_.front().fields.size() + kFrameBytes;
-      writing_.push_back(std::move(waiting_.front()));
-      waiting_.pop_front();
-    }
-    waiting_bytes_ -= bytes;
   }
 
-  Status WriteGroup(AuditHead* next) {
+  // More records for what is synced together; true when there are more than that may be.
+  bool TakeGroup() {
+    while (!waiting_.empty() && group_bytes_ + waiting_.front().fields.size() + kFrameBytes <= kAuditGroupBytesMax) {
+      const size_t bytes = waiting_.front().fields.size() + kFrameBytes;
+      group_bytes_ += bytes;
+      waiting_bytes_ -= bytes;
+      group_.push_back(std::move(waiting_.front()));
+      waiting_.pop_front();
+    }
+    return !waiting_.empty();
+  }
+
+  // Those of the group that are not in the file yet.
+  Status WriteGroup() {
+    if (written_ == group_.size()) {
+      return absl::OkStatus();
+    }
+    if (written_ == 0) {
+      group_head_ = head_;  // Only this thread changes it.
+      sync_at_ = RealClock().Now() + kSyncEvery;
+    }
+    const uint64_t first = group_head_.last + 1;
     std::string lines;
-    *next = head_;  // Only this thread changes it.
-    for (const Waiting& waiting : writing_) {
-      const std::string line = FormatLine(waiting, ++next->last, next->hash);
-      next->hash = ParseAuditLine(line)->hash;
+    for (; written_ < group_.size(); ++written_) {
+      const std::string line = FormatLine(group_[written_], ++group_head_.last, group_head_.hash);
+      group_head_.hash = ParseAuditLine(line)->hash;
       lines += line;
       lines += '\n';
     }
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("audit.write.before"));
-    HPVMD_RETURN_IF_ERROR(files_.Write(head_.last + 1, lines));
+    return files_.Write(first, lines);
+  }
+
+  Status SyncGroup() {
+    HPVMD_RETURN_IF_ERROR(files_.Sync());
+    is_synced_ = true;
     if (files_.file_bytes() >= file_bytes_max_) {
       files_.Rotate();
     }
@@ -243,23 +272,27 @@ class FileAuditLog final : public AuditLog {
     return absl::OkStatus();
   }
 
-  void Settle(const Status& status, AuditHead* next) {
-    ++tries_;
-    if (status.ok() && next != nullptr) {
-      for (const Waiting& waiting : writing_) {
+  // The mutex is held.
+  void Settle(const Status& status) {
+    tries_ += !status.ok() || is_synced_ ? 1 : 0;
+    if (std::exchange(is_synced_, false)) {
+      for (const Waiting& waiting : group_) {
         settled_count_ += waiting.stands_for;
       }
-      head_ = std::move(*next);
-      writing_.clear();
-    }
-    if (status.ok() != failure_.ok()) {
-      if (status.ok()) {
+      head_ = group_head_;
+      group_.clear();
+      group_bytes_ = written_ = 0;
+      if (!failure_.ok()) {
         LogInfo("The audit is being written again", {{"folder", folder_}});
-      } else {
+      }
+      failure_ = absl::OkStatus();
+    } else if (!status.ok()) {
+      written_ = 0;
+      if (failure_.ok()) {
         LogError("The audit cannot be written; its records wait", {{"folder", folder_}, {"error", Message(status)}});
       }
+      failure_ = While(status, "writing the audit");
     }
-    failure_ = status.ok() ? status : While(status, "writing the audit");
     NoteLost(clock_.WallNs());
     settled_.notify_all();
   }
@@ -268,11 +301,18 @@ class FileAuditLog final : public AuditLog {
   const std::string folder_;
   const uint64_t file_bytes_max_;
   const Clock& clock_;
-  AuditFiles files_;              // The thread's, after Open.
-  std::vector<Waiting> writing_;  // The thread's: the group that it writes, again after a failure.
+
+  // The thread's, after Open.
+  AuditFiles files_;
+  std::vector<Waiting> group_;  // What is synced together next; after a failure it is written again.
+  size_t group_bytes_ = 0;
+  size_t written_ = 0;    // Of the group.
+  AuditHead group_head_;  // Behind those.
+  Time sync_at_{0};
+  bool is_synced_ = false;
 
   mutable std::mutex mutex_;
-  std::condition_variable wake_, settled_;
+  mutable std::condition_variable wake_, settled_;
   std::deque<Waiting> waiting_;
   size_t waiting_bytes_ = 0;
   uint64_t appended_ = 0, settled_count_ = 0;  // Records; the second are on disk, or lost and said so there.
@@ -281,7 +321,9 @@ class FileAuditLog final : public AuditLog {
   uint64_t tries_ = 0;
   Status failure_;
   AuditHead head_;  // What is on disk.
-  bool is_hurried_ = false, stop_ = false;
+  mutable bool is_hurried_ = false;
+  mutable int waiters_ = 0;
+  bool stop_ = false;
   std::thread thread_;
 };
 

@@ -6,8 +6,8 @@
 // Line: {"seq":12,"time":"2026-…Z","prev":"<64 hex>","who":…,"peer":…,"tenant":…,"method":…,"object":…,"verdict":…,
 //        "detail":…,"hash":"<64 hex>"} where hash is SHA-256 over the line's bytes before `,"hash"`.
 //
-// Any thread: Append queues; one thread writes at once and syncs every 20 ms, or when somebody flushes or reads. The end
-// of the daemon loses at most what came in the instant before, a loss of power what came since the last sync. What
+// Any thread: Append queues; one thread writes at once, and syncs every 20 ms or when somebody flushes or reads. The
+// end of the daemon loses at most what came in the instant before, a loss of power what came since the last sync. What
 // cannot be written is said in the log and shows in Healthy(): calls that change who may do what are refused while the
 // record cannot be kept.
 #ifndef HPVMD_SERVER_AUDIT_AUDIT_LOG_H_

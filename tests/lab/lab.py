@@ -26,7 +26,7 @@ from session import Session
 import attacks_native, attacks_executor, attacks_latency  # noqa: F401, E401  They register themselves.
 import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_quota, attacks_clients, attacks_credentials  # noqa: F401, E401
 
-# Everything once at the highest level; native code also at each lower one, and as in a plain container.
+# Everything once at the highest level; native code also at each lower one, with drivers, and as in a plain container.
 ONCE = ("native", "crash", "protocol", "latency", "api", "clients")
 SETTINGS = {"top": ONCE, "credentials": ("credentials",), "drivers": ("native",), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
             "level-0": ("native",)}

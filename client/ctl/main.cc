@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 
 #include "CLI/CLI.hpp"
@@ -84,20 +85,32 @@ const CLI::App& InnermostCommand(const CLI::App& app) {
   return chosen.empty() ? app : InnermostCommand(*chosen.front());
 }
 
-void SayNotACommand(const CLI::App& app) {
-  const std::vector<std::string> words = app.remaining(true);
-  const CLI::App& command = InnermostCommand(app);
-  const std::vector<const CLI::App*> known = command.get_subcommands([](const CLI::App*) { return true; });
+// Of a misspelt word CLI11 only says that something is missing, or that something was not expected.
+void SayWhatWasMeant(const CLI::App& app) {
+  std::vector<std::string> words = app.remaining(true);
+  // An option's value may stand before it.
+  std::stable_partition(words.begin(), words.end(), [](const std::string& word) { return word.starts_with('-'); });
   // A secret that stands here by mistake is not repeated.
-  if (words.empty() || known.empty() || words.front().starts_with("hpvm_")) {
+  if (words.empty() || words.front().starts_with("hpvm_")) {
     return;
   }
-  graph::NearMiss near_miss(words.front());
-  for (const CLI::App* one : known) {
-    near_miss.Offer(one->get_name());
+  const std::string word = words.front().substr(0, words.front().find('='));
+  const bool is_option = word.starts_with('-');
+  graph::NearMiss near_miss(word);
+  for (const CLI::App* command : {&app, &InnermostCommand(app)}) {
+    for (const CLI::App* one : command->get_subcommands([](const CLI::App*) { return true; })) {
+      near_miss.Offer(one->get_name());
+    }
+    for (const CLI::Option* option : command->get_options([](const CLI::Option*) { return true; })) {
+      for (const std::string& name : option->get_lnames()) {
+        near_miss.Offer("--" + name);
+      }
+    }
   }
-  fprintf(stderr, "hpvmctl: \"%s\" is not a command%s\n",
-          Printable((&command == &app ? "" : command.get_name() + " ") + words.front()).c_str(),
+  if (near_miss.best().empty() && (is_option || !InnermostCommand(app).get_require_subcommand_min())) {
+    return;  // What CLI11 says is all there is to say.
+  }
+  fprintf(stderr, "hpvmctl: \"%s\" is not %s%s\n", Printable(word).c_str(), is_option ? "an option" : "a command",
           near_miss.Ending().c_str());
 }
 
@@ -153,9 +166,10 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // CLI11 reports by exception; this is where they end. Of a misspelt command it only says that one is missing.
-    if (error.get_name() == "RequiredError") {
-      SayNotACommand(app);
+    // CLI11 reports by exception; this is where they end.
+    if (error.get_name() == "RequiredError" ||
+        error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+      SayWhatWasMeant(app);
     }
     return app.exit(error) == 0 ? kOk : kUsage;
   }

@@ -40,9 +40,9 @@ bool HasSecretOption(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--token" || word.starts_with("--token=")) {
-      fputs("hpvmctl: there is no --token: everybody on this machine can read a command line while the command runs,\n"
-            "and the shell's history keeps it. Use --token-file FILE, $HPVM_TOKEN_FILE or $HPVM_TOKEN, and revoke this\n"
-            "token (hpvmctl token revoke).\n",
+      fputs("hpvmctl: there is no --token: everybody on this machine can read a command line while it is there,\n"
+            "and the shell's history keeps it. Use --token-file FILE, $HPVM_TOKEN_FILE or $HPVM_TOKEN, and revoke\n"
+            "this token (hpvmctl token revoke).\n",
             stderr);
       return true;
     }

@@ -80,6 +80,7 @@ class Lab:
             for attack in attacks:
                 session.execute(attack)
                 self.tried += 1
+            session.finish()
         finally:
             if session:
                 session.close()
@@ -104,6 +105,7 @@ class Lab:
     def run(self):
         names = self.options.settings.split(",") if self.options.settings else list(SETTINGS)
         folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-lab-"))
+        folder.chmod(0o755)  # Programs are started from there by users of all kinds; the state folder is closed.
         try:
             for name in names:
                 if name == "dropped" and not self.can_drop():

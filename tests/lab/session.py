@@ -159,13 +159,20 @@ class Session:
             found.append("the neighbour's client ended")
         if not self.target.is_alive() or self.target.process.pid != self.pid:
             found.append("the daemon ended: " + self.target.tail(3000))
-        elif not os.path.exists(f"/proc/{self.neighbour_pid}"):
+        elif not targets.lives(self.neighbour_pid):
             found.append("the neighbour's executor ended")
             self.neighbour_pid = self.target.executor_of(targets.NEIGHBOUR)
         if self.leaks:
             found.append(f"the neighbour's secret was read by {self.leaks}")
             self.leaks = []
         return found
+
+    def finish(self):
+        """What shows only a little later."""
+        time.sleep(0.2)
+        for complaint in self.check_after(None):
+            self.findings.append((None, complaint))
+            self.say(f"  FAILED after the last attack: {complaint}")
 
     seen = 0
 

@@ -53,6 +53,13 @@ def children(pid):
     return found
 
 
+def lives(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def thread_names(pid):
     names = set()
     for comm in pathlib.Path(f"/proc/{pid}/task").glob("*/comm"):
@@ -141,7 +148,7 @@ class Target:
         self.log.touch()
         self.uid = DROPPED_UID if setting.dropped and os.geteuid() == 0 else os.geteuid()
         if self.uid != os.geteuid():
-            for path in (self.folder.parent, self.folder, self.state):
+            for path in (self.folder, self.state):
                 os.chown(path, DROPPED_UID, DROPPED_UID)
         self.tokens, self.apis = {}, {}
         self.start()

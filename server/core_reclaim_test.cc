@@ -25,6 +25,7 @@ constexpr uint64_t kMemory = 1000;  // Of opencl:0, the second device of the pro
 class ReclaimTest : public ::testing::Test {
  protected:
   ReclaimTest() {
+    clock_.Advance(std::chrono::hours(1));
     spawner_.settle = [this] { store_->Pump(); };
     store_ = std::make_unique<HandJobStore>(state_, clock_);
     CoreOptions options;
@@ -148,7 +149,7 @@ TEST_F(ReclaimTest, GoesOnWithoutAnAnswer) {
   ann->executor->reclaims[0].done(ExecutorUsage{{0, 200}, {0, 200}});
   eve->executor->AnswerRun(Short(100));
   ASSERT_TRUE(eve->outcome.has_value());
-  EXPECT_EQ(eve->outcome->outcome.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(eve->executor->runs.size(), 2u);
 }
 
@@ -160,7 +161,7 @@ TEST_F(ReclaimTest, FailsWhereNobodyCanHelp) {
     Run(*eve);
     eve->executor->AnswerRun(Short(100, entry));
     ASSERT_TRUE(eve->outcome.has_value());
-    EXPECT_EQ(eve->outcome->outcome.code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kResourceExhausted);
   }
   ann->executor->on_usage({{0, 300}, {0, 300}});
   Run(*eve);
@@ -184,7 +185,7 @@ TEST_F(ReclaimTest, CancelledWhileItWaits) {
   core_->CancelRun(id);
   ann->executor->reclaims[0].done(ExecutorUsage{{0, 200}, {0, 200}});
   ASSERT_TRUE(eve->outcome.has_value());
-  EXPECT_EQ(eve->outcome->outcome.code(), StatusCode::kCancelled);
+  EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kCancelled);
   EXPECT_EQ(eve->executor->runs.size(), 1u);
 }
 

@@ -57,6 +57,11 @@ struct FakeExecutor {
         done(why);
       }
     }
+    for (size_t i = 0; i < reclaims.size(); ++i) {
+      if (auto done = std::exchange(reclaims[i].done, nullptr)) {
+        done(why);
+      }
+    }
     on_end(why);
   }
 

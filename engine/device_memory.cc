@@ -135,9 +135,9 @@ uint64_t DeviceMemory::Reclaim(const Device& device, uint64_t bytes_max) {
     std::unique_lock lock(graph->mutex);
     while (!graph->is_running && held > bytes_max) {
       // From the back: the one used longest ago.
-      const auto last = std::find_if(graph->plans.rbegin(), graph->plans.rend(), [&](const std::unique_ptr<Plan>& plan) {
-        return BytesOf(*plan, &device) > 0;
-      });
+      const auto last =
+          std::find_if(graph->plans.rbegin(), graph->plans.rend(),
+                       [&](const std::unique_ptr<Plan>& plan) { return BytesOf(*plan, &device) > 0; });
       if (last == graph->plans.rend()) {
         break;
       }

@@ -45,7 +45,8 @@ std::vector<Core::Claim> Core::ClaimsOn(const Tenant& but, const std::string& de
       continue;
     }
     const auto entry = static_cast<uint32_t>(found - slot.profile.begin());
-    claims.push_back({tenant.get(), entry, At(slot.usage.device_bytes, entry), At(slot.usage.idle_device_bytes, entry)});
+    const ExecutorUsage& usage = slot.usage;
+    claims.push_back({tenant.get(), entry, At(usage.device_bytes, entry), At(usage.idle_device_bytes, entry)});
   }
   std::sort(claims.begin(), claims.end(), [](const Claim& a, const Claim& b) {
     return std::pair(b.idle_bytes, a.tenant->key) < std::pair(a.idle_bytes, b.tenant->key);

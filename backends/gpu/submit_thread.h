@@ -49,8 +49,8 @@ class SubmitThread {
   // Flights that are enqueued at once: one runs, one is behind it, and one is being enqueued.
   static constexpr uint32_t kFlightsMax = 3;
 
-  // All are borrowed for its life; without a gate the device is always granted. Declare it last in its device, so that it stops first. Threads start with the first
-  // submission.
+  // All are borrowed for its life; without a gate the device is always granted. Declare it last in its device, so that
+  // it stops first. Threads start with the first submission.
   SubmitThread(Hub& hub, Driver& driver, GrantGate* gate = nullptr);
   // Waits for what is enqueued, and fails the other submissions with kCancelled.
   ~SubmitThread();

@@ -86,7 +86,8 @@ struct ExecutorOptions {
   std::function<std::string()> why_ended;
   // Called on the hub's thread with what the process tells unasked. May be empty.
   std::function<void(const ExecutorUsage&)> on_usage;
-  // A process that the machine did not let run gets longer than stop_grace (StopPatience). Not where devices do the work.
+  // A process that the machine did not let run gets longer than stop_grace (StopPatience). Not where devices do the
+  // work.
   bool waits_for_starved = true;
   // The executor's standard error: -1 keeps its last 4 KiB for the message that tells how it ended; otherwise this
   // descriptor (borrowed).

@@ -5,7 +5,7 @@ import random
 import time
 
 import calls
-from attack import attack
+from attack import ATTACKS, Attack, attack
 from wire import first
 
 SECONDS_MAX = 60
@@ -143,7 +143,16 @@ def sources_and_words_of_other_languages(session):
         session.look_for_secret(answer.message.encode(), what)
         if answer.code in ("INTERNAL", "UNKNOWN", "UNAVAILABLE") or "root:" in answer.message or answer.ok and "file" in what:
             complaints.append(f"{what}: {answer}")
-        session.note(f"OpenCL C, {what}: {answer.code}")
+        ran = ""
+        if answer.ok:
+            handle = first(answer.reply, 1)
+            values = calls.tensor(calls.I32, calls.ints(1, 2, 3, 4))
+            run = session.api.call("Run", calls.encode(f2=handle, f3=[calls.encode(f1="in", f2=values)]))
+            session.api.release(handle)
+            ran = f", run: {run.code}"
+            if run.ok:
+                complaints.append(f"{what}: it ran: {session.api.output(run)!r}")
+        session.note(f"OpenCL C, {what}: {answer.code}{ran}")
     for _ in range(200 if session.full else 10):
         document = calls.document("k0", calls.IN_OUT)
         document["modules"]["k"] = {"kind": "spirv", "source": {"file": "k.spv"}}
@@ -151,3 +160,7 @@ def sources_and_words_of_other_languages(session):
         if answer.ok or answer.code in ("INTERNAL", "UNKNOWN", "UNAVAILABLE"):
             complaints.append(f"random SPIR-V: {answer}")
     return complaints + session.check_tenant_works()
+
+
+# Once more where drivers are, which compile them: what is accepted runs, and must not leave the sandbox.
+ATTACKS.append(Attack("sources where drivers are", "T8", sources_and_words_of_other_languages, 0, "sources", True))

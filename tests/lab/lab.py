@@ -28,7 +28,7 @@ import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_
 
 # Everything once at the highest level; native code also at each lower one, with drivers, and as in a plain container.
 ONCE = ("native", "crash", "protocol", "latency", "api", "clients")
-SETTINGS = {"top": ONCE, "credentials": ("credentials",), "drivers": ("native",), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
+SETTINGS = {"top": ONCE, "credentials": ("credentials",), "drivers": ("native", "sources"), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
             "level-0": ("native",)}
 
 

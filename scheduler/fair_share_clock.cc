@@ -12,7 +12,8 @@ constexpr Duration kRecent = std::chrono::seconds(10);
 
 // What is left of recent use after some time.
 double Faded(double recent_ns, Duration passed) {
-  return passed >= kRecent ? 0 : recent_ns * (1 - static_cast<double>(passed.count()) / static_cast<double>(kRecent.count()));
+  const double part = static_cast<double>(passed.count()) / static_cast<double>(kRecent.count());
+  return passed >= kRecent ? 0 : recent_ns * (1 - part);
 }
 
 }  // namespace

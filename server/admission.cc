@@ -11,6 +11,8 @@ constexpr Duration kWindow = std::chrono::milliseconds(250);
 // Of the newest window in the smoothed pace.
 constexpr double kNewest = 0.3;
 constexpr Duration kWaitLeast = std::chrono::milliseconds(20);
+// A tenant may hold so much of what it leaves free. With n tenants at that limit one part in 2n + 1 is free.
+constexpr uint64_t kFreeTimes = 2;
 
 Outcome Refuse(std::string text, Duration wait) {
   v1::ErrorDetail detail;
@@ -29,11 +31,19 @@ Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
     admission_ = std::exchange(other.admission_, nullptr);
     tenant_ = std::exchange(other.tenant_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
+    in_progress_ = std::exchange(other.in_progress_, false);
   }
   return *this;
 }
 
+void Admission::Ticket::EndCall() {
+  if (admission_ != nullptr && std::exchange(in_progress_, false)) {
+    admission_->EndCall(*static_cast<Tenant*>(tenant_));
+  }
+}
+
 void Admission::Ticket::Release() {
+  EndCall();
   if (Admission* admission = std::exchange(admission_, nullptr)) {
     admission->Release(*static_cast<Tenant*>(tenant_), bytes_);
   }
@@ -51,49 +61,72 @@ void Admission::TurnWindow(Tenant& tenant, Time now) const {
   tenant.window_ended = 0;
 }
 
-Outcome Admission::Admit(std::string_view tenant_name, uint64_t bytes, Ticket* ticket) {
-  const std::string name(tenant_name);
-  std::lock_guard lock(mutex_);
+Outcome Admission::CheckBytes(const Tenant& tenant, uint64_t bytes) const {
   if (bytes > limits_.bytes_max - bytes_) {
     return Refuse("The requests in progress hold " + std::to_string(bytes_) + " bytes; with this one of " +
                       std::to_string(bytes) + " they would pass the limit (" + std::to_string(limits_.bytes_max) + ").",
                   kWaitLeast);
   }
+  if (bytes > limits_.bytes_per_tenant_max - tenant.bytes) {
+    return Refuse("The tenant's requests in progress hold " + std::to_string(tenant.bytes) +
+                      " bytes; with this one of " + std::to_string(bytes) + " they would pass the limit (" +
+                      std::to_string(limits_.bytes_per_tenant_max) + ").",
+                  kWaitLeast);
+  }
+  const uint64_t free = limits_.bytes_max - bytes_ - bytes;
+  if (tenant.bytes + bytes > kFreeTimes * free) {
+    return Refuse("The tenant's requests in progress hold " + std::to_string(tenant.bytes) +
+                      " bytes; with this one of " + std::to_string(bytes) + " they would be more than twice what stays " +
+                      "free for others (" + std::to_string(free) + ").",
+                  kWaitLeast);
+  }
+  return absl::OkStatus();
+}
+
+Outcome Admission::CheckCalls(Tenant& tenant) {
+  if (tenant.calls < limits_.calls_always) {
+    return absl::OkStatus();
+  }
+  const Time now = clock_.Now();
+  if (!tenant.busy) {
+    tenant.busy = true;
+    tenant.window_start = now;
+    tenant.window_ended = 0;
+    tenant.pace = -1;
+  }
+  TurnWindow(tenant, now);
+  const double wait_max_s = static_cast<double>(limits_.wait_max.count()) / 1e9;
+  const double calls_max = std::max<double>(limits_.calls_always, tenant.pace * wait_max_s);
+  if (tenant.pace < 0 || tenant.calls < calls_max) {
+    return absl::OkStatus();
+  }
+  // Until half of those before have gone.
+  const Duration wait = Seconds(tenant.calls / 2.0 / std::max(tenant.pace, tenant.calls / 2.0 / wait_max_s));
+  return Refuse("The tenant has " + std::to_string(tenant.calls) +
+                    " runs in progress, which are more than it got done in the last " +
+                    std::to_string(limits_.wait_max.count() / 1'000'000) + " ms.",
+                std::clamp(wait, kWaitLeast, limits_.wait_max));
+}
+
+Outcome Admission::Admit(std::string_view tenant_name, uint64_t bytes, Ticket* ticket) {
+  const std::string name(tenant_name);
+  std::lock_guard lock(mutex_);
   const auto [found, is_new] = tenants_.try_emplace(name);
   Tenant& tenant = found->second;
   if (is_new) {
     tenant.name = name;
   }
-  if (bytes > limits_.bytes_per_tenant_max - tenant.bytes) {
-    Outcome refusal = Refuse("The tenant's requests in progress hold " + std::to_string(tenant.bytes) +
-                                 " bytes; with this one of " + std::to_string(bytes) + " they would pass the limit (" +
-                                 std::to_string(limits_.bytes_per_tenant_max) + ").",
-                             kWaitLeast);
+  Outcome outcome = CheckBytes(tenant, bytes);
+  if (outcome.ok()) {
+    outcome = CheckCalls(tenant);
+  }
+  if (!outcome.ok()) {
     if (is_new) {
       tenants_.erase(found);
     }
-    return refusal;
+    return outcome;
   }
-  if (tenant.calls >= limits_.calls_always) {
-    const Time now = clock_.Now();
-    if (!tenant.busy) {
-      tenant.busy = true;
-      tenant.window_start = now;
-      tenant.window_ended = 0;
-      tenant.pace = -1;
-    }
-    TurnWindow(tenant, now);
-    const double wait_max_s = static_cast<double>(limits_.wait_max.count()) / 1e9;
-    const double calls_max = std::max<double>(limits_.calls_always, tenant.pace * wait_max_s);
-    if (tenant.pace >= 0 && tenant.calls >= calls_max) {
-      // Until half of those before have gone.
-      const Duration wait = Seconds(tenant.calls / 2.0 / std::max(tenant.pace, tenant.calls / 2.0 / wait_max_s));
-      return Refuse("The tenant has " + std::to_string(tenant.calls) +
-                        " runs in progress, which are more than it got done in the last " +
-                        std::to_string(limits_.wait_max.count() / 1'000'000) + " ms.",
-                    std::clamp(wait, kWaitLeast, limits_.wait_max));
-    }
-  }
+  ++tenant.tickets;
   ++tenant.calls;
   ++calls_;
   tenant.bytes += bytes;
@@ -102,21 +135,26 @@ Outcome Admission::Admit(std::string_view tenant_name, uint64_t bytes, Ticket* t
   ticket->admission_ = this;
   ticket->tenant_ = &tenant;
   ticket->bytes_ = bytes;
+  ticket->in_progress_ = true;
   return absl::OkStatus();
 }
 
-void Admission::Release(Tenant& tenant, uint64_t bytes) {
+void Admission::EndCall(Tenant& tenant) {
   std::lock_guard lock(mutex_);
   --tenant.calls;
   --calls_;
-  tenant.bytes -= bytes;
-  bytes_ -= bytes;
   if (tenant.busy) {
     ++tenant.window_ended;
     TurnWindow(tenant, clock_.Now());
     tenant.busy = tenant.calls >= limits_.calls_always / 2;
   }
-  if (tenant.calls == 0) {
+}
+
+void Admission::Release(Tenant& tenant, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  tenant.bytes -= bytes;
+  bytes_ -= bytes;
+  if (--tenant.tickets == 0) {
     tenants_.erase(std::string(tenant.name));  // A copy: the key must outlive its own removal.
   }
 }

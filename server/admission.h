@@ -3,6 +3,8 @@
 // makes every answer late.
 //
 // Two limits. Bytes: requests in progress are in memory, and their sum is bounded for the daemon and for each tenant.
+// A tenant may hold at most twice what stays free: so however many take all they may, something is free for those who
+// hold less, and the newest requests of the heaviest are refused first.
 // Waiting: a tenant may always have `calls_always` in progress; beyond that only as many as it got done in the last
 // moments would be done within `wait_max`. How fast that is, is measured only while it matters, so a burst after
 // silence is taken in first and measured then. Jobs have exact limits of their own (jobs.queued_*), in the core.
@@ -45,12 +47,15 @@ class Admission {
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket() { Release(); }
     void Release();
+    // The call has been answered: it does not count any more, but its request is still in memory.
+    void EndCall();
 
    private:
     friend class Admission;
     Admission* admission_ = nullptr;
     void* tenant_ = nullptr;  // A Tenant of the Admission.
     uint64_t bytes_ = 0;
+    bool in_progress_ = false;
   };
 
   Admission(const AdmissionLimits& limits, const Clock& clock) : limits_(limits), clock_(clock) {}
@@ -65,7 +70,8 @@ class Admission {
  private:
   struct Tenant {
     std::string name;
-    uint32_t calls = 0;
+    uint32_t tickets = 0;  // Not released.
+    uint32_t calls = 0;    // Of them, not answered.
     uint64_t bytes = 0;
     // While `busy`: since calls_always were in progress, and until half of that.
     bool busy = false;
@@ -76,6 +82,9 @@ class Admission {
   };
 
   void TurnWindow(Tenant& tenant, Time now) const;
+  Outcome CheckBytes(const Tenant& tenant, uint64_t bytes) const;
+  Outcome CheckCalls(Tenant& tenant);
+  void EndCall(Tenant& tenant);
   void Release(Tenant& tenant, uint64_t bytes);
 
   const AdmissionLimits limits_;

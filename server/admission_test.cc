@@ -15,20 +15,24 @@ constexpr AdmissionLimits kSmall{
 TEST(AdmissionTest, BoundsBytes) {
   ManualClock clock;
   Admission admission(kSmall, clock);
-  Admission::Ticket a, b, c;
+  Admission::Ticket a, b, c, d;
   EXPECT_TRUE(admission.Admit("a", 600, &a).ok());
   const Outcome own = admission.Admit("a", 1, &c);
   EXPECT_EQ(own.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(own.detail.value().retryable());
   EXPECT_GT(own.detail->retry_after_ns(), 0u);
-  EXPECT_TRUE(admission.Admit("b", 400, &b).ok());
+  // More than twice what would be left.
+  EXPECT_EQ(admission.Admit("b", 300, &b).status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(admission.Admit("b", 250, &b).ok());
+  EXPECT_TRUE(admission.Admit("c", 100, &d).ok());
   EXPECT_EQ(admission.Admit("c", 1, &c).status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(admission.Admit("c", UINT64_MAX, &c).status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(admission.bytes(), 1'000u);
+  EXPECT_EQ(admission.bytes(), 950u);
   a.Release();
-  EXPECT_TRUE(admission.Admit("c", 600, &c).ok());
+  EXPECT_TRUE(admission.Admit("c", 300, &c).ok());
   b = Admission::Ticket();
   c = Admission::Ticket();
+  d.Release();
   EXPECT_EQ(admission.bytes(), 0u);
   EXPECT_EQ(admission.calls(), 0u);
 }
@@ -45,6 +49,59 @@ TEST(AdmissionTest, GivesBackOnce) {
   second.Release();
   second.Release();
   EXPECT_EQ(admission.calls(), 0u);
+}
+
+// An answered call does not count, though its request is still in memory.
+TEST(AdmissionTest, AnsweredCallsDoNotCount) {
+  ManualClock clock;
+  Admission admission(kSmall, clock);
+  Admission::Ticket ticket;
+  ASSERT_TRUE(admission.Admit("a", 500, &ticket).ok());
+  ticket.EndCall();
+  ticket.EndCall();
+  EXPECT_EQ(admission.calls(), 0u);
+  EXPECT_EQ(admission.bytes(), 500u);
+  ticket.Release();
+  EXPECT_EQ(admission.calls(), 0u);
+  EXPECT_EQ(admission.bytes(), 0u);
+}
+
+// Hogs that offer as much as they may, for ever, and a mouse that holds little: all of its requests are taken in, however
+// many hogs there are.
+TEST(AdmissionTest, HogsDoNotTurnAwayAMouse) {
+  for (int hogs = 1; hogs <= 8; ++hogs) {
+    SCOPED_TRACE(hogs);
+    ManualClock clock;
+    Admission admission({.bytes_max = 100'000, .bytes_per_tenant_max = 60'000, .calls_always = 1'000'000}, clock);
+    SeededRng rng(static_cast<uint64_t>(hogs));
+    std::deque<Admission::Ticket> held, own;
+    uint64_t refused = 0;
+    for (int step = 0; step < 800; ++step) {
+      for (int hog = 0; hog < hogs; ++hog) {
+        for (int i = 0; i < 20; ++i) {
+          Admission::Ticket ticket;
+          if (admission.Admit("hog" + std::to_string(hog), 1 + rng.Below(2'000), &ticket).ok()) {
+            held.push_back(std::move(ticket));
+          } else {
+            ++refused;
+          }
+        }
+      }
+      for (uint64_t i = rng.Below(20); i > 0 && !held.empty(); --i) {
+        held.pop_front();
+      }
+      if (step < 300) {
+        continue;  // Until what the first of them took, when there were fewer, has ended.
+      }
+      Admission::Ticket ticket;
+      ASSERT_TRUE(admission.Admit("mouse", 1'000, &ticket).ok()) << "step " << step;
+      own.push_back(std::move(ticket));
+      if (own.size() > 2) {
+        own.pop_front();
+      }
+    }
+    EXPECT_GT(refused, 1'000u);
+  }
 }
 
 // A server that ends `per_second` calls of one tenant, oldest first, and is offered many more.

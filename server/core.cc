@@ -347,6 +347,7 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
           queued(tenant.get(), job->row.job().priority());
         }
       }
+      SettleDeviceTime(*tenant);
       TenantSnapshot& one = tenants[tenant.get()];
       one.name = name;
       one.running = share_.running(tenant->key);

@@ -120,7 +120,10 @@ void Core::Suspend(CoreScope& scope, Tenant& tenant) {
 Status Core::Usage(std::string_view name, v1::GetUsageResponse* response) {
   CoreScope scope(*this);
   const auto found = tenants_.find(std::string(name));
-  const Tenant* tenant = found == tenants_.end() ? nullptr : found->second.get();
+  Tenant* tenant = found == tenants_.end() ? nullptr : found->second.get();
+  if (tenant != nullptr) {
+    SettleDeviceTime(*tenant);
+  }
   const TenantPolicyRef policy = tenant != nullptr ? tenant->policy : options_.policies->Find(name, *config_);
   if (policy == nullptr) {
     return RefusalOf(name, nullptr);

@@ -28,8 +28,8 @@ scheduler::FairShareLimits ShareLimits(const Config& config) {
   limits.running_per_tenant_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
   limits.running_max = static_cast<uint32_t>(config.jobs_running_max);
   // A lone tenant misses none of them.
-  limits.running_spare =
-      std::min(limits.running_max / 4, limits.running_max - std::min(limits.running_max, limits.running_per_tenant_max));
+  const uint32_t own_max = std::min(limits.running_max, limits.running_per_tenant_max);
+  limits.running_spare = std::min(limits.running_max / 4, limits.running_max - own_max);
   limits.quantum = std::chrono::milliseconds(config.scheduling_quantum_ms);
   limits.revoke_grace = std::chrono::milliseconds(config.scheduling_revoke_grace_ms);
   limits.beside_max = limits.quantum / 5;
@@ -62,9 +62,9 @@ uint64_t Core::ShareDevices(const Preparation& preparation) {
 
 void Core::ShareSettings(CoreScope& scope, Tenant& tenant) {
   const uint64_t running = tenant.policy->limits[static_cast<size_t>(scheduler::Resource::kRunningJobs)];
-  Tick(scope, {scheduler::TenantSettings{.tenant = tenant.key,
-                                         .weight = tenant.policy->weight,
-                                         .running_max = static_cast<uint32_t>(std::min<uint64_t>(running, UINT32_MAX))}});
+  const auto running_max = static_cast<uint32_t>(std::min<uint64_t>(running, UINT32_MAX));
+  Tick(scope, {scheduler::TenantSettings{
+                  .tenant = tenant.key, .weight = tenant.policy->weight, .running_max = running_max}});
 }
 
 void Core::SettleDeviceTime(Tenant& tenant) {
@@ -83,7 +83,7 @@ void Core::RefuseRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, schedul
   std::string text;
   if (limit == scheduler::RefuseJob::Limit::kShed) {
     text = "The server's queue is full (" + std::to_string(config_->jobs_queued_max) +
-           " runs wait), and the tenant has the most in it for its weight: its last one made room for another tenant's.";
+           " runs wait), and the tenant has most of it for its weight: its last one made room for another tenant's.";
   } else {
     text = std::string(own ? "The tenant's" : "The server's") + " queue is full (" +
            std::to_string(own ? config_->jobs_queued_per_tenant_max : config_->jobs_queued_max) + " runs wait).";

@@ -46,6 +46,8 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
 
  private:
   void OnOutcome(RunOutcome outcome) {
+    // Not when gRPC gets to OnDone: others may keep its threads busy, and this tenant's next call is no overload.
+    ticket_.EndCall();
     if (const Status sent = HPVMD_FAILPOINT("service.run.answer"); !sent.ok()) {
       outcome.outcome = sent;
     }

@@ -16,6 +16,7 @@ REPORT = re.compile(r"lab\[(.*)\]", re.S)
 KNOWN = {
     "other services are not there": "gRPC's reflection library registers itself wherever it is linked",
     "flood of pings": "gRPC's memory grows with connections that it ends for too many pings",
+    "flood of continuations": "gRPC keeps the pieces of a header that does not end",
     "flood of slow readers": "each stream that nobody reads holds a message",
     "flood of garbage": "connections that fail at once are accepted without a limit of their rate",
 }

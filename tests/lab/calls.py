@@ -59,6 +59,15 @@ class Api:
         self.connection, self.handles = None, {}
 
     def close(self):
+        """Gives its graphs back: a tenant may hold only so many."""
+        for handle in self.handles.values():
+            if self.connection is None:
+                break
+            self.call_once(SERVICE + "ReleaseGraph", [encode(f2=handle)], 2, ())
+        self.handles.clear()
+        self.drop()
+
+    def drop(self):
         if self.connection is not None:
             self.connection.close()
             self.connection = None
@@ -79,7 +88,7 @@ class Api:
                 self.connection = wire.Connection(self.address, self.timeout)
             return self.connection.call(method, *messages, metadata=[*self.metadata, *metadata], timeout=timeout)
         except (OSError, wire.Refused) as error:
-            self.close()
+            self.drop()
             return wire.Answer("UNAVAILABLE", f"connection: {error}", [])
 
     def put_module(self, data, kind=0):

@@ -27,8 +27,8 @@ import attacks_native, attacks_executor, attacks_latency  # noqa: F401, E401  Th
 import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_quota, attacks_clients, attacks_credentials  # noqa: F401, E401
 
 # Everything once at the highest level; native code also at each lower one, with drivers, and as in a plain container.
-ONCE = ("native", "crash", "protocol", "latency", "api", "clients")
-SETTINGS = {"top": ONCE, "credentials": ("credentials",), "drivers": ("native", "sources"), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
+ONCE = ("native", "crash", "protocol", "api", "clients")
+SETTINGS = {"top": ONCE, "latency": ("latency",), "credentials": ("credentials",), "drivers": ("native", "sources"), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
             "level-0": ("native",)}
 
 
@@ -37,6 +37,8 @@ def setting_of(name):
         return targets.Setting(name, dropped=True)
     if name == "drivers":
         return targets.Setting(name, devices="cpu,opencl", drivers=True)
+    if name == "latency":
+        return targets.Setting(name, more={"executor.crashes_max": 3, "executor.crash_window_ms": 60000})
     if name == "credentials":
         return targets.Setting(name, credentials=True)
     more = attacks_quota.LIMITS if name == "top" else {}
@@ -46,6 +48,8 @@ def setting_of(name):
 class Lab:
     def __init__(self, options):
         self.options, self.begin = options, time.monotonic()
+        if options.log:
+            pathlib.Path(options.log).parent.mkdir(parents=True, exist_ok=True)
         self.log = open(options.log, "a", encoding="utf-8") if options.log else None
         self.failed, self.tried = [], 0
 

@@ -151,11 +151,16 @@ class Target:
             for path in (self.folder, self.state):
                 os.chown(path, DROPPED_UID, DROPPED_UID)
         self.tokens, self.apis = {}, {}
-        self.start()
-        if setting.credentials:
-            self.make_tokens()
-        self.plant()
-        self.neighbour = Neighbour(self)
+        try:
+            self.start()
+            if setting.credentials:
+                self.make_tokens()
+            self.plant()
+            self.neighbour = Neighbour(self)
+        except Exception:
+            self.process.kill()
+            self.process.wait()
+            raise
 
     # What differs from the defaults: nothing here weakens what the attacks try, but for the breaker, which has an attack of its own.
     def values(self):

@@ -23,6 +23,12 @@ def tagged(tag):
     return {**add(), "name": tag}
 
 
+def custom_section(text):
+    """Bytes that make another module of one, and mean nothing."""
+    name = text.encode()
+    return bytes([0, len(name) + 1, len(name)]) + name
+
+
 @unittest.skipUnless(IS_ROOT, "administers as root")
 class Quotas(Tenants):
     CONFIG = "[auth]\ntokens = true\npeers = true\n[jobs]\nkept_max = 100\n"
@@ -46,7 +52,7 @@ class Quotas(Tenants):
             time.sleep(0.1)
 
     def run_one(self, token, document=None, code=OK):
-        done = self.server.ctl("run", self.graph(document or add()), "--input", f"in={self.folder}/in.npy", "--patience", "0s",
+        done = self.server.ctl("run", self.graph(document or add()), "--input", f"in={self.folder}/in.npy", "--patience", "1ms",
                                token=token)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr + self.server.log.read_text()[-2000:])
         return done.stderr
@@ -55,7 +61,7 @@ class Quotas(Tenants):
         """A submit that the quota of a resource does not allow; counted once."""
         before = self.usage(token, resource)["refused"]
         done = self.server.ctl("submit", self.graph(document or add()), "--input", f"in={self.folder}/in.npy", "--detach",
-                               "--patience", "0s", *options, token=token)
+                               "--patience", "1ms", *options, token=token)
         self.assertNotEqual(done.returncode, OK, done.stdout)
         self.assertIn(f"The tenant's quota of {resource} (", done.stderr)
         self.assertGreater(self.usage(token, resource)["refused"], before)
@@ -125,9 +131,9 @@ class Quotas(Tenants):
         self.assertEqual(self.used(token, "modules"), 1)
         self.assertEqual(self.usage(token, "modules")["limit"], 1)
         other = self.folder / "other.wasm"
-        other.write_bytes((self.folder / "kernels.wasm").read_bytes() + b"\x00\x05\x01xabc")  # A custom section.
+        other.write_bytes((self.folder / "kernels.wasm").read_bytes() + custom_section("other"))
         job = self.spin_job(token)  # Its module is in use.
-        done = self.server.ctl("module", "put", other, "--patience", "0s", token=token)
+        done = self.server.ctl("module", "put", other, "--patience", "1ms", token=token)
         self.assertNotEqual(done.returncode, OK)
         self.assertIn("The tenant's quota of modules (1) does not allow 1 more: 1 is in use.", done.stderr)
         self.limit("modules", "modules=2")
@@ -157,20 +163,24 @@ class Quotas(Tenants):
         self.limit("devices", "device-seconds=none")
         self.await_state(waiting, "SUCCEEDED", token=token)
 
+    def with_module(self, tag):
+        """A document whose kernels nobody has compiled."""
+        (self.folder / f"{tag}.wasm").write_bytes((self.folder / "kernels.wasm").read_bytes() + custom_section(tag))
+        return {**tagged(tag), "modules": {"k": {"kind": "wasm", "source": {"file": f"{tag}.wasm"}}}}
+
     def test_compile_seconds(self):
         token = self.tenant("compilers")
-        self.run_one(token, tagged("first"))
-        if self.used(token, "compile-seconds") == 0:
-            self.fail("A graph was compiled, and no processor time was charged.")
+        self.run_one(token, self.with_module("first"))
+        self.assertGreater(self.used(token, "compile-seconds"), 0)
         # What the next one takes is a debt for hours, and what is prepared costs nothing.
         self.limit("compilers", "compile-seconds=1ms")
-        self.run_one(token, {**add(2), "name": "second"})
+        self.run_one(token, self.with_module("second"))
         self.assertEqual(self.usage(token, "compile-seconds")["available"], 0)
-        text = self.run_one(token, {**add(3), "name": "third"}, code=FAILED)
+        text = self.run_one(token, self.with_module("third"), code=FAILED)
         self.assertIn("The tenant's quota of compile-seconds (", text)
         self.assertIn("more is earned in", text)
         self.limit("compilers", "compile-seconds=none")
-        self.run_one(token, {**add(3), "name": "third"})
+        self.run_one(token, self.with_module("third"))
 
     def test_requests(self):
         token = self.tenant("callers")
@@ -179,12 +189,12 @@ class Quotas(Tenants):
         self.assertGreater(self.used(token, "requests"), before)
         self.assertGreater(self.used(token, "request-bytes"), 0)
         self.limit("callers", "requests=1")
-        texts = [self.server.ctl("list", "--patience", "0s", token=token).stderr for _ in range(12)]
+        texts = [self.server.ctl("list", "--patience", "1ms", token=token).stderr for _ in range(12)]
         self.assertTrue(any("The tenant's quota of requests (1 a second) is spent: more is earned in" in text for text in texts), texts)
         self.assertGreater(self.admin_usage("callers", "requests")["refused"], 0)
         self.limit("callers", "requests=none", "request-bytes=1")
         time.sleep(3)
-        texts = [self.server.ctl("list", "--patience", "0s", token=token).stderr for _ in range(6)]
+        texts = [self.server.ctl("list", "--patience", "1ms", token=token).stderr for _ in range(6)]
         self.assertTrue(any("The tenant's quota of request-bytes (1 a second) is spent" in text for text in texts), texts)
         self.limit("callers", "request-bytes=none")
         self.ok("list", token=token)

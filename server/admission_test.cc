@@ -94,7 +94,7 @@ TEST(AdmissionTest, HogsDoNotTurnAwayAMouse) {
         continue;  // Until what the first of them took, when there were fewer, has ended.
       }
       Admission::Ticket ticket;
-      ASSERT_TRUE(admission.Admit("mouse", 1'000, &ticket).ok()) << "step " << step;
+      ASSERT_TRUE(admission.Admit("mouse", 300, &ticket).ok()) << "step " << step;
       own.push_back(std::move(ticket));
       if (own.size() > 2) {
         own.pop_front();

@@ -84,6 +84,15 @@ StatusOr<std::vector<ListenAddress>> ParseListen(std::string_view text) {
   }
 }
 
+HostPort SplitHostPort(const ListenAddress& address) {
+  const size_t colon = address.target.rfind(':');
+  HostPort parts{address.target.substr(0, colon), address.target.substr(colon + 1)};
+  if (parts.host.starts_with('[') && parts.host.ends_with(']')) {
+    parts.host = parts.host.substr(1, parts.host.size() - 2);
+  }
+  return parts;
+}
+
 StatusOr<HostPort> ParseMetricsListen(std::string_view text) {
   HPVMD_ASSIGN_OR_RETURN(const ListenAddress address, ParseAddress(text));
   if (address.is_unix) {
@@ -94,12 +103,7 @@ StatusOr<HostPort> ParseMetricsListen(std::string_view text) {
                               "\") is reachable from other machines, and metrics ask for no credentials. Use a loopback "
                               "address (127.0.0.1, [::1], localhost).");
   }
-  const size_t colon = address.target.rfind(':');
-  HostPort parts{address.target.substr(0, colon), address.target.substr(colon + 1)};
-  if (parts.host.starts_with('[') && parts.host.ends_with(']')) {
-    parts.host = parts.host.substr(1, parts.host.size() - 2);
-  }
-  return parts;
+  return SplitHostPort(address);
 }
 
 StatusOr<HttpTarget> ParseHttpTarget(std::string_view url) {

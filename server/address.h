@@ -24,6 +24,8 @@ struct HostPort {
   std::string host;  // Without brackets.
   std::string port;
 };
+// Of an address that is no path.
+HostPort SplitHostPort(const ListenAddress& address);
 // metrics.listen: one "host:port", of loopback: nobody is asked there who they are.
 StatusOr<HostPort> ParseMetricsListen(std::string_view text);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/service.h"
 
-#include <errno.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "base/failpoint.h"
 #include "server/admin_calls.h"
 #include "server/calls.h"
+#include "server/connection_acceptor.h"
 #include "server/identity/audit_interceptor.h"
 #include "server/identity/gate.h"
 #include "server/identity/methods.h"
@@ -21,7 +22,6 @@
 #include "server/observe/call_interceptor.h"
 #include "server/request_options.h"
 #include "server/tls.h"
-#include "server/unix_socket.h"
 
 namespace hpvm {
 namespace {
@@ -241,6 +241,25 @@ grpc::Status ToGrpc(const Outcome& outcome) {
                                     : grpc::Status(code, std::move(text));
 }
 
+// gRPC's library of reflection switches itself on where it is linked.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
+
+using ConnectionTaker = grpc::experimental::ExternalConnectionAcceptor;
+
+ConnectionAcceptor::Take TakeInto(ConnectionTaker& taker) {
+  return [&taker](UniqueFd connection) {
+    ConnectionTaker::NewConnectionParameters parameters;
+    parameters.fd = connection.release();
+    taker.HandleNewConnection(&parameters);
+  };
+}
+
 struct GrpcServer::Parts {
   Parts(Core& core, const Access& access)
       : admission(AdmissionLimits(), core.clock()),
@@ -252,6 +271,9 @@ struct GrpcServer::Parts {
   Service service;
   std::unique_ptr<grpc::Service> admin;
   std::unique_ptr<grpc::Server> server;
+  // Which hand connections to the server; outlive the thread that calls them.
+  std::unique_ptr<ConnectionTaker> unix_taker, tcp_taker;
+  std::unique_ptr<ConnectionAcceptor> acceptor;
 };
 
 GrpcServer::GrpcServer() = default;
@@ -263,21 +285,15 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   std::unique_ptr<GrpcServer> server(new GrpcServer());
   server->parts_ = std::make_unique<Parts>(core, access);
   grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
   // Reflection asks nobody who they are.
   if (config.server_reflection && access.directory->is_open()) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  } else {
+    builder.SetOption(std::make_unique<WithoutReflection>());
   }
-  grpc::ServerBuilder builder;
   SetLimits(config, builder);
-  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> tls, MakeServerCredentials(config));
-  std::vector<int> ports(addresses.size(), 0);
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    if (addresses[i].is_unix) {
-      HPVMD_RETURN_IF_ERROR(ClearSocketPath(addresses[i].target));
-    }
-    builder.AddListeningPort(addresses[i].is_unix ? "unix:" + addresses[i].target : addresses[i].target,
-                             addresses[i].is_unix ? grpc::InsecureServerCredentials() : tls, &ports[i]);
-  }
+  HPVMD_RETURN_IF_ERROR(server->Listen(config, addresses, builder));
   builder.RegisterService(&server->parts_->service);
   builder.RegisterService(server->parts_->admin.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
@@ -286,34 +302,48 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
     interceptors.push_back(CreateCallInterceptor(hooks, core.clock()));
   }
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
-  // The socket file is made with the mode's permissions at most, and never wider for a moment.
-  const mode_t old_mask = umask(0777 & ~static_cast<mode_t>(config.server_socket_mode));
   server->parts_->server = builder.BuildAndStart();
-  umask(old_mask);
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    const ListenAddress& address = addresses[i];
-    if (server->parts_->server == nullptr || ports[i] == 0) {
-      return Unavailable("Listening on \"" + std::string(address.is_unix ? "unix:" : "") + address.target +
-                         "\" failed; the address may be in use or its folder missing.");
-    }
-    if (address.is_unix) {
-      if (chmod(address.target.c_str(), static_cast<mode_t>(config.server_socket_mode)) != 0) {
-        return FromErrno(errno, "Setting the mode of \"" + address.target + "\"");
-      }
-      server->socket_paths_.push_back(address.target);
-      server->addresses_.push_back("unix:" + address.target);
-    } else {
-      server->addresses_.push_back(address.target.substr(0, address.target.rfind(':') + 1) + std::to_string(ports[i]));
-    }
+  if (server->parts_->server == nullptr) {
+    return Internal("gRPC's server did not start.");
   }
+  HPVMD_RETURN_IF_ERROR(server->parts_->acceptor->Start());
   server->SetHealth(/*live=*/true, /*ready=*/hooks.observer == nullptr);
   return server;
+}
+
+Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>& addresses,
+                          grpc::ServerBuilder& builder) {
+  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> tls, MakeServerCredentials(config));
+  constexpr auto kFromFd = grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
+  Parts& parts = *parts_;
+  parts.unix_taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, grpc::InsecureServerCredentials());
+  parts.tcp_taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, tls);
+  parts.acceptor = std::make_unique<ConnectionAcceptor>(
+      ConnectionLimits{config.limits_connections_max, config.limits_connections_per_peer_max});
+  for (const ListenAddress& address : addresses) {
+    const std::string shown = (address.is_unix ? "unix:" : "") + address.target;
+    if (address.is_unix) {
+      HPVMD_RETURN_IF_ERROR(parts.acceptor->ListenUnix(address.target, static_cast<mode_t>(config.server_socket_mode),
+                                                       TakeInto(*parts.unix_taker)));
+      socket_paths_.push_back(address.target);
+      addresses_.push_back(shown);
+      continue;
+    }
+    const HostPort where = SplitHostPort(address);
+    const StatusOr<int> port = parts.acceptor->ListenTcp(where.host, where.port, TakeInto(*parts.tcp_taker));
+    if (!port.ok()) {
+      return Unavailable("Listening on \"" + shown + "\" failed: " + Message(port.status()));
+    }
+    addresses_.push_back(shown.substr(0, shown.rfind(':') + 1) + std::to_string(*port));
+  }
+  return absl::OkStatus();
 }
 
 GrpcServer::~GrpcServer() {
   if (parts_->server != nullptr) {
     Shutdown(Duration{0});
   }
+  parts_->acceptor.reset();  // Its thread calls the takers.
   for (const std::string& path : socket_paths_) {
     unlink(path.c_str());
   }

@@ -12,6 +12,10 @@
 #include "base/status.h"
 #include "server/config.h"
 
+namespace grpc {
+class ServerBuilder;
+}
+
 namespace hpvm {
 
 class AuditLog;
@@ -57,8 +61,10 @@ class GrpcServer {
  private:
   struct Parts;  // gRPC's objects, kept out of this header.
   GrpcServer();
+  Status Listen(const Config& config, const std::vector<ListenAddress>& addresses, grpc::ServerBuilder& builder);
   std::unique_ptr<Parts> parts_;
   std::atomic<bool> ends_{false};
+  bool shut_ = false;
   std::vector<std::string> addresses_;
   std::vector<std::string> socket_paths_;  // Removed at the end.
 };

@@ -67,7 +67,7 @@ class AuthorisationTest : public AccessFixture {
     const std::string user = MakeToken("ann", Role::kUser).secret, oper = MakeToken("ann", Role::kOperator).secret;
     const std::string admin = MakeToken("ann", Role::kAdmin).secret;
     credentials_ = {{"none", "", ""},
-                    {"bad", "hpvm_" + std::string(64, '0'), ""},
+                    {"bad", "hpvm_" + std::string(32, 'c') + std::string(32, '5'), ""},
                     {"expired", MakeToken("ann", Role::kAdmin, 1).secret, ""},
                     {"revoked", revoked.secret, ""},
                     {"disabled", gone, ""},
@@ -185,6 +185,19 @@ TEST_F(AuthorisationTest, HealthIsOpenAndNothingElse) {
                            "/hpvm.v2.Hpvm/ServerInfo", "/grpc.channelz.v1.Channelz/GetServers"}) {
     EXPECT_EQ(Call(path, credentials_[8]).error_code(), grpc::UNIMPLEMENTED) << path;
   }
+}
+
+// Reflection is there when it is asked for, on open daemons; whatever is linked into them.
+TEST_F(AuthorisationTest, ReflectionIsOffUnlessAskedFor) {
+  config_.auth_tokens = false;
+  Start();
+  const Credential nobody{"none", "", ""};
+  const char* path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+  EXPECT_EQ(Call(path, nobody).error_code(), grpc::UNIMPLEMENTED);
+  Stop();
+  config_.server_reflection = true;
+  Start();
+  EXPECT_EQ(Call(path, nobody).error_code(), grpc::OK);
 }
 
 // The limit, and one more: wrong credentials are told to wait, and the right one is let in all the same.

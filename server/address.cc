@@ -100,8 +100,8 @@ StatusOr<HostPort> ParseMetricsListen(std::string_view text) {
   }
   if (address.is_public) {
     return FailedPrecondition("The address (\"" + address.target +
-                              "\") is reachable from other machines, and metrics ask for no credentials. Use a loopback "
-                              "address (127.0.0.1, [::1], localhost).");
+                              "\") is reachable from other machines, and metrics ask for no credentials. Use a "
+                              "loopback address (127.0.0.1, [::1], localhost).");
   }
   return SplitHostPort(address);
 }

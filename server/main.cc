@@ -232,7 +232,8 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       ->type_name("LIST");
   app.add_flag("--check-config", arguments.check, "Check the configuration and exit");
   app.add_option("--backup", arguments.backup,
-                 "Copy the jobs, tenants and tokens of the state folder into a new folder and exit; a daemon may be running on it")
+                 "Copy the jobs, tenants and tokens of the state folder into a new folder and exit; a daemon may be "
+                 "running on it")
       ->type_name("DIR");
   app.add_flag("--check-jobs", arguments.check_jobs,
                "Read every job of the state folder, say what is damaged and exit; a daemon may be running on it");

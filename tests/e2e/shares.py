@@ -5,7 +5,7 @@
     shares.py BIN_FOLDER [--seconds N]
 
 What a tenant got is the processor time of its executor, as the kernel counts it, however long its runs are and however
-many it has: so every tenant has runs of another length and another number of clients.
+many it has: so the weights are against the number of clients.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import numpy as np
 from e2e import BIN, DEADLINE, HERE, OK, Daemon, children, one_node, port
 
 # Weight, clients, and how often each run repeats a kernel of about a millisecond.
-WEIGHTED = {"light": (100, 4, 1_000_000), "middle": (200, 2, 4_000), "heavy": (400, 3, 1_000)}
+WEIGHTED = {"light": (100, 4, 1_000_000), "middle": (200, 2, 1_000_000), "heavy": (400, 3, 1_000_000)}
 INSTANCES = 64
 
 

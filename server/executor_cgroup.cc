@@ -26,6 +26,8 @@ namespace fs = std::filesystem;
 // For processes to end that were killed, in steps.
 constexpr int kEndStepsMax = 500;
 constexpr timespec kEndStep{0, 2'000'000};
+// Between the making of a group and the first process in it there is far less.
+constexpr int64_t kAbandonedSeconds = 60;
 
 std::string ReadText(const std::string& path) {
   std::ifstream file(path);
@@ -274,8 +276,13 @@ void ExecutorCgroups::RemoveLeftovers() const {
     std::vector<std::string> left;
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
-      if (entry.path().filename().string().starts_with(prefix_)) {
+      const std::string name = entry.path().filename().string();
+      struct stat info {};
+      if (name.starts_with(prefix_)) {
         left.push_back(entry.path().string());
+      } else if (name.starts_with("hpvmd-") && stat(entry.path().c_str(), &info) == 0 &&
+                 time(nullptr) - info.st_mtime > kAbandonedSeconds) {
+        rmdir(entry.path().c_str());  // Of a daemon that never came back. Fails, rightly, where anything lives in it.
       }
     }
     for (const std::string& folder : left) {

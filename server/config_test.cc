@@ -22,6 +22,8 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
+TEST(ConfigTest, RefusesZeroBytes) { EXPECT_EQ(ParseConfig(std::string_view("[\0s]\n", 5)).diagnostics.size(), 1u); }
+
 // Each wrong file gives its fault with the key, the value and the limit.
 TEST(ConfigTest, ReportsFaults) {
   struct Case {
@@ -31,6 +33,10 @@ TEST(ConfigTest, ReportsFaults) {
   };
   const Case cases[] = {
       {"NotToml", "[server\n", "line 1, column"},
+      {"NoName", "[&server]\n", "line 1, column 2: The file is not TOML"},
+      {"ControlCharacter", "[server]\n[\x01]\n", "line 2: The file is not TOML: it has a control character"},
+      {"BeyondAscii", "# \xce\xbb\n[server]\nx\xce\xbb = 1\n",
+       "line 3: The file is not TOML: it has a control character, or"},
       {"UnknownSection", "[sever]\n", "sever: The section is not known. Did you mean \"server\"?"},
       {"FarSection", "[xyzzyxyzzy]\n", "xyzzyxyzzy: The section is not known."},
       {"UnknownKey", "[server]\nlisten_on = \"x\"\n",

@@ -102,6 +102,7 @@ StatusOr<ServiceResult> MeasureRun(const ServiceOptions& options) {
     DaemonSettings settings = RoomySettings();
     settings.keys["limits.connections_per_peer_max"] = "1000";
     settings.keys["executor.sandbox_max"] = i == 0 ? "4" : "0";
+    settings.keys["executor.sandbox_min"] = "0";
     HPVMD_ASSIGN_OR_RETURN(daemons[i], ServiceDaemon::Start(settings));
     HPVMD_ASSIGN_OR_RETURN(const std::string handle, daemons[i]->Prepare("copy"));
     HPVMD_ASSIGN_OR_RETURN(loads[i],

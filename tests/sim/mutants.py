@@ -23,8 +23,10 @@ ELSEWHERE = {
     "ledger_refusal_uncounted": "ledger_test",
     "ledger_limit_off_by_one": "ledger_test",
     "ledger_charge_another": "ledger_test",
-    "ledger_release_forgotten": "ledger_test",
-    "ledger_release_twice": "ledger_test",
+    # Moments that worlds seldom reach.
+    "core_output_bytes_leak": "core_job_test",
+    "core_lost_wakeup": "core_job_test",
+    "core_cancel_lost_while_starting": "core_job_test",
 }
 
 

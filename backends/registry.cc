@@ -34,7 +34,8 @@ StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hu
     return CreateInterpDevice(hub);
   }
   if (backend == "cpu") {
-    return CreateCpuDevice(hub, {options.cpu_threads, options.cpu_grant, options.learnt, options.cpu_variant});
+    return CreateCpuDevice(
+        hub, {options.cpu_threads, options.cpu_grant, options.learnt, options.cpu_variant, options.gate});
   }
   if (FamilyOf(backend) == "opencl") {
     return CreateOpenClDevice(

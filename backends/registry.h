@@ -10,7 +10,7 @@
 
 #include "backends/device.h"
 #include "backends/driver_builder.h"
-#include "backends/gpu/grant_gate.h"
+#include "backends/grant_gate.h"
 #include "backends/grant.h"
 #include "compiler/learnt.h"
 
@@ -19,7 +19,7 @@ namespace hpvm {
 struct DeviceOptions {
   uint32_t cpu_threads = 0;               // Including the submitting one; 0 = as many as this process may run on.
   const GrantEntry* cpu_grant = nullptr;  // Obeyed at chunk boundaries when given; borrowed for the device's life.
-  gpu::GrantGate* gate = nullptr;         // Of an "opencl" or "vulkan" device, obeyed between submissions; likewise.
+  GrantGate* gate = nullptr;  // Counts who is on a device with a grant; likewise.
   LearntStore* learnt = nullptr;          // Keeps what devices measure of kernels; borrowed for the device's life.
   uint32_t cpu_variant = kAutoVariant;    // For tests: CpuDeviceOptions::variant.
   // Builds programs for "opencl" and "vulkan" devices in a process of its own; borrowed for the device's life. Null:

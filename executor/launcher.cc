@@ -147,7 +147,7 @@ uint32_t MachineThreads() {
 struct OpenedDevices {
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<uint32_t> entries;               // By device: in the profile, and the grant page.
-  GrantGates gates;                            // Of those behind drivers.
+  GrantGates gates;
   std::vector<internal::BrokenDevice> broken;  // Drivers' that do not open; the others go on.
 };
 
@@ -160,9 +160,9 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
     DeviceOptions options;
     options.cpu_threads = hello.cpu_threads() != 0 ? hello.cpu_threads() : MachineThreads();
     options.cpu_grant = grants != nullptr ? &grants->entries[static_cast<size_t>(i)] : nullptr;
-    if (grants != nullptr && HasDriver(backend)) {
+    if (grants != nullptr) {
       const auto entry = static_cast<uint32_t>(i);
-      options.gate = (opened.gates[entry] = std::make_unique<gpu::GrantGate>(grants->entries[entry])).get();
+      options.gate = (opened.gates[entry] = std::make_unique<GrantGate>(grants->entries[entry])).get();
     }
     options.learnt = &learnt;
     const auto builder = builders.find(FamilyOf(backend));

@@ -22,7 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backends/gpu/grant_gate.h"
+#include "backends/grant_gate.h"
 #include "backends/grant.h"
 #include "base/fd.h"
 #include "engine/engine.h"
@@ -32,8 +32,8 @@
 
 namespace hpvm {
 
-// By entry of the grant page: of devices behind drivers.
-using GrantGates = std::map<uint32_t, std::unique_ptr<gpu::GrantGate>>;
+// By entry of the grant page.
+using GrantGates = std::map<uint32_t, std::unique_ptr<GrantGate>>;
 
 struct RunnerOptions {
   Engine* engine = nullptr;           // Borrowed.

@@ -396,7 +396,8 @@ void Runner::AnswerShapes(uint64_t id, const internal::OutputShapes& shapes) {
   Send(answer);
 }
 
-// What a driver has got runs on; the device is given back when nothing of it is left, or it is granted again.
+// What a driver has got runs on, as do chunks on the processor; the device is given back when nothing of it is left, or
+// it is granted again.
 bool Runner::IsLeft(uint32_t entry) const {
   if (options_.gates == nullptr || options_.grants == nullptr || !options_.gates->contains(entry)) {
     return true;

@@ -75,7 +75,7 @@ class CpuDevice final : public Device, private CommandTarget {
       : hub_(hub),
         options_(options),
         ticks_(ProcessTicks()),
-        pool_(options.threads != 0 ? options.threads : MachineThreads(), options.grant),
+        pool_(options.threads != 0 ? options.threads : MachineThreads(), options.grant, options.gate),
         queue_(hub, *this) {
     const uint32_t threads = options.threads != 0 ? options.threads : MachineThreads();
     info_.id = "cpu:0";

@@ -8,6 +8,7 @@
 
 #include "backends/device.h"
 #include "backends/grant.h"
+#include "backends/grant_gate.h"
 #include "compiler/learnt.h"
 
 namespace hpvm {
@@ -19,6 +20,7 @@ struct CpuDeviceOptions {
   // For tests: the variant that launches run wherever they allow it, a number in Artifact::variants; a number beyond
   // those: one instance at a time, which also stands in where a launch does not allow it.
   uint32_t variant = kAutoVariant;
+  GrantGate* gate = nullptr;  // Optional; borrowed for the device's life. Counts the chunks that are being computed.
 };
 
 std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuDeviceOptions& options);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/limits.h"
@@ -129,8 +130,29 @@ bool Chunks::MayTake() {
   return true;
 }
 
+bool Chunks::Enter() {
+  if (pool_.grant_gate_ == nullptr) {
+    return MayTake();
+  }
+  // The grant may be revoked between the question and the entry.
+  while (MayTake()) {
+    if (pool_.grant_gate_->TryEnter()) {
+      is_inside_ = true;
+      return true;
+    }
+  }
+  return false;
+}
+
+void Chunks::Leave() {
+  if (std::exchange(is_inside_, false)) {
+    pool_.grant_gate_->Leave();
+  }
+}
+
 bool Chunks::Next(uint64_t* begin, uint64_t* end) {
-  if (run_.Ended() || !MayTake()) {
+  Leave();
+  if (run_.Ended() || !Enter()) {
     return false;
   }
   const std::span<PoolRun::Part> parts = run_.Parts();
@@ -147,8 +169,8 @@ bool Chunks::Next(uint64_t* begin, uint64_t* end) {
 
 void Chunks::Cancel() { run_.cancelled.store(true, std::memory_order_relaxed); }
 
-Pool::Pool(uint32_t threads, const GrantEntry* grant)
-    : threads_(std::max(threads, 1u)), grant_(grant), helpers_(new Helper[threads_ - 1]) {
+Pool::Pool(uint32_t threads, const GrantEntry* grant, GrantGate* gate)
+    : threads_(std::max(threads, 1u)), grant_(grant), grant_gate_(gate), helpers_(new Helper[threads_ - 1]) {
   for (uint32_t i = 0; i + 1 < threads_; ++i) {
     helpers_[i].pool = this;
     helpers_[i].participant = i + 1;

@@ -21,6 +21,7 @@
 #include <mutex>
 
 #include "backends/grant.h"
+#include "backends/grant_gate.h"
 
 namespace hpvm::cpu {
 
@@ -42,11 +43,15 @@ class Chunks {
  private:
   friend class Pool;
   bool MayTake();
+  bool Enter();
+  void Leave();
   Chunks(Pool& pool, PoolRun& run, uint32_t participant)
       : pool_(pool), run_(run), participant_(participant) {}
+  ~Chunks() { Leave(); }
   Pool& pool_;
   PoolRun& run_;
   const uint32_t participant_;
+  bool is_inside_ = false;  // Has a chunk, which the gate counts.
 };
 
 // What every participant runs: takes chunks until Next says no. May run several times on one thread in a run, never
@@ -66,8 +71,9 @@ struct PoolRange {
 
 class Pool {
  public:
-  // `threads` counts the calling one. The grant is optional and borrowed for the pool's life.
-  Pool(uint32_t threads, const GrantEntry* grant);
+  // `threads` counts the calling one. The grant and its gate, which counts the chunks that are being computed, are
+  // optional and borrowed for the pool's life.
+  Pool(uint32_t threads, const GrantEntry* grant, GrantGate* gate = nullptr);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -95,6 +101,7 @@ class Pool {
 
   const uint32_t threads_;
   const GrantEntry* const grant_;
+  GrantGate* const grant_gate_;
   std::unique_ptr<Helper[]> helpers_;      // threads_ - 1; index i is participant i + 1.
 
   std::mutex run_mutex_;                   // Held by the run that has the helpers.

@@ -209,6 +209,30 @@ TEST(PoolTest, RevokedGrantPausesTheRun) {
   EXPECT_EQ(sum.workers(), 3u);
 }
 
+// The gate counts chunks that are being computed: after a revocation the device is left when they are done, and not
+// before.
+TEST(PoolTest, TheGateCountsChunks) {
+  GrantEntry grant{};
+  Fresh(grant, 2);
+  GrantGate gate(grant);
+  Pool pool(2, &grant, &gate);
+  Sum sum(milliseconds(50));
+  std::thread daemon([&] {
+    EXPECT_TRUE(Eventually([&] { return gate.in_flight() == 2; }));
+    Change(grant, GrantState::kRevoked, 2);
+    EXPECT_GT(gate.in_flight(), 0u);   // Both are in the middle of a chunk.
+    EXPECT_TRUE(Eventually([&] { return gate.in_flight() == 0; }));
+    const uint64_t paused = sum.count();
+    std::this_thread::sleep_for(milliseconds(100));
+    EXPECT_EQ(sum.count(), paused);
+    Change(grant, GrantState::kGranted, 2);
+  });
+  EXPECT_TRUE(pool.Run({0, 10, 1, 1, nullptr}, sum));
+  daemon.join();
+  EXPECT_EQ(sum.count(), 10u);
+  EXPECT_EQ(gate.in_flight(), 0u);
+}
+
 // A job that is stopped while it has no grant ends.
 TEST(PoolTest, StopEndsTheWaitForAGrant) {
   GrantEntry grant{};

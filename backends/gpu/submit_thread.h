@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "backends/device.h"
-#include "backends/gpu/grant_gate.h"
+#include "backends/grant_gate.h"
 
 namespace hpvm::gpu {
 

@@ -11,7 +11,7 @@
 
 #include "backends/device.h"
 #include "backends/driver_builder.h"
-#include "backends/gpu/grant_gate.h"
+#include "backends/grant_gate.h"
 #include "compiler/learnt.h"
 
 namespace hpvm {
@@ -19,7 +19,7 @@ namespace hpvm {
 struct OpenClOptions {
   DriverBuilder* builder = nullptr;  // Borrowed; null: programs are built in this process, and nothing is kept.
   LearntStore* learnt = nullptr;     // Borrowed; may be null.
-  gpu::GrantGate* gate = nullptr;    // Borrowed; may be null.
+  GrantGate* gate = nullptr;    // Borrowed; may be null.
   uint32_t variant = kAutoVariant;   // DeviceOptions::gpu_variant.
   bool fpga = false;                 // DeviceOptions::fpga.
   bool always_stage = false;         // For tests: pinned memory also for copies of devices that are the host.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grant of a device behind a driver: while the daemon does not grant it, nothing is handed to the driver. What the
-// driver has cannot be called back, so whoever must know when the device is left asks in_flight().
+// Who is on a device, against its grant: while the daemon does not grant it, nobody enters. What a driver has, and a
+// chunk that is being computed, cannot be called back, so whoever must know when the device is left asks in_flight().
 //
-// Threads: one enters, one leaves, any asks.
-#ifndef HPVMD_BACKENDS_GPU_GRANT_GATE_H_
-#define HPVMD_BACKENDS_GPU_GRANT_GATE_H_
+// Any thread.
+#ifndef HPVMD_BACKENDS_GRANT_GATE_H_
+#define HPVMD_BACKENDS_GRANT_GATE_H_
 
 #include <atomic>
 #include <cstdint>
 
 #include "backends/grant.h"
 
-namespace hpvm::gpu {
+namespace hpvm {
 
 class GrantGate {
  public:
@@ -41,6 +41,6 @@ class GrantGate {
   std::atomic<uint32_t> in_flight_{0};
 };
 
-}  // namespace hpvm::gpu
+}  // namespace hpvm
 
-#endif  // HPVMD_BACKENDS_GPU_GRANT_GATE_H_
+#endif  // HPVMD_BACKENDS_GRANT_GATE_H_

@@ -76,7 +76,8 @@ Outcome Admission::CheckBytes(const Tenant& tenant, uint64_t bytes) const {
   const uint64_t free = limits_.bytes_max - bytes_ - bytes;
   if (tenant.bytes + bytes > kFreeTimes * free) {
     return Refuse("The tenant's requests in progress hold " + std::to_string(tenant.bytes) +
-                      " bytes; with this one of " + std::to_string(bytes) + " they would be more than twice what stays " +
+                      " bytes; with this one of " + std::to_string(bytes) +
+                      " they would be more than twice what stays " +
                       "free for others (" + std::to_string(free) + ").",
                   kWaitLeast);
   }

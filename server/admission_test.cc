@@ -66,8 +66,8 @@ TEST(AdmissionTest, AnsweredCallsDoNotCount) {
   EXPECT_EQ(admission.bytes(), 0u);
 }
 
-// Hogs that offer as much as they may, for ever, and a mouse that holds little: all of its requests are taken in, however
-// many hogs there are.
+// Hogs that offer as much as they may, for ever, and a mouse that holds little: all of its requests are taken in,
+// however many hogs there are.
 TEST(AdmissionTest, HogsDoNotTurnAwayAMouse) {
   for (int hogs = 1; hogs <= 8; ++hogs) {
     SCOPED_TRACE(hogs);

@@ -58,7 +58,9 @@ class AnsweringProcess final : public ExecutorProcess {
     }
   }
   void Forget(uint64_t) override {}
-  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<ExecutorUsage>)> done) override { done(ExecutorUsage()); }
+  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<ExecutorUsage>)> done) override {
+    done(ExecutorUsage());
+  }
   std::optional<Duration> CpuTime() const override { return std::nullopt; }
   void Shutdown() override { End(); }
   void Kill(std::string_view) override { End(); }

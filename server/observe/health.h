@@ -39,8 +39,8 @@ struct HealthReport {
 };
 HealthReport Assess(const HealthFacts& facts);
 
-// {"ready":false,"reasons":[{"reason":"draining","detail":"…"}]}; `key` is "ready" or "live". With what the last executor
-// said of its sandbox: "sandbox":{"level":3,"detail":"…"}.
+// {"ready":false,"reasons":[{"reason":"draining","detail":"…"}]}; `key` is "ready" or "live". With what the last
+// executor said of its sandbox: "sandbox":{"level":3,"detail":"…"}.
 std::string ToJson(std::string_view key, bool value, const std::vector<HealthReason>& reasons,
                    const std::optional<SandboxFacts>& sandbox = std::nullopt);
 

@@ -458,6 +458,10 @@ class SimProcess final : public ExecutorProcess {
     executor_->GrantChanged(std::move(done));
   }
   void Forget(uint64_t memory_id) override {}
+  void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<ExecutorUsage>)> done) override {
+    done(ExecutorUsage());
+  }
+  std::optional<Duration> CpuTime() const override { return std::nullopt; }
   void Shutdown() override { executor_->EndSoon(absl::OkStatus()); }
   void Kill(std::string_view why) override { executor_->EndSoon(Unavailable(why)); }
 

@@ -129,6 +129,9 @@ class Core {
   // Counts uploads in progress; each OK is answered by one EndUpload.
   Status BeginUpload(Tenant& tenant);
   void EndUpload(Tenant& tenant);
+  // Likewise streams of buffers and outputs to clients, which hold messages for as long as nobody reads them.
+  Status BeginDownload(Tenant& tenant);
+  void EndDownload(Tenant& tenant);
   // Host memory for a blob of that size, before its bytes come.
   StatusOr<scheduler::Lease> HoldHostBytes(Tenant& tenant, uint64_t bytes);
   Status InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob);

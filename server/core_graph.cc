@@ -79,6 +79,23 @@ void Core::EndUpload(Tenant& tenant) {
   --tenant.uploads;
 }
 
+Status Core::BeginDownload(Tenant& tenant) {
+  CoreScope scope(*this);
+  if (tenant.downloads >= config_->limits_uploads_max) {
+    Status refused = ResourceExhausted("The tenant has as many downloads in progress as it may (" +
+                                       std::to_string(config_->limits_uploads_max) + ").");
+    options_.observer->OnRejected(tenant.name, "download", refused);
+    return refused;
+  }
+  ++tenant.downloads;
+  return absl::OkStatus();
+}
+
+void Core::EndDownload(Tenant& tenant) {
+  CoreScope scope(*this);
+  --tenant.downloads;
+}
+
 Status Core::InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob) {
   CoreScope scope(*this);
   return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Insert(std::move(blob));

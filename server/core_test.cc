@@ -1023,6 +1023,11 @@ TEST_F(CoreTest, RefusesBeyondLimits) {
   EXPECT_TRUE(core_->BeginUpload(*tenant_).ok());
   EXPECT_THAT(Message(core_->BeginUpload(*tenant_)), HasSubstr("uploads in progress as it may (1)"));
   core_->EndUpload(*tenant_);
+  EXPECT_TRUE(core_->BeginDownload(*tenant_).ok());
+  EXPECT_THAT(Message(core_->BeginDownload(*tenant_)), HasSubstr("downloads in progress as it may (1)"));
+  core_->EndDownload(*tenant_);
+  EXPECT_TRUE(core_->BeginDownload(*tenant_).ok());
+  core_->EndDownload(*tenant_);
   const std::string handle = Prepare();
   AskPrepare();
   EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("holds as many prepared graphs as it may (1)"));

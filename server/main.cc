@@ -13,6 +13,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include <CLI/CLI.hpp>
+#include <google/protobuf/stubs/logging.h>
 
 #include "base/failpoint.h"
 #include "server/daemon.h"
@@ -122,9 +123,15 @@ void Reload(Daemon& daemon, const Arguments& arguments, ServiceNotifier& notifie
   notifier.Ready(status);
 }
 
+// What the library finds wrong with clients' messages, under the log's limits instead of past them.
+void LogProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
+  LogDebug("A message could not be read", {{"error", message}});
+}
+
 int Run(const Config& config, const Arguments& arguments) {
   Signals signals;
   StartLog(config.log_level, config.log_format);
+  google::protobuf::SetLogHandler(LogProtobuf);
   ServiceNotifier notifier;
   std::atomic<bool> is_broken{false};
   DaemonOptions options;

@@ -133,6 +133,7 @@ struct Tenant {
   BlobStore modules, graphs;
   BufferStore buffers;
   SegmentPool pool;                                              // Locks itself.
+  uint64_t downloads = 0;                                        // In progress.
   uint64_t uploads = 0;                                          // In progress.
   std::unordered_map<std::string, PreparationRef> preparations;  // By key.
   std::unordered_map<std::string, PreparationRef> handles;       // By id.

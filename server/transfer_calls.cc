@@ -192,6 +192,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
     std::unique_ptr<DiskFile> file;
     std::string inline_bytes;
     uint64_t at = 0, end = 0;
+    std::shared_ptr<void> slot = nullptr;  // Counts it among the tenant's.
   };
 
   explicit DownloadCall(StatusOr<Source> source) {
@@ -270,6 +271,15 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
   bool finishing_ = false;
 };
 
+// For what is more than one message: a stream that nobody reads keeps several.
+StatusOr<std::shared_ptr<void>> TakeDownloadSlot(Core& core, const TenantRef& tenant, uint64_t bytes) {
+  if (bytes <= limits::kChunkBytes) {
+    return std::shared_ptr<void>();
+  }
+  HPVMD_RETURN_IF_ERROR(core.BeginDownload(*tenant));
+  return std::shared_ptr<void>(tenant.get(), [&core, tenant](void*) { core.EndDownload(*tenant); });
+}
+
 StatusOr<DownloadCall<v1::ReadBufferResponse>::Source> OpenBufferRange(Core& core, const StatusOr<TenantRef>& tenant,
                                                                        const v1::ReadBufferRequest& request) {
   HPVMD_RETURN_IF_ERROR(tenant.status());
@@ -282,9 +292,10 @@ StatusOr<DownloadCall<v1::ReadBufferResponse>::Source> OpenBufferRange(Core& cor
                           ") go beyond the buffer's end (" + std::to_string(size) + ").");
   }
   const uint64_t end = request.size_bytes() == 0 ? size : at + request.size_bytes();
+  HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, TakeDownloadSlot(core, *tenant, end - at));
   return DownloadCall<v1::ReadBufferResponse>::Source{
       [buffer = access.buffer](v1::ReadBufferResponse& message) { *message.mutable_buffer() = buffer; },
-      std::move(access.segment), nullptr, "", at, end};
+      std::move(access.segment), nullptr, "", at, end, std::move(slot)};
 }
 
 StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, const StatusOr<TenantRef>& tenant,
@@ -298,9 +309,10 @@ StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, c
                                                          ") is beyond the output's end (" + std::to_string(size) +
                                                          ").");
   }
+  HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, TakeDownloadSlot(core, *tenant, size - request.offset()));
   return DownloadCall<v1::FetchOutputResponse>::Source{
       [header = stored.header](v1::FetchOutputResponse& message) { *message.mutable_header() = header; },
-      nullptr, std::move(stored.file), std::move(stored.inline_bytes), request.offset(), size};
+      nullptr, std::move(stored.file), std::move(stored.inline_bytes), request.offset(), size, std::move(slot)};
 }
 
 }  // namespace

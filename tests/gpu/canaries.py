@@ -214,18 +214,23 @@ class Canaries:
             left += sum(sum(v) for k, v in outputs.items() if k == "native")
         self.result["control"] = {"own_words": self.words, "own_native_group_words": left}
 
-    def kill_writer(self, before):
-        """With its memory full. `before`: executors that are not the writer's."""
+    def kill_all(self):
+        """The writer's with its memory full, and the reader's, which cannot be told from it: the next reader's is new."""
         if time.monotonic() - self.killed_at < KILL_PAUSE:
             return
         self.killed_at = time.monotonic()
-        mine = [pid for pid in executors(self.daemon) if pid not in before]
-        for pid in mine:
+        killed = executors(self.daemon)
+        for pid in killed:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        self.result["kills"] += 1 if mine else 0
+        # A run that comes before the daemon has noticed ends with its executor.
+        end = time.monotonic() + 20
+        while any(os.path.exists(f"/proc/{pid}") for pid in killed) and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        self.result["kills"] += 1 if killed else 0
 
     def once(self, i):
         words = self.words >> (i % 3)
@@ -235,7 +240,7 @@ class Canaries:
             self.result["fresh_tenants"] += 1
         self.write(words)
         if i % 50 == 24:
-            self.kill_writer(set())
+            self.kill_all()
         self.read(words, tenant)
         self.result["handovers"] += 1
 

@@ -394,6 +394,11 @@ void Core::Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome
     return;
   }
   const bool was_queued = op->state != RunOp::State::kPreparing;
+  if (op->state != RunOp::State::kSent) {
+    // Whoever waits for the executor on its behalf still holds it, perhaps for as long as a process takes to start.
+    op->pins.clear();
+    op->plans.clear();
+  }
   op->state = RunOp::State::kDone;
   op->running.Release();
   op->host_bytes.Release();

@@ -556,7 +556,7 @@ TEST_F(CoreTest, CancelsInEachState) {
   core_->CancelRun(Run(RunRequestOf(handle)));
   clock_.Advance(std::chrono::milliseconds(101));
   core_->OnTime();
-  EXPECT_THAT(spawner_.last().killed, HasSubstr("did not stop within 100 ms"));
+  EXPECT_THAT(spawner_.last().killed, HasSubstr("did not stop within 101 ms"));
   core_->OnTime();  // Reaps it, which fails what was pending.
   EXPECT_TRUE(spawner_.last().destroyed);
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);

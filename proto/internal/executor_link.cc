@@ -319,7 +319,8 @@ void ExecutorLink::Core::GreetOnHub() {
     status = SendRequest(hello, {grant, options_.grant_page >= 0 ? 1u : 0u}, Pending{.done = HelloDone{}})
                  .status();
   }
-  if (!status.ok()) {
+  // One that has ended already says itself how, in a moment; if it only does not listen, the timer ends it.
+  if (!status.ok() && status.code() != absl::StatusCode::kUnavailable) {
     KillLocked(status);
     return;
   }

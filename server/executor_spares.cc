@@ -99,7 +99,7 @@ std::optional<SpareExecutor> ExecutorSpares::Take(ExecutorOptions& options) {
   start_at_ = std::max(start_at_, RealClock().Now() + kRefillDelay);
   changed_.notify_all();
   const auto found = std::find_if(spares_.begin(), spares_.end(), [&](const SpareExecutor& spare) {
-    return !*spare.has_ended && spare.programs == programs &&
+    return !*spare.has_ended && spare.link->alive() && spare.programs == programs &&
            SettleAlike(ProfileOf(spare.options), ProfileOf(options));
   });
   if (found == spares_.end()) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
@@ -737,7 +738,12 @@ void ExecutorLink::Core::Kill(std::string_view why) {
 
 bool ExecutorLink::Core::alive() const {
   std::lock_guard lock(mutex_);
-  return !ended_;
+  if (ended_) {
+    return false;
+  }
+  // It may have ended without having been reaped.
+  pollfd process{process_.pidfd.get(), POLLIN, 0};
+  return poll(&process, 1, 0) == 0;
 }
 
 size_t ExecutorLink::Core::pending() const {

@@ -313,7 +313,7 @@ class ExecutorLink {
   int pid() const;
   // Processor time of the process so far; empty when it is gone, or devices do its work.
   std::optional<Duration> CpuTime() const;
-  // Not reaped yet.
+  // Whether the process runs, now: asks the system.
   bool alive() const;
   // Requests without an answer.
   size_t pending() const;

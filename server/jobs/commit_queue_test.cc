@@ -289,11 +289,13 @@ TEST(LocalJobStoreTest, FailedBlobSyncBreaks) {
   BlobInput input;
   input.source.bytes = std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   Status put, write;
+  std::atomic<bool> was_told = false;
   store->PutBlobs("blue", {input}, [&](StatusOr<std::vector<PinnedBlob>> pinned) {
     put = pinned.status();
     store->Write(MakeInsert("blue", "a", "", kNow), [&](const WriteResult& result) { write = result.status; });
+    was_told = true;
   });
-  while (store->Health().accepts_writes) {
+  while (store->Health().accepts_writes || !was_told) {
     std::this_thread::yield();
   }
   store.reset();

@@ -308,6 +308,8 @@ TEST_F(SpawnerTest, DeadSparesServeNobody) {
   spawner_->Expect({"cpu"}, /*without_device_nodes=*/true);
   const std::set<int> waiting = Await(1);
   kill(*waiting.begin(), SIGKILL);
+  siginfo_t end{};
+  waitid(P_PID, static_cast<id_t>(*waiting.begin()), &end, WEXITED | WNOWAIT);  // Ended, and perhaps not reaped.
   const Executor ann = Spawn("ann");
   ASSERT_TRUE(ann.ready.ok()) << Message(ann.ready.status());
   // It is reaped beside what is started.

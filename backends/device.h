@@ -29,6 +29,7 @@
 
 #include "backends/launch_log.h"
 #include "base/clock.h"
+#include "base/lane.h"
 #include "base/status.h"
 #include "compiler/artifact.h"
 #include "compiler/gpu_target.h"
@@ -60,6 +61,12 @@ struct DeviceInfo {
   // The device is the host's processor under another name: for nodes that nothing better can run.
   bool is_emulated = false;
   double bytes_per_second = 0;  // Of its memory, about; 0: unknown.
+  double operations_per_second = 0;  // 32-bit arithmetic, about, all units together; 0: unknown.
+  double launch_ns = 0;              // From one launch's end to the next one's start in a queue, about; 0: unknown.
+  // To and from host memory by large copies, about; 0: unknown.
+  double upload_bytes_per_second = 0, download_bytes_per_second = 0;
+  // Submission::lane means something: copies run beside kernels. Otherwise everything runs in the order of submission.
+  bool has_copy_lanes = false;
 };
 
 // Reached values of one sequence of events. Starts at 0.
@@ -173,19 +180,43 @@ struct DispatchArgument {
   uint64_t scalar = 0;  // Scalars with slot == kNoSlot: the bits.
 };
 
+// How many instances there are is known when the launch begins only: a little-endian integer of 4 or 8 bytes, read as
+// unsigned, in a buffer that is host memory. It replaces the extent, which is its limit: a larger one fails the launch
+// with kAborted and a sentence that has both.
+struct ExtentSource {
+  SlotIndex slot = kNoSlot;  // kNoSlot: the extent is as written.
+  uint64_t offset = 0;
+  uint32_t bytes = 4;
+};
+
+inline constexpr uint64_t kAllInstances = ~uint64_t{0};
+
 struct DispatchCommand {
   Executable* executable = nullptr;  // Borrowed.
-  std::array<uint64_t, 3> extent{1, 1, 1};
+  std::array<uint64_t, 3> extent{1, 1, 1};  // What kernels see as the number of instances.
   std::array<uint64_t, 3> group{1, 1, 1};
+  // The part that runs, [first, first + count) in each dimension: instances keep their ids in the whole. `first` is a
+  // multiple of the group; so is `count`, unless it reaches the end (kAllInstances does).
+  std::array<uint64_t, 3> first{0, 0, 0};
+  std::array<uint64_t, 3> count{kAllInstances, kAllInstances, kAllInstances};
+  std::array<ExtentSource, 3> extent_from{};  // Only where DeviceInfo::host_visible.
   uint32_t first_argument = 0, argument_count = 0;  // In CommandList::arguments; one a kernel parameter, in order.
   uint32_t node = 0;                                // The caller's tag: index in Submission::timings, and in failures.
 };
 
 using Command = std::variant<CopyCommand, FillCommand, DispatchCommand>;
 
+// Which commands must wait for which. The order in the list always agrees with it; a device may follow either.
+struct CommandOrder {
+  std::vector<uint32_t> first_successor;  // By command, and one more: where its successors begin in `successors`.
+  std::vector<uint32_t> successors;       // Commands that come later in the list.
+  std::vector<uint32_t> predecessors;     // By command: how many it waits for.
+};
+
 struct CommandList {
   std::vector<Command> commands;
   std::vector<DispatchArgument> arguments;
+  std::unique_ptr<const CommandOrder> order;  // Null: one after another.
 };
 
 // Nanoseconds on the device's clock between the start and the end of a dispatch, by node tag.
@@ -203,6 +234,7 @@ struct Failure {
 
 struct Submission {
   std::span<const TimelinePoint> waits;
+  Lane lane = Lane::kCompute;
   const CommandList* commands = nullptr;
   std::span<Buffer* const> buffers;   // By slot.
   std::span<const uint64_t> scalars;  // By slot; bits.

@@ -49,6 +49,19 @@ struct EngineOptions {
   const Clock* clock = nullptr;         // Borrowed.
   graph::Limits graph_limits;
   std::vector<DeviceMemory::Limits> device_limits{};  // By device; shorter: the others have none.
+  // Temporaries of one graph in host memory; what is beyond goes to the spill file. 0: half of the machine's memory.
+  uint64_t host_bytes_max = 0;
+  // Of one graph on one device, below what the device and the grant allow; 0: those alone.
+  uint64_t device_bytes_max = 0;
+  // A file for temporaries that fit nowhere else; borrowed, -1: none. Read and written by offset only, and never longer
+  // than spill_bytes_max.
+  int spill_fd = -1;
+  uint64_t spill_bytes_max = 0;
+};
+
+// An output of one repetition that is an input of the next.
+struct Rotation {
+  std::string output, input;
 };
 
 // Device memory that a driver refused: others may hold it.
@@ -123,6 +136,9 @@ struct NodeRecord {
   int64_t start_ns = 0;  // From the run's start.
   int64_t end_ns = 0;
   bool fast_math = false;  // Compiled with "math": "fast", by a device that heeds it.
+  bool is_estimate = false;  // It was placed by an estimate: nothing like it was measured before.
+  // Of a node that was split over devices: which instances along its slowest dimension; 0, 0: all.
+  uint64_t first = 0, count = 0;
 };
 
 // What the kernels of a run said. Bounded: backends/launch_log.h.
@@ -153,7 +169,11 @@ struct RunRequest {
                                    uint64_t bytes)>
       allocate_output{};
   std::map<std::string, int64_t> symbols{};
-  uint32_t repeat = 1;                          // Runs the graph this often, with the same inputs.
+  uint32_t repeat = 1;                          // Runs the graph this often, with the same inputs but for rotations.
+  // Between repetitions, all at once. kInvalidArgument when types or shapes differ, or a port is named twice.
+  std::vector<Rotation> rotations{};
+  // Name of an output of one element: not zero after a repetition ends the run with that one. Empty: none.
+  std::string until{};
   const std::atomic<uint32_t>* stop = nullptr;  // Not zero: stop soon with kCancelled. Optional.
   Time deadline = kNever;                       // Checked between segments; callers set `stop` for kernels in flight.
   uint32_t node_records_max = 1000;             // The rest is only counted.
@@ -169,6 +189,11 @@ struct RunResult {
   Duration bind{0}, copy_in{0}, run{0}, copy_out{0};
   std::vector<NodeRecord> nodes;
   uint64_t nodes_run = 0;
+  uint32_t repetitions = 0;      // How many there were; fewer than asked for when `until` said so.
+  bool is_converged = false;     // It did.
+  uint64_t moved_bytes = 0;      // Between host memory and devices.
+  uint64_t spilled_bytes = 0;    // To and from the spill file.
+  uint32_t lost_devices = 0;     // Devices that failed while the run went on without them.
   // By EngineOptions::devices: how long its nodes ran, by the device's own clock; at most `run`.
   std::vector<Duration> device_time;
 };

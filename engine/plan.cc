@@ -66,7 +66,11 @@ class Builder {
     HPVMD_RETURN_IF_ERROR(PlaceNodes());
     HPVMD_ASSIGN_OR_RETURN(
         residency_,
-        scheduler::PlanResidency({.flat = plan_->flat, .devices = prepared_.facts, .device_of = plan_->device_of}));
+        scheduler::PlanResidency({.flat = plan_->flat,
+                                  .devices = prepared_.facts,
+                                  .spaces = {},
+                                  .tasks = plan_->tasks,
+                                  .accesses = scheduler::WholeBuffers(plan_->flat)}));
     HPVMD_RETURN_IF_ERROR(CheckMemory());
     HPVMD_RETURN_IF_ERROR(AllocateBuffers());
     WriteSegments();
@@ -90,15 +94,15 @@ class Builder {
     if (!placement.ok()) {
       return ExplainUnplaced(unplaced, std::move(placement).status());
     }
-    const std::vector<uint32_t>& choice = placement->choice;
     plan_->fallback_nodes = placement->fallback_nodes;
-    plan_->device_of.resize(choice.size());
-    plan_->executables.resize(choice.size());
-    for (uint32_t node = 0; node < choice.size(); ++node) {
-      const uint32_t leaf = plan_->flat.nodes[node].leaf.index;
-      plan_->device_of[node] = prepared_.candidates[leaf][choice[node]].device;
-      plan_->executables[node] = prepared_.executables[leaf][choice[node]];
+    plan_->device_of.resize(plan_->flat.nodes.size());
+    plan_->executables.resize(plan_->flat.nodes.size());
+    for (const scheduler::Task& task : placement->tasks) {
+      const uint32_t node = task.node.index;
+      plan_->device_of[node] = task.device;
+      plan_->executables[node] = prepared_.executables[plan_->flat.nodes[node].leaf.index][task.choice];
     }
+    plan_->tasks = std::move(placement->tasks);
     return absl::OkStatus();
   }
 
@@ -241,8 +245,8 @@ class Builder {
         }
         continue;
       }
-      const uint32_t first = plan_->flat.nodes[step.node.index].first_port;
-      for (uint32_t port = first; port < EndPort(step.node.index); ++port) {
+      const uint32_t node = plan_->tasks[step.task].node.index;
+      for (uint32_t port = plan_->flat.nodes[node].first_port; port < EndPort(node); ++port) {
         used[residency_.port_storage[port].index] = true;
       }
     }
@@ -397,7 +401,7 @@ class Builder {
         out.commands.push_back(FillCommand{.target = step.target.index, .bytes = step.bytes});
         return;
       case Step::Kind::kRun:
-        WriteDispatch(step.node.index, out);
+        WriteDispatch(plan_->tasks[step.task].node.index, out);
         return;
     }
   }

@@ -82,6 +82,7 @@ struct Plan {
   std::map<std::string, int64_t> given;
 
   graph::FlatGraph flat;
+  std::vector<scheduler::Task> tasks;    // In the order in which they were planned.
   std::vector<uint32_t> device_of;       // By flat node.
   std::vector<Executable*> executables;  // By flat node; borrowed from the prepared graph.
   uint64_t fallback_nodes = 0;

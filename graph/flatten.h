@@ -51,6 +51,7 @@ struct FlatPort {
   Access access = Access::kIn;
   FlatValueId in;   // kIn, kInOut; for kOut valid when an earlier replica's contents must be kept.
   FlatValueId out;  // kOut, kInOut.
+  bool is_one_to_one = false;  // kIn, kInOut: instance i reads only what instance i of the value's producer wrote.
 };
 
 struct FlatScalar {
@@ -64,6 +65,8 @@ struct FlatNode {
   uint64_t replica = 0;  // Linear index over all enclosing replications.
   std::array<uint64_t, 3> extent{1, 1, 1};
   std::array<uint64_t, 3> group{0, 0, 0};  // 0: not given.
+  // Index of the leaf's port that gives the extent when the node starts, at most `extent`; -1: it is `extent`.
+  std::array<int32_t, 3> extent_port{-1, -1, -1};
   uint32_t first_port = 0;                 // In FlatGraph::ports; one a port of the leaf, in order.
   uint32_t first_scalar = 0;               // In FlatGraph::scalars.
 };

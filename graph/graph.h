@@ -129,6 +129,10 @@ struct Node {
   // The order of the entry's parameters: index into ports, or ports.size() + index into scalars. Ports then scalars
   // unless "params" says else.
   std::vector<uint32_t> params;
+  // By dimension of `instances`: index of the port (access in, one element of i32, u32, i64 or u64) that says when the
+  // node starts how many instances run; `instances` is then the limit. kFixedExtent: the expression says.
+  static constexpr uint32_t kFixedExtent = 0xffffffffu;
+  std::vector<uint32_t> extent_ports;  // Empty: all fixed.
   std::vector<Expr> group;  // Empty, or as many extents as instances.
   std::vector<Variant> variants;
   std::vector<std::string> devices;  // Restriction to kinds or ids ("gpu", "cpu:0"); empty: any.

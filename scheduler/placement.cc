@@ -8,27 +8,6 @@
 namespace hpvm::scheduler {
 namespace {
 
-constexpr Duration kLaunch = std::chrono::microseconds(10);
-constexpr Duration kTransferStart = std::chrono::microseconds(10);
-constexpr uint64_t kTransferBytesPerNs = 10;
-
-// StaticCosts. A GPU's launch passes a driver's queue; a processor's only wakes threads.
-constexpr double kGpuLaunchNs = 10'000;
-constexpr double kHostLaunchNs = 1'000;
-// One instance on one unit alone: a loop of some tens of steps on a processor's core; a GPU's unit runs hundreds at
-// once.
-constexpr double kHostInstanceNs = 50;
-constexpr double kGpuInstanceNs = 0.25;
-// Memory of devices that do not say: a desktop's, and a small GPU's.
-constexpr double kHostBytesPerNs = 20;
-constexpr double kGpuBytesPerNs = 200;
-// PCI Express with memory that is not pinned, and the wait for the copy's end.
-constexpr double kLinkStartNs = 20'000;
-constexpr double kLinkBytesPerNs = 12;
-
-// Estimates add up without overflow: a day is worse than anything.
-Duration FromNs(double ns) { return Duration(static_cast<int64_t>(std::min(ns, 86'400e9))); }
-
 std::pair<uint32_t, uint32_t> Ports(const graph::FlatGraph& flat, uint32_t node) {
   const uint32_t end =
       node + 1 < flat.nodes.size() ? flat.nodes[node + 1].first_port : static_cast<uint32_t>(flat.ports.size());
@@ -80,12 +59,12 @@ class Placer {
     const Candidate& candidate = Candidates(node)[i];
     const DeviceFacts& device = input_.devices[candidate.device];
     // A hint outranks the estimate: its author knows more than a constant does.
-    return {device.tier, candidate.hint, input_.costs.Run(WorkOf(node), device) + TransferCost(node, device.space), i};
+    return {device.tier, candidate.hint, input_.costs.Run(WorkOf(node, i), candidate.device, device).time + TransferCost(node, device.space), i};
   }
 
-  Work WorkOf(uint32_t node) const {
+  Work WorkOf(uint32_t node, uint32_t choice) const {
     const graph::FlatNode& n = flat_.nodes[node];
-    Work work{.leaf = n.leaf, .instances = n.extent[0] * n.extent[1] * n.extent[2]};
+    Work work{.leaf = n.leaf, .choice = choice, .instances = n.extent[0] * n.extent[1] * n.extent[2]};
     const auto [begin, end] = Ports(flat_, node);
     for (uint32_t port = begin; port < end; ++port) {
       const graph::FlatPort& p = flat_.ports[port];
@@ -121,37 +100,22 @@ class Placer {
 
 }  // namespace
 
-Duration ConstantCosts::Run(const Work& work, const DeviceFacts& device) const { return kLaunch; }
-
-Duration ConstantCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const {
-  return kTransferStart + Duration(static_cast<int64_t>(bytes / kTransferBytesPerNs));
-}
-
-Duration StaticCosts::Run(const Work& work, const DeviceFacts& device) const {
-  const double bytes_per_ns =
-      device.bytes_per_second > 0 ? device.bytes_per_second / 1e9 : device.is_gpu ? kGpuBytesPerNs : kHostBytesPerNs;
-  const double instance_ns = device.is_gpu ? kGpuInstanceNs : kHostInstanceNs;
-  const double moving_ns = static_cast<double>(work.bytes) / bytes_per_ns;
-  const double running_ns = static_cast<double>(work.instances) * instance_ns / std::max(1u, device.compute_units);
-  return FromNs((device.is_gpu ? kGpuLaunchNs : kHostLaunchNs) + std::max(moving_ns, running_ns));
-}
-
-Duration StaticCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const {
-  return FromNs(kLinkStartNs + static_cast<double>(bytes) / kLinkBytesPerNs);
-}
-
 StatusOr<Placement> Place(const PlacementInput& input, uint32_t* unplaced) {
   const graph::FlatGraph& flat = input.flat;
   Placement placement;
-  placement.choice.resize(flat.nodes.size());
+  placement.tasks.reserve(flat.nodes.size());
   Placer placer(input);
   for (uint32_t node = 0; node < flat.nodes.size(); ++node) {
-    placement.choice[node] = placer.Choose(node);
-    if (placement.choice[node] == Placer::kNone) {
+    const uint32_t choice = placer.Choose(node);
+    if (choice == Placer::kNone) {
       *unplaced = node;
       return FailedPrecondition("No device can run the node.");
     }
-    placement.fallback_nodes += placer.Take(node, placement.choice[node]).tier == Tier::kReal ? 0 : 1;
+    placement.fallback_nodes += placer.Take(node, choice).tier == Tier::kReal ? 0 : 1;
+    placement.tasks.push_back({.node = graph::FlatNodeId(node),
+                               .choice = choice,
+                               .device = input.candidates[flat.nodes[node].leaf.index][choice].device,
+                               .box = {.count = flat.nodes[node].extent}});
   }
   return placement;
 }

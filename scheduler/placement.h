@@ -20,24 +20,10 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "graph/flatten.h"
+#include "scheduler/cost_model.h"
+#include "scheduler/task.h"
 
 namespace hpvm::scheduler {
-
-using DeviceIndex = uint32_t;
-// Devices of one space read each other's buffers without a copy. Space 0 is host memory.
-using SpaceIndex = uint32_t;
-inline constexpr SpaceIndex kHostSpace = 0;
-
-enum class Tier : uint8_t { kReal, kEmulated, kReference, kNull };
-
-struct DeviceFacts {
-  std::string id;
-  Tier tier = Tier::kReal;
-  SpaceIndex space = kHostSpace;
-  uint32_t compute_units = 1;
-  bool is_gpu = false;          // Its units run hundreds of instances at once, and launches pass through a driver.
-  double bytes_per_second = 0;  // Of its memory; 0: unknown.
-};
 
 // One way to run a leaf: a device that has loaded one of its variants.
 struct Candidate {
@@ -45,39 +31,6 @@ struct Candidate {
   DeviceIndex device = 0;
   uint32_t variant = 0;
   uint32_t hint = kNoHint;  // Rank among the node's hints; 0 is the first.
-};
-
-// One launch.
-struct Work {
-  graph::NodeId leaf;
-  uint64_t instances = 0;
-  uint64_t bytes = 0;  // Of its ports' tensors, each once: what it reads and writes, about.
-};
-
-class CostModel {
- public:
-  virtual ~CostModel() = default;
-  // How long a launch takes there, its data being there.
-  virtual Duration Run(const Work& work, const DeviceFacts& device) const = 0;
-  // How long `bytes` take between two different spaces.
-  virtual Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const = 0;
-};
-
-// Every launch costs the same everywhere; transfers cost 10 µs and 10 GB/s. For tests of what does not depend on costs.
-class ConstantCosts final : public CostModel {
- public:
-  Duration Run(const Work& work, const DeviceFacts& device) const override;
-  Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
-};
-
-// From the devices' facts alone, what is used until there is history: the start of a launch, and the larger of its
-// bytes at the memory's speed and its instances at a typical one's, spread over the compute units. What an instance
-// takes is a guess (it may loop once or a million times); that a small launch stays where its data is and a large one
-// goes to the stronger device does not depend on it much.
-class StaticCosts final : public CostModel {
- public:
-  Duration Run(const Work& work, const DeviceFacts& device) const override;
-  Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
 };
 
 struct PlacementInput {
@@ -88,10 +41,16 @@ struct PlacementInput {
   const CostModel& costs;
   // Whether a candidate can run this launch (its sizes against the device's limits). Empty: every one can.
   std::function<bool(uint32_t node, const Candidate& candidate)> can_run{};
+  // Lets launches be split over devices; null: none is. Borrowed.
+  const AccessModel* accesses = nullptr;
 };
 
 struct Placement {
-  std::vector<uint32_t> choice;  // By flat node: index in the candidates of its leaf.
+  // Every instance of every node once. In an order that respects every edge and every in-place update (who reads a
+  // value stands before who replaces it, unless the graph's own order says otherwise), by planned start.
+  std::vector<Task> tasks;
+  Duration makespan{0};         // As planned.
+  uint64_t estimated_nodes = 0;  // Nodes whose time was never measured.
   // Flat nodes that run on another device than a real one because nothing better can.
   uint64_t fallback_nodes = 0;
 };

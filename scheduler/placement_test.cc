@@ -42,8 +42,8 @@ std::vector<DeviceIndex> DevicesOf(const FlatGraph& flat, const std::vector<std:
       Place({.flat = flat, .devices = kDevices, .candidates = candidates, .costs = costs}, &unplaced);
   EXPECT_TRUE(placement.ok());
   std::vector<DeviceIndex> out;
-  for (size_t i = 0; i < placement->choice.size(); ++i) {
-    out.push_back(candidates[flat.nodes[i].leaf.index][placement->choice[i]].device);
+  for (const Task& task : placement->tasks) {
+    out.push_back(task.device);
   }
   if (fallback != nullptr) {
     *fallback = placement->fallback_nodes;
@@ -104,8 +104,8 @@ TEST(PlacementTest, PassesOverWhatCannotRunTheLaunch) {
                   }},
                  &unplaced);
   };
-  EXPECT_EQ(place({})->choice[0], 0u);
-  EXPECT_EQ(place({3})->choice[0], 1u);
+  EXPECT_EQ(place({})->tasks[0].choice, 0u);
+  EXPECT_EQ(place({3})->tasks[0].choice, 1u);
   EXPECT_EQ(place({1, 3}).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(unplaced, 0u);
 }
@@ -141,8 +141,8 @@ TEST(PlacementTest, StaticCostsWeighWorkAgainstTransfers) {
         Place({.flat = flat, .devices = devices, .candidates = candidates, .costs = costs}, &unplaced);
     ASSERT_TRUE(placement.ok()) << c.name;
     std::vector<DeviceIndex> got;
-    for (const uint32_t choice : placement->choice) {
-      got.push_back(choice == 0 ? 1 : 0);
+    for (const Task& task : placement->tasks) {
+      got.push_back(task.device);
     }
     EXPECT_EQ(got, c.want) << c.name;
   }
@@ -156,7 +156,7 @@ TEST(PlacementTest, CountsTheWayBack) {
   const ConstantCosts costs;
   uint32_t unplaced = 0;
   const auto place = [&] {
-    return Place({.flat = flat, .devices = devices, .candidates = candidates, .costs = costs}, &unplaced)->choice[1];
+    return Place({.flat = flat, .devices = devices, .candidates = candidates, .costs = costs}, &unplaced)->tasks[1].choice;
   };
   EXPECT_EQ(place(), 0u);  // The data is there.
   flat.values[2].bytes = 2 << 20;
@@ -168,7 +168,7 @@ TEST(PlacementTest, CountsTheWayBack) {
 TEST(PlacementTest, StaticCostsSaturate) {
   const StaticCosts costs;
   const Work work{.leaf = {}, .instances = ~uint64_t{0}, .bytes = uint64_t{1} << 63};
-  const Duration run = costs.Run(work, {.id = "cpu:0"});
+  const Duration run = costs.Run(work, 0, {.id = "cpu:0"}).time;
   EXPECT_GT(run, std::chrono::hours(1));
   EXPECT_GT(run + run, run);
   EXPECT_GT(costs.Transfer(~uint64_t{0}, 0, 1), std::chrono::hours(1));

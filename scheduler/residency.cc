@@ -28,16 +28,20 @@ class Planner {
       : input_(input), flat_(input.flat), spaces_(CountSpaces(input.devices)), free_(spaces_) {
     copies_.resize(flat_.values.size() * spaces_);
     out_.port_storage.resize(flat_.ports.size());
+    device_of_.resize(flat_.nodes.size());
     out_.temporary_bytes.resize(spaces_);
     FindDevices();
   }
 
   StatusOr<Residency> Run() {
+    for (const Task& task : input_.tasks) {
+      device_of_[task.node.index] = task.device;
+    }
     FindLastUses();
     FindOutputChains();
     PlaceInputs();
-    for (uint32_t node = 0; node < flat_.nodes.size(); ++node) {
-      AddNode(node);
+    for (uint32_t task = 0; task < input_.tasks.size(); ++task) {
+      AddNode(task, input_.tasks[task].node.index);
     }
     AddOutputs();
     for (uint64_t bytes : out_.temporary_bytes) {
@@ -222,21 +226,22 @@ class Planner {
   // wait for another, and whose memory need not be shared for this.
   DeviceIndex MoverOf(FlatValueId value, SpaceIndex space) const {
     const FlatNodeId producer = flat_.values[value.index].producer;
-    const DeviceIndex maker = producer.valid() ? input_.device_of[producer.index] : mover_[space];
+    const DeviceIndex maker = producer.valid() ? device_of_[producer.index] : mover_[space];
     return input_.devices[maker].space == space ? maker : mover_[space];
   }
 
-  void AddNode(uint32_t node) {
-    const DeviceIndex device = input_.device_of[node];
+  void AddNode(uint32_t task, uint32_t node) {
+    const DeviceIndex device = device_of_[node];
     const SpaceIndex space = input_.devices[device].space;
     const auto [begin, end] = Ports(node);
+    out_.first_port.push_back(begin);
     for (uint32_t port = begin; port < end; ++port) {
       const FlatPort& p = flat_.ports[port];
       out_.port_storage[port] = !p.out.valid() ? Read(p.in, device, space)
                                 : p.in.valid() ? Update(node, port, device, space)
                                                : Create(p.out, device, space);
     }
-    out_.steps.push_back({.kind = Step::Kind::kRun, .device = device, .node = FlatNodeId(node)});
+    out_.steps.push_back({.kind = Step::Kind::kRun, .device = device, .task = task});
     for (uint32_t port = begin; port < end; ++port) {
       const FlatPort& p = flat_.ports[port];
       if (p.out.valid()) {
@@ -314,12 +319,13 @@ class Planner {
         Touch(step.target, true);
         continue;
       }
-      const auto [begin, end] = Ports(step.node.index);
+      const auto [begin, end] = Ports(input_.tasks[step.task].node.index);
       for (uint32_t port = begin; port < end; ++port) {
         Touch(out_.port_storage[port], flat_.ports[port].out.valid());
       }
     }
     CloseWaits();
+    out_.body.segment_count = static_cast<uint32_t>(out_.segments.size());
   }
 
   // Notes that the last segment reads or writes `storage`, and what it must wait for.
@@ -369,6 +375,7 @@ class Planner {
   std::vector<DeviceIndex> mover_;                                // By space.
   std::vector<std::map<uint64_t, std::vector<StorageId>>> free_;  // By space, by size.
   std::vector<StorageId> copies_;                                 // By value and space: where it is valid.
+  std::vector<DeviceIndex> device_of_;                            // By flat node.
   std::vector<uint32_t> last_use_;                                // By value.
   std::vector<uint32_t> chain_output_;     // By value: the output whose memory its chain ends in.
   std::vector<StorageId> output_storage_;  // By output.
@@ -380,6 +387,6 @@ class Planner {
 
 }  // namespace
 
-StatusOr<Residency> PlanResidency(const ResidencyInput& input) { return Planner(input).Run(); }
+StatusOr<Residency> PlanResidency(const ResidencyInput& input, uint32_t*) { return Planner(input).Run(); }
 
 }  // namespace hpvm::scheduler

@@ -15,32 +15,43 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/lane.h"
 #include "base/status.h"
 #include "graph/flatten.h"
-#include "scheduler/placement.h"
+#include "scheduler/cost_model.h"
+#include "scheduler/task.h"
 
 namespace hpvm::scheduler {
 
 using StorageId = Id<struct StorageTag>;
 
 struct Storage {
-  // Inputs and outputs are the memory that a run binds, in host space; `port` is the root's.
+  // Inputs and outputs are the memory that a run binds, in host space; `port` is the root's. Carried ones hold what one
+  // iteration hands to the next.
   enum class Kind : uint8_t { kTemporary, kInput, kOutput };
   Kind kind = Kind::kTemporary;
   SpaceIndex space = kHostSpace;
   uint32_t port = 0;
   uint64_t bytes = 0;
+  // Temporaries: where in the space's arena; a multiple of kStorageAlignment. Storages of one arena may overlap where
+  // their uses do not, which the order of steps and waits respects.
+  uint64_t offset = 0;
 };
+
+inline constexpr uint64_t kStorageAlignment = 256;  // What GPUs bind at least.
 
 struct Step {
   enum class Kind : uint8_t { kCopy, kZero, kRun };
   Kind kind = Kind::kRun;
   DeviceIndex device = 0;        // Executes it.
-  graph::FlatNodeId node{};      // kRun.
+  Lane lane = Lane::kCompute;    // Copies of devices with copy lanes have their own.
+  uint32_t task = 0;             // kRun: in ResidencyInput::tasks.
   StorageId source{}, target{};  // kCopy; kZero: target.
+  uint64_t offset = 0;           // kCopy, kZero: first byte, in the source and in the target.
   uint64_t bytes = 0;            // kCopy, kZero.
 };
 
@@ -48,30 +59,66 @@ struct SegmentWait {
   uint32_t segment = 0;
 };
 
+// Consecutive steps of one lane of a device.
 struct Segment {
   DeviceIndex device = 0;
+  Lane lane = Lane::kCompute;
   uint32_t first_step = 0, step_count = 0;
-  uint32_t first_wait = 0, wait_count = 0;  // In Residency::waits: earlier segments; at most one a device, the latest.
+  uint32_t first_wait = 0, wait_count = 0;  // In Residency::waits: earlier segments; at most one a lane, the latest.
+};
+
+// What a space may hold of this graph's temporaries.
+struct SpaceFacts {
+  static constexpr SpaceIndex kNone = 0xffffffffu;
+  uint64_t bytes_max = ~uint64_t{0};
+  // Where values go that do not fit: of a GPU's memory the host's, of the host's the disk. kNone: nowhere.
+  SpaceIndex overflow = kNone;
+  // Who moves bytes between this space and the host's; for the disk a device of its own, in ResidencyInput::devices.
+  DeviceIndex mover = 0;
+  uint64_t piece_bytes_max = ~uint64_t{0};  // Arenas consist of pieces so large; no storage straddles two.
+};
+
+// A root output that becomes a root input of the next iteration; equal types and shapes.
+struct Carry {
+  uint32_t output = 0, input = 0;  // Of the root's ports.
 };
 
 struct ResidencyInput {
   const graph::FlatGraph& flat;
-  std::span<const DeviceFacts> devices;    // At least one in host space.
-  std::span<const DeviceIndex> device_of;  // By flat node.
+  std::span<const DeviceFacts> devices;  // At least one in host space.
+  std::span<const SpaceFacts> spaces;    // By space. Empty: no limits.
+  std::span<const Task> tasks;           // Placement::tasks.
+  const AccessModel& accesses;
+  std::span<const Carry> carries{};  // Not empty: the plan is for iterations.
+};
+
+struct StepRange {
+  uint32_t first_segment = 0, segment_count = 0;
 };
 
 struct Residency {
   std::vector<Storage> storages;
-  std::vector<StorageId> port_storage;  // By FlatGraph::ports index: what the kernel sees.
+  // By task, then by port of its leaf (from `first_port` on): what the kernel sees, the whole buffer.
+  std::vector<uint32_t> first_port;
+  std::vector<StorageId> port_storage;
   std::vector<Step> steps;
   std::vector<Segment> segments;
   std::vector<SegmentWait> waits;
-  std::vector<uint64_t> temporary_bytes;  // By space.
+  // Once before the first iteration, for each iteration, once after the last. Without carries all is in `body`.
+  // Segments of the body do not wait for those of the prologue, nor those of the epilogue for others: who runs them
+  // waits for all in between.
+  StepRange prologue, body, epilogue;
+  // Storages that trade places between two iterations: equal size and space.
+  std::vector<std::pair<StorageId, StorageId>> swaps;
+  std::vector<uint64_t> temporary_bytes;  // By space: the arena's size, within SpaceFacts::bytes_max.
   uint64_t copies = 0, in_place = 0;      // Copy steps; inout ports updated without one.
+  std::vector<uint64_t> moved_bytes;      // By space: to it and from it, of one iteration.
+  uint64_t evictions = 0, spills = 0;     // Values that left a space for want of room; those of them to disk.
 };
 
-// kResourceExhausted when the temporaries of a space pass 2^63 bytes.
-StatusOr<Residency> PlanResidency(const ResidencyInput& input);
+// kResourceExhausted when one task's buffers do not fit a space together, or values that do not fit have nowhere to go,
+// with the sizes; `*culprit` is then the task.
+StatusOr<Residency> PlanResidency(const ResidencyInput& input, uint32_t* culprit = nullptr);
 
 }  // namespace hpvm::scheduler
 

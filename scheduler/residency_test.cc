@@ -51,7 +51,12 @@ const std::vector<DeviceFacts> kOneCpu = {{.id = "cpu:0"}};
 
 Residency Plan(const FlatGraph& flat, const std::vector<DeviceFacts>& devices,
                const std::vector<DeviceIndex>& device_of) {
-  StatusOr<Residency> plan = PlanResidency({.flat = flat, .devices = devices, .device_of = device_of});
+  std::vector<Task> tasks;
+  for (size_t node = 0; node < device_of.size(); ++node) {
+    tasks.push_back({.node = FlatNodeId(node), .device = device_of[node], .box = {}});
+  }
+  StatusOr<Residency> plan = PlanResidency(
+      {.flat = flat, .devices = devices, .spaces = {}, .tasks = tasks, .accesses = WholeBuffers(flat)});
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
 }
@@ -115,7 +120,7 @@ class Replay {
   }
 
   void RunNode(const Step& step) {
-    const uint32_t node = step.node.index;
+    const uint32_t node = step.task;
     const uint32_t end =
         node + 1 < flat_.nodes.size() ? flat_.nodes[node + 1].first_port : static_cast<uint32_t>(flat_.ports.size());
     for (uint32_t port = flat_.nodes[node].first_port; port < end; ++port) {
@@ -174,7 +179,7 @@ void CheckWaits(const FlatGraph& flat, const Residency& plan) {
       const Step& step = plan.steps[plan.segments[s].first_step + i];
       ASSERT_EQ(step.device, plan.segments[s].device);
       if (step.kind == Step::Kind::kRun) {
-        const uint32_t node = step.node.index;
+        const uint32_t node = step.task;
         const uint32_t end =
             node + 1 < flat.nodes.size() ? flat.nodes[node + 1].first_port : static_cast<uint32_t>(flat.ports.size());
         for (uint32_t port = flat.nodes[node].first_port; port < end; ++port) {

@@ -28,6 +28,7 @@ struct MethodFacts {
 inline constexpr MethodFacts kMethods[] = {
     {"/hpvm.v1.Hpvm/ServerInfo", Role::kUser, Change::kNone},
     {"/hpvm.v1.Hpvm/ListDevices", Role::kUser, Change::kNone},
+    {"/hpvm.v1.Hpvm/ListCosts", Role::kUser, Change::kNone},
     {"/hpvm.v1.Hpvm/PutModule", Role::kUser, Change::kState},
     {"/hpvm.v1.Hpvm/PutGraph", Role::kUser, Change::kState},
     {"/hpvm.v1.Hpvm/PrepareGraph", Role::kUser, Change::kState},

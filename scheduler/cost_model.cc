@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/cost_model.h"
+
+#include <algorithm>
+
+namespace hpvm::scheduler {
+namespace {
+
+constexpr Duration kLaunch = std::chrono::microseconds(10);
+constexpr Duration kTransferStart = std::chrono::microseconds(10);
+constexpr uint64_t kTransferBytesPerNs = 10;
+
+// StaticCosts. A GPU's launch passes a driver's queue; a processor's only wakes threads.
+constexpr double kGpuLaunchNs = 10'000;
+constexpr double kHostLaunchNs = 1'000;
+// One instance on one unit alone: a loop of some tens of steps on a processor's core; a GPU's unit runs hundreds at
+// once.
+constexpr double kHostInstanceNs = 50;
+constexpr double kGpuInstanceNs = 0.25;
+// Memory of devices that do not say: a desktop's, and a small GPU's.
+constexpr double kHostBytesPerNs = 20;
+constexpr double kGpuBytesPerNs = 200;
+// PCI Express with memory that is not pinned, and the wait for the copy's end.
+constexpr double kLinkStartNs = 20'000;
+constexpr double kLinkBytesPerNs = 12;
+
+// Estimates add up without overflow: a day is worse than anything.
+Duration FromNs(double ns) { return Duration(static_cast<int64_t>(std::min(ns, 86'400e9))); }
+
+}  // namespace
+
+Cost ConstantCosts::Run(const Work&, DeviceIndex, const DeviceFacts&) const { return {.time = kLaunch, .is_estimate = false}; }
+
+Duration ConstantCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const {
+  return kTransferStart + Duration(static_cast<int64_t>(bytes / kTransferBytesPerNs));
+}
+
+Cost StaticCosts::Run(const Work& work, DeviceIndex, const DeviceFacts& device) const {
+  const double bytes_per_ns =
+      device.bytes_per_second > 0 ? device.bytes_per_second / 1e9 : device.is_gpu ? kGpuBytesPerNs : kHostBytesPerNs;
+  const double instance_ns = device.is_gpu ? kGpuInstanceNs : kHostInstanceNs;
+  const double moving_ns = static_cast<double>(work.bytes) / bytes_per_ns;
+  const double running_ns = static_cast<double>(work.instances) * instance_ns / std::max(1u, device.compute_units);
+  return {.time = FromNs((device.is_gpu ? kGpuLaunchNs : kHostLaunchNs) + std::max(moving_ns, running_ns))};
+}
+
+Duration StaticCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const {
+  return FromNs(kLinkStartNs + static_cast<double>(bytes) / kLinkBytesPerNs);
+}
+
+}  // namespace hpvm::scheduler

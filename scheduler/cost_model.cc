@@ -27,7 +27,29 @@ constexpr double kLinkBytesPerNs = 12;
 // Estimates add up without overflow: a day is worse than anything.
 Duration FromNs(double ns) { return Duration(static_cast<int64_t>(std::min(ns, 86'400e9))); }
 
+// What is more than can be counted is as much as can be.
+uint64_t Times(uint64_t a, uint64_t b) { return __builtin_mul_overflow(a, b, &a) ? ~uint64_t{0} : a; }
+uint64_t Plus(uint64_t a, uint64_t b) { return __builtin_add_overflow(a, b, &a) ? ~uint64_t{0} : a; }
+
+uint64_t InstancesOf(const std::array<uint64_t, 3>& count) { return Times(Times(count[0], count[1]), count[2]); }
+
 }  // namespace
+
+Work PortWork::Of(graph::FlatNodeId node, uint32_t choice, const Box& box) const {
+  const graph::FlatNode& n = flat_.nodes[node.index];
+  Work work{.leaf = n.leaf, .choice = choice, .instances = InstancesOf(box.count)};
+  const size_t end = node.index + 1 < flat_.nodes.size() ? flat_.nodes[node.index + 1].first_port : flat_.ports.size();
+  for (size_t port = n.first_port; port < end; ++port) {
+    const graph::FlatPort& p = flat_.ports[port];
+    work.bytes = Plus(work.bytes, flat_.values[(p.out.valid() ? p.out : p.in).index].bytes);
+  }
+  const uint64_t all = InstancesOf(n.extent);
+  if (work.instances < all) {
+    work.bytes = static_cast<uint64_t>(static_cast<double>(work.bytes) * static_cast<double>(work.instances) /
+                                       static_cast<double>(all));
+  }
+  return work;
+}
 
 Cost ConstantCosts::Run(const Work&, DeviceIndex, const DeviceFacts&) const { return {.time = kLaunch, .is_estimate = false}; }
 

@@ -47,6 +47,24 @@ struct Cost {
   friend bool operator==(const Cost&, const Cost&) = default;
 };
 
+// How much work a launch, or a part of one, is. Answers must not change while a placement is made. Any thread.
+class WorkModel {
+ public:
+  virtual ~WorkModel() = default;
+  virtual Work Of(graph::FlatNodeId node, uint32_t choice, const Box& box) const = 0;
+};
+
+// From the graph alone: the bytes of its ports' tensors, of a part as many as its share of the instances; operations
+// unknown.
+class PortWork final : public WorkModel {
+ public:
+  explicit PortWork(const graph::FlatGraph& flat) : flat_(flat) {}
+  Work Of(graph::FlatNodeId node, uint32_t choice, const Box& box) const override;
+
+ private:
+  const graph::FlatGraph& flat_;  // Borrowed.
+};
+
 // Answers must not change while a placement is made. Any thread.
 class CostModel {
  public:

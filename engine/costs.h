@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine has measured of how long kernels and transfers take, and what it therefore expects of the next ones.
+//
+// One CostStore an engine: histories (scheduler/cost_history.h) by kernel and device, shared by graphs that use the same
+// kernel. One GraphCosts a prepared graph: which history belongs to which candidate of which leaf. A plan is made from a
+// PlanCosts, a copy that does not change while it is used; after runs, Feed adds what the devices measured.
+//
+// Histories of kernels that the compiler keeps (Artifact::name) are kept with them, through LearntStore, and come back
+// with the artifact. What comes back is checked; it only says what is fast.
+//
+// Threads: CostStore's methods and GraphCosts::List from any; the rest of GraphCosts from whoever prepares the graph, or
+// whose turn it is to run it.
+#ifndef HPVMD_ENGINE_COSTS_H_
+#define HPVMD_ENGINE_COSTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/device.h"
+#include "base/clock.h"
+#include "compiler/learnt.h"
+#include "graph/flatten.h"
+#include "graph/graph.h"
+#include "scheduler/cost_model.h"
+#include "scheduler/placement.h"
+#include "scheduler/task.h"
+
+namespace hpvm {
+
+class CostStore;
+class PreparedGraph;
+
+// One kernel on one device, for launches of about one size.
+struct KernelCostRecord {
+  std::string kernel;      // "module/entry".
+  uint32_t device = 0;     // In the graph's devices.
+  uint64_t instances = 0;  // Launches of up to so many, and more than half of them.
+  double estimate_ns = 0;  // From the code and the device's facts.
+  double measured_ns = 0;  // Mean; 0: never measured.
+  uint64_t samples = 0;
+  double error = 0;  // Mean of |predicted - measured| / measured; 0 before the second sample.
+};
+
+struct TransferCostRecord {
+  static constexpr uint32_t kHost = 0xffffffffu;
+  uint32_t source = kHost, target = kHost;  // Devices.
+  double start_ns = 0, bytes_per_second = 0;
+  bool is_estimate = true;
+};
+
+// Who expects what of a plan's launches. Owns what it answers from but for the graph; any thread.
+class PlanCosts : public scheduler::CostModel, public scheduler::WorkModel {
+ public:
+  // A launch that is to run by another candidate than the quickest, so that it is measured.
+  struct Pin {
+    graph::FlatNodeId node;
+    uint32_t choice = 0;
+  };
+  // Few, by rising node. A pin is only a wish: who plans ignores it where the candidate cannot run the launch.
+  virtual std::span<const Pin> pins() const = 0;
+};
+
+// What Feed found.
+struct CostReview {
+  // Of the launches looked at: what the plan's choices were expected to take, what they took, and what the best
+  // candidates are now expected to take.
+  double expected_ns = 0, measured_ns = 0, best_ns = 0;
+  uint64_t first_samples = 0;  // Launches of which nothing like it had been measured.
+  bool wants_samples = false;  // A new plan would pin something.
+  // Whether a new plan promises to be better by more than it costs to find out: whoever asks still limits how often.
+  bool should_replan = false;
+};
+
+class GraphCosts {
+ public:
+  explicit GraphCosts(std::shared_ptr<CostStore> store);
+  ~GraphCosts();
+  GraphCosts(const GraphCosts&) = delete;
+  GraphCosts& operator=(const GraphCosts&) = delete;
+
+  // Of Prepare, once a candidate, in the order of PreparedGraph::candidates of its leaf.
+  void AddCandidate(graph::NodeId leaf, const Artifact& artifact, Device& device);
+
+  // What is known now. `prepared` (whose this is) and `flat` are borrowed for the result's life. Measures transfers to
+  // devices that candidates name and whose transfers were not measured yet: a few milliseconds each, once an engine.
+  // `may_pin`: asks for samples of candidates that may be better than what would be chosen.
+  std::unique_ptr<PlanCosts> ForPlan(const PreparedGraph& prepared, const graph::FlatGraph& flat, bool may_pin);
+
+  // After a run that succeeded. `timings` is by task; launches without a time (start == end == 0) are left out. Of large
+  // plans a part is looked at, another one each time. Takes about a microsecond a launch looked at; at most
+  // kFedLaunchesMax.
+  CostReview Feed(const PreparedGraph& prepared, const graph::FlatGraph& flat, std::span<const scheduler::Task> tasks,
+                  std::span<const NodeTiming> timings);
+
+  // At most `most`; false when there are more.
+  bool List(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels) const;
+
+ private:
+  friend class CostStore;
+  const std::shared_ptr<CostStore> store_;  // Shared: a graph that somebody holds may outlive the engine.
+  struct Kernels;
+  std::unique_ptr<Kernels> kernels_;
+};
+
+inline constexpr size_t kFedLaunchesMax = 1024;
+
+// Devices are borrowed for the store's life; `keeper`, `hub` and `clock` for as long as anything is run or prepared.
+std::shared_ptr<CostStore> CreateCostStore(std::span<Device* const> devices, LearntStore& keeper, Hub& hub,
+                                           const Clock& clock);
+// Of the engine's devices, to and from host memory.
+std::vector<TransferCostRecord> ListTransfers(const CostStore& store);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_ENGINE_COSTS_H_

@@ -74,6 +74,12 @@ struct CostReview {
   bool should_replan = false;
 };
 
+// Where a plan's next Feed goes on.
+struct FeedState {
+  uint64_t next = 0;   // Task.
+  uint64_t feeds = 0;  // So far.
+};
+
 class GraphCosts {
  public:
   explicit GraphCosts(std::shared_ptr<CostStore> store);
@@ -89,11 +95,11 @@ class GraphCosts {
   // `may_pin`: asks for samples of candidates that may be better than what would be chosen.
   std::unique_ptr<PlanCosts> ForPlan(const PreparedGraph& prepared, const graph::FlatGraph& flat, bool may_pin);
 
-  // After a run that succeeded. `timings` is by task; launches without a time (start == end == 0) are left out. Of large
-  // plans a part is looked at, another one each time. Takes about a microsecond a launch looked at; at most
-  // kFedLaunchesMax.
+  // After a run that succeeded and took `run`. `timings` is by task; launches without a time (start == end == 0) are left
+  // out. Looks at all of a small plan after its first runs, at most at kFedLaunchesMax launches, and later at as many as
+  // take about a hundredth of the run, others each time. Allocates nothing then. `state` is the plan's.
   CostReview Feed(const PreparedGraph& prepared, const graph::FlatGraph& flat, std::span<const scheduler::Task> tasks,
-                  std::span<const NodeTiming> timings);
+                  std::span<const NodeTiming> timings, Duration run, FeedState* state);
 
   // At most `most`; false when there are more.
   bool List(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels) const;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // chain/N, wide/N, dag/N: the cost a node of a prepared graph in the engine alone, coherence and timing on.
+#include "bench/engine_cases.h"
+
 #include <string>
 
 #include "bench/graph_peers.h"
@@ -58,12 +60,12 @@ class EngineContender final : public GraphPeer {
   RunRequest request_;
 };
 
-StatusOr<Measurement> Measure(const Workload& workload) {
+}  // namespace
+
+StatusOr<Measurement> MeasureEngine(const Workload& workload) {
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<EngineContender> ours, EngineContender::Make(workload));
   return MeasureWorkload(workload, *ours, RoundsFor(static_cast<uint32_t>(workload.tasks.size())));
 }
-
-}  // namespace
 
 void AddEngineCases(std::vector<Case>& cases) {
   struct Shape {
@@ -76,7 +78,7 @@ void AddEngineCases(std::vector<Case>& cases) {
                        .name = shape.name + std::to_string(tasks),
                        .metric = "us_per_node",
                        .better = Better::kLower,
-                       .run = [make = shape.make, tasks] { return Measure(make(tasks)); }});
+                       .run = [make = shape.make, tasks] { return MeasureEngine(make(tasks)); }});
     }
   }
 }

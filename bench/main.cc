@@ -5,6 +5,7 @@
 //   hpvm-bench cpu [--json] [--filter NAME]... [--quick | --check] [--peer NAME]... [--seconds S]
 //   hpvm-bench service [--json] [--filter NAME]... [--quick]
 //   hpvm-bench tenants [--json] [--filter NAME]... [--quick]
+//   hpvm-bench sched [--json] [--filter NAME]... [--quick]
 //   hpvm-bench gpu [--json] [--filter NAME]... [--quick | --check] [--device ID]... [--seconds S]
 //
 // Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a
@@ -19,6 +20,8 @@
 #include "bench/cpu_measure.h"
 #include "bench/gpu_run.h"
 #include "bench/registry.h"
+#include "bench/report.h"
+#include "bench/sched.h"
 #ifdef HPVMD_BENCH_DAEMON
 #include "absl/synchronization/mutex.h"
 
@@ -29,34 +32,6 @@
 
 namespace hpvm::bench {
 namespace {
-
-std::string Number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.6g", value);
-  return text;
-}
-
-void PrintJson(const Case& c, const Measurement& m) {
-  std::string peers;
-  for (const auto& [name, value] : m.peers) {
-    peers += (peers.empty() ? "\"" : ",\"") + name + "\":" + Number(value);
-  }
-  std::printf(R"({"suite":"%s","case":"%s","metric":"%s","better":"%s","ours":%s,"peers":{%s},"verified":%s})"
-              "\n",
-              c.suite.c_str(), c.name.c_str(), c.metric.c_str(), c.better == Better::kHigher ? "higher" : "lower",
-              Number(m.ours).c_str(), peers.c_str(), m.verified ? "true" : "false");
-  std::fflush(stdout);
-}
-
-void PrintRow(const Case& c, const Measurement& m) {
-  std::string peers;
-  for (const auto& [name, value] : m.peers) {
-    peers += "  " + name + " " + Number(value);
-  }
-  std::printf("%-24s %-14s %12s %s%s\n", c.name.c_str(), c.metric.c_str(), Number(m.ours).c_str(),
-              m.verified ? "" : " NOT VERIFIED", peers.c_str());
-  std::fflush(stdout);
-}
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
@@ -75,13 +50,7 @@ bool RunCase(const std::vector<Case>& cases, const std::string& name, bool json)
     std::fprintf(stderr, "hpvm-bench: Case \"%s\" is missing in this build.\n", name.c_str());
     return false;
   }
-  const StatusOr<Measurement> measurement = c->run();
-  if (!measurement.ok()) {
-    std::fprintf(stderr, "hpvm-bench: Case \"%s\": %s\n", name.c_str(), Message(measurement.status()).c_str());
-    return false;
-  }
-  (json ? PrintJson : PrintRow)(*c, *measurement);
-  return measurement->verified;
+  return MeasureAndPrint(*c, json);
 }
 
 int Overhead(bool json, const std::vector<std::string>& only) {
@@ -94,7 +63,7 @@ int Overhead(bool json, const std::vector<std::string>& only) {
   }
   const std::vector<Case> cases = AllCases();
   if (!json) {
-    std::printf("%-24s %-14s %12s  peers\n", "case", "metric", "ours");
+    std::printf("%-34s %-20s %12s  peers\n", "case", "metric", "ours");
   }
   bool good = true;
   for (const std::string& name : only.empty() ? names : only) {
@@ -137,6 +106,11 @@ int main(int argc, char** argv) {
   gpu->add_flag("--check", check, "Tiny sizes, one launch each: only whether results are right.")->excludes(gpu_quick);
   gpu->add_option("--device", gpu_options.devices, "As the server names it: opencl:0, vulkan:0.");
   gpu->add_option("--seconds", gpu_options.seconds, "Measuring time of a case.")->check(CLI::Range(0.01, 600.0));
+  CLI::App* sched = app.add_subcommand("sched", "The scheduler: cost a node, quality of plans, mixed graphs, memory.");
+  hpvm::bench::SchedOptions sched_options;
+  sched->add_flag("--json", sched_options.json, "One JSON object a line.");
+  sched->add_option("--filter", sched_options.filters, "Only cases with this in their names.");
+  sched->add_flag("--quick", sched_options.quick, "Smaller sizes and few rounds: only whether all is right.");
 #ifdef HPVMD_BENCH_DAEMON
   CLI::App* service = app.add_subcommand("service", "The daemon under load: submits, runs, overload, restart.");
   hpvm::bench::ServiceOptions service_options;
@@ -179,6 +153,9 @@ int main(int argc, char** argv) {
   if (*cpu) {
     cpu_options.size = size;
     return hpvm::bench::RunCpu(cpu_options, command);
+  }
+  if (*sched) {
+    return hpvm::bench::RunSched(sched_options, command);
   }
   if (*gpu) {
     gpu_options.size = size;

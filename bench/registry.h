@@ -22,11 +22,13 @@ enum class Better { kHigher, kLower };
 struct Measurement {
   double ours = 0;
   std::map<std::string, double> peers;
+  std::map<std::string, double> figures{};  // What else there is to say; names end in their unit.
+  std::string note{};                       // For people.
   bool verified = false;
 };
 
 struct Case {
-  std::string suite;   // "overhead".
+  std::string suite;   // "overhead", "sched".
   std::string name;    // "chain/10000".
   std::string metric;  // With its unit: "us_per_node", "calls_per_s".
   Better better = Better::kLower;

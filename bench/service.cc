@@ -1,39 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/service.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <thread>
 
 #include <nlohmann/json.hpp>
 
-#include "base/clock.h"
+#include "bench/report.h"
 
 namespace hpvm::bench {
 namespace {
-
-std::string Processor() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name")) {
-      return line.substr(std::min(line.size(), line.find(':') + 2));
-    }
-  }
-  return "unknown";
-}
-
-std::string Date() {
-  const time_t now = time(nullptr);
-  tm fields{};
-  gmtime_r(&now, &fields);
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &fields);
-  return text;
-}
 
 // Five digits are more than such a figure has.
 double Rounded(double value) {
@@ -115,17 +92,7 @@ int RunService(const ServiceOptions& options, const std::string& command) {
 
 int RunSuite(const std::string& suite, const std::vector<ServiceCase>& cases, const ServiceOptions& options,
              const std::string& command) {
-  const unsigned cores = std::thread::hardware_concurrency();
-  if (options.json) {
-    std::printf(
-        "%s\n",
-        nlohmann::ordered_json(
-            {{"suite", suite}, {"processor", Processor()}, {"cores", cores}, {"date", Date()}, {"command", command}})
-            .dump()
-            .c_str());
-  } else {
-    std::printf("%s, %u cores\n%s  %s\n\n", Processor().c_str(), cores, Date().c_str(), command.c_str());
-  }
+  PrintHead(suite, command, options.json);
   bool good = true, any = false;
   for (const ServiceCase& one : cases) {
     if (!IsWanted(options, one.name)) {

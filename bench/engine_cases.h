@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// A workload as a prepared graph in the engine alone, beside the peers.
+#ifndef HPVMD_BENCH_ENGINE_CASES_H_
+#define HPVMD_BENCH_ENGINE_CASES_H_
+
+#include "bench/registry.h"
+#include "bench/workload.h"
+
+namespace hpvm::bench {
+
+// Microseconds a node of ours, tbb and starpu; every round's data is checked.
+StatusOr<Measurement> MeasureEngine(const Workload& workload);
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_ENGINE_CASES_H_

@@ -17,6 +17,10 @@ constexpr double kHostLaunchNs = 1'000;
 // once.
 constexpr double kHostInstanceNs = 50;
 constexpr double kGpuInstanceNs = 0.25;
+// Of devices that do not say how much arithmetic they do: vectors of a core at some efficiency, and a small GPU's
+// multiprocessor.
+constexpr double kHostUnitOperationsPerNs = 10;
+constexpr double kGpuUnitOperationsPerNs = 100;
 // Memory of devices that do not say: a desktop's, and a small GPU's.
 constexpr double kHostBytesPerNs = 20;
 constexpr double kGpuBytesPerNs = 200;
@@ -25,7 +29,8 @@ constexpr double kLinkStartNs = 20'000;
 constexpr double kLinkBytesPerNs = 12;
 
 // Estimates add up without overflow: a day is worse than anything.
-Duration FromNs(double ns) { return Duration(static_cast<int64_t>(std::min(ns, 86'400e9))); }
+constexpr double kLongestNs = 86'400e9;
+Duration FromNs(double ns) { return Duration(static_cast<int64_t>(std::min(ns, kLongestNs))); }
 
 // What is more than can be counted is as much as can be.
 uint64_t Times(uint64_t a, uint64_t b) { return __builtin_mul_overflow(a, b, &a) ? ~uint64_t{0} : a; }
@@ -57,13 +62,26 @@ Duration ConstantCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to)
   return kTransferStart + Duration(static_cast<int64_t>(bytes / kTransferBytesPerNs));
 }
 
-Cost StaticCosts::Run(const Work& work, DeviceIndex, const DeviceFacts& device) const {
+Roofline RooflineOf(const Work& work, const DeviceFacts& device) {
   const double bytes_per_ns =
       device.bytes_per_second > 0 ? device.bytes_per_second / 1e9 : device.is_gpu ? kGpuBytesPerNs : kHostBytesPerNs;
-  const double instance_ns = device.is_gpu ? kGpuInstanceNs : kHostInstanceNs;
+  const double units = std::max(1u, device.compute_units);
   const double moving_ns = static_cast<double>(work.bytes) / bytes_per_ns;
-  const double running_ns = static_cast<double>(work.instances) * instance_ns / std::max(1u, device.compute_units);
-  return {.time = FromNs((device.is_gpu ? kGpuLaunchNs : kHostLaunchNs) + std::max(moving_ns, running_ns))};
+  double running_ns = 0;
+  if (work.operations > 0) {
+    const double operations_per_ns = device.operations_per_second > 0 ? device.operations_per_second / 1e9
+                                     : units * (device.is_gpu ? kGpuUnitOperationsPerNs : kHostUnitOperationsPerNs);
+    running_ns = work.operations / operations_per_ns;
+  } else {
+    running_ns = static_cast<double>(work.instances) * (device.is_gpu ? kGpuInstanceNs : kHostInstanceNs) / units;
+  }
+  const double launch_ns = device.launch_ns > 0 ? device.launch_ns : device.is_gpu ? kGpuLaunchNs : kHostLaunchNs;
+  return {.launch_ns = std::min(launch_ns, kLongestNs), .body_ns = std::min(std::max(moving_ns, running_ns), kLongestNs)};
+}
+
+Cost StaticCosts::Run(const Work& work, DeviceIndex, const DeviceFacts& device) const {
+  const Roofline roof = RooflineOf(work, device);
+  return {.time = FromNs(roof.launch_ns + roof.body_ns)};
 }
 
 Duration StaticCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const {

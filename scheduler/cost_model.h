@@ -82,9 +82,16 @@ class ConstantCosts final : public CostModel {
   Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
 };
 
-// From the devices' facts alone, what is used until there is history: the start of a launch, and the larger of its
-// bytes at the memory's speed and its instances at a typical one's, spread over the compute units. What an instance
-// takes is a guess (it may loop once or a million times) unless its operations were counted.
+// What the facts say of a launch: its start, and the larger of what its bytes take at the memory's speed and what its
+// operations take at the arithmetic's (Williams, Waterman, Patterson: Roofline, CACM 2009). Where operations were not
+// counted, an instance takes what a typical one does, on one compute unit each: a guess, it may loop once or a million
+// times. Finite and not negative.
+struct Roofline {
+  double launch_ns = 0, body_ns = 0;
+};
+Roofline RooflineOf(const Work& work, const DeviceFacts& device);
+
+// From the devices' facts alone, what is used until there is history: the roofline.
 class StaticCosts final : public CostModel {
  public:
   Cost Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const override;

@@ -23,7 +23,7 @@
 
 namespace hpvm {
 
-inline constexpr uint32_t kArtifactFormatVersion = 5;
+inline constexpr uint32_t kArtifactFormatVersion = 6;
 
 enum class ArtifactKind : uint8_t {
   kInterp = 1,    // `code` is the kernel IR's text form.
@@ -89,10 +89,10 @@ struct Artifact {
   uint64_t read_only_bytes = 0;  // Reserved for images with a data part; 0.
   // How the compiler spent its time, for the job's record. Nanoseconds.
   uint64_t read_ns = 0, pass_ns = 0, emit_ns = 0;
-  // Not in the file; added by who delivers it: what the compiler's cache calls it, and what devices have learnt of it
-  // (compiler/learnt.h). A name of zeros: nothing is kept of it.
+  // Not in the file; added by who delivers it: what the compiler's cache calls it, what devices have learnt of it
+  // (compiler/learnt.h), and what its launches took (compiler/cost_record.h). A name of zeros: nothing is kept of it.
   Sha256 name;
-  std::vector<uint8_t> learnt;
+  std::vector<uint8_t> learnt, costs;
 };
 
 // The fields that say of a module the same for every kind: its parameters, memory, state, formats and names.

@@ -49,6 +49,8 @@ class LearntStore {
   virtual ~LearntStore() = default;
   // Keeps the record of the kernel that Artifact::name says, if that is possible at once. Any thread; never waits.
   virtual void Keep(const Sha256& name, std::span<const uint8_t> record) = 0;
+  // The same for a record of compiler/cost_record.h; a store that keeps none drops it.
+  virtual void KeepCosts(const Sha256& /*name*/, std::span<const uint8_t> /*record*/) {}
 };
 
 }  // namespace hpvm

@@ -43,7 +43,16 @@ class ZygoteClient final : public CompilerService {
   }
 
   StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override;
-  void Keep(const Sha256& name, std::span<const uint8_t> record) override;
+  void Keep(const Sha256& name, std::span<const uint8_t> record) override {
+    if (record.size() <= kLearntBytesMax) {
+      Keep(name, /*is_costs=*/false, record);
+    }
+  }
+  void KeepCosts(const Sha256& name, std::span<const uint8_t> record) override {
+    if (record.size() <= kCostRecordBytesMax) {
+      Keep(name, /*is_costs=*/true, record);
+    }
+  }
 
  private:
   struct Answer {
@@ -53,6 +62,7 @@ class ZygoteClient final : public CompilerService {
   };
 
   void ReadAnswers();
+  void Keep(const Sha256& name, bool is_costs, std::span<const uint8_t> record);
   void SendKept();
   Status Send(uint64_t id, const CompileRequest& request, int module_fd, Time deadline);
   StatusOr<Answer> WaitFor(uint64_t id, Time deadline);
@@ -62,7 +72,8 @@ class ZygoteClient final : public CompilerService {
   std::thread reader_;
   std::mutex send_mutex_;
   std::mutex kept_mutex_;
-  std::map<Sha256, std::vector<uint8_t>> kept_;  // To be sent as soon as that needs no waiting; guarded by kept_mutex_.
+  // By name, and whether it is costs. To be sent as soon as that needs no waiting; guarded by kept_mutex_.
+  std::map<std::pair<Sha256, bool>, std::vector<uint8_t>> kept_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::unordered_map<uint64_t, Answer> waiting_;  // By request id; an answer without an entry is dropped.
@@ -114,13 +125,13 @@ Status ZygoteClient::Send(uint64_t id, const CompileRequest& request, int module
   return sent;
 }
 
-void ZygoteClient::Keep(const Sha256& name, std::span<const uint8_t> record) {
+void ZygoteClient::Keep(const Sha256& name, bool is_costs, std::span<const uint8_t> record) {
   {
     std::lock_guard lock(kept_mutex_);
-    if (kept_.size() >= kKeptMax || record.size() > kLearntBytesMax) {
+    if (kept_.size() >= kKeptMax) {
       return;
     }
-    kept_[name].assign(record.begin(), record.end());
+    kept_[{name, is_costs}].assign(record.begin(), record.end());
   }
   std::unique_lock sending(send_mutex_, std::try_to_lock);
   if (sending.owns_lock()) {
@@ -136,7 +147,7 @@ void ZygoteClient::SendKept() {
   while (!kept_.empty() && poll(&fd, 1, 0) == 1 && fd.revents == POLLOUT) {
     const auto record = kept_.extract(kept_.begin());
     lock.unlock();
-    const Status sent = SendFrame(socket_.get(), EncodeKeep({record.key(), record.mapped()}), {}, {},
+    const Status sent = SendFrame(socket_.get(), EncodeKeep({record.key().first, record.mapped(), record.key().second}), {}, {},
                                   RealClock().Now() + kSendMax);
     if (!sent.ok()) {
       shutdown(socket_.get(), SHUT_RDWR);  // As in Send.
@@ -198,6 +209,7 @@ StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Ti
     HPVMD_ASSIGN_OR_RETURN(outcome.artifact, ParseArtifact(answer.artifact, key_));
     outcome.artifact->name = answer.response.name;
     outcome.artifact->learnt = std::move(answer.response.learnt);
+    outcome.artifact->costs = std::move(answer.response.costs);
   } else if (!HasErrors(outcome.diagnostics)) {
     return Internal("The compiler answered with neither an artifact nor an error.");
   }

@@ -1,5 +1,6 @@
-# What devices have measured of a kernel; they write it, the zygote keeps it.
-hpvmd_library(compiler_learnt SOURCES learnt.cc DEPS base)
+# What devices and the engine have measured of a kernel; they write it, the zygote keeps it.
+hpvmd_library(compiler_learnt SOURCES cost_record.cc learnt.cc DEPS base)
+hpvmd_test(cost_record_test SOURCES cost_record_test.cc DEPS compiler_learnt LABELS fast)
 # What GPU devices and their compilers agree on.
 hpvmd_library(compiler_gpu SOURCES gpu_code.cc gpu_target.cc DEPS base)
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.

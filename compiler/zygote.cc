@@ -102,7 +102,11 @@ class Zygote {
   bool is_warm_ = false;
   std::deque<Waiting> waiting_;
   std::vector<Child> children_;
-  std::map<Sha256, uint32_t> delivered_;  // Artifacts that the client may say something of, and how often it did.
+  // Artifacts that the client may say something of, and how often it did.
+  struct Kept {
+    uint32_t learnt = 0, costs = 0;
+  };
+  std::map<Sha256, Kept> delivered_;
 };
 
 Zygote::~Zygote() {
@@ -221,20 +225,26 @@ Status Zygote::Receive() {
 Status Zygote::Keep(const Frame& frame) {
   HPVMD_ASSIGN_OR_RETURN(const ZygoteKeep keep, DecodeKeep(HeadBytes(frame)));
   const auto delivered = delivered_.find(keep.name);
-  if (delivered != delivered_.end() && delivered->second < kKeepsMax) {
-    ++delivered->second;
-    cache_.StoreLearnt(keep.name, key_, keep.record);
+  if (delivered == delivered_.end()) {
+    return absl::OkStatus();
+  }
+  uint32_t& kept = keep.is_costs ? delivered->second.costs : delivered->second.learnt;
+  if (kept < kKeepsMax) {
+    ++kept;
+    const auto kind = keep.is_costs ? ArtifactCache::Record::kCosts : ArtifactCache::Record::kLearnt;
+    cache_.StoreRecord(kind, keep.name, key_, keep.record);
   }
   return absl::OkStatus();
 }
 
-// Adds to the delivery of an artifact what it is called and what was learnt of it.
+// Adds to the delivery of an artifact what it is called, what was learnt of it, and what its launches took.
 void Zygote::Name(ZygoteResponse& response, const Sha256& name) {
   if (delivered_.size() < kDeliveredMax) {
-    delivered_.try_emplace(name, 0);
+    delivered_.try_emplace(name);
   }
   response.name = name;
-  response.learnt = cache_.FindLearnt(name, key_);
+  response.learnt = cache_.FindRecord(ArtifactCache::Record::kLearnt, name, key_);
+  response.costs = cache_.FindRecord(ArtifactCache::Record::kCosts, name, key_);
 }
 
 Status Zygote::ReceiveRequest(Frame frame) {

@@ -14,7 +14,7 @@
 //   read; and the folder, unless that was there. client → zygote   ZygoteRequest, one memfd of sealed size with the
 //   module's bytes. Any number may be under way. zygote → client   ZygoteResponse, in the order of completion, the
 //   tagged artifact as the frame's body.
-//   client → zygote   ZygoteKeep, what a device has learnt of a delivered artifact; no answer. It is kept beside the
+//   client → zygote   ZygoteKeep, what was learnt or measured of a delivered artifact; no answer. It is kept beside the
 //   artifact, and comes with its next delivery.
 // Both ends close the connection at the first malformed message; the zygote exits when the client goes away.
 //
@@ -41,6 +41,7 @@
 
 #include "base/frame_socket.h"
 #include "base/limits.h"
+#include "compiler/cost_record.h"
 #include "compiler/learnt.h"
 #include "compiler/service.h"
 #include "compiler/wire.h"
@@ -62,10 +63,12 @@ struct ZygoteResponse {
   // Of the artifact: what Keep may call it (zeros: nothing is kept of it), and what was learnt of it so far.
   Sha256 name;
   std::vector<uint8_t> learnt;
+  std::vector<uint8_t> costs;  // What its launches took.
 };
 struct ZygoteKeep {
   Sha256 name;
-  std::vector<uint8_t> record;  // compiler/learnt.h.
+  std::vector<uint8_t> record;  // compiler/learnt.h, or compiler/cost_record.h.
+  bool is_costs = false;
 };
 
 inline constexpr FrameLimits kZygoteFrameLimits = {

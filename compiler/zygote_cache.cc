@@ -13,12 +13,15 @@
 
 #include "base/limits.h"
 #include "base/memfd.h"
+#include "compiler/cost_record.h"
+#include "compiler/learnt.h"
 
 namespace hpvm {
 namespace {
 
 constexpr char kSuffix[] = ".hpva";
 constexpr char kLearntSuffix[] = ".hpvl";
+constexpr char kCostsSuffix[] = ".hpvc";
 constexpr char kPartial[] = ".partial-";
 
 void Warn(const char* doing, const std::string& name) {
@@ -45,8 +48,16 @@ bool EndsWith(const std::string& text, const char* suffix) {
   return text.size() >= size && text.compare(text.size() - size, size, suffix) == 0;
 }
 
-Sha256 LearntTag(const Sha256& name, const ArtifactKey& key, std::span<const uint8_t> record) {
+const char* SuffixOf(ArtifactCache::Record kind) {
+  return kind == ArtifactCache::Record::kCosts ? kCostsSuffix : kLearntSuffix;
+}
+
+Sha256 RecordTag(ArtifactCache::Record kind, const Sha256& name, const ArtifactKey& key,
+                 std::span<const uint8_t> record) {
   std::vector<uint8_t> tagged(name.bytes.begin(), name.bytes.end());
+  if (kind == ArtifactCache::Record::kCosts) {
+    tagged.push_back('c');
+  }
   tagged.insert(tagged.end(), record.begin(), record.end());
   return HmacOf(key, tagged);
 }
@@ -137,9 +148,10 @@ void ArtifactCache::Store(const Sha256& name, const std::vector<uint8_t>& bytes)
   WriteFile(ToHex(name) + kSuffix, bytes);
 }
 
-std::vector<uint8_t> ArtifactCache::FindLearnt(const Sha256& name, const ArtifactKey& key) {
-  const std::string file = ToHex(name) + kLearntSuffix;
-  std::optional<std::vector<uint8_t>> bytes = ReadFile(file, kLearntBytesMax + sizeof(Sha256));
+std::vector<uint8_t> ArtifactCache::FindRecord(Record kind, const Sha256& name, const ArtifactKey& key) {
+  const std::string file = ToHex(name) + SuffixOf(kind);
+  const size_t bytes_max = kind == Record::kCosts ? kCostRecordBytesMax : kLearntBytesMax;
+  std::optional<std::vector<uint8_t>> bytes = ReadFile(file, bytes_max + sizeof(Sha256));
   if (!bytes) {
     return {};
   }
@@ -147,7 +159,7 @@ std::vector<uint8_t> ArtifactCache::FindLearnt(const Sha256& name, const Artifac
   if (bytes->size() >= tag.bytes.size()) {
     std::copy_n(bytes->begin(), tag.bytes.size(), tag.bytes.begin());
     std::vector<uint8_t> record(bytes->begin() + static_cast<ptrdiff_t>(tag.bytes.size()), bytes->end());
-    if (ConstantTimeEqual(tag, LearntTag(name, key, record))) {
+    if (ConstantTimeEqual(tag, RecordTag(kind, name, key, record))) {
       return record;
     }
   }
@@ -155,11 +167,12 @@ std::vector<uint8_t> ArtifactCache::FindLearnt(const Sha256& name, const Artifac
   return {};
 }
 
-void ArtifactCache::StoreLearnt(const Sha256& name, const ArtifactKey& key, std::span<const uint8_t> record) {
-  const Sha256 tag = LearntTag(name, key, record);
+void ArtifactCache::StoreRecord(Record kind, const Sha256& name, const ArtifactKey& key,
+                                std::span<const uint8_t> record) {
+  const Sha256 tag = RecordTag(kind, name, key, record);
   std::vector<uint8_t> bytes(tag.bytes.begin(), tag.bytes.end());
   bytes.insert(bytes.end(), record.begin(), record.end());
-  WriteFile(ToHex(name) + kLearntSuffix, bytes);
+  WriteFile(ToHex(name) + SuffixOf(kind), bytes);
 }
 
 void ArtifactCache::WriteFile(const std::string& file, const std::vector<uint8_t>& bytes) {
@@ -193,7 +206,8 @@ std::vector<ArtifactCache::File> ArtifactCache::List() {
   while (const dirent* entry = readdir(directory)) {
     std::string name = entry->d_name;
     struct stat info;
-    bool is_ours = EndsWith(name, kSuffix) || EndsWith(name, kLearntSuffix) || name.starts_with(kPartial);
+    bool is_ours = EndsWith(name, kSuffix) || EndsWith(name, kLearntSuffix) || EndsWith(name, kCostsSuffix) ||
+                   name.starts_with(kPartial);
     if (is_ours && fstatat(folder_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
       files.push_back(
           {name, static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec});

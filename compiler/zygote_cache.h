@@ -32,10 +32,11 @@ class ArtifactCache {
   std::optional<std::vector<uint8_t>> Find(const Sha256& name, const ArtifactKey& key);
   void Store(const Sha256& name, const std::vector<uint8_t>& bytes);
 
-  // The same for a record of compiler/learnt.h; empty when there is none. Its tag covers the name, so that one kernel's
-  // record cannot be put in another's place.
-  std::vector<uint8_t> FindLearnt(const Sha256& name, const ArtifactKey& key);
-  void StoreLearnt(const Sha256& name, const ArtifactKey& key, std::span<const uint8_t> record);
+  // The same for a record of compiler/learnt.h, or of compiler/cost_record.h; empty when there is none. Its tag covers
+  // kind and name, so that one kernel's record cannot be put in another's place.
+  enum class Record : uint8_t { kLearnt, kCosts };
+  std::vector<uint8_t> FindRecord(Record kind, const Sha256& name, const ArtifactKey& key);
+  void StoreRecord(Record kind, const Sha256& name, const ArtifactKey& key, std::span<const uint8_t> record);
 
  private:
   struct File {

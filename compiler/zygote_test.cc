@@ -363,6 +363,29 @@ TEST_F(ZygoteTest, KeepsWhatWasLearnt) {
   EXPECT_FALSE(fs::exists(file));
 }
 
+// What its launches took is kept in the same way, apart from what devices have learnt.
+TEST_F(ZygoteTest, KeepsCosts) {
+  Start();
+  const Sha256 name = Compile(SmallModule())->artifact->name;
+  const CostRecordClass taken{.size = 3, .samples = 4, .time_ns = 5};
+  const std::vector<uint8_t> costs = EncodeCosts({{{"a processor", {taken}}}});
+  const std::vector<uint8_t> learnt = EncodeLearnt({"a processor", {}});
+  compiler_->KeepCosts(name, costs);
+  compiler_->Keep(name, learnt);
+  compiler_->KeepCosts(HashOf("never delivered"), costs);
+  ASSERT_TRUE(Compile(SmallModule()).ok());
+  Start();
+  const StatusOr<CompileOutcome> again = Compile(SmallModule());
+  ASSERT_TRUE(again.ok() && again->artifact.has_value());
+  EXPECT_EQ(again->artifact->costs, costs);
+  EXPECT_EQ(again->artifact->learnt, learnt);
+  EXPECT_EQ(CacheFiles().size(), 3u);
+  // A record of the other kind in its place.
+  fs::copy_file(folder_ / (ToHex(name) + ".hpvl"), folder_ / (ToHex(name) + ".hpvc"),
+                fs::copy_options::overwrite_existing);
+  EXPECT_TRUE(Compile(SmallModule())->artifact->costs.empty());
+}
+
 // One artifact's record is written so often and no more: a client cannot keep the disk busy.
 TEST_F(ZygoteTest, BoundsWhatIsKept) {
   Start();
@@ -385,6 +408,9 @@ TEST(ZygoteWireTest, RefusesMalformedKeeps) {
   ASSERT_TRUE(IsKeep(bytes));
   ASSERT_TRUE(DecodeKeep(bytes).ok());
   EXPECT_EQ(DecodeKeep(bytes)->record, keep.record);
+  EXPECT_FALSE(DecodeKeep(bytes)->is_costs);
+  EXPECT_TRUE(DecodeKeep(EncodeKeep({HashOf("x"), EncodeCosts({}), true}))->is_costs);
+  EXPECT_FALSE(DecodeKeep(EncodeKeep({HashOf("x"), keep.record, true})).ok());
   for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(DecodeKeep(std::span(bytes).first(size)).ok()) << size;
   }

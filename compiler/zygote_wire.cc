@@ -61,9 +61,9 @@ Sha256 ReadHash(WireReader& in) {
   return hash;
 }
 
-std::vector<uint8_t> ReadLearnt(WireReader& in) {
+std::vector<uint8_t> ReadRecord(WireReader& in, size_t bytes_max) {
   const std::span<const uint8_t> bytes = in.Bytes();
-  if (bytes.size() > kLearntBytesMax) {
+  if (bytes.size() > bytes_max) {
     in.Fail();
     return {};
   }
@@ -179,6 +179,7 @@ std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response) {
   WriteDiagnostics(response.diagnostics, out);
   WriteHash(response.name, out);
   out.Bytes(response.learnt);
+  out.Bytes(response.costs);
   return std::move(out.bytes());
 }
 
@@ -194,7 +195,8 @@ StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head) {
   response.cpu_ns = in.U64();
   response.diagnostics = ReadDiagnostics(in);
   response.name = ReadHash(in);
-  response.learnt = ReadLearnt(in);
+  response.learnt = ReadRecord(in, kLearntBytesMax);
+  response.costs = ReadRecord(in, kCostRecordBytesMax);
   if (!in.AtEnd()) {
     return Malformed("response");
   }
@@ -204,6 +206,7 @@ StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head) {
 std::vector<uint8_t> EncodeKeep(const ZygoteKeep& keep) {
   WireWriter out = Begin(MessageKind::kKeep);
   WriteHash(keep.name, out);
+  out.U8(keep.is_costs);
   out.Bytes(keep.record);
   return std::move(out.bytes());
 }
@@ -220,8 +223,10 @@ StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> head) {
     return Malformed("keep");
   }
   keep.name = ReadHash(in);
-  keep.record = ReadLearnt(in);
-  if (!in.AtEnd() || !DecodeLearnt(keep.record).ok()) {
+  keep.is_costs = in.Flag();
+  keep.record = ReadRecord(in, keep.is_costs ? kCostRecordBytesMax : kLearntBytesMax);
+  const bool is_record = keep.is_costs ? DecodeCosts(keep.record).ok() : DecodeLearnt(keep.record).ok();
+  if (!in.AtEnd() || !is_record) {
     return Malformed("keep");
   }
   return keep;

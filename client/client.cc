@@ -156,6 +156,12 @@ StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::
   v1::RunRequest request;
   request.set_handle(handle);
   request.set_repeat(options.repeat);
+  for (const auto& [output, input] : options.rotations) {
+    v1::Rotation* rotation = request.add_rotations();
+    rotation->set_output(output);
+    rotation->set_input(input);
+  }
+  request.set_until(options.until);
   request.set_placements_max(options.placements_max);
   request.set_log(options.log != nullptr);
   request.mutable_symbols()->insert(options.symbols.begin(), options.symbols.end());
@@ -187,6 +193,9 @@ StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::
   outcome.timing = response->timing();
   outcome.placements.assign(response->placements().begin(), response->placements().end());
   outcome.nodes_run = response->nodes_run();
+  outcome.repetitions = response->repetitions();
+  outcome.converged = response->converged();
+  outcome.traffic = response->traffic();
   return outcome;
 }
 

@@ -62,6 +62,10 @@ struct RunOptions {
   CallOptions call;
   std::map<std::string, int64_t> symbols;
   uint32_t repeat = 1;
+  // Outputs of one repetition that are inputs of the next: output to input.
+  std::map<std::string, std::string> rotations;
+  // An output of one element that ends the repetitions when it is not zero; empty: none.
+  std::string until;
   // How many placements to return.
   uint32_t placements_max = 0;
   // Gets what the kernels printed and what checks found, also when Run fails. Optional.
@@ -73,6 +77,9 @@ struct RunOutcome {
   v1::RunTiming timing;
   std::vector<v1::NodePlacement> placements;
   uint64_t nodes_run = 0;
+  uint32_t repetitions = 0;
+  bool converged = false;  // `until` ended it.
+  v1::RunTraffic traffic;
 };
 
 struct SubmitOptions {
@@ -83,6 +90,8 @@ struct SubmitOptions {
   std::string name;  // For people.
   std::map<std::string, int64_t> symbols;
   uint32_t repeat = 1;
+  std::map<std::string, std::string> rotations;  // As in RunOptions.
+  std::string until;
   std::vector<v1::JobDependency> after;
   std::optional<v1::JobArray> array;
   // Inputs that each element of the array gets its index for. They have no tensor.

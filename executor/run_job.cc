@@ -129,6 +129,9 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const DeviceIn
     node->set_start_ns(std::max<int64_t>(record.start_ns, 0));
     node->set_end_ns(std::max(node->start_ns(), record.end_ns));
     node->set_fast_math(record.fast_math);
+    node->set_is_estimate(record.is_estimate);
+    node->set_first(record.first);
+    node->set_count(record.count);
   }
 }
 
@@ -333,6 +336,10 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceInd
     request.symbols[symbol.name()] = symbol.value();
   }
   request.repeat = job.message.repeat();
+  for (const internal::Rotation& rotation : job.message.rotations()) {
+    request.rotations.push_back({rotation.output(), rotation.input()});
+  }
+  request.until = job.message.until();
   request.stop = &job.stop;
   request.deadline = job.deadline;
   request.node_records_max = job.message.node_records_max();
@@ -366,6 +373,16 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceInd
   done->set_run_ns(Count(result->run));
   done->set_copy_out_ns(Count(result->copy_out));
   done->set_nodes_run(result->nodes_run);
+  done->set_repetitions(result->repetitions);
+  done->set_converged(result->is_converged);
+  done->set_moved_bytes(result->moved_bytes);
+  done->set_spilled_bytes(result->spilled_bytes);
+  // The run went on without these.
+  for (const std::string& device : lost) {
+    if (const auto found = devices.by_id.find(device); found != devices.by_id.end()) {
+      done->add_left_devices(found->second);
+    }
+  }
   DescribeDeviceTime(*result, devices, done);
   DescribeNodes(*result, job.message.node_records_max(), devices, done);
   return arena.Body();

@@ -313,6 +313,7 @@ class Core {
   void StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why);
   void ArmStop(CoreScope& scope, const std::shared_ptr<RunOp>& op, const StopPatience& patience, Time when);
   void RefuseRequest(CoreScope& scope, const std::shared_ptr<RunOp>& op, Outcome why);
+  void TakeLeft(CoreScope& scope, RunOp& op, const std::vector<std::string>& left);
   Status SetOptions(RunOp& op, const v1::RequestOptions& options, uint32_t repeat);
 
   // core_publish.cc

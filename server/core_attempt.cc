@@ -6,6 +6,7 @@
 #include "base/failpoint.h"
 #include "server/bindings.h"
 #include "server/core.h"
+#include "server/iteration.h"
 #include "server/jobs/arrays.h"
 #include "server/log.h"
 
@@ -342,6 +343,7 @@ Status Core::FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts& parts,
   op.received = job->received;
   op.deadline = job->deadline;
   op.input.repeat = std::max<uint32_t>(1, job->row.job().repeat());
+  HPVMD_RETURN_IF_ERROR(SetIteration(request.rotations(), request.until(), &op.input));
   op.input.inline_bytes_max = limits::kInlineTensorBytesMax;
   op.input.node_records_max = kPlacementsMax;
   op.input.log = true;

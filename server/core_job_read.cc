@@ -349,12 +349,7 @@ void Core::AddRunEvents(CoreScope& scope, LiveJob& job, const RunOutcome& outcom
   JobEvents& events = EventsOf(job);
   for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
     v1::JobEvent event;
-    v1::NodePlacement& placement = *event.mutable_placement();
-    placement.set_node(node.path);
-    placement.set_device(node.device);
-    placement.set_start_ns(static_cast<uint64_t>(node.start_ns));
-    placement.set_end_ns(static_cast<uint64_t>(node.end_ns));
-    placement.set_math(node.fast_math ? "fast" : "exact");
+    FillPlacement(node, event.mutable_placement());
     AddEvent(scope, events, std::move(event));
   }
   if (outcome.outcome.ok()) {
@@ -387,6 +382,17 @@ void Core::KeepRecent(LiveJob& job) {
     }
     recent_.pop_front();
   }
+}
+
+void FillPlacement(const ExecutorNodeRecord& node, v1::NodePlacement* placement) {
+  placement->set_node(node.path);
+  placement->set_device(node.device);
+  placement->set_start_ns(static_cast<uint64_t>(node.start_ns));
+  placement->set_end_ns(static_cast<uint64_t>(node.end_ns));
+  placement->set_math(node.fast_math ? "fast" : "exact");
+  placement->set_is_estimate(node.is_estimate);
+  placement->set_first_instance(node.first);
+  placement->set_instance_count(node.count);
 }
 
 }  // namespace hpvm

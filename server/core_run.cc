@@ -6,6 +6,7 @@
 #include "base/failpoint.h"
 #include "server/bindings.h"
 #include "server/core.h"
+#include "server/iteration.h"
 #include "server/log.h"
 #include "server/request_options.h"
 #include "server/run_log.h"
@@ -166,6 +167,7 @@ uint64_t Core::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
     HPVMD_RETURN_IF_ERROR(RefuseWhenDraining());
     HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
     HPVMD_RETURN_IF_ERROR(SetOptions(*op, request.options(), request.repeat()));
+    HPVMD_RETURN_IF_ERROR(SetIteration(request.rotations(), request.until(), &op->input));
     const auto handle = tenant->handles.find(request.handle());
     if (handle == tenant->handles.end()) {
       return NotFound("There is no prepared graph \"" + request.handle().substr(0, 80) + "\".");
@@ -359,6 +361,7 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
   const bool has_died = !reply.ok() && absl::IsUnavailable(reply.status());
   TakeLosses(scope, *op, has_died, has_died ? DriverDevices(*op->preparation) : outcome.reply.lost_devices,
              outcome.outcome);
+  TakeLeft(scope, *op, outcome.reply.left_devices);
   if (outcome.outcome.ok() && op->job_id.empty()) {
     outcome.outcome = Publish(*op->tenant, outcome.outputs);
   }
@@ -386,6 +389,18 @@ void Core::TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vec
   }
   if (absl::IsUnavailable(outcome.status)) {
     outcome.detail.emplace().set_retryable(true);
+  }
+}
+
+// After a run that went on without devices that failed in it. The executor goes on, too, unless nobody would notice:
+// the next one has the devices again, if they answer.
+void Core::TakeLeft(CoreScope& scope, RunOp& op, const std::vector<std::string>& left) {
+  if (left.empty()) {
+    return;
+  }
+  FenceDevices(scope, left, "A run went on without it.");
+  if (op.tenant->active <= 1 && op.tenant->executor.epoch == op.epoch) {
+    KillExecutor(scope, *op.tenant, "It lost " + left.front() + "; a run went on without it.");
   }
 }
 

@@ -6,6 +6,7 @@
 #include "base/failpoint.h"
 #include "server/bindings.h"
 #include "server/core.h"
+#include "server/iteration.h"
 #include "server/jobs/arrays.h"
 #include "server/jobs/retry.h"
 #include "server/request_options.h"
@@ -281,6 +282,7 @@ Status Core::Normalise(Submission& submission) {
   }
   RunOp op;
   HPVMD_RETURN_IF_ERROR(SetOptions(op, request.options(), request.repeat()));
+  HPVMD_RETURN_IF_ERROR(SetIteration(request.rotations(), request.until(), &op.input));
   const auto& inputs = request.has_array() ? element.inputs() : request.inputs();
   // Of a known key's request the outputs' buffers may be gone.
   const auto& outputs = submission.known.has_value() ? element.outputs() : request.outputs();

@@ -55,14 +55,15 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
       FillOutputs(outcome, response_->mutable_outputs());
       FillTiming(outcome, response_->mutable_timing());
       response_->set_nodes_run(outcome.reply.nodes_run);
-      for (ExecutorNodeRecord& node : outcome.reply.nodes) {
-        v1::NodePlacement& placement = *response_->add_placements();
-        placement.set_node(std::move(node.path));
-        placement.set_device(std::move(node.device));
-        placement.set_start_ns(static_cast<uint64_t>(node.start_ns));
-        placement.set_end_ns(static_cast<uint64_t>(node.end_ns));
-        placement.set_math(node.fast_math ? "fast" : "exact");
+      for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
+        FillPlacement(node, response_->add_placements());
       }
+      response_->set_repetitions(outcome.reply.repetitions);
+      response_->set_converged(outcome.reply.is_converged);
+      v1::RunTraffic& traffic = *response_->mutable_traffic();
+      traffic.set_moved_bytes(outcome.reply.moved_bytes);
+      traffic.set_spilled_bytes(outcome.reply.spilled_bytes);
+      traffic.set_lost_devices(static_cast<uint32_t>(outcome.reply.left_devices.size()));
     }
     // A call that fails carries no message, so the failure travels beside the log.
     const bool has_log = wants_log_ && !IsEmpty(outcome.reply.log);

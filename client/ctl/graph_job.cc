@@ -196,6 +196,18 @@ StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
     HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, pair.first).status());
     job.output_files[pair.first] = pair.second;
   }
+  for (const std::string& word : arguments.rotations) {
+    HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--rotate"));
+    HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, pair.first).status());
+    HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kIn, pair.second).status());
+    if (!job.rotations.emplace(pair).second) {
+      return InvalidArgument("Output \"" + pair.first + "\" is rotated twice.");
+    }
+  }
+  if (!arguments.until.empty()) {
+    HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, arguments.until).status());
+    job.until = arguments.until;
+  }
   HPVMD_RETURN_IF_ERROR(ReadModules(arguments.document, &job));
   HPVMD_RETURN_IF_ERROR(ReadInputs(arguments, &job));
   return job;

@@ -25,6 +25,8 @@ struct GraphArguments {
   std::vector<std::string> outputs;
   std::vector<std::string> symbols;
   uint32_t repeat = 1;
+  std::vector<std::string> rotations;  // "next=now".
+  std::string until;
   bool is_array = false;  // "x=@index" may stand among the inputs.
 };
 
@@ -37,6 +39,8 @@ struct GraphJob {
   std::map<std::string, std::string> output_files;
   std::map<std::string, int64_t> symbols;
   uint32_t repeat = 1;
+  std::map<std::string, std::string> rotations;  // Output to input.
+  std::string until;
 };
 
 // Reads and validates the document (every fault is listed), reads its modules (paths are relative to the document) and

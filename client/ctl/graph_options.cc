@@ -24,6 +24,13 @@ void AddGraphOptions(CLI::App& command, GraphOptions& options) {
   command.add_option("--repeat", arguments.repeat, "Run this often with the same inputs, as one run")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
+  command
+      .add_option("--rotate", arguments.rotations,
+                  "OUTPUT=INPUT: with --repeat, what one repetition gives the next one gets")
+      ->allow_extra_args(false);
+  command.add_option("--until", arguments.until,
+                     "OUTPUT of one element: a repetition that leaves it not zero is the last")
+      ->check(CLI::Validator(RefuseEmpty, ""));
   command.add_option("--label", options.labels, "KEY=VALUE, kept with the job")->allow_extra_args(false);
   command
       .add_option("--deadline", options.deadline, "How long the work may take: 10s, 500ms, 2m; default: the server's")
@@ -67,6 +74,8 @@ StatusOr<RunOptions> ToRunOptions(const GraphOptions& options, const GraphJob& j
   HPVMD_ASSIGN_OR_RETURN(run.call, ToCallOptions(options));
   run.symbols = job.symbols;
   run.repeat = job.repeat;
+  run.rotations = job.rotations;
+  run.until = job.until;
   run.placements_max = 1000;
   return run;
 }

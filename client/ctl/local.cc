@@ -114,6 +114,10 @@ class LocalRun {
     input.handle = 1;
     input.symbols = job.symbols;
     input.repeat = job.repeat;
+    for (const auto& [from, to] : job.rotations) {
+      input.rotations.push_back({from, to});
+    }
+    input.until = job.until;
     input.node_records_max = options.placements_max;
     input.log = options.log != nullptr;
     input.within = Duration(static_cast<int64_t>(options.call.request.deadline_ns()));
@@ -189,8 +193,16 @@ class LocalRun {
       placement.set_start_ns(static_cast<uint64_t>(record.start_ns));
       placement.set_end_ns(static_cast<uint64_t>(record.end_ns));
       placement.set_math(record.fast_math ? "fast" : "exact");
+      placement.set_is_estimate(record.is_estimate);
+      placement.set_first_instance(record.first);
+      placement.set_instance_count(record.count);
     }
     outcome.nodes_run = reply.nodes_run;
+    outcome.repetitions = reply.repetitions;
+    outcome.converged = reply.is_converged;
+    outcome.traffic.set_moved_bytes(reply.moved_bytes);
+    outcome.traffic.set_spilled_bytes(reply.spilled_bytes);
+    outcome.traffic.set_lost_devices(static_cast<uint32_t>(reply.left_devices.size()));
     return outcome;
   }
 

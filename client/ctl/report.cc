@@ -70,6 +70,9 @@ void PrintReportJson(const RunReport& report) {
   json["prepare"] = ToJson(report.prepare);
   json["timing"] = ToJson(report.timing);
   json["nodes_run"] = report.nodes_run;
+  json["repetitions"] = report.repetitions;
+  json["converged"] = report.converged;
+  json["traffic"] = ToJson(report.traffic);
   json["placements"] = Json::array();
   for (const v1::NodePlacement& placement : report.placements) {
     json["placements"].push_back(ToJson(placement));
@@ -113,6 +116,15 @@ void PrintReport(const RunReport& report, Format format) {
           " from cache), load " + DurationText(prepare.load_ns()) + ", copy in " +
           DurationText(report.timing.copy_in_ns()) + ", run " + DurationText(report.timing.run_ns()) + ", copy out " +
           DurationText(report.timing.copy_out_ns()) + "\n";
+  if (report.repetitions > 1 || report.converged) {
+    text += "repetitions: " + std::to_string(report.repetitions) + (report.converged ? ", converged\n" : "\n");
+  }
+  if (report.traffic.spilled_bytes() != 0) {
+    text += "moved to and from disk for want of memory: " + BytesText(report.traffic.spilled_bytes()) + "\n";
+  }
+  if (report.traffic.lost_devices() != 0) {
+    text += "devices that failed meanwhile: " + std::to_string(report.traffic.lost_devices()) + "\n";
+  }
   for (const auto& [name, output] : report.outputs) {
     text += Printable("output " + name + ": " + output.description +
                       (output.file.empty() ? std::string() : " -> " + output.file)) +

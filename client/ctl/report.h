@@ -23,6 +23,9 @@ struct RunReport {
   v1::PrepareTiming prepare;
   v1::RunTiming timing;
   std::vector<v1::NodePlacement> placements;
+  uint32_t repetitions = 0;  // 0: not known.
+  bool converged = false;
+  v1::RunTraffic traffic;
   uint64_t nodes_run = 0;
   struct Output {
     std::string description;  // "f32[480, 640]".

@@ -50,6 +50,9 @@ Status Run(const Globals& globals, const Options& options, ExitCode* code) {
   report.timing = outcome.run.timing;
   report.placements = outcome.run.placements;
   report.nodes_run = outcome.run.nodes_run;
+  report.repetitions = outcome.run.repetitions;
+  report.converged = outcome.run.converged;
+  report.traffic = outcome.run.traffic;
   for (const auto& [name, tensor] : outcome.run.outputs) {
     auto file = job.output_files.find(name);
     report.outputs[name] = {Describe(tensor.type, tensor.shape), file == job.output_files.end() ? "" : file->second};

@@ -108,6 +108,8 @@ StatusOr<SubmitOptions> ToSubmitOptions(const SubmitArguments& arguments, const 
   submit.name = arguments.name;
   submit.symbols = job.symbols;
   submit.repeat = job.repeat;
+  submit.rotations = job.rotations;
+  submit.until = job.until;
   submit.index_inputs = job.index_inputs;
   submit.attempts_max = arguments.attempts;
   for (const std::string& word : arguments.after) {

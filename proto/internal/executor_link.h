@@ -189,12 +189,19 @@ struct OutputTarget {
   MemorySlice memory;  // kMemory: at least the output's size.
 };
 
+// An output of one repetition that is an input of the next.
+struct RotationInput {
+  std::string output, input;
+};
+
 struct RunInput {
   uint64_t handle = 0;
   std::vector<InputTensor> inputs;
   std::vector<OutputTarget> outputs;  // Outputs that are not named come back inline.
   std::map<std::string, int64_t> symbols;
   uint32_t repeat = 1;
+  std::vector<RotationInput> rotations;
+  std::string until;   // An output that ends the repetitions when it is not zero; empty: none.
   Duration within{0};  // 0: no deadline.
   uint32_t node_records_max = 1000;
   bool log = false;                       // Answer with what the kernels said.
@@ -215,6 +222,8 @@ struct ExecutorNodeRecord {
   std::string path, device;
   int64_t start_ns = 0, end_ns = 0;  // From the run's start.
   bool fast_math = false;
+  bool is_estimate = false;        // Placed by an estimate.
+  uint64_t first = 0, count = 0;   // Of a part of a node: its instances along the slowest dimension; 0, 0: all.
 };
 
 // What the kernels of a run said, clean text throughout.
@@ -254,6 +263,10 @@ struct RunReply {
   uint64_t short_bytes = 0;
   ExecutorLog log;             // When asked for; also of a run that failed.
   std::vector<std::string> lost_devices;  // Ids: what failed the run, and is lost to this executor.
+  std::vector<std::string> left_devices;  // Ids: lost, too, but the run went on without them.
+  uint32_t repetitions = 0;
+  bool is_converged = false;  // `until` ended it.
+  uint64_t moved_bytes = 0, spilled_bytes = 0;  // As the executor says.
   std::vector<uint8_t> body;  // Owns inline data.
 };
 

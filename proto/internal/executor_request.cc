@@ -139,6 +139,13 @@ Status EncodeRun(const RunInput& input, EncodedRequest* request) {
   }
   SetSymbols(input.symbols, run);
   run->set_repeat(input.repeat);
+  HPVMD_RETURN_IF_ERROR(CheckCount("rotations", input.rotations.size(), kPortsMax));
+  for (const RotationInput& rotation : input.rotations) {
+    internal::Rotation* added = run->add_rotations();
+    added->set_output(rotation.output);
+    added->set_input(rotation.input);
+  }
+  run->set_until(input.until);
   run->set_deadline_ns(static_cast<uint64_t>(std::max<int64_t>(input.within.count(), 0)));
   run->set_node_records_max(std::min(input.node_records_max, kNodeRecordsMax));
   run->set_inline_bytes_max(std::min(input.inline_bytes_max, kInlineBytesMax));
@@ -287,6 +294,24 @@ ExecutorLog DecodeLog(const internal::Log& from) {
 
 }  // namespace
 
+namespace {
+
+// Devices that a run says are lost.
+StatusOr<std::vector<std::string>> DecodeDevices(const google::protobuf::RepeatedField<uint32_t>& indices,
+                                                 std::span<const ExecutorDevice> devices) {
+  std::vector<std::string> ids;
+  for (const uint32_t index : indices) {
+    if (index >= devices.size()) {
+      return InvalidArgument("RunDone: device " + std::to_string(index) + " of " + std::to_string(devices.size()) +
+                             " is lost.");
+    }
+    ids.push_back(devices[index].id);
+  }
+  return ids;
+}
+
+}  // namespace
+
 StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint8_t> body,
                                  std::span<const ExecutorDevice> devices) {
   RunReply reply;
@@ -301,24 +326,26 @@ StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint
   reply.copy_out = Nanoseconds(done.copy_out_ns());
   reply.nodes.reserve(static_cast<size_t>(done.nodes_size()));
   for (const internal::NodeRecord& node : done.nodes()) {
-    if (node.device() == kCheckerDevice) {
-      reply.nodes.push_back({node.path(), kCheckerName, node.start_ns(), node.end_ns(), node.fast_math()});
-      continue;
-    }
-    if (node.device() >= devices.size()) {
+    const bool is_checker = node.device() == kCheckerDevice;
+    if (!is_checker && node.device() >= devices.size()) {
       return InvalidArgument("RunDone: a node ran on device " + std::to_string(node.device()) + " of " +
                              std::to_string(devices.size()) + ".");
     }
-    reply.nodes.push_back({node.path(), devices[node.device()].id, node.start_ns(), node.end_ns(),
-                           node.fast_math()});
+    reply.nodes.push_back({.path = node.path(),
+                           .device = is_checker ? kCheckerName : devices[node.device()].id,
+                           .start_ns = node.start_ns(),
+                           .end_ns = node.end_ns(),
+                           .fast_math = node.fast_math(),
+                           .is_estimate = node.is_estimate(),
+                           .first = node.first(),
+                           .count = node.count()});
   }
-  for (const uint32_t device : done.lost_devices()) {
-    if (device >= devices.size()) {
-      return InvalidArgument("RunDone: device " + std::to_string(device) + " of " + std::to_string(devices.size()) +
-                             " is lost.");
-    }
-    reply.lost_devices.push_back(devices[device].id);
-  }
+  HPVMD_ASSIGN_OR_RETURN(reply.lost_devices, DecodeDevices(done.lost_devices(), devices));
+  HPVMD_ASSIGN_OR_RETURN(reply.left_devices, DecodeDevices(done.left_devices(), devices));
+  reply.repetitions = done.repetitions();
+  reply.is_converged = done.converged();
+  reply.moved_bytes = done.moved_bytes();
+  reply.spilled_bytes = done.spilled_bytes();
   reply.nodes_run = done.nodes_run();
   for (const uint64_t ns : done.device_ns()) {
     reply.device_time.push_back(Nanoseconds(ns));

@@ -187,6 +187,14 @@ Status CheckRun(const internal::Run& run, size_t body_bytes) {
   HPVMD_RETURN_IF_ERROR(check.Count("inline_bytes_max", run.inline_bytes_max(), kInlineBytesMax));
   HPVMD_RETURN_IF_ERROR(CheckInputs(check, run.inputs(), true));
   HPVMD_RETURN_IF_ERROR(CheckSymbols(check, run.symbols()));
+  HPVMD_RETURN_IF_ERROR(check.Count("rotations", static_cast<uint64_t>(run.rotations_size()), kPortsMax));
+  for (const internal::Rotation& rotation : run.rotations()) {
+    HPVMD_RETURN_IF_ERROR(check.Name("rotations.output", rotation.output()));
+    HPVMD_RETURN_IF_ERROR(check.Name("rotations.input", rotation.input()));
+  }
+  if (!run.until().empty()) {
+    HPVMD_RETURN_IF_ERROR(check.Name("until", run.until()));
+  }
   HPVMD_RETURN_IF_ERROR(check.Count("outputs", static_cast<uint64_t>(run.outputs_size()), kPortsMax));
   for (const internal::Target& target : run.outputs()) {
     HPVMD_RETURN_IF_ERROR(check.Name("outputs.name", target.name()));
@@ -417,6 +425,7 @@ Status CheckRunDone(const internal::RunDone& done, size_t body_bytes) {
   if (ok && done.lost_devices_size() != 0) {
     return check.Fail("a run that succeeded has lost devices.");
   }
+  HPVMD_RETURN_IF_ERROR(check.Count("left_devices", static_cast<uint64_t>(done.left_devices_size()), kDevicesMax));
   return CheckLog(check, done.log());
 }
 

@@ -119,6 +119,15 @@ Sha256 HashOfRequest(const StoredRequest& stored) {
                                              std::to_string(array.step()) + "%" + std::to_string(array.running_max()) +
                                              " " + array.symbol());
   hasher.AddField(std::to_string(request.retry().attempts_max()));
+  // Only where there are any: hashes of other requests are on disk since before there could be.
+  if (!request.rotations().empty() || !request.until().empty()) {
+    std::multimap<std::string, std::string> rotations;
+    for (const v1::Rotation& rotation : request.rotations()) {
+      rotations.emplace(rotation.output(), rotation.input());
+    }
+    AddAll(hasher, "rotations", rotations);
+    hasher.AddField(request.until());
+  }
   return hasher.Finish();
 }
 

@@ -216,18 +216,14 @@ class Builder {
     HPVMD_ASSIGN_OR_RETURN(plan_->host, HostMemory::Map(plan_->temporary_bytes));
     MarkUses();
     FindExporters();
-    uint64_t offset = 0;
     for (uint32_t slot = 0; slot < slots; ++slot) {
       const Storage& storage = residency_.storages[slot];
-      uint8_t* data = plan_->host.data() == nullptr ? nullptr : plan_->host.data() + offset;
+      uint8_t* data = plan_->host.data() == nullptr ? nullptr : plan_->host.data() + storage.offset;
       HPVMD_RETURN_IF_ERROR(ExportIfShared(storage, slot));
       for (uint32_t device = 0; device < plan_->devices.size(); ++device) {
         if (used_[device][slot] && plan_->buffers[device][slot] == nullptr) {
           HPVMD_RETURN_IF_ERROR(AddBuffer(storage, slot, device, data));
         }
-      }
-      if (storage.kind == Storage::Kind::kTemporary && storage.space == scheduler::kHostSpace) {
-        offset += storage.bytes;
       }
     }
     return absl::OkStatus();

@@ -3,13 +3,14 @@
 // Pure.
 //
 // A storage is a piece of memory in one space; it holds one value after another. Reading shares: a value may have a
-// valid copy in several spaces. Writing in place is allowed when nobody else reads the old value later and its memory
-// may be written; otherwise the writer gets a copy (copy on write). Storages are reused after their value's last
-// reader. Values that become a graph output are made in the output's own memory when the chain of in-place updates
-// leads there, so that nothing is copied out.
+// copy in several spaces, each valid in some ranges of bytes; only ranges that a task needs are brought to it. Writing
+// in place is allowed when nobody else reads the old value later and its memory may be written; otherwise the writer
+// gets a copy (copy on write). Memory is reused after its value's last reader. Values that become a graph output are
+// made in the output's own memory when the chain of in-place updates leads there, so that nothing is copied out.
 //
-// The result is a list of steps in execution order, cut into segments (maximal runs on one device) with the segments
-// each waits for.
+// The result is a list of steps, in an order in which they could run one after another, cut into segments (runs of one
+// lane of a device) with the segments each waits for. Segments stand in the order in which to submit them: work for
+// drivers before work that occupies the submitting thread.
 #ifndef HPVMD_SCHEDULER_RESIDENCY_H_
 #define HPVMD_SCHEDULER_RESIDENCY_H_
 
@@ -59,12 +60,20 @@ struct SegmentWait {
   uint32_t segment = 0;
 };
 
+// What a step reads or writes: bytes of a storage. Of kernels these are hulls.
+struct Touch {
+  StorageId storage;
+  bool writes = false;
+  ByteRange range;
+};
+
 // Consecutive steps of one lane of a device.
 struct Segment {
   DeviceIndex device = 0;
   Lane lane = Lane::kCompute;
   uint32_t first_step = 0, step_count = 0;
   uint32_t first_wait = 0, wait_count = 0;  // In Residency::waits: earlier segments; at most one a lane, the latest.
+  // Of its own lane it waits for the segment before it.
 };
 
 // What a space may hold of this graph's temporaries.
@@ -98,10 +107,14 @@ struct StepRange {
 
 struct Residency {
   std::vector<Storage> storages;
-  // By task, then by port of its leaf (from `first_port` on): what the kernel sees, the whole buffer.
+  // By task, then by port of its leaf: what the kernel sees, the whole buffer. Port p of task t has
+  // port_storage[first_port[t] + p].
   std::vector<uint32_t> first_port;
   std::vector<StorageId> port_storage;
   std::vector<Step> steps;
+  // Those of step i are [first_touch[i], first_touch[i + 1]).
+  std::vector<uint32_t> first_touch;
+  std::vector<Touch> touches;
   std::vector<Segment> segments;
   std::vector<SegmentWait> waits;
   // Once before the first iteration, for each iteration, once after the last. Without carries all is in `body`.

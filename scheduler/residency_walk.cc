@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/residency_walk.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace hpvm::scheduler {
+namespace {
+
+using graph::FlatNodeId;
+using graph::FlatPort;
+using graph::FlatValueId;
+
+// What an upload takes, about: its memory should be free so much before the task starts.
+constexpr uint64_t kUploadBytesPerNs = 10;
+
+}  // namespace
+
+ResidencyWalk::ResidencyWalk(const ResidencyInput& input) : input_(input), flat_(input.flat), uses_(FindUses(input)) {
+  spaces_ = std::max<SpaceIndex>(1, static_cast<SpaceIndex>(input.spaces.size()));
+  for (const DeviceFacts& device : input.devices) {
+    spaces_ = std::max(spaces_, device.space + 1);
+  }
+  for (SpaceIndex space = 0; space < spaces_; ++space) {
+    const SpaceFacts facts = space < input.spaces.size() ? input.spaces[space] : SpaceFacts();
+    arenas_.emplace_back(facts.bytes_max, facts.piece_bytes_max);
+  }
+  first_copy_.assign(flat_.values.size(), kNone);
+  out_.temporary_bytes.resize(spaces_);
+  out_.moved_bytes.resize(spaces_);
+  FindMovers();
+}
+
+void ResidencyWalk::FindMovers() {
+  mover_.assign(spaces_, 0);
+  for (DeviceIndex i = static_cast<DeviceIndex>(input_.devices.size()); i-- > 0;) {
+    mover_[SpaceOf(i)] = i;
+  }
+  for (SpaceIndex space = 0; space < input_.spaces.size(); ++space) {
+    const DeviceIndex mover = input_.spaces[space].mover;
+    if (mover < input_.devices.size() && SpaceOf(mover) == space) {
+      mover_[space] = mover;
+    }
+  }
+}
+
+// The memory that a run binds.
+void ResidencyWalk::AddPorts() {
+  output_storage_.resize(flat_.outputs.size());
+  for (uint32_t k = 0; k < flat_.outputs.size(); ++k) {
+    if (flat_.outputs[k].valid()) {
+      out_.storages.push_back({.kind = Storage::Kind::kOutput, .port = k, .bytes = BytesOf(flat_.outputs[k])});
+      output_storage_[k] = StorageId(out_.storages.size() - 1);
+    }
+  }
+  for (uint32_t v = 0; v < flat_.values.size(); ++v) {
+    const graph::FlatValue& value = flat_.values[v];
+    if (!value.producer.valid()) {
+      out_.storages.push_back({.kind = Storage::Kind::kInput, .port = value.input, .bytes = value.bytes});
+      AddCopy(FlatValueId(v), {.storage = StorageId(out_.storages.size() - 1),
+                               .device = mover_[kHostSpace],
+                               .valid = RangeSet({0, value.bytes})});
+    }
+  }
+}
+
+StatusOr<Residency> ResidencyWalk::Run(uint32_t* culprit) {
+  AddPorts();
+  out_.first_port.resize(input_.tasks.size());
+  for (uint32_t group = 0; group < uses_.groups.size(); ++group) {
+    if (Status status = AddGroup(uses_.groups[group], group); !status.ok()) {
+      if (culprit != nullptr) {
+        *culprit = uses_.groups[group].first_task;
+      }
+      return status;
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(AddOutputs());
+  out_.first_touch.push_back(static_cast<uint32_t>(out_.touches.size()));
+  for (SpaceIndex space = 0; space < spaces_; ++space) {
+    out_.temporary_bytes[space] = arenas_[space].bytes_high();
+  }
+  return std::move(out_);
+}
+
+uint32_t ResidencyWalk::AddCopy(FlatValueId value, Copy copy) {
+  uint32_t index = static_cast<uint32_t>(copies_.size());
+  if (!free_copies_.empty()) {
+    index = free_copies_.back();
+    free_copies_.pop_back();
+  } else {
+    copies_.emplace_back();
+  }
+  copy.next = first_copy_[value.index];
+  first_copy_[value.index] = index;
+  copies_[index] = std::move(copy);
+  return index;
+}
+
+void ResidencyWalk::DropCopy(FlatValueId value, uint32_t index) {
+  uint32_t* link = &first_copy_[value.index];
+  while (*link != index) {
+    link = &copies_[*link].next;
+  }
+  Copy& copy = copies_[index];
+  *link = copy.next;
+  if (copy.is_temporary && out_.storages[copy.storage.index].bytes > 0) {
+    const Storage& storage = out_.storages[copy.storage.index];
+    arenas_[copy.space].Free(storage.offset, storage.bytes, copy.until);
+  }
+  copy = Copy();
+  free_copies_.push_back(index);
+}
+
+void ResidencyWalk::DropValue(FlatValueId value) {
+  while (first_copy_[value.index] != kNone) {
+    DropCopy(value, first_copy_[value.index]);
+  }
+}
+
+StatusOr<uint32_t> ResidencyWalk::NewCopy(FlatValueId value, SpaceIndex space, Duration start) {
+  if (space == kHostSpace && uses_.chain_output[value.index] != kNoOutput) {
+    return AddCopy(value, {.storage = output_storage_[uses_.chain_output[value.index]], .is_writable = true});
+  }
+  const uint64_t bytes = Arena::Round(BytesOf(value));
+  std::optional<uint64_t> offset = 0;
+  if (bytes > 0) {
+    offset = arenas_[space].Allocate(bytes, start);
+  }
+  if (!offset) {
+    return ResourceExhausted("The graph's temporary buffers need more memory than there is (" +
+                             std::to_string(arenas_[space].bytes_max()) + " bytes).");
+  }
+  // Storages of the same place and size are one, so that there are few.
+  std::vector<StorageId>& same_place = storages_at_[*offset ^ (uint64_t{space} << 56)];
+  for (const StorageId storage : same_place) {
+    const Storage& s = out_.storages[storage.index];
+    if (s.space == space && s.offset == *offset && s.bytes == bytes) {
+      return AddCopy(value, {.space = space, .storage = storage, .is_temporary = true, .is_writable = true});
+    }
+  }
+  out_.storages.push_back({.space = space, .bytes = bytes, .offset = *offset});
+  same_place.push_back(StorageId(out_.storages.size() - 1));
+  return AddCopy(value, {.space = space, .storage = same_place.back(), .is_temporary = true, .is_writable = true});
+}
+
+StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, const RangeSet& need,
+                                         bool writes) {
+  const SpaceIndex space = SpaceOf(device);
+  uint32_t target = kNone;
+  for (uint32_t c = first_copy_[value.index]; c != kNone; c = copies_[c].next) {
+    const Copy& copy = copies_[c];
+    if (copy.space != space || (writes && !copy.is_writable)) {
+      continue;
+    }
+    if (copy.valid.Contains(need)) {
+      target = c;
+      break;
+    }
+    target = copy.is_writable ? c : target;
+  }
+  if (target == kNone) {
+    const bool is_early = input_.devices[device].has_copy_lanes;
+    const Duration upload(is_early ? static_cast<int64_t>(BytesOf(value) / kUploadBytesPerNs) : 0);
+    HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, space, start_ - upload));
+  }
+  copies_[target].until = std::max(copies_[target].until, end_);
+  RangeSet missing = need;
+  missing.Remove(copies_[target].valid);
+  HPVMD_RETURN_IF_ERROR(Fill(value, target, std::move(missing), device));
+  return target;
+}
+
+Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing, DeviceIndex device) {
+  const SpaceIndex space = copies_[target].space;
+  for (const bool same_space : {true, false}) {
+    for (uint32_t c = first_copy_[source.index]; c != kNone && !missing.is_empty(); c = copies_[c].next) {
+      if (c != target && copies_[c].space != kZeros && (copies_[c].space == space) == same_space &&
+          IsNear(copies_[c].space, space)) {
+        TakeFrom(c, target, missing, device);
+      }
+    }
+    for (uint32_t c = first_copy_[source.index]; same_space && c != kNone; c = copies_[c].next) {
+      if (copies_[c].space == kZeros) {
+        TakeFrom(c, target, missing, device);
+      }
+    }
+  }
+  // What lies in the memory of another device only passes through the host's.
+  const RangeSet far = missing;
+  for (const ByteRange& range : far.ranges()) {
+    HPVMD_ASSIGN_OR_RETURN(const uint32_t staged,
+                           Ensure(source, mover_[kHostSpace], RangeSet(range), /*writes=*/false));
+    TakeFrom(staged, target, missing, device);
+  }
+  HPVMD_CHECK(missing.is_empty() && "A value is read before it is written.");
+  return absl::OkStatus();
+}
+
+void ResidencyWalk::TakeFrom(uint32_t source, uint32_t target, RangeSet& missing, DeviceIndex device) {
+  if (missing.is_empty()) {
+    return;
+  }
+  const RangeSet found = copies_[source].valid.Within(missing);
+  for (const ByteRange& range : found.ranges()) {
+    EmitCopy(source, target, range, device);
+  }
+  missing.Remove(found);
+  copies_[target].valid.Add(found);
+}
+
+// `device` asks for the bytes; who moves them out of another device's memory is one of that space.
+void ResidencyWalk::EmitCopy(uint32_t source_index, uint32_t target_index, ByteRange range, DeviceIndex device) {
+  Copy& source = copies_[source_index];
+  Copy& target = copies_[target_index];
+  target.until = std::max(target.until, end_);
+  if (source.space == kZeros) {
+    target.device = device;
+    AddStep({.kind = Step::Kind::kZero,
+             .device = device,
+             .target = target.storage,
+             .offset = range.begin,
+             .bytes = range.bytes()});
+    return AddTouch(target.storage, true, range);
+  }
+  source.until = std::max(source.until, end_);
+  const bool is_download = source.space != target.space && target.space == kHostSpace;
+  if (is_download) {
+    // Of several devices that share the space, the one that wrote last need not wait for another.
+    device = SpaceOf(source.device) == source.space ? source.device : mover_[source.space];
+  } else if (SpaceOf(device) != target.space) {
+    device = mover_[target.space];
+  }
+  target.device = is_download ? mover_[kHostSpace] : device;
+  Lane lane = Lane::kCompute;
+  if (source.space != target.space) {
+    out_.moved_bytes[source.space] += range.bytes();
+    out_.moved_bytes[target.space] += range.bytes();
+    if (input_.devices[device].has_copy_lanes) {
+      lane = is_download ? Lane::kDownload : Lane::kUpload;
+    }
+  }
+  ++out_.copies;
+  AddStep({.kind = Step::Kind::kCopy,
+           .device = device,
+           .lane = lane,
+           .source = source.storage,
+           .target = target.storage,
+           .offset = range.begin,
+           .bytes = range.bytes()});
+  AddTouch(source.storage, false, range);
+  AddTouch(target.storage, true, range);
+}
+
+void ResidencyWalk::AddStep(Step step) {
+  out_.first_touch.push_back(static_cast<uint32_t>(out_.touches.size()));
+  out_.steps.push_back(step);
+}
+
+void ResidencyWalk::BeginValue(FlatNodeId node, uint32_t group, uint32_t port) {
+  const FlatPort& p = flat_.ports[port];
+  if (!p.in.valid()) {
+    AddCopy(p.out, {.space = kZeros, .valid = RangeSet({0, BytesOf(p.out)})});
+  } else if (IsLastReader(flat_, uses_, node, group, port)) {
+    // The memory passes to the new value; what was bound as an input can still be read.
+    first_copy_[p.out.index] = std::exchange(first_copy_[p.in.index], kNone);
+  }
+}
+
+Status ResidencyWalk::AddGroup(const TaskGroup& group, uint32_t index) {
+  const FlatNodeId node = input_.tasks[group.first_task].node;
+  const auto [begin, end] = PortsOf(flat_, node);
+  written_.assign(end - begin, {});
+  for (uint32_t port = begin; port < end; ++port) {
+    if (flat_.ports[port].out.valid()) {
+      BeginValue(node, index, port);
+    }
+  }
+  for (uint32_t task = group.first_task; task < group.first_task + group.task_count; ++task) {
+    HPVMD_RETURN_IF_ERROR(AddTask(task));
+  }
+  for (uint32_t port = begin; port < end; ++port) {
+    if (flat_.ports[port].out.valid() && flat_.ports[port].in.valid()) {
+      HPVMD_RETURN_IF_ERROR(KeepRest(group, port));
+    }
+  }
+  EndGroup(group, index);
+  return absl::OkStatus();
+}
+
+StatusOr<uint32_t> ResidencyWalk::EnsurePort(uint32_t task, uint32_t port, const PortAccess& access) {
+  const FlatPort& p = flat_.ports[port];
+  const DeviceIndex device = input_.tasks[task].device;
+  if (!p.out.valid()) {
+    return Ensure(p.in, device, RangeSet(access.read), /*writes=*/false);
+  }
+  RangeSet need(access.read);
+  if (!access.overwrites) {
+    need.Add(access.written);
+  }
+  if (!p.in.valid() || first_copy_[p.in.index] == kNone) {
+    const uint64_t copies = out_.copies;
+    HPVMD_ASSIGN_OR_RETURN(const uint32_t target, Ensure(p.out, device, need, /*writes=*/true));
+    out_.in_place += p.in.valid() && out_.copies == copies;
+    return target;
+  }
+  HPVMD_ASSIGN_OR_RETURN(const uint32_t target, Ensure(p.out, device, {}, /*writes=*/true));
+  need.Remove(copies_[target].valid);
+  HPVMD_RETURN_IF_ERROR(Fill(p.in, target, std::move(need), device));
+  return target;
+}
+
+Status ResidencyWalk::AddTask(uint32_t task) {
+  const Task& t = input_.tasks[task];
+  start_ = t.start;
+  end_ = t.end;
+  const auto [begin, end] = PortsOf(flat_, t.node);
+  out_.first_port[task] = static_cast<uint32_t>(out_.port_storage.size());
+  accesses_.resize(end - begin);
+  port_copies_.resize(end - begin);
+  for (uint32_t port = begin; port < end; ++port) {
+    accesses_[port - begin] = input_.accesses.Of(t.node, t.choice, t.box, port);
+    HPVMD_ASSIGN_OR_RETURN(port_copies_[port - begin], EnsurePort(task, port, accesses_[port - begin]));
+  }
+  AddStep({.kind = Step::Kind::kRun, .device = t.device, .task = task});
+  for (uint32_t port = begin; port < end; ++port) {
+    const PortAccess& access = accesses_[port - begin];
+    Copy& copy = copies_[port_copies_[port - begin]];
+    out_.port_storage.push_back(copy.storage);
+    AddTouch(copy.storage, false, access.read);
+    if (flat_.ports[port].out.valid()) {
+      AddTouch(copy.storage, true, access.written);
+      copy.device = t.device;
+      NoteWrite(flat_.ports[port].out, port_copies_[port - begin], access.written);
+      written_[port - begin].Add(access.written);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void ResidencyWalk::NoteWrite(FlatValueId value, uint32_t written_copy, ByteRange written) {
+  for (uint32_t c = first_copy_[value.index]; c != kNone;) {
+    const uint32_t next = copies_[c].next;
+    if (c == written_copy) {
+      copies_[c].valid.Add(written);
+    } else {
+      copies_[c].valid.Remove(written);
+      if (copies_[c].valid.is_empty() && !written.is_empty()) {
+        DropCopy(value, c);
+      }
+    }
+    c = next;
+  }
+}
+
+Status ResidencyWalk::KeepRest(const TaskGroup& group, uint32_t port) {
+  const FlatPort& p = flat_.ports[port];
+  const Task& first = input_.tasks[group.first_task];
+  if (first_copy_[p.in.index] == kNone) {
+    return absl::OkStatus();
+  }
+  RangeSet rest({0, BytesOf(p.out)});
+  for (uint32_t c = first_copy_[p.out.index]; c != kNone; c = copies_[c].next) {
+    rest.Remove(copies_[c].valid);
+  }
+  rest.Remove(written_[port - PortsOf(flat_, first.node).first]);
+  for (uint32_t c = first_copy_[p.in.index]; c != kNone && !rest.is_empty(); c = copies_[c].next) {
+    const bool is_input = !copies_[c].is_writable && copies_[c].space != kZeros;
+    if (is_input || copies_[c].space == kZeros) {
+      // Nobody writes there, so that the new version may use it, too.
+      Copy shared = copies_[c];
+      shared.valid = shared.valid.Within(rest);
+      rest.Remove(shared.valid);
+      AddCopy(p.out, std::move(shared));
+    }
+  }
+  for (uint32_t t = group.first_task; t < group.first_task + group.task_count && !rest.is_empty(); ++t) {
+    // What lies where a part ran stays there.
+    const DeviceIndex device = input_.tasks[t].device;
+    HPVMD_ASSIGN_OR_RETURN(const uint32_t target, Ensure(p.out, device, {}, /*writes=*/true));
+    for (uint32_t c = first_copy_[p.in.index]; c != kNone; c = copies_[c].next) {
+      if (copies_[c].space == SpaceOf(device)) {
+        TakeFrom(c, target, rest, device);
+      }
+    }
+  }
+  if (rest.is_empty()) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const uint32_t target, Ensure(p.out, first.device, {}, /*writes=*/true));
+  return Fill(p.in, target, rest, first.device);
+}
+
+void ResidencyWalk::EndGroup(const TaskGroup& group, uint32_t index) {
+  const auto [begin, end] = PortsOf(flat_, input_.tasks[group.first_task].node);
+  for (uint32_t port = begin; port < end; ++port) {
+    const FlatPort& p = flat_.ports[port];
+    if (p.in.valid() && uses_.last_use[p.in.index] == index) {
+      DropValue(p.in);
+    }
+    if (p.out.valid() && uses_.last_use[p.out.index] == kNoUse) {
+      DropValue(p.out);
+    }
+  }
+}
+
+Status ResidencyWalk::AddOutputs() {
+  start_ = end_ = Duration::max();
+  for (uint32_t k = 0; k < flat_.outputs.size(); ++k) {
+    const FlatValueId value = flat_.outputs[k];
+    if (!value.valid()) {
+      continue;
+    }
+    uint32_t target = first_copy_[value.index];
+    while (target != kNone && copies_[target].storage != output_storage_[k]) {
+      target = copies_[target].next;
+    }
+    if (target == kNone) {
+      target = AddCopy(value, {.storage = output_storage_[k], .is_writable = true});
+    }
+    HPVMD_RETURN_IF_ERROR(
+        Fill(value, target, copies_[target].valid.Missing({0, BytesOf(value)}), mover_[kHostSpace]));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm::scheduler

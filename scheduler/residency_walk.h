@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of PlanResidency: goes through the tasks in order and decides where every value lies, in which ranges of bytes.
+//
+// The result is a Residency with steps and touches, not yet cut into segments.
+#ifndef HPVMD_SCHEDULER_RESIDENCY_WALK_H_
+#define HPVMD_SCHEDULER_RESIDENCY_WALK_H_
+
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduler/arena.h"
+#include "scheduler/range_set.h"
+#include "scheduler/residency.h"
+#include "scheduler/residency_uses.h"
+
+namespace hpvm::scheduler {
+
+class ResidencyWalk {
+ public:
+  explicit ResidencyWalk(const ResidencyInput& input);
+  // Once. `*culprit`: the task that was worked on when it failed.
+  StatusOr<Residency> Run(uint32_t* culprit);
+
+ private:
+  static constexpr uint32_t kNone = 0xffffffffu;
+  static constexpr SpaceIndex kZeros = 0xffffffffu;  // The space of bytes that are zero and lie nowhere.
+
+  // Bytes of one value in one space.
+  struct Copy {
+    uint32_t next = kNone;  // Of the same value.
+    SpaceIndex space = kHostSpace;
+    StorageId storage{};
+    bool is_temporary = false;
+    bool is_writable = false;
+    DeviceIndex device = 0;  // Wrote to it last.
+    Duration until{0};       // When its last user ends, as planned.
+    RangeSet valid{};
+  };
+
+  uint64_t BytesOf(graph::FlatValueId value) const { return input_.flat.values[value.index].bytes; }
+  SpaceIndex SpaceOf(DeviceIndex device) const { return input_.devices[device].space; }
+  void FindMovers();
+  void AddPorts();
+
+  uint32_t AddCopy(graph::FlatValueId value, Copy copy);
+  void DropCopy(graph::FlatValueId value, uint32_t copy);
+  void DropValue(graph::FlatValueId value);
+  // Memory for the value in a space. `start`: when what uses it begins.
+  StatusOr<uint32_t> NewCopy(graph::FlatValueId value, SpaceIndex space, Duration start);
+  StatusOr<uint32_t> Ensure(graph::FlatValueId value, DeviceIndex device, const RangeSet& need, bool writes);
+  // Brings bytes of `source` to `target`, a copy of the same value or of its next version.
+  Status Fill(graph::FlatValueId source, uint32_t target, RangeSet missing, DeviceIndex device);
+  void TakeFrom(uint32_t source, uint32_t target, RangeSet& missing, DeviceIndex device);
+  bool IsNear(SpaceIndex source, SpaceIndex target) const {
+    return source == target || source == kHostSpace || target == kHostSpace;
+  }
+
+  Status AddGroup(const TaskGroup& group, uint32_t index);
+  // An output port's value before the node has written to it.
+  void BeginValue(graph::FlatNodeId node, uint32_t group, uint32_t port);
+  Status AddTask(uint32_t task);
+  StatusOr<uint32_t> EnsurePort(uint32_t task, uint32_t port, const PortAccess& access);
+  void NoteWrite(graph::FlatValueId value, uint32_t copy, ByteRange written);
+  // Bytes of an old version, still wanted elsewhere, that no part of the node writes.
+  Status KeepRest(const TaskGroup& group, uint32_t port);
+  void EndGroup(const TaskGroup& group, uint32_t index);
+  Status AddOutputs();
+
+  void AddStep(Step step);
+  void AddTouch(StorageId storage, bool writes, ByteRange range) {
+    if (!range.is_empty()) {
+      out_.touches.push_back({storage, writes, range});
+    }
+  }
+  void EmitCopy(uint32_t source, uint32_t target, ByteRange range, DeviceIndex device);
+
+  const ResidencyInput& input_;
+  const graph::FlatGraph& flat_;
+  Uses uses_;
+  SpaceIndex spaces_ = 1;
+  std::vector<DeviceIndex> mover_;  // By space.
+  std::vector<Arena> arenas_;       // By space.
+  std::unordered_map<uint64_t, std::vector<StorageId>> storages_at_;  // Temporaries by a hash of their place.
+  std::vector<StorageId> output_storage_;                             // By output.
+  std::deque<Copy> copies_;
+  std::vector<uint32_t> free_copies_;
+  std::vector<uint32_t> first_copy_;  // By value.
+  Duration start_{0}, end_{0};        // Of the task that is worked on.
+  std::vector<PortAccess> accesses_;  // Of the task that is worked on, by port.
+  std::vector<uint32_t> port_copies_;
+  std::vector<RangeSet> written_;  // By port of the node: what its parts write.
+  Residency out_;
+};
+
+}  // namespace hpvm::scheduler
+
+#endif  // HPVMD_SCHEDULER_RESIDENCY_WALK_H_

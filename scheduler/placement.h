@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which device runs each node of a flat graph, and by which variant. Pure: facts in, a decision out.
 //
-// Greedy in execution order: each node goes where its own cost plus the cost of moving its inputs there, and what it
-// makes for the caller back, is least; ties go to hints, then to the order of candidates. Costs come through CostModel,
-// so that measured history can replace the estimates without a change here.
+// List scheduling: nodes in the order of a rank, each where it ends first (or where it and what follows end first), in
+// the earliest gap that fits, with transfers planned on the links they use. The ranks are those of HEFT (Topcuoglu,
+// Hariri, Wu 2002) in several variants and the optimistic cost table of PEFT (Arabnejad, Barbosa 2014); graphs of some
+// thousand nodes try them all, and then look for something better nearby; larger ones take a few. One evaluator says
+// which plan is best. Costs come through CostModel, so that measured history can replace the estimates without a change
+// here.
+//
+// The model of a run. A value is where it was made, or in host memory if the graph was given it; a launch needs a copy
+// of all it reads in its device's space, and a copy that is there already serves everybody. Transfers pass through host
+// memory, one at a time on each direction of a space's link; of devices without copy lanes they keep the device busy.
+// What the caller gets has to come back to host memory before the run ends. Devices of one silicon share its lanes; a
+// launch has one lane, or all. Who updates a value in place waits for those that read it in the same space.
 //
 // Tiers come before costs: a node runs on an emulated device (the host's processor behind a GPU's interface) only when
 // no real device can run it, on a reference device (the interpreter) only when those cannot either, and on the null
@@ -33,6 +42,8 @@ struct Candidate {
   uint32_t hint = kNoHint;  // Rank among the node's hints; 0 is the first.
 };
 
+inline constexpr uint64_t kPlacementEffort = 60'000;
+
 struct PlacementInput {
   const graph::FlatGraph& flat;
   std::span<const DeviceFacts> devices;
@@ -43,6 +54,20 @@ struct PlacementInput {
   std::function<bool(uint32_t node, const Candidate& candidate)> can_run{};
   // Lets launches be split over devices; null: none is. Borrowed.
   const AccessModel* accesses = nullptr;
+  // Operations of a launch or of a part of it, counted on the kernel's code; 0: unknown. Empty: all are.
+  std::function<double(graph::FlatNodeId node, uint32_t choice, const Box& box)> operations{};
+  // How many launches may be planned, again and again, in search of something better; 0: only what is quick.
+  uint64_t effort = kPlacementEffort;
+  uint64_t seed = 1;              // Of the search. The same input gives the same placement.
+  bool wants_transfers = false;  // Fills Placement::transfers.
+};
+
+// A copy of a value, or of a part of it, from space to space; one of the two is the host's.
+struct PlannedTransfer {
+  graph::FlatValueId value;
+  ByteRange range;
+  SpaceIndex from = kHostSpace, to = kHostSpace;
+  Duration start{0}, end{0};
 };
 
 struct Placement {
@@ -53,6 +78,7 @@ struct Placement {
   uint64_t estimated_nodes = 0;  // Nodes whose time was never measured.
   // Flat nodes that run on another device than a real one because nothing better can.
   uint64_t fallback_nodes = 0;
+  std::vector<PlannedTransfer> transfers;  // If asked for, by start.
 };
 
 // kFailedPrecondition when a node has no candidate that can run it; the caller names it by `flat.nodes[*unplaced]`.

@@ -120,6 +120,8 @@ void WriteLoop(const ir::BoundsLoop& loop, WireWriter& out) {
       out.U8(distance.bits);
     }
   }
+  WriteIndices(loop.goes_on_when, out);
+  out.U8(loop.is_exact);
 }
 ir::BoundsLoop ReadLoop(WireReader& in) {
   ir::BoundsLoop loop;
@@ -134,7 +136,47 @@ ir::BoundsLoop ReadLoop(WireReader& in) {
       distance.bits = in.U8();
     }
   }
+  loop.goes_on_when = ReadIndices(in);
+  loop.is_exact = in.Flag();
   return loop;
+}
+
+void WriteAccesses(const std::vector<ir::BoundsAccess>& accesses, WireWriter& out) {
+  out.U32(static_cast<uint32_t>(accesses.size()));
+  for (const ir::BoundsAccess& access : accesses) {
+    out.U32(access.op.index);
+    out.U32(access.param);
+    out.U64(access.reach);
+    out.U8(access.is_store);
+    out.U64(access.group_bytes);
+    WritePolynomial(access.offset, out);
+    WriteIndices(access.context, out);
+    out.U8(access.width);
+    out.U8(access.is_load);
+    out.U8(access.reads_own);
+    out.U8(access.is_certain);
+    WriteIndices(access.happens_when, out);
+    WriteIndices(access.loops, out);
+  }
+}
+std::vector<ir::BoundsAccess> ReadAccesses(WireReader& in) {
+  std::vector<ir::BoundsAccess> accesses(in.Count(45));
+  for (ir::BoundsAccess& access : accesses) {
+    access.op = ir::OpId(in.U32());
+    access.param = in.U32();
+    access.reach = in.U64();
+    access.is_store = in.Flag();
+    access.group_bytes = in.U64();
+    access.offset = ReadPolynomial(in);
+    access.context = ReadIndices(in);
+    access.width = in.U8();
+    access.is_load = in.Flag();
+    access.reads_own = in.Flag();
+    access.is_certain = in.Flag();
+    access.happens_when = ReadIndices(in);
+    access.loops = ReadIndices(in);
+  }
+  return accesses;
 }
 
 bool IsBits(uint8_t bits) { return bits == 32 || bits == 64; }
@@ -147,7 +189,8 @@ class Validator {
   // Why the program is refused; nothing when it is not.
   std::string Run() {
     if (program_.atoms.size() > limits::kBoundsAtomsMax || program_.constraints.size() > limits::kBoundsItemsMax ||
-        program_.loops.size() > limits::kBoundsItemsMax || program_.accesses.size() > limits::kBoundsItemsMax) {
+        program_.loops.size() > limits::kBoundsItemsMax || program_.accesses.size() > limits::kBoundsItemsMax ||
+        program_.others.size() > limits::kBoundsItemsMax) {
       return "has more parts than the limit";
     }
     // Constraints first: choices ask how far they reach.
@@ -165,12 +208,10 @@ class Validator {
     if (!std::all_of(program_.loops.begin(), program_.loops.end(), [&](const auto& loop) { return IsValid(loop); })) {
       return "has a malformed loop";
     }
-    for (const ir::BoundsAccess& access : program_.accesses) {
-      const bool has_place = access.param == ir::BoundsAccess::kGroupMemory ||
-                             (access.param < params_.size() && params_[access.param].is_buffer);
-      if (!has_place || !HasAtoms(access.offset) || !AreConstraints(access.context)) {
-        return "has a malformed access";
-      }
+    const auto is_valid = [&](const ir::BoundsAccess& access) { return IsValid(access); };
+    if (!std::all_of(program_.accesses.begin(), program_.accesses.end(), is_valid) ||
+        !std::all_of(program_.others.begin(), program_.others.end(), is_valid)) {
+      return "has a malformed access";
     }
     return "";
   }
@@ -231,8 +272,17 @@ class Validator {
              std::all_of(context.begin(), context.end(), [&](uint32_t c) { return reach_[c] <= number; });
     });
   }
+  bool IsValid(const ir::BoundsAccess& access) const {
+    const bool has_place = access.param == ir::BoundsAccess::kGroupMemory ||
+                           (access.param < params_.size() && params_[access.param].is_buffer);
+    return has_place && access.width <= access.reach && HasAtoms(access.offset) && AreConstraints(access.context) &&
+           AreConstraints(access.happens_when) && access.loops.size() <= limits::kBoundsItemsMax &&
+           std::all_of(access.loops.begin(), access.loops.end(),
+                       [&](uint32_t loop) { return loop < program_.loops.size(); });
+  }
   bool IsValid(const ir::BoundsLoop& loop) const {
     return loop.trip.index < program_.atoms.size() && AreConstraints(loop.context) &&
+           AreConstraints(loop.goes_on_when) &&
            loop.ends.size() <= limits::kBoundsItemsMax &&
            std::all_of(loop.ends.begin(), loop.ends.end(), [&](const ir::LoopEnd& end) {
              return AreConstraints(end.goes_on) && end.distances.size() <= limits::kBoundsItemsMax &&
@@ -266,16 +316,11 @@ void WriteBounds(const ir::BoundsProgram& program, WireWriter& out) {
   for (const ir::BoundsLoop& loop : program.loops) {
     WriteLoop(loop, out);
   }
-  out.U32(static_cast<uint32_t>(program.accesses.size()));
-  for (const ir::BoundsAccess& access : program.accesses) {
-    out.U32(access.op.index);
-    out.U32(access.param);
-    out.U64(access.reach);
-    out.U8(access.is_store);
-    out.U64(access.group_bytes);
-    WritePolynomial(access.offset, out);
-    WriteIndices(access.context, out);
-  }
+  WriteAccesses(program.accesses, out);
+  WriteAccesses(program.others, out);
+  out.U8(program.is_complete);
+  out.U8(program.is_separate);
+  out.U8(program.is_wide);
 }
 
 ir::BoundsProgram ReadBounds(WireReader& in) {
@@ -292,20 +337,15 @@ ir::BoundsProgram ReadBounds(WireReader& in) {
     constraint.less = ReadPolynomial(in);
     constraint.more = ReadPolynomial(in);
   }
-  program.loops.resize(in.Count(12));
+  program.loops.resize(in.Count(17));
   for (ir::BoundsLoop& loop : program.loops) {
     loop = ReadLoop(in);
   }
-  program.accesses.resize(in.Count(33));
-  for (ir::BoundsAccess& access : program.accesses) {
-    access.op = ir::OpId(in.U32());
-    access.param = in.U32();
-    access.reach = in.U64();
-    access.is_store = in.Flag();
-    access.group_bytes = in.U64();
-    access.offset = ReadPolynomial(in);
-    access.context = ReadIndices(in);
-  }
+  program.accesses = ReadAccesses(in);
+  program.others = ReadAccesses(in);
+  program.is_complete = in.Flag();
+  program.is_separate = in.Flag();
+  program.is_wide = in.Flag();
   return program;
 }
 

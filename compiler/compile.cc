@@ -226,6 +226,21 @@ Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelRepo
   return absl::OkStatus();
 }
 
+// What schedulers ask of a kernel is the same whatever device it is for, so an interpreter's module goes the way of the
+// processor's for it; that module itself stays as it is.
+Status AddFacts(const CompileRequest& request, const ir::Module& module, Artifact* artifact) {
+  if (request.target != ArtifactKind::kInterp) {
+    if (!artifact->bounds.is_complete && artifact->bounds.accesses.empty()) {
+      artifact->bounds = FindBounds(module);  // The back end had no use for it.
+    }
+    return absl::OkStatus();
+  }
+  ir::Module copy = module;
+  HPVMD_RETURN_IF_ERROR(RunCpuPipeline(copy, {.verify_each = kVerifyEach}));
+  artifact->bounds = FindBounds(copy);
+  return absl::OkStatus();
+}
+
 CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target) {
   KernelReport report;
   FrontResult front = PrepareModule(request, bytes, request.explain ? &report : nullptr);
@@ -237,6 +252,10 @@ CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t
   const Time begin = RealClock().Now();
   std::optional<Artifact> artifact = EmitFor(request, *front.module, target, std::move(report), result.diagnostics);
   if (!artifact.has_value()) {
+    return result;
+  }
+  if (Status added = AddFacts(request, *front.module, &*artifact); !added.ok()) {
+    AddError(request, Message(added), result.diagnostics);
     return result;
   }
   artifact->module_name = request.module_name;

@@ -88,6 +88,9 @@ struct BoundsLoop {
   AtomId trip;
   std::vector<uint32_t> context;  // Constraints that hold where the loop begins.
   std::vector<LoopEnd> ends;      // One an edge back.
+  // Exactly when these hold, an iteration is followed by another; nothing is known of it unless `is_exact`.
+  std::vector<uint32_t> goes_on_when{};
+  bool is_exact = false;
 };
 
 struct BoundsAccess {
@@ -101,6 +104,15 @@ struct BoundsAccess {
   Polynomial offset;
   std::vector<uint32_t> context;
   uint64_t group_bytes = 0;
+  // For FindAccesses.
+  uint8_t width = 0;      // Bytes; those before are the immediate.
+  bool is_load = false;   // Atomic operations load and store.
+  bool reads_own = false;  // Only what the same instance has stored before, whatever its data.
+  // Exactly when these hold, in an iteration of all of `loops` (outermost first), does the access happen, if nothing
+  // traps; nothing is known of it unless `is_certain`.
+  std::vector<uint32_t> happens_when{};
+  std::vector<uint32_t> loops{};
+  bool is_certain = false;
 };
 
 struct BoundsProgram {
@@ -108,6 +120,12 @@ struct BoundsProgram {
   std::vector<Constraint> constraints;
   std::vector<BoundsLoop> loops;  // Outer before inner; kTrip's index.
   std::vector<BoundsAccess> accesses;
+  // Accesses that no launch can bound, or not for every one of its instances: they are not proven, but FindAccesses
+  // asks what they may touch.
+  std::vector<BoundsAccess> others;
+  bool is_complete = false;  // Every access to a buffer is in one of the two.
+  bool is_separate = false;  // Module::has_separate_buffers: what leaves a buffer lands in no other one.
+  bool is_wide = false;      // Offsets are values modulo 2^64, not 2^32.
 };
 
 struct BoundsFacts {

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "compiler/ir/launch.h"
+#include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm {
@@ -137,10 +139,27 @@ class Hope {
   std::vector<std::optional<bool>> wild_;  // By AtomId.
 };
 
-void DropHopeless(ir::BoundsProgram* program) {
+void SetHopelessApart(ir::BoundsProgram* program) {
   Hope hope(*program);
-  std::erase_if(program->accesses,
-                [&](const ir::BoundsAccess& access) { return hope.IsLost(access.offset, access.context); });
+  const auto lost =
+      std::stable_partition(program->accesses.begin(), program->accesses.end(), [&](const ir::BoundsAccess& access) {
+        return !hope.IsLost(access.offset, access.context);
+      });
+  program->others.assign(std::make_move_iterator(lost), std::make_move_iterator(program->accesses.end()));
+  program->accesses.erase(lost, program->accesses.end());
+}
+
+// Whether the operation, if it is not one that Finder::Access writes down, may reach a buffer.
+bool MayReachBuffers(const Op& op) {
+  switch (op.code) {
+    case Opcode::kMemoryCopy:
+    case Opcode::kMemoryFill:
+    case Opcode::kMemoryInit:
+      return true;
+    default:
+      return ir::HasSpace(op.code) && (op.space == ir::Space::kFlat || op.space == ir::Space::kParam ||
+                                       op.space == ir::Space::kGroup);
+  }
 }
 
 class Finder {
@@ -172,11 +191,14 @@ class Finder {
     if (OthersTakeGroupMemory()) {
       group_given_ = std::nullopt;
     }
+    program_.is_separate = module_.has_separate_buffers;
+    program_.is_wide = module_.is_memory64;
+    program_.is_complete = !CalleesReachBuffers();
     Walk(f_.body);
     if (is_too_large_) {
       return ir::BoundsProgram();
     }
-    DropHopeless(&program_);
+    SetHopelessApart(&program_);
     return std::move(program_);
   }
 
@@ -233,6 +255,7 @@ class Finder {
   std::vector<uint32_t> Context(size_t first_fact = 0) const;
 
   bool OthersTakeGroupMemory() const;
+  bool CalleesReachBuffers() const;
   Polynomial LocalAlloc(const Op& op);
   bool FindOffset(const Op& op, ir::BoundsAccess* access);
   void Access(OpId id, const Op& op);
@@ -866,6 +889,40 @@ bool Finder::OthersTakeGroupMemory() const {
   return found;
 }
 
+// What the entry calls, or could call by a reference.
+bool Finder::CalleesReachBuffers() const {
+  std::vector<bool> is_seen(module_.functions.size());
+  std::vector<uint32_t> open;
+  const auto reach = [&](uint32_t function) {
+    if (!is_seen[function]) {
+      is_seen[function] = true;
+      open.push_back(function);
+    }
+  };
+  bool found = false;
+  const auto look = [&](const ir::Function& function, bool is_entry) {
+    ir::ForEachOp(function, [&](OpId id) {
+      const Op& op = function.op(id);
+      found = found || (!is_entry && MayReachBuffers(op));
+      if (op.code == Opcode::kCall) {
+        reach(static_cast<uint32_t>(op.imm));
+      } else if (op.code == Opcode::kCallRef) {
+        found = found || module_.is_linked;
+        for (const ir::Reference& reference : module_.references) {
+          reach(reference.function.index);
+        }
+      }
+    });
+  };
+  look(f_, true);
+  while (!open.empty() && !found) {
+    const uint32_t function = open.back();
+    open.pop_back();
+    look(module_.functions[function], false);
+  }
+  return found;
+}
+
 // The address is group memory's beginning and what was given out before, which is known as long as every instance that
 // gets here has asked for the same: straight through the body.
 Polynomial Finder::LocalAlloc(const Op& op) {
@@ -907,11 +964,15 @@ void Finder::Access(OpId id, const Op& op) {
   ir::BoundsAccess access;
   if (!is_access || program_.accesses.size() >= kBoundsAccessesMax || op.imm > (uint64_t{1} << 62) ||
       !FindOffset(op, &access)) {
+    // Where each buffer stands alone, group memory is apart from them.
+    program_.is_complete &= !MayReachBuffers(op) || (op.space == ir::Space::kGroup && program_.is_separate);
     return;
   }
   access.op = id;
   access.reach = op.imm + op.width;
+  access.width = op.width;
   access.is_store = (ir::Info(op.code).effects & ir::kWrites) != 0;
+  access.is_load = (ir::Info(op.code).effects & ir::kReads) != 0;
   access.context = Context();
   program_.accesses.push_back(std::move(access));
 }

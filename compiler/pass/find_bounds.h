@@ -20,8 +20,9 @@ inline constexpr size_t kBoundsAtomsMax = 256;
 inline constexpr size_t kBoundsConstraintsMax = 512;
 inline constexpr size_t kBoundsAccessesMax = 256;
 
-// Accesses that are not understood, or that no launch could bound, are not in the program: they keep their checks.
-// Nothing is in it when the kernel is too large. Requires a verified module.
+// Accesses that no launch could bound are in the program's `others`: they keep their checks. When some access is not
+// understood at all, the program is not complete. Nothing is in it when the kernel is too large. Requires a verified
+// module.
 ir::BoundsProgram FindBounds(const ir::Module& module);
 
 }  // namespace hpvm

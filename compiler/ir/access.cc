@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/ir/access.h"
+
+#include <algorithm>
+
+#include "compiler/ir/bounds_prover.h"
+
+namespace hpvm::ir {
+namespace {
+
+using Scope = BoundsProver::Scope;
+
+void Include(const AccessRange& range, AccessRange* hull) {
+  if (range.is_empty()) {
+    return;
+  }
+  *hull = hull->is_empty() ? range : AccessRange{std::min(hull->begin, range.begin), std::max(hull->end, range.end)};
+}
+
+class Finder {
+ public:
+  Finder(const BoundsProgram& program, const BoundsFacts& facts, const InstanceBox& box)
+      : program_(program), facts_(facts), prover_(program, facts, box) {}
+
+  bool Run(std::vector<ParamAccess>* accesses) {
+    prover_.FindTrips();
+    for (const std::vector<BoundsAccess>* list : {&program_.accesses, &program_.others}) {
+      for (const BoundsAccess& access : *list) {
+        AccessRange touched;
+        if (!Touches(access, &touched)) {
+          return false;
+        }
+        if (access.param == BoundsAccess::kGroupMemory) {
+          continue;
+        }
+        ParamAccess& param = (*accesses)[access.param];
+        if (access.is_load) {
+          Include(touched, &param.read);
+        }
+        if (access.is_store) {
+          Include(touched, &param.written);
+        }
+      }
+    }
+    return true;
+  }
+
+ private:
+  // The bytes of its buffer that an access may touch; false when it may touch others'.
+  bool Touches(const BoundsAccess& access, AccessRange* touched) const {
+    Scope scope(prover_, access.context);
+    const Interval offset = scope.Of(access.offset);
+    if (scope.is_impossible() || offset.is_empty()) {
+      return true;
+    }
+    const bool is_group = access.param == BoundsAccess::kGroupMemory;
+    const Wide bytes = is_group ? access.group_bytes : facts_.params[access.param].value;
+    const bool is_inside = offset.lo >= 0 && IsBound(offset.hi) && offset.hi + access.reach <= bytes;
+    if (!is_inside && !program_.is_separate) {
+      return false;
+    }
+    // An offset that wraps may come round to the buffer's other end; the immediate is added after wrapping.
+    const Wide modulus = Modulus(program_.is_wide ? 64 : 32), immediate = Wide{access.reach} - access.width;
+    const bool wraps = offset.lo < bytes - modulus || offset.lo < -modulus / 2 || offset.hi + immediate >= modulus;
+    const Wide begin = wraps ? 0 : std::clamp<Wide>(offset.lo + immediate, 0, bytes);
+    const Wide end = wraps ? bytes : std::clamp<Wide>(offset.hi + access.reach, 0, bytes);
+    *touched = {static_cast<uint64_t>(begin), static_cast<uint64_t>(end)};
+    return true;
+  }
+
+  const BoundsProgram& program_;
+  const BoundsFacts& facts_;
+  BoundsProver prover_;
+};
+
+// An empty box and one outside the launch touch nothing.
+bool HasInstances(const BoundsFacts& facts, const InstanceBox& box) {
+  for (int i = 0; i < 3; ++i) {
+    if (box.count[i] == 0 || box.first[i] >= facts.extent[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool FindAccesses(const BoundsProgram& program, const BoundsFacts& facts, const InstanceBox& box,
+                  std::vector<ParamAccess>* accesses) {
+  accesses->assign(facts.params.size(), {});
+  if (!program.is_complete) {
+    return false;
+  }
+  if (!HasInstances(facts, box)) {
+    return true;
+  }
+  InstanceBox inside = box;
+  BoundsFacts valid = facts;
+  for (int i = 0; i < 3; ++i) {
+    inside.count[i] = std::min(box.count[i], facts.extent[i] - box.first[i]);
+    valid.group[i] = std::max<uint64_t>(facts.group[i], 1);
+  }
+  return Finder(program, valid, inside).Run(accesses);
+}
+
+}  // namespace hpvm::ir

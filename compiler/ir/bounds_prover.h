@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Intervals of what a bounds program speaks of, in a box of a launch's instances. The inside of bounds.cc, access.cc and
+// work.cc; nobody else includes it.
+#ifndef HPVMD_COMPILER_IR_BOUNDS_PROVER_H_
+#define HPVMD_COMPILER_IR_BOUNDS_PROVER_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "compiler/ir/access.h"
+#include "compiler/ir/bounds.h"
+
+namespace hpvm::ir {
+
+// What is left of a polynomial once atoms of a single value are put in: at least as precise as the polynomial.
+struct ReducedTerm {
+  Wide factor = 0;
+  std::array<AtomId, kDegreeMax> atoms;
+  uint32_t count = 0;  // Of atoms.
+
+  std::span<const AtomId> all() const { return {atoms.data(), count}; }
+  bool Has(AtomId atom) const { return std::find(atoms.begin(), atoms.begin() + count, atom) != atoms.begin() + count; }
+  bool IsLike(const ReducedTerm& other) const {
+    return count == other.count && std::equal(atoms.begin(), atoms.begin() + count, other.atoms.begin());
+  }
+};
+using Reduced = std::vector<ReducedTerm>;
+
+inline bool IsBound(Wide value) { return value > -kWideMax && value < kWideMax; }
+inline Wide Modulus(uint8_t bits) { return Wide{1} << bits; }
+// The canonical forms of values of so many bits.
+inline Interval CanonicalRange(bool is_signed, uint8_t bits) {
+  return is_signed ? Interval{-Modulus(bits) / 2, Modulus(bits) / 2 - 1} : Interval{0, Modulus(bits) - 1};
+}
+inline Wide Clamp(Wide value) { return std::clamp(value, -kWideMax, kWideMax); }
+Wide Product(Wide a, Wide b);
+Interval Product(const Interval& a, const Interval& b);
+Wide FloorDivide(Wide a, Wide b);  // b > 0
+
+// One thread at a time, also for its scopes. Borrows program and facts.
+class BoundsProver {
+ public:
+  // No extent, no group size and no count of the box is 0, and the box lies in the extent.
+  BoundsProver(const BoundsProgram& program, const BoundsFacts& facts, const InstanceBox& box)
+      : program_(program), facts_(facts), box_(box) {}
+
+  // For loop after loop, from the first: the interval of its trip, which scopes then know.
+  Interval NextTrip() const { return {0, TripMax(trips_.size())}; }
+  void AddTrip(const Interval& trip) { trips_.push_back(trip); }
+  void FindTrips() {
+    while (trips_.size() < program_.loops.size()) {
+      AddTrip(NextTrip());
+    }
+  }
+  const std::vector<Interval>& trips() const { return trips_; }
+
+  // Intervals of the atoms where some constraints hold.
+  class Scope {
+   public:
+    Scope(const BoundsProver& prover, std::span<const uint32_t> context)
+        : prover_(prover), atoms_(prover.program_.atoms.size()) {
+      prover_.Spend(atoms_.size() / 8);
+      Assume(context);
+    }
+    void Assume(std::span<const uint32_t> context) {
+      for (int pass = 0; pass < kPasses; ++pass) {
+        for (uint32_t constraint : context) {
+          Apply(prover_.program_.constraints[constraint]);
+        }
+      }
+    }
+
+    Interval Of(AtomId atom);
+    Interval Of(const Polynomial& polynomial) { return Of(Reduce(polynomial)); }
+    Interval Of(const Reduced& terms, const ReducedTerm* except = nullptr);
+    // Of polynomial * sign - minus.
+    Reduced Reduce(const Polynomial& polynomial, int sign = 1, const Polynomial& minus = {});
+    void Refine(AtomId atom, const Interval& interval);
+    // No instance gets where the constraints hold.
+    bool is_impossible() const { return is_impossible_; }
+
+   private:
+    static constexpr int kPasses = 2;
+
+    Interval Evaluate(const Atom& atom);
+    Interval Operation(const Atom& atom);
+    Interval Either(const Atom& atom);
+    void Apply(const Constraint& constraint);
+    void Tighten(const Reduced& terms, Wide added);
+    void AddTerms(const Polynomial& polynomial, Wide sign, Reduced* sum);
+
+    struct Known {
+      Interval interval;  // As evaluated at `age`.
+      Interval refined;   // By constraints.
+      uint32_t age = 0;
+    };
+    const BoundsProver& prover_;
+    std::vector<Known> atoms_;
+    uint32_t age_ = 1;
+    bool is_impossible_ = false;
+  };
+
+  // False when nothing is left of what one use of the program may cost: then nothing is known any more.
+  bool Spend(size_t steps) const {
+    steps_left_ -= static_cast<int64_t>(steps);
+    return steps_left_ > 0;
+  }
+
+ private:
+  // In evaluated atoms and terms. Nested merges would take time exponential in their depth.
+  static constexpr int64_t kStepsMax = 20'000;
+
+  Wide TripMax(size_t loop) const;
+  std::optional<Wide> TripMaxBy(const BoundsLoop& loop, const Constraint& goes_on) const;
+  std::optional<Wide> TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const;
+
+  const BoundsProgram& program_;
+  const BoundsFacts& facts_;
+  const InstanceBox box_;
+  std::vector<Interval> trips_;  // Of the loops so far.
+  mutable int64_t steps_left_ = kStepsMax;
+};
+
+}  // namespace hpvm::ir
+
+#endif  // HPVMD_COMPILER_IR_BOUNDS_PROVER_H_

@@ -166,9 +166,12 @@ void Fill(const PlacementInput& input, const placing::Problem& problem, const pl
       pinned.push_back(planned.option);
     }
     placing::Plan again;
-    placing::Decoder(problem).Decode(
-        {.priority = best.priority, .pinned = pinned, .width = best.width, .gaps_max = best.gaps_max, .wants_transfers = true},
-        again);
+    placing::Decoder(problem).Decode({.priority = best.priority,
+                                      .pinned = pinned,
+                                      .width = best.width,
+                                      .gaps_max = best.gaps_max,
+                                      .wants_transfers = true},
+                                     again);
     placement.transfers = std::move(again.transfers);
   }
 }

@@ -42,6 +42,12 @@ struct Candidate {
   uint32_t hint = kNoHint;  // Rank among the node's hints; 0 is the first.
 };
 
+// A launch that is to run by this candidate, whatever it costs.
+struct PlacementPin {
+  graph::FlatNodeId node;
+  uint32_t choice = 0;
+};
+
 inline constexpr uint64_t kPlacementEffort = 60'000;
 
 struct PlacementInput {
@@ -50,12 +56,15 @@ struct PlacementInput {
   // By leaf (NodeId's index); in order of preference. A leaf of `flat` without candidates is an error.
   std::span<const std::vector<Candidate>> candidates;
   const CostModel& costs;
-  // Whether a candidate can run this launch (its sizes against the device's limits). Empty: every one can.
+  // Whether a candidate can run this launch (its sizes against the device's limits). Empty: every one can. Asked once
+  // for nodes of one leaf with equal extents, groups and bytes of ports; so is `costs`, of equal scalars too if `works`
+  // is given.
   std::function<bool(uint32_t node, const Candidate& candidate)> can_run{};
   // Lets launches be split over devices; null: none is. Borrowed.
   const AccessModel* accesses = nullptr;
-  // Operations of a launch or of a part of it, counted on the kernel's code; 0: unknown. Empty: all are.
-  std::function<double(graph::FlatNodeId node, uint32_t choice, const Box& box)> operations{};
+  const WorkModel* works = nullptr;  // Null: PortWork. Borrowed.
+  // By rising node. Wishes: one that the candidate cannot run is ignored; others outrank tiers and hints.
+  std::span<const PlacementPin> pins{};
   // How many launches may be planned, again and again, in search of something better; 0: only what is quick.
   uint64_t effort = kPlacementEffort;
   uint64_t seed = 1;              // Of the search. The same input gives the same placement.

@@ -21,8 +21,6 @@ std::pair<uint32_t, uint32_t> PortsOf(const graph::FlatGraph& flat, uint32_t nod
   return {flat.nodes[node].first_port, end};
 }
 
-uint64_t InstancesOf(const Box& box) { return box.count[0] * box.count[1] * box.count[2]; }
-
 Resources FindResources(std::span<const DeviceFacts> devices) {
   Resources out;
   std::map<uint32_t, uint32_t> silicons;
@@ -56,44 +54,66 @@ Resources FindResources(std::span<const DeviceFacts> devices) {
 Options::Options(const PlacementInput& input, const Resources& resources)
     : input_(input),
       resources_(resources),
-      worst_ns_(std::min(kWorstNs, kForever / 8 / static_cast<int64_t>(input.flat.nodes.size() + input.flat.ports.size() +
-                                                                       input.flat.outputs.size() + 16))) {}
+      port_work_(input.flat),
+      works_(input.works == nullptr ? static_cast<const WorkModel&>(port_work_) : *input.works) {
+  const size_t terms = input.flat.nodes.size() + input.flat.ports.size() + input.flat.outputs.size() + 16;
+  worst_ns_ = std::min(kWorstNs, kForever / 8 / static_cast<int64_t>(terms));
+}
 
 bool Options::Find(uint32_t* unplaced) {
   const graph::FlatGraph& flat = input_.flat;
   set_of_.resize(flat.nodes.size());
   of_leaf_.resize(input_.candidates.size());
-  bool has_several = false;
+  size_t next_pin = 0;
   for (uint32_t node = 0; node < flat.nodes.size(); ++node) {
-    auto& kinds = of_leaf_[flat.nodes[node].leaf.index];
-    uint32_t set = kNone;
-    for (const auto& [like, its_set] : kinds) {
-      if (IsLike(node, like)) {
-        set = its_set;
-        break;
-      }
+    uint32_t set = input_.pins.empty() ? kNone : FindPin(node, &next_pin);
+    if (set == kNone) {
+      set = FindLike(node);
     }
     if (set == kNone) {
-      set = Make(node);
-      if (set == kNone) {
-        *unplaced = node;
-        return false;
-      }
-      for (const Option& option : List(sets_[set])) {
-        has_several = has_several || (only_device_ != kNone && only_device_ != option.device);
-        only_device_ = option.device;
-      }
-      if (kinds.size() < kKindsMax) {
-        kinds.emplace_back(node, set);
-      } else {
-        kinds[node % kKindsMax] = {node, set};
-      }
+      *unplaced = node;
+      return false;
     }
     set_of_[node] = set;
     fallback_nodes_ += is_fallback_[set] ? 1 : 0;
   }
-  only_device_ = has_several ? kNone : only_device_;
+  only_device_ = all_[0].device;
+  for (const Option& option : all_) {
+    only_device_ = option.device == only_device_ ? only_device_ : kNone;
+  }
   return true;
+}
+
+uint32_t Options::FindPin(uint32_t node, size_t* next) {
+  while (*next < input_.pins.size() && input_.pins[*next].node.index < node) {
+    ++*next;
+  }
+  if (*next == input_.pins.size() || input_.pins[*next].node.index != node) {
+    return kNone;
+  }
+  const uint32_t choice = input_.pins[*next].choice;
+  const std::vector<Candidate>& candidates = input_.candidates[input_.flat.nodes[node].leaf.index];
+  return choice < candidates.size() && CanRun(node, candidates[choice]) ? Make(node, {&choice, 1}) : kNone;
+}
+
+uint32_t Options::FindLike(uint32_t node) {
+  auto& kinds = of_leaf_[input_.flat.nodes[node].leaf.index];
+  for (const auto& [like, set] : kinds) {
+    if (IsLike(node, like)) {
+      return set;
+    }
+  }
+  const std::vector<uint32_t> kept = Keep(node);
+  if (kept.empty()) {
+    return kNone;
+  }
+  const uint32_t set = Make(node, kept);
+  if (kinds.size() < kKindsMax) {
+    kinds.emplace_back(node, set);
+  } else {
+    kinds[node % kKindsMax] = {node, set};
+  }
+  return set;
 }
 
 bool Options::IsLike(uint32_t a, uint32_t b) const {
@@ -113,7 +133,7 @@ bool Options::IsLike(uint32_t a, uint32_t b) const {
       return false;
     }
   }
-  if (input_.operations) {
+  if (input_.works != nullptr) {
     const uint32_t scalars_end =
         a + 1 < flat.nodes.size() ? flat.nodes[a + 1].first_scalar : static_cast<uint32_t>(flat.scalars.size());
     for (uint32_t s = x.first_scalar; s < scalars_end; ++s) {
@@ -125,15 +145,14 @@ bool Options::IsLike(uint32_t a, uint32_t b) const {
   return true;
 }
 
-uint32_t Options::Make(uint32_t node) {
-  const graph::FlatGraph& flat = input_.flat;
-  const graph::FlatNode& n = flat.nodes[node];
-  const std::vector<Candidate>& candidates = input_.candidates[n.leaf.index];
+// In order of preference: those of the best tier and, of these, of the best hint.
+std::vector<uint32_t> Options::Keep(uint32_t node) const {
+  const std::vector<Candidate>& candidates = input_.candidates[input_.flat.nodes[node].leaf.index];
   // A hint outranks the estimate: its author knows more than a constant does. Tiers outrank both.
   const auto rank = [&](const Candidate& c) { return std::tuple(input_.devices[c.device].tier, c.hint); };
   std::vector<uint32_t> kept;
   for (uint32_t i = 0; i < candidates.size(); ++i) {
-    if (input_.can_run && !input_.can_run(node, candidates[i])) {
+    if (!CanRun(node, candidates[i])) {
       continue;
     }
     if (!kept.empty() && rank(candidates[i]) < rank(candidates[kept[0]])) {
@@ -143,22 +162,15 @@ uint32_t Options::Make(uint32_t node) {
       kept.push_back(i);
     }
   }
-  if (kept.empty()) {
-    return kNone;
-  }
-  const Box box{.count = n.extent};
-  Work work{.leaf = n.leaf, .instances = InstancesOf(box)};
-  const auto [begin, end] = PortsOf(flat, node);
-  for (uint32_t port = begin; port < end; ++port) {
-    const graph::FlatPort& p = flat.ports[port];
-    const uint64_t bytes = flat.values[(p.out.valid() ? p.out : p.in).index].bytes;
-    work.bytes = bytes > ~uint64_t{0} - work.bytes ? ~uint64_t{0} : work.bytes + bytes;
-  }
+  return kept;
+}
+
+uint32_t Options::Make(uint32_t node, std::span<const uint32_t> kept) {
+  const graph::FlatNode& n = input_.flat.nodes[node];
+  const std::vector<Candidate>& candidates = input_.candidates[n.leaf.index];
   OptionSet set{.first = static_cast<uint32_t>(all_.size())};
   for (const uint32_t i : kept) {
-    work.choice = i;
-    work.operations = input_.operations ? input_.operations(graph::FlatNodeId(node), i, box) : 0;
-    const Option option = Price(work, candidates[i].device);
+    const Option option = Price(node, i, candidates[i].device, {.count = n.extent});
     // Of several variants for one device the quickest stays.
     const auto same = std::find_if(all_.begin() + set.first, all_.end(),
                                    [&](const Option& other) { return other.device == option.device; });
@@ -174,10 +186,11 @@ uint32_t Options::Make(uint32_t node) {
   return static_cast<uint32_t>(sets_.size()) - 1;
 }
 
-Option Options::Price(const Work& work, DeviceIndex device) const {
+Option Options::Price(uint32_t node, uint32_t choice, DeviceIndex device, const Box& box) const {
+  const Work work = works_.Of(graph::FlatNodeId(node), choice, box);
   const DeviceFacts& facts = input_.devices[device];
   const Cost cost = input_.costs.Run(work, device, facts);
-  Option option{.choice = work.choice,
+  Option option{.choice = choice,
                 .device = device,
                 .silicon = resources_.of_device[device],
                 .space = facts.space,
@@ -187,7 +200,8 @@ Option Options::Price(const Work& work, DeviceIndex device) const {
     option.all_ns = ns;
     return option;
   }
-  const int64_t width = static_cast<int64_t>(std::min<uint64_t>(facts.lanes, std::max<uint64_t>(work.instances, 1)));
+  const uint64_t instances = std::max<uint64_t>(work.instances, 1);
+  const int64_t width = static_cast<int64_t>(std::min<uint64_t>(facts.lanes, instances));
   if (width == 1 || ns < kSharedNs) {
     option.lane_ns = ns;
     return option;
@@ -196,12 +210,6 @@ Option Options::Price(const Work& work, DeviceIndex device) const {
   option.all_ns = ns;
   option.lane_ns = std::min<int64_t>(launch_ns + (ns - launch_ns) * width, worst_ns_);
   return option;
-}
-
-Option Options::Part(uint32_t node, const Option& option, const Box& box, uint64_t bytes) const {
-  Work work{.leaf = input_.flat.nodes[node].leaf, .choice = option.choice, .instances = InstancesOf(box), .bytes = bytes};
-  work.operations = input_.operations ? input_.operations(graph::FlatNodeId(node), option.choice, box) : 0;
-  return Price(work, option.device);
 }
 
 OptionSet Options::Add(const Option& option) {

@@ -47,7 +47,6 @@ struct OptionSet {
 };
 
 std::pair<uint32_t, uint32_t> PortsOf(const graph::FlatGraph& flat, uint32_t node);
-uint64_t InstancesOf(const Box& box);
 
 class Options {
  public:
@@ -64,8 +63,10 @@ class Options {
   // The only device that any node may run on; kNone when there are several.
   uint32_t only_device() const { return only_device_; }
 
-  // A part of the node by `option`; `bytes` is what it touches. Pinned: a set of one.
-  Option Part(uint32_t node, const Option& option, const Box& box, uint64_t bytes) const;
+  // A part of the node by `option`.
+  Option Part(uint32_t node, const Option& option, const Box& box) const {
+    return Price(node, option.choice, option.device, box);
+  }
   OptionSet Add(const Option& option);
   // Forgets what was added beyond `count`.
   void Shrink(size_t count) { all_.resize(count); }
@@ -73,11 +74,19 @@ class Options {
  private:
   bool IsLike(uint32_t a, uint32_t b) const;
   // kNone where nothing can run it.
-  uint32_t Make(uint32_t node);
-  Option Price(const Work& work, DeviceIndex device) const;
+  uint32_t Make(uint32_t node, std::span<const uint32_t> kept);
+  std::vector<uint32_t> Keep(uint32_t node) const;
+  bool CanRun(uint32_t node, const Candidate& candidate) const {
+    return !input_.can_run || input_.can_run(node, candidate);
+  }
+  uint32_t FindLike(uint32_t node);
+  uint32_t FindPin(uint32_t node, size_t* next);
+  Option Price(uint32_t node, uint32_t choice, DeviceIndex device, const Box& box) const;
 
   const PlacementInput& input_;
   const Resources& resources_;
+  const PortWork port_work_;
+  const WorkModel& works_;
   std::vector<Option> all_;
   std::vector<OptionSet> sets_;
   std::vector<bool> is_fallback_;               // By set.

@@ -81,7 +81,8 @@ class Searcher {
       bool runs_all = true;
       for (uint32_t job = 0; job < p_.jobs.size() && runs_all; ++job) {
         const std::span<const Option> options = p_.OptionsOf(job);
-        const auto at = std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.device == device; });
+        const auto at =
+            std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.device == device; });
         runs_all = at != options.end();
         pinned[job] = static_cast<uint32_t>(at - options.begin());
       }
@@ -105,7 +106,7 @@ class Searcher {
       for (const bool looks_ahead : {false, true}) {
         for (const Width width : {Width::kEither, Width::kLane, Width::kAll}) {
           if ((width == Width::kEither || has_widths) && !IsSpent()) {
-            const std::span<const int64_t> ahead = looks_ahead ? std::span<const int64_t>(table) : std::span<const int64_t>();
+            const std::span<const int64_t> ahead = std::span(table).first(looks_ahead ? table.size() : 0);
             Try({.priority = priority, .ahead = ahead, .width = width});
           }
         }

@@ -156,7 +156,9 @@ TEST(PlacementTest, CountsTheWayBack) {
   const ConstantCosts costs;
   uint32_t unplaced = 0;
   const auto place = [&] {
-    return Place({.flat = flat, .devices = devices, .candidates = candidates, .costs = costs}, &unplaced)->tasks[1].choice;
+    return Place({.flat = flat, .devices = devices, .candidates = candidates, .costs = costs}, &unplaced)
+        ->tasks[1]
+        .choice;
   };
   EXPECT_EQ(place(), 0u);  // The data is there.
   flat.values[2].bytes = 2 << 20;

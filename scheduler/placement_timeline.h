@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When one thing that does one job at a time (a lane of a processor, a link) is free: its idle gaps, and the time after
-// which nothing is planned. At most `gaps_max` gaps are remembered, the latest; older ones count as busy, so the cost of
-// a look is bounded however long the plan is. No thread safety.
+// When one thing that does one job at a time (a lane of a processor, a link) is free: its idle gaps, and the time
+// after which nothing is planned. At most `gaps_max` gaps are remembered, the latest; older ones count as busy, so the
+// cost of a look is bounded however long the plan is. No thread safety.
 #ifndef HPVMD_SCHEDULER_PLACEMENT_TIMELINE_H_
 #define HPVMD_SCHEDULER_PLACEMENT_TIMELINE_H_
 

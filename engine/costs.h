@@ -30,7 +30,7 @@
 
 namespace hpvm {
 
-class CostStore;
+class CostStore;  // engine/cost_store.h.
 class PreparedGraph;
 
 // One kernel on one device, for launches of about one size.
@@ -51,16 +51,11 @@ struct TransferCostRecord {
   bool is_estimate = true;
 };
 
-// Who expects what of a plan's launches. Owns what it answers from but for the graph; any thread.
+// Who expects what of a plan's launches. Owns what it answers from but for the graph; one thread at a time.
 class PlanCosts : public scheduler::CostModel, public scheduler::WorkModel {
  public:
-  // A launch that is to run by another candidate than the quickest, so that it is measured.
-  struct Pin {
-    graph::FlatNodeId node;
-    uint32_t choice = 0;
-  };
-  // Few, by rising node. A pin is only a wish: who plans ignores it where the candidate cannot run the launch.
-  virtual std::span<const Pin> pins() const = 0;
+  // Launches that are to run by another candidate than the quickest, so that it is measured. Few, by rising node.
+  virtual std::span<const scheduler::PlacementPin> pins() const = 0;
 };
 
 // What Feed found.
@@ -69,26 +64,28 @@ struct CostReview {
   // candidates are now expected to take.
   double expected_ns = 0, measured_ns = 0, best_ns = 0;
   uint64_t first_samples = 0;  // Launches of which nothing like it had been measured.
-  bool wants_samples = false;  // A new plan would pin something.
-  // Whether a new plan promises to be better by more than it costs to find out: whoever asks still limits how often.
+  bool wants_samples = false;  // A new plan may pin something (ForPlan's `may_pin`).
+  // A new plan promises to be better: candidates that were not chosen now look clearly better while what the plan was
+  // made from has changed, or samples are wanted, or the plan has pins that were measured. Whoever asks still limits how
+  // often, but for plans with pins: those should not stay.
   bool should_replan = false;
 };
 
 // Where a plan's next Feed goes on.
 struct FeedState {
-  uint64_t next = 0;   // Task.
-  uint64_t feeds = 0;  // So far.
+  bool has_pins = false;  // The plan obeys pins of PlanCosts: it is to be made again once they were measured.
+  uint64_t next = 0;      // Task.
+  uint64_t feeds = 0;     // So far.
+  int64_t credit_ns = 0;  // What may still be spent on feeding.
 };
 
 class GraphCosts {
  public:
-  explicit GraphCosts(std::shared_ptr<CostStore> store);
+  // For the candidates of `prepared`. Of checked graphs nothing is measured: checks are much slower than runs.
+  GraphCosts(std::shared_ptr<CostStore> store, const PreparedGraph& prepared);
   ~GraphCosts();
   GraphCosts(const GraphCosts&) = delete;
   GraphCosts& operator=(const GraphCosts&) = delete;
-
-  // Of Prepare, once a candidate, in the order of PreparedGraph::candidates of its leaf.
-  void AddCandidate(graph::NodeId leaf, const Artifact& artifact, Device& device);
 
   // What is known now. `prepared` (whose this is) and `flat` are borrowed for the result's life. Measures transfers to
   // devices that candidates name and whose transfers were not measured yet: a few milliseconds each, once an engine.
@@ -104,18 +101,19 @@ class GraphCosts {
   // At most `most`; false when there are more.
   bool List(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels) const;
 
+  struct Kernels;  // In costs.cc.
+
  private:
-  friend class CostStore;
   const std::shared_ptr<CostStore> store_;  // Shared: a graph that somebody holds may outlive the engine.
-  struct Kernels;
   std::unique_ptr<Kernels> kernels_;
 };
 
 inline constexpr size_t kFedLaunchesMax = 1024;
 
-// Devices are borrowed for the store's life; `keeper`, `hub` and `clock` for as long as anything is run or prepared.
-std::shared_ptr<CostStore> CreateCostStore(std::span<Device* const> devices, LearntStore& keeper, Hub& hub,
-                                           const Clock& clock);
+// Devices are borrowed for the store's life; `keeper` and `clock` for as long as anything is run or prepared.
+// `measures_transfers`: ForPlan copies a little to and from devices, else their facts say what a transfer takes.
+std::shared_ptr<CostStore> CreateCostStore(std::span<Device* const> devices, bool measures_transfers,
+                                           LearntStore& keeper, const Clock& clock);
 // Of the engine's devices, to and from host memory.
 std::vector<TransferCostRecord> ListTransfers(const CostStore& store);
 

@@ -36,6 +36,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "compiler/service.h"
+#include "engine/costs.h"
 #include "engine/device_memory.h"
 #include "graph/parse.h"
 
@@ -57,6 +58,9 @@ struct EngineOptions {
   // than spill_bytes_max.
   int spill_fd = -1;
   uint64_t spill_bytes_max = 0;
+  // How long copies to and from devices take is measured in the first run that may use one (a few milliseconds each),
+  // unless its facts say so.
+  bool measures_transfers = false;
 };
 
 // An output of one repetition that is an input of the next.
@@ -222,6 +226,11 @@ class Engine {
   // kUnavailable when a device is lost (node, device).
   StatusOr<RunResult> Run(PreparedGraph& graph, const RunRequest& request);
 
+  // What is known of the graph's kernels (devices are indices in devices()), and of transfers. At most `most` kernels;
+  // false when there are more. Any thread, also while the graph runs.
+  bool ListCosts(const PreparedGraph& graph, size_t most, std::vector<KernelCostRecord>* kernels) const;
+  std::vector<TransferCostRecord> ListTransferCosts() const { return ListTransfers(*costs_); }
+
   std::vector<DeviceInfo> devices() const;
   DeviceMemory& device_memory() { return *memory_; }
   // Graphs that do not run give memory of EngineOptions::devices[device] back until at most `bytes_max` are held.
@@ -229,7 +238,8 @@ class Engine {
 
  private:
   EngineOptions options_;
-  const std::shared_ptr<DeviceMemory> memory_;  // Shared with graphs, which may outlive the engine.
+  const std::shared_ptr<DeviceMemory> memory_;  // Shared with graphs, which may outlive the engine; so is costs_.
+  const std::shared_ptr<CostStore> costs_;
 };
 
 }  // namespace hpvm

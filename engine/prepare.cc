@@ -761,6 +761,7 @@ StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource
   if (outcome.ok() && outcome->graph != nullptr) {
     outcome->graph->memory = memory_;
     memory_->Add(outcome->graph);
+    outcome->graph->costs = std::make_unique<GraphCosts>(costs_, *outcome->graph);
   }
   return outcome;
 }

@@ -31,6 +31,7 @@ class PreparedGraph {
   std::vector<std::vector<scheduler::Candidate>> candidates;  // By NodeId's index; leaves only.
   std::vector<std::vector<Executable*>> executables;          // Beside `candidates`; borrowed from `loaded`.
   std::vector<std::unique_ptr<Executable>> loaded;
+  std::unique_ptr<GraphCosts> costs;     // Never null once the engine has prepared it.
   std::shared_ptr<DeviceMemory> memory;  // The engine's; shared, as a graph may outlive it. Null: nothing is counted.
   // Some devices have one space because one imports the other's memory. Taken back, with new spaces, when a driver
   // turns out not to do what it says: whoever runs may then change this and the spaces in `facts`.

@@ -40,6 +40,8 @@ double WeightedMedian(std::vector<Weighted>& values) {
   return values.empty() ? 0 : values.back().value;
 }
 
+}  // namespace
+
 Work MeanOf(const CostClass& c) {
   return {.leaf = {},
           .choice = 0,
@@ -47,8 +49,6 @@ Work MeanOf(const CostClass& c) {
           .bytes = static_cast<uint64_t>(std::min(c.bytes, 1e18)),
           .operations = c.operations};
 }
-
-}  // namespace
 
 CostCurve::CostCurve(const CostHistory& history, const DeviceFacts& device) {
   double launch_ns = 0;

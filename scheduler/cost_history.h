@@ -76,6 +76,8 @@ class CostHistory {
   uint64_t samples_ = 0;
 };
 
+// A launch like those of the class.
+Work MeanOf(const CostClass& c);
 // Whether a class could come from a history that was only fed with what a machine can measure.
 bool IsSound(const CostClass& c);
 
@@ -115,6 +117,8 @@ struct TransferLine {
   double At(uint64_t bytes) const;
 };
 
+// Of a link of which nothing is known: what StaticCosts says of it.
+TransferLine LinkEstimate();
 // One after the other.
 TransferLine Through(const TransferLine& first, const TransferLine& second);
 

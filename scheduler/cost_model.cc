@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "scheduler/cost_history.h"
+
 namespace hpvm::scheduler {
 namespace {
 
@@ -85,7 +87,9 @@ Cost StaticCosts::Run(const Work& work, DeviceIndex, const DeviceFacts& device) 
 }
 
 Duration StaticCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const {
-  return FromNs(kLinkStartNs + static_cast<double>(bytes) / kLinkBytesPerNs);
+  return FromNs(LinkEstimate().At(bytes));
 }
+
+TransferLine LinkEstimate() { return {.start_ns = kLinkStartNs, .bytes_per_second = kLinkBytesPerNs * 1e9}; }
 
 }  // namespace hpvm::scheduler

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cost_store.h"
+
+#include <algorithm>
+
+namespace hpvm {
+namespace {
+
+using scheduler::CostClass;
+
+// For one device, of the time that its first run with a plan takes longer.
+constexpr Duration kProbeMax = std::chrono::milliseconds(4);
+
+CostRecordClass Written(const CostClass& c) {
+  return {.size = c.size,
+          .intensity = c.intensity,
+          .samples = c.samples,
+          .weight = static_cast<float>(c.weight),
+          .instances = static_cast<float>(c.instances),
+          .bytes = static_cast<float>(c.bytes),
+          .operations = static_cast<float>(c.operations),
+          .time_ns = static_cast<float>(c.time_ns),
+          .variance = static_cast<float>(c.variance),
+          .low_ns = static_cast<float>(c.low_ns),
+          .error = static_cast<float>(c.error)};
+}
+
+CostClass Read(const CostRecordClass& c) {
+  CostClass read{.size = c.size, .intensity = c.intensity, .samples = c.samples};
+  read.weight = c.weight;
+  read.instances = c.instances;
+  read.bytes = c.bytes;
+  read.operations = c.operations;
+  read.time_ns = c.time_ns;
+  read.variance = c.variance;
+  read.low_ns = c.low_ns;
+  read.error = c.error;
+  return read;
+}
+
+}  // namespace
+
+std::string DeviceKeyOf(const DeviceInfo& info) {
+  return info.id.substr(0, info.id.find(':')) + ' ' + info.name + ' ' + std::to_string(info.compute_units);
+}
+
+CostStore::CostStore(std::span<Device* const> devices, bool measures_transfers, LearntStore& keeper,
+                     const Clock& clock)
+    : devices_(devices.begin(), devices.end()),
+      measures_transfers_(measures_transfers),
+      keeper_(keeper),
+      clock_(clock),
+      links_(devices_.size()) {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    links_[i].transfers = EstimateTransfers(devices_[i]->info());
+  }
+}
+
+KernelCosts* CostStore::Acquire(const Artifact& artifact) {
+  KernelCosts* kernel = nullptr;
+  if (artifact.name == Sha256{}) {
+    auto made = std::make_unique<KernelCosts>();
+    kernel = made.get();
+    unnamed_.emplace(kernel, std::move(made));
+  } else {
+    std::unique_ptr<KernelCosts>& named = named_[artifact.name];
+    if (named == nullptr) {
+      named = std::make_unique<KernelCosts>();
+      named->name = artifact.name;
+      Restore(artifact, *named);
+    }
+    kernel = named.get();
+  }
+  kernel->label = artifact.module_name + '/' + artifact.entry;
+  ++kernel->users;
+  return kernel;
+}
+
+void CostStore::Release(KernelCosts* kernel) {
+  if (--kernel->users > 0) {
+    return;
+  }
+  if (kernel->name == Sha256{}) {
+    unnamed_.erase(kernel);
+    return;
+  }
+  idle_.push_back(kernel->name);
+  if (idle_.size() > kIdleKernelsMax) {
+    ForgetIdle();
+  }
+}
+
+// The half that was left longest ago, so that this is rare.
+void CostStore::ForgetIdle() {
+  const size_t forgotten = idle_.size() / 2;
+  for (size_t i = 0; i < forgotten; ++i) {
+    const auto kernel = named_.find(idle_[i]);
+    if (kernel != named_.end() && kernel->second->users == 0) {
+      named_.erase(kernel);
+    }
+  }
+  idle_.erase(idle_.begin(), idle_.begin() + static_cast<ptrdiff_t>(forgotten));
+}
+
+void CostStore::Restore(const Artifact& artifact, KernelCosts& kernel) {
+  const StatusOr<CostRecord> record = artifact.costs.empty() ? CostRecord() : DecodeCosts(artifact.costs);
+  if (!record.ok()) {
+    return;
+  }
+  for (const CostRecordDevice& device : record->devices) {
+    std::vector<CostClass> classes;
+    for (const CostRecordClass& c : device.classes) {
+      classes.push_back(Read(c));
+    }
+    On(kernel, device.device)->history.Restore(classes);
+  }
+}
+
+DeviceCosts* CostStore::On(KernelCosts& kernel, const std::string& device) {
+  const auto found =
+      std::find_if(kernel.devices.begin(), kernel.devices.end(),
+                   [&](const std::unique_ptr<DeviceCosts>& costs) { return costs->device == device; });
+  if (found != kernel.devices.end()) {
+    return found->get();
+  }
+  kernel.devices.push_back(std::make_unique<DeviceCosts>());
+  kernel.devices.back()->device = device;
+  return kernel.devices.back().get();
+}
+
+const scheduler::CostCurve& CostStore::CurveOf(DeviceCosts& costs, const scheduler::DeviceFacts& facts) {
+  const uint64_t samples = costs.history.samples();
+  if (samples > costs.fitted_samples + costs.fitted_samples / 8) {
+    costs.curve = scheduler::CostCurve(costs.history, facts);
+    costs.fitted_samples = samples;
+  }
+  return costs.curve;
+}
+
+// Each time the samples have doubled: a kernel that runs for days is kept some dozens of times.
+std::vector<uint8_t> CostStore::RecordOf(KernelCosts& kernel) {
+  if (kernel.name == Sha256{} || kernel.samples < 2 * kernel.kept_samples + 1) {
+    return {};
+  }
+  kernel.kept_samples = kernel.samples;
+  CostRecord record;
+  for (const std::unique_ptr<DeviceCosts>& costs : kernel.devices) {
+    CostRecordDevice& device = record.devices.emplace_back();
+    device.device = costs->device;
+    for (const CostClass& c : costs->history.classes()) {
+      if (c.samples > 0) {
+        device.classes.push_back(Written(c));
+      }
+    }
+  }
+  return EncodeCosts(record);
+}
+
+void CostStore::MeasureTransfers(const Device& device) {
+  const auto found = std::find(devices_.begin(), devices_.end(), &device);
+  if (!measures_transfers_ || found == devices_.end() || device.info().host_visible) {
+    return;
+  }
+  std::lock_guard lock(link_mutex_);
+  Link& link = links_[static_cast<size_t>(found - devices_.begin())];
+  if (!link.is_measured) {
+    link.is_measured = true;
+    link.transfers = hpvm::MeasureTransfers(**found, clock_, kProbeMax, &remains_);
+  }
+}
+
+DeviceTransfers CostStore::TransfersOf(const Device& device) const {
+  const auto found = std::find(devices_.begin(), devices_.end(), &device);
+  if (found == devices_.end()) {
+    return EstimateTransfers(device.info());
+  }
+  std::lock_guard lock(link_mutex_);
+  return links_[static_cast<size_t>(found - devices_.begin())].transfers;
+}
+
+}  // namespace hpvm

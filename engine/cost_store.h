@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The histories of an engine's kernels, and its transfers: what engine/costs.h is made of.
+//
+// Threads: everything but the constructor takes mutex(), which callers hold where a method says so; transfers have a
+// mutex of their own, because measuring them takes milliseconds.
+#ifndef HPVMD_ENGINE_COST_STORE_H_
+#define HPVMD_ENGINE_COST_STORE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/device.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "compiler/cost_record.h"
+#include "compiler/learnt.h"
+#include "engine/transfer_probe.h"
+#include "scheduler/cost_history.h"
+
+namespace hpvm {
+
+// One kernel on one kind of device.
+struct DeviceCosts {
+  std::string device;  // DeviceKeyOf.
+  scheduler::CostHistory history;
+  scheduler::CostCurve curve;
+  uint64_t fitted_samples = 0;  // When `curve` was made.
+};
+
+// One kernel.
+struct KernelCosts {
+  Sha256 name;        // Of the artifact; zeros: it is kept nowhere, and no other graph's.
+  std::string label;  // "module/entry".
+  std::vector<std::unique_ptr<DeviceCosts>> devices;
+  uint32_t users = 0;
+  uint64_t samples = 0;       // Added by this process.
+  uint64_t kept_samples = 0;  // Of them, when it was last kept.
+};
+
+// Devices with equal keys are as quick as each other.
+std::string DeviceKeyOf(const DeviceInfo& info);
+
+// Named kernels that no graph uses any more; those longest unused are forgotten first.
+inline constexpr size_t kIdleKernelsMax = 1024;
+
+class CostStore {
+ public:
+  CostStore(std::span<Device* const> devices, bool measures_transfers, LearntStore& keeper, const Clock& clock);
+
+  std::mutex& mutex() const { return mutex_; }
+
+  // The caller holds mutex(). The kernel stays until it is released as often; what was kept of it is restored.
+  KernelCosts* Acquire(const Artifact& artifact);
+  void Release(KernelCosts* kernel);
+  static DeviceCosts* On(KernelCosts& kernel, const std::string& device);
+  // The curve for the device that the facts are of, made anew when enough has been added.
+  static const scheduler::CostCurve& CurveOf(DeviceCosts& costs, const scheduler::DeviceFacts& facts);
+  // What is to be kept of a kernel now; empty: nothing new, or nothing is kept of it.
+  static std::vector<uint8_t> RecordOf(KernelCosts& kernel);
+
+  // The caller does not hold mutex().
+  void Keep(const Sha256& name, std::span<const uint8_t> record) { keeper_.KeepCosts(name, record); }
+  // Once for each device, if transfers are measured at all; the others wait for it.
+  void MeasureTransfers(const Device& device);
+  DeviceTransfers TransfersOf(const Device& device) const;
+  std::span<Device* const> devices() const { return devices_; }
+
+ private:
+  struct Link {
+    bool is_measured = false;
+    DeviceTransfers transfers;
+  };
+  static void Restore(const Artifact& artifact, KernelCosts& kernel);
+  void ForgetIdle();
+
+  const std::vector<Device*> devices_;  // Borrowed.
+  const bool measures_transfers_;
+  LearntStore& keeper_;
+  const Clock& clock_;
+  mutable std::mutex mutex_;
+  std::map<Sha256, std::unique_ptr<KernelCosts>> named_;               // Guarded by mutex_, as all below.
+  std::map<KernelCosts*, std::unique_ptr<KernelCosts>> unnamed_;
+  std::vector<Sha256> idle_;  // Of named_, in the order in which their last users left; may name used ones again.
+  mutable std::mutex link_mutex_;
+  std::vector<Link> links_;                              // By device; guarded by link_mutex_.
+  std::vector<std::unique_ptr<ProbeRemains>> remains_;  // Likewise.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_ENGINE_COST_STORE_H_

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "engine/cost_store.h"
+#include "engine/launch_work.h"
+#include "engine/prepared_graph.h"
+#include "scheduler/cost_history.h"
+
+namespace hpvm {
+namespace {
+
+using scheduler::CostHistory;
+using scheduler::DeviceFacts;
+using scheduler::SampleOption;
+using scheduler::Task;
+using scheduler::TransferLine;
+using scheduler::Work;
+
+// Of a run's time, and what looking at one launch takes.
+constexpr int64_t kFeedShare = 100;
+constexpr int64_t kLookNs = 500;
+// A plan's first runs are looked at whatever it takes.
+constexpr uint64_t kFirstFeeds = 2;
+// Launches that a plan may pin, and how many are asked.
+constexpr size_t kPinsMax = 64;
+constexpr size_t kPinNodesMax = 65'536;
+// A new plan has to promise this much, and what the present one was made from must be off by so much.
+constexpr double kGain = 0.15;
+constexpr double kGainNs = 20'000;
+constexpr double kChange = 0.25;
+
+double NsOf(Duration duration) { return static_cast<double>(duration.count()); }
+
+class PlanCostsCopy final : public PlanCosts {
+ public:
+  PlanCostsCopy(const PreparedGraph& prepared, const graph::FlatGraph& flat)
+      : works_(prepared.graph, flat, prepared.executables, cache_) {}
+
+  scheduler::Cost Run(const Work& work, scheduler::DeviceIndex index, const DeviceFacts& device) const override {
+    return measured_.Run(work, index, device);
+  }
+  Duration Transfer(uint64_t bytes, scheduler::SpaceIndex from, scheduler::SpaceIndex to) const override {
+    return measured_.Transfer(bytes, from, to);
+  }
+  Work Of(graph::FlatNodeId node, uint32_t choice, const scheduler::Box& box) const override {
+    return works_.Of(node, choice, box);
+  }
+  std::span<const scheduler::PlacementPin> pins() const override { return pins_; }
+
+  scheduler::MeasuredCosts& measured() { return measured_; }
+  std::vector<scheduler::PlacementPin>& mutable_pins() { return pins_; }
+
+ private:
+  scheduler::MeasuredCosts measured_;
+  mutable WorkCache cache_;
+  LaunchWork works_;
+  std::vector<scheduler::PlacementPin> pins_;
+};
+
+// A candidate's memory of its kernel.
+struct KernelUse {
+  KernelCosts* kernel = nullptr;
+  DeviceCosts* costs = nullptr;
+};
+
+}  // namespace
+
+struct GraphCosts::Kernels {
+  std::vector<std::vector<KernelUse>> leaves;  // By NodeId's index, by choice.
+  WorkCache cache;
+  // Kept between calls, so that nothing is allocated.
+  std::vector<SampleOption> options;
+  std::vector<uint32_t> choices;
+  std::vector<KernelCosts*> fed;
+};
+
+namespace {
+
+// What candidates of launches are expected to take. The caller holds the store's mutex.
+class Options {
+ public:
+  Options(const PreparedGraph& prepared, const graph::FlatGraph& flat, CostStore& store, GraphCosts::Kernels& kernels)
+      : prepared_(prepared),
+        flat_(flat),
+        store_(store),
+        kernels_(kernels),
+        works_(prepared.graph, flat, prepared.executables, kernels.cache) {}
+
+  std::span<KernelUse> UsesOf(graph::FlatNodeId node) const {
+    const uint32_t leaf = flat_.nodes[node.index].leaf.index;
+    return leaf < kernels_.leaves.size() ? std::span<KernelUse>(kernels_.leaves[leaf]) : std::span<KernelUse>();
+  }
+  Work WorkOf(graph::FlatNodeId node, uint32_t choice, const scheduler::Box& box) const {
+    return works_.Of(node, choice, box);
+  }
+  const DeviceFacts& FactsOf(graph::FlatNodeId node, uint32_t choice) const {
+    return prepared_.facts[CandidatesOf(node)[choice].device];
+  }
+  double Expect(graph::FlatNodeId node, uint32_t choice, const Work& work) const {
+    const DeviceFacts& facts = FactsOf(node, choice);
+    return NsOf(CostStore::CurveOf(*UsesOf(node)[choice].costs, facts).At(work, facts).time);
+  }
+
+  // Fills Kernels::options, and which candidate each is: those that a placement may choose by cost, that is of the best
+  // hint if any has one.
+  std::span<const SampleOption> Collect(graph::FlatNodeId node, const scheduler::Box& box) {
+    kernels_.options.clear();
+    kernels_.choices.clear();
+    const std::span<KernelUse> uses = UsesOf(node);
+    const std::vector<scheduler::Candidate>& candidates = CandidatesOf(node);
+    uint32_t hint = scheduler::Candidate::kNoHint;
+    for (const scheduler::Candidate& candidate : candidates) {
+      hint = std::min(hint, candidate.hint);
+    }
+    for (uint32_t choice = 0; choice < uses.size(); ++choice) {
+      if (candidates[choice].hint == hint) {
+        kernels_.options.push_back(OptionOf(node, choice, WorkOf(node, choice, box)));
+        kernels_.choices.push_back(choice);
+      }
+    }
+    return kernels_.options;
+  }
+  uint32_t ChoiceOf(uint32_t option) const { return kernels_.choices[option]; }
+
+ private:
+  const std::vector<scheduler::Candidate>& CandidatesOf(graph::FlatNodeId node) const {
+    return prepared_.candidates[flat_.nodes[node.index].leaf.index];
+  }
+
+  SampleOption OptionOf(graph::FlatNodeId node, uint32_t choice, const Work& work) const {
+    const DeviceFacts& facts = FactsOf(node, choice);
+    DeviceCosts& costs = *UsesOf(node)[choice].costs;
+    const scheduler::Cost cost = CostStore::CurveOf(costs, facts).At(work, facts);
+    SampleOption option{.expected_ns = NsOf(cost.time)};
+    const scheduler::CostClass* c = costs.history.Find(work);
+    option.samples = c != nullptr && c->samples > 0 ? c->samples : cost.is_estimate ? 0 : ~uint64_t{0};
+    option.tries = c != nullptr ? c->tries : 0;
+    if (facts.space != scheduler::kHostSpace) {
+      const Device& device = *prepared_.devices[CandidatesOf(node)[choice].device];
+      option.expected_ns += store_.TransfersOf(device).up.At(work.bytes);
+    }
+    return option;
+  }
+
+  const PreparedGraph& prepared_;
+  const graph::FlatGraph& flat_;
+  CostStore& store_;
+  GraphCosts::Kernels& kernels_;
+  LaunchWork works_;
+};
+
+}  // namespace
+
+GraphCosts::GraphCosts(std::shared_ptr<CostStore> store, const PreparedGraph& prepared)
+    : store_(std::move(store)), kernels_(std::make_unique<Kernels>()) {
+  if (prepared.is_checked) {
+    return;
+  }
+  std::lock_guard lock(store_->mutex());
+  kernels_->leaves.resize(prepared.candidates.size());
+  for (size_t leaf = 0; leaf < prepared.candidates.size(); ++leaf) {
+    for (size_t choice = 0; choice < prepared.candidates[leaf].size(); ++choice) {
+      const Device& device = *prepared.devices[prepared.candidates[leaf][choice].device];
+      KernelCosts* kernel = store_->Acquire(prepared.executables[leaf][choice]->artifact());
+      kernels_->leaves[leaf].push_back(
+          {.kernel = kernel, .costs = CostStore::On(*kernel, DeviceKeyOf(device.info()))});
+    }
+  }
+}
+
+GraphCosts::~GraphCosts() {
+  std::lock_guard lock(store_->mutex());
+  for (const std::vector<KernelUse>& leaf : kernels_->leaves) {
+    for (const KernelUse& use : leaf) {
+      store_->Release(use.kernel);
+    }
+  }
+}
+
+namespace {
+
+// Host memory is the way between any two devices.
+void SetTransfers(const PreparedGraph& prepared, const CostStore& store, scheduler::MeasuredCosts& costs) {
+  std::map<scheduler::SpaceIndex, DeviceTransfers> spaces;  // Of the first device that has it.
+  for (size_t i = 0; i < prepared.devices.size(); ++i) {
+    if (prepared.facts[i].space != scheduler::kHostSpace) {
+      spaces.try_emplace(prepared.facts[i].space, store.TransfersOf(*prepared.devices[i]));
+    }
+  }
+  for (const auto& [space, transfers] : spaces) {
+    costs.SetTransfer(scheduler::kHostSpace, space, transfers.up);
+    costs.SetTransfer(space, scheduler::kHostSpace, transfers.down);
+    for (const auto& [other, others] : spaces) {
+      if (other != space) {
+        costs.SetTransfer(space, other, Through(transfers.down, others.up));
+      }
+    }
+  }
+}
+
+// One launch of each (leaf, class) whose candidates want a sample.
+void ChoosePins(Options& options, const graph::FlatGraph& flat, std::vector<scheduler::PlacementPin>* pins) {
+  std::set<std::pair<uint32_t, scheduler::CostKey>> seen;
+  const size_t nodes = std::min(flat.nodes.size(), kPinNodesMax);
+  for (uint32_t i = 0; i < nodes && pins->size() < kPinsMax; ++i) {
+    const graph::FlatNodeId node(i);
+    const std::span<KernelUse> uses = options.UsesOf(node);
+    if (uses.size() < 2) {
+      continue;
+    }
+    const scheduler::Box whole{.count = flat.nodes[i].extent};
+    if (!seen.emplace(flat.nodes[i].leaf.index, KeyOf(options.WorkOf(node, 0, whole))).second) {
+      continue;
+    }
+    const uint32_t wanted = WantsSample(options.Collect(node, whole));
+    if (wanted != scheduler::kNoSample) {
+      const uint32_t choice = options.ChoiceOf(wanted);
+      uses[choice].costs->history.CountTry(options.WorkOf(node, choice, whole));
+      pins->push_back({.node = node, .choice = choice});
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<PlanCosts> GraphCosts::ForPlan(const PreparedGraph& prepared, const graph::FlatGraph& flat,
+                                               bool may_pin) {
+  std::vector<bool> is_used(prepared.devices.size());
+  for (const std::vector<scheduler::Candidate>& candidates : prepared.candidates) {
+    for (const scheduler::Candidate& candidate : candidates) {
+      is_used[candidate.device] = true;
+    }
+  }
+  for (size_t i = 0; i < is_used.size(); ++i) {
+    if (is_used[i]) {
+      store_->MeasureTransfers(*prepared.devices[i]);
+    }
+  }
+  auto costs = std::make_unique<PlanCostsCopy>(prepared, flat);
+  SetTransfers(prepared, *store_, costs->measured());
+  std::lock_guard lock(store_->mutex());
+  std::map<std::pair<const DeviceCosts*, scheduler::DeviceIndex>, uint32_t> curves;
+  for (uint32_t leaf = 0; leaf < kernels_->leaves.size(); ++leaf) {
+    for (uint32_t choice = 0; choice < kernels_->leaves[leaf].size(); ++choice) {
+      DeviceCosts* known = kernels_->leaves[leaf][choice].costs;
+      const scheduler::DeviceIndex device = prepared.candidates[leaf][choice].device;
+      auto curve = curves.find({known, device});
+      if (curve == curves.end()) {
+        const uint32_t added = costs->measured().AddCurve(CostStore::CurveOf(*known, prepared.facts[device]));
+        curve = curves.emplace(std::pair(known, device), added).first;
+      }
+      costs->measured().SetCandidate(graph::NodeId(leaf), choice, curve->second);
+    }
+  }
+  if (may_pin) {
+    Options options(prepared, flat, *store_, *kernels_);
+    ChoosePins(options, flat, &costs->mutable_pins());
+  }
+  return costs;
+}
+
+namespace {
+
+// How many launches to look at now.
+size_t LooksOf(size_t tasks, Duration run, FeedState& state) {
+  const size_t most = std::min(tasks, kFedLaunchesMax);
+  if (state.feeds++ < kFirstFeeds) {
+    return most;
+  }
+  state.credit_ns = std::min<int64_t>(state.credit_ns + std::max<int64_t>(run.count(), 0) / kFeedShare,
+                                      static_cast<int64_t>(kFedLaunchesMax) * kLookNs);
+  const size_t looks = std::min(most, static_cast<size_t>(state.credit_ns / kLookNs));
+  state.credit_ns -= static_cast<int64_t>(looks) * kLookNs;
+  return looks;
+}
+
+class Feeder {
+ public:
+  Feeder(Options& options, std::span<const Task> tasks, std::span<const NodeTiming> timings,
+         std::vector<KernelCosts*>& fed)
+      : options_(options), tasks_(tasks), timings_(timings), fed_(fed) {
+    fed_.clear();
+  }
+
+  void Add(size_t index) {
+    const Task& task = tasks_[index];
+    const NodeTiming& timing = timings_[index];
+    const std::span<KernelUse> uses = options_.UsesOf(task.node);
+    if (timing.end_ns == 0 || timing.end_ns < timing.start_ns || task.choice >= uses.size()) {
+      return;
+    }
+    const KernelUse& use = uses[task.choice];
+    const Work work = options_.WorkOf(task.node, task.choice, task.box);
+    const double ns = static_cast<double>(timing.end_ns - timing.start_ns);
+    const double predicted = options_.Expect(task.node, task.choice, work);
+    const bool is_first = use.costs->history.Add(work, ns, predicted).samples == 1;
+    review_.measured_ns += ns;
+    review_.expected_ns += task.end > task.start ? NsOf(task.end - task.start) : predicted;
+    review_.first_samples += is_first ? 1 : 0;
+    if (is_first) {
+      for (uint32_t choice = 0; choice < uses.size(); ++choice) {
+        uses[choice].costs->history.Note(options_.WorkOf(task.node, choice, task.box));
+      }
+    }
+    ++use.kernel->samples;
+    if (std::find(fed_.begin(), fed_.end(), use.kernel) == fed_.end() && fed_.size() < kFedLaunchesMax) {
+      fed_.push_back(use.kernel);
+    }
+  }
+
+  // With all of this run's samples in.
+  void Review(size_t index) {
+    const Task& task = tasks_[index];
+    const std::span<KernelUse> uses = options_.UsesOf(task.node);
+    if (timings_[index].end_ns == 0 || task.choice >= uses.size()) {
+      return;
+    }
+    const double now = options_.Expect(task.node, task.choice, options_.WorkOf(task.node, task.choice, task.box));
+    now_ns_ += now;
+    change_ns_ += task.end > task.start ? std::abs(now - NsOf(task.end - task.start)) : 0;
+    double best = now;
+    if (uses.size() > 1) {
+      const std::span<const SampleOption> found = options_.Collect(task.node, task.box);
+      review_.wants_samples |= WantsSample(found) != scheduler::kNoSample;
+      for (uint32_t i = 0; i < found.size(); ++i) {
+        const uint32_t choice = options_.ChoiceOf(i);
+        best = std::min(best, options_.Expect(task.node, choice, options_.WorkOf(task.node, choice, task.box)));
+      }
+    }
+    review_.best_ns += best;
+  }
+
+  CostReview Conclude(size_t looks, bool has_pins) {
+    const double share = looks == 0 ? 0 : static_cast<double>(tasks_.size()) / static_cast<double>(looks);
+    const bool is_better = review_.best_ns < (1 - kGain) * now_ns_ && (now_ns_ - review_.best_ns) * share > kGainNs;
+    const bool has_changed = review_.first_samples > 0 || change_ns_ > kChange * review_.expected_ns;
+    review_.should_replan = has_pins || review_.wants_samples || (is_better && has_changed);
+    return review_;
+  }
+
+ private:
+  Options& options_;
+  std::span<const Task> tasks_;
+  std::span<const NodeTiming> timings_;
+  std::vector<KernelCosts*>& fed_;
+  double now_ns_ = 0, change_ns_ = 0;
+  CostReview review_;
+};
+
+}  // namespace
+
+CostReview GraphCosts::Feed(const PreparedGraph& prepared, const graph::FlatGraph& flat, std::span<const Task> tasks,
+                            std::span<const NodeTiming> timings, Duration run, FeedState* state) {
+  if (kernels_->leaves.empty() || tasks.empty() || timings.size() < tasks.size()) {
+    return {};
+  }
+  const size_t looks = LooksOf(tasks.size(), run, *state);
+  if (looks == 0) {
+    return {};
+  }
+  std::vector<std::pair<Sha256, std::vector<uint8_t>>> records;
+  CostReview review;
+  {
+    std::lock_guard lock(store_->mutex());
+    Options options(prepared, flat, *store_, *kernels_);
+    Feeder feeder(options, tasks, timings, kernels_->fed);
+    for (size_t i = 0; i < looks; ++i) {
+      feeder.Add((state->next + i) % tasks.size());
+    }
+    for (size_t i = 0; i < looks; ++i) {
+      feeder.Review((state->next + i) % tasks.size());
+    }
+    state->next = (state->next + looks) % tasks.size();
+    review = feeder.Conclude(looks, state->has_pins);
+    for (KernelCosts* kernel : kernels_->fed) {
+      if (std::vector<uint8_t> record = CostStore::RecordOf(*kernel); !record.empty()) {
+        records.emplace_back(kernel->name, std::move(record));
+      }
+    }
+  }
+  for (const auto& [name, record] : records) {
+    store_->Keep(name, record);
+  }
+  return review;
+}
+
+bool GraphCosts::List(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels) const {
+  std::lock_guard lock(store_->mutex());
+  std::set<std::pair<const DeviceCosts*, scheduler::DeviceIndex>> seen;
+  for (uint32_t leaf = 0; leaf < kernels_->leaves.size(); ++leaf) {
+    for (uint32_t choice = 0; choice < kernels_->leaves[leaf].size(); ++choice) {
+      const KernelUse& use = kernels_->leaves[leaf][choice];
+      const scheduler::DeviceIndex device = prepared.candidates[leaf][choice].device;
+      if (!seen.emplace(use.costs, device).second) {
+        continue;
+      }
+      for (const scheduler::CostClass& c : use.costs->history.classes()) {
+        if (kernels->size() >= most) {
+          return false;
+        }
+        const scheduler::Roofline roof = RooflineOf(MeanOf(c), prepared.facts[device]);
+        kernels->push_back({.kernel = use.kernel->label,
+                            .device = device,
+                            .instances = c.size >= 64 ? ~uint64_t{0} : uint64_t{1} << c.size,
+                            .estimate_ns = roof.launch_ns + roof.body_ns,
+                            .measured_ns = c.time_ns,
+                            .samples = c.samples,
+                            .error = c.error});
+      }
+    }
+  }
+  return true;
+}
+
+std::shared_ptr<CostStore> CreateCostStore(std::span<Device* const> devices, bool measures_transfers,
+                                           LearntStore& keeper, const Clock& clock) {
+  return std::make_shared<CostStore>(devices, measures_transfers, keeper, clock);
+}
+
+std::vector<TransferCostRecord> ListTransfers(const CostStore& store) {
+  std::vector<TransferCostRecord> records;
+  for (uint32_t i = 0; i < store.devices().size(); ++i) {
+    if (store.devices()[i]->info().host_visible) {
+      continue;
+    }
+    const DeviceTransfers transfers = store.TransfersOf(*store.devices()[i]);
+    const auto add = [&](uint32_t source, uint32_t target, const TransferLine& line) {
+      records.push_back({.source = source,
+                         .target = target,
+                         .start_ns = line.start_ns,
+                         .bytes_per_second = line.bytes_per_second,
+                         .is_estimate = line.is_estimate});
+    };
+    add(TransferCostRecord::kHost, i, transfers.up);
+    add(i, TransferCostRecord::kHost, transfers.down);
+  }
+  return records;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much work a plan's launches are: what the compiler counted (compiler/ir/work.h) for what a plan knows of them.
+#ifndef HPVMD_ENGINE_LAUNCH_WORK_H_
+#define HPVMD_ENGINE_LAUNCH_WORK_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backends/device.h"
+#include "graph/flatten.h"
+#include "graph/graph.h"
+#include "scheduler/cost_model.h"
+
+namespace hpvm {
+
+// Counts of the last launch of each leaf: the launches of a graph are alike, and counting takes microseconds. One thread
+// at a time.
+class WorkCache {
+ public:
+  // Operations of the whole launch by candidate `choice` of its leaf, 0 when they are not known, and the bytes that it
+  // can move at most.
+  struct Count {
+    double operations = 0, bytes_max = 0;
+  };
+  Count Of(const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node,
+           std::span<Executable* const> candidates, uint32_t choice);
+
+ private:
+  struct Leaf {
+    bool is_set = false;
+    std::array<uint64_t, 3> extent{}, group{};
+    std::vector<uint64_t> values;  // Bits of scalars, bytes of ports.
+    std::vector<Count> counts;     // By candidate.
+  };
+  bool IsLast(const Leaf& leaf, const graph::FlatGraph& flat, uint32_t node) const;
+  void Set(Leaf& leaf, const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node,
+           std::span<Executable* const> candidates);
+
+  std::vector<Leaf> leaves_;  // By NodeId's index.
+};
+
+// Everything is borrowed. One thread at a time.
+class LaunchWork final : public scheduler::WorkModel {
+ public:
+  LaunchWork(const graph::Graph& graph, const graph::FlatGraph& flat,
+             const std::vector<std::vector<Executable*>>& executables, WorkCache& cache)
+      : graph_(graph), flat_(flat), executables_(executables), cache_(cache), ports_(flat) {}
+  scheduler::Work Of(graph::FlatNodeId node, uint32_t choice, const scheduler::Box& box) const override;
+
+ private:
+  const graph::Graph& graph_;
+  const graph::FlatGraph& flat_;
+  const std::vector<std::vector<Executable*>>& executables_;  // By leaf, by choice.
+  WorkCache& cache_;
+  scheduler::PortWork ports_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_ENGINE_LAUNCH_WORK_H_

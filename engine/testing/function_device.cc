@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/testing/function_device.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -71,18 +72,23 @@ class FunctionDevice final : public Device {
     info_.imports_memory = options_.imports_memory;
     info_.host_visible = options_.host_visible;
     info_.runs_inline = options_.runs_inline;
+    info_.has_copy_lanes = options_.has_copy_lanes;
     if (!options_.runs_inline) {
-      thread_ = std::thread([this] { Serve(); });
+      for (size_t lane = 0; lane < (options_.has_copy_lanes ? kLanes : 1); ++lane) {
+        threads_[lane] = std::thread([this, lane] { Serve(queues_[lane]); });
+      }
     }
   }
   ~FunctionDevice() override {
-    if (thread_.joinable()) {
-      {
-        std::lock_guard lock(mutex_);
-        closing_ = true;
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) {
+        thread.join();
       }
-      changed_.notify_all();
-      thread_.join();
     }
   }
 
@@ -130,22 +136,22 @@ class FunctionDevice final : public Device {
     }
     {
       std::lock_guard lock(mutex_);
-      queue_.push_back(submission);
+      queues_[options_.has_copy_lanes ? static_cast<size_t>(submission.lane) : 0].push_back(submission);
     }
     changed_.notify_all();
     return absl::OkStatus();
   }
 
  private:
-  void Serve() {
+  void Serve(std::deque<Submission>& queue) {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
-      if (queue_.empty()) {
+      changed_.wait(lock, [&] { return closing_ || !queue.empty(); });
+      if (queue.empty()) {
         return;
       }
-      const Submission submission = queue_.front();
-      queue_.pop_front();
+      const Submission submission = queue.front();
+      queue.pop_front();
       lock.unlock();
       Start(submission);
       lock.lock();
@@ -167,10 +173,17 @@ class FunctionDevice final : public Device {
     for (const TimelinePoint& wait : submission.waits) {
       HPVMD_RETURN_IF_ERROR(wait.timeline->Wait(wait.value, kNever));
     }
+    if (submission.stop != nullptr && submission.stop->load() != 0) {
+      return Cancelled("The submission was stopped before it started.");
+    }
     for (const Command& command : submission.commands->commands) {
+      HPVMD_RETURN_IF_ERROR(CountDown(submission));
       if (const auto* copy = std::get_if<CopyCommand>(&command)) {
-        ++counts_.copies;
-        std::memcpy(Data(submission, copy->target) + copy->target_offset,
+        {
+          std::lock_guard lock(mutex_);
+          ++counts_.copies;
+        }
+        std::memmove(Data(submission, copy->target) + copy->target_offset,
                     Data(submission, copy->source) + copy->source_offset, copy->bytes);
       } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
         std::memset(Data(submission, fill->target) + fill->offset, fill->value, fill->bytes);
@@ -179,6 +192,25 @@ class FunctionDevice final : public Device {
       }
     }
     return absl::OkStatus();
+  }
+
+  // The moment of the loss is a command's: what it would have written in the device's own memory is garbage.
+  Status CountDown(const Submission& submission) {
+    if (options_.commands_left == nullptr) {
+      return absl::OkStatus();
+    }
+    int64_t left = options_.commands_left->load();
+    while (left > 0 && !options_.commands_left->compare_exchange_weak(left, left - 1)) {
+    }
+    if (left != 0) {
+      return absl::OkStatus();
+    }
+    for (Buffer* buffer : submission.buffers) {
+      if (auto* own = dynamic_cast<OwnBuffer*>(buffer); own != nullptr && !info_.host_visible) {
+        std::memset(own->data(), 0xa5, own->bytes());
+      }
+    }
+    return Unavailable("The device is lost.");
   }
 
   // Own buffers, and host memory as the other side of copies.
@@ -209,10 +241,15 @@ class FunctionDevice final : public Device {
     }
     const int64_t start = RealClock().Now().count();
     FunctionCall call{.extent = dispatch.extent, .arguments = arguments, .stop = submission.stop};
+    HPVMD_RETURN_IF_ERROR(ReadExtents(dispatch, submission, &call.extent));
+    std::array<uint64_t, 3> end;
+    for (size_t d = 0; d < 3; ++d) {
+      end[d] = dispatch.first[d] + std::min(dispatch.count[d], call.extent[d] - std::min(call.extent[d], dispatch.first[d]));
+    }
     auto& [x, y, z] = call.instance;
-    for (z = 0; z < dispatch.extent[2]; ++z) {
-      for (y = 0; y < dispatch.extent[1]; ++y) {
-        for (x = 0; x < dispatch.extent[0]; ++x) {
+    for (z = dispatch.first[2]; z < end[2]; ++z) {
+      for (y = dispatch.first[1]; y < end[1]; ++y) {
+        for (x = dispatch.first[0]; x < end[0]; ++x) {
           const bool stopped = submission.stop != nullptr && submission.stop->load() != 0;
           const ir::TrapCode code = stopped ? ir::TrapCode::kStopped : executable.function()(call);
           if (code != ir::TrapCode::kNone) {
@@ -227,6 +264,26 @@ class FunctionDevice final : public Device {
     return absl::OkStatus();
   }
 
+  static Status ReadExtents(const DispatchCommand& dispatch, const Submission& submission,
+                            std::array<uint64_t, 3>* extent) {
+    for (size_t d = 0; d < 3; ++d) {
+      const ExtentSource& from = dispatch.extent_from[d];
+      if (from.slot == kNoSlot) {
+        continue;
+      }
+      uint64_t value = 0;
+      HPVMD_CHECK(from.offset + from.bytes <= submission.buffers[from.slot]->bytes());
+      std::memcpy(&value, submission.buffers[from.slot]->host() + from.offset, from.bytes);
+      if (value > (*extent)[d]) {
+        submission.failure->node = dispatch.node;
+        return Aborted("The extent (" + std::to_string(value) + ") is larger than its limit (" +
+                       std::to_string((*extent)[d]) + ").");
+      }
+      (*extent)[d] = value;
+    }
+    return absl::OkStatus();
+  }
+
   std::atomic<uint64_t> held_{0};  // In buffers of its own.
   Hub& hub_;
   const KernelFunctions& functions_;
@@ -236,9 +293,9 @@ class FunctionDevice final : public Device {
   DeviceInfo info_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Submission> queue_;  // Guarded by mutex_.
-  bool closing_ = false;          // Guarded by mutex_.
-  std::thread thread_;
+  std::array<std::deque<Submission>, kLanes> queues_;  // Guarded by mutex_.
+  bool closing_ = false;                               // Guarded by mutex_.
+  std::array<std::thread, kLanes> threads_;
 };
 
 }  // namespace

@@ -52,6 +52,10 @@ struct FunctionDeviceOptions {
   uint64_t group_items_max = uint64_t{1} << 32;
   GpuTarget gpu{};
   uint64_t driver_bytes_max = ~uint64_t{0};  // The driver refuses to have more than this in its buffers at once.
+  bool has_copy_lanes = false;  // A thread for each lane. Only where submissions run on threads.
+  // Commands that still run before the device is lost: its memory is garbage then, and every submission fails with
+  // kUnavailable. Negative: never. Borrowed; null: never.
+  std::atomic<int64_t>* commands_left = nullptr;
   // Memory shared between devices; what exports_memory promises may fail.
   bool exports_memory = false, imports_memory = false, fails_to_import = false;
 };

@@ -54,6 +54,9 @@ struct Step {
   StorageId source{}, target{};  // kCopy; kZero: target.
   uint64_t offset = 0;           // kCopy, kZero: first byte, in the source and in the target.
   uint64_t bytes = 0;            // kCopy, kZero.
+  // kRun outside host space: its extent comes from Residency::late_extents; it begins a segment, which is submitted when
+  // all that it waits for is done.
+  bool has_late_extent = false;
 };
 
 struct SegmentWait {
@@ -99,10 +102,18 @@ struct ResidencyInput {
   std::span<const Task> tasks;           // Placement::tasks.
   const AccessModel& accesses;
   std::span<const Carry> carries{};  // Not empty: the plan is for iterations.
+  // Output ports of the root whose values the host reads after every body.
+  std::span<const uint32_t> on_host{};
 };
 
 struct StepRange {
   uint32_t first_segment = 0, segment_count = 0;
+};
+
+// Where in host memory a launch elsewhere finds how many instances it has.
+struct LateExtent {
+  uint32_t task = 0, dimension = 0;
+  StorageId storage;
 };
 
 struct Residency {
@@ -123,6 +134,8 @@ struct Residency {
   StepRange prologue, body, epilogue;
   // Storages that trade places between two iterations: equal size and space.
   std::vector<std::pair<StorageId, StorageId>> swaps;
+  std::vector<StorageId> on_host;         // As ResidencyInput::on_host; in host space, holding the value after a body.
+  std::vector<LateExtent> late_extents;   // In the order of tasks.
   std::vector<uint64_t> temporary_bytes;  // By space: the arena's size, within SpaceFacts::bytes_max.
   uint64_t copies = 0, in_place = 0;      // Copy steps; inout ports updated without one.
   std::vector<uint64_t> moved_bytes;      // By space: to it and from it, of one iteration.

@@ -151,7 +151,7 @@ class Cutter {
     for (; state.next < state.steps.size(); ++state.next) {
       const uint32_t step = state.steps[state.next];
       if (segment.step_count > 0 &&
-          (!IsReady(step) || (work >= grain && (is_awaited || AddsWait(state, step))))) {
+          (out_.steps[first_ + step].has_late_extent || !IsReady(step) || (work >= grain && (is_awaited || AddsWait(state, step))))) {
         break;
       }
       for (uint32_t d = first_dependency_[step]; d < first_dependency_[step + 1]; ++d) {

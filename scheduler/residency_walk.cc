@@ -311,6 +311,23 @@ StatusOr<uint32_t> ResidencyWalk::EnsurePort(uint32_t task, uint32_t port, const
   return target;
 }
 
+// What a driver is told before the launch is read on the host.
+StatusOr<size_t> ResidencyWalk::EnsureExtents(uint32_t task) {
+  const size_t first = out_.late_extents.size();
+  const Task& t = input_.tasks[task];
+  const graph::FlatNode& node = flat_.nodes[t.node.index];
+  for (uint32_t d = 0; d < 3 && SpaceOf(t.device) != kHostSpace; ++d) {
+    if (node.extent_port[d] < 0) {
+      continue;
+    }
+    const FlatValueId value = flat_.ports[node.first_port + static_cast<uint32_t>(node.extent_port[d])].in;
+    HPVMD_ASSIGN_OR_RETURN(const uint32_t copy, Ensure(value, mover_[kHostSpace], RangeSet({0, BytesOf(value)}),
+                                                       /*writes=*/false));
+    out_.late_extents.push_back({.task = task, .dimension = d, .storage = copies_[copy].storage});
+  }
+  return first;
+}
+
 Status ResidencyWalk::AddTask(uint32_t task) {
   const Task& t = input_.tasks[task];
   start_ = t.start;
@@ -323,7 +340,16 @@ Status ResidencyWalk::AddTask(uint32_t task) {
     accesses_[port - begin] = input_.accesses.Of(t.node, t.choice, t.box, port);
     HPVMD_ASSIGN_OR_RETURN(port_copies_[port - begin], EnsurePort(task, port, accesses_[port - begin]));
   }
-  AddStep({.kind = Step::Kind::kRun, .device = t.device, .task = task});
+  HPVMD_ASSIGN_OR_RETURN(const size_t late, EnsureExtents(task));
+  AddStep({.kind = Step::Kind::kRun,
+           .device = t.device,
+           .task = task,
+           .has_late_extent = late < out_.late_extents.size()});
+  for (size_t i = late; i < out_.late_extents.size(); ++i) {
+    const LateExtent& extent = out_.late_extents[i];
+    const FlatPort& p = flat_.ports[begin + static_cast<uint32_t>(flat_.nodes[t.node.index].extent_port[extent.dimension])];
+    AddTouch(extent.storage, false, {0, BytesOf(p.in)});
+  }
   for (uint32_t port = begin; port < end; ++port) {
     const PortAccess& access = accesses_[port - begin];
     Copy& copy = copies_[port_copies_[port - begin]];

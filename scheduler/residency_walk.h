@@ -62,6 +62,7 @@ class ResidencyWalk {
   // An output port's value before the node has written to it.
   void BeginValue(graph::FlatNodeId node, uint32_t group, uint32_t port);
   Status AddTask(uint32_t task);
+  StatusOr<size_t> EnsureExtents(uint32_t task);
   StatusOr<uint32_t> EnsurePort(uint32_t task, uint32_t port, const PortAccess& access);
   void NoteWrite(graph::FlatValueId value, uint32_t copy, ByteRange written);
   // Bytes of an old version, still wanted elsewhere, that no part of the node writes.

@@ -35,7 +35,7 @@ class Timeline {
     return tail_;
   }
 
-  // Busy from now on; the time lies in one gap or after the tail, as Find says.
+  // Busy from now on; the time was idle when Find was asked. A gap that was forgotten since counts as busy already.
   void Take(int64_t start, int64_t length, size_t gaps_max) {
     if (start >= tail_) {
       if (start > tail_ && gaps_max > 0) {
@@ -48,10 +48,13 @@ class Timeline {
       return;
     }
     const auto gap = std::partition_point(gaps_.begin(), gaps_.end(), [&](const Gap& g) { return g.end <= start; });
+    if (gap == gaps_.end() || gap->start > start || gap->end < start + length) {
+      return;
+    }
     const Gap after{start + length, gap->end};
     if (gap->start < start) {
       gap->end = start;
-      if (after.start < after.end) {
+      if (after.start < after.end && gaps_.size() < gaps_max) {
         gaps_.insert(gap + 1, after);
       }
     } else if (after.start < after.end) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ir/bounds_prover.h"
+#include "compiler/ir/overwrite.h"
 
 namespace hpvm::ir {
 namespace {
@@ -24,6 +25,7 @@ class Finder {
 
   bool Run(std::vector<ParamAccess>* accesses) {
     prover_.FindTrips();
+    touched_.resize(facts_.params.size());
     for (const std::vector<BoundsAccess>* list : {&program_.accesses, &program_.others}) {
       for (const BoundsAccess& access : *list) {
         AccessRange touched;
@@ -34,13 +36,23 @@ class Finder {
           continue;
         }
         ParamAccess& param = (*accesses)[access.param];
+        Touched& all = touched_[access.param];
         if (access.is_load) {
           Include(touched, &param.read);
+          Include(access.reads_own ? AccessRange() : touched, &all.read_of_others);
         }
         if (access.is_store) {
           Include(touched, &param.written);
+          all.stores.push_back(&access);
         }
       }
+    }
+    for (size_t i = 0; i < accesses->size(); ++i) {
+      ParamAccess& param = (*accesses)[i];
+      const AccessRange& read = touched_[i].read_of_others;
+      const bool reads_it = !read.is_empty() && read.begin < param.written.end && param.written.begin < read.end;
+      param.overwrites =
+          !param.written.is_empty() && !reads_it && StoresCover(program_, prover_, touched_[i].stores, param.written);
     }
     return true;
   }
@@ -68,9 +80,16 @@ class Finder {
     return true;
   }
 
+  // Of one parameter.
+  struct Touched {
+    std::vector<const BoundsAccess*> stores;
+    AccessRange read_of_others;  // What the reading instance has not stored itself before.
+  };
+
   const BoundsProgram& program_;
   const BoundsFacts& facts_;
   BoundsProver prover_;
+  std::vector<Touched> touched_;
 };
 
 // An empty box and one outside the launch touch nothing.

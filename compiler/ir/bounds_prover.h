@@ -80,6 +80,8 @@ class BoundsProver {
     // Of polynomial * sign - minus.
     Reduced Reduce(const Polynomial& polynomial, int sign = 1, const Polynomial& minus = {});
     void Refine(AtomId atom, const Interval& interval);
+    // What was said of it by constraints and by Refine.
+    Interval Refined(AtomId atom) const { return atoms_[atom.index].refined; }
     // No instance gets where the constraints hold.
     bool is_impossible() const { return is_impossible_; }
 

@@ -12,6 +12,7 @@
 #include "compiler/ir/launch.h"
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
+#include "compiler/pass/find_paths.h"
 
 namespace hpvm {
 namespace {
@@ -178,7 +179,7 @@ class Finder {
     });
   }
 
-  ir::BoundsProgram Run() {
+  ir::BoundsProgram Run(BoundsTrace* trace) {
     const ir::Region& body = f_.region(f_.body);
     for (uint32_t k = 0; k < body.param_count; ++k) {
       const ValueId value(body.first_param.index + k);
@@ -198,7 +199,11 @@ class Finder {
     if (is_too_large_) {
       return ir::BoundsProgram();
     }
+    AddPaths(f_, trace_, &program_);
     SetHopelessApart(&program_);
+    if (trace != nullptr) {
+      *trace = std::move(trace_);
+    }
     return std::move(program_);
   }
 
@@ -229,6 +234,7 @@ class Finder {
   bool ConstantOf(ValueId value, int64_t* constant);
   Polynomial Compute(const Op& op);
   Polynomial Arithmetic(const Op& op);
+  Polynomial FoldIds(Polynomial sum);
   Polynomial Bitwise(const Op& op, const Polynomial& a, const Polynomial& b);
   Polynomial Query(const Op& op);
   Polynomial SelectOf(const Op& op);
@@ -247,11 +253,11 @@ class Finder {
   void Merge(const Op& op);
 
   // Conditions.
-  void Assume(ValueId condition, bool holds, int depth = 0);
+  bool Assume(ValueId condition, bool holds, int depth = 0);
   void AddConstraint(Constraint constraint);
   void AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equal, ir::Type type);
   void AssumeNonzero(Polynomial polynomial, uint8_t bits);
-  void AssumeEqual(const Op& op, bool equal);
+  bool AssumeEqual(const Op& op, bool equal);
   std::vector<uint32_t> Context(size_t first_fact = 0) const;
 
   bool OthersTakeGroupMemory() const;
@@ -263,6 +269,7 @@ class Finder {
   const ir::Module& module_;
   const ir::Function& f_;
   ir::BoundsProgram program_;
+  BoundsTrace trace_;
   std::vector<std::optional<Polynomial>> known_;  // By ValueId.
   std::vector<OpId> definitions_;                 // By ValueId; invalid for parameters.
   std::vector<uint32_t> atom_loop_;               // By AtomId: the innermost loop in which it changes.
@@ -438,6 +445,34 @@ Polynomial Finder::Query(const Op& op) {
   }
 }
 
+// Where a group begins plus the place in it is the instance's id, in any ring.
+Polynomial Finder::FoldIds(Polynomial sum) {
+  for (uint32_t d = 0; d < 3; ++d) {
+    const auto local = leaves_.find({Atom::Kind::kLocalId, d}), group = leaves_.find({Atom::Kind::kGroupId, d});
+    const auto size = leaves_.find({Atom::Kind::kGroupSize, d});
+    if (local == leaves_.end() || group == leaves_.end() || size == leaves_.end()) {
+      continue;
+    }
+    const auto [low, high] = std::minmax(group->second, size->second);
+    const auto factor_of = [&](const std::vector<AtomId>& atoms) {
+      const auto term = std::find_if(sum.begin(), sum.end(), [&](const ir::Term& t) { return t.atoms == atoms; });
+      return term == sum.end() ? 0 : term->factor;
+    };
+    const int64_t factor = factor_of({local->second});
+    if (factor == 0 || factor != factor_of({low, high})) {
+      continue;
+    }
+    const Polynomial begin = {{1, {low, high}}}, place = {{1, {local->second}}};
+    const Polynomial id = Leaf(Atom::Kind::kInstanceId, d, 64);
+    Polynomial rest, folded;
+    if (ir::Add(sum, begin, -factor, &rest) && ir::Add(rest, place, -factor, &folded) &&
+        ir::Add(folded, id, factor, &rest)) {
+      sum = std::move(rest);
+    }
+  }
+  return sum;
+}
+
 Polynomial Finder::Arithmetic(const Op& op) {
   const uint8_t bits = Bits(op.type);
   const Polynomial a = Operand(op, 0);
@@ -446,7 +481,7 @@ Polynomial Finder::Arithmetic(const Op& op) {
   int64_t count = 0;
   switch (op.code) {
     case Opcode::kAdd:
-      return ir::Add(a, b, 1, &result) ? result : Fresh(RangeOf(op));
+      return ir::Add(a, b, 1, &result) ? FoldIds(std::move(result)) : Fresh(RangeOf(op));
     case Opcode::kSub:
       return ir::Add(a, b, -1, &result) ? result : Fresh(RangeOf(op));
     case Opcode::kMul:
@@ -590,25 +625,27 @@ void Finder::AssumeLess(ValueId less, ValueId more, bool is_signed, bool or_equa
   AddConstraint({is_signed, or_equal, Bits(type), Of(less), Of(more)});
 }
 
-void Finder::AssumeEqual(const Op& op, bool equal) {
+bool Finder::AssumeEqual(const Op& op, bool equal) {
   const auto operands = f_.operands_of(op);
   if (equal) {
     AssumeLess(operands[0], operands[1], false, true, op.type);
     AssumeLess(operands[1], operands[0], false, true, op.type);
-    return;
+    return true;
   }
   Polynomial difference;
-  if (ir::Add(Of(operands[1]), Of(operands[0]), -1, &difference)) {
-    AssumeNonzero(std::move(difference), Bits(op.type));
+  if (!ir::Add(Of(operands[1]), Of(operands[0]), -1, &difference)) {
+    return false;
   }
+  AssumeNonzero(std::move(difference), Bits(op.type));
+  return true;
 }
 
-// Adds what follows from the condition being nonzero, or zero.
-void Finder::Assume(ValueId condition, bool holds, int depth) {
+// Adds what follows from the condition being nonzero, or zero. Whether the constraints among it hold exactly then.
+bool Finder::Assume(ValueId condition, bool holds, int depth) {
   constexpr int kDepthMax = 16;
   const OpId id = definitions_[condition.index];
   if (!ir::IsInt(f_.type_of(condition)) || depth > kDepthMax) {
-    return;
+    return false;
   }
   const Op none{.code = Opcode::kConst};
   const Op& op = id.valid() ? f_.op(id) : none;
@@ -620,6 +657,7 @@ void Finder::Assume(ValueId condition, bool holds, int depth) {
   const auto less = [&](uint32_t a, uint32_t b, bool is_signed, bool or_equal) {
     holds ? AssumeLess(operands[a], operands[b], is_signed, or_equal, op.type)
           : AssumeLess(operands[b], operands[a], is_signed, !or_equal, op.type);
+    return true;
   };
   switch (op.code) {
     case Opcode::kEqz:
@@ -647,16 +685,17 @@ void Finder::Assume(ValueId condition, bool holds, int depth) {
     case Opcode::kAnd:
     case Opcode::kOr:
       if (holds == (op.code == Opcode::kAnd) && is_truth(operands[0]) && is_truth(operands[1])) {
-        Assume(operands[0], holds, depth + 1);
-        return Assume(operands[1], holds, depth + 1);
+        const bool is_exact = Assume(operands[0], holds, depth + 1);
+        return Assume(operands[1], holds, depth + 1) && is_exact;
       }
       break;
     default:
       break;
   }
-  if (holds) {
-    AssumeNonzero(Of(condition), Bits(f_.type_of(condition)));
-  }
+  const uint8_t bits = Bits(f_.type_of(condition));
+  holds ? AssumeNonzero(Of(condition), bits)
+        : AddConstraint({false, true, bits, Of(condition), ir::ConstantPolynomial(0)});
+  return true;
 }
 
 void Finder::Walk(RegionId region) {
@@ -769,6 +808,7 @@ void Finder::EnterBlock(OpId id, const Op& op) {
   open.first_fact = facts_.size();
   if (op.code == Opcode::kLoop) {
     open.loop = static_cast<uint32_t>(program_.loops.size());
+    trace_.loops.emplace(id.index, open.loop);
     Atom trip;
     trip.kind = Atom::Kind::kTrip;
     trip.bits = 64;
@@ -796,12 +836,18 @@ void Finder::If(OpId id, const Op& op) {
   open.first_fact = facts_.size();
   open_.push_back(std::move(open));
   const size_t first = facts_.size();
-  Assume(f_.operands_of(op)[0], true);
+  const auto enter = [&](bool holds) {
+    facts_.resize(first);
+    const bool is_exact = Assume(f_.operands_of(op)[0], holds);
+    return BoundsTrace::Way{Context(first), is_exact};
+  };
+  BoundsTrace::Branch branch;
+  branch.taken = enter(true);
   Walk(op.body);
-  facts_.resize(first);
-  Assume(f_.operands_of(op)[0], false);
+  branch.otherwise = enter(false);
   Walk(op.otherwise);
   facts_.resize(first);
+  trace_.branches.emplace(id.index, std::move(branch));
   Merge(op);
 }
 
@@ -979,6 +1025,6 @@ void Finder::Access(OpId id, const Op& op) {
 
 }  // namespace
 
-ir::BoundsProgram FindBounds(const ir::Module& module) { return Finder(module).Run(); }
+ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace) { return Finder(module).Run(trace); }
 
 }  // namespace hpvm

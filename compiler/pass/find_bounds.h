@@ -9,6 +9,8 @@
 #define HPVMD_COMPILER_PASS_FIND_BOUNDS_H_
 
 #include <cstdint>
+#include <unordered_map>
+#include <vector>
 
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/ir.h"
@@ -20,10 +22,26 @@ inline constexpr size_t kBoundsAtomsMax = 256;
 inline constexpr size_t kBoundsConstraintsMax = 512;
 inline constexpr size_t kBoundsAccessesMax = 256;
 
+// By operations of the entry.
+struct BoundsTrace {
+  // What a way out of a branch says.
+  struct Way {
+    std::vector<uint32_t> when;  // Constraints that hold on it.
+    bool is_exact = false;       // It is taken exactly when they do.
+  };
+  struct Branch {
+    Way taken, otherwise;
+  };
+  std::unordered_map<uint32_t, Branch> branches;  // By an if's OpId.
+  std::unordered_map<uint32_t, uint32_t> loops;   // By a loop's OpId: in BoundsProgram::loops.
+};
+
 // Accesses that no launch could bound are in the program's `others`: they keep their checks. When some access is not
 // understood at all, the program is not complete. Nothing is in it when the kernel is too large. Requires a verified
 // module.
-ir::BoundsProgram FindBounds(const ir::Module& module);
+// `trace`, if not null, receives which parts of the entry the program's parts are; it stays as it is when the kernel is
+// too large.
+ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace = nullptr);
 
 }  // namespace hpvm
 

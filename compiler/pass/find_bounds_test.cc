@@ -5,41 +5,16 @@
 
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <sstream>
 
 #include "compiler/ir/interpret.h"
 #include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/pass/testing/random_kernel.h"
 
 namespace hpvm {
 namespace {
 
-// A kernel with a buffer %b and scalars %n and %m; the ids are %x and %y, constants are %c0 to %c9, %ones (-1) and
-// %fours (-4).
-ir::Module Kernel(const std::string& body) {
-  const bool has_group = body.find("local_alloc") != std::string::npos;
-  std::string text = "module \"m\"\n" + std::string(has_group ? "uses group_memory\n" : "") +
-                     "param buffer inout \"b\"\nparam i32 \"n\"\nparam i32 \"m\"\nentry f0\n"
-                     "func f0 \"k\" (%b: i32, %n: i32, %m: i32) -> () {\n";
-  for (int i = 0; i < 10; ++i) {
-    text += " %c" + std::to_string(i) + ": i32 = const.i32 " + std::to_string(i) + "\n";
-  }
-  text += " %ones: i32 = const.i32 -1\n %fours: i32 = const.i32 -4\n";
-  text += " %x: i32 = instance_id.i32 %c0\n %y: i32 = instance_id.i32 %c1\n" + body + " return ()\n}\n";
-  StatusOr<ir::Module> module = ir::ParseModule(text);
-  EXPECT_TRUE(module.ok()) << module.status() << "\n" << text;
-  EXPECT_TRUE(ir::Verify(*module).empty()) << ToString(ir::Verify(*module)) << text;
-  return *module;
-}
-
-struct Launch {
-  std::array<uint64_t, 3> extent{1, 1, 1};
-  uint64_t bytes = 0;
-  uint32_t n = 0, m = 0;
-};
-
-bool Proven(const ir::BoundsProgram& program, const Launch& launch) {
+bool Proven(const ir::BoundsProgram& program, const KernelLaunch& launch) {
   ir::BoundsFacts facts;
   facts.extent = launch.extent;
   facts.params = {{true, true, launch.bytes, 32}, {false, false, launch.n, 32}, {false, false, launch.m, 32}};
@@ -55,7 +30,7 @@ TEST(FindBoundsTest, KnownKernels) {
   struct Case {
     const char* name;
     std::string body;
-    Launch fits;  // With 4 bytes less it must not be proven.
+    KernelLaunch fits;  // With 4 bytes less it must not be proven.
     size_t accesses = 1;
   };
   const std::string guard = " %g: i32 = lt_u.i32 %x, %n\n if g0 %g {\n";
@@ -118,10 +93,10 @@ TEST(FindBoundsTest, KnownKernels) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const ir::BoundsProgram program = FindBounds(Kernel(c.body));
+    const ir::BoundsProgram program = FindBounds(BoundsKernel(c.body));
     EXPECT_EQ(program.accesses.size(), c.accesses);
     EXPECT_TRUE(Proven(program, c.fits));
-    Launch tight = c.fits;
+    KernelLaunch tight = c.fits;
     tight.bytes -= 4;
     EXPECT_FALSE(Proven(program, tight));
   }
@@ -132,7 +107,7 @@ TEST(FindBoundsTest, Traps) {
   struct Case {
     const char* name;
     std::string body;
-    Launch launch;
+    KernelLaunch launch;
   };
   const std::string loop_end = " if g0 %g {\n continue l (%j)\n} else {\n leave g0 ()\n}\n leave l ()\n}\n";
   const Case kCases[] = {
@@ -155,7 +130,7 @@ TEST(FindBoundsTest, Traps) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    EXPECT_FALSE(Proven(FindBounds(Kernel(c.body)), c.launch));
+    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(c.body)), c.launch));
   }
 }
 
@@ -186,7 +161,7 @@ TEST(FindBoundsTest, HopelessAccessesAreLeftOut) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const ir::BoundsProgram program = FindBounds(Kernel(c.body));
+    const ir::BoundsProgram program = FindBounds(BoundsKernel(c.body));
     EXPECT_EQ(program.accesses.size(), c.accesses);
     EXPECT_TRUE(Proven(program, {{1, 1, 1}, 40, 9, 0}));
   }
@@ -216,7 +191,7 @@ TEST(FindBoundsTest, GroupMemory) {
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const ir::BoundsProgram program = FindBounds(Kernel(c.body));
+    const ir::BoundsProgram program = FindBounds(BoundsKernel(c.body));
     ASSERT_EQ(program.accesses.size(), c.fits == 0 ? 0 : 1);
     if (c.fits != 0) {
       EXPECT_TRUE(Proven(program, {{c.fits, 1, 1}, 0, 9, 0}));
@@ -233,7 +208,7 @@ TEST(FindBoundsTest, NestedMergesGiveUp) {
     body += " %g" + std::to_string(i) + ": i32 = lt_u.i32 " + last + ", %n\n " + name + ": i32 = select.i32 %g" +
             std::to_string(i) + ", " + last + ", %m\n";
   }
-  const ir::BoundsProgram program = FindBounds(Kernel(body + At("v60")));
+  const ir::BoundsProgram program = FindBounds(BoundsKernel(body + At("v60")));
   ASSERT_EQ(program.accesses.size(), 1u);
   EXPECT_FALSE(Proven(program, {{4, 4, 1}, 4000, 3, 2}));
 }
@@ -300,174 +275,15 @@ TEST(FindBoundsTest, CompiledKernels) {
   EXPECT_GE(count, 10u);
 }
 
-// Random kernels: arithmetic, branches, loops and stores over few small or extreme values.
-class Generator {
- public:
-  explicit Generator(uint32_t seed) : random_(seed) {}
-
-  std::string Body() {
-    values_ = {"x", "y", "n", "m", "c0", "c1", "c2", "c3", "c5"};
-    group_.clear();
-    std::string text;
-    for (uint32_t i = 0, count = Chance(3) ? 1 + Below(2) : 0; i < count; ++i) {
-      GroupMemory(&text);
-    }
-    Statements(2, 3, &text);
-    return text;
-  }
-  Launch Facts() {
-    constexpr uint32_t kExtreme[] = {0xffffffffu, 0x80000000u, 0x7fffffffu, 0x40000000u, 0xfffffffeu};
-    const auto scalar = [&] { return Chance(6) ? kExtreme[Below(5)] : Below(9); };
-    return {{1 + Below(5), 1 + Below(3), 1}, 4 * (1 + Below(40)), scalar(), scalar()};
-  }
-
- private:
-  uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
-  bool Chance(uint32_t n) { return Below(n) == 0; }
-  std::string Pick() {
-    return "%" + values_[Chance(3) ? Below(static_cast<uint32_t>(values_.size()))
-                                   : values_.size() - 1 - Below(std::min<uint32_t>(4, values_.size()))];
-  }
-  std::string Name() { return "v" + std::to_string(++names_); }
-
-  std::string Compare(std::string* text) {
-    constexpr const char* kCompares[] = {"lt_u", "lt_s", "gt_u", "gt_s", "le_u", "le_s", "ge_u", "ge_s", "ne", "eq"};
-    const std::string name = Name();
-    *text += " %" + name + ": i32 = " + kCompares[Below(10)] + ".i32 " + Pick() + ", " + Pick() + "\n";
-    return "%" + name;
-  }
-
-  void Let(std::string* text) {
-    constexpr const char* kOps[] = {"add", "add", "sub", "mul", "shl", "shr_u", "shr_s", "and", "or", "rem_u", "div_u"};
-    const std::string name = Name();
-    const std::string op = kOps[Below(11)];
-    const bool divides = op == "rem_u" || op == "div_u";
-    const std::string right = divides ? "%c3" : op == "shl" || op == "shr_u" ? "%c" + std::to_string(Below(4)) : Pick();
-    *text += " %" + name + ": i32 = " + op + ".i32 " + Pick() + ", " + right + "\n";
-    values_.push_back(name);
-  }
-
-  // Sums and multiples as LLVM writes them.
-  void Bits(std::string* text) {
-    const std::string shifted = Name(), name = Name();
-    *text += " %" + shifted + ": i32 = " + (Chance(3) ? "mul" : "shl") + ".i32 " + Pick() + ", %c" +
-             std::to_string(1 + Below(4)) + "\n %" + name + ": i32 = ";
-    constexpr const char* kOps[] = {"or", "xor", "and", "xor", "and"};
-    const uint32_t kind = Below(5);
-    *text += std::string(kOps[kind]) + ".i32 %" + shifted + ", " +
-             (kind < 3    ? "%c" + std::to_string(Below(8))
-              : kind == 3 ? "%ones"
-                          : "%fours") +
-             "\n";
-    values_.push_back(name);
-  }
-
-  // A value that nothing is known of, perhaps masked.
-  void Load(std::string* text) {
-    const std::string name = Name(), masked = Name();
-    *text +=
-        " %" + name + ": i32 = shl.i32 " + Pick() + ", %c2\n %" + masked + ": i32 = load.i32 param(0) %" + name + "\n";
-    values_.push_back(masked);
-  }
-
-  void GroupMemory(std::string* text) {
-    const std::string bytes = Name(), name = Name();
-    *text += " %" + bytes + ": i32 = const.i32 " + std::to_string(4 + Below(60)) + "\n %" + name +
-             ": i32 = local_alloc %" + bytes + "\n";
-    group_.push_back(name);
-  }
-
-  void StoreToGroup(std::string* text) {
-    const std::string offset = Name(), name = Name();
-    *text += " %" + offset + ": i32 = shl.i32 " + Pick() + ", %c2\n %" + name + ": i32 = add.i32 %" +
-             group_[Below(static_cast<uint32_t>(group_.size()))] + ", %" + offset + "\n store.i32 group %" + name +
-             (Chance(3) ? " + 4" : "") + ", %x\n";
-  }
-
-  void Store(std::string* text) {
-    if (!group_.empty() && Chance(2)) {
-      return StoreToGroup(text);
-    }
-    const std::string name = Name();
-    *text += " %" + name + ": i32 = shl.i32 " + Pick() + ", %c2\n store.i32 param(0) %" + name +
-             (Chance(2) ? " + 4" : "") + ", %x\n";
-  }
-
-  void If(int depth, std::string* text) {
-    const std::string condition = Compare(text), label = Name();
-    const std::string inside = Chance(3) ? " return ()\n" : "";
-    *text += " if " + label + " " + condition + " {\n";
-    const size_t count = values_.size();
-    Statements(depth - 1, 2, text);
-    values_.resize(count);
-    *text += (inside.empty() ? " leave " + label + " ()\n" : inside) + "} else {\n";
-    Statements(depth - 1, 1, text);
-    values_.resize(count);
-    *text += " leave " + label + " ()\n}\n";
-  }
-
-  void Merge(std::string* text) {
-    const std::string condition = Compare(text), label = Name(), name = Name();
-    *text += " %" + name + ": i32 = if " + label + " " + condition + " {\n leave " + label + " (" + Pick() +
-             ")\n} else {\n leave " + label + " (" + Pick() + ")\n}\n";
-    values_.push_back(name);
-  }
-
-  void Loop(int depth, std::string* text) {
-    const std::string label = Name(), i = Name(), j = Name(), next = Name(), next_j = Name(), exit = Name();
-    *text += " loop " + label + " (%" + i + ": i32 = " + Pick() + ", %" + j + ": i32 = " + Pick() + ") {\n";
-    const size_t count = values_.size();
-    values_.push_back(i);
-    values_.push_back(j);
-    Statements(depth - 1, 2, text);
-    *text += " %" + next + ": i32 = " + (Chance(4) ? "sub" : "add") + ".i32 %" + i + ", %c" +
-             std::to_string(1 + Below(3)) + "\n %" + next_j + ": i32 = add.i32 %" + j + ", " +
-             (Chance(2) ? "%n" : "%c4") + "\n";
-    values_.push_back(next);
-    if (Chance(4)) {  // A second edge back.
-      const std::string early = Compare(text), way = Name();
-      *text += " if " + way + " " + early + " {\n continue " + label + " (%" + next + ", %" + next_j +
-               ")\n} else {\n leave " + way + " ()\n}\n";
-    }
-    const std::string condition = Compare(text);
-    *text += " if " + exit + " " + condition + " {\n continue " + label + " (%" + next + ", %" + next_j +
-             ")\n} else {\n leave " + exit + " ()\n}\n leave " + label + " ()\n}\n";
-    values_.resize(count);
-  }
-
-  void Statements(int depth, int count, std::string* text) {
-    const size_t group_count = group_.size();
-    if (!group_.empty() && depth < 2 && Chance(12)) {
-      GroupMemory(text);
-    }
-    for (int i = 0; i < count; ++i) {
-      const uint32_t kind = Below(depth > 0 ? 11 : 6);
-      kind < 2    ? Let(text)
-      : kind == 2 ? Store(text)
-      : kind == 3 ? Merge(text)
-      : kind == 4 ? Bits(text)
-      : kind == 5 ? (Chance(3) ? Load(text) : Let(text))
-      : kind < 8  ? If(depth, text)
-                  : Loop(depth, text);
-    }
-    Store(text);
-    group_.resize(group_count);
-  }
-
-  std::mt19937 random_;
-  std::vector<std::string> values_, group_;
-  int names_ = 0;
-};
-
 // Whatever is proven does not leave its buffer: the interpreter runs the whole launch.
 TEST(FindBoundsTest, BruteForce) {
   int proven = 0, with_loops = 0, runs = 0;
   const char* seeds = std::getenv("HPVMD_BOUNDS_SEEDS");
   const uint32_t count = seeds != nullptr ? static_cast<uint32_t>(std::atoi(seeds)) : 4000;
   for (uint32_t seed = 0; seed < count; ++seed) {
-    Generator generator(seed);
+    KernelGenerator generator(seed);
     const std::string body = generator.Body();
-    ir::Module module = Kernel(body);
+    ir::Module module = BoundsKernel(body);
     ir::Function& function = module.function(module.entry);
     for (size_t i = 0; i < function.ops.size(); ++i) {
       function.ops[i].source = static_cast<uint32_t>(i + 1);  // So that a trap tells its operation.
@@ -483,7 +299,7 @@ TEST(FindBoundsTest, BruteForce) {
     const StatusOr<ir::Interpreter> interpreter = ir::Interpreter::Create(module);
     ASSERT_TRUE(interpreter.ok());
     for (int i = 0; i < 6; ++i) {
-      const Launch facts = generator.Facts();
+      const KernelLaunch facts = generator.Facts();
       ++runs;
       if (!Proven(program, facts)) {
         continue;

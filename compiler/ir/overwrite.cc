@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/ir/overwrite.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace hpvm::ir {
+namespace {
+
+using Scope = BoundsProver::Scope;
+
+// Every byte of [begin + sum of stride * i, that + bytes), for all i below the counts.
+struct Progression {
+  struct Axis {
+    Wide stride = 0, count = 0;
+    friend bool operator==(const Axis&, const Axis&) = default;
+  };
+  Wide begin = 0, bytes = 0;
+  std::vector<Axis> axes;  // By stride, which is positive; counts above 1.
+
+  // Takes in the axes that leave no gaps.
+  void Fold() {
+    size_t filled = 0;
+    while (filled < axes.size() && axes[filled].stride <= bytes) {
+      bytes += Product(axes[filled].stride, axes[filled].count - 1);
+      ++filled;
+    }
+    axes.erase(axes.begin(), axes.begin() + static_cast<ptrdiff_t>(filled));
+  }
+};
+
+// Where a store happens: intervals of ids and trips, of which every combination occurs.
+class Domain {
+ public:
+  enum class Result : uint8_t { kHolds, kNever, kUnknown };
+
+  Domain(const BoundsProgram& program, const BoundsProver& prover, const BoundsAccess& store)
+      : program_(program), prover_(prover), store_(store), scope_(prover, {}) {}
+
+  // Cuts the domain down to where the store's conditions hold; kUnknown unless what is left is exact.
+  Result Restrict() {
+    std::vector<uint32_t> open = store_.happens_when;
+    // One condition may make another one plain.
+    for (size_t before = open.size() + 1; !open.empty() && open.size() < before;) {
+      before = open.size();
+      std::vector<uint32_t> left;
+      for (uint32_t constraint : open) {
+        const Result result = Apply(program_.constraints[constraint], /*may_restrict=*/true, scope_);
+        if (result == Result::kNever) {
+          return Result::kNever;
+        }
+        if (result == Result::kUnknown) {
+          left.push_back(constraint);
+        }
+      }
+      open = std::move(left);
+    }
+    const bool is_exact = open.empty() && std::all_of(store_.loops.begin(), store_.loops.end(),
+                                                      [&](uint32_t loop) { return IsCounted(loop); });
+    return is_exact ? Result::kHolds : Result::kUnknown;
+  }
+
+  std::optional<Progression> Written() {
+    Progression written;
+    written.bytes = store_.width;
+    written.begin = Wide{store_.reach} - store_.width;
+    const Reduced terms = scope_.Reduce(store_.offset);
+    if (!scope_.Of(terms).Within(0, Modulus(program_.is_wide ? 64 : 32) - 1)) {
+      return std::nullopt;  // It wraps.
+    }
+    for (const ReducedTerm& term : terms) {
+      if (!IsBound(term.factor) || term.count > 1) {
+        return std::nullopt;
+      }
+      if (term.count == 0) {
+        written.begin += term.factor;
+        continue;
+      }
+      const AtomId atom = term.atoms[0];
+      if (!IsAxis(atom)) {
+        return std::nullopt;
+      }
+      const Interval interval = scope_.Of(atom);
+      if (interval.is_empty() || !interval.Within(-Modulus(64), Modulus(64))) {
+        return std::nullopt;
+      }
+      written.begin += Product(term.factor, term.factor > 0 ? interval.lo : interval.hi);
+      written.axes.push_back({term.factor > 0 ? term.factor : -term.factor, interval.hi - interval.lo + 1});
+    }
+    std::sort(written.axes.begin(), written.axes.end(),
+              [](const auto& a, const auto& b) { return a.stride < b.stride; });
+    return written;
+  }
+
+ private:
+  bool IsAxis(AtomId id) const {
+    const Atom& atom = program_.atoms[id.index];
+    return atom.kind == Atom::Kind::kInstanceId ||
+           (atom.kind == Atom::Kind::kTrip &&
+            std::find(store_.loops.begin(), store_.loops.end(), atom.index) != store_.loops.end());
+  }
+
+  // Whether the constraint holds in all of the scope, or nowhere, or can be made to by cutting one axis.
+  Result Apply(const Constraint& c, bool may_restrict, Scope& scope) const {
+    const Interval less = scope.Of(c.less), more = scope.Of(c.more);
+    const Interval all = CanonicalRange(c.is_signed, c.bits);
+    if (less.is_empty() || more.is_empty() || !more.Within(all.lo, all.hi) || less.hi > all.hi) {
+      return Result::kUnknown;
+    }
+    Result result = Result::kHolds;
+    if (less.lo < all.lo) {
+      // What is negative wraps to so large a value that the comparison fails: so it must not be negative, and that is
+      // one half of what the constraint says.
+      if (c.is_signed || less.lo < more.hi - Modulus(c.bits) + (c.or_equal ? 1 : 0)) {
+        return Result::kUnknown;
+      }
+      result = NotNegative(scope.Reduce(c.less), 0, may_restrict, scope);
+    }
+    if (result != Result::kHolds) {
+      return result;
+    }
+    return NotNegative(scope.Reduce(c.more, 1, c.less), c.or_equal ? 0 : -1, may_restrict, scope);
+  }
+
+  // terms + added >= 0
+  Result NotNegative(const Reduced& terms, Wide added, bool may_restrict, Scope& scope) const {
+    const Interval sum = scope.Of(terms);
+    if (sum.is_empty() || !IsBound(sum.lo) || !IsBound(sum.hi)) {
+      return Result::kUnknown;
+    }
+    if (sum.lo + added >= 0) {
+      return Result::kHolds;
+    }
+    if (sum.hi + added < 0) {
+      return Result::kNever;
+    }
+    Wide rest = added;
+    const ReducedTerm* axis = nullptr;
+    for (const ReducedTerm& term : terms) {
+      if (term.count == 0) {
+        rest += term.factor;
+      } else if (axis != nullptr || term.count > 1 || !IsAxis(term.atoms[0])) {
+        return Result::kUnknown;
+      } else {
+        axis = &term;
+      }
+    }
+    if (axis == nullptr || !may_restrict) {
+      return Result::kUnknown;
+    }
+    // factor * atom >= -rest
+    scope.Refine(axis->atoms[0], axis->factor > 0 ? Interval{-FloorDivide(rest, axis->factor), kWideMax}
+                                                  : Interval{-kWideMax, FloorDivide(rest, -axis->factor)});
+    return Result::kHolds;
+  }
+
+  // Whether the loop runs as often in all of the domain: up to the largest trip there is.
+  bool IsCounted(uint32_t index) const {
+    const BoundsLoop& loop = program_.loops[index];
+    const Wide last = prover_.trips()[index].hi;
+    if (loop.ends.empty() || last <= 0) {
+      return true;  // One iteration.
+    }
+    if (!loop.is_exact || !IsBound(last)) {
+      return false;
+    }
+    Scope before(prover_, {});
+    for (size_t i = 0; i < program_.atoms.size(); ++i) {
+      const AtomId atom(i);
+      const bool is_outer_trip = program_.atoms[i].kind == Atom::Kind::kTrip && program_.atoms[i].index < index;
+      if (IsAxis(atom) && (is_outer_trip || program_.atoms[i].kind == Atom::Kind::kInstanceId)) {
+        before.Refine(atom, scope_.Refined(atom));
+      }
+    }
+    before.Refine(loop.trip, {0, last - 1});
+    return std::all_of(loop.goes_on_when.begin(), loop.goes_on_when.end(), [&](uint32_t constraint) {
+      return Apply(program_.constraints[constraint], /*may_restrict=*/false, before) == Result::kHolds;
+    });
+  }
+
+  const BoundsProgram& program_;
+  const BoundsProver& prover_;
+  const BoundsAccess& store_;
+  Scope scope_;
+};
+
+// Joins those that have the same axes and leave no gap between them, until nothing changes.
+void Join(std::vector<Progression>& all) {
+  for (size_t before = all.size() + 1; all.size() < before;) {
+    before = all.size();
+    for (Progression& progression : all) {
+      progression.Fold();
+    }
+    const auto key = [](const Progression& p) {
+      std::vector<std::pair<Wide, Wide>> axes;
+      for (const Progression::Axis& axis : p.axes) {
+        axes.emplace_back(axis.stride, axis.count);
+      }
+      return std::pair(std::move(axes), p.begin);
+    };
+    std::sort(all.begin(), all.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    std::vector<Progression> joined;
+    for (Progression& next : all) {
+      if (!joined.empty() && joined.back().axes == next.axes &&
+          next.begin <= joined.back().begin + joined.back().bytes) {
+        Progression& last = joined.back();
+        last.bytes = std::max(last.bytes, next.begin - last.begin + next.bytes);
+      } else {
+        joined.push_back(std::move(next));
+      }
+    }
+    all = std::move(joined);
+  }
+}
+
+}  // namespace
+
+bool StoresCover(const BoundsProgram& program, const BoundsProver& prover,
+                 const std::vector<const BoundsAccess*>& stores, const AccessRange& range) {
+  std::vector<Progression> written;
+  for (const BoundsAccess* store : stores) {
+    if (!store->is_certain || !store->is_store) {
+      continue;
+    }
+    Domain domain(program, prover, *store);
+    if (domain.Restrict() != Domain::Result::kHolds) {
+      continue;
+    }
+    if (std::optional<Progression> progression = domain.Written()) {
+      written.push_back(*std::move(progression));
+    }
+  }
+  Join(written);
+  return std::any_of(written.begin(), written.end(), [&](const Progression& p) {
+    return p.axes.empty() && p.begin <= range.begin && p.begin + p.bytes >= range.end;
+  });
+}
+
+}  // namespace hpvm::ir

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/ir/access.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "compiler/ir/text.h"
+#include "compiler/pass/find_bounds.h"
+#include "compiler/pass/testing/access_trace.h"
+#include "compiler/pass/testing/random_kernel.h"
+
+namespace hpvm {
+namespace {
+
+using ir::AccessRange;
+using ir::InstanceBox;
+using ir::ParamAccess;
+
+constexpr uint64_t kStepsMax = 40'000;
+
+bool operator==(const AccessRange& a, const AccessRange& b) {
+  return (a.is_empty() && b.is_empty()) || (a.begin == b.begin && a.end == b.end);
+}
+std::string ToString(const AccessRange& r) {
+  return r.is_empty() ? "[)" : "[" + std::to_string(r.begin) + ", " + std::to_string(r.end) + ")";
+}
+std::string ToString(const ParamAccess& a) {
+  return "read " + ToString(a.read) + " written " + ToString(a.written) + (a.overwrites ? " overwrites" : "");
+}
+
+ir::BoundsFacts FactsOf(const ir::Module& module, const ir::Launch& launch) {
+  ir::BoundsFacts facts;
+  facts.extent = launch.extent;
+  facts.group = launch.group;
+  for (size_t i = 0; i < module.params.size(); ++i) {
+    const ir::KernelParam& param = module.params[i];
+    facts.params.push_back({param.is_buffer, param.is_writable,
+                            param.is_buffer ? launch.arguments[i].bytes : launch.arguments[i].scalar,
+                            static_cast<uint8_t>(8 * ir::Bytes(param.type))});
+  }
+  return facts;
+}
+
+bool IsIn(const InstanceBox& box, const std::array<uint64_t, 3>& instance) {
+  for (int i = 0; i < 3; ++i) {
+    if (instance[i] < box.first[i] || instance[i] - box.first[i] >= box.count[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// What the instances of a box really did to a parameter.
+struct Truth {
+  AccessRange read, written;
+  std::set<uint64_t> stored;        // Bytes.
+  std::set<uint64_t> read_unowned;  // Bytes that an instance read before it had stored to them.
+};
+Truth TruthOf(const AccessTrace& trace, const InstanceBox& box, uint32_t param) {
+  Truth truth;
+  std::map<std::array<uint64_t, 3>, std::set<uint64_t>> own;
+  const auto include = [](const TracedAccess& access, AccessRange* hull) {
+    *hull = hull->is_empty() ? AccessRange{access.begin, access.end}
+                             : AccessRange{std::min(hull->begin, access.begin), std::max(hull->end, access.end)};
+  };
+  for (const TracedAccess& access : trace.accesses) {
+    if (access.param != param || !IsIn(box, access.instance)) {
+      continue;
+    }
+    std::set<uint64_t>& mine = own[access.instance];
+    if (access.is_load) {
+      include(access, &truth.read);
+      for (uint64_t byte = access.begin; byte < access.end; ++byte) {
+        if (!mine.contains(byte)) {
+          truth.read_unowned.insert(byte);
+        }
+      }
+    }
+    if (access.is_store) {
+      include(access, &truth.written);
+      for (uint64_t byte = access.begin; byte < access.end; ++byte) {
+        mine.insert(byte);
+        truth.stored.insert(byte);
+      }
+    }
+  }
+  return truth;
+}
+
+bool Holds(const AccessRange& hull, const AccessRange& inner) {
+  return inner.is_empty() || (hull.begin <= inner.begin && inner.end <= hull.end);
+}
+
+// Why what is claimed of a box is wrong; empty when it is not.
+std::string FaultOf(const ParamAccess& claimed, const Truth& truth, bool has_ended) {
+  if (!Holds(claimed.read, truth.read) || !Holds(claimed.written, truth.written)) {
+    return "read " + ToString(truth.read) + " written " + ToString(truth.written);
+  }
+  if (!claimed.overwrites || !has_ended) {
+    return "";
+  }
+  for (uint64_t byte = claimed.written.begin; byte < claimed.written.end; ++byte) {
+    if (!truth.stored.contains(byte)) {
+      return "byte " + std::to_string(byte) + " is not written";
+    }
+    if (truth.read_unowned.contains(byte)) {
+      return "byte " + std::to_string(byte) + " is read before it is written";
+    }
+  }
+  return "";
+}
+
+class Boxes {
+ public:
+  explicit Boxes(uint32_t seed) : random_(seed) {}
+  InstanceBox Of(const std::array<uint64_t, 3>& extent) {
+    InstanceBox box;
+    for (int i = 0; i < 3; ++i) {
+      const bool is_whole = random_() % 3 == 0;
+      box.first[i] = is_whole ? 0 : random_() % extent[i];
+      box.count[i] = is_whole ? extent[i] : 1 + random_() % (extent[i] - box.first[i]);
+    }
+    return box;
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+struct Tally {
+  int boxes = 0, known = 0, overwritten = 0, with_loops = 0, tight = 0;
+};
+
+// Compares what FindAccesses says of random boxes of a launch with what the interpreter does. Of accesses that leave
+// their buffer in a kernel that keeps buffers apart nothing is claimed, so they are not looked at.
+void CompareBoxes(const ir::Module& module, const ir::BoundsProgram& program, const ir::Launch& launch, uint32_t seed,
+                  int box_count, Tally* tally) {
+  StatusOr<AccessTrace> trace = TraceAccesses(module, launch, kStepsMax);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  const ir::Function& f = module.function(module.entry);
+  if (program.is_separate) {
+    std::erase_if(trace->accesses, [&](const TracedAccess& a) { return f.op(a.op).space_index != a.param; });
+  }
+  const ir::BoundsFacts facts = FactsOf(module, launch);
+  Boxes boxes(seed);
+  for (int i = 0; i < box_count; ++i) {
+    const InstanceBox box = boxes.Of(launch.extent);
+    std::vector<ParamAccess> claimed;
+    ++tally->boxes;
+    if (!ir::FindAccesses(program, facts, box, &claimed)) {
+      continue;
+    }
+    ++tally->known;
+    for (uint32_t param = 0; param < module.params.size(); ++param) {
+      if (!module.params[param].is_buffer) {
+        continue;
+      }
+      const Truth truth = TruthOf(*trace, box, param);
+      const std::string fault = FaultOf(claimed[param], truth, trace->end.code == ir::TrapCode::kNone);
+      ASSERT_EQ(fault, "") << "box (" << box.first[0] << ", " << box.first[1] << ", " << box.first[2] << ") of "
+                           << box.count[0] << " x " << box.count[1] << " x " << box.count[2] << ": param " << param
+                           << " " << ToString(claimed[param]) << "\nextent " << launch.extent[0] << " x "
+                           << launch.extent[1] << ", bytes " << facts.params[param].value << "\n"
+                           << ir::Print(module);
+      tally->overwritten += claimed[param].overwrites ? 1 : 0;
+      tally->with_loops += claimed[param].overwrites && !program.loops.empty() ? 1 : 0;
+      tally->tight += claimed[param].read == truth.read && claimed[param].written == truth.written ? 1 : 0;
+    }
+  }
+}
+
+// The buffer starts as zeros.
+void CompareKernel(const std::string& body, const KernelLaunch& facts, bool is_separate, uint32_t seed, Tally* tally) {
+  const ir::Module module = BoundsKernel(body, is_separate);
+  const ir::BoundsProgram program = FindBounds(module);
+  std::vector<uint64_t> data(facts.bytes / 8 + 1);
+  ir::Launch launch;
+  launch.extent = facts.extent;
+  launch.arguments = {
+      {reinterpret_cast<uint8_t*>(data.data()), facts.bytes, 0}, {nullptr, 0, facts.n}, {nullptr, 0, facts.m}};
+  CompareBoxes(module, program, launch, seed, 4, tally);
+}
+
+uint32_t Seeds(uint32_t usual) {
+  const char* seeds = std::getenv("HPVMD_ACCESS_SEEDS");
+  return seeds != nullptr ? static_cast<uint32_t>(std::atoi(seeds)) : usual;
+}
+
+// Whatever kernels do, they do it inside the hulls.
+TEST(FindAccessTest, HullsHoldRandomKernels) {
+  Tally tally;
+  for (uint32_t seed = 0; seed < Seeds(1500) && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    KernelGenerator generator(seed);
+    const std::string body = generator.Body();
+    for (int i = 0; i < 2; ++i) {
+      CompareKernel(body, generator.Facts(), seed % 3 != 0, seed, &tally);
+    }
+  }
+  std::printf("%d boxes, %d known, %d overwritten, %d tight\n", tally.boxes, tally.known, tally.overwritten,
+              tally.tight);
+  EXPECT_GT(tally.known, tally.boxes / 4);  // Else nothing is tested.
+}
+
+// Kernels that store, mostly, at offsets linear in ids and loop counters, under conditions and in loops of all forms.
+class StoreGenerator {
+ public:
+  explicit StoreGenerator(uint32_t seed) : random_(seed) {}
+
+  std::string Body() {
+    text_.clear();
+    linear_ = {"x", "x", "y"};
+    Statements(3);
+    return text_;
+  }
+  KernelLaunch Facts() {
+    const auto scalar = [&] { return Chance(12) ? 0xffffffffu : Below(8); };
+    return {{1 + Below(6), 1 + Below(4), 1}, 4 * (1 + Below(80)), scalar(), scalar()};
+  }
+
+ private:
+  uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
+  bool Chance(uint32_t n) { return Below(n) == 0; }
+  std::string Name() { return "v" + std::to_string(++names_); }
+  std::string Let(const std::string& op, const std::string& a, const std::string& b) {
+    const std::string name = Name();
+    text_ += " %" + name + ": i32 = " + op + ".i32 %" + a + ", %" + b + "\n";
+    return name;
+  }
+  std::string Constant() { return "c" + std::to_string(Below(7)); }
+  std::string Bound() { return Chance(2) ? "n" : Chance(2) ? "m" : Constant(); }
+  std::string Variable() { return linear_[Below(static_cast<uint32_t>(linear_.size()))]; }
+
+  // A sum of few variables, with the strides that make rows.
+  std::string Index() {
+    std::string sum = Variable();
+    for (uint32_t i = Below(3); i > 0; --i) {
+      const std::string stride = Chance(3) ? "n" : Chance(3) ? "m" : Constant();
+      sum = Let("add", Let("mul", Variable(), stride), sum);
+    }
+    return Chance(4) ? Let(Chance(4) ? "sub" : "add", sum, Constant()) : sum;
+  }
+
+  void Store() {
+    const bool is_wide = Chance(6), is_narrow = !is_wide && Chance(8);
+    const std::string shift = is_wide ? "c4" : is_narrow ? "c1" : Chance(8) ? "c3" : "c2";
+    last_ = Let("shl", Index(), shift);
+    const std::string immediate = Chance(3) ? " + " + std::to_string(4 * Below(4)) : "";
+    text_ += is_wide ? " store128 param(0) %" + last_ + immediate + ", %x, %x, %x, %x\n"
+                     : " store.i32" + std::string(is_narrow ? " w2" : "") + " param(0) %" + last_ + immediate + ", %x\n";
+  }
+  void Load() {
+    const std::string offset = !last_.empty() && Chance(2) ? last_ : Let("shl", Index(), "c2");
+    text_ += " %" + Name() + ": i32 = load.i32 param(0) %" + offset + "\n";
+  }
+
+  std::string Condition() {
+    constexpr const char* kCompares[] = {"lt_u", "lt_u", "lt_s", "ge_u", "ge_s", "ne", "eq", "gt_u", "le_s"};
+    if (Chance(8)) {
+      const std::string a = Condition();
+      return Let(Chance(2) ? "and" : "or", a, Condition());
+    }
+    if (Chance(16)) {
+      const std::string name = Name();
+      text_ += " %" + name + ": i32 = load.i32 param(0) %c0\n";
+      return name;
+    }
+    const std::string value = Chance(4) ? Let("sub", Variable(), Constant()) : Variable();
+    const std::string right = Chance(4) ? Variable() : Bound();
+    const std::string name = Let(kCompares[Below(9)], value, right);
+    if (!Chance(8)) {
+      return name;
+    }
+    const std::string negated = Name();
+    text_ += " %" + negated + ": i32 = eqz.i32 %" + name + "\n";
+    return negated;
+  }
+
+  void Nested(int depth) {
+    const std::string last = last_;
+    const size_t count = linear_.size();
+    Statements(depth);
+    linear_.resize(count);
+    last_ = last;
+  }
+
+  void If(int depth) {
+    const std::string label = Name(), condition = Condition();
+    text_ += " if " + label + " %" + condition + " {\n";
+    Nested(depth - 1);
+    text_ += " leave " + label + " ()\n} else {\n";
+    if (Chance(3)) {
+      Nested(depth - 1);
+    }
+    text_ += Chance(6) ? " return ()\n}\n" : " leave " + label + " ()\n}\n";
+  }
+
+  void Guard() {
+    const std::string label = Name(), condition = Condition();
+    text_ += " if " + label + " %" + condition + " {\n return ()\n} else {\n leave " + label + " ()\n}\n";
+  }
+
+  // Skips the rest of a block.
+  void Block(int depth) {
+    const std::string block = Name(), label = Name();
+    text_ += " block " + block + " () {\n";
+    const std::string condition = Condition();
+    text_ += " if " + label + " %" + condition + " {\n leave " + block + " ()\n} else {\n leave " + label + " ()\n}\n";
+    Nested(depth - 1);
+    text_ += " leave " + block + " ()\n}\n";
+  }
+
+  // The form that compilers write: the counter is tested at the end, or at the beginning.
+  void Loop(int depth) {
+    const std::string loop = Name(), i = Name(), exit = Name(), bound = Bound();
+    const bool is_tested_first = Chance(2), counts_down = !is_tested_first && Chance(4);
+    const std::string step = Chance(5) ? "c2" : "c1";
+    const auto leave_unless = [&](const std::string& condition) {
+      text_ += " if " + exit + " %" + condition + " {\n leave " + exit + " ()\n} else {\n leave " + loop + " ()\n}\n";
+    };
+    text_ += " loop " + loop + " (%" + i + ": i32 = %" + (counts_down ? bound : Chance(4) ? "c1" : "c0") + ") {\n";
+    linear_.push_back(i);
+    linear_.push_back(i);
+    if (is_tested_first) {
+      leave_unless(Let(Chance(3) ? "lt_s" : Chance(4) ? "ne" : "lt_u", i, bound));
+    }
+    const std::string last = last_;
+    Statements(depth - 1);
+    last_ = last;
+    linear_.resize(linear_.size() - 2);
+    const std::string next = Let(counts_down ? "sub" : "add", i, step);
+    if (!is_tested_first) {
+      leave_unless(counts_down ? next : Let(Chance(3) ? "ne" : "lt_u", next, bound));
+    }
+    text_ += " continue " + loop + " (%" + next + ")\n}\n";
+  }
+
+  void Statements(int depth) {
+    for (uint32_t i = 0, count = 1 + Below(2); i < count; ++i) {
+      const uint32_t kind = Below(depth > 0 ? 12 : 5);
+      kind < 4     ? Store()
+      : kind == 4  ? Load()
+      : kind < 7   ? If(depth)
+      : kind == 7  ? Guard()
+      : kind == 8  ? Block(depth)
+                   : Loop(depth);
+    }
+  }
+
+  std::mt19937 random_;
+  std::string text_, last_;
+  std::vector<std::string> linear_;
+  int names_ = 0;
+};
+
+// What is said to be overwritten is, and is not read before.
+TEST(FindAccessTest, OverwritesHoldRandomStores) {
+  Tally tally;
+  for (uint32_t seed = 0; seed < Seeds(4000) && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    StoreGenerator generator(seed);
+    const std::string body = generator.Body();
+    for (int i = 0; i < 3; ++i) {
+      CompareKernel(body, generator.Facts(), seed % 4 != 0, seed, &tally);
+    }
+  }
+  std::printf("%d boxes, %d known, %d overwritten (%d in kernels with loops), %d tight\n", tally.boxes, tally.known,
+              tally.overwritten, tally.with_loops, tally.tight);
+  EXPECT_GT(tally.overwritten, tally.boxes / 20);  // Else nothing is tested.
+  EXPECT_GT(tally.with_loops, tally.overwritten / 10);
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -37,6 +37,7 @@ constexpr Duration kHelloWithin = std::chrono::seconds(10);
 struct Greeting {
   internal::Envelope envelope;
   Mapping grants;  // The grant page; empty when there is none.
+  UniqueFd spill;  // The spill file; invalid when there is none.
 };
 
 Status CheckVersion(const internal::Hello& hello) {
@@ -66,6 +67,9 @@ StatusOr<Greeting> ReceiveGreeting(Time deadline) {
       return InvalidArgument("Hello: the grant page has " + std::to_string(size) + " bytes.");
     }
     HPVMD_ASSIGN_OR_RETURN(greeting.grants, Mapping::Map(frame.fds[0].get(), kGrantPageBytes, Mapping::Access::kRead));
+  }
+  if (hello.has_spill_file()) {
+    greeting.spill = std::move(frame.fds.back());
   }
   return greeting;
 }
@@ -277,6 +281,7 @@ StatusOr<Settled> SettleIn(const internal::Hello& known, bool is_ahead) {
   if (known.lock_down() && !has_drivers) {
     ConfineOptions confine;
     confine.level_max = LevelMax(known);
+    confine.file_bytes_max = known.spill_bytes_max();
     HPVMD_RETURN_IF_ERROR(While(Confine(&settled.report, confine), "locking the process down"));
     settled.is_confined = true;
   }
@@ -287,7 +292,8 @@ StatusOr<Settled> SettleIn(const internal::Hello& known, bool is_ahead) {
 Status CheckAgrees(const internal::Hello& known, const internal::Hello& hello) {
   const bool agrees = known.lock_down() == hello.lock_down() && known.uid() == hello.uid() &&
                       known.gid() == hello.gid() && known.has_cgroup() == hello.has_cgroup() &&
-                      known.tasks_max() == hello.tasks_max() && HasDrivers(known) == HasDrivers(hello) &&
+                      known.tasks_max() == hello.tasks_max() &&
+                      known.spill_bytes_max() >= hello.spill_bytes_max() && HasDrivers(known) == HasDrivers(hello) &&
                       known.sandbox_level_max_plus_1() == hello.sandbox_level_max_plus_1() &&
                       known.compiler_program() == hello.compiler_program() &&
                       known.without_device_nodes() == hello.without_device_nodes();
@@ -313,6 +319,7 @@ Status Serve() {
                          PrepareSandbox(has_drivers, {hello.cache_folder(), hello.scratch_folder()},
                                         has_drivers && !hello.without_device_nodes()));
   sandbox.confine.level_max = LevelMax(hello);
+  sandbox.confine.file_bytes_max = hello.spill_bytes_max();
   if (hello.lock_down() && !settled.is_confined) {
     HPVMD_RETURN_IF_ERROR(While(Confine(&settled.report, sandbox.confine), "locking the process down"));
   }
@@ -345,6 +352,10 @@ Status Serve() {
   options.hub = &hub;
   options.compiler = compiler.get();
   options.clock = &RealClock();
+  options.host_bytes_max = hello.host_bytes_max();
+  options.device_bytes_max = hello.device_bytes_max();
+  options.spill_fd = greeting.spill.get();
+  options.spill_bytes_max = greeting.spill.valid() ? hello.spill_bytes_max() : 0;
   const auto set = [](auto value, auto* limit) { *limit = value != 0 ? value : *limit; };
   set(hello.document_bytes_max(), &options.graph_limits.document_bytes_max);
   set(hello.nodes_max(), &options.graph_limits.nodes_max);

@@ -253,7 +253,7 @@ Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi) {
 Status Confine(SandboxReport* report, const ConfineOptions& options) {
   const bool has_drivers = options.profile != SandboxProfile::kTight;
   HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_NOFILE, has_drivers ? kDriverOpenFilesMax : kOpenFilesMax));
-  HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_FSIZE, kFileBytesMax));
+  HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_FSIZE, std::max<rlim_t>(kFileBytesMax, options.file_bytes_max)));
   signal(SIGXFSZ, SIG_IGN);
   signal(SIGPIPE, SIG_IGN);
   if (options.profile != SandboxProfile::kBuilder) {  // Whose supervisor has, and can no more.

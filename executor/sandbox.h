@@ -71,6 +71,7 @@ struct ConfineOptions {
   SandboxProfile profile = SandboxProfile::kTight;
   std::vector<PathRule> paths;
   SandboxLevel level_max = SandboxLevel::kNamespaces;
+  uint64_t file_bytes_max = 0;  // Files may grow so far, or as far as a module is long, whichever is more.
 };
 
 // A root folder with nothing but `paths`, no capability, no_new_privs, Landlock, system calls. Irrevocable. A status

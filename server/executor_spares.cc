@@ -112,6 +112,8 @@ std::optional<SpareExecutor> ExecutorSpares::Take(ExecutorOptions& options) {
   options.gid = taken.options.gid;
   options.has_cgroup = taken.options.has_cgroup;
   options.tasks_max = taken.options.tasks_max;
+  // The process is held to what it was told; what the file may be is never more.
+  options.spill_bytes_max = std::min(options.spill_bytes_max, taken.options.spill_bytes_max);
   options.scratch_folder = taken.options.scratch_folder;
   options.sandbox_level_max = taken.options.sandbox_level_max;
   options.why_ended = taken.options.why_ended;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,6 +45,9 @@ class LinkProcess final : public ExecutorProcess {
   void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) override {
     link_->Reclaim(entry, bytes_max, std::move(done));
   }
+  void ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done) override {
+    link_->ListCosts(handle, std::move(done));
+  }
   std::optional<Duration> CpuTime() const override { return link_->CpuTime(); }
   void Shutdown() override { link_->Shutdown(); }
   void Kill(std::string_view why) override { link_->Kill(why); }
@@ -84,6 +88,27 @@ void SetLimits(const Config& config, ExecutorOptions& options) {
   options.sandbox_level_max = static_cast<uint32_t>(config.executor_sandbox_max);
   options.sandbox_level_min = static_cast<uint32_t>(config.executor_sandbox_min);
   options.tasks_max = static_cast<uint32_t>(config.executor_tasks_max);
+  options.spill_bytes_max = config.executor_spill_bytes_max;
+  options.host_bytes_max = config.executor_host_bytes_max;
+  options.device_bytes_max = config.executor_device_bytes_max;
+}
+
+struct SpillFile {
+  UniqueFd fd;
+  uint64_t bytes_max = 0;
+};
+
+// A file without a name: it goes with the last process that has it. At most a quarter of what is free, so that a few
+// executors do not fill the disk that jobs are kept on. None where there is no room or no such file can be.
+SpillFile OpenSpillFile(const std::string& folder, uint64_t bytes_max) {
+  SpillFile file;
+  struct statvfs facts {};
+  if (bytes_max == 0 || statvfs(folder.c_str(), &facts) != 0) {
+    return file;
+  }
+  file.bytes_max = std::min<uint64_t>(bytes_max, uint64_t{facts.f_bavail} * facts.f_frsize / 4);
+  file.fd.reset(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  return file;
 }
 
 CgroupLimits LimitsOf(const Config& config) {
@@ -110,6 +135,9 @@ class LinkSpawner final : public ExecutorSpawner {
                                                 std::function<void(const ExecutorReady&)> on_ready,
                                                 std::function<void(const Status&)> on_end) override {
     ExecutorOptions options = OptionsFor(request);
+    const SpillFile spill = OpenSpillFile(folder_.path(), options.spill_bytes_max);
+    options.spill_fd = spill.fd.get();
+    options.spill_bytes_max = spill.bytes_max;
     while (std::optional<SpareExecutor> spare = spares_.Take(options)) {
       HPVMD_ASSIGN_OR_RETURN(options.cache_folder, places_->CacheFolder(request.tenant, *spare->place));
       if (spare->link->Greet(options, on_ready, Forgetting(spare->pid, on_end)).ok()) {

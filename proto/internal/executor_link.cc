@@ -50,10 +50,11 @@ using RunDone = std::function<void(StatusOr<RunReply>)>;
 using ShapesDone = std::function<void(StatusOr<std::vector<OutputTensor>>)>;
 using AckDone = std::function<void(Status)>;
 using UsageDone = std::function<void(StatusOr<ExecutorUsage>)>;
+using CostsDone = std::function<void(StatusOr<ExecutorCosts>)>;
 struct HelloDone {};
 
 struct Pending {
-  std::variant<HelloDone, PrepareDone, RunDone, ShapesDone, AckDone, UsageDone> done;
+  std::variant<HelloDone, PrepareDone, RunDone, ShapesDone, AckDone, UsageDone, CostsDone> done;
   Time kill_at = kNever;
   Time stop_at = kNever;  // Runs: from when on it should stop.
   StopPatience patience;  // From then on.
@@ -127,6 +128,8 @@ Status ReachReceived(Envelope::MessageCase message) {
       return HPVMD_FAILPOINT("link.grant_ack.receive");
     case Envelope::kUsage:
       return HPVMD_FAILPOINT("link.usage.receive");
+    case Envelope::kCosts:
+      return HPVMD_FAILPOINT("link.costs.receive");
     default:
       return absl::OkStatus();
   }
@@ -165,6 +168,7 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
                          const std::map<std::string, int64_t>& symbols, ShapesDone done);
   void GrantChanged(uint32_t entry, uint32_t epoch, AckDone done);
   void Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone done);
+  void ListCosts(uint64_t handle, CostsDone done);
   std::optional<Duration> CpuTime() const;
   void SendUnanswered(const Envelope& envelope);
   void Forget(uint64_t memory_id);
@@ -316,9 +320,14 @@ void ExecutorLink::Core::GreetOnHub() {
   hello.envelope = EncodeHello(options_);
   Status status = HPVMD_FAILPOINT("link.hello.send");
   if (status.ok()) {
-    const int grant[] = {options_.grant_page};
-    status = SendRequest(hello, {grant, options_.grant_page >= 0 ? 1u : 0u}, Pending{.done = HelloDone{}})
-                 .status();
+    std::vector<int> fds;
+    for (const int fd : {options_.grant_page, options_.spill_fd}) {
+      if (fd >= 0) {
+        fds.push_back(fd);
+      }
+    }
+    status = SendRequest(hello, fds, Pending{.done = HelloDone{}}).status();
+    options_.spill_fd = -1;  // Sent, and the caller's.
   }
   // One that has ended already says itself how, in a moment; if it only does not listen, the timer ends it.
   if (!status.ok() && status.code() != absl::StatusCode::kUnavailable) {
@@ -634,6 +643,21 @@ void ExecutorLink::Core::Reclaim(uint32_t entry, uint64_t bytes_max, UsageDone d
   Finish(std::move(sent), &unsent);
 }
 
+void ExecutorLink::Core::ListCosts(uint64_t handle, CostsDone done) {
+  Pending pending{.done = std::move(done), .kill_at = RealClock().Now() + kAnswerWithin};
+  Pending unsent = pending;
+  EncodedRequest request;
+  request.envelope.mutable_list_costs()->set_handle(handle);
+  StatusOr<RequestId> sent = RequestId{0};
+  if (Status reached = HPVMD_FAILPOINT("link.costs.send"); !reached.ok()) {
+    sent = std::move(reached);
+  } else {
+    std::lock_guard lock(mutex_);
+    sent = SendRequest(request, {}, std::move(pending));
+  }
+  Finish(std::move(sent), &unsent);
+}
+
 void ExecutorLink::Core::SendUnanswered(const Envelope& envelope) {
   if (!HPVMD_FAILPOINT("link.release.send").ok()) {
     return;
@@ -868,7 +892,8 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
                                                                               {2, Envelope::kRunDone},
                                                                               {3, Envelope::kShapes},
                                                                               {4, Envelope::kGrantAck},
-                                                                              {5, Envelope::kUsage}};
+                                                                              {5, Envelope::kUsage},
+                                                                              {6, Envelope::kCosts}};
       if (kAnswers[found->second.done.index()].second != incoming_.message_case()) {
         return unexpected();
       }
@@ -903,6 +928,12 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
     case Envelope::kUsage:
       std::get<UsageDone>(pending.done)(DecodeUsage(incoming_.usage()));
       return absl::OkStatus();
+    case Envelope::kCosts: {
+      StatusOr<ExecutorCosts> costs = DecodeCostList(incoming_.costs(), devices_);
+      const Status status = costs.status();
+      std::get<CostsDone>(pending.done)(std::move(costs));
+      return status;
+    }
     default:
       FailPending{absl::OkStatus()}(std::get<AckDone>(pending.done));
       return absl::OkStatus();
@@ -1068,6 +1099,9 @@ void ExecutorLink::GrantChanged(uint32_t entry, uint32_t epoch, std::function<vo
 }
 void ExecutorLink::Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) {
   core_->Reclaim(entry, bytes_max, std::move(done));
+}
+void ExecutorLink::ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done) {
+  core_->ListCosts(handle, std::move(done));
 }
 std::optional<Duration> ExecutorLink::CpuTime() const {
   return core_->alive() ? core_->CpuTime() : std::nullopt;

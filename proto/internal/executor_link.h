@@ -53,6 +53,26 @@ struct ExecutorUsage {
   std::vector<uint64_t> idle_device_bytes;  // Of them; as long as the other.
 };
 
+// What an executor says that it knows of how long things take; clean text, figures finite and not negative.
+struct ExecutorKernelCost {
+  std::string kernel, device;
+  uint64_t instances = 0;
+  double estimate_ns = 0, measured_ns = 0;
+  uint64_t samples = 0;
+  double error = 0;
+  uint64_t handle = 0;
+};
+struct ExecutorTransferCost {
+  std::string source, target;  // Empty: host memory.
+  double start_ns = 0, bytes_per_second = 0;
+  bool is_estimate = true;
+};
+struct ExecutorCosts {
+  std::vector<ExecutorKernelCost> kernels;
+  std::vector<ExecutorTransferCost> transfers;
+  bool more = false;  // There are other kernels.
+};
+
 struct ExecutorOptions {
   std::string program;           // Path of hpvm-executor.
   std::string compiler_program;  // Path of hpvm-compiler; empty: beside `program`.
@@ -61,6 +81,11 @@ struct ExecutorOptions {
       artifact_key{};  // Random, one per tenant and cache folder; other keys find nothing in that cache.
   std::vector<std::string> backends = {"cpu"};  // The device profile, in the order of the grant page's entries.
   uint32_t cpu_threads = 0;                     // With the submitting one; 0: as the machine has.
+  // A file for what fits in no memory, empty, borrowed during Start or Greet; -1: none. It never grows beyond
+  // spill_bytes_max, which a spare has to be told when it starts.
+  int spill_fd = -1;
+  uint64_t spill_bytes_max = 0;
+  uint64_t host_bytes_max = 0, device_bytes_max = 0;  // Of one graph; 0: the engine's defaults.
   int grant_page = -1;  // A sealed memfd of kGrantPageBytes; borrowed during Start. -1: no grants to obey.
   bool standalone =
       false;  // hpvm-executor --standalone: owned by a command, not by the daemon. Locked down all the same.
@@ -315,6 +340,8 @@ class ExecutorLink {
   void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done = nullptr);
   // Buffers that no run uses go until at most `bytes_max` of the entry's device are held; `done` gets what is then.
   void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done);
+  // Of the kernels of a prepared graph; 0: of all that the executor holds.
+  void ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done);
   // Lets go of a memory: unmapped there when no run uses it. Call before or after closing the memfd.
   void Forget(uint64_t memory_id);
 

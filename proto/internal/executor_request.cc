@@ -193,6 +193,10 @@ internal::Envelope EncodeHello(const ExecutorOptions& options) {
   hello->set_tasks_max(options.tasks_max);
   hello->set_has_cgroup(options.has_cgroup);
   hello->set_without_device_nodes(options.without_device_nodes);
+  hello->set_has_spill_file(options.spill_fd >= 0);
+  hello->set_spill_bytes_max(options.spill_bytes_max);
+  hello->set_host_bytes_max(options.host_bytes_max);
+  hello->set_device_bytes_max(options.device_bytes_max);
   return envelope;
 }
 
@@ -356,6 +360,38 @@ StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint
   }
   reply.log = DecodeLog(done.log());
   return reply;
+}
+
+StatusOr<ExecutorCosts> DecodeCostList(const internal::Costs& costs, std::span<const ExecutorDevice> devices) {
+  ExecutorCosts decoded;
+  decoded.more = costs.more();
+  for (const internal::KernelCost& kernel : costs.kernels()) {
+    if (kernel.device() >= devices.size()) {
+      return InvalidArgument("Costs: a kernel has costs on device " + std::to_string(kernel.device()) + " of " +
+                             std::to_string(devices.size()) + ".");
+    }
+    decoded.kernels.push_back({.kernel = kernel.kernel(),
+                               .device = devices[kernel.device()].id,
+                               .instances = kernel.instances(),
+                               .estimate_ns = kernel.estimate_ns(),
+                               .measured_ns = kernel.measured_ns(),
+                               .samples = kernel.samples(),
+                               .error = kernel.error(),
+                               .handle = kernel.handle()});
+  }
+  const auto id = [&](uint32_t plus_1) { return plus_1 == 0 ? std::string() : devices[plus_1 - 1].id; };
+  for (const internal::TransferCost& transfer : costs.transfers()) {
+    if (transfer.source_plus_1() > devices.size() || transfer.target_plus_1() > devices.size()) {
+      return InvalidArgument("Costs: a transfer has an end that is none of the " + std::to_string(devices.size()) +
+                             " devices.");
+    }
+    decoded.transfers.push_back({.source = id(transfer.source_plus_1()),
+                                 .target = id(transfer.target_plus_1()),
+                                 .start_ns = transfer.start_ns(),
+                                 .bytes_per_second = transfer.bytes_per_second(),
+                                 .is_estimate = transfer.is_estimate()});
+  }
+  return decoded;
 }
 
 }  // namespace hpvm

@@ -2,6 +2,7 @@
 #include "proto/internal/protocol.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace hpvm {
@@ -90,6 +91,10 @@ StatusOr<uint64_t> CheckTensor(const Checker& check, uint32_t type,
   return *bytes;
 }
 
+size_t DescriptorsOf(const internal::Hello& hello) {
+  return (hello.has_grant_page() ? 1 : 0) + (hello.has_spill_file() ? 1 : 0);
+}
+
 Status CheckHello(const internal::Hello& hello, size_t fds) {
   Checker check("Hello", 0);
   HPVMD_RETURN_IF_ERROR(check.Hash("artifact_key", hello.artifact_key()));
@@ -105,8 +110,8 @@ Status CheckHello(const internal::Hello& hello, size_t fds) {
   }
   HPVMD_RETURN_IF_ERROR(check.Count("cpu_threads", hello.cpu_threads(), 1024));
   HPVMD_RETURN_IF_ERROR(check.Count("jobs_max", hello.jobs_max(), 64));
-  if (fds != (hello.has_grant_page() ? 1u : 0u)) {
-    return check.Fail("the number of descriptors does not match has_grant_page.");
+  if (fds != DescriptorsOf(hello)) {
+    return check.Fail("the number of descriptors does not match has_grant_page and has_spill_file.");
   }
   return absl::OkStatus();
 }
@@ -444,6 +449,33 @@ Status CheckUsage(const internal::Usage& usage) {
   return absl::OkStatus();
 }
 
+Status CheckFigure(const Checker& check, const char* field, double figure) {
+  return std::isfinite(figure) && figure >= 0 && figure <= kCostFigureMax
+             ? absl::OkStatus()
+             : check.Fail(std::string(field) + " is not a number that can be measured.");
+}
+
+Status CheckCosts(const internal::Costs& costs) {
+  Checker check("Costs", 0);
+  HPVMD_RETURN_IF_ERROR(check.Count("kernels", static_cast<uint64_t>(costs.kernels_size()), kCostsMax));
+  HPVMD_RETURN_IF_ERROR(check.Count("transfers", static_cast<uint64_t>(costs.transfers_size()), kTransferCostsMax));
+  for (const internal::KernelCost& kernel : costs.kernels()) {
+    HPVMD_RETURN_IF_ERROR(check.Text("kernels.kernel", kernel.kernel(), kTextBytesMax));
+    HPVMD_RETURN_IF_ERROR(check.Count("kernels.device", kernel.device(), kDevicesMax - 1));
+    HPVMD_RETURN_IF_ERROR(check.NotZero("kernels.handle", kernel.handle()));
+    HPVMD_RETURN_IF_ERROR(CheckFigure(check, "kernels.estimate_ns", kernel.estimate_ns()));
+    HPVMD_RETURN_IF_ERROR(CheckFigure(check, "kernels.measured_ns", kernel.measured_ns()));
+    HPVMD_RETURN_IF_ERROR(CheckFigure(check, "kernels.error", kernel.error()));
+  }
+  for (const internal::TransferCost& transfer : costs.transfers()) {
+    HPVMD_RETURN_IF_ERROR(check.Count("transfers.source", transfer.source_plus_1(), kDevicesMax));
+    HPVMD_RETURN_IF_ERROR(check.Count("transfers.target", transfer.target_plus_1(), kDevicesMax));
+    HPVMD_RETURN_IF_ERROR(CheckFigure(check, "transfers.start_ns", transfer.start_ns()));
+    HPVMD_RETURN_IF_ERROR(CheckFigure(check, "transfers.bytes_per_second", transfer.bytes_per_second()));
+  }
+  return absl::OkStatus();
+}
+
 Status Parse(std::string_view head, Envelope* envelope) {
   if (head.size() > kHeadBytesMax || !envelope->ParseFromArray(head.data(), static_cast<int>(head.size()))) {
     return InvalidArgument("The head of a frame is not an Envelope.");
@@ -471,7 +503,7 @@ Status DecodeToExecutor(std::string_view head, size_t body_bytes, size_t fds, En
     case Envelope::kSettle:
       HPVMD_RETURN_IF_ERROR(answered(false));
       HPVMD_RETURN_IF_ERROR(CheckBare("Settle", body_bytes, fds));
-      return CheckHello(envelope->settle().known(), envelope->settle().known().has_grant_page() ? 1 : 0);
+      return CheckHello(envelope->settle().known(), DescriptorsOf(envelope->settle().known()));
     case Envelope::kPutModule:
       HPVMD_RETURN_IF_ERROR(answered(false));
       return CheckPutModule(envelope->put_module(), body_bytes, fds);
@@ -513,6 +545,9 @@ Status DecodeToExecutor(std::string_view head, size_t body_bytes, size_t fds, En
       HPVMD_RETURN_IF_ERROR(answered(true));
       HPVMD_RETURN_IF_ERROR(CheckBare("Reclaim", body_bytes, fds));
       return Checker("Reclaim", 0).Count("entry", envelope->reclaim().entry(), kDevicesMax - 1);
+    case Envelope::kListCosts:
+      HPVMD_RETURN_IF_ERROR(answered(true));
+      return CheckBare("ListCosts", body_bytes, fds);
     default:
       return InvalidArgument("An Envelope to the executor holds no message that it takes.");
   }
@@ -546,6 +581,8 @@ Status DecodeFromExecutor(std::string_view head, size_t body_bytes, size_t fds, 
       return absl::OkStatus();
     case Envelope::kUsage:
       return CheckUsage(envelope->usage());
+    case Envelope::kCosts:
+      return CheckCosts(envelope->costs());
     case Envelope::kEvent:
       return envelope->event().kind() == internal::Event::KIND_STARTED ? absl::OkStatus()
                                                                        : InvalidArgument("Event: the kind is unknown.");

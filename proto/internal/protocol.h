@@ -23,7 +23,7 @@ inline constexpr uint32_t kExecutorProtocolVersion = 2;
 // An Envelope with 1,000 node records of ordinary length is about 60 KiB; long names and reports of faults need more.
 inline constexpr uint32_t kHeadBytesMax = 256 * 1024;
 inline constexpr uint32_t kBodyBytesMax = 8 * 1024 * 1024;
-inline constexpr FrameLimits kToExecutorLimits{kHeadBytesMax, kBodyBytesMax, 1};
+inline constexpr FrameLimits kToExecutorLimits{kHeadBytesMax, kBodyBytesMax, 2};
 inline constexpr FrameLimits kFromExecutorLimits{kHeadBytesMax, kBodyBytesMax, 0};
 
 // Ports of a graph, and symbols.
@@ -43,6 +43,12 @@ inline constexpr uint32_t kCheckerDevice = kDevicesMax;
 inline constexpr char kCheckerName[] = "checker";
 inline constexpr uint32_t kNodeRecordsMax = 10'000;
 inline constexpr uint32_t kFastNodesMax = 100;
+// What one message tells of costs; with long names it holds fewer (kCostsHeadBytesMax).
+inline constexpr uint32_t kCostsMax = 1000;
+inline constexpr uint32_t kTransferCostsMax = 64;
+inline constexpr uint32_t kCostsHeadBytesMax = kHeadBytesMax / 2;
+// Nanoseconds, bytes a second, shares: what is beyond was not measured.
+inline constexpr double kCostFigureMax = 1e30;
 inline constexpr uint32_t kInlineBytesMax = kBodyBytesMax / 2;
 // A log in RunDone, its texts together: beside node records and a status it must fit in the head.
 inline constexpr uint32_t kLogHeadBytesMax = 80 * 1024;

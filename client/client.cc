@@ -41,6 +41,12 @@ StatusOr<std::vector<v1::Device>> Client::ListDevices(const CallOptions& call) {
   return std::vector<v1::Device>(response.devices().begin(), response.devices().end());
 }
 
+StatusOr<v1::ListCostsResponse> Client::ListCosts(const std::string& handle, const CallOptions& call) {
+  v1::ListCostsRequest request;
+  request.set_handle(handle);
+  return connection_->Call(&v1::Hpvm::Stub::ListCosts, request, call);
+}
+
 StatusOr<std::string> Client::PutModule(std::span<const uint8_t> bytes, v1::ModuleKind kind, const std::string& name,
                                         const CallOptions& call) {
   v1::PutModuleRequest first;

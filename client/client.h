@@ -140,6 +140,9 @@ class Client {
   // Also what separates the caller's kernels from everybody else.
   StatusOr<v1::ListDevicesResponse> ListDevicesAndSandbox(const CallOptions& call = {});
 
+  // What the caller's executor knows of how long things take; with a handle of that prepared graph's kernels only.
+  StatusOr<v1::ListCostsResponse> ListCosts(const std::string& handle = "", const CallOptions& call = {});
+
   // Uploads unless the server has the bytes; answers their SHA-256 in hexadecimal.
   StatusOr<std::string> PutModule(std::span<const uint8_t> bytes, v1::ModuleKind kind, const std::string& name,
                                   const CallOptions& call = {});

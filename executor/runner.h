@@ -128,6 +128,7 @@ class Runner {
   void Cancel(uint64_t id);
   void DescribeUsage(internal::Usage* usage) const;
   void AnswerShapes(uint64_t id, const internal::OutputShapes& shapes);
+  void AnswerCosts(uint64_t id, uint64_t handle);
   void TakeGrant(uint64_t id, const internal::GrantChanged& changed);
   bool IsLeft(uint32_t entry) const;
   void AnswerGrant(uint64_t id, const internal::GrantChanged& changed);

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
+#include "executor/cost_list.h"
 #include "executor/runner.h"
 
 namespace hpvm {
@@ -175,6 +177,9 @@ Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
       (*job)->id = incoming_.request_id();
       (*job)->reclaim = incoming_.reclaim();
       (*job)->started = true;
+      return absl::OkStatus();
+    case Envelope::kListCosts:
+      AnswerCosts(incoming_.request_id(), incoming_.list_costs().handle());
       return absl::OkStatus();
     case Envelope::kShutdown:
       Flush();
@@ -440,6 +445,23 @@ void Runner::DescribeUsage(internal::Usage* usage) const {
     usage->set_device_bytes(static_cast<int>(devices_.entries[i]), std::min(held[i].bytes, kDeviceBytesMax));
     usage->set_idle_device_bytes(static_cast<int>(devices_.entries[i]), std::min(held[i].idle_bytes, kDeviceBytesMax));
   }
+}
+
+// A few thousand figures at most, which are at hand.
+void Runner::AnswerCosts(uint64_t id, uint64_t handle) {
+  std::map<uint64_t, std::shared_ptr<PreparedGraph>> graphs;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [known, held] : handles_) {
+      if (held->graph != nullptr && (handle == 0 || handle == known)) {
+        graphs.emplace(known, held->graph);
+      }
+    }
+  }
+  internal::Envelope answer;
+  answer.set_request_id(id);
+  DescribeCosts(*options_.engine, graphs, answer.mutable_costs());
+  Send(answer);
 }
 
 void Runner::ExecuteReclaim(const Job& job) {

@@ -142,6 +142,12 @@ class Core {
   // For Stream: the prepared graph of a handle, held as long as the reference is.
   StatusOr<PreparationRef> FindHandle(Tenant& tenant, std::string_view handle);
 
+  // What the tenant's executor knows of how long kernels and transfers take (core_costs.cc). With a handle the graph is
+  // prepared first if it has to be; without one, and without an executor, nothing is known. Request and response are
+  // borrowed until `done`.
+  void ListCosts(const TenantRef& tenant, const v1::ListCostsRequest& request, v1::ListCostsResponse* response,
+                 std::function<void(const Outcome&)> done);
+
   // --- Running (core_run.cc) ---
   using RunDone = std::function<void(RunOutcome)>;
   // Tensors of `request` are borrowed until `done`, which comes once, perhaps before Run returns. The id is for
@@ -302,6 +308,15 @@ class Core {
   void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
                   StatusOr<PrepareReply> reply);
   void DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep);
+
+  // core_costs.cc
+  struct CostsCall {
+    v1::ListCostsResponse* response = nullptr;  // Borrowed until `done`.
+    std::string handle;                         // As asked for.
+    std::function<void(const Outcome&)> done;
+  };
+  void AskCosts(CoreScope& scope, const TenantRef& tenant, uint64_t link_handle, CostsCall call);
+  void OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, const StatusOr<ExecutorCosts>& costs);
 
   // core_run.cc
   void Start(CoreScope& scope, const std::shared_ptr<RunOp>& op);

@@ -61,6 +61,7 @@ class AnsweringProcess final : public ExecutorProcess {
   void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<ExecutorUsage>)> done) override {
     done(ExecutorUsage());
   }
+  void ListCosts(uint64_t, std::function<void(StatusOr<ExecutorCosts>)> done) override { done(ExecutorCosts()); }
   std::optional<Duration> CpuTime() const override { return std::nullopt; }
   void Shutdown() override { End(); }
   void Kill(std::string_view) override { End(); }

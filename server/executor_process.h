@@ -26,6 +26,7 @@ class ExecutorProcess {
   virtual void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) = 0;
   virtual void Forget(uint64_t memory_id) = 0;
   virtual void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) = 0;
+  virtual void ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done) = 0;
   // Processor time that the process has used; empty when that says nothing of how far it is.
   virtual std::optional<Duration> CpuTime() const = 0;
   virtual void Shutdown() = 0;

@@ -69,6 +69,18 @@ class Service final : public v1::Hpvm::CallbackService {
       return absl::OkStatus();
     });
   }
+  grpc::ServerUnaryReactor* ListCosts(Context* context, const v1::ListCostsRequest* request,
+                                      v1::ListCostsResponse* response) override {
+    DeferredCall* call = DeferredCall::Create();
+    StatusOr<TenantRef> tenant = TenantOf(*context, Method("ListCosts"), request->ByteSizeLong());
+    const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
+    if (!status.ok()) {
+      call->Finish(ToGrpc(status));
+    } else {
+      core_.ListCosts(*tenant, *request, response, call->Finisher());
+    }
+    return call;
+  }
   grpc::ServerReadReactor<v1::PutModuleRequest>* PutModule(Context* context, v1::PutModuleResponse* response) override {
     return StartPutModule(core_, TenantOf(*context, Method("PutModule")), response);
   }

@@ -55,6 +55,7 @@ std::string RefuseEmpty(std::string& word);
 
 void AddSubmit(Commands commands);
 void AddRun(Commands commands);
+void AddCosts(Commands commands);
 void AddDevices(Commands commands);
 void AddJobs(Commands commands);
 void AddRetry(Commands commands);

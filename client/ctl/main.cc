@@ -153,6 +153,7 @@ int Main(int argc, char** argv) {
   AddSubmit(commands);
   AddRun(commands);
   AddDevices(commands);
+  AddCosts(commands);
   AddJobs(commands);
   AddRetry(commands);
   AddGraph(commands);

@@ -39,6 +39,14 @@ std::string InstanceText(const v1::InstanceId& id) {
   return "(" + std::to_string(id.x()) + ", " + std::to_string(id.y()) + ", " + std::to_string(id.z()) + ")";
 }
 
+// Which of a split node's instances ran there, along its slowest dimension.
+std::string PartText(const v1::NodePlacement& placement) {
+  return placement.instance_count() == 0
+             ? std::string()
+             : " [" + std::to_string(placement.first_instance()) + ", " +
+                   std::to_string(placement.first_instance() + placement.instance_count()) + ")";
+}
+
 // Names and text come from kernels: nothing of them may steer the terminal.
 std::string LogText(const v1::RunLog& log) {
   std::string text;
@@ -101,11 +109,17 @@ void PrintReport(const RunReport& report, Format format) {
     line += " (job " + report.job + ")";
   }
   std::vector<std::vector<std::string>> rows = {{"NODE", "DEVICE", "START", "TIME"}};
+  bool has_estimates = false;
   for (const v1::NodePlacement& p : report.placements) {
-    rows.push_back({p.node() + (p.math() == "fast" ? " (fast math)" : ""), p.device(), DurationText(p.start_ns()),
+    has_estimates |= p.is_estimate();
+    rows.push_back({p.node() + PartText(p) + (p.math() == "fast" ? " (fast math)" : ""),
+                    (p.is_estimate() ? "~" : "") + p.device(), DurationText(p.start_ns()),
                     DurationText(p.end_ns() - p.start_ns())});
   }
   std::string text = Printable(line) + "\n" + Table(rows);
+  if (has_estimates) {
+    text += "~: placed by an estimate; nothing like it had been measured there\n";
+  }
   if (report.placements.size() < report.nodes_run) {
     text +=
         "showing " + std::to_string(report.placements.size()) + " of " + std::to_string(report.nodes_run) + " nodes\n";

@@ -128,6 +128,9 @@ class Session {
       HPVMD_CHECK(usage.idle_device_bytes[i] <= usage.device_bytes[i]);
     }
   }
+  static void Look(const ExecutorCosts& costs) {
+    HPVMD_CHECK(costs.kernels.size() <= kCostsMax && costs.transfers.size() <= kTransferCostsMax);
+  }
   static void Look(const PrepareReply& reply) {
     for (const Diagnostic& diagnostic : reply.diagnostics) {
       HPVMD_CHECK(diagnostic.message.size() <= kMessageTextBytesMax);
@@ -263,7 +266,11 @@ void Session::Ask(uint8_t what, Input& input) {
     request.id = next;  // The call does not tell it; most often it is this.
   } else {
     const RequestId next = Pick(static_cast<uint8_t>(requests_.size() - 2)) + 1;
-    link_->Reclaim(argument & 7, uint64_t{argument} << 20, Done<ExecutorUsage>(request));
+    if ((argument & 64) != 0) {
+      link_->ListCosts(argument & 7, Done<ExecutorCosts>(request));
+    } else {
+      link_->Reclaim(argument & 7, uint64_t{argument} << 20, Done<ExecutorUsage>(request));
+    }
     request.id = next;
   }
 }

@@ -33,6 +33,8 @@ ExecutorReady DecodeReady(const internal::Ready& ready);
 PrepareReply DecodePrepared(const internal::Prepared& prepared);
 std::vector<OutputTensor> DecodeOutputs(const google::protobuf::RepeatedPtrField<internal::OutputTensor>& outputs,
                                         std::span<const uint8_t> body);
+// Fails when it names a device that `devices` does not have.
+StatusOr<ExecutorCosts> DecodeCostList(const internal::Costs& costs, std::span<const ExecutorDevice> devices);
 // Takes the frame's body. Fails when a node names a device that `devices` does not have.
 StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint8_t> body,
                                  std::span<const ExecutorDevice> devices);

@@ -28,6 +28,14 @@ void Use(const internal::Envelope& envelope, size_t body_bytes) {
     DecodeReady(envelope.ready());
   } else if (envelope.has_shapes()) {
     DecodeOutputs(envelope.shapes().outputs(), {});
+  } else if (envelope.has_costs()) {
+    const StatusOr<ExecutorCosts> costs = DecodeCostList(envelope.costs(), devices);
+    for (size_t i = 0; costs.ok() && i < costs->kernels.size(); ++i) {
+      const ExecutorKernelCost& kernel = costs->kernels[i];
+      HPVMD_CHECK(kernel.estimate_ns >= 0 && kernel.measured_ns >= 0 && kernel.error >= 0);
+      HPVMD_CHECK(kernel.estimate_ns + kernel.measured_ns + kernel.error <= 3 * kCostFigureMax);
+      HPVMD_CHECK(IsCleanText(kernel.kernel, false) && kernel.handle != 0);
+    }
   } else if (envelope.has_usage()) {
     const internal::Usage& usage = envelope.usage();
     HPVMD_CHECK(usage.device_bytes_size() <= static_cast<int>(kDevicesMax));

@@ -57,6 +57,11 @@ struct FakeExecutor {
         done(why);
       }
     }
+    for (size_t i = 0; i < costs.size(); ++i) {
+      if (auto done = std::exchange(costs[i].done, nullptr)) {
+        done(why);
+      }
+    }
     for (size_t i = 0; i < reclaims.size(); ++i) {
       if (auto done = std::exchange(reclaims[i].done, nullptr)) {
         done(why);
@@ -80,6 +85,11 @@ struct FakeExecutor {
     std::function<void(StatusOr<ExecutorUsage>)> done;
   };
   std::deque<ReclaimCall> reclaims;
+  struct CostsCall {
+    uint64_t handle;
+    std::function<void(StatusOr<ExecutorCosts>)> done;
+  };
+  std::deque<CostsCall> costs;
   std::function<void(const ExecutorUsage&)> on_usage;
   std::optional<Duration> cpu_time;
   std::string killed;
@@ -128,6 +138,9 @@ class FakeProcess final : public ExecutorProcess {
   void Forget(uint64_t memory_id) override { state_->forgotten.push_back(memory_id); }
   void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) override {
     state_->reclaims.push_back({entry, bytes_max, std::move(done)});
+  }
+  void ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done) override {
+    state_->costs.push_back({handle, std::move(done)});
   }
   std::optional<Duration> CpuTime() const override { return state_->cpu_time; }
   void Shutdown() override { state_->shut_down = true; }

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine knows of costs, as a message.
+#ifndef HPVMD_EXECUTOR_COST_LIST_H_
+#define HPVMD_EXECUTOR_COST_LIST_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "engine/engine.h"
+#include "proto/internal/protocol.h"
+
+namespace hpvm {
+
+// Of these graphs, by handle. As many kernels as fit (kCostsMax, kCostsHeadBytesMax); `more` when there are others.
+void DescribeCosts(const Engine& engine, const std::map<uint64_t, std::shared_ptr<PreparedGraph>>& graphs,
+                   internal::Costs* costs);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_EXECUTOR_COST_LIST_H_

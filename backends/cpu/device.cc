@@ -14,6 +14,7 @@
 #include "backends/cpu/pool.h"
 #include "backends/shared/host_buffer.h"
 #include "backends/shared/host_queue.h"
+#include "backends/shared/launch_part.h"
 #include "base/limits.h"
 #include "compiler/debug/place.h"
 
@@ -188,11 +189,20 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
   HPVMD_RETURN_IF_ERROR(ResolveArguments(dispatch, submission, executable, arguments, &launch));
   launch.extent = dispatch.extent;
   launch.group = dispatch.group;
+  if (!IsPlain(dispatch)) [[unlikely]] {
+    HPVMD_ASSIGN_OR_RETURN(const LaunchPart part, PartOf(dispatch, submission));
+    if (part.is_empty) {
+      return absl::OkStatus();
+    }
+    launch.extent = part.extent;
+    launch.is_whole = part.is_whole;
+    launch.part = {part.from, part.to};
+  }
   LaunchPrinter printer(submission.log, dispatch.node, executable.artifact());
   launch.print = submission.log != nullptr ? &printer : nullptr;
   launch.stop = submission.stop != nullptr ? submission.stop : &kNeverStopped;
   uint64_t instances, group_instances;
-  if (!Multiply(dispatch.extent, &instances) || !Multiply(dispatch.group, &group_instances) || group_instances == 0) {
+  if (!Multiply(launch.extent, &instances) || !Multiply(dispatch.group, &group_instances) || group_instances == 0) {
     return Internal("The extents or the group of a dispatch of kernel \"" + executable.artifact().entry +
                     "\" are out of range.");
   }

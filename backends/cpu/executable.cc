@@ -88,14 +88,20 @@ VariantMask CpuExecutable::ForcedVariant(const Extent& group, bool is_proven) co
 }
 
 LaunchClass& CpuExecutable::ClassOfOneOfMany(const CpuLaunch& launch) {
-  const CpuProofs::Launch facts{launch.extent, launch.group, launch.arguments};
+  CpuProofs::Launch facts{launch.extent, launch.group, launch.arguments};
+  Extent size = launch.extent;
+  if (!launch.is_whole) {
+    for (size_t d = 0; d < 3; ++d) {
+      facts.count[d] = size[d] = launch.part.to[d] - launch.part.from[d];
+    }
+  }
   if (LaunchClass* known = proofs_.Find(facts)) {
     return *known;
   }
   const bool is_proven = proofs_.Prove(facts);
   const VariantMask mask = options_.variant == kAutoVariant ? AllowedVariants(variants_, is_proven, launch.group)
                                                             : ForcedVariant(launch.group, is_proven);
-  LaunchClass& found = classes_.ClassOf(mask, launch.extent, launch.group);
+  LaunchClass& found = classes_.ClassOf(mask, size, launch.group);
   proofs_.Remember(facts, &found);
   return found;
 }

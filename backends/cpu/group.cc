@@ -44,6 +44,35 @@ Extent GroupCounts(const CpuLaunch& launch) {
   return counts;
 }
 
+namespace {
+
+// Along each dimension, of the part that runs.
+Extent PartGroupCounts(const CpuLaunch& launch) {
+  Extent counts;
+  for (size_t d = 0; d < 3; ++d) {
+    counts[d] = CeilDivide(launch.part.to[d] - launch.part.from[d], launch.group[d]);
+  }
+  return counts;
+}
+
+}  // namespace
+
+uint64_t GroupCount(const CpuLaunch& launch) {
+  const Extent counts = launch.is_whole ? GroupCounts(launch) : PartGroupCounts(launch);
+  return counts[0] * counts[1] * counts[2];
+}
+
+uint64_t GroupAt(const CpuLaunch& launch, uint64_t index) {
+  if (launch.is_whole) {
+    return index;
+  }
+  const Extent counts = PartGroupCounts(launch), whole = GroupCounts(launch);
+  const Extent id = {launch.part.from[0] / launch.group[0] + index % counts[0],
+                     launch.part.from[1] / launch.group[1] + index / counts[0] % counts[1],
+                     launch.part.from[2] / launch.group[2] + index / counts[0] / counts[1]};
+  return (id[2] * whole[1] + id[1]) * whole[0] + id[0];
+}
+
 void Bind(Lane& lane, const CpuLaunch& launch) {
   lane.print = launch.print;
   ir::CpuContext& context = lane.context;

@@ -24,6 +24,8 @@ namespace hpvm::cpu {
 struct CpuLaunch {
   std::span<const ir::CpuArgument> arguments;
   Extent extent{}, group{};
+  bool is_whole = true;
+  Box part{};                                   // What of the extent runs, unless all of it; whole groups.
   uint64_t group_base = 0;
   bool separate = false;                        // ir::AddressSpace's.
   const std::atomic<uint32_t>* stop = nullptr;  // Never null.
@@ -32,9 +34,12 @@ struct CpuLaunch {
 
 // Groups along each dimension.
 Extent GroupCounts(const CpuLaunch& launch);
-inline uint64_t GroupCount(const CpuLaunch& launch) {
-  const Extent counts = GroupCounts(launch);
-  return counts[0] * counts[1] * counts[2];
+// Groups that run, numbered x fastest; and which group of the whole launch one of them is.
+uint64_t GroupCount(const CpuLaunch& launch);
+uint64_t GroupAt(const CpuLaunch& launch, uint64_t index);
+// Instances that run; fewer than 2^63.
+inline uint64_t Instances(const CpuLaunch& launch) {
+  return launch.is_whole ? launch.extent[0] * launch.extent[1] * launch.extent[2] : launch.part.instances();
 }
 
 // Points the lane's context at the launch.

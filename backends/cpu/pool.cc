@@ -1,179 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/pool.h"
 
-#include <time.h>
-
 #include <algorithm>
-#include <span>
+#include <bit>
 #include <utility>
 
-#include "base/clock.h"
+#include "backends/cpu/pool_thread.h"
+#include "backends/cpu/spin.h"
+#include "base/futex.h"
 #include "base/limits.h"
 
 namespace hpvm::cpu {
 
 namespace {
 
-constexpr Duration kSpin = std::chrono::microseconds(50);
-// How often a thread without a grant looks again: far below the grant's quantum (5 ms), and 1 % of a core.
-constexpr long kGrantPollNs = 200'000;
+// How often a thread without a grant looks at the stop word, which wakes nobody.
+constexpr Duration kGrantWait = std::chrono::milliseconds(10);
 constexpr size_t kHelperStackBytes = limits::kKernelStackBytes + 512 * limits::kKiB;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// Spins until `done` or the spin limit.
-template <typename Done>
-bool SpinUntil(const Done& done) {
-  const Time until = RealClock().Now() + kSpin;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      if (done()) {
-        return true;
-      }
-      Pause();
-    }
-  } while (RealClock().Now() < until);
-  return done();
-}
 
 }  // namespace
 
-struct PoolRun {
-  // Beyond so many participants, some begin in the same part.
-  static constexpr uint32_t kPartsMax = 16;
-  struct alignas(64) Part {
-    std::atomic<uint64_t> next{0};
-    uint64_t end = 0;
-
-    uint64_t left() const {
-      const uint64_t at = next.load(std::memory_order_relaxed);
-      return at < end ? end - at : 0;
-    }
-    // Up to a share of what is left, within the bounds; false when nothing is.
-    bool Take(uint64_t chunk_min, uint64_t chunk_max, uint64_t* begin, uint64_t* until) {
-      uint64_t from = next.load(std::memory_order_relaxed);
-      uint64_t taken;
-      do {
-        if (from >= end) {
-          return false;
-        }
-        taken = std::min(end - from, std::clamp((end - from) / 4, chunk_min, chunk_max));
-      } while (!next.compare_exchange_weak(from, from + taken, std::memory_order_relaxed));
-      *begin = from;
-      *until = from + taken;
-      return true;
-    }
-  };
-  Part parts[kPartsMax];
-  std::atomic<bool> cancelled{false};
-  uint64_t chunk_min, chunk_max;
-  uint32_t threads;  // Parts of the range, up to kPartsMax.
-  const std::atomic<uint32_t>* stop;
-  PoolBody* body;
-  bool has_helpers = false;
-  uint32_t grant_epoch = 0;  // As the calling thread last saw it.
-
-  std::span<Part> Parts() { return std::span(parts).first(std::min(threads, kPartsMax)); }
-  void Divide(uint64_t begin, uint64_t end) {
-    const std::span<Part> all = Parts();
-    const uint64_t total = end > begin ? end - begin : 0;
-    uint64_t at = begin;
-    for (size_t i = 0; i < all.size(); ++i) {
-      all[i].next.store(at, std::memory_order_relaxed);
-      at += total / all.size() + (i < total % all.size() ? 1 : 0);
-      all[i].end = at;
-    }
-  }
-  bool IsUsedUp() {
-    const std::span<Part> all = Parts();
-    return std::all_of(all.begin(), all.end(), [](const Part& part) { return part.left() == 0; });
-  }
-  bool HandedOut() { return !cancelled.load(std::memory_order_relaxed) && IsUsedUp(); }
-  bool Ended() {
-    return cancelled.load(std::memory_order_relaxed) || IsUsedUp() ||
-           (stop != nullptr && stop->load(std::memory_order_relaxed) != 0);
-  }
-};
-
 struct alignas(64) Pool::Helper {
   Pool* pool = nullptr;
-  uint32_t participant = 0;
-  bool started = false;  // Under run_mutex_.
+  uint32_t thread_index = 0;
+  std::atomic<bool> started{false};
   pthread_t thread;
-  std::atomic<uint32_t> calls{0};  // Grows at each call; the helper waits on it.
+  std::atomic<uint32_t> calls{0};   // Grows at each call; the helper waits on it.
+  std::atomic<uint32_t> parked{0};  // 1: sleeps or is about to, and nobody has called it yet.
 };
 
-// Whether this participant may take a chunk now. The calling thread waits here while the grant is revoked; helpers
-// leave.
-bool Chunks::MayTake() {
-  if (pool_.grant_ == nullptr) {
-    return true;
-  }
-  if (participant_ != 0) {
-    return pool_.Granted() && participant_ < pool_.Allowed();
-  }
-  const bool had_to_wait = !pool_.Granted();
-  if (had_to_wait && !pool_.WaitForGrant(run_.stop)) {
-    return false;
-  }
-  const uint32_t epoch = pool_.grant_->epoch.load(std::memory_order_acquire);
-  if (run_.has_helpers && (had_to_wait || epoch != run_.grant_epoch)) {
-    run_.grant_epoch = epoch;
-    pool_.CallHelpers(pool_.Allowed() - 1);
-  }
-  return true;
-}
-
-bool Chunks::Enter() {
-  if (pool_.grant_gate_ == nullptr) {
-    return MayTake();
-  }
-  // The grant may be revoked between the question and the entry.
-  while (MayTake()) {
-    if (pool_.grant_gate_->TryEnter()) {
-      is_inside_ = true;
-      return true;
-    }
-  }
-  return false;
-}
-
-void Chunks::Leave() {
-  if (std::exchange(is_inside_, false)) {
-    pool_.grant_gate_->Leave();
-  }
-}
-
-bool Chunks::Next(uint64_t* begin, uint64_t* end) {
-  Leave();
-  if (run_.Ended() || !Enter()) {
-    return false;
-  }
-  const std::span<PoolRun::Part> parts = run_.Parts();
-  PoolRun::Part* part = &parts[participant_ % parts.size()];
-  while (!part->Take(run_.chunk_min, run_.chunk_max, begin, end)) {
-    part = &*std::max_element(parts.begin(), parts.end(),
-                              [](const PoolRun::Part& a, const PoolRun::Part& b) { return a.left() < b.left(); });
-    if (part->left() == 0) {
-      return false;
-    }
-  }
-  return true;
-}
-
-void Chunks::Cancel() { run_.cancelled.store(true, std::memory_order_relaxed); }
-
 Pool::Pool(uint32_t threads, const GrantEntry* grant, GrantGate* gate)
-    : threads_(std::max(threads, 1u)), grant_(grant), grant_gate_(gate), helpers_(new Helper[threads_ - 1]) {
+    : threads_(std::max(threads, 1u)),
+      grant_(grant),
+      grant_gate_(gate),
+      helpers_(new Helper[threads_ - 1]),
+      slots_(new Slot[kSlots]) {
   for (uint32_t i = 0; i + 1 < threads_; ++i) {
     helpers_[i].pool = this;
-    helpers_[i].participant = i + 1;
+    helpers_[i].thread_index = i + 1;
   }
 }
 
@@ -181,17 +45,11 @@ Pool::~Pool() {
   closing_.store(true, std::memory_order_seq_cst);
   for (uint32_t i = 0; i + 1 < threads_; ++i) {
     Helper& helper = helpers_[i];
-    if (helper.started) {
-      helper.calls.fetch_add(1, std::memory_order_seq_cst);
-      helper.calls.notify_one();
+    if (helper.started.load(std::memory_order_acquire)) {
+      Call(helper);
       pthread_join(helper.thread, nullptr);
     }
   }
-}
-
-bool Pool::Granted() const {
-  return grant_ == nullptr ||
-         grant_->state.load(std::memory_order_acquire) == static_cast<uint32_t>(GrantState::kGranted);
 }
 
 uint32_t Pool::Allowed() const {
@@ -201,117 +59,168 @@ uint32_t Pool::Allowed() const {
   return std::clamp(grant_->cpu_threads.load(std::memory_order_relaxed), 1u, threads_);
 }
 
+void Pool::AwaitGrantChange(uint32_t seen, Duration limit) const {
+  FutexWait(grant_->epoch, seen, limit, FutexScope::kShared);
+}
+
 bool Pool::WaitForGrant(const std::atomic<uint32_t>* stop) const {
-  while (!Granted()) {
+  while (true) {
+    const uint32_t seen = GrantEpoch();
+    if (Granted()) {
+      return true;
+    }
     if (stop != nullptr && stop->load(std::memory_order_relaxed) != 0) {
       return false;
     }
-    const timespec pause{0, kGrantPollNs};
-    nanosleep(&pause, nullptr);
+    AwaitGrantChange(seen, kGrantWait);
   }
-  return true;
 }
 
 bool Pool::MaySpin() const {
   return Allowed() > 1 && Granted() && (grant_ == nullptr || grant_->contended.load(std::memory_order_relaxed) == 0);
 }
 
-bool Pool::Run(const PoolRange& range, PoolBody& body) {
-  PoolRun run;
-  run.chunk_min = std::max<uint64_t>(range.chunk_min, 1);
-  run.chunk_max = std::max(range.chunk_max, run.chunk_min);
-  run.stop = range.stop;
-  run.body = &body;
-  const uint32_t allowed = Allowed();
-  const uint64_t instances = range.end > range.begin ? range.end - range.begin : 0;
-  const uint64_t chunks = instances / run.chunk_min + (instances % run.chunk_min != 0 ? 1 : 0);
-  run.threads = static_cast<uint32_t>(std::clamp<uint64_t>(chunks, 1, allowed));
-  run.Divide(range.begin, range.end);
-  Chunks own(*this, run, 0);
+uint32_t Pool::Open(PoolSource& source, const void* family) {
+  uint64_t taken = taken_.load(std::memory_order_relaxed);
+  uint32_t index;
+  do {
+    if (taken == ~uint64_t{0}) {
+      return kNoSlot;
+    }
+    index = static_cast<uint32_t>(std::countr_one(taken));
+  } while (!taken_.compare_exchange_weak(taken, taken | uint64_t{1} << index, std::memory_order_acquire));
+  Slot& slot = slots_[index];
+  slot.source.store(&source, std::memory_order_relaxed);
+  slot.family.store(family, std::memory_order_relaxed);
+  slot.gate.fetch_and(~Slot::kClosed, std::memory_order_release);
+  open_.fetch_or(uint64_t{1} << index, std::memory_order_seq_cst);
+  return index;
+}
 
-  std::unique_lock lock(run_mutex_, std::defer_lock);
-  if (threads_ == 1 || chunks <= 1 || !lock.try_lock()) {
-    body.Work(own);
-    return run.HandedOut();
-  }
-  run.has_helpers = true;
-  if (grant_ != nullptr) {
-    run.grant_epoch = grant_->epoch.load(std::memory_order_acquire);
-  }
-  run_ = &run;
-  gate_.fetch_and(~kClosed, std::memory_order_release);
-  CallHelpers(run.threads - 1);
-  body.Work(own);
+void Pool::Close(uint32_t index) {
+  Slot& slot = slots_[index];
   // Nobody enters any more; wait for those inside. A helper that came too late counts itself in and out again without
-  // looking at run_.
-  gate_.fetch_or(kClosed, std::memory_order_acq_rel);
-  auto empty = [this] { return gate_.load(std::memory_order_acquire) == kClosed; };
-  if (!empty() && !(MaySpin() && SpinUntil(empty))) {
+  // looking at the source.
+  open_.fetch_and(~(uint64_t{1} << index), std::memory_order_relaxed);
+  slot.gate.fetch_or(Slot::kClosed, std::memory_order_acq_rel);
+  const auto is_empty = [&] { return slot.gate.load(std::memory_order_acquire) == Slot::kClosed; };
+  if (!is_empty() && !(MaySpin() && SpinUntil(kSpin, is_empty))) {
     uint32_t gate;
-    while ((gate = gate_.load(std::memory_order_acquire)) != kClosed) {
-      gate_.wait(gate, std::memory_order_acquire);
+    while ((gate = slot.gate.load(std::memory_order_acquire)) != Slot::kClosed) {
+      slot.gate.wait(gate, std::memory_order_acquire);
     }
   }
-  run_ = nullptr;
-  return run.HandedOut();
+  taken_.fetch_and(~(uint64_t{1} << index), std::memory_order_release);
+}
+
+bool Pool::Enter(Slot& slot, uint32_t thread) {
+  bool has_worked = false;
+  if ((slot.gate.fetch_add(1, std::memory_order_acq_rel) & Slot::kClosed) == 0) {
+    has_worked = slot.source.load(std::memory_order_relaxed)->Serve(thread);
+  }
+  if (slot.gate.fetch_sub(1, std::memory_order_acq_rel) == (Slot::kClosed | 1)) {
+    slot.gate.notify_all();
+  }
+  return has_worked;
+}
+
+bool Pool::Visit(uint32_t thread) {
+  bool has_worked = false;
+  // Helpers begin at different sources.
+  const uint64_t open = std::rotr(open_.load(std::memory_order_seq_cst), static_cast<int>(thread % kSlots));
+  for (uint64_t left = open; left != 0 && MayWork(thread); left &= left - 1) {
+    const auto index = (static_cast<uint32_t>(std::countr_zero(left)) + thread) % kSlots;
+    has_worked |= Enter(slots_[index], thread);
+  }
+  return has_worked;
+}
+
+bool Pool::ServeFamily(const void* family, uint32_t thread) {
+  for (uint64_t left = open_.load(std::memory_order_seq_cst); left != 0; left &= left - 1) {
+    Slot& slot = slots_[std::countr_zero(left)];
+    if (slot.family.load(std::memory_order_relaxed) == family && Enter(slot, thread)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Pool::Call(Helper& helper) {
+  helper.calls.fetch_add(1, std::memory_order_seq_cst);
+  if (helper.parked.exchange(0, std::memory_order_seq_cst) != 0) {
+    FutexWake(helper.calls, 1, FutexScope::kProcess);
+  }
 }
 
 void Pool::CallHelpers(uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) {
-    Helper& helper = helpers_[i];
-    if (!helper.started && !StartHelper(i)) {
+  const uint32_t last = std::min(count, Allowed() - 1);
+  for (uint32_t i = 0; i < last; ++i) {
+    if (!helpers_[i].started.load(std::memory_order_acquire) && !StartHelper(i)) {
       return;
     }
-    helper.calls.fetch_add(1, std::memory_order_seq_cst);
-    helper.calls.notify_one();
+    Call(helpers_[i]);
   }
 }
 
-// False when the system has no thread for us; the run goes on with fewer.
+void Pool::CallOneParked() {
+  for (uint32_t i = 0; i + 1 < Allowed(); ++i) {
+    if (helpers_[i].parked.load(std::memory_order_relaxed) != 0) {
+      Call(helpers_[i]);
+      return;
+    }
+  }
+}
+
+// False when the system has no thread for us; the work goes on with fewer.
 bool Pool::StartHelper(uint32_t index) {
+  std::lock_guard lock(start_mutex_);
   Helper& helper = helpers_[index];
+  if (helper.started.load(std::memory_order_relaxed)) {
+    return true;
+  }
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) {
     return false;
   }
   pthread_attr_setstacksize(&attributes, kHelperStackBytes);
-  auto serve = [](void* argument) -> void* {
+  const auto serve = [](void* argument) -> void* {
     auto* self = static_cast<Helper*>(argument);
-    self->pool->Serve(*self);
+    self->pool->ServeAll(*self);
     return nullptr;
   };
-  helper.started = pthread_create(&helper.thread, &attributes, serve, &helper) == 0;
+  const bool is_started = pthread_create(&helper.thread, &attributes, serve, &helper) == 0;
+  helper.started.store(is_started, std::memory_order_release);
   pthread_attr_destroy(&attributes);
-  return helper.started;
+  return is_started;
 }
 
-void Pool::AwaitSignal(Helper& helper, uint32_t seen) const {
-  auto called = [&] { return helper.calls.load(std::memory_order_acquire) != seen; };
-  if (called() || (MaySpin() && SpinUntil(called))) {
+void Pool::Park(Helper& helper, uint32_t seen) {
+  const auto is_called = [&] { return helper.calls.load(std::memory_order_acquire) != seen; };
+  if (is_called() || (MaySpin() && SpinUntil(kSpin, is_called))) {
     return;
   }
-  helper.calls.wait(seen, std::memory_order_acquire);
+  helper.parked.store(1, std::memory_order_seq_cst);
+  parked_.fetch_add(1, std::memory_order_seq_cst);
+  // What came before others could see that this one sleeps.
+  if (!closing_.load(std::memory_order_seq_cst) && !Visit(helper.thread_index)) {
+    while (!is_called()) {
+      FutexWait(helper.calls, seen, FutexScope::kProcess);
+    }
+  }
+  parked_.fetch_sub(1, std::memory_order_relaxed);
+  helper.parked.store(0, std::memory_order_relaxed);
 }
 
-void Pool::Serve(Helper& helper) {
-  uint32_t seen = 0;
+void Pool::ServeAll(Helper& helper) {
+  ThisPoolThread().index = helper.thread_index;
   while (true) {
-    AwaitSignal(helper, seen);
-    seen = helper.calls.load(std::memory_order_acquire);
+    const uint32_t seen = helper.calls.load(std::memory_order_acquire);
     if (closing_.load(std::memory_order_acquire)) {
       return;
     }
-    Join(helper.participant);
-  }
-}
-
-void Pool::Join(uint32_t participant) {
-  if ((gate_.fetch_add(1, std::memory_order_acq_rel) & kClosed) == 0) {
-    Chunks chunks(*this, *run_, participant);
-    run_->body->Work(chunks);
-  }
-  if (gate_.fetch_sub(1, std::memory_order_acq_rel) == (kClosed | 1)) {
-    gate_.notify_all();
+    while (Visit(helper.thread_index)) {
+    }
+    Park(helper, seen);
   }
 }
 

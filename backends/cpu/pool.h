@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker pool: splits one range of work over the calling thread and helpers, obeying the grant page.
+// The worker pool: helpers that take part in what is open to them, obeying the grant page.
+//
+// What is open is a source: a range of work that Run splits over the calling thread and helpers, or a command list that
+// runs in its partial order (flow.h). Several may be open at once, and a helper that works for one may open another.
 //
 // Helpers start at their first use and park when idle; for at most 50 µs before that they spin, but never when the
-// grant page says that somebody else waits for the cores, or when only one thread is granted. Each participant begins
-// in a part of the range of its own, so that what neighbours share stays in one core's caches, and goes on where most
-// is left. Parts are handed out in chunks that shrink towards the end. At each chunk boundary a participant looks at
-// the stop word and the grant: a helper beyond the granted threads leaves the run, nobody takes a chunk while the grant
-// is revoked, and when threads are granted again the caller calls the helpers back.
-//
-// One run has the helpers at a time. A second thread that calls Run meanwhile works alone: it never waits for the
-// first.
+// grant page says that somebody else waits for the cores, or when only one thread is granted. Each participant of a
+// range begins in a part of the range of its own, so that what neighbours share stays in one core's caches, and goes on
+// where most is left. Parts are handed out in chunks that shrink towards the end. At each chunk boundary a participant
+// looks at the stop word and the grant: a helper beyond the granted threads leaves, nobody takes a chunk while the grant
+// is revoked, and when threads are granted again the helpers are called back.
 #ifndef HPVMD_BACKENDS_CPU_POOL_H_
 #define HPVMD_BACKENDS_CPU_POOL_H_
 
@@ -22,6 +22,7 @@
 
 #include "backends/grant.h"
 #include "backends/grant_gate.h"
+#include "base/clock.h"
 
 namespace hpvm::cpu {
 
@@ -37,21 +38,26 @@ class Chunks {
   bool Next(uint64_t* begin, uint64_t* end);
   // Nobody takes a further chunk.
   void Cancel();
-  // 0 is the calling thread.
+  // PoolThread::index.
   uint32_t participant() const { return participant_; }
 
  private:
   friend class Pool;
+  friend struct PoolRun;
+  Chunks(Pool& pool, PoolRun& run, uint32_t participant, bool is_owner)
+      : pool_(pool), run_(run), participant_(participant), is_owner_(is_owner) {}
+  ~Chunks() { Leave(); }
   bool MayTake();
+  bool OwnerMayTake();
   bool Enter();
   void Leave();
-  Chunks(Pool& pool, PoolRun& run, uint32_t participant)
-      : pool_(pool), run_(run), participant_(participant) {}
-  ~Chunks() { Leave(); }
+
   Pool& pool_;
   PoolRun& run_;
   const uint32_t participant_;
-  bool is_inside_ = false;  // Has a chunk, which the gate counts.
+  const bool is_owner_;        // Called Run.
+  bool is_inside_ = false;     // Has a chunk, which the gate counts.
+  bool has_taken_ = false;
 };
 
 // What every participant runs: takes chunks until Next says no. May run several times on one thread in a run, never
@@ -69,8 +75,19 @@ struct PoolRange {
   const std::atomic<uint32_t>* stop = nullptr;  // Optional.
 };
 
+// What helpers take part in while it is open.
+class PoolSource {
+ public:
+  virtual ~PoolSource() = default;
+  // Works until there is nothing more to do here, or the thread must leave. False when there was nothing. By helpers,
+  // and by threads of the same family; several at once, `thread` (PoolThread::index) tells them apart.
+  virtual bool Serve(uint32_t thread) = 0;
+};
+
 class Pool {
  public:
+  static constexpr Duration kSpin = std::chrono::microseconds(50);
+
   // `threads` counts the calling one. The grant and its gate, which counts the chunks that are being computed, are
   // optional and borrowed for the pool's life.
   Pool(uint32_t threads, const GrantEntry* grant, GrantGate* gate = nullptr);
@@ -79,37 +96,74 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   // Runs `body` on the calling thread and on helpers; returns when every chunk that was handed out is done. False when
-  // some were not, because the run was cancelled or stopped. Any thread.
+  // some were not, because the run was cancelled or stopped. Any thread, helpers that work for a source included.
   bool Run(const PoolRange& range, PoolBody& body);
 
+  // Lets helpers into `source`, which is borrowed, until Close has returned. kNoSlot when too much is open.
+  static constexpr uint32_t kNoSlot = ~0u;
+  uint32_t Open(PoolSource& source, const void* family);
+  void Close(uint32_t slot);
+  // Works for what others of the family have opened, other than the family itself. False when there was nothing.
+  bool ServeFamily(const void* family, uint32_t thread);
+
+  // Has the first `count` helpers, as far as they are granted, look at what is open.
+  void CallHelpers(uint32_t count);
+  // The same for one that sleeps, if any. Whoever has made work visible by a sequentially consistent store and then
+  // calls this is sure that a helper that goes to sleep meanwhile either sees it or is called.
+  void CallParked() {
+    if (parked_.load(std::memory_order_seq_cst) != 0) {
+      CallOneParked();
+    }
+  }
+  bool HasParked() const { return parked_.load(std::memory_order_seq_cst) != 0; }
+
+  uint32_t threads() const { return threads_; }
   // Threads that may work now, the calling one included; at least 1.
   uint32_t Allowed() const;
+  // Whether this thread may take work now.
+  bool MayWork(uint32_t thread) const { return grant_ == nullptr || (Granted() && thread < Allowed()); }
   // Blocks while the grant is not given. False when `stop` ended the waiting.
   bool WaitForGrant(const std::atomic<uint32_t>* stop) const;
-  bool Granted() const;
+  bool Granted() const {
+    return grant_ == nullptr ||
+           grant_->state.load(std::memory_order_acquire) == static_cast<uint32_t>(GrantState::kGranted);
+  }
+  bool MaySpin() const;
+  // Changes with every change of the grant.
+  uint32_t GrantEpoch() const { return grant_ == nullptr ? 0 : grant_->epoch.load(std::memory_order_acquire); }
+  // Until the epoch is no longer `seen`, for `limit` at most.
+  void AwaitGrantChange(uint32_t seen, Duration limit) const;
 
  private:
   friend class Chunks;
   struct Helper;
+  // Where a source is open: how many are inside, and whether somebody may still enter.
+  struct alignas(64) Slot {
+    static constexpr uint32_t kClosed = 1u << 31;
+    std::atomic<uint32_t> gate{kClosed};
+    std::atomic<PoolSource*> source{nullptr};  // Written while the gate is closed and empty; read inside it.
+    std::atomic<const void*> family{nullptr};
+  };
+  static constexpr uint32_t kSlots = 64;
 
-  void Serve(Helper& helper);
-  void Join(uint32_t participant);
-  void CallHelpers(uint32_t count);
+  void ServeAll(Helper& helper);
+  bool Visit(uint32_t thread);
+  bool Enter(Slot& slot, uint32_t thread);
+  void Park(Helper& helper, uint32_t seen);
+  void CallOneParked();
+  void Call(Helper& helper);
   bool StartHelper(uint32_t index);
-  void AwaitSignal(Helper& helper, uint32_t seen) const;
-  bool MaySpin() const;
 
   const uint32_t threads_;
   const GrantEntry* const grant_;
   GrantGate* const grant_gate_;
-  std::unique_ptr<Helper[]> helpers_;      // threads_ - 1; index i is participant i + 1.
-
-  std::mutex run_mutex_;                   // Held by the run that has the helpers.
-  PoolRun* run_ = nullptr;                 // Written while the gate is closed and empty; read by helpers inside it.
-  // How many helpers are inside the run, and whether a helper may still enter.
-  static constexpr uint32_t kClosed = 1u << 31;
-  alignas(64) std::atomic<uint32_t> gate_{kClosed};
+  std::unique_ptr<Helper[]> helpers_;  // threads_ - 1; index i is thread i + 1.
+  std::mutex start_mutex_;
   std::atomic<bool> closing_{false};
+  std::unique_ptr<Slot[]> slots_;
+  std::atomic<uint64_t> taken_{0};  // Slots, by bit.
+  alignas(64) std::atomic<uint64_t> open_{0};
+  alignas(64) std::atomic<uint32_t> parked_{0};  // Helpers that sleep or are about to.
 };
 
 }  // namespace hpvm::cpu

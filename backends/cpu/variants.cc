@@ -63,17 +63,47 @@ VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, c
   return mask;
 }
 
-Slices::Slices(const Extent& extent, std::span<const Variant> variants, VariantMask mask) : extent_(extent) {
+Extent StepOf(std::span<const Variant> variants, VariantMask mask) {
+  Extent step{1, 1, 1};
   for (size_t i = 0; i < variants.size(); ++i) {
     if ((mask >> i & 1) != 0) {
-      step_[0] = std::lcm(step_[0], variants[i].width());
-      step_[1] = std::lcm(step_[1], uint64_t{variants[i].shape.rows});
+      step[0] = std::lcm(step[0], variants[i].width());
+      step[1] = std::lcm(step[1], uint64_t{variants[i].shape.rows});
     }
   }
+  return step;
+}
+
+BoxCut CutBox(const Box& box, const Extent& extent, const Extent& step) {
+  BoxCut cut{box, {box, box, box, box}};
+  for (size_t d = 0; d < 3; ++d) {
+    uint64_t& from = cut.core.from[d];
+    uint64_t& to = cut.core.to[d];
+    if (const uint64_t beyond = from % step[d]; beyond != 0) {
+      from += std::min(step[d] - beyond, to - from);
+    }
+    if (to != extent[d]) {
+      to = std::max(from, to - to % step[d]);
+    }
+  }
+  // Whole rows above and below, then what is left on both sides. Tiles are one instance deep.
+  cut.edges[0].to[1] = cut.core.from[1];
+  cut.edges[1].from[1] = cut.core.to[1];
+  for (Box* side : {&cut.edges[2], &cut.edges[3]}) {
+    side->from[1] = cut.core.from[1];
+    side->to[1] = cut.core.to[1];
+  }
+  cut.edges[2].to[0] = cut.core.from[0];
+  cut.edges[3].from[0] = cut.core.to[0];
+  return cut;
+}
+
+Slices::Slices(const Box& core, std::span<const Variant> variants, VariantMask mask)
+    : core_(core), step_(StepOf(variants, mask)) {
   // From the outside in: slices along z or y keep what runs along x together.
   count_ = 0;
   for (size_t d = 3; d-- > 0 && count_ < kSlicesEnough;) {
-    const uint64_t count = CeilDivide(extent_[d], step_[d]);
+    const uint64_t count = CeilDivide(core_.to[d] - core_.from[d], step_[d]);
     if (count > count_) {
       axis_ = d;
       count_ = count;
@@ -82,9 +112,9 @@ Slices::Slices(const Extent& extent, std::span<const Variant> variants, VariantM
 }
 
 Box Slices::BoxOf(uint64_t begin, uint64_t end) const {
-  Box box{{}, extent_};
-  box.from[axis_] = begin * step_[axis_];
-  box.to[axis_] = end == count_ ? extent_[axis_] : end * step_[axis_];
+  Box box = core_;
+  box.from[axis_] = core_.from[axis_] + begin * step_[axis_];
+  box.to[axis_] = end == count_ ? core_.to[axis_] : core_.from[axis_] + end * step_[axis_];
   return box;
 }
 

@@ -49,6 +49,17 @@ struct Box {
   uint64_t instances() const { return (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]); }
 };
 
+// A box cut into what consists of whole tiles of each of some variants, and the ragged edges that do not. Both may be
+// empty.
+struct BoxCut {
+  Box core;
+  std::array<Box, 4> edges;
+};
+// `step` is a whole number of tiles of each variant.
+BoxCut CutBox(const Box& box, const Extent& extent, const Extent& step);
+// The smallest whole number of tiles of each variant in `mask`.
+Extent StepOf(std::span<const Variant> variants, VariantMask mask);
+
 // Calls `run(begin, end)` for the units of instances or tiles that make up the box, as few ranges as there are. The
 // box begins at whole tiles and ends at whole tiles or at the launch's end. Ends early when `run` returns false, and
 // returns what it returned last.
@@ -82,12 +93,15 @@ bool ForEachRange(const Variant& variant, const Extent& extent, const Box& box, 
   return true;
 }
 
-// A launch cut along one dimension into slices that each variant can run by itself: while it is measured, slices of one
-// launch go to different variants.
+// A launch, or the core of a part of one, cut along one dimension into slices that each variant can run by itself:
+// while it is measured, slices of one launch go to different variants.
 class Slices {
  public:
-  // `variants` are tiles or instances; the extents' product is below 2^63 and not 0.
-  Slices(const Extent& extent, std::span<const Variant> variants, VariantMask mask);
+  // `variants` are tiles or instances; the extents' product is below 2^63 and not 0. `core` is as CutBox gives it, and
+  // not empty.
+  Slices(const Box& core, std::span<const Variant> variants, VariantMask mask);
+  Slices(const Extent& extent, std::span<const Variant> variants, VariantMask mask)
+      : Slices(Box{{}, extent}, variants, mask) {}
 
   uint64_t count() const { return count_; }
   // Slices [begin, end) as one box.
@@ -103,8 +117,8 @@ class Slices {
   Cut CornerOf(uint64_t slice) const;
 
  private:
-  Extent extent_;
-  Extent step_{1, 1, 1};  // Whole tiles of each variant.
+  Box core_;
+  Extent step_;  // Whole tiles of each variant.
   size_t axis_ = 0;
   uint64_t count_ = 1;
 };

@@ -5,7 +5,8 @@ namespace hpvm::cpu {
 
 StatusOr<bool> GroupWorker::Run(const Variant& variant, uint64_t begin, uint64_t end, ir::TrapReport* trap) {
   const bool is_whole = variant.shape.unit == CpuVariant::Unit::kGroup;
-  for (uint64_t group = begin; group < end; ++group) {
+  for (uint64_t index = begin; index < end; ++index) {
+    const uint64_t group = GroupAt(launch_, index);
     StatusOr<bool> done =
         is_whole ? runner_->RunWhole(launch_, variant, group, trap) : runner_->Run(launch_, variant, group, trap);
     if (!done.ok() || !*done) {
@@ -15,12 +16,13 @@ StatusOr<bool> GroupWorker::Run(const Variant& variant, uint64_t begin, uint64_t
   return true;
 }
 
-Work::Work(CpuExecutable& executable, const CpuLaunch& launch, VariantMask mask)
+Work::Work(CpuExecutable& executable, const CpuLaunch& launch, const Box& box, VariantMask mask)
     : has_groups_(executable.has_groups()),
       groups_(GroupCount(launch)),
       group_instances_(launch.group[0] * launch.group[1] * launch.group[2]),
+      instances_(has_groups_ ? Instances(launch) : box.instances()),
       extent_(launch.extent),
-      slices_(launch.extent, executable.variants(), has_groups_ ? 0 : mask) {}
+      slices_(box, executable.variants(), has_groups_ ? 0 : mask) {}
 
 uint64_t Work::SliceInstances(uint64_t begin, uint64_t end) const {
   // Groups at the launch's edge may hold fewer: no matter where they are compared with each other.

@@ -54,9 +54,12 @@ class GroupWorker final : public Worker {
 // What a dispatch is made of: slices that each variant can run by itself, and what the variants count them in.
 class Work {
  public:
-  Work(CpuExecutable& executable, const CpuLaunch& launch, VariantMask mask);
+  // `box` is all of the launch, or of a part of one what CutBox calls its core; not empty. Kernels with groups go by
+  // the launch's own part.
+  Work(CpuExecutable& executable, const CpuLaunch& launch, const Box& box, VariantMask mask);
 
   uint64_t slices() const { return has_groups_ ? groups_ : slices_.count(); }
+  uint64_t instances() const { return instances_; }
   uint64_t SliceInstances(uint64_t begin, uint64_t end) const;
   StatusOr<bool> RunSlices(Worker& worker, const Variant& variant, uint64_t begin, uint64_t end,
                            ir::TrapReport* trap) const;
@@ -69,7 +72,7 @@ class Work {
   StatusOr<bool> RunBox(Worker& worker, const Variant& variant, const Box& box, ir::TrapReport* trap) const;
 
   const bool has_groups_;
-  const uint64_t groups_, group_instances_;
+  const uint64_t groups_, group_instances_, instances_;
   const Extent extent_;
   const Slices slices_;  // Without groups.
 };

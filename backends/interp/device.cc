@@ -5,6 +5,7 @@
 
 #include "backends/shared/host_buffer.h"
 #include "backends/shared/host_queue.h"
+#include "backends/shared/launch_part.h"
 #include "base/limits.h"
 #include "compiler/debug/place.h"
 #include "compiler/ir/check.h"
@@ -66,6 +67,30 @@ void Report(const ir::Checker& checker, uint32_t node, const InterpExecutable& e
   }
 }
 
+// Row by row: units of a launch are numbered x fastest. A checked launch is checked row by row, too.
+StatusOr<ir::TrapReport> RunPart(const ir::Interpreter& interpreter, const ir::Launch& launch, const LaunchPart& part) {
+  std::array<uint64_t, 3> from = part.from, to = part.to, units = launch.extent;
+  if (ir::RunsByGroups(interpreter.module())) {
+    for (size_t d = 0; d < 3; ++d) {
+      const uint64_t group = launch.group[d];
+      from[d] /= group;
+      to[d] = (to[d] + group - 1) / group;
+      units[d] = (units[d] + group - 1) / group;
+    }
+  }
+  for (uint64_t z = from[2]; z < to[2]; ++z) {
+    for (uint64_t y = from[1]; y < to[1]; ++y) {
+      const uint64_t row = (z * units[1] + y) * units[0];
+      HPVMD_ASSIGN_OR_RETURN(const ir::TrapReport trap,
+                             interpreter.Run(launch, {.begin = row + from[0], .end = row + to[0]}));
+      if (trap.code != ir::TrapCode::kNone) {
+        return trap;
+      }
+    }
+  }
+  return ir::TrapReport{};
+}
+
 class InterpDevice final : public Device, private CommandTarget {
  public:
   explicit InterpDevice(Hub& hub) : hub_(hub), queue_(hub, *this) {
@@ -124,8 +149,12 @@ class InterpDevice final : public Device, private CommandTarget {
   Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record) {
     HPVMD_RETURN_IF_ERROR(CheckDispatch(dispatch, submission));
     const auto& executable = static_cast<const InterpExecutable&>(*dispatch.executable);
+    HPVMD_ASSIGN_OR_RETURN(const LaunchPart part, PartOf(dispatch, submission));
+    if (part.is_empty) {
+      return absl::OkStatus();
+    }
     ir::Launch launch;
-    launch.extent = dispatch.extent;
+    launch.extent = part.extent;
     launch.group = dispatch.group;
     launch.stop = submission.stop;
     LaunchPrinter printer(submission.log, dispatch.node, executable.artifact());
@@ -146,7 +175,8 @@ class InterpDevice final : public Device, private CommandTarget {
     }
     ir::Checker checker(std::move(options));
     launch.checker = submission.check ? &checker : nullptr;
-    HPVMD_ASSIGN_OR_RETURN(record->trap, executable.interpreter().Run(launch));
+    HPVMD_ASSIGN_OR_RETURN(record->trap, part.is_whole ? executable.interpreter().Run(launch)
+                                                       : RunPart(executable.interpreter(), launch, part));
     if (submission.check && submission.log != nullptr) {
       Report(checker, dispatch.node, executable, *submission.log);
     }

@@ -5,6 +5,7 @@
 
 #include "backends/shared/host_buffer.h"
 #include "backends/shared/host_queue.h"
+#include "backends/shared/launch_part.h"
 #include "base/limits.h"
 
 namespace hpvm {
@@ -84,7 +85,9 @@ class NullDevice final : public Device, private CommandTarget {
     if (const auto* fill = std::get_if<FillCommand>(&command)) {
       return HostRange(submission, fill->target, fill->offset, fill->bytes).status();
     }
-    return CheckDispatch(std::get<DispatchCommand>(command), submission);
+    const auto& dispatch = std::get<DispatchCommand>(command);
+    HPVMD_RETURN_IF_ERROR(CheckDispatch(dispatch, submission));
+    return PartOf(dispatch, submission).status();
   }
 
   Hub& hub_;

@@ -29,46 +29,10 @@ void FailSignals(const Submission& submission, const Status& status) {
   }
 }
 
-bool Stopped(const Submission& submission) {
-  return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
-}
-
-// Tick readings as nanoseconds of the monotonic clock. The rate is only an estimate, so the clock itself is read again
-// after each millisecond: the error stays below a microsecond however long a submission runs.
-class TickClock {
- public:
-  TickClock(const Ticks& ticks, uint64_t now)
-      : ticks_(ticks), refresh_ticks_(static_cast<uint64_t>(kRefreshNs / ticks.ns_per_tick())) {
-    Refresh(now);
-  }
-  int64_t Ns(uint64_t now) {
-    if (now - anchor_ > refresh_ticks_) {
-      Refresh(now);
-    } else {
-      const double elapsed = static_cast<double>(now - anchor_) * ticks_.ns_per_tick();
-      last_ns_ = std::max(last_ns_, anchor_ns_ + static_cast<int64_t>(elapsed));
-    }
-    return last_ns_;
-  }
-
- private:
-  static constexpr double kRefreshNs = 1e6;
-  void Refresh(uint64_t now) {
-    anchor_ = now;
-    anchor_ns_ = static_cast<int64_t>(Ticks::MonotonicNs());
-    last_ns_ = std::max(last_ns_, anchor_ns_);
-  }
-
-  const Ticks& ticks_;
-  const uint64_t refresh_ticks_;
-  uint64_t anchor_ = 0;
-  int64_t anchor_ns_ = 0, last_ns_ = 0;
-};
-
 }  // namespace
 
 HostQueue::HostQueue(Hub& hub, CommandTarget& target)
-    : hub_(hub), target_(target), ticks_(ProcessTicks()), changed_(CreateHostTimeline(hub)) {}
+    : hub_(hub), target_(target), changed_(CreateHostTimeline(hub)) {}
 
 HostQueue::~HostQueue() {
   {
@@ -100,7 +64,12 @@ void HostQueue::Submit(const Submission& submission) {
 }
 
 void HostQueue::Start(const Submission& submission) {
-  Status status = RunCommands(submission);
+  Status status;
+  if (submission.commands != nullptr) {
+    status = target_.RunList(submission);
+  } else if (IsStopped(submission)) {
+    status = Cancelled("The submission was stopped.");
+  }
   if (!status.ok()) {
     FailSignals(submission, status);
     return;
@@ -108,37 +77,6 @@ void HostQueue::Start(const Submission& submission) {
   for (const TimelinePoint& point : submission.signals) {
     point.timeline->Signal(point.value);
   }
-}
-
-Status HostQueue::RunCommands(const Submission& submission) {
-  if (submission.commands == nullptr) {
-    return Stopped(submission) ? Cancelled("The submission was stopped.") : absl::OkStatus();
-  }
-  CommandRecord record;
-  record.start_ticks = ticks_.Now();
-  TickClock clock(ticks_, record.start_ticks);
-  int64_t now_ns = clock.Ns(record.start_ticks);
-  for (const Command& command : submission.commands->commands) {
-    const auto* dispatch = std::get_if<DispatchCommand>(&command);
-    record.end_ticks = 0;
-    Status status = Stopped(submission) ? Cancelled("The submission was stopped.")
-                                        : target_.Run(command, submission, &record);
-    if (!status.ok()) {
-      if (submission.failure != nullptr) {
-        *submission.failure = {dispatch == nullptr ? 0xffffffffu : dispatch->node, record.trap};
-      }
-      return status;
-    }
-    record.start_ticks = record.end_ticks != 0 ? record.end_ticks : ticks_.Now();
-    if (dispatch != nullptr && dispatch->node < submission.timings.size()) {
-      const int64_t start_ns = now_ns;
-      now_ns = clock.Ns(record.start_ticks);
-      submission.timings[dispatch->node] = {start_ns, now_ns};
-    } else if (!submission.timings.empty()) {
-      now_ns = clock.Ns(record.start_ticks);
-    }
-  }
-  return absl::OkStatus();
 }
 
 void HostQueue::Defer(const Submission& submission) {

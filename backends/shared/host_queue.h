@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submissions of a device whose commands run on the host: waits, deferral, the loop over commands, timings, failures,
-// signals.
+// Submissions of a device whose commands run on the host: waits, deferral, signals. The target runs the commands.
 //
 // A submission whose waits are reached runs on the thread that calls Submit. Any other is deferred: it starts on the
 // queue's own thread (started at the first deferral), never on the thread that reaches the last point, because that may
 // be a socket's or a driver's thread and a kernel may run for seconds. Deferred submissions run one at a time, in the
-// order in which they become ready, beside submissions that run inline; so CommandTarget::Run must allow calls from
-// several threads.
+// order in which they become ready, beside submissions that run inline; so CommandTarget's methods must allow
+// calls from several threads.
 #ifndef HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_
 #define HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_
 
@@ -16,24 +15,9 @@
 #include <vector>
 
 #include "backends/device.h"
-#include "backends/shared/ticks.h"
+#include "backends/shared/command_walk.h"
 
 namespace hpvm {
-
-// What passes between the queue and its target beside a command's status.
-struct CommandRecord {
-  uint64_t start_ticks = 0;   // When the command before it ended.
-  uint64_t end_ticks = 0;     // Set by targets that read the counter anyway; else the queue reads it.
-  ir::TrapReport trap;        // Set by the target when a kernel traps.
-};
-
-// What differs between host devices: how one command runs.
-class CommandTarget {
- public:
-  virtual ~CommandTarget() = default;
-  // Runs one command. Any thread.
-  virtual Status Run(const Command& command, const Submission& submission, CommandRecord* record) = 0;
-};
 
 class HostQueue {
  public:
@@ -49,14 +33,12 @@ class HostQueue {
 
  private:
   void Start(const Submission& submission);
-  Status RunCommands(const Submission& submission);
   void Defer(const Submission& submission);
   void ServeDeferred();
   bool TakeReady(std::vector<Submission>& ready, std::vector<TimelinePoint>& pending_points);
 
   Hub& hub_;
   CommandTarget& target_;
-  const Ticks& ticks_;
 
   std::mutex mutex_;
   std::vector<Submission> deferred_;       // Guarded by mutex_.

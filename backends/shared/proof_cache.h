@@ -45,6 +45,9 @@ class ProofCache {
   struct Launch {
     Extent extent{1, 1, 1}, group{1, 1, 1};
     std::span<const Argument> arguments;  // One a parameter of the artifact.
+    // How many instances run, where that is not all of the extent: what is known of such launches is kept apart. What
+    // is proven for the whole holds for its parts.
+    Extent count{0, 0, 0};
   };
 
   // Whether accesses in the bounds program stay inside and no buffer passes kProvenBytesMax.
@@ -91,6 +94,7 @@ class ProofCache {
     next_ = (next_ + 1) % kEntries;
     uint64_t* key = std::copy(launch.extent.begin(), launch.extent.end(), entry.key.data());
     key = std::copy(launch.group.begin(), launch.group.end(), key);
+    key = std::copy(launch.count.begin(), launch.count.end(), key);
     *key++ = has_large ? 1 : 0;
     for (uint32_t i : named_.used) {
       *key++ = kFactOf(params_[i], launch.arguments[i]);
@@ -101,7 +105,8 @@ class ProofCache {
 
  private:
   static constexpr size_t kEntries = 8;  // A kernel that several nodes use is launched with as many sizes.
-  static constexpr size_t kShape = 7;    // Words before the parameters': extent, group, whether a buffer is large.
+  // Words before the parameters': extent, group, count, whether a buffer is large.
+  static constexpr size_t kShape = 10;
   struct Entry {
     Known* known = nullptr;
     std::vector<uint64_t> key;
@@ -110,7 +115,8 @@ class ProofCache {
   bool Matches(const Entry& entry, const Launch& launch, bool has_large) const {
     const uint64_t* key = entry.key.data();
     if (entry.known == nullptr || !std::equal(launch.extent.begin(), launch.extent.end(), key) ||
-        !std::equal(launch.group.begin(), launch.group.end(), key + 3) || key[6] != (has_large ? 1 : 0)) {
+        !std::equal(launch.group.begin(), launch.group.end(), key + 3) ||
+        !std::equal(launch.count.begin(), launch.count.end(), key + 6) || key[9] != (has_large ? 1 : 0)) {
       return false;
     }
     key += kShape;

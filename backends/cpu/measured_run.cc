@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "backends/cpu/launch_run.h"
+
+namespace hpvm::cpu {
+namespace {
+
+// Launches that take longer are measured slice by slice, shorter ones as a whole: that is how they will run.
+constexpr double kWholeNs = 50'000'000;
+// What a sample of slices should take, and from where on a corner of a slice must do.
+constexpr double kSampleNs = 2'000'000;
+constexpr double kSliceNsMax = 10'000'000;
+
+// A launch of a class that has not settled: parts of it, or all, are samples for the tuner, which this one has to
+// itself.
+class MeasuredRun {
+ public:
+  MeasuredRun(const Dispatch& dispatch, LaunchClass& launch_class, uint64_t start)
+      : d_(dispatch),
+        class_(launch_class),
+        tuner_(launch_class.tuner),
+        cut_(CutLaunch(dispatch, launch_class.mask)),
+        work_(dispatch.executable, dispatch.launch, cut_.core, launch_class.mask),
+        start_(start) {}
+
+  DispatchEnd Run() {
+    Status status = Measure();
+    if (outcome_.status.ok()) {
+      outcome_.status = std::move(status);
+    }
+    if (!are_edges_done_ && outcome_.status.ok() && outcome_.trap.code == ir::TrapCode::kNone) {
+      outcome_ = RunEdges(d_, cut_);
+    }
+    outcome_.ticks = d_.ticks.Now();
+    return std::move(outcome_);
+  }
+
+ private:
+  static BoxCut CutLaunch(const Dispatch& d, VariantMask mask) {
+    if (d.launch.is_whole || d.executable.has_groups()) {
+      const Box all{{}, d.launch.extent};
+      return {all, {}};
+    }
+    return CutBox(d.launch.part, d.launch.extent, StepOf(d.executable.variants(), mask));
+  }
+
+  const Variant& VariantAt(uint32_t number) const { return d_.executable.variants()[number]; }
+  // What all of the launch would take, and what is left of it, on one thread.
+  double Whole(uint32_t variant) const { return tuner_.estimate(variant) * static_cast<double>(work_.instances()); }
+  double Remaining(uint32_t variant) const {
+    return tuner_.estimate(variant) * static_cast<double>(work_.SliceInstances(at_, work_.slices()));
+  }
+
+  // Whether launches like this are samples as a whole. Once they are, they stay so: one thread in a slice that fits its
+  // caches is not to be compared with all threads, which share the memory.
+  bool IsMeasuredWhole() {
+    if (!class_.is_measured_whole && Whole(tuner_.best()) <= kWholeNs) {
+      class_.is_measured_whole = true;
+      tuner_.StartOver();
+    }
+    return class_.is_measured_whole;
+  }
+  // Whether the one to measure may have all of a launch.
+  bool IsBearable() const { return Whole(tuner_.next()) <= 4 * std::max(kWholeNs, Whole(tuner_.best())); }
+
+  Status Measure() {
+    if (!tuner_.wants_glimpse() && IsMeasuredWhole() && !tuner_.wants_glimpse() && IsBearable()) {
+      return MeasureWhole();
+    }
+    HPVMD_ASSIGN_OR_RETURN(const bool goes_on, MeasureSlices());
+    return goes_on && at_ < work_.slices() ? RunRemaining() : absl::OkStatus();
+  }
+
+  Status MeasureWhole() {
+    const uint32_t variant = tuner_.next();
+    double instance_ns = 0;
+    outcome_ = RunAll(d_, VariantAt(variant), tuner_.estimate(variant), start_, &instance_ns);
+    are_edges_done_ = true;
+    if (instance_ns > 0) {
+      const uint64_t instances = Instances(d_.launch);
+      tuner_.AddSample(variant, instance_ns * static_cast<double>(instances), instances);
+    }
+    return absl::OkStatus();
+  }
+
+  // On this thread alone. False when the launch has ended.
+  StatusOr<bool> MeasureSlices() {
+    if (d_.executable.has_groups()) {
+      HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<GroupRunner> runner, d_.executable.TakeGroupRunner());
+      GroupWorker worker(d_.executable, d_.launch, std::move(runner));
+      return MeasureSlices(worker);
+    }
+    HPVMD_ASSIGN_OR_RETURN(Lane * lane, d_.executable.lanes().Take());
+    InstanceWorker worker(d_.executable, d_.launch, lane);
+    return MeasureSlices(worker);
+  }
+
+  StatusOr<bool> MeasureSlices(Worker& worker) {
+    while (at_ < work_.slices() && !tuner_.settled()) {
+      const bool is_whole = !tuner_.wants_glimpse() && IsMeasuredWhole();
+      if (is_whole && !tuner_.wants_glimpse() && IsBearable()) {
+        break;  // Later launches are samples.
+      }
+      // Where the one to measure looks too slow for a launch, another look tells.
+      const bool is_glimpse = tuner_.wants_glimpse() || is_whole;
+      HPVMD_ASSIGN_OR_RETURN(const bool done, is_glimpse ? MeasureCorner(worker, true) : MeasureSome(worker));
+      if (!done || !MayGoOn()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Between parts: the launch may have been stopped, or others may want the processor.
+  bool MayGoOn() {
+    if (d_.launch.stop->load(std::memory_order_relaxed) == 0 &&
+        (d_.pool.Granted() || d_.pool.WaitForGrant(d_.launch.stop))) {
+      return true;
+    }
+    outcome_.trap.code = ir::TrapCode::kStopped;
+    return false;
+  }
+
+  // A corner of one slice by the variant to measure, the rest of it by the best.
+  StatusOr<bool> MeasureCorner(Worker& worker, bool is_glimpse) {
+    const uint32_t variant = tuner_.next();
+    const uint64_t instances = work_.CornerInstances(at_);
+    const uint64_t start = d_.ticks.Now();
+    HPVMD_ASSIGN_OR_RETURN(bool done, work_.RunCorner(worker, VariantAt(variant), at_, &outcome_.trap));
+    const double ns = d_.NsSince(start);
+    if (done && is_glimpse) {
+      tuner_.AddGlimpse(variant, ns, instances);
+    } else if (done) {
+      tuner_.AddSample(variant, ns, instances);
+    }
+    if (done) {
+      HPVMD_ASSIGN_OR_RETURN(done, work_.RunRest(worker, VariantAt(tuner_.best()), at_++, &outcome_.trap));
+    }
+    return done;
+  }
+
+  // As many slices as a sample should take, by the variant to measure.
+  StatusOr<bool> MeasureSome(Worker& worker) {
+    const uint32_t variant = tuner_.next();
+    const double slice_ns = tuner_.estimate(variant) * static_cast<double>(work_.SliceInstances(at_, at_ + 1));
+    if (slice_ns > kSliceNsMax) {
+      return MeasureCorner(worker, false);
+    }
+    const auto wanted = static_cast<uint64_t>(std::clamp(kSampleNs / slice_ns, 1.0, 1e9));
+    const uint64_t end = at_ + std::min(work_.slices() - at_, wanted);
+    const uint64_t start = d_.ticks.Now();
+    HPVMD_ASSIGN_OR_RETURN(const bool done, work_.RunSlices(worker, VariantAt(variant), at_, end, &outcome_.trap));
+    if (done) {
+      tuner_.AddSample(variant, d_.NsSince(start), work_.SliceInstances(at_, end));
+      at_ = end;
+    }
+    return done;
+  }
+
+  Status RunRemaining() {
+    Range range;
+    range.variant = &VariantAt(tuner_.best());
+    range.work = &work_;
+    range.begin = at_;
+    range.end = work_.slices();
+    range.unit_ns = std::max(Remaining(tuner_.best()) / static_cast<double>(range.end - range.begin), 0.01);
+    double busy_ns = 0;
+    outcome_ = Share(d_, range, &busy_ns);
+    return absl::OkStatus();
+  }
+
+  const Dispatch& d_;
+  LaunchClass& class_;
+  Tuner& tuner_;
+  const BoxCut cut_;
+  const Work work_;
+  const uint64_t start_;
+  uint64_t at_ = 0;  // Slices before it have run.
+  bool are_edges_done_ = false;  // Those of a part.
+  DispatchEnd outcome_;
+};
+
+// A part so narrow that not every variant has a whole tile in it: nothing to compare.
+bool IsAllEdge(const Dispatch& d, VariantMask mask) {
+  const Extent step = StepOf(d.executable.variants(), mask);
+  return CutBox(d.launch.part, d.launch.extent, step).core.instances() == 0;
+}
+
+}  // namespace
+
+DispatchEnd RunMeasured(const Dispatch& d, LaunchClass& launch_class, uint64_t start) {
+  if (!d.launch.is_whole && !d.executable.has_groups() && IsAllEdge(d, launch_class.mask)) {
+    double instance_ns = 0;
+    return RunAll(d, d.executable.variants()[launch_class.tuner.best()], 0, start, &instance_ns);
+  }
+  return MeasuredRun(d, launch_class, start).Run();
+}
+
+}  // namespace hpvm::cpu

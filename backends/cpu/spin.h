@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waiting for what takes less than a sleep would.
+#ifndef HPVMD_BACKENDS_CPU_SPIN_H_
+#define HPVMD_BACKENDS_CPU_SPIN_H_
+
+#include "base/clock.h"
+
+namespace hpvm::cpu {
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Spins until `done`, for about `limit` at most; what `done` said last.
+template <typename Done>
+bool SpinUntil(Duration limit, const Done& done) {
+  const Time until = RealClock().Now() + limit;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) {
+        return true;
+      }
+      Pause();
+    }
+  } while (RealClock().Now() < until);
+  return done();
+}
+
+}  // namespace hpvm::cpu
+
+#endif  // HPVMD_BACKENDS_CPU_SPIN_H_

@@ -28,8 +28,8 @@ struct AccessRange {
 // Of one parameter.
 struct ParamAccess {
   AccessRange read, written;  // Hulls: whatever is outside is not touched.
-  // Every byte of `written` is stored to by the box's instances, whatever their data, and none reads any of it before it
-  // has stored it itself; unless one traps, after which nothing of the launch counts.
+  // Every byte of `written` is stored to by the box's instances, whatever their data, and none reads any of it before
+  // it has stored it itself; unless one traps, after which nothing of the launch counts.
   bool overwrites = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intervals of what a bounds program speaks of, in a box of a launch's instances. The inside of bounds.cc, access.cc and
-// work.cc; nobody else includes it.
+// Intervals of what a bounds program speaks of, in a box of a launch's instances. The inside of bounds.cc, access.cc
+// and work.cc; nobody else includes it.
 #ifndef HPVMD_COMPILER_IR_BOUNDS_PROVER_H_
 #define HPVMD_COMPILER_IR_BOUNDS_PROVER_H_
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/ir/access.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "compiler/ir/access.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/testing/access_trace.h"
@@ -142,8 +141,8 @@ struct Tally {
 // Compares what FindAccesses says of random boxes of a launch with what the interpreter does. Of accesses that leave
 // their buffer in a kernel that keeps buffers apart nothing is claimed, so they are not looked at.
 void CompareBoxes(const ir::Module& module, const ir::BoundsProgram& program, const ir::Launch& launch, uint32_t seed,
-                  int box_count, Tally* tally) {
-  StatusOr<AccessTrace> trace = TraceAccesses(module, launch, kStepsMax);
+                  int box_count, Tally* tally, uint64_t steps_max = kStepsMax) {
+  StatusOr<AccessTrace> trace = TraceAccesses(module, launch, steps_max);
   ASSERT_TRUE(trace.ok()) << trace.status();
   const ir::Function& f = module.function(module.entry);
   if (program.is_separate) {
@@ -197,7 +196,7 @@ uint32_t Seeds(uint32_t usual) {
 // Whatever kernels do, they do it inside the hulls.
 TEST(FindAccessTest, HullsHoldRandomKernels) {
   Tally tally;
-  for (uint32_t seed = 0; seed < Seeds(1500) && !testing::Test::HasFailure(); ++seed) {
+  for (uint32_t seed = 0; seed < Seeds(500) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     KernelGenerator generator(seed);
     const std::string body = generator.Body();
@@ -254,8 +253,9 @@ class StoreGenerator {
     const std::string shift = is_wide ? "c4" : is_narrow ? "c1" : Chance(8) ? "c3" : "c2";
     last_ = Let("shl", Index(), shift);
     const std::string immediate = Chance(3) ? " + " + std::to_string(4 * Below(4)) : "";
-    text_ += is_wide ? " store128 param(0) %" + last_ + immediate + ", %x, %x, %x, %x\n"
-                     : " store.i32" + std::string(is_narrow ? " w2" : "") + " param(0) %" + last_ + immediate + ", %x\n";
+    text_ += is_wide
+                 ? " store128 param(0) %" + last_ + immediate + ", %x, %x, %x, %x\n"
+                 : " store.i32" + std::string(is_narrow ? " w2" : "") + " param(0) %" + last_ + immediate + ", %x\n";
   }
   void Load() {
     const std::string offset = !last_.empty() && Chance(2) ? last_ : Let("shl", Index(), "c2");
@@ -346,12 +346,12 @@ class StoreGenerator {
   void Statements(int depth) {
     for (uint32_t i = 0, count = 1 + Below(2); i < count; ++i) {
       const uint32_t kind = Below(depth > 0 ? 12 : 5);
-      kind < 4     ? Store()
-      : kind == 4  ? Load()
-      : kind < 7   ? If(depth)
-      : kind == 7  ? Guard()
-      : kind == 8  ? Block(depth)
-                   : Loop(depth);
+      kind < 4    ? Store()
+      : kind == 4 ? Load()
+      : kind < 7  ? If(depth)
+      : kind == 7 ? Guard()
+      : kind == 8 ? Block(depth)
+                  : Loop(depth);
     }
   }
 
@@ -364,7 +364,7 @@ class StoreGenerator {
 // What is said to be overwritten is, and is not read before.
 TEST(FindAccessTest, OverwritesHoldRandomStores) {
   Tally tally;
-  for (uint32_t seed = 0; seed < Seeds(4000) && !testing::Test::HasFailure(); ++seed) {
+  for (uint32_t seed = 0; seed < Seeds(1500) && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     StoreGenerator generator(seed);
     const std::string body = generator.Body();
@@ -376,6 +376,299 @@ TEST(FindAccessTest, OverwritesHoldRandomStores) {
               tally.overwritten, tally.with_loops, tally.tight);
   EXPECT_GT(tally.overwritten, tally.boxes / 20);  // Else nothing is tested.
   EXPECT_GT(tally.with_loops, tally.overwritten / 10);
+}
+
+// A kernel as a compiler made it, and the launch that its comments name.
+struct Golden {
+  ir::Module module;
+  ir::Launch launch;
+  std::vector<std::vector<uint64_t>> data;  // Zeros; the launch points into it.
+};
+
+Golden ReadGolden(const std::string& name) {
+  std::ostringstream text;
+  text << std::ifstream(HPVMD_SOURCE_DIR "/tests/golden/bounds/" + name + ".ir").rdbuf();
+  StatusOr<ir::Module> module = ir::ParseModule(text.str());
+  EXPECT_TRUE(module.ok()) << module.status();
+  Golden golden{module.ok() ? *std::move(module) : ir::Module(), {}, {}};
+  std::istringstream lines(text.str());
+  for (std::string line; std::getline(lines, line) && line.substr(0, 3) == ";; ";) {
+    std::istringstream words(line.substr(3));
+    std::string word;
+    if (words >> word && word != "launch") {
+      continue;
+    }
+    words >> golden.launch.extent[0] >> golden.launch.extent[1] >> golden.launch.extent[2] >> word;
+    words >> golden.launch.group[0] >> golden.launch.group[1] >> golden.launch.group[2] >> word;
+    for (const ir::KernelParam& param : golden.module.params) {
+      uint64_t value = 0;
+      words >> value;
+      golden.data.emplace_back(param.is_buffer ? value / 8 + 2 : 0);
+      uint8_t* data = param.is_buffer ? reinterpret_cast<uint8_t*>(golden.data.back().data()) : nullptr;
+      golden.launch.arguments.push_back({data, param.is_buffer ? value : 0, param.is_buffer ? 0 : value});
+    }
+    EXPECT_FALSE(words.fail());
+  }
+  return golden;
+}
+
+// Kernels of the benchmarks, cut along their slowest dimension or whole: the hulls are what is touched, to the byte.
+TEST(FindAccessTest, CompiledKernelsAreTight) {
+  struct Part {
+    const char* kernel;
+    InstanceBox box;
+    std::vector<ParamAccess> want;  // Of the parameters from the first on.
+  };
+  constexpr AccessRange kNone;
+  const Part kParts[] = {
+      {"nstream",
+       {{334, 0, 0}, {250, 1, 1}},
+       {{{2672, 4672}, {2672, 4672}, false}, {{2672, 4672}, kNone, false}, {{2672, 4672}, kNone, false}}},
+      {"sgemm",
+       {{0, 11, 0}, {47, 8, 1}},
+       {{{880, 1520}, kNone, false}, {{0, 3760}, kNone, false}, {kNone, {2068, 3572}, true}}},
+      {"sgemm",  // Columns: what is written has gaps.
+       {{15, 0, 0}, {11, 33, 1}},
+       {{{0, 2640}, kNone, false}, {{60, 3676}, kNone, false}, {kNone, {60, 6120}, false}}},
+      {"dgemm",
+       {{0, 11, 0}, {47, 8, 1}},
+       {{{1760, 3040}, kNone, false}, {{0, 7520}, kNone, false}, {{4136, 7144}, {4136, 7144}, false}}},
+      {"tiled_matmul",
+       {{0, 16, 0}, {48, 16, 1}},
+       {{{2048, 4096}, kNone, false}, {{0, 6144}, kNone, false}, {kNone, {3072, 6144}, true}}},
+      {"heat", {{0, 0, 3}, {30, 20, 2}}, {{{8580, 19580}, kNone, false}, {kNone, {11396, 16764}, false}}},
+      {"star",
+       {{0, 19, 0}, {57, 14, 1}},
+       {{{9288, 18040}, kNone, false}, {{16, 184}, kNone, false}, {{10264, 17064}, {10264, 17064}, false}}},
+      {"transpose",
+       {{0, 20, 0}, {61, 15, 1}},
+       {{{160, 29560}, {160, 29560}, false}, {{9760, 17080}, {9760, 17080}, false}}},
+      {"reduce", {{33, 0, 0}, {25, 1, 1}}, {{{264, 5264}, kNone, false}, {kNone, {264, 464}, true}}},
+      {"tree_sum", {{768, 0, 0}, {512, 1, 1}}, {{{6144, 10240}, kNone, false}, {kNone, {12, 20}, false}}},
+      {"n_body", {{33, 0, 0}, {25, 1, 1}}, {{{0, 1600}, kNone, false}, {kNone, {396, 696}, true}}},
+      {"mandelbrot", {{0, 16, 0}, {64, 12, 1}}, {{kNone, {4096, 7168}, true}}},
+      {"cutcp",  // Its lists are indexed from memory.
+       {{0, 0, 6}, {20, 20, 5}},
+       {{{0, 16000}, kNone, false}, {{0, 4000}, kNone, false}, {kNone, {9600, 17600}, true}}},
+      {"spmv",
+       {{33, 0, 0}, {25, 1, 1}},
+       {{{132, 236}, kNone, false},
+        {{0, 4000}, kNone, false},
+        {{0, 4000}, kNone, false},
+        {{0, 400}, kNone, false},
+        {kNone, {132, 232}, true}}},
+      {"histogram", {{333, 0, 0}, {250, 1, 1}}, {{{1332, 2332}, kNone, false}, {{0, 1024}, {0, 1024}, false}}},
+  };
+  for (const Part& part : kParts) {
+    SCOPED_TRACE(part.kernel);
+    const Golden golden = ReadGolden(part.kernel);
+    std::vector<ParamAccess> found;
+    ASSERT_TRUE(ir::FindAccesses(FindBounds(golden.module), FactsOf(golden.module, golden.launch), part.box, &found));
+    for (size_t i = 0; i < part.want.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_EQ(ToString(found[i]), ToString(part.want[i]));
+    }
+  }
+}
+
+// Their random boxes, too, with buffers of zeros.
+TEST(FindAccessTest, HullsHoldCompiledKernels) {
+  Tally tally;
+  int kernels = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(HPVMD_SOURCE_DIR "/tests/golden/bounds")) {
+    SCOPED_TRACE(entry.path());
+    ++kernels;
+    const Golden golden = ReadGolden(entry.path().stem());
+    CompareBoxes(golden.module, FindBounds(golden.module), golden.launch, 17, 6, &tally, kStepsMax * 1000);
+  }
+  EXPECT_GE(kernels, 10);
+  EXPECT_EQ(tally.known, tally.boxes);
+}
+
+ParamAccess Found(const std::string& body, const KernelLaunch& launch, const InstanceBox& box, bool* is_known = nullptr,
+                  bool is_separate = true) {
+  ir::BoundsFacts facts;
+  facts.extent = launch.extent;
+  facts.group = {4, 1, 1};
+  facts.params = {{true, true, launch.bytes, 32}, {false, false, launch.n, 32}, {false, false, launch.m, 32}};
+  std::vector<ParamAccess> found;
+  const bool known = ir::FindAccesses(FindBounds(BoundsKernel(body, is_separate)), facts, box, &found);
+  if (is_known != nullptr) {
+    *is_known = known;
+  } else {
+    EXPECT_TRUE(known);
+  }
+  return found.empty() ? ParamAccess() : found[0];
+}
+
+constexpr char kStore[] = " store.i32 param(0) %o, %x\n";
+std::string At(const std::string& i) { return " %o: i32 = shl.i32 %" + i + ", %c2\n" + kStore; }
+std::string If(const std::string& condition, const std::string& inside) {
+  return " if g0 %" + condition + " {\n" + inside + " leave g0 ()\n} else {\n leave g0 ()\n}\n";
+}
+
+// Shapes in which kernels store, and what of it counts as overwriting.
+TEST(FindAccessTest, KnownStores) {
+  struct Case {
+    const char* name;
+    std::string body;
+    KernelLaunch launch;
+    InstanceBox box;
+    const char* want;
+  };
+  const std::string guard = " %g: i32 = lt_u.i32 %x, %n\n";
+  const std::string row = " %r: i32 = mul.i32 %y, %n\n %i: i32 = add.i32 %r, %x\n";
+  const auto loop = [](const std::string& inside, const std::string& from = "c0") {
+    return " loop l (%i: i32 = %" + from + ") {\n" + inside +
+           " %j: i32 = add.i32 %i, %c1\n %h: i32 = lt_u.i32 %j, %n\n if h0 %h {\n continue l (%j)\n} else {\n"
+           " leave h0 ()\n}\n leave l ()\n}\n";
+  };
+  const std::string own_row = " %q: i32 = mul.i32 %x, %n\n %k: i32 = add.i32 %q, %i\n" + At("k");
+  const Case kCases[] = {
+      {"Direct", At("x"), {{10, 1, 1}, 40, 0, 0}, {{2, 0, 0}, {3, 1, 1}}, "read [) written [8, 20) overwrites"},
+      {"CutAtTheExtent",
+       At("x"),
+       {{10, 1, 1}, 40, 0, 0},
+       {{8, 0, 0}, {30, 1, 1}},
+       "read [) written [32, 40) overwrites"},
+      {"Outside", At("x"), {{10, 1, 1}, 40, 0, 0}, {{10, 0, 0}, {3, 1, 1}}, "read [) written [)"},
+      {"GuardThatHolds",
+       guard + If("g", At("x")),
+       {{10, 1, 1}, 40, 10, 0},
+       {{0, 0, 0}, {10, 1, 1}},
+       "read [) written [0, 40) overwrites"},
+      {"GuardThatCuts",
+       guard + If("g", At("x")),
+       {{16, 1, 1}, 40, 10, 0},
+       {{8, 0, 0}, {8, 1, 1}},
+       "read [) written [32, 40) overwrites"},
+      {"GuardThatFails",
+       guard + If("g", At("x")),
+       {{16, 1, 1}, 40, 10, 0},
+       {{12, 0, 0}, {4, 1, 1}},
+       "read [) written [)"},
+      {"EarlyReturn",
+       " %g: i32 = ge_u.i32 %x, %n\n if g0 %g {\n return ()\n} else {\n leave g0 ()\n}\n" + At("x"),
+       {{16, 1, 1}, 40, 10, 0},
+       {{0, 0, 0}, {16, 1, 1}},
+       "read [) written [0, 40) overwrites"},
+      {"Inner",  // 1 <= x < n - 1 in one comparison.
+       " %d: i32 = sub.i32 %x, %c1\n %w: i32 = sub.i32 %n, %c2\n %g: i32 = lt_u.i32 %d, %w\n" + If("g", At("x")),
+       {{16, 1, 1}, 64, 10, 0},
+       {{0, 0, 0}, {16, 1, 1}},
+       "read [) written [4, 36) overwrites"},
+      {"FromMemory",  // Not every instance stores.
+       " %g: i32 = load.i32 param(0) %c0\n" + If("g", At("x")),
+       {{10, 1, 1}, 40, 0, 0},
+       {{4, 0, 0}, {2, 1, 1}},
+       "read [0, 4) written [16, 24)"},
+      {"EveryOther",
+       " %i: i32 = shl.i32 %x, %c1\n" + At("i"),
+       {{10, 1, 1}, 80, 0, 0},
+       {{0, 0, 0}, {10, 1, 1}},
+       "read [) written [0, 76)"},
+      {"PairsOfStores",
+       " %i: i32 = shl.i32 %x, %c1\n" + At("i") + " store.i32 param(0) %o + 4, %x\n",
+       {{10, 1, 1}, 80, 0, 0},
+       {{0, 0, 0}, {10, 1, 1}},
+       "read [) written [0, 80) overwrites"},
+      {"Rows", row + At("i"), {{7, 5, 1}, 140, 7, 0}, {{0, 1, 0}, {7, 2, 1}}, "read [) written [28, 84) overwrites"},
+      {"NarrowRows", row + At("i"), {{6, 5, 1}, 140, 7, 0}, {{0, 1, 0}, {6, 2, 1}}, "read [) written [28, 80)"},
+      {"Reversed",
+       " %k: i32 = sub.i32 %n, %x\n %i: i32 = sub.i32 %k, %c1\n" + At("i"),
+       {{10, 1, 1}, 40, 10, 0},
+       {{2, 0, 0}, {3, 1, 1}},
+       "read [) written [20, 32) overwrites"},
+      {"ReadsItself",
+       " %o: i32 = shl.i32 %x, %c2\n %v: i32 = load.i32 param(0) %o\n" + std::string(kStore),
+       {{10, 1, 1}, 40, 0, 0},
+       {{2, 0, 0}, {3, 1, 1}},
+       "read [8, 20) written [8, 20)"},
+      {"ReadsBehindItsStore",
+       At("x") + " %v: i32 = load.i32 param(0) %o\n",
+       {{10, 1, 1}, 40, 0, 0},
+       {{2, 0, 0}, {3, 1, 1}},
+       "read [8, 20) written [8, 20) overwrites"},
+      {"ReadsANeighbour",
+       At("x") + " %v: i32 = load.i32 param(0) %o + 4\n",
+       {{9, 1, 1}, 40, 0, 0},
+       {{2, 0, 0}, {3, 1, 1}},
+       "read [12, 24) written [8, 20)"},
+      {"ReadsElsewhere",
+       At("x") + " %v: i32 = load.i32 param(0) %o + 40\n",
+       {{10, 1, 1}, 80, 0, 0},
+       {{0, 0, 0}, {10, 1, 1}},
+       "read [40, 80) written [0, 40) overwrites"},
+      {"Atomic",
+       " %o: i32 = shl.i32 %x, %c2\n %v: i32 = atomic_add.i32 param(0) %o, %c1\n",
+       {{10, 1, 1}, 40, 0, 0},
+       {{2, 0, 0}, {3, 1, 1}},
+       "read [8, 20) written [8, 20)"},
+      {"CountedLoop",
+       loop(own_row),
+       {{4, 1, 1}, 160, 10, 0},
+       {{1, 0, 0}, {2, 1, 1}},
+       "read [) written [40, 120) overwrites"},
+      {"LoopOfIds", loop(own_row, "x"), {{4, 1, 1}, 160, 10, 0}, {{1, 0, 0}, {2, 1, 1}}, "read [) written [44, 124)"},
+      {"LoopLeftEarly",
+       loop(" %v: i32 = load.i32 param(0) %c0 + 200\n if e %v {\n leave l ()\n} else {\n leave e ()\n}\n" + own_row),
+       {{4, 1, 1}, 204, 10, 0},
+       {{1, 0, 0}, {2, 1, 1}},
+       "read [200, 204) written [40, 120)"},
+      {"ClampedStencil",  // What is written, and what is read at x - 1, but not before 0.
+       " %p: i32 = gt_s.i32 %x, %c0\n %d: i32 = sub.i32 %x, %c1\n %i: i32 = select.i32 %p, %d, %c0\n"
+       " %s: i32 = shl.i32 %i, %c2\n %v: i32 = load.i32 param(0) %s + 400\n" +
+           At("x"),
+       {{100, 1, 1}, 800, 0, 0},
+       {{50, 0, 0}, {50, 1, 1}},
+       "read [596, 796) written [200, 400) overwrites"},
+      {"GroupsAndPlaces",
+       " %a: i32 = group_id.i32 %c0\n %s: i32 = group_size.i32 %c0\n %p: i32 = local_id.i32 %c0\n"
+       " %t: i32 = mul.i32 %a, %s\n %i: i32 = add.i32 %t, %p\n" +
+           At("i"),
+       {{10, 1, 1}, 40, 0, 0},
+       {{2, 0, 0}, {5, 1, 1}},
+       "read [) written [8, 28) overwrites"},
+      {"Gather",
+       " %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o\n %v: i32 = load.i32 param(0) %k\n",
+       {{10, 1, 1}, 400, 0, 0},
+       {{2, 0, 0}, {3, 1, 1}},
+       "read [0, 400) written [)"},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    EXPECT_EQ(ToString(Found(c.body, c.launch, c.box)), c.want);
+  }
+}
+
+// Where some access may be anywhere, nothing is said.
+TEST(FindAccessTest, WhatIsNotKnown) {
+  struct Case {
+    const char* name;
+    std::string body;
+    bool is_separate;
+    bool is_known;
+  };
+  const Case kCases[] = {
+      {"Inside", At("x"), false, true},
+      {"PastTheEnd", " %i: i32 = add.i32 %x, %c1\n" + At("i"), true, true},
+      // It may land in another buffer.
+      {"PastTheEndOfShared", " %i: i32 = add.i32 %x, %c1\n" + At("i"), false, false},
+      {"Flat", " %o: i32 = shl.i32 %x, %c2\n store.i32 flat %o, %x\n", true, false},
+      {"ModuleMemory", At("x") + " store.i32 module %o, %x\n", true, true},
+      {"Fill", " memory_fill %b, %c0, %c4\n", true, false},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    bool is_known = false;
+    Found(c.body, {{10, 1, 1}, 40, 0, 0}, {{0, 0, 0}, {10, 1, 1}}, &is_known, c.is_separate);
+    EXPECT_EQ(is_known, c.is_known);
+  }
+  std::vector<ParamAccess> found;
+  ir::BoundsFacts facts;
+  facts.params = {{true, true, 40, 32}};
+  EXPECT_FALSE(ir::FindAccesses(ir::BoundsProgram(), facts, {}, &found));
+  EXPECT_EQ(found.size(), 1u);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // On which ways the operations of a kernel are reached: through which loops, and under which conditions.
 //
-// A structured walk over the entry with the constraints that FindBounds found for its branches. Where a block is left in
-// several ways of which some go past its end, the conditions behind it are not followed.
+// A structured walk over the entry with the constraints that FindBounds found for its branches. Where a block is left
+// in several ways of which some go past its end, the conditions behind it are not followed.
 #ifndef HPVMD_COMPILER_PASS_FIND_PATHS_H_
 #define HPVMD_COMPILER_PASS_FIND_PATHS_H_
 
@@ -18,8 +18,8 @@ namespace hpvm {
 struct Path {
   static constexpr uint32_t kUnknownLoop = 0xffffffffu;
 
-  // An operation on it happens in each iteration of all of `loops` in which all of `when` hold, unless the launch traps.
-  // If not `is_exact`, it may happen less often.
+  // An operation on it happens in each iteration of all of `loops` in which all of `when` hold, unless the launch
+  // traps. If not `is_exact`, it may happen less often.
   bool is_exact = true;
   std::vector<uint32_t> when;   // Constraints of the bounds program.
   uint32_t unknown = 0;         // Further branches of which no constraint tells.

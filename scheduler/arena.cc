@@ -17,8 +17,6 @@ Arena::Arena(uint64_t bytes_max, uint64_t piece_bytes_max)
   piece_bytes_ = std::max<uint64_t>(std::min<uint64_t>(piece_bytes_, uint64_t{1} << 63), kAlignment);
 }
 
-uint64_t Arena::PieceEnd(uint64_t offset) const { return offset / piece_bytes_ * piece_bytes_ + piece_bytes_; }
-
 void Arena::EraseHole(std::map<uint64_t, uint64_t>::iterator hole) {
   by_size_.erase({hole->second, hole->first});
   holes_.erase(hole);
@@ -100,6 +98,12 @@ std::optional<uint64_t> Arena::Allocate(uint64_t bytes, Duration start) {
     offset = FromHoles(bytes);
   }
   return offset ? offset : Grow(bytes);
+}
+
+void Arena::ReleaseHeld() {
+  for (; !held_.empty(); held_.pop()) {
+    AddHole(held_.top().offset, held_.top().bytes);
+  }
 }
 
 void Arena::Free(uint64_t offset, uint64_t bytes, Duration until) { held_.push({until, offset, Round(bytes)}); }

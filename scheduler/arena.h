@@ -19,7 +19,7 @@ namespace hpvm::scheduler {
 
 class Arena {
  public:
-  static constexpr uint64_t kAlignment = 256;
+  static constexpr uint64_t kAlignment = 512;
   // Nothing lies beyond `bytes_max`, nor across a multiple of `piece_bytes_max`.
   explicit Arena(uint64_t bytes_max = ~uint64_t{0}, uint64_t piece_bytes_max = ~uint64_t{0});
 
@@ -28,12 +28,17 @@ class Arena {
   std::optional<uint64_t> Allocate(uint64_t bytes, Duration start);
   // `until`: when its last user ends.
   void Free(uint64_t offset, uint64_t bytes, Duration until);
+  // All that was freed can be taken again, by whoever comes first.
+  void ReleaseHeld();
   // How far it was ever filled.
   uint64_t bytes_high() const { return high_; }
   uint64_t bytes_max() const { return bytes_max_; }
   // The largest that could ever fit.
   uint64_t storage_bytes_max() const { return bytes_max_ < piece_bytes_ ? bytes_max_ : piece_bytes_; }
   static uint64_t Round(uint64_t bytes);
+  // Of the piece in which an offset lies.
+  uint64_t PieceBegin(uint64_t offset) const { return offset / piece_bytes_ * piece_bytes_; }
+  uint64_t PieceEnd(uint64_t offset) const { return PieceBegin(offset) + piece_bytes_; }
 
  private:
   struct Held {
@@ -45,7 +50,6 @@ class Arena {
   std::optional<uint64_t> Grow(uint64_t bytes);
   void AddHole(uint64_t offset, uint64_t bytes);
   void EraseHole(std::map<uint64_t, uint64_t>::iterator hole);
-  uint64_t PieceEnd(uint64_t offset) const;
 
   uint64_t bytes_max_, piece_bytes_;
   uint64_t high_ = 0;

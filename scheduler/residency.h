@@ -43,7 +43,8 @@ struct Storage {
   uint64_t offset = 0;
 };
 
-inline constexpr uint64_t kStorageAlignment = 256;  // What GPUs bind at least.
+// What drivers bind at least: code of tenants' own needs views at multiples of 512 bytes on some.
+inline constexpr uint64_t kStorageAlignment = 512;
 
 struct Step {
   enum class Kind : uint8_t { kCopy, kZero, kRun };
@@ -54,8 +55,8 @@ struct Step {
   StorageId source{}, target{};  // kCopy; kZero: target.
   uint64_t offset = 0;           // kCopy, kZero: first byte, in the source and in the target.
   uint64_t bytes = 0;            // kCopy, kZero.
-  // kRun outside host space: its extent comes from Residency::late_extents; it begins a segment, which is submitted when
-  // all that it waits for is done.
+  // kRun outside host space: its extent comes from Residency::late_extents; it begins a segment, which is submitted
+  // when all that it waits for is done.
   bool has_late_extent = false;
 };
 

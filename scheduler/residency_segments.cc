@@ -150,8 +150,9 @@ class Cutter {
     bool is_awaited = false;
     for (; state.next < state.steps.size(); ++state.next) {
       const uint32_t step = state.steps[state.next];
-      if (segment.step_count > 0 &&
-          (out_.steps[first_ + step].has_late_extent || !IsReady(step) || (work >= grain && (is_awaited || AddsWait(state, step))))) {
+      const bool must_cut = out_.steps[first_ + step].has_late_extent || !IsReady(step);
+      const bool may_cut = work >= grain && (is_awaited || AddsWait(state, step));
+      if (segment.step_count > 0 && (must_cut || may_cut)) {
         break;
       }
       for (uint32_t d = first_dependency_[step]; d < first_dependency_[step + 1]; ++d) {

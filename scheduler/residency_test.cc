@@ -123,5 +123,21 @@ TEST(ResidencyTest, RandomGraphsStayCoherent) {
   }
 }
 
+// The same with spaces that hold little more than the largest task: what does not fit goes to the host and to disk, and
+// comes back.
+TEST(ResidencyTest, RandomGraphsFitTheirBudgets) {
+  uint64_t evictions = 0, spills = 0;
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+    const RandomPlan random(seed, {.has_ranges = seed % 4 != 0, .has_budgets = true});
+    const StatusOr<Residency> plan = PlanResidency(random.input());
+    ASSERT_TRUE(plan.ok()) << plan.status() << " seed " << seed;
+    ASSERT_THAT(CheckPlan(random.input(), *plan), IsEmpty()) << "seed " << seed;
+    evictions += plan->evictions;
+    spills += plan->spills;
+  }
+  EXPECT_GT(evictions, 1000u);
+  EXPECT_GT(spills, 100u);
+}
+
 }  // namespace
 }  // namespace hpvm::scheduler

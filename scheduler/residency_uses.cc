@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/residency_uses.h"
 
+#include <algorithm>
+
 namespace hpvm::scheduler {
 namespace {
 
@@ -35,6 +37,42 @@ void FindLastUses(const ResidencyInput& input, Uses& uses) {
       uses.last_use[value.index] = kUseAtEnd;
     }
   }
+}
+
+// Calls `visit(value, use)` in the order of groups; each pair once for a group.
+template <typename F>
+void VisitUses(const ResidencyInput& input, const Uses& uses, F visit) {
+  std::vector<SpaceIndex> spaces;
+  for (uint32_t group = 0; group < uses.groups.size(); ++group) {
+    const TaskGroup& g = uses.groups[group];
+    spaces.clear();
+    for (uint32_t task = g.first_task; task < g.first_task + g.task_count; ++task) {
+      const SpaceIndex space = input.devices[input.tasks[task].device].space;
+      if (std::find(spaces.begin(), spaces.end(), space) == spaces.end()) {
+        spaces.push_back(space);
+      }
+    }
+    const auto [begin, end] = PortsOf(input.flat, input.tasks[g.first_task].node);
+    for (uint32_t port = begin; port < end; ++port) {
+      for (const SpaceIndex space : spaces) {
+        if (input.flat.ports[port].in.valid()) {
+          visit(input.flat.ports[port].in, ValueUse{group, space});
+        }
+      }
+    }
+  }
+}
+
+void FindValueUses(const ResidencyInput& input, Uses& uses) {
+  uses.first_value_use.assign(input.flat.values.size() + 1, 0);
+  VisitUses(input, uses, [&](FlatValueId value, const ValueUse&) { ++uses.first_value_use[value.index + 1]; });
+  for (size_t v = 1; v < uses.first_value_use.size(); ++v) {
+    uses.first_value_use[v] += uses.first_value_use[v - 1];
+  }
+  uses.value_uses.resize(uses.first_value_use.back());
+  std::vector<uint32_t> next(uses.first_value_use.begin(), uses.first_value_use.end() - 1);
+  VisitUses(input, uses,
+            [&](FlatValueId value, const ValueUse& use) { uses.value_uses[next[value.index]++] = use; });
 }
 
 // Follows in-place updates back from each output, so that the first value of the chain is already made in the output's
@@ -82,11 +120,14 @@ bool IsLastReader(const FlatGraph& flat, const Uses& uses, FlatNodeId node, uint
   return true;
 }
 
-Uses FindUses(const ResidencyInput& input) {
+Uses FindUses(const ResidencyInput& input, bool has_budgets) {
   Uses uses;
   FindGroups(input, uses);
   FindLastUses(input, uses);
   FindOutputChains(input, uses);
+  if (has_budgets) {
+    FindValueUses(input, uses);
+  }
   return uses;
 }
 

@@ -21,9 +21,18 @@ struct TaskGroup {
   uint32_t first_task = 0, task_count = 0;
 };
 
+// A group that reads a value by tasks in a space.
+struct ValueUse {
+  uint32_t group = 0;
+  SpaceIndex space = kHostSpace;
+};
+
 struct Uses {
   std::vector<TaskGroup> groups;
   std::vector<uint32_t> last_use;      // By value: a group, kUseAtEnd or kNoUse.
+  // Of value v, in order: value_uses[first_value_use[v]] to value_uses[first_value_use[v + 1] - 1].
+  std::vector<uint32_t> first_value_use;
+  std::vector<ValueUse> value_uses;
   std::vector<uint32_t> chain_output;  // By value: the root's port in whose memory its chain of updates ends.
 };
 
@@ -34,7 +43,8 @@ std::pair<uint32_t, uint32_t> PortsOf(const graph::FlatGraph& flat, graph::FlatN
 bool IsLastReader(const graph::FlatGraph& flat, const Uses& uses, graph::FlatNodeId node, uint32_t group,
                   uint32_t port);
 
-Uses FindUses(const ResidencyInput& input);
+// `has_budgets`: value_uses are wanted.
+Uses FindUses(const ResidencyInput& input, bool has_budgets);
 
 }  // namespace hpvm::scheduler
 

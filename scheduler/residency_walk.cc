@@ -14,17 +14,27 @@ using graph::FlatValueId;
 
 // What an upload takes, about: its memory should be free so much before the task starts.
 constexpr uint64_t kUploadBytesPerNs = 10;
+// From one device to another through host memory: while one piece goes up the next one comes down.
+constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 
 }  // namespace
 
-ResidencyWalk::ResidencyWalk(const ResidencyInput& input) : input_(input), flat_(input.flat), uses_(FindUses(input)) {
+ResidencyWalk::ResidencyWalk(const ResidencyInput& input) : input_(input), flat_(input.flat) {
   spaces_ = std::max<SpaceIndex>(1, static_cast<SpaceIndex>(input.spaces.size()));
   for (const DeviceFacts& device : input.devices) {
     spaces_ = std::max(spaces_, device.space + 1);
   }
+  residents_.resize(spaces_);
   for (SpaceIndex space = 0; space < spaces_; ++space) {
     const SpaceFacts facts = space < input.spaces.size() ? input.spaces[space] : SpaceFacts();
     arenas_.emplace_back(facts.bytes_max, facts.piece_bytes_max);
+    residents_[space].has_budget = facts.bytes_max != ~uint64_t{0};
+    residents_[space].overflow = facts.overflow < spaces_ ? facts.overflow : SpaceFacts::kNone;
+    has_budgets_ = has_budgets_ || residents_[space].has_budget;
+  }
+  uses_ = FindUses(input, has_budgets_);
+  if (has_budgets_) {
+    next_value_use_.assign(uses_.first_value_use.begin(), uses_.first_value_use.end() - 1);
   }
   first_copy_.assign(flat_.values.size(), kNone);
   out_.temporary_bytes.resize(spaces_);
@@ -92,9 +102,12 @@ uint32_t ResidencyWalk::AddCopy(FlatValueId value, Copy copy) {
   } else {
     copies_.emplace_back();
   }
+  copy.value = value;
+  copy.is_pinned = false;
   copy.next = first_copy_[value.index];
   first_copy_[value.index] = index;
   copies_[index] = std::move(copy);
+  NoteResident(index);
   return index;
 }
 
@@ -105,6 +118,7 @@ void ResidencyWalk::DropCopy(FlatValueId value, uint32_t index) {
   }
   Copy& copy = copies_[index];
   *link = copy.next;
+  ForgetResident(index);
   if (copy.is_temporary && out_.storages[copy.storage.index].bytes > 0) {
     const Storage& storage = out_.storages[copy.storage.index];
     arenas_[copy.space].Free(storage.offset, storage.bytes, copy.until);
@@ -128,9 +142,12 @@ StatusOr<uint32_t> ResidencyWalk::NewCopy(FlatValueId value, SpaceIndex space, D
   if (bytes > 0) {
     offset = arenas_[space].Allocate(bytes, start);
   }
-  if (!offset) {
-    return ResourceExhausted("The graph's temporary buffers need more memory than there is (" +
-                             std::to_string(arenas_[space].bytes_max()) + " bytes).");
+  while (!offset) {
+    HPVMD_ASSIGN_OR_RETURN(const bool has_room, MakeRoom(space, bytes));
+    if (!has_room) {
+      return DoesNotFit(space, bytes);
+    }
+    offset = arenas_[space].Allocate(bytes, start);
   }
   // Storages of the same place and size are one, so that there are few.
   std::vector<StorageId>& same_place = storages_at_[*offset ^ (uint64_t{space} << 56)];
@@ -165,6 +182,7 @@ StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, 
     const Duration upload(is_early ? static_cast<int64_t>(BytesOf(value) / kUploadBytesPerNs) : 0);
     HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, space, start_ - upload));
   }
+  Pin(target);
   copies_[target].until = std::max(copies_[target].until, end_);
   RangeSet missing = need;
   missing.Remove(copies_[target].valid);
@@ -189,10 +207,20 @@ Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing
   }
   // What lies in the memory of another device only passes through the host's.
   const RangeSet far = missing;
+  uint32_t staged = kNone;
+  bool was_pinned = false;
+  for (uint32_t c = first_copy_[source.index]; c != kNone; c = copies_[c].next) {
+    was_pinned = was_pinned || (copies_[c].space == kHostSpace && copies_[c].is_pinned);
+  }
   for (const ByteRange& range : far.ranges()) {
-    HPVMD_ASSIGN_OR_RETURN(const uint32_t staged,
-                           Ensure(source, mover_[kHostSpace], RangeSet(range), /*writes=*/false));
-    TakeFrom(staged, target, missing, device);
+    for (uint64_t at = range.begin; at < range.end; at += std::min(kPieceBytes, range.end - at)) {
+      const RangeSet piece({at, std::min(range.end - at, kPieceBytes) + at});
+      HPVMD_ASSIGN_OR_RETURN(staged, Ensure(source, mover_[kHostSpace], piece, /*writes=*/false));
+      TakeFrom(staged, target, missing, device);
+    }
+  }
+  if (staged != kNone && !was_pinned) {
+    Unpin(staged);
   }
   HPVMD_CHECK(missing.is_empty() && "A value is read before it is written.");
   return absl::OkStatus();
@@ -265,10 +293,15 @@ void ResidencyWalk::BeginValue(FlatNodeId node, uint32_t group, uint32_t port) {
   } else if (IsLastReader(flat_, uses_, node, group, port)) {
     // The memory passes to the new value; what was bound as an input can still be read.
     first_copy_[p.out.index] = std::exchange(first_copy_[p.in.index], kNone);
+    for (uint32_t c = first_copy_[p.out.index]; c != kNone; c = copies_[c].next) {
+      copies_[c].value = p.out;
+      UpdateNextUse(c);
+    }
   }
 }
 
 Status ResidencyWalk::AddGroup(const TaskGroup& group, uint32_t index) {
+  group_ = index;
   const FlatNodeId node = input_.tasks[group.first_task].node;
   const auto [begin, end] = PortsOf(flat_, node);
   written_.assign(end - begin, {});
@@ -283,6 +316,7 @@ Status ResidencyWalk::AddGroup(const TaskGroup& group, uint32_t index) {
   for (uint32_t port = begin; port < end; ++port) {
     if (flat_.ports[port].out.valid() && flat_.ports[port].in.valid()) {
       HPVMD_RETURN_IF_ERROR(KeepRest(group, port));
+      UnpinAll();
     }
   }
   EndGroup(group, index);
@@ -312,8 +346,7 @@ StatusOr<uint32_t> ResidencyWalk::EnsurePort(uint32_t task, uint32_t port, const
 }
 
 // What a driver is told before the launch is read on the host.
-StatusOr<size_t> ResidencyWalk::EnsureExtents(uint32_t task) {
-  const size_t first = out_.late_extents.size();
+Status ResidencyWalk::EnsureExtents(uint32_t task) {
   const Task& t = input_.tasks[task];
   const graph::FlatNode& node = flat_.nodes[t.node.index];
   for (uint32_t d = 0; d < 3 && SpaceOf(t.device) != kHostSpace; ++d) {
@@ -325,7 +358,32 @@ StatusOr<size_t> ResidencyWalk::EnsureExtents(uint32_t task) {
                                                        /*writes=*/false));
     out_.late_extents.push_back({.task = task, .dimension = d, .storage = copies_[copy].storage});
   }
-  return first;
+  return absl::OkStatus();
+}
+
+Status ResidencyWalk::EnsurePorts(uint32_t task) {
+  const Task& t = input_.tasks[task];
+  const auto [begin, end] = PortsOf(flat_, t.node);
+  for (uint32_t port = begin; port < end; ++port) {
+    accesses_[port - begin] = input_.accesses.Of(t.node, t.choice, t.box, port);
+    HPVMD_ASSIGN_OR_RETURN(port_copies_[port - begin], EnsurePort(task, port, accesses_[port - begin]));
+  }
+  return EnsureExtents(task);
+}
+
+// Everything that the task needs, in place. When there is no room only because what it uses lies scattered, it all
+// moves out and comes back side by side.
+Status ResidencyWalk::EnsureTask(uint32_t task) {
+  const size_t late = out_.late_extents.size();
+  const Status status = EnsurePorts(task);
+  if (!absl::IsResourceExhausted(status)) {
+    return status;
+  }
+  UnpinAll();
+  out_.late_extents.resize(late);
+  HPVMD_RETURN_IF_ERROR(EvictAll(SpaceOf(input_.tasks[task].device)));
+  HPVMD_RETURN_IF_ERROR(EvictAll(kHostSpace));
+  return EnsurePorts(task);
 }
 
 Status ResidencyWalk::AddTask(uint32_t task) {
@@ -336,18 +394,16 @@ Status ResidencyWalk::AddTask(uint32_t task) {
   out_.first_port[task] = static_cast<uint32_t>(out_.port_storage.size());
   accesses_.resize(end - begin);
   port_copies_.resize(end - begin);
-  for (uint32_t port = begin; port < end; ++port) {
-    accesses_[port - begin] = input_.accesses.Of(t.node, t.choice, t.box, port);
-    HPVMD_ASSIGN_OR_RETURN(port_copies_[port - begin], EnsurePort(task, port, accesses_[port - begin]));
-  }
-  HPVMD_ASSIGN_OR_RETURN(const size_t late, EnsureExtents(task));
+  const size_t late = out_.late_extents.size();
+  HPVMD_RETURN_IF_ERROR(EnsureTask(task));
   AddStep({.kind = Step::Kind::kRun,
            .device = t.device,
            .task = task,
            .has_late_extent = late < out_.late_extents.size()});
   for (size_t i = late; i < out_.late_extents.size(); ++i) {
     const LateExtent& extent = out_.late_extents[i];
-    const FlatPort& p = flat_.ports[begin + static_cast<uint32_t>(flat_.nodes[t.node.index].extent_port[extent.dimension])];
+    const int32_t port = flat_.nodes[t.node.index].extent_port[extent.dimension];
+    const FlatPort& p = flat_.ports[begin + static_cast<uint32_t>(port)];
     AddTouch(extent.storage, false, {0, BytesOf(p.in)});
   }
   for (uint32_t port = begin; port < end; ++port) {
@@ -362,6 +418,7 @@ Status ResidencyWalk::AddTask(uint32_t task) {
       written_[port - begin].Add(access.written);
     }
   }
+  UnpinAll();
   return absl::OkStatus();
 }
 
@@ -432,6 +489,7 @@ void ResidencyWalk::EndGroup(const TaskGroup& group, uint32_t index) {
 }
 
 Status ResidencyWalk::AddOutputs() {
+  group_ = kUseAtEnd;
   start_ = end_ = Duration::max();
   for (uint32_t k = 0; k < flat_.outputs.size(); ++k) {
     const FlatValueId value = flat_.outputs[k];
@@ -447,6 +505,7 @@ Status ResidencyWalk::AddOutputs() {
     }
     HPVMD_RETURN_IF_ERROR(
         Fill(value, target, copies_[target].valid.Missing({0, BytesOf(value)}), mover_[kHostSpace]));
+    UnpinAll();
   }
   return absl::OkStatus();
 }

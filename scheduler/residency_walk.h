@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -35,9 +37,27 @@ class ResidencyWalk {
     StorageId storage{};
     bool is_temporary = false;
     bool is_writable = false;
+    bool is_pinned = false;  // The task that is worked on uses it.
+    graph::FlatValueId value{};
+    uint32_t next_use = 0;   // Where it can be evicted: the group that needs it next.
     DeviceIndex device = 0;  // Wrote to it last.
     Duration until{0};       // When its last user ends, as planned.
     RangeSet valid{};
+  };
+
+  // What a space with a budget holds.
+  struct Residents {
+    bool has_budget = false;
+    SpaceIndex overflow = SpaceFacts::kNone;
+    std::map<uint64_t, uint32_t> by_offset;                  // Copies.
+    std::set<std::pair<uint32_t, uint32_t>> by_next_use;  // (Copy::next_use, copy).
+  };
+  // Copies that lie side by side, with free memory between them.
+  struct Window {
+    std::vector<uint32_t> copies;
+    uint64_t begin = 0, end = 0;
+    uint32_t next_use = 0xffffffffu;  // The earliest of them.
+    uint64_t traffic = 0;             // Bytes to be moved out, and back in later.
   };
 
   uint64_t BytesOf(graph::FlatValueId value) const { return input_.flat.values[value.index].bytes; }
@@ -58,11 +78,30 @@ class ResidencyWalk {
     return source == target || source == kHostSpace || target == kHostSpace;
   }
 
+  // residency_evict.cc
+  void NoteResident(uint32_t copy);
+  void ForgetResident(uint32_t copy);
+  void UpdateNextUse(uint32_t copy);
+  uint32_t NextUse(graph::FlatValueId value, SpaceIndex space);
+  void Pin(uint32_t copy);
+  void Unpin(uint32_t copy);
+  void UnpinAll();
+  // Makes room for so many bytes, if that can be; false: it cannot.
+  StatusOr<bool> MakeRoom(SpaceIndex space, uint64_t bytes);
+  Window WindowAt(SpaceIndex space, uint32_t copy, uint64_t bytes);
+  bool MayEvict(uint32_t copy);
+  RangeSet OnlyIn(uint32_t copy) const;
+  Status Evict(uint32_t copy);
+  Status EvictAll(SpaceIndex space);
+  Status DoesNotFit(SpaceIndex space, uint64_t bytes) const;
+
   Status AddGroup(const TaskGroup& group, uint32_t index);
   // An output port's value before the node has written to it.
   void BeginValue(graph::FlatNodeId node, uint32_t group, uint32_t port);
   Status AddTask(uint32_t task);
-  StatusOr<size_t> EnsureExtents(uint32_t task);
+  Status EnsurePorts(uint32_t task);
+  Status EnsureTask(uint32_t task);
+  Status EnsureExtents(uint32_t task);
   StatusOr<uint32_t> EnsurePort(uint32_t task, uint32_t port, const PortAccess& access);
   void NoteWrite(graph::FlatValueId value, uint32_t copy, ByteRange written);
   // Bytes of an old version, still wanted elsewhere, that no part of the node writes.
@@ -84,6 +123,11 @@ class ResidencyWalk {
   SpaceIndex spaces_ = 1;
   std::vector<DeviceIndex> mover_;  // By space.
   std::vector<Arena> arenas_;       // By space.
+  std::vector<Residents> residents_;  // By space.
+  bool has_budgets_ = false;
+  std::vector<uint32_t> next_value_use_;  // By value: in Uses::value_uses, the first that is not over.
+  std::vector<uint32_t> pins_;
+  uint32_t group_ = 0;  // That is worked on.
   std::unordered_map<uint64_t, std::vector<StorageId>> storages_at_;  // Temporaries by a hash of their place.
   std::vector<StorageId> output_storage_;                             // By output.
   std::deque<Copy> copies_;

@@ -4,8 +4,8 @@
 // Shares no code with the planner. Every range of memory holds a name (which task wrote it in which iteration, which
 // input it came from, zero, or nothing known); a task must find the right names in the ranges that it reads. The replay
 // follows the order of the segments; that any other order which devices may choose gives the same is shown by a race
-// detector: two accesses to the same bytes, one of them a write, must be ordered by waits and lanes (vector clocks), or,
-// within one segment on a device that runs commands side by side, by the edges of OrderSteps.
+// detector: two accesses to the same bytes, one of them a write, must be ordered by waits and lanes (vector clocks),
+// or, within one segment on a device that runs commands side by side, by the edges of OrderSteps.
 #ifndef HPVMD_SCHEDULER_TESTING_PLAN_CHECKER_H_
 #define HPVMD_SCHEDULER_TESTING_PLAN_CHECKER_H_
 

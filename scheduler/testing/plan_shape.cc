@@ -45,7 +45,8 @@ class ShapeChecker {
               name + " reaches beyond its arena.");
       if (storage.space < input_.spaces.size() && storage.bytes > 0) {
         const uint64_t piece = input_.spaces[storage.space].piece_bytes_max;
-        Require(storage.offset / piece == (storage.offset + storage.bytes - 1) / piece, name + " straddles two pieces.");
+        Require(storage.offset / piece == (storage.offset + storage.bytes - 1) / piece,
+                name + " straddles two pieces.");
       }
     }
     for (size_t space = 0; space < std::min(input_.spaces.size(), plan_.temporary_bytes.size()); ++space) {
@@ -99,7 +100,8 @@ class ShapeChecker {
   }
 
   void CheckTouches() {
-    bool is_right = plan_.first_touch.size() == plan_.steps.size() + 1 && plan_.first_touch.back() == plan_.touches.size();
+    bool is_right =
+        plan_.first_touch.size() == plan_.steps.size() + 1 && plan_.first_touch.back() == plan_.touches.size();
     for (size_t i = 0; is_right && i + 1 < plan_.first_touch.size(); ++i) {
       is_right = plan_.first_touch[i] <= plan_.first_touch[i + 1];
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether conflicting accesses of a plan's segments are ordered, whatever the devices' speeds: vector clocks over lanes.
+// Whether conflicting accesses of a plan's segments are ordered, whatever the devices' speeds: vector clocks over
+// lanes.
 #ifndef HPVMD_SCHEDULER_TESTING_RACE_DETECTOR_H_
 #define HPVMD_SCHEDULER_TESTING_RACE_DETECTOR_H_
 
@@ -35,7 +36,8 @@ class RaceDetector {
   const Residency& plan_;
   const uint32_t first_;
   uint32_t current_ = 0;
-  std::vector<std::vector<uint32_t>> clock_;  // By segment and lane: how many of the lane's segments are done before it.
+  // By segment and lane: how many of the lane's segments are done before it.
+  std::vector<std::vector<uint32_t>> clock_;
   std::vector<uint32_t> rank_;                // By segment: its number in its lane, from 1.
   std::vector<uint32_t> done_;                // By lane: segments begun.
   std::map<uint64_t, IntervalMap<Last>> memories_;

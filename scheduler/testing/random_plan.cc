@@ -191,7 +191,7 @@ class Generator {
       uint64_t bytes = 0;
       for (uint32_t port = begin; port < end; ++port) {
         const FlatPort& p = b().flat.ports[port];
-        bytes += (b().flat.values[(p.out.valid() ? p.out : p.in).index].bytes + 255) / 256 * 256;
+        bytes += (b().flat.values[(p.out.valid() ? p.out : p.in).index].bytes + 511) / 512 * 512;
       }
       largest = std::max(largest, bytes);
     }

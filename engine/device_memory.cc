@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 // 0 in the page is no limit.
-uint64_t LimitOf(const std::atomic<uint64_t>& bytes_max) {
+uint64_t PageLimit(const std::atomic<uint64_t>& bytes_max) {
   const uint64_t limit = bytes_max.load(std::memory_order_relaxed);
   return limit == 0 ? kNoLimit : limit;
 }
@@ -83,8 +83,8 @@ uint64_t DeviceMemory::Total() const {
 bool DeviceMemory::TryTake(Account& account, uint64_t bytes) {
   const auto fits = [bytes](uint64_t held, uint64_t limit) { return held <= limit && bytes <= limit - held; };
   const Limits& limits = account.limits;
-  if ((limits.entry != nullptr && !fits(account.bytes.load(), LimitOf(limits.entry->bytes_max))) ||
-      (limits.page != nullptr && !fits(Total(), LimitOf(limits.page->device_bytes_max)))) {
+  if ((limits.entry != nullptr && !fits(account.bytes.load(), PageLimit(limits.entry->bytes_max))) ||
+      (limits.page != nullptr && !fits(Total(), PageLimit(limits.page->device_bytes_max)))) {
     return false;
   }
   account.bytes.fetch_add(bytes, std::memory_order_relaxed);
@@ -104,8 +104,8 @@ Status DeviceMemory::Take(const Device& device, uint64_t bytes, DeviceBytes* hel
     }
     if (!TryTake(*account, bytes)) {
       const Limits& limits = account->limits;
-      const uint64_t own = limits.entry == nullptr ? kNoLimit : LimitOf(limits.entry->bytes_max);
-      const uint64_t all = limits.page == nullptr ? kNoLimit : LimitOf(limits.page->device_bytes_max);
+      const uint64_t own = limits.entry == nullptr ? kNoLimit : PageLimit(limits.entry->bytes_max);
+      const uint64_t all = limits.page == nullptr ? kNoLimit : PageLimit(limits.page->device_bytes_max);
       return ResourceExhausted("The tenant's limit of device memory (" + std::to_string(std::min(own, all)) +
                                " bytes) does not allow " + std::to_string(bytes) + " bytes more on device " +
                                device.info().id + ": runs in progress hold " +
@@ -120,6 +120,22 @@ Status DeviceMemory::Take(const Device& device, uint64_t bytes, DeviceBytes* hel
     held->bytes_[i] += accounts_[i].get() == account ? bytes : 0;
   }
   return absl::OkStatus();
+}
+
+uint64_t DeviceMemory::LimitOf(const Device& device) {
+  const Account* account = Find(device);
+  return account == nullptr || account->limits.entry == nullptr ? kNoLimit
+                                                                : PageLimit(account->limits.entry->bytes_max);
+}
+
+uint64_t DeviceMemory::LimitOfAll() const {
+  uint64_t limit = kNoLimit;
+  for (const std::unique_ptr<Account>& account : accounts_) {
+    if (account->limits.page != nullptr) {
+      limit = std::min(limit, PageLimit(account->limits.page->device_bytes_max));
+    }
+  }
+  return limit;
 }
 
 uint64_t DeviceMemory::Reclaim(const Device& device, uint64_t bytes_max) {

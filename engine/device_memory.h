@@ -58,6 +58,9 @@ class DeviceMemory : public std::enable_shared_from_this<DeviceMemory> {
   // back first; kResourceExhausted with the sizes when that is not enough. Devices that work in host memory, and such
   // as are not the engine's, are not counted.
   Status Take(const Device& device, uint64_t bytes, DeviceBytes* held);
+  // What the grants allow of one device, and of all together; the largest number: no limit.
+  uint64_t LimitOf(const Device& device);
+  uint64_t LimitOfAll() const;
   // Graphs that do not run give back until at most `bytes_max` of the device are held. What that freed.
   uint64_t Reclaim(const Device& device, uint64_t bytes_max);
 

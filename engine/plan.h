@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph bound to sizes: every buffer allocated, every command written, so that a run only fills in the memory it was
+// A graph bound to sizes: all memory allocated, every command written, so that a run only fills in the memory it was
 // given.
 //
-// The plan is made from symbol values: Flatten -> Place -> PlanResidency -> memory and command lists. Slots in command
-// lists are storages (scheduler/residency.h); each device has one table from slot to its Buffer. Temporaries in host
-// memory are views of one mapping; the entries of graph inputs and outputs are replaced by each run with imports of the
-// caller's memory.
+// The plan is made from symbol values: Flatten -> Place -> PlanResidency -> memory and command lists. Memory comes in
+// arenas, one a space, in as few pieces as the space's devices allow. A slot of a command list is a piece, or memory
+// that a run may exchange: a graph's input or output, or a storage that trades places between repetitions. Each device
+// has one table from slot to its Buffer; the entries of inputs and outputs are replaced by each run with imports of
+// the caller's memory.
+//
+// The tag of a dispatch (DispatchCommand::node) is the index of its task.
 #ifndef HPVMD_ENGINE_PLAN_H_
 #define HPVMD_ENGINE_PLAN_H_
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/device.h"
+#include "base/lane.h"
 #include "base/status.h"
+#include "engine/costs.h"
 #include "engine/device_memory.h"
+#include "engine/host_memory.h"
 #include "graph/flatten.h"
 #include "graph/graph.h"
 #include "scheduler/placement.h"
@@ -28,19 +35,10 @@ namespace hpvm {
 
 class PreparedGraph;
 
-// Anonymous memory, zero when first touched.
-class HostMemory {
- public:
-  HostMemory() = default;
-  static StatusOr<HostMemory> Map(uint64_t bytes);
-  HostMemory(HostMemory&& other) noexcept;
-  HostMemory& operator=(HostMemory&& other) noexcept;
-  ~HostMemory();
-  uint8_t* data() const { return data_; }
-
- private:
-  uint8_t* data_ = nullptr;
-  uint64_t bytes_ = 0;
+// Where a storage is, as commands name it.
+struct SlotView {
+  SlotIndex slot = 0;
+  uint64_t offset = 0;
 };
 
 // The caller's memory of one graph port as one device sees it.
@@ -60,61 +58,132 @@ struct ScalarSource {
   graph::ScalarType type = graph::ScalarType::kI32;
 };
 
-// Values on timelines count from the device's value before the run (Plan::timeline_base).
-struct PlanWait {
+// One lane of one device that the plan uses, with a timeline of its own. Submissions of a queue run one after another.
+struct PlanQueue {
   uint32_t device = 0;
+  Lane lane = Lane::kCompute;
+  std::unique_ptr<Timeline> timeline;
+  uint64_t base = 0;  // Its value before the next stage; the run moves it on.
+};
+
+// Values count from the queue's base at the beginning of the stage.
+struct PlanWait {
+  uint32_t queue = 0;
   uint64_t value = 0;
 };
 
+// An extent that is known when the launch begins only, of a device that does not read it itself. The segment's waits
+// cover the step that brings the value to host memory; who runs the plan reads it there and puts it into the command
+// before submitting it.
+struct LateExtent {
+  uint32_t command = 0;  // In the segment's list; a DispatchCommand.
+  uint32_t dimension = 0;
+  uint32_t device = 0;  // buffers[device][slot]->host() + offset: little-endian and unsigned.
+  SlotIndex slot = 0;
+  uint64_t offset = 0;
+  uint32_t bytes = 4;  // 4 or 8.
+  uint64_t limit = 0;  // More fails the run with kAborted.
+};
+
 struct PlanSegment {
-  uint32_t device = 0;
+  uint32_t queue = 0;  // In Plan::queues.
   CommandList commands;
   std::vector<PlanWait> waits;
-  uint64_t signal = 0;  // On the device's timeline.
+  uint64_t signal = 0;  // On the queue's timeline; counts as PlanWait::value.
   std::string note;     // Where a driver runs it: which nodes, and where.
+  std::vector<LateExtent> late;
+};
+
+// Segments that are run together, in order.
+struct PlanStage {
+  uint32_t first_segment = 0, segment_count = 0;
+  std::vector<uint64_t> steps;  // By queue: how far the stage moves it on.
+  // Of one pass: between host memory and devices' own; to and from the spill file.
+  uint64_t moved_bytes = 0, spilled_bytes = 0;
+};
+
+struct HostOutput {
+  uint32_t port = 0;  // The root's.
+  uint32_t device = 0;
+  SlotIndex slot = 0;  // buffers[device][slot]->host() + offset is the data.
+  uint64_t offset = 0;
+};
+
+// How long each step of making a plan took.
+struct PlanTimes {
+  Duration flatten{0}, place{0}, residency{0}, memory{0}, commands{0};
 };
 
 struct Plan {
   // What it was made for.
   graph::SymbolValues symbols;
+  std::vector<scheduler::Carry> carries;
+  std::vector<uint32_t> asked_on_host;  // PlanRequest::on_host.
   std::vector<std::vector<uint64_t>>
       input_shapes;  // By the root's port; to recognise a run like the last without solving symbols.
   std::map<std::string, int64_t> given;
 
   graph::FlatGraph flat;
-  std::vector<scheduler::Task> tasks;    // In the order in which they were planned.
-  std::vector<uint32_t> device_of;       // By flat node.
-  std::vector<Executable*> executables;  // By flat node; borrowed from the prepared graph.
+  std::vector<scheduler::Task> tasks;  // In the order in which they were planned.
   uint64_t fallback_nodes = 0;
+  uint64_t estimated_nodes = 0;  // Placed by an estimate: nothing like them was measured.
+  Duration makespan{0};          // As planned.
+  PlanTimes times;
+  // Where values lie, for who goes on without a lost device. Steps only when several devices run something.
+  scheduler::Residency residency;
+  std::vector<SlotView> views;  // By storage.
   uint64_t temporary_bytes = 0;  // In host memory.
 
-  std::vector<Device*> devices;               // Borrowed; by device index.
+  // Borrowed; the prepared graph's, and where there is one the device of the spill file, which only copies.
+  std::vector<Device*> devices;
   std::vector<std::vector<Buffer*>> buffers;  // By device, by slot.
+  std::vector<uint8_t*> host_of_slot;         // In `host`; null elsewhere; may be shorter.
   std::vector<PortImport> imports;
   std::vector<uint64_t> scalars;
   std::vector<ScalarSource> scalar_sources;
   std::vector<PlanSegment> segments;
-  std::vector<std::unique_ptr<Timeline>> timelines;  // By device; null where no segment runs.
-  std::vector<uint64_t> timeline_steps;              // By device: how far one run advances it.
-  std::vector<uint64_t> timeline_base;               // By device: its value before the next run.
-  std::vector<NodeTiming> timings;                   // By flat node.
+  std::vector<PlanQueue> queues;
+  // Once before the first repetition, each time, once after the last. Without carries all is in `body`. Segments wait
+  // only for others of their stage: who runs a stage lets it begin after the one before.
+  PlanStage prologue, body, epilogue;
+  // Between two repetitions these trade places in every device's table; of equal size; no slot twice.
+  std::vector<std::pair<SlotIndex, SlotIndex>> swaps;
+  // Of PlanRequest::on_host: where the outputs lie in host memory when the body has ended.
+  std::vector<HostOutput> on_host;
+  std::vector<NodeTiming> timings;                   // By task.
+  // Whoever runs the plan counts here, to know when to look at the costs again and when to plan anew.
+  uint32_t replans = 0;
+  uint64_t runs = 0, review_at = 0;
+  FeedState feed;
   std::vector<std::string> paths;                    // Of the first nodes; filled as records are asked for.
 
   DeviceBytes device_bytes;  // What the buffers below are counted as; gone after them.
   // Owners of what `buffers` points to. Buffers go before the memory they lie in, and imported ones before those that
   // were exported.
-  HostMemory host;
+  std::vector<HostMemory> host;  // Pieces of the host's arena, and what trades places.
   std::vector<std::unique_ptr<Buffer>> exported, owned;
 };
 
-// Host memory as a buffer for a device whose own buffers are not host memory: the other side of its copies. Borrows
-// `data`.
-std::unique_ptr<Buffer> MakeHostView(uint8_t* data, uint64_t bytes);
+struct PlanRequest {
+  graph::SymbolValues symbols;
+  std::vector<scheduler::Carry> carries{};  // Not empty: for repetitions that hand values on.
+  std::vector<uint32_t> on_host{};  // The root's outputs that the run reads on the host after every body.
+  // Copied, if not null, instead of flattening the graph: what remains of a run. Its inputs may be more than the root's
+  // ports.
+  const graph::FlatGraph* flat = nullptr;
+  const std::vector<scheduler::Task>* tasks = nullptr;  // Copied, if not null, instead of placing nodes anew.
+  bool may_pin = false;  // Some launches may run where they are measured rather than where they are quickest.
+};
+
 // kInvalidArgument, kFailedPrecondition, kResourceExhausted (temporaries against device memory), each naming the node
 // where there is one. Called by whose turn it is to run: takes back the sharing of memory that a driver refuses.
-StatusOr<std::unique_ptr<Plan>> BuildPlan(PreparedGraph& prepared, graph::SymbolValues symbols);
-// New timelines for every device that the plan uses: at first, and after a failure, which poisons them.
+StatusOr<std::unique_ptr<Plan>> BuildPlan(PreparedGraph& prepared, PlanRequest request);
+// New timelines for every queue that the plan uses: at first, and after a failure, which poisons them.
 Status ResetTimelines(Plan& plan);
+// Where a storage lies before anything has traded places, until the plan goes; null: in no memory of the plan's that the host sees.
+uint8_t* HostAddress(const Plan& plan, scheduler::StorageId storage);
+// What runs a task.
+const Executable& ExecutableOf(const PreparedGraph& prepared, const Plan& plan, uint32_t task);
 
 }  // namespace hpvm
 

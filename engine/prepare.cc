@@ -191,11 +191,23 @@ class Preparer {
                                .tier = TierOf(info),
                                .compute_units = info.compute_units,
                                .is_gpu = IsGpuCode(device->artifact_kind()) && !info.is_emulated,
-                               .bytes_per_second = info.bytes_per_second});
+                               .bytes_per_second = info.bytes_per_second,
+                               .operations_per_second = info.operations_per_second,
+                               .launch_ns = info.launch_ns,
+                               // Devices that run inline share a list of independent launches among their threads.
+                               .lanes = info.kind == DeviceKind::kCpu ? std::max(info.compute_units, 1u) : 1,
+                               .silicon = SiliconOf(info),
+                               .has_copy_lanes = info.has_copy_lanes});
       has_host |= info.host_visible;
     }
     graph_->shares_memory = AssignSpaces(*graph_, /*may_share=*/true);
     return has_host ? absl::OkStatus() : FailedPrecondition("The engine has no device that works in host memory.");
+  }
+
+  // Devices that do not say are hardware of their own.
+  uint32_t SiliconOf(const DeviceInfo& info) {
+    return static_cast<uint32_t>(
+        silicons_.try_emplace(info.silicon.empty() ? info.id : info.silicon, silicons_.size()).first->second);
   }
 
   void FindModules() {
@@ -722,6 +734,7 @@ class Preparer {
   PrepareOutcome outcome_;
   std::vector<ModuleBytes> module_bytes_;  // By module.
   std::vector<std::string> target_keys_;   // By device.
+  std::unordered_map<std::string, size_t> silicons_;
   std::vector<CompileJob> jobs_;
   std::unordered_map<std::string, uint32_t> job_by_key_;
   std::vector<Use> uses_;                              // Of the tier at hand.
@@ -760,6 +773,8 @@ StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource
   StatusOr<PrepareOutcome> outcome = Preparer(options_, prepare, modules, deadline).Run(document);
   if (outcome.ok() && outcome->graph != nullptr) {
     outcome->graph->memory = memory_;
+    outcome->graph->host_bytes_max = options_.host_bytes_max;
+    outcome->graph->device_bytes_max = options_.device_bytes_max;
     memory_->Add(outcome->graph);
     outcome->graph->costs = std::make_unique<GraphCosts>(costs_, *outcome->graph);
   }

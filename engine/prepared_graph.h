@@ -32,10 +32,15 @@ class PreparedGraph {
   std::vector<std::vector<Executable*>> executables;          // Beside `candidates`; borrowed from `loaded`.
   std::vector<std::unique_ptr<Executable>> loaded;
   std::unique_ptr<GraphCosts> costs;     // Never null once the engine has prepared it.
+  // EngineOptions: what plans may hold; 0: what there is. The spill device only copies; shared, as a graph may outlive
+  // the engine; null: none.
+  uint64_t host_bytes_max = 0, device_bytes_max = 0;
+  std::shared_ptr<Device> spill;
   std::shared_ptr<DeviceMemory> memory;  // The engine's; shared, as a graph may outlive it. Null: nothing is counted.
   // Some devices have one space because one imports the other's memory. Taken back, with new spaces, when a driver
   // turns out not to do what it says: whoever runs may then change this and the spaces in `facts`.
   bool shares_memory = false;
+  std::vector<bool> is_lost;  // By device: runs nothing any more. Changed by whoever runs; shorter: the others are there.
 
   // One run at a time: whoever sets `is_running` owns `plans` until it clears it and notifies `idle`.
   std::mutex mutex;

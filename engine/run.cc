@@ -116,10 +116,10 @@ class Runner {
                         [&](const std::unique_ptr<Plan>& plan) { return plan->symbols == symbols; });
       if (it == plans.end()) {
         MakeRoom();
-        StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, symbols);
+        StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, {.symbols = symbols});
         if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !plans.empty()) {
           plans.clear();  // Their memory may be what is missing.
-          plan = BuildPlan(graph_, std::move(symbols));
+          plan = BuildPlan(graph_, {.symbols = std::move(symbols)});
         }
         if (!plan.ok() && request_.shortage != nullptr) {
           *request_.shortage = graph_.shortage;
@@ -238,7 +238,7 @@ class Runner {
     HPVMD_RETURN_IF_ERROR(CheckTime());
     points_.clear();
     note_.Clear();
-    submitted_.assign(plan_->devices.size(), 0);
+    submitted_.assign(plan_->queues.size(), 0);
     Status status = absl::OkStatus();
     for (const PlanSegment& segment : plan_->segments) {
       status = SubmitSegment(segment);
@@ -247,27 +247,28 @@ class Runner {
       }
     }
     // Nothing may touch the caller's memory after Run returns, so what was submitted is awaited even after a failure.
-    for (size_t device = 0; device < submitted_.size(); ++device) {
-      if (submitted_[device] > 0) {
-        const Status settled =
-            plan_->timelines[device]->Wait(plan_->timeline_base[device] + submitted_[device], kNever);
+    for (size_t i = 0; i < submitted_.size(); ++i) {
+      PlanQueue& queue = plan_->queues[i];
+      if (submitted_[i] > 0) {
+        const Status settled = queue.timeline->Wait(queue.base + submitted_[i], kNever);
         status = status.ok() ? settled : status;
       }
-      plan_->timeline_base[device] += plan_->timeline_steps[device];
+      queue.base += plan_->body.steps[i];
     }
     return Explain(std::move(status));
   }
 
   Status SubmitSegment(const PlanSegment& segment) {
     HPVMD_RETURN_IF_ERROR(CheckTime());
-    Device& device = *plan_->devices[segment.device];
+    const PlanQueue& queue = plan_->queues[segment.queue];
+    Device& device = *plan_->devices[queue.device];
     // Spans in a submission stay valid until its signals, so each segment in flight has its own points.
     SegmentPoints& points = points_.emplace_back();
     points.segment = &segment;
     for (const PlanWait& wait : segment.waits) {
-      points.waits.push_back({plan_->timelines[wait.device].get(), plan_->timeline_base[wait.device] + wait.value});
+      points.waits.push_back({plan_->queues[wait.queue].timeline.get(), plan_->queues[wait.queue].base + wait.value});
     }
-    points.signal = {plan_->timelines[segment.device].get(), plan_->timeline_base[segment.device] + segment.signal};
+    points.signal = {queue.timeline.get(), queue.base + segment.signal};
     if (device.info().runs_inline) {
       // An inline device runs on this thread only when its waits are reached; otherwise it would need a thread of its
       // own.
@@ -279,8 +280,9 @@ class Runner {
       note_.Add(segment.note);
     }
     HPVMD_RETURN_IF_ERROR(device.Submit({.waits = points.waits,
+                                         .lane = queue.lane,
                                          .commands = &segment.commands,
-                                         .buffers = plan_->buffers[segment.device],
+                                         .buffers = plan_->buffers[queue.device],
                                          .scalars = plan_->scalars,
                                          .signals = {&points.signal, 1},
                                          .stop = &stop_,
@@ -288,7 +290,7 @@ class Runner {
                                          .failure = &points.failure,
                                          .log = request_.log != nullptr ? &log_ : nullptr,
                                          .check = graph_.is_checked}));
-    submitted_[segment.device] = segment.signal;
+    submitted_[segment.queue] = segment.signal;
     if (!device.info().runs_inline) {
       return absl::OkStatus();
     }
@@ -317,9 +319,13 @@ class Runner {
     return failed != points_.end() ? failed->segment : points_.empty() ? nullptr : points_.back().segment;
   }
 
+  const Device& DeviceOf(const PlanSegment& segment) const {
+    return *plan_->devices[plan_->queues[segment.queue].device];
+  }
+
   void ReportLost() const {
     if (const PlanSegment* segment = FailedSegment(); segment != nullptr && request_.lost_devices != nullptr) {
-      request_.lost_devices->push_back(plan_->devices[segment->device]->info().id);
+      request_.lost_devices->push_back(DeviceOf(*segment).info().id);
     }
   }
 
@@ -330,7 +336,7 @@ class Runner {
       return status;
     }
     return While(std::move(status), segment->note.empty()
-                                        ? "running on device " + plan_->devices[segment->device]->info().id
+                                        ? "running on device " + DeviceOf(*segment).info().id
                                         : "running " + segment->note);
   }
 
@@ -340,7 +346,7 @@ class Runner {
       return status;
     }
     const auto failed = std::find_if(points_.begin(), points_.end(), [&](const SegmentPoints& points) {
-      return points.failure.node < plan_->flat.nodes.size();
+      return points.failure.node < plan_->tasks.size();
     });
     if (absl::IsUnavailable(status)) {
       ReportLost();
@@ -348,33 +354,37 @@ class Runner {
     if (failed == points_.end()) {
       return absl::IsCancelled(status) ? CheckTime().ok() ? status : CheckTime() : NameSegment(std::move(status));
     }
-    const uint32_t index = failed->failure.node;
-    const std::string node = "node \"" + graph::PathOf(graph_.graph, plan_->flat.nodes[index]) + "\"";
+    const uint32_t task = failed->failure.node;
+    const std::string node = "node \"" + PathOf(task) + "\"";
     if (absl::IsCancelled(status)) {
       return While(CheckTime().ok() ? status : CheckTime(), "running " + node);
     }
     const ir::TrapReport& trap = failed->failure.trap;
     if (trap.code == ir::TrapCode::kNone || trap.code == ir::TrapCode::kStopped) {
       return While(std::move(status),
-                   "running " + node + " on device " + plan_->devices[plan_->device_of[index]]->info().id);
+                   "running " + node + " on device " + plan_->devices[plan_->tasks[task].device]->info().id);
     }
-    return Aborted("N" + node.substr(1) + " trapped: " + DescribeTrap(trap, plan_->executables[index]->artifact()) +
+    return Aborted("N" + node.substr(1) + " trapped: " + DescribeTrap(trap, ExecutableOf(graph_, *plan_, task).artifact()) +
                    ".");
+  }
+
+  std::string PathOf(uint32_t task) const {
+    return graph::PathOf(graph_.graph, plan_->flat.nodes[plan_->tasks[task].node.index]);
   }
 
   // What the devices say that the nodes of this repetition took.
   void CountDeviceTime() {
-    result_.device_time.resize(plan_->devices.size());
+    result_.device_time.resize(graph_.devices.size());
     for (size_t i = 0; i < plan_->timings.size(); ++i) {
       const NodeTiming& timing = plan_->timings[i];
-      result_.device_time[plan_->device_of[i]] += Duration(std::max<int64_t>(timing.end_ns - timing.start_ns, 0));
+      result_.device_time[plan_->tasks[i].device] += Duration(std::max<int64_t>(timing.end_ns - timing.start_ns, 0));
     }
   }
 
   void Record(Time run_start) {
-    const size_t count = std::min<size_t>(plan_->flat.nodes.size(), request_.node_records_max);
+    const size_t count = std::min<size_t>(plan_->tasks.size(), request_.node_records_max);
     for (size_t i = plan_->paths.size(); i < count; ++i) {
-      plan_->paths.push_back(graph::PathOf(graph_.graph, plan_->flat.nodes[i]));
+      plan_->paths.push_back(PathOf(static_cast<uint32_t>(i)));
     }
     // Nodes without instances have no times.
     int64_t base = run_start.count();
@@ -388,10 +398,10 @@ class Runner {
       const NodeTiming& timing = plan_->timings[i];
       const bool ran = timing.end_ns != 0;
       result_.nodes.push_back({.path = plan_->paths[i],
-                               .device = plan_->devices[plan_->device_of[i]]->info().id,
+                               .device = plan_->devices[plan_->tasks[i].device]->info().id,
                                .start_ns = ran ? timing.start_ns - base : 0,
                                .end_ns = ran ? timing.end_ns - base : 0,
-                               .fast_math = plan_->executables[i]->artifact().fast_math});
+                               .fast_math = ExecutableOf(graph_, *plan_, static_cast<uint32_t>(i)).artifact().fast_math});
     }
   }
 
@@ -401,7 +411,7 @@ class Runner {
       return;
     }
     const auto path = [&](uint32_t node) {
-      return node < plan_->flat.nodes.size() ? graph::PathOf(graph_.graph, plan_->flat.nodes[node]) : std::string();
+      return node < plan_->tasks.size() ? PathOf(node) : std::string();
     };
     RunLog& log = *request_.log;
     uint32_t node = std::numeric_limits<uint32_t>::max();
@@ -437,7 +447,7 @@ class Runner {
   Plan* plan_ = nullptr;               // In graph_.plans.
   std::vector<const Binding*> ports_;  // By the root's port: in the request, or in result_.outputs.
   std::deque<SegmentPoints> points_;   // Of segments in flight, and of the one that failed.
-  std::vector<uint64_t> submitted_;    // By device: the last signal submitted in this repetition.
+  std::vector<uint64_t> submitted_;    // By queue: the last signal submitted in this repetition.
   LaunchLog log_;
   RunNote note_;
   RunResult result_;

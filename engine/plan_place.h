@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which candidate runs each node of a plan: the scheduler's choice among those whose limits the launch keeps.
+#ifndef HPVMD_ENGINE_PLAN_PLACE_H_
+#define HPVMD_ENGINE_PLAN_PLACE_H_
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "engine/plan.h"
+#include "engine/prepared_graph.h"
+#include "scheduler/task.h"
+
+namespace hpvm {
+
+// kInvalidArgument when a node has more instances than anything can count.
+Status CheckExtents(const PreparedGraph& prepared, const graph::FlatGraph& flat);
+// Whether the sizes of a launch keep to the limits of a candidate's device. `choice` is in the leaf's candidates.
+Status CheckLaunch(const PreparedGraph& prepared, const graph::FlatGraph& flat, uint32_t node, uint32_t choice);
+// Why no candidate can run the node, as `why` or better: the first candidate's reason, being that of the device
+// preferred, and those of others that differ.
+Status ExplainUnplaced(const PreparedGraph& prepared, const graph::FlatGraph& flat, uint32_t node, Status why);
+// Fills in the plan's tasks. `accesses` is null when launches must stay whole.
+Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, bool may_pin, Plan& plan);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_ENGINE_PLAN_PLACE_H_

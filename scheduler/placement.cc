@@ -9,6 +9,7 @@
 #include "scheduler/placement_options.h"
 #include "scheduler/placement_problem.h"
 #include "scheduler/placement_search.h"
+#include "scheduler/placement_split.h"
 
 namespace hpvm::scheduler {
 namespace {
@@ -38,6 +39,7 @@ class OneDevice {
   void Fill(Placement& placement) {
     placement.tasks.reserve(flat_.nodes.size());
     made_.resize(lanes_.size() > 1 ? flat_.values.size() : 0);
+    read_.resize(made_.size());
     for (uint32_t node = 0; node < flat_.nodes.size(); ++node) {
       const Option& option = options_.List(options_.Of(node))[0];
       const auto [start, end] = lanes_.size() == 1 ? Append(option) : Spread(node, option);
@@ -57,7 +59,10 @@ class OneDevice {
     int64_t ready = 0;
     const auto [begin, end] = PortsOf(flat_, node);
     for (uint32_t port = begin; port < end; ++port) {
-      ready = flat_.ports[port].in.valid() ? std::max(ready, made_[flat_.ports[port].in.index]) : ready;
+      const graph::FlatPort& p = flat_.ports[port];
+      if (p.in.valid()) {
+        ready = std::max({ready, made_[p.in.index], p.out.valid() ? read_[p.in.index] : 0});
+      }
     }
     const auto lane = std::min_element(lanes_.begin(), lanes_.end());
     const int64_t alone = std::max(ready, *lane);
@@ -75,8 +80,12 @@ class OneDevice {
     }
     *lane = std::max(*lane, finish);
     for (uint32_t port = begin; port < end; ++port) {
-      if (flat_.ports[port].out.valid()) {
-        made_[flat_.ports[port].out.index] = finish;
+      const graph::FlatPort& p = flat_.ports[port];
+      if (p.out.valid()) {
+        made_[p.out.index] = finish;
+      }
+      if (p.in.valid()) {
+        read_[p.in.index] = std::max(read_[p.in.index], finish);
       }
     }
     return {start, finish};
@@ -84,8 +93,8 @@ class OneDevice {
 
   const graph::FlatGraph& flat_;
   const placing::Options& options_;
-  std::vector<int64_t> lanes_;  // Free from then on.
-  std::vector<int64_t> made_;   // By value.
+  std::vector<int64_t> lanes_;         // Free from then on.
+  std::vector<int64_t> made_, read_;  // By value: when it is there, and when who read it so far is done.
 };
 
 // Jobs by planned start. Where nodes are cut, parts follow one another, and a node stands behind all it depends on: the
@@ -193,9 +202,12 @@ StatusOr<Placement> Place(const PlacementInput& input, uint32_t* unplaced) {
     OneDevice(input, resources, options).Fill(placement);
     return placement;
   }
-  const placing::Problem problem = placing::MakeProblem(input, resources, options, {});
+  placing::Problem problem = placing::MakeProblem(input, resources, options, {});
   placing::Best best;
   placing::Search(problem, {.effort = input.effort, .seed = input.seed}, best);
+  if (input.accesses != nullptr) {
+    placing::ImproveByCuts(input, resources, options, problem, best);
+  }
   Fill(input, problem, best, placement);
   return placement;
 }

@@ -153,6 +153,10 @@ class Executable {
   virtual const Artifact& artifact() const = 0;
 };
 
+// Whether a dispatch may run a part of a launch (DispatchCommand::first, count). Not where the code is a tenant's own
+// for the device: it counts its instances from 0.
+inline bool RunsParts(const Executable& executable) { return !executable.artifact().gpu.is_native; }
+
 // Buffers and scalars are named by slot: a command list is built once, at prepare, and each submission brings its own
 // tables.
 using SlotIndex = uint32_t;
@@ -206,11 +210,37 @@ struct DispatchCommand {
 
 using Command = std::variant<CopyCommand, FillCommand, DispatchCommand>;
 
+// What a device keeps beside a list from one submission to the next: memory for its books, what it has measured.
+class ListMemo {
+ public:
+  explicit ListMemo(const void* owner) : owner_(owner) {}
+  virtual ~ListMemo() = default;
+  // Whose it is; another device makes its own.
+  const void* owner() const { return owner_; }
+
+ private:
+  const void* const owner_;
+};
+
+// Where it stays while no submission has it. Any thread.
+class ListMemoSlot {
+ public:
+  ListMemoSlot() = default;
+  ListMemoSlot(ListMemoSlot&& other) noexcept : memo_(other.memo_.exchange(nullptr)) {}
+  ~ListMemoSlot() { delete memo_.load(); }
+  std::unique_ptr<ListMemo> Take() { return std::unique_ptr<ListMemo>(memo_.exchange(nullptr)); }
+  void Give(std::unique_ptr<ListMemo> memo) { delete memo_.exchange(memo.release()); }
+
+ private:
+  std::atomic<ListMemo*> memo_{nullptr};
+};
+
 // Which commands must wait for which. The order in the list always agrees with it; a device may follow either.
 struct CommandOrder {
   std::vector<uint32_t> first_successor;  // By command, and one more: where its successors begin in `successors`.
   std::vector<uint32_t> successors;       // Commands that come later in the list.
   std::vector<uint32_t> predecessors;     // By command: how many it waits for.
+  mutable ListMemoSlot memo{};            // The device's own.
 };
 
 struct CommandList {

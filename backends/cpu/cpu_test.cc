@@ -130,7 +130,7 @@ void Store(ir::CpuContext& context, uint64_t address, uint8_t value) {
 TEST(LaneTest, RestoreBringsBackTheInitialState) {
   const StatusOr<InitialState> initial = InitialState::From(WithMemory());
   ASSERT_TRUE(initial.ok()) << initial.status();
-  LaneCache cache(*initial);
+  LaneCache cache(*initial, 1);
   Lane* lane = *cache.Take();
   ir::CpuContext& context = lane->context;
   const std::vector<uint8_t> before(context.memory, context.memory + context.memory_bytes_max);

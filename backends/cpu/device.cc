@@ -11,6 +11,7 @@
 #include "backends/cpu/addresses.h"
 #include "backends/cpu/dispatch.h"
 #include "backends/cpu/executable.h"
+#include "backends/cpu/flow.h"
 #include "backends/cpu/pool.h"
 #include "backends/shared/host_buffer.h"
 #include "backends/shared/host_queue.h"
@@ -109,7 +110,7 @@ class CpuDevice final : public Device, private CommandTarget {
 
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
     return CpuExecutable::Load(std::move(artifact),
-                               {ProcessorName() + VectorName(), options_.learnt, options_.variant});
+                               {ProcessorName() + VectorName(), options_.learnt, pool_.threads(), options_.variant});
   }
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     return AllocateHostBuffer(spec, info_.allocation_bytes_max);
@@ -129,6 +130,12 @@ class CpuDevice final : public Device, private CommandTarget {
       return RunCopy(*copy, submission);
     }
     return RunFill(std::get<FillCommand>(command), submission);
+  }
+
+  Status RunList(const Submission& submission) override {
+    return submission.commands->order != nullptr && pool_.Allowed() > 1
+               ? cpu::RunOrdered(pool_, *this, submission, this)
+               : CommandTarget::RunList(submission);
   }
 
   Status Dispatch(const DispatchCommand& dispatch, const Submission& submission, CommandRecord* record);

@@ -33,7 +33,7 @@ CpuExecutable::CpuExecutable(Artifact artifact, InitialState initial, Image imag
       image_(std::move(image)),
       options_(std::move(options)),
       variants_(VariantsOf(artifact_, image_.entries())),
-      lanes_(initial_),
+      lanes_(initial_, options_.threads),
       classes_(static_cast<uint32_t>(variants_.size()), options_.device),
       proofs_(artifact_) {
   if (variants_.size() == 1) {

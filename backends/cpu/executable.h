@@ -32,6 +32,7 @@ ir::Module OutlineOf(const Artifact& artifact);
 struct ExecutableOptions {
   std::string device;               // Whose measurements are believed; of its processor.
   LearntStore* learnt = nullptr;    // Optional; borrowed for the executable's life.
+  uint32_t threads = 1;             // Of its pool.
   uint32_t variant = kAutoVariant;  // Else the only one to be used where a launch allows it, by number (device.h).
 };
 

@@ -176,7 +176,9 @@ void Lane::Print(uint32_t format, const uint64_t* values) {
 }
 
 LaneCache::~LaneCache() {
-  delete slot_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < slot_count_; ++i) {
+    delete slots_[i].lane.load(std::memory_order_acquire);
+  }
   while (free_ != nullptr) {
     delete std::exchange(free_, free_->next_free);
   }

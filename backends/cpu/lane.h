@@ -6,12 +6,14 @@
 #ifndef HPVMD_BACKENDS_CPU_LANE_H_
 #define HPVMD_BACKENDS_CPU_LANE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "backends/cpu/fiber.h"
+#include "backends/cpu/pool_thread.h"
 #include "base/status.h"
 #include "compiler/artifact.h"
 #include "compiler/ir/cpu_abi.h"
@@ -75,14 +77,17 @@ class Lane {
   Pages pages_;             // Memory, then the state, the dirty bits, the dirty list.
 };
 
-// Idle lanes of one kernel. Taking and giving back one lane at a time costs two atomic exchanges.
+// Idle lanes of one kernel. Taking and giving back one lane at a time costs two atomic exchanges, of words that threads
+// of one pool have to themselves.
 class LaneCache {
  public:
-  explicit LaneCache(const InitialState& initial) : initial_(initial) {}
+  // `threads` of the pool; others share their words.
+  LaneCache(const InitialState& initial, uint32_t threads)
+      : initial_(initial), slot_count_(std::clamp(threads, 1u, kSlotsMax)), slots_(new Slot[slot_count_]) {}
   ~LaneCache();
   // A lane in the initial state. kResourceExhausted when memory is short. Any thread.
   StatusOr<Lane*> Take() {
-    if (Lane* lane = slot_.exchange(nullptr, std::memory_order_acquire)) {
+    if (Lane* lane = OwnSlot().exchange(nullptr, std::memory_order_acquire)) {
       return lane;
     }
     return TakeSlow();
@@ -91,17 +96,26 @@ class LaneCache {
   void Give(Lane* lane) {
     lane->Restore();
     Lane* empty = nullptr;
-    if (!slot_.compare_exchange_strong(empty, lane, std::memory_order_release, std::memory_order_relaxed)) {
+    if (!OwnSlot().compare_exchange_strong(empty, lane, std::memory_order_release, std::memory_order_relaxed)) {
       GiveSlow(lane);
     }
   }
 
  private:
+  struct alignas(64) Slot {
+    std::atomic<Lane*> lane{nullptr};
+  };
+  static constexpr uint32_t kSlotsMax = 64;
+  std::atomic<Lane*>& OwnSlot() {
+    const uint32_t index = ThisPoolThread().index;
+    return slots_[index < slot_count_ ? index : 0].lane;
+  }
   StatusOr<Lane*> TakeSlow();
   void GiveSlow(Lane* lane);
 
   const InitialState& initial_;
-  std::atomic<Lane*> slot_{nullptr};
+  const uint32_t slot_count_;
+  const std::unique_ptr<Slot[]> slots_;
   std::mutex mutex_;
   Lane* free_ = nullptr;    // Guarded by mutex_.
 };

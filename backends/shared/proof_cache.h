@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -38,7 +39,7 @@ class ProofCache {
   explicit ProofCache(const Artifact& artifact)
       : bounds_(artifact.bounds), params_(artifact.params), named_(ProofParamsOf(artifact)) {
     for (Entry& entry : entries_) {
-      entry.key.resize(kShape + named_.used.size());
+      entry.key.reset(new std::atomic<uint64_t>[kShape + named_.used.size()]());
     }
   }
 
@@ -65,42 +66,51 @@ class ProofCache {
     return ir::ProveBounds(bounds_, facts);
   }
 
-  // What is remembered for launches like this; null when there is nothing, or when another thread is here. Allocates
-  // nothing.
+  // What is remembered for launches like this; null when there is nothing, or when another thread writes just now.
+  // Allocates nothing, and writes nothing that other threads read.
   Known* Find(const Launch& launch) {
     const bool has_large = HasLargeBuffer(launch);
-    if (!TryLock()) {
-      return nullptr;
-    }
-    Known* found = nullptr;
-    for (size_t i = 0; i < kEntries && found == nullptr; ++i) {
-      const size_t at = (last_ + i) % kEntries;
-      if (Matches(entries_[at], launch, has_large)) {
-        found = entries_[at].known;
-        last_ = at;
+    const uint32_t version = version_.load(std::memory_order_acquire);
+    const size_t last = last_.load(std::memory_order_relaxed);
+    for (size_t i = 0; i < kEntries; ++i) {
+      const size_t at = (last + i) % kEntries;
+      Known* const known = Match(entries_[at], launch, has_large);
+      if (known == nullptr) {
+        continue;
       }
+      // Written meanwhile: what was compared may be of two entries.
+      if (version % 2 != 0 || version_.load(std::memory_order_relaxed) != version) {
+        return nullptr;
+      }
+      if (i != 0) {
+        last_.store(at, std::memory_order_relaxed);
+      }
+      return known;
     }
-    Unlock();
-    return found;
+    return nullptr;
   }
 
   void Remember(const Launch& launch, Known* known) {
     const bool has_large = HasLargeBuffer(launch);
-    if (!TryLock()) {
+    uint32_t version = version_.load(std::memory_order_relaxed);
+    if (version % 2 != 0 || !version_.compare_exchange_strong(version, version + 1, std::memory_order_acquire)) {
       return;  // Another thread is here: the next launch tries again.
     }
     Entry& entry = entries_[next_];
-    last_ = next_;
+    last_.store(next_, std::memory_order_relaxed);
     next_ = (next_ + 1) % kEntries;
-    uint64_t* key = std::copy(launch.extent.begin(), launch.extent.end(), entry.key.data());
-    key = std::copy(launch.group.begin(), launch.group.end(), key);
-    key = std::copy(launch.count.begin(), launch.count.end(), key);
-    *key++ = has_large ? 1 : 0;
-    for (uint32_t i : named_.used) {
-      *key++ = kFactOf(params_[i], launch.arguments[i]);
+    // Each is a release: whoever reads one of them sees that the version is odd.
+    std::atomic<uint64_t>* key = entry.key.get();
+    const auto write = [&](uint64_t word) { key++->store(word, std::memory_order_release); };
+    for (const Extent& part : {launch.extent, launch.group, launch.count}) {
+      std::for_each(part.begin(), part.end(), write);
     }
-    entry.known = known;
-    Unlock();
+    write(has_large ? 1 : 0);
+    for (uint32_t i : named_.used) {
+      write(kFactOf(params_[i], launch.arguments[i]));
+    }
+    entry.known.store(known, std::memory_order_release);
+    version_.store(version + 2, std::memory_order_release);
   }
 
  private:
@@ -108,24 +118,26 @@ class ProofCache {
   // Words before the parameters': extent, group, count, whether a buffer is large.
   static constexpr size_t kShape = 10;
   struct Entry {
-    Known* known = nullptr;
-    std::vector<uint64_t> key;
+    std::atomic<Known*> known{nullptr};
+    std::unique_ptr<std::atomic<uint64_t>[]> key;
   };
 
-  bool Matches(const Entry& entry, const Launch& launch, bool has_large) const {
-    const uint64_t* key = entry.key.data();
-    if (entry.known == nullptr || !std::equal(launch.extent.begin(), launch.extent.end(), key) ||
-        !std::equal(launch.group.begin(), launch.group.end(), key + 3) ||
-        !std::equal(launch.count.begin(), launch.count.end(), key + 6) || key[9] != (has_large ? 1 : 0)) {
-      return false;
+  // Each read is an acquire: a version that is read later is not older.
+  Known* Match(const Entry& entry, const Launch& launch, bool has_large) const {
+    Known* const known = entry.known.load(std::memory_order_acquire);
+    const std::atomic<uint64_t>* key = entry.key.get();
+    const auto is_next = [&](uint64_t word) { return key++->load(std::memory_order_acquire) == word; };
+    if (known == nullptr || !std::all_of(launch.extent.begin(), launch.extent.end(), is_next) ||
+        !std::all_of(launch.group.begin(), launch.group.end(), is_next) ||
+        !std::all_of(launch.count.begin(), launch.count.end(), is_next) || !is_next(has_large ? 1 : 0)) {
+      return nullptr;
     }
-    key += kShape;
     for (uint32_t i : named_.used) {
-      if (*key++ != kFactOf(params_[i], launch.arguments[i])) {
-        return false;
+      if (!is_next(kFactOf(params_[i], launch.arguments[i]))) {
+        return nullptr;
       }
     }
-    return true;
+    return known;
   }
 
   bool HasLargeBuffer(const Launch& launch) const {
@@ -136,16 +148,13 @@ class ProofCache {
     return most > kProvenBytesMax;
   }
 
-  bool TryLock() { return !is_busy_.test_and_set(std::memory_order_acquire); }
-  void Unlock() { is_busy_.clear(std::memory_order_release); }
-
   const ir::BoundsProgram bounds_;
   const std::vector<ir::KernelParam> params_;
   const ProofParams named_;
-  std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;
-  std::array<Entry, kEntries> entries_;  // Guarded by is_busy_.
-  size_t next_ = 0;                      // Guarded by is_busy_.
-  size_t last_ = 0;                      // Guarded by is_busy_; where the last one was found.
+  std::atomic<uint32_t> version_{0};     // Odd while an entry is written.
+  std::array<Entry, kEntries> entries_;  // Written while version_ is odd, by whoever made it so.
+  size_t next_ = 0;                      // As entries_.
+  std::atomic<size_t> last_{0};          // Where the last one was found.
 };
 
 }  // namespace hpvm

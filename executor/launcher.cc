@@ -352,6 +352,7 @@ Status Serve() {
   options.hub = &hub;
   options.compiler = compiler.get();
   options.clock = &RealClock();
+  options.measures_transfers = true;
   options.host_bytes_max = hello.host_bytes_max();
   options.device_bytes_max = hello.device_bytes_max();
   options.spill_fd = greeting.spill.get();

@@ -14,8 +14,17 @@ namespace hpvm {
 namespace {
 
 CostRecord Sample() {
-  const CostRecordClass c{.size = 10, .intensity = 4, .samples = 7, .weight = 6.25f, .instances = 1000, .bytes = 8000,
-                          .operations = 1e5f, .time_ns = 1234, .variance = 99, .low_ns = 1200, .error = 0.5f};
+  const CostRecordClass c{.size = 10,
+                          .intensity = 4,
+                          .samples = 7,
+                          .weight = 6.25f,
+                          .instances = 1000,
+                          .bytes = 8000,
+                          .operations = 1e5f,
+                          .time_ns = 1234,
+                          .variance = 99,
+                          .low_ns = 1200,
+                          .error = 0.5f};
   CostRecordClass other = c;
   other.size = 20;
   return {{{"cpu a processor", {c, other}}, {"opencl a card", {}}, {"vulkan a card", {other}}}};
@@ -33,7 +42,8 @@ TEST(CostRecordTest, RoundTrip) {
 TEST(CostRecordTest, KeepsToItsLimit) {
   CostRecord record;
   for (int i = 0; i < 40; ++i) {
-    record.devices.push_back({std::string(300, 'x'), std::vector<CostRecordClass>(100, Sample().devices[0].classes[0])});
+    record.devices.push_back(
+        {std::string(300, 'x'), std::vector<CostRecordClass>(100, Sample().devices[0].classes[0])});
   }
   const std::vector<uint8_t> bytes = EncodeCosts(record);
   EXPECT_LE(bytes.size(), kCostRecordBytesMax);

@@ -44,8 +44,7 @@ std::string DeviceKeyOf(const DeviceInfo& info) {
   return info.id.substr(0, info.id.find(':')) + ' ' + info.name + ' ' + std::to_string(info.compute_units);
 }
 
-CostStore::CostStore(std::span<Device* const> devices, bool measures_transfers, LearntStore& keeper,
-                     const Clock& clock)
+CostStore::CostStore(std::span<Device* const> devices, bool measures_transfers, LearntStore& keeper, const Clock& clock)
     : devices_(devices.begin(), devices.end()),
       measures_transfers_(measures_transfers),
       keeper_(keeper),
@@ -117,9 +116,8 @@ void CostStore::Restore(const Artifact& artifact, KernelCosts& kernel) {
 }
 
 DeviceCosts* CostStore::On(KernelCosts& kernel, const std::string& device) {
-  const auto found =
-      std::find_if(kernel.devices.begin(), kernel.devices.end(),
-                   [&](const std::unique_ptr<DeviceCosts>& costs) { return costs->device == device; });
+  const auto found = std::find_if(kernel.devices.begin(), kernel.devices.end(),
+                                  [&](const std::unique_ptr<DeviceCosts>& costs) { return costs->device == device; });
   if (found != kernel.devices.end()) {
     return found->get();
   }

@@ -84,11 +84,11 @@ class CostStore {
   LearntStore& keeper_;
   const Clock& clock_;
   mutable std::mutex mutex_;
-  std::map<Sha256, std::unique_ptr<KernelCosts>> named_;               // Guarded by mutex_, as all below.
+  std::map<Sha256, std::unique_ptr<KernelCosts>> named_;  // Guarded by mutex_, as all below.
   std::map<KernelCosts*, std::unique_ptr<KernelCosts>> unnamed_;
   std::vector<Sha256> idle_;  // Of named_, in the order in which their last users left; may name used ones again.
   mutable std::mutex link_mutex_;
-  std::vector<Link> links_;                              // By device; guarded by link_mutex_.
+  std::vector<Link> links_;                             // By device; guarded by link_mutex_.
   std::vector<std::unique_ptr<ProbeRemains>> remains_;  // Likewise.
 };
 

@@ -169,8 +169,7 @@ GraphCosts::GraphCosts(std::shared_ptr<CostStore> store, const PreparedGraph& pr
     for (size_t choice = 0; choice < prepared.candidates[leaf].size(); ++choice) {
       const Device& device = *prepared.devices[prepared.candidates[leaf][choice].device];
       KernelCosts* kernel = store_->Acquire(prepared.executables[leaf][choice]->artifact());
-      kernels_->leaves[leaf].push_back(
-          {.kernel = kernel, .costs = CostStore::On(*kernel, DeviceKeyOf(device.info()))});
+      kernels_->leaves[leaf].push_back({.kernel = kernel, .costs = CostStore::On(*kernel, DeviceKeyOf(device.info()))});
     }
   }
 }

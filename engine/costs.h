@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an engine has measured of how long kernels and transfers take, and what it therefore expects of the next ones.
 //
-// One CostStore an engine: histories (scheduler/cost_history.h) by kernel and device, shared by graphs that use the same
-// kernel. One GraphCosts a prepared graph: which history belongs to which candidate of which leaf. A plan is made from a
-// PlanCosts, a copy that does not change while it is used; after runs, Feed adds what the devices measured.
+// One CostStore an engine: histories (scheduler/cost_history.h) by kernel and device, shared by graphs that use the
+// same kernel. One GraphCosts a prepared graph: which history belongs to which candidate of which leaf. A plan is made
+// from a PlanCosts, a copy that does not change while it is used; after runs, Feed adds what the devices measured.
 //
 // Histories of kernels that the compiler keeps (Artifact::name) are kept with them, through LearntStore, and come back
 // with the artifact. What comes back is checked; it only says what is fast.
 //
-// Threads: CostStore's methods and GraphCosts::List from any; the rest of GraphCosts from whoever prepares the graph, or
-// whose turn it is to run it.
+// Threads: CostStore's methods and GraphCosts::List from any; the rest of GraphCosts from whoever prepares the graph,
+// or whose turn it is to run it.
 #ifndef HPVMD_ENGINE_COSTS_H_
 #define HPVMD_ENGINE_COSTS_H_
 
@@ -66,8 +66,8 @@ struct CostReview {
   uint64_t first_samples = 0;  // Launches of which nothing like it had been measured.
   bool wants_samples = false;  // A new plan may pin something (ForPlan's `may_pin`).
   // A new plan promises to be better: candidates that were not chosen now look clearly better while what the plan was
-  // made from has changed, or samples are wanted, or the plan has pins that were measured. Whoever asks still limits how
-  // often, but for plans with pins: those should not stay.
+  // made from has changed, or samples are wanted, or the plan has pins that were measured. Whoever asks still limits
+  // how often, but for plans with pins: those should not stay.
   bool should_replan = false;
 };
 
@@ -92,9 +92,9 @@ class GraphCosts {
   // `may_pin`: asks for samples of candidates that may be better than what would be chosen.
   std::unique_ptr<PlanCosts> ForPlan(const PreparedGraph& prepared, const graph::FlatGraph& flat, bool may_pin);
 
-  // After a run that succeeded and took `run`. `timings` is by task; launches without a time (start == end == 0) are left
-  // out. Looks at all of a small plan after its first runs, at most at kFedLaunchesMax launches, and later at as many as
-  // take about a hundredth of the run, others each time. Allocates nothing then. `state` is the plan's.
+  // After a run that succeeded and took `run`. `timings` is by task; launches without a time (start == end == 0) are
+  // left out. Looks at all of a small plan after its first runs, at most at kFedLaunchesMax launches, and later at as
+  // many as take about a hundredth of the run, others each time. Allocates nothing then. `state` is the plan's.
   CostReview Feed(const PreparedGraph& prepared, const graph::FlatGraph& flat, std::span<const scheduler::Task> tasks,
                   std::span<const NodeTiming> timings, Duration run, FeedState* state);
 

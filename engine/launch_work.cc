@@ -86,7 +86,8 @@ scheduler::Work LaunchWork::Of(graph::FlatNodeId node, uint32_t choice, const sc
   scheduler::Work work = ports_.Of(node, choice, box);
   const graph::FlatNode& n = flat_.nodes[node.index];
   const WorkCache::Count count = cache_.Of(graph_, flat_, node.index, executables_[n.leaf.index], choice);
-  const double all = static_cast<double>(n.extent[0]) * static_cast<double>(n.extent[1]) * static_cast<double>(n.extent[2]);
+  const double all =
+      static_cast<double>(n.extent[0]) * static_cast<double>(n.extent[1]) * static_cast<double>(n.extent[2]);
   const double share = all > 0 ? std::min(static_cast<double>(work.instances) / all, 1.0) : 0;
   work.operations = count.operations * share;
   if (const double bytes = count.bytes_max * share; bytes < static_cast<double>(work.bytes)) {

@@ -15,8 +15,8 @@
 
 namespace hpvm {
 
-// Counts of the last launch of each leaf: the launches of a graph are alike, and counting takes microseconds. One thread
-// at a time.
+// Counts of the last launch of each leaf: the launches of a graph are alike, and counting takes microseconds. One
+// thread at a time.
 class WorkCache {
  public:
   // Operations of the whole launch by candidate `choice` of its leaf, 0 when they are not known, and the bytes that it

@@ -46,10 +46,9 @@ class Probe {
 
  private:
   std::optional<double> Copy(bool is_up, uint64_t bytes, int copies) {
-    used_->commands.commands.assign(static_cast<size_t>(copies),
-                                    CopyCommand{.source = is_up ? kHost : kDevice,
-                                                .target = is_up ? kDevice : kHost,
-                                                .bytes = bytes});
+    used_->commands.commands.assign(
+        static_cast<size_t>(copies),
+        CopyCommand{.source = is_up ? kHost : kDevice, .target = is_up ? kDevice : kHost, .bytes = bytes});
     used_->table = {used_->host.get(), used_->device.get()};
     used_->signal = {used_->timeline.get(), ++value_};
     Submission submission;
@@ -57,8 +56,7 @@ class Probe {
     submission.buffers = used_->table;
     submission.signals = {&used_->signal, 1};
     const Time begin = clock_.Now();
-    is_usable_ = device_.Submit(submission).ok() &&
-                 used_->timeline->Wait(value_, RealClock().Now() + kPatience).ok();
+    is_usable_ = device_.Submit(submission).ok() && used_->timeline->Wait(value_, RealClock().Now() + kPatience).ok();
     if (!is_usable_) {
       return std::nullopt;
     }

@@ -153,9 +153,10 @@ double TransferLine::At(uint64_t bytes) const {
 }
 
 TransferLine Through(const TransferLine& first, const TransferLine& second) {
-  return {.start_ns = first.start_ns + second.start_ns,
-          .bytes_per_second = 1 / (1 / std::max(first.bytes_per_second, 1.0) + 1 / std::max(second.bytes_per_second, 1.0)),
-          .is_estimate = first.is_estimate || second.is_estimate};
+  return {
+      .start_ns = first.start_ns + second.start_ns,
+      .bytes_per_second = 1 / (1 / std::max(first.bytes_per_second, 1.0) + 1 / std::max(second.bytes_per_second, 1.0)),
+      .is_estimate = first.is_estimate || second.is_estimate};
 }
 
 uint32_t MeasuredCosts::AddCurve(CostCurve curve) {

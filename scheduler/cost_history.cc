@@ -96,9 +96,8 @@ CostClass& CostHistory::ClassOf(const Work& work) {
     return *it;
   }
   if (classes_.size() >= kCostClassesMax) {
-    classes_.erase(std::min_element(classes_.begin(), classes_.end(), [](const CostClass& a, const CostClass& b) {
-      return a.samples < b.samples;
-    }));
+    classes_.erase(std::min_element(classes_.begin(), classes_.end(),
+                                    [](const CostClass& a, const CostClass& b) { return a.samples < b.samples; }));
     it = place();
   }
   CostClass c{.size = key.size, .intensity = key.intensity};

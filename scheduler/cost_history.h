@@ -136,18 +136,18 @@ class MeasuredCosts final : public CostModel {
  private:
   static constexpr uint32_t kNone = 0xffffffffu;
   std::vector<CostCurve> curves_;
-  std::vector<std::vector<uint32_t>> candidates_;        // By leaf, by choice; kNone.
-  std::vector<std::vector<TransferLine>> transfers_;     // By space; a speed of 0: unknown.
+  std::vector<std::vector<uint32_t>> candidates_;     // By leaf, by choice; kNone.
+  std::vector<std::vector<TransferLine>> transfers_;  // By space; a speed of 0: unknown.
   StaticCosts estimates_;
 };
 
 // When to run a launch by another candidate than the one that looks best, to learn what it takes there.
 //
-// Roofline estimates are off by small factors, so a candidate within `factor` of the best may be the best; one beyond is
-// left alone. Each (kernel, device, class) gets at most `tries_max` launches this way, one in a plan, until it has
+// Roofline estimates are off by small factors, so a candidate within `factor` of the best may be the best; one beyond
+// is left alone. Each (kernel, device, class) gets at most `tries_max` launches this way, one in a plan, until it has
 // `samples_min` samples (the first one may have paid for caches and drivers that warm up). Once measured, it is only
-// asked for while it stays within the factor. So what a class loses to the search, whatever the truth is, is at most one
-// launch of unknown length for each other candidate, and tries_max - 1 launches at `factor` times the best.
+// asked for while it stays within the factor. So what a class loses to the search, whatever the truth is, is at most
+// one launch of unknown length for each other candidate, and tries_max - 1 launches at `factor` times the best.
 struct SamplePolicy {
   double factor = 3;
   uint64_t samples_min = 2;

@@ -11,7 +11,8 @@ namespace hpvm::scheduler {
 namespace {
 
 DeviceFacts Processor() {
-  return {.id = "cpu:0", .compute_units = 4, .bytes_per_second = 20e9, .operations_per_second = 100e9, .launch_ns = 500};
+  return {
+      .id = "cpu:0", .compute_units = 4, .bytes_per_second = 20e9, .operations_per_second = 100e9, .launch_ns = 500};
 }
 
 Work WorkOf(uint64_t instances, double operations_each = 8) {
@@ -240,7 +241,8 @@ TEST(CostHistoryTest, RestoresWhatIsSound) {
   const CostHistory kept = Measure(RandomMachine(rng), 300, rng);
   CostHistory history;
   EXPECT_EQ(history.Restore(kept.classes()), kept.classes().size());
-  EXPECT_TRUE(std::equal(kept.classes().begin(), kept.classes().end(), history.classes().begin(), history.classes().end()));
+  EXPECT_TRUE(
+      std::equal(kept.classes().begin(), kept.classes().end(), history.classes().begin(), history.classes().end()));
   EXPECT_EQ(history.samples(), kept.samples());
   EXPECT_EQ(history.Restore(kept.classes()), 0u);
 
@@ -295,9 +297,9 @@ TEST(WantsSampleTest, LosesABoundedTime) {
     }
     const double best = *std::min_element(truth.begin(), truth.end());
     // What the first choice by estimates really takes; what looks best later takes no longer.
-    const auto chosen_first = std::min_element(options.begin(), options.end(), [](const SampleOption& a, const SampleOption& b) {
-      return a.expected_ns < b.expected_ns;
-    });
+    const auto chosen_first =
+        std::min_element(options.begin(), options.end(),
+                         [](const SampleOption& a, const SampleOption& b) { return a.expected_ns < b.expected_ns; });
     const double first_best = truth[static_cast<size_t>(chosen_first - options.begin())];
     double bound = 0;
     for (const double one : truth) {
@@ -307,10 +309,11 @@ TEST(WantsSampleTest, LosesABoundedTime) {
     size_t asked = 0;
     for (int run = 0; run < 100; ++run) {
       const uint32_t wanted = WantsSample(options);
-      const auto chosen = wanted != kNoSample
-                              ? options.begin() + wanted
-                              : std::min_element(options.begin(), options.end(),
-                                                 [](const SampleOption& a, const SampleOption& b) { return a.expected_ns < b.expected_ns; });
+      const auto chosen = wanted != kNoSample ? options.begin() + wanted
+                                              : std::min_element(options.begin(), options.end(),
+                                                                 [](const SampleOption& a, const SampleOption& b) {
+                                                                   return a.expected_ns < b.expected_ns;
+                                                                 });
       const size_t index = static_cast<size_t>(chosen - options.begin());
       if (wanted != kNoSample) {
         ++asked;
@@ -323,9 +326,9 @@ TEST(WantsSampleTest, LosesABoundedTime) {
     EXPECT_LE(asked, 3 * (count - 1)) << "seed " << seed;
     EXPECT_LE(lost, bound) << "seed " << seed;
     EXPECT_EQ(WantsSample(options), kNoSample);
-    const auto found = std::min_element(options.begin(), options.end(), [](const SampleOption& a, const SampleOption& b) {
-      return a.expected_ns < b.expected_ns;
-    });
+    const auto found =
+        std::min_element(options.begin(), options.end(),
+                         [](const SampleOption& a, const SampleOption& b) { return a.expected_ns < b.expected_ns; });
     EXPECT_EQ(truth[static_cast<size_t>(found - options.begin())], best) << "seed " << seed;
   }
 }

@@ -58,27 +58,32 @@ Work PortWork::Of(graph::FlatNodeId node, uint32_t choice, const Box& box) const
   return work;
 }
 
-Cost ConstantCosts::Run(const Work&, DeviceIndex, const DeviceFacts&) const { return {.time = kLaunch, .is_estimate = false}; }
+Cost ConstantCosts::Run(const Work&, DeviceIndex, const DeviceFacts&) const {
+  return {.time = kLaunch, .is_estimate = false};
+}
 
 Duration ConstantCosts::Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const {
   return kTransferStart + Duration(static_cast<int64_t>(bytes / kTransferBytesPerNs));
 }
 
 Roofline RooflineOf(const Work& work, const DeviceFacts& device) {
-  const double bytes_per_ns =
-      device.bytes_per_second > 0 ? device.bytes_per_second / 1e9 : device.is_gpu ? kGpuBytesPerNs : kHostBytesPerNs;
+  const double bytes_per_ns = device.bytes_per_second > 0 ? device.bytes_per_second / 1e9
+                              : device.is_gpu             ? kGpuBytesPerNs
+                                                          : kHostBytesPerNs;
   const double units = std::max(1u, device.compute_units);
   const double moving_ns = static_cast<double>(work.bytes) / bytes_per_ns;
   double running_ns = 0;
   if (work.operations > 0) {
-    const double operations_per_ns = device.operations_per_second > 0 ? device.operations_per_second / 1e9
-                                     : units * (device.is_gpu ? kGpuUnitOperationsPerNs : kHostUnitOperationsPerNs);
+    const double operations_per_ns = device.operations_per_second > 0
+                                         ? device.operations_per_second / 1e9
+                                         : units * (device.is_gpu ? kGpuUnitOperationsPerNs : kHostUnitOperationsPerNs);
     running_ns = work.operations / operations_per_ns;
   } else {
     running_ns = static_cast<double>(work.instances) * (device.is_gpu ? kGpuInstanceNs : kHostInstanceNs) / units;
   }
   const double launch_ns = device.launch_ns > 0 ? device.launch_ns : device.is_gpu ? kGpuLaunchNs : kHostLaunchNs;
-  return {.launch_ns = std::min(launch_ns, kLongestNs), .body_ns = std::min(std::max(moving_ns, running_ns), kLongestNs)};
+  return {.launch_ns = std::min(launch_ns, kLongestNs),
+          .body_ns = std::min(std::max(moving_ns, running_ns), kLongestNs)};
 }
 
 Cost StaticCosts::Run(const Work& work, DeviceIndex, const DeviceFacts& device) const {

@@ -28,7 +28,7 @@ struct DeviceFacts {
   // Launches of different nodes that run at once, each on a share of its units; 1: one after another. The processor:
   // its threads. A launch that is long enough to be shared has all of them.
   uint32_t lanes = 1;
-  uint32_t silicon = 0;          // Devices with the same number are the same hardware: what runs on one slows the others.
+  uint32_t silicon = 0;  // Devices with the same number are the same hardware: what runs on one slows the others.
   bool has_copy_lanes = false;   // Transfers run beside launches.
 };
 

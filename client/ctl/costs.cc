@@ -41,9 +41,11 @@ Status Costs(const Globals& globals, const std::string& handle) {
 void AddCosts(Commands commands) {
   CLI::App* command = commands.app.add_subcommand("costs", "How long kernels take, as estimated and as measured");
   const auto handle = std::make_shared<std::string>();
-  command->add_option("--handle", *handle, "Only kernels of this prepared graph")->check(CLI::Validator(RefuseEmpty, ""));
+  command->add_option("--handle", *handle, "Only kernels of this prepared graph")
+      ->check(CLI::Validator(RefuseEmpty, ""));
   command->footer(
-      "One line a kernel, device and size: launches of up to so many instances, and more than half of them. ERROR is how\n"
+      "One line a kernel, device and size: launches of up to so many instances, and more than half of them. ERROR is "
+      "how\n"
       "far predictions were off, on average. ~ marks what was never measured.\n"
       "Examples:\n  hpvmctl costs\n  hpvmctl costs -o json");
   command->callback([&globals = commands.globals, &action = commands.action, handle] {

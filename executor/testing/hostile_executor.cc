@@ -3,6 +3,7 @@
 // folder names.
 #include <unistd.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -129,6 +130,19 @@ void AnswerRun(const std::string& fault, uint64_t id) {
       usage.mutable_usage()->add_idle_device_bytes(fault == "idle beyond held" ? 2 : 1);
     }
     Send(usage);
+  } else if (fault.starts_with("costs ")) {
+    internal::Envelope costs;
+    costs.set_request_id(id);
+    internal::KernelCost* kernel = costs.mutable_costs()->add_kernels();
+    kernel->set_handle(fault == "costs of no graph" ? 0 : 1);
+    kernel->set_kernel(fault == "costs with control" ? "m/\x1b[2J" : "m/add");
+    kernel->set_measured_ns(fault == "costs not a number" ? std::nan("") : fault == "costs below zero" ? -1 : 1);
+    kernel->set_estimate_ns(fault == "costs without end" ? INFINITY : 1);
+    kernel->set_device(fault == "costs of no device" ? kDevicesMax : 0);
+    for (uint32_t i = 0; fault == "costs too many" && i < kCostsMax; ++i) {
+      *costs.mutable_costs()->add_kernels() = costs.costs().kernels(0);
+    }
+    Send(costs);
   } else if (fault == "short and well") {
     done.mutable_run_done()->set_short_entry_plus_1(1);
     Send(done, 16);

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine learns of its kernels' times. Runs are played: the timings are the test's.
+#include "engine/costs.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/cost_record.h"
+#include "engine/engine.h"
+#include "engine/prepared_graph.h"
+#include "engine/testing/document.h"
+#include "engine/testing/function_device.h"
+
+namespace hpvm {
+namespace {
+
+using scheduler::Task;
+using scheduler::Work;
+using testing::CreateFunctionDevice;
+using testing::Document;
+using testing::FunctionCall;
+using testing::FunctionCompiler;
+using testing::FunctionDeviceOptions;
+using testing::KernelFunctions;
+
+constexpr uint64_t kElements = 1 << 20;
+
+class NoModules final : public ModuleSource {
+ public:
+  StatusOr<std::span<const uint8_t>> Find(const graph::Module&) override { return NotFound("There is none."); }
+};
+
+// Names artifacts, and keeps what is learnt of them, as the compiler's cache does.
+class KeepingCompiler final : public CompilerService {
+ public:
+  explicit KeepingCompiler(const KernelFunctions& functions) : compiler_(functions) {}
+  StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override {
+    StatusOr<CompileOutcome> outcome = compiler_.Compile(request, deadline);
+    if (outcome.ok() && outcome->artifact.has_value() && names) {
+      outcome->artifact->name = HashOf(request.entry + std::to_string(static_cast<int>(request.target)));
+      outcome->artifact->costs = kept[outcome->artifact->name];
+    }
+    return outcome;
+  }
+  void KeepCosts(const Sha256& name, std::span<const uint8_t> record) override {
+    kept[name].assign(record.begin(), record.end());
+    ++keeps;
+  }
+
+  bool names = true;
+  std::map<Sha256, std::vector<uint8_t>> kept;
+  int keeps = 0;
+
+ private:
+  FunctionCompiler compiler_;
+};
+
+FunctionDeviceOptions Gpu() {
+  FunctionDeviceOptions options;
+  options.id = "opencl:0";
+  options.kind = DeviceKind::kGpu;
+  options.artifact_kind = ArtifactKind::kOpenCl;
+  options.host_visible = false;
+  options.runs_inline = false;
+  return options;
+}
+
+class CostsTest : public ::testing::Test {
+ protected:
+  CostsTest() {
+    kernels_["add"] = [](const FunctionCall&) { return ir::TrapCode::kNone; };
+    Start({{}, Gpu()});
+  }
+
+  void Start(const std::vector<FunctionDeviceOptions>& devices, bool measures_transfers = false) {
+    graph_.reset();
+    engine_.reset();
+    devices_.clear();
+    std::vector<Device*> borrowed;
+    for (const FunctionDeviceOptions& options : devices) {
+      devices_.push_back(CreateFunctionDevice(hub_, kernels_, options));
+      borrowed.push_back(devices_.back().get());
+    }
+    EngineOptions options;
+    options.devices = borrowed;
+    options.hub = &hub_;
+    options.compiler = &compiler_;
+    options.clock = &RealClock();
+    options.measures_transfers = measures_transfers;
+    engine_ = std::make_unique<Engine>(std::move(options));
+    Prepare(1);
+  }
+
+  // A chain of nodes that run one kernel.
+  void Prepare(size_t nodes) {
+    Document d("i32", "[\"n\"]");
+    d.Input("x");
+    d.Output("y");
+    std::string from = "x";
+    for (size_t i = 0; i < nodes; ++i) {
+      const std::string name = "n" + std::to_string(i);
+      d.Node(name, "add", {"inout data"}, R"(,"instances":["n"])");
+      d.Edge(from, name + ".data");
+      from = name + ".data";
+    }
+    d.Edge(from, "y");
+    std::string text = d.Text();
+    const std::string known = R"({"m":{"kind":"wasm","source":{"file":"m.wasm"}}})";
+    text.replace(text.find(known), known.size(), R"({"m":{"kind":"wasm","source":{"inline":"AGFzbQ=="}}})");
+    StatusOr<PrepareOutcome> outcome = engine_->Prepare(text, modules_, kNever);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    ASSERT_NE(outcome->graph, nullptr) << ToString(outcome->diagnostics);
+    graph_ = outcome->graph;
+    flat_ = *graph::Flatten(graph_->graph, {static_cast<int64_t>(kElements)});
+    state_ = {};
+  }
+
+  uint32_t ChoiceOn(const std::string& device) const {
+    const std::vector<scheduler::Candidate>& candidates = graph_->candidates[flat_.nodes[0].leaf.index];
+    for (uint32_t i = 0; i < candidates.size(); ++i) {
+      if (graph_->facts[candidates[i].device].id == device) {
+        return i;
+      }
+    }
+    ADD_FAILURE() << "no candidate on " << device;
+    return 0;
+  }
+
+  // As if every node had run there, so long each.
+  CostReview Feed(const std::string& device, int64_t ns, Duration run = std::chrono::milliseconds(100)) {
+    std::vector<Task> tasks;
+    std::vector<NodeTiming> timings;
+    const uint32_t choice = ChoiceOn(device);
+    for (uint32_t i = 0; i < flat_.nodes.size(); ++i) {
+      tasks.push_back({.node = graph::FlatNodeId(i), .choice = choice, .box = {.count = flat_.nodes[i].extent}});
+      timings.push_back({.start_ns = 1000, .end_ns = 1000 + ns});
+    }
+    return graph_->costs->Feed(*graph_, flat_, tasks, timings, run, &state_);
+  }
+
+  scheduler::Cost CostOn(const std::string& device) const {
+    const std::unique_ptr<PlanCosts> costs = graph_->costs->ForPlan(*graph_, flat_, false);
+    const uint32_t choice = ChoiceOn(device);
+    const Work work = costs->Of(graph::FlatNodeId(0u), choice, {.count = flat_.nodes[0].extent});
+    const uint32_t index = graph_->candidates[flat_.nodes[0].leaf.index][choice].device;
+    return costs->Run(work, index, graph_->facts[index]);
+  }
+
+  KernelCostRecord RecordOf(const std::string& device) const {
+    std::vector<KernelCostRecord> records;
+    EXPECT_TRUE(engine_->ListCosts(*graph_, 100, &records));
+    for (const KernelCostRecord& record : records) {
+      if (graph_->facts[record.device].id == device) {
+        return record;
+      }
+    }
+    return {};
+  }
+
+  Hub hub_;
+  KernelFunctions kernels_;
+  KeepingCompiler compiler_{kernels_};
+  NoModules modules_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<PreparedGraph> graph_;
+  graph::FlatGraph flat_;
+  FeedState state_;
+};
+
+// Estimates until there is a measurement, which then stands beside what the other device is expected to take.
+TEST_F(CostsTest, LearnsFromRuns) {
+  EXPECT_TRUE(CostOn("cpu:0").is_estimate);
+  EXPECT_EQ(RecordOf("cpu:0").instances, 0u);
+  const CostReview review = Feed("cpu:0", 5'000'000);
+  EXPECT_EQ(review.first_samples, 1u);
+  EXPECT_EQ(review.measured_ns, 5e6);
+  EXPECT_EQ(CostOn("cpu:0"), (scheduler::Cost{.time = Duration(5'000'000), .is_estimate = false}));
+  EXPECT_TRUE(CostOn("opencl:0").is_estimate);
+  const KernelCostRecord cpu = RecordOf("cpu:0"), gpu = RecordOf("opencl:0");
+  EXPECT_EQ(cpu.kernel, "m/add");
+  EXPECT_EQ(cpu.instances, kElements);
+  EXPECT_EQ(cpu.samples, 1u);
+  EXPECT_NEAR(cpu.measured_ns, 5e6, 1);
+  EXPECT_GT(cpu.estimate_ns, 0);
+  EXPECT_EQ(gpu.instances, kElements);
+  EXPECT_EQ(gpu.samples, 0u);
+  EXPECT_EQ(gpu.measured_ns, 0);
+  Feed("cpu:0", 5'000'000);
+  EXPECT_EQ(RecordOf("cpu:0").samples, 2u);
+}
+
+// A list is cut where it is asked to be.
+TEST_F(CostsTest, ListsAtMost) {
+  Feed("cpu:0", 1000);
+  std::vector<KernelCostRecord> records;
+  EXPECT_FALSE(engine_->ListCosts(*graph_, 1, &records));
+  EXPECT_EQ(records.size(), 1u);
+}
+
+// A candidate that may be better is pinned, by one launch of the plan and a few times only; once it was measured the
+// better one stays.
+TEST_F(CostsTest, AsksForSamples) {
+  Prepare(4);
+  const double gpu_ns = static_cast<double>(CostOn("opencl:0").time.count());
+  const auto cpu_ns = static_cast<int64_t>(gpu_ns * 2 + 1e6);
+  EXPECT_TRUE(graph_->costs->ForPlan(*graph_, flat_, false)->pins().empty());
+  CostReview review = Feed("cpu:0", cpu_ns);
+  EXPECT_TRUE(review.wants_samples);
+  EXPECT_TRUE(review.should_replan);
+  int asked = 0;
+  while (asked < 10) {
+    const std::unique_ptr<PlanCosts> costs = graph_->costs->ForPlan(*graph_, flat_, true);
+    if (costs->pins().empty()) {
+      break;
+    }
+    ++asked;
+    ASSERT_EQ(costs->pins().size(), 1u);
+    EXPECT_EQ(costs->pins()[0].node, graph::FlatNodeId(0u));
+  }
+  EXPECT_GT(asked, 0);
+  EXPECT_LE(asked, 3);
+}
+
+// A device whose estimate is far beyond is left alone.
+TEST_F(CostsTest, LeavesTheHopelessAlone) {
+  const double gpu_ns = static_cast<double>(CostOn("opencl:0").time.count());
+  const CostReview review = Feed("cpu:0", static_cast<int64_t>(gpu_ns / 10));
+  EXPECT_FALSE(review.wants_samples);
+  EXPECT_FALSE(review.should_replan);
+  EXPECT_TRUE(graph_->costs->ForPlan(*graph_, flat_, true)->pins().empty());
+}
+
+// When another candidate turns out to be better, a new plan is called for; not any more when nothing has changed.
+TEST_F(CostsTest, CallsForANewPlan) {
+  for (int i = 0; i < 4; ++i) {
+    Feed("opencl:0", 100'000);
+  }
+  CostReview review = Feed("cpu:0", 9'000'000);
+  EXPECT_TRUE(review.should_replan);
+  EXPECT_NEAR(review.best_ns, 100'000, 30'000);
+  Feed("cpu:0", 9'000'000);
+  review = Feed("opencl:0", 100'000);
+  EXPECT_FALSE(review.should_replan);
+  state_.has_pins = true;
+  EXPECT_TRUE(Feed("opencl:0", 100'000).should_replan);
+}
+
+// Named kernels are remembered: by other graphs of the engine, and by the next process.
+TEST_F(CostsTest, KeepsHistories) {
+  for (int i = 0; i < 20; ++i) {
+    Feed("cpu:0", 2'000'000);
+  }
+  EXPECT_LE(compiler_.keeps, 6);
+  Prepare(2);
+  EXPECT_EQ(RecordOf("cpu:0").samples, 20u);
+  Start({{}, Gpu()});
+  EXPECT_GE(RecordOf("cpu:0").samples, 10u);
+  EXPECT_FALSE(CostOn("cpu:0").is_estimate);
+  EXPECT_NEAR(static_cast<double>(CostOn("cpu:0").time.count()), 2e6, 1e4);
+  EXPECT_TRUE(CostOn("opencl:0").is_estimate);
+  // What is kept of one device does not get lost by what is measured on another.
+  for (int i = 0; i < 40; ++i) {
+    Feed("opencl:0", 300'000);
+  }
+  Start({{}, Gpu()});
+  EXPECT_FALSE(CostOn("cpu:0").is_estimate);
+  EXPECT_FALSE(CostOn("opencl:0").is_estimate);
+}
+
+// Kernels that nobody keeps are measured all the same, each graph's for itself.
+TEST_F(CostsTest, MeasuresUnnamedKernels) {
+  compiler_.names = false;
+  Prepare(1);
+  Feed("cpu:0", 2'000'000);
+  EXPECT_EQ(compiler_.keeps, 0);
+  EXPECT_FALSE(CostOn("cpu:0").is_estimate);
+  Prepare(1);
+  EXPECT_TRUE(CostOn("cpu:0").is_estimate);
+}
+
+// Records are not believed: nothing of them but sound figures is taken.
+TEST_F(CostsTest, RefusesBadRecords) {
+  Feed("cpu:0", 2'000'000);
+  ASSERT_EQ(compiler_.kept.size(), 1u);
+  const std::vector<uint8_t> good = compiler_.kept.begin()->second;
+  SeededRng rng(3);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<uint8_t>& bad = compiler_.kept.begin()->second;
+    bad = good;
+    for (uint64_t n = rng.Below(6); n > 0; --n) {
+      bad[rng.Below(bad.size())] = static_cast<uint8_t>(rng.Next());
+    }
+    Start({{}, Gpu()});
+    const scheduler::Cost cost = CostOn("cpu:0");
+    EXPECT_GE(cost.time.count(), 0);
+    Feed("cpu:0", 1'000'000);
+  }
+}
+
+// Large plans are looked at in parts, and short runs hardly at all.
+TEST_F(CostsTest, FeedingIsBounded) {
+  Prepare(3000);
+  EXPECT_EQ(static_cast<int64_t>(Feed("cpu:0", 1000, Duration(10'000)).measured_ns), 1000 * int64_t{kFedLaunchesMax});
+  EXPECT_EQ(static_cast<int64_t>(Feed("cpu:0", 1000, Duration(10'000)).measured_ns), 1000 * int64_t{kFedLaunchesMax});
+  double looked_ns = 0;
+  for (int i = 0; i < 100; ++i) {
+    looked_ns += Feed("cpu:0", 1000, Duration(10'000)).measured_ns;
+  }
+  EXPECT_LE(looked_ns, 1000.0 * 100);
+  EXPECT_GT(looked_ns, 0);
+}
+
+// Transfers are estimates until the first plan; then they were measured, if that is wanted.
+TEST_F(CostsTest, MeasuresTransfers) {
+  for (const bool measures : {false, true}) {
+    Start({{}, Gpu()}, measures);
+    std::vector<TransferCostRecord> records = engine_->ListTransferCosts();
+    ASSERT_EQ(records.size(), 2u);
+    EXPECT_TRUE(records[0].is_estimate && records[1].is_estimate);
+    EXPECT_EQ(records[0].source, TransferCostRecord::kHost);
+    EXPECT_EQ(records[0].target, 1u);
+    graph_->costs->ForPlan(*graph_, flat_, false);
+    records = engine_->ListTransferCosts();
+    for (const TransferCostRecord& record : records) {
+      EXPECT_EQ(record.is_estimate, !measures);
+      EXPECT_GT(record.bytes_per_second, 0);
+      EXPECT_GE(record.start_ns, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -75,27 +75,18 @@ void FindValueUses(const ResidencyInput& input, Uses& uses) {
             [&](FlatValueId value, const ValueUse& use) { uses.value_uses[next[value.index]++] = use; });
 }
 
-// Follows in-place updates back from each output, so that the first value of the chain is already made in the output's
-// memory.
 void FindOutputChains(const ResidencyInput& input, Uses& uses) {
   const FlatGraph& flat = input.flat;
   uses.chain_output.assign(flat.values.size(), kNoOutput);
   for (uint32_t k = 0; k < flat.outputs.size(); ++k) {
-    if (flat.outputs[k].valid() && uses.chain_output[flat.outputs[k].index] == kNoOutput) {
+    // What is carried over stays elsewhere until the last iteration.
+    const bool is_carried = std::any_of(input.carries.begin(), input.carries.end(),
+                                        [&](const Carry& carry) { return carry.output == k; });
+    if (!is_carried && flat.outputs[k].valid() && uses.chain_output[flat.outputs[k].index] == kNoOutput) {
       uses.chain_output[flat.outputs[k].index] = k;
     }
   }
-  for (uint32_t group = static_cast<uint32_t>(uses.groups.size()); group-- > 0;) {
-    const FlatNodeId node = input.tasks[uses.groups[group].first_task].node;
-    const auto [begin, end] = PortsOf(flat, node);
-    for (uint32_t port = begin; port < end; ++port) {
-      const FlatPort& p = flat.ports[port];
-      if (p.in.valid() && p.out.valid() && uses.chain_output[p.out.index] != kNoOutput &&
-          uses.chain_output[p.in.index] == kNoOutput && IsLastReader(flat, uses, node, group, port)) {
-        uses.chain_output[p.in.index] = uses.chain_output[p.out.index];
-      }
-    }
-  }
+  FollowChains(input, uses, uses.chain_output);
 }
 
 }  // namespace
@@ -120,12 +111,27 @@ bool IsLastReader(const FlatGraph& flat, const Uses& uses, FlatNodeId node, uint
   return true;
 }
 
-Uses FindUses(const ResidencyInput& input, bool has_budgets) {
+void FollowChains(const ResidencyInput& input, const Uses& uses, std::vector<uint32_t>& of_value) {
+  const FlatGraph& flat = input.flat;
+  for (uint32_t group = static_cast<uint32_t>(uses.groups.size()); group-- > 0;) {
+    const FlatNodeId node = input.tasks[uses.groups[group].first_task].node;
+    const auto [begin, end] = PortsOf(flat, node);
+    for (uint32_t port = begin; port < end; ++port) {
+      const FlatPort& p = flat.ports[port];
+      if (p.in.valid() && p.out.valid() && of_value[p.out.index] != kNoOutput && of_value[p.in.index] == kNoOutput &&
+          IsLastReader(flat, uses, node, group, port)) {
+        of_value[p.in.index] = of_value[p.out.index];
+      }
+    }
+  }
+}
+
+Uses FindUses(const ResidencyInput& input, bool has_value_uses) {
   Uses uses;
   FindGroups(input, uses);
   FindLastUses(input, uses);
   FindOutputChains(input, uses);
-  if (has_budgets) {
+  if (has_value_uses) {
     FindValueUses(input, uses);
   }
   return uses;

@@ -43,8 +43,12 @@ std::pair<uint32_t, uint32_t> PortsOf(const graph::FlatGraph& flat, graph::FlatN
 bool IsLastReader(const graph::FlatGraph& flat, const Uses& uses, graph::FlatNodeId node, uint32_t group,
                   uint32_t port);
 
-// `has_budgets`: value_uses are wanted.
-Uses FindUses(const ResidencyInput& input, bool has_budgets);
+// Follows in-place updates back: what a value has, the one that it updates has, too, unless it has something or is
+// read later. None: kNoOutput.
+void FollowChains(const ResidencyInput& input, const Uses& uses, std::vector<uint32_t>& of_value);
+
+// `has_value_uses`: value_uses are wanted.
+Uses FindUses(const ResidencyInput& input, bool has_value_uses);
 
 }  // namespace hpvm::scheduler
 

@@ -19,7 +19,8 @@ constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 
 }  // namespace
 
-ResidencyWalk::ResidencyWalk(const ResidencyInput& input) : input_(input), flat_(input.flat) {
+ResidencyWalk::ResidencyWalk(const ResidencyInput& input, const CarryLayout& layout)
+    : input_(input), flat_(input.flat), layout_(layout) {
   spaces_ = std::max<SpaceIndex>(1, static_cast<SpaceIndex>(input.spaces.size()));
   for (const DeviceFacts& device : input.devices) {
     spaces_ = std::max(spaces_, device.space + 1);
@@ -27,12 +28,13 @@ ResidencyWalk::ResidencyWalk(const ResidencyInput& input) : input_(input), flat_
   residents_.resize(spaces_);
   for (SpaceIndex space = 0; space < spaces_; ++space) {
     const SpaceFacts facts = space < input.spaces.size() ? input.spaces[space] : SpaceFacts();
-    arenas_.emplace_back(facts.bytes_max, facts.piece_bytes_max);
+    const uint64_t reserved = space < layout.reserved.size() ? layout.reserved[space] : 0;
+    arenas_.emplace_back(facts.bytes_max - std::min(facts.bytes_max, reserved), facts.piece_bytes_max);
     residents_[space].has_budget = facts.bytes_max != ~uint64_t{0};
     residents_[space].overflow = facts.overflow < spaces_ ? facts.overflow : SpaceFacts::kNone;
     has_budgets_ = has_budgets_ || residents_[space].has_budget;
   }
-  uses_ = FindUses(input, has_budgets_);
+  uses_ = FindUses(input, has_budgets_ || !input.carries.empty());
   if (has_budgets_) {
     next_value_use_.assign(uses_.first_value_use.begin(), uses_.first_value_use.end() - 1);
   }
@@ -77,6 +79,10 @@ void ResidencyWalk::AddPorts() {
 
 StatusOr<Residency> ResidencyWalk::Run(uint32_t* culprit) {
   AddPorts();
+  FindCarries();
+  BeginCarries();
+  body_begin_ = static_cast<uint32_t>(out_.steps.size());
+  out_.moved_bytes.assign(spaces_, 0);
   out_.first_port.resize(input_.tasks.size());
   for (uint32_t group = 0; group < uses_.groups.size(); ++group) {
     if (Status status = AddGroup(uses_.groups[group], group); !status.ok()) {
@@ -86,11 +92,26 @@ StatusOr<Residency> ResidencyWalk::Run(uint32_t* culprit) {
       return status;
     }
   }
+  start_ = end_ = Duration::max();
+  group_ = kUseAtEnd;
+  HPVMD_RETURN_IF_ERROR(AddOnHost());
+  const bool iterates = !input_.carries.empty();
+  if (iterates) {
+    HPVMD_RETURN_IF_ERROR(EndBody());
+    body_end_ = static_cast<uint32_t>(out_.steps.size());
+  }
+  const std::vector<uint64_t> moved = out_.moved_bytes;
   HPVMD_RETURN_IF_ERROR(AddOutputs());
+  if (iterates) {
+    out_.moved_bytes = moved;
+  } else {
+    body_end_ = static_cast<uint32_t>(out_.steps.size());
+  }
   out_.first_touch.push_back(static_cast<uint32_t>(out_.touches.size()));
   for (SpaceIndex space = 0; space < spaces_; ++space) {
     out_.temporary_bytes[space] = arenas_[space].bytes_high();
   }
+  HPVMD_RETURN_IF_ERROR(PlaceCarried());
   return std::move(out_);
 }
 
@@ -134,6 +155,9 @@ void ResidencyWalk::DropValue(FlatValueId value) {
 }
 
 StatusOr<uint32_t> ResidencyWalk::NewCopy(FlatValueId value, SpaceIndex space, Duration start) {
+  if (const StorageId carried = CarriedFor(value, space); carried.valid()) {
+    return AddCopy(value, {.space = space, .storage = carried, .is_writable = true});
+  }
   if (space == kHostSpace && uses_.chain_output[value.index] != kNoOutput) {
     return AddCopy(value, {.storage = output_storage_[uses_.chain_output[value.index]], .is_writable = true});
   }
@@ -253,6 +277,7 @@ void ResidencyWalk::EmitCopy(uint32_t source_index, uint32_t target_index, ByteR
     return AddTouch(target.storage, true, range);
   }
   source.until = std::max(source.until, end_);
+  NoteInputCopy(source, target.space, range);
   const bool is_download = source.space != target.space && target.space == kHostSpace;
   if (is_download) {
     // Of several devices that share the space, the one that wrote last need not wait for another.
@@ -489,24 +514,36 @@ void ResidencyWalk::EndGroup(const TaskGroup& group, uint32_t index) {
 }
 
 Status ResidencyWalk::AddOutputs() {
-  group_ = kUseAtEnd;
-  start_ = end_ = Duration::max();
-  for (uint32_t k = 0; k < flat_.outputs.size(); ++k) {
-    const FlatValueId value = flat_.outputs[k];
-    if (!value.valid()) {
-      continue;
+  for (uint32_t output = 0; output < flat_.outputs.size(); ++output) {
+    if (flat_.outputs[output].valid()) {
+      HPVMD_RETURN_IF_ERROR(AddOutput(output));
     }
-    uint32_t target = first_copy_[value.index];
-    while (target != kNone && copies_[target].storage != output_storage_[k]) {
-      target = copies_[target].next;
-    }
-    if (target == kNone) {
-      target = AddCopy(value, {.storage = output_storage_[k], .is_writable = true});
-    }
-    HPVMD_RETURN_IF_ERROR(
-        Fill(value, target, copies_[target].valid.Missing({0, BytesOf(value)}), mover_[kHostSpace]));
-    UnpinAll();
   }
+  return absl::OkStatus();
+}
+
+Status ResidencyWalk::AddOnHost() {
+  for (const uint32_t output : input_.on_host) {
+    if (flat_.outputs[output].valid()) {
+      HPVMD_RETURN_IF_ERROR(AddOutput(output));
+    }
+    out_.on_host.push_back(output_storage_[output]);
+  }
+  return absl::OkStatus();
+}
+
+// Completes the value in the memory that the run binds.
+Status ResidencyWalk::AddOutput(uint32_t output) {
+  const FlatValueId value = flat_.outputs[output];
+  uint32_t target = first_copy_[value.index];
+  while (target != kNone && copies_[target].storage != output_storage_[output]) {
+    target = copies_[target].next;
+  }
+  if (target == kNone) {
+    target = AddCopy(value, {.storage = output_storage_[output], .is_writable = true});
+  }
+  HPVMD_RETURN_IF_ERROR(Fill(value, target, copies_[target].valid.Missing({0, BytesOf(value)}), mover_[kHostSpace]));
+  UnpinAll();
   return absl::OkStatus();
 }
 

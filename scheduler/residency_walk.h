@@ -20,11 +20,37 @@
 
 namespace hpvm::scheduler {
 
+// What stands where when an iteration begins. The end of the body makes it so again.
+struct CarryLayout {
+  struct Piece {
+    SpaceIndex space = kHostSpace;
+    RangeSet ranges{};
+  };
+  struct Resident {
+    graph::FlatValueId value{};
+    SpaceIndex space = kHostSpace;
+    RangeSet ranges{};
+  };
+  bool is_known = false;                      // Not yet: the first look at the body.
+  std::vector<std::vector<Piece>> carried{};  // By carry; all bytes of each.
+  std::vector<Resident> inputs{};             // Copies of inputs that stay the same.
+  std::vector<uint64_t> reserved{};           // By space: what all of these take.
+};
+
 class ResidencyWalk {
  public:
-  explicit ResidencyWalk(const ResidencyInput& input);
+  ResidencyWalk(const ResidencyInput& input, const CarryLayout& layout);
   // Once. `*culprit`: the task that was worked on when it failed.
   StatusOr<Residency> Run(uint32_t* culprit);
+
+  // After Run. Where its steps begin that belong to the body and to the epilogue.
+  uint32_t body_begin() const { return body_begin_; }
+  uint32_t body_end() const { return body_end_; }
+  // Where carried values were when the body ended, before anything was moved for the next one, and what of inputs went
+  // to other spaces.
+  const CarryLayout& natural_layout() const { return natural_; }
+  // Bytes that were moved for the next iteration when all else was done.
+  uint64_t restored_bytes() const { return restored_bytes_; }
 
  private:
   static constexpr uint32_t kNone = 0xffffffffu;
@@ -108,6 +134,26 @@ class ResidencyWalk {
   Status KeepRest(const TaskGroup& group, uint32_t port);
   void EndGroup(const TaskGroup& group, uint32_t index);
   Status AddOutputs();
+  Status AddOutput(uint32_t output);
+  Status AddOnHost();
+
+  // residency_carry.cc
+  void FindCarries();
+  void BeginCarries();
+  Status EndBody();
+  void NoteLayout();
+  StorageId Bring(uint32_t source, graph::FlatValueId value, SpaceIndex space, const RangeSet& ranges,
+                  bool is_writable);
+  bool MayBegin(uint32_t carry, SpaceIndex space, StorageId storage, uint32_t* other);
+  Status RestoreCarry(uint32_t carry, const CarryLayout::Piece& piece);
+  void AddSwaps();
+  bool IsIn(graph::FlatValueId value, StorageId storage) const;
+  bool IsInUse(StorageId storage) const;
+  StorageId NewCarried(SpaceIndex space, uint64_t bytes);
+  void NoteInputCopy(const Copy& source, SpaceIndex target, ByteRange range);
+  Status PlaceCarried();
+  // Memory of its own for a value that ends as a carried one; invalid: it does not, or not there.
+  StorageId CarriedFor(graph::FlatValueId value, SpaceIndex space);
 
   void AddStep(Step step);
   void AddTouch(StorageId storage, bool writes, ByteRange range) {
@@ -137,6 +183,22 @@ class ResidencyWalk {
   std::vector<PortAccess> accesses_;  // Of the task that is worked on, by port.
   std::vector<uint32_t> port_copies_;
   std::vector<RangeSet> written_;  // By port of the node: what its parts write.
+
+  // Iterations. A carry that is not in use (nobody reads its input) has an invalid value.
+  struct CarryState {
+    graph::FlatValueId input{}, output{};
+    std::map<SpaceIndex, StorageId> from{};  // What its input is read from.
+    std::map<SpaceIndex, StorageId> next{};  // Memory of its own for the output, where that is needed.
+    std::map<SpaceIndex, StorageId> made{};  // Where the output is when the body ends.
+  };
+  const CarryLayout& layout_;
+  std::vector<CarryState> carries_;
+  std::vector<uint32_t> chain_carry_;  // By value: the carry in whose memory its chain of updates ends.
+  std::vector<StorageId> carried_;     // Storages that are nobody else's; their places come last.
+  std::map<std::pair<uint32_t, SpaceIndex>, RangeSet> input_copies_;  // By value and space.
+  CarryLayout natural_;
+  uint64_t restored_bytes_ = 0;
+  uint32_t body_begin_ = 0, body_end_ = 0;
   Residency out_;
 };
 

@@ -15,7 +15,9 @@ enum class GrantState : uint32_t { kNone = 0, kGranted = 1, kRevoked = 2 };
 // Laid out for two processes: every field is an atomic of its own, so a reader may see fields of two updates, never
 // half a field.
 struct GrantEntry {
-  std::atomic<uint32_t> epoch;          // Bumped after every change of the others.
+  // Bumped after every change of the others. Who has no grant may wait for it to change (base/futex.h, shared): the
+  // daemon wakes when it gives one.
+  std::atomic<uint32_t> epoch;
   std::atomic<uint32_t> state;          // GrantState.
   std::atomic<uint32_t> cpu_threads;    // Workers, the submitting thread included.
   std::atomic<uint32_t> in_flight_max;  // Submissions a driver device may hold.

@@ -2,9 +2,11 @@
 // The fair share and what it is about: devices and their entries in grant pages, weights, and what tenants pay.
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <utility>
 
+#include "base/futex.h"
 #include "server/core.h"
 #include "server/log.h"
 
@@ -178,6 +180,9 @@ void Core::WriteGrantEntry(ExecutorSlot& slot, uint32_t index) {
   entry.in_flight_max.store(grant.contended ? kContendedInFlight : 0, std::memory_order_relaxed);
   entry.contended.store(grant.contended ? 1 : 0, std::memory_order_relaxed);
   entry.epoch.fetch_add(1, std::memory_order_release);
+  if (grant.state == GrantState::kGranted) {
+    FutexWake(entry.epoch, std::numeric_limits<uint32_t>::max(), FutexScope::kShared);  // Those who wait for it.
+  }
 }
 
 void Core::WriteGrantPage(ExecutorSlot& slot) {

@@ -239,9 +239,9 @@ uint32_t Flow::Finish(Worker& worker, uint32_t command) {
     if (next == kNone) {
       next = successor;
     } else {
+      longest_ticks = std::max(longest_ticks, memo_.took_ticks[successor]);  // A thief may write it from here on.
       worker.deque.Push(successor);
       has_pushed = true;
-      longest_ticks = std::max(longest_ticks, memo_.took_ticks[successor]);
     }
   }
   if (has_pushed) {

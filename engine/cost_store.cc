@@ -11,6 +11,9 @@ using scheduler::CostClass;
 // For one device, of the time that its first run with a plan takes longer.
 constexpr Duration kProbeMax = std::chrono::milliseconds(4);
 
+// Fits are made anew after an eighth more samples, and after so many at the latest: means follow a machine that changes.
+constexpr uint64_t kRefitMax = 64;
+
 CostRecordClass Written(const CostClass& c) {
   return {.size = c.size,
           .intensity = c.intensity,
@@ -128,7 +131,7 @@ DeviceCosts* CostStore::On(KernelCosts& kernel, const std::string& device) {
 
 const scheduler::CostCurve& CostStore::CurveOf(DeviceCosts& costs, const scheduler::DeviceFacts& facts) {
   const uint64_t samples = costs.history.samples();
-  if (samples > costs.fitted_samples + costs.fitted_samples / 8) {
+  if (samples > costs.fitted_samples + std::min(costs.fitted_samples / 8, kRefitMax)) {
     costs.curve = scheduler::CostCurve(costs.history, facts);
     costs.fitted_samples = samples;
   }

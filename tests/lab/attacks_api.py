@@ -96,8 +96,8 @@ def ids_that_are_no_ids(session):
     return complaints
 
 
-METHODS = ("ServerInfo ListDevices PutModule PutGraph PrepareGraph ReleaseGraph Run Stream Submit GetJob WatchJob ListJobs CancelJob RetryJob "
-           "FetchOutput CreateBuffer WriteBuffer ReadBuffer DeleteBuffer").split()
+METHODS = ("ServerInfo ListDevices ListCosts PutModule PutGraph PrepareGraph ReleaseGraph Run Stream Submit GetJob WatchJob ListJobs CancelJob "
+           "RetryJob FetchOutput CreateBuffer WriteBuffer ReadBuffer DeleteBuffer").split()
 
 
 @attack("T22")

@@ -2,11 +2,10 @@
 #include "scheduler/placement.h"
 
 #include <algorithm>
-#include <queue>
 #include <utility>
 
-#include "scheduler/placement_decode.h"
 #include "scheduler/placement_options.h"
+#include "scheduler/placement_output.h"
 #include "scheduler/placement_problem.h"
 #include "scheduler/placement_search.h"
 #include "scheduler/placement_split.h"
@@ -18,16 +17,6 @@ using placing::kForever;
 using placing::kNone;
 using placing::Option;
 using placing::PortsOf;
-
-Task TaskOf(uint32_t node, const Option& option, const Box& box, int64_t start, int64_t end) {
-  return {.node = graph::FlatNodeId(node),
-          .choice = option.choice,
-          .device = option.device,
-          .box = box,
-          .start = Duration(start),
-          .end = Duration(end),
-          .is_estimate = option.is_estimate};
-}
 
 // One device in host space: in the graph's own order, which keeps what is used together near, each launch on the lane
 // that is free first.
@@ -43,7 +32,7 @@ class OneDevice {
     for (uint32_t node = 0; node < flat_.nodes.size(); ++node) {
       const Option& option = options_.List(options_.Of(node))[0];
       const auto [start, end] = lanes_.size() == 1 ? Append(option) : Spread(node, option);
-      placement.tasks.push_back(TaskOf(node, option, {.count = flat_.nodes[node].extent}, start, end));
+      placement.tasks.push_back(placing::TaskOf(node, option, {.count = flat_.nodes[node].extent}, start, end));
       placement.estimated_nodes += option.is_estimate ? 1 : 0;
       placement.makespan = std::max(placement.makespan, Duration(end));
     }
@@ -97,94 +86,6 @@ class OneDevice {
   std::vector<int64_t> made_, read_;  // By value: when it is there, and when who read it so far is done.
 };
 
-// Jobs by planned start. Where nodes are cut, parts follow one another, and a node stands behind all it depends on: the
-// first part of a reader may start before the last part of what it reads.
-std::vector<uint32_t> OrderOf(const placing::Problem& problem, const placing::Plan& plan, size_t nodes) {
-  std::vector<uint32_t> order(problem.jobs.size());
-  for (uint32_t job = 0; job < order.size(); ++job) {
-    order[job] = job;
-  }
-  if (problem.boxes.empty()) {
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      return std::pair(plan.jobs[a].start, a) < std::pair(plan.jobs[b].start, b);
-    });
-    return order;
-  }
-  std::vector<int64_t> starts(nodes, kForever);
-  std::vector<uint32_t> first(nodes + 1), waits(nodes);
-  for (uint32_t job = 0; job < order.size(); ++job) {
-    const uint32_t node = problem.jobs[job].node;
-    starts[node] = std::min(starts[node], plan.jobs[job].start);
-    first[node + 1] = job + 1;
-  }
-  const auto for_followers = [&](uint32_t job, const auto& visit) {
-    for (const uint32_t item : problem.writes[job]) {
-      for (const uint32_t reader : problem.readers[item]) {
-        visit(problem.jobs[reader].node);
-      }
-    }
-    for (const uint32_t next : problem.after[job]) {
-      visit(problem.jobs[next].node);
-    }
-  };
-  for (uint32_t job = 0; job < order.size(); ++job) {
-    for_followers(job, [&](uint32_t next) { ++waits[next]; });
-  }
-  std::priority_queue<std::pair<int64_t, uint32_t>, std::vector<std::pair<int64_t, uint32_t>>, std::greater<>> ready;
-  for (uint32_t node = 0; node < nodes; ++node) {
-    if (waits[node] == 0) {
-      ready.emplace(starts[node], node);
-    }
-  }
-  order.clear();
-  while (!ready.empty()) {
-    const uint32_t node = ready.top().second;
-    ready.pop();
-    for (uint32_t job = first[node]; job < first[node + 1]; ++job) {
-      order.push_back(job);
-      for_followers(job, [&](uint32_t next) {
-        if (--waits[next] == 0) {
-          ready.emplace(starts[next], next);
-        }
-      });
-    }
-  }
-  return order;
-}
-
-void Fill(const PlacementInput& input, const placing::Problem& problem, const placing::Best& best,
-          Placement& placement) {
-  placement.makespan = Duration(best.plan.makespan);
-  placement.tasks.reserve(problem.jobs.size());
-  uint32_t counted = kNone;
-  for (const uint32_t job : OrderOf(problem, best.plan, input.flat.nodes.size())) {
-    const placing::Planned& planned = best.plan.jobs[job];
-    const uint32_t node = problem.jobs[job].node;
-    const Box box = problem.boxes.empty() ? Box{.count = input.flat.nodes[node].extent} : problem.boxes[job];
-    placement.tasks.push_back(TaskOf(node, problem.OptionsOf(job)[planned.option], box, planned.start, planned.end));
-    Task& task = placement.tasks.back();
-    task.is_part = box.count != input.flat.nodes[node].extent;
-    if (task.is_estimate && counted != node) {
-      counted = node;
-      ++placement.estimated_nodes;
-    }
-  }
-  if (input.wants_transfers) {
-    std::vector<uint32_t> pinned;
-    for (const placing::Planned& planned : best.plan.jobs) {
-      pinned.push_back(planned.option);
-    }
-    placing::Plan again;
-    placing::Decoder(problem).Decode({.priority = best.priority,
-                                      .pinned = pinned,
-                                      .width = best.width,
-                                      .gaps_max = best.gaps_max,
-                                      .wants_transfers = true},
-                                     again);
-    placement.transfers = std::move(again.transfers);
-  }
-}
-
 }  // namespace
 
 StatusOr<Placement> Place(const PlacementInput& input, uint32_t* unplaced) {
@@ -208,7 +109,7 @@ StatusOr<Placement> Place(const PlacementInput& input, uint32_t* unplaced) {
   if (input.accesses != nullptr) {
     placing::ImproveByCuts(input, resources, options, problem, best);
   }
-  Fill(input, problem, best, placement);
+  placing::FillPlacement(input, problem, best, placement);
   return placement;
 }
 

@@ -70,7 +70,7 @@ class ProblemBuilder {
         for (const Part& part : cuts_[cut].parts) {
           p_.jobs.push_back({.node = node, .options = part.options});
           p_.boxes.push_back(part.box);
-          is_part.push_back(true);
+          is_part.push_back(cuts_[cut].parts.size() > 1);
         }
         ++cut;
       } else {

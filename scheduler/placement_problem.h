@@ -34,7 +34,7 @@ struct Item {
   bool is_returned = false;   // The caller gets it.
 };
 
-// A node cut into parts, in the order of their boxes.
+// A node cut into parts, in the order of their boxes. One part: the whole node with options of its own.
 struct Part {
   OptionSet options;
   Box box;

@@ -137,8 +137,8 @@ class Cutter {
     for (size_t i = 0; i < end; ++i) {
       before += weights[i].second;
       const double until = before / sum * static_cast<double>(units) + 0.5;
-      const uint64_t last =
-          i + 1 == end ? extent[cuttable.dimension] : std::min<uint64_t>(static_cast<uint64_t>(until), units) * cuttable.grain;
+      const uint64_t last = i + 1 == end ? extent[cuttable.dimension]
+                                         : std::min(static_cast<uint64_t>(until), units) * cuttable.grain;
       if (last <= first) {
         continue;
       }
@@ -277,8 +277,9 @@ class Cutter {
     }
   }
 
-  // Plans with these cuts; keeps the plan if it is the best with cuts and enough better than that without. Options from
-  // `options` on are forgotten if not. False when there is no plan, or with `limit_ns`, when it takes as long or longer.
+  // Plans with these cuts; keeps the plan if it is the best with cuts and enough better than that without. False when
+  // there are no cuts or, with `limit_ns`, when the plan takes as long or longer: then options from `options` on are
+  // forgotten.
   bool Try(std::vector<Cut> cuts, size_t options, std::map<uint32_t, double>* ends = nullptr,
            int64_t* limit_ns = nullptr) {
     if (cuts.empty()) {

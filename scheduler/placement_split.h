@@ -9,8 +9,8 @@
 
 namespace hpvm::scheduler::placing {
 
-// Replaces `problem` and `best`, the plan without cuts, when cuts make a plan that is enough better. `options` gets those
-// of the parts. PlacementInput::accesses is not null.
+// Replaces `problem` and `best`, the plan without cuts, when cuts make a plan that is enough better. `options` gets
+// those of the parts. PlacementInput::accesses is not null.
 void ImproveByCuts(const PlacementInput& input, const Resources& resources, Options& options, Problem& problem,
                    Best& best);
 

@@ -53,7 +53,8 @@ class RowCosts final : public CostModel {
  public:
   RowCosts(std::vector<int64_t> row_ns, bool is_estimate) : row_ns_(std::move(row_ns)), is_estimate_(is_estimate) {}
   Cost Run(const Work& work, DeviceIndex index, const DeviceFacts&) const override {
-    return {.time = Duration(3'000 + row_ns_[index] * static_cast<int64_t>(work.instances)), .is_estimate = is_estimate_};
+    return {.time = Duration(3'000 + row_ns_[index] * static_cast<int64_t>(work.instances)),
+            .is_estimate = is_estimate_};
   }
   Duration Transfer(uint64_t bytes, SpaceIndex, SpaceIndex) const override { return Duration(5'000 + bytes / 10); }
 
@@ -79,7 +80,8 @@ FlatGraph Chain(uint32_t nodes, uint64_t row_bytes, bool is_one_to_one = false) 
     node.extent = {kRows, 1, 1};
     flat.nodes.push_back(node);
     flat.values.push_back({.bytes = kRows * row_bytes, .shape = {}, .producer = FlatNodeId(i)});
-    flat.ports.push_back({.access = graph::Access::kIn, .in = FlatValueId(i), .out = {}, .is_one_to_one = is_one_to_one});
+    flat.ports.push_back(
+        {.access = graph::Access::kIn, .in = FlatValueId(i), .out = {}, .is_one_to_one = is_one_to_one});
     flat.ports.push_back({.access = graph::Access::kOut, .in = {}, .out = FlatValueId(i + 1)});
   }
   flat.outputs = {FlatValueId(nodes)};
@@ -207,7 +209,35 @@ TEST(PlacementSplitTest, PipelinesOneToOneEdges) {
   }
 }
 
-// In-place updates, halos, outputs of parts, and nodes that are not cut among such that are: whatever comes out can run.
+// A plan made on wrong costs is seen to be worth making again once costs are right; a right one is not, cut or whole.
+TEST(PlacementSplitTest, ReconsidersWhenCostsChange) {
+  const FlatGraph flat = Chain(4, 64);
+  const RowAccess accesses(flat, 0, true);
+  const RowCosts wrong({50, 5'000, 5'000}, true), right({50'000, 1'000, 1'000}, false);
+  const std::vector<std::vector<Candidate>> candidates(4, {{.device = 0}, {.device = 1}, {.device = 2}});
+  uint32_t unplaced = 0;
+  const PlacementInput before{.flat = flat, .devices = kDevices, .candidates = candidates, .costs = wrong};
+  const StatusOr<Placement> placement = Place(before, &unplaced);
+  const StatusOr<Reconsidered> same = Reconsider(before, placement->tasks, &unplaced);
+  ASSERT_TRUE(same.ok()) << Message(same.status());
+  EXPECT_FALSE(same->is_worth_it);
+  const PlacementInput now{
+      .flat = flat, .devices = kDevices, .candidates = candidates, .costs = right, .accesses = &accesses};
+  const StatusOr<Reconsidered> changed = Reconsider(now, placement->tasks, &unplaced);
+  ASSERT_TRUE(changed.ok()) << Message(changed.status());
+  EXPECT_TRUE(changed->is_worth_it);
+  EXPECT_GT(Parts(changed->fresh), 0u);
+  const StatusOr<Reconsidered> again = Reconsider(now, changed->fresh.tasks, &unplaced);
+  ASSERT_TRUE(again.ok()) << Message(again.status());
+  EXPECT_FALSE(again->is_worth_it);
+  EXPECT_NEAR(static_cast<double>(again->present.count()), static_cast<double>(changed->fresh.makespan.count()),
+              0.05 * static_cast<double>(changed->fresh.makespan.count()));
+  EXPECT_EQ(Reconsider(now, std::span(changed->fresh.tasks).first(1), &unplaced).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// In-place updates, halos, outputs of parts, and nodes that are not cut among such that are: whatever comes out can
+// run.
 TEST(PlacementSplitTest, RandomGraphsWithCutsCanRunAsPlanned) {
   size_t parts = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {

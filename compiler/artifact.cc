@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "compiler/artifact_bounds.h"
+#include "compiler/artifact_work.h"
 #include "compiler/wire.h"
 
 namespace hpvm {
@@ -222,6 +223,7 @@ Artifact ReadFields(WireReader& in) {
   artifact.variants = ReadVariants(in);
   artifact.gpu = ReadGpuCode(in);
   artifact.bounds = ReadBounds(in);
+  artifact.work = ReadWork(in);
   artifact.remarks = ReadRemarks(in);
   artifact.listing = in.Text();
   artifact.fast_math = in.Flag();
@@ -261,7 +263,8 @@ Status CheckVariants(const Artifact& artifact) {
       return InvalidArgument("The artifact's variant " + std::to_string(i) + " is malformed.");
     }
   }
-  return ValidateBounds(artifact.bounds, artifact.params);
+  HPVMD_RETURN_IF_ERROR(ValidateBounds(artifact.bounds, artifact.params));
+  return ValidateWork(artifact.work, artifact.bounds);
 }
 
 Status CheckFields(const Artifact& artifact) {
@@ -372,6 +375,7 @@ std::vector<uint8_t> Serialize(const Artifact& artifact, const ArtifactKey& key)
   WriteVariants(artifact.variants, out);
   WriteGpuCode(artifact.gpu, out);
   WriteBounds(artifact.bounds, out);
+  WriteWork(artifact.work, out);
   WriteRemarks(artifact.remarks, out);
   out.Text(artifact.listing);
   out.U8(artifact.fast_math);

@@ -19,6 +19,7 @@
 #include "compiler/gpu_code.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/ir.h"
+#include "compiler/ir/work.h"
 #include "compiler/report.h"
 
 namespace hpvm {
@@ -82,7 +83,10 @@ struct Artifact {
   // CPU images: other ways than one instance at a time from entry_offset, the one the compiler thinks best first.
   std::vector<CpuVariant> variants;
   GpuCode gpu;                             // kOpenCl, kVulkan.
-  ir::BoundsProgram bounds;                // What a launch shows so that needs_proof is met; may be empty.
+  // What a launch shows so that needs_proof is met, and which bytes it touches (ir::FindAccesses); empty for modules
+  // that only a driver understands.
+  ir::BoundsProgram bounds;
+  ir::WorkProgram work;                    // How much a launch computes (ir::CountWork); empty for those, too.
   std::vector<KernelRemark> remarks;       // Only if asked for (CompileRequest::explain).
   std::string listing;                     // For people; only if asked for (CompileRequest::listing).
   bool fast_math = false;                  // Compiled with a node's "math": "fast".

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/limits.h"
+#include "compiler/ir/access.h"
 
 namespace hpvm {
 namespace {
@@ -40,8 +43,24 @@ ir::BoundsProgram SampleBounds() {
   b.atoms.back().contexts = {{0}, {}};
   b.constraints.push_back({false, true, 64, atom(0), atom(1)});
   b.loops.push_back({ir::AtomId(3u), {0}, {{{0}, {{atom(3), 32}}}}});
+  b.loops[0].goes_on_when = {0};
+  b.loops[0].is_exact = true;
   b.accesses.push_back({ir::OpId(17u), 0, 4, false, atom(6), {0}});
+  b.accesses[0].width = 4;
+  b.accesses[0].is_load = b.accesses[0].is_certain = true;
+  b.accesses[0].happens_when = {0};
+  b.accesses[0].loops = {0};
+  b.others = b.accesses;
+  b.others[0].reads_own = true;
+  b.is_complete = b.is_wide = true;
   return b;
+}
+
+ir::WorkProgram SampleWork() {
+  ir::WorkProgram w;
+  w.blocks = {{12, 4, 1, {}, {}}, {3, 0, 0.5, {0}, {1, 0}}};
+  w.loops = {{0}, {}};
+  return w;
 }
 
 Artifact Sample() {
@@ -69,6 +88,7 @@ Artifact Sample() {
   a.entry_offset = 1;
   a.variants = {{CpuVariant::Unit::kTile, 16, 3, 8, true, 2, 0}, {CpuVariant::Unit::kGroup, 8, 1, 1, false, 0, 48}};
   a.bounds = SampleBounds();
+  a.work = SampleWork();
   a.remarks = {{KernelRemark::Kind::kShape, 40, "The value is uniform."}, {KernelRemark::Kind::kTile, 0, "16 x 1."}};
   a.fast_math = true;
   a.read_ns = 1;
@@ -103,6 +123,15 @@ TEST(ArtifactTest, RoundTrips) {
   EXPECT_EQ(parsed->bounds.atoms[4].range, (ir::Interval{-5, ir::Wide{1} << 90}));
   EXPECT_EQ(parsed->bounds.atoms[5].operands[1][1].factor, -2);
   EXPECT_EQ(parsed->bounds.accesses[0].reach, 4u);
+  EXPECT_EQ(parsed->bounds.loops[0].goes_on_when, std::vector<uint32_t>{0});
+  EXPECT_EQ(parsed->bounds.accesses[0].loops, std::vector<uint32_t>{0});
+  EXPECT_TRUE(parsed->bounds.accesses[0].is_certain && !parsed->bounds.accesses[0].reads_own);
+  EXPECT_TRUE(parsed->bounds.others[0].reads_own);
+  EXPECT_TRUE(parsed->bounds.is_complete && !parsed->bounds.is_separate && parsed->bounds.is_wide);
+  ASSERT_EQ(parsed->work.blocks.size(), 2u);
+  EXPECT_EQ(parsed->work.blocks[1].share, 0.5);
+  EXPECT_EQ(parsed->work.blocks[1].loops, (std::vector<uint32_t>{1, 0}));
+  EXPECT_EQ(parsed->work.loops[1].bounds_loop, ir::WorkLoop::kUnknown);
   EXPECT_EQ(parsed->remarks[0].text, "The value is uniform.");
   EXPECT_TRUE(parsed->fast_math);
   EXPECT_EQ(parsed->emit_ns, 3u);
@@ -163,7 +192,14 @@ TEST(ArtifactTest, IsTotalOverTaggedBitFlips) {
       ir::BoundsFacts facts;
       facts.extent = {100, 3, 1};
       facts.params = {{true, true, 4096, 32}, {false, true, 7, 32}};
-      ir::ProveBounds(artifact->bounds, facts);  // Ends, and stays inside its own arrays (the sanitizers say so).
+      // They end, and stay inside their own arrays (the sanitizers say so).
+      ir::ProveBounds(artifact->bounds, facts);
+      std::vector<ir::ParamAccess> accesses;
+      if (ir::FindAccesses(artifact->bounds, facts, {{0, 1, 0}, {50, 2, 1}}, &accesses)) {
+        EXPECT_LE(accesses[0].read.end, 4096u);
+      }
+      const ir::WorkCount work = ir::CountWork(artifact->work, artifact->bounds, facts);
+      EXPECT_TRUE(std::isfinite(work.operations) && work.operations >= 0);
     }
   }
   EXPECT_GT(parsed_count, 0u);
@@ -244,9 +280,17 @@ TEST(ArtifactTest, RefusesMalformedBounds) {
       {"BitsOfADistance", [](ir::BoundsProgram& b) { b.loops[0].ends[0].distances[0].bits = 200; }},
       {"AccessOfNoParam", [](ir::BoundsProgram& b) { b.accesses[0].param = 2; }},
       {"AccessOfAScalar", [](ir::BoundsProgram& b) { b.accesses[0].param = 1; }},
+      {"WiderThanItsReach", [](ir::BoundsProgram& b) { b.accesses[0].width = 5; }},
+      {"HappensWhenOutside", [](ir::BoundsProgram& b) { b.accesses[0].happens_when = {1}; }},
+      {"LoopOfAnAccessOutside", [](ir::BoundsProgram& b) { b.accesses[0].loops = {1}; }},
+      {"OtherAccessOutside", [](ir::BoundsProgram& b) { b.others[0].offset = kOutside; }},
+      {"GoesOnWhenOutside", [](ir::BoundsProgram& b) { b.loops[0].goes_on_when = {1}; }},
       {"OffsetOutside", [](ir::BoundsProgram& b) { b.accesses[0].offset = kOutside; }},
       {"AccessContextOutside", [](ir::BoundsProgram& b) { b.accesses[0].context = {1}; }},
-      {"TooManyTerms", [](ir::BoundsProgram& b) { b.accesses[0].offset.assign(65, {1, {}}); }},
+      {"TooManyTerms",
+       [](ir::BoundsProgram& b) {
+         b.accesses[0].offset.assign(65, {1, {}});
+       }},
       {"TooHighADegree", [](ir::BoundsProgram& b) { b.accesses[0].offset[0].atoms.assign(65, ir::AtomId(0u)); }},
       {"TooManyAtoms", [](ir::BoundsProgram& b) { b.atoms.resize(limits::kBoundsAtomsMax + 1, b.atoms[0]); }},
   };
@@ -256,6 +300,32 @@ TEST(ArtifactTest, RefusesMalformedBounds) {
     c.change(artifact.bounds);
     StatusOr<Artifact> parsed = ParseArtifact(Serialize(artifact, kKey), kKey);
     EXPECT_FALSE(parsed.ok());
+  }
+}
+
+// What ir::CountWork would index with, or what would make its sums meaningless, is refused.
+TEST(ArtifactTest, RefusesMalformedWork) {
+  struct Case {
+    const char* name;
+    void (*change)(ir::WorkProgram&);
+  };
+  const Case kCases[] = {
+      {"NotANumber", [](ir::WorkProgram& w) { w.blocks[0].operations = std::nan(""); }},
+      {"Infinite", [](ir::WorkProgram& w) { w.blocks[0].bytes = HUGE_VAL; }},
+      {"Negative", [](ir::WorkProgram& w) { w.blocks[1].operations = -1; }},
+      {"ShareAboveOne", [](ir::WorkProgram& w) { w.blocks[1].share = 2; }},
+      {"ConditionOutside", [](ir::WorkProgram& w) { w.blocks[1].conditions = {1}; }},
+      {"LoopOutside", [](ir::WorkProgram& w) { w.blocks[1].loops = {2}; }},
+      {"BoundsLoopOutside", [](ir::WorkProgram& w) { w.loops[0].bounds_loop = 1; }},
+      {"TooManyBlocks", [](ir::WorkProgram& w) { w.blocks.resize(limits::kBoundsItemsMax + 1); }},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Artifact artifact = Sample();
+    c.change(artifact.work);
+    const StatusOr<Artifact> parsed = ParseArtifact(Serialize(artifact, kKey), kKey);
+    ASSERT_FALSE(parsed.ok());
+    EXPECT_NE(parsed.status().message().find("work program"), std::string::npos) << parsed.status();
   }
 }
 

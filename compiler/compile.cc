@@ -10,6 +10,7 @@
 #include "compiler/infer_params.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/check_barriers.h"
+#include "compiler/pass/count_work.h"
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/pipeline.h"
 #if HPVMD_HAS_OPENCL_BACK
@@ -229,15 +230,16 @@ Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelRepo
 // What schedulers ask of a kernel is the same whatever device it is for, so an interpreter's module goes the way of the
 // processor's for it; that module itself stays as it is.
 Status AddFacts(const CompileRequest& request, const ir::Module& module, Artifact* artifact) {
-  if (request.target != ArtifactKind::kInterp) {
-    if (!artifact->bounds.is_complete && artifact->bounds.accesses.empty()) {
-      artifact->bounds = FindBounds(module);  // The back end had no use for it.
-    }
-    return absl::OkStatus();
+  const bool is_raw = request.target == ArtifactKind::kInterp;
+  ir::Module copy;
+  if (is_raw) {
+    copy = module;
+    HPVMD_RETURN_IF_ERROR(RunCpuPipeline(copy, {.verify_each = kVerifyEach}));
   }
-  ir::Module copy = module;
-  HPVMD_RETURN_IF_ERROR(RunCpuPipeline(copy, {.verify_each = kVerifyEach}));
-  artifact->bounds = FindBounds(copy);
+  const ir::Module& cleaned = is_raw ? copy : module;
+  BoundsTrace trace;
+  artifact->bounds = FindBounds(cleaned, &trace);  // A back end that had use for it found the same.
+  artifact->work = FindWork(cleaned, trace);
   return absl::OkStatus();
 }
 

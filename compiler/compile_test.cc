@@ -10,6 +10,7 @@
 #include "compiler/front/spirv/testing/modules.h"
 #include "compiler/front/wasm/testing/wabt.h"
 #include "compiler/infer_params.h"
+#include "compiler/ir/access.h"
 #if HPVMD_HAS_KERNEL_IL
 #include "compiler/back/kernel_il/kernel_il.h"
 #endif
@@ -179,6 +180,29 @@ TEST(CompileTest, InfersParametersThroughLoopsAndConventions) {
   }
 }
 
+// Whatever device kKernel is for, a scheduler learns which bytes half of a launch touches and how much it computes; of
+// native modules it learns nothing.
+void ExpectFacts(const Artifact& artifact, bool is_native) {
+  ir::BoundsFacts facts;
+  facts.extent = {100, 1, 1};
+  facts.params = {{true, false, 400, 32}, {true, true, 400, 32}, {false, true, 100, 32}, {false, true, 0, 32}};
+  std::vector<ir::ParamAccess> accesses;
+  const ir::WorkCount work = ir::CountWork(artifact.work, artifact.bounds, facts);
+  ASSERT_EQ(ir::FindAccesses(artifact.bounds, facts, {{50, 0, 0}, {50, 1, 1}}, &accesses), !is_native);
+  if (is_native) {
+    EXPECT_TRUE(work.is_guess && work.operations == 0);
+    return;
+  }
+  EXPECT_EQ(accesses[0].read.begin, 200u);
+  EXPECT_EQ(accesses[0].read.end, 400u);
+  EXPECT_TRUE(accesses[0].written.is_empty());
+  EXPECT_EQ(accesses[1].written.begin, 200u);
+  EXPECT_EQ(accesses[1].written.end, 400u);
+  EXPECT_TRUE(accesses[1].overwrites);
+  EXPECT_EQ(work.bytes, 800);
+  EXPECT_GT(work.operations, 100 * 10);
+}
+
 constexpr char kOpenClText[] = "__kernel void scale(__global const float* in, __global float* out, float factor) {}";
 
 // Each kind of module on each target: what comes of it, or where it says that it runs.
@@ -252,6 +276,7 @@ TEST(CompileTest, MakesOfEachKindWhatEachTargetTakes) {
       EXPECT_EQ(result.artifact->gpu.format, item.want);
       EXPECT_EQ(result.artifact->gpu.is_native, item.want != GpuFormat::kNone && item.kind != ModuleKind::kWasm);
       EXPECT_TRUE(ValidateGpuCode(result.artifact->gpu, result.artifact->params.size()).ok());
+      ExpectFacts(*result.artifact, item.kind != ModuleKind::kWasm);
     }
   }
 }

@@ -343,6 +343,56 @@ void BoundsProver::Scope::Apply(const Constraint& c) {
   Tighten(Reduce(c.more, 1, c.less), c.or_equal ? 0 : -1);
 }
 
+bool BoundsProver::Scope::Split(const Constraint& c, std::vector<NotNegative>* conditions) {
+  const Interval all = CanonicalRange(c.is_signed, c.bits);
+  // What is negative as a whole wraps as a whole.
+  const auto wrap = [&](Interval& interval) -> Wide {
+    if (c.is_signed || interval.is_empty() || !interval.Within(-Modulus(c.bits), -1)) {
+      return 0;
+    }
+    interval = {interval.lo + Modulus(c.bits), interval.hi + Modulus(c.bits)};
+    return Modulus(c.bits);
+  };
+  Interval less = Of(c.less), more = Of(c.more);
+  const Wide wrapped = wrap(more) - wrap(less);
+  if (less.is_empty() || more.is_empty() || !more.Within(all.lo, all.hi) || less.hi > all.hi) {
+    return false;
+  }
+  if (less.lo < all.lo) {
+    // As in Apply: the constraint holds only where it is not negative.
+    if (c.is_signed || less.lo < more.hi - Modulus(c.bits) + (c.or_equal ? 1 : 0)) {
+      return false;
+    }
+    conditions->push_back({Reduce(c.less), 0});
+  }
+  conditions->push_back({Reduce(c.more, 1, c.less), wrapped - (c.or_equal ? 0 : 1)});
+  return true;
+}
+
+Truth BoundsProver::Scope::Decide(const NotNegative& condition) {
+  const Interval sum = Of(condition.terms);
+  if (sum.is_empty() || !IsBound(sum.lo) || !IsBound(sum.hi)) {
+    return Truth::kUnknown;
+  }
+  return sum.lo + condition.added >= 0 ? Truth::kYes : sum.hi + condition.added < 0 ? Truth::kNo : Truth::kUnknown;
+}
+
+Truth BoundsProver::Scope::Decide(const Constraint& constraint) {
+  std::vector<NotNegative> conditions;
+  if (!Split(constraint, &conditions)) {
+    return Truth::kUnknown;
+  }
+  Truth all = Truth::kYes;
+  for (const NotNegative& condition : conditions) {
+    const Truth truth = Decide(condition);
+    if (truth == Truth::kNo) {
+      return Truth::kNo;
+    }
+    all = truth == Truth::kYes ? all : truth;
+  }
+  return all;
+}
+
 // The loop goes on from iteration t only while less(t) < more(t); the difference falls by s each time.
 std::optional<Wide> BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c) const {
   Scope scope(*this, loop.context);

@@ -30,6 +30,13 @@ struct ReducedTerm {
 };
 using Reduced = std::vector<ReducedTerm>;
 
+// terms + added >= 0
+struct NotNegative {
+  Reduced terms;
+  Wide added = 0;
+};
+enum class Truth : uint8_t { kYes, kNo, kUnknown };  // kYes: everywhere; kNo: nowhere.
+
 inline bool IsBound(Wide value) { return value > -kWideMax && value < kWideMax; }
 inline Wide Modulus(uint8_t bits) { return Wide{1} << bits; }
 // The canonical forms of values of so many bits.
@@ -80,6 +87,11 @@ class BoundsProver {
     // Of polynomial * sign - minus.
     Reduced Reduce(const Polynomial& polynomial, int sign = 1, const Polynomial& minus = {});
     void Refine(AtomId atom, const Interval& interval);
+    // A constraint as at most two conditions that together say the same in all of the scope; false when the forms of
+    // its values are not known well enough for that.
+    bool Split(const Constraint& constraint, std::vector<NotNegative>* conditions);
+    Truth Decide(const NotNegative& condition);
+    Truth Decide(const Constraint& constraint);
     // What was said of it by constraints and by Refine.
     Interval Refined(AtomId atom) const { return atoms_[atom.index].refined; }
     // No instance gets where the constraints hold.

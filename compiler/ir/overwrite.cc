@@ -34,24 +34,25 @@ struct Progression {
 // Where a store happens: intervals of ids and trips, of which every combination occurs.
 class Domain {
  public:
-  enum class Result : uint8_t { kHolds, kNever, kUnknown };
-
   Domain(const BoundsProgram& program, const BoundsProver& prover, const BoundsAccess& store)
       : program_(program), prover_(prover), store_(store), scope_(prover, {}) {}
 
-  // Cuts the domain down to where the store's conditions hold; kUnknown unless what is left is exact.
-  Result Restrict() {
+  // Cuts the domain down to where the store's conditions hold; kNo: nowhere; kUnknown: what is left is not exact.
+  Truth Restrict() {
     std::vector<uint32_t> open = store_.happens_when;
     // One condition may make another one plain.
     for (size_t before = open.size() + 1; !open.empty() && open.size() < before;) {
       before = open.size();
       std::vector<uint32_t> left;
       for (uint32_t constraint : open) {
-        const Result result = Apply(program_.constraints[constraint], /*may_restrict=*/true, scope_);
-        if (result == Result::kNever) {
-          return Result::kNever;
+        if (!prover_.Spend(1)) {
+          return Truth::kUnknown;
         }
-        if (result == Result::kUnknown) {
+        const Truth truth = Apply(program_.constraints[constraint]);
+        if (truth == Truth::kNo) {
+          return Truth::kNo;
+        }
+        if (truth == Truth::kUnknown) {
           left.push_back(constraint);
         }
       }
@@ -59,7 +60,7 @@ class Domain {
     }
     const bool is_exact = open.empty() && std::all_of(store_.loops.begin(), store_.loops.end(),
                                                       [&](uint32_t loop) { return IsCounted(loop); });
-    return is_exact ? Result::kHolds : Result::kUnknown;
+    return is_exact ? Truth::kYes : Truth::kUnknown;
   }
 
   std::optional<Progression> Written() {
@@ -102,58 +103,43 @@ class Domain {
             std::find(store_.loops.begin(), store_.loops.end(), atom.index) != store_.loops.end());
   }
 
-  // Whether the constraint holds in all of the scope, or nowhere, or can be made to by cutting one axis.
-  Result Apply(const Constraint& c, bool may_restrict, Scope& scope) const {
-    const Interval less = scope.Of(c.less), more = scope.Of(c.more);
-    const Interval all = CanonicalRange(c.is_signed, c.bits);
-    if (less.is_empty() || more.is_empty() || !more.Within(all.lo, all.hi) || less.hi > all.hi) {
-      return Result::kUnknown;
+  // Whether the constraint holds in all of the domain, or nowhere, or can be made to by cutting one axis.
+  Truth Apply(const Constraint& constraint) {
+    std::vector<NotNegative> conditions;
+    if (!scope_.Split(constraint, &conditions)) {
+      return Truth::kUnknown;
     }
-    Result result = Result::kHolds;
-    if (less.lo < all.lo) {
-      // What is negative wraps to so large a value that the comparison fails: so it must not be negative, and that is
-      // one half of what the constraint says.
-      if (c.is_signed || less.lo < more.hi - Modulus(c.bits) + (c.or_equal ? 1 : 0)) {
-        return Result::kUnknown;
+    for (const NotNegative& condition : conditions) {
+      Truth truth = scope_.Decide(condition);
+      if (truth == Truth::kUnknown && Cut(condition)) {
+        truth = Truth::kYes;
       }
-      result = NotNegative(scope.Reduce(c.less), 0, may_restrict, scope);
+      if (truth != Truth::kYes) {
+        return truth;
+      }
     }
-    if (result != Result::kHolds) {
-      return result;
-    }
-    return NotNegative(scope.Reduce(c.more, 1, c.less), c.or_equal ? 0 : -1, may_restrict, scope);
+    return Truth::kYes;
   }
 
-  // terms + added >= 0
-  Result NotNegative(const Reduced& terms, Wide added, bool may_restrict, Scope& scope) const {
-    const Interval sum = scope.Of(terms);
-    if (sum.is_empty() || !IsBound(sum.lo) || !IsBound(sum.hi)) {
-      return Result::kUnknown;
-    }
-    if (sum.lo + added >= 0) {
-      return Result::kHolds;
-    }
-    if (sum.hi + added < 0) {
-      return Result::kNever;
-    }
-    Wide rest = added;
+  bool Cut(const NotNegative& condition) {
+    Wide rest = condition.added;
     const ReducedTerm* axis = nullptr;
-    for (const ReducedTerm& term : terms) {
+    for (const ReducedTerm& term : condition.terms) {
       if (term.count == 0) {
         rest += term.factor;
       } else if (axis != nullptr || term.count > 1 || !IsAxis(term.atoms[0])) {
-        return Result::kUnknown;
+        return false;
       } else {
         axis = &term;
       }
     }
-    if (axis == nullptr || !may_restrict) {
-      return Result::kUnknown;
+    if (axis == nullptr || !IsBound(rest) || !IsBound(axis->factor)) {
+      return false;
     }
     // factor * atom >= -rest
-    scope.Refine(axis->atoms[0], axis->factor > 0 ? Interval{-FloorDivide(rest, axis->factor), kWideMax}
-                                                  : Interval{-kWideMax, FloorDivide(rest, -axis->factor)});
-    return Result::kHolds;
+    scope_.Refine(axis->atoms[0], axis->factor > 0 ? Interval{-FloorDivide(rest, axis->factor), kWideMax}
+                                                   : Interval{-kWideMax, FloorDivide(rest, -axis->factor)});
+    return true;
   }
 
   // Whether the loop runs as often in all of the domain: up to the largest trip there is.
@@ -163,7 +149,7 @@ class Domain {
     if (loop.ends.empty() || last <= 0) {
       return true;  // One iteration.
     }
-    if (!loop.is_exact || !IsBound(last)) {
+    if (!loop.is_exact || !IsBound(last) || !prover_.Spend(program_.atoms.size() / 8)) {
       return false;
     }
     Scope before(prover_, {});
@@ -176,7 +162,7 @@ class Domain {
     }
     before.Refine(loop.trip, {0, last - 1});
     return std::all_of(loop.goes_on_when.begin(), loop.goes_on_when.end(), [&](uint32_t constraint) {
-      return Apply(program_.constraints[constraint], /*may_restrict=*/false, before) == Result::kHolds;
+      return before.Decide(program_.constraints[constraint]) == Truth::kYes;
     });
   }
 
@@ -225,7 +211,7 @@ bool StoresCover(const BoundsProgram& program, const BoundsProver& prover,
       continue;
     }
     Domain domain(program, prover, *store);
-    if (domain.Restrict() != Domain::Result::kHolds) {
+    if (domain.Restrict() != Truth::kYes) {
       continue;
     }
     if (std::optional<Progression> progression = domain.Written()) {

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/ir/work.h"
+
+#include <algorithm>
+#include <array>
+
+#include "compiler/ir/bounds_prover.h"
+
+namespace hpvm::ir {
+namespace {
+
+constexpr double kCountMax = 1e100;  // Products of what is below stay finite.
+constexpr size_t kStepsMax = 1'000'000;
+
+double Times(double a, double b) { return std::min(a * b, kCountMax); }
+
+// In the middle of the extent, and of its group where groups are smaller.
+InstanceBox MiddleOf(const BoundsFacts& facts) {
+  InstanceBox box;
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t middle = facts.extent[i] / 2;
+    const uint64_t in_group = middle / facts.group[i] * facts.group[i] + facts.group[i] / 2;
+    box.first[i] = facts.group[i] < facts.extent[i] && in_group < facts.extent[i] ? in_group : middle;
+  }
+  return box;
+}
+
+class Counter {
+ public:
+  Counter(const WorkProgram& program, const BoundsProgram& bounds, const BoundsFacts& facts)
+      : program_(program),
+        bounds_(bounds),
+        prover_(bounds, facts, MiddleOf(facts)),
+        all_(bounds, facts, {{0, 0, 0}, facts.extent}) {
+    for (uint64_t extent : facts.extent) {
+      instances_ = Times(instances_, static_cast<double>(extent));
+    }
+  }
+
+  WorkCount Run() {
+    count_.is_guess = program_.blocks.empty();
+    for (size_t i = 0; i < bounds_.loops.size(); ++i) {
+      repeats_.push_back(RepeatsOf(i));
+    }
+    all_.FindTrips();
+    Scopes scopes{{prover_, {}}, {all_, {}}};
+    for (const WorkBlock& block : program_.blocks) {
+      const double times = Times(instances_, TimesOf(block, scopes));
+      count_.operations = std::min(count_.operations + Times(block.operations, times), kCountMax);
+      count_.bytes = std::min(count_.bytes + Times(block.bytes, times), kCountMax);
+    }
+    return count_;
+  }
+
+ private:
+  struct Repeats {
+    double backs = 0;  // How often an iteration is followed by another.
+    bool is_guess = false;
+  };
+
+  // Guesses where the end depends on what comes from memory; a bound that is far off says nothing.
+  Repeats RepeatsOf(size_t index) {
+    constexpr Wide kBoundMax = Wide{1} << 16;
+    const BoundsLoop& loop = bounds_.loops[index];
+    const Wide last = prover_.NextTrip().hi;
+    if (IsExact(loop, last)) {
+      prover_.AddTrip({last / 2, last / 2});
+      return {static_cast<double>(last), false};
+    }
+    const Wide guess = last <= kBoundMax ? last / 2 : static_cast<Wide>(kGuessedTrips) - 1;
+    prover_.AddTrip({guess / 2, guess / 2});
+    return {static_cast<double>(guess), true};
+  }
+
+  bool IsExact(const BoundsLoop& loop, Wide last) const {
+    if (!IsBound(last) || (!loop.is_exact && !loop.ends.empty())) {
+      return false;
+    }
+    BoundsProver::Scope before(prover_, {});
+    before.Refine(loop.trip, {0, std::max<Wide>(last - 1, 0)});
+    return last == 0 || std::all_of(loop.goes_on_when.begin(), loop.goes_on_when.end(), [&](uint32_t constraint) {
+             return before.Decide(bounds_.constraints[constraint]) == Truth::kYes;
+           });
+  }
+
+  // Of the instance in the middle, and of all.
+  struct Scopes {
+    BoundsProver::Scope middle, all;
+  };
+
+  // Of one instance.
+  double TimesOf(const WorkBlock& block, Scopes& scopes) {
+    steps_ += (block.loops.size() + 1) * (block.conditions.size() + 1);
+    if (steps_ > kStepsMax) {
+      count_.is_guess = true;
+      return block.share;
+    }
+    double times = block.share;
+    for (uint32_t loop : block.loops) {
+      times = Times(times, IterationsOf(program_.loops[loop], block));
+    }
+    for (uint32_t condition : block.conditions) {
+      const Constraint& constraint = bounds_.constraints[condition];
+      const Truth truth = scopes.middle.Decide(constraint);
+      // What does not hold in the middle may for some instance.
+      const bool is_never = truth == Truth::kNo && scopes.all.Decide(constraint) == Truth::kNo;
+      times *= is_never ? 0 : truth == Truth::kYes ? 1 : truth == Truth::kNo ? 1 / instances_ : 0.5;
+    }
+    return times;
+  }
+
+  double IterationsOf(const WorkLoop& loop, const WorkBlock& block) {
+    if (loop.bounds_loop == WorkLoop::kUnknown) {
+      count_.is_guess = true;
+      return kGuessedTrips;
+    }
+    const Repeats& repeats = repeats_[loop.bounds_loop];
+    count_.is_guess |= repeats.is_guess;
+    // What is behind the condition on which the loop goes on is not in its last iteration.
+    const std::vector<uint32_t>& goes_on = bounds_.loops[loop.bounds_loop].goes_on_when;
+    const bool is_behind = std::any_of(block.conditions.begin(), block.conditions.end(), [&](uint32_t condition) {
+      return std::find(goes_on.begin(), goes_on.end(), condition) != goes_on.end();
+    });
+    return repeats.backs + (is_behind ? 0 : 1);
+  }
+
+  const WorkProgram& program_;
+  const BoundsProgram& bounds_;
+  BoundsProver prover_;  // For the instance in the middle.
+  BoundsProver all_;
+  double instances_ = 1;
+  size_t steps_ = 0;
+  std::vector<Repeats> repeats_;
+  WorkCount count_;
+};
+
+}  // namespace
+
+WorkCount CountWork(const WorkProgram& program, const BoundsProgram& bounds, const BoundsFacts& facts) {
+  BoundsFacts valid = facts;
+  for (int i = 0; i < 3; ++i) {
+    if (facts.extent[i] == 0) {
+      return {};
+    }
+    valid.group[i] = std::max<uint64_t>(facts.group[i], 1);
+  }
+  return Counter(program, bounds, valid).Run();
+}
+
+}  // namespace hpvm::ir

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/ir/work.h"
 #include "engine/launch_facts.h"
 
 namespace hpvm {
@@ -22,10 +23,27 @@ uint64_t BytesOf(const graph::FlatGraph& flat, size_t port) {
   return flat.values[(p.out.valid() ? p.out : p.in).index].bytes;
 }
 
+bool NamesUnknown(const ir::BoundsProgram& program, const KnownLaunch& launch) {
+  return !launch.unknown_params.empty() &&
+         std::any_of(program.atoms.begin(), program.atoms.end(), [&](const ir::Atom& atom) {
+           return atom.kind == ir::Atom::Kind::kScalar &&
+                  std::find(launch.unknown_params.begin(), launch.unknown_params.end(), atom.index) !=
+                      launch.unknown_params.end();
+         });
+}
+
 WorkCache::Count CountOf(const Artifact& artifact, const KnownLaunch& launch) {
-  (void)artifact;
-  (void)launch;
-  return {.operations = 0, .bytes_max = std::numeric_limits<double>::max()};
+  WorkCache::Count count{.operations = 0, .bytes_max = std::numeric_limits<double>::max()};
+  // A scalar that only a run knows may be how often a loop runs: nothing is better than a count with 0 in its place.
+  if (artifact.work.blocks.empty() || NamesUnknown(artifact.bounds, launch)) {
+    return count;
+  }
+  const ir::WorkCount counted = ir::CountWork(artifact.work, artifact.bounds, launch.facts);
+  count.operations = counted.operations;
+  if (!counted.is_guess) {
+    count.bytes_max = counted.bytes;
+  }
+  return count;
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ using graph::FlatValueId;
 constexpr uint32_t kUsesAhead = 4096;
 // How many of the copies that are needed last are weighed against each other.
 constexpr size_t kVictims = 16;
+// So many when all of them would be waited for.
+constexpr size_t kRecentVictims = 256;
 
 }  // namespace
 
@@ -70,6 +72,7 @@ uint32_t ResidencyWalk::NextUse(FlatValueId value, SpaceIndex space) {
 }
 
 void ResidencyWalk::Pin(uint32_t copy) {
+  copies_[copy].last_use = group_;
   if (!copies_[copy].is_pinned) {
     copies_[copy].is_pinned = true;
     pins_.push_back(copy);
@@ -107,6 +110,15 @@ bool ResidencyWalk::MayEvict(uint32_t index) {
   return !copy.is_pinned && (residents_[copy.space].overflow != SpaceFacts::kNone || OnlyIn(index).is_empty());
 }
 
+// What moves in while the task before still runs must not wait for it, nor, where values move out first, for the one
+// before that.
+bool ResidencyWalk::IsRecent(uint32_t index, bool is_written_back) const {
+  const Copy& copy = copies_[index];
+  const std::array<uint32_t, 3>& groups = residents_[copy.space].groups;
+  return copy.last_use != kNone && (copy.last_use == groups[0] || copy.last_use == groups[1] ||
+                                    (is_written_back && copy.last_use == groups[2]));
+}
+
 // The copies around one that must leave for `bytes` to fit; no bytes: there is no room there.
 ResidencyWalk::Window ResidencyWalk::WindowAt(SpaceIndex space, uint32_t index, uint64_t bytes) {
   const auto& by_offset = residents_[space].by_offset;
@@ -121,7 +133,9 @@ ResidencyWalk::Window ResidencyWalk::WindowAt(SpaceIndex space, uint32_t index, 
     window.copies.push_back(copy);
     window.next_use = std::min(window.next_use, copies_[copy].next_use);
     const uint64_t back = copies_[copy].next_use < kUseAtEnd ? copies_[copy].valid.bytes() : 0;
-    window.traffic += OnlyIn(copy).bytes() + back;
+    const uint64_t only = OnlyIn(copy).bytes();
+    window.traffic += only + back;
+    window.is_recent = window.is_recent || IsRecent(copy, only > 0);
   };
   take(index);
   while (true) {
@@ -154,7 +168,7 @@ StatusOr<bool> ResidencyWalk::MakeRoom(SpaceIndex space, uint64_t bytes) {
   double best_cost = 0;
   size_t seen = 0;
   for (auto it = residents.by_next_use.rbegin(); it != residents.by_next_use.rend(); ++it) {
-    if (best.end > 0 && ++seen > kVictims) {
+    if (best.end > 0 && ++seen > (best.is_recent ? kRecentVictims : kVictims)) {
       break;
     }
     if (!MayEvict(it->second)) {
@@ -167,7 +181,7 @@ StatusOr<bool> ResidencyWalk::MakeRoom(SpaceIndex space, uint64_t bytes) {
     // Traffic for each group that goes by until it is needed again.
     const double distance = window.next_use - std::min(group_, window.next_use) + 1.0;
     const double cost = static_cast<double>(window.traffic) / distance;
-    if (best.end == 0 || cost < best_cost) {
+    if (best.end == 0 || std::pair(window.is_recent, cost) < std::pair(best.is_recent, best_cost)) {
       best_cost = cost;
       best = std::move(window);
     }

@@ -389,16 +389,41 @@ Status ResidencyWalk::EnsureExtents(uint32_t task) {
 Status ResidencyWalk::EnsurePorts(uint32_t task) {
   const Task& t = input_.tasks[task];
   const auto [begin, end] = PortsOf(flat_, t.node);
-  for (uint32_t port = begin; port < end; ++port) {
-    accesses_[port - begin] = input_.accesses.Of(t.node, t.choice, t.box, port);
-    HPVMD_ASSIGN_OR_RETURN(port_copies_[port - begin], EnsurePort(task, port, accesses_[port - begin]));
+  const SpaceIndex space = SpaceOf(t.device);
+  const bool has_budget = residents_[space].has_budget;
+  for (uint32_t port = begin; port < end && has_budget; ++port) {
+    PinResidents(flat_.ports[port], space);
+  }
+  // New values first: memory that the task before has left is free for them when this one starts, while what is moved
+  // in should not wait for that.
+  for (const bool is_new : {true, false}) {
+    for (uint32_t port = begin; port < end; ++port) {
+      if (has_budget ? flat_.ports[port].in.valid() != is_new : is_new) {
+        accesses_[port - begin] = input_.accesses.Of(t.node, t.choice, t.box, port);
+        HPVMD_ASSIGN_OR_RETURN(port_copies_[port - begin], EnsurePort(task, port, accesses_[port - begin]));
+      }
+    }
   }
   return EnsureExtents(task);
+}
+
+// What is there already must not make room for the rest.
+void ResidencyWalk::PinResidents(const FlatPort& port, SpaceIndex space) {
+  for (const FlatValueId value : {port.in, port.out}) {
+    for (uint32_t c = value.valid() ? first_copy_[value.index] : kNone; c != kNone; c = copies_[c].next) {
+      if (copies_[c].space == space && copies_[c].is_temporary) {
+        Pin(c);
+      }
+    }
+  }
 }
 
 // Everything that the task needs, in place. When there is no room only because what it uses lies scattered, it all
 // moves out and comes back side by side.
 Status ResidencyWalk::EnsureTask(uint32_t task) {
+  if (auto& groups = residents_[SpaceOf(input_.tasks[task].device)].groups; groups[0] != group_) {
+    groups = {group_, groups[0], groups[1]};
+  }
   const size_t late = out_.late_extents.size();
   const Status status = EnsurePorts(task);
   if (!absl::IsResourceExhausted(status)) {

@@ -5,6 +5,7 @@
 #ifndef HPVMD_SCHEDULER_RESIDENCY_WALK_H_
 #define HPVMD_SCHEDULER_RESIDENCY_WALK_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -66,6 +67,7 @@ class ResidencyWalk {
     bool is_pinned = false;  // The task that is worked on uses it.
     graph::FlatValueId value{};
     uint32_t next_use = 0;   // Where it can be evicted: the group that needs it next.
+    uint32_t last_use = kNone;  // And the one that used it last.
     DeviceIndex device = 0;  // Wrote to it last.
     Duration until{0};       // When its last user ends, as planned.
     RangeSet valid{};
@@ -76,7 +78,9 @@ class ResidencyWalk {
     bool has_budget = false;
     SpaceIndex overflow = SpaceFacts::kNone;
     std::map<uint64_t, uint32_t> by_offset;                  // Copies.
-    std::set<std::pair<uint32_t, uint32_t>> by_next_use;  // (Copy::next_use, copy).
+    std::set<std::pair<uint32_t, uint32_t>> by_next_use;     // (Copy::next_use, copy).
+    // The group that is worked on there, and the two before it.
+    std::array<uint32_t, 3> groups{kNone, kNone, kNone};
   };
   // Copies that lie side by side, with free memory between them.
   struct Window {
@@ -84,6 +88,7 @@ class ResidencyWalk {
     uint64_t begin = 0, end = 0;
     uint32_t next_use = 0xffffffffu;  // The earliest of them.
     uint64_t traffic = 0;             // Bytes to be moved out, and back in later.
+    bool is_recent = false;           // To be waited for: tasks that use it may still run then.
   };
 
   uint64_t BytesOf(graph::FlatValueId value) const { return input_.flat.values[value.index].bytes; }
@@ -116,6 +121,7 @@ class ResidencyWalk {
   StatusOr<bool> MakeRoom(SpaceIndex space, uint64_t bytes);
   Window WindowAt(SpaceIndex space, uint32_t copy, uint64_t bytes);
   bool MayEvict(uint32_t copy);
+  bool IsRecent(uint32_t copy, bool is_written_back) const;
   RangeSet OnlyIn(uint32_t copy) const;
   Status Evict(uint32_t copy);
   Status EvictAll(SpaceIndex space);
@@ -126,6 +132,7 @@ class ResidencyWalk {
   void BeginValue(graph::FlatNodeId node, uint32_t group, uint32_t port);
   Status AddTask(uint32_t task);
   Status EnsurePorts(uint32_t task);
+  void PinResidents(const graph::FlatPort& port, SpaceIndex space);
   Status EnsureTask(uint32_t task);
   Status EnsureExtents(uint32_t task);
   StatusOr<uint32_t> EnsurePort(uint32_t task, uint32_t port, const PortAccess& access);

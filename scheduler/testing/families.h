@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graphs that papers on scheduling measure with, on three shapes of machine, from seeds: for benchmarks and tests.
+#ifndef HPVMD_SCHEDULER_TESTING_FAMILIES_H_
+#define HPVMD_SCHEDULER_TESTING_FAMILIES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "graph/flatten.h"
+#include "scheduler/placement.h"
+#include "scheduler/testing/peers.h"
+
+namespace hpvm::scheduler {
+
+enum class Family : uint8_t { kCholesky, kLu, kQr, kFft, kStencil, kForkJoin, kMontage, kLayered };
+inline constexpr Family kFamilies[] = {Family::kCholesky, Family::kLu,       Family::kQr,      Family::kFft,
+                                       Family::kStencil,  Family::kForkJoin, Family::kMontage, Family::kLayered};
+std::string NameOf(Family family);
+
+// Sixteen cores and a GPU; four cores and two GPUs; four cores, a GPU and an accelerator behind a slow link.
+enum class Platform : uint8_t { kManyCores, kTwoGpus, kSlowLink };
+inline constexpr Platform kPlatforms[] = {Platform::kManyCores, Platform::kTwoGpus, Platform::kSlowLink};
+std::string NameOf(Platform platform);
+
+// Times by node and device; links by space.
+class TableCosts final : public CostModel {
+ public:
+  struct Link {
+    double latency_ns = 0, ns_per_byte = 0;
+  };
+  Cost Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const override;
+  Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
+
+  std::vector<std::vector<int64_t>> ns;  // By leaf, which is the node here, and device.
+  std::vector<Link> links;               // By space, each way.
+};
+
+// Tasks of one instance each, so that one has one core: the model of the papers. Every device can run every task.
+struct FamilyCase {
+  graph::FlatGraph flat;
+  std::vector<DeviceFacts> devices;
+  std::vector<std::vector<Candidate>> candidates;
+  TableCosts costs;
+  PlacementInput Input() const {
+    return {.flat = flat, .devices = devices, .candidates = candidates, .costs = costs, .wants_transfers = true};
+  }
+};
+
+// `size` scales the number of tasks: 1 gives about 100 to 200.
+std::unique_ptr<FamilyCase> MakeFamily(Family family, Platform platform, uint64_t seed, uint32_t size = 1);
+
+// The same for schedulers that know processors and edges only: each lane of each device is a processor.
+PeerProblem PeerProblemOf(const FamilyCase& c);
+// Their decisions as tasks: what Follow takes.
+std::vector<Task> TasksOf(const FamilyCase& c, const PeerSchedule& schedule);
+
+// No schedule is shorter: the longest path at its quickest times, and the work spread over all devices at best, the
+// latter as the dual of the fractional assignment (any weights of devices give a bound).
+Duration LowerBound(const FamilyCase& c);
+
+}  // namespace hpvm::scheduler
+
+#endif  // HPVMD_SCHEDULER_TESTING_FAMILIES_H_

@@ -94,6 +94,9 @@ class Builder {
   void DeclareIndices(Node& node, JsonId id);
   // A placeholder without terms when it is wrong.
   Expr ReadExpr(JsonId id, std::string_view what, int64_t min);
+  // Extents of a leaf: each an expression, or an object that names the port which says it when the node starts.
+  void ReadInstances(Node& node, JsonId id);
+  uint32_t ReadExtentPort(const Node& node, JsonId id);
   std::vector<Expr> ReadExprs(JsonId id, std::string_view what, uint32_t max, int64_t min);
   void ReadGraphPorts(JsonId id, Access access);
   void ReadPorts(Node& node, JsonId id);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 #include "base/limits.h"
 #include "graph/build.h"
@@ -58,7 +59,7 @@ void Builder::ReadLeaf(Node& node, JsonId id) {
          " parameters (ports and scalars); the limit is ", limits::kKernelParamsMax, ".");
   }
   ReadParams(node, fields[Key::kParams]);
-  node.instances = ReadExprs(fields[Key::kInstances], "Instances", 3, 0);
+  ReadInstances(node, fields[Key::kInstances]);
   node.group = ReadExprs(fields[Key::kGroup], "Group", 3, 1);
   if (!node.group.empty() && node.group.size() != node.instances.size()) {
     Fail(fields[Key::kGroup], "Group has ", node.group.size(), " extents for ", node.instances.size(),
@@ -70,6 +71,62 @@ void Builder::ReadLeaf(Node& node, JsonId id) {
   if (fields.has(Key::kMath)) {
     node.fast_math = ReadChoice(fields[Key::kMath], "Math", kMaths) == 1;
   }
+}
+
+void Builder::ReadInstances(Node& node, JsonId id) {
+  bool is_fixed = true;
+  ForEach(id, "Instances", 3, [&](JsonId child) {
+    uint32_t port = Node::kFixedExtent;
+    if (tree_[child].kind() != Kind::kObject) {
+      node.instances.push_back(ReadExpr(child, "Instances extent", 0));
+    } else {
+      Fields fields;
+      ReadFields(child, "Instances extent", {Key::kPort, Key::kMax}, {Key::kPort, Key::kMax}, fields);
+      node.instances.push_back(fields.has(Key::kMax) ? ReadExpr(fields[Key::kMax], "Max", 0) : Expr());
+      port = fields.has(Key::kPort) ? ReadExtentPort(node, fields[Key::kPort]) : port;
+    }
+    is_fixed = is_fixed && port == Node::kFixedExtent;
+    node.extent_ports.push_back(port);
+  });
+  if (is_fixed) {
+    node.extent_ports.clear();
+  }
+}
+
+uint32_t Builder::ReadExtentPort(const Node& node, JsonId id) {
+  if (!Expect(id, Kind::kString, "Port")) {
+    return Node::kFixedExtent;
+  }
+  const std::string_view name = tree_.String(id);
+  const auto found = std::find_if(node.ports.begin(), node.ports.end(),
+                                  [&](const Port& port) { return port.name == name && !name.empty(); });
+  work_ += node.ports.size();
+  if (found == node.ports.end()) {
+    NearMiss near(name);
+    if (faults_.AdmitError()) {
+      for (const Port& port : node.ports) {
+        near.Offer(port.access == Access::kIn ? port.name : "");
+      }
+      faults_.Add({Severity::kError, tree_.PointerTo(id), std::nullopt,
+                   Cat("Node has no port ", Quoted(name), near.Ending())});
+    }
+    return Node::kFixedExtent;
+  }
+  if (found->type == ElementType{0}) {
+    return Node::kFixedExtent;  // Reported already.
+  }
+  constexpr ElementType kCounts[] = {ElementType::kI32, ElementType::kU32, ElementType::kI64, ElementType::kU64};
+  if (found->access != Access::kIn) {
+    Fail(id, "Port ", Quoted(name), " is written by the node; an extent comes from a port with access \"in\".");
+  } else if (!found->shape.empty()) {
+    Fail(id, "Port ", Quoted(name), " has rank ", found->shape.size(), "; an extent takes one of rank 0 (shape []).");
+  } else if (std::find(std::begin(kCounts), std::end(kCounts), found->type) == std::end(kCounts)) {
+    Fail(id, "Port ", Quoted(name), " has type ", Quoted(Name(found->type)),
+         "; an extent takes \"i32\", \"u32\", \"i64\" or \"u64\".");
+  } else {
+    return static_cast<uint32_t>(found - node.ports.begin());
+  }
+  return Node::kFixedExtent;
 }
 
 void Builder::ReadScalars(Node& node, JsonId id) {

@@ -63,6 +63,7 @@ class Flattener {
     inside_.resize(base_.back());
     follows_.resize(base_.back());
     exposed_as_.assign(base_.back(), kNone);
+    is_one_to_one_.assign(base_.back(), false);
     replicas_.assign(graph_.nodes.size(), 0);
     checks_one_to_one_.assign(graph_.nodes.size(), false);
     for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -74,6 +75,9 @@ class Flattener {
           exposed_as_[base_[edge.source.node.index] + edge.source.port] = target;
         }
         checks_one_to_one_[i] = checks_one_to_one_[i] || edge.kind == EdgeKind::kOneToOne;
+        // Between leaves; replicas of internal nodes have an order of their own.
+        is_one_to_one_[target] = edge.kind == EdgeKind::kOneToOne && graph_.node(edge.source.node).is_leaf &&
+                                 graph_.node(edge.target.node).is_leaf;
       }
     }
     uint32_t inputs = 0;
@@ -323,6 +327,9 @@ class Flattener {
     for (size_t d = 0; d < leaf.instances.size(); ++d) {
       HPVMD_ASSIGN_OR_RETURN(flat.extent[d], Extent(leaf, "/instances/", d, leaf.instances[d], 0));
     }
+    for (size_t d = 0; d < leaf.extent_ports.size(); ++d) {
+      flat.extent_port[d] = static_cast<int32_t>(leaf.extent_ports[d]);  // kFixedExtent is -1.
+    }
     for (size_t d = 0; d < leaf.group.size(); ++d) {
       HPVMD_ASSIGN_OR_RETURN(flat.group[d], Extent(leaf, "/group/", d, leaf.group[d], 1));
     }
@@ -355,6 +362,7 @@ class Flattener {
     const uint32_t slot = base_[id.index] + p;
     FlatPort port;
     port.access = graph_.node(id).ports[p].access;
+    port.is_one_to_one = is_one_to_one_[slot];
     if (port.access != Access::kOut) {
       port.in = ValueAt(scope, outer_source_[slot]);
       HPVMD_RETURN_IF_ERROR(CheckShape(id, p, port.in));
@@ -431,6 +439,7 @@ class Flattener {
   std::vector<uint32_t> exposed_as_;  // The enclosing node's own port (in these arrays) that the port is bound to.
   std::vector<uint64_t> replicas_;    // By node: replicas begun.
   std::vector<bool> checks_one_to_one_;
+  std::vector<bool> is_one_to_one_;  // Ports whose edge is one_to_one.
   std::unordered_map<std::string_view, uint32_t> input_index_;
 };
 

@@ -168,6 +168,31 @@ TEST(FlattenTest, Values) {
   EXPECT_THAT(flat->nodes[0].group, ElementsAre(2, 1, 0));
 }
 
+// An extent that a port gives is its limit until the node starts; edges between instances are known as such.
+TEST(FlattenTest, ExtentsFromPortsAndOneToOneEdges) {
+  const std::string count = R"({"name": "c", "access": "in", "type": "u32", "shape": []})";
+  const Graph graph = Parsed(Document(
+      {"a"}, {"b"},
+      {Leaf("f", {InOut()}, R"(, "instances": ["n"])"), Leaf("g", {InOut()}, R"(, "instances": ["n"])"),
+       Leaf("m", {JsonPort("y", "out", "[]", "u32")}),
+       Leaf("h", {InOut(), count}, R"(, "instances": [2, {"port": "c", "max": "n"}])")},
+      {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v", R"(, "kind": "one_to_one")"), JsonEdge("g.v", "h.v"),
+       JsonEdge("m.y", "h.c"), JsonEdge("h.v", "b")}));
+  EXPECT_TRUE(Parsed(Print(graph)) == graph);
+  const StatusOr<FlatGraph> flat = Flatten(graph, {5});
+  ASSERT_TRUE(flat.ok()) << Message(flat.status());
+  const auto node = [&](const std::string& name) -> const FlatNode& {
+    return *std::find_if(flat->nodes.begin(), flat->nodes.end(),
+                         [&](const FlatNode& n) { return graph.node(n.leaf).name == name; });
+  };
+  EXPECT_THAT(node("h").extent, ElementsAre(2, 5, 1));
+  EXPECT_THAT(node("h").extent_port, ElementsAre(-1, 1, -1));
+  EXPECT_THAT(node("f").extent_port, ElementsAre(-1, -1, -1));
+  EXPECT_TRUE(flat->ports[node("g").first_port].is_one_to_one);
+  EXPECT_FALSE(flat->ports[node("f").first_port].is_one_to_one);
+  EXPECT_FALSE(flat->ports[node("h").first_port].is_one_to_one);
+}
+
 // What only values can show: the place, and both sides.
 TEST(FlattenTest, RefusesWhatDoesNotFit) {
   struct Case {

@@ -60,13 +60,15 @@ enum class Key : uint8_t {
   kStream,
   kCapacity,
   kConstants,
+  kPort,
+  kMax,
 };
-inline constexpr std::array<std::string_view, 39> kKeyNames = {
+inline constexpr std::array<std::string_view, 41> kKeyNames = {
     "$schema", "hpvm",      "name",  "description", "symbols", "inputs", "outputs", "modules", "nodes",  "edges",
     "type",    "shape",     "kind",  "source",      "options", "file",   "sha256",  "inline",  "ports",  "scalars",
     "params",  "instances", "group", "variants",    "devices", "hints",  "math",    "index",   "access", "value",
     "input",   "module",    "entry", "abi",         "from",    "to",     "stream",  "capacity",
-    "constants"};
+    "constants", "port",    "max"};
 
 using JsonId = uint32_t;
 inline constexpr JsonId kNoJson = 0xffffffffu;

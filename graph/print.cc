@@ -74,6 +74,18 @@ std::string ExprText(const Expr& expr) {
   return number && expr.text == std::to_string(expr.terms[0].value) ? expr.text : Json(expr.text);
 }
 std::string Exprs(const std::vector<Expr>& exprs) { return Row('[', exprs, ExprText, ']'); }
+
+std::string InstancesText(const Node& leaf) {
+  size_t d = 0;
+  const auto extent = [&](const Expr& limit) {
+    const uint32_t port = leaf.extent_ports.empty() ? Node::kFixedExtent : leaf.extent_ports[d];
+    ++d;
+    return port == Node::kFixedExtent
+               ? ExprText(limit)
+               : Cat("{\"port\": ", Json(leaf.ports[port].name), ", \"max\": ", ExprText(limit), "}");
+  };
+  return Row('[', leaf.instances, extent, ']');
+}
 std::string Strings(const std::vector<std::string>& list) {
   return Row(
       '[', list, [](const std::string& text) { return Json(text); }, ']');
@@ -259,7 +271,7 @@ class Printer {
       Member("params", Row('[', node.params, name, ']'));
     }
     if (!node.instances.empty()) {
-      Member("instances", Exprs(node.instances));
+      Member("instances", InstancesText(node));
     }
     if (!node.group.empty()) {
       Member("group", Exprs(node.group));

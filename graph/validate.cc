@@ -212,6 +212,14 @@ class Validator {
     }
     const Node& source = graph_.node(edge.source.node);
     const Node& target = graph_.node(edge.target.node);
+    for (const Node* node : {&source, &target}) {
+      if (!node->extent_ports.empty()) {
+        Fail([&] { return EdgePlace(scope, e, "/kind"); },
+             "Kind \"one_to_one\" needs instance counts that are known before the graph runs; node ",
+             Quoted(node->name), " takes one from a port.");
+        return;
+      }
+    }
     bool differ = source.instances.size() != target.instances.size();
     for (size_t d = 0; !differ && d < source.instances.size(); ++d) {
       differ = Different(source.instances[d], target.instances[d]);

@@ -344,14 +344,14 @@ TEST_F(DevicesTest, MemoryOfOneSiliconCountsOnce) {
     FunctionDeviceOptions opencl = Gpu("opencl:0"), vulkan = Gpu("vulkan:0", ArtifactKind::kVulkan);
     opencl.silicon = "gpu-1";
     vulkan.silicon = silicon;
-    opencl.memory_bytes = vulkan.memory_bytes = 400;  // One buffer of 256 bytes each.
+    opencl.memory_bytes = vulkan.memory_bytes = 800;  // One buffer of 512 bytes each.
     Devices({{}, opencl, vulkan});
     auto graph = MustPrepare(document);
     ASSERT_NE(graph, nullptr);
     const Status status = Run(*graph);
     if (opencl.silicon == vulkan.silicon) {
       EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-      EXPECT_THAT(Message(status), AllOf(HasSubstr("(256 bytes)"), HasSubstr("(180 bytes)")));
+      EXPECT_THAT(Message(status), AllOf(HasSubstr("(512 bytes)"), HasSubstr("(360 bytes)")));
     } else {
       EXPECT_TRUE(status.ok()) << status;
     }

@@ -4,13 +4,28 @@
 #include <utility>
 
 #include "engine/prepared_graph.h"
+#include "engine/spill_device.h"
 
 namespace hpvm {
+
+namespace {
+
+StatusOr<std::shared_ptr<Device>> OpenSpill(const EngineOptions& options) {
+  if (options.spill_fd < 0 || options.spill_bytes_max == 0) {
+    return std::shared_ptr<Device>();
+  }
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                         CreateSpillDevice(*options.hub, options.spill_fd, options.spill_bytes_max));
+  return std::shared_ptr<Device>(std::move(device));
+}
+
+}  // namespace
 
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       memory_(std::make_shared<DeviceMemory>(options_.devices, options_.device_limits)),
-      costs_(CreateCostStore(options_.devices, options_.measures_transfers, *options_.compiler, *options_.clock)) {
+      costs_(CreateCostStore(options_.devices, options_.measures_transfers, *options_.compiler, *options_.clock)),
+      spill_(OpenSpill(options_)) {
   HPVMD_CHECK(options_.hub != nullptr && options_.compiler != nullptr && options_.clock != nullptr);
 }
 

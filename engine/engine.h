@@ -240,6 +240,7 @@ class Engine {
   EngineOptions options_;
   const std::shared_ptr<DeviceMemory> memory_;  // Shared with graphs, which may outlive the engine; so is costs_.
   const std::shared_ptr<CostStore> costs_;
+  const StatusOr<std::shared_ptr<Device>> spill_;  // Null without a spill file; shared as memory_ is.
 };
 
 }  // namespace hpvm

@@ -607,15 +607,13 @@ TEST_F(EngineTest, FallsBackToTheReferenceDevice) {
   EXPECT_EQ(result_.nodes[1].device, "interp:0");
 }
 
-// Temporaries larger than the device's memory are refused with both numbers.
+// Temporaries larger than the device's memory are refused with both numbers, as soon as sizes are known.
 TEST_F(EngineTest, RefusesTooMuchMemory) {
   Devices({{.memory_bytes = 20}});
-  auto graph = Prepare(Diamond());
-  ASSERT_NE(graph, nullptr);
-  std::map<std::string, Tensor> inputs = {{"x", {1, 2, 3, 4}}};
-  const Status status = Run(*graph, inputs);
-  EXPECT_TRUE(absl::IsResourceExhausted(status));
-  EXPECT_THAT(Message(status), AllOf(HasSubstr("(256 bytes)"), HasSubstr("(10 bytes)"), HasSubstr("device cpu:0")));
+  const StatusOr<PrepareOutcome> outcome = engine_->Prepare(Diamond().Text(), modules_, kNever);
+  EXPECT_TRUE(absl::IsResourceExhausted(outcome.status())) << outcome.status();
+  EXPECT_THAT(Message(outcome.status()),
+              AllOf(HasSubstr("node \"left\""), HasSubstr("512 bytes against 10"), HasSubstr("device cpu:0")));
 }
 
 // Random graphs over every mix of devices give what a direct evaluation gives.

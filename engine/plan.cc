@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "engine/access.h"
+#include "engine/device_facts.h"
 #include "engine/plan_commands.h"
 #include "engine/plan_memory.h"
 #include "engine/plan_place.h"
@@ -28,7 +30,7 @@ class Lap {
 
 class Builder {
  public:
-  explicit Builder(const PreparedGraph& prepared) : prepared_(prepared), plan_(std::make_unique<Plan>()) {
+  explicit Builder(PreparedGraph& prepared) : prepared_(prepared), plan_(std::make_unique<Plan>()) {
     plan_->devices = prepared.devices;
     if (prepared.spill != nullptr) {
       plan_->devices.push_back(prepared.spill.get());
@@ -47,19 +49,22 @@ class Builder {
     plan_->asked_on_host = request.on_host;
     if (request.flat != nullptr) {
       plan_->flat = *request.flat;
+    } else if (prepared_.flat != nullptr) {
+      plan_->flat = std::move(*std::exchange(prepared_.flat, nullptr));
     } else {
       HPVMD_ASSIGN_OR_RETURN(plan_->flat, graph::Flatten(prepared_.graph, plan_->symbols));
     }
     HPVMD_RETURN_IF_ERROR(CheckExtents(prepared_, plan_->flat));
     plan_->times.flatten = lap.Take();
+    const GraphAccesses accesses(prepared_, plan_->flat);
     if (request.tasks != nullptr) {
       plan_->tasks = *request.tasks;
     } else {
-      HPVMD_RETURN_IF_ERROR(PlaceNodes(prepared_, /*accesses=*/nullptr, request.may_pin, *plan_));
+      HPVMD_RETURN_IF_ERROR(PlaceNodes(prepared_, &accesses, request.may_pin, *plan_));
     }
     plan_->times.place = lap.Take();
     PlanSpaces spaces = SpacesOf(prepared_, Grants::kHeeded);
-    HPVMD_RETURN_IF_ERROR(PlanStorages(spaces));
+    HPVMD_RETURN_IF_ERROR(PlanStorages(spaces, accesses));
     plan_->times.residency = lap.Take();
     HPVMD_RETURN_IF_ERROR(Allocate(spaces, lap));
     HPVMD_RETURN_IF_ERROR(ResetTimelines(*plan_));
@@ -69,17 +74,16 @@ class Builder {
 
  private:
   // Once more when the spaces are too large together.
-  Status PlanStorages(PlanSpaces& spaces) {
-    HPVMD_RETURN_IF_ERROR(PlanWith(spaces));
+  Status PlanStorages(PlanSpaces& spaces, const scheduler::AccessModel& accesses) {
+    HPVMD_RETURN_IF_ERROR(PlanWith(spaces, accesses));
     if (!CheckSpaces(spaces, plan_->residency).ok()) {
       ShareSpaces(*plan_, spaces);
-      HPVMD_RETURN_IF_ERROR(PlanWith(spaces));
+      HPVMD_RETURN_IF_ERROR(PlanWith(spaces, accesses));
     }
     return CheckSpaces(spaces, plan_->residency);
   }
 
-  Status PlanWith(const PlanSpaces& spaces) {
-    const scheduler::WholeBuffers accesses(plan_->flat);
+  Status PlanWith(const PlanSpaces& spaces, const scheduler::AccessModel& accesses) {
     uint32_t culprit = static_cast<uint32_t>(plan_->tasks.size());
     StatusOr<scheduler::Residency> residency = scheduler::PlanResidency({.flat = plan_->flat,
                                                                          .devices = spaces.devices,
@@ -142,7 +146,7 @@ class Builder {
     }
   }
 
-  const PreparedGraph& prepared_;
+  PreparedGraph& prepared_;
   std::unique_ptr<Plan> plan_;
   bool has_failed_to_share_ = false;
   DeviceShortage shortage_;

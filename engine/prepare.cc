@@ -11,7 +11,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/device_facts.h"
 #include "engine/engine.h"
+#include "engine/plan_check.h"
 #include "engine/prepared_graph.h"
 
 namespace hpvm {
@@ -23,14 +25,6 @@ using scheduler::Tier;
 
 // Compiles in flight for one graph: each is a process of its own, and other tenants want the machine too.
 constexpr size_t kParallelCompiles = 4;
-constexpr scheduler::SpaceIndex kNoSpace = ~scheduler::SpaceIndex{0};
-
-Tier TierOf(const DeviceInfo& info) {
-  return info.kind == DeviceKind::kNull     ? Tier::kNull
-         : info.kind == DeviceKind::kInterp ? Tier::kReference
-         : info.is_emulated                 ? Tier::kEmulated
-                                            : Tier::kReal;
-}
 
 bool IsGpuCode(ArtifactKind kind) { return kind == ArtifactKind::kOpenCl || kind == ArtifactKind::kVulkan; }
 
@@ -184,30 +178,11 @@ class Preparer {
     if (graph_->is_checked && options_.checker == nullptr) {
       return FailedPrecondition("No device here can check kernels.");
     }
-    bool has_host = false;
-    for (const Device* device : graph_->devices) {
-      const DeviceInfo& info = device->info();
-      graph_->facts.push_back({.id = info.id,
-                               .tier = TierOf(info),
-                               .compute_units = info.compute_units,
-                               .is_gpu = IsGpuCode(device->artifact_kind()) && !info.is_emulated,
-                               .bytes_per_second = info.bytes_per_second,
-                               .operations_per_second = info.operations_per_second,
-                               .launch_ns = info.launch_ns,
-                               // Devices that run inline share a list of independent launches among their threads.
-                               .lanes = info.kind == DeviceKind::kCpu ? std::max(info.compute_units, 1u) : 1,
-                               .silicon = SiliconOf(info),
-                               .has_copy_lanes = info.has_copy_lanes});
-      has_host |= info.host_visible;
-    }
+    graph_->facts = FactsOfDevices(graph_->devices);
     graph_->shares_memory = AssignSpaces(*graph_, /*may_share=*/true);
+    const bool has_host = std::any_of(graph_->devices.begin(), graph_->devices.end(),
+                                      [](const Device* device) { return device->info().host_visible; });
     return has_host ? absl::OkStatus() : FailedPrecondition("The engine has no device that works in host memory.");
-  }
-
-  // Devices that do not say are hardware of their own.
-  uint32_t SiliconOf(const DeviceInfo& info) {
-    return static_cast<uint32_t>(
-        silicons_.try_emplace(info.silicon.empty() ? info.id : info.silicon, silicons_.size()).first->second);
   }
 
   void FindModules() {
@@ -734,7 +709,6 @@ class Preparer {
   PrepareOutcome outcome_;
   std::vector<ModuleBytes> module_bytes_;  // By module.
   std::vector<std::string> target_keys_;   // By device.
-  std::unordered_map<std::string, size_t> silicons_;
   std::vector<CompileJob> jobs_;
   std::unordered_map<std::string, uint32_t> job_by_key_;
   std::vector<Use> uses_;                              // Of the tier at hand.
@@ -744,39 +718,19 @@ class Preparer {
 
 }  // namespace
 
-// Devices of one silicon, of which one exports memory and the others import it, share the exporter's space.
-bool AssignSpaces(PreparedGraph& graph, bool may_share) {
-  scheduler::SpaceIndex next = scheduler::kHostSpace + 1;
-  std::unordered_map<std::string, size_t> exporters;
-  for (size_t i = 0; i < graph.devices.size(); ++i) {
-    const DeviceInfo& info = graph.devices[i]->info();
-    const bool is_exporter = may_share && info.exports_memory && !info.host_visible && !info.silicon.empty() &&
-                             exporters.try_emplace(info.silicon, i).second;
-    graph.facts[i].space = info.host_visible ? scheduler::kHostSpace : is_exporter ? next++ : kNoSpace;
-  }
-  bool has_shared = false;
-  for (size_t i = 0; i < graph.devices.size(); ++i) {
-    if (graph.facts[i].space != kNoSpace) {
-      continue;
-    }
-    const DeviceInfo& info = graph.devices[i]->info();
-    const auto exporter = exporters.find(info.silicon);
-    const bool shares = info.imports_memory && exporter != exporters.end();
-    graph.facts[i].space = shares ? graph.facts[exporter->second].space : next++;
-    has_shared = has_shared || shares;
-  }
-  return has_shared;
-}
-
 StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource& modules, Time deadline,
                                          const PrepareOptions& prepare) {
+  HPVMD_RETURN_IF_ERROR(spill_.status());
   StatusOr<PrepareOutcome> outcome = Preparer(options_, prepare, modules, deadline).Run(document);
   if (outcome.ok() && outcome->graph != nullptr) {
-    outcome->graph->memory = memory_;
-    outcome->graph->host_bytes_max = options_.host_bytes_max;
-    outcome->graph->device_bytes_max = options_.device_bytes_max;
+    PreparedGraph& graph = *outcome->graph;
+    graph.memory = memory_;
+    graph.host_bytes_max = options_.host_bytes_max;
+    graph.device_bytes_max = options_.device_bytes_max;
+    graph.spill = *spill_;
+    graph.costs = std::make_unique<GraphCosts>(costs_, graph);
+    HPVMD_RETURN_IF_ERROR(CheckKnownSizes(graph));
     memory_->Add(outcome->graph);
-    outcome->graph->costs = std::make_unique<GraphCosts>(costs_, *outcome->graph);
   }
   return outcome;
 }

@@ -42,6 +42,9 @@ class PreparedGraph {
   bool shares_memory = false;
   std::vector<bool> is_lost;  // By device: runs nothing any more. Changed by whoever runs; shorter: the others are there.
 
+  // Of graphs that have one size only, until a plan takes it; by whose turn it is to run.
+  std::unique_ptr<graph::FlatGraph> flat;
+
   // One run at a time: whoever sets `is_running` owns `plans` until it clears it and notifies `idle`.
   std::mutex mutex;
   std::condition_variable idle;
@@ -49,9 +52,6 @@ class PreparedGraph {
   std::vector<std::unique_ptr<Plan>> plans;  // The last used first; at most kPlansMax.
   DeviceShortage shortage;                   // What the last plan that could not be built lacked.
 };
-
-// Sets the spaces in `facts`; whether any is shared.
-bool AssignSpaces(PreparedGraph& graph, bool may_share);
 
 // Plans hold their temporaries, so only a few sizes are remembered.
 inline constexpr size_t kPlansMax = 4;

@@ -327,6 +327,9 @@ StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request
   artifact.entry = request.entry;
   artifact.function_names = {request.entry};
   artifact.uses_barrier = barrier_entries.contains(request.entry);
+  if (const auto known = bounds.find(request.entry); known != bounds.end()) {
+    artifact.bounds = known->second;
+  }
   for (const ParamSpec& param : request.params) {
     artifact.params.push_back(
         {.name = param.name, .is_buffer = param.is_buffer, .is_writable = param.is_writable, .type = param.scalar});

@@ -80,6 +80,7 @@ class FunctionCompiler final : public CompilerService {
   // The last request, of a test that compiles one thing at a time.
   CompileRequest last;
   std::set<std::string> barrier_entries;                  // Artifacts that say they use barriers.
+  std::map<std::string, ir::BoundsProgram> bounds;        // By entry: what artifacts say of their offsets.
   std::map<ArtifactKind, std::set<std::string>> refused;  // Refused for that kind of artifact only.
 
  private:

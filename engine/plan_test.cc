@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans within bounds: launches in parts, budgets that force values out of memory, what fits nowhere.
+#include "engine/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <fcntl.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/prepared_graph.h"
+#include "engine/testing/document.h"
+#include "engine/testing/function_device.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::CreateFunctionDevice;
+using testing::Document;
+using testing::FunctionCall;
+using testing::FunctionCompiler;
+using testing::FunctionDeviceOptions;
+using testing::KernelFunctions;
+
+using Tensor = std::vector<int32_t>;
+
+template <typename Function>
+testing::KernelFunction Element(Function function) {
+  return [function](const FunctionCall& call) {
+    const auto at = [&](size_t i) -> int32_t& {
+      return reinterpret_cast<int32_t*>(call.arguments[i].data)[call.instance[0]];
+    };
+    function(at);
+    return ir::TrapCode::kNone;
+  };
+}
+
+// Instance i of the kernel touches element i of every parameter, and stores to the last.
+ir::BoundsProgram ByElement(uint32_t params) {
+  ir::BoundsProgram program;
+  program.atoms.push_back({.kind = ir::Atom::Kind::kInstanceId, .index = 0});
+  for (uint32_t param = 0; param < params; ++param) {
+    const bool is_store = param + 1 == params;
+    program.accesses.push_back({.param = param,
+                                .reach = 4,
+                                .is_store = is_store,
+                                .offset = {{.factor = 4, .atoms = {ir::AtomId(0u)}}},
+                                .width = 4,
+                                .is_load = !is_store,
+                                .is_certain = true});
+  }
+  program.is_complete = program.is_separate = true;
+  return program;
+}
+
+class AnyModule final : public ModuleSource {
+ public:
+  StatusOr<std::span<const uint8_t>> Find(const graph::Module&) override { return std::span<const uint8_t>(kBytes); }
+
+ private:
+  static constexpr uint8_t kBytes[] = {0, 'a', 's', 'm'};
+};
+
+FunctionDeviceOptions Gpu(const std::string& id) {
+  FunctionDeviceOptions gpu;
+  gpu.id = id;
+  gpu.kind = DeviceKind::kGpu;
+  gpu.artifact_kind = ArtifactKind::kOpenCl;
+  gpu.host_visible = gpu.runs_inline = false;
+  return gpu;
+}
+
+class PlanTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    kernels_["triple"] = Element([](auto at) { at(1) = 3 * at(0) + 1; });
+    kernels_["add"] = Element([](auto at) { at(2) = at(0) + at(1); });
+    compiler_.bounds["triple"] = ByElement(2);
+    compiler_.bounds["add"] = ByElement(3);
+  }
+  void TearDown() override {
+    engine_.reset();
+    if (spill_ >= 0) {
+      close(spill_);
+    }
+  }
+
+  void Start(const std::vector<FunctionDeviceOptions>& devices, EngineOptions options = {}) {
+    engine_.reset();
+    devices_.clear();
+    for (const FunctionDeviceOptions& device : devices) {
+      devices_.push_back(CreateFunctionDevice(hub_, kernels_, device));
+      options.devices.push_back(devices_.back().get());
+    }
+    options.hub = &hub_;
+    options.compiler = &compiler_;
+    options.clock = &RealClock();
+    engine_ = std::make_unique<Engine>(std::move(options));
+  }
+
+  // The sum of `leaves` tensors made from x, all made before the first is added.
+  static std::string Sum(size_t leaves, const std::string& where, const std::string& shape = "[\"n\"]") {
+    Document d("i32", shape);
+    d.Input("x");
+    d.Output("y");
+    const std::string more = R"(,"instances":)" + shape + where;
+    for (size_t i = 0; i < leaves; ++i) {
+      const std::string name = "make" + std::to_string(i);
+      d.Node(name, "triple", {"in a", "out b"}, more);
+      d.Edge(i == 0 ? "x" : "make" + std::to_string(i - 1) + ".b", name + ".a");
+    }
+    std::string sum = "make" + std::to_string(leaves - 1) + ".b";
+    for (size_t i = 0; i + 1 < leaves; ++i) {
+      const std::string name = "add" + std::to_string(i);
+      d.Node(name, "add", {"in a", "in b", "out c"}, more);
+      d.Edge(sum, name + ".a");
+      d.Edge("make" + std::to_string(i) + ".b", name + ".b");
+      sum = name + ".c";
+    }
+    d.Edge(sum, "y");
+    return d.Text();
+  }
+  static int32_t SumOf(int32_t x, size_t leaves) {
+    uint32_t value = static_cast<uint32_t>(x), sum = 0;
+    for (size_t i = 0; i < leaves; ++i) {
+      value = 3 * value + 1;
+      sum += value;
+    }
+    return static_cast<int32_t>(sum);
+  }
+
+  std::shared_ptr<PreparedGraph> Prepare(const std::string& document) {
+    StatusOr<PrepareOutcome> outcome = engine_->Prepare(document, modules_, kNever);
+    EXPECT_TRUE(outcome.ok() && outcome->graph != nullptr)
+        << outcome.status() << (outcome.ok() ? ToString(outcome->diagnostics) : "");
+    return outcome.ok() ? outcome->graph : nullptr;
+  }
+
+  // y for x = 0, 1, 2 ...
+  StatusOr<Tensor> Run(PreparedGraph& graph, size_t elements) {
+    Tensor x(elements), y(elements, -1);
+    for (size_t i = 0; i < elements; ++i) {
+      x[i] = static_cast<int32_t>(i);
+    }
+    const auto bind = [&](Tensor& tensor) {
+      return Binding{.type = ElementType::kI32,
+                     .shape = {elements},
+                     .data = reinterpret_cast<uint8_t*>(tensor.data()),
+                     .bytes = elements * sizeof(int32_t)};
+    };
+    RunRequest request;
+    request.inputs["x"] = bind(x);
+    request.outputs["y"] = bind(y);
+    HPVMD_ASSIGN_OR_RETURN(result_, engine_->Run(graph, request));
+    return y;
+  }
+
+  void ExpectSum(const StatusOr<Tensor>& y, size_t leaves) {
+    ASSERT_TRUE(y.ok()) << y.status();
+    for (size_t i = 0; i < y->size(); ++i) {
+      ASSERT_EQ((*y)[i], SumOf(static_cast<int32_t>(i), leaves)) << i;
+    }
+  }
+
+  int SpillFd() {
+    spill_ = memfd_create("spill", MFD_CLOEXEC);
+    return spill_;
+  }
+
+  Hub hub_;
+  KernelFunctions kernels_;
+  FunctionCompiler compiler_{kernels_};
+  AnyModule modules_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::unique_ptr<Engine> engine_;
+  RunResult result_;
+  int spill_ = -1;
+};
+
+constexpr size_t kLeaves = 8;
+constexpr size_t kElements = 4096;
+constexpr uint64_t kBytes = kElements * sizeof(int32_t);
+const char* const kOnGpu = R"(,"devices":["opencl:0"])";
+
+// A device that holds half of what the graph has at once: values go to host memory and come back.
+TEST_F(PlanTest, OverflowsToTheHost) {
+  Start({{}, Gpu("opencl:0")}, {.device_bytes_max = 4 * kBytes});
+  const auto graph = Prepare(Sum(kLeaves, kOnGpu));
+  ASSERT_NE(graph, nullptr);
+  for (int again = 0; again < 2; ++again) {
+    ExpectSum(Run(*graph, kElements), kLeaves);
+  }
+  const Plan& plan = *graph->plans.front();
+  EXPECT_GT(plan.residency.evictions, 0u);
+  EXPECT_EQ(plan.residency.spills, 0u);
+  EXPECT_GT(plan.body.moved_bytes, 2 * kBytes);
+  EXPECT_EQ(plan.body.spilled_bytes, 0u);
+  EXPECT_LE(plan.device_bytes.of(devices_[1].get()), 4 * kBytes);
+}
+
+// Neither the device nor the host may hold it all: the rest goes to disk.
+TEST_F(PlanTest, OverflowsToTheDisk) {
+  Start({{}, Gpu("opencl:0")}, {.host_bytes_max = 2 * kBytes,
+                                .device_bytes_max = 4 * kBytes,
+                                .spill_fd = SpillFd(),
+                                .spill_bytes_max = 64 * kBytes});
+  const auto graph = Prepare(Sum(kLeaves, kOnGpu));
+  ASSERT_NE(graph, nullptr);
+  for (int again = 0; again < 2; ++again) {
+    ExpectSum(Run(*graph, kElements), kLeaves);
+  }
+  const Plan& plan = *graph->plans.front();
+  EXPECT_GT(plan.residency.spills, 0u);
+  EXPECT_GT(plan.body.spilled_bytes, 0u);
+  EXPECT_LE(plan.temporary_bytes, 2 * kBytes);
+}
+
+// Only host memory, and too little of it.
+TEST_F(PlanTest, HostMemoryOverflowsToTheDisk) {
+  Start({{}}, {.host_bytes_max = 4 * kBytes, .spill_fd = SpillFd(), .spill_bytes_max = 64 * kBytes});
+  const auto graph = Prepare(Sum(kLeaves, ""));
+  ASSERT_NE(graph, nullptr);
+  ExpectSum(Run(*graph, kElements), kLeaves);
+  EXPECT_GT(graph->plans.front()->body.spilled_bytes, 0u);
+}
+
+// Without a file, with one that is too small, and with one on a full disk: a sentence with the sizes.
+TEST_F(PlanTest, NowhereToGoIsSaid) {
+  Start({{}}, {.host_bytes_max = 4 * kBytes});
+  auto graph = Prepare(Sum(kLeaves, ""));
+  ASSERT_NE(graph, nullptr);
+  Status status = Run(*graph, kElements).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("node \""), HasSubstr(std::to_string(4 * kBytes))));
+  Start({{}}, {.host_bytes_max = 4 * kBytes, .spill_fd = SpillFd(), .spill_bytes_max = kBytes});
+  graph = Prepare(Sum(kLeaves, ""));
+  ASSERT_NE(graph, nullptr);
+  status = Run(*graph, kElements).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  const int full = open("/dev/full", O_RDWR | O_CLOEXEC);
+  Start({{}}, {.host_bytes_max = 4 * kBytes, .spill_fd = full, .spill_bytes_max = 64 * kBytes});
+  close(full);
+  graph = Prepare(Sum(kLeaves, ""));
+  ASSERT_NE(graph, nullptr);
+  status = Run(*graph, kElements).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("spill file cannot be written"), HasSubstr("No space left")));
+}
+
+// Sizes that no run can change are looked at when the graph is prepared.
+TEST_F(PlanTest, WhatCanNeverFitIsRefusedWhenPrepared) {
+  Start({{}, Gpu("opencl:0")}, {.device_bytes_max = 2 * kBytes});
+  const StatusOr<PrepareOutcome> outcome = engine_->Prepare(Sum(2, kOnGpu, "[4096]"), modules_, kNever);
+  EXPECT_TRUE(absl::IsResourceExhausted(outcome.status())) << outcome.status();
+  EXPECT_THAT(Message(outcome.status()),
+              AllOf(HasSubstr("node \"add0\""), HasSubstr(std::to_string(3 * kBytes) + " bytes against " +
+                                                          std::to_string(2 * kBytes) + " on device opencl:0")));
+  // Elsewhere it would fit; and a smaller one does.
+  EXPECT_TRUE(engine_->Prepare(Sum(2, "", "[4096]"), modules_, kNever).ok());
+  const auto graph = Prepare(Sum(2, kOnGpu, "[512]"));
+  ASSERT_NE(graph, nullptr);
+  EXPECT_NE(graph->flat, nullptr);
+  ExpectSum(Run(*graph, 512), 2);
+  EXPECT_EQ(graph->flat, nullptr);  // The plan has it.
+}
+
+// Two equal devices share one large launch, and the bytes are those of one device.
+TEST_F(PlanTest, PartsOfALaunchGiveTheSameBytes) {
+  constexpr size_t kMany = 1 << 18;
+  const std::string document = Sum(1, R"(,"devices":["gpu"])");
+  FunctionDeviceOptions slow = Gpu("opencl:0"), other = Gpu("opencl:1");
+  Start({{}, slow, other});
+  const auto graph = Prepare(document);
+  ASSERT_NE(graph, nullptr);
+  // As placement would cut it, whatever it thinks of the costs today.
+  std::vector<scheduler::Task> tasks;
+  const uint64_t cut = kMany / 4;
+  for (uint32_t part = 0; part < 2; ++part) {
+    tasks.push_back({.node = graph::FlatNodeId(0u),
+                     .choice = part,
+                     .device = part + 1,
+                     .box = {.first = {part == 0 ? 0 : cut, 0, 0}, .count = {part == 0 ? cut : kMany - cut, 1, 1}},
+                     .is_part = true});
+  }
+  StatusOr<std::unique_ptr<Plan>> plan =
+      BuildPlan(*graph, {.symbols = {static_cast<int64_t>(kMany)}, .tasks = &tasks});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // Each part moves only what it needs: in and out once altogether.
+  EXPECT_EQ((*plan)->body.moved_bytes, 2 * kMany * sizeof(int32_t));
+  (*plan)->input_shapes = {{kMany}, {}};
+  graph->plans.push_back(*std::move(plan));
+  ExpectSum(Run(*graph, kMany), 1);
+  EXPECT_EQ(graph->plans.size(), 1u);
+  EXPECT_EQ(graph->plans.front()->tasks.size(), 2u);
+}
+
+}  // namespace
+}  // namespace hpvm

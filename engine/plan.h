@@ -26,6 +26,7 @@
 #include "engine/costs.h"
 #include "engine/device_memory.h"
 #include "engine/host_memory.h"
+#include "engine/plan_review.h"
 #include "graph/flatten.h"
 #include "graph/graph.h"
 #include "scheduler/placement.h"
@@ -119,6 +120,7 @@ struct Plan {
   graph::SymbolValues symbols;
   std::vector<scheduler::Carry> carries;
   std::vector<uint32_t> asked_on_host;  // PlanRequest::on_host.
+  std::optional<uint32_t> until;        // With carries: the root's port that ends the run. Set by who asked for the plan.
   std::vector<std::vector<uint64_t>>
       input_shapes;  // By the root's port; to recognise a run like the last without solving symbols.
   std::map<std::string, int64_t> given;
@@ -151,9 +153,7 @@ struct Plan {
   // Of PlanRequest::on_host: where the outputs lie in host memory when the body has ended.
   std::vector<HostOutput> on_host;
   std::vector<NodeTiming> timings;                   // By task.
-  // Whoever runs the plan counts here, to know when to look at the costs again and when to plan anew.
-  uint32_t replans = 0;
-  uint64_t runs = 0, review_at = 0;
+  PlanReview review;  // Whoever runs the plan keeps it, and what follows.
   FeedState feed;
   std::vector<std::string> paths;                    // Of the first nodes; filled as records are asked for.
 

@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of a prepared graph: check the bindings, find or build the plan, put the caller's memory into its tables,
-// submit its segments.
+// One run of a prepared graph: check the bindings, find or build the plan, put the caller's memory into its tables, run
+// its stages as often as asked for.
 #include <algorithm>
-#include <deque>
-#include <limits>
+#include <array>
+#include <memory>
+#include <optional>
 #include <utility>
 
-#include "compiler/debug/place.h"
 #include "engine/bindings.h"
 #include "engine/engine.h"
 #include "engine/prepared_graph.h"
-#include "engine/run_note.h"
+#include "engine/recover.h"
+#include "engine/run_iterations.h"
+#include "engine/run_plans.h"
+#include "engine/run_records.h"
+#include "engine/run_repeat.h"
+#include "engine/run_stage.h"
 
 namespace hpvm {
 namespace {
 
-// How often a waiting host looks at the stop word, which nobody signals.
+// How often a run that waits for its turn looks at the stop word.
 constexpr Duration kStopPoll = std::chrono::milliseconds(2);
 
 const std::atomic<uint32_t> kNoStop{0};
 
-class Runner {
+// A turn to run a graph.
+class Turn {
  public:
-  Runner(const EngineOptions& options, PreparedGraph& graph, const RunRequest& request)
-      : options_(options), graph_(graph), request_(request), stop_(request.stop == nullptr ? kNoStop : *request.stop) {}
-  ~Runner() {
+  explicit Turn(PreparedGraph& graph) : graph_(graph) {}
+  ~Turn() {
     if (has_entered_) {
       {
         std::lock_guard lock(graph_.mutex);
@@ -33,146 +38,66 @@ class Runner {
       graph_.idle.notify_one();
     }
   }
-  Runner(const Runner&) = delete;
-  Runner& operator=(const Runner&) = delete;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
 
-  StatusOr<RunResult> Run() {
-    start_ = options_.clock->Now();
-    if (request_.repeat == 0) {
-      return InvalidArgument("Repeat count (0) must be at least 1.");
-    }
-    HPVMD_RETURN_IF_ERROR(Enter());
-    HPVMD_RETURN_IF_ERROR(Bind());
-    const Time run_start = options_.clock->Now();
-    result_.bind = run_start - start_;
-    for (uint32_t i = 0; i < request_.repeat; ++i) {
-      log_.SetRepetition(i);
-      if (Status status = RunOnce(); !status.ok()) {
-        FillLog();
-        // Failed timelines stay failed; the next run needs new ones.
-        HPVMD_RETURN_IF_ERROR(ResetTimelines(*plan_));
-        return status;
-      }
-      CountDeviceTime();
-    }
-    result_.run = options_.clock->Now() - run_start;
-    for (Duration& time : result_.device_time) {
-      time = std::min(time, result_.run);
-    }
-    result_.nodes_run = uint64_t{plan_->flat.nodes.size()} * request_.repeat;
-    Record(run_start);
-    FillLog();
-    return std::move(result_);
-  }
-
- private:
   // Waits for earlier runs of this graph, which may be long: a stop or the deadline ends the wait.
-  Status Enter() {
+  Status Enter(const StageOptions& options) {
     std::unique_lock lock(graph_.mutex);
-    HPVMD_RETURN_IF_ERROR(CheckTime());
+    HPVMD_RETURN_IF_ERROR(CheckTime(options));
     while (graph_.is_running) {
       graph_.idle.wait_for(lock, kStopPoll);
-      HPVMD_RETURN_IF_ERROR(CheckTime());
+      HPVMD_RETURN_IF_ERROR(CheckTime(options));
     }
     graph_.is_running = true;
     has_entered_ = true;
     return absl::OkStatus();
   }
 
-  Status CheckTime() const {
-    if (stop_.load(std::memory_order_relaxed) != 0) {
-      return options_.clock->Now() >= request_.deadline ? DeadlineExceeded("The run's deadline has passed.")
-                                                        : Cancelled("The run was cancelled.");
+ private:
+  PreparedGraph& graph_;
+  bool has_entered_ = false;
+};
+
+class Runner {
+ public:
+  Runner(const EngineOptions& options, PreparedGraph& graph, const RunRequest& request)
+      : options_(options),
+        graph_(graph),
+        request_(request),
+        stage_options_{.hub = *options.hub,
+                       .clock = *options.clock,
+                       .stop = request.stop == nullptr ? kNoStop : *request.stop,
+                       .deadline = request.deadline,
+                       .log = request.log != nullptr ? &log_ : nullptr,
+                       .check = graph.is_checked},
+        turn_(graph) {}
+
+  StatusOr<RunResult> Run() {
+    const Time start = options_.clock->Now();
+    HPVMD_ASSIGN_OR_RETURN(repetition_, ReadRepetition(root(), request_));
+    HPVMD_RETURN_IF_ERROR(turn_.Enter(stage_options_));
+    HPVMD_RETURN_IF_ERROR(Bind());
+    const Time run_start = options_.clock->Now();
+    result_.bind = run_start - start;
+    result_.device_time.resize(graph_.devices.size());
+    HPVMD_RETURN_IF_ERROR(RunAll(run_start));
+    result_.run = options_.clock->Now() - run_start;
+    for (Duration& time : result_.device_time) {
+      time = std::min(time, result_.run);
     }
-    return request_.deadline != kNever && options_.clock->Now() >= request_.deadline
-               ? DeadlineExceeded("The run's deadline has passed.")
-               : absl::OkStatus();
+    return std::move(result_);
   }
+
+ private:
+  const graph::Node& root() const { return graph_.graph.node(graph_.graph.root()); }
 
   Status Bind() {
     ports_.resize(root().ports.size());
     HPVMD_RETURN_IF_ERROR(BindInputs(root(), request_.inputs, BindData::kRequired, ports_));
-    HPVMD_RETURN_IF_ERROR(FindPlan());
+    HPVMD_ASSIGN_OR_RETURN(plan_, FindPlan(graph_, {request_, repetition_, ports_}));
     HPVMD_RETURN_IF_ERROR(BindOutputs());
-    HPVMD_RETURN_IF_ERROR(CheckOverlaps(root(), ports_));
-    HPVMD_RETURN_IF_ERROR(Import());
-    for (const ScalarSource& source : plan_->scalar_sources) {
-      HPVMD_ASSIGN_OR_RETURN(plan_->scalars[source.slot],
-                             ScalarBits(root().ports[source.port], *ports_[source.port], source.type));
-    }
-    return absl::OkStatus();
-  }
-
-  const graph::Node& root() const { return graph_.graph.node(graph_.graph.root()); }
-
-  // The plan for these sizes goes to the front of the list; a new one pushes out the one used longest ago.
-  Status FindPlan() {
-    auto& plans = graph_.plans;
-    auto same_request = [&](const std::unique_ptr<Plan>& plan) { return IsSameRequest(*plan); };
-    auto it = std::find_if(plans.begin(), plans.end(), same_request);
-    if (it == plans.end()) {
-      HPVMD_ASSIGN_OR_RETURN(graph::SymbolValues symbols, SolveSymbols(graph_.graph, ports_, request_.symbols));
-      it = std::find_if(plans.begin(), plans.end(),
-                        [&](const std::unique_ptr<Plan>& plan) { return plan->symbols == symbols; });
-      if (it == plans.end()) {
-        MakeRoom();
-        StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, {.symbols = symbols});
-        if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !plans.empty()) {
-          plans.clear();  // Their memory may be what is missing.
-          plan = BuildPlan(graph_, {.symbols = std::move(symbols)});
-        }
-        if (!plan.ok() && request_.shortage != nullptr) {
-          *request_.shortage = graph_.shortage;
-        }
-        HPVMD_RETURN_IF_ERROR(plan.status());
-        it = plans.insert(plans.begin(), *std::move(plan));
-      }
-      Remember(**it);
-    }
-    std::rotate(plans.begin(), it, it + 1);
-    plan_ = plans.front().get();
-    return absl::OkStatus();
-  }
-
-  bool IsSameRequest(const Plan& plan) const {
-    if (plan.given != request_.symbols) {
-      return false;
-    }
-    for (uint32_t port = 0; port < ports_.size(); ++port) {
-      if (root().ports[port].access == graph::Access::kIn && plan.input_shapes[port] != ports_[port]->shape) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  void Remember(Plan& plan) const {
-    plan.given = request_.symbols;
-    plan.input_shapes.assign(ports_.size(), {});
-    for (uint32_t port = 0; port < ports_.size(); ++port) {
-      if (root().ports[port].access == graph::Access::kIn) {
-        plan.input_shapes[port] = ports_[port]->shape;
-      }
-    }
-  }
-
-  // Keeps the number of plans in bounds, and their memory to a quarter of what the smallest host device has.
-  void MakeRoom() const {
-    auto& plans = graph_.plans;
-    uint64_t memory = std::numeric_limits<uint64_t>::max();
-    for (const Device* device : graph_.devices) {
-      if (device->info().host_visible && device->info().memory_bytes != 0) {
-        memory = std::min(memory, device->info().memory_bytes);
-      }
-    }
-    uint64_t held = 0;
-    for (const std::unique_ptr<Plan>& plan : plans) {
-      held += plan->temporary_bytes;
-    }
-    while (!plans.empty() && (plans.size() >= kPlansMax || held > memory / 4)) {
-      held -= plans.back()->temporary_bytes;
-      plans.pop_back();
-    }
+    return CheckOverlaps(root(), ports_);
   }
 
   Status BindOutputs() {
@@ -183,22 +108,7 @@ class Runner {
         continue;
       }
       const graph::FlatValue& value = plan_->flat.values[plan_->flat.outputs[port].index];
-      auto bound = request_.outputs.find(p.name);
-      Binding binding;
-      if (bound != request_.outputs.end()) {
-        HPVMD_RETURN_IF_ERROR(CheckOutput(p, value, bound->second));
-        binding = bound->second;
-      } else if (request_.allocate_output) {
-        binding = {.type = value.type, .shape = value.shape, .data = nullptr, .bytes = value.bytes};
-        StatusOr<uint8_t*> data = request_.allocate_output(p.name, value.type, value.shape, value.bytes);
-        if (!data.ok()) {
-          return While(data.status(),
-                       "allocating output \"" + p.name + "\" (" + std::to_string(value.bytes) + " bytes)");
-        }
-        binding.data = *data;
-      } else {
-        return InvalidArgument("Output \"" + p.name + "\" (" + std::to_string(value.bytes) + " bytes) is not bound.");
-      }
+      HPVMD_ASSIGN_OR_RETURN(Binding binding, BindOutput(p, value));
       if (binding.data == nullptr && value.bytes > 0) {
         return InvalidArgument("Output \"" + p.name + "\" (" + std::to_string(value.bytes) +
                                " bytes) is bound to no memory.");
@@ -208,248 +118,136 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // Puts the caller's memory into the tables. Memory that is the same as in the last run is still in place.
-  Status Import() {
-    for (PortImport& import : plan_->imports) {
-      const Binding& binding = *ports_[import.port];
-      if (import.buffer != nullptr && import.data == binding.data) {
-        continue;
-      }
-      Device& device = *plan_->devices[import.device];
-      if (!device.info().host_visible) {
-        import.buffer = MakeHostView(binding.data, import.bytes);
-      } else {
-        // An empty tensor has no memory to import.
-        StatusOr<std::unique_ptr<Buffer>> buffer =
-            device.Allocate({.bytes = import.bytes, .import = import.bytes == 0 ? nullptr : binding.data});
-        if (!buffer.ok()) {
-          return While(buffer.status(),
-                       "importing port \"" + root().ports[import.port].name + "\" on device " + device.info().id);
+  StatusOr<Binding> BindOutput(const graph::Port& port, const graph::FlatValue& value) const {
+    const auto bound = request_.outputs.find(port.name);
+    if (bound != request_.outputs.end()) {
+      HPVMD_RETURN_IF_ERROR(CheckOutput(port, value, bound->second));
+      return bound->second;
+    }
+    if (!request_.allocate_output) {
+      return InvalidArgument("Output \"" + port.name + "\" (" + std::to_string(value.bytes) + " bytes) is not bound.");
+    }
+    Binding binding{.type = value.type, .shape = value.shape, .data = nullptr, .bytes = value.bytes};
+    StatusOr<uint8_t*> data = request_.allocate_output(port.name, value.type, value.shape, value.bytes);
+    if (!data.ok()) {
+      return While(data.status(), "allocating output \"" + port.name + "\" (" + std::to_string(value.bytes) + " bytes)");
+    }
+    binding.data = *data;
+    return binding;
+  }
+
+  // All repetitions; a device that is lost on the way is left out, and what it did made up for.
+  Status RunAll(Time run_start) {
+    nodes_ = plan_->flat.nodes.size();
+    while (progress_.repetitions < request_.repeat && !progress_.is_converged) {
+      const bool is_rest = recovery_.plan() != nullptr;
+      if (plan_ == nullptr && !is_rest) {
+        StatusOr<Plan*> plan = FindPlan(graph_, {request_, repetition_, ports_});
+        if (!plan.ok()) {
+          return loss_;  // Nothing else can run the graph.
         }
-        import.buffer = *std::move(buffer);
+        plan_ = *plan;
       }
-      import.data = binding.data;
-      plan_->buffers[import.device][import.slot] = import.buffer.get();
+      HPVMD_RETURN_IF_ERROR(RunPlan(is_rest ? *recovery_.plan() : *plan_, is_rest, run_start));
+    }
+    result_.repetitions = progress_.repetitions;
+    result_.is_converged = progress_.is_converged;
+    result_.nodes_run = nodes_ * progress_.repetitions;
+    return absl::OkStatus();
+  }
+
+  Status RunPlan(Plan& plan, bool is_rest, Time run_start) {
+    IterationContext context{stage_options_, graph_, repetition_, ports_, log_};
+    recovery_.AddPorts(&context.ports);
+    Iterations iterations(context, plan);
+    const Time start = options_.clock->Now();
+    const uint32_t before = progress_.repetitions;
+    Status status = iterations.Run(is_rest ? before + 1 : request_.repeat, &progress_, &result_);
+    if (request_.log != nullptr) {
+      FillLog(graph_, plan, log_, request_.log);
+    }
+    if (!status.ok()) {
+      return TakeFailure(plan, iterations, context.ports, std::move(status), run_start);
+    }
+    if (!is_rest) {
+      result_.nodes.clear();
+    }
+    AddRecords(graph_, plan, iterations.timings(), run_start, request_.node_records_max, nullptr, &result_.nodes);
+    if (is_rest) {
+      recovery_.Clear();
+    } else {
+      ReviewPlan(graph_, plan, iterations.timings(),
+                 (options_.clock->Now() - start) / std::max(progress_.repetitions - before, 1u));
     }
     return absl::OkStatus();
   }
 
-  Status RunOnce() {
-    HPVMD_RETURN_IF_ERROR(CheckTime());
-    points_.clear();
-    note_.Clear();
-    submitted_.assign(plan_->queues.size(), 0);
-    Status status = absl::OkStatus();
-    for (const PlanSegment& segment : plan_->segments) {
-      status = SubmitSegment(segment);
-      if (!status.ok()) {
-        break;
-      }
+  // OK when the run can go on without a device.
+  Status TakeFailure(Plan& plan, const Iterations& iterations, const PortBindings& ports, Status status,
+                     Time run_start) {
+    const StageFailure& failure = iterations.stages().failure();
+    if (failure.status.ok()) {
+      return status;  // No device failed.
     }
-    // Nothing may touch the caller's memory after Run returns, so what was submitted is awaited even after a failure.
-    for (size_t i = 0; i < submitted_.size(); ++i) {
-      PlanQueue& queue = plan_->queues[i];
-      if (submitted_[i] > 0) {
-        const Status settled = queue.timeline->Wait(queue.base + submitted_[i], kNever);
-        status = status.ok() ? settled : status;
-      }
-      queue.base += plan_->body.steps[i];
+    status = Explain(graph_, plan, failure, CheckTime(stage_options_));
+    const std::optional<uint32_t> lost = LostDevice(graph_, plan, failure);
+    if (!lost.has_value()) {
+      HPVMD_RETURN_IF_ERROR(ResetTimelines(plan));  // Failed timelines stay failed.
+      return status;
     }
-    return Explain(std::move(status));
-  }
-
-  Status SubmitSegment(const PlanSegment& segment) {
-    HPVMD_RETURN_IF_ERROR(CheckTime());
-    const PlanQueue& queue = plan_->queues[segment.queue];
-    Device& device = *plan_->devices[queue.device];
-    // Spans in a submission stay valid until its signals, so each segment in flight has its own points.
-    SegmentPoints& points = points_.emplace_back();
-    points.segment = &segment;
-    for (const PlanWait& wait : segment.waits) {
-      points.waits.push_back({plan_->queues[wait.queue].timeline.get(), plan_->queues[wait.queue].base + wait.value});
+    loss_ = std::move(status);
+    graph_.is_lost.resize(graph_.devices.size());
+    graph_.is_lost[*lost] = true;
+    ++result_.lost_devices;
+    if (request_.lost_devices != nullptr) {
+      request_.lost_devices->push_back(plan.devices[*lost]->info().id);
     }
-    points.signal = {queue.timeline.get(), queue.base + segment.signal};
-    if (device.info().runs_inline) {
-      // An inline device runs on this thread only when its waits are reached; otherwise it would need a thread of its
-      // own.
-      for (const TimelinePoint& wait : points.waits) {
-        HPVMD_RETURN_IF_ERROR(Await(wait));
-      }
-    }
-    if (!segment.note.empty()) {
-      note_.Add(segment.note);
-    }
-    HPVMD_RETURN_IF_ERROR(device.Submit({.waits = points.waits,
-                                         .lane = queue.lane,
-                                         .commands = &segment.commands,
-                                         .buffers = plan_->buffers[queue.device],
-                                         .scalars = plan_->scalars,
-                                         .signals = {&points.signal, 1},
-                                         .stop = &stop_,
-                                         .timings = plan_->timings,
-                                         .failure = &points.failure,
-                                         .log = request_.log != nullptr ? &log_ : nullptr,
-                                         .check = graph_.is_checked}));
-    submitted_[segment.queue] = segment.signal;
-    if (!device.info().runs_inline) {
+    plan_ = nullptr;
+    if (plan.carries.empty() && !plan.residency.steps.empty()) {
+      KeepRest(plan, *lost, iterations, ports, run_start);
       return absl::OkStatus();
     }
-    HPVMD_RETURN_IF_ERROR(points.signal.timeline->Wait(points.signal.value, kNever));
-    points_.pop_back();
+    if (!plan.carries.empty()) {
+      progress_ = Progress();  // What was handed over may be lost: from the start.
+    }
+    result_.nodes.clear();
+    recovery_.Clear();
+    DropPlansOf(graph_, *lost);
     return absl::OkStatus();
   }
 
-  // Until the point is reached or failed, or the run is stopped or late.
-  Status Await(const TimelinePoint& point) const {
-    while (true) {
-      const StatusOr<size_t> settled =
-          options_.hub->WaitAny({&point, 1}, std::min(request_.deadline, options_.clock->Now() + kStopPoll));
-      if (settled.ok()) {
-        return point.timeline->Wait(point.value, kNever);
-      }
-      HPVMD_RETURN_IF_ERROR(CheckTime());
+  // What the broken repetition has done and need not do again; the plan is gone afterwards.
+  void KeepRest(Plan& plan, uint32_t lost, const Iterations& iterations, const PortBindings& ports,
+                Time run_start) {
+    std::vector<NodeRecord> records;
+    AddRecords(graph_, plan, iterations.broken_timings(), run_start, request_.node_records_max,
+               nullptr, &records);
+    std::vector<uint32_t> nodes;
+    for (size_t i = 0; i < records.size(); ++i) {
+      nodes.push_back(plan.tasks[i].node.index);
     }
-  }
-
-  // The segment in which the failure began: upstream ones are submitted first. Null before any was.
-  const PlanSegment* FailedSegment() const {
-    const auto failed = std::find_if(points_.begin(), points_.end(), [](const SegmentPoints& points) {
-      return Poll(points.signal) == PointState::kFailed;
-    });
-    return failed != points_.end() ? failed->segment : points_.empty() ? nullptr : points_.back().segment;
-  }
-
-  const Device& DeviceOf(const PlanSegment& segment) const {
-    return *plan_->devices[plan_->queues[segment.queue].device];
-  }
-
-  void ReportLost() const {
-    if (const PlanSegment* segment = FailedSegment(); segment != nullptr && request_.lost_devices != nullptr) {
-      request_.lost_devices->push_back(DeviceOf(*segment).info().id);
-    }
-  }
-
-  // For failures of which the device does not know the node: which ones it ran.
-  Status NameSegment(Status status) const {
-    const PlanSegment* segment = FailedSegment();
-    if (segment == nullptr) {
-      return status;
-    }
-    return While(std::move(status), segment->note.empty()
-                                        ? "running on device " + DeviceOf(*segment).info().id
-                                        : "running " + segment->note);
-  }
-
-  // Names the node that failed first, where a device said which.
-  Status Explain(Status status) const {
-    if (status.ok()) {
-      return status;
-    }
-    const auto failed = std::find_if(points_.begin(), points_.end(), [&](const SegmentPoints& points) {
-      return points.failure.node < plan_->tasks.size();
-    });
-    if (absl::IsUnavailable(status)) {
-      ReportLost();
-    }
-    if (failed == points_.end()) {
-      return absl::IsCancelled(status) ? CheckTime().ok() ? status : CheckTime() : NameSegment(std::move(status));
-    }
-    const uint32_t task = failed->failure.node;
-    const std::string node = "node \"" + PathOf(task) + "\"";
-    if (absl::IsCancelled(status)) {
-      return While(CheckTime().ok() ? status : CheckTime(), "running " + node);
-    }
-    const ir::TrapReport& trap = failed->failure.trap;
-    if (trap.code == ir::TrapCode::kNone || trap.code == ir::TrapCode::kStopped) {
-      return While(std::move(status),
-                   "running " + node + " on device " + plan_->devices[plan_->tasks[task].device]->info().id);
-    }
-    return Aborted("N" + node.substr(1) + " trapped: " + DescribeTrap(trap, ExecutableOf(graph_, *plan_, task).artifact()) +
-                   ".");
-  }
-
-  std::string PathOf(uint32_t task) const {
-    return graph::PathOf(graph_.graph, plan_->flat.nodes[plan_->tasks[task].node.index]);
-  }
-
-  // What the devices say that the nodes of this repetition took.
-  void CountDeviceTime() {
-    result_.device_time.resize(graph_.devices.size());
-    for (size_t i = 0; i < plan_->timings.size(); ++i) {
-      const NodeTiming& timing = plan_->timings[i];
-      result_.device_time[plan_->tasks[i].device] += Duration(std::max<int64_t>(timing.end_ns - timing.start_ns, 0));
-    }
-  }
-
-  void Record(Time run_start) {
-    const size_t count = std::min<size_t>(plan_->tasks.size(), request_.node_records_max);
-    for (size_t i = plan_->paths.size(); i < count; ++i) {
-      plan_->paths.push_back(PathOf(static_cast<uint32_t>(i)));
-    }
-    // Nodes without instances have no times.
-    int64_t base = run_start.count();
-    for (size_t i = 0; i < count; ++i) {
-      if (plan_->timings[i].end_ns != 0) {
-        base = std::min(base, plan_->timings[i].start_ns);
+    const std::vector<scheduler::SegmentState> states = iterations.stages().States();
+    const std::vector<bool> is_done = recovery_.Keep(graph_, lost, plan, states, ports);
+    for (size_t i = 0; i < records.size() && !is_done.empty(); ++i) {
+      if (is_done[nodes[i]]) {
+        result_.nodes.push_back(std::move(records[i]));
       }
     }
-    result_.nodes.reserve(count);
-    for (size_t i = 0; i < count; ++i) {
-      const NodeTiming& timing = plan_->timings[i];
-      const bool ran = timing.end_ns != 0;
-      result_.nodes.push_back({.path = plan_->paths[i],
-                               .device = plan_->devices[plan_->tasks[i].device]->info().id,
-                               .start_ns = ran ? timing.start_ns - base : 0,
-                               .end_ns = ran ? timing.end_ns - base : 0,
-                               .fast_math = ExecutableOf(graph_, *plan_, static_cast<uint32_t>(i)).artifact().fast_math});
-    }
   }
-
-  // What the kernels said, by the paths of their nodes.
-  void FillLog() {
-    if (request_.log == nullptr) {
-      return;
-    }
-    const auto path = [&](uint32_t node) {
-      return node < plan_->tasks.size() ? PathOf(node) : std::string();
-    };
-    RunLog& log = *request_.log;
-    uint32_t node = std::numeric_limits<uint32_t>::max();
-    std::string node_path;
-    for (PrintedLine& line : log_.TakeLines()) {
-      if (line.node != node) {
-        node = line.node;
-        node_path = path(node);
-      }
-      log.lines.push_back({node_path, line.instance, std::move(line.text)});
-    }
-    for (Finding& finding : log_.TakeFindings()) {
-      log.findings.push_back({path(finding.node), std::move(finding)});
-    }
-    log.lines_dropped = log_.dropped();
-    log.findings_dropped = log_.findings_dropped();
-    log.check_incomplete = log_.check_incomplete();
-  }
-
-  struct SegmentPoints {
-    const PlanSegment* segment = nullptr;
-    std::vector<TimelinePoint> waits;
-    TimelinePoint signal;
-    Failure failure;
-  };
 
   const EngineOptions& options_;
   PreparedGraph& graph_;
   const RunRequest& request_;
-  const std::atomic<uint32_t>& stop_;
-  bool has_entered_ = false;
-  Time start_{0};
-  Plan* plan_ = nullptr;               // In graph_.plans.
-  std::vector<const Binding*> ports_;  // By the root's port: in the request, or in result_.outputs.
-  std::deque<SegmentPoints> points_;   // Of segments in flight, and of the one that failed.
-  std::vector<uint64_t> submitted_;    // By queue: the last signal submitted in this repetition.
   LaunchLog log_;
-  RunNote note_;
+  const StageOptions stage_options_;
+  Turn turn_;
+  Repetition repetition_;
+  Plan* plan_ = nullptr;   // In graph_.plans; null after a loss, until one is asked for.
+  PortBindings ports_;     // By the root's port: in the request, or in result_.outputs.
+  uint64_t nodes_ = 0;     // Of the whole graph.
+  Progress progress_;
+  Recovery recovery_;
+  Status loss_;            // What the last loss of a device would have said.
   RunResult result_;
 };
 

@@ -37,18 +37,21 @@ RunNote::~RunNote() {
   }
 }
 
-void RunNote::Add(std::string_view text) {
+bool RunNote::Add(std::string_view text) {
   if (slot_ < 0) {
-    return;
+    return true;
   }
   Slot& slot = slots[static_cast<size_t>(slot_)];
   size_t length = slot.length.load(std::memory_order_relaxed);
+  bool is_whole = true;
   for (const std::string_view part : {std::string_view(length == 0 ? "" : "; "), text}) {
     const size_t fits = std::min(part.size(), kTextBytes - length);
     std::memcpy(slot.text.data() + length, part.data(), fits);
     length += fits;
+    is_whole = is_whole && fits == part.size();
   }
   slot.length.store(static_cast<uint32_t>(length), std::memory_order_release);
+  return is_whole;
 }
 
 void RunNote::Clear() {

@@ -16,8 +16,8 @@ class RunNote {
   ~RunNote();
   RunNote(const RunNote&) = delete;
   RunNote& operator=(const RunNote&) = delete;
-  // Adds `text`, as far as there is room.
-  void Add(std::string_view text);
+  // Adds `text`, as far as there is room; false when not all of it fits.
+  bool Add(std::string_view text);
   void Clear();
 
  private:

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/run_plans.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+namespace hpvm {
+namespace {
+
+// How often the plan of some sizes is made again because measurements say so.
+constexpr uint32_t kReplansMax = 6;
+// A plan that turns out slower than one before it by as much, in the quickest of some runs, makes way for that one.
+constexpr double kWorse = 1.05;
+constexpr uint64_t kRunsToJudge = 4;
+
+const graph::Node& Root(const PreparedGraph& graph) { return graph.graph.node(graph.graph.root()); }
+
+class Finder {
+ public:
+  Finder(PreparedGraph& graph, const PlanQuery& query) : graph_(graph), query_(query) {}
+
+  StatusOr<Plan*> Find() {
+    auto& plans = graph_.plans;
+    auto it = std::find_if(plans.begin(), plans.end(),
+                           [&](const std::unique_ptr<Plan>& plan) { return IsSameRequest(*plan); });
+    if (it == plans.end()) {
+      HPVMD_ASSIGN_OR_RETURN(graph::SymbolValues symbols,
+                             SolveSymbols(graph_.graph, query_.ports, query_.request.symbols));
+      HPVMD_RETURN_IF_ERROR(CheckRepetition(Root(graph_), query_.repetition, query_.ports, symbols));
+      it = std::find_if(plans.begin(), plans.end(), [&](const std::unique_ptr<Plan>& plan) {
+        return plan->symbols == symbols && IsSameRepetition(*plan);
+      });
+      if (it == plans.end()) {
+        HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, Build(std::move(symbols), PlanReview()));
+        it = plans.insert(plans.begin(), std::move(plan));
+      }
+      Remember(**it);
+    } else {
+      HPVMD_RETURN_IF_ERROR(CheckRepetition(Root(graph_), query_.repetition, query_.ports, (*it)->symbols));
+    }
+    std::rotate(plans.begin(), it, it + 1);
+    if (plans.front()->review.is_stale) {
+      HPVMD_RETURN_IF_ERROR(Replace());
+    }
+    return plans.front().get();
+  }
+
+ private:
+  bool IsSameRepetition(const Plan& plan) const {
+    const std::vector<scheduler::Carry>& carries = query_.repetition.carries;
+    return std::ranges::equal(plan.carries, carries,
+                              [](const scheduler::Carry& a, const scheduler::Carry& b) {
+                                return a.output == b.output && a.input == b.input;
+                              }) &&
+           (carries.empty() || plan.until == query_.repetition.until);
+  }
+
+  bool IsSameRequest(const Plan& plan) const {
+    if (plan.given != query_.request.symbols || !IsSameRepetition(plan)) {
+      return false;
+    }
+    for (uint32_t port = 0; port < Root(graph_).ports.size(); ++port) {
+      if (Root(graph_).ports[port].access == graph::Access::kIn &&
+          plan.input_shapes[port] != query_.ports[port]->shape) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void Remember(Plan& plan) const {
+    plan.given = query_.request.symbols;
+    plan.input_shapes.assign(Root(graph_).ports.size(), {});
+    for (uint32_t port = 0; port < Root(graph_).ports.size(); ++port) {
+      if (Root(graph_).ports[port].access == graph::Access::kIn) {
+        plan.input_shapes[port] = query_.ports[port]->shape;
+      }
+    }
+  }
+
+  // A new plan in the place of the first, which goes first: its memory may be what the new one needs.
+  Status Replace() {
+    std::unique_ptr<Plan> old = std::move(graph_.plans.front());
+    graph_.plans.erase(graph_.plans.begin());
+    PlanReview review = std::move(old->review);
+    review.is_stale = false;
+    graph::SymbolValues symbols = std::move(old->symbols);
+    old.reset();
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, Build(std::move(symbols), std::move(review)));
+    graph_.plans.insert(graph_.plans.begin(), std::move(plan));
+    Remember(*graph_.plans.front());
+    return absl::OkStatus();
+  }
+
+  StatusOr<std::unique_ptr<Plan>> Build(graph::SymbolValues symbols, PlanReview review) {
+    MakeRoom();
+    PlanRequest request{.symbols = std::move(symbols),
+                        .carries = query_.repetition.carries,
+                        .on_host = OutputsOnHost(graph_.graph, query_.repetition),
+                        .tasks = review.is_settled && !review.best.empty() ? &review.best : nullptr,
+                        .may_pin = review.may_pin};
+    StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, request);
+    if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !graph_.plans.empty()) {
+      graph_.plans.clear();  // Their memory may be what is missing.
+      plan = BuildPlan(graph_, request);
+    }
+    if (!plan.ok() && query_.request.shortage != nullptr) {
+      *query_.request.shortage = graph_.shortage;
+    }
+    HPVMD_RETURN_IF_ERROR(plan.status());
+    (*plan)->until = query_.repetition.until;
+    (*plan)->review = std::move(review);
+    return plan;
+  }
+
+  // Keeps the number of plans in bounds, and their memory to a quarter of what the smallest host device has.
+  void MakeRoom() const {
+    auto& plans = graph_.plans;
+    uint64_t memory = std::numeric_limits<uint64_t>::max();
+    for (const Device* device : graph_.devices) {
+      if (device->info().host_visible && device->info().memory_bytes != 0) {
+        memory = std::min(memory, device->info().memory_bytes);
+      }
+    }
+    uint64_t held = 0;
+    for (const std::unique_ptr<Plan>& plan : plans) {
+      held += plan->temporary_bytes;
+    }
+    while (!plans.empty() && (plans.size() >= kPlansMax || held > memory / 4)) {
+      held -= plans.back()->temporary_bytes;
+      plans.pop_back();
+    }
+  }
+
+  PreparedGraph& graph_;
+  const PlanQuery& query_;
+};
+
+}  // namespace
+
+StatusOr<Plan*> FindPlan(PreparedGraph& graph, const PlanQuery& query) { return Finder(graph, query).Find(); }
+
+void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Duration time) {
+  PlanReview& review = plan.review;
+  ++review.runs;
+  review.time = review.time == Duration(0) ? time : std::min(review.time, time);
+  const CostReview found = graph.costs->Feed(graph, plan.flat, plan.tasks, timings, time, &plan.feed);
+  if (review.is_settled) {
+    return;
+  }
+  const bool is_trial = plan.feed.has_pins;  // For a measurement's sake: no rival, and not to stay.
+  const bool is_worse = !is_trial && !review.best.empty() && review.runs >= kRunsToJudge &&
+                        static_cast<double>(review.time.count()) > kWorse * static_cast<double>(review.best_time.count());
+  if (!is_worse && (!found.should_replan || (review.runs < review.wait && !is_trial))) {
+    return;
+  }
+  if (!is_trial && (review.best.empty() || review.time < review.best_time)) {
+    review.best = plan.tasks;
+    review.best_time = review.time;
+  }
+  ++review.replans;
+  review.is_stale = true;
+  review.is_settled = is_worse || review.replans > kReplansMax;
+  review.may_pin = found.wants_samples && review.replans < kReplansMax;
+  review.wait = uint64_t{1} << review.replans;
+  review.runs = 0;
+  review.time = Duration(0);
+}
+
+void DropPlansOf(PreparedGraph& graph, uint32_t device) {
+  std::erase_if(graph.plans, [&](const std::unique_ptr<Plan>& plan) {
+    return std::ranges::any_of(plan->queues, [&](const PlanQueue& queue) { return queue.device == device; });
+  });
+}
+
+}  // namespace hpvm

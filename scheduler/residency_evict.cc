@@ -213,7 +213,8 @@ Status ResidencyWalk::Evict(uint32_t index) {
     }
     copy.is_pinned = true;  // Making room there must not come back to it.
     if (target == kNone) {
-      HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, overflow, start_));
+      // It can leave as soon as its last user is done, and should not wait for memory until later.
+      HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, overflow, std::min(start_, copy.until)));
     }
     TakeFrom(index, target, only, mover_[overflow]);
     copy.is_pinned = false;

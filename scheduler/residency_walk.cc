@@ -12,8 +12,8 @@ using graph::FlatNodeId;
 using graph::FlatPort;
 using graph::FlatValueId;
 
-// What an upload takes, about: its memory should be free so much before the task starts.
-constexpr uint64_t kUploadBytesPerNs = 10;
+// What it takes to move a value, about: its memory should be free so much before the task starts.
+constexpr uint64_t kMovedBytesPerNs = 10;
 // From one device to another through host memory: while one piece goes up the next one comes down.
 constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 
@@ -24,6 +24,7 @@ ResidencyWalk::ResidencyWalk(const ResidencyInput& input, const CarryLayout& lay
   spaces_ = std::max<SpaceIndex>(1, static_cast<SpaceIndex>(input.spaces.size()));
   for (const DeviceFacts& device : input.devices) {
     spaces_ = std::max(spaces_, device.space + 1);
+    has_copy_lanes_ = has_copy_lanes_ || device.has_copy_lanes;
   }
   residents_.resize(spaces_);
   for (SpaceIndex space = 0; space < spaces_; ++space) {
@@ -202,9 +203,10 @@ StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, 
     target = copy.is_writable ? c : target;
   }
   if (target == kNone) {
-    const bool is_early = input_.devices[device].has_copy_lanes;
-    const Duration upload(is_early ? static_cast<int64_t>(BytesOf(value) / kUploadBytesPerNs) : 0);
-    HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, space, start_ - upload));
+    // What is moved in is better there when the task begins.
+    const bool is_moved = has_copy_lanes_ && !need.is_empty() && copies_[first_copy_[value.index]].space != kZeros;
+    const Duration moving(is_moved ? static_cast<int64_t>(BytesOf(value) / kMovedBytesPerNs) : 0);
+    HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, space, start_ - moving));
   }
   Pin(target);
   copies_[target].until = std::max(copies_[target].until, end_);

@@ -178,6 +178,7 @@ class ResidencyWalk {
   std::vector<Arena> arenas_;       // By space.
   std::vector<Residents> residents_;  // By space.
   bool has_budgets_ = false;
+  bool has_copy_lanes_ = false;  // Of any device.
   std::vector<uint32_t> next_value_use_;  // By value: in Uses::value_uses, the first that is not over.
   std::vector<uint32_t> pins_;
   uint32_t group_ = 0;  // That is worked on.

@@ -11,7 +11,7 @@ using scheduler::CostClass;
 // For one device, of the time that its first run with a plan takes longer.
 constexpr Duration kProbeMax = std::chrono::milliseconds(4);
 
-// Fits are made anew after an eighth more samples, and after so many at the latest: means follow a machine that changes.
+// Fits are made anew after an eighth more samples, and after so many at the latest: a machine may change.
 constexpr uint64_t kRefitMax = 64;
 
 CostRecordClass Written(const CostClass& c) {

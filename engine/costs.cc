@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "engine/cost_store.h"
@@ -64,16 +65,19 @@ class PlanCostsCopy final : public PlanCosts {
   std::vector<scheduler::PlacementPin> pins_;
 };
 
-// A candidate's memory of its kernel.
+// An executable's memory of its kernel; leaves may share it.
 struct KernelUse {
   KernelCosts* kernel = nullptr;
   DeviceCosts* costs = nullptr;
+  scheduler::DeviceIndex device = 0;
 };
 
 }  // namespace
 
 struct GraphCosts::Kernels {
-  std::vector<std::vector<KernelUse>> leaves;  // By NodeId's index, by choice.
+  std::vector<KernelUse> uses;      // Distinct.
+  std::vector<uint32_t> first{0};   // By NodeId's index, and one more: in `of_choice`.
+  std::vector<uint32_t> of_choice;  // In `uses`, by choice.
   WorkCache cache;
   // Kept between calls, so that nothing is allocated.
   std::vector<SampleOption> options;
@@ -93,9 +97,12 @@ class Options {
         kernels_(kernels),
         works_(prepared.graph, flat, prepared.executables, kernels.cache) {}
 
-  std::span<KernelUse> UsesOf(graph::FlatNodeId node) const {
+  uint32_t ChoicesOf(graph::FlatNodeId node) const {
     const uint32_t leaf = flat_.nodes[node.index].leaf.index;
-    return leaf < kernels_.leaves.size() ? std::span<KernelUse>(kernels_.leaves[leaf]) : std::span<KernelUse>();
+    return leaf + size_t{1} < kernels_.first.size() ? kernels_.first[leaf + 1] - kernels_.first[leaf] : 0;
+  }
+  KernelUse& UseOf(graph::FlatNodeId node, uint32_t choice) const {
+    return kernels_.uses[kernels_.of_choice[kernels_.first[flat_.nodes[node.index].leaf.index] + choice]];
   }
   Work WorkOf(graph::FlatNodeId node, uint32_t choice, const scheduler::Box& box) const {
     return works_.Of(node, choice, box);
@@ -105,7 +112,7 @@ class Options {
   }
   double Expect(graph::FlatNodeId node, uint32_t choice, const Work& work) const {
     const DeviceFacts& facts = FactsOf(node, choice);
-    return NsOf(CostStore::CurveOf(*UsesOf(node)[choice].costs, facts).At(work, facts).time);
+    return NsOf(CostStore::CurveOf(*UseOf(node, choice).costs, facts).At(work, facts).time);
   }
 
   // Fills Kernels::options, and which candidate each is: those that a placement may choose by cost, that is of the best
@@ -113,13 +120,12 @@ class Options {
   std::span<const SampleOption> Collect(graph::FlatNodeId node, const scheduler::Box& box) {
     kernels_.options.clear();
     kernels_.choices.clear();
-    const std::span<KernelUse> uses = UsesOf(node);
     const std::vector<scheduler::Candidate>& candidates = CandidatesOf(node);
     uint32_t hint = scheduler::Candidate::kNoHint;
     for (const scheduler::Candidate& candidate : candidates) {
       hint = std::min(hint, candidate.hint);
     }
-    for (uint32_t choice = 0; choice < uses.size(); ++choice) {
+    for (uint32_t choice = 0; choice < ChoicesOf(node); ++choice) {
       if (candidates[choice].hint == hint) {
         kernels_.options.push_back(OptionOf(node, choice, WorkOf(node, choice, box)));
         kernels_.choices.push_back(choice);
@@ -136,7 +142,7 @@ class Options {
 
   SampleOption OptionOf(graph::FlatNodeId node, uint32_t choice, const Work& work) const {
     const DeviceFacts& facts = FactsOf(node, choice);
-    DeviceCosts& costs = *UsesOf(node)[choice].costs;
+    DeviceCosts& costs = *UseOf(node, choice).costs;
     const scheduler::Cost cost = CostStore::CurveOf(costs, facts).At(work, facts);
     SampleOption option{.expected_ns = NsOf(cost.time)};
     const scheduler::CostClass* c = costs.history.Find(work);
@@ -164,22 +170,27 @@ GraphCosts::GraphCosts(std::shared_ptr<CostStore> store, const PreparedGraph& pr
     return;
   }
   std::lock_guard lock(store_->mutex());
-  kernels_->leaves.resize(prepared.candidates.size());
+  std::unordered_map<const Executable*, uint32_t> known;
   for (size_t leaf = 0; leaf < prepared.candidates.size(); ++leaf) {
     for (size_t choice = 0; choice < prepared.candidates[leaf].size(); ++choice) {
-      const Device& device = *prepared.devices[prepared.candidates[leaf][choice].device];
-      KernelCosts* kernel = store_->Acquire(prepared.executables[leaf][choice]->artifact());
-      kernels_->leaves[leaf].push_back({.kernel = kernel, .costs = CostStore::On(*kernel, DeviceKeyOf(device.info()))});
+      const Executable* executable = prepared.executables[leaf][choice];
+      const auto [use, is_new] = known.try_emplace(executable, static_cast<uint32_t>(kernels_->uses.size()));
+      if (is_new) {
+        const scheduler::DeviceIndex device = prepared.candidates[leaf][choice].device;
+        KernelCosts* kernel = store_->Acquire(executable->artifact());
+        DeviceCosts* costs = CostStore::On(*kernel, DeviceKeyOf(prepared.devices[device]->info()));
+        kernels_->uses.push_back({.kernel = kernel, .costs = costs, .device = device});
+      }
+      kernels_->of_choice.push_back(use->second);
     }
+    kernels_->first.push_back(static_cast<uint32_t>(kernels_->of_choice.size()));
   }
 }
 
 GraphCosts::~GraphCosts() {
   std::lock_guard lock(store_->mutex());
-  for (const std::vector<KernelUse>& leaf : kernels_->leaves) {
-    for (const KernelUse& use : leaf) {
-      store_->Release(use.kernel);
-    }
+  for (const KernelUse& use : kernels_->uses) {
+    store_->Release(use.kernel);
   }
 }
 
@@ -210,8 +221,7 @@ void ChoosePins(Options& options, const graph::FlatGraph& flat, std::vector<sche
   const size_t nodes = std::min(flat.nodes.size(), kPinNodesMax);
   for (uint32_t i = 0; i < nodes && pins->size() < kPinsMax; ++i) {
     const graph::FlatNodeId node(i);
-    const std::span<KernelUse> uses = options.UsesOf(node);
-    if (uses.size() < 2) {
+    if (options.ChoicesOf(node) < 2) {
       continue;
     }
     const scheduler::Box whole{.count = flat.nodes[i].extent};
@@ -221,7 +231,7 @@ void ChoosePins(Options& options, const graph::FlatGraph& flat, std::vector<sche
     const uint32_t wanted = WantsSample(options.Collect(node, whole));
     if (wanted != scheduler::kNoSample) {
       const uint32_t choice = options.ChoiceOf(wanted);
-      uses[choice].costs->history.CountTry(options.WorkOf(node, choice, whole));
+      options.UseOf(node, choice).costs->history.CountTry(options.WorkOf(node, choice, whole));
       pins->push_back({.node = node, .choice = choice});
     }
   }
@@ -245,18 +255,12 @@ std::unique_ptr<PlanCosts> GraphCosts::ForPlan(const PreparedGraph& prepared, co
   auto costs = std::make_unique<PlanCostsCopy>(prepared, flat);
   SetTransfers(prepared, *store_, costs->measured());
   std::lock_guard lock(store_->mutex());
-  std::map<std::pair<const DeviceCosts*, scheduler::DeviceIndex>, uint32_t> curves;
-  for (uint32_t leaf = 0; leaf < kernels_->leaves.size(); ++leaf) {
-    for (uint32_t choice = 0; choice < kernels_->leaves[leaf].size(); ++choice) {
-      DeviceCosts* known = kernels_->leaves[leaf][choice].costs;
-      const scheduler::DeviceIndex device = prepared.candidates[leaf][choice].device;
-      auto curve = curves.find({known, device});
-      if (curve == curves.end()) {
-        const uint32_t added = costs->measured().AddCurve(CostStore::CurveOf(*known, prepared.facts[device]));
-        curve = curves.emplace(std::pair(known, device), added).first;
-      }
-      costs->measured().SetCandidate(graph::NodeId(leaf), choice, curve->second);
-    }
+  for (const KernelUse& use : kernels_->uses) {
+    costs->measured().AddCurve(CostStore::CurveOf(*use.costs, prepared.facts[use.device]));
+  }
+  for (size_t leaf = 0; leaf + 1 < kernels_->first.size(); ++leaf) {
+    costs->measured().AddLeaf(std::span(kernels_->of_choice)
+                                  .subspan(kernels_->first[leaf], kernels_->first[leaf + 1] - kernels_->first[leaf]));
   }
   if (may_pin) {
     Options options(prepared, flat, *store_, *kernels_);
@@ -291,11 +295,11 @@ class Feeder {
   void Add(size_t index) {
     const Task& task = tasks_[index];
     const NodeTiming& timing = timings_[index];
-    const std::span<KernelUse> uses = options_.UsesOf(task.node);
-    if (timing.end_ns == 0 || timing.end_ns < timing.start_ns || task.choice >= uses.size()) {
+    const uint32_t choices = options_.ChoicesOf(task.node);
+    if (timing.end_ns == 0 || timing.end_ns < timing.start_ns || task.choice >= choices) {
       return;
     }
-    const KernelUse& use = uses[task.choice];
+    const KernelUse& use = options_.UseOf(task.node, task.choice);
     const Work work = options_.WorkOf(task.node, task.choice, task.box);
     const double ns = static_cast<double>(timing.end_ns - timing.start_ns);
     const double predicted = options_.Expect(task.node, task.choice, work);
@@ -304,8 +308,8 @@ class Feeder {
     review_.expected_ns += task.end > task.start ? NsOf(task.end - task.start) : predicted;
     review_.first_samples += is_first ? 1 : 0;
     if (is_first) {
-      for (uint32_t choice = 0; choice < uses.size(); ++choice) {
-        uses[choice].costs->history.Note(options_.WorkOf(task.node, choice, task.box));
+      for (uint32_t choice = 0; choice < choices; ++choice) {
+        options_.UseOf(task.node, choice).costs->history.Note(options_.WorkOf(task.node, choice, task.box));
       }
     }
     ++use.kernel->samples;
@@ -317,15 +321,15 @@ class Feeder {
   // With all of this run's samples in.
   void Review(size_t index) {
     const Task& task = tasks_[index];
-    const std::span<KernelUse> uses = options_.UsesOf(task.node);
-    if (timings_[index].end_ns == 0 || task.choice >= uses.size()) {
+    const uint32_t choices = options_.ChoicesOf(task.node);
+    if (timings_[index].end_ns == 0 || task.choice >= choices) {
       return;
     }
     const double now = options_.Expect(task.node, task.choice, options_.WorkOf(task.node, task.choice, task.box));
     now_ns_ += now;
     change_ns_ += task.end > task.start ? std::abs(now - NsOf(task.end - task.start)) : 0;
     double best = now;
-    if (uses.size() > 1) {
+    if (choices > 1) {
       const std::span<const SampleOption> found = options_.Collect(task.node, task.box);
       review_.wants_samples |= WantsSample(found) != scheduler::kNoSample;
       for (uint32_t i = 0; i < found.size(); ++i) {
@@ -357,7 +361,7 @@ class Feeder {
 
 CostReview GraphCosts::Feed(const PreparedGraph& prepared, const graph::FlatGraph& flat, std::span<const Task> tasks,
                             std::span<const NodeTiming> timings, Duration run, FeedState* state) {
-  if (kernels_->leaves.empty() || tasks.empty() || timings.size() < tasks.size()) {
+  if (kernels_->uses.empty() || tasks.empty() || timings.size() < tasks.size()) {
     return {};
   }
   const size_t looks = LooksOf(tasks.size(), run, *state);
@@ -392,27 +396,24 @@ CostReview GraphCosts::Feed(const PreparedGraph& prepared, const graph::FlatGrap
 
 bool GraphCosts::List(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels) const {
   std::lock_guard lock(store_->mutex());
+  // Variants of a node may be one kernel for a device.
   std::set<std::pair<const DeviceCosts*, scheduler::DeviceIndex>> seen;
-  for (uint32_t leaf = 0; leaf < kernels_->leaves.size(); ++leaf) {
-    for (uint32_t choice = 0; choice < kernels_->leaves[leaf].size(); ++choice) {
-      const KernelUse& use = kernels_->leaves[leaf][choice];
-      const scheduler::DeviceIndex device = prepared.candidates[leaf][choice].device;
-      if (!seen.emplace(use.costs, device).second) {
-        continue;
+  for (const KernelUse& use : kernels_->uses) {
+    if (!seen.emplace(use.costs, use.device).second) {
+      continue;
+    }
+    for (const scheduler::CostClass& c : use.costs->history.classes()) {
+      if (kernels->size() >= most) {
+        return false;
       }
-      for (const scheduler::CostClass& c : use.costs->history.classes()) {
-        if (kernels->size() >= most) {
-          return false;
-        }
-        const scheduler::Roofline roof = RooflineOf(MeanOf(c), prepared.facts[device]);
-        kernels->push_back({.kernel = use.kernel->label,
-                            .device = device,
-                            .instances = c.size >= 64 ? ~uint64_t{0} : uint64_t{1} << c.size,
-                            .estimate_ns = roof.launch_ns + roof.body_ns,
-                            .measured_ns = c.time_ns,
-                            .samples = c.samples,
-                            .error = c.error});
-      }
+      const scheduler::Roofline roof = RooflineOf(MeanOf(c), prepared.facts[use.device]);
+      kernels->push_back({.kernel = use.kernel->label,
+                          .device = use.device,
+                          .instances = c.size >= 64 ? ~uint64_t{0} : uint64_t{1} << c.size,
+                          .estimate_ns = roof.launch_ns + roof.body_ns,
+                          .measured_ns = c.time_ns,
+                          .samples = c.samples,
+                          .error = c.error});
     }
   }
   return true;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -208,7 +209,8 @@ TEST_F(CostsTest, ListsAtMost) {
 TEST_F(CostsTest, AsksForSamples) {
   Prepare(4);
   const double gpu_ns = static_cast<double>(CostOn("opencl:0").time.count());
-  const auto cpu_ns = static_cast<int64_t>(gpu_ns * 2 + 1e6);
+  const auto cpu_ns =
+      static_cast<int64_t>(gpu_ns * 1.2);  // With the way there the other one looks slower, but not by much.
   EXPECT_TRUE(graph_->costs->ForPlan(*graph_, flat_, false)->pins().empty());
   CostReview review = Feed("cpu:0", cpu_ns);
   EXPECT_TRUE(review.wants_samples);
@@ -287,11 +289,13 @@ TEST_F(CostsTest, MeasuresUnnamedKernels) {
 // Records are not believed: nothing of them but sound figures is taken.
 TEST_F(CostsTest, RefusesBadRecords) {
   Feed("cpu:0", 2'000'000);
-  ASSERT_EQ(compiler_.kept.size(), 1u);
-  const std::vector<uint8_t> good = compiler_.kept.begin()->second;
+  const auto kept =
+      std::find_if(compiler_.kept.begin(), compiler_.kept.end(), [](const auto& one) { return !one.second.empty(); });
+  ASSERT_NE(kept, compiler_.kept.end());
+  const std::vector<uint8_t> good = kept->second;
   SeededRng rng(3);
   for (int i = 0; i < 300; ++i) {
-    std::vector<uint8_t>& bad = compiler_.kept.begin()->second;
+    std::vector<uint8_t>& bad = kept->second;
     bad = good;
     for (uint64_t n = rng.Below(6); n > 0; --n) {
       bad[rng.Below(bad.size())] = static_cast<uint8_t>(rng.Next());

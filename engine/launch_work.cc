@@ -23,6 +23,20 @@ uint64_t BytesOf(const graph::FlatGraph& flat, size_t port) {
   return flat.values[(p.out.valid() ? p.out : p.in).index].bytes;
 }
 
+// Launches of other sizes, or with other scalars, mostly differ.
+uint64_t HashOfLaunch(const graph::FlatGraph& flat, uint32_t node) {
+  const graph::FlatNode& n = flat.nodes[node];
+  uint64_t hash = 0;
+  const auto add = [&](uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15u; };
+  for (const uint64_t extent : n.extent) {
+    add(extent);
+  }
+  for (size_t scalar = n.first_scalar; scalar < EndScalar(flat, node); ++scalar) {
+    add(flat.scalars[scalar].bits);
+  }
+  return hash >> 32;
+}
+
 bool NamesUnknown(const ir::BoundsProgram& program, const KnownLaunch& launch) {
   return !launch.unknown_params.empty() &&
          std::any_of(program.atoms.begin(), program.atoms.end(), [&](const ir::Atom& atom) {
@@ -48,62 +62,60 @@ WorkCache::Count CountOf(const Artifact& artifact, const KnownLaunch& launch) {
 
 }  // namespace
 
-bool WorkCache::IsLast(const Leaf& leaf, const graph::FlatGraph& flat, uint32_t node) const {
+bool WorkCache::IsOf(const Entry& entry, const graph::FlatGraph& flat, uint32_t node) {
   const graph::FlatNode& n = flat.nodes[node];
-  if (!leaf.is_set || leaf.extent != n.extent || leaf.group != n.group) {
+  const size_t end_port = EndPort(flat, node), end_scalar = EndScalar(flat, node);
+  if (!entry.is_set || entry.extent != n.extent || entry.group != n.group ||
+      entry.values.size() != end_port - n.first_port + end_scalar - n.first_scalar) {
     return false;
   }
-  size_t next = 0;
-  for (size_t port = n.first_port; port < EndPort(flat, node); ++port) {
-    if (leaf.values[next++] != BytesOf(flat, port)) {
+  const uint64_t* next = entry.values.data();
+  for (size_t port = n.first_port; port < end_port; ++port) {
+    if (*next++ != BytesOf(flat, port)) {
       return false;
     }
   }
-  for (size_t scalar = n.first_scalar; scalar < EndScalar(flat, node); ++scalar) {
-    if (leaf.values[next++] != flat.scalars[scalar].bits) {
+  for (size_t scalar = n.first_scalar; scalar < end_scalar; ++scalar) {
+    if (*next++ != flat.scalars[scalar].bits) {
       return false;
     }
   }
   return true;
 }
 
-void WorkCache::Set(Leaf& leaf, const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node,
-                    std::span<Executable* const> candidates) {
+void WorkCache::Set(Entry& entry, const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node,
+                    const Artifact& artifact) {
   const graph::FlatNode& n = flat.nodes[node];
-  leaf.is_set = true;
-  leaf.extent = n.extent;
-  leaf.group = n.group;
-  leaf.values.clear();
+  entry.is_set = true;
+  entry.extent = n.extent;
+  entry.group = n.group;
+  entry.values.clear();
   for (size_t port = n.first_port; port < EndPort(flat, node); ++port) {
-    leaf.values.push_back(BytesOf(flat, port));
+    entry.values.push_back(BytesOf(flat, port));
   }
   for (size_t scalar = n.first_scalar; scalar < EndScalar(flat, node); ++scalar) {
-    leaf.values.push_back(flat.scalars[scalar].bits);
+    entry.values.push_back(flat.scalars[scalar].bits);
   }
-  const KnownLaunch launch = FactsOf(graph, flat, node);
-  leaf.counts.clear();
-  for (const Executable* candidate : candidates) {
-    leaf.counts.push_back(CountOf(candidate->artifact(), launch));
-  }
+  entry.count = CountOf(artifact, FactsOf(graph, flat, node));
 }
 
 WorkCache::Count WorkCache::Of(const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node,
-                               std::span<Executable* const> candidates, uint32_t choice) {
-  const uint32_t index = flat.nodes[node].leaf.index;
-  if (leaves_.size() <= index) {
-    leaves_.resize(graph.nodes.size());
+                               const Executable& executable) {
+  std::unique_ptr<Entries>& entries = kernels_[&executable];
+  if (entries == nullptr) {
+    entries = std::make_unique<Entries>();
   }
-  Leaf& leaf = leaves_[index];
-  if (!IsLast(leaf, flat, node)) {
-    Set(leaf, graph, flat, node, candidates);
+  Entry& entry = (*entries)[HashOfLaunch(flat, node) % kEntries];
+  if (!IsOf(entry, flat, node)) {
+    Set(entry, graph, flat, node, executable.artifact());
   }
-  return leaf.counts[choice];
+  return entry.count;
 }
 
 scheduler::Work LaunchWork::Of(graph::FlatNodeId node, uint32_t choice, const scheduler::Box& box) const {
   scheduler::Work work = ports_.Of(node, choice, box);
   const graph::FlatNode& n = flat_.nodes[node.index];
-  const WorkCache::Count count = cache_.Of(graph_, flat_, node.index, executables_[n.leaf.index], choice);
+  const WorkCache::Count count = cache_.Of(graph_, flat_, node.index, *executables_[n.leaf.index][choice]);
   const double all =
       static_cast<double>(n.extent[0]) * static_cast<double>(n.extent[1]) * static_cast<double>(n.extent[2]);
   const double share = all > 0 ? std::min(static_cast<double>(work.instances) / all, 1.0) : 0;

@@ -5,7 +5,8 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/device.h"
@@ -15,30 +16,32 @@
 
 namespace hpvm {
 
-// Counts of the last launch of each leaf: the launches of a graph are alike, and counting takes microseconds. One
-// thread at a time.
+// Counts of the last launches of each kernel: those of a graph are alike, and counting takes microseconds. One thread
+// at a time.
 class WorkCache {
  public:
-  // Operations of the whole launch by candidate `choice` of its leaf, 0 when they are not known, and the bytes that it
-  // can move at most.
+  // Operations of the whole launch, 0 when they are not known, and the bytes that it can move at most.
   struct Count {
     double operations = 0, bytes_max = 0;
   };
-  Count Of(const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node,
-           std::span<Executable* const> candidates, uint32_t choice);
+  Count Of(const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node, const Executable& executable);
 
  private:
-  struct Leaf {
+  // What a count depends on.
+  struct Entry {
     bool is_set = false;
     std::array<uint64_t, 3> extent{}, group{};
-    std::vector<uint64_t> values;  // Bits of scalars, bytes of ports.
-    std::vector<Count> counts;     // By candidate.
+    std::vector<uint64_t> values;  // Bytes of ports, bits of scalars.
+    Count count;
   };
-  bool IsLast(const Leaf& leaf, const graph::FlatGraph& flat, uint32_t node) const;
-  void Set(Leaf& leaf, const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node,
-           std::span<Executable* const> candidates);
+  static constexpr size_t kEntries = 16;  // By hash; a launch takes the place of another one with the same.
+  using Entries = std::array<Entry, kEntries>;
 
-  std::vector<Leaf> leaves_;  // By NodeId's index.
+  static bool IsOf(const Entry& entry, const graph::FlatGraph& flat, uint32_t node);
+  static void Set(Entry& entry, const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node,
+                  const Artifact& artifact);
+
+  std::unordered_map<const Executable*, std::unique_ptr<Entries>> kernels_;
 };
 
 // Everything is borrowed. One thread at a time.

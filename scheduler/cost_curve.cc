@@ -164,15 +164,9 @@ uint32_t MeasuredCosts::AddCurve(CostCurve curve) {
   return static_cast<uint32_t>(curves_.size() - 1);
 }
 
-void MeasuredCosts::SetCandidate(graph::NodeId leaf, uint32_t choice, uint32_t curve) {
-  if (candidates_.size() <= leaf.index) {
-    candidates_.resize(leaf.index + 1);
-  }
-  std::vector<uint32_t>& choices = candidates_[leaf.index];
-  if (choices.size() <= choice) {
-    choices.resize(choice + 1, kNone);
-  }
-  choices[choice] = curve;
+void MeasuredCosts::AddLeaf(std::span<const uint32_t> curves) {
+  candidates_.insert(candidates_.end(), curves.begin(), curves.end());
+  first_candidate_.push_back(static_cast<uint32_t>(candidates_.size()));
 }
 
 void MeasuredCosts::SetTransfer(SpaceIndex from, SpaceIndex to, const TransferLine& line) {
@@ -185,10 +179,10 @@ void MeasuredCosts::SetTransfer(SpaceIndex from, SpaceIndex to, const TransferLi
 }
 
 Cost MeasuredCosts::Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const {
-  if (work.leaf.index < candidates_.size() && work.choice < candidates_[work.leaf.index].size()) {
-    const uint32_t curve = candidates_[work.leaf.index][work.choice];
-    if (curve != kNone && !curves_[curve].is_empty()) {
-      return curves_[curve].At(work, device);
+  if (work.leaf.index + size_t{1} < first_candidate_.size()) {
+    const uint32_t first = first_candidate_[work.leaf.index], end = first_candidate_[work.leaf.index + 1];
+    if (work.choice < end - first && !curves_[candidates_[first + work.choice]].is_empty()) {
+      return curves_[candidates_[first + work.choice]].At(work, device);
     }
   }
   return estimates_.Run(work, index, device);

@@ -127,16 +127,17 @@ class MeasuredCosts final : public CostModel {
  public:
   // The same curve may be that of several candidates.
   uint32_t AddCurve(CostCurve curve);
-  void SetCandidate(graph::NodeId leaf, uint32_t choice, uint32_t curve);
+  // For the next NodeId: the curves of its candidates, by choice; none for nodes that are no leaves.
+  void AddLeaf(std::span<const uint32_t> curves);
   void SetTransfer(SpaceIndex from, SpaceIndex to, const TransferLine& line);
 
   Cost Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const override;
   Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
 
  private:
-  static constexpr uint32_t kNone = 0xffffffffu;
   std::vector<CostCurve> curves_;
-  std::vector<std::vector<uint32_t>> candidates_;     // By leaf, by choice; kNone.
+  std::vector<uint32_t> first_candidate_{0};          // By leaf, and one more: in `candidates_`.
+  std::vector<uint32_t> candidates_;                  // Curves, by choice.
   std::vector<std::vector<TransferLine>> transfers_;  // By space; a speed of 0: unknown.
   StaticCosts estimates_;
 };

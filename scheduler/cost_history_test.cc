@@ -339,8 +339,9 @@ TEST(MeasuredCostsTest, FallsBackToEstimates) {
   history.Add(WorkOf(1000), 123'456, 0);
   MeasuredCosts costs;
   const uint32_t known = costs.AddCurve(CostCurve(history, Processor())), unknown = costs.AddCurve({});
-  costs.SetCandidate(graph::NodeId(2u), 1, known);
-  costs.SetCandidate(graph::NodeId(2u), 0, unknown);
+  costs.AddLeaf({});
+  costs.AddLeaf({});
+  costs.AddLeaf({{unknown, known}});
   Work work = WorkOf(1000);
   work.leaf = graph::NodeId(2u);
   work.choice = 1;

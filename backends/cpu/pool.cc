@@ -204,6 +204,8 @@ void Pool::Park(Helper& helper, uint32_t seen) {
   // What came before others could see that this one sleeps.
   if (!closing_.load(std::memory_order_seq_cst) && !Visit(helper.thread_index)) {
     while (!is_called()) {
+      // Again: the wake of an earlier call may come this late, and has taken the mark with it.
+      helper.parked.store(1, std::memory_order_seq_cst);
       FutexWait(helper.calls, seen, FutexScope::kProcess);
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/gpu/dispatch.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,28 @@ LaunchReader::LaunchReader(const Artifact& artifact) : artifact_(artifact) {
   outline_.has_separate_buffers = artifact.has_separate_buffers;
 }
 
+Status ReadBox(const DispatchCommand& dispatch, LaunchFacts* facts) {
+  facts->extent = dispatch.extent;
+  facts->group = dispatch.group;
+  facts->first = dispatch.first;
+  for (size_t d = 0; d < 3; ++d) {
+    if (dispatch.extent_from[d].slot != kNoSlot) {
+      return Internal("A launch whose extent is not known yet was given to a device behind a driver.");
+    }
+    const uint64_t extent = dispatch.extent[d], first = dispatch.first[d];
+    const uint64_t group = std::max<uint64_t>(dispatch.group[d], 1);
+    const uint64_t left = extent - std::min(first, extent);
+    facts->count[d] = std::min(dispatch.count[d], left);
+    const bool is_cut = facts->count[d] < left && facts->count[d] % group != 0;
+    if (first > extent || first % group != 0 || is_cut) {
+      return Internal("Instances " + std::to_string(first) + " to " + std::to_string(first + facts->count[d]) +
+                      " of dimension " + std::to_string(d) + " are no part of a launch of " + std::to_string(extent) +
+                      " in groups of " + std::to_string(group) + ".");
+    }
+  }
+  return absl::OkStatus();
+}
+
 Status LaunchReader::Read(const DispatchCommand& dispatch, const Submission& submission, LaunchInputs* inputs) const {
   const size_t count = artifact_.params.size();
   const std::vector<DispatchArgument>& arguments = submission.commands->arguments;
@@ -30,8 +53,7 @@ Status LaunchReader::Read(const DispatchCommand& dispatch, const Submission& sub
     return Internal("Dispatch has " + std::to_string(dispatch.argument_count) + " arguments; kernel \"" +
                     artifact_.entry + "\" takes " + std::to_string(count) + ".");
   }
-  inputs->facts.extent = dispatch.extent;
-  inputs->facts.group = dispatch.group;
+  HPVMD_RETURN_IF_ERROR(ReadBox(dispatch, &inputs->facts));
   inputs->facts.params.resize(count);
   inputs->buffers.resize(count);
   for (size_t i = 0; i < count; ++i) {
@@ -88,7 +110,12 @@ StatusOr<Buffer*> ViewedBuffer(const Submission& submission, SlotIndex slot, uin
 }
 
 bool IsEmpty(const DispatchCommand& dispatch) {
-  return dispatch.extent[0] == 0 || dispatch.extent[1] == 0 || dispatch.extent[2] == 0;
+  for (size_t d = 0; d < 3; ++d) {
+    if (dispatch.extent[d] == 0 || dispatch.count[d] == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace hpvm::gpu

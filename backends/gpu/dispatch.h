@@ -20,6 +20,9 @@ struct LaunchInputs {
   uint64_t group_base = 0;
 };
 
+// The launch and the box of it that runs; kInternal when that is no box of whole groups inside it.
+Status ReadBox(const DispatchCommand& dispatch, LaunchFacts* facts);
+
 class LaunchReader {
  public:
   // `artifact` is borrowed.
@@ -40,7 +43,7 @@ class LaunchReader {
 
 // The buffer of a slot, of which the view is a part; kInternal when it is not.
 StatusOr<Buffer*> ViewedBuffer(const Submission& submission, SlotIndex slot, uint64_t offset, uint64_t bytes);
-// Whether the launch has no instances.
+// Whether no instance runs.
 bool IsEmpty(const DispatchCommand& dispatch);
 
 }  // namespace hpvm::gpu

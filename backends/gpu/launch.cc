@@ -47,11 +47,12 @@ uint64_t Volume(const std::array<uint32_t, 3>& triple) { return uint64_t{triple[
 
 bool IsPlain(const GpuVariant& variant) { return Volume(variant.tile) == 1 && variant.group[0] == 0; }
 
+// That run.
 uint64_t Instances(const LaunchFacts& facts) {
   constexpr uint64_t kMost = uint64_t{1} << 62;
-  uint64_t product = 1;  // Extents are below 2^31.
-  for (const uint64_t extent : facts.extent) {
-    product = extent == 0 || product < kMost / extent ? product * extent : kMost;
+  uint64_t product = 1;  // Counts are below 2^31.
+  for (const uint64_t count : facts.count) {
+    product = count == 0 || product < kMost / count ? product * count : kMost;
   }
   return std::max<uint64_t>(product, 1);
 }
@@ -103,7 +104,7 @@ class LaunchChooser final : public Chooser {
 
   StatusOr<std::vector<Part>> ChooseAnew(const LaunchFacts& facts) {
     HPVMD_RETURN_IF_ERROR(Check(facts));
-    if (facts.extent[0] == 0 || facts.extent[1] == 0 || facts.extent[2] == 0) {
+    if (facts.count[0] == 0 || facts.count[1] == 0 || facts.count[2] == 0) {
       return std::vector<Part>{};
     }
     if (code_.is_native) {
@@ -118,7 +119,7 @@ class LaunchChooser final : public Chooser {
     std::vector<Part> parts = Cut(facts, Pick(facts, choice), choice.plain);
     if (parts.size() > kPartsMax) {
       return FailedPrecondition(
-          "The launch's extent " + Text(facts.extent) + " takes " + std::to_string(parts.size()) +
+          "The launch's extent " + Text(facts.count) + " takes " + std::to_string(parts.size()) +
           " launches on the device, whose limits are groups of " + std::to_string(target_.group_size_max) + " and " +
           std::to_string(target_.group_count_max[0]) + " x " + std::to_string(target_.group_count_max[1]) + " x " +
           std::to_string(target_.group_count_max[2]) + " groups; the limit is " + std::to_string(kPartsMax) + ".");
@@ -178,6 +179,7 @@ class LaunchChooser final : public Chooser {
     };
     for (const Final& known : finals_) {
       if (!known.parts.empty() && known.facts.extent == facts.extent && known.facts.group == facts.group &&
+          known.facts.first == facts.first && known.facts.count == facts.count &&
           std::ranges::equal(known.facts.params, facts.params, is_same)) {
         return &known;
       }
@@ -234,8 +236,8 @@ class LaunchChooser final : public Chooser {
   GpuProofs proofs_;
   ClassTable classes_;
   std::mutex mutex_;
-  std::array<Final, 4> finals_;  // Guarded by mutex_.
-  size_t next_final_ = 0;        // Guarded by mutex_.
+  std::array<Final, 16> finals_;  // Guarded by mutex_; the boxes of a launch that runs in pieces are one each.
+  size_t next_final_ = 0;         // Guarded by mutex_.
 };
 
 Status LaunchChooser::Check(const LaunchFacts& facts) const {
@@ -276,6 +278,12 @@ Status LaunchChooser::CheckGroup(const std::array<uint64_t, 3>& group) const {
 
 // One part: the tenant's code counts work items itself. Its groups divide the extent.
 StatusOr<std::vector<Part>> LaunchChooser::Native(const LaunchFacts& facts) const {
+  if (facts.first != std::array<uint64_t, 3>{0, 0, 0} || facts.count != facts.extent) {
+    return FailedPrecondition("Kernel \"" + artifact_.entry +
+                              "\" is native code of the device and counts its instances from 0: of its launch of " +
+                              Text(facts.extent) + " instances it cannot run the " + Text(facts.count) + " from " +
+                              Text(facts.first) + " on alone.");
+  }
   const uint32_t index = forced_ < code_.variants.size() ? forced_ : 0;
   const GpuVariant& variant = code_.variants[index];
   std::array<uint64_t, 3> group = facts.group;
@@ -411,7 +419,7 @@ uint32_t LaunchChooser::Fixed(VariantMask variants) const {
 VariantMask LaunchChooser::ShapesOf(const LaunchFacts& facts, uint32_t variant) const {
   const bool is_fixed = runs_by_groups() || code_.variants[variant].group[0] != 0;
   const size_t count =
-      is_fixed ? 1 : ShapesFor(target_, DimensionsOf(facts.extent), code_.variants[variant].tile).size();
+      is_fixed ? 1 : ShapesFor(target_, DimensionsOf(facts.count), code_.variants[variant].tile).size();
   return ((VariantMask{1} << count) - 1) << variant * kShapes;
 }
 
@@ -424,7 +432,7 @@ LaunchChooser::Found LaunchChooser::Find(const LaunchFacts& facts, const Choice&
     if (std::has_single_bit(mask)) {
       return true;
     }
-    LaunchClass& known = classes_.ClassOf(mask, facts.extent, facts.group);
+    LaunchClass& known = classes_.ClassOf(mask, facts.count, facts.group);
     const uint32_t winner = known.winner.load(std::memory_order_acquire);
     found.open = winner == LaunchClass::kUnsettled ? &known : nullptr;
     found.winner = winner;
@@ -475,11 +483,12 @@ std::vector<Part> LaunchChooser::Cut(const LaunchFacts& facts, uint32_t candidat
     for (size_t d = 0; d < 3; ++d) {
       group[d] = static_cast<uint32_t>(facts.group[d]);
     }
-    return CutByGroups(facts.extent, group, variant);
+    return CutByGroups({facts.first, facts.count}, group, variant);
   }
-  const std::vector<GroupShape> shapes = ShapesFor(target_, DimensionsOf(facts.extent), variant.tile);
+  const std::vector<GroupShape> shapes = ShapesFor(target_, DimensionsOf(facts.count), variant.tile);
   const GroupShape& wanted = shapes[std::min<size_t>(candidate % kShapes, shapes.size() - 1)];
-  return CutFreely(facts.extent, variant, IsPlain(code_.variants[variant.index]) ? variant : Describe(plain), wanted);
+  return CutFreely({facts.first, facts.count}, variant,
+                   IsPlain(code_.variants[variant.index]) ? variant : Describe(plain), wanted);
 }
 
 }  // namespace

@@ -7,7 +7,11 @@
 // partial last group of a dimension becomes a launch with smaller groups (docs/KERNELS.md S25). Most launches are one
 // part: groups are chosen to divide them.
 //
-// Modules that a tenant wrote for the device are always one part, as their code counts from 0.
+// A dispatch may be any box of a launch (DispatchCommand::first, count): ids, counts and what a proof speaks of are the
+// whole launch's, parts and what is measured are the box's.
+//
+// Modules that a tenant wrote for the device are always one part and the whole launch, as their code counts from 0
+// (RunsParts).
 #ifndef HPVMD_BACKENDS_GPU_LAUNCH_H_
 #define HPVMD_BACKENDS_GPU_LAUNCH_H_
 
@@ -32,7 +36,9 @@ struct Part {
 
 // What a dispatch brings, as choices depend on it.
 struct LaunchFacts {
-  std::array<uint64_t, 3> extent{1, 1, 1}, group{1, 1, 1};
+  std::array<uint64_t, 3> extent{1, 1, 1}, group{1, 1, 1};  // Of the whole launch.
+  // The instances that run, inside of the extent.
+  std::array<uint64_t, 3> first{0, 0, 0}, count{1, 1, 1};
   struct Param {
     uint64_t value = 0;  // Buffers: bytes of the view; scalars: the bits.
     // Buffers: first byte of the view in its memory, or, where the device binds memory from elsewhere on, counted from
@@ -46,8 +52,9 @@ struct LaunchFacts {
 class Chooser {
  public:
   virtual ~Chooser() = default;
-  // kFailedPrecondition for launches beyond the device's limits (extents, group sizes, buffers), with the limit.
-  // kInvalidArgument for a group that does not fit a module of the tenant's.
+  // kFailedPrecondition for launches beyond the device's limits (extents, group sizes, buffers), with the limit, and
+  // for parts of launches of a tenant's module. kInvalidArgument for a group that does not fit a module of the
+  // tenant's.
   virtual StatusOr<std::vector<Part>> Choose(const LaunchFacts& facts) = 0;
   // The driver has built a variant so that its groups may have no more than so many work items (its registers). Before
   // the first launch.

@@ -49,7 +49,7 @@ Artifact Kernel(std::vector<GpuVariant> variants) {
 
 LaunchFacts Launch(std::array<uint64_t, 3> extent, std::array<uint64_t, 3> group = {1, 1, 1}) {
   LaunchFacts facts;
-  facts.extent = extent;
+  facts.extent = facts.count = extent;
   facts.group = group;
   return facts;
 }
@@ -133,6 +133,65 @@ TEST(ChooserTest, PartsCoverEveryInstanceOnce) {
     ASSERT_TRUE(IsOnce(Cover(artifact.gpu, extent, *parts)));
   }
   EXPECT_LT(refused, 30);
+}
+
+// Several boxes that make up a launch run each of its instances once, by tiles that begin at multiples of themselves.
+TEST(ChooserTest, BoxesCoverTheLaunchOnce) {
+  std::mt19937 random(6);
+  const auto upto = [&](uint32_t most) { return static_cast<uint32_t>(1 + random() % most); };
+  for (int round = 0; round < 1'000; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    Artifact artifact = Kernel({Tile(1u << random() % 4, upto(4), 1), Tile(1, 1, 1)});
+    if (round % 5 == 0) {
+      artifact.gpu.variants[0].group = {upto(16), upto(4), 1};
+    }
+    std::array<uint64_t, 3> group{1, 1, 1};
+    if (round % 3 == 0) {
+      artifact.uses_barrier = true;
+      group = {upto(16), upto(4), 1};
+    }
+    const GpuTarget target = Target();
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, random() % 2, nullptr);
+    const std::array<uint64_t, 3> extent = {upto(300), upto(30), upto(4)};
+    const size_t along = random() % 3;
+    std::vector<uint8_t> hits(extent[0] * extent[1] * extent[2]);
+    for (uint64_t at = 0; at < extent[along];) {
+      LaunchFacts facts = Launch(extent, group);
+      facts.first[along] = at;
+      facts.count[along] = std::min<uint64_t>(extent[along] - at, upto(100) * group[along]);
+      const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+      ASSERT_TRUE(parts.ok()) << parts.status();
+      const std::vector<uint8_t> here = Cover(artifact.gpu, extent, *parts);
+      ASSERT_EQ(here.size(), hits.size());
+      for (size_t i = 0; i < hits.size(); ++i) {
+        hits[i] = static_cast<uint8_t>(hits[i] + here[i]);
+      }
+      // Again, from what is remembered: another box of the launch must not get these parts.
+      ASSERT_EQ(chooser->Choose(facts)->size(), parts->size());
+      at += facts.count[along];
+    }
+    ASSERT_TRUE(IsOnce(hits));
+  }
+}
+
+// What a box's launches take is kept for boxes of its size, not for the whole that it is a part of.
+TEST(ChooserTest, MeasuresBoxesByTheirOwnSize) {
+  const Artifact artifact = Kernel({Tile(2, 2, 1), Tile(1, 1, 1)});
+  const GpuTarget target = Target();
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  LaunchFacts box = Launch({4096, 4096, 1});
+  box.first = {0, 1024, 0};
+  box.count = {4096, 128, 1};
+  for (int i = 0; i < 200 && chooser->Wants(box); ++i) {
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(box);
+    ASSERT_TRUE(parts.ok());
+    chooser->Took(box, *parts, 100'000 + static_cast<int64_t>((*parts)[0].group[0]));
+  }
+  EXPECT_FALSE(chooser->Wants(box));
+  EXPECT_TRUE(chooser->Wants(Launch({4096, 4096, 1})));
+  EXPECT_FALSE(chooser->Wants(Launch({4096, 128, 1})));
+  box.count = {16, 16, 1};
+  EXPECT_FALSE(chooser->Wants(box));  // Tiny.
 }
 
 // Large round launches are one part of the shape that was wanted; odd ones get groups that divide them.
@@ -261,6 +320,20 @@ TEST(ChooserTest, RefusesWhatTheDeviceCannotTake) {
     ASSERT_FALSE(parts.ok());
     EXPECT_THAT(parts.status().message(), HasSubstr(c.want));
   }
+}
+
+// Code that counts from 0 cannot run a part of a launch, and the refusal says which.
+TEST(ChooserTest, NativeCodeRunsWholeLaunchesOnly) {
+  Artifact artifact = Kernel({Tile(1, 1, 1)});
+  artifact.gpu.is_native = true;
+  const GpuTarget target = Target();
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  LaunchFacts facts = Launch({128, 2, 1});
+  facts.first = {64, 0, 0};
+  facts.count = {64, 2, 1};
+  const Status status = chooser->Choose(facts).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("it cannot run the (64, 2, 1) from (64, 0, 0) on alone"));
 }
 
 // Launches without instances have no parts; those of native code have one, whose groups divide them.

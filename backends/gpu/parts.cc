@@ -177,41 +177,51 @@ GroupShape FitGroup(const Extent3& items, const GroupShape& wanted, const GroupL
   return group;
 }
 
-std::vector<Part> CutFreely(const Extent3& extent, const CutVariant& variant, const CutVariant& plain,
+std::vector<Part> CutFreely(const InstanceBox& box, const CutVariant& variant, const CutVariant& plain,
                             const GroupShape& wanted) {
   Cutter cutter(wanted);
-  Extent3 items{}, covered{};
+  Box core{box.first, {}};
   for (size_t d = 0; d < 3; ++d) {
-    items[d] = extent[d] / variant.tile[d];
-    if (variant.fixed[0] != 0) {
-      items[d] = items[d] / variant.fixed[d] * variant.fixed[d];
-    }
-    covered[d] = items[d] * variant.tile[d];
+    // Code for tiles may take their alignment for granted, staged one also that of its groups.
+    const uint64_t grain = uint64_t{variant.tile[d]} * (variant.fixed[0] != 0 ? variant.fixed[d] : 1);
+    const uint64_t begin = (box.first[d] + grain - 1) / grain * grain, end = box.first[d] + box.count[d];
+    core.first[d] = begin;
+    core.items[d] = begin < end ? (end - begin) / grain * (grain / variant.tile[d]) : 0;
   }
-  if (HoldsNone(items)) {
-    covered = {};
-  } else {
-    cutter.Items({{}, items}, variant);
+  if (HoldsNone(core.items)) {
+    cutter.Items({box.first, box.count}, plain);
+    return cutter.Take();
   }
-  for (const Box& rest : Beside({{}, extent}, covered, plain.tile)) {
-    cutter.Items(rest, plain);
+  cutter.Items(core, variant);
+  // Along x over all of y and z, along y beside the core, along z above and below it.
+  Box rest{box.first, box.count};
+  for (size_t d = 0; d < 3; ++d) {
+    const uint64_t begin = core.first[d], covered = core.items[d] * variant.tile[d];
+    Box low = rest, high = rest;
+    low.items[d] = begin - rest.first[d];
+    high.first[d] = begin + covered;
+    high.items[d] = rest.first[d] + rest.items[d] - high.first[d];
+    cutter.Items(low, plain);
+    cutter.Items(high, plain);
+    rest.first[d] = begin;
+    rest.items[d] = covered;
   }
   return cutter.Take();
 }
 
-std::vector<Part> CutByGroups(const Extent3& extent, const GroupShape& group, const CutVariant& variant) {
+std::vector<Part> CutByGroups(const InstanceBox& box, const GroupShape& group, const CutVariant& variant) {
   Cutter cutter(group);
   for (uint32_t corner = 0; corner < 8; ++corner) {
-    Box box;
+    Box piece;
     GroupShape shape = group;
     for (size_t d = 0; d < 3; ++d) {
-      const uint64_t left = extent[d] % group[d];
+      const uint64_t left = box.count[d] % group[d];
       const bool is_last = (corner >> d & 1) != 0;
-      box.first[d] = is_last ? extent[d] - left : 0;
-      box.items[d] = is_last ? left : extent[d] - left;
+      piece.first[d] = box.first[d] + (is_last ? box.count[d] - left : 0);
+      piece.items[d] = is_last ? left : box.count[d] - left;
       shape[d] = is_last ? static_cast<uint32_t>(std::max<uint64_t>(left, 1)) : group[d];
     }
-    cutter.Groups(box, shape, variant);
+    cutter.Groups(piece, shape, variant);
   }
   return cutter.Take();
 }

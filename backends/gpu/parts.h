@@ -40,6 +40,11 @@ struct GroupLimits {
 // dimensions where such are near, so that no further launch is needed for what is left. Every extent at least 1.
 GroupShape FitGroup(const Extent3& items, const GroupShape& wanted, const GroupLimits& limits);
 
+// Instances [first, first + count) of a launch.
+struct InstanceBox {
+  Extent3 first{}, count{};
+};
+
 struct CutVariant {
   uint32_t index = 0;  // In GpuCode::variants.
   std::array<uint32_t, 3> tile{1, 1, 1};
@@ -47,12 +52,13 @@ struct CutVariant {
   GroupLimits limits;
 };
 
-// Instances that do not see each other: `variant` runs as much as its tiles and groups cover, and `plain`, of one
-// instance a work item, what is left at the far sides. Extents are below 2^31; no part where one is 0.
-std::vector<Part> CutFreely(const Extent3& extent, const CutVariant& variant, const CutVariant& plain,
+// Instances that do not see each other: `variant` runs as much as its tiles and groups cover, from multiples of them
+// on, and `plain`, of one instance a work item, what is left at the sides. Everything is below 2^31; no part where a
+// count is 0.
+std::vector<Part> CutFreely(const InstanceBox& box, const CutVariant& variant, const CutVariant& plain,
                             const GroupShape& wanted);
-// Instances in groups: a partial last group of a dimension is a part of its own.
-std::vector<Part> CutByGroups(const Extent3& extent, const GroupShape& group, const CutVariant& variant);
+// Instances in groups: a partial last group of a dimension is a part of its own. The box begins with a group.
+std::vector<Part> CutByGroups(const InstanceBox& box, const GroupShape& group, const CutVariant& variant);
 
 }  // namespace hpvm::gpu
 

@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -17,19 +18,34 @@ bool IsStopped(const Submission& submission) {
   return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
 }
 
-// The state of all wait points together; one that has failed decides, whatever the others do.
-PointState PollWaits(const Submission& submission, Status* failure) {
-  PointState all = PointState::kReached;
-  for (const TimelinePoint& point : submission.waits) {
-    const PointState state = Poll(point, failure);
-    if (state == PointState::kFailed) {
-      return state;
-    }
-    if (state == PointState::kPending) {
-      all = state;
+// Whether the submission can no longer run: a wait point or a timeline that it signals has failed.
+bool HasFailed(const Submission& submission, Status* failure) {
+  const auto has_failed = [&](const TimelinePoint& point) { return Poll(point, failure) == PointState::kFailed; };
+  return std::any_of(submission.waits.begin(), submission.waits.end(), has_failed) ||
+         std::any_of(submission.signals.begin(), submission.signals.end(), has_failed);
+}
+
+// Whether all it does is copy to host memory.
+bool OnlyDownloads(const Submission& submission) {
+  const auto is_download = [&](const Command& command) {
+    const auto* copy = std::get_if<CopyCommand>(&command);
+    return copy != nullptr && copy->target < submission.buffers.size() && submission.buffers[copy->target] != nullptr &&
+           submission.buffers[copy->target]->host() != nullptr;
+  };
+  return submission.commands != nullptr &&
+         std::all_of(submission.commands->commands.begin(), submission.commands->commands.end(), is_download);
+}
+
+// Whether `earlier` signals a smaller value of a timeline than `later` does.
+bool Precedes(const Submission& earlier, const Submission& later) {
+  for (const TimelinePoint& a : earlier.signals) {
+    for (const TimelinePoint& b : later.signals) {
+      if (a.timeline == b.timeline && a.value < b.value) {
+        return true;
+      }
     }
   }
-  return all;
+  return false;
 }
 
 // The caller may free everything that a submission names as soon as the last signal has settled.
@@ -45,8 +61,15 @@ void Settle(std::span<const TimelinePoint> signals, const Status& status) {
 
 }  // namespace
 
-SubmitThread::SubmitThread(Hub& hub, Driver& driver, GrantGate* gate)
-    : hub_(hub), driver_(driver), gate_(gate), changed_(CreateHostTimeline(hub)) {}
+Status AwaitPoints(std::span<const TimelinePoint> points) {
+  for (const TimelinePoint& point : points) {
+    HPVMD_RETURN_IF_ERROR(point.timeline->Wait(point.value, kNever));
+  }
+  return absl::OkStatus();
+}
+
+SubmitThread::SubmitThread(Hub& hub, Driver& driver, FlightBoard& board, Lane lane, GrantGate* gate)
+    : hub_(hub), driver_(driver), board_(board), lane_(lane), gate_(gate), changed_(CreateHostTimeline(hub)) {}
 
 SubmitThread::~SubmitThread() {
   {
@@ -93,36 +116,58 @@ Status SubmitThread::Submit(const Submission& submission) {
   return absl::OkStatus();
 }
 
-// Takes the first submission that waits for nothing any more, or lists the points that all of them wait for.
-SubmitThread::Turn SubmitThread::TakeTurn(Submission* submission, std::vector<TimelinePoint>* pending) {
-  pending->clear();
+// Takes the first submission that waits for nothing any more, or lists the points that the others wait for.
+SubmitThread::Turn SubmitThread::TakeTurn(Next* next, std::vector<TimelinePoint>* pending) {
+  pending->assign(1, board_.NextPost());
   std::lock_guard lock(mutex_);
   if (closing_) {
     return Turn::kClosing;
   }
   for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-    if (PollWaits(*it, nullptr) != PointState::kPending) {
-      *submission = *it;
+    const auto holds_up = [&](const Submission& earlier) { return Precedes(earlier, *it); };
+    if (std::any_of(waiting_.begin(), it, holds_up)) {
+      continue;
+    }
+    if (IsReady(*it, next, pending)) {
+      next->submission = *it;
       waiting_.erase(it);
       return Turn::kReady;
-    }
-    for (const TimelinePoint& point : it->waits) {
-      if (Poll(point) == PointState::kPending) {
-        pending->push_back(point);
-      }
     }
   }
   pending->push_back({changed_.get(), changes_ + 1});
   return Turn::kNone;
 }
 
+// Also when it has failed. Else adds what it waits for.
+bool SubmitThread::IsReady(const Submission& submission, Next* next, std::vector<TimelinePoint>* pending) const {
+  next->behind.clear();
+  if (HasFailed(submission, nullptr)) {
+    return true;
+  }
+  bool is_ready = true;
+  for (const TimelinePoint& point : submission.waits) {
+    if (Poll(point) != PointState::kPending) {
+      continue;
+    }
+    Behind behind = board_.Find(point);
+    if (behind.milestone != nullptr && (!behind.may_trap || OnlyDownloads(submission))) {
+      next->behind.push_back(std::move(behind.milestone));
+    } else {
+      is_ready = false;
+      pending->push_back(point);
+    }
+  }
+  return is_ready;
+}
+
 void SubmitThread::ServeSubmissions() {
-  Submission submission;
+  Next next;
   std::vector<TimelinePoint> pending;
   while (true) {
-    switch (TakeTurn(&submission, &pending)) {
+    switch (TakeTurn(&next, &pending)) {
       case Turn::kReady:
-        Launch(submission);
+        Launch(next);
+        next.behind.clear();
         break;
       case Turn::kNone:
         // Only fails at a deadline, and there is none.
@@ -165,34 +210,64 @@ bool SubmitThread::FailStopped() {
     }
   }
   for (const Submission& submission : stopped) {
-    Settle(submission.signals, Cancelled("The submission was stopped before it started."));
+    AddFlight({submission, nullptr, Cancelled("The submission was stopped before it started.")});
   }
   return true;
 }
 
-void SubmitThread::Launch(const Submission& submission) {
+// Until no flight of this lane has anything left to do on the host.
+void SubmitThread::AwaitHostWork() {
+  std::unique_lock lock(flights_mutex_);
+  flights_changed_.wait(lock, [&] {
+    return std::none_of(flights_.begin(), flights_.end(), [](const InFlight& flight) { return flight.ends_on_host; });
+  });
+}
+
+void SubmitThread::Launch(const Next& next) {
+  const Submission& submission = next.submission;
   Status failure;
-  if (PollWaits(submission, &failure) == PointState::kFailed) {
-    Settle(submission.signals, failure);
+  if (HasFailed(submission, &failure)) {
+    AddFlight({submission, nullptr, failure});
     return;
   }
-  {
-    std::unique_lock lock(flights_mutex_);
-    flights_changed_.wait(lock, [&] {
-      return flights_.size() < (gate_ == nullptr ? kFlightsMax : gate_->InFlightMax(kFlightsMax));
-    });
+  if (!OnlyDownloads(submission)) {
+    AwaitHostWork();
   }
+  board_.Enter(lane_);
   if (IsStopped(submission) || !AwaitGrant(submission)) {
-    Settle(submission.signals, Cancelled("The submission was stopped before it started."));
+    board_.Leave(lane_);
+    AddFlight({submission, nullptr, Cancelled("The submission was stopped before it started.")});
     return;
   }
-  InFlight next{submission, driver_.Enqueue(submission)};
-  HPVMD_CHECK(next.flight != nullptr);
+  InFlight flight{submission, driver_.Enqueue(submission, next.behind), absl::OkStatus()};
+  HPVMD_CHECK(flight.flight != nullptr);
+  Behind behind = flight.flight->behind();
+  flight.ends_on_host = behind.milestone == nullptr;
+  board_.Post(submission.signals, std::move(behind));
+  AddFlight(std::move(flight));
+}
+
+void SubmitThread::AddFlight(InFlight flight) {
   {
     std::lock_guard lock(flights_mutex_);
-    flights_.push_back(std::move(next));
+    flights_.push_back(std::move(flight));
   }
   flights_changed_.notify_all();
+}
+
+Status SubmitThread::FinishFlight(InFlight& flight) {
+  if (flight.flight == nullptr) {
+    return flight.refusal;
+  }
+  const Status status = flight.flight->Finish();
+  if (gate_ != nullptr) {
+    gate_->Leave();
+  }
+  flight.flight.reset();  // Before the signals: afterwards its buffers may be gone.
+  board_.Leave(lane_);
+  // What it was enqueued behind has ended on the device; whether well, its own lane says.
+  const Status awaited = AwaitPoints(flight.submission.waits);
+  return awaited.ok() ? status : awaited;
 }
 
 void SubmitThread::ServeFlights() {
@@ -204,16 +279,13 @@ void SubmitThread::ServeFlights() {
     }
     InFlight& first = flights_.front();  // A deque's elements stay where they are while others are added.
     lock.unlock();
-    const Status status = first.flight->Finish();
-    if (gate_ != nullptr) {
-      gate_->Leave();
-    }
-    first.flight.reset();  // Before the signals: afterwards its buffers may be gone.
+    const Status status = FinishFlight(first);
     const std::span<const TimelinePoint> signals = first.submission.signals;
     lock.lock();
     flights_.pop_front();
     lock.unlock();
     flights_changed_.notify_all();
+    board_.Strike(signals);
     Settle(signals, status);
     lock.lock();
   }

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two threads of a device behind a driver: one waits for submissions' wait points and hands their commands to the
-// driver, the other waits for the driver and settles their signals. So the next submission is being enqueued while one
-// runs.
+// The two threads of a lane of a device behind a driver: one waits for submissions' wait points and hands their
+// commands to the driver, the other waits for the driver and settles their signals. So the next submission is being
+// enqueued while one runs.
 //
-// Submissions whose wait points are reached go to the driver in the order in which they were submitted; one that still
-// waits holds up nobody. A submission whose wait point has failed, or whose stop word is set before its turn, is never
-// enqueued: its signals fail with that status, or with kCancelled. While the device is not granted nothing is enqueued
-// either. Commands that run on the device cannot be stopped,
-// and when a kernel traps, the commands behind it have been enqueued already and run on what it left; all of the
-// submission's results are undefined then, and its signals fail.
+// Order. Submissions whose wait points are reached go to the driver in the order in which they were submitted. One that
+// still waits holds up those behind it that signal higher values of a timeline that it signals, too, as values are
+// reached in order; nobody else. What a submission copies to host memory is there before one behind it does anything
+// but copy to host memory. A wait point that a flight of the device will reach need not be reached yet: the submission
+// is enqueued behind that flight and waits on the device, if that flight cannot fail for what a kernel does or the
+// submission only copies to host memory, which it does when its points are known to be reached.
+//
+// Failures. A submission whose wait point has failed, or whose stop word is set before its turn, is never enqueued: its
+// signals fail with that status, or with kCancelled. While the device is not granted nothing is enqueued either.
+// Commands that run on the device cannot be stopped, and when a kernel traps, the commands behind it have been enqueued
+// already and run on what it left; all of the submission's results are undefined then, and its signals fail.
 #ifndef HPVMD_BACKENDS_GPU_SUBMIT_THREAD_H_
 #define HPVMD_BACKENDS_GPU_SUBMIT_THREAD_H_
 
@@ -21,6 +26,7 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "backends/gpu/flight_board.h"
 #include "backends/grant_gate.h"
 
 namespace hpvm::gpu {
@@ -32,6 +38,8 @@ class Flight {
   // Waits until the device is done with everything of the submission that was enqueued, also when some of it could not
   // be; then fills in its timings and failure. Called once, on the completion thread.
   virtual Status Finish() = 0;
+  // Before Finish.
+  virtual Behind behind() const { return {}; }
 };
 
 // What differs between devices: how a submission's commands get into the driver.
@@ -39,19 +47,22 @@ class Driver {
  public:
   virtual ~Driver() = default;
   // Enqueues the commands in order and makes sure that the device starts on them. Never null: what goes wrong half way
-  // is the flight's Finish to return. Looks at Submission::stop between commands. Called on the submit thread, one
-  // submission at a time, while the completion thread may be in Finish of earlier ones.
-  virtual std::unique_ptr<Flight> Enqueue(const Submission& submission) = 0;
+  // is the flight's Finish to return. Looks at Submission::stop between commands. On the device nothing of it starts
+  // before `behind` are reached. Called on the submit thread, one submission at a time, while the completion thread may
+  // be in Finish of earlier ones.
+  virtual std::unique_ptr<Flight> Enqueue(const Submission& submission,
+                                          std::span<const std::shared_ptr<const Milestone>> behind) = 0;
 };
+
+// OK when all points are reached; however long it takes. What a flight that was enqueued behind others calls before it
+// has an effect on the host.
+Status AwaitPoints(std::span<const TimelinePoint> points);
 
 class SubmitThread {
  public:
-  // Flights that are enqueued at once: one runs, one is behind it, and one is being enqueued.
-  static constexpr uint32_t kFlightsMax = 3;
-
-  // All are borrowed for its life; without a gate the device is always granted. Declare it last in its device, so that
-  // it stops first. Threads start with the first submission.
-  SubmitThread(Hub& hub, Driver& driver, GrantGate* gate = nullptr);
+  // All are borrowed for its life; without a gate the device is always granted. `board`: the device's. Declare it last
+  // in its device, so that it stops first. Threads start with the first submission.
+  SubmitThread(Hub& hub, Driver& driver, FlightBoard& board, Lane lane, GrantGate* gate);
   // Waits for what is enqueued, and fails the other submissions with kCancelled.
   ~SubmitThread();
   SubmitThread(const SubmitThread&) = delete;
@@ -63,20 +74,33 @@ class SubmitThread {
  private:
   struct InFlight {
     Submission submission;
-    std::unique_ptr<Flight> flight;
+    std::unique_ptr<Flight> flight;  // Null: it was never enqueued,
+    Status refusal;             // for this reason. Its signals may be later values of timelines of flights before it.
+    bool ends_on_host = false;  // Nothing may be enqueued behind it.
   };
   enum class Turn : uint8_t { kReady, kNone, kClosing };
+  // A submission whose turn it is, and what it is to be enqueued behind.
+  struct Next {
+    Submission submission;
+    std::vector<std::shared_ptr<const Milestone>> behind;
+  };
 
   Status StartThreads();
   void ServeSubmissions();
   void ServeFlights();
-  Turn TakeTurn(Submission* submission, std::vector<TimelinePoint>* pending);
-  void Launch(const Submission& submission);
+  Turn TakeTurn(Next* next, std::vector<TimelinePoint>* pending);
+  bool IsReady(const Submission& submission, Next* next, std::vector<TimelinePoint>* pending) const;
+  void Launch(const Next& next);
+  void AwaitHostWork();
+  void AddFlight(InFlight flight);
+  Status FinishFlight(InFlight& flight);
   bool AwaitGrant(const Submission& submission);
   bool FailStopped();
 
   Hub& hub_;
   Driver& driver_;
+  FlightBoard& board_;
+  const Lane lane_;
   GrantGate* const gate_;
 
   std::mutex mutex_;
@@ -87,7 +111,7 @@ class SubmitThread {
 
   std::mutex flights_mutex_;
   std::condition_variable flights_changed_;
-  std::deque<InFlight> flights_;  // Guarded by flights_mutex_; the first one is being finished.
+  std::deque<InFlight> flights_;  // Guarded by flights_mutex_; the first one is being finished. They settle in order.
   bool enqueued_all_ = false;     // Guarded by flights_mutex_; nothing further comes.
 
   std::thread submit_thread_;      // Guarded by mutex_ until the destructor.

@@ -18,17 +18,29 @@ using std::chrono::milliseconds;
 Time Soon() { return RealClock().Now() + std::chrono::seconds(20); }
 Time AMoment() { return RealClock().Now() + milliseconds(30); }
 
+struct FakeMilestone final : Milestone {
+  explicit FakeMilestone(uint64_t of) : number(of) {}
+  const uint64_t number;
+};
+
 // A driver whose device finishes a flight when the test opens its gate. Submissions are told apart by the value of
 // their first signal.
 class FakeDriver final : public Driver {
  public:
-  std::unique_ptr<Flight> Enqueue(const Submission& submission) override {
+  std::unique_ptr<Flight> Enqueue(const Submission& submission,
+                                  std::span<const std::shared_ptr<const Milestone>> behind) override {
     const uint64_t number = submission.signals.empty() ? 0 : submission.signals[0].value;
     std::lock_guard lock(mutex_);
     order_.push_back(number);
+    for (const std::shared_ptr<const Milestone>& milestone : behind) {
+      behind_.push_back({number, static_cast<const FakeMilestone&>(*milestone).number});
+    }
     enqueued_ = order_.size();
-    return std::make_unique<FakeFlight>(*this, next_status_);
+    return std::make_unique<FakeFlight>(*this, number, next_status_);
   }
+
+  // What flights say of themselves.
+  bool may_trap = true, ends_on_host = false;
 
   void Open() {
     std::lock_guard lock(mutex_);
@@ -48,6 +60,11 @@ class FakeDriver final : public Driver {
     std::lock_guard lock(mutex_);
     return order_;
   }
+  // Who was enqueued behind whom before that one had ended.
+  std::vector<std::pair<uint64_t, uint64_t>> behind() {
+    std::lock_guard lock(mutex_);
+    return behind_;
+  }
   // Whether `count` submissions get enqueued before the deadline.
   bool Enqueues(size_t count, Time deadline) {
     while (enqueued_ < count) {
@@ -62,7 +79,11 @@ class FakeDriver final : public Driver {
  private:
   class FakeFlight final : public Flight {
    public:
-    FakeFlight(FakeDriver& driver, Status status) : driver_(driver), status_(std::move(status)) {}
+    FakeFlight(FakeDriver& driver, uint64_t number, Status status)
+        : driver_(driver), number_(number), status_(std::move(status)) {}
+    Behind behind() const override {
+      return driver_.ends_on_host ? Behind{} : Behind{std::make_shared<const FakeMilestone>(number_), driver_.may_trap};
+    }
     Status Finish() override {
       std::unique_lock lock(driver_.mutex_);
       driver_.gate_.wait(lock, [&] { return driver_.opened_ > 0; });
@@ -72,6 +93,7 @@ class FakeDriver final : public Driver {
 
    private:
     FakeDriver& driver_;
+    const uint64_t number_;
     const Status status_;
   };
 
@@ -79,8 +101,19 @@ class FakeDriver final : public Driver {
   std::condition_variable gate_;
   int opened_ = 0;
   std::vector<uint64_t> order_;
+  std::vector<std::pair<uint64_t, uint64_t>> behind_;
   std::atomic<size_t> enqueued_{0};
   Status next_status_;
+};
+
+class FakeBuffer final : public Buffer {
+ public:
+  explicit FakeBuffer(uint8_t* host) : host_(host) {}
+  uint64_t bytes() const override { return 8; }
+  uint8_t* host() override { return host_; }
+
+ private:
+  uint8_t* const host_;
 };
 
 struct Fixture : testing::Test {
@@ -103,7 +136,8 @@ struct Fixture : testing::Test {
   }
 
   Hub hub;
-  FakeDriver driver;
+  FakeDriver driver, copies;
+  FlightBoard board{hub, nullptr};
 };
 using SubmitThreadTest = Fixture;
 
@@ -111,18 +145,18 @@ using SubmitThreadTest = Fixture;
 // to the limit.
 TEST_F(SubmitThreadTest, EnqueuesAheadAndSignalsWhenDone) {
   std::vector<std::unique_ptr<Item>> items;
-  SubmitThread thread(hub, driver);
-  for (uint64_t i = 1; i <= SubmitThread::kFlightsMax + 2; ++i) {
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
+  for (uint64_t i = 1; i <= FlightBoard::kFlightsMax + 2; ++i) {
     items.push_back(Make(i));
     ASSERT_TRUE(thread.Submit(items.back()->submission).ok());
   }
-  ASSERT_TRUE(driver.Enqueues(SubmitThread::kFlightsMax, Soon()));
-  EXPECT_FALSE(driver.Enqueues(SubmitThread::kFlightsMax + 1, AMoment()));
+  ASSERT_TRUE(driver.Enqueues(FlightBoard::kFlightsMax, Soon()));
+  EXPECT_FALSE(driver.Enqueues(FlightBoard::kFlightsMax + 1, AMoment()));
   EXPECT_EQ(Poll(items[0]->signal), PointState::kPending);
   driver.Open();
   EXPECT_TRUE(items[0]->timeline->Wait(1, Soon()).ok());
   EXPECT_EQ(Poll(items[1]->signal), PointState::kPending);
-  ASSERT_TRUE(driver.Enqueues(SubmitThread::kFlightsMax + 1, Soon()));
+  ASSERT_TRUE(driver.Enqueues(FlightBoard::kFlightsMax + 1, Soon()));
   driver.OpenAll();
   for (auto& item : items) {
     EXPECT_TRUE(item->timeline->Wait(item->signal.value, Soon()).ok());
@@ -138,7 +172,7 @@ TEST_F(SubmitThreadTest, WaitingHoldsUpNobody) {
   auto first = Make(1, &point);
   auto second = Make(2, &first->signal);
   auto third = Make(3);
-  SubmitThread thread(hub, driver);
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
   ASSERT_TRUE(thread.Submit(second->submission).ok());
   ASSERT_TRUE(thread.Submit(first->submission).ok());
   ASSERT_TRUE(thread.Submit(third->submission).ok());
@@ -157,7 +191,7 @@ TEST_F(SubmitThreadTest, FailurePoisons) {
   auto last = Make(3, &victim->signal);
   auto bystander = Make(4);
   driver.FailNext(Aborted("Kernel trapped."));
-  SubmitThread thread(hub, driver);
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
   ASSERT_TRUE(thread.Submit(last->submission).ok());
   ASSERT_TRUE(thread.Submit(victim->submission).ok());
   ASSERT_TRUE(thread.Submit(failing->submission).ok());
@@ -182,7 +216,7 @@ TEST_F(SubmitThreadTest, ReachedBeforeFailureRuns) {
   gate->Fail(Internal("Later."));
   const TimelinePoint reached{gate.get(), 1}, failed{gate.get(), 2};
   auto runs = Make(1, &reached), fails = Make(2, &failed);
-  SubmitThread thread(hub, driver);
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
   ASSERT_TRUE(thread.Submit(runs->submission).ok());
   ASSERT_TRUE(thread.Submit(fails->submission).ok());
   EXPECT_TRUE(runs->timeline->Wait(1, Soon()).ok());
@@ -197,7 +231,7 @@ TEST_F(SubmitThreadTest, StopDropsWhatIsNotEnqueued) {
   auto stopped = Make(1, &point), other = Make(2, &point);
   stopped->submission.stop = &stop;
   driver.OpenAll();
-  SubmitThread thread(hub, driver);
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
   ASSERT_TRUE(thread.Submit(stopped->submission).ok());
   ASSERT_TRUE(thread.Submit(other->submission).ok());
   stop = 1;
@@ -214,7 +248,7 @@ TEST_F(SubmitThreadTest, ClosingFinishesFlightsAndCancelsTheRest) {
   auto flying = Make(1), waiting = Make(2, &never);
   std::thread opener;
   {
-    SubmitThread thread(hub, driver);
+    SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
     ASSERT_TRUE(thread.Submit(flying->submission).ok());
     ASSERT_TRUE(thread.Submit(waiting->submission).ok());
     ASSERT_TRUE(driver.Enqueues(1, Soon()));
@@ -237,7 +271,7 @@ TEST_F(SubmitThreadTest, ManyInterleaved) {
   std::unique_ptr<Timeline> gate = CreateHostTimeline(hub);
   std::vector<TimelinePoint> points(kCount);
   std::vector<std::unique_ptr<Item>> items;
-  SubmitThread thread(hub, driver);
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
   for (uint64_t i = 0; i < kCount; ++i) {
     points[i] = {gate.get(), (i * 7) % 11};
     items.push_back(Make(i + 1, &points[i]));
@@ -255,7 +289,8 @@ TEST_F(SubmitThreadTest, ManyInterleaved) {
 TEST_F(SubmitThreadTest, WaitsForItsGrant) {
   GrantEntry entry{};
   GrantGate gate(entry);
-  SubmitThread thread(hub, driver, &gate);
+  FlightBoard granted(hub, &gate);
+  SubmitThread thread(hub, driver, granted, Lane::kCompute, &gate);
   const auto first = Make(1), second = Make(2);
   std::atomic<uint32_t> stop{0};
   second->submission.stop = &stop;
@@ -279,7 +314,8 @@ TEST_F(SubmitThreadTest, KeepsToWhatMayBeInFlight) {
   entry.state.store(static_cast<uint32_t>(GrantState::kGranted));
   entry.in_flight_max.store(1);
   GrantGate gate(entry);
-  SubmitThread thread(hub, driver, &gate);
+  FlightBoard granted(hub, &gate);
+  SubmitThread thread(hub, driver, granted, Lane::kCompute, &gate);
   const auto first = Make(1), second = Make(2);
   ASSERT_TRUE(thread.Submit(first->submission).ok());
   ASSERT_TRUE(thread.Submit(second->submission).ok());
@@ -295,11 +331,132 @@ TEST_F(SubmitThreadTest, ClosesWithoutAGrant) {
   GrantGate gate(entry);
   const auto item = Make(1);
   {
-    SubmitThread thread(hub, driver, &gate);
+    FlightBoard granted(hub, &gate);
+    SubmitThread thread(hub, driver, granted, Lane::kCompute, &gate);
     ASSERT_TRUE(thread.Submit(item->submission).ok());
     EXPECT_FALSE(driver.Enqueues(1, AMoment()));
   }
   EXPECT_EQ(item->timeline->Wait(1, Soon()).code(), absl::StatusCode::kCancelled);
+}
+
+// A submission of another lane is enqueued behind a flight that cannot trap; it settles after it, and as badly.
+TEST_F(SubmitThreadTest, WaitsForOtherLanesOnTheDevice) {
+  copies.may_trap = false;
+  copies.FailNext(Aborted("The copy failed."));
+  SubmitThread kernels(hub, driver, board, Lane::kCompute, nullptr),
+      uploads(hub, copies, board, Lane::kUpload, nullptr);
+  const auto upload = Make(1), kernel = Make(2, &upload->signal);
+  ASSERT_TRUE(kernels.Submit(kernel->submission).ok());
+  ASSERT_TRUE(uploads.Submit(upload->submission).ok());
+  ASSERT_TRUE(driver.Enqueues(1, Soon()));
+  EXPECT_EQ(driver.behind(), (std::vector<std::pair<uint64_t, uint64_t>>{{2, 1}}));
+  driver.OpenAll();
+  EXPECT_EQ(kernel->timeline->Wait(2, AMoment()).code(), absl::StatusCode::kDeadlineExceeded);
+  copies.OpenAll();
+  EXPECT_EQ(Message(kernel->timeline->Wait(2, Soon())), "The copy failed.");
+}
+
+// Behind one that may trap only copies to host memory are enqueued, behind one that copies to host memory nobody.
+TEST_F(SubmitThreadTest, WaitsOnTheHostForWhatMayTrap) {
+  const std::unique_ptr<Buffer> device = std::make_unique<FakeBuffer>(nullptr);
+  uint8_t memory[8];
+  const std::unique_ptr<Buffer> host = std::make_unique<FakeBuffer>(memory);
+  Buffer* const buffers[] = {device.get(), host.get()};
+  CommandList to_host, within;
+  to_host.commands = {CopyCommand{0, 1, 0, 0, 8}};
+  within.commands = {CopyCommand{0, 0, 0, 4, 4}};
+  SubmitThread kernels(hub, driver, board, Lane::kCompute, nullptr),
+      others(hub, copies, board, Lane::kDownload, nullptr);
+  copies.ends_on_host = true;
+  const auto kernel = Make(1), download = Make(2, &kernel->signal), copy = Make(3, &kernel->signal);
+  const auto last = Make(4, &download->signal);
+  for (Item* item : {download.get(), copy.get()}) {
+    item->submission.buffers = buffers;
+  }
+  download->submission.commands = &to_host;
+  copy->submission.commands = &within;
+  ASSERT_TRUE(kernels.Submit(kernel->submission).ok());
+  ASSERT_TRUE(kernels.Submit(last->submission).ok());
+  ASSERT_TRUE(others.Submit(copy->submission).ok());
+  ASSERT_TRUE(others.Submit(download->submission).ok());
+  ASSERT_TRUE(copies.Enqueues(1, Soon()));
+  EXPECT_FALSE(copies.Enqueues(2, AMoment()));
+  EXPECT_FALSE(driver.Enqueues(2, AMoment()));
+  EXPECT_EQ(copies.behind(), (std::vector<std::pair<uint64_t, uint64_t>>{{2, 1}}));
+  driver.OpenAll();
+  EXPECT_TRUE(kernel->timeline->Wait(1, Soon()).ok());
+  // It reads memory that the download may be writing.
+  EXPECT_FALSE(copies.Enqueues(2, AMoment()));
+  copies.OpenAll();
+  EXPECT_TRUE(copy->timeline->Wait(3, Soon()).ok());
+  EXPECT_TRUE(last->timeline->Wait(4, Soon()).ok());
+  EXPECT_EQ(copies.behind().size() + driver.behind().size(), 1u);
+}
+
+// Values of a timeline are reached in order: who signals a higher one does not overtake who still waits.
+TEST_F(SubmitThreadTest, KeepsTheOrderOfATimeline) {
+  driver.OpenAll();
+  const std::unique_ptr<Timeline> gate = CreateHostTimeline(hub), shared = CreateHostTimeline(hub);
+  const TimelinePoint point{gate.get(), 1};
+  const auto first = Make(1, &point), second = Make(2), other = Make(3);
+  for (Item* item : {first.get(), second.get()}) {
+    item->signal.timeline = shared.get();
+  }
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
+  ASSERT_TRUE(thread.Submit(first->submission).ok());
+  ASSERT_TRUE(thread.Submit(second->submission).ok());
+  ASSERT_TRUE(thread.Submit(other->submission).ok());
+  EXPECT_TRUE(other->timeline->Wait(3, Soon()).ok());
+  EXPECT_FALSE(driver.Enqueues(2, AMoment()));
+  gate->Signal(1);
+  EXPECT_TRUE(shared->Wait(2, Soon()).ok());
+  EXPECT_EQ(driver.order(), (std::vector<uint64_t>{3, 1, 2}));
+}
+
+// A submission that fails early does not fail the timeline under flights that are to reach smaller values of it: their
+// buffers are still in use.
+TEST_F(SubmitThreadTest, FailuresSettleInTheirTurn) {
+  const std::unique_ptr<Timeline> gate = CreateHostTimeline(hub), shared = CreateHostTimeline(hub);
+  gate->Fail(Internal("Broken."));
+  const TimelinePoint broken{gate.get(), 1};
+  std::atomic<uint32_t> stop{1};
+  const auto flying = Make(1), failing = Make(2, &broken), stopped = Make(3);
+  stopped->submission.stop = &stop;
+  for (Item* item : {flying.get(), failing.get(), stopped.get()}) {
+    item->signal.timeline = shared.get();
+  }
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
+  for (Item* item : {flying.get(), failing.get(), stopped.get()}) {
+    ASSERT_TRUE(thread.Submit(item->submission).ok());
+  }
+  EXPECT_EQ(shared->Wait(1, AMoment()).code(), absl::StatusCode::kDeadlineExceeded);
+  driver.OpenAll();
+  EXPECT_TRUE(shared->Wait(1, Soon()).ok());
+  EXPECT_EQ(Message(shared->Wait(2, Soon())), "Broken.");
+  EXPECT_EQ(Message(shared->Wait(3, Soon())), "Broken.");
+}
+
+// The daemon's limit counts the flights of all lanes.
+TEST_F(SubmitThreadTest, LanesShareWhatMayBeInFlight) {
+  GrantEntry entry{};
+  entry.state.store(static_cast<uint32_t>(GrantState::kGranted));
+  entry.in_flight_max.store(2);
+  GrantGate gate(entry);
+  FlightBoard granted(hub, &gate);
+  SubmitThread kernels(hub, driver, granted, Lane::kCompute, &gate),
+      uploads(hub, copies, granted, Lane::kUpload, &gate);
+  const auto first = Make(1), second = Make(2), third = Make(3);
+  ASSERT_TRUE(kernels.Submit(first->submission).ok());
+  ASSERT_TRUE(driver.Enqueues(1, Soon()));
+  ASSERT_TRUE(uploads.Submit(second->submission).ok());
+  ASSERT_TRUE(uploads.Submit(third->submission).ok());
+  ASSERT_TRUE(copies.Enqueues(1, Soon()));
+  EXPECT_FALSE(copies.Enqueues(2, AMoment()));
+  EXPECT_EQ(gate.in_flight(), 2u);
+  driver.OpenAll();
+  EXPECT_TRUE(copies.Enqueues(2, Soon()));
+  copies.OpenAll();
+  EXPECT_TRUE(third->timeline->Wait(3, Soon()).ok());
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #ifndef HPVMD_BACKENDS_OPENCL_BUFFER_H_
 #define HPVMD_BACKENDS_OPENCL_BUFFER_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backends/device.h"
@@ -20,7 +22,8 @@ struct MemoryRef {
 };
 uint64_t NextSerial();
 
-// Everything but bytes() and host() belongs to the device's submit thread.
+// Everything but bytes() and host() belongs to the submit threads: what is said to be of a lane to that lane's, the
+// rest to that of kernels.
 class OpenClBuffer final : public Buffer {
  public:
   // `cleared` is the event after which fresh memory reads as zero; empty for imported memory.
@@ -38,9 +41,10 @@ class OpenClBuffer final : public Buffer {
   cl_mem memory() const { return memory_.get(); }
   // A view as a memory object of its own, at a multiple of the device's alignment; kept for the next launch.
   StatusOr<MemoryRef> View(uint64_t offset, uint64_t bytes);
-  // What the first command that uses the buffer waits for; empty afterwards.
-  Event TakeCleared() { return std::move(cleared_); }
-  bool is_cleared() const { return !cleared_; }
+  // What the lane's first command that uses the buffer waits for; null afterwards.
+  cl_event TakeCleared(Lane lane) {
+    return std::exchange(is_fresh_[static_cast<size_t>(lane)], false) ? cleared_.get() : nullptr;
+  }
   bool is_imported() const { return is_imported_; }
 
  private:
@@ -52,7 +56,8 @@ class OpenClBuffer final : public Buffer {
 
   const uint64_t bytes_;
   const Memory memory_;
-  Event cleared_;
+  const Event cleared_;
+  std::array<bool, kLanes> is_fresh_{true, true, true};  // By lane, whose own each is.
   const bool is_imported_;
   const uint64_t serial_;
   std::vector<SubBuffer> views_;  // At most kViewsMax, the oldest first.

@@ -4,10 +4,11 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
-#include "backends/gpu/submit_thread.h"
+#include "backends/gpu/lanes.h"
 #include "backends/opencl/executable.h"
 #include "backends/opencl/health.h"
 #include "backends/opencl/program.h"
@@ -25,7 +26,7 @@ std::string Triple(const std::array<uint64_t, 3>& values) {
   return "(" + std::to_string(values[0]) + ", " + std::to_string(values[1]) + ", " + std::to_string(values[2]) + ")";
 }
 
-class OpenClDevice final : public Device {
+class OpenClDevice final : public Device, public gpu::LaneDrivers {
  public:
   OpenClDevice(Hub& hub, Found found, Context context, const OpenClOptions& options)
       : hub_(hub),
@@ -35,8 +36,9 @@ class OpenClDevice final : public Device {
         health_(found_.info.id, found_.info.name) {}
 
   Status Open() {
-    HPVMD_ASSIGN_OR_RETURN(queue_, OpenClQueue::Create({found_, context_.get(), health_, options_.always_stage}));
-    submit_thread_ = std::make_unique<gpu::SubmitThread>(hub_, *queue_, options_.gate);
+    HPVMD_RETURN_IF_ERROR(OpenLane(Lane::kCompute).status());
+    queue_ = queues_[static_cast<size_t>(Lane::kCompute)].get();
+    lanes_ = std::make_unique<gpu::Lanes>(hub_, *this, found_.info.has_copy_lanes, options_.gate);
     return absl::OkStatus();
   }
 
@@ -81,10 +83,18 @@ class OpenClDevice final : public Device {
 
   Status Submit(const Submission& submission) override {
     HPVMD_RETURN_IF_ERROR(health_.Check());
-    return submit_thread_->Submit(submission);
+    return lanes_->Submit(submission);
   }
 
  private:
+  StatusOr<gpu::Driver*> OpenLane(Lane lane) override {
+    std::unique_ptr<OpenClQueue>& queue = queues_[static_cast<size_t>(lane)];
+    if (queue == nullptr) {
+      HPVMD_ASSIGN_OR_RETURN(queue,
+                             OpenClQueue::Create({found_, context_.get(), health_, lane, options_.always_stage}));
+    }
+    return queue.get();
+  }
   StatusOr<std::unique_ptr<Buffer>> ImportShared(const BufferSpec& spec);
 
   Hub& hub_;
@@ -92,8 +102,9 @@ class OpenClDevice final : public Device {
   const Found found_;
   const Context context_;
   Health health_;
-  std::unique_ptr<OpenClQueue> queue_;
-  std::unique_ptr<gpu::SubmitThread> submit_thread_;  // Last: stops before what it uses goes.
+  std::array<std::unique_ptr<OpenClQueue>, kLanes> queues_;  // By lane; those that are used.
+  OpenClQueue* queue_ = nullptr;                             // That of kernels.
+  std::unique_ptr<gpu::Lanes> lanes_;                        // Last: stops before what it uses goes.
 };
 
 StatusOr<std::unique_ptr<Buffer>> OpenClDevice::Allocate(const BufferSpec& spec) {
@@ -161,6 +172,7 @@ StatusOr<std::unique_ptr<Device>> CreateOpenClDevice(std::string_view name, Hub&
   if (options.fpga) {
     found.info.kind = DeviceKind::kFpga;
   }
+  found.info.has_copy_lanes |= options.has_copy_lanes;
   HPVMD_ASSIGN_OR_RETURN(opencl::Context context, opencl::CreateContext(found));
   auto device = std::make_unique<opencl::OpenClDevice>(hub, std::move(found), std::move(context), options);
   HPVMD_RETURN_IF_ERROR(device->Open());

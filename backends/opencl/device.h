@@ -22,7 +22,9 @@ struct OpenClOptions {
   GrantGate* gate = nullptr;    // Borrowed; may be null.
   uint32_t variant = kAutoVariant;   // DeviceOptions::gpu_variant.
   bool fpga = false;                 // DeviceOptions::fpga.
-  bool always_stage = false;         // For tests: pinned memory also for copies of devices that are the host.
+  // For tests, of devices that are the host: pinned memory also for their copies, and lanes that gain nothing.
+  bool always_stage = false;
+  bool has_copy_lanes = false;
 };
 
 // "opencl:0" and so on; empty without a driver.

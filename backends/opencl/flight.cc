@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "backends/opencl/fill.h"
+
 namespace hpvm::opencl {
 namespace {
 
@@ -51,9 +53,12 @@ OpenClFlight::~OpenClFlight() {
   }
 }
 
-void OpenClFlight::Enqueue() {
+void OpenClFlight::Enqueue(std::span<const std::shared_ptr<const gpu::Milestone>> behind) {
   status_ = queue_.health_.Check();
   current_ = queue_.main_.get();
+  if (status_.ok()) {
+    status_ = WaitFor(behind);
+  }
   if (status_.ok() && submission_.commands != nullptr) {
     status_ = EnqueueCommands();
   }
@@ -61,6 +66,27 @@ void OpenClFlight::Enqueue() {
   if (status_.ok()) {
     status_ = closed;
   }
+}
+
+Status OpenClFlight::WaitFor(std::span<const std::shared_ptr<const gpu::Milestone>> behind) {
+  if (behind.empty()) {
+    return absl::OkStatus();
+  }
+  std::vector<cl_event> events;
+  for (const std::shared_ptr<const gpu::Milestone>& milestone : behind) {
+    // Safety: milestones come from flights of this device.
+    events.push_back(static_cast<const EventMilestone&>(*milestone).event());
+  }
+  return queue_.health_.Judge(
+      clEnqueueBarrierWithWaitList(current_, static_cast<cl_uint>(events.size()), events.data(), nullptr), current_,
+      "Waiting for another lane");
+}
+
+gpu::Behind OpenClFlight::behind() const {
+  if (!status_.ok() || !done_ || !downloads_.empty()) {
+    return {};
+  }
+  return {std::make_shared<const EventMilestone>(Shared(done_)), slots_.count() != 0};
 }
 
 Status OpenClFlight::EnqueueCommands() {
@@ -112,9 +138,7 @@ Status OpenClFlight::SwitchTo(cl_command_queue queue) {
 }
 
 Status OpenClFlight::Use(OpenClBuffer& buffer) {
-  if (!buffer.is_cleared()) [[unlikely]] {
-    const Event cleared = buffer.TakeCleared();
-    const cl_event wait = cleared.get();
+  if (const cl_event wait = buffer.TakeCleared(queue_.lane_); wait != nullptr) [[unlikely]] {
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clEnqueueBarrierWithWaitList(current_, 1, &wait, nullptr), current_,
                                                "Waiting for a fresh buffer"));
   }
@@ -150,6 +174,7 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
     downloads_.push_back({from.memory(), copy.source_offset, copy.bytes, to});
     return absl::OkStatus();
   }
+  HPVMD_RETURN_IF_ERROR(gpu::AwaitPoints(submission_.waits));
   const cl_int error =
       clEnqueueReadBuffer(current_, from.memory(), CL_TRUE, copy.source_offset, copy.bytes, to, 0, nullptr, nullptr);
   return queue_.health_.Judge(error, current_, "Copying to host memory");
@@ -204,14 +229,14 @@ Status OpenClFlight::CopyWithin(OpenClBuffer& source, OpenClBuffer& target, cons
   return absl::OkStatus();
 }
 
-Status OpenClFlight::FillRange(cl_mem memory, uint64_t offset, uint64_t bytes, uint8_t value, uint32_t pattern_bytes) {
+Status OpenClFlight::FillPiece(cl_mem memory, uint64_t offset, uint64_t bytes, uint8_t value, uint32_t pattern_bytes) {
   if (bytes == 0) {
     return absl::OkStatus();
   }
   std::array<uint8_t, kPatternBytes> pattern;
   pattern.fill(value);
-  const cl_int error =
-      clEnqueueFillBuffer(current_, memory, pattern.data(), pattern_bytes, offset, bytes, 0, nullptr, nullptr);
+  const FillRange range{memory, offset, bytes, queue_.found_.view_alignment};
+  const cl_int error = opencl::EnqueueFill(current_, range, std::span(pattern).first(pattern_bytes), nullptr);
   return queue_.health_.Judge(error, current_, "Filling a buffer");
 }
 
@@ -230,16 +255,19 @@ Status OpenClFlight::EnqueueFill(const FillCommand& fill) {
   const uint64_t first = (fill.offset + kPatternBytes - 1) / kPatternBytes * kPatternBytes;
   const uint64_t last = end / kPatternBytes * kPatternBytes;
   if (first >= last) {
-    return FillRange(buffer.memory(), fill.offset, fill.bytes, fill.value, 1);
+    return FillPiece(buffer.memory(), fill.offset, fill.bytes, fill.value, 1);
   }
-  HPVMD_RETURN_IF_ERROR(FillRange(buffer.memory(), fill.offset, first - fill.offset, fill.value, 1));
-  HPVMD_RETURN_IF_ERROR(FillRange(buffer.memory(), first, last - first, fill.value, kPatternBytes));
-  return FillRange(buffer.memory(), last, end - last, fill.value, 1);
+  HPVMD_RETURN_IF_ERROR(FillPiece(buffer.memory(), fill.offset, first - fill.offset, fill.value, 1));
+  HPVMD_RETURN_IF_ERROR(FillPiece(buffer.memory(), first, last - first, fill.value, kPatternBytes));
+  return FillPiece(buffer.memory(), last, end - last, fill.value, 1);
 }
 
 bool OpenClFlight::IsTimed() const { return !submission_.timings.empty(); }
 
 Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
+  if (queue_.lane_ != Lane::kCompute) {
+    return Internal("A launch is on a lane for copies.");
+  }
   auto& executable = static_cast<OpenClExecutable&>(*dispatch.executable);
   HPVMD_RETURN_IF_ERROR(executable.reader().Read(dispatch, submission_, &inputs_));
   TrapTarget traps;

@@ -15,6 +15,16 @@
 
 namespace hpvm::opencl {
 
+// The event after which everything of a flight is done on the device.
+class EventMilestone final : public gpu::Milestone {
+ public:
+  explicit EventMilestone(Event event) : event_(std::move(event)) {}
+  cl_event event() const { return event_.get(); }
+
+ private:
+  const Event event_;
+};
+
 class OpenClFlight final : public gpu::Flight {
  public:
   // Both are borrowed for its life.
@@ -22,8 +32,10 @@ class OpenClFlight final : public gpu::Flight {
   ~OpenClFlight() override;
 
   // Hands everything to the driver; what fails is Finish's to tell. The submit thread.
-  void Enqueue();
+  void Enqueue(std::span<const std::shared_ptr<const gpu::Milestone>> behind);
   Status Finish() override;
+  // Not behind copies to host memory that are left for the end.
+  gpu::Behind behind() const override;
 
  private:
   // A copy to host memory for the end of the submission.
@@ -46,12 +58,13 @@ class OpenClFlight final : public gpu::Flight {
     Event first, last;
   };
 
+  Status WaitFor(std::span<const std::shared_ptr<const gpu::Milestone>> behind);
   Status EnqueueCommands();
   Status EnqueueCopy(const CopyCommand& copy, bool is_last);
   Status Upload(const uint8_t* source, OpenClBuffer& target, uint64_t offset, uint64_t bytes);
   Status CopyWithin(OpenClBuffer& source, OpenClBuffer& target, const CopyCommand& copy);
   Status EnqueueFill(const FillCommand& fill);
-  Status FillRange(cl_mem memory, uint64_t offset, uint64_t bytes, uint8_t value, uint32_t pattern_bytes);
+  Status FillPiece(cl_mem memory, uint64_t offset, uint64_t bytes, uint8_t value, uint32_t pattern_bytes);
   Status EnqueueDispatch(const DispatchCommand& dispatch);
   Status PrepareTraps(const DispatchCommand& dispatch, TrapTarget* traps);
   Status EnqueueParts(OpenClExecutable& executable, std::span<const gpu::Part> parts, const TrapTarget& traps,

@@ -5,6 +5,8 @@
 #include <array>
 #include <charconv>
 
+#include "backends/gpu/speeds.h"
+
 namespace hpvm::opencl {
 namespace {
 
@@ -111,6 +113,23 @@ void FillIl(std::string_view extensions, Found& found) {
   }
 }
 
+// Copies run beside kernels on GPUs with memory of their own; where the device is the host they would take its cores.
+void FillSpeeds(const Found& found, DeviceInfo& info) {
+  const cl_device_id device = found.device;
+  const auto major = DeviceValue<cl_uint>(device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV);
+  const auto minor = DeviceValue<cl_uint>(device, CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV);
+  const bool is_gpu = info.kind == DeviceKind::kGpu && !info.is_emulated;
+  gpu::SpeedFacts facts;
+  facts.clock_hz = 1e6 * DeviceValue<cl_uint>(device, CL_DEVICE_MAX_CLOCK_FREQUENCY);
+  facts.shares_memory = DeviceValue<cl_bool>(device, CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE;
+  // NVIDIA's larger chips of a generation, ".0", have HBM, and up to Ampere half the lanes.
+  facts.has_stacked_memory = major >= 6 && minor == 0;
+  facts.lanes_per_unit = major == 0 ? (is_gpu ? 64 : 0) : major == 7 || (major <= 8 && minor == 0) ? 64 : 128;
+  facts.launch_ns = info.is_emulated ? 1'500 : 4'000;
+  gpu::EstimateSpeeds(facts, &info);
+  info.has_copy_lanes = is_gpu && !facts.shares_memory;
+}
+
 // Whether memory of another driver can be taken in by an opaque file descriptor.
 void FillImports(std::string_view extensions, Found& found) {
   if (!HasWord(extensions, "cl_khr_external_memory") && !HasWord(extensions, "cl_khr_external_memory_opaque_fd")) {
@@ -157,6 +176,7 @@ Found Describe(cl_platform_id platform, cl_device_id device) {
   FillIl(extensions, found);
   FillImports(extensions, found);
   info.allocation_bytes_max = std::min(target.buffer_bytes_max, info.memory_bytes);
+  FillSpeeds(found, info);
   return found;
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/opencl/queue.h"
 
+#include <array>
 #include <utility>
 
+#include "backends/opencl/fill.h"
 #include "backends/opencl/flight.h"
 
 namespace hpvm::opencl {
@@ -22,6 +24,7 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue s
     : found_(parts.found),
       context_(parts.context),
       health_(parts.health),
+      lane_(parts.lane),
       stages_(parts.always_stage || !parts.found.info.is_emulated),
       main_(std::move(main)),
       download_(std::move(download)),
@@ -30,16 +33,17 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue s
       downloads_(context_, setup_.get()),
       traps_(context_, main_.get(), setup_.get()) {}
 
-std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission) {
+std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission,
+                                                  std::span<const std::shared_ptr<const gpu::Milestone>> behind) {
   auto flight = std::make_unique<OpenClFlight>(*this, submission);
-  flight->Enqueue();
+  flight->Enqueue(behind);
   return flight;
 }
 
 StatusOr<Event> OpenClQueue::Clear(cl_mem memory, uint64_t bytes) {
-  const cl_uint zero = 0;
+  const std::array<uint8_t, 4> zero{};
   Event cleared;
-  cl_int error = clEnqueueFillBuffer(setup_.get(), memory, &zero, sizeof(zero), 0, bytes, 0, nullptr, cleared.out());
+  cl_int error = EnqueueFill(setup_.get(), {memory, 0, bytes, found_.view_alignment}, zero, &cleared);
   if (error == CL_SUCCESS) {
     error = clFlush(setup_.get());
   }

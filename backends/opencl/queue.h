@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How submissions get onto an OpenCL device: everything on one in-order queue, no event but where something is measured
-// or waited for.
+// How submissions of one lane get onto an OpenCL device: everything on one in-order queue, no event but where something
+// is measured or waited for.
 //
 // Copies to host memory at the end of a submission are made when the device is done with the rest, on a queue of their
 // own, so that the next submission runs meanwhile. Copies to host memory that other commands follow wait for the device
@@ -31,11 +31,13 @@ class OpenClQueue final : public gpu::Driver {
     const Found& found;
     cl_context context;
     Health& health;
+    Lane lane = Lane::kCompute;
     bool always_stage = false;
   };
   static StatusOr<std::unique_ptr<OpenClQueue>> Create(const Parts& parts);
 
-  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission) override;
+  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission,
+                                       std::span<const std::shared_ptr<const gpu::Milestone>> behind) override;
   // Makes fresh memory read as zero: the event after which it does. Any thread.
   StatusOr<Event> Clear(cl_mem memory, uint64_t bytes);
   // `status` of a call that went by no queue; when that is not the caller's fault it may mean that the device is lost.
@@ -50,6 +52,7 @@ class OpenClQueue final : public gpu::Driver {
   const Found& found_;
   const cl_context context_;
   Health& health_;
+  const Lane lane_;
   const bool stages_;
   const Queue main_;      // Submissions; the submit thread's.
   const Queue download_;  // Copies to host memory; the completion thread's.

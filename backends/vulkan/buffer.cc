@@ -6,10 +6,10 @@
 
 namespace hpvm::vulkan {
 
-StatusOr<Owned<VkCommandPool>> CreateCommandPool(Context& context) {
+StatusOr<Owned<VkCommandPool>> CreateCommandPool(Context& context, Lane lane) {
   auto info = Typed<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
   info.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-  info.queueFamilyIndex = context.physical().queue_family;
+  info.queueFamilyIndex = context.family(lane);
   VkCommandPool pool = VK_NULL_HANDLE;
   HPVMD_RETURN_IF_ERROR(context.Check(context.vk().CreateCommandPool(context.device(), &info, nullptr, &pool),
                                       "Creating a command pool"));
@@ -29,11 +29,11 @@ StatusOr<VkCommandBuffer> AllocateCommands(Context& context, VkCommandPool pool)
 
 Status Zeroer::Prepare(Turn& turn) {
   if (turn.pool.get() == VK_NULL_HANDLE) {
-    HPVMD_ASSIGN_OR_RETURN(turn.pool, CreateCommandPool(context_));
+    HPVMD_ASSIGN_OR_RETURN(turn.pool, CreateCommandPool(context_, Lane::kCompute));
     HPVMD_ASSIGN_OR_RETURN(turn.commands, AllocateCommands(context_, turn.pool.get()));
     return absl::OkStatus();
   }
-  HPVMD_RETURN_IF_ERROR(context_.Wait(turn.value));
+  HPVMD_RETURN_IF_ERROR(context_.Wait({Lane::kCompute, turn.value}));
   return context_.Check(context_.vk().ResetCommandPool(context_.device(), turn.pool.get(), 0),
                         "Resetting a command pool");
 }
@@ -52,7 +52,7 @@ StatusOr<uint64_t> Zeroer::Zero(const Storage& storage) {
   HPVMD_RETURN_IF_ERROR(context_.Check(vk.BeginCommandBuffer(turn.commands, &info), "Recording commands"));
   vk.CmdFillBuffer(turn.commands, storage.buffer(), 0, VK_WHOLE_SIZE, 0);
   HPVMD_RETURN_IF_ERROR(context_.Check(vk.EndCommandBuffer(turn.commands), "Recording commands"));
-  HPVMD_ASSIGN_OR_RETURN(turn.value, context_.Submit(turn.commands));
+  HPVMD_ASSIGN_OR_RETURN(turn.value, context_.Submit(Lane::kCompute, turn.commands));
   return turn.value;
 }
 
@@ -79,7 +79,7 @@ StatusOr<std::unique_ptr<Buffer>> AllocateVulkanBuffer(Context& context, Memory&
   if (spec.is_exported) {
     // Another driver's queue knows nothing of ours. Between submissions, which the engine orders, no ownership is
     // passed: for buffers that does nothing on the drivers that share memory with OpenCL.
-    HPVMD_RETURN_IF_ERROR(context.Wait(zeroed_at));
+    HPVMD_RETURN_IF_ERROR(context.Wait({Lane::kCompute, zeroed_at}));
   }
   return std::make_unique<VulkanBuffer>(context, std::move(storage), spec.bytes, std::move(exported), zeroed_at);
 }

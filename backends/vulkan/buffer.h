@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A buffer of a Vulkan device.
 //
-// Its memory is zeroed by the queue ahead of every submission that could name it, or by the host where the memory is
-// mapped. Access in the middle of submissions follows epochs: a submission's commands between two barriers are one
-// epoch, and a buffer remembers in which epoch it was last read and written, so that whoever records commands sees
-// whether a barrier is due. Epochs belong to the submit thread.
+// Its memory is zeroed by the queue for kernels, ahead of every submission there that could name it; other lanes wait
+// for that. Mapped memory is zeroed by the host.
 #ifndef HPVMD_BACKENDS_VULKAN_BUFFER_H_
 #define HPVMD_BACKENDS_VULKAN_BUFFER_H_
 
@@ -27,7 +25,7 @@ class VulkanBuffer final : public Buffer {
         exported_(std::move(exported)),
         zeroed_at_(zeroed_at) {}
   // Callers free buffers when their submissions are done; what zeroes the memory may still be under way.
-  ~VulkanBuffer() override { context_.Wait(zeroed_at_).IgnoreError(); }
+  ~VulkanBuffer() override { context_.Wait(zeroed_at()).IgnoreError(); }
 
   uint64_t bytes() const override { return bytes_; }
   // Null also where the memory is mapped: a DeviceInfo::host_visible device would have to take any host memory for a
@@ -41,9 +39,12 @@ class VulkanBuffer final : public Buffer {
   uint8_t* mapped() const { return storage_.mapped(); }
   const Context& context() const { return context_; }
 
-  uint64_t read_epoch = 0, write_epoch = 0;  // The submit thread's.
-  uint64_t used_until = 0;                   // The same: the queue's value behind which no command uses the buffer;
-                                             // kUseOpen while one is being recorded that does.
+  // From then on it is zero.
+  LanePoint zeroed_at() const { return {Lane::kCompute, zeroed_at_}; }
+
+  // Where the memory is mapped, and there are no copy lanes then; the submit thread's: the queue's value behind which
+  // no command uses the buffer; kUseOpen while one is being recorded that does.
+  uint64_t used_until = 0;
   static constexpr uint64_t kUseOpen = ~uint64_t{0};
 
  private:
@@ -79,8 +80,8 @@ class Zeroer {
 StatusOr<std::unique_ptr<Buffer>> AllocateVulkanBuffer(Context& context, Memory& memory, Zeroer& zeroer,
                                                        const BufferSpec& spec);
 
-// A pool of the device's queue family and one command buffer of it.
-StatusOr<Owned<VkCommandPool>> CreateCommandPool(Context& context);
+// A pool of the family of the lane's queue and one command buffer of it.
+StatusOr<Owned<VkCommandPool>> CreateCommandPool(Context& context, Lane lane);
 StatusOr<VkCommandBuffer> AllocateCommands(Context& context, VkCommandPool pool);
 
 }  // namespace hpvm::vulkan

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// One open device: its functions, its one queue with the semaphore that counts what the queue has finished, and what
-// is said when it is lost.
+// One open device: its functions, a queue for each lane with the semaphore that counts what the queue has finished, and
+// what is said when it is lost.
 //
-// Values of the queue count calls of Submit; a value is reached when everything of that call and of all before it is
+// Values of a lane count calls of Submit; a value is reached when everything of that call and of all before it is
 // done. Everything here may be called from any thread.
 #ifndef HPVMD_BACKENDS_VULKAN_CONTEXT_H_
 #define HPVMD_BACKENDS_VULKAN_CONTEXT_H_
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "backends/vulkan/instance.h"
 
@@ -45,9 +48,16 @@ class Owned {
   Destroy destroy_ = nullptr;
 };
 
+struct LanePoint {
+  Lane lane = Lane::kCompute;
+  uint64_t value = 0;
+};
+
 class Context {
  public:
-  static StatusOr<std::unique_ptr<Context>> Create(const Instance& instance, uint32_t index);
+  // `shares_queue`: also where the device has no queues for copies there are lanes for them, which use the one for
+  // kernels; for tests.
+  static StatusOr<std::unique_ptr<Context>> Create(const Instance& instance, uint32_t index, bool shares_queue = false);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -61,19 +71,45 @@ class Context {
   // Offsets at which buffers are bound are multiples of this, and of 16.
   uint64_t binding_alignment() const { return binding_alignment_; }
 
-  // Hands a recorded command buffer to the queue; returns the value that it will reach.
-  StatusOr<uint64_t> Submit(VkCommandBuffer commands);
+  bool has_copy_lanes() const { return shares_queue_ || physical_.info.has_copy_lanes; }
+  uint32_t family(Lane lane) const { return lines_[static_cast<size_t>(lane)].family; }
+  // Of a lane's queue, what of ours it knows: compute shaders and transfers, or transfers alone.
+  VkPipelineStageFlags stages(Lane lane) const { return lines_[static_cast<size_t>(lane)].stages; }
+  // The families that use a buffer; one alone where all lanes are of it.
+  const std::vector<uint32_t>& families() const { return families_; }
+
+  // Hands a recorded command buffer to the lane's queue, to begin when `waits` are reached, as does all that comes
+  // behind it; returns the value that it will reach.
+  StatusOr<uint64_t> Submit(Lane lane, VkCommandBuffer commands, std::span<const LanePoint> waits = {});
+  // The last value that Submit returned.
+  uint64_t submitted(Lane lane);
   // However long it takes; a status when the device is lost.
-  Status Wait(uint64_t value);
-  bool IsReached(uint64_t value);
+  Status Wait(const LanePoint& point);
+  bool IsReached(const LanePoint& point);
 
   // ToStatus with the device's name; a lost device stays lost for every later Submit and Wait.
   Status Check(VkResult result, const std::string& doing);
   Status lost() const;
 
  private:
-  Context(const Instance& instance, uint32_t index);
+  // A lane's queue.
+  struct Line {
+    uint32_t family = 0;
+    uint32_t queue = 0;  // In queues_.
+    VkPipelineStageFlags stages = 0;
+    VkSemaphore finished = VK_NULL_HANDLE;
+    std::atomic<uint64_t> reached{0};  // At least so far.
+    uint64_t submitted = 0;            // Guarded by the queue's mutex.
+  };
+  struct Queue {
+    VkQueue handle = VK_NULL_HANDLE;
+    std::mutex mutex;  // Held by who calls with the handle.
+  };
+
+  Context(const Instance& instance, uint32_t index, bool shares_queue);
   Status Open();
+  Status OpenDevice();
+  Status OpenLine(Line& line, uint32_t family, uint32_t queue);
 
   const Instance& instance_;
   const PhysicalDevice& physical_;
@@ -81,12 +117,11 @@ class Context {
   uint64_t binding_alignment_ = 16;
   DeviceFunctions vk_;
   VkDevice device_ = VK_NULL_HANDLE;
-  VkQueue queue_ = VK_NULL_HANDLE;
-  VkSemaphore finished_ = VK_NULL_HANDLE;
+  const bool shares_queue_;
+  std::array<Queue, kLanes> queues_;  // Of kernels, then of copies; as many as there are.
+  std::array<Line, kLanes> lines_;    // By lane; without copy lanes only the first.
+  std::vector<uint32_t> families_;
   std::atomic<bool> is_lost_{false};
-  std::atomic<uint64_t> reached_{0};  // At least so far.
-  std::mutex queue_mutex_;
-  uint64_t submitted_ = 0;  // Guarded by queue_mutex_.
 };
 
 }  // namespace hpvm::vulkan

@@ -2,10 +2,11 @@
 #include "backends/vulkan/device.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "backends/gpu/lanes.h"
 #include "backends/gpu/parts.h"
-#include "backends/gpu/submit_thread.h"
 #include "backends/vulkan/buffer.h"
 #include "backends/vulkan/build.h"
 #include "backends/vulkan/context.h"
@@ -29,7 +30,40 @@ class FailedFlight final : public gpu::Flight {
   const Status status_;
 };
 
-class VulkanDevice final : public Device, private gpu::Driver {
+// One lane of a device.
+class VulkanLane final : public gpu::Driver {
+ public:
+  // Borrowed.
+  VulkanLane(Context& context, Memory& memory, Lane lane, bool copies_by_kernel)
+      : staging_(memory),
+        slots_(context, memory, lane),
+        deck_{.context = context,
+              .memory = memory,
+              .staging = staging_,
+              .slots = slots_,
+              .copier = copier_,
+              .lane = lane,
+              .copies_by_kernel = copies_by_kernel} {}
+
+  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission,
+                                       std::span<const std::shared_ptr<const gpu::Milestone>> behind) override {
+    StatusOr<std::unique_ptr<Slot>> slot = slots_.Take();
+    if (!slot.ok()) {
+      return std::make_unique<FailedFlight>(slot.status());
+    }
+    auto flight = std::make_unique<VulkanFlight>(deck_, submission, *std::move(slot));
+    flight->Record(behind);
+    return flight;
+  }
+
+ private:
+  Staging staging_;
+  Slots slots_;
+  gpu::HostCopier copier_{gpu::HostCopier::UsualHelpers()};
+  FlightDeck deck_;
+};
+
+class VulkanDevice final : public Device, public gpu::LaneDrivers {
  public:
   VulkanDevice(std::unique_ptr<Context> context, uint32_t index, Hub& hub, const VulkanOptions& options)
       : hub_(hub),
@@ -38,15 +72,8 @@ class VulkanDevice final : public Device, private gpu::Driver {
         info_(context_->physical().info),
         memory_(*context_, options.as_discrete),
         zeroer_(*context_),
-        staging_(memory_),
-        slots_(*context_, memory_),
-        deck_{.context = *context_,
-              .memory = memory_,
-              .staging = staging_,
-              .slots = slots_,
-              .copier = copier_,
-              .copies_by_kernel = options.as_discrete || !context_->physical().maps_memory},
-        thread_(hub, *this, options_.gate) {
+        lanes_(hub, *this, context_->has_copy_lanes(), options_.gate) {
+    info_.has_copy_lanes = context_->has_copy_lanes();
     info_.id = "vulkan:" + std::to_string(index);
     info_.gpu.is_processor &= !options.as_discrete;
   }
@@ -61,13 +88,19 @@ class VulkanDevice final : public Device, private gpu::Driver {
   StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
   Status Submit(const Submission& submission) override {
     HPVMD_RETURN_IF_ERROR(context_->lost());
-    return thread_.Submit(submission);
+    return lanes_.Submit(submission);
   }
 
  private:
   Status ZeroGroups(Artifact& artifact) const;
   StatusOr<DriverBinary> BuildElsewhere(const Artifact& artifact);
-  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission) override;
+  StatusOr<gpu::Driver*> OpenLane(Lane lane) override {
+    // Queues for copies alone run no kernels.
+    const bool copies_by_kernel = lane == Lane::kCompute && (options_.as_discrete || !context_->physical().maps_memory);
+    std::unique_ptr<VulkanLane>& drivers = drivers_[static_cast<size_t>(lane)];
+    drivers = std::make_unique<VulkanLane>(*context_, memory_, lane, copies_by_kernel);
+    return drivers.get();
+  }
 
   Hub& hub_;
   const VulkanOptions options_;
@@ -75,11 +108,8 @@ class VulkanDevice final : public Device, private gpu::Driver {
   DeviceInfo info_;
   Memory memory_;
   Zeroer zeroer_;
-  Staging staging_;
-  Slots slots_;
-  gpu::HostCopier copier_{gpu::HostCopier::UsualHelpers()};
-  FlightDeck deck_;
-  gpu::SubmitThread thread_;  // Last: stops before what it uses goes.
+  std::array<std::unique_ptr<VulkanLane>, kLanes> drivers_;  // By lane; those that are used.
+  gpu::Lanes lanes_;                                         // Last: stops before what it uses goes.
 };
 
 Support VulkanDevice::Supports(const KernelNeeds& needs) const {
@@ -160,16 +190,6 @@ StatusOr<std::unique_ptr<Executable>> VulkanDevice::Load(Artifact artifact) {
                                             options_.learnt);
 }
 
-std::unique_ptr<gpu::Flight> VulkanDevice::Enqueue(const Submission& submission) {
-  StatusOr<std::unique_ptr<Slot>> slot = slots_.Take();
-  if (!slot.ok()) {
-    return std::make_unique<FailedFlight>(slot.status());
-  }
-  auto flight = std::make_unique<VulkanFlight>(deck_, submission, *std::move(slot));
-  flight->Record();
-  return flight;
-}
-
 }  // namespace
 }  // namespace vulkan
 
@@ -189,7 +209,8 @@ StatusOr<std::vector<std::string>> ListVulkanDevices() {
 StatusOr<std::unique_ptr<Device>> CreateVulkanDevice(std::string_view device, Hub& hub, const VulkanOptions& options) {
   HPVMD_ASSIGN_OR_RETURN(const uint32_t index, VulkanDeviceIndex(device));
   HPVMD_ASSIGN_OR_RETURN(const vulkan::Instance* instance, vulkan::Instance::Get(options.validate));
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Context> context, vulkan::Context::Create(*instance, index));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<vulkan::Context> context,
+                         vulkan::Context::Create(*instance, index, options.as_discrete));
   return std::make_unique<vulkan::VulkanDevice>(std::move(context), index, hub, options);
 }
 

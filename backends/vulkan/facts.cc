@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "backends/gpu/speeds.h"
 #include "backends/vulkan/instance.h"
 #include "base/limits.h"
 
@@ -59,6 +60,25 @@ void GetProperties(const InstanceFunctions& functions, const PhysicalDevice& dev
   functions.GetPhysicalDeviceProperties2(device.handle, &properties.core);
 }
 
+// A family for copies alone, of as many queues as lanes need, has engines of its own.
+void FindCopyQueues(const std::vector<VkQueueFamilyProperties>& families, PhysicalDevice& device) {
+  constexpr uint32_t kWanted = 2;
+  constexpr VkQueueFlags kCopies = VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
+  for (uint32_t i = 0; i < families.size(); ++i) {
+    const VkQueueFlags flags = families[i].queueFlags;
+    if ((flags & VK_QUEUE_TRANSFER_BIT) != 0 && (flags & ~kCopies) == 0 &&
+        families[i].queueCount > device.copy_queues) {
+      device.copy_family = i;
+      device.copy_queues = std::min(families[i].queueCount, kWanted);
+    }
+  }
+  const uint32_t others = families[device.queue_family].queueCount - 1;
+  if (device.copy_queues == 0 && others >= kWanted) {
+    device.copy_family = device.queue_family;
+    device.copy_queues = kWanted;
+  }
+}
+
 // Queues that do nothing but compute come first: what draws on a desktop does not wait behind kernels there.
 bool FindQueueFamily(const InstanceFunctions& functions, PhysicalDevice& device) {
   uint32_t count = 0;
@@ -74,6 +94,9 @@ bool FindQueueFamily(const InstanceFunctions& functions, PhysicalDevice& device)
       device.queue_family = i;
       device.timestamp_bits = families[i].timestampValidBits;
     }
+  }
+  if (best >= 0) {
+    FindCopyQueues(families, device);
   }
   return best >= 0;
 }
@@ -161,6 +184,16 @@ DeviceInfo MakeInfo(const PhysicalDevice& device, const Properties& properties) 
   return info;
 }
 
+// Chips with HBM keep 64 warps on a multiprocessor, those since Ampere without it fewer. Vulkan tells no clock.
+void FillSpeeds(const Properties& properties, PhysicalDevice& device) {
+  gpu::SpeedFacts facts;
+  facts.lanes_per_unit = properties.multiprocessors.shaderSMCount != 0 ? 128 : 0;
+  facts.has_stacked_memory = properties.multiprocessors.shaderWarpsPerSM >= 64;
+  facts.shares_memory = device.maps_memory;
+  facts.launch_ns = device.info.is_emulated ? 15'000 : 2'500;
+  gpu::EstimateSpeeds(facts, &device.info);
+}
+
 bool ExportsBuffers(const InstanceFunctions& functions, VkPhysicalDevice device, bool* needs_own) {
   auto info = Typed<VkPhysicalDeviceExternalBufferInfo>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO);
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
@@ -215,7 +248,10 @@ bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
   device.maps_memory =
       HasReadByHost(device.memory) && (device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
                                        device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU);
+  FillSpeeds(properties, device);
   device.info.exports_memory = enabled.memory_fd;
+  // Where the host and the device share memory, copies take the processor that runs what they would run beside.
+  device.info.has_copy_lanes = device.copy_queues != 0 && !device.maps_memory;
   device.info.gpu = MakeTarget(device, properties, features);
   device.driver = std::string(properties.v12.driverName) + " " + properties.v12.driverInfo + " (" +
                   std::to_string(device.properties.driverVersion) + "), " + device.properties.deviceName + ", " +

@@ -27,13 +27,18 @@ VulkanFlight::VulkanFlight(FlightDeck& deck, const Submission& submission, std::
       context_(deck.context),
       submission_(submission),
       slot_(std::move(slot)),
-      writer_(context_, *slot_, deck.epoch),
-      transfers_(context_, deck.staging, deck.copier, writer_),
+      writer_(context_, *slot_, deck.lane),
+      transfers_(context_, deck.staging, deck.copier, writer_, submission_.waits),
       clock_(context_, slot_->timestamps(), Slot::kTimestamps, CountDispatches(submission)) {}
 
 VulkanFlight::~VulkanFlight() { deck_.slots.Give(std::move(slot_)); }
 
-void VulkanFlight::Record() {
+void VulkanFlight::Record(std::span<const std::shared_ptr<const gpu::Milestone>> behind) {
+  is_behind_ = !behind.empty();
+  for (const std::shared_ptr<const gpu::Milestone>& milestone : behind) {
+    // Safety: milestones come from flights of this device.
+    writer_.WaitFor(static_cast<const QueueMilestone&>(*milestone).point);
+  }
   status_ = RecordCommands();
   if (!status_.ok() && submission_.failure != nullptr) {
     *submission_.failure = {node_, {}};
@@ -44,6 +49,16 @@ void VulkanFlight::Record() {
     status_ = ended;
   }
   writer_.EndUse();
+}
+
+// What is downloaded is the host's to finish.
+gpu::Behind VulkanFlight::behind() const {
+  const bool is_empty = writer_.value() == 0;
+  if (!status_.ok() || has_downloads_ || (is_empty && is_behind_)) {
+    return {};
+  }
+  const uint64_t value = is_empty ? context_.submitted(deck_.lane) : writer_.value();
+  return {std::make_shared<const QueueMilestone>(LanePoint{deck_.lane, value}), can_trap_};
 }
 
 Status VulkanFlight::RecordCommands() {
@@ -104,7 +119,8 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
   if (source == nullptr) {
     const uint8_t* data = from->host() + copy.source_offset;
     HPVMD_RETURN_IF_ERROR(transfers_.Arrive(data, copy.bytes));
-    const bool is_idle = target->used_until != VulkanBuffer::kUseOpen && context_.IsReached(target->used_until);
+    const bool is_idle =
+        target->used_until != VulkanBuffer::kUseOpen && context_.IsReached({deck_.lane, target->used_until});
     if (target->mapped() != nullptr && is_idle) {
       deck_.copier.Copy(target->mapped() + copy.target_offset, data, copy.bytes);
       return absl::OkStatus();
@@ -112,6 +128,7 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
     return transfers_.Upload(data, *target, copy.target_offset, copy.bytes);
   }
   if (target == nullptr) {
+    has_downloads_ = true;
     return transfers_.Download(*source, copy.source_offset, to->host() + copy.target_offset, copy.bytes);
   }
   const VkBufferCopy region{copy.source_offset, copy.target_offset, copy.bytes};
@@ -129,8 +146,8 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
   if (rest.size == 0) {
     return absl::OkStatus();
   }
-  writer_.Reads(*source);
-  writer_.Writes(*target);
+  writer_.Reads(*source, rest.srcOffset, rest.size);
+  writer_.Writes(*target, rest.dstOffset, rest.size);
   HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
   context_.vk().CmdCopyBuffer(commands, source->handle(), target->handle(), 1, &rest);
@@ -143,7 +160,8 @@ Status VulkanFlight::RecordCopyWithin(VulkanBuffer& buffer, const VkBufferCopy& 
   if (apart == 0) {
     return absl::OkStatus();
   }
-  writer_.Writes(buffer);
+  writer_.Reads(buffer, region.srcOffset, region.size);
+  writer_.Writes(buffer, region.dstOffset, region.size);
   HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
   if (apart >= region.size) {
@@ -154,7 +172,7 @@ Status VulkanFlight::RecordCopyWithin(VulkanBuffer& buffer, const VkBufferCopy& 
   const VkBufferCopy away{region.srcOffset, 0, region.size}, back{0, region.dstOffset, region.size};
   context_.vk().CmdCopyBuffer(commands, buffer.handle(), scratch.buffer(), 1, &away);
   HPVMD_RETURN_IF_ERROR(writer_.Barrier());
-  writer_.Writes(buffer);
+  writer_.Writes(buffer, region.dstOffset, region.size);
   HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
   context_.vk().CmdCopyBuffer(commands, scratch.buffer(), buffer.handle(), 1, &back);
   scratch_.push_back(std::move(scratch));
@@ -172,7 +190,7 @@ Status VulkanFlight::RecordFill(const FillCommand& fill) {
   const uint64_t first = std::min(end, (fill.offset + 3) / 4 * 4), last = std::max(first, end / 4 * 4);
   HPVMD_RETURN_IF_ERROR(FillEdge(*target, fill.offset, first - fill.offset, fill.value));
   if (last != first) {
-    writer_.Writes(*target);
+    writer_.Writes(*target, first, last - first);
     HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
     context_.vk().CmdFillBuffer(commands, target->handle(), first, last - first, fill.value * 0x01010101u);
@@ -205,7 +223,7 @@ Status VulkanFlight::EndRecording() {
 
 Status VulkanFlight::Finish() {
   // Whatever has gone wrong, the device may still be at work on what it got.
-  const Status waited = context_.Wait(writer_.value());
+  const Status waited = context_.Wait({deck_.lane, writer_.value()});
   const Status status = !status_.ok() ? status_ : !waited.ok() ? waited : Complete();
   // Some record may be claimed; nobody else need look for which.
   slot_->must_zero_traps |= !status.ok();
@@ -216,7 +234,7 @@ Status VulkanFlight::Complete() {
   if (can_trap_) {
     HPVMD_RETURN_IF_ERROR(traps_.Check(slot_->trap_records(traps_.count()), submission_.failure));
   }
-  transfers_.Finish();
+  HPVMD_RETURN_IF_ERROR(transfers_.Finish());
   std::vector<int64_t> alone_ns;
   HPVMD_RETURN_IF_ERROR(clock_.Read(submission_.timings, &alone_ns));
   for (size_t i = 0; i < std::min(alone_ns.size(), tuned_.size()); ++i) {

@@ -15,16 +15,23 @@
 
 namespace hpvm::vulkan {
 
-// What flights of one device share; borrowed.
+// Where a flight's work ends on the device.
+class QueueMilestone final : public gpu::Milestone {
+ public:
+  explicit QueueMilestone(const LanePoint& at) : point(at) {}
+  const LanePoint point;
+};
+
+// What flights of one lane of a device share; borrowed.
 struct FlightDeck {
   Context& context;
   Memory& memory;
   Staging& staging;
   Slots& slots;
   gpu::HostCopier& copier;
+  Lane lane = Lane::kCompute;
   bool copies_by_kernel = false;
   // The submit thread's:
-  uint64_t epoch = 0;
   std::unique_ptr<Pipelines> copy_kernel = nullptr;  // Once it is needed.
 };
 
@@ -36,8 +43,9 @@ class VulkanFlight final : public gpu::Flight {
   VulkanFlight& operator=(const VulkanFlight&) = delete;
 
   // Records the commands and hands them to the queue. What fails is Finish's to return.
-  void Record();
+  void Record(std::span<const std::shared_ptr<const gpu::Milestone>> behind);
   Status Finish() override;
+  gpu::Behind behind() const override;
 
  private:
   using LaunchFacts = gpu::LaunchFacts;
@@ -73,7 +81,7 @@ class VulkanFlight final : public gpu::Flight {
   Transfers transfers_;
   Clock clock_;
   gpu::TrapSlots traps_;
-  bool can_trap_ = false;
+  bool can_trap_ = false, has_downloads_ = false, is_behind_ = false;
   Status status_;
   std::vector<Storage> scratch_;
   std::vector<Tuned> tuned_;

@@ -28,6 +28,9 @@ struct PhysicalDevice {
   VkPhysicalDeviceMemoryProperties memory{};
   uint32_t queue_family = 0;
   uint32_t timestamp_bits = 0;  // 0: the queue has no timestamps.
+  // Queues beside the one for kernels that copies can use, of a family that does nothing else if there is one.
+  uint32_t copy_family = 0;
+  uint32_t copy_queues = 0;
   Enabled enabled;
   bool maps_memory = false;  // The host reads the device's memory as cheaply as its own.
   DeviceInfo info;           // But for the id.

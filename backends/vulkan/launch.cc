@@ -27,6 +27,9 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
   if (gpu::IsEmpty(dispatch)) {
     return absl::OkStatus();
   }
+  if (deck_.lane != Lane::kCompute) {
+    return Internal("A launch is on a lane for copies.");
+  }
   // Safety: the engine hands a device only executables that it loaded.
   auto& executable = static_cast<VulkanExecutable&>(*dispatch.executable);
   HPVMD_RETURN_IF_ERROR(executable.reader().Read(dispatch, submission_, &inputs_));
@@ -38,7 +41,9 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
       if (binding.kind == Binding::Kind::kParam) {
         // Safety: PlaceViews has looked at every buffer.
         auto& buffer = static_cast<VulkanBuffer&>(*inputs_.buffers[binding.param]);
-        binding.is_writable ? writer_.Writes(buffer) : writer_.Reads(buffer);
+        const VkDescriptorBufferInfo& view = views_[binding.param];
+        binding.is_writable ? writer_.Writes(buffer, view.offset, view.range)
+                            : writer_.Reads(buffer, view.offset, view.range);
       }
     }
   }
@@ -211,8 +216,8 @@ StatusOr<uint64_t> VulkanFlight::RecordKernelCopy(VulkanBuffer& source, VulkanBu
   const uint64_t bytes_max = std::min<uint64_t>(context_.limits().maxStorageBufferRange,
                                                 context_.limits().maxComputeWorkGroupCount[0] * kGroupBytes);
   const uint64_t groups = std::min(region.size, bytes_max) / kGroupBytes;
-  writer_.Reads(source);
-  writer_.Writes(target);
+  writer_.Reads(source, region.srcOffset, groups * kGroupBytes);
+  writer_.Writes(target, region.dstOffset, groups * kGroupBytes);
   HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kDispatch));
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
   HPVMD_ASSIGN_OR_RETURN(VkPipeline pipeline, deck_.copy_kernel->Get(0, {kCopyGroup, 1, 1}));

@@ -200,7 +200,10 @@ StatusOr<Storage> Memory::Allocate(uint64_t bytes, Place place, bool is_exported
   info.pNext = is_exported ? &external : nullptr;
   info.size = RoundUp(bytes, alignment) + alignment;
   info.usage = kUsage;
-  info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
+  const std::vector<uint32_t>& families = context_.families();
+  info.sharingMode = families.size() > 1 ? VK_SHARING_MODE_CONCURRENT : VK_SHARING_MODE_EXCLUSIVE;
+  info.queueFamilyIndexCount = static_cast<uint32_t>(families.size());
+  info.pQueueFamilyIndices = families.data();
   VkBuffer buffer = VK_NULL_HANDLE;
   HPVMD_RETURN_IF_ERROR(context_.Check(context_.vk().CreateBuffer(context_.device(), &info, nullptr, &buffer),
                                        "Creating a buffer of " + std::to_string(bytes) + " bytes"));

@@ -14,10 +14,10 @@ constexpr uint32_t kTrapRecordsMin = 64;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Slot>> Slot::Create(Context& context, Memory& memory) {
+StatusOr<std::unique_ptr<Slot>> Slot::Create(Context& context, Memory& memory, Lane lane) {
   auto slot = std::unique_ptr<Slot>(new Slot(context, memory));
-  HPVMD_ASSIGN_OR_RETURN(slot->pool_, CreateCommandPool(context));
-  if (context.physical().timestamp_bits != 0) {
+  HPVMD_ASSIGN_OR_RETURN(slot->pool_, CreateCommandPool(context, lane));
+  if (lane == Lane::kCompute && context.physical().timestamp_bits != 0) {
     auto info = Typed<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     info.queryCount = kTimestamps;
@@ -104,7 +104,7 @@ StatusOr<std::unique_ptr<Slot>> Slots::Take() {
       return slot;
     }
   }
-  return Slot::Create(context_, memory_);
+  return Slot::Create(context_, memory_, lane_);
 }
 
 void Slots::Give(std::unique_ptr<Slot> slot) {

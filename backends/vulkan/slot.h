@@ -21,7 +21,7 @@ class Slot {
   // As many as it takes to time 64 stretches of a submission and 64 launches that are being tuned.
   static constexpr uint32_t kTimestamps = 256;
 
-  static StatusOr<std::unique_ptr<Slot>> Create(Context& context, Memory& memory);
+  static StatusOr<std::unique_ptr<Slot>> Create(Context& context, Memory& memory, Lane lane);
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
 
@@ -59,16 +59,17 @@ class Slot {
   uint64_t trap_capacity_ = 0;
 };
 
-// Slots not in use. Any thread.
+// Slots of a lane that are not in use. Any thread.
 class Slots {
  public:
-  Slots(Context& context, Memory& memory) : context_(context), memory_(memory) {}
+  Slots(Context& context, Memory& memory, Lane lane) : context_(context), memory_(memory), lane_(lane) {}
   StatusOr<std::unique_ptr<Slot>> Take();
   void Give(std::unique_ptr<Slot> slot);
 
  private:
   Context& context_;
   Memory& memory_;
+  const Lane lane_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Slot>> free_;  // Guarded by mutex_.
 };

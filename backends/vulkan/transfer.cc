@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "backends/gpu/submit_thread.h"
+
 namespace hpvm::vulkan {
 namespace {
 
@@ -17,13 +19,17 @@ Transfers::~Transfers() {
   }
 }
 
-void Transfers::Empty(Held& held) {
+Status Transfers::Empty(Held& held) {
+  if (!held.arrivals.empty()) {
+    HPVMD_RETURN_IF_ERROR(gpu::AwaitPoints(awaited_));
+  }
   for (const Arrival& arrival : held.arrivals) {
     copier_.Copy(arrival.target, arrival.staged, arrival.bytes);
   }
   held.arrivals.clear();
   held.used = 0;
   held.value = 0;
+  return absl::OkStatus();
 }
 
 Status Transfers::FlushHeld() {
@@ -47,11 +53,10 @@ Status Transfers::NextChunk() {
   if (held_.front().value == 0) {
     HPVMD_RETURN_IF_ERROR(FlushHeld());
   }
-  HPVMD_RETURN_IF_ERROR(context_.Wait(held_.front().value));
+  HPVMD_RETURN_IF_ERROR(context_.Wait({writer_.lane(), held_.front().value}));
   held_.push_back(std::move(held_.front()));
   held_.pop_front();
-  Empty(held_.back());
-  return absl::OkStatus();
+  return Empty(held_.back());
 }
 
 StatusOr<Transfers::Piece> Transfers::Take(uint64_t bytes, bool is_whole) {
@@ -73,8 +78,7 @@ Status Transfers::Upload(const uint8_t* source, VulkanBuffer& target, uint64_t o
   while (bytes != 0) {
     HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
     copier_.Copy(piece.data, source, piece.bytes);
-    // Pieces of one upload lie apart, but the hazard rule is by buffer; a barrier a chunk costs nothing beside it.
-    writer_.Writes(target);
+    writer_.Writes(target, offset, piece.bytes);
     HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
     const VkBufferCopy region{piece.offset, offset, piece.bytes};
@@ -89,7 +93,7 @@ Status Transfers::Upload(const uint8_t* source, VulkanBuffer& target, uint64_t o
 Status Transfers::Download(VulkanBuffer& source, uint64_t offset, uint8_t* target, uint64_t bytes) {
   while (bytes != 0) {
     HPVMD_ASSIGN_OR_RETURN(const Piece piece, Take(bytes, false));
-    writer_.Reads(source);
+    writer_.Reads(source, offset, piece.bytes);
     HPVMD_RETURN_IF_ERROR(writer_.Settle(Writer::Stage::kTransfer));
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
     const VkBufferCopy region{offset, piece.offset, piece.bytes};
@@ -112,15 +116,15 @@ Status Transfers::Arrive(const uint8_t* data, uint64_t bytes) {
     return absl::OkStatus();
   }
   HPVMD_RETURN_IF_ERROR(FlushHeld());
-  HPVMD_RETURN_IF_ERROR(context_.Wait(writer_.value()));
-  Finish();
-  return absl::OkStatus();
+  HPVMD_RETURN_IF_ERROR(context_.Wait({writer_.lane(), writer_.value()}));
+  return Finish();
 }
 
-void Transfers::Finish() {
+Status Transfers::Finish() {
   for (Held& held : held_) {
-    Empty(held);
+    HPVMD_RETURN_IF_ERROR(Empty(held));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace hpvm::vulkan

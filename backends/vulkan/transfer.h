@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "backends/gpu/host_copy.h"
@@ -19,9 +20,10 @@ namespace hpvm::vulkan {
 
 class Transfers {
  public:
-  // All borrowed.
-  Transfers(Context& context, Staging& staging, gpu::HostCopier& copier, Writer& writer)
-      : context_(context), staging_(staging), copier_(copier), writer_(writer) {}
+  // All borrowed. Nothing reaches the host's memory before `awaited` do; if one fails, nothing does.
+  Transfers(Context& context, Staging& staging, gpu::HostCopier& copier, Writer& writer,
+            std::span<const TimelinePoint> awaited)
+      : context_(context), staging_(staging), copier_(copier), writer_(writer), awaited_(awaited) {}
   // Gives the chunks back; the device must be done with them.
   ~Transfers();
   Transfers(const Transfers&) = delete;
@@ -43,7 +45,7 @@ class Transfers {
   // Has everything been handed to the queue and done that the host memory at `data` depends on.
   Status Arrive(const uint8_t* data, uint64_t bytes);
   // After the writer's last flush was waited for.
-  void Finish();
+  Status Finish();
 
  private:
   struct Arrival {
@@ -60,12 +62,13 @@ class Transfers {
 
   Status NextChunk();
   Status FlushHeld();
-  void Empty(Held& held);
+  Status Empty(Held& held);
 
   Context& context_;
   Staging& staging_;
   gpu::HostCopier& copier_;
   Writer& writer_;
+  const std::span<const TimelinePoint> awaited_;
   std::deque<Held> held_;  // The last one is being filled.
 };
 

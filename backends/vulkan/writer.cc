@@ -6,18 +6,43 @@
 namespace hpvm::vulkan {
 namespace {
 
-constexpr VkPipelineStageFlags kOurStages = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
-constexpr VkAccessFlags kOurWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
-constexpr VkAccessFlags kOurAccesses = kOurWrites | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+// Looking through so many accesses costs less than a barrier does.
+constexpr size_t kPastMax = 64;
+
+constexpr VkPipelineStageFlags kShaders = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
+constexpr VkPipelineStageFlags kTransfers = VK_PIPELINE_STAGE_TRANSFER_BIT;
+
+VkAccessFlags WritesOf(VkPipelineStageFlags stages) {
+  return ((stages & kShaders) != 0 ? VK_ACCESS_SHADER_WRITE_BIT : 0) |
+         ((stages & kTransfers) != 0 ? VK_ACCESS_TRANSFER_WRITE_BIT : 0);
+}
+
+VkAccessFlags AccessesOf(VkPipelineStageFlags stages) {
+  return WritesOf(stages) | ((stages & kShaders) != 0 ? VK_ACCESS_SHADER_READ_BIT : 0) |
+         ((stages & kTransfers) != 0 ? VK_ACCESS_TRANSFER_READ_BIT : 0);
+}
 
 }  // namespace
 
 // Everything written so far, by any command before, is there for what comes.
 void Writer::Wait(VkPipelineStageFlags from, VkPipelineStageFlags to, VkAccessFlags accesses) {
   auto barrier = Typed<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
-  barrier.srcAccessMask = from == kOurStages ? kOurWrites : VkAccessFlags{VK_ACCESS_SHADER_WRITE_BIT};
+  barrier.srcAccessMask = WritesOf(from);
   barrier.dstAccessMask = accesses;
   context_.vk().CmdPipelineBarrier(open_, from, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+void Writer::WaitFor(const LanePoint& point) {
+  if (point.lane == lane_) {
+    return;  // The queue's order.
+  }
+  for (LanePoint& wait : waits_) {
+    if (wait.lane == point.lane) {
+      wait.value = std::max(wait.value, point.value);
+      return;
+    }
+  }
+  waits_.push_back(point);
 }
 
 StatusOr<VkCommandBuffer> Writer::Open() {
@@ -38,39 +63,65 @@ StatusOr<VkCommandBuffer> Writer::Open() {
 
 Status Writer::Barrier() {
   HPVMD_RETURN_IF_ERROR(Open().status());
-  Wait(kOurStages, kOurStages, kOurAccesses);
-  settled_dispatches_ = settled_transfers_ = ++epoch_;
-  has_transfers_ = false;
+  const VkPipelineStageFlags ours = context_.stages(lane_);
+  Wait(ours, ours, AccessesOf(ours));
+  settled_dispatches_ = ++epoch_;
+  has_transfers_ = has_forgotten_ = false;
+  past_.clear();
   return absl::OkStatus();
 }
 
-bool Writer::IsBarrierDue(uint64_t settled) const {
-  return std::any_of(accesses_.begin(), accesses_.end(), [&](const Access& access) {
-    return access.buffer->write_epoch >= settled || (access.writes && access.buffer->read_epoch >= settled);
-  });
+bool Writer::IsBarrierDue(Stage stage) const {
+  if (stage == Stage::kTransfer && has_forgotten_) {
+    return true;
+  }
+  const uint64_t settled = stage == Stage::kDispatch ? settled_dispatches_ : 0;
+  for (auto past = past_.rbegin(); past != past_.rend() && past->epoch >= settled; ++past) {
+    for (const Access& access : accesses_) {
+      if (past->buffer == access.buffer && past->begin < access.end && access.begin < past->end &&
+          (past->writes || access.writes)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// What the command touches, for those behind it.
+void Writer::Remember() {
+  if (past_.size() + accesses_.size() > kPastMax) {
+    const auto is_over = [&](const Access& past) { return past.epoch < settled_dispatches_; };
+    has_forgotten_ |= std::erase_if(past_, is_over) != 0;
+  }
+  for (Access& access : accesses_) {
+    access.epoch = epoch_;
+    past_.push_back(access);
+    if (access.buffer->mapped() != nullptr && access.buffer->used_until != VulkanBuffer::kUseOpen) {
+      access.buffer->used_until = VulkanBuffer::kUseOpen;
+      in_use_.push_back(access.buffer);
+    }
+    if (lane_ != Lane::kCompute && !context_.IsReached(access.buffer->zeroed_at())) {
+      WaitFor(access.buffer->zeroed_at());
+    }
+  }
+  accesses_.clear();
 }
 
 Status Writer::Settle(Stage stage) {
   HPVMD_RETURN_IF_ERROR(Open().status());
   const bool is_dispatch = stage == Stage::kDispatch;
-  if (IsBarrierDue(is_dispatch ? settled_dispatches_ : settled_transfers_)) {
+  if (past_.size() >= 2 * kPastMax) {
+    HPVMD_RETURN_IF_ERROR(Barrier());  // So much at once: one barrier more does not show.
+  } else if (IsBarrierDue(stage)) {
     if (is_dispatch && !has_transfers_) {
-      Wait(VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-           VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+      Wait(kShaders, kShaders, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
       settled_dispatches_ = ++epoch_;
     } else {
       HPVMD_RETURN_IF_ERROR(Barrier());
     }
   }
   has_transfers_ |= !is_dispatch;
-  for (const Access& access : accesses_) {
-    (access.writes ? access.buffer->write_epoch : access.buffer->read_epoch) = epoch_;
-    if (access.buffer->used_until != VulkanBuffer::kUseOpen) {
-      access.buffer->used_until = VulkanBuffer::kUseOpen;
-      in_use_.push_back(access.buffer);
-    }
-  }
-  accesses_.clear();
+  Remember();
   return absl::OkStatus();
 }
 
@@ -80,13 +131,14 @@ Status Writer::Flush() {
   }
   VkCommandBuffer commands = std::exchange(open_, VK_NULL_HANDLE);
   HPVMD_RETURN_IF_ERROR(context_.Check(context_.vk().EndCommandBuffer(commands), "Recording commands"));
-  HPVMD_ASSIGN_OR_RETURN(value_, context_.Submit(commands));
+  HPVMD_ASSIGN_OR_RETURN(value_, context_.Submit(lane_, commands, waits_));
+  waits_.clear();
   return absl::OkStatus();
 }
 
 Status Writer::FlushForHost() {
   HPVMD_RETURN_IF_ERROR(Open().status());
-  Wait(kOurStages, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  Wait(context_.stages(lane_), VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
   return Flush();
 }
 

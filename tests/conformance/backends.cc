@@ -11,7 +11,7 @@ namespace {
 // Everything that looks at what commands computed.
 [[maybe_unused]] std::vector<Exception> RunsNothing() {
   std::vector<Exception> all;
-  for (auto cases : {DispatchCases, FailureCases}) {
+  for (auto cases : {DispatchCases, FailureCases, BoxCases, LaneCases}) {
     for (const Case& test_case : cases()) {
       all.push_back({test_case.name, "Runs no kernel."});
     }
@@ -51,6 +51,9 @@ Present Find() {
     HPVMD_CHECK(devices.ok());
     for (const std::string& device : *devices) {
       present.backends.push_back({device, OfDrivers(), {}});
+      if (Bench(device).device().info().is_emulated) {
+        present.backends.push_back({device + std::string(Bench::kLanes), OfDrivers(), {}});
+      }
     }
     if (devices->empty()) {
       present.absent.push_back(driver);

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "backends/opencl/device.h"
 #include "backends/registry.h"
 #include "backends/shared/host_buffer.h"
+#include "backends/vulkan/device.h"
 #include "tests/conformance/conformance.h"
 
 namespace hpvm::conformance {
@@ -20,11 +22,13 @@ SlotIndex Work::SlotOf(Buffer& buffer) {
 }
 
 void Work::Dispatch(Executable& executable, std::array<uint64_t, 3> extent, std::array<uint64_t, 3> group,
-                    const std::vector<Arg>& args) {
+                    const std::vector<Arg>& args, const Box& box) {
   DispatchCommand dispatch;
   dispatch.executable = &executable;
   dispatch.extent = extent;
   dispatch.group = group;
+  dispatch.first = box.first;
+  dispatch.count = box.count;
   dispatch.first_argument = static_cast<uint32_t>(commands.arguments.size());
   dispatch.argument_count = static_cast<uint32_t>(args.size());
   dispatch.node = static_cast<uint32_t>(timings.size());
@@ -49,8 +53,23 @@ void Work::Fill(Buffer& target, uint64_t offset, uint64_t bytes, uint8_t value) 
   commands.commands.emplace_back(FillCommand{SlotOf(target), offset, bytes, value});
 }
 
+namespace {
+
+StatusOr<std::unique_ptr<Device>> Create(std::string_view backend, Hub& hub) {
+  if (!backend.ends_with(Bench::kLanes)) {
+    return CreateDevice(backend, hub, {});
+  }
+  backend.remove_suffix(Bench::kLanes.size());
+  if (backend.starts_with("opencl")) {
+    return CreateOpenClDevice(backend, hub, {.always_stage = true, .has_copy_lanes = true});
+  }
+  return CreateVulkanDevice(backend, hub, {.as_discrete = true});
+}
+
+}  // namespace
+
 Bench::Bench(std::string_view backend) : backend_(backend) {
-  StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub_, {});
+  StatusOr<std::unique_ptr<Device>> device = Create(backend, hub_);
   if (!device.ok()) {
     std::fprintf(stderr, "Device %s: %s\n", backend_.c_str(), Message(device.status()).c_str());
   }
@@ -92,8 +111,10 @@ std::unique_ptr<Timeline> Bench::CreateTimeline() {
   return *std::move(timeline);
 }
 
-Status Bench::Submit(Work& work, std::span<const TimelinePoint> waits, std::span<const TimelinePoint> signals) {
+Status Bench::Submit(Work& work, std::span<const TimelinePoint> waits, std::span<const TimelinePoint> signals,
+                     Lane lane) {
   Submission submission;
+  submission.lane = lane;
   submission.waits = waits;
   submission.commands = &work.commands;
   submission.buffers = work.buffers;

@@ -36,11 +36,17 @@ struct Arg {
   static Arg Slot(SlotIndex slot) { return {nullptr, 0, 0, 0, slot}; }
 };
 
+// A part of a launch, as DispatchCommand has it.
+struct Box {
+  std::array<uint64_t, 3> first{0, 0, 0};
+  std::array<uint64_t, 3> count{kAllInstances, kAllInstances, kAllInstances};
+};
+
 // Commands with the tables they name; grows as dispatches are added.
 class Work {
  public:
   void Dispatch(Executable& executable, std::array<uint64_t, 3> extent, std::array<uint64_t, 3> group,
-                const std::vector<Arg>& args);
+                const std::vector<Arg>& args, const Box& box = {});
   void Copy(Buffer& source, uint64_t source_offset, Buffer& target, uint64_t target_offset, uint64_t bytes);
   void Fill(Buffer& target, uint64_t offset, uint64_t bytes, uint8_t value);
 
@@ -57,11 +63,15 @@ class Work {
 
 class Bench {
  public:
+  // Behind the name of a driver's device: one that is the host gets lanes and staging memory as if it were not.
+  static constexpr std::string_view kLanes = "_lanes";
+
+  // `backend`: as CreateDevice takes it, or with kLanes behind it.
   explicit Bench(std::string_view backend);
   // A device that is there already; borrowed.
   explicit Bench(Device& device) : backend_(device.info().id), device_(&device) {}
 
-  // As CreateDevice takes it.
+  // As CreateDevice takes it, or with kLanes behind it.
   std::string_view backend() const { return backend_; }
   // The device is behind a driver: what runs cannot be stopped, nor what is enqueued behind a trap, and what a GPU
   // cannot run is refused when it is compiled.
@@ -75,7 +85,8 @@ class Bench {
   std::unique_ptr<Timeline> CreateTimeline();
   // Submits without waits, and waits for the end, at most 30 s.
   Status Run(Work& work);
-  Status Submit(Work& work, std::span<const TimelinePoint> waits, std::span<const TimelinePoint> signals);
+  Status Submit(Work& work, std::span<const TimelinePoint> waits, std::span<const TimelinePoint> signals,
+                Lane lane = Lane::kCompute);
 
   // Moves data to and from a buffer of any device.
   void WriteBytes(Buffer& buffer, uint64_t offset, const void* data, uint64_t bytes);
@@ -111,6 +122,8 @@ std::vector<Case> BufferCases();
 std::vector<Case> TimelineCases();
 std::vector<Case> DispatchCases();
 std::vector<Case> FailureCases();
+std::vector<Case> BoxCases();
+std::vector<Case> LaneCases();
 
 // A case that a backend does not pass, and why.
 struct Exception {

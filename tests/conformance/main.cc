@@ -86,7 +86,7 @@ class ListsTest final : public testing::Test {
 
 void RegisterAll() {
   std::vector<Case> cases;
-  for (auto list : {CoreCases, BufferCases, TimelineCases, DispatchCases, FailureCases}) {
+  for (auto list : {CoreCases, BufferCases, TimelineCases, DispatchCases, FailureCases, BoxCases, LaneCases}) {
     for (Case& test_case : list()) {
       cases.push_back(std::move(test_case));
     }

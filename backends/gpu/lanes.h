@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lanes of a device behind a driver: a submit thread for each that is used.
+#ifndef HPVMD_BACKENDS_GPU_LANES_H_
+#define HPVMD_BACKENDS_GPU_LANES_H_
+
+#include <array>
+#include <memory>
+#include <mutex>
+
+#include "backends/gpu/submit_thread.h"
+
+namespace hpvm::gpu {
+
+// Where each lane's submissions go.
+class LaneDrivers {
+ public:
+  virtual ~LaneDrivers() = default;
+  // Stays where it is. Called once a lane, when it is first used, so that what a lane needs costs a device's start
+  // nothing.
+  virtual StatusOr<Driver*> OpenLane(Lane lane) = 0;
+};
+
+class Lanes {
+ public:
+  // All are borrowed for its life; `gate` may be null. Without copy lanes everything goes by the one for kernels.
+  // Declare it last in its device, so that it stops first.
+  Lanes(Hub& hub, LaneDrivers& drivers, bool has_copy_lanes, GrantGate* gate)
+      : hub_(hub), drivers_(drivers), has_copy_lanes_(has_copy_lanes), gate_(gate), board_(hub, gate) {}
+
+  // Only queues. Any thread.
+  Status Submit(const Submission& submission);
+
+ private:
+  Hub& hub_;
+  LaneDrivers& drivers_;
+  const bool has_copy_lanes_;
+  GrantGate* const gate_;
+  FlightBoard board_;
+  std::mutex mutex_;
+  std::array<std::unique_ptr<SubmitThread>, kLanes> threads_;  // Guarded by mutex_.
+};
+
+}  // namespace hpvm::gpu
+
+#endif  // HPVMD_BACKENDS_GPU_LANES_H_

@@ -8,6 +8,7 @@
 #include "bench/local_engine.h"
 #include "bench/registry.h"
 #include "bench/workload.h"
+#include "base/limits.h"
 
 namespace hpvm::bench {
 namespace {
@@ -15,12 +16,24 @@ namespace {
 // Fewer where a round takes longer, so that a case takes seconds.
 int RoundsFor(uint32_t tasks) { return tasks <= 1'000 ? 40 : tasks <= 10'000 ? 15 : 5; }
 
+// For a million nodes in one document.
+graph::Limits RoomyLimits() {
+  graph::Limits limits;
+  limits.document_bytes_max = 4 * limits::kGiB;
+  limits.nodes_max = 2'000'000;
+  limits.edges_max = 8'000'000;
+  return limits;
+}
+
 // The engine's side: every buffer is an input and an output of its own.
 class EngineContender final : public GraphPeer {
  public:
-  static StatusOr<std::unique_ptr<EngineContender>> Make(const Workload& workload) {
+  static StatusOr<std::unique_ptr<EngineContender>> Make(const Workload& workload, uint32_t workers) {
     auto contender = std::make_unique<EngineContender>();
-    HPVMD_ASSIGN_OR_RETURN(contender->engine_, LocalEngine::Start());
+    LocalEngine::Options options;
+    options.cpu_threads = workers;
+    options.graph_limits = RoomyLimits();
+    HPVMD_ASSIGN_OR_RETURN(contender->engine_, LocalEngine::Start(options));
     HPVMD_ASSIGN_OR_RETURN(contender->graph_, contender->engine_->Prepare(ToDocument(workload)));
     contender->inputs_ = workload.buffers;
     contender->outputs_.resize(workload.buffers.size());
@@ -62,9 +75,9 @@ class EngineContender final : public GraphPeer {
 
 }  // namespace
 
-StatusOr<Measurement> MeasureEngine(const Workload& workload) {
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<EngineContender> ours, EngineContender::Make(workload));
-  return MeasureWorkload(workload, *ours, RoundsFor(static_cast<uint32_t>(workload.tasks.size())));
+StatusOr<Measurement> MeasureEngine(const Workload& workload, int rounds, uint32_t workers) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<EngineContender> ours, EngineContender::Make(workload, workers));
+  return MeasureWorkload(workload, *ours, rounds, workers);
 }
 
 void AddEngineCases(std::vector<Case>& cases) {
@@ -78,7 +91,7 @@ void AddEngineCases(std::vector<Case>& cases) {
                        .name = shape.name + std::to_string(tasks),
                        .metric = "us_per_node",
                        .better = Better::kLower,
-                       .run = [make = shape.make, tasks] { return MeasureEngine(make(tasks)); }});
+                       .run = [make = shape.make, tasks] { return MeasureEngine(make(tasks), RoundsFor(tasks)); }});
     }
   }
 }

@@ -8,8 +8,9 @@
 
 namespace hpvm::bench {
 
-// Microseconds a node of ours, tbb and starpu; every round's data is checked.
-StatusOr<Measurement> MeasureEngine(const Workload& workload);
+// Microseconds a node of ours, tbb and starpu, each on so many workers (0: as many as the machine has); every round's
+// data is checked.
+StatusOr<Measurement> MeasureEngine(const Workload& workload, int rounds, uint32_t workers = 0);
 
 }  // namespace hpvm::bench
 

@@ -3,9 +3,9 @@
 
 namespace hpvm::bench {
 
-StatusOr<Measurement> MeasureWorkload(const Workload& workload, GraphPeer& ours, int rounds) {
-  const std::unique_ptr<GraphPeer> tbb = MakeTbbPeer(workload);
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<GraphPeer> starpu, MakeStarpuPeer(workload));
+StatusOr<Measurement> MeasureWorkload(const Workload& workload, GraphPeer& ours, int rounds, uint32_t workers) {
+  const std::unique_ptr<GraphPeer> tbb = MakeTbbPeer(workload, workers);
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<GraphPeer> starpu, MakeStarpuPeer(workload, workers));
   const std::vector<Elements> want = Evaluate(workload);
   const auto round_of = [&](GraphPeer& contender) {
     return [&]() -> StatusOr<double> {

@@ -22,13 +22,15 @@ class GraphPeer {
 };
 
 // oneTBB's flow graph: one continue_node a task, edges made once. It has no coherence and no timing.
-std::unique_ptr<GraphPeer> MakeTbbPeer(const Workload& workload);
+// `workers`, here and below: threads, the calling one included; 0: as many as the machine has.
+std::unique_ptr<GraphPeer> MakeTbbPeer(const Workload& workload, uint32_t workers = 0);
 // StarPU 1.3: one data handle a buffer, dependencies from access modes, tasks submitted at each run, as its model has
-// it.
-StatusOr<std::unique_ptr<GraphPeer>> MakeStarpuPeer(const Workload& workload);
+// it. Its workers come beside the thread that submits. Peers of different numbers of workers cannot live at the same
+// time.
+StatusOr<std::unique_ptr<GraphPeer>> MakeStarpuPeer(const Workload& workload, uint32_t workers = 0);
 
 // Ours beside both peers, in microseconds a node; every round's data is checked.
-StatusOr<Measurement> MeasureWorkload(const Workload& workload, GraphPeer& ours, int rounds);
+StatusOr<Measurement> MeasureWorkload(const Workload& workload, GraphPeer& ours, int rounds, uint32_t workers = 0);
 
 }  // namespace hpvm::bench
 

@@ -15,6 +15,18 @@ EXPORT("mix") void mix(const unsigned* other, unsigned* data) {
   }
 }
 
+// data[15] steps of a generator, one after the other.
+EXPORT("grind") void grind(const unsigned* other, unsigned* data) {
+  unsigned value = data[0] ^ (other[0] & 0xfffffffeu);
+  const unsigned steps = data[15];
+  for (unsigned i = 0; i < steps; ++i) {
+    value ^= value << 13;
+    value ^= value >> 17;
+    value ^= value << 5;
+  }
+  data[0] = value | 1;
+}
+
 // Copies 16-byte pieces, one an instance: run/N and transfer/N cases.
 extern int instance_id(int dimension) __attribute__((import_module("hpvm"), import_name("instance_id")));
 

@@ -41,7 +41,8 @@ StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const Options& options
   local->compiler_ = ConnectCompiler(std::move(ours), key);
   std::vector<Device*> borrowed;
   for (const std::string& name : options.devices) {
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(name, local->hub_, {.learnt = options.learnt}));
+    const DeviceOptions of_device{.cpu_threads = options.cpu_threads, .learnt = options.learnt};
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateDevice(name, local->hub_, of_device));
     local->devices_.push_back(options.wrap ? options.wrap(std::move(device)) : std::move(device));
     borrowed.push_back(local->devices_.back().get());
   }
@@ -49,7 +50,8 @@ StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const Options& options
                                                           .hub = &local->hub_,
                                                           .compiler = local->compiler_.get(),
                                                           .clock = &RealClock(),
-                                                          .graph_limits = {}});
+                                                          .graph_limits = options.graph_limits,
+                                                          .device_bytes_max = options.device_bytes_max});
   return local;
 }
 

@@ -29,6 +29,9 @@ class LocalEngine final : private ModuleSource {
     std::string kernels = kBenchKernels;
     std::vector<std::string> devices = {"cpu"};  // As CreateDevice takes them, in order of preference.
     LearntStore* learnt = nullptr;               // Of the devices; borrowed for the engine's life.
+    uint32_t cpu_threads = 0;                    // Of device "cpu"; 0: as many as the machine has.
+    graph::Limits graph_limits{};
+    uint64_t device_bytes_max = 0;               // EngineOptions::device_bytes_max.
     // Puts something around each device; may be empty.
     std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap{};
   };

@@ -12,16 +12,30 @@ Elements& ElementsOf(void* buffer) { return *reinterpret_cast<Elements*>(STARPU_
 
 void StepCpu(void* buffers[], void*) { Step(ElementsOf(buffers[0])); }
 void MixCpu(void* buffers[], void*) { Mix(ElementsOf(buffers[0]), ElementsOf(buffers[1])); }
+void GrindCpu(void* buffers[], void*) { Grind(ElementsOf(buffers[0]), ElementsOf(buffers[1])); }
+
+void InitializeCodelet(starpu_codelet& codelet, starpu_cpu_func_t run, bool reads_another) {
+  starpu_codelet_init(&codelet);
+  codelet.cpu_funcs[0] = run;
+  codelet.nbuffers = reads_another ? 2 : 1;
+  codelet.modes[0] = reads_another ? STARPU_R : STARPU_RW;
+  codelet.modes[1] = STARPU_RW;
+}
 
 // The runtime of this process: its workers poll, so they are paused whenever no peer runs.
 class Runtime {
  public:
-  static StatusOr<Runtime*> Get() {
+  static StatusOr<Runtime*> Get(uint32_t workers) {
     static Runtime runtime;
-    return runtime.error_ == 0 ? StatusOr<Runtime*>(&runtime)
-                               : Unavailable("StarPU does not start (" + std::to_string(runtime.error_) + ").");
+    if (runtime.is_up_ && runtime.workers_ != workers) {
+      runtime.Stop();
+    }
+    if (!runtime.is_up_) {
+      HPVMD_RETURN_IF_ERROR(runtime.Start(workers));
+    }
+    return &runtime;
   }
-  starpu_codelet step{}, mix{};
+  starpu_codelet step{}, mix{}, grind{};
 
  private:
   Runtime() {
@@ -29,33 +43,38 @@ class Runtime {
     setenv("STARPU_HOME", home_.path().c_str(), 1);
     setenv("STARPU_SILENT", "1", 1);
     setenv("STARPU_GENERATE_TRACE", "0", 1);
+    InitializeCodelet(step, StepCpu, false);
+    InitializeCodelet(mix, MixCpu, true);
+    InitializeCodelet(grind, GrindCpu, true);
+  }
+  ~Runtime() {
+    if (is_up_) {
+      Stop();
+    }
+  }
+  Status Start(uint32_t workers) {
     starpu_conf conf;
     starpu_conf_init(&conf);
     conf.ncuda = 0;
     conf.nopencl = 0;
-    error_ = starpu_init(&conf);
-    if (error_ == 0) {
-      starpu_pause();
+    conf.ncpus = workers == 0 ? -1 : static_cast<int>(workers);
+    if (const int error = starpu_init(&conf); error != 0) {
+      return Unavailable("StarPU does not start (" + std::to_string(error) + ").");
     }
-    starpu_codelet_init(&step);
-    step.cpu_funcs[0] = StepCpu;
-    step.nbuffers = 1;
-    step.modes[0] = STARPU_RW;
-    starpu_codelet_init(&mix);
-    mix.cpu_funcs[0] = MixCpu;
-    mix.nbuffers = 2;
-    mix.modes[0] = STARPU_R;
-    mix.modes[1] = STARPU_RW;
+    starpu_pause();
+    is_up_ = true;
+    workers_ = workers;
+    return absl::OkStatus();
   }
-  ~Runtime() {
-    if (error_ == 0) {
-      starpu_resume();
-      starpu_shutdown();
-    }
+  void Stop() {
+    starpu_resume();
+    starpu_shutdown();
+    is_up_ = false;
   }
 
   TemporaryFolder home_;
-  int error_ = 0;
+  bool is_up_ = false;
+  uint32_t workers_ = 0;
 };
 
 class StarpuPeer final : public GraphPeer {
@@ -104,7 +123,7 @@ class StarpuPeer final : public GraphPeer {
         submitted->cl = &runtime_.step;
         submitted->handles[0] = handles_[task.buffer];
       } else {
-        submitted->cl = &runtime_.mix;
+        submitted->cl = workload_.steps != 0 ? &runtime_.grind : &runtime_.mix;
         submitted->handles[0] = handles_[task.other];
         submitted->handles[1] = handles_[task.buffer];
       }
@@ -123,8 +142,8 @@ class StarpuPeer final : public GraphPeer {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<GraphPeer>> MakeStarpuPeer(const Workload& workload) {
-  HPVMD_ASSIGN_OR_RETURN(Runtime * runtime, Runtime::Get());
+StatusOr<std::unique_ptr<GraphPeer>> MakeStarpuPeer(const Workload& workload, uint32_t workers) {
+  HPVMD_ASSIGN_OR_RETURN(Runtime * runtime, Runtime::Get(workers));
   return std::make_unique<StarpuPeer>(*runtime, workload);
 }
 

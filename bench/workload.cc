@@ -57,6 +57,16 @@ Workload MakeDag(uint32_t tasks) {
   return workload;
 }
 
+Workload MakeGrind(uint32_t tasks, uint32_t steps) {
+  Workload workload = MakeDag(tasks);
+  workload.steps = steps;
+  for (Elements& buffer : workload.buffers) {
+    buffer.front() |= 1;  // The generator stays where it is at 0.
+    buffer.back() = steps;
+  }
+  return workload;
+}
+
 void Step(Elements& data) {
   for (uint32_t& element : data) {
     element = element * 3 + 1;
@@ -69,14 +79,44 @@ void Mix(const Elements& other, Elements& data) {
   }
 }
 
+void Grind(const Elements& other, Elements& data) {
+  uint32_t value = data.front() ^ (other.front() & 0xfffffffeu);
+  for (uint32_t i = 0; i < data.back(); ++i) {
+    value ^= value << 13;
+    value ^= value >> 17;
+    value ^= value << 5;
+  }
+  data.front() = value | 1;
+}
+
+void RunTask(const Workload& workload, const Task& task, std::vector<Elements>& buffers) {
+  if (workload.steps != 0) {
+    Grind(buffers[task.other], buffers[task.buffer]);
+  } else if (task.other == kNoBuffer) {
+    Step(buffers[task.buffer]);
+  } else {
+    Mix(buffers[task.other], buffers[task.buffer]);
+  }
+}
+
+double GrindStepNs() {
+  constexpr uint32_t kSteps = 20'000;
+  Elements data{}, other{};
+  data.front() = 1;
+  data.back() = kSteps;
+  Duration least = std::chrono::hours(1);
+  for (int round = 0; round < 200; ++round) {
+    const Time start = RealClock().Now();
+    Grind(other, data);
+    least = std::min(least, RealClock().Now() - start);
+  }
+  return static_cast<double>(least.count()) / kSteps;
+}
+
 std::vector<Elements> Evaluate(const Workload& workload) {
   std::vector<Elements> buffers = workload.buffers;
   for (const Task& task : workload.tasks) {
-    if (task.other == kNoBuffer) {
-      Step(buffers[task.buffer]);
-    } else {
-      Mix(buffers[task.other], buffers[task.buffer]);
-    }
+    RunTask(workload, task, buffers);
   }
   return buffers;
 }
@@ -98,7 +138,7 @@ std::string ToDocument(const Workload& workload, const std::string& device) {
   const std::string step =
       R"({"ports":[)" + Port("data", "inout") + "]" + where + R"(,"variants":[{"module":"m","entry":"step"}]})";
   const std::string mix = R"({"ports":[)" + Port("other", "in") + "," + Port("data", "inout") + "]" + where +
-                          R"(,"variants":[{"module":"m","entry":"mix"}]})";
+                          R"(,"variants":[{"module":"m","entry":")" + (workload.steps != 0 ? "grind" : "mix") + R"("}]})";
   for (size_t i = 0; i < workload.tasks.size(); ++i) {
     const Task& task = workload.tasks[i];
     const std::string name = "n" + std::to_string(i);

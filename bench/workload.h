@@ -24,6 +24,9 @@ struct Task {
 struct Workload {
   std::vector<Elements> buffers;  // As they are before the first task.
   std::vector<Task> tasks;
+  // Not 0: tasks read another buffer and take so many steps of a generator, one after the other, each instead of the
+  // update above. The last element of every buffer holds the number.
+  uint32_t steps = 0;
 };
 
 // One buffer, every task after the one before.
@@ -33,9 +36,17 @@ Workload MakeWide(uint32_t tasks);
 // 64 buffers; each task updates one at random and reads another.
 Workload MakeDag(uint32_t tasks);
 
+// A DAG of tasks that take so many steps.
+Workload MakeGrind(uint32_t tasks, uint32_t steps);
+
 // The update itself, for peers; the Wasm kernels (bench/kernels.c) do the same.
 void Step(Elements& data);
 void Mix(const Elements& other, Elements& data);
+void Grind(const Elements& other, Elements& data);
+// What one task of the workload does to its buffers.
+void RunTask(const Workload& workload, const Task& task, std::vector<Elements>& buffers);
+// What a step of Grind takes here, in nanoseconds: the least of many measurements.
+double GrindStepNs();
 
 // What the buffers hold after all tasks.
 std::vector<Elements> Evaluate(const Workload& workload);

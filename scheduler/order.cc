@@ -15,7 +15,9 @@ constexpr size_t kReadersMax = 1024;
 // Temporaries of a space have one memory, all others have their own.
 constexpr uint64_t kOwnMemory = uint64_t{1} << 32;
 constexpr double kCopyBytesPerNs = 10;
-constexpr int64_t kStepNs = 1000;
+constexpr int64_t kRunNs = 1000;
+constexpr int64_t kDriverCopyNs = 1000;
+constexpr int64_t kHostCopyNs = 20;
 
 }  // namespace
 
@@ -118,9 +120,10 @@ MemoryRange Locate(const Residency& residency, const Touch& touch) {
 
 Duration PlannedTime(const Step& step, std::span<const Task> tasks) {
   if (step.kind == Step::Kind::kRun) {
-    return std::max(tasks[step.task].end - tasks[step.task].start, Duration(kStepNs));
+    return std::max(tasks[step.task].end - tasks[step.task].start, Duration(kRunNs));
   }
-  return Duration(kStepNs + static_cast<int64_t>(static_cast<double>(step.bytes) / kCopyBytesPerNs));
+  const int64_t start_ns = step.lane == Lane::kCompute ? kHostCopyNs : kDriverCopyNs;
+  return Duration(start_ns + static_cast<int64_t>(static_cast<double>(step.bytes) / kCopyBytesPerNs));
 }
 
 StepOrder OrderSteps(const Residency& residency, const Segment& segment, std::span<const Task> tasks) {

@@ -115,7 +115,7 @@ TEST(ResidencyTest, SharedCopiesAcrossDevices) {
 // Random graphs on random devices, with parts of launches: every port sees its value, inputs stay untouched, outputs
 // arrive, conflicting steps are ordered.
 TEST(ResidencyTest, RandomGraphsStayCoherent) {
-  for (uint64_t seed = 1; seed <= 3000; ++seed) {
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
     const RandomPlan random(seed, {.has_ranges = seed % 4 != 0});
     const StatusOr<Residency> plan = PlanResidency(random.input());
     ASSERT_TRUE(plan.ok()) << plan.status();
@@ -127,7 +127,7 @@ TEST(ResidencyTest, RandomGraphsStayCoherent) {
 // comes back.
 TEST(ResidencyTest, RandomGraphsFitTheirBudgets) {
   uint64_t evictions = 0, spills = 0;
-  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
     const RandomPlan random(seed, {.has_ranges = seed % 4 != 0, .has_budgets = true});
     const StatusOr<Residency> plan = PlanResidency(random.input());
     ASSERT_TRUE(plan.ok()) << plan.status() << " seed " << seed;
@@ -141,13 +141,14 @@ TEST(ResidencyTest, RandomGraphsFitTheirBudgets) {
 
 // Iterations, with and without budgets: each finds what the last one made, after any number of swaps.
 TEST(ResidencyTest, RandomIterationsCarryTheirValues) {
-  size_t swaps = 0, carries = 0;
-  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+  size_t swaps = 0, carries = 0, refused = 0;
+  for (uint64_t seed = 1; seed <= 1500; ++seed) {
     const RandomPlan random(
         seed, {.nodes_max = 15, .has_ranges = seed % 3 != 0, .has_budgets = seed % 4 == 0, .has_carries = true});
     const StatusOr<Residency> plan = PlanResidency(random.input());
     if (seed % 4 == 0 && absl::IsResourceExhausted(plan.status())) {
-      continue;  // What is carried has a place of its own, which budgets here do not foresee.
+      ++refused;  // What is carried has a place of its own, which budgets here do not foresee.
+      continue;
     }
     ASSERT_TRUE(plan.ok()) << plan.status() << " seed " << seed;
     ASSERT_THAT(CheckPlan(random.input(), *plan, {.bodies = 1 + static_cast<uint32_t>(seed % 4)}), IsEmpty())
@@ -157,6 +158,7 @@ TEST(ResidencyTest, RandomIterationsCarryTheirValues) {
   }
   EXPECT_GT(carries, 1000u);
   EXPECT_GT(swaps, 200u);
+  EXPECT_LT(refused, 100u);
 }
 
 }  // namespace

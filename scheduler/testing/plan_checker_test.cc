@@ -117,7 +117,8 @@ const std::vector<Planted> kPlanted = {
     {.name = "a storage beyond its arena",
      .spoil =
          [](const RandomPlan&, Residency& plan, SeededRng& rng) {
-           Storage* a = Choose(plan.storages, rng, [](const Storage& s) { return s.kind == Storage::Kind::kTemporary; });
+           Storage* a =
+               Choose(plan.storages, rng, [](const Storage& s) { return s.kind == Storage::Kind::kTemporary; });
            return a != nullptr && (a->offset += plan.temporary_bytes[a->space] + kStorageAlignment) > 0;
          }},
     {.name = "a storage that is not aligned",

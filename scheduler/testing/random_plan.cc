@@ -183,7 +183,7 @@ class Generator {
 
   // Room for the buffers of any one task, and some more; a disk below it all.
   void AddBudgets() {
-    uint64_t largest = 1024;
+    uint64_t largest = 4096;
     for (const Task& task : plan_.tasks) {
       const uint32_t begin = b().flat.nodes[task.node.index].first_port;
       const uint32_t end = task.node.index + 1 < b().flat.nodes.size() ? b().flat.nodes[task.node.index + 1].first_port
@@ -205,6 +205,9 @@ class Generator {
       SpaceFacts& facts = plan_.spaces[space];
       facts.bytes_max = largest * (space == 0 ? 3 : 1) + rng_.Below(3) * 2048;
       facts.overflow = space == kHostSpace ? spaces : kHostSpace;
+      if (rng_.Below(3) == 0) {
+        facts.piece_bytes_max = largest;
+      }
       for (DeviceIndex d = static_cast<DeviceIndex>(plan_.devices.size()); d-- > 0;) {
         facts.mover = plan_.devices[d].space == space ? d : facts.mover;
       }

@@ -123,6 +123,7 @@ void MeasureLanes(Bench& bench, uint64_t bytes, uint64_t count) {
   const double serial = pieces.Serial({true, true, launches});
   const bool serial_is_right = pieces.IsRight(launches);
   const double lanes = pieces.Lanes({true, true, launches});
+  const bool lanes_are_right = pieces.IsRight(launches);
   const double gigabytes = static_cast<double>(bytes * count) / 1e9;
   std::printf("\"piece_mib\": %llu, \"pieces\": %llu, \"launches_a_piece\": %llu, ",
               static_cast<unsigned long long>(bytes >> 20), static_cast<unsigned long long>(count),
@@ -132,7 +133,7 @@ void MeasureLanes(Bench& bench, uint64_t bytes, uint64_t count) {
   std::printf("\"lanes_ms\": %.3f, \"upload_gb_s\": %.2f, \"download_gb_s\": %.2f, \"both_ways_ms\": %.3f, ", lanes,
               gigabytes / up * 1e3, gigabytes / down * 1e3, pieces.Lanes({true, true, 0}));
   std::printf("\"gain\": %.3f, \"over_longest\": %.3f, \"right\": %s, ", serial / lanes,
-              lanes / std::max({up, run, down}), serial_is_right && pieces.IsRight(launches) ? "true" : "false");
+              lanes / std::max({up, run, down}), serial_is_right && lanes_are_right ? "true" : "false");
 }
 
 // Small pieces: what handing over from lane to lane costs.

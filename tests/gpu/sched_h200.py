@@ -69,6 +69,7 @@ def main():
     parser.add_argument("--any", action="store_true")
     parser.add_argument("--suite", default="*")
     options = parser.parse_args()
+    options.tests = options.tests.resolve()
     wanted = [name for name in options.only.split(",") if name]
     document = {"devices": {}}
     for device in wanted or devices(options.tests, options.any):

@@ -235,7 +235,9 @@ class StoreGenerator {
   void Store() {
     const bool is_wide = Chance(6), is_narrow = !is_wide && Chance(8);
     const std::string shift = is_wide ? "c4" : is_narrow ? "c1" : Chance(8) ? "c3" : "c2";
-    last_ = Let("shl", Index(), shift);
+    if (last_.empty() || !Chance(5)) {
+      last_ = Let("shl", Index(), shift);
+    }
     const std::string immediate = Chance(3) ? " + " + std::to_string(4 * Below(4)) : "";
     text_ += is_wide
                  ? " store128 param(0) %" + last_ + immediate + ", %x, %x, %x, %x\n"
@@ -306,9 +308,15 @@ class StoreGenerator {
   void Loop(int depth) {
     const std::string loop = Name(), i = Name(), exit = Name(), bound = Bound();
     const bool is_tested_first = Chance(2), counts_down = !is_tested_first && Chance(4);
+    // It may end by a jump out of a block around it.
+    const bool has_block = Chance(3);
+    const std::string end = has_block ? Name() : loop;
+    if (has_block) {
+      text_ += " block " + end + " () {\n";
+    }
     const std::string step = Chance(5) ? "c2" : "c1";
     const auto leave_unless = [&](const std::string& condition) {
-      text_ += " if " + exit + " %" + condition + " {\n leave " + exit + " ()\n} else {\n leave " + loop + " ()\n}\n";
+      text_ += " if " + exit + " %" + condition + " {\n leave " + exit + " ()\n} else {\n leave " + end + " ()\n}\n";
     };
     text_ += " loop " + loop + " (%" + i + ": i32 = %" + (counts_down ? bound : Chance(4) ? "c1" : "c0") + ") {\n";
     linear_.push_back(i);
@@ -325,6 +333,9 @@ class StoreGenerator {
       leave_unless(counts_down ? next : Let(Chance(3) ? "ne" : "lt_u", next, bound));
     }
     text_ += " continue " + loop + " (%" + next + ")\n}\n";
+    if (has_block) {
+      text_ += " leave " + end + " ()\n}\n";
+    }
   }
 
   void Statements(int depth) {
@@ -472,6 +483,23 @@ TEST(FindAccessTest, KnownStores) {
            " leave h0 ()\n}\n leave l ()\n}\n";
   };
   const std::string own_row = " %q: i32 = mul.i32 %x, %n\n %k: i32 = add.i32 %q, %i\n" + At("k");
+  // Every second element from `begin` on, `count` times.
+  const auto stride = [](int begin, const std::string& count) {
+    std::string text =
+        " loop l# (%i#: i32 = %c0) {\n %o#: i32 = shl.i32 %i#, %c3\n store.i32 param(0) %o# + #, %x\n"
+        " %j#: i32 = add.i32 %i#, %c1\n %h#: i32 = lt_u.i32 %j#, %" +
+        count + "\n if h# %h# {\n continue l# (%j#)\n} else {\n leave h# ()\n}\n leave l# ()\n}\n";
+    for (size_t at = text.find('#'); at != std::string::npos; at = text.find('#')) {
+      text.replace(at, 1, std::to_string(begin));
+    }
+    return text;
+  };
+  const auto negated = [](std::string text) {
+    for (int i = 0; i < 20; ++i) {
+      text += " %z" + std::to_string(i + 1) + ": i32 = eqz.i32 %z" + std::to_string(i) + "\n";
+    }
+    return text;
+  };
   const Case kCases[] = {
       {"Direct", At("x"), {{10, 1, 1}, 40, 0, 0}, {{2, 0, 0}, {3, 1, 1}}, "read [) written [8, 20) overwrites"},
       {"CutAtTheExtent",
@@ -542,6 +570,12 @@ TEST(FindAccessTest, KnownStores) {
        {{9, 1, 1}, 40, 0, 0},
        {{2, 0, 0}, {3, 1, 1}},
        "read [12, 24) written [8, 20)"},
+      {"ReadsBehindAStoreThatMayBe",
+       " %g: i32 = load.i32 param(0) %c0 + 40\n %o: i32 = shl.i32 %x, %c2\n" + If("g", kStore) +
+           " %v: i32 = load.i32 param(0) %o\n" + kStore,
+       {{10, 1, 1}, 44, 0, 0},
+       {{2, 0, 0}, {3, 1, 1}},
+       "read [8, 44) written [8, 20)"},
       {"ReadsElsewhere",
        At("x") + " %v: i32 = load.i32 param(0) %o + 40\n",
        {{10, 1, 1}, 80, 0, 0},
@@ -563,6 +597,55 @@ TEST(FindAccessTest, KnownStores) {
        {{4, 1, 1}, 204, 10, 0},
        {{1, 0, 0}, {2, 1, 1}},
        "read [200, 204) written [40, 120)"},
+      {"LoopUpToAnId",  // Rows that touch each other, of 9 and 8.
+       loop(" %q: i32 = mul.i32 %x, %c9\n %d: i32 = sub.i32 %i, %x\n %k: i32 = add.i32 %q, %d\n" + At("k"), "x"),
+       {{4, 1, 1}, 160, 10, 0},
+       {{1, 0, 0}, {2, 1, 1}},
+       "read [) written [36, 108)"},
+      {"LoopThatMayReturn",
+       loop(own_row + " %v: i32 = load.i32 param(0) %c0 + 200\n if e %v {\n %w: i32 = load.i32 param(0) %c0 + 204\n" +
+            " if f %w {\n return ()\n} else {\n leave f ()\n}\n leave e ()\n} else {\n leave e ()\n}\n"),
+       {{4, 1, 1}, 208, 10, 0},
+       {{1, 0, 0}, {2, 1, 1}},
+       "read [200, 208) written [40, 120)"},
+      {"StridesThatMeet",  // 0, 8, 16, 24 and 4, 12.
+       stride(0, "n") + stride(4, "m"),
+       {{1, 1, 1}, 40, 4, 2},
+       {{0, 0, 0}, {1, 1, 1}},
+       "read [) written [0, 28)"},
+      {"StridesThatFill",
+       stride(0, "n") + stride(4, "m"),
+       {{1, 1, 1}, 40, 4, 4},
+       {{0, 0, 0}, {1, 1, 1}},
+       "read [) written [0, 32) overwrites"},
+      {"EverySecondByte",
+       " %o: i32 = shl.i32 %x, %c1\n store.i32 w1 param(0) %o, %x\n",
+       {{4, 1, 1}, 40, 0, 0},
+       {{0, 0, 0}, {4, 1, 1}},
+       "read [) written [0, 7)"},
+      {"TwoGuards",  // 3 <= x < 7, and 0.
+       " %d: i32 = sub.i32 %x, %c3\n %g: i32 = lt_u.i32 %d, %c4\n" + If("g", At("x")) +
+           " %h: i32 = eq.i32 %x, %c0\n if h0 %h {\n store.i32 param(0) %c0, %x\n leave h0 ()\n} else {\n"
+           " leave h0 ()\n}\n",
+       {{10, 1, 1}, 40, 0, 0},
+       {{0, 0, 0}, {10, 1, 1}},
+       "read [) written [0, 28)"},
+      {"GuardThatOverflows",
+       " %k: i32 = add.i32 %n, %c1\n %g: i32 = lt_s.i32 %x, %k\n" + If("g", At("x")),
+       {{10, 1, 1}, 40, 0x7fffffff, 0},
+       {{0, 0, 0}, {10, 1, 1}},
+       "read [) written [0, 40)"},
+      {"DeeplyNegated",
+       negated(" %t: i32 = load.i32 param(0) %c0 + 40\n %z0: i32 = eqz.i32 %t\n") + If("z20", At("x")),
+       {{10, 1, 1}, 44, 0, 0},
+       {{0, 0, 0}, {10, 1, 1}},
+       "read [40, 44) written [0, 40)"},
+      {"DeeplyNegatedInPart",
+       negated(" %t: i32 = load.i32 param(0) %c0 + 40\n %z0: i32 = eqz.i32 %t\n") +
+           " %u: i32 = lt_u.i32 %x, %n\n %g: i32 = and.i32 %u, %z20\n" + If("g", At("x")),
+       {{10, 1, 1}, 44, 10, 0},
+       {{0, 0, 0}, {10, 1, 1}},
+       "read [40, 44) written [0, 40)"},
       {"ClampedStencil",  // What is written, and what is read at x - 1, but not before 0.
        " %p: i32 = gt_s.i32 %x, %c0\n %d: i32 = sub.i32 %x, %c1\n %i: i32 = select.i32 %p, %d, %c0\n"
        " %s: i32 = shl.i32 %i, %c2\n %v: i32 = load.i32 param(0) %s + 400\n" +
@@ -604,6 +687,11 @@ TEST(FindAccessTest, WhatIsNotKnown) {
       {"PastTheEndOfShared", " %i: i32 = add.i32 %x, %c1\n" + At("i"), false, false},
       {"Flat", " %o: i32 = shl.i32 %x, %c2\n store.i32 flat %o, %x\n", true, false},
       {"ModuleMemory", At("x") + " store.i32 module %o, %x\n", true, true},
+      {"GroupMemory", " %q: i32 = local_alloc %c8\n %p: i32 = add.i32 %q, %c4\n store.i32 group %p, %x\n", false, true},
+      {"PastGroupMemory", " %q: i32 = local_alloc %c4\n %p: i32 = add.i32 %q, %x\n store.i32 group %p + 16, %x\n",
+       false, false},
+      {"PastGroupMemoryOfItsOwn",
+       " %q: i32 = local_alloc %c4\n %p: i32 = add.i32 %q, %x\n store.i32 group %p + 16, %x\n", true, true},
       {"Fill", " memory_fill %b, %c0, %c4\n", true, false},
   };
   for (const Case& c : kCases) {

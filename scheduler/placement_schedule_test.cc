@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -114,6 +115,53 @@ TEST(PlacementScheduleTest, RandomGraphsCanRunAsPlanned) {
       ASSERT_EQ(again->tasks[t].device, placement->tasks[t].device);
     }
   }
+}
+
+// The checker sees what is wrong: a task too early, on another device, twice, or out of order; a transfer that is
+// missing or too short; two launches at a time.
+TEST(PlacementScheduleTest, TheCheckerSeesFaults) {
+  const std::vector<DeviceFacts> devices = {{.id = "cpu:0", .silicon = 0},
+                                            {.id = "gpu:0", .space = 1, .silicon = 1, .has_copy_lanes = true}};
+  FlatGraph flat;
+  flat.values.push_back({.bytes = 4'000, .shape = {}, .producer = {}});
+  for (uint32_t i = 0; i < 3; ++i) {
+    graph::FlatNode node;
+    node.leaf = graph::NodeId(i);
+    node.first_port = static_cast<uint32_t>(flat.ports.size());
+    flat.nodes.push_back(node);
+    flat.values.push_back({.bytes = 4'000, .shape = {}, .producer = FlatNodeId(i)});
+    flat.ports.push_back({.access = graph::Access::kIn, .in = FlatValueId(i), .out = {}});
+    flat.ports.push_back({.access = graph::Access::kOut, .in = {}, .out = FlatValueId(i + 1)});
+  }
+  flat.outputs = {FlatValueId(3u)};
+  const std::vector<std::vector<Candidate>> candidates = {{{.device = 0}}, {{.device = 1}}, {{.device = 1}}};
+  const TableCosts costs(1);
+  const PlacementInput input{
+      .flat = flat, .devices = devices, .candidates = candidates, .costs = costs, .wants_transfers = true};
+  uint32_t unplaced = 0;
+  const Placement good = *Place(input, &unplaced);
+  ASSERT_EQ(good.transfers.size(), 2u);
+  EXPECT_TRUE(CheckSchedule(input, good).ok());
+  const auto is_seen = [&](const auto& spoil) {
+    Placement bad = good;
+    spoil(bad);
+    return !CheckSchedule(input, bad).ok();
+  };
+  const auto move = [](Task& task, int64_t ns) {
+    task.start += Duration(ns);
+    task.end += Duration(ns);
+  };
+  EXPECT_TRUE(is_seen([&](Placement& p) { move(p.tasks[1], -1); }));
+  EXPECT_TRUE(is_seen([&](Placement& p) { move(p.tasks[1], 1); }));
+  EXPECT_TRUE(is_seen([](Placement& p) { p.tasks[0].end -= Duration(1); }));
+  EXPECT_TRUE(is_seen([](Placement& p) { p.tasks[2].device = 0; }));
+  EXPECT_TRUE(is_seen([](Placement& p) { p.tasks.push_back(p.tasks[0]); }));
+  EXPECT_TRUE(is_seen([](Placement& p) { p.tasks.pop_back(); }));
+  EXPECT_TRUE(is_seen([](Placement& p) { std::swap(p.tasks[0], p.tasks[1]); }));
+  EXPECT_TRUE(is_seen([](Placement& p) { p.transfers.erase(p.transfers.begin()); }));
+  EXPECT_TRUE(is_seen([](Placement& p) { p.transfers.pop_back(); }));
+  EXPECT_TRUE(is_seen([](Placement& p) { p.transfers[0].end -= Duration(1); }));
+  EXPECT_TRUE(is_seen([](Placement& p) { p.transfers[0].start -= Duration(1); }));
 }
 
 }  // namespace

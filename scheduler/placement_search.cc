@@ -57,21 +57,23 @@ class Searcher {
   bool IsSpent() const { return spent_ >= effort_ && attempts_ >= kAttemptsMin; }
 
   // True when the guide makes a better plan than any before.
-  bool Try(Guide guide) {
+  bool Try(const Guide& guide) { return Try(guide, best_.plan.makespan); }
+
+  // True when it makes a plan, plan_, that takes less than `below`, which is no less than the best.
+  bool Try(Guide guide, int64_t below) {
     guide.gaps_max = is_large_ ? kLargeGaps : guide.gaps_max;
-    guide.stop_ns = best_.plan.makespan;
+    guide.stop_ns = below;
     guide.rest = rests_;
     decoder_.Decode(guide, plan_);
     spent_ += plan_.planned;
     ++attempts_;
-    if (plan_.makespan >= best_.plan.makespan) {
-      return false;
+    if (plan_.makespan < best_.plan.makespan) {
+      best_.plan = plan_;
+      best_.priority.assign(guide.priority.begin(), guide.priority.end());
+      best_.width = guide.width;
+      best_.gaps_max = guide.gaps_max;
     }
-    std::swap(plan_, best_.plan);
-    best_.priority.assign(guide.priority.begin(), guide.priority.end());
-    best_.width = guide.width;
-    best_.gaps_max = guide.gaps_max;
-    return true;
+    return plan_.makespan < below;
   }
 
   // Each device that could run everything, in the graph's own order.
@@ -138,60 +140,69 @@ class Searcher {
     }
   }
 
-  // Changes of options and priorities near the best plan; those on its critical chain more often than others.
+  // Changes of options and priorities near the best plan; those on its critical chain more often than others. Where a
+  // change makes nothing worse the search goes on from there.
   void LookAround() {
-    std::vector<int64_t> priority = best_.priority;
-    if (priority.empty()) {
-      priority = UpwardRanks(p_, Take::kMean, 1);
-    }
-    std::vector<uint32_t> pinned(p_.jobs.size());
-    const auto adopt = [&] {
-      for (uint32_t job = 0; job < p_.jobs.size(); ++job) {
-        pinned[job] = best_.plan.jobs[job].option;
-      }
-      FindChain();
-    };
-    adopt();
-    const int64_t reach = *std::max_element(priority.begin(), priority.end());
-    std::vector<std::pair<uint32_t, uint32_t>> old_pins;
-    std::vector<std::pair<uint32_t, int64_t>> old_priorities;
+    priority_ = best_.priority.empty() ? UpwardRanks(p_, Take::kMean, 1) : best_.priority;
+    pinned_.resize(p_.jobs.size());
+    plan_ = best_.plan;
+    Adopt();
+    const int64_t reach = *std::max_element(priority_.begin(), priority_.end());
     const uint64_t patience = kPatience + kPatience * p_.jobs.size();
+    const Width width = best_.width;
     for (uint64_t since = 0; since < patience && !IsSpent() && !IsDone(); ++since) {
-      old_pins.clear();
-      old_priorities.clear();
-      for (uint64_t change = 1 + rng_.Below(3); change-- > 0;) {
-        const uint32_t job = rng_.Below(4) != 0 && !chain_.empty() ? chain_[rng_.Below(chain_.size())]
-                                                                   : static_cast<uint32_t>(rng_.Below(p_.jobs.size()));
-        const uint32_t options = p_.jobs[job].options.count;
-        if (options > 1 && rng_.Below(2) == 0) {
-          old_pins.emplace_back(job, pinned[job]);
-          const uint32_t option = static_cast<uint32_t>(rng_.Below(options + 1));
-          pinned[job] = option == options ? kNone : option;
-        } else {
-          old_priorities.emplace_back(job, priority[job]);
-          const int64_t by = static_cast<int64_t>(rng_.Below(static_cast<uint64_t>(reach / 4 + 2)));
-          priority[job] += rng_.Below(3) == 0 ? -by : by;
-        }
-      }
-      if (Try({.priority = priority, .pinned = pinned, .width = best_.width})) {
-        adopt();
-        since = 0;
-        continue;
-      }
-      for (size_t i = old_pins.size(); i-- > 0;) {
-        pinned[old_pins[i].first] = old_pins[i].second;
-      }
-      for (size_t i = old_priorities.size(); i-- > 0;) {
-        priority[old_priorities[i].first] = old_priorities[i].second;
+      Change(reach);
+      const int64_t before = best_.plan.makespan;
+      if (Try({.priority = priority_, .pinned = pinned_, .width = width}, before + 1)) {
+        since = plan_.makespan < before ? 0 : since;
+        Adopt();
+      } else {
+        Undo();
       }
     }
+  }
+
+  void Change(int64_t reach) {
+    old_pins_.clear();
+    old_priorities_.clear();
+    for (uint64_t change = 1 + rng_.Below(3); change-- > 0;) {
+      const uint32_t job = rng_.Below(4) != 0 && !chain_.empty() ? chain_[rng_.Below(chain_.size())]
+                                                                 : static_cast<uint32_t>(rng_.Below(p_.jobs.size()));
+      const uint32_t options = p_.jobs[job].options.count;
+      if (options > 1 && rng_.Below(2) == 0) {
+        old_pins_.emplace_back(job, pinned_[job]);
+        const uint32_t option = static_cast<uint32_t>(rng_.Below(options + 1));
+        pinned_[job] = option == options ? kNone : option;
+      } else {
+        old_priorities_.emplace_back(job, priority_[job]);
+        const int64_t by = static_cast<int64_t>(rng_.Below(static_cast<uint64_t>(reach / 4 + 2)));
+        priority_[job] += rng_.Below(3) == 0 ? -by : by;
+      }
+    }
+  }
+
+  void Undo() {
+    for (size_t i = old_pins_.size(); i-- > 0;) {
+      pinned_[old_pins_[i].first] = old_pins_[i].second;
+    }
+    for (size_t i = old_priorities_.size(); i-- > 0;) {
+      priority_[old_priorities_[i].first] = old_priorities_[i].second;
+    }
+  }
+
+  // plan_ is where to go on from.
+  void Adopt() {
+    for (uint32_t job = 0; job < p_.jobs.size(); ++job) {
+      pinned_[job] = plan_.jobs[job].option;
+    }
+    FindChain();
   }
 
   // From the job that ends last back over what each waited for: the job before it on its silicon, or the last of those
   // whose results it reads.
   void FindChain() {
     chain_.clear();
-    const std::vector<Planned>& jobs = best_.plan.jobs;
+    const std::vector<Planned>& jobs = plan_.jobs;
     by_end_.clear();
     uint32_t last = 0;
     for (uint32_t job = 0; job < jobs.size(); ++job) {
@@ -231,6 +242,11 @@ class Searcher {
   int64_t bound_ = 0;
   bool is_large_ = false;
   std::vector<int64_t> rests_;
+  // Of the local search: where it is, and what was changed last.
+  std::vector<int64_t> priority_;
+  std::vector<uint32_t> pinned_;
+  std::vector<std::pair<uint32_t, uint32_t>> old_pins_;
+  std::vector<std::pair<uint32_t, int64_t>> old_priorities_;
   std::vector<uint32_t> chain_;
   std::vector<std::pair<int64_t, uint32_t>> by_end_;
 };

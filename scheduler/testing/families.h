@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "graph/flatten.h"
 #include "scheduler/placement.h"
 #include "scheduler/testing/peers.h"
@@ -56,6 +57,10 @@ std::unique_ptr<FamilyCase> MakeFamily(Family family, Platform platform, uint64_
 PeerProblem PeerProblemOf(const FamilyCase& c);
 // Their decisions as tasks: what Follow takes.
 std::vector<Task> TasksOf(const FamilyCase& c, const PeerSchedule& schedule);
+
+// The rule of greedy (no ranks) or HEFT (its ranks), told what the machine's links and lanes do: each task, in that
+// order, where it ends first in the model that all are judged by.
+StatusOr<Placement> PlaceInOrder(const FamilyCase& c, const std::vector<double>& ranks);
 
 // No schedule is shorter: the longest path at its quickest times, and the work spread over all devices at best, the
 // latter as the dual of the fractional assignment (any weights of devices give a bound).

@@ -4,6 +4,11 @@
 #include <map>
 #include <utility>
 
+#include "scheduler/placement_decode.h"
+#include "scheduler/placement_options.h"
+#include "scheduler/placement_output.h"
+#include "scheduler/placement_problem.h"
+#include "scheduler/placement_search.h"
 #include "scheduler/testing/families.h"
 
 namespace hpvm::scheduler {
@@ -97,6 +102,26 @@ std::vector<Task> TasksOf(const FamilyCase& c, const PeerSchedule& schedule) {
                      .box = {.count = c.flat.nodes[node].extent}});
   }
   return tasks;
+}
+
+StatusOr<Placement> PlaceInOrder(const FamilyCase& c, const std::vector<double>& ranks) {
+  const PlacementInput input = c.Input();
+  const placing::Resources resources = placing::FindResources(input.devices);
+  placing::Options options(input, resources);
+  uint32_t unplaced = 0;
+  if (!options.Find(&unplaced)) {
+    return Internal("A device is missing.");
+  }
+  const placing::Problem problem = placing::MakeProblem(input, resources, options, {});
+  placing::Best best;
+  best.gaps_max = problem.jobs.size();
+  for (const double rank : ranks) {
+    best.priority.push_back(std::llround(rank));
+  }
+  placing::Decoder(problem).Decode({.priority = best.priority, .gaps_max = best.gaps_max}, best.plan);
+  Placement placement;
+  placing::FillPlacement(input, problem, best, placement);
+  return placement;
 }
 
 Duration LowerBound(const FamilyCase& c) {

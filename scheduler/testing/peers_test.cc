@@ -81,6 +81,11 @@ TEST(PeersTest, FamiliesAreScheduledAndCompared) {
         EXPECT_GE(*makespan, LowerBound(*c));
         best = std::min(best, *makespan);
       }
+      for (const std::vector<double>& ranks : {HeftRanks(problem), std::vector<double>()}) {
+        const StatusOr<Placement> placement = PlaceInOrder(*c, ranks);
+        ASSERT_TRUE(placement.ok()) << Message(placement.status());
+        best = std::min(best, CheckSchedule(input, *placement).value_or(Duration(0)));
+      }
       const StatusOr<Placement> ours = Place(input, &unplaced);
       const StatusOr<Duration> makespan = CheckSchedule(input, *ours);
       ASSERT_TRUE(makespan.ok()) << Message(makespan.status());

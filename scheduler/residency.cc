@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "scheduler/residency_segments.h"
 #include "scheduler/residency_walk.h"
@@ -12,7 +13,9 @@
 namespace hpvm::scheduler {
 namespace {
 
-constexpr int kLooksMax = 5;
+// How often the body of an iteration is planned: at all, and of those that fit.
+constexpr int kLooksMax = 16;
+constexpr int kFitsMax = 4;
 
 // A plan that is not yet cut into segments.
 struct Draft {
@@ -47,18 +50,28 @@ StatusOr<Draft> Look(const ResidencyInput& input, const CarryLayout& layout, Car
                .restored_bytes = walk.restored_bytes()};
 }
 
-// Everything carried waits in host memory, which can overflow.
-CarryLayout InHostMemory(const ResidencyInput& input, const CarryLayout& natural) {
-  CarryLayout layout = natural;
-  layout.inputs.clear();
-  layout.reserved.clear();
+// Lets the larger half of what is carried elsewhere wait in host memory; false: it all does.
+bool MoveToHost(const ResidencyInput& input, CarryLayout& layout) {
+  std::vector<std::pair<uint64_t, size_t>> elsewhere;  // Bytes and carry.
+  uint64_t total = 0;
   for (size_t k = 0; k < layout.carried.size(); ++k) {
-    const graph::FlatValueId output = input.flat.outputs[input.carries[k].output];
-    if (!layout.carried[k].empty()) {
-      layout.carried[k] = {{.space = kHostSpace, .ranges = RangeSet({0, input.flat.values[output.index].bytes})}};
+    const std::vector<CarryLayout::Piece>& pieces = layout.carried[k];
+    const uint64_t bytes = input.flat.values[input.flat.outputs[input.carries[k].output].index].bytes;
+    if (std::any_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.space != kHostSpace; })) {
+      elsewhere.push_back({bytes, k});
+      total += bytes;
     }
   }
-  return layout;
+  std::sort(elsewhere.rbegin(), elsewhere.rend());
+  uint64_t moved = 0;
+  for (const auto& [bytes, k] : elsewhere) {
+    if (moved > 0 && moved >= total / 2) {
+      break;
+    }
+    layout.carried[k] = {{.space = kHostSpace, .ranges = RangeSet({0, bytes})}};
+    moved += std::max<uint64_t>(bytes, 1);
+  }
+  return !elsewhere.empty();
 }
 
 // Looks at the body with the layout that it leaves behind, until one look leaves what it began with: then nothing need
@@ -66,14 +79,14 @@ CarryLayout InHostMemory(const ResidencyInput& input, const CarryLayout& natural
 StatusOr<Draft> PlanIterations(const ResidencyInput& input, uint32_t* culprit) {
   CarryLayout natural;
   HPVMD_RETURN_IF_ERROR(Look(input, {}, &natural, culprit).status());
-  const CarryLayout first = natural;
   CarryLayout layout = natural;
   std::optional<Draft> best;
   Status failure = absl::OkStatus();
-  bool is_in_host_memory = false;
-  for (int look = 0; look < kLooksMax; ++look) {
+  int fits = 0;
+  for (int look = 0; look < kLooksMax && fits < kFitsMax; ++look) {
     StatusOr<Draft> draft = Look(input, layout, &natural, culprit);
     if (draft.ok()) {
+      ++fits;
       const bool is_settled = draft->restored_bytes == 0;
       const bool is_crowded = draft->residency.evictions > 0 && !layout.inputs.empty();
       if (!best || draft->Traffic() < best->Traffic()) {
@@ -87,18 +100,18 @@ StatusOr<Draft> PlanIterations(const ResidencyInput& input, uint32_t* culprit) {
       continue;
     }
     failure = draft.status();
-    if (!absl::IsResourceExhausted(failure) || is_in_host_memory) {
+    if (!absl::IsResourceExhausted(failure) || best) {
       break;
     }
     if (natural.reserved != layout.reserved && !natural.reserved.empty()) {
-      layout.reserved = natural.reserved;  // It went through, and what it hands on did not fit beside the rest.
-    } else if (!layout.inputs.empty()) {
-      layout.inputs.clear();
-      layout.reserved.clear();
-    } else if (!best) {
-      layout = InHostMemory(input, first);
-      is_in_host_memory = true;
-    } else {
+      layout.reserved = natural.reserved;  // It went through, but what it hands on did not fit beside the rest.
+      continue;
+    }
+    // Inputs first: they can be brought again.
+    const bool has_inputs = !layout.inputs.empty();
+    layout.inputs.clear();
+    layout.reserved.clear();
+    if (!has_inputs && !MoveToHost(input, layout)) {
       break;
     }
   }

@@ -3,7 +3,9 @@
 // it; the memory of input and output trades places, so that nothing is copied.
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "scheduler/residency_walk.h"
 
@@ -14,15 +16,20 @@ using graph::FlatValueId;
 void ResidencyWalk::FindCarries() {
   chain_carry_.assign(input_.carries.empty() ? 0 : flat_.values.size(), kNoOutput);
   carries_.resize(input_.carries.size());
+  std::unordered_map<uint32_t, uint32_t> carry_of;  // By the root's input port.
+  for (uint32_t k = 0; k < carries_.size(); ++k) {
+    carry_of.emplace(input_.carries[k].input, k);
+  }
   for (uint32_t v = 0; v < flat_.values.size() && !carries_.empty(); ++v) {
-    for (uint32_t k = 0; k < carries_.size(); ++k) {
-      const FlatValueId output = flat_.outputs[input_.carries[k].output];
-      const bool is_input = !flat_.values[v].producer.valid() && flat_.values[v].input == input_.carries[k].input;
-      // Without a reader, or handed through, the input needs no memory of its own.
-      if (is_input && uses_.last_use[v] != kNoUse && output != FlatValueId(v)) {
-        carries_[k].input = FlatValueId(v);
-        carries_[k].output = output;
-      }
+    const auto it = flat_.values[v].producer.valid() ? carry_of.end() : carry_of.find(flat_.values[v].input);
+    if (it == carry_of.end()) {
+      continue;
+    }
+    const FlatValueId output = flat_.outputs[input_.carries[it->second].output];
+    // Without a reader, or handed through, the input needs no memory of its own.
+    if (uses_.last_use[v] != kNoUse && output != FlatValueId(v)) {
+      carries_[it->second].input = FlatValueId(v);
+      carries_[it->second].output = output;
     }
   }
   for (uint32_t k = 0; k < carries_.size(); ++k) {
@@ -145,10 +152,14 @@ void ResidencyWalk::NoteLayout() {
     pieces.front().ranges.Add(rest);
   }
   natural_.inputs.clear();
-  for (uint32_t v = 0; v < flat_.values.size(); ++v) {
-    const bool is_carried = std::any_of(carries_.begin(), carries_.end(),
-                                        [&](const CarryState& carry) { return carry.input == FlatValueId(v); });
-    for (SpaceIndex space = 0; space < spaces_ && !flat_.values[v].producer.valid() && !is_carried; ++space) {
+  std::vector<bool> is_carried(flat_.values.size());
+  for (const CarryState& carry : carries_) {
+    if (carry.input.valid()) {
+      is_carried[carry.input.index] = true;
+    }
+  }
+  for (uint32_t v = 0; v < flat_.values.size() && !input_copies_.empty(); ++v) {
+    for (SpaceIndex space = 0; space < spaces_ && !flat_.values[v].producer.valid() && !is_carried[v]; ++space) {
       const auto it = input_copies_.find({flat_.values[v].input, space});
       if (it != input_copies_.end()) {
         natural_.inputs.push_back({.value = FlatValueId(v), .space = space, .ranges = it->second});

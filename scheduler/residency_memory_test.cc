@@ -326,6 +326,27 @@ TEST(ResidencyMemoryTest, IterationsExchangeHalos) {
   EXPECT_EQ(plan.swaps.size(), 2u);
 }
 
+// Of two carried values only one fits beside what a launch needs: that one stays, the other goes up and down.
+TEST(ResidencyMemoryTest, IterationsKeepWhatFits) {
+  Scene s;
+  s.spaces = {{}, {.bytes_max = 10 * kMiB, .overflow = kHostSpace, .mover = 1}};
+  const FlatValueId large = s.b.Input(6 * kMiB), small = s.b.Input(3 * kMiB);
+  s.b.Node();
+  s.b.Output(s.b.InOut(large));
+  s.On(1);
+  s.b.Node();
+  s.b.Output(s.b.InOut(small));
+  const FlatValueId scratch = s.b.Out(4 * kMiB);
+  s.On(1);
+  s.b.Node();
+  s.b.In(scratch);
+  s.b.Output(s.b.Out(512));
+  s.On(1);
+  s.carries = {{.output = 0, .input = 0}, {.output = 1, .input = 1}};
+  const Residency plan = s.Plan();
+  EXPECT_EQ(plan.moved_bytes[1], 2 * 6 * kMiB);
+}
+
 // What the host reads after each iteration comes to it, and that is all.
 TEST(ResidencyMemoryTest, IterationsBringWhatTheHostReads) {
   Scene s;

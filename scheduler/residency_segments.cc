@@ -28,7 +28,9 @@ class Cutter {
     while (order_.size() < count_) {
       AddSegment(NextLane());
     }
-    Reorder();
+    if (!std::is_sorted(order_.begin(), order_.end())) {
+      Reorder();
+    }
     return {.first_segment = first_segment,
             .segment_count = static_cast<uint32_t>(out_.segments.size()) - first_segment};
   }

@@ -13,6 +13,7 @@
 #include "backends/cpu/executable.h"
 #include "backends/cpu/flow.h"
 #include "backends/cpu/pool.h"
+#include "backends/cpu/speed.h"
 #include "backends/shared/host_buffer.h"
 #include "backends/shared/host_queue.h"
 #include "backends/shared/launch_part.h"
@@ -90,6 +91,10 @@ class CpuDevice final : public Device, private CommandTarget {
     info_.allocation_bytes_max = info_.memory_bytes;
     info_.host_visible = true;
     info_.runs_inline = true;
+    const cpu::ProcessorSpeed speed = cpu::SpeedOf(threads);
+    info_.operations_per_second = speed.operations_per_second;
+    info_.bytes_per_second = speed.bytes_per_second;
+    info_.launch_ns = speed.launch_ns;
   }
 
   const DeviceInfo& info() const override { return info_; }

@@ -483,12 +483,12 @@ TEST(FindAccessTest, KnownStores) {
            " leave h0 ()\n}\n leave l ()\n}\n";
   };
   const std::string own_row = " %q: i32 = mul.i32 %x, %n\n %k: i32 = add.i32 %q, %i\n" + At("k");
-  // Every second element from `begin` on, `count` times.
-  const auto stride = [](int begin, const std::string& count) {
-    std::string text =
-        " loop l# (%i#: i32 = %c0) {\n %o#: i32 = shl.i32 %i#, %c3\n store.i32 param(0) %o# + #, %x\n"
-        " %j#: i32 = add.i32 %i#, %c1\n %h#: i32 = lt_u.i32 %j#, %" +
-        count + "\n if h# %h# {\n continue l# (%j#)\n} else {\n leave h# ()\n}\n leave l# ()\n}\n";
+  // Every `step`th element from `begin` on, `count` times.
+  const auto stride = [](int begin, const std::string& count, const std::string& step = "c2") {
+    std::string text = " loop l# (%i#: i32 = %c0) {\n %m#: i32 = mul.i32 %i#, %" + step +
+                       "\n %o#: i32 = shl.i32 %m#, %c2\n store.i32 param(0) %o# + #, %x\n"
+                       " %j#: i32 = add.i32 %i#, %c1\n %h#: i32 = lt_u.i32 %j#, %" +
+                       count + "\n if h# %h# {\n continue l# (%j#)\n} else {\n leave h# ()\n}\n leave l# ()\n}\n";
     for (size_t at = text.find('#'); at != std::string::npos; at = text.find('#')) {
       text.replace(at, 1, std::to_string(begin));
     }
@@ -610,6 +610,11 @@ TEST(FindAccessTest, KnownStores) {
        "read [200, 208) written [40, 120)"},
       {"StridesThatMeet",  // 0, 8, 16, 24 and 4, 12.
        stride(0, "n") + stride(4, "m"),
+       {{1, 1, 1}, 40, 4, 2},
+       {{0, 0, 0}, {1, 1, 1}},
+       "read [) written [0, 28)"},
+      {"StridesThatDiffer",  // 0, 8, 16, 24 and 4, 16.
+       stride(0, "n") + stride(4, "m", "c3"),
        {{1, 1, 1}, 40, 4, 2},
        {{0, 0, 0}, {1, 1, 1}},
        "read [) written [0, 28)"},

@@ -95,6 +95,12 @@ void PlanMemory::MarkUses() {
       Use(residency.port_storage[first + port], step.device);
     }
   }
+  // Who names the one names the other's memory when they have traded places.
+  for (const auto& [a, b] : plan_.swaps) {
+    for (size_t device = 0; device < plan_.devices.size(); ++device) {
+      slots_[a].users[device] = slots_[b].users[device] = slots_[a].users[device] || slots_[b].users[device];
+    }
+  }
 }
 
 // Extents that are read before a launch are looked up in its device's table.

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -149,7 +150,7 @@ class RunTest : public ::testing::Test {
     request.allocate_output = [&](const std::string& name, ElementType, const std::vector<uint64_t>&,
                                   uint64_t bytes) -> StatusOr<uint8_t*> {
       // Not zeroed on purpose.
-      outputs_[name].assign(bytes / sizeof(int32_t), -1);
+      outputs_[name].assign((bytes + 3) / sizeof(int32_t), -1);
       return reinterpret_cast<uint8_t*>(outputs_[name].data());
     };
     StatusOr<RunResult> result = engine_->Run(graph, request);
@@ -558,7 +559,7 @@ TEST_F(RunTest, RunsGoOnWithoutLostDevices) {
       inputs["x1"][static_cast<size_t>(i)] = 1000 - i;
     }
     const std::map<std::string, Tensor> before = inputs;
-    RunRequest request{.repeat = 1 + random() % 3};
+    RunRequest request{.repeat = static_cast<uint32_t>(1 + random() % 3)};
     if (random() % 2 == 0) {
       request.rotations = {{"y0", "x1"}};
     }

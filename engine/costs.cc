@@ -215,9 +215,9 @@ void SetTransfers(const PreparedGraph& prepared, const CostStore& store, schedul
   }
 }
 
-// One launch of each (leaf, class) whose candidates want a sample.
+// One launch of each (kernel, class) whose candidates want a sample.
 void ChoosePins(Options& options, const graph::FlatGraph& flat, std::vector<scheduler::PlacementPin>* pins) {
-  std::set<std::pair<uint32_t, scheduler::CostKey>> seen;
+  std::set<std::pair<const DeviceCosts*, scheduler::CostKey>> seen;
   const size_t nodes = std::min(flat.nodes.size(), kPinNodesMax);
   for (uint32_t i = 0; i < nodes && pins->size() < kPinsMax; ++i) {
     const graph::FlatNodeId node(i);
@@ -225,7 +225,7 @@ void ChoosePins(Options& options, const graph::FlatGraph& flat, std::vector<sche
       continue;
     }
     const scheduler::Box whole{.count = flat.nodes[i].extent};
-    if (!seen.emplace(flat.nodes[i].leaf.index, KeyOf(options.WorkOf(node, 0, whole))).second) {
+    if (!seen.emplace(options.UseOf(node, 0).costs, KeyOf(options.WorkOf(node, 0, whole))).second) {
       continue;
     }
     const uint32_t wanted = WantsSample(options.Collect(node, whole));

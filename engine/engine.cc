@@ -3,12 +3,16 @@
 
 #include <utility>
 
+#include "engine/host_memory.h"
 #include "engine/prepared_graph.h"
 #include "engine/spill_device.h"
 
 namespace hpvm {
 
 namespace {
+
+// Of dropped plans, for the next ones; the system may take the pages back.
+constexpr uint64_t kHostPoolBytesMax = uint64_t{1} << 30;
 
 StatusOr<std::shared_ptr<Device>> OpenSpill(const EngineOptions& options) {
   if (options.spill_fd < 0 || options.spill_bytes_max == 0) {
@@ -25,6 +29,7 @@ Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       memory_(std::make_shared<DeviceMemory>(options_.devices, options_.device_limits)),
       costs_(CreateCostStore(options_.devices, options_.measures_transfers, *options_.compiler, *options_.clock)),
+      host_pool_(std::make_shared<HostPool>(kHostPoolBytesMax)),
       spill_(OpenSpill(options_)) {
   HPVMD_CHECK(options_.hub != nullptr && options_.compiler != nullptr && options_.clock != nullptr);
 }

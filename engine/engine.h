@@ -115,6 +115,7 @@ struct PrepareOptions {
   std::vector<std::string>* lost_devices = nullptr;
 };
 
+class HostPool;
 class PreparedGraph;  // Defined in engine/prepared_graph.h; opaque to callers.
 
 struct PrepareOutcome {
@@ -240,6 +241,7 @@ class Engine {
   EngineOptions options_;
   const std::shared_ptr<DeviceMemory> memory_;  // Shared with graphs, which may outlive the engine; so is costs_.
   const std::shared_ptr<CostStore> costs_;
+  const std::shared_ptr<HostPool> host_pool_;
   const StatusOr<std::shared_ptr<Device>> spill_;  // Null without a spill file; shared as memory_ is.
 };
 

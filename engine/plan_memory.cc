@@ -127,7 +127,7 @@ Status PlanMemory::FillSlot(SlotIndex slot) {
   const Slot& s = slots_[slot];
   uint8_t* data = nullptr;
   if (!s.is_import && s.space == kHostSpace) {
-    HPVMD_ASSIGN_OR_RETURN(HostMemory memory, HostMemory::Map(s.bytes));
+    HPVMD_ASSIGN_OR_RETURN(HostMemory memory, HostMemory::Map(s.bytes, prepared_.host_pool));
     data = memory.data();
     plan_.temporary_bytes += s.bytes;
     plan_.host.push_back(std::move(memory));

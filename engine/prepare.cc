@@ -728,6 +728,7 @@ StatusOr<PrepareOutcome> Engine::Prepare(std::string_view document, ModuleSource
     graph.host_bytes_max = options_.host_bytes_max;
     graph.device_bytes_max = options_.device_bytes_max;
     graph.spill = *spill_;
+    graph.host_pool = host_pool_;
     graph.costs = std::make_unique<GraphCosts>(costs_, graph);
     HPVMD_RETURN_IF_ERROR(CheckKnownSizes(graph));
     memory_->Add(outcome->graph);

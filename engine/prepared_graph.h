@@ -14,6 +14,7 @@
 #include "backends/device.h"
 #include "engine/device_memory.h"
 #include "engine/engine.h"
+#include "engine/host_memory.h"
 #include "engine/plan.h"
 #include "graph/graph.h"
 #include "scheduler/placement.h"
@@ -36,6 +37,7 @@ class PreparedGraph {
   // the engine; null: none.
   uint64_t host_bytes_max = 0, device_bytes_max = 0;
   std::shared_ptr<Device> spill;
+  std::shared_ptr<HostPool> host_pool;   // The engine's, shared likewise; null: none.
   std::shared_ptr<DeviceMemory> memory;  // The engine's; shared, as a graph may outlive it. Null: nothing is counted.
   // Some devices have one space because one imports the other's memory. Taken back, with new spaces, when a driver
   // turns out not to do what it says: whoever runs may then change this and the spaces in `facts`.

@@ -13,6 +13,12 @@ namespace hpvm::scheduler {
 
 using graph::FlatValueId;
 
+namespace {
+
+constexpr uint64_t kBytesMax = uint64_t{1} << 63;
+
+}  // namespace
+
 void ResidencyWalk::FindCarries() {
   chain_carry_.assign(input_.carries.empty() ? 0 : flat_.values.size(), kNoOutput);
   carries_.resize(input_.carries.size());
@@ -279,14 +285,15 @@ Status ResidencyWalk::PlaceCarried() {
     Storage& storage = out_.storages[id.index];
     uint64_t& end = out_.temporary_bytes[storage.space];
     const uint64_t begin = end;
-    if (end + storage.bytes > arenas_[storage.space].PieceEnd(end)) {
+    const SpaceFacts facts = storage.space < input_.spaces.size() ? input_.spaces[storage.space] : SpaceFacts();
+    if (storage.bytes > arenas_[storage.space].PieceEnd(end) - end) {
       end = arenas_[storage.space].PieceEnd(end);
     }
+    const bool wraps = end > kBytesMax || storage.bytes > kBytesMax - end;
     storage.offset = end;
-    end += storage.bytes;
+    end += wraps ? 0 : storage.bytes;
     natural_.reserved[storage.space] += end - begin;
-    const SpaceFacts facts = storage.space < input_.spaces.size() ? input_.spaces[storage.space] : SpaceFacts();
-    if (storage.bytes > facts.piece_bytes_max || end > facts.bytes_max) {
+    if (wraps || storage.bytes > facts.piece_bytes_max || end > facts.bytes_max) {
       return ResourceExhausted("What iterations hand on (" + std::to_string(natural_.reserved[storage.space]) +
                                " bytes) does not fit into memory of " + std::to_string(facts.bytes_max) + " bytes.");
     }

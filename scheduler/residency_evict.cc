@@ -237,7 +237,8 @@ Status ResidencyWalk::DoesNotFit(SpaceIndex space, uint64_t bytes) const {
   for (const uint32_t copy : pins_) {
     pinned += copies_[copy].space == space ? out_.storages[copies_[copy].storage.index].bytes : 0;
   }
-  const std::string where = space == kHostSpace ? "host memory" : "memory " + std::to_string(space);
+  const std::string where =
+      space == kHostSpace ? "host memory" : "the memory of device " + input_.devices[mover_[space]].id;
   const bool fits_alone = bytes + pinned <= arenas_[space].storage_bytes_max();
   return ResourceExhausted(
       "A buffer (" + std::to_string(bytes) + " bytes) does not fit into " + where + " (" +

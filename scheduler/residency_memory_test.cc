@@ -235,6 +235,45 @@ TEST(ResidencyMemoryTest, SpillsToDisk) {
   EXPECT_LE(plan.spills, 6u);
 }
 
+// Between two devices bytes pass through the host's memory in pieces, so that one goes up while the next comes down.
+TEST(ResidencyMemoryTest, PassesThroughTheHostInPieces) {
+  Scene s;
+  s.devices.push_back({.id = "gpu:1", .space = 2, .is_gpu = true, .has_copy_lanes = true});
+  s.b.Node();
+  const FlatValueId made = s.b.Out(64 * kMiB);
+  s.On(1);
+  s.b.Node();
+  s.b.In(made);
+  s.b.Output(s.b.Out(512));
+  s.On(2);
+  const Residency plan = s.Plan();
+  EXPECT_EQ(plan.moved_bytes[0], 2 * 64 * kMiB + 512);
+  const auto segments = [&](DeviceIndex device, Lane lane) {
+    return std::count_if(plan.segments.begin(), plan.segments.end(), [&](const Segment& segment) {
+      return segment.device == device && segment.lane == lane;
+    });
+  };
+  EXPECT_EQ(segments(1, Lane::kDownload), 4);
+  EXPECT_EQ(segments(2, Lane::kUpload), 4);
+}
+
+// Sizes near the end of what can be counted are refused, and planned in no time.
+TEST(ResidencyMemoryTest, HugeBuffersAreRefused) {
+  Scene s;
+  s.devices.push_back({.id = "gpu:1", .space = 2, .is_gpu = true, .has_copy_lanes = true});
+  constexpr uint64_t kHuge = uint64_t{INT64_MAX};
+  FlatValueId value = s.b.Input(kHuge);
+  for (DeviceIndex device = 0; device < 3; ++device) {
+    s.b.Node();
+    s.b.In(value);
+    value = s.b.Out(kHuge);
+    s.On(device);
+  }
+  s.b.Output(value);
+  s.carries = {{.output = 0, .input = 0}};
+  EXPECT_TRUE(absl::IsResourceExhausted(PlanResidency(s.input()).status()));
+}
+
 // What can never fit is refused, with the task and the sizes.
 TEST(ResidencyMemoryTest, RefusesWhatCannotFit) {
   Scene s;

@@ -14,6 +14,7 @@ using graph::FlatValueId;
 constexpr uint64_t kMovedBytesPerNs = 10;
 // From one device to another through host memory: while one piece goes up the next one comes down.
 constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
+constexpr uint64_t kPiecesMax = 1024;
 static_assert(Arena::kAlignment == kStorageAlignment);
 
 }  // namespace
@@ -238,8 +239,9 @@ Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing
     was_pinned = was_pinned || (copies_[c].space == kHostSpace && copies_[c].is_pinned);
   }
   for (const ByteRange& range : far.ranges()) {
-    for (uint64_t at = range.begin; at < range.end; at += std::min(kPieceBytes, range.end - at)) {
-      const RangeSet piece({at, std::min(range.end - at, kPieceBytes) + at});
+    const uint64_t step = std::max(kPieceBytes, range.bytes() / kPiecesMax);
+    for (uint64_t at = range.begin; at < range.end; at += std::min(step, range.end - at)) {
+      const RangeSet piece({at, std::min(range.end - at, step) + at});
       HPVMD_ASSIGN_OR_RETURN(staged, Ensure(source, mover_[kHostSpace], piece, /*writes=*/false));
       TakeFrom(staged, target, missing, device);
     }

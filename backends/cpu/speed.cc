@@ -23,12 +23,12 @@ double Frequency() {
     const uint64_t start = Ticks::MonotonicNs();
     uint64_t sum = start;
     for (uint32_t i = 0; i < kAdditions / 16; ++i) {
-      for (int j = 0; j < 16; ++j) {
-        asm volatile("" : "+r"(sum));  // One at a time.
-        sum += 3;
-      }
+#if defined(__x86_64__)
+      asm volatile(".rept 16\n\tadd $1, %0\n\t.endr" : "+r"(sum));
+#elif defined(__aarch64__)
+      asm volatile(".rept 16\n\tadd %0, %0, #1\n\t.endr" : "+r"(sum));
+#endif
     }
-    asm volatile("" : : "r"(sum));
     least_ns = std::min(least_ns, Ticks::MonotonicNs() - start);
   }
   return kAdditions * 1e9 / static_cast<double>(std::max<uint64_t>(least_ns, 1));

@@ -4,11 +4,11 @@
 
 #include <string>
 
+#include "base/limits.h"
 #include "bench/graph_peers.h"
 #include "bench/local_engine.h"
 #include "bench/registry.h"
 #include "bench/workload.h"
-#include "base/limits.h"
 
 namespace hpvm::bench {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // overhead/chain, overhead/wide, overhead/dag: what a node of a prepared graph costs in the engine alone, coherence and
 // timing on.
-// overhead/efficiency: nodes of some duration in a random DAG; the time that they take by themselves over the time of all
-// workers. Where the curve passes a half is the METG of E. Slaughter et al., "Task Bench" (SC 2020).
+// overhead/efficiency: nodes of some duration in a random DAG; the time that they take by themselves over the time of
+// all workers. Where the curve passes a half is the METG of E. Slaughter et al., "Task Bench" (SC 2020).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -51,12 +51,13 @@ void AddSchedOverheadCases(std::vector<Case>& cases, const SchedOptions& options
       quick ? std::vector<uint32_t>{1'000} : std::vector<uint32_t>{10'000, 100'000, 1'000'000};
   for (const Shape& shape : {Shape{"chain/", MakeChain}, Shape{"wide/", MakeWide}, Shape{"dag/", MakeDag}}) {
     for (const uint32_t tasks : sizes) {
-      cases.push_back(
-          {.suite = "sched",
-           .name = std::string("overhead/") + shape.name + std::to_string(tasks),
-           .metric = "us_per_node",
-           .better = Better::kLower,
-           .run = [make = shape.make, tasks, quick] { return MeasureEngine(make(tasks), quick ? 2 : RoundsFor(tasks)); }});
+      cases.push_back({.suite = "sched",
+                       .name = std::string("overhead/") + shape.name + std::to_string(tasks),
+                       .metric = "us_per_node",
+                       .better = Better::kLower,
+                       .run = [make = shape.make, tasks, rounds = quick ? 2 : RoundsFor(tasks)] {
+                         return MeasureEngine(make(tasks), rounds);
+                       }});
     }
   }
   for (const uint32_t workers : {1u, 2u}) {

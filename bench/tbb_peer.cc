@@ -41,9 +41,8 @@ class TbbPeer final : public GraphPeer {
     const std::vector<std::vector<uint32_t>> predecessors = Predecessors(workload);
     for (uint32_t i = 0; i < workload.tasks.size(); ++i) {
       const Task task = workload.tasks[i];
-      nodes_.emplace_back(*graph_, [this, task](const tbb::flow::continue_msg&) {
-        RunTask(workload_, task, buffers_);
-      });
+      nodes_.emplace_back(*graph_,
+                          [this, task](const tbb::flow::continue_msg&) { RunTask(workload_, task, buffers_); });
       for (uint32_t earlier : predecessors[i]) {
         tbb::flow::make_edge(nodes_[earlier], nodes_[i]);
       }

@@ -138,7 +138,8 @@ std::string ToDocument(const Workload& workload, const std::string& device) {
   const std::string step =
       R"({"ports":[)" + Port("data", "inout") + "]" + where + R"(,"variants":[{"module":"m","entry":"step"}]})";
   const std::string mix = R"({"ports":[)" + Port("other", "in") + "," + Port("data", "inout") + "]" + where +
-                          R"(,"variants":[{"module":"m","entry":")" + (workload.steps != 0 ? "grind" : "mix") + R"("}]})";
+                          R"(,"variants":[{"module":"m","entry":")" + (workload.steps != 0 ? "grind" : "mix") +
+                          R"("}]})";
   for (size_t i = 0; i < workload.tasks.size(); ++i) {
     const Task& task = workload.tasks[i];
     const std::string name = "n" + std::to_string(i);

@@ -53,9 +53,8 @@ DispatchEnd RunBox(const Dispatch& d, const Box& box, const Variant& variant, do
   range.work = &work;
   range.end = work.slices();
   // Unknown: as if each slice were worth a chunk.
-  range.unit_ns = instance_ns > 0
-                      ? std::max(instance_ns * static_cast<double>(box.instances()) / static_cast<double>(range.end), 0.01)
-                      : kChunkNsMin;
+  const double slice_ns = instance_ns * static_cast<double>(box.instances()) / static_cast<double>(range.end);
+  range.unit_ns = instance_ns > 0 ? std::max(slice_ns, 0.01) : kChunkNsMin;
   return Share(d, range, busy_ns);
 }
 

@@ -2,10 +2,11 @@
 // A command list in its partial order, on all workers at once.
 //
 // Each command counts down those that wait for it. The first of them that becomes ready runs next on the same worker,
-// so a chain costs no more than a walk; the others go to the worker's deque, from which workers that have nothing steal.
-// Commands that wait for none are handed out a few at a time. A launch that is long enough to be shared is open to
-// whoever of the list's workers is idle (Pool::Run). Who finds nothing spins for 50 µs and then sleeps until there is
-// something. There is no lock and no allocation a command; counters, deques and what was measured stay beside the list.
+// so a chain costs no more than a walk; the others go to the worker's deque, from which workers that have nothing
+// steal. Commands that wait for none are handed out a few at a time. A launch that is long enough to be shared is open
+// to whoever of the list's workers is idle (Pool::Run). Who finds nothing spins for 50 µs and then sleeps until there
+// is something. There is no lock and no allocation a command; counters, deques and what was measured stay beside the
+// list.
 //
 // At each command a worker looks at the stop word, at what others report, and at the grant: helpers beyond the granted
 // threads leave, and what they had can be stolen; the submitting thread waits while the grant is revoked and then calls
@@ -41,11 +42,11 @@ class FlowMemo final : public ListMemo {
 
   ModeChooser chooser;
   const uint32_t commands, threads;
-  std::vector<uint32_t> roots;                            // Commands that wait for none.
-  std::unique_ptr<std::atomic<uint32_t>[]> waits_for;     // By command: how many have not ended yet.
-  std::unique_ptr<uint32_t[]> took_ticks;                 // By command, when it ran last; kUnknown before.
+  std::vector<uint32_t> roots;                         // Commands that wait for none.
+  std::unique_ptr<std::atomic<uint32_t>[]> waits_for;  // By command: how many have not ended yet.
+  std::unique_ptr<uint32_t[]> took_ticks;              // By command, when it ran last; kUnknown before.
   static constexpr uint32_t kUnknown = ~0u;
-  std::unique_ptr<Worker[]> workers;                      // By PoolThread::index.
+  std::unique_ptr<Worker[]> workers;  // By PoolThread::index.
 
   void Reset(const CommandOrder& order);
 };

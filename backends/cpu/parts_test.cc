@@ -137,8 +137,8 @@ class Bench {
     list.commands.emplace_back(dispatch);
     const std::unique_ptr<Timeline> timeline = *device_->CreateTimeline();
     const TimelinePoint signal{timeline.get(), 1};
-    HPVMD_RETURN_IF_ERROR(device_->Submit(
-        {.commands = &list, .buffers = slots, .signals = {&signal, 1}, .failure = &failure}));
+    HPVMD_RETURN_IF_ERROR(
+        device_->Submit({.commands = &list, .buffers = slots, .signals = {&signal, 1}, .failure = &failure}));
     return timeline->Wait(1, RealClock().Now() + std::chrono::seconds(60));
   }
 

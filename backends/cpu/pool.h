@@ -8,8 +8,8 @@
 // grant page says that somebody else waits for the cores, or when only one thread is granted. Each participant of a
 // range begins in a part of the range of its own, so that what neighbours share stays in one core's caches, and goes on
 // where most is left. Parts are handed out in chunks that shrink towards the end. At each chunk boundary a participant
-// looks at the stop word and the grant: a helper beyond the granted threads leaves, nobody takes a chunk while the grant
-// is revoked, and when threads are granted again the helpers are called back.
+// looks at the stop word and the grant: a helper beyond the granted threads leaves, nobody takes a chunk while the
+// grant is revoked, and when threads are granted again the helpers are called back.
 #ifndef HPVMD_BACKENDS_CPU_POOL_H_
 #define HPVMD_BACKENDS_CPU_POOL_H_
 
@@ -55,8 +55,8 @@ class Chunks {
   Pool& pool_;
   PoolRun& run_;
   const uint32_t participant_;
-  const bool is_owner_;        // Called Run.
-  bool is_inside_ = false;     // Has a chunk, which the gate counts.
+  const bool is_owner_;     // Called Run.
+  bool is_inside_ = false;  // Has a chunk, which the gate counts.
   bool has_taken_ = false;
 };
 

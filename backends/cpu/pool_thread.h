@@ -24,7 +24,7 @@ struct PoolFamily {
 };
 
 struct PoolThread {
-  uint32_t index = 0;  // A helper's number from 1; 0: a thread that submits.
+  uint32_t index = 0;            // A helper's number from 1; 0: a thread that submits.
   PoolFamily* family = nullptr;  // What this thread takes part in; null outside.
   // Grows by the time that this thread's launches were shared with others.
   uint64_t shared_ns = 0;

@@ -13,9 +13,9 @@ namespace hpvm {
 
 // What passes between whoever walks and the target beside a command's status.
 struct CommandRecord {
-  uint64_t start_ticks = 0;   // When the command before it ended.
-  uint64_t end_ticks = 0;     // Set by targets that read the counter anyway; else the walk reads it.
-  ir::TrapReport trap;        // Set by the target when a kernel traps.
+  uint64_t start_ticks = 0;  // When the command before it ended.
+  uint64_t end_ticks = 0;    // Set by targets that read the counter anyway; else the walk reads it.
+  ir::TrapReport trap;       // Set by the target when a kernel traps.
 };
 
 // What differs between host devices: how commands run.
@@ -82,8 +82,8 @@ class CommandWalk {
   Status Run(const Command& command) {
     const auto* dispatch = std::get_if<DispatchCommand>(&command);
     record_.end_ticks = 0;
-    Status status = IsStopped(submission_) ? Cancelled("The submission was stopped.")
-                                           : target_.Run(command, submission_, &record_);
+    Status status =
+        IsStopped(submission_) ? Cancelled("The submission was stopped.") : target_.Run(command, submission_, &record_);
     if (!status.ok()) [[unlikely]] {
       return status;
     }

@@ -16,8 +16,9 @@ constexpr size_t kLargeGaps = 8;
 constexpr uint64_t kAttemptsMin = 4;
 // So many changes a job without a better plan, and the search ends.
 constexpr uint64_t kPatience = 20;
-// Several devices have to be better than one by more than that: each change of device costs what no model counts.
-constexpr double kSeveralGain = 0.98;
+// What several devices may take of the time of one: each change of device costs what no model counts, and estimates are
+// wrong by factors.
+constexpr double kSeveralGain = 0.98, kSeveralGainEstimated = 0.85;
 
 class Searcher {
  public:
@@ -31,7 +32,9 @@ class Searcher {
     TryOneDevice();
     const int64_t alone = best_.plan.makespan;
     if (!HasChoice()) {
-      Try({.priority = {}});
+      if (alone == kForever) {
+        Try({.priority = {}});
+      }
       return;
     }
     const Best one = alone == kForever ? Best() : best_;
@@ -40,8 +43,8 @@ class Searcher {
     if (!is_large_ && !IsDone()) {
       LookAround();
     }
-    if (alone != kForever &&
-        static_cast<double>(best_.plan.makespan) > kSeveralGain * static_cast<double>(alone)) {
+    const double gain = HasEstimates() ? kSeveralGainEstimated : kSeveralGain;
+    if (alone != kForever && static_cast<double>(best_.plan.makespan) > gain * static_cast<double>(alone)) {
       best_ = one;
     }
   }
@@ -52,6 +55,14 @@ class Searcher {
       return job.options.count > 1 || p_.options->List(job.options)[0].lane_ns != kForever ||
              p_.options->List(job.options)[0].silicon != p_.OptionsOf(0)[0].silicon;
     });
+  }
+  bool HasEstimates() const {
+    for (uint32_t job = 0; job < p_.jobs.size(); ++job) {
+      if (p_.OptionsOf(job)[best_.plan.jobs[job].option].is_estimate) {
+        return true;
+      }
+    }
+    return false;
   }
   bool IsDone() const { return best_.plan.makespan <= bound_; }
   bool IsSpent() const { return spent_ >= effort_ && attempts_ >= kAttemptsMin; }

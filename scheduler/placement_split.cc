@@ -2,6 +2,7 @@
 #include "scheduler/placement_split.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -94,8 +95,13 @@ class Cutter {
     }
   }
 
-  // Adds the option if it may be cut as the others are and runs beside them.
+  // Adds the option if it may be cut as the others are and runs beside them. How much a launch does whose extent is
+  // known only when it starts, nobody can divide before.
   void Allow(Cuttable& cuttable, const Option& option) {
+    const std::array<int32_t, 3>& from = flat_.nodes[cuttable.node].extent_port;
+    if (std::any_of(from.begin(), from.end(), [](int32_t port) { return port >= 0; })) {
+      return;
+    }
     uint32_t dimension = 0;
     uint64_t grain = 1;
     if (!input_.accesses->MayCut(graph::FlatNodeId(cuttable.node), option.choice, &dimension, &grain) ||

@@ -166,6 +166,83 @@ TEST(PlacementTest, CountsTheWayBack) {
   EXPECT_EQ(place(), 1u);  // A larger result has to come back.
 }
 
+// Nodes that read one value and make one each.
+FlatGraph Wide(uint32_t nodes, uint64_t instances) {
+  FlatGraph flat = Chain(0, 64);
+  for (uint32_t i = 0; i < nodes; ++i) {
+    graph::FlatNode node;
+    node.leaf = graph::NodeId(i);
+    node.first_port = static_cast<uint32_t>(flat.ports.size());
+    node.extent = {instances, 1, 1};
+    flat.nodes.push_back(node);
+    flat.values.push_back({.bytes = 64, .shape = {}, .producer = FlatNodeId(i)});
+    flat.ports.push_back({.access = graph::Access::kIn, .in = FlatValueId(0u), .out = {}});
+    flat.ports.push_back({.access = graph::Access::kOut, .in = {}, .out = FlatValueId(i + 1)});
+  }
+  return flat;
+}
+
+// So long with all of a device, everywhere.
+class FixedCosts final : public CostModel {
+ public:
+  explicit FixedCosts(int64_t ns, bool is_estimate = false) : ns_(ns), is_estimate_(is_estimate) {}
+  Cost Run(const Work&, DeviceIndex, const DeviceFacts&) const override { return {Duration(ns_), is_estimate_}; }
+  Duration Transfer(uint64_t, SpaceIndex, SpaceIndex) const override { return Duration(1'000); }
+
+ private:
+  const int64_t ns_;
+  const bool is_estimate_;
+};
+
+Placement PlaceOn(const FlatGraph& flat, const std::vector<DeviceFacts>& devices, const CostModel& costs,
+                  std::vector<PlacementPin> pins = {}) {
+  std::vector<Candidate> list;
+  for (DeviceIndex d = 0; d < devices.size(); ++d) {
+    list.push_back({.device = d});
+  }
+  const std::vector<std::vector<Candidate>> candidates(flat.nodes.size(), list);
+  uint32_t unplaced = 0;
+  StatusOr<Placement> placement =
+      Place({.flat = flat, .devices = devices, .candidates = candidates, .costs = costs, .pins = pins}, &unplaced);
+  EXPECT_TRUE(placement.ok());
+  return *std::move(placement);
+}
+
+// Short launches run side by side, one a lane; a long one has all lanes; one of few instances cannot use them all, so
+// that several share the time.
+TEST(PlacementTest, LanesAreUsedByShortAndNarrowLaunches) {
+  const std::vector<DeviceFacts> cpu = {{.id = "cpu:0", .lanes = 4}};
+  EXPECT_EQ(PlaceOn(Wide(8, 1'000), cpu, FixedCosts(1'000)).makespan, Duration(2'000));
+  EXPECT_EQ(PlaceOn(Wide(1, 1'000), cpu, FixedCosts(1'000'000)).makespan, Duration(1'000'000));
+  EXPECT_EQ(PlaceOn(Wide(8, 1), cpu, FixedCosts(1'000'000)).makespan, Duration(2'000'000));
+}
+
+// Two devices share the work when they are two; the same silicon behind two interfaces does one thing at a time, so
+// that the first one keeps all; and for little gain on estimates nothing leaves it either.
+TEST(PlacementTest, DevicesOfOneSiliconContend) {
+  std::vector<DeviceFacts> devices = {{.id = "cpu:0", .silicon = 0}, {.id = "opencl:0", .silicon = 1}};
+  const Placement apart = PlaceOn(Wide(4, 1), devices, FixedCosts(100'000));
+  EXPECT_EQ(apart.makespan, Duration(200'000));
+  EXPECT_EQ(apart.estimated_nodes, 0u);
+  EXPECT_EQ(PlaceOn(Wide(4, 1), devices, FixedCosts(100'000, true)).estimated_nodes, 4u);
+  devices[1].silicon = 0;
+  const Placement same = PlaceOn(Wide(4, 1), devices, FixedCosts(100'000));
+  EXPECT_EQ(same.makespan, Duration(400'000));
+  for (const Task& task : same.tasks) {
+    EXPECT_EQ(task.device, 0u);
+  }
+}
+
+// A pin outranks what would be chosen, for its node alone; one that names no candidate is no more than a wish.
+TEST(PlacementTest, PinsOutrankCosts) {
+  const std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "gpu:0", .space = 1}};
+  const Placement placement =
+      PlaceOn(Wide(3, 1), devices, FixedCosts(100), {{FlatNodeId(1u), 1}, {FlatNodeId(2u), 7}});
+  for (const Task& task : placement.tasks) {
+    EXPECT_EQ(task.device, task.node.index == 1 ? 1u : 0u);
+  }
+}
+
 // Estimates of absurd sizes neither overflow nor lose their order.
 TEST(PlacementTest, StaticCostsSaturate) {
   const StaticCosts costs;

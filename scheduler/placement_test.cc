@@ -235,7 +235,7 @@ TEST(PlacementTest, DevicesOfOneSiliconContend) {
 
 // A pin outranks what would be chosen, for its node alone; one that names no candidate is no more than a wish.
 TEST(PlacementTest, PinsOutrankCosts) {
-  const std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "gpu:0", .space = 1}};
+  const std::vector<DeviceFacts> devices = {{.id = "cpu:0", .silicon = 0}, {.id = "gpu:0", .space = 1, .silicon = 1}};
   const Placement placement =
       PlaceOn(Wide(3, 1), devices, FixedCosts(100), {{FlatNodeId(1u), 1}, {FlatNodeId(2u), 7}});
   for (const Task& task : placement.tasks) {

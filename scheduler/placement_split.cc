@@ -17,7 +17,7 @@ constexpr double kGain = 0.95, kGainEstimated = 0.75;
 // Shorter launches are not worth it: a part costs a launch, and its results a meeting of devices.
 constexpr int64_t kCutNsMin = 50'000;
 constexpr int64_t kCutShareMin = 200;  // Of the makespan: one in so many.
-constexpr size_t kCutNodesMax = 256, kJobsMax = 20'000;
+constexpr size_t kCutNodesMax = 256, kJobsMax = 4'000;
 constexpr size_t kSinglesMax = 12;
 constexpr int kRefinements = 4;
 // Instances that processors run together, by dimension: cuts between them cost vectors.

@@ -20,6 +20,9 @@ bool IsWanted(const SchedOptions& options, const std::string& name) {
 int RunSched(const SchedOptions& options, const std::string& command) {
   std::vector<Case> cases;
   AddSchedOverheadCases(cases, options);
+  AddSchedQualityCases(cases, options);
+  AddSchedRealCases(cases, options);
+  AddSchedMemoryCases(cases, options);
   std::erase_if(cases, [&](const Case& one) { return !IsWanted(options, one.name); });
   if (cases.empty()) {
     std::fprintf(stderr, "hpvm-bench: No case has that in its name.\n");

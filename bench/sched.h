@@ -17,10 +17,16 @@ namespace hpvm::bench {
 struct SchedOptions {
   bool json = false;
   bool quick = false;  // Smaller sizes and few rounds: whether all is right, nothing that is worth reading.
+  bool large = false;  // real/, memory/: sizes for large GPUs.
   std::vector<std::string> filters;
+  std::vector<std::string> devices;  // real/, memory/: as CreateDevice takes them, the processor first.
 };
 
 void AddSchedOverheadCases(std::vector<Case>& cases, const SchedOptions& options);  // sched_overhead.cc
+void AddSchedQualityCases(std::vector<Case>& cases, const SchedOptions& options);   // sched_quality.cc
+
+void AddSchedRealCases(std::vector<Case>& cases, const SchedOptions& options);      // sched_real.cc
+void AddSchedMemoryCases(std::vector<Case>& cases, const SchedOptions& options);    // sched_memory.cc
 
 // Exit code: 0 when every case was measured and verified, 1 otherwise, 2 when no case has a filter in its name.
 int RunSched(const SchedOptions& options, const std::string& command);

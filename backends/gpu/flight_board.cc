@@ -7,6 +7,28 @@
 
 namespace hpvm::gpu {
 
+void Milestone::Settle(Status status) const {
+  {
+    std::lock_guard lock(mutex_);
+    has_ended_ = true;
+    status_ = std::move(status);
+  }
+  changed_.notify_all();
+}
+
+Status Milestone::Await() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return has_ended_; });
+  return status_;
+}
+
+Status AwaitAll(const Milestones& milestones) {
+  for (const std::shared_ptr<const Milestone>& milestone : milestones) {
+    HPVMD_RETURN_IF_ERROR(milestone->Await());
+  }
+  return absl::OkStatus();
+}
+
 void FlightBoard::Enter(Lane lane) {
   constexpr uint32_t kAllFlightsMax = kFlightsMax * kLanes;
   uint32_t& own = flights_[static_cast<size_t>(lane)];

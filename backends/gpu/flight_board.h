@@ -20,11 +20,26 @@
 
 namespace hpvm::gpu {
 
-// Where a flight's work on the device ends, as its driver waits for it. The driver's own kind.
+// Where a flight's work on the device ends, as its driver waits for it (the driver's own kind), and what became of the
+// flight. That is known before its signals settle, which may have to wait for later flights (submit_thread.h).
 class Milestone {
  public:
   virtual ~Milestone() = default;
+  // Once, when the flight has ended.
+  void Settle(Status status) const;
+  // However long it takes.
+  Status Await() const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable bool has_ended_ = false;  // Guarded by mutex_.
+  mutable Status status_;           // Guarded by mutex_.
 };
+using Milestones = std::vector<std::shared_ptr<const Milestone>>;
+// OK when all flights have ended well. What a flight that was enqueued behind others calls before it has an effect on
+// the host.
+Status AwaitAll(const Milestones& milestones);
 
 // What may be enqueued behind a flight before it has ended.
 struct Behind {

@@ -36,6 +36,11 @@ bool OnlyDownloads(const Submission& submission) {
          std::all_of(submission.commands->commands.begin(), submission.commands->commands.end(), is_download);
 }
 
+bool Signals(const Submission& submission, const Timeline* timeline) {
+  return std::any_of(submission.signals.begin(), submission.signals.end(),
+                     [&](const TimelinePoint& signal) { return signal.timeline == timeline; });
+}
+
 // Whether `earlier` signals a smaller value of a timeline than `later` does.
 bool Precedes(const Submission& earlier, const Submission& later) {
   for (const TimelinePoint& a : earlier.signals) {
@@ -60,13 +65,6 @@ void Settle(std::span<const TimelinePoint> signals, const Status& status) {
 }
 
 }  // namespace
-
-Status AwaitPoints(std::span<const TimelinePoint> points) {
-  for (const TimelinePoint& point : points) {
-    HPVMD_RETURN_IF_ERROR(point.timeline->Wait(point.value, kNever));
-  }
-  return absl::OkStatus();
-}
 
 SubmitThread::SubmitThread(Hub& hub, Driver& driver, FlightBoard& board, Lane lane, GrantGate* gate)
     : hub_(hub), driver_(driver), board_(board), lane_(lane), gate_(gate), changed_(CreateHostTimeline(hub)) {}
@@ -111,6 +109,23 @@ Status SubmitThread::Submit(const Submission& submission) {
   if (!submit_thread_.joinable()) {
     HPVMD_RETURN_IF_ERROR(StartThreads());
   }
+  Status why;
+  if (IsDoomed(submission, &why)) {
+    {
+      std::lock_guard flights_lock(flights_mutex_);
+      for (const TimelinePoint& signal : submission.signals) {
+        doomed_.push_back({signal.timeline, why});
+      }
+    }
+    flights_changed_.notify_all();
+    return absl::OkStatus();
+  }
+  for (const TimelinePoint& signal : submission.signals) {
+    if (Poll(signal, &why) == PointState::kFailed) {
+      Settle(submission.signals, why);
+      return absl::OkStatus();
+    }
+  }
   waiting_.push_back(submission);
   changed_->Signal(++changes_);
   return absl::OkStatus();
@@ -131,6 +146,8 @@ SubmitThread::Turn SubmitThread::TakeTurn(Next* next, std::vector<TimelinePoint>
     if (IsReady(*it, next, pending)) {
       next->submission = *it;
       waiting_.erase(it);
+      std::lock_guard flights_lock(flights_mutex_);
+      taken_ = &next->submission;
       return Turn::kReady;
     }
   }
@@ -182,7 +199,7 @@ void SubmitThread::ServeSubmissions() {
 // False when the submission is stopped, or the device closed, before it is granted.
 bool SubmitThread::AwaitGrant(const Submission& submission) {
   while (gate_ != nullptr && !gate_->TryEnter()) {
-    if (IsStopped(submission) || !FailStopped()) {
+    if (IsStopped(submission) || IsDoomed(submission, nullptr) || !FailStopped()) {
       return false;
     }
     const timespec pause{0, kGrantPollNs};
@@ -210,7 +227,7 @@ bool SubmitThread::FailStopped() {
     }
   }
   for (const Submission& submission : stopped) {
-    AddFlight({submission, nullptr, Cancelled("The submission was stopped before it started.")});
+    Refuse(submission, Cancelled("The submission was stopped before it started."), /*is_taken=*/false);
   }
   return true;
 }
@@ -227,32 +244,102 @@ void SubmitThread::Launch(const Next& next) {
   const Submission& submission = next.submission;
   Status failure;
   if (HasFailed(submission, &failure)) {
-    AddFlight({submission, nullptr, failure});
+    Refuse(submission, failure, /*is_taken=*/true);
     return;
   }
   if (!OnlyDownloads(submission)) {
     AwaitHostWork();
   }
   board_.Enter(lane_);
-  if (IsStopped(submission) || !AwaitGrant(submission)) {
+  if (IsStopped(submission) || IsDoomed(submission, nullptr) || !AwaitGrant(submission)) {
     board_.Leave(lane_);
-    AddFlight({submission, nullptr, Cancelled("The submission was stopped before it started.")});
+    Refuse(submission, Cancelled("The submission was stopped before it started."), /*is_taken=*/true);
     return;
   }
-  InFlight flight{submission, driver_.Enqueue(submission, next.behind), absl::OkStatus()};
+  InFlight flight;
+  flight.submission = submission;
+  flight.flight = driver_.Enqueue(submission, next.behind);
   HPVMD_CHECK(flight.flight != nullptr);
+  flight.behind = next.behind;
   Behind behind = flight.flight->behind();
+  flight.milestone = behind.milestone;
   flight.ends_on_host = behind.milestone == nullptr;
   board_.Post(submission.signals, std::move(behind));
-  AddFlight(std::move(flight));
+  AddFlight(std::move(flight), /*is_taken=*/true);
 }
 
-void SubmitThread::AddFlight(InFlight flight) {
+void SubmitThread::Refuse(const Submission& submission, Status why, bool is_taken) {
+  InFlight flight;
+  flight.submission = submission;
+  flight.refusal = std::move(why);
+  AddFlight(std::move(flight), is_taken);
+}
+
+void SubmitThread::AddFlight(InFlight flight, bool is_taken) {
   {
     std::lock_guard lock(flights_mutex_);
     flights_.push_back(std::move(flight));
+    taken_ = is_taken ? nullptr : taken_;
   }
   flights_changed_.notify_all();
+}
+
+bool SubmitThread::IsDoomed(const Submission& submission, Status* why) {
+  std::lock_guard lock(flights_mutex_);
+  for (const Doomed& doomed : doomed_) {
+    if (Signals(submission, doomed.timeline)) {
+      if (why != nullptr) {
+        *why = doomed.why;
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+// The submission has failed: so will its timelines, and who waits to signal them further never begins.
+void SubmitThread::Doom(const Submission& submission, const Status& status) {
+  std::lock_guard lock(mutex_);
+  std::lock_guard flights_lock(flights_mutex_);
+  std::vector<Timeline*> timelines;
+  const auto add = [&](const Submission& failed) {
+    for (const TimelinePoint& signal : failed.signals) {
+      const auto is_same = [&](const Doomed& doomed) { return doomed.timeline == signal.timeline; };
+      if (std::none_of(doomed_.begin(), doomed_.end(), is_same)) {
+        doomed_.push_back({signal.timeline, status});
+        timelines.push_back(signal.timeline);
+      }
+    }
+  };
+  add(submission);
+  for (size_t i = 0; i < timelines.size(); ++i) {
+    const Timeline* const timeline = timelines[i];
+    for (const Submission& waiting : waiting_) {
+      if (Signals(waiting, timeline)) {
+        add(waiting);
+      }
+    }
+    std::erase_if(waiting_, [&](const Submission& waiting) { return Signals(waiting, timeline); });
+  }
+}
+
+// Whether somebody may still work for the timeline. Called with flights_mutex_ held.
+bool SubmitThread::IsLive(const Timeline* timeline) const {
+  return (taken_ != nullptr && Signals(*taken_, timeline)) ||
+         std::any_of(flights_.begin(), flights_.end(),
+                     [&](const InFlight& flight) { return Signals(flight.submission, timeline); });
+}
+
+// Fails the doomed timelines for which nobody works any more; whether there was one. Called with flights_mutex_ held,
+// so that nobody takes a new timeline at the same address for a doomed one.
+bool SubmitThread::FailDoomed() {
+  return std::erase_if(doomed_, [&](const Doomed& doomed) {
+           if (IsLive(doomed.timeline)) {
+             return false;
+           }
+           doomed.timeline->Fail(doomed.why);
+           return true;
+         }) != 0;
 }
 
 Status SubmitThread::FinishFlight(InFlight& flight) {
@@ -266,28 +353,43 @@ Status SubmitThread::FinishFlight(InFlight& flight) {
   flight.flight.reset();  // Before the signals: afterwards its buffers may be gone.
   board_.Leave(lane_);
   // What it was enqueued behind has ended on the device; whether well, its own lane says.
-  const Status awaited = AwaitPoints(flight.submission.waits);
+  const Status awaited = AwaitAll(flight.behind);
   return awaited.ok() ? status : awaited;
 }
 
 void SubmitThread::ServeFlights() {
   std::unique_lock lock(flights_mutex_);
   while (true) {
-    flights_changed_.wait(lock, [&] { return !flights_.empty() || enqueued_all_; });
+    flights_changed_.wait(lock, [&] { return FailDoomed() || !flights_.empty() || enqueued_all_; });
     if (flights_.empty()) {
-      return;
+      if (enqueued_all_) {
+        return;
+      }
+      continue;
     }
     InFlight& first = flights_.front();  // A deque's elements stay where they are while others are added.
     lock.unlock();
-    const Status status = FinishFlight(first);
+    Status status = FinishFlight(first);
+    board_.Strike(first.submission.signals);
+    Status why;
+    if (IsDoomed(first.submission, &why)) {
+      status = why;  // An earlier flight's failure is this one's, too.
+    } else if (!status.ok()) {
+      Doom(first.submission, status);
+    }
     const std::span<const TimelinePoint> signals = first.submission.signals;
+    const std::shared_ptr<const Milestone> milestone = std::move(first.milestone);
     lock.lock();
     flights_.pop_front();
-    lock.unlock();
+    if (status.ok()) {
+      Settle(signals, status);
+    }
     flights_changed_.notify_all();
-    board_.Strike(signals);
-    Settle(signals, status);
-    lock.lock();
+    if (milestone != nullptr) {
+      // After the signals, which those of flights behind this one must not overtake; but its timeline's failure may
+      // have to wait for such flights.
+      milestone->Settle(status);
+    }
   }
 }
 

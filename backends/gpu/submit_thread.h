@@ -14,6 +14,10 @@
 // signals fail with that status, or with kCancelled. While the device is not granted nothing is enqueued either.
 // Commands that run on the device cannot be stopped, and when a kernel traps, the commands behind it have been enqueued
 // already and run on what it left; all of the submission's results are undefined then, and its signals fail.
+//
+// A timeline that fails takes with it the points of all submissions that are to reach higher values of it, and whoever
+// sees them failed frees what they name. So it fails when the last flight that signals it has ended, and those that
+// have not begun are dropped before. A timeline is one lane's.
 #ifndef HPVMD_BACKENDS_GPU_SUBMIT_THREAD_H_
 #define HPVMD_BACKENDS_GPU_SUBMIT_THREAD_H_
 
@@ -50,13 +54,8 @@ class Driver {
   // is the flight's Finish to return. Looks at Submission::stop between commands. On the device nothing of it starts
   // before `behind` are reached. Called on the submit thread, one submission at a time, while the completion thread may
   // be in Finish of earlier ones.
-  virtual std::unique_ptr<Flight> Enqueue(const Submission& submission,
-                                          std::span<const std::shared_ptr<const Milestone>> behind) = 0;
+  virtual std::unique_ptr<Flight> Enqueue(const Submission& submission, const Milestones& behind) = 0;
 };
-
-// OK when all points are reached; however long it takes. What a flight that was enqueued behind others calls before it
-// has an effect on the host.
-Status AwaitPoints(std::span<const TimelinePoint> points);
 
 class SubmitThread {
  public:
@@ -74,15 +73,22 @@ class SubmitThread {
  private:
   struct InFlight {
     Submission submission;
-    std::unique_ptr<Flight> flight;  // Null: it was never enqueued,
-    Status refusal;             // for this reason. Its signals may be later values of timelines of flights before it.
-    bool ends_on_host = false;  // Nothing may be enqueued behind it.
+    std::unique_ptr<Flight> flight;              // Null: it was never enqueued,
+    Status refusal;                              // for this reason.
+    Milestones behind;                           // What it was enqueued behind.
+    std::shared_ptr<const Milestone> milestone;  // Its own, if something may be enqueued behind it.
+    bool ends_on_host = false;                   // Nothing may, as it has something to do there.
+  };
+  // A timeline that is to fail.
+  struct Doomed {
+    Timeline* timeline = nullptr;
+    Status why;
   };
   enum class Turn : uint8_t { kReady, kNone, kClosing };
   // A submission whose turn it is, and what it is to be enqueued behind.
   struct Next {
     Submission submission;
-    std::vector<std::shared_ptr<const Milestone>> behind;
+    Milestones behind;
   };
 
   Status StartThreads();
@@ -92,8 +98,13 @@ class SubmitThread {
   bool IsReady(const Submission& submission, Next* next, std::vector<TimelinePoint>* pending) const;
   void Launch(const Next& next);
   void AwaitHostWork();
-  void AddFlight(InFlight flight);
+  void AddFlight(InFlight flight, bool is_taken);
+  void Refuse(const Submission& submission, Status why, bool is_taken);
   Status FinishFlight(InFlight& flight);
+  void Doom(const Submission& submission, const Status& status);
+  bool IsDoomed(const Submission& submission, Status* why);
+  bool IsLive(const Timeline* timeline) const;
+  bool FailDoomed();
   bool AwaitGrant(const Submission& submission);
   bool FailStopped();
 
@@ -112,7 +123,9 @@ class SubmitThread {
   std::mutex flights_mutex_;
   std::condition_variable flights_changed_;
   std::deque<InFlight> flights_;  // Guarded by flights_mutex_; the first one is being finished. They settle in order.
-  bool enqueued_all_ = false;     // Guarded by flights_mutex_; nothing further comes.
+  const Submission* taken_ = nullptr;  // Guarded by flights_mutex_; whose turn it is, until it is a flight.
+  std::vector<Doomed> doomed_;         // Guarded by flights_mutex_.
+  bool enqueued_all_ = false;          // Guarded by flights_mutex_; nothing further comes.
 
   std::thread submit_thread_;      // Guarded by mutex_ until the destructor.
   std::thread completion_thread_;  // The same.

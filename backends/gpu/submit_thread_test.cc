@@ -27,8 +27,7 @@ struct FakeMilestone final : Milestone {
 // their first signal.
 class FakeDriver final : public Driver {
  public:
-  std::unique_ptr<Flight> Enqueue(const Submission& submission,
-                                  std::span<const std::shared_ptr<const Milestone>> behind) override {
+  std::unique_ptr<Flight> Enqueue(const Submission& submission, const Milestones& behind) override {
     const uint64_t number = submission.signals.empty() ? 0 : submission.signals[0].value;
     std::lock_guard lock(mutex_);
     order_.push_back(number);
@@ -354,6 +353,7 @@ TEST_F(SubmitThreadTest, WaitsForOtherLanesOnTheDevice) {
   EXPECT_EQ(kernel->timeline->Wait(2, AMoment()).code(), absl::StatusCode::kDeadlineExceeded);
   copies.OpenAll();
   EXPECT_EQ(Message(kernel->timeline->Wait(2, Soon())), "The copy failed.");
+  EXPECT_EQ(Message(upload->timeline->Wait(1, Soon())), "The copy failed.");
 }
 
 // Behind one that may trap only copies to host memory are enqueued, behind one that copies to host memory nobody.
@@ -434,6 +434,33 @@ TEST_F(SubmitThreadTest, FailuresSettleInTheirTurn) {
   EXPECT_TRUE(shared->Wait(1, Soon()).ok());
   EXPECT_EQ(Message(shared->Wait(2, Soon())), "Broken.");
   EXPECT_EQ(Message(shared->Wait(3, Soon())), "Broken.");
+}
+
+// A timeline fails when the last flight that signals it has ended, as whoever sees it fail frees what they all name;
+// what had not begun never does, nor does what comes later.
+TEST_F(SubmitThreadTest, FailsATimelineWhenNobodyUsesIt) {
+  const std::unique_ptr<Timeline> gate = CreateHostTimeline(hub), shared = CreateHostTimeline(hub);
+  const TimelinePoint never{gate.get(), 1};
+  const auto failing = Make(1), flying = Make(2), waiting = Make(3, &never), late = Make(4);
+  for (Item* item : {failing.get(), flying.get(), waiting.get(), late.get()}) {
+    item->signal.timeline = shared.get();
+  }
+  driver.FailNext(Aborted("Kernel trapped."));
+  SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
+  ASSERT_TRUE(thread.Submit(failing->submission).ok());
+  ASSERT_TRUE(driver.Enqueues(1, Soon()));
+  driver.FailNext(absl::OkStatus());
+  ASSERT_TRUE(thread.Submit(flying->submission).ok());
+  ASSERT_TRUE(thread.Submit(waiting->submission).ok());
+  ASSERT_TRUE(driver.Enqueues(2, Soon()));
+  driver.Open();
+  EXPECT_EQ(shared->Wait(1, AMoment()).code(), absl::StatusCode::kDeadlineExceeded);
+  driver.Open();
+  EXPECT_EQ(Message(shared->Wait(1, Soon())), "Kernel trapped.");
+  EXPECT_EQ(Message(shared->Wait(3, Soon())), "Kernel trapped.");
+  ASSERT_TRUE(thread.Submit(late->submission).ok());
+  gate->Signal(1);
+  EXPECT_FALSE(driver.Enqueues(3, AMoment()));
 }
 
 // The daemon's limit counts the flights of all lanes.

@@ -53,7 +53,7 @@ OpenClFlight::~OpenClFlight() {
   }
 }
 
-void OpenClFlight::Enqueue(std::span<const std::shared_ptr<const gpu::Milestone>> behind) {
+void OpenClFlight::Enqueue(const gpu::Milestones& behind) {
   status_ = queue_.health_.Check();
   current_ = queue_.main_.get();
   if (status_.ok()) {
@@ -68,10 +68,11 @@ void OpenClFlight::Enqueue(std::span<const std::shared_ptr<const gpu::Milestone>
   }
 }
 
-Status OpenClFlight::WaitFor(std::span<const std::shared_ptr<const gpu::Milestone>> behind) {
+Status OpenClFlight::WaitFor(const gpu::Milestones& behind) {
   if (behind.empty()) {
     return absl::OkStatus();
   }
+  behind_ = behind;
   std::vector<cl_event> events;
   for (const std::shared_ptr<const gpu::Milestone>& milestone : behind) {
     // Safety: milestones come from flights of this device.
@@ -174,7 +175,7 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
     downloads_.push_back({from.memory(), copy.source_offset, copy.bytes, to});
     return absl::OkStatus();
   }
-  HPVMD_RETURN_IF_ERROR(gpu::AwaitPoints(submission_.waits));
+  HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
   const cl_int error =
       clEnqueueReadBuffer(current_, from.memory(), CL_TRUE, copy.source_offset, copy.bytes, to, 0, nullptr, nullptr);
   return queue_.health_.Judge(error, current_, "Copying to host memory");

@@ -32,7 +32,7 @@ class OpenClFlight final : public gpu::Flight {
   ~OpenClFlight() override;
 
   // Hands everything to the driver; what fails is Finish's to tell. The submit thread.
-  void Enqueue(std::span<const std::shared_ptr<const gpu::Milestone>> behind);
+  void Enqueue(const gpu::Milestones& behind);
   Status Finish() override;
   // Not behind copies to host memory that are left for the end.
   gpu::Behind behind() const override;
@@ -58,7 +58,7 @@ class OpenClFlight final : public gpu::Flight {
     Event first, last;
   };
 
-  Status WaitFor(std::span<const std::shared_ptr<const gpu::Milestone>> behind);
+  Status WaitFor(const gpu::Milestones& behind);
   Status EnqueueCommands();
   Status EnqueueCopy(const CopyCommand& copy, bool is_last);
   Status Upload(const uint8_t* source, OpenClBuffer& target, uint64_t offset, uint64_t bytes);
@@ -84,6 +84,7 @@ class OpenClFlight final : public gpu::Flight {
 
   OpenClQueue& queue_;
   const Submission submission_;
+  gpu::Milestones behind_;
   Status status_;
   uint32_t failed_node_ = 0xffffffffu;
   cl_command_queue current_ = nullptr;  // Where the next command goes.

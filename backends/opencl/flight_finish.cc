@@ -61,7 +61,7 @@ Status OpenClFlight::WaitForDevice() {
 // Reads into pinned memory run ahead of the copies out of it.
 Status OpenClFlight::RunDownloads() {
   if (!queue_.stages_) {
-    HPVMD_RETURN_IF_ERROR(gpu::AwaitPoints(submission_.waits));
+    HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
   }
   for (const Download& download : downloads_) {
     HPVMD_RETURN_IF_ERROR(RunDownload(download));
@@ -86,7 +86,7 @@ Status OpenClFlight::RunDownload(const Download& download) {
   std::deque<Piece> pieces;
   const auto land = [&]() -> Status {
     // What it was enqueued behind may have trapped: then host memory stays as it is.
-    HPVMD_RETURN_IF_ERROR(gpu::AwaitPoints(submission_.waits));
+    HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
     Piece& piece = pieces.front();
     const cl_event arrived = piece.arrived.get();
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &arrived), queue, kDoing));

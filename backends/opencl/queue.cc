@@ -33,8 +33,7 @@ OpenClQueue::OpenClQueue(const Parts& parts, Queue main, Queue download, Queue s
       downloads_(context_, setup_.get()),
       traps_(context_, main_.get(), setup_.get()) {}
 
-std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission,
-                                                  std::span<const std::shared_ptr<const gpu::Milestone>> behind) {
+std::unique_ptr<gpu::Flight> OpenClQueue::Enqueue(const Submission& submission, const gpu::Milestones& behind) {
   auto flight = std::make_unique<OpenClFlight>(*this, submission);
   flight->Enqueue(behind);
   return flight;

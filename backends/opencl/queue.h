@@ -36,8 +36,7 @@ class OpenClQueue final : public gpu::Driver {
   };
   static StatusOr<std::unique_ptr<OpenClQueue>> Create(const Parts& parts);
 
-  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission,
-                                       std::span<const std::shared_ptr<const gpu::Milestone>> behind) override;
+  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission, const gpu::Milestones& behind) override;
   // Makes fresh memory read as zero: the event after which it does. Any thread.
   StatusOr<Event> Clear(cl_mem memory, uint64_t bytes);
   // `status` of a call that went by no queue; when that is not the caller's fault it may mean that the device is lost.

@@ -45,8 +45,7 @@ class VulkanLane final : public gpu::Driver {
               .lane = lane,
               .copies_by_kernel = copies_by_kernel} {}
 
-  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission,
-                                       std::span<const std::shared_ptr<const gpu::Milestone>> behind) override {
+  std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission, const gpu::Milestones& behind) override {
     StatusOr<std::unique_ptr<Slot>> slot = slots_.Take();
     if (!slot.ok()) {
       return std::make_unique<FailedFlight>(slot.status());

@@ -24,7 +24,7 @@ namespace hpvm {
 struct VulkanOptions {
   DriverBuilder* builder = nullptr;  // Borrowed; null: pipelines are built in this process, and nothing is kept.
   LearntStore* learnt = nullptr;     // Borrowed; may be null.
-  GrantGate* gate = nullptr;    // Borrowed; may be null.
+  GrantGate* gate = nullptr;         // Borrowed; may be null.
   uint32_t variant = kAutoVariant;   // DeviceOptions::gpu_variant.
   // Loads VK_LAYER_KHRONOS_validation; kNotFound where it is not installed. The environment variable
   // HPVMD_VULKAN_VALIDATION=1 does the same.

@@ -28,13 +28,13 @@ VulkanFlight::VulkanFlight(FlightDeck& deck, const Submission& submission, std::
       submission_(submission),
       slot_(std::move(slot)),
       writer_(context_, *slot_, deck.lane),
-      transfers_(context_, deck.staging, deck.copier, writer_, submission_.waits),
+      transfers_(context_, deck.staging, deck.copier, writer_, behind_),
       clock_(context_, slot_->timestamps(), Slot::kTimestamps, CountDispatches(submission)) {}
 
 VulkanFlight::~VulkanFlight() { deck_.slots.Give(std::move(slot_)); }
 
-void VulkanFlight::Record(std::span<const std::shared_ptr<const gpu::Milestone>> behind) {
-  is_behind_ = !behind.empty();
+void VulkanFlight::Record(const gpu::Milestones& behind) {
+  behind_ = behind;
   for (const std::shared_ptr<const gpu::Milestone>& milestone : behind) {
     // Safety: milestones come from flights of this device.
     writer_.WaitFor(static_cast<const QueueMilestone&>(*milestone).point);
@@ -54,7 +54,7 @@ void VulkanFlight::Record(std::span<const std::shared_ptr<const gpu::Milestone>>
 // What is downloaded is the host's to finish.
 gpu::Behind VulkanFlight::behind() const {
   const bool is_empty = writer_.value() == 0;
-  if (!status_.ok() || has_downloads_ || (is_empty && is_behind_)) {
+  if (!status_.ok() || has_downloads_ || (is_empty && !behind_.empty())) {
     return {};
   }
   const uint64_t value = is_empty ? context_.submitted(deck_.lane) : writer_.value();

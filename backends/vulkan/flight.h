@@ -43,7 +43,7 @@ class VulkanFlight final : public gpu::Flight {
   VulkanFlight& operator=(const VulkanFlight&) = delete;
 
   // Records the commands and hands them to the queue. What fails is Finish's to return.
-  void Record(std::span<const std::shared_ptr<const gpu::Milestone>> behind);
+  void Record(const gpu::Milestones& behind);
   Status Finish() override;
   gpu::Behind behind() const override;
 
@@ -76,12 +76,13 @@ class VulkanFlight final : public gpu::Flight {
   FlightDeck& deck_;
   Context& context_;
   const Submission submission_;
+  gpu::Milestones behind_;
   std::unique_ptr<Slot> slot_;
   Writer writer_;
   Transfers transfers_;
   Clock clock_;
   gpu::TrapSlots traps_;
-  bool can_trap_ = false, has_downloads_ = false, is_behind_ = false;
+  bool can_trap_ = false, has_downloads_ = false;
   Status status_;
   std::vector<Storage> scratch_;
   std::vector<Tuned> tuned_;

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "backends/gpu/submit_thread.h"
-
 namespace hpvm::vulkan {
 namespace {
 
@@ -21,7 +19,7 @@ Transfers::~Transfers() {
 
 Status Transfers::Empty(Held& held) {
   if (!held.arrivals.empty()) {
-    HPVMD_RETURN_IF_ERROR(gpu::AwaitPoints(awaited_));
+    HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
   }
   for (const Arrival& arrival : held.arrivals) {
     copier_.Copy(arrival.target, arrival.staged, arrival.bytes);

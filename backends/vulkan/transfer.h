@@ -8,9 +8,9 @@
 
 #include <cstdint>
 #include <deque>
-#include <span>
 #include <vector>
 
+#include "backends/gpu/flight_board.h"
 #include "backends/gpu/host_copy.h"
 #include "backends/vulkan/buffer.h"
 #include "backends/vulkan/staging.h"
@@ -20,10 +20,9 @@ namespace hpvm::vulkan {
 
 class Transfers {
  public:
-  // All borrowed. Nothing reaches the host's memory before `awaited` do; if one fails, nothing does.
-  Transfers(Context& context, Staging& staging, gpu::HostCopier& copier, Writer& writer,
-            std::span<const TimelinePoint> awaited)
-      : context_(context), staging_(staging), copier_(copier), writer_(writer), awaited_(awaited) {}
+  // All borrowed. Nothing reaches the host's memory before `behind` have ended, and nothing if one has failed.
+  Transfers(Context& context, Staging& staging, gpu::HostCopier& copier, Writer& writer, const gpu::Milestones& behind)
+      : context_(context), staging_(staging), copier_(copier), writer_(writer), behind_(behind) {}
   // Gives the chunks back; the device must be done with them.
   ~Transfers();
   Transfers(const Transfers&) = delete;
@@ -68,7 +67,7 @@ class Transfers {
   Staging& staging_;
   gpu::HostCopier& copier_;
   Writer& writer_;
-  const std::span<const TimelinePoint> awaited_;
+  const gpu::Milestones& behind_;
   std::deque<Held> held_;  // The last one is being filled.
 };
 

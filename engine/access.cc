@@ -146,9 +146,8 @@ const std::vector<bool>& GraphAccesses::NamedScalars(graph::NodeId leaf) const {
 
 bool GraphAccesses::MayCut(graph::FlatNodeId node, uint32_t choice, uint32_t* dimension, uint64_t* grain) const {
   const graph::FlatNode& n = flat_.nodes[node.index];
-  // A device's own code has ids of the part, not of the whole; a check wants to see all of the instances.
-  if (prepared_.is_checked || HasLateExtent(n) ||
-      prepared_.executables[n.leaf.index][choice]->artifact().gpu.is_native) {
+  // A check wants to see all of the instances.
+  if (prepared_.is_checked || HasLateExtent(n) || !RunsParts(*prepared_.executables[n.leaf.index][choice])) {
     return false;
   }
   for (uint32_t d = 3; d-- > 0;) {

@@ -120,7 +120,7 @@ struct Plan {
   graph::SymbolValues symbols;
   std::vector<scheduler::Carry> carries;
   std::vector<uint32_t> asked_on_host;  // PlanRequest::on_host.
-  std::optional<uint32_t> until;        // With carries: the root's port that ends the run. Set by who asked for the plan.
+  std::optional<uint32_t> until;  // With carries: the root's port that ends the run. Set by who asked for the plan.
   std::vector<std::vector<uint64_t>>
       input_shapes;  // By the root's port; to recognise a run like the last without solving symbols.
   std::map<std::string, int64_t> given;
@@ -139,7 +139,7 @@ struct Plan {
   // Borrowed; the prepared graph's, and where there is one the device of the spill file, which only copies.
   std::vector<Device*> devices;
   std::vector<std::vector<Buffer*>> buffers;  // By device, by slot.
-  std::vector<uint8_t*> host_of_slot;         // In `host`; null elsewhere; may be shorter.
+  std::vector<uint8_t*> host_of_slot;  // In `host`; null elsewhere; may be shorter.
   std::vector<PortImport> imports;
   std::vector<uint64_t> scalars;
   std::vector<ScalarSource> scalar_sources;
@@ -152,10 +152,10 @@ struct Plan {
   std::vector<std::pair<SlotIndex, SlotIndex>> swaps;
   // Of PlanRequest::on_host: where the outputs lie in host memory when the body has ended.
   std::vector<HostOutput> on_host;
-  std::vector<NodeTiming> timings;                   // By task.
+  std::vector<NodeTiming> timings;  // By task.
   PlanReview review;  // Whoever runs the plan keeps it, and what follows.
   FeedState feed;
-  std::vector<std::string> paths;                    // Of the first nodes; filled as records are asked for.
+  std::vector<std::string> paths;  // Of the first nodes; filled as records are asked for.
 
   DeviceBytes device_bytes;  // What the buffers below are counted as; gone after them.
   // Owners of what `buffers` points to. Buffers go before the memory they lie in, and imported ones before those that
@@ -180,7 +180,8 @@ struct PlanRequest {
 StatusOr<std::unique_ptr<Plan>> BuildPlan(PreparedGraph& prepared, PlanRequest request);
 // New timelines for every queue that the plan uses: at first, and after a failure, which poisons them.
 Status ResetTimelines(Plan& plan);
-// Where a storage lies before anything has traded places, until the plan goes; null: in no memory of the plan's that the host sees.
+// Where a storage lies before anything has traded places, until the plan goes; null: in no memory of the plan's that
+// the host sees.
 uint8_t* HostAddress(const Plan& plan, scheduler::StorageId storage);
 // What runs a task.
 const Executable& ExecutableOf(const PreparedGraph& prepared, const Plan& plan, uint32_t task);

@@ -110,7 +110,9 @@ void PlanMemory::MarkLateExtents() {
   }
 }
 
-void PlanMemory::Use(StorageId storage, uint32_t device) { slots_[plan_.views[storage.index].slot].users[device] = true; }
+void PlanMemory::Use(StorageId storage, uint32_t device) {
+  slots_[plan_.views[storage.index].slot].users[device] = true;
+}
 
 // By space: the device whose memory the others there import.
 void PlanMemory::FindExporters() {

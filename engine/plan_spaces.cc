@@ -16,7 +16,7 @@ using scheduler::SpaceIndex;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 // Drivers keep some of a device's memory for themselves, and say only how much there is.
-uint64_t MostOf(uint64_t memory_bytes) { return memory_bytes == 0 ? kNoLimit : memory_bytes / 10 * 9 + memory_bytes % 10; }
+uint64_t MostOf(uint64_t memory_bytes) { return memory_bytes == 0 ? kNoLimit : memory_bytes - memory_bytes / 10; }
 
 uint64_t AddSaturating(uint64_t a, uint64_t b) { return b > kNoLimit - a ? kNoLimit : a + b; }
 
@@ -203,7 +203,8 @@ Status ExplainNoRoom(const PreparedGraph& prepared, const Plan& plan, const Plan
   const uint64_t bytes = LeastBytes(plan.flat, node.first_port, prepared.graph.node(node.leaf).ports.size(),
                                     space == kHostSpace ? &is_callers : nullptr);
   if (bytes > spaces.spaces[space].bytes_max) {
-    why = ResourceExhausted("Its buffers (" + std::to_string(bytes) + " bytes) are larger than what the graph may hold (" +
+    why = ResourceExhausted("Its buffers (" + std::to_string(bytes) +
+                            " bytes) are larger than what the graph may hold (" +
                             std::to_string(spaces.spaces[space].bytes_max) + " bytes).");
   }
   return While(why, "planning memory for node \"" + graph::PathOf(prepared.graph, node) + "\" on device " +

@@ -42,7 +42,8 @@ class PreparedGraph {
   // Some devices have one space because one imports the other's memory. Taken back, with new spaces, when a driver
   // turns out not to do what it says: whoever runs may then change this and the spaces in `facts`.
   bool shares_memory = false;
-  std::vector<bool> is_lost;  // By device: runs nothing any more. Changed by whoever runs; shorter: the others are there.
+  // By device: it runs nothing any more; shorter: the others are there. Changed by whoever runs.
+  std::vector<bool> is_lost;
 
   // Of graphs that have one size only, until a plan takes it; by whose turn it is to run.
   std::unique_ptr<graph::FlatGraph> flat;

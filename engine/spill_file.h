@@ -25,7 +25,8 @@ class SpillFile {
   // The first byte of a range that reads as zero; kResourceExhausted with the sizes.
   StatusOr<uint64_t> Take(uint64_t bytes);
   void GiveBack(uint64_t offset, uint64_t bytes);
-  // kCancelled once `stop` (optional) is not zero; kResourceExhausted when the disk is full; kUnavailable when it fails.
+  // kCancelled once `stop` (optional) is not zero; kResourceExhausted when the disk is full; kUnavailable when it
+  // fails.
   Status Read(uint64_t offset, uint8_t* data, uint64_t bytes, const std::atomic<uint32_t>* stop) const;
   Status Write(uint64_t offset, const uint8_t* data, uint64_t bytes, const std::atomic<uint32_t>* stop) const;
   Status Fill(uint64_t offset, uint64_t bytes, uint8_t value, const std::atomic<uint32_t>* stop) const;

@@ -584,6 +584,7 @@ TEST_F(RunTest, RunsGoOnWithoutLostDevices) {
     for (const NodeRecord& node : result_.nodes) {
       EXPECT_THAT(lost, ::testing::Not(::testing::Contains(node.device)));
     }
+    graph.reset();
     Devices({{}});
     graph = Prepare(RandomGraph(seed, {"cpu:0"}));
     ASSERT_NE(graph, nullptr);

@@ -131,11 +131,17 @@ class FunctionDevice final : public Device {
 
   Status Submit(const Submission& submission) override {
     if (options_.runs_inline) {
-      Start(submission);
+      Settle(submission, RunAll(submission));
       return absl::OkStatus();
     }
     {
       std::lock_guard lock(mutex_);
+      for (const TimelinePoint& point : submission.signals) {
+        // It may not fail before what was submitted for it has ended, so nothing is added once it has.
+        if (Status failure; Poll(point, &failure) == PointState::kFailed) {
+          return failure;
+        }
+      }
       queues_[options_.has_copy_lanes ? static_cast<size_t>(submission.lane) : 0].push_back(submission);
     }
     changed_.notify_all();
@@ -153,13 +159,23 @@ class FunctionDevice final : public Device {
       const Submission submission = queue.front();
       queue.pop_front();
       lock.unlock();
-      Start(submission);
+      const Status status = RunAll(submission);
       lock.lock();
+      if (!status.ok()) {
+        DropFollowers(submission, queue);
+      }
+      Settle(submission, status);
     }
   }
 
-  void Start(const Submission& submission) {
-    Status status = RunAll(submission);
+  // The caller may free what they name once the timeline that they share has failed.
+  static void DropFollowers(const Submission& failed, std::deque<Submission>& queue) {
+    std::erase_if(queue, [&](const Submission& other) {
+      return other.signals[0].timeline == failed.signals[0].timeline;
+    });
+  }
+
+  static void Settle(const Submission& submission, const Status& status) {
     for (const TimelinePoint& point : submission.signals) {
       if (status.ok()) {
         point.timeline->Signal(point.value);

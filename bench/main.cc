@@ -113,7 +113,8 @@ int main(int argc, char** argv) {
   sched->add_flag("--quick", sched_options.quick, "Smaller sizes and few rounds: only whether all is right.");
   sched->add_flag("--large", sched_options.large, "real/, memory/: sizes for large GPUs.");
   sched_options.devices = {"cpu", "opencl", "vulkan"};
-  sched->add_option("--device", sched_options.devices, "real/, memory/: cpu, opencl:0, vulkan:0.")->capture_default_str();
+  sched->add_option("--device", sched_options.devices, "real/, memory/: cpu, opencl:0, vulkan:0.")
+      ->capture_default_str();
 #ifdef HPVMD_BENCH_DAEMON
   CLI::App* service = app.add_subcommand("service", "The daemon under load: submits, runs, overload, restart.");
   hpvm::bench::ServiceOptions service_options;

@@ -165,7 +165,7 @@ class RealCases {
     HPVMD_RETURN_IF_ERROR(Start());
     const std::unique_ptr<RowLaunch> problem = std::move(SplitProblems(size())[index]);
     const RowLaunch& launch = *problem;
-    Rivals rivals{.ours = launch.Whole("")};
+    Rivals rivals{.ours = launch.Whole(""), .single = {}, .hand = {}};
     for (const std::string& id : ids_) {
       rivals.single[id] = launch.Whole(id);
     }
@@ -178,7 +178,7 @@ class RealCases {
   StatusOr<Measurement> Mixed(size_t index) {
     HPVMD_RETURN_IF_ERROR(Start());
     const std::unique_ptr<MixedProblem> problem = std::move(MixedProblems(size())[index]);
-    Rivals rivals{.ours = problem->On({})};
+    Rivals rivals{.ours = problem->On({}), .single = {}, .hand = {}};
     for (const std::string& id : ids_) {
       rivals.single[id] = problem->On(std::vector<std::string>(problem->graph.nodes.size(), id));
     }

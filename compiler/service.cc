@@ -147,8 +147,8 @@ void ZygoteClient::SendKept() {
   while (!kept_.empty() && poll(&fd, 1, 0) == 1 && fd.revents == POLLOUT) {
     const auto record = kept_.extract(kept_.begin());
     lock.unlock();
-    const Status sent = SendFrame(socket_.get(), EncodeKeep({record.key().first, record.mapped(), record.key().second}), {}, {},
-                                  RealClock().Now() + kSendMax);
+    const std::vector<uint8_t> message = EncodeKeep({record.key().first, record.mapped(), record.key().second});
+    const Status sent = SendFrame(socket_.get(), message, {}, {}, RealClock().Now() + kSendMax);
     if (!sent.ok()) {
       shutdown(socket_.get(), SHUT_RDWR);  // As in Send.
       return;

@@ -226,6 +226,9 @@ class Runner {
     for (size_t i = 0; i < records.size(); ++i) {
       nodes.push_back(plan.tasks[i].node.index);
     }
+    if (recovery_.plan() != &plan) {
+      result_.nodes.clear();  // Of an earlier repetition.
+    }
     const std::vector<scheduler::SegmentState> states = iterations.stages().States();
     const std::vector<bool> is_done = recovery_.Keep(graph_, lost, plan, states, ports);
     for (size_t i = 0; i < records.size() && !is_done.empty(); ++i) {

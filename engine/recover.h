@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run does about a device that is lost under it: the graph goes on without that device. Of the repetition in which
-// it happened, what is still in host memory is kept, and a plan made for the rest.
+// What a run does about a device that is lost under it: the graph goes on without that device. Of the repetition in
+// which it happened, what is still in host memory is kept, and a plan made for the rest.
 #ifndef HPVMD_ENGINE_RECOVER_H_
 #define HPVMD_ENGINE_RECOVER_H_
 

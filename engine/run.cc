@@ -130,7 +130,8 @@ class Runner {
     Binding binding{.type = value.type, .shape = value.shape, .data = nullptr, .bytes = value.bytes};
     StatusOr<uint8_t*> data = request_.allocate_output(port.name, value.type, value.shape, value.bytes);
     if (!data.ok()) {
-      return While(data.status(), "allocating output \"" + port.name + "\" (" + std::to_string(value.bytes) + " bytes)");
+      return While(data.status(),
+                   "allocating output \"" + port.name + "\" (" + std::to_string(value.bytes) + " bytes)");
     }
     binding.data = *data;
     return binding;

@@ -31,7 +31,7 @@ struct IterationContext {
   const StageOptions& options;
   const PreparedGraph& graph;
   const Repetition& repetition;
-  PortBindings ports;  // By PortImport::port: the root's, and what a plan for the rest of a repetition is given besides.
+  PortBindings ports;  // By PortImport::port: the root's, and what the plan for a rest is given besides.
   LaunchLog& log;
 };
 

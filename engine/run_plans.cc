@@ -151,8 +151,9 @@ void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> ti
     return;
   }
   const bool is_trial = plan.feed.has_pins;  // For a measurement's sake: no rival, and not to stay.
-  const bool is_worse = !is_trial && !review.best.empty() && review.runs >= kRunsToJudge &&
-                        static_cast<double>(review.time.count()) > kWorse * static_cast<double>(review.best_time.count());
+  const auto most = Duration(static_cast<int64_t>(kWorse * static_cast<double>(review.best_time.count())));
+  const bool is_worse =
+      !is_trial && !review.best.empty() && review.runs >= kRunsToJudge && review.time > most;
   if (!is_worse && (!found.should_replan || (review.runs < review.wait && !is_trial))) {
     return;
   }

@@ -26,8 +26,8 @@ struct PlanQuery {
 // longest ago. Fills RunRequest::shortage. Whose turn it is to run.
 StatusOr<Plan*> FindPlan(PreparedGraph& graph, const PlanQuery& query);
 
-// After a run that succeeded, of which one repetition took `time`: learns what its launches took, and decides whether the
-// next run gets a new plan. That happens a few times for each plan's sizes, after ever more runs.
+// After a run that succeeded, of which one repetition took `time`: learns what its launches took, and decides whether
+// the next run gets a new plan. That happens a few times for each plan's sizes, after ever more runs.
 void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Duration time);
 
 // Drops the plans that use a device.

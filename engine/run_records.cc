@@ -11,7 +11,9 @@
 namespace hpvm {
 namespace {
 
-const graph::FlatNode& NodeOf(const Plan& plan, const scheduler::Task& task) { return plan.flat.nodes[task.node.index]; }
+const graph::FlatNode& NodeOf(const Plan& plan, const scheduler::Task& task) {
+  return plan.flat.nodes[task.node.index];
+}
 
 // Of a part: which instances, along the slowest dimension that was cut.
 void SetPart(const Plan& plan, const scheduler::Task& task, NodeRecord* record) {

@@ -20,8 +20,8 @@ namespace hpvm {
 // Adds what the devices say that the plan's launches took; by EngineOptions::devices.
 void CountDeviceTime(const Plan& plan, std::span<const NodeTiming> timings, std::vector<Duration>* device_time);
 
-// Adds records of the plan's tasks, in its order, until there are `records_max`. `is_wanted`: by flat node; null: all are.
-// Times count from `run_start`, or from the first launch if that is earlier by a device's clock.
+// Adds records of the plan's tasks, in its order, until there are `records_max`. `is_wanted`: by flat node; null: all
+// are. Times count from `run_start`, or from the first launch if that is earlier by a device's clock.
 void AddRecords(const PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Time run_start,
                 size_t records_max, const std::vector<bool>* is_wanted, std::vector<NodeRecord>* records);
 

@@ -28,8 +28,8 @@ struct Repetition {
 // elements have no test for zero.
 StatusOr<Repetition> ReadRepetition(const graph::Node& root, const RunRequest& request);
 
-// What only sizes tell: kInvalidArgument when a rotation's ports differ in type or shape, or `until` is not one element.
-// Inputs are bound in `ports`.
+// What only sizes tell: kInvalidArgument when a rotation's ports differ in type or shape, or `until` is not one
+// element. Inputs are bound in `ports`.
 Status CheckRepetition(const graph::Node& root, const Repetition& repetition, const PortBindings& ports,
                        const graph::SymbolValues& symbols);
 

@@ -36,7 +36,7 @@ StageRunner::StageRunner(const StageOptions& options, Plan& plan)
 Status StageRunner::Run(const StagePass& pass) {
   const uint64_t number = passes_++;
   stages_[number % kRemembered] = pass.stage;
-  segments_ = std::span<const PlanSegment>(plan_.segments).subspan(pass.stage->first_segment, pass.stage->segment_count);
+  segments_ = {plan_.segments.data() + pass.stage->first_segment, pass.stage->segment_count};
   for (size_t i = 0; i < queues_.size(); ++i) {
     queues_[i].is_fresh = true;
     queues_[i].begins[number % kRemembered] = queues_[i].plan->base;

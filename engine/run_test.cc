@@ -361,16 +361,32 @@ TEST_F(RunTest, RefusesBadRepetitions) {
     const char* want;
   };
   const Case cases[] = {
-      {"no output", {{"w", "x"}}, "", "A rotation names the output \"w\", which the graph does not have; its outputs are: y, z, half."},
-      {"no input", {{"y", "y"}}, "", "A rotation names the input \"y\", which the graph does not have; its inputs are: x, short, wide."},
+      {"no output",
+       {{"w", "x"}},
+       "",
+       "A rotation names the output \"w\", which the graph does not have; its outputs are: y, z, half."},
+      {"no input",
+       {{"y", "y"}},
+       "",
+       "A rotation names the input \"y\", which the graph does not have; its inputs are: x, short, wide."},
       {"output twice", {{"y", "x"}, {"y", "wide"}}, "", "Two rotations name the port \"y\"; each port may be in one."},
       {"input twice", {{"y", "x"}, {"z", "x"}}, "", "Two rotations name the port \"x\"; each port may be in one."},
-      {"shape", {{"y", "short"}}, "", "Output \"y\" (i32 [4]) cannot become input \"short\" (i32 [3]): types and shapes must be equal."},
-      {"type", {{"y", "wide"}}, "", "Output \"y\" (i32 [4]) cannot become input \"wide\" (f32 [4]): types and shapes must be equal."},
+      {"shape",
+       {{"y", "short"}},
+       "",
+       "Output \"y\" (i32 [4]) cannot become input \"short\" (i32 [3]): types and shapes must be equal."},
+      {"type",
+       {{"y", "wide"}},
+       "",
+       "Output \"y\" (i32 [4]) cannot become input \"wide\" (f32 [4]): types and shapes must be equal."},
       {"until nothing", {}, "w", "What ends the run names the output \"w\", which the graph does not have"},
       {"until an input", {}, "x", "What ends the run names the output \"x\""},
       {"until many", {}, "y", "The output \"y\", which ends the run, has the shape [4]; it must be one element."},
-      {"until half", {}, "half", "The output \"half\", which ends the run, has elements of type f16; integers, bool, f32 and f64 are tested for zero."},
+      {"until half",
+       {},
+       "half",
+       "The output \"half\", which ends the run, has elements of type f16; integers, bool, f32 and f64 are tested for "
+       "zero."},
   };
   std::vector<float> wide(4);
   for (const Case& c : cases) {

@@ -84,7 +84,9 @@ class Machine {
     }
   }
 
-  uint8_t* At(StorageId id) { return MemoryOf(plan_.storages[id.index], id.index).data() + plan_.storages[id.index].offset; }
+  uint8_t* At(StorageId id) {
+    return MemoryOf(plan_.storages[id.index], id.index).data() + plan_.storages[id.index].offset;
+  }
   const Bytes& truth(uint32_t value) const { return truth_[value]; }
 
  private:
@@ -153,7 +155,8 @@ TEST(HeldTest, WhatIsHeldIsThere) {
     for (size_t i = 0; i < states.size(); ++i) {
       const Segment& segment = residency->segments[i];
       if (states[i] != SegmentState::kUntouched) {
-        machine.Run(segment, states[i] == SegmentState::kDone ? segment.step_count : random() % (segment.step_count + 1));
+        const bool is_done = states[i] == SegmentState::kDone;
+        machine.Run(segment, is_done ? segment.step_count : random() % (segment.step_count + 1));
       }
     }
     const auto held = FindHeld({input.flat, input.tasks, input.accesses, *residency, states});

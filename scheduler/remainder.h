@@ -24,8 +24,8 @@ struct Remainder {
   std::vector<uint32_t> node_of;          // By node of `flat`: the whole graph's.
 };
 
-// The nodes that the outputs still need when the values in `is_kept` (by value of `whole`) need not be made. Kept values
-// have FlatValue::input = first_input + their index in Remainder::kept; the graph's inputs keep theirs.
+// The nodes that the outputs still need when the values in `is_kept` (by value of `whole`) need not be made. Kept
+// values have FlatValue::input = first_input + their index in Remainder::kept; the graph's inputs keep theirs.
 Remainder Remain(const graph::FlatGraph& whole, const std::vector<bool>& is_kept, uint32_t first_input);
 
 enum class SegmentState : uint8_t { kUntouched, kDone, kBroken };  // kBroken: some of its steps may have run.

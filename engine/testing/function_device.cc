@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 #include <utility>
 
@@ -193,7 +194,15 @@ class FunctionDevice final : public Device {
       return Cancelled("The submission was stopped before it started.");
     }
     for (const Command& command : submission.commands->commands) {
-      HPVMD_RETURN_IF_ERROR(CountDown(submission));
+      // What runs beside the loss ends before the memory is garbage, or is lost, too.
+      std::shared_lock alive(loss_mutex_, std::defer_lock);
+      if (options_.commands_left != nullptr) {
+        alive.lock();
+        if (!CountDown()) {
+          alive.unlock();
+          return Lose(submission);
+        }
+      }
       if (const auto* copy = std::get_if<CopyCommand>(&command)) {
         {
           std::lock_guard lock(mutex_);
@@ -210,17 +219,16 @@ class FunctionDevice final : public Device {
     return absl::OkStatus();
   }
 
-  // The moment of the loss is a command's: what it would have written in the device's own memory is garbage.
-  Status CountDown(const Submission& submission) {
-    if (options_.commands_left == nullptr) {
-      return absl::OkStatus();
-    }
+  // False at the moment of the loss, and ever after.
+  bool CountDown() {
     int64_t left = options_.commands_left->load();
     while (left > 0 && !options_.commands_left->compare_exchange_weak(left, left - 1)) {
     }
-    if (left != 0) {
-      return absl::OkStatus();
-    }
+    return left != 0;
+  }
+
+  Status Lose(const Submission& submission) {
+    std::unique_lock lock(loss_mutex_);
     for (Buffer* buffer : submission.buffers) {
       if (auto* own = dynamic_cast<OwnBuffer*>(buffer); own != nullptr && !info_.host_visible) {
         std::memset(own->data(), 0xa5, own->bytes());
@@ -260,7 +268,8 @@ class FunctionDevice final : public Device {
     HPVMD_RETURN_IF_ERROR(ReadExtents(dispatch, submission, &call.extent));
     std::array<uint64_t, 3> end;
     for (size_t d = 0; d < 3; ++d) {
-      end[d] = dispatch.first[d] + std::min(dispatch.count[d], call.extent[d] - std::min(call.extent[d], dispatch.first[d]));
+      const uint64_t behind = call.extent[d] - std::min(call.extent[d], dispatch.first[d]);
+      end[d] = dispatch.first[d] + std::min(dispatch.count[d], behind);
     }
     auto& [x, y, z] = call.instance;
     for (z = dispatch.first[2]; z < end[2]; ++z) {
@@ -307,6 +316,7 @@ class FunctionDevice final : public Device {
   FunctionDeviceCounts ignored_;
   FunctionDeviceCounts& counts_;
   DeviceInfo info_;
+  std::shared_mutex loss_mutex_;  // Shared: a command runs. Exclusive: the memory becomes garbage.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::array<std::deque<Submission>, kLanes> queues_;  // Guarded by mutex_.

@@ -11,8 +11,10 @@ namespace hpvm::scheduler::placing {
 namespace {
 
 // Jobs by planned start. Where nodes are cut, parts follow one another, and a node stands behind all it depends on: the
-// first part of a reader may start before the last part of what it reads.
-std::vector<uint32_t> OrderOf(const Problem& problem, const Plan& plan, size_t nodes) {
+// first part of a reader may start before the last part of what it reads, and a part that reads nothing of what its
+// producer writes before all of it.
+std::vector<uint32_t> OrderOf(const graph::FlatGraph& flat, const Problem& problem, const Plan& plan) {
+  const size_t nodes = flat.nodes.size();
   std::vector<uint32_t> order(problem.jobs.size());
   for (uint32_t job = 0; job < order.size(); ++job) {
     order[job] = job;
@@ -43,6 +45,18 @@ std::vector<uint32_t> OrderOf(const Problem& problem, const Plan& plan, size_t n
   for (uint32_t job = 0; job < order.size(); ++job) {
     for_followers(job, [&](uint32_t next) { ++waits[next]; });
   }
+  // The graph's own edges.
+  std::vector<std::vector<uint32_t>> readers(nodes);
+  for (uint32_t node = 0; node < nodes; ++node) {
+    const auto [begin, end] = PortsOf(flat, node);
+    for (uint32_t port = begin; port < end; ++port) {
+      const graph::FlatValueId in = flat.ports[port].in;
+      if (in.valid() && flat.values[in.index].producer.valid()) {
+        readers[flat.values[in.index].producer.index].push_back(node);
+        ++waits[node];
+      }
+    }
+  }
   std::priority_queue<std::pair<int64_t, uint32_t>, std::vector<std::pair<int64_t, uint32_t>>, std::greater<>> ready;
   for (uint32_t node = 0; node < nodes; ++node) {
     if (waits[node] == 0) {
@@ -53,14 +67,16 @@ std::vector<uint32_t> OrderOf(const Problem& problem, const Plan& plan, size_t n
   while (!ready.empty()) {
     const uint32_t node = ready.top().second;
     ready.pop();
+    const auto release = [&](uint32_t next) {
+      if (--waits[next] == 0) {
+        ready.emplace(starts[next], next);
+      }
+    };
     for (uint32_t job = first[node]; job < first[node + 1]; ++job) {
       order.push_back(job);
-      for_followers(job, [&](uint32_t next) {
-        if (--waits[next] == 0) {
-          ready.emplace(starts[next], next);
-        }
-      });
+      for_followers(job, release);
     }
+    std::for_each(readers[node].begin(), readers[node].end(), release);
   }
   return order;
 }
@@ -81,7 +97,7 @@ void FillPlacement(const PlacementInput& input, const Problem& problem, const Be
   placement.makespan = Duration(best.plan.makespan);
   placement.tasks.reserve(problem.jobs.size());
   uint32_t counted = kNone;
-  for (const uint32_t job : OrderOf(problem, best.plan, input.flat.nodes.size())) {
+  for (const uint32_t job : OrderOf(input.flat, problem, best.plan)) {
     const Planned& planned = best.plan.jobs[job];
     const uint32_t node = problem.jobs[job].node;
     const Box box = problem.boxes.empty() ? Box{.count = input.flat.nodes[node].extent} : problem.boxes[job];

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
+
 namespace hpvm::scheduler {
 
 uint64_t Arena::Round(uint64_t bytes) {
@@ -64,10 +66,10 @@ std::optional<uint64_t> Arena::Grow(uint64_t bytes) {
   if (has_tail) {
     offset = tail->first;
   }
-  if (bytes > PieceEnd(offset) - offset) {
+  if (bytes > PieceEnd(offset) - offset && !HPVMD_MUTANT("plan_piece_straddled")) {
     offset = PieceEnd(offset);
   }
-  if (offset > bytes_max_ || bytes > bytes_max_ - offset) {
+  if (offset > bytes_max_ || bytes > bytes_max_ - offset + (HPVMD_MUTANT("plan_budget_by_one") ? kAlignment : 0)) {
     return std::nullopt;
   }
   if (has_tail && offset == tail->first) {
@@ -75,7 +77,7 @@ std::optional<uint64_t> Arena::Grow(uint64_t bytes) {
   } else if (offset > high_) {
     AddHole(high_, offset - high_);  // The rest of a piece.
   }
-  high_ = offset + bytes;
+  high_ = offset + bytes - (HPVMD_MUTANT("plan_arena_overlap") && bytes > kAlignment ? kAlignment : 0);
   return offset;
 }
 
@@ -106,6 +108,8 @@ void Arena::ReleaseHeld() {
   }
 }
 
-void Arena::Free(uint64_t offset, uint64_t bytes, Duration until) { held_.push({until, offset, Round(bytes)}); }
+void Arena::Free(uint64_t offset, uint64_t bytes, Duration until) {
+  held_.push({until, offset, Round(bytes) + (HPVMD_MUTANT("plan_freed_too_much") ? kAlignment : 0)});
+}
 
 }  // namespace hpvm::scheduler

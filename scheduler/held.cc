@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "scheduler/remainder.h"
 
 namespace hpvm::scheduler {
@@ -236,7 +237,8 @@ class Replay {
       if (range.is_empty() || !id.valid()) {
         return;
       }
-      is_broken ? Destroy(id, range.begin, range.end) : Write(id, range.begin, range.end, p.out.index);
+      const bool is_gone = is_broken && !HPVMD_MUTANT("plan_kept_not_intact");
+      is_gone ? Destroy(id, range.begin, range.end) : Write(id, range.begin, range.end, p.out.index);
     });
   }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
+
 namespace hpvm::scheduler::placing {
 
 Decoder::Decoder(const Problem& problem)
@@ -239,7 +241,9 @@ int64_t Decoder::Return(uint32_t job, const Option& option, int64_t end) const {
 void Decoder::Commit(uint32_t job, const Place& place, const Guide& guide, Plan& plan) {
   const Option& option = p_.OptionsOf(job)[place.option];
   const auto move = [&](const Leg& leg) {
-    TakeAll(leg.resource, leg.start, leg.end - leg.start);
+    if (!HPVMD_MUTANT("plan_link_not_taken")) {
+      TakeAll(leg.resource, leg.start, leg.end - leg.start);
+    }
     there(leg.item, leg.to) = leg.end;
     if (guide.wants_transfers) {
       const Item& item = p_.items[leg.item];

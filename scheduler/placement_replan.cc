@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "scheduler/placement.h"
 #include "scheduler/placement_decode.h"
 #include "scheduler/placement_options.h"
@@ -126,7 +127,8 @@ StatusOr<Reconsidered> Reconsider(const PlacementInput& input, std::span<const T
   // By the same evaluator: plans of one device are made by a simpler one.
   HPVMD_ASSIGN_OR_RETURN(const Placement after, Follow(input, out.fresh.tasks, false, unplaced));
   out.present = before.makespan;
-  out.is_worth_it = static_cast<double>(after.makespan.count()) < gain * static_cast<double>(before.makespan.count());
+  out.is_worth_it = HPVMD_MUTANT("plan_replan_for_nothing") ||
+                    static_cast<double>(after.makespan.count()) < gain * static_cast<double>(before.makespan.count());
   return out;
 }
 

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "base/failpoint.h"
+
 namespace hpvm::scheduler {
 namespace {
 
@@ -28,7 +30,7 @@ class Remover {
     FindNeeded();
     value_of_.resize(whole_.values.size());
     for (uint32_t node = 0; node < whole_.nodes.size(); ++node) {
-      if (is_needed_[node]) {
+      if (is_needed_[node] && !(HPVMD_MUTANT("plan_remainder_drops_node") && node % 5 == 4)) {
         AddNode(node);
       }
     }

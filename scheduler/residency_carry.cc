@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "scheduler/residency_walk.h"
 
 namespace hpvm::scheduler {
@@ -271,7 +272,7 @@ void ResidencyWalk::AddSwaps() {
       const bool is_known = std::any_of(out_.swaps.begin(), out_.swaps.end(), [&](const auto& swap) {
         return swap.first == from || swap.second == from || swap.first == made || swap.second == made;
       });
-      if (made != from && !is_known) {
+      if (made != from && !is_known && !HPVMD_MUTANT("plan_swap_missing")) {
         out_.swaps.push_back({from, made});
       }
     }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/failpoint.h"
 #include "scheduler/residency_walk.h"
 
 namespace hpvm::scheduler {
@@ -107,7 +108,8 @@ RangeSet ResidencyWalk::OnlyIn(uint32_t index) const {
 
 bool ResidencyWalk::MayEvict(uint32_t index) {
   const Copy& copy = copies_[index];
-  return !copy.is_pinned && (residents_[copy.space].overflow != SpaceFacts::kNone || OnlyIn(index).is_empty());
+  return (!copy.is_pinned || HPVMD_MUTANT("plan_victim_in_use")) &&
+         (residents_[copy.space].overflow != SpaceFacts::kNone || OnlyIn(index).is_empty());
 }
 
 // What moves in while the task before still runs must not wait for it, nor, where values move out first, for the one
@@ -216,7 +218,11 @@ Status ResidencyWalk::Evict(uint32_t index) {
       // It can leave as soon as its last user is done, and should not wait for memory until later.
       HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, overflow, std::min(start_, copy.until)));
     }
-    TakeFrom(index, target, only, mover_[overflow]);
+    if (HPVMD_MUTANT("plan_write_back_skipped")) {
+      copies_[target].valid.Add(only);
+    } else {
+      TakeFrom(index, target, only, mover_[overflow]);
+    }
     copy.is_pinned = false;
     UpdateNextUse(target);
   }

@@ -3,6 +3,7 @@
 // valid there and nowhere else.
 #include <utility>
 
+#include "base/failpoint.h"
 #include "scheduler/residency_walk.h"
 
 namespace hpvm::scheduler {
@@ -178,7 +179,7 @@ void ResidencyWalk::NoteWrite(FlatValueId value, uint32_t written_copy, ByteRang
     if (c == written_copy) {
       copies_[c].valid.Add(written);
     } else {
-      copies_[c].valid.Remove(written);
+      copies_[c].valid.Remove(HPVMD_MUTANT("plan_stale_copy") ? ByteRange() : written);
       if (copies_[c].valid.is_empty() && !written.is_empty()) {
         DropCopy(value, c);
       }

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/failpoint.h"
+
 namespace hpvm::scheduler {
 namespace {
 
@@ -72,6 +74,7 @@ void ResidencyWalk::AddPorts() {
     if (!value.producer.valid()) {
       out_.storages.push_back({.kind = Storage::Kind::kInput, .port = value.input, .bytes = value.bytes});
       AddCopy(FlatValueId(v), {.storage = StorageId(out_.storages.size() - 1),
+                               .is_writable = HPVMD_MUTANT("plan_copy_on_write_skipped"),
                                .device = mover_[kHostSpace],
                                .valid = RangeSet({0, value.bytes})});
     }
@@ -259,7 +262,8 @@ void ResidencyWalk::TakeFrom(uint32_t source, uint32_t target, RangeSet& missing
   }
   const RangeSet found = copies_[source].valid.Within(missing);
   for (const ByteRange& range : found.ranges()) {
-    EmitCopy(source, target, range, device);
+    const bool is_short = HPVMD_MUTANT("plan_copy_range_short") && range.bytes() > 1;
+    EmitCopy(source, target, {range.begin, range.end - (is_short ? 1 : 0)}, device);
   }
   missing.Remove(found);
   copies_[target].valid.Add(found);
@@ -271,6 +275,9 @@ void ResidencyWalk::EmitCopy(uint32_t source_index, uint32_t target_index, ByteR
   Copy& target = copies_[target_index];
   target.until = std::max(target.until, end_);
   if (source.space == kZeros) {
+    if (HPVMD_MUTANT("plan_zero_skipped")) {
+      return;
+    }
     target.device = device;
     AddStep({.kind = Step::Kind::kZero,
              .device = device,
@@ -325,7 +332,7 @@ Status ResidencyWalk::AddOutputs() {
 
 Status ResidencyWalk::AddOnHost() {
   for (const uint32_t output : input_.on_host) {
-    if (flat_.outputs[output].valid()) {
+    if (flat_.outputs[output].valid() && !HPVMD_MUTANT("plan_host_reads_early")) {
       HPVMD_RETURN_IF_ERROR(AddOutput(output));
     }
     out_.on_host.push_back(output_storage_[output]);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/task.h"
 
+#include "base/failpoint.h"
+
 namespace hpvm::scheduler {
 namespace {
 
@@ -20,7 +22,7 @@ PortAccess WholeBuffers::Of(graph::FlatNodeId, uint32_t, const Box&, uint32_t po
 }
 
 bool SplitIsSafe(const graph::FlatGraph& flat, const AccessModel& accesses, const std::vector<Task>& parts) {
-  if (parts.empty()) {
+  if (parts.empty() || HPVMD_MUTANT("plan_split_unsafe")) {
     return true;
   }
   const uint32_t node = parts.front().node.index;

@@ -39,28 +39,51 @@ class Executor {
  public:
   explicit Executor(const ExecutionInput& input)
       : in_(input), flat_(input.plan_input.flat), plan_(input.plan), contents_(flat_.values.size()) {
-    out_.states.assign(plan_.body.segment_count, SegmentState::kUntouched);
     out_.task_ns.assign(input.plan_input.tasks.size(), -1);
-    start_.assign(plan_.steps.size(), kNotRun);
-    end_.assign(plan_.steps.size(), kNotRun);
+    for (uint32_t s = 0; s < plan_.storages.size(); ++s) {
+      place_.push_back(s);
+    }
   }
 
   Execution Run() {
-    Time();
-    NameContents();
-    Replay();
+    NameContents(0);
+    BindInputs();
+    out_.is_complete = Pass(plan_.prologue);
+    for (uint32_t i = 0; i < in_.bodies && out_.is_complete; ++i) {
+      if (i > 0) {
+        NameContents(i);
+        for (const auto& [a, b] : plan_.swaps) {
+          std::swap(place_[a.index], place_[b.index]);
+        }
+      }
+      is_body_ = true;
+      std::fill(out_.task_ns.begin(), out_.task_ns.end(), -1);
+      out_.is_complete = Pass(plan_.body);
+      is_body_ = false;
+      CheckBody(i);
+    }
+    out_.is_complete = out_.is_complete && Pass(plan_.epilogue);
     CheckEnd();
     return std::move(out_);
   }
 
  private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
   void Add(const std::string& property, const std::string& sentence) {
     if (out_.faults.size() < kFaultsMax) {
       out_.faults.push_back(property + ": " + sentence);
     }
   }
 
-  uint32_t LaneOf(const Segment& segment) const {
+  // How a segment stands in a pass.
+  struct Flight {
+    bool is_submitted = false, is_settled = false, is_done = false;
+    int64_t submitted = 0, end = 0;
+  };
+
+  const Segment& At(uint32_t s) const { return plan_.segments[range_.first_segment + s]; }
+  static uint32_t LaneOf(const Segment& segment) {
     return segment.device * static_cast<uint32_t>(kLanes) + static_cast<uint32_t>(segment.lane);
   }
   bool IsInline(const Segment& segment) const {
@@ -71,92 +94,194 @@ class Executor {
   }
   bool IsStopped(int64_t at) const { return in_.stop_at >= 0 && at >= in_.stop_at; }
 
-  // When each segment and step begins and ends. A segment waits for earlier ones only, so one pass does.
-  void Time() {
-    const uint32_t first = plan_.body.first_segment;
-    std::vector<int64_t> segment_end(plan_.body.segment_count, kNotRun);
-    std::map<uint32_t, std::vector<int64_t>> lanes;  // Ends of a lane's segments.
-    std::map<uint32_t, bool> is_poisoned;
-    int64_t thread = 0;
-    bool is_submitting = true;
-    for (uint32_t s = 0; s < plan_.body.segment_count && is_submitting; ++s) {
-      const Segment& segment = plan_.segments[first + s];
-      const uint32_t lane = LaneOf(segment);
-      std::vector<int64_t>& done = lanes[lane];
-      int64_t ready = done.empty() ? 0 : done.back();
-      bool fails = is_poisoned[lane];
-      for (uint32_t w = 0; w < segment.wait_count; ++w) {
-        const uint32_t other = plan_.waits[segment.first_wait + w].segment;
-        if (other < first || other >= first + s) {
-          Add("ends", "Segment " + std::to_string(first + s) + " waits for segment " + std::to_string(other) +
-                          ", which does not come before it.");
-          return;
-        }
-        fails = fails || segment_end[other - first] == kNotRun;
-        ready = std::max(ready, segment_end[other - first]);
-      }
-      if (IsInline(segment)) {
-        // The thread waits itself; what it waits for in vain ends the run.
-        is_submitting = !fails;
-        thread = std::max(thread, ready);
-        ready = thread;
-      } else if (done.size() >= in_.in_flight_max) {
-        thread = std::max(thread, done[done.size() - in_.in_flight_max]);
-      }
-      is_submitting = is_submitting && !IsStopped(thread);
-      if (!is_submitting || fails) {
-        is_poisoned[lane] = true;
-        continue;
-      }
-      ready = std::max(ready, thread);
-      if (RunSegment(segment, ready, &segment_end[s])) {
-        done.push_back(segment_end[s]);
-        out_.states[s] = SegmentState::kDone;
-        thread = IsInline(segment) ? segment_end[s] : thread;
-      } else {
-        is_poisoned[lane] = true;
-        segment_end[s] = kNotRun;
-        is_submitting = !IsInline(segment);
-      }
+  // As the engine does: segments of drivers are submitted ahead, in plan order and as far as the window goes; those of
+  // the host run on the submitting thread, in plan order. A pass begins when all of the one before has ended.
+  bool Pass(const scheduler::StepRange& range) {
+    range_ = range;
+    flights_.assign(range.segment_count, {});
+    in_flight_.clear();
+    lane_end_.clear();
+    start_.assign(plan_.steps.size(), kNotRun);
+    end_.assign(plan_.steps.size(), kNotRun);
+    next_ = 0;
+    thread_ = out_.end;
+    bool goes_on = CheckWaits() && !IsStopped(thread_);
+    for (uint32_t s = 0; s < range.segment_count && goes_on; ++s) {
+      goes_on = !IsInline(At(s)) || RunHere(s);
     }
-    out_.is_complete = std::all_of(segment_end.begin(), segment_end.end(), [](int64_t end) { return end != kNotRun; });
+    while (goes_on && !is_broken_ && SubmitAhead() < kWaits) {
+      thread_ = std::max(thread_, blocked_);
+    }
+    Settle();
+    const bool is_complete =
+        std::all_of(flights_.begin(), flights_.end(), [](const Flight& flight) { return flight.is_done; });
+    if (goes_on && !is_complete && !is_broken_) {
+      Add("ends", "A segment waits for ever.");
+    }
+    Replay();
+    if (is_body_) {
+      NoteStates();
+    }
+    return is_complete;
   }
 
-  bool RunSegment(const Segment& segment, int64_t at, int64_t* end) {
-    for (uint32_t i = segment.first_step; i < segment.first_step + segment.step_count; ++i) {
-      if (IsLost(segment, at) || IsStopped(at)) {
-        return false;
-      }
-      start_[i] = at;
-      at += in_.duration(plan_.steps[i]);
-      out_.states[Index(segment)] = SegmentState::kBroken;
-      if (IsLost(segment, at)) {
-        end_[i] = kNotRun;  // It began, and nobody knows what it did.
-        out_.end = std::max(out_.end, in_.lost_at);
-        return false;
-      }
-      end_[i] = at;
-      out_.end = std::max(out_.end, at);
-      if (plan_.steps[i].kind == Step::Kind::kRun) {
-        int64_t& ns = out_.task_ns[plan_.steps[i].task];
-        if (ns >= 0) {
-          Add("once", "Task " + std::to_string(plan_.steps[i].task) + " runs twice.");
+  bool CheckWaits() {
+    for (uint32_t s = 0; s < range_.segment_count; ++s) {
+      for (uint32_t w = 0; w < At(s).wait_count; ++w) {
+        const uint32_t other = plan_.waits[At(s).first_wait + w].segment;
+        if (other < range_.first_segment || other >= range_.first_segment + s) {
+          Add("ends", "Segment " + std::to_string(range_.first_segment + s) + " waits for segment " +
+                          std::to_string(other) + ", which does not come before it.");
+          return false;
         }
-        ns = end_[i] - start_[i];
       }
     }
-    *end = at;
     return true;
   }
-  size_t Index(const Segment& segment) const {
-    return static_cast<size_t>(&segment - plan_.segments.data()) - plan_.body.first_segment;
+
+  // When what the segment waits for is reached; kNever: not before others go on. `*fails`: never.
+  int64_t Ready(uint32_t s, bool* fails) const {
+    int64_t ready = 0;
+    for (uint32_t w = 0; w < At(s).wait_count; ++w) {
+      const Flight& other = flights_[plan_.waits[At(s).first_wait + w].segment - range_.first_segment];
+      *fails = *fails || (other.is_settled && !other.is_done);
+      ready = std::max(ready, other.is_settled ? other.end : kNever);
+    }
+    return ready;
   }
 
-  // What each value is made of: by range, the value whose maker wrote it.
-  void NameContents() {
+  // Drivers begin what they were given as soon as they can.
+  void Settle() {
+    for (uint32_t s = 0; s < next_; ++s) {
+      Flight& flight = flights_[s];
+      if (!flight.is_submitted || flight.is_settled) {
+        continue;
+      }
+      bool fails = false;
+      const int64_t ready = Ready(s, &fails);
+      if (fails) {
+        flight.is_settled = true;
+        flight.end = thread_;
+        is_broken_ = true;
+      } else if (ready != kNever) {
+        RunSegment(s, std::max({ready, flight.submitted, lane_end_[LaneOf(At(s))]}));
+      }
+    }
+  }
+
+  // Returns, and leaves in blocked_, when it can go on; kNever: all is submitted.
+  int64_t SubmitAhead() {
+    for (; next_ < range_.segment_count; ++next_) {
+      const Segment& segment = At(next_);
+      if (IsInline(segment)) {
+        continue;
+      }
+      Settle();
+      std::vector<uint32_t>& flying = in_flight_[LaneOf(segment)];
+      std::erase_if(flying, [&](uint32_t s) { return flights_[s].is_settled && flights_[s].end <= thread_; });
+      if (flying.size() >= in_.window) {
+        return blocked_ = flights_[flying.front()].is_settled ? flights_[flying.front()].end : kWaits;
+      }
+      if (plan_.steps[segment.first_step].has_late_extent) {
+        bool fails = false;
+        const int64_t ready = Ready(next_, &fails);
+        if (ready > thread_) {
+          return blocked_ = ready == kNever ? kWaits : ready;
+        }
+      }
+      flights_[next_].is_submitted = true;
+      flights_[next_].submitted = thread_;
+      flying.push_back(next_);
+    }
+    Settle();
+    return blocked_ = kNever;
+  }
+
+  // A segment of the submitting thread's own.
+  bool RunHere(uint32_t s) {
+    while (true) {
+      SubmitAhead();
+      bool fails = false;
+      const int64_t ready = Ready(s, &fails);
+      if (fails || is_broken_ || (ready == kNever && blocked_ >= kWaits)) {
+        if (!fails && !is_broken_) {
+          Add("ends", "The host waits for ever.");
+        }
+        return false;
+      }
+      if (ready <= thread_) {
+        break;
+      }
+      thread_ = std::max(thread_, std::min(ready, blocked_));
+    }
+    if (IsStopped(thread_)) {
+      return false;
+    }
+    flights_[s].is_submitted = true;
+    RunSegment(s, thread_);
+    thread_ = flights_[s].end;
+    return flights_[s].is_done;
+  }
+
+  void RunSegment(uint32_t s, int64_t at) {
+    const Segment& segment = At(s);
+    Flight& flight = flights_[s];
+    flight.is_settled = true;
+    flight.is_done = true;
+    for (uint32_t i = segment.first_step; i < segment.first_step + segment.step_count && flight.is_done; ++i) {
+      if (IsLost(segment, at) || IsStopped(at) || is_broken_) {
+        flight.is_done = false;
+        break;
+      }
+      const Step& step = plan_.steps[i];
+      const int64_t takes = in_.duration(step);
+      longest_ = std::max(longest_, takes);
+      start_[i] = at;
+      at += takes;
+      out_.end = std::max(out_.end, at);
+      // It began, and nobody knows what it did.
+      flight.is_done = !IsLost(segment, at) && !(step.kind == Step::Kind::kRun && step.task == in_.failing_task);
+      end_[i] = flight.is_done ? at : kNotRun;
+      if (flight.is_done && step.kind == Step::Kind::kRun) {
+        if (out_.task_ns[step.task] >= 0) {
+          Add("once", "Task " + std::to_string(step.task) + " runs twice.");
+        }
+        out_.task_ns[step.task] = takes;
+      }
+    }
+    is_broken_ = is_broken_ || !flight.is_done;
+    flight.end = at;
+    lane_end_[LaneOf(segment)] = at;
+  }
+
+  // What was submitted and did not end may have done anything.
+  void NoteStates() {
+    out_.states.assign(range_.segment_count, SegmentState::kUntouched);
+    for (uint32_t s = 0; s < range_.segment_count; ++s) {
+      out_.states[s] = flights_[s].is_done        ? SegmentState::kDone
+                       : flights_[s].is_submitted ? SegmentState::kBroken
+                                                  : SegmentState::kUntouched;
+    }
+  }
+
+  uint32_t NameOf(uint32_t value, uint32_t iteration) const {
+    return iteration * static_cast<uint32_t>(flat_.values.size()) + value;
+  }
+
+  // What each value is made of in an iteration: by range, the value whose maker wrote it, and when.
+  void NameContents(uint32_t iteration) {
+    iteration_ = iteration;
+    const std::vector<IntervalMap<uint32_t>> last = std::move(contents_);
+    contents_.assign(flat_.values.size(), {});
     for (uint32_t v = 0; v < flat_.values.size(); ++v) {
-      if (!flat_.values[v].producer.valid()) {
-        contents_[v].Assign({0, flat_.values[v].bytes}, v);
+      if (flat_.values[v].producer.valid()) {
+        continue;
+      }
+      contents_[v].Assign({0, flat_.values[v].bytes}, v);
+      for (const scheduler::Carry& carry : in_.plan_input.carries) {
+        if (iteration > 0 && flat_.values[v].input == carry.input) {
+          contents_[v] = last[flat_.outputs[carry.output].index];
+        }
       }
     }
     const auto& tasks = in_.plan_input.tasks;
@@ -173,7 +298,7 @@ class Executor {
         } else if (is_first) {
           contents_[p.out.index].Assign({0, flat_.values[p.out.index].bytes}, Holder::kZero);
         }
-        contents_[p.out.index].Assign(AccessOf(t, port).written, p.out.index);
+        contents_[p.out.index].Assign(AccessOf(t, port).written, NameOf(p.out.index, iteration));
       }
     }
   }
@@ -184,7 +309,8 @@ class Executor {
   }
 
   std::pair<uint64_t, uint64_t> Locate(StorageId id) const {
-    const scheduler::MemoryRange at = scheduler::Locate(plan_, {.storage = id, .range = {0, 1}});
+    const StorageId now(place_[id.index]);
+    const scheduler::MemoryRange at = scheduler::Locate(plan_, {.storage = now, .range = {0, 1}});
     return {at.memory, at.range.begin};
   }
 
@@ -197,13 +323,17 @@ class Executor {
     }
   };
 
-  void Replay() {
+  void BindInputs() {
     for (uint32_t s = 0; s < plan_.storages.size(); ++s) {
       const scheduler::Storage& storage = plan_.storages[s];
       if (storage.kind == scheduler::Storage::Kind::kInput) {
         BindInput(StorageId(s), storage.port);
       }
     }
+  }
+
+  void Replay() {
+    moving_.clear();
     std::vector<Event> events;
     for (uint32_t i = 0; i < plan_.steps.size(); ++i) {
       if (start_[i] != kNotRun) {
@@ -231,7 +361,10 @@ class Executor {
   // Nobody may write what another step touches meanwhile, nor touch what another one writes. A step may touch the same
   // bytes by several ports, so that all its accesses are looked at before they are noted.
   void Begin(uint32_t index) {
-    const int64_t until = end_[index] == kNotRun ? std::numeric_limits<int64_t>::max() : end_[index];
+    const int64_t until = end_[index] == kNotRun ? kNever : end_[index];
+    if (in_.stop_at >= 0 && start_[index] >= in_.stop_at + longest_) {
+      Add("stop", "Step " + std::to_string(index) + " begins after the run was stopped.");
+    }
     const std::vector<scheduler::StepAccess> accesses = scheduler::AccessesOf(in_.plan_input, plan_, index);
     for (const scheduler::StepAccess& access : accesses) {
       const auto [memory, address] = Locate(access.storage);
@@ -254,6 +387,9 @@ class Executor {
     const Step& step = plan_.steps[index];
     if (step.kind == Step::Kind::kRun) {
       Expect(step.task);
+      if (step.has_late_extent) {
+        ExpectExtents(step.task);
+      }
     } else if (step.kind == Step::Kind::kCopy) {
       Read(index, step);
     }
@@ -318,6 +454,12 @@ class Executor {
     return holds;
   }
 
+  bool IsZero(uint32_t value, ByteRange range) {
+    bool is_zero = true;
+    contents_[value].Visit(range, [&](ByteRange, uint32_t writer) { is_zero = is_zero && writer == Holder::kZero; });
+    return is_zero;
+  }
+
   void Expect(uint32_t task) {
     const scheduler::Task& t = in_.plan_input.tasks[task];
     const uint32_t begin = flat_.nodes[t.node.index].first_port;
@@ -334,6 +476,19 @@ class Executor {
     }
   }
 
+  void ExpectExtents(uint32_t task) {
+    const graph::FlatNode& node = flat_.nodes[in_.plan_input.tasks[task].node.index];
+    for (const scheduler::LateExtent& extent : plan_.late_extents) {
+      if (extent.task == task) {
+        const FlatValueId value =
+            flat_.ports[node.first_port + static_cast<uint32_t>(node.extent_port[extent.dimension])].in;
+        if (!Holds(extent.storage, value, {0, flat_.values[value.index].bytes})) {
+          Add("inputs", "Task " + std::to_string(task) + " is not told how many instances it has.");
+        }
+      }
+    }
+  }
+
   void Write(uint32_t task) {
     const scheduler::Task& t = in_.plan_input.tasks[task];
     const uint32_t begin = flat_.nodes[t.node.index].first_port;
@@ -344,32 +499,50 @@ class Executor {
       const ByteRange written = AccessOf(task, port).written;
       const auto [memory, address] = Locate(plan_.port_storage[plan_.first_port[task] + port - begin]);
       memory_[memory].Assign({address + written.begin, address + written.end},
-                             {.writer = flat_.ports[port].out.index, .shift = address});
+                             {.writer = NameOf(flat_.ports[port].out.index, iteration_), .shift = address});
+    }
+  }
+
+  void CheckBody(uint32_t iteration) {
+    if (!out_.is_complete) {
+      return;
+    }
+    for (size_t i = 0; i < plan_.on_host.size(); ++i) {
+      const FlatValueId value = flat_.outputs[in_.plan_input.on_host[i]];
+      if (value.valid() && !Holds(plan_.on_host[i], value, {0, flat_.values[value.index].bytes})) {
+        Add("on host", "The host does not find output " + std::to_string(in_.plan_input.on_host[i]) +
+                           " after iteration " + std::to_string(iteration) + ".");
+      }
+    }
+    for (size_t t = 0; t < out_.task_ns.size(); ++t) {
+      if (out_.task_ns[t] < 0) {
+        Add("once", "Task " + std::to_string(t) + " does not run.");
+      }
     }
   }
 
   void CheckEnd() {
-    if (out_.is_complete) {
-      for (uint32_t s = 0; s < plan_.storages.size(); ++s) {
-        const scheduler::Storage& storage = plan_.storages[s];
-        const FlatValueId value =
-            storage.kind == scheduler::Storage::Kind::kOutput ? flat_.outputs[storage.port] : FlatValueId();
-        if (value.valid() && !Holds(StorageId(s), value, {0, flat_.values[value.index].bytes})) {
-          Add("outputs", "Output " + std::to_string(storage.port) + " is not what it should be.");
-        }
-      }
-      for (size_t t = 0; t < out_.task_ns.size(); ++t) {
-        if (out_.task_ns[t] < 0) {
-          Add("once", "Task " + std::to_string(t) + " does not run.");
-        }
-      }
-      return;
+    if (in_.stop_at >= 0 && out_.end > in_.stop_at + longest_) {
+      Add("stop", "The run goes on after it was stopped.");
     }
-    CheckHeld();
+    if (!out_.is_complete) {
+      return in_.plan_input.carries.empty() ? CheckHeld() : void();
+    }
+    for (uint32_t s = 0; s < plan_.storages.size(); ++s) {
+      const scheduler::Storage& storage = plan_.storages[s];
+      const FlatValueId value =
+          storage.kind == scheduler::Storage::Kind::kOutput ? flat_.outputs[storage.port] : FlatValueId();
+      if (value.valid() && !Holds(StorageId(s), value, {0, flat_.values[value.index].bytes})) {
+        Add("outputs", "Output " + std::to_string(storage.port) + " is not what it should be.");
+      }
+    }
   }
 
   // What is said to be kept after a break must be there.
   void CheckHeld() {
+    if (out_.states.empty()) {
+      out_.states.assign(plan_.body.segment_count, SegmentState::kUntouched);
+    }
     const auto held = scheduler::FindHeld({.flat = flat_,
                                            .tasks = in_.plan_input.tasks,
                                            .accesses = in_.plan_input.accesses,
@@ -377,20 +550,35 @@ class Executor {
                                            .states = out_.states});
     for (uint32_t v = 0; v < held.size(); ++v) {
       for (const scheduler::HeldPiece& piece : held[v]) {
-        if (!Holds(piece.storage, FlatValueId(v), piece.range)) {
+        // Without a storage: zeros that lie nowhere.
+        if (piece.storage.valid() ? !Holds(piece.storage, FlatValueId(v), piece.range) : !IsZero(v, piece.range)) {
           Add("kept", "Value " + std::to_string(v) + " is said to be in storage " +
-                          std::to_string(piece.storage.index) + ", and is not.");
+                          std::to_string(piece.storage.valid() ? piece.storage.index : 0) + ", and is not.");
         }
       }
     }
   }
 
+  static constexpr int64_t kWaits = kNever - 1;  // For something that is not settled yet.
+
   const ExecutionInput& in_;
   const graph::FlatGraph& flat_;
   const scheduler::Residency& plan_;
   Execution out_;
-  std::vector<int64_t> start_, end_;                // By step.
-  std::vector<IntervalMap<uint32_t>> contents_;     // By value.
+  // Of the pass.
+  scheduler::StepRange range_;
+  std::vector<Flight> flights_;                            // By segment.
+  std::map<uint32_t, std::vector<uint32_t>> in_flight_;   // By lane.
+  std::map<uint32_t, int64_t> lane_end_;
+  std::vector<int64_t> start_, end_;                      // By step.
+  uint32_t next_ = 0;                                     // To be submitted ahead.
+  int64_t thread_ = 0, blocked_ = 0;
+  bool is_body_ = false;
+  bool is_broken_ = false;  // Something failed, and nothing begins any more.
+  int64_t longest_ = 0;     // Of the steps that ran.
+  uint32_t iteration_ = 0;
+  std::vector<uint32_t> place_;                   // By storage: whose memory it has now.
+  std::vector<IntervalMap<uint32_t>> contents_;  // By value.
   std::map<uint64_t, IntervalMap<Holder>> memory_;
   std::map<uint64_t, IntervalMap<Busy>> busy_;
   std::map<uint32_t, std::vector<std::pair<ByteRange, Holder>>> moving_;  // By step: what a copy has read.

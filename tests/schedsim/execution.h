@@ -21,24 +21,26 @@ struct ExecutionInput {
   const scheduler::Residency& plan;
   // How long a step takes, in nanoseconds; jitter included.
   std::function<int64_t(const scheduler::Step&)> duration;
-  uint32_t in_flight_max = 8;  // Segments of one lane that are submitted and not done.
+  uint32_t bodies = 1;      // Iterations.
+  uint32_t window = 8;      // Segments of one lane that are submitted and not done.
   // From this moment on the device does nothing any more; negative: never.
   int64_t lost_at = -1;
   scheduler::DeviceIndex lost_device = 0;
   // From this moment on no step begins; negative: never.
   int64_t stop_at = -1;
+  uint32_t failing_task = 0xffffffffu;  // Its launch fails.
 };
 
 struct Execution {
   std::vector<std::string> faults;  // "property: sentence".
   int64_t end = 0;                  // When everything that was begun is over.
   bool is_complete = false;
-  std::vector<scheduler::SegmentState> states;  // Of the body.
-  std::vector<int64_t> task_ns;                 // By task; -1: did not run.
+  std::vector<scheduler::SegmentState> states;  // Of the body that ran last.
+  std::vector<int64_t> task_ns;                 // By task, of that body; -1: did not run.
 };
 
-// The body, once. Contents are replayed in the order of time: what a step reads is looked at when it begins, what it
-// writes is there when it ends.
+// Everything: prologue, bodies, between which storages trade places, epilogue. Contents are replayed in the order of
+// time: what a step reads is looked at when it begins, what it writes is there when it ends.
 Execution Execute(const ExecutionInput& input);
 
 }  // namespace hpvm::schedsim

@@ -140,7 +140,8 @@ class GraphMaker {
         port.overwrites = port.access != Access::kIn && rng_.Below(2) == 0;
         kernel.ports.push_back(port);
       }
-      kernel.may_cut = by_rows && rng_.Below(3) > 0;
+      // Of others the parts write the same bytes: nobody must cut them.
+      kernel.may_cut = rng_.Below(by_rows ? 3 : 9) > (by_rows ? 0 : 6);
       kernel.grain = uint64_t{1} << rng_.Below(4);
       AddCandidates();
     }
@@ -186,6 +187,10 @@ class GraphMaker {
         values_.push_back(p.out);
       }
       flat().ports.push_back(p);
+      // As data says: an input tells how many instances there are.
+      if (port.access == Access::kIn && rng_.Below(20) == 0) {
+        flat().nodes[id.index].extent_port[0] = static_cast<int32_t>(flat().ports.size() - 1 - node.first_port);
+      }
     }
   }
 
@@ -240,6 +245,13 @@ void LimitMemory(Rng& rng, const SimGraph& graph, SimMachine* machine) {
     scheduler::SpaceFacts& facts = machine->spaces[space];
     // Host memory is also where copies between others pass through.
     facts.bytes_max = largest * (space == 0 ? 4 : 1) + rng.Below(4) * largest / 2;
+    if (rng.Below(12) == 0) {
+      facts.bytes_max = largest / (2 + rng.Below(3));  // Too little for some launches.
+    }
+    if (rng.Below(4) == 0) {
+      facts.piece_bytes_max = (largest + rng.Below(2) * largest / 2) / scheduler::kStorageAlignment *
+                              scheduler::kStorageAlignment;
+    }
     facts.overflow = space == scheduler::kHostSpace ? disk : scheduler::kHostSpace;
   }
   for (auto d = static_cast<uint32_t>(machine->devices.size()); d-- > 0;) {

@@ -67,6 +67,8 @@ class World {
     for (size_t space = 0; space < 16; ++space) {
       bytes_per_ns_.push_back(0.5 + static_cast<double>(rng_.Below(500)) / 10);
     }
+    constexpr uint64_t kEfforts[] = {0, 100, 400, 400, 2'000};
+    effort_ = kEfforts[rng_.Below(5)];
     jitter_ = rng_.Below(3) == 0 ? 0 : 0.02 * static_cast<double>(rng_.Below(50));
   }
 
@@ -117,7 +119,7 @@ class World {
                                     .candidates = candidates,
                                     .costs = costs,
                                     .accesses = &accesses,
-                                    .effort = 4'000,
+                                    .effort = effort_,
                                     .seed = rng_.Next(),
                                     .wants_transfers = true};
     uint32_t unplaced = 0;
@@ -135,12 +137,19 @@ class World {
       Add("schedule: " + Message(checked.status()));
       return std::nullopt;
     }
+    if (&flat == &graph_.flat && candidates.size() == graph_.candidates.size()) {
+      PlanAgain(input, *placed);
+    }
     Planned planned{*std::move(placed), {}};
+    CheckParts(flat, accesses, planned.placement.tasks);
     const scheduler::ResidencyInput memory = MemoryInput(flat, accesses, planned.placement.tasks, with_carries);
     uint32_t culprit = 0xffffffffu;
     StatusOr<Residency> residency = scheduler::PlanResidency(memory, &culprit);
     if (!residency.ok()) {
-      CheckRefusal(flat, planned.placement.tasks, culprit, residency.status());
+      if (culprit >= planned.placement.tasks.size() && culprit != 0xffffffffu) {
+        Add("refusal: No task is to blame.");
+      }
+      CheckRefusal(flat, planned.placement.tasks, residency.status(), with_carries);
       return std::nullopt;
     }
     planned.residency = *std::move(residency);
@@ -151,10 +160,56 @@ class World {
     counts().tasks += planned.placement.tasks.size();
     counts().evictions += planned.residency.evictions;
     counts().spills += planned.residency.spills;
+    counts().late_extents += planned.residency.late_extents.size();
     for (const Task& task : planned.placement.tasks) {
       counts().parts += task.is_part ? 1 : 0;
     }
     return planned;
+  }
+
+  // Between two runs, when costs are known better: whether to go on with the tasks of the last one.
+  void PlanAgain(const scheduler::PlacementInput& input, const Placement& placed) {
+    if (!present_.empty() && Chance(40)) {
+      uint32_t unplaced = 0;
+      const StatusOr<scheduler::Reconsidered> again = scheduler::Reconsider(input, present_, &unplaced);
+      StatusOr<Placement> before = scheduler::Follow(input, present_, false, &unplaced);
+      if (!again.ok() || !before.ok()) {
+        return Add("replanning: " + Message(again.ok() ? before.status() : again.status()));
+      }
+      const StatusOr<Duration> now = scheduler::CheckSchedule(input, *before);
+      if (!now.ok() || *now != again->present) {
+        return Add("replanning: What the present plan takes is wrong. " + Message(now.status()));
+      }
+      StatusOr<Placement> after = scheduler::Follow(input, again->fresh.tasks, false, &unplaced);
+      const double gain = static_cast<double>(after.ok() ? after->makespan.count() : 0) /
+                          std::max(1.0, static_cast<double>(before->makespan.count()));
+      if (!after.ok() || again->is_worth_it != (gain < scheduler::kReplanGain)) {
+        return Add("replanning: A plan that takes " + std::to_string(gain) + " times as long is said to be worth it, or " +
+                   "a better one not.");
+      }
+      counts().replanned += again->is_worth_it ? 1 : 0;
+    }
+    present_ = placed.tasks;
+  }
+
+  // What one part writes is nothing that another one touches.
+  void CheckParts(const graph::FlatGraph& flat, const SimAccesses& accesses, const std::vector<Task>& tasks) {
+    const auto meet = [](const scheduler::ByteRange& a, const scheduler::ByteRange& b) {
+      return std::max(a.begin, b.begin) < std::min(a.end, b.end);
+    };
+    for (size_t a = 0; a < tasks.size(); ++a) {
+      for (size_t b = 0; tasks[a].is_part && b < tasks.size(); ++b) {
+        const uint32_t node = tasks[a].node.index;
+        for (uint32_t port = flat.nodes[node].first_port;
+             a != b && tasks[b].node == tasks[a].node && port < PortsEnd(flat, node); ++port) {
+          const scheduler::PortAccess of_a = accesses.Of(tasks[a].node, tasks[a].choice, tasks[a].box, port);
+          const scheduler::PortAccess of_b = accesses.Of(tasks[b].node, tasks[b].choice, tasks[b].box, port);
+          if (meet(of_a.written, of_b.written) || meet(of_a.written, of_b.read)) {
+            return Add("parts: Parts of node " + std::to_string(node) + " write what others touch.");
+          }
+        }
+      }
+    }
   }
 
   scheduler::ResidencyInput MemoryInput(const graph::FlatGraph& flat, const SimAccesses& accesses,
@@ -171,20 +226,30 @@ class World {
     return input;
   }
 
-  // Budgets have room for any launch: only what carries hold all the time, and copies on their way, can make it too
-  // little.
-  void CheckRefusal(const graph::FlatGraph& flat, const std::vector<Task>& tasks, uint32_t culprit,
-                    const Status& status) {
+  // No memory is too little where every launch alone fits each: all else can leave for the disk, through the host's.
+  // What iterations hand on stays, its input and its output.
+  void CheckRefusal(const graph::FlatGraph& flat, const std::vector<Task>& tasks, const Status& status,
+                    bool with_carries) {
     ++counts().refusals;
     if (machine_.spaces.empty()) {
-      Add("refusal: There are no limits, and yet: " + Message(status));
-    } else if (culprit < tasks.size()) {
-      const uint64_t needs = Footprint(flat, tasks[culprit].node.index);
-      const uint64_t room = machine_.spaces[machine_.devices[tasks[culprit].device].space].bytes_max;
-      if (graph_.carries.empty() && 2 * needs <= room) {
-        Add("refusal: A launch that needs " + std::to_string(needs) + " of " + std::to_string(room) +
-            " bytes is refused: " + Message(status));
-      }
+      return Add("refusal: There are no limits, and yet: " + Message(status));
+    }
+    if (status.code() != absl::StatusCode::kResourceExhausted) {
+      return Add("refusal: " + Message(status));
+    }
+    uint64_t needs = 0, room = ~uint64_t{0};
+    for (const Task& task : tasks) {
+      needs = std::max(needs, Footprint(flat, task.node.index));
+    }
+    for (const scheduler::SpaceFacts& facts : machine_.spaces) {
+      room = std::min({room, facts.bytes_max, facts.piece_bytes_max});
+    }
+    for (size_t k = 0; with_carries && k < graph_.carries.size(); ++k) {
+      needs += 4 * (flat.values[flat.outputs[graph_.carries[k].output].index].bytes + scheduler::kStorageAlignment);
+    }
+    if (needs <= room) {
+      Add("refusal: A launch that needs " + std::to_string(needs) + " bytes, where each memory has " +
+          std::to_string(room) + " at least, is refused: " + Message(status));
     }
   }
 
@@ -192,23 +257,28 @@ class World {
     ++counts().runs;
     const SimAccesses accesses(graph_.flat, graph_.kernels);
     if (!graph_.carries.empty() && Chance(60)) {
-      Plan(graph_.flat, accesses, graph_.candidates, true);  // Its checker replays iterations.
+      const std::optional<Planned> planned = Plan(graph_.flat, accesses, graph_.candidates, true);
+      if (planned.has_value() && verdict_.faults.empty()) {
+        CarryOut(graph_.flat, accesses, *planned, graph_.candidates, 0, true);
+      }
       return;
     }
     std::optional<Planned> planned = Plan(graph_.flat, accesses, graph_.candidates, false);
     if (planned.has_value() && verdict_.faults.empty()) {
-      CarryOut(graph_.flat, accesses, *planned, graph_.candidates, 0);
+      CarryOut(graph_.flat, accesses, *planned, graph_.candidates, 0, false);
     }
   }
 
   // Runs the plan; after a loss, what is left of it.
   void CarryOut(const graph::FlatGraph& flat, const SimAccesses& accesses, const Planned& planned,
-                const std::vector<std::vector<Candidate>>& candidates, int depth) {
-    const scheduler::ResidencyInput memory = MemoryInput(flat, accesses, planned.placement.tasks, false);
+                const std::vector<std::vector<Candidate>>& candidates, int depth, bool iterates) {
+    const scheduler::ResidencyInput memory = MemoryInput(flat, accesses, planned.placement.tasks, iterates);
     ExecutionInput input{.plan_input = memory,
                          .plan = planned.residency,
                          .duration = [&](const scheduler::Step& step) { return StepNs(flat, planned, step); },
-                         .in_flight_max = 1 + static_cast<uint32_t>(rng_.Below(8))};
+                         .bodies = iterates ? 1 + static_cast<uint32_t>(rng_.Below(4)) : 1,
+                         .window = 1 + static_cast<uint32_t>(rng_.Below(8))};
+    counts().iterations += iterates ? input.bodies : 0;
     const auto moment = [&] {
       return static_cast<int64_t>(rng_.Below(static_cast<uint64_t>(planned.placement.makespan.count()) * 2 + 1));
     };
@@ -217,22 +287,31 @@ class World {
     if (is_lost) {
       input.lost_device = 1 + static_cast<uint32_t>(rng_.Below(machine_.computing - 1));
       input.lost_at = moment();
-    } else if (luck < 40) {
+    } else if (luck < 35) {
       input.stop_at = moment();
-      ++(luck < 35 ? counts().cancels : counts().failures);
+      ++counts().cancels;
+    } else if (luck < 40) {
+      input.failing_task = static_cast<uint32_t>(rng_.Below(planned.placement.tasks.size()));
+      ++counts().failures;
     }
     const Execution execution = Execute(input);
     for (const std::string& fault : execution.faults) {
       Add(fault);
     }
     Learn(flat, planned, execution);
-    if (!execution.is_complete && input.stop_at < 0 && !is_lost) {
-      Add("ends: Nothing went wrong, and the run did not come to its end.");
+    const bool has_failed = input.failing_task < planned.placement.tasks.size();
+    if (execution.is_complete ? has_failed : input.stop_at < 0 && !is_lost && !has_failed) {
+      Add(has_failed ? "ends: A task failed, and the run did not."
+                     : "ends: Nothing went wrong, and the run did not come to its end.");
     }
     if (execution.is_complete || !is_lost || !verdict_.faults.empty()) {
       return;
     }
     ++counts().losses;
+    counts().losses_again += depth > 0 ? 1 : 0;
+    if (iterates) {
+      return;  // Begins again, without the device.
+    }
     GoOn(flat, memory, planned, execution, candidates, input.lost_device, depth);
   }
 
@@ -252,14 +331,12 @@ class World {
     counts().kept_values += rest.kept.size();
     CheckRemainder(flat, rest, is_kept);
     for (std::vector<Candidate>& leaf : candidates) {
-      // Choices stay what they are: the lost device's candidates move to the end, out of reach.
       std::erase_if(leaf, [&](const Candidate& candidate) { return candidate.device == lost; });
     }
-    lost_.push_back(lost);
     const SimAccesses accesses(rest.flat, graph_.kernels);
     const std::optional<Planned> next = Plan(rest.flat, accesses, candidates, false);
     if (next.has_value() && verdict_.faults.empty()) {
-      CarryOut(rest.flat, accesses, *next, candidates, depth + 1);
+      CarryOut(rest.flat, accesses, *next, candidates, depth + 1, false);
     }
   }
 
@@ -345,7 +422,8 @@ class World {
   std::vector<scheduler::CostHistory> histories_;  // As truth_.
   std::vector<double> bytes_per_ns_;
   double jitter_ = 0;
-  std::vector<uint32_t> lost_;
+  uint64_t effort_ = 0;
+  std::vector<Task> present_;  // Of the last plan of the whole graph.
   Verdict verdict_;
 };
 
@@ -363,11 +441,13 @@ std::string Counts::ToString() const {
   const auto part = [](const char* name, uint64_t value) { return std::string(name) + " " + std::to_string(value); };
   std::string text = part("worlds", worlds) + ", " + part("runs", runs) + ", " + part("plans", plans) + ", " +
                      part("nodes", nodes) + ", " + part("tasks", tasks) + ", " + part("parts of launches", parts) +
-                     "\nfaults: " + part("devices lost", losses) + ", " + part("values kept", kept_values) + ", " +
+                     "\nfaults: " + part("devices lost", losses) + ", " + part("after another", losses_again) + ", " +
+                     part("values kept", kept_values) + ", " +
                      part("failures", failures) + ", " + part("cancels", cancels) + ", " +
                      part("without a device", no_device) + "\nmemory: " + part("worlds with limits", with_budgets) +
                      ", " + part("evictions", evictions) + ", " + part("spills", spills) + ", " +
-                     part("refusals", refusals) + ", " + part("worlds with carries", with_carries) + "\nnodes:";
+                     part("refusals", refusals) + ", " + part("worlds with carries", with_carries) + ", " + part("iterations", iterations) + ", " +
+                     part("late extents", late_extents) + ", " + part("replanned", replanned) + "\nnodes:";
   const char* const sizes[] = {"1-4", "5-16", "17-64", "65-256", "257-1024", "more"};
   for (size_t i = 0; i < std::size(sizes); ++i) {
     text += std::string(i == 0 ? " " : ", ") + part(sizes[i], by_nodes[i]);

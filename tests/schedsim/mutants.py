@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Harness check: every seeded bug of the scheduler's plans must be caught by the simulator.
+
+    tests/schedsim/mutants.py BIN [--seeds N] [--seconds S] [--table FILE] [NAME ...]
+
+BIN is hpv-schedsim of a build with -DHPVMD_MUTANTS=ON. The names are read from the sources: every HPVMD_MUTANT("plan_...")
+in scheduler/. Each runs until a property is broken; exit 1 when one is not caught.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def names_in_sources():
+    names = {}
+    for path in sorted((ROOT / "scheduler").rglob("*.cc")):
+        for name in re.findall(r'HPVMD_MUTANT\("(plan_[a-z_]+)"\)', path.read_text(encoding="utf-8")):
+            names.setdefault(name, str(path.relative_to(ROOT)))
+    return names
+
+
+def run(binary, name, seeds, seconds):
+    """The property that was broken, and the seed; or None."""
+    command = [binary, "--seeds", f"1-{seeds}", "--seconds", str(seconds)]
+    environment = {**os.environ, "HPVMD_MUTANT": name}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment,
+                              timeout=seconds + 60)
+    except subprocess.TimeoutExpired:
+        return "ends: a world does not end", "?"
+    complaint = re.search(r"FAILED seed (\d+).*\n\s+([a-z ]+): (.*)", done.stdout)
+    if complaint:
+        return f"{complaint.group(2)}: {complaint.group(3)}", complaint.group(1)
+    if done.returncode == 0:
+        return None
+    check = next((line for line in done.stderr.splitlines() if "Check" in line or "CHECK" in line), "")
+    return f"a check of the scheduler's own ({check.strip() or done.returncode})", "?"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seeds", type=int, default=20000)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--table", help="also write a table in Markdown to this file")
+    options = parser.parse_args()
+    sources = names_in_sources()
+    rows, missed = [], 0
+    for name in options.names or sorted(sources):
+        caught = run(options.binary, name, options.seeds, options.seconds)
+        missed += caught is None
+        by, seed = caught or ("NOT CAUGHT", "")
+        print(f"{name}: {by}" + (f" (seed {seed})" if caught else ""), flush=True)
+        rows.append((name, sources.get(name, ""), by.split(":")[0].split(" (")[0], seed))
+    if options.table:
+        with open(options.table, "w", encoding="utf-8") as file:
+            file.write("| Seeded bug | Where | Broken promise | First seed |\n|---|---|---|---|\n")
+            for name, where, by, seed in rows:
+                file.write(f"| `{name}` | {where} | {by} | {seed} |\n")
+    print(f"{len(rows) - missed} of {len(rows)} caught.")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

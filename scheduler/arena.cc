@@ -108,8 +108,6 @@ void Arena::ReleaseHeld() {
   }
 }
 
-void Arena::Free(uint64_t offset, uint64_t bytes, Duration until) {
-  held_.push({until, offset, Round(bytes) + (HPVMD_MUTANT("plan_freed_too_much") ? kAlignment : 0)});
-}
+void Arena::Free(uint64_t offset, uint64_t bytes, Duration until) { held_.push({until, offset, Round(bytes)}); }
 
 }  // namespace hpvm::scheduler

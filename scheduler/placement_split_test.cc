@@ -187,6 +187,20 @@ TEST(PlacementSplitTest, PartsThatMeetStayTogether) {
   EXPECT_EQ(Parts(*placement), 0u);
 }
 
+// Parts that read nothing of what the parts before them write could run at any time; in the order of tasks their node
+// stands behind its producer all the same.
+TEST(PlacementSplitTest, OrderFollowsEdgesWithoutBytes) {
+  FlatGraph flat = Chain(2, 1);
+  flat.nodes[0].extent[0] = kRows / 4;
+  for (graph::FlatValue& value : flat.values) {
+    value.bytes = 100;  // Fewer than rows.
+  }
+  const Placement placement = PlaceRows(flat, {.row_ns = {0, 1'000, 1'000}, .devices = {1, 2}});
+  EXPECT_EQ(Parts(placement), 4u);
+  EXPECT_EQ(placement.tasks.front().node.index, 0u);
+  EXPECT_EQ(placement.tasks.back().node.index, 1u);
+}
+
 // Producer and consumer on two devices work at once when instances pass one to one.
 TEST(PlacementSplitTest, PipelinesOneToOneEdges) {
   const FlatGraph flat = Chain(2, 64, true);

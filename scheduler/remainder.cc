@@ -56,7 +56,8 @@ class Remover {
       const uint32_t begin = whole_.nodes[node].first_port, end = EndPort(whole_, node);
       for (uint32_t port = begin; port < end && !is_needed_[node]; ++port) {
         const FlatValueId made = whole_.ports[port].out;
-        is_needed_[node] = made.valid() && wanted[made.index] && !is_kept_[made.index];
+        is_needed_[node] = made.valid() && wanted[made.index] &&
+                           (!is_kept_[made.index] || HPVMD_MUTANT("plan_remainder_runs_kept"));
       }
       for (uint32_t port = begin; port < end && is_needed_[node]; ++port) {
         if (whole_.ports[port].in.valid()) {

@@ -146,7 +146,8 @@ void ResidencyWalk::DropCopy(FlatValueId value, uint32_t index) {
   ForgetResident(index);
   if (copy.is_temporary && out_.storages[copy.storage.index].bytes > 0) {
     const Storage& storage = out_.storages[copy.storage.index];
-    arenas_[copy.space].Free(storage.offset, storage.bytes, copy.until);
+    const bool is_too_much = HPVMD_MUTANT("plan_freed_too_much") && !has_budgets_;
+    arenas_[copy.space].Free(storage.offset, storage.bytes + (is_too_much ? kStorageAlignment : 0), copy.until);
   }
   copy = Copy();
   free_copies_.push_back(index);

@@ -2,11 +2,11 @@
 #include "tests/schedsim/execution.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "scheduler/order.h"
 #include "scheduler/testing/plan_shape.h"
+#include "tests/schedsim/clockwork.h"
 
 namespace hpvm::schedsim {
 namespace {
@@ -14,12 +14,11 @@ namespace {
 using graph::FlatValueId;
 using scheduler::ByteRange;
 using scheduler::IntervalMap;
-using scheduler::Segment;
 using scheduler::SegmentState;
 using scheduler::Step;
 using scheduler::StorageId;
 
-constexpr int64_t kNotRun = std::numeric_limits<int64_t>::min();
+constexpr int64_t kNotRun = Clockwork::kNotRun;
 constexpr size_t kFaultsMax = 8;
 
 // Whose bytes some bytes of memory are: of which value, at the same place. kNothing where nobody knows.
@@ -38,7 +37,7 @@ struct Busy {
 class Executor {
  public:
   explicit Executor(const ExecutionInput& input)
-      : in_(input), flat_(input.plan_input.flat), plan_(input.plan), contents_(flat_.values.size()) {
+      : in_(input), flat_(input.plan_input.flat), plan_(input.plan), clock_(input, &out_) {
     out_.task_ns.assign(input.plan_input.tasks.size(), -1);
     for (uint32_t s = 0; s < plan_.storages.size(); ++s) {
       place_.push_back(s);
@@ -48,7 +47,7 @@ class Executor {
   Execution Run() {
     NameContents(0);
     BindInputs();
-    out_.is_complete = Pass(plan_.prologue);
+    out_.is_complete = Pass(plan_.prologue, false);
     for (uint32_t i = 0; i < in_.bodies && out_.is_complete; ++i) {
       if (i > 0) {
         NameContents(i);
@@ -56,212 +55,29 @@ class Executor {
           std::swap(place_[a.index], place_[b.index]);
         }
       }
-      is_body_ = true;
       std::fill(out_.task_ns.begin(), out_.task_ns.end(), -1);
-      out_.is_complete = Pass(plan_.body);
-      is_body_ = false;
+      out_.is_complete = Pass(plan_.body, true);
       CheckBody(i);
     }
-    out_.is_complete = out_.is_complete && Pass(plan_.epilogue);
+    out_.is_complete = out_.is_complete && Pass(plan_.epilogue, false);
     CheckEnd();
     return std::move(out_);
   }
 
  private:
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
   void Add(const std::string& property, const std::string& sentence) {
     if (out_.faults.size() < kFaultsMax) {
       out_.faults.push_back(property + ": " + sentence);
     }
   }
 
-  // How a segment stands in a pass.
-  struct Flight {
-    bool is_submitted = false, is_settled = false, is_done = false;
-    int64_t submitted = 0, end = 0;
-  };
-
-  const Segment& At(uint32_t s) const { return plan_.segments[range_.first_segment + s]; }
-  static uint32_t LaneOf(const Segment& segment) {
-    return segment.device * static_cast<uint32_t>(kLanes) + static_cast<uint32_t>(segment.lane);
-  }
-  bool IsInline(const Segment& segment) const {
-    return in_.plan_input.devices[segment.device].space == scheduler::kHostSpace;
-  }
-  bool IsLost(const Segment& segment, int64_t at) const {
-    return in_.lost_at >= 0 && segment.device == in_.lost_device && at >= in_.lost_at;
-  }
-  bool IsStopped(int64_t at) const { return in_.stop_at >= 0 && at >= in_.stop_at; }
-
-  // As the engine does: segments of drivers are submitted ahead, in plan order and as far as the window goes; those of
-  // the host run on the submitting thread, in plan order. A pass begins when all of the one before has ended.
-  bool Pass(const scheduler::StepRange& range) {
-    range_ = range;
-    flights_.assign(range.segment_count, {});
-    in_flight_.clear();
-    lane_end_.clear();
-    start_.assign(plan_.steps.size(), kNotRun);
-    end_.assign(plan_.steps.size(), kNotRun);
-    next_ = 0;
-    thread_ = out_.end;
-    bool goes_on = CheckWaits() && !IsStopped(thread_);
-    for (uint32_t s = 0; s < range.segment_count && goes_on; ++s) {
-      goes_on = !IsInline(At(s)) || RunHere(s);
-    }
-    while (goes_on && !is_broken_ && SubmitAhead() < kWaits) {
-      thread_ = std::max(thread_, blocked_);
-    }
-    Settle();
-    const bool is_complete =
-        std::all_of(flights_.begin(), flights_.end(), [](const Flight& flight) { return flight.is_done; });
-    if (goes_on && !is_complete && !is_broken_) {
-      Add("ends", "A segment waits for ever.");
-    }
+  bool Pass(const scheduler::StepRange& range, bool is_body) {
+    const bool is_complete = clock_.Pass(range);
     Replay();
-    if (is_body_) {
-      NoteStates();
+    if (is_body) {
+      out_.states = clock_.States();
     }
     return is_complete;
-  }
-
-  bool CheckWaits() {
-    for (uint32_t s = 0; s < range_.segment_count; ++s) {
-      for (uint32_t w = 0; w < At(s).wait_count; ++w) {
-        const uint32_t other = plan_.waits[At(s).first_wait + w].segment;
-        if (other < range_.first_segment || other >= range_.first_segment + s) {
-          Add("ends", "Segment " + std::to_string(range_.first_segment + s) + " waits for segment " +
-                          std::to_string(other) + ", which does not come before it.");
-          return false;
-        }
-      }
-    }
-    return true;
-  }
-
-  // When what the segment waits for is reached; kNever: not before others go on. `*fails`: never.
-  int64_t Ready(uint32_t s, bool* fails) const {
-    int64_t ready = 0;
-    for (uint32_t w = 0; w < At(s).wait_count; ++w) {
-      const Flight& other = flights_[plan_.waits[At(s).first_wait + w].segment - range_.first_segment];
-      *fails = *fails || (other.is_settled && !other.is_done);
-      ready = std::max(ready, other.is_settled ? other.end : kNever);
-    }
-    return ready;
-  }
-
-  // Drivers begin what they were given as soon as they can.
-  void Settle() {
-    for (uint32_t s = 0; s < next_; ++s) {
-      Flight& flight = flights_[s];
-      if (!flight.is_submitted || flight.is_settled) {
-        continue;
-      }
-      bool fails = false;
-      const int64_t ready = Ready(s, &fails);
-      if (fails) {
-        flight.is_settled = true;
-        flight.end = thread_;
-        is_broken_ = true;
-      } else if (ready != kNever) {
-        RunSegment(s, std::max({ready, flight.submitted, lane_end_[LaneOf(At(s))]}));
-      }
-    }
-  }
-
-  // Returns, and leaves in blocked_, when it can go on; kNever: all is submitted.
-  int64_t SubmitAhead() {
-    for (; next_ < range_.segment_count; ++next_) {
-      const Segment& segment = At(next_);
-      if (IsInline(segment)) {
-        continue;
-      }
-      Settle();
-      std::vector<uint32_t>& flying = in_flight_[LaneOf(segment)];
-      std::erase_if(flying, [&](uint32_t s) { return flights_[s].is_settled && flights_[s].end <= thread_; });
-      if (flying.size() >= in_.window) {
-        return blocked_ = flights_[flying.front()].is_settled ? flights_[flying.front()].end : kWaits;
-      }
-      if (plan_.steps[segment.first_step].has_late_extent) {
-        bool fails = false;
-        const int64_t ready = Ready(next_, &fails);
-        if (ready > thread_) {
-          return blocked_ = ready == kNever ? kWaits : ready;
-        }
-      }
-      flights_[next_].is_submitted = true;
-      flights_[next_].submitted = thread_;
-      flying.push_back(next_);
-    }
-    Settle();
-    return blocked_ = kNever;
-  }
-
-  // A segment of the submitting thread's own.
-  bool RunHere(uint32_t s) {
-    while (true) {
-      SubmitAhead();
-      bool fails = false;
-      const int64_t ready = Ready(s, &fails);
-      if (fails || is_broken_ || (ready == kNever && blocked_ >= kWaits)) {
-        if (!fails && !is_broken_) {
-          Add("ends", "The host waits for ever.");
-        }
-        return false;
-      }
-      if (ready <= thread_) {
-        break;
-      }
-      thread_ = std::max(thread_, std::min(ready, blocked_));
-    }
-    if (IsStopped(thread_)) {
-      return false;
-    }
-    flights_[s].is_submitted = true;
-    RunSegment(s, thread_);
-    thread_ = flights_[s].end;
-    return flights_[s].is_done;
-  }
-
-  void RunSegment(uint32_t s, int64_t at) {
-    const Segment& segment = At(s);
-    Flight& flight = flights_[s];
-    flight.is_settled = true;
-    flight.is_done = true;
-    for (uint32_t i = segment.first_step; i < segment.first_step + segment.step_count && flight.is_done; ++i) {
-      if (IsLost(segment, at) || IsStopped(at) || is_broken_) {
-        flight.is_done = false;
-        break;
-      }
-      const Step& step = plan_.steps[i];
-      const int64_t takes = in_.duration(step);
-      longest_ = std::max(longest_, takes);
-      start_[i] = at;
-      at += takes;
-      out_.end = std::max(out_.end, at);
-      // It began, and nobody knows what it did.
-      flight.is_done = !IsLost(segment, at) && !(step.kind == Step::Kind::kRun && step.task == in_.failing_task);
-      end_[i] = flight.is_done ? at : kNotRun;
-      if (flight.is_done && step.kind == Step::Kind::kRun) {
-        if (out_.task_ns[step.task] >= 0) {
-          Add("once", "Task " + std::to_string(step.task) + " runs twice.");
-        }
-        out_.task_ns[step.task] = takes;
-      }
-    }
-    is_broken_ = is_broken_ || !flight.is_done;
-    flight.end = at;
-    lane_end_[LaneOf(segment)] = at;
-  }
-
-  // What was submitted and did not end may have done anything.
-  void NoteStates() {
-    out_.states.assign(range_.segment_count, SegmentState::kUntouched);
-    for (uint32_t s = 0; s < range_.segment_count; ++s) {
-      out_.states[s] = flights_[s].is_done        ? SegmentState::kDone
-                       : flights_[s].is_submitted ? SegmentState::kBroken
-                                                  : SegmentState::kUntouched;
-    }
   }
 
   uint32_t NameOf(uint32_t value, uint32_t iteration) const {
@@ -336,11 +152,11 @@ class Executor {
     moving_.clear();
     std::vector<Event> events;
     for (uint32_t i = 0; i < plan_.steps.size(); ++i) {
-      if (start_[i] != kNotRun) {
-        events.push_back({start_[i], false, i});
+      if (clock_.start()[i] != kNotRun) {
+        events.push_back({clock_.start()[i], false, i});
       }
-      if (end_[i] != kNotRun) {
-        events.push_back({end_[i], true, i});
+      if (clock_.end()[i] != kNotRun) {
+        events.push_back({clock_.end()[i], true, i});
       }
     }
     std::sort(events.begin(), events.end());
@@ -361,8 +177,8 @@ class Executor {
   // Nobody may write what another step touches meanwhile, nor touch what another one writes. A step may touch the same
   // bytes by several ports, so that all its accesses are looked at before they are noted.
   void Begin(uint32_t index) {
-    const int64_t until = end_[index] == kNotRun ? kNever : end_[index];
-    if (in_.stop_at >= 0 && start_[index] >= in_.stop_at + longest_) {
+    const int64_t until = clock_.end()[index] == kNotRun ? Clockwork::kNever : clock_.end()[index];
+    if (in_.stop_at >= 0 && clock_.start()[index] >= in_.stop_at + clock_.longest()) {
       Add("stop", "Step " + std::to_string(index) + " begins after the run was stopped.");
     }
     const std::vector<scheduler::StepAccess> accesses = scheduler::AccessesOf(in_.plan_input, plan_, index);
@@ -370,7 +186,8 @@ class Executor {
       const auto [memory, address] = Locate(access.storage);
       bool is_busy = false;
       busy_[memory].Visit({address + access.range.begin, address + access.range.end}, [&](ByteRange, const Busy& busy) {
-        is_busy = is_busy || busy.written_until > start_[index] || (access.writes && busy.read_until > start_[index]);
+        is_busy = is_busy || busy.written_until > clock_.start()[index] ||
+                  (access.writes && busy.read_until > clock_.start()[index]);
       });
       if (is_busy) {
         Add("order", "Step " + std::to_string(index) + " touches storage " + std::to_string(access.storage.index) +
@@ -393,7 +210,7 @@ class Executor {
     } else if (step.kind == Step::Kind::kCopy) {
       Read(index, step);
     }
-    if (end_[index] == kNotRun) {
+    if (clock_.end()[index] == kNotRun) {
       Spoil(index);
     }
   }
@@ -440,17 +257,17 @@ class Executor {
   bool Holds(StorageId storage, FlatValueId value, ByteRange range) {
     bool holds = true;
     const auto [memory, address] = Locate(storage);
-    memory_[memory].Visit({address + range.begin, address + range.end},
-                          [&, from = address](ByteRange piece, const Holder& holder) {
-      const ByteRange bytes{piece.begin - from, piece.end - from};
-      if (!value.valid()) {
-        holds = holds && holder.writer == Holder::kZero;
-        return;
-      }
-      contents_[value.index].Visit(bytes, [&](ByteRange, uint32_t wanted) {
-        holds = holds && holder.writer == wanted && (wanted == Holder::kZero || holder.shift == from);
-      });
-    });
+    memory_[memory].Visit(
+        {address + range.begin, address + range.end}, [&, from = address](ByteRange piece, const Holder& holder) {
+          const ByteRange bytes{piece.begin - from, piece.end - from};
+          if (!value.valid()) {
+            holds = holds && holder.writer == Holder::kZero;
+            return;
+          }
+          contents_[value.index].Visit(bytes, [&](ByteRange, uint32_t wanted) {
+            holds = holds && holder.writer == wanted && (wanted == Holder::kZero || holder.shift == from);
+          });
+        });
     return holds;
   }
 
@@ -467,11 +284,11 @@ class Executor {
       const scheduler::PortAccess access = AccessOf(task, port);
       const StorageId storage = plan_.port_storage[plan_.first_port[task] + port - begin];
       bool holds = access.read.is_empty() || Holds(storage, flat_.ports[port].in, access.read);
-      holds = holds && (access.overwrites || access.written.is_empty() ||
-                        Holds(storage, flat_.ports[port].in, access.written));
+      holds = holds &&
+              (access.overwrites || access.written.is_empty() || Holds(storage, flat_.ports[port].in, access.written));
       if (!holds) {
-        Add("inputs", "Task " + std::to_string(task) + " does not find its data in port " +
-                          std::to_string(port - begin) + ".");
+        Add("inputs",
+            "Task " + std::to_string(task) + " does not find its data in port " + std::to_string(port - begin) + ".");
       }
     }
   }
@@ -522,7 +339,7 @@ class Executor {
   }
 
   void CheckEnd() {
-    if (in_.stop_at >= 0 && out_.end > in_.stop_at + longest_) {
+    if (in_.stop_at >= 0 && out_.end > in_.stop_at + clock_.longest()) {
       Add("stop", "The run goes on after it was stopped.");
     }
     if (!out_.is_complete) {
@@ -559,25 +376,13 @@ class Executor {
     }
   }
 
-  static constexpr int64_t kWaits = kNever - 1;  // For something that is not settled yet.
-
   const ExecutionInput& in_;
   const graph::FlatGraph& flat_;
   const scheduler::Residency& plan_;
   Execution out_;
-  // Of the pass.
-  scheduler::StepRange range_;
-  std::vector<Flight> flights_;                            // By segment.
-  std::map<uint32_t, std::vector<uint32_t>> in_flight_;   // By lane.
-  std::map<uint32_t, int64_t> lane_end_;
-  std::vector<int64_t> start_, end_;                      // By step.
-  uint32_t next_ = 0;                                     // To be submitted ahead.
-  int64_t thread_ = 0, blocked_ = 0;
-  bool is_body_ = false;
-  bool is_broken_ = false;  // Something failed, and nothing begins any more.
-  int64_t longest_ = 0;     // Of the steps that ran.
+  Clockwork clock_;
   uint32_t iteration_ = 0;
-  std::vector<uint32_t> place_;                   // By storage: whose memory it has now.
+  std::vector<uint32_t> place_;                  // By storage: whose memory it has now.
   std::vector<IntervalMap<uint32_t>> contents_;  // By value.
   std::map<uint64_t, IntervalMap<Holder>> memory_;
   std::map<uint64_t, IntervalMap<Busy>> busy_;

@@ -21,8 +21,8 @@ struct ExecutionInput {
   const scheduler::Residency& plan;
   // How long a step takes, in nanoseconds; jitter included.
   std::function<int64_t(const scheduler::Step&)> duration;
-  uint32_t bodies = 1;      // Iterations.
-  uint32_t window = 8;      // Segments of one lane that are submitted and not done.
+  uint32_t bodies = 1;  // Iterations.
+  uint32_t window = 8;  // Segments of one lane that are submitted and not done.
   // From this moment on the device does nothing any more; negative: never.
   int64_t lost_at = -1;
   scheduler::DeviceIndex lost_device = 0;

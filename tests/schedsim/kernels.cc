@@ -64,9 +64,8 @@ bool SimAccesses::MayCut(FlatNodeId node, uint32_t choice, uint32_t* dimension, 
 
 SimMachine MakeMachine(Rng& rng) {
   SimMachine machine;
-  machine.devices.push_back({.id = "cpu:0",
-                             .compute_units = 4,
-                             .lanes = rng.Below(2) == 0 ? 1u : 1u + static_cast<uint32_t>(rng.Below(8))});
+  machine.devices.push_back(
+      {.id = "cpu:0", .compute_units = 4, .lanes = rng.Below(2) == 0 ? 1u : 1u + static_cast<uint32_t>(rng.Below(8))});
   const uint64_t more = rng.Below(6);
   scheduler::SpaceIndex spaces = 1;
   uint32_t silicon = 1;
@@ -93,8 +92,7 @@ class GraphMaker {
     MakeKernels();
     const uint64_t inputs = 1 + rng_.Below(4);
     for (uint64_t i = 0; i < inputs; ++i) {
-      flat().values.push_back(
-          {.bytes = Size(), .shape = {}, .producer = {}, .input = static_cast<uint32_t>(i)});
+      flat().values.push_back({.bytes = Size(), .shape = {}, .producer = {}, .input = static_cast<uint32_t>(i)});
       values_.push_back(FlatValueId(flat().values.size() - 1));
     }
     const uint64_t scale = rng_.Below(100);
@@ -249,8 +247,8 @@ void LimitMemory(Rng& rng, const SimGraph& graph, SimMachine* machine) {
       facts.bytes_max = largest / (2 + rng.Below(3));  // Too little for some launches.
     }
     if (rng.Below(4) == 0) {
-      facts.piece_bytes_max = (largest + rng.Below(2) * largest / 2) / scheduler::kStorageAlignment *
-                              scheduler::kStorageAlignment;
+      facts.piece_bytes_max =
+          (largest + rng.Below(2) * largest / 2) / scheduler::kStorageAlignment * scheduler::kStorageAlignment;
     }
     facts.overflow = space == scheduler::kHostSpace ? disk : scheduler::kHostSpace;
   }

@@ -39,8 +39,9 @@ def run(binary, name, seeds, seconds):
         return f"{complaint.group(2)}: {complaint.group(3)}", complaint.group(1)
     if done.returncode == 0:
         return None
-    check = next((line for line in done.stderr.splitlines() if "Check" in line or "CHECK" in line), "")
-    return f"a check of the scheduler's own ({check.strip() or done.returncode})", "?"
+    died = re.search(r"FAILED seed 0*(\d+); ended by a signal", done.stdout)
+    check = "HPVMD_CHECK" if done.returncode == -6 else f"signal {-done.returncode}"
+    return f"the scheduler ends itself ({check})", died.group(1) if died else "?"
 
 
 def main():

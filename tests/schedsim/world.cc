@@ -12,6 +12,7 @@
 #include "scheduler/remainder.h"
 #include "scheduler/testing/plan_checker.h"
 #include "scheduler/testing/schedule_checker.h"
+#include "tests/schedsim/checks.h"
 #include "tests/schedsim/execution.h"
 #include "tests/schedsim/kernels.h"
 
@@ -47,6 +48,9 @@ class World {
  private:
   Counts& counts() { return verdict_.counts; }
   void Add(const std::string& fault) { verdict_.faults.push_back(fault); }
+  void Add(const std::vector<std::string>& faults) {
+    verdict_.faults.insert(verdict_.faults.end(), faults.begin(), faults.end());
+  }
   bool Chance(uint64_t percent) { return rng_.Below(100) < percent; }
 
   void Prepare() {
@@ -141,7 +145,7 @@ class World {
       PlanAgain(input, *placed);
     }
     Planned planned{*std::move(placed), {}};
-    CheckParts(flat, accesses, planned.placement.tasks);
+    Add(CheckParts(flat, accesses, planned.placement.tasks));
     const scheduler::ResidencyInput memory = MemoryInput(flat, accesses, planned.placement.tasks, with_carries);
     uint32_t culprit = 0xffffffffu;
     StatusOr<Residency> residency = scheduler::PlanResidency(memory, &culprit);
@@ -153,8 +157,9 @@ class World {
       return std::nullopt;
     }
     planned.residency = *std::move(residency);
-    for (const std::string& fault : scheduler::CheckPlan(
-             memory, planned.residency, {.bodies = with_carries ? 3u : 1u, .faults_max = 3, .ordered_steps_max = 256})) {
+    for (const std::string& fault :
+         scheduler::CheckPlan(memory, planned.residency,
+                              {.bodies = with_carries ? 3u : 1u, .faults_max = 3, .ordered_steps_max = 256})) {
       Add("memory: " + fault);
     }
     counts().tasks += planned.placement.tasks.size();
@@ -184,41 +189,18 @@ class World {
       const double gain = static_cast<double>(after.ok() ? after->makespan.count() : 0) /
                           std::max(1.0, static_cast<double>(before->makespan.count()));
       if (!after.ok() || again->is_worth_it != (gain < scheduler::kReplanGain)) {
-        return Add("replanning: A plan that takes " + std::to_string(gain) + " times as long is said to be worth it, or " +
-                   "a better one not.");
+        return Add("replanning: A plan that takes " + std::to_string(gain) + " times as long is " +
+                   (again->is_worth_it ? "said to be worth it." : "not said to be worth it."));
       }
       counts().replanned += again->is_worth_it ? 1 : 0;
     }
     present_ = placed.tasks;
   }
 
-  // What one part writes is nothing that another one touches.
-  void CheckParts(const graph::FlatGraph& flat, const SimAccesses& accesses, const std::vector<Task>& tasks) {
-    const auto meet = [](const scheduler::ByteRange& a, const scheduler::ByteRange& b) {
-      return std::max(a.begin, b.begin) < std::min(a.end, b.end);
-    };
-    for (size_t a = 0; a < tasks.size(); ++a) {
-      for (size_t b = 0; tasks[a].is_part && b < tasks.size(); ++b) {
-        const uint32_t node = tasks[a].node.index;
-        for (uint32_t port = flat.nodes[node].first_port;
-             a != b && tasks[b].node == tasks[a].node && port < PortsEnd(flat, node); ++port) {
-          const scheduler::PortAccess of_a = accesses.Of(tasks[a].node, tasks[a].choice, tasks[a].box, port);
-          const scheduler::PortAccess of_b = accesses.Of(tasks[b].node, tasks[b].choice, tasks[b].box, port);
-          if (meet(of_a.written, of_b.written) || meet(of_a.written, of_b.read)) {
-            return Add("parts: Parts of node " + std::to_string(node) + " write what others touch.");
-          }
-        }
-      }
-    }
-  }
-
   scheduler::ResidencyInput MemoryInput(const graph::FlatGraph& flat, const SimAccesses& accesses,
                                         std::span<const Task> tasks, bool with_carries) const {
-    scheduler::ResidencyInput input{.flat = flat,
-                                    .devices = machine_.devices,
-                                    .spaces = machine_.spaces,
-                                    .tasks = tasks,
-                                    .accesses = accesses};
+    scheduler::ResidencyInput input{
+        .flat = flat, .devices = machine_.devices, .spaces = machine_.spaces, .tasks = tasks, .accesses = accesses};
     if (with_carries) {
       input.carries = graph_.carries;
       input.on_host = graph_.on_host;
@@ -295,9 +277,7 @@ class World {
       ++counts().failures;
     }
     const Execution execution = Execute(input);
-    for (const std::string& fault : execution.faults) {
-      Add(fault);
-    }
+    Add(execution.faults);
     Learn(flat, planned, execution);
     const bool has_failed = input.failing_task < planned.placement.tasks.size();
     if (execution.is_complete ? has_failed : input.stop_at < 0 && !is_lost && !has_failed) {
@@ -326,10 +306,9 @@ class World {
     for (size_t v = 0; v < held.size(); ++v) {
       is_kept[v] = !held[v].empty();
     }
-    const scheduler::Remainder rest =
-        scheduler::Remain(flat, is_kept, kInputOffset * static_cast<uint32_t>(depth + 1));
+    const scheduler::Remainder rest = scheduler::Remain(flat, is_kept, kInputOffset * static_cast<uint32_t>(depth + 1));
     counts().kept_values += rest.kept.size();
-    CheckRemainder(flat, rest, is_kept);
+    Add(CheckRemainder(flat, rest, is_kept));
     for (std::vector<Candidate>& leaf : candidates) {
       std::erase_if(leaf, [&](const Candidate& candidate) { return candidate.device == lost; });
     }
@@ -337,38 +316,6 @@ class World {
     const std::optional<Planned> next = Plan(rest.flat, accesses, candidates, false);
     if (next.has_value() && verdict_.faults.empty()) {
       CarryOut(rest.flat, accesses, *next, candidates, depth + 1, false);
-    }
-  }
-
-  // Every output is kept, bound, or made by a node that is left, whose inputs are, in turn.
-  void CheckRemainder(const graph::FlatGraph& whole, const scheduler::Remainder& rest,
-                      const std::vector<bool>& is_kept) {
-    std::vector<bool> is_made(rest.flat.values.size());
-    for (size_t v = 0; v < rest.flat.values.size(); ++v) {
-      is_made[v] = !rest.flat.values[v].producer.valid();
-    }
-    for (uint32_t node = 0; node < rest.flat.nodes.size(); ++node) {
-      for (uint32_t port = rest.flat.nodes[node].first_port; port < PortsEnd(rest.flat, node); ++port) {
-        const graph::FlatPort& p = rest.flat.ports[port];
-        if (p.in.valid() && !is_made[p.in.index]) {
-          Add("remainder: Node " + std::to_string(node) + " reads a value that is not there.");
-        }
-      }
-      for (uint32_t port = rest.flat.nodes[node].first_port; port < PortsEnd(rest.flat, node); ++port) {
-        if (rest.flat.ports[port].out.valid()) {
-          is_made[rest.flat.ports[port].out.index] = true;
-        }
-      }
-    }
-    for (size_t k = 0; k < whole.outputs.size(); ++k) {
-      if (whole.outputs[k].valid() && (!rest.flat.outputs[k].valid() || !is_made[rest.flat.outputs[k].index])) {
-        Add("remainder: Output " + std::to_string(k) + " is not made.");
-      }
-    }
-    for (const graph::FlatValueId value : rest.kept) {
-      if (!is_kept[value.index]) {
-        Add("remainder: A value is kept that nobody holds.");
-      }
     }
   }
 
@@ -442,11 +389,11 @@ std::string Counts::ToString() const {
   std::string text = part("worlds", worlds) + ", " + part("runs", runs) + ", " + part("plans", plans) + ", " +
                      part("nodes", nodes) + ", " + part("tasks", tasks) + ", " + part("parts of launches", parts) +
                      "\nfaults: " + part("devices lost", losses) + ", " + part("after another", losses_again) + ", " +
-                     part("values kept", kept_values) + ", " +
-                     part("failures", failures) + ", " + part("cancels", cancels) + ", " +
-                     part("without a device", no_device) + "\nmemory: " + part("worlds with limits", with_budgets) +
-                     ", " + part("evictions", evictions) + ", " + part("spills", spills) + ", " +
-                     part("refusals", refusals) + ", " + part("worlds with carries", with_carries) + ", " + part("iterations", iterations) + ", " +
+                     part("values kept", kept_values) + ", " + part("failures", failures) + ", " +
+                     part("cancels", cancels) + ", " + part("without a device", no_device) +
+                     "\nmemory: " + part("worlds with limits", with_budgets) + ", " + part("evictions", evictions) +
+                     ", " + part("spills", spills) + ", " + part("refusals", refusals) + ", " +
+                     part("worlds with carries", with_carries) + ", " + part("iterations", iterations) + ", " +
                      part("late extents", late_extents) + ", " + part("replanned", replanned) + "\nnodes:";
   const char* const sizes[] = {"1-4", "5-16", "17-64", "65-256", "257-1024", "more"};
   for (size_t i = 0; i < std::size(sizes); ++i) {

@@ -62,7 +62,7 @@ bool SameOutputs(const BenchRun& a, const BenchRun& b) {
 }
 
 StatusOr<Measurement> MeasureRing(const std::string& device, uint64_t count, int rounds) {
-  const Ring ring = MakeRing(count, device);
+  const Ring ring = MakeRing(count, device.find(':') == std::string::npos ? device + ":0" : device);
   const auto start = [&](uint64_t device_bytes_max) {
     return LocalEngine::Start(
         {.kernels = "bench_gpu/kernels.wasm", .devices = {device, "cpu"}, .device_bytes_max = device_bytes_max});

@@ -108,8 +108,7 @@ RangeSet ResidencyWalk::OnlyIn(uint32_t index) const {
 
 bool ResidencyWalk::MayEvict(uint32_t index) {
   const Copy& copy = copies_[index];
-  return (!copy.is_pinned || HPVMD_MUTANT("plan_victim_in_use")) &&
-         (residents_[copy.space].overflow != SpaceFacts::kNone || OnlyIn(index).is_empty());
+  return !copy.is_pinned && (residents_[copy.space].overflow != SpaceFacts::kNone || OnlyIn(index).is_empty());
 }
 
 // What moves in while the task before still runs must not wait for it, nor, where values move out first, for the one

@@ -102,6 +102,10 @@ Status ResidencyWalk::EnsurePorts(uint32_t task) {
       if (has_budget ? flat_.ports[port].in.valid() != is_new : is_new) {
         accesses_[port - begin] = input_.accesses.Of(t.node, t.choice, t.box, port);
         HPVMD_ASSIGN_OR_RETURN(port_copies_[port - begin], EnsurePort(task, port, accesses_[port - begin]));
+        const uint32_t copy = port_copies_[port - begin];
+        if (HPVMD_MUTANT("plan_victim_in_use") && !flat_.ports[port].out.valid() && copies_[copy].is_pinned) {
+          Unpin(copy);
+        }
       }
     }
   }

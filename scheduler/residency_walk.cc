@@ -146,8 +146,9 @@ void ResidencyWalk::DropCopy(FlatValueId value, uint32_t index) {
   ForgetResident(index);
   if (copy.is_temporary && out_.storages[copy.storage.index].bytes > 0) {
     const Storage& storage = out_.storages[copy.storage.index];
-    const bool is_too_much = HPVMD_MUTANT("plan_freed_too_much") && !has_budgets_;
-    arenas_[copy.space].Free(storage.offset, storage.bytes + (is_too_much ? kStorageAlignment : 0), copy.until);
+    if (!HPVMD_MUTANT("plan_freed_early") || has_budgets_) {
+      arenas_[copy.space].Free(storage.offset, storage.bytes, copy.until);
+    }
   }
   copy = Copy();
   free_copies_.push_back(index);
@@ -177,6 +178,9 @@ StatusOr<uint32_t> ResidencyWalk::NewCopy(FlatValueId value, SpaceIndex space, D
       return DoesNotFit(space, bytes);
     }
     offset = arenas_[space].Allocate(bytes, start);
+  }
+  if (HPVMD_MUTANT("plan_freed_early") && !has_budgets_ && bytes > 0) {
+    arenas_[space].Free(*offset, bytes, end_);
   }
   // Storages of the same place and size are one, so that there are few.
   std::vector<StorageId>& same_place = storages_at_[*offset ^ (uint64_t{space} << 56)];

@@ -16,7 +16,7 @@ namespace hpvm::bench {
 namespace {
 
 // Runs until placement has measured what it wants to know; what is kept afterwards is the same for everybody.
-constexpr int kWarmRuns = 12;
+constexpr int kWarmRuns = 40;
 constexpr int kRounds = 7;
 
 // The engine's name for what CreateDevice calls "cpu" or "opencl".

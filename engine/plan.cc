@@ -60,7 +60,7 @@ class Builder {
     if (request.tasks != nullptr) {
       plan_->tasks = *request.tasks;
     } else {
-      HPVMD_RETURN_IF_ERROR(PlaceNodes(prepared_, &accesses, request.may_pin, *plan_));
+      HPVMD_RETURN_IF_ERROR(PlaceNodes(prepared_, &accesses, request, *plan_));
     }
     plan_->times.place = lap.Take();
     PlanSpaces spaces = SpacesOf(prepared_, Grants::kHeeded);

@@ -172,6 +172,8 @@ struct PlanRequest {
   // ports.
   const graph::FlatGraph* flat = nullptr;
   const std::vector<scheduler::Task>* tasks = nullptr;  // Copied, if not null, instead of placing nodes anew.
+  static constexpr uint32_t kAnyDevice = 0xffffffffu;
+  uint32_t only_device = kAnyDevice;  // Where every node runs that can, whatever that costs.
   bool may_pin = false;  // Some launches may run where they are measured rather than where they are quickest.
 };
 

@@ -101,8 +101,32 @@ Status ExplainUnplaced(const PreparedGraph& prepared, const graph::FlatGraph& fl
                "placing node \"" + graph::PathOf(prepared.graph, node) + "\"");
 }
 
-Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, bool may_pin, Plan& plan) {
-  const std::unique_ptr<PlanCosts> costs = prepared.costs->ForPlan(prepared, plan.flat, may_pin);
+namespace {
+
+// Every node that has a candidate there runs on the device.
+std::vector<scheduler::PlacementPin> PinAll(const PreparedGraph& prepared, const graph::FlatGraph& flat,
+                                            uint32_t device) {
+  std::vector<scheduler::PlacementPin> pins;
+  for (uint32_t node = 0; node < flat.nodes.size(); ++node) {
+    const std::vector<scheduler::Candidate>& candidates = prepared.candidates[flat.nodes[node].leaf.index];
+    const auto found = std::find_if(candidates.begin(), candidates.end(), [&](const scheduler::Candidate& candidate) {
+      return candidate.device == device;
+    });
+    if (found != candidates.end()) {
+      pins.push_back({graph::FlatNodeId(node), static_cast<uint32_t>(found - candidates.begin())});
+    }
+  }
+  return pins;
+}
+
+}  // namespace
+
+Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, const PlanRequest& request,
+                  Plan& plan) {
+  const bool is_free = request.only_device == PlanRequest::kAnyDevice;
+  const std::unique_ptr<PlanCosts> costs = prepared.costs->ForPlan(prepared, plan.flat, request.may_pin && is_free);
+  const std::vector<scheduler::PlacementPin> pins =
+      is_free ? std::vector<scheduler::PlacementPin>() : PinAll(prepared, plan.flat, request.only_device);
   uint32_t unplaced = 0;
   const auto can_run = [&](uint32_t node, const scheduler::Candidate& candidate) {
     const std::vector<scheduler::Candidate>& all = prepared.candidates[plan.flat.nodes[node].leaf.index];
@@ -113,9 +137,12 @@ Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* a
                                                                .candidates = prepared.candidates,
                                                                .costs = *costs,
                                                                .can_run = can_run,
-                                                               .accesses = accesses,
+                                                               .accesses = is_free ? accesses : nullptr,
                                                                .works = costs.get(),
-                                                               .pins = costs->pins()},
+                                                               .pins = is_free
+                                                                           ? costs->pins()
+                                                                           : std::span<const scheduler::PlacementPin>(
+                                                                                 pins)},
                                                               &unplaced);
   if (!placement.ok()) {
     return ExplainUnplaced(prepared, plan.flat, unplaced, std::move(placement).status());

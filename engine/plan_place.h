@@ -20,7 +20,8 @@ Status CheckLaunch(const PreparedGraph& prepared, const graph::FlatGraph& flat, 
 // preferred, and those of others that differ.
 Status ExplainUnplaced(const PreparedGraph& prepared, const graph::FlatGraph& flat, uint32_t node, Status why);
 // Fills in the plan's tasks. `accesses` is null when launches must stay whole.
-Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, bool may_pin, Plan& plan);
+Status PlaceNodes(const PreparedGraph& prepared, const scheduler::AccessModel* accesses, const PlanRequest& request,
+                  Plan& plan);
 
 }  // namespace hpvm
 

@@ -14,6 +14,39 @@ constexpr uint32_t kReplansMax = 6;
 // A plan that turns out slower than one before it by as much, in the quickest of some runs, makes way for that one.
 constexpr double kWorse = 1.05;
 constexpr uint64_t kRunsToJudge = 4;
+// A plan that takes so much longer than planned is compared with others even if it keeps to one device.
+constexpr double kOffPlan = 1.3;
+// What is planned to take so much longer than the best so far takes is not tried.
+constexpr double kNoRivalFrom = 3;
+
+// The only one that runs nodes; PlanReview::kNoRival when there are several, or none.
+uint32_t DeviceOf(const Plan& plan) {
+  uint32_t device = PlanReview::kNoRival;
+  for (const scheduler::Task& task : plan.tasks) {
+    if (device != PlanReview::kNoRival && task.device != device) {
+      return PlanReview::kNoRival;
+    }
+    device = task.device;
+  }
+  return device;
+}
+
+// Whether the plan is to be compared with whole graphs on one device.
+bool WantsRivals(const PreparedGraph& graph, const Plan& plan) {
+  const auto took = static_cast<double>(plan.review.time.count());
+  const bool is_off = took > kOffPlan * static_cast<double>(plan.makespan.count());
+  return graph.devices.size() > 1 && plan.review.runs >= kRunsToJudge &&
+         (plan.review.rival != PlanReview::kNoRival ||
+          (plan.review.next_rival == 0 && (is_off || DeviceOf(plan) == PlanReview::kNoRival)));
+}
+
+// Notes what the plan took, if it is the quickest so far.
+void KeepBest(const Plan& plan, PlanReview& review) {
+  if (review.best.empty() || review.time < review.best_time) {
+    review.best = plan.tasks;
+    review.best_time = review.time;
+  }
+}
 
 const graph::Node& Root(const PreparedGraph& graph) { return graph.graph.node(graph.graph.root()); }
 
@@ -88,10 +121,33 @@ class Finder {
     review.is_stale = false;
     graph::SymbolValues symbols = std::move(old->symbols);
     old.reset();
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, Build(std::move(symbols), std::move(review)));
+    std::unique_ptr<Plan> plan = review.seeks_rival ? BuildRival(symbols, review) : nullptr;
+    if (plan == nullptr) {
+      HPVMD_ASSIGN_OR_RETURN(plan, Build(std::move(symbols), std::move(review)));
+    }
     graph_.plans.insert(graph_.plans.begin(), std::move(plan));
     Remember(*graph_.plans.front());
     return absl::OkStatus();
+  }
+
+  // Everything on the next device that could do it, and may do it quicker than the best so far. Null when there is none
+  // left: then it is the best that stays.
+  std::unique_ptr<Plan> BuildRival(const graph::SymbolValues& symbols, PlanReview& review) {
+    review.seeks_rival = false;
+    while (review.next_rival < graph_.devices.size()) {
+      review.rival = review.next_rival++;
+      if (graph_.facts[review.rival].tier != scheduler::Tier::kReal) {
+        continue;
+      }
+      StatusOr<std::unique_ptr<Plan>> plan = Build(symbols, review);
+      if (plan.ok() && DeviceOf(**plan) == review.rival &&
+          (*plan)->makespan.count() < kNoRivalFrom * static_cast<double>(review.best_time.count())) {
+        return *std::move(plan);
+      }
+    }
+    review.rival = PlanReview::kNoRival;
+    review.is_settled = true;
+    return nullptr;
   }
 
   StatusOr<std::unique_ptr<Plan>> Build(graph::SymbolValues symbols, PlanReview review) {
@@ -100,6 +156,7 @@ class Finder {
                         .carries = query_.repetition.carries,
                         .on_host = OutputsOnHost(graph_.graph, query_.repetition),
                         .tasks = review.is_settled && !review.best.empty() ? &review.best : nullptr,
+                        .only_device = review.rival,
                         .may_pin = review.may_pin};
     StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, request);
     if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !graph_.plans.empty()) {
@@ -151,15 +208,24 @@ void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> ti
     return;
   }
   const bool is_trial = plan.feed.has_pins;  // For a measurement's sake: no rival, and not to stay.
+  if (!is_trial && WantsRivals(graph, plan) && (review.rival != PlanReview::kNoRival || !found.should_replan)) {
+    KeepBest(plan, review);
+    review.is_stale = review.seeks_rival = true;
+    review.runs = 0;
+    review.time = Duration(0);
+    return;
+  }
+  if (review.rival != PlanReview::kNoRival) {
+    return;
+  }
   const auto most = Duration(static_cast<int64_t>(kWorse * static_cast<double>(review.best_time.count())));
   const bool is_worse =
       !is_trial && !review.best.empty() && review.runs >= kRunsToJudge && review.time > most;
   if (!is_worse && (!found.should_replan || (review.runs < review.wait && !is_trial))) {
     return;
   }
-  if (!is_trial && (review.best.empty() || review.time < review.best_time)) {
-    review.best = plan.tasks;
-    review.best_time = review.time;
+  if (!is_trial) {
+    KeepBest(plan, review);
   }
   ++review.replans;
   review.is_stale = true;

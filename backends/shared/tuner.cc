@@ -16,6 +16,8 @@ constexpr double kGlimpseRatio = 4;
 constexpr double kGlimpseNsMin = 500'000;
 // After so many it counts all the same.
 constexpr uint32_t kGlimpsesMax = 5;
+// Of a candidate that has samples, and still is given no more of them.
+constexpr uint32_t kGlimpsesEnough = 16;
 // A later candidate must be better by this much: equals keep the compiler's order.
 constexpr double kMargin = 0.98;
 
@@ -51,7 +53,11 @@ void Tuner::AddGlimpse(uint32_t variant, double ns, uint64_t instances) {
   ++candidate.glimpses;
   const double best = estimate(best_);
   const bool is_sure = (candidate.glimpses >= kGlimpses && ns >= kGlimpseNsMin) || candidate.glimpses >= kGlimpsesMax;
-  if (variant != best_ && best != 0 && is_sure && candidate.glimpse_ns > best * kGlimpseRatio) {
+  // Whoever takes it for too slow goes by its sample, which may have been an unlucky one: looks that speak against that
+  // must end, too.
+  const bool is_enough = candidate.samples != 0 && candidate.glimpses >= kGlimpsesEnough;
+  if (variant != best_ && best != 0 &&
+      ((is_sure && candidate.glimpse_ns > best * kGlimpseRatio) || is_enough)) {
     candidate.stays = false;
   } else if (candidate.glimpse_ns < best * kMargin && candidates_[best_].sample_ns == 0) {
     best_ = variant;

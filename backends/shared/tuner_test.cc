@@ -161,6 +161,26 @@ TEST(TunerTest, StartsOver) {
 }
 
 // What was learnt earlier settles a tuner at once, unless it names no candidate.
+// A sample that met a busy machine makes a candidate look too slow for another one, whatever looks at it say: they end.
+TEST(TunerTest, LooksAtTheUnluckyEnd) {
+  Tuner tuner(0b11);
+  uint32_t looks = 0;
+  for (int step = 0; step < 200 && !tuner.settled(); ++step) {
+    const uint32_t variant = tuner.next();
+    const bool is_unbearable = tuner.estimate(variant) > 50;
+    if (tuner.wants_glimpse() || is_unbearable) {
+      looks += is_unbearable ? 1 : 0;
+      tuner.AddGlimpse(variant, 12'000, 1'000);
+    } else {
+      tuner.AddSample(variant, variant == 0 ? 10'000'000 : 60'000'000, 1'000'000);
+    }
+  }
+  EXPECT_TRUE(tuner.settled());
+  EXPECT_EQ(tuner.best(), 0u);
+  EXPECT_GT(looks, 0u);
+  EXPECT_LT(looks, 50u);
+}
+
 TEST(TunerTest, SettlesAsFoundEarlier) {
   Tuner tuner(0b101);
   tuner.Settle(1, 3.5);

@@ -197,7 +197,8 @@ TEST(ContextTest, StaysLost) {
   const Status lost = context.Check(VK_ERROR_DEVICE_LOST, "Trying");
   EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(Message(lost).find("vulkan:0"), std::string::npos) << lost;
-  for (const Status& status : {context.lost(), context.Wait(1000), context.Submit(VK_NULL_HANDLE).status(),
+  for (const Status& status : {context.lost(), context.Wait({Lane::kCompute, 1000}),
+                               context.Submit(Lane::kCompute, VK_NULL_HANDLE).status(),
                                AllocateVulkanBuffer(context, memory, zeroer, {.bytes = 4}).status()}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   }

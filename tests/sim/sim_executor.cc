@@ -461,6 +461,7 @@ class SimProcess final : public ExecutorProcess {
   void Reclaim(uint32_t, uint64_t, std::function<void(StatusOr<ExecutorUsage>)> done) override {
     done(ExecutorUsage());
   }
+  void ListCosts(uint64_t, std::function<void(StatusOr<ExecutorCosts>)> done) override { done(ExecutorCosts()); }
   std::optional<Duration> CpuTime() const override { return std::nullopt; }
   void Shutdown() override { executor_->EndSoon(absl::OkStatus()); }
   void Kill(std::string_view why) override { executor_->EndSoon(Unavailable(why)); }

@@ -131,7 +131,7 @@ class Finder {
   }
 
   // Everything on the next device that could do it, and may do it quicker than the best so far. Null when there is none
-  // left: then it is the best that stays.
+  // left: then a plan by all that is known by now competes with the best.
   std::unique_ptr<Plan> BuildRival(const graph::SymbolValues& symbols, PlanReview& review) {
     review.seeks_rival = false;
     while (review.next_rival < graph_.devices.size()) {
@@ -146,7 +146,6 @@ class Finder {
       }
     }
     review.rival = PlanReview::kNoRival;
-    review.is_settled = true;
     return nullptr;
   }
 

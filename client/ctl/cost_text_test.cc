@@ -25,8 +25,8 @@ TEST(CostTextTest, MarksEstimates) {
   unknown->set_samples(0);
   EXPECT_EQ(CostText(costs),
             "KERNEL  DEVICE    INSTANCES  ESTIMATE  MEASURED  SAMPLES  ERROR\n"
-            "m/blur  cpu:0     <= 1024    2 us      1.50 ms   7        25 %\n"
-            "m/blur  opencl:0  <= 1024    2 us      ~         0        -\n");
+            "m/blur  cpu:0     <= 1024    2.00 us   1.50 ms   7        25 %\n"
+            "m/blur  opencl:0  <= 1024    2.00 us   ~         0        -\n");
   v1::TransferCost* up = costs.add_transfers();
   up->set_source("host");
   up->set_target("opencl:0");
@@ -36,7 +36,7 @@ TEST(CostTextTest, MarksEstimates) {
   costs.set_more(true);
   const std::string text = CostText(costs);
   EXPECT_NE(text.find("there are more kernels"), std::string::npos);
-  EXPECT_NE(text.find("host  opencl:0  ~20 us  ~1.0 GiB/s"), std::string::npos) << text;
+  EXPECT_NE(text.find("host  opencl:0  ~20.0 us  ~1.00 GiB/s"), std::string::npos) << text;
 }
 
 // Figures of a server that has none are no reason to fail.

@@ -91,7 +91,7 @@ struct Config {
   uint64_t executor_sandbox_max = 4;
   std::string executor_cgroup = "auto";
   uint64_t executor_memory_bytes_max = 0;
-  uint64_t executor_spill_bytes_max = 4 * limits::kGiB;
+  uint64_t executor_spill_bytes_max = 0;
   uint64_t executor_host_bytes_max = 0;
   uint64_t executor_device_bytes_max = 0;
   uint64_t executor_tasks_max = 512;

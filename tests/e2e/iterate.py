@@ -192,7 +192,7 @@ class Memory(Base):
         return done
 
     def test_what_fits_in_no_memory_goes_to_disk(self):
-        self.start("[executor]\nhost_bytes_max = 1048576\n")
+        self.start("[executor]\nhost_bytes_max = 1048576\nspill_bytes_max = 1073741824\n")
         done = json.loads(self.run_pyramid().stdout)
         self.assertGreater(int(done["traffic"]["spilled_bytes"]), 0)
 

@@ -67,15 +67,14 @@ class Finder {
     }
     const bool is_group = access.param == BoundsAccess::kGroupMemory;
     const Wide bytes = is_group ? access.group_bytes : facts_.params[access.param].value;
-    const bool is_inside = offset.lo >= 0 && IsBound(offset.hi) && offset.hi + access.reach <= bytes;
-    if (!is_inside && !program_.is_separate) {
+    if (!offset.Within(0, bytes - access.reach) && !program_.is_separate) {
       return false;
     }
     // An offset that wraps may come round to the buffer's other end; the immediate is added after wrapping.
     const Wide modulus = Modulus(program_.is_wide ? 64 : 32), immediate = Wide{access.reach} - access.width;
-    const bool wraps = offset.lo < bytes - modulus || offset.lo < -modulus / 2 || offset.hi + immediate >= modulus;
-    const Wide begin = wraps ? 0 : std::clamp<Wide>(offset.lo + immediate, 0, bytes);
-    const Wide end = wraps ? bytes : std::clamp<Wide>(offset.hi + access.reach, 0, bytes);
+    const bool wraps = !offset.Within(std::max(bytes - modulus, -modulus / 2), modulus - immediate - 1);
+    const Wide begin = wraps ? 0 : std::clamp<Wide>(*offset.lo() + immediate, 0, bytes);
+    const Wide end = wraps ? bytes : std::clamp<Wide>(*offset.hi() + access.reach, 0, bytes);
     *touched = {static_cast<uint64_t>(begin), static_cast<uint64_t>(end)};
     return true;
   }

@@ -9,24 +9,28 @@
 namespace hpvm::ir {
 namespace {
 
-bool Fits(const BoundsProver& prover, const BoundsAccess& access, const BoundsFacts& facts) {
-  const bool is_group = access.param == BoundsAccess::kGroupMemory;
-  if (!is_group && access.is_store && !facts.params[access.param].is_writable) {
-    return false;
-  }
-  const Wide bytes = is_group ? access.group_bytes : facts.params[access.param].value;
+BoundsClaim ClaimOf(const BoundsProver& prover, const BoundsAccess& access, const BoundsFacts& facts) {
   BoundsProver::Scope scope(prover, access.context);
-  const Interval offset = scope.Of(access.offset);
-  if (scope.is_impossible() || offset.is_empty()) {
-    return true;
-  }
-  return offset.lo >= 0 && IsBound(offset.hi) && offset.hi + access.reach <= bytes;
+  BoundsClaim claim;
+  claim.offset = scope.Of(access.offset);
+  claim.is_never = scope.is_impossible() || claim.offset.is_empty();
+  const bool is_group = access.param == BoundsAccess::kGroupMemory;
+  const Wide bytes = is_group ? access.group_bytes : facts.params[access.param].value;
+  const bool may_happen = is_group || !access.is_store || facts.params[access.param].is_writable;
+  claim.fits = may_happen && (claim.is_never || claim.offset.Within(0, bytes - access.reach));
+  return claim;
 }
 
 }  // namespace
 
 bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_t* failed) {
+  if (program.accesses.empty()) {
+    return false;  // Nothing was asked, so nothing is shown: FindBounds may have dropped it all.
+  }
   for (int i = 0; i < 3; ++i) {
+    if (facts.group[i] == 0) {
+      return false;
+    }
     if (facts.extent[i] == 0) {
       return true;
     }
@@ -34,7 +38,7 @@ bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_
   BoundsProver prover(program, facts, {{0, 0, 0}, facts.extent});
   prover.FindTrips();
   for (size_t i = 0; i < program.accesses.size(); ++i) {
-    if (!Fits(prover, program.accesses[i], facts)) {
+    if (!ClaimOf(prover, program.accesses[i], facts).fits) {
       if (failed != nullptr) {
         *failed = static_cast<uint32_t>(i);
       }
@@ -42,6 +46,16 @@ bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_
     }
   }
   return true;
+}
+
+std::vector<BoundsClaim> ClaimBounds(const BoundsProgram& program, const BoundsFacts& facts) {
+  BoundsProver prover(program, facts, {{0, 0, 0}, facts.extent});
+  prover.FindTrips();
+  std::vector<BoundsClaim> claims;
+  for (const BoundsAccess& access : program.accesses) {
+    claims.push_back(ClaimOf(prover, access, facts));
+  }
+  return claims;
 }
 
 namespace {
@@ -86,7 +100,9 @@ bool Multiply(const Polynomial& a, const Polynomial& b, Polynomial* product) {
         return false;
       }
       Wide& total = terms[std::move(atoms)];
-      total = Clamp(total + Product(Wide{x.factor}, Wide{y.factor}));
+      if (__builtin_add_overflow(total, Wide{x.factor} * y.factor, &total)) {
+        return false;
+      }
     }
   }
   return FromSum(terms, product);

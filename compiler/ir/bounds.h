@@ -20,20 +20,10 @@
 #include <span>
 #include <vector>
 
+#include "compiler/ir/interval.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::ir {
-
-using Wide = __int128;
-// Beyond these nothing is known; they are far from where sums of two products could overflow.
-inline constexpr Wide kWideMax = Wide{1} << 100;
-struct Interval {
-  Wide lo = -kWideMax, hi = kWideMax;
-  bool is_empty() const { return lo > hi; }
-  bool is_single() const { return lo == hi; }
-  bool Within(Wide low, Wide high) const { return lo >= low && hi <= high; }
-  friend bool operator==(const Interval&, const Interval&) = default;
-};
 
 using AtomId = Id<struct AtomTag>;
 
@@ -105,8 +95,8 @@ struct BoundsAccess {
   std::vector<uint32_t> context;
   uint64_t group_bytes = 0;
   // For FindAccesses.
-  uint8_t width = 0;      // Bytes; those before are the immediate.
-  bool is_load = false;   // Atomic operations load and store.
+  uint8_t width = 0;       // Bytes; those before are the immediate.
+  bool is_load = false;    // Atomic operations load and store.
   bool reads_own = false;  // Only what the same instance has stored before, whatever its data.
   // Exactly when these hold, in an iteration of all of `loops` (outermost first), does the access happen, if nothing
   // traps; nothing is known of it unless `is_certain`.
@@ -142,6 +132,16 @@ struct BoundsFacts {
 // `failed`, if not null, receives the first access that may. Takes time linear in the program's size, a few passes, and
 // gives up after a fixed number of steps.
 bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_t* failed = nullptr);
+
+// What ProveBounds finds of one access.
+struct BoundsClaim {
+  bool is_never = false;  // No instance gets there.
+  bool fits = false;      // The access stays inside, and stores only what may be written.
+  Interval offset;        // Modulo 2^32, or 2^64 if the program is wide; of accesses that are reached.
+};
+// One for each of the program's accesses, for tests that doubt them (tests/bounds). The extent and the group hold at
+// least one instance.
+std::vector<BoundsClaim> ClaimBounds(const BoundsProgram& program, const BoundsFacts& facts);
 
 // Sums and products of polynomials; nothing when they grow beyond kTermsMax terms of kDegreeMax atoms or their factors
 // beyond 2^62.

@@ -7,58 +7,31 @@
 
 namespace hpvm::ir {
 
-Wide Product(Wide a, Wide b) {
-  if (a == 0 || b == 0) {
-    return 0;
-  }
-  Wide product = 0;
-  const bool overflows = !IsBound(a) || !IsBound(b) || __builtin_mul_overflow(a, b, &product);
-  return overflows ? ((a < 0) == (b < 0) ? kWideMax : -kWideMax) : Clamp(product);
-}
-
-Interval Product(const Interval& a, const Interval& b) {
-  const Wide ends[] = {Product(a.lo, b.lo), Product(a.lo, b.hi), Product(a.hi, b.lo), Product(a.hi, b.hi)};
-  return {*std::min_element(std::begin(ends), std::end(ends)), *std::max_element(std::begin(ends), std::end(ends))};
-}
-
-Wide FloorDivide(Wide a, Wide b) {  // b > 0
-  return a >= 0 ? a / b : -((-a + b - 1) / b);
-}
-
 namespace {
-
-// Ends that are not known stay so.
-Wide Sum(Wide a, Wide b) { return !IsBound(a) ? a : !IsBound(b) ? b : Clamp(a + b); }
-
-Interval Meet(const Interval& a, const Interval& b) { return {std::max(a.lo, b.lo), std::min(a.hi, b.hi)}; }
-Interval Hull(const Interval& a, const Interval& b) {
-  return a.is_empty() ? b : b.is_empty() ? a : Interval{std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
-}
 
 Interval Unsigned(uint8_t bits) { return CanonicalRange(false, bits); }
 Interval Signed(uint8_t bits) { return CanonicalRange(true, bits); }
 
-// The interval of the canonical form of a value whose interval, modulo 2^bits, is `interval`.
+// The interval of the canonical form of a value whose interval, modulo 2^bits, is `interval`: its ends are known.
+// `canonical` is a CanonicalRange.
 Interval Canonical(const Interval& interval, const Interval& canonical, uint8_t bits) {
-  if (interval.is_empty() || interval.Within(canonical.lo, canonical.hi)) {
+  if (interval.is_empty() || interval.Within(*canonical.lo(), *canonical.hi())) {
     return interval;
   }
-  if (interval.is_single()) {
-    Wide value = interval.lo % Modulus(bits);
-    value += value < canonical.lo ? Modulus(bits) : 0;
-    value -= value > canonical.hi ? Modulus(bits) : 0;
-    return {value, value};
+  if (const Exact single = interval.single()) {
+    Wide value = *single % Modulus(bits);
+    value += value < *canonical.lo() ? Modulus(bits) : 0;
+    value -= value > *canonical.hi() ? Modulus(bits) : 0;
+    return Interval::Single(value);
   }
   return canonical;
 }
 
 // A mask 2^bits - 2^k, which rounds down; nothing for others.
 std::optional<int> RoundingMask(const Interval& mask, uint8_t bits) {
-  if (!mask.is_single()) {
-    return std::nullopt;
-  }
-  for (int k = 0; k < bits; ++k) {
-    if (mask.lo == Modulus(bits) - (Wide{1} << k)) {
+  const Exact single = mask.single();
+  for (int k = 0; single && k < bits; ++k) {
+    if (*single == Modulus(bits) - (Wide{1} << k)) {
       return k;
     }
   }
@@ -74,30 +47,53 @@ Wide AllOnes(Wide value) {
   return ones - 1;
 }
 
+// Operands of these are what Canonical gives, and not empty.
 Interval And(const Interval& a, const Interval& b, uint8_t bits) {
-  if (a.is_single() && b.is_single()) {
-    return {a.lo & b.lo, a.lo & b.lo};
+  if (a.single() && b.single()) {
+    return Interval::Single(*a.single() & *b.single());
   }
   for (const auto& [value, mask] : {std::pair{a, b}, std::pair{b, a}}) {
     if (const std::optional<int> k = RoundingMask(mask, bits)) {
-      return {value.lo >> *k << *k, value.hi >> *k << *k};
+      return {*value.lo() >> *k << *k, *value.hi() >> *k << *k};
     }
   }
-  return {0, std::min(a.hi, b.hi)};
+  return {0, std::min(*a.hi(), *b.hi())};
+}
+
+Interval Or(const Interval& a, const Interval& b) {
+  if (a.single() && b.single()) {
+    return Interval::Single(*a.single() | *b.single());
+  }
+  return {std::max(*a.lo(), *b.lo()), std::min(AllOnes(*a.hi() | *b.hi()), *a.hi() + *b.hi())};
+}
+
+Interval Xor(const Interval& a, const Interval& b) {
+  if (a.single() && b.single()) {
+    return Interval::Single(*a.single() ^ *b.single());
+  }
+  return {0, std::min(AllOnes(*a.hi() | *b.hi()), *a.hi() + *b.hi())};
+}
+
+Interval ShiftRight(const Interval& a, const Interval& b, const Interval& otherwise, uint8_t bits) {
+  if (!b.single()) {
+    return *a.lo() >= 0 ? Interval{0, *a.hi()} : otherwise;
+  }
+  const int count = static_cast<int>(((*b.single() % bits) + bits) % bits);
+  return {*a.lo() >> count, *a.hi() >> count};
 }
 
 Interval DivideOrRemain(Opcode code, const Interval& a, const Interval& b, const Interval& otherwise) {
-  const Interval divisor{std::max<Wide>(b.lo, 1), b.hi};  // 0 traps.
-  if (a.lo < 0 || b.lo < 0 || divisor.is_empty()) {
+  const Wide least = std::max<Wide>(*b.lo(), 1), most = *b.hi();  // 0 traps.
+  if (*a.lo() < 0 || *b.lo() < 0 || least > most) {
     return otherwise;
   }
   if (code == Opcode::kDivU || code == Opcode::kDivS) {
-    return {a.lo / divisor.hi, a.hi / divisor.lo};
+    return {*a.lo() / most, *a.hi() / least};
   }
-  if (a.is_single() && divisor.is_single()) {
-    return {a.lo % divisor.lo, a.lo % divisor.lo};
+  if (a.single() && least == most) {
+    return Interval::Single(*a.single() % least);
   }
-  return a.hi < divisor.lo ? a : Interval{0, std::min(a.hi, divisor.hi - 1)};
+  return *a.hi() < least ? a : Interval{0, std::min(*a.hi(), most - 1)};
 }
 
 // The trip's coefficient of -s, s > 0, and the rest; nothing when the trip occurs in another way.
@@ -110,13 +106,13 @@ std::optional<Slope> SlopeOf(const Reduced& terms, AtomId trip) {
   for (const ReducedTerm& term : terms) {
     if (!term.Has(trip)) {
       slope.rest.push_back(term);
-    } else if (term.count == 1) {
-      slope.s = -term.factor;
+    } else if (term.count == 1 && term.factor) {
+      slope.s = -*term.factor;
     } else {
       return std::nullopt;
     }
   }
-  return slope.s > 0 && IsBound(slope.s) ? std::optional(slope) : std::nullopt;
+  return slope.s > 0 ? std::optional(slope) : std::nullopt;
 }
 
 }  // namespace
@@ -150,12 +146,12 @@ void BoundsProver::Scope::AddTerms(const Polynomial& polynomial, Wide sign, Redu
     reduced.factor = sign * term.factor;
     for (AtomId atom : term.atoms) {
       const Interval interval = Of(atom);
-      if (interval.is_single()) {
-        reduced.factor = Product(reduced.factor, interval.lo);
+      if (const Exact single = interval.single()) {
+        reduced.factor = Product(reduced.factor, single);
       } else if (reduced.count < kDegreeMax) {
         reduced.atoms[reduced.count++] = atom;
       } else {
-        reduced.factor = kWideMax;  // Nothing is known of such a sum.
+        reduced.factor = Exact();
       }
     }
     const auto same = std::find_if(sum->begin(), sum->end(), [&](const ReducedTerm& t) { return t.IsLike(reduced); });
@@ -172,35 +168,30 @@ Reduced BoundsProver::Scope::Reduce(const Polynomial& polynomial, int sign, cons
   terms.reserve(polynomial.size() + minus.size());
   AddTerms(polynomial, sign, &terms);
   AddTerms(minus, -1, &terms);
-  std::erase_if(terms, [](const ReducedTerm& term) { return term.factor == 0; });
+  std::erase_if(terms, [](const ReducedTerm& term) { return term.factor == Exact(0); });
   return terms;
 }
 
 Interval BoundsProver::Scope::Of(const Reduced& terms, const ReducedTerm* except) {
-  Interval sum{0, 0};
+  Interval sum = Interval::Single(0);
   for (const ReducedTerm& term : terms) {
     if (&term == except) {
       continue;
     }
-    if (!IsBound(term.factor)) {
+    if (!term.factor) {
       return {};
     }
-    Interval product{term.factor, term.factor};
+    Interval product = Interval::Single(*term.factor);
     for (AtomId atom : term.all()) {
       product = Product(product, Of(atom));
     }
-    if (!IsBound(product.lo) && !IsBound(product.hi)) {
-      return {};
-    }
-    sum = {IsBound(sum.lo) && IsBound(product.lo) ? Sum(sum.lo, product.lo) : -kWideMax,
-           IsBound(sum.hi) && IsBound(product.hi) ? Sum(sum.hi, product.hi) : kWideMax};
+    sum = Sum(sum, product);
   }
   return sum;
 }
 
 Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
   const BoundsFacts& facts = prover_.facts_;
-  const auto single = [](Wide value) { return Interval{value, value}; };
   const size_t dimension = std::min<size_t>(atom.index, 2);  // Where it is one.
   const Wide first = prover_.box_.first[dimension], last = first + prover_.box_.count[dimension] - 1;
   const Wide group = facts.group[dimension];
@@ -212,18 +203,18 @@ Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
     case Atom::Kind::kLocalId:
       return first / group == last / group ? Interval{first % group, last % group} : Interval{0, group - 1};
     case Atom::Kind::kInstanceCount:
-      return single(facts.extent[atom.index]);
+      return Interval::Single(facts.extent[atom.index]);
     case Atom::Kind::kGroupSize:
-      return single(facts.group[atom.index]);
+      return Interval::Single(facts.group[atom.index]);
     case Atom::Kind::kScalar: {
       const BoundsFacts::Param& param = facts.params[atom.index];
-      return single(param.bits == 32 ? Wide{static_cast<int32_t>(param.value)}
-                                     : Wide{static_cast<int64_t>(param.value)});
+      return Interval::Single(param.bits == 32 ? Wide{static_cast<int32_t>(param.value)}
+                                               : Wide{static_cast<int64_t>(param.value)});
     }
     case Atom::Kind::kBufferBytes:
-      return single(facts.params[atom.index].value);
+      return Interval::Single(facts.params[atom.index].value);
     case Atom::Kind::kTrip:
-      return atom.index < prover_.trips_.size() ? prover_.trips_[atom.index] : Interval{0, kWideMax};
+      return atom.index < prover_.trips_.size() ? prover_.trips_[atom.index] : Interval::AtLeast(0);
     case Atom::Kind::kRange:
       return atom.range;
     case Atom::Kind::kOperation:
@@ -235,7 +226,7 @@ Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
 }
 
 Interval BoundsProver::Scope::Either(const Atom& atom) {
-  Interval hull{1, 0};
+  Interval hull = Interval::Empty();
   for (size_t i = 0; i < atom.operands.size(); ++i) {
     Interval value;
     if (atom.contexts[i].empty()) {
@@ -245,7 +236,7 @@ Interval BoundsProver::Scope::Either(const Atom& atom) {
       Scope inner = *this;
       inner.is_impossible_ = false;
       inner.Assume(atom.contexts[i]);
-      value = inner.is_impossible() ? Interval{1, 0} : inner.Of(atom.operands[i]);
+      value = inner.is_impossible() ? Interval::Empty() : inner.Of(atom.operands[i]);
     }
     hull = Hull(hull, value);
   }
@@ -259,28 +250,20 @@ Interval BoundsProver::Scope::Operation(const Atom& atom) {
                          atom.code == Opcode::kExtend16 || atom.code == Opcode::kExtend32;
   const Interval all = is_signed ? Signed(bits) : Unsigned(bits);
   const Interval a = Canonical(Of(atom.operands[0]), all, bits);
-  const Interval b = atom.operands.size() > 1 ? Canonical(Of(atom.operands[1]), all, bits) : Interval{0, 0};
+  const Interval b = atom.operands.size() > 1 ? Canonical(Of(atom.operands[1]), all, bits) : Interval::Single(0);
   if (a.is_empty() || b.is_empty()) {
-    return {1, 0};
+    return Interval::Empty();
   }
   switch (atom.code) {
     case Opcode::kShrU:
-    case Opcode::kShrS: {
-      if (!b.is_single()) {
-        return a.lo >= 0 ? Interval{0, a.hi} : all;
-      }
-      const int count = static_cast<int>(((b.lo % bits) + bits) % bits);
-      return {a.lo >> count, a.hi >> count};
-    }
+    case Opcode::kShrS:
+      return ShiftRight(a, b, all, bits);
     case Opcode::kAnd:
       return And(a, b, bits);
     case Opcode::kOr:
-      return a.is_single() && b.is_single()
-                 ? Interval{a.lo | b.lo, a.lo | b.lo}
-                 : Interval{std::max(a.lo, b.lo), std::min(AllOnes(a.hi | b.hi), a.hi + b.hi)};
+      return Or(a, b);
     case Opcode::kXor:
-      return a.is_single() && b.is_single() ? Interval{a.lo ^ b.lo, a.lo ^ b.lo}
-                                            : Interval{0, std::min(AllOnes(a.hi | b.hi), a.hi + b.hi)};
+      return Xor(a, b);
     case Opcode::kDivU:
     case Opcode::kDivS:
     case Opcode::kRemU:
@@ -294,7 +277,7 @@ Interval BoundsProver::Scope::Operation(const Atom& atom) {
     case Opcode::kExtend16:
       return a.Within(-32768, 32767) ? a : Interval{-32768, 32767};
     case Opcode::kExtend32:
-      return a.Within(Signed(32).lo, Signed(32).hi) ? a : Signed(32);
+      return a.Within(*Signed(32).lo(), *Signed(32).hi()) ? a : Signed(32);
     default:
       return all;
   }
@@ -302,67 +285,73 @@ Interval BoundsProver::Scope::Operation(const Atom& atom) {
 
 // terms + added >= 0: tightens each atom that occurs once, alone and to the first power.
 void BoundsProver::Scope::Tighten(const Reduced& terms, Wide added) {
-  if (Sum(Of(terms).hi, added) < 0) {
+  if (const Exact most = Sum(Of(terms).hi(), added); most && *most < 0) {
     is_impossible_ = true;
     return;
   }
   for (const ReducedTerm& term : terms) {
-    if (term.count != 1 || !IsBound(term.factor)) {
+    if (term.count != 1 || !term.factor) {
       continue;
     }
     const AtomId atom = term.atoms[0];
     const bool is_alone =
         std::none_of(terms.begin(), terms.end(), [&](const ReducedTerm& t) { return &t != &term && t.Has(atom); });
-    const Wide most = is_alone ? Of(terms, &term).hi : kWideMax;
-    if (!IsBound(most)) {
+    const Exact limit = is_alone ? Sum(Of(terms, &term).hi(), added) : Exact();
+    if (!limit) {
       continue;
     }
-    const Wide limit = most + added;  // factor * atom >= -limit
-    if (term.factor > 0) {
-      Refine(atom, {-FloorDivide(limit, term.factor), kWideMax});
+    // factor * atom >= -limit
+    if (*term.factor > 0) {
+      Refine(atom, Interval::AtLeast(-FloorDivide(*limit, *term.factor)));
     } else {
-      Refine(atom, {-kWideMax, FloorDivide(limit, -term.factor)});
+      Refine(atom, Interval::AtMost(FloorDivide(*limit, -*term.factor)));
     }
   }
 }
 
+namespace {
+
+Interval Canonicals(const Constraint& c) { return CanonicalRange(c.is_signed, c.bits); }
+
+// Whether the constraint, if it holds, says the same of the values as integers: `more` is canonical, and `less` is too,
+// or is a negative number that would wrap to so large a one that the comparison would fail; then it is not negative.
+bool IsComparable(const Constraint& c, const Interval& less, const Interval& more) {
+  const Interval all = Canonicals(c);
+  if (!more.Within(*all.lo(), *all.hi()) || !less.is_bounded() || *less.hi() > *all.hi()) {
+    return false;
+  }
+  const Wide lowest = *more.hi() - Modulus(c.bits) + (c.or_equal ? 1 : 0);
+  return *less.lo() >= *all.lo() || (!c.is_signed && *less.lo() >= lowest);
+}
+
+}  // namespace
+
 void BoundsProver::Scope::Apply(const Constraint& c) {
   const Interval less = Of(c.less), more = Of(c.more);
-  const Interval all = c.is_signed ? Signed(c.bits) : Unsigned(c.bits);
-  if (is_impossible_ || !more.Within(all.lo, all.hi) || less.hi > all.hi) {
+  if (is_impossible_ || !IsComparable(c, less, more)) {
     return;
   }
-  if (less.lo < all.lo) {
-    // A negative value wraps to so large a one that the comparison would have failed: so it is not negative.
-    const Wide lowest = more.hi - Modulus(c.bits) + (c.or_equal ? 1 : 0);
-    if (c.is_signed || less.lo < lowest) {
-      return;
-    }
+  if (*less.lo() < *Canonicals(c).lo()) {
     Tighten(Reduce(c.less), 0);
   }
   Tighten(Reduce(c.more, 1, c.less), c.or_equal ? 0 : -1);
 }
 
 bool BoundsProver::Scope::Split(const Constraint& c, std::vector<NotNegative>* conditions) {
-  const Interval all = CanonicalRange(c.is_signed, c.bits);
   // What is negative as a whole wraps as a whole.
   const auto wrap = [&](Interval& interval) -> Wide {
     if (c.is_signed || interval.is_empty() || !interval.Within(-Modulus(c.bits), -1)) {
       return 0;
     }
-    interval = {interval.lo + Modulus(c.bits), interval.hi + Modulus(c.bits)};
+    interval = Sum(interval, Interval::Single(Modulus(c.bits)));
     return Modulus(c.bits);
   };
   Interval less = Of(c.less), more = Of(c.more);
   const Wide wrapped = wrap(more) - wrap(less);
-  if (less.is_empty() || more.is_empty() || !more.Within(all.lo, all.hi) || less.hi > all.hi) {
+  if (less.is_empty() || more.is_empty() || !IsComparable(c, less, more)) {
     return false;
   }
-  if (less.lo < all.lo) {
-    // As in Apply: the constraint holds only where it is not negative.
-    if (c.is_signed || less.lo < more.hi - Modulus(c.bits) + (c.or_equal ? 1 : 0)) {
-      return false;
-    }
+  if (*less.lo() < *Canonicals(c).lo()) {
     conditions->push_back({Reduce(c.less), 0});
   }
   conditions->push_back({Reduce(c.more, 1, c.less), wrapped - (c.or_equal ? 0 : 1)});
@@ -371,10 +360,11 @@ bool BoundsProver::Scope::Split(const Constraint& c, std::vector<NotNegative>* c
 
 Truth BoundsProver::Scope::Decide(const NotNegative& condition) {
   const Interval sum = Of(condition.terms);
-  if (sum.is_empty() || !IsBound(sum.lo) || !IsBound(sum.hi)) {
+  if (sum.is_empty()) {
     return Truth::kUnknown;
   }
-  return sum.lo + condition.added >= 0 ? Truth::kYes : sum.hi + condition.added < 0 ? Truth::kNo : Truth::kUnknown;
+  const Exact least = Sum(sum.lo(), condition.added), most = Sum(sum.hi(), condition.added);
+  return least && *least >= 0 ? Truth::kYes : most && *most < 0 ? Truth::kNo : Truth::kUnknown;
 }
 
 Truth BoundsProver::Scope::Decide(const Constraint& constraint) {
@@ -394,27 +384,28 @@ Truth BoundsProver::Scope::Decide(const Constraint& constraint) {
 }
 
 // The loop goes on from iteration t only while less(t) < more(t); the difference falls by s each time.
-std::optional<Wide> BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c) const {
+Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c) const {
   Scope scope(*this, loop.context);
   const std::optional<Slope> slope = SlopeOf(scope.Reduce(c.more, 1, c.less), loop.trip);
   if (!slope) {
-    return std::nullopt;
+    return {};
   }
-  const Wide most = scope.Of(slope->rest).hi;
-  if (!IsBound(most)) {
-    return std::nullopt;
+  const Exact most = Sum(scope.Of(slope->rest).hi(), c.or_equal ? 0 : -1);
+  if (!most) {
+    return {};
   }
-  const Wide last = std::max<Wide>(FloorDivide(most - (c.or_equal ? 0 : 1), slope->s) + 1, 0);
+  const Wide last = std::max<Wide>(FloorDivide(*most, slope->s) + 1, 0);
   // Up to there both sides must be canonical. Then no instance runs on: the comparison after `last` would have failed.
   Scope bounded(*this, loop.context);
   bounded.Refine(loop.trip, {0, last});
-  const Interval all = c.is_signed ? Signed(c.bits) : Unsigned(c.bits);
-  const bool is_canonical = bounded.Of(c.less).Within(all.lo, all.hi) && bounded.Of(c.more).Within(all.lo, all.hi);
-  return is_canonical ? std::optional(last) : std::nullopt;
+  const Interval all = Canonicals(c);
+  const bool is_canonical =
+      bounded.Of(c.less).Within(*all.lo(), *all.hi()) && bounded.Of(c.more).Within(*all.lo(), *all.hi());
+  return is_canonical ? Exact(last) : Exact();
 }
 
 // The loop goes on from iteration t only while distance(t) = first - s t is not 0 modulo 2^bits.
-std::optional<Wide> BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const {
+Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const {
   for (const int sign : {1, -1}) {
     Scope scope(*this, loop.context);
     const std::optional<Slope> slope = SlopeOf(scope.Reduce(distance, sign), loop.trip);
@@ -423,31 +414,33 @@ std::optional<Wide> BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polyno
     }
     const Interval first = scope.Of(slope->rest);
     // It must hit 0 exactly, from above, without wrapping.
-    const bool is_hit = std::all_of(slope->rest.begin(), slope->rest.end(),
-                                    [&](const ReducedTerm& term) { return term.factor % slope->s == 0; });
+    const bool is_hit = std::all_of(slope->rest.begin(), slope->rest.end(), [&](const ReducedTerm& term) {
+      return term.factor && *term.factor % slope->s == 0;
+    });
     if (is_hit && first.Within(0, Modulus(bits) - 1)) {
-      return first.hi / slope->s;
+      return *first.hi() / slope->s;
     }
   }
-  return std::nullopt;
+  return {};
 }
 
-Wide BoundsProver::TripMax(size_t index) const {
+Exact BoundsProver::TripMax(size_t index) const {
   const BoundsLoop& loop = program_.loops[index];
   if (loop.ends.empty()) {
     return 0;
   }
   if (loop.ends.size() > 1) {
-    return kWideMax;  // One edge may carry the loop past where the other's condition is understood.
+    return {};  // One edge may carry the loop past where the other's condition is understood.
   }
-  Wide most = kWideMax;
+  Interval trips = Interval::AtLeast(0);
+  const auto at_most = [&](const Exact& most) { trips = Meet(trips, {Exact(), most}); };
   for (uint32_t constraint : loop.ends[0].goes_on) {
-    most = std::min(most, TripMaxBy(loop, program_.constraints[constraint]).value_or(kWideMax));
+    at_most(TripMaxBy(loop, program_.constraints[constraint]));
   }
   for (const Distance& distance : loop.ends[0].distances) {
-    most = std::min(most, TripMaxBy(loop, distance.polynomial, distance.bits).value_or(kWideMax));
+    at_most(TripMaxBy(loop, distance.polynomial, distance.bits));
   }
-  return most;
+  return trips.hi();
 }
 
 }  // namespace hpvm::ir

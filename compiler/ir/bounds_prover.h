@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,7 +17,7 @@ namespace hpvm::ir {
 
 // What is left of a polynomial once atoms of a single value are put in: at least as precise as the polynomial.
 struct ReducedTerm {
-  Wide factor = 0;
+  Exact factor = 0;  // Not known: nor is the sum.
   std::array<AtomId, kDegreeMax> atoms;
   uint32_t count = 0;  // Of atoms.
 
@@ -37,16 +36,11 @@ struct NotNegative {
 };
 enum class Truth : uint8_t { kYes, kNo, kUnknown };  // kYes: everywhere; kNo: nowhere.
 
-inline bool IsBound(Wide value) { return value > -kWideMax && value < kWideMax; }
 inline Wide Modulus(uint8_t bits) { return Wide{1} << bits; }
 // The canonical forms of values of so many bits.
 inline Interval CanonicalRange(bool is_signed, uint8_t bits) {
   return is_signed ? Interval{-Modulus(bits) / 2, Modulus(bits) / 2 - 1} : Interval{0, Modulus(bits) - 1};
 }
-inline Wide Clamp(Wide value) { return std::clamp(value, -kWideMax, kWideMax); }
-Wide Product(Wide a, Wide b);
-Interval Product(const Interval& a, const Interval& b);
-Wide FloorDivide(Wide a, Wide b);  // b > 0
 
 // One thread at a time, also for its scopes. Borrows program and facts.
 class BoundsProver {
@@ -56,7 +50,7 @@ class BoundsProver {
       : program_(program), facts_(facts), box_(box) {}
 
   // For loop after loop, from the first: the interval of its trip, which scopes then know.
-  Interval NextTrip() const { return {0, TripMax(trips_.size())}; }
+  Interval NextTrip() const { return {Exact(0), TripMax(trips_.size())}; }
   void AddTrip(const Interval& trip) { trips_.push_back(trip); }
   void FindTrips() {
     while (trips_.size() < program_.loops.size()) {
@@ -128,9 +122,9 @@ class BoundsProver {
   // In evaluated atoms and terms. Nested merges would take time exponential in their depth.
   static constexpr int64_t kStepsMax = 20'000;
 
-  Wide TripMax(size_t loop) const;
-  std::optional<Wide> TripMaxBy(const BoundsLoop& loop, const Constraint& goes_on) const;
-  std::optional<Wide> TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const;
+  Exact TripMax(size_t loop) const;
+  Exact TripMaxBy(const BoundsLoop& loop, const Constraint& goes_on) const;
+  Exact TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const;
 
   const BoundsProgram& program_;
   const BoundsFacts& facts_;

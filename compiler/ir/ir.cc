@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/status.h"
+#include "compiler/ir/loops_cut.h"
 
 namespace hpvm::ir {
 namespace {
@@ -53,6 +54,9 @@ std::string_view Name(Space space) {
 }
 
 std::string_view Name(TrapCode code) {
+  if (code == kLoopsCut) {
+    return "loops that the device's driver ended early";
+  }
   switch (code) {
     case TrapCode::kNone:
       return "no trap";
@@ -94,6 +98,8 @@ std::string_view Name(TrapCode code) {
       return "trap in a function of another module";
     case TrapCode::kStopped:
       return "stopped";
+    case TrapCode::kWrongProof:
+      return "access outside of its buffer that was proven to lie inside";
   }
   return "unknown trap";
 }

@@ -122,6 +122,9 @@ enum class TrapCode : uint32_t {
   kWaitsForever = 17,         // An atomic wait that nothing can end.
   kHost = 18,                 // A function of another module ended early (hpvm-wast only).
   kStopped = 100,             // Not the kernel's fault: the stop word was set.
+  // Our fault: an access that was proven to stay inside its buffer does not. Only code that audits proofs looks
+  // (compiler/audit.h); the host ends the process.
+  kWrongProof = 101,
 };
 std::string_view Name(TrapCode code);  // "out of bounds memory access" ...
 
@@ -222,6 +225,7 @@ struct KernelParam {
   bool is_buffer = true;       // The value is the buffer's base address, of the module's address type.
   bool is_writable = true;     // Buffers: false for `in` ports; a store traps with kReadOnlyBuffer.
   Type type = Type::kI32;      // Scalars: the type; buffers: the address type.
+  bool is_read = true;         // Buffers; for people alone: false for `out` ports.
 };
 
 struct Module {

@@ -132,9 +132,12 @@ void LaunchCheck::Access(const CheckedSite& site, AccessKind kind, bool reads, c
                          uint64_t bytes) {
   uint64_t offset = 0;
   AccessRecord& record = RecordOf(location, &offset);
-  if (reads && (location.memory == FindingMemory::kGroup || buffers_[location.param].is_output)) {
+  // Outputs and group memory begin as zeros, and counting from there with atomics is what they are for. A plain read of
+  // what nobody has written is a mistake all the same.
+  const bool begins_as_zeros = location.memory == FindingMemory::kGroup || buffers_[location.param].is_output;
+  if (reads && !IsAtomic(kind) && begins_as_zeros) {
     if (const std::optional<uint64_t> at = record.FirstUnwritten(offset, bytes); at.has_value()) {
-      ReportUninitialized(site, {location.memory, location.param, location.offset + (*at - offset)}, 1, IsAtomic(kind));
+      ReportUninitialized(site, {location.memory, location.param, location.offset + (*at - offset)}, 1, false);
     }
   }
   const Mark mark{stamp_, site.local << Mark::kSiteBits | std::min(site.site, Mark::kSitesMax - 1)};

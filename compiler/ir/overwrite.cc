@@ -23,9 +23,12 @@ struct Progression {
   // Takes in the axes that leave no gaps.
   void Fold() {
     size_t filled = 0;
-    while (filled < axes.size() && axes[filled].stride <= bytes) {
-      bytes += Product(axes[filled].stride, axes[filled].count - 1);
-      ++filled;
+    for (; filled < axes.size() && axes[filled].stride <= bytes; ++filled) {
+      const Exact all = Sum(bytes, Product(axes[filled].stride, axes[filled].count - 1));
+      if (!all) {
+        break;
+      }
+      bytes = *all;
     }
     axes.erase(axes.begin(), axes.begin() + static_cast<ptrdiff_t>(filled));
   }
@@ -66,17 +69,17 @@ class Domain {
   std::optional<Progression> Written() {
     Progression written;
     written.bytes = store_.width;
-    written.begin = Wide{store_.reach} - store_.width;
+    Exact begin = Wide{store_.reach} - store_.width;
     const Reduced terms = scope_.Reduce(store_.offset);
     if (!scope_.Of(terms).Within(0, Modulus(program_.is_wide ? 64 : 32) - 1)) {
       return std::nullopt;  // It wraps.
     }
     for (const ReducedTerm& term : terms) {
-      if (!IsBound(term.factor) || term.count > 1) {
+      if (!term.factor || term.count > 1) {
         return std::nullopt;
       }
       if (term.count == 0) {
-        written.begin += term.factor;
+        begin = Sum(begin, term.factor);
         continue;
       }
       const AtomId atom = term.atoms[0];
@@ -87,9 +90,14 @@ class Domain {
       if (interval.is_empty() || !interval.Within(-Modulus(64), Modulus(64))) {
         return std::nullopt;
       }
-      written.begin += Product(term.factor, term.factor > 0 ? interval.lo : interval.hi);
-      written.axes.push_back({term.factor > 0 ? term.factor : -term.factor, interval.hi - interval.lo + 1});
+      const Wide factor = *term.factor;
+      begin = Sum(begin, Product(factor, factor > 0 ? interval.lo() : interval.hi()));
+      written.axes.push_back({factor > 0 ? factor : -factor, *interval.hi() - *interval.lo() + 1});
     }
+    if (!begin) {
+      return std::nullopt;
+    }
+    written.begin = *begin;
     std::sort(written.axes.begin(), written.axes.end(),
               [](const auto& a, const auto& b) { return a.stride < b.stride; });
     return written;
@@ -122,34 +130,35 @@ class Domain {
   }
 
   bool Cut(const NotNegative& condition) {
-    Wide rest = condition.added;
+    Exact rest = condition.added;
     const ReducedTerm* axis = nullptr;
     for (const ReducedTerm& term : condition.terms) {
       if (term.count == 0) {
-        rest += term.factor;
+        rest = Sum(rest, term.factor);
       } else if (axis != nullptr || term.count > 1 || !IsAxis(term.atoms[0])) {
         return false;
       } else {
         axis = &term;
       }
     }
-    if (axis == nullptr || !IsBound(rest) || !IsBound(axis->factor)) {
+    if (axis == nullptr || !rest || !axis->factor) {
       return false;
     }
     // factor * atom >= -rest
-    scope_.Refine(axis->atoms[0], axis->factor > 0 ? Interval{-FloorDivide(rest, axis->factor), kWideMax}
-                                                   : Interval{-kWideMax, FloorDivide(rest, -axis->factor)});
+    const Wide factor = *axis->factor;
+    scope_.Refine(axis->atoms[0], factor > 0 ? Interval::AtLeast(-FloorDivide(*rest, factor))
+                                             : Interval::AtMost(FloorDivide(*rest, -factor)));
     return true;
   }
 
   // Whether the loop runs as often in all of the domain: up to the largest trip there is.
   bool IsCounted(uint32_t index) const {
     const BoundsLoop& loop = program_.loops[index];
-    const Wide last = prover_.trips()[index].hi;
-    if (loop.ends.empty() || last <= 0) {
+    const Exact last = prover_.trips()[index].hi();
+    if (loop.ends.empty() || (last && *last <= 0)) {
       return true;  // One iteration.
     }
-    if (!loop.is_exact || !IsBound(last) || !prover_.Spend(program_.atoms.size() / 8)) {
+    if (!loop.is_exact || !last || !prover_.Spend(program_.atoms.size() / 8)) {
       return false;
     }
     Scope before(prover_, {});
@@ -160,7 +169,7 @@ class Domain {
         before.Refine(atom, scope_.Refined(atom));
       }
     }
-    before.Refine(loop.trip, {0, last - 1});
+    before.Refine(loop.trip, {0, *last - 1});
     return std::all_of(loop.goes_on_when.begin(), loop.goes_on_when.end(), [&](uint32_t constraint) {
       return before.Decide(program_.constraints[constraint]) == Truth::kYes;
     });

@@ -62,18 +62,18 @@ class Counter {
   Repeats RepeatsOf(size_t index) {
     constexpr Wide kBoundMax = Wide{1} << 16;
     const BoundsLoop& loop = bounds_.loops[index];
-    const Wide last = prover_.NextTrip().hi;
-    if (IsExact(loop, last)) {
-      prover_.AddTrip({last / 2, last / 2});
-      return {static_cast<double>(last), false};
+    const Exact last = prover_.NextTrip().hi();
+    if (last && IsExact(loop, *last)) {
+      prover_.AddTrip(Interval::Single(*last / 2));
+      return {static_cast<double>(*last), false};
     }
-    const Wide guess = last <= kBoundMax ? last / 2 : static_cast<Wide>(kGuessedTrips) - 1;
-    prover_.AddTrip({guess / 2, guess / 2});
+    const Wide guess = last && *last <= kBoundMax ? *last / 2 : static_cast<Wide>(kGuessedTrips) - 1;
+    prover_.AddTrip(Interval::Single(guess / 2));
     return {static_cast<double>(guess), true};
   }
 
   bool IsExact(const BoundsLoop& loop, Wide last) const {
-    if (!IsBound(last) || (!loop.is_exact && !loop.ends.empty())) {
+    if (!loop.is_exact && !loop.ends.empty()) {
       return false;
     }
     BoundsProver::Scope before(prover_, {});

@@ -92,7 +92,7 @@ class Hope {
     constexpr ir::Wide kRangeMax = ir::Wide{1} << 20;
     switch (atom.kind) {
       case Atom::Kind::kRange:
-        return atom.range.hi - atom.range.lo >= kRangeMax;
+        return !atom.range.is_bounded() || *atom.range.hi() - *atom.range.lo() >= kRangeMax;
       case Atom::Kind::kTrip:
         return IsEndless(program_.loops[atom.index]);
       case Atom::Kind::kOperation:

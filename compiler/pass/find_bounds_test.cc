@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -126,12 +127,32 @@ TEST(FindBoundsTest, Traps) {
       {"MaskedMemory",
        " %k: i32 = load.i32 param(0) %c0\n %i: i32 = and.i32 %k, %n\n" + At("i"),
        {{1, 1, 1}, 4000, 0x7fffffff, 0}},
+      {"BeyondAllNumbers",  // x^4 + y^4 of 16-bit numbers above n, times 2^39, shifted down: any multiple of 32.
+       " %u: i64 = load.i64 w2 param(0) %c0\n %v: i64 = load.i64 w2 param(0) %c2\n %l: i64 = extend_u.i32 %n\n"
+       " %gu: i32 = lt_u.i64 %u, %l\n %gv: i32 = lt_u.i64 %v, %l\n %g: i32 = or.i32 %gu, %gv\n if g0 %g {\n"
+       " return ()\n} else {\n leave g0 ()\n}\n %u2: i64 = mul.i64 %u, %u\n %u4: i64 = mul.i64 %u2, %u2\n"
+       " %v2: i64 = mul.i64 %v, %v\n %v4: i64 = mul.i64 %v2, %v2\n %s: i64 = add.i64 %u4, %v4\n"
+       " %left: i64 = const.i64 39\n %right: i64 = const.i64 34\n %t: i64 = shl.i64 %s, %left\n"
+       " %w: i64 = shr_u.i64 %t, %right\n %i: i32 = wrap.i64 %w\n" +
+           At("i"),
+       {{1, 1, 1}, 4000, 32768, 0}},
       {"Multiplied", " %i: i32 = mul.i32 %x, %n\n" + At("i"), {{10, 1, 1}, 40, 0x10000000u, 0}},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
     EXPECT_FALSE(Proven(FindBounds(BoundsKernel(c.body)), c.launch));
   }
+}
+
+// A kernel that is too large to look at is dropped whole, and shows nothing.
+TEST(FindBoundsTest, TooLargeAKernelIsNotProven) {
+  std::string body;
+  for (size_t i = 0; i <= kBoundsAccessesMax; ++i) {
+    body += " %l" + std::to_string(i) + ": i32 = load.i32 param(0) %c0\n";
+  }
+  const ir::BoundsProgram program = FindBounds(BoundsKernel(body));
+  EXPECT_TRUE(program.accesses.empty());
+  EXPECT_FALSE(Proven(program, {{1, 1, 1}, 40, 0, 0}));
 }
 
 // What rests on memory keeps its check and costs the other accesses nothing; behind a condition it is proven.
@@ -307,6 +328,7 @@ TEST(FindBoundsTest, BruteForce) {
       ++proven;
       with_loops += program.loops.empty() ? 0 : 1;
       std::vector<uint64_t> data(facts.bytes / 8 + 1);
+      std::generate(data.begin(), data.end(), [&] { return generator.Word(); });
       ir::Launch launch;
       launch.extent = facts.extent;
       launch.arguments = {

@@ -33,9 +33,13 @@ bool IsSync(Opcode code) { return code == Opcode::kBarrier || code == Opcode::kL
 
 // Why a function's operation keeps its instances apart, or null. Functions other than the entry run one lane after the
 // other, and may write what no other instance reads.
-const char* ReasonOf(const Op& op, bool is_entry) {
+const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>& stack_pointer) {
   if (IsBulk(op.code)) {
     return "it grows, copies or fills memory that belongs to one instance";
+  }
+  if (op.code == Opcode::kGlobalSet && stack_pointer == op.imm) {
+    return "it moves the stack's pointer, as it keeps an array or structure in memory of its own (one whose address is "
+           "passed on, or whose index is known only at run time)";
   }
   if (op.code == Opcode::kGlobalSet) {
     return "it writes a global, and each instance has its own";
@@ -424,7 +428,8 @@ std::optional<GangRefusal> RefuseGang(const ir::Module& module) {
     const ir::Function& function = module.functions[index];
     ir::ForEachOp(function, [&](OpId id) {
       const Op& op = function.op(id);
-      if (const char* reason = ReasonOf(op, index == module.entry.index); reason != nullptr && !refusal.has_value()) {
+      if (const char* reason = ReasonOf(op, index == module.entry.index, module.stack_pointer);
+          reason != nullptr && !refusal.has_value()) {
         refusal = GangRefusal{op.source, "Instances run one at a time: " + std::string(reason) + "."};
       }
       if (op.code == Opcode::kCall && !reached[op.imm]) {

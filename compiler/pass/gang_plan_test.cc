@@ -271,6 +271,7 @@ TEST(GangPlanTest, Refusals) {
       {"LoadScratch", "%v: i32 = load.i32 scratch %0 @9\n store.i32 param(0) %x, %v", "belongs to one instance"},
       {"AtomicFlat", "%v: i32 = atomic_add.i32 flat %0, %1 @9", "not known to lie in one buffer"},
       {"Global", "global_set.i32 g0 %n @9", "writes a global"},
+      {"StackPointer", "global_set.i32 g1 %n @9", "moves the stack's pointer"},
       {"Fill", "memory_fill %b, %0, %n @9", "fills memory"},
       {"Print", "print p0 (%n) @9", "prints"},
       {"Call", "%v: i32 = call f1 (%x)", nullptr},
@@ -280,7 +281,8 @@ TEST(GangPlanTest, Refusals) {
   for (const RefusalCase& test : kCases) {
     SCOPED_TRACE(test.name);
     const ir::Module module =
-        Parse("memory 65536 65536\nglobal mut i32 0\nstate 64\nformat \"%d\"\n" +
+        Parse("memory 65536 65536\nglobal mut i32 0\nglobal mut i32 65536\nstack_pointer g1\nstate 64\n"
+              "format \"%d\"\n" +
               Kernel(std::string(test.body) + "\n return ()") +
               "func f1 \"pure\" (%p: i32) -> (i32) {\n store.i32 scratch %p, %p\n return (%p)\n}\n"
               "func f2 \"stores\" (%p: i32) -> (i32) {\n store.i32 param(0) %p, %p @9\n return (%p)\n}\n"

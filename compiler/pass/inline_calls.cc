@@ -8,6 +8,8 @@
 
 #include "compiler/ir/spelling.h"
 #include "compiler/ir/walk.h"
+#include "compiler/pass/call_order.h"
+#include "compiler/pass/library_name.h"
 
 namespace hpvm {
 namespace {
@@ -19,86 +21,6 @@ using ir::OpId;
 using ir::OwnsRegions;
 using ir::RegionId;
 using ir::ValueId;
-
-// The functions that the entry reaches, callees before callers, and which of them lie on a cycle of calls. Tarjan's
-// algorithm (SIAM J. Comput. 1, 1972) without recursion.
-class CallOrder {
- public:
-  explicit CallOrder(const ir::Module& module) : callees_(module.functions.size()), state_(module.functions.size()) {
-    for (size_t i = 0; i < module.functions.size(); ++i) {
-      const ir::Function& function = module.functions[i];
-      ir::ForEachOp(function, [&](OpId id) {
-        if (function.op(id).code == Opcode::kCall) {
-          callees_[i].push_back(static_cast<uint32_t>(function.op(id).imm));
-        }
-      });
-    }
-    for (uint32_t i = 0; i < callees_.size(); ++i) {
-      if (state_[i].number == 0) {
-        VisitFrom(i);
-      }
-    }
-  }
-
-  const std::vector<uint32_t>& order() const { return order_; }
-  bool IsRecursive(uint32_t function) const { return state_[function].is_recursive; }
-
- private:
-  struct State {
-    uint32_t number = 0, low = 0;
-    size_t next = 0;  // In callees_.
-    bool is_open = false, is_recursive = false;
-  };
-
-  void VisitFrom(uint32_t root) {
-    std::vector<uint32_t> path{root};
-    Enter(root);
-    while (!path.empty()) {
-      const uint32_t at = path.back();
-      if (state_[at].next < callees_[at].size()) {
-        const uint32_t callee = callees_[at][state_[at].next++];
-        state_[at].is_recursive |= callee == at;
-        if (state_[callee].number == 0) {
-          Enter(callee);
-          path.push_back(callee);
-        } else if (state_[callee].is_open) {
-          state_[at].low = std::min(state_[at].low, state_[callee].number);
-        }
-        continue;
-      }
-      path.pop_back();
-      if (!path.empty()) {
-        state_[path.back()].low = std::min(state_[path.back()].low, state_[at].low);
-      }
-      if (state_[at].low == state_[at].number) {
-        CloseComponent(at);
-      }
-    }
-  }
-
-  void Enter(uint32_t function) {
-    state_[function].number = state_[function].low = ++count_;
-    state_[function].is_open = true;
-    open_.push_back(function);
-  }
-
-  void CloseComponent(uint32_t first) {
-    const bool is_cycle = open_.back() != first;
-    uint32_t member = 0;
-    do {
-      member = open_.back();
-      open_.pop_back();
-      state_[member].is_open = false;
-      state_[member].is_recursive |= is_cycle;
-      order_.push_back(member);
-    } while (member != first);
-  }
-
-  std::vector<std::vector<uint32_t>> callees_;
-  std::vector<State> state_;
-  std::vector<uint32_t> open_, order_;
-  uint32_t count_ = 0;
-};
 
 struct Size {
   uint32_t ops = 0, depth = 0;
@@ -324,6 +246,12 @@ void Inliner::Terminator(Frame& frame, const Op& op) {
       builder_.LeaveTable(Map(frame, op)[0], targets, Map(frame, op, 1), op.source);
       break;
     case Opcode::kTrap:
+      if (frame.call != nullptr && IsLibraryName(frame.from->name)) {
+        // The author knows the call, not where the library noticed.
+        builder_.Trap(static_cast<ir::TrapCode>(op.imm), frame.call->source);
+        to_.op(OpId(to_.ops.size() - 1)).origin = frame.call->origin;
+        return;
+      }
       builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
       break;
     default:

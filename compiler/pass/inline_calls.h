@@ -5,7 +5,8 @@
 // Functions that call themselves, in whatever round-about way, stay calls, and so do calls whose inlining would make
 // the caller larger or deeper than the limits below, and those of functions that use scratch state (parts of the
 // math library that are seldom reached). An inlined operation remembers where it was written (Op::origin),
-// so that traps name the right function. Requires a verified module.
+// so that traps name the right function; the traps of a language's own library name the call. Requires a verified
+// module.
 #ifndef HPVMD_COMPILER_PASS_INLINE_CALLS_H_
 #define HPVMD_COMPILER_PASS_INLINE_CALLS_H_
 

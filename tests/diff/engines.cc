@@ -12,6 +12,7 @@
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/interpret.h"
 #include "compiler/pass/pipeline.h"
+#include "tests/audit.h"
 
 namespace hpvm::diff {
 namespace {
@@ -139,6 +140,7 @@ StatusOr<Outcome> RunVariant(const ir::Module& lowered, const LaunchSpec& launch
   const Ticks& ticks = ProcessTicks();
   const cpu::DispatchEnd end = cpu::RunDispatch(*executable, run, *pool, ticks, ticks.Now());
   HPVMD_RETURN_IF_ERROR(end.status);
+  HPVMD_CHECK(end.trap.code != ir::TrapCode::kWrongProof);
   return Outcome{end.trap, arena.Copy()};
 }
 
@@ -152,6 +154,7 @@ StatusOr<std::vector<Outcome>> RunOnCpu(const ir::Module& module, const LaunchSp
     Inject(*fault, lowered);
   }
   CpuOptions options;
+  options.audits_proofs = TestsAuditProofs();
   options.shapes = form.shapes;
   HPVMD_ASSIGN_OR_RETURN(const Artifact artifact,
                          EmitCpuImage(lowered, form.level.empty() ? Target() : CpuTarget{form.level}, options));

@@ -11,6 +11,8 @@ namespace hpvm::spmd {
 
 // A verified module and its launch. The same seed gives the same kernel everywhere.
 Kernel Generate(uint64_t seed);
+// The same for kernels on records, whose addresses wrap around on the way.
+Kernel GenerateRecords(uint64_t seed);
 
 }  // namespace hpvm::spmd
 

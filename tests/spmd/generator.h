@@ -148,6 +148,7 @@ class Generator {
   Op Access(Opcode code, Type type, uint32_t buffer, uint32_t width, ValueId element, ValueId* address);
   void LoadInput();
   ValueId InputElement(uint64_t count, uint32_t* imm_elements);
+  ValueId PowerElement(uint64_t count, bool may_miss);
   void LoadTable();
   void StoreOwn();
   void LoadOwn();

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The prover on programs made by hand: what it must not conclude. compiler/pass/find_bounds_test.cc has those that
+// FindBounds writes down.
+#include "compiler/ir/bounds.h"
+
+#include <gtest/gtest.h>
+
+namespace hpvm::ir {
+namespace {
+
+// A program of one access of 4 bytes, and atoms that are added one by one.
+class Sample {
+ public:
+  Sample() {
+    program.is_wide = true;
+    program.accesses.resize(1);
+    program.accesses[0].reach = program.accesses[0].width = 4;
+    facts.params = {{true, true, 1024, 64}, {false, false, 0, 64}};
+  }
+  Polynomial Range(const Interval& range) {
+    Atom atom;
+    atom.range = range;
+    return Add(atom);
+  }
+  Polynomial Scalar(uint64_t value) {
+    facts.params[1].value = value;
+    Atom atom;
+    atom.kind = Atom::Kind::kScalar;
+    atom.index = 1;
+    return Add(atom);
+  }
+  Polynomial Operation(Opcode code, uint8_t bits, std::vector<Polynomial> operands) {
+    Atom atom;
+    atom.kind = Atom::Kind::kOperation;
+    atom.code = code;
+    atom.bits = bits;
+    atom.operands = std::move(operands);
+    return Add(atom);
+  }
+  bool Proves(const Polynomial& offset) {
+    program.accesses[0].offset = offset;
+    return ProveBounds(program, facts);
+  }
+
+  BoundsProgram program;
+  BoundsFacts facts;
+
+ private:
+  Polynomial Add(const Atom& atom) {
+    program.atoms.push_back(atom);
+    return AtomPolynomial(AtomId(program.atoms.size() - 1));
+  }
+};
+
+Polynomial Times(const Polynomial& a, const Polynomial& b) {
+  Polynomial product;
+  EXPECT_TRUE(Multiply(a, b, &product));
+  return product;
+}
+Polynomial Plus(const Polynomial& a, const Polynomial& b) {
+  Polynomial sum;
+  EXPECT_TRUE(Add(a, b, 1, &sum));
+  return sum;
+}
+Polynomial Power4(const Polynomial& a) { return Times(Times(a, a), Times(a, a)); }
+Polynomial Shifted(const Polynomial& a, int bits) { return Times(a, ConstantPolynomial(int64_t{1} << bits)); }
+
+// (x^4 + y^4) * 2^39 is at least 2^100, about which nothing is known; it is not the one value 2^100, which is 0 modulo
+// 2^64.
+TEST(BoundsTest, WhatIsBeyondAllNumbersIsNotOneValue) {
+  const Polynomial large = ConstantPolynomial((int64_t{3} << 40) + 5);
+  for (const int64_t sign : {1, -1}) {
+    Sample sample;
+    const Polynomial x = sample.Range({32768, 65535}), y = sample.Range({32768, 65535});
+    const Polynomial sum = Times(Shifted(Plus(Power4(x), Power4(y)), 39), ConstantPolynomial(sign));
+    for (const Opcode code : {Opcode::kShrU, Opcode::kShrS}) {
+      EXPECT_FALSE(sample.Proves(sample.Operation(code, 64, {sum, ConstantPolynomial(34)}))) << static_cast<int>(code);
+    }
+    for (const Opcode code :
+         {Opcode::kAnd, Opcode::kOr, Opcode::kXor, Opcode::kDivU, Opcode::kDivS, Opcode::kRemU, Opcode::kRemS}) {
+      EXPECT_FALSE(sample.Proves(sample.Operation(code, 64, {sum, large}))) << static_cast<int>(code);
+      EXPECT_FALSE(sample.Proves(sample.Operation(code, 64, {large, sum}))) << static_cast<int>(code);
+    }
+    EXPECT_FALSE(sample.Proves(sum));
+  }
+}
+
+TEST(BoundsTest, ExtensionsOfWhatIsBeyondAllNumbers) {
+  for (const Opcode code :
+       {Opcode::kExtendU, Opcode::kExtendS, Opcode::kExtend8, Opcode::kExtend16, Opcode::kExtend32}) {
+    Sample sample;
+    const Polynomial x = sample.Range({32768, 65535});
+    EXPECT_FALSE(sample.Proves(sample.Operation(code, 64, {Shifted(Power4(x), 40)}))) << static_cast<int>(code);
+  }
+}
+
+// A factor that is made of scalars may pass all numbers, too: then nothing is known of the sum.
+TEST(BoundsTest, FactorsBeyondAllNumbersAreNotKnown) {
+  for (const uint64_t scalar : {uint64_t{1} << 62, uint64_t{0} - (uint64_t{1} << 62), uint64_t{1} << 63}) {
+    Sample sample;
+    const Polynomial n = sample.Scalar(scalar);
+    const Polynomial power = Times(n, n);
+    EXPECT_FALSE(sample.Proves(sample.Operation(Opcode::kShrU, 64, {power, ConstantPolynomial(2)})));
+    EXPECT_FALSE(sample.Proves(power));
+    // They do not cancel each other, either.
+    EXPECT_FALSE(sample.Proves(Plus(power, Times(power, ConstantPolynomial(-3)))));
+  }
+}
+
+// 2^61 x 2^61 - 2^60 x 2^60 is not 0: products of factors that do not fit end the product of polynomials.
+TEST(BoundsTest, ProductsOfFactorsAreExact) {
+  Sample sample;
+  const Polynomial x = sample.Range({0, 9}), y = sample.Range({0, 9});
+  const int64_t large = (int64_t{1} << 61) - 1, other = (int64_t{1} << 60) - 1;
+  Polynomial product;
+  EXPECT_FALSE(Multiply(Plus(Times(x, ConstantPolynomial(large)), Times(y, ConstantPolynomial(-other))),
+                        Plus(Times(x, ConstantPolynomial(other)), Times(y, ConstantPolynomial(large))), &product));
+}
+
+// A program that was dropped has no accesses: that nothing in it leaves a buffer shows nothing.
+TEST(BoundsTest, AnEmptyProgramProvesNothing) {
+  BoundsFacts facts;
+  EXPECT_FALSE(ProveBounds(BoundsProgram(), facts));
+  facts.extent = {0, 1, 1};
+  EXPECT_FALSE(ProveBounds(BoundsProgram(), facts));
+}
+
+TEST(BoundsTest, GroupsOfNoInstancesProveNothing) {
+  Sample sample;
+  EXPECT_TRUE(sample.Proves(ConstantPolynomial(0)));
+  sample.facts.group = {1, 0, 1};
+  EXPECT_FALSE(sample.Proves(ConstantPolynomial(0)));
+}
+
+}  // namespace
+}  // namespace hpvm::ir

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/index_loads.h"
+
+#include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Family;
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::ValueId;
+
+class Search {
+ public:
+  Search(const ir::Function& function, bool is_entry)
+      : f_(function), is_entry_(is_entry), definition_(f_.values.size()), sources_(f_.values.size()) {
+    ir::ForEachOp(f_, [&](OpId id) { Note(id); });
+  }
+
+  std::vector<bool> Run() && {
+    reached_.resize(f_.values.size());
+    ir::ForEachOp(f_, [&](OpId id) { NeedAddresses(f_.op(id)); });
+    Follow();
+    // A comparison of floats decides nothing that a bound rests on; what has reached an address is through by now.
+    stops_at_floats_ = true;
+    ir::ForEachOp(f_, [&](OpId id) {
+      if (f_.op(id).code == Opcode::kIf) {
+        Need(f_.operands_of(f_.op(id))[0]);
+      }
+    });
+    Follow();
+    std::vector<bool> loads(f_.values.size());
+    ir::ForEachOp(f_, [&](OpId id) {
+      const Op& op = f_.op(id);
+      const bool is_load = op.code == Opcode::kLoad || op.code == Opcode::kLoad128;
+      for (uint32_t i = 0; is_load && i < op.result_count; ++i) {
+        loads[op.first_result.index + i] = reached_[op.first_result.index + i];
+      }
+    });
+    return loads;
+  }
+
+ private:
+  void Note(OpId id) {
+    const Op& op = f_.op(id);
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      definition_[op.first_result.index + i] = id;
+    }
+    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+      const ir::Region& body = f_.region(op.body);
+      Bring(body.first_param, body.param_count, op, 0);
+    }
+    for (const ir::Target& target : f_.targets_of(op)) {
+      const Op& owner = f_.op(target.op);
+      const ir::Region& body = f_.region(owner.body);
+      Bring(target.is_continue ? body.first_param : owner.first_result,
+            target.is_continue ? body.param_count : owner.result_count, op, op.code == Opcode::kLeaveTable ? 1 : 0);
+    }
+  }
+  void Bring(ValueId first, uint32_t count, const Op& op, uint32_t first_operand) {
+    for (uint32_t i = 0; i < count; ++i) {
+      sources_[first.index + i].push_back(f_.operands_of(op)[first_operand + i]);
+    }
+  }
+
+  void NeedAddresses(const Op& op) {
+    switch (op.code) {
+      case Opcode::kLoad:
+      case Opcode::kStore:
+      case Opcode::kLoad128:
+      case Opcode::kStore128:
+      case Opcode::kLeaveTable:
+        return Need(f_.operands_of(op)[0]);
+      case Opcode::kReturn:
+        return is_entry_ ? void() : NeedAll(op);
+      case Opcode::kPrint:
+        return;
+      case Opcode::kDivS:
+      case Opcode::kDivU:
+      case Opcode::kRemS:
+      case Opcode::kRemU:
+        return IsPlainDivisor(f_.operands_of(op)[1]) ? void() : NeedAll(op);
+      default:
+        break;
+    }
+    const Family family = ir::Info(op.code).family;
+    if (family == Family::kAtomic) {
+      Need(f_.operands_of(op)[0]);
+    } else if ((family != Family::kControl && (ir::Info(op.code).effects & ~ir::kReads) != 0) ||
+               family == Family::kQuery) {
+      NeedAll(op);
+    }
+  }
+  // A constant by which no division traps.
+  bool IsPlainDivisor(ValueId value) const {
+    const OpId id = definition_[value.index];
+    if (!id.valid() || f_.op(id).code != Opcode::kConst) {
+      return false;
+    }
+    const Op& op = f_.op(id);
+    const auto number = op.type == ir::Type::kI32 ? static_cast<int32_t>(op.imm) : static_cast<int64_t>(op.imm);
+    return number != 0 && number != -1;
+  }
+  void NeedAll(const Op& op) {
+    for (const ValueId operand : f_.operands_of(op)) {
+      Need(operand);
+    }
+  }
+  void Need(ValueId value) {
+    if (!reached_[value.index]) {
+      reached_[value.index] = true;
+      work_.push_back(value);
+    }
+  }
+  void Follow() {
+    while (!work_.empty()) {
+      const ValueId value = work_.back();
+      work_.pop_back();
+      for (const ValueId source : sources_[value.index]) {
+        Need(source);
+      }
+      const OpId id = definition_[value.index];
+      if (id.valid() && !ir::OwnsRegions(f_.op(id).code) && (ir::Info(f_.op(id).code).effects & ir::kReads) == 0 &&
+          !(stops_at_floats_ && ir::Info(f_.op(id).code).family == Family::kFloatCompare)) {
+        NeedAll(f_.op(id));
+      }
+    }
+  }
+
+  const ir::Function& f_;
+  const bool is_entry_;
+  std::vector<OpId> definition_;               // By ValueId; invalid for parameters.
+  std::vector<std::vector<ValueId>> sources_;  // By ValueId: what edges bring to it.
+  std::vector<bool> reached_;                  // By ValueId.
+  std::vector<ValueId> work_;
+  bool stops_at_floats_ = false;
+};
+
+}  // namespace
+
+std::vector<bool> FindIndexLoads(const ir::Module& module, ir::FunctionId function) {
+  return Search(module.function(function), function == module.entry).Run();
+}
+
+}  // namespace hpvm

@@ -1,32 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dlfcn.h>
-#include <unistd.h>
-
-#include <filesystem>
-
 #include "compiler/back/kernel_il/kernel_il.h"
 #include "compiler/back/kernel_il/spirv_bridge.h"
+#include "compiler/sibling_library.h"
 
 namespace hpvm {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr char kBridge[] = "libhpvm-spirv.so";
 // Set once by PrepareKernelIl, before a process that compiles has threads or forks.
 hpvm_spirv_translate_function g_translate = nullptr;
-
-// Its own libraries first: the two LLVMs have functions of the same names.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr int kScope = RTLD_NOW | RTLD_LOCAL;  // The sanitizer's library refuses to load anything deeply bound.
-#else
-constexpr int kScope = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
-#endif
-
-std::string ErrorOfLoader() {
-  const char* error = dlerror();
-  return error == nullptr ? "no reason was given" : error;
-}
 
 void Append(void* context, const char* bytes, size_t count) {
   static_cast<std::vector<uint8_t>*>(context)->assign(bytes, bytes + count);
@@ -38,24 +20,9 @@ Status PrepareKernelIl() {
   if (g_translate != nullptr) {
     return absl::OkStatus();
   }
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  // Beside programs, or where a bundle has its libraries; tests lie beside the folder of programs.
-  for (const fs::path& place : {folder / kBridge, folder / "../lib" / kBridge, folder / "../bin" / kBridge}) {
-    if (access(place.c_str(), R_OK) != 0) {
-      continue;
-    }
-    void* library = dlopen(place.c_str(), kScope);
-    if (library == nullptr) {
-      return FailedPrecondition("The SPIR-V translator cannot be loaded: " + ErrorOfLoader() + ".");
-    }
-    g_translate = reinterpret_cast<hpvm_spirv_translate_function>(dlsym(library, "hpvm_spirv_translate"));
-    return g_translate != nullptr ? absl::OkStatus()
-                                  : FailedPrecondition("The SPIR-V translator \"" + place.string() +
-                                                       "\" is none: " + ErrorOfLoader() + ".");
-  }
-  return FailedPrecondition(std::string("The SPIR-V translator (") + kBridge + ") is not installed beside \"" +
-                            folder.string() + "\".");
+  HPVMD_ASSIGN_OR_RETURN(void* const function, LoadSiblingLibrary(kBridge, "hpvm_spirv_translate", LibraryScope::kOwn));
+  g_translate = reinterpret_cast<hpvm_spirv_translate_function>(function);
+  return absl::OkStatus();
 }
 
 StatusOr<std::vector<uint8_t>> SpirvToBitcode(std::span<const uint8_t> spirv) {

@@ -183,6 +183,10 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, 
   if (fast.has_value() && op.space == Space::kParam && proven_ != nullptr && (*proven_)[id]) {
     // Below 2^31, so that it may be extended either way.
     llvm::Value* offset = Operand(op, 0);
+    if (m_.machine.audits_proofs) {
+      TrapIf(b_.CreateICmpUGE(fast->offset, fast->valid), TrapCode::kWrongProof, op.source, FlatAddress(op),
+             I64(op.width));
+    }
     fast->offset = b_.CreateZExt(offset, b_.getInt64Ty(), "", /*IsNonNeg=*/!m_.source.is_memory64);
     return AccessInside(op, is_store, *fast, access);
   }
@@ -276,7 +280,7 @@ void FunctionEmitter::EmitLoad(const ir::Op& op) {
   if (stored != type) {
     value = op.sign ? b_.CreateSExt(value, type) : b_.CreateZExt(value, type);
   }
-  SetResult(op, value);
+  SetResult(op, Once(op.first_result, value));
 }
 
 void FunctionEmitter::EmitStore(const ir::Op& op) {
@@ -315,7 +319,8 @@ void FunctionEmitter::EmitLoad128(const ir::Op& op) {
   };
   llvm::Value* value = Access(op, false, access, search);
   for (uint32_t i = 0; i < 4; ++i) {
-    values_[op.first_result.index + i] = b_.CreateExtractElement(value, uint64_t{i});
+    const ir::ValueId result(op.first_result.index + i);
+    values_[result.index] = Once(result, b_.CreateExtractElement(value, uint64_t{i}));
   }
 }
 
@@ -395,9 +400,8 @@ Status FunctionEmitter::EmitAtomic(const ir::Op& op) {
   bool is_store = op.code != Opcode::kAtomicLoad;
   const Values values = Operands(op, 1);
   auto access = [&](llvm::Value* pointer) { return EmitAtomicAt(m_, b_, op, pointer, values); };
-  llvm::Value* value = Access(op, is_store, access, [&](llvm::Value* address) {
-    return access(SearchPointer(op, is_store, address));
-  });
+  llvm::Value* value =
+      Access(op, is_store, access, [&](llvm::Value* address) { return access(SearchPointer(op, is_store, address)); });
   if (op.result_count != 0) {
     SetResult(op, value);
   }

@@ -23,6 +23,7 @@
 #include "compiler/back/llvm/arith.h"
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/ir/ir.h"
+#include "compiler/pass/index_loads.h"
 
 namespace hpvm::cpu {
 
@@ -39,7 +40,8 @@ inline constexpr uint32_t kTrapStatus = 2;
 struct Machine {
   enum class Kind : uint8_t { kX86V2, kX86V3, kX86V4, kAarch64 };
   Kind kind = Kind::kX86V2;
-  bool fast_math = false;  // CpuOptions::fast_math.
+  bool fast_math = false;      // CpuOptions::fast_math.
+  bool audits_proofs = false;  // CpuOptions::audits_proofs.
 };
 StatusOr<Machine> MachineOf(const CpuTarget& target);  // codegen.cc
 
@@ -228,6 +230,10 @@ class FunctionEmitter {
   llvm::Value* Operand(const ir::Op& op, uint32_t index) const;
   Values Operands(const ir::Op& op, uint32_t first = 0) const;
   void SetResult(const ir::Op& op, llvm::Value* value);
+  // What was loaded, such that all uses see one value if any bound rests on it (pass/index_loads.h).
+  llvm::Value* Once(ir::ValueId result, llvm::Value* value) {
+    return index_loads_[result.index] ? b_.CreateFreeze(value) : value;
+  }
   llvm::Value* I32(uint32_t value) { return b_.getInt32(value); }
   llvm::Value* I64(uint64_t value) { return b_.getInt64(value); }
   llvm::Type* AddressType() { return m_.TypeOf(m_.source.address_type()); }
@@ -257,6 +263,7 @@ class FunctionEmitter {
   llvm::Value* arguments_;
   llvm::Value* id_[3];
   Values values_;
+  const std::vector<bool> index_loads_ = FindIndexLoads(m_.source, ir::FunctionId(index_));  // By ValueId.
   std::vector<Open> open_;  // By operation.
   llvm::BasicBlock* body_block_ = nullptr;
   llvm::BasicBlock* failed_block_ = nullptr;  // Returns a callee's status.

@@ -156,6 +156,11 @@ llvm::Value* GangEmitter::Spread(llvm::Value* base, uint64_t step, unsigned colu
 void GangEmitter::Set(ir::ValueId id, Tiled value) {
   const Layout& layout = LayoutOf(id);
   HPVMD_CHECK(value.size() == RowsOf(layout) * (layout.kind == Layout::Kind::kVarying ? columns() : 1));
+  if (index_loads_[id.index]) {
+    for (llvm::Value*& part : value) {
+      part = b_.CreateFreeze(part);
+    }
+  }
   values_[id.index] = std::move(value);
 }
 

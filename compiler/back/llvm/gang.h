@@ -224,6 +224,7 @@ class GangEmitter {
   llvm::IRBuilder<> b_;      // The current place.
   llvm::IRBuilder<> entry_;  // The function's first block: allocas, what is loaded once.
   std::vector<Tiled> values_;
+  const std::vector<bool> index_loads_ = FindIndexLoads(m_.source, m_.source.entry);  // By ValueId.
   // What the first block has loaded of the context (kOfContext) or of a parameter, by offset; arrays in the frame.
   static constexpr uint32_t kOfContext = 0xffffffffu, kOfFrame = 0xfffffffeu;
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> loaded_;

@@ -187,6 +187,7 @@ Status GangAccess::EmitAtomic() {
   const bool is_reduced = form_ == Form::kUniform && ReductionOf(op_.code).has_value() && !g_.IsUsed(op_.first_result);
   AddRemark(is_reduced ? "The atomic operation is done once for all lanes."
                        : "The atomic operation is done lane by lane.");
+  Audit();
   is_shared_ = false;
   Tiled results;
   for (unsigned row = 0; row < g_.rows(); ++row) {

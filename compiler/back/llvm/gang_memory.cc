@@ -423,8 +423,24 @@ void GangAccess::Guarded(llvm::Value* condition, llvm::function_ref<void()> body
 
 // --- Whole operations.
 
+// Before an access that is known to be inside: traps in lanes for which it is not. Compares each lane's own offset, as
+// what is checked so must not rest on how the access is emitted.
+void GangAccess::Audit() {
+  if (!is_known_ || !m_.machine.audits_proofs) {
+    return;
+  }
+  for (unsigned row = 0; row < g_.rows(); ++row) {
+    for (unsigned column = 0; column < columns_; ++column) {
+      llvm::Value* misses = b_.CreateICmpUGE(Wide(Offsets(row, column)), g_.Splat(ValidOf(0)));
+      g_.TrapIf(row, column, misses, b_.getInt32(static_cast<uint32_t>(ir::TrapCode::kWrongProof)), op_.source,
+                FlatAddress(g_.Operand(op_, 0, row, column)), I64(op_.width));
+    }
+  }
+}
+
 Status GangAccess::EmitLoad() {
   Remark();
+  Audit();
   if (form_ == Form::kTransposed) {
     g_.Set(op_.first_result, LoadTransposed());
     return absl::OkStatus();
@@ -461,6 +477,7 @@ Status GangAccess::EmitStore() {
                          " (function \"" + g_.f_.name + "\").");
   }
   Remark();
+  Audit();
   if (form_ == Form::kTransposed) {
     StoreTransposed();
     return absl::OkStatus();

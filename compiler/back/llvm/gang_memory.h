@@ -42,6 +42,7 @@ class GangAccess {
   // gang_memory.cc: where the bytes lie.
   void FindPlace();
   void FindForm();
+  void Audit();
   void Remark() const;
   void AddRemark(std::string text) const;
   llvm::Value* OfContext(llvm::Type* type, uint64_t offset);

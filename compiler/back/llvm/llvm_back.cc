@@ -52,6 +52,7 @@ StatusOr<Compiler> Compiler::Create(const ir::Module& module, const CpuTarget& t
   compiler.options_ = options;
   HPVMD_ASSIGN_OR_RETURN(compiler.machine_, cpu::MachineOf(target));
   compiler.machine_.fast_math = options.fast_math;
+  compiler.machine_.audits_proofs = options.audits_proofs;
   HPVMD_ASSIGN_OR_RETURN(compiler.target_, cpu::CreateTargetMachine(target));
   compiler.choice_ = cpu::ChooseVariants(module, compiler.machine_, options, &compiler.chosen_);
   return compiler;

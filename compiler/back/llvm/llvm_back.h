@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "compiler/artifact.h"
+#include "compiler/audit.h"
 #include "compiler/ir/ir.h"
 #include "compiler/pass/gang_plan.h"
 #include "compiler/report.h"
@@ -39,7 +40,8 @@ struct CpuOptions {
   bool vectorise = true;
   // The shapes to make instead of those that the cost model chooses, in this order; for tests and for what a device has
   // learnt. Those that cannot be emitted are left out.
-  std::vector<GangShape> shapes;
+  std::vector<GangShape> shapes{};
+  bool audits_proofs = kAuditsProofs;  // Unchecked variants check, and trap with kWrongProof.
   KernelReport* report = nullptr;  // May be null.
 };
 

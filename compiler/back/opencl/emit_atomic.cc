@@ -90,8 +90,8 @@ void KernelWriter::WriteAtomic(OpId id) {
   const std::string at = Effective(id);
   const std::string place = Fresh("place");
   const bool is_load = op.code == Opcode::kAtomicLoad;
-  Line("const Place", options_.suffix, " ", place, " = find", options_.suffix, "(", ranges, ", ", at, ", ", op.width,
-       "ul, ", is_load ? "0" : "1", ");");
+  Local("const ", "Place" + options_.suffix, place,
+        Cat("find", options_.suffix, "(", ranges, ", ", at, ", ", op.width, "ul, ", is_load ? "0" : "1", ")"));
   Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
   if (!is_load) {
     Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", at), op.width);
@@ -122,7 +122,7 @@ void KernelWriter::WriteOwnUpdate(const Op& op, const std::string& at, const std
   const std::string ranges = Ranges();
   const std::string_view type = op.width == 8 ? "ulong" : "uint";
   const std::string old = Fresh("old");
-  Line("const ", type, " ", old, " = (", type, ")", name, "_load(", ranges, ", ", at, ", ", op.width, "u);");
+  Local("const ", type, old, Cat("(", type, ")", name, "_load(", ranges, ", ", at, ", ", op.width, "u)"));
   if (op.code != Opcode::kAtomicLoad) {
     const std::string a = op.operand_count > 1 ? WordOf(op, 1) : "";
     const std::string b = op.operand_count > 2 ? WordOf(op, 2) : "";
@@ -153,7 +153,7 @@ void KernelWriter::WriteOwnAtomic(OpId id) {
 void KernelWriter::WritePlainAtomic(const Op& op, const Bytes& bytes) {
   const std::string_view type = op.width == 8 ? "ulong" : "uint";
   const std::string old = Fresh("old");
-  Line("const ", type, " ", old, " = ", LoadWord(bytes, op.width, 0), ";");
+  Local("const ", type, old, LoadWord(bytes, op.width, 0));
   if (op.code != Opcode::kAtomicLoad) {
     const std::string a = op.operand_count > 1 ? WordOf(op, 1) : "";
     const std::string b = op.operand_count > 2 ? WordOf(op, 2) : "";

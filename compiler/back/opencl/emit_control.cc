@@ -154,7 +154,7 @@ void KernelWriter::WriteJump(OpId, const ir::Target& target, std::span<const Val
     for (size_t j = 0; target.is_continue && j < i; ++j) {
       if (sources[i] == Name(ValueId(first.index + j))) {
         sources[i] = Fresh("t");
-        Line(TypeName(TypeOf(values[i])), " ", sources[i], " = ", Name(values[i]), ";");
+        Local("", TypeName(TypeOf(values[i])), sources[i], Name(values[i]));
         break;
       }
     }

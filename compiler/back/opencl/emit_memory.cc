@@ -39,9 +39,9 @@ std::string KernelWriter::Effective(OpId id) {
     return Name(address);
   }
   const std::string name = Fresh("at");
-  Line("const ulong ", name, " = ", Name(address), " + ", Literal(Type::kI64, op.imm), ";");
-  if (!(options_.is_unchecked && plan_.is_proven[id.index]) && !plan_.is_inside[id.index]) {
-    Trap(id, Cat(name, " < ", Name(address)), ir::TrapCode::kOutOfBounds, "0xffffffffu", op.width);
+  Local("const ", "ulong", name, Cat(Name(address), " + ", Literal(Type::kI64, op.imm)));
+  if (!OmitsCheck(id) && !plan_.is_inside[id.index]) {
+    Trap(id, Cat(name, " < ", Name(address)), MissCode(id), "0xffffffffu", op.width);
   }
   return name;
 }
@@ -80,22 +80,35 @@ bool KernelWriter::Locate(OpId id, Bytes* bytes) {
   }
 }
 
+// A parameter's byte at the access's address. The address never stands in a pointer's arithmetic as it is (AT in the
+// prelude says why); the immediate stays outside of it, where it becomes part of the device's instruction.
+std::string KernelWriter::ParamPointer(const Op& op, std::string_view space) {
+  const ValueId address = function_.operands_of(op)[0];
+  const std::string buffer = Buffer(op.space_index);
+  uint64_t constant = 0, sum = 0;
+  if (ConstantOf(address, &constant) && !__builtin_add_overflow(constant, op.imm, &sum)) {
+    return Cat(buffer, " + ", Literal(Type::kI64, sum));
+  }
+  const std::string at =
+      Cat("AT(", space, ", ", buffer, ", ", TypeOf(address) == Type::kI32 ? "(ulong)" : "", Name(address), ")");
+  return op.imm == 0 ? at : Cat(at, " + ", Literal(Type::kI64, op.imm));
+}
+
 bool KernelWriter::LocateParam(OpId id, Bytes* bytes) {
   const Op& op = function_.op(id);
   const uint32_t k = op.space_index;
-  const std::string at = Effective(id);
-  const bool is_proven = options_.is_unchecked && plan_.is_proven[id.index];
   const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0;
+  const bool is_refused = writes && !module_.params[k].is_writable;
+  const std::string at = OmitsCheck(id) && !is_refused ? "" : Effective(id);
   const auto address = [&] { return Cat("(uint)(", Fact(GpuArgument::Kind::kBufferBase, k), " + ", at, ")"); };
-  if (!is_proven) {
+  if (!OmitsCheck(id)) {
     const std::string size = BufferBytes(k);
     // Sums of 32-bit addresses and immediates stay far below 2^64.
     const bool is_small = TypeOf(function_.operands_of(op)[0]) == Type::kI32 && op.imm >> 32 == 0;
     const std::string miss = is_small ? Cat(at, " + ", op.width, "ul > ", size)
                                       : Cat(size, " < ", op.width, "ul || ", at, " > ", size, " - ", op.width, "ul");
-    Trap(id, miss, ir::TrapCode::kOutOfBounds, address(), op.width);
+    Trap(id, miss, MissCode(id), address(), op.width);
   }
-  const bool is_refused = writes && !module_.params[k].is_writable;
   if (is_refused) {
     Trap(id, "", ir::TrapCode::kReadOnlyBuffer, address(), op.width);
     for (uint32_t i = 0; i < op.result_count; ++i) {
@@ -103,7 +116,8 @@ bool KernelWriter::LocateParam(OpId id, Bytes* bytes) {
     }
     return false;
   }
-  *bytes = {module_.params[k].is_writable ? "__global" : "__global const", Cat(Buffer(k), " + ", at), AlignmentOf(op)};
+  const std::string_view space = module_.params[k].is_writable ? "__global" : "__global const";
+  *bytes = {space, ParamPointer(op, space), AlignmentOf(op)};
   return true;
 }
 
@@ -121,13 +135,13 @@ bool KernelWriter::LocateGroup(OpId id, Bytes* bytes) {
   // Addresses below the base wrap around to offsets beyond all memory there is.
   const std::string at = Fresh("at");
   if (TypeOf(address) == Type::kI32) {
-    Line("const ulong ", at, " = (ulong)(", Name(address), " - ", base, ") + ", Literal(Type::kI64, op.imm), ";");
+    Local("const ", "ulong", at, Cat("(ulong)(", Name(address), " - ", base, ") + ", Literal(Type::kI64, op.imm)));
   } else {
-    Line("const ulong ", at, " = ", Name(address), " - ", base, " + ", Literal(Type::kI64, op.imm), ";");
+    Local("const ", "ulong", at, Cat(Name(address), " - ", base, " + ", Literal(Type::kI64, op.imm)));
   }
-  if (!(options_.is_unchecked && plan_.is_proven[id.index])) {
+  if (!OmitsCheck(id)) {
     const std::string miss = op.width > plan_.local_bytes ? "1" : Cat(at, " > ", plan_.local_bytes - op.width, "ul");
-    Trap(id, miss, ir::TrapCode::kOutOfBounds, Cat("(uint)(", base, " + ", at, ")"), op.width);
+    Trap(id, miss, MissCode(id), Cat("(uint)(", base, " + ", at, ")"), op.width);
   }
   *bytes = {"__local", Cat("(__local uchar*)group_memory + ", at), AlignmentOf(op)};
   return true;
@@ -192,9 +206,20 @@ std::string KernelWriter::StoreWord(const Bytes& bytes, uint32_t width, uint64_t
   return Cat(name, "(", pointer, ", ", value, ");");
 }
 
+// The word, such that all uses see one value if any bound rests on it (pass/index_loads.h).
+std::string KernelWriter::Once(ValueId result, uint32_t width, const std::string& word) {
+  if (!index_loads_[result.index]) {
+    return word;
+  }
+  const std::string name = width == 8 ? "once64" : "once32";
+  helpers_.Need(name);
+  return Cat(name, "(", word, ")");
+}
+
 // A result of its type from the word of Op::width bytes.
-void KernelWriter::DefineLoaded(const Op& op, const std::string& word) {
+void KernelWriter::DefineLoaded(const Op& op, const std::string& loaded) {
   const std::string_view type = TypeName(op.type);
+  const std::string word = Once(op.first_result, op.width, loaded);
   if (!ir::IsInt(op.type)) {
     return Define(op.first_result, Cat("as_", type, "(", word, ")"));
   }
@@ -228,17 +253,18 @@ void KernelWriter::WriteLoad(const Op& op, const Bytes& bytes) {
   }
   if (bytes.alignment >= 2) {
     const std::string four = Fresh("four");
-    Line("const uint4 ", four, " = ",
-         bytes.alignment >= 4 ? Cat("*(", bytes.space, " u128*)(", bytes.pointer, ")")
-                              : Cat("vload4(0, (", bytes.space, " uint*)(", bytes.pointer, "))"),
-         ";");
+    Local("const ", "uint4", four,
+          bytes.alignment >= 4 ? Cat("*(", bytes.space, " u128*)(", bytes.pointer, ")")
+                               : Cat("vload4(0, (", bytes.space, " uint*)(", bytes.pointer, "))"));
     for (uint32_t i = 0; i < 4; ++i) {
-      Define(ValueId(op.first_result.index + i), Cat(four, ".s", i));
+      const ValueId result(op.first_result.index + i);
+      Define(result, Once(result, 4, Cat(four, ".s", i)));
     }
     return;
   }
   for (uint32_t i = 0; i < 4; ++i) {
-    Define(ValueId(op.first_result.index + i), LoadWord(bytes, 4, 4 * i));
+    const ValueId result(op.first_result.index + i);
+    Define(result, Once(result, 4, LoadWord(bytes, 4, 4 * i)));
   }
 }
 
@@ -284,8 +310,8 @@ void KernelWriter::WriteOwnAccess(OpId id) {
     return DefineLoaded(op, op.width < 8 ? Cat("(uint)", word) : word);
   }
   for (uint32_t i = 0; i < 4; ++i) {
-    Define(ValueId(op.first_result.index + i),
-           Cat("(uint)", name, "_load(", ranges, ", ", at, " + ", 4 * i, "ul, 4u)"));
+    const ValueId result(op.first_result.index + i);
+    Define(result, Once(result, 4, Cat("(uint)", name, "_load(", ranges, ", ", at, " + ", 4 * i, "ul, 4u)")));
   }
 }
 
@@ -294,8 +320,8 @@ void KernelWriter::WriteFlatAccess(OpId id) {
   const std::string ranges = Ranges();
   const std::string at = Effective(id);
   const std::string place = Fresh("place");
-  Line("const Place", options_.suffix, " ", place, " = find", options_.suffix, "(", ranges, ", ", at, ", ", op.width,
-       "ul, ", IsStore(op.code) ? "1" : "0", ");");
+  Local("const ", "Place" + options_.suffix, place,
+        Cat("find", options_.suffix, "(", ranges, ", ", at, ", ", op.width, "ul, ", IsStore(op.code) ? "1" : "0", ")"));
   Trap(id, Cat(place, ".kind == 0u"), ir::TrapCode::kOutOfBounds, Cat("(uint)", at), op.width);
   if (IsStore(op.code)) {
     Trap(id, Cat(place, ".kind == 3u"), ir::TrapCode::kReadOnlyBuffer, Cat("(uint)", at), op.width);
@@ -316,7 +342,8 @@ void KernelWriter::WriteFlatAccess(OpId id) {
     return DefineLoaded(op, load(0, op.width));
   }
   for (uint32_t i = 0; i < 4; ++i) {
-    Define(ValueId(op.first_result.index + i), load(4 * i, 4));
+    const ValueId result(op.first_result.index + i);
+    Define(result, Once(result, 4, load(4 * i, 4)));
   }
 }
 
@@ -326,13 +353,13 @@ void KernelWriter::WriteBulk(OpId id) {
   const std::string to = Cat("(ulong)", Operand(op, 0));
   const std::string size = Cat("(ulong)", Operand(op, 2));
   const std::string place = Fresh("place");
-  const std::string type = Cat("const Place", options_.suffix, " ");
+  const std::string type = Cat("Place", options_.suffix);
   const std::string find = Cat("find", options_.suffix, "(", ranges, ", ");
   if (op.code == Opcode::kMemoryInit) {
     const uint64_t segment = module_.passive_segments[op.imm].size();
     Trap(id, Cat("(ulong)", Operand(op, 1), " + ", size, " > ", segment, "ul"), ir::TrapCode::kOutOfBounds);
   }
-  Line(type, place, " = ", find, to, ", ", size, ", 1);");
+  Local("const ", type, place, Cat(find, to, ", ", size, ", 1)"));
   // Records have room for 65,535 bytes.
   const auto code = [&](ir::TrapCode trap) {
     return Cat("(uint)min(", size, ", 65535ul) << 16 | ", static_cast<uint32_t>(trap), "u");
@@ -342,7 +369,7 @@ void KernelWriter::WriteBulk(OpId id) {
   const std::string byte = Fresh("i");
   if (op.code == Opcode::kMemoryCopy) {
     const std::string from = Fresh("place");
-    Line(type, from, " = ", find, "(ulong)", Operand(op, 1), ", ", size, ", 0);");
+    Local("const ", type, from, Cat(find, "(ulong)", Operand(op, 1), ", ", size, ", 0)"));
     TrapWith(id, Cat(from, ".kind == 0u"), code(ir::TrapCode::kOutOfBounds), Cat("(uint)", Operand(op, 1)));
     return Line("flat_copy", options_.suffix, "(", ranges, ", ", place, ", ", from, ", ", size, ");");
   }

@@ -146,8 +146,8 @@ std::string KernelWriter::RangesDefinition() const {
     }
     Append(fields, "  __global uchar* p", k, ";\n  ulong n", k, ", a", k, ";\n");
     Append(searches, "  if (at >= r->a", k, " && bytes <= r->n", k, " && at - r->a", k, " <= r->n", k,
-           " - bytes) {\n    place.kind = ", module_.params[k].is_writable ? "2u" : "3u", ";\n    place.p = r->p", k,
-           " + (at - r->a", k, ");\n    return place;\n  }\n");
+           " - bytes) {\n    place.kind = ", module_.params[k].is_writable ? "2u" : "3u",
+           ";\n    place.p = AT(__global, r->p", k, ", at - r->a", k, ");\n    return place;\n  }\n");
   }
   if (plan_.uses_flat && plan_.local_bytes != 0) {
     fields += "  __local uchar* group;\n  ulong group_base;\n";

@@ -23,6 +23,12 @@ typedef ushort ANY u16;
 typedef uint ANY u32;
 typedef ulong ANY u64;
 typedef uint4 ANY u128;
+// NVIDIA's compiler takes constants out of a 32-bit sum that wraps where the sum, extended, is a pointer's offset.
+#ifdef __NV_CL_C_VERSION
+#define AT(space, base, offset) ((space uchar*)((ulong)(base) + (offset)))
+#else
+#define AT(space, base, offset) ((base) + (offset))
+#endif
 )";
 
 struct Fixed {
@@ -138,6 +144,37 @@ float sqrt_f32(float x) {
     bit >>= 2;
   }
   return pack_f32(0u, (e >> 1) + 127, (uint)(root >> 8), ((uint)root << 24) | (uint)(rest != 0ul));
+}
+)"},
+    // A value that was loaded, which no compiler can see to be so: it would be free to load it again.
+    {"once32", "", R"(
+uint once32(uint v) {
+#if defined(__NV_CL_C_VERSION)
+  uint same;
+  asm("mov.b32 %0, %1;" : "=r"(same) : "r"(v));
+  return same;
+#elif defined(__x86_64__) || defined(__aarch64__)
+  __asm__("" : "+r"(v));
+  return v;
+#else
+  volatile uint same = v;
+  return same;
+#endif
+}
+)"},
+    {"once64", "", R"(
+ulong once64(ulong v) {
+#if defined(__NV_CL_C_VERSION)
+  ulong same;
+  asm("mov.b64 %0, %1;" : "=l"(same) : "l"(v));
+  return same;
+#elif defined(__x86_64__) || defined(__aarch64__)
+  __asm__("" : "+r"(v));
+  return v;
+#else
+  volatile ulong same = v;
+  return same;
+#endif
 }
 )"},
     // Loads and stores of any alignment.

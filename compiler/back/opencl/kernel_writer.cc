@@ -73,6 +73,7 @@ KernelWriter::KernelWriter(const ir::Module& module, const gpu::GpuPlan& plan, c
   });
   if (plan.trap_exit == gpu::TrapExit::kPostpone) {
     routes_ = gpu::FindTrapRoutes(module);
+    hoists_locals_ = target.is_processor;
   }
 }
 
@@ -129,7 +130,17 @@ std::string KernelWriter::Head(GpuVariant* variant) {
   add(Kind::kTrapRecord, 0, 8, "__global uint* traps");
   add(Kind::kTrapIndex, 0, 4, "uint trap_index");
   add(Kind::kGroupBase, 0, address, Cat(address_type, " group_base"));
-  std::string text = Cat("\n__kernel void ", options_.name, "(");
+  if (RunsByGroups()) {
+    // Whoever builds the text for one group says which (backends/opencl/executable.cc).
+    helpers_.Add("GROUP", R"(
+#ifdef GROUP_X
+#define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z)))
+#else
+#define GROUP
+#endif
+)");
+  }
+  std::string text = Cat("\n__kernel ", RunsByGroups() ? "GROUP " : "", "void ", options_.name, "(");
   for (size_t i = 0; i < arguments.size(); ++i) {
     Append(text, i == 0 ? "" : ",\n    ", arguments[i]);
   }
@@ -148,6 +159,11 @@ std::string KernelWriter::Prologue() {
     if (facts_.count({Kind::kFirst, d}) != 0) {
       const std::string tile = options_.tile[d] == 1 ? "" : Cat(" * ", options_.tile[d], "u");
       Line("const uint ", kDimensions[d], " = first_", kDimensions[d], " + (uint)get_global_id(", d, ")", tile, ";");
+    }
+  }
+  for (const auto& [type, names] : locals_) {
+    for (const std::string& name : names) {
+      Line(type, " ", name, ";");
     }
   }
   const uint64_t words = (plan_.local_bytes + 7) / 8;
@@ -213,12 +229,25 @@ void KernelWriter::Label(const std::string& name) {
 
 void KernelWriter::Declare(ValueId value) {
   names_[value.index] = Cat("v", value.index);
-  Line(TypeName(TypeOf(value)), " ", Name(value), ";");
+  if (hoists_locals_) {
+    locals_[std::string(TypeName(TypeOf(value)))].push_back(Name(value));
+  } else {
+    Line(TypeName(TypeOf(value)), " ", Name(value), ";");
+  }
 }
 
 void KernelWriter::Define(ValueId value, const std::string& expression) {
   names_[value.index] = Cat("v", value.index);
-  Line(TypeName(TypeOf(value)), " ", Name(value), " = ", expression, ";");
+  Local("", TypeName(TypeOf(value)), Name(value), expression);
+}
+
+void KernelWriter::Local(std::string_view qualifier, std::string_view type, const std::string& name,
+                         const std::string& expression) {
+  if (hoists_locals_) {
+    locals_[std::string(type)].push_back(name);
+    return Line(name, " = ", expression, ";");
+  }
+  Line(qualifier, type, " ", name, " = ", expression, ";");
 }
 
 std::string KernelWriter::Fresh(std::string_view prefix) { return Cat(prefix, "_", fresh_++); }

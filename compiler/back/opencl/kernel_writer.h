@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@
 #include "compiler/gpu_target.h"
 #include "compiler/ir/ir.h"
 #include "compiler/pass/coarsen.h"
+#include "compiler/pass/index_loads.h"
 
 namespace hpvm::opencl {
 
@@ -31,6 +33,7 @@ struct KernelOptions {
   std::string suffix;                     // Of helpers that belong to this plan alone.
   std::array<uint32_t, 3> tile{1, 1, 1};  // Instances of a work item.
   bool is_unchecked = false;              // Accesses that the launch has proven have no check.
+  bool audits_proofs = false;             // GpuOptions::audits_proofs.
   bool zeroes_group = true;               // False: all of group memory is written before it is read.
   bool is_aligned = false;                // Buffers begin at multiples of 16 bytes.
   bool fast_math = false;
@@ -76,6 +79,8 @@ class KernelWriter {
   // Defines a result.
   void Define(ValueId value, const std::string& expression);
   void Declare(ValueId value);
+  // A variable of the writer's own, "const " or "" in front of it.
+  void Local(std::string_view qualifier, std::string_view type, const std::string& name, const std::string& expression);
   const std::string& Name(ValueId value) const { return names_[value.index]; }
   const std::string& Operand(const Op& op, uint32_t i) const { return names_[function_.operands_of(op)[i].index]; }
   ir::Type TypeOf(ValueId value) const { return function_.type_of(value); }
@@ -130,6 +135,7 @@ class KernelWriter {
   void WriteFlatAccess(OpId id);
   bool Locate(OpId id, Bytes* bytes);
   bool LocateParam(OpId id, Bytes* bytes);
+  std::string ParamPointer(const Op& op, std::string_view space);
   bool LocateGroup(OpId id, Bytes* bytes);
   bool LocateOwn(OpId id, Bytes* bytes);
   void WriteOwnAccess(OpId id);
@@ -137,9 +143,17 @@ class KernelWriter {
   void WriteStore(const Op& op, const Bytes& bytes);
   std::string LoadWord(const Bytes& bytes, uint32_t width, uint64_t at);
   std::string StoreWord(const Bytes& bytes, uint32_t width, uint64_t at, const std::string& value);
-  void DefineLoaded(const Op& op, const std::string& word);
+  void DefineLoaded(const Op& op, const std::string& loaded);
+  std::string Once(ValueId result, uint32_t width, const std::string& word);
   std::string WordOf(const Op& op, uint32_t operand);
   // The address (or offset) with the immediate, as a ulong. Traps where it overflows.
+  // An unchecked variant leaves the check of what is proven out, unless it audits.
+  bool IsProven(OpId id) const { return options_.is_unchecked && plan_.is_proven[id.index]; }
+  bool OmitsCheck(OpId id) const { return IsProven(id) && !options_.audits_proofs; }
+  // What an access that misses its buffer or group memory traps with.
+  ir::TrapCode MissCode(OpId id) const {
+    return IsProven(id) ? ir::TrapCode::kWrongProof : ir::TrapCode::kOutOfBounds;
+  }
   std::string Effective(OpId id);
   uint32_t AlignmentOf(const Op& op) const;
   void WriteBulk(OpId id);
@@ -178,6 +192,7 @@ class KernelWriter {
   std::vector<std::string> names_;      // By ValueId.
   std::vector<const Op*> definitions_;  // By ValueId; null: a region's parameter.
   std::vector<uint32_t> uses_;          // By ValueId.
+  const std::vector<bool> index_loads_ = FindIndexLoads(module_, module_.entry);  // By ValueId.
   std::vector<Open> open_;
   std::vector<uint32_t> label_;                         // By OpId: numbers of constructs' labels.
   std::vector<bool> end_used_, next_used_, meet_used_;  // By OpId.
@@ -185,8 +200,13 @@ class KernelWriter {
   uint32_t labels_ = 0;
 
   std::set<std::pair<GpuArgument::Kind, uint32_t>> facts_;
-  std::set<uint32_t> globals_;                // Mutable ones in use.
-  std::set<std::pair<bool, int32_t>> parts_;  // Own memory in use: of the state, which.
+  // In kernels whose group meets in loops, on processors: a return from a loop and what else leaves it share the block
+  // in which clang ends the lives of the loop's variables, and PoCL 3.1 takes no such loop with a barrier in it. So all
+  // variables live from the kernel's beginning.
+  bool hoists_locals_ = false;
+  std::map<std::string, std::vector<std::string>> locals_;  // By type.
+  std::set<uint32_t> globals_;                              // Mutable ones in use.
+  std::set<std::pair<bool, int32_t>> parts_;                // Own memory in use: of the state, which.
   bool can_trap_ = false, needs_meeting_ = false, uses_ranges_ = false;
 };
 

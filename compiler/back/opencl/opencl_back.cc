@@ -64,6 +64,7 @@ class Emitter {
     form.name = name;
     form.is_unchecked = is_unchecked;
     form.fast_math = options_.fast_math;
+    form.audits_proofs = options_.audits_proofs;
     return form;
   }
 

@@ -17,6 +17,7 @@
 #include "compiler/gpu_target.h"
 #include "compiler/ir/ir.h"
 #include "compiler/pass/coarsen.h"
+#include "compiler/audit.h"
 #include "compiler/report.h"
 
 namespace hpvm {
@@ -24,8 +25,9 @@ namespace hpvm {
 struct GpuOptions {
   bool fast_math = false;
   // Tiles to make beside one instance a work item, instead of those that the cost model chooses; for tests.
-  std::vector<GpuTile> tiles;
+  std::vector<GpuTile> tiles{};
   bool chooses_tiles = true;       // False: `tiles` and nothing else.
+  bool audits_proofs = kAuditsProofs;  // Unchecked variants check, and trap with kWrongProof.
   KernelReport* report = nullptr;  // May be null.
 };
 

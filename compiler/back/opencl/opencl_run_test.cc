@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of what the emitter writes that few kernels reach, built and run by whatever OpenCL driver is there. Whole
 // kernels are looked at on devices (tests/conformance, tests/gpu).
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <fstream>
 #include <random>
+#include <sstream>
 
 #include "gtest/gtest.h"
 
 #include "compiler/back/opencl/opencl_back.h"
 #include "compiler/back/opencl/testing/program_runner.h"
 #include "compiler/ir/interpret.h"
+#include "compiler/ir/testing/wrap_kernels.h"
 #include "compiler/ir/text.h"
 #include "compiler/pass/pipeline.h"
 
@@ -140,6 +144,85 @@ TEST_F(OpenClRunTest, TrapsBetweenBarriersEndTheGroup) {
   EXPECT_EQ(r[0], 0u);
   std::vector<uint32_t> y(32, 4);
   EXPECT_EQ(Run(text, r, std::vector<uint32_t>(32, 0), 32, 16).code, ir::TrapCode::kNone);
+}
+
+// Addresses that wrap around on the way stay inside their buffers, with and without checks: the driver's compiler must
+// not take a constant out of a sum that it has extended.
+TEST_F(OpenClRunTest, SumsWrapBeforeTheyAreAddresses) {
+  for (const ir::testing::WrapKernel& kernel : ir::testing::WrapKernels()) {
+    SCOPED_TRACE(kernel.name);
+    StatusOr<ir::Module> module = ir::ParseModule(kernel.text);
+    ASSERT_TRUE(module.ok()) << module.status();
+    ir::testing::WrapBuffers want;
+    const StatusOr<ir::TrapReport> interpreted = ir::Interpret(*module, want.On());
+    ASSERT_TRUE(interpreted.ok() && interpreted->code == ir::TrapCode::kNone) << interpreted.status();
+    EXPECT_TRUE(RunGpuPipeline(*module, {.verify_each = true}).ok());
+    GpuOptions options;
+    options.chooses_tiles = false;
+    Diagnostics diagnostics;
+    const std::optional<Artifact> artifact = EmitOpenCl(*module, target_, options, diagnostics);
+    ASSERT_TRUE(artifact.has_value()) << ToString(diagnostics);
+    StatusOr<ProgramRunner> runner = ProgramRunner::Build(*artifact);
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    for (uint32_t variant = 0; variant < artifact->gpu.variants.size(); ++variant) {
+      SCOPED_TRACE(artifact->gpu.variants[variant].entry);
+      ir::testing::WrapBuffers found;
+      const ir::Launch launch = found.On();
+      const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(*module, launch.arguments);
+      const StatusOr<ir::TrapReport> trap = runner->Run(launch, *space, variant);
+      ASSERT_TRUE(trap.ok()) << trap.status();
+      EXPECT_EQ(trap->code, ir::TrapCode::kNone);
+      EXPECT_EQ(found.r, want.r);
+    }
+  }
+}
+
+// A sort in groups of 512 with barriers in nested loops: PoCL's compiler ended the process over the loops' returns, and
+// NVIDIA's driver must be told the group.
+TEST_F(OpenClRunTest, SortsInWideGroups) {
+  constexpr uint32_t kGroup = 512;
+  if (target_.group_size_max < kGroup) {
+    GTEST_SKIP() << "The device's groups are smaller.";
+  }
+  std::ostringstream text;
+  text << std::ifstream(HPVMD_SOURCE_DIR "/tests/golden/opencl/sort512.ir").rdbuf();
+  StatusOr<ir::Module> module = ir::ParseModule(text.str());
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_TRUE(RunGpuPipeline(*module, {.verify_each = true}).ok());
+  GpuOptions options;
+  options.chooses_tiles = false;
+  Diagnostics diagnostics;
+  const std::optional<Artifact> artifact = EmitOpenCl(*module, target_, options, diagnostics);
+  ASSERT_TRUE(artifact.has_value()) << ToString(diagnostics);
+  std::vector<uint64_t> keys(3 * kGroup), sorted(keys.size()), want;
+  std::mt19937_64 random(3);
+  std::generate(keys.begin(), keys.end(), random);
+  want = keys;
+  for (size_t at = 0; at < want.size(); at += kGroup) {
+    std::sort(want.begin() + static_cast<ptrdiff_t>(at), want.begin() + static_cast<ptrdiff_t>(at + kGroup));
+  }
+  ir::Launch launch;
+  launch.extent = {keys.size(), 1, 1};
+  launch.group = {kGroup, 1, 1};
+  for (std::vector<uint64_t>* words : {&keys, &sorted}) {
+    launch.arguments.push_back({reinterpret_cast<uint8_t*>(words->data()), words->size() * 8, 0});
+  }
+  const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(*module, launch.arguments);
+  for (const std::array<uint32_t, 3>& declared : {std::array<uint32_t, 3>{}, std::array<uint32_t, 3>{kGroup, 1, 1}}) {
+    if (declared[0] == 0 && !target_.is_processor) {
+      continue;
+    }
+    StatusOr<ProgramRunner> runner = ProgramRunner::Build(*artifact, declared);
+    ASSERT_TRUE(runner.ok()) << runner.status();
+    for (uint32_t variant = 0; variant < artifact->gpu.variants.size(); ++variant) {
+      SCOPED_TRACE(artifact->gpu.variants[variant].entry);
+      std::fill(sorted.begin(), sorted.end(), 0);
+      const StatusOr<ir::TrapReport> trap = runner->Run(launch, *space, variant);
+      ASSERT_TRUE(trap.ok()) << trap.status();
+      EXPECT_EQ(trap->code, ir::TrapCode::kNone);
+      EXPECT_EQ(sorted, want);
+    }
+  }
 }
 
 // Every way out of nested constructs, at each depth: leaves, continues, tables, behind more brackets than nest.

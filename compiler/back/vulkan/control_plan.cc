@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is to be known of the kernel's control before it is written.
+#include <algorithm>
+
 #include "compiler/back/vulkan/emitter.h"
 #include "compiler/ir/walk.h"
 
@@ -9,15 +11,13 @@ using ir::Opcode;
 
 namespace {
 
-// Of lavapipe: see KernelEmitter::cuts_loops_.
-constexpr uint64_t kLeftLoopsBytes = 4;
+// Of group memory, where the driver cuts loops: for each instance, and for what else a kernel keeps there.
+constexpr uint64_t kLeftLoopBytes = 4, kOtherGroupBytes = 16;
 
 }  // namespace
 
 void KernelEmitter::PlanControl() {
-  const GpuTarget& target = m_.target;
-  const uint64_t left_bytes = target.group_size_max * kLeftLoopsBytes;
-  cuts_loops_ = target.is_processor && plan_.local_bytes + left_bytes + 16 <= target.local_bytes_max;
+  cuts_loops_ = m_.target.is_processor;
   const size_t count = f_.ops.size();
   is_left_inside_.assign(count, false);
   is_continued_.assign(count, false);
@@ -53,6 +53,18 @@ void KernelEmitter::PlanControl() {
       ends_kernel_[id.index] = ends_kernel_[f_.targets_of(next)[0].op.index];
     }
   });
+  RefuseLoopsThatCannotBeWatched();
+}
+
+void KernelEmitter::RefuseLoopsThatCannotBeWatched() {
+  const GpuTarget& target = m_.target;
+  const uint64_t bytes = plan_.local_bytes + target.group_size_max * kLeftLoopBytes + kOtherGroupBytes;
+  const bool has_loops = std::find(is_continued_.begin(), is_continued_.end(), true) != is_continued_.end();
+  if (cuts_loops_ && has_loops && bytes > target.local_bytes_max) {
+    Refuse("The device's driver ends loops after " + std::to_string(ir::kLlvmpipeLoopRounds) +
+           " rounds; to notice it takes group memory, of which the kernel leaves too little (" + std::to_string(bytes) +
+           " bytes in all, the device has " + std::to_string(target.local_bytes_max) + ").");
+  }
 }
 
 // Whether it ends the instance in this variant, as far as is known before it is written.
@@ -67,7 +79,7 @@ bool KernelEmitter::CanTrap(ir::OpId id) const {
   const bool is_plain = ir::Info(op.code).family == ir::Family::kMemory;
   const bool is_store_to_input = op.space == ir::Space::kParam && (ir::Info(op.code).effects & ir::kWrites) != 0 &&
                                  !module_.params[op.space_index].is_writable;
-  return !(is_plain && IsProven(id) && !is_store_to_input);
+  return !(is_plain && OmitsCheck(id) && !is_store_to_input);
 }
 
 }  // namespace hpvm::vulkan

@@ -175,7 +175,7 @@ SpvId KernelEmitter::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& 
   w.Label(merge);
   if (cuts_loops_) {
     const SpvId is_cut = c.Equal(c.Load(c.U32(), done), c.K(0));
-    c.Store(FaultVariable(), c.Select(c.U32(), is_cut, c.K(static_cast<uint32_t>(TrapCode::kUnreachable)), c.K(0)));
+    c.Store(FaultVariable(), c.Select(c.U32(), is_cut, c.K(static_cast<uint32_t>(ir::kLoopsCut)), c.K(0)));
   }
   return c.Load(type, part);
 }

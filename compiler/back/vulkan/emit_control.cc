@@ -219,12 +219,25 @@ bool KernelEmitter::EmitLoop(ir::OpId id) {
   if (frames_.back().goes_on_with_name) {
     c.Store(Selector(), c.K(0));
   }
-  w.Do(spv::OpBranch, {header});
+  EmitBackEdge(header);
   if (!CloseFrame()) {
     return false;
   }
   LoadAll(op.first_result, op.result_count);
   return true;
+}
+
+// Compilers do not keep what is behind a loop that nothing leaves, and whom the driver cut off would go unnoticed. They
+// find such loops where none is written, too: behind a condition that stays as it is. So each loop gets a way out, on a
+// condition that never holds and that no compiler knows.
+void KernelEmitter::EmitBackEdge(SpvId header) {
+  const Frame& frame = frames_.back();
+  if (!cuts_loops_) {
+    w.Do(spv::OpBranch, {header});
+    return;
+  }
+  const SpvId left = w.Op(spv::OpLoad, c.U32(), {LeftSlot(), spv::MemoryAccessVolatileMask});
+  w.Do(spv::OpBranchConditional, {c.Equal(left, c.K(frame.name)), frame.merge, header});
 }
 
 // With a switch around it if something further inside leaves it: a selection's merge is only branched to from the

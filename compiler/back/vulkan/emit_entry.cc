@@ -349,6 +349,23 @@ void KernelEmitter::FloatModes(SpvId entry) {
   }
 }
 
+void KernelEmitter::EmitCall(SpvId kernel) {
+  if (!cuts_loops_) {
+    w.Op(spv::OpFunctionCall, w.Void(), {kernel});
+    return;
+  }
+  SpvId is_instance = 0;
+  for (uint32_t d = 0; d < 3; ++d) {
+    const SpvId id = BuiltInAt(spv::BuiltInLocalInvocationId, d);
+    const SpvId is_below = c.Below(id, m_.GroupExtent(d));
+    is_instance = d == 0 ? is_below : c.Both(is_instance, is_below);
+  }
+  c.If(is_instance, [&] {
+    w.Op(spv::OpFunctionCall, w.Void(), {kernel});
+    return true;
+  });
+}
+
 void KernelEmitter::EmitWrapper(const std::string& entry, SpvId kernel) {
   const SpvId id = w.NewId();
   const SpvId type = w.FunctionType(w.Void(), {});
@@ -363,7 +380,7 @@ void KernelEmitter::EmitWrapper(const std::string& entry, SpvId kernel) {
   for (size_t i = 0; i < state_.size(); ++i) {
     EmitOwnStart(plan_.state[i], state_[i]);
   }
-  w.Op(spv::OpFunctionCall, w.Void(), {kernel});
+  EmitCall(kernel);
   if (can_trap_) {
     for (const SpvId variable :
          {trap_code_, trap_source_, trap_function_, trap_address_, trap_place_[0], trap_place_[1]}) {

@@ -181,9 +181,9 @@ std::string KernelEmitter::SearchName(const char* what, Memory memory, uint32_t 
   return std::string(where) + "_" + what + std::to_string(width) + "_" + std::to_string(alignment);
 }
 
-SpvId KernelEmitter::SearchLoad(Memory memory, uint32_t width, uint32_t alignment) {
+SpvId KernelEmitter::SearchLoad(Memory memory, uint32_t width, uint32_t alignment, bool is_once) {
   const SpvId type = AddressTypeOf(memory), result = RawType(width);
-  const std::string name = SearchName("load", memory, width, alignment);
+  const std::string name = SearchName(is_once ? "load_once" : "load", memory, width, alignment);
   return Function(name, result, {type}, [&](std::span<const SpvId> params) {
     const Type address_type = type == c.U32() ? Type::kI32 : Type::kI64;
     for (const RangeSource& from : SourcesOf(memory)) {
@@ -191,7 +191,9 @@ SpvId KernelEmitter::SearchLoad(Memory memory, uint32_t width, uint32_t alignmen
       SpvId place = 0;
       const SpvId holds = Holds(range, type, params[0], K(address_type, width), &place);
       c.If(holds, [&] {
-        w.Do(spv::OpReturnValue, {LoadRaw(SpotIn(range, type, place, alignment), width)});
+        Spot spot = SpotIn(range, type, place, alignment);
+        spot.is_once = is_once;
+        w.Do(spv::OpReturnValue, {LoadRaw(spot, width)});
         return false;
       });
     }
@@ -299,9 +301,7 @@ bool KernelEmitter::EmitBulk(const ir::Op& op) {
   const SpvId to = Operand(op, 0);
   const bool is_init = op.code == Opcode::kMemoryInit;
   SpvId bytes = Operand(op, 2);
-  const auto widen = [&](SpvId index) {
-    return module_.is_memory64 ? w.Op(spv::OpUConvert, type, {index}) : index;
-  };
+  const auto widen = [&](SpvId index) { return module_.is_memory64 ? w.Op(spv::OpUConvert, type, {index}) : index; };
   const WordArray* segment = nullptr;
   if (is_init) {
     const std::vector<uint8_t>& content = module_.passive_segments[op.imm];
@@ -339,7 +339,7 @@ bool KernelEmitter::EmitBulk(const ir::Op& op) {
     Call(w.Void(), store, {target, byte});
   });
   if (cuts_loops_) {
-    TrapIf(c.Below(c.Load(c.U32(), reached), count), TrapCode::kUnreachable, op);
+    TrapIf(c.Below(c.Load(c.U32(), reached), count), ir::kLoopsCut, op);
   }
   return true;
 }

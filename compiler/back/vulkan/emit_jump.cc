@@ -71,7 +71,8 @@ void KernelEmitter::JumpTo(Goal goal) {
 void KernelEmitter::MarkLeft(Goal hop) {
   const Frame& frame = frames_[hop.frame];
   if (cuts_loops_ && frame.kind == Frame::Kind::kLoop && !hop.is_continue) {
-    c.Store(LeftSlot(), c.K(frame.name));
+    // Volatile, as all that concerns the word: a compiler that hands the name on would see no loop that was cut.
+    w.Do(spv::OpStore, {LeftSlot(), c.K(frame.name), spv::MemoryAccessVolatileMask});
   }
 }
 
@@ -89,12 +90,16 @@ bool KernelEmitter::CloseFrame() {
   frames_.pop_back();
   w.Label(frame.merge);
   if (!frame.is_reached && !frame.comes_with_name && frame.crossing.empty()) {
-    w.Do(spv::OpUnreachable, {});
+    if (cuts_loops_ && frame.kind == Frame::Kind::kLoop) {
+      TrapNow(ir::kLoopsCut, f_.op(frame.op));  // Nothing leaves the loop, but the driver ends it.
+    } else {
+      w.Do(spv::OpUnreachable, {});
+    }
     return false;
   }
   if (cuts_loops_ && frame.kind == Frame::Kind::kLoop) {
-    const SpvId left = c.Load(c.U32(), LeftSlot());
-    TrapIf(c.Differ(left, c.K(frame.name)), ir::TrapCode::kUnreachable, f_.op(frame.op));
+    const SpvId left = w.Op(spv::OpLoad, c.U32(), {LeftSlot(), spv::MemoryAccessVolatileMask});
+    TrapIf(c.Differ(left, c.K(frame.name)), ir::kLoopsCut, f_.op(frame.op));
   }
   return SendOn(frame);
 }

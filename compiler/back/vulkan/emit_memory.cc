@@ -73,9 +73,9 @@ std::optional<Spot> KernelEmitter::FindInParam(ir::OpId id) {
     TrapNow(TrapCode::kOutOfBounds, op, address(), op.width);
     return std::nullopt;
   }
-  if (!IsProven(id)) {
+  if (!OmitsCheck(id)) {
     const SpvId count = RangeCount(k, op.imm + op.width);
-    TrapIf(IsOutside(offset, count), TrapCode::kOutOfBounds, op, address, op.width);
+    TrapIf(IsOutside(offset, count), MissCode(id), op, address, op.width);
   }
   if (writes && !module_.params[k].is_writable) {
     TrapNow(TrapCode::kReadOnlyBuffer, op, address(), op.width);
@@ -109,9 +109,9 @@ std::optional<Spot> KernelEmitter::FindInGroup(ir::OpId id) {
   }
   const SpvId base = GroupBase();
   const SpvId offset = w.Op(spv::OpISub, WordsType(), {value, base});
-  if (!IsProven(id)) {
+  if (!OmitsCheck(id)) {
     const SpvId count = c.K(static_cast<uint32_t>(end - op.imm - op.width + 1));
-    TrapIf(IsOutside(offset, count), TrapCode::kOutOfBounds, op, address, op.width);
+    TrapIf(IsOutside(offset, count), MissCode(id), op, address, op.width);
   }
   Use(group_->variable);
   Spot spot;
@@ -144,9 +144,12 @@ SpvId KernelEmitter::Element(const Spot& spot, View view, SpvId index) {
   return w.Op(spv::OpAccessChain, w.Pointer(spv::StorageClassStorageBuffer, type), {variable, w.U32(0), index});
 }
 
-SpvId KernelEmitter::LoadWord(const Spot& spot, SpvId index) {
-  return c.Load(c.U32(), Element(spot, View::k32, index));
+SpvId KernelEmitter::LoadElement(const Spot& spot, SpvId type, View view, SpvId index) {
+  const SpvId pointer = Element(spot, view, index);
+  return spot.is_once ? w.Op(spv::OpLoad, type, {pointer, spv::MemoryAccessVolatileMask}) : c.Load(type, pointer);
 }
+
+SpvId KernelEmitter::LoadWord(const Spot& spot, SpvId index) { return LoadElement(spot, c.U32(), View::k32, index); }
 
 void KernelEmitter::StoreWord(const Spot& spot, SpvId index, SpvId value) {
   c.Store(Element(spot, View::k32, index), value);
@@ -188,7 +191,7 @@ SpvId KernelEmitter::LoadSmall(const Spot& spot, uint32_t width) {
   const View view = width == 1 ? View::k8 : View::k16;
   if (HasView(spot, view)) {
     const SpvId index = width == 1 ? spot.address : c.ShrK(spot.address, 1);
-    const SpvId value = c.Load(w.Int(8 * width), Element(spot, view, index));
+    const SpvId value = LoadElement(spot, w.Int(8 * width), view, index);
     return w.Op(spv::OpUConvert, c.U32(), {value});
   }
   const SpvId word = LoadWord(spot, c.ShrK(spot.address, 2));
@@ -254,7 +257,7 @@ SpvId KernelEmitter::LoadRaw(const Spot& spot, uint32_t width) {
   }
   if (spot.words == nullptr && ((width == 8 && spot.alignment >= 3) || (width == 16 && spot.alignment >= 4))) {
     const View view = width == 8 ? View::k32x2 : View::k32x4;
-    return c.Load(RawType(width), Element(spot, view, c.ShrK(spot.address, width == 8 ? 3 : 4)));
+    return LoadElement(spot, RawType(width), view, c.ShrK(spot.address, width == 8 ? 3 : 4));
   }
   std::vector<SpvId> parts;
   const uint32_t step = width == 16 && spot.words == nullptr && spot.alignment >= 3 ? 8 : 4;
@@ -340,11 +343,18 @@ bool KernelEmitter::EmitAccess(ir::OpId id) {
     raw = ToRaw(op, Operand(op, 1));
   }
   const gpu::Reach reach = plan_.reach[id.index];
+  // Volatile reads pass by a GPU's caches, so that they are spared where robust access is there to catch what an `in`
+  // port that shares its bytes with another might become.
+  bool is_index = false;
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    is_index = is_index || index_loads_[op.first_result.index + i];
+  }
   if (reach == gpu::Reach::kParam || reach == gpu::Reach::kGroup) {
-    const std::optional<Spot> spot = reach == gpu::Reach::kParam ? FindInParam(id) : FindInGroup(id);
+    std::optional<Spot> spot = reach == gpu::Reach::kParam ? FindInParam(id) : FindInGroup(id);
     if (!spot) {
       return false;
     }
+    spot->is_once = is_index && (reach == gpu::Reach::kGroup || module_.params[op.space_index].is_writable);
     if (is_store) {
       StoreRaw(*spot, op.width, raw);
       return true;
@@ -359,7 +369,8 @@ bool KernelEmitter::EmitAccess(ir::OpId id) {
       TrapIfFault(op, memory, address);
       return true;
     }
-    raw = Call(RawType(op.width), SearchLoad(memory, op.width, alignment), {address});
+    const bool is_once = is_index && memory == Memory::kFlat;
+    raw = Call(RawType(op.width), SearchLoad(memory, op.width, alignment, is_once), {address});
     TrapIfFault(op, memory, address);
   }
   if (op.code == Opcode::kLoad128) {

@@ -28,7 +28,9 @@
 #include "compiler/gpu_code.h"
 #include "compiler/gpu_target.h"
 #include "compiler/ir/ir.h"
+#include "compiler/ir/loops_cut.h"
 #include "compiler/pass/coarsen.h"
+#include "compiler/pass/index_loads.h"
 
 namespace hpvm::vulkan {
 
@@ -93,10 +95,12 @@ struct Spot {
   const WordArray* words = nullptr;  // Module memory, state, group memory.
   SpvId address = 0;                 // u32.
   uint32_t alignment = 0;            // log2, of the address.
+  bool is_once = false;              // What is loaded must not be loaded again (pass/index_loads.h).
 };
 
 struct VariantOptions {
   bool is_checked = true;
+  bool audits_proofs = false;  // GpuOptions::audits_proofs.
   bool fast_math = false;
   bool needs_alignment = false;
   std::array<uint32_t, 3> tile{1, 1, 1};
@@ -118,6 +122,7 @@ class KernelEmitter {
   void EmitWrapper(const std::string& entry, SpvId kernel);
   void FloatModes(SpvId entry);
   void EmitGroupStart();
+  void EmitCall(SpvId kernel);
   void EmitRecord(SpvId code);
   SpvId OwnArray(const gpu::OwnMemory& memory);
   void EmitOwnStart(const gpu::OwnMemory& memory, const WordArray& array);
@@ -156,6 +161,7 @@ class KernelEmitter {
   void EmitLocalAlloc(ir::OpId id);
   bool EmitBlock(ir::OpId id);
   bool EmitLoop(ir::OpId id);
+  void EmitBackEdge(SpvId header);
   bool EmitIf(ir::OpId id);
   bool EmitTerminator(ir::OpId id);
   void EmitLeaveTable(const ir::Op& op);
@@ -247,6 +253,7 @@ class KernelEmitter {
   SpvId LoadRaw(const Spot& spot, uint32_t width);
   void StoreRaw(const Spot& spot, uint32_t width, SpvId raw);
   SpvId Element(const Spot& spot, View view, SpvId index);  // A pointer.
+  SpvId LoadElement(const Spot& spot, SpvId type, View view, SpvId index);
   SpvId LoadWord(const Spot& spot, SpvId index);
   void StoreWord(const Spot& spot, SpvId index, SpvId value);
   void StoreBits(const Spot& spot, SpvId index, SpvId mask, SpvId value);
@@ -283,7 +290,7 @@ class KernelEmitter {
   SpvId Holds(const Range& range, SpvId type, SpvId address, SpvId bytes, SpvId* place);
   Spot SpotIn(const Range& range, SpvId type, SpvId place, uint32_t alignment);
   static std::string SearchName(const char* what, Memory memory, uint32_t width, uint32_t alignment);
-  SpvId SearchLoad(Memory memory, uint32_t width, uint32_t alignment);
+  SpvId SearchLoad(Memory memory, uint32_t width, uint32_t alignment, bool is_once = false);
   SpvId SearchStore(Memory memory, uint32_t width, uint32_t alignment);
   SpvId SearchAtomic(Memory memory, const ir::Op& op);
   SpvId SearchByte(Memory memory);
@@ -320,6 +327,11 @@ class KernelEmitter {
     return !options_.is_checked && options_.is_proven != nullptr && id.index < options_.is_proven->size() &&
            (*options_.is_proven)[id.index];
   }
+  bool OmitsCheck(ir::OpId id) const { return IsProven(id) && !options_.audits_proofs; }
+  // What an access that misses its buffer or group memory traps with.
+  ir::TrapCode MissCode(ir::OpId id) const {
+    return IsProven(id) ? ir::TrapCode::kWrongProof : ir::TrapCode::kOutOfBounds;
+  }
   bool CanTrap(ir::OpId id) const;
   void Refuse(const std::string& reason);  // The first reason counts.
 
@@ -335,7 +347,8 @@ class KernelEmitter {
   SpirvFunction kernel_, prologue_;
   bool hoists_ = false;
   std::map<uint64_t, WordArray> segments_;
-  std::vector<SpvId> values_;                         // By ValueId.
+  std::vector<SpvId> values_;                                                     // By ValueId.
+  const std::vector<bool> index_loads_ = FindIndexLoads(module_, module_.entry);  // By ValueId.
   std::vector<SpvId> conditions_;                     // By ValueId: the bool of a comparison's result; 0: none.
   std::map<uint32_t, std::vector<SpvId>> variables_;  // By the first value: of results and parameters.
   std::map<uint64_t, SpvId> globals_;                 // Mutable globals.
@@ -360,10 +373,11 @@ class KernelEmitter {
   std::vector<ir::RegionId> region_of_;
   std::vector<uint32_t> place_in_region_;
   void PlanControl();
+  void RefuseLoopsThatCannotBeWatched();
 
-  // Lavapipe ends an invocation's loops after 65,535 iterations in all, without a word. There a loop that is left
-  // writes its name into a word of group memory, through which no compiler sees, and behind it whoever does not find
-  // the name traps as unreachable.
+  // llvmpipe is the target's driver (ir/loops_cut.h). A loop that is left writes its name into a word of group memory,
+  // through which no compiler sees; whoever does not find it behind the loop traps with kLoopsCut. The vector that
+  // reaches beyond a group's end runs with lanes that are no instances, but whose loops count: they skip the kernel.
   bool cuts_loops_ = false;
   SpvId left_loops_ = 0;
 

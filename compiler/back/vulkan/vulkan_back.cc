@@ -39,6 +39,7 @@ class Variants {
     VariantOptions options;
     options.is_checked = is_checked;
     options.fast_math = options_.fast_math;
+    options.audits_proofs = options_.audits_proofs;
     options.needs_alignment = coarse != nullptr && coarse->needs_alignment;
     options.tile = tile.size;
     options.is_proven = &proven;
@@ -153,8 +154,7 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
   if (plan.private_bytes > kPrivateBytesMax) {
     Fail(module,
          Unimplemented("The memory that each instance of the kernel has to itself (" +
-                       std::to_string(plan.private_bytes) +
-                       " bytes) is larger than what Vulkan drivers compile (" +
+                       std::to_string(plan.private_bytes) + " bytes) is larger than what Vulkan drivers compile (" +
                        std::to_string(kPrivateBytesMax) + " bytes)."),
          diagnostics);
     return std::nullopt;

@@ -125,14 +125,18 @@ bool HasOpenClDevice(GpuTarget* target, std::string* name) {
   return Shared().queue != nullptr;
 }
 
-StatusOr<ProgramRunner> ProgramRunner::Build(const Artifact& artifact) {
+StatusOr<ProgramRunner> ProgramRunner::Build(const Artifact& artifact, const std::array<uint32_t, 3>& group) {
   Setup& setup = Shared();
   auto impl = std::make_unique<Impl>();
   impl->artifact = artifact;
   const std::string text(artifact.code.begin(), artifact.code.end());
   const char* source = text.c_str();
   impl->program = clCreateProgramWithSource(setup.context, 1, &source, nullptr, nullptr);
-  if (clBuildProgram(impl->program, 1, &setup.device, artifact.gpu.options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
+  std::string options = artifact.gpu.options;
+  for (size_t d = 0; group[0] != 0 && d < 3; ++d) {
+    options += std::string(" -DGROUP_") + "XYZ"[d] + "=" + std::to_string(group[d]);
+  }
+  if (clBuildProgram(impl->program, 1, &setup.device, options.c_str(), nullptr, nullptr) != CL_SUCCESS) {
     std::string log(1 << 16, '\0');
     clGetProgramBuildInfo(impl->program, setup.device, CL_PROGRAM_BUILD_LOG, log.size() - 1, log.data(), nullptr);
     return Internal("The program does not build:\n" + std::string(log.c_str()) + "\n" + text);

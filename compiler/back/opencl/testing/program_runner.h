@@ -3,6 +3,7 @@
 #ifndef HPVMD_COMPILER_BACK_OPENCL_TESTING_PROGRAM_RUNNER_H_
 #define HPVMD_COMPILER_BACK_OPENCL_TESTING_PROGRAM_RUNNER_H_
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -18,7 +19,8 @@ bool HasOpenClDevice(GpuTarget* target, std::string* name);
 
 class ProgramRunner {
  public:
-  static StatusOr<ProgramRunner> Build(const Artifact& artifact);
+  // `group`: work items of a group, declared to the driver; zeros: not.
+  static StatusOr<ProgramRunner> Build(const Artifact& artifact, const std::array<uint32_t, 3>& group = {});
   ProgramRunner(ProgramRunner&&) noexcept;
   ~ProgramRunner();
 

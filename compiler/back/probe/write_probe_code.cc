@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvm-probe-code FILE: writes the artifacts of the probe of wrapped addresses as the emitters make them for OpenCL and
+// for Vulkan, as two arrays of C++. Part of the build; no tenant's byte comes here.
+#include <stdio.h>
+
+#include <optional>
+#include <string>
+
+#include "compiler/artifact.h"
+#include "compiler/back/opencl/opencl_back.h"
+#include "compiler/back/vulkan/vulkan_back.h"
+#include "compiler/ir/text.h"
+#include "compiler/pass/pipeline.h"
+
+namespace hpvm {
+namespace {
+
+// Instance i sums two pairs of neighbouring words of x at 48 i + 80, which 32-bit sums reach by wrapping: the stand-in
+// base goes in and comes off in the first pair, the kernel's own constants do so in the second. Both sums are 12 i + 21
+// where word w of x is w, and are stored at 16 i through such a pair as well.
+constexpr char kWrap[] = R"(module "wrap"
+param buffer in "x"
+param buffer inout "out"
+param i32 "extra"
+entry f0
+func f0 "wrap" (%x: i32, %out: i32, %extra: i32) -> () {
+%zero: i32 = const.i32 0
+%c8: i32 = const.i32 8
+%c16: i32 = const.i32 16
+%c48: i32 = const.i32 48
+%c80: i32 = const.i32 80
+%c88: i32 = const.i32 88
+%c680: i32 = const.i32 680
+%c688: i32 = const.i32 688
+%i: i32 = instance_id.i32 %zero
+%e: i32 = mul.i32 %extra, %c16
+%row: i32 = mul.i32 %i, %c48
+%xr: i32 = add.i32 %x, %row
+%t: i32 = add.i32 %xr, %e
+%a0: i32 = add.i32 %t, %c80
+%a1: i32 = add.i32 %t, %c88
+%v0: i64 = load.i64 flat %a0
+%v1: i64 = load.i64 flat %a1
+%v: i64 = add.i64 %v0, %v1
+%i16: i32 = add.i32 %i, %c16
+%far: i32 = mul.i32 %i16, %c48
+%xf: i32 = add.i32 %x, %far
+%u: i32 = add.i32 %xf, %e
+%b0: i32 = sub.i32 %u, %c680
+%b1: i32 = sub.i32 %u, %c688
+%w0: i64 = load.i64 flat %b0
+%w1: i64 = load.i64 flat %b1
+%w: i64 = add.i64 %w0, %w1
+%o16: i32 = mul.i32 %i, %c16
+%or: i32 = add.i32 %out, %o16
+%o: i32 = add.i32 %or, %e
+%o8: i32 = add.i32 %o, %c8
+store.i64 flat %o, %v
+store.i64 flat %o8, %w
+return ()
+}
+)";
+
+// What every 64-bit device has. The text and the words differ between devices in what this kernel does not use.
+GpuTarget Common() {
+  GpuTarget target;
+  target.has_int64 = target.has_8_bit_storage = target.has_16_bit_storage = true;
+  target.group_size_max = 128;
+  target.group_extent_max = {128, 128, 64};
+  target.group_count_max = {65535, 65535, 65535};
+  target.local_bytes_max = 16 << 10;
+  target.buffer_bytes_max = 128 << 20;
+  target.buffers_max = 4;
+  target.push_bytes_max = 128;
+  return target;
+}
+
+std::optional<Artifact> Emit(ArtifactKind kind) {
+  StatusOr<ir::Module> module = ir::ParseModule(kWrap);
+  if (const Status status = module.ok() ? RunGpuPipeline(*module, {.verify_each = true}) : module.status();
+      !status.ok()) {
+    fprintf(stderr, "hpvm-probe-code: %s\n", Message(status).c_str());
+    return std::nullopt;
+  }
+  GpuTarget target = Common();
+  target.api_version = kind == ArtifactKind::kOpenCl ? 120 : 12;
+  GpuOptions options;
+  options.chooses_tiles = false;
+  Diagnostics diagnostics;
+  std::optional<Artifact> artifact = kind == ArtifactKind::kOpenCl ? EmitOpenCl(*module, target, options, diagnostics)
+                                                                   : EmitVulkan(*module, target, options, diagnostics);
+  if (!artifact.has_value()) {
+    fprintf(stderr, "hpvm-probe-code: %s\n", ToString(diagnostics).c_str());
+  }
+  return artifact;
+}
+
+void Write(FILE* file, const char* name, const Artifact& artifact) {
+  fprintf(file, "constexpr unsigned char %s[] = {", name);
+  size_t column = 0;
+  for (const uint8_t byte : Serialize(artifact, ArtifactKey{})) {
+    fprintf(file, "%s%u,", column++ % 24 == 0 ? "\n" : "", byte);
+  }
+  fputs("};\n", file);
+}
+
+int Run(const char* path) {
+  const std::optional<Artifact> opencl = Emit(ArtifactKind::kOpenCl), vulkan = Emit(ArtifactKind::kVulkan);
+  FILE* file = opencl.has_value() && vulkan.has_value() ? fopen(path, "w") : nullptr;
+  if (file == nullptr) {
+    return 1;
+  }
+  Write(file, "kWrapOpenCl", *opencl);
+  Write(file, "kWrapVulkan", *vulkan);
+  return fclose(file) == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace hpvm
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fputs("usage: hpvm-probe-code FILE\n", stderr);
+    return 2;
+  }
+  return hpvm::Run(argv[1]);
+}

@@ -28,6 +28,9 @@ constexpr std::string_view kAllowed[] = {
     "-w",
 };
 
+// Those that change what macros or literals mean.
+constexpr std::string_view kRead[] = {"-cl-fast-relaxed-math", "-cl-finite-math-only", "-cl-single-precision-constant"};
+
 struct Language {
   std::string_view name;
   uint32_t version;
@@ -79,6 +82,7 @@ Status CheckDefinition(std::string_view word, std::string_view definition, Build
   if (!IsName(definition.substr(0, equals))) {
     return Refuse(word, "-D takes NAME or NAME=VALUE");
   }
+  result.arguments.push_back("-D" + std::string(definition));
   if (equals != std::string_view::npos) {
     result.definitions.emplace_back(definition.substr(equals + 1));
   }
@@ -104,21 +108,26 @@ StatusOr<BuildOptions> ReadBuildOptions(std::string_view options, uint32_t api_v
       return Refuse(word,
                     "quotes, backslashes and what else drivers read in ways of their own may not stand in options");
     }
-    result.text += (result.text.empty() ? "" : " ") + std::string(word);
+    const bool is_definition = word.starts_with("-D");
+    if (!is_definition) {
+      result.text += (result.text.empty() ? "" : " ") + std::string(word);
+    }
     if (word == "-D") {
       if (++i == words.size() || !std::all_of(words[i].begin(), words[i].end(), IsPlain)) {
         return Refuse(word, "-D takes NAME or NAME=VALUE");
       }
-      result.text += " " + std::string(words[i]);
       HPVMD_RETURN_IF_ERROR(CheckDefinition(words[i], words[i], result));
-    } else if (word.starts_with("-D")) {
+    } else if (is_definition) {
       HPVMD_RETURN_IF_ERROR(CheckDefinition(word, word.substr(2), result));
     } else if (word.starts_with("-cl-std=")) {
       HPVMD_RETURN_IF_ERROR(CheckLanguage(word, api_version));
+      result.arguments.emplace_back(word);
     } else if (word.starts_with("-I") || word.starts_with("-i")) {
       return Refuse(word, "modules may not name files of the host");
     } else if (std::find(std::begin(kAllowed), std::end(kAllowed), word) == std::end(kAllowed)) {
       return Refuse(word, "it is not on the list (-D, -cl-std= and those of OpenCL's that name no file)");
+    } else if (std::find(std::begin(kRead), std::end(kRead), word) != std::end(kRead)) {
+      result.arguments.emplace_back(word);
     }
   }
   return result;

@@ -12,8 +12,9 @@
 namespace hpvm::opencl {
 
 struct BuildOptions {
-  std::string text;                      // One space between words.
+  std::string text;                      // For the driver: what is not a definition, one space between words.
   std::vector<std::string> definitions;  // What -D gives to names, to be read as a part of the program.
+  std::vector<std::string> arguments;    // For clang -cc1: definitions, and what changes how a text is read.
 };
 
 // `api_version`: the device's, 120 or 300.

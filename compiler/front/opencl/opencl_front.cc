@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string_view>
 
 #include "compiler/front/opencl/build_options.h"
-#include "compiler/front/opencl/kernels.h"
 #include "compiler/front/opencl/lexer.h"
 #include "compiler/front/opencl/limits.h"
+#include "compiler/front/opencl/program.h"
 
 namespace hpvm::opencl {
 namespace {
@@ -39,7 +40,7 @@ class Vetting {
  public:
   Vetting(const FrontOptions& options, Diagnostics& out) : options_(options), out_(out) {}
 
-  std::optional<std::string> Run(std::span<const uint8_t> bytes) {
+  std::optional<BuildOptions> CheckText(std::span<const uint8_t> bytes) {
     if (bytes.empty() || bytes.size() > limits::kTextBytesMax) {
       Add("The OpenCL C text has " + std::to_string(bytes.size()) + " bytes; 1 to " +
           std::to_string(limits::kTextBytesMax) + " is allowed.");
@@ -59,15 +60,37 @@ class Vetting {
     }
     CheckWords(lexed.tokens, false);
     CheckDirectives(lexed.tokens);
-    if (!HasErrors(out_)) {
-      CheckEntry(lexed.tokens);
+    return HasErrors(out_) ? std::nullopt : std::optional(*std::move(build));
+  }
+
+  std::optional<Vetted> Run(std::span<const uint8_t> bytes) {
+    std::optional<BuildOptions> build = CheckText(bytes);
+    if (!build.has_value()) {
+      return std::nullopt;
     }
-    return HasErrors(out_) ? std::nullopt : std::optional(build->text);
+    StatusOr<Program> program =
+        ReadProgram({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, ArgumentsOf(*build));
+    if (!program.ok()) {
+      Add(Message(program.status()));
+      return std::nullopt;
+    }
+    for (const TextFault& fault : program->faults) {
+      fault.place.line == 0 ? Add(Sentence(fault.message)) : AddAt(fault.place, Sentence(fault.message));
+    }
+    if (program->faults.empty()) {
+      CheckMemory(*program);
+      CheckEntry(*program);
+    }
+    return HasErrors(out_) ? std::nullopt : std::optional(Vetted{std::move(program->text), std::move(build->text)});
   }
 
  private:
   void Add(std::string message, Severity severity = Severity::kError) {
     out_.push_back({severity, "module \"" + options_.module_name + "\"", {}, std::move(message)});
+  }
+  static std::string Sentence(std::string message) {
+    message[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(message[0])));
+    return message + (message.ends_with('.') || message.ends_with('?') ? "" : ".");
   }
   void AddAt(const Place& at, const std::string& message) {
     if (++faults_ <= kFaultsMax) {
@@ -132,40 +155,79 @@ class Vetting {
     }
   }
 
-  void CheckEntry(const std::vector<Token>& tokens) {
-    const std::vector<KernelDeclaration> kernels = FindKernels(tokens);
-    const KernelDeclaration* found = nullptr;
-    std::string names;
-    size_t same = 0;
-    for (size_t i = 0; i < kernels.size(); ++i) {
-      if (kernels[i].name == options_.entry) {
-        found = &kernels[i];
-        ++same;
-      }
-      if (i < kFaultsMax) {
-        names += (names.empty() ? "\"" : ", \"") + kernels[i].name + "\"";
-      }
+  // What the device has of what texts ask for by macros. 3.0 devices say the rest themselves.
+  std::vector<std::string> ArgumentsOf(const BuildOptions& build) const {
+    const GpuTarget& target = *options_.target;
+    const auto is_language = [](const std::string& word) { return word.starts_with("-cl-std="); };
+    const auto language = std::find_if(build.arguments.begin(), build.arguments.end(), is_language);
+    const bool is_late =
+        language != build.arguments.end() && language->compare(8, 2, "CL") == 0 && (*language)[10] >= '2';
+    std::string extensions = is_late ? "+all,-cl_khr_fp16"
+                                     : "-all,+cl_khr_byte_addressable_store,+cl_khr_global_int32_base_atomics,"
+                                       "+cl_khr_global_int32_extended_atomics,+cl_khr_local_int32_base_atomics,"
+                                       "+cl_khr_local_int32_extended_atomics";
+    const auto add = [&](bool has, const char* name) { extensions += std::string(has ? ",+" : ",-") + name; };
+    add(target.has_fp64, "cl_khr_fp64");
+    if (is_late) {
+      add(target.has_fp64, "__opencl_c_fp64");
     }
-    if (found == nullptr) {
-      // A macro may make the name; then the driver says whether it is there.
-      const auto may_make = [&](const Token& token) {
-        return token.kind == Token::Kind::kName && token.text == options_.entry;
-      };
-      const bool pastes = std::adjacent_find(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) {
-                            return a.text == "#" && b.text == "#";
-                          }) != tokens.end();
-      if (!pastes && std::none_of(tokens.begin(), tokens.end(), may_make)) {
-        Add("The text has no kernel \"" + options_.entry + "\"; it has " + (names.empty() ? "none" : names) + ".");
-      }
-      return;
+    add(target.has_int64_atomics, "cl_khr_int64_base_atomics");
+    add(target.has_int64_atomics, "cl_khr_int64_extended_atomics");
+    std::vector<std::string> arguments = {"-cl-ext=" + extensions, "-D__ENDIAN_LITTLE__=1",
+                                          "-D__OPENCL_VERSION__=" + std::to_string(target.api_version)};
+    if (language == build.arguments.end()) {
+      arguments.push_back("-cl-std=CL1.2");
     }
-    // Of several, in branches for several devices, one is compiled.
-    if (same == 1 && found->is_whole) {
-      CheckParameters(*found);
+    arguments.insert(arguments.end(), build.arguments.begin(), build.arguments.end());
+    return arguments;
+  }
+
+  void CheckMemory(const Program& program) {
+    struct Sum {
+      uint64_t bytes = 0;
+      bool is_told = false;
+    };
+    std::map<std::pair<Variable::Space, std::string>, Sum> sums;
+    const auto check = [&](const Variable& variable, Sum& sum, uint64_t most, const std::string& what) {
+      // No sum of so many variables of at most 2^40 bytes wraps.
+      sum.bytes += std::min(variable.bytes, uint64_t{1} << 40);
+      if (sum.bytes > most && !sum.is_told) {
+        sum.is_told = true;
+        AddAt(variable.place, "With \"" + variable.name + "\" " + what + " takes " + std::to_string(sum.bytes) +
+                                  " bytes; the limit is " + std::to_string(most) + ".");
+      }
+    };
+    for (const Variable& variable : program.variables) {
+      Sum& sum = sums[{variable.space, variable.space == Variable::Space::kConstant ? "" : variable.function}];
+      switch (variable.space) {
+        case Variable::Space::kPrivate:
+          check(variable, sum, limits::kPrivateBytesMax,
+                "the private memory of the function \"" + variable.function + "\"");
+          break;
+        case Variable::Space::kLocal:
+          check(variable, sum, options_.target->local_bytes_max,
+                "the local memory of the kernel \"" + variable.function + "\"");
+          break;
+        case Variable::Space::kConstant:
+          check(variable, sum, limits::kConstantBytesMax, "constant memory of the text");
+      }
     }
   }
 
-  void CheckParameters(const KernelDeclaration& kernel) {
+  void CheckEntry(const Program& program) {
+    std::string names;
+    for (size_t i = 0; i < program.kernels.size(); ++i) {
+      if (program.kernels[i].name == options_.entry) {
+        return CheckParameters(program.kernels[i]);
+      }
+      if (i < kFaultsMax) {
+        names += (names.empty() ? "\"" : ", \"") + program.kernels[i].name + "\"";
+      }
+    }
+    Add("The text has no kernel \"" + options_.entry + "\"; it has " + (names.empty() ? "none" : names) + ".");
+  }
+
+  void CheckParameters(const Kernel& kernel) {
     if (kernel.parameters.size() != options_.params.size()) {
       AddAt(kernel.place, "The kernel \"" + kernel.name + "\" takes " + std::to_string(kernel.parameters.size()) +
                               " arguments, and the node has " + std::to_string(options_.params.size()) +
@@ -173,40 +235,40 @@ class Vetting {
       return;
     }
     for (size_t i = 0; i < kernel.parameters.size(); ++i) {
-      CheckParameter(kernel, ShapeOf(kernel.parameters[i]), options_.params[i], i);
+      CheckParameter(kernel.parameters[i], options_.params[i], i);
     }
   }
 
-  void CheckParameter(const KernelDeclaration& kernel, const ParameterShape& shape, const ParamSpec& param,
-                      size_t index) {
-    using Kind = ParameterShape::Kind;
+  void CheckParameter(const Parameter& parameter, const ParamSpec& param, size_t index) {
+    using Kind = Parameter::Kind;
     const std::string both =
         "Parameter " + std::to_string(index) + " is " +
         (param.is_buffer ? "the port" : "the scalar of type " + std::string(ir::Name(param.scalar))) + " \"" +
-        param.name + "\" of the node, but \"" + shape.text + "\" of the kernel";
+        param.name + "\" of the node, but \"" + parameter.type + "\" of the kernel";
     const bool is_float = param.scalar == ir::Type::kF32 || param.scalar == ir::Type::kF64;
-    const uint32_t width = param.scalar == ir::Type::kI64 || param.scalar == ir::Type::kF64 ? 64 : 32;
-    switch (shape.kind) {
-      case Kind::kUnknown:
-        return;
+    const uint32_t bits = param.scalar == ir::Type::kI64 || param.scalar == ir::Type::kF64 ? 64 : 32;
+    switch (parameter.kind) {
       case Kind::kGlobal:
         if (!param.is_buffer) {
-          return AddAt(kernel.place, both + ".");
+          return AddAt(parameter.place, both + ".");
         }
-        if (!param.is_writable && !shape.is_const) {
-          Add("Port \"" + param.name + "\" is only read, but the kernel's \"" + shape.text +
+        if (!param.is_writable && !parameter.is_const) {
+          Add("Port \"" + param.name + "\" is only read, but the kernel's \"" + parameter.type +
                   "\" could be written through; nothing checks that it is not. Declare it const.",
               Severity::kWarning);
         }
         return;
       case Kind::kLocal:
-        return AddAt(kernel.place, both + "; local memory has to be declared inside the kernel.");
+        return AddAt(parameter.place, both + "; local memory has to be declared inside the kernel.");
+      case Kind::kVector:
+      case Kind::kRecord:
+      case Kind::kOpaque:
       case Kind::kOther:
-        return AddAt(kernel.place, both + "; buffers and 32-bit and 64-bit numbers can be passed.");
+        return AddAt(parameter.place, both + "; buffers and 32-bit and 64-bit numbers can be passed.");
       case Kind::kInteger:
       case Kind::kFloat:
-        if (param.is_buffer || shape.width != width || is_float != (shape.kind == Kind::kFloat)) {
-          AddAt(kernel.place, both + ".");
+        if (param.is_buffer || parameter.bits != bits || is_float != (parameter.kind == Kind::kFloat)) {
+          AddAt(parameter.place, both + ".");
         }
     }
   }
@@ -218,9 +280,13 @@ class Vetting {
 
 }  // namespace
 
-std::optional<std::string> VetOpenCl(std::span<const uint8_t> text, const FrontOptions& options,
-                                     Diagnostics& diagnostics) {
+std::optional<Vetted> VetOpenCl(std::span<const uint8_t> text, const FrontOptions& options, Diagnostics& diagnostics) {
   return Vetting(options, diagnostics).Run(text);
+}
+
+std::optional<BuildOptions> VetText(std::span<const uint8_t> text, const FrontOptions& options,
+                                    Diagnostics& diagnostics) {
+  return Vetting(options, diagnostics).CheckText(text);
 }
 
 }  // namespace hpvm::opencl

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tenant's OpenCL C, before any driver sees it. Drivers compile it with clang inside a process that may read little,
 // and still it is held to what needs no file: no includes or their kin, no inline assembly, build options from a list,
-// and a kernel of the entry's name whose parameters can be what the node passes.
-//
-// Macros are not expanded. A name pasted together from macro arguments is not seen here; the driver's process, which
-// can open nothing of the host's, is what holds then.
+// and a kernel of the entry's name whose parameters can be what the node passes. The parameters' types and the memory
+// that variables take come from a compiler of our own, which reads what the driver will read: the driver gets the text
+// without conditions and macros.
 #ifndef HPVMD_COMPILER_FRONT_OPENCL_OPENCL_FRONT_H_
 #define HPVMD_COMPILER_FRONT_OPENCL_OPENCL_FRONT_H_
 
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "compiler/front/opencl/build_options.h"
 #include "compiler/service.h"
 
 namespace hpvm::opencl {
@@ -27,10 +27,18 @@ struct FrontOptions {
   const GpuTarget* target = nullptr;  // Not null.
 };
 
-// Faults name line and column. The options as the driver gets them, one space between words; nothing when `diagnostics`
-// has an error.
-std::optional<std::string> VetOpenCl(std::span<const uint8_t> text, const FrontOptions& options,
-                                     Diagnostics& diagnostics);
+// What the driver gets.
+struct Vetted {
+  std::string text;
+  std::string options;  // One space between words; no definitions, as they have had their effect.
+};
+
+// Faults name line and column of `text`. Nothing when `diagnostics` has an error. Needs PrepareOpenCl (program.h).
+std::optional<Vetted> VetOpenCl(std::span<const uint8_t> text, const FrontOptions& options, Diagnostics& diagnostics);
+
+// The part of it that needs no compiler: words, directives and options.
+std::optional<BuildOptions> VetText(std::span<const uint8_t> text, const FrontOptions& options,
+                                    Diagnostics& diagnostics);
 
 }  // namespace hpvm::opencl
 

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/front/opencl/kernels.h"
 #include "compiler/front/opencl/lexer.h"
+#include "compiler/front/opencl/program.h"
 
 namespace hpvm::opencl {
 namespace {
@@ -37,11 +37,20 @@ struct Input {
                                    {.name = "m", .is_buffer = false},
                                    {.name = "f", .is_buffer = false, .scalar = ir::Type::kF32}};
   uint32_t api_version = 120;
+  bool has_fp64 = true;
   Diagnostics diagnostics;
 
+  // The options.
   std::optional<std::string> Vet(std::string_view text) {
+    std::optional<Vetted> vetted = VetAll(text);
+    return vetted.has_value() ? std::optional(vetted->options) : std::nullopt;
+  }
+  std::optional<Vetted> VetAll(std::string_view text) {
+    HPVMD_CHECK(PrepareOpenCl().ok());
     GpuTarget target;
     target.api_version = api_version;
+    target.local_bytes_max = 32768;
+    target.has_fp64 = has_fp64;
     return VetOpenCl({reinterpret_cast<const uint8_t*>(text.data()), text.size()},
                      {.module_name = "m", .entry = entry, .params = params, .options = options, .target = &target},
                      diagnostics);
@@ -52,7 +61,7 @@ struct Input {
 TEST(OpenClFrontTest, TakesKernels) {
   Input input;
   input.options = " -DWIDTH=4\t-D  NAME=f(1,2) -cl-std=CL1.2  -cl-mad-enable ";
-  EXPECT_EQ(input.Vet(kText), "-DWIDTH=4 -D NAME=f(1,2) -cl-std=CL1.2 -cl-mad-enable");
+  EXPECT_EQ(input.Vet(kText), "-cl-std=CL1.2 -cl-mad-enable");
   EXPECT_THAT(input.diagnostics, IsEmpty());
 }
 
@@ -169,65 +178,175 @@ TEST(OpenClFrontTest, FindsTheEntry) {
   input.entry = "scales";
   EXPECT_FALSE(input.Vet(kText).has_value());
   EXPECT_THAT(ToString(input.diagnostics), HasSubstr("no kernel \"scales\"; it has \"scale\", \"other\"."));
-  // Names that macros make are the driver's to find.
+  // Also one that a macro makes.
   Input made;
   made.entry = "scale_float";
+  made.params = {{.name = "x"}};
   EXPECT_TRUE(made.Vet("#define K(t) kernel void scale_##t(global t* x) {}\nK(float)\n").has_value());
+  // And not one in a comment, in a branch that is not taken, or without a body.
+  for (const char* text : {"// kernel void scale(global int* x) {}\n kernel void a() {}",
+                           "#if 0\nkernel void scale(global int* x) {}\n#endif\nkernel void a() {}",
+                           "kernel void scale(global int* x);\nkernel void a() {}"}) {
+    Input absent;
+    EXPECT_FALSE(absent.Vet(text).has_value()) << text;
+    EXPECT_THAT(ToString(absent.diagnostics), HasSubstr("no kernel \"scale\"; it has \"a\".")) << text;
+  }
 }
 
-// Both sides of a parameter that does not fit are told.
+// Both sides of a parameter that does not fit are told, with its line.
 TEST(OpenClFrontTest, RefusesParametersThatDoNotFit) {
   struct Case {
-    const char* parameter;  // Of a kernel with one.
+    const char* parameter;  // Of a kernel with one, on line 5.
     ParamSpec param;
     const char* want;  // Empty: it fits.
   };
   const ParamSpec buffer{.name = "b"}, i32{.name = "i", .is_buffer = false},
+      f32{.name = "f", .is_buffer = false, .scalar = ir::Type::kF32},
       f64{.name = "d", .is_buffer = false, .scalar = ir::Type::kF64};
   const Case kCases[] = {
       {"global float* x", buffer, ""},
       {"float __global x[]", buffer, ""},
       {"constant float* x", buffer, ""},
-      {"FLOAT* x", buffer, ""},
-      {"struct thing x", i32, ""},
+      {"buffer_of_floats x", buffer, ""},
       {"unsigned x", i32, ""},
       {"const uint", i32, ""},
+      {"number x", i32, ""},
       {"double x", f64, ""},
       {"global float* x", i32,
-       "Parameter 0 is the scalar of type i32 \"i\" of the node, but \"global float * x\" of the kernel."},
-      {"float x", i32, "\"i\" of the node, but \"float x\" of the kernel"},
-      {"long x", i32, "but \"long x\" of the kernel"},
-      {"float x", f64, "but \"float x\" of the kernel"},
-      {"int x", buffer, "is the port \"b\" of the node, but \"int x\""},
+       "Line 5, column 29: Parameter 0 is the scalar of type i32 \"i\" of the node, but \"__global float *\" of the "
+       "kernel."},
+      {"float x", i32, "\"i\" of the node, but \"float\" of the kernel"},
+      {"long x", i32, "but \"long\" of the kernel"},
+      {"float x", f64, "but \"float\" of the kernel"},
+      {"int x", buffer, "is the port \"b\" of the node, but \"int\""},
       {"local float* x", buffer, "local memory has to be declared inside"},
-      {"float4 x", i32, "\"float4 x\" of the kernel; buffers and 32-bit"},
-      {"image2d_t x", buffer, "\"image2d_t x\" of the kernel; buffers and 32-bit"},
-      {"sampler_t x", i32, "\"sampler_t x\""},
-      {"short x", i32, "but \"short x\" of the kernel"},
+      {"float4 x", i32, "\"float4\" of the kernel; buffers and 32-bit"},
+      {"color x", f32, "Line 5, column 21: Parameter 0 is the scalar of type f32 \"f\" of the node, but \"color (that "
+                       "is, float4)\" of the kernel; buffers and 32-bit and 64-bit numbers can be passed."},
+      {"image2d_t x", buffer, "\"__read_only image2d_t\" of the kernel; buffers and 32-bit"},
+      {"picture x", buffer, "\"picture (that is, __read_only image2d_t)\" of the kernel; buffers and 32-bit"},
+      {"sampler_t x", i32, "\"sampler_t\""},
+      {"struct thing x", i32, "\"struct thing\" of the kernel; buffers"},
+      {"thing_by_value x", i32, "\"thing_by_value (that is, struct thing)\" of the kernel; buffers"},
+      {"short x", i32, "but \"short\" of the kernel"},
+      {"size_t x", i32, "cannot be used as the type of a kernel parameter"},
+      {"bool x", i32, "cannot be used as the type of a kernel parameter"},
+      {"global int* global* x", buffer, "cannot be declared as a pointer to a pointer"},
+      {"float* x", buffer, "must reside in"},
+      {"FLOAT* x", buffer, "Line 5, column 15: Unknown type name 'FLOAT'."},
       {"global float* x, int n", buffer, "takes 2 arguments, and the node has 1 parameters"},
       {"void", buffer, "takes 0 arguments"},
   };
+  constexpr char kTypes[] =
+      "typedef float4 color; typedef image2d_t picture; typedef uint number;\n"
+      "struct thing { int a; float b; };\n"
+      "typedef struct thing thing_by_value;\n"
+      "typedef global float* buffer_of_floats;\n";
   for (const Case& item : kCases) {
     Input input;
     input.entry = "k";
     input.params = {item.param};
-    const bool passes = input.Vet("kernel void k(" + std::string(item.parameter) + ") {}").has_value();
+    const bool passes = input.Vet(kTypes + ("kernel void k(" + std::string(item.parameter) + ") {}")).has_value();
     EXPECT_EQ(passes, *item.want == 0) << item.parameter << ToString(input.diagnostics);
     EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.parameter;
   }
-  // A port that is only read is told apart from a pointer that writes, as far as the text says.
+  // A port that is only read is told apart from a pointer that writes.
   Input warned;
   warned.entry = "k";
   warned.params = {{.name = "b", .is_writable = false}};
   EXPECT_TRUE(warned.Vet("kernel void k(global float* x) {}").has_value());
   EXPECT_THAT(ToString(warned.diagnostics), HasSubstr("Declare it const"));
-  // Branches for several devices are the driver's to choose from.
-  Input branches;
-  branches.entry = "k";
-  branches.params = {buffer};
-  EXPECT_TRUE(
-      branches.Vet("#ifdef A\nkernel void k(int a) {}\n#else\nkernel void k(global int* a) {}\n#endif").has_value());
-  EXPECT_TRUE(branches.Vet("kernel void k(\n#ifdef A\nint a,\n#endif\nglobal int* b) {}").has_value());
+}
+
+// The driver reads what was looked at: no macro of its own chooses another kernel.
+TEST(OpenClFrontTest, LeavesDriversNoChoice) {
+  Input input;
+  input.entry = "k";
+  input.params = {{.name = "b"}};
+  input.options = "-DN=3";
+  const std::optional<Vetted> vetted = input.VetAll(
+      "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+      "#ifdef __SOME_DRIVER__\n"
+      "kernel void k(image2d_t a) {}\n"
+      "#else\n"
+      "kernel void k(global int* a) {\n"
+      "#pragma unroll 2\n"
+      "  for (int i = 0; i < N; ++i) a[i] = CLK_LOCAL_MEM_FENCE; }\n"
+      "#endif\n");
+  ASSERT_TRUE(vetted.has_value()) << ToString(input.diagnostics);
+  EXPECT_THAT(vetted->text, testing::Not(HasSubstr("image2d_t")));
+  EXPECT_THAT(vetted->text, testing::Not(HasSubstr("#if")));
+  EXPECT_THAT(vetted->text, HasSubstr("i < 3"));
+  // Constants whose values are the driver's stay names, pragmas stay, and lines have their numbers.
+  EXPECT_THAT(vetted->text, HasSubstr("CLK_LOCAL_MEM_FENCE"));
+  EXPECT_THAT(vetted->text, HasSubstr("#pragma unroll 2"));
+  EXPECT_THAT(vetted->text, HasSubstr("# 1 \"module.cl\""));
+  EXPECT_THAT(vetted->text, testing::Not(HasSubstr("built-in")));
+}
+
+// What is said of the device and of options decides conditions.
+TEST(OpenClFrontTest, KnowsTheDevice) {
+  const char kBranches[] =
+      "#if defined(cl_khr_fp64) && __OPENCL_C_VERSION__ == 120\nkernel void scale(global double* x) {}\n"
+      "#elif __OPENCL_VERSION__ == 120\nkernel void scale(global float* x) {}\n#endif\n";
+  for (const bool has_fp64 : {true, false}) {
+    Input input;
+    input.params = {{.name = "x"}};
+    input.has_fp64 = has_fp64;
+    const std::optional<Vetted> vetted = input.VetAll(kBranches);
+    ASSERT_TRUE(vetted.has_value()) << ToString(input.diagnostics);
+    EXPECT_THAT(vetted->text, HasSubstr(has_fp64 ? "global double*" : "global float*"));
+  }
+}
+
+// Memory that no device has never reaches a driver, some of which end themselves over it.
+TEST(OpenClFrontTest, LimitsMemory) {
+  struct Case {
+    const char* text;
+    const char* want;
+  };
+  for (const Case& item : {
+           Case{"kernel void k(global int* a) {\n  local float s[1 << 28];\n}",
+                "Line 2, column 15: With \"s\" the local memory of the kernel \"k\" takes 1073741824 bytes; the limit "
+                "is 32768."},
+           Case{"typedef float big[1ul << 40];\nkernel void k(global int* a) {\n  local big s;\n}",
+                "the local memory of the kernel \"k\" takes 1099511627776 bytes"},
+           Case{"kernel void other() {\n  local int s[8000];\n  local int t[8000];\n}\nkernel void k(global int* a) {}",
+                "Line 3, column 13: With \"t\" the local memory of the kernel \"other\" takes 64000 bytes"},
+           Case{"int f() {\n  int s[20000];\n  return s[1];\n}\nkernel void k(global int* a) { a[0] = f(); }",
+                "Line 2, column 7: With \"s\" the private memory of the function \"f\" takes 80000 bytes; the limit is "
+                "65536."},
+           Case{"constant int t[2000000] = {1};\nkernel void k(global int* a) { a[0] = t[1]; }",
+                "Line 1, column 14: With \"t\" constant memory of the text takes 8000000 bytes"},
+       }) {
+    Input input;
+    input.entry = "k";
+    input.params = {{.name = "b"}};
+    EXPECT_FALSE(input.Vet(item.text).has_value()) << item.text;
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.text;
+  }
+}
+
+// Macros hide nothing that is refused.
+TEST(OpenClFrontTest, SeesThroughMacros) {
+  struct Case {
+    const char* text;
+    const char* want;
+  };
+  for (const Case& item : {
+           Case{"#define J(a, b) a##b\nkernel void k(global int* a) {\n  J(__as, m__)(\"int3\");\n}",
+                "Line 3, column 3: Inline assembly is not taken."},
+           Case{"#define J(a, b) a##b\nkernel void k(global int* a) {\n  J(pri, ntf)(\"x\");\n}",
+                "Line 3, column 3: \"printf\" is refused"},
+           Case{"#define J(a, b) a##b\nint f(void) J(__as, m__)(\"system\");\nkernel void k(global int* a) { f(); }",
+                "Inline assembly is not taken."},
+       }) {
+    Input input;
+    input.entry = "k";
+    input.params = {{.name = "b"}};
+    EXPECT_FALSE(input.Vet(item.text).has_value()) << item.text;
+    EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.text;
+  }
 }
 
 // Splices and comments vanish from tokens and stay in places.

@@ -166,7 +166,10 @@ class Delegate : public wabt::BinaryReaderNop {
   Result RecordLocal(Result validated, Index local);
   Result RecordTable(Result validated, Index table, uint64_t imm);
   // An access or an operation with the prefix 0xfd, or an ordinary one.
-  Result RecordAccess(Result validated, Address offset, uint64_t lane = 0);
+  Result RecordAccess(Result validated, Address offset, std::optional<uint64_t> lane = std::nullopt);
+  // wabt takes unsigned 64-bit numbers with bits beyond the 64th and drops those. Refuses one whose encoding ends at
+  // byte `end` of the module.
+  Result CheckUnsigned64(uint64_t end);
   Result RecordSimd(Result validated, uint64_t lane, const SimdImmediates* immediates);
   Result OnConst(wabt::Type type, uint64_t low, uint64_t high = 0);
   Result AddElementGlobal(uint32_t global, wabt::Type type);
@@ -175,6 +178,7 @@ class Delegate : public wabt::BinaryReaderNop {
   Result EndConstant();
   void AddLocals(uint32_t count, ValueType type);
   Result AddTable(wabt::Type type, const wabt::Limits& entries, std::optional<ImportDecl> import);
+  Result CheckPages(const wabt::Limits& pages);
   Result AddMemory(const wabt::Limits& pages, std::optional<ImportDecl> import);
   Result AddGlobal(wabt::Type type, bool is_mutable, std::optional<ImportDecl> import);
   bool IsTable64(Index table) const { return table < module_.tables.size() && module_.tables[table].limits.is_64; }

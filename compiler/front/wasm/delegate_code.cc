@@ -162,12 +162,29 @@ Result Delegate::RecordSimd(Result validated, uint64_t lane, const SimdImmediate
   return Record(validated, PackSimd(static_cast<uint32_t>(row_ - rows_), lane, at));
 }
 
-Result Delegate::RecordAccess(Result validated, Address offset, uint64_t lane) {
+// A number of ten bytes has one bit in the last of them; what precedes it never ends in a byte that is continued.
+Result Delegate::CheckUnsigned64(uint64_t end) {
+  constexpr uint64_t kBytesMax = 10;
+  if (end < kBytesMax || state->data[end - 1] <= 1) {
+    return Result::Ok;
+  }
+  const uint8_t* number = state->data + end - kBytesMax;
+  if (!std::all_of(number, number + kBytesMax - 1, [](uint8_t byte) { return (byte & 0x80) != 0; })) {
+    return Result::Ok;
+  }
+  return Refuse(end - kBytesMax, "The module is not valid WebAssembly: a number is larger than 64 bits.");
+}
+
+Result Delegate::RecordAccess(Result validated, Address offset, std::optional<uint64_t> lane) {
+  // A lane is one byte behind the offset.
+  if (Failed(CheckUnsigned64(state->offset - (lane.has_value() ? 1 : 0)))) {
+    return Result::Error;
+  }
   if (row_->instr.kind != InstrKind::kSimd) {
     return Record(validated, offset);
   }
   const SimdImmediates immediates{offset, 0};
-  return RecordSimd(validated, lane, &immediates);
+  return RecordSimd(validated, lane.value_or(0), &immediates);
 }
 
 Result Delegate::RecordTable(Result validated, Index table, uint64_t imm) {
@@ -225,10 +242,10 @@ Result Delegate::OnAtomicRmwCmpxchgExpr(Opcode opcode, Index memory, Address ali
   return RecordAccess(validator_.OnAtomicRmwCmpxchg(Here(), opcode, At(memory), Alignment(align_log2)), offset);
 }
 Result Delegate::OnAtomicNotifyExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return Record(validator_.OnAtomicNotify(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+  return RecordAccess(validator_.OnAtomicNotify(Here(), opcode, At(memory), Alignment(align_log2)), offset);
 }
 Result Delegate::OnAtomicWaitExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
-  return Record(validator_.OnAtomicWait(Here(), opcode, At(memory), Alignment(align_log2)), offset);
+  return RecordAccess(validator_.OnAtomicWait(Here(), opcode, At(memory), Alignment(align_log2)), offset);
 }
 Result Delegate::OnLoadSplatExpr(Opcode opcode, Index memory, Address align_log2, Address offset) {
   return RecordAccess(validator_.OnLoadSplat(Here(), opcode, At(memory), Alignment(align_log2)), offset);

@@ -269,8 +269,26 @@ Result Delegate::OnTable(Index, wabt::Type type, const wabt::Limits* entries) {
   return Result::Ok;
 }
 
+// The reader has just passed the limits: the initial size and, where there is one, the maximum.
+Result Delegate::CheckPages(const wabt::Limits& pages) {
+  if (!pages.is_64) {
+    return Result::Ok;
+  }
+  uint64_t end = state->offset;
+  if (Failed(CheckUnsigned64(end))) {
+    return Result::Error;
+  }
+  if (!pages.has_max) {
+    return Result::Ok;
+  }
+  for (--end; end > 0 && (state->data[end - 1] & 0x80) != 0;) {
+    --end;
+  }
+  return CheckUnsigned64(end);
+}
+
 Result Delegate::AddMemory(const wabt::Limits& pages, std::optional<ImportDecl> import) {
-  if (Failed(validator_.OnMemory(Here(), pages))) {
+  if (Failed(CheckPages(pages)) || Failed(validator_.OnMemory(Here(), pages))) {
     return Result::Error;
   }
   Memory memory;

@@ -139,7 +139,8 @@ std::vector<ir::KernelParam> EntryParams(const Module& module, const WasmOptions
   std::vector<ir::KernelParam> params;
   for (const ParamSpec& param : options.params) {
     params.push_back(
-        {param.name, param.is_buffer, param.is_writable, param.is_buffer ? module.address_type() : param.scalar});
+        {param.name, param.is_buffer, param.is_writable, param.is_buffer ? module.address_type() : param.scalar,
+         param.is_read});
   }
   return params;
 }

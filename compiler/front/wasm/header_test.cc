@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "compiler/front/wasm/testing/files.h"
 #include "compiler/front/wasm/wasm_front.h"
+#include "compiler/ir/interpret.h"
 #include "compiler/ir/verify.h"
 #include "compiler/math/math_module.h"
 
@@ -103,6 +105,19 @@ std::string EveryFunction() {
         std::string("  hpvm_atomic_store_i") + bits + "(" + at + ", hpvm_atomic_load_i" + bits + "(" + at + "));\n";
     source += std::string("  *out++ = hpvm_atomic_cmpxchg_i") + bits + "(" + at + ", 1, 2);\n";
   }
+  for (const std::string bits : {"32", "64"}) {
+    const std::string at = "(uint" + bits + "_t*)a", real = bits == "32" ? "(float*)a" : "(double*)a";
+    for (const char* update : {"add", "sub", "and", "or", "xor", "xchg", "min", "max"}) {
+      source += std::string("  *out++ = (int64_t)hpvm_atomic_") + update + "_u" + bits + "(" + at + ", 3);\n";
+    }
+    source += "  hpvm_atomic_store_u" + bits + "(" + at + ", hpvm_atomic_load_u" + bits + "(" + at + "));\n";
+    source += "  *out++ = (int64_t)hpvm_atomic_cmpxchg_u" + bits + "(" + at + ", 1, 2);\n";
+    for (const char* update : {"min", "max", "xchg"}) {
+      source += std::string("  *b++ = hpvm_atomic_") + update + "_f" + bits + "(" + real + ", 3);\n";
+    }
+    source += "  hpvm_atomic_store_f" + bits + "(" + real + ", hpvm_atomic_load_f" + bits + "(" + real + "));\n";
+    source += "  *b++ = hpvm_atomic_cmpxchg_f" + bits + "(" + real + ", 1, 2);\n";
+  }
   source +=
       "  b[0] = hpvm_atomic_add_f32((float*)a, 1) + hpvm_atomic_add_f64(b, 1);\n"
       "  int* shared = (int*)hpvm_local_alloc(64);\n  shared[hpvm_x()] = hpvm_y() + hpvm_z();\n  hpvm_barrier();\n"
@@ -124,6 +139,62 @@ TEST_F(HeaderTest, EveryFunctionIsKnown) {
       ASSERT_TRUE(Build(source, name, flags + " -std=" + standard)) << Log();
       ASSERT_NO_FATAL_FAILURE(ExpectAccepted());
     }
+  }
+}
+
+// Reals by way of their bits: each pair of signs, both directions; and vectors.
+TEST_F(HeaderTest, RealAtomicsAndVectorsCompute) {
+  const std::string source = "#include \"hpvm.h\"\n" R"(
+HPVM_KERNEL void run(float* a, double* b) {
+  static const float values[] = {1.5f, -2.5f, 0.0f, -0.0f, 1e30f, -1e-30f};
+  float* out = a;
+  for (int i = 0; i < 6; ++i) {
+    for (int k = 0; k < 6; ++k) {
+      out[0] = values[i];
+      out[1] = values[i];
+      float old = hpvm_atomic_min_f32(out, values[k]);
+      hpvm_assert(old == values[i]);
+      hpvm_atomic_max_f32(out + 1, values[k]);
+      hpvm_assert(out[0] == hpvm_min_f32(values[i], values[k]) && out[1] == hpvm_max_f32(values[i], values[k]));
+      hpvm_assert(hpvm_copysign_f32(1, out[0]) == hpvm_copysign_f32(1, hpvm_min_f32(values[i], values[k])));
+      hpvm_assert(hpvm_copysign_f32(1, out[1]) == hpvm_copysign_f32(1, hpvm_max_f32(values[i], values[k])));
+      out += 2;
+    }
+  }
+  b[0] = -3;
+  hpvm_assert(hpvm_atomic_min_f64(b, -4) == -3 && b[0] == -4);
+  hpvm_assert(hpvm_atomic_max_f64(b, 2) == -4 && b[0] == 2);
+  hpvm_assert(hpvm_atomic_cmpxchg_f64(b, 1, 9) == 2 && b[0] == 2);
+  hpvm_assert(hpvm_atomic_cmpxchg_f64(b, 2, 9) == 2 && b[0] == 9);
+  hpvm_assert(hpvm_atomic_xchg_f64(b, 1) == 9 && hpvm_atomic_load_f64(b) == 1);
+  unsigned* u = (unsigned*)(b + 1);
+  *u = 5;
+  hpvm_assert(hpvm_atomic_max_u32(u, 0xffffffffu) == 5 && *u == 0xffffffffu);
+  hpvm_assert(hpvm_atomic_sub_u32(u, 1) == 0xffffffffu && hpvm_atomic_load_u32(u) == 0xfffffffeu);
+  hpvm_f32x4 v = *(hpvm_f32x4*)values * 2 + 1;
+  hpvm_assert(v.x == 4 && v.y == -4 && v.z == 1 && v[3] == 1 && sizeof(v) == 16);
+  hpvm_u8x4 bytes = {250, 1, 2, 3};
+  bytes += (unsigned char)10;
+  hpvm_assert(bytes.x == 4 && bytes.w == 13);
+  b[2] = 1;
+}
+)";
+  for (const char* flags : {"--target=wasm32", "--target=wasm32 -O3 -msimd128"}) {
+    SCOPED_TRACE(flags);
+    ASSERT_TRUE(Build(source, "kernel.c", flags)) << Log();
+    const WasmOptions options{.entry = "run", .params = {{.name = "a"}, {.name = "b"}}, .module_name = "header"};
+    const ReadOutcome outcome = ReadWasm(wasm::ReadBytes(folder_ / "out.wasm"), options);
+    ASSERT_TRUE(outcome.module) << ToString(outcome.diagnostics);
+    std::vector<float> a(72);
+    std::vector<double> b(3);
+    ir::Launch launch;
+    launch.extent = {1, 1, 1};
+    launch.arguments = {{reinterpret_cast<uint8_t*>(a.data()), a.size() * sizeof(float), 0},
+                        {reinterpret_cast<uint8_t*>(b.data()), b.size() * sizeof(double), 0}};
+    const auto report = ir::Interpret(*outcome.module, launch);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->code, ir::TrapCode::kNone) << ir::ToString(*report, *outcome.module);
+    EXPECT_EQ(b[2], 1);
   }
 }
 

@@ -234,6 +234,32 @@ TEST(HostileTest, CutAndBent) {
   }
 }
 
+// Unsigned numbers of ten bytes have one bit in the last one; wabt's reader drops three more that may stand there.
+TEST(HostileTest, NumbersBeyond64Bits) {
+  const char want[] = "not valid WebAssembly: a number is larger than 64 bits.";
+  const auto ten = [](uint8_t last) { return Repeated({0x80}, 9) + Bytes{last}; };
+  const auto module = [](const Bytes& pages, const Bytes& code) {
+    const Bytes body = Bytes{0} + code + Bytes{0x0b};
+    return kHeader + Section(1, Bytes{1} + kType) + Section(3, {1, 0}) + Section(5, Bytes{1} + pages) + kExport +
+           Section(10, Bytes{1} + Number(body.size()) + body);
+  };
+  const Bytes one = {4, 1};  // A 64-bit memory of a page.
+  const Bytes address = {0x42, 0}, vector = Bytes{0xfd, 0x0c} + Repeated({0}, 16);
+  const auto load = [&](const Bytes& offset) { return module(one, address + Bytes{0x28, 2} + offset + Bytes{0x1a}); };
+  EXPECT_TRUE(Read(load(ten(0))).module);
+  EXPECT_TRUE(Read(load(ten(1))).module) << ToString(Read(load(ten(1))).diagnostics);
+  for (const uint8_t last : {2, 3, 8, 15}) {
+    ExpectRefused(load(ten(last)), want);
+    ExpectRefused(module(one, address + vector + Bytes{0xfd, 0x54, 0} + ten(last) + Bytes{3, 0x1a}), want);
+    ExpectRefused(module(one, address + vector + Bytes{0xfd, 0x57, 3} + ten(last) + Bytes{1, 0x1a}), want);
+    ExpectRefused(module(Bytes{4} + ten(last), {}), want);
+    ExpectRefused(module(Bytes{5} + ten(last) + Bytes{1}, {}), want);
+    ExpectRefused(module(Bytes{5, 1} + ten(last), {}), want);
+  }
+  EXPECT_FALSE(Read(load(ten(16))).module);  // The reader sees these.
+  EXPECT_TRUE(Read(module(Bytes{5} + ten(0) + Bytes{1}, {})).module);
+}
+
 // What is not supported has its name and its place.
 TEST(HostileTest, OtherProposals) {
   const auto body = [](const Bytes& code) { return OneFunction(Bytes{0} + code + Bytes{0x0b}); };

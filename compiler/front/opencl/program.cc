@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/front/opencl/program.h"
+
+#include "compiler/front/opencl/bridge/bridge.h"
+#include "compiler/sibling_library.h"
+
+namespace hpvm::opencl {
+namespace {
+
+constexpr char kBridge[] = "libhpvm-opencl.so";
+// Set once by PrepareOpenCl.
+hpvm_opencl_describe_function g_describe = nullptr;
+
+// What a listener is told goes on only up to here; no text of the allowed size has more that matters.
+constexpr size_t kItemsMax = 100'000;
+
+Program& Of(void* context) { return *static_cast<Program*>(context); }
+Place PlaceOf(hpvm_opencl_place place) { return {.line = place.line, .column = place.column}; }
+
+void AddFault(void* context, hpvm_opencl_place place, const char* message) {
+  Of(context).faults.push_back({PlaceOf(place), message});
+}
+
+void AddKernel(void* context, const char* name, hpvm_opencl_place place, const uint32_t group[3]) {
+  Of(context).kernels.push_back({name, PlaceOf(place), {group[0], group[1], group[2]}, {}});
+}
+
+Parameter::Kind KindOf(hpvm_opencl_kind kind) {
+  using Kind = Parameter::Kind;
+  switch (kind) {
+    case HPVM_OPENCL_GLOBAL:
+      return Kind::kGlobal;
+    case HPVM_OPENCL_LOCAL:
+      return Kind::kLocal;
+    case HPVM_OPENCL_INTEGER:
+      return Kind::kInteger;
+    case HPVM_OPENCL_FLOAT:
+      return Kind::kFloat;
+    case HPVM_OPENCL_VECTOR:
+      return Kind::kVector;
+    case HPVM_OPENCL_RECORD:
+      return Kind::kRecord;
+    case HPVM_OPENCL_OPAQUE:
+      return Kind::kOpaque;
+    default:
+      return Kind::kOther;
+  }
+}
+
+void AddParameter(void* context, const hpvm_opencl_parameter* told) {
+  Of(context).kernels.back().parameters.push_back(
+      {KindOf(told->kind), told->bits, told->is_const != 0, told->text, PlaceOf(told->place)});
+}
+
+void AddVariable(void* context, const hpvm_opencl_variable* told) {
+  Program& program = Of(context);
+  if (program.variables.size() < kItemsMax) {
+    using Space = Variable::Space;
+    const Space space = told->space == HPVM_OPENCL_IN_LOCAL      ? Space::kLocal
+                        : told->space == HPVM_OPENCL_IN_CONSTANT ? Space::kConstant
+                                                                 : Space::kPrivate;
+    program.variables.push_back({space, told->bytes, told->name, told->function, PlaceOf(told->place)});
+  } else if (program.variables.size() == kItemsMax && program.faults.empty()) {
+    program.faults.push_back(
+        {PlaceOf(told->place), "there are more variables than the limit (" + std::to_string(kItemsMax) + ")"});
+  }
+}
+
+void SetText(void* context, const char* bytes, size_t count) { Of(context).text.assign(bytes, count); }
+
+}  // namespace
+
+Status PrepareOpenCl() {
+  if (g_describe != nullptr) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(void* const function,
+                         LoadSiblingLibrary(kBridge, "hpvm_opencl_describe", LibraryScope::kShared));
+  g_describe = reinterpret_cast<hpvm_opencl_describe_function>(function);
+  return absl::OkStatus();
+}
+
+StatusOr<Program> ReadProgram(std::string_view text, const std::vector<std::string>& arguments) {
+  if (g_describe == nullptr) {
+    return FailedPrecondition(std::string("The reader of OpenCL C (") + kBridge + ") has not been loaded.");
+  }
+  const std::string terminated(text);
+  std::vector<const char*> pointers;
+  for (const std::string& argument : arguments) {
+    pointers.push_back(argument.c_str());
+  }
+  Program program;
+  const hpvm_opencl_listener listener = {&program, AddFault, AddKernel, AddParameter, AddVariable, SetText};
+  const hpvm_opencl_request request = {terminated.c_str(), terminated.size(), pointers.data(), pointers.size()};
+  g_describe(&request, &listener);
+  if (program.faults.empty() && program.text.empty()) {
+    program.faults.push_back({{.line = 0, .column = 0}, "the compiler gave no answer"});
+  }
+  return program;
+}
+
+}  // namespace hpvm::opencl

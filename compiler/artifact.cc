@@ -24,12 +24,13 @@ void WriteParams(const std::vector<ir::KernelParam>& params, WireWriter& out) {
     out.Text(param.name);
     out.U8(param.is_buffer);
     out.U8(param.is_writable);
+    out.U8(param.is_read);
     out.U8(static_cast<uint8_t>(param.type));
   }
 }
 
 std::vector<ir::KernelParam> ReadParams(WireReader& in) {
-  std::vector<ir::KernelParam> params(in.Count(7));
+  std::vector<ir::KernelParam> params(in.Count(8));
   if (params.size() > limits::kKernelParamsMax) {
     in.Fail();
     params.clear();
@@ -38,6 +39,7 @@ std::vector<ir::KernelParam> ReadParams(WireReader& in) {
     param.name = in.Text();
     param.is_buffer = in.Flag();
     param.is_writable = in.Flag();
+    param.is_read = in.Flag();
     uint8_t type = in.U8();
     if (type > static_cast<uint8_t>(ir::Type::kF64)) {
       in.Fail();

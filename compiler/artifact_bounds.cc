@@ -31,6 +31,23 @@ ir::Wide ReadWide(WireReader& in) {
   return static_cast<ir::Wide>(static_cast<unsigned __int128>(high) << 64 | low);
 }
 
+void WriteEnd(const ir::Exact& end, WireWriter& out) {
+  out.U8(end ? 1 : 0);
+  if (end) {
+    WriteWide(*end, out);
+  }
+}
+ir::Exact ReadEnd(WireReader& in) {
+  if (!in.Flag()) {
+    return {};
+  }
+  const ir::Wide value = ReadWide(in);
+  if (!ir::IsKept(value)) {
+    in.Fail();
+  }
+  return value;
+}
+
 void WriteIndices(const std::vector<uint32_t>& indices, WireWriter& out) {
   out.U32(static_cast<uint32_t>(indices.size()));
   for (uint32_t index : indices) {
@@ -72,8 +89,8 @@ void WriteAtom(const Atom& atom, WireWriter& out) {
   out.U8(atom.bits);
   out.U8(static_cast<uint8_t>(atom.code));
   out.U32(atom.index);
-  WriteWide(atom.range.lo, out);
-  WriteWide(atom.range.hi, out);
+  WriteEnd(atom.range.lo(), out);
+  WriteEnd(atom.range.hi(), out);
   out.U32(static_cast<uint32_t>(atom.operands.size()));
   for (const Polynomial& operand : atom.operands) {
     WritePolynomial(operand, out);
@@ -95,8 +112,8 @@ Atom ReadAtom(WireReader& in) {
   atom.kind = static_cast<Atom::Kind>(kind);
   atom.code = static_cast<ir::Opcode>(code);
   atom.index = in.U32();
-  atom.range.lo = ReadWide(in);
-  atom.range.hi = ReadWide(in);
+  const ir::Exact lo = ReadEnd(in);
+  atom.range = {lo, ReadEnd(in)};
   atom.operands.resize(in.Count(4));
   for (Polynomial& operand : atom.operands) {
     operand = ReadPolynomial(in);
@@ -253,7 +270,7 @@ class Validator {
       case Atom::Kind::kTrip:
         return atom.index < program_.loops.size();
       case Atom::Kind::kRange:
-        return atom.range.Within(-ir::kWideMax, ir::kWideMax);
+        return true;
       case Atom::Kind::kOperation:
         return atom.operands.size() == 1 || atom.operands.size() == 2;
       case Atom::Kind::kEither:
@@ -325,7 +342,7 @@ void WriteBounds(const ir::BoundsProgram& program, WireWriter& out) {
 
 ir::BoundsProgram ReadBounds(WireReader& in) {
   ir::BoundsProgram program;
-  program.atoms.resize(in.Count(47));
+  program.atoms.resize(in.Count(17));
   for (Atom& atom : program.atoms) {
     atom = ReadAtom(in);
   }

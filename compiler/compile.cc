@@ -11,6 +11,7 @@
 #include "compiler/ir/text.h"
 #include "compiler/pass/check_barriers.h"
 #include "compiler/pass/count_work.h"
+#include "compiler/pass/cut_panics.h"
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/pipeline.h"
 #if HPVMD_HAS_OPENCL_BACK
@@ -66,7 +67,7 @@ void RefuseBarriers(const CompileRequest& request, std::span<const uint8_t> byte
   }
   Artifact outline = DescribeModule(module);
   outline.module_name = request.module_name;
-  AddSourceInfo(bytes, module, &outline, &unused);
+  AddSourceInfo(bytes, module, {}, &outline, &unused);
   if (!outline.lines.empty()) {
     found.clear();
     CheckBarriers(module, place, found, [&](uint32_t source) { return PlaceOf(outline, source); });
@@ -263,7 +264,7 @@ CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t
   artifact->module_name = request.module_name;
   artifact->entry = request.entry;
   artifact->fast_math = IsFast(request);
-  AddSourceInfo(bytes, *front.module, &*artifact, &result.diagnostics);
+  AddSourceInfo(bytes, *front.module, front.places, &*artifact, &result.diagnostics);
   artifact->read_ns = front.read_ns;
   artifact->pass_ns = front.pass_ns;
   if (artifact->emit_ns == 0 && IsForGpu(request)) {
@@ -350,6 +351,7 @@ FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t
     return result;
   }
   begin = RealClock().Now();
+  result.places = CutPanics(*read.module);
   RefuseBarriers(request, bytes, *read.module, &result.diagnostics);
   if (HasErrors(result.diagnostics)) {
     return result;

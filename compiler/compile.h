@@ -5,10 +5,12 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "compiler/artifact.h"
 #include "compiler/back/llvm/llvm_back.h"
+#include "compiler/ir/source_place.h"
 #include "compiler/service.h"
 
 namespace hpvm {
@@ -26,6 +28,7 @@ CompileResult CompileModule(const CompileRequest& request, std::span<const uint8
 struct FrontResult {
   Diagnostics diagnostics;
   std::optional<ir::Module> module;
+  std::vector<ir::SourcePlace> places;  // Of panics.
   uint64_t read_ns = 0, pass_ns = 0;
 };
 // `report` receives what passes remark, unless it is null.

@@ -47,7 +47,8 @@ Artifact NativeArtifact(const CompileRequest& request, GpuFormat format, std::sp
     artifact.params.push_back({.name = param.name,
                                .is_buffer = param.is_buffer,
                                .is_writable = param.is_writable,
-                               .type = param.is_buffer ? ir::Type::kI64 : param.scalar});
+                               .type = param.is_buffer ? ir::Type::kI64 : param.scalar,
+                               .is_read = param.is_read});
   }
   artifact.code.assign(code.begin(), code.end());
   artifact.gpu.format = format;
@@ -142,21 +143,22 @@ CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const 
 
 CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&) {
   CompileResult result;
-  std::optional<std::string> options = opencl::VetOpenCl(bytes,
-                                                         {.module_name = request.module_name,
-                                                          .entry = request.entry,
-                                                          .params = request.params,
-                                                          .options = request.options,
-                                                          .target = &request.gpu},
-                                                         result.diagnostics);
-  if (!options.has_value()) {
+  std::optional<opencl::Vetted> vetted = opencl::VetOpenCl(bytes,
+                                                           {.module_name = request.module_name,
+                                                            .entry = request.entry,
+                                                            .params = request.params,
+                                                            .options = request.options,
+                                                            .target = &request.gpu},
+                                                           result.diagnostics);
+  if (!vetted.has_value()) {
     return result;
   }
   GpuVariant variant;
   variant.entry = request.entry;
   variant.arguments = ArgumentsOf(request.params);
-  Artifact artifact = NativeArtifact(request, GpuFormat::kOpenClC, bytes, std::move(variant));
-  artifact.gpu.options = *std::move(options);
+  const std::span<const uint8_t> text(reinterpret_cast<const uint8_t*>(vetted->text.data()), vetted->text.size());
+  Artifact artifact = NativeArtifact(request, GpuFormat::kOpenClC, text, std::move(variant));
+  artifact.gpu.options = std::move(vetted->options);
   return Finish(request, std::move(artifact), std::move(result.diagnostics));
 }
 

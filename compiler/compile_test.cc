@@ -5,12 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+#include <string>
+
 #include "base/hash.h"
+#include "compiler/debug/place.h"
+#include "compiler/front/opencl/program.h"
 #include "compiler/front/spirv/testing/assemble.h"
 #include "compiler/front/spirv/testing/modules.h"
+#include "compiler/front/wasm/testing/files.h"
 #include "compiler/front/wasm/testing/wabt.h"
 #include "compiler/infer_params.h"
 #include "compiler/ir/access.h"
+#include "compiler/ir/walk.h"
 #if HPVMD_HAS_KERNEL_IL
 #include "compiler/back/kernel_il/kernel_il.h"
 #endif
@@ -251,6 +259,7 @@ TEST(CompileTest, MakesOfEachKindWhatEachTargetTakes) {
       {static_cast<ModuleKind>(9), &bits, "scale", Target::kOpenCl, KernelIl::kNone, GpuFormat::kNone,
        "The module's kind (9) is not known."},
   };
+  ASSERT_TRUE(opencl::PrepareOpenCl().ok());
 #if HPVMD_HAS_KERNEL_IL
   ASSERT_TRUE(PrepareKernelIl().ok());
 #endif
@@ -301,6 +310,58 @@ TEST(CompileTest, ListsWhatTheDeviceGets) {
     compiled.request.listing = Listing::kAssembly;
     result = compiled.Run();
     EXPECT_THAT(ToString(result.diagnostics), HasSubstr("for a GPU there is the kernel IR (ir)"));
+  }
+}
+
+// A kernel of Rust's with std (tests/golden/rust): what panics is cut, so that hardly more than the author's code is
+// left for any back end, and each panic has the author's line. The budget is of operations, since time would depend on
+// the machine; before it was 80,000.
+TEST(CompileTest, RustPanicsAreCutAtTheAuthorsLines) {
+  const std::string folder = HPVMD_SOURCE_DIR "/tests/golden/rust/";
+  Compiled compiled;
+  compiled.bytes = wasm::ReadBytes(folder + "panics.wasm");
+  compiled.request.params = {
+      {.name = "x", .is_writable = false}, {.name = "out"}, {.name = "count", .is_buffer = false}};
+  const std::string source = wasm::ReadText(folder + "panics.rs");
+  const auto line_of = [&](const std::string& mark) {
+    const size_t at = source.find("// LINE " + mark);
+    HPVMD_CHECK(at != std::string::npos);
+    return "panics.rs:" +
+           std::to_string(1 + std::count(source.begin(), source.begin() + static_cast<ptrdiff_t>(at), '\n'));
+  };
+  struct Case {
+    const char* entry;
+    std::set<std::string> lines;
+  };
+  for (const Case& item :
+       {Case{"gather", {line_of("gather")}}, Case{"root", {line_of("unwrap"), line_of("panic"), line_of("store")}}}) {
+    compiled.request.entry = item.entry;
+    for (const ArtifactKind target : {ArtifactKind::kCpuImage, ArtifactKind::kOpenCl}) {
+      compiled.request.target = target;
+      const FrontResult front = PrepareModule(compiled.request, compiled.bytes);
+      ASSERT_TRUE(front.module.has_value()) << ToString(front.diagnostics);
+      const ir::Function& entry = front.module->function(front.module->entry);
+      uint32_t ops = 0, calls = 0;
+      ir::ForEachOp(entry, [&](ir::OpId id) {
+        ++ops;
+        calls += ir::Info(entry.op(id).code).family == ir::Family::kCall ? 1 : 0;
+      });
+      EXPECT_LE(ops, 200u) << item.entry;
+      EXPECT_EQ(calls, 0u) << item.entry;
+    }
+    compiled.request.target = ArtifactKind::kCpuImage;
+    const CompileResult result = compiled.Run();
+    ASSERT_TRUE(result.artifact.has_value()) << ToString(result.diagnostics);
+    const FrontResult front = PrepareModule(compiled.request, compiled.bytes);
+    const ir::Function& entry = front.module->function(front.module->entry);
+    std::set<std::string> lines;
+    ir::ForEachOp(entry, [&](ir::OpId id) {
+      if (entry.op(id).code == ir::Opcode::kTrap) {
+        const std::string place = PlaceOf(*result.artifact, entry.op(id).source);
+        lines.insert(place.substr(0, place.rfind(':')));
+      }
+    });
+    EXPECT_EQ(lines, item.lines) << item.entry;
   }
 }
 

@@ -178,6 +178,7 @@ StatusOr<std::vector<ParamSpec>> InferParams(ir::Module module, Abi abi) {
     param.name = "p" + std::to_string(params.size() - 1);
     param.is_buffer = type == module.address_type() && marks != 0 && !uses.IsNumber(value);
     param.is_writable = param.is_buffer && (marks & kWrittenThrough) != 0;
+    param.is_read = (marks & kReadThrough) != 0;
     param.scalar = type;
     if (param.is_buffer && abi == Abi::kHpvmWeb && i + 1 < count) {
       ++i;  // Its size.

@@ -19,6 +19,8 @@ namespace hpvm {
 namespace {
 
 constexpr Duration kSendMax = std::chrono::seconds(10);
+// How often a caller looks at its stop word.
+constexpr Duration kStopPause = std::chrono::milliseconds(10);
 // Records that wait to be sent: kernels settle one by one.
 constexpr size_t kKeptMax = 256;
 
@@ -65,7 +67,8 @@ class ZygoteClient final : public CompilerService {
   void Keep(const Sha256& name, bool is_costs, std::span<const uint8_t> record);
   void SendKept();
   Status Send(uint64_t id, const CompileRequest& request, int module_fd, Time deadline);
-  StatusOr<Answer> WaitFor(uint64_t id, Time deadline);
+  StatusOr<Answer> WaitFor(uint64_t id, Time deadline, const std::atomic<uint32_t>* stop);
+  void SendCancel(uint64_t id);
 
   UniqueFd socket_;
   const ArtifactKey key_;
@@ -113,6 +116,9 @@ Status ZygoteClient::Send(uint64_t id, const CompileRequest& request, int module
   if (deadline <= now) {
     return DeadlineExceeded("The deadline passed before the compile began.");
   }
+  if (request.stop != nullptr && request.stop->load() != 0) {
+    return Cancelled("The compile was cancelled before it began.");
+  }
   message.remaining_ns = deadline == kNever ? 0 : static_cast<uint64_t>((deadline - now).count());
   SendKept();
   const int fds[] = {module_fd};
@@ -157,16 +163,16 @@ void ZygoteClient::SendKept() {
   }
 }
 
-StatusOr<ZygoteClient::Answer> ZygoteClient::WaitFor(uint64_t id, Time deadline) {
+StatusOr<ZygoteClient::Answer> ZygoteClient::WaitFor(uint64_t id, Time deadline, const std::atomic<uint32_t>* stop) {
   std::unique_lock lock(mutex_);
-  Answer& answer = waiting_[id];
-  auto is_done = [&] { return answer.has_arrived || !broken_.ok(); };
-  if (deadline == kNever) {
-    arrived_.wait(lock, is_done);
-  } else {
-    arrived_.wait_for(lock, deadline - RealClock().Now(), is_done);
+  const auto is_stopped = [&] { return stop != nullptr && stop->load() != 0; };
+  Time now = RealClock().Now();
+  while (!waiting_[id].has_arrived && broken_.ok() && now < deadline && !is_stopped()) {
+    // The years until kNever are more than a condition variable can count.
+    arrived_.wait_for(lock, std::min(deadline - now, stop != nullptr ? kStopPause : Duration(std::chrono::hours(1))));
+    now = RealClock().Now();
   }
-  Answer taken = std::move(answer);
+  Answer taken = std::move(waiting_[id]);
   waiting_.erase(id);
   if (taken.has_arrived) {
     return taken;
@@ -174,7 +180,21 @@ StatusOr<ZygoteClient::Answer> ZygoteClient::WaitFor(uint64_t id, Time deadline)
   if (!broken_.ok()) {
     return broken_;
   }
-  return DeadlineExceeded("The deadline passed while the module was being compiled.");
+  // Whoever watches the deadline may have set the stop word for it. The zygote knows the deadline by itself.
+  if (RealClock().Now() >= deadline) {
+    return DeadlineExceeded("The deadline passed while the module was being compiled.");
+  }
+  lock.unlock();
+  SendCancel(id);
+  return Cancelled("The compile was cancelled.");
+}
+
+void ZygoteClient::SendCancel(uint64_t id) {
+  std::lock_guard lock(send_mutex_);
+  const Status sent = SendFrame(socket_.get(), EncodeCancel({id}), {}, {}, RealClock().Now() + kSendMax);
+  if (!sent.ok()) {
+    shutdown(socket_.get(), SHUT_RDWR);  // As in Send.
+  }
 }
 
 StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Time deadline) {
@@ -200,8 +220,14 @@ StatusOr<CompileOutcome> ZygoteClient::Compile(const CompileRequest& request, Ti
     waiting_.erase(id);
     return sent;
   }
-  HPVMD_ASSIGN_OR_RETURN(Answer answer, WaitFor(id, deadline));
+  HPVMD_ASSIGN_OR_RETURN(Answer answer, WaitFor(id, deadline, request.stop));
+  if (answer.response.end == CompileEnd::kDeadline) {
+    return DeadlineExceeded(answer.response.diagnostics.front().message);
+  }
   CompileOutcome outcome;
+  if (answer.response.end == CompileEnd::kLimit) {
+    outcome.limit = ResourceExhausted(answer.response.diagnostics.front().message);
+  }
   outcome.diagnostics = std::move(answer.response.diagnostics);
   outcome.from_cache = answer.response.from_cache;
   outcome.cpu = Duration(static_cast<int64_t>(std::min<uint64_t>(answer.response.cpu_ns, INT64_MAX)));

@@ -4,6 +4,7 @@
 #ifndef HPVMD_COMPILER_SERVICE_H_
 #define HPVMD_COMPILER_SERVICE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,10 @@
 
 namespace hpvm {
 
+// Of one compile by the clock, for one that gets no processor time, or waits for something: a busy machine is not to
+// refuse what a quiet one compiles. limits::kCompileSecondsMax is of processor time.
+inline constexpr uint32_t kCompileWallSecondsMax = 600;
+
 enum class ModuleKind : uint8_t { kWasm = 1, kSpirv = 2, kOpenCl = 3, kBitstream = 4 };
 
 // What the graph says of one kernel parameter.
@@ -30,6 +35,7 @@ struct ParamSpec {
   bool is_buffer = true;
   bool is_writable = true;           // Buffers.
   ir::Type scalar = ir::Type::kI32;  // Scalars.
+  bool is_read = true;               // Buffers; for people alone (explain): false where a kernel only writes.
 };
 
 enum class Abi : uint8_t {
@@ -70,12 +76,17 @@ struct CompileRequest {
   bool explain = false;
   Listing listing = Listing::kNone;
   std::string level;
+  // Not zero: nobody wants the artifact any more, and Compile returns kCancelled. Borrowed until it does; may be null.
+  const std::atomic<uint32_t>* stop = nullptr;
 };
 
 struct CompileOutcome {
   // Errors: the module or entry is refused, `artifact` is empty. Warnings may stand beside an artifact.
   Diagnostics diagnostics;
   std::optional<Artifact> artifact;
+  // kResourceExhausted: a limit of the compiler's ended the compile. That is said in `diagnostics` as well, and says
+  // nothing of the module: elsewhere, or at another time, it may compile.
+  Status limit;
   bool from_cache = false;
   Duration elapsed{0};  // As the caller waited.
   Duration cpu{0};      // What the compile used of processors; 0 when nothing was compiled.
@@ -84,9 +95,10 @@ struct CompileOutcome {
 // Also where devices leave what they have learnt of its artifacts.
 class CompilerService : public LearntStore {
  public:
-  // Blocks until the compile ends, its caps are reached (a diagnostic says which), or `deadline` passes
-  // (kDeadlineExceeded). A compile that crashes is a diagnostic. kUnavailable when the compiler process is gone. Any
-  // thread; requests run in parallel.
+  // Blocks until the compile ends, its caps are reached (CompileOutcome::limit), `deadline` passes (kDeadlineExceeded),
+  // or the request's stop word is set (kCancelled); in the last two cases the compiling process is killed, within 100
+  // ms. A compile that crashes is a diagnostic. kUnavailable when the compiler process is gone. Any thread; requests
+  // run in parallel.
   virtual StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) = 0;
   // A service that keeps no artifacts keeps nothing of them.
   void Keep(const Sha256&, std::span<const uint8_t>) override {}

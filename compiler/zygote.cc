@@ -17,9 +17,11 @@
 #include <map>
 #include <thread>
 
+#include "base/build_id.h"
 #include "base/memfd.h"
+#include "base/processor_time.h"
 #include "compiler/back/llvm/llvm_back.h"
-#include "compiler/ir/cpu_abi.h"
+#include "compiler/front/opencl/program.h"
 #include "compiler/zygote_cache.h"
 #include "compiler/zygote_child.h"
 #include "compiler/zygote_sandbox.h"
@@ -39,12 +41,6 @@ constexpr size_t kResultBytesMax = limits::kArtifactBytesMax + limits::kMiB;
 // What the client may have kept of one artifact, a few for each class of launches; and of how many artifacts.
 constexpr uint32_t kKeepsMax = 200;
 constexpr size_t kDeliveredMax = 10'000;
-// Kept with every cached artifact's name: a new back end must not find the old one's code.
-std::string CompilerVersion() {
-  return "hpvm-compiler " HPVMD_COMPILER_VERSION ", LLVM 22, image " + std::to_string(ir::kCpuAbiVersion) +
-         ", artifact " + std::to_string(kArtifactFormatVersion);
-}
-
 struct Waiting {
   ZygoteRequest request;
   UniqueFd module;
@@ -61,8 +57,13 @@ struct Child {
   std::vector<uint8_t> received;
 };
 
-// Why a child ended without a result.
-enum class End : uint8_t { kExited, kDeadline, kTooLarge };
+// A child that closed its pipe, and one that wrote too much.
+enum class End : uint8_t { kExited, kTooLarge };
+
+std::string Seconds(uint64_t ns) {
+  const uint64_t tenths = ns / 100'000'000;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
 
 uint64_t Nanoseconds(const timeval& time) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_usec) * 1'000;
@@ -84,16 +85,24 @@ class Zygote {
   Status Start(Waiting job);
   Status Read(Child& child, bool* ended);
   Status Finish(Child& child, End end);
+  Status Cancel(const Frame& frame);
+  void Kill(const Child& child);
+  void ReapKilled();
+  Status EndLate(const Child& child);
   Status WarmUpIfIdle();
+  const Sha256& BuildFor(const CompileRequest& request) const;
   Status Poll();
   Status Respond(const ZygoteResponse& response, std::span<const uint8_t> artifact);
-  Status Refuse(const ZygoteRequest& request, std::string message, uint64_t cpu_ns = 0);
-  std::string WhyDead(const Child& child, End end, int wait_status) const;
+  Status Refuse(const ZygoteRequest& request, std::string message, uint64_t cpu_ns = 0,
+                CompileEnd end = CompileEnd::kItself);
+  Status RefuseDead(const Child& child, End end, int wait_status, uint64_t cpu_ns);
 
   const ZygoteOptions& options_;
   Status LockDown(const std::string& cache_folder);
 
-  ArtifactCache cache_{"", 0};
+  const Sha256 build_ = BuildIdentityOf(MappedObjects());
+  Sha256 opencl_build_;  // With what LoadWhatOpenClNeeds loaded.
+  ArtifactCache cache_{"", 0, build_};
   bool is_locked_down_ = false;
   ArtifactKey key_{};
   CpuTarget target_;
@@ -102,6 +111,7 @@ class Zygote {
   bool is_warm_ = false;
   std::deque<Waiting> waiting_;
   std::vector<Child> children_;
+  std::vector<pid_t> killed_;  // Not waited for yet: giving gigabytes back takes a process a while.
   // Artifacts that the client may say something of, and how often it did.
   struct Kept {
     uint32_t learnt = 0, costs = 0;
@@ -110,19 +120,25 @@ class Zygote {
 };
 
 Zygote::~Zygote() {
-  for (Child& child : children_) {
-    kill(child.pid, SIGKILL);
-    waitpid(child.pid, nullptr, 0);
+  for (const Child& child : children_) {
+    Kill(child);
+  }
+  for (const pid_t pid : killed_) {
+    waitpid(pid, nullptr, 0);
   }
 }
 
 // Before no file can be opened any more. What is missing costs those that need it a message of their own, and not the
 // others their compiler.
-void LoadKernelIl() {
+void LoadWhatOpenClNeeds() {
+  const auto tell = [](const Status& ready) {
+    if (!ready.ok()) {
+      std::fprintf(stderr, "hpvm-compiler: %s\n", Message(ready).c_str());
+    }
+  };
+  tell(opencl::PrepareOpenCl());
 #if HPVMD_HAS_KERNEL_IL
-  if (Status ready = PrepareKernelIl(); !ready.ok()) {
-    std::fprintf(stderr, "hpvm-compiler: %s\n", Message(ready).c_str());
-  }
+  tell(PrepareKernelIl());
 #endif
 }
 
@@ -131,9 +147,10 @@ Status Zygote::Prepare() {
       options_.children_max != 0 ? options_.children_max : std::max(1u, std::thread::hardware_concurrency());
   HPVMD_ASSIGN_OR_RETURN(target_, HostCpuTarget());
   InitializeLlvm();
-  if (options_.has_kernel_il) {
-    LoadKernelIl();
+  if (options_.has_opencl) {
+    LoadWhatOpenClNeeds();
   }
+  opencl_build_ = BuildIdentityOf(MappedObjects());
   if (options_.is_sandboxed) {
     HPVMD_ASSIGN_OR_RETURN(filter_, CallFilter::ForChild());
     HPVMD_ASSIGN_OR_RETURN(own_filter_, CallFilter::ForZygote());
@@ -143,7 +160,7 @@ Status Zygote::Prepare() {
 
 // Opens the folder of the cache, and from then on nothing outside it.
 Status Zygote::LockDown(const std::string& cache_folder) {
-  cache_ = ArtifactCache(cache_folder, options_.cache_bytes_max);
+  cache_ = ArtifactCache(cache_folder, options_.cache_bytes_max, build_);
   is_locked_down_ = true;
   return options_.is_sandboxed ? LockDownZygote(cache_folder, *own_filter_) : absl::OkStatus();
 }
@@ -160,7 +177,7 @@ Status Zygote::Serve() {
   for (;;) {
     HPVMD_RETURN_IF_ERROR(WarmUpIfIdle());
     HPVMD_RETURN_IF_ERROR(Poll());
-    while (!waiting_.empty() && children_.size() < children_max_) {
+    while (!waiting_.empty() && children_.size() + killed_.size() < children_max_) {
       Waiting job = std::move(waiting_.front());
       waiting_.pop_front();
       HPVMD_RETURN_IF_ERROR(Start(std::move(job)));
@@ -194,9 +211,14 @@ Status Zygote::Poll() {
     Duration left = std::max(Duration{0}, wake - RealClock().Now());
     timeout_ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
   }
+  if (!killed_.empty()) {
+    constexpr int kReapPauseMs = 5;
+    timeout_ms = timeout_ms < 0 ? kReapPauseMs : std::min(timeout_ms, kReapPauseMs);
+  }
   if (poll(fds.data(), fds.size(), timeout_ms) < 0 && errno != EINTR) {
     return FromErrno(errno, "Waiting for compiles");
   }
+  ReapKilled();
   Time now = RealClock().Now();
   // From the last to the first, since those that ended are removed.
   for (size_t i = children_.size(); i-- > 0;) {
@@ -206,7 +228,7 @@ Status Zygote::Poll() {
     }
     if (!ended && now >= children_[i].deadline) {
       ended = true;
-      HPVMD_RETURN_IF_ERROR(Finish(children_[i], End::kDeadline));
+      HPVMD_RETURN_IF_ERROR(EndLate(children_[i]));
     }
     if (ended) {
       children_.erase(children_.begin() + static_cast<ptrdiff_t>(i));
@@ -218,7 +240,31 @@ Status Zygote::Poll() {
 Status Zygote::Receive() {
   HPVMD_ASSIGN_OR_RETURN(Frame frame,
                          ReceiveFrame(options_.socket, kZygoteFrameLimits, RealClock().Now() + kMessageMax));
+  if (IsCancel(HeadBytes(frame))) {
+    return Cancel(frame);
+  }
   return IsKeep(HeadBytes(frame)) ? Keep(frame) : ReceiveRequest(std::move(frame));
+}
+
+Status Zygote::Cancel(const Frame& frame) {
+  HPVMD_ASSIGN_OR_RETURN(const ZygoteCancel cancel, DecodeCancel(HeadBytes(frame)));
+  std::erase_if(waiting_, [&](const Waiting& job) { return job.request.id == cancel.id; });
+  for (const Child& child : children_) {
+    if (child.job.request.id == cancel.id) {
+      Kill(child);
+    }
+  }
+  std::erase_if(children_, [&](const Child& child) { return child.job.request.id == cancel.id; });
+  return absl::OkStatus();
+}
+
+void Zygote::Kill(const Child& child) {
+  kill(child.pid, SIGKILL);
+  killed_.push_back(child.pid);
+}
+
+void Zygote::ReapKilled() {
+  std::erase_if(killed_, [](pid_t pid) { return waitpid(pid, nullptr, WNOHANG) != 0; });
 }
 
 // The client runs tenants' code: it may fill no folder with files, nor keep the disk busy.
@@ -264,6 +310,12 @@ Status Zygote::ReceiveRequest(Frame frame) {
   return Admit(std::move(job));
 }
 
+// Compilers with and without the libraries for OpenCL share a folder, and all they do without them.
+const Sha256& Zygote::BuildFor(const CompileRequest& request) const {
+  const bool is_native = request.module_kind != ModuleKind::kWasm;
+  return is_native && request.target == ArtifactKind::kOpenCl ? opencl_build_ : build_;
+}
+
 Status Zygote::Admit(Waiting job) {
   if (job.module_bytes == 0 || job.module_bytes > limits::kModuleBytesMax) {
     return Refuse(job.request, "The module's size (" + std::to_string(job.module_bytes) + " bytes) is not in [1, " +
@@ -273,7 +325,7 @@ Status Zygote::Admit(Waiting job) {
     waiting_.push_back(std::move(job));
     return absl::OkStatus();
   }
-  job.cache_name = CacheKeyOf(job.request.compile, target_.level, CompilerVersion());
+  job.cache_name = CacheKeyOf(job.request.compile, target_.level, BuildFor(job.request.compile));
   if (std::optional<std::vector<uint8_t>> found = cache_.Find(job.cache_name, key_)) {
     ZygoteResponse response;
     response.id = job.request.id;
@@ -295,7 +347,7 @@ Status Zygote::Start(Waiting job) {
   Child child;
   child.pipe.reset(ends[0]);
   UniqueFd write_end(ends[1]);
-  child.deadline = std::min(job.deadline, now + std::chrono::seconds(options_.seconds_max));
+  child.deadline = std::min(job.deadline, now + std::chrono::seconds(options_.wall_seconds_max));
   pid_t parent = getpid();
   child.pid = fork();
   if (child.pid < 0) {
@@ -349,7 +401,7 @@ Status Zygote::Finish(Child& child, End end) {
   // A child's bytes are believed no further than their form; the tag says only that they came from here.
   if (end != End::kExited || !in.AtEnd() || response.has_artifact == bytes.empty() ||
       bytes.size() > limits::kArtifactBytesMax || (!response.has_artifact && !HasErrors(response.diagnostics))) {
-    return Refuse(child.job.request, WhyDead(child, end, wait_status), response.cpu_ns);
+    return RefuseDead(child, end, wait_status, response.cpu_ns);
   }
   std::vector<uint8_t> artifact(bytes.begin(), bytes.end());
   if (response.has_artifact) {
@@ -365,28 +417,51 @@ Status Zygote::Finish(Child& child, End end) {
   return Respond(response, artifact);
 }
 
-std::string Zygote::WhyDead(const Child& child, End end, int wait_status) const {
-  if (end == End::kTooLarge) {
-    return "The compiled module is larger than the limit (" + std::to_string(limits::kArtifactBytesMax) + " bytes).";
+// The client's deadline, or the limit by the clock.
+Status Zygote::EndLate(const Child& child) {
+  const auto cpu_ns = static_cast<uint64_t>(ProcessorTimeOf(child.pid).count());
+  Kill(child);
+  if (child.deadline == child.job.deadline) {
+    return Refuse(child.job.request, "Compiling did not end before the request's deadline.", cpu_ns,
+                  CompileEnd::kDeadline);
   }
-  if (end == End::kDeadline && child.deadline == child.job.deadline) {
-    return "Compiling did not end before the request's deadline.";
-  }
-  if (end == End::kDeadline || (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU)) {
-    return "Compiling takes longer than the limit (" + std::to_string(options_.seconds_max) + " s).";
-  }
-  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kOutOfMemoryStatus) {
-    return "Compiling needs more memory than the limit (" + std::to_string(options_.memory_bytes_max) + " bytes).";
-  }
-  if (WIFEXITED(wait_status)) {
-    return "The compiler gave up on this module (exit status " + std::to_string(WEXITSTATUS(wait_status)) + ").";
-  }
-  return "The compiler crashed on this module (signal " + std::to_string(WTERMSIG(wait_status)) + ", " +
-         strsignal(WTERMSIG(wait_status)) + ").";
+  return Refuse(child.job.request,
+                "Compiling was given up after " + std::to_string(options_.wall_seconds_max) +
+                    " s, this server's limit by the clock; it got " + Seconds(cpu_ns) +
+                    " of processor time in them. The machine may be too busy; trying again may help.",
+                cpu_ns, CompileEnd::kLimit);
 }
 
-Status Zygote::Refuse(const ZygoteRequest& request, std::string message, uint64_t cpu_ns) {
+Status Zygote::RefuseDead(const Child& child, End end, int wait_status, uint64_t cpu_ns) {
+  const auto by_limit = [&](const std::string& what) {
+    return Refuse(child.job.request, what, cpu_ns, CompileEnd::kLimit);
+  };
+  if (end == End::kTooLarge) {
+    return by_limit("The compiled module is larger than this server's limit (" +
+                    std::to_string(limits::kArtifactBytesMax) + " bytes).");
+  }
+  if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU) {
+    return by_limit("Compiling takes more processor time than this server's limit (" +
+                    std::to_string(options_.seconds_max) + " s).");
+  }
+  if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kOutOfMemoryStatus) {
+    return by_limit("Compiling needs more memory than this server's limit (" +
+                    std::to_string(options_.memory_bytes_max) + " bytes).");
+  }
+  if (WIFEXITED(wait_status)) {
+    return Refuse(child.job.request,
+                  "The compiler gave up on this module (exit status " + std::to_string(WEXITSTATUS(wait_status)) + ").",
+                  cpu_ns);
+  }
+  return Refuse(child.job.request,
+                "The compiler crashed on this module (signal " + std::to_string(WTERMSIG(wait_status)) + ", " +
+                    strsignal(WTERMSIG(wait_status)) + ").",
+                cpu_ns);
+}
+
+Status Zygote::Refuse(const ZygoteRequest& request, std::string message, uint64_t cpu_ns, CompileEnd end) {
   ZygoteResponse response;
+  response.end = end;
   response.cpu_ns = cpu_ns;
   response.id = request.id;
   response.diagnostics.push_back(

@@ -2,12 +2,12 @@
 // The zygote: the process `hpvm-compiler`, which holds LLVM and wabt warm and forks one child a compile.
 //
 // Command line
-//   hpvm-compiler --socket FD [--cache FOLDER] [--cache-bytes N] [--memory-bytes N] [--seconds N] [--children N]
-//   [--kernel-il] [--no-sandbox]
+//   hpvm-compiler --socket FD [--cache FOLDER] [--cache-bytes N] [--memory-bytes N] [--seconds N]
+//   [--wall-seconds N] [--children N] [--opencl] [--no-sandbox]
 // FD is an inherited Unix stream socket. FOLDER holds compiled artifacts between runs; without it nothing is kept. It
-// must belong to one tenant: what lies there is believed if its tag fits the key. --kernel-il: SPIR-V kernels are to be
-// translated for OpenCL drivers that take PTX or SPIR bitcode; loads libhpvm-spirv.so and the libraries that it needs,
-// which costs 45 ms and 10 MiB.
+// must belong to one tenant: what lies there is believed if its tag fits the key. --opencl: there are OpenCL devices,
+// so that OpenCL C is to be read and SPIR-V kernels to be translated for drivers that take PTX or SPIR bitcode; loads
+// libhpvm-opencl.so, libhpvm-spirv.so and the libraries that they need.
 //
 // Protocol: frames of base/frame_socket.h whose heads are the structs below, written by compiler/wire.h.
 //   client → zygote   Hello, once, first: the key that tags artifacts, never on the command line, which other users can
@@ -16,10 +16,12 @@
 //   tagged artifact as the frame's body.
 //   client → zygote   ZygoteKeep, what was learnt or measured of a delivered artifact; no answer. It is kept beside the
 //   artifact, and comes with its next delivery.
+//   client → zygote   ZygoteCancel, for a request that is not answered yet; it is forgotten, and has no answer.
 // Both ends close the connection at the first malformed message; the zygote exits when the client goes away.
 //
-// Caps. A child gets RLIMIT_AS and RLIMIT_DATA of `memory_bytes`, RLIMIT_CPU of `seconds`, and as much wall time as the
-// earlier of `seconds` and the request's deadline. A child that dies is a diagnostic that names the cap and its value.
+// Caps. A child gets RLIMIT_AS and RLIMIT_DATA of `memory_bytes`, RLIMIT_CPU of `seconds`, and until the earlier of
+// `wall_seconds` by the clock and the request's deadline; it is killed then, and when its request is cancelled. A child
+// that dies is a diagnostic that names the cap and its value.
 //
 // What the processes need, for whoever builds a sandbox around them:
 //   zygote, until warm     libLLVM-22, libcrypto, libseccomp and what they link (read, execute); /proc/self (read) for
@@ -54,8 +56,11 @@ struct ZygoteRequest {
   uint64_t remaining_ns = 0;  // Until the client's deadline, as it was when sent; 0: none.
   CompileRequest compile;     // `module` is empty here: the bytes travel as a memfd.
 };
+// What ended a compile.
+enum class CompileEnd : uint8_t { kItself = 0, kDeadline = 1, kLimit = 2 };
 struct ZygoteResponse {
   uint64_t id = 0;
+  CompileEnd end = CompileEnd::kItself;  // Others: no artifact, and one diagnostic.
   bool from_cache = false;
   bool has_artifact = false;  // In the frame's body.
   uint64_t cpu_ns = 0;        // Processor time of the child, whatever became of it.
@@ -69,6 +74,10 @@ struct ZygoteKeep {
   Sha256 name;
   std::vector<uint8_t> record;  // compiler/learnt.h, or compiler/cost_record.h.
   bool is_costs = false;
+};
+
+struct ZygoteCancel {
+  uint64_t id = 0;
 };
 
 inline constexpr FrameLimits kZygoteFrameLimits = {
@@ -90,6 +99,9 @@ StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head);
 std::vector<uint8_t> EncodeKeep(const ZygoteKeep& keep);
 bool IsKeep(std::span<const uint8_t> head);
 StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> head);
+std::vector<uint8_t> EncodeCancel(const ZygoteCancel& cancel);
+bool IsCancel(std::span<const uint8_t> head);
+StatusOr<ZygoteCancel> DecodeCancel(std::span<const uint8_t> head);
 
 // Severity, place, offset and message of each; at most limits::kDiagnosticsMax, long texts cut.
 void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out);
@@ -105,10 +117,11 @@ struct ZygoteOptions {
   std::string cache_folder;
   uint64_t cache_bytes_max = 512 * limits::kMiB;
   uint64_t memory_bytes_max = limits::kCompileMemoryBytesMax;
-  uint32_t seconds_max = limits::kCompileSecondsMax;
+  uint32_t seconds_max = limits::kCompileSecondsMax;  // Of processor time.
+  uint32_t wall_seconds_max = kCompileWallSecondsMax;
   uint32_t children_max = 0;  // 0: as many as there are cores.
   bool is_sandboxed = true;   // False only for debuggers.
-  bool has_kernel_il = false;  // --kernel-il.
+  bool has_opencl = false;    // --opencl.
 };
 
 // Serves until the client goes away; the process's exit status. Single-threaded; call from main only, since it forks.

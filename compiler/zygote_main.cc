@@ -106,12 +106,15 @@ int Main(int argc, char** argv) {
   app.add_option("--cache", zygote.cache_folder, "Folder of compiled artifacts");
   app.add_option("--cache-bytes", zygote.cache_bytes_max, "What the folder may hold")->capture_default_str();
   app.add_option("--memory-bytes", zygote.memory_bytes_max, "Address space of one compile")->capture_default_str();
-  app.add_option("--seconds", zygote.seconds_max, "Time of one compile")
+  app.add_option("--seconds", zygote.seconds_max, "Processor time of one compile")
       ->capture_default_str()
       ->check(CLI::Range(1, 3600));
+  app.add_option("--wall-seconds", zygote.wall_seconds_max, "Time of one compile by the clock")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86400));
   app.add_option("--children", zygote.children_max, "Compiles at a time; 0: one a core")->capture_default_str();
-  app.add_flag("--kernel-il", zygote.has_kernel_il,
-               "Translate SPIR-V kernels for OpenCL drivers that do not take them");
+  app.add_flag("--opencl", zygote.has_opencl,
+               "Load what reads OpenCL C, and what translates SPIR-V kernels for drivers that do not take them");
   app.add_flag("--no-sandbox", no_sandbox, "For debuggers only");
   ToolOptions tool;
   CLI::Option* module = app.add_option("--module", tool.module, "A WebAssembly file to compile")->excludes(socket);

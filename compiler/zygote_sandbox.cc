@@ -169,8 +169,9 @@ StatusOr<bool> RestrictFiles(const std::string& folder) {
   return true;
 }
 
-Status SetLimit(__rlimit_resource resource, uint64_t value, const char* name) {
-  const rlimit limit{value, value};
+// At `value` a process is told (RLIMIT_CPU: SIGXCPU), at `value` + `hard_more` it is forced.
+Status SetLimit(__rlimit_resource resource, uint64_t value, const char* name, uint64_t hard_more = 0) {
+  const rlimit limit{value, value + hard_more};
   rlimit now{};
   // A lower limit from outside stays.
   if (getrlimit(resource, &now) == 0 && now.rlim_max != RLIM_INFINITY && now.rlim_max <= value) {
@@ -231,7 +232,7 @@ Status LimitChild(const ChildLimits& limits, int parent) {
   }
   HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CORE, 0, "core files"));
   HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_FSIZE, 0, "files"));  // Its result goes into a pipe, of which so much is read.
-  HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CPU, limits.cpu_seconds, "processor time"));
+  HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CPU, limits.cpu_seconds, "processor time", /*hard_more=*/1));
   HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_DATA, limits.memory_bytes, "data"));
   return SetLimit(RLIMIT_AS, limits.memory_bytes, "address space");
 }

@@ -8,8 +8,8 @@
 namespace hpvm {
 namespace {
 
-constexpr uint32_t kVersion = 5;
-enum class MessageKind : uint8_t { kHello = 1, kRequest = 2, kResponse = 3, kKeep = 4 };
+constexpr uint32_t kVersion = 6;
+enum class MessageKind : uint8_t { kHello = 1, kRequest = 2, kResponse = 3, kKeep = 4, kCancel = 5 };
 
 WireWriter Begin(MessageKind kind) {
   WireWriter out;
@@ -33,16 +33,18 @@ void WriteParams(const std::vector<ParamSpec>& params, WireWriter& out) {
     out.Text(param.name);
     out.U8(param.is_buffer);
     out.U8(param.is_writable);
+    out.U8(param.is_read);
     out.U8(static_cast<uint8_t>(param.scalar));
   }
 }
 
 std::vector<ParamSpec> ReadParams(WireReader& in) {
-  std::vector<ParamSpec> params(in.Count(7));
+  std::vector<ParamSpec> params(in.Count(8));
   for (ParamSpec& param : params) {
     param.name = in.Text();
     param.is_buffer = in.Flag();
     param.is_writable = in.Flag();
+    param.is_read = in.Flag();
     uint8_t type = in.U8();
     if (type > static_cast<uint8_t>(ir::Type::kF64)) {
       in.Fail();
@@ -173,6 +175,7 @@ StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head) {
 std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response) {
   WireWriter out = Begin(MessageKind::kResponse);
   out.U64(response.id);
+  out.U8(static_cast<uint8_t>(response.end));
   out.U8(response.from_cache);
   out.U8(response.has_artifact);
   out.U64(response.cpu_ns);
@@ -190,6 +193,7 @@ StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head) {
     return Malformed("response");
   }
   response.id = in.U64();
+  const uint8_t end = in.U8();
   response.from_cache = in.Flag();
   response.has_artifact = in.Flag();
   response.cpu_ns = in.U64();
@@ -197,9 +201,11 @@ StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head) {
   response.name = ReadHash(in);
   response.learnt = ReadRecord(in, kLearntBytesMax);
   response.costs = ReadRecord(in, kCostRecordBytesMax);
-  if (!in.AtEnd()) {
+  if (!in.AtEnd() || end > static_cast<uint8_t>(CompileEnd::kLimit) ||
+      (end != 0 && (response.has_artifact || response.diagnostics.empty()))) {
     return Malformed("response");
   }
+  response.end = static_cast<CompileEnd>(end);
   return response;
 }
 
@@ -230,6 +236,30 @@ StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> head) {
     return Malformed("keep");
   }
   return keep;
+}
+
+std::vector<uint8_t> EncodeCancel(const ZygoteCancel& cancel) {
+  WireWriter out = Begin(MessageKind::kCancel);
+  out.U64(cancel.id);
+  return std::move(out.bytes());
+}
+
+bool IsCancel(std::span<const uint8_t> head) {
+  WireReader in(head);
+  return Opens(in, MessageKind::kCancel);
+}
+
+StatusOr<ZygoteCancel> DecodeCancel(std::span<const uint8_t> head) {
+  WireReader in(head);
+  ZygoteCancel cancel;
+  if (!Opens(in, MessageKind::kCancel)) {
+    return Malformed("cancel");
+  }
+  cancel.id = in.U64();
+  if (!in.AtEnd()) {
+    return Malformed("cancel");
+  }
+  return cancel;
 }
 
 void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "compiler/ir/loops_cut.h"
+
 namespace hpvm {
 
 const SourceLine* FindLine(const Artifact& artifact, uint32_t source) {
@@ -28,6 +30,9 @@ std::string PlaceOf(const Artifact& artifact, uint32_t source) {
 
 std::string DescribeTrap(const ir::TrapReport& trap, const Artifact& artifact) {
   std::string text(ir::Name(trap.code));
+  if (trap.code == ir::kLoopsCut) {
+    return text;  // All instances of a vector are cut together, whichever of them ran the long loop.
+  }
   if (trap.bytes != 0) {
     text += " at address " + std::to_string(trap.address) + " (" + std::to_string(trap.bytes) +
             (trap.bytes == 1 ? " byte)" : " bytes)");

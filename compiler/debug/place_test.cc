@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler/ir/loops_cut.h"
+
 namespace hpvm {
 namespace {
 
@@ -45,6 +47,9 @@ TEST(PlaceTest, DescribeTrap) {
             "blur.c:17:9");
   trap = {.code = ir::TrapCode::kDivideByZero, .instance = {1, 2, 3}, .function = 9, .source = 0, .address = 0};
   EXPECT_EQ(DescribeTrap(trap, artifact), std::string(ir::Name(trap.code)) + " in instance (1, 2, 3)");
+  // Whom the driver cut off is no instance's doing.
+  trap.code = ir::kLoopsCut;
+  EXPECT_EQ(DescribeTrap(trap, artifact), ir::Name(trap.code));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <vector>
 
 #include "compiler/debug/dwarf_lines.h"
@@ -72,21 +73,56 @@ std::vector<uint32_t> SourcesOf(const ir::Module& module, const Artifact& artifa
   return sources;
 }
 
+// Each in the place of the line that debug information has for its byte; what is around it stays.
+void AddPlaces(std::span<const ir::SourcePlace> places, Artifact* artifact) {
+  std::map<std::string, uint32_t> files;
+  for (uint32_t i = 0; i < artifact->files.size(); ++i) {
+    files.try_emplace(artifact->files[i], i);
+  }
+  std::vector<SourceLine> lines;
+  size_t next = 0;
+  SourceLine around;  // The last line of the debug information that begins no later.
+  for (const ir::SourcePlace& place : places) {
+    for (; next < artifact->lines.size() && artifact->lines[next].offset <= place.source; ++next) {
+      around = artifact->lines[next];
+      if (around.offset < place.source) {
+        lines.push_back(around);
+      }
+    }
+    if (!lines.empty() && lines.back().offset == place.source) {
+      lines.pop_back();
+    }
+    const auto [file, is_new] = files.try_emplace(place.file, static_cast<uint32_t>(artifact->files.size()));
+    if (is_new) {
+      artifact->files.push_back(place.file);
+    }
+    lines.push_back({.offset = place.source, .file = file->second, .line = place.line, .column = place.column});
+    if (next == artifact->lines.size() || artifact->lines[next].offset > place.source + 1) {
+      around.offset = place.source + 1;
+      lines.push_back(around);
+    }
+  }
+  lines.insert(lines.end(), artifact->lines.begin() + static_cast<ptrdiff_t>(next), artifact->lines.end());
+  artifact->lines = std::move(lines);
+}
+
 }  // namespace
 
-void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, Artifact* artifact,
-                   Diagnostics* diagnostics) {
+void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, std::span<const ir::SourcePlace> places,
+                   Artifact* artifact, Diagnostics* diagnostics) {
   for (size_t i = 0; i < artifact->function_names.size(); ++i) {
     std::string& name = artifact->function_names[i];
     name = i < kNamesMax ? ReadableName(name) : Cut(name);
   }
   const DebugSections sections = FindDebugSections(bytes);
   if (sections.line.empty()) {
+    AddPlaces(places, artifact);
     return;
   }
   LineTable table = ReadLineTable(sections, SourcesOf(module, *artifact));
   artifact->files = std::move(table.files);
   artifact->lines = std::move(table.lines);
+  AddPlaces(places, artifact);
   if (!table.status.ok()) {
     diagnostics->push_back({Severity::kWarning,
                             "module \"" + artifact->module_name + "\"",

@@ -10,14 +10,16 @@
 
 #include "base/diagnostic.h"
 #include "compiler/artifact.h"
+#include "compiler/ir/source_place.h"
 
 namespace hpvm {
 
 // Fills artifact's files and lines from the debug information in `bytes`, for what `module` may have to name and
 // for the artifact's remarks, and makes its function names readable. Debug information that is malformed costs a
 // warning, never the artifact.
-void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, Artifact* artifact,
-                   Diagnostics* diagnostics);
+// `places`, sorted by source, come before what debug information says of their bytes.
+void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, std::span<const ir::SourcePlace> places,
+                   Artifact* artifact, Diagnostics* diagnostics);
 
 // "core::ptr::write" for "_ZN4core3ptr5write17h0123456789abcdefE"; names of C, and those that would take too long, as
 // they are. Cut after 256 bytes.

@@ -50,7 +50,7 @@ TEST(SourceInfoTest, BrokenDebugInformationIsAWarning) {
   Artifact artifact;
   artifact.module_name = "m";
   Diagnostics diagnostics;
-  AddSourceInfo(module, ir, &artifact, &diagnostics);
+  AddSourceInfo(module, ir, {}, &artifact, &diagnostics);
   ASSERT_EQ(diagnostics.size(), 1u);
   EXPECT_EQ(diagnostics[0].severity, Severity::kWarning);
   EXPECT_NE(diagnostics[0].message.find("cut short"), std::string::npos) << diagnostics[0].message;

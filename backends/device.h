@@ -6,7 +6,9 @@
 // points are reached; its commands run in order, each seeing what the ones before it wrote; then its signal points are
 // reached. Points are 64-bit values on timelines that only grow. A failure poisons: when a wait point's timeline has
 // failed, or a command fails, nothing further of the submission runs and its signal timelines fail with that status,
-// and so on to whoever waits for them.
+// and so on to whoever waits for them. Devices that only queue (DeviceInfo::runs_inline is false) fail a timeline when
+// nothing is left that was submitted to signal it: what had begun has ended, what had not never begins. So whoever sees
+// it failed may free what all of those submissions name.
 //
 // Hosts wait with WaitAny on the process's one Hub, with a deadline. There are no callbacks and no optional methods:
 // what a device cannot do is a fact in its DeviceInfo, or a kNo from Supports.
@@ -253,6 +255,9 @@ struct CommandList {
 struct NodeTiming {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
+  // An equal share of what several different launches took together: who wants to know what this one takes gets no
+  // answer from it.
+  bool is_shared = false;
 };
 
 // Filled by the device when a dispatch fails, before the timelines fail: which node, and for kernels that trapped,

@@ -39,8 +39,8 @@ struct DriverBinary {
 class DriverBuilder {
  public:
   virtual ~DriverBuilder() = default;
-  // kInvalidArgument: the driver refuses the module (the message has its log), or died on it, or took longer than
-  // allowed. kUnavailable: no process could be started. Any thread.
+  // kInvalidArgument: the driver refuses the module (the message has its log), or died on it. kResourceExhausted: it
+  // took longer than this server allows. kUnavailable: no process could be started. Any thread.
   virtual StatusOr<DriverBinary> Build(const DriverBuild& build) = 0;
 };
 

@@ -43,7 +43,7 @@ StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hu
         {.builder = options.builder,
          .learnt = options.learnt,
          .gate = options.gate,
-         .variant = options.gpu_variant,
+         .forced = options.gpu_forced,
          .fpga = options.fpga});
   }
   if (FamilyOf(backend) == "vulkan") {
@@ -51,7 +51,7 @@ StatusOr<std::unique_ptr<Device>> CreateDevice(std::string_view backend, Hub& hu
                               {.builder = options.builder,
                                .learnt = options.learnt,
                                .gate = options.gate,
-                               .variant = options.gpu_variant});
+                               .forced = options.gpu_forced});
   }
   return Unknown(backend);
 }

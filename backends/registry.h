@@ -16,6 +16,10 @@
 
 namespace hpvm {
 
+namespace gpu {
+class ForcedVariant;
+}
+
 struct DeviceOptions {
   uint32_t cpu_threads = 0;               // Including the submitting one; 0 = as many as this process may run on.
   const GrantEntry* cpu_grant = nullptr;  // Obeyed at chunk boundaries when given; borrowed for the device's life.
@@ -25,8 +29,8 @@ struct DeviceOptions {
   // Builds programs for "opencl" and "vulkan" devices in a process of its own; borrowed for the device's life. Null:
   // devices build in this process, and keep nothing.
   DriverBuilder* builder = nullptr;
-  uint32_t gpu_variant = kAutoVariant;  // For tests: the one of GpuCode::variants that every launch uses.
-  bool fpga = false;                    // Present this OpenCL device as an FPGA-class one, whatever its type.
+  gpu::ForcedVariant* gpu_forced = nullptr;  // For tests; borrowed for the device's life.
+  bool fpga = false;                         // Present this OpenCL device as an FPGA-class one, whatever its type.
 };
 
 // Names: "null", "interp", "cpu", "opencl", "vulkan"; the last two may be followed by which of their devices,

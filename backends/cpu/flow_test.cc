@@ -18,6 +18,19 @@ using std::chrono::milliseconds;
 
 constexpr uint32_t kNoCommand = ~0u;
 
+// Waits for a condition that another thread brings about, for at most ten seconds.
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  const Time until = RealClock().Now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (RealClock().Now() > until) {
+      return false;
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return true;
+}
+
 // Commands [0, count) with edges from earlier to later ones.
 struct Dag {
   explicit Dag(uint32_t count) : after(count) {}
@@ -145,18 +158,6 @@ void Change(GrantEntry& grant, GrantState state, uint32_t threads) {
   grant.epoch.fetch_add(1);
 }
 
-template <typename Condition>
-bool Eventually(const Condition& condition) {
-  const Time until = RealClock().Now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (RealClock().Now() > until) {
-      return false;
-    }
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return true;
-}
-
 // Each command once, after those before it, with a time, however the graph looks and however many work on it.
 TEST(FlowTest, RandomGraphs) {
   for (const uint32_t threads : {1u, 2u, 3u, 5u}) {
@@ -194,6 +195,18 @@ class Sleeper : public Recorder {
   const Duration time_;
 };
 
+// A chain of four commands, and others that take until three have worked on them.
+class Gathering final : public Recorder {
+ public:
+  using Recorder::Recorder;
+
+ protected:
+  Status Do(uint32_t command, const Submission&) override {
+    std::this_thread::sleep_for(milliseconds(3));
+    return command < 4 || Eventually([&] { return workers() == 7; }) ? absl::OkStatus() : Internal("Nobody helps.");
+  }
+};
+
 // Helpers take part in what is wide, and a helper that slept is called when there is something for it.
 TEST(FlowTest, HelpersTakePart) {
   Pool pool(3, nullptr);
@@ -204,12 +217,12 @@ TEST(FlowTest, HelpersTakePart) {
   dag.after[1] = {0};
   dag.after[2] = {1};
   dag.after[3] = {2};
-  Sleeper sleeper(dag, milliseconds(3));
+  Gathering gathering(dag);
   Runner runner(pool, dag);
-  const Status status = runner.Run(sleeper);
+  const Status status = runner.Run(gathering);
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_TRUE(sleeper.IsRight(1));
-  EXPECT_EQ(sleeper.workers(), 7u);
+  EXPECT_TRUE(gathering.IsRight(1));
+  EXPECT_EQ(gathering.workers(), 7u);
 }
 
 // Fails at one command, or traps there.
@@ -266,7 +279,8 @@ TEST(FlowTest, StopEndsTheList) {
 // Some commands are launches that the pool shares: whoever is idle helps, from wherever in the list the launch is.
 class Sharing final : public Recorder {
  public:
-  Sharing(const Dag& dag, Pool& pool, Duration chunk_time) : Recorder(dag), pool_(pool), chunk_time_(chunk_time) {}
+  // A chunk takes until `awaited` have taken one.
+  Sharing(const Dag& dag, Pool& pool, int awaited) : Recorder(dag), pool_(pool), awaited_(awaited) {}
   uint32_t most_workers() const { return most_workers_.load(); }
 
  protected:
@@ -280,16 +294,14 @@ class Sharing final : public Recorder {
         while (chunks.Next(&begin, &end)) {
           sum.fetch_add(end - begin);
           workers.fetch_or(1u << chunks.participant());
-          if (time > Duration::zero()) {
-            std::this_thread::sleep_for(time);
-          }
+          Eventually([&] { return __builtin_popcount(workers.load()) >= awaited; });
         }
       }
       std::atomic<uint64_t> sum{0};
       std::atomic<uint32_t> workers{0};
-      Duration time{};
+      int awaited = 0;
     } body;
-    body.time = chunk_time_;
+    body.awaited = awaited_;
     const bool is_done = pool_.Run({0, 20, 1, 1, submission.stop}, body);
     uint32_t most = most_workers_.load();
     const auto count = static_cast<uint32_t>(__builtin_popcount(body.workers.load()));
@@ -300,7 +312,7 @@ class Sharing final : public Recorder {
 
  private:
   Pool& pool_;
-  const Duration chunk_time_;
+  const int awaited_;
   std::atomic<uint32_t> most_workers_{0};
 };
 
@@ -309,7 +321,7 @@ TEST(FlowTest, LaunchesAreSharedWithinAList) {
     Pool pool(3, nullptr);
     SeededRng rng(seed);
     const Dag dag = RandomDag(rng);
-    Sharing sharing(dag, pool, Duration::zero());
+    Sharing sharing(dag, pool, 0);
     Runner runner(pool, dag);
     const Status status = runner.Run(sharing);
     ASSERT_TRUE(status.ok()) << status;
@@ -320,7 +332,7 @@ TEST(FlowTest, LaunchesAreSharedWithinAList) {
   for (uint32_t c = 1; c < chain.size(); ++c) {
     chain.after[c] = {c - 1};
   }
-  Sharing sharing(chain, pool, milliseconds(2));
+  Sharing sharing(chain, pool, 3);
   Runner runner(pool, chain);
   EXPECT_TRUE(runner.Run(sharing).ok());
   EXPECT_EQ(sharing.most_workers(), 3u);
@@ -399,7 +411,7 @@ TEST(FlowTest, Stress) {
       for (uint64_t seed = 0; seed < 60; ++seed) {
         SeededRng rng(seed * 4 + t);
         const Dag dag = RandomDag(rng);
-        Sharing sharing(dag, pool, Duration::zero());
+        Sharing sharing(dag, pool, 0);
         Runner runner(pool, dag);
         const Status status = runner.Run(sharing);
         EXPECT_TRUE(status.ok()) << status;

@@ -14,7 +14,21 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Adds up what it is given, and remembers who worked. Each chunk takes at least `chunk_time`.
+// Waits for a condition that another thread brings about, for at most ten seconds.
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  const Time until = RealClock().Now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (RealClock().Now() > until) {
+      return false;
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return true;
+}
+
+// Adds up what it is given, and remembers who worked. Each chunk takes at least `chunk_time`, and until those that are
+// awaited have worked.
 class Sum final : public PoolBody {
  public:
   explicit Sum(Duration chunk_time = Duration::zero()) : chunk_time_(chunk_time) {}
@@ -33,6 +47,7 @@ class Sum final : public PoolBody {
       if (chunk_time_ > Duration::zero()) {
         std::this_thread::sleep_for(chunk_time_);
       }
+      Eventually([&] { return (workers_.load() & awaited_.load()) == awaited_.load(); });
     }
   }
 
@@ -40,12 +55,14 @@ class Sum final : public PoolBody {
   uint64_t count() const { return count_.load(); }
   uint32_t workers() const { return workers_.load(); }
   void ForgetWorkers() { workers_.store(0); }
+  // One bit each; 0: nobody is awaited any more.
+  void AwaitWorkers(uint32_t workers) { awaited_.store(workers); }
   void CancelAt(uint64_t count) { cancel_at_ = count; }
 
  private:
   const Duration chunk_time_;
   std::atomic<uint64_t> total_{0}, count_{0};
-  std::atomic<uint32_t> workers_{0};
+  std::atomic<uint32_t> workers_{0}, awaited_{0};
   uint64_t cancel_at_ = 0;
 };
 
@@ -61,19 +78,6 @@ void Change(GrantEntry& grant, GrantState state, uint32_t threads) {
   grant.cpu_threads = threads;
   grant.state = static_cast<uint32_t>(state);
   grant.epoch.fetch_add(1);
-}
-
-// Waits for a condition that another thread brings about, for at most ten seconds.
-template <typename Condition>
-bool Eventually(const Condition& condition) {
-  const Time until = RealClock().Now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (RealClock().Now() > until) {
-      return false;
-    }
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return true;
 }
 
 // Every index is handed out exactly once, whatever the range and the chunks.
@@ -117,7 +121,8 @@ TEST(PoolTest, ManySmallRuns) {
 // Helpers take part when chunks are long.
 TEST(PoolTest, HelpersTakePart) {
   Pool pool(3, nullptr);
-  Sum sum(milliseconds(2));
+  Sum sum;
+  sum.AwaitWorkers(7);
   EXPECT_TRUE(pool.Run({0, 60, 1, 1, nullptr}, sum));
   EXPECT_EQ(sum.workers(), 7u);
 }
@@ -216,11 +221,14 @@ TEST(PoolTest, TheGateCountsChunks) {
   Fresh(grant, 2);
   GrantGate gate(grant);
   Pool pool(2, &grant, &gate);
-  Sum sum(milliseconds(50));
+  Sum sum;
+  constexpr uint32_t kNobody = 1u << 31;
+  sum.AwaitWorkers(kNobody);
   std::thread daemon([&] {
     EXPECT_TRUE(Eventually([&] { return gate.in_flight() == 2; }));
     Change(grant, GrantState::kRevoked, 2);
-    EXPECT_GT(gate.in_flight(), 0u);   // Both are in the middle of a chunk.
+    EXPECT_EQ(gate.in_flight(), 2u);  // Both are in the middle of a chunk.
+    sum.AwaitWorkers(0);
     EXPECT_TRUE(Eventually([&] { return gate.in_flight() == 0; }));
     const uint64_t paused = sum.count();
     std::this_thread::sleep_for(milliseconds(100));

@@ -1,13 +1,24 @@
 # What the OpenCL and Vulkan devices share, and their tests.
 target_sources(backends PRIVATE
+  gpu/defect_probe.cc
   gpu/dispatch.cc
   gpu/flight_board.cc
   gpu/host_copy.cc
+  gpu/known_defects.cc
   gpu/lanes.cc
   gpu/speeds.cc
   gpu/submit_thread.cc
+  gpu/timed_groups.cc
   gpu/trap_records.cc)
+# The kernels that try out what our emitters write are what they write.
+add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/probe_code.inc
+  COMMAND hpvm-probe-code ${CMAKE_CURRENT_BINARY_DIR}/probe_code.inc
+  DEPENDS hpvm-probe-code VERBATIM)
+target_sources(backends PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/probe_code.inc)
+target_include_directories(backends PRIVATE ${CMAKE_BINARY_DIR})
+hpvmd_test(gpu_known_defects_test SOURCES gpu/known_defects_test.cc DEPS backends compiler_service LABELS fast)
 hpvmd_test(gpu_host_copy_test SOURCES gpu/host_copy_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_speeds_test SOURCES gpu/speeds_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_submit_thread_test SOURCES gpu/submit_thread_test.cc DEPS backends LABELS fast)
+hpvmd_test(gpu_timed_groups_test SOURCES gpu/timed_groups_test.cc DEPS backends LABELS fast)
 hpvmd_test(gpu_trap_records_test SOURCES gpu/trap_records_test.cc DEPS backends LABELS fast)

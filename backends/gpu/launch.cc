@@ -68,11 +68,11 @@ bool Beats(const GpuVariant& strict, const GpuVariant& loose) {
 
 class LaunchChooser final : public Chooser {
  public:
-  LaunchChooser(const Artifact& artifact, const GpuTarget& target, uint32_t variant, LearntStore* learnt)
+  LaunchChooser(const Artifact& artifact, const GpuTarget& target, ForcedVariant* forced, LearntStore* learnt)
       : artifact_(artifact),
         code_(artifact.gpu),
         target_(target),
-        forced_(variant),
+        forced_(forced),
         learnt_(learnt),
         sizes_max_(code_.variants.size(), target.group_size_max),
         proofs_(artifact),
@@ -80,7 +80,7 @@ class LaunchChooser final : public Chooser {
     HPVMD_CHECK(!code_.variants.empty() && code_.variants.size() <= limits::kGpuVariantsMax);
     needs_proofs_ =
         std::any_of(code_.variants.begin(), code_.variants.end(), [](const GpuVariant& v) { return v.needs_proof; });
-    if (forced_ == kAutoVariant) {
+    if (forced_ == nullptr) {
       classes_.Restore(artifact.learnt);
     }
   }
@@ -89,14 +89,18 @@ class LaunchChooser final : public Chooser {
     {
       std::lock_guard lock(mutex_);
       if (const Final* known = FindFinal(facts)) {
+        Count(known->parts);
         return known->parts;
       }
     }
     const bool is_final = !Wants(facts);
     StatusOr<std::vector<Part>> parts = ChooseAnew(facts);
+    if (parts.ok()) {
+      Count(*parts);
+    }
     if (parts.ok() && is_final) {
       std::lock_guard lock(mutex_);
-      finals_[next_final_] = {facts, *parts};
+      finals_[next_final_] = {facts, *parts, wish()};
       next_final_ = (next_final_ + 1) % finals_.size();
     }
     return parts;
@@ -172,14 +176,16 @@ class LaunchChooser final : public Chooser {
   struct Final {
     LaunchFacts facts;
     std::vector<Part> parts;
+    ForcedVariant::Wish wish;
   };
   const Final* FindFinal(const LaunchFacts& facts) const {
     const auto is_same = [](const ParamFact& a, const ParamFact& b) {
       return a.value == b.value && a.start == b.start;
     };
+    const ForcedVariant::Wish now = wish();
     for (const Final& known : finals_) {
-      if (!known.parts.empty() && known.facts.extent == facts.extent && known.facts.group == facts.group &&
-          known.facts.first == facts.first && known.facts.count == facts.count &&
+      if (!known.parts.empty() && known.wish == now && known.facts.extent == facts.extent &&
+          known.facts.group == facts.group && known.facts.first == facts.first && known.facts.count == facts.count &&
           std::ranges::equal(known.facts.params, facts.params, is_same)) {
         return &known;
       }
@@ -198,13 +204,21 @@ class LaunchChooser final : public Chooser {
            " " + std::to_string(target_.local_bytes_max) + " " + std::to_string(target_.buffer_bytes_max);
   }
 
+  ForcedVariant::Wish wish() const { return forced_ == nullptr ? ForcedVariant::Wish{} : forced_->wish(); }
+  bool is_forced() const { return wish().variant != kAutoVariant; }
+  // What a test that forces a variant wants to know.
+  void Count(std::span<const Part> parts) const {
+    if (is_forced() && !parts.empty()) {
+      forced_->Count(std::ranges::any_of(parts, [this](const Part& part) { return part.variant == wish().variant; }));
+    }
+  }
   bool runs_by_groups() const { return artifact_.uses_barrier || artifact_.uses_group_memory; }
 
   Status Check(const LaunchFacts& facts) const;
   Status CheckGroup(const std::array<uint64_t, 3>& group) const;
   StatusOr<std::vector<Part>> Native(const LaunchFacts& facts) const;
   bool IsMeasured(const LaunchFacts& facts) const {
-    return forced_ == kAutoVariant && !code_.is_native && !target_.is_processor && Instances(facts) >= kTinyInstances;
+    return !is_forced() && !code_.is_native && !target_.is_processor && Instances(facts) >= kTinyInstances;
   }
   bool HoldsFor(const GpuVariant& variant, const LaunchFacts& facts, bool is_proven, bool is_aligned) const;
   // Variants that may run a launch's bulk, and the one for what their tiles leave.
@@ -229,7 +243,7 @@ class LaunchChooser final : public Chooser {
   const Artifact& artifact_;
   const GpuCode& code_;
   const GpuTarget& target_;
-  const uint32_t forced_;
+  ForcedVariant* const forced_;
   LearntStore* const learnt_;
   std::vector<uint32_t> sizes_max_;  // By variant.
   bool needs_proofs_ = false;
@@ -284,7 +298,7 @@ StatusOr<std::vector<Part>> LaunchChooser::Native(const LaunchFacts& facts) cons
                               Text(facts.extent) + " instances it cannot run the " + Text(facts.count) + " from " +
                               Text(facts.first) + " on alone.");
   }
-  const uint32_t index = forced_ < code_.variants.size() ? forced_ : 0;
+  const uint32_t index = wish().variant < code_.variants.size() ? wish().variant : 0;
   const GpuVariant& variant = code_.variants[index];
   std::array<uint64_t, 3> group = facts.group;
   const bool is_given = group != std::array<uint64_t, 3>{1, 1, 1};
@@ -395,10 +409,9 @@ LaunchChooser::Choice LaunchChooser::Allowed(const LaunchFacts& facts) {
       choice.plain = index;
     }
   }
-  const bool is_forced =
-      forced_ < code_.variants.size() && std::ranges::find(holding, &code_.variants[forced_]) != holding.end();
-  if (is_forced) {
-    choice.bulk = VariantMask{1} << forced_;
+  const uint32_t wanted = wish().variant;
+  if (wanted < code_.variants.size() && std::ranges::find(holding, &code_.variants[wanted]) != holding.end()) {
+    choice.bulk = VariantMask{1} << wanted;
   }
   // Compilers always make a plain one; without it nothing can be promised of far sides.
   return has_plain ? choice : Choice{};
@@ -449,8 +462,8 @@ LaunchChooser::Found LaunchChooser::Find(const LaunchFacts& facts, const Choice&
 }
 
 uint32_t LaunchChooser::Pick(const LaunchFacts& facts, const Choice& choice) {
-  if (forced_ != kAutoVariant || !IsMeasured(facts)) {
-    return Fixed(choice.bulk) * kShapes;
+  if (!IsMeasured(facts)) {
+    return Fixed(choice.bulk) * kShapes + std::min(wish().shape, kShapes - 1);
   }
   const Found found = Find(facts, choice);
   if (found.open == nullptr) {
@@ -493,9 +506,9 @@ std::vector<Part> LaunchChooser::Cut(const LaunchFacts& facts, uint32_t candidat
 
 }  // namespace
 
-std::unique_ptr<Chooser> CreateChooser(const Artifact& artifact, const GpuTarget& target, uint32_t variant,
+std::unique_ptr<Chooser> CreateChooser(const Artifact& artifact, const GpuTarget& target, ForcedVariant* forced,
                                        LearntStore* learnt) {
-  return std::make_unique<LaunchChooser>(artifact, target, variant, learnt);
+  return std::make_unique<LaunchChooser>(artifact, target, forced, learnt);
 }
 
 uint64_t ValueOf(const GpuArgument& argument, const ValueSource& source) {

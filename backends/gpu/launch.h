@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "backends/gpu/forced_variant.h"
 #include "compiler/learnt.h"
 
 namespace hpvm::gpu {
@@ -65,9 +66,9 @@ class Chooser {
   virtual void Took(const LaunchFacts& facts, std::span<const Part> parts, int64_t device_ns) = 0;
 };
 
-// `artifact` and `target` are borrowed for the chooser's life. `variant`: DeviceOptions::gpu_variant. `learnt` may be
-// null.
-std::unique_ptr<Chooser> CreateChooser(const Artifact& artifact, const GpuTarget& target, uint32_t variant,
+// `artifact` and `target` are borrowed for the chooser's life. `forced` (DeviceOptions::gpu_forced) and
+// `learnt` may be null.
+std::unique_ptr<Chooser> CreateChooser(const Artifact& artifact, const GpuTarget& target, ForcedVariant* forced,
                                        LearntStore* learnt);
 
 // The bits of a value argument (not kBuffer, kTrapRecord) for one part of a launch. `base` and `group_base`: addresses

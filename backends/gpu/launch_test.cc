@@ -120,7 +120,8 @@ TEST(ChooserTest, PartsCoverEveryInstanceOnce) {
     }
     SCOPED_TRACE("round " + std::to_string(round));
     const uint32_t forced = static_cast<uint32_t>(random() % 2);
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, forced, nullptr);
+    ForcedVariant wish(forced);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
     const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch(extent, group));
     if (!parts.ok()) {
       EXPECT_THAT(parts.status().message(), HasSubstr("launches on the device"));
@@ -151,7 +152,8 @@ TEST(ChooserTest, BoxesCoverTheLaunchOnce) {
       group = {upto(16), upto(4), 1};
     }
     const GpuTarget target = Target();
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, random() % 2, nullptr);
+    ForcedVariant wish(static_cast<uint32_t>(random() % 2));
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
     const std::array<uint64_t, 3> extent = {upto(300), upto(30), upto(4)};
     const size_t along = random() % 3;
     std::vector<uint8_t> hits(extent[0] * extent[1] * extent[2]);
@@ -178,7 +180,7 @@ TEST(ChooserTest, BoxesCoverTheLaunchOnce) {
 TEST(ChooserTest, MeasuresBoxesByTheirOwnSize) {
   const Artifact artifact = Kernel({Tile(2, 2, 1), Tile(1, 1, 1)});
   const GpuTarget target = Target();
-  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
   LaunchFacts box = Launch({4096, 4096, 1});
   box.first = {0, 1024, 0};
   box.count = {4096, 128, 1};
@@ -218,7 +220,7 @@ TEST(ChooserTest, GroupsDivideTheLaunch) {
   const GpuTarget target = Target();
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
     const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch(c.extent));
     ASSERT_TRUE(parts.ok()) << parts.status();
     ASSERT_EQ(parts->size(), c.parts);
@@ -234,7 +236,8 @@ TEST(ChooserTest, FewShapesWhereEachIsABuild) {
   const GpuTarget target = Target();
   std::set<std::array<uint32_t, 3>> shapes;
   for (uint64_t x = 1; x < 3'000; x += 7) {
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, 0, nullptr);
+    ForcedVariant wish(0);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
     const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch({x, 1, 1}));
     ASSERT_TRUE(parts.ok()) << parts.status();
     EXPECT_LE(parts->size(), 4u);
@@ -277,13 +280,49 @@ TEST(ChooserTest, AllowsWhatTheLaunchShows) {
   const GpuTarget target = Target();
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, c.forced, nullptr);
+    ForcedVariant wish(c.forced);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
     LaunchFacts facts = Launch({kCount, 1, 1});
     facts.params = {{c.bytes, c.start}, {c.n, 0}};
     const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
     ASSERT_TRUE(parts.ok()) << parts.status();
     EXPECT_EQ((*parts)[0].variant, c.want);
   }
+}
+
+// A wish may change from launch to launch, and who made it learns what came of it.
+TEST(ChooserTest, WishesChangeBetweenLaunches) {
+  GpuVariant aligned = Tile(4, 1, 1);
+  aligned.needs_alignment = true;
+  Artifact artifact = Kernel({aligned, Tile(2, 1, 1), Tile(1, 1, 1)});
+  artifact.params = {{"a", true, true, ir::Type::kI32}};
+  const GpuTarget target = Target();
+  ForcedVariant wish;
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+  const auto run = [&](uint32_t variant, uint32_t shape, uint64_t start) {
+    wish.Set({variant, shape});
+    LaunchFacts facts = Launch({1 << 20, 1, 1});
+    facts.params = {{4096, start}};
+    const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+    EXPECT_TRUE(parts.ok()) << parts.status();
+    return parts.ok() ? parts->front() : Part{};
+  };
+  for (int round = 0; round < 2; ++round) {  // What is known of the same launch under another wish is no answer.
+    for (uint32_t variant = 0; variant < 3; ++variant) {
+      EXPECT_EQ(run(variant, 0, 16).variant, variant);
+    }
+  }
+  EXPECT_NE(run(2, 0, 16).group, run(2, 1, 16).group);
+  EXPECT_EQ(run(2, 3, 16).group, run(2, 99, 16).group);
+  ForcedVariant::Counts counts = wish.TakeCounts();
+  EXPECT_EQ(counts.obeyed, 10u);
+  EXPECT_EQ(counts.others, 0u);
+  EXPECT_EQ(run(0, 0, 8).variant, 2u);
+  EXPECT_EQ(run(7, 0, 16).variant, 2u);
+  run(kAutoVariant, 0, 16);
+  counts = wish.TakeCounts();
+  EXPECT_EQ(counts.obeyed, 0u);
+  EXPECT_EQ(counts.others, 2u);
 }
 
 // Launches that the device cannot take are refused with the limit.
@@ -313,7 +352,7 @@ TEST(ChooserTest, RefusesWhatTheDeviceCannotTake) {
     artifact.uses_barrier = c.by_groups;
     artifact.gpu.is_native = c.is_native;
     artifact.params = {{"a", true, true, ir::Type::kI32}};
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
     LaunchFacts facts = Launch(c.extent, c.group);
     facts.params = {{c.bytes, 0}};
     const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
@@ -327,7 +366,7 @@ TEST(ChooserTest, NativeCodeRunsWholeLaunchesOnly) {
   Artifact artifact = Kernel({Tile(1, 1, 1)});
   artifact.gpu.is_native = true;
   const GpuTarget target = Target();
-  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
   LaunchFacts facts = Launch({128, 2, 1});
   facts.first = {64, 0, 0};
   facts.count = {64, 2, 1};
@@ -341,7 +380,7 @@ TEST(ChooserTest, NativeCodeIsOnePart) {
   Artifact artifact = Kernel({Tile(1, 1, 1)});
   artifact.gpu.is_native = true;
   const GpuTarget target = Target();
-  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
   EXPECT_TRUE(chooser->Choose(Launch({0, 5, 1}))->empty());
   for (const uint64_t extent : {1, 7, 1000, 4099, 65536}) {
     const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch({extent, 3, 1}));
@@ -359,7 +398,7 @@ TEST(ChooserTest, NativeCodeIsOnePart) {
 TEST(ChooserTest, ObeysTheDriversLimit) {
   const Artifact artifact = Kernel({Tile(1, 1, 1)});
   const GpuTarget target = Target();
-  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, nullptr);
   chooser->Limit(0, 96);
   const StatusOr<std::vector<Part>> parts = chooser->Choose(Launch({3 << 20, 1, 1}));
   ASSERT_TRUE(parts.ok());
@@ -392,7 +431,7 @@ TEST(ChooserTest, FindsTheFastestAndRemembers) {
   const GpuTarget target = Target();
   const LaunchFacts facts = Launch({2048, 2048, 1});
   Shelf shelf;
-  std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, kAutoVariant, &shelf);
+  std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, nullptr, &shelf);
   int launches = 0;
   for (; launches < 200 && chooser->Wants(facts); ++launches) {
     const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
@@ -408,7 +447,7 @@ TEST(ChooserTest, FindsTheFastestAndRemembers) {
   ASSERT_EQ(shelf.kept.size(), 1u);
 
   artifact.learnt = shelf.kept.begin()->second;
-  chooser = CreateChooser(artifact, target, kAutoVariant, nullptr);
+  chooser = CreateChooser(artifact, target, nullptr, nullptr);
   EXPECT_FALSE(chooser->Wants(facts));
   EXPECT_EQ((*chooser->Choose(facts))[0].variant, 1u);
   EXPECT_FALSE(chooser->Wants(Launch({100, 100, 1})));
@@ -416,7 +455,7 @@ TEST(ChooserTest, FindsTheFastestAndRemembers) {
 
   GpuTarget processor = target;
   processor.is_processor = true;
-  chooser = CreateChooser(artifact, processor, kAutoVariant, nullptr);
+  chooser = CreateChooser(artifact, processor, nullptr, nullptr);
   EXPECT_FALSE(chooser->Wants(Launch({8192, 8192, 1})));
 }
 

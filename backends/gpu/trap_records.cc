@@ -6,14 +6,16 @@
 
 #include "backends/shared/host_queue.h"
 #include "compiler/debug/place.h"
+#include "compiler/ir/loops_cut.h"
 
 namespace hpvm::gpu {
 namespace {
 
 // kStopped is the host's to say.
 bool IsKernelTrap(uint32_t code) {
-  return code >= static_cast<uint32_t>(ir::TrapCode::kUnreachable) &&
-         code <= static_cast<uint32_t>(ir::TrapCode::kWaitsForever);
+  return code == static_cast<uint32_t>(ir::TrapCode::kWrongProof) || code == static_cast<uint32_t>(ir::kLoopsCut) ||
+         (code >= static_cast<uint32_t>(ir::TrapCode::kUnreachable) &&
+          code <= static_cast<uint32_t>(ir::TrapCode::kWaitsForever));
 }
 
 }  // namespace

@@ -83,5 +83,11 @@ TEST_F(TrapRecordsTest, CodesThatDoNotExist) {
   }
 }
 
+// Only code that audits proofs writes it: nothing may go on behind a wrong proof.
+TEST_F(TrapRecordsTest, AWrongProofEndsTheProcess) {
+  records[1] = Record(static_cast<uint32_t>(ir::TrapCode::kWrongProof), 0);
+  EXPECT_DEATH((void)slots.Check(records, nullptr), "was proven to stay inside its buffers, and did not");
+}
+
 }  // namespace
 }  // namespace hpvm::gpu

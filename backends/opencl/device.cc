@@ -70,8 +70,9 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
 
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
     HPVMD_RETURN_IF_ERROR(health_.Check());
-    StatusOr<std::unique_ptr<OpenClExecutable>> executable = OpenClExecutable::Load(
-        found_, context_.get(), std::move(artifact), {options_.builder, options_.learnt, options_.variant});
+    StatusOr<std::unique_ptr<OpenClExecutable>> executable =
+        OpenClExecutable::Load(found_, context_.get(), std::move(artifact),
+                               {options_.builder, options_.learnt, options_.forced, options_.undeclared_group_max});
     if (!executable.ok()) {
       return queue_->Recheck(executable.status());
     }

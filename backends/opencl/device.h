@@ -16,15 +16,21 @@
 
 namespace hpvm {
 
+namespace gpu {
+class ForcedVariant;
+}
+
 struct OpenClOptions {
-  DriverBuilder* builder = nullptr;  // Borrowed; null: programs are built in this process, and nothing is kept.
-  LearntStore* learnt = nullptr;     // Borrowed; may be null.
-  GrantGate* gate = nullptr;    // Borrowed; may be null.
-  uint32_t variant = kAutoVariant;   // DeviceOptions::gpu_variant.
-  bool fpga = false;                 // DeviceOptions::fpga.
+  DriverBuilder* builder = nullptr;      // Borrowed; null: programs are built in this process, and nothing is kept.
+  LearntStore* learnt = nullptr;         // Borrowed; may be null.
+  GrantGate* gate = nullptr;             // Borrowed; may be null.
+  gpu::ForcedVariant* forced = nullptr;  // DeviceOptions::gpu_forced.
+  bool fpga = false;                     // DeviceOptions::fpga.
   // For tests, of devices that are the host: pinned memory also for their copies, and lanes that gain nothing.
   bool always_stage = false;
   bool has_copy_lanes = false;
+  // For tests: taken as the largest group that the driver allows a kernel of which it knows no group. 0: as it says.
+  uint32_t undeclared_group_max = 0;
 };
 
 // "opencl:0" and so on; empty without a driver.

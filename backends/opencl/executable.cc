@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/opencl/executable.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -30,15 +31,15 @@ Status Blame(Status status, const Artifact& artifact) {
 }
 
 StatusOr<Program> BuildByDriver(const Found& found, cl_context context, const Artifact& artifact,
-                                DriverBuilder* builder) {
+                                const std::string& options, DriverBuilder* builder) {
   if (builder == nullptr) {
-    return BuildProgram(found, context, artifact.gpu.format, artifact.code, artifact.gpu.options, nullptr);
+    return BuildProgram(found, context, artifact.gpu.format, artifact.code, options, nullptr);
   }
   DriverBuild build;
   build.device = found.info.id;
   build.format = artifact.gpu.format;
   build.code = artifact.code;
-  build.options = artifact.gpu.options;
+  build.options = options;
   for (const GpuVariant& variant : artifact.gpu.variants) {
     build.entries.push_back(variant.entry);
     if (variant.group[0] != 0) {
@@ -67,12 +68,21 @@ StatusOr<std::unique_ptr<OpenClExecutable>> OpenClExecutable::Load(const Found& 
 }
 
 Status OpenClExecutable::Build(const Found& found, cl_context context, const ExecutableOptions& options) {
-  target_ = found.info.gpu;
-  view_alignment_ = found.view_alignment;
-  HPVMD_ASSIGN_OR_RETURN(program_, BuildByDriver(found, context, artifact_, options.builder));
+  found_ = found;
+  context_ = context;
+  options_ = options;
+  HPVMD_ASSIGN_OR_RETURN(built_, BuildFor(artifact_.gpu.options));
   reader_ = std::make_unique<gpu::LaunchReader>(artifact_);
-  chooser_ = gpu::CreateChooser(artifact_, target_, options.variant, options.learnt);
-  HPVMD_RETURN_IF_ERROR(CreateKernels(found));
+  chooser_ = gpu::CreateChooser(artifact_, found_.info.gpu, options.forced, options.learnt);
+  for (size_t i = 0; i < built_.variants.size(); ++i) {
+    const GpuVariant& variant = artifact_.gpu.variants[i];
+    can_trap_ |= variant.can_trap && std::ranges::any_of(variant.arguments, [](const GpuArgument& argument) {
+                   return argument.kind == Kind::kTrapRecord;
+                 });
+    if (const uint64_t most = built_.variants[i].group_max; !CanDeclareGroups() && most < target().group_size_max) {
+      chooser_->Limit(static_cast<uint32_t>(i), static_cast<uint32_t>(most));
+    }
+  }
   if (artifact_.gpu.format == GpuFormat::kBitstream) {
     cl_int error = CL_SUCCESS;
     queue_ = Queue(clCreateCommandQueue(context, found.device, CL_QUEUE_PROFILING_ENABLE, &error));
@@ -81,17 +91,19 @@ Status OpenClExecutable::Build(const Found& found, cl_context context, const Exe
   return absl::OkStatus();
 }
 
-Status OpenClExecutable::CreateKernels(const Found& found) {
+StatusOr<OpenClExecutable::Built> OpenClExecutable::BuildFor(const std::string& build_options) {
+  Built built;
+  HPVMD_ASSIGN_OR_RETURN(built.program, BuildByDriver(found_, context_, artifact_, build_options, options_.builder));
   for (const GpuVariant& variant : artifact_.gpu.variants) {
-    HPVMD_RETURN_IF_ERROR(CreateVariant(found, variant));
+    HPVMD_RETURN_IF_ERROR(CreateVariant(variant, built));
   }
-  return absl::OkStatus();
+  return built;
 }
 
-Status OpenClExecutable::CreateVariant(const Found& found, const GpuVariant& variant) {
+Status OpenClExecutable::CreateVariant(const GpuVariant& variant, Built& built) {
   cl_int error = CL_SUCCESS;
   Variant made;
-  made.kernel = Kernel(clCreateKernel(program_.get(), variant.entry.c_str(), &error));
+  made.kernel = Kernel(clCreateKernel(built.program.get(), variant.entry.c_str(), &error));
   if (error == CL_INVALID_KERNEL_NAME) {
     return InvalidArgument("The module has no kernel \"" + variant.entry + "\".");
   }
@@ -102,18 +114,53 @@ Status OpenClExecutable::CreateVariant(const Found& found, const GpuVariant& var
     if (argument.kind == Kind::kBufferStart) {
       made.has_start[argument.index] = true;
     }
-    can_trap_ |= variant.can_trap && argument.kind == Kind::kTrapRecord;
   }
   made.last.resize(variant.arguments.size());
   made.is_set.resize(variant.arguments.size());
   size_t group_max = 0;
-  if (clGetKernelWorkGroupInfo(made.kernel.get(), found.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(group_max),
-                               &group_max, nullptr) == CL_SUCCESS &&
-      group_max != 0 && group_max < found.info.gpu.group_size_max) {
-    chooser_->Limit(static_cast<uint32_t>(variants_.size()), static_cast<uint32_t>(group_max));
+  if (clGetKernelWorkGroupInfo(made.kernel.get(), found_.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof(group_max),
+                               &group_max, nullptr) != CL_SUCCESS ||
+      group_max == 0) {
+    group_max = target().group_size_max;
   }
-  variants_.push_back(std::move(made));
+  made.group_max = std::min<uint64_t>(group_max, target().group_size_max);
+  if (options_.undeclared_group_max != 0) {
+    made.group_max = std::min<uint64_t>(made.group_max, options_.undeclared_group_max);
+  }
+  built.variants.push_back(std::move(made));
   return absl::OkStatus();
+}
+
+// Text of our compiler declares the group where it is given one (compiler/back/opencl).
+bool OpenClExecutable::CanDeclareGroups() const {
+  return !artifact_.gpu.is_native && artifact_.gpu.format == GpuFormat::kOpenClC &&
+         (artifact_.uses_barrier || artifact_.uses_group_memory);
+}
+
+StatusOr<OpenClExecutable::Variant*> OpenClExecutable::VariantFor(const gpu::Part& part) {
+  // Groups at a launch's sides are smaller, so that one launch has few; a graph's group may come from a symbol.
+  constexpr size_t kDeclaredMax = 16;
+  const uint64_t size = uint64_t{part.group[0]} * part.group[1] * part.group[2];
+  if (size <= built_.variants[part.variant].group_max || !CanDeclareGroups()) {
+    return &built_.variants[part.variant];
+  }
+  auto found = declared_.find(part.group);
+  if (found == declared_.end()) {
+    std::string options = artifact_.gpu.options;
+    for (size_t d = 0; d < 3; ++d) {
+      options += std::string(" -DGROUP_") + "XYZ"[d] + "=" + std::to_string(part.group[d]);
+    }
+    StatusOr<Built> built = BuildFor(options);
+    if (!built.ok()) {
+      return While(Blame(built.status(), artifact_),
+                   "building kernel \"" + artifact_.entry + "\" for groups of " + std::to_string(size) + " work items");
+    }
+    if (declared_.size() == kDeclaredMax) {
+      declared_.clear();
+    }
+    found = declared_.emplace(part.group, *std::move(built)).first;
+  }
+  return &found->second.variants[part.variant];
 }
 
 // Kernels that are told where a view starts get the whole buffer; to others the view must be an object of its own.
@@ -124,18 +171,19 @@ StatusOr<MemoryRef> OpenClExecutable::MemoryOf(const Variant& variant, uint32_t 
   if (variant.has_start[param] || fact.start == 0) {
     return buffer.whole();
   }
-  if (fact.start % view_alignment_ != 0) {
+  if (fact.start % found_.view_alignment != 0) {
     return FailedPrecondition("The view for parameter \"" + artifact_.params[param].name + "\" of kernel \"" +
                               artifact_.entry + "\" begins at byte " + std::to_string(fact.start) +
-                              " of its buffer; the device needs a multiple of " + std::to_string(view_alignment_) +
-                              " for modules of its own kind.");
+                              " of its buffer; the device needs a multiple of " +
+                              std::to_string(found_.view_alignment) + " for modules of its own kind.");
   }
   return fact.value == 0 ? buffer.whole() : buffer.View(fact.start, fact.value);
 }
 
 StatusOr<cl_kernel> OpenClExecutable::Prepare(const gpu::LaunchInputs& inputs, const gpu::Part& part,
                                               const TrapTarget& traps) {
-  Variant& variant = variants_[part.variant];
+  HPVMD_ASSIGN_OR_RETURN(Variant* const chosen, VariantFor(part));
+  Variant& variant = *chosen;
   const std::vector<GpuArgument>& arguments = artifact_.gpu.variants[part.variant].arguments;
   gpu::ValueSource source;
   source.facts = &inputs.facts;

@@ -3,7 +3,9 @@
 #ifndef HPVMD_BACKENDS_OPENCL_EXECUTABLE_H_
 #define HPVMD_BACKENDS_OPENCL_EXECUTABLE_H_
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,7 +22,8 @@ namespace hpvm::opencl {
 struct ExecutableOptions {
   DriverBuilder* builder = nullptr;  // As DeviceOptions has them.
   LearntStore* learnt = nullptr;
-  uint32_t variant = kAutoVariant;
+  gpu::ForcedVariant* forced = nullptr;
+  uint32_t undeclared_group_max = 0;  // OpenClOptions.
 };
 
 // Where a launch's traps go.
@@ -52,20 +55,32 @@ class OpenClExecutable final : public Executable {
     // What each argument was set to: a scalar's bits or a memory object's serial number.
     std::vector<uint64_t> last;
     std::vector<bool> is_set;
+    uint64_t group_max = 0;  // Work items of a group, as the driver says.
   };
+  struct Built {
+    Program program;
+    std::vector<Variant> variants;
+  };
+  using Group = std::array<uint32_t, 3>;
 
   explicit OpenClExecutable(Artifact artifact);
   Status Build(const Found& found, cl_context context, const ExecutableOptions& options);
-  Status CreateKernels(const Found& found);
-  Status CreateVariant(const Found& found, const GpuVariant& variant);
+  StatusOr<Built> BuildFor(const std::string& build_options);
+  Status CreateVariant(const GpuVariant& variant, Built& built);
+  bool CanDeclareGroups() const;
+  const GpuTarget& target() const { return found_.info.gpu; }
+  StatusOr<Variant*> VariantFor(const gpu::Part& part);
   StatusOr<MemoryRef> MemoryOf(const Variant& variant, uint32_t param, const gpu::LaunchInputs& inputs) const;
 
   const Artifact artifact_;
-  GpuTarget target_;
-  uint32_t view_alignment_ = 1;
-  Program program_;
+  Found found_;
+  cl_context context_ = nullptr;  // The device's.
+  ExecutableOptions options_;
   Queue queue_;
-  std::vector<Variant> variants_;
+  Built built_;
+  // The same code once more for groups that are larger than the driver allows a kernel of which it knows no group: with
+  // the group declared it sees to it that they fit. By the group; built at the first launch of such a group.
+  std::map<Group, Built> declared_;
   std::unique_ptr<gpu::LaunchReader> reader_;
   std::unique_ptr<gpu::Chooser> chooser_;
   bool can_trap_ = false;

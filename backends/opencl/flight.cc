@@ -12,8 +12,8 @@
 namespace hpvm::opencl {
 namespace {
 
-// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together share what they took
-// (an event costs about a third of a microsecond).
+// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together (an event costs
+// about a third of a microsecond).
 constexpr uint32_t kTimedAloneMax = 64;
 constexpr uint32_t kTimedTogether = 32;
 // The device starts on what it has got while more is enqueued.
@@ -46,6 +46,12 @@ std::string GroupText(const std::array<uint32_t, 3>& group) {
 }
 
 }  // namespace
+
+OpenClFlight::OpenClFlight(OpenClQueue& queue, const Submission& submission)
+    : queue_(queue),
+      submission_(submission),
+      dispatch_count_(static_cast<uint32_t>(gpu::CountLaunches(submission.commands))),
+      groups_(submission.commands, dispatch_count_ <= kTimedAloneMax ? 1 : kTimedTogether) {}
 
 OpenClFlight::~OpenClFlight() {
   if (traps_ != nullptr) {
@@ -96,8 +102,6 @@ Status OpenClFlight::EnqueueCommands() {
   while (end > 0 && IsDownload(commands[end - 1], submission_)) {
     --end;
   }
-  dispatch_count_ = static_cast<uint32_t>(std::count_if(
-      commands.begin(), commands.end(), [](const Command& c) { return std::holds_alternative<DispatchCommand>(c); }));
   for (size_t i = 0; i < commands.size(); ++i) {
     if (IsStopped(submission_)) {
       return Cancelled("The submission was stopped.");
@@ -289,10 +293,8 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     HPVMD_RETURN_IF_ERROR(Use(OfDevice(*buffer)));
   }
   const bool is_measured = executable.chooser().Wants(inputs_.facts);
-  const uint32_t place = static_cast<uint32_t>(nodes_.size()) % kTimedTogether;
-  const bool has_event =
-      is_measured || (IsTimed() && (dispatch_count_ <= kTimedAloneMax || place == 0 || place == kTimedTogether - 1 ||
-                                    nodes_.size() + 1 == dispatch_count_));
+  const size_t place = nodes_.size();
+  const bool has_event = is_measured || (IsTimed() && (groups_.Begins(place) || groups_.Ends(place)));
   Event first, last;
   HPVMD_RETURN_IF_ERROR(EnqueueParts(executable, parts, traps, has_event, &first, &last));
   Time(dispatch, first, last);
@@ -347,14 +349,15 @@ void OpenClFlight::Time(const DispatchCommand& dispatch, const Event& first, con
   if (!IsTimed()) {
     return;
   }
+  const size_t place = nodes_.size();
   nodes_.push_back(dispatch.node);
-  const bool is_alone = dispatch_count_ <= kTimedAloneMax;
-  if (is_alone || (nodes_.size() - 1) % kTimedTogether == 0) {
-    samples_.push_back({nodes_.size() - 1, nodes_.size(), Shared(first), Shared(last)});
+  if (groups_.Begins(place)) {
+    samples_.push_back({place, place + 1, Shared(first), Shared(last), &dispatch});
     return;
   }
   Sample& sample = samples_.back();
-  sample.end_node = nodes_.size();
+  sample.end_node = place + 1;
+  sample.is_mixed |= !gpu::AreAlike(*sample.like, dispatch);
   if (!sample.first) {
     sample.first = Shared(first);
   }

@@ -9,6 +9,7 @@
 
 #include "backends/gpu/dispatch.h"
 #include "backends/gpu/submit_thread.h"
+#include "backends/gpu/timed_groups.h"
 #include "backends/gpu/trap_records.h"
 #include "backends/opencl/executable.h"
 #include "backends/opencl/queue.h"
@@ -28,7 +29,7 @@ class EventMilestone final : public gpu::Milestone {
 class OpenClFlight final : public gpu::Flight {
  public:
   // Both are borrowed for its life.
-  OpenClFlight(OpenClQueue& queue, const Submission& submission) : queue_(queue), submission_(submission) {}
+  OpenClFlight(OpenClQueue& queue, const Submission& submission);
   ~OpenClFlight() override;
 
   // Hands everything to the driver; what fails is Finish's to tell. The submit thread.
@@ -49,6 +50,8 @@ class OpenClFlight final : public gpu::Flight {
   struct Sample {
     size_t first_node = 0, end_node = 0;  // In nodes_.
     Event first, last;
+    const DispatchCommand* like = nullptr;  // The first of them.
+    bool is_mixed = false;                  // Others are different.
   };
   // A launch that the executable's chooser asked to be measured.
   struct Measured {
@@ -90,7 +93,8 @@ class OpenClFlight final : public gpu::Flight {
   cl_command_queue current_ = nullptr;  // Where the next command goes.
   Event done_;                          // After everything that was enqueued.
 
-  uint32_t dispatch_count_ = 0;
+  const uint32_t dispatch_count_;
+  const gpu::TimedGroups groups_;
   gpu::LaunchInputs inputs_;  // Of the dispatch being enqueued.
   gpu::TrapSlots slots_;
   std::unique_ptr<TrapMemory> traps_;

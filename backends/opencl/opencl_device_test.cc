@@ -234,6 +234,16 @@ class Rig {
   std::unique_ptr<Device> device_;
 };
 
+// Builds in this process what a process of its own would.
+class CountingBuilder final : public DriverBuilder {
+ public:
+  StatusOr<DriverBinary> Build(const DriverBuild& build) override {
+    ++builds;
+    return BuildForOpenCl(build);
+  }
+  int builds = 0;
+};
+
 class OpenClTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(OpenClTest, DescribesItself) {
@@ -408,6 +418,57 @@ TEST_P(OpenClTest, RefusesGroupsThatAreTooLarge) {
   EXPECT_TRUE(rig.Run().ok());
 }
 
+// As our compiler writes kernels that run by groups: each instance tells which group the driver was told, and what the
+// instance on the group's other end wrote.
+constexpr std::string_view kByGroups = R"(
+#ifdef GROUP_X
+#define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z)))
+#else
+#define GROUP
+#define GROUP_X 0
+#endif
+__kernel GROUP void grouped(__global uchar* x, ulong x_start, uint first) {
+  __local uint mine[4096];
+  uint n = (uint)get_local_size(0), l = (uint)get_local_id(0);
+  mine[l] = l;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  ((__global uint*)(x + x_start))[first + (uint)get_global_id(0)] = GROUP_X * 10000u + mine[n - 1u - l];
+}
+)";
+
+// Groups beyond what the driver allows a kernel of unknown group run code that declares theirs, built once a group; the
+// rest of a launch, and smaller groups, run the other.
+TEST_P(OpenClTest, DeclaresLargeGroups) {
+  CountingBuilder builder;
+  Rig rig(GetParam(), {.builder = &builder, .undeclared_group_max = 32});
+  Artifact artifact = Native(kByGroups, "grouped", {BufferParam("x")});
+  artifact.gpu.is_native = false;
+  artifact.uses_barrier = artifact.uses_group_memory = true;
+  artifact.gpu.variants[0].arguments = {Arg(Kind::kBuffer), Arg(Kind::kBufferStart, 0, 8), Arg(Kind::kFirst)};
+  artifact.gpu.variants[0].arguments[0].is_writable = true;
+  std::unique_ptr<Executable> grouped = rig.Load(std::move(artifact));
+  ASSERT_NE(grouped, nullptr);
+  std::unique_ptr<Buffer> x = rig.Allocate(4 * 144);
+  const auto run = [&](uint64_t group) {
+    rig.Dispatch(*grouped, 144, {rig.View(*x)}, group);
+    const Status status = rig.Run();
+    EXPECT_TRUE(status.ok()) << status;
+    return rig.Read<uint32_t>(*x);
+  };
+  // Two groups of 64, and one of 16.
+  for (int times = 0; times < 2; ++times) {
+    const std::vector<uint32_t> large = run(64);
+    EXPECT_EQ(large[0], 640'063u);
+    EXPECT_EQ(large[127], 640'000u);
+    EXPECT_EQ(large[128], 15u);
+    EXPECT_EQ(builder.builds, 2);
+  }
+  EXPECT_EQ(run(32)[0], 31u);
+  EXPECT_EQ(builder.builds, 2);
+  EXPECT_EQ(run(48)[0], 480'047u);
+  EXPECT_EQ(builder.builds, 3);
+}
+
 // A buffer beyond the device's single allocation is refused with the limit.
 TEST_P(OpenClTest, RefusesBuffersThatAreTooLarge) {
   Rig rig(GetParam());
@@ -497,16 +558,6 @@ TEST_P(OpenClTest, Stops) {
   rig.stop = nullptr;
   EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{1, 1}));
 }
-
-// Builds in this process what a process of its own would.
-class CountingBuilder final : public DriverBuilder {
- public:
-  StatusOr<DriverBinary> Build(const DriverBuild& build) override {
-    ++builds;
-    return BuildForOpenCl(build);
-  }
-  int builds = 0;
-};
 
 // Binaries that a builder made run like what this process builds, and its refusals have the log.
 TEST_P(OpenClTest, LoadsWhatABuilderMade) {

@@ -2,6 +2,7 @@
 #include "backends/shared/host_queue.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <system_error>
@@ -31,8 +32,7 @@ void FailSignals(const Submission& submission, const Status& status) {
 
 }  // namespace
 
-HostQueue::HostQueue(Hub& hub, CommandTarget& target)
-    : hub_(hub), target_(target), changed_(CreateHostTimeline(hub)) {}
+HostQueue::HostQueue(Hub& hub, CommandTarget& target) : hub_(hub), target_(target), changed_(CreateHostTimeline(hub)) {}
 
 HostQueue::~HostQueue() {
   {
@@ -145,8 +145,8 @@ StatusOr<uint8_t*> HostRange(const Submission& submission, SlotIndex slot, uint6
   Buffer& buffer = *submission.buffers[slot];
   if (offset > buffer.bytes() || bytes > buffer.bytes() - offset) {
     return Internal("View at byte " + std::to_string(offset) + " of " + std::to_string(bytes) +
-                    " bytes does not fit buffer slot " + std::to_string(slot) + " (" +
-                    std::to_string(buffer.bytes()) + " bytes).");
+                    " bytes does not fit buffer slot " + std::to_string(slot) + " (" + std::to_string(buffer.bytes()) +
+                    " bytes).");
   }
   uint8_t* host = buffer.host();
   if (host == nullptr && bytes != 0) {
@@ -180,7 +180,7 @@ Status CheckDispatch(const DispatchCommand& dispatch, const Submission& submissi
 
 Status RunCopy(const CopyCommand& copy, const Submission& submission) {
   HPVMD_ASSIGN_OR_RETURN(const uint8_t* from, HostRange(submission, copy.source, copy.source_offset, copy.bytes));
-  HPVMD_ASSIGN_OR_RETURN(uint8_t* to, HostRange(submission, copy.target, copy.target_offset, copy.bytes));
+  HPVMD_ASSIGN_OR_RETURN(uint8_t * to, HostRange(submission, copy.target, copy.target_offset, copy.bytes));
   if (copy.bytes != 0) {
     std::memmove(to, from, copy.bytes);
   }
@@ -188,7 +188,7 @@ Status RunCopy(const CopyCommand& copy, const Submission& submission) {
 }
 
 Status RunFill(const FillCommand& fill, const Submission& submission) {
-  HPVMD_ASSIGN_OR_RETURN(uint8_t* to, HostRange(submission, fill.target, fill.offset, fill.bytes));
+  HPVMD_ASSIGN_OR_RETURN(uint8_t * to, HostRange(submission, fill.target, fill.offset, fill.bytes));
   if (fill.bytes != 0) {
     std::memset(to, fill.value, fill.bytes);
   }
@@ -196,6 +196,11 @@ Status RunFill(const FillCommand& fill, const Submission& submission) {
 }
 
 Status TrapStatus(const ir::TrapReport& trap, std::string_view what) {
+  if (trap.code == ir::TrapCode::kWrongProof) {
+    std::fprintf(stderr, "A launch was proven to stay inside its buffers, and did not: %s.\n",
+                 std::string(what).c_str());
+    HPVMD_CHECK(trap.code != ir::TrapCode::kWrongProof);
+  }
   if (trap.code == ir::TrapCode::kStopped) {
     return Cancelled("The launch was stopped.");
   }

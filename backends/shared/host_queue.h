@@ -55,7 +55,8 @@ Status CheckDispatch(const DispatchCommand& dispatch, const Submission& submissi
 Status RunCopy(const CopyCommand& copy, const Submission& submission);
 Status RunFill(const FillCommand& fill, const Submission& submission);
 
-// The status of a launch that ended early: kCancelled for kStopped, else kAborted with `what`.
+// The status of a launch that ended early: kCancelled for kStopped, else kAborted with `what`. Ends the process for
+// kWrongProof, which only code that audits proofs gives.
 Status TrapStatus(const ir::TrapReport& trap, std::string_view what);
 
 }  // namespace hpvm

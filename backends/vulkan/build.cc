@@ -8,6 +8,7 @@
 
 #include "backends/driver_builder.h"
 #include "backends/vulkan/context.h"
+#include "backends/vulkan/early_compile.h"
 #include "backends/vulkan/executable.h"
 #include "backends/vulkan/instance.h"
 
@@ -44,6 +45,8 @@ StatusOr<DriverBinary> BuildForVulkan(const DriverBuild& build) {
       }
     }
   }
+  vulkan::Memory memory(*context, /*never_map=*/false);
+  HPVMD_RETURN_IF_ERROR(vulkan::CompileEarly(*context, memory, build.variants, *pipelines));
   DriverBinary binary;
   HPVMD_ASSIGN_OR_RETURN(binary.bytes, pipelines->CacheData());
   return binary;

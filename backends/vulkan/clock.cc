@@ -5,11 +5,11 @@
 
 namespace hpvm::vulkan {
 
-Clock::Clock(Context& context, VkQueryPool queries, uint32_t count, size_t dispatches)
+Clock::Clock(Context& context, VkQueryPool queries, uint32_t count, const CommandList* list)
     : context_(context),
       queries_(queries),
       count_(count),
-      length_(std::max<size_t>(1, (dispatches + kStretchesMax - 1) / kStretchesMax)) {}
+      groups_(list, std::max<size_t>(1, (gpu::CountLaunches(list) + kStretchesMax - 1) / kStretchesMax)) {}
 
 uint32_t Clock::Mark(VkCommandBuffer commands) {
   if (!has_begun_) {
@@ -20,11 +20,12 @@ uint32_t Clock::Mark(VkCommandBuffer commands) {
   return next_++;
 }
 
-bool Clock::Before(VkCommandBuffer commands, uint32_t node, bool alone) {
+bool Clock::Before(VkCommandBuffer commands, const DispatchCommand& dispatch, bool alone) {
   if (!is_timing()) {
     return false;
   }
-  if (alone) {
+  const size_t place = place_++;
+  if (alone || groups_.Begins(place)) {
     End(commands);
   }
   if (!is_open_) {
@@ -33,16 +34,18 @@ bool Clock::Before(VkCommandBuffer commands, uint32_t node, bool alone) {
     }
     Stretch stretch;
     stretch.alone = alone;
+    stretch.like = &dispatch;
     stretch.begin = is_adjacent_ ? stretches_.back().end : Mark(commands);
     stretches_.push_back(std::move(stretch));
     is_open_ = true;
   }
-  stretches_.back().nodes.push_back(node);
+  stretches_.back().nodes.push_back(dispatch.node);
+  stretches_.back().is_mixed |= !gpu::AreAlike(*stretches_.back().like, dispatch);
   return alone;
 }
 
 void Clock::After(VkCommandBuffer commands) {
-  if (is_open_ && (stretches_.back().alone || stretches_.back().nodes.size() >= length_)) {
+  if (is_open_ && (stretches_.back().alone || groups_.Ends(place_ - 1))) {
     End(commands);
   }
 }
@@ -78,7 +81,7 @@ Status Clock::Read(std::span<NodeTiming> timings, std::vector<int64_t>* alone_ns
     const int64_t count = static_cast<int64_t>(stretch.nodes.size());
     for (int64_t i = 0; i < count; ++i) {
       if (stretch.nodes[i] < timings.size()) {
-        timings[stretch.nodes[i]] = {begin + took * i / count, begin + took * (i + 1) / count};
+        timings[stretch.nodes[i]] = {begin + took * i / count, begin + took * (i + 1) / count, stretch.is_mixed};
       }
     }
     if (stretch.alone) {

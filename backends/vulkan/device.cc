@@ -10,10 +10,12 @@
 #include "backends/vulkan/buffer.h"
 #include "backends/vulkan/build.h"
 #include "backends/vulkan/context.h"
+#include "backends/vulkan/early_compile.h"
 #include "backends/vulkan/executable.h"
 #include "backends/vulkan/flight.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/staging.h"
+#include "backends/vulkan/watch_loops.h"
 #include "backends/vulkan/zero_groups.h"
 
 namespace hpvm {
@@ -179,13 +181,19 @@ StatusOr<std::unique_ptr<Executable>> VulkanDevice::Load(Artifact artifact) {
     return InvalidArgument("The artifact of kernel \"" + artifact.entry + "\" is not a SPIR-V shader module.");
   }
   HPVMD_RETURN_IF_ERROR(ValidateGpuCode(artifact.gpu, artifact.params.size()));
+  if (artifact.gpu.is_native && context_->physical().ends_loops) {
+    HPVMD_RETURN_IF_ERROR(WatchLoops(info_.gpu, artifact.code, artifact.gpu.variants[0]));
+  }
   HPVMD_RETURN_IF_ERROR(ZeroGroups(artifact));
   HPVMD_ASSIGN_OR_RETURN(const DriverBinary built, BuildElsewhere(artifact));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Pipelines> pipelines,
                          Pipelines::Create(*context_, artifact.code, artifact.gpu.variants, built.bytes));
   // What the driver cannot build fails here and not at some launch.
   HPVMD_RETURN_IF_ERROR(pipelines->Get(0, UsualGroup(artifact.gpu.variants[0], info_.gpu)).status());
-  return std::make_unique<VulkanExecutable>(std::move(artifact), std::move(pipelines), info_.gpu, options_.variant,
+  if (options_.builder != nullptr) {
+    HPVMD_RETURN_IF_ERROR(CompileEarly(*context_, memory_, artifact.gpu.variants, *pipelines));
+  }
+  return std::make_unique<VulkanExecutable>(std::move(artifact), std::move(pipelines), info_.gpu, options_.forced,
                                             options_.learnt);
 }
 

@@ -21,11 +21,15 @@
 
 namespace hpvm {
 
+namespace gpu {
+class ForcedVariant;
+}
+
 struct VulkanOptions {
-  DriverBuilder* builder = nullptr;  // Borrowed; null: pipelines are built in this process, and nothing is kept.
-  LearntStore* learnt = nullptr;     // Borrowed; may be null.
-  GrantGate* gate = nullptr;         // Borrowed; may be null.
-  uint32_t variant = kAutoVariant;   // DeviceOptions::gpu_variant.
+  DriverBuilder* builder = nullptr;      // Borrowed; null: pipelines are built in this process, and nothing is kept.
+  LearntStore* learnt = nullptr;         // Borrowed; may be null.
+  GrantGate* gate = nullptr;             // Borrowed; may be null.
+  gpu::ForcedVariant* forced = nullptr;  // DeviceOptions::gpu_forced.
   // Loads VK_LAYER_KHRONOS_validation; kNotFound where it is not installed. The environment variable
   // HPVMD_VULKAN_VALIDATION=1 does the same.
   bool validate = false;

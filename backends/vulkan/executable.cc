@@ -258,10 +258,10 @@ StatusOr<std::vector<uint8_t>> Pipelines::CacheData() {
 }
 
 VulkanExecutable::VulkanExecutable(Artifact artifact, std::unique_ptr<Pipelines> pipelines, const GpuTarget& target,
-                                   uint32_t variant, LearntStore* learnt)
+                                   gpu::ForcedVariant* forced, LearntStore* learnt)
     : artifact_(std::move(artifact)),
       pipelines_(std::move(pipelines)),
       reader_(artifact_),
-      chooser_(gpu::CreateChooser(artifact_, target, variant, learnt)) {}
+      chooser_(gpu::CreateChooser(artifact_, target, forced, learnt)) {}
 
 }  // namespace hpvm::vulkan

@@ -79,8 +79,8 @@ Group UsualGroup(const GpuVariant& variant, const GpuTarget& target);
 
 class VulkanExecutable final : public Executable {
  public:
-  VulkanExecutable(Artifact artifact, std::unique_ptr<Pipelines> pipelines, const GpuTarget& target, uint32_t variant,
-                   LearntStore* learnt);
+  VulkanExecutable(Artifact artifact, std::unique_ptr<Pipelines> pipelines, const GpuTarget& target,
+                   gpu::ForcedVariant* forced, LearntStore* learnt);
   const Artifact& artifact() const override { return artifact_; }
   const gpu::LaunchReader& reader() const { return reader_; }
   gpu::Chooser& chooser() { return *chooser_; }

@@ -253,6 +253,7 @@ bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
   // Where the host and the device share memory, copies take the processor that runs what they would run beside.
   device.info.has_copy_lanes = device.copy_queues != 0 && !device.maps_memory;
   device.info.gpu = MakeTarget(device, properties, features);
+  device.ends_loops = device.compiles_at_dispatch = properties.v12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE;
   device.driver = std::string(properties.v12.driverName) + " " + properties.v12.driverInfo + " (" +
                   std::to_string(device.properties.driverVersion) + "), " + device.properties.deviceName + ", " +
                   Hex(device.properties.pipelineCacheUUID, VK_UUID_SIZE);

@@ -11,15 +11,6 @@ bool IsStopped(const Submission& submission) {
   return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
 }
 
-size_t CountDispatches(const Submission& submission) {
-  if (submission.commands == nullptr) {
-    return 0;
-  }
-  const std::vector<Command>& commands = submission.commands->commands;
-  return std::count_if(commands.begin(), commands.end(),
-                       [](const Command& command) { return std::holds_alternative<DispatchCommand>(command); });
-}
-
 }  // namespace
 
 VulkanFlight::VulkanFlight(FlightDeck& deck, const Submission& submission, std::unique_ptr<Slot> slot)
@@ -29,7 +20,7 @@ VulkanFlight::VulkanFlight(FlightDeck& deck, const Submission& submission, std::
       slot_(std::move(slot)),
       writer_(context_, *slot_, deck.lane),
       transfers_(context_, deck.staging, deck.copier, writer_, behind_),
-      clock_(context_, slot_->timestamps(), Slot::kTimestamps, CountDispatches(submission)) {}
+      clock_(context_, slot_->timestamps(), Slot::kTimestamps, submission.commands) {}
 
 VulkanFlight::~VulkanFlight() { deck_.slots.Give(std::move(slot_)); }
 
@@ -66,7 +57,7 @@ Status VulkanFlight::RecordCommands() {
     return absl::OkStatus();
   }
   HPVMD_RETURN_IF_ERROR(context_.lost());
-  const size_t dispatches = CountDispatches(submission_);
+  const size_t dispatches = gpu::CountLaunches(submission_.commands);
   if (dispatches != 0) {
     HPVMD_RETURN_IF_ERROR(PrepareTraps(dispatches));
   }

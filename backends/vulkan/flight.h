@@ -66,7 +66,8 @@ class VulkanFlight final : public gpu::Flight {
   Status PrepareTraps(size_t dispatches);
   Status PlaceViews(const VulkanExecutable& executable, bool is_native);
   Status RecordPart(VulkanExecutable& executable, const gpu::Part& part, uint32_t trap_index);
-  Status FindBuffers(const VariantLayout& layout, const VkDescriptorBufferInfo& facts_buffer);
+  // `record`: the one that alone is bound, as the tenant's own code takes it.
+  Status FindBuffers(const VariantLayout& layout, const VkDescriptorBufferInfo& facts_buffer, uint32_t record);
   Status BindBuffers(const VariantLayout& layout);
   Status BindSets(const VariantLayout& layout);
   void FillValues(const VulkanExecutable& executable, const gpu::Part& part, uint32_t trap_index);

@@ -32,7 +32,9 @@ struct PhysicalDevice {
   uint32_t copy_family = 0;
   uint32_t copy_queues = 0;
   Enabled enabled;
-  bool maps_memory = false;  // The host reads the device's memory as cheaply as its own.
+  bool ends_loops = false;            // Mesa's llvmpipe: see compiler/ir/loops_cut.h.
+  bool compiles_at_dispatch = false;  // The driver makes a kernel's code when it is first dispatched.
+  bool maps_memory = false;           // The host reads the device's memory as cheaply as its own.
   DeviceInfo info;           // But for the id.
   std::string driver;        // Name and version of the driver and the device's, as one line.
 };

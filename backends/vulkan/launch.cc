@@ -14,6 +14,8 @@ using Kind = GpuArgument::Kind;
 // The device runs the first commands of a long list while the rest is recorded. (Measured on an H200: 1,000 dependent
 // dispatches take 3.8 us each when recorded as one, and 2.5 us in pieces of 50 to 100.)
 constexpr size_t kDispatchesOfFlush = 64;
+// Our own kernels are told which record is theirs.
+constexpr uint32_t kAllRecords = ~0u;
 
 bool IsValue(Kind kind) { return kind != Kind::kBuffer && kind != Kind::kTrapRecord; }
 
@@ -51,7 +53,7 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
   const bool is_tuned = clock_.is_timing() && executable.chooser().Wants(inputs_.facts);
   if (is_tuned || !submission_.timings.empty()) {
-    if (clock_.Before(commands, dispatch.node, is_tuned)) {
+    if (clock_.Before(commands, dispatch, is_tuned)) {
       tuned_.push_back({&executable.chooser(), inputs_.facts, parts});
     }
   }
@@ -127,7 +129,8 @@ Status VulkanFlight::RecordPart(VulkanExecutable& executable, const gpu::Part& p
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, writer_.Open());
   const DeviceFunctions& vk = context_.vk();
   vk.CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-  HPVMD_RETURN_IF_ERROR(FindBuffers(layout, facts_buffer));
+  const uint32_t record = executable.artifact().gpu.is_native ? trap_index : kAllRecords;
+  HPVMD_RETURN_IF_ERROR(FindBuffers(layout, facts_buffer, record));
   HPVMD_RETURN_IF_ERROR(BindBuffers(layout));
   if (!layout.has_facts_buffer && variant.push_bytes != 0) {
     vk.CmdPushConstants(commands, layout.pipeline.get(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
@@ -139,12 +142,15 @@ Status VulkanFlight::RecordPart(VulkanExecutable& executable, const gpu::Part& p
 }
 
 // What each binding of a variant gets, as infos_.
-Status VulkanFlight::FindBuffers(const VariantLayout& layout, const VkDescriptorBufferInfo& facts_buffer) {
+Status VulkanFlight::FindBuffers(const VariantLayout& layout, const VkDescriptorBufferInfo& facts_buffer,
+                                 uint32_t record) {
   infos_.resize(layout.bindings.size());
   for (size_t i = 0; i < infos_.size(); ++i) {
     const Binding& binding = layout.bindings[i];
     if (binding.kind == Binding::Kind::kFacts) {
       infos_[i] = facts_buffer;
+    } else if (binding.kind == Binding::Kind::kTrapRecords && record != kAllRecords) {
+      infos_[i] = {slot_->traps(), record * sizeof(GpuTrapRecord), sizeof(GpuTrapRecord)};
     } else if (binding.kind == Binding::Kind::kTrapRecords) {
       infos_[i] = {slot_->traps(), 0, slot_->trap_bytes()};
     } else {

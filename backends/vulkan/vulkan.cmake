@@ -7,6 +7,7 @@ target_sources(backends PRIVATE
   vulkan/context.cc
   vulkan/copy_kernel.cc
   vulkan/device.cc
+  vulkan/early_compile.cc
   vulkan/executable.cc
   vulkan/facts.cc
   vulkan/flight.cc
@@ -16,10 +17,13 @@ target_sources(backends PRIVATE
   vulkan/slot.cc
   vulkan/staging.cc
   vulkan/transfer.cc
+  vulkan/watch_loops.cc
   vulkan/writer.cc
   vulkan/zero_groups.cc)
 find_package(SPIRV-Tools REQUIRED)
 hpvmd_test(vulkan_zero_groups_test SOURCES vulkan/zero_groups_test.cc DEPS backends LABELS fast)
+hpvmd_test(vulkan_early_compile_test SOURCES vulkan/early_compile_test.cc vulkan/testing/shaders.cc
+           DEPS backends SPIRV-Tools-static LABELS fast)
 hpvmd_test(vulkan_memory_test SOURCES vulkan/memory_test.cc DEPS backends LABELS fast)
 hpvmd_test(vulkan_sharing_test SOURCES vulkan/sharing_test.cc DEPS backends LABELS fast)
 hpvmd_test(vulkan_device_test SOURCES vulkan/vulkan_device_test.cc vulkan/testing/shaders.cc DEPS backends SPIRV-Tools-static

@@ -10,6 +10,7 @@
 #include "backends/vulkan/context.h"
 #include "backends/vulkan/testing/fixture.h"
 #include "backends/vulkan/testing/shaders.h"
+#include "compiler/ir/loops_cut.h"
 
 namespace hpvm::vulkan {
 namespace {
@@ -209,6 +210,30 @@ TEST_F(VulkanDeviceTest, NativeModulesStayInTheirBuffers) {
   const Status refused = Run(unaligned, &failure);
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
   EXPECT_EQ(failure.node, 0u);
+}
+
+// Mesa's llvmpipe ends a vector's loops after 65,535 rounds: a tenant's own module fails then, and the launches beside
+// it in the submission do not.
+TEST_F(VulkanDeviceTest, NativeLoopsThatTheDriverEndsFail) {
+  Executable& counts = Load(NativeLoopArtifact());
+  Buffer &few = NewBuffer(32), &many = NewBuffer(32);
+  List list;
+  list.Copy(Host({1, 2, 3, 40'000, 5, 6, 7, 8}), 0, few, 0, 32);
+  list.Copy(Host({1, 2, 3, 100'000, 5, 6, 7, 8}), 0, many, 0, 32);
+  list.Dispatch(counts, 8, {Whole(few)});
+  EXPECT_TRUE(Run(list).ok());
+  EXPECT_EQ(Read(few), (std::vector<uint32_t>{2, 3, 4, 40'001, 6, 7, 8, 9}));
+  list.Dispatch(counts, 8, {Whole(many)});
+  Failure failure;
+  const Status status = Run(list, &failure);
+  if (!device_->info().gpu.is_processor) {
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(Read(many), (std::vector<uint32_t>{2, 3, 4, 100'001, 6, 7, 8, 9}));
+    return;
+  }
+  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(failure.node, 1u);
+  EXPECT_EQ(failure.trap.code, ir::kLoopsCut);
 }
 
 // What a device cannot do ends in a sentence with the limit, and the node.

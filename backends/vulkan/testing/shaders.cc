@@ -303,4 +303,29 @@ OpStore %p1 %read
   return artifact;
 }
 
+Artifact NativeLoopArtifact() {
+  const Source source{"%b0", "OpDecorate %b0 DescriptorSet 0\nOpDecorate %b0 Binding 0\n", R"(
+%yp = OpAccessChain %to_word %b0 %c0 %i0
+%n = OpLoad %uint %yp
+OpBranch %head
+%head = OpLabel
+%k = OpPhi %uint %c0 %begin %next %go
+OpLoopMerge %after %go None
+OpBranch %test
+%test = OpLabel
+%more = OpULessThan %bool %k %n
+OpBranchConditional %more %go %after
+%go = OpLabel
+%next = OpIAdd %uint %k %c1
+OpBranch %head
+%after = OpLabel
+%one_more = OpIAdd %uint %k %c1
+OpStore %yp %one_more
+)"};
+  Artifact artifact = MakeArtifact("counts", source, {BufferParam("y", true)}, {BufferAt(0, 0, 0, true)}, 0);
+  artifact.gpu.is_native = true;
+  artifact.gpu.variants[0].group = {8, 1, 1};
+  return artifact;
+}
+
 }  // namespace hpvm::vulkan

@@ -21,6 +21,9 @@ Artifact TrapArtifact();
 // A tenant's own: y[0] = the words of y; stores far behind y's end, and y[1] = what a load there gives. One work item.
 // Parameter y.
 Artifact NativeArtifact();
+// A tenant's own: every work item of a group of eight counts to y[number of the work item], and writes one more there.
+// Parameter y.
+Artifact NativeLoopArtifact();
 
 }  // namespace hpvm::vulkan
 

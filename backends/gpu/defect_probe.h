@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the probe of a known defect on a device.
+#ifndef HPVMD_BACKENDS_GPU_DEFECT_PROBE_H_
+#define HPVMD_BACKENDS_GPU_DEFECT_PROBE_H_
+
+#include "backends/device.h"
+#include "backends/gpu/known_defects.h"
+
+namespace hpvm {
+
+// Whether the device takes code of the probe's kind at all.
+bool Concerns(const DefectProbe& probe, const Device& device);
+// True when the device computes the probe rightly. A status when it could not be run: the driver refuses the kernel, or
+// the device fails. The driver may also crash or never come back: for processes with nothing to lose.
+StatusOr<bool> ComputesRightly(const DefectProbe& probe, Device& device, Time deadline);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_GPU_DEFECT_PROBE_H_

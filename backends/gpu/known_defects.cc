@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/gpu/known_defects.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/gpu/branch_barrier_bitcode.h"
+#include "backends/gpu/wrap_shader.h"
+#include "backends/probe_code.inc"
+
+namespace hpvm {
+namespace {
+
+using Kind = GpuArgument::Kind;
+
+constexpr uint64_t kWrapInstances = 256;  // The first 84 of them wrap.
+
+ir::KernelParam Param(std::string name, bool is_buffer, bool is_writable) {
+  ir::KernelParam param;
+  param.name = std::move(name);
+  param.is_buffer = is_buffer;
+  param.is_writable = is_writable;
+  param.type = ir::Type::kI32;
+  return param;
+}
+
+GpuArgument Buffer(uint32_t index, bool is_writable) {
+  GpuArgument argument;
+  argument.kind = Kind::kBuffer;
+  argument.index = argument.binding = index;
+  argument.is_writable = is_writable;
+  return argument;
+}
+
+// A module as a tenant writes one for the device.
+Artifact Native(ArtifactKind kind, GpuFormat format, std::string entry) {
+  Artifact artifact;
+  artifact.kind = kind;
+  artifact.module_name = "probe";
+  artifact.entry = entry;
+  artifact.params = {Param("x", true, false), Param("out", true, true), Param("extra", false, false)};
+  artifact.gpu.format = format;
+  artifact.gpu.is_native = true;
+  GpuVariant& variant = artifact.gpu.variants.emplace_back();
+  variant.entry = std::move(entry);
+  variant.can_trap = false;
+  GpuArgument extra;
+  extra.kind = Kind::kScalar;
+  extra.index = 2;
+  variant.arguments = {Buffer(0, false), Buffer(1, true), extra};
+  return artifact;
+}
+
+Artifact OpenClC(std::string_view text, std::string entry) {
+  Artifact artifact = Native(ArtifactKind::kOpenCl, GpuFormat::kOpenClC, std::move(entry));
+  artifact.code.assign(text.begin(), text.end());
+  return artifact;
+}
+
+// Each constant inside a sum is taken off again, so that a 32-bit sum wraps for small ids. `addresses` writes out where
+// it would look instead of looking there: on a driver that loses the wrap a look 4 GiB too far ends the context.
+constexpr std::string_view kWrapText = R"(
+__kernel void addresses(__global const ulong* x, __global ulong* out, uint extra) {
+  __global const uchar* p = (__global const uchar*)x;
+  uint i = get_global_id(0), t = (4096u + i * 48u) + extra * 16u, u = (i + 16u) * 48u + extra * 16u;
+  out[4u * i] = (ulong)(p + (ulong)(t - 4008u));
+  out[4u * i + 1u] = (ulong)(p + (ulong)(t - 4016u));
+  out[4u * i + 2u] = (ulong)(p + (ulong)(u - 680u));
+  out[4u * i + 3u] = (ulong)(p + (ulong)(u - 688u));
+}
+__kernel void loads(__global const ulong* x, __global ulong* out, uint extra) {
+  __global const uchar* p = (__global const uchar*)x;
+  uint i = get_global_id(0), t = (4096u + i * 48u) + extra * 16u, u = (i + 16u) * 48u + extra * 16u;
+  out[2u * i] = *(__global const ulong*)(p + (ulong)(t - 4008u)) + *(__global const ulong*)(p + (ulong)(t - 4016u));
+  out[2u * i + 1u] = *(__global const ulong*)(p + (ulong)(u - 680u)) + *(__global const ulong*)(p + (ulong)(u - 688u));
+}
+)";
+
+Artifact WrapAddresses() { return OpenClC(kWrapText, "addresses"); }
+Artifact WrapLoads() { return OpenClC(kWrapText, "loads"); }
+
+Artifact BranchBarrier() {
+  Artifact artifact = Native(ArtifactKind::kOpenCl, GpuFormat::kSpirBitcode, "sum");
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(kBranchBarrierBitcode);
+  artifact.code.assign(bytes, bytes + sizeof(kBranchBarrierBitcode));
+  artifact.uses_barrier = artifact.uses_group_memory = true;
+  artifact.gpu.variants[0].local_bytes = 64 * sizeof(uint64_t);
+  return artifact;
+}
+
+Artifact WrapShader() {
+  Artifact artifact = Native(ArtifactKind::kVulkan, GpuFormat::kSpirvShader, "main");
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(kWrapShader);
+  artifact.code.assign(bytes, bytes + sizeof(kWrapShader));
+  GpuVariant& variant = artifact.gpu.variants[0];
+  variant.group = {64, 1, 1};
+  variant.push_bytes = 4;
+  return artifact;
+}
+
+Artifact Emitted(std::span<const uint8_t> bytes, bool is_checked) {
+  StatusOr<Artifact> artifact = ParseArtifact(bytes, ArtifactKey{});
+  HPVMD_CHECK(artifact.ok());  // Written by this build.
+  if (is_checked) {
+    std::erase_if(artifact->gpu.variants, [](const GpuVariant& variant) { return variant.needs_proof; });
+  }
+  return *std::move(artifact);
+}
+
+Artifact WrapEmittedOpenCl() { return Emitted(kWrapOpenCl, false); }
+Artifact WrapCheckedOpenCl() { return Emitted(kWrapOpenCl, true); }
+Artifact WrapEmittedVulkan() { return Emitted(kWrapVulkan, false); }
+Artifact WrapCheckedVulkan() { return Emitted(kWrapVulkan, true); }
+
+// The first instance looks at 88, 80, 88 and 80; each further one 48 bytes behind.
+bool AddressesAreRight(std::span<const uint64_t> out) {
+  const uint64_t x = out[0] - 88;
+  for (uint64_t i = 0; i < kWrapInstances; ++i) {
+    const uint64_t high = x + 48 * i + 88;
+    if (out[4 * i] != high || out[4 * i + 1] != high - 8 || out[4 * i + 2] != high || out[4 * i + 3] != high - 8) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool LoadsAreRight(std::span<const uint64_t> out) {
+  for (uint64_t i = 0; i < 2 * kWrapInstances; ++i) {
+    if (out[i] != 12 * (i / 2) + 21) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Two groups of 64: the first two words of each, each larger by one.
+bool SumsAreRight(std::span<const uint64_t> out) { return out[0] == 3 && out[1] == 131; }
+
+constexpr uint64_t kWrapWords = 6 * kWrapInstances + 16;
+constexpr DefectProbe Wrap(Artifact (*code)()) {
+  return {code, kWrapInstances, 1, kWrapWords, 2 * kWrapInstances, LoadsAreRight};
+}
+
+constexpr std::string_view kNvidia = "OpenCL, NVIDIA 580.159.04";
+constexpr std::string_view kWrapReason =
+    "Its compiler takes a constant out of a 32-bit sum that wraps, so that an access through a pointer lands 4 GiB too "
+    "far, inside another buffer or nowhere.";
+constexpr std::string_view kNoDriver = "no driver yet";
+
+}  // namespace
+
+std::span<const KnownDefect> KnownDefects() {
+  static constexpr KnownDefect kDefects[] = {
+      {"wrapped-address",
+       kNvidia,
+       kWrapReason,
+       false,
+       {WrapAddresses, kWrapInstances, 1, kWrapWords, 4 * kWrapInstances, AddressesAreRight}},
+      {"wrapped-address", kNvidia, kWrapReason, false, Wrap(WrapLoads)},
+      {"wrapped-address", kNoDriver, kWrapReason, false, Wrap(WrapShader)},
+      {"barriers-in-branches",
+       "OpenCL, PoCL 3.1 (LLVM 15)",
+       "In SPIR-V modules that were compiled without optimisation it computes barriers inside branches wrongly: behind "
+       "them all items of a group do what a condition leaves to one.",
+       false,
+       {BranchBarrier, 128, 64, 128, 2, SumsAreRight}},
+      {"wrapped-address-in-our-code", kNoDriver, kWrapReason, true, Wrap(WrapEmittedOpenCl)},
+      {"wrapped-address-in-our-code", kNoDriver, kWrapReason, true, Wrap(WrapCheckedOpenCl)},
+      {"wrapped-address-in-our-code", kNoDriver, kWrapReason, true, Wrap(WrapEmittedVulkan)},
+      {"wrapped-address-in-our-code", kNoDriver, kWrapReason, true, Wrap(WrapCheckedVulkan)},
+  };
+  return kDefects;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Submissions of a lane whose commands run on the host but not on the submitting thread: they run one after another, in
+// the order of submission, on a thread of the lane's own, which starts with the first and also waits for their points.
+//
+// When a submission fails, those behind it that signal one of its timelines are dropped before these timelines fail:
+// whoever sees a timeline failed frees what the submissions name that were to signal it (backends/device.h).
+#ifndef HPVMD_BACKENDS_SHARED_LANE_THREAD_H_
+#define HPVMD_BACKENDS_SHARED_LANE_THREAD_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "backends/device.h"
+
+namespace hpvm {
+
+class LaneThread {
+ public:
+  // Runs the commands of a submission whose wait points are reached. Called on the lane's thread.
+  using Runner = std::function<Status(const Submission&)>;
+
+  explicit LaneThread(Runner runner) : runner_(std::move(runner)) {}
+  // Runs what was submitted; nothing of it may wait for points that nobody will reach.
+  ~LaneThread();
+  LaneThread(const LaneThread&) = delete;
+  LaneThread& operator=(const LaneThread&) = delete;
+
+  // Only queues; fails the signals where one of their timelines has failed. kResourceExhausted when no thread can be
+  // started; the signals do not change then. Any thread.
+  Status Submit(const Submission& submission);
+
+ private:
+  void Serve();
+  Status Run(const Submission& submission) const;
+  void Fail(const Submission& failed, const Status& status);
+
+  const Runner runner_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Submission> waiting_;  // Guarded by mutex_.
+  bool closing_ = false;            // Guarded by mutex_.
+  std::thread thread_;              // Guarded by mutex_ until the destructor.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BACKENDS_SHARED_LANE_THREAD_H_

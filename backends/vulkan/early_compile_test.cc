@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builders see what it costs a driver to compile a kernel, also where the driver leaves it for the first dispatch.
+#include "backends/vulkan/early_compile.h"
+
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "backends/driver_builder.h"
+#include "backends/vulkan/instance.h"
+#include "backends/vulkan/testing/shaders.h"
+#include "gtest/gtest.h"
+
+namespace hpvm::vulkan {
+namespace {
+
+// Files that hold more than an index entry; the driver writes them on a thread of its own.
+bool HasCode(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
+    if (entry.is_regular_file(error) && entry.path().filename() != "index" && entry.file_size(error) > 100) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Mesa keeps the machine code that it has made in a folder: a build that leaves none has compiled nothing.
+TEST(EarlyCompileTest, BuildsCompile) {
+  std::string folder = ::testing::TempDir() + "hpvm-early-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  setenv("MESA_SHADER_CACHE_DIR", folder.c_str(), 1);
+  unsetenv("MESA_SHADER_CACHE_DISABLE");
+  const StatusOr<const Instance*> instance = Instance::Get(false);
+  if (absl::IsNotFound(instance.status())) {
+    GTEST_SKIP() << Message(instance.status());
+  }
+  ASSERT_TRUE(instance.ok()) << instance.status();
+  if ((*instance)->devices().empty() || !(*instance)->devices()[0].compiles_at_dispatch) {
+    GTEST_SKIP() << "The driver compiles when a pipeline is made.";
+  }
+  const Artifact artifact = StepArtifact();
+  DriverBuild build;
+  build.device = "vulkan:0";
+  build.format = GpuFormat::kSpirvShader;
+  build.code = artifact.code;
+  build.variants = artifact.gpu.variants;
+  const StatusOr<DriverBinary> built = BuildForVulkan(build);
+  ASSERT_TRUE(built.ok()) << built.status();
+  for (int i = 0; i < 1000 && !HasCode(folder); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(HasCode(folder));
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
+}  // namespace
+}  // namespace hpvm::vulkan

@@ -2,6 +2,7 @@
 #include "engine/access.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "compiler/ir/access.h"
 #include "engine/launch_facts.h"
@@ -52,7 +53,7 @@ size_t GraphAccesses::HashKey::operator()(const Key& key) const {
 
 PortAccess GraphAccesses::Of(graph::FlatNodeId node, uint32_t choice, const Box& box, uint32_t port) const {
   if (last_node_ != node.index || last_choice_ != choice || last_box_ != box) {
-    last_first_ = Find(node.index, choice, box);
+    last_first_ = Find(node.index, choice, box, kAccessEvaluationsMax);
     last_node_ = node.index;
     last_choice_ = choice;
     last_box_ = box;
@@ -61,7 +62,15 @@ PortAccess GraphAccesses::Of(graph::FlatNodeId node, uint32_t choice, const Box&
                                 : accesses_[last_first_ + port - flat_.nodes[node.index].first_port];
 }
 
-uint32_t GraphAccesses::Find(uint32_t node, uint32_t choice, const Box& box) const {
+void GraphAccesses::Admit(std::span<const scheduler::Task> tasks) const {
+  for (const scheduler::Task& task : tasks) {
+    if (task.is_part) {
+      Find(task.node.index, task.choice, task.box, std::numeric_limits<size_t>::max());
+    }
+  }
+}
+
+uint32_t GraphAccesses::Find(uint32_t node, uint32_t choice, const Box& box, size_t most) const {
   const uint32_t kind = KindOf(node);
   scratch_.assign({uint64_t{kind} << 32 | choice, box.first[0], box.first[1], box.first[2], box.count[0], box.count[1],
                    box.count[2]});
@@ -69,7 +78,7 @@ uint32_t GraphAccesses::Find(uint32_t node, uint32_t choice, const Box& box) con
   if (known != found_.end()) {
     return known->second;
   }
-  if (found_.size() >= kAccessEvaluationsMax) {
+  if (found_.size() >= most) {
     return kNoKind;
   }
   const uint32_t first = static_cast<uint32_t>(accesses_.size());

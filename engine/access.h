@@ -4,11 +4,13 @@
 //
 // Nodes that no kernel can tell apart are one kind: an answer is worked out once a kind, candidate and box, so that
 // graphs of a million equal nodes cost a look-up each. After kAccessEvaluationsMax answers everything new is whole
-// buffers: a plan must not take longer than it saves.
+// buffers: a plan must not take longer than it saves. Parts of launches that are known to be planned (Admit) are
+// answered whatever was asked before: parts that touch whole buffers would be copied whole.
 #ifndef HPVMD_ENGINE_ACCESS_H_
 #define HPVMD_ENGINE_ACCESS_H_
 
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -28,6 +30,9 @@ class GraphAccesses final : public scheduler::AccessModel {
 
   scheduler::PortAccess Of(graph::FlatNodeId node, uint32_t choice, const scheduler::Box& box,
                            uint32_t port) const override;
+  // Works out what these parts of launches touch; tasks that are whole launches are left for whoever asks.
+  void Admit(std::span<const scheduler::Task> tasks) const;
+
   // In multiples of the group, on the outermost dimension that has more than one.
   bool MayCut(graph::FlatNodeId node, uint32_t choice, uint32_t* dimension, uint64_t* grain) const override;
 
@@ -39,8 +44,8 @@ class GraphAccesses final : public scheduler::AccessModel {
 
   // The kind of `node`, for which `scratch_` is overwritten.
   uint32_t KindOf(uint32_t node) const;
-  // One a port of the node's leaf, from the result on in `accesses_`.
-  uint32_t Find(uint32_t node, uint32_t choice, const scheduler::Box& box) const;
+  // One a port of the node's leaf, from the result on in `accesses_`. kNoKind: not known, and there are `most` answers.
+  uint32_t Find(uint32_t node, uint32_t choice, const scheduler::Box& box, size_t most) const;
   void Evaluate(uint32_t node, uint32_t choice, const scheduler::Box& box, scheduler::PortAccess* out) const;
   // Scalars of the leaf that some candidate's offsets depend on, by position in the leaf's scalars.
   const std::vector<bool>& NamedScalars(graph::NodeId leaf) const;

@@ -133,6 +133,20 @@ TEST_F(AccessTest, WhatIsNotKnownIsTheWholePort) {
   EXPECT_EQ(Of(kQuarter, 1).written, kWhole);
 }
 
+// Parts that are planned are answered however much was asked before; else a plan from known tasks would copy all of a
+// buffer for each part.
+TEST_F(AccessTest, PlannedPartsAreAnsweredWhateverWasAskedBefore) {
+  Prepare("copy", R"(,"instances":[64])");
+  for (uint64_t i = 0; i < kAccessEvaluationsMax; ++i) {
+    Of({.first = {i % 64, 0, 0}, .count = {1, 1 + i / 64, 1}}, 0);
+  }
+  EXPECT_EQ(Of(kQuarter, 1).written, kWhole);
+  const scheduler::Task part{.node = graph::FlatNodeId(0u), .box = kQuarter, .is_part = true};
+  accesses_->Admit({&part, 1});
+  EXPECT_EQ(Of(kAll, 1).written, kWhole);
+  EXPECT_EQ(Of(kQuarter, 1).written, (ByteRange{64, 128}));
+}
+
 // On the outermost dimension, by groups; not when somebody wants to see every instance.
 TEST_F(AccessTest, CutsTheOutermostDimension) {
   uint32_t dimension = 9;

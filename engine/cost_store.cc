@@ -10,6 +10,8 @@ using scheduler::CostClass;
 
 // For one device, of the time that its first run with a plan takes longer.
 constexpr Duration kProbeMax = std::chrono::milliseconds(4);
+// A machine that is busy with other things may have no time for a probe; the next plans ask again, so often in all.
+constexpr int kProbesMax = 4;
 
 // Fits are made anew after an eighth more samples, and after so many at the latest: a machine may change.
 constexpr uint64_t kRefitMax = 64;
@@ -164,10 +166,14 @@ void CostStore::MeasureTransfers(const Device& device) {
   }
   std::lock_guard lock(link_mutex_);
   Link& link = links_[static_cast<size_t>(found - devices_.begin())];
-  if (!link.is_measured) {
-    link.is_measured = true;
-    link.transfers = hpvm::MeasureTransfers(**found, clock_, kProbeMax, &remains_);
+  const auto [up, down] = link.transfers;
+  if ((!up.is_estimate && !down.is_estimate) || link.probes >= kProbesMax) {
+    return;
   }
+  ++link.probes;
+  link.transfers = hpvm::MeasureTransfers(**found, clock_, kProbeMax, &remains_);
+  link.transfers.up = up.is_estimate ? link.transfers.up : up;
+  link.transfers.down = down.is_estimate ? link.transfers.down : down;
 }
 
 DeviceTransfers CostStore::TransfersOf(const Device& device) const {

@@ -73,7 +73,7 @@ class CostStore {
 
  private:
   struct Link {
-    bool is_measured = false;
+    int probes = 0;
     DeviceTransfers transfers;
   };
   static void Restore(const Artifact& artifact, KernelCosts& kernel);

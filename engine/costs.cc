@@ -296,7 +296,7 @@ class Feeder {
     const Task& task = tasks_[index];
     const NodeTiming& timing = timings_[index];
     const uint32_t choices = options_.ChoicesOf(task.node);
-    if (timing.end_ns == 0 || timing.end_ns < timing.start_ns || task.choice >= choices) {
+    if (timing.end_ns == 0 || timing.end_ns < timing.start_ns || timing.is_shared || task.choice >= choices) {
       return;
     }
     const KernelUse& use = options_.UseOf(task.node, task.choice);

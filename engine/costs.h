@@ -92,8 +92,8 @@ class GraphCosts {
   // `may_pin`: asks for samples of candidates that may be better than what would be chosen.
   std::unique_ptr<PlanCosts> ForPlan(const PreparedGraph& prepared, const graph::FlatGraph& flat, bool may_pin);
 
-  // After a run that succeeded and took `run`. `timings` is by task; launches without a time (start == end == 0) are
-  // left out. Looks at all of a small plan after its first runs, at most at kFedLaunchesMax launches, and later at as
+  // After a run that succeeded and took `run`. `timings` is by task; launches without a time of their own are left
+  // out. Looks at all of a small plan after its first runs, at most at kFedLaunchesMax launches, and later at as
   // many as take about a hundredth of the run, others each time. Allocates nothing then. `state` is the plan's.
   CostReview Feed(const PreparedGraph& prepared, const graph::FlatGraph& flat, std::span<const scheduler::Task> tasks,
                   std::span<const NodeTiming> timings, Duration run, FeedState* state);

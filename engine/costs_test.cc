@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -71,6 +72,17 @@ FunctionDeviceOptions Gpu() {
   return options;
 }
 
+// Goes on by as much with each look at it.
+class LeapingClock final : public Clock {
+ public:
+  Time Now() const override { return Time(now_ns_ += leap_ns); }
+  int64_t WallNs() const override { return 0; }
+  std::atomic<int64_t> leap_ns{0};
+
+ private:
+  mutable std::atomic<int64_t> now_ns_{1};
+};
+
 class CostsTest : public ::testing::Test {
  protected:
   CostsTest() {
@@ -91,7 +103,7 @@ class CostsTest : public ::testing::Test {
     options.devices = borrowed;
     options.hub = &hub_;
     options.compiler = &compiler_;
-    options.clock = &RealClock();
+    options.clock = &clock_;
     options.measures_transfers = measures_transfers;
     engine_ = std::make_unique<Engine>(std::move(options));
     Prepare(1);
@@ -133,13 +145,14 @@ class CostsTest : public ::testing::Test {
   }
 
   // As if every node had run there, so long each.
-  CostReview Feed(const std::string& device, int64_t ns, Duration run = std::chrono::milliseconds(100)) {
+  CostReview Feed(const std::string& device, int64_t ns, Duration run = std::chrono::milliseconds(100),
+                  bool is_shared = false) {
     std::vector<Task> tasks;
     std::vector<NodeTiming> timings;
     const uint32_t choice = ChoiceOn(device);
     for (uint32_t i = 0; i < flat_.nodes.size(); ++i) {
       tasks.push_back({.node = graph::FlatNodeId(i), .choice = choice, .box = {.count = flat_.nodes[i].extent}});
-      timings.push_back({.start_ns = 1000, .end_ns = 1000 + ns});
+      timings.push_back({.start_ns = 1000, .end_ns = 1000 + ns, .is_shared = is_shared});
     }
     return graph_->costs->Feed(*graph_, flat_, tasks, timings, run, &state_);
   }
@@ -164,6 +177,7 @@ class CostsTest : public ::testing::Test {
   }
 
   Hub hub_;
+  LeapingClock clock_;
   KernelFunctions kernels_;
   KeepingCompiler compiler_{kernels_};
   NoModules modules_;
@@ -194,6 +208,15 @@ TEST_F(CostsTest, LearnsFromRuns) {
   EXPECT_EQ(gpu.measured_ns, 0);
   Feed("cpu:0", 5'000'000);
   EXPECT_EQ(RecordOf("cpu:0").samples, 2u);
+}
+
+// A share of what different launches took together is nobody's time.
+TEST_F(CostsTest, SharesAreNoSamples) {
+  const CostReview review = Feed("opencl:0", 5'000'000, std::chrono::milliseconds(100), /*is_shared=*/true);
+  EXPECT_EQ(review.first_samples, 0u);
+  EXPECT_TRUE(CostOn("opencl:0").is_estimate);
+  Feed("opencl:0", 7'000'000);
+  EXPECT_EQ(CostOn("opencl:0").time, Duration(7'000'000));
 }
 
 // A list is cut where it is asked to be.
@@ -320,7 +343,8 @@ TEST_F(CostsTest, FeedingIsBounded) {
   EXPECT_GT(looked_ns, 0);
 }
 
-// Transfers are estimates until the first plan; then they were measured, if that is wanted.
+// Transfers are estimates until the first plan; then they were measured, if that is wanted. A plan for which that takes
+// too long leaves it to the next.
 TEST_F(CostsTest, MeasuresTransfers) {
   for (const bool measures : {false, true}) {
     Start({{}, Gpu()}, measures);
@@ -329,7 +353,14 @@ TEST_F(CostsTest, MeasuresTransfers) {
     EXPECT_TRUE(records[0].is_estimate && records[1].is_estimate);
     EXPECT_EQ(records[0].source, TransferCostRecord::kHost);
     EXPECT_EQ(records[0].target, 1u);
+    clock_.leap_ns = 1'000'000'000;
     graph_->costs->ForPlan(*graph_, flat_, false);
+    records = engine_->ListTransferCosts();
+    EXPECT_TRUE(records[0].is_estimate && records[1].is_estimate);
+    clock_.leap_ns = 0;
+    for (int plan = 0; plan < 3; ++plan) {
+      graph_->costs->ForPlan(*graph_, flat_, false);
+    }
     records = engine_->ListTransferCosts();
     for (const TransferCostRecord& record : records) {
       EXPECT_EQ(record.is_estimate, !measures);

@@ -93,7 +93,12 @@ class DevicesTest : public ::testing::Test {
       borrowed.push_back(devices_.back().get());
     }
     engine_ = std::make_unique<Engine>(EngineOptions{
-        .devices = borrowed, .hub = &hub_, .compiler = &compiler_, .clock = &RealClock(), .graph_limits = {}});
+        .devices = borrowed,
+        .hub = &hub_,
+        .compiler = &compiler_,
+        .clock = &RealClock(),
+        .graph_limits = {},
+        .emitted_refusals = emitted_refusals_});
   }
 
   StatusOr<PrepareOutcome> Prepare(const std::string& document) {
@@ -142,6 +147,7 @@ class DevicesTest : public ::testing::Test {
   Hub hub_;
   const KernelFunctions kernels_ = MakeKernels();
   FunctionCompiler compiler_{kernels_};
+  std::vector<std::string> emitted_refusals_;
   NoModules modules_;
   std::vector<FunctionDeviceCounts> counts_;
   std::vector<std::unique_ptr<Device>> devices_;
@@ -192,6 +198,50 @@ TEST_F(DevicesTest, EmulatedDevicesAreATierOfTheirOwn) {
   EXPECT_EQ(compiler_.last.options, "-DX=1");
   ASSERT_TRUE(Run(*graph).ok());
   EXPECT_THAT(ran_on_, ElementsAre("opencl:0"));
+}
+
+// A compile for the processor that is refused, or that takes too long, is the answer: the leaf goes to no emulated
+// device of the same processor, unless the document names it. A limit is not called an error of the document's.
+TEST_F(DevicesTest, EmulatedDevicesReplaceNoFailedCompile) {
+  FunctionDeviceOptions emulated = Gpu("opencl:0");
+  emulated.is_emulated = true;
+  Devices({{}, emulated});
+  compiler_.refused[ArtifactKind::kCpuImage] = {"add1"};
+  StatusOr<PrepareOutcome> outcome = Prepare(Chain({""}, kWasm));
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->graph, nullptr);
+  EXPECT_THAT(ToString(outcome->diagnostics), HasSubstr("There is no exported function"));
+  EXPECT_EQ(compiler_.compiles, 1u);
+  for (const char* naming : {R"(,"devices":["cpu","opencl:0"])", R"(,"hints":["opencl:0"])"}) {
+    auto graph = MustPrepare(Chain({naming}, kWasm));
+    ASSERT_NE(graph, nullptr);
+    EXPECT_THAT(diagnostics_, HasSubstr("There is no exported function"));
+    ASSERT_TRUE(Run(*graph).ok());
+    EXPECT_THAT(ran_on_, ElementsAre("opencl:0"));
+  }
+  compiler_.refused.clear();
+  compiler_.over_limit[ArtifactKind::kCpuImage] = {"add1"};
+  Duration cpu{0};
+  outcome = engine_->Prepare(Chain({"", ""}, kWasm), modules_, kNever, {.compile_cpu = &cpu});
+  EXPECT_TRUE(absl::IsResourceExhausted(outcome.status())) << outcome.status();
+  EXPECT_THAT(Message(outcome.status()),
+              AllOf(HasSubstr("this server's limit (1 s)"), HasSubstr("entry \"add1\" of module \"m\""),
+                    HasSubstr("/nodes/n0/variants/0")));
+  EXPECT_EQ(cpu, std::chrono::seconds(1));
+  // Where another real device runs it, the limit is a warning.
+  Devices({{}, Gpu("opencl:0")});
+  auto graph = MustPrepare(Chain({""}, kWasm));
+  ASSERT_NE(graph, nullptr);
+  EXPECT_THAT(diagnostics_, HasSubstr("this server's limit (1 s)"));
+  ASSERT_TRUE(Run(*graph).ok());
+  EXPECT_THAT(ran_on_, ElementsAre("opencl:0"));
+}
+
+// A stop word ends a preparation.
+TEST_F(DevicesTest, PreparationsAreCancelled) {
+  Devices({{}});
+  const std::atomic<uint32_t> stop{1};
+  EXPECT_TRUE(absl::IsCancelled(engine_->Prepare(Chain({""}, kWasm), modules_, kNever, {.stop = &stop}).status()));
 }
 
 // Modules of a kind that the allowed devices do not run: the message says which device runs what.
@@ -245,6 +295,30 @@ TEST_F(DevicesTest, RefusedLoadsAreDiagnostics) {
   outcome = Prepare(Chain({""}, kWasm));
   EXPECT_TRUE(absl::IsInternal(outcome.status()));
   EXPECT_THAT(Message(outcome.status()), HasSubstr("on device opencl:0"));
+}
+
+// A device that computes our own code wrongly runs none of it: it goes elsewhere, or is refused with the reason.
+// Modules that were written for the device run there, and the summary names them.
+TEST_F(DevicesTest, EmittedCodeIsRefusedWhereItIsWrong) {
+  emitted_refusals_ = {"Its driver computes generated code wrongly.", ""};
+  Devices({Gpu("opencl:0"), {}});
+  auto graph = MustPrepare(Chain({""}, kWasm));
+  ASSERT_NE(graph, nullptr);
+  ASSERT_TRUE(Run(*graph).ok());
+  EXPECT_THAT(ran_on_, ElementsAre("cpu:0"));
+  const std::string only_there = Chain({"", R"(,"devices":["gpu"])"}, kWasm);
+  StatusOr<PrepareOutcome> outcome = Prepare(only_there);
+  EXPECT_TRUE(absl::IsFailedPrecondition(outcome.status())) << outcome.status();
+  EXPECT_THAT(Message(outcome.status()), HasSubstr("Device opencl:0: Its driver computes generated code wrongly."));
+  compiler_.native_entries = {"add1"};
+  Devices({Gpu("opencl:0"), {}});
+  outcome = Prepare(only_there);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  ASSERT_NE(outcome->graph, nullptr) << ToString(outcome->diagnostics);
+  ASSERT_FALSE(outcome->summary.native_nodes.empty());
+  EXPECT_EQ(outcome->summary.native_nodes.back().name, "n1");
+  EXPECT_EQ(outcome->summary.native_nodes.back().module, "m");
+  EXPECT_THAT(outcome->summary.native_nodes.back().devices, ElementsAre("opencl:0"));
 }
 
 // Sizes beyond a device's limits: the node goes elsewhere, or is refused by name with both numbers.

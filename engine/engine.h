@@ -50,6 +50,9 @@ struct EngineOptions {
   const Clock* clock = nullptr;         // Borrowed.
   graph::Limits graph_limits;
   std::vector<DeviceMemory::Limits> device_limits{};  // By device; shorter: the others have none.
+  // By device, shorter likewise: why it runs no code that our emitters made, a sentence; empty: it does. Modules that
+  // were written for the device are not concerned.
+  std::vector<std::string> emitted_refusals{};
   // Temporaries of one graph in host memory; what is beyond goes to the spill file. 0: half of the machine's memory.
   uint64_t host_bytes_max = 0;
   // Of one graph on one device, below what the device and the grant allow; 0: those alone.
@@ -101,10 +104,16 @@ struct GraphSummary {
   // Leaves that some device runs with fast math: their names, after those around them ("outer/blur"); at most
   // kFastNodesNamedMax.
   std::vector<std::string> fast_math_nodes;
+  // Leaves of modules that were written for the devices that may run them, named likewise; at most
+  // kFastNodesNamedMax.
+  struct NativeNode {
+    std::string name, module;  // The module as the document calls it.
+    std::vector<std::string> devices;
+  };
+  std::vector<NativeNode> native_nodes;
   // How long each phase took.
   Duration parse{0}, compile{0}, load{0};
   uint32_t compiled = 0, from_cache = 0;
-  Duration compile_cpu{0};  // Of the compiler's processes; also when the document is rejected.
 };
 
 struct PrepareOptions {
@@ -113,6 +122,10 @@ struct PrepareOptions {
   bool check = false;
   // Gets the ids of devices that answered kUnavailable: they are lost to this process. Optional.
   std::vector<std::string>* lost_devices = nullptr;
+  // Not zero: stop soon with kCancelled. Optional.
+  const std::atomic<uint32_t>* stop = nullptr;
+  // Gets what the compiler's processes used of processors, also when no graph comes of it. Optional.
+  Duration* compile_cpu = nullptr;
 };
 
 class HostPool;
@@ -181,6 +194,9 @@ struct RunRequest {
   std::string until{};
   const std::atomic<uint32_t>* stop = nullptr;  // Not zero: stop soon with kCancelled. Optional.
   Time deadline = kNever;                       // Checked between segments; callers set `stop` for kernels in flight.
+  // False: the run keeps to the best plan that is known, as it also does when its deadline is near. Else it may be used
+  // to find out whether another one is better.
+  bool may_experiment = true;
   uint32_t node_records_max = 1000;             // The rest is only counted.
   RunLog* log = nullptr;                        // Filled when the run ends, also when it fails. Optional.
   // Gets the id of the device whose kUnavailable failed the run: it is lost to this process. Optional.
@@ -210,10 +226,13 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // A status only when the world failed (compiler gone, deadline) or lacks something (kFailedPrecondition names the
-  // nodes that no device here may run); what is wrong with the graph or its modules is in the diagnostics, beside
-  // warnings (a node that only the interpreter runs). Compiles at most four modules at a time. kFailedPrecondition for
-  // a check without a checker.
+  // A status only when the world failed (compiler gone, deadline, cancelled), set a limit (kResourceExhausted: a
+  // compile took more than this server allows) or lacks something (kFailedPrecondition names the nodes that no device
+  // may run); what is wrong with the graph or its modules is in the diagnostics, beside warnings (a node that only the
+  // interpreter runs). Compiles at most four modules at a time. kFailedPrecondition for a check without a checker.
+  //
+  // An emulated device gets a node only if no real one takes it, or if the document names it: not because a compile for
+  // a real device failed or took too long (docs/SCHEDULING.md).
   StatusOr<PrepareOutcome> Prepare(std::string_view document, ModuleSource& modules, Time deadline,
                                    const PrepareOptions& prepare = {});
 

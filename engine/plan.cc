@@ -40,6 +40,7 @@ class Builder {
   // After a failed Build.
   bool has_failed_to_share() const { return has_failed_to_share_; }
   const DeviceShortage& shortage() const { return shortage_; }
+  std::optional<uint32_t> unavailable() const { return unavailable_; }
   void Discard() { plan_.reset(); }
 
   StatusOr<std::unique_ptr<Plan>> Build(const PlanRequest& request) {
@@ -62,8 +63,11 @@ class Builder {
     } else {
       HPVMD_RETURN_IF_ERROR(PlaceNodes(prepared_, &accesses, request, *plan_));
     }
+    accesses.Admit(plan_->tasks);
     plan_->times.place = lap.Take();
     PlanSpaces spaces = SpacesOf(prepared_, Grants::kHeeded);
+    uint64_t& host_bytes_max = spaces.spaces[scheduler::kHostSpace].bytes_max;
+    host_bytes_max -= std::min(host_bytes_max, request.host_bytes_held);
     HPVMD_RETURN_IF_ERROR(PlanStorages(spaces, accesses));
     plan_->times.residency = lap.Take();
     HPVMD_RETURN_IF_ERROR(Allocate(spaces, lap));
@@ -106,6 +110,7 @@ class Builder {
     const Status status = memory.Allocate();
     has_failed_to_share_ = memory.has_failed_to_share();
     shortage_ = memory.shortage();
+    unavailable_ = memory.unavailable();
     HPVMD_RETURN_IF_ERROR(status);
     plan_->times.memory = lap.Take();
     PlanWriter(prepared_, memory, *plan_).Write();
@@ -150,6 +155,7 @@ class Builder {
   std::unique_ptr<Plan> plan_;
   bool has_failed_to_share_ = false;
   DeviceShortage shortage_;
+  std::optional<uint32_t> unavailable_;
 };
 
 }  // namespace
@@ -158,6 +164,7 @@ StatusOr<std::unique_ptr<Plan>> BuildPlan(PreparedGraph& prepared, PlanRequest r
   Builder builder(prepared);
   StatusOr<std::unique_ptr<Plan>> plan = builder.Build(request);
   prepared.shortage = builder.shortage();
+  prepared.unavailable = builder.unavailable();
   if (plan.ok() || !builder.has_failed_to_share()) {
     return plan;
   }
@@ -166,6 +173,7 @@ StatusOr<std::unique_ptr<Plan>> BuildPlan(PreparedGraph& prepared, PlanRequest r
   Builder unshared(prepared);
   plan = unshared.Build(request);
   prepared.shortage = unshared.shortage();
+  prepared.unavailable = unshared.unavailable();
   return plan;
 }
 

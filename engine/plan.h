@@ -174,11 +174,13 @@ struct PlanRequest {
   const std::vector<scheduler::Task>* tasks = nullptr;  // Copied, if not null, instead of placing nodes anew.
   static constexpr uint32_t kAnyDevice = 0xffffffffu;
   uint32_t only_device = kAnyDevice;  // Where every node runs that can, whatever that costs.
+  uint64_t host_bytes_held = 0;       // Host memory that the run has besides; so much less is left for temporaries.
   bool may_pin = false;  // Some launches may run where they are measured rather than where they are quickest.
 };
 
 // kInvalidArgument, kFailedPrecondition, kResourceExhausted (temporaries against device memory), each naming the node
-// where there is one. Called by whose turn it is to run: takes back the sharing of memory that a driver refuses.
+// where there is one; kUnavailable when a device is lost (PreparedGraph::unavailable). Called by whose turn it is to
+// run: takes back the sharing of memory that a driver refuses.
 StatusOr<std::unique_ptr<Plan>> BuildPlan(PreparedGraph& prepared, PlanRequest request);
 // New timelines for every queue that the plan uses: at first, and after a failure, which poisons them.
 Status ResetTimelines(Plan& plan);

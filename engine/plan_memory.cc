@@ -153,8 +153,7 @@ Status PlanMemory::ExportIfShared(SlotIndex slot) {
   if (exporter == kNoDevice || std::count(s.users.begin(), s.users.end(), true) < 2) {
     return absl::OkStatus();
   }
-  StatusOr<std::unique_ptr<Buffer>> buffer =
-      AllocateOn(*plan_.devices[exporter], {.bytes = s.bytes, .is_exported = true});
+  StatusOr<std::unique_ptr<Buffer>> buffer = AllocateOn(exporter, {.bytes = s.bytes, .is_exported = true});
   if (!buffer.ok()) {
     return FailToShare(buffer.status(), s.bytes, exporter);
   }
@@ -164,7 +163,7 @@ Status PlanMemory::ExportIfShared(SlotIndex slot) {
 }
 
 Status PlanMemory::FailToShare(const Status& status, uint64_t bytes, uint32_t device) {
-  has_failed_to_share_ = !absl::IsResourceExhausted(status);
+  has_failed_to_share_ = !absl::IsResourceExhausted(status) && !absl::IsUnavailable(status);
   return While(status, "allocating " + std::to_string(bytes) + " bytes of shared temporary buffers on device " +
                            plan_.devices[device]->info().id);
 }
@@ -184,7 +183,7 @@ Status PlanMemory::AddBuffer(SlotIndex slot, uint32_t device, uint8_t* data) {
     const BufferSpec spec{.bytes = s.bytes,
                           .import = data,
                           .shared = exporter == kNoDevice ? nullptr : plan_.buffers[exporter][slot]};
-    StatusOr<std::unique_ptr<Buffer>> buffer = AllocateOn(owner, spec);
+    StatusOr<std::unique_ptr<Buffer>> buffer = AllocateOn(device, spec);
     if (!buffer.ok() && spec.shared != nullptr) {
       return FailToShare(buffer.status(), s.bytes, device);
     }
@@ -198,8 +197,16 @@ Status PlanMemory::AddBuffer(SlotIndex slot, uint32_t device, uint8_t* data) {
   return absl::OkStatus();
 }
 
+StatusOr<std::unique_ptr<Buffer>> PlanMemory::AllocateOn(uint32_t device, const BufferSpec& spec) {
+  StatusOr<std::unique_ptr<Buffer>> buffer = TakeFrom(*plan_.devices[device], spec);
+  if (absl::IsUnavailable(buffer.status()) && device < prepared_.devices.size()) {
+    unavailable_ = device;
+  }
+  return buffer;
+}
+
 // Within the tenant's limits; a driver that has no more gets what graphs that do not run hold, and a second chance.
-StatusOr<std::unique_ptr<Buffer>> PlanMemory::AllocateOn(Device& device, const BufferSpec& spec) {
+StatusOr<std::unique_ptr<Buffer>> PlanMemory::TakeFrom(Device& device, const BufferSpec& spec) {
   if (prepared_.memory == nullptr || device.info().host_visible || spec.shared != nullptr) {
     return device.Allocate(spec);
   }

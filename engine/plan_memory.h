@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backends/device.h"
@@ -23,11 +24,13 @@ class PlanMemory {
   // All borrowed; `plan` has its tasks and its residency.
   PlanMemory(const PreparedGraph& prepared, const PlanSpaces& spaces, Plan& plan);
 
-  // Fills in the plan's tables and what owns them. kResourceExhausted.
+  // Fills in the plan's tables and what owns them. kResourceExhausted, kUnavailable.
   Status Allocate();
-  // After a failed Allocate: a driver did not share memory as its facts say; what a driver refused.
+  // After a failed Allocate: a driver did not share memory as its facts say; what a driver refused; a device that is
+  // lost.
   bool has_failed_to_share() const { return has_failed_to_share_; }
   const DeviceShortage& shortage() const { return shortage_; }
+  std::optional<uint32_t> unavailable() const { return unavailable_; }
 
   SlotView ViewOf(scheduler::StorageId storage) const { return plan_.views[storage.index]; }
 
@@ -51,7 +54,8 @@ class PlanMemory {
   Status FillSlot(SlotIndex slot);
   Status ExportIfShared(SlotIndex slot);
   Status AddBuffer(SlotIndex slot, uint32_t device, uint8_t* data);
-  StatusOr<std::unique_ptr<Buffer>> AllocateOn(Device& device, const BufferSpec& spec);
+  StatusOr<std::unique_ptr<Buffer>> AllocateOn(uint32_t device, const BufferSpec& spec);
+  StatusOr<std::unique_ptr<Buffer>> TakeFrom(Device& device, const BufferSpec& spec);
   Status FailToShare(const Status& status, uint64_t bytes, uint32_t device);
 
   const PreparedGraph& prepared_;
@@ -62,6 +66,7 @@ class PlanMemory {
   std::vector<uint32_t> exporter_;              // By space; kNoDevice: none.
   bool has_failed_to_share_ = false;
   DeviceShortage shortage_;
+  std::optional<uint32_t> unavailable_;
 };
 
 }  // namespace hpvm

@@ -2,13 +2,14 @@
 // Plans within bounds: launches in parts, budgets that force values out of memory, what fits nowhere.
 #include "engine/plan.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <fcntl.h>
-
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -157,11 +158,45 @@ class PlanTest : public ::testing::Test {
                      .data = reinterpret_cast<uint8_t*>(tensor.data()),
                      .bytes = elements * sizeof(int32_t)};
     };
-    RunRequest request;
+    RunRequest request{.deadline = deadline_, .may_experiment = may_experiment_, .shortage = shortage_};
     request.inputs["x"] = bind(x);
     request.outputs["y"] = bind(y);
     HPVMD_ASSIGN_OR_RETURN(result_, engine_->Run(graph, request));
     return y;
+  }
+
+  // Every node where `device` (an index) runs it.
+  static std::vector<scheduler::Task> TasksOn(const PreparedGraph& graph, const graph::FlatGraph& flat,
+                                              uint32_t device) {
+    std::vector<scheduler::Task> tasks;
+    for (uint32_t node = 0; node < flat.nodes.size(); ++node) {
+      const std::vector<scheduler::Candidate>& candidates = graph.candidates[flat.nodes[node].leaf.index];
+      for (uint32_t choice = 0; choice < candidates.size(); ++choice) {
+        if (candidates[choice].device == device) {
+          tasks.push_back({.node = graph::FlatNodeId(node),
+                           .choice = choice,
+                           .device = device,
+                           .box = {.count = flat.nodes[node].extent}});
+        }
+      }
+    }
+    return tasks;
+  }
+
+  // Puts a plan in front of the graph's others that runs everything there.
+  Plan* PlanOn(PreparedGraph& graph, size_t elements, uint32_t device) {
+    const graph::SymbolValues symbols = {static_cast<int64_t>(elements)};
+    const StatusOr<graph::FlatGraph> flat = graph::Flatten(graph.graph, symbols);
+    EXPECT_TRUE(flat.ok());
+    const std::vector<scheduler::Task> tasks = TasksOn(graph, *flat, device);
+    StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph, {.symbols = symbols, .tasks = &tasks});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    if (!plan.ok()) {
+      return nullptr;
+    }
+    (*plan)->input_shapes = {{elements}, {}};
+    graph.plans.insert(graph.plans.begin(), *std::move(plan));
+    return graph.plans.front().get();
   }
 
   void ExpectSum(const StatusOr<Tensor>& y, size_t leaves) {
@@ -183,6 +218,9 @@ class PlanTest : public ::testing::Test {
   std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<Engine> engine_;
   RunResult result_;
+  Time deadline_ = kNever;
+  bool may_experiment_ = true;
+  DeviceShortage* shortage_ = nullptr;
   int spill_ = -1;
 };
 
@@ -271,6 +309,127 @@ TEST_F(PlanTest, WhatCanNeverFitIsRefusedWhenPrepared) {
   EXPECT_NE(graph->flat, nullptr);
   ExpectSum(Run(*graph, 512), 2);
   EXPECT_EQ(graph->flat, nullptr);  // The plan has it.
+}
+
+// A plan is to be replaced, and there is no room for the better one: the nodes run where they ran before.
+TEST_F(PlanTest, NoRoomForABetterPlanLeavesTheOldOne) {
+  FunctionDeviceOptions full = Gpu("opencl:0");
+  full.driver_bytes_max = kBytes;
+  Start({{}, full});
+  const auto graph = Prepare(Sum(kLeaves, R"(,"hints":["gpu"])"));
+  ASSERT_NE(graph, nullptr);
+  DeviceShortage shortage;
+  shortage_ = &shortage;
+  const Status alone = Run(*graph, kElements).status();
+  ASSERT_TRUE(absl::IsResourceExhausted(alone)) << alone;
+  EXPECT_EQ(shortage.device, "opencl:0");
+  for (const bool is_settled : {false, true}) {
+    shortage = {};
+    graph->plans.clear();
+    Plan* const old = PlanOn(*graph, kElements, 0);
+    ASSERT_NE(old, nullptr);
+    if (is_settled) {
+      old->review.best = TasksOn(*graph, old->flat, 1);
+    }
+    old->review.is_stale = true;
+    old->review.is_settled = is_settled;
+    for (int again = 0; again < 2; ++again) {
+      ExpectSum(Run(*graph, kElements), kLeaves);
+      EXPECT_EQ(shortage.device, "");
+      ASSERT_FALSE(graph->plans.empty());
+      EXPECT_EQ(graph->plans.front()->tasks.front().device, 0u);
+    }
+  }
+}
+
+// A run whose deadline is near, or who says so, is not used to try plans that may be worse: neither is a trial begun
+// nor gone on with.
+TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
+  Start({{}, Gpu("opencl:0"), Gpu("opencl:1")});
+  const auto graph = Prepare(Sum(2, ""));
+  ASSERT_NE(graph, nullptr);
+  constexpr Duration kUsual = std::chrono::minutes(10);
+  const auto seek = [&](uint32_t next_rival) {
+    graph->plans.clear();
+    Plan* const plan = PlanOn(*graph, kElements, 0);
+    plan->makespan = plan->review.best_time = kUsual;
+    plan->review.best = plan->tasks;
+    plan->review.is_stale = plan->review.seeks_rival = true;
+    plan->review.next_rival = next_rival;
+  };
+  const auto device = [&] { return graph->plans.front()->tasks.front().device; };
+  const auto rival = [&] { return graph->plans.front()->review.rival; };
+  seek(1);
+  deadline_ = RealClock().Now() + std::chrono::minutes(20);
+  ExpectSum(Run(*graph, kElements), 2);
+  EXPECT_EQ(device(), 0u);
+  deadline_ = kNever;
+  may_experiment_ = false;
+  ExpectSum(Run(*graph, kElements), 2);
+  EXPECT_EQ(device(), 0u);
+  may_experiment_ = true;
+  ExpectSum(Run(*graph, kElements), 2);
+  EXPECT_EQ(device(), 1u);
+  EXPECT_EQ(rival(), 1u);
+  // In the middle of the trial: the best that is known, then the same trial.
+  deadline_ = RealClock().Now() + std::chrono::minutes(20);
+  ExpectSum(Run(*graph, kElements), 2);
+  EXPECT_EQ(device(), 0u);
+  EXPECT_EQ(rival(), PlanReview::kNoRival);
+  deadline_ = RealClock().Now() + std::chrono::hours(20);
+  ExpectSum(Run(*graph, kElements), 2);
+  EXPECT_EQ(rival(), 1u);
+  // The best that is known needs no time.
+  seek(1);
+  graph->plans.front()->review.is_settled = true;
+  graph->plans.front()->review.best = TasksOn(*graph, graph->plans.front()->flat, 2);
+  graph->plans.front()->review.seeks_rival = false;
+  deadline_ = RealClock().Now() + std::chrono::minutes(20);
+  ExpectSum(Run(*graph, kElements), 2);
+  EXPECT_EQ(device(), 2u);
+}
+
+// What a run keeps of a lost device's work counts as temporaries in host memory: where there is no room for it, the
+// work is done again.
+TEST_F(PlanTest, WhatIsKeptAfterALossCounts) {
+  std::atomic<int64_t> left{-1};
+  FunctionDeviceOptions gpu = Gpu("opencl:0");
+  gpu.commands_left = &left;
+  const std::string document = [] {
+    Document d("i32", "[\"n\"]");
+    d.Input("x");
+    d.Output("y");
+    std::string from = "x";
+    for (int i = 0; i < 5; ++i) {
+      const std::string name = "n" + std::to_string(i);
+      d.Node(name, "triple", {"in a", "out b"},
+             std::string(R"(,"instances":["n"],"hints":[")") + (i % 2 == 0 ? "gpu" : "cpu:0") + "\"]");
+      d.Edge(from, name + ".a");
+      from = name + ".b";
+    }
+    d.Edge(from, "y");
+    return d.Text();
+  }();
+  const auto on_gpu = [&] { return std::ranges::count(result_.nodes, std::string("opencl:0"), &NodeRecord::device); };
+  uint64_t temporary_bytes = 0;
+  for (const bool is_tight : {false, true}) {
+    Start({{}, gpu}, {.host_bytes_max = is_tight ? temporary_bytes : 0});
+    const auto graph = Prepare(document);
+    ASSERT_NE(graph, nullptr);
+    left = 1000;
+    const StatusOr<Tensor> want = Run(*graph, kElements);
+    ASSERT_TRUE(want.ok()) << want.status();
+    ASSERT_EQ(on_gpu(), 3);
+    temporary_bytes = graph->plans.front()->temporary_bytes;
+    ASSERT_GE(temporary_bytes, 2 * kBytes);
+    left = 1000 - left - 2;  // The last launch is the one that is lost.
+    const StatusOr<Tensor> got = Run(*graph, kElements);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(*got, *want);
+    EXPECT_EQ(result_.lost_devices, 1u);
+    EXPECT_EQ(on_gpu(), is_tight ? 0 : 2);
+    left = -1;
+  }
 }
 
 // Two equal devices share one large launch, and the bytes are those of one device.

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
@@ -132,9 +133,12 @@ struct ModuleBytes {
   bool found = false;
 };
 
+// A device's number ("opencl:0"), its driver's family ("opencl"), or its kind ("gpu").
 bool NamesDevice(const std::vector<std::string>& names, const DeviceInfo& info) {
-  return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return name == info.id || name == Name(info.kind); });
+  const std::string family = info.id.substr(0, info.id.find(':'));
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name == info.id || name == family || name == Name(info.kind);
+  });
 }
 
 class Preparer {
@@ -144,6 +148,8 @@ class Preparer {
         modules_(modules),
         deadline_(deadline),
         lost_devices_(prepare.lost_devices),
+        stop_(prepare.stop),
+        compile_cpu_(prepare.compile_cpu != nullptr ? *prepare.compile_cpu : no_one_asks_),
         graph_(std::make_shared<PreparedGraph>()) {
     graph_->is_checked = prepare.check;
     graph_->devices = prepare.check ? std::vector<Device*>{options.checker} : options.devices;
@@ -167,6 +173,7 @@ class Preparer {
     if (HasErrors(outcome_.diagnostics)) {
       return std::move(outcome_);
     }
+    HPVMD_RETURN_IF_ERROR(over_limit_);
     HPVMD_RETURN_IF_ERROR(CheckEveryNodePlaced());
     Summarise();
     outcome_.graph = std::move(graph_);
@@ -247,8 +254,24 @@ class Preparer {
     }
   }
 
+  // Whether the document says of a leaf that this very device may run it, or had better.
+  bool IsNamed(const graph::Node& leaf, const graph::Variant& variant, const DeviceInfo& info) const {
+    const auto holds = [&](const std::vector<std::string>& names) {
+      return std::find(names.begin(), names.end(), info.id) != names.end();
+    };
+    bool is_named = holds(leaf.hints) || holds(variant.devices);
+    for (const graph::Node* node = &leaf; !is_named; node = &graph_->graph.node(node->parent)) {
+      is_named = holds(node->devices);
+      if (!node->parent.valid()) {
+        break;
+      }
+    }
+    return is_named;
+  }
+
   // Real devices first; emulated ones only for leaves that no real one can run, the reference device for those that
-  // are left, the null device last.
+  // are left, the null device last. What a real device was to run and its compiler refused goes to an emulated one only
+  // if the document names that: it would run on the same processor, many times slower, and nobody would know why.
   Status CompileAndLoad() {
     graph_->candidates.resize(graph_->graph.nodes.size());
     graph_->executables.resize(graph_->graph.nodes.size());
@@ -285,7 +308,9 @@ class Preparer {
         const size_t first = uses_.size();
         for (uint32_t d = 0; d < graph_->devices.size(); ++d) {
           const DeviceInfo& info = graph_->devices[d]->info();
-          if (graph_->facts[d].tier != tier || !IsAllowed(node, node.variants[v], info) ||
+          const bool is_substitute =
+              tier == Tier::kEmulated && !refusals_[n].empty() && !IsNamed(node, node.variants[v], info);
+          if (graph_->facts[d].tier != tier || is_substitute || !IsAllowed(node, node.variants[v], info) ||
               !TakesModule(node.variants[v], d, n)) {
             continue;
           }
@@ -372,6 +397,7 @@ class Preparer {
                                                : static_cast<uint64_t>(std::get<int64_t>(constant.value))});
     }
     request.fast_math = node.fast_math;
+    request.stop = stop_;
     for (uint32_t param : node.params) {
       if (param < node.ports.size()) {
         const graph::Port& port = node.ports[param];
@@ -410,11 +436,12 @@ class Preparer {
     };
     InParallel(jobs_.size() - first, work);
     for (size_t i = first; i < jobs_.size(); ++i) {
+      compile_cpu_ += jobs_[i].outcome.ok() ? jobs_[i].outcome->cpu : Duration(0);
+    }
+    for (size_t i = first; i < jobs_.size(); ++i) {
       if (!jobs_[i].outcome.ok()) {
-        return While(jobs_[i].outcome.status(), "compiling entry \"" + jobs_[i].request.entry + "\" of module \"" +
-                                                    jobs_[i].request.module_name + "\"");
+        return While(jobs_[i].outcome.status(), "compiling " + NameOfJob(jobs_[i]));
       }
-      outcome_.summary.compile_cpu += jobs_[i].outcome->cpu;
       (jobs_[i].outcome->from_cache ? outcome_.summary.from_cache : outcome_.summary.compiled) += 1;
     }
     return absl::OkStatus();
@@ -458,7 +485,15 @@ class Preparer {
     const CompileJob& job = jobs_[use.job];
     return std::none_of(job.loaded.begin(), job.loaded.end(),
                         [&](const CompileJob::Loaded& loaded) { return loaded.device == device; }) &&
-           graph_->devices[device]->Supports(NeedsOf(use)).ok;
+           Supports(use, device).ok;
+  }
+
+  Support Supports(const Use& use, uint32_t device) const {
+    if (device < options_.emitted_refusals.size() && !options_.emitted_refusals[device].empty() &&
+        !jobs_[use.job].outcome->artifact->gpu.is_native) {
+      return {false, options_.emitted_refusals[device]};
+    }
+    return graph_->devices[device]->Supports(NeedsOf(use));
   }
 
   // The group counts where the document gives it as numbers; others are looked at when a plan is made.
@@ -493,9 +528,8 @@ class Preparer {
       return absl::OkStatus();
     }
     for (const uint32_t d : use.devices) {
-      const Device& device = *graph_->devices[d];
-      if (Support support = device.Supports(NeedsOf(use)); !support.ok) {
-        AddReason(use.leaf.index, " Device " + device.info().id + ": " + support.reason);
+      if (const Support support = Supports(use, d); !support.ok) {
+        AddReason(use.leaf.index, " Device " + graph_->devices[d]->info().id + ": " + support.reason);
         continue;
       }
       HPVMD_ASSIGN_OR_RETURN(Executable * executable, TakeLoaded(job, d));
@@ -504,7 +538,7 @@ class Preparer {
         continue;
       }
       graph_->candidates[use.leaf.index].push_back(
-          {.device = d, .variant = use.variant, .hint = HintRank(leaf, device.info())});
+          {.device = d, .variant = use.variant, .hint = HintRank(leaf, graph_->devices[d]->info())});
       graph_->executables[use.leaf.index].push_back(executable);
     }
     return absl::OkStatus();
@@ -517,6 +551,11 @@ class Preparer {
     }
   }
 
+  // The module's fault, or a limit of this server's: other devices may still run it.
+  static bool IsRefusal(const Status& status) {
+    return absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status);
+  }
+
   // Null: the device refused the module, which is a diagnostic as a refused compile is.
   StatusOr<Executable*> TakeLoaded(CompileJob& job, uint32_t device) {
     CompileJob::Loaded& loaded = *std::find_if(
@@ -525,15 +564,14 @@ class Preparer {
       return loaded.borrowed;
     }
     if (!loaded.executable.ok()) {
-      if (absl::IsInvalidArgument(loaded.executable.status())) {
+      if (IsRefusal(loaded.executable.status())) {
         return nullptr;
       }
       if (absl::IsUnavailable(loaded.executable.status()) && lost_devices_ != nullptr) {
         lost_devices_->push_back(graph_->facts[device].id);
       }
-      return While(loaded.executable.status(), "loading entry \"" + job.request.entry + "\" of module \"" +
-                                                   job.request.module_name + "\" on device " +
-                                                   graph_->devices[device]->info().id);
+      return While(loaded.executable.status(),
+                   "loading " + NameOfJob(job) + " on device " + graph_->devices[device]->info().id);
     }
     loaded.borrowed = loaded.executable->get();
     graph_->loaded.push_back(*std::move(loaded.executable));
@@ -542,14 +580,15 @@ class Preparer {
 
   static uint32_t HintRank(const graph::Node& leaf, const DeviceInfo& info) {
     for (uint32_t i = 0; i < leaf.hints.size(); ++i) {
-      if (leaf.hints[i] == info.id || leaf.hints[i] == Name(info.kind)) {
+      if (NamesDevice({leaf.hints[i]}, info)) {
         return i;
       }
     }
     return Candidate::kNoHint;
   }
 
-  // A compile that was refused is an error where no other way to run the leaf was found; otherwise a warning.
+  // A compile that was refused is an error where no other way to run the leaf was found; otherwise a warning. One that
+  // a limit ended is no error of the document's.
   void ReportCompiles() {
     std::vector<bool> is_fatal(jobs_.size());
     for (size_t n = 0; n < refusals_.size(); ++n) {
@@ -560,19 +599,27 @@ class Preparer {
     std::unordered_set<std::string> seen;  // The same fault found for two kinds of artifact is reported once.
     for (size_t i = 0; i < jobs_.size(); ++i) {
       const CompileJob& job = jobs_[i];
-      const bool is_error = is_fatal[i] && !job.outcome->artifact.has_value();
+      const bool is_error = is_fatal[i] && !job.outcome->artifact.has_value() && job.outcome->limit.ok();
+      if (is_fatal[i] && !job.outcome->limit.ok()) {
+        NoteLimit(job, job.outcome->limit);
+      }
       for (const Diagnostic& diagnostic : job.outcome->diagnostics) {
         Diagnostic out = diagnostic;
         out.severity = is_error ? diagnostic.severity : Severity::kWarning;
         ReportJob(job, std::move(out), seen);
       }
       for (const CompileJob::Loaded& loaded : job.loaded) {
-        if (loaded.borrowed == nullptr && absl::IsInvalidArgument(loaded.executable.status())) {
+        if (loaded.borrowed == nullptr && IsRefusal(loaded.executable.status())) {
+          const bool is_limit = !absl::IsInvalidArgument(loaded.executable.status());
+          if (is_fatal[i] && is_limit) {
+            NoteLimit(job, loaded.executable.status());
+          }
           ReportJob(job,
-                    {.severity = is_fatal[i] ? Severity::kError : Severity::kWarning,
+                    {.severity = is_fatal[i] && !is_limit ? Severity::kError : Severity::kWarning,
                      .place = {},
                      .offset = {},
-                     .message = "Device " + graph_->facts[loaded.device].id + " refuses it: " +
+                     .message = "Device " + graph_->facts[loaded.device].id +
+                                (is_limit ? " does not run it: " : " refuses it: ") +
                                 Message(loaded.executable.status())},
                     seen);
         }
@@ -590,6 +637,17 @@ class Preparer {
                seen);
       }
     }
+  }
+
+  // The first one is told.
+  void NoteLimit(const CompileJob& job, const Status& limit) {
+    if (over_limit_.ok()) {
+      over_limit_ = While(limit, "compiling " + NameOfJob(job) + " for " + job.place);
+    }
+  }
+
+  static std::string NameOfJob(const CompileJob& job) {
+    return "entry \"" + job.request.entry + "\" of module \"" + job.request.module_name + "\"";
   }
 
   void ReportJob(const CompileJob& job, Diagnostic diagnostic, std::unordered_set<std::string>& seen) {
@@ -676,6 +734,7 @@ class Preparer {
       }
     }
     NameFastNodes(summary);
+    NameNativeNodes(summary);
     for (size_t d = 0; d < is_used.size(); ++d) {
       if (is_used[d]) {
         summary.devices.push_back(graph_->facts[d].id);
@@ -689,12 +748,34 @@ class Preparer {
     for (size_t n = 0; n < graph.nodes.size() && summary.fast_math_nodes.size() < kFastNodesNamedMax; ++n) {
       const std::vector<Executable*>& ways = graph_->executables[n];
       if (std::any_of(ways.begin(), ways.end(), [](const Executable* way) { return way->artifact().fast_math; })) {
-        std::string name = graph.nodes[n].name;
-        for (NodeId outer = graph.nodes[n].parent; outer.valid() && outer != graph.root();
-             outer = graph.node(outer).parent) {
-          name = graph.node(outer).name + "/" + name;
+        summary.fast_math_nodes.push_back(NameWithOuter(n));
+      }
+    }
+  }
+
+  std::string NameWithOuter(size_t n) const {
+    const graph::Graph& graph = graph_->graph;
+    std::string name = graph.nodes[n].name;
+    for (NodeId outer = graph.nodes[n].parent; outer.valid() && outer != graph.root();
+         outer = graph.node(outer).parent) {
+      name = graph.node(outer).name + "/" + name;
+    }
+    return name;
+  }
+
+  void NameNativeNodes(GraphSummary& summary) const {
+    const graph::Graph& graph = graph_->graph;
+    for (size_t n = 0; n < graph.nodes.size() && summary.native_nodes.size() < kFastNodesNamedMax; ++n) {
+      std::map<std::string, std::vector<std::string>> devices;  // By module.
+      for (size_t c = 0; c < graph_->candidates[n].size(); ++c) {
+        const Candidate& candidate = graph_->candidates[n][c];
+        if (graph_->executables[n][c]->artifact().gpu.is_native) {
+          const graph::ModuleId module = graph.nodes[n].variants[candidate.variant].module;
+          devices[graph.modules[module.index].name].push_back(graph_->facts[candidate.device].id);
         }
-        summary.fast_math_nodes.push_back(std::move(name));
+      }
+      for (auto& [module, ids] : devices) {
+        summary.native_nodes.push_back({NameWithOuter(n), module, std::move(ids)});
       }
     }
   }
@@ -705,6 +786,10 @@ class Preparer {
   ModuleSource& modules_;
   const Time deadline_;
   std::vector<std::string>* const lost_devices_;  // May be null.
+  const std::atomic<uint32_t>* const stop_;       // May be null.
+  Duration no_one_asks_{0};
+  Duration& compile_cpu_;
+  Status over_limit_;  // A compile without which a leaf has no device.
   std::shared_ptr<PreparedGraph> graph_;
   PrepareOutcome outcome_;
   std::vector<ModuleBytes> module_bytes_;  // By module.

@@ -6,8 +6,10 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,8 +54,10 @@ class PreparedGraph {
   std::mutex mutex;
   std::condition_variable idle;
   bool is_running = false;                   // Guarded by mutex.
+  std::list<const void*> waiting;            // Guarded by mutex: who wants to run, the first to come first.
   std::vector<std::unique_ptr<Plan>> plans;  // The last used first; at most kPlansMax.
   DeviceShortage shortage;                   // What the last plan that could not be built lacked.
+  std::optional<uint32_t> unavailable;       // The device whose loss kept that plan from being built.
 };
 
 // Plans hold their temporaries, so only a few sizes are remembered.

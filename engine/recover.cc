@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/access.h"
+#include "engine/plan_spaces.h"
 #include "engine/run_plans.h"
 
 namespace hpvm {
@@ -19,6 +20,15 @@ uint64_t AlignUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment 
 const uint8_t* AddressOf(const Plan& plan, scheduler::StorageId id, const PortBindings& ports) {
   const scheduler::Storage& storage = plan.residency.storages[id.index];
   return storage.kind == scheduler::Storage::Kind::kTemporary ? HostAddress(plan, id) : ports[storage.port]->data;
+}
+
+// Of the values that are kept, each aligned.
+uint64_t BytesOf(const Plan& broken, const scheduler::Remainder& rest) {
+  uint64_t bytes = 0;
+  for (const graph::FlatValueId value : rest.kept) {
+    bytes += AlignUp(broken.flat.values[value.index].bytes);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -41,6 +51,7 @@ std::vector<bool> Recovery::Keep(PreparedGraph& graph, uint32_t lost, const Plan
   }
   std::unique_ptr<Plan> old = std::move(plan_);  // A rest that is broken off again stays until all is copied.
   const GraphAccesses accesses(graph, broken.flat);
+  accesses.Admit(broken.tasks);
   const auto held = scheduler::FindHeld({broken.flat, broken.tasks, accesses, broken.residency, states});
   std::vector<bool> is_kept(held.size());
   for (size_t value = 0; value < held.size(); ++value) {
@@ -51,12 +62,14 @@ std::vector<bool> Recovery::Keep(PreparedGraph& graph, uint32_t lost, const Plan
   for (const uint32_t node : rest.node_of) {
     is_done[node] = false;
   }
-  const bool is_worth_it = rest.node_of.size() < is_done.size() && Gather(broken, rest, held, ports);
+  const bool is_worth_it =
+      rest.node_of.size() < is_done.size() && HasRoom(graph, broken, rest) && Gather(broken, rest, held, ports);
   graph::SymbolValues symbols = broken.symbols;
   old.reset();
   DropPlansOf(graph, lost);
   if (is_worth_it) {
-    StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph, {.symbols = std::move(symbols), .flat = &rest.flat});
+    StatusOr<std::unique_ptr<Plan>> plan =
+        BuildPlan(graph, {.symbols = std::move(symbols), .flat = &rest.flat, .host_bytes_held = bytes_});
     if (plan.ok()) {
       plan_ = *std::move(plan);
       return is_done;
@@ -66,13 +79,17 @@ std::vector<bool> Recovery::Keep(PreparedGraph& graph, uint32_t lost, const Plan
   return {};
 }
 
+// The copies are made while the broken plan still has its temporaries.
+bool Recovery::HasRoom(const PreparedGraph& graph, const Plan& broken, const scheduler::Remainder& rest) const {
+  uint64_t bytes = bytes_ + broken.temporary_bytes;
+  const uint64_t bytes_max = SpacesOf(graph, Grants::kIgnored).spaces[scheduler::kHostSpace].bytes_max;
+  return bytes <= bytes_max && BytesOf(broken, rest) <= bytes_max - bytes;
+}
+
 // Copies the kept values together, since the broken plan goes, and outputs may be written before those that read them.
 bool Recovery::Gather(const Plan& broken, const scheduler::Remainder& rest,
                       const std::vector<std::vector<scheduler::HeldPiece>>& held, const PortBindings& ports) {
-  uint64_t bytes = 0;
-  for (const graph::FlatValueId value : rest.kept) {
-    bytes += AlignUp(broken.flat.values[value.index].bytes);
-  }
+  const uint64_t bytes = BytesOf(broken, rest);
   StatusOr<HostMemory> memory = HostMemory::Map(bytes);
   if (!memory.ok()) {
     return false;
@@ -94,6 +111,7 @@ bool Recovery::Gather(const Plan& broken, const scheduler::Remainder& rest,
     at += AlignUp(value.bytes);
   }
   memory_.push_back(*std::move(memory));
+  bytes_ += bytes;
   return true;
 }
 
@@ -101,6 +119,7 @@ void Recovery::Clear() {
   plan_.reset();
   kept_.clear();
   memory_.clear();
+  bytes_ = 0;
 }
 
 void Recovery::AddPorts(PortBindings* ports) const {

@@ -27,9 +27,9 @@ class Recovery {
  public:
   // After a failure in the body of `plan`, which carries nothing from repetition to repetition; `ports` are what it was
   // given. Copies what host memory holds of the repetition's values, and plans the rest. Without success (there is
-  // nothing to keep, or no memory or no plan for it) the repetition is to run from its start; then `plan` is null.
-  // The broken plan is gone afterwards, as are all that use the `lost` device.
-  // Returns by node of the broken plan whether it need not run again; empty: all do.
+  // nothing to keep, or no plan for it, or what the graph may hold in host memory has no room for copies) the
+  // repetition is to run from its start; then `plan` is null. The broken plan is gone afterwards, as are all that use
+  // the `lost` device. Returns by node of the broken plan whether it need not run again; empty: all do.
   std::vector<bool> Keep(PreparedGraph& graph, uint32_t lost, const Plan& broken,
                          std::span<const scheduler::SegmentState> states, const PortBindings& ports);
   // The rest is done, or given up.
@@ -41,10 +41,12 @@ class Recovery {
   void AddPorts(PortBindings* ports) const;
 
  private:
+  bool HasRoom(const PreparedGraph& graph, const Plan& broken, const scheduler::Remainder& rest) const;
   bool Gather(const Plan& broken, const scheduler::Remainder& rest,
               const std::vector<std::vector<scheduler::HeldPiece>>& held, const PortBindings& ports);
 
   std::deque<HostMemory> memory_;  // Of values that are kept.
+  uint64_t bytes_ = 0;             // In `memory_`.
   std::deque<Binding> kept_;
   std::unique_ptr<Plan> plan_;
 };

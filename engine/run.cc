@@ -25,17 +25,15 @@ constexpr Duration kStopPoll = std::chrono::milliseconds(2);
 
 const std::atomic<uint32_t> kNoStop{0};
 
-// A turn to run a graph.
+// A turn to run a graph: in the order in which they were asked for.
 class Turn {
  public:
   explicit Turn(PreparedGraph& graph) : graph_(graph) {}
   ~Turn() {
     if (has_entered_) {
-      {
-        std::lock_guard lock(graph_.mutex);
-        graph_.is_running = false;
-      }
-      graph_.idle.notify_one();
+      std::unique_lock lock(graph_.mutex);
+      graph_.is_running = false;
+      Wake(lock);
     }
   }
   Turn(const Turn&) = delete;
@@ -45,9 +43,18 @@ class Turn {
   Status Enter(const StageOptions& options) {
     std::unique_lock lock(graph_.mutex);
     HPVMD_RETURN_IF_ERROR(CheckTime(options));
-    while (graph_.is_running) {
-      graph_.idle.wait_for(lock, kStopPoll);
-      HPVMD_RETURN_IF_ERROR(CheckTime(options));
+    if (graph_.is_running || !graph_.waiting.empty()) {
+      const auto place = graph_.waiting.insert(graph_.waiting.end(), this);
+      Status status;
+      while (status.ok() && (graph_.is_running || graph_.waiting.front() != this)) {
+        graph_.idle.wait_for(lock, kStopPoll);
+        status = CheckTime(options);
+      }
+      graph_.waiting.erase(place);
+      if (!status.ok()) {
+        Wake(lock);  // The next one may have been waiting for this one alone.
+        return status;
+      }
     }
     graph_.is_running = true;
     has_entered_ = true;
@@ -55,6 +62,15 @@ class Turn {
   }
 
  private:
+  // The first that waits must see it; the others look, too.
+  void Wake(std::unique_lock<std::mutex>& lock) {
+    const bool is_awaited = !graph_.waiting.empty();
+    lock.unlock();
+    if (is_awaited) {
+      graph_.idle.notify_all();
+    }
+  }
+
   PreparedGraph& graph_;
   bool has_entered_ = false;
 };
@@ -95,9 +111,35 @@ class Runner {
   Status Bind() {
     ports_.resize(root().ports.size());
     HPVMD_RETURN_IF_ERROR(BindInputs(root(), request_.inputs, BindData::kRequired, ports_));
-    HPVMD_ASSIGN_OR_RETURN(plan_, FindPlan(graph_, {request_, repetition_, ports_}));
+    HPVMD_ASSIGN_OR_RETURN(plan_, FindPlanWithoutLost());
     HPVMD_RETURN_IF_ERROR(BindOutputs());
     return CheckOverlaps(root(), ports_);
+  }
+
+  // A device that turns out to be lost when a plan wants its memory is left out.
+  StatusOr<Plan*> FindPlanWithoutLost() {
+    while (true) {
+      const Duration left = request_.deadline == kNever ? kNever : request_.deadline - options_.clock->Now();
+      StatusOr<Plan*> plan = FindPlan(graph_, {request_, repetition_, ports_, left});
+      const std::optional<uint32_t> lost = plan.ok() ? std::nullopt : graph_.unavailable;
+      if (!lost.has_value() || IsLost(*lost)) {
+        return plan.ok() || loss_.ok() ? plan : StatusOr<Plan*>(loss_);  // Nothing else can run the graph.
+      }
+      NoteLoss(*lost, plan.status());
+      DropPlansOf(graph_, *lost);
+    }
+  }
+
+  bool IsLost(uint32_t device) const { return device < graph_.is_lost.size() && graph_.is_lost[device]; }
+
+  void NoteLoss(uint32_t device, Status status) {
+    loss_ = std::move(status);
+    graph_.is_lost.resize(graph_.devices.size());
+    graph_.is_lost[device] = true;
+    ++result_.lost_devices;
+    if (request_.lost_devices != nullptr) {
+      request_.lost_devices->push_back(graph_.devices[device]->info().id);
+    }
   }
 
   Status BindOutputs() {
@@ -143,11 +185,7 @@ class Runner {
     while (progress_.repetitions < request_.repeat && !progress_.is_converged) {
       const bool is_rest = recovery_.plan() != nullptr;
       if (plan_ == nullptr && !is_rest) {
-        StatusOr<Plan*> plan = FindPlan(graph_, {request_, repetition_, ports_});
-        if (!plan.ok()) {
-          return loss_;  // Nothing else can run the graph.
-        }
-        plan_ = *plan;
+        HPVMD_ASSIGN_OR_RETURN(plan_, FindPlanWithoutLost());
       }
       HPVMD_RETURN_IF_ERROR(RunPlan(is_rest ? *recovery_.plan() : *plan_, is_rest, run_start));
     }
@@ -196,13 +234,7 @@ class Runner {
       HPVMD_RETURN_IF_ERROR(ResetTimelines(plan));  // Failed timelines stay failed.
       return status;
     }
-    loss_ = std::move(status);
-    graph_.is_lost.resize(graph_.devices.size());
-    graph_.is_lost[*lost] = true;
-    ++result_.lost_devices;
-    if (request_.lost_devices != nullptr) {
-      request_.lost_devices->push_back(plan.devices[*lost]->info().id);
-    }
+    NoteLoss(*lost, std::move(status));
     plan_ = nullptr;
     if (plan.carries.empty() && !plan.residency.steps.empty()) {
       KeepRest(plan, *lost, iterations, ports, run_start);

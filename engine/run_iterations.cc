@@ -22,7 +22,7 @@ bool MaySpeak(const PreparedGraph& graph) {
 
 Iterations::Iterations(const IterationContext& context, Plan& plan)
     : context_(context), plan_(plan), stages_(context.options, plan) {
-  timings_[0] = timings_[1] = plan.timings;
+  timings_.fill(plan.timings);
 }
 
 Status Iterations::Run(uint32_t last, Progress* progress, RunResult* result) {
@@ -32,8 +32,11 @@ Status Iterations::Run(uint32_t last, Progress* progress, RunResult* result) {
   reads_between_ = FindReadsBetween();
   if (stages_.has_drivers() && last - progress->repetitions > 1 && !reads_between_) {
     depth_ = StageRunner::kPassesMax;
-    other_timings_.resize(plan_.timings.size());
-    timings_[1] = other_timings_;
+    const size_t tasks = plan_.timings.size();
+    other_timings_.resize((depth_ - 1) * tasks);
+    for (size_t i = 1; i < depth_; ++i) {
+      timings_[i] = std::span(other_timings_).subspan((i - 1) * tasks, tasks);
+    }
   }
   if (plan_.prologue.segment_count > 0) {
     HPVMD_RETURN_IF_ERROR(stages_.Run({&plan_.prologue, plan_.buffers, plan_.timings}));
@@ -63,7 +66,7 @@ Status Iterations::RunBodies(uint32_t last, Progress* progress, RunResult* resul
     }
     ++begun_;
     HPVMD_RETURN_IF_ERROR(stages_.Run({&plan_.body, tables(), timings_[(begun_ - 1) % depth_]}));
-    HPVMD_RETURN_IF_ERROR(stages_.Finish(stages_.passes() - (depth_ - 1)));
+    HPVMD_RETURN_IF_ERROR(stages_.Finish(stages_.passes() - std::min(stages_.passes(), depth_ - 1)));
     EndUntil(begun_ - std::min(begun_, depth_ - 1), progress, result);
     if (reads_between_) {
       HPVMD_RETURN_IF_ERROR(ReadBetween(begun_ == bodies, progress));

@@ -63,13 +63,13 @@ class Iterations {
   const IterationContext& context_;
   Plan& plan_;
   StageRunner stages_;
-  std::vector<std::vector<Buffer*>> swapped_;         // The plan's tables for every second repetition.
-  std::vector<NodeTiming> other_timings_;
-  std::array<std::span<NodeTiming>, 2> timings_;      // By repetition, modulo depth_.
-  bool reads_between_ = false;                        // The host has something to do between repetitions.
-  uint64_t depth_ = 1;                                // Repetitions that are in flight at once.
-  uint64_t first_pass_ = 0;                           // Of the bodies.
-  uint64_t begun_ = 0, ended_ = 0;                    // Bodies.
+  std::vector<std::vector<Buffer*>> swapped_;  // The plan's tables for every second repetition.
+  std::vector<NodeTiming> other_timings_;      // Of all repetitions in flight but one.
+  std::array<std::span<NodeTiming>, StageRunner::kPassesMax> timings_;  // By repetition, modulo depth_.
+  bool reads_between_ = false;      // The host has something to do between repetitions.
+  uint64_t depth_ = 1;              // Repetitions that are in flight at once.
+  uint64_t first_pass_ = 0;         // Of the bodies.
+  uint64_t begun_ = 0, ended_ = 0;  // Bodies.
 };
 
 }  // namespace hpvm

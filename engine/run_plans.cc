@@ -2,6 +2,7 @@
 #include "engine/run_plans.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -18,6 +19,9 @@ constexpr uint64_t kRunsToJudge = 4;
 constexpr double kOffPlan = 1.3;
 // What is planned to take so much longer than the best so far takes is not tried.
 constexpr double kNoRivalFrom = 3;
+// Another plan may take longer than planned, too: it is tried by runs that have so much more time than they usually
+// take.
+constexpr double kRoomToTry = 10;
 
 // The only one that runs nodes; PlanReview::kNoRival when there are several, or none.
 uint32_t DeviceOf(const Plan& plan) {
@@ -48,6 +52,9 @@ void KeepBest(const Plan& plan, PlanReview& review) {
   }
 }
 
+// Whether the plan is there for a measurement's sake.
+bool IsTrial(const Plan& plan) { return plan.review.rival != PlanReview::kNoRival || plan.feed.has_pins; }
+
 const graph::Node& Root(const PreparedGraph& graph) { return graph.graph.node(graph.graph.root()); }
 
 class Finder {
@@ -66,7 +73,7 @@ class Finder {
         return plan->symbols == symbols && IsSameRepetition(*plan);
       });
       if (it == plans.end()) {
-        HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, Build(std::move(symbols), PlanReview()));
+        HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, Build(symbols, PlanReview()));
         it = plans.insert(plans.begin(), std::move(plan));
       }
       Remember(**it);
@@ -74,13 +81,19 @@ class Finder {
       HPVMD_RETURN_IF_ERROR(CheckRepetition(Root(graph_), query_.repetition, query_.ports, (*it)->symbols));
     }
     std::rotate(plans.begin(), it, it + 1);
-    if (plans.front()->review.is_stale) {
+    const Plan& plan = *plans.front();
+    const bool may_try = MayTry(plan);
+    if (!may_try && IsTrial(plan)) {
+      HPVMD_RETURN_IF_ERROR(Postpone());
+    } else if (plan.review.is_stale && (may_try || plan.review.is_settled)) {
       HPVMD_RETURN_IF_ERROR(Replace());
     }
     return plans.front().get();
   }
 
  private:
+  using Tasks = std::vector<scheduler::Task>;
+
   bool IsSameRepetition(const Plan& plan) const {
     const std::vector<scheduler::Carry>& carries = query_.repetition.carries;
     return std::ranges::equal(plan.carries, carries,
@@ -113,21 +126,73 @@ class Finder {
     }
   }
 
-  // A new plan in the place of the first, which goes first: its memory may be what the new one needs.
+  // Whether the run has time for a plan that may turn out to be worse than the one there is.
+  bool MayTry(const Plan& plan) const {
+    const PlanReview& review = plan.review;
+    const Duration usual = review.best_time != Duration(0) ? review.best_time
+                           : review.time != Duration(0)    ? review.time
+                                                           : plan.makespan;
+    return query_.request.may_experiment && static_cast<double>(query_.left.count()) >
+                                                kRoomToTry * static_cast<double>(usual.count()) * query_.request.repeat;
+  }
+
+  // The best that is known in the place of a trial, which a later run makes.
+  Status Postpone() {
+    std::unique_ptr<Plan> trial = std::move(graph_.plans.front());
+    graph_.plans.erase(graph_.plans.begin());
+    PlanReview review = std::move(trial->review);
+    if (review.rival != PlanReview::kNoRival) {
+      review.next_rival = review.is_stale ? review.next_rival : review.rival;  // Stale: it has been judged.
+      review.seeks_rival = true;
+      review.rival = PlanReview::kNoRival;
+    }
+    const bool may_pin = std::exchange(review.may_pin, false);
+    review.is_stale = true;
+    review.runs = 0;
+    review.time = Duration(0);
+    const graph::SymbolValues symbols = std::move(trial->symbols);
+    const Tasks tasks = std::move(trial->tasks);
+    trial.reset();
+    StatusOr<std::unique_ptr<Plan>> built = BuildFrom(review.best, symbols, review);
+    FallBack({&tasks}, symbols, review, &built);
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Plan> plan, std::move(built));
+    plan->review.may_pin = may_pin;
+    graph_.plans.insert(graph_.plans.begin(), std::move(plan));
+    Remember(*graph_.plans.front());
+    return absl::OkStatus();
+  }
+
+  // A new plan in the place of the first, which goes first: its memory may be what the new one needs. When there is no
+  // room for a new one, nodes run where they ran before.
   Status Replace() {
     std::unique_ptr<Plan> old = std::move(graph_.plans.front());
     graph_.plans.erase(graph_.plans.begin());
     PlanReview review = std::move(old->review);
     review.is_stale = false;
-    graph::SymbolValues symbols = std::move(old->symbols);
+    const graph::SymbolValues symbols = std::move(old->symbols);
+    const Tasks tasks = std::move(old->tasks);
+    const Duration makespan = old->makespan;
     old.reset();
     std::unique_ptr<Plan> plan = review.seeks_rival ? BuildRival(symbols, review) : nullptr;
     if (plan == nullptr) {
-      HPVMD_ASSIGN_OR_RETURN(plan, Build(std::move(symbols), std::move(review)));
+      StatusOr<std::unique_ptr<Plan>> built = Build(symbols, review);
+      FallBack({&review.best, &tasks}, symbols, review, &built);
+      HPVMD_ASSIGN_OR_RETURN(plan, std::move(built));
+      plan->makespan = plan->makespan == Duration(0) ? makespan : plan->makespan;
     }
     graph_.plans.insert(graph_.plans.begin(), std::move(plan));
     Remember(*graph_.plans.front());
     return absl::OkStatus();
+  }
+
+  // Where there was no memory for what was built, the first of `known` for which there is.
+  void FallBack(std::initializer_list<const Tasks*> known, const graph::SymbolValues& symbols, const PlanReview& review,
+                StatusOr<std::unique_ptr<Plan>>* built) {
+    for (const Tasks* const tasks : known) {
+      if (absl::IsResourceExhausted(built->status()) && !tasks->empty()) {
+        *built = BuildFrom(*tasks, symbols, review);
+      }
+    }
   }
 
   // Everything on the next device that could do it, and may do it quicker than the best so far. Null when there is none
@@ -149,25 +214,29 @@ class Finder {
     return nullptr;
   }
 
-  StatusOr<std::unique_ptr<Plan>> Build(graph::SymbolValues symbols, PlanReview review) {
+  StatusOr<std::unique_ptr<Plan>> Build(const graph::SymbolValues& symbols, const PlanReview& review) {
+    const bool is_known = review.is_settled && !review.best.empty();
+    return BuildFrom(is_known ? review.best : Tasks(), symbols, review);
+  }
+
+  // Without `tasks` nodes are placed anew.
+  StatusOr<std::unique_ptr<Plan>> BuildFrom(const Tasks& tasks, const graph::SymbolValues& symbols,
+                                            const PlanReview& review) {
     MakeRoom();
-    PlanRequest request{.symbols = std::move(symbols),
-                        .carries = query_.repetition.carries,
-                        .on_host = OutputsOnHost(graph_.graph, query_.repetition),
-                        .tasks = review.is_settled && !review.best.empty() ? &review.best : nullptr,
-                        .only_device = review.rival,
-                        .may_pin = review.may_pin};
+    const PlanRequest request{.symbols = symbols,
+                              .carries = query_.repetition.carries,
+                              .on_host = OutputsOnHost(graph_.graph, query_.repetition),
+                              .tasks = tasks.empty() ? nullptr : &tasks,
+                              .only_device = review.rival,
+                              .may_pin = review.may_pin};
     StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, request);
     if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !graph_.plans.empty()) {
       graph_.plans.clear();  // Their memory may be what is missing.
       plan = BuildPlan(graph_, request);
     }
-    if (!plan.ok() && query_.request.shortage != nullptr) {
-      *query_.request.shortage = graph_.shortage;
-    }
     HPVMD_RETURN_IF_ERROR(plan.status());
     (*plan)->until = query_.repetition.until;
-    (*plan)->review = std::move(review);
+    (*plan)->review = review;
     return plan;
   }
 
@@ -196,15 +265,23 @@ class Finder {
 
 }  // namespace
 
-StatusOr<Plan*> FindPlan(PreparedGraph& graph, const PlanQuery& query) { return Finder(graph, query).Find(); }
+StatusOr<Plan*> FindPlan(PreparedGraph& graph, const PlanQuery& query) {
+  graph.shortage = {};
+  graph.unavailable.reset();
+  StatusOr<Plan*> plan = Finder(graph, query).Find();
+  if (!plan.ok() && query.request.shortage != nullptr) {
+    *query.request.shortage = graph.shortage;
+  }
+  return plan;
+}
 
 void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Duration time) {
   PlanReview& review = plan.review;
   ++review.runs;
   review.time = review.time == Duration(0) ? time : std::min(review.time, time);
   const CostReview found = graph.costs->Feed(graph, plan.flat, plan.tasks, timings, time, &plan.feed);
-  if (review.is_settled) {
-    return;
+  if (review.is_settled || review.is_stale) {
+    return;  // Stale: what comes next is decided, and waits for a run that has the time.
   }
   const bool is_trial = plan.feed.has_pins;  // For a measurement's sake: no rival, and not to stay.
   if (!is_trial && WantsRivals(graph, plan) && (review.rival != PlanReview::kNoRival || !found.should_replan)) {
@@ -239,6 +316,13 @@ void DropPlansOf(PreparedGraph& graph, uint32_t device) {
   std::erase_if(graph.plans, [&](const std::unique_ptr<Plan>& plan) {
     return std::ranges::any_of(plan->queues, [&](const PlanQueue& queue) { return queue.device == device; });
   });
+  for (const std::unique_ptr<Plan>& plan : graph.plans) {
+    PlanReview& review = plan->review;
+    if (std::ranges::find(review.best, device, &scheduler::Task::device) != review.best.end()) {
+      review.best.clear();
+      review.best_time = Duration(0);
+    }
+  }
 }
 
 }  // namespace hpvm

@@ -20,6 +20,7 @@ struct PlanQuery {
   const RunRequest& request;
   const Repetition& repetition;
   const PortBindings& ports;
+  Duration left = kNever;  // Until the run's deadline.
 };
 
 // The plan for these sizes, first in the graph's list afterwards: the list's, or a new one, which pushes out those used
@@ -30,7 +31,7 @@ StatusOr<Plan*> FindPlan(PreparedGraph& graph, const PlanQuery& query);
 // the next run gets a new plan. That happens a few times for each plan's sizes, after ever more runs.
 void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Duration time);
 
-// Drops the plans that use a device.
+// Drops the plans that use a device, which is lost, and what is known of better ones that do.
 void DropPlansOf(PreparedGraph& graph, uint32_t device);
 
 }  // namespace hpvm

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/debug/place.h"
+#include "compiler/ir/loops_cut.h"
 
 namespace hpvm {
 namespace {
@@ -110,6 +111,13 @@ Status Explain(const PreparedGraph& graph, const Plan& plan, const StageFailure&
   const ir::TrapReport& trap = failure.failure.trap;
   if (trap.code == ir::TrapCode::kNone || trap.code == ir::TrapCode::kStopped) {
     return While(failure.status, "running " + node + " on device " + plan.devices[task.device]->info().id);
+  }
+  const DeviceInfo& device = plan.devices[task.device]->info();
+  if (trap.code == ir::kLoopsCut) {
+    return FailedPrecondition("N" + node.substr(1) + " cannot run on device " + device.id +
+                              ": its driver ends the loops of instances that run side by side after " +
+                              std::to_string(ir::kLlvmpipeLoopRounds) +
+                              " rounds in all, and this launch needs more. Run the node on another device.");
   }
   return Aborted("N" + node.substr(1) + " trapped: " +
                  DescribeTrap(trap, ExecutableOf(graph, plan, index).artifact()) + ".");

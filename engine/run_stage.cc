@@ -327,6 +327,7 @@ void StageRunner::FindCause(Status status) {
     failure_ = {std::move(status), nullptr, {}, passes_ - 1};
   }
   bool is_cancelled = !has_blame_ || absl::IsCancelled(failure_.status);
+  uint64_t first_broken = failure_.pass;
   for (const Queue& queue : queues_) {
     for (uint32_t i = 0; i < queue.count; ++i) {
       const Flight& flight = *queue.ring[(queue.first + i) % kWindow];
@@ -334,6 +335,7 @@ void StageRunner::FindCause(Status status) {
       if (Poll(flight.signal, &why) != PointState::kFailed) {
         continue;
       }
+      first_broken = std::min(first_broken, flight.pass);
       const bool cancelled = absl::IsCancelled(why);
       if (cancelled && !was_stopped) {
         continue;  // Because of another failure.
@@ -346,6 +348,8 @@ void StageRunner::FindCause(Status status) {
       }
     }
   }
+  // A pass before the one to blame was broken off with it.
+  failure_.pass = std::min(failure_.pass, first_broken);
 }
 
 std::vector<scheduler::SegmentState> StageRunner::States() const {

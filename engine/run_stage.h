@@ -55,7 +55,7 @@ struct StageFailure {
   Status status;
   const PlanSegment* segment = nullptr;  // Null: none was to blame (a stop, the deadline).
   Failure failure;                       // What the device said.
-  uint64_t pass = 0;                     // Counted from 0.
+  uint64_t pass = 0;                     // The first that did not run to its end, counted from 0.
 };
 
 class StageRunner {

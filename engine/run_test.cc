@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <set>
 #include <string>
@@ -55,8 +57,26 @@ testing::KernelFunction Each(size_t to, Update update) {
   };
 }
 
-KernelFunctions MakeKernels() {
+// Holds up launches of "gate" until it is opened, and notes their first elements in order.
+struct Gate {
+  std::atomic<bool> is_open{true};
+  std::chrono::microseconds pause{0};  // That a launch takes.
+  std::mutex mutex;
+  std::vector<int32_t> passed;  // Guarded by mutex.
+};
+
+KernelFunctions MakeKernels(Gate& gate) {
   KernelFunctions kernels;
+  kernels["gate"] = [&gate](const FunctionCall& call) {
+    while (!gate.is_open) {
+      std::this_thread::yield();
+    }
+    std::this_thread::sleep_for(gate.pause);
+    std::lock_guard lock(gate.mutex);
+    gate.passed.push_back(I32(call, 0)[0]);
+    return ir::TrapCode::kNone;
+  };
+  kernels["zero"] = Each(0, [](const uint32_t*) { return 0u; });
   kernels["add1"] = Each(0, [](const uint32_t* v) { return v[0] + 1; });
   kernels["triple"] = Each(0, [](const uint32_t* v) { return v[0] * 3; });
   kernels["make7"] = Each(0, [](const uint32_t* v) { return v[0] + 7; });
@@ -161,7 +181,8 @@ class RunTest : public ::testing::Test {
   }
 
   Hub hub_;
-  const KernelFunctions kernels_ = MakeKernels();
+  Gate gate_;
+  const KernelFunctions kernels_ = MakeKernels(gate_);
   FunctionCompiler compiler_{kernels_};
   FileModules modules_;
   std::vector<FunctionDeviceCounts> counts_;
@@ -610,6 +631,190 @@ TEST_F(RunTest, RunsGoOnWithoutLostDevices) {
   EXPECT_GT(losses, 100u);
   // Some of what a lost device had done and was in host memory was not done again.
   EXPECT_GT(kept_nodes, 0u);
+}
+
+// A device that is lost in one graph's run is found to be lost by another graph when it wants memory for a plan: it
+// goes on without it, too. Where no other device may run a node, the run fails with the device.
+TEST_F(RunTest, LossesAreFoundWhereMemoryIsWanted) {
+  std::atomic<int64_t> left{-1};
+  FunctionDeviceOptions gpu = Gpu("vulkan:0");
+  gpu.commands_left = &left;
+  Devices({{}, gpu});
+  auto first = Prepare(Chain(Hint("gpu"), Hint("gpu"))), second = Prepare(Chain(Hint("gpu"), Hint("gpu")));
+  auto only = Prepare(Chain(On("cpu"), On("gpu")));
+  ASSERT_TRUE(first != nullptr && second != nullptr && only != nullptr);
+  std::map<std::string, Tensor> inputs = {{"x", {1, 2, 3, 4}}};
+  ASSERT_TRUE(Run(*first, inputs).ok());
+  ASSERT_EQ(result_.nodes[0].device, "vulkan:0");
+  left = 0;
+  for (PreparedGraph* graph : {first.get(), second.get()}) {
+    ASSERT_TRUE(Run(*graph, inputs).ok());
+    EXPECT_THAT(outputs_["y"], ElementsAre(6, 9, 12, 15));
+    EXPECT_EQ(result_.nodes[0].device, "cpu:0");
+    EXPECT_EQ(result_.lost_devices, 1u);
+    EXPECT_THAT(lost_, ElementsAre("vulkan:0"));
+  }
+  const Status status = Run(*only, inputs);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(Message(status), HasSubstr("vulkan:0"));
+  EXPECT_THAT(lost_, ElementsAre("vulkan:0"));
+}
+
+// The best placement that is known of other sizes is forgotten when it uses a lost device.
+TEST_F(RunTest, LostDevicesAreForgottenForAllSizes) {
+  std::atomic<int64_t> left{-1};
+  FunctionDeviceOptions gpu = Gpu("vulkan:0");
+  gpu.commands_left = &left;
+  Devices({{}, gpu});
+  Document d("i32", "[\"n\"]");
+  d.Input("x");
+  d.Output("y");
+  d.Node("a", "add1", {"inout data"}, Hint("gpu"));
+  d.Edge("x", "a.data");
+  d.Edge("a.data", "y");
+  auto graph = Prepare(d);
+  ASSERT_NE(graph, nullptr);
+  std::map<std::string, Tensor> four = {{"x", {1, 2, 3, 4}}}, two = {{"x", {1, 2}}};
+  ASSERT_TRUE(Run(*graph, four).ok());
+  // For the other size: a plan on the processor, where it has turned out that the GPU is better.
+  ASSERT_TRUE(Run(*graph, two).ok());
+  const std::vector<scheduler::Task> on_gpu = graph->plans.front()->tasks;
+  ASSERT_EQ(on_gpu.front().device, 1u);
+  std::vector<scheduler::Task> on_cpu = on_gpu;
+  on_cpu.front().device = 0;
+  const std::vector<scheduler::Candidate>& candidates =
+      graph->candidates[graph->plans.front()->flat.nodes[0].leaf.index];
+  on_cpu.front().choice =
+      static_cast<uint32_t>(std::ranges::find(candidates, 0u, &scheduler::Candidate::device) - candidates.begin());
+  StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(*graph, {.symbols = {2}, .tasks = &on_cpu});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  (*plan)->input_shapes = {{2}, {}};
+  (*plan)->review.best = on_gpu;
+  (*plan)->review.is_stale = (*plan)->review.is_settled = true;
+  graph->plans.front() = *std::move(plan);
+  left = 0;
+  ASSERT_TRUE(Run(*graph, four).ok());
+  EXPECT_EQ(result_.lost_devices, 1u);
+  const Status status = Run(*graph, two);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(result_.lost_devices, 0u);
+  EXPECT_THAT(outputs_["y"], ElementsAre(2, 3));
+}
+
+// Runs of one graph take turns in the order in which they came.
+TEST_F(RunTest, TurnsAreInOrder) {
+  constexpr int32_t kRuns = 8;
+  Devices({{}});
+  Document d;
+  d.Input("x");
+  d.Output("y");
+  d.Node("a", "gate", {"inout data"});
+  d.Edge("x", "a.data");
+  d.Edge("a.data", "y");
+  auto graph = Prepare(d);
+  ASSERT_NE(graph, nullptr);
+  gate_.is_open = false;
+  std::atomic<uint32_t> stop{0};
+  std::vector<std::thread> threads;
+  const auto waiting = [&] {
+    std::lock_guard lock(graph->mutex);
+    return graph->waiting.size() + (graph->is_running ? 1 : 0);
+  };
+  for (int32_t i = 0; i < kRuns; ++i) {
+    threads.emplace_back([&, i] {
+      Tensor x = {i, 0, 0, 0}, y(4);
+      RunRequest request;
+      request.inputs["x"] = Bind(x);
+      request.outputs["y"] = Bind(y);
+      request.stop = i == 3 ? &stop : nullptr;
+      EXPECT_EQ(engine_->Run(*graph, request).ok(), i != 3);
+    });
+    while (waiting() != static_cast<size_t>(i) + 1) {
+      std::this_thread::yield();
+    }
+  }
+  stop = 1;  // One in the middle gives up.
+  threads[3].join();
+  gate_.is_open = true;
+  for (int32_t i = 0; i < kRuns; ++i) {
+    if (i != 3) {
+      threads[static_cast<size_t>(i)].join();
+    }
+  }
+  EXPECT_THAT(gate_.passed, ElementsAre(0, 1, 2, 4, 5, 6, 7));
+}
+
+// A failure in the seventh of ten repetitions, of which several are in flight: the six before it have run, and the trap
+// is that of the seventh, also when the host looks at a result after each.
+TEST_F(RunTest, TrapsInTheMiddleOfRepetitionsInFlight) {
+  for (const bool has_copy_lanes : {false, true}) {
+    FunctionDeviceOptions first = Gpu("opencl:0"), second = Gpu("vulkan:0");
+    first.has_copy_lanes = second.has_copy_lanes = has_copy_lanes;
+    Devices({{}, first, second});
+    Document d;
+    d.Input("x");
+    d.Output("y");
+    d.OutputOf("z", "i32", "[1]");
+    d.Node("note", "gate", {"inout data"}, On("opencl:0"));
+    d.Node("bad", "trap5", {"inout data"}, On("vulkan:0"));
+    d.RawNode("zero", R"({"ports":[{"name":"data","access":"out","type":"i32","shape":[1]}],)"
+                      R"("variants":[{"module":"m","entry":"zero"}],"devices":["opencl:0"]})");
+    d.Edge("x", "note.data");
+    d.Edge("note.data", "bad.data");
+    d.Edge("bad.data", "y");
+    d.Edge("zero.data", "z");
+    auto graph = Prepare(d);
+    ASSERT_NE(graph, nullptr);
+    for (const std::string until : {"", "z"}) {
+      SCOPED_TRACE(until);
+      gate_.passed.clear();
+      std::map<std::string, Tensor> inputs = {{"x", {-2, 0, 0, 0}}};
+      const Status status = Run(*graph, inputs, {.repeat = 10, .rotations = {{"y", "x"}}, .until = until});
+      EXPECT_TRUE(absl::IsAborted(status)) << status;
+      EXPECT_THAT(Message(status), HasSubstr("Node \"bad\" trapped"));
+      EXPECT_THAT(gate_.passed, ElementsAre(-2, -1, 0, 1, 2, 3, 4));
+      // And well up to there.
+      ASSERT_TRUE(Run(*graph, inputs, {.repeat = 6, .rotations = {{"y", "x"}}, .until = until}).ok());
+      EXPECT_EQ(outputs_["y"][0], 4);
+      EXPECT_EQ(result_.repetitions, 6u);
+    }
+  }
+}
+
+// Wherever in ten repetitions a device is lost, or takes nothing further, a repetition that counts has run.
+TEST_F(RunTest, RepetitionsThatCountHaveRun) {
+  for (const bool is_refusal : {false, true}) {
+    for (int64_t at = 0; at < 40; ++at) {
+      SCOPED_TRACE(at);
+      std::atomic<int64_t> left{at};
+      FunctionDeviceOptions first = Gpu("opencl:0"), second = Gpu("vulkan:0");
+      (is_refusal ? second.submissions_left : second.commands_left) = &left;
+      Devices({{}, first, second});
+      auto graph = Prepare([] {
+        Document d;
+        d.Input("x");
+        d.Output("y");
+        d.Output("z");
+        d.Node("note", "gate", {"inout data"}, On("opencl:0"));
+        d.Node("b", "add1", {"inout data"}, Hint("vulkan:0"));
+        d.Edge("x", "note.data");
+        d.Edge("x", "b.data");
+        d.Edge("note.data", "y");
+        d.Edge("b.data", "z");
+        return d;
+      }());
+      ASSERT_NE(graph, nullptr);
+      gate_.passed.clear();
+      gate_.pause = std::chrono::microseconds(is_refusal ? 300 : 0);
+      std::map<std::string, Tensor> inputs = {{"x", {1, 2, 3, 4}}};
+      const Status status = Run(*graph, inputs, {.repeat = 10});
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(result_.repetitions, 10u);
+      EXPECT_GE(gate_.passed.size(), 10u);
+      EXPECT_THAT(outputs_["y"], ElementsAre(1, 2, 3, 4));
+      EXPECT_THAT(outputs_["z"], ElementsAre(2, 3, 4, 5));
+    }
+  }
 }
 
 // Where no other device may run a node, the run fails with the node and the device.

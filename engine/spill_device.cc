@@ -5,15 +5,11 @@
 
 #include <array>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
+#include "backends/shared/lane_thread.h"
 #include "engine/spill_file.h"
 
 namespace hpvm {
@@ -33,76 +29,17 @@ class SpillBuffer final : public Buffer {
   const uint64_t offset_, bytes_;
 };
 
-// Runs submissions one after another on a thread of its own, which starts with the first.
-class LaneThread {
+// What the file's submissions do.
+class SpillCopier {
  public:
-  explicit LaneThread(const SpillFile& file) : file_(file) {}
-  ~LaneThread() {
-    {
-      std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    changed_.notify_all();
-    if (thread_.joinable()) {
-      thread_.join();
-    }
-  }
-  LaneThread(const LaneThread&) = delete;
-  LaneThread& operator=(const LaneThread&) = delete;
+  explicit SpillCopier(const SpillFile& file) : file_(file) {}
 
-  Status Submit(const Submission& submission) {
-    {
-      std::lock_guard lock(mutex_);
-      if (!thread_.joinable()) {
-        try {
-          thread_ = std::thread([this] { Serve(); });
-        } catch (const std::system_error&) {
-          return ResourceExhausted("The system has no thread for the spill file.");
-        }
-      }
-      queue_.push_back({submission, {submission.waits.begin(), submission.waits.end()}});
-    }
-    changed_.notify_all();
-    return absl::OkStatus();
-  }
-
- private:
-  struct Item {
-    Submission submission;
-    std::vector<TimelinePoint> waits;
-  };
-
-  void Serve() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
-      if (queue_.empty()) {
-        return;
-      }
-      const Item item = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      const Status status = Run(item);
-      for (const TimelinePoint& point : item.submission.signals) {
-        if (status.ok()) {
-          point.timeline->Signal(point.value);
-        } else {
-          point.timeline->Fail(status);
-        }
-      }
-      lock.lock();
-    }
-  }
-
-  Status Run(const Item& item) const {
-    for (const TimelinePoint& wait : item.waits) {
-      HPVMD_RETURN_IF_ERROR(wait.timeline->Wait(wait.value, kNever));
-    }
-    for (const Command& command : item.submission.commands->commands) {
+  Status Run(const Submission& submission) const {
+    for (const Command& command : submission.commands->commands) {
       if (const auto* copy = std::get_if<CopyCommand>(&command)) {
-        HPVMD_RETURN_IF_ERROR(Copy(*copy, item.submission));
+        HPVMD_RETURN_IF_ERROR(Copy(*copy, submission));
       } else if (const auto* fill = std::get_if<FillCommand>(&command)) {
-        HPVMD_RETURN_IF_ERROR(Fill(*fill, item.submission));
+        HPVMD_RETURN_IF_ERROR(Fill(*fill, submission));
       } else {
         return Internal("The spill file was given a launch.");
       }
@@ -110,6 +47,7 @@ class LaneThread {
     return absl::OkStatus();
   }
 
+ private:
   Status Copy(const CopyCommand& copy, const Submission& submission) const {
     HPVMD_ASSIGN_OR_RETURN(Buffer * source, View(submission, copy.source, copy.source_offset, copy.bytes));
     HPVMD_ASSIGN_OR_RETURN(Buffer * target, View(submission, copy.target, copy.target_offset, copy.bytes));
@@ -141,11 +79,6 @@ class LaneThread {
   }
 
   const SpillFile& file_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Item> queue_;  // Guarded by mutex_.
-  bool closing_ = false;    // Guarded by mutex_.
-  std::thread thread_;      // Guarded by mutex_ until the destructor.
 };
 
 class SpillDevice final : public Device {
@@ -153,7 +86,8 @@ class SpillDevice final : public Device {
   SpillDevice(Hub& hub, int fd, uint64_t bytes_max)
       : hub_(hub),
         file_(std::make_shared<SpillFile>(fd, bytes_max)),
-        lanes_{LaneThread(*file_), LaneThread(*file_), LaneThread(*file_)} {
+        copier_(*file_),
+        lanes_{LaneThread(Runner()), LaneThread(Runner()), LaneThread(Runner())} {
     info_.id = info_.silicon = kSpillId;
     info_.name = "spill file";
     info_.memory_bytes = info_.allocation_bytes_max = file_->bytes_max();
@@ -176,8 +110,13 @@ class SpillDevice final : public Device {
   }
 
  private:
+  LaneThread::Runner Runner() const {
+    return [this](const Submission& submission) { return copier_.Run(submission); };
+  }
+
   Hub& hub_;
   const std::shared_ptr<SpillFile> file_;
+  const SpillCopier copier_;
   DeviceInfo info_;
   std::array<LaneThread, kLanes> lanes_;
 };

@@ -128,5 +128,26 @@ TEST(SpillDeviceTest, CopiesInOrder) {
   EXPECT_TRUE(absl::IsAborted((*second)->Wait(2, kNever)));
 }
 
+// When the queue's timeline fails, nothing that was submitted behind the failed copy is left: a run drops its plan
+// then.
+TEST(SpillDeviceTest, AFailedTimelineLeavesNothingBehind) {
+  Hub hub;
+  const int fd = NewFile();
+  const StatusOr<std::unique_ptr<Device>> device = CreateSpillDevice(hub, fd, kBlock);
+  ASSERT_TRUE(device.ok());
+  close(fd);
+  const CommandList nothing;
+  const auto cause = CreateHostTimeline(hub), awaited = CreateHostTimeline(hub), apart = CreateHostTimeline(hub);
+  const auto queue = CreateHostTimeline(hub);
+  const TimelinePoint failing{cause.get(), 1}, pending{awaited.get(), 1}, first{queue.get(), 1};
+  const TimelinePoint second[] = {{apart.get(), 1}, {queue.get(), 2}};
+  ASSERT_TRUE((*device)->Submit({.waits = {&failing, 1}, .commands = &nothing, .signals = {&first, 1}}).ok());
+  ASSERT_TRUE((*device)->Submit({.waits = {&pending, 1}, .commands = &nothing, .signals = second}).ok());
+  cause->Fail(Aborted("Stop."));
+  EXPECT_TRUE(absl::IsAborted(queue->Wait(2, kNever)));
+  EXPECT_TRUE(absl::IsAborted(apart->Wait(1, RealClock().Now() + std::chrono::seconds(10))));
+  awaited->Signal(1);  // Where it was left, the device's end would wait for it.
+}
+
 }  // namespace
 }  // namespace hpvm

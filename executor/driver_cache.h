@@ -3,7 +3,8 @@
 // that nothing is handed to a driver that did not come from here (drivers abort on damaged binaries). Nothing that goes
 // wrong here fails a build.
 //
-// Several processes of one tenant may share the folder: files appear whole and never change; the oldest are removed.
+// The folder is one of base/cache_folder.h; this program's build is part of every name, since it chooses what drivers
+// are asked for.
 #ifndef HPVMD_EXECUTOR_DRIVER_CACHE_H_
 #define HPVMD_EXECUTOR_DRIVER_CACHE_H_
 
@@ -13,7 +14,7 @@
 #include <string>
 
 #include "backends/driver_builder.h"
-#include "base/fd.h"
+#include "base/cache_folder.h"
 #include "base/hash.h"
 #include "compiler/artifact.h"
 #include "executor/driver_wire.h"
@@ -22,22 +23,20 @@ namespace hpvm {
 
 class DriverCache {
  public:
-  // An empty folder name, or a folder that cannot be opened, gives a cache that holds nothing.
+  // An empty folder name gives a cache that holds nothing. Before any driver is loaded, whose own name is in requests.
   DriverCache(const std::string& folder, uint64_t bytes_max);
 
-  // Of everything that the result depends on: the driver, the request and the code.
-  static Sha256 NameOf(const DriverRequest& request);
+  // Of everything that the result depends on: this build, the driver, the request and the code.
+  Sha256 NameOf(const DriverRequest& request) const;
 
   // A file whose tag is wrong is removed.
   std::optional<DriverBinary> Find(const Sha256& name, const ArtifactKey& key);
   void Store(const Sha256& name, const ArtifactKey& key, const DriverBinary& binary);
 
  private:
-  void MakeRoom(uint64_t bytes);
-
-  UniqueFd folder_;
-  const uint64_t bytes_max_;
-  uint64_t stored_ = 0;  // For the names of files being written.
+  const Sha256 build_;
+  const uint64_t bytes_max_;  // Of one file.
+  CacheFolder files_;
 };
 
 }  // namespace hpvm

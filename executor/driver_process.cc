@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/processor_time.h"
 #include "executor/driver_cache.h"
 #include "executor/driver_environment.h"
 #include "executor/driver_wire.h"
@@ -44,7 +45,9 @@ struct Builder {
   PrivateFolder folder;
   bool has_loaded = false;
   std::optional<Job> job;
-  Time deadline = kNever;  // Of loading, of the job, or of being idle.
+  Time deadline = kNever;  // Of loading, of being idle, or when to look whether the job is late.
+  Duration used_before{0};  // Of processors, when the job began; and the job's end by the clock.
+  Time wall_deadline = kNever;
 };
 
 class Supervisor {
@@ -111,7 +114,7 @@ class Supervisor {
       bool has_ended = false;
       if (fds[i].revents != 0) {
         HPVMD_RETURN_IF_ERROR(Read(builders_[i], &has_ended));
-      } else if (now >= builders_[i].deadline) {
+      } else if (now >= builders_[i].deadline && !HasTimeLeft(builders_[i], now)) {
         has_ended = true;
         HPVMD_RETURN_IF_ERROR(EndLate(builders_[i]));
       }
@@ -131,7 +134,7 @@ class Supervisor {
     job.device = request.build.device;
     job.is_kept = !request.identity.empty() && !options_.cache_folder.empty();
     if (job.is_kept) {
-      job.name = DriverCache::NameOf(request);
+      job.name = cache_.NameOf(request);
       if (const std::optional<DriverBinary> found = cache_.Find(job.name, key_)) {
         return Respond({.id = job.id, .status = {}, .log = found->log}, found->bytes);
       }
@@ -159,7 +162,10 @@ class Supervisor {
       }
       idle->job = std::move(waiting_.front());
       waiting_.pop_front();
-      idle->deadline = RealClock().Now() + options_.build_max;
+      const Time now = RealClock().Now();
+      idle->used_before = ProcessorTimeOf(idle->pid);
+      idle->wall_deadline = now + options_.build_wall_max;
+      idle->deadline = std::min(now + options_.build_max, idle->wall_deadline);
       // A builder that does not take it ends as one that died of it: its socket shows so.
       SendFrame(idle->socket.get(), idle->job->frame.head, idle->job->frame.body, {}, RealClock().Now() + kMessageMax)
           .IgnoreError();
@@ -232,13 +238,26 @@ class Supervisor {
                : FailOne(Unavailable("The driver to build with died while it was loaded (" + how + ")."));
   }
 
+  // The clock says that a job is late, the processor may say that it hardly ran: then the next look is moved.
+  bool HasTimeLeft(Builder& builder, Time now) const {
+    if (!builder.job.has_value() || now >= builder.wall_deadline) {
+      return false;
+    }
+    const Duration left = options_.build_max - (ProcessorTimeOf(builder.pid) - builder.used_before);
+    builder.deadline = std::min(now + std::max<Duration>(left, std::chrono::milliseconds(10)), builder.wall_deadline);
+    return left > Duration(0);
+  }
+
   Status EndLate(Builder& builder) {
+    const bool is_by_clock = RealClock().Now() >= builder.wall_deadline;
     End(builder);
     if (builder.job.has_value()) {
+      const std::string limit = is_by_clock
+                                    ? "this server's limit by the clock (" + Seconds(options_.build_wall_max)
+                                    : "this server's limit of processor time (" + Seconds(options_.build_max);
       return Respond({.id = builder.job->id,
-                      .status = InvalidArgument("The compiler of device " + builder.job->device +
-                                                "'s driver takes longer than the limit (" +
-                                                Seconds(options_.build_max) + ") for the module."),
+                      .status = ResourceExhausted("The compiler of device " + builder.job->device +
+                                                  "'s driver takes longer than " + limit + ") for the module."),
                       .log = {}});
     }
     return builder.has_loaded ? absl::OkStatus()

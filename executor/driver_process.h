@@ -5,8 +5,8 @@
 // The runner speaks with a supervisor, `hpvm-executor --driver-builder=opencl|vulkan`, which never loads a driver: it
 // keeps results on disk (driver_cache.h) and forks builders as they are needed, a few at a time. A builder locks itself
 // down (no network, no file but the driver's and a folder of its own), loads the driver, and serves one request after
-// another until it has been idle for a while. One that dies, or takes longer than allowed, makes its request
-// kInvalidArgument; the next request gets a new builder.
+// another until it has been idle for a while. One that dies makes its request kInvalidArgument, one that takes longer
+// than allowed kResourceExhausted; the next request gets a new builder.
 #ifndef HPVMD_EXECUTOR_DRIVER_PROCESS_H_
 #define HPVMD_EXECUTOR_DRIVER_PROCESS_H_
 
@@ -36,7 +36,9 @@ struct DriverSupervisorOptions {
   uint64_t cache_bytes_max = 512 * limits::kMiB;
   DriverFunctions driver;
   uint32_t builders_max = 2;  // Drivers' compilers use one thread.
-  Duration build_max = std::chrono::seconds(60);
+  Duration build_max = std::chrono::seconds(60);  // Of the builder's processor time.
+  // By the clock, for a driver that waits for something, or gets no processor time.
+  Duration build_wall_max = std::chrono::seconds(600);
   Duration load_max = std::chrono::seconds(20);
   Duration idle_max = std::chrono::seconds(30);
   // Of data, not of addresses: drivers reserve far more of these than they use.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/frame_socket.h"
+#include "base/testing/another_build.h"
 #include "executor/driver_environment.h"
 #include "executor/driver_wire.h"
 #include "executor/sandbox.h"
@@ -54,7 +55,7 @@ class DriverProcessTest : public ::testing::Test {
     StatusOr<std::pair<UniqueFd, UniqueFd>> ends = CreateSocketPair();
     ASSERT_TRUE(ends.ok());
     SpawnOptions spawn;
-    spawn.arguments = {HPVMD_FAKE_BUILDER, folder_, memory_mib, load};
+    spawn.arguments = {program_, folder_, memory_mib, load};
     spawn.socket = ends->second.get();
     spawn.stderr_fd = STDERR_FILENO;
     StatusOr<SpawnedProcess> process = Spawn(spawn);
@@ -92,6 +93,7 @@ class DriverProcessTest : public ::testing::Test {
     return count;
   }
 
+  std::string program_ = HPVMD_FAKE_BUILDER;
   const std::string folder_;
   ArtifactKey key_{};
   std::string identity_ = "fake driver 1";
@@ -119,6 +121,20 @@ TEST_F(DriverProcessTest, BuildsAndKeeps) {
   key_.fill(8);
   Start();
   EXPECT_NE(LogOf("abc"), first);
+}
+
+// What another build of this program had built is not used, and goes.
+TEST_F(DriverProcessTest, AnotherBuildBuildsAnew) {
+  Start();
+  const std::string first = LogOf("abc");
+  LogOf("abd");
+  ASSERT_EQ(Files(".hpvd"), 2u);
+  program_ = folder_ + ".builder";
+  ASSERT_TRUE(CopyAsAnotherBuild(HPVMD_FAKE_BUILDER, program_));
+  Start();
+  EXPECT_NE(LogOf("abc"), first);
+  EXPECT_EQ(Files(".hpvd"), 1u);
+  std::filesystem::remove(program_);
 }
 
 // Without an identity nothing is kept.
@@ -165,19 +181,28 @@ TEST_F(DriverProcessTest, BadModulesCostOnlyThemselves) {
   const struct {
     const char* options;
     const char* want;
+    absl::StatusCode code = absl::StatusCode::kInvalidArgument;
   } cases[] = {
       {"crash", "driver died on the module (signal 6)"},
       {"leave", "driver died on the module (exit status 7)"},
-      {"hang", "takes longer than the limit (500 ms)"},
+      {"hang", "longer than this server's limit by the clock (1500 ms)", absl::StatusCode::kResourceExhausted},
+      {"spin", "longer than this server's limit of processor time (500 ms)", absl::StatusCode::kResourceExhausted},
       {"eat", "driver died on the module (signal 6)"},
       {"refuse", "line 3: the driver does not like it."},
   };
   for (const auto& c : cases) {
     const StatusOr<DriverBinary> built = Build(c.options);
-    EXPECT_TRUE(absl::IsInvalidArgument(built.status())) << c.options << ": " << built.status();
+    EXPECT_EQ(built.status().code(), c.code) << c.options << ": " << built.status();
     EXPECT_THAT(Message(built.status()), HasSubstr(c.want)) << c.options;
     EXPECT_TRUE(Build("", c.options).ok()) << c.options;
   }
+}
+
+// A builder that gets no processor time for longer than it may take is not late.
+TEST_F(DriverProcessTest, StarvedBuildsAreNotLate) {
+  Start();
+  const StatusOr<DriverBinary> built = Build("starve");
+  EXPECT_TRUE(built.ok()) << Message(built.status());
 }
 
 // A driver that does not load is nobody's module's fault.

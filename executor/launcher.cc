@@ -98,10 +98,10 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
     spawn.arguments.push_back("--cache");
     spawn.arguments.push_back(hello.cache_folder());
   }
-  // SPIR-V kernels become what OpenCL drivers take; what translates them costs other tenants memory.
+  // What reads OpenCL C and translates SPIR-V kernels costs other tenants memory.
   if (std::any_of(hello.backends().begin(), hello.backends().end(),
                   [](const std::string& backend) { return backend.starts_with("opencl"); })) {
-    spawn.arguments.push_back("--kernel-il");
+    spawn.arguments.push_back("--opencl");
   }
   spawn.socket = ends.second.get();
   spawn.stderr_fd = STDERR_FILENO;
@@ -347,6 +347,12 @@ Status Serve() {
   for (const uint32_t entry : opened.entries) {
     options.device_limits.push_back(grants == nullptr ? DeviceMemory::Limits()
                                                       : DeviceMemory::Limits{&grants->entries[entry], grants});
+  }
+  for (const uint32_t entry : opened.entries) {
+    const std::string& backend = hello.backends(static_cast<int>(entry));
+    const auto refused = std::find_if(hello.emitted_refused().begin(), hello.emitted_refused().end(),
+                                      [&](const internal::RefusedDevice& one) { return one.id() == backend; });
+    options.emitted_refusals.push_back(refused == hello.emitted_refused().end() ? "" : refused->reason());
   }
   options.checker = checker.get();
   options.hub = &hub;

@@ -8,16 +8,18 @@
 #include <string_view>
 
 #include "backends/registry.h"
+#include "executor/defect_probes.h"
 #include "executor/driver_process.h"
 #include "executor/launcher.h"
 
 namespace {
 
 constexpr char kUsage[] =
-    "usage: hpvm-executor [--standalone] | --probe=cpu|interp|null|opencl[:N]|vulkan[:N]\n"
-    "Runs graphs for the process at the other end of descriptor 3, or prints the facts of a backend's devices as "
-    "JSON.\n";
-constexpr std::string_view kProbe = "--probe=", kBuilder = "--driver-builder=";
+    "usage: hpvm-executor [--standalone] | --probe=cpu|interp|null|opencl[:N]|vulkan[:N] |\n"
+    "       --probe-defects=opencl:N|vulkan:N\n"
+    "Runs graphs for the process at the other end of descriptor 3, or prints the facts of a backend's devices, or what "
+    "a device's driver is known to compute wrongly, as JSON.\n";
+constexpr std::string_view kProbe = "--probe=", kDefects = "--probe-defects=", kBuilder = "--driver-builder=";
 
 int Report(const hpvm::Status& status) {
   if (status.ok()) {
@@ -63,6 +65,9 @@ int main(int argc, char** argv) {
   }
   if (argc == 2 && argument.starts_with(kProbe)) {
     return Report(hpvm::RunProbe(std::string(argument.substr(kProbe.size()))));
+  }
+  if (argc == 2 && argument.starts_with(kDefects)) {
+    return Report(hpvm::RunDefectProbes(std::string(argument.substr(kDefects.size()))));
   }
   if (argc == 1 || (argc == 2 && argument == "--standalone")) {
     return Report(hpvm::RunExecutor());

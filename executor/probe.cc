@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include "engine/plan.h"
 #include "executor/driver_environment.h"
 #include "executor/launcher.h"
+#include "executor/probe_output.h"
 #include "executor/sandbox.h"
 #include "proto/internal/protocol.h"
 
@@ -20,12 +19,6 @@ namespace hpvm {
 namespace {
 
 constexpr unsigned kProbeSecondsMax = 10;
-
-bool IsSocket(int fd) {
-  int type;
-  socklen_t length = sizeof(type);
-  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0;
-}
 
 // Removed at the end: nobody else knows of it.
 std::string private_folder;
@@ -52,18 +45,6 @@ Status TryOut(Device& device) {
   HPVMD_RETURN_IF_ERROR(timeline->Wait(1, deadline));
   const bool is_right = std::all_of(read_back.begin(), read_back.end(), [](uint8_t byte) { return byte == 0xa5; });
   return is_right ? absl::OkStatus() : Internal("The device does not give back what was written to it.");
-}
-
-// A JSON string of text that CleanText has passed.
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : CleanText(text, kNameBytesMax, false)) {
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-    }
-    quoted += c;
-  }
-  return quoted + "\"";
 }
 
 StatusOr<internal::Envelope> Probe(const std::string& backend) {
@@ -102,31 +83,25 @@ StatusOr<internal::Envelope> Probe(const std::string& backend) {
   return envelope;
 }
 
-// Not stdio, which asks for the file's facts first, and the filter refuses that.
-void Put(const std::string& line) {
-  const ssize_t put = write(STDOUT_FILENO, line.data(), line.size());
-  (void)put;  // Nobody may be listening there.
-}
-
 void Print(const internal::DeviceInfo& device) {
   const std::string line = "{\"id\":" + Quoted(device.id()) + ",\"kind\":" + Quoted(device.kind()) +
                            ",\"name\":" + Quoted(device.name()) + ",\"silicon\":" + Quoted(device.silicon()) +
                            ",\"compute_units\":" + std::to_string(device.compute_units()) +
                            ",\"memory_bytes\":" + std::to_string(device.memory_bytes()) +
                            ",\"allocation_bytes_max\":" + std::to_string(device.allocation_bytes_max()) +
-                           ",\"emulated\":" + (device.is_emulated() ? "true" : "false") + "}\n";
-  Put(line);
+                           ",\"emulated\":" + (device.is_emulated() ? "true" : "false") + "}";
+  PutLine(line);
 }
 
 void Print(const internal::BrokenDevice& broken) {
-  Put("{\"id\":" + Quoted(broken.id()) + ",\"broken\":" + Quoted(broken.detail()) + "}\n");
+  PutLine("{\"id\":" + Quoted(broken.id()) + ",\"broken\":" + Quoted(broken.detail()) + "}");
 }
 
 }  // namespace
 
 Status RunProbe(const std::string& backend) {
   alarm(kProbeSecondsMax);  // Whoever started the probe has the same limit; this one holds without them.
-  const bool has_socket = IsSocket(kExecutorSocket);
+  const bool has_socket = HasSocket();
   const StatusOr<internal::Envelope> devices = Probe(backend);
   internal::Envelope answer;
   if (devices.ok()) {
@@ -140,9 +115,7 @@ Status RunProbe(const std::string& backend) {
   } else {
     SetStatus(devices.status(), answer.mutable_fatal()->mutable_status());
   }
-  if (has_socket) {
-    HPVMD_RETURN_IF_ERROR(SendFrame(kExecutorSocket, answer.SerializeAsString()));
-  }
+  HPVMD_RETURN_IF_ERROR(has_socket ? SendAnswer(answer) : absl::OkStatus());
   if (!private_folder.empty()) {
     RemoveFolder(private_folder);
   }

@@ -342,6 +342,7 @@ std::span<const uint8_t> ExecuteRun(Engine& engine, RunJob& job, const DeviceInd
   request.until = job.message.until();
   request.stop = &job.stop;
   request.deadline = job.deadline;
+  request.may_experiment = !job.message.is_last_chance();
   request.node_records_max = job.message.node_records_max();
   RunLog log;
   request.log = job.message.log() ? &log : nullptr;

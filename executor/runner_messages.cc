@@ -86,6 +86,16 @@ void SetSummary(const GraphSummary& from, internal::Summary* summary) {
     }
     summary->add_fast_math_nodes(CleanText(node, kTextBytesMax, false));
   }
+  for (const GraphSummary::NativeNode& node : from.native_nodes) {
+    bytes += node.name.size() + node.module.size() + 32 + 16 * node.devices.size();
+    if (bytes > kFastNodesBytesMax || summary->native_nodes_size() >= static_cast<int>(kFastNodesMax)) {
+      break;
+    }
+    internal::NativeNode* to = summary->add_native_nodes();
+    to->set_name(CleanText(node.name, kTextBytesMax, false));
+    to->set_module(CleanText(node.module, kNameBytesMax, false));
+    to->mutable_devices()->Add(node.devices.begin(), node.devices.end());
+  }
   summary->set_parse_ns(static_cast<uint64_t>(from.parse.count()));
   summary->set_compile_ns(static_cast<uint64_t>(from.compile.count()));
   summary->set_load_ns(static_cast<uint64_t>(from.load.count()));
@@ -488,12 +498,16 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
     }
   }
   PrepareModules modules(job);
-  HPVMD_ASSIGN_OR_RETURN(PrepareOutcome outcome, options_.engine->Prepare(job.document, modules, job.run.deadline,
-                                                                          {.check = job.prepare.check()}));
+  Duration compile_cpu{0};
+  StatusOr<PrepareOutcome> prepare =
+      options_.engine->Prepare(job.document, modules, job.run.deadline,
+                               {.check = job.prepare.check(), .stop = &job.run.stop, .compile_cpu = &compile_cpu});
+  prepared->set_compile_cpu_ns(static_cast<uint64_t>(compile_cpu.count()));
+  HPVMD_RETURN_IF_ERROR(prepare.status());
   if (job.run.stop.load() != 0 && job.run.deadline == kNever) {
     return Cancelled("The prepare was cancelled.");
   }
-  prepared->set_compile_cpu_ns(static_cast<uint64_t>(outcome.summary.compile_cpu.count()));
+  PrepareOutcome outcome = *std::move(prepare);
   AddDiagnostics(outcome.diagnostics, prepared);
   if (outcome.graph == nullptr) {
     return absl::OkStatus();

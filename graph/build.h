@@ -18,6 +18,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "graph/expr.h"
 #include "graph/faults.h"
 #include "graph/graph.h"
 #include "graph/interner.h"
@@ -94,6 +95,9 @@ class Builder {
   void DeclareIndices(Node& node, JsonId id);
   // A placeholder without terms when it is wrong.
   Expr ReadExpr(JsonId id, std::string_view what, int64_t min);
+  // Of a string, in floating point.
+  Expr ReadRealExpr(JsonId id, std::string_view what);
+  std::optional<Expr> ParseExprAt(JsonId id, std::string_view what, ExprNumbers numbers);
   // Extents of a leaf: each an expression, or an object that names the port which says it when the node starts.
   void ReadInstances(Node& node, JsonId id);
   uint32_t ReadExtentPort(const Node& node, JsonId id);

@@ -22,9 +22,7 @@ bool IsDevice(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
   const std::string_view number = colon == std::string_view::npos ? "0" : text.substr(colon + 1);
-  const auto is_kind = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  };
+  const auto is_kind = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; };
   return !kind.empty() && kind[0] >= 'a' && kind[0] <= 'z' && std::all_of(kind.begin(), kind.end(), is_kind) &&
          !number.empty() && number.size() <= 9 &&
          std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -107,8 +105,8 @@ uint32_t Builder::ReadExtentPort(const Node& node, JsonId id) {
       for (const Port& port : node.ports) {
         near.Offer(port.access == Access::kIn ? port.name : "");
       }
-      faults_.Add({Severity::kError, tree_.PointerTo(id), std::nullopt,
-                   Cat("Node has no port ", Quoted(name), near.Ending())});
+      faults_.Add(
+          {Severity::kError, tree_.PointerTo(id), std::nullopt, Cat("Node has no port ", Quoted(name), near.Ending())});
     }
     return Node::kFixedExtent;
   }
@@ -156,7 +154,7 @@ void Builder::ReadScalarValue(Scalar& scalar, JsonId id) {
     case Kind::kObject:
       return ReadScalarInput(scalar, id);
     case Kind::kString:
-      scalar.value = ReadExpr(id, "Value", INT64_MIN);
+      scalar.value = is_float ? ReadRealExpr(id, "Value") : ReadExpr(id, "Value", INT64_MIN);
       return;
     case Kind::kFloat:
       if (!is_float) {
@@ -224,8 +222,8 @@ void Builder::ReadScalarInput(Scalar& scalar, JsonId id) {
     Fail(fields[Key::kInput], "Input ", Quoted(name), " has rank ", port.shape.size(),
          "; a scalar takes an input of rank 0 (shape []).");
   } else if (port.type != types[0] && port.type != types[1]) {
-    Fail(fields[Key::kInput], "Input ", Quoted(name), " has type ", Quoted(Name(port.type)),
-         "; the scalar's type is ", Quoted(kScalarTypes[static_cast<int>(scalar.type)]), ".");
+    Fail(fields[Key::kInput], "Input ", Quoted(name), " has type ", Quoted(Name(port.type)), "; the scalar's type is ",
+         Quoted(kScalarTypes[static_cast<int>(scalar.type)]), ".");
   }
 }
 
@@ -321,8 +319,7 @@ void Builder::ReadVariant(Variant& variant, JsonId id) {
   }
   if (fields.has(Key::kAbi)) {
     variant.hpvm_web = ReadChoice(fields[Key::kAbi], "ABI", kAbis) == 1;
-    if (variant.hpvm_web && variant.module.valid() &&
-        graph_.modules[variant.module.index].kind != ModuleKind::kWasm) {
+    if (variant.hpvm_web && variant.module.valid() && graph_.modules[variant.module.index].kind != ModuleKind::kWasm) {
       Fail(fields[Key::kAbi], "ABI \"hpvm-web\" is for modules of kind \"wasm\"; module ",
            Quoted(graph_.modules[variant.module.index].name), " is of another.");
     }
@@ -340,8 +337,8 @@ void Builder::ReadConstants(Variant& variant, JsonId id) {
                 Quoted(graph_.modules[variant.module.index].name), " is of another.");
   }
   if (tree_[id].size > limits::kSpecialisationConstantsMax) {
-    return Fail(id, "Constants has ", tree_[id].size, " members; the limit is ",
-                limits::kSpecialisationConstantsMax, ".");
+    return Fail(id, "Constants has ", tree_[id].size, " members; the limit is ", limits::kSpecialisationConstantsMax,
+                ".");
   }
   for (JsonId child = tree_.FirstChild(id); child != kNoJson; child = tree_.Next(child)) {
     ReadConstant(variant, child);
@@ -381,8 +378,7 @@ std::vector<std::string> Builder::ReadDevices(JsonId id, std::string_view what) 
     }
     devices.emplace_back(tree_.String(child));
     if (!IsDevice(devices.back())) {
-      Fail(child, "Device ", Quoted(devices.back()),
-           " is not a kind (\"gpu\") or a kind and a number (\"gpu:0\").");
+      Fail(child, "Device ", Quoted(devices.back()), " is not a kind (\"gpu\") or a kind and a number (\"gpu:0\").");
     } else if (std::find(devices.begin(), devices.end() - 1, devices.back()) != devices.end() - 1) {
       Fail(child, "Device ", Quoted(devices.back()), " stands twice; once is allowed.");
     }

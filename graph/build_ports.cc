@@ -123,18 +123,28 @@ Expr Builder::ReadExpr(JsonId id, std::string_view what, int64_t min) {
     }
     return {};
   }
-  ExprOutcome outcome = ParseExpr(tree_.String(id), [&](std::string_view name) { return FindSymbol(name, id); });
-  if (!outcome.expr.has_value()) {
-    if (!outcome.fault.empty()) {
-      Fail(id, what, " ", Quoted(tree_.String(id)), " ", outcome.fault, ".");
-    }
+  std::optional<Expr> expr = ParseExprAt(id, what, ExprNumbers::kIntegers);
+  if (!expr.has_value()) {
     return {};
   }
-  if (const std::optional<int64_t> constant = ConstantOf(*outcome.expr); constant.has_value() && *constant < min) {
+  if (const std::optional<int64_t> constant = ConstantOf(*expr); constant.has_value() && *constant < min) {
     Fail(id, what, " ", Quoted(tree_.String(id)), " is ", *constant, ", less than ", min, ".");
     return {};
   }
-  return *std::move(outcome.expr);
+  return *std::move(expr);
+}
+
+Expr Builder::ReadRealExpr(JsonId id, std::string_view what) {
+  return ParseExprAt(id, what, ExprNumbers::kReals).value_or(Expr{});
+}
+
+std::optional<Expr> Builder::ParseExprAt(JsonId id, std::string_view what, ExprNumbers numbers) {
+  ExprOutcome outcome = ParseExpr(
+      tree_.String(id), [&](std::string_view name) { return FindSymbol(name, id); }, numbers);
+  if (!outcome.expr.has_value() && !outcome.fault.empty()) {
+    Fail(id, what, " ", Quoted(tree_.String(id)), " ", outcome.fault, ".");
+  }
+  return std::move(outcome.expr);
 }
 
 std::vector<Expr> Builder::ReadExprs(JsonId id, std::string_view what, uint32_t max, int64_t min) {

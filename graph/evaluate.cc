@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <unordered_map>
 
 #include "graph/expr.h"
@@ -12,39 +14,116 @@ namespace {
 
 using Kind = Expr::Kind;
 
-// Null when all is well, else what went wrong.
-const char* Apply(Kind kind, int64_t left, int64_t right, int64_t& result) {
-  switch (kind) {
-    case Kind::kAdd:
-      return __builtin_add_overflow(left, right, &result) ? "overflows 64 bits" : nullptr;
-    case Kind::kSub:
-      return __builtin_sub_overflow(left, right, &result) ? "overflows 64 bits" : nullptr;
-    case Kind::kMul:
-      return __builtin_mul_overflow(left, right, &result) ? "overflows 64 bits" : nullptr;
-    case Kind::kMin:
-      result = std::min(left, right);
-      return nullptr;
-    case Kind::kMax:
-      result = std::max(left, right);
-      return nullptr;
-    default:
-      break;
+struct Integers {
+  using Value = int64_t;
+  static Value Of(const Expr::Term& term) { return term.value; }
+  static Value Of(int64_t symbol) { return symbol; }
+
+  // Null when all is well, else what went wrong.
+  static const char* Apply(Kind kind, int64_t left, int64_t right, int64_t& result) {
+    switch (kind) {
+      case Kind::kAdd:
+        return __builtin_add_overflow(left, right, &result) ? "overflows 64 bits" : nullptr;
+      case Kind::kSub:
+        return __builtin_sub_overflow(left, right, &result) ? "overflows 64 bits" : nullptr;
+      case Kind::kMul:
+        return __builtin_mul_overflow(left, right, &result) ? "overflows 64 bits" : nullptr;
+      case Kind::kMin:
+        result = std::min(left, right);
+        return nullptr;
+      case Kind::kMax:
+        result = std::max(left, right);
+        return nullptr;
+      default:
+        break;
+    }
+    // Floored, so that (n - 1) / 16 + 1 means the same for n = 0; C++ rounds to zero.
+    if (right == 0) {
+      return "divides by zero";
+    }
+    if (right == -1) {  // INT64_MIN / -1 is no int64, and its remainder traps on x86.
+      result = 0;
+      return kind == Kind::kDiv && __builtin_sub_overflow(int64_t{0}, left, &result) ? "overflows 64 bits" : nullptr;
+    }
+    const bool adjust = left % right != 0 && (left < 0) != (right < 0);
+    result = kind == Kind::kDiv ? left / right - (adjust ? 1 : 0) : left % right + (adjust ? right : 0);
+    return nullptr;
   }
-  // Floored, so that (n - 1) / 16 + 1 means the same for n = 0; C++ rounds to zero.
-  if (right == 0) {
-    return "divides by zero";
+};
+
+struct Reals {
+  using Value = double;
+  static Value Of(const Expr::Term& term) {
+    return term.kind == Kind::kReal ? std::bit_cast<double>(term.value) : static_cast<double>(term.value);
   }
-  if (right == -1) {  // INT64_MIN / -1 is no int64, and its remainder traps on x86.
-    result = 0;
-    return kind == Kind::kDiv && __builtin_sub_overflow(int64_t{0}, left, &result) ? "overflows 64 bits" : nullptr;
+  static Value Of(int64_t symbol) { return static_cast<double>(symbol); }
+
+  static const char* Apply(Kind kind, double left, double right, double& result) {
+    switch (kind) {
+      case Kind::kAdd:
+        result = left + right;
+        return nullptr;
+      case Kind::kSub:
+        result = left - right;
+        return nullptr;
+      case Kind::kMul:
+        result = left * right;
+        return nullptr;
+      case Kind::kMin:
+        result = std::min(left, right);
+        return nullptr;
+      case Kind::kMax:
+        result = std::max(left, right);
+        return nullptr;
+      default:
+        break;
+    }
+    if (right == 0) {
+      return "divides by zero";
+    }
+    const double rest = std::fmod(left, right);
+    const bool adjust = rest != 0 && (rest < 0) != (right < 0);
+    result = kind == Kind::kDiv ? left / right : rest + (adjust ? right : 0);
+    return nullptr;
   }
-  const bool adjust = left % right != 0 && (left < 0) != (right < 0);
-  result = kind == Kind::kDiv ? left / right - (adjust ? 1 : 0) : left % right + (adjust ? right : 0);
-  return nullptr;
-}
+};
 
 Status Broken(const Expr& expr, std::string_view why) {
   return InvalidArgument(Cat("Expression ", Quoted(expr.text), " ", why, "."));
+}
+
+// The stack machine over either arithmetic.
+template <typename Arithmetic>
+StatusOr<typename Arithmetic::Value> EvaluateIn(const Expr& expr, const SymbolValues& symbols) {
+  std::array<typename Arithmetic::Value, kExprStackMax> stack;
+  size_t depth = 0;
+  for (const Expr::Term& term : expr.terms) {
+    if (term.kind <= Kind::kSymbol) {
+      const auto symbol = static_cast<uint64_t>(term.value);
+      if (depth == stack.size() || (term.kind == Kind::kSymbol && symbol >= symbols.size())) {
+        return Broken(expr,
+                      depth == stack.size() ? "needs too many intermediate values" : "has a symbol without a value");
+      }
+      stack[depth++] = term.kind == Kind::kSymbol ? Arithmetic::Of(symbols[symbol]) : Arithmetic::Of(term);
+      continue;
+    }
+    const size_t operands = term.kind == Kind::kNeg ? 1 : 2;
+    if (depth < operands) {
+      return Broken(expr, "lacks an operand");
+    }
+    const auto right = stack[--depth];
+    const auto left = term.kind == Kind::kNeg ? 0 : stack[--depth];
+    if (const char* why =
+            Arithmetic::Apply(term.kind == Kind::kNeg ? Kind::kSub : term.kind, left, right, stack[depth]);
+        why != nullptr) {
+      return Broken(expr, why);
+    }
+    ++depth;
+  }
+  if (depth != 1) {
+    return Broken(expr, "is no single value");
+  }
+  return stack[0];
 }
 
 std::string InputPlace(const std::string& name, size_t dimension) {
@@ -166,34 +245,12 @@ class Solver {
 }  // namespace
 
 StatusOr<int64_t> Evaluate(const Expr& expr, const SymbolValues& symbols) {
-  std::array<int64_t, kExprStackMax> stack;
-  size_t depth = 0;
-  for (const Expr::Term& term : expr.terms) {
-    if (term.kind == Kind::kConst || term.kind == Kind::kSymbol) {
-      const auto symbol = static_cast<uint64_t>(term.value);
-      if (depth == stack.size() || (term.kind == Kind::kSymbol && symbol >= symbols.size())) {
-        return Broken(
-            expr, depth == stack.size() ? "needs too many intermediate values" : "has a symbol without a value");
-      }
-      stack[depth++] = term.kind == Kind::kConst ? term.value : symbols[symbol];
-      continue;
-    }
-    const size_t operands = term.kind == Kind::kNeg ? 1 : 2;
-    if (depth < operands) {
-      return Broken(expr, "lacks an operand");
-    }
-    const int64_t right = stack[--depth];
-    const int64_t left = term.kind == Kind::kNeg ? 0 : stack[--depth];
-    if (const char* why = Apply(term.kind == Kind::kNeg ? Kind::kSub : term.kind, left, right, stack[depth]);
-        why != nullptr) {
-      return Broken(expr, why);
-    }
-    ++depth;
-  }
-  if (depth != 1) {
-    return Broken(expr, "is no single value");
-  }
-  return stack[0];
+  return EvaluateIn<Integers>(expr, symbols);
+}
+
+StatusOr<double> EvaluateReal(const Expr& expr, const SymbolValues& symbols) {
+  HPVMD_ASSIGN_OR_RETURN(const double value, EvaluateIn<Reals>(expr, symbols));
+  return std::isfinite(value) ? StatusOr<double>(value) : Broken(expr, "is not finite");
 }
 
 StatusOr<SymbolValues> SolveSymbols(const Graph& graph,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/expr.h"
 
+#include <bit>
 #include <charconv>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -45,7 +47,8 @@ int Precedence(Kind kind) {
 // Dijkstra's shunting yard: operators wait on a stack until their operands have been emitted.
 class ExprReader {
  public:
-  ExprReader(std::string_view text, const SymbolFinder& find) : text_(text), find_(find) {}
+  ExprReader(std::string_view text, const SymbolFinder& find, ExprNumbers numbers)
+      : text_(text), find_(find), numbers_(numbers) {}
 
   ExprOutcome Read() {
     if (text_.size() > kExprBytesMax) {
@@ -82,8 +85,7 @@ class ExprReader {
     return false;
   }
   bool Unexpected(std::string_view expected) {
-    return Fail(
-        Cat("has ", Quoted(text_.substr(at_, 1)), " at character ", at_, " where ", expected, " is expected"));
+    return Fail(Cat("has ", Quoted(text_.substr(at_, 1)), " at character ", at_, " where ", expected, " is expected"));
   }
 
   void SkipSpaces() {
@@ -94,8 +96,8 @@ class ExprReader {
 
   bool ReadOperand() {
     const char c = text_[at_];
-    if (IsDigit(c)) {
-      return ReadNumber();
+    if (IsDigit(c) || (c == '.' && numbers_ == ExprNumbers::kReals)) {
+      return numbers_ == ExprNumbers::kReals ? ReadReal() : ReadNumber();
     }
     if (IsLetter(c)) {
       return ReadWord();
@@ -123,6 +125,20 @@ class ExprReader {
     }
     want_operand_ = false;
     return Emit({Kind::kConst, value});
+  }
+
+  bool ReadReal() {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    if (error != std::errc() || !std::isfinite(value)) {
+      return Fail(Cat("has a number at character ", at_, " that is no double"));
+    }
+    at_ = static_cast<size_t>(end - text_.data());
+    if (at_ < text_.size() && (IsLetter(text_[at_]) || text_[at_] == '.')) {
+      return Unexpected("an operator");
+    }
+    want_operand_ = false;
+    return Emit({Kind::kReal, std::bit_cast<int64_t>(value)});
   }
 
   bool ReadWord() {
@@ -187,8 +203,8 @@ class ExprReader {
       return true;
     }
     if (is_call && open.arguments < 2) {
-      return Fail(Cat("calls ", Quoted(open.kind == Kind::kMin ? "min" : "max"),
-                      " with one argument; two or more are needed"));
+      return Fail(
+          Cat("calls ", Quoted(open.kind == Kind::kMin ? "min" : "max"), " with one argument; two or more are needed"));
     }
     waiting_.pop_back();
     return true;
@@ -206,7 +222,7 @@ class ExprReader {
   }
 
   bool Emit(Expr::Term term) {
-    if (term.kind == Kind::kConst || term.kind == Kind::kSymbol) {
+    if (term.kind == Kind::kConst || term.kind == Kind::kReal || term.kind == Kind::kSymbol) {
       ++depth_;
     } else if (term.kind != Kind::kNeg) {
       --depth_;
@@ -215,7 +231,8 @@ class ExprReader {
       return Fail(Cat("needs more than ", kExprStackMax, " intermediate values"));
     }
     const bool divides = term.kind == Kind::kDiv || term.kind == Kind::kMod;
-    if (divides && expr_.terms.back().kind == Kind::kConst && expr_.terms.back().value == 0) {
+    const bool is_number = expr_.terms.size() > 0 && expr_.terms.back().kind <= Kind::kReal;
+    if (divides && is_number && expr_.terms.back().value == 0) {  // Which are also the bits of 0.0.
       return Fail("divides by zero");
     }
     expr_.terms.push_back(term);
@@ -224,6 +241,7 @@ class ExprReader {
 
   const std::string_view text_;
   const SymbolFinder& find_;
+  const ExprNumbers numbers_;
   size_t at_ = 0;
   bool want_operand_ = true;
   uint32_t depth_ = 0;
@@ -237,7 +255,7 @@ class ExprReader {
 bool IsName(std::string_view text) { return HasNameShape(text, true); }
 bool IsSymbolName(std::string_view text) { return HasNameShape(text, false) && text != "min" && text != "max"; }
 
-ExprOutcome ParseExpr(std::string_view text, const SymbolFinder& find) {
+ExprOutcome ParseExpr(std::string_view text, const SymbolFinder& find, ExprNumbers numbers) {
   if (IsSymbolName(text)) {  // Nearly all of them.
     const SymbolId symbol = find(text);
     if (!symbol.valid()) {
@@ -245,7 +263,7 @@ ExprOutcome ParseExpr(std::string_view text, const SymbolFinder& find) {
     }
     return {Expr{{{Kind::kSymbol, symbol.index}}, std::string(text)}, ""};
   }
-  ExprOutcome outcome = ExprReader(text, find).Read();
+  ExprOutcome outcome = ExprReader(text, find, numbers).Read();
   if (!outcome.expr.has_value()) {
     return outcome;
   }
@@ -254,8 +272,11 @@ ExprOutcome ParseExpr(std::string_view text, const SymbolFinder& find) {
       return outcome;
     }
   }
-  if (const StatusOr<int64_t> value = Evaluate(*outcome.expr, {}); !value.ok()) {
-    return {std::nullopt, "has no value: it overflows 64 bits or divides by zero"};
+  const bool is_real = numbers == ExprNumbers::kReals;
+  const Status valued = is_real ? EvaluateReal(*outcome.expr, {}).status() : Evaluate(*outcome.expr, {}).status();
+  if (!valued.ok()) {
+    return {std::nullopt, is_real ? "has no value: it is not finite or divides by zero"
+                                  : "has no value: it overflows 64 bits or divides by zero"};
   }
   return outcome;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer expressions of symbols: reading and comparing. evaluate.cc gives them values (flatten.h).
+// Expressions of symbols: reading, and comparing those of integers. evaluate.cc gives them values (flatten.h).
 #ifndef HPVMD_GRAPH_EXPR_H_
 #define HPVMD_GRAPH_EXPR_H_
 
@@ -33,8 +33,10 @@ struct ExprOutcome {
                       // all is well.
 };
 
-// Never recurses.
-ExprOutcome ParseExpr(std::string_view text, const SymbolFinder& find);
+enum class ExprNumbers : uint8_t { kIntegers, kReals };
+
+// Never recurses. kReals: numbers may have fractions and exponents.
+ExprOutcome ParseExpr(std::string_view text, const SymbolFinder& find, ExprNumbers numbers = ExprNumbers::kIntegers);
 Expr ConstantExpr(int64_t value);
 
 // The value of an expression without symbols; nothing when it has some (or overflows, or divides by zero).

@@ -59,6 +59,50 @@ TEST(ExprTest, Evaluates) {
   }
 }
 
+ExprOutcome ReadReal(std::string_view text) {
+  return ParseExpr(
+      text, [](std::string_view name) { return SymbolId(static_cast<uint32_t>(name[0] - 'a')); }, ExprNumbers::kReals);
+}
+
+// Reals divide as reals, take fractions and exponents, and floor only in `%`; a = 7, b = -3, c = 0.
+TEST(ExprTest, EvaluatesReals) {
+  const std::pair<const char*, double> cases[] = {{"1/a", 1.0 / 7},
+                                                  {"a/2", 3.5},
+                                                  {"b/2", -1.5},
+                                                  {"0.5", 0.5},
+                                                  {".25*a", 1.75},
+                                                  {"1e-3", 1e-3},
+                                                  {"2.5E+2", 250.0},
+                                                  {"-a", -7},
+                                                  {"min(a, 0.5)", 0.5},
+                                                  {"max(b, -0.25, c)", 0},
+                                                  {"-7 % 2", 1},
+                                                  {"7 % -2", -1},
+                                                  {"7.5 % 2", 1.5},
+                                                  {"-7.5 % 2", 0.5},
+                                                  {"(a+b)/(a-b)", 0.4},
+                                                  {"a", 7},
+                                                  {"1/3*3", 1.0},
+                                                  {"1e300*1e8", 1e308},
+                                                  {"4611686018427387904*4", 0x1p64}};
+  for (const auto& [text, want] : cases) {
+    const ExprOutcome outcome = ReadReal(text);
+    ASSERT_TRUE(outcome.expr.has_value()) << text << " " << outcome.fault;
+    const StatusOr<double> got = EvaluateReal(*outcome.expr, {7, -3, 0});
+    ASSERT_TRUE(got.ok()) << text;
+    EXPECT_EQ(*got, want) << text;
+  }
+  for (const auto& [text, want] : {std::pair("1e999", "has a number at character 0 that is no double"),
+                                   std::pair("a/0", "divides by zero"), std::pair("a/0.0", "divides by zero"),
+                                   std::pair("1e308*10", "has no value: it is not finite or divides by zero"),
+                                   std::pair("1.5f", "has \"f\" at character 3 where an operator is expected"),
+                                   std::pair("1.5.2", "has \".\" at character 3 where an operator is expected")}) {
+    EXPECT_EQ(ReadReal(text).fault, want) << text;
+  }
+  EXPECT_EQ(Message(EvaluateReal(*ReadReal("a/c").expr, {7, -3, 0}).status()), "Expression \"a/c\" divides by zero.");
+  EXPECT_EQ(Message(EvaluateReal(*ReadReal("1e308*a").expr, {7}).status()), "Expression \"1e308*a\" is not finite.");
+}
+
 // What cannot be read says where.
 TEST(ExprTest, RefusesBadText) {
   const std::pair<std::string, const char*> cases[] = {

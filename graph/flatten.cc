@@ -6,6 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "absl/strings/str_cat.h"
+
 #include "graph/expr.h"
 #include "graph/faults.h"
 
@@ -106,8 +108,8 @@ class Flattener {
         return InvalidArgument(Cat(PortPlace(node, port), ": ", Message(value.status())));
       }
       if (*value < 0) {
-        return InvalidArgument(Cat(PortPlace(node, port), ": Extent ", Quoted(extent.text), " is ", *value,
-                                   "; it cannot be negative."));
+        return InvalidArgument(
+            Cat(PortPlace(node, port), ": Extent ", Quoted(extent.text), " is ", *value, "; it cannot be negative."));
       }
       shape_.push_back(static_cast<uint64_t>(*value));
     }
@@ -128,8 +130,8 @@ class Flattener {
     const std::vector<uint64_t>& arriving = flat_.values[value.index].shape;
     if (arriving != shape_) {
       return InvalidArgument(Cat(PortPlace(node, port), ": Port ", Quoted(graph_.node(node).ports[port].name),
-                                 " has shape ", ShapeText(shape_), "; what its edge brings has ",
-                                 ShapeText(arriving), "."));
+                                 " has shape ", ShapeText(shape_), "; what its edge brings has ", ShapeText(arriving),
+                                 "."));
     }
     return absl::OkStatus();
   }
@@ -303,15 +305,14 @@ class Flattener {
     return absl::OkStatus();
   }
 
-  StatusOr<uint64_t> Extent(const Node& node, std::string_view list, size_t d, const Expr& expr,
-                            int64_t min) const {
+  StatusOr<uint64_t> Extent(const Node& node, std::string_view list, size_t d, const Expr& expr, int64_t min) const {
     const StatusOr<int64_t> value = Evaluate(expr, symbols_);
     if (!value.ok()) {
       return InvalidArgument(Cat(node.pointer, list, d, ": ", Message(value.status())));
     }
     if (*value < min) {
-      return InvalidArgument(Cat(node.pointer, list, d, ": Extent ", Quoted(expr.text), " is ", *value,
-                                 "; at least ", min, " is needed."));
+      return InvalidArgument(Cat(node.pointer, list, d, ": Extent ", Quoted(expr.text), " is ", *value, "; at least ",
+                                 min, " is needed."));
     }
     return static_cast<uint64_t>(*value);
   }
@@ -370,8 +371,8 @@ class Flattener {
       HPVMD_RETURN_IF_ERROR(EvaluateShape(id, p));
       port.in = Followed(id, p);
       if (port.in.valid() && flat_.values[port.in.index].shape != shape_) {
-        return InvalidArgument(Cat(PortPlace(id, p), ": Port ", Quoted(graph_.node(id).ports[p].name),
-                                   " has shape ", ShapeText(shape_), "; an earlier replica gave it ",
+        return InvalidArgument(Cat(PortPlace(id, p), ": Port ", Quoted(graph_.node(id).ports[p].name), " has shape ",
+                                   ShapeText(shape_), "; an earlier replica gave it ",
                                    ShapeText(flat_.values[port.in.index].shape), "."));
       }
     }
@@ -389,7 +390,6 @@ class Flattener {
     const Scalar& scalar = leaf.scalars[index];
     FlatScalar flat;
     flat.type = scalar.type;
-    double number = 0;
     if (const auto* input = std::get_if<Scalar::InputRef>(&scalar.value); input != nullptr) {
       const auto found = input_index_.find(input->input);
       HPVMD_CHECK(found != input_index_.end());
@@ -397,27 +397,45 @@ class Flattener {
       flat_.scalars.push_back(flat);
       return absl::OkStatus();
     }
-    if (const auto* expr = std::get_if<Expr>(&scalar.value); expr != nullptr) {
-      const StatusOr<int64_t> value = Evaluate(*expr, symbols_);
-      if (!value.ok()) {
-        return InvalidArgument(Cat(leaf.pointer, "/scalars/", index, ": ", Message(value.status())));
-      }
-      if (scalar.type == ScalarType::kI32 && (*value < INT32_MIN || *value > UINT32_MAX)) {
-        return InvalidArgument(Cat(leaf.pointer, "/scalars/", index, ": Value ", Quoted(expr->text), " is ", *value,
-                                   ", outside 32 bits."));
-      }
-      flat.bits = scalar.type == ScalarType::kI32 ? static_cast<uint32_t>(*value) : static_cast<uint64_t>(*value);
-      number = static_cast<double>(*value);
-    } else {
-      number = std::get<double>(scalar.value);
+    const bool is_real = scalar.type == ScalarType::kF32 || scalar.type == ScalarType::kF64;
+    const StatusOr<uint64_t> bits = is_real ? RealBits(scalar) : IntegerBits(scalar);
+    if (!bits.ok()) {
+      return InvalidArgument(Cat(leaf.pointer, "/scalars/", index, ": ", Message(bits.status())));
     }
-    if (scalar.type == ScalarType::kF32) {
-      flat.bits = std::bit_cast<uint32_t>(static_cast<float>(number));
-    } else if (scalar.type == ScalarType::kF64) {
-      flat.bits = std::bit_cast<uint64_t>(number);
-    }
+    flat.bits = *bits;
     flat_.scalars.push_back(flat);
     return absl::OkStatus();
+  }
+
+  StatusOr<uint64_t> IntegerBits(const Scalar& scalar) const {
+    const Expr& expr = std::get<Expr>(scalar.value);
+    HPVMD_ASSIGN_OR_RETURN(const int64_t value, Evaluate(expr, symbols_));
+    if (scalar.type == ScalarType::kI64) {
+      return static_cast<uint64_t>(value);
+    }
+    if (value < INT32_MIN || value > UINT32_MAX) {
+      return InvalidArgument(Cat("Value ", Quoted(expr.text), " is ", value, ", outside 32 bits."));
+    }
+    return static_cast<uint32_t>(value);
+  }
+
+  StatusOr<uint64_t> RealBits(const Scalar& scalar) const {
+    const Expr* expr = std::get_if<Expr>(&scalar.value);
+    double value = 0;
+    if (expr != nullptr) {
+      HPVMD_ASSIGN_OR_RETURN(value, EvaluateReal(*expr, symbols_));
+    } else {
+      value = std::get<double>(scalar.value);
+    }
+    if (scalar.type == ScalarType::kF64) {
+      return std::bit_cast<uint64_t>(value);
+    }
+    const auto narrow = static_cast<float>(value);
+    if (!std::isfinite(narrow)) {
+      return InvalidArgument(Cat("Value ", Quoted(expr == nullptr ? "" : expr->text), " is ", absl::StrCat(value),
+                                 ", too large for type \"f32\"."));
+    }
+    return std::bit_cast<uint32_t>(narrow);
   }
 
   static constexpr uint32_t kNone = 0xffffffffu;
@@ -436,8 +454,8 @@ class Flattener {
   std::vector<FlatValueId> value_;      // out, inout: what siblings read.
   std::vector<FlatValueId> inside_;     // in, inout of internal nodes: what children read.
   std::vector<FlatValueId> follows_;    // out of internal nodes: what their writers continue.
-  std::vector<uint32_t> exposed_as_;  // The enclosing node's own port (in these arrays) that the port is bound to.
-  std::vector<uint64_t> replicas_;    // By node: replicas begun.
+  std::vector<uint32_t> exposed_as_;    // The enclosing node's own port (in these arrays) that the port is bound to.
+  std::vector<uint64_t> replicas_;      // By node: replicas begun.
   std::vector<bool> checks_one_to_one_;
   std::vector<bool> is_one_to_one_;  // Ports whose edge is one_to_one.
   std::unordered_map<std::string_view, uint32_t> input_index_;

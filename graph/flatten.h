@@ -27,6 +27,9 @@ using SymbolValues = std::vector<int64_t>;
 
 // kInvalidArgument on overflow or division by zero, naming the expression.
 StatusOr<int64_t> Evaluate(const Expr& expr, const SymbolValues& symbols);
+// In doubles from the first operation on, so that "1/n" is no integer; `%` has the sign of the divisor.
+// kInvalidArgument on division by zero and on a result that is not finite, naming the expression.
+StatusOr<double> EvaluateReal(const Expr& expr, const SymbolValues& symbols);
 
 // Solves symbols from the shapes of bound inputs: dimensions that are a lone symbol give it its value, all others
 // are checked. `given` (name -> value) wins and is checked too. kInvalidArgument names the input, the dimension,
@@ -49,8 +52,8 @@ struct FlatValue {
 
 struct FlatPort {
   Access access = Access::kIn;
-  FlatValueId in;   // kIn, kInOut; for kOut valid when an earlier replica's contents must be kept.
-  FlatValueId out;  // kOut, kInOut.
+  FlatValueId in;              // kIn, kInOut; for kOut valid when an earlier replica's contents must be kept.
+  FlatValueId out;             // kOut, kInOut.
   bool is_one_to_one = false;  // kIn, kInOut: instance i reads only what instance i of the value's producer wrote.
 };
 
@@ -67,8 +70,8 @@ struct FlatNode {
   std::array<uint64_t, 3> group{0, 0, 0};  // 0: not given.
   // Index of the leaf's port that gives the extent when the node starts, at most `extent`; -1: it is `extent`.
   std::array<int32_t, 3> extent_port{-1, -1, -1};
-  uint32_t first_port = 0;                 // In FlatGraph::ports; one a port of the leaf, in order.
-  uint32_t first_scalar = 0;               // In FlatGraph::scalars.
+  uint32_t first_port = 0;    // In FlatGraph::ports; one a port of the leaf, in order.
+  uint32_t first_scalar = 0;  // In FlatGraph::scalars.
 };
 
 struct FlatGraph {

@@ -55,19 +55,18 @@ std::string Flat(const std::string& document, int64_t symbol = 4) {
 
 // A value made once is read twice; the input is value 0.
 TEST(FlattenTest, Diamond) {
-  EXPECT_EQ(
-      Flat(Document({"a"}, {"b"},
-                    {Leaf("l", {In(), Out()}), Leaf("r", {In(), Out()}), Leaf("j", {In("p"), In("q"), Out()})},
-                    {JsonEdge("a", "l.x"), JsonEdge("a", "r.x"), JsonEdge("l.y", "j.p"), JsonEdge("r.y", "j.q"),
-                     JsonEdge("j.y", "b")})),
-      "l: x<0 y>1\nr: x<0 y>2\nj: p<1 q<2 y>3\nb = 3\n");
+  EXPECT_EQ(Flat(Document({"a"}, {"b"},
+                          {Leaf("l", {In(), Out()}), Leaf("r", {In(), Out()}), Leaf("j", {In("p"), In("q"), Out()})},
+                          {JsonEdge("a", "l.x"), JsonEdge("a", "r.x"), JsonEdge("l.y", "j.p"), JsonEdge("r.y", "j.q"),
+                           JsonEdge("j.y", "b")})),
+            "l: x<0 y>1\nr: x<0 y>2\nj: p<1 q<2 y>3\nb = 3\n");
 }
 
 // An inout port uses one value and makes the next; what else reads the old one keeps it.
 TEST(FlattenTest, InOutChain) {
   EXPECT_EQ(Flat(Document({"a"}, {"b", "c"}, {Leaf("f", {InOut()}), Leaf("g", {InOut()}), Leaf("h", {InOut()})},
-                          {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v"), JsonEdge("f.v", "h.v"),
-                           JsonEdge("g.v", "b"), JsonEdge("h.v", "c")})),
+                          {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v"), JsonEdge("f.v", "h.v"), JsonEdge("g.v", "b"),
+                           JsonEdge("h.v", "c")})),
             "f: v<0>1\ng: v<1>2\nh: v<1>3\nb = 2\nc = 3\n");
 }
 
@@ -93,8 +92,8 @@ TEST(FlattenTest, ReplicasShareAnOutPort) {
 
 // So do replicas of replicas; the number counts over both levels.
 TEST(FlattenTest, NestedReplicasShareAnOutPort) {
-  const std::string inner = Internal("i", {Out()}, {Leaf("k", {Out()}), Leaf("own", {Out()})},
-                                     {JsonEdge("k.y", "y")}, R"(, "instances": [2])");
+  const std::string inner = Internal("i", {Out()}, {Leaf("k", {Out()}), Leaf("own", {Out()})}, {JsonEdge("k.y", "y")},
+                                     R"(, "instances": [2])");
   const std::string outer = Internal("o", {Out()}, {inner}, {JsonEdge("i.y", "y")}, R"(, "instances": [2])");
   EXPECT_EQ(Flat(Document({}, {"b"}, {outer}, {JsonEdge("o.y", "b")}, R"(, "symbols": ["n"])")),
             "o/i[0]/k: y>0\no/i[0]/own: y>1\no/i[1]/k: y<0>2\no/i[1]/own: y>3\n"
@@ -103,11 +102,11 @@ TEST(FlattenTest, NestedReplicasShareAnOutPort) {
 
 // Replicas of an inout port update it in turn, x fastest; the index reaches scalars and extents inside.
 TEST(FlattenTest, ReplicasInTwoDimensions) {
-  const std::string sweep = Internal(
-      "s", {InOut()},
-      {Leaf("k", {InOut()},
-            R"(, "instances": ["i + 10*j"], "scalars": [{"name": "c", "type": "i32", "value": "i - j"}])")},
-      {JsonEdge("v", "k.v"), JsonEdge("k.v", "v")}, R"(, "instances": [2, 3], "index": ["i", "j"])");
+  const std::string sweep =
+      Internal("s", {InOut()},
+               {Leaf("k", {InOut()},
+                     R"(, "instances": ["i + 10*j"], "scalars": [{"name": "c", "type": "i32", "value": "i - j"}])")},
+               {JsonEdge("v", "k.v"), JsonEdge("k.v", "v")}, R"(, "instances": [2, 3], "index": ["i", "j"])");
   const Graph graph = Parsed(Document({"a"}, {"b"}, {sweep}, {JsonEdge("a", "s.v"), JsonEdge("s.v", "b")}));
   const StatusOr<FlatGraph> flat = Flatten(graph, SymbolValues(graph.symbols.size(), 4));
   ASSERT_TRUE(flat.ok()) << Message(flat.status());
@@ -131,7 +130,7 @@ TEST(FlattenTest, Scalars) {
       "variants": [{"module": "k", "entry": "f"}],
       "scalars": [{"name": "p", "type": "i32", "value": -1}, {"name": "q", "type": "i64",
       "value": "n*n - 17"}, {"name": "r", "type": "f32", "value": 0.1},
-                  {"name": "t", "type": "f64", "value": "n/2"}, {"name": "u", "type": "f64",
+                  {"name": "t", "type": "f64", "value": "n/8"}, {"name": "u", "type": "f64",
       "value": {"input": "s"}}]}}, "edges": []})");
   const StatusOr<FlatGraph> flat = Flatten(graph, {4});
   ASSERT_TRUE(flat.ok()) << Message(flat.status());
@@ -139,7 +138,7 @@ TEST(FlattenTest, Scalars) {
   EXPECT_EQ(flat->scalars[0].bits, 0xffffffffu);
   EXPECT_EQ(flat->scalars[1].bits, static_cast<uint64_t>(-1));
   EXPECT_EQ(flat->scalars[2].bits, std::bit_cast<uint32_t>(0.1f));
-  EXPECT_EQ(flat->scalars[3].bits, std::bit_cast<uint64_t>(2.0));
+  EXPECT_EQ(flat->scalars[3].bits, std::bit_cast<uint64_t>(0.5));  // Reals are divided as such.
   EXPECT_EQ(flat->scalars[3].input, -1);
   EXPECT_EQ(flat->scalars[4].input, 1);
 }
@@ -171,13 +170,13 @@ TEST(FlattenTest, Values) {
 // An extent that a port gives is its limit until the node starts; edges between instances are known as such.
 TEST(FlattenTest, ExtentsFromPortsAndOneToOneEdges) {
   const std::string count = R"({"name": "c", "access": "in", "type": "u32", "shape": []})";
-  const Graph graph = Parsed(Document(
-      {"a"}, {"b"},
-      {Leaf("f", {InOut()}, R"(, "instances": ["n"])"), Leaf("g", {InOut()}, R"(, "instances": ["n"])"),
-       Leaf("m", {JsonPort("y", "out", "[]", "u32")}),
-       Leaf("h", {InOut(), count}, R"(, "instances": [2, {"port": "c", "max": "n"}])")},
-      {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v", R"(, "kind": "one_to_one")"), JsonEdge("g.v", "h.v"),
-       JsonEdge("m.y", "h.c"), JsonEdge("h.v", "b")}));
+  const Graph graph =
+      Parsed(Document({"a"}, {"b"},
+                      {Leaf("f", {InOut()}, R"(, "instances": ["n"])"), Leaf("g", {InOut()}, R"(, "instances": ["n"])"),
+                       Leaf("m", {JsonPort("y", "out", "[]", "u32")}),
+                       Leaf("h", {InOut(), count}, R"(, "instances": [2, {"port": "c", "max": "n"}])")},
+                      {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v", R"(, "kind": "one_to_one")"),
+                       JsonEdge("g.v", "h.v"), JsonEdge("m.y", "h.c"), JsonEdge("h.v", "b")}));
   EXPECT_TRUE(Parsed(Print(graph)) == graph);
   const StatusOr<FlatGraph> flat = Flatten(graph, {5});
   ASSERT_TRUE(flat.ok()) << Message(flat.status());
@@ -244,10 +243,14 @@ TEST(FlattenTest, RefusesWhatDoesNotFit) {
        "\"g\" 16."},
       {"scalar", one(In(), R"(, "scalars": [{"name": "s", "type": "i32", "value": "n*1073741824"}])"), 4,
        "/nodes/f/scalars/0: Value \"n*1073741824\" is 4294967296, outside 32 bits."},
-  };
-  for (const Case& test : cases) {
-    EXPECT_EQ(Flat(test.document, test.symbol), test.want) << test.name;
-  }
+      {"real", one(In(), R"x(, "scalars": [{"name": "s", "type": "f32", "value": "1/(n-4)"}])x"), 4,
+       "/nodes/f/scalars/0: Expression \"1/(n-4)\" divides by zero."},
+      {"large real", one(In(), R"(, "scalars": [{"name": "s", "type": "f32", "value": "n*1e38"}])"), 4,
+       "/nodes/f/scalars/0: Value \"n*1e38\" is 4e+38, too large for type \"f32\"."},
+};
+for (const Case& test : cases) {
+  EXPECT_EQ(Flat(test.document, test.symbol), test.want) << test.name;
+}
 }
 
 // A document of a few hundred bytes may name a million million nodes; counting comes before building.
@@ -262,8 +265,7 @@ TEST(FlattenTest, BoundsExpansion) {
   EXPECT_EQ(flat.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(flat.status()), HasSubstr("more than 5000 nodes"));
   // The limit itself: two replicas, each a node of its own, and a leaf in each.
-  const Graph small =
-      Parsed(Document({}, {}, {Internal("r", {}, {Leaf("k", {})}, {}, R"(, "instances": [2])")}, {}));
+  const Graph small = Parsed(Document({}, {}, {Internal("r", {}, {Leaf("k", {})}, {}, R"(, "instances": [2])")}, {}));
   EXPECT_TRUE(Flatten(small, {}, 4).ok());
   EXPECT_FALSE(Flatten(small, {}, 3).ok());
 }
@@ -308,10 +310,7 @@ TEST(SolveSymbolsTest, SolvesAndChecks) {
        {{"a", {2, 3}}},
        {{"q", 1}, {"m", 7}},
        "Input \"a\" dimension 0 (2) must equal symbol \"m\" = 7 (the value given)."},
-      {"expression",
-       {{"a", {2, 3}}, {"b", {3, 7, 4}}},
-       {{"q", 1}},
-       "Input \"b\" dimension 1 (7) must be \"m*n\" = 6."},
+      {"expression", {{"a", {2, 3}}, {"b", {3, 7, 4}}}, {{"q", 1}}, "Input \"b\" dimension 1 (7) must be \"m*n\" = 6."},
       {"constant", {{"a", {2, 3}}, {"b", {3, 6, 5}}}, {{"q", 1}}, "Input \"b\" dimension 2 (5) must be \"4\" = 4."},
       {"rank", {{"a", {2}}}, {{"q", 1}}, "Input \"a\" has rank 1; the graph needs 2."},
       {"unsolved",

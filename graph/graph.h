@@ -32,10 +32,10 @@ using SymbolId = Id<struct SymbolTag>;
 // An integer expression of symbols: + - * / % ( ) min max, int64, checked; / and % are floored and refuse zero.
 // Kept as reverse Polish code.
 struct Expr {
-  enum class Kind : uint8_t { kConst, kSymbol, kAdd, kSub, kMul, kDiv, kMod, kMin, kMax, kNeg };
+  enum class Kind : uint8_t { kConst, kReal, kSymbol, kAdd, kSub, kMul, kDiv, kMod, kMin, kMax, kNeg };
   struct Term {
     Kind kind;
-    int64_t value = 0;  // kConst: the number; kSymbol: the SymbolId's index.
+    int64_t value = 0;  // kConst: the number; kReal: a double's bits; kSymbol: the SymbolId's index.
     friend bool operator==(const Term&, const Term&) = default;
   };
   std::vector<Term> terms;
@@ -64,7 +64,8 @@ struct Scalar {
     std::string input;
     friend bool operator==(const InputRef&, const InputRef&) = default;
   };
-  std::variant<double, Expr, InputRef> value;  // The double only for f32 and f64.
+  // The double only for f32 and f64, whose expressions are computed in floating point (EvaluateReal).
+  std::variant<double, Expr, InputRef> value;
   friend bool operator==(const Scalar&, const Scalar&) = default;
 };
 
@@ -133,7 +134,7 @@ struct Node {
   // node starts how many instances run; `instances` is then the limit. kFixedExtent: the expression says.
   static constexpr uint32_t kFixedExtent = 0xffffffffu;
   std::vector<uint32_t> extent_ports;  // Empty: all fixed.
-  std::vector<Expr> group;  // Empty, or as many extents as instances.
+  std::vector<Expr> group;             // Empty, or as many extents as instances.
   std::vector<Variant> variants;
   std::vector<std::string> devices;  // Restriction to kinds or ids ("gpu", "cpu:0"); empty: any.
   std::vector<std::string> hints;    // Preferences, in order.

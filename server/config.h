@@ -80,7 +80,7 @@ struct Config {
   std::string executor_path;   // Empty: hpvm-executor beside hpvmd.
   uint64_t executor_cpu_threads = 0;  // 0: as many as the machine has.
   uint64_t executor_spawn_ms_max = 10'000;
-  uint64_t executor_prepare_ms_max = 120'000;
+  uint64_t executor_prepare_ms_max = 600'000;
   uint64_t executor_idle_ms_max = 600'000;
   uint64_t executor_crashes_max = 3;
   uint64_t executor_crash_window_ms = 60'000;

@@ -117,6 +117,9 @@ class Core {
   void SetFound(const std::string& family, const StatusOr<ProbedDevices>& found);
   // Every family has answered.
   void DevicesKnown();
+  // Devices with drivers whose defects are to be looked for, and what was found of one (DeviceTable).
+  std::vector<std::pair<std::string, std::string>> DriverDevices();
+  void SetDefects(const std::string& id, const std::vector<DriverDefect>& defects);
   // For the thread that probes: a device that is to be tried out, or until when there is none.
   std::optional<std::string> DueProbe(Time* next);
   void OnProbed(const std::string& id, const Status& outcome);
@@ -135,9 +138,11 @@ class Core {
   // Host memory for a blob of that size, before its bytes come.
   StatusOr<scheduler::Lease> HoldHostBytes(Tenant& tenant, uint64_t bytes);
   Status InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob);
-  // `done` may come before PrepareGraph returns; the response is filled then.
-  void PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& request, v1::PrepareGraphResponse* response,
-                    std::function<void(const Outcome&)> done);
+  // `done` may come before PrepareGraph returns; the response is filled then. The id is for CancelPrepare.
+  uint64_t PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& request,
+                        v1::PrepareGraphResponse* response, std::function<void(const Outcome&)> done);
+  // Ends it with kCancelled at once; unknown ids are ignored.
+  void CancelPrepare(uint64_t id);
   Status ReleaseGraph(Tenant& tenant, std::string_view handle);
   // For Stream: the prepared graph of a handle, held as long as the reference is.
   StatusOr<PreparationRef> FindHandle(Tenant& tenant, std::string_view handle);
@@ -257,13 +262,19 @@ class Core {
   // core_executor.cc
   void WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then);
   // How long no executor may start, because too many crashed; 0: one may.
+  CrashBreaker::Limits BreakerLimitsOfAll() const;
   Duration CrashPause(ExecutorSlot& slot);
+  void CountCrash(Tenant& tenant);
+  // Why the graph may not run now: one of its modules has crashed executors. OK: it may.
+  Outcome WhyNoModule(Tenant& tenant, const Preparation& preparation);
   CrashBreaker::Limits BreakerLimits() const;
   // Why no executor of the tenant is started now; OK: one may be.
   Outcome WhyNoExecutor(Tenant& tenant);
   void OnReady(const TenantRef& tenant, uint64_t epoch, const ExecutorReady& ready);
   // The devices that the tenant's next executor gets.
   std::vector<std::string> ProfileOf(const Tenant& tenant) const;
+  // Devices for the executor that the tenant is about to get, and what is known of them.
+  void SetProfile(Tenant& tenant);
   bool LacksDevices(const Tenant& tenant) const;
   bool IsExecutorBusy(const Tenant& tenant) const;
   void Spawn(const TenantRef& tenant, uint64_t epoch);
@@ -303,7 +314,10 @@ class Core {
   // `is_limited`: not for jobs that were accepted, which come back when they may.
   StatusOr<PreparationRef> MakePreparation(CoreScope& scope, Tenant& tenant, bool check, BlobRef document,
                                            NamedBlobs modules, bool is_limited);
-  void WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then);
+  void WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then,
+                    std::function<bool()> is_wanted = nullptr);
+  // After a wait for it has become unwanted: ends the preparation if no other is wanted.
+  void StopUnwanted(CoreScope& scope, Tenant& tenant, Preparation& preparation);
   void SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);
   void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
                   StatusOr<PrepareReply> reply);
@@ -489,6 +503,12 @@ class Core {
   bool is_ticking_ = false;
   std::vector<scheduler::Event> more_events_;  // Of decisions that are being carried out.
   std::map<scheduler::JobKey, std::shared_ptr<RunOp>> ops_;
+  struct PrepareOp {
+    TenantRef tenant;
+    PreparationRef preparation;
+    std::function<void(const Outcome&)> done;  // Empty: called.
+  };
+  std::map<uint64_t, std::shared_ptr<PrepareOp>> prepare_ops_;
   std::unordered_map<scheduler::JobKey, LiveJobRef> queued_jobs_;   // Never iterated.
   uint64_t next_op_ = 1, next_timer_ = 1;
   std::map<TimerKey, std::function<void(CoreScope&)>> timers_;

@@ -347,6 +347,7 @@ Status Core::FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts& parts,
   op.input.inline_bytes_max = limits::kInlineTensorBytesMax;
   op.input.node_records_max = kPlacementsMax;
   op.input.log = true;
+  op.input.is_last_chance = job->row.attempts_spent() >= std::max<uint32_t>(1, job->row.job().attempts_max());
   HPVMD_ASSIGN_OR_RETURN(op.preparation, MakePreparation(scope, tenant, stored.check(), parts.document, parts.modules,
                                                          /*is_limited=*/false));
   std::map<uint32_t, const internal::StoredInput*> inputs;

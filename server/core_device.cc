@@ -60,10 +60,26 @@ void Core::SpawnAwaiting(CoreScope& scope) {
     return;
   }
   for (auto& [tenant, epoch] : std::exchange(awaiting_devices_, {})) {
-    tenant->executor.profile = ProfileOf(*tenant);
+    SetProfile(*tenant);
     WriteGrantPage(tenant->executor);
     scope.Defer([this, tenant = std::move(tenant), epoch = epoch] { Spawn(tenant, epoch); });
   }
+}
+
+std::vector<std::pair<std::string, std::string>> Core::DriverDevices() {
+  CoreScope scope(*this);
+  return devices_.DriverDevices();
+}
+
+void Core::SetDefects(const std::string& id, const std::vector<DriverDefect>& defects) {
+  for (const DriverDefect& defect : defects) {
+    LogWarning("Driver computes wrongly", {{"device", id},
+                                           {"defect", defect.name},
+                                           {"concerns", defect.is_ours ? "generated code" : "native modules"},
+                                           {"reason", defect.reason}});
+  }
+  CoreScope scope(*this);
+  devices_.SetDefects(id, defects);
 }
 
 std::optional<std::string> Core::DueProbe(Time* next) {

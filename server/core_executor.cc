@@ -11,6 +11,9 @@ namespace {
 
 // An executor whose sandbox was too weak: as long as nothing changes, the next one's would be, too.
 constexpr Duration kRefusalHeld = std::chrono::seconds(10);
+// How many times executor.crashes_max executors may end with modules of the tenant's own in flight before the tenant
+// waits as a whole.
+constexpr uint64_t kModuleCrashesFactor = 4;
 
 // The page that grants are written to; one for all executors of a tenant.
 Status MakeGrantPage(ExecutorSlot& slot) {
@@ -57,11 +60,12 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
     }
     slot.state = ExecutorSlot::State::kStarting;
     slot.ended = slot.is_ready = false;
+    slot.in_flight.clear();
     slot.usage = {};
     slot.device_bytes_max = tenant->policy->limits[static_cast<size_t>(scheduler::Resource::kDeviceBytes)];
     ++slot.epoch;
     if (devices_known_ && !devices_.IsSettling()) {
-      slot.profile = ProfileOf(*tenant);
+      SetProfile(*tenant);
       WriteGrantPage(slot);
       scope.Defer([this, tenant, epoch = slot.epoch] { Spawn(tenant, epoch); });
     } else {
@@ -75,9 +79,57 @@ CrashBreaker::Limits Core::BreakerLimits() const {
   return {config_->executor_crashes_max, std::chrono::milliseconds(config_->executor_crash_window_ms)};
 }
 
+CrashBreaker::Limits Core::BreakerLimitsOfAll() const {
+  CrashBreaker::Limits limits = BreakerLimits();
+  limits.crashes_max *= kModuleCrashesFactor;
+  return limits;
+}
+
 Duration Core::CrashPause(ExecutorSlot& slot) {
-  return slot.state == ExecutorSlot::State::kDown ? slot.breaker.Pause(options_.clock->Now(), BreakerLimits())
-                                                  : Duration{0};
+  const Time now = options_.clock->Now();
+  return slot.state != ExecutorSlot::State::kDown
+             ? Duration{0}
+             : std::max(slot.breaker.Pause(now, BreakerLimits()), slot.breaker_of_all.Pause(now, BreakerLimitsOfAll()));
+}
+
+// An executor ended by itself: whose fault it is held to be.
+void Core::CountCrash(Tenant& tenant) {
+  ExecutorSlot& slot = tenant.executor;
+  const Time now = options_.clock->Now();
+  const Duration lived = slot.is_ready ? now - slot.ready_at : Duration{0};
+  slot.breaker_of_all.Crashed(now, lived, BreakerLimitsOfAll(), *options_.rng);
+  if (slot.in_flight.empty()) {
+    slot.breaker.Crashed(now, lived, BreakerLimits(), *options_.rng);
+  } else {
+    const std::vector<NativeUse> in_flight(slot.in_flight.begin(), slot.in_flight.end());
+    slot.modules.Crashed(in_flight, now, BreakerLimits(), *options_.rng);
+    if (const auto refused = slot.modules.Refused(in_flight, now, BreakerLimits())) {
+      LogWarning("Module left out on a device after crashes", {{"tenant", tenant.name},
+                                                               {"module", refused->use.name},
+                                                               {"device", refused->use.device},
+                                                               {"crashes", std::to_string(refused->crashes)}});
+    }
+  }
+  if (std::max(slot.breaker.Pause(now, BreakerLimits()), slot.breaker_of_all.Pause(now, BreakerLimitsOfAll())) >
+      Duration{0}) {
+    options_.observer->OnExecutor(tenant.name, "breaker opened");
+  }
+}
+
+Outcome Core::WhyNoModule(Tenant& tenant, const Preparation& preparation) {
+  const auto refused = tenant.executor.modules.Refused(preparation.native, options_.clock->Now(), BreakerLimits());
+  if (!refused.has_value()) {
+    return Outcome();
+  }
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(refused->pause).count();
+  Outcome outcome = Unavailable("Module \"" + refused->use.name + "\" is not run on " + refused->use.device + ": " +
+                                std::to_string(refused->crashes) + " executors of the tenant ended within " +
+                                std::to_string(config_->executor_crash_window_ms) +
+                                " ms while it was in flight there. It may try again in " + std::to_string(ms) +
+                                " ms; graphs without it run. The last: " + Message(tenant.executor.end_status));
+  outcome.detail.emplace().set_retryable(true);
+  outcome.detail->set_retry_after_ns(static_cast<uint64_t>(refused->pause.count()));
+  return outcome;
 }
 
 Outcome Core::WhyNoExecutor(Tenant& tenant) {
@@ -91,10 +143,11 @@ Outcome Core::WhyNoExecutor(Tenant& tenant) {
     return Outcome();
   }
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(pause).count();
-  Outcome refused = Unavailable("The tenant's executor ended " + std::to_string(slot.breaker.crashes()) +
-                                " times within " + std::to_string(config_->executor_crash_window_ms) +
-                                " ms; the next one may start in " + std::to_string(ms) +
-                                " ms. The last: " + Message(slot.end_status));
+  const bool is_unexplained = slot.breaker.Pause(options_.clock->Now(), BreakerLimits()) == pause;
+  Outcome refused = Unavailable(
+      "The tenant's executor ended " + std::to_string((is_unexplained ? slot.breaker : slot.breaker_of_all).crashes()) +
+      " times within " + std::to_string(config_->executor_crash_window_ms) + " ms; the next one may start in " +
+      std::to_string(ms) + " ms. The last: " + Message(slot.end_status));
   refused.detail.emplace().set_retryable(true);
   refused.detail->set_retry_after_ns(static_cast<uint64_t>(pause.count()));
   return refused;
@@ -104,6 +157,11 @@ std::vector<std::string> Core::ProfileOf(const Tenant& tenant) const {
   std::vector<std::string> profile = devices_.Profile();
   std::erase_if(profile, [&](const std::string& device) { return !tenant.policy->MayUse(device); });
   return profile;
+}
+
+void Core::SetProfile(Tenant& tenant) {
+  tenant.executor.profile = ProfileOf(tenant);
+  tenant.executor.emitted_refused = devices_.EmittedRefused(tenant.executor.profile);
 }
 
 bool Core::LacksDevices(const Tenant& tenant) const {
@@ -119,7 +177,7 @@ bool Core::IsExecutorBusy(const Tenant& tenant) const {
   const auto is_sent = [&](const auto& op) {
     return op.second->tenant.get() == &tenant && op.second->state == RunOp::State::kSent;
   };
-  const auto is_preparing = [](const auto& preparation) { return !preparation.second->waiters.empty(); };
+  const auto is_preparing = [](const auto& preparation) { return !preparation.second->waits.empty(); };
   return std::any_of(ops_.begin(), ops_.end(), is_sent) ||
          std::count_if(tenant.preparations.begin(), tenant.preparations.end(), is_preparing) > 1;
 }
@@ -146,9 +204,9 @@ void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
        .sandbox_level_min = tenant->policy->sandbox_level_min,
        .without_device_nodes = !HasDriver(profile),
        .has_driver = HasDriver(profile),
+       .emitted_refused = tenant->executor.emitted_refused,
        .on_usage = [this, tenant, epoch](const ExecutorUsage& usage) { OnUsage(tenant, epoch, usage); }},
-      on_ready,
-      [this, tenant, epoch](const Status& why) { OnExecutorEnd(tenant, epoch, why); });
+      on_ready, [this, tenant, epoch](const Status& why) { OnExecutorEnd(tenant, epoch, why); });
   std::shared_ptr<ExecutorProcess> port;   // Before the scope, so that it is let go of after it.
   if (spawned.ok()) {
     port = Adopt(*std::move(spawned));
@@ -234,10 +292,7 @@ void Core::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& 
     slot.refused_policy = tenant->policy;
     slot.refused_config = config_;
   } else {
-    slot.breaker.Crashed(now, slot.is_ready ? now - slot.ready_at : Duration{0}, BreakerLimits(), *options_.rng);
-    if (slot.breaker.Pause(now, BreakerLimits()) > Duration{0}) {
-      options_.observer->OnExecutor(tenant->name, "breaker opened");
-    }
+    CountCrash(*tenant);
   }
   LogWarning("Executor ended", {{"tenant", tenant->name},
                                 {"executor", std::to_string(epoch)},

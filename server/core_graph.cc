@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules, documents, and their preparation in the tenant's executor.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -50,6 +51,23 @@ v1::GraphSummary ToMessage(const ExecutorSummary& from) {
   timing.set_compiled(from.compiled);
   timing.set_from_cache(from.from_cache);
   return to;
+}
+
+// Which modules run as their authors made them, each once a device. The nodes are the executor's word.
+std::vector<NativeUse> NativeUsesOf(const Preparation& preparation,
+                                    const std::vector<ExecutorSummary::NativeNode>& nodes) {
+  std::set<NativeUse> uses;
+  for (const ExecutorSummary::NativeNode& node : nodes) {
+    const auto named = std::find_if(preparation.modules.begin(), preparation.modules.end(),
+                                    [&](const NamedBlob& module) { return module.name == node.module; });
+    // One that stands in the document itself is known by that.
+    const std::string module =
+        named != preparation.modules.end() ? ToHex(named->blob->hash) : preparation.key + " " + node.module;
+    for (const std::string& device : node.devices) {
+      uses.insert({module, device, node.module});
+    }
+  }
+  return {uses.begin(), uses.end()};
 }
 
 }  // namespace
@@ -174,17 +192,20 @@ void Core::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep) {
   }
 }
 
-void Core::WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then) {
+void Core::WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then,
+                        std::function<bool()> is_wanted) {
   ExecutorSlot& slot = tenant->executor;
   slot.last_used = options_.clock->Now();
   if (slot.state == ExecutorSlot::State::kUp && preparation->ready_epoch == slot.epoch) {
     then(scope, Outcome());
     return;
   }
-  preparation->waiters.push_back(std::move(then));
-  if (preparation->waiters.size() > 1) {
+  preparation->waits.push_back({std::move(then), std::move(is_wanted)});
+  if (preparation->waits.size() > 1) {
     return;  // Somebody asked already.
   }
+  preparation->stop.store(false);
+  preparation->request.store(0);
   ++tenant->active;
   WithExecutor(scope, tenant, [this, tenant, preparation](CoreScope& inner, const Outcome& outcome) {
     if (outcome.ok()) {
@@ -192,10 +213,21 @@ void Core::WithPrepared(CoreScope& scope, const TenantRef& tenant, const Prepara
       return;
     }
     --tenant->active;
-    for (const Waiter& waiter : std::exchange(preparation->waiters, {})) {
-      waiter(inner, outcome);
+    for (const Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
+      wait.then(inner, outcome);
     }
   });
+}
+
+void Core::StopUnwanted(CoreScope& scope, Tenant& tenant, Preparation& preparation) {
+  const auto is_wanted = [](const Preparation::Wait& wait) { return !wait.is_wanted || wait.is_wanted(); };
+  if (preparation.waits.empty() || std::any_of(preparation.waits.begin(), preparation.waits.end(), is_wanted)) {
+    return;
+  }
+  preparation.stop.store(true);
+  if (const RequestId id = preparation.request.load(); id != 0 && tenant.executor.port != nullptr) {
+    scope.Defer([port = tenant.executor.port, id] { port->Cancel(id); });
+  }
 }
 
 void Core::SendPrepare(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation) {
@@ -223,9 +255,14 @@ void Core::SendPrepare(CoreScope& scope, const TenantRef& tenant, const Preparat
     }
     input.within = within;
     input.check = preparation->check;
-    port->Prepare(input, [this, tenant, preparation, epoch](StatusOr<PrepareReply> reply) {
+    const RequestId id = port->Prepare(input, [this, tenant, preparation, epoch](StatusOr<PrepareReply> reply) {
       OnPrepared(tenant, preparation, epoch, std::move(reply));
     });
+    // StopUnwanted sets `stop` and then looks here; one of the two sees the other.
+    preparation->request.store(id);
+    if (preparation->stop.load() && id != 0) {
+      port->Cancel(id);
+    }
   });
 }
 
@@ -238,9 +275,16 @@ void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation
   DropTimer(preparation->timer);
   --tenant->active;
   Outcome outcome;
-  if (!reply.ok()) {
-    outcome = While(reply.status(), "preparing the graph");
-    if (reply.status().code() == absl::StatusCode::kUnavailable) {
+  const Status failed = reply.ok() ? reply->status : reply.status();
+  if (absl::IsDeadlineExceeded(failed)) {  // The one that it was sent with.
+    outcome = ResourceExhausted("Preparing the graph was given up after " +
+                                std::to_string(config_->executor_prepare_ms_max) +
+                                " ms, this server's limit (executor.prepare_ms_max). It may be too busy; trying again "
+                                "may help.");
+    outcome.detail.emplace().set_retryable(true);
+  } else if (!failed.ok()) {
+    outcome = While(failed, "preparing the graph");
+    if (absl::IsUnavailable(failed)) {
       outcome.detail.emplace().set_retryable(true);
       FenceDevices(scope, tenant->executor.profile, Message(outcome.status));
     }
@@ -253,6 +297,10 @@ void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation
     if (!preparation->validated) {
       preparation->validated = true;
       preparation->summary = ToMessage(*reply->summary);
+      preparation->native = NativeUsesOf(*preparation, reply->summary->native_nodes);
+      for (std::string& sentence : devices_.DefectNotes(reply->summary->native_nodes)) {
+        preparation->summary.add_defects(std::move(sentence));
+      }
       preparation->warnings = ToMessage(reply->diagnostics, reply->diagnostics_omitted);
     }
   }
@@ -262,17 +310,20 @@ void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation
   options_.observer->OnPrepared(tenant->name, preparation->summary.timing(), outcome.status);
   // The answer may have been on its way while its executor was killed: what that one prepared went with it.
   const bool is_gone = tenant->executor.state != ExecutorSlot::State::kUp || tenant->executor.epoch != epoch;
-  for (Waiter& waiter : std::exchange(preparation->waiters, {})) {
-    if (outcome.ok() && is_gone) {
-      WithPrepared(scope, tenant, preparation, std::move(waiter));
+  // Nobody wanted it, and then somebody did.
+  const bool was_stopped = preparation->stop.load() && absl::IsCancelled(failed);
+  for (Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
+    const bool is_wanted = !wait.is_wanted || wait.is_wanted();
+    if (outcome.ok() ? is_gone : was_stopped && is_wanted) {
+      WithPrepared(scope, tenant, preparation, std::move(wait.then), std::move(wait.is_wanted));
     } else {
-      waiter(scope, outcome);
+      wait.then(scope, outcome);
     }
   }
 }
 
-void Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& request,
-                        v1::PrepareGraphResponse* response, std::function<void(const Outcome&)> done) {
+uint64_t Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& request,
+                            v1::PrepareGraphResponse* response, std::function<void(const Outcome&)> done) {
   CoreScope scope(*this);
   Status admitted = RefuseWhenDraining();
   if (admitted.ok() && tenant->handles.size() >= config_->limits_prepared_graphs_max) {
@@ -291,21 +342,42 @@ void Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphRequest& 
   if (!refused.ok()) {
     options_.observer->OnRejected(tenant->name, "prepare", refused.status);
     scope.Defer([done = std::move(done), refused] { done(refused); });
+    return 0;
+  }
+  const uint64_t id = next_op_++;
+  auto op = std::make_shared<PrepareOp>(PrepareOp{tenant, *preparation, std::move(done)});
+  prepare_ops_.emplace(id, op);
+  WithPrepared(
+      scope, tenant, op->preparation,
+      [this, id, op, response](CoreScope& inner, const Outcome& outcome) {
+        if (!op->done) {
+          return;  // Cancelled meanwhile.
+        }
+        if (outcome.ok()) {
+          const std::string handle = NewObjectId("graph", *options_.rng);
+          op->tenant->handles.emplace(handle, op->preparation);
+          response->set_handle(handle);
+          *response->mutable_summary() = op->preparation->summary;
+          *response->mutable_summary()->mutable_timing() = TakeTiming(*op->preparation);
+          *response->mutable_diagnostics() = op->preparation->warnings;
+        }
+        prepare_ops_.erase(id);
+        inner.Defer([done = std::exchange(op->done, nullptr), outcome] { done(outcome); });
+      },
+      [op] { return op->done != nullptr; });
+  return id;
+}
+
+void Core::CancelPrepare(uint64_t id) {
+  CoreScope scope(*this);
+  const auto found = prepare_ops_.find(id);
+  if (found == prepare_ops_.end()) {
     return;
   }
-  WithPrepared(scope, tenant, *preparation,
-               [this, tenant, preparation = *preparation, response, done = std::move(done)](CoreScope& inner,
-                                                                                            const Outcome& outcome) {
-                 if (outcome.ok()) {
-                   const std::string handle = NewObjectId("graph", *options_.rng);
-                   tenant->handles.emplace(handle, preparation);
-                   response->set_handle(handle);
-                   *response->mutable_summary() = preparation->summary;
-                   *response->mutable_summary()->mutable_timing() = TakeTiming(*preparation);
-                   *response->mutable_diagnostics() = preparation->warnings;
-                 }
-                 inner.Defer([done, outcome] { done(outcome); });
-               });
+  const std::shared_ptr<PrepareOp> op = found->second;
+  prepare_ops_.erase(found);
+  scope.Defer([done = std::exchange(op->done, nullptr)] { done(Cancelled("Preparing the graph was cancelled.")); });
+  StopUnwanted(scope, *op->tenant, *op->preparation);
 }
 
 v1::PrepareTiming TakeTiming(Preparation& preparation) {

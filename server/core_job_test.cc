@@ -55,7 +55,9 @@ TEST_F(JobTest, RetriesWhatIsLost) {
   Restart();
   const std::string id = SubmitJob(Request());
   for (int attempt = 1; attempt <= 3; ++attempt) {
-    ASSERT_EQ(OpenRuns().size(), 1u) << attempt;
+    const auto open = OpenRuns();
+    ASSERT_EQ(open.size(), 1u) << attempt;
+    EXPECT_EQ(open[0].first->runs[open[0].second].is_last_chance, attempt == 3);
     EXPECT_EQ(Job(id).attempt(), static_cast<uint32_t>(attempt));
     Die();
     if (attempt == 3) {

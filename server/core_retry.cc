@@ -148,6 +148,7 @@ Status Core::PrepareRetry(Submission& submission, const v1::RetryJobRequest& req
   job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
   job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
   *job.mutable_math() = old.math();
+  *job.mutable_defects() = old.defects();
   job.set_traceparent(request.options().traceparent());
   job.set_attempts_max(old.attempts_max());
   *job.mutable_after() = submission.stored.request().after();

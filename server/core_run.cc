@@ -231,7 +231,7 @@ void Core::Start(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
   op->timers.push_back(AddTimer(scope, op->deadline, [this, op](CoreScope& inner) {
     StopRun(inner, op, DeadlineExceeded("The run did not end within its deadline."));
   }));
-  WithPrepared(scope, op->tenant, op->preparation, [this, op](CoreScope& inner, const Outcome& outcome) {
+  const auto go_on = [this, op](CoreScope& inner, const Outcome& outcome) {
     if (op->state != RunOp::State::kPreparing) {
       return;   // Stopped meanwhile.
     }
@@ -245,7 +245,8 @@ void Core::Start(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
     op->devices = ShareDevices(*op->preparation);
     Tick(inner, {scheduler::JobQueued{
                     .tenant = op->tenant->key, .job = op->id, .priority = op->priority, .devices = op->devices}});
-  });
+  };
+  WithPrepared(scope, op->tenant, op->preparation, go_on, [op] { return op->state != RunOp::State::kDone; });
 }
 
 void Core::SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
@@ -264,13 +265,19 @@ void Core::SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
     }
   }
   // Usually at once; not when the executor ended while the run waited for its turn, which it keeps.
-  WithPrepared(scope, op->tenant, op->preparation, [this, op](CoreScope& inner, const Outcome& outcome) {
+  const auto go_on = [this, op](CoreScope& inner, const Outcome& outcome) {
     if (op->state != RunOp::State::kQueued) {
       return;
     }
     if (!outcome.ok()) {
       RunOutcome failed;
       failed.outcome = outcome;
+      Finish(inner, op, std::move(failed));
+      return;
+    }
+    if (Outcome refused = WhyNoModule(*op->tenant, *op->preparation); !refused.ok()) {
+      RunOutcome failed;
+      failed.outcome = std::move(refused);
       Finish(inner, op, std::move(failed));
       return;
     }
@@ -294,7 +301,8 @@ void Core::SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op) {
       ForgetFreed(*op->tenant, *port);
       Transmit(op);
     });
-  });
+  };
+  WithPrepared(scope, op->tenant, op->preparation, go_on, [op] { return op->state != RunOp::State::kDone; });
 }
 
 void Core::Transmit(const std::shared_ptr<RunOp>& op) {
@@ -359,6 +367,9 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
     }
   }
   const bool has_died = !reply.ok() && absl::IsUnavailable(reply.status());
+  if (ExecutorSlot& slot = op->tenant->executor; has_died && slot.epoch == op->epoch) {
+    slot.in_flight.insert(op->preparation->native.begin(), op->preparation->native.end());
+  }
   TakeLosses(scope, *op, has_died, has_died ? DriverDevices(*op->preparation) : outcome.reply.lost_devices,
              outcome.outcome);
   TakeLeft(scope, *op, outcome.reply.left_devices);
@@ -458,6 +469,7 @@ void Core::StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status wh
     outcome.outcome = op->stop_reason;
     outcome.queue = outcome.total = options_.clock->Now() - op->received;
     Finish(scope, op, std::move(outcome));
+    StopUnwanted(scope, *op->tenant, *op->preparation);
     return;
   }
   scope.Defer([op, port = op->port] {

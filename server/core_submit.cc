@@ -363,6 +363,7 @@ void Core::FillRow(Submission& submission, const RunOp& op) {
   job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
   job.set_deadline_unix_ns(job.created_unix_ns() + (op.deadline - op.received).count());
   *job.mutable_math() = submission.preparation->summary.math();
+  *job.mutable_defects() = submission.preparation->summary.defects();
   *job.mutable_prepare() = TakeTiming(*submission.preparation);
   job.set_traceparent(request.options().traceparent());
   job.set_attempts_max(request.retry().attempts_max() != 0 ? request.retry().attempts_max()

@@ -79,6 +79,14 @@ class CoreTest : public ::testing::Test {
     return reply;
   }
 
+  // The same, its kernel a module that was written for a device.
+  static PrepareReply Native(const std::string& module) {
+    PrepareReply reply = Accepted();
+    reply.summary->devices = {"opencl:0"};
+    reply.summary->native_nodes = {{"double", module, {"opencl:0"}}};
+    return reply;
+  }
+
   static RunReply Doubled(const std::string& bytes) {
     RunReply reply;
     reply.body.assign(bytes.begin(), bytes.end());
@@ -465,6 +473,80 @@ TEST_F(CoreTest, StopsSpawningAfterRepeatedCrashes) {
   EXPECT_EQ(spawner_.executors.size(), 4u);
 }
 
+// Crashes with a module of the tenant's own in flight are held against it: it is refused with a sentence, and the rest
+// of the tenant's work goes on at once.
+TEST_F(CoreTest, HoldsCrashesAgainstTheModuleInFlight) {
+  const std::string wasm = Put(tenant_, "{\"hpvm\": 1, \"name\": \"wasm\"}");
+  AskPrepare();
+  spawner_.last().AnswerPrepare(Native("bad.cl"));
+  const std::string native = prepare_response_.handle();
+  for (int i = 0; i < 3; ++i) {
+    Run(RunRequestOf(native));
+    if (i > 0) {
+      spawner_.last().AnswerPrepare(Native("bad.cl"));
+    }
+    ASSERT_EQ(spawner_.last().runs.size(), 1u) << i;
+    spawner_.last().Die(kSignal9);
+    clock_.Advance(std::chrono::seconds(1));
+  }
+  graph_ = wasm;
+  const std::string handle = Prepare();
+  Run(RunRequestOf(handle));
+  ASSERT_EQ(spawner_.last().runs.size(), 1u);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  EXPECT_TRUE(run_outcome_->outcome.ok()) << Message(run_outcome_->outcome.status);
+  EXPECT_EQ(spawner_.executors.size(), 4u);
+
+  Run(RunRequestOf(native));
+  spawner_.last().AnswerPrepare(Native("bad.cl"));
+  ASSERT_TRUE(run_outcome_.has_value());
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Message(run_outcome_->outcome.status),
+              HasSubstr("Module \"bad.cl\" is not run on opencl:0: 3 executors of the tenant ended within 60000 ms"));
+  EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("in 57000 ms"));
+  EXPECT_EQ(run_outcome_->outcome.detail->retry_after_ns(), 57'000'000'000u);
+  EXPECT_EQ(spawner_.last().runs.size(), 1u);
+
+  clock_.Advance(std::chrono::seconds(57));
+  Run(RunRequestOf(native));
+  EXPECT_EQ(spawner_.last().runs.size(), 2u);
+}
+
+// Modules of one's own are many, but not without end: the tenant as a whole waits after some more crashes.
+TEST_F(CoreTest, CrashesOfManyModulesAreBounded) {
+  for (int i = 0; i < 12; ++i) {
+    graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"" + std::to_string(i) + "\"}");
+    AskPrepare();
+    ASSERT_EQ(spawner_.executors.size(), static_cast<size_t>(i) + 1);
+    spawner_.last().AnswerPrepare(Native("kernel-" + std::to_string(i) + ".cl"));
+    Run(RunRequestOf(prepare_response_.handle()));
+    ASSERT_EQ(spawner_.last().runs.size(), 1u);
+    spawner_.last().Die(kSignal9);
+  }
+  AskPrepare();
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("ended 12 times"));
+  EXPECT_EQ(spawner_.executors.size(), 12u);
+}
+
+// What the daemon itself ends is nobody's crash.
+TEST_F(CoreTest, KillsAreNoCrashesOfModules) {
+  AskPrepare();
+  spawner_.last().AnswerPrepare(Native("slow.cl"));
+  const std::string handle = prepare_response_.handle();
+  for (int i = 0; i < 4; ++i) {
+    Run(RunRequestOf(handle));
+    if (i > 0) {
+      spawner_.last().AnswerPrepare(Native("slow.cl"));
+    }
+    ASSERT_EQ(spawner_.last().runs.size(), 1u) << i;
+    RunReply lost = Failed(Unavailable("The device is gone."));
+    lost.lost_devices = {"opencl:0"};
+    spawner_.last().AnswerRun(lost);
+  }
+  EXPECT_EQ(spawner_.executors.size(), 4u);
+}
+
 // After the wait one may try; when that one crashes, the next wait is longer.
 TEST_F(CoreTest, WaitsLongerAfterATryThatFailed) {
   for (int i = 0; i < 3; ++i) {
@@ -530,6 +612,8 @@ TEST_F(CoreTest, CancelsInEachState) {
   spawner_.last().Die(kSignal9);
   core_->CancelRun(Run(RunRequestOf(handle)));  // While its graph is prepared again.
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(spawner_.last().cancels.size(), 1u);  // Nobody waits for the preparation any more.
+  spawner_.last().cancels.clear();
   spawner_.last().AnswerPrepare(Accepted());
   EXPECT_TRUE(spawner_.last().runs.empty());
 

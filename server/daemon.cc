@@ -206,7 +206,24 @@ void ProbeThread::Discover() {
   for (const std::string& family : families.value_or(std::vector<std::string>{"cpu"})) {
     core_.SetFound(family, spawner_.Probe(family));
   }
+  LookForDefects();
   core_.DevicesKnown();
+}
+
+// What a driver computes wrongly does not change while it stays the same, so each is asked once.
+void ProbeThread::LookForDefects() {
+  for (const auto& [id, identity] : core_.DriverDevices()) {
+    auto known = defects_.find(identity);
+    if (known == defects_.end()) {
+      StatusOr<std::vector<DriverDefect>> found = spawner_.ProbeDefects(id);
+      if (!found.ok()) {
+        LogWarning("Looking for known defects failed", {{"device", id}, {"error", Message(found.status())}});
+        continue;
+      }
+      known = defects_.emplace(identity, *std::move(found)).first;
+    }
+    core_.SetDefects(id, known->second);
+  }
 }
 
 // Tries a device out alone; it must be there, and work.

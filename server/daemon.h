@@ -59,6 +59,7 @@ class ProbeThread {
   void Wake();
   void Loop();
   void Discover();
+  void LookForDefects();
   void TryOut(const std::string& id);
 
   Core& core_;
@@ -66,6 +67,7 @@ class ProbeThread {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool woken_ = false, stop_ = false, discover_ = true;  // Guarded by mutex_.
+  std::map<std::string, std::vector<DriverDefect>> defects_;  // By DeviceTable::DriverDevices' identity.
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 #include "server/device_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace hpvm {
@@ -92,8 +93,10 @@ DeviceTable::Entry* DeviceTable::Find(std::string_view id) {
 }
 
 void DeviceTable::SetFound(const std::string& family, const StatusOr<ProbedDevices>& found) {
+  std::vector<Entry> entries, before;
+  std::copy_if(entries_.begin(), entries_.end(), std::back_inserter(before),
+               [&](const Entry& entry) { return entry.family == family; });
   std::erase_if(entries_, [&](const Entry& entry) { return entry.family == family; });
-  std::vector<Entry> entries;
   const auto add_broken = [&](const std::string& id, const std::string& detail) {
     Entry& entry = entries.emplace_back();
     entry.family = family;
@@ -109,6 +112,11 @@ void DeviceTable::SetFound(const std::string& family, const StatusOr<ProbedDevic
       Entry& entry = entries.emplace_back();
       entry.family = family;
       entry.device = device;
+      // The same driver as before is believed no more than then until it has been tried out again.
+      const auto same = std::find_if(before.begin(), before.end(), [&](const Entry& e) {
+        return e.device.id == device.id && e.device.name == device.name;
+      });
+      entry.defects = same == before.end() ? std::vector<DriverDefect>() : same->defects;
     }
     for (const BrokenDevice& broken : found->broken) {
       add_broken(broken.id, broken.detail);
@@ -201,6 +209,62 @@ std::vector<std::string> DeviceTable::Profile() const {
   return profile;
 }
 
+void DeviceTable::SetDefects(std::string_view id, std::vector<DriverDefect> defects) {
+  if (Entry* const entry = Find(id); entry != nullptr) {
+    entry->defects = std::move(defects);
+  }
+}
+
+std::vector<BrokenDevice> DeviceTable::EmittedRefused(const std::vector<std::string>& profile) const {
+  std::vector<BrokenDevice> refused;
+  for (const Entry& entry : entries_) {
+    const auto ours = std::find_if(entry.defects.begin(), entry.defects.end(),
+                                   [](const DriverDefect& defect) { return defect.is_ours; });
+    if (ours != entry.defects.end() && std::find(profile.begin(), profile.end(), entry.device.id) != profile.end()) {
+      refused.push_back({entry.device.id, "Its driver computes generated code wrongly (" + ours->name +
+                                              "), so it runs none. " + ours->reason});
+    }
+  }
+  return refused;
+}
+
+std::vector<std::string> DeviceTable::DefectNotes(const std::vector<ExecutorSummary::NativeNode>& nodes) const {
+  constexpr size_t kNodesNamedMax = 5;
+  std::vector<std::string> notes;
+  for (const Entry& entry : entries_) {
+    std::string faults;
+    for (const DriverDefect& defect : entry.defects) {
+      faults += defect.is_ours ? "" : " " + defect.name + ": " + defect.reason;
+    }
+    std::string names;
+    size_t count = 0;
+    for (const ExecutorSummary::NativeNode& node : nodes) {
+      const bool is_for_it = std::find(node.devices.begin(), node.devices.end(), entry.device.id) != node.devices.end();
+      if (is_for_it && ++count <= kNodesNamedMax) {
+        names += (names.empty() ? "\"" : ", \"") + node.name + "\"";
+      }
+    }
+    if (faults.empty() || count == 0) {
+      continue;
+    }
+    names += count > kNodesNamedMax ? " and " + std::to_string(count - kNodesNamedMax) + " more" : "";
+    notes.push_back("The driver of " + entry.device.id + " (" + entry.device.name +
+                    ") is known to compute some modules that are written for it wrongly, perhaps those of " +
+                    (count == 1 ? "node " : "nodes ") + names + "." + faults);
+  }
+  return notes;
+}
+
+std::vector<std::pair<std::string, std::string>> DeviceTable::DriverDevices() const {
+  std::vector<std::pair<std::string, std::string>> devices;
+  for (const Entry& entry : entries_) {
+    if (HasDriver(entry.device.id) && entry.state == State::kReady) {
+      devices.emplace_back(entry.device.id, entry.device.name + "\n" + entry.device.silicon);
+    }
+  }
+  return devices;
+}
+
 bool DeviceTable::IsSettling() const {
   return std::any_of(entries_.begin(), entries_.end(),
                      [](const Entry& entry) { return entry.state == State::kFenced && entry.strikes == 0; });
@@ -223,6 +287,12 @@ std::vector<v1::Device> DeviceTable::Describe() const {
                  : entry.state == State::kFenced ? v1::Device::STATE_PROBING
                                                  : v1::Device::STATE_BROKEN);
     to.set_detail(entry.detail);
+    for (const DriverDefect& defect : entry.defects) {
+      v1::DriverDefect& said = *to.add_defects();
+      said.set_name(defect.name);
+      said.set_reason(defect.reason);
+      said.set_in_generated_code(defect.is_ours);
+    }
     for (const v1::Device& earlier : described) {
       if (!from.silicon.empty() && earlier.id() != from.id && earlier.silicon() == from.silicon) {
         to.set_memory_shared_with(earlier.id());

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -47,6 +48,16 @@ class DeviceTable {
   Time NextProbe() const;
   void OnProbed(const std::string& id, const Status& outcome, Time now);
 
+  // What a driver device was seen to compute wrongly, until it is tried out anew. Unknown ids change nothing.
+  void SetDefects(std::string_view id, std::vector<DriverDefect> defects);
+  // Devices of `profile` that are to run none of the code that our emitters make, each with a sentence.
+  std::vector<BrokenDevice> EmittedRefused(const std::vector<std::string>& profile) const;
+  // A sentence for each device with defects in modules that were written for it and leaves that have such. `nodes` are
+  // an executor's word.
+  std::vector<std::string> DefectNotes(const std::vector<ExecutorSummary::NativeNode>& nodes) const;
+  // Devices with a driver that are there: (id, what tells one driver and device from another).
+  std::vector<std::pair<std::string, std::string>> DriverDevices() const;
+
   // For executors that start now: the ids of usable devices as CreateDevice takes them, the CPU first. With "auto",
   // emulated devices only of families that have no other: they are there for what nothing else runs.
   std::vector<std::string> Profile() const;
@@ -69,6 +80,7 @@ class DeviceTable {
     ExecutorDevice device;
     State state = State::kReady;
     std::string detail;
+    std::vector<DriverDefect> defects;
     uint32_t strikes = 0;
     bool is_probing = false;
     Time probe_at{0};

@@ -57,6 +57,56 @@ TEST_F(DeviceTableTest, ProfilesHoldWhatWorks) {
   EXPECT_EQ(many.Profile().size(), DeviceTable::kProfileMax);
 }
 
+// What a driver computes wrongly shows with the device and in what graphs with modules written for it are told; a
+// device that is wrong about our own code runs none of it.
+TEST_F(DeviceTableTest, DefectsAreSaid) {
+  DeviceTable table = Make("auto");
+  const std::vector<ExecutorSummary::NativeNode> nodes = {{"outer/blur", "blur.cl", {"opencl:0", "opencl:1"}},
+                                                          {"sharpen", "sharpen.spv", {"vulkan:0"}}};
+  EXPECT_TRUE(table.DefectNotes(nodes).empty());
+  EXPECT_THAT(table.DriverDevices(), ::testing::SizeIs(3));
+  table.SetDefects("opencl:1", {{"wrapped-address", "It loses a wrap-around.", false}, {"ours", "It is slow.", true}});
+  table.SetDefects("opencl:9", {{"nowhere", "There is no such device.", false}});
+  const std::vector<std::string> notes = table.DefectNotes(nodes);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("The driver of opencl:1"));
+  EXPECT_THAT(notes[0], HasSubstr("node \"outer/blur\". wrapped-address: It loses a wrap-around."));
+  EXPECT_THAT(notes[0], ::testing::Not(HasSubstr("sharpen")));
+  EXPECT_THAT(notes[0], ::testing::Not(HasSubstr("slow")));
+  const std::vector<v1::Device> shown = table.Describe();
+  ASSERT_EQ(shown[2].id(), "opencl:1");
+  ASSERT_EQ(shown[2].defects_size(), 2);
+  EXPECT_EQ(shown[2].defects(0).name(), "wrapped-address");
+  EXPECT_FALSE(shown[2].defects(0).in_generated_code());
+  EXPECT_TRUE(shown[2].defects(1).in_generated_code());
+  EXPECT_TRUE(table.EmittedRefused({"cpu", "opencl:0"}).empty());
+  const std::vector<BrokenDevice> refused = table.EmittedRefused({"cpu", "opencl:0", "opencl:1"});
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].id, "opencl:1");
+  EXPECT_THAT(refused[0].detail, HasSubstr("computes generated code wrongly (ours)"));
+  // Until it has been tried out again the same driver is believed no more than before; another one is.
+  ProbedDevices again{{Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")}, {}};
+  table.SetFound("opencl", again);
+  EXPECT_EQ(table.EmittedRefused({"opencl:1"}).size(), 1u);
+  again.devices[1].name = "A new driver";
+  table.SetFound("opencl", again);
+  EXPECT_TRUE(table.EmittedRefused({"opencl:1"}).empty());
+}
+
+// Many nodes make no long record.
+TEST_F(DeviceTableTest, NotesOfManyNodesAreShort) {
+  DeviceTable table = Make("auto");
+  table.SetDefects("opencl:0", {{"wrapped-address", "It loses a wrap-around.", false}});
+  std::vector<ExecutorSummary::NativeNode> nodes;
+  for (int i = 0; i < 100; ++i) {
+    nodes.push_back({"node-" + std::to_string(i), "m.cl", {"opencl:0"}});
+  }
+  const std::vector<std::string> notes = table.DefectNotes(nodes);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("\"node-4\" and 95 more."));
+  EXPECT_THAT(notes[0], ::testing::Not(HasSubstr("node-5")));
+}
+
 // Emulated devices are there for families that have nothing else, unless the list names them.
 TEST_F(DeviceTableTest, EmulatedDevicesAreFallbacks) {
   ExecutorDevice emulated = Device("vulkan:1", "cpu");

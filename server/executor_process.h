@@ -43,6 +43,7 @@ struct SpawnRequest {
   uint32_t sandbox_level_min = 0;               // With the configuration's.
   bool without_device_nodes = false;            // No device of the profile is a GPU.
   bool has_driver = false;  // A device of the profile does its work elsewhere than on this process's time.
+  std::vector<BrokenDevice> emitted_refused;           // As ExecutorOptions::emitted_refused.
   std::function<void(const ExecutorUsage&)> on_usage;  // As ExecutorOptions::on_usage.
 };
 
@@ -56,6 +57,8 @@ class ExecutorSpawner {
   // The devices of a backend on this machine ("cpu", "opencl"; "opencl:1" for one), found by a sandboxed probe, which
   // tries each; blocks for up to 10 s.
   virtual StatusOr<ProbedDevices> Probe(const std::string& backend) = 0;
+  // Which known defects the driver of "opencl:0" shows, found by a sandboxed probe as well; blocks for up to 40 s.
+  virtual StatusOr<std::vector<DriverDefect>> ProbeDefects(const std::string&) { return std::vector<DriverDefect>(); }
   // Ends a probe in progress and refuses further ones: the daemon stops. Any thread.
   virtual void StopProbes() {}
   // Which device profile the next tenants' executors will have: processes that wait for them are started. Any thread.

@@ -25,6 +25,7 @@ namespace hpvm {
 namespace {
 
 constexpr Duration kProbeWithin = std::chrono::seconds(10);
+constexpr Duration kDefectsWithin = std::chrono::seconds(40);  // More than it gives itself.
 
 class LinkProcess final : public ExecutorProcess {
  public:
@@ -159,8 +160,21 @@ class LinkSpawner final : public ExecutorSpawner {
   }
 
   StatusOr<ProbedDevices> Probe(const std::string& backend) override {
+    return WithProbe<StatusOr<ProbedDevices>>([&](const auto& on_spawned) {
+      return hpvm::ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);
+    });
+  }
+  StatusOr<std::vector<DriverDefect>> ProbeDefects(const std::string& device) override {
+    return WithProbe<StatusOr<std::vector<DriverDefect>>>([&](const auto& on_spawned) {
+      return hpvm::ProbeDefects(Options().program, device, kDefectsWithin, on_spawned);
+    });
+  }
+
+  // Runs `ask` with what it is to call for the process that it starts: recorded, and ended when the daemon stops.
+  template <typename Answer, typename Ask>
+  Answer WithProbe(const Ask& ask) {
     int pid = -1;
-    const auto on_spawned = [&](int spawned) -> Status {
+    const std::function<Status(int)> on_spawned = [&](int spawned) -> Status {
       pid = spawned;
       HPVMD_RETURN_IF_ERROR(folder_.Record(spawned));
       std::lock_guard lock(mutex_);
@@ -171,13 +185,13 @@ class LinkSpawner final : public ExecutorSpawner {
       probe_.reset(static_cast<int>(syscall(SYS_pidfd_open, spawned, 0)));
       return absl::OkStatus();
     };
-    StatusOr<ProbedDevices> devices = ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);
+    Answer answer = ask(on_spawned);
     if (pid >= 0) {
       folder_.Forget(pid);
     }
     std::lock_guard lock(mutex_);
     probe_.reset();
-    return devices;
+    return answer;
   }
 
   void StopProbes() override {
@@ -212,6 +226,7 @@ class LinkSpawner final : public ExecutorSpawner {
     options.waits_for_starved = !request.has_driver;
     options.sandbox_level_min = std::max(options.sandbox_level_min, request.sandbox_level_min);
     options.without_device_nodes = request.without_device_nodes;
+    options.emitted_refused = request.emitted_refused;
     if (request.stop_grace > Duration{0}) {
       options.stop_grace = request.stop_grace;
     }

@@ -33,18 +33,46 @@ constexpr uint64_t kMsMax = INT_MAX - 1;  // Beyond is for ever.
 // A method of this service; does not compile for one that is not in the table.
 consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Hpvm/", name); }
 
-// A call that the core answers later. It goes on when the client cancels: what it prepares or stores is kept for the
-// next call.
+grpc::Status AnswerOf(const Outcome& outcome) {
+  const Status sent = HPVMD_FAILPOINT("service.answer");
+  return ToGrpc(sent.ok() ? outcome : Outcome(sent));
+}
+
+// A call that the core answers later. It goes on when the client cancels: what it stores is kept for the next call.
 class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<DeferredCall> {
  public:
   void Begin() {}
   std::function<void(const Outcome&)> Finisher() {
-    return [self = shared_from_this()](const Outcome& outcome) {
-      const Status sent = HPVMD_FAILPOINT("service.answer");
-      self->Finish(ToGrpc(sent.ok() ? outcome : Outcome(sent)));
-    };
+    return [self = shared_from_this()](const Outcome& outcome) { self->Finish(AnswerOf(outcome)); };
   }
   void OnDone() override { ReleaseSelf(); }
+};
+
+// What a client no longer waits for is not compiled to the end.
+class PrepareCall final : public grpc::ServerUnaryReactor, public SelfOwned<PrepareCall> {
+ public:
+  explicit PrepareCall(Core& core) : core_(core) {}
+  void Begin() {}
+  void Start(const TenantRef& tenant, const v1::PrepareGraphRequest& request, v1::PrepareGraphResponse* response) {
+    const uint64_t id = core_.PrepareGraph(
+        tenant, request, response,
+        [self = shared_from_this()](const Outcome& outcome) { self->Finish(AnswerOf(outcome)); });
+    id_.store(id);
+    if (cancelled_.load()) {
+      core_.CancelPrepare(id);
+    }
+  }
+  void OnCancel() override {
+    // Start stores the id and then looks at the flag; one of the two sees the other.
+    cancelled_.store(true);
+    core_.CancelPrepare(id_.load());
+  }
+  void OnDone() override { ReleaseSelf(); }
+
+ private:
+  Core& core_;
+  std::atomic<uint64_t> id_{0};
+  std::atomic<bool> cancelled_{false};
 };
 
 class Service final : public v1::Hpvm::CallbackService {
@@ -89,13 +117,13 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
                                          v1::PrepareGraphResponse* response) override {
-    DeferredCall* call = DeferredCall::Create();
+    PrepareCall* call = PrepareCall::Create(core_);
     StatusOr<TenantRef> tenant = TenantOf(*context, Method("PrepareGraph"), request->ByteSizeLong());
     const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
     if (!status.ok()) {
       call->Finish(ToGrpc(status));
     } else {
-      core_.PrepareGraph(*tenant, *request, response, call->Finisher());
+      call->Start(*tenant, *request, response);
     }
     return call;
   }

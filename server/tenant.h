@@ -3,12 +3,14 @@
 #ifndef HPVMD_SERVER_TENANT_H_
 #define HPVMD_SERVER_TENANT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -26,6 +28,7 @@
 #include "server/identity/tenant_policy.h"
 #include "server/jobs/blob_folder.h"
 #include "server/jobs/dependencies.h"
+#include "server/module_breaker.h"
 #include "server/outcome.h"
 #include "server/sandbox_facts.h"
 #include "server/segment_pool.h"
@@ -54,9 +57,18 @@ struct Preparation {
   bool validated = false;                      // An executor has accepted it: the summary is set.
   v1::GraphSummary summary;
   v1::Diagnostics warnings;
+  std::vector<NativeUse> native;  // Once validated: modules that run as their author made them, each once a device.
   uint64_t used = 0;  // A counter, for dropping the least recently used.
   using Waiter = std::function<void(CoreScope&, const Outcome&)>;
-  std::vector<Waiter> waiters;
+  struct Wait {
+    Waiter then;
+    std::function<bool()> is_wanted;  // Empty: until the end.
+  };
+  std::vector<Wait> waits;
+  // To be ended, since nobody waits any more; and the request, 0 until known: written by the sender without the mutex,
+  // as `stop` is read by it.
+  std::atomic<bool> stop{false};
+  std::atomic<RequestId> request{0};
   // Outputs that were too large to be inline when the inputs had these shapes: memory goes along with the next such
   // run at once.
   std::vector<TensorShape> last_inputs;
@@ -80,12 +92,17 @@ struct ExecutorSlot {
   enum class State : uint8_t { kDown, kStarting, kUp } state = State::kDown;
   uint64_t epoch = 0;                     // Counts executors; 0: none yet.
   std::vector<std::string> profile;       // The devices of the executor of this epoch.
+  std::vector<BrokenDevice> emitted_refused;  // Of the profile, as SpawnRequest has them.
   std::shared_ptr<ExecutorProcess> port;  // kUp only. Shared with calls in progress, which run without the mutex.
   bool is_ready = false;                  // It has opened its devices.
   bool ended = false;                     // The one of this epoch ended before it was installed; why:
   Status end_status;
   std::vector<Preparation::Waiter> waiting;  // For kUp.
-  CrashBreaker breaker;
+  CrashBreaker breaker;                      // Of ends that nothing explains.
+  // Of all ends, with a higher limit: modules of one's own crash for themselves, but not without end.
+  CrashBreaker breaker_of_all;
+  ModuleBreaker modules;
+  std::set<NativeUse> in_flight;             // With which this epoch's ended.
   Time ready_at{0};                          // When is_ready was set.
   // Why the last one refused to serve, its sandbox being weaker than demanded; held until then, or until the demand or
   // the configuration changes.

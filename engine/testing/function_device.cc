@@ -2,13 +2,12 @@
 #include "engine/testing/function_device.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <shared_mutex>
-#include <thread>
 #include <utility>
+
+#include "backends/shared/lane_thread.h"
 
 namespace hpvm::testing {
 namespace {
@@ -74,23 +73,6 @@ class FunctionDevice final : public Device {
     info_.host_visible = options_.host_visible;
     info_.runs_inline = options_.runs_inline;
     info_.has_copy_lanes = options_.has_copy_lanes;
-    if (!options_.runs_inline) {
-      for (size_t lane = 0; lane < (options_.has_copy_lanes ? kLanes : 1); ++lane) {
-        threads_[lane] = std::thread([this, lane] { Serve(queues_[lane]); });
-      }
-    }
-  }
-  ~FunctionDevice() override {
-    {
-      std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) {
-      if (thread.joinable()) {
-        thread.join();
-      }
-    }
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -121,6 +103,9 @@ class FunctionDevice final : public Device {
     if (spec.shared != nullptr && options_.fails_to_import) {
       return Unimplemented("The driver does not import this memory.");
     }
+    if (options_.commands_left != nullptr && options_.commands_left->load() == 0) {
+      return Unavailable("The device is lost.");
+    }
     counts_.exported += spec.is_exported ? 1 : 0;
     counts_.imported += spec.shared != nullptr ? 1 : 0;
     if (spec.import == nullptr && spec.shared == nullptr && spec.bytes > options_.driver_bytes_max - held_) {
@@ -131,49 +116,19 @@ class FunctionDevice final : public Device {
   StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return CreateHostTimeline(hub_); }
 
   Status Submit(const Submission& submission) override {
+    if (options_.submissions_left != nullptr && !CountDown(*options_.submissions_left)) {
+      return Unavailable("The device takes nothing further.");
+    }
     if (options_.runs_inline) {
-      Settle(submission, RunAll(submission));
+      Settle(submission, AwaitAndRun(submission));
       return absl::OkStatus();
     }
-    {
-      std::lock_guard lock(mutex_);
-      for (const TimelinePoint& point : submission.signals) {
-        // It may not fail before what was submitted for it has ended, so nothing is added once it has.
-        if (Status failure; Poll(point, &failure) == PointState::kFailed) {
-          return failure;
-        }
-      }
-      queues_[options_.has_copy_lanes ? static_cast<size_t>(submission.lane) : 0].push_back(submission);
-    }
-    changed_.notify_all();
-    return absl::OkStatus();
+    return lanes_[options_.has_copy_lanes ? static_cast<size_t>(submission.lane) : 0].Submit(submission);
   }
 
  private:
-  void Serve(std::deque<Submission>& queue) {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return closing_ || !queue.empty(); });
-      if (queue.empty()) {
-        return;
-      }
-      const Submission submission = queue.front();
-      queue.pop_front();
-      lock.unlock();
-      const Status status = RunAll(submission);
-      lock.lock();
-      if (!status.ok()) {
-        DropFollowers(submission, queue);
-      }
-      Settle(submission, status);
-    }
-  }
-
-  // The caller may free what they name once the timeline that they share has failed.
-  static void DropFollowers(const Submission& failed, std::deque<Submission>& queue) {
-    std::erase_if(queue, [&](const Submission& other) {
-      return other.signals[0].timeline == failed.signals[0].timeline;
-    });
+  LaneThread::Runner Runner() {
+    return [this](const Submission& submission) { return RunAll(submission); };
   }
 
   static void Settle(const Submission& submission, const Status& status) {
@@ -186,10 +141,15 @@ class FunctionDevice final : public Device {
     }
   }
 
-  Status RunAll(const Submission& submission) {
+  Status AwaitAndRun(const Submission& submission) {
     for (const TimelinePoint& wait : submission.waits) {
       HPVMD_RETURN_IF_ERROR(wait.timeline->Wait(wait.value, kNever));
     }
+    return RunAll(submission);
+  }
+
+  // Of a submission whose wait points are reached.
+  Status RunAll(const Submission& submission) {
     if (submission.stop != nullptr && submission.stop->load() != 0) {
       return Cancelled("The submission was stopped before it started.");
     }
@@ -198,7 +158,7 @@ class FunctionDevice final : public Device {
       std::shared_lock alive(loss_mutex_, std::defer_lock);
       if (options_.commands_left != nullptr) {
         alive.lock();
-        if (!CountDown()) {
+        if (!CountDown(*options_.commands_left)) {
           alive.unlock();
           return Lose(submission);
         }
@@ -220,9 +180,9 @@ class FunctionDevice final : public Device {
   }
 
   // False at the moment of the loss, and ever after.
-  bool CountDown() {
-    int64_t left = options_.commands_left->load();
-    while (left > 0 && !options_.commands_left->compare_exchange_weak(left, left - 1)) {
+  static bool CountDown(std::atomic<int64_t>& count) {
+    int64_t left = count.load();
+    while (left > 0 && !count.compare_exchange_weak(left, left - 1)) {
     }
     return left != 0;
   }
@@ -318,10 +278,7 @@ class FunctionDevice final : public Device {
   DeviceInfo info_;
   std::shared_mutex loss_mutex_;  // Shared: a command runs. Exclusive: the memory becomes garbage.
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::array<std::deque<Submission>, kLanes> queues_;  // Guarded by mutex_.
-  bool closing_ = false;                               // Guarded by mutex_.
-  std::array<std::thread, kLanes> threads_;
+  std::array<LaneThread, kLanes> lanes_{LaneThread(Runner()), LaneThread(Runner()), LaneThread(Runner())};
 };
 
 }  // namespace
@@ -332,12 +289,20 @@ std::unique_ptr<Device> CreateFunctionDevice(Hub& hub, const KernelFunctions& fu
 }
 
 StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request, Time deadline) {
-  {
-    std::lock_guard lock(mutex_);
-    last = request;
-  }
+  std::lock_guard lock(mutex_);
+  last = request;
   compiles.fetch_add(1);
   CompileOutcome outcome;
+  if (request.stop != nullptr && request.stop->load() != 0) {
+    return Cancelled("The compile was cancelled.");
+  }
+  if (over_limit[request.target].contains(request.entry)) {
+    outcome.limit = ResourceExhausted("Compiling takes more processor time than this server's limit (1 s).");
+    outcome.diagnostics.push_back(
+        {.severity = Severity::kError, .place = "m", .offset = {}, .message = Message(outcome.limit)});
+    outcome.cpu = std::chrono::seconds(1);
+    return outcome;
+  }
   auto refused_here = refused.find(request.target);
   if (!functions_.contains(request.entry) ||
       (refused_here != refused.end() && refused_here->second.contains(request.entry))) {
@@ -353,6 +318,7 @@ StatusOr<CompileOutcome> FunctionCompiler::Compile(const CompileRequest& request
   artifact.entry = request.entry;
   artifact.function_names = {request.entry};
   artifact.uses_barrier = barrier_entries.contains(request.entry);
+  artifact.gpu.is_native = native_entries.contains(request.entry);
   if (const auto known = bounds.find(request.entry); known != bounds.end()) {
     artifact.bounds = known->second;
   }

@@ -53,9 +53,11 @@ struct FunctionDeviceOptions {
   GpuTarget gpu{};
   uint64_t driver_bytes_max = ~uint64_t{0};  // The driver refuses to have more than this in its buffers at once.
   bool has_copy_lanes = false;  // A thread for each lane. Only where submissions run on threads.
-  // Commands that still run before the device is lost: its memory is garbage then, and every submission fails with
-  // kUnavailable. Negative: never. Borrowed; null: never.
+  // Commands that still run before the device is lost: its memory is garbage then, and every submission and
+  // every allocation fails with kUnavailable. Negative: never. Borrowed; null: never.
   std::atomic<int64_t>* commands_left = nullptr;
+  // Submissions that are still taken; Submit fails with kUnavailable then. Otherwise as commands_left.
+  std::atomic<int64_t>* submissions_left = nullptr;
   // Memory shared between devices; what exports_memory promises may fail.
   bool exports_memory = false, imports_memory = false, fails_to_import = false;
 };
@@ -80,8 +82,10 @@ class FunctionCompiler final : public CompilerService {
   // The last request, of a test that compiles one thing at a time.
   CompileRequest last;
   std::set<std::string> barrier_entries;                  // Artifacts that say they use barriers.
+  std::set<std::string> native_entries;                   // And that they are modules written for the device.
   std::map<std::string, ir::BoundsProgram> bounds;        // By entry: what artifacts say of their offsets.
-  std::map<ArtifactKind, std::set<std::string>> refused;  // Refused for that kind of artifact only.
+  std::map<ArtifactKind, std::set<std::string>> refused;     // Refused for that kind of artifact only.
+  std::map<ArtifactKind, std::set<std::string>> over_limit;  // A limit of the compiler's ends these, after a second.
 
  private:
   std::mutex mutex_;

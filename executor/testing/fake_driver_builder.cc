@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -69,8 +70,16 @@ StatusOr<DriverBinary> Build(const DriverBuild& build) {
   }
   if (build.options == "hang") {
     while (true) {
-      pause();
+      poll(nullptr, 0, 1000);  // Not pause, which the filter refuses: that would spin.
     }
+  }
+  if (build.options == "spin") {
+    while (true) {
+      asm volatile("");
+    }
+  }
+  if (build.options == "starve") {
+    poll(nullptr, 0, 900);
   }
   if (build.options == "eat") {
     std::vector<void*> blocks;
@@ -111,6 +120,7 @@ int main(int argc, char** argv) {
   options.cache_bytes_max = 4096;
   options.memory_bytes_max = strtoull(argv[2], nullptr, 10) << 20;
   options.build_max = std::chrono::milliseconds(500);
+  options.build_wall_max = std::chrono::milliseconds(1500);
   options.idle_max = std::chrono::milliseconds(300);
   const std::string load = argv[3];
   options.driver.load = [load]() -> hpvm::Status {

@@ -87,7 +87,8 @@ class ExecutorFixture : public ::testing::Test {
   }
 
   StatusOr<PrepareReply> Prepare(const PrepareInput& input) {
-    return Await<PrepareReply>([&](auto done) { link_->Prepare(input, std::move(done)); });
+    StatusOr<PrepareReply> reply = Await<PrepareReply>([&](auto done) { link_->Prepare(input, std::move(done)); });
+    return reply.ok() && !reply->status.ok() ? reply->status : std::move(reply);
   }
   StatusOr<RunReply> Run(const RunInput& input) {
     return Await<RunReply>([&](auto done) { link_->Run(input, std::move(done)); });

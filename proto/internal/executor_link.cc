@@ -910,12 +910,9 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
       }
       pending.on_started();
       return absl::OkStatus();
-    case Envelope::kPrepared: {
-      const Status status = GetStatus(incoming_.prepared().status());
-      std::get<PrepareDone>(pending.done)(status.ok() ? StatusOr<PrepareReply>(DecodePrepared(incoming_.prepared()))
-                                                      : StatusOr<PrepareReply>(status));
+    case Envelope::kPrepared:
+      std::get<PrepareDone>(pending.done)(DecodePrepared(incoming_.prepared()));
       return absl::OkStatus();
-    }
     case Envelope::kShapes: {
       const Status status = GetStatus(incoming_.shapes().status());
       using Shapes = StatusOr<std::vector<OutputTensor>>;

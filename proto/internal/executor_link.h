@@ -73,6 +73,11 @@ struct ExecutorCosts {
   bool more = false;  // There are other kernels.
 };
 
+// There, and of no use.
+struct BrokenDevice {
+  std::string id, detail;
+};
+
 struct ExecutorOptions {
   std::string program;           // Path of hpvm-executor.
   std::string compiler_program;  // Path of hpvm-compiler; empty: beside `program`.
@@ -97,6 +102,8 @@ struct ExecutorOptions {
   uint32_t tasks_max = 0;           // Of its own user; 0: no limit.
   bool has_cgroup = false;          // `on_spawned` puts it into one of its own.
   bool without_device_nodes = false;  // No device of the profile needs a GPU's.
+  // Devices of the profile that run no code of our emitters, each with a sentence.
+  std::vector<BrokenDevice> emitted_refused;
   uint32_t jobs_max = 0;            // 0: the executor's default.
   uint64_t document_bytes_max = 0;  // 0: base/limits.h's default; so below.
   uint32_t nodes_max = 0, edges_max = 0;
@@ -128,9 +135,10 @@ struct ExecutorDevice {
   std::string gpu_target;  // As WriteGpuTarget writes it; empty for what is no GPU's.
 };
 
-// There, and of no use.
-struct BrokenDevice {
-  std::string id, detail;
+// What a driver computes wrongly.
+struct DriverDefect {
+  std::string name, reason;
+  bool is_ours = false;  // In code that our emitters make; else in modules written for the device.
 };
 
 struct ExecutorReady {
@@ -177,15 +185,21 @@ struct ExecutorSummary {
   std::vector<std::string> devices;
   bool streaming = false;
   std::vector<std::string> fast_math_nodes;  // The first ones.
+  struct NativeNode {
+    std::string name, module;
+    std::vector<std::string> devices;
+  };
+  std::vector<NativeNode> native_nodes;  // Leaves of modules written for their devices; the first ones.
   Duration parse{0}, compile{0}, load{0};
   uint32_t compiled = 0, from_cache = 0;
 };
 
 struct PrepareReply {
+  Status status;  // Not OK: the world failed, or a limit of the executor's (kResourceExhausted) ended it.
   Diagnostics diagnostics;
   uint64_t diagnostics_omitted = 0;
-  std::optional<ExecutorSummary>
-      summary;  // Empty exactly when the diagnostics have errors; then the handle stays free.
+  // Empty exactly when the status is not OK or the diagnostics have errors; then the handle stays free.
+  std::optional<ExecutorSummary> summary;
   uint64_t compile_cpu_ns = 0;  // Of the compiler's processes, as the executor says.
 };
 
@@ -228,6 +242,7 @@ struct RunInput {
   std::vector<RotationInput> rotations;
   std::string until;   // An output that ends the repetitions when it is not zero; empty: none.
   Duration within{0};  // 0: no deadline.
+  bool is_last_chance = false;  // No attempt follows: the executor tries nothing out with it.
   uint32_t node_records_max = 1000;
   bool log = false;                       // Answer with what the kernels said.
   uint32_t inline_bytes_max = 256 * 1024;  // One inline output's; larger ones make the reply say needs_memory.
@@ -325,8 +340,8 @@ class ExecutorLink {
   // Each returns the id for Cancel; 0 when the request was not sent, and then `done` is called with why, as always on
   // the hub's thread: kInvalidArgument for inputs outside the limits of protocol.h, kResourceExhausted when too many
   // requests wait.
+  // Here and below a status instead of a reply only when the executor was lost or the request not sent.
   RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done);
-  // A status instead of a reply only when the executor was lost or the request not sent.
   RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done);
   // Shapes of the outputs for the shapes of `inputs` (their data is not looked at). kInvalidArgument when they do not
   // fit.
@@ -376,6 +391,9 @@ struct ProbedDevices {
 StatusOr<ProbedDevices> ProbeDevices(const std::string& program, const std::string& backend,
                                      Duration within = std::chrono::seconds(10),
                                      const std::function<Status(int pid)>& on_spawned = nullptr);
+// Asks `program --probe-defects=DEVICE`; as ProbeDevices otherwise.
+StatusOr<std::vector<DriverDefect>> ProbeDefects(const std::string& program, const std::string& device, Duration within,
+                                                 const std::function<Status(int pid)>& on_spawned = nullptr);
 
 }  // namespace hpvm
 

@@ -146,6 +146,7 @@ Status EncodeRun(const RunInput& input, EncodedRequest* request) {
     added->set_input(rotation.input);
   }
   run->set_until(input.until);
+  run->set_is_last_chance(input.is_last_chance);
   run->set_deadline_ns(static_cast<uint64_t>(std::max<int64_t>(input.within.count(), 0)));
   run->set_node_records_max(std::min(input.node_records_max, kNodeRecordsMax));
   run->set_inline_bytes_max(std::min(input.inline_bytes_max, kInlineBytesMax));
@@ -197,6 +198,11 @@ internal::Envelope EncodeHello(const ExecutorOptions& options) {
   hello->set_spill_bytes_max(options.spill_bytes_max);
   hello->set_host_bytes_max(options.host_bytes_max);
   hello->set_device_bytes_max(options.device_bytes_max);
+  for (const BrokenDevice& refused : options.emitted_refused) {
+    internal::RefusedDevice* to = hello->add_emitted_refused();
+    to->set_id(refused.id);
+    to->set_reason(refused.detail);
+  }
   return envelope;
 }
 
@@ -217,6 +223,7 @@ ExecutorReady DecodeReady(const internal::Ready& ready) {
 
 PrepareReply DecodePrepared(const internal::Prepared& prepared) {
   PrepareReply reply;
+  reply.status = GetStatus(prepared.status());
   for (const internal::Diagnostic& item : prepared.diagnostics()) {
     Diagnostic diagnostic;
     diagnostic.severity = item.warning() ? Severity::kWarning : Severity::kError;
@@ -244,6 +251,9 @@ PrepareReply DecodePrepared(const internal::Prepared& prepared) {
   summary.devices.assign(from.devices().begin(), from.devices().end());
   summary.streaming = from.streaming();
   summary.fast_math_nodes.assign(from.fast_math_nodes().begin(), from.fast_math_nodes().end());
+  for (const internal::NativeNode& node : from.native_nodes()) {
+    summary.native_nodes.push_back({node.name(), node.module(), {node.devices().begin(), node.devices().end()}});
+  }
   summary.parse = Nanoseconds(from.parse_ns());
   summary.compile = Nanoseconds(from.compile_ns());
   summary.load = Nanoseconds(from.load_ns());

@@ -108,6 +108,12 @@ Status CheckHello(const internal::Hello& hello, size_t fds) {
   for (const std::string& backend : hello.backends()) {
     HPVMD_RETURN_IF_ERROR(check.Name("backends", backend));
   }
+  HPVMD_RETURN_IF_ERROR(
+      check.Count("emitted_refused", static_cast<uint64_t>(hello.emitted_refused_size()), kDevicesMax));
+  for (const internal::RefusedDevice& refused : hello.emitted_refused()) {
+    HPVMD_RETURN_IF_ERROR(check.Name("emitted_refused.id", refused.id()));
+    HPVMD_RETURN_IF_ERROR(check.Text("emitted_refused.reason", refused.reason(), kTextBytesMax));
+  }
   HPVMD_RETURN_IF_ERROR(check.Count("cpu_threads", hello.cpu_threads(), 1024));
   HPVMD_RETURN_IF_ERROR(check.Count("jobs_max", hello.jobs_max(), 64));
   if (fds != DescriptorsOf(hello)) {
@@ -267,6 +273,12 @@ Status CheckReady(const internal::Ready& ready) {
       }
     }
   }
+  HPVMD_RETURN_IF_ERROR(check.Count("defects", static_cast<uint64_t>(ready.defects_size()), kDefectsMax));
+  for (const internal::DriverDefect& defect : ready.defects()) {
+    HPVMD_RETURN_IF_ERROR(check.NotZero("the length of defects.name", defect.name().size()));
+    HPVMD_RETURN_IF_ERROR(check.Text("defects.name", defect.name(), 64));
+    HPVMD_RETURN_IF_ERROR(check.Text("defects.reason", defect.reason(), kTextBytesMax));
+  }
   HPVMD_RETURN_IF_ERROR(check.Count("sandbox_level", ready.sandbox_level(), 4));
   return check.Text("sandbox_detail", ready.sandbox_detail(), kTextBytesMax);
 }
@@ -318,6 +330,17 @@ Status CheckPrepared(const internal::Prepared& prepared) {
       check.Count("summary.fast_math_nodes", static_cast<uint64_t>(summary.fast_math_nodes_size()), kFastNodesMax));
   for (const std::string& node : summary.fast_math_nodes()) {
     HPVMD_RETURN_IF_ERROR(check.Text("summary.fast_math_nodes", node, kTextBytesMax));
+  }
+  HPVMD_RETURN_IF_ERROR(
+      check.Count("summary.native_nodes", static_cast<uint64_t>(summary.native_nodes_size()), kFastNodesMax));
+  for (const internal::NativeNode& node : summary.native_nodes()) {
+    HPVMD_RETURN_IF_ERROR(check.Text("summary.native_nodes.name", node.name(), kTextBytesMax));
+    HPVMD_RETURN_IF_ERROR(check.Text("summary.native_nodes.module", node.module(), kNameBytesMax));
+    HPVMD_RETURN_IF_ERROR(
+        check.Count("summary.native_nodes.devices", static_cast<uint64_t>(node.devices_size()), kDevicesMax));
+    for (const std::string& device : node.devices()) {
+      HPVMD_RETURN_IF_ERROR(check.Name("summary.native_nodes.devices", device));
+    }
   }
   return absl::OkStatus();
 }

@@ -43,6 +43,7 @@ inline constexpr uint32_t kCheckerDevice = kDevicesMax;
 inline constexpr char kCheckerName[] = "checker";
 inline constexpr uint32_t kNodeRecordsMax = 10'000;
 inline constexpr uint32_t kFastNodesMax = 100;
+inline constexpr uint32_t kDefectsMax = 32;
 // What one message tells of costs; with long names it holds fewer (kCostsHeadBytesMax).
 inline constexpr uint32_t kCostsMax = 1000;
 inline constexpr uint32_t kTransferCostsMax = 64;

@@ -20,17 +20,18 @@ struct FakeExecutor {
   struct PrepareCall {
     uint64_t handle = 0;
     std::vector<std::string> modules;
-    std::function<void(StatusOr<PrepareReply>)> done;   // Empty: answered.
+    std::function<void(StatusOr<PrepareReply>)> done;  // Empty: answered.
     bool check = false;
   };
   struct RunCall {
     RequestId id = 0;
     uint64_t handle = 0;
-    std::vector<std::string> inputs;              // Bytes of each, read when sent.
-    std::vector<OutputTarget> outputs;            // Descriptors are borrowed: valid while the run is.
+    std::vector<std::string> inputs;    // Bytes of each, read when sent.
+    std::vector<OutputTarget> outputs;  // Descriptors are borrowed: valid while the run is.
     Duration within{0};
     std::function<void(StatusOr<RunReply>)> done;
     bool log = false;
+    bool is_last_chance = false;
   };
 
   void AnswerPrepare(PrepareReply reply) {
@@ -75,7 +76,7 @@ struct FakeExecutor {
   uint32_t sandbox_level_min = 0;
   bool without_device_nodes = false;
   std::function<void(const ExecutorReady&)> on_ready;
-  std::deque<PrepareCall> prepares;   // A deque: answers may add calls.
+  std::deque<PrepareCall> prepares;  // A deque: answers may add calls.
   std::deque<RunCall> runs;
   std::vector<RequestId> cancels;
   std::vector<uint64_t> released, forgotten;
@@ -114,8 +115,8 @@ class FakeProcess final : public ExecutorProcess {
     return state_->next_id++;
   }
   RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
-    FakeExecutor::RunCall call{state_->next_id++, input.handle, {}, input.outputs, input.within, std::move(done),
-                               input.log};
+    FakeExecutor::RunCall call{state_->next_id++, input.handle,    {},        input.outputs,
+                               input.within,      std::move(done), input.log, input.is_last_chance};
     for (const InputTensor& tensor : input.inputs) {
       std::string bytes(tensor.bytes.begin(), tensor.bytes.end());
       if (tensor.memory.has_value()) {
@@ -184,9 +185,9 @@ class FakeSpawner final : public ExecutorSpawner {
     return *executors.back();
   }
 
-  std::function<void()> settle;   // Called before a test looks: what is pending elsewhere happens first.
-  Status failure;                 // Of the next spawns.
-  Status end_at_once;   // The next executors end before Spawn returns.
+  std::function<void()> settle;  // Called before a test looks: what is pending elsewhere happens first.
+  Status failure;                // Of the next spawns.
+  Status end_at_once;            // The next executors end before Spawn returns.
   std::vector<std::shared_ptr<FakeExecutor>> executors;
 };
 

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which known defects a device's driver shows: `hpvm-executor --probe-defects=opencl:0`.
+#ifndef HPVMD_EXECUTOR_DEFECT_PROBES_H_
+#define HPVMD_EXECUTOR_DEFECT_PROBES_H_
+
+#include <string>
+
+#include "base/status.h"
+
+namespace hpvm {
+
+// Runs each probe of backends/gpu/known_defects.h that concerns the device in a forked process, locked down as a
+// builder is; where one kills the driver that is its answer, and the next has a new process. Prints a JSON line for
+// each probe, and sends what showed as Ready if kExecutorSocket is a socket. Processor and wall time are bounded. With
+// one thread.
+Status RunDefectProbes(const std::string& device);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_EXECUTOR_DEFECT_PROBES_H_

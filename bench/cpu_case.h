@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <variant>
@@ -71,6 +72,8 @@ struct CpuCase {
   uint64_t samples = 20'000;  // How many elements of an output are compared with `reference`.
   // The element of output `array` (its index in `arrays`), computed in another way than the kernel's.
   std::function<double(size_t array, uint64_t index)> reference{};
+  // How far that element may be off when its sum is taken in any order, with or without contraction. May be empty.
+  std::function<double(size_t array, uint64_t index)> error_bound{};
 };
 
 enum class CpuSize : uint8_t {
@@ -88,6 +91,15 @@ struct CpuCaseMaker {
 std::span<const CpuCaseMaker> PrkCases();
 std::span<const CpuCaseMaker> ParboilCases();
 std::span<const CpuCaseMaker> OtherCases();
+// The error of an inner product of `terms` in type T, of which `magnitudes` is the sum of the terms' magnitudes: n u /
+// (1
+// - n u) times that sum, for n operations of unit roundoff u (N. Higham, "Accuracy and Stability of Numerical
+// Algorithms", section 3.1).
+template <typename T>
+double InnerProductBound(uint64_t terms, double magnitudes) {
+  const double roundings = static_cast<double>(terms) * std::numeric_limits<T>::epsilon() / 2;
+  return roundings / (1 - roundings) * magnitudes;
+}
 // C = A B; A is m by k, B is k by n.
 CpuCase MakeSgemmOf(uint64_t m, uint64_t n, uint64_t k);
 

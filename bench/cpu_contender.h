@@ -32,6 +32,8 @@ class CpuContender {
   virtual std::string chosen() const { return ""; }
   // Its threads keep a processor busy for a while after a run.
   virtual bool spins() const { return false; }
+  // A library's function of its own, which sums in whichever order it likes: CpuCase::error_bound holds for it.
+  virtual bool is_library() const { return false; }
   // Launches it again until it has settled (variants are measured, sizes tried); at most about `seconds`.
   virtual Status Settle(double seconds);
 

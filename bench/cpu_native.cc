@@ -55,6 +55,7 @@ class OpenBlasContender final : public CpuContender {
  public:
   OpenBlasContender(const CpuCase& problem, void* function) : CpuContender("openblas", problem), function_(function) {}
   bool spins() const override { return true; }
+  bool is_library() const override { return true; }
 
  private:
   StatusOr<double> Launch() override {

@@ -339,6 +339,14 @@ CpuCase MakeSgemmOf(uint64_t m, uint64_t n, uint64_t k) {
     }
     return sum;
   };
+  c.error_bound = [a = c.arrays[0].initial.as<float>(), b = c.arrays[1].initial.as<float>(), n, k](size_t,
+                                                                                                   uint64_t at) {
+    double magnitudes = 0;
+    for (uint64_t p = 0; p < k; ++p) {
+      magnitudes += std::abs(static_cast<double>(a[at / n * k + p]) * b[p * n + at % n]);
+    }
+    return InnerProductBound<float>(k, magnitudes);
+  };
   return c;
 }
 

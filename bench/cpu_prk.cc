@@ -95,6 +95,14 @@ CpuCase MakeDgemm(CpuSize size) {
     }
     return static_cast<double>(sum);
   };
+  c.error_bound = [a = c.arrays[0].initial.as<double>(), b = c.arrays[1].initial.as<double>(),
+                   out = c.arrays[2].initial.as<double>(), n, k](size_t, uint64_t at) {
+    double magnitudes = std::abs(out[at]);
+    for (uint64_t p = 0; p < k; ++p) {
+      magnitudes += std::abs(a[at / n * k + p] * b[p * n + at % n]);
+    }
+    return InnerProductBound<double>(k + 1, magnitudes);
+  };
   return c;
 }
 

@@ -20,12 +20,15 @@ double Element(const CpuContender& contender, const CpuArray& array, size_t inde
   return array.type == ElementType::kF32 ? read(0.0f) : array.type == ElementType::kF64 ? read(0.0) : read(int32_t{0});
 }
 
-bool Agrees(const CpuCase& problem, double value, double expected) {
+bool Agrees(double value, double expected, double allowed) {
   if (std::isnan(expected) || std::isnan(value)) {
     return std::isnan(expected) && std::isnan(value);
   }
-  return value == expected ||
-         std::abs(value - expected) <= problem.tolerance * std::max(std::abs(expected), problem.magnitude);
+  return value == expected || std::abs(value - expected) <= allowed;
+}
+
+double ToleranceOf(const CpuCase& problem, double expected) {
+  return problem.tolerance * std::max(std::abs(expected), problem.magnitude);
 }
 
 // Counts elements that differ; remembers the first.
@@ -72,6 +75,7 @@ std::vector<uint64_t> Samples(uint64_t count, uint64_t samples) {
 }  // namespace
 
 std::string CompareWithReference(const CpuCase& problem, const CpuContender& contender) {
+  const bool uses_bound = contender.is_library() && problem.error_bound;
   for (size_t i = 0; i < problem.arrays.size(); ++i) {
     const CpuArray& array = problem.arrays[i];
     if (array.access == Access::kIn) {
@@ -81,7 +85,8 @@ std::string CompareWithReference(const CpuCase& problem, const CpuContender& con
     const std::vector<uint64_t> samples = Samples(array.count, problem.samples);
     for (uint64_t at : samples) {
       const double value = Element(contender, array, i, at), expected = problem.reference(i, at);
-      if (!Agrees(problem, value, expected)) {
+      const double allowed = uses_bound ? problem.error_bound(i, at) : ToleranceOf(problem, expected);
+      if (!Agrees(value, expected, allowed)) {
         differences.Add(at, value, expected);
       }
     }
@@ -105,7 +110,7 @@ std::string CompareAll(const CpuCase& problem, const CpuContender& contender, co
       const double value = Element(contender, array, i, at), expected = Element(other, array, i, at);
       const bool same = std::memcmp(contender.data(i) + at * width, other.data(i) + at * width, width) == 0 ||
                         (std::isnan(value) && std::isnan(expected));
-      if (!same && (bitwise || !Agrees(problem, value, expected))) {
+      if (!same && (bitwise || !Agrees(value, expected, ToleranceOf(problem, expected)))) {
         differences.Add(at, value, expected);
       }
     }

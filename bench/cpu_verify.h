@@ -9,7 +9,8 @@
 
 namespace hpvm::bench {
 
-// Compares samples of every output with the case's reference. Empty when all is well, else a sentence about the worst.
+// Compares samples of every output with the case's reference: within its tolerance, or of a library within its error
+// bound. Empty when all is well, else a sentence about the worst.
 std::string CompareWithReference(const CpuCase& problem, const CpuContender& contender);
 // Compares every element with another contender's: to the bit (what is not a number equals itself whatever its
 // payload), or within the case's tolerance.

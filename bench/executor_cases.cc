@@ -62,6 +62,7 @@ class ExecutorContender final : public GraphPeer {
     std::promise<StatusOr<PrepareReply>> answer;
     link_->Prepare(input, [&](StatusOr<PrepareReply> reply) { answer.set_value(std::move(reply)); });
     HPVMD_ASSIGN_OR_RETURN(PrepareReply reply, answer.get_future().get());
+    HPVMD_RETURN_IF_ERROR(reply.status);
     return ToStatus(reply.diagnostics);
   }
 

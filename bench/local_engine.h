@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "backends/gpu/forced_variant.h"
 #include "base/status.h"
 #include "bench/processes.h"
 #include "compiler/learnt.h"
@@ -32,6 +33,9 @@ class LocalEngine final : private ModuleSource {
     uint32_t cpu_threads = 0;                    // Of device "cpu"; 0: as many as the machine has.
     graph::Limits graph_limits{};
     uint64_t device_bytes_max = 0;               // EngineOptions::device_bytes_max.
+    // What compiles yield is kept there and shared with every process that names the same folder; empty: nowhere.
+    std::string cache_folder{};
+    gpu::ForcedVariant* gpu_forced = nullptr;  // DeviceOptions::gpu_forced.
     // Puts something around each device; may be empty.
     std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap{};
   };

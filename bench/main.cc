@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvm-bench: what the machinery costs and how quick kernels are, beside peers that do the same work.
 //
-//   hpvm-bench overhead [--json] [--only CASE]...
+//   hpvm-bench overhead [--json] [--only CASE]... [--quick]
 //   hpvm-bench cpu [--json] [--filter NAME]... [--quick | --check] [--peer NAME]... [--seconds S]
 //   hpvm-bench service [--json] [--filter NAME]... [--quick]
 //   hpvm-bench tenants [--json] [--filter NAME]... [--quick]
 //   hpvm-bench sched [--json] [--filter NAME]... [--quick]
 //   hpvm-bench gpu [--json] [--filter NAME]... [--quick | --check] [--device ID]... [--seconds S]
+//   hpvm-bench compare BASE [--json] [--only BENCHMARK[/PART]]... [--pairs N]
 //
 // Exit code 0 when every case of the list (or every one asked for) was measured and verified, 1 otherwise, 2 for a
 // wrong command line.
@@ -17,6 +18,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/compare.h"
 #include "bench/cpu_measure.h"
 #include "bench/gpu_run.h"
 #include "bench/registry.h"
@@ -53,7 +55,7 @@ bool RunCase(const std::vector<Case>& cases, const std::string& name, bool json)
   return MeasureAndPrint(*c, json);
 }
 
-int Overhead(bool json, const std::vector<std::string>& only) {
+int Overhead(bool json, bool quick, const std::vector<std::string>& only) {
   const std::vector<std::string> names = OverheadCaseNames();
   for (const std::string& name : only) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
@@ -66,7 +68,7 @@ int Overhead(bool json, const std::vector<std::string>& only) {
     std::printf("%-34s %-20s %12s  peers\n", "case", "metric", "ours");
   }
   bool good = true;
-  for (const std::string& name : only.empty() ? names : only) {
+  for (const std::string& name : !only.empty() ? only : quick ? QuickOverheadCaseNames() : names) {
     good = RunCase(cases, name, json) && good;
   }
   return good ? 0 : 1;
@@ -88,9 +90,20 @@ int main(int argc, char** argv) {
   std::vector<std::string> only;
   overhead->add_flag("--json", json, "One JSON object a line.");
   overhead->add_option("--only", only, "Only these cases.");
+  bool quick = false, check = false;
+  overhead->add_flag("--quick", quick, "Seven of the cases.");
+  CLI::App* compare =
+      app.add_subcommand("compare", "The short forms of all of them, of this build and another in pairs.");
+  hpvm::bench::CompareOptions compare_options;
+  compare->add_option("BASE", compare_options.base, "The other build's folder.")->required();
+  compare->add_flag("--json", compare_options.json, "One JSON object a line.");
+  compare->add_option("--only", compare_options.only,
+                      "Only \"cpu\", or of it what has \"nstream\" in its name: \"cpu/nstream\".");
+  compare->add_option("--pairs", compare_options.pairs, "Runs of each build.")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   CLI::App* cpu = app.add_subcommand("cpu", "Kernels on the processor, beside OpenMP, PoCL and OpenBLAS.");
   hpvm::bench::CpuOptions cpu_options;
-  bool quick = false, check = false;
   cpu->add_flag("--json", cpu_options.json, "One JSON object a line.");
   cpu->add_option("--filter", cpu_options.filters, "Only cases with this in their names.");
   CLI::Option* quick_flag = cpu->add_flag("--quick", quick, "Smaller sizes, about a minute.");
@@ -154,6 +167,9 @@ int main(int argc, char** argv) {
     return hpvm::bench::RunTenants(service_options, command);
   }
 #endif
+  if (*compare) {
+    return hpvm::bench::RunCompare(compare_options, command);
+  }
   if (*cpu) {
     cpu_options.size = size;
     return hpvm::bench::RunCpu(cpu_options, command);
@@ -165,5 +181,5 @@ int main(int argc, char** argv) {
     gpu_options.size = size;
     return hpvm::bench::RunGpu(gpu_options, command);
   }
-  return hpvm::bench::Overhead(json, only);
+  return hpvm::bench::Overhead(json, quick, only);
 }

@@ -19,6 +19,10 @@ std::vector<std::string> OverheadCaseNames() {
   return names;
 }
 
+std::vector<std::string> QuickOverheadCaseNames() {
+  return {"chain/10000", "wide/10000", "dag/10000", "chain/10000/executor", "run/1", "run/64", "parse/10000"};
+}
+
 StatusOr<Measurement> MeasureInterleaved(Better better, const std::vector<Contender>& contenders, int rounds) {
   Measurement best;
   for (int round = -1; round < rounds; ++round) {

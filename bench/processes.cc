@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -76,6 +77,36 @@ int Process::Stop(Duration within) {
     usleep(1'000);
   }
   return -1;
+}
+
+RunOutput RunAndRead(const std::string& program, const std::vector<std::string>& arguments) {
+  std::vector<char*> words{const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) {
+    words.push_back(const_cast<char*>(argument.c_str()));
+  }
+  words.push_back(nullptr);
+  int ends[2];
+  HPVMD_CHECK(pipe2(ends, O_CLOEXEC) == 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  pid_t pid = -1;
+  const int error = posix_spawn(&pid, words[0], &actions, nullptr, words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  RunOutput output;
+  char piece[4096];
+  for (ssize_t got = 0;
+       error == 0 && ((got = read(ends[0], piece, sizeof(piece))) > 0 || (got < 0 && errno == EINTR));) {
+    output.text.append(piece, static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  }
+  close(ends[0]);
+  int status = 0;
+  if (error == 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status)) {
+    output.code = WEXITSTATUS(status);
+  }
+  return output;
 }
 
 std::string ProgramFolder() { return std::filesystem::read_symlink("/proc/self/exe").parent_path().string(); }

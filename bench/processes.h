@@ -44,6 +44,14 @@ class Process {
   int pid_;
 };
 
+// What a program that was run to its end wrote to standard output (standard error stays what it is), and its exit code;
+// -1: it could not be started, or a signal ended it.
+struct RunOutput {
+  int code = -1;
+  std::string text;
+};
+RunOutput RunAndRead(const std::string& program, const std::vector<std::string>& arguments);
+
 // The folder of the running program, where the others are.
 std::string ProgramFolder();
 

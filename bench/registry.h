@@ -52,6 +52,8 @@ void AddDaemonCases(std::vector<Case>& cases);
 
 // Every case of the suite, in order; the command fails when one is missing or not verified.
 std::vector<std::string> OverheadCaseNames();
+// Those of its short form.
+std::vector<std::string> QuickOverheadCaseNames();
 
 }  // namespace hpvm::bench
 

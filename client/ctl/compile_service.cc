@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The compiler stops a compile that takes longer than its own limit; this is for one that does not answer at all.
-constexpr Duration kAnswerMax = std::chrono::seconds(limits::kCompileSecondsMax + 20);
+constexpr Duration kAnswerMax = std::chrono::seconds(kCompileWallSecondsMax + 20);
 
 StatusOr<std::string> CompilerProgram() {
   if (const char* named = getenv("HPVM_COMPILER"); named != nullptr) {
@@ -45,7 +45,7 @@ class CompilerProcess {
   }
 
   // The end of the socket that the service takes.
-  StatusOr<UniqueFd> Start(const std::optional<LocalCache>& cache, bool has_kernel_il) {
+  StatusOr<UniqueFd> Start(const std::optional<LocalCache>& cache, bool has_opencl) {
     HPVMD_ASSIGN_OR_RETURN(const std::string program, CompilerProgram());
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -54,8 +54,8 @@ class CompilerProcess {
     UniqueFd ours(ends[0]), theirs(ends[1]);
     SpawnOptions spawn;
     spawn.arguments = {program, "--socket", "3", "--children", "1"};
-    if (has_kernel_il) {
-      spawn.arguments.push_back("--kernel-il");
+    if (has_opencl) {
+      spawn.arguments.push_back("--opencl");
     }
     if (cache.has_value()) {
       spawn.arguments.insert(spawn.arguments.end(), {"--cache", cache->folder});
@@ -70,8 +70,9 @@ class CompilerProcess {
   SpawnedProcess process_;
 };
 
-bool TranslatesKernels(const CompileRequest& request) {
-  return request.module_kind == ModuleKind::kSpirv && request.target == ArtifactKind::kOpenCl;
+// Modules that are native to OpenCL devices.
+bool IsNativeOpenCl(const CompileRequest& request) {
+  return request.module_kind != ModuleKind::kWasm && request.target == ArtifactKind::kOpenCl;
 }
 
 // By asking for the kernel as a run would: what was learnt comes with it. Nothing of it is worth a failure.
@@ -95,7 +96,7 @@ StatusOr<CompileOutcome> CompileHere(const CompileRequest& request, std::optiona
     cache = OpenLocalCache();
   }
   CompilerProcess process;
-  HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, process.Start(cache, TranslatesKernels(request)));
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, process.Start(cache, IsNativeOpenCl(request)));
   // Without a cache nothing is kept, so that any key will do.
   const std::unique_ptr<CompilerService> service =
       ConnectCompiler(std::move(socket), cache.has_value() ? cache->key : ArtifactKey{});

@@ -138,6 +138,7 @@ StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::
   report.job = job.id();
   report.state = StateText(job.state());
   report.prepare = job.prepare();
+  report.defects.assign(job.defects().begin(), job.defects().end());
   report.timing = job.timing();
   report.nodes_run = job.nodes_run();
   HPVMD_RETURN_IF_ERROR(FetchOutputs(client, job, options, &report));

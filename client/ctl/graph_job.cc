@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/ctl/graph_job.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
 
+#include "client/ctl/scalar_word.h"
 #include "client/ctl/words.h"
 
 #include "base/diagnostic.h"
@@ -105,7 +107,10 @@ StatusOr<int64_t> ParseInteger(const std::string& text, const std::string& name)
   int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return InvalidArgument("The value of symbol \"" + name + "\" (" + text + ") is not a 64-bit integer.");
+    return InvalidArgument("The value of symbol \"" + name + "\" (" + text +
+                           ") is not a 64-bit integer. Numbers with fractions come from inputs of rank 0, which a "
+                           "scalar names: \"value\": {\"input\": \"" +
+                           name + "\"}.");
   }
   return value;
 }
@@ -132,6 +137,34 @@ Status ReadModules(const std::string& document_file, GraphJob* job) {
   return absl::OkStatus();
 }
 
+// `word` is a file, or a number for an input of rank 0.
+StatusOr<Tensor> ReadInput(const GraphJob& job, const graph::Port& port, const std::string& word) {
+  if (port.shape.empty() && IsScalarWord(word)) {
+    StatusOr<Tensor> tensor = ScalarTensor(port.type, word);
+    return tensor.ok() ? std::move(tensor) : While(tensor.status(), "reading input \"" + port.name + "\"");
+  }
+  HPVMD_ASSIGN_OR_RETURN(Tensor tensor, ReadTensorFile(word, HintFor(job.graph, port, job.symbols)));
+  HPVMD_RETURN_IF_ERROR(While(CheckInput(port, tensor), "reading \"" + word + "\""));
+  return tensor;
+}
+
+// A symbol's value; or, as authors need not know which of both a name is, a number for an input of rank 0.
+Status ReadSymbol(const std::string& word, GraphJob* job) {
+  HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--symbol"));
+  const std::vector<std::string>& symbols = job->graph.symbols;
+  const StatusOr<const graph::Port*> input = FindPort(job->graph, graph::Access::kIn, pair.first);
+  const bool is_symbol = std::find(symbols.begin(), symbols.end(), pair.first) != symbols.end();
+  if (is_symbol || !input.ok() || !(*input)->shape.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(job->symbols[pair.first], ParseInteger(pair.second, pair.first));
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(Tensor tensor, ReadInput(*job, **input, pair.second));
+  if (!job->inputs.emplace(pair.first, std::move(tensor)).second) {
+    return InvalidArgument("Input \"" + pair.first + "\" is given twice.");
+  }
+  return absl::OkStatus();
+}
+
 Status ReadInputs(const GraphArguments& arguments, GraphJob* job) {
   for (const std::string& word : arguments.inputs) {
     HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--input"));
@@ -146,8 +179,7 @@ Status ReadInputs(const GraphArguments& arguments, GraphJob* job) {
       }
       continue;
     }
-    HPVMD_ASSIGN_OR_RETURN(Tensor tensor, ReadTensorFile(pair.second, HintFor(job->graph, *port, job->symbols)));
-    HPVMD_RETURN_IF_ERROR(While(CheckInput(*port, tensor), "reading \"" + pair.second + "\""));
+    HPVMD_ASSIGN_OR_RETURN(Tensor tensor, ReadInput(*job, *port, pair.second));
     if (!job->inputs.emplace(pair.first, std::move(tensor)).second) {
       return InvalidArgument("Input \"" + pair.first + "\" is given twice.");
     }
@@ -188,8 +220,7 @@ StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
   job.graph = *std::move(parsed.graph);
   job.repeat = arguments.repeat;
   for (const std::string& word : arguments.symbols) {
-    HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--symbol"));
-    HPVMD_ASSIGN_OR_RETURN(job.symbols[pair.first], ParseInteger(pair.second, pair.first));
+    HPVMD_RETURN_IF_ERROR(ReadSymbol(word, &job));
   }
   for (const std::string& word : arguments.outputs) {
     HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--output"));

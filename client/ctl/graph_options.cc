@@ -13,13 +13,16 @@ void AddGraphOptions(CLI::App& command, GraphOptions& options) {
   GraphArguments& arguments = options.arguments;
   command.add_option("graph", arguments.document, "The graph document; - reads standard input")->required();
   command
-      .add_option("-i,--input", arguments.inputs, "NAME=FILE for each input: .npy, .npz[:array], .png, or raw bytes")
+      .add_option("-i,--input", arguments.inputs,
+                  "NAME=FILE for each input: .npy, .npz[:array], .png, or raw bytes; NAME=2.5 for one of rank 0")
       ->allow_extra_args(false);
   command
       .add_option("-O,--output", arguments.outputs,
                   "NAME=FILE for each output to write: .npy, .npz:array, .png, or raw bytes")
       ->allow_extra_args(false);
-  command.add_option("--symbol", arguments.symbols, "NAME=INTEGER for symbols that no input's shape fixes")
+  command
+      .add_option("--symbol", arguments.symbols,
+                  "NAME=INTEGER for symbols that no input's shape fixes; NAME=2.5 for an input of rank 0")
       ->allow_extra_args(false);
   command.add_option("--repeat", arguments.repeat, "Run this often with the same inputs, as one run")
       ->check(CLI::Range(1, 1'000'000))

@@ -247,6 +247,9 @@ std::string JobDetails(const v1::Job& job, int64_t now_ns) {
     lines.Add("output", OutputText(output));
   }
   lines.Add("log", LogSummary(job));
+  for (const std::string& sentence : job.defects()) {
+    lines.Add("note", sentence);
+  }
   lines.Add("dropped", job.dropped() ? "its outputs, log and request, to make room" : "");
   AddFailure(job, &lines);
   return job.id() + "\n" + lines.text_;

@@ -14,6 +14,7 @@
 #include "client/ctl/kernel_report.h"
 
 #include "base/hash.h"
+#include "graph/flatten.h"
 #include "graph/parse.h"
 
 namespace hpvm::ctl {
@@ -56,6 +57,7 @@ StatusOr<ParamSpec> ParseParam(const std::string& word, size_t index) {
     }
   }
   param.is_writable = kind != "in";
+  param.is_read = kind != "out";
   if (kind != "in" && kind != "out" && kind != "inout") {
     return InvalidArgument("--param takes [NAME=]KIND with one of in, out, inout, i32, i64, f32, f64, not \"" + word +
                            "\".");
@@ -105,22 +107,47 @@ std::string LeafNames(const graph::Graph& graph) {
   return names + (count > kNamedMax ? " and " + std::to_string(count - kNamedMax) + " more" : "");
 }
 
+// Without the numbers of replicas: "outer/leaf" of "outer[3]/leaf".
+std::string WithoutIndices(const std::string& path) {
+  std::string names;
+  int depth = 0;
+  for (const char c : path) {
+    depth += c == '[' ? 1 : 0;
+    if (depth == 0) {
+      names += c;
+    }
+    depth -= c == ']' && depth > 0 ? 1 : 0;
+  }
+  return names;
+}
+
+std::string PathOf(const graph::Graph& graph, size_t leaf) {
+  graph::FlatNode node;
+  node.leaf = graph::NodeId(static_cast<uint32_t>(leaf));
+  return WithoutIndices(graph::PathOf(graph, node));
+}
+
+// `name` is a leaf's name, or its path as records print it.
 StatusOr<const graph::Node*> FindLeaf(const graph::Graph& graph, const std::string& name) {
-  const graph::Node* found = nullptr;
-  size_t leaves = 0;
-  for (const graph::Node& node : graph.nodes) {
-    leaves += node.is_leaf ? 1 : 0;
-    if (node.is_leaf && (name.empty() || node.name == name)) {
-      found = found == nullptr ? &node : found;
+  const std::string wanted = WithoutIndices(name);
+  std::vector<size_t> found;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const graph::Node& node = graph.nodes[i];
+    if (node.is_leaf && (name.empty() || node.name == wanted || PathOf(graph, i) == wanted)) {
+      found.push_back(i);
     }
   }
-  if (found == nullptr) {
+  if (found.empty()) {
     return NotFound("The graph has no leaf node \"" + name + "\"; it has " + LeafNames(graph) + ".");
   }
-  if (name.empty() && leaves > 1) {
+  if (found.size() > 1 && name.empty()) {
     return InvalidArgument("The graph has several leaf nodes: name one with --node: " + LeafNames(graph) + ".");
   }
-  return found;
+  if (found.size() > 1) {
+    return InvalidArgument("The graph has " + std::to_string(found.size()) + " leaf nodes \"" + name +
+                           "\": say which with its path, as in \"" + PathOf(graph, found[0]) + "\".");
+  }
+  return &graph.nodes[found[0]];
 }
 
 ir::Type TypeOf(graph::ScalarType type) {
@@ -144,6 +171,7 @@ std::vector<ParamSpec> ParamsOf(const graph::Node& node) {
     if (index < node.ports.size()) {
       param.name = node.ports[index].name;
       param.is_writable = node.ports[index].access != graph::Access::kIn;
+      param.is_read = node.ports[index].access != graph::Access::kOut;
       continue;
     }
     const graph::Scalar& scalar = node.scalars[index - node.ports.size()];

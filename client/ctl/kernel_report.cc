@@ -67,12 +67,11 @@ std::string Describe(const CpuVariant& variant) {
   return text + (variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "");
 }
 
-std::string Describe(const ir::KernelParam& param) {
-  if (param.is_buffer) {
-    return "\"" + param.name + "\" " + (param.is_writable ? "inout" : "in");
-  }
-  return "\"" + param.name + "\" " + std::string(ir::Name(param.type));
+std::string_view KindOf(const ir::KernelParam& param) {
+  return !param.is_buffer ? ir::Name(param.type) : !param.is_writable ? "in" : param.is_read ? "inout" : "out";
 }
+
+std::string Describe(const ir::KernelParam& param) { return "\"" + param.name + "\" " + std::string(KindOf(param)); }
 
 // Text lines of the files that debug information names.
 class Sources {
@@ -320,8 +319,7 @@ void PrintJson(const KernelExplanation& explanation) {
   json["parameters"] = Json::array();
   for (const ir::KernelParam& param : artifact.params) {
     json["parameters"].push_back(
-        {{"name", param.name},
-         {"kind", param.is_buffer ? (param.is_writable ? "inout" : "in") : ir::Name(param.type)}});
+        {{"name", param.name}, {"kind", KindOf(param)}});
   }
   json["parameters_guessed"] = explanation.is_inferred;
   json["variants"] = Json::array();

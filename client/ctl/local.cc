@@ -84,9 +84,11 @@ class LocalRun {
     return run;
   }
 
-  StatusOr<ExecutorSummary> Prepare(const GraphJob& job, const PrepareOptions& options) {
+  // `within`: 0 is as long as it takes.
+  StatusOr<ExecutorSummary> Prepare(const GraphJob& job, const PrepareOptions& options, Duration within) {
     PrepareInput input;
     input.handle = 1;
+    input.within = within;
     input.check = options.check;
     input.document.bytes = {reinterpret_cast<const uint8_t*>(job.document.data()), job.document.size()};
     if (!job.modules.hashes.empty()) {
@@ -99,6 +101,7 @@ class LocalRun {
     Answer<PrepareReply> answer;
     link_->Prepare(input, answer.Callback());
     HPVMD_ASSIGN_OR_RETURN(PrepareReply reply, answer.Wait());
+    HPVMD_RETURN_IF_ERROR(reply.status);
     if (!reply.summary.has_value()) {
       HPVMD_RETURN_IF_ERROR(ToStatus(reply.diagnostics));
       return Internal("The executor gave neither a summary nor a reason.");
@@ -235,9 +238,19 @@ std::optional<LocalCache> OpenLocalCache() {
   return cache;
 }
 
+RunOptions WithinDeadline(RunOptions options, Duration taken) {
+  if (const uint64_t deadline_ns = options.call.request.deadline_ns(); deadline_ns != 0) {
+    const auto taken_ns = static_cast<uint64_t>(taken.count());
+    options.call.request.set_deadline_ns(deadline_ns > taken_ns ? deadline_ns - taken_ns : 1);
+  }
+  return options;
+}
+
 StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options, const PrepareOptions& prepare) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<LocalRun> local, LocalRun::Start());
-  HPVMD_ASSIGN_OR_RETURN(ExecutorSummary summary, local->Prepare(job, prepare));
+  const Time begin = RealClock().Now();
+  const Duration within(static_cast<int64_t>(options.call.request.deadline_ns()));
+  HPVMD_ASSIGN_OR_RETURN(ExecutorSummary summary, local->Prepare(job, prepare, within));
   LocalOutcome outcome;
   outcome.graph = summary.name;
   outcome.prepare.set_parse_ns(static_cast<uint64_t>(summary.parse.count()));
@@ -245,7 +258,7 @@ StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& options
   outcome.prepare.set_load_ns(static_cast<uint64_t>(summary.load.count()));
   outcome.prepare.set_compiled(summary.compiled);
   outcome.prepare.set_from_cache(summary.from_cache);
-  HPVMD_ASSIGN_OR_RETURN(outcome.run, local->Run(job, options));
+  HPVMD_ASSIGN_OR_RETURN(outcome.run, local->Run(job, WithinDeadline(options, RealClock().Now() - begin)));
   return outcome;
 }
 

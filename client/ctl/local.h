@@ -29,7 +29,11 @@ struct LocalOutcome {
   RunOutcome run;
   v1::PrepareTiming prepare;
   std::string graph;
+  std::vector<std::string> defects{};  // GraphSummary::defects; drivers are not tried out for local runs.
 };
+
+// What is left of a run's deadline, if it has one, after preparing took so long of it: at least a nanosecond.
+RunOptions WithinDeadline(RunOptions options, Duration taken);
 
 // Compiled kernels are kept in $XDG_CACHE_HOME/hpvm (or ~/.cache/hpvm), for this user only. Errors as the daemon would
 // give them.

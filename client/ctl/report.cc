@@ -90,6 +90,7 @@ void PrintReportJson(const RunReport& report) {
     json["outputs"][name] = {{"tensor", output.description}, {"file", output.file}};
   }
   json["log"] = ToJson(report.log);
+  json["defects"] = report.defects;
   PrintJson(json);
 }
 
@@ -138,6 +139,9 @@ void PrintReport(const RunReport& report, Format format) {
   }
   if (report.traffic.lost_devices() != 0) {
     text += "devices that failed meanwhile: " + std::to_string(report.traffic.lost_devices()) + "\n";
+  }
+  for (const std::string& sentence : report.defects) {
+    text += Printable("note: " + sentence) + "\n";
   }
   for (const auto& [name, output] : report.outputs) {
     text += Printable("output " + name + ": " + output.description +
@@ -221,6 +225,22 @@ void PrintSubmitted(const v1::SubmitResponse& response, Format format) {
   }
 }
 
+// A line for each thing that a driver is known to compute wrongly.
+std::string DefectsText(const google::protobuf::RepeatedPtrField<v1::Device>& devices) {
+  std::string text;
+  for (const v1::Device& device : devices) {
+    for (const v1::DriverDefect& defect : device.defects()) {
+      text += Printable(device.id() +
+                        (defect.in_generated_code()
+                             ? " runs no generated code, because its driver computes some wrongly ("
+                             : " may compute modules that are written for it (OpenCL C, SPIR-V) wrongly (") +
+                        defect.name() + "): " + defect.reason()) +
+              "\n";
+    }
+  }
+  return text;
+}
+
 void PrintDevices(const v1::ListDevicesResponse& response, Format format) {
   const auto& devices = response.devices();
   if (format == Format::kJson) {
@@ -253,7 +273,7 @@ void PrintDevices(const v1::ListDevicesResponse& response, Format format) {
                     Without(v1::Device::State_Name(device.state()), "STATE_"), std::to_string(device.compute_units()),
                     BytesText(device.memory_bytes()), name});
   }
-  fputs(Table(rows).c_str(), stdout);
+  fputs((Table(rows) + DefectsText(devices)).c_str(), stdout);
   if (format == Format::kWide) {
     fputs(("\n" + SandboxText(response.sandbox())).c_str(), stdout);
   }

@@ -33,6 +33,7 @@ struct RunReport {
   };
   std::map<std::string, Output> outputs;
   v1::RunLog log;
+  std::vector<std::string> defects;  // GraphSummary::defects.
 };
 
 // "hpvmctl: warning: ..." on standard error.

@@ -21,16 +21,25 @@ struct Options {
 StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, const RunOptions& run,
                                    const PrepareOptions& prepare) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
-  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, client->Prepare(job.document, job.modules, TracedCall(), prepare));
+  const Time begin = RealClock().Now();
+  CallOptions preparing = TracedCall();
+  if (run.call.request.deadline_ns() != 0) {
+    preparing.timeout = Duration(static_cast<int64_t>(run.call.request.deadline_ns()));
+  }
+  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, client->Prepare(job.document, job.modules, preparing, prepare));
   for (const v1::Diagnostic& warning : prepared.warnings.items()) {
     PrintWarning(ToText(warning));
   }
-  StatusOr<RunOutcome> outcome = client->Run(prepared.handle, job.inputs, run);
+  StatusOr<RunOutcome> outcome =
+      client->Run(prepared.handle, job.inputs, WithinDeadline(run, RealClock().Now() - begin));
   client->Release(prepared.handle).IgnoreError();  // The run's outcome is what matters.
   if (!outcome.ok()) {
     return outcome.status();
   }
-  return LocalOutcome{*std::move(outcome), prepared.summary.timing(), prepared.summary.name()};
+  return LocalOutcome{*std::move(outcome),
+                      prepared.summary.timing(),
+                      prepared.summary.name(),
+                      {prepared.summary.defects().begin(), prepared.summary.defects().end()}};
 }
 
 Status Run(const Globals& globals, const Options& options, ExitCode* code) {
@@ -47,6 +56,7 @@ Status Run(const Globals& globals, const Options& options, ExitCode* code) {
   *code = report.log.findings_size() != 0 || report.log.findings_dropped() != 0 ? kFailed : kOk;
   report.graph = outcome.graph;
   report.prepare = outcome.prepare;
+  report.defects = outcome.defects;
   report.timing = outcome.run.timing;
   report.placements = outcome.run.placements;
   report.nodes_run = outcome.run.nodes_run;

@@ -115,6 +115,105 @@ HPVM_ATOMIC_UPDATE_(add_f64, double);
 #undef HPVM_ATOMICS_
 #undef HPVM_ATOMIC_UPDATE_
 
+/* The same for unsigned integers: hpvm_atomic_add_u32, hpvm_atomic_min_u64 and so on. */
+#define HPVM_UNSIGNED_UPDATE_(update, bits)                                                                        \
+  static inline uint##bits##_t hpvm_atomic_##update##_u##bits(volatile uint##bits##_t* at, uint##bits##_t value) { \
+    return (uint##bits##_t)hpvm_atomic_##update##_i##bits((volatile int##bits##_t*)at, (int##bits##_t)value);      \
+  }
+#define HPVM_UNSIGNED_ATOMICS_(bits)                                                                             \
+  static inline uint##bits##_t hpvm_atomic_load_u##bits(const volatile uint##bits##_t* at) {                      \
+    return (uint##bits##_t)hpvm_atomic_load_i##bits((const volatile int##bits##_t*)at);                           \
+  }                                                                                                              \
+  static inline void hpvm_atomic_store_u##bits(volatile uint##bits##_t* at, uint##bits##_t value) {               \
+    hpvm_atomic_store_i##bits((volatile int##bits##_t*)at, (int##bits##_t)value);                                 \
+  }                                                                                                              \
+  static inline uint##bits##_t hpvm_atomic_cmpxchg_u##bits(volatile uint##bits##_t* at, uint##bits##_t expected,  \
+                                                           uint##bits##_t value) {                               \
+    return (uint##bits##_t)hpvm_atomic_cmpxchg_i##bits((volatile int##bits##_t*)at, (int##bits##_t)expected,      \
+                                                       (int##bits##_t)value);                                    \
+  }                                                                                                              \
+  static inline uint##bits##_t hpvm_atomic_min_u##bits(volatile uint##bits##_t* at, uint##bits##_t value) {       \
+    return hpvm_atomic_min_u_i##bits(at, value);                                                                 \
+  }                                                                                                              \
+  static inline uint##bits##_t hpvm_atomic_max_u##bits(volatile uint##bits##_t* at, uint##bits##_t value) {       \
+    return hpvm_atomic_max_u_i##bits(at, value);                                                                 \
+  }                                                                                                              \
+  HPVM_UNSIGNED_UPDATE_(add, bits)                                                                               \
+  HPVM_UNSIGNED_UPDATE_(sub, bits)                                                                               \
+  HPVM_UNSIGNED_UPDATE_(and, bits)                                                                               \
+  HPVM_UNSIGNED_UPDATE_(or, bits)                                                                                \
+  HPVM_UNSIGNED_UPDATE_(xor, bits)                                                                               \
+  HPVM_UNSIGNED_UPDATE_(xchg, bits)
+HPVM_UNSIGNED_ATOMICS_(32)
+HPVM_UNSIGNED_ATOMICS_(64)
+
+/* The same for float and double. Compare-exchange compares bits: -0 is not +0, and a NaN equals itself. min and max
+ * order -0 before +0; neither the value nor what is there may be a NaN. */
+#define HPVM_REAL_ATOMICS_(bits, real)                                                                               \
+  static inline real hpvm_real_of_bits##bits##_(int##bits##_t value) {                                                \
+    real result;                                                                                                     \
+    __builtin_memcpy(&result, &value, sizeof(result));                                                               \
+    return result;                                                                                                   \
+  }                                                                                                                  \
+  static inline int##bits##_t hpvm_bits_of_real##bits##_(real value) {                                                \
+    int##bits##_t result;                                                                                            \
+    __builtin_memcpy(&result, &value, sizeof(result));                                                               \
+    return result;                                                                                                   \
+  }                                                                                                                  \
+  static inline real hpvm_atomic_load_f##bits(const volatile real* at) {                                              \
+    return hpvm_real_of_bits##bits##_(hpvm_atomic_load_i##bits((const volatile int##bits##_t*)at));                   \
+  }                                                                                                                  \
+  static inline void hpvm_atomic_store_f##bits(volatile real* at, real value) {                                       \
+    hpvm_atomic_store_i##bits((volatile int##bits##_t*)at, hpvm_bits_of_real##bits##_(value));                        \
+  }                                                                                                                  \
+  static inline real hpvm_atomic_xchg_f##bits(volatile real* at, real value) {                                        \
+    return hpvm_real_of_bits##bits##_(                                                                               \
+        hpvm_atomic_xchg_i##bits((volatile int##bits##_t*)at, hpvm_bits_of_real##bits##_(value)));                    \
+  }                                                                                                                  \
+  static inline real hpvm_atomic_cmpxchg_f##bits(volatile real* at, real expected, real value) {                      \
+    return hpvm_real_of_bits##bits##_(hpvm_atomic_cmpxchg_i##bits((volatile int##bits##_t*)at,                        \
+                                                                  hpvm_bits_of_real##bits##_(expected),              \
+                                                                  hpvm_bits_of_real##bits##_(value)));               \
+  }                                                                                                                  \
+  /* Bits of numbers that are not negative order as signed integers do, those of negative ones the other way. */     \
+  static inline real hpvm_atomic_min_f##bits(volatile real* at, real value) {                                         \
+    int##bits##_t word = hpvm_bits_of_real##bits##_(value);                                                          \
+    return hpvm_real_of_bits##bits##_(                                                                               \
+        word >= 0 ? hpvm_atomic_min_s_i##bits((volatile int##bits##_t*)at, word)                                      \
+                  : (int##bits##_t)hpvm_atomic_max_u_i##bits((volatile uint##bits##_t*)at, (uint##bits##_t)word));    \
+  }                                                                                                                  \
+  static inline real hpvm_atomic_max_f##bits(volatile real* at, real value) {                                         \
+    int##bits##_t word = hpvm_bits_of_real##bits##_(value);                                                          \
+    return hpvm_real_of_bits##bits##_(                                                                               \
+        word >= 0 ? hpvm_atomic_max_s_i##bits((volatile int##bits##_t*)at, word)                                      \
+                  : (int##bits##_t)hpvm_atomic_min_u_i##bits((volatile uint##bits##_t*)at, (uint##bits##_t)word));    \
+  }
+HPVM_REAL_ATOMICS_(32, float)
+HPVM_REAL_ATOMICS_(64, double)
+
+#undef HPVM_UNSIGNED_UPDATE_
+#undef HPVM_UNSIGNED_ATOMICS_
+#undef HPVM_REAL_ATOMICS_
+
+/* Short vectors, for records and arithmetic by element: hpvm_f32x4 v; v.x, v.xy, v * 2, v[i]. As large as their
+ * elements together, and aligned to their size, as hosts' SIMD types are; buffers begin at multiples of 64 KiB. */
+#define HPVM_VECTOR_(name, type, count) typedef type hpvm_##name __attribute__((ext_vector_type(count)))
+#define HPVM_VECTORS_(name, type) \
+  HPVM_VECTOR_(name##x2, type, 2); \
+  HPVM_VECTOR_(name##x4, type, 4)
+HPVM_VECTORS_(f32, float);
+HPVM_VECTORS_(f64, double);
+HPVM_VECTORS_(i32, int32_t);
+HPVM_VECTORS_(u32, uint32_t);
+HPVM_VECTORS_(i64, int64_t);
+HPVM_VECTORS_(u64, uint64_t);
+HPVM_VECTORS_(i16, int16_t);
+HPVM_VECTORS_(u16, uint16_t);
+HPVM_VECTORS_(i8, int8_t);
+HPVM_VECTORS_(u8, uint8_t);
+#undef HPVM_VECTORS_
+#undef HPVM_VECTOR_
+
 /* Mathematics: hpvm_exp_f32 (float), hpvm_exp_f64 (double) and so on, with C's meaning and the same bits on every
  * device. README.md has the error bounds. */
 #define HPVM_MATH_(name, f32, f64)                                                           \

@@ -1,22 +1,27 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds release, and runs every test through ctest; then a short subset under AddressSanitizer and
 # UndefinedBehaviorSanitizer, and the fuzzers for a few seconds each from their seed corpora.
-#   tests/run.sh [--fast] [--long] [--reliability]
+#   tests/run.sh [--fast] [--long] [--reliability] [--repeat] [--compiler]
 #     --fast          release tests only
 #     --long          also the whole suite under the dev preset, ThreadSanitizer, the clang build, and longer fuzzing
 #     --reliability   also the long forms of what tests jobs, about three hours on two cores: 100,000 simulated worlds, every fault of the
 #                     store's script, each seeded bug caught, 1,000 kills, 100 drains, 1,000 reloads, half an hour of chaos; logs go to
 #                     tests/sim/logs and tests/chaos/logs
+#     --repeat        also every fast test 50 times, and 50 times beside a load of eight processes: several hours on two cores; the log
+#                     goes to tests/repeat/logs
+#     --compiler      also the long forms of what tests the compiler: each seeded bug caught, in a build of its own
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-fast=0 long=0 reliability=0
+fast=0 long=0 reliability=0 repeat=0 compiler=0
 for argument in "$@"; do
   case "$argument" in
     --fast) fast=1 ;;
     --long) long=1 ;;
     --reliability) reliability=1 ;;
-    *) echo "usage: tests/run.sh [--fast] [--long] [--reliability]" >&2; exit 2 ;;
+    --repeat) repeat=1 ;;
+    --compiler) compiler=1 ;;
+    *) echo "usage: tests/run.sh [--fast] [--long] [--reliability] [--repeat] [--compiler]" >&2; exit 2 ;;
   esac
 done
 
@@ -73,5 +78,13 @@ if [ "$reliability" -eq 1 ]; then
   /usr/bin/python3 tests/chaos/chaos.py build/release/bin --kills 1000 --drains 100 --reloads 1000 --soak 30 --log "tests/chaos/logs/$day.log"
   step "The attack lab, long"
   /usr/bin/python3 tests/lab/lab.py build/release --full --log "tests/lab/logs/$day.log"
+fi
+if [ "$repeat" -eq 1 ]; then
+  step "Every fast test 50 times, and 50 times beside a load"
+  /usr/bin/python3 tests/repeat/repeat.py build/release --log "tests/repeat/logs/$(date +%Y-%m-%d).log"
+fi
+if [ "$compiler" -eq 1 ]; then
+  step "Seeded bugs of the compiler"
+  /usr/bin/python3 tests/mutants/mutants.py --build build/compiler_mutants --jobs "$(nproc)" --log tests/mutants/logs/mutants.log
 fi
 printf '\n%s passed, 0 failed\n' "$passed"

@@ -38,7 +38,7 @@ const std::vector<Case>& Cases() {
       {"variadic", {}},
       {"sorting", {}},
       {"statics", {}},
-      {"histogram", {}, ir::TrapCode::kNone, /*y_is_output=*/false},
+      {"histogram", {}},
       {"reduction", {}},
       {"scan", {}},
       {"tiles", {}},

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler/ir/text.h"
+#include "tests/audit.h"
 #include "tests/conformance/conformance.h"
 
 #ifdef HPVMD_HAVE_LLVM_BACK
@@ -80,21 +81,23 @@ StatusOr<Artifact> CompileModule(ir::Module module, const Device& device) {
     case ArtifactKind::kCpuImage: {
       InitializeLlvm();
       HPVMD_ASSIGN_OR_RETURN(const CpuTarget target, HostCpuTarget());
-      return EmitCpuImage(module, target);
+      return EmitCpuImage(module, target, {.audits_proofs = TestsAuditProofs()});
     }
 #endif
 #ifdef HPVMD_HAVE_OPENCL_BACK
     case ArtifactKind::kOpenCl: {
       HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true}));
       Diagnostics diagnostics;
-      return Made(EmitOpenCl(module, device.info().gpu, {}, diagnostics), diagnostics);
+      return Made(EmitOpenCl(module, device.info().gpu, {.audits_proofs = TestsAuditProofs()}, diagnostics),
+                  diagnostics);
     }
 #endif
 #ifdef HPVMD_HAVE_VULKAN_BACK
     case ArtifactKind::kVulkan: {
       HPVMD_RETURN_IF_ERROR(RunGpuPipeline(module, {.verify_each = true}));
       Diagnostics diagnostics;
-      return Made(EmitVulkan(module, device.info().gpu, {}, diagnostics), diagnostics);
+      return Made(EmitVulkan(module, device.info().gpu, {.audits_proofs = TestsAuditProofs()}, diagnostics),
+                  diagnostics);
     }
 #endif
     default:

@@ -41,6 +41,34 @@ void Saxpy(Bench& bench) {
   }
 }
 
+// Of a list so long that launches are timed in groups, equal launches have times of their own; of different ones some
+// have, others in each submission, and the rest says that its time is shared.
+void TimesOfLongLists(Bench& bench) {
+  constexpr uint64_t kLaunches = 80;
+  std::unique_ptr<Executable> saxpy = bench.Load("saxpy");
+  ASSERT_NE(saxpy, nullptr);
+  std::unique_ptr<Buffer> x = bench.Upload(Floats(4096, 1)), y = bench.Allocate(4096 * sizeof(float));
+  for (const bool is_mixed : {false, true}) {
+    std::vector<uint64_t> alone(kLaunches);
+    uint64_t shared = 0;
+    for (int submission = 0; submission < 20; ++submission) {
+      Work work;
+      for (uint64_t i = 0; i < kLaunches; ++i) {
+        const uint64_t n = is_mixed && i % 2 == 1 ? 4096 : 1;
+        work.Dispatch(*saxpy, {n, 1, 1}, kOne, {Arg::Of(*y), Arg::Of(*x), Arg::Scalar(0.0f)});
+      }
+      const Status status = bench.Run(work);
+      ASSERT_TRUE(status.ok()) << status;
+      for (uint64_t i = 0; i < kLaunches; ++i) {
+        alone[i] += work.timings[i].is_shared ? 0 : 1;
+        shared += work.timings[i].is_shared ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(shared > 0, is_mixed && bench.is_driven());
+    EXPECT_EQ(std::ranges::count(alone, 0u), 0);
+  }
+}
+
 // Ids, counts and sizes in three dimensions, with groups that do not divide the extents.
 void Ids(Bench& bench) {
   std::unique_ptr<Executable> ids = bench.Load("ids");
@@ -306,6 +334,7 @@ void MatchesInterp(Bench& bench) {
 
 std::vector<Case> DispatchCases() {
   return {{"dispatch_saxpy", Saxpy, true},
+          {"dispatch_times_of_long_lists", TimesOfLongLists, true},
           {"dispatch_ids", Ids, true},
           {"dispatch_no_instances", NoInstances, true},
           {"dispatch_scalars", Scalars, true},

@@ -9,6 +9,7 @@
 
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/pass/pipeline.h"
+#include "tests/audit.h"
 #include "tests/conformance/conformance.h"
 
 namespace hpvm::conformance {
@@ -23,7 +24,7 @@ StatusOr<ir::TrapReport> RunOnDevice(Bench& bench, ir::Module module, bool passe
   }
   InitializeLlvm();
   HPVMD_ASSIGN_OR_RETURN(const CpuTarget target, HostCpuTarget());
-  HPVMD_ASSIGN_OR_RETURN(Artifact artifact, EmitCpuImage(module, target));
+  HPVMD_ASSIGN_OR_RETURN(Artifact artifact, EmitCpuImage(module, target, {.audits_proofs = TestsAuditProofs()}));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, bench.device().Load(std::move(artifact)));
   Work work;
   work.stop = launch.stop;

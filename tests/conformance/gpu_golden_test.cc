@@ -15,6 +15,7 @@
 
 #include "gtest/gtest.h"
 
+#include "backends/gpu/forced_variant.h"
 #include "backends/registry.h"
 #include "base/hash.h"
 #include "base/limits.h"
@@ -104,7 +105,7 @@ class Devices {
     if (device == nullptr) {
       DeviceOptions options;
       options.builder = &builder_;
-      options.gpu_variant = variant;
+      options.gpu_forced = &forced_.try_emplace(variant, variant).first->second;
       StatusOr<std::unique_ptr<Device>> created = CreateDevice(name_, hub_, options);
       if (!created.ok()) {
         std::fprintf(stderr, "%s\n", Message(created.status()).c_str());
@@ -117,6 +118,7 @@ class Devices {
 
  private:
   const std::string name_;
+  std::map<uint32_t, gpu::ForcedVariant> forced_;
   KeepingBuilder builder_;
   Hub hub_;
   std::map<uint32_t, std::unique_ptr<Device>> devices_;

@@ -31,7 +31,7 @@ class Explain(WithDaemon):
     def test_names_source_lines(self):
         text = self.wave().stdout
         self.assertIn('kernel "wave" of ', text)
-        self.assertIn('parameters: "in" in, "out" inout, "n" i32\n', text)
+        self.assertIn('parameters: "in" in, "out" out, "n" i32\n', text)
         self.assertRegex(text, rf"\ndebug_kernels\.c:{line_of('wave')}\b")
 
     def test_shows_the_source_that_can_be_read(self):
@@ -42,7 +42,7 @@ class Explain(WithDaemon):
     def test_json_says_the_same(self):
         told = json.loads(self.wave("-o", "json").stdout)
         self.assertEqual([told["entry"], told["math"], told["parameters_guessed"]], ["wave", "exact", False])
-        self.assertEqual(told["parameters"], [{"name": "in", "kind": "in"}, {"name": "out", "kind": "inout"},
+        self.assertEqual(told["parameters"], [{"name": "in", "kind": "in"}, {"name": "out", "kind": "out"},
                                               {"name": "n", "kind": "i32"}])
         kinds = {"shape", "control", "access", "bounds", "barrier", "tile", "refused", "call"}
         self.assertTrue({remark["kind"] for remark in told["remarks"]} <= kinds)
@@ -52,7 +52,7 @@ class Explain(WithDaemon):
 
     def test_guesses_parameters(self):
         text = self.wave(params=()).stdout
-        self.assertIn('parameters: "p0" in, "p1" inout, "p2" i32 (guessed', text)
+        self.assertIn('parameters: "p0" in, "p1" out, "p2" i32 (guessed', text)
 
     def test_compiles_for_devices_that_are_not_here(self):
         text = self.wave("--device", "h200-opencl").stdout
@@ -87,7 +87,7 @@ class Explain(WithDaemon):
         graph = self.folder / "graph.json"
         graph.write_text(json.dumps(debug_node("wave", PORTS, scalars=[("limit", "n")], math="fast")))
         text = self.explain("--graph", graph).stdout
-        self.assertIn('"in" in, "out" inout, "limit" i32\n', text)
+        self.assertIn('"in" in, "out" out, "limit" i32\n', text)
         self.assertIn("fast math", text)
         self.assertIn('"nothing"', self.explain("--graph", graph, "--node", "nothing", code=USAGE).stderr)
 

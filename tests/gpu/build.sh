@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds tenants.wasm, canaries.wasm and the shaders; needed only after a change of their sources.
+# Builds tenants.wasm, canaries.wasm, groups.wasm and the shaders; needed only after a change of their sources.
 set -euo pipefail
 cd "$(dirname "$0")"
-for name in tenants canaries; do
+for name in tenants canaries groups; do
   "${CLANG:-clang-22}" --target=wasm32 -O2 -nostdlib -ffreestanding --no-wasm-opt -I../../client/kernel \
     -Wl,--no-entry -Wl,--export-dynamic -Wl,--strip-debug -o "$name.wasm" "$name.c"
 done

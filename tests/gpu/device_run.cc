@@ -8,6 +8,7 @@
 
 #include "backends/shared/host_buffer.h"
 #include "compiler/pass/pipeline.h"
+#include "tests/audit.h"
 
 #ifdef HPVMD_HAVE_OPENCL_BACK
 #include "compiler/back/opencl/opencl_back.h"
@@ -69,9 +70,9 @@ std::vector<std::string> Devices() {
   return all;
 }
 
-DeviceRun::DeviceRun(const std::string& backend, uint32_t variant) {
+DeviceRun::DeviceRun(const std::string& backend, uint32_t variant) : forced_(variant) {
   DeviceOptions options;
-  options.gpu_variant = variant;
+  options.gpu_forced = &forced_;
   StatusOr<std::unique_ptr<Device>> device = CreateDevice(backend, hub_, options);
   if (!device.ok()) {
     std::fprintf(stderr, "%s: %s\n", backend.c_str(), Message(device.status()).c_str());
@@ -90,6 +91,7 @@ StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module mod
   GpuOptions options;
   options.tiles = tiles;
   options.chooses_tiles = false;
+  options.audits_proofs = TestsAuditProofs();
   Diagnostics diagnostics;
   std::optional<Artifact> artifact;
   switch (device_->artifact_kind()) {

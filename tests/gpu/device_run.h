@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/device.h"
+#include "backends/gpu/forced_variant.h"
 #include "backends/registry.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/launch.h"
@@ -21,7 +22,7 @@ std::vector<std::string> Devices();
 
 class DeviceRun {
  public:
-  // `variant`: DeviceOptions::gpu_variant.
+  // `variant`: the one of GpuCode::variants that every launch uses.
   explicit DeviceRun(const std::string& backend, uint32_t variant = kAutoVariant);
 
   const DeviceInfo& info() const { return device_->info(); }
@@ -36,6 +37,7 @@ class DeviceRun {
  private:
   Status Submit(const CommandList& commands, std::span<Buffer* const> buffers, ir::TrapReport* trap);
 
+  gpu::ForcedVariant forced_;
   Hub hub_;
   std::unique_ptr<Device> device_;
 };

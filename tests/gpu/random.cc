@@ -5,6 +5,7 @@
 //   hpvm-gpu-random --device opencl:0 --seeds 0..99          exit status 1 if anything differs
 //   hpvm-gpu-random --device vulkan:0 --seeds 0..99999 --seconds 600
 //   hpvm-gpu-random --device opencl:0 --seeds 7..7 --text    also prints the kernel and the program
+//   hpvm-gpu-random --device opencl:0 --records              kernels whose addresses wrap around on the way
 //
 // Every seed runs in a process of its own: a driver that crashes or hangs is a finding.
 #include <signal.h>
@@ -40,7 +41,7 @@ enum Outcome : int { kSame = 0, kDiffers = 1, kRefused = 2, kTooLong = 3, kNoDev
 struct Arguments {
   std::string device = "opencl:0", seeds = "0..49";
   uint32_t seconds = 0, findings_max = 1;
-  bool has_text = false;
+  bool has_text = false, has_records = false;
 };
 
 class Comparison {
@@ -169,7 +170,8 @@ int RunSeed(uint64_t seed, const Arguments& arguments) {
     if (std::find(devices.begin(), devices.end(), arguments.device) == devices.end()) {
       _exit(kNoDevice);
     }
-    const Outcome outcome = Comparison(spmd::Generate(seed), arguments).Run();
+    spmd::Kernel kernel = arguments.has_records ? spmd::GenerateRecords(seed) : spmd::Generate(seed);
+    const Outcome outcome = Comparison(std::move(kernel), arguments).Run();
     std::fflush(stdout);
     _exit(outcome);
   }
@@ -227,6 +229,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", arguments.seconds, "end after so many; 0 is when all seeds are done");
   app.add_option("--findings", arguments.findings_max, "end after so many");
   app.add_flag("--text", arguments.has_text, "print kernels and programs");
+  app.add_flag("--records", arguments.has_records, "fields of records instead of everything");
   CLI11_PARSE(app, argc, argv);
   return hpvm::gpu_test::Run(arguments);
 }

@@ -14,15 +14,8 @@ import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def names_in_sources():
-    names = {}
-    for path in sorted((ROOT / "scheduler").rglob("*.cc")):
-        for name in re.findall(r'HPVMD_MUTANT\("(plan_[a-z_]+)"\)', path.read_text(encoding="utf-8")):
-            names.setdefault(name, str(path.relative_to(ROOT)))
-    return names
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mutants"))
+import seeded  # noqa: E402
 
 
 def run(binary, name, seeds, seconds):
@@ -52,7 +45,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--table", help="also write a table in Markdown to this file")
     options = parser.parse_args()
-    sources = names_in_sources()
+    sources = seeded.names_in_sources(("scheduler",), "plan_[a-z_]+")
     rows, missed = [], 0
     for name in options.names or sorted(sources):
         caught = run(options.binary, name, options.seeds, options.seconds)
@@ -61,12 +54,8 @@ def main():
         print(f"{name}: {by}" + (f" (seed {seed})" if caught else ""), flush=True)
         rows.append((name, sources.get(name, ""), by.split(":")[0].split(" (")[0], seed))
     if options.table:
-        with open(options.table, "w", encoding="utf-8") as file:
-            file.write("| Seeded bug | Where | Broken promise | First seed |\n|---|---|---|---|\n")
-            for name, where, by, seed in rows:
-                file.write(f"| `{name}` | {where} | {by} | {seed} |\n")
-    print(f"{len(rows) - missed} of {len(rows)} caught.")
-    return 1 if missed else 0
+        seeded.write_table(options.table, ("Seeded bug", "Where", "Broken promise", "First seed"), rows)
+    return seeded.finish(len(rows), missed)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mutants"))
+import seeded  # noqa: E402
+
 ELSEWHERE = {
     # No disk of the simulation changes bytes that it had stored.
     "store_sum_ignored": "sqlite_job_database_test",
@@ -28,16 +30,6 @@ ELSEWHERE = {
     "core_lost_wakeup": "core_job_test",
     "core_cancel_lost_while_starting": "core_job_test",
 }
-
-
-def names_in_sources():
-    names = {}
-    for path in sorted([*(ROOT / "server").rglob("*.cc"), *(ROOT / "scheduler").rglob("*.cc")]):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            # Those of plans belong to tests/schedsim.
-            for name in re.findall(r'HPVMD_MUTANT\("(?!plan_)([a-z_]+)"\)', line):
-                names.setdefault(name, f"{path.relative_to(ROOT)}:{number}")
-    return names
 
 
 def run(binary, name, seeds, seconds):
@@ -68,7 +60,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--table", help="also write a table in Markdown to this file")
     options = parser.parse_args()
-    sources = names_in_sources()
+    sources = seeded.names_in_sources(("server", "scheduler"), "(?!plan_)[a-z_]+")  # Plans: tests/schedsim.
     chosen = options.names or sorted(sources)
     rows, missed = [], 0
     for name in chosen:
@@ -85,12 +77,8 @@ def main():
             print(f"{name}: caught by \"{checker}\" ({worlds}) after {seeds} seeds, {took:.1f} s", flush=True)
             rows.append((name, sources.get(name, ""), f"{checker} ({worlds})", str(seeds)))
     if options.table:
-        with open(options.table, "w", encoding="utf-8") as file:
-            file.write("| Seeded bug | Where | Caught by | Seeds |\n|---|---|---|---|\n")
-            for name, where, by, seeds in rows:
-                file.write(f"| `{name}` | {where.split(':')[0]} | {by} | {seeds} |\n")
-    print(f"{len(chosen) - missed} of {len(chosen)} caught.")
-    return 1 if missed else 0
+        seeded.write_table(options.table, ("Seeded bug", "Where", "Caught by", "Seeds"), rows)
+    return seeded.finish(len(chosen), missed)
 
 
 if __name__ == "__main__":

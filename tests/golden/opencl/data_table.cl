@@ -12,6 +12,12 @@ typedef ushort ANY u16;
 typedef uint ANY u32;
 typedef ulong ANY u64;
 typedef uint4 ANY u128;
+// NVIDIA's compiler takes constants out of a 32-bit sum that wraps where the sum, extended, is a pointer's offset.
+#ifdef __NV_CL_C_VERSION
+#define AT(space, base, offset) ((space uchar*)((ulong)(base) + (offset)))
+#else
+#define AT(space, base, offset) ((base) + (offset))
+#endif
 
 uint load32_global(__global const uchar* p) {
   if (((size_t)p & 3) == 0) return *(__global const u32*)p;
@@ -99,7 +105,7 @@ __kernel void unchecked(__global uchar* b0,
   if (!own_holds((ulong)a0, 4ul, 0)) { record_trap(HERE, 262146u, 0u, 0u, (uint)(ulong)a0); return; }
   uint v1 = (uint)own_load(&ranges, (ulong)a0, 4u);
   uint v2 = a0 - a0;
-  *(__global u32*)(p0 + (ulong)v2) = v1;
+  *(__global u32*)(AT(__global, p0, (ulong)v2)) = v1;
 }
 
 __kernel void checked(__global uchar* b0,
@@ -120,5 +126,5 @@ __kernel void checked(__global uchar* b0,
   uint v1 = (uint)own_load(&ranges, (ulong)a0, 4u);
   uint v2 = a0 - a0;
   if ((ulong)v2 + 4ul > n0) { record_trap(HERE, 262146u, 0u, 0u, (uint)(a0 + (ulong)v2)); return; }
-  *(__global u32*)(p0 + (ulong)v2) = v1;
+  *(__global u32*)(AT(__global, p0, (ulong)v2)) = v1;
 }

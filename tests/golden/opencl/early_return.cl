@@ -12,6 +12,26 @@ typedef ushort ANY u16;
 typedef uint ANY u32;
 typedef ulong ANY u64;
 typedef uint4 ANY u128;
+// NVIDIA's compiler takes constants out of a 32-bit sum that wraps where the sum, extended, is a pointer's offset.
+#ifdef __NV_CL_C_VERSION
+#define AT(space, base, offset) ((space uchar*)((ulong)(base) + (offset)))
+#else
+#define AT(space, base, offset) ((base) + (offset))
+#endif
+
+uint once32(uint v) {
+#if defined(__NV_CL_C_VERSION)
+  uint same;
+  asm("mov.b32 %0, %1;" : "=r"(same) : "r"(v));
+  return same;
+#elif defined(__x86_64__) || defined(__aarch64__)
+  __asm__("" : "+r"(v));
+  return v;
+#else
+  volatile uint same = v;
+  return same;
+#endif
+}
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
@@ -48,7 +68,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v9 = v6 << 2u;
   uint v10 = 131072u + v9;
   uint v40 = v10 - 131072u;
-  *(__global u32*)(p1 + (ulong)v40) = 0xffffffffu;
+  *(__global u32*)(AT(__global, p1, (ulong)v40)) = 0xffffffffu;
   uint v13 = (uint)((int)s3 < (int)1u);
   if (v13 != 0u) {
     goto end0;
@@ -67,14 +87,14 @@ __kernel void unchecked(__global const uchar* b0,
     for (;;) {
       uint v27;
       uint v41 = v25 - 131072u;
-      uint v28 = *(__global const u32*)(p0 + (ulong)v41);
+      uint v28 = once32(*(__global const u32*)(AT(__global const, p0, (ulong)v41)));
       uint v29 = (uint)(v28 != s4);
       if (v29 != 0u) {
         v27 = v28;
         goto end5;
       }
       uint v42 = v10 - 131072u;
-      *(__global u32*)(p1 + (ulong)v42) = v26;
+      *(__global u32*)(AT(__global, p1, (ulong)v42)) = v26;
       goto end0;
      end5:;
       uint v31 = (uint)((int)v27 < (int)0u);
@@ -134,7 +154,7 @@ __kernel void checked(__global const uchar* b0,
   uint v10 = 131072u + v9;
   uint v40 = v10 - 131072u;
   if ((ulong)v40 + 4ul > n1) { record_trap(HERE, 262146u, 147u, 0u, (uint)(a1 + (ulong)v40)); return; }
-  *(__global u32*)(p1 + (ulong)v40) = 0xffffffffu;
+  *(__global u32*)(AT(__global, p1, (ulong)v40)) = 0xffffffffu;
   uint v13 = (uint)((int)s3 < (int)1u);
   if (v13 != 0u) {
     goto end0;
@@ -154,7 +174,7 @@ __kernel void checked(__global const uchar* b0,
       uint v27;
       uint v41 = v25 - 131072u;
       if ((ulong)v41 + 4ul > n0) { record_trap(HERE, 262146u, 205u, 0u, (uint)(a0 + (ulong)v41)); return; }
-      uint v28 = *(__global const u32*)(p0 + (ulong)v41);
+      uint v28 = once32(*(__global const u32*)(AT(__global const, p0, (ulong)v41)));
       uint v29 = (uint)(v28 != s4);
       if (v29 != 0u) {
         v27 = v28;
@@ -162,7 +182,7 @@ __kernel void checked(__global const uchar* b0,
       }
       uint v42 = v10 - 131072u;
       if ((ulong)v42 + 4ul > n1) { record_trap(HERE, 262146u, 219u, 0u, (uint)(a1 + (ulong)v42)); return; }
-      *(__global u32*)(p1 + (ulong)v42) = v26;
+      *(__global u32*)(AT(__global, p1, (ulong)v42)) = v26;
       goto end0;
      end5:;
       uint v31 = (uint)((int)v27 < (int)0u);

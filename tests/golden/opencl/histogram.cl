@@ -12,6 +12,12 @@ typedef ushort ANY u16;
 typedef uint ANY u32;
 typedef ulong ANY u64;
 typedef uint4 ANY u128;
+// NVIDIA's compiler takes constants out of a 32-bit sum that wraps where the sum, extended, is a pointer's offset.
+#ifdef __NV_CL_C_VERSION
+#define AT(space, base, offset) ((space uchar*)((ulong)(base) + (offset)))
+#else
+#define AT(space, base, offset) ((base) + (offset))
+#endif
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable
 
@@ -29,6 +35,20 @@ void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint 
     record[6] = function;
     record[7] = address;
   }
+}
+
+uint once32(uint v) {
+#if defined(__NV_CL_C_VERSION)
+  uint same;
+  asm("mov.b32 %0, %1;" : "=r"(same) : "r"(v));
+  return same;
+#elif defined(__x86_64__) || defined(__aarch64__)
+  __asm__("" : "+r"(v));
+  return v;
+#else
+  volatile uint same = v;
+  return same;
+#endif
 }
 
 __kernel void unchecked(__global const uchar* b0,
@@ -69,19 +89,19 @@ __kernel void unchecked(__global const uchar* b0,
     uint v15 = 131072u + v14;
     uint v32 = v15 - 131072u;
     if ((ulong)v32 + 1ul > n0) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
-    uint v16 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v32));
+    uint v16 = (uint)(once32((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v32))));
     uint v18 = v16 << 2u;
     uint v19 = 131072u + v18;
     uint v33 = v19 - 131072u;
-    uint v21 = atomic_add((volatile __global uint*)(p1 + (ulong)v33), 1u);
+    uint v21 = atomic_add((volatile __global uint*)(AT(__global, p1, (ulong)v33)), 1u);
     uint v34 = v15 - 131072u;
     if ((ulong)v34 + 1ul > n0) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
-    uint v22 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v34));
+    uint v22 = (uint)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v34)));
     uint v35 = 131072u - 131072u;
-    uint v23 = atomic_max((volatile __global uint*)(p2 + (ulong)v35), v22);
+    uint v23 = atomic_max((volatile __global uint*)(AT(__global, p2, (ulong)v35)), v22);
     uint v36 = v15 - 131072u;
     if ((ulong)v36 + 1ul > n0) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
-    ulong v24 = (ulong)((uint)*(__global const uchar*)(p0 + (ulong)v36));
+    ulong v24 = (ulong)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v36)));
     ulong v25 = v13 + v24;
     uint v27 = extent_x;
     uint v28 = v27 + v14;
@@ -97,7 +117,7 @@ __kernel void unchecked(__global const uchar* b0,
   v7 = v12;
  end0:;
   uint v31 = 131072u - 131072u;
-  ulong v30 = atom_add((volatile __global ulong*)(p3 + (ulong)v31), v7);
+  ulong v30 = atom_add((volatile __global ulong*)(AT(__global, p3, (ulong)v31)), v7);
 }
 
 __kernel void checked(__global const uchar* b0,
@@ -144,21 +164,21 @@ __kernel void checked(__global const uchar* b0,
     uint v15 = 131072u + v14;
     uint v32 = v15 - 131072u;
     if ((ulong)v32 + 1ul > n0) { record_trap(HERE, 65538u, 292u, 0u, (uint)(a0 + (ulong)v32)); return; }
-    uint v16 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v32));
+    uint v16 = (uint)(once32((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v32))));
     uint v18 = v16 << 2u;
     uint v19 = 131072u + v18;
     uint v33 = v19 - 131072u;
     if ((ulong)v33 + 4ul > n1) { record_trap(HERE, 262146u, 301u, 0u, (uint)(a1 + (ulong)v33)); return; }
-    uint v21 = atomic_add((volatile __global uint*)(p1 + (ulong)v33), 1u);
+    uint v21 = atomic_add((volatile __global uint*)(AT(__global, p1, (ulong)v33)), 1u);
     uint v34 = v15 - 131072u;
     if ((ulong)v34 + 1ul > n0) { record_trap(HERE, 65538u, 312u, 0u, (uint)(a0 + (ulong)v34)); return; }
-    uint v22 = (uint)((uint)*(__global const uchar*)(p0 + (ulong)v34));
+    uint v22 = (uint)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v34)));
     uint v35 = 131072u - 131072u;
     if ((ulong)v35 + 4ul > n2) { record_trap(HERE, 262146u, 315u, 0u, (uint)(a2 + (ulong)v35)); return; }
-    uint v23 = atomic_max((volatile __global uint*)(p2 + (ulong)v35), v22);
+    uint v23 = atomic_max((volatile __global uint*)(AT(__global, p2, (ulong)v35)), v22);
     uint v36 = v15 - 131072u;
     if ((ulong)v36 + 1ul > n0) { record_trap(HERE, 65538u, 326u, 0u, (uint)(a0 + (ulong)v36)); return; }
-    ulong v24 = (ulong)((uint)*(__global const uchar*)(p0 + (ulong)v36));
+    ulong v24 = (ulong)((uint)*(__global const uchar*)(AT(__global const, p0, (ulong)v36)));
     ulong v25 = v13 + v24;
     uint v27 = extent_x;
     uint v28 = v27 + v14;
@@ -175,5 +195,5 @@ __kernel void checked(__global const uchar* b0,
  end0:;
   uint v31 = 131072u - 131072u;
   if ((ulong)v31 + 8ul > n3) { record_trap(HERE, 524290u, 356u, 0u, (uint)(a3 + (ulong)v31)); return; }
-  ulong v30 = atom_add((volatile __global ulong*)(p3 + (ulong)v31), v7);
+  ulong v30 = atom_add((volatile __global ulong*)(AT(__global, p3, (ulong)v31)), v7);
 }

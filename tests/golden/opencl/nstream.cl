@@ -12,6 +12,12 @@ typedef ushort ANY u16;
 typedef uint ANY u32;
 typedef ulong ANY u64;
 typedef uint4 ANY u128;
+// NVIDIA's compiler takes constants out of a 32-bit sum that wraps where the sum, extended, is a pointer's offset.
+#ifdef __NV_CL_C_VERSION
+#define AT(space, base, offset) ((space uchar*)((ulong)(base) + (offset)))
+#else
+#define AT(space, base, offset) ((base) + (offset))
+#endif
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
@@ -48,18 +54,18 @@ __kernel void unchecked(__global uchar* b0,
   uint v7 = v5 << 3u;
   uint v8 = 131072u + v7;
   uint v9 = v8 - 131072u;
-  double v10 = as_double(*(__global u64*)(p0 + (ulong)v9));
+  double v10 = as_double(*(__global u64*)(AT(__global, p0, (ulong)v9)));
   uint v11 = 131072u + v7;
   uint v12 = v11 - 131072u;
-  double v13 = as_double(*(__global const u64*)(p1 + (ulong)v12));
+  double v13 = as_double(*(__global const u64*)(AT(__global const, p1, (ulong)v12)));
   uint v14 = 131072u + v7;
   uint v15 = v14 - 131072u;
-  double v16 = as_double(*(__global const u64*)(p2 + (ulong)v15));
+  double v16 = as_double(*(__global const u64*)(AT(__global const, p2, (ulong)v15)));
   double v17 = s3 * v16;
   double v18 = v13 + v17;
   double v19 = v10 + v18;
   uint v20 = v8 - 131072u;
-  *(__global u64*)(p0 + (ulong)v20) = as_ulong(v19);
+  *(__global u64*)(AT(__global, p0, (ulong)v20)) = as_ulong(v19);
 }
 
 __kernel void checked(__global uchar* b0,
@@ -91,19 +97,19 @@ __kernel void checked(__global uchar* b0,
   uint v8 = 131072u + v7;
   uint v9 = v8 - 131072u;
   if ((ulong)v9 + 8ul > n0) { record_trap(HERE, 524290u, 607u, 0u, (uint)(a0 + (ulong)v9)); return; }
-  double v10 = as_double(*(__global u64*)(p0 + (ulong)v9));
+  double v10 = as_double(*(__global u64*)(AT(__global, p0, (ulong)v9)));
   uint v11 = 131072u + v7;
   uint v12 = v11 - 131072u;
   if ((ulong)v12 + 8ul > n1) { record_trap(HERE, 524290u, 615u, 0u, (uint)(a1 + (ulong)v12)); return; }
-  double v13 = as_double(*(__global const u64*)(p1 + (ulong)v12));
+  double v13 = as_double(*(__global const u64*)(AT(__global const, p1, (ulong)v12)));
   uint v14 = 131072u + v7;
   uint v15 = v14 - 131072u;
   if ((ulong)v15 + 8ul > n2) { record_trap(HERE, 524290u, 625u, 0u, (uint)(a2 + (ulong)v15)); return; }
-  double v16 = as_double(*(__global const u64*)(p2 + (ulong)v15));
+  double v16 = as_double(*(__global const u64*)(AT(__global const, p2, (ulong)v15)));
   double v17 = s3 * v16;
   double v18 = v13 + v17;
   double v19 = v10 + v18;
   uint v20 = v8 - 131072u;
   if ((ulong)v20 + 8ul > n0) { record_trap(HERE, 524290u, 631u, 0u, (uint)(a0 + (ulong)v20)); return; }
-  *(__global u64*)(p0 + (ulong)v20) = as_ulong(v19);
+  *(__global u64*)(AT(__global, p0, (ulong)v20)) = as_ulong(v19);
 }

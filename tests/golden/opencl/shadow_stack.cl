@@ -12,6 +12,12 @@ typedef ushort ANY u16;
 typedef uint ANY u32;
 typedef ulong ANY u64;
 typedef uint4 ANY u128;
+// NVIDIA's compiler takes constants out of a 32-bit sum that wraps where the sum, extended, is a pointer's offset.
+#ifdef __NV_CL_C_VERSION
+#define AT(space, base, offset) ((space uchar*)((ulong)(base) + (offset)))
+#else
+#define AT(space, base, offset) ((base) + (offset))
+#endif
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
@@ -27,6 +33,20 @@ void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint 
     record[6] = function;
     record[7] = address;
   }
+}
+
+uint once32(uint v) {
+#if defined(__NV_CL_C_VERSION)
+  uint same;
+  asm("mov.b32 %0, %1;" : "=r"(same) : "r"(v));
+  return same;
+#elif defined(__x86_64__) || defined(__aarch64__)
+  __asm__("" : "+r"(v));
+  return v;
+#else
+  volatile uint same = v;
+  return same;
+#endif
 }
 
 __kernel void unchecked(__global const uchar* b0,
@@ -87,7 +107,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v34 = v16 << 1u;
   uint v35 = v22 + v34;
   uint v229 = v35 - 131072u;
-  uint v36 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v229));
+  uint v36 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v229)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v6 - 65504ul)) = (ushort)v36;
   uint v38 = v6 | 2u;
   v23 = v38;
@@ -109,7 +129,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v46 = v8 << 1u;
   uint v47 = v22 + v46;
   uint v230 = v47 - 131072u;
-  uint v48 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v230));
+  uint v48 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v230)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v23 - 65504ul)) = (ushort)v48;
   uint v50 = v24 + 1u;
   v40 = v50;
@@ -133,7 +153,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v63 = v55 << 1u;
   uint v64 = v22 + v63;
   uint v231 = v64 - 131072u;
-  uint v65 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v231));
+  uint v65 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v231)));
   if ((ulong)v61 - 65504ul > 30ul) { record_trap(HERE, 131074u, 363u, 0u, (uint)(ulong)v61); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v61 - 65504ul)) = (ushort)v65;
   uint v67 = v40 + 1u;
@@ -166,7 +186,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v85 = v16 << 1u;
   uint v86 = v75 + v85;
   uint v232 = v86 - 131072u;
-  uint v87 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v232));
+  uint v87 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v232)));
   if ((ulong)v83 - 65504ul > 30ul) { record_trap(HERE, 131074u, 442u, 0u, (uint)(ulong)v83); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v83 - 65504ul)) = (ushort)v87;
   uint v89 = v51 + 1u;
@@ -189,7 +209,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v99 = v8 << 1u;
   uint v100 = v75 + v99;
   uint v233 = v100 - 131072u;
-  uint v101 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v233));
+  uint v101 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v233)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v97 - 65504ul)) = (ushort)v101;
   uint v103 = v76 + 1u;
   v90 = v103;
@@ -213,7 +233,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v116 = v108 << 1u;
   uint v117 = v75 + v116;
   uint v234 = v117 - 131072u;
-  uint v118 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v234));
+  uint v118 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v234)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v114 - 65504ul)) = (ushort)v118;
   uint v120 = v90 + 1u;
   v104 = v120;
@@ -246,7 +266,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v140 = v16 << 1u;
   uint v141 = v130 + v140;
   uint v235 = v141 - 131072u;
-  uint v142 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v235));
+  uint v142 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v235)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v138 - 65504ul)) = (ushort)v142;
   uint v144 = v104 + 1u;
   v131 = v144;
@@ -268,7 +288,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v154 = v8 << 1u;
   uint v155 = v130 + v154;
   uint v236 = v155 - 131072u;
-  uint v156 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v236));
+  uint v156 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v236)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v152 - 65504ul)) = (ushort)v156;
   uint v158 = v131 + 1u;
   v145 = v158;
@@ -292,7 +312,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v171 = v163 << 1u;
   uint v172 = v130 + v171;
   uint v237 = v172 - 131072u;
-  uint v173 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v237));
+  uint v173 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v237)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v169 - 65504ul)) = (ushort)v173;
   uint v175 = v145 + 1u;
   v159 = v175;
@@ -308,7 +328,7 @@ __kernel void unchecked(__global const uchar* b0,
     uint v184 = v182 << 1u;
     uint v185 = v6 + v184;
     if ((ulong)v185 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v185); return; }
-    uint v186 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v185 - 65504ul)));
+    uint v186 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v185 - 65504ul))));
     uint v188 = v186 & 65535u;
     uint v189;
     uint v190;
@@ -316,7 +336,7 @@ __kernel void unchecked(__global const uchar* b0,
     uint v192 = v181;
     for (;;) {
       if ((ulong)v191 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v191); return; }
-      uint v193 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v191 - 65504ul)));
+      uint v193 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v191 - 65504ul))));
       uint v194 = (uint)(v193 <= v188);
       if (v194 != 0u) {
         v190 = v192;
@@ -366,7 +386,7 @@ __kernel void unchecked(__global const uchar* b0,
   uint v224 = v6 + v223;
   uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v224 - 65504ul)));
   uint v228 = v221 - 131072u;
-  *(__global u16*)(p1 + (ulong)v228) = (ushort)v225;
+  *(__global u16*)(AT(__global, p1, (ulong)v228)) = (ushort)v225;
   uint v227 = v6 + 32u;
   g0 = v227;
 }
@@ -434,7 +454,7 @@ __kernel void checked(__global const uchar* b0,
   uint v35 = v22 + v34;
   uint v229 = v35 - 131072u;
   if ((ulong)v229 + 2ul > n0) { record_trap(HERE, 131074u, 257u, 0u, (uint)(a0 + (ulong)v229)); return; }
-  uint v36 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v229));
+  uint v36 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v229)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v6 - 65504ul)) = (ushort)v36;
   uint v38 = v6 | 2u;
   v23 = v38;
@@ -457,7 +477,7 @@ __kernel void checked(__global const uchar* b0,
   uint v47 = v22 + v46;
   uint v230 = v47 - 131072u;
   if ((ulong)v230 + 2ul > n0) { record_trap(HERE, 131074u, 305u, 0u, (uint)(a0 + (ulong)v230)); return; }
-  uint v48 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v230));
+  uint v48 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v230)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v23 - 65504ul)) = (ushort)v48;
   uint v50 = v24 + 1u;
   v40 = v50;
@@ -482,7 +502,7 @@ __kernel void checked(__global const uchar* b0,
   uint v64 = v22 + v63;
   uint v231 = v64 - 131072u;
   if ((ulong)v231 + 2ul > n0) { record_trap(HERE, 131074u, 360u, 0u, (uint)(a0 + (ulong)v231)); return; }
-  uint v65 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v231));
+  uint v65 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v231)));
   if ((ulong)v61 - 65504ul > 30ul) { record_trap(HERE, 131074u, 363u, 0u, (uint)(ulong)v61); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v61 - 65504ul)) = (ushort)v65;
   uint v67 = v40 + 1u;
@@ -516,7 +536,7 @@ __kernel void checked(__global const uchar* b0,
   uint v86 = v75 + v85;
   uint v232 = v86 - 131072u;
   if ((ulong)v232 + 2ul > n0) { record_trap(HERE, 131074u, 439u, 0u, (uint)(a0 + (ulong)v232)); return; }
-  uint v87 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v232));
+  uint v87 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v232)));
   if ((ulong)v83 - 65504ul > 30ul) { record_trap(HERE, 131074u, 442u, 0u, (uint)(ulong)v83); return; }
   *(__private u16*)((__private uchar*)own0 + ((ulong)v83 - 65504ul)) = (ushort)v87;
   uint v89 = v51 + 1u;
@@ -540,7 +560,7 @@ __kernel void checked(__global const uchar* b0,
   uint v100 = v75 + v99;
   uint v233 = v100 - 131072u;
   if ((ulong)v233 + 2ul > n0) { record_trap(HERE, 131074u, 486u, 0u, (uint)(a0 + (ulong)v233)); return; }
-  uint v101 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v233));
+  uint v101 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v233)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v97 - 65504ul)) = (ushort)v101;
   uint v103 = v76 + 1u;
   v90 = v103;
@@ -565,7 +585,7 @@ __kernel void checked(__global const uchar* b0,
   uint v117 = v75 + v116;
   uint v234 = v117 - 131072u;
   if ((ulong)v234 + 2ul > n0) { record_trap(HERE, 131074u, 541u, 0u, (uint)(a0 + (ulong)v234)); return; }
-  uint v118 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v234));
+  uint v118 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v234)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v114 - 65504ul)) = (ushort)v118;
   uint v120 = v90 + 1u;
   v104 = v120;
@@ -599,7 +619,7 @@ __kernel void checked(__global const uchar* b0,
   uint v141 = v130 + v140;
   uint v235 = v141 - 131072u;
   if ((ulong)v235 + 2ul > n0) { record_trap(HERE, 131074u, 623u, 0u, (uint)(a0 + (ulong)v235)); return; }
-  uint v142 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v235));
+  uint v142 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v235)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v138 - 65504ul)) = (ushort)v142;
   uint v144 = v104 + 1u;
   v131 = v144;
@@ -622,7 +642,7 @@ __kernel void checked(__global const uchar* b0,
   uint v155 = v130 + v154;
   uint v236 = v155 - 131072u;
   if ((ulong)v236 + 2ul > n0) { record_trap(HERE, 131074u, 670u, 0u, (uint)(a0 + (ulong)v236)); return; }
-  uint v156 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v236));
+  uint v156 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v236)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v152 - 65504ul)) = (ushort)v156;
   uint v158 = v131 + 1u;
   v145 = v158;
@@ -647,7 +667,7 @@ __kernel void checked(__global const uchar* b0,
   uint v172 = v130 + v171;
   uint v237 = v172 - 131072u;
   if ((ulong)v237 + 2ul > n0) { record_trap(HERE, 131074u, 725u, 0u, (uint)(a0 + (ulong)v237)); return; }
-  uint v173 = (uint)((uint)*(__global const u16*)(p0 + (ulong)v237));
+  uint v173 = (uint)((uint)*(__global const u16*)(AT(__global const, p0, (ulong)v237)));
   *(__private u16*)((__private uchar*)own0 + ((ulong)v169 - 65504ul)) = (ushort)v173;
   uint v175 = v145 + 1u;
   v159 = v175;
@@ -663,7 +683,7 @@ __kernel void checked(__global const uchar* b0,
     uint v184 = v182 << 1u;
     uint v185 = v6 + v184;
     if ((ulong)v185 - 65504ul > 30ul) { record_trap(HERE, 131074u, 826u, 1u, (uint)(ulong)v185); return; }
-    uint v186 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v185 - 65504ul)));
+    uint v186 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v185 - 65504ul))));
     uint v188 = v186 & 65535u;
     uint v189;
     uint v190;
@@ -671,7 +691,7 @@ __kernel void checked(__global const uchar* b0,
     uint v192 = v181;
     for (;;) {
       if ((ulong)v191 - 65504ul > 30ul) { record_trap(HERE, 131074u, 854u, 1u, (uint)(ulong)v191); return; }
-      uint v193 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v191 - 65504ul)));
+      uint v193 = (uint)(once32((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v191 - 65504ul))));
       uint v194 = (uint)(v193 <= v188);
       if (v194 != 0u) {
         v190 = v192;
@@ -722,7 +742,7 @@ __kernel void checked(__global const uchar* b0,
   uint v225 = (uint)((uint)*(__private u16*)((__private uchar*)own0 + ((ulong)v224 - 65504ul)));
   uint v228 = v221 - 131072u;
   if ((ulong)v228 + 2ul > n1) { record_trap(HERE, 131074u, 775u, 0u, (uint)(a1 + (ulong)v228)); return; }
-  *(__global u16*)(p1 + (ulong)v228) = (ushort)v225;
+  *(__global u16*)(AT(__global, p1, (ulong)v228)) = (ushort)v225;
   uint v227 = v6 + 32u;
   g0 = v227;
 }

@@ -12,6 +12,18 @@ typedef ushort ANY u16;
 typedef uint ANY u32;
 typedef ulong ANY u64;
 typedef uint4 ANY u128;
+// NVIDIA's compiler takes constants out of a 32-bit sum that wraps where the sum, extended, is a pointer's offset.
+#ifdef __NV_CL_C_VERSION
+#define AT(space, base, offset) ((space uchar*)((ulong)(base) + (offset)))
+#else
+#define AT(space, base, offset) ((base) + (offset))
+#endif
+
+#ifdef GROUP_X
+#define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z)))
+#else
+#define GROUP
+#endif
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
@@ -29,7 +41,7 @@ void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint 
   }
 }
 
-__kernel void unchecked(__global const uchar* b0,
+__kernel GROUP void unchecked(__global const uchar* b0,
     ulong start0,
     __global const uchar* b1,
     ulong start1,
@@ -119,11 +131,11 @@ __kernel void unchecked(__global const uchar* b0,
   float v108 = 0.0f;
   for (;;) {
     uint v109 = v105 - 131072u;
-    float v110 = as_float(*(__global const u32*)(p0 + (ulong)v109));
+    float v110 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v109)));
     const ulong at_0 = (ulong)(v44 - group_base) + 0ul;
     *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v110);
     uint v111 = v106 - 131072u;
-    float v112 = as_float(*(__global const u32*)(p1 + (ulong)v111));
+    float v112 = as_float(*(__global const u32*)(AT(__global const, p1, (ulong)v111)));
     const ulong at_1 = (ulong)(v43 - group_base) + 0ul;
     *(__local u32*)((__local uchar*)group_memory + at_1) = as_uint(v112);
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
@@ -249,10 +261,10 @@ __kernel void unchecked(__global const uchar* b0,
   uint v194 = v13 << 2u;
   uint v195 = v192 + v194;
   uint v196 = v195 - 131072u;
-  *(__global u32*)(p2 + (ulong)v196) = as_uint(v16);
+  *(__global u32*)(AT(__global, p2, (ulong)v196)) = as_uint(v16);
 }
 
-__kernel void checked(__global const uchar* b0,
+__kernel GROUP void checked(__global const uchar* b0,
     ulong n0,
     ulong start0,
     uint a0,
@@ -356,13 +368,13 @@ __kernel void checked(__global const uchar* b0,
   for (;;) {
     uint v109 = v105 - 131072u;
     if ((ulong)v109 + 4ul > n0) { record_trap(HERE, 262146u, 6698u, 0u, (uint)(a0 + (ulong)v109)); stopped[meeting] = 1u; goto meet111; }
-    float v110 = as_float(*(__global const u32*)(p0 + (ulong)v109));
+    float v110 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v109)));
     const ulong at_0 = (ulong)(v44 - group_base) + 0ul;
     if (at_0 > 2044ul) { record_trap(HERE, 262146u, 6701u, 0u, (uint)(group_base + at_0)); stopped[meeting] = 1u; goto meet111; }
     *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v110);
     uint v111 = v106 - 131072u;
     if ((ulong)v111 + 4ul > n1) { record_trap(HERE, 262146u, 6708u, 0u, (uint)(a1 + (ulong)v111)); stopped[meeting] = 1u; goto meet111; }
-    float v112 = as_float(*(__global const u32*)(p1 + (ulong)v111));
+    float v112 = as_float(*(__global const u32*)(AT(__global const, p1, (ulong)v111)));
     const ulong at_1 = (ulong)(v43 - group_base) + 0ul;
     if (at_1 > 2044ul) { record_trap(HERE, 262146u, 6711u, 0u, (uint)(group_base + at_1)); stopped[meeting] = 1u; goto meet111; }
     *(__local u32*)((__local uchar*)group_memory + at_1) = as_uint(v112);
@@ -528,5 +540,5 @@ __kernel void checked(__global const uchar* b0,
   uint v195 = v192 + v194;
   uint v196 = v195 - 131072u;
   if ((ulong)v196 + 4ul > n2) { record_trap(HERE, 262146u, 6980u, 0u, (uint)(a2 + (ulong)v196)); return; }
-  *(__global u32*)(p2 + (ulong)v196) = as_uint(v16);
+  *(__global u32*)(AT(__global, p2, (ulong)v196)) = as_uint(v16);
 }

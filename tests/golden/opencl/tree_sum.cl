@@ -12,6 +12,18 @@ typedef ushort ANY u16;
 typedef uint ANY u32;
 typedef ulong ANY u64;
 typedef uint4 ANY u128;
+// NVIDIA's compiler takes constants out of a 32-bit sum that wraps where the sum, extended, is a pointer's offset.
+#ifdef __NV_CL_C_VERSION
+#define AT(space, base, offset) ((space uchar*)((ulong)(base) + (offset)))
+#else
+#define AT(space, base, offset) ((base) + (offset))
+#endif
+
+#ifdef GROUP_X
+#define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z)))
+#else
+#define GROUP
+#endif
 
 // The first instance that traps fills in the launch's record.
 #define HERE traps, trap_index, x, y, z
@@ -29,7 +41,7 @@ void record_trap(__global uint* traps, uint index, uint x, uint y, uint z, uint 
   }
 }
 
-__kernel void unchecked(__global const uchar* b0,
+__kernel GROUP void unchecked(__global const uchar* b0,
     ulong start0,
     __global uchar* b1,
     ulong start1,
@@ -55,10 +67,10 @@ __kernel void unchecked(__global const uchar* b0,
   uint v13 = 131072u + v12;
   uint v14 = v13 + v9;
   uint v15 = v14 - 131072u;
-  float v16 = as_float(*(__global const u32*)(p0 + (ulong)v15));
+  float v16 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v15)));
   uint v18 = v14 + 1024u;
   uint v19 = v18 - 131072u;
-  float v20 = as_float(*(__global const u32*)(p0 + (ulong)v19));
+  float v20 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v19)));
   float v21 = v16 + v20;
   const ulong at_0 = (ulong)(v10 - group_base) + 0ul;
   *(__local u32*)((__local uchar*)group_memory + at_0) = as_uint(v21);
@@ -183,11 +195,11 @@ __kernel void unchecked(__global const uchar* b0,
   const ulong at_25 = (ulong)(v3 - group_base) + 0ul;
   float v81 = as_float(*(__local u32*)((__local uchar*)group_memory + at_25));
   uint v82 = v80 - 131072u;
-  *(__global u32*)(p1 + (ulong)v82) = as_uint(v81);
+  *(__global u32*)(AT(__global, p1, (ulong)v82)) = as_uint(v81);
  end16:;
 }
 
-__kernel void checked(__global const uchar* b0,
+__kernel GROUP void checked(__global const uchar* b0,
     ulong n0,
     ulong start0,
     uint a0,
@@ -227,11 +239,11 @@ __kernel void checked(__global const uchar* b0,
   uint v14 = v13 + v9;
   uint v15 = v14 - 131072u;
   if ((ulong)v15 + 4ul > n0) { record_trap(HERE, 262146u, 7043u, 0u, (uint)(a0 + (ulong)v15)); stopped[meeting] = 1u; goto meet21; }
-  float v16 = as_float(*(__global const u32*)(p0 + (ulong)v15));
+  float v16 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v15)));
   uint v18 = v14 + 1024u;
   uint v19 = v18 - 131072u;
   if ((ulong)v19 + 4ul > n0) { record_trap(HERE, 262146u, 7052u, 0u, (uint)(a0 + (ulong)v19)); stopped[meeting] = 1u; goto meet21; }
-  float v20 = as_float(*(__global const u32*)(p0 + (ulong)v19));
+  float v20 = as_float(*(__global const u32*)(AT(__global const, p0, (ulong)v19)));
   float v21 = v16 + v20;
   const ulong at_0 = (ulong)(v10 - group_base) + 0ul;
   if (at_0 > 1020ul) { record_trap(HERE, 262146u, 7056u, 0u, (uint)(group_base + at_0)); stopped[meeting] = 1u; goto meet21; }
@@ -410,6 +422,6 @@ __kernel void checked(__global const uchar* b0,
   float v81 = as_float(*(__local u32*)((__local uchar*)group_memory + at_25));
   uint v82 = v80 - 131072u;
   if ((ulong)v82 + 4ul > n1) { record_trap(HERE, 262146u, 7369u, 0u, (uint)(a1 + (ulong)v82)); return; }
-  *(__global u32*)(p1 + (ulong)v82) = as_uint(v81);
+  *(__global u32*)(AT(__global, p1, (ulong)v82)) = as_uint(v81);
  end16:;
 }

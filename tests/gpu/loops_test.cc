@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops that run long on every Vulkan device. Mesa's llvmpipe ends all loops of a vector of instances after 65,535
+// rounds together: there a launch with more of them fails by name (kLoopsCut), and is right elsewhere.
+#include "gtest/gtest.h"
+
+#include "compiler/ir/loops_cut.h"
+#include "compiler/ir/text.h"
+#include "tests/gpu/device_run.h"
+
+namespace hpvm::gpu_test {
+namespace {
+
+std::vector<std::string> VulkanDevices() {
+  std::vector<std::string> found = Devices();
+  std::erase_if(found, [](const std::string& name) { return name.rfind("vulkan", 0) != 0; });
+  return found;
+}
+
+ir::Module Parse(const std::string& text) {
+  StatusOr<ir::Module> module = ir::ParseModule(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  return module.ok() ? *std::move(module) : ir::Module{};
+}
+
+// r[i] = the exclusive or of 1 to n[i]. Instances whose number is odd take another copy of the loop.
+constexpr char kCount[] = R"(module "m"
+param buffer inout "r"
+param buffer in "n"
+entry f0
+func f0 "f" (%r: i32, %n: i32) -> () {
+  %zero: i32 = const.i32 0
+  %one: i32 = const.i32 1
+  %two: i32 = const.i32 2
+  %i: i32 = instance_id.i32 %zero
+  %o: i32 = shl.i32 %i, %two
+  %np: i32 = add.i32 %n, %o
+  %rp: i32 = add.i32 %r, %o
+  %count: i32 = load.i32 flat %np
+  %side: i32 = and.i32 %i, %one
+  %sum: i32 = if both %side {
+    %odd: i32 = loop again (%k: i32 = %zero, %s: i32 = %zero) {
+      %next: i32 = add.i32 %k, %one
+      %x: i32 = xor.i32 %s, %next
+      %more: i32 = lt_u.i32 %next, %count
+      if choice %more {
+        continue again (%next, %x)
+      } else {
+        leave again (%x)
+      }
+      trap 1
+    }
+    leave both (%odd)
+  } else {
+    %even: i32 = loop again2 (%k2: i32 = %zero, %s2: i32 = %zero) {
+      %next2: i32 = add.i32 %k2, %one
+      %x2: i32 = xor.i32 %next2, %s2
+      %more2: i32 = lt_u.i32 %next2, %count
+      if choice2 %more2 {
+        continue again2 (%next2, %x2)
+      } else {
+        leave again2 (%x2)
+      }
+      trap 1
+    }
+    leave both (%even)
+  }
+  store.i32 flat %rp, %sum
+  return ()
+}
+)";
+
+// Instances with n[i] = 0 never end, in a loop that nothing leaves; the others write 7.
+constexpr char kEndless[] = R"(module "m"
+param buffer inout "r"
+param buffer in "n"
+entry f0
+func f0 "f" (%r: i32, %n: i32) -> () {
+  %zero: i32 = const.i32 0
+  %two: i32 = const.i32 2
+  %seven: i32 = const.i32 7
+  %i: i32 = instance_id.i32 %zero
+  %o: i32 = shl.i32 %i, %two
+  %np: i32 = add.i32 %n, %o
+  %rp: i32 = add.i32 %r, %o
+  %go: i32 = load.i32 flat %np
+  if ends %go {
+    leave ends ()
+  } else {
+    loop again () {
+      continue again ()
+    }
+    trap 1
+  }
+  store.i32 flat %rp, %seven
+  return ()
+}
+)";
+
+// In groups of ten: what is no instance of the group would loop without end; instances count to 100.
+constexpr char kBeyond[] = R"(module "m"
+uses barrier
+param buffer inout "r"
+param buffer in "n"
+entry f0
+func f0 "f" (%r: i32, %n: i32) -> () {
+  %zero: i32 = const.i32 0
+  %one: i32 = const.i32 1
+  %two: i32 = const.i32 2
+  %ten: i32 = const.i32 10
+  %end: i32 = const.i32 100
+  %l: i32 = local_id.i32 %zero
+  %i: i32 = instance_id.i32 %zero
+  %o: i32 = shl.i32 %i, %two
+  %rp: i32 = add.i32 %r, %o
+  %beyond: i32 = le_u.i32 %ten, %l
+  loop wait () {
+    if stays %beyond {
+      continue wait ()
+    } else {
+      leave wait ()
+    }
+    trap 1
+  }
+  barrier
+  %sum: i32 = loop again (%k: i32 = %zero) {
+    %next: i32 = add.i32 %k, %one
+    %more: i32 = lt_u.i32 %next, %end
+    if choice %more {
+      continue again (%next)
+    } else {
+      leave again (%next)
+    }
+    trap 1
+  }
+  store.i32 flat %rp, %sum
+  return ()
+}
+)";
+
+class LoopsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  LoopsTest() : device_(GetParam()) {}
+
+  bool CutsLoops() const { return device_.info().gpu.is_processor; }
+
+  // One instance a count, in groups of `group`; the results stay in `results`.
+  ir::TrapCode Run(const char* kernel, std::vector<uint32_t> counts, uint32_t group = 8) {
+    StatusOr<Artifact> artifact = device_.Compile(Parse(kernel));
+    EXPECT_TRUE(artifact.ok()) << artifact.status();
+    StatusOr<std::unique_ptr<Executable>> executable = device_.Load(*std::move(artifact));
+    EXPECT_TRUE(executable.ok()) << executable.status();
+    results.assign(counts.size(), 0);
+    ir::Launch launch;
+    launch.extent = {counts.size(), 1, 1};
+    launch.group = {group, 1, 1};
+    const uint64_t bytes = counts.size() * 4;
+    launch.arguments = {{reinterpret_cast<uint8_t*>(results.data()), bytes, 0},
+                        {reinterpret_cast<uint8_t*>(counts.data()), bytes, 0}};
+    const StatusOr<ir::TrapReport> trap = device_.Launch(**executable, launch);
+    EXPECT_TRUE(trap.ok()) << trap.status();
+    return trap.ok() ? trap->code : ir::TrapCode::kHost;
+  }
+
+  void ExpectCounted(const std::vector<uint32_t>& counts) {
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const std::array<uint32_t, 4> by_rest{counts[i], 1, counts[i] + 1, 0};
+      EXPECT_EQ(results[i], by_rest[counts[i] % 4]) << "instance " << i << ", " << counts[i] << " rounds";
+    }
+  }
+
+  DeviceRun device_;
+  std::vector<uint32_t> results;
+};
+
+TEST_P(LoopsTest, ShortLoopsRun) {
+  const std::vector<uint32_t> counts{1, 2, 3, 30'000, 5, 6, 30'000, 8, 9};
+  EXPECT_EQ(Run(kCount, counts), ir::TrapCode::kNone);
+  ExpectCounted(counts);
+}
+
+// One instance has the long loop, or two have half of it each: none of them is to blame for the driver's limit.
+TEST_P(LoopsTest, LongLoopsAreRightOrFailByName) {
+  for (const std::vector<uint32_t>& counts : std::vector<std::vector<uint32_t>>{
+           {100'000}, {1, 2, 3, 100'000, 5, 6, 7, 8}, {40'000, 40'000, 1, 1, 1, 1, 1, 1}}) {
+    const ir::TrapCode code = Run(kCount, counts);
+    EXPECT_EQ(code, CutsLoops() ? ir::kLoopsCut : ir::TrapCode::kNone);
+    if (code == ir::TrapCode::kNone) {
+      ExpectCounted(counts);
+    }
+  }
+}
+
+// A loop that nothing leaves has nothing behind it, and still does not count as done.
+TEST_P(LoopsTest, EndlessLoopsFailByName) {
+  if (!CutsLoops()) {
+    GTEST_SKIP() << "The device runs endless loops until its process is killed.";
+  }
+  EXPECT_EQ(Run(kEndless, {0}), ir::kLoopsCut);
+  EXPECT_EQ(Run(kEndless, {1, 1, 0, 1, 1, 1, 1, 1, 1}), ir::kLoopsCut);
+  EXPECT_EQ(Run(kEndless, {1, 1, 1}), ir::TrapCode::kNone);
+  EXPECT_EQ(results, std::vector<uint32_t>(3, 7));
+}
+
+// llvmpipe runs a group of ten as two vectors: six lanes of the second are no instances, and their loops counted.
+TEST_P(LoopsTest, LanesBeyondAGroupDoNotLoop) {
+  EXPECT_EQ(Run(kBeyond, std::vector<uint32_t>(10, 1), 10), ir::TrapCode::kNone);
+  EXPECT_EQ(results, std::vector<uint32_t>(10, 100));
+}
+
+std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  name[name.find(':')] = '_';
+  return name;
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LoopsTest);
+INSTANTIATE_TEST_SUITE_P(All, LoopsTest, ::testing::ValuesIn(VulkanDevices()), TestName);
+
+}  // namespace
+}  // namespace hpvm::gpu_test

@@ -67,7 +67,9 @@ add_libraries() {  # FOLDER FILE...
 for program in "${programs[@]}"; do
   add_program "$build/bin/$program" bin
 done
-add_libraries "$root/lib" "${programs[@]/#/$build/bin/}"
+# hpvm-compiler loads it from beside itself.
+add_program "$build/bin/libhpvm-opencl.so" bin
+add_libraries "$root/lib" "${programs[@]/#/$build/bin/}" "$build/bin/libhpvm-opencl.so"
 for library in "${loaded[@]}"; do
   path=$(ldconfig -p | awk -v name="$library" '$1 == name && /x86-64/ && !found++ {print $NF}')
   if [ -n "$path" ] && [ ! -e "$root/lib/$library" ]; then
@@ -101,7 +103,17 @@ if $tests; then
   for file in "${found[@]}"; do
     add_program "$file" tests
   done
+  if [ -x "$build/bin/hpvm-gpu-random" ]; then
+    add_program "$build/bin/hpvm-gpu-random" bin
+    found+=("$build/bin/hpvm-gpu-random")
+  fi
   [ "${#found[@]}" -eq 0 ] || add_libraries "$root/lib" "${found[@]}"
+  # The corpus of graphs: tests/gpu/graphs/run.py bin
+  if [ -x "$build/bin/hpvm-gpu-graphs" ]; then
+    add_program "$build/bin/hpvm-gpu-graphs" bin
+    add_libraries "$root/lib" "$build/bin/hpvm-gpu-graphs"
+    cp "$build/bin/gpu_graphs.wasm" "$root/bin/"
+  fi
   # Tests find the programs where a build has them, and golden files where the sources are.
   ln -s ../bin "$root/tests/bin"
   mkdir -p "$root/share/hpvm/sources/tests" "$root/share/hpvm/sources/compiler"

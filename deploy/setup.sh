@@ -7,7 +7,7 @@ packages=(
   # Building.
   g++ cmake ninja-build ccache mold pkg-config git python3
   # Kernels: the compiler that authors use, and the back end's LLVM.
-  clang-22 lld-22 llvm-22-dev libclang-rt-22-dev libclang-rt-22-dev-wasm32 wasi-libc wabt
+  clang-22 lld-22 llvm-22-dev libclang-22-dev libclang-rt-22-dev libclang-rt-22-dev-wasm32 wasi-libc wabt
   rustc libstd-rust-dev-wasm32
   # Libraries, each argued in docs/decisions.
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev

@@ -5,8 +5,10 @@
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  # Paths below the sources count as relative, so that clones in different folders share what they have compiled.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM)
@@ -35,10 +37,14 @@ endif()
 if(HPVMD_MUTANTS)
   add_compile_definitions(HPVMD_MUTANTS=1)
 endif()
+if(HPVMD_AUDIT_PROOFS)
+  add_compile_definitions(HPVMD_AUDIT_PROOFS=1)
+endif()
 if(HPVMD_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
-add_link_options(-Wl,--as-needed)
+# Build ids name what made a kept thing (base/build_id.h); not every compiler driver asks for them by itself.
+add_link_options(-Wl,--as-needed -Wl,--build-id=sha1)
 
 # LLVM 22 as compiler/ links it (${HPVMD_LLVM}): the shared library, or, for releases, of the static ones what the three
 # targets need, a third of it.

@@ -251,6 +251,8 @@ struct CommandList {
   std::unique_ptr<const CommandOrder> order;  // Null: one after another.
 };
 
+inline constexpr uint8_t kVariantUnknown = 0xff;
+
 // Nanoseconds on the device's clock between the start and the end of a dispatch, by node tag.
 struct NodeTiming {
   int64_t start_ns = 0;
@@ -258,6 +260,9 @@ struct NodeTiming {
   // An equal share of what several different launches took together: who wants to know what this one takes gets no
   // answer from it.
   bool is_shared = false;
+  // Which of the artifact's variants ran it, or the larger part of it (compiler/variant_text.h). A device that sets
+  // only times leaves it as it is.
+  uint8_t variant = kVariantUnknown;
 };
 
 // Filled by the device when a dispatch fails, before the timelines fail: which node, and for kernels that trapped,

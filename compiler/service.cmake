@@ -5,9 +5,9 @@ hpvmd_test(cost_record_test SOURCES cost_record_test.cc DEPS compiler_learnt LAB
 hpvmd_library(compiler_gpu SOURCES gpu_code.cc gpu_target.cc DEPS base)
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
 hpvmd_library(compiler_service
-  SOURCES artifact.cc artifact_bounds.cc artifact_work.cc service.cc zygote_wire.cc
+  SOURCES artifact.cc artifact_bounds.cc artifact_work.cc service.cc variant_text.cc zygote_wire.cc
   DEPS base kernel_ir compiler_gpu compiler_learnt)
-hpvmd_test(artifact_test SOURCES artifact_test.cc DEPS compiler_service LABELS fast)
+hpvmd_test(artifact_test SOURCES artifact_test.cc variant_text_test.cc DEPS compiler_service LABELS fast)
 
 # The zygote: everything that links LLVM and wabt.
 if(TARGET wasm_front)

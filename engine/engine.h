@@ -151,8 +151,11 @@ enum class Phase : uint8_t { kBind, kCopyIn, kRun, kCopyOut };
 struct NodeRecord {
   std::string path;      // "outer[3]/blur".
   std::string device;    // "cpu:0".
-  int64_t start_ns = 0;  // From the run's start.
+  int64_t start_ns = 0;  // From the run's start, in the last repetition.
   int64_t end_ns = 0;
+  int64_t total_ns = 0;  // What it took in `runs` repetitions together: all that ended, since the plan began to run.
+  uint32_t runs = 0;
+  std::string variant;     // Which of the kernel's variants ran last (compiler/variant_text.h); empty: unknown.
   bool fast_math = false;  // Compiled with "math": "fast", by a device that heeds it.
   bool is_estimate = false;  // It was placed by an estimate: nothing like it was measured before.
   // Of a node that was split over devices: which instances along its slowest dimension; 0, 0: all.

@@ -211,7 +211,8 @@ class Runner {
     if (!is_rest) {
       result_.nodes.clear();
     }
-    AddRecords(graph_, plan, iterations.timings(), run_start, request_.node_records_max, nullptr, &result_.nodes);
+    AddRecords(graph_, plan, iterations.timings(), iterations.totals(), run_start, request_.node_records_max, nullptr,
+               &result_.nodes);
     if (is_rest) {
       recovery_.Clear();
     } else {
@@ -253,8 +254,7 @@ class Runner {
   void KeepRest(Plan& plan, uint32_t lost, const Iterations& iterations, const PortBindings& ports,
                 Time run_start) {
     std::vector<NodeRecord> records;
-    AddRecords(graph_, plan, iterations.broken_timings(), run_start, request_.node_records_max,
-               nullptr, &records);
+    AddRecords(graph_, plan, iterations.broken_timings(), {}, run_start, request_.node_records_max, nullptr, &records);
     std::vector<uint32_t> nodes;
     for (size_t i = 0; i < records.size(); ++i) {
       nodes.push_back(plan.tasks[i].node.index);

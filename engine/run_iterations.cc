@@ -23,6 +23,7 @@ bool MaySpeak(const PreparedGraph& graph) {
 Iterations::Iterations(const IterationContext& context, Plan& plan)
     : context_(context), plan_(plan), stages_(context.options, plan) {
   timings_.fill(plan.timings);
+  totals_.resize(plan.timings.size());
 }
 
 Status Iterations::Run(uint32_t last, Progress* progress, RunResult* result) {
@@ -80,7 +81,7 @@ Status Iterations::RunBodies(uint32_t last, Progress* progress, RunResult* resul
 // The first `bodies` have ended.
 void Iterations::EndUntil(uint64_t bodies, Progress* progress, RunResult* result) {
   for (; ended_ < bodies; ++ended_) {
-    CountDeviceTime(plan_, timings_[ended_ % depth_], &result->device_time);
+    CountTime(plan_, timings_[ended_ % depth_], totals_, &result->device_time);
     ++progress->repetitions;
   }
 }

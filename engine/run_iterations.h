@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/prepared_graph.h"
+#include "engine/run_records.h"
 #include "engine/run_repeat.h"
 #include "engine/run_stage.h"
 
@@ -44,6 +45,8 @@ class Iterations {
 
   // Of the last repetition that ended.
   std::span<const NodeTiming> timings() const { return timings_[ended_ == 0 ? 0 : (ended_ - 1) % depth_]; }
+  // By task: of all repetitions that ended.
+  std::span<const TaskTotal> totals() const { return totals_; }
   // Of the one in which it failed.
   std::span<const NodeTiming> broken_timings() const;
   const StageRunner& stages() const { return stages_; }
@@ -65,6 +68,7 @@ class Iterations {
   StageRunner stages_;
   std::vector<std::vector<Buffer*>> swapped_;  // The plan's tables for every second repetition.
   std::vector<NodeTiming> other_timings_;      // Of all repetitions in flight but one.
+  std::vector<TaskTotal> totals_;              // By task.
   std::array<std::span<NodeTiming>, StageRunner::kPassesMax> timings_;  // By repetition, modulo depth_.
   bool reads_between_ = false;      // The host has something to do between repetitions.
   uint64_t depth_ = 1;              // Repetitions that are in flight at once.

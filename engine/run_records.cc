@@ -8,6 +8,7 @@
 
 #include "compiler/debug/place.h"
 #include "compiler/ir/loops_cut.h"
+#include "compiler/variant_text.h"
 
 namespace hpvm {
 namespace {
@@ -36,15 +37,19 @@ Status NameSegment(const Plan& plan, const StageFailure& failure) {
 
 }  // namespace
 
-void CountDeviceTime(const Plan& plan, std::span<const NodeTiming> timings, std::vector<Duration>* device_time) {
+void CountTime(const Plan& plan, std::span<const NodeTiming> timings, std::span<TaskTotal> totals,
+               std::vector<Duration>* device_time) {
   for (size_t i = 0; i < timings.size(); ++i) {
-    (*device_time)[plan.tasks[i].device] +=
-        Duration(std::max<int64_t>(timings[i].end_ns - timings[i].start_ns, 0));
+    const int64_t took = std::max<int64_t>(timings[i].end_ns - timings[i].start_ns, 0);
+    (*device_time)[plan.tasks[i].device] += Duration(took);
+    totals[i].ns += took;
+    totals[i].runs += timings[i].end_ns != 0 ? 1 : 0;
   }
 }
 
-void AddRecords(const PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Time run_start,
-                size_t records_max, const std::vector<bool>* is_wanted, std::vector<NodeRecord>* records) {
+void AddRecords(const PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings,
+                std::span<const TaskTotal> totals, Time run_start, size_t records_max,
+                const std::vector<bool>* is_wanted, std::vector<NodeRecord>* records) {
   const size_t count = std::min<size_t>(plan.tasks.size(), records_max);
   for (size_t i = plan.paths.size(); i < count; ++i) {
     plan.paths.push_back(graph::PathOf(graph.graph, NodeOf(plan, plan.tasks[i])));
@@ -67,7 +72,11 @@ void AddRecords(const PreparedGraph& graph, Plan& plan, std::span<const NodeTimi
     record.device = plan.devices[task.device]->info().id;
     record.start_ns = ran ? timings[i].start_ns - base : 0;
     record.end_ns = ran ? timings[i].end_ns - base : 0;
-    record.fast_math = ExecutableOf(graph, plan, static_cast<uint32_t>(i)).artifact().fast_math;
+    record.total_ns = totals.empty() ? record.end_ns - record.start_ns : totals[i].ns;
+    record.runs = totals.empty() ? (ran ? 1 : 0) : totals[i].runs;
+    const Artifact& artifact = ExecutableOf(graph, plan, static_cast<uint32_t>(i)).artifact();
+    record.variant = ran ? VariantText(artifact, timings[i].variant) : "";
+    record.fast_math = artifact.fast_math;
     record.is_estimate = task.is_estimate;
     SetPart(plan, task, &record);
   }

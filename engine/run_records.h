@@ -17,13 +17,22 @@
 
 namespace hpvm {
 
-// Adds what the devices say that the plan's launches took; by EngineOptions::devices.
-void CountDeviceTime(const Plan& plan, std::span<const NodeTiming> timings, std::vector<Duration>* device_time);
+// What a task's launches of several repetitions took together.
+struct TaskTotal {
+  int64_t ns = 0;
+  uint32_t runs = 0;
+};
+
+// Adds what the devices say that the plan's launches of one repetition took: by task, and by EngineOptions::devices.
+void CountTime(const Plan& plan, std::span<const NodeTiming> timings, std::span<TaskTotal> totals,
+               std::vector<Duration>* device_time);
 
 // Adds records of the plan's tasks, in its order, until there are `records_max`. `is_wanted`: by flat node; null: all
-// are. Times count from `run_start`, or from the first launch if that is earlier by a device's clock.
-void AddRecords(const PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Time run_start,
-                size_t records_max, const std::vector<bool>* is_wanted, std::vector<NodeRecord>* records);
+// are. Times count from `run_start`, or from the first launch if that is earlier by a device's clock. `totals`: by
+// task; empty: there was the one repetition.
+void AddRecords(const PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings,
+                std::span<const TaskTotal> totals, Time run_start, size_t records_max,
+                const std::vector<bool>* is_wanted, std::vector<NodeRecord>* records);
 
 // What the kernels said, by the paths of their nodes.
 void FillLog(const PreparedGraph& graph, const Plan& plan, LaunchLog& said, RunLog* log);

@@ -234,6 +234,10 @@ TEST_F(RunTest, RotationsHandValuesOver) {
         EXPECT_EQ(result_.repetitions, repeat);
         EXPECT_FALSE(result_.is_converged);
         EXPECT_EQ(result_.nodes_run, 2 * repeat);
+        for (const NodeRecord& node : result_.nodes) {
+          EXPECT_EQ(node.runs, repeat) << node.path;
+          EXPECT_GE(node.total_ns, node.end_ns - node.start_ns) << node.path;
+        }
       }
       // Without rotations every repetition starts from the same.
       std::map<std::string, Tensor> inputs = {{"x", {0, 1, 2, 3}}};

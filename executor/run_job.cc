@@ -118,7 +118,7 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const DeviceIn
                    internal::RunDone* done) {
   size_t bytes = 0;
   for (const NodeRecord& record : result.nodes) {
-    bytes += record.path.size() + 32;
+    bytes += record.path.size() + record.variant.size() + 48;
     const auto device = devices.by_id.find(record.device);
     if (bytes > kNodeRecordBytesMax || static_cast<uint32_t>(done->nodes_size()) >= records_max) {
       break;
@@ -132,6 +132,9 @@ void DescribeNodes(const RunResult& result, uint32_t records_max, const DeviceIn
     node->set_is_estimate(record.is_estimate);
     node->set_first(record.first);
     node->set_count(record.count);
+    node->set_total_ns(static_cast<uint64_t>(std::max<int64_t>(record.total_ns, 0)));
+    node->set_runs(record.runs);
+    node->set_variant(CleanText(record.variant, kVariantBytesMax, false));
   }
 }
 

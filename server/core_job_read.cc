@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "proto/internal/run_log_message.h"
 #include "server/core.h"
 #include "server/jobs/job_rules.h"
 
@@ -349,7 +350,7 @@ void Core::AddRunEvents(CoreScope& scope, LiveJob& job, const RunOutcome& outcom
   JobEvents& events = EventsOf(job);
   for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
     v1::JobEvent event;
-    FillPlacement(node, event.mutable_placement());
+    *event.mutable_placement() = ToMessage(node);
     AddEvent(scope, events, std::move(event));
   }
   if (outcome.outcome.ok()) {
@@ -382,17 +383,6 @@ void Core::KeepRecent(LiveJob& job) {
     }
     recent_.pop_front();
   }
-}
-
-void FillPlacement(const ExecutorNodeRecord& node, v1::NodePlacement* placement) {
-  placement->set_node(node.path);
-  placement->set_device(node.device);
-  placement->set_start_ns(static_cast<uint64_t>(node.start_ns));
-  placement->set_end_ns(static_cast<uint64_t>(node.end_ns));
-  placement->set_math(node.fast_math ? "fast" : "exact");
-  placement->set_is_estimate(node.is_estimate);
-  placement->set_first_instance(node.first);
-  placement->set_instance_count(node.count);
 }
 
 }  // namespace hpvm

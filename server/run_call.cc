@@ -56,7 +56,7 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
       FillTiming(outcome, response_->mutable_timing());
       response_->set_nodes_run(outcome.reply.nodes_run);
       for (const ExecutorNodeRecord& node : outcome.reply.nodes) {
-        FillPlacement(node, response_->add_placements());
+        *response_->add_placements() = ToMessage(node);
       }
       response_->set_repetitions(outcome.reply.repetitions);
       response_->set_converged(outcome.reply.is_converged);

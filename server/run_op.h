@@ -86,9 +86,6 @@ struct RunOp {
   std::function<void(RunOutcome)> done;        // Without the mutex.
 };
 
-// What clients see of a node's record.
-void FillPlacement(const ExecutorNodeRecord& node, v1::NodePlacement* placement);
-
 }  // namespace hpvm
 
 #endif  // HPVMD_SERVER_RUN_OP_H_

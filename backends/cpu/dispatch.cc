@@ -123,8 +123,10 @@ DispatchEnd RunUnsettled(const Dispatch& d, LaunchClass& launch_class, uint64_t 
   std::unique_lock lock(launch_class.mutex, std::try_to_lock);
   if (!lock.owns_lock() || launch_class.tuner.settled()) {
     double instance_ns = 0;
-    return RunAll(d, d.executable.variants()[launch_class.favourite.load(std::memory_order_relaxed)], 0, start,
-                  &instance_ns);
+    const uint32_t favourite = launch_class.favourite.load(std::memory_order_relaxed);
+    DispatchEnd outcome = RunAll(d, d.executable.variants()[favourite], 0, start, &instance_ns);
+    outcome.variant = favourite;
+    return outcome;
   }
   DispatchEnd outcome = RunMeasured(d, launch_class, start);
   const bool is_new = launch_class.Publish();
@@ -148,6 +150,7 @@ DispatchEnd RunDispatch(CpuExecutable& executable, const CpuLaunch& launch, Pool
   double instance_ns = 0;
   DispatchEnd outcome =
       RunAll(dispatch, executable.variants()[winner], launch_class.instance_ns(), start, &instance_ns);
+  outcome.variant = winner;
   if (instance_ns > 0) {
     launch_class.Learn(instance_ns);
   }

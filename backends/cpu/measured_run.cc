@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 
 #include "backends/cpu/launch_run.h"
 
@@ -33,6 +34,7 @@ class MeasuredRun {
       outcome_ = RunEdges(d_, cut_);
     }
     outcome_.ticks = d_.ticks.Now();
+    outcome_.variant = measured_whole_.value_or(tuner_.best());
     return std::move(outcome_);
   }
 
@@ -77,6 +79,7 @@ class MeasuredRun {
     double instance_ns = 0;
     outcome_ = RunAll(d_, VariantAt(variant), tuner_.estimate(variant), start_, &instance_ns);
     are_edges_done_ = true;
+    measured_whole_ = variant;
     if (instance_ns > 0) {
       const uint64_t instances = Instances(d_.launch);
       tuner_.AddSample(variant, instance_ns * static_cast<double>(instances), instances);
@@ -178,6 +181,7 @@ class MeasuredRun {
   const uint64_t start_;
   uint64_t at_ = 0;  // Slices before it have run.
   bool are_edges_done_ = false;  // Those of a part.
+  std::optional<uint32_t> measured_whole_;  // The variant that ran all of the launch.
   DispatchEnd outcome_;
 };
 

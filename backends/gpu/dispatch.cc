@@ -109,6 +109,12 @@ StatusOr<Buffer*> ViewedBuffer(const Submission& submission, SlotIndex slot, uin
   return buffer;
 }
 
+void NoteVariant(std::span<const Part> parts, const DispatchCommand& dispatch, const Submission& submission) {
+  if (!parts.empty() && dispatch.node < submission.timings.size()) {
+    submission.timings[dispatch.node].variant = static_cast<uint8_t>(parts.front().variant);
+  }
+}
+
 bool IsEmpty(const DispatchCommand& dispatch) {
   for (size_t d = 0; d < 3; ++d) {
     if (dispatch.extent[d] == 0 || dispatch.count[d] == 0) {

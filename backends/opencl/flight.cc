@@ -282,6 +282,7 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
     return absl::OkStatus();
   }
   HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
+  gpu::NoteVariant(parts, dispatch, submission_);
   HPVMD_RETURN_IF_ERROR(SwitchTo(executable.queue() != nullptr ? executable.queue() : queue_.main_.get()));
   for (Buffer* buffer : inputs_.buffers) {
     if (buffer == nullptr) {

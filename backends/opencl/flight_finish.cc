@@ -129,8 +129,10 @@ void OpenClFlight::FillTimings() {
     for (int64_t i = 0; i < count; ++i) {
       const uint32_t node = nodes_[sample.first_node + static_cast<size_t>(i)];
       if (node < submission_.timings.size()) {
-        submission_.timings[node] = {start + (end - start) * i / count, start + (end - start) * (i + 1) / count,
-                                     sample.is_mixed};
+        NodeTiming& timing = submission_.timings[node];
+        timing.start_ns = start + (end - start) * i / count;
+        timing.end_ns = start + (end - start) * (i + 1) / count;
+        timing.is_shared = sample.is_mixed;
       }
     }
     end_before = end;

@@ -81,7 +81,10 @@ Status Clock::Read(std::span<NodeTiming> timings, std::vector<int64_t>* alone_ns
     const int64_t count = static_cast<int64_t>(stretch.nodes.size());
     for (int64_t i = 0; i < count; ++i) {
       if (stretch.nodes[i] < timings.size()) {
-        timings[stretch.nodes[i]] = {begin + took * i / count, begin + took * (i + 1) / count, stretch.is_mixed};
+        NodeTiming& timing = timings[stretch.nodes[i]];
+        timing.start_ns = begin + took * i / count;
+        timing.end_ns = begin + took * (i + 1) / count;
+        timing.is_shared = stretch.is_mixed;
       }
     }
     if (stretch.alone) {

@@ -37,6 +37,7 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
   HPVMD_RETURN_IF_ERROR(executable.reader().Read(dispatch, submission_, &inputs_));
   HPVMD_RETURN_IF_ERROR(PlaceViews(executable, executable.artifact().gpu.is_native));
   HPVMD_ASSIGN_OR_RETURN(std::vector<gpu::Part> parts, executable.chooser().Choose(inputs_.facts));
+  gpu::NoteVariant(parts, dispatch, submission_);
   const uint32_t trap_index = traps_.Take(dispatch);
   for (const gpu::Part& part : parts) {
     for (const Binding& binding : executable.pipelines().layout(part.variant).bindings) {

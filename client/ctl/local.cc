@@ -190,15 +190,7 @@ class LocalRun {
     outcome.timing.set_run_ns(static_cast<uint64_t>(reply.run.count()));
     outcome.timing.set_copy_out_ns(static_cast<uint64_t>(reply.copy_out.count()));
     for (const ExecutorNodeRecord& record : reply.nodes) {
-      v1::NodePlacement& placement = outcome.placements.emplace_back();
-      placement.set_node(record.path);
-      placement.set_device(record.device);
-      placement.set_start_ns(static_cast<uint64_t>(record.start_ns));
-      placement.set_end_ns(static_cast<uint64_t>(record.end_ns));
-      placement.set_math(record.fast_math ? "fast" : "exact");
-      placement.set_is_estimate(record.is_estimate);
-      placement.set_first_instance(record.first);
-      placement.set_instance_count(record.count);
+      outcome.placements.push_back(ToMessage(record));
     }
     outcome.nodes_run = reply.nodes_run;
     outcome.repetitions = reply.repetitions;

@@ -68,6 +68,24 @@ std::string LogText(const v1::RunLog& log) {
   return text;
 }
 
+// Of a graph that ran several times, a node's time is that of all repetitions together.
+std::string PlacementTable(const std::vector<v1::NodePlacement>& placements) {
+  const bool repeats = std::ranges::any_of(placements, [](const v1::NodePlacement& p) { return p.runs() > 1; });
+  std::vector<std::vector<std::string>> rows = {{"NODE", "DEVICE", "VARIANT", "START", "TIME"}};
+  if (repeats) {
+    rows.front().push_back("RUNS");
+  }
+  for (const v1::NodePlacement& p : placements) {
+    rows.push_back({p.node() + PartText(p) + (p.math() == "fast" ? " (fast math)" : ""),
+                    (p.is_estimate() ? "~" : "") + p.device(), p.variant().empty() ? "-" : Printable(p.variant()),
+                    DurationText(p.start_ns()), DurationText(repeats ? p.total_ns() : p.end_ns() - p.start_ns())});
+    if (repeats) {
+      rows.back().push_back(std::to_string(p.runs()));
+    }
+  }
+  return Table(rows);
+}
+
 void PrintReportJson(const RunReport& report) {
   Json json;
   json["graph"] = report.graph;
@@ -109,15 +127,8 @@ void PrintReport(const RunReport& report, Format format) {
   if (!report.job.empty()) {
     line += " (job " + report.job + ")";
   }
-  std::vector<std::vector<std::string>> rows = {{"NODE", "DEVICE", "START", "TIME"}};
-  bool has_estimates = false;
-  for (const v1::NodePlacement& p : report.placements) {
-    has_estimates |= p.is_estimate();
-    rows.push_back({p.node() + PartText(p) + (p.math() == "fast" ? " (fast math)" : ""),
-                    (p.is_estimate() ? "~" : "") + p.device(), DurationText(p.start_ns()),
-                    DurationText(p.end_ns() - p.start_ns())});
-  }
-  std::string text = Printable(line) + "\n" + Table(rows);
+  const bool has_estimates = std::ranges::any_of(report.placements, &v1::NodePlacement::is_estimate);
+  std::string text = Printable(line) + "\n" + PlacementTable(report.placements);
   if (has_estimates) {
     text += "~: placed by an estimate; nothing like it had been measured there\n";
   }

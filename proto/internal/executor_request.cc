@@ -352,7 +352,10 @@ StatusOr<RunReply> DecodeRunDone(const internal::RunDone& done, std::vector<uint
                            .fast_math = node.fast_math(),
                            .is_estimate = node.is_estimate(),
                            .first = node.first(),
-                           .count = node.count()});
+                           .count = node.count(),
+                           .total_ns = node.total_ns(),
+                           .runs = node.runs(),
+                           .variant = node.variant()});
   }
   HPVMD_ASSIGN_OR_RETURN(reply.lost_devices, DecodeDevices(done.lost_devices(), devices));
   HPVMD_ASSIGN_OR_RETURN(reply.left_devices, DecodeDevices(done.left_devices(), devices));

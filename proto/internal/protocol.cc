@@ -436,6 +436,8 @@ Status CheckRunDone(const internal::RunDone& done, size_t body_bytes) {
   for (const internal::NodeRecord& node : done.nodes()) {
     HPVMD_RETURN_IF_ERROR(check.Text("nodes.path", node.path(), kTextBytesMax));
     HPVMD_RETURN_IF_ERROR(check.Count("nodes.device", node.device(), kCheckerDevice));
+    HPVMD_RETURN_IF_ERROR(check.Count("nodes.total_ns", node.total_ns(), INT64_MAX));
+    HPVMD_RETURN_IF_ERROR(check.Text("nodes.variant", node.variant(), kVariantBytesMax));
     if (node.start_ns() < 0 || node.end_ns() < node.start_ns()) {
       return check.Fail("a node ends before it starts.");
     }

@@ -42,6 +42,7 @@ inline constexpr uint64_t kDeviceBytesMax = uint64_t{1} << 50;
 inline constexpr uint32_t kCheckerDevice = kDevicesMax;
 inline constexpr char kCheckerName[] = "checker";
 inline constexpr uint32_t kNodeRecordsMax = 10'000;
+inline constexpr size_t kVariantBytesMax = 64;
 inline constexpr uint32_t kFastNodesMax = 100;
 inline constexpr uint32_t kDefectsMax = 32;
 // What one message tells of costs; with long names it holds fewer (kCostsHeadBytesMax).

@@ -38,4 +38,20 @@ v1::RunLog ToMessage(const ExecutorLog& log) {
   return message;
 }
 
+v1::NodePlacement ToMessage(const ExecutorNodeRecord& node) {
+  v1::NodePlacement message;
+  message.set_node(node.path);
+  message.set_device(node.device);
+  message.set_start_ns(static_cast<uint64_t>(node.start_ns));
+  message.set_end_ns(static_cast<uint64_t>(node.end_ns));
+  message.set_math(node.fast_math ? "fast" : "exact");
+  message.set_is_estimate(node.is_estimate);
+  message.set_first_instance(node.first);
+  message.set_instance_count(node.count);
+  message.set_total_ns(node.total_ns);
+  message.set_runs(node.runs);
+  message.set_variant(node.variant);
+  return message;
+}
+
 }  // namespace hpvm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of a run said, from the executor's form to the clients'.
+// What a run tells of its kernels and nodes, from the executor's form to the clients'.
 #ifndef HPVMD_PROTO_INTERNAL_RUN_LOG_MESSAGE_H_
 #define HPVMD_PROTO_INTERNAL_RUN_LOG_MESSAGE_H_
 
@@ -9,6 +9,7 @@
 namespace hpvm {
 
 v1::RunLog ToMessage(const ExecutorLog& log);
+v1::NodePlacement ToMessage(const ExecutorNodeRecord& node);
 
 }  // namespace hpvm
 

@@ -125,7 +125,17 @@ class Iterations(Base):
                 self.assertTrue(done["converged"])
                 self.assertGreater(done["repetitions"], 5)
                 self.assertLess(done["repetitions"], 40)
+                for placement in done["placements"]:
+                    self.assertEqual(placement["runs"], done["repetitions"])
+                    self.assertGreaterEqual(int(placement["total_ns"]), int(placement["end_ns"]) - int(placement["start_ns"]))
+                    self.assertRegex(placement["variant"], r"^(tiles of \d+ x \d+|one at a time)(, unchecked)?$")
                 np.testing.assert_allclose(self.load("root"), np.sqrt(self.squares), rtol=1e-14)
+
+    def test_the_table_sums_over_repetitions(self):
+        (self.folder / "g.json").write_text(json.dumps(NEWTON))
+        text = self.ctl("run", self.folder / "g.json", *self.inputs, "--repeat", 3).stdout
+        self.assertRegex(text, r"NODE +DEVICE +VARIANT +START +TIME +RUNS")
+        self.assertRegex(text, r"(?m) 3$")
 
     def test_job_converges_too(self):
         self.newton("--repeat", 1000, "--rotate", "root=guess", "--until", "done", command=("submit",))

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 # Which folders a folder may include, besides itself. design: docs/ARCHITECTURE.md, "Folders".
-COMPILER_FACE = {"compiler/ir", "compiler/artifact.h", "compiler/service.h", "compiler/learnt.h",
+COMPILER_FACE = {"compiler/variant_text.h", "compiler/ir", "compiler/artifact.h", "compiler/service.h", "compiler/learnt.h",
                  "compiler/cost_record.h", "compiler/gpu_code.h", "compiler/gpu_target.h", "compiler/debug/place.h"}
 EDGES = {
     "base": set(),

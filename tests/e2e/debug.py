@@ -16,6 +16,7 @@ import unittest
 import numpy as np
 
 from e2e import FAILED, HERE, OK, USAGE, Daemon, one_node, port
+from wasm_module import HARD_STATEMENT, module_of
 
 SOURCE = (HERE / "debug_kernels.c").read_text().splitlines()
 EVERYWHERE = (("run",), ("run", "--local"), ("submit",))
@@ -156,28 +157,6 @@ class Debugging(WithDaemon):
                     (self.folder / "debug.wasm").write_bytes(module)
 
 
-def leb(value):
-    out = bytearray()
-    while True:
-        out.append(value & 0x7F | (0x80 if value > 0x7F else 0))
-        value >>= 7
-        if value == 0:
-            return bytes(out)
-
-
-def module_of(bodies, start=None):
-    """Exports "f" (two pointers), the last function; the others take and return nothing."""
-    def section(number, content):
-        return bytes([number]) + leb(len(content)) + content
-
-    types = b"\x02\x60\x02\x7f\x7f\x00\x60\x00\x00"
-    kinds = b"".join(leb(1) for _ in bodies[:-1]) + b"\x00"
-    code = b"".join(leb(len(body) + 2) + b"\x00" + body + b"\x0b" for body in bodies)
-    return (b"\0asm\1\0\0\0" + section(1, types) + section(3, leb(len(bodies)) + kinds) + section(5, b"\x01\x00\x01")
-            + section(7, b"\x01\x01f\x00" + leb(len(bodies) - 1))
-            + (b"" if start is None else section(8, leb(start))) + section(10, leb(len(bodies)) + code))
-
-
 class Caps(WithDaemon):
     """Modules that are hard to compile end within the caps, with a sentence, and cost nobody else anything."""
 
@@ -205,10 +184,7 @@ class Caps(WithDaemon):
         self.check_compile(module_of([b"\x03\x40\x0c\x00\x0b", b""], start=0), "start", 40)
 
     def test_huge_function(self):
-        # *(p + *(p + q)) = q / *p, very often: a block with checks and a trap each.
-        statement = bytes([0x20, 0, 0x20, 0, 0x20, 1, 0x6A, 0x28, 2, 0, 0x6A, 0x20, 1, 0x20, 0, 0x28, 2, 0, 0x6D,
-                           0x36, 2, 0])
-        self.check_compile(module_of([statement * 200_000]), "limit|cap|seconds|memory", 40)
+        self.check_compile(module_of([HARD_STATEMENT * 200_000]), "limit|cap|seconds|memory", 40)
 
     def test_many_functions(self):
         # None of them is reached, so that they cost their reading alone.

@@ -319,6 +319,15 @@ TEST_F(ExecutorTest, KillsWhatDoesNotStop) {
   EXPECT_THAT(Message(reply.get().status()), AllOf(HasSubstr("killed"), HasSubstr("100 ms")));
 }
 
+// Also those that come while it is still ending.
+TEST_F(ExecutorTest, SaysWhyItWasKilled) {
+  Start();
+  link_->Kill("The test has had enough.");
+  const std::string document = OneNode("endless");
+  const StatusOr<PrepareReply> reply = Prepare(OneNodeInput(1, document));
+  EXPECT_THAT(Message(reply.status()), HasSubstr("The test has had enough."));
+}
+
 // An orderly end: no error, nothing pending left.
 TEST_F(ExecutorTest, ShutsDown) {
   Start();

@@ -68,10 +68,16 @@ class AnsweringProcess final : public ExecutorProcess {
 
  private:
   RequestId Add(std::function<void(const Status&)> answer) {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    const RequestId id = ++last_id_;
+    if (is_over_) {  // As the real link does: nobody else would ever answer.
+      lock.unlock();
+      answer(Unavailable("The executor process ended (signal 9)."));
+      return id;
+    }
     answers_.push_back(std::move(answer));
     changed_.notify_one();
-    return ++last_id_;
+    return id;
   }
   void End() {
     std::lock_guard lock(mutex_);
@@ -83,6 +89,7 @@ class AnsweringProcess final : public ExecutorProcess {
     while (true) {
       changed_.wait(lock, [this] { return ended_ || !answers_.empty(); });
       if (answers_.empty()) {
+        is_over_ = true;
         break;
       }
       const auto answer = std::move(answers_.front());
@@ -104,6 +111,7 @@ class AnsweringProcess final : public ExecutorProcess {
   std::deque<std::function<void(const Status&)>> answers_;
   RequestId last_id_ = 0;
   bool ended_ = false;
+  bool is_over_ = false;  // The thread answers no more.
   std::thread thread_;
 };
 

@@ -397,7 +397,9 @@ StatusOr<RequestId> ExecutorLink::Core::SendRequest(EncodedRequest& request, std
 Status ExecutorLink::Core::SendLocked(const Envelope& envelope, std::span<const uint8_t> body, std::span<const int> fds,
                                       bool more) {
   if (ended_ || shutting_down_ || !kill_reason_.ok()) {
-    return ended_ && !end_status_.ok() ? end_status_ : Unavailable("The executor process is ending.");
+    // As what is pending is told, when it ends.
+    const Status& why = ended_ ? end_status_ : kill_reason_;
+    return why.ok() ? Unavailable("The executor process is ending.") : why;
   }
   std::string head = envelope.SerializeAsString();
   if (head.size() > kHeadBytesMax || body.size() > kBodyBytesMax) {

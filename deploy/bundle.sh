@@ -95,7 +95,7 @@ cp client/kernel/hpvm.h deploy/hpvmd.toml deploy/hpvmd.service deploy/alerts.yml
 if $tests; then
   mkdir -p "$root/tests"
   found=()
-  for pattern in '*conformance_test' 'opencl_*test' 'vulkan_*test' 'gpu_*test' 'gpu_*benchmark' 'tenants_test'; do
+  for pattern in 'native_conformance_test' 'opencl_*test' 'vulkan_*test' 'gpu_*test' 'gpu_*benchmark' 'tenants_test'; do
     for file in "$build"/tests/$pattern; do
       [ ! -x "$file" ] || found+=("$file")
     done

@@ -101,11 +101,13 @@ Status LockDown(const std::string& folder, pid_t parent) {
     }
     Tell(pipe, i, Verdict::kStarted);
     const StatusOr<bool> right = ComputesRightly(defects[i].probe, **device, RealClock().Now() + kWallMax);
-    has_shown = right.ok() && !*right;
+    // A wrong address may as well be one that the device does not survive.
+    const bool is_wrong = right.ok() ? !*right : absl::IsUnavailable(right.status());
+    has_shown = is_wrong;
     Tell(pipe, i,
-         !right.ok() ? Verdict::kFailed
-         : *right    ? Verdict::kRight
-                     : Verdict::kWrong,
+         is_wrong     ? Verdict::kWrong
+         : right.ok() ? Verdict::kRight
+                      : Verdict::kFailed,
          right.ok() ? "" : Message(right.status()));
     if (!right.ok() && !absl::IsInvalidArgument(right.status())) {
       break;  // The device is lost to this process.

@@ -222,11 +222,19 @@ std::string KernelWriter::FloatUnary(const Op& op) {
     return Cat("sqrt(", a, ")");
   }
   if (target_.has_fp64) {
-    helpers_.uses_fp64 = true;
-    return Cat("(float)sqrt((double)", a, ")");
+    return Narrowed(Cat("sqrt((double)", a, ")"));
   }
   helpers_.Need("sqrt_f32");
   return Cat("sqrt_f32(", a, ")");
+}
+
+// An operation of 64 bits on operands of 32: 53 bits are more than twice 24 and two, so that rounding twice rounds as once.
+// No compiler may see that the result is made smaller: LLVM, and so NVIDIA's compiler, would compute in 32 bits, as inexactly
+// as the device likes.
+std::string KernelWriter::Narrowed(const std::string& wide) {
+  helpers_.uses_fp64 = true;
+  helpers_.Need("once64");
+  return Cat("(float)as_double(once64(as_ulong(", wide, ")))");
 }
 
 std::string KernelWriter::FloatBinary(const Op& op) {
@@ -255,9 +263,7 @@ std::string KernelWriter::FloatBinary(const Op& op) {
     return Cat(a, " / ", b);
   }
   if (target_.has_fp64) {
-    // 53 bits are more than twice 24 and two: rounding twice rounds as once.
-    helpers_.uses_fp64 = true;
-    return Cat("(float)((double)", a, " / (double)", b, ")");
+    return Narrowed(Cat("(double)", a, " / (double)", b));
   }
   helpers_.Need("div_f32");
   return Cat("div_f32(", a, ", ", b, ")");

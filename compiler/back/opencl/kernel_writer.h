@@ -122,6 +122,7 @@ class KernelWriter {
   std::string IntCompare(const Op& op);
   std::string FloatUnary(const Op& op);
   std::string Rounded(std::string_view function, const std::string& a) const;
+  std::string Narrowed(const std::string& wide);
   std::string FloatBinary(const Op& op);
   void WriteConvert(OpId id);
   void WriteTrunc(OpId id);

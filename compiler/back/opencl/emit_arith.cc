@@ -228,9 +228,9 @@ std::string KernelWriter::FloatUnary(const Op& op) {
   return Cat("sqrt_f32(", a, ")");
 }
 
-// An operation of 64 bits on operands of 32: 53 bits are more than twice 24 and two, so that rounding twice rounds as once.
-// No compiler may see that the result is made smaller: LLVM, and so NVIDIA's compiler, would compute in 32 bits, as inexactly
-// as the device likes.
+// An operation of 64 bits on operands of 32: 53 bits are more than twice 24 and two, so that rounding twice rounds as
+// once. No compiler may see that the result is made smaller: LLVM, and so NVIDIA's compiler, would compute in 32 bits,
+// as inexactly as the device likes.
 std::string KernelWriter::Narrowed(const std::string& wide) {
   helpers_.uses_fp64 = true;
   helpers_.Need("once64");

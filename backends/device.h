@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "backends/launch_log.h"
+#include "backends/patience.h"
 #include "base/clock.h"
 #include "base/lane.h"
 #include "base/status.h"
@@ -311,9 +312,11 @@ class Device {
   // Which kind of artifact to compile for this device.
   virtual ArtifactKind artifact_kind() const = 0;
   virtual Support Supports(const KernelNeeds& needs) const = 0;
-  // kInvalidArgument: the module is at fault, and the message says how (the driver's log); any other status is ours or
-  // the device's.
-  virtual StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) = 0;
+  // kInvalidArgument: the module is at fault, and the message says how (the driver's log); kCancelled,
+  // kDeadlineExceeded: the caller's patience ended while a builder was at work (devices without one do not look at it);
+  // any other status is ours or the device's.
+  virtual StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience& patience) = 0;
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) { return Load(std::move(artifact), Patience()); }
   virtual StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) = 0;
   virtual StatusOr<std::unique_ptr<Timeline>> CreateTimeline() = 0;
   // See the head of this file. A status means that nothing was accepted and the signals will not change.

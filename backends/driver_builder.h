@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/patience.h"
 #include "base/status.h"
 #include "compiler/gpu_code.h"
 
@@ -40,8 +41,9 @@ class DriverBuilder {
  public:
   virtual ~DriverBuilder() = default;
   // kInvalidArgument: the driver refuses the module (the message has its log), or died on it. kResourceExhausted: it
-  // took longer than this server allows. kUnavailable: no process could be started. Any thread.
-  virtual StatusOr<DriverBinary> Build(const DriverBuild& build) = 0;
+  // took longer than this server allows. kUnavailable: no process could be started. kCancelled, kDeadlineExceeded: the
+  // caller's patience ended, and so does the driver's work. Any thread.
+  virtual StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience& patience) = 0;
 };
 
 // Builds in this process: what the process behind a DriverBuilder does, and what devices without one do. Both are

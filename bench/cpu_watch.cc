@@ -32,7 +32,7 @@ class WatchedDevice final : public Device {
   const DeviceInfo& info() const override { return device_->info(); }
   ArtifactKind artifact_kind() const override { return device_->artifact_kind(); }
   Support Supports(const KernelNeeds& needs) const override { return device_->Supports(needs); }
-  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
     {
       const std::lock_guard lock(watch_.mutex_);
       // A name of our own: the same kernel with and without fast math must not share one, and nothing may be known of

@@ -475,7 +475,7 @@ class Preparer {
     InParallel(is_slow ? items.size() : 1, [&] {
       for (size_t i = next.fetch_add(1); i < items.size(); i = next.fetch_add(1)) {
         items[i].loaded->executable =
-            graph_->devices[items[i].loaded->device]->Load(*items[i].job->outcome->artifact);
+            graph_->devices[items[i].loaded->device]->Load(*items[i].job->outcome->artifact, {stop_, deadline_});
       }
     });
   }

@@ -98,7 +98,9 @@ class SpillDevice final : public Device {
   const DeviceInfo& info() const override { return info_; }
   ArtifactKind artifact_kind() const override { return ArtifactKind::kInterp; }
   Support Supports(const KernelNeeds&) const override { return {false, "It only stores."}; }
-  StatusOr<std::unique_ptr<Executable>> Load(Artifact) override { return Internal("The spill file runs no kernels."); }
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact, const Patience&) override {
+    return Internal("The spill file runs no kernels.");
+  }
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     HPVMD_CHECK(spec.import == nullptr && !spec.is_exported && spec.shared == nullptr);
     HPVMD_ASSIGN_OR_RETURN(const uint64_t offset, file_->Take(spec.bytes));

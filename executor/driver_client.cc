@@ -2,6 +2,7 @@
 // The runner's end of a supervisor's socket.
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -16,6 +17,8 @@ namespace hpvm {
 namespace {
 
 constexpr Duration kSendMax = std::chrono::seconds(30);
+// How often a caller looks at its stop word.
+constexpr Duration kStopPause = std::chrono::milliseconds(10);
 
 // One connection; callers wait for their own id, one reader thread hands the answers out.
 class Client final : public DriverBuilder {
@@ -31,7 +34,8 @@ class Client final : public DriverBuilder {
     reader_.join();
   }
 
-  StatusOr<DriverBinary> Build(const DriverBuild& build) override {
+  StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience& patience) override {
+    HPVMD_RETURN_IF_ERROR(CheckPatience(patience));
     DriverRequest request;
     request.identity = IdentityOf(build.device);
     request.build = build;
@@ -41,8 +45,12 @@ class Client final : public DriverBuilder {
       request.id = next_id_++;
       waiting_[request.id] = {};
     }
-    Send(request);
-    return WaitFor(request.id);
+    SendFrameOrEnd(EncodeDriverRequest(request), request.build.code);
+    StatusOr<DriverBinary> binary = WaitFor(request.id, patience);
+    if (absl::IsCancelled(binary.status()) || absl::IsDeadlineExceeded(binary.status())) {
+      SendFrameOrEnd(EncodeDriverCancel({request.id}), {});
+    }
+    return binary;
   }
 
  private:
@@ -62,10 +70,17 @@ class Client final : public DriverBuilder {
     return known->second;
   }
 
-  void Send(const DriverRequest& request) {
+  static Status CheckPatience(const Patience& patience) {
+    // Whoever watches the deadline may have set the stop word for it.
+    if (RealClock().Now() >= patience.deadline) {
+      return DeadlineExceeded("The deadline passed while the driver compiled the module.");
+    }
+    return patience.is_stopped() ? Cancelled("The driver's compile was cancelled.") : absl::OkStatus();
+  }
+
+  void SendFrameOrEnd(std::span<const uint8_t> head, std::span<const uint8_t> body) {
     std::lock_guard lock(send_mutex_);
-    const Status sent = SendFrame(socket_.get(), EncodeDriverRequest(request), request.build.code, {},
-                                  RealClock().Now() + kSendMax);
+    const Status sent = SendFrame(socket_.get(), head, body, {}, RealClock().Now() + kSendMax);
     if (!sent.ok()) {
       // A frame may be half written, so the stream is of no more use; this ends the reader, which tells everybody.
       shutdown(socket_.get(), SHUT_RDWR);
@@ -93,14 +108,20 @@ class Client final : public DriverBuilder {
     }
   }
 
-  StatusOr<DriverBinary> WaitFor(uint64_t id) {
+  StatusOr<DriverBinary> WaitFor(uint64_t id, const Patience& patience) {
     std::unique_lock lock(mutex_);
     Answer& answer = waiting_[id];
-    arrived_.wait(lock, [&] { return answer.has_arrived || !broken_.ok(); });
+    Status ended;
+    while (!answer.has_arrived && broken_.ok() && ended.ok()) {
+      // The years until kNever are more than a condition variable can count.
+      const Duration left = patience.deadline - RealClock().Now();
+      arrived_.wait_for(lock, std::min(left, patience.stop != nullptr ? kStopPause : Duration(std::chrono::hours(1))));
+      ended = CheckPatience(patience);
+    }
     Answer taken = std::move(answer);
     waiting_.erase(id);
     if (!taken.has_arrived) {
-      return broken_;
+      return broken_.ok() ? ended : broken_;
     }
     HPVMD_RETURN_IF_ERROR(taken.status);
     return std::move(taken.binary);

@@ -128,6 +128,11 @@ class Supervisor {
   Status Receive() {
     HPVMD_ASSIGN_OR_RETURN(Frame frame,
                            ReceiveFrame(options_.socket, kDriverFrameLimits, RealClock().Now() + kMessageMax));
+    if (IsDriverCancel(frame)) {
+      HPVMD_ASSIGN_OR_RETURN(const DriverCancel cancel, DecodeDriverCancel(frame));
+      Cancel(cancel.id);
+      return absl::OkStatus();
+    }
     HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, DecodeDriverRequest(frame));
     Job job;
     job.id = request.id;
@@ -142,6 +147,18 @@ class Supervisor {
     job.frame = std::move(frame);
     waiting_.push_back(std::move(job));
     return absl::OkStatus();
+  }
+
+  // A driver's compiler cannot be told to stop: its process ends. What has been answered already is not known any more.
+  void Cancel(uint64_t id) {
+    std::erase_if(waiting_, [id](const Job& job) { return job.id == id; });
+    const auto busy = std::find_if(builders_.begin(), builders_.end(), [id](const Builder& builder) {
+      return builder.job.has_value() && builder.job->id == id;
+    });
+    if (busy != builders_.end()) {
+      Kill(*busy);
+      builders_.erase(busy);
+    }
   }
 
   // Gives what waits to builders that have nothing to do, and to new ones while there may be more.
@@ -263,6 +280,11 @@ class Supervisor {
     return builder.has_loaded ? absl::OkStatus()
                               : FailOne(Unavailable("The driver to build with takes longer than the limit (" +
                                                     Seconds(options_.load_max) + ") to load."));
+  }
+
+  static void Kill(Builder& builder) {
+    kill(builder.pid, SIGKILL);
+    End(builder);
   }
 
   // Kills, reaps and tells how it ended.

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -65,7 +67,8 @@ class DriverProcessTest : public ::testing::Test {
                                    [this](const std::string&) -> StatusOr<std::string> { return identity_; });
   }
 
-  StatusOr<DriverBinary> Build(const std::string& options, const std::string& code = "abc") {
+  StatusOr<DriverBinary> Build(const std::string& options, const std::string& code = "abc",
+                               const Patience& patience = {}) {
     DriverBuild build;
     build.device = "opencl:0";
     build.format = GpuFormat::kOpenClC;
@@ -75,7 +78,7 @@ class DriverProcessTest : public ::testing::Test {
     build.groups = {{1, 2, 3}};
     build.variants.resize(1);
     build.variants[0].entry = "f";
-    return client_->Build(build);
+    return client_->Build(build, patience);
   }
 
   // "1 4711 opencl:0 f": how many its builder had served, and which it was.
@@ -198,6 +201,32 @@ TEST_F(DriverProcessTest, BadModulesCostOnlyThemselves) {
   }
 }
 
+// A caller that has no more use for the result gets its answer at once, and the driver's process ends: as many as there
+// may be are cancelled here, and the next one is built.
+TEST_F(DriverProcessTest, PatienceEndsBuilds) {
+  Start("patient");
+  std::atomic<uint32_t> stop{0};
+  std::vector<std::thread> callers;
+  std::array<Status, 4> ends;  // Two wait for the two builders.
+  for (size_t i = 0; i < ends.size(); ++i) {
+    callers.emplace_back([&, i] { ends[i] = Build("hang", std::to_string(i), {.stop = &stop}).status(); });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  stop.store(1);
+  for (std::thread& caller : callers) {
+    caller.join();
+  }
+  for (const Status& end : ends) {
+    EXPECT_TRUE(absl::IsCancelled(end)) << end;
+  }
+  EXPECT_TRUE(Build("").ok());
+  const Status late = Build("hang", "x", {.deadline = RealClock().Now() + std::chrono::milliseconds(100)}).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  EXPECT_TRUE(Build("", "y").ok());
+  // What is cancelled before it is sent is not sent.
+  EXPECT_TRUE(absl::IsCancelled(Build("", "z", {.stop = &stop}).status()));
+}
+
 // A builder that gets no processor time for longer than it may take is not late.
 TEST_F(DriverProcessTest, StarvedBuildsAreNotLate) {
   Start();
@@ -279,6 +308,19 @@ TEST_F(DriverProcessTest, TheSupervisorsDeath) {
   EXPECT_TRUE(absl::IsUnavailable(Build("hang").status()));
   killer.join();
   EXPECT_TRUE(absl::IsUnavailable(Build("").status()));
+}
+
+TEST(DriverWireTest, CancelsKeepTheirIds) {
+  Frame frame;
+  const std::vector<uint8_t> bytes = EncodeDriverCancel({77});
+  frame.head.assign(bytes.begin(), bytes.end());
+  ASSERT_TRUE(IsDriverCancel(frame));
+  const StatusOr<DriverCancel> cancel = DecodeDriverCancel(frame);
+  ASSERT_TRUE(cancel.ok());
+  EXPECT_EQ(cancel->id, 77u);
+  EXPECT_FALSE(DecodeDriverRequest(frame).ok());
+  frame.head.pop_back();
+  EXPECT_FALSE(DecodeDriverCancel(frame).ok());
 }
 
 // Requests that the protocol does not know end the connection; any bytes give a message or an error.

@@ -10,7 +10,7 @@
 namespace hpvm {
 namespace {
 
-enum class Kind : uint8_t { kHello = 1, kRequest = 2, kAnswer = 3 };
+enum class Kind : uint8_t { kHello = 1, kRequest = 2, kAnswer = 3, kCancel = 4 };
 constexpr size_t kTextBytesMax = 4096;
 constexpr uint32_t kEntriesMax = 1024;
 
@@ -100,6 +100,23 @@ StatusOr<DriverRequest> DecodeDriverRequest(const Frame& frame) {
     return Malformed("request");
   }
   return request;
+}
+
+std::vector<uint8_t> EncodeDriverCancel(const DriverCancel& cancel) {
+  WireWriter out = Begin(Kind::kCancel);
+  out.U64(cancel.id);
+  return std::move(out.bytes());
+}
+
+bool IsDriverCancel(const Frame& frame) { return Open(frame, Kind::kCancel).ok(); }
+
+StatusOr<DriverCancel> DecodeDriverCancel(const Frame& frame) {
+  WireReader in = Open(frame, Kind::kCancel);
+  const DriverCancel cancel{in.U64()};
+  if (!in.AtEnd() || cancel.id == 0 || !frame.body.empty()) {
+    return Malformed("cancellation");
+  }
+  return cancel;
 }
 
 std::vector<uint8_t> EncodeDriverAnswer(const DriverAnswer& answer) {

@@ -37,12 +37,20 @@ struct DriverAnswer {
   std::string log;  // The binary is the frame's body.
 };
 
+// Nobody wants the answer to a request any more: there will be none.
+struct DriverCancel {
+  uint64_t id = 0;
+};
+
 // The first message to the supervisor: the key that tags what is kept.
 std::vector<uint8_t> EncodeDriverHello(const ArtifactKey& key);
 StatusOr<ArtifactKey> DecodeDriverHello(const Frame& frame);
 std::vector<uint8_t> EncodeDriverRequest(const DriverRequest& request);
 // Borrows the frame's body.
 StatusOr<DriverRequest> DecodeDriverRequest(const Frame& frame);
+std::vector<uint8_t> EncodeDriverCancel(const DriverCancel& cancel);
+bool IsDriverCancel(const Frame& frame);
+StatusOr<DriverCancel> DecodeDriverCancel(const Frame& frame);
 std::vector<uint8_t> EncodeDriverAnswer(const DriverAnswer& answer);
 StatusOr<DriverAnswer> DecodeDriverAnswer(const Frame& frame);
 

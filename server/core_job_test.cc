@@ -651,7 +651,8 @@ TEST_F(JobTest, Watches) {
   // A daemon that stops tells those who watch.
   const std::string second = SubmitJob(Request());
   wakes = 0;
-  ASSERT_TRUE(core_->WatchJob(*tenant_, second, [&] { ++wakes; }).ok());
+  const StatusOr<uint64_t> watch = core_->WatchJob(*tenant_, second, [&] { ++wakes; });
+  ASSERT_TRUE(watch.ok());
   uint64_t seen = core_->ReadEvents(*tenant_, second, 0, 100)->events.back().sequence();
   core_->Stop();
   EXPECT_GT(wakes, 0);
@@ -661,6 +662,7 @@ TEST_F(JobTest, Watches) {
     batch = core_->ReadEvents(*tenant_, second, seen, 100);
   }
   EXPECT_EQ(batch.status().code(), StatusCode::kUnavailable);
+  core_->Unwatch(*tenant_, second, *watch);  // It would be told again when the core goes.
 }
 
 // Lists by state: those that have not ended are found behind any number that have, page by page, newest first.

@@ -113,7 +113,7 @@ class CpuDevice final : public Device, private CommandTarget {
     return {};
   }
 
-  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
     return CpuExecutable::Load(std::move(artifact),
                                {ProcessorName() + VectorName(), options_.learnt, pool_.threads(), options_.variant});
   }

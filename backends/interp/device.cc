@@ -115,7 +115,7 @@ class InterpDevice final : public Device, private CommandTarget {
     return {};
   }
 
-  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
     if (artifact.kind != ArtifactKind::kInterp) {
       return InvalidArgument("The artifact of kernel \"" + artifact.entry + "\" is not kernel IR.");
     }

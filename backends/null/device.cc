@@ -57,7 +57,7 @@ class NullDevice final : public Device, private CommandTarget {
   ArtifactKind artifact_kind() const override { return ArtifactKind::kInterp; }
   Support Supports(const KernelNeeds&) const override { return {}; }
 
-  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
     HPVMD_RETURN_IF_ERROR(plan_.Next(NullCall::kLoad));
     return std::make_unique<NullExecutable>(std::move(artifact));
   }

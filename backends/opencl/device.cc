@@ -68,11 +68,11 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
                        " along each dimension)."};
   }
 
-  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience& patience) override {
     HPVMD_RETURN_IF_ERROR(health_.Check());
-    StatusOr<std::unique_ptr<OpenClExecutable>> executable =
-        OpenClExecutable::Load(found_, context_.get(), std::move(artifact),
-                               {options_.builder, options_.learnt, options_.forced, options_.undeclared_group_max});
+    StatusOr<std::unique_ptr<OpenClExecutable>> executable = OpenClExecutable::Load(
+        found_, context_.get(), std::move(artifact),
+        {options_.builder, options_.learnt, options_.forced, options_.undeclared_group_max}, patience);
     if (!executable.ok()) {
       return queue_->Recheck(executable.status());
     }

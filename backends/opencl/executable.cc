@@ -31,7 +31,7 @@ Status Blame(Status status, const Artifact& artifact) {
 }
 
 StatusOr<Program> BuildByDriver(const Found& found, cl_context context, const Artifact& artifact,
-                                const std::string& options, DriverBuilder* builder) {
+                                const std::string& options, DriverBuilder* builder, const Patience& patience) {
   if (builder == nullptr) {
     return BuildProgram(found, context, artifact.gpu.format, artifact.code, options, nullptr);
   }
@@ -47,7 +47,7 @@ StatusOr<Program> BuildByDriver(const Found& found, cl_context context, const Ar
     }
   }
   build.variants = artifact.gpu.variants;
-  HPVMD_ASSIGN_OR_RETURN(const DriverBinary binary, builder->Build(build));
+  HPVMD_ASSIGN_OR_RETURN(const DriverBinary binary, builder->Build(build, patience));
   return BuildProgram(found, context, GpuFormat::kBitstream, binary.bytes, "", nullptr);
 }
 
@@ -56,22 +56,23 @@ StatusOr<Program> BuildByDriver(const Found& found, cl_context context, const Ar
 OpenClExecutable::OpenClExecutable(Artifact artifact) : artifact_(std::move(artifact)) {}
 
 StatusOr<std::unique_ptr<OpenClExecutable>> OpenClExecutable::Load(const Found& found, cl_context context,
-                                                                   Artifact artifact,
-                                                                   const ExecutableOptions& options) {
+                                                                   Artifact artifact, const ExecutableOptions& options,
+                                                                   const Patience& patience) {
   HPVMD_RETURN_IF_ERROR(CheckForm(artifact));
   std::unique_ptr<OpenClExecutable> executable(new OpenClExecutable(std::move(artifact)));
-  const Status status = Blame(executable->Build(found, context, options), executable->artifact_);
+  const Status status = Blame(executable->Build(found, context, options, patience), executable->artifact_);
   if (!status.ok()) {
     return While(status, "loading kernel \"" + executable->artifact_.entry + "\"");
   }
   return executable;
 }
 
-Status OpenClExecutable::Build(const Found& found, cl_context context, const ExecutableOptions& options) {
+Status OpenClExecutable::Build(const Found& found, cl_context context, const ExecutableOptions& options,
+                               const Patience& patience) {
   found_ = found;
   context_ = context;
   options_ = options;
-  HPVMD_ASSIGN_OR_RETURN(built_, BuildFor(artifact_.gpu.options));
+  HPVMD_ASSIGN_OR_RETURN(built_, BuildFor(artifact_.gpu.options, patience));
   reader_ = std::make_unique<gpu::LaunchReader>(artifact_);
   chooser_ = gpu::CreateChooser(artifact_, found_.info.gpu, options.forced, options.learnt);
   for (size_t i = 0; i < built_.variants.size(); ++i) {
@@ -91,9 +92,11 @@ Status OpenClExecutable::Build(const Found& found, cl_context context, const Exe
   return absl::OkStatus();
 }
 
-StatusOr<OpenClExecutable::Built> OpenClExecutable::BuildFor(const std::string& build_options) {
+StatusOr<OpenClExecutable::Built> OpenClExecutable::BuildFor(const std::string& build_options,
+                                                             const Patience& patience) {
   Built built;
-  HPVMD_ASSIGN_OR_RETURN(built.program, BuildByDriver(found_, context_, artifact_, build_options, options_.builder));
+  HPVMD_ASSIGN_OR_RETURN(built.program,
+                         BuildByDriver(found_, context_, artifact_, build_options, options_.builder, patience));
   for (const GpuVariant& variant : artifact_.gpu.variants) {
     HPVMD_RETURN_IF_ERROR(CreateVariant(variant, built));
   }
@@ -150,7 +153,7 @@ StatusOr<OpenClExecutable::Variant*> OpenClExecutable::VariantFor(const gpu::Par
     for (size_t d = 0; d < 3; ++d) {
       options += std::string(" -DGROUP_") + "XYZ"[d] + "=" + std::to_string(part.group[d]);
     }
-    StatusOr<Built> built = BuildFor(options);
+    StatusOr<Built> built = BuildFor(options, Patience());
     if (!built.ok()) {
       return While(Blame(built.status(), artifact_),
                    "building kernel \"" + artifact_.entry + "\" for groups of " + std::to_string(size) + " work items");

@@ -36,7 +36,7 @@ struct TrapTarget {
 class OpenClExecutable final : public Executable {
  public:
   static StatusOr<std::unique_ptr<OpenClExecutable>> Load(const Found& found, cl_context context, Artifact artifact,
-                                                          const ExecutableOptions& options);
+                                                          const ExecutableOptions& options, const Patience& patience);
   const Artifact& artifact() const override { return artifact_; }
 
   const gpu::LaunchReader& reader() const { return *reader_; }
@@ -64,8 +64,8 @@ class OpenClExecutable final : public Executable {
   using Group = std::array<uint32_t, 3>;
 
   explicit OpenClExecutable(Artifact artifact);
-  Status Build(const Found& found, cl_context context, const ExecutableOptions& options);
-  StatusOr<Built> BuildFor(const std::string& build_options);
+  Status Build(const Found& found, cl_context context, const ExecutableOptions& options, const Patience& patience);
+  StatusOr<Built> BuildFor(const std::string& build_options, const Patience& patience);
   Status CreateVariant(const GpuVariant& variant, Built& built);
   bool CanDeclareGroups() const;
   const GpuTarget& target() const { return found_.info.gpu; }

@@ -237,7 +237,7 @@ class Rig {
 // Builds in this process what a process of its own would.
 class CountingBuilder final : public DriverBuilder {
  public:
-  StatusOr<DriverBinary> Build(const DriverBuild& build) override {
+  StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience&) override {
     ++builds;
     return BuildForOpenCl(build);
   }

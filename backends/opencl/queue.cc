@@ -51,7 +51,7 @@ StatusOr<Event> OpenClQueue::Clear(cl_mem memory, uint64_t bytes) {
 }
 
 Status OpenClQueue::Recheck(Status status) {
-  if (status.ok() || status.code() == absl::StatusCode::kInvalidArgument) {
+  if (status.ok() || absl::IsInvalidArgument(status) || absl::IsCancelled(status) || absl::IsDeadlineExceeded(status)) {
     return status;
   }
   // Fails with a loss if the idle queue cannot finish.

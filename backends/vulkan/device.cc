@@ -82,7 +82,7 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
   const DeviceInfo& info() const override { return info_; }
   ArtifactKind artifact_kind() const override { return ArtifactKind::kVulkan; }
   Support Supports(const KernelNeeds& needs) const override;
-  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override;
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience& patience) override;
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     return AllocateVulkanBuffer(*context_, memory_, zeroer_, spec);
   }
@@ -94,7 +94,7 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
 
  private:
   Status ZeroGroups(Artifact& artifact) const;
-  StatusOr<DriverBinary> BuildElsewhere(const Artifact& artifact);
+  StatusOr<DriverBinary> BuildElsewhere(const Artifact& artifact, const Patience& patience);
   StatusOr<gpu::Driver*> OpenLane(Lane lane) override {
     // Queues for copies alone run no kernels.
     const bool copies_by_kernel = lane == Lane::kCompute && (options_.as_discrete || !context_->physical().maps_memory);
@@ -134,7 +134,7 @@ Support VulkanDevice::Supports(const KernelNeeds& needs) const {
   return {};
 }
 
-StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact) {
+StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact, const Patience& patience) {
   if (options_.builder == nullptr) {
     return DriverBinary{};
   }
@@ -153,7 +153,7 @@ StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact) {
       build.groups.push_back(group);
     }
   }
-  return options_.builder->Build(build);
+  return options_.builder->Build(build, patience);
 }
 
 // A tenant's shader must not see what another tenant's left in group memory. Where the device is the host's processor,
@@ -175,7 +175,7 @@ Status VulkanDevice::ZeroGroups(Artifact& artifact) const {
   return absl::OkStatus();
 }
 
-StatusOr<std::unique_ptr<Executable>> VulkanDevice::Load(Artifact artifact) {
+StatusOr<std::unique_ptr<Executable>> VulkanDevice::Load(Artifact artifact, const Patience& patience) {
   HPVMD_RETURN_IF_ERROR(context_->lost());
   if (artifact.kind != ArtifactKind::kVulkan || artifact.gpu.format != GpuFormat::kSpirvShader) {
     return InvalidArgument("The artifact of kernel \"" + artifact.entry + "\" is not a SPIR-V shader module.");
@@ -185,7 +185,7 @@ StatusOr<std::unique_ptr<Executable>> VulkanDevice::Load(Artifact artifact) {
     HPVMD_RETURN_IF_ERROR(WatchLoops(info_.gpu, artifact.code, artifact.gpu.variants[0]));
   }
   HPVMD_RETURN_IF_ERROR(ZeroGroups(artifact));
-  HPVMD_ASSIGN_OR_RETURN(const DriverBinary built, BuildElsewhere(artifact));
+  HPVMD_ASSIGN_OR_RETURN(const DriverBinary built, BuildElsewhere(artifact, patience));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Pipelines> pipelines,
                          Pipelines::Create(*context_, artifact.code, artifact.gpu.variants, built.bytes));
   // What the driver cannot build fails here and not at some launch.

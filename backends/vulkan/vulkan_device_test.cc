@@ -374,7 +374,7 @@ TEST_F(VulkanDeviceTest, AllocatesOnManyThreads) {
 // Counts builds; what it returns is what the process behind a real one would.
 class TestBuilder final : public DriverBuilder {
  public:
-  StatusOr<DriverBinary> Build(const DriverBuild& build) override {
+  StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience&) override {
     ++builds;
     if (breaks_data) {
       return DriverBinary{std::vector<uint8_t>(100, 0x5a), ""};

@@ -83,7 +83,7 @@ class FunctionDevice final : public Device {
     }
     return needs.uses_barrier && !options_.supports_barrier ? Support{false, "It has no barriers."} : Support{};
   }
-  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) override {
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
     if (options_.refused_entries.contains(artifact.entry)) {
       return Internal("The device cannot load the artifact.");
     }

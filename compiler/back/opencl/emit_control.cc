@@ -45,7 +45,8 @@ void KernelWriter::Begin(OpId id) {
   }
   label_[id.index] = labels_++;
   const ir::Region& body = function_.region(op.body);
-  const bool is_flat = open_.size() > kBracketsMax;
+  const bool goes_by_step = by_steps_ && op.code == Opcode::kLoop && has_barrier_[id.index];
+  const bool is_flat = goes_by_step || open_.size() > kBracketsMax;
   if (op.code == Opcode::kBlock) {
     for (uint32_t i = 0; i < body.param_count; ++i) {
       names_[body.first_param.index + i] = Operand(op, i);
@@ -54,7 +55,9 @@ void KernelWriter::Begin(OpId id) {
     for (uint32_t i = 0; i < body.param_count; ++i) {
       Define(ValueId(body.first_param.index + i), Operand(op, i));
     }
-    if (is_flat) {
+    if (goes_by_step) {
+      loop_step_[id.index] = BeginStep();
+    } else if (is_flat) {
       Label(Cat("again", label_[id.index]));
     } else {
       Line("for (;;) {");
@@ -138,7 +141,7 @@ void KernelWriter::WriteTerminator(OpId id, bool is_last) {
     default:
       // The body's end returns by itself.
       if (open_.size() > 1) {
-        Line("return;");
+        by_steps_ ? EndInstance() : Line("return;");
       }
   }
 }
@@ -179,7 +182,9 @@ void KernelWriter::WriteJump(OpId, const ir::Target& target, std::span<const Val
   }
   const bool is_innermost = innermost < open_.size() && open_[innermost].op == target.op && !open_[innermost].is_flat;
   const uint32_t label = label_[target.op.index];
-  if (target.is_continue) {
+  if (const auto step = loop_step_.find(target.op.index); target.is_continue && step != loop_step_.end()) {
+    WaitForStep(step->second);
+  } else if (target.is_continue) {
     if (is_innermost) {
       if (!(is_own && falls_through)) {
         Line("continue;");
@@ -226,7 +231,14 @@ void KernelWriter::WriteLeaveTable(OpId id) {
   WriteJump(id, targets.back(), values, false);
 }
 
-void KernelWriter::WriteBarrier() { Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"); }
+void KernelWriter::WriteBarrier() {
+  if (by_steps_) {
+    WaitForStep(steps_ + 1);
+    BeginStep();
+  } else {
+    Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+  }
+}
 
 void KernelWriter::MeetGroup(OpId id) {
   Label(Cat("meet", id.index));
@@ -274,6 +286,9 @@ void KernelWriter::TrapWith(OpId id, const std::string& condition, const std::st
     needs_meeting_ = true;
     meet_used_[meets.index] = true;
     Append(call, " stopped[meeting] = 1u; goto meet", meets.index, ";");
+  } else if (by_steps_) {
+    needs_meeting_ = ends_early_ = true;
+    call += " stopped = 1u; goto done;";
   } else {
     call += " return;";
   }

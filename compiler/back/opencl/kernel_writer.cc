@@ -74,6 +74,9 @@ KernelWriter::KernelWriter(const ir::Module& module, const gpu::GpuPlan& plan, c
   if (plan.trap_exit == gpu::TrapExit::kPostpone) {
     routes_ = gpu::FindTrapRoutes(module);
     hoists_locals_ = target.is_processor;
+    if (target.is_processor) {
+      PlanSteps();
+    }
   }
 }
 
@@ -86,14 +89,22 @@ std::string KernelWriter::Run(GpuVariant* variant) {
     }
   }
   WriteBody();
-  const std::string written = std::move(out_);
+  std::string written = std::move(out_);
   out_.clear();
-  const std::string prologue = Prologue();
+  if (by_steps_) {
+    written += StepsEnd();
+    out_.clear();
+  }
+  std::string prologue = Prologue();
+  out_.clear();
+  if (by_steps_) {
+    prologue += StepsHead();
+  }
   variant->entry = options_.name;
   variant->tile = options_.tile;
   variant->needs_proof = options_.is_unchecked;
   variant->can_trap = can_trap_;
-  variant->local_bytes = plan_.local_bytes + (needs_meeting_ ? 8 : 0);
+  variant->local_bytes = plan_.local_bytes + (by_steps_ ? 16 : needs_meeting_ ? 8 : 0);
   return Cat(Head(variant), prologue, written, "}\n");
 }
 
@@ -170,7 +181,10 @@ std::string KernelWriter::Prologue() {
   if (module_.uses_group_memory && words != 0) {
     Line("__local ulong group_memory[", words, "] __attribute__((aligned(16)));");
   }
-  if (needs_meeting_) {
+  if (by_steps_) {
+    Line("__local uint running[3];  // Whether an instance goes on behind the barrier.");
+    Line("__local uint stopped;  // Whether one has trapped.");
+  } else if (needs_meeting_) {
     Line(
         "__local uint stopped[2];  // Whether an instance has trapped before the next meeting, and the one behind it.");
     Line("uint meeting = 0u;");
@@ -202,7 +216,7 @@ std::string KernelWriter::Prologue() {
     out_ += RangesValue();
   }
   const bool zeroes = module_.uses_group_memory && words != 0 && options_.zeroes_group;
-  if (needs_meeting_ || zeroes) {
+  if (by_steps_ || needs_meeting_ || zeroes) {
     Line("{");
     ++indent_;
     Line("const uint size = (uint)(get_local_size(0) * get_local_size(1) * get_local_size(2));");
@@ -212,7 +226,10 @@ std::string KernelWriter::Prologue() {
     if (zeroes) {
       Line("for (uint i = at; i < ", words, "u; i += size) group_memory[i] = 0ul;");
     }
-    if (needs_meeting_) {
+    if (by_steps_) {
+      Line("for (uint i = at; i < 3u; i += size) running[i] = 0u;");
+      Line("if (at == 0u) stopped = 0u;");
+    } else if (needs_meeting_) {
       Line("for (uint i = at; i < 2u; i += size) stopped[i] = 0u;");
     }
     Line("barrier(CLK_LOCAL_MEM_FENCE);");

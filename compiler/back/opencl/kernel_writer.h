@@ -167,6 +167,14 @@ class KernelWriter {
   std::string RangesDefinition() const;
   std::string RangesValue();
 
+  // emit_steps.cc
+  void PlanSteps();
+  uint32_t BeginStep();  // What stands behind it is a step of its own; which.
+  void WaitForStep(uint32_t step);
+  void EndInstance();
+  std::string StepsHead();
+  std::string StepsEnd();
+
   // emit_atomic.cc
   void WriteAtomic(OpId id);
   std::string AtomicOn(const Op& op, const Bytes& bytes);
@@ -206,6 +214,11 @@ class KernelWriter {
   // variables live from the kernel's beginning.
   bool hoists_locals_ = false;
   std::map<std::string, std::vector<std::string>> locals_;  // By type.
+  bool by_steps_ = false;                                   // As emit_steps.cc says.
+  std::vector<bool> has_barrier_;           // By OpId, while by_steps_; constructs with one in them, too.
+  std::map<uint32_t, uint32_t> loop_step_;  // Loops with barriers, by OpId: where they go around.
+  uint32_t steps_ = 0;
+  bool ends_early_ = false;
   std::set<uint32_t> globals_;                              // Mutable ones in use.
   std::set<std::pair<bool, int32_t>> parts_;                // Own memory in use: of the state, which.
   bool can_trap_ = false, needs_meeting_ = false, uses_ranges_ = false;

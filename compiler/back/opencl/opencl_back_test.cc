@@ -184,6 +184,32 @@ TEST(OpenClBackTest, TrapsMeetAtBarriers) {
   EXPECT_THAT(before.Kernel("checked"), HasSubstr("); return; }"));
 }
 
+// Processors' drivers get a kernel whose barriers lie on some ways only with one barrier, in one loop.
+TEST(OpenClBackTest, ProcessorsGoByStepsWhereBarriersAreConditional) {
+  const std::string directives = "uses barrier\nuses group_memory\n";
+  const std::string body =
+      "%size: i32 = const.i32 64\n%l: i32 = local_alloc %size\n%v: i32 = load.i32 flat %pa\nstore.i32 flat %l, "
+      "%v\nbarrier\n"
+      "%w: i32 = load.i32 flat %l\nstore.i32 flat %pb, %w\n";
+  const auto barriers = [](const std::string& kernel) {
+    size_t count = 0;
+    for (size_t at = kernel.find("barrier("); at != std::string::npos; at = kernel.find("barrier(", at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  GpuTarget target = Full();
+  target.is_processor = true;
+  const Emitted straight = Emit(Kernel(body, directives), target);
+  EXPECT_THAT(straight.Kernel("checked"), HasSubstr("step = 1u; goto wait;"));
+  EXPECT_THAT(straight.Kernel("checked"), HasSubstr("stopped = 1u; goto done;"));
+  EXPECT_EQ(barriers(straight.Kernel("checked")), 2u);  // The other one is behind group memory's zeros.
+  const Emitted branch =
+      Emit(Kernel(body + "if b %n {\nbarrier\nleave b ()\n} else {\nleave b ()\n}", directives), target);
+  EXPECT_THAT(branch.Kernel("unchecked"), HasSubstr("goto wait;"));
+  EXPECT_THAT(Emit(Kernel(body, directives)).Kernel("checked"), Not(HasSubstr("goto wait;")));
+}
+
 // Division and square root follow what the device promises.
 TEST(OpenClBackTest, DivisionIsExactWhateverTheDevice) {
   const std::string kernel =

@@ -41,9 +41,9 @@ class OpenClRunTest : public ::testing::Test {
            body + "\nreturn ()\n}\n";
   }
 
-  // Runs every variant that needs no proof; all must leave the same in `r` and trap alike.
+  // Runs the last variant, which needs no proof, or the one `back` in front of it.
   ir::TrapReport Run(const std::string& text, std::vector<uint32_t>& r, std::vector<uint32_t> x, uint64_t extent,
-                     uint64_t group = 1) {
+                     uint64_t group = 1, uint32_t back = 0) {
     StatusOr<ir::Module> module = ir::ParseModule(text);
     EXPECT_TRUE(module.ok()) << module.status();
     EXPECT_TRUE(RunGpuPipeline(*module, {.verify_each = true}).ok());
@@ -61,7 +61,7 @@ class OpenClRunTest : public ::testing::Test {
                         {reinterpret_cast<uint8_t*>(x.data()), x.size() * 4, 0}};
     const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(*module, launch.arguments);
     const StatusOr<ir::TrapReport> trap =
-        runner->Run(launch, *space, static_cast<uint32_t>(artifact->gpu.variants.size() - 1), /*start=*/8);
+        runner->Run(launch, *space, static_cast<uint32_t>(artifact->gpu.variants.size() - 1 - back), /*start=*/8);
     EXPECT_TRUE(trap.ok()) << trap.status();
     return trap.ok() ? *trap : ir::TrapReport();
   }
@@ -221,6 +221,74 @@ TEST_F(OpenClRunTest, SortsInWideGroups) {
       ASSERT_TRUE(trap.ok()) << trap.status();
       EXPECT_EQ(trap->code, ir::TrapCode::kNone);
       EXPECT_EQ(sorted, want);
+    }
+  }
+}
+
+// Barriers that lie on some ways through a kernel only, and instances that part behind them: PoCL's compiler lets the
+// first instance of a group choose for all where such ways end.
+TEST_F(OpenClRunTest, InstancesPartBehindBarriers) {
+  // Small ids add one, who finds less than its id in its neighbour's word of group memory leaves, the others add that.
+  const auto part = [](int number) {
+    std::string text =
+        "block p@ () {\n %o@: i32 = load.i32 flat %ra\n %s@: i32 = lt_u.i32 %lid, %three\n if a@ %s@ {\n"
+        "  %i@: i32 = add.i32 %o@, %one\n  store.i32 flat %ra, %i@\n  leave p@ ()\n } else {\n  leave a@ ()\n }\n"
+        " %w@: i32 = load.i32 flat %other\n %l@: i32 = lt_u.i32 %w@, %lid\n if c@ %l@ {\n  leave p@ ()\n } else {\n"
+        "  leave c@ ()\n }\n %n@: i32 = add.i32 %o@, %w@\n store.i32 flat %ra, %n@\n leave p@ ()\n}\n";
+    for (size_t at; (at = text.find('@')) != std::string::npos;) {
+      text.replace(at, 1, std::to_string(number));
+    }
+    return text;
+  };
+  const std::string head =
+      "%size: i32 = const.i32 64\n%three: i32 = const.i32 3\n%last: i32 = const.i32 15\n%l: i32 = local_alloc %size\n"
+      "%lid: i32 = local_id.i32 %zero\n%gid: i32 = group_id.i32 %zero\n%lo: i32 = shl.i32 %lid, %two\n"
+      "%la: i32 = add.i32 %l, %lo\n%next: i32 = add.i32 %lid, %one\n%turned: i32 = and.i32 %next, %last\n"
+      "%to: i32 = shl.i32 %turned, %two\n%other: i32 = add.i32 %l, %to\n%v: i32 = load.i32 flat %xa\n"
+      "store.i32 flat %la, %v\n%is_odd: i32 = and.i32 %gid, %one\n";
+  const std::pair<const char*, std::string> kernels[] = {
+      {"at the end", "barrier\n" + part(1) + "barrier\n" + part(2)},
+      {"in a branch", "if u %is_odd {\nbarrier\n" + part(1) + "leave u ()\n} else {\n" + "leave u ()\n}\n"},
+      {"in one of two branches", "barrier\nif u %is_odd {\nbarrier\n" + part(1) + "leave u ()\n} else {\n" + part(2) +
+                                     "leave u ()\n}\n" + part(3)},
+      {"behind a return",
+       "barrier\nif u %is_odd {\n" + part(1) + "return ()\n} else {\nleave u ()\n}\nbarrier\n" + part(2)},
+      {"in a loop that is left in two places",
+       "barrier\nloop b (%k: i32 = %zero) {\n %late: i32 = lt_u.i32 %gid, %k\n if e %late {\n" + part(1) +
+           "  leave b ()\n } else {\n  leave e ()\n }\n barrier\n %r0: i32 = load.i32 flat %ra\n store.i32 flat %la, "
+           "%r0\n"
+           " barrier\n" +
+           part(2) +
+           " barrier\n %k2: i32 = add.i32 %k, %one\n %more: i32 = lt_u.i32 %k2, %three\n"
+           " if g %more {\n" +
+           part(3) + "  barrier\n  continue b (%k2)\n } else {\n" + part(4) +
+           "  leave b ()\n }\n"
+           " leave b ()\n}\n" +
+           part(5)},
+  };
+  std::mt19937 random(4);
+  std::vector<uint32_t> x(64), start(64);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = random() % 24;
+    start[i] = random() % 1000;
+  }
+  for (const auto& [name, body] : kernels) {
+    const std::string text = Text(head + body, "uses barrier\nuses group_memory\n");
+    StatusOr<ir::Module> module = ir::ParseModule(text);
+    ASSERT_TRUE(module.ok()) << name << ": " << module.status() << "\n" << text;
+    std::vector<uint32_t> want = start;
+    ir::Launch launch;
+    launch.extent = {x.size(), 1, 1};
+    launch.group = {16, 1, 1};
+    launch.arguments = {{reinterpret_cast<uint8_t*>(want.data()), want.size() * 4, 0},
+                        {reinterpret_cast<uint8_t*>(x.data()), x.size() * 4, 0}};
+    const StatusOr<ir::TrapReport> trap = ir::Interpret(*module, launch);
+    ASSERT_TRUE(trap.ok()) << name << ": " << trap.status();
+    EXPECT_EQ(trap->code, ir::TrapCode::kNone) << name;
+    for (const uint32_t back : {0u, 1u}) {
+      std::vector<uint32_t> r = start;
+      EXPECT_EQ(Run(text, r, x, x.size(), 16, back).code, ir::TrapCode::kNone) << name;
+      EXPECT_EQ(r, want) << name << ", variant " << back << " from the end";
     }
   }
 }

@@ -27,8 +27,6 @@ import corpus  # noqa: E402
 # What is known to fail: what the device's name and the message have in them, and why. A graph that works after all fails here.
 KNOWN = [
     # (driver, device, graph, message, reason)
-    ("opencl", "Portable Computing Language", "scan", "bytes differ",
-     "PoCL 3.1: behind barriers with early returns one item runs a branch with another item's values"),
 ]
 # What a driver compiles for minutes, so that it is left out there.
 SLOW = [

@@ -78,7 +78,7 @@ const Known* Find(std::span<const Known> list, std::string_view file, const Devi
 // Builds each program once: every variant is a device of its own here.
 class KeepingBuilder final : public DriverBuilder {
  public:
-  StatusOr<DriverBinary> Build(const DriverBuild& build) override {
+  StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience&) override {
     std::string key = build.device + "\n" + build.options + "\n";
     key.append(reinterpret_cast<const char*>(build.code.data()), build.code.size());
     const auto found = kept_.find(key);

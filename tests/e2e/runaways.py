@@ -4,8 +4,8 @@
 
     runaways.py BIN_FOLDER [--each 30] [--deadline-ms 300] [--p99-ms 100] [--json FILE]
 
-Jobs of one tenant run away in seven ways on the CPU, one after the other, each until its deadline, and one is still being
-compiled then. The figure is the server's own:
+Jobs of one tenant run away in seven ways on the CPU, one after the other, each until its deadline; beside them a module is still being
+compiled at its deadline, by the clock of the client, whose start counts. The other figures are the server's own:
 the time from the job's deadline to its end, stored. Meanwhile a tenant beside them runs and checks a small graph. Fails
 when a runaway ends otherwise than by its deadline, when the neighbour has a failure, or beyond --p99-ms (0: only printed).
 """
@@ -90,6 +90,12 @@ def run_away(daemon, folder, kind, deadline_ms):
     """Milliseconds from the deadline to the job's end; a sentence when it ended otherwise."""
     path = folder / f"{kind}.json"
     path.write_text(json.dumps(document("f" if kind == "compile" else kind, **KINDS[kind])))
+    if kind == "compile":
+        # Submitting compiles first, and a job's deadline begins then; that of `run` includes compiling. By this side's clock.
+        start = time.monotonic()
+        done = daemon.ctl("run", path, "--input", f"in={folder}/go.bin", "--deadline", f"{deadline_ms}ms", tenant="runaway")
+        late = (time.monotonic() - start) * 1000 - deadline_ms
+        return late if "DEADLINE_EXCEEDED" in done.stderr else f"ended as {done.returncode}: {done.stderr[-300:]}"
     done = daemon.ctl("submit", path, "--input", f"in={folder}/go.bin", "--deadline", f"{deadline_ms}ms", "--detach", tenant="runaway")
     if done.returncode != 0:
         return f"not submitted: {done.stderr[-300:]}"

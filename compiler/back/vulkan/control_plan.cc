@@ -18,6 +18,7 @@ constexpr uint64_t kLeftLoopBytes = 4, kOtherGroupBytes = 16;
 
 void KernelEmitter::PlanControl() {
   cuts_loops_ = m_.target.is_processor;
+  has_no_fences_ = m_.target.is_processor && plan_.needs_fences;
   const size_t count = f_.ops.size();
   is_left_inside_.assign(count, false);
   is_continued_.assign(count, false);

@@ -114,7 +114,16 @@ SpvId KernelEmitter::AtomicNative(SpvId pointer, const ir::Op& op, std::span<con
   const SpvId type = op.width == 8 ? w.Int(64) : c.U32();
   const SpvId scope = c.K(is_group ? spv::ScopeWorkgroup : spv::ScopeDevice);
   const uint32_t memory = spv::MemorySemanticsUniformMemoryMask | spv::MemorySemanticsWorkgroupMemoryMask;
-  const auto semantics = [&](uint32_t order) { return c.K(plan_.needs_fences ? order | memory : 0); };
+  const bool has_fences = plan_.needs_fences && !has_no_fences_;
+  const auto semantics = [&](uint32_t order) { return c.K(has_fences ? order | memory : 0); };
+  if (has_no_fences_ && op.code == Opcode::kAtomicLoad) {
+    // A plain load would be one to LLVM, which orders nothing.
+    const SpvId zero = op.width == 8 ? K(Type::kI64, 0) : c.K(0);
+    return w.Op(spv::OpAtomicIAdd, type, {pointer, scope, c.K(0), zero});
+  }
+  if (has_no_fences_ && op.code == Opcode::kAtomicStore) {
+    return w.Op(spv::OpAtomicExchange, type, {pointer, scope, c.K(0), operands[0]});
+  }
   switch (op.code) {
     case Opcode::kAtomicLoad:
       return w.Op(spv::OpAtomicLoad, type, {pointer, scope, semantics(spv::MemorySemanticsAcquireMask)});

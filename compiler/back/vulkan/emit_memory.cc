@@ -146,13 +146,27 @@ SpvId KernelEmitter::Element(const Spot& spot, View view, SpvId index) {
 
 SpvId KernelEmitter::LoadElement(const Spot& spot, SpvId type, View view, SpvId index) {
   const SpvId pointer = Element(spot, view, index);
-  return spot.is_once ? w.Op(spv::OpLoad, type, {pointer, spv::MemoryAccessVolatileMask}) : c.Load(type, pointer);
+  return spot.is_once || IsVolatile(spot) ? w.Op(spv::OpLoad, type, {pointer, spv::MemoryAccessVolatileMask})
+                                          : c.Load(type, pointer);
+}
+
+void KernelEmitter::StoreElement(const Spot& spot, View view, SpvId index, SpvId value) {
+  const SpvId pointer = Element(spot, view, index);
+  if (IsVolatile(spot)) {
+    w.Do(spv::OpStore, {pointer, value, spv::MemoryAccessVolatileMask});
+  } else {
+    c.Store(pointer, value);
+  }
+}
+
+bool KernelEmitter::IsVolatile(const Spot& spot) const {
+  return has_no_fences_ && (spot.words == nullptr || spot.words->storage == spv::StorageClassWorkgroup);
 }
 
 SpvId KernelEmitter::LoadWord(const Spot& spot, SpvId index) { return LoadElement(spot, c.U32(), View::k32, index); }
 
 void KernelEmitter::StoreWord(const Spot& spot, SpvId index, SpvId value) {
-  c.Store(Element(spot, View::k32, index), value);
+  StoreElement(spot, View::k32, index, value);
 }
 
 // Replaces the bits in `mask`.
@@ -208,9 +222,8 @@ void KernelEmitter::StoreSmall(const Spot& spot, uint32_t width, SpvId value) {
   const View view = width == 1 ? View::k8 : View::k16;
   if (HasView(spot, view)) {
     const SpvId index = width == 1 ? spot.address : c.ShrK(spot.address, 1);
-    const SpvId element = Element(spot, view, index);
-    c.Store(element, w.Op(spv::OpUConvert, w.Int(8 * width), {value}));
-    return;
+    const SpvId narrow = w.Op(spv::OpUConvert, w.Int(8 * width), {value});
+    return StoreElement(spot, view, index, narrow);
   }
   const uint32_t bits = width == 1 ? 0xff : 0xffff;
   const SpvId shift = BitsInWord(spot, width == 1 ? 3 : 2);
@@ -281,7 +294,7 @@ void KernelEmitter::StoreRaw(const Spot& spot, uint32_t width, SpvId raw) {
   }
   if (spot.words == nullptr && ((width == 8 && spot.alignment >= 3) || (width == 16 && spot.alignment >= 4))) {
     const View view = width == 8 ? View::k32x2 : View::k32x4;
-    return c.Store(Element(spot, view, c.ShrK(spot.address, width == 8 ? 3 : 4)), raw);
+    return StoreElement(spot, view, c.ShrK(spot.address, width == 8 ? 3 : 4), raw);
   }
   for (uint32_t i = 0; i < width / 4; ++i) {
     const SpvId word = w.Op(spv::OpCompositeExtract, c.U32(), {raw, i});

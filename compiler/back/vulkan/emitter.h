@@ -253,6 +253,9 @@ class KernelEmitter {
   SpvId LoadRaw(const Spot& spot, uint32_t width);
   void StoreRaw(const Spot& spot, uint32_t width, SpvId raw);
   SpvId Element(const Spot& spot, View view, SpvId index);  // A pointer.
+  void StoreElement(const Spot& spot, View view, SpvId index, SpvId value);
+  // Of accesses that are no atomics, beside atomics that order them.
+  bool IsVolatile(const Spot& spot) const;
   SpvId LoadElement(const Spot& spot, SpvId type, View view, SpvId index);
   SpvId LoadWord(const Spot& spot, SpvId index);
   void StoreWord(const Spot& spot, SpvId index, SpvId value);
@@ -379,6 +382,10 @@ class KernelEmitter {
   // through which no compiler sees; whoever does not find it behind the loop traps with kLoopsCut. The vector that
   // reaches beyond a group's end runs with lanes that are no instances, but whose loops count: they skip the kernel.
   bool cuts_loops_ = false;
+  // Lavapipe takes any memory barrier, an atomic operation's own too, for one at which the vectors of a group wait for
+  // each other, and drops the others when one of them ends. There atomics are relaxed: they are LLVM's strongest all
+  // the same, and what they order is volatile, so that Mesa's passes keep it in its place.
+  bool has_no_fences_ = false;
   SpvId left_loops_ = 0;
 
   // Postponed traps.

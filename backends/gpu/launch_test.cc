@@ -290,6 +290,26 @@ TEST(ChooserTest, AllowsWhatTheLaunchShows) {
   }
 }
 
+// Code for aligned buffers runs where each of them is.
+TEST(ChooserTest, EveryBufferMustBeAligned) {
+  GpuVariant aligned = Tile(4, 1, 1);
+  aligned.needs_alignment = true;
+  Artifact artifact = Kernel({aligned, Tile(1, 1, 1)});
+  artifact.params = {{"a", true, true, ir::Type::kI32}, {"b", true, true, ir::Type::kI32}};
+  const GpuTarget target = Target();
+  for (const uint64_t a : {16, 8}) {
+    for (const uint64_t b : {32, 24}) {
+      ForcedVariant wish(0);
+      const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+      LaunchFacts facts = Launch({1 << 20, 1, 1});
+      facts.params = {{4096, a}, {4096, b}};
+      const StatusOr<std::vector<Part>> parts = chooser->Choose(facts);
+      ASSERT_TRUE(parts.ok()) << parts.status();
+      EXPECT_EQ((*parts)[0].variant, a == 16 && b == 32 ? 0u : 1u) << a << " " << b;
+    }
+  }
+}
+
 // A wish may change from launch to launch, and who made it learns what came of it.
 TEST(ChooserTest, WishesChangeBetweenLaunches) {
   GpuVariant aligned = Tile(4, 1, 1);

@@ -117,6 +117,43 @@ TEST(BoundsTest, ProductsOfFactorsAreExact) {
                         Plus(Times(x, ConstantPolynomial(other)), Times(y, ConstantPolynomial(large))), &product));
 }
 
+// An offset fits from the buffer's beginning to its end: below the beginning nothing does.
+TEST(BoundsTest, WhatMayBeginBelowIsNotProven) {
+  Sample sample;
+  EXPECT_TRUE(sample.Proves(sample.Range({0, 1020})));
+  EXPECT_FALSE(sample.Proves(sample.Range({-1, 1020})));
+  EXPECT_FALSE(sample.Proves(sample.Range({0, 1021})));
+  EXPECT_FALSE(sample.Proves(ConstantPolynomial(-4)));
+}
+
+// A store into a buffer that must not be written traps wherever it goes.
+TEST(BoundsTest, StoresToWhatMustNotBeWrittenAreNotProven) {
+  for (const bool is_writable : {true, false}) {
+    Sample sample;
+    sample.facts.params[0].is_writable = is_writable;
+    EXPECT_TRUE(sample.Proves(ConstantPolynomial(0)));
+    sample.program.accesses[0].is_store = true;
+    EXPECT_EQ(sample.Proves(ConstantPolynomial(0)), is_writable);
+  }
+}
+
+// Bits of two values may add up to all ones below the next power of two.
+TEST(BoundsTest, BitsOfTwoValues) {
+  Sample sample;
+  const Polynomial low = sample.Range({0, 15}), high = sample.Range({3, 16});
+  EXPECT_TRUE(sample.Proves(sample.Operation(Opcode::kXor, 32, {low, high})));
+  for (const Opcode code : {Opcode::kOr, Opcode::kXor}) {
+    sample.facts.params[0].value = 16 + 4;
+    EXPECT_FALSE(sample.Proves(sample.Operation(code, 32, {low, high}))) << static_cast<int>(code);
+    sample.facts.params[0].value = 31 + 4;
+    EXPECT_TRUE(sample.Proves(sample.Operation(code, 32, {low, high}))) << static_cast<int>(code);
+  }
+  sample.facts.params[0].value = 15 + 4;
+  EXPECT_TRUE(sample.Proves(sample.Operation(Opcode::kAnd, 32, {low, high})));
+  sample.facts.params[0].value = 3 + 4;
+  EXPECT_FALSE(sample.Proves(sample.Operation(Opcode::kAnd, 32, {low, high})));
+}
+
 // A program that was dropped has no accesses: that nothing in it leaves a buffer shows nothing.
 TEST(BoundsTest, AnEmptyProgramProvesNothing) {
   BoundsFacts facts;

@@ -154,6 +154,105 @@ TEST(CoarsenTest, StagedLoadsAgree) {
   }
 }
 
+int CountVectorLoads(const CoarseModule& coarse) {
+  int count = 0;
+  const ir::Function& f = coarse.module.function(coarse.module.entry);
+  ir::ForEachOp(f, [&](ir::OpId id) { count += f.op(id).code == ir::Opcode::kLoad128 ? 1 : 0; });
+  return count;
+}
+
+// Neighbours' elements are loaded at once where the first one lies at a multiple of 16 bytes in every turn.
+TEST(CoarsenTest, AlignsVectorLoads) {
+  const auto loop = [](const char* step) {
+    return std::string("%step: i32 = const.i32 ") + step +
+           "\n%v: i32 = loop b0 (%p: i32 = %o, %k: i32 = %zero, %a: i32 = %zero) {\n"
+           " %w: i32 = load.i32 param(1) %p\n %b: i32 = add.i32 %a, %w\n %q: i32 = add.i32 %p, %step\n"
+           " %m: i32 = add.i32 %k, %one\n %c: i32 = lt_u.i32 %m, %n\n if b1 %c {\n  continue b0 (%q, %m, %b)\n"
+           " } else {\n  leave b1 ()\n }\n leave b0 (%b)\n}";
+  };
+  const struct {
+    const char* name;
+    std::string body;
+    int vector_loads;
+  } kCases[] = {{"Straight", "%v: i32 = load.i32 param(1) %o", 1},
+                {"Immediate", "%v: i32 = load.i32 param(1) %o + 32", 1},
+                {"OddImmediate", "%v: i32 = load.i32 param(1) %o + 4", 0},
+                {"Turns", loop("64"), 1},
+                {"OddTurns", loop("4"), 0}};
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const StatusOr<ir::Module> module = ir::ParseModule(
+        "module \"m\"\nuses separate_buffers\nparam buffer inout \"r\"\nparam buffer in \"x\"\nparam i32 \"n\"\n"
+        "entry f0\nfunc f0 \"k\" (%r: i32, %x: i32, %n: i32) -> () {\n%zero: i32 = const.i32 0\n"
+        "%one: i32 = const.i32 1\n%two: i32 = const.i32 2\n%i: i32 = instance_id.i32 %zero\n"
+        "%o: i32 = shl.i32 %i, %two\n" +
+        c.body + "\nstore.i32 param(0) %o, %v\nreturn ()\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status();
+    const StatusOr<CoarseModule> coarse = Coarsen(*module, {{4, 1, 1}});
+    ASSERT_TRUE(coarse.ok()) << coarse.status();
+    EXPECT_EQ(CountVectorLoads(*coarse), c.vector_loads);
+    EXPECT_TRUE(coarse->needs_alignment);  // The store is a vector's in any case.
+  }
+}
+
+// An index that wraps around anywhere in a tile, first to last instance, before it is extended.
+TEST(CoarsenTest, IndicesWrapInsideOfTiles) {
+  for (const char* extend : {"extend_s", "extend_u"}) {
+    const StatusOr<ir::Module> module = ir::ParseModule(
+        "module \"m\"\nparam buffer inout \"r\"\nparam i32 \"n\"\nentry f0\nfunc f0 \"k\" (%r: i32, %n: i32) -> () {\n"
+        "%zero: i32 = const.i32 0\n%three: i32 = const.i32 3\n%i: i32 = instance_id.i32 %zero\n"
+        "%o: i32 = shl.i32 %i, %three\n%j: i32 = add.i32 %i, %n\n%wide: i64 = " +
+        std::string(extend) + ".i32 %j\nstore.i64 param(0) %o, %wide\nreturn ()\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status();
+    for (uint32_t before = 0; before < 16; ++before) {
+      SCOPED_TRACE(std::string(extend) + " " + std::to_string(before));
+      std::vector<uint64_t> want(16), found(16);
+      ir::Launch launch;
+      launch.extent = {16, 1, 1};
+      const uint32_t last = extend == std::string("extend_s") ? 0x7fffffffu : 0xffffffffu;
+      launch.arguments = {{reinterpret_cast<uint8_t*>(want.data()), 128, 0}, {nullptr, 0, last - before}};
+      ASSERT_TRUE(ir::Interpret(*module, launch).ok());
+      launch.arguments[0].data = reinterpret_cast<uint8_t*>(found.data());
+      const StatusOr<ir::TrapReport> trap = RunCoarse(*module, launch, {{8, 1, 1}});
+      ASSERT_TRUE(trap.ok()) << trap.status();
+      EXPECT_EQ(found, want);
+    }
+  }
+}
+
+// What a group loads together all of it must reach, and nobody may write.
+TEST(CoarsenTest, RefusesToStage) {
+  std::ostringstream text;
+  text << std::ifstream(std::string(kFolder) + "/matmul.ir").rdbuf();
+  const struct {
+    const char* name;
+    const char* from;
+    const char* to;
+    const char* want;
+  } kCases[] = {
+      {"Written", "param buffer in \"p1\"", "param buffer inout \"p1\"", "no loop has loads"},
+      {"Guarded", "  %10: i32 = const.i32 2\n",
+       "  %outside: i32 = ge_s.i32 %9, %3\n  if guard %outside {\n    return ()\n  } else {\n    leave guard ()\n  }\n"
+       "  %10: i32 = const.i32 2\n",
+       "a guard may keep some"},
+      {"MayWrap", "  %11: i32 = shl.i32 %9, %10\n",
+       "  %moved: i32 = add.i32 %9, %3\n  %wide: i64 = extend_s.i32 %moved\n  %back: i32 = wrap.i64 %wide\n"
+       "  %11: i32 = shl.i32 %back, %10\n",
+       "a guard may keep some"},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.name);
+    std::string changed = text.str();
+    ASSERT_NE(changed.find(c.from), std::string::npos);
+    changed.replace(changed.find(c.from), std::string(c.from).size(), c.to);
+    const StatusOr<ir::Module> module = ir::ParseModule(changed);
+    ASSERT_TRUE(module.ok()) << module.status();
+    const StatusOr<CoarseModule> coarse = Coarsen(*module, {{8, 4, 1}, true});
+    ASSERT_FALSE(coarse.ok());
+    EXPECT_THAT(coarse.status().message(), HasSubstr(c.want));
+  }
+}
+
 // Kernels that cannot run in tiles are refused with the reason.
 TEST(CoarsenTest, RefusesWhatCannotBeShared) {
   struct Case {

@@ -697,6 +697,9 @@ TEST(FindAccessTest, WhatIsNotKnown) {
        false, false},
       {"PastGroupMemoryOfItsOwn",
        " %q: i32 = local_alloc %c4\n %p: i32 = add.i32 %q, %x\n store.i32 group %p + 16, %x\n", true, true},
+      {"Called",
+       " call f1 (%b)\n" + At("x") + "return ()\n}\nfunc f1 \"g\" (%p: i32) -> () {\n store.i32 flat %p, %p\n", true,
+       false},
       {"Fill", " memory_fill %b, %c0, %c4\n", true, false},
   };
   for (const Case& c : kCases) {

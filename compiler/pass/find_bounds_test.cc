@@ -103,6 +103,18 @@ TEST(FindBoundsTest, KnownKernels) {
   }
 }
 
+// A loop that is gone on with in two ways, of which one moves on: how far is not known.
+TEST(FindBoundsTest, StepsOfTwoWays) {
+  for (const bool is_first : {true, false}) {
+    const std::string first = is_first ? "j" : "i", second = is_first ? "i" : "j";
+    const std::string body = " loop l (%i: i32 = %c0) {\n" + At("i") +
+                             " %j: i32 = add.i32 %i, %c1\n if g0 %n {\n continue l (%" + first +
+                             ")\n} else {\n leave g0 ()\n}\n if g1 %m {\n continue l (%" + second +
+                             ")\n} else {\n leave g1 ()\n}\n leave l ()\n}\n";
+    EXPECT_FALSE(Proven(FindBounds(BoundsKernel(body, true)), {{1, 1, 1}, 40, 1, 1})) << is_first;
+  }
+}
+
 // What looks bounded but wraps, never ends or comes from memory is not proven.
 TEST(FindBoundsTest, Traps) {
   struct Case {

@@ -257,6 +257,99 @@ class AccessTest : public ::testing::TestWithParam<std::string> {
 const std::vector<uint32_t> kUnaligned = {1, 2, 3, 4, 5, 6, 7, 8};
 const std::vector<uint32_t> kAligned = {1, 0, 0, 0, 0, 0, 0, 1};  // Times 8 or 16.
 
+// The last bytes of what there is, and one byte more; an immediate that passes the end of all addresses.
+TEST_P(AccessTest, TheLastByteCounts) {
+  for (const Memory& memory : kMemories) {
+    const std::string name(memory.name);
+    if (name == "Stack" || name == "Data") {
+      continue;  // More of module memory lies behind.
+    }
+    SCOPED_TRACE(memory.name);
+    KernelText text(memory, 0);
+    text.Line("%v: i64 = load.i64 " + std::string(memory.space) + " %p");
+    text.Out("%v", "i64");
+    const uint32_t last = name == "State" ? 512 - 8 : (kInstances - 3) * kBytesEach - 8;  // For the fourth instance.
+    const std::string kernel = text.Finish();
+    Compare(kernel, {0, 0, 0, last, 0, 0, 0, 0});
+    Compare(kernel, {0, 0, 0, last + 1, 0, 0, 0, 0});
+    KernelText far(memory, 0);
+    far.Line("%v: i64 = load.i64 " + std::string(memory.space) + " %p + 4294967040");
+    far.Out("%v", "i64");
+    Compare(far.Finish(), {0, 256, 256, 256, 256, 256, 256, 256});
+  }
+}
+
+// A buffer that is smaller than an access has no room for it, whatever the width of addresses.
+TEST_P(AccessTest, BuffersSmallerThanAnAccess) {
+  for (const std::string type : {"i32", "i64"}) {
+    const StatusOr<ir::Module> module = ir::ParseModule(
+        "module \"small\"" + std::string(type == "i64" ? " memory64" : "") +
+        "\nparam buffer in \"m\"\nparam buffer inout \"out\"\nentry f0\nfunc f0 \"small\" (%m: " + type +
+        ", %out: " + type + ") -> () {\n%v: i64 = load.i64 flat %m\nstore.i64 flat %out, %v\nreturn ()\n}\n");
+    ASSERT_TRUE(module.ok()) << module.status();
+    StatusOr<Artifact> artifact = device_->Compile(*module);
+    if (!artifact.ok()) {
+      continue;  // The device lacks 64-bit integers.
+    }
+    artifact->gpu.variants = {artifact->gpu.variants.back()};
+    StatusOr<std::unique_ptr<Executable>> executable = device_->Load(*std::move(artifact));
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    for (const uint64_t bytes : {1, 4, 7, 8}) {
+      SCOPED_TRACE(type + " " + std::to_string(bytes));
+      std::vector<uint8_t> memory(8, 7), out(8);
+      Launch launch;
+      launch.extent = {1, 1, 1};
+      launch.arguments = {{memory.data(), bytes, 0}, {out.data(), 8, 0}};
+      const StatusOr<ir::TrapReport> trap = device_->Launch(**executable, launch);
+      ASSERT_TRUE(trap.ok()) << trap.status();
+      EXPECT_EQ(trap->code, bytes < 8 ? ir::TrapCode::kOutOfBounds : ir::TrapCode::kNone);
+      EXPECT_EQ(out == memory, bytes == 8);
+    }
+  }
+}
+
+// A store by an address that is searched for, which lies in a buffer that must not be written.
+TEST_P(AccessTest, StoresToWhatMustNotBeWrittenTrap) {
+  const Memory memory = {"ToBeRead", "", "%base: i32 = select.i32 %raw, %o, %m", "flat"};
+  KernelText text(memory, 0);
+  text.Line("store.i32 flat %p, %id");
+  const std::string kernel = text.Finish();
+  Compare(kernel, {1, 0, 0, 0, 0, 0, 0, 0});
+  Compare(kernel, {0, 0, 0, 0, 0, 0, 0, 0});
+}
+
+// 16 bytes at a time, where buffers begin at a multiple of 8.
+TEST_P(AccessTest, ViewsBeginAtMultiplesOfEight) {
+  const StatusOr<ir::Module> module = ir::ParseModule(
+      "module \"views\"\nparam buffer in \"all\"\nparam buffer in \"m\"\nparam buffer inout \"out\"\nentry f0\n"
+      "func f0 \"views\" (%all: i32, %m: i32, %out: i32) -> () {\n%zero: i32 = const.i32 0\n%four: i32 = const.i32 4\n"
+      "%id: i32 = instance_id.i32 %zero\n%at: i32 = shl.i32 %id, %four\n%p: i32 = add.i32 %m, %at\n"
+      "%q: i32 = add.i32 %out, %at\n%first: i32 = load.i32 flat %all\n"
+      "%a: i32, %b: i32, %c: i32, %d: i32 = load128 flat %p\n%e: i32 = add.i32 %a, %first\n"
+      "store128 flat %q, %e, %b, %c, %d\nreturn ()\n}\n");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const StatusOr<Artifact> artifact = device_->Compile(*module);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  StatusOr<std::unique_ptr<Executable>> executable = device_->Load(*artifact);
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  std::vector<uint64_t> words(2 * kInstances + 1), want(2 * kInstances), found(2 * kInstances);
+  for (size_t i = 0; i < words.size(); ++i) {
+    words[i] = i * 0x100000003u;
+  }
+  for (std::vector<uint64_t>* out : {&want, &found}) {
+    Launch launch;
+    launch.extent = {kInstances, 1, 1};
+    launch.arguments = {{reinterpret_cast<uint8_t*>(words.data()), words.size() * 8, 0},
+                        {reinterpret_cast<uint8_t*>(words.data() + 1), want.size() * 8, 0},
+                        {reinterpret_cast<uint8_t*>(out->data()), want.size() * 8, 0}};
+    const StatusOr<ir::TrapReport> trap =
+        out == &want ? ir::Interpret(*module, launch) : device_->Launch(**executable, launch);
+    ASSERT_TRUE(trap.ok()) << trap.status();
+    EXPECT_EQ(trap->code, ir::TrapCode::kNone);
+  }
+  EXPECT_EQ(found, want);
+}
+
 TEST_P(AccessTest, LoadsOfEveryWidth) {
   for (const Memory& memory : kMemories) {
     SCOPED_TRACE(memory.name);

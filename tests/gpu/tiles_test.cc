@@ -45,6 +45,92 @@ StatusOr<std::unique_ptr<Executable>> LoadTile(DeviceRun& device, const ir::Modu
 
 class TilesTest : public ::testing::TestWithParam<std::string> {};
 
+// Rows and columns of any length: what no whole tile covers is run by single instances, each of them once.
+TEST_P(TilesTest, EveryExtentAgrees) {
+  const StatusOr<ir::Module> module = ir::ParseModule(R"(module "edges"
+param buffer inout "r"
+param i32 "w"
+entry f0
+func f0 "edges" (%r: i32, %w: i32) -> () {
+  %zero: i32 = const.i32 0
+  %one: i32 = const.i32 1
+  %three: i32 = const.i32 3
+  %x: i32 = instance_id.i32 %zero
+  %y: i32 = instance_id.i32 %one
+  %row: i32 = mul.i32 %y, %w
+  %i: i32 = add.i32 %row, %x
+  %o: i32 = shl.i32 %i, %three
+  %old: i32 = load.i32 param(0) %o
+  %more: i32 = add.i32 %old, %i
+  %sum: i32 = add.i32 %more, %one
+  store.i32 param(0) %o, %sum
+  return ()
+}
+)");
+  ASSERT_TRUE(module.ok()) << module.status();
+  DeviceRun device(GetParam(), 0);
+  for (const GpuTile& tile : {GpuTile{{4, 1, 1}}, GpuTile{{4, 4, 1}}}) {
+    const StatusOr<std::unique_ptr<Executable>> executable = LoadTile(device, *module, tile, true);
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    for (const uint64_t x : {1, 3, 4, 7, 66, 509}) {  // 127 tiles are no whole groups.
+      for (const uint64_t y : {1, 3, 4, 9}) {
+        std::vector<uint64_t> r(x * y, 7);
+        ir::Launch launch;
+        launch.extent = {x, y, 1};
+        launch.arguments = {{reinterpret_cast<uint8_t*>(r.data()), r.size() * 8, 0}, {nullptr, 0, x}};
+        const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
+        ASSERT_TRUE(trap.ok()) << trap.status();
+        EXPECT_EQ(trap->code, ir::TrapCode::kNone);
+        for (size_t i = 0; i < r.size(); ++i) {
+          ASSERT_EQ(r[i], 7 + i + 1) << x << " " << y << ", instance " << i;
+        }
+      }
+    }
+  }
+}
+
+// A trap in a tile names the instance that trapped, not the tile's first: in an access, in a construct of one instance,
+// and where a guard differs inside the tile so that its instances run one after the other.
+TEST_P(TilesTest, TrapsNameTheirInstance) {
+  constexpr struct {
+    const char* name;
+    const char* body;
+  } kKernels[] = {
+      {"access",
+       "  %2: i32 = shl.i32 %x, %two\n  %3: i32 = eq.i32 %x, %at\n  %big: i32 = const.i32 1048576\n"
+       "  %4: i32 = mul.i32 %3, %big\n  %5: i32 = add.i32 %2, %4\n  store.i32 param(0) %5, %x\n  return ()\n"},
+      {"construct",
+       "  %2: i32 = shl.i32 %x, %two\n  store.i32 param(0) %2, %x\n  %3: i32 = eq.i32 %x, %at\n"
+       "  if b0 %3 {\n    trap 1\n  } else {\n    leave b0 ()\n  }\n  return ()\n"},
+      {"guard",
+       "  %3: i32 = lt_u.i32 %x, %at\n  if b0 %3 {\n    %4: i32 = shl.i32 %x, %two\n    store.i32 param(0) %4, %x\n"
+       "    return ()\n  } else {\n    leave b0 ()\n  }\n  %5: i32 = eq.i32 %x, %at\n  if b1 %5 {\n    trap 1\n"
+       "  } else {\n    leave b1 ()\n  }\n  return ()\n"},
+  };
+  DeviceRun device(GetParam(), 0);
+  for (const auto& kernel : kKernels) {
+    for (const uint32_t at : {0u, 38u, 61u}) {
+      SCOPED_TRACE(std::string(kernel.name) + " " + std::to_string(at));
+      const StatusOr<ir::Module> module = ir::ParseModule(
+          "module \"traps\"\nparam buffer inout \"a\"\nparam i32 \"at\"\nentry f0\n"
+          "func f0 \"traps\" (%a: i32, %at: i32) -> () {\n  %zero: i32 = const.i32 0\n  %two: i32 = const.i32 2\n"
+          "  %x: i32 = instance_id.i32 %zero\n" +
+          std::string(kernel.body) + "}\n");
+      ASSERT_TRUE(module.ok()) << module.status();
+      const StatusOr<std::unique_ptr<Executable>> executable = LoadTile(device, *module, {{4, 1, 1}}, true);
+      ASSERT_TRUE(executable.ok()) << executable.status();
+      std::vector<uint32_t> words(64);
+      ir::Launch launch;
+      launch.extent = {64, 1, 1};
+      launch.arguments = {{reinterpret_cast<uint8_t*>(words.data()), 256, 0}, {nullptr, 0, at}};
+      const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
+      ASSERT_TRUE(trap.ok()) << trap.status();
+      EXPECT_NE(trap->code, ir::TrapCode::kNone);
+      EXPECT_EQ(trap->instance, (std::array<uint64_t, 3>{at, 0, 0}));
+    }
+  }
+}
+
 // The golden kernels in tiles, with and without checks.
 TEST_P(TilesTest, GoldenKernelsAgree) {
   const GpuTile kTiles[] = {{{4, 1, 1}}, {{4, 4, 1}}};
@@ -107,48 +193,6 @@ TEST_P(TilesTest, StagedProductsAgree) {
       ASSERT_TRUE(trap.ok()) << trap.status();
       EXPECT_EQ(trap->code, ir::TrapCode::kNone);
       EXPECT_EQ(c, want);
-    }
-  }
-}
-
-// A trap in a tile names the instance that trapped, not the tile's first: in an access, in a construct of one instance,
-// and where a guard differs inside the tile so that its instances run one after the other.
-TEST_P(TilesTest, TrapsNameTheirInstance) {
-  constexpr struct {
-    const char* name;
-    const char* body;
-  } kKernels[] = {
-      {"access",
-       "  %2: i32 = shl.i32 %x, %two\n  %3: i32 = eq.i32 %x, %at\n  %big: i32 = const.i32 1048576\n"
-       "  %4: i32 = mul.i32 %3, %big\n  %5: i32 = add.i32 %2, %4\n  store.i32 param(0) %5, %x\n  return ()\n"},
-      {"construct",
-       "  %2: i32 = shl.i32 %x, %two\n  store.i32 param(0) %2, %x\n  %3: i32 = eq.i32 %x, %at\n"
-       "  if b0 %3 {\n    trap 1\n  } else {\n    leave b0 ()\n  }\n  return ()\n"},
-      {"guard",
-       "  %3: i32 = lt_u.i32 %x, %at\n  if b0 %3 {\n    %4: i32 = shl.i32 %x, %two\n    store.i32 param(0) %4, %x\n"
-       "    return ()\n  } else {\n    leave b0 ()\n  }\n  %5: i32 = eq.i32 %x, %at\n  if b1 %5 {\n    trap 1\n"
-       "  } else {\n    leave b1 ()\n  }\n  return ()\n"},
-  };
-  DeviceRun device(GetParam(), 0);
-  for (const auto& kernel : kKernels) {
-    for (const uint32_t at : {0u, 38u, 61u}) {
-      SCOPED_TRACE(std::string(kernel.name) + " " + std::to_string(at));
-      const StatusOr<ir::Module> module = ir::ParseModule(
-          "module \"traps\"\nparam buffer inout \"a\"\nparam i32 \"at\"\nentry f0\n"
-          "func f0 \"traps\" (%a: i32, %at: i32) -> () {\n  %zero: i32 = const.i32 0\n  %two: i32 = const.i32 2\n"
-          "  %x: i32 = instance_id.i32 %zero\n" +
-          std::string(kernel.body) + "}\n");
-      ASSERT_TRUE(module.ok()) << module.status();
-      const StatusOr<std::unique_ptr<Executable>> executable = LoadTile(device, *module, {{4, 1, 1}}, true);
-      ASSERT_TRUE(executable.ok()) << executable.status();
-      std::vector<uint32_t> words(64);
-      ir::Launch launch;
-      launch.extent = {64, 1, 1};
-      launch.arguments = {{reinterpret_cast<uint8_t*>(words.data()), 256, 0}, {nullptr, 0, at}};
-      const StatusOr<ir::TrapReport> trap = device.Launch(**executable, launch);
-      ASSERT_TRUE(trap.ok()) << trap.status();
-      EXPECT_NE(trap->code, ir::TrapCode::kNone);
-      EXPECT_EQ(trap->instance, (std::array<uint64_t, 3>{at, 0, 0}));
     }
   }
 }

@@ -91,6 +91,48 @@ TEST(GpuPlanTest, LocalArraysArePrivate) {
   EXPECT_FALSE(planned.plan.uses_flat);
 }
 
+// An access needs no check where its index, whatever it is made of, stays below the array's end.
+TEST(GpuPlanTest, KnowsWhatStaysInsideAnArray) {
+  const struct {
+    const char* name;
+    const char* index;
+    bool is_inside;
+  } kCases[] = {
+      {"And", "%m: i32 = const.i32 508\n%i: i32 = and.i32 %n, %m", true},
+      {"AndTooLarge", "%m: i32 = const.i32 509\n%i: i32 = and.i32 %n, %m", false},
+      {"BelowTheArray",
+       "%m: i32 = const.i32 31\n%x: i32 = and.i32 %n, %m\n%s: i32 = const.i32 16\n"
+       "%i: i32 = sub.i32 %x, %s",
+       false},
+      {"Select", "%m: i32 = const.i32 508\n%i: i32 = select.i32 %n, %two, %m", true},
+      {"SelectTooLarge", "%m: i32 = const.i32 509\n%i: i32 = select.i32 %n, %two, %m", false},
+      {"Remainder", "%d: i32 = const.i32 509\n%i: i32 = rem_u.i32 %id, %d", true},
+      {"RemainderTooLarge",
+       "%m: i32 = const.i32 1023\n%x: i32 = and.i32 %n, %m\n%one: i32 = const.i32 1\n"
+       "%d: i32 = or.i32 %x, %one\n%i: i32 = rem_u.i32 %id, %d",
+       false},
+      {"Xor", "%m: i32 = const.i32 127\n%x: i32 = and.i32 %n, %m\n%k: i32 = const.i32 128\n%i: i32 = xor.i32 %x, %k",
+       true},
+      {"XorTooLarge",
+       "%m: i32 = const.i32 255\n%x: i32 = and.i32 %n, %m\n%k: i32 = const.i32 256\n"
+       "%i: i32 = xor.i32 %x, %k",
+       false},
+      {"Byte", "%i: i32 = load.i32 w1 flat %a", true},
+      {"SignedByte", "%i: i32 = load.i32 w1 signed flat %a", false},
+      {"Anything", "%i: i32 = shl.i32 %n, %two", false},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const Planned planned = Plan(kStack,
+                                 "%sp: i32 = global_get.i32 g0\n%size: i32 = const.i32 512\n"
+                                 "%fp: i32 = sub.i32 %sp, %size\nglobal_set.i32 g0 %fp\n" +
+                                     std::string(c.index) +
+                                     "\n%p: i32 = add.i32 %fp, %i\nstore.i32 flat %p, %n\n"
+                                     "%v: i32 = load.i32 flat %p\nstore.i32 flat %b, %v");
+    EXPECT_EQ(planned.plan.is_inside[planned.Find(ir::Opcode::kStore).index], c.is_inside);
+  }
+}
+
 // Data that is read and never written is one constant array, of the part that bounded addresses reach; an unknown
 // address may find anything.
 TEST(GpuPlanTest, DataIsConstant) {
@@ -143,10 +185,13 @@ TEST(GpuPlanTest, KnowsAlignment) {
            "%p: i32 = add.i32 %b, %o\nstore.i32 flat %p, %n\n"
            "loop b0 (%q: i32 = %b) {\n store.i32 flat %q, %n\n %r: i32 = add.i32 %q, %row\n"
            " if b1 %n {\n  continue b0 (%r)\n } else {\n  leave b1 ()\n }\n leave b0 ()\n}\n"
-           "%odd: i32 = add.i32 %b, %n\nstore.i32 flat %odd, %n");
+           "%odd: i32 = add.i32 %b, %n\nstore.i32 flat %odd, %n\n"
+           "%one: i32 = const.i32 1\n%half: i32 = shr_u.i32 %o, %one\n%h: i32 = add.i32 %b, %half\n"
+           "store.i32 flat %h, %n");
   EXPECT_EQ(planned.AlignmentOf(ir::Opcode::kStore, 0), 2u);
   EXPECT_EQ(planned.AlignmentOf(ir::Opcode::kStore, 1), 3u);
   EXPECT_EQ(planned.AlignmentOf(ir::Opcode::kStore, 2), 0u);
+  EXPECT_EQ(planned.AlignmentOf(ir::Opcode::kStore, 3), 1u);
 }
 
 // Group memory is given out in order; an access of it is one of group memory.

@@ -169,6 +169,42 @@ constexpr Case kCases[] = {
   store.i32 flat %ra, %w
   return ()
 )"},
+    {"select_by_any_bit", R"(
+  %c: i32 = and.i32 %v, %two
+  %w: i32 = select.i32 %c, %id, %seven
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    // Behind the twelfth instance the index passes the largest number.
+    {"index_that_wraps", R"(
+  %most: i32 = const.i32 0x7ffffff4
+  %far: i32 = const.i32 32
+  %bits: i64 = extend_u.i32 %far
+  %j: i32 = add.i32 %id, %most
+  %wide: i64 = extend_s.i32 %j
+  %high: i64 = shr_s.i64 %wide, %bits
+  %w: i32 = wrap.i64 %high
+  store.i32 flat %ra, %w
+  return ()
+)"},
+    {"jump_out_of_a_loop", R"(
+  %last: i32 = and.i32 %v, %seven
+  %w: i32 = block out () {
+    loop again (%i: i32 = %zero) {
+      %c: i32 = ge_u.i32 %i, %last
+      if b0 %c {
+        leave out (%i)
+      } else {
+        leave b0 ()
+      }
+      %i2: i32 = add.i32 %i, %one
+      continue again (%i2)
+    }
+    trap 1
+  }
+  store.i32 flat %ra, %w
+  return ()
+)"},
     {"continue_by_lane", R"(
   %sum: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %zero) {
     %i2: i32 = add.i32 %i, %one
@@ -410,6 +446,50 @@ func f0 "tail" (%r: i32) -> () {
     }
   }
   EXPECT_GT(kernel.unchecked_runs, 0u);
+}
+
+// Rows of a tile take ways of their own: what they bring, a value a lane or one a row, is no other row's.
+TEST(GangTailTest, RowsBlendTheirOwn) {
+  GangCompared kernel(std::string(R"(module "rows"
+param buffer inout "r"
+entry f0
+func f0 "rows" (%r: i32) -> () {
+  %zero: i32 = const.i32 0
+  %one: i32 = const.i32 1
+  %two: i32 = const.i32 2
+  %x: i32 = instance_id.i32 %zero
+  %y: i32 = instance_id.i32 %one
+  %w: i32 = instance_count.i32 %zero
+  %row: i32 = mul.i32 %y, %w
+  %i: i32 = add.i32 %row, %x
+  %at: i32 = shl.i32 %i, %two
+  %below: i32 = lt_u.i32 %x, %y
+  %lane: i32 = if b0 %below {
+    %p: i32 = mul.i32 %y, %y
+    leave b0 (%p)
+  } else {
+    %q: i32 = mul.i32 %y, %x
+    leave b0 (%q)
+  }
+  %odd: i32 = and.i32 %y, %one
+  %whole: i32 = if b1 %odd {
+    %s: i32 = shl.i32 %y, %two
+    leave b1 (%s)
+  } else {
+    %t: i32 = sub.i32 %y, %two
+    leave b1 (%t)
+  }
+  %sum: i32 = mul.i32 %lane, %at
+  %both: i32 = add.i32 %sum, %whole
+  store.i32 param(0) %at, %both
+  return ()
+}
+)"));
+  for (uint64_t y : {2, 3, 7}) {
+    for (uint64_t x : {3, 16, 33}) {
+      kernel.Check({{WordsOf(x * y, [](size_t i) { return i; })}, {}, {x, y, 1}});
+    }
+  }
 }
 
 // A loop that never ends in some lanes is left when the stop word is set.

@@ -78,6 +78,16 @@ constexpr Case kCases[] = {
   store.i32 flat %ra, %s
   return ()
 )"},
+    {"gather_last_bytes", R"(
+  %count: i32 = instance_count.i32 %zero
+  %bytes: i32 = shl.i32 %count, %four
+  %end: i32 = add.i32 %x, %bytes
+  %i: i32 = and.i32 %v, %seven
+  %a: i32 = sub.i32 %end, %i
+  %w: i32 = load.i32 w1 flat %a + 31
+  store.i32 flat %ra, %w
+  return ()
+)"},
     {"narrow_rows", R"(
   %a: i32 = add.i32 %x, %id
   %w: i32 = load.i32 w1 flat %a
@@ -360,6 +370,46 @@ TEST(GangSearchTest, AnotherBuffer) {
          {},
          {extent, 1, 1}});
   }
+}
+
+// Offsets of 2 GiB and more, by gathers, whose indices have a sign.
+TEST(GangFarTest, GathersBeyondTwoGigabytes) {
+  constexpr uint64_t kHalf = uint64_t{1} << 31, kBytes = kHalf + 4096, kCount = 21;
+  GangCompared kernel(KernelText(R"(
+  %w: i32 = load.i32 flat %ra
+  %a: i32 = add.i32 %x, %w
+  %u: i32 = load.i32 flat %a
+  store.i32 flat %ra, %u
+  return ()
+)"));
+  void* mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* x = static_cast<uint8_t*>(mapped);
+  const auto offset_of = [](uint64_t i) { return static_cast<uint32_t>(kHalf - 40 + 4 * (i * 5 % kCount)); };
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const auto value = static_cast<uint32_t>(1000 + i);
+    std::memcpy(x + offset_of(i), &value, 4);
+  }
+  for (const auto& image : kernel.images()) {
+    for (const CpuVariant& variant : image->artifact().variants) {
+      if (variant.needs_proof) {
+        continue;
+      }
+      std::vector<uint32_t> r(kCount);
+      for (uint64_t i = 0; i < kCount; ++i) {
+        r[i] = offset_of(i);
+      }
+      ir::Launch launch;
+      launch.extent = {kCount, 1, 1};
+      launch.arguments = {{reinterpret_cast<uint8_t*>(r.data()), kCount * 4, 0}, {x, kBytes, 0}, {}};
+      const ir::AddressSpace space{{0x10000, 0x30000, 0}, 0, false};
+      EXPECT_EQ(image->RunVariant(launch, space, variant).trap.code, TrapCode::kNone);
+      for (uint64_t i = 0; i < kCount; ++i) {
+        EXPECT_EQ(r[i], 1000 + i) << variant.lanes;
+      }
+    }
+  }
+  munmap(mapped, kBytes);
 }
 
 // A table in module memory, by any index and by one; a global that nothing writes.

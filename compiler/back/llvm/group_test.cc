@@ -471,6 +471,27 @@ TEST(GroupTest, Divergence) {
   Compare(text, inputs(100));
 }
 
+// Instances whose indices lie beyond a table all take its last way: none of them parts from the others.
+TEST(GroupTest, IndicesBeyondATable) {
+  const std::string text = Kernel(R"(
+  store.i32 group %ma, %i
+  %w: i32 = add.i32 %l, %two
+  block out () {
+    block in () {
+      leave_table %w [in, in, out] ()
+    }
+    barrier
+    store.i32 flat %ra, %w
+    leave out ()
+  }
+  barrier
+  %v: i32 = load.i32 group %m
+  store.i32 flat %ra, %v
+  return ()
+)");
+  Compare(text, Inputs());
+}
+
 // Atomics count what instances saw of each other on both sides of a barrier.
 TEST(GroupTest, AtomicsAndBarriers) {
   const std::string text = Kernel(R"(

@@ -170,6 +170,25 @@ TEST(OpenClBackTest, AlignmentDecidesTheAccess) {
   EXPECT_THAT(aligned.text(), Not(HasSubstr("load32_global")));
   const Emitted unknown = Emit(Kernel("%q: i32 = add.i32 %a, %n\n%v: i32 = load.i32 flat %q\nstore.i32 flat %pb, %v"));
   EXPECT_THAT(unknown.text(), HasSubstr("load32_global(AT(__global const, p1, "));
+  const Emitted moved = Emit(Kernel("%v: i32 = load.i32 flat %pa + 2\nstore.i32 flat %pb, %v"));
+  EXPECT_THAT(moved.text(), HasSubstr("load32_global(AT(__global const, p1, "));
+}
+
+// Whole vectors are loaded where buffers are known to begin at multiples of 16 bytes, and the variant says so.
+TEST(OpenClBackTest, TilesSayThatBuffersAreAligned) {
+  const std::string copy = Kernel("%v: i32 = load.i32 flat %pa\nstore.i32 flat %pb, %v");
+  const std::string wide = Kernel(
+      "%four: i32 = const.i32 4\n%q: i32 = shl.i32 %id, %four\n%p: i32 = add.i32 %a, %q\n%r: i32 = add.i32 %b, %q\n"
+      "%c: i32, %d: i32, %e: i32, %f: i32 = load128 flat %p\nstore128 flat %r, %c, %d, %e, %f");
+  for (const std::string& kernel : {copy, wide}) {
+    const Emitted emitted = Emit(kernel, Full(), {GpuTile{{4, 1, 1}}});
+    ASSERT_TRUE(emitted.artifact.has_value()) << ToString(emitted.diagnostics);
+    for (const GpuVariant& variant : emitted.artifact->gpu.variants) {
+      const bool is_whole = emitted.Kernel(variant.entry).find(" u128*)(") != std::string::npos;
+      EXPECT_EQ(is_whole, kernel == copy && variant.tile[0] == 4) << variant.entry;
+      EXPECT_EQ(variant.needs_alignment, is_whole) << variant.entry;
+    }
+  }
 }
 
 // In a kernel with barriers who traps meets the others; behind the last barrier it just ends.

@@ -178,6 +178,21 @@ TEST(VulkanBackTest, AccessesAreValid) {
   }
 }
 
+// Whole vectors are loaded where buffers are known to begin at multiples of 16 bytes, and the variant says so.
+TEST(VulkanBackTest, TilesSayThatBuffersAreAligned) {
+  const StatusOr<ir::Module> module = ir::ParseModule(Slurp(HPVMD_SOURCE_DIR "/tests/golden/coarsen/triad.ir"));
+  ASSERT_TRUE(module.ok()) << module.status();
+  std::string why;
+  GpuOptions options;
+  options.tiles = {GpuTile{{4, 1, 1}}};
+  const std::optional<Artifact> artifact = Compile(*module, FullTarget(), &why, options);
+  ASSERT_TRUE(artifact.has_value()) << why;
+  EXPECT_GE(artifact->gpu.variants.size(), 3u);
+  for (const GpuVariant& variant : artifact->gpu.variants) {
+    EXPECT_EQ(variant.needs_alignment, variant.tile[0] != 1) << variant.entry;
+  }
+}
+
 // A module of nonsense is no listing, and says so.
 TEST(VulkanBackTest, DisassemblerRefusesNonsense) {
   const std::vector<uint8_t> bytes(8, 0x17);

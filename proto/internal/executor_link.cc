@@ -397,9 +397,13 @@ StatusOr<RequestId> ExecutorLink::Core::SendRequest(EncodedRequest& request, std
 Status ExecutorLink::Core::SendLocked(const Envelope& envelope, std::span<const uint8_t> body, std::span<const int> fds,
                                       bool more) {
   if (ended_ || shutting_down_ || !kill_reason_.ok()) {
-    // As what is pending is told, when it ends.
-    const Status& why = ended_ ? end_status_ : kill_reason_;
-    return why.ok() ? Unavailable("The executor process is ending.") : why;
+    if (ended_ && !end_status_.ok()) {
+      return end_status_;
+    }
+    // Another executor may take it, unless this one was refused for its sandbox: the next one's would be no better.
+    return absl::IsFailedPrecondition(kill_reason_) ? kill_reason_
+           : kill_reason_.ok()                      ? Unavailable("The executor process is ending.")
+                               : Unavailable("The executor process is ending: " + Message(kill_reason_));
   }
   std::string head = envelope.SerializeAsString();
   if (head.size() > kHeadBytesMax || body.size() > kBodyBytesMax) {

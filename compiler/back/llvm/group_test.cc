@@ -478,7 +478,7 @@ TEST(GroupTest, IndicesBeyondATable) {
   %w: i32 = add.i32 %l, %two
   block out () {
     block in () {
-      leave_table %w [in, in, out] ()
+      leave_table %w [in, out] ()
     }
     barrier
     store.i32 flat %ra, %w

@@ -39,6 +39,12 @@ SegmentMode ModeOf(wabt::SegmentKind kind) {
   }
 }
 
+// Whatever a name says of it.
+bool CanPointToStack(const Module& module, const Global& global) {
+  const bool is_64 = module.memory && module.memory->limits.is_64;
+  return global.is_mutable && global.type == (is_64 ? ValueType::kI64 : ValueType::kI32);
+}
+
 // wasm-ld makes it the first global; its stack ends at a multiple of 16 in the initial memory.
 std::optional<uint32_t> GuessStackPointer(const Module& module) {
   if (module.globals.empty() || !module.memory) {
@@ -46,8 +52,7 @@ std::optional<uint32_t> GuessStackPointer(const Module& module) {
   }
   const Global& first = module.globals[0];
   const uint64_t end = first.init.low;
-  const bool is_address = first.is_mutable && !first.import && first.init.kind == Constant::Kind::kBits &&
-                          first.type == (module.memory->limits.is_64 ? ValueType::kI64 : ValueType::kI32);
+  const bool is_address = CanPointToStack(module, first) && !first.import && first.init.kind == Constant::Kind::kBits;
   const bool is_end = end != 0 && end % 16 == 0 && end / (64 * limits::kKiB) <= module.memory->limits.initial;
   return is_address && is_end ? std::optional<uint32_t>(0) : std::nullopt;
 }
@@ -145,6 +150,8 @@ Result Delegate::BeginSection(Index, wabt::BinarySection section, Offset) {
 Result Delegate::EndModule() {
   if (!has_global_names_) {
     module_.stack_pointer = GuessStackPointer(module_);
+  } else if (module_.stack_pointer && !CanPointToStack(module_, module_.globals[*module_.stack_pointer])) {
+    module_.stack_pointer.reset();
   }
   if (data_count_ && *data_count_ != module_.data.size()) {  // The code refers to that many.
     return Refuse(state->offset, "The module is not valid WebAssembly: the data count is " +

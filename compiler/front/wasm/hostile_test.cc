@@ -273,5 +273,18 @@ TEST(HostileTest, OtherProposals) {
   ExpectRefused(kHeader + Section(13, {0}), "tag section: exceptions are not supported");
 }
 
+// A name makes no stack pointer of a global of another type.
+TEST(HostileTest, StackPointersByNameOnly) {
+  const std::string name = "__stack_pointer";
+  Bytes bytes = {0, 'a',  's', 'm', 1, 0,    0,    0,    1,  4, 1,   0x60, 0,    0,   3, 2,  1, 0,   5,   3,   1,
+                 0, 1,    6,   9,   1, 0x7d, 1,    0x43, 0,  0, 0,   0,    0x0b, 7,   7, 1,  3, 'r', 'u', 'n', 0,
+                 0, 0x0a, 4,   1,   2, 0,    0x0b, 0,    25, 4, 'n', 'a',  'm',  'e', 7, 18, 1, 0,   15};
+  bytes.insert(bytes.end(), name.begin(), name.end());
+  const ReadOutcome outcome = ReadWasm(bytes, {.entry = "run", .params = {}, .module_name = "m"});
+  ASSERT_TRUE(outcome.module.has_value()) << ToString(outcome.diagnostics);
+  EXPECT_TRUE(ir::Verify(*outcome.module).empty());
+  EXPECT_FALSE(outcome.module->stack_pointer.has_value());
+}
+
 }  // namespace
 }  // namespace hpvm

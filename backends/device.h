@@ -261,7 +261,7 @@ struct NodeTiming {
   // An equal share of what several different launches took together: who wants to know what this one takes gets no
   // answer from it.
   bool is_shared = false;
-  // Which of the artifact's variants ran it, or the larger part of it (compiler/variant_text.h). A device that sets
+  // The artifact's variant that ran it, or the larger part of it (compiler/variant_text.h). A device that sets
   // only times leaves it as it is.
   uint8_t variant = kVariantUnknown;
 };

@@ -11,9 +11,9 @@
 namespace hpvm {
 
 struct Patience {
-  const std::atomic<uint32_t>* stop =
-      nullptr;             // Not zero: ends soon with kCancelled. Borrowed for the call; may be null.
-  Time deadline = kNever;  // Then it ends with kDeadlineExceeded.
+  // A value other than zero ends the call soon, with kCancelled. Borrowed for the call; may be null.
+  const std::atomic<uint32_t>* stop = nullptr;
+  Time deadline = kNever;  // The call ends with kDeadlineExceeded then.
 
   bool is_stopped() const { return stop != nullptr && stop->load() != 0; }
 };

@@ -24,7 +24,7 @@ struct DispatchEnd {
   Status status;          // Not OK: the world failed, or the run was stopped.
   ir::TrapReport trap;    // Code kNone: none. kStopped: the stop word ended the run.
   uint64_t ticks = 0;     // When it ended.
-  uint32_t variant = 0;   // Which ran it; of several, the one that looked best when it ended.
+  uint32_t variant = 0;   // The variant that ran it; where several did, the one that looked best when it ended.
 };
 
 // Runs every instance of the launch; `start` is the tick counter before it.

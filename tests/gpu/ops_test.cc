@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operation on numbers, at every pair of edge values, on every OpenCL and Vulkan device against the interpreter:
 // the same bits (any NaN for a NaN), and the same traps.
-#include "gtest/gtest.h"
-
 #include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
 
 #include "compiler/back/llvm/testing/forms.h"
 #include "compiler/ir/interpret.h"
+#include "compiler/ir/text.h"
 #include "tests/gpu/device_run.h"
 
 namespace hpvm::gpu_test {
@@ -129,6 +131,184 @@ TEST_P(OpsTest, AgreesWithInterpreter) {
       SCOPED_TRACE(std::string(ir::Info(code).text) + "." + std::string(ir::Name(form.type)) + " -> " +
                    std::string(ir::Name(form.result)));
       CheckForm(device, form);
+    }
+  }
+}
+
+// r[i] = op(constant, x[i]) or op(x[i], constant), or op of two loads of x[i]. The constant comes around a loop that
+// runs once, so that only a driver that unrolls it sees the constant: generators of code have rules of their own for
+// such.
+std::string FoldedKernel(const Form& form, const std::string& constant, bool is_first) {
+  const std::string type(ir::Name(form.type)), op = std::string(ir::Info(form.code).text) + "." + type;
+  const std::string folded = constant.empty() ? "%x2" : "%v", operands = is_first ? folded + ", %x" : "%x, " + folded;
+  return absl::StrCat(R"(module "folded"
+param buffer inout "r"
+param buffer in "x"
+entry f0
+func f0 "folded" (%r: i32, %p: i32) -> () {
+  %zero: i32 = const.i32 0
+  %one: i32 = const.i32 1
+  %i: i32 = instance_id.i32 %zero
+  %eight: i32 = const.i32 8
+  %o: i32 = mul.i32 %i, %eight
+  %px: i32 = add.i32 %p, %o
+  %pr: i32 = add.i32 %r, %o
+  %start: )",
+                      type, " = const.", type, " ", constant.empty() ? "0x0" : constant, R"(
+  %end: )",
+                      type, R"( = loop b0 (%k: i32 = %one, %v: )", type, R"( = %start) {
+    %done: i32 = le_s.i32 %k, %zero
+    if b1 %done {
+      leave b0 (%v)
+    } else {
+      leave b1 ()
+    }
+    %x: )",
+                      type, " = load.", type, R"( flat %px
+    %x2: )",
+                      type, " = load.", type, R"( flat %px
+    %next: )",
+                      type, " = ", op, " ", operands, R"(
+    %less: i32 = sub.i32 %k, %one
+    continue b0 (%less, %next)
+  }
+  store.)",
+                      type, R"( flat %pr, %end
+  return ()
+}
+)");
+}
+
+// r[i] = x[i], then an atomic sum of r[i] and a constant.
+std::string AtomicSumKernel(Type float_type, const std::string& constant) {
+  const std::string type(ir::Name(float_type));
+  return absl::StrCat(R"(module "sums"
+param buffer inout "r"
+param buffer in "x"
+entry f0
+func f0 "sums" (%r: i32, %p: i32) -> () {
+  %zero: i32 = const.i32 0
+  %i: i32 = instance_id.i32 %zero
+  %eight: i32 = const.i32 8
+  %o: i32 = mul.i32 %i, %eight
+  %px: i32 = add.i32 %p, %o
+  %pr: i32 = add.i32 %r, %o
+  %x: )",
+                      type, " = load.", type, " flat %px\n  store.", type, " flat %pr, %x\n  %k: ", type, " = const.",
+                      type, " ", constant, "\n  %old: ", type, " = atomic_fadd.", type,
+                      " flat %pr, %k\n  return ()\n}\n");
+}
+
+// Every choice between two of the constants by whether the low half of x[i] is zero, by a select and by a branch, each
+// in a word of r of its own; `words` becomes their number.
+std::string ChoiceKernel(Type value_type, const std::vector<std::string>& constants, size_t* words) {
+  const std::string type(ir::Name(value_type));
+  *words = 2 * constants.size() * constants.size();
+  std::string text = absl::StrCat(R"(module "choice"
+param buffer inout "r"
+param buffer in "x"
+entry f0
+func f0 "choice" (%r: i32, %p: i32) -> () {
+  %zero: i32 = const.i32 0
+  %i: i32 = instance_id.i32 %zero
+  %eight: i32 = const.i32 8
+  %o: i32 = mul.i32 %i, %eight
+  %px: i32 = add.i32 %p, %o
+  %row: i32 = const.i32 )",
+                                  8 * *words, R"(
+  %or: i32 = mul.i32 %i, %row
+  %pr: i32 = add.i32 %r, %or
+  %x: i32 = load.i32 flat %px
+  %is: i32 = eqz.i32 %x
+)");
+  uint32_t word = 0;
+  for (const std::string& one : constants) {
+    for (const std::string& another : constants) {
+      const std::string a = absl::StrCat("%a", word), b = absl::StrCat("%b", word);
+      absl::StrAppend(&text, "  ", a, ": ", type, " = const.", type, " ", one, "\n  ", b, ": ", type, " = const.", type,
+                      " ", another, "\n");
+      const std::string choices[] = {absl::StrCat("select.", type, " %is, ", a, ", ", b),
+                                     absl::StrCat("if b", word, " %is {\n    leave b", word, " (", a,
+                                                  ")\n  } else {\n    leave b", word, " (", b, ")\n  }")};
+      for (const std::string& choice : choices) {
+        absl::StrAppend(&text, "  %c", word, ": ", type, " = ", choice, "\n  store.", type, " flat %pr + ", 8 * word,
+                        ", %c", word, "\n");
+        ++word;
+      }
+    }
+  }
+  return text + "  return ()\n}\n";
+}
+
+// On x of every edge value; r has so many words for each.
+void CheckFolded(DeviceRun& device, const Form& form, const std::string& text, size_t words = 1) {
+  SCOPED_TRACE(text);
+  StatusOr<ir::Module> module = ir::ParseModule(text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  StatusOr<Artifact> artifact = device.Compile(*module);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  std::vector<uint64_t> x = testing::EdgesOf(form.type), r(x.size() * words), want(r);
+  ir::Launch launch;
+  launch.extent = {x.size(), 1, 1};
+  for (std::vector<uint64_t>* column : {&want, &x}) {
+    launch.arguments.push_back({reinterpret_cast<uint8_t*>(column->data()), column->size() * 8, 0});
+  }
+  ASSERT_TRUE(ir::Interpret(*module, launch).ok());
+  launch.arguments[0].data = reinterpret_cast<uint8_t*>(r.data());
+  const StatusOr<ir::TrapReport> got = device.Launch(**executable, launch);
+  ASSERT_TRUE(got.ok()) << got.status();
+  for (size_t i = 0; i < r.size(); ++i) {
+    const bool both_nan = !ir::IsInt(form.type) && IsNan(r[i], form.type) && IsNan(want[i], form.type);
+    EXPECT_TRUE(r[i] == want[i] || both_nan) << "word " << i % words << std::hex << ", x 0x" << x[i / words] << ": 0x"
+                                             << r[i] << ", interpreted 0x" << want[i];
+  }
+}
+
+std::vector<std::string> ConstantsOf(Type type) {
+  return ir::Bytes(type) == 4 ? std::vector<std::string>{"0x0", "0x80000000", "0x3f800000", "0xbf800000", "0x7fc00000"}
+                              : std::vector<std::string>{"0x0", "0x8000000000000000", "0x3ff0000000000000",
+                                                         "0xbff0000000000000", "0x7ff8000000000000"};
+}
+
+TEST_P(OpsTest, AgreesOnOperandsThatDriversKnow) {
+  DeviceRun device(GetParam());
+  for (const Opcode code : {Opcode::kFAdd, Opcode::kFSub, Opcode::kFMul, Opcode::kFDiv}) {
+    for (const Form& form : testing::AllFormsOf(code)) {
+      if (form.type == Type::kF64 && !device.info().gpu.has_fp64) {
+        continue;
+      }
+      CheckFolded(device, form, FoldedKernel(form, "", /*is_first=*/true));
+      for (const std::string& constant : ConstantsOf(form.type)) {
+        CheckFolded(device, form, FoldedKernel(form, constant, /*is_first=*/true));
+        CheckFolded(device, form, FoldedKernel(form, constant, /*is_first=*/false));
+      }
+    }
+  }
+}
+
+TEST_P(OpsTest, Chooses) {
+  DeviceRun device(GetParam());
+  for (const Type type : {Type::kF32, Type::kI32, Type::kF64, Type::kI64}) {
+    if ((type == Type::kF64 && !device.info().gpu.has_fp64) || (type == Type::kI64 && !device.info().gpu.has_int64)) {
+      continue;
+    }
+    size_t words = 0;
+    const std::string text = ChoiceKernel(type, ConstantsOf(type), &words);
+    CheckFolded(device, {Opcode::kSelect, type, 2, type}, text, words);
+  }
+}
+
+TEST_P(OpsTest, AddsAtomically) {
+  DeviceRun device(GetParam());
+  for (const Form& form : testing::AllFormsOf(Opcode::kFAdd)) {
+    const GpuTarget& gpu = device.info().gpu;
+    if (form.type == Type::kF64 && !(gpu.has_fp64 && gpu.has_int64_atomics)) {
+      continue;
+    }
+    for (const std::string& constant : ConstantsOf(form.type)) {
+      CheckFolded(device, form, AtomicSumKernel(form.type, constant));
     }
   }
 }

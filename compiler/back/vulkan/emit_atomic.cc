@@ -70,8 +70,8 @@ SpvId KernelEmitter::Combine(const ir::Op& op, SpvId type, SpvId old, std::span<
       return c.Select(type, c.Equal(old, a), operands[1], old);
     case Opcode::kAtomicFAdd: {
       const Type float_type = op.width == 4 ? Type::kF32 : Type::kF64;
-      const SpvId x = FloatOf(float_type, old);
-      const SpvId y = FloatOf(float_type, a);
+      const SpvId x = Opaque(float_type, FloatOf(float_type, old));
+      const SpvId y = Opaque(float_type, FloatOf(float_type, a));
       return BitsOf(float_type, Exact(spv::OpFAdd, m_.TypeOf(float_type), {x, y}));
     }
     default:

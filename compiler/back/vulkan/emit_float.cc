@@ -80,25 +80,43 @@ SpvId KernelEmitter::EmitFloatUnary(const ir::Op& op, SpvId a) {
   return FloatOf(type, WithSign(type, value, sign));
 }
 
-// The value, as no compiler sees it: with a bit set that never is, since ids are below 2^31.
-SpvId KernelEmitter::Opaque(Type type, SpvId value) {
+// A zero of an integer type that no compiler knows: ids are below 2^31.
+SpvId KernelEmitter::UnknownZero(Type type) {
   const SpvId zero = c.ShrK(Argument32(GpuArgument::Kind::kFirst, 0), 31);
-  const SpvId wide = type == Type::kF32 ? zero : w.Op(spv::OpUConvert, m_.TypeOf(Type::kI64), {zero});
+  return type == Type::kI32 ? zero : w.Op(spv::OpUConvert, m_.TypeOf(type), {zero});
+}
+
+// An operand of a sum, product or quotient. Lavapipe's code generator takes 0 + x, 0 * x and 0 / x for what they are of
+// most numbers, and its passes find zeros that the kernel does not show: in loops that they unroll, in memory just
+// written. There the operand is one that no compiler knows.
+SpvId KernelEmitter::Opaque(Type type, SpvId value) {
+  if (!m_.target.is_processor || options_.fast_math) {
+    return value;
+  }
+  const SpvId zero = UnknownZero(IntOf(type));
   const SpvId bits = BitsOf(type, value);
-  return FloatOf(type, w.Op(spv::OpBitwiseOr, m_.TypeOf(IntOf(type)), {bits, wide}));
+  return FloatOf(type, w.Op(spv::OpBitwiseOr, m_.TypeOf(IntOf(type)), {bits, zero}));
+}
+
+// Mesa's passes make a conversion of a condition of a choice between 1 and 0 or -1 and -0, also where it is one between
+// 1 and -0 or -1 and 0, or between the integers that have those bits. So they do not get to know the ones.
+SpvId KernelEmitter::EmitConst(const ir::Op& op) {
+  const bool is_wide = ir::Bytes(op.type) == 8;
+  const Type as_float = is_wide ? Type::kF64 : Type::kF32, as_int = IntOf(as_float);
+  const uint64_t one = is_wide ? 0x3ff0000000000000 : 0x3f800000;
+  if (!m_.target.is_processor || (op.imm & MagnitudeBits(as_float)) != one) {
+    return K(op.type, op.imm);
+  }
+  const SpvId zero = UnknownZero(as_int);
+  const SpvId hidden = w.Op(spv::OpBitwiseOr, m_.TypeOf(as_int), {K(as_int, op.imm), zero});
+  return c.Bits(m_.TypeOf(op.type), hidden);
 }
 
 SpvId KernelEmitter::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {
   const SpvId type = m_.TypeOf(op.type);
-  if (m_.target.is_processor && !options_.fast_math) {
-    // Lavapipe's code generator takes 0 / x, 0 * x, 0 + x and x - x for what they are of most numbers.
-    const SpvId zero = K(op.type, 0);
-    if (b == zero || (a == b && op.code == Opcode::kFSub)) {
-      b = Opaque(op.type, b);
-    }
-    if (a == zero) {
-      a = Opaque(op.type, a);
-    }
+  if (op.code == Opcode::kFAdd || op.code == Opcode::kFSub || op.code == Opcode::kFMul || op.code == Opcode::kFDiv) {
+    a = Opaque(op.type, a);
+    b = Opaque(op.type, b);
   }
   switch (op.code) {
     case Opcode::kFAdd:

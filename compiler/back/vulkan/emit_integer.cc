@@ -36,7 +36,7 @@ SpvId KernelEmitter::EmitArithmetic(const ir::Op& op) {
   const SpvId b = op.operand_count > 1 ? Operand(op, 1) : 0;
   switch (ir::Info(op.code).family) {
     case Family::kConst:
-      return K(op.type, op.imm);
+      return EmitConst(op);
     case Family::kIntUnary:
       return EmitIntUnary(op, a);
     case Family::kIntBinary:

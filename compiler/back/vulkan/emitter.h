@@ -232,7 +232,9 @@ class KernelEmitter {
   SpvId EmitTruncation(const ir::Op& op, SpvId a);
   SpvId Exact(spv::Op op, SpvId type, std::initializer_list<uint32_t> operands);  // NoContraction.
   SpvId IsNan(ir::Type type, SpvId a);
-  SpvId Opaque(ir::Type type, SpvId value);
+  SpvId UnknownZero(ir::Type type);
+  SpvId EmitConst(const ir::Op& op);
+  SpvId Opaque(ir::Type type, SpvId value);  // An operand of a float operation, hidden from drivers that err.
   SpvId K(ir::Type type, uint64_t bits);
   SpvId BitsOf(ir::Type type, SpvId a);  // The integer of a float's width.
   SpvId FloatOf(ir::Type type, SpvId bits);

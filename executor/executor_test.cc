@@ -109,6 +109,17 @@ TEST_F(ExecutorTest, AsksForMemory) {
   EXPECT_EQ(reply->status.code(), absl::StatusCode::kResourceExhausted);
   ASSERT_EQ(reply->outputs.size(), 1u);
   EXPECT_EQ(reply->outputs[0].bytes, 400u);
+  // So does memory that is too small.
+  StatusOr<UniqueFd> memory = CreateSealedMemfd("test", 4096);
+  ASSERT_TRUE(memory.ok());
+  input.outputs = {{"y", OutputTarget::Kind::kMemory,
+                    MemorySlice{.memory_id = 5, .fd = memory->get(), .memory_bytes = 4096, .offset = 0, .bytes = 396}}};
+  reply = Run(input);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_TRUE(reply->needs_memory);
+  ASSERT_EQ(reply->outputs.size(), 1u);
+  EXPECT_EQ(reply->outputs[0].bytes, 400u);
+  input.outputs.clear();
   input.inline_bytes_max = 400;
   reply = Run(input);
   ASSERT_TRUE(reply.ok());

@@ -51,8 +51,9 @@ class RunBindings {
     if (found != targets_.end() && found->second->has_memory()) {
       HPVMD_ASSIGN_OR_RETURN(const std::span<uint8_t> memory, Resolve(name, found->second->memory(), true));
       if (memory.size() < bytes) {
-        return InvalidArgument("Output \"" + name + "\" needs " + std::to_string(bytes) + " bytes; its memory has " +
-                               std::to_string(memory.size()) + ".");
+        needs_memory_ = true;  // The daemon guessed, or its client's buffer is too small: it knows which.
+        return ResourceExhausted("Output \"" + name + "\" needs " + std::to_string(bytes) + " bytes; its memory has " +
+                                 std::to_string(memory.size()) + ".");
       }
       return memory.data();
     }

@@ -42,8 +42,17 @@ StatusOr<std::vector<std::pair<std::string, uint64_t>>> ProvideMemory(RunOp& op,
   std::vector<std::pair<std::string, uint64_t>> large;
   for (const OutputTensor& output : reply.outputs) {
     OutputPlan& plan = op.plans[output.name];
-    if (plan.segment != nullptr || plan.kind == OutputPlan::Kind::kDiscard) {
+    const bool fits = plan.segment != nullptr && output.bytes <= plan.segment_bytes;
+    if (plan.kind == OutputPlan::Kind::kDiscard || (plan.kind == OutputPlan::Kind::kBuffer && fits)) {
       continue;
+    }
+    if (fits) {
+      large.emplace_back(output.name, output.bytes);
+      continue;
+    }
+    if (plan.kind == OutputPlan::Kind::kBuffer) {
+      return InvalidArgument("Output \"" + output.name + "\" needs " + std::to_string(output.bytes) +
+                             " bytes; its buffer has " + std::to_string(plan.segment_bytes) + ".");
     }
     if (output.bytes <= limits::kInlineTensorBytesMax && inline_bytes + output.bytes <= limits::kMessageBytesMax / 2) {
       inline_bytes += output.bytes;
@@ -64,10 +73,11 @@ Status ProvideKnownMemory(RunOp& op) {
       plan.segment_bytes = plan.buffer_bytes;
     }
   }
-  if (op.preparation->large_outputs.empty() || op.preparation->last_inputs != op.input_shapes) {
+  const Preparation& known = *op.preparation;
+  if (known.large_outputs.empty() || known.last_inputs != op.input_shapes || known.last_symbols != op.input.symbols) {
     return absl::OkStatus();
   }
-  for (const auto& [name, bytes] : op.preparation->large_outputs) {
+  for (const auto& [name, bytes] : known.large_outputs) {
     OutputPlan& plan = op.plans[name];
     if (plan.segment == nullptr && plan.kind != OutputPlan::Kind::kDiscard) {
       HPVMD_ASSIGN_OR_RETURN(plan.segment, op.tenant->pool.Acquire(bytes, /*zero=*/false));
@@ -339,6 +349,7 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
       {
         CoreScope scope(*this);
         op->preparation->last_inputs = op->input_shapes;
+        op->preparation->last_symbols = op->input.symbols;
         op->preparation->large_outputs = *std::move(large);
       }
       Transmit(op);

@@ -735,6 +735,47 @@ TEST_F(CoreTest, GivesLargeOutputsMemory) {
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kResourceExhausted);
 }
 
+// Memory that goes along is a guess, which other symbols or values make too small; then the run gets more. A client's
+// own buffer is no guess.
+TEST_F(CoreTest, GivesOutputsThatGrowMoreMemory) {
+  const std::string handle = Prepare();
+  const auto needs_memory = [](uint64_t bytes) {
+    RunReply reply = InMemory(bytes);
+    reply.status = ResourceExhausted("The memory is too small.");
+    reply.needs_memory = true;
+    return reply;
+  };
+  const auto target = [&]() -> const OutputTarget& { return spawner_.last().runs.back().outputs.at(0); };
+  v1::RunRequest request = RunRequestOf(handle);
+  (*request.mutable_symbols())["n"] = 1;
+  Run(request);
+  spawner_.last().AnswerRun(needs_memory(1 << 20));
+  spawner_.last().AnswerRun(InMemory(1 << 20));
+  ASSERT_TRUE(run_outcome_->outcome.ok()) << run_outcome_->outcome.status;
+  // The same symbols bring the memory along, other symbols do not.
+  Run(request);
+  EXPECT_EQ(target().memory.bytes, 1u << 20);
+  spawner_.last().AnswerRun(needs_memory(3 << 20));
+  EXPECT_EQ(target().memory.bytes, 3u << 20);
+  spawner_.last().AnswerRun(InMemory(3 << 20));
+  ASSERT_TRUE(run_outcome_->outcome.ok()) << run_outcome_->outcome.status;
+  (*request.mutable_symbols())["n"] = 2;
+  Run(request);
+  EXPECT_TRUE(spawner_.last().runs.back().outputs.empty());
+  spawner_.last().AnswerRun(needs_memory(2 << 20));
+  EXPECT_EQ(target().memory.bytes, 2u << 20);
+  spawner_.last().AnswerRun(InMemory(2 << 20));
+  ASSERT_TRUE(run_outcome_->outcome.ok()) << run_outcome_->outcome.status;
+
+  v1::OutputBinding& output = *request.add_outputs();
+  output.set_name("y");
+  output.set_buffer_id(MakeBuffer("old-data").id());
+  Run(request);
+  spawner_.last().AnswerRun(needs_memory(2 << 20));
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(run_outcome_->outcome.status.message(), HasSubstr("its buffer has 8"));
+}
+
 // Outputs bound to a buffer are published when the run succeeds and only then; readers in flight keep what they
 // started with.
 TEST_F(CoreTest, PublishesOnSuccessOnly) {

@@ -69,9 +69,10 @@ struct Preparation {
   // as `stop` is read by it.
   std::atomic<bool> stop{false};
   std::atomic<RequestId> request{0};
-  // Outputs that were too large to be inline when the inputs had these shapes: memory goes along with the next such
-  // run at once.
+  // Outputs that were too large to be inline when inputs and symbols were these: memory goes along with the next such
+  // run at once. A guess, since values of inputs can decide sizes, too; where it falls short the executor says so.
   std::vector<TensorShape> last_inputs;
+  std::map<std::string, int64_t> last_symbols;
   std::vector<std::pair<std::string, uint64_t>> large_outputs;
   // The document's file in the job store, then the modules', once a job has put them there: held, so that the next one
   // needs neither the disk nor another thread to know that they are there.

@@ -24,7 +24,7 @@ class HostTimeline final : public Timeline {
   explicit HostTimeline(Hub& hub) : hub_(hub) {}
 
   StatusOr<uint64_t> Query() const override {
-    if (failed_.load(std::memory_order_acquire)) {
+    if (failed_.load(std::memory_order_seq_cst)) {
       std::lock_guard lock(mutex_);
       return failure_;
     }
@@ -63,7 +63,7 @@ class HostTimeline final : public Timeline {
       if ((value_.load(std::memory_order_seq_cst) & ~kFrozen) >= value) {
         return absl::OkStatus();
       }
-      if (failed_.load(std::memory_order_acquire)) {
+      if (failed_.load(std::memory_order_seq_cst)) {
         std::lock_guard lock(mutex_);
         // Signal may have won the race against Fail after the load above.
         bool reached = (value_.load(std::memory_order_relaxed) & ~kFrozen) >= value;

@@ -25,8 +25,8 @@ struct alignas(64) Pool::Helper {
   uint32_t thread_index = 0;
   std::atomic<bool> started{false};
   pthread_t thread;
-  std::atomic<uint32_t> calls{0};   // Grows at each call; the helper waits on it.
-  std::atomic<uint32_t> parked{0};  // 1: sleeps or is about to, and nobody has called it yet.
+  std::atomic<uint32_t> calls{0};   // Grows at each call.
+  std::atomic<uint32_t> parked{0};  // 1: sleeps or is about to, and nobody has called it yet; the helper waits on it.
 };
 
 Pool::Pool(uint32_t threads, const GrantEntry* grant, GrantGate* gate)
@@ -148,7 +148,7 @@ bool Pool::ServeFamily(const void* family, uint32_t thread) {
 void Pool::Call(Helper& helper) {
   helper.calls.fetch_add(1, std::memory_order_seq_cst);
   if (helper.parked.exchange(0, std::memory_order_seq_cst) != 0) {
-    FutexWake(helper.calls, 1, FutexScope::kProcess);
+    FutexWake(helper.parked, 1, FutexScope::kProcess);
   }
 }
 
@@ -195,7 +195,7 @@ bool Pool::StartHelper(uint32_t index) {
 }
 
 void Pool::Park(Helper& helper, uint32_t seen) {
-  const auto is_called = [&] { return helper.calls.load(std::memory_order_acquire) != seen; };
+  const auto is_called = [&] { return helper.calls.load(std::memory_order_seq_cst) != seen; };
   if (is_called() || (MaySpin() && SpinUntil(kSpin, is_called))) {
     return;
   }
@@ -204,9 +204,9 @@ void Pool::Park(Helper& helper, uint32_t seen) {
   // What came before others could see that this one sleeps.
   if (!closing_.load(std::memory_order_seq_cst) && !Visit(helper.thread_index)) {
     while (!is_called()) {
-      // Again: the wake of an earlier call may come this late, and has taken the mark with it.
+      // It waits on the mark itself: an earlier call may take it this late, and whoever calls next wakes nobody then.
+      FutexWait(helper.parked, 1, FutexScope::kProcess);
       helper.parked.store(1, std::memory_order_seq_cst);
-      FutexWait(helper.calls, seen, FutexScope::kProcess);
     }
   }
   parked_.fetch_sub(1, std::memory_order_relaxed);

@@ -24,6 +24,23 @@ Readiness CheckWaits(const Submission& submission, Status* failure) {
   return pending ? Readiness::kPending : Readiness::kReady;
 }
 
+// Whether the submission must wait; adds the points that it waits for. Each point is looked at once: one that settles
+// between two looks would be neither reached nor waited for.
+bool FindPending(const Submission& submission, std::vector<TimelinePoint>& pending_points) {
+  const size_t before = pending_points.size();
+  for (const TimelinePoint& point : submission.waits) {
+    const PointState state = Poll(point);
+    if (state == PointState::kFailed) {
+      pending_points.resize(before);
+      return false;
+    }
+    if (state == PointState::kPending) {
+      pending_points.push_back(point);
+    }
+  }
+  return pending_points.size() != before;
+}
+
 void FailSignals(const Submission& submission, const Status& status) {
   for (const TimelinePoint& point : submission.signals) {
     point.timeline->Fail(status);
@@ -102,15 +119,10 @@ bool HostQueue::TakeReady(std::vector<Submission>& ready, std::vector<TimelinePo
   }
   std::vector<Submission> pending;
   for (const Submission& submission : deferred_) {
-    if (CheckWaits(submission, nullptr) != Readiness::kPending) {
+    if (FindPending(submission, pending_points)) {
+      pending.push_back(submission);
+    } else {
       ready.push_back(submission);
-      continue;
-    }
-    pending.push_back(submission);
-    for (const TimelinePoint& point : submission.waits) {
-      if (Poll(point) == PointState::kPending) {
-        pending_points.push_back(point);
-      }
     }
   }
   deferred_ = std::move(pending);

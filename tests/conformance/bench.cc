@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "backends/opencl/device.h"
 #include "backends/registry.h"
@@ -11,6 +12,20 @@
 namespace hpvm::conformance {
 
 Time Soon() { return RealClock().Now() + std::chrono::seconds(30); }
+
+Status Await(Timeline& timeline, uint64_t value) {
+  Status status = timeline.Wait(value, Soon());
+  if (absl::IsDeadlineExceeded(status)) {
+    const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
+    std::fflush(stdout);
+    std::fprintf(stderr,
+                 "%s: value %llu of a timeline was not reached in time. What is in flight cannot be called "
+                 "back, so no further case runs.\n",
+                 test == nullptr ? "No test" : test->name(), static_cast<unsigned long long>(value));
+    std::_Exit(1);
+  }
+  return status;
+}
 
 SlotIndex Work::SlotOf(Buffer& buffer) {
   const auto found = std::find(buffers.begin(), buffers.end(), &buffer);
@@ -130,7 +145,7 @@ Status Bench::Run(Work& work) {
   std::unique_ptr<Timeline> timeline = CreateTimeline();
   const TimelinePoint done{timeline.get(), 1};
   HPVMD_RETURN_IF_ERROR(Submit(work, {}, {&done, 1}));
-  return timeline->Wait(1, Soon());
+  return Await(*timeline, 1);
 }
 
 void Bench::WriteBytes(Buffer& buffer, uint64_t offset, const void* data, uint64_t bytes) {

@@ -83,7 +83,7 @@ class Bench {
   std::unique_ptr<Executable> Load(std::string_view kernel);
   std::unique_ptr<Buffer> Allocate(uint64_t bytes);
   std::unique_ptr<Timeline> CreateTimeline();
-  // Submits without waits, and waits for the end, at most 30 s.
+  // Submits without waits, and waits for the end, as Await does.
   Status Run(Work& work);
   Status Submit(Work& work, std::span<const TimelinePoint> waits, std::span<const TimelinePoint> signals,
                 Lane lane = Lane::kCompute);
@@ -149,6 +149,9 @@ bool CanCompile(ArtifactKind kind);
 
 // Far beyond what any case takes; keeps a broken backend from hanging the suite.
 Time Soon();
+// As Timeline::Wait, until Soon(). What does not settle by then may still be in flight, and names memory of the case,
+// which would go when the case ends: so the program says which case it is, and ends here with 1.
+Status Await(Timeline& timeline, uint64_t value);
 
 }  // namespace hpvm::conformance
 

@@ -36,7 +36,7 @@ Status RunOn(Device& device, Work& work, Timeline& timeline, uint64_t value, boo
     submission.timings = work.timings;
   }
   HPVMD_RETURN_IF_ERROR(device.Submit(submission));
-  return timeline.Wait(value, Soon());
+  return Await(timeline, value);
 }
 
 // One instance a dispatch, 10,000 dispatches a submission.

@@ -195,7 +195,7 @@ void PoisonsWaiters(Bench& bench) {
   second.Fill(*x, 0, 16, 9);
   ASSERT_TRUE(bench.Submit(second, {&pa, 1}, {&pb, 1}).ok());
   ASSERT_TRUE(bench.Submit(first, {}, {&pa, 1}).ok());
-  EXPECT_EQ(b->Wait(1, Soon()).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Await(*b, 1).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(bench.Download<int32_t>(*x), std::vector<int32_t>(4, 0));
   StillWorks(bench);
 }

@@ -44,7 +44,7 @@ void Order(Bench& bench) {
       points[i] = {timeline.get(), i + 1};
       ASSERT_TRUE(bench.Submit(works[i], {}, {&points[i], 1}, lane).ok());
     }
-    ASSERT_TRUE(timeline->Wait(kCount, Soon()).ok());
+    ASSERT_TRUE(Await(*timeline, kCount).ok());
     EXPECT_EQ(to.data, from.data) << static_cast<int>(lane);
   }
 }
@@ -65,8 +65,8 @@ void ThroughTheHost(Bench& bench) {
   ASSERT_TRUE(bench.Submit(second, {&went_down, 1}, {&went_up, 1}, Lane::kUpload).ok());
   ASSERT_TRUE(bench.Submit(first, {}, {&went_down, 1}, Lane::kDownload).ok());
   ASSERT_TRUE(bench.Submit(third, {}, {&cleared, 1}, Lane::kDownload).ok());
-  ASSERT_TRUE(up->Wait(1, Soon()).ok());
-  ASSERT_TRUE(down->Wait(2, Soon()).ok());
+  ASSERT_TRUE(Await(*up, 1).ok());
+  ASSERT_TRUE(Await(*down, 2).ok());
   EXPECT_TRUE(bench.Download<uint8_t>(*b) == data);
   EXPECT_TRUE(bench.Download<uint8_t>(*a) == std::vector<uint8_t>(kBytes, 9));
 }
@@ -106,7 +106,7 @@ void Pipeline(Bench& bench) {
       ASSERT_TRUE(bench.Submit(works[3 * i + k], waits[3 * i + k], {&signals[3 * i + k], 1}, lane).ok());
     }
   }
-  const Status status = down->Wait(kPieces, Soon());
+  const Status status = Await(*down, kPieces);
   ASSERT_TRUE(status.ok()) << status;
   for (size_t i = 0; i < initial.size(); ++i) {
     ASSERT_EQ(to.data[i], 2 * initial[i]) << i;
@@ -124,9 +124,9 @@ void WaitingHoldsUpNoLane(Bench& bench) {
   copy.Copy(from.buffer(), 0, *buffer, 0, 64);
   ASSERT_TRUE(bench.Submit(fill, {&opened, 1}, {&ran, 1}, Lane::kCompute).ok());
   ASSERT_TRUE(bench.Submit(copy, {}, {&went_up, 1}, Lane::kUpload).ok());
-  EXPECT_TRUE(up->Wait(1, Soon()).ok());
+  EXPECT_TRUE(Await(*up, 1).ok());
   gate->Signal(1);
-  ASSERT_TRUE(run->Wait(1, Soon()).ok());
+  ASSERT_TRUE(Await(*run, 1).ok());
   std::vector<uint8_t> want(64, 5);
   std::fill_n(want.begin(), 32, uint8_t{7});
   EXPECT_EQ(bench.Download<uint8_t>(*buffer), want);
@@ -149,12 +149,12 @@ void Poison(Bench& bench) {
   never.Fill(*x, 0, kCount * 4, 1);
   ASSERT_TRUE(bench.Submit(kernel, {}, {&ran, 1}, Lane::kCompute).ok());
   ASSERT_TRUE(bench.Submit(download, {&ran, 1}, {&went_down, 1}, Lane::kDownload).ok());
-  EXPECT_EQ(down->Wait(1, Soon()).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Await(*down, 1).code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(out.data == std::vector<int32_t>(kCount, -1));
   ASSERT_TRUE(bench.Submit(upload, {}, {&went_up, 1}, Lane::kUpload).ok());
   ASSERT_TRUE(bench.Submit(never, {&ran, 1}, {&late, 1}, Lane::kUpload).ok());
-  EXPECT_TRUE(up->Wait(1, Soon()).ok());
-  EXPECT_EQ(up->Wait(2, Soon()).code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(Await(*up, 1).ok());
+  EXPECT_EQ(Await(*up, 2).code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(bench.Download<int32_t>(*x) == from.data);
 }
 

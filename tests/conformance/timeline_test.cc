@@ -29,8 +29,8 @@ void Fail(Bench& bench) {
   timeline->Fail(Internal("Second."));
   timeline->Signal(9);
   EXPECT_EQ(timeline->Query().status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_TRUE(timeline->Wait(2, Soon()).ok());
-  EXPECT_EQ(timeline->Wait(3, Soon()).code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(Await(*timeline, 2).ok());
+  EXPECT_EQ(Await(*timeline, 3).code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(Poll({timeline.get(), 2}), PointState::kReached);
   Status failure;
   EXPECT_EQ(Poll({timeline.get(), 3}, &failure), PointState::kFailed);
@@ -46,8 +46,8 @@ void Wait(Bench& bench) {
     std::this_thread::sleep_for(milliseconds(20));
     timeline->Fail(Cancelled("Enough."));
   });
-  EXPECT_TRUE(timeline->Wait(1, Soon()).ok());
-  EXPECT_EQ(timeline->Wait(2, Soon()).code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(Await(*timeline, 1).ok());
+  EXPECT_EQ(Await(*timeline, 2).code(), absl::StatusCode::kCancelled);
   signaller.join();
   std::unique_ptr<Timeline> quiet = bench.CreateTimeline();
   const Time before = RealClock().Now();
@@ -79,13 +79,13 @@ void WaitersAndSignals(Bench& bench) {
   std::unique_ptr<Timeline> pong = bench.CreateTimeline();
   std::thread other([&] {
     for (uint64_t i = 1; i <= kSteps; ++i) {
-      ASSERT_TRUE(ping->Wait(i, Soon()).ok());
+      ASSERT_TRUE(Await(*ping, i).ok());
       pong->Signal(i);
     }
   });
   for (uint64_t i = 1; i <= kSteps; ++i) {
     ping->Signal(i);
-    ASSERT_TRUE(pong->Wait(i, Soon()).ok());
+    ASSERT_TRUE(Await(*pong, i).ok());
   }
   other.join();
 }
@@ -98,8 +98,8 @@ void EmptySubmission(Bench& bench) {
   const TimelinePoint signals[] = {{a.get(), 3}, {b.get(), 4}};
   submission.signals = signals;
   ASSERT_TRUE(bench.device().Submit(submission).ok());
-  EXPECT_TRUE(a->Wait(3, Soon()).ok());
-  EXPECT_TRUE(b->Wait(4, Soon()).ok());
+  EXPECT_TRUE(Await(*a, 3).ok());
+  EXPECT_TRUE(Await(*b, 4).ok());
 }
 
 // Submit does not block on points that are not reached, nothing starts before all are, and it starts when the last one
@@ -117,7 +117,7 @@ void Deferred(Bench& bench) {
   b->Signal(2);
   EXPECT_EQ(done->Wait(1, RealClock().Now() + milliseconds(50)).code(), absl::StatusCode::kDeadlineExceeded);
   a->Signal(1);
-  EXPECT_TRUE(done->Wait(1, Soon()).ok());
+  EXPECT_TRUE(Await(*done, 1).ok());
 }
 
 // A chain submitted backwards runs forwards.
@@ -137,7 +137,7 @@ void DeferredOrder(Bench& bench) {
     ASSERT_TRUE(bench.Submit(works[i], {&points[i], 1}, {&points[i + 1], 1}).ok());
   }
   timeline->Signal(1);
-  ASSERT_TRUE(timeline->Wait(kLength + 1, Soon()).ok());
+  ASSERT_TRUE(Await(*timeline, kLength + 1).ok());
   EXPECT_EQ(bench.Download<uint8_t>(*buffer), std::vector<uint8_t>(kLength + 1, 42));
 }
 
@@ -154,14 +154,14 @@ void Poison(Bench& bench) {
   ASSERT_TRUE(bench.Submit(second, {&pb, 1}, {&pc, 1}).ok());
   ASSERT_TRUE(bench.Submit(first, {&pa, 1}, {&pb, 1}).ok());
   a->Fail(DataLoss("Gone."));
-  const Status status = c->Wait(1, Soon());
+  const Status status = Await(*c, 1);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(Message(status), "Gone.");
   EXPECT_EQ(bench.Download<uint8_t>(*buffer), std::vector<uint8_t>(4, 0));
   std::unique_ptr<Timeline> late = bench.CreateTimeline();
   const TimelinePoint pl{late.get(), 1};
   ASSERT_TRUE(bench.Submit(first, {&pc, 1}, {&pl, 1}).ok());
-  EXPECT_EQ(late->Wait(1, Soon()).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Await(*late, 1).code(), absl::StatusCode::kDataLoss);
 }
 
 // A submission that waits for a point reached before its timeline failed runs.
@@ -175,7 +175,57 @@ void ReachedBeforeFailure(Bench& bench) {
   submission.waits = {&pa, 1};
   submission.signals = {&pb, 1};
   ASSERT_TRUE(bench.device().Submit(submission).ok());
-  EXPECT_TRUE(b->Wait(1, Soon()).ok());
+  EXPECT_TRUE(Await(*b, 1).ok());
+}
+
+// Settles its first point when it is looked at for the so-many-th time.
+class ShyTimeline final : public Timeline {
+ public:
+  ShyTimeline(std::unique_ptr<Timeline> inner, int looks, Status end)
+      : inner_(std::move(inner)), end_(std::move(end)), looks_(looks) {}
+
+  StatusOr<uint64_t> Query() const override {
+    if (looks_.fetch_sub(1) == 1) {
+      Settle();
+    }
+    return inner_->Query();
+  }
+  void Signal(uint64_t value) override { inner_->Signal(value); }
+  void Fail(Status status) override { inner_->Fail(std::move(status)); }
+  Status Wait(uint64_t value, Time deadline) override { return inner_->Wait(value, deadline); }
+
+  // Where nobody looks so often.
+  void Settle() const {
+    if (end_.ok()) {
+      inner_->Signal(1);
+    } else {
+      inner_->Fail(end_);
+    }
+  }
+
+ private:
+  const std::unique_ptr<Timeline> inner_;
+  const Status end_;
+  mutable std::atomic<int> looks_;
+};
+
+// Whenever a point settles, also between two looks at it, what waits for it goes on.
+void SettlesBetweenLooks(Bench& bench) {
+  for (const Status& end : {Status(), DataLoss("Gone.")}) {
+    for (int looks = 1; looks <= 8; ++looks) {
+      ShyTimeline shy(bench.CreateTimeline(), looks, end);
+      std::unique_ptr<Timeline> done = bench.CreateTimeline();
+      std::unique_ptr<Buffer> buffer = bench.Allocate(8);
+      Work work;
+      work.Fill(*buffer, 0, 8, 7);
+      const TimelinePoint wait{&shy, 1}, signal{done.get(), 1};
+      ASSERT_TRUE(bench.Submit(work, {&wait, 1}, {&signal, 1}).ok());
+      if (absl::IsDeadlineExceeded(done->Wait(1, RealClock().Now() + milliseconds(20)))) {
+        shy.Settle();
+      }
+      EXPECT_EQ(Await(*done, 1).code(), end.code()) << looks;
+    }
+  }
 }
 
 }  // namespace
@@ -190,7 +240,8 @@ std::vector<Case> TimelineCases() {
           {"timeline_deferred", Deferred},
           {"timeline_deferred_order", DeferredOrder},
           {"timeline_poison", Poison},
-          {"timeline_reached_before_failure", ReachedBeforeFailure}};
+          {"timeline_reached_before_failure", ReachedBeforeFailure},
+          {"timeline_settles_between_looks", SettlesBetweenLooks}};
 }
 
 }  // namespace hpvm::conformance

@@ -113,9 +113,11 @@ void Pool::Close(uint32_t index) {
   taken_.fetch_and(~(uint64_t{1} << index), std::memory_order_release);
 }
 
-bool Pool::Enter(Slot& slot, uint32_t thread) {
+bool Pool::Enter(Slot& slot, uint32_t thread, const void* family) {
   bool has_worked = false;
-  if ((slot.gate.fetch_add(1, std::memory_order_acq_rel) & Slot::kClosed) == 0) {
+  // Inside the gate nobody writes the slot: there it is what it seemed to be, or another family's by now.
+  if ((slot.gate.fetch_add(1, std::memory_order_acq_rel) & Slot::kClosed) == 0 &&
+      (family == nullptr || slot.family.load(std::memory_order_relaxed) == family)) {
     has_worked = slot.source.load(std::memory_order_relaxed)->Serve(thread);
   }
   if (slot.gate.fetch_sub(1, std::memory_order_acq_rel) == (Slot::kClosed | 1)) {
@@ -130,7 +132,7 @@ bool Pool::Visit(uint32_t thread) {
   const uint64_t open = std::rotr(open_.load(std::memory_order_seq_cst), static_cast<int>(thread % kSlots));
   for (uint64_t left = open; left != 0 && MayWork(thread); left &= left - 1) {
     const auto index = (static_cast<uint32_t>(std::countr_zero(left)) + thread) % kSlots;
-    has_worked |= Enter(slots_[index], thread);
+    has_worked |= Enter(slots_[index], thread, nullptr);
   }
   return has_worked;
 }
@@ -138,7 +140,7 @@ bool Pool::Visit(uint32_t thread) {
 bool Pool::ServeFamily(const void* family, uint32_t thread) {
   for (uint64_t left = open_.load(std::memory_order_seq_cst); left != 0; left &= left - 1) {
     Slot& slot = slots_[std::countr_zero(left)];
-    if (slot.family.load(std::memory_order_relaxed) == family && Enter(slot, thread)) {
+    if (slot.family.load(std::memory_order_relaxed) == family && Enter(slot, thread, family)) {
       return true;
     }
   }

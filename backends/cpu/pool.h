@@ -142,13 +142,13 @@ class Pool {
     static constexpr uint32_t kClosed = 1u << 31;
     std::atomic<uint32_t> gate{kClosed};
     std::atomic<PoolSource*> source{nullptr};  // Written while the gate is closed and empty; read inside it.
-    std::atomic<const void*> family{nullptr};
+    std::atomic<const void*> family{nullptr};  // The same; a reading outside is a hint.
   };
   static constexpr uint32_t kSlots = 64;
 
   void ServeAll(Helper& helper);
   bool Visit(uint32_t thread);
-  bool Enter(Slot& slot, uint32_t thread);
+  bool Enter(Slot& slot, uint32_t thread, const void* family);  // Null: whatever is open there.
   void Park(Helper& helper, uint32_t seen);
   void CallOneParked();
   void Call(Helper& helper);

@@ -154,7 +154,11 @@ void Client::DeleteAll(const std::vector<std::string>& buffers, const CallOption
 }
 
 StatusOr<v1::RunResponse> Client::Run(const v1::RunRequest& request, const CallOptions& call) {
-  return connection_->Once(&v1::Hpvm::Stub::Run, request, call);
+  HPVMD_ASSIGN_OR_RETURN(v1::RunResponse response, connection_->Once(&v1::Hpvm::Stub::Run, request, call));
+  if (!response.has_log()) {
+    HPVMD_RETURN_IF_ERROR(FromProto(response.error()));
+  }
+  return response;
 }
 
 StatusOr<RunOutcome> Client::Run(const std::string& handle, const std::map<std::string, Tensor>& inputs,

@@ -40,10 +40,18 @@ struct Client::Connection {
   StatusOr<Response> OnceOn(Stub& on, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                             Request request, const CallOptions& call) const {
     *request.mutable_options() = call.request;
+    constexpr bool may_fail_in_body = requires(const Response& r) { FromProto(r.error()); };
+    request.mutable_options()->set_errors_in_body(may_fail_in_body);
     Response response;
     HPVMD_RETURN_IF_ERROR(Attempt(call, [&](grpc::ClientContext& context) {
+      response.Clear();
       return FromGrpc((on.*method)(&context, request, &response));
     }));
+    if constexpr (requires { response.log(); }) {
+      return response;  // A run's failure stands beside its log.
+    } else if constexpr (may_fail_in_body) {
+      HPVMD_RETURN_IF_ERROR(FromProto(response.error()));
+    }
     return response;
   }
   template <typename Request, typename Response>

@@ -2,6 +2,7 @@
 // The zygote's messages as bytes.
 #include <algorithm>
 
+#include "base/diagnostic_list.h"
 #include "compiler/wire.h"
 #include "compiler/zygote.h"
 
@@ -265,10 +266,10 @@ StatusOr<ZygoteCancel> DecodeCancel(std::span<const uint8_t> head) {
 void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out) {
   // A response's head holds a hundred of these with room to spare.
   constexpr size_t kTextBytesMax = 4096;
-  size_t count = std::min<size_t>(diagnostics.size(), limits::kDiagnosticsMax);
-  out.U32(static_cast<uint32_t>(count));
-  for (size_t i = 0; i < count; ++i) {
-    const Diagnostic& diagnostic = diagnostics[i];
+  uint64_t omitted = 0;  // A hundred tell enough of one module.
+  const Diagnostics listed = Shortened(diagnostics, limits::kDiagnosticsMax, &omitted);
+  out.U32(static_cast<uint32_t>(listed.size()));
+  for (const Diagnostic& diagnostic : listed) {
     out.U8(static_cast<uint8_t>(diagnostic.severity));
     out.Text(std::string_view(diagnostic.place).substr(0, kTextBytesMax));
     out.U8(diagnostic.offset.has_value());

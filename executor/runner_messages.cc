@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/diagnostic_list.h"
 #include "executor/cost_list.h"
 #include "executor/runner.h"
 
@@ -34,13 +35,18 @@ StatusOr<Mapping> MapSent(const UniqueFd& fd, uint64_t bytes, Mapping::Access ac
 }
 
 void AddDiagnostics(const Diagnostics& diagnostics, internal::Prepared* prepared) {
+  uint64_t omitted = 0;
+  const Diagnostics listed = Shortened(diagnostics, limits::kDiagnosticsMax, &omitted);
   size_t bytes = 0, added = 0;
-  for (const Diagnostic& diagnostic : diagnostics) {
+  bool has_error = !HasErrors(listed);
+  for (const Diagnostic& diagnostic : listed) {
     bytes += diagnostic.place.size() + diagnostic.message.size() + 16;
-    // The first error always goes: without one the answer would mean success.
-    if (added >= limits::kDiagnosticsMax || (bytes > kDiagnosticBytesMax && added > 0)) {
-      break;
+    // An error always goes: without one the answer would mean success.
+    const bool is_first_error = !has_error && diagnostic.severity == Severity::kError;
+    if (bytes > kDiagnosticBytesMax && !is_first_error) {
+      continue;
     }
+    has_error |= is_first_error;
     internal::Diagnostic* item = prepared->add_diagnostics();
     item->set_warning(diagnostic.severity == Severity::kWarning);
     item->set_place(CleanText(diagnostic.place, kTextBytesMax, false));
@@ -50,7 +56,7 @@ void AddDiagnostics(const Diagnostics& diagnostics, internal::Prepared* prepared
     item->set_message(CleanText(diagnostic.message, kMessageTextBytesMax));
     ++added;
   }
-  prepared->set_diagnostics_omitted(diagnostics.size() - added);
+  prepared->set_diagnostics_omitted(omitted + listed.size() - added);
 }
 
 void AddPorts(const std::vector<PortSummary>& ports, google::protobuf::RepeatedPtrField<internal::Port>* added) {

@@ -16,8 +16,19 @@
 
 namespace hpvm {
 
-// The wire's form; details go into the trailing metadata as a google.rpc.Status.
+// The wire's form; details go into the trailing metadata as a google.rpc.Status, as far as they fit.
 grpc::Status ToGrpc(const Outcome& outcome);
+
+// The end of a call whose response has room for an error that does not fit there, if the caller asks for it.
+template <typename Response>
+grpc::Status ToGrpc(const Outcome& outcome, const v1::RequestOptions& options, Response* response) {
+  if (outcome.ok() || !options.errors_in_body() || !ShortenedForMetadata(outcome).has_value()) {
+    return ToGrpc(outcome);
+  }
+  response->Clear();
+  *response->mutable_error() = ToMessage(outcome);
+  return grpc::Status::OK;
+}
 
 // Keeps a reactor alive from its creation to OnDone, and longer while the core refers to it.
 template <typename Call>

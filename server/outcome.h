@@ -22,6 +22,10 @@ struct Outcome {
   std::optional<v1::ErrorDetail> detail;
 };
 
+// One that failed as google.rpc.Status on the wire, as far as it fits the metadata of a failed call: lines of the text
+// and findings are left out from the end, warnings before errors. Null when all of it fits.
+std::optional<v1::Status> ShortenedForMetadata(const Outcome& outcome);
+
 // The findings as messages; at most limits::kDiagnosticsMax, `omitted` more were found.
 v1::Diagnostics ToMessage(const Diagnostics& diagnostics, uint64_t omitted);
 // kInvalidArgument whose text lists the errors up to 3 KiB, with all of them in the detail.

@@ -22,6 +22,7 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
       return;
     }
     wants_log_ = request.log();
+    options_ = &request.options();
     const uint64_t id = core_.Run(tenant, request, [self = shared_from_this()](RunOutcome outcome) {
       self->OnOutcome(std::move(outcome));
     });
@@ -73,13 +74,14 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
         *response_->mutable_error() = ToMessage(outcome.outcome);
       }
     }
-    Finish(has_log ? grpc::Status::OK : ToGrpc(outcome.outcome));
+    Finish(has_log ? grpc::Status::OK : ToGrpc(outcome.outcome, *options_, response_));
   }
 
   Core& core_;
   v1::RunResponse* response_;   // gRPC's, until OnDone.
   Admission::Ticket ticket_;
   bool wants_log_ = false;
+  const v1::RequestOptions* options_ = nullptr;  // gRPC's, until OnDone.
   std::atomic<uint64_t> id_{0};
   std::atomic<bool> cancelled_{false};
 };

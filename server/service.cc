@@ -33,9 +33,9 @@ constexpr uint64_t kMsMax = INT_MAX - 1;  // Beyond is for ever.
 // A method of this service; does not compile for one that is not in the table.
 consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Hpvm/", name); }
 
-grpc::Status AnswerOf(const Outcome& outcome) {
+Outcome AnswerOf(const Outcome& outcome) {
   const Status sent = HPVMD_FAILPOINT("service.answer");
-  return ToGrpc(sent.ok() ? outcome : Outcome(sent));
+  return sent.ok() ? outcome : Outcome(sent);
 }
 
 // A call that the core answers later. It goes on when the client cancels: what it stores is kept for the next call.
@@ -43,7 +43,14 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
  public:
   void Begin() {}
   std::function<void(const Outcome&)> Finisher() {
-    return [self = shared_from_this()](const Outcome& outcome) { self->Finish(AnswerOf(outcome)); };
+    return [self = shared_from_this()](const Outcome& outcome) { self->Finish(ToGrpc(AnswerOf(outcome))); };
+  }
+  // gRPC keeps request and response until OnDone.
+  template <typename Response>
+  std::function<void(const Outcome&)> Finisher(const v1::RequestOptions& options, Response* response) {
+    return [self = shared_from_this(), &options, response](const Outcome& outcome) {
+      self->Finish(ToGrpc(AnswerOf(outcome), options, response));
+    };
   }
   void OnDone() override { ReleaseSelf(); }
 };
@@ -54,9 +61,11 @@ class PrepareCall final : public grpc::ServerUnaryReactor, public SelfOwned<Prep
   explicit PrepareCall(Core& core) : core_(core) {}
   void Begin() {}
   void Start(const TenantRef& tenant, const v1::PrepareGraphRequest& request, v1::PrepareGraphResponse* response) {
-    const uint64_t id = core_.PrepareGraph(
-        tenant, request, response,
-        [self = shared_from_this()](const Outcome& outcome) { self->Finish(AnswerOf(outcome)); });
+    const uint64_t id =
+        core_.PrepareGraph(tenant, request, response,
+                           [self = shared_from_this(), &options = request.options(), response](const Outcome& outcome) {
+                             self->Finish(ToGrpc(AnswerOf(outcome), options, response));
+                           });
     id_.store(id);
     if (cancelled_.load()) {
       core_.CancelPrepare(id);
@@ -147,7 +156,7 @@ class Service final : public v1::Hpvm::CallbackService {
     if (!tenant.ok()) {
       call->Finish(ToGrpc(tenant.status()));
     } else {
-      core_.Submit(*tenant, *request, response, call->Finisher());
+      core_.Submit(*tenant, *request, response, call->Finisher(request->options(), response));
     }
     return call;
   }
@@ -185,7 +194,7 @@ class Service final : public v1::Hpvm::CallbackService {
     if (!tenant.ok()) {
       call->Finish(ToGrpc(tenant.status()));
     } else {
-      core_.RetryJob(*tenant, *request, response, call->Finisher());
+      core_.RetryJob(*tenant, *request, response, call->Finisher(request->options(), response));
     }
     return call;
   }
@@ -270,6 +279,9 @@ grpc::Status ToGrpc(const Outcome& outcome) {
     return grpc::Status::OK;
   }
   const auto code = static_cast<grpc::StatusCode>(outcome.status.code());
+  if (const std::optional<v1::Status> shortened = ShortenedForMetadata(outcome); shortened.has_value()) {
+    return grpc::Status(code, shortened->message(), shortened->SerializeAsString());
+  }
   std::string text = Message(outcome.status);
   if (const Duration wait = RetryAfterOf(outcome.status); wait > Duration{0} && !outcome.detail.has_value()) {
     Outcome detailed(outcome.status, v1::ErrorDetail());

@@ -339,6 +339,44 @@ TEST_F(ServiceTest, DetailsCarryDiagnostics) {
   EXPECT_GE(detail.diagnostics().items_size(), 2);
 }
 
+// However long an error is, it arrives: shortened in the metadata of the failed call, whole in the response for those
+// who ask.
+TEST_F(ServiceTest, LongErrorsArrive) {
+  SKIP_WITHOUT_EXECUTOR();
+  std::string graph = R"({"hpvm": 1, "nodes": {)";
+  for (int i = 0; i < 90; ++i) {
+    graph += (i == 0 ? "" : ",") + std::string("\"n\u00e9") + std::to_string(i) + R"(": {"unknown_word": 1})";
+  }
+  graph += "}}";
+  ASSERT_TRUE(PutGraph(graph).ok());
+  v1::PrepareGraphRequest request;
+  request.set_graph_sha256(ToHex(HashOf(graph)));
+  v1::PrepareGraphResponse response;
+  grpc::Status status = stub_->PrepareGraph(Context().get(), request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("/nodes/n"));
+  EXPECT_THAT(status.error_message(), HasSubstr("errors_in_body"));
+  v1::Status detailed;
+  ASSERT_TRUE(detailed.ParseFromString(status.error_details()));
+  v1::ErrorDetail detail;
+  ASSERT_TRUE(detailed.details(0).UnpackTo(&detail));
+  EXPECT_GE(detail.diagnostics().items_size(), 1);
+  const uint64_t all = static_cast<uint64_t>(detail.diagnostics().items_size()) + detail.diagnostics().omitted();
+  EXPECT_GE(all, 90u);
+
+  request.mutable_options()->set_errors_in_body(true);
+  status = stub_->PrepareGraph(Context().get(), request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.error().code(), static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
+  ASSERT_TRUE(response.error().details(0).UnpackTo(&detail));
+  EXPECT_GE(detail.diagnostics().items_size(), 90);
+  EXPECT_EQ(static_cast<uint64_t>(detail.diagnostics().items_size()) + detail.diagnostics().omitted(), all);
+  EXPECT_TRUE(response.handle().empty());
+  // A short one is a failed call in any case.
+  request.set_graph_sha256(std::string(64, 'a'));
+  EXPECT_EQ(stub_->PrepareGraph(Context().get(), request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
 // Submit, watch to the end, fetch the output.
 TEST_F(ServiceTest, RunsJobs) {
   SKIP_WITHOUT_EXECUTOR();

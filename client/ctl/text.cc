@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "base/text_marks.h"
+
 namespace hpvm::ctl {
 namespace {
 
@@ -22,6 +24,14 @@ std::string Printable(std::string_view text) {
   out.reserve(text.size());
   bool is_second = false;  // Of a control character that UTF-8 writes as two bytes; terminals obey those too.
   for (size_t i = 0; i < text.size(); ++i) {
+    if (const TextMark mark = MarkAt(text.substr(i)); mark.bytes != 0) {
+      char escaped[12];
+      snprintf(escaped, sizeof(escaped), "\\u%04x", mark.code);
+      out += escaped;
+      i += mark.bytes - 1;
+      is_second = false;
+      continue;
+    }
     const auto c = static_cast<unsigned char>(text[i]);
     const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
     const bool is_first = c == 0xc2 && next >= 0x80 && next < 0xa0;

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/text_marks.h"
 #include "proto/internal/protocol.h"
 
 namespace hpvm {
@@ -31,10 +32,12 @@ size_t SequenceBytes(std::string_view text) {
   return bad ? 0 : length;
 }
 
-// A control character at `text[0]`, also of those that terminals take for the start of an escape in one character.
+// A control character at `text[0]`, also of those that terminals take for the start of an escape in one character, or
+// a mark that turns the direction of text.
 bool IsControl(std::string_view text) {
   const auto first = static_cast<uint8_t>(text[0]);
-  return first < 0x20 || first == 0x7f || (first == 0xc2 && text.size() > 1 && static_cast<uint8_t>(text[1]) < 0xa0);
+  return first < 0x20 || first == 0x7f || (first == 0xc2 && text.size() > 1 && static_cast<uint8_t>(text[1]) < 0xa0) ||
+         MarkAt(text).bytes != 0;
 }
 
 // Whether the character at `text[0]`, of `bytes`, may stand in clean text.

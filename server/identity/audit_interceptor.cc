@@ -25,11 +25,18 @@ constexpr size_t kObjectBytesMax = 128;
 struct Told {
   std::string object, detail;
   bool changes = true;  // Of Change::kBuffers: whether it is to be recorded.
+  Status error;         // That the response carries instead of the call's status.
 };
 // gRPC hands messages over without their type; the method says which it is.
 template <typename Message>
 const Message& As(const void* message) {
   return *static_cast<const Message*>(message);
+}
+
+template <typename Response>
+void ReadError(const void* message, Told* told) {
+  const v1::Status& error = As<Response>(message).error();
+  told->error = MakeStatus(static_cast<absl::StatusCode>(error.code()), error.message());
 }
 
 void ReadRun(const void* message, Told* told) {
@@ -40,6 +47,7 @@ void ReadRan(const void* message, Told* told) {
   for (const v1::OutputValue& output : As<v1::RunResponse>(message).outputs()) {
     told->detail += (output.has_buffer() ? " " : "") + output.buffer().buffer_id();
   }
+  ReadError<v1::RunResponse>(message, told);
   told->changes = !told->detail.empty();
   told->detail = "Into" + told->detail + ".";
 }
@@ -66,6 +74,7 @@ void ReadSubmitted(const void* message, Told* told) {
   const auto& response = As<v1::SubmitResponse>(message);
   told->object = response.job().id();
   told->detail = response.existed() ? "The job existed." : "";
+  ReadError<v1::SubmitResponse>(message, told);
 }
 
 using Read = void (*)(const void* message, Told* told);
@@ -80,14 +89,20 @@ constexpr Source kSources[] = {
      [](const void* m, Told* t) { t->object = As<v1::PutGraphRequest>(m).header().sha256(); }},
     {"/hpvm.v1.Hpvm/PrepareGraph",
      [](const void* m, Told* t) { t->object = As<v1::PrepareGraphRequest>(m).graph_sha256(); },
-     [](const void* m, Told* t) { t->detail = "Handle " + As<v1::PrepareGraphResponse>(m).handle() + "."; }},
+     [](const void* m, Told* t) {
+       t->detail = "Handle " + As<v1::PrepareGraphResponse>(m).handle() + ".";
+       ReadError<v1::PrepareGraphResponse>(m, t);
+     }},
     {"/hpvm.v1.Hpvm/ReleaseGraph", [](const void* m, Told* t) { t->object = As<v1::ReleaseGraphRequest>(m).handle(); }},
     {"/hpvm.v1.Hpvm/Run", ReadRun, ReadRan},
     {"/hpvm.v1.Hpvm/Stream", ReadStream},
     {"/hpvm.v1.Hpvm/Submit", nullptr, ReadSubmitted},
     {"/hpvm.v1.Hpvm/CancelJob", [](const void* m, Told* t) { t->object = As<v1::CancelJobRequest>(m).job_id(); }},
     {"/hpvm.v1.Hpvm/RetryJob", [](const void* m, Told* t) { t->object = As<v1::RetryJobRequest>(m).job_id(); },
-     [](const void* m, Told* t) { t->detail = "As " + As<v1::SubmitResponse>(m).job().id() + "."; }},
+     [](const void* m, Told* t) {
+       t->detail = "As " + As<v1::SubmitResponse>(m).job().id() + ".";
+       ReadError<v1::SubmitResponse>(m, t);
+     }},
     {"/hpvm.v1.Hpvm/CreateBuffer", nullptr,
      [](const void* m, Told* t) { t->object = As<v1::CreateBufferResponse>(m).buffer().id(); }},
     {"/hpvm.v1.Hpvm/WriteBuffer",
@@ -144,7 +159,7 @@ class AuditInterceptor final : public grpc::experimental::Interceptor {
     }
     if (!ended_ && methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
-      End(status.ok() ? absl::OkStatus()
+      End(status.ok() ? told_.error
                       : MakeStatus(static_cast<absl::StatusCode>(status.error_code()), status.error_message()));
     }
     methods->Proceed();

@@ -51,13 +51,21 @@ struct TracedMethod {
   const char* span;
   v1::RequestOptions* (*options)(void* message);
   void (*read)(Tracer& tracer, Tracer::Call& call, const void* response);
+  // Of a response: the failure that it carries instead of the call's status.
+  const v1::Status& (*error)(const void* response);
 };
+
+template <typename Response>
+const v1::Status& ErrorIn(const void* response) {
+  return static_cast<const Response*>(response)->error();
+}
+
 constexpr TracedMethod kTraced[] = {
-    {"/hpvm.v1.Hpvm/Run", "Run", OptionsOfRun, nullptr},
-    {"/hpvm.v1.Hpvm/Stream", "Stream", OptionsOfStream, nullptr},
-    {"/hpvm.v1.Hpvm/Submit", "Submit", OptionsOfSubmit, ReadSubmitted},
-    {"/hpvm.v1.Hpvm/RetryJob", "RetryJob", OptionsOfRetry, ReadSubmitted},
-    {"/hpvm.v1.Hpvm/PrepareGraph", "PrepareGraph", OptionsOfPrepare, ReadPrepared},
+    {"/hpvm.v1.Hpvm/Run", "Run", OptionsOfRun, nullptr, ErrorIn<v1::RunResponse>},
+    {"/hpvm.v1.Hpvm/Stream", "Stream", OptionsOfStream, nullptr, nullptr},
+    {"/hpvm.v1.Hpvm/Submit", "Submit", OptionsOfSubmit, ReadSubmitted, ErrorIn<v1::SubmitResponse>},
+    {"/hpvm.v1.Hpvm/RetryJob", "RetryJob", OptionsOfRetry, ReadSubmitted, ErrorIn<v1::SubmitResponse>},
+    {"/hpvm.v1.Hpvm/PrepareGraph", "PrepareGraph", OptionsOfPrepare, ReadPrepared, ErrorIn<v1::PrepareGraphResponse>},
 };
 
 const TracedMethod* FindTraced(std::string_view path) {
@@ -74,7 +82,8 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
         tracer_(hooks.tracer),
         clock_(clock),
         method_(method != nullptr ? method : ""),
-        traced_(tracer_ != nullptr ? FindTraced(method_) : nullptr),
+        facts_(FindTraced(method_)),
+        traced_(tracer_ != nullptr ? facts_ : nullptr),
         start_(clock.Now()) {}
 
   // A call that was given up has no status of ours.
@@ -99,9 +108,16 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
         traced_->read(*tracer_, *call_, message);
       }
     }
+    if (facts_ != nullptr && facts_->error != nullptr &&
+        methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_MESSAGE)) {
+      if (const void* message = methods->GetSendMessage(); message != nullptr) {
+        const v1::Status& error = facts_->error(message);
+        error_ = MakeStatus(static_cast<absl::StatusCode>(error.code()), error.message());
+      }
+    }
     if (!ended_ && methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
-      End(status.ok() ? absl::OkStatus()
+      End(status.ok() ? error_
                       : MakeStatus(static_cast<absl::StatusCode>(status.error_code()), status.error_message()));
     }
     methods->Proceed();
@@ -121,10 +137,12 @@ class CallInterceptor final : public grpc::experimental::Interceptor {
   Tracer* const tracer_;
   const Clock& clock_;
   const std::string_view method_;  // gRPC's, for ever.
-  const TracedMethod* const traced_;
+  const TracedMethod* const facts_;
+  const TracedMethod* const traced_;  // The same; null without a tracer.
   const Time start_;
   std::optional<Tracer::Call> call_;
   bool ended_ = false;
+  Status error_;  // In the response.
 };
 
 class CallInterceptorFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {

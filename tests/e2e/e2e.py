@@ -130,6 +130,22 @@ class EndToEnd(unittest.TestCase):
                        f"out_out={self.folder}/out.npy")
         self.assertEqual(np.load(self.folder / "out.npy").tolist(), [6, 7, 8])
 
+    def test_errors_of_any_length_arrive(self):
+        document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 7)])
+        leaf = document["nodes"].pop("node")
+        document["outputs"] = {f"out{i}": document["outputs"]["out_out"] for i in range(80)}
+        document["edges"] = []
+        for i in range(80):
+            document["nodes"][f"a_node_with_a_long_name_{i}"] = {
+                **leaf, "variants": [{"module": "k", "entry": f"an_entry_that_is_not_there_{i}"}]}
+            document["edges"] += [{"from": "in", "to": f"a_node_with_a_long_name_{i}.in"},
+                                  {"from": f"a_node_with_a_long_name_{i}.out", "to": f"out{i}"}]
+        for command in (("submit",), ("run",)):
+            done = self.run_graph(document, "--input", f"in={self.array('in.npy', [1])}", command=command, code=USAGE)
+            for i in range(80):
+                self.assertIn(f"an_entry_that_is_not_there_{i}\"", done.stderr)
+            self.assertNotIn("errors_in_body", done.stderr)
+
     def test_submit_run_and_local_agree(self):
         document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 7)])
         values = np.arange(100_000, dtype=np.int32)  # Above the inline limit.

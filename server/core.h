@@ -397,7 +397,8 @@ class Core {
   // A job or the elements of an array: ids and states.
   using UnitRows = std::vector<std::pair<std::string, v1::JobState>>;
   static Outcome StoreRefusal(const Status& status);
-  StatusOr<UnitRows> ReadArray(Tenant& tenant, const std::string& id);
+  // `strict`: kDataLoss when a row among them is damaged.
+  StatusOr<UnitRows> ReadArray(Tenant& tenant, const std::string& id, bool strict);
   Status ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, std::map<std::string, UnitRows>* units);
   std::optional<UnitState> StateOfUnit(Tenant& tenant, const std::string& id,
                                        const std::map<std::string, UnitRows>& units);
@@ -466,7 +467,11 @@ class Core {
 
   // core_restore.cc
   LiveJobRef TakeUp(CoreScope& scope, StoredJob row);
-  void ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*, std::map<std::string, UnitRows>>* units);
+  struct RestoredUnits;  // core_restore.cc
+  Status EndDamaged(const std::vector<DamagedJob>& damaged);
+  void ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*, RestoredUnits>* units);
+  std::set<std::string> ReadDamagedUnits();
+  void RestoreDependencies(LiveJob& job, const RestoredUnits& units);
   void SetDeadline(CoreScope& scope, const LiveJobRef& job);
 
   // core_retention.cc

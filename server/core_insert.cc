@@ -85,8 +85,9 @@ void Core::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedB
 }
 
 // Every element, in order.
-StatusOr<Core::UnitRows> Core::ReadArray(Tenant& tenant, const std::string& id) {
+StatusOr<Core::UnitRows> Core::ReadArray(Tenant& tenant, const std::string& id, bool strict) {
   JobFilter filter;
+  filter.fails_on_damage = strict;
   filter.array_id = id;
   filter.count_max = kArrayElementsMax;
   HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> found, options_.jobs->database().List(tenant.name, filter));
@@ -97,13 +98,14 @@ StatusOr<Core::UnitRows> Core::ReadArray(Tenant& tenant, const std::string& id) 
   return rows;
 }
 
-// What the store says of jobs and arrays that the core does not have. Without the mutex.
+// What the store says of jobs and arrays that the core does not have. What cannot be read is in `units` no more, and
+// so is nothing that could be taken for its state. Without the mutex.
 Status Core::ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, std::map<std::string, UnitRows>* units) {
   for (const std::string& id : ids) {
-    UnitRows& rows = (*units)[id];
-    rows.clear();
+    units->erase(id);
+    UnitRows rows;
     if (id.starts_with("array-")) {
-      HPVMD_ASSIGN_OR_RETURN(rows, ReadArray(tenant, id));
+      HPVMD_ASSIGN_OR_RETURN(rows, ReadArray(tenant, id, /*strict=*/true));
     } else {
       const StatusOr<StoredJob> row = options_.jobs->database().Find(tenant.name, id);
       if (row.ok()) {
@@ -115,6 +117,7 @@ Status Core::ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, std:
     if (rows.empty()) {
       return NotFound("There is no job \"" + id.substr(0, 80) + "\" to come after.");
     }
+    (*units)[id] = std::move(rows);
   }
   return absl::OkStatus();
 }
@@ -179,13 +182,13 @@ void Core::SettleDependencies(const SubmissionRef& submission) {
   Answer(scope, submission, std::move(failed));
 }
 
-// As they stand now: each that is known is judged, the others are as if met.
+// As they stand now. Of a unit of which nobody knows how it stands nothing is known to be as it should.
 void Core::AddDependencies(Tenant& tenant, LiveJob& job, const std::vector<v1::JobDependency>& after,
                            const std::map<std::string, UnitRows>& units) {
   std::vector<v1::JobDependency> pending;
   for (const v1::JobDependency& dependency : after) {
     const std::optional<UnitState> state = StateOfUnit(tenant, dependency.job_id(), units);
-    const Verdict verdict = state.has_value() ? Judge(dependency.condition(), *state) : Verdict::kMet;
+    const Verdict verdict = state.has_value() ? Judge(dependency.condition(), *state) : Verdict::kNever;
     if (verdict == Verdict::kPending) {
       pending.push_back(dependency);
     } else if (verdict == Verdict::kNever && !job.failed_dependency.has_value()) {
@@ -326,7 +329,7 @@ void Core::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) 
       outcome = absl::IsNotFound(job.status()) ? Outcome() : StoreRefusal(job.status());
     }
     if (const std::string& array = response.job().array_id(); outcome.ok() && !array.empty()) {
-      const StatusOr<UnitRows> rows = ReadArray(*submission->tenant, array);
+      const StatusOr<UnitRows> rows = ReadArray(*submission->tenant, array, /*strict=*/false);
       outcome = rows.ok() ? Outcome() : StoreRefusal(rows.status());
       for (const auto& [id, state] : rows.value_or(UnitRows())) {
         response.add_array_job_ids(id);

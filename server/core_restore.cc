@@ -10,17 +10,23 @@
 
 namespace hpvm {
 
+// What the jobs come after that are taken up, of one tenant.
+struct Core::RestoredUnits {
+  std::map<std::string, UnitRows> rows;
+  // No longer stored, and no damage can hide them: they had ended as they were to, otherwise those that waited for them
+  // would have ended then.
+  std::set<std::string> gone;
+};
+
 Status Core::Restore() {
   JobDatabase& database = options_.jobs->database();
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("core.restore"));
   HPVMD_ASSIGN_OR_RETURN(const uint64_t lease, database.NextLease());
-  HPVMD_ASSIGN_OR_RETURN(const auto uses, database.Use());
   std::vector<StoredJob> rows;
-  std::vector<std::string> damaged;
+  std::vector<DamagedJob> damaged;
   HPVMD_RETURN_IF_ERROR(database.LoadLive([&](StoredJob row) { rows.push_back(std::move(row)); }, &damaged));
-  for (const std::string& id : damaged) {
-    LogError("Job damaged: its row cannot be read, and it does not run", {{"job", id}});
-  }
+  HPVMD_RETURN_IF_ERROR(EndDamaged(damaged));
+  HPVMD_ASSIGN_OR_RETURN(const auto uses, database.Use());
   std::vector<LiveJobRef> taken;
   {
     CoreScope scope(*this);
@@ -33,13 +39,12 @@ Status Core::Restore() {
       taken.push_back(TakeUp(scope, std::move(row)));
     }
   }
-  std::map<Tenant*, std::map<std::string, UnitRows>> units;
+  std::map<Tenant*, RestoredUnits> units;
   ReadForRestore(taken, &units);
   CoreScope scope(*this);
   lease_ = lease;
   for (const LiveJobRef& job : taken) {
-    const std::vector<v1::JobDependency> after(job->row.job().after().begin(), job->row.job().after().end());
-    AddDependencies(*job->tenant, *job, after, units[job->tenant.get()]);
+    RestoreDependencies(*job, units[job->tenant.get()]);
   }
   for (const LiveJobRef& job : taken) {
     if (job->row.job().state() != v1::JOB_STATE_RUNNING) {
@@ -96,29 +101,85 @@ LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row) {
   return job;
 }
 
-// What the restored jobs come after and that has ended. What is not even in the store any more had ended as it was to:
-// otherwise those that waited for it would have ended then.
-void Core::ReadForRestore(const std::vector<LiveJobRef>& taken,
-                          std::map<Tenant*, std::map<std::string, UnitRows>>* units) {
-  std::vector<std::pair<Tenant*, std::string>> unknown;
+// Before anything else reads them, so that whatever comes after such a job finds it failed.
+Status Core::EndDamaged(const std::vector<DamagedJob>& damaged) {
+  for (const DamagedJob& job : damaged) {
+    LogError("Job damaged: its row in the store is not what was written, and it ends as FAILED with DATA_LOSS",
+             {{"tenant", job.tenant}, {"job", job.id}});
+  }
+  if (damaged.empty()) {
+    return absl::OkStatus();
+  }
+  const Status ended = options_.jobs->database().EndDamaged(damaged, options_.clock->WallNs());
+  if (absl::IsResourceExhausted(ended)) {
+    // They do not run either way, and the next start tries again.
+    LogError("Damaged jobs not ended in the store, which has no room", {{"error", Message(ended)}});
+    return absl::OkStatus();
+  }
+  return While(ended, "ending jobs whose rows in the store are damaged");
+}
+
+// Jobs and arrays that a damaged row may stand for. A store that cannot even be read through knows nothing.
+std::set<std::string> Core::ReadDamagedUnits() {
+  std::set<std::string> units;
+  const Status read = options_.jobs->database().ListDamaged([&](const DamagedJob& job) {
+    LogError("Job damaged: its row in the store is not what was written", {{"tenant", job.tenant}, {"job", job.id}});
+    units.insert(job.units.begin(), job.units.end());
+  });
+  if (!read.ok()) {
+    LogError("Rows of jobs not looked through for damage", {{"error", Message(read)}});
+    units.insert("");
+  }
+  return units;
+}
+
+// Reads what the restored jobs come after, and that has ended. Of jobs that started once nothing is asked: what they
+// came after was met.
+void Core::ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*, RestoredUnits>* units) {
+  std::set<std::pair<Tenant*, std::string>> unknown;
   {
     CoreScope scope(*this);
     for (const LiveJobRef& job : taken) {
       for (const v1::JobDependency& dependency : job->row.job().after()) {
-        if (!StateOfUnit(*job->tenant, dependency.job_id(), (*units)[job->tenant.get()]).has_value()) {
-          unknown.emplace_back(job->tenant.get(), dependency.job_id());
+        if (job->row.job().attempt() == 0 && !job->tenant->jobs.contains(dependency.job_id())) {
+          unknown.emplace(job->tenant.get(), dependency.job_id());
         }
       }
     }
   }
+  std::optional<std::set<std::string>> damaged;  // Read once, and only if there is a need.
   for (const auto& [tenant, id] : unknown) {
-    if ((*units)[tenant].contains(id)) {
-      continue;
-    }
-    if (const Status read = ReadUnits(*tenant, {id}, &(*units)[tenant]); !read.ok()) {
-      LogWarning("A job comes after one that is no longer stored", {{"tenant", tenant->name}, {"job", id}});
+    RestoredUnits& known = (*units)[tenant];
+    const Status read = ReadUnits(*tenant, {id}, &known.rows);
+    if (absl::IsNotFound(read) || (read.ok() && id.starts_with("array-"))) {
+      // Damage may hide a job, or an element of an array, from whoever looks for it.
+      if (!damaged.has_value()) {
+        damaged = ReadDamagedUnits();
+      }
+      if (damaged->contains(id) || damaged->contains("")) {
+        known.rows.erase(id);
+      } else if (!read.ok()) {
+        known.gone.insert(id);
+        LogWarning("A job comes after one that is no longer stored", {{"tenant", tenant->name}, {"job", id}});
+      }
+    } else if (!read.ok()) {
+      LogError("A job comes after one of which the store cannot say how it ended: it does not run",
+               {{"tenant", tenant->name}, {"job", id}, {"error", Message(read)}});
     }
   }
+}
+
+void Core::RestoreDependencies(LiveJob& job, const RestoredUnits& units) {
+  if (job.row.job().attempt() > 0) {
+    return;
+  }
+  std::vector<v1::JobDependency> after;
+  for (const v1::JobDependency& dependency : job.row.job().after()) {
+    if (!units.gone.contains(dependency.job_id())) {
+      after.push_back(dependency);
+    }
+  }
+  AddDependencies(*job.tenant, job, after, units.rows);
 }
 
 void Core::SetDeadline(CoreScope& scope, const LiveJobRef& job) {

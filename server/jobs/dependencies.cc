@@ -22,6 +22,9 @@ UnitState UnitOf(v1::JobState state) {
 }
 
 Verdict Judge(v1::JobDependency::Condition condition, const UnitState& unit) {
+  if (unit == UnitState()) {
+    return Verdict::kNever;  // Of jobs that nobody knows nothing is known to be so.
+  }
   if (condition == v1::JobDependency::CONDITION_ENDED) {
     return unit.live == 0 ? Verdict::kMet : Verdict::kPending;
   }

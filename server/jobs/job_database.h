@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -88,6 +89,16 @@ struct JobFilter {
   std::map<std::string, std::string> labels;
   std::string array_id;  // Empty: all.
   size_t count_max = 100;
+  bool fails_on_damage = false;  // kDataLoss for a row that is damaged, instead of a job that shows it.
+};
+
+// A row whose record is damaged, or whose columns contradict it.
+struct DamagedJob {
+  uint64_t sequence = 0;
+  std::string tenant, id;  // The record's, where its checksum is right; else the columns'.
+  bool is_live = false;    // It had not ended, as far as the row still tells.
+  // Jobs and arrays that the row may stand for: what its columns say, and what its record does.
+  std::set<std::string> units;
 };
 
 // Finished jobs that may be dropped, the oldest end first.
@@ -127,8 +138,10 @@ class JobDatabase {
   virtual StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) = 0;
   // Newest first.
   virtual StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) = 0;
-  // Every job that has not ended, oldest first. Rows whose checksum is wrong go to `damaged` by id.
-  virtual Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) = 0;
+  // Every job that has not ended, oldest first. Rows that are damaged go to `damaged`, if there is one.
+  virtual Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) = 0;
+  // Every row that is damaged, or that cannot be found by its id or array, of jobs that have ended too. Reads all rows.
+  virtual Status ListDamaged(const std::function<void(const DamagedJob&)>& each) = 0;
   // At most `count_max` of the finished jobs, the oldest first; of all tenants when `tenant` is empty.
   virtual StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
                                                           bool with_dropped = true) = 0;
@@ -137,6 +150,11 @@ class JobDatabase {
   virtual Status ListBlobs(const std::function<void(const BlobUse&)>& each) = 0;
   // Whether a row needs that one, now.
   virtual StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) = 0;
+
+  // Ends rows that LoadLive called damaged as FAILED with kDataLoss, all in one transaction: nothing of such a job runs
+  // any more. A row with a right checksum keeps what its record says, of another only its columns stay. What is not
+  // damaged is left alone. Statuses as Commit's; the blobs that it lets go are for the sweep of the next start.
+  virtual Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) = 0;
 
   // Grows with each start of a daemon on this database, before which it is durable: the lease of its attempts.
   virtual StatusOr<uint64_t> NextLease() = 0;

@@ -225,7 +225,7 @@ void MeasureStart(const std::string& folder, Rng& rng) {
   const double opened = Now();
   (*database)->NextLease().status().IgnoreError();
   const double leased = Now();
-  std::vector<std::string> damaged;
+  std::vector<DamagedJob> damaged;
   size_t live = 0;
   (*database)->LoadLive([&](StoredJob) { ++live; }, &damaged).IgnoreError();
   std::printf("%zu queued: open with quick check %.1f ms, lease %.1f ms, LoadLive %.1f ms\n", live,

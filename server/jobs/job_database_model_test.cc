@@ -61,7 +61,7 @@ std::string TextOfAll(JobDatabase& database, std::string_view tenant) {
     text += "\nuse " + name + " " + std::to_string(use.jobs) + " " + std::to_string(use.live) + " " +
             std::to_string(use.stored_bytes) + " " + std::to_string(use.finished_bytes);
   }
-  std::vector<std::string> damaged;
+  std::vector<DamagedJob> damaged;
   EXPECT_TRUE(database.LoadLive([&](StoredJob job) { text += "\nlive " + job.DebugString(); }, &damaged).ok());
   EXPECT_THAT(damaged, testing::IsEmpty());
   EXPECT_TRUE(

@@ -271,7 +271,7 @@ StatusOr<std::vector<StoredJob>> MemoryJobDatabase::List(std::string_view tenant
   return jobs;
 }
 
-Status MemoryJobDatabase::LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) {
+Status MemoryJobDatabase::LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) {
   std::lock_guard lock(mutex_);
   for (const auto& [sequence, row] : rows_) {
     if (!IsTerminal(row.job.job().state())) {

@@ -34,7 +34,9 @@ class MemoryJobDatabase final : public JobDatabase {
   StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id) override;
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) override;
   StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) override;
-  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) override;
+  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override;
+  Status ListDamaged(const std::function<void(const DamagedJob&)>& each) override { return absl::OkStatus(); }
+  Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override { return absl::OkStatus(); }
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
                                                   bool with_dropped) override;
   StatusOr<std::map<std::string, TenantUse>> Use() override;

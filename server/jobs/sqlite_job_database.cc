@@ -78,6 +78,7 @@ class SqliteJobDatabase final : public JobDatabase {
   Status Open();
 
   Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) override;
+  Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override;
   StatusOr<uint64_t> NextLease() override;
   Status BackUp(const std::string& path) override;
   StatusOr<std::vector<std::string>> Check() override;
@@ -97,8 +98,11 @@ class SqliteJobDatabase final : public JobDatabase {
   StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) override {
     return readers_.With([&](SqliteReader& reader) { return reader.List(tenant, filter); });
   }
-  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) override {
+  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override {
     return readers_.With([&](SqliteReader& reader) { return reader.LoadLive(each, damaged); });
+  }
+  Status ListDamaged(const std::function<void(const DamagedJob&)>& each) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ListDamaged(each); });
   }
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
                                                   bool with_dropped) override {
@@ -234,6 +238,11 @@ Status SqliteJobDatabase::MoveLog() {
   failure_ = absl::IsDataLoss(status) ? status : DataLoss(Message(status));
   is_broken_.store(true);
   return failure_;
+}
+
+Status SqliteJobDatabase::EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) {
+  std::lock_guard lock(write_mutex_);
+  return Transact([&] { return writer_->EndDamaged(damaged, ended_unix_ns); });
 }
 
 StatusOr<uint64_t> SqliteJobDatabase::NextLease() {

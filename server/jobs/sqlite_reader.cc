@@ -34,7 +34,7 @@ int64_t MaskOf(const std::vector<v1::JobState>& states) {
 }
 
 // In a list, a job whose record is damaged shows that.
-StoredJob DamagedJob(const SqliteStatement& row, const Status& status) {
+StoredJob ShowDamage(const SqliteStatement& row, const Status& status) {
   StoredJob job;
   job.set_sequence(static_cast<uint64_t>(row.Int(0)));
   job.set_tenant(std::string(row.Bytes(1)));
@@ -43,6 +43,18 @@ StoredJob DamagedJob(const SqliteStatement& row, const Status& status) {
   job.mutable_job()->mutable_error()->set_code(static_cast<int32_t>(status.code()));
   job.mutable_job()->mutable_error()->set_message(Message(status));
   return job;
+}
+
+Status ForEachRow(SqliteStatement& statement, const std::function<void()>& each) {
+  SqliteReset reset(statement);
+  statement.Start();
+  while (true) {
+    HPVMD_ASSIGN_OR_RETURN(const bool more, statement.Next());
+    if (!more) {
+      return absl::OkStatus();
+    }
+    each();
+  }
 }
 
 }  // namespace
@@ -63,7 +75,13 @@ Status SqliteReader::PrepareAll() {
       {&find_, job + "id = ?1"},
       {&find_key_, "SELECT job_id, request_hash, state, array_id FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
       {&read_request_,
-       "SELECT jobs.tenant, jobs.dropped, jobs.request, requests.bytes, requests.sum FROM jobs "
+       // A job has its own request, or that of the first of its array, whose elements have numbers in a row: with
+       // another number it would run what somebody else asked for.
+       "SELECT jobs.tenant, jobs.dropped, jobs.request, requests.bytes, requests.sum, "
+       "iif(jobs.array_id IS NULL, jobs.request = jobs.sequence, jobs.request <= jobs.sequence AND jobs.array_id IS "
+       "(SELECT first.array_id FROM jobs AS first WHERE first.sequence >= jobs.request ORDER BY first.sequence LIMIT "
+       "1)) "
+       "FROM jobs "
        "LEFT JOIN requests ON requests.sequence = jobs.request WHERE jobs.id = ?1"},
       {&read_results_,
        "SELECT jobs.tenant, jobs.sequence, results.bytes, results.sum FROM jobs "
@@ -71,6 +89,15 @@ Status SqliteReader::PrepareAll() {
       {&list_, job + "tenant = ?1" + list},
       {&list_array_, job + "tenant = ?1 AND array_id = ?4" + list},
       {&load_live_, job + "ended IS NULL ORDER BY sequence"},
+      // No index leads to rows that have ended by one column and not by the other: this looks at each.
+      {&load_stray_, std::string("SELECT ") + kJobColumns + " FROM jobs NOT INDEXED WHERE ended IS NOT NULL AND " +
+                         "state NOT BETWEEN 4 AND 8"},
+      // With whether the indexes lead to the row, by which others look for it.
+      {&list_all_, std::string("SELECT ") + kJobColumns +
+                       ", EXISTS (SELECT 1 FROM jobs AS found INDEXED BY jobs_by_id WHERE found.id = jobs.id AND "
+                       "found.sequence = jobs.sequence) AND (array_id IS NULL OR EXISTS (SELECT 1 FROM jobs AS found "
+                       "INDEXED BY jobs_by_array WHERE found.tenant = jobs.tenant AND found.array_id = jobs.array_id "
+                       "AND found.sequence = jobs.sequence)) FROM jobs NOT INDEXED"},
       {&list_finished_, finished + "tenant = ?3 AND ended IS NOT NULL" + page},
       {&list_finished_all_, finished + "ended IS NOT NULL" + page},
       {&use_, "SELECT tenant, jobs, live, bytes, finished_bytes FROM uses WHERE jobs > 0"},
@@ -114,7 +141,7 @@ StatusOr<StoredRequest> SqliteReader::ReadRequest(std::string_view tenant, std::
   const std::string_view bytes = read_request_.Bytes(3);
   StoredRequest request;
   if (read_request_.IsNull(3) || read_request_.Int(4) != RowSum(static_cast<uint64_t>(read_request_.Int(2)), bytes) ||
-      !request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      !request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || read_request_.Int(5) == 0) {
     return DamagedRow("request", id);
   }
   return request;
@@ -153,8 +180,11 @@ StatusOr<std::vector<StoredJob>> SqliteReader::List(std::string_view tenant, con
       break;
     }
     StatusOr<StoredJob> job = ReadJobRow(list);
+    if (!job.ok() && filter.fails_on_damage) {
+      return job.status();
+    }
     if (!job.ok()) {
-      jobs.push_back(DamagedJob(list, job.status()));
+      jobs.push_back(ShowDamage(list, job.status()));
     } else if (MatchesLabels(*job, filter)) {
       jobs.push_back(*std::move(job));
     }
@@ -162,21 +192,30 @@ StatusOr<std::vector<StoredJob>> SqliteReader::List(std::string_view tenant, con
   return jobs;
 }
 
-Status SqliteReader::LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) {
-  SqliteReset reset(load_live_);
-  load_live_.Start();
-  while (true) {
-    HPVMD_ASSIGN_OR_RETURN(const bool more, load_live_.Next());
-    if (!more) {
-      return absl::OkStatus();
-    }
-    StatusOr<StoredJob> job = ReadJobRow(load_live_);
-    if (job.ok()) {
+Status SqliteReader::LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) {
+  HPVMD_RETURN_IF_ERROR(ForEachRow(load_live_, [&] {
+    if (StatusOr<StoredJob> job = ReadJobRow(load_live_); job.ok()) {
       each(*std::move(job));
-    } else {
-      damaged->emplace_back(load_live_.Bytes(2));
+    } else if (damaged != nullptr) {
+      damaged->push_back(DescribeDamage(load_live_));
     }
+  }));
+  if (damaged == nullptr) {
+    return absl::OkStatus();
   }
+  return ForEachRow(load_stray_, [&] {
+    if (DamagedJob stray = DescribeDamage(load_stray_); stray.is_live) {
+      damaged->push_back(std::move(stray));
+    }
+  });
+}
+
+Status SqliteReader::ListDamaged(const std::function<void(const DamagedJob&)>& each) {
+  return ForEachRow(list_all_, [&] {
+    if (list_all_.Int(14) == 0 || !ReadJobRow(list_all_).ok()) {
+      each(DescribeDamage(list_all_));
+    }
+  });
 }
 
 StatusOr<std::vector<FinishedJob>> SqliteReader::ListFinished(std::string_view tenant, size_t count_max,

@@ -26,7 +26,8 @@ class SqliteReader {
   StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id);
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id);
   StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter);
-  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged);
+  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged);
+  Status ListDamaged(const std::function<void(const DamagedJob&)>& each);
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max, bool with_dropped);
   StatusOr<std::map<std::string, TenantUse>> Use();
   Status ListBlobs(const std::function<void(const BlobUse&)>& each);
@@ -38,7 +39,8 @@ class SqliteReader {
   Status PrepareAll();
 
   std::unique_ptr<SqliteConnection> connection_;
-  SqliteStatement find_, find_key_, read_request_, read_results_, list_, list_array_, load_live_;
+  SqliteStatement find_, find_key_, read_request_, read_results_, list_, list_array_, load_live_, load_stray_,
+      list_all_;
   SqliteStatement list_finished_, list_finished_all_, use_, list_blobs_, uses_blob_;
 };
 

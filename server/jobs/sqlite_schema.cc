@@ -100,6 +100,17 @@ StatusOr<FileFacts> ReadFacts(SqliteConnection& connection) {
   return facts;
 }
 
+// Whether the columns repeat what the record says.
+bool AgreesWithColumns(const SqliteStatement& row, const StoredJob& stored) {
+  const v1::Job& job = stored.job();
+  const bool has_ended = IsTerminal(job.state());
+  return stored.tenant() == row.Bytes(1) && job.id() == row.Bytes(2) && job.state() == row.Int(3) &&
+         job.attempt() == row.Int(4) && stored.lease() == static_cast<uint64_t>(row.Int(5)) &&
+         stored.stored_bytes() == static_cast<uint64_t>(row.Int(9)) && row.Int(10) == (job.dropped() ? 1 : 0) &&
+         job.array_id() == row.Bytes(11) && has_ended != row.IsNull(13) &&
+         (!has_ended || job.ended_unix_ns() == row.Int(13));
+}
+
 Status CheckFacts(const FileFacts& facts, int newest) {
   if (facts.application != kApplicationId && (facts.tables != 0 || facts.version != 0)) {
     return FailedPrecondition("The file is an SQLite database, but not one of jobs (its application id is " +
@@ -161,19 +172,40 @@ Status DamagedRow(std::string_view what, std::string_view id) {
   return DataLoss("The stored " + std::string(what) + " of job \"" + std::string(id) + "\" is damaged.");
 }
 
-StatusOr<StoredJob> ReadJobRow(const SqliteStatement& row) {
-  const auto sequence = static_cast<uint64_t>(row.Int(0));
-  const std::string_view tenant = row.Bytes(1), id = row.Bytes(2), record = row.Bytes(6);
+std::optional<StoredJob> ReadRecord(const SqliteStatement& row) {
+  const std::string_view record = row.Bytes(6);
   StoredJob job;
-  const bool is_whole = row.Int(7) == RowSum(sequence, record) &&
-                        job.ParseFromArray(record.data(), static_cast<int>(record.size())) && job.tenant() == tenant &&
-                        job.job().id() == id && job.job().state() == row.Int(3) && job.job().attempt() == row.Int(4) &&
-                        job.lease() == static_cast<uint64_t>(row.Int(5));
-  if (!is_whole) {
-    return DamagedRow("record", id);
+  if (row.Int(7) != RowSum(static_cast<uint64_t>(row.Int(0)), record) ||
+      !job.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
+    return std::nullopt;
   }
-  job.set_sequence(sequence);
   return job;
+}
+
+StatusOr<StoredJob> ReadJobRow(const SqliteStatement& row) {
+  std::optional<StoredJob> job = ReadRecord(row);
+  if (!job.has_value() || !AgreesWithColumns(row, *job)) {
+    return DamagedRow("record", row.Bytes(2));
+  }
+  job->set_sequence(static_cast<uint64_t>(row.Int(0)));
+  return *std::move(job);
+}
+
+DamagedJob DescribeDamage(const SqliteStatement& row) {
+  DamagedJob damaged;
+  damaged.sequence = static_cast<uint64_t>(row.Int(0));
+  damaged.tenant = row.Bytes(1);
+  damaged.id = row.Bytes(2);
+  damaged.units = {std::string(row.Bytes(2)), std::string(row.Bytes(11))};
+  damaged.is_live = row.IsNull(13);
+  if (const std::optional<StoredJob> record = ReadRecord(row); record.has_value()) {
+    damaged.tenant = record->tenant();
+    damaged.id = record->job().id();
+    damaged.units.insert({record->job().id(), record->job().array_id()});
+    damaged.is_live |= !IsTerminal(record->job().state());
+  }
+  damaged.units.erase("");
+  return damaged;
 }
 
 }  // namespace hpvm

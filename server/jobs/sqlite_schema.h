@@ -4,6 +4,7 @@
 #define HPVMD_SERVER_JOBS_SQLITE_SCHEMA_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,10 +24,15 @@ Status Migrate(SqliteConnection& connection, std::span<const SqliteMigration> mi
 uint32_t RowSum(uint64_t sequence, std::string_view payload);
 
 // Columns of a row of jobs, as every read of them selects.
-inline constexpr char kJobColumns[] = "sequence, tenant, id, state, attempt, lease, record, sum";
+inline constexpr char kJobColumns[] =
+    "sequence, tenant, id, state, attempt, lease, record, sum, request, bytes, dropped, array_id, idempotency_key, "
+    "ended";
 // The job of the present row. kDataLoss naming it when its checksum is wrong or the columns contradict the record.
 StatusOr<StoredJob> ReadJobRow(const SqliteStatement& row);
 Status DamagedRow(std::string_view what, std::string_view id);
+// Of a row that ReadJobRow refuses: its record when the checksum is right, whatever the columns say.
+std::optional<StoredJob> ReadRecord(const SqliteStatement& row);
+DamagedJob DescribeDamage(const SqliteStatement& row);
 
 }  // namespace hpvm
 

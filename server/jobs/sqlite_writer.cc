@@ -29,18 +29,6 @@ std::string_view TenantOf(const JobWrite& write) {
   return drop != nullptr ? std::string_view(drop->tenant) : std::string_view();
 }
 
-// Of a row whose record is damaged: what its columns know.
-StoredJob JobFromColumns(std::string_view tenant, std::string_view id, v1::JobState state, uint32_t attempt,
-                         uint64_t lease) {
-  StoredJob job;
-  job.set_tenant(std::string(tenant));
-  job.set_lease(lease);
-  job.mutable_job()->set_id(std::string(id));
-  job.mutable_job()->set_state(state);
-  job.mutable_job()->set_attempt(attempt);
-  return job;
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<SqliteWriter>> SqliteWriter::Create(SqliteConnection& connection) {
@@ -54,7 +42,7 @@ StatusOr<std::unique_ptr<SqliteWriter>> SqliteWriter::Create(SqliteConnection& c
 }
 
 Status SqliteWriter::PrepareAll() {
-  const std::pair<SqliteStatement*, std::string_view> statements[] = {
+  const std::pair<SqliteStatement*, std::string> statements[] = {
       {&insert_job_,
        "INSERT INTO jobs(sequence, id, tenant, array_id, idempotency_key, request, dropped, bytes, state, attempt, "
        "lease, record, sum) VALUES(?1, ?2, ?3, nullif(?4, ''), nullif(?5, ''), ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12)"},
@@ -63,9 +51,8 @@ Status SqliteWriter::PrepareAll() {
       {&insert_key_, "INSERT INTO keys VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING"},
       {&insert_blob_, "INSERT INTO blobs VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING"},
       {&insert_results_, "INSERT OR REPLACE INTO results VALUES(?1, ?2, ?3)"},
-      {&find_row_,
-       "SELECT sequence, tenant, id, state, attempt, lease, record, sum, request, bytes, dropped, "
-       "array_id, idempotency_key FROM jobs WHERE id = ?1"},
+      {&find_row_, std::string("SELECT ") + kJobColumns + " FROM jobs WHERE id = ?1"},
+      {&find_number_, std::string("SELECT ") + kJobColumns + " FROM jobs WHERE sequence = ?1"},
       {&find_key_, "SELECT job_id, request_hash, state, array_id FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
       {&find_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
       {&blobs_of_row_, "SELECT sha256 FROM blobs WHERE tenant = ?1 AND sequence = ?2"},
@@ -75,6 +62,9 @@ Status SqliteWriter::PrepareAll() {
        "UPDATE jobs SET bytes = ?2, state = ?3, attempt = ?4, lease = ?5, record = ?6, sum = ?7, ended = ?8 "
        "WHERE sequence = ?1"},
       {&change_dropped_, "UPDATE jobs SET bytes = ?2, record = ?3, sum = ?4, dropped = 1 WHERE sequence = ?1"},
+      {&change_damaged_,
+       "UPDATE jobs SET id = ?2, tenant = ?3, array_id = nullif(?4, ''), dropped = ?5, bytes = ?6, state = ?7, "
+       "attempt = ?8, lease = ?9, record = ?10, sum = ?11, ended = ?12 WHERE sequence = ?1"},
       {&delete_job_, "DELETE FROM jobs WHERE sequence = ?1"},
       {&delete_jobs_from_, "DELETE FROM jobs WHERE sequence >= ?1"},
       {&delete_request_, "DELETE FROM requests WHERE sequence = ?1"},
@@ -87,7 +77,7 @@ Status SqliteWriter::PrepareAll() {
       {&find_request_users_, "SELECT users FROM request_users WHERE sequence = ?1"},
       {&leave_key_,
        "UPDATE keys SET rows = rows - 1, state = CASE WHEN job_id = ?3 THEN ?4 ELSE state END "
-       "WHERE tenant = ?1 AND idempotency_key = ?2"},
+       "WHERE tenant = ?1 AND idempotency_key = ?2 AND (job_id = ?3 OR (?5 <> '' AND array_id = ?5))"},
       {&save_sequence_, "UPDATE meta SET value = ?1 WHERE name = 'next_sequence'"},
       {&add_use_,
        "INSERT INTO uses VALUES(?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET jobs = jobs + ?2, live = live + ?3, "
@@ -208,20 +198,98 @@ StatusOr<SqliteWriter::Row> SqliteWriter::FindRow(std::string_view tenant, std::
   if (!found || find_row_.Bytes(1) != tenant) {
     return NoSuchJob(id);
   }
+  return ReadRow(find_row_);
+}
+
+SqliteWriter::Row SqliteWriter::ReadRow(const SqliteStatement& statement) {
   Row row;
-  row.sequence = static_cast<uint64_t>(find_row_.Int(0));
-  row.state = static_cast<v1::JobState>(find_row_.Int(3));
-  row.attempt = static_cast<uint32_t>(find_row_.Int(4));
-  row.lease = static_cast<uint64_t>(find_row_.Int(5));
-  row.request = static_cast<uint64_t>(find_row_.Int(8));
-  row.bytes = static_cast<uint64_t>(find_row_.Int(9));
-  row.dropped = find_row_.Int(10) != 0;
-  row.array_id = find_row_.Bytes(11);
-  row.key = find_row_.Bytes(12);
-  if (StatusOr<StoredJob> job = ReadJobRow(find_row_); job.ok()) {
+  row.sequence = static_cast<uint64_t>(statement.Int(0));
+  row.tenant = statement.Bytes(1);
+  row.id = statement.Bytes(2);
+  row.state = static_cast<v1::JobState>(statement.Int(3));
+  row.attempt = static_cast<uint32_t>(statement.Int(4));
+  row.lease = static_cast<uint64_t>(statement.Int(5));
+  row.request = static_cast<uint64_t>(statement.Int(8));
+  row.bytes = static_cast<uint64_t>(statement.Int(9));
+  row.dropped = statement.Int(10) != 0;
+  row.array_id = statement.Bytes(11);
+  row.key = statement.Bytes(12);
+  row.has_end = !statement.IsNull(13);
+  row.ended_unix_ns = statement.Int(13);
+  if (StatusOr<StoredJob> job = ReadJobRow(statement); job.ok()) {
     row.job = *std::move(job);
+  } else {
+    row.record = ReadRecord(statement);
+    // Otherwise it could neither be changed nor dropped.
+    row.state = row.has_end && !IsTerminal(row.state) ? v1::JOB_STATE_FAILED : row.state;
   }
   return row;
+}
+
+StoredJob SqliteWriter::JobFromColumns(const Row& row) {
+  StoredJob stored;
+  stored.set_tenant(row.tenant);
+  stored.set_lease(row.lease);
+  stored.set_stored_bytes(row.bytes);
+  v1::Job& job = *stored.mutable_job();
+  job.set_id(row.id);
+  job.set_state(row.state);
+  job.set_attempt(row.attempt);
+  job.set_array_id(row.array_id);
+  job.set_idempotency_key(row.key);
+  job.set_ended_unix_ns(row.ended_unix_ns);
+  return stored;
+}
+
+Status SqliteWriter::EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) {
+  UseChanges use;
+  for (const DamagedJob& job : damaged) {
+    Row row;
+    {
+      SqliteReset reset(find_number_);
+      HPVMD_ASSIGN_OR_RETURN(const bool found, find_number_.Start(job.sequence).Next());
+      if (!found) {
+        continue;
+      }
+      row = ReadRow(find_number_);
+    }
+    const bool is_live = !row.has_end || (row.record.has_value() && !IsTerminal(row.record->job().state()));
+    if (!row.job.has_value() && is_live) {
+      HPVMD_RETURN_IF_ERROR(EndDamaged(row, ended_unix_ns, &use));
+    }
+  }
+  return AddUse(use);
+}
+
+Status SqliteWriter::EndDamaged(const Row& row, int64_t ended_unix_ns, UseChanges* use) {
+  StoredJob stored = row.record.has_value() ? *row.record : JobFromColumns(row);
+  TenantUse& tenant = (*use)[stored.tenant()];
+  const bool was_live = !row.record.has_value() || !IsTerminal(stored.job().state());
+  const uint64_t bytes_before = stored.stored_bytes();
+  v1::Job& job = *stored.mutable_job();
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.set_ended_unix_ns(ended_unix_ns);
+  job.clear_not_before_unix_ns();
+  job.clear_outputs();
+  const Status why = DataLoss("The job's row in the store was damaged; it did not run to its end.");
+  job.mutable_error()->set_code(static_cast<int32_t>(why.code()));
+  job.mutable_error()->set_message(Message(why));
+  HPVMD_RETURN_IF_ERROR(delete_results_.Run(row.sequence));
+  if (!row.record.has_value()) {
+    // Nobody knows what it needs any more.
+    WriteResult unused;
+    HPVMD_RETURN_IF_ERROR(SetBlobs(row, row.tenant, {}, &unused));
+    HPVMD_RETURN_IF_ERROR(DropRequest(row));
+    stored = DroppedForm(std::move(stored));
+  }
+  tenant.live -= was_live ? 1 : 0;
+  tenant.stored_bytes += stored.stored_bytes() - bytes_before;
+  tenant.finished_bytes += stored.stored_bytes() - (was_live ? 0 : bytes_before);
+  stored.set_sequence(0);  // As rows are written: the column says it.
+  const std::string record = stored.SerializeAsString();
+  return change_damaged_.Run(row.sequence, job.id(), stored.tenant(), job.array_id(), job.dropped() ? 1 : 0,
+                             stored.stored_bytes(), static_cast<int>(job.state()), job.attempt(), stored.lease(),
+                             SqlBytes{record}, RowSum(row.sequence, record), ended_unix_ns);
 }
 
 Status SqliteWriter::Write(const ChangeJob& change, WriteResult* result, UseChanges* use) {
@@ -328,9 +396,7 @@ Status SqliteWriter::Write(const DropJob& drop, WriteResult* result, UseChanges*
   if (row->dropped) {
     return absl::OkStatus();
   }
-  const StoredJob job =
-      DroppedForm(row->job.has_value() ? *std::move(row->job)
-                                       : JobFromColumns(drop.tenant, drop.id, row->state, row->attempt, row->lease));
+  const StoredJob job = DroppedForm(row->job.has_value() ? *std::move(row->job) : JobFromColumns(*row));
   const std::string record = job.SerializeAsString();
   tenant.stored_bytes += job.stored_bytes() - row->bytes;
   tenant.finished_bytes += job.stored_bytes() - row->bytes;
@@ -358,7 +424,7 @@ Status SqliteWriter::DropRequest(const Row& row) {
 
 Status SqliteWriter::Forget(const Row& row, const DropJob& drop) {
   if (!row.key.empty()) {
-    HPVMD_RETURN_IF_ERROR(leave_key_.Run(drop.tenant, row.key, drop.id, static_cast<int>(row.state)));
+    HPVMD_RETURN_IF_ERROR(leave_key_.Run(drop.tenant, row.key, drop.id, static_cast<int>(row.state), row.array_id));
   }
   if (HPVMD_MUTANT("store_key_goes_with_job") && !row.key.empty()) {
     HPVMD_RETURN_IF_ERROR(delete_key_.Run(drop.tenant, row.key));

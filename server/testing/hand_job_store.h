@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +20,10 @@ namespace hpvm::testing {
 // What outlives a daemon.
 struct StoredState {
   explicit StoredState(MemoryJobDatabaseFaults faults = {}) : database(std::move(faults)) { disk.AddFolder("/blobs"); }
+  JobDatabase& jobs() { return other != nullptr ? *other : database; }
   SimDisk disk{1};
   MemoryJobDatabase database;
+  std::unique_ptr<JobDatabase> other;  // Instead of `database`.
 };
 
 class HandJobStore final : public JobStore {
@@ -28,10 +31,10 @@ class HandJobStore final : public JobStore {
   HandJobStore(StoredState& state, const Clock& clock)
       : state_(state),
         blobs_(state.disk, "/blobs"),
-        queue_({.database = &state.database, .blobs = &blobs_, .clock = &clock, .on_broken = nullptr}),
+        queue_({.database = &state.jobs(), .blobs = &blobs_, .clock = &clock, .on_broken = nullptr}),
         clock_(clock) {
     blobs_.SetIsUsed([this](std::string_view tenant, const Sha256& hash) {
-      const StatusOr<bool> used = state_.database.UsesBlob(tenant, hash);
+      const StatusOr<bool> used = state_.jobs().UsesBlob(tenant, hash);
       return !used.ok() || *used;
     });
   }
@@ -52,7 +55,7 @@ class HandJobStore final : public JobStore {
     });
   }
   void Post(std::function<void()> work) override { posted_.push_back(std::move(work)); }
-  JobDatabase& database() override { return state_.database; }
+  JobDatabase& database() override { return state_.jobs(); }
   BlobFolder& blobs() override { return blobs_; }
   JobStoreHealth Health() override { return queue_.Health(); }
 

@@ -246,7 +246,7 @@ class JobFixture : public ::testing::Test {
     return job;
   }
   std::string State(const std::string& id) { return StateName(Job(id).state()); }
-  StoredJob Row(const std::string& id) { return state_->database.Find("ann", id).value_or(StoredJob()); }
+  StoredJob Row(const std::string& id) { return state_->jobs().Find("ann", id).value_or(StoredJob()); }
 
   // What the core counts is what the store has.
   void ExpectExactQuotas() {
@@ -254,7 +254,8 @@ class JobFixture : public ::testing::Test {
     uint64_t waiting = 0, running = 0, bytes = 0;
     JobFilter all;
     all.count_max = 1'000'000;
-    for (const StoredJob& row : *state_->database.List("ann", all)) {
+    const std::vector<StoredJob> rows = state_->jobs().List("ann", all).value();
+    for (const StoredJob& row : rows) {
       waiting += row.job().state() == v1::JOB_STATE_ACCEPTED ? 1 : 0;
       running += row.job().state() == v1::JOB_STATE_RUNNING ? 1 : 0;
       bytes += row.stored_bytes();

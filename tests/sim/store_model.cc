@@ -421,10 +421,10 @@ void StoreModel::Compare(JobDatabase& database) {
 // What is told about the rows: those that live, their requests, the sums, and the blobs.
 void StoreModel::CheckAround(JobDatabase& database) {
   std::set<std::string> live;
-  std::vector<std::string> damaged;
+  std::vector<DamagedJob> damaged;
   const Status loaded = database.LoadLive([&](StoredJob job) { live.insert(job.job().id()); }, &damaged);
   context_.Check(loaded.ok() && damaged.empty(), "durability", [&] {
-    return damaged.empty() ? std::string(loaded.message()) : "A row is damaged: " + damaged.front() + ".";
+    return damaged.empty() ? std::string(loaded.message()) : "A row is damaged: " + damaged.front().id + ".";
   });
   std::set<std::pair<std::string, std::string>> named;
   const Status listed = database.ListBlobs([&](const BlobUse& use) { named.emplace(use.tenant, ToHex(use.hash)); });

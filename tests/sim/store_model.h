@@ -159,8 +159,14 @@ class WatchedDatabase final : public JobDatabase {
   StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) override {
     return database_.List(tenant, filter);
   }
-  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<std::string>* damaged) override {
+  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override {
     return database_.LoadLive(each, damaged);
+  }
+  Status ListDamaged(const std::function<void(const DamagedJob&)>& each) override {
+    return database_.ListDamaged(each);
+  }
+  Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override {
+    return database_.EndDamaged(damaged, ended_unix_ns);
   }
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
                                                   bool with_dropped) override {

@@ -187,7 +187,7 @@ std::string StoreModel::Compare(JobDatabase& database, BlobFolder& blobs, bool d
                " jobs instead of " + std::to_string(counts[tenant]) + ".\n";
     }
   }
-  std::vector<std::string> damaged;
+  std::vector<DamagedJob> damaged;
   size_t loaded = 0;
   const Status load = database.LoadLive([&](const StoredJob&) { ++loaded; }, &damaged);
   if (!load.ok() || loaded != live || !damaged.empty()) {

@@ -12,9 +12,8 @@ namespace hpvm {
 // Gone at the end of its scope.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    char name[] = "/tmp/hpvm-jobs-XXXXXX";
-    path_ = mkdtemp(name);
+  explicit TemporaryFolder(const std::string& parent = "/tmp") : path_(parent + "/hpvm-jobs-XXXXXX") {
+    mkdtemp(path_.data());
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
   TemporaryFolder(const TemporaryFolder&) = delete;

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 import numpy as np
 
@@ -545,7 +546,7 @@ def make_certificate(folder, name, authority, common_name, *, names="", days="2"
 @unittest.skipUnless(IS_ROOT and shutil.which("openssl"), "administers as root, with certificates that openssl makes")
 class Tls(Tenants):
     CONFIG = CREDENTIALS + ("certificates = true\n[tls]\ncertificate = \"FOLDER/server.pem\"\nkey = \"FOLDER/server.key\"\n"
-                            "client_ca = \"FOLDER/ca.pem\"\nclient_certificates = \"optional\"\n")
+                            "client_ca = \"FOLDER/ca.pem\"\nclient_certificates = \"optional\"\n[metrics]\nlisten = \"127.0.0.1:0\"\n")
 
     @classmethod
     def prepare(cls):
@@ -573,6 +574,39 @@ class Tls(Tenants):
         # Believed by nobody here: the connection does not come about.
         done = self.server.ctl("list", "--connect-timeout", "3", *self.certificate("forged"), server=self.server.tcp)
         self.assertIn(done.returncode, (AUTH, UNREACHABLE), done.stderr)
+
+    def metrics(self):
+        address = re.search(r"Serving metrics and health address=(\S+)", self.server.log.read_text()).group(1)
+        text = urllib.request.urlopen(f"http://{address}/metrics").read().decode()
+        return {name: float(value) for name, value in re.findall(r"^(hpvm_tls\S+) (\S+)$", text, re.M)}
+
+    def wait_for(self, holds):
+        end = time.monotonic() + 30
+        while not holds():
+            self.assertLess(time.monotonic(), end, self.server.log.read_text()[-3000:])
+            time.sleep(0.1)
+
+    def test_renewals_that_do_not_fit_are_said_and_not_shown(self):
+        """A key of another certificate, put in place as a careless renewal does, leaves the pair of before in force."""
+        loaded = self.server.log.read_text().count("A TLS certificate was loaded")
+        end = self.metrics()["hpvm_tls_certificate_not_after_seconds"]
+        self.assertAlmostEqual(end, time.time() + 2 * 86400, delta=3600)
+        make_certificate(self.folder, "renewed", "ca", "server", names="DNS:hpvmd.test,IP:127.0.0.1", days="30")
+        (self.folder / "renewed.key").rename(self.folder / "server.key")
+        self.wait_for(lambda: self.metrics()["hpvm_tls_certificate_refused"] == 1)
+        self.ok("whoami", *self.certificate("client"), server=self.server.tcp)
+        self.assertEqual(self.metrics()["hpvm_tls_certificate_not_after_seconds"], end)
+        time.sleep(2.5)
+        log = self.server.log.read_text()
+        self.assertEqual(log.count("The TLS files were not taken"), 1, log)
+        self.assertIn("does not belong to the certificate", log)
+        (self.folder / "renewed.pem").rename(self.folder / "server.pem")
+        self.wait_for(lambda: self.metrics()["hpvm_tls_certificate_refused"] == 0)
+        self.assertGreater(self.metrics()["hpvm_tls_certificate_not_after_seconds"], end + 27 * 86400)
+        log = self.server.log.read_text()
+        self.assertEqual(log.count("A TLS certificate was loaded"), loaded + 1)
+        self.assertRegex(log, r'A TLS certificate was loaded subject="CN=server" not_after=\d{4}-\S+Z')
+        self.ok("whoami", *self.certificate("client"), server=self.server.tcp)
 
     def test_tokens_over_tls(self):
         token = self.token("blur")

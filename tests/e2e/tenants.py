@@ -636,6 +636,49 @@ class Tls(Tenants):
             self.refused(UNREACHABLE, "over TLS", "list", "--connect-timeout", "0.5", *ca, server=f"127.0.0.1:{plain.getsockname()[1]}")
 
 
+@unittest.skipUnless(shutil.which("openssl"), "certificates are made by openssl")
+class CheckConfig(unittest.TestCase):
+    """What keeps a daemon from starting is said by --check-config, and ends the start with 2, which systemd does not repeat."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-check-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        make_authority(self.folder, "ca")
+        make_certificate(self.folder, "server", "ca", "server", names="IP:127.0.0.1")
+        make_certificate(self.folder, "another", "ca", "another", names="IP:127.0.0.1")
+
+    def check(self, key="server", state="state", start=False):
+        config = self.folder / "hpvmd.toml"
+        config.write_text(f'[server]\nlisten = "unix:{self.folder}/s, 127.0.0.1:0"\nstate_dir = "{self.folder}/{state}"\n'
+                          f'[tls]\ncertificate = "{self.folder}/server.pem"\nkey = "{self.folder}/{key}.key"\n')
+        done = subprocess.run([BIN / "hpvmd", "--config", config] + ([] if start else ["--check-config"]), capture_output=True, text=True,
+                              timeout=60)
+        return done.returncode, done.stderr
+
+    def test_every_file_is_opened_and_nothing_made(self):
+        self.assertEqual(self.check(), (0, ""))
+        self.assertFalse((self.folder / "state").exists())
+        self.assertFalse((self.folder / "s").exists())
+
+    def test_each_fault_is_said(self):
+        (self.folder / "file").write_text("")
+        (self.folder / "open.key").write_bytes((self.folder / "server.key").read_bytes())
+        (self.folder / "open.key").chmod(0o644)
+        for arguments, wants in (({"key": "another"}, ["does not belong"]), ({"key": "open"}, ["may be read by others"]),
+                                 ({"key": "missing"}, ["missing.key"]), ({"state": "file"}, ["is not a folder"]),
+                                 ({"key": "open", "state": "file"}, ["may be read by others", "is not a folder"])):
+            for start in (False, True):
+                with self.subTest(arguments=arguments, start=start):
+                    code, text = self.check(start=start, **arguments)
+                    self.assertEqual(code, 2, text)
+                    for want in wants:
+                        self.assertIn(want, text)
+        (self.folder / "server.pem").unlink()
+        code, text = self.check()
+        self.assertEqual(code, 2)
+        self.assertIn("server.pem", text)
+
+
 @unittest.skipUnless(IS_ROOT, "administers as root")
 class Audit(Tenants):
     CONFIG = CREDENTIALS

@@ -67,6 +67,9 @@ class ExecutorSpawner {
   virtual void SetConfig(const Config& config) {}
 };
 
+// The program that executors are: executor.path, or the one beside this program.
+std::string ExecutorProgram(const Config& config);
+
 class StateFolder;
 // Spawns processes of config.executor_path, with caches and a record of each in `folder`, which lives longer.
 StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config, StateFolder& folder);

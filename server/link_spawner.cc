@@ -298,16 +298,18 @@ class LinkSpawner final : public ExecutorSpawner {
   ExecutorSpares spares_;          // Goes first: uses all of it.
 };
 
-std::string BesideThisProgram(const std::string& name) {
-  std::error_code error;
-  return (std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name).string();
-}
-
 }  // namespace
+
+std::string ExecutorProgram(const Config& config) {
+  std::error_code error;
+  return config.executor_path.empty()
+             ? (std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "hpvm-executor").string()
+             : config.executor_path;
+}
 
 StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config, StateFolder& folder) {
   ExecutorOptions options;
-  options.program = config.executor_path.empty() ? BesideThisProgram("hpvm-executor") : config.executor_path;
+  options.program = ExecutorProgram(config);
   if (access(options.program.c_str(), X_OK) != 0) {
     return FromErrno(errno, "Looking for the executor program \"" + options.program + "\"");
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmd: reads the command line and the configuration, serves until SIGTERM or SIGINT.
+#include <google/protobuf/stubs/logging.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,9 +14,9 @@
 
 #include "absl/synchronization/mutex.h"
 #include <CLI/CLI.hpp>
-#include <google/protobuf/stubs/logging.h>
 
 #include "base/failpoint.h"
+#include "server/check_files.h"
 #include "server/daemon.h"
 #include "server/identity/identity.h"
 #include "server/jobs/job_admin.h"
@@ -128,7 +129,16 @@ void LogProtobuf(google::protobuf::LogLevel, const char*, int, const std::string
   LogDebug("A message could not be read", {{"error", message}});
 }
 
+// With what the daemon opens, all faults at once.
+int CheckMachine(const Config& config) {
+  const Status files = ToStatus(CheckFiles(config));
+  return files.ok() ? kExitOk : Fail(kExitUsage, Message(files));
+}
+
 int Run(const Config& config, const Arguments& arguments) {
+  if (const int code = CheckMachine(config); code != kExitOk) {
+    return code;  // Another start would not mend it.
+  }
   Signals signals;
   StartLog(config.log_level, config.log_format);
   google::protobuf::SetLogHandler(LogProtobuf);
@@ -161,8 +171,13 @@ int Run(const Config& config, const Arguments& arguments) {
   return is_broken ? kExitFailed : kExitOk;
 }
 
+// The state folder ends with the daemon.
+bool IsStateTemporary(const Arguments& arguments) {
+  return arguments.dev && arguments.config.empty() && arguments.state.empty();
+}
+
 int Serve(Config config, Arguments arguments) {
-  if (!arguments.dev || !arguments.config.empty() || !arguments.state.empty()) {
+  if (!IsStateTemporary(arguments)) {
     return Run(config, arguments);
   }
   const StatusOr<std::string> folder = MakeTemporaryStateFolder();
@@ -173,6 +188,17 @@ int Serve(Config config, Arguments arguments) {
   const int code = Run(config, arguments);
   RemoveTemporaryStateFolder(*folder);
   return code;
+}
+
+int Check(Config config, const Arguments& arguments) {
+  if (IsStateTemporary(arguments)) {
+    config.server_state_dir = "/tmp/hpvmd-dev";  // As good as the one that would be made there.
+  }
+  if (const int code = CheckMachine(config); code != kExitOk) {
+    return code;
+  }
+  std::printf("The configuration is valid, and what it names can be used.\n");
+  return kExitOk;
 }
 
 int BackUp(const Config& config, const std::string& target) {
@@ -237,7 +263,9 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_option("--devices", arguments.devices,
                  "Devices instead of the configuration's: auto, or cpu,opencl,vulkan:0 ...")
       ->type_name("LIST");
-  app.add_flag("--check-config", arguments.check, "Check the configuration and exit");
+  app.add_flag("--check-config", arguments.check,
+               "Check the configuration, and the files, folders and programs that it names, and exit; a daemon may be "
+               "running");
   app.add_option("--backup", arguments.backup,
                  "Copy the jobs, tenants and tokens of the state folder into a new folder and exit; a daemon may be "
                  "running on it")
@@ -273,8 +301,7 @@ int Main(int argc, char** argv) {
     return Fail(kExitUsage, Message(config.status()));
   }
   if (arguments.check) {
-    std::printf("The configuration is valid.\n");
-    return kExitOk;
+    return Check(*config, arguments);
   }
   if (!arguments.token_tenant.empty()) {
     return CreateToken(*config, arguments);

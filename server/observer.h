@@ -39,6 +39,9 @@ class Observer {
   virtual void OnCommit(size_t writes, Duration took, const Status& status) {}
   // The configuration was read again, and taken or not.
   virtual void OnReload(bool ok) {}
+  // The server's certificate was loaded, or what its files hold now was refused; `not_after_unix_s` is of the one in
+  // force.
+  virtual void OnCertificate(const Status& loaded, int64_t not_after_unix_s) {}
   // One gRPC call has ended; `method` as on the wire: "/hpvm.v1.Hpvm/Run".
   virtual void OnCall(std::string_view method, const Status& status, Duration took) {}
 };

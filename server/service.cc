@@ -345,7 +345,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
     builder.SetOption(std::make_unique<WithoutReflection>());
   }
   SetLimits(config, builder);
-  HPVMD_RETURN_IF_ERROR(server->Listen(config, addresses, builder));
+  HPVMD_RETURN_IF_ERROR(server->Listen(config, addresses, core.observer(), builder));
   builder.RegisterService(&server->parts_->service);
   builder.RegisterService(server->parts_->admin.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
@@ -363,9 +363,9 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   return server;
 }
 
-Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>& addresses,
+Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>& addresses, Observer& observer,
                           grpc::ServerBuilder& builder) {
-  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> tls, MakeServerCredentials(config));
+  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> tls, MakeServerCredentials(config, observer));
   constexpr auto kFromFd = grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
   Parts& parts = *parts_;
   parts.unix_taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, grpc::InsecureServerCredentials());

@@ -61,7 +61,8 @@ class GrpcServer {
  private:
   struct Parts;  // gRPC's objects, kept out of this header.
   GrpcServer();
-  Status Listen(const Config& config, const std::vector<ListenAddress>& addresses, grpc::ServerBuilder& builder);
+  Status Listen(const Config& config, const std::vector<ListenAddress>& addresses, Observer& observer,
+                grpc::ServerBuilder& builder);
   std::unique_ptr<Parts> parts_;
   std::atomic<bool> ends_{false};
   bool shut_ = false;

@@ -4,17 +4,25 @@
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "server/testing/access_fixture.h"
 #include "server/testing/test_certificates.h"
+#include "server/tls_watch.h"
 
 namespace hpvm {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class TlsTest : public AccessFixture {
@@ -40,6 +48,16 @@ class TlsTest : public AccessFixture {
   void WriteServer(const CertifiedKey& server) {
     Write(config_.tls_key, server.key);
     Write(config_.tls_certificate, server.certificate);
+  }
+
+  static bool Eventually(const std::function<bool()>& holds) {
+    for (int i = 0; i < 300; ++i) {
+      if (holds()) {
+        return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return false;
   }
 
   void StartWithAnn() {
@@ -131,54 +149,151 @@ TEST_F(TlsTest, CertificatesAreRenewedInPlace) {
   TestAuthority next("the next authority");
   EXPECT_EQ(Ask(client, "", nullptr, next.certificate()).error_code(), grpc::UNAVAILABLE);
   WriteServer(next.Issue({"hpvmd", -3'600, 3'600, "127.0.0.1"}));
-  bool is_new = false;
-  for (int i = 0; i < 300 && !is_new; ++i) {
-    is_new = Ask(client, "", nullptr, next.certificate()).ok();
-    std::this_thread::sleep_for(std::chrono::milliseconds(is_new ? 0 : 100));
-  }
-  EXPECT_TRUE(is_new);
+  EXPECT_TRUE(Eventually([&] { return Ask(client, "", nullptr, next.certificate()).ok(); }));
 }
 
-// What could not be served with is refused at the start, with the file's name.
-TEST_F(TlsTest, ChecksItsFiles) {
-  EXPECT_TRUE(CheckTlsFiles(config_).ok());
-  const auto refuses = [this](absl::StatusCode code, const char* text) {
-    const Status status = CheckTlsFiles(config_);
-    EXPECT_EQ(status.code(), code) << status;
-    EXPECT_THAT(Message(status), HasSubstr(text));
+// Files that cannot be served with do not end TLS: the pair of before stays until they can.
+TEST_F(TlsTest, KeepsTheLastGoodPair) {
+  config_.tls_client_certificates = "optional";
+  config_.auth_certificates = false;
+  config_.metrics_listen = "127.0.0.1:0";
+  StartWithAnn();
+  const std::string token = MakeToken("ann", Role::kUser).secret;
+  ASSERT_TRUE(Ask(std::nullopt, token).ok());
+  TestAuthority next("the next authority");
+  const CertifiedKey renewed = next.Issue({"hpvmd", -3'600, 3'600, "127.0.0.1"});
+  const CertifiedKey old = authority_.Issue({"hpvmd", -7'200, -3'600, "127.0.0.1"});
+  struct Case {
+    const char* name;
+    CertifiedKey files;
+    mode_t key_mode;
   };
+  const Case cases[] = {
+      {"KeyOfAnother", {renewed.certificate, old.key}, 0600},
+      {"OpenKey", renewed, 0644},
+      {"Ended", old, 0600},
+      {"NoCertificate", {"", renewed.key}, 0600},
+      {"NoKey", {renewed.certificate, "no key"}, 0600},
+  };
+  for (const Case& c : cases) {
+    Write(config_.tls_key, c.files.key, c.key_mode);
+    Write(config_.tls_certificate, c.files.certificate);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1'400));  // More than one look.
+    const grpc::Status status = Ask(std::nullopt, token);
+    EXPECT_TRUE(status.ok()) << c.name << ": " << status.error_message();
+  }
+  WriteServer(renewed);
+  EXPECT_TRUE(Eventually([&] { return Ask(std::nullopt, token, nullptr, next.certificate()).ok(); }));
+}
+
+class CertificateObserver final : public Observer {
+ public:
+  void OnCertificate(const Status& loaded, int64_t not_after_unix_s) override {
+    std::lock_guard lock(mutex_);
+    loads_.emplace_back(loaded, not_after_unix_s);
+  }
+  std::vector<std::pair<Status, int64_t>> loads() {
+    std::lock_guard lock(mutex_);
+    return loads_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<Status, int64_t>> loads_;
+};
+
+// Each change is told once, with the end of what is in force.
+TEST_F(TlsTest, TellsOfEachChangeOnce) {
+  CertificateObserver observer;
+  Diagnostics faults;
+  TlsFiles first = ReadTlsFiles(config_, &faults);
+  ASSERT_TRUE(faults.empty()) << ToString(faults);
+  const int64_t first_end = first.not_after_unix_s;
+  EXPECT_NEAR(static_cast<double>(first_end), static_cast<double>(time(nullptr)) + 3'600, 60);
+  EXPECT_EQ(first.subject, "CN=hpvmd");
+  TlsWatch watch(config_, std::move(first), observer);
+  EXPECT_TRUE(watch.TakeChanged().has_value());
+  EXPECT_FALSE(watch.TakeChanged().has_value());
+  const CertifiedKey renewed = authority_.Issue({"hpvmd", -3'600, 7'200, "127.0.0.1"});
+  Write(config_.tls_key, renewed.key);  // The other half is still to come.
+  ASSERT_TRUE(Eventually([&] { return observer.loads().size() == 2; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2'400));  // Two looks at least.
+  ASSERT_EQ(observer.loads().size(), 2u);
+  EXPECT_THAT(Message(observer.loads()[1].first), HasSubstr("does not belong to the certificate"));
+  EXPECT_EQ(observer.loads()[1].second, first_end);
+  EXPECT_FALSE(watch.TakeChanged().has_value());
+  Write(config_.tls_certificate, renewed.certificate);
+  ASSERT_TRUE(Eventually([&] { return observer.loads().size() == 3; }));
+  EXPECT_TRUE(observer.loads()[2].first.ok());
+  EXPECT_GT(observer.loads()[2].second, first_end + 3'000);
+  const std::optional<TlsFiles> taken = watch.TakeChanged();
+  ASSERT_TRUE(taken.has_value());
+  EXPECT_EQ(taken->key, renewed.key);
+}
+
+// Key and chain in one file: one rename changes both.
+TEST_F(TlsTest, OneFileHoldsKeyAndChain) {
+  config_.tls_client_certificates = "optional";
+  config_.tls_key = config_.tls_certificate;
+  const auto write = [this](const CertifiedKey& server, mode_t mode = 0600) {
+    Write(config_.tls_certificate, server.key + server.certificate + authority_.certificate(), mode);
+  };
+  write(authority_.Issue({"hpvmd", -3'600, 3'600, "127.0.0.1"}));
+  StartWithAnn();
+  const std::string token = MakeToken("ann", Role::kUser).secret;
+  EXPECT_TRUE(Ask(std::nullopt, token).ok());
+  TestAuthority next("the next authority");
+  write(next.Issue({"hpvmd", -3'600, 3'600, "127.0.0.1"}));
+  EXPECT_TRUE(Eventually([&] { return Ask(std::nullopt, token, nullptr, next.certificate()).ok(); }));
+  write(next.Issue({"hpvmd", -3'600, 3'600, "127.0.0.1"}), 0644);
+  Diagnostics faults;
+  ReadTlsFiles(config_, &faults);
+  EXPECT_THAT(ToString(faults), HasSubstr("may be read by others"));
+}
+
+// What could not be served with is refused, with the file's name; all of it at once.
+TEST_F(TlsTest, ChecksItsFiles) {
+  const auto check = [this] {
+    Diagnostics faults;
+    ReadTlsFiles(config_, &faults);
+    return ToString(faults);
+  };
+  EXPECT_EQ(check(), "");
   const CertifiedKey server = authority_.Issue({"hpvmd", -3'600, 3'600, "127.0.0.1"});
   for (const mode_t mode : {0604u, 0602u, 0620u, 0601u}) {
     Write(config_.tls_key, server.key, mode);
-    refuses(absl::StatusCode::kFailedPrecondition, "may be read by others");
+    EXPECT_THAT(check(), HasSubstr("may be read by others"));
   }
   Write(config_.tls_key, server.key, 0640);
-  refuses(absl::StatusCode::kInvalidArgument, "does not belong to the certificate");
+  EXPECT_THAT(check(), HasSubstr("does not belong to the certificate"));
   Write(config_.tls_certificate, server.certificate, 0644);
-  EXPECT_TRUE(CheckTlsFiles(config_).ok());
-  Write(config_.tls_certificate, authority_.Issue({"hpvmd", -7'200, -3'600}).certificate);
-  refuses(absl::StatusCode::kInvalidArgument, "does not belong");
-  const CertifiedKey old = authority_.Issue({"hpvmd", -7'200, -3'600});
-  WriteServer(old);
-  refuses(absl::StatusCode::kFailedPrecondition, "has expired");
+  EXPECT_EQ(check(), "");
+  Write(config_.tls_certificate, server.certificate + authority_.certificate(), 0644);
+  EXPECT_EQ(check(), "");
+  Write(config_.tls_certificate, server.certificate + authority_.certificate().substr(0, 200), 0644);
+  EXPECT_THAT(check(), HasSubstr("Certificate 2 of the file"));
+  WriteServer(authority_.Issue({"hpvmd", -7'200, -3'600}));
+  EXPECT_THAT(check(), HasSubstr("has expired"));
+  WriteServer(authority_.Issue({"hpvmd", 3'600, 7'200}));
+  EXPECT_THAT(check(), HasSubstr("not valid yet"));
   Write(config_.tls_certificate, "no certificate");
-  refuses(absl::StatusCode::kInvalidArgument, "has no certificate");
+  EXPECT_THAT(check(), HasSubstr("has no certificate"));
   WriteServer({server.certificate, "no key"});
-  refuses(absl::StatusCode::kInvalidArgument, "has no private key");
+  EXPECT_THAT(check(), HasSubstr("has no private key"));
   WriteServer(server);
   Write(config_.tls_client_ca, "");
-  refuses(absl::StatusCode::kInvalidArgument, "tls.client_ca");
+  EXPECT_THAT(check(), HasSubstr("tls.client_ca"));
   std::filesystem::remove(config_.tls_client_ca);
-  refuses(absl::StatusCode::kNotFound, "ca.pem");
   std::filesystem::remove(config_.tls_key);
-  refuses(absl::StatusCode::kNotFound, "server.key");
+  Write(config_.tls_certificate, "no certificate");
+  EXPECT_THAT(check(), AllOf(HasSubstr("ca.pem"), HasSubstr("server.key"), HasSubstr("has no certificate")));
 }
 
 // A key that everybody may read does not even start a daemon.
 TEST_F(TlsTest, RefusesToStartWithOpenKeys) {
   chmod(config_.tls_key.c_str(), 0644);
   const StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config_);
-  EXPECT_EQ(daemon.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(daemon.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

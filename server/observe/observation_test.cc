@@ -85,6 +85,7 @@ void LetEverythingHappen(Observer& observer) {
   observer.OnExecutor("local", "started");
   observer.OnDecision(milliseconds(1));
   observer.OnReload(true);
+  observer.OnCertificate(absl::OkStatus(), 1);
   v1::Job job;
   job.set_state(v1::JOB_STATE_SUCCEEDED);
   observer.OnJob("local", job);

@@ -214,6 +214,12 @@ void PrometheusObserver::OnCommit(size_t writes, Duration took, const Status& st
 
 void PrometheusObserver::OnReload(bool ok) { reloads_[ok ? 1 : 0].Add(); }
 
+void PrometheusObserver::OnCertificate(const Status& loaded, int64_t not_after_unix_s) {
+  certificates_[loaded.ok() ? 1 : 0].Add();
+  certificate_refused_.store(!loaded.ok(), std::memory_order_relaxed);
+  certificate_ends_s_.store(not_after_unix_s, std::memory_order_relaxed);
+}
+
 void PrometheusObserver::OnCall(std::string_view method, const Status& status, Duration took) {
   const bool is_ours = std::any_of(std::begin(kServices), std::end(kServices),
                                    [&](std::string_view service) { return method.starts_with(service); });
@@ -229,6 +235,7 @@ void PrometheusObserver::Describe(Families& families) const {
   DescribeJobs(families);
   DescribeWork(families);
   DescribeCalls(families);
+  DescribeCertificate(families);
 }
 
 void PrometheusObserver::DescribeGraphs(Families& families) const {
@@ -332,6 +339,19 @@ void PrometheusObserver::DescribeCalls(Families& families) const {
   families.Counter("hpvm_config_reloads_total", "Times the configuration was read again.");
   families.Add({{"result", "refused"}}, reloads_[0]);
   families.Add({{"result", "taken"}}, reloads_[1]);
+}
+
+void PrometheusObserver::DescribeCertificate(Families& families) const {
+  const int64_t ends = certificate_ends_s_.load(std::memory_order_relaxed);
+  families.Gauge("hpvm_tls_certificate_not_after_seconds", "When the server's certificate ends, since the Unix epoch.");
+  if (ends != 0) {
+    families.Add({}, static_cast<double>(ends));
+  }
+  families.Gauge("hpvm_tls_certificate_refused", "1 while the TLS files hold what cannot be served with.");
+  families.Add({}, certificate_refused_.load(std::memory_order_relaxed) ? 1.0 : 0.0);
+  families.Counter("hpvm_tls_certificate_loads_total", "Times a changed certificate was loaded or refused.");
+  families.Add({{"result", "refused"}}, certificates_[0]);
+  families.Add({{"result", "taken"}}, certificates_[1]);
 }
 
 }  // namespace hpvm

@@ -35,6 +35,7 @@ class PrometheusObserver final : public Observer {
   void OnDecision(Duration took) override;
   void OnCommit(size_t writes, Duration took, const Status& status) override;
   void OnReload(bool ok) override;
+  void OnCertificate(const Status& loaded, int64_t not_after_unix_s) override;
   void OnCall(std::string_view method, const Status& status, Duration took) override;
 
   // The label of a tenant: its name or "other".
@@ -80,6 +81,7 @@ class PrometheusObserver final : public Observer {
   void DescribeGraphs(Families& families) const;
   void DescribeJobs(Families& families) const;
   void DescribeWork(Families& families) const;
+  void DescribeCertificate(Families& families) const;
   void DescribeCalls(Families& families) const;
 
   const Clock& clock_;
@@ -95,7 +97,9 @@ class PrometheusObserver final : public Observer {
   std::array<Tally, 3> lost_;
   std::array<Tally, kEvents> executors_;
   std::array<Tally, kCodes> prepared_, commit_failures_;
-  std::array<Tally, 2> reloads_;  // Refused, taken.
+  std::array<Tally, 2> reloads_, certificates_;  // Refused, taken.
+  std::atomic<int64_t> certificate_ends_s_{0};   // 0: there is none.
+  std::atomic<bool> certificate_refused_{false};
   std::atomic<uint32_t> failures_in_a_row_{0};
   std::atomic<int64_t> last_failure_ns_{0}, last_commit_ns_{0};
 };

@@ -47,6 +47,10 @@ class TwoObservers final : public Observer {
     a_.OnReload(ok);
     b_.OnReload(ok);
   }
+  void OnCertificate(const Status& loaded, int64_t not_after_unix_s) override {
+    a_.OnCertificate(loaded, not_after_unix_s);
+    b_.OnCertificate(loaded, not_after_unix_s);
+  }
   void OnCall(std::string_view method, const Status& status, Duration took) override {
     a_.OnCall(method, status, took);
     b_.OnCall(method, status, took);

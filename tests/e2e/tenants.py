@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 import numpy as np
 
@@ -545,7 +546,7 @@ def make_certificate(folder, name, authority, common_name, *, names="", days="2"
 @unittest.skipUnless(IS_ROOT and shutil.which("openssl"), "administers as root, with certificates that openssl makes")
 class Tls(Tenants):
     CONFIG = CREDENTIALS + ("certificates = true\n[tls]\ncertificate = \"FOLDER/server.pem\"\nkey = \"FOLDER/server.key\"\n"
-                            "client_ca = \"FOLDER/ca.pem\"\nclient_certificates = \"optional\"\n")
+                            "client_ca = \"FOLDER/ca.pem\"\nclient_certificates = \"optional\"\n[metrics]\nlisten = \"127.0.0.1:0\"\n")
 
     @classmethod
     def prepare(cls):
@@ -574,6 +575,39 @@ class Tls(Tenants):
         done = self.server.ctl("list", "--connect-timeout", "3", *self.certificate("forged"), server=self.server.tcp)
         self.assertIn(done.returncode, (AUTH, UNREACHABLE), done.stderr)
 
+    def metrics(self):
+        address = re.search(r"Serving metrics and health address=(\S+)", self.server.log.read_text()).group(1)
+        text = urllib.request.urlopen(f"http://{address}/metrics").read().decode()
+        return {name: float(value) for name, value in re.findall(r"^(hpvm_tls\S+) (\S+)$", text, re.M)}
+
+    def wait_for(self, holds):
+        end = time.monotonic() + 30
+        while not holds():
+            self.assertLess(time.monotonic(), end, self.server.log.read_text()[-3000:])
+            time.sleep(0.1)
+
+    def test_renewals_that_do_not_fit_are_said_and_not_shown(self):
+        """A key of another certificate, put in place as a careless renewal does, leaves the pair of before in force."""
+        loaded = self.server.log.read_text().count("A TLS certificate was loaded")
+        end = self.metrics()["hpvm_tls_certificate_not_after_seconds"]
+        self.assertAlmostEqual(end, time.time() + 2 * 86400, delta=3600)
+        make_certificate(self.folder, "renewed", "ca", "server", names="DNS:hpvmd.test,IP:127.0.0.1", days="30")
+        (self.folder / "renewed.key").rename(self.folder / "server.key")
+        self.wait_for(lambda: self.metrics()["hpvm_tls_certificate_refused"] == 1)
+        self.ok("whoami", *self.certificate("client"), server=self.server.tcp)
+        self.assertEqual(self.metrics()["hpvm_tls_certificate_not_after_seconds"], end)
+        time.sleep(2.5)
+        log = self.server.log.read_text()
+        self.assertEqual(log.count("The TLS files were not taken"), 1, log)
+        self.assertIn("does not belong to the certificate", log)
+        (self.folder / "renewed.pem").rename(self.folder / "server.pem")
+        self.wait_for(lambda: self.metrics()["hpvm_tls_certificate_refused"] == 0)
+        self.assertGreater(self.metrics()["hpvm_tls_certificate_not_after_seconds"], end + 27 * 86400)
+        log = self.server.log.read_text()
+        self.assertEqual(log.count("A TLS certificate was loaded"), loaded + 1)
+        self.assertRegex(log, r'A TLS certificate was loaded subject="CN=server" not_after=\d{4}-\S+Z')
+        self.ok("whoami", *self.certificate("client"), server=self.server.tcp)
+
     def test_tokens_over_tls(self):
         token = self.token("blur")
         ca = ("--ca", self.folder / "ca.pem")
@@ -600,6 +634,49 @@ class Tls(Tenants):
             plain.bind(("127.0.0.1", 0))
             plain.listen()
             self.refused(UNREACHABLE, "over TLS", "list", "--connect-timeout", "0.5", *ca, server=f"127.0.0.1:{plain.getsockname()[1]}")
+
+
+@unittest.skipUnless(shutil.which("openssl"), "certificates are made by openssl")
+class CheckConfig(unittest.TestCase):
+    """What keeps a daemon from starting is said by --check-config, and ends the start with 2, which systemd does not repeat."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-check-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        make_authority(self.folder, "ca")
+        make_certificate(self.folder, "server", "ca", "server", names="IP:127.0.0.1")
+        make_certificate(self.folder, "another", "ca", "another", names="IP:127.0.0.1")
+
+    def check(self, key="server", state="state", start=False):
+        config = self.folder / "hpvmd.toml"
+        config.write_text(f'[server]\nlisten = "unix:{self.folder}/s, 127.0.0.1:0"\nstate_dir = "{self.folder}/{state}"\n'
+                          f'[tls]\ncertificate = "{self.folder}/server.pem"\nkey = "{self.folder}/{key}.key"\n')
+        done = subprocess.run([BIN / "hpvmd", "--config", config] + ([] if start else ["--check-config"]), capture_output=True, text=True,
+                              timeout=60)
+        return done.returncode, done.stderr
+
+    def test_every_file_is_opened_and_nothing_made(self):
+        self.assertEqual(self.check(), (0, ""))
+        self.assertFalse((self.folder / "state").exists())
+        self.assertFalse((self.folder / "s").exists())
+
+    def test_each_fault_is_said(self):
+        (self.folder / "file").write_text("")
+        (self.folder / "open.key").write_bytes((self.folder / "server.key").read_bytes())
+        (self.folder / "open.key").chmod(0o644)
+        for arguments, wants in (({"key": "another"}, ["does not belong"]), ({"key": "open"}, ["may be read by others"]),
+                                 ({"key": "missing"}, ["missing.key"]), ({"state": "file"}, ["is not a folder"]),
+                                 ({"key": "open", "state": "file"}, ["may be read by others", "is not a folder"])):
+            for start in (False, True):
+                with self.subTest(arguments=arguments, start=start):
+                    code, text = self.check(start=start, **arguments)
+                    self.assertEqual(code, 2, text)
+                    for want in wants:
+                        self.assertIn(want, text)
+        (self.folder / "server.pem").unlink()
+        code, text = self.check()
+        self.assertEqual(code, 2)
+        self.assertIn("server.pem", text)
 
 
 @unittest.skipUnless(IS_ROOT, "administers as root")

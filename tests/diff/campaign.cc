@@ -19,6 +19,7 @@
 #include "tests/diff/case.h"
 #include "tests/diff/encode.h"
 #include "tests/diff/shrink.h"
+#include "tests/spmd/time_limit.h"
 
 namespace hpvm::diff {
 namespace {
@@ -64,7 +65,7 @@ void Copy(const std::string& text, char* into, size_t bytes) {
 Verdict CheckApart(const Program& program, const CheckOptions& options) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(kSecondsMax);
+    spmd::LimitSeconds(kSecondsMax);
     _exit(static_cast<int>(Check(program, options).verdict));
   }
   int status = 0;
@@ -133,7 +134,7 @@ void Campaign::Work(uint32_t job) {
       board_.chunk_end[job] = std::min(begin + kSeedsAtOnce, options_.last + 1);
     }
     for (; board_.at[job] < board_.chunk_end[job]; ++board_.at[job]) {
-      alarm(kSecondsMax);
+      spmd::LimitSeconds(kSecondsMax);
       RunSeed(board_.at[job], check);
     }
   }
@@ -188,7 +189,7 @@ void Campaign::Record(uint64_t seed, Verdict verdict, const std::string& explana
   finding.seed = seed;
   finding.verdict = verdict;
   Copy(explanation, finding.explanation, sizeof(finding.explanation));
-  alarm(kShrinkSecondsMax);
+  spmd::LimitSeconds(kShrinkSecondsMax);
   Program program = Generate(seed, options_.features);
   finding.nodes_before = CountNodes(program);
   // V8 is only asked where it is what differs; a refusal cannot be told from an invalid module.
@@ -240,7 +241,7 @@ void Campaign::Supervise() {
     ++board_.modules;
     Record(seed, hung ? Verdict::kHang : Verdict::kCrash,
            "The process ended by signal " + std::to_string(WTERMSIG(status)) + ".", check);
-    alarm(0);
+    spmd::LimitSeconds(0);
     board_.at[job] = seed + 1;
     Start(job);
   }

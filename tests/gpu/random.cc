@@ -27,6 +27,7 @@
 #include "tests/gpu/device_run.h"
 #include "tests/spmd/generate.h"
 #include "tests/spmd/memory.h"
+#include "tests/spmd/time_limit.h"
 
 namespace hpvm::gpu_test {
 namespace {
@@ -164,7 +165,7 @@ int RunSeed(uint64_t seed, const Arguments& arguments) {
   std::fflush(stdout);
   const pid_t child = fork();
   if (child == 0) {
-    alarm(kSecondsMax);
+    spmd::LimitSeconds(kSecondsMax);
     // Drivers have threads, so that only the child may load one.
     const std::vector<std::string> devices = Devices();
     if (std::find(devices.begin(), devices.end(), arguments.device) == devices.end()) {
@@ -180,7 +181,7 @@ int RunSeed(uint64_t seed, const Arguments& arguments) {
   }
   if (WIFSIGNALED(status)) {
     std::printf("FOUND seed %" PRIu64 " on %s: signal %d%s\n", seed, arguments.device.c_str(), WTERMSIG(status),
-                WTERMSIG(status) == SIGALRM ? ", after two minutes" : "");
+                WTERMSIG(status) == SIGALRM ? ", after two minutes of processor time" : "");
     return kDiffers;
   }
   return WEXITSTATUS(status);

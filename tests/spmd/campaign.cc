@@ -19,6 +19,7 @@
 #include "compiler/back/llvm/llvm_back.h"
 #include "tests/spmd/generate.h"
 #include "tests/spmd/shrink.h"
+#include "tests/spmd/time_limit.h"
 
 namespace hpvm::spmd {
 namespace {
@@ -111,9 +112,9 @@ void Campaign::Work(uint32_t job) {
       if (board_.is_late) {
         return;
       }
-      alarm(kSecondsMax);
+      LimitSeconds(kSecondsMax);
       RunSeed(board_.at[job], job);
-      alarm(0);
+      LimitSeconds(0);
     }
   }
 }
@@ -137,7 +138,7 @@ void Campaign::RunSeed(uint64_t seed, uint32_t job) {
   const CheckResult result = Check(kernel, check);
   Count(kernel, result);
   if (IsFinding(result.verdict)) {
-    alarm(0);
+    LimitSeconds(0);
     Record(seed, result.verdict, result.explanation);
   }
 }
@@ -202,7 +203,7 @@ CheckResult CheckApart(const Kernel& kernel, const CheckOptions& options) {
   std::fflush(stdout);
   const pid_t child = fork();
   if (child == 0) {
-    alarm(kSecondsMax);
+    LimitSeconds(kSecondsMax);
     CheckOptions apart = options;
     apart.stage = answer->stage;
     const CheckResult result = Check(kernel, apart);

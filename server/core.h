@@ -35,9 +35,10 @@
 #include "scheduler/fair_share.h"
 #include "scheduler/ledger.h"
 #include "server/config.h"
-#include "server/device_table.h"
 #include "server/core_snapshot.h"
+#include "server/device_table.h"
 #include "server/identity/tenant_policy.h"
+#include "server/jobs/clock_watch.h"
 #include "server/jobs/job_store.h"
 #include "server/live_job.h"
 #include "server/observer.h"
@@ -466,7 +467,12 @@ class Core {
   void RefuseCancels(CoreScope& scope);
 
   // core_restore.cc
-  LiveJobRef TakeUp(CoreScope& scope, StoredJob row);
+  LiveJobRef TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock);
+  // The clock is more than an hour from the newest time in the store.
+  bool DoubtsClock(const std::vector<StoredJob>& live, const std::map<std::string, TenantUse>& uses);
+  // By the clock on the wall, within what its deadline may be at all.
+  Time RestoredDeadline(const LiveJob& job) const;
+  void LookAtDeadlineAgain(CoreScope& scope, const LiveJobRef& job);
   struct RestoredUnits;  // core_restore.cc
   Status EndDamaged(const std::vector<DamagedJob>& damaged);
   void ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*, RestoredUnits>* units);
@@ -476,7 +482,7 @@ class Core {
 
   // core_retention.cc
   void ScheduleRetention(CoreScope& scope, Duration after);
-  size_t Retain(const RetentionLimits& limits);
+  size_t Retain(RetentionLimits limits);
   void OnDropped(const DropJob& drop, uint64_t before, const WriteResult& result);
 
   // core_job_read.cc
@@ -529,6 +535,7 @@ class Core {
   std::vector<std::pair<TenantRef, uint64_t>> awaiting_devices_;  // To be spawned, with the executor's epoch.
   std::function<void()> probe_wake_;
 
+  ClockWatch clock_watch_{*options_.clock};  // Of the store's thread, for retention.
   uint64_t lease_ = 0;           // This incarnation's; 0: not restored.
   uint64_t waiting_jobs_ = 0;    // Of all tenants.
   uint64_t running_jobs_ = 0;    // With an attempt: RUNNING on disk.

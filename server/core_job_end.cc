@@ -308,7 +308,7 @@ void Core::OnPutBack(CoreScope& scope, const LiveJobRef& job) {
   HPVMD_FAILPOINT("core.putback.recorded").IgnoreError();
   job->phase = LiveJob::Phase::kWaiting;
   job->attempt.reset();
-  job->not_before = options_.clock->Now() + std::exchange(job->again_after, Duration{0});
+  job->not_before = std::max(job->not_before, options_.clock->Now() + std::exchange(job->again_after, Duration{0}));
   SetRunning(*job, false);
   SetWaiting(*job, true);
   AddStateEvent(scope, *job);

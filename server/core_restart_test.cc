@@ -303,6 +303,82 @@ TEST_F(RestartTest, SurvivesClockJumps) {
   }
 }
 
+// A clock that is wrong for a while, by years, drops no result and forgets no key: ages are believed again a day after.
+TEST_F(RestartTest, ClockJumpsDropNothing) {
+  const int64_t jump = int64_t{10} * 365 * 86'400'000'000'000;
+  const auto first = Submit(Request("key"));
+  Prepare();
+  AnswerRun(Result(kOutput));
+  const auto pass = [&](Duration time, Duration step) {
+    for (Duration passed{0}; passed < time; passed += step) {
+      Advance(step);
+    }
+  };
+  pass(std::chrono::hours(2), std::chrono::minutes(1));
+  for (const int64_t by : {jump, -2 * jump, jump}) {
+    clock_.JumpWall(by);
+    pass(std::chrono::minutes(30), std::chrono::seconds(10));
+    EXPECT_EQ(State(first->id()), "SUCCEEDED");
+  }
+  // Nor does a restart while it is wrong.
+  clock_.JumpWall(jump);
+  Restart();
+  pass(std::chrono::minutes(30), std::chrono::seconds(10));
+  EXPECT_EQ(State(first->id()), "SUCCEEDED");
+  EXPECT_TRUE(Submit(Request("key"))->response.existed());
+  clock_.JumpWall(-jump);
+  pass(std::chrono::hours(23), std::chrono::minutes(1));
+  EXPECT_EQ(State(first->id()), "SUCCEEDED");
+  pass(std::chrono::hours(2), std::chrono::minutes(1));
+  v1::Job job;
+  EXPECT_EQ(core_->GetJob(*tenant_, first->id(), &job).code(), StatusCode::kNotFound);
+  EXPECT_FALSE(Submit(Request("key"))->response.existed());
+}
+
+// The key of a job whose row had to make room outlives a wrong clock too: the job does not run twice.
+TEST_F(RestartTest, ClockJumpsForgetNoKeys) {
+  config_.jobs_kept_max = 0;
+  Restart();
+  const auto first = Submit(Request("key"));
+  Prepare();
+  AnswerRun(Result(kOutput));
+  Advance(std::chrono::seconds(11));
+  ASSERT_EQ(Row(first->id()).job().id(), "");
+  clock_.JumpWall(int64_t{365} * 86'400'000'000'000);
+  for (int i = 0; i < 100; ++i) {
+    Advance(std::chrono::seconds(10));
+  }
+  EXPECT_TRUE(Submit(Request("key"))->response.existed());
+}
+
+// A machine that starts with a wrong clock has a minute to learn the time before deadlines end jobs; they wait for it.
+TEST_F(RestartTest, LooksAgainBeforeExpiring) {
+  for (const bool is_set_right : {false, true}) {
+    SCOPED_TRACE(is_set_right ? "set right" : "stays");
+    config_.jobs_running_per_tenant_max = 1;
+    Restart();
+    const std::string running = SubmitJob(Request()), queued = SubmitJob(Request());
+    ASSERT_EQ(OpenRuns().size(), 1u);
+    Crash();
+    config_.jobs_running_per_tenant_max = 2;  // Nothing but the doubt keeps the other one from starting.
+    clock_.JumpWall(7'200'000'000'000);
+    Start();
+    Advance(std::chrono::seconds(58));
+    EXPECT_EQ(State(running), "ACCEPTED");
+    EXPECT_EQ(State(queued), "ACCEPTED");
+    if (is_set_right) {
+      clock_.JumpWall(-7'200'000'000'000);
+    }
+    Advance(std::chrono::seconds(2));
+    if (is_set_right) {
+      AnswerRun(Result(kOutput));
+      AnswerRun(Result(kOutput));
+    }
+    EXPECT_EQ(State(running), is_set_right ? "SUCCEEDED" : "FAILED");
+    EXPECT_EQ(State(queued), is_set_right ? "SUCCEEDED" : "EXPIRED");
+  }
+}
+
 // A drain starts nothing new and keeps what waits; what is broken off goes back without having spent the attempt.
 TEST_F(RestartTest, Drains) {
   config_.jobs_running_per_tenant_max = 2;

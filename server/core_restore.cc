@@ -9,6 +9,17 @@
 #include "server/log.h"
 
 namespace hpvm {
+namespace {
+
+// A clock that is further than that from what the store has is looked at again before it ends a job.
+constexpr Duration kClockOffMax = std::chrono::hours(1), kLookAgain = std::chrono::seconds(60);
+
+int64_t NewestTime(const v1::Job& job) {
+  const int64_t lost = job.lost_attempts().empty() ? 0 : job.lost_attempts().rbegin()->ended_unix_ns();
+  return std::max({job.created_unix_ns(), job.started_unix_ns(), job.ended_unix_ns(), lost});
+}
+
+}  // namespace
 
 // What the jobs come after that are taken up, of one tenant.
 struct Core::RestoredUnits {
@@ -27,6 +38,7 @@ Status Core::Restore() {
   HPVMD_RETURN_IF_ERROR(database.LoadLive([&](StoredJob row) { rows.push_back(std::move(row)); }, &damaged));
   HPVMD_RETURN_IF_ERROR(EndDamaged(damaged));
   HPVMD_ASSIGN_OR_RETURN(const auto uses, database.Use());
+  const bool doubts_clock = DoubtsClock(rows, uses);
   std::vector<LiveJobRef> taken;
   {
     CoreScope scope(*this);
@@ -36,7 +48,7 @@ Status Core::Restore() {
       tenant->stored_rows.Merge(tenant->account.TakeAnyway(scheduler::Resource::kDiskBytes, use.stored_bytes));
     }
     for (StoredJob& row : rows) {
-      taken.push_back(TakeUp(scope, std::move(row)));
+      taken.push_back(TakeUp(scope, std::move(row), doubts_clock));
     }
   }
   std::map<Tenant*, RestoredUnits> units;
@@ -65,7 +77,57 @@ Status Core::Restore() {
   return absl::OkStatus();
 }
 
-LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row) {
+// A machine may start before it knows the time.
+bool Core::DoubtsClock(const std::vector<StoredJob>& live, const std::map<std::string, TenantUse>& uses) {
+  int64_t newest = 0;
+  for (const StoredJob& row : live) {
+    newest = std::max(newest, NewestTime(row.job()));
+  }
+  JobFilter last;
+  last.count_max = 1;
+  for (const auto& [tenant, use] : uses) {
+    const StatusOr<std::vector<StoredJob>> rows = options_.jobs->database().List(tenant, last);
+    newest = rows.ok() && !rows->empty() ? std::max(newest, NewestTime(rows->front().job())) : newest;
+  }
+  const Duration off(options_.clock->WallNs() - newest);
+  if (newest == 0 || (off >= -kClockOffMax && off <= kClockOffMax)) {
+    return false;
+  }
+  LogWarning(
+      "The clock is far from the newest time in the job store; deadlines that have passed by it are looked at "
+      "again before they end a job",
+      {{"seconds", std::to_string(off.count() / 1'000'000'000)},
+       {"wait_seconds", std::to_string(kLookAgain / std::chrono::seconds(1))}});
+  return true;
+}
+
+Time Core::RestoredDeadline(const LiveJob& job) const {
+  const v1::Job& shown = job.row.job();
+  if (shown.deadline_unix_ns() == 0) {
+    return kNever;
+  }
+  const Duration most = std::max(Duration(shown.deadline_unix_ns() - shown.created_unix_ns()), Duration{0});
+  return options_.clock->Now() +
+         std::clamp(Duration(shown.deadline_unix_ns() - options_.clock->WallNs()), Duration{0}, most);
+}
+
+// Until then it does not start: a job whose deadline has passed must not.
+void Core::LookAtDeadlineAgain(CoreScope& scope, const LiveJobRef& job) {
+  const Time then = options_.clock->Now() + kLookAgain;
+  job->not_before = std::max(job->not_before, then);
+  job->deadline_timer = AddTimer(scope, then, [this, job](CoreScope& inner) {
+    job->deadline_timer = {kNever, 0};
+    job->deadline = RestoredDeadline(*job);
+    if (job->deadline <= options_.clock->Now()) {
+      job->is_late = true;
+    } else {
+      SetDeadline(inner, job);
+    }
+    Settle(inner, job);
+  });
+}
+
+LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock) {
   auto job = std::make_shared<LiveJob>();
   const auto found = tenants_.find(row.tenant());
   job->tenant = found != tenants_.end() ? found->second : AddTenant(scope, row.tenant());
@@ -82,9 +144,8 @@ LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row) {
     return std::clamp(Duration(unix_ns - wall), Duration{0}, most);
   };
   const Duration age = std::clamp(Duration(wall - shown.created_unix_ns()), Duration{0}, Duration(now));
-  const Duration deadline = std::max(Duration(shown.deadline_unix_ns() - shown.created_unix_ns()), Duration{0});
   job->received = now - age;
-  job->deadline = shown.deadline_unix_ns() == 0 ? kNever : now + until(shown.deadline_unix_ns(), deadline);
+  job->deadline = RestoredDeadline(*job);
   job->not_before = now + (shown.not_before_unix_ns() == 0
                                ? Duration{0}
                                : until(shown.not_before_unix_ns(),
@@ -93,7 +154,9 @@ LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row) {
   SetWaiting(*job, !is_running);
   SetRunning(*job, is_running);
   JoinArray(job, /*is_new=*/false);
-  if (job->deadline <= now) {
+  if (job->deadline <= now && doubts_clock) {
+    LookAtDeadlineAgain(scope, job);
+  } else if (job->deadline <= now) {
     job->is_late = true;
   } else {
     SetDeadline(scope, job);

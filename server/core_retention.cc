@@ -34,7 +34,17 @@ void Core::ScheduleRetention(CoreScope& scope, Duration after) {
 }
 
 // On the store's thread, without the mutex. Answers how many writes there are to do at once.
-size_t Core::Retain(const RetentionLimits& limits) {
+size_t Core::Retain(RetentionLimits limits) {
+  const int64_t now = options_.clock->WallNs();  // Before the look: a jump after it changes nothing.
+  if (const std::optional<Duration> by = clock_watch_.Look(); by.has_value()) {
+    LogWarning(
+        "The clock has jumped: until it has gone on steadily for as long as finished jobs and keys are kept, none "
+        "of those that were there is dropped for its age",
+        {{"seconds", std::to_string(by->count() / 1'000'000'000)}});
+  }
+  for (uint64_t* age_ms : {&limits.kept_ms, &limits.key_ms}) {
+    *age_ms = clock_watch_.Believes(*age_ms) ? *age_ms : UINT64_MAX;
+  }
   if (!options_.jobs->Health().accepts_writes) {
     return 0;  // What was asked for still waits; more of it would wait as well.
   }
@@ -43,8 +53,7 @@ size_t Core::Retain(const RetentionLimits& limits) {
     const auto found = tenants_.find(std::string(tenant));
     return found != tenants_.end() && found->second->dependencies.IsWaitedFor(std::string(id));
   };
-  StatusOr<std::vector<JobWrite>> writes =
-      PlanRetention(options_.jobs->database(), limits, options_.clock->WallNs(), kWritesMax, is_needed);
+  StatusOr<std::vector<JobWrite>> writes = PlanRetention(options_.jobs->database(), limits, now, kWritesMax, is_needed);
   if (const Status planned = HPVMD_FAILPOINT("core.retention.plan"); !planned.ok()) {
     writes = planned;
   }

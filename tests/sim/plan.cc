@@ -160,6 +160,9 @@ Plan DrawPlan(uint64_t seed) {
   DrawDaemonFaults(rng, plan);
   DrawWork(rng, plan);
   DrawConfig(rng, plan);
+  if (plan.jump_every > Duration{0} && Chance(rng, 500)) {
+    plan.jump_years = static_cast<uint32_t>(Between(rng, 1, 10));
+  }
   return plan;
 }
 
@@ -173,6 +176,7 @@ std::string Plan::Describe() const {
   add("tenants", tenants);
   add("clients", clients_per_tenant);
   add("actions", actions_per_client);
+  add("jump_years", jump_years);
   for (const auto& [name, value] :
        std::initializer_list<std::pair<std::string_view, uint64_t>>{{"lose", lose},
                                                                     {"duplicate", duplicate},

@@ -39,6 +39,7 @@ struct Plan {
   uint32_t hard_stop = 0;       // Of drains: cut short.
   // Wall clock.
   Duration jump_every{0}, jump_max{0};
+  uint32_t jump_years = 0;  // Not 0: jumps are from an hour to so many years, instead.
 
   // What clients do, as weights.
   uint32_t submit = 40, arrays = 5, after = 10, cancel = 10, read = 20, list = 4, watch = 4, fetch = 5, buffers = 5,

@@ -205,7 +205,7 @@ bool StoreModel::Insert(const InsertJobs& insert, const WriteResult* result) {
       }
       return false;
     }
-    keys_[key] = {insert.jobs.front().job().id(), insert.jobs.front().job().created_unix_ns()};
+    keys_[key] = {insert.jobs.front().job().id(), insert.jobs.front().job().created_unix_ns(), context_.clock.Now()};
   }
   for (size_t i = 0; i < insert.jobs.size(); ++i) {
     Row row = RowOf(insert.jobs[i]);
@@ -304,6 +304,7 @@ bool StoreModel::Drop(const DropJob& drop) {
   if (IsLive(found->second)) {
     return false;
   }
+  CheckEarly(found->second, drop.forget);
   if (drop.forget) {
     if (forgotten_.insert(drop.id).second) {
       Gone& gone = gone_[{found->second.token, found->second.index}];
@@ -318,6 +319,25 @@ bool StoreModel::Drop(const DropJob& drop) {
     found->second.stored_bytes = kUnknownBytes;
   }
   return true;
+}
+
+// Whatever the wall clock says: within a day finished jobs go only to make room for others.
+void StoreModel::CheckEarly(const Row& row, bool forget) {
+  if (!judges_ || context_.clock.Now() - row.changed >= Duration(kDayNs)) {
+    return;
+  }
+  uint64_t finished = 0, bytes = 0;
+  for (const auto& [id, other] : rows_) {
+    if (other.tenant == row.tenant && !IsLive(other)) {
+      ++finished;
+      bytes += other.stored_bytes == kUnknownBytes ? 0 : other.stored_bytes;
+    }
+  }
+  const Config& config = context_.plan.config;
+  context_.Check(forget ? finished > config.jobs_kept_max : bytes > config.jobs_kept_bytes_max, "retention", [&] {
+    return "A job was dropped early, of " + std::to_string(finished) + " with " + std::to_string(bytes) +
+           " bytes: " + Describe(row) + ".";
+  });
 }
 
 void StoreModel::CheckUnused(const JobWrite& write, const WriteResult& result) {
@@ -339,11 +359,10 @@ void StoreModel::CheckUnused(const JobWrite& write, const WriteResult& result) {
 }
 
 void StoreModel::Forget(const ForgetKeys& forget) {
-  context_.Check(forget.before_unix_ns <= context_.clock.WallNs() - kDayNs + 1'000'000'000 ||
-                     context_.plan.jump_every > Duration{0},
-                 "idempotency", [&] { return std::string("Keys are forgotten within a day."); });
   for (auto at = keys_.begin(); at != keys_.end();) {
     const bool goes = at->second.created_unix_ns < forget.before_unix_ns && rows_.count(at->second.job_id) == 0;
+    context_.Check(!goes || !judges_ || context_.clock.Now() - at->second.inserted >= Duration(kDayNs), "idempotency",
+                   [&] { return "The key \"" + at->first.second + "\" is forgotten within a day."; });
     at = goes ? keys_.erase(at) : std::next(at);
   }
 }

@@ -89,6 +89,7 @@ class StoreModel {
   struct Key {
     std::string job_id;
     int64_t created_unix_ns = 0;
+    Time inserted{0};  // By the world's clock, which does not jump.
   };
 
   struct State {
@@ -102,6 +103,7 @@ class StoreModel {
   bool Insert(const InsertJobs& insert, const WriteResult* result);
   bool Change(const ChangeJob& change);
   bool Drop(const DropJob& drop);
+  void CheckEarly(const Row& row, bool forget);
   void Forget(const ForgetKeys& forget);
   void CheckChange(const Row& before, const Row& after);
   std::string DescribeWrite(const JobWrite& write) const;

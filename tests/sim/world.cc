@@ -505,6 +505,17 @@ void World::Reload() {
 }
 
 void World::JumpWall() {
+  if (context_.plan.jump_years != 0) {
+    // From an hour to years off the right time, either way, or back to it; steps of all sizes are as likely.
+    const int64_t most_ns = int64_t{context_.plan.jump_years} * 365 * 86'400'000'000'000;
+    const int64_t off_ns = std::min(most_ns, 3'600'000'000'000 << rng_.Below(17));
+    const uint64_t way = rng_.Below(3);
+    const int64_t by_ns = (way == 0 ? 0 : way == 1 ? off_ns : -off_ns) - wall_off_ns_;
+    context_.trace.Add("world", "the wall clock jumps by " + std::to_string(by_ns / 1'000'000) + " ms");
+    context_.clock.JumpWall(by_ns);
+    wall_off_ns_ += by_ns;
+    return;
+  }
   const auto max_ms = static_cast<uint64_t>(context_.plan.jump_max.count()) / 1'000'000;
   const auto ms = static_cast<int64_t>(rng_.Below(2 * max_ms + 1)) - static_cast<int64_t>(max_ms);
   context_.trace.Add("world", "the wall clock jumps by " + std::to_string(ms) + " ms");

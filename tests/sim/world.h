@@ -72,6 +72,7 @@ class World {
   SeededRng rng_;
   bool start_pending_ = false, is_draining_ = false;
   uint64_t starts_ = 0, steps_ = 0;
+  int64_t wall_off_ns_ = 0;   // What the wall clock is ahead of the right time, in worlds with large jumps.
   Time looked_{0}, busy_{0};  // For CheckProgress: the last look, and when all was well last.
 };
 

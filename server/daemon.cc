@@ -115,6 +115,10 @@ Status Daemon::Open(DaemonOptions& options) {
   const Config& config = options.config;
   HPVMD_ASSIGN_OR_RETURN(const std::vector<ListenAddress> addresses, ParseListen(config.server_listen));
   HPVMD_ASSIGN_OR_RETURN(folder_, StateFolder::Open(config.server_state_dir));
+  if (folder_->tightened() > 0) {
+    LogWarning("Others could read parts of the state folder; their modes were tightened",
+               {{"count", std::to_string(folder_->tightened())}, {"state", folder_->path()}});
+  }
   HPVMD_ASSIGN_OR_RETURN(observation_, Observation::Start(config, RealClock(), SystemRng()));
   HPVMD_ASSIGN_OR_RETURN(const StateFolder::Leftovers leftovers, folder_->EndLeftovers());
   if (leftovers.processes + leftovers.files > 0) {

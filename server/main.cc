@@ -15,7 +15,9 @@
 #include "absl/synchronization/mutex.h"
 #include <CLI/CLI.hpp>
 
+#include "base/disk.h"
 #include "base/failpoint.h"
+#include "server/audit/audit_log.h"
 #include "server/check_files.h"
 #include "server/daemon.h"
 #include "server/identity/identity.h"
@@ -34,7 +36,7 @@ constexpr int kBrokenSignal = SIGUSR1;
 
 struct Arguments {
   std::string config, listen, state, devices, backup, token_tenant, token_role = "user";
-  bool dev = false, check = false, check_jobs = false;
+  bool dev = false, check = false, check_jobs = false, revoke_all = false;
 };
 
 int Fail(int code, const std::string& text) {
@@ -209,12 +211,30 @@ int BackUp(const Config& config, const std::string& target) {
   if (const Status identity = BackUpIdentity(config.server_state_dir, target); !identity.ok()) {
     return Fail(kExitFailed, Message(identity));
   }
+  const StatusOr<uint64_t> audit = BackUpAudit(RealDisk(), config.server_state_dir, target);
+  if (!audit.ok()) {
+    return Fail(kExitFailed, Message(audit.status()));
+  }
   for (const std::string& note : backup->notes) {
     std::printf("%s\n", note.c_str());
   }
   std::printf("\"%s\" holds %llu jobs and %llu files of theirs (%llu bytes).\n", target.c_str(),
               static_cast<unsigned long long>(backup->jobs), static_cast<unsigned long long>(backup->blobs),
               static_cast<unsigned long long>(backup->blob_bytes));
+  std::printf(
+      "With tenants and tokens, and %llu files of the audit. Not in it: the configuration, TLS files, and compiled "
+      "kernels, which are made anew. Tokens that are revoked from now on are valid in it.\n",
+      static_cast<unsigned long long>(*audit));
+  return kExitOk;
+}
+
+int RevokeAllTokens(const Config& config) {
+  const StatusOr<uint64_t> revoked = RevokeAllTokensOffline(config);
+  if (!revoked.ok()) {
+    return Fail(kExitFailed, Message(revoked.status()));
+  }
+  std::printf("%llu tokens of \"%s\" were revoked.\n", static_cast<unsigned long long>(*revoked),
+              config.server_state_dir.c_str());
   return kExitOk;
 }
 
@@ -266,9 +286,10 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_flag("--check-config", arguments.check,
                "Check the configuration, and the files, folders and programs that it names, and exit; a daemon may be "
                "running");
-  app.add_option("--backup", arguments.backup,
-                 "Copy the jobs, tenants and tokens of the state folder into a new folder and exit; a daemon may be "
-                 "running on it")
+  app.add_option(
+         "--backup", arguments.backup,
+         "Copy the jobs, tenants, tokens and audit of the state folder into a new folder and exit; a daemon may be "
+         "running on it")
       ->type_name("DIR");
   app.add_flag("--check-jobs", arguments.check_jobs,
                "Read every job of the state folder, say what is damaged and exit; a daemon may be running on it");
@@ -276,6 +297,9 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
                  "Make a token of this tenant in the state folder of a daemon that does not run, print its secret and "
                  "exit: for the first administrator")
       ->type_name("TENANT");
+  app.add_flag("--revoke-all-tokens", arguments.revoke_all,
+               "Revoke every token in the state folder of a daemon that does not run, and exit: after a backup was "
+               "restored in which tokens are valid that were revoked since");
   app.add_option("--role", arguments.token_role, "Of --create-token: user, operator or admin")
       ->type_name("ROLE")
       ->check(CLI::IsMember({"user", "operator", "admin"}));
@@ -305,6 +329,9 @@ int Main(int argc, char** argv) {
   }
   if (!arguments.token_tenant.empty()) {
     return CreateToken(*config, arguments);
+  }
+  if (arguments.revoke_all) {
+    return RevokeAllTokens(*config);
   }
   if (!arguments.backup.empty()) {
     return BackUp(*config, arguments.backup);

@@ -78,6 +78,31 @@ StatusOr<UniqueFd> TakeLock(const std::string& folder) {
   return lock;
 }
 
+// Takes away what the modes of its files and folders give to others; what cannot be changed stays. Executors' own users
+// pass through the folder, the cache and the scratch folder, whose modes are set elsewhere, and reach nothing else.
+uint64_t TightenModes(const std::string& folder) {
+  uint64_t tightened = 0;
+  const auto tighten = [&tightened](const fs::path& path, mode_t keep) {
+    struct stat info {};
+    if (lstat(path.c_str(), &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) &&
+        (info.st_mode & 0777 & ~keep) != 0 && chmod(path.c_str(), info.st_mode & keep) == 0) {
+      ++tightened;
+    }
+  };
+  tighten(folder, 0711);
+  std::error_code error;
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    paths.push_back(entry.path());
+  }
+  for (const fs::path& path : paths) {
+    if (path.filename() != "cache" && path.filename() != "scratch") {
+      tighten(path, 0700);
+    }
+  }
+  return tightened;
+}
+
 // A record's text: "START BOOT NAME".
 std::string RecordOf(const ProcessFacts& process, const std::string& boot) {
   return std::to_string(process.start_ticks) + " " + boot + " " + process.name + "\n";
@@ -200,7 +225,7 @@ StatusOr<std::unique_ptr<StateFolder>> StateFolder::Open(const std::string& path
   HPVMD_RETURN_IF_ERROR(MakePrivateFolder(path));
   HPVMD_ASSIGN_OR_RETURN(UniqueFd lock, TakeLock(path));
   HPVMD_RETURN_IF_ERROR(MakePrivateFolder(path + kExecutorsName));
-  return std::unique_ptr<StateFolder>(new StateFolder(path, std::move(lock)));
+  return std::unique_ptr<StateFolder>(new StateFolder(path, std::move(lock), TightenModes(path)));
 }
 
 StatusOr<StateFolder::Leftovers> StateFolder::EndLeftovers(Duration within) {

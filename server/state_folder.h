@@ -27,13 +27,15 @@ namespace hpvm {
 // Any thread, but for EndLeftovers.
 class StateFolder {
  public:
-  // Makes the folder (mode 0700) if it is missing, and takes its lock. kFailedPrecondition naming the process that
-  // holds it.
+  // Makes the folder (mode 0700) if it is missing, takes its lock, and takes away what modes give to others.
+  // kFailedPrecondition naming the process that holds the lock.
   static StatusOr<std::unique_ptr<StateFolder>> Open(const std::string& path);
   StateFolder(const StateFolder&) = delete;
   StateFolder& operator=(const StateFolder&) = delete;
 
   const std::string& path() const { return path_; }
+  // Files and folders that others could have read, as after a backup was restored by hand: Open took that away.
+  uint64_t tightened() const { return tightened_; }
 
   struct Leftovers {
     uint64_t processes = 0;  // Ended.
@@ -49,9 +51,11 @@ class StateFolder {
   void Forget(int pid);
 
  private:
-  StateFolder(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  StateFolder(std::string path, UniqueFd lock, uint64_t tightened)
+      : path_(std::move(path)), lock_(std::move(lock)), tightened_(tightened) {}
   const std::string path_;
   const UniqueFd lock_;
+  const uint64_t tightened_;
 };
 
 // A state folder for one daemon's life: /tmp/hpvmd-dev-XXXXXX. Those of daemons that were killed are removed first,

@@ -85,6 +85,31 @@ TEST_F(StateFolderTest, LocksTheFolder) {
   EXPECT_TRUE(StateFolder::Open(path_).ok());
 }
 
+// A backup that was copied back by hand has the modes of whoever copied it.
+TEST_F(StateFolderTest, TightensModes) {
+  for (const char* name : {"jobs.db", "jobs.db-wal", "identity.sqlite", "audit/audit-1.jsonl", "cache/blue/a"}) {
+    Put(name);
+    chmod((path_ + "/" + name).c_str(), 0644);
+  }
+  chmod((path_ + "/audit").c_str(), 0755);
+  chmod((path_ + "/cache").c_str(), 0711);
+  chmod(path_.c_str(), 0777);
+  const auto folder = StateFolder::Open(path_);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_EQ((*folder)->tightened(), 5u);
+  const auto mode = [this](const std::string& name) {
+    struct stat info {};
+    EXPECT_EQ(stat((path_ + name).c_str(), &info), 0) << name;
+    return info.st_mode & 0777;
+  };
+  EXPECT_EQ(mode(""), 0711u);
+  EXPECT_EQ(mode("/jobs.db"), 0600u);
+  EXPECT_EQ(mode("/jobs.db-wal"), 0600u);
+  EXPECT_EQ(mode("/identity.sqlite"), 0600u);
+  EXPECT_EQ(mode("/audit"), 0700u);  // Nobody reaches what lies in it.
+  EXPECT_EQ(mode("/cache"), 0711u);
+}
+
 // What was recorded is ended, stopped or not, with what it started; what was forgotten is not.
 TEST_F(StateFolderTest, EndsRecordedProcesses) {
   auto folder = *StateFolder::Open(path_);

@@ -127,6 +127,29 @@ StatusOr<AuditFiles::Scan> AuditFiles::ScanEnd(const std::string& name, DiskFile
   return ScanFrom(0, name, file);
 }
 
+StatusOr<uint64_t> AuditFiles::Copy(Disk& disk, const std::string& folder, const std::string& to) {
+  HPVMD_ASSIGN_OR_RETURN(const Names names, List(disk, folder));
+  HPVMD_RETURN_IF_ERROR(disk.MakeFolder(to));
+  for (const auto& [first, name] : names) {
+    HPVMD_ASSIGN_OR_RETURN(const auto source, disk.Open(folder + "/" + name, Disk::Mode::kRead));
+    HPVMD_ASSIGN_OR_RETURN(const auto target, disk.Open(to + "/" + name, Disk::Mode::kCreate));
+    uint64_t size = 0, whole = 0;
+    for (std::string bytes(1, ' '); !bytes.empty();) {
+      HPVMD_ASSIGN_OR_RETURN(bytes, ReadRange(*source, size, size + kReadBytes));
+      HPVMD_RETURN_IF_ERROR(target->WriteAt(size, Bytes(bytes)));
+      const size_t end = bytes.rfind('\n');
+      whole = end == std::string::npos ? whole : size + end + 1;
+      size += bytes.size();
+    }
+    if (first == names.rbegin()->first) {
+      HPVMD_RETURN_IF_ERROR(target->Truncate(whole));  // The daemon was writing the next line.
+    }
+    HPVMD_RETURN_IF_ERROR(target->Sync());
+  }
+  HPVMD_RETURN_IF_ERROR(disk.SyncFolder(to));
+  return names.size();
+}
+
 // What was torn is kept for people, behind what was set aside under that number before.
 Status AuditFiles::SetAside(DiskFile& file, uint64_t from, uint64_t to, uint64_t sequence) {
   HPVMD_ASSIGN_OR_RETURN(const auto torn,

@@ -42,6 +42,10 @@ class AuditFiles {
   void Rotate() { file_.reset(); }
   uint64_t file_bytes() const { return file_ == nullptr ? 0 : bytes_; }
 
+  // Copies what there is at this moment into the folder `to`, which is made: whole lines of the last file, the others
+  // as they are. Returns how many files there were. The daemon may go on writing.
+  static StatusOr<uint64_t> Copy(Disk& disk, const std::string& folder, const std::string& to);
+
   // Lines numbered `from` to `to`, and those that are none. See AuditLog::Read.
   static Status Read(Disk& disk, const std::string& folder, uint64_t from, uint64_t to,
                      const std::function<bool(std::string_view line)>& each);

@@ -344,6 +344,16 @@ StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(Disk& disk, std::string folder,
   return log;
 }
 
+StatusOr<uint64_t> BackUpAudit(Disk& disk, const std::string& state, const std::string& to) {
+  const std::string from = state + "/audit";
+  if (const auto there = disk.List(from); absl::IsNotFound(there.status())) {
+    return 0;
+  }
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t files, AuditFiles::Copy(disk, from, to + "/audit"));
+  HPVMD_RETURN_IF_ERROR(disk.SyncFolder(to));
+  return files;
+}
+
 AuditLog& NoAuditLog() {
   static auto* const log = new NoLog();  // Never destroyed.
   return *log;

@@ -56,6 +56,9 @@ class AuditLog {
 // record once there is room. Disk and clock outlive the log; its destructor writes what waits.
 StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(Disk& disk, std::string folder, uint64_t file_bytes_max,
                                                  const Clock& clock);
+// Copies the files of STATE/audit, as they are at one moment, to TO/audit; a daemon may be running on them. Returns how
+// many there were; nothing is done when there is no audit.
+StatusOr<uint64_t> BackUpAudit(Disk& disk, const std::string& state, const std::string& to);
 // Keeps nothing.
 AuditLog& NoAuditLog();
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/audit/audit_files.h"
 #include "server/audit/audit_observer.h"
 #include "server/testing/sim_disk.h"
 
@@ -163,6 +164,38 @@ TEST_F(AuditLogTest, FilesRotateAndTheChainGoesOn) {
   const std::vector<std::string> lines = Lines(41);
   ASSERT_EQ(lines.size(), 50u);
   EXPECT_EQ(ParseAuditLine(lines[0])->sequence, 41u);
+}
+
+// Beside the daemon: the copy is the same chain, without the line that is being written.
+TEST_F(AuditLogTest, BacksUpWholeLines) {
+  disk_.AddFolder("/backup");
+  EXPECT_EQ(BackUpAudit(disk_, "/nowhere", "/backup").value(), 0u);
+  Open(2'000);
+  for (int i = 0; i < 6; ++i) {
+    Add(5);
+    ASSERT_TRUE(log_->Flush().ok());
+  }
+  const std::vector<std::string> files = Files();
+  ASSERT_GT(files.size(), 2u);
+  const AuditHead head = Verified();
+  {
+    // Names sort by number: those of a few records have as many digits.
+    std::string last;
+    for (const std::string& name : files) {
+      last = AuditFileFirst(name).value_or(0) > AuditFileFirst(last).value_or(0) ? name : last;
+    }
+    auto file = disk_.Open(std::string(kFolder) + "/" + last, Disk::Mode::kReadWrite);
+    const std::string torn = "{\"seq\":31,";
+    ASSERT_TRUE((*file)->WriteAt(*(*file)->Size(), {reinterpret_cast<const uint8_t*>(torn.data()), torn.size()}).ok());
+  }
+  EXPECT_EQ(BackUpAudit(disk_, "/state", "/backup").value(), files.size());
+  AuditVerifier verifier;
+  ASSERT_TRUE(AuditFiles::Read(disk_, "/backup/audit", 0, UINT64_MAX, [&](std::string_view line) {
+                EXPECT_TRUE(verifier.Push(line).ok()) << line;
+                return true;
+              }).ok());
+  EXPECT_EQ(verifier.head().last, head.last);
+  EXPECT_EQ(verifier.head().hash, head.hash);
 }
 
 TEST_F(AuditLogTest, ReadingStopsWhenAsked) {

@@ -24,6 +24,18 @@ StatusOr<Role> RoleNamed(const std::string& name) {
   return InvalidArgument("The role (\"" + name.substr(0, 40) + "\") is none of user, operator and admin.");
 }
 
+// Says in the audit what was done without a daemon.
+Status NoteOffline(const Config& config, const StateFolder& folder, AuditRecord record) {
+  if (!config.audit_enabled) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<AuditLog> audit,
+                         OpenAuditLog(RealDisk(), folder.path() + "/audit", config.audit_file_bytes_max, RealClock()));
+  record.verdict = "ok";
+  audit->Append(std::move(record));
+  return audit->Flush();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Identity>> Identity::Open(const Config& config, const std::string& folder, const Clock& clock,
@@ -67,20 +79,42 @@ StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std
                          Identity::Open(config, folder->path(), RealClock(), SystemRng()));
   HPVMD_RETURN_IF_ERROR(identity->directory().EnsureTenant(tenant));
   HPVMD_ASSIGN_OR_RETURN(Directory::NewToken made, identity->directory().CreateToken(wish));
-  if (config.audit_enabled) {
-    HPVMD_ASSIGN_OR_RETURN(
-        const std::unique_ptr<AuditLog> audit,
-        OpenAuditLog(RealDisk(), folder->path() + "/audit", config.audit_file_bytes_max, RealClock()));
-    audit->Append({.who = wish.created_by,
-                   .peer = "",
-                   .tenant = tenant,
-                   .method = "hpvmd --create-token",
-                   .object = made.token.id(),
-                   .verdict = "ok",
-                   .detail = "Role " + role + "."});
-    HPVMD_RETURN_IF_ERROR(audit->Flush());
-  }
+  HPVMD_RETURN_IF_ERROR(NoteOffline(config, *folder,
+                                    {.who = wish.created_by,
+                                     .peer = "",
+                                     .tenant = tenant,
+                                     .method = "hpvmd --create-token",
+                                     .object = made.token.id(),
+                                     .verdict = "",
+                                     .detail = "Role " + role + "."}));
   return made;
+}
+
+StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config) {
+  // A wrong folder must not become one without tokens.
+  HPVMD_RETURN_IF_ERROR(RealDisk().Open(config.server_state_dir + "/identity.sqlite", Disk::Mode::kRead).status());
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<StateFolder> folder, StateFolder::Open(config.server_state_dir));
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Identity> identity,
+                         Identity::Open(config, folder->path(), RealClock(), SystemRng()));
+  Directory& directory = identity->directory();
+  uint64_t revoked = 0;
+  for (const TenantRecordRef& tenant : directory.ListTenants("", SIZE_MAX)) {
+    for (const v1::Token& token : directory.ListTokens(tenant->name())) {
+      if (token.revoked_unix_ns() == 0) {
+        HPVMD_RETURN_IF_ERROR(directory.RevokeToken(token.id()));
+        ++revoked;
+      }
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(NoteOffline(config, *folder,
+                                    {.who = "uid " + std::to_string(getuid()) + " (hpvmd --revoke-all-tokens)",
+                                     .peer = "",
+                                     .tenant = "",
+                                     .method = "hpvmd --revoke-all-tokens",
+                                     .object = "",
+                                     .verdict = "",
+                                     .detail = std::to_string(revoked) + " tokens were revoked."}));
+  return revoked;
 }
 
 }  // namespace hpvm

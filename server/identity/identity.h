@@ -50,6 +50,10 @@ class Identity {
 StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std::string& tenant,
                                                  const std::string& role);
 
+// Without a daemon, in the state folder of one that does not run: every token that is valid is revoked, as after a
+// backup was restored in which tokens are valid that were revoked since. Returns how many.
+StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config);
+
 }  // namespace hpvm
 
 #endif  // HPVMD_SERVER_IDENTITY_IDENTITY_H_

@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <thread>
@@ -62,6 +64,21 @@ class JobAdminTest : public testing::Test {
   const std::string folder_ = temporary_.path() + "/jobs", to_ = temporary_.path() + "/backup";
   std::unique_ptr<JobStore> store_;
 };
+
+// Rows hold requests and inline inputs: whatever the umask, nobody else reads a copy.
+TEST_F(JobAdminTest, BackupsAreTheOwnersAlone) {
+  Open();
+  Submit("a", {"graph", "input a"});
+  const mode_t mask = umask(0);
+  const auto backup = BackUpJobs(folder_, to_);
+  umask(mask);
+  ASSERT_TRUE(backup.ok()) << backup.status();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(to_)) {
+    struct stat info {};
+    ASSERT_EQ(lstat(entry.path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 077, 0u) << entry.path();
+  }
+}
 
 // Beside a running daemon and after it: the backup opens as a store, with the same jobs and blobs, and is sound.
 TEST_F(JobAdminTest, BacksUpAndRestores) {

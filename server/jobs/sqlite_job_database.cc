@@ -267,6 +267,8 @@ Status SqliteJobDatabase::BackUp(const std::string& path) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.backup.before"));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> source,
                          SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader));
+  // So that the file has mode 0600 whatever the umask; SQLite's log and index take it over.
+  HPVMD_RETURN_IF_ERROR(disk_.Open(temporary, Disk::Mode::kCreate).status());
   HPVMD_RETURN_IF_ERROR(source->CopyTo(temporary, options_.vfs));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> copy, disk_.Open(temporary, Disk::Mode::kReadWrite));
   HPVMD_RETURN_IF_ERROR(copy->Sync());

@@ -486,12 +486,16 @@ class Lives(Tenants):
         for words in (("list",), ("get", first), ("quota",), ("devices",)):
             self.refused(AUTH, ["PERMISSION_DENIED", "disabled", "unpaid since May"], *words, token=token)
         self.assertIn("unpaid since May", self.ok("tenant", "show", "pause"))
+        # Who stopped it looks at what was stopped, and ends it.
+        self.assertIn(first, self.ok("--tenant", "pause", "list"))
+        self.assertIn("unpaid since May", self.ok("--tenant", "pause", "get", first))
+        self.assertIn("CANCELLED", self.ok("--tenant", "pause", "cancel", second).upper())
+        self.refused(AUTH, ["PERMISSION_DENIED", "disabled"], "--tenant", "pause", "retry", second)
         # Its executor ends, its jobs stay.
         time.sleep(1)
         self.ok("tenant", "enable", "pause")
         self.await_state(first, "RUNNING", token=token)
         self.ok("cancel", first, token=token)
-        self.ok("wait", second, token=token)
         self.assertIn("enabled", self.ok("tenant", "list"))
 
     def test_neighbours_do_not_see_each_other(self):
@@ -629,6 +633,9 @@ class Tls(Tenants):
                      server=tcp)
         self.refused(USAGE, "needs its private key", "list", *ca, "--cert", self.folder / "client.pem", server=tcp)
         self.refused(USAGE, "Unix socket", "list", *ca)
+        # The environment speaks for TCP; it may stand there for another server.
+        files = {"HPVM_CA": f"{self.folder}/ca.pem", "HPVM_CERT": f"{self.folder}/client.pem", "HPVM_KEY": f"{self.folder}/client.key"}
+        self.assertEqual(self.whoami(variables=files)["role"], "admin")
         self.refused(USAGE, "http", "list", *ca, server=f"http://{tcp}")
         with socket.socket() as plain:
             plain.bind(("127.0.0.1", 0))
@@ -700,6 +707,54 @@ class Audit(Tenants):
         self.assertEqual(verdict["first"], 1)
         self.refused(AUTH, "PERMISSION_DENIED", "audit", "list", token=self.token("recorded"))
         self.tamper(verdict)
+
+    def test_backups(self):
+        """Nobody else reads one; the audit is in it; tokens that were revoked since are revoked by one command."""
+        token = self.tenant("kept")
+        backup, config = self.folder / "backup", self.folder / "restored.toml"
+        mask = os.umask(0o022)
+        try:
+            done = subprocess.run([BIN / "hpvmd", "--config", self.server.config, "--backup", backup], capture_output=True, text=True)
+        finally:
+            os.umask(mask)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("Not in it", done.stdout)
+        for path in backup.rglob("*"):
+            self.assertEqual(path.stat().st_mode & 0o077, 0, path)
+        self.assertIn("whole", self.ok("audit", "verify", backup))
+        self.ok("token", "revoke", self.token_id)
+        for path in backup.glob("*.*"):
+            path.chmod(0o644)
+        listen = f"unix:{self.folder}/restored.sock"
+        config.write_text(self.server.config.read_text().replace(str(self.server.state), str(backup)).replace(self.server.socket, listen[5:])
+                          .replace(f", {self.server.tcp}", ""))
+
+        def restored(*arguments):
+            with (self.folder / "restored.log").open("ab") as log:
+                daemon = subprocess.Popen([BIN / "hpvmd", "--config", config], stderr=log, stdout=log)
+            try:
+                while not pathlib.Path(listen[5:]).exists():
+                    self.assertIsNone(daemon.poll(), (self.folder / "restored.log").read_text())
+                    time.sleep(0.05)
+                return self.server.ctl(*arguments, server=listen, token=token)
+            finally:
+                daemon.terminate()
+                daemon.wait(60)
+
+        self.assertEqual(restored("whoami").returncode, OK)  # As it was when the backup was made.
+        for path in backup.glob("*.*"):
+            self.assertEqual(path.stat().st_mode & 0o077, 0, path)
+        self.assertIn("modes were tightened", (self.folder / "restored.log").read_text())
+        done = subprocess.run([BIN / "hpvmd", "--config", config, "--revoke-all-tokens"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertRegex(done.stdout, r"^[1-9]\d* tokens")
+        refused = restored("whoami")
+        self.assertEqual(refused.returncode, AUTH, refused.stdout)
+        self.assertIn("revoked", refused.stderr)
+        self.assertIn("--revoke-all-tokens", "".join(path.read_text() for path in (backup / "audit").glob("audit-*")))
+        done = subprocess.run([BIN / "hpvmd", "--state", self.folder / "none", "--revoke-all-tokens"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, FAILED, done.stdout)
+        self.assertFalse((self.folder / "none").exists())
 
     def tamper(self, verdict):
         """On a copy of the state folder, without the server."""

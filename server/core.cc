@@ -71,10 +71,11 @@ void Core::SetConfig(Config config) {
   Tick(scope, {});   // More may run now.
 }
 
-StatusOr<TenantRef> Core::FindTenant(std::string_view name) {
+StatusOr<TenantRef> Core::FindTenant(std::string_view name, bool also_disabled) {
   CoreScope scope(*this);
   if (const auto found = tenants_.find(std::string(name)); found != tenants_.end()) {
-    HPVMD_RETURN_IF_ERROR(RefuseTenant(*found->second));
+    const Tenant& tenant = *found->second;
+    HPVMD_RETURN_IF_ERROR(also_disabled && tenant.is_known ? absl::OkStatus() : RefuseTenant(tenant));
     return found->second;
   }
   if (!IsTenantName(name)) {
@@ -82,7 +83,7 @@ StatusOr<TenantRef> Core::FindTenant(std::string_view name) {
                            "\") is not 1 to 63 characters of a-z, 0-9, - and _ that start with a letter.");
   }
   const TenantPolicyRef policy = options_.policies->Find(name, *config_);
-  if (policy == nullptr || policy->disabled) {
+  if (policy == nullptr || (policy->disabled && !also_disabled)) {
     return RefusalOf(name, policy.get());
   }
   if (tenants_.size() >= config_->tenants_max) {

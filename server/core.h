@@ -95,8 +95,8 @@ class Core {
   Observer& observer() { return *options_.observer; }
 
   // The tenant of that name, made on first use when the policies know it. kNotFound, kPermissionDenied when it is
-  // disabled, kResourceExhausted at tenants.max.
-  StatusOr<TenantRef> FindTenant(std::string_view name);
+  // disabled and the call is not for `also_disabled`, kResourceExhausted at tenants.max.
+  StatusOr<TenantRef> FindTenant(std::string_view name, bool also_disabled = false);
 
   // --- Policies and quotas (core_quota.cc) ---
   // The policies say something else of that tenant from now on.

@@ -229,6 +229,7 @@ TEST_F(QuotaTest, Disabled) {
   EXPECT_EQ((*run)->outcome.status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(Message((*run)->outcome.status), "The tenant \"ann\" is disabled: the bill is open.");
   EXPECT_EQ(core_->FindTenant("ann").status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(core_->FindTenant("ann", /*also_disabled=*/true).ok());
   EXPECT_EQ(State(job), "ACCEPTED");
   EXPECT_EQ(Row(job).attempts_spent(), 0u);
   EXPECT_EQ(Job(job).waits_for(), "Waits until the tenant is enabled again: the bill is open.");

@@ -47,8 +47,8 @@ struct Commands {
 void AddCredentialOptions(CLI::App& app, Globals& globals);
 // Whether a secret stands on the command line; says what is wrong about that.
 bool HasSecretOption(int argc, char** argv);
-// With what the environment has. Once: takes secrets out of the environment.
-Credentials CredentialsOf(const Globals& globals);
+// For that endpoint, with what the environment has. Once: takes secrets out of the environment.
+Credentials CredentialsOf(const Globals& globals, std::string_view endpoint);
 // For options that mean nothing when empty: what an unset variable of a script leaves of them must not be taken for
 // their absence.
 std::string RefuseEmpty(std::string& word);

@@ -30,8 +30,15 @@ void WarnOfReaders(const std::string& path) {
   }
 }
 
-void AddFile(CLI::App& app, const char* name, std::string& file, const char* variable, const char* description) {
-  app.add_option(name, file, description)->envname(variable)->check(CLI::Validator(RefuseEmpty, ""));
+void AddFile(CLI::App& app, const char* name, std::string& file, const char* variable, const std::string& description) {
+  app.add_option(name, file, description + " (or $" + variable + ")")->check(CLI::Validator(RefuseEmpty, ""));
+}
+
+// What the option says, else the variable where it may speak: files of TLS that stand in the environment for some other
+// server are none of a Unix socket's business.
+std::string FileOf(const std::string& option, const char* variable, bool is_unix) {
+  const std::string value = TakeVariable(variable);
+  return option.empty() && !is_unix ? value : option;
 }
 
 }  // namespace
@@ -63,7 +70,7 @@ void AddCredentialOptions(CLI::App& app, Globals& globals) {
           "What the server's certificate is made for, when that is not the address's host");
 }
 
-Credentials CredentialsOf(const Globals& globals) {
+Credentials CredentialsOf(const Globals& globals, std::string_view endpoint) {
   Credentials credentials;
   const std::string token = TakeVariable("HPVM_TOKEN"), token_file = TakeVariable("HPVM_TOKEN_FILE");
   if (!globals.token_file.empty()) {
@@ -76,10 +83,11 @@ Credentials CredentialsOf(const Globals& globals) {
   if (!credentials.token_file.empty()) {
     WarnOfReaders(credentials.token_file);
   }
-  credentials.ca_file = globals.ca_file;
-  credentials.certificate_file = globals.certificate_file;
-  credentials.key_file = globals.key_file;
-  credentials.server_name = globals.server_name;
+  const bool is_unix = endpoint.starts_with("unix:");
+  credentials.ca_file = FileOf(globals.ca_file, "HPVM_CA", is_unix);
+  credentials.certificate_file = FileOf(globals.certificate_file, "HPVM_CERT", is_unix);
+  credentials.key_file = FileOf(globals.key_file, "HPVM_KEY", is_unix);
+  credentials.server_name = FileOf(globals.server_name, "HPVM_SERVER_NAME", is_unix);
   return credentials;
 }
 

@@ -153,6 +153,15 @@ Status Logs(const Globals& globals, const Options& options, ExitCode* /*code*/) 
 }
 
 Status Cancel(const Globals& globals, const Options& options, ExitCode* /*code*/) {
+  // `hpvmctl cancel $(hpvmctl list --state live -o name)` when nothing is live: then all is done.
+  if (options.ids.empty()) {
+    fputs("hpvmctl: no job was named, so none is cancelled; `hpvmctl list --state live` lists those that can be.\n",
+          stderr);
+    if (globals.format == Format::kJson) {
+      PrintJobs({}, globals.format);
+    }
+    return absl::OkStatus();
+  }
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   std::vector<v1::Job> jobs;
   for (const std::string& id : options.ids) {
@@ -230,8 +239,8 @@ class JobCommands {
     return *command;
   }
 
-  static void AddIds(CLI::App& command, Options& options, const char* what) {
-    command.add_option("job", options.ids, what)->required();
+  static void AddIds(CLI::App& command, Options& options, const char* what, bool required = true) {
+    command.add_option("job", options.ids, what)->required(required);
   }
 
  private:
@@ -277,8 +286,10 @@ void AddAll(Commands commands, CLI::App& parent) {
       ->check(CLI::Validator(RefuseEmpty, ""));
   CLI::App& cancel = jobs.Command("cancel", "Cancel jobs; their final states tell what became of them",
                                   "  hpvmctl cancel job-0193…\n"
-                                  "  hpvmctl cancel array-0193…");
-  JobCommands::AddIds(cancel, *jobs.Add(cancel, Cancel), "Ids of jobs or arrays");
+                                  "  hpvmctl cancel array-0193…\n"
+                                  "  hpvmctl cancel $(hpvmctl list --state live -o name)");
+  JobCommands::AddIds(cancel, *jobs.Add(cancel, Cancel), "Ids of jobs or arrays; of none nothing is cancelled",
+                      /*required=*/false);
   CLI::App& logs = jobs.Command("logs", "What the kernels of a job that has ended printed",
                                 "  hpvmctl logs job-0193…\n"
                                 "  hpvmctl logs -f job-0193…");

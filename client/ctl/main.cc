@@ -41,7 +41,7 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
   ClientOptions options;
   options.endpoint = server.empty() ? DefaultEndpoint() : server;
   options.tenant = tenant;
-  options.credentials = CredentialsOf(*this);
+  options.credentials = CredentialsOf(*this, options.endpoint);
   options.connect_timeout = Duration(static_cast<int64_t>(connect_seconds * 1e9));
   StatusOr<Duration> outage = ParseDuration(patience);
   if (!outage.ok()) {

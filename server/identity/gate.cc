@@ -42,6 +42,12 @@ void ReadTls(const grpc::CallbackServerContext& context, CallFacts* facts) {
   }
 }
 
+// Administrators enable what was disabled, also their own; they look at what they stopped, and end its jobs.
+bool ReachesDisabled(const Principal& caller, const MethodFacts& method) {
+  return caller.role >= Role::kAdmin && (method.path.starts_with("/hpvm.v1.Admin/") || method.change == Change::kNone ||
+                                         method.path == "/hpvm.v1.Hpvm/CancelJob");
+}
+
 Status Denied(std::string_view message) { return MakeStatus(absl::StatusCode::kPermissionDenied, message); }
 
 }  // namespace
@@ -110,9 +116,7 @@ Status Gate::Check(const CallFacts& facts, const MethodFacts& method, const Conf
                   caller.principal.who + ") has the role " + std::string(NameOf(caller.principal.role)) + ".");
   }
   HPVMD_ASSIGN_OR_RETURN(caller.tenant, authenticator_.ActsFor(caller.principal, facts, config));
-  // Administrators enable what was disabled, also their own.
-  const bool is_administration = method.path.starts_with("/hpvm.v1.Admin/");
-  if (!is_administration || caller.principal.role < Role::kAdmin) {
+  if (!ReachesDisabled(caller.principal, method)) {
     const TenantRecordRef record = directory_.FindTenant(caller.tenant);
     if (record != nullptr && record->disabled()) {
       return Denied("The tenant \"" + caller.tenant + "\" is disabled" +
@@ -125,7 +129,7 @@ Status Gate::Check(const CallFacts& facts, const MethodFacts& method, const Conf
 StatusOr<Gate::Entry> Gate::Enter(const grpc::CallbackServerContext& context, const MethodFacts& method,
                                   uint64_t request_bytes) {
   HPVMD_ASSIGN_OR_RETURN(Caller caller, Identify(context, method));
-  StatusOr<TenantRef> tenant = core_.FindTenant(caller.tenant);
+  StatusOr<TenantRef> tenant = core_.FindTenant(caller.tenant, ReachesDisabled(caller.principal, method));
   if (!tenant.ok()) {
     return tenant.status();
   }

@@ -297,6 +297,11 @@ class Commands(WithDaemon):
         for job in running:
             done = self.ctl("wait", job, code=CANCELLED)
             self.assertIn(f"hpvmctl retry {job}", done.stderr)
+        # The documented `cancel $(list --state live -o name)` when nothing is live.
+        none = self.ctl("cancel")
+        self.assertEqual(none.stdout, "")
+        self.assertIn("no job was named", none.stderr)
+        self.assertEqual(json.loads(self.ctl("-o", "json", "cancel").stdout), json.loads(self.ctl("-o", "json", "list", "--label", "no=ne").stdout))
         again = self.ctl("cancel", queued)
         self.assertIn("had already ended as CANCELLED", again.stderr)
         self.assertIn("NOT_FOUND", self.ctl("cancel", "job-" + "0" * 32, code=USAGE).stderr)

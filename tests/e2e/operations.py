@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -305,6 +306,22 @@ class Names(unittest.TestCase):
         # What needs users or certificates of the machine is run by the tests of tenants.
         elsewhere = DOCUMENT.count("<!-- its parts: tests/e2e/tenants.py -->\n```sh\n")
         self.assertEqual(DOCUMENT.count("```sh\n"), len(BLOCKS) + elsewhere)
+
+    # The command that switches credentials on leaves a file that a daemon takes, with nothing else changed.
+    def test_credentials_are_switched_on(self):
+        command, check = re.search(r"```sh\n(sed .*)\n(hpvmd .*)\nsystemctl restart hpvmd\nhpvmctl tenant create", DOCUMENT).groups()
+        with tempfile.TemporaryDirectory() as folder:
+            config = pathlib.Path(folder) / "hpvmd.toml"
+            shutil.copy(ROOT / "deploy/hpvmd.toml", config)
+            before = tomllib.loads(config.read_text())
+            subprocess.run(["bash", "-c", command.replace("/etc/hpvm/hpvmd.toml", str(config))], check=True)
+            after = tomllib.loads(config.read_text())
+            self.assertEqual((after["auth"].pop("peers"), after["auth"].pop("tokens")), (True, True))
+            self.assertEqual((before["auth"].pop("peers"), before["auth"].pop("tokens")), (False, False))
+            self.assertEqual(before, after)
+            words = shlex.split(check.replace("/etc/hpvm/hpvmd.toml", str(config))) + ["--state", folder]
+            done = subprocess.run([BIN / words[0], *words[1:]], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     # Keys are those of the configuration.
     def test_keys_exist(self):

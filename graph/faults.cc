@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/text_marks.h"
-
 namespace hpvm::graph {
 namespace {
 
@@ -74,7 +72,7 @@ std::string Quoted(std::string_view text) {
     }
     const auto byte = static_cast<uint8_t>(text[i]);
     const size_t length = Utf8Length(text.substr(i));
-    if (length == 0 || byte < 0x20 || byte == 0x7f || MarkAt(text.substr(i)).bytes != 0) {
+    if (length == 0 || byte < 0x20 || byte == 0x7f) {
       AppendHex(out, byte);
       ++i;
       continue;

@@ -15,7 +15,6 @@
 #include <mutex>
 #include <thread>
 
-#include "base/text_marks.h"
 #include "server/log_limit.h"
 
 namespace hpvm {
@@ -280,13 +279,7 @@ std::string EscapeForLog(std::string_view text, size_t bytes_max) {
   while (!text.empty()) {
     const auto c = static_cast<uint8_t>(text[0]);
     size_t length = Utf8Length(text);
-    if (const TextMark mark = MarkAt(text); mark.bytes != 0) {
-      out += "\\u";
-      for (int shift = 12; shift >= 0; shift -= 4) {
-        out += kDigits[mark.code >> shift & 15];
-      }
-      length = mark.bytes;
-    } else if (c == '\n') {
+    if (c == '\n') {
       out += "\\n";
       length = 1;
     } else if (length == 0 || c < 0x20 || c == 0x7f) {

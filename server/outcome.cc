@@ -14,6 +14,8 @@ constexpr size_t kListedBytesMax = 3 * 1024;
 
 // gRPC's libraries take 8 KiB of metadata by default, counted with names and some bytes an entry. The text travels
 // percent-encoded, the details (which repeat the text) as base64.
+constexpr size_t kMetadataBytesMax = 6'656;
+// When that is too little.
 constexpr size_t kEncodedTextBytesMax = 1536;
 constexpr size_t kDetailsBytesMax = 3584;
 constexpr char kShortened[] = "\nThe rest is too long for a failed call; RequestOptions.errors_in_body brings it.";
@@ -107,11 +109,14 @@ v1::Status ToMessage(const Outcome& outcome) {
 
 std::optional<v1::Status> ShortenedForMetadata(const Outcome& outcome) {
   v1::Status message = ToMessage(outcome);
-  const std::string text = CutText(message.message(), kEncodedTextBytesMax);
-  if (text == message.message() && message.ByteSizeLong() <= kDetailsBytesMax) {
+  size_t bytes = outcome.detail.has_value() ? (message.ByteSizeLong() + 2) / 3 * 4 : 0;
+  for (const char c : message.message()) {
+    bytes += EncodedBytes(c);
+  }
+  if (bytes <= kMetadataBytesMax) {
     return std::nullopt;
   }
-  message.set_message(text + kShortened);
+  message.set_message(CutText(message.message(), kEncodedTextBytesMax) + kShortened);
   if (outcome.detail.has_value()) {
     v1::ErrorDetail detail = *outcome.detail;
     CutFindings(detail, kDetailsBytesMax - message.message().size() - 64);

@@ -53,5 +53,15 @@ TEST(MarkAt, KnowsWhatTurnsText) {
   }
 }
 
+TEST(Utf8Bytes, OfWholeCharactersOnly) {
+  for (const char* text : {"a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(Utf8Bytes(text), std::string_view(text).size()) << text;
+  }
+  for (const char* text : {"", "\x80", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80", "\xe2\x82",
+                           "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
+    EXPECT_EQ(Utf8Bytes(text), 0u) << text;
+  }
+}
+
 }  // namespace
 }  // namespace hpvm

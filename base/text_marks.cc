@@ -3,6 +3,27 @@
 
 namespace hpvm {
 
+size_t Utf8Bytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
+  const auto tail = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  const uint8_t a = byte(0);
+  if (a < 0x80) {
+    return text.empty() ? 0 : 1;
+  }
+  if (a >= 0xc2 && a <= 0xdf) {
+    return tail(1) ? 2 : 0;
+  }
+  if (a >= 0xe0 && a <= 0xef) {
+    const bool second = (a != 0xe0 || byte(1) >= 0xa0) && (a != 0xed || byte(1) < 0xa0);
+    return tail(1) && tail(2) && second ? 3 : 0;
+  }
+  if (a >= 0xf0 && a <= 0xf4) {
+    const bool second = (a != 0xf0 || byte(1) >= 0x90) && (a != 0xf4 || byte(1) < 0x90);
+    return tail(1) && tail(2) && tail(3) && second ? 4 : 0;
+  }
+  return 0;
+}
+
 TextMark MarkAt(std::string_view text) {
   const auto at = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   if (at(0) == 0xd8 && at(1) == 0x9c) {

@@ -4,33 +4,13 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text_marks.h"
+
 namespace hpvm::graph {
 namespace {
 
 constexpr size_t kQuotedBytesMax = 80;
 constexpr size_t kNearMissBytesMax = 64;
-
-// Bytes of the well-formed UTF-8 sequence at the start of `text`, 0 when there is none.
-size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
-  const auto tail = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  const uint8_t a = byte(0);
-  if (a < 0x80) {
-    return 1;
-  }
-  if (a >= 0xc2 && a <= 0xdf) {
-    return tail(1) ? 2 : 0;
-  }
-  if (a >= 0xe0 && a <= 0xef) {
-    const bool second = (a != 0xe0 || byte(1) >= 0xa0) && (a != 0xed || byte(1) < 0xa0);
-    return tail(1) && tail(2) && second ? 3 : 0;
-  }
-  if (a >= 0xf0 && a <= 0xf4) {
-    const bool second = (a != 0xf0 || byte(1) >= 0x90) && (a != 0xf4 || byte(1) < 0x90);
-    return tail(1) && tail(2) && tail(3) && second ? 4 : 0;
-  }
-  return 0;
-}
 
 void AppendHex(std::string& text, uint8_t byte) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -71,8 +51,8 @@ std::string Quoted(std::string_view text) {
       break;
     }
     const auto byte = static_cast<uint8_t>(text[i]);
-    const size_t length = Utf8Length(text.substr(i));
-    if (length == 0 || byte < 0x20 || byte == 0x7f) {
+    const size_t length = Utf8Bytes(text.substr(i));
+    if (length == 0 || byte < 0x20 || byte == 0x7f || MarkAt(text.substr(i)).bytes != 0) {
       AppendHex(out, byte);
       ++i;
       continue;

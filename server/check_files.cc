@@ -22,13 +22,13 @@ void Report(Diagnostics* faults, const char* place, std::string message) {
   faults->push_back({Severity::kError, place, std::nullopt, std::move(message)});
 }
 
-// Which kind of thing a path should be.
+// The kind of thing that a path should be.
 enum class Kind { kFile, kFolder };
 
 std::string NameOf(Kind kind) { return kind == Kind::kFile ? "file" : "folder"; }
 
-// What keeps this process from using it with those rights (R_OK ...), as a sentence; empty: nothing. kNotFound tells
-// one that is missing apart.
+// An error, in a sentence, when this process cannot use the path with those rights (R_OK ...). kNotFound: the path is
+// missing.
 Status CheckAccess(const std::string& path, Kind kind, int rights) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of the machine a configuration needs: files that can be read, folders that can be written, programs.
+// Checks what a configuration needs of the machine: files that can be read, folders that can be written, programs.
 #ifndef HPVMD_SERVER_CHECK_FILES_H_
 #define HPVMD_SERVER_CHECK_FILES_H_
 

@@ -535,7 +535,7 @@ class Core {
   std::vector<std::pair<TenantRef, uint64_t>> awaiting_devices_;  // To be spawned, with the executor's epoch.
   std::function<void()> probe_wake_;
 
-  ClockWatch clock_watch_{*options_.clock};  // Of the store's thread, for retention.
+  ClockWatch clock_watch_{*options_.clock};  // For retention; only the store's thread uses it.
   uint64_t lease_ = 0;           // This incarnation's; 0: not restored.
   uint64_t waiting_jobs_ = 0;    // Of all tenants.
   uint64_t running_jobs_ = 0;    // With an attempt: RUNNING on disk.

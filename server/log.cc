@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/text_marks.h"
 #include "server/log_limit.h"
 
 namespace hpvm {
@@ -23,42 +24,12 @@ namespace {
 constexpr size_t kLinesWaitingMax = 2'048;
 constexpr size_t kTextBytesMax = 4'096, kValueBytesMax = 1'024;
 
-// U+061C, U+200E and F, U+2028 to 202E, U+2066 to 2069: what turns the direction of a line, or ends it.
-bool IsLayoutControl(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  if (text.size() >= 2 && byte(0) == 0xd8 && byte(1) == 0x9c) {
-    return true;
-  }
-  if (text.size() < 3 || byte(0) != 0xe2) {
-    return false;
-  }
-  return (byte(1) == 0x80 && (byte(2) == 0x8e || byte(2) == 0x8f || (byte(2) >= 0xa8 && byte(2) <= 0xae))) ||
-         (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
-}
-
-// Bytes of the UTF-8 character at `text`'s start; 0 when it is none, or none to be shown.
-size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const size_t length = byte(0) < 0x80                      ? 1
-                        : byte(0) >= 0xf0 && byte(0) < 0xf5 ? 4
-                        : byte(0) >= 0xe0 && byte(0) < 0xf0 ? 3
-                        : byte(0) >= 0xc2 && byte(0) < 0xe0 ? 2
-                                                            : 0;
-  if (length == 0 || length > text.size()) {
-    return 0;
-  }
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) {
-      return 0;
-    }
-  }
-  // Longer forms than needed, surrogates, and beyond U+10FFFF.
-  if ((byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xed && byte(1) >= 0xa0) ||
-      (byte(0) == 0xf0 && byte(1) < 0x90) || (byte(0) == 0xf4 && byte(1) >= 0x90)) {
-    return 0;
-  }
-  // U+0080 to U+009F are control characters too.
-  return (length == 2 && byte(0) == 0xc2 && byte(1) < 0xa0) || IsLayoutControl(text) ? 0 : length;
+// Bytes of the character at `text`'s start; 0 when it is none, or none to be shown. U+0080 to U+009F are control
+// characters too.
+size_t ShownBytes(std::string_view text) {
+  const size_t length = Utf8Bytes(text);
+  const bool is_control = length == 2 && text[0] == '\xc2' && static_cast<uint8_t>(text[1]) < 0xa0;
+  return is_control || MarkAt(text).bytes != 0 ? 0 : length;
 }
 
 // What EscapeForLog leaves are printable characters and backslashes.
@@ -278,7 +249,7 @@ std::string EscapeForLog(std::string_view text, size_t bytes_max) {
   out.reserve(text.size());
   while (!text.empty()) {
     const auto c = static_cast<uint8_t>(text[0]);
-    size_t length = Utf8Length(text);
+    size_t length = ShownBytes(text);
     if (c == '\n') {
       out += "\\n";
       length = 1;

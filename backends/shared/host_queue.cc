@@ -24,8 +24,8 @@ Readiness CheckWaits(const Submission& submission, Status* failure) {
   return pending ? Readiness::kPending : Readiness::kReady;
 }
 
-// Whether the submission must wait; adds the points that it waits for. Each point is looked at once: one that settles
-// between two looks would be neither reached nor waited for.
+// Tells whether the submission must wait, and adds the points that it waits for. Each point is looked at once: one that
+// settles between two looks would be neither reached nor waited for.
 bool FindPending(const Submission& submission, std::vector<TimelinePoint>& pending_points) {
   const size_t before = pending_points.size();
   for (const TimelinePoint& point : submission.waits) {

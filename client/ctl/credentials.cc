@@ -34,8 +34,8 @@ void AddFile(CLI::App& app, const char* name, std::string& file, const char* var
   app.add_option(name, file, description + " (or $" + variable + ")")->check(CLI::Validator(RefuseEmpty, ""));
 }
 
-// What the option says, else the variable where it may speak: files of TLS that stand in the environment for some other
-// server are none of a Unix socket's business.
+// The option goes before the variable. The variable does not count for a Unix socket: it names TLS files that are meant
+// for another server.
 std::string FileOf(const std::string& option, const char* variable, bool is_unix) {
   const std::string value = TakeVariable(variable);
   return option.empty() && !is_unix ? value : option;

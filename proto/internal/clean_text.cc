@@ -10,28 +10,6 @@
 namespace hpvm {
 namespace {
 
-// Length of the UTF-8 sequence at `text[0]`, 0 when it is malformed, overlong, a surrogate or past U+10FFFF.
-size_t SequenceBytes(std::string_view text) {
-  const auto at = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = at(0);
-  if (first < 0x80) {
-    return 1;
-  }
-  size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) {
-    return 0;
-  }
-  for (size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0) != 0x80) {
-      return 0;
-    }
-  }
-  const uint8_t second = at(1);
-  const bool bad = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
-                   (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
-  return bad ? 0 : length;
-}
-
 // A control character at `text[0]`, also of those that terminals take for the start of an escape in one character, or
 // a mark that turns the direction of text.
 bool IsControl(std::string_view text) {
@@ -49,7 +27,7 @@ bool IsClean(std::string_view text, size_t bytes, bool lines) {
 
 bool IsCleanText(std::string_view text, bool lines) {
   while (!text.empty()) {
-    const size_t bytes = SequenceBytes(text);
+    const size_t bytes = Utf8Bytes(text);
     if (!IsClean(text, bytes, lines)) {
       return false;
     }
@@ -64,7 +42,7 @@ std::string CleanText(std::string_view text, size_t bytes_max, bool lines) {
   std::string clean;
   clean.reserve(std::min(text.size(), bytes_max));
   while (!text.empty()) {
-    const size_t sequence = SequenceBytes(text);
+    const size_t sequence = Utf8Bytes(text);
     const size_t bytes = std::max<size_t>(sequence, 1);
     if (clean.size() + bytes > room) {
       break;

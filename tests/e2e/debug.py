@@ -15,7 +15,7 @@ import unittest
 
 import numpy as np
 
-from e2e import FAILED, HERE, OK, USAGE, Daemon, one_node, port
+from e2e import FAILED, HERE, OK, USAGE, WithDaemon, one_node, port
 from wasm_module import HARD_STATEMENT, module_of
 
 SOURCE = (HERE / "debug_kernels.c").read_text().splitlines()
@@ -36,23 +36,9 @@ def debug_node(entry, ports, **more):
 IN_OUT = (port("in", "in"), port("out", "out"))
 
 
-class WithDaemon(unittest.TestCase):
+class DebugCase(WithDaemon):
+    files = ("debug.wasm",)
     devices = "auto"
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-e2e-"))
-        shutil.copy(HERE / "debug.wasm", cls.folder)
-        cls.daemon = Daemon(cls.folder / "daemon", "--devices", cls.devices)
-        ready = cls.daemon.ctl("devices", "--connect-timeout", "30")
-        assert ready.returncode == OK, ready.stderr + cls.daemon.log.read_text()
-
-    @classmethod
-    def tearDownClass(cls):
-        code = cls.daemon.stop()
-        log = cls.daemon.log.read_text()
-        shutil.rmtree(cls.folder)
-        assert code == 0, f"hpvmd ended with {code}:\n{log}"
 
     def run_graph(self, document, values, *arguments, command=("run",), code=OK, name="in"):
         graph = self.folder / "graph.json"
@@ -64,7 +50,7 @@ class WithDaemon(unittest.TestCase):
         return done
 
 
-class Debugging(WithDaemon):
+class Debugging(DebugCase):
     def test_traps_name_the_line(self):
         document = debug_node("lookup", IN_OUT, scalars=[("distance", 100_000_000)])
         # A check runs on the interpreter and reports the lowest instance that traps.
@@ -157,7 +143,7 @@ class Debugging(WithDaemon):
                     (self.folder / "debug.wasm").write_bytes(module)
 
 
-class Caps(WithDaemon):
+class Caps(DebugCase):
     """Modules that are hard to compile end within the caps, with a sentence, and cost nobody else anything."""
 
     devices = "cpu"  # What the CPU's compiler refuses another device may still run.

@@ -77,13 +77,18 @@ class Daemon:
         return self.process.wait(timeout)
 
 
-class EndToEnd(unittest.TestCase):
+class WithDaemon(unittest.TestCase):
+    """A private daemon for all tests of the class, in a folder with the files that it needs."""
+
+    files = ()
+    devices = "cpu"  # Executors that load no driver, and are locked down the most; gpu.py is about the others.
+
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-e2e-"))
-        shutil.copy(HERE / "kernels.wasm", cls.folder)
-        # Executors that load no driver, and are locked down the most; gpu.py is about the others.
-        cls.daemon = Daemon(cls.folder / "daemon", "--devices", "cpu")
+        for file in cls.files:
+            shutil.copy(HERE / file, cls.folder)
+        cls.daemon = Daemon(cls.folder / "daemon", "--devices", cls.devices)
         ready = cls.daemon.ctl("devices", "--connect-timeout", "30")
         assert ready.returncode == OK, ready.stderr + cls.daemon.log.read_text()
 
@@ -95,6 +100,10 @@ class EndToEnd(unittest.TestCase):
         shutil.rmtree(cls.folder)
         assert code == 0, f"hpvmd ended with {code}:\n{log}"
         assert not leftover, leftover
+
+
+class EndToEnd(WithDaemon):
+    files = ("kernels.wasm",)
 
     def write(self, name, document):
         path = self.folder / name

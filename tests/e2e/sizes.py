@@ -9,15 +9,12 @@ nothing.
 """
 
 import json
-import pathlib
-import shutil
 import sys
-import tempfile
 import unittest
 
 import numpy as np
 
-from e2e import HERE, OK, ROOT, Daemon
+from e2e import OK, ROOT, WithDaemon
 from iterate import NEWTON, compacting
 
 EXAMPLES = ROOT / "examples"
@@ -26,21 +23,8 @@ PICTURES = [(64, 48), (640, 480), (1280, 960), (1280, 960), (320, 200), (900, 12
 COUNTS = [10, 70_000, 300_000, 300_000, 5, 120_000]
 
 
-class Sizes(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-e2e-"))
-        shutil.copy(HERE / "iterate.wasm", cls.folder)
-        cls.daemon = Daemon(cls.folder / "daemon", "--devices", "cpu")
-        ready = cls.daemon.ctl("devices", "--connect-timeout", "30")
-        assert ready.returncode == OK, ready.stderr + cls.daemon.log.read_text()
-
-    @classmethod
-    def tearDownClass(cls):
-        code = cls.daemon.stop()
-        log = cls.daemon.log.read_text()
-        shutil.rmtree(cls.folder)
-        assert code == OK, log[-2000:]
+class Sizes(WithDaemon):
+    files = ("iterate.wasm",)
 
     def ctl(self, *arguments, code=OK):
         done = self.daemon.ctl(*arguments)

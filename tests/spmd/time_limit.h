@@ -10,7 +10,7 @@ namespace hpvm::spmd {
 
 // Ends this process by SIGALRM after so many seconds of its processor time from now, or ten times as many by the clock:
 // a machine that has no time for it makes nothing hang. 0: no more. A forked process has no limit until it sets one.
-// From one thread.
+// One thread calls it.
 inline void LimitSeconds(unsigned seconds) {
   static timer_t timer;
   static pid_t owner = 0;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
 
 #include "compiler/back/llvm/testing/forms.h"
@@ -113,8 +114,8 @@ void CheckForm(DeviceRun& device, const Form& form) {
   for (size_t i = 0; i < all.r.size(); ++i) {
     const bool both_nan = !ir::IsInt(form.result) && IsNan(all.r[i], form.result) && IsNan(want.r[i], form.result);
     if (all.r[i] != want.r[i] && !both_nan && ++wrong <= 3) {
-      ADD_FAILURE() << std::hex << "x 0x" << all.x[i] << " y 0x" << all.y[i] << ": 0x" << all.r[i]
-                    << ", interpreted 0x" << want.r[i];
+      ADD_FAILURE() << std::hex << "x 0x" << all.x[i] << " y 0x" << all.y[i] << ": 0x" << all.r[i] << ", interpreted 0x"
+                    << want.r[i];
     }
   }
 }
@@ -135,113 +136,85 @@ TEST_P(OpsTest, AgreesWithInterpreter) {
   }
 }
 
-// r[i] = op(constant, x[i]) or op(x[i], constant), or op of two loads of x[i]. The constant comes around a loop that
-// runs once, so that only a driver that unrolls it sees the constant: generators of code have rules of their own for
-// such.
-std::string FoldedKernel(const Form& form, const std::string& constant, bool is_first) {
-  const std::string type(ir::Name(form.type)), op = std::string(ir::Info(form.code).text) + "." + type;
-  const std::string folded = constant.empty() ? "%x2" : "%v", operands = is_first ? folded + ", %x" : "%x, " + folded;
-  return absl::StrCat(R"(module "folded"
+// A kernel of (r, x), where T is `type`: %px is where x[i] is, %pr where the `words` words of r for it are.
+std::string KernelText(Type type, size_t words, const std::string& body) {
+  const std::string text = absl::StrCat(R"(module "kernel"
 param buffer inout "r"
 param buffer in "x"
 entry f0
-func f0 "folded" (%r: i32, %p: i32) -> () {
+func f0 "kernel" (%r: i32, %p: i32) -> () {
   %zero: i32 = const.i32 0
   %one: i32 = const.i32 1
   %i: i32 = instance_id.i32 %zero
   %eight: i32 = const.i32 8
   %o: i32 = mul.i32 %i, %eight
   %px: i32 = add.i32 %p, %o
-  %pr: i32 = add.i32 %r, %o
-  %start: )",
-                      type, " = const.", type, " ", constant.empty() ? "0x0" : constant, R"(
-  %end: )",
-                      type, R"( = loop b0 (%k: i32 = %one, %v: )", type, R"( = %start) {
+  %row: i32 = const.i32 )",
+                                        8 * words, R"(
+  %or: i32 = mul.i32 %i, %row
+  %pr: i32 = add.i32 %r, %or
+)",
+                                        body, "  return ()\n}\n");
+  return absl::StrReplaceAll(text, {{"T", std::string(ir::Name(type))}});
+}
+
+// r[i] = op(constant, x[i]) or op(x[i], constant), or op of two loads of x[i]. The constant comes around a loop that
+// runs once, so that only a driver that unrolls it sees the constant: generators of code have rules of their own for
+// such.
+std::string FoldedKernel(const Form& form, const std::string& constant, bool is_first) {
+  const std::string folded = constant.empty() ? "%x2" : "%v";
+  const std::string body = R"(  %start: T = const.T CONSTANT
+  %end: T = loop b0 (%k: i32 = %one, %v: T = %start) {
     %done: i32 = le_s.i32 %k, %zero
     if b1 %done {
       leave b0 (%v)
     } else {
       leave b1 ()
     }
-    %x: )",
-                      type, " = load.", type, R"( flat %px
-    %x2: )",
-                      type, " = load.", type, R"( flat %px
-    %next: )",
-                      type, " = ", op, " ", operands, R"(
+    %x: T = load.T flat %px
+    %x2: T = load.T flat %px
+    %next: T = OP.T OPERANDS
     %less: i32 = sub.i32 %k, %one
     continue b0 (%less, %next)
   }
-  store.)",
-                      type, R"( flat %pr, %end
-  return ()
-}
-)");
+  store.T flat %pr, %end
+)";
+  return KernelText(form.type, 1,
+                    absl::StrReplaceAll(body, {{"CONSTANT", constant.empty() ? std::string("0x0") : constant},
+                                               {"OPERANDS", is_first ? folded + ", %x" : "%x, " + folded},
+                                               {"OP", std::string(ir::Info(form.code).text)}}));
 }
 
 // r[i] = x[i], then an atomic sum of r[i] and a constant.
-std::string AtomicSumKernel(Type float_type, const std::string& constant) {
-  const std::string type(ir::Name(float_type));
-  return absl::StrCat(R"(module "sums"
-param buffer inout "r"
-param buffer in "x"
-entry f0
-func f0 "sums" (%r: i32, %p: i32) -> () {
-  %zero: i32 = const.i32 0
-  %i: i32 = instance_id.i32 %zero
-  %eight: i32 = const.i32 8
-  %o: i32 = mul.i32 %i, %eight
-  %px: i32 = add.i32 %p, %o
-  %pr: i32 = add.i32 %r, %o
-  %x: )",
-                      type, " = load.", type, " flat %px\n  store.", type, " flat %pr, %x\n  %k: ", type, " = const.",
-                      type, " ", constant, "\n  %old: ", type, " = atomic_fadd.", type,
-                      " flat %pr, %k\n  return ()\n}\n");
+std::string AtomicSumKernel(Type type, const std::string& constant) {
+  return KernelText(type, 1,
+                    absl::StrCat(R"(  %x: T = load.T flat %px
+  store.T flat %pr, %x
+  %k: T = const.T )",
+                                 constant, "\n  %old: T = atomic_fadd.T flat %pr, %k\n"));
 }
 
 // Every choice between two of the constants by whether the low half of x[i] is zero, by a select and by a branch, each
 // in a word of r of its own; `words` becomes their number.
-std::string ChoiceKernel(Type value_type, const std::vector<std::string>& constants, size_t* words) {
-  const std::string type(ir::Name(value_type));
-  *words = 2 * constants.size() * constants.size();
-  std::string text = absl::StrCat(R"(module "choice"
-param buffer inout "r"
-param buffer in "x"
-entry f0
-func f0 "choice" (%r: i32, %p: i32) -> () {
-  %zero: i32 = const.i32 0
-  %i: i32 = instance_id.i32 %zero
-  %eight: i32 = const.i32 8
-  %o: i32 = mul.i32 %i, %eight
-  %px: i32 = add.i32 %p, %o
-  %row: i32 = const.i32 )",
-                                  8 * *words, R"(
-  %or: i32 = mul.i32 %i, %row
-  %pr: i32 = add.i32 %r, %or
-  %x: i32 = load.i32 flat %px
-  %is: i32 = eqz.i32 %x
-)");
-  uint32_t word = 0;
+std::string ChoiceKernel(Type type, const std::vector<std::string>& constants, size_t* words) {
+  std::string body = "  %x: i32 = load.i32 flat %px\n  %is: i32 = eqz.i32 %x\n";
+  *words = 0;
   for (const std::string& one : constants) {
     for (const std::string& another : constants) {
-      const std::string a = absl::StrCat("%a", word), b = absl::StrCat("%b", word);
-      absl::StrAppend(&text, "  ", a, ": ", type, " = const.", type, " ", one, "\n  ", b, ": ", type, " = const.", type,
-                      " ", another, "\n");
-      const std::string choices[] = {absl::StrCat("select.", type, " %is, ", a, ", ", b),
-                                     absl::StrCat("if b", word, " %is {\n    leave b", word, " (", a,
-                                                  ")\n  } else {\n    leave b", word, " (", b, ")\n  }")};
-      for (const std::string& choice : choices) {
-        absl::StrAppend(&text, "  %c", word, ": ", type, " = ", choice, "\n  store.", type, " flat %pr + ", 8 * word,
-                        ", %c", word, "\n");
-        ++word;
+      for (const char* choice :
+           {"select.T %is, %aN, %bN", "if bN %is {\n    leave bN (%aN)\n  } else {\n    leave bN (%bN)\n  }"}) {
+        const std::string step =
+            absl::StrCat("  %aN: T = const.T ", one, "\n  %bN: T = const.T ", another, "\n  %cN: T = ", choice,
+                         "\n  store.T flat %pr + ", 8 * *words, ", %cN\n");
+        body += absl::StrReplaceAll(step, {{"N", absl::StrCat((*words)++)}});
       }
     }
   }
-  return text + "  return ()\n}\n";
+  return KernelText(type, *words, body);
 }
 
 // On x of every edge value; r has so many words for each.
-void CheckFolded(DeviceRun& device, const Form& form, const std::string& text, size_t words = 1) {
+void CheckKernel(DeviceRun& device, Type type, const std::string& text, size_t words = 1) {
   SCOPED_TRACE(text);
   StatusOr<ir::Module> module = ir::ParseModule(text);
   ASSERT_TRUE(module.ok()) << module.status();
@@ -249,7 +222,7 @@ void CheckFolded(DeviceRun& device, const Form& form, const std::string& text, s
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   StatusOr<std::unique_ptr<Executable>> executable = device.Load(*std::move(artifact));
   ASSERT_TRUE(executable.ok()) << executable.status();
-  std::vector<uint64_t> x = testing::EdgesOf(form.type), r(x.size() * words), want(r);
+  std::vector<uint64_t> x = testing::EdgesOf(type), r(x.size() * words), want(r);
   ir::Launch launch;
   launch.extent = {x.size(), 1, 1};
   for (std::vector<uint64_t>* column : {&want, &x}) {
@@ -260,7 +233,7 @@ void CheckFolded(DeviceRun& device, const Form& form, const std::string& text, s
   const StatusOr<ir::TrapReport> got = device.Launch(**executable, launch);
   ASSERT_TRUE(got.ok()) << got.status();
   for (size_t i = 0; i < r.size(); ++i) {
-    const bool both_nan = !ir::IsInt(form.type) && IsNan(r[i], form.type) && IsNan(want[i], form.type);
+    const bool both_nan = !ir::IsInt(type) && IsNan(r[i], type) && IsNan(want[i], type);
     EXPECT_TRUE(r[i] == want[i] || both_nan) << "word " << i % words << std::hex << ", x 0x" << x[i / words] << ": 0x"
                                              << r[i] << ", interpreted 0x" << want[i];
   }
@@ -279,10 +252,10 @@ TEST_P(OpsTest, AgreesOnOperandsThatDriversKnow) {
       if (form.type == Type::kF64 && !device.info().gpu.has_fp64) {
         continue;
       }
-      CheckFolded(device, form, FoldedKernel(form, "", /*is_first=*/true));
+      CheckKernel(device, form.type, FoldedKernel(form, "", /*is_first=*/true));
       for (const std::string& constant : ConstantsOf(form.type)) {
-        CheckFolded(device, form, FoldedKernel(form, constant, /*is_first=*/true));
-        CheckFolded(device, form, FoldedKernel(form, constant, /*is_first=*/false));
+        CheckKernel(device, form.type, FoldedKernel(form, constant, /*is_first=*/true));
+        CheckKernel(device, form.type, FoldedKernel(form, constant, /*is_first=*/false));
       }
     }
   }
@@ -296,7 +269,7 @@ TEST_P(OpsTest, Chooses) {
     }
     size_t words = 0;
     const std::string text = ChoiceKernel(type, ConstantsOf(type), &words);
-    CheckFolded(device, {Opcode::kSelect, type, 2, type}, text, words);
+    CheckKernel(device, type, text, words);
   }
 }
 
@@ -308,7 +281,7 @@ TEST_P(OpsTest, AddsAtomically) {
       continue;
     }
     for (const std::string& constant : ConstantsOf(form.type)) {
-      CheckFolded(device, form, AtomicSumKernel(form.type, constant));
+      CheckKernel(device, form.type, AtomicSumKernel(form.type, constant));
     }
   }
 }

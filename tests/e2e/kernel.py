@@ -11,14 +11,14 @@ import unittest
 
 import numpy as np
 
-from debug import WithDaemon, debug_node, line_of
+from debug import DebugCase, debug_node, line_of
 from e2e import HERE, OK, USAGE, port
 
 PORTS = (port("in", "in", kind="f32"), port("out", "out", kind="f32"))
 WAVE = ("in=in", "out=out", "n=i32")
 
 
-class Explain(WithDaemon):
+class Explain(DebugCase):
     def explain(self, *arguments, code=OK):
         done = self.daemon.ctl("kernel", "explain", *arguments)
         self.assertEqual(done.returncode, code, f"stdout: {done.stdout}\nstderr: {done.stderr}")
@@ -113,7 +113,7 @@ class Explain(WithDaemon):
                 self.assertIn(want, done.stderr + done.stdout)
 
 
-class FastMath(WithDaemon):
+class FastMath(DebugCase):
     def document(self, **more):
         document = debug_node("wave", PORTS, scalars=[("limit", "n")], **more)
         return document

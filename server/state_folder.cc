@@ -72,7 +72,8 @@ StatusOr<UniqueFd> TakeLock(const std::string& folder) {
     nanosleep(&pause, nullptr);
   }
   const std::string pid = std::to_string(getpid()) + "\n";
-  if (ftruncate(lock.get(), 0) != 0 || pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) {
+  // The number is for people: a disk without room for it keeps nobody from starting.
+  if (ftruncate(lock.get(), 0) != 0 || (pwrite(lock.get(), pid.data(), pid.size(), 0) < 0 && errno != ENOSPC)) {
     return FromErrno(errno, "Writing \"" + path + "\"");
   }
   return lock;
@@ -103,9 +104,16 @@ uint64_t TightenModes(const std::string& folder) {
   return tightened;
 }
 
-// A record's text: "START BOOT NAME".
+// A record is a symbolic link, whose text ("START BOOT NAME") is in the folder's own blocks up to 59 bytes: an executor
+// or a probe can be recorded on a full disk. So only as much of the boot's id as tells one boot from another.
 std::string RecordOf(const ProcessFacts& process, const std::string& boot) {
-  return std::to_string(process.start_ticks) + " " + boot + " " + process.name + "\n";
+  constexpr size_t kBootBytes = 18;
+  return std::to_string(process.start_ticks) + " " + boot.substr(0, kBootBytes) + " " + process.name;
+}
+
+std::string ReadRecord(const fs::path& path) {
+  std::error_code error;
+  return fs::read_symlink(path, error).string();
 }
 
 void AddDescendants(const std::vector<ProcessFacts>& all, std::vector<ProcessFacts>& family) {
@@ -126,7 +134,7 @@ StatusOr<std::vector<ProcessFacts>> RecordedFamilies(const std::string& folder) 
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const int pid = atoi(entry.path().filename().c_str());
     const std::optional<ProcessFacts> process = pid > 0 ? ReadProcess(pid) : std::nullopt;
-    if (process.has_value() && ReadText(entry.path()) == RecordOf(*process, boot)) {
+    if (process.has_value() && ReadRecord(entry.path()) == RecordOf(*process, boot)) {
       family.push_back(*process);
     }
   }
@@ -261,12 +269,10 @@ Status StateFolder::Record(int pid) {
   if (!process.has_value()) {
     return Unavailable("The new process " + std::to_string(pid) + " does not show in /proc.");
   }
-  // Under another name first, so that no record is ever incomplete. Nothing is synced: processes end with the machine.
-  const std::string path = path_ + kExecutorsName + "/" + std::to_string(pid), partial = path + ".partial";
-  const std::string text = RecordOf(*process, boot);
-  UniqueFd file(open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid() || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      rename(partial.c_str(), path.c_str()) != 0) {
+  // Nothing is synced: processes end with the machine.
+  const std::string path = path_ + kExecutorsName + "/" + std::to_string(pid);
+  unlink(path.c_str());
+  if (symlink(RecordOf(*process, boot).c_str(), path.c_str()) != 0) {
     return FromErrno(errno, "Recording a new process in \"" + path + "\"");
   }
   return absl::OkStatus();

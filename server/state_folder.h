@@ -2,7 +2,7 @@
 // The daemon's own folder: one daemon at a time, and a record of the processes that it started.
 //
 //   lock                  locked as long as a daemon runs; holds its process id, for people
-//   executors/PID         one file a process: what must agree before the next daemon ends it
+//   executors/PID         one link a process: what must agree before the next daemon ends it
 //   cache/TENANT/         compiled kernels
 //   jobs.db, blobs/       the job store
 //   identity.sqlite       tenants and tokens

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -106,6 +107,15 @@ class RealFile final : public DiskFile {
       return DiskError(errno, "Truncating", path_);
     }
     return absl::OkStatus();
+  }
+
+  Status Allocate(uint64_t size_bytes) override {
+    HPVMD_ASSIGN_OR_RETURN(off_t size, Offset(size_bytes, 0, path_));
+    int error_number = 0;
+    do {
+      error_number = size == 0 ? 0 : posix_fallocate(fd_.get(), 0, size);
+    } while (error_number == EINTR);
+    return error_number == 0 ? absl::OkStatus() : DiskError(error_number, "Allocating", path_);
   }
 
   StatusOr<uint64_t> Size() override {
@@ -229,6 +239,14 @@ class RealDiskImpl final : public Disk {
       return DiskError(errno, "Reading the folder", path);
     }
     return entries;
+  }
+
+  StatusOr<DiskSpace> Space(const std::string& folder) override {
+    struct statvfs facts {};
+    if (Retry([&] { return statvfs(folder.c_str(), &facts); }) != 0) {
+      return DiskError(errno, "Looking at the disk of", folder);
+    }
+    return DiskSpace{uint64_t{facts.f_blocks} * facts.f_frsize, uint64_t{facts.f_bavail} * facts.f_frsize};
   }
 
  private:

@@ -28,6 +28,8 @@ class DiskFile {
   // All or an error, after which any part may have been written.
   virtual Status WriteAt(uint64_t offset, std::span<const uint8_t> from) = 0;
   virtual Status Truncate(uint64_t size_bytes) = 0;
+  // Makes sure of room for that many bytes, and makes the file as long at least. Not undone when it fails.
+  virtual Status Allocate(uint64_t size_bytes) = 0;
   virtual StatusOr<uint64_t> Size() = 0;
   virtual Status Sync() = 0;
   // For sendfile and memory maps; -1 when it is no file of the kernel's.
@@ -38,6 +40,11 @@ struct DiskEntry {
   std::string name;
   bool is_folder = false;
   uint64_t size_bytes = 0;
+};
+
+// Of a file system, as far as this process may use it.
+struct DiskSpace {
+  uint64_t size_bytes = 0, free_bytes = 0;
 };
 
 // Any thread. Paths are absolute.
@@ -55,6 +62,8 @@ class Disk {
   virtual Status MakeFolder(const std::string& path) = 0;
   virtual Status SyncFolder(const std::string& path) = 0;
   virtual StatusOr<std::vector<DiskEntry>> List(const std::string& path) = 0;
+  // Of the disk that `folder` is on.
+  virtual StatusOr<DiskSpace> Space(const std::string& folder) = 0;
 };
 
 // The machine's file systems. Lives for ever.

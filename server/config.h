@@ -27,6 +27,8 @@ struct Config {
   std::string server_state_dir = "/var/lib/hpvmd";
   bool server_reflection = false;
   uint64_t server_drain_ms = 30'000;
+  // Kept free on the disk of server.state_dir for when it is full; a sixteenth of a smaller disk.
+  uint64_t server_reserve_bytes = 16 * limits::kMiB;
 
   std::string log_level = "info";
   std::string log_format = "text";

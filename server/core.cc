@@ -215,18 +215,7 @@ void Core::Drain() {
     return;
   }
   draining_ = true;
-  // All at once: what one job leaves must not go to the next.
-  std::vector<scheduler::Event> events;
-  for (const auto& [name, tenant] : tenants_) {
-    for (const auto& [id, job] : tenant->jobs) {
-      if (job->phase == LiveJob::Phase::kQueued) {
-        events.push_back(scheduler::JobEnded{tenant->key, job->key});
-        queued_jobs_.erase(job->key);
-        job->phase = LiveJob::Phase::kWaiting;
-      }
-    }
-  }
-  Tick(scope, std::move(events));
+  LeaveQueues(scope);
 }
 
 void Core::StopRunning() {

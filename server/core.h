@@ -225,6 +225,8 @@ class Core {
   // Ends everything: executors are killed, operations fail. Blocks until they are reaped. The store is not called any
   // more when it returns.
   void Stop();
+  // The store's disk has become full, or has room again (JobStore::SetOnRoom).
+  void OnRoom(bool has_room);
   // Any thread; asks the store.
   CoreHealth Health();
   // Any thread; reads no disk.
@@ -390,6 +392,11 @@ class Core {
   Status ReserveBytes(Tenant& tenant, uint64_t bytes, std::string_view what, scheduler::Lease* lease);
   void Put(CoreScope& scope, const SubmissionRef& submission);
 
+  // core_room.cc
+  void LeaveQueues(CoreScope& scope);
+  Status RefuseWithoutRoom() const;
+  std::string RoomSentenceOf(const LiveJob& job) const;
+
   // core_retry.cc
   Status PrepareRetry(Submission& submission, const v1::RetryJobRequest& request);
   Status PinBlobs(Submission& submission, const StoredJob& from);
@@ -537,6 +544,8 @@ class Core {
 
   ClockWatch clock_watch_{*options_.clock};  // For retention; only the store's thread uses it.
   uint64_t lease_ = 0;           // This incarnation's; 0: not restored.
+  bool has_room_ = true;         // On the store's disk.
+  std::atomic<size_t> retaining_{0};  // Writes of retention that have no answer yet.
   uint64_t waiting_jobs_ = 0;    // Of all tenants.
   uint64_t running_jobs_ = 0;    // With an attempt: RUNNING on disk.
   std::set<const Submission*> submissions_;   // Between the call and its answer.

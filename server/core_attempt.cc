@@ -131,7 +131,7 @@ void Core::Settle(CoreScope& scope, const LiveJobRef& job) {
     Outcome never = FailedPrecondition(NeverSentence(*job->failed_dependency));
     never.detail.emplace().set_job_id(job->failed_dependency->job_id());
     EndJob(scope, job, v1::JOB_STATE_FAILED, never);
-  } else if (draining_ || job->tenant->policy->disabled ||
+  } else if (draining_ || !has_room_ || job->tenant->policy->disabled ||
              (!HPVMD_MUTANT("core_dependency_ignored") && job->tenant->dependencies.IsWaiting(job->row.job().id()))) {
     return;
   } else if (job->not_before > now) {
@@ -183,7 +183,7 @@ void Core::OnTurn(CoreScope& scope, const LiveJobRef& job) {
   const Duration pause = CrashPause(job->tenant->executor);
   const bool has_debt =
       ledger_.DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, options_.clock->Now()) > Duration{0};
-  if (draining_ || closed_ || pause > Duration{0} || has_debt) {
+  if (draining_ || closed_ || !has_room_ || pause > Duration{0} || has_debt) {
     job->not_before = options_.clock->Now() + pause;
     LeaveTurn(scope, job);
     LeaveArrayTurn(scope, job);

@@ -21,18 +21,19 @@ std::string Raw(const Sha256& hash) { return {reinterpret_cast<const char*>(hash
 
 }  // namespace
 
-// What a store that cannot write says, as a client sees it.
+// What a store that cannot write says, as a client sees it: the server's paths are for its log.
 Outcome Core::StoreRefusal(const Status& status) {
+  LogWarning("The job store refused a request", {{"error", Message(status)}});
   switch (status.code()) {
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kUnavailable: {
-      Outcome outcome(Unavailable("The job store takes no writes: " + Message(status)));
+      Outcome outcome(Unavailable("The job store takes no writes until the server has started again."));
       outcome.detail.emplace().set_retryable(true);
       return outcome;
     }
     case absl::StatusCode::kResourceExhausted: {
-      Outcome outcome(While(status, "storing the job"));
+      Outcome outcome(ResourceExhausted("The server's disk has no room for the job."));
       outcome.detail.emplace().set_retryable(true);
       outcome.detail->set_retry_after_ns(1'000'000'000);
       return outcome;

@@ -239,11 +239,26 @@ void Core::OnOutputs(const LiveJobRef& job, const StatusOr<std::vector<PinnedBlo
   }
   JobAttempt& attempt = *job->attempt;
   const bool is_full = blobs.status().code() == absl::StatusCode::kResourceExhausted;
+  const bool was_awaiting = std::exchange(job->awaits_room, is_full && !job->cancel_asked);
   if (is_full && job->cancel_asked) {
     DropOutputs(*job->tenant, attempt);
     EndJob(scope, job, v1::JOB_STATE_CANCELLED, Cancelled("The job was cancelled."));
   } else if (is_full) {
-    // What it computed is not lost for want of room: it waits in memory, and holds its turn.
+    // What it computed is not lost for want of room: it waits in memory. Its turn is for runs, which need none: no job
+    // takes it while the disk is known to be full.
+    if (!has_room_) {
+      LeaveTurn(scope, job);
+    }
+    uint64_t bytes = 0;
+    for (const int result : attempt.blob_results) {
+      bytes += attempt.results.outputs(result).header().size_bytes();
+    }
+    options_.jobs->AwaitRoom(bytes);
+    if (!was_awaiting) {
+      LogWarning("A job's outputs wait for room on the disk",
+                 {{"tenant", job->tenant->name}, {"job", job->row.job().id()}, {"error", Message(blobs.status())}});
+      AddStateEvent(scope, *job);
+    }
     AddTimer(scope, options_.clock->Now() + kPutAgain, [this, job](CoreScope&) {
       if (job->phase == LiveJob::Phase::kStoring && !closed_) {
         PutOutputs(job);

@@ -84,6 +84,9 @@ std::string Core::WaitSentenceOf(const LiveJob& job) const {
     return "Waits until the tenant is enabled again" +
            (job.tenant->policy->disabled_reason.empty() ? "." : ": " + job.tenant->policy->disabled_reason + ".");
   }
+  if (!has_room_) {
+    return "Waits for room on the server's disk.";
+  }
   const Time now = options_.clock->Now();
   if (const Duration debt = ledger_.DebtFor(job.tenant->key, scheduler::Resource::kDeviceTime, now);
       debt > Duration{0}) {
@@ -117,6 +120,8 @@ v1::Job Core::Describe(const LiveJob& job) const {
     } else {
       shown.set_waits_for(WaitSentenceOf(job));
     }
+  } else {
+    shown.set_waits_for(RoomSentenceOf(job));
   }
   return shown;
 }

@@ -33,7 +33,8 @@ void Core::ScheduleRetention(CoreScope& scope, Duration after) {
   });
 }
 
-// On the store's thread, without the mutex. Answers how many writes there are to do at once.
+// On the store's thread, without the mutex, on a full disk too: this is what makes room. Answers how many writes there
+// are to do at once.
 size_t Core::Retain(RetentionLimits limits) {
   const int64_t now = options_.clock->WallNs();  // Before the look: a jump after it changes nothing.
   if (const std::optional<Duration> by = clock_watch_.Look(); by.has_value()) {
@@ -45,8 +46,9 @@ size_t Core::Retain(RetentionLimits limits) {
   for (uint64_t* age_ms : {&limits.kept_ms, &limits.key_ms}) {
     *age_ms = clock_watch_.Believes(*age_ms) ? *age_ms : UINT64_MAX;
   }
-  if (!options_.jobs->Health().accepts_writes) {
-    return 0;  // What was asked for still waits; more of it would wait as well.
+  const JobStoreHealth health = options_.jobs->Health();
+  if (retaining_ > 0 || (!health.accepts_writes && !health.is_transient)) {
+    return health.accepts_writes ? kWritesMax : 0;  // What was asked for still waits; more of it would wait as well.
   }
   const auto is_needed = [this](std::string_view tenant, std::string_view id) {
     CoreScope scope(*this);
@@ -63,10 +65,11 @@ size_t Core::Retain(RetentionLimits limits) {
   }
   for (JobWrite& write : *writes) {
     const DropJob* drop = std::get_if<DropJob>(&write);
-    JobStore::WriteDone done = [](const WriteResult&) {};
+    JobStore::WriteDone done = [this](const WriteResult&) { --retaining_; };
     if (drop != nullptr) {
       const StatusOr<StoredJob> row = options_.jobs->database().Find(drop->tenant, drop->id);
       done = [this, drop = *drop, before = row.ok() ? row->stored_bytes() : 0](const WriteResult& result) {
+        --retaining_;
         OnDropped(drop, before, result);
       };
     }
@@ -74,6 +77,7 @@ size_t Core::Retain(RetentionLimits limits) {
     if (closed_) {
       return 0;
     }
+    ++retaining_;
     options_.jobs->Write(std::move(write), std::move(done));
   }
   return writes->size();

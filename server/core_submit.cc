@@ -77,6 +77,7 @@ bool IsInPlace(const v1::SubmitRequest& request) {
 
 Outcome Core::AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease* queued) {
   Status status = RefuseWhenDraining();
+  status = status.ok() ? RefuseWithoutRoom() : status;
   if (status.ok() && lease_ == 0) {
     status = Unavailable("The server has not read its stored jobs yet.");
   }

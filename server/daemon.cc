@@ -78,7 +78,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Start(DaemonOptions options) {
 
 StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& options) {
   if (options.config.jobs_store == "memory") {
-    return OpenMemoryJobStore(folder_->path(), observers_.get());
+    return OpenMemoryJobStore(folder_->path(), observers_.get(), room_.get());
   }
   const auto on_broken = [then = options.on_broken](const Status& why) {
     LogError("The job store is broken; nothing is acknowledged any more", {{"error", Message(why)}});
@@ -86,7 +86,7 @@ StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& option
       then(why);
     }
   };
-  return OpenLocalJobStore(folder_->path(), on_broken, observers_.get());
+  return OpenLocalJobStore(folder_->path(), on_broken, observers_.get(), room_.get());
 }
 
 Status Daemon::OpenAudit(const Config& config) {
@@ -115,6 +115,9 @@ Status Daemon::Open(DaemonOptions& options) {
   const Config& config = options.config;
   HPVMD_ASSIGN_OR_RETURN(const std::vector<ListenAddress> addresses, ParseListen(config.server_listen));
   HPVMD_ASSIGN_OR_RETURN(folder_, StateFolder::Open(config.server_state_dir));
+  room_ = std::make_unique<DiskRoom>(DiskRoomOptions{
+      .disk = &RealDisk(), .folder = folder_->path(), .reserve_bytes_max = config.server_reserve_bytes});
+  HPVMD_RETURN_IF_ERROR(room_->Start());
   if (folder_->tightened() > 0) {
     LogWarning("Others could read parts of the state folder; their modes were tightened",
                {{"count", std::to_string(folder_->tightened())}, {"state", folder_->path()}});
@@ -144,6 +147,7 @@ Status Daemon::Open(DaemonOptions& options) {
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
                                                              : std::max(1u, std::thread::hardware_concurrency()));
   core_ = std::make_unique<Core>(std::move(core));
+  core_->OnRoom(!room_->is_full());  // Before jobs are taken up, which would start.
   HPVMD_RETURN_IF_ERROR(While(core_->Restore(), "reading the jobs of \"" + folder_->path() + "\""));
   timer_ = std::make_unique<TimerThread>(*core_, options.alive_every,
                                          [heart = &observation_->heart(), on_alive = std::move(options.on_alive)] {
@@ -155,6 +159,7 @@ Status Daemon::Open(DaemonOptions& options) {
   HPVMD_RETURN_IF_ERROR(Serve(config, addresses));
   Watch();
   probe_ = std::make_unique<ProbeThread>(*core_, *spawner_);
+  WatchRoom();
   LogInfo("Started", {{"ms", Milliseconds(RealClock().Now() - start)}, {"state", folder_->path()}});
   return absl::OkStatus();
 }
@@ -271,6 +276,27 @@ void Daemon::Watch() {
   observation_->Watch(std::move(parts));
 }
 
+// What waits for the disk learns of it, and devices that failed meanwhile get another chance.
+void Daemon::WatchRoom() {
+  jobs_->SetOnRoom([this, had_room = true](bool has_room) mutable {
+    core_->OnRoom(has_room);
+    if (std::exchange(had_room, has_room) && has_room) {
+      return;
+    }
+    if (!has_room) {
+      LogWarning("The disk is full: no job is taken or started until there is room",
+                 {{"reason", jobs_->Health().reason}});
+      return;
+    }
+    LogInfo("The disk has room again: jobs go on");
+    const std::vector<v1::Device> devices = core_->Snapshot(/*with_tenants=*/false).devices;
+    if (std::any_of(devices.begin(), devices.end(),
+                    [](const v1::Device& device) { return device.state() == v1::Device::STATE_BROKEN; })) {
+      probe_->Rediscover();
+    }
+  });
+}
+
 Status Daemon::Reload(const StatusOr<Config>& next) {
   const std::shared_ptr<const Config> current = core_->config();
   const StatusOr<ConfigReload> reload = next.ok() ? MergeReload(*current, *next) : next.status();
@@ -321,6 +347,9 @@ void Daemon::Stop(const std::function<bool()>& hurry) {
 Daemon::~Daemon() {
   if (observation_ != nullptr) {
     observation_->Unwatch();
+  }
+  if (jobs_ != nullptr) {
+    jobs_->SetOnRoom(nullptr);
   }
   probe_.reset();
   if (core_ != nullptr) {

@@ -19,6 +19,7 @@
 #include "server/audit/audit_observer.h"
 #include "server/core.h"
 #include "server/identity/identity.h"
+#include "server/jobs/disk_room.h"
 #include "server/jobs/job_store.h"
 #include "server/observe/observation.h"
 #include "server/observe/two_observers.h"
@@ -82,7 +83,8 @@ struct DaemonOptions {
 
 class Daemon {
  public:
-  // Serves when it returns; health and metrics do already while the jobs are read.
+  // Serves when it returns; health and metrics do already while the jobs are read. kResourceExhausted: the disk of the
+  // state folder has no room for a start.
   static StatusOr<std::unique_ptr<Daemon>> Start(DaemonOptions options);
   static StatusOr<std::unique_ptr<Daemon>> Start(const Config& config) { return Start(DaemonOptions{config}); }
   ~Daemon();
@@ -115,9 +117,11 @@ class Daemon {
   void Note(std::string_view event, std::string_view detail);
 
   void Watch();
+  void WatchRoom();
 
   std::unique_ptr<Observation> observation_;  // Outlives the others, who tell it things.
   std::unique_ptr<StateFolder> folder_;
+  std::unique_ptr<DiskRoom> room_;
   std::unique_ptr<AuditLog> kept_audit_;  // None without audit.enabled.
   AuditLog* audit_ = &NoAuditLog();
   std::unique_ptr<AuditObserver> audit_observer_;

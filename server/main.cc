@@ -28,7 +28,7 @@
 namespace hpvm {
 namespace {
 
-constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2;
+constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2, kExitNoRoom = 3;
 // What a daemon whose store is broken may take to end in order.
 constexpr auto kBrokenMax = std::chrono::seconds(5);
 // Sent by this process to itself.
@@ -156,7 +156,8 @@ int Run(const Config& config, const Arguments& arguments) {
   StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(std::move(options));
   if (!daemon.ok()) {
     FlushLog(std::chrono::seconds(1));
-    return Fail(kExitFailed, Message(daemon.status()));
+    // What has no room now has none a second later: the service manager need not try again.
+    return Fail(absl::IsResourceExhausted(daemon.status()) ? kExitNoRoom : kExitFailed, Message(daemon.status()));
   }
   for (const std::string& address : (*daemon)->addresses()) {
     LogInfo("Serving", {{"address", address}});
@@ -270,7 +271,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       "  hpvmd --config /etc/hpvmd/hpvmd.toml --create-token local --role admin > admin.token\n"
       "Signals: SIGHUP reads the configuration again and looks for devices; SIGTERM and SIGINT stop, a second one at "
       "once.\n"
-      "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration.");
+      "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration, 3 no room on the disk for a start.");
   app.add_option("--config", arguments.config, "Configuration file (TOML)")->type_name("FILE");
   app.add_flag("--dev", arguments.dev,
                "For development: 127.0.0.1:50061, a state folder that ends with the daemon, reflection, tenants by the "

@@ -89,6 +89,8 @@ BlobFolder::~BlobFolder() = default;
 
 void BlobFolder::SetIsUsed(IsUsed is_used) { state_->is_used = std::move(is_used); }
 
+void BlobFolder::SetRoom(const DiskRoom* room) { state_->room = room; }
+
 StatusOr<std::unique_ptr<DiskFile>> BlobFolder::Open(std::string_view tenant, const Sha256& hash, uint64_t size_bytes) {
   HPVMD_RETURN_IF_ERROR(CheckBlobTenant(tenant));
   const BlobKey key{std::string(tenant), hash};

@@ -30,6 +30,7 @@ namespace hpvm {
 
 // Holds a blob's file; any thread may let go of it, and the last to do so may ask the database and remove the file.
 class BlobPin;
+class DiskRoom;
 struct BlobFolderState;
 using BlobPinRef = std::shared_ptr<const BlobPin>;
 
@@ -59,6 +60,9 @@ class BlobFolder {
   // it a released blob goes unasked, and one that was put but never kept nor released stays until the next Sweep.
   using IsUsed = std::function<bool(std::string_view tenant, const Sha256& hash)>;
   void SetIsUsed(IsUsed is_used);
+
+  // Before anything else: blobs are written only into the room that it admits. Borrowed as the disk is.
+  void SetRoom(const DiskRoom* room);
 
   // Durable when it returns. Errors as base/disk.h; after a failed sync everything fails with kDataLoss (but a file's
   // own sync that finds the disk full is kResourceExhausted, and there may be room later).

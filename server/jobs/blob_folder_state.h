@@ -50,6 +50,7 @@ struct BlobFolderState {
   Disk& disk;
   const std::string root;
   BlobFolder::IsUsed is_used;
+  const DiskRoom* room = nullptr;
   std::atomic<uint64_t> next_temporary{0};
 
   std::mutex mutex;

@@ -7,6 +7,7 @@
 #include "base/memfd.h"
 #include "server/jobs/blob_folder.h"
 #include "server/jobs/blob_folder_state.h"
+#include "server/jobs/disk_room.h"
 
 namespace hpvm {
 namespace {
@@ -243,6 +244,14 @@ StatusOr<PinnedBlob> BlobFolder::Put(std::string_view tenant, const BlobSource& 
 
 StatusOr<std::vector<PinnedBlob>> BlobFolder::PutMany(std::string_view tenant, std::span<const BlobSource> sources) {
   HPVMD_RETURN_IF_ERROR(CheckBlobTenant(tenant));
+  if (state_->room != nullptr) {
+    // Before the first byte: half of what has no room would only take the last of it from others.
+    uint64_t bytes = 0;
+    for (const BlobSource& source : sources) {
+      bytes += SourceBytes(source);
+    }
+    HPVMD_RETURN_IF_ERROR(state_->room->Admit(bytes));
+  }
   Putting putting(state_, tenant);
   for (const BlobSource& source : sources) {
     HPVMD_RETURN_IF_ERROR(putting.Add(source));

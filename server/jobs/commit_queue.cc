@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "server/jobs/disk_room.h"
 #include "server/jobs/job_rules.h"
 #include "server/observer.h"
 
@@ -15,9 +16,12 @@ namespace {
 
 // What one transaction writes at most: it is held in memory until its commit.
 constexpr size_t kBatchBytesMax = size_t{32} << 20;
+// On a full disk the log must find room for all of a transaction: a small one may still have it.
+constexpr size_t kFullGroupMax = 16;
 
 bool IsInsert(const JobWrite& write) { return std::holds_alternative<InsertJobs>(write); }
 bool IsNoInsert(const JobWrite& write) { return !IsInsert(write); }
+bool IsDrop(const JobWrite& write) { return std::holds_alternative<DropJob>(write); }
 bool IsAny(const JobWrite&) { return true; }
 
 size_t BytesOf(const JobWrite& write) {
@@ -44,7 +48,14 @@ Sha256 HashFrom(const std::string& bytes) {
 }  // namespace
 
 CommitQueue::CommitQueue(CommitQueueOptions options)
-    : options_(std::move(options)), clock_(options_.clock != nullptr ? *options_.clock : RealClock()) {}
+    : options_(std::move(options)),
+      clock_(options_.clock != nullptr ? *options_.clock : RealClock()),
+      full_group_(FullGroupMax()) {}
+
+// Without DiskRoom there is no reserve that a group could be too large for.
+size_t CommitQueue::FullGroupMax() const {
+  return options_.room == nullptr ? options_.group_max : std::min(options_.group_max, kFullGroupMax);
+}
 
 void CommitQueue::Add(JobWrite write, JobStore::WriteDone done) {
   const size_t bytes = BytesOf(write);
@@ -69,12 +80,22 @@ Time CommitQueue::NextTime() const {
 
 JobStoreHealth CommitQueue::Health() const {
   std::lock_guard lock(mutex_);
+  const Status full = Fullness();
   JobStoreHealth health;
   health.pending_writes = waiting_.size();
-  health.accepts_writes = failure_.ok();
-  health.is_transient = !failure_.ok() && !IsBroken();
-  health.reason = Message(failure_);
+  health.accepts_writes = full.ok();
+  health.is_transient = !full.ok() && !IsBroken();
+  health.reason = Message(full);
+  health.reserve_bytes = options_.room != nullptr ? options_.room->reserve_bytes() : 0;
   return health;
+}
+
+Status CommitQueue::Fullness() const {
+  if (IsBroken() || options_.room == nullptr) {
+    return failure_;
+  }
+  const std::string why = options_.room->Why();
+  return why.empty() ? failure_ : ResourceExhausted(why);
 }
 
 bool CommitQueue::IsBroken() const { return absl::IsDataLoss(failure_) && !HPVMD_MUTANT("store_queue_goes_on"); }
@@ -114,6 +135,7 @@ std::vector<CommitAnswer> CommitQueue::CommitSome() {
   std::lock_guard lock(mutex_);
   if (!IsBroken()) {
     failure_ = absl::OkStatus();
+    full_group_ = FullGroupMax();
   }
   return answers;
 }
@@ -127,26 +149,40 @@ CommitQueue::Batch CommitQueue::TakeBatch(std::vector<CommitAnswer>* answers) {
       answers->push_back({std::move(waiting.done), Refusal(failure_)});
     }
     waiting_.clear();
+  } else if (const Status full = Fullness(); full.ok()) {
+    Move(&batch, IsAny, options_.group_max, kBatchBytesMax);
   } else if (failure_.ok()) {
-    Move(&batch, IsAny, kBatchBytesMax);
+    RefuseInserts(full, answers);
+    MoveWhatMust(&batch);
   } else if (clock_.Now() < retry_at_) {
-    RefuseInserts(answers);
+    RefuseInserts(full, answers);
   } else {
     // Without other writes an insert finds out whether there is room; without any, an empty commit does.
-    Move(&batch, IsNoInsert, kBatchBytesMax);
-    if (batch.writes.empty()) {
-      Move(&batch, IsAny, 0);
+    MoveWhatMust(&batch);
+    if (batch.writes.empty() && (options_.room == nullptr || !options_.room->is_full())) {
+      Move(&batch, IsAny, options_.group_max, 0);
     }
     batch.is_probe = true;
   }
   return batch;
 }
 
+// On a full disk: what makes room before what takes it, else in order. Nothing else that waits is about a job that is
+// dropped, since that one has ended on disk.
+void CommitQueue::MoveWhatMust(Batch* batch) {
+  if (options_.room != nullptr) {
+    Move(batch, IsDrop, full_group_, kBatchBytesMax);
+  }
+  if (batch->writes.empty()) {
+    Move(batch, IsNoInsert, full_group_, kBatchBytesMax);
+  }
+}
+
 // At least one of those wanted, then more of them up to the limits; the rest keeps its order.
-void CommitQueue::Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t bytes_max) {
+void CommitQueue::Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t count_max, size_t bytes_max) {
   std::deque<Waiting> rest;
   size_t bytes = 0;
-  while (!waiting_.empty() && batch->writes.size() < options_.group_max) {
+  while (!waiting_.empty() && batch->writes.size() < count_max) {
     Waiting& waiting = waiting_.front();
     if (!wanted(waiting.write)) {
       rest.push_back(std::move(waiting));
@@ -163,11 +199,11 @@ void CommitQueue::Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t byt
   waiting_.insert(waiting_.begin(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
 }
 
-void CommitQueue::RefuseInserts(std::vector<CommitAnswer>* answers) {
+void CommitQueue::RefuseInserts(const Status& why, std::vector<CommitAnswer>* answers) {
   std::deque<Waiting> rest;
   for (Waiting& waiting : waiting_) {
     if (IsInsert(waiting.write)) {
-      answers->push_back({std::move(waiting.done), Refusal(failure_)});
+      answers->push_back({std::move(waiting.done), Refusal(why)});
     } else {
       rest.push_back(std::move(waiting));
     }
@@ -234,6 +270,7 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
     }
     return;
   }
+  const bool has_more = options_.room != nullptr && options_.room->GiveUp();
   std::lock_guard lock(mutex_);
   std::deque<Waiting> again;
   for (size_t i = 0; i < batch.writes.size(); ++i) {
@@ -245,7 +282,10 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
     }
   }
   // Less may still fit.
-  const bool try_now = failure_.ok() && !again.empty() && again.size() < batch.writes.size();
+  const bool fits_less = options_.room != nullptr && again.size() > 1;
+  const bool try_now =
+      !again.empty() && (has_more || fits_less || (failure_.ok() && again.size() < batch.writes.size()));
+  full_group_ = fits_less && !has_more ? again.size() / 4 + 1 : FullGroupMax();
   waiting_.insert(waiting_.begin(), std::make_move_iterator(again.begin()), std::make_move_iterator(again.end()));
   if (!IsBroken()) {
     failure_ = status;

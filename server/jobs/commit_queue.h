@@ -2,8 +2,10 @@
 // Writes that wait for the next group commit, and the rules of a store that fails. No threads of its own:
 // LocalJobStore drives it from one, a simulation by hand.
 //
-//   full    the disk has no room. Inserts are refused with kResourceExhausted, at once; all other writes wait and are
-//           tried again every second: how a job ended must not be lost. Ends with the first commit that succeeds.
+//   full    the disk has no room, because a commit found none or DiskRoom says so. Inserts are refused with
+//           kResourceExhausted, at once; all other writes are tried, a few at a time, and the first that finds no room
+//           gives up the reserve. Without one they wait and are tried again every second: how a job ended must not be
+//           lost. Ends with a commit that succeeds while DiskRoom has room.
 //   broken  a write or sync failed (kDataLoss): what is on disk is unknown until a restart reads it. Every write, now
 //           and later, is answered with that failure, and nothing is written any more.
 #ifndef HPVMD_SERVER_JOBS_COMMIT_QUEUE_H_
@@ -22,11 +24,13 @@
 
 namespace hpvm {
 
+class DiskRoom;
 class Observer;
 
 struct CommitQueueOptions {
   JobDatabase* database = nullptr;  // Borrowed, as all here.
   BlobFolder* blobs = nullptr;      // Files that no row needs any more are removed; null: nothing is.
+  DiskRoom* room = nullptr;         // Looked at by whoever calls CommitSome; null: it is known by commits alone.
   const Clock* clock = nullptr;     // Null: the machine's.
   Observer* observer = nullptr;     // OnCommit; null: nobody.
   size_t group_max = 4'096;
@@ -73,9 +77,13 @@ class CommitQueue {
   };
 
   bool IsBroken() const;
+  size_t FullGroupMax() const;
+  // OK, or why inserts are refused.
+  Status Fullness() const;
   Batch TakeBatch(std::vector<CommitAnswer>* answers);
-  void Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t bytes_max);
-  void RefuseInserts(std::vector<CommitAnswer>* answers);
+  void Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t count_max, size_t bytes_max);
+  void RefuseInserts(const Status& why, std::vector<CommitAnswer>* answers);
+  void MoveWhatMust(Batch* batch);
   Status Commit(const Batch& batch, std::vector<WriteResult>* results);
   void SettleBlobs(const Batch& batch, const std::vector<WriteResult>& results);
   void PutBack(Batch batch, const Status& status, std::vector<CommitAnswer>* answers);
@@ -87,6 +95,7 @@ class CommitQueue {
   std::deque<Waiting> waiting_;
   Status failure_;    // OK, kResourceExhausted (full) or kDataLoss (broken).
   Time retry_at_{0};  // While full.
+  size_t full_group_;  // Writes in one commit while full.
 };
 
 }  // namespace hpvm

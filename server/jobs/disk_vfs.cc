@@ -50,6 +50,10 @@ class MemoryFile final : public DiskFile {
     bytes_.resize(size_bytes);
     return absl::OkStatus();
   }
+  Status Allocate(uint64_t size_bytes) override {
+    bytes_.resize(std::max<uint64_t>(bytes_.size(), size_bytes));
+    return absl::OkStatus();
+  }
   StatusOr<uint64_t> Size() override { return bytes_.size(); }
   Status Sync() override { return absl::OkStatus(); }
 

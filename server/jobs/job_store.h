@@ -20,6 +20,7 @@
 
 namespace hpvm {
 
+class DiskRoom;
 class Observer;
 
 // What stays alive while a blob is copied (a memfd of the daemon's), and what is copied.
@@ -34,6 +35,7 @@ struct JobStoreHealth {
   std::string reason;
   bool is_transient = false;
   uint64_t pending_writes = 0;
+  uint64_t reserve_bytes = 0;  // Held for a full disk (DiskRoom).
 };
 
 // Any thread; never called under the core's mutex, except Write, PutBlobs and Post, which never block and never call
@@ -55,11 +57,20 @@ class JobStore {
   virtual JobDatabase& database() = 0;   // For reads.
   virtual BlobFolder& blobs() = 0;
   virtual JobStoreHealth Health() = 0;
+
+  // An output of so many bytes was refused for want of room and is put again: until it is there, or nobody has said so
+  // for some seconds, the disk counts as full. Never blocks.
+  virtual void AwaitRoom(uint64_t bytes) { (void)bytes; }
+  // Called when the disk has become full, and when it has room again; once at first. When SetOnRoom
+  // returns no earlier one is called any more.
+  using OnRoom = std::function<void(bool has_room)>;
+  virtual void SetOnRoom(OnRoom on_room) { (void)on_room; }
 };
 
 struct LocalJobStoreOptions {
   std::unique_ptr<JobDatabase> database;
   std::unique_ptr<BlobFolder> blobs;
+  DiskRoom* room = nullptr;  // Of both; outlives the store, which looks at it each second. Null: not known.
   // A commit waits so long for company once it is the only one pending; 0: never.
   Duration group_window = Duration{0};
   size_t group_max = 4'096;
@@ -73,12 +84,13 @@ std::unique_ptr<JobStore> CreateLocalJobStore(LocalJobStoreOptions options);
 
 // The usual arrangement: `folder`/jobs.db and `folder`/blobs on the real disk, swept; `folder` is made (0700) if its
 // parent exists. kFailedPrecondition for a database of a newer release; kDataLoss for one that is damaged, as far as
-// 250 ms of checking find.
+// 250 ms of checking find. `room` as above.
 StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
                                                       std::function<void(const Status&)> on_broken,
-                                                      Observer* observer = nullptr);
+                                                      Observer* observer = nullptr, DiskRoom* room = nullptr);
 // The same with everything in memory, except the blobs: those lie in `folder` until the store is destroyed.
-StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer = nullptr);
+StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer = nullptr,
+                                                       DiskRoom* room = nullptr);
 
 }  // namespace hpvm
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -8,10 +9,13 @@
 #include <utility>
 
 #include "server/jobs/commit_queue.h"
+#include "server/jobs/disk_room.h"
 #include "server/jobs/job_store.h"
 
 namespace hpvm {
 namespace {
+
+constexpr Duration kLookEvery = std::chrono::seconds(1);
 
 // Work that one thread does, in order.
 class WorkThread {
@@ -84,9 +88,11 @@ class LocalJobStore final : public JobStore {
   explicit LocalJobStore(LocalJobStoreOptions options)
       : database_(std::move(options.database)),
         blobs_(std::move(options.blobs)),
+        room_(options.room),
         window_(options.group_window),
         queue_({.database = database_.get(),
                 .blobs = blobs_.get(),
+                .room = room_,
                 .clock = nullptr,
                 .observer = options.observer,
                 .group_max = options.group_max,
@@ -95,6 +101,7 @@ class LocalJobStore final : public JobStore {
     asked_->database = database_.get();
     blobs_->SetIsUsed(
         [asked = asked_](std::string_view tenant, const Sha256& hash) { return asked->UsesBlob(tenant, hash); });
+    blobs_->SetRoom(room_);
   }
 
   ~LocalJobStore() override {
@@ -132,6 +139,18 @@ class LocalJobStore final : public JobStore {
   BlobFolder& blobs() override { return *blobs_; }
   JobStoreHealth Health() override { return queue_.Health(); }
 
+  void AwaitRoom(uint64_t bytes) override {
+    if (room_ != nullptr) {
+      room_->Await(bytes);
+    }
+  }
+
+  void SetOnRoom(OnRoom on_room) override {
+    std::lock_guard lock(room_mutex_);
+    on_room_ = std::move(on_room);
+    told_room_.reset();
+  }
+
  private:
   StatusOr<std::vector<PinnedBlob>> Put(const std::string& tenant, const std::vector<BlobInput>& blobs) {
     {
@@ -155,8 +174,8 @@ class LocalJobStore final : public JobStore {
   bool AwaitWork() {
     std::unique_lock lock(mutex_);
     while (true) {
-      const Time next = queue_.NextTime();
       const Time now = RealClock().Now();
+      const Time next = std::min(queue_.NextTime(), next_look_);
       if (next <= now || committing_ends_) {
         break;
       }
@@ -172,10 +191,30 @@ class LocalJobStore final : public JobStore {
     return !committing_ends_;
   }
 
+  // Each second: whether the disk is full, for those who want to know.
+  void LookAtRoom() {
+    const Time now = RealClock().Now();
+    if (now < next_look_) {
+      return;
+    }
+    next_look_ = now + kLookEvery;
+    if (room_ != nullptr) {
+      room_->Look();
+    }
+    const JobStoreHealth health = queue_.Health();
+    answer_thread_.Post([this, has_room = health.accepts_writes || !health.is_transient] {
+      std::lock_guard lock(room_mutex_);
+      if (on_room_ && std::exchange(told_room_, has_room) != std::optional(has_room)) {
+        on_room_(has_room);
+      }
+    });
+  }
+
   void CommitLoop() {
     bool goes_on = true;
     while (goes_on) {
       goes_on = AwaitWork();
+      LookAtRoom();
       do {
         std::vector<CommitAnswer> answers = queue_.CommitSome();
         if (!answers.empty()) {
@@ -192,8 +231,14 @@ class LocalJobStore final : public JobStore {
   const std::unique_ptr<JobDatabase> database_;
   const std::shared_ptr<DatabaseAsked> asked_ = std::make_shared<DatabaseAsked>();  // Shared with the folder's pins.
   const std::unique_ptr<BlobFolder> blobs_;
+  DiskRoom* const room_;
   const Duration window_;
   CommitQueue queue_;
+  Time next_look_{0};  // The commit thread's own.
+
+  std::mutex room_mutex_;
+  OnRoom on_room_;
+  std::optional<bool> told_room_;
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -34,7 +34,8 @@ Status SweepBlobs(JobDatabase& database, BlobFolder& folder) {
 }
 
 StatusOr<std::unique_ptr<JobStore>> Assemble(std::unique_ptr<JobDatabase> database, const std::string& blob_folder,
-                                             std::function<void(const Status&)> on_broken, Observer* observer) {
+                                             std::function<void(const Status&)> on_broken, Observer* observer,
+                                             DiskRoom* room) {
   auto blobs = std::make_unique<BlobFolder>(RealDisk(), blob_folder);
   HPVMD_RETURN_IF_ERROR(While(SweepBlobs(*database, *blobs), "sweeping \"" + blob_folder + "\""));
   LocalJobStoreOptions options;
@@ -42,14 +43,15 @@ StatusOr<std::unique_ptr<JobStore>> Assemble(std::unique_ptr<JobDatabase> databa
   options.blobs = std::move(blobs);
   options.on_broken = std::move(on_broken);
   options.observer = observer;
+  options.room = room;
   return CreateLocalJobStore(std::move(options));
 }
 
 }  // namespace
 
 StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
-                                                      std::function<void(const Status&)> on_broken,
-                                                      Observer* observer) {
+                                                      std::function<void(const Status&)> on_broken, Observer* observer,
+                                                      DiskRoom* room) {
   const std::string blobs = folder + "/blobs";
   HPVMD_RETURN_IF_ERROR(MakeFolders(RealDisk(), folder, blobs));
   SqliteJobDatabaseOptions options;
@@ -58,13 +60,13 @@ StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
   // So that the file is made with mode 0600; SQLite's log and index take it over.
   HPVMD_RETURN_IF_ERROR(RealDisk().Open(options.path, Disk::Mode::kOpenOrCreate).status());
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, OpenSqliteJobDatabase(options));
-  return Assemble(std::move(database), blobs, std::move(on_broken), observer);
+  return Assemble(std::move(database), blobs, std::move(on_broken), observer, room);
 }
 
-StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer) {
+StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer, DiskRoom* room) {
   const std::string blobs = folder + "/blobs";
   HPVMD_RETURN_IF_ERROR(MakeFolders(RealDisk(), folder, blobs));
-  return Assemble(std::make_unique<MemoryJobDatabase>(), blobs, nullptr, observer);
+  return Assemble(std::make_unique<MemoryJobDatabase>(), blobs, nullptr, observer, room);
 }
 
 }  // namespace hpvm

@@ -128,7 +128,8 @@ class SqliteJobDatabase final : public JobDatabase {
   // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails alike.
   template <typename Change>
   Status Transact(Change change);
-  Status MoveLog();
+  // If it has so many pages.
+  Status MoveLog(int pages_max);
 
   const SqliteJobDatabaseOptions options_;
   Disk& disk_;
@@ -215,22 +216,27 @@ Status SqliteJobDatabase::Commit(std::span<const JobWrite> writes, std::vector<W
   if (writer_ != nullptr) {
     writer_->Settle(status.ok());
   }
-  if (!status.ok()) {
-    results->clear();
-    return status;
+  if (status.ok()) {
+    return MoveLog(options_.log_pages_max);
   }
-  return MoveLog();
+  results->clear();
+  if (absl::IsResourceExhausted(status)) {
+    // A log that is in the database is written anew from its beginning, which takes no more room: the next commit may
+    // succeed on a disk that stays full.
+    HPVMD_RETURN_IF_ERROR(MoveLog(0));
+  }
+  return status;
 }
 
 // A log that is not moved for want of room only grows; one that failed to be synced is not to be trusted any more, and
 // with it all that was answered since it was last moved: the caller may not answer more.
-Status SqliteJobDatabase::MoveLog() {
+Status SqliteJobDatabase::MoveLog(int pages_max) {
   const int pages = writer_connection_->wal_pages();
-  if (pages < options_.log_pages_max) {
+  if (pages < pages_max) {
     return absl::OkStatus();
   }
   // Readers that never pause keep the log from starting anew: then they are waited for.
-  const bool is_long = pages / 4 >= options_.log_pages_max;
+  const bool is_long = pages / 4 >= pages_max;
   const Status status = writer_connection_->Checkpoint(is_long);
   if (status.ok() || absl::IsResourceExhausted(status)) {
     return absl::OkStatus();

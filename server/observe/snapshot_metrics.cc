@@ -108,6 +108,7 @@ void DescribeCore(Families& families, const CoreSnapshot& core) {
   gauge("hpvm_executors", "Executor processes.", core.executors);
   gauge("hpvm_watchers", "Calls that watch a job.", core.watchers);
   gauge("hpvm_store_accepts_writes", "Whether the job store takes writes.", core.store.accepts_writes ? 1 : 0);
+  gauge("hpvm_disk_reserve_bytes", "Bytes held for a full disk.", core.store.reserve_bytes);
   gauge("hpvm_store_pending_writes", "Writes that wait for a commit.", core.store.pending_writes);
   gauge("hpvm_draining", "Whether the daemon is stopping.", core.draining ? 1 : 0);
 }

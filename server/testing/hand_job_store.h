@@ -58,6 +58,7 @@ class HandJobStore final : public JobStore {
   JobDatabase& database() override { return state_.jobs(); }
   BlobFolder& blobs() override { return blobs_; }
   JobStoreHealth Health() override { return queue_.Health(); }
+  void AwaitRoom(uint64_t bytes) override { awaited.push_back(bytes); }
 
   // One copy or read; false when there is none.
   bool StepPosted() {
@@ -90,6 +91,7 @@ class HandJobStore final : public JobStore {
   Status put_failure;
   std::vector<std::string> writes;  // What was written, in order: "insert 1", "change RUNNING", ...
   uint64_t puts = 0;
+  std::vector<uint64_t> awaited;  // By AwaitRoom.
 
  private:
   static std::string Name(const JobWrite& write) {

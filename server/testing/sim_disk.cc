@@ -164,6 +164,14 @@ class SimDiskFile final : public DiskFile {
     return absl::OkStatus();
   }
 
+  Status Allocate(uint64_t size_bytes) override {
+    std::lock_guard lock(disk_.mutex_);
+    HPVMD_RETURN_IF_ERROR(BeginChange(SimDisk::Op::kWrite));
+    const uint64_t size = file().seen.size();
+    return size_bytes <= size ? absl::OkStatus()
+                              : disk_.WriteFile(file(), size, std::vector<uint8_t>(size_bytes - size));
+  }
+
   StatusOr<uint64_t> Size() override {
     std::lock_guard lock(disk_.mutex_);
     HPVMD_RETURN_IF_ERROR(CheckOpen());
@@ -382,6 +390,17 @@ StatusOr<std::vector<DiskEntry>> SimDisk::List(const std::string& path) {
     entries.push_back({name, is_folder, is_folder ? 0 : node->AsFile()->seen.size()});
   }
   return entries;
+}
+
+StatusOr<DiskSpace> SimDisk::Space(const std::string&) {
+  constexpr uint64_t kWithout = uint64_t{1} << 40;
+  std::lock_guard lock(mutex_);
+  if (is_off_) {
+    return DataLoss("The power is off.");
+  }
+  SyncNames(*root_);  // As when there is no room: what was removed takes none.
+  const uint64_t size = std::min(space_bytes_, kWithout);
+  return DiskSpace{size, size - std::min(size, *used_bytes_)};
 }
 
 void SimDisk::AddFolder(const std::string& path) {

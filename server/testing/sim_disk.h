@@ -67,6 +67,8 @@ class SimDisk final : public Disk {
   Status MakeFolder(const std::string& path) override;
   Status SyncFolder(const std::string& path) override;
   StatusOr<std::vector<DiskEntry>> List(const std::string& path) override;
+  // A terabyte, of which all is free, without SetSpace.
+  StatusOr<DiskSpace> Space(const std::string& folder) override;
 
   // --- Set-up ---
   // The folder and its parents, durably; counts as no operation.

@@ -417,6 +417,37 @@ Ledger::Balance Ledger::BalanceOf(TenantKey tenant, Resource resource, Time now)
   return balance;
 }
 
+Ledger::Spent Ledger::SpentOf(TenantKey tenant, Resource resource, Time now) const {
+  if (!IsSpent(resource)) {
+    return {};
+  }
+  std::lock_guard lock(books_->mutex);
+  const LedgerAccount* account = books_->Find(tenant, resource);
+  if (account == nullptr) {
+    return {};
+  }
+  Spent spent{.used = account->used};
+  if (account->limit != 0) {
+    const Wide missing = account->SavedMost() - account->SavedAt(now);
+    spent.missing = static_cast<uint64_t>(std::min<Wide>((missing + account->Period() - 1) / account->Period(), kMost));
+  }
+  return spent;
+}
+
+void Ledger::RestoreSpent(TenantKey tenant, Resource resource, const Spent& spent, Duration ago, Time now) {
+  std::lock_guard lock(books_->mutex);
+  LedgerAccount* account = books_->Find(tenant, resource);
+  if (account == nullptr || !IsSpent(resource)) {
+    return;
+  }
+  account->used = account->peak = spent.used;
+  if (account->limit != 0) {
+    account->saved = std::max(account->SavedMost() - Wide{spent.missing} * account->Period(), -kDebtMost);
+    account->since = now - std::max(ago, Duration{0});
+    account->Settle(now);
+  }
+}
+
 Status Ledger::CheckSums() const {
   std::lock_guard lock(books_->mutex);
   for (const auto& [key, tenant] : books_->tenants) {

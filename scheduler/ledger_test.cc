@@ -250,6 +250,52 @@ TEST(LedgerTest, LargerThanTheBucket) {
 }
 
 // Limits that no counter could hold neither wrap nor stop the clock.
+// What is carried over to another ledger allows at each later moment what the first one would have.
+TEST(LedgerTest, SpentIsCarriedOver) {
+  const auto hour = With(Resource::kDeviceTime, 3'600'000'000'000 / 10);  // 360 s an hour: a tenth of the time.
+  for (const uint64_t charged :
+       {uint64_t{0}, uint64_t{1}, uint64_t{100'000'000'001}, uint64_t{720'000'000'000}, kMost}) {
+    Ledger before, after;
+    before.AddTenant(1, hour, Time{0});
+    before.Charge(1, Resource::kDeviceTime, charged, Time{0});
+    const Ledger::Spent spent = before.SpentOf(1, Resource::kDeviceTime, Time{seconds(10)});
+    EXPECT_EQ(spent.used, charged);
+    // The other process's clock has another beginning, and 20 s went by.
+    after.AddTenant(7, hour, Time{seconds(5)});
+    after.RestoreSpent(7, Resource::kDeviceTime, spent, seconds(20), Time{seconds(5)});
+    EXPECT_EQ(after.BalanceOf(7, Resource::kDeviceTime, Time{seconds(5)}).used, charged);
+    for (const Duration later : {Duration{0}, Duration{minutes(1)}, Duration{hours(3)}}) {
+      const Time then = Time{seconds(30)} + later, now = Time{seconds(5)} + later;
+      const uint64_t want = before.BalanceOf(1, Resource::kDeviceTime, then).available;
+      const uint64_t available = after.BalanceOf(7, Resource::kDeviceTime, now).available;
+      EXPECT_LE(available, want) << charged;
+      EXPECT_GE(available + 1, want) << charged;  // What is missing is rounded up.
+      if (charged != kMost) {                     // Of which more is missing than the numbers hold.
+        const Duration debt = before.DebtFor(1, Resource::kDeviceTime, then);
+        EXPECT_LE(after.DebtFor(7, Resource::kDeviceTime, now) - debt, Duration{10}) << charged;
+        EXPECT_GE(after.DebtFor(7, Resource::kDeviceTime, now), debt) << charged;
+      }
+    }
+    EXPECT_TRUE(after.CheckSums().ok());
+  }
+}
+
+// A quota that came, went or changed meanwhile; what is held is nobody's to restore.
+TEST(LedgerTest, SpentUnderAnotherQuota) {
+  Ledger ledger;
+  ledger.AddTenant(1, {}, Time{0});
+  ledger.RestoreSpent(1, Resource::kDeviceTime, {.used = 50, .missing = 40}, seconds(0), Time{0});
+  EXPECT_EQ(ledger.BalanceOf(1, Resource::kDeviceTime, Time{0}).used, 50u);
+  EXPECT_EQ(ledger.SpentOf(1, Resource::kDeviceTime, Time{0}).missing, 0u);
+  ledger.AddTenant(2, With(Resource::kDeviceTime, 30), Time{0});
+  ledger.RestoreSpent(2, Resource::kDeviceTime, {.used = 50, .missing = 40}, -seconds(9), Time{0});
+  EXPECT_EQ(ledger.BalanceOf(2, Resource::kDeviceTime, Time{0}).available, 0u);
+  EXPECT_GT(ledger.DebtFor(2, Resource::kDeviceTime, Time{0}), Duration{0});
+  ledger.AddTenant(3, With(Resource::kDiskBytes, 30), Time{0});
+  ledger.RestoreSpent(3, Resource::kDiskBytes, {.used = 50, .missing = 40}, seconds(0), Time{0});
+  EXPECT_EQ(ledger.BalanceOf(3, Resource::kDiskBytes, Time{0}).used, 0u);
+}
+
 TEST(LedgerTest, HugeNumbers) {
   Ledger ledger;
   ledger.AddTenant(1, With(Resource::kCompileTime, kMost), Time{0});

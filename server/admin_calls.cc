@@ -124,7 +124,7 @@ class AdminService final : public v1::Admin::CallbackService {
   }
 
   grpc::ServerUnaryReactor* RevokeToken(Context* context, const v1::RevokeTokenRequest* request,
-                                        v1::RevokeTokenResponse*) override {
+                                        v1::RevokeTokenResponse* response) override {
     return Change(context, Method("RevokeToken"), *request, [&](const Caller& caller) -> Status {
       const TokenRecordRef found = directory_.FindTokenById(request->id());
       if (found == nullptr || !Visible(caller, found->token.tenant()).ok()) {
@@ -135,6 +135,7 @@ class AdminService final : public v1::Admin::CallbackService {
         return Denied("A caller with the role " + std::string(NameOf(caller.principal.role)) +
                       " revokes its own token and those of users only.");
       }
+      response->set_tenant(found->token.tenant());
       return directory_.RevokeToken(request->id());
     });
   }

@@ -100,6 +100,7 @@ TenantRef Core::AddTenant(CoreScope& scope, const std::string& name) {
                                BufferLimitsOf(config), std::min(kIdleBytesMax, config.limits_buffers_bytes_max));
   SetPolicy(*tenant);
   ledger_.AddTenant(tenant->key, tenant->policy->limits, options_.clock->Now());
+  RestoreSpent(*tenant);
   tenants_.emplace(name, tenant);
   tenants_by_key_.emplace(tenant->key, tenant);
   Tick(scope, {scheduler::TenantArrives{tenant->key}});
@@ -310,6 +311,7 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
   CoreScope scope(*this);
   snapshot.devices_known = devices_known_;
   snapshot.sandbox = sandbox_;
+  snapshot.sandbox_level_min = static_cast<uint32_t>(config_->executor_sandbox_min);
   snapshot.draining = draining_;
   snapshot.executors = live_ports_.load();
   snapshot.watchers = watching_.size();

@@ -44,6 +44,7 @@
 #include "server/observer.h"
 #include "server/request_meter.h"
 #include "server/run_op.h"
+#include "server/spent_file.h"
 #include "server/tenant.h"
 
 namespace hpvm {
@@ -62,6 +63,7 @@ struct CoreOptions {
   Observer* observer = &NoObserver();    // Borrowed; lives longer.
   const TenantPolicies* policies = &OpenPolicies();  // Borrowed; lives longer.
   uint32_t cpu_threads = 1;              // What grants give.
+  SpentByTenant spent;                   // Before this process.
   // Executors wait for DevicesKnown, so that the first ones have every device.
   bool awaits_devices = false;
 };
@@ -102,6 +104,8 @@ class Core {
   // --- Policies and quotas (core_quota.cc) ---
   // The policies say something else of that tenant from now on.
   void OnPolicyChanged(std::string_view name);
+  // What the tenants of this process have spent, with what they had before it.
+  SpentByTenant Spent();
   // kNotFound: neither the policies nor the core know it.
   Status Usage(std::string_view tenant, v1::GetUsageResponse* response);
   RequestMeter& meter() { return meter_; }
@@ -116,6 +120,8 @@ class Core {
   // --- Devices (core_device.cc) ---
   // What discovery found of one family, at start and again later; a status when its probe failed.
   void SetFound(const std::string& family, const StatusOr<ProbedDevices>& found);
+  // What executors' sandboxes reach, before a tenant asks for one. Blocks (ProbeSandbox): for the thread that probes.
+  void LookAtSandbox();
   // Every family has answered.
   void DevicesKnown();
   // Devices with drivers whose defects are to be looked for, and what was found of one (DeviceTable).
@@ -359,6 +365,7 @@ class Core {
 
   // core_quota.cc
   void SetPolicy(Tenant& tenant);
+  void RestoreSpent(const Tenant& tenant);
   void ApplyPolicy(CoreScope& scope, const TenantRef& tenant);
   void Suspend(CoreScope& scope, Tenant& tenant);
   // kPermissionDenied or kNotFound when its calls are refused.
@@ -497,6 +504,7 @@ class Core {
   void ListLive(Tenant& tenant, const v1::ListJobsRequest& request, const JobFilter& filter, int page,
                 v1::ListJobsResponse* response);
   std::string WaitSentenceOf(const LiveJob& job) const;
+  std::string TurnSentenceOf(const Tenant& tenant) const;
   // Null for those that clients do not know (yet).
   static LiveJob* FindLive(Tenant& tenant, std::string_view id);
   // Of any job; without its log. Reads the store.

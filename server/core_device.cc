@@ -48,6 +48,32 @@ void Core::SetFound(const std::string& family, const StatusOr<ProbedDevices>& fo
   SpawnAwaiting(scope);
 }
 
+void Core::LookAtSandbox() {
+  std::vector<std::string> profile;
+  bool has_driver = false;
+  {
+    CoreScope scope(*this);
+    profile = devices_.Profile();
+    has_driver = HasDriver(profile);
+  }
+  if (profile.empty()) {
+    return;
+  }
+  const StatusOr<SandboxFacts> facts = options_.spawner->ProbeSandbox(profile, !has_driver);
+  if (!facts.ok()) {
+    LogWarning("Looking at the executors' sandbox failed", {{"error", Message(facts.status())}});
+    return;
+  }
+  CoreScope scope(*this);
+  sandbox_ = *facts;
+  if (facts->level < config_->executor_sandbox_min) {
+    LogError("Executors' sandbox is weaker than executor.sandbox_min: no work runs",
+             {{"level", std::to_string(facts->level)},
+              {"sandbox_min", std::to_string(config_->executor_sandbox_min)},
+              {"sandbox", facts->detail}});
+  }
+}
+
 void Core::DevicesKnown() {
   CoreScope scope(*this);
   devices_known_ = true;

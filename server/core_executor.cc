@@ -188,6 +188,7 @@ void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(options_.clock->Now() - start);
     LogInfo("Executor ready", {{"tenant", tenant->name},
                                {"executor", std::to_string(epoch)},
+                               {"pid", std::to_string(ready.pid)},
                                {"us", std::to_string(took.count())},
                                {"sandbox_level", std::to_string(ready.sandbox_level)},
                                {"sandbox", ready.sandbox_detail}});
@@ -240,6 +241,7 @@ void Core::OnReady(const TenantRef& tenant, uint64_t epoch, const ExecutorReady&
   ExecutorSlot& slot = tenant->executor;
   if (slot.epoch == epoch) {
     slot.is_ready = true;
+    slot.pid = ready.pid;
     slot.ready_at = options_.clock->Now();
     slot.sandbox = SandboxFacts{ready.sandbox_level, ready.sandbox_detail};
     sandbox_ = slot.sandbox;
@@ -296,6 +298,7 @@ void Core::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& 
   }
   LogWarning("Executor ended", {{"tenant", tenant->name},
                                 {"executor", std::to_string(epoch)},
+                                {"pid", slot.is_ready ? std::to_string(slot.pid) : ""},
                                 {"error", Message(slot.end_status)}});
   options_.observer->OnExecutor(tenant->name, slot.is_ready ? "crashed" : "failed");
   if (!slot.is_ready && !is_refusal) {

@@ -5,6 +5,7 @@
 
 #include "base/failpoint.h"
 #include "server/core.h"
+#include "server/job_state_name.h"
 #include "server/jobs/retry.h"
 #include "server/log.h"
 #include "server/run_log.h"
@@ -340,6 +341,7 @@ void Core::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState state, O
   shown.set_ended_unix_ns(options_.clock->WallNs());
   shown.clear_not_before_unix_ns();
   shown.set_cancel_requested(shown.cancel_requested() || job->cancel_asked);
+  shown.set_attempts_counted(next.attempts_spent());
   if (!why.ok()) {
     if (!why.detail.has_value()) {
       why.detail.emplace();
@@ -387,7 +389,7 @@ void Core::OnEnded(CoreScope& scope, const LiveJobRef& job) {
   options_.observer->OnJob(job->tenant->name, shown);
   LogInfo("Job ended", {{"tenant", job->tenant->name},
                         {"job", shown.id()},
-                        {"state", v1::JobState_Name(shown.state())},
+                        {"state", StateName(shown.state())},
                         {"trace", shown.traceparent()},
                         {"error", shown.error().message()}});
   AddStateEvent(scope, *job);

@@ -11,6 +11,7 @@
 
 #include "proto/internal/run_log_message.h"
 #include "server/core.h"
+#include "server/job_state_name.h"
 #include "server/jobs/job_rules.h"
 
 namespace hpvm {
@@ -91,7 +92,8 @@ std::string Core::WaitSentenceOf(const LiveJob& job) const {
   if (const Duration debt = ledger_.DebtFor(job.tenant->key, scheduler::Resource::kDeviceTime, now);
       debt > Duration{0}) {
     return "Waits for device time: the tenant's quota is spent; more is earned in " +
-           std::to_string(std::chrono::ceil<std::chrono::seconds>(debt).count()) + " s.";
+           std::to_string(std::chrono::ceil<std::chrono::seconds>(debt).count()) + " s" +
+           (job.deadline != kNever && job.deadline <= now + debt ? ", after the job's deadline." : ".");
   }
   if (job.not_before > now) {
     if (shown.lost_attempts().empty()) {
@@ -112,11 +114,28 @@ std::string Core::WaitSentenceOf(const LiveJob& job) const {
   return "";
 }
 
+// Why a job that could run is still queued; empty: its turn comes at once, or others' turns come before.
+std::string Core::TurnSentenceOf(const Tenant& tenant) const {
+  const uint64_t quota = tenant.policy->limits[static_cast<size_t>(scheduler::Resource::kRunningJobs)];
+  const uint64_t own_max =
+      quota == 0 ? config_->jobs_running_per_tenant_max : std::min(quota, config_->jobs_running_per_tenant_max);
+  if (const uint64_t own = share_.running(tenant.key); own >= own_max) {
+    return "Waits for its turn: the tenant runs " + std::to_string(own) + " at a time, of at most " +
+           std::to_string(own_max) + ".";
+  }
+  if (share_.running() >= config_->jobs_running_max) {
+    return "Waits for its turn: the server runs as many at a time as it may.";
+  }
+  return "";
+}
+
 v1::Job Core::Describe(const LiveJob& job) const {
   v1::Job shown = job.row.job();
+  shown.set_attempts_counted(job.row.attempts_spent());
   if (shown.state() == v1::JOB_STATE_ACCEPTED) {
     if (job.phase == LiveJob::Phase::kQueued || job.phase == LiveJob::Phase::kStarting) {
       shown.set_state(v1::JOB_STATE_QUEUED);
+      shown.set_waits_for(job.phase == LiveJob::Phase::kQueued ? TurnSentenceOf(*job.tenant) : "");
     } else {
       shown.set_waits_for(WaitSentenceOf(job));
     }
@@ -279,7 +298,7 @@ StatusOr<Core::EventBatch> Core::ReadEvents(Tenant& tenant, std::string_view id,
 StatusOr<Core::StoredBytes> Core::FindOutput(Tenant& tenant, std::string_view id, std::string_view name) {
   HPVMD_ASSIGN_OR_RETURN(const v1::Job job, FindJob(tenant, id));
   if (job.state() != v1::JOB_STATE_SUCCEEDED) {
-    return FailedPrecondition("The job is " + v1::JobState_Name(job.state()) + "; only a succeeded job has outputs.");
+    return FailedPrecondition("The job is " + StateName(job.state()) + "; only a succeeded job has outputs.");
   }
   const auto output = std::find_if(job.outputs().begin(), job.outputs().end(),
                                    [&](const v1::OutputValue& value) { return value.name() == name; });

@@ -154,6 +154,7 @@ TEST_F(JobTest, CancelsInEachState) {
   const std::string queued = SubmitJob(Request());
   const std::string waiting = SubmitAfter(running);
   EXPECT_EQ(State(queued), "QUEUED");
+  EXPECT_EQ(Job(queued).waits_for(), "Waits for its turn: the tenant runs 1 at a time, of at most 1.");
   EXPECT_EQ(State(waiting), "ACCEPTED");
   store_->hold_commits = true;
   for (const std::string& id : {queued, waiting}) {

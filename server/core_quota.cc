@@ -57,6 +57,33 @@ void Core::SetPolicy(Tenant& tenant) {
   }
 }
 
+void Core::RestoreSpent(const Tenant& tenant) {
+  const auto found = options_.spent.find(tenant.name);
+  if (found == options_.spent.end()) {
+    return;
+  }
+  const TenantSpent& before = found->second;
+  const Duration ago(std::max<int64_t>(options_.clock->WallNs() - before.unix_ns, 0));
+  for (size_t i = 0; i < scheduler::kResourceCount; ++i) {
+    ledger_.RestoreSpent(tenant.key, static_cast<Resource>(i), before.spent[i], ago, options_.clock->Now());
+  }
+}
+
+SpentByTenant Core::Spent() {
+  CoreScope scope(*this);
+  SpentByTenant spent;
+  const Time now = options_.clock->Now();
+  const int64_t unix_ns = options_.clock->WallNs();
+  for (const auto& [name, tenant] : tenants_) {
+    TenantSpent& one = spent[name];
+    one.unix_ns = unix_ns;
+    for (size_t i = 0; i < scheduler::kResourceCount; ++i) {
+      one.spent[i] = ledger_.SpentOf(tenant->key, static_cast<Resource>(i), now);
+    }
+  }
+  return spent;
+}
+
 void Core::OnPolicyChanged(std::string_view name) {
   CoreScope scope(*this);
   if (const auto found = tenants_.find(std::string(name)); found != tenants_.end()) {

@@ -172,6 +172,26 @@ TEST_F(QuotaTest, DeviceTime) {
   EXPECT_EQ(State(job), "SUCCEEDED");
 }
 
+// A restart neither refills what is spent nor forgets it, and what is earned meanwhile counts.
+TEST_F(QuotaTest, SpentTimeOutlivesTheDaemon) {
+  Limit(Resource::kDeviceTime, 3'600'000'000'000 / 10);
+  const auto first = Run(PrepareHandle());
+  clock_.Advance(std::chrono::seconds(400));
+  AnswerRun(Result("abcdefgh"));
+  ASSERT_TRUE(first->has_value());
+  const scheduler::Ledger::Balance before = Balance(Resource::kDeviceTime);
+  ASSERT_EQ(before.available, 0u);
+  Restart();
+  EXPECT_EQ(Balance(Resource::kDeviceTime).used, before.used);
+  EXPECT_EQ(Balance(Resource::kDeviceTime).available, 0u);
+  const std::string job = SubmitJob(Request());
+  EXPECT_THAT(Job(job).waits_for(), HasSubstr("Waits for device time"));
+  clock_.Advance(std::chrono::hours(1));
+  Restart();
+  EXPECT_EQ(Balance(Resource::kDeviceTime).used, before.used);
+  EXPECT_GT(Balance(Resource::kDeviceTime).available, 100'000'000'000u);
+}
+
 // Compile time: charged by what the executor says, and never more than the wall time on every processor.
 TEST_F(QuotaTest, CompileTime) {
   Limit(Resource::kCompileTime, 1'000'000'000);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/core.h"
+#include "server/job_state_name.h"
 #include "server/jobs/arrays.h"
 #include "server/jobs/request_hash.h"
 #include "server/request_options.h"
@@ -105,7 +106,7 @@ Status Core::PrepareRetry(Submission& submission, const v1::RetryJobRequest& req
     return NotFound("There is no job \"" + id.substr(0, 80) + "\".");
   }
   if (!IsTerminal(found->job().state())) {
-    return FailedPrecondition("Job " + id + " is " + v1::JobState_Name(found->job().state()) +
+    return FailedPrecondition("Job " + id + " is " + StateName(found->job().state()) +
                               "; only a job that has ended is tried again.");
   }
   StatusOr<StoredRequest> stored = options_.jobs->database().ReadRequest(tenant.name, id);

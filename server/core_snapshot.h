@@ -37,6 +37,7 @@ struct CoreSnapshot {
   JobStoreHealth store;
   std::vector<v1::Device> devices;
   std::optional<SandboxFacts> sandbox;  // Of the executor that started last; empty: none has.
+  uint32_t sandbox_level_min = 0;       // executor.sandbox_min.
   std::vector<TenantSnapshot> tenants;  // Only when asked for.
 };
 

@@ -146,7 +146,15 @@ Status Daemon::Open(DaemonOptions& options) {
   core.cpu_threads =
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
                                                              : std::max(1u, std::thread::hardware_concurrency()));
+  const std::string spent_file = folder_->path() + "/spent.json";
+  StatusOr<SpentByTenant> spent = ReadSpent(spent_file);
+  if (!spent.ok()) {
+    LogWarning("What tenants had spent is forgotten", {{"error", Message(spent.status())}});
+    spent = SpentByTenant();
+  }
+  core.spent = *spent;
   core_ = std::make_unique<Core>(std::move(core));
+  spent_ = std::make_unique<SpentKeeper>(spent_file, *std::move(spent), [this] { return core_->Spent(); });
   core_->OnRoom(!room_->is_full());  // Before jobs are taken up, which would start.
   HPVMD_RETURN_IF_ERROR(While(core_->Restore(), "reading the jobs of \"" + folder_->path() + "\""));
   timer_ = std::make_unique<TimerThread>(*core_, options.alive_every,
@@ -216,6 +224,8 @@ void ProbeThread::Discover() {
     core_.SetFound(family, spawner_.Probe(family));
   }
   LookForDefects();
+  core_.LookAtSandbox();  // Before anything runs: a machine that cannot keep executor.sandbox_min is never shown as
+                          // ready.
   core_.DevicesKnown();
 }
 
@@ -358,6 +368,7 @@ Daemon::~Daemon() {
   // Calls in progress read the store; the store's last answers enter the core.
   server_.reset();
   jobs_.reset();
+  spent_.reset();
   timer_.reset();
   core_.reset();
 }

@@ -24,6 +24,7 @@
 #include "server/observe/observation.h"
 #include "server/observe/two_observers.h"
 #include "server/service.h"
+#include "server/spent_file.h"
 #include "server/state_folder.h"
 
 namespace hpvm {
@@ -130,6 +131,7 @@ class Daemon {
   std::unique_ptr<ExecutorSpawner> spawner_;
   std::unique_ptr<JobStore> jobs_;
   std::unique_ptr<Core> core_;
+  std::unique_ptr<SpentKeeper> spent_;  // Asks the core.
   std::unique_ptr<TimerThread> timer_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ProbeThread> probe_;

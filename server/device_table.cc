@@ -55,7 +55,7 @@ StatusOr<std::vector<std::string>> FamiliesOf(std::string_view backends) {
   for (const std::string& name : names) {
     const std::string_view family = FamilyOf(name);
     const bool is_known = std::find(std::begin(kFamilies), std::end(kFamilies), family) != std::end(kFamilies);
-    const bool is_whole = name == family;
+    const bool is_whole = name == family || name == "cpu:0";
     if (!is_known || (!is_whole && (family == "cpu" || !IsIndex(name.substr(family.size() + 1))))) {
       return InvalidArgument("\"" + name +
                              "\" is neither auto nor one of cpu, opencl, opencl:N, vulkan, vulkan:N, by commas.");

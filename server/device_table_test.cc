@@ -36,9 +36,10 @@ class DeviceTableTest : public ::testing::Test {
 TEST_F(DeviceTableTest, ReadsTheList) {
   EXPECT_THAT(*FamiliesOf("auto"), ElementsAre("cpu", "opencl", "vulkan"));
   EXPECT_THAT(*FamiliesOf("cpu"), ElementsAre("cpu"));
+  EXPECT_THAT(*FamiliesOf("cpu:0,opencl"), ElementsAre("cpu", "opencl"));  // As every table prints it.
   EXPECT_THAT(*FamiliesOf("cpu, vulkan:1 ,vulkan:0"), ElementsAre("cpu", "vulkan"));
   for (const char* bad :
-       {"", "gpu", "opencl", "cpu,", "cpu:0", "cpu,opencl:", "cpu,opencl:x", "cpu,opencl:1000", "auto,cpu"}) {
+       {"", "gpu", "opencl", "cpu,", "cpu:1", "cpu,opencl:", "cpu,opencl:x", "cpu,opencl:1000", "auto,cpu"}) {
     EXPECT_FALSE(FamiliesOf(bad).ok()) << bad;
   }
 }

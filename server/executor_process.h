@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proto/internal/executor_link.h"
+#include "server/sandbox_facts.h"
 
 namespace hpvm {
 
@@ -59,6 +60,9 @@ class ExecutorSpawner {
   virtual StatusOr<ProbedDevices> Probe(const std::string& backend) = 0;
   // Which known defects the driver of "opencl:0" shows, found by a sandboxed probe as well; blocks for up to 40 s.
   virtual StatusOr<std::vector<DriverDefect>> ProbeDefects(const std::string&) { return std::vector<DriverDefect>(); }
+  // What an executor with this device profile reaches on this machine, whatever the configuration demands: one starts
+  // and ends. Blocks for up to executor.spawn_ms_max.
+  virtual StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) = 0;
   // Ends a probe in progress and refuses further ones: the daemon stops. Any thread.
   virtual void StopProbes() {}
   // Which device profile the next tenants' executors will have: processes that wait for them are started. Any thread.

@@ -90,7 +90,7 @@ void ExecutorSpares::Renew() {
 size_t ExecutorSpares::waiting() const {
   std::lock_guard lock(mutex_);
   return static_cast<size_t>(std::count_if(spares_.begin(), spares_.end(),
-                                           [](const SpareExecutor& spare) { return !*spare.has_ended; }));
+                                           [](const SpareExecutor& spare) { return !spare.end->has_value(); }));
 }
 
 std::optional<SpareExecutor> ExecutorSpares::Take(ExecutorOptions& options) {
@@ -99,7 +99,7 @@ std::optional<SpareExecutor> ExecutorSpares::Take(ExecutorOptions& options) {
   start_at_ = std::max(start_at_, RealClock().Now() + kRefillDelay);
   changed_.notify_all();
   const auto found = std::find_if(spares_.begin(), spares_.end(), [&](const SpareExecutor& spare) {
-    return !*spare.has_ended && spare.link->alive() && spare.programs == programs &&
+    return !spare.end->has_value() && spare.link->alive() && spare.programs == programs &&
            SettleAlike(ProfileOf(spare.options), ProfileOf(options));
   });
   if (found == spares_.end()) {
@@ -125,8 +125,9 @@ void ExecutorSpares::Sort(std::unique_lock<std::mutex>& lock) {
   std::vector<SpareExecutor> useless;
   for (size_t i = spares_.size(); i-- > 0;) {
     const SpareExecutor& spare = spares_[i];
-    const bool has_died = *spare.has_ended;
+    const bool has_died = spare.end->has_value();
     if (has_died) {
+      LogWarning("A spare executor ended", {{"error", Message(**spare.end)}});
       pause_ = std::clamp(pause_ * 2, kPauseMin, kPauseMax);
       start_at_ = RealClock().Now() + pause_;
     }
@@ -146,12 +147,11 @@ void ExecutorSpares::Sort(std::unique_lock<std::mutex>& lock) {
 void ExecutorSpares::StartOne(std::unique_lock<std::mutex>& lock) {
   const SpareProfile profile = profile_;
   const uint64_t generation = generation_;
-  auto has_ended = std::make_shared<bool>(false);
+  const auto end = std::make_shared<std::optional<Status>>();
   lock.unlock();
-  StatusOr<SpareExecutor> started = start_(profile, [this, has_ended](const Status& why) {
-    LogWarning("A spare executor ended", {{"error", Message(why)}});
+  StatusOr<SpareExecutor> started = start_(profile, [this, end](const Status& why) {
     std::lock_guard inner(mutex_);
-    *has_ended = true;
+    *end = why;  // Told by Sort; nobody asks about one that this pool ended.
     changed_.notify_all();
   });
   lock.lock();
@@ -161,7 +161,7 @@ void ExecutorSpares::StartOne(std::unique_lock<std::mutex>& lock) {
     start_at_ = RealClock().Now() + pause_;
     return;
   }
-  started->has_ended = has_ended;
+  started->end = end;
   if (generation != generation_) {
     started->programs.clear();
   }

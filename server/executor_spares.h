@@ -27,7 +27,7 @@ struct SpareExecutor {
   ExecutorOptions options;             // As it was started with.
   std::shared_ptr<int> pid;            // For the state folder's record.
   std::string programs;                // Which files its programs were.
-  std::shared_ptr<bool> has_ended;     // Guarded by the pool's mutex.
+  std::shared_ptr<std::optional<Status>> end;  // By itself, and why. Guarded by the pool's mutex.
 };
 
 // What tenants' executors will be like.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -170,6 +171,37 @@ class LinkSpawner final : public ExecutorSpawner {
     });
   }
 
+  StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) override {
+    ExecutorOptions options = Options();
+    options.backends = backends;
+    options.without_device_nodes = without_device_nodes;
+    options.sandbox_level_min = 0;
+    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorPlace> place, Settle(options));
+    const auto pid = std::make_shared<int>(-1);
+    options.on_spawned = Recording(pid, *place);
+    std::optional<StatusOr<SandboxFacts>> answer;  // Guarded by mutex_.
+    const auto take = [&](StatusOr<SandboxFacts> said) {
+      std::lock_guard lock(mutex_);
+      if (!answer.has_value()) {
+        answer = std::move(said);
+        probe_changed_.notify_all();
+      }
+    };
+    // Goes before what its callbacks use; none comes once it is gone.
+    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorLink> link,
+                           ExecutorLink::Start(
+                               *hub_, options,
+                               [&](const ExecutorReady& ready) {
+                                 take(SandboxFacts{ready.sandbox_level, ready.sandbox_detail});
+                               },
+                               Forgetting(pid, [&](const Status& why) {
+                                 take(why.ok() ? Unavailable("The executor ended before it was ready.") : why);
+                               })));
+    std::unique_lock lock(mutex_);
+    probe_changed_.wait(lock, [&] { return answer.has_value() || probes_stopped_; });
+    return answer.has_value() ? *answer : Unavailable("The server is stopping.");
+  }
+
   // Runs `ask` with what it is to call for the process that it starts: recorded, and ended when the daemon stops.
   template <typename Answer, typename Ask>
   Answer WithProbe(const Ask& ask) {
@@ -197,6 +229,7 @@ class LinkSpawner final : public ExecutorSpawner {
   void StopProbes() override {
     std::lock_guard lock(mutex_);
     probes_stopped_ = true;
+    probe_changed_.notify_all();
     if (probe_.valid()) {
       syscall(SYS_pidfd_send_signal, probe_.get(), SIGKILL, nullptr, 0);
     }
@@ -294,6 +327,7 @@ class LinkSpawner final : public ExecutorSpawner {
   CgroupLimits limits_;
   UniqueFd probe_;                 // Of the probe in progress; one at a time.
   bool probes_stopped_ = false;
+  std::condition_variable probe_changed_;
   const std::array<uint8_t, 32> secret_;
   ExecutorSpares spares_;          // Goes first: uses all of it.
 };

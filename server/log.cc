@@ -228,6 +228,9 @@ std::string FormatLogLine(bool as_json, int64_t unix_ns, LogLevel level, std::st
     line += " " + EscapeForLog(text, kTextBytesMax);
   }
   for (const LogField& field : fields) {
+    if (field.value.empty()) {
+      continue;
+    }
     if (as_json) {
       line += ",";
       AppendJson(line, field.key, kValueBytesMax);

@@ -17,6 +17,7 @@
 
 #include "base/disk.h"
 #include "base/failpoint.h"
+#include "base/secret_file.h"
 #include "server/audit/audit_log.h"
 #include "server/check_files.h"
 #include "server/daemon.h"
@@ -35,7 +36,7 @@ constexpr auto kBrokenMax = std::chrono::seconds(5);
 constexpr int kBrokenSignal = SIGUSR1;
 
 struct Arguments {
-  std::string config, listen, state, devices, backup, token_tenant, token_role = "user";
+  std::string config, listen, state, devices, backup, token_tenant, token_role = "user", token_output;
   bool dev = false, check = false, check_jobs = false, revoke_all = false;
 };
 
@@ -117,13 +118,13 @@ void EndBroken(std::atomic<bool>& is_broken) {
 
 void Reload(Daemon& daemon, const Arguments& arguments, ServiceNotifier& notifier) {
   notifier.Reloading();
-  std::string status = "Serves";
   if (!arguments.config.empty() && !daemon.Reload(MakeConfig(arguments)).ok()) {
-    status = "Serves with the old configuration: the new one was not taken, see the log";
+    notifier.Ready("Serves with the old configuration: the new one was not taken, see the log");
+    return;
   }
   LogInfo("Looking for devices again");
   daemon.Rediscover();
-  notifier.Ready(status);
+  notifier.Ready("Serves");
 }
 
 // What the library finds wrong with clients' messages, under the log's limits instead of past them.
@@ -155,6 +156,9 @@ int Run(const Config& config, const Arguments& arguments) {
   }
   StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(std::move(options));
   if (!daemon.ok()) {
+    if (config.log_format == "json") {  // What reads the log reads this, too.
+      LogError("The daemon did not start", {{"error", Message(daemon.status())}});
+    }
     FlushLog(std::chrono::seconds(1));
     // What has no room now has none a second later: the service manager need not try again.
     return Fail(absl::IsResourceExhausted(daemon.status()) ? kExitNoRoom : kExitFailed, Message(daemon.status()));
@@ -253,13 +257,25 @@ int CheckStoredJobs(const Config& config) {
 
 // Only the secret on standard output, so that a script can keep it.
 int CreateToken(const Config& config, const Arguments& arguments) {
+  const bool has_output = !arguments.token_output.empty();
+  SecretFile file(arguments.token_output, /*may_replace=*/false);
+  if (const Status opened = has_output ? file.Open() : absl::OkStatus(); !opened.ok()) {
+    return Fail(kExitFailed, Message(opened));
+  }
   const StatusOr<Directory::NewToken> made = CreateTokenOffline(config, arguments.token_tenant, arguments.token_role);
   if (!made.ok()) {
     return Fail(kExitFailed, Message(made.status()));
   }
-  std::fprintf(stderr, "Token %s of tenant %s, role %s, good for 90 days. The secret is shown this once:\n",
-               made->token.id().c_str(), made->token.tenant().c_str(), arguments.token_role.c_str());
-  std::printf("%s\n", made->secret.c_str());
+  if (const Status kept = has_output ? file.Finish(made->secret) : absl::OkStatus(); !kept.ok()) {
+    return Fail(kExitFailed,
+                "Token " + made->token.id() + " was made, but nobody has its secret: revoke it. " + Message(kept));
+  }
+  std::fprintf(stderr, "Token %s of tenant %s, role %s, good for 90 days. %s\n", made->token.id().c_str(),
+               made->token.tenant().c_str(), arguments.token_role.c_str(),
+               has_output ? "Its secret is in the file." : "The secret is shown this once:");
+  if (!has_output) {
+    std::printf("%s\n", made->secret.c_str());
+  }
   return kExitOk;
 }
 
@@ -268,7 +284,7 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
       "Examples:\n  hpvmd --dev\n  hpvmd --dev --listen unix:/tmp/hpvmd.sock --state /tmp/hpvmd\n"
       "  hpvmd --config /etc/hpvmd/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
       "  hpvmd --config /etc/hpvmd/hpvmd.toml --backup /var/backups/hpvmd-monday\n"
-      "  hpvmd --config /etc/hpvmd/hpvmd.toml --create-token local --role admin > admin.token\n"
+      "  hpvmd --config /etc/hpvmd/hpvmd.toml --create-token local --role admin --output admin.token\n"
       "Signals: SIGHUP reads the configuration again and looks for devices; SIGTERM and SIGINT stop, a second one at "
       "once.\n"
       "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration, 3 no room on the disk for a start.");
@@ -304,6 +320,11 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_option("--role", arguments.token_role, "Of --create-token: user, operator or admin")
       ->type_name("ROLE")
       ->check(CLI::IsMember({"user", "operator", "admin"}));
+  app.add_option(
+         "--output", arguments.token_output,
+         "Of --create-token: a new file for the secret, readable by its owner alone, instead of standard output")
+      ->type_name("FILE")
+      ->needs("--create-token");
   app.set_version_flag("--version", "hpvmd " HPVMD_VERSION);
 }
 

@@ -95,7 +95,8 @@ struct ExecutorSlot {
   std::vector<std::string> profile;       // The devices of the executor of this epoch.
   std::vector<BrokenDevice> emitted_refused;  // Of the profile, as SpawnRequest has them.
   std::shared_ptr<ExecutorProcess> port;  // kUp only. Shared with calls in progress, which run without the mutex.
-  bool is_ready = false;                  // It has opened its devices.
+  bool is_ready = false;                  // It has opened its devices; then:
+  int pid = 0;
   bool ended = false;                     // The one of this epoch ended before it was installed; why:
   Status end_status;
   std::vector<Preparation::Waiter> waiting;  // For kUp.

@@ -69,7 +69,8 @@ StatusOr<DeviceTarget> FindDeviceTarget(const std::string& name) {
   }
   const std::string family = name.substr(0, name.find(':'));
   if (family != "opencl" && family != "vulkan") {
-    return InvalidArgument("--device takes opencl[:N], vulkan[:N], h200-opencl or h200-vulkan, not \"" + name + "\".");
+    return InvalidArgument("--device takes cpu, opencl[:N], vulkan[:N], h200-opencl or h200-vulkan, not \"" + name +
+                           "\".");
   }
   return AskExecutor(name, family == "opencl" ? ArtifactKind::kOpenCl : ArtifactKind::kVulkan);
 }

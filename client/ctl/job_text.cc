@@ -69,7 +69,15 @@ std::string LabelsText(const v1::Job& job) {
 }
 
 std::string AttemptsText(const v1::Job& job) {
-  return std::to_string(job.attempt()) + (job.attempts_max() == 0 ? "" : " of " + std::to_string(job.attempts_max()));
+  const std::string number = std::to_string(job.attempt());
+  const std::string most = std::to_string(job.attempts_max());
+  if (job.attempts_max() == 0) {
+    return number;
+  }
+  if (!job.has_attempts_counted() || job.attempts_counted() == job.attempt()) {
+    return number + " of " + most;
+  }
+  return number + " (" + std::to_string(job.attempts_counted()) + " of " + most + " counted)";
 }
 
 std::string AfterText(const v1::Job& job) {

@@ -161,6 +161,17 @@ TEST(JobTextTest, DetailsOfAWaitingJob) {
                           Not(HasSubstr("next  "))));
 }
 
+// Attempts that a drain or a disabled tenant broke off do not count: the number may pass the most that may be lost.
+TEST(JobTextTest, AttemptsThatDoNotCount) {
+  v1::Job job;
+  job.set_attempt(5);
+  job.set_attempts_max(3);
+  job.set_attempts_counted(2);
+  EXPECT_THAT(JobDetails(job, kNow), HasSubstr("attempt     5 (2 of 3 counted)"));
+  job.set_attempt(2);
+  EXPECT_THAT(JobDetails(job, kNow), HasSubstr("attempt     2 of 3"));
+}
+
 // Values that a hostile server may send are shown, not trusted as table indices.
 TEST(JobTextTest, UnknownValuesAreShown) {
   v1::Job job = JobWith(static_cast<v1::JobState>(77));

@@ -320,7 +320,9 @@ void AddOptions(CLI::App& command, Options& options) {
       ->option_text("ir|llvm|asm|device");
   command
       .add_option("--device", options.device, "Compile for this device of this machine, or for one that is not here")
-      ->option_text("opencl[:N]|vulkan[:N]|h200-opencl|h200-vulkan");
+      ->option_text("cpu|opencl[:N]|vulkan[:N]|h200-opencl|h200-vulkan")
+      // As tables name the processor, which is what kernels are compiled for without the option.
+      ->transform([](std::string name) { return name == "cpu" || name == "cpu:0" ? std::string() : name; });
   command.add_option("--options", options.options, "Build options of OpenCL C, as a document's module has them");
   command.add_option("--level", options.level, "The processor to compile for; default: this one")
       ->check(CLI::IsMember({"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"}))

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvmctl token create|list|revoke. The secret of a token is shown once, by create; everywhere else stands its id.
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <map>
 #include <memory>
@@ -19,6 +14,7 @@
 #include "client/ctl/words.h"
 
 #include "base/clock.h"
+#include "base/secret_file.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -28,48 +24,6 @@ struct Options {
   std::string name, lifetime, output;
   bool replace = false;
   std::vector<std::string> ids;
-};
-
-// A file for a secret: made, readable by its owner alone, before the secret is; in its place only when complete.
-class SecretFile {
- public:
-  SecretFile(std::string path, bool may_replace) : path_(std::move(path)), may_replace_(may_replace) {}
-  ~SecretFile() {
-    if (fd_ >= 0) {
-      close(fd_);
-      unlink(temporary_.c_str());
-    }
-  }
-  SecretFile(const SecretFile&) = delete;
-  SecretFile& operator=(const SecretFile&) = delete;
-
-  Status Open() {
-    struct stat facts {};
-    if (!may_replace_ && lstat(path_.c_str(), &facts) == 0) {
-      return AlreadyExists("The file \"" + path_ + "\" is there already; --replace replaces it.");
-    }
-    temporary_ = path_ + ".XXXXXX";
-    fd_ = mkostemp(temporary_.data(), O_CLOEXEC);  // Mode 0600.
-    return fd_ >= 0 ? absl::OkStatus() : FromErrno(errno, "Making a file beside \"" + path_ + "\"");
-  }
-  Status Finish(const std::string& secret) {
-    const std::string line = secret + "\n";
-    if (write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()) || fsync(fd_) != 0) {
-      return FromErrno(errno, "Writing \"" + temporary_ + "\"");
-    }
-    // link refuses what has come meanwhile; rename does not.
-    if (may_replace_ ? rename(temporary_.c_str(), path_.c_str()) != 0
-                     : link(temporary_.c_str(), path_.c_str()) != 0) {
-      return FromErrno(errno, "Making \"" + path_ + "\"");
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  const std::string path_;
-  const bool may_replace_;
-  std::string temporary_;
-  int fd_ = -1;
 };
 
 Status Create(const Globals& globals, const Options& options) {
@@ -87,7 +41,9 @@ Status Create(const Globals& globals, const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   SecretFile file(options.output, options.replace);
   if (!options.output.empty()) {
-    HPVMD_RETURN_IF_ERROR(file.Open());
+    const Status opened = file.Open();
+    HPVMD_RETURN_IF_ERROR(absl::IsAlreadyExists(opened) ? AlreadyExists(Message(opened) + " --replace replaces it.")
+                                                        : opened);
   }
   HPVMD_ASSIGN_OR_RETURN(v1::CreateTokenResponse created, Admin(*client).CreateToken(request));
   const v1::Token& token = created.token();

@@ -57,8 +57,8 @@ struct Pending {
   std::variant<HelloDone, PrepareDone, RunDone, ShapesDone, AckDone, UsageDone, CostsDone> done;
   Time kill_at = kNever;
   Time stop_at = kNever;  // Runs: from when on it should stop.
-  StopPatience patience;  // From then on.
-  std::function<void()> on_started;  // Runs.
+  StopPatience patience = {};                  // From then on.
+  std::function<void()> on_started = nullptr;  // Runs.
   uint32_t node_records_max = 0;     // Runs.
 };
 
@@ -850,6 +850,7 @@ Status ExecutorLink::Core::HandleReady(const internal::Ready& ready) {
     changed_.notify_all();
   }
   if (on_ready_) {
+    decoded.pid = process_.pid;
     on_ready_(decoded);
   }
   return absl::OkStatus();

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "server/job_state_name.h"
+
 namespace hpvm {
 
 void AuditObserver::OnJob(std::string_view tenant, const v1::Job& job) {
@@ -17,7 +19,7 @@ void AuditObserver::OnJob(std::string_view tenant, const v1::Job& job) {
                .method = "job end",
                .object = job.id(),
                .verdict = job.has_error() ? absl::StatusCodeToString(code) : "ok",
-               .detail = v1::JobState_Name(job.state())});
+               .detail = StateName(job.state())});
 }
 
 void AuditObserver::OnExecutor(std::string_view tenant, std::string_view what) {

@@ -24,6 +24,7 @@ constexpr size_t kObjectBytesMax = 128;
 // What a record says of a call's first message or of its answer: ids and settings, never contents or secrets.
 struct Told {
   std::string object, detail;
+  std::string tenant;   // That it concerns; empty: the caller's.
   bool changes = true;  // Of Change::kBuffers: whether it is to be recorded.
   Status error;         // That the response carries instead of the call's status.
 };
@@ -54,20 +55,21 @@ void ReadRan(const void* message, Told* told) {
 void ReadStream(const void* message, Told* told) { told->object = As<v1::StreamRequest>(message).open().handle(); }
 void ReadUpdate(const void* message, Told* told) {
   v1::UpdateTenantRequest request = As<v1::UpdateTenantRequest>(message);
-  told->object = request.name();
+  told->object = told->tenant = request.name();
   request.clear_options();
   request.clear_name();
   told->detail = request.ShortDebugString();
 }
 void ReadTenant(const void* message, Told* told) {
   v1::Tenant tenant = As<v1::CreateTenantRequest>(message).tenant();
-  told->object = tenant.name();
+  told->object = told->tenant = tenant.name();
   tenant.clear_name();
   told->detail = tenant.ShortDebugString();
 }
 void ReadToken(const void* message, Told* told) {
   const v1::Token& token = As<v1::CreateTokenResponse>(message).token();
   told->object = token.id();
+  told->tenant = token.tenant();
   told->detail = "For tenant " + token.tenant() + ", role " + v1::Role_Name(token.role()) + ".";
 }
 void ReadSubmitted(const void* message, Told* told) {
@@ -112,7 +114,8 @@ constexpr Source kSources[] = {
     {"/hpvm.v1.Admin/CreateTenant", ReadTenant},
     {"/hpvm.v1.Admin/UpdateTenant", ReadUpdate},
     {"/hpvm.v1.Admin/CreateToken", nullptr, ReadToken},
-    {"/hpvm.v1.Admin/RevokeToken", [](const void* m, Told* t) { t->object = As<v1::RevokeTokenRequest>(m).id(); }},
+    {"/hpvm.v1.Admin/RevokeToken", [](const void* m, Told* t) { t->object = As<v1::RevokeTokenRequest>(m).id(); },
+     [](const void* m, Told* t) { t->tenant = As<v1::RevokeTokenResponse>(m).tenant(); }},
 };
 
 // Every method whose calls are recorded says what about.
@@ -175,7 +178,8 @@ class AuditInterceptor final : public grpc::experimental::Interceptor {
     AuditRecord record;
     record.who = std::move(caller->principal.who);
     record.peer = std::move(caller->principal.peer);
-    record.tenant = std::move(caller->tenant);
+    // Of a refused call nobody knows whom it would have concerned.
+    record.tenant = status.ok() && !told_.tenant.empty() ? std::move(told_.tenant) : std::move(caller->tenant);
     record.method = std::string(source_.path);
     record.object = told_.object.substr(0, kObjectBytesMax);
     record.verdict = status.ok() ? "ok" : std::string(absl::StatusCodeToString(status.code()));

@@ -15,6 +15,8 @@
 namespace hpvm {
 namespace {
 
+constexpr size_t kTenantsNamedMax = 8;  // In a message.
+
 StatusOr<Role> RoleNamed(const std::string& name) {
   for (const Role role : {Role::kUser, Role::kOperator, Role::kAdmin}) {
     if (name == NameOf(role)) {
@@ -77,7 +79,15 @@ StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<StateFolder> folder, StateFolder::Open(config.server_state_dir));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Identity> identity,
                          Identity::Open(config, folder->path(), RealClock(), SystemRng()));
-  HPVMD_RETURN_IF_ERROR(identity->directory().EnsureTenant(tenant));
+  // A misspelt name must not become a tenant that has an administrator.
+  if (identity->directory().FindTenant(tenant) == nullptr) {
+    std::string names;
+    for (const TenantRecordRef& known : identity->directory().ListTenants("", kTenantsNamedMax)) {
+      names += (names.empty() ? "" : ", ") + known->name();
+    }
+    return NotFound("There is no tenant \"" + tenant + "\" in \"" + config.server_state_dir +
+                    "\" (there are: " + names + "); `hpvmctl tenant create` makes one when the daemon runs.");
+  }
   HPVMD_ASSIGN_OR_RETURN(Directory::NewToken made, identity->directory().CreateToken(wish));
   HPVMD_RETURN_IF_ERROR(NoteOffline(config, *folder,
                                     {.who = wish.created_by,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "server/job_state_name.h"
 
 namespace hpvm {
 namespace {
@@ -62,11 +63,10 @@ Status CheckChange(const PresentJob& present, const ChangeJob& change) {
   }
   if (IsTerminal(present.state) || present.state != change.state || present.attempt != change.attempt ||
       present.lease != change.lease) {
-    return FailedPrecondition("Job \"" + change.id + "\" is in state " + v1::JobState_Name(present.state) +
-                              ", attempt " + std::to_string(present.attempt) + ", lease " +
-                              std::to_string(present.lease) + "; the change expects " +
-                              v1::JobState_Name(change.state) + ", attempt " + std::to_string(change.attempt) +
-                              ", lease " + std::to_string(change.lease) + ".");
+    return FailedPrecondition("Job \"" + change.id + "\" is in state " + StateName(present.state) + ", attempt " +
+                              std::to_string(present.attempt) + ", lease " + std::to_string(present.lease) +
+                              "; the change expects " + StateName(change.state) + ", attempt " +
+                              std::to_string(change.attempt) + ", lease " + std::to_string(change.lease) + ".");
   }
   return absl::OkStatus();
 }

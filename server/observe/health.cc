@@ -46,6 +46,16 @@ void CheckDevices(const std::vector<v1::Device>& devices, HealthReport& report) 
   }
 }
 
+// Tenants that demand more than the configuration get their own answer, with each call.
+void CheckSandbox(const CoreSnapshot& core, HealthReport& report) {
+  report.sandbox = core.sandbox;
+  if (core.sandbox.has_value() && core.sandbox->level < core.sandbox_level_min) {
+    report.reasons.push_back({"sandbox", "Executors reach sandbox level " + std::to_string(core.sandbox->level) + " (" +
+                                             core.sandbox->detail + "); executor.sandbox_min demands level " +
+                                             std::to_string(core.sandbox_level_min) + ", so no work runs."});
+  }
+}
+
 void AppendText(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : EscapeForLog(text)) {
@@ -70,7 +80,7 @@ HealthReport Assess(const HealthFacts& facts) {
     if (core.draining) {
       report.reasons.push_back({"draining", "The daemon is stopping and takes no new work."});
     }
-    report.sandbox = core.sandbox;
+    CheckSandbox(core, report);
     CheckStore(core.store, report);
     if (!core.devices_known) {
       starting("Devices are still being looked for.");

@@ -26,7 +26,7 @@ struct HealthFacts {
 };
 
 // `reason` is one of: "core", "timer", "store_thread" (not alive); "starting", "draining", "store", "disk_full",
-// "executors", "devices".
+// "executors", "sandbox", "devices".
 struct HealthReason {
   std::string reason, detail;
   friend bool operator==(const HealthReason&, const HealthReason&) = default;

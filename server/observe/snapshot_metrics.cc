@@ -54,7 +54,7 @@ void DescribeQuotas(Families& families, const std::map<std::string_view, TenantS
       }
     }
   };
-  families.Gauge("hpvm_tenant_quota_used", "What is held of a resource, or was spent since the daemon started.");
+  families.Gauge("hpvm_tenant_quota_used", "What is held of a resource, or was spent, before restarts too.");
   each([](const auto& facts, const auto& balance) { return InUnit(facts.unit, balance.used); });
   families.Gauge("hpvm_tenant_quota_limit", "The quota of a resource, of what is spent by its period; 0: none.");
   each([](const auto& facts, const auto& balance) { return InUnit(facts.unit, balance.limit); });

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "server/job_state_name.h"
 #include "server/run_op.h"
 
 namespace hpvm {
@@ -327,7 +328,7 @@ void Tracer::EndJob(std::string_view tenant, const v1::Job& job, const JobTrace&
   span.attributes.emplace_back("hpvm.tenant", Cut(tenant));
   span.attributes.emplace_back("hpvm.job_id", Cut(job.id()));
   span.attributes.emplace_back("hpvm.graph", Cut(job.graph_sha256()));
-  span.attributes.emplace_back("hpvm.state", v1::JobState_Name(job.state()).substr(sizeof("JOB_STATE_") - 1));
+  span.attributes.emplace_back("hpvm.state", StateName(job.state()));
   span.attributes.emplace_back("hpvm.attempts", int64_t{job.attempt()});
   if (!job.array_id().empty()) {
     span.attributes.emplace_back("hpvm.array_id", Cut(job.array_id()));

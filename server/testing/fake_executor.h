@@ -177,6 +177,7 @@ class FakeSpawner final : public ExecutorSpawner {
     return std::unique_ptr<ExecutorProcess>(std::make_unique<FakeProcess>(state));
   }
   StatusOr<ProbedDevices> Probe(const std::string&) override { return ProbedDevices(); }
+  StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>&, bool) override { return SandboxFacts{4, ""}; }
 
   FakeExecutor& last() {
     if (settle) {

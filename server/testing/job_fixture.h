@@ -55,6 +55,7 @@ class JobFixture : public ::testing::Test {
     if (core_ != nullptr) {
       core_->Stop();
       Pump();
+      spent_ = core_->Spent();
     }
     store_.reset();
     core_.reset();
@@ -74,6 +75,7 @@ class JobFixture : public ::testing::Test {
     options.spawner = &spawner_;
     options.jobs = store_.get();
     options.policies = &policies_;
+    options.spent = spent_;
     core_ = std::make_unique<Core>(std::move(options));
     ASSERT_TRUE(core_->Restore().ok());
     tenant_ = *core_->FindTenant("ann");
@@ -275,6 +277,7 @@ class JobFixture : public ::testing::Test {
   FakeSpawner spawner_;
   HandPolicies policies_;
   std::unique_ptr<HandJobStore> store_;
+  SpentByTenant spent_;  // As a file would keep it.
   std::unique_ptr<Core> core_;
   TenantRef tenant_;
   std::string graph_;

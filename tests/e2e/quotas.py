@@ -160,6 +160,11 @@ class Quotas(Tenants):
         waiting = self.submit(add(), token=token)
         time.sleep(0.5)
         self.assertIn("Waits for device time", json.dumps(self.state(waiting, token=token)))
+        self.assertEqual(self.server.stop(), 0)
+        self.server.start()
+        self.assertGreaterEqual(self.used(token, "device-seconds"), used)
+        self.assertEqual(self.usage(token, "device-seconds")["available"], 0)
+        self.assertIn("is spent: more is earned in", self.run_one(token, code=FAILED))
         self.limit("devices", "device-seconds=none")
         self.await_state(waiting, "SUCCEEDED", token=token)
 

@@ -10,10 +10,13 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import numpy as np
 
@@ -106,19 +109,56 @@ class SandboxTest(unittest.TestCase):
         # A daemon that is killed leaves groups and scratch folders; the next one ends and removes them.
         self.daemon.stop(signal.SIGKILL)
         self.start(f"[executor]\nuid_first = {UID_FIRST}\nuid_count = 20\nspares = 0\n")
-        self.assertEqual(left_of(groups), [])
-        self.assertEqual(list((self.folder / "daemon/state/scratch").iterdir()), [])
+        # (The one in which the next daemon looks at the sandbox goes a moment later.)
+        end = time.monotonic() + 10
+        while left_of(groups) or list((self.folder / "daemon/state/scratch").iterdir()):
+            self.assertLess(time.monotonic(), end, left_of(groups))
+            time.sleep(0.05)
         self.add()
         self.assertEqual(self.daemon.stop(), 0)
         self.assertEqual(left_of(groups), [])
         self.assertEqual(list((self.folder / "daemon/state/scratch").iterdir()), [])
 
     def test_a_weak_sandbox_runs_nothing(self):
-        self.start("[executor]\nsandbox_max = 1\nsandbox_min = 2\n")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port_number = probe.getsockname()[1]
+        self.start(f"[executor]\nsandbox_max = 1\nsandbox_min = 2\n[metrics]\nlisten = \"127.0.0.1:{port_number}\"\n")
+        # An operator sees it before the first tenant comes.
+        end = time.monotonic() + 20
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port_number}/readyz", timeout=10)
+                self.fail("It is ready.")
+            except urllib.error.HTTPError as error:
+                reasons = {one["reason"]: one["detail"] for one in json.loads(error.read())["reasons"]}
+            if "starting" not in reasons:
+                break
+            self.assertLess(time.monotonic(), end, reasons)
+            time.sleep(0.05)
+        self.assertEqual(list(reasons), ["sandbox"])
+        self.assertIn("Executors reach sandbox level 1", reasons["sandbox"])
+        self.assertIn("executor.sandbox_min demands level 2", reasons["sandbox"])
+        self.assertIn("weaker than executor.sandbox_min", self.daemon.log.read_text())
         done = self.add(code=CANNOT_PLACE)
         self.assertIn("FAILED_PRECONDITION", done.stderr)
         self.assertIn("reaches level 1", done.stderr)
         self.assertIn("level 2 is demanded", done.stderr)
+
+    def test_spares_that_are_replaced_are_no_warning(self):
+        self.start("[executor]\nspares = 1\n")
+        first = self.executors(1)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 30
+        while self.executors(1) == first:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
+        self.assertNotIn("A spare executor ended", self.daemon.log.read_text())
+        # One that ends by itself is told.
+        os.kill(self.executors(1)[0], signal.SIGKILL)
+        while "A spare executor ended" not in self.daemon.log.read_text():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
 
     def test_each_level_runs_kernels(self):
         for level in range(5):

@@ -701,12 +701,39 @@ class Audit(Tenants):
         methods = [record["method"].rsplit("/", 1)[-1] for record in records]
         for want in ("CreateTenant", "CreateToken", "UpdateTenant", "RevokeToken"):
             self.assertIn(want, methods)
+        # Each stands with the tenant that it concerns, whoever did it.
+        own = self.ok("audit", "list", "-o", "json", "--tenant", "recorded")
+        for want in ("CreateTenant", "CreateToken", "UpdateTenant", "RevokeToken"):
+            self.assertIn(f"Admin/{want}", own)
         self.assertTrue(any(record["verdict"] != "ok" for record in records), records)
         self.assertTrue(all(not SECRET.search(json.dumps(record)) for record in records))
         verdict = json.loads(self.ok("audit", "verify", "-o", "json"))
         self.assertEqual(verdict["first"], 1)
         self.refused(AUTH, "PERMISSION_DENIED", "audit", "list", token=self.token("recorded"))
         self.tamper(verdict)
+
+    def test_offline_tokens(self):
+        """A misspelt tenant gets nothing; a file for the secret is its owner's alone, and replaces nothing."""
+        state, output = self.folder / "offline", self.folder / "admin.token"
+        def create(tenant, *more):
+            return subprocess.run([BIN / "hpvmd", "--state", state, "--create-token", tenant, "--role", "admin", *more],
+                                  capture_output=True, text=True)
+        mask = os.umask(0o022)
+        try:
+            ghost = create("ghost", "--output", output)
+            self.assertEqual((ghost.returncode, ghost.stdout), (1, ""))
+            self.assertIn('There is no tenant "ghost"', ghost.stderr)
+            self.assertIn("(there are: local)", ghost.stderr)
+            self.assertFalse(output.exists())
+            made = create("local", "--output", output)
+            self.assertEqual((made.returncode, made.stdout), (0, ""), made.stderr)
+            self.assertRegex(output.read_text(), r"^hpvm_\S+\n$")
+            self.assertEqual(output.stat().st_mode & 0o777, 0o600)
+            again = create("local", "--output", output)
+            self.assertEqual(again.returncode, 1)
+            self.assertIn("is there already", again.stderr)
+        finally:
+            os.umask(mask)
 
     def test_backups(self):
         """Nobody else reads one; the audit is in it; tokens that were revoked since are revoked by one command."""

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How long a daemon takes to start with many queued jobs, of which some wait for many others. Not a test: it prints.
+
+    restart_time.py BIN_FOLDER [--jobs 10000] [--dependents 1000] [--each 100] [--repeat 5]
+
+The jobs are one array; a job that never ends holds the only running slot. Each dependent comes after `each` elements. The
+daemon is killed and started again; the time is what it says of itself (from its first line to serving), and from the
+process's start to the first answer.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import signal
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from e2e import OK, Daemon, HERE, one_node, port
+
+CONFIG = "[jobs]\nqueued_max = 100000\nqueued_per_tenant_max = 100000\nrunning_per_tenant_max = 1\n"
+
+
+class Bench:
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "hpvmd.toml").write_text(CONFIG)
+        np.save(folder / "in.npy", np.asarray([1, 2, 3], np.int32))
+        (folder / "kernels.wasm").write_bytes((HERE / "kernels.wasm").read_bytes())
+        (folder / "spin.json").write_text(json.dumps(one_node("spin", (port("out", "inout"),), instances="1")))
+        add = one_node("add", (port("in", "in"), port("out", "out")), [("amount", "s")])
+        add["symbols"] = ["s"]
+        (folder / "add.json").write_text(json.dumps(add))
+
+    def start(self):
+        begin = time.monotonic()
+        self.daemon = Daemon(self.folder / "daemon", "--devices", "cpu", "--config", self.folder / "hpvmd.toml")
+        self.ok("devices", "--connect-timeout", "60")
+        return time.monotonic() - begin
+
+    def ok(self, *arguments):
+        done = self.daemon.ctl(*arguments, timeout=600)
+        assert done.returncode == OK, done.stderr + self.daemon.log.read_text()[-2000:]
+        return done.stdout
+
+    def fill(self, jobs, dependents, each):
+        self.ok("submit", "--detach", self.folder / "spin.json", "--input", f"out={self.folder}/in.npy")
+        self.ok("submit", "--detach", self.folder / "add.json", "--input", f"in={self.folder}/in.npy", "--array", f"s=1..{jobs - dependents}")
+        ids = [job["id"] for job in json.loads(self.ok("list", "--all", "--limit", "100000", "-o", "json"))]
+        for i in range(dependents):
+            after = [word for j in range(each) for word in ("--after", ids[(i * 7 + j * 13) % len(ids)])]
+            self.ok("submit", "--detach", self.folder / "add.json", "--input", f"in={self.folder}/in.npy", "--symbol", "s=1", *after)
+
+    def kill(self):
+        self.daemon.process.send_signal(signal.SIGKILL)
+        self.daemon.process.wait()
+
+    def said(self):
+        return [int(float(text)) for text in re.findall(r" Started ms=([\d.]+)", self.daemon.log.read_text())]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bin")
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--dependents", type=int, default=1_000)
+    parser.add_argument("--each", type=int, default=100)
+    parser.add_argument("--repeat", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hpvm-restart-") as name:
+        bench = Bench(pathlib.Path(name))
+        bench.start()
+        begin = time.monotonic()
+        bench.fill(options.jobs, options.dependents, options.each)
+        print(f"{options.jobs} jobs, {options.dependents} of them after {options.each} each: submitted in {time.monotonic() - begin:.1f} s", flush=True)
+        for _ in range(options.repeat):
+            bench.kill()
+            took = bench.start()
+            log = bench.daemon.log.read_text()
+            taken = re.findall(r"Jobs taken up jobs=(\d+)", log)[-1]
+            print(f"started in {bench.said()[-1]} ms by its log, {1000 * took:.0f} ms to the first answer; {taken} jobs taken up", flush=True)
+        bench.kill()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -22,18 +22,18 @@ import numpy as np
 
 from e2e import OK, Daemon, HERE, one_node, port
 
-CONFIG = "[jobs]\nqueued_max = 100000\nqueued_per_tenant_max = 100000\nrunning_per_tenant_max = 1\n"
+CONFIG = "[jobs]\nqueued_max = 100000\nqueued_per_tenant_max = 100000\nrunning_per_tenant_max = 1\narray_max = 100000\ndependencies_max = 1000\n"
 
 
 class Bench:
     def __init__(self, folder):
         self.folder = folder
         (folder / "hpvmd.toml").write_text(CONFIG)
-        np.save(folder / "in.npy", np.asarray([1, 2, 3], np.int32))
+        np.save(folder / "in.npy", np.asarray([0], np.int32))
         (folder / "kernels.wasm").write_bytes((HERE / "kernels.wasm").read_bytes())
         (folder / "spin.json").write_text(json.dumps(one_node("spin", (port("out", "inout"),), instances="1")))
         add = one_node("add", (port("in", "in"), port("out", "out")), [("amount", "s")])
-        add["symbols"] = ["s"]
+        add["symbols"] = ["n", "s"]
         (folder / "add.json").write_text(json.dumps(add))
 
     def start(self):
@@ -48,9 +48,11 @@ class Bench:
         return done.stdout
 
     def fill(self, jobs, dependents, each):
+        # Preparing a graph takes a turn of its tenant's, so it comes before the turn is taken for ever.
+        self.ok("submit", self.folder / "add.json", "--input", f"in={self.folder}/in.npy", "--symbol", "s=1")
         self.ok("submit", "--detach", self.folder / "spin.json", "--input", f"out={self.folder}/in.npy")
-        self.ok("submit", "--detach", self.folder / "add.json", "--input", f"in={self.folder}/in.npy", "--array", f"s=1..{jobs - dependents}")
-        ids = [job["id"] for job in json.loads(self.ok("list", "--all", "--limit", "100000", "-o", "json"))]
+        self.ok("submit", "--detach", self.folder / "add.json", "--input", f"in={self.folder}/in.npy", "--array", f"0-{jobs - dependents - 1}", "--array-symbol", "s")
+        ids = self.ok("list", "--state", "live", "--limit", "100000", "-o", "name").split()
         for i in range(dependents):
             after = [word for j in range(each) for word in ("--after", ids[(i * 7 + j * 13) % len(ids)])]
             self.ok("submit", "--detach", self.folder / "add.json", "--input", f"in={self.folder}/in.npy", "--symbol", "s=1", *after)

@@ -12,12 +12,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 
 #include "server/jobs/disk_vfs.h"
+#include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/store_script.h"
 #include "server/testing/sim_disk.h"
 
@@ -84,11 +86,17 @@ std::vector<uint64_t> Places(uint64_t count, uint64_t budget) {
 // One script on one disk.
 class Sweep {
  public:
-  explicit Sweep(uint64_t seed) : rng_(seed), disk_(seed) {
+  // With a reserve the disk is as large as kDiskBytes.
+  explicit Sweep(uint64_t seed, bool has_reserve = false) : rng_(seed), disk_(seed), has_reserve_(has_reserve) {
     disk_.AddFolder("/s");
+    if (has_reserve) {
+      disk_.SetSpace(kDiskBytes);
+    }
     vfs_ = *DiskVfs::Register(disk_, clock_, rng_);
-    store_ = std::make_unique<ScriptedStore>(ScriptedStore::Options{&disk_, vfs_->name(), "/s"});
+    store_ = std::make_unique<ScriptedStore>(Options());
   }
+
+  static constexpr uint64_t kDiskBytes = 16 << 20;  // So a reserve of 1 MiB.
 
   SimDisk& disk() { return disk_; }
   ScriptedStore& store() { return *store_; }
@@ -99,6 +107,40 @@ class Sweep {
       store_->Run(&model_, 0, kScriptSteps);
     } else {
       store_->stopped = true;
+    }
+  }
+
+  void RunSteps(size_t first, size_t end) {
+    if (first == 0 && !store_->Open(&model_).ok()) {
+      store_->stopped = true;
+    }
+    store_->Run(&model_, first, end);
+  }
+
+  // A neighbour takes all but `left` bytes.
+  void Fill(uint64_t left) {
+    auto file = *disk_.Open("/neighbour", Disk::Mode::kOpenOrCreate);
+    ASSERT_TRUE(file->Truncate(0).ok());
+    ASSERT_TRUE(file->WriteAt(0, std::vector<uint8_t>(kDiskBytes - disk_.used_bytes() - left)).ok());
+  }
+  // There is room again, and the daemon looks.
+  void MakeRoom() {
+    disk_.ClearFaults();
+    (void)disk_.Remove("/neighbour");
+    store_->LookForRoom();
+  }
+  bool has_reserve() const { return store_->room()->reserve_bytes() == kDiskBytes / 16; }
+
+  // Cancels a job that has not ended, which takes no blob.
+  void EndOne() {
+    for (const auto& [id, row] : model_.rows()) {
+      if (!IsTerminal(row.job.job().state())) {
+        ScriptStep step;
+        step.tenant = id.first;
+        step.writes.push_back(MakeChange(row.job, v1::JOB_STATE_CANCELLED));
+        store_->RunStep(step, &model_);
+        return;
+      }
     }
   }
 
@@ -115,7 +157,7 @@ class Sweep {
     if (loses_power) {
       disk_.Crash(rng_, keep);
     }
-    store_ = std::make_unique<ScriptedStore>(ScriptedStore::Options{&disk_, vfs_->name(), "/s"});
+    store_ = std::make_unique<ScriptedStore>(Options());
     if (const Status opened = store_->Open(&model_); !opened.ok()) {
       return wrong + "The next start fails: " + Message(opened) + "\n";
     }
@@ -129,9 +171,14 @@ class Sweep {
   }
 
  private:
+  ScriptedStore::Options Options() {
+    return {.disk = &disk_, .vfs = vfs_->name(), .root = "/s", .has_reserve = has_reserve_};
+  }
+
   SeededRng rng_;
   ManualClock clock_;
   SimDisk disk_;
+  const bool has_reserve_;
   std::unique_ptr<DiskVfs> vfs_;
   StoreModel model_;
   std::unique_ptr<ScriptedStore> store_;
@@ -253,6 +300,60 @@ TEST_F(StoreSweepTest, FullFromEachPointOn) {
     sweep.disk().SetSpace(UINT64_MAX);
     Expect(sweep.Recover(n % 2 == 0), "room for " + std::to_string(most * n / 150) + " bytes");
   }
+}
+
+// A neighbour fills the disk at each step of the script, and goes 40 steps later. Meanwhile the store stays sound, its
+// reserve takes what must not be lost, and starts succeed; afterwards it goes on without one.
+TEST_F(StoreSweepTest, ReserveServesAFullDisk) {
+  uint64_t used_reserve = 0, refused = 0;
+  for (uint64_t n : Places(kScriptSteps - 50, 60)) {
+    Sweep sweep(n, /*has_reserve=*/true);
+    sweep.RunSteps(0, n);
+    sweep.Fill(n % 5 * 3'000);  // Also somewhat later, in the middle of a step.
+    bool was_used = false;
+    for (size_t step = n; step < n + 40; ++step) {
+      sweep.RunSteps(step, step + 1);
+      sweep.EndOne();
+      was_used |= !sweep.has_reserve();
+    }
+    used_reserve += was_used ? 1 : 0;
+    refused += sweep.store().refused;
+    std::string wrong = sweep.store().stopped ? "The store does not bear a full disk.\n" : "";
+    sweep.MakeRoom();
+    sweep.RunSteps(n + 40, n + 41);  // Whose writes find out.
+    const uint64_t before = sweep.store().refused;
+    sweep.RunSteps(n + 41, kScriptSteps);
+    wrong += sweep.store().refused == before ? "" : "Writes are refused although there is room.\n";
+    wrong += sweep.has_reserve() ? "" : "The reserve is not made again.\n";
+    Expect(wrong + sweep.Recover(n % 2 == 0), "full at step " + std::to_string(n));
+  }
+  EXPECT_GT(used_reserve, 0u);
+  EXPECT_GT(refused, 0u);
+}
+
+// No write at all finds room from each one on, whatever is given up; then all do.
+TEST_F(StoreSweepTest, RoomComesAgainAfterEachWrite) {
+  uint64_t went_on = 0;
+  const uint64_t count = CountsOfTheScript().operations[static_cast<size_t>(Op::kWrite)];
+  for (uint64_t n : Places(count * 3 / 4, 60)) {
+    Sweep sweep(n, /*has_reserve=*/true);
+    sweep.disk().FailNth(Op::kWrite, n, {.code = absl::StatusCode::kResourceExhausted, .for_ever = true});
+    size_t step = 0;
+    for (; step < kScriptSteps && !sweep.store().stopped && sweep.store().refused < 5; ++step) {
+      sweep.RunSteps(step, step + 1);
+    }
+    sweep.MakeRoom();
+    if (!sweep.store().stopped) {      // Otherwise a start found no room, as it should say.
+      sweep.RunSteps(step, step + 1);  // Whose writes find out.
+      const uint64_t before = sweep.store().refused;
+      sweep.RunSteps(step + 1, kScriptSteps);
+      Expect(sweep.store().stopped || sweep.store().refused != before ? "The store does not go on.\n" : "",
+             "no room from write " + std::to_string(n) + " on");
+      went_on += step < kScriptSteps ? 1 : 0;
+    }
+    Expect(sweep.Recover(n % 2 == 0), "no room from write " + std::to_string(n) + " on, recovered");
+  }
+  EXPECT_GT(went_on, 0u);
 }
 
 // The power fails after each change of the disk, with several outcomes each.

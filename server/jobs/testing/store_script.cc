@@ -138,6 +138,10 @@ ScriptStep MakeScriptStep(size_t index, const StoreModel& model) {
 Status ScriptedStore::Open(StoreModel* model) {
   Close();
   const std::string folder = options_.root + "/blobs";
+  if (options_.has_reserve) {
+    room_.emplace(DiskRoomOptions{.disk = options_.disk, .clock = &clock_, .folder = options_.root});
+    HPVMD_RETURN_IF_ERROR(room_->Start());
+  }
   HPVMD_RETURN_IF_ERROR(options_.disk->MakeFolder(folder));
   HPVMD_RETURN_IF_ERROR(options_.disk->SyncFolder(options_.root));
   SqliteJobDatabaseOptions options;
@@ -153,6 +157,7 @@ Status ScriptedStore::Open(StoreModel* model) {
   };
   HPVMD_RETURN_IF_ERROR(blobs_->Sweep(is_used).status());
   blobs_->SetIsUsed(is_used);
+  blobs_->SetRoom(room_.has_value() ? &*room_ : nullptr);
   HPVMD_ASSIGN_OR_RETURN(uint64_t lease, database_->NextLease());
   if (lease <= model->lease) {
     Complain("Lease " + std::to_string(lease) + " comes after " + std::to_string(model->lease) + ".");
@@ -161,6 +166,7 @@ Status ScriptedStore::Open(StoreModel* model) {
   CommitQueueOptions queue;
   queue.database = database_.get();
   queue.blobs = blobs_.get();
+  queue.room = room_.has_value() ? &*room_ : nullptr;
   queue.clock = &clock_;
   queue_ = std::make_unique<CommitQueue>(queue);
   return absl::OkStatus();
@@ -170,6 +176,11 @@ void ScriptedStore::Close() {
   queue_.reset();  // And with it the pins of what was never answered, which ask the database.
   blobs_.reset();
   database_.reset();
+}
+
+void ScriptedStore::LookForRoom() {
+  clock_.Advance(DiskRoom::kAwaited + std::chrono::seconds(1));
+  room_->Look();
 }
 
 void ScriptedStore::Complain(const std::string& what) { wrong += what + "\n"; }
@@ -240,6 +251,9 @@ void ScriptedStore::CommitAll() {
     if (queue_->NextTime() > clock_.Now()) {
       clock_.Advance(queue_->NextTime() - clock_.Now());
       ++tries;
+      if (room_.has_value()) {
+        room_->Look();
+      }
     }
     const JobStoreHealth before = queue_->Health();
     was_sound_ = before.accepts_writes || before.is_transient;

@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "server/jobs/blob_folder.h"
 #include "server/jobs/commit_queue.h"
+#include "server/jobs/disk_room.h"
 #include "server/jobs/job_database.h"
 
 namespace hpvm {
@@ -90,6 +91,7 @@ class ScriptedStore {
     Disk* disk = nullptr;
     std::string vfs;   // SQLite's name of the disk; empty: its default.
     std::string root;  // Exists. The database and the folder of blobs lie in it.
+    bool has_reserve = false;  // Otherwise that the disk is full is known by writes that fail alone.
   };
   explicit ScriptedStore(Options options) : options_(std::move(options)) {}
   ~ScriptedStore() { Close(); }
@@ -102,6 +104,11 @@ class ScriptedStore {
   // have all come.
   void Run(StoreModel* model, size_t first, size_t end, const std::function<void(size_t)>& on_told = nullptr);
 
+  void RunStep(const ScriptStep& step, StoreModel* model);
+  // A moment later the daemon looks for room.
+  void LookForRoom();
+  const std::optional<DiskRoom>& room() const { return room_; }
+
   // What Run saw:
   bool stopped = false;                  // Broken, or not opened again: a daemon would have ended.
   std::optional<StoreModel> if_written;  // The model with the batch whose outcome is not known.
@@ -113,7 +120,6 @@ class ScriptedStore {
   std::string CheckRecovered(StoreModel* model, const std::optional<StoreModel>& if_written);
 
  private:
-  void RunStep(const ScriptStep& step, StoreModel* model);
   void Write(const ScriptStep& step, StoreModel* model);
   void Answer(const JobWrite& write, const WriteResult& result, bool was_sound, StoreModel* model);
   void CommitAll();
@@ -125,6 +131,7 @@ class ScriptedStore {
   ManualClock clock_;
   bool was_sound_ = true;
   uint64_t backups_ = 0;
+  std::optional<DiskRoom> room_;
   std::unique_ptr<JobDatabase> database_;
   std::unique_ptr<BlobFolder> blobs_;
   std::unique_ptr<CommitQueue> queue_;

@@ -73,7 +73,7 @@ HealthReport Assess(const HealthFacts& facts) {
   HealthReport report;
   CheckLife(facts, report);
   const auto starting = [&](const char* detail) { report.reasons.push_back({"starting", detail}); };
-  if (!facts.has_started || !facts.snapshot.has_value()) {
+  if (!facts.has_started || facts.snapshot == nullptr) {
     starting("The daemon takes up its jobs.");
   } else {
     const CoreSnapshot& core = *facts.snapshot;

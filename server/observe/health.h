@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@ namespace hpvm {
 struct HealthFacts {
   Time now{0};
   bool has_started = false;              // Core and store stand.
-  std::optional<CoreSnapshot> snapshot;  // The last one.
+  std::shared_ptr<const CoreSnapshot> snapshot;  // The last one, shared with the watch; null: none yet.
   // For how long the core has owed a snapshot, the timer's thread a round, the store a commit; 0: nothing is owed.
   Duration core_owes{0}, timer_owes{0}, store_owes{0};
   // Executors that failed to start since one did, and the last time.

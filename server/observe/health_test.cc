@@ -28,9 +28,12 @@ HealthFacts Facts() {
   HealthFacts facts;
   facts.now = seconds(1'000);
   facts.has_started = true;
-  facts.snapshot = Healthy();
+  facts.snapshot = std::make_shared<CoreSnapshot>(Healthy());
   return facts;
 }
+
+// Safety: Facts() made it, and not const.
+CoreSnapshot& SnapshotOf(HealthFacts& facts) { return const_cast<CoreSnapshot&>(*facts.snapshot); }
 
 // Each thing that can be wrong has its reason, and does not hide the others.
 TEST(HealthTest, Reasons) {
@@ -46,27 +49,27 @@ TEST(HealthTest, Reasons) {
       {"NoSnapshot", [](HealthFacts& f) { f.snapshot.reset(); }, true, false, {"starting"}},
       {"DevicesUnknown",
        [](HealthFacts& f) {
-         f.snapshot->devices_known = false;
-         f.snapshot->devices.clear();
+         SnapshotOf(f).devices_known = false;
+         SnapshotOf(f).devices.clear();
        },
        true,
        false,
        {"starting"}},
       {"NoDevice",
-       [](HealthFacts& f) { f.snapshot->devices[0].set_state(v1::Device::STATE_BROKEN); },
+       [](HealthFacts& f) { SnapshotOf(f).devices[0].set_state(v1::Device::STATE_BROKEN); },
        true,
        false,
        {"devices"}},
-      {"Draining", [](HealthFacts& f) { f.snapshot->draining = true; }, true, false, {"draining"}},
+      {"Draining", [](HealthFacts& f) { SnapshotOf(f).draining = true; }, true, false, {"draining"}},
       {"StoreBroken",
-       [](HealthFacts& f) { f.snapshot->store = {.accepts_writes = false, .reason = "A write failed."}; },
+       [](HealthFacts& f) { SnapshotOf(f).store = {.accepts_writes = false, .reason = "A write failed."}; },
        true,
        false,
        {"store"}},
       {"DiskFull",
        [](HealthFacts& f) {
-         f.snapshot->store = {.accepts_writes = false, .reason = "The disk is full.", .is_transient = true};
-         f.snapshot->draining = true;
+         SnapshotOf(f).store = {.accepts_writes = false, .reason = "The disk is full.", .is_transient = true};
+         SnapshotOf(f).draining = true;
        },
        true,
        false,
@@ -174,14 +177,15 @@ TEST(HealthTest, HeartMeasuresTheLoop) {
   EXPECT_EQ(heart.Ask(), Duration{0});
 }
 
-// The watch asks the core each second, tells health when it changes, and hands out tenants on demand.
+// The watch asks the core each second, tells health when it changes, and hands out what it saw, with tenants where they
+// are wanted.
 TEST(HealthTest, WatchLooksAndTells) {
   PrometheusObserver metrics(RealClock());
   Heart heart(RealClock());
   Watch watch(RealClock(), metrics, heart);
-  EXPECT_EQ(watch.Look(true).report.reasons.at(0).reason, "starting");
+  EXPECT_EQ(watch.Look().report.reasons.at(0).reason, "starting");
   std::atomic<bool> draining{false};
-  std::atomic<int> woken{0};
+  std::atomic<int> woken{0}, with_tenants_asked{0};
   std::mutex mutex;
   std::vector<std::pair<bool, bool>> told;
   WatchedParts parts;
@@ -190,6 +194,7 @@ TEST(HealthTest, WatchLooksAndTells) {
     snapshot.draining = draining;
     snapshot.jobs_queued = 9'000;
     if (with_tenants) {
+      ++with_tenants_asked;
       snapshot.tenants.emplace_back().name = "local";
     }
     return snapshot;
@@ -203,22 +208,27 @@ TEST(HealthTest, WatchLooksAndTells) {
     std::lock_guard lock(mutex);
     told.emplace_back(live, ready);
   };
+  parts.wants_tenants = true;
   watch.Start(std::move(parts));
-  Watch::View view = watch.Look(/*with_tenants=*/true);
+  const Time end = RealClock().Now() + seconds(5);
+  while (!watch.Look().report.ready && RealClock().Now() < end) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  Watch::View view = watch.Look();
   EXPECT_TRUE(view.report.ready);
   ASSERT_EQ(view.facts.snapshot->tenants.size(), 1u);
   EXPECT_TRUE(view.is_congested);
   EXPECT_EQ(view.desired_workers, 141u);  // 9,000 over 64.
   draining = true;
-  const Time end = RealClock().Now() + seconds(5);
-  while (watch.Look(false).report.ready && RealClock().Now() < end) {
+  while (watch.Look().report.ready && RealClock().Now() < end) {
     std::this_thread::sleep_for(milliseconds(10));
   }
-  view = watch.Look(false);
+  view = watch.Look();
   EXPECT_FALSE(view.report.ready);
-  EXPECT_EQ(view.facts.snapshot->tenants.size(), 1u) << "Those of the last scrape stay.";
+  EXPECT_EQ(view.facts.snapshot->tenants.size(), 1u) << "Those of the last second stay.";
   watch.Stop();
   EXPECT_GE(woken, 2);
+  EXPECT_LE(with_tenants_asked, woken) << "Once a second, though a daemon that is not ready is looked at oftener.";
   EXPECT_THAT(told, ::testing::ElementsAre(std::pair(true, true), std::pair(true, false)));
 }
 
@@ -243,9 +253,9 @@ TEST(HealthTest, WatchOutlivesAHungCore) {
   while (!asked) {
     std::this_thread::sleep_for(milliseconds(1));
   }
-  EXPECT_TRUE(watch.Look(/*with_tenants=*/true).report.live);
+  EXPECT_TRUE(watch.Look().report.live);
   clock.Advance(seconds(11));
-  const HealthReport report = watch.Look(true).report;
+  const HealthReport report = watch.Look().report;
   EXPECT_FALSE(report.live);
   EXPECT_EQ(report.reasons.at(0).reason, "core");
   hang = false;

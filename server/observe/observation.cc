@@ -9,6 +9,7 @@
 #include "server/log.h"
 #include "server/observe/families.h"
 #include "server/observe/http_endpoint.h"
+#include "server/observe/paced_text.h"
 #include "server/observe/process_metrics.h"
 #include "server/observe/prometheus_observer.h"
 #include "server/observe/snapshot_metrics.h"
@@ -42,9 +43,14 @@ void DescribeOurselves(Families& families, const SpanExporter* spans) {
 
 struct Observation::Parts {
   Parts(const Config& config, const Clock& clock)
-      : state_dir(config.server_state_dir), metrics(clock), heart(clock), watch(clock, metrics, heart) {}
+      : state_dir(config.server_state_dir),
+        metrics(clock),
+        heart(clock),
+        watch(clock, metrics, heart),
+        text(clock, [this] { return Text(); }) {}
 
   HttpResponse Metrics();
+  std::string Text();
   HttpResponse Live();
   HttpResponse Ready();
 
@@ -57,12 +63,20 @@ struct Observation::Parts {
   std::unique_ptr<Tracer> tracer;
   std::unique_ptr<TwoObservers> both;
   hpvm::Watch watch;
+  PacedText text;                          // The endpoint's thread's.
   std::unique_ptr<HttpEndpoint> endpoint;  // Goes first.
   std::string no_address;
 };
 
 HttpResponse Observation::Parts::Metrics() {
-  const Watch::View view = watch.Look(/*with_tenants=*/true);
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = text.Get();
+  return response;
+}
+
+std::string Observation::Parts::Text() {
+  const Watch::View view = watch.Look();
   Families families;
   metrics.Describe(families);
   DescribeView(families, view, [this](std::string_view tenant) { return metrics.TenantLabel(tenant); });
@@ -72,14 +86,11 @@ HttpResponse Observation::Parts::Metrics() {
   }
   DescribeOurselves(families, exporter.get());
   DescribeProcess(families);
-  HttpResponse response;
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = families.Text();
-  return response;
+  return families.Text();
 }
 
 HttpResponse Observation::Parts::Live() {
-  HealthReport report = watch.Look(/*with_tenants=*/false).report;
+  HealthReport report = watch.Look().report;
   if (report.live) {
     report.reasons.clear();
   }
@@ -91,7 +102,7 @@ HttpResponse Observation::Parts::Live() {
 }
 
 HttpResponse Observation::Parts::Ready() {
-  const HealthReport report = watch.Look(/*with_tenants=*/false).report;
+  const HealthReport report = watch.Look().report;
   HttpResponse response;
   response.code = report.ready ? 200 : 503;
   response.content_type = "application/json";
@@ -150,6 +161,7 @@ void Observation::Watch(WatchedParts parts) {
     std::lock_guard lock(parts_->mutex);
     parts_->store_folder = parts.store_folder;
   }
+  parts.wants_tenants = parts_->endpoint != nullptr;
   parts_->watch.Start(std::move(parts));
 }
 

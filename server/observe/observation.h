@@ -34,6 +34,7 @@ class Observation {
   // The HTTP endpoint's address with the port that was chosen; empty: none.
   const std::string& metrics_address() const;
 
+  // Tenants are watched when there is an endpoint that shows them.
   void Watch(WatchedParts parts);
   void Unwatch();
 

@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
+#include <iostream>
 #include <map>
+#include <mutex>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "server/observe/testing/http_client.h"
 #include "server/run_op.h"
@@ -125,6 +129,12 @@ class ObservationTest : public ::testing::Test {
     parts.store_folder = "/nowhere";
     observation_->Watch(std::move(parts));
   }
+  void WaitReady() {
+    const Time end = RealClock().Now() + seconds(5);
+    while (!Get("/readyz").starts_with("HTTP/1.1 200 ") && RealClock().Now() < end) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
   std::string Get(const std::string& path) { return testing::Get(observation_->metrics_address(), path); }
   SeededRng rng_{3};
   std::unique_ptr<Observation> observation_;
@@ -134,6 +144,7 @@ class ObservationTest : public ::testing::Test {
 TEST_F(ObservationTest, DocumentListsEveryMetric) {
   Start({});
   Watch();
+  WaitReady();
   LetEverythingHappen(observation_->observer());
   const Metrics documented = ReadDocument(), exported = ReadText(Get("/metrics"));
   ASSERT_GT(exported.size(), 50u);
@@ -157,10 +168,7 @@ TEST_F(ObservationTest, ServesHealthAndSnapshot) {
   EXPECT_NE(Get("/readyz").find("\"reason\":\"starting\""), std::string::npos);
   EXPECT_NE(Get("/metrics").find("\nhpvm_ready 0\n"), std::string::npos);
   Watch();
-  const Time end = RealClock().Now() + seconds(5);
-  while (!Get("/readyz").starts_with("HTTP/1.1 200 ") && RealClock().Now() < end) {
-    std::this_thread::sleep_for(milliseconds(5));
-  }
+  WaitReady();
   EXPECT_TRUE(Get("/readyz").ends_with("{\"ready\":true,\"reasons\":[]}\n"));
   const std::string text = Get("/metrics");
   for (const char* line :
@@ -172,6 +180,43 @@ TEST_F(ObservationTest, ServesHealthAndSnapshot) {
   }
   observation_->Unwatch();
   EXPECT_TRUE(Get("/metrics").starts_with("HTTP/1.1 200 ")) << "A daemon that ends still answers.";
+}
+
+// Clients that scrape as fast as they can share few texts, make the core do nothing, and do not wait for it.
+TEST_F(ObservationTest, ScrapesAtFullSpeedLeaveTheCoreAlone) {
+  Start({});
+  std::atomic<int> snapshots{0};
+  WatchedParts parts;
+  parts.snapshot = [&](bool with_tenants) {
+    ++snapshots;
+    std::this_thread::sleep_for(milliseconds(200));  // A core that has much to do.
+    return SnapshotOf(with_tenants);
+  };
+  parts.config = [] { return std::make_shared<const Config>(); };
+  observation_->Watch(std::move(parts));
+  const Time end = RealClock().Now() + seconds(3);
+  std::mutex mutex;
+  std::set<std::string> texts;
+  int answers = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([&] {
+      while (RealClock().Now() < end) {
+        observation_->observer().OnReload(true);  // No two renderings are alike.
+        std::string text = Get("/metrics");
+        std::lock_guard lock(mutex);
+        answers += text.starts_with("HTTP/1.1 200 ") ? 1 : 0;
+        texts.insert(std::move(text));
+      }
+    });
+  }
+  for (std::thread& client : clients) {
+    client.join();
+  }
+  std::cout << answers << " answers of " << texts.size() << " texts, from " << snapshots << " snapshots\n";
+  EXPECT_GT(answers, 100);
+  EXPECT_LE(texts.size(), 4u * (3 + 2));
+  EXPECT_LE(snapshots, 3 + 2);
 }
 
 // With an endpoint, what is observed is both counted and traced; without one there is no tracer.

@@ -118,7 +118,7 @@ void DescribeCore(Families& families, const CoreSnapshot& core) {
 void DescribeView(Families& families, const Watch::View& view,
                   const std::function<std::string_view(std::string_view)>& label_of) {
   const CoreSnapshot none;
-  const CoreSnapshot& core = view.facts.snapshot.has_value() ? *view.facts.snapshot : none;
+  const CoreSnapshot& core = view.facts.snapshot != nullptr ? *view.facts.snapshot : none;
   DescribeCore(families, core);
   std::map<std::string_view, TenantSums> tenants;
   for (const TenantSnapshot& tenant : core.tenants) {

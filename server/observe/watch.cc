@@ -9,7 +9,7 @@
 namespace hpvm {
 namespace {
 
-constexpr Duration kPeriod = std::chrono::seconds(1), kFreshMax = std::chrono::milliseconds(500);
+constexpr Duration kPeriod = std::chrono::seconds(1);
 // Who waits for a start looks oftener than once a second.
 constexpr Duration kPeriodUnready = std::chrono::milliseconds(50);
 
@@ -67,7 +67,6 @@ void Watch::Loop() {
   std::unique_lock lock(mutex_);
   Time periodic{0};
   while (!stop_) {
-    const bool with_tenants = std::exchange(wants_tenants_, false);
     const bool is_periodic = clock_.Now() >= periodic;
     lock.unlock();
     if (is_periodic) {
@@ -81,11 +80,10 @@ void Watch::Loop() {
       stalls_.Push(stall);
       lock.unlock();
     }
-    const bool is_ready = Round(with_tenants);
+    const bool is_ready = Round(is_periodic && parts_.wants_tenants);
     lock.lock();
     const Duration rest = std::max(periodic - clock_.Now(), Duration{0});
-    changed_.wait_for(lock, is_ready ? rest : std::min(rest, kPeriodUnready),
-                      [this] { return stop_ || wants_tenants_; });
+    changed_.wait_for(lock, is_ready ? rest : std::min(rest, kPeriodUnready), [this] { return stop_; });
   }
 }
 
@@ -105,13 +103,11 @@ bool Watch::Round(bool with_tenants) {
     queued_max_ = config->jobs_queued_max;
     desired_workers_ =
         DesiredWorkers(QueuedOf(snapshot), snapshot.jobs_running + snapshot.runs, config->jobs_running_max);
-    if (!with_tenants && snapshot_.has_value()) {
-      snapshot.tenants = std::move(snapshot_->tenants);
+    if (!with_tenants && snapshot_ != nullptr) {
+      snapshot.tenants = snapshot_->tenants;
     }
-    snapshot_ = std::move(snapshot);
-    ++rounds_;
+    snapshot_ = std::make_shared<const CoreSnapshot>(std::move(snapshot));
     report = Assess(FactsNow());
-    changed_.notify_all();
   }
   if (const std::pair now(report.live, report.ready); parts_.set_health && told_ != now) {
     told_ = now;
@@ -146,15 +142,8 @@ HealthFacts Watch::FactsNow() const {
   return facts;
 }
 
-Watch::View Watch::Look(bool with_tenants) {
-  std::unique_lock lock(mutex_);
-  if (with_tenants && has_started_ && !stop_) {
-    // A round that is under way may have begun without tenants: the second one from now has them.
-    const uint64_t wanted = rounds_ + (asked_core_ == kNever ? 1 : 2);
-    wants_tenants_ = true;
-    changed_.notify_all();
-    changed_.wait_for(lock, kFreshMax, [&] { return rounds_ >= wanted || stop_; });
-  }
+Watch::View Watch::Look() {
+  std::lock_guard lock(mutex_);
   View view;
   view.facts = FactsNow();
   view.report = Assess(view.facts);

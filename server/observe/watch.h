@@ -43,11 +43,12 @@ struct WatchedParts {
   std::function<void()> wake_timer;                       // Makes the timer's loop go round, and beat.
   std::function<void(bool live, bool ready)> set_health;  // When either has changed, and at first.
   std::string store_folder;                               // With jobs.db; empty: none.
+  bool wants_tenants = false;                             // Once a second; they are walked over with the core held.
 };
 
 class Watch {
  public:
-  // What there is to know, a second old at most.
+  // What there is to know, a second old at most: nobody who looks makes the watch, or the core, do anything.
   struct View {
     HealthFacts facts;
     HealthReport report;
@@ -63,8 +64,8 @@ class Watch {
   void Start(WatchedParts parts);
   void Stop();
 
-  // Any thread. With tenants: waits up to half a second for a new snapshot that has them.
-  View Look(bool with_tenants);
+  // Any thread; waits for nothing.
+  View Look();
 
  private:
   void Loop();
@@ -86,9 +87,8 @@ class Watch {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
-  bool has_started_ = false, stop_ = false, wants_tenants_ = false;
-  uint64_t rounds_ = 0;
-  std::optional<CoreSnapshot> snapshot_;
+  bool has_started_ = false, stop_ = false;
+  std::shared_ptr<const CoreSnapshot> snapshot_;
   Time asked_core_ = kNever;
   Duration store_owes_{0};
   Congestion congestion_;

@@ -250,6 +250,7 @@ class Observe(Case):
             self.ctl(self.daemon, "submit", *self.graph("add", ("amount", 1)))
         self.ctl(self.daemon, "submit", *self.graph("divide"), code=1)
         self.ctl(self.daemon, "run", *self.graph("add", ("amount", 1)))
+        time.sleep(1.2)  # What is looked at once a second has been.
         after = self.daemon.metrics()
 
         def moved(name, **labels):

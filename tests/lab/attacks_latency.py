@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long the neighbour waits while it is attacked, against the same machine with good load of equal intensity."""
 
+import re
+import urllib.request
+
 import calls
 from attack import attack
 
@@ -14,6 +17,20 @@ def work_of(probe, **arguments):
 @attack("T30", group="latency", brief=False)
 def latency_while_the_protocol_is_broken(session):
     return session.compare_latency("broken protocol", work_of("unknown_id"))
+
+
+@attack("T30", group="latency", brief=False)
+def latency_while_metrics_are_scraped(session):
+    """With 300 tenants to be looked at, by clients that ask as fast as they can."""
+    for number in range(300):
+        api = session.target.api(f"crowd-{number}")
+        api.sandbox()
+        api.close()
+    address = re.search(r"Serving metrics and health address=(\S+)", session.target.log.read_text()).group(1)
+    def work(_, __):
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as answer:
+            answer.read()
+    return session.compare_latency("scrapes", work)
 
 
 @attack("T30", group="latency")

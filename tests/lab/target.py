@@ -164,7 +164,7 @@ class Target:
 
     # What differs from the defaults: nothing here weakens what the attacks try, but for the breaker, which has an attack of its own.
     def values(self):
-        return {"server.listen": f'"{self.address}"', "server.state_dir": f'"{self.state}"', "server.drain_ms": 3000,
+        return {"server.listen": f'"{self.address}"', "server.state_dir": f'"{self.state}"', "server.drain_ms": 3000, "metrics.listen": '"127.0.0.1:0"',
                 **({"auth.tokens": "true", "auth.peers": "true"} if self.setting.credentials else {"tenants.from_metadata": "true"}), "devices.backends": f'"{self.setting.devices}"',
                 "executor.path": f'"{self.bin / self.setting.executor}"', "executor.sandbox_max": self.setting.sandbox_max,
                 "executor.sandbox_min": 0, "executor.crashes_max": 1000, "executor.crash_window_ms": 100,

@@ -142,6 +142,15 @@ void Append(std::string_view text, std::string* detail) {
   *detail += (detail->empty() ? "" : ", ") + std::string(text);
 }
 
+// Where a machine, or the group that the daemon shares with its executors, has no memory left, an executor and its
+// compiler end before the daemon does: they cost one tenant a run. May fail only where there is no /proc.
+void OfferToTheOutOfMemoryKiller() {
+  const UniqueFd file(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (file.valid() && write(file.get(), "500", 3) != 3) {
+    return;
+  }
+}
+
 // A processor core's two threads do not run it beside anybody else's code. Where there are such, and the kernel has it.
 void TakeCoreCookie(SandboxReport* report) {
   constexpr int kSchedCore = 62, kCreate = 1, kThreadGroup = 1;
@@ -176,12 +185,14 @@ Status RenouncePrivileges(SandboxReport* report, const ConfineOptions& options) 
 Status Isolate(const IsolateOptions& options, SandboxReport* report) {
   const pid_t parent = getppid();
   setsid();  // Fails only for a session leader, which is as good.
+  OfferToTheOutOfMemoryKiller();
   HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_CORE, 0));
   HPVMD_RETURN_IF_ERROR(Limit(RLIMIT_STACK, kStackBytesMax));
   if (chdir("/") != 0) {
     return FromErrno(errno, "Changing to \"/\"");
   }
-  const bool takes_identity = options.level_max >= SandboxLevel::kIdentity && (options.uid != 0 || options.gid != 0);
+  // From the level on that shuts files: it keeps a process from others', and an identity of its own is a second wall.
+  const bool takes_identity = options.level_max >= SandboxLevel::kFiles && (options.uid != 0 || options.gid != 0);
   report->has_cgroup = options.has_cgroup && options.level_max >= SandboxLevel::kIdentity;
   report->has_own_user = takes_identity && options.uid != 0;
   report->level = SandboxLevel::kProcess;
@@ -280,7 +291,10 @@ Status Confine(SandboxReport* report, const ConfineOptions& options) {
   Append("Landlock ABI " + std::to_string(abi), &report->detail);
   const bool is_bounded = report->has_own_user || report->has_cgroup;
   const bool is_apart = report->has_namespaces && report->has_own_pids && report->has_own_root;
-  report->level = !is_bounded ? SandboxLevel::kFiles : !is_apart ? SandboxLevel::kIdentity : SandboxLevel::kNamespaces;
+  const SandboxLevel reached = !is_bounded ? SandboxLevel::kFiles
+                               : !is_apart ? SandboxLevel::kIdentity
+                                           : SandboxLevel::kNamespaces;
+  report->level = std::min(reached, options.level_max);
   return absl::OkStatus();
 }
 

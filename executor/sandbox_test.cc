@@ -378,6 +378,7 @@ TEST_F(RunningExecutorTest, IsLockedDown) {
   EXPECT_THAT(status, ::testing::HasSubstr("Seccomp:\t2"));
   EXPECT_THAT(status, ::testing::HasSubstr("CapEff:\t0000000000000000"));
   EXPECT_THAT(status, ::testing::HasSubstr("CapBnd:\t0000000000000000"));
+  EXPECT_EQ(ReadFile(Proc("oom_score_adj")), "500\n") << "Memory that is used up ends executors before the daemon.";
 }
 
 // Each level has what those below it have; a lower maximum leaves the rest out, and says so.
@@ -397,7 +398,7 @@ TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
   };
   for (uint32_t level = 0; level <= 4; ++level) {
     SCOPED_TRACE(level);
-    options_.uid = options_.gid = level >= 3 ? 64999 : 0;
+    options_.uid = options_.gid = level >= 2 ? 64999 : 0;
     options_.tasks_max = 64;
     options_.sandbox_level_max = level;
     Start();
@@ -411,8 +412,8 @@ TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
     EXPECT_THAT(status, ::testing::HasSubstr("CapPrm:\t0000000000000000"));
     EXPECT_THAT(status, ::testing::HasSubstr("CapBnd:\t0000000000000000"));
     EXPECT_THAT(status, ::testing::HasSubstr(level >= 1 ? "Seccomp:\t2" : "Seccomp:\t0"));
-    EXPECT_THAT(status, ::testing::HasSubstr(level >= 3 ? "Uid:\t64999\t64999\t64999\t64999" : "Uid:\t0\t0\t0\t0"));
-    EXPECT_THAT(ReadFile(Proc("limits")), ::testing::ContainsRegex(level >= 3 ? "Max processes +64 +64" : "Max proc"));
+    EXPECT_THAT(status, ::testing::HasSubstr(level >= 2 ? "Uid:\t64999\t64999\t64999\t64999" : "Uid:\t0\t0\t0\t0"));
+    EXPECT_THAT(ReadFile(Proc("limits")), ::testing::ContainsRegex(level >= 2 ? "Max processes +64 +64" : "Max proc"));
     if (ready_.sandbox_level == 4) {
       for (const char* space : {"ns/pid", "ns/net", "ns/ipc", "ns/uts", "ns/mnt"}) {
         EXPECT_NE(link_of(space), own(space)) << space;

@@ -237,7 +237,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"executor", "crashes_max", &Config::executor_crashes_max, 1, 1'000, {}},
       {"executor", "crash_window_ms", &Config::executor_crash_window_ms, 100, kDayMs, {}},
       {"executor", "uid_first", &Config::executor_uid_first, 0, 4294967294, {}, kNeedsRestart},
-      {"executor", "uid_count", &Config::executor_uid_count, 1, 1000000, {}, kNeedsRestart},
+      {"executor", "uid_count", &Config::executor_uid_count, 0, 1000000, {}, kNeedsRestart},
       {"executor", "spares", &Config::executor_spares, 0, 64, {}},
       {"executor", "sandbox_min", &Config::executor_sandbox_min, 0, 4, {}},
       {"executor", "sandbox_max", &Config::executor_sandbox_max, 0, 4, {}},

@@ -1236,6 +1236,23 @@ TEST(JobEventsTest, KeepsTheLastPlacements) {
   EXPECT_EQ(events.last_sequence(), 1501u);
 }
 
+// A tenant's executor sees its segments' ids, which are the same whatever other tenants have.
+TEST(SegmentPoolTest, IdsTellNothingOfOtherTenants) {
+  SegmentPool busy(64 * 1024);
+  const auto first_two_of = [] {
+    SegmentPool pool(64 * 1024);
+    const SegmentRef first = *pool.Acquire(1, true), second = *pool.Acquire(1, true);
+    return std::pair(first->id, second->id);
+  };
+  const std::pair alone = first_two_of();
+  EXPECT_NE(alone.first, 0u);
+  EXPECT_NE(alone.first, alone.second);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(busy.Acquire(100'000, false).ok());
+  }
+  EXPECT_EQ(first_two_of(), alone);
+}
+
 // Memory is recycled within its limit, zeroed when asked, and freed ids are told.
 TEST(SegmentPoolTest, Recycles) {
   SegmentPool pool(64 * 1024);

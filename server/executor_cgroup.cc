@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "server/object_id.h"
 
 namespace hpvm {
 namespace {
@@ -292,7 +293,8 @@ void ExecutorCgroups::RemoveLeftovers() const {
 }
 
 StatusOr<std::unique_ptr<ExecutorCgroup>> ExecutorCgroups::Make(const CgroupLimits& limits) {
-  const std::string name = prefix_ + std::to_string(next_.fetch_add(1));
+  // What runs in a group may read its name, which must not say how many others there were.
+  const std::string name = prefix_ + NewObjectId("", SystemRng()).substr(1);
   std::vector<std::string> made;
   for (const std::string& parent : Parents()) {
     const std::string folder = parent + "/" + name;

@@ -73,7 +73,6 @@ class ExecutorCgroups {
 
   CgroupPlaces places_;
   const std::string prefix_;
-  std::atomic<uint64_t> next_{1};
 };
 
 }  // namespace hpvm

@@ -13,6 +13,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -161,6 +162,28 @@ TEST_F(RealCgroupTest, ProcessesAreBoundedAndEnd) {
   char byte;
   EXPECT_EQ(read(ends[0], &byte, 1), 0);  // Nobody holds the other end any more.
   close(ends[0]);
+}
+
+// What runs in a group may read its name: it does not say how many there were before.
+TEST_F(RealCgroupTest, NamesTellNothingOfOthers) {
+  const std::string prefix = "hpvmd-" + name_ + "-";
+  std::set<std::string> names;
+  for (int i = 0; i < 5; ++i) {
+    const StatusOr<std::unique_ptr<ExecutorCgroup>> group = groups_->Make({});
+    ASSERT_TRUE(group.ok()) << Message(group.status());
+    for (const std::string& place : {places_.unified, places_.memory, places_.pids}) {
+      std::error_code error;
+      for (const auto& entry : std::filesystem::directory_iterator(place, error)) {
+        if (const std::string name = entry.path().filename(); name.starts_with(prefix)) {
+          names.insert(name.substr(prefix.size()));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(names.size(), 5u);
+  for (const std::string& name : names) {
+    EXPECT_EQ(name.size(), 32u) << name;
+  }
 }
 
 // What a daemon left that was killed is ended and removed by the next one of its name.

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 #include "base/fd.h"
 #include "base/hash.h"
 #include "server/log.h"
+#include "server/object_id.h"
 #include "server/process_facts.h"
 
 namespace hpvm {
@@ -34,29 +34,6 @@ std::string ReadText(const char* path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-bool HasCapability(int capability) {
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct data[2] = {};
-  return syscall(SYS_capget, &header, data) == 0 &&
-         (data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability)) != 0;
-}
-
-// The capabilities that another user's process and its files need of the daemon, missing ones named.
-std::string MissingForIdentities() {
-  const struct {
-    int number;
-    const char* name;
-  } needed[] = {{CAP_SETUID, "CAP_SETUID"}, {CAP_SETGID, "CAP_SETGID"}, {CAP_CHOWN, "CAP_CHOWN"},
-                {CAP_KILL, "CAP_KILL"},     {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"}};
-  std::string missing;
-  for (const auto& capability : needed) {
-    if (!HasCapability(capability.number)) {
-      missing += (missing.empty() ? "" : ", ") + std::string(capability.name);
-    }
-  }
-  return missing;
 }
 
 Status MakeFolder(const std::string& path, mode_t mode) {
@@ -99,17 +76,6 @@ bool EndProcessesOf(uint32_t uid) {
   return false;
 }
 
-// Of those on the way to the state folder, the first that only its owner may pass; empty: none.
-std::string ImpassableFolder(const std::string& path) {
-  for (fs::path folder = fs::path(path).parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
-    struct stat info {};
-    if (stat(folder.c_str(), &info) == 0 && (info.st_mode & S_IXOTH) == 0) {
-      return folder.string();
-    }
-  }
-  return "";
-}
-
 std::string NameOf(const std::string& state_folder) {
   return ToHex(HashOf({reinterpret_cast<const uint8_t*>(state_folder.data()), state_folder.size()})).substr(0, 12);
 }
@@ -127,8 +93,8 @@ ExecutorPlace::~ExecutorPlace() {
   }
   std::error_code error;
   fs::remove_all(scratch_, error);  // What cannot be removed stays until the next start.
-  if (give_back_ && is_free) {
-    give_back_(uid_);
+  if (uid_ != 0 && is_free) {
+    ids_->GiveBack(uid_);
   }
 }
 
@@ -142,18 +108,11 @@ std::string ExecutorPlace::WhyEnded() const {
                      : " reached the limit (" + std::to_string(limit) + " bytes).");
 }
 
-StatusOr<std::unique_ptr<ExecutorPlaces>> ExecutorPlaces::Create(const Config& config,
-                                                                 const std::string& state_folder) {
+StatusOr<std::unique_ptr<ExecutorPlaces>> ExecutorPlaces::Create(const Config& config, const std::string& state_folder,
+                                                                 const std::string& program) {
   std::unique_ptr<ExecutorPlaces> places(new ExecutorPlaces);
   places->state_folder_ = state_folder;
-  if (config.executor_uid_first != 0) {
-    if (const std::string missing = MissingForIdentities(); !missing.empty()) {
-      LogWarning("Executors keep the daemon's user id", {{"missing", missing}});
-    } else {
-      places->uid_first_ = static_cast<uint32_t>(config.executor_uid_first);
-      places->uid_count_ = static_cast<uint32_t>(config.executor_uid_count);
-    }
-  }
+  places->ids_ = std::make_unique<ExecutorIds>(config, state_folder, program, SystemRng());
   if (config.executor_cgroup != "none") {
     StatusOr<std::unique_ptr<ExecutorCgroups>> groups = ExecutorCgroups::Create(
         FindCgroups(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo")), NameOf(state_folder));
@@ -169,7 +128,7 @@ StatusOr<std::unique_ptr<ExecutorPlaces>> ExecutorPlaces::Create(const Config& c
 }
 
 Status ExecutorPlaces::PrepareFolders() {
-  const bool has_identities = uid_first_ != 0;
+  const bool has_identities = ids_->any();
   // To be passed through by those who know where they are going; everything in it has a mode of its own.
   const mode_t mode = has_identities ? 0711 : 0700;
   if (has_identities) {
@@ -185,33 +144,14 @@ Status ExecutorPlaces::PrepareFolders() {
   return MakeFolder(state_folder_ + "/scratch", mode);
 }
 
-StatusOr<uint32_t> ExecutorPlaces::TakeUid() {
-  for (uint32_t tries = 0; tries < uid_count_; ++tries) {
-    const uint32_t uid = uid_first_ + next_;
-    next_ = (next_ + 1) % uid_count_;
-    if (taken_.insert(uid).second) {
-      return uid;
-    }
-  }
-  return ResourceExhausted("All " + std::to_string(uid_count_) +
-                           " user ids of executors (executor.uid_count) are taken.");
-}
-
 StatusOr<std::unique_ptr<ExecutorPlace>> ExecutorPlaces::Take(const CgroupLimits& limits) {
   std::unique_ptr<ExecutorPlace> place(new ExecutorPlace);
-  uint64_t number = 0;
-  {
-    std::lock_guard lock(mutex_);
-    number = next_scratch_++;
-    if (uid_first_ != 0) {
-      HPVMD_ASSIGN_OR_RETURN(place->uid_, TakeUid());
-      place->give_back_ = [this](uint32_t uid) {
-        std::lock_guard inner(mutex_);
-        taken_.erase(uid);
-      };
-    }
+  if (ids_->any()) {
+    place->ids_ = ids_.get();
+    HPVMD_ASSIGN_OR_RETURN(place->uid_, ids_->Take());
   }
-  place->scratch_ = state_folder_ + "/scratch/" + std::to_string(number);
+  // The process knows the folder's name, which must not say how many others there were.
+  place->scratch_ = state_folder_ + "/scratch/" + NewObjectId("run", SystemRng());
   HPVMD_RETURN_IF_ERROR(MakeFolder(place->scratch_, 0700));
   if (place->uid_ != 0 && chown(place->scratch_.c_str(), place->uid_, place->uid_) != 0) {
     return FromErrno(errno, "Giving away the folder \"" + place->scratch_ + "\"");

@@ -10,15 +10,13 @@
 #define HPVMD_SERVER_EXECUTOR_PLACE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <string>
 
 #include "base/status.h"
 #include "server/config.h"
 #include "server/executor_cgroup.h"
+#include "server/executor_ids.h"
 
 namespace hpvm {
 
@@ -42,7 +40,7 @@ class ExecutorPlace {
   uint32_t uid_ = 0;
   std::string scratch_;
   std::unique_ptr<ExecutorCgroup> cgroup_;
-  std::function<void(uint32_t uid)> give_back_;
+  ExecutorIds* ids_ = nullptr;  // Null: none was taken.
 };
 
 // Any thread. Lives longer than every place of it.
@@ -50,7 +48,9 @@ class ExecutorPlaces {
  public:
   // What config.executor_uid_first and config.executor_cgroup ask for, as far as this process may; says in the log what
   // it may not. Removes scratch folders and control groups of an earlier daemon on the same state folder.
-  static StatusOr<std::unique_ptr<ExecutorPlaces>> Create(const Config& config, const std::string& state_folder);
+  // `program` is what the processes run.
+  static StatusOr<std::unique_ptr<ExecutorPlaces>> Create(const Config& config, const std::string& state_folder,
+                                                          const std::string& program);
   StatusOr<std::unique_ptr<ExecutorPlace>> Take(const CgroupLimits& limits);
   // The tenant's cache folder, for the process in `place` and no other.
   StatusOr<std::string> CacheFolder(const std::string& tenant, const ExecutorPlace& place) const;
@@ -58,15 +58,10 @@ class ExecutorPlaces {
  private:
   ExecutorPlaces() = default;
   Status PrepareFolders();
-  StatusOr<uint32_t> TakeUid();
 
   std::string state_folder_;
-  uint32_t uid_first_ = 0, uid_count_ = 0;  // 0: executors keep the daemon's.
+  std::unique_ptr<ExecutorIds> ids_;
   std::unique_ptr<ExecutorCgroups> cgroups_;
-  std::mutex mutex_;
-  std::set<uint32_t> taken_;   // Guarded by mutex_, as below.
-  uint32_t next_ = 0;          // Round and round, so that an id rests between two processes.
-  uint64_t next_scratch_ = 1;
 };
 
 }  // namespace hpvm

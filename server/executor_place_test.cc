@@ -52,7 +52,7 @@ class PlaceTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   std::unique_ptr<ExecutorPlaces> Make() {
-    StatusOr<std::unique_ptr<ExecutorPlaces>> places = ExecutorPlaces::Create(config_, folder_);
+    StatusOr<std::unique_ptr<ExecutorPlaces>> places = ExecutorPlaces::Create(config_, folder_, "/bin/true");
     HPVMD_CHECK(places.ok());
     return *std::move(places);
   }
@@ -77,10 +77,65 @@ TEST_F(PlaceTest, IdsAreNeverShared) {
   }
   EXPECT_EQ(ids, (std::set<uint32_t>{kUidFirst, kUidFirst + 1, kUidFirst + 2}));
   EXPECT_EQ(places->Take({}).status().code(), absl::StatusCode::kResourceExhausted);
+  const uint32_t freed = taken[1]->uid();
   taken.erase(taken.begin() + 1);
   const StatusOr<std::unique_ptr<ExecutorPlace>> again = places->Take({});
   ASSERT_TRUE(again.ok());
-  EXPECT_EQ((*again)->uid(), kUidFirst + 1);
+  EXPECT_EQ((*again)->uid(), freed);
+}
+
+// What a process sees of its place, its user id and its folder's name, does not count the places that others had.
+TEST_F(PlaceTest, PlacesTellNothingOfOthers) {
+  config_.executor_uid_count = 1000;
+  const std::unique_ptr<ExecutorPlaces> places = Make();
+  std::vector<int64_t> ids;
+  std::set<std::string> names;
+  std::vector<std::unique_ptr<ExecutorPlace>> taken;
+  for (int i = 0; i < 20; ++i) {
+    StatusOr<std::unique_ptr<ExecutorPlace>> place = places->Take({});
+    ASSERT_TRUE(place.ok());
+    ids.push_back((*place)->uid());
+    names.insert(fs::path((*place)->scratch()).filename());
+    taken.push_back(*std::move(place));
+  }
+  EXPECT_EQ(names.size(), 20u);
+  for (const std::string& name : names) {
+    EXPECT_GE(name.size(), 16u) << name;
+  }
+  if (getuid() == 0) {
+    int successors = 0;
+    for (size_t i = 1; i < ids.size(); ++i) {
+      successors += ids[i] == ids[i - 1] + 1 ? 1 : 0;
+    }
+    EXPECT_LE(successors, 2);
+  }
+}
+
+// A daemon that may give ids away and was told of none chooses a block that nobody has; told not to, it gives none.
+TEST_F(PlaceTest, ChoosesIdsThatNobodyHas) {
+  if (getuid() != 0) {
+    GTEST_SKIP() << "Only root gives ids out.";
+  }
+  config_.executor_uid_first = 0;
+  const uint32_t chosen = (*Make()->Take({}))->uid(), again = (*Make()->Take({}))->uid();
+  EXPECT_GE(chosen, 1'879'048'192u);
+  EXPECT_LT(chosen, 2'147'483'648u);
+  EXPECT_NE(chosen / 3, again / 3) << "Each daemon has a block of its own.";
+  EXPECT_EQ(FactsOf(folder_).st_mode & 0777, 0711u);
+  config_.executor_uid_count = 0;
+  EXPECT_EQ((*Make()->Take({}))->uid(), 0u);
+}
+
+// Where another user could not come to the state folder nobody gets another user unasked.
+TEST_F(PlaceTest, KeepsTheDaemonsIdWhereAnotherWouldNotReachItsFiles) {
+  config_.executor_uid_first = 0;
+  const std::string closed = folder_;
+  folder_ += "/state";
+  mkdir(folder_.c_str(), 0700);
+  const std::unique_ptr<ExecutorPlaces> places = Make();
+  EXPECT_EQ((*places->Take({}))->uid(), 0u);
+  EXPECT_EQ(FactsOf(folder_).st_mode & 0777, 0700u);
+  folder_ = closed;
 }
 
 // Whatever still runs under an id when its place goes is ended first.

@@ -349,7 +349,8 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
   }
   options.cpu_threads = static_cast<uint32_t>(config.executor_cpu_threads);
   SetLimits(config, options);
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlaces> places, ExecutorPlaces::Create(config, folder.path()));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlaces> places,
+                         ExecutorPlaces::Create(config, folder.path(), options.program));
   HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path() + "/artifact.key"));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
   return std::unique_ptr<ExecutorSpawner>(

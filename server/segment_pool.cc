@@ -2,7 +2,6 @@
 #include "server/segment_pool.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <span>
 #include <utility>
@@ -39,7 +38,6 @@ uint64_t SegmentPool::CapacityFor(uint64_t bytes) {
 
 StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("segment.acquire.before"));
-  static std::atomic<uint64_t> next_id{1};
   const uint64_t capacity = CapacityFor(bytes);
   if (capacity < bytes) {
     return ResourceExhausted("No memory has " + std::to_string(bytes) + " bytes.");
@@ -68,7 +66,6 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
     HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, CreateSealedMemfd("hpvm-buffer", capacity));
     segment = std::make_unique<Segment>();
     segment->fd = std::move(fd);
-    segment->id = next_id.fetch_add(1, std::memory_order_relaxed);
     segment->capacity_bytes = capacity;
   } else if (zero) {
     HPVMD_RETURN_IF_ERROR(ZeroFill(segment->fd.get(), bytes));
@@ -76,6 +73,7 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
   segment->host_bytes = std::move(lease);
   {
     std::lock_guard lock(state_->mutex);
+    segment->id = segment->id == 0 ? state_->next_id++ : segment->id;
     state_->live_bytes += capacity;
   }
   return SegmentRef(segment.release(), [state = state_](const Segment* done) {

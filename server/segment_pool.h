@@ -24,7 +24,7 @@ namespace hpvm {
 
 struct Segment {
   UniqueFd fd;
-  uint64_t id = 0;              // Unique in the process; a recycled segment keeps its own.
+  uint64_t id = 0;              // Unique in its pool, never 0; a recycled segment keeps its own.
   uint64_t capacity_bytes = 0;  // The memfd's size.
   bool recycled = false;        // Holds old bytes of the same tenant; otherwise zeros.
   scheduler::Lease host_bytes;  // The capacity, while anybody uses it.
@@ -62,6 +62,7 @@ class SegmentPool {
     uint64_t idle_bytes = 0, live_bytes = 0;
     std::vector<std::unique_ptr<Segment>> idle;   // Oldest first.
     std::vector<uint64_t> freed_ids;
+    uint64_t next_id = 1;  // The tenant's own: executors see it, and it must tell nothing of other tenants.
   };
   using Freed = std::vector<std::unique_ptr<Segment>>;
   static void Return(State& state, std::unique_ptr<Segment> segment);

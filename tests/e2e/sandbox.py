@@ -119,6 +119,36 @@ class SandboxTest(unittest.TestCase):
         self.assertEqual(left_of(groups), [])
         self.assertEqual(list((self.folder / "daemon/state/scratch").iterdir()), [])
 
+    @unittest.skipIf(os.getuid() != 0, "only root gives user ids out")
+    def test_level_2_has_a_user_too(self):
+        """Without a namespace and a control group that counts: signals and limits to the daemon meet a second wall."""
+        for ids in (f"uid_first = {UID_FIRST}\nuid_count = 20\n", ""):  # Named; and chosen by the daemon.
+            self.start(f"[executor]\nsandbox_max = 2\nsandbox_min = 2\nspares = 1\n{ids}")
+            self.executors(1)
+            self.add()
+            users = {uid(pid) for pid in self.executors(2)}
+            family = [pid for pid in children(self.daemon.process.pid) if comm(pid).startswith("hpvm-")]
+            self.assertEqual(len(users), 2)
+            self.assertEqual({uid(pid) for pid in family}, users)
+            self.assertNotIn(os.getuid(), users)
+            if ids:
+                self.assertLessEqual(users, set(range(UID_FIRST, UID_FIRST + 20)))
+            else:
+                self.assertTrue(all(1879048192 <= user < 2147483648 for user in users), users)
+            self.assertIn("sandbox_level=2", self.daemon.log.read_text())
+            self.assertEqual(self.daemon.stop(), 0)
+
+    @unittest.skipIf(os.getuid() != 0, "only root gives user ids out")
+    def test_executors_keep_the_daemons_user_where_another_would_not_work(self):
+        reasons = {"uid_count = 0": "", "uid_count = 10": "Only its owner may pass the folder"}
+        self.folder.chmod(0o700)
+        for setting, reason in reasons.items():
+            self.start(f"[executor]\n{setting}\nspares = 0\n")
+            self.add()
+            self.assertEqual({uid(pid) for pid in self.executors(1)}, {os.getuid()})
+            self.assertIn(reason, self.daemon.log.read_text())
+            self.assertEqual(self.daemon.stop(), 0)
+
     def test_a_weak_sandbox_runs_nothing(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

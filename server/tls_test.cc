@@ -135,6 +135,19 @@ TEST_F(TlsTest, TokensDoWithoutCertificatesWhereTheseAreOptional) {
             grpc::UNAUTHENTICATED);
 }
 
+// As docs/OPERATIONS.md sets TLS up: nobody is asked for a certificate, so that no authorities are named.
+TEST_F(TlsTest, TokensDoWithoutAnyClientAuthority) {
+  config_.tls_client_certificates = "none";
+  config_.tls_client_ca = "";
+  config_.auth_certificates = false;
+  StartWithAnn();
+  const std::string token = MakeToken("ann", Role::kOperator).secret;
+  v1::ServerInfoResponse info;
+  EXPECT_TRUE(Ask(std::nullopt, token, &info).ok());
+  EXPECT_EQ(info.role(), "operator");
+  EXPECT_EQ(Ask(std::nullopt).error_code(), grpc::UNAUTHENTICATED);
+}
+
 TEST_F(TlsTest, NothingInPlainText) {
   StartWithAnn();
   v1::ServerInfoResponse info;

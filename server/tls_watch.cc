@@ -42,8 +42,10 @@ grpc_ssl_certificate_config_reload_status Fetch(void* watch, grpc_ssl_server_cer
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
   }
   const grpc_ssl_pem_key_cert_pair pair{files->key.c_str(), files->chain.c_str()};
-  *config = grpc_ssl_server_certificate_config_create(files->client_ca.empty() ? nullptr : files->client_ca.c_str(),
-                                                      &pair, 1);
+  // gRPC ends the process where there are no authorities, also when it asks no client for a certificate, as is so then
+  // (server/config_access.h): it gets the server's own chain, and verifies nobody by it.
+  const std::string& authorities = files->client_ca.empty() ? files->chain : files->client_ca;
+  *config = grpc_ssl_server_certificate_config_create(authorities.c_str(), &pair, 1);
   return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
 }
 

@@ -282,9 +282,9 @@ int CreateToken(const Config& config, const Arguments& arguments) {
 void AddOptions(CLI::App& app, Arguments& arguments) {
   app.footer(
       "Examples:\n  hpvmd --dev\n  hpvmd --dev --listen unix:/tmp/hpvmd.sock --state /tmp/hpvmd\n"
-      "  hpvmd --config /etc/hpvmd/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
-      "  hpvmd --config /etc/hpvmd/hpvmd.toml --backup /var/backups/hpvmd-monday\n"
-      "  hpvmd --config /etc/hpvmd/hpvmd.toml --create-token local --role admin --output admin.token\n"
+      "  hpvmd --config /etc/hpvm/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
+      "  hpvmd --config /etc/hpvm/hpvmd.toml --backup /var/backups/hpvmd-monday\n"
+      "  hpvmd --config /etc/hpvm/hpvmd.toml --create-token local --role admin --output admin.token\n"
       "Signals: SIGHUP reads the configuration again and looks for devices; SIGTERM and SIGINT stop, a second one at "
       "once.\n"
       "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration, 3 no room on the disk for a start.");

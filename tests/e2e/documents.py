@@ -271,9 +271,8 @@ def bring_up_loopback():
         fcntl.ioctl(asked, 0x8914, request)  # SIOCSIFFLAGS
 
 
-def enter():
-    """This process's root becomes the overlay. In namespaces of its own already."""
-    place = pathlib.Path(tempfile.mkdtemp(prefix="hpvmd-documents-"))
+def enter(place):
+    """This process's root becomes the overlay, which is mounted in the empty folder `place`. In namespaces of its own already."""
     mount("-t", "tmpfs", "-o", "mode=0755", "documents", place)
     for name in ("up", "work", "root"):
         (place / name).mkdir(mode=0o755)
@@ -292,25 +291,24 @@ def enter():
     check(libc.syscall(SYS_PIVOT_ROOT, b".", b"."), "pivot_root")
     check(libc.umount2(b".", MNT_DETACH), "umount2")
     os.chdir("/")
-    os.rmdir(place) if place.exists() and not any(place.iterdir()) else None
     bring_up_loopback()
 
 
 def main():
     if "--inside" in sys.argv:
-        sys.argv.remove("--inside")
-        enter()
+        enter(pathlib.Path(sys.argv[sys.argv.index("--inside") + 1]))
         unittest.main(argv=[sys.argv[0], "Documents"], verbosity=2)
     plan = unittest.main(argv=[sys.argv[0], "Plan"], verbosity=2, exit=False)
     apart = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     if os.getuid() != 0 or subprocess.run([*apart, "true"], capture_output=True).returncode != 0:
         print("skipped: a machine of its own needs root and namespaces; operations.py follows the document under a prefix")
         sys.exit(0 if plan.result.wasSuccessful() else 1)
-    process = subprocess.Popen([*apart, sys.executable, *sys.argv, "--inside"])
-    try:
-        code = process.wait(500)
-    finally:
-        process.kill()  # And with it all that is left on the machine.
+    with tempfile.TemporaryDirectory(prefix="hpvmd-documents-") as place:
+        process = subprocess.Popen([*apart, sys.executable, *sys.argv, "--inside", place])
+        try:
+            code = process.wait(500)
+        finally:
+            process.kill()  # And with it all that is left on the machine.
     sys.exit(code if plan.result.wasSuccessful() else 1)
 
 

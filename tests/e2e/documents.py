@@ -114,8 +114,8 @@ RULES = {
     "runuser -u hpvm --": Rule(typed="runuser -u hpvm -- hpvmd --config /etc/hpvm/hpvmd.toml --check-config", prints="valid"),
     "hpvmctl devices": Rule(prints=r"cpu:0"),
     "hpvmctl tenant create lab --uid alice": Rule(before="useradd alice"),
-    "runuser -u hpvm -- hpvmd --config /etc/hpvm/hpvmd.toml --create-token local --role admin > admin.token": Rule(
-        before="systemctl stop hpvmd", after="systemctl start hpvmd && hpvmctl --token-file admin.token whoami | grep -q admin"),
+    "runuser -u hpvm -- hpvmd --config /etc/hpvm/hpvmd.toml --create-token local --role admin --output /var/lib/hpvmd/admin.token": Rule(
+        before="systemctl stop hpvmd", after="systemctl start hpvmd && mv /var/lib/hpvmd/admin.token . && hpvmctl --token-file admin.token whoami | grep -q admin"),
     "hpvmctl token revoke ID": Rule(typed=f"hpvmctl token revoke {A_TOKEN}",
                                     after="! hpvmctl --token-file /tmp/doomed.token whoami 2>/tmp/refused && grep -q UNAUTHENTICATED /tmp/refused"),
     "cat privkey.pem fullchain.pem > server.pem.new": Rule(typed="cd /etc/hpvm && cat privkey.pem fullchain.pem > server.pem.new", before=CERTIFICATE),

@@ -55,10 +55,12 @@ class Systemd:
         threading.Thread(target=self.serve, daemon=True).start()
         threading.Thread(target=self.watch, daemon=True).start()
 
-    def setting(self, name, default=None):
+    def settings(self, name):
         text = (self.machine.prefix / "etc/systemd/system/hpvmd.service").read_text()
-        found = re.search(rf"^{name}=(.*)$", text, re.M)
-        return found.group(1) if found else default
+        return re.findall(rf"^{name}=(.*)$", text, re.M)
+
+    def setting(self, name, default=None):
+        return (self.settings(name) + [default])[0]
 
     def start(self):
         with self.lock:
@@ -123,7 +125,10 @@ class Systemd:
             self.stop()
             self.start()
         elif words == ["reload"]:
-            assert self.setting("ExecReload") == "/bin/kill -HUP $MAINPID"
+            *checks, last = self.settings("ExecReload")
+            assert last == "/bin/kill -HUP $MAINPID"
+            for check in checks:
+                subprocess.run(shlex.split(self.machine.moved(check)), check=True)
             self.process.send_signal(signal.SIGHUP)
         elif words == ["is-active"]:
             return "active\n" if self.process and self.process.poll() is None else ""

@@ -13,7 +13,8 @@ namespace {
 
 // "hpvi", in the file's header: what is not ours is not touched.
 constexpr int64_t kApplicationId = 0x68707669;
-constexpr int64_t kVersion = 1;
+constexpr int kVersion = 1;
+constexpr SqliteFormat kFormat = {"tenants' database", kApplicationId, kVersion};
 
 constexpr char kVersion1[] = R"sql(
 CREATE TABLE tenants(name TEXT PRIMARY KEY, record BLOB NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
@@ -66,25 +67,16 @@ StatusOr<std::unique_ptr<IdentityDatabase>> IdentityDatabase::Open(const std::st
   // So that the file is made with mode 0600; SQLite's log and index take it over.
   HPVMD_RETURN_IF_ERROR(disk.Open(path, Disk::Mode::kOpenOrCreate).status());
   HPVMD_RETURN_IF_ERROR(disk.SyncFolder(FolderOf(path)));
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection,
-                         SqliteConnection::Open(path, vfs, SqliteConnection::Mode::kWriter));
-  std::unique_ptr<IdentityDatabase> database(new IdentityDatabase(std::move(connection)));
+  StatusOr<std::unique_ptr<SqliteConnection>> connection =
+      SqliteConnection::Open(path, vfs, SqliteConnection::Mode::kWriter, &kFormat);
+  HPVMD_RETURN_IF_ERROR(While(connection.status(), "opening \"" + path + "\""));
+  std::unique_ptr<IdentityDatabase> database(new IdentityDatabase(*std::move(connection)));
   HPVMD_RETURN_IF_ERROR(While(database->Migrate(), "opening \"" + path + "\""));
   return database;
 }
 
 Status IdentityDatabase::Migrate() {
-  HPVMD_ASSIGN_OR_RETURN(const int64_t application, connection_->QueryInt("PRAGMA application_id"));
-  HPVMD_ASSIGN_OR_RETURN(const int64_t version, connection_->QueryInt("PRAGMA user_version"));
-  HPVMD_ASSIGN_OR_RETURN(const int64_t tables, connection_->QueryInt("SELECT count(*) FROM sqlite_schema"));
-  if (application != kApplicationId && (tables != 0 || version != 0)) {
-    return FailedPrecondition("The file is an SQLite database, but not one of tenants (its application id is " +
-                              std::to_string(application) + ").");
-  }
-  if (version > kVersion) {
-    return FailedPrecondition("The tenants' database has version " + std::to_string(version) +
-                              " of a later release; this one knows version " + std::to_string(kVersion) + ".");
-  }
+  HPVMD_ASSIGN_OR_RETURN(const int64_t version, connection_->ReadVersion(kFormat));
   if (version == kVersion) {
     return absl::OkStatus();
   }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -18,6 +20,7 @@ namespace hpvm {
 namespace {
 
 using absl::StatusCode;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kPath[] = "/s/identity.sqlite";
@@ -165,6 +168,10 @@ class IdentityFileTest : public ::testing::Test {
     ASSERT_TRUE((*database)->Put(TenantNamed("ann", 1)).ok());
     ASSERT_TRUE((*database)->Put(TokenOf("tok-1", 0)).ok());
   }
+  std::string Bytes() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
   Status Load() {
     auto database = IdentityDatabase::Open(path_);
     return database.ok() ? (*database)->Load().status() : database.status();
@@ -180,10 +187,14 @@ TEST_F(IdentityFileTest, DoesNotTouchWhatIsNotOurs) {
 
 TEST_F(IdentityFileTest, RefusesLaterReleases) {
   MakeOne();
-  Sql("PRAGMA user_version=2");
+  Sql("PRAGMA user_version=2; PRAGMA journal_mode=DELETE");
+  const std::string before = Bytes();
   const Status status = Load();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(status), HasSubstr("version 2 of a later release"));
+  EXPECT_THAT(Message(status),
+              AllOf(HasSubstr(path_), HasSubstr("version 2 of a later release"), HasSubstr("knows version 1"),
+                    HasSubstr("Start the later release, or restore a backup")));
+  EXPECT_TRUE(before == Bytes());
 }
 
 // Rows that were changed behind the daemon's back are not believed: not a name, not a role, not a secret's hash.

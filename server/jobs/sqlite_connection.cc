@@ -117,7 +117,7 @@ std::string_view SqliteStatement::Bytes(int column) const {
 bool SqliteStatement::IsNull(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
 
 StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::string& path, const std::string& vfs,
-                                                                   Mode mode) {
+                                                                   Mode mode, const SqliteFormat* format) {
   std::unique_ptr<SqliteConnection> connection(new SqliteConnection);
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE |
                     (mode == Mode::kWriter ? SQLITE_OPEN_CREATE : 0);
@@ -128,6 +128,12 @@ StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::st
   sqlite3_busy_timeout(connection->db_, kBusyMsMax);
   sqlite3_db_config(connection->db_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   HPVMD_RETURN_IF_ERROR(connection->Execute(kPragmas));
+  if (format != nullptr) {
+    // Whoever closes a file as the last one moves its log: what is refused stays as it is.
+    connection->SkipCheckpointAtClose();
+    HPVMD_RETURN_IF_ERROR(connection->ReadVersion(*format).status());
+    sqlite3_db_config(connection->db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  }
   HPVMD_RETURN_IF_ERROR(connection->Execute(mode == Mode::kWriter ? kWriterPragmas : kReaderPragmas));
   if (HPVMD_MUTANT("store_skip_sync")) {
     HPVMD_RETURN_IF_ERROR(connection->Execute("PRAGMA synchronous=OFF"));
@@ -159,6 +165,22 @@ Status SqliteConnection::Prepare(std::string_view sql, SqliteStatement* statemen
 Status SqliteConnection::Execute(const std::string& sql) {
   const int code = sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr);
   return code == SQLITE_OK ? absl::OkStatus() : FromSqlite(db_, code, "Executing \"" + sql.substr(0, 80) + "\"");
+}
+
+StatusOr<int64_t> SqliteConnection::ReadVersion(const SqliteFormat& format) {
+  HPVMD_ASSIGN_OR_RETURN(const int64_t application, QueryInt("PRAGMA application_id"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t version, QueryInt("PRAGMA user_version"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t tables, QueryInt("SELECT count(*) FROM sqlite_schema"));
+  if (application != format.application_id && (tables != 0 || version != 0)) {
+    return FailedPrecondition("The file is an SQLite database, but no " + std::string(format.name) +
+                              " (its application id is " + std::to_string(application) + ").");
+  }
+  if (version > format.newest) {
+    return FailedPrecondition("The " + std::string(format.name) + " has version " + std::to_string(version) +
+                              " of a later release; this one knows version " + std::to_string(format.newest) +
+                              ". Start the later release, or restore a backup made before the upgrade.");
+  }
+  return version;
 }
 
 StatusOr<int64_t> SqliteConnection::QueryInt(std::string_view sql) {

@@ -87,18 +87,29 @@ class SqliteReset {
   SqliteStatement& statement_;
 };
 
+// What a file's header says that it is.
+struct SqliteFormat {
+  const char* name = nullptr;  // In sentences: "job database".
+  int64_t application_id = 0;  // What is not ours is not touched.
+  int newest = 0;              // The latest version that this release knows.
+};
+
 // One thread at a time.
 class SqliteConnection {
  public:
   enum class Mode : uint8_t { kWriter, kReader };
-  // `vfs` empty: SQLite's default.
-  static StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const std::string& vfs, Mode mode);
+  // `vfs` empty: SQLite's default. kFailedPrecondition when the file is not of `format`, or of a later version: then
+  // not a byte of it, nor of its log, was changed. Null: any file.
+  static StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const std::string& vfs, Mode mode,
+                                                          const SqliteFormat* format = nullptr);
   ~SqliteConnection();
   SqliteConnection(const SqliteConnection&) = delete;
 
   Status Prepare(std::string_view sql, SqliteStatement* statement);
   // One or more statements, without answers.
   Status Execute(const std::string& sql);
+  // The file's version; 0: it is empty. kFailedPrecondition as for Open.
+  StatusOr<int64_t> ReadVersion(const SqliteFormat& format);
   // The first column of the first row.
   StatusOr<int64_t> QueryInt(std::string_view sql);
 

@@ -155,8 +155,11 @@ Status SqliteJobDatabase::Open() {
 }
 
 Status SqliteJobDatabase::OpenWriter() {
-  HPVMD_ASSIGN_OR_RETURN(writer_connection_,
-                         SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kWriter));
+  const SqliteFormat format = JobFormat(options_.migrations);
+  StatusOr<std::unique_ptr<SqliteConnection>> connection =
+      SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kWriter, &format);
+  HPVMD_RETURN_IF_ERROR(While(connection.status(), "opening " + options_.path));
+  writer_connection_ = *std::move(connection);
   if (options_.check_ms_max > 0) {
     const Time end = RealClock().Now() + std::chrono::milliseconds(options_.check_ms_max);
     HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> faults,
@@ -173,10 +176,12 @@ Status SqliteJobDatabase::OpenWriter() {
 }
 
 StatusOr<std::unique_ptr<SqliteReader>> SqliteJobDatabase::OpenReader() {
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection,
-                         SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader));
-  HPVMD_RETURN_IF_ERROR(While(CheckVersion(*connection, options_.migrations), "opening " + options_.path));
-  return SqliteReader::Create(std::move(connection));
+  const SqliteFormat format = JobFormat(options_.migrations);
+  StatusOr<std::unique_ptr<SqliteConnection>> connection =
+      SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader, &format);
+  HPVMD_RETURN_IF_ERROR(While(connection.status(), "opening " + options_.path));
+  HPVMD_RETURN_IF_ERROR(While(CheckVersion(**connection, format), "opening " + options_.path));
+  return SqliteReader::Create(*std::move(connection));
 }
 
 template <typename Change>

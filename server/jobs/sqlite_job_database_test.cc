@@ -7,6 +7,7 @@
 #include <sqlite3.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -201,6 +202,47 @@ TEST_F(SqliteJobDatabaseTest, MigratesOnce) {
   EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
   EXPECT_THAT(Message(refused.status()), AllOf(HasSubstr("version " + std::to_string(newest)),
                                                HasSubstr("version " + std::to_string(newest - 1))));
+}
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+// What a later release wrote is refused with file, versions and way out, and stays as it is to the byte: a file as a
+// backup leaves it, one in SQLite's other form, and one whose daemon was killed with all of it in the log.
+TEST_F(SqliteJobDatabaseTest, LeavesWhatALaterReleaseWrote) {
+  const int newest = SqliteMigrations().back().to_version;
+  const std::string later = "PRAGMA user_version=" + std::to_string(newest + 1) + ";";
+  const std::string killed = folder_.path() + "/killed.db", path = options_.path;
+  Open();
+  Commit({MakeInsert("blue", "a", "", kNow)});
+  for (const char* form : {"killed", "WAL", "DELETE"}) {
+    for (const bool read_only : {false, true}) {
+      SCOPED_TRACE(std::string(form) + (read_only ? ", only to read" : ""));
+      if (form == std::string_view("killed")) {
+        Execute(later);  // Into the log, which the open database keeps from being moved.
+        std::filesystem::copy_file(path, killed, std::filesystem::copy_options::overwrite_existing);
+        std::filesystem::copy_file(path + "-wal", killed + "-wal", std::filesystem::copy_options::overwrite_existing);
+        options_.path = killed;
+      } else {
+        options_.path = path;
+        database_.reset();
+        Execute(later + " PRAGMA journal_mode=" + form);
+      }
+      const std::string file = BytesOf(options_.path), log = BytesOf(options_.path + "-wal");
+      options_.read_only = read_only;
+      options_.check_ms_max = 250;
+      const auto refused = OpenSqliteJobDatabase(options_);
+      EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
+      EXPECT_THAT(Message(refused.status()),
+                  AllOf(HasSubstr(options_.path), HasSubstr("has version " + std::to_string(newest + 1)),
+                        HasSubstr("knows version " + std::to_string(newest)), HasSubstr("Start the later release")));
+      EXPECT_TRUE(file == BytesOf(options_.path) && log == BytesOf(options_.path + "-wal"));
+    }
+  }
 }
 
 // A step that fails leaves the file as it was.

@@ -86,20 +86,6 @@ Status MigrateStep(SqliteConnection& connection, const SqliteMigration& step) {
   return absl::OkStatus();
 }
 
-struct FileFacts {
-  int64_t application = 0;
-  int64_t version = 0;
-  int64_t tables = 0;
-};
-
-StatusOr<FileFacts> ReadFacts(SqliteConnection& connection) {
-  FileFacts facts;
-  HPVMD_ASSIGN_OR_RETURN(facts.application, connection.QueryInt("PRAGMA application_id"));
-  HPVMD_ASSIGN_OR_RETURN(facts.version, connection.QueryInt("PRAGMA user_version"));
-  HPVMD_ASSIGN_OR_RETURN(facts.tables, connection.QueryInt("SELECT count(*) FROM sqlite_schema"));
-  return facts;
-}
-
 // Whether the columns repeat what the record says.
 bool AgreesWithColumns(const SqliteStatement& row, const StoredJob& stored) {
   const v1::Job& job = stored.job();
@@ -111,42 +97,31 @@ bool AgreesWithColumns(const SqliteStatement& row, const StoredJob& stored) {
          (!has_ended || job.ended_unix_ns() == row.Int(13));
 }
 
-Status CheckFacts(const FileFacts& facts, int newest) {
-  if (facts.application != kApplicationId && (facts.tables != 0 || facts.version != 0)) {
-    return FailedPrecondition("The file is an SQLite database, but not one of jobs (its application id is " +
-                              std::to_string(facts.application) + ").");
-  }
-  if (facts.version > newest) {
-    return FailedPrecondition("The job database has version " + std::to_string(facts.version) +
-                              " of a later release; this one knows version " + std::to_string(newest) +
-                              ". Start the later release, or restore a backup made before the upgrade.");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 std::span<const SqliteMigration> SqliteMigrations() { return kMigrations; }
 
-Status CheckVersion(SqliteConnection& connection, std::span<const SqliteMigration> migrations) {
-  HPVMD_ASSIGN_OR_RETURN(const FileFacts facts, ReadFacts(connection));
-  HPVMD_RETURN_IF_ERROR(CheckFacts(facts, migrations.back().to_version));
-  if (facts.version < migrations.back().to_version) {
-    return FailedPrecondition("The job database has version " + std::to_string(facts.version) +
-                              "; this release works with version " + std::to_string(migrations.back().to_version) +
+SqliteFormat JobFormat(std::span<const SqliteMigration> migrations) {
+  return {"job database", kApplicationId, migrations.back().to_version};
+}
+
+Status CheckVersion(SqliteConnection& connection, const SqliteFormat& format) {
+  HPVMD_ASSIGN_OR_RETURN(const int64_t version, connection.ReadVersion(format));
+  if (version < format.newest) {
+    return FailedPrecondition("The job database has version " + std::to_string(version) +
+                              "; this release works with version " + std::to_string(format.newest) +
                               ", to which its daemon brings it when it starts.");
   }
   return absl::OkStatus();
 }
 
 Status Migrate(SqliteConnection& connection, std::span<const SqliteMigration> migrations) {
-  HPVMD_ASSIGN_OR_RETURN(const FileFacts facts, ReadFacts(connection));
-  HPVMD_RETURN_IF_ERROR(CheckFacts(facts, migrations.back().to_version));
-  if (facts.application != kApplicationId) {
+  HPVMD_ASSIGN_OR_RETURN(const int64_t version, connection.ReadVersion(JobFormat(migrations)));
+  if (version == 0) {
     HPVMD_RETURN_IF_ERROR(connection.Execute("PRAGMA application_id=" + std::to_string(kApplicationId)));
   }
   for (const SqliteMigration& step : migrations) {
-    if (step.to_version > facts.version) {
+    if (step.to_version > version) {
       HPVMD_RETURN_IF_ERROR(MigrateStep(connection, step));
     }
   }

@@ -15,8 +15,9 @@
 
 namespace hpvm {
 
-// kFailedPrecondition when it is not a job database of the newest version in the table.
-Status CheckVersion(SqliteConnection& connection, std::span<const SqliteMigration> migrations);
+SqliteFormat JobFormat(std::span<const SqliteMigration> migrations);
+// kFailedPrecondition when it is not a job database of the newest version.
+Status CheckVersion(SqliteConnection& connection, const SqliteFormat& format);
 // Brings the file to the newest version in the table, each step in one transaction.
 Status Migrate(SqliteConnection& connection, std::span<const SqliteMigration> migrations);
 

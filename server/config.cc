@@ -220,6 +220,8 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"jobs", "store", &Config::jobs_store, 0, 0, {"sqlite", "memory"}, kNeedsRestart},
       {"jobs", "stored_bytes_max", &Config::jobs_stored_bytes_max, 1 * limits::kMiB, kTiB, {}},
       {"jobs", "kept_bytes_max", &Config::jobs_kept_bytes_max, 0, kTiB, {}},
+      {"jobs", "scrub_bytes_per_second", &Config::jobs_scrub_bytes_per_second, 0, 1 * limits::kGiB, {}, kNeedsRestart},
+      {"jobs", "scrub_every_ms", &Config::jobs_scrub_every_ms, 1'000, 366 * kDayMs, {}, kNeedsRestart},
       {"jobs", "attempts_default", &Config::jobs_attempts_default, 1, 10, {}},
       {"jobs", "array_max", &Config::jobs_array_max, 1, 100'000, {}},
       {"jobs", "dependencies_max", &Config::jobs_dependencies_max, 1, 10'000, {}},

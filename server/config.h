@@ -70,6 +70,8 @@ struct Config {
   uint64_t jobs_kept_max = 10'000;
   uint64_t jobs_kept_ms = 86'400'000;
   uint64_t jobs_kept_bytes_max = 8 * limits::kGiB;
+  uint64_t jobs_scrub_bytes_per_second = 4 * limits::kMiB;
+  uint64_t jobs_scrub_every_ms = 86'400'000;
   uint64_t jobs_attempts_default = 3;
   uint64_t jobs_array_max = 1'000;
   uint64_t jobs_dependencies_max = 64;

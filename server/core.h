@@ -40,6 +40,7 @@
 #include "server/identity/tenant_policy.h"
 #include "server/jobs/clock_watch.h"
 #include "server/jobs/job_store.h"
+#include "server/jobs/stored_request.h"
 #include "server/live_job.h"
 #include "server/observer.h"
 #include "server/request_meter.h"
@@ -64,6 +65,7 @@ struct CoreOptions {
   const TenantPolicies* policies = &OpenPolicies();  // Borrowed; lives longer.
   uint32_t cpu_threads = 1;              // What grants give.
   SpentByTenant spent;                   // Before this process.
+  uint64_t request_row_bytes_max = kRequestRowBytesMax;
   // Executors wait for DevicesKnown, so that the first ones have every device.
   bool awaits_devices = false;
 };
@@ -233,6 +235,8 @@ class Core {
   void Stop();
   // The store's disk has become full, or has room again (JobStore::SetOnRoom).
   void OnRoom(bool has_room);
+  // Something of that job in the store is damaged (JobStore::SetOnDamage): unless it runs or has ended it ends.
+  void OnDamage(const JobDamage& damage);
   // Any thread; asks the store.
   CoreHealth Health();
   // Any thread; reads no disk.

@@ -8,6 +8,7 @@
 #include "server/core.h"
 #include "server/iteration.h"
 #include "server/jobs/arrays.h"
+#include "server/jobs/stored_request.h"
 #include "server/log.h"
 
 namespace hpvm {
@@ -127,6 +128,8 @@ void Core::Settle(CoreScope& scope, const LiveJobRef& job) {
     EndJob(scope, job, was_tried ? v1::JOB_STATE_FAILED : v1::JOB_STATE_EXPIRED,
            DeadlineExceeded(was_tried ? "The job did not end within its deadline."
                                       : "The job's deadline passed before it started."));
+  } else if (!job->damage.ok()) {
+    EndJob(scope, job, v1::JOB_STATE_FAILED, job->damage);
   } else if (job->failed_dependency.has_value()) {
     Outcome never = FailedPrecondition(NeverSentence(*job->failed_dependency));
     never.detail.emplace().set_job_id(job->failed_dependency->job_id());
@@ -245,7 +248,8 @@ void Core::OnStarted(CoreScope& scope, const LiveJobRef& job) {
 // On the store's thread, without the mutex.
 Status Core::ReadParts(StoredParts& parts) {
   Tenant& tenant = *parts.tenant;
-  HPVMD_ASSIGN_OR_RETURN(*parts.stored, options_.jobs->database().ReadRequest(tenant.name, parts.id));
+  HPVMD_ASSIGN_OR_RETURN(*parts.stored,
+                         ReadWholeRequest(options_.jobs->database(), options_.jobs->blobs(), tenant.name, parts.id));
   const v1::GraphReference& graph = parts.stored->request().document();
   const auto find = [&](BlobKind kind, const std::string& hex) -> StatusOr<BlobRef> {
     const std::optional<Sha256> hash = Sha256FromHex(hex);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/jobs/scrub.h"
 #include "server/jobs/sqlite_job_database.h"
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/log.h"
@@ -425,6 +426,45 @@ TEST_F(DamageTest, FlippedFile) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(refused, 3);
+}
+
+// Found while the daemon runs: jobs that wait end as FAILED with DATA_LOSS, what comes after them sees that, and the
+// store is whole again; one that runs, or has ended, stays as it is.
+TEST_F(DamageTest, ScrubEndsWhatWaits) {
+  RestoreWhole();
+  OpenStore();
+  Start();
+  ASSERT_EQ(State(waiting_), "ACCEPTED");
+  Advance(std::chrono::seconds(5));
+  ASSERT_EQ(State(running_), "RUNNING");
+  {
+    Editor editor(path_);
+    for (const std::string& id : {waiting_, running_, done_}) {
+      FlipBlob(editor, "jobs", "record", known_.at(id).sequence, 333);
+    }
+  }
+  std::set<std::string> told;
+  Scrub scrub(state_->jobs(), store_->blobs(), [&](const JobDamage& damage) {
+    told.insert(damage.id);
+    core_->OnDamage(damage);
+  });
+  while (scrub.Step(1'000).value_or(0) != 0) {
+    Pump();
+  }
+  Pump();
+  EXPECT_EQ(told, (std::set<std::string>{waiting_, running_, done_}));
+  EXPECT_TRUE(IsDataLoss(Job(waiting_))) << State(waiting_);
+  EXPECT_TRUE(state_->jobs().Find("ann", waiting_).ok());  // Written anew.
+  EXPECT_EQ(State(running_), "RUNNING");
+  RunAll();
+  EXPECT_EQ(State(running_), "SUCCEEDED");
+  for (const auto& [id, known] : known_) {
+    if (id != waiting_ && id != done_ && !ComesAfter(id, waiting_)) {
+      EXPECT_EQ(State(id), known.end) << id;
+    } else if (ComesAfter(id, waiting_)) {
+      EXPECT_TRUE(Job(id).attempt() == 0 || State(id) == "SUCCEEDED") << State(id);
+    }
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "server/core.h"
 #include "server/jobs/arrays.h"
 #include "server/jobs/request_hash.h"
+#include "server/jobs/stored_request.h"
 #include "server/log.h"
 #include "server/object_id.h"
 #include "server/submission.h"
@@ -67,9 +68,12 @@ void Core::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedB
     stored.set_sha256(Raw(blob.hash));
     stored.set_size_bytes(blob.size_bytes);
   }
-  // Inputs are the last of them.
+  // The last of them are inputs, and behind them the request; of a retry only that was put.
   size_t at = blobs->size();
-  for (int i = submission->stored.inputs_size() - 1; i >= 0 && !blobs->empty(); --i) {
+  if (submission->puts_request && at > 0) {
+    NameRequestBlob((*blobs)[--at], &submission->stored);
+  }
+  for (int i = submission->stored.inputs_size() - 1; i >= 0 && at > 0; --i) {
     internal::StoredInput& input = *submission->stored.mutable_inputs(i);
     if (input.size_bytes() > 0) {
       input.set_sha256(Raw((*blobs)[--at].hash));
@@ -206,11 +210,14 @@ void Core::Insert(CoreScope& scope, const SubmissionRef& submission) {
     return;
   }
   Tenant& tenant = *submission->tenant;
-  const v1::JobArray& array = submission->stored.request().array();
+  const v1::JobArray array = submission->stored.request().array();
   const bool is_array = submission->stored.request().has_array();
   const int64_t now = options_.clock->WallNs();
   const std::string array_id = is_array ? NewTimedId("array", now, *options_.rng) : "";
   InsertJobs insert;
+  if (submission->stored.request_bytes() != 0) {
+    submission->stored.clear_request();  // Its blob has it.
+  }
   insert.request = submission->stored.SerializeAsString();
   insert.idempotency_key = HPVMD_MUTANT("core_key_not_stored") ? "" : submission->key;
   insert.request_hash = submission->hash;

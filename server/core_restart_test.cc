@@ -591,5 +591,85 @@ TEST(RandomJobsTest, AllEnd) {
   }
 }
 
+// A large request is a file of the job's, shared by those that are alike, and the database has its hash: it comes back
+// after a restart, a retry has its own, and it goes with the last job that needs it.
+TEST_F(RestartTest, LargeRequestsAreBlobs) {
+  v1::SubmitRequest request = Request();
+  v1::Tensor& tensor = *request.mutable_inputs(0)->mutable_tensor();
+  tensor.set_shape(0, 5'000);
+  tensor.set_data(std::string(20'000, 'L'));
+  const auto blob_bytes = [this] {
+    std::vector<uint64_t> sizes;
+    for (const DiskEntry& part : state_->disk.List("/blobs/ann").value_or(std::vector<DiskEntry>())) {
+      for (const DiskEntry& file : *state_->disk.List("/blobs/ann/" + part.name)) {
+        sizes.push_back(file.size_bytes);
+      }
+    }
+    std::sort(sizes.begin(), sizes.end());
+    return sizes;
+  };
+  config_.jobs_running_per_tenant_max = 1;
+  core_->SetConfig(config_);
+  const std::string first = SubmitJob(request), second = SubmitJob(request), small = SubmitJob(Request());
+  EXPECT_EQ(blob_bytes().size(), 2u);  // The graph, and the request.
+  EXPECT_GT(blob_bytes().back(), 20'000u);
+  EXPECT_LT(state_->jobs().ReadRequest("ann", first)->ByteSizeLong(), 100u);
+  EXPECT_EQ(state_->jobs().ReadRequest("ann", small)->request_bytes(), 0u);
+  EXPECT_GT(Row(first).stored_bytes(), 20'000u);
+  Crash();
+  Start();
+  ASSERT_EQ(OpenRuns().size(), 1u);  // The second: the first one's attempt was lost, and it waits a moment.
+  EXPECT_THAT(spawner_.last().runs.back().inputs, ElementsAre(std::string(20'000, 'L')));
+  for (int i = 0; i < 3; ++i) {
+    AnswerRun(Result(kOutput));
+    Advance(std::chrono::seconds(5));
+  }
+  v1::RetryJobRequest retry;
+  retry.set_job_id(second);
+  (*retry.mutable_options()->mutable_labels())["again"] = "yes";  // Another request.
+  const AnsweredRef again = Retry(retry);
+  ASSERT_EQ(again->code(), StatusCode::kOk) << again->outcome->status;
+  EXPECT_EQ(blob_bytes().size(), 3u);
+  ASSERT_EQ(OpenRuns().size(), 1u);
+  EXPECT_THAT(spawner_.last().runs.back().inputs, ElementsAre(std::string(20'000, 'L')));
+  AnswerRun(Result(kOutput));
+  EXPECT_EQ(State(again->id()), "SUCCEEDED");
+  ExpectExactQuotas();
+  for (const std::string& id : {first, again->id()}) {
+    store_->Write(DropJob{"ann", id, true}, [](const WriteResult& result) { EXPECT_TRUE(result.status.ok()); });
+    Pump();
+    EXPECT_EQ(blob_bytes().size(), id == first ? 3u : 2u);  // The second needs the first one's file too.
+  }
+  store_->Write(DropJob{"ann", second, false}, [](const WriteResult& result) { EXPECT_TRUE(result.status.ok()); });
+  Pump();
+  EXPECT_EQ(blob_bytes().size(), 1u);
+  retry.clear_options();
+  EXPECT_THAT(Message(Retry(retry)->outcome->status), HasSubstr("dropped to make room"));
+}
+
+// A large request whose file is damaged or gone ends the job, which says so.
+TEST_F(RestartTest, DamagedRequestsEndTheirJobs) {
+  v1::SubmitRequest request = Request();
+  v1::Tensor& tensor = *request.mutable_inputs(0)->mutable_tensor();
+  tensor.set_shape(0, 5'000);
+  tensor.set_data(std::string(20'000, 'L'));
+  config_.jobs_running_per_tenant_max = 1;
+  core_->SetConfig(config_);
+  SubmitJob(Request());
+  const std::string id = SubmitJob(request);
+  const StoredRequest stored = *state_->jobs().ReadRequest("ann", id);
+  Sha256 hash;
+  std::copy(stored.request_sha256().begin(), stored.request_sha256().end(), hash.bytes.begin());
+  const std::string hex = ToHex(hash);
+  ASSERT_TRUE(state_->disk.Remove("/blobs/ann/" + hex.substr(0, 2) + "/" + hex).ok());
+  AnswerRun(Result(kOutput));
+  OpenRuns();
+  EXPECT_EQ(State(id), "FAILED");
+  EXPECT_EQ(Job(id).error().code(), static_cast<int>(StatusCode::kDataLoss)) << Job(id).error().message();
+  v1::RetryJobRequest retry;
+  retry.set_job_id(id);
+  EXPECT_EQ(Retry(retry)->code(), StatusCode::kDataLoss);
+}
+
 }  // namespace
 }  // namespace hpvm

@@ -182,6 +182,25 @@ Status Core::EndDamaged(const std::vector<DamagedJob>& damaged) {
   return While(ended, "ending jobs whose rows in the store are damaged");
 }
 
+// A job that runs has read what it needs, and may end well; one that is to run again would miss it.
+void Core::OnDamage(const JobDamage& damage) {
+  CoreScope scope(*this);
+  const auto tenant = tenants_.find(damage.tenant);
+  if (tenant == tenants_.end() || closed_) {
+    return;
+  }
+  const auto found = tenant->second->jobs.find(damage.id);
+  if (found == tenant->second->jobs.end()) {
+    return;
+  }
+  const LiveJobRef job = found->second;
+  job->damage = damage.what;
+  if (job->phase == LiveJob::Phase::kQueued) {
+    Unqueue(scope, job);
+  }
+  Settle(scope, job);
+}
+
 // Jobs and arrays that a damaged row may stand for. A store that cannot even be read through knows nothing.
 std::set<std::string> Core::ReadDamagedUnits() {
   std::set<std::string> units;

@@ -6,6 +6,7 @@
 #include "server/job_state_name.h"
 #include "server/jobs/arrays.h"
 #include "server/jobs/request_hash.h"
+#include "server/jobs/stored_request.h"
 #include "server/request_options.h"
 #include "server/submission.h"
 
@@ -94,7 +95,15 @@ void Core::RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request,
     Answer(scope, submission, std::move(prepared));
     return;
   }
-  SettleDependencies(submission);
+  auto blob = BlobOfRequest(submission->stored.request(), options_.request_row_bytes_max);
+  if (!blob.has_value()) {
+    SettleDependencies(submission);
+    return;
+  }
+  submission->puts_request = true;
+  options_.jobs->PutBlobs(tenant->name, {*std::move(blob)}, [this, submission](StatusOr<std::vector<PinnedBlob>> put) {
+    OnBlobs(submission, std::move(put));
+  });
 }
 
 // Without the mutex: reads the store.
@@ -109,11 +118,16 @@ Status Core::PrepareRetry(Submission& submission, const v1::RetryJobRequest& req
     return FailedPrecondition("Job " + id + " is " + StateName(found->job().state()) +
                               "; only a job that has ended is tried again.");
   }
-  StatusOr<StoredRequest> stored = options_.jobs->database().ReadRequest(tenant.name, id);
+  StatusOr<StoredRequest> stored = ReadWholeRequest(options_.jobs->database(), options_.jobs->blobs(), tenant.name, id);
+  if (absl::IsDataLoss(stored.status())) {
+    return stored.status();
+  }
   if (found->job().dropped() || !stored.ok()) {
     return FailedPrecondition("What job " + id + " was submitted with was dropped to make room; submit it again.");
   }
   submission.stored = *std::move(stored);
+  submission.stored.clear_request_sha256();  // The new job's request is another one.
+  submission.stored.clear_request_bytes();
   const v1::Job& old = found->job();
   if (!old.array_id().empty()) {
     HPVMD_RETURN_IF_ERROR(TakeElement(submission.stored, old.array_index()));

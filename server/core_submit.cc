@@ -9,6 +9,7 @@
 #include "server/iteration.h"
 #include "server/jobs/arrays.h"
 #include "server/jobs/retry.h"
+#include "server/jobs/stored_request.h"
 #include "server/request_options.h"
 #include "server/submission.h"
 
@@ -240,6 +241,10 @@ Status Core::Accept(CoreScope& scope, const SubmissionRef& submission) {
       bytes += blob.source.fd_bytes;
     }
     HPVMD_RETURN_IF_ERROR(ReserveBytes(tenant, bytes, "The job", &submission->disk_bytes));
+    if (auto blob = BlobOfRequest(submission->stored.request(), options_.request_row_bytes_max)) {
+      submission->blobs.push_back(*std::move(blob));
+      submission->puts_request = true;
+    }
   }
   Put(scope, submission);
   return absl::OkStatus();

@@ -86,7 +86,9 @@ StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& option
       then(why);
     }
   };
-  return OpenLocalJobStore(folder_->path(), on_broken, observers_.get(), room_.get());
+  const ScrubOptions scrub = {options.config.jobs_scrub_bytes_per_second,
+                              std::chrono::milliseconds(options.config.jobs_scrub_every_ms)};
+  return OpenLocalJobStore(folder_->path(), on_broken, observers_.get(), room_.get(), scrub);
 }
 
 Status Daemon::OpenAudit(const Config& config) {
@@ -168,6 +170,7 @@ Status Daemon::Open(DaemonOptions& options) {
   Watch();
   probe_ = std::make_unique<ProbeThread>(*core_, *spawner_);
   WatchRoom();
+  jobs_->SetOnDamage([this](const JobDamage& damage) { core_->OnDamage(damage); });
   LogInfo("Started", {{"ms", Milliseconds(RealClock().Now() - start)}, {"state", folder_->path()}});
   return absl::OkStatus();
 }
@@ -360,6 +363,7 @@ Daemon::~Daemon() {
   }
   if (jobs_ != nullptr) {
     jobs_->SetOnRoom(nullptr);
+    jobs_->SetOnDamage(nullptr);
   }
   probe_.reset();
   if (core_ != nullptr) {

@@ -64,6 +64,7 @@ struct LiveJob {
   bool restored = false;                               // From an earlier daemon: the buffers that it names are gone.
   bool cancel_asked = false;                           // To be honoured at the next step.
   bool is_late = false;                                // Its deadline has passed.
+  Status damage;                                       // OK, or why it cannot run (again).
   bool awaits_room = false;                            // The disk had no room for its outputs; they are put again.
   bool has_turn = false;                               // The fair share counts it as running.
   bool has_array_turn = false;                         // Its array counts it.

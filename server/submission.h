@@ -32,8 +32,9 @@ struct Core::Submission {
   Sha256 hash;    // When there is a key.
   StoredJob row;  // What all of its jobs have.
   Time received{0};
-  std::vector<BlobInput> blobs;  // The graph, its modules, then inputs as `stored` has them.
+  std::vector<BlobInput> blobs;  // The graph, its modules, then inputs as `stored` has them, then the request.
   bool puts_graph = false;       // The graph and its modules are among what is on its way to the disk.
+  bool puts_request = false;     // The request too, as the last.
   std::vector<BlobPinRef> pins;
   std::map<std::string, UnitRows> units;  // What the jobs come after, as the store has it.
   std::vector<LiveJobRef> jobs;

@@ -5,11 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <future>
 #include <numeric>
 #include <thread>
 
 #include "server/jobs/memory_job_database.h"
+#include "server/jobs/stored_request.h"
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/observer.h"
@@ -331,6 +335,86 @@ TEST(LocalJobStoreTest, OpensAgainAndSweeps) {
   for (const char* name : {"/jobs.db", "/jobs.db-wal"}) {
     EXPECT_EQ(std::filesystem::status(folder + name).permissions(), perms::owner_read | perms::owner_write) << name;
   }
+}
+
+// After a burst of jobs with requests small and large, and their retention, the store is small again by itself, while
+// commits go on beside that without waiting long.
+TEST(LocalJobStoreTest, IsSmallAgainAfterABurst) {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path() + "/jobs";
+  StatusOr<std::unique_ptr<JobStore>> opened = OpenLocalJobStore(folder, nullptr);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  JobStore& store = **opened;
+  const auto write = [&store](JobWrite what) {
+    std::promise<Status> answer;
+    store.Write(std::move(what), [&](const WriteResult& result) { answer.set_value(result.status); });
+    return answer.get_future().get();
+  };
+  constexpr int kJobs = 1'200, kWithBlob = 100;
+  std::atomic<int> ended = 0;
+  const auto end = [&](const StoredJob& job) {
+    store.Write(MakeChange(job, v1::JOB_STATE_SUCCEEDED), [&ended](const WriteResult& result) {
+      EXPECT_TRUE(result.status.ok()) << result.status;
+      ++ended;
+    });
+  };
+  for (int i = 0; i < kJobs; ++i) {
+    StoredRequest stored;
+    stored.mutable_request()->set_name(std::string(i < kWithBlob ? 200'000 + i : 12'000, 'n'));
+    InsertJobs insert = MakeInsert("blue", "job-" + std::to_string(i), "", kNow);
+    StoredJob& job = insert.jobs.front();
+    job.clear_blobs();
+    const std::optional<BlobInput> blob = BlobOfRequest(stored.request());
+    EXPECT_EQ(blob.has_value(), i < kWithBlob);
+    if (!blob.has_value()) {
+      insert.request = stored.SerializeAsString();
+      store.Write(insert, [&, job](const WriteResult&) { end(job); });
+      continue;
+    }
+    store.PutBlobs("blue", {*blob}, [&, insert, stored](StatusOr<std::vector<PinnedBlob>> put) mutable {
+      ASSERT_TRUE(put.ok()) << put.status();
+      NameRequestBlob(put->front(), &stored);
+      stored.clear_request();
+      insert = InsertWithBlob(insert.jobs.front().job().id(), put->front());
+      insert.request = stored.SerializeAsString();
+      const StoredJob with_blob = insert.jobs.front();
+      store.Write(insert, [&, with_blob, pins = *put](const WriteResult&) { end(with_blob); });
+    });
+  }
+  while (ended < kJobs) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const auto whole = ReadWholeRequest(store.database(), store.blobs(), "blue", "job-7");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->request().name().size(), 200'007u);
+  const auto bytes_now = [&] { return std::filesystem::file_size(folder + "/jobs.db"); };
+  for (int i = 0; i < kJobs; ++i) {
+    store.Write(DropJob{"blue", "job-" + std::to_string(i), true}, [](const WriteResult&) {});
+  }
+  ASSERT_TRUE(write(ForgetKeys{0}).ok());
+  const uint64_t most = bytes_now();
+  EXPECT_GT(most, 8'000'000u);
+  std::vector<Duration> waits;
+  const Time until = RealClock().Now() + std::chrono::seconds(60);
+  while (bytes_now() > 3'000'000 && RealClock().Now() < until) {
+    const Time start = RealClock().Now();
+    ASSERT_TRUE(write(ForgetKeys{0}).ok());
+    waits.push_back(RealClock().Now() - start);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_LT(bytes_now(), 3'000'000u) << "of " << most;
+  std::sort(waits.begin(), waits.end());
+  ASSERT_FALSE(waits.empty());
+  const auto ms = [](Duration time) { return static_cast<double>(time.count()) / 1e6; };
+  printf("%.1f MB became %.1f MB; beside that %zu commits took %.1f ms at the median, %.1f ms at the 99th percentile\n",
+         static_cast<double>(most) / 1e6, static_cast<double>(bytes_now()) / 1e6, waits.size(),
+         ms(waits[waits.size() / 2]), ms(waits[waits.size() * 99 / 100]));
+  EXPECT_LT(ms(waits[waits.size() / 2]), 100.0);
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder + "/blobs")) {
+    files += entry.is_regular_file() ? 1 : 0;
+  }
+  EXPECT_EQ(files, 0u);
 }
 
 }  // namespace

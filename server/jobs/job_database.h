@@ -101,6 +101,19 @@ struct DamagedJob {
   std::set<std::string> units;
 };
 
+// A job of which something is not what was written, and what, in a kDataLoss.
+struct JobDamage {
+  std::string tenant, id;
+  Status what;
+};
+
+struct ScrubbedRows {
+  uint64_t next = 0;            // Where to go on; 0: these were the last.
+  uint64_t bytes = 0;           // Of them, their requests and results.
+  std::vector<StoredJob> jobs;  // Those whose rows are sound.
+  std::vector<JobDamage> damage;
+};
+
 // Finished jobs that may be dropped, the oldest end first.
 struct FinishedJob {
   std::string tenant, id;
@@ -158,6 +171,19 @@ class JobDatabase {
 
   // Grows with each start of a daemon on this database, before which it is durable: the lease of its attempts.
   virtual StatusOr<uint64_t> NextLease() = 0;
+
+  // Gives room that no row needs any more back to the disk: about so many pages of 4 KiB at most, in one transaction of
+  // Commit's statuses. Some stay for the next rows. True: there is more to give back.
+  virtual StatusOr<bool> Shrink(int pages_max) {
+    (void)pages_max;
+    return false;
+  }
+  // Looks at the rows from number `from` on, about `bytes_max` bytes of them, at least one. On connections of its own:
+  // other reads do not wait for it. One thread at a time.
+  virtual StatusOr<ScrubbedRows> Scrub(uint64_t from, uint64_t bytes_max) {
+    (void)from, (void)bytes_max;
+    return ScrubbedRows();
+  }
 
   // A consistent copy while others read and write. `path` must not exist.
   virtual Status BackUp(const std::string& path) = 0;

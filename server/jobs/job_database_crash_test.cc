@@ -2,6 +2,10 @@
 // The database on a disk that loses power, fails and fills up: what was acknowledged is there, and nothing is half.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <fstream>
+#include <sstream>
 
 #include "server/jobs/disk_vfs.h"
 #include "server/jobs/memory_job_database.h"
@@ -217,6 +221,42 @@ TEST(JobDatabaseCrashTest, DiskFillsUpAndGetsRoom) {
   }
   EXPECT_GT(refused, 10);
   EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
+}
+
+// Power is lost after every change of the disk while a file of an earlier release is brought to this one's form: its
+// jobs are there at the next start, which goes on with it.
+TEST(JobDatabaseCrashTest, PowerFailsWhileAnOldFileIsWrittenAnew) {
+  std::ifstream dump(std::string(HPVMD_SOURCE_DIR) + "/server/jobs/testing/version_1.sql");
+  std::stringstream sql;
+  sql << dump.rdbuf();
+  bool reached_end = false;
+  uint64_t crashes = 0;
+  for (uint64_t after = 0; !reached_end; ++after) {
+    SCOPED_TRACE("power lost after " + std::to_string(after) + " changes");
+    World world(after + 1);
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open_v2(kPath, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, world.vfs->name().c_str()),
+              SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(db, (sql.str() + "PRAGMA synchronous=FULL;").c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+        << sqlite3_errmsg(db);
+    sqlite3_close(db);
+    ASSERT_TRUE(world.disk.SyncFolder("/s").ok());
+    world.disk.PowerOffAfter(after);
+    {
+      const auto database = world.Open();
+      reached_end = database.ok() && !world.disk.is_off();
+      world.disk.PowerOffAfter(0);
+    }
+    world.disk.Crash(world.rng);
+    ++crashes;
+    const auto database = world.Open();
+    ASSERT_TRUE(database.ok()) << database.status();
+    EXPECT_TRUE((*database)->Find("blue", "job-live").ok());
+    EXPECT_EQ((*database)->ReadResults("blue", "job-ended")->outputs(0).data(), "output");
+    EXPECT_TRUE((*database)->Check()->empty());
+    EXPECT_TRUE((*database)->Shrink(8).ok());
+  }
+  EXPECT_GT(crashes, 30u);
 }
 
 }  // namespace

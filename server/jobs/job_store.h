@@ -36,6 +36,9 @@ struct JobStoreHealth {
   bool is_transient = false;
   uint64_t pending_writes = 0;
   uint64_t reserve_bytes = 0;  // Held for a full disk (DiskRoom).
+  // By the scrub, since the start.
+  uint64_t scrubbed_bytes = 0, scrub_passes = 0;
+  uint64_t damaged_jobs = 0;
 };
 
 // Any thread; never called under the core's mutex, except Write, PutBlobs and Post, which never block and never call
@@ -65,6 +68,16 @@ class JobStore {
   // returns no earlier one is called any more.
   using OnRoom = std::function<void(bool has_room)>;
   virtual void SetOnRoom(OnRoom on_room) { (void)on_room; }
+  // Called once for each job of which the scrub found something damaged, since the start or before. When SetOnDamage
+  // returns no earlier one is called any more.
+  using OnDamage = std::function<void(const JobDamage&)>;
+  virtual void SetOnDamage(OnDamage on_damage) { (void)on_damage; }
+};
+
+// How fast and how often everything stored is read and compared with its checksums.
+struct ScrubOptions {
+  uint64_t bytes_per_second = 0;            // 0: never.
+  Duration every = std::chrono::hours(24);  // From one beginning to the next; later when it takes longer.
 };
 
 struct LocalJobStoreOptions {
@@ -77,6 +90,7 @@ struct LocalJobStoreOptions {
   // After kDataLoss, once, on a thread of the store: the daemon stops.
   std::function<void(const Status&)> on_broken;
   Observer* observer = nullptr;   // OnCommit; null: nobody. Outlives the store.
+  ScrubOptions scrub;
 };
 // Starts the threads. A commit that fails with kResourceExhausted fails its inserts with that, and is tried again
 // every second for the other writes, which must not be lost.
@@ -87,7 +101,8 @@ std::unique_ptr<JobStore> CreateLocalJobStore(LocalJobStoreOptions options);
 // 250 ms of checking find. `room` as above.
 StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
                                                       std::function<void(const Status&)> on_broken,
-                                                      Observer* observer = nullptr, DiskRoom* room = nullptr);
+                                                      Observer* observer = nullptr, DiskRoom* room = nullptr,
+                                                      const ScrubOptions& scrub = {});
 // The same with everything in memory, except the blobs: those lie in `folder` until the store is destroyed.
 StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer = nullptr,
                                                        DiskRoom* room = nullptr);

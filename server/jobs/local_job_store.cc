@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -11,11 +12,16 @@
 #include "server/jobs/commit_queue.h"
 #include "server/jobs/disk_room.h"
 #include "server/jobs/job_store.h"
+#include "server/jobs/scrub.h"
+#include "server/log.h"
 
 namespace hpvm {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::seconds(1);
+// A step of giving room back to the disk takes about so long, and commits have so long between two of them.
+constexpr Duration kShrinkStep = std::chrono::milliseconds(4), kShrinkPause = std::chrono::milliseconds(40);
+constexpr int kShrinkPagesMin = 8, kShrinkPagesMax = 512;
 
 // Work that one thread does, in order.
 class WorkThread {
@@ -67,6 +73,103 @@ class WorkThread {
   std::thread thread_;
 };
 
+// The scrub with its thread, at its rate: what it reads in a slice, then a pause as long as that may take.
+class ScrubThread {
+ public:
+  ScrubThread(JobDatabase& database, BlobFolder& blobs, const ScrubOptions& options)
+      : options_(options), scrub_(database, blobs, [this](const JobDamage& damage) { Tell(damage); }) {
+    if (options_.bytes_per_second > 0) {
+      thread_ = std::thread([this] { Run(); });
+    }
+  }
+  ~ScrubThread() { Stop(); }
+
+  void Stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
+  void SetOnDamage(JobStore::OnDamage on_damage) {
+    std::lock_guard lock(tell_mutex_);
+    on_damage_ = std::move(on_damage);
+    for (const JobDamage& damage : on_damage_ ? std::exchange(early_, {}) : std::vector<JobDamage>()) {
+      on_damage_(damage);
+    }
+  }
+
+  void AddTo(JobStoreHealth* health) const {
+    health->scrubbed_bytes = bytes_;
+    health->scrub_passes = passes_;
+    health->damaged_jobs = damaged_jobs_;
+  }
+
+ private:
+  // Enough that a pause of some milliseconds follows, little enough that nobody else's read waits long for the disk.
+  static constexpr uint64_t kSliceBytes = 256 << 10;
+  // The daemon has other things to read when it starts.
+  static constexpr Duration kFirst = std::chrono::seconds(10);
+
+  // False: it is time to end.
+  bool Pause(Duration time) {
+    std::unique_lock lock(mutex_);
+    return !wake_.wait_for(lock, time, [this] { return stopping_; });
+  }
+
+  void Run() {
+    const uint64_t slice = std::min(kSliceBytes, options_.bytes_per_second);
+    Duration pause = std::min(kFirst, options_.every);
+    Time began = RealClock().Now() + pause;
+    while (Pause(pause)) {
+      const StatusOr<uint64_t> got = scrub_.Step(slice);
+      if (!got.ok()) {
+        LogError("The scrub could not read a part of the job store", {{"error", Message(got.status())}});
+      }
+      bytes_ += got.value_or(slice);
+      pause = Duration(static_cast<int64_t>(1e9 * static_cast<double>(got.value_or(slice)) /
+                                            static_cast<double>(options_.bytes_per_second)));
+      if (got.ok() && *got == 0) {
+        ++passes_;
+        LogInfo("The job store was read and compared with its checksums",
+                {{"seconds", std::to_string((RealClock().Now() - began) / std::chrono::seconds(1))},
+                 {"damaged_jobs", std::to_string(damaged_jobs_)}});
+        pause = std::max(began + options_.every - RealClock().Now(), std::min<Duration>(options_.every, kFirst));
+        began = RealClock().Now() + pause;
+      }
+    }
+  }
+
+  void Tell(const JobDamage& damage) {
+    LogError("Job damaged: what the store has of it is not what was written",
+             {{"tenant", damage.tenant}, {"job", damage.id}, {"error", Message(damage.what)}});
+    ++damaged_jobs_;
+    std::lock_guard lock(tell_mutex_);
+    if (on_damage_) {
+      on_damage_(damage);
+    } else {
+      early_.push_back(damage);
+    }
+  }
+
+  const ScrubOptions options_;
+  Scrub scrub_;
+  std::atomic<uint64_t> bytes_{0}, passes_{0}, damaged_jobs_{0};
+
+  std::mutex tell_mutex_;
+  JobStore::OnDamage on_damage_;
+  std::vector<JobDamage> early_;  // Found before anybody wanted to know.
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
 // Whom pins ask whether a row needs their blob; they may live longer than the store.
 struct DatabaseAsked {
   std::shared_mutex mutex;
@@ -97,6 +200,7 @@ class LocalJobStore final : public JobStore {
                 .observer = options.observer,
                 .group_max = options.group_max,
                 .on_broken = std::move(options.on_broken)}),
+        scrub_(*database_, *blobs_, options.scrub),
         commit_thread_([this] { CommitLoop(); }) {
     asked_->database = database_.get();
     blobs_->SetIsUsed(
@@ -105,6 +209,7 @@ class LocalJobStore final : public JobStore {
   }
 
   ~LocalJobStore() override {
+    scrub_.Stop();
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -137,7 +242,11 @@ class LocalJobStore final : public JobStore {
 
   JobDatabase& database() override { return *database_; }
   BlobFolder& blobs() override { return *blobs_; }
-  JobStoreHealth Health() override { return queue_.Health(); }
+  JobStoreHealth Health() override {
+    JobStoreHealth health = queue_.Health();
+    scrub_.AddTo(&health);
+    return health;
+  }
 
   void AwaitRoom(uint64_t bytes) override {
     if (room_ != nullptr) {
@@ -150,6 +259,8 @@ class LocalJobStore final : public JobStore {
     on_room_ = std::move(on_room);
     told_room_.reset();
   }
+
+  void SetOnDamage(OnDamage on_damage) override { scrub_.SetOnDamage(std::move(on_damage)); }
 
  private:
   StatusOr<std::vector<PinnedBlob>> Put(const std::string& tenant, const std::vector<BlobInput>& blobs) {
@@ -175,7 +286,7 @@ class LocalJobStore final : public JobStore {
     std::unique_lock lock(mutex_);
     while (true) {
       const Time now = RealClock().Now();
-      const Time next = std::min(queue_.NextTime(), next_look_);
+      const Time next = std::min({queue_.NextTime(), next_look_, next_shrink_});
       if (next <= now || committing_ends_) {
         break;
       }
@@ -210,11 +321,30 @@ class LocalJobStore final : public JobStore {
     });
   }
 
+  // What retention freed goes back to the disk in short steps between commits.
+  void ShrinkSome() {
+    const Time start = RealClock().Now();
+    if (start < next_shrink_) {
+      return;
+    }
+    const StatusOr<bool> more = database_->Shrink(shrink_pages_);
+    if (absl::IsDataLoss(more.status())) {
+      queue_.Break(more.status());
+    }
+    const Time end = RealClock().Now();
+    next_shrink_ = end + (more.value_or(false) ? kShrinkPause : kLookEvery);
+    if (more.value_or(false)) {
+      shrink_pages_ = std::clamp(end - start > kShrinkStep ? shrink_pages_ / 2 : shrink_pages_ * 2, kShrinkPagesMin,
+                                 kShrinkPagesMax);
+    }
+  }
+
   void CommitLoop() {
     bool goes_on = true;
     while (goes_on) {
       goes_on = AwaitWork();
       LookAtRoom();
+      ShrinkSome();
       do {
         std::vector<CommitAnswer> answers = queue_.CommitSome();
         if (!answers.empty()) {
@@ -234,7 +364,8 @@ class LocalJobStore final : public JobStore {
   DiskRoom* const room_;
   const Duration window_;
   CommitQueue queue_;
-  Time next_look_{0};  // The commit thread's own.
+  Time next_look_{0}, next_shrink_{0};  // The commit thread's own, as is the next.
+  int shrink_pages_ = kShrinkPagesMin;
 
   std::mutex room_mutex_;
   OnRoom on_room_;
@@ -245,6 +376,7 @@ class LocalJobStore final : public JobStore {
   bool stopping_ = false;         // No more blobs.
   bool committing_ends_ = false;  // After what waits.
 
+  ScrubThread scrub_;
   WorkThread answer_thread_;
   WorkThread blob_thread_;
   std::thread commit_thread_;

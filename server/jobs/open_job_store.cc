@@ -7,6 +7,7 @@
 #include "server/jobs/job_store.h"
 #include "server/jobs/memory_job_database.h"
 #include "server/jobs/sqlite_job_database.h"
+#include "server/log.h"
 
 namespace hpvm {
 namespace {
@@ -35,7 +36,7 @@ Status SweepBlobs(JobDatabase& database, BlobFolder& folder) {
 
 StatusOr<std::unique_ptr<JobStore>> Assemble(std::unique_ptr<JobDatabase> database, const std::string& blob_folder,
                                              std::function<void(const Status&)> on_broken, Observer* observer,
-                                             DiskRoom* room) {
+                                             DiskRoom* room, const ScrubOptions& scrub) {
   auto blobs = std::make_unique<BlobFolder>(RealDisk(), blob_folder);
   HPVMD_RETURN_IF_ERROR(While(SweepBlobs(*database, *blobs), "sweeping \"" + blob_folder + "\""));
   LocalJobStoreOptions options;
@@ -44,6 +45,7 @@ StatusOr<std::unique_ptr<JobStore>> Assemble(std::unique_ptr<JobDatabase> databa
   options.on_broken = std::move(on_broken);
   options.observer = observer;
   options.room = room;
+  options.scrub = scrub;
   return CreateLocalJobStore(std::move(options));
 }
 
@@ -51,22 +53,23 @@ StatusOr<std::unique_ptr<JobStore>> Assemble(std::unique_ptr<JobDatabase> databa
 
 StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
                                                       std::function<void(const Status&)> on_broken, Observer* observer,
-                                                      DiskRoom* room) {
+                                                      DiskRoom* room, const ScrubOptions& scrub) {
   const std::string blobs = folder + "/blobs";
   HPVMD_RETURN_IF_ERROR(MakeFolders(RealDisk(), folder, blobs));
   SqliteJobDatabaseOptions options;
   options.path = folder + "/jobs.db";
   options.check_ms_max = kCheckMsMax;
+  options.note = [](const std::string& note) { LogWarning(note); };
   // So that the file is made with mode 0600; SQLite's log and index take it over.
   HPVMD_RETURN_IF_ERROR(RealDisk().Open(options.path, Disk::Mode::kOpenOrCreate).status());
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, OpenSqliteJobDatabase(options));
-  return Assemble(std::move(database), blobs, std::move(on_broken), observer, room);
+  return Assemble(std::move(database), blobs, std::move(on_broken), observer, room, scrub);
 }
 
 StatusOr<std::unique_ptr<JobStore>> OpenMemoryJobStore(const std::string& folder, Observer* observer, DiskRoom* room) {
   const std::string blobs = folder + "/blobs";
   HPVMD_RETURN_IF_ERROR(MakeFolders(RealDisk(), folder, blobs));
-  return Assemble(std::make_unique<MemoryJobDatabase>(), blobs, nullptr, observer, room);
+  return Assemble(std::make_unique<MemoryJobDatabase>(), blobs, nullptr, observer, room, {});
 }
 
 }  // namespace hpvm

@@ -33,8 +33,9 @@ Status FromSqlite(sqlite3* db, int code, std::string_view doing) {
 constexpr char kPragmas[] =
     "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY;";
 // Checkpoints are ours to start: SQLite would not tell that one failed.
+// A file that is made now can shrink: that must be said before its first page is written.
 constexpr char kWriterPragmas[] =
-    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; "
+    "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; "
     "PRAGMA journal_size_limit=67108864; PRAGMA cache_size=-32768;";
 constexpr char kReaderPragmas[] = "PRAGMA query_only=ON; PRAGMA cache_size=-4096;";
 constexpr int kBusyMsMax = 5'000;

@@ -36,6 +36,7 @@ class SqliteStatement {
   SqliteStatement& operator=(SqliteStatement&& other) noexcept;
   ~SqliteStatement();
 
+  bool is_prepared() const { return statement_ != nullptr; }
   // Starts anew with these parameters, whose bytes are borrowed until the end.
   template <typename... Values>
   SqliteStatement& Start(const Values&... values) {

@@ -72,6 +72,9 @@ class SqliteJobDatabase final : public JobDatabase {
       // What the log holds is unknown: whoever starts next reads it from the disk.
       writer_connection_->SkipCheckpointAtClose();
       readers_.SkipCheckpointAtClose();
+      if (scrub_reader_ != nullptr) {
+        scrub_reader_->connection().SkipCheckpointAtClose();
+      }
     }
   }
 
@@ -80,6 +83,8 @@ class SqliteJobDatabase final : public JobDatabase {
   Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) override;
   Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override;
   StatusOr<uint64_t> NextLease() override;
+  StatusOr<bool> Shrink(int pages_max) override;
+  StatusOr<ScrubbedRows> Scrub(uint64_t from, uint64_t bytes_max) override;
   Status BackUp(const std::string& path) override;
   StatusOr<std::vector<std::string>> Check() override;
 
@@ -124,6 +129,9 @@ class SqliteJobDatabase final : public JobDatabase {
 
  private:
   Status OpenWriter();
+  Status LetShrink();
+  // Why the file cannot be written anew now; empty: it can.
+  StatusOr<std::string> WhyNotRewritten();
   StatusOr<std::unique_ptr<SqliteReader>> OpenReader();
   // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails alike.
   template <typename Change>
@@ -139,8 +147,11 @@ class SqliteJobDatabase final : public JobDatabase {
   std::atomic<bool> is_broken_{false};  // That failure_ is set, for readers.
   std::unique_ptr<SqliteConnection> writer_connection_;
   std::unique_ptr<SqliteWriter> writer_;
+  SqliteStatement give_back_;  // Unprepared: the file cannot shrink.
+  bool has_shrunk_ = false;    // The log has it, the file not yet.
 
   ReaderPool readers_;
+  std::unique_ptr<SqliteReader> scrub_reader_;  // Made when it is needed; the scrub's alone.
 };
 
 Status SqliteJobDatabase::Open() {
@@ -170,9 +181,56 @@ Status SqliteJobDatabase::OpenWriter() {
     }
   }
   HPVMD_RETURN_IF_ERROR(While(Migrate(*writer_connection_, options_.migrations), "opening " + options_.path));
+  HPVMD_RETURN_IF_ERROR(While(LetShrink(), "opening " + options_.path));
   HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(FolderOf(options_.path)));
   HPVMD_ASSIGN_OR_RETURN(writer_, SqliteWriter::Create(*writer_connection_));
   return absl::OkStatus();
+}
+
+// Files of before can shrink only once they have been written anew. A daemon that cannot do that goes on as it did.
+Status SqliteJobDatabase::LetShrink() {
+  constexpr int64_t kIncremental = 2;
+  HPVMD_ASSIGN_OR_RETURN(int64_t kind, writer_connection_->QueryInt("PRAGMA auto_vacuum"));
+  if (kind != kIncremental) {
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.rewrite.before"));
+    HPVMD_ASSIGN_OR_RETURN(std::string why_not, WhyNotRewritten());
+    if (why_not.empty()) {
+      const Status rewritten = writer_connection_->Execute("PRAGMA auto_vacuum=INCREMENTAL; VACUUM");
+      if (!rewritten.ok() && !absl::IsResourceExhausted(rewritten)) {
+        return rewritten;
+      }
+      why_not = rewritten.ok() ? "" : Message(rewritten);
+    }
+    if (!why_not.empty()) {
+      if (options_.note) {
+        options_.note("The job database \"" + options_.path +
+                      "\" was not written anew, so it does not shrink: " + why_not);
+      }
+      return absl::OkStatus();
+    }
+    HPVMD_RETURN_IF_ERROR(MoveLog(0));
+  }
+  return writer_connection_->Prepare("PRAGMA incremental_vacuum", &give_back_);
+}
+
+StatusOr<std::string> SqliteJobDatabase::WhyNotRewritten() {
+  HPVMD_ASSIGN_OR_RETURN(const int64_t page_bytes, writer_connection_->QueryInt("PRAGMA page_size"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t pages, writer_connection_->QueryInt("PRAGMA page_count"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t free_pages, writer_connection_->QueryInt("PRAGMA freelist_count"));
+  const auto used = static_cast<uint64_t>((pages - free_pages) * page_bytes);
+  if (used > options_.rewrite_bytes_max) {
+    return "It has " + std::to_string(used) + " bytes in use; up to " + std::to_string(options_.rewrite_bytes_max) +
+           " are written anew at a start. Stop the daemon and run sqlite3 on it with \"PRAGMA auto_vacuum=INCREMENTAL; "
+           "VACUUM\".";
+  }
+  // The log takes all of it, with some for its own form, and the file as much again where it had been smaller.
+  const uint64_t needed = used * 2 + limits::kMiB;
+  const StatusOr<DiskSpace> space = disk_.Space(FolderOf(options_.path));
+  if (space.ok() && space->free_bytes < needed) {
+    return "That needs " + std::to_string(needed) + " bytes of the disk, of which " +
+           std::to_string(space->free_bytes) + " are free. The next start tries again.";
+  }
+  return "";
 }
 
 StatusOr<std::unique_ptr<SqliteReader>> SqliteJobDatabase::OpenReader() {
@@ -181,7 +239,7 @@ StatusOr<std::unique_ptr<SqliteReader>> SqliteJobDatabase::OpenReader() {
       SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader, &format);
   HPVMD_RETURN_IF_ERROR(While(connection.status(), "opening " + options_.path));
   HPVMD_RETURN_IF_ERROR(While(CheckVersion(**connection, format), "opening " + options_.path));
-  return SqliteReader::Create(*std::move(connection));
+  return SqliteReader::Create(*std::move(connection), options_.clock != nullptr ? *options_.clock : RealClock());
 }
 
 template <typename Change>
@@ -253,7 +311,52 @@ Status SqliteJobDatabase::MoveLog(int pages_max) {
 
 Status SqliteJobDatabase::EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) {
   std::lock_guard lock(write_mutex_);
-  return Transact([&] { return writer_->EndDamaged(damaged, ended_unix_ns); });
+  return Transact([&]() -> Status {
+    // Where bytes of the file flipped, indexes say other than the row: a change of it would find the file malformed.
+    if (const Status indexed = writer_connection_->Execute("REINDEX jobs"); !absl::IsAlreadyExists(indexed)) {
+      HPVMD_RETURN_IF_ERROR(indexed);
+    }
+    return writer_->EndDamaged(damaged, ended_unix_ns);
+  });
+}
+
+StatusOr<bool> SqliteJobDatabase::Shrink(int pages_max) {
+  std::lock_guard lock(write_mutex_);
+  HPVMD_RETURN_IF_ERROR(failure_);
+  if (!give_back_.is_prepared()) {
+    return false;
+  }
+  HPVMD_ASSIGN_OR_RETURN(const int64_t pages, writer_connection_->QueryInt("PRAGMA page_count"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t free_pages, writer_connection_->QueryInt("PRAGMA freelist_count"));
+  const int64_t too_many = free_pages - std::max<int64_t>(options_.spare_pages, (pages - free_pages) / 8);
+  if (too_many <= 0) {
+    if (std::exchange(has_shrunk_, false)) {
+      HPVMD_RETURN_IF_ERROR(MoveLog(0));  // Only that makes the file smaller.
+    }
+    return false;
+  }
+  HPVMD_RETURN_IF_ERROR(Transact([&]() -> Status {
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.shrink.before"));
+    SqliteReset reset(give_back_);
+    give_back_.Start();
+    for (int64_t left = std::min<int64_t>(pages_max, too_many); left > 0; --left) {
+      HPVMD_ASSIGN_OR_RETURN(const bool more, give_back_.Next());  // A page each.
+      if (!more) {
+        break;
+      }
+    }
+    return absl::OkStatus();
+  }));
+  has_shrunk_ = true;
+  HPVMD_RETURN_IF_ERROR(MoveLog(options_.log_pages_max));
+  return true;
+}
+
+StatusOr<ScrubbedRows> SqliteJobDatabase::Scrub(uint64_t from, uint64_t bytes_max) {
+  if (scrub_reader_ == nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(scrub_reader_, OpenReader());
+  }
+  return scrub_reader_->Scrub(from, bytes_max);
 }
 
 StatusOr<uint64_t> SqliteJobDatabase::NextLease() {

@@ -2,16 +2,20 @@
 // Jobs in one SQLite file: the store of a daemon. WAL, synchronous=FULL, one writer, a few readers beside it.
 //
 // A commit is durable when it answers. The log is moved into the database by Commit itself, after the commit that made
-// it long, so that a failed sync there is told as well. Each payload has a checksum that reads verify.
+// it long, so that a failed sync there is told as well. Each payload has a checksum that reads verify. The file shrinks
+// by Shrink (SQLite's incremental vacuum).
 #ifndef HPVMD_SERVER_JOBS_SQLITE_JOB_DATABASE_H_
 #define HPVMD_SERVER_JOBS_SQLITE_JOB_DATABASE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "base/clock.h"
 #include "base/disk.h"
+#include "base/limits.h"
 #include "base/status.h"
 #include "server/jobs/job_database.h"
 
@@ -30,7 +34,13 @@ struct SqliteJobDatabaseOptions {
   std::string vfs;            // SQLite's name of it; empty: its default.
   Disk* disk = nullptr;       // The same disk, for what SQLite does not do; null: the real one.
   int read_connections = 2;   // Reads at a time; more wait.
+  const Clock* clock = nullptr;  // By which reads let go of their snapshots; borrowed. Null: the machine's.
   int log_pages_max = 4'096;  // Of 4 KiB: then the log is moved into the database.
+  int spare_pages = 256;      // That are free and stay; at least an eighth of the file does.
+  // An older file is written anew once, so that it can shrink, unless more than so many bytes of it are in use: all of
+  // them are held in memory and in the log meanwhile. `note` is told why it was not.
+  uint64_t rewrite_bytes_max = 256 * limits::kMiB;
+  std::function<void(const std::string&)> note;
   // How long the file's structure is checked before it is used; 0: not at all.
   int64_t check_ms_max = 0;
   // For looking at the file of a daemon, running or not: it must be there and of this version; Commit and NextLease are

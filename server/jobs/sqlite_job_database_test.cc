@@ -9,6 +9,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -287,6 +288,67 @@ TEST_F(SqliteJobDatabaseTest, ReadOnly) {
   EXPECT_TRUE(absl::IsFailedPrecondition((*second)->NextLease().status()));
 }
 
+// --- Room ---
+
+// What a burst of jobs took goes back to the disk in steps once they are forgotten, and the jobs that stay are whole.
+TEST_F(SqliteJobDatabaseTest, ShrinksAfterABurst) {
+  options_.spare_pages = 16;
+  Open();
+  constexpr int kJobs = 1'000, kKept = 100;
+  for (int i = 0; i < kJobs; ++i) {
+    InsertJobs insert = MakeInsert("blue", "job-" + std::to_string(i), "", kNow);
+    StoredRequest request;
+    request.mutable_request()->set_name(std::string(10'000, 'n'));
+    insert.request = request.SerializeAsString();
+    const StoredJob job = insert.jobs.front();
+    Commit({insert});
+    Commit({MakeChange(job, v1::JOB_STATE_SUCCEEDED)});
+  }
+  for (int i = 0; i < kJobs; ++i) {
+    if (i % (kJobs / kKept) != 0) {
+      Commit({DropJob{"blue", "job-" + std::to_string(i), true}});
+    }
+  }
+  int steps = 0;
+  bool more = true;
+  while (more) {
+    const StatusOr<bool> shrunk = database_->Shrink(64);
+    ASSERT_TRUE(shrunk.ok()) << shrunk.status();
+    more = *shrunk;
+    ASSERT_LT(++steps, 1'000);
+  }
+  EXPECT_GT(steps, 10);
+  EXPECT_LT(std::filesystem::file_size(options_.path), 3'000'000u);  // It was 13 MB.
+  EXPECT_THAT(*database_->Check(), IsEmpty());
+  EXPECT_EQ(database_->ReadRequest("blue", "job-0")->request().name().size(), 10'000u);
+  Open();
+  EXPECT_EQ(database_->Use()->at("blue").jobs, uint64_t{kKept});
+}
+
+// A file of a release whose files could not shrink is written anew once, when there is room for that; otherwise the
+// daemon is told why not, and goes on with it as it is.
+TEST_F(SqliteJobDatabaseTest, OldFilesLearnToShrink) {
+  std::ifstream dump(std::string(HPVMD_SOURCE_DIR) + "/server/jobs/testing/version_1.sql");
+  std::stringstream sql;
+  sql << dump.rdbuf();
+  Execute(sql.str() +
+          "INSERT INTO results VALUES(99, zeroblob(10000000), 0); DELETE FROM results WHERE sequence = 99;");
+  std::vector<std::string> notes;
+  options_.note = [&](const std::string& note) { notes.push_back(note); };
+  options_.rewrite_bytes_max = 1'000;
+  Open();
+  EXPECT_THAT(notes, ElementsAre(AllOf(HasSubstr("does not shrink"), HasSubstr("up to 1000 are written anew"))));
+  EXPECT_EQ(*database_->Shrink(64), false);
+  EXPECT_TRUE(database_->Find("blue", "job-live").ok());
+  EXPECT_GT(std::filesystem::file_size(options_.path), 9'000'000u);
+  options_.rewrite_bytes_max = 1'000'000;
+  Open();
+  EXPECT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(database_->Find("blue", "job-live").ok());
+  EXPECT_THAT(*database_->Check(), IsEmpty());
+  EXPECT_LT(std::filesystem::file_size(options_.path), 200'000u);
+}
+
 // --- At the same time ---
 
 // Readers beside the writer see whole batches, in order, and never an error; a log that they keep busy stays bounded.
@@ -325,6 +387,85 @@ TEST_F(SqliteJobDatabaseTest, ReadersBesideTheWriter) {
   }
   EXPECT_EQ(database_->Use()->at("blue").jobs, 2u * static_cast<uint64_t>(batches) + 1);
   EXPECT_LT(std::filesystem::file_size(options_.path + "-wal"), 64u * 4'200 * 16);
+}
+
+// A reading of 100,000 jobs whose reader takes its time with each, of four kinds, beside commits: each job is read
+// once, the log stays bounded, and commits seldom wait for it: no snapshot lasts.
+TEST_F(SqliteJobDatabaseTest, LongReadsDoNotHoldTheLog) {
+  constexpr int kJobs = 100'000, kBatch = 1'000;
+  options_.path = (std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : folder_.path()) + "/hpvm-long-reads.db";
+  options_.log_pages_max = 64;
+  options_.read_connections = 3;
+  const auto remove = [this] {
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      std::filesystem::remove(options_.path + suffix);
+    }
+  };
+  remove();
+  Open();
+  for (int i = 0; i < kJobs; i += kBatch) {
+    std::vector<JobWrite> writes;
+    for (int j = i; j < i + kBatch; ++j) {
+      writes.push_back(MakeInsert("blue", "job-" + std::to_string(j), "", kNow));
+    }
+    Commit(std::move(writes));
+  }
+  Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  std::atomic<int> reading = 2;
+  const auto pause = [](size_t count) {
+    if (count % 50 == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  std::thread loader([&] {
+    std::set<std::string> seen;
+    EXPECT_TRUE(database_
+                    ->LoadLive(
+                        [&](const StoredJob& job) {
+                          EXPECT_TRUE(seen.insert(job.job().id()).second);
+                          pause(seen.size());
+                        },
+                        nullptr)
+                    .ok());
+    EXPECT_GE(seen.size(), size_t{kJobs});
+    --reading;
+  });
+  std::thread lister([&] {
+    for (int round = 0; round < 3; ++round) {
+      JobFilter none, all;
+      none.labels["nobody"] = "has it";
+      EXPECT_THAT(*database_->List("blue", none), IsEmpty());
+      none.labels.clear();
+      none.states = {v1::JOB_STATE_DEAD};
+      EXPECT_THAT(*database_->List("blue", none), IsEmpty());
+      all.count_max = 2 * kJobs;
+      EXPECT_GE(database_->List("blue", all)->size(), size_t{kJobs});
+    }
+    --reading;
+  });
+  uint64_t most = 0;
+  int commits = 0;
+  Duration waited{0};  // In commits that took about as long as one waits for readers.
+  const Time start = RealClock().Now();
+  for (; reading > 0; ++commits) {
+    const std::string id = "more-" + std::to_string(commits);
+    const Time before = RealClock().Now();
+    Commit({MakeInsert("blue", id, "", kNow)});
+    const Duration took = RealClock().Now() - before;
+    waited += took > std::chrono::milliseconds(90) ? took : Duration{0};
+    most = std::max<uint64_t>(most, std::filesystem::file_size(options_.path + "-wal"));
+  }
+  loader.join();
+  lister.join();
+  const auto seconds = [](Duration time) { return static_cast<double>(time.count()) / 1e9; };
+  const double read = seconds(RealClock().Now() - start);
+  printf("The log had %.1f MB at most, over %d commits in %.1f s; %.1f s of them went into slow ones.\n",
+         static_cast<double>(most) / 1e6, commits, read, seconds(waited));
+  EXPECT_GT(commits, 500);
+  EXPECT_LT(seconds(waited), read * 0.7);  // Where readers hold their snapshots it is nearly all.
+  EXPECT_LT(most, uint64_t{64} * 4'096 * 40);
+  database_.reset();
+  remove();
 }
 
 // A backup taken while others write is one moment of it, sound, and opens as a database.

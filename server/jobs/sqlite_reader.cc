@@ -45,30 +45,35 @@ StoredJob ShowDamage(const SqliteStatement& row, const Status& status) {
   return job;
 }
 
-Status ForEachRow(SqliteStatement& statement, const std::function<void()>& each) {
-  SqliteReset reset(statement);
-  statement.Start();
-  while (true) {
-    HPVMD_ASSIGN_OR_RETURN(const bool more, statement.Next());
-    if (!more) {
-      return absl::OkStatus();
-    }
-    each();
-  }
-}
-
 }  // namespace
 
-StatusOr<std::unique_ptr<SqliteReader>> SqliteReader::Create(std::unique_ptr<SqliteConnection> connection) {
-  auto reader = std::make_unique<SqliteReader>();
+StatusOr<std::unique_ptr<SqliteReader>> SqliteReader::Create(std::unique_ptr<SqliteConnection> connection,
+                                                             const Clock& clock) {
+  auto reader = std::make_unique<SqliteReader>(clock);
   reader->connection_ = std::move(connection);
   HPVMD_RETURN_IF_ERROR(reader->PrepareAll());
   return reader;
 }
 
+Status SqliteReader::ForEachRow(SqliteStatement& statement, const std::function<void()>& start,
+                                const std::function<bool()>& each) {
+  SqliteReset reset(statement);
+  while (true) {
+    start();
+    const Time begin = clock_.Now();
+    do {
+      HPVMD_ASSIGN_OR_RETURN(const bool more, statement.Next());
+      if (!more || !each()) {
+        return absl::OkStatus();
+      }
+    } while (clock_.Now() - begin < kSnapshotMax);
+    statement.Reset();
+  }
+}
+
 Status SqliteReader::PrepareAll() {
   const std::string job = std::string("SELECT ") + kJobColumns + " FROM jobs WHERE ";
-  const std::string list = " AND sequence < ?2 AND (?3 = 0 OR (?3 >> state) & 1) ORDER BY sequence DESC";
+  const std::string list = " AND sequence < ?2 ORDER BY sequence DESC";
   const std::string finished = "SELECT tenant, id, ended, bytes, dropped FROM jobs WHERE ";
   const std::string page = " AND (?2 OR NOT dropped) ORDER BY ended, sequence LIMIT ?1";
   const std::pair<SqliteStatement*, std::string> statements[] = {
@@ -87,21 +92,28 @@ Status SqliteReader::PrepareAll() {
        "SELECT jobs.tenant, jobs.sequence, results.bytes, results.sum FROM jobs "
        "LEFT JOIN results ON results.sequence = jobs.sequence WHERE jobs.id = ?1"},
       {&list_, job + "tenant = ?1" + list},
-      {&list_array_, job + "tenant = ?1 AND array_id = ?4" + list},
-      {&load_live_, job + "ended IS NULL ORDER BY sequence"},
+      {&list_array_, job + "tenant = ?1 AND array_id = ?3" + list},
+      {&load_live_, job + "ended IS NULL AND sequence > ?1 ORDER BY sequence"},
       // No index leads to rows that have ended by one column and not by the other: this looks at each.
       {&load_stray_, std::string("SELECT ") + kJobColumns + " FROM jobs NOT INDEXED WHERE ended IS NOT NULL AND " +
-                         "state NOT BETWEEN 4 AND 8"},
+                         "state NOT BETWEEN 4 AND 8 AND sequence > ?1 ORDER BY sequence"},
       // With whether the indexes lead to the row, by which others look for it.
-      {&list_all_, std::string("SELECT ") + kJobColumns +
-                       ", EXISTS (SELECT 1 FROM jobs AS found INDEXED BY jobs_by_id WHERE found.id = jobs.id AND "
-                       "found.sequence = jobs.sequence) AND (array_id IS NULL OR EXISTS (SELECT 1 FROM jobs AS found "
-                       "INDEXED BY jobs_by_array WHERE found.tenant = jobs.tenant AND found.array_id = jobs.array_id "
-                       "AND found.sequence = jobs.sequence)) FROM jobs NOT INDEXED"},
+      {&list_all_,
+       std::string("SELECT ") + kJobColumns +
+           ", EXISTS (SELECT 1 FROM jobs AS found INDEXED BY jobs_by_id WHERE found.id = jobs.id AND "
+           "found.sequence = jobs.sequence) AND (array_id IS NULL OR EXISTS (SELECT 1 FROM jobs AS found "
+           "INDEXED BY jobs_by_array WHERE found.tenant = jobs.tenant AND found.array_id = jobs.array_id "
+           "AND found.sequence = jobs.sequence)) FROM jobs NOT INDEXED WHERE sequence > ?1 ORDER BY sequence"},
       {&list_finished_, finished + "tenant = ?3 AND ended IS NOT NULL" + page},
       {&list_finished_all_, finished + "ended IS NOT NULL" + page},
       {&use_, "SELECT tenant, jobs, live, bytes, finished_bytes FROM uses WHERE jobs > 0"},
-      {&list_blobs_, "SELECT DISTINCT tenant, sha256 FROM blobs"},
+      {&list_blobs_,
+       "SELECT DISTINCT tenant, sha256 FROM blobs WHERE (tenant, sha256) > (?1, ?2) ORDER BY tenant, sha256"},
+      {&scrub_,
+       "SELECT jobs.sequence, jobs.tenant, jobs.id, jobs.state, jobs.attempt, jobs.lease, jobs.record, jobs.sum, "
+       "jobs.request, jobs.bytes, jobs.dropped, jobs.array_id, jobs.idempotency_key, jobs.ended, requests.bytes, "
+       "requests.sum, results.bytes, results.sum FROM jobs LEFT JOIN requests ON requests.sequence = jobs.request "
+       "LEFT JOIN results ON results.sequence = jobs.sequence WHERE jobs.sequence >= ?1 ORDER BY jobs.sequence"},
       {&uses_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
   };
   for (const auto& [statement, sql] : statements) {
@@ -167,55 +179,81 @@ StatusOr<StoredResults> SqliteReader::ReadResults(std::string_view tenant, std::
 
 StatusOr<std::vector<StoredJob>> SqliteReader::List(std::string_view tenant, const JobFilter& filter) {
   std::vector<StoredJob> jobs;
-  SqliteStatement& list = filter.array_id.empty() ? list_ : list_array_;
-  SqliteReset reset(list);
-  if (filter.array_id.empty()) {
-    list.Start(tenant, Clamp(filter.before_sequence), MaskOf(filter.states));
-  } else {
-    list.Start(tenant, Clamp(filter.before_sequence), MaskOf(filter.states), filter.array_id);
+  if (filter.count_max == 0) {
+    return jobs;
   }
-  while (jobs.size() < filter.count_max) {
-    HPVMD_ASSIGN_OR_RETURN(const bool more, list.Next());
-    if (!more) {
-      break;
+  SqliteStatement& list = filter.array_id.empty() ? list_ : list_array_;
+  int64_t before = Clamp(filter.before_sequence);
+  const int64_t states = MaskOf(filter.states);
+  Status damage;
+  const auto start = [&] {
+    if (filter.array_id.empty()) {
+      list.Start(tenant, before);
+    } else {
+      list.Start(tenant, before, filter.array_id);
+    }
+  };
+  HPVMD_RETURN_IF_ERROR(ForEachRow(list, start, [&] {
+    before = list.Int(0);
+    // Here rather than in SQL, which would look for the next one for as long as there is none.
+    if (states != 0 && ((states >> (list.Int(3) & 63)) & 1) == 0) {
+      return true;
     }
     StatusOr<StoredJob> job = ReadJobRow(list);
     if (!job.ok() && filter.fails_on_damage) {
-      return job.status();
+      damage = job.status();
+      return false;
     }
     if (!job.ok()) {
       jobs.push_back(ShowDamage(list, job.status()));
     } else if (MatchesLabels(*job, filter)) {
       jobs.push_back(*std::move(job));
     }
-  }
+    return jobs.size() < filter.count_max;
+  }));
+  HPVMD_RETURN_IF_ERROR(damage);
   return jobs;
 }
 
 Status SqliteReader::LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) {
-  HPVMD_RETURN_IF_ERROR(ForEachRow(load_live_, [&] {
-    if (StatusOr<StoredJob> job = ReadJobRow(load_live_); job.ok()) {
-      each(*std::move(job));
-    } else if (damaged != nullptr) {
-      damaged->push_back(DescribeDamage(load_live_));
-    }
-  }));
+  int64_t last = INT64_MIN;
+  HPVMD_RETURN_IF_ERROR(ForEachRow(
+      load_live_, [&] { load_live_.Start(last); },
+      [&] {
+        last = load_live_.Int(0);
+        if (StatusOr<StoredJob> job = ReadJobRow(load_live_); job.ok()) {
+          each(*std::move(job));
+        } else if (damaged != nullptr) {
+          damaged->push_back(DescribeDamage(load_live_));
+        }
+        return true;
+      }));
   if (damaged == nullptr) {
     return absl::OkStatus();
   }
-  return ForEachRow(load_stray_, [&] {
-    if (DamagedJob stray = DescribeDamage(load_stray_); stray.is_live) {
-      damaged->push_back(std::move(stray));
-    }
-  });
+  last = INT64_MIN;
+  return ForEachRow(
+      load_stray_, [&] { load_stray_.Start(last); },
+      [&] {
+        last = load_stray_.Int(0);
+        if (DamagedJob stray = DescribeDamage(load_stray_); stray.is_live) {
+          damaged->push_back(std::move(stray));
+        }
+        return true;
+      });
 }
 
 Status SqliteReader::ListDamaged(const std::function<void(const DamagedJob&)>& each) {
-  return ForEachRow(list_all_, [&] {
-    if (list_all_.Int(14) == 0 || !ReadJobRow(list_all_).ok()) {
-      each(DescribeDamage(list_all_));
-    }
-  });
+  int64_t last = INT64_MIN;
+  return ForEachRow(
+      list_all_, [&] { list_all_.Start(last); },
+      [&] {
+        last = list_all_.Int(0);
+        if (list_all_.Int(14) == 0 || !ReadJobRow(list_all_).ok()) {
+          each(DescribeDamage(list_all_));
+        }
+        return true;
+      });
 }
 
 StatusOr<std::vector<FinishedJob>> SqliteReader::ListFinished(std::string_view tenant, size_t count_max,
@@ -253,20 +291,67 @@ StatusOr<std::map<std::string, TenantUse>> SqliteReader::Use() {
 }
 
 Status SqliteReader::ListBlobs(const std::function<void(const BlobUse&)>& each) {
-  SqliteReset reset(list_blobs_);
-  list_blobs_.Start();
-  while (true) {
-    HPVMD_ASSIGN_OR_RETURN(const bool more, list_blobs_.Next());
-    if (!more) {
-      return absl::OkStatus();
-    }
-    each({std::string(list_blobs_.Bytes(0)), HashFrom(list_blobs_.Bytes(1))});
-  }
+  std::string tenant, hash;  // Of the last one.
+  return ForEachRow(
+      list_blobs_, [&] { list_blobs_.Start(tenant, SqlBytes{hash}); },
+      [&] {
+        tenant = list_blobs_.Bytes(0);
+        hash = list_blobs_.Bytes(1);
+        each({tenant, HashFrom(hash)});
+        return true;
+      });
 }
 
 StatusOr<bool> SqliteReader::UsesBlob(std::string_view tenant, const Sha256& hash) {
   SqliteReset reset(uses_blob_);
   return uses_blob_.Start(tenant, SqlBytes{BytesOf(hash)}).Next();
+}
+
+StatusOr<ScrubbedRows> SqliteReader::Scrub(uint64_t from, uint64_t bytes_max) {
+  ScrubbedRows rows;
+  int64_t request = INT64_MIN;  // The last one, which an array's elements share.
+  bool is_sound_request = true;
+  const auto is_sound = [this, &rows](int64_t sequence, int column) {
+    const std::string_view bytes = scrub_.Bytes(column);
+    rows.bytes += bytes.size();
+    return scrub_.Int(column + 1) == RowSum(static_cast<uint64_t>(sequence), bytes);
+  };
+  SqliteReset reset(scrub_);
+  scrub_.Start(from);
+  while (true) {
+    HPVMD_ASSIGN_OR_RETURN(const bool more, scrub_.Next());
+    if (!more) {
+      return rows;
+    }
+    const int64_t sequence = scrub_.Int(0);
+    if (rows.bytes >= bytes_max && rows.bytes > 0) {
+      rows.next = static_cast<uint64_t>(sequence);
+      return rows;
+    }
+    StatusOr<StoredJob> job = ReadJobRow(scrub_);
+    rows.bytes += scrub_.Bytes(6).size();
+    Status what = job.status();
+    if (const bool needs_request = scrub_.Int(10) == 0; needs_request && scrub_.Int(8) != request) {
+      request = scrub_.Int(8);
+      is_sound_request = !scrub_.IsNull(14) && is_sound(request, 14);
+    } else if (!needs_request) {
+      is_sound_request = true;
+      request = INT64_MIN;
+    }
+    const bool are_sound_results = scrub_.IsNull(16) || is_sound(sequence, 16);
+    if (what.ok() && !is_sound_request) {
+      what = DamagedRow("request", scrub_.Bytes(2));
+    } else if (what.ok() && !are_sound_results) {
+      what = DamagedRow("results", scrub_.Bytes(2));
+    }
+    if (!what.ok()) {
+      const DamagedJob damaged = DescribeDamage(scrub_);
+      rows.damage.push_back({damaged.tenant, damaged.id, what});
+    }
+    if (job.ok()) {
+      rows.jobs.push_back(*std::move(job));
+    }
+  }
 }
 
 }  // namespace hpvm

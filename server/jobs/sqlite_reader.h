@@ -11,15 +11,23 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "server/jobs/job_database.h"
 #include "server/jobs/sqlite_connection.h"
 
 namespace hpvm {
 
-// One thread at a time. Methods are JobDatabase's.
+// One thread at a time. Methods are JobDatabase's. Those that read many rows let go of their snapshot every
+// kSnapshotMax, whatever is done with each row, and go on behind the last one: the log could not start anew meanwhile.
+// So rows of one answer may be of different moments; each is there once.
 class SqliteReader {
  public:
-  static StatusOr<std::unique_ptr<SqliteReader>> Create(std::unique_ptr<SqliteConnection> connection);
+  static constexpr Duration kSnapshotMax = std::chrono::milliseconds(10);
+
+  // `clock` is borrowed.
+  static StatusOr<std::unique_ptr<SqliteReader>> Create(std::unique_ptr<SqliteConnection> connection,
+                                                        const Clock& clock);
+  explicit SqliteReader(const Clock& clock) : clock_(clock) {}
 
   StatusOr<StoredJob> Find(std::string_view tenant, std::string_view id);
   StatusOr<KeyRecord> FindKey(std::string_view tenant, std::string_view key);
@@ -32,15 +40,19 @@ class SqliteReader {
   StatusOr<std::map<std::string, TenantUse>> Use();
   Status ListBlobs(const std::function<void(const BlobUse&)>& each);
   StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash);
+  StatusOr<ScrubbedRows> Scrub(uint64_t from, uint64_t bytes_max);
 
   SqliteConnection& connection() { return *connection_; }
 
  private:
   Status PrepareAll();
+  // `start` starts the statement behind the last row that `each` has seen; `each` answers whether it wants more.
+  Status ForEachRow(SqliteStatement& statement, const std::function<void()>& start, const std::function<bool()>& each);
 
+  const Clock& clock_;
   std::unique_ptr<SqliteConnection> connection_;
   SqliteStatement find_, find_key_, read_request_, read_results_, list_, list_array_, load_live_, load_stray_,
-      list_all_;
+      list_all_, scrub_;
   SqliteStatement list_finished_, list_finished_all_, use_, list_blobs_, uses_blob_;
 };
 

@@ -110,6 +110,12 @@ void DescribeCore(Families& families, const CoreSnapshot& core) {
   gauge("hpvm_store_accepts_writes", "Whether the job store takes writes.", core.store.accepts_writes ? 1 : 0);
   gauge("hpvm_disk_reserve_bytes", "Bytes held for a full disk.", core.store.reserve_bytes);
   gauge("hpvm_store_pending_writes", "Writes that wait for a commit.", core.store.pending_writes);
+  gauge("hpvm_store_damaged_jobs", "Jobs of which the scrub has found something damaged since the start.",
+        core.store.damaged_jobs);
+  families.Counter("hpvm_store_scrubbed_bytes_total", "Bytes of the store that the scrub has read.");
+  families.Add({}, static_cast<double>(core.store.scrubbed_bytes));
+  families.Counter("hpvm_store_scrubs_total", "How often the scrub has read all of the store.");
+  families.Add({}, static_cast<double>(core.store.scrub_passes));
   gauge("hpvm_draining", "Whether the daemon is stopping.", core.draining ? 1 : 0);
 }
 

@@ -77,7 +77,8 @@ class JobFixture : public ::testing::Test {
     options.policies = &policies_;
     options.spent = spent_;
     core_ = std::make_unique<Core>(std::move(options));
-    ASSERT_TRUE(core_->Restore().ok());
+    const Status restored = core_->Restore();
+    ASSERT_TRUE(restored.ok()) << restored;
     tenant_ = *core_->FindTenant("ann");
     graph_ = PutGraph("{\"hpvm\": 1}");
     Pump();

@@ -61,6 +61,7 @@ Status SimDaemon::OpenStore() {
   options.vfs = machine_.vfs->name();
   options.disk = &machine_.disk;
   options.read_connections = 1;
+  options.clock = &context_.clock;
   options.log_pages_max = context_.seed % 3 == 0 ? 16 : 4'096;
   HPVMD_ASSIGN_OR_RETURN(database_, OpenSqliteJobDatabase(options));
   machine_.disk.ClearFaults();
@@ -90,6 +91,8 @@ Status SimDaemon::Start() {
   options.spawner = spawner_.get();
   options.jobs = store_.get();
   options.awaits_devices = true;
+  // In half of the worlds every request counts as large: it lies in a blob.
+  options.request_row_bytes_max = context_.seed % 2 == 0 ? 0 : kRequestRowBytesMax;
   core_ = std::make_unique<Core>(std::move(options));
   core_->SetWake([this] { next_ = context_.clock.Now(); });
   core_->SetProbeWake([this] { WatchDevices(); });

@@ -54,6 +54,15 @@ void SimJobStore::CommitNow() {
   }
 }
 
+void SimJobStore::Shrink() {
+  const StatusOr<bool> more = database_.Shrink(8);
+  context_.trace.Add("store",
+                     "shrinks: " + std::string(more.status().message()) + (more.value_or(false) ? "more" : ""));
+  if (absl::IsDataLoss(more.status())) {
+    queue_.Break(more.status());
+  }
+}
+
 void SimJobStore::GiveAnswer() {
   if (answers_.empty()) {
     return;

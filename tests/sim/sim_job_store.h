@@ -28,6 +28,8 @@ class SimJobStore final : public JobStore {
   BlobFolder& blobs() override { return blobs_; }
   JobStoreHealth Health() override { return queue_.Health(); }
 
+  // What the daemon's store does between commits.
+  void Shrink();
   // The end of a daemon that stops in order: does and answers all that waits.
   void Flush();
   // The end of a daemon that crashed: forgets all that waits; nothing is called any more.

@@ -186,6 +186,7 @@ class WatchedDatabase final : public JobDatabase {
     }
     return lease;
   }
+  StatusOr<bool> Shrink(int pages_max) override { return database_.Shrink(pages_max); }
   Status BackUp(const std::string& path) override { return database_.BackUp(path); }
   StatusOr<std::vector<std::string>> Check() override { return database_.Check(); }
 

@@ -60,6 +60,8 @@ Status StoreWorld::Open() {
   options.vfs = vfs_->name();
   options.disk = &disk_;
   options.read_connections = 1;
+  options.clock = &context_.clock;
+  options.spare_pages = 2;
   options.log_pages_max = context_.seed % 2 == 0 ? 8 : 4'096;
   HPVMD_ASSIGN_OR_RETURN(database_, OpenSqliteJobDatabase(options));
   disk_.ClearFaults();
@@ -179,7 +181,9 @@ void StoreWorld::Step() {
     disk_.SetSpace(Chance(rng_, 500) ? disk_.used_bytes() + rng_.Below(20'000) : UINT64_MAX);
   } else if (drawn < 96) {
     CrashAndReopen();
-  } else if (drawn < 98) {
+  } else if (drawn < 97) {
+    store_->Shrink();
+  } else if (drawn < 99) {
     disk_.PowerOffAfter(Between(rng_, 1, 50));
   }
 }

@@ -123,6 +123,8 @@ ScriptStep MakeScriptStep(size_t index, const StoreModel& model) {
     step.kind = ScriptStep::Kind::kBackUp;
   } else if (index % 29 == 28) {
     step.kind = ScriptStep::Kind::kCheck;
+  } else if (index % 17 == 16) {
+    step.kind = ScriptStep::Kind::kShrink;
   } else if (index % 9 == 8) {
     step.kind = ScriptStep::Kind::kRead;
   } else {
@@ -149,6 +151,7 @@ Status ScriptedStore::Open(StoreModel* model) {
   options.vfs = options_.vfs;
   options.disk = options_.disk;
   options.log_pages_max = kLogPages;
+  options.spare_pages = 2;
   HPVMD_ASSIGN_OR_RETURN(database_, OpenSqliteJobDatabase(options));
   blobs_ = std::make_unique<BlobFolder>(*options_.disk, folder);
   auto is_used = [database = database_.get()](std::string_view tenant, const Sha256& hash) {
@@ -207,6 +210,9 @@ void ScriptedStore::RunStep(const ScriptStep& step, StoreModel* model) {
       break;
     case ScriptStep::Kind::kBackUp:
       BackUp(model);
+      break;
+    case ScriptStep::Kind::kShrink:
+      Shrink();
       break;
     case ScriptStep::Kind::kCheck:
       if (StatusOr<std::vector<std::string>> faults = database_->Check();
@@ -305,6 +311,18 @@ void ScriptedStore::Read(StoreModel* model) {
         Complain("A blob of job " + id.second + " is gone.");
       }
     }
+  }
+}
+
+// In short steps, until what is left is to spare.
+void ScriptedStore::Shrink() {
+  StatusOr<bool> more = true;
+  for (int steps = 0; steps < 20 && more.value_or(false); ++steps) {
+    more = database_->Shrink(4);
+  }
+  if (absl::IsDataLoss(more.status())) {
+    queue_->Break(more.status());
+    stopped = true;
   }
 }
 

@@ -75,7 +75,7 @@ class StoreModel {
 std::string BlobText(uint64_t number);
 
 struct ScriptStep {
-  enum class Kind : uint8_t { kWrite, kRead, kReopen, kBackUp, kCheck };
+  enum class Kind : uint8_t { kWrite, kRead, kReopen, kBackUp, kCheck, kShrink };
   Kind kind = Kind::kWrite;
   std::string tenant;           // Of the blobs.
   std::vector<uint64_t> blobs;  // Put before the writes.
@@ -125,6 +125,7 @@ class ScriptedStore {
   void CommitAll();
   void Read(StoreModel* model);
   void BackUp(StoreModel* model);
+  void Shrink();
   void Complain(const std::string& what);
 
   const Options options_;

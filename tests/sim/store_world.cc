@@ -185,6 +185,10 @@ void StoreWorld::Step() {
     store_->Shrink();
   } else if (drawn < 99) {
     disk_.PowerOffAfter(Between(rng_, 1, 50));
+  } else if (context_.faults_on) {
+    // The commit of new blobs' rows fails when all of it is written: whoever starts next may find it.
+    disk_.FailNth(SimDisk::Op::kSync, Between(rng_, 1, 6), {});
+    InsertSome();
   }
 }
 

@@ -123,6 +123,7 @@ class AnsweringSpawner final : public ExecutorSpawner {
         std::make_unique<AnsweringProcess>(seed_.fetch_add(1), death_in, std::move(on_end)));
   }
   StatusOr<ProbedDevices> Probe(const std::string&) override { return ProbedDevices(); }
+  StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>&, bool) override { return SandboxFacts{4, ""}; }
   uint64_t death_in = 40;
 
  private:

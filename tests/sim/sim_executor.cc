@@ -490,6 +490,10 @@ StatusOr<std::unique_ptr<ExecutorProcess>> SimSpawner::Spawn(const SpawnRequest&
 
 StatusOr<ProbedDevices> SimSpawner::Probe(const std::string& backend) { return Internal("The core probes nothing."); }
 
+StatusOr<SandboxFacts> SimSpawner::ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) {
+  return Internal("The core probes nothing.");
+}
+
 size_t SimSpawner::alive() const {
   return static_cast<size_t>(std::count_if(executors_.begin(), executors_.end(), [](const auto& executor) {
     const auto held = executor.lock();

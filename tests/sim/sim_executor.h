@@ -28,6 +28,7 @@ class SimSpawner final : public ExecutorSpawner {
                                                    std::function<void(const Status&)> on_end) override;
   // Never asked by the core.
   StatusOr<ProbedDevices> Probe(const std::string& backend) override;
+  StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) override;
 
   // From now on whoever is killed ends at once: the daemon is being taken down, and no later event will come.
   void EndAtOnce() { ends_at_once_ = true; }

@@ -79,6 +79,23 @@ TEST(HealthTest, Reasons) {
       {"TimerHangs", [](HealthFacts& f) { f.timer_owes = seconds(11); }, false, false, {"timer"}},
       {"StoreHangs", [](HealthFacts& f) { f.store_owes = seconds(31); }, false, false, {"store_thread"}},
       {"StoreIsSlow", [](HealthFacts& f) { f.store_owes = seconds(29); }, true, true, {}},
+      {"SandboxIsWeak",
+       [](HealthFacts& f) {
+         SnapshotOf(f).sandbox = SandboxFacts{1, "no Landlock"};
+         SnapshotOf(f).sandbox_level_min = 2;
+       },
+       true,
+       false,
+       {"sandbox"}},
+      {"SandboxSuffices",
+       [](HealthFacts& f) {
+         SnapshotOf(f).sandbox = SandboxFacts{2, "no own user"};
+         SnapshotOf(f).sandbox_level_min = 2;
+       },
+       true,
+       true,
+       {}},
+      {"SandboxIsUnknown", [](HealthFacts& f) { SnapshotOf(f).sandbox_level_min = 4; }, true, true, {}},
       {"NoExecutorStarts",
        [](HealthFacts& f) {
          f.spawn_failures = 3;

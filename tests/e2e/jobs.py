@@ -223,10 +223,11 @@ class Commands(WithDaemon):
     def test_after(self):
         first = self.submit(busy(300))
         second = self.submit(add(), "--after", first)
+        text = self.ctl("get", second).stdout
         facts = self.job(second)
-        if facts["state"] == "JOB_STATE_ACCEPTED":
+        if facts["state"] == "JOB_STATE_ACCEPTED":  # And it was, too, when the text was made.
             self.assertIn(first, facts["waits_for"])
-            self.assertIn(facts["waits_for"], self.ctl("get", second).stdout)
+            self.assertIn(facts["waits_for"], text)
         self.ctl("wait", second)
         self.assertGreaterEqual(int(self.job(second)["started_unix_ns"]), int(self.job(first)["ended_unix_ns"]))
 

@@ -437,7 +437,7 @@ TEST_F(AuditLogTest, TheObserverTellsWhatNoCallDid) {
   const std::vector<std::string> lines = Lines();
   ASSERT_EQ(lines.size(), 5u);
   EXPECT_THAT(lines[0], HasSubstr("\"method\":\"job end\",\"object\":\"job-1\",\"verdict\":\"ok\""));
-  EXPECT_THAT(lines[1], HasSubstr("\"verdict\":\"ABORTED\",\"detail\":\"JOB_STATE_FAILED\""));
+  EXPECT_THAT(lines[1], HasSubstr("\"verdict\":\"ABORTED\",\"detail\":\"FAILED\""));
   EXPECT_THAT(lines[2], HasSubstr("\"method\":\"executor crashed\""));
   EXPECT_THAT(lines[3], HasSubstr("\"method\":\"executor killed\""));
   EXPECT_THAT(lines[4], HasSubstr("\"method\":\"configuration reload\""));

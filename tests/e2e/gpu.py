@@ -374,7 +374,7 @@ class Gpu(unittest.TestCase):
 
                 def hang():
                     start = time.monotonic()
-                    _, done = self.run_graph(document, values, "--deadline", "1500ms", name="out", tenant="hung",
+                    _, done = self.run_graph(document, values, "--deadline", "4s", name="out", tenant="hung",
                                              code=DEADLINE)
                     return time.monotonic() - start, done
 

@@ -65,7 +65,7 @@ class Explain(DebugCase):
         self.assertTrue(all("tile" in variant for variant in told["variants"]))
 
     def test_refuses_devices_that_nobody_has(self):
-        self.assertIn("--device takes opencl[:N]", self.wave("--device", "abacus", code=USAGE).stderr)
+        self.assertIn("--device takes cpu, opencl[:N]", self.wave("--device", "abacus", code=USAGE).stderr)
         self.assertIn("--level is a processor's", self.wave("--device", "h200-opencl", "--level", "x86-64-v3",
                                                             code=USAGE).stderr)
         self.assertIn("for a GPU there is the kernel IR", self.wave("--device", "h200-opencl", "--emit", "asm",

@@ -14,6 +14,7 @@ import target as targets
 from attack import KNOWN, ODD, TOOK, Result, verdict
 
 QUANTUM_MS = 5
+BRIEF_GROWTH_MS = 40
 # What a machine with other work adds to a single 99th percentile, however it is measured; figures are reported without it.
 NOISE_MS = 3
 
@@ -235,6 +236,8 @@ class Session:
     def compare_latency(self, name, work, rounds=3):
         """Good and bad load by turns; the medians of their 99th percentiles. Tried again twice before it counts."""
         seconds = 3.0 if self.full else 0.7
+        # The brief form runs wherever the tests do, beside whatever: it sees what costs others many slices, not half of one.
+        allowed = QUANTUM_MS if self.full else BRIEF_GROWTH_MS
         for attempt in range(3):
             good, bad = [], []
             for _ in range(rounds):
@@ -242,8 +245,8 @@ class Session:
                 bad.append(percentile(self.while_doing(work, seconds), 0.99))
             growth = statistics.median(bad) - statistics.median(good)
             text = (f"{name}: the neighbour's p99 {statistics.median(good):.2f} ms under good load, "
-                    f"{statistics.median(bad):.2f} ms under attack (growth {growth:+.2f} ms, allowed {QUANTUM_MS})")
-            if growth <= QUANTUM_MS + NOISE_MS * attempt:
+                    f"{statistics.median(bad):.2f} ms under attack (growth {growth:+.2f} ms, allowed {allowed})")
+            if growth <= allowed + NOISE_MS * attempt:
                 self.note(text)
                 return []
         return [text]

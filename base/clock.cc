@@ -33,7 +33,7 @@ class KernelRng final : public Rng {
 }  // namespace
 
 const Clock& RealClock() {
-  static const MachineClock clock;
+  static const MachineClock& clock = *new MachineClock;  // Never destroyed: what runs at exit asks for the time, too.
   return clock;
 }
 

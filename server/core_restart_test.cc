@@ -601,7 +601,8 @@ TEST_F(RestartTest, LargeRequestsAreBlobs) {
   const auto blob_bytes = [this] {
     std::vector<uint64_t> sizes;
     for (const DiskEntry& part : state_->disk.List("/blobs/ann").value_or(std::vector<DiskEntry>())) {
-      for (const DiskEntry& file : *state_->disk.List("/blobs/ann/" + part.name)) {
+      const std::vector<DiskEntry> files = *state_->disk.List("/blobs/ann/" + part.name);
+      for (const DiskEntry& file : files) {
         sizes.push_back(file.size_bytes);
       }
     }

@@ -54,8 +54,18 @@ bool IsQuiet(const llvm::Value* value) {
       break;
   }
   auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(value);
-  return call != nullptr &&
-         (call->getIntrinsicID() == llvm::Intrinsic::canonicalize || call->getIntrinsicID() == llvm::Intrinsic::sqrt);
+  if (call == nullptr) {
+    return false;
+  }
+  switch (call->getIntrinsicID()) {
+    case llvm::Intrinsic::canonicalize:
+    case llvm::Intrinsic::sqrt:
+    case llvm::Intrinsic::minimum:  // Of quieted operands, always.
+    case llvm::Intrinsic::maximum:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // `value` with NaNs quieted. LLVM 22 crashes on vectors of less than 128 bits, which it has to widen: lane by lane.
@@ -348,10 +358,10 @@ llvm::Value* ArithEmitter::FloatBinary(const ir::Op& op, llvm::Value* a, llvm::V
       return b_.CreateFDiv(a, b);
     case Opcode::kFMin:
     case Opcode::kFMax: {
-      // The code for them gives a NaN operand as it is.
+      // The code for them gives a NaN operand as it is; with AVX-512 LLVM 22 even loses a signalling one beside a
+      // number (it looks for quiet ones only, VFPCLASS 3), so that quieting the result would be too late.
       ID id = op.code == Opcode::kFMin ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum;
-      llvm::Value* result = b_.CreateBinaryIntrinsic(id, a, b);
-      return IsQuiet(a) && IsQuiet(b) ? result : Canonicalize(b_, result);
+      return b_.CreateBinaryIntrinsic(id, Quiet(b_, a), Quiet(b_, b));
     }
     case Opcode::kFCopysign:
       return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, a, b);

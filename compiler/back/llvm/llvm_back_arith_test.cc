@@ -137,6 +137,11 @@ TEST(ArithTest, SignallingNansAreQuieted) {
       "%v: T = fmin.T %one, %x",
       "%v: T = fmax.T %x, %x",
       "%v: T = fmax.T %zero, %x",
+      // Beside what cannot be a NaN LLVM looks for quiet ones only.
+      "%c: T = convert_s.i32 %r\n%v: T = fmax.T %c, %x",
+      "%c: T = convert_s.i32 %r\n%v: T = fmax.T %x, %c",
+      "%c: T = convert_s.i32 %r\n%v: T = fmin.T %c, %x",
+      "%c: T = convert_s.i32 %r\n%v: T = fmin.T %x, %c",
       "%v: T = ffloor.T %x",
       "%v: T = fsqrt.T %x",
       "%v: T = fnearest.T %x",

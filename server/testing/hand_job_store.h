@@ -33,12 +33,15 @@ class HandJobStore final : public JobStore {
         blobs_(state.disk, "/blobs"),
         queue_({.database = &state.jobs(), .blobs = &blobs_, .clock = &clock, .on_broken = nullptr}),
         clock_(clock) {
-    blobs_.SetIsUsed([this](std::string_view tenant, const Sha256& hash) {
-      const StatusOr<bool> used = state_.jobs().UsesBlob(tenant, hash);
+    blobs_.SetIsUsed([asked = asked_](std::string_view tenant, const Sha256& hash) {
+      const StatusOr<bool> used = *asked != nullptr ? (*asked)->jobs().UsesBlob(tenant, hash) : true;
       return !used.ok() || *used;
     });
   }
-  ~HandJobStore() override { queue_.Break(Unavailable("The store is gone.")); }
+  ~HandJobStore() override {
+    *asked_ = nullptr;
+    queue_.Break(Unavailable("The store is gone."));
+  }
 
   void Write(JobWrite write, WriteDone done) override {
     writes.push_back(Name(write));
@@ -105,6 +108,8 @@ class HandJobStore final : public JobStore {
   }
 
   StoredState& state_;
+  // Whom pins ask, which may live longer than the store; null: it is gone.
+  const std::shared_ptr<StoredState*> asked_ = std::make_shared<StoredState*>(&state_);
   BlobFolder blobs_;
   CommitQueue queue_;
   const Clock& clock_;

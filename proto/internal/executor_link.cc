@@ -513,8 +513,15 @@ RequestId ExecutorLink::Core::Prepare(const PrepareInput& input, PrepareDone don
     }
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("link.prepare.send"));
     std::lock_guard lock(mutex_);
-    HPVMD_RETURN_IF_ERROR(PutModules(input));
-    return SendRequest(request, {&fd, fd >= 0 ? 1u : 0u}, std::move(pending));
+    const Status put = PutModules(input);
+    StatusOr<RequestId> sent =
+        put.ok() ? SendRequest(request, {&fd, fd >= 0 ? 1u : 0u}, std::move(pending)) : StatusOr<RequestId>(put);
+    if (absl::IsUnavailable(sent.status()) && !ended_ && !shutting_down_ && kill_reason_.ok()) {
+      // The process has just gone, and perhaps said why (that its sandbox is too weak): End answers with that.
+      sent = next_id_++;
+      pending_.emplace(*sent, unsent);
+    }
+    return sent;
   };
   return Finish(send(), &unsent);
 }

@@ -36,7 +36,7 @@ const kTraps = [
   [/table index is out of bounds/, 14],
   [/null function or function signature/, 6],
   [/unaligned/, 8],
-  [/table access out of bounds|table index out of bounds/, 13],
+  [/table access out of bounds|table index out of bounds|element segment out of bounds/, 13],
 ];
 function TrapCode(error) {
   if (error instanceof RangeError && /call stack/.test(error.message)) return 7;

@@ -42,7 +42,7 @@ struct DiskEntry {
   uint64_t size_bytes = 0;
 };
 
-// Of a file system, as far as this process may use it.
+// The room on a file system, as far as this process may use it.
 struct DiskSpace {
   uint64_t size_bytes = 0, free_bytes = 0;
 };
@@ -62,7 +62,7 @@ class Disk {
   virtual Status MakeFolder(const std::string& path) = 0;
   virtual Status SyncFolder(const std::string& path) = 0;
   virtual StatusOr<std::vector<DiskEntry>> List(const std::string& path) = 0;
-  // Of the disk that `folder` is on.
+  // Answers for the disk that `folder` is on.
   virtual StatusOr<DiskSpace> Space(const std::string& folder) = 0;
 };
 

@@ -19,7 +19,7 @@ class SecretFile {
 
   // kAlreadyExists for a file that is there and may not be replaced.
   Status Open();
-  // With a line end. On disk when it returns.
+  // Writes it with a line end; the bytes are on disk when it returns.
   Status Finish(const std::string& secret);
 
  private:

@@ -19,10 +19,9 @@ namespace hpvm {
 
 // The sandbox's levels; each includes those below it.
 enum class SandboxLevel : uint8_t {
-  kProcess = 0,   // A process of its own: limits, no environment, dies with its parent, cannot be traced.
-  kSyscalls = 1,  // no_new_privs and the system call filter.
-  kFiles =
-      2,  // Landlock: no file, no TCP, no signal or abstract socket to processes outside. A user of its own if given.
+  kProcess = 0,     // A process of its own: limits, no environment, dies with its parent, cannot be traced.
+  kSyscalls = 1,    // no_new_privs and the system call filter.
+  kFiles = 2,       // Landlock: no file, no TCP, no signal or abstract socket to others; a user of its own if given.
   kIdentity = 3,    // A user of its own, or a control group of its own: what it takes is bounded and nobody else's.
   kNamespaces = 4,  // No network, no other process, no System V memory of others, no file system but what it needs.
 };

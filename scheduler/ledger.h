@@ -82,7 +82,7 @@ class Ledger {
     uint64_t available = 0;   // Of what is spent, now; without a limit 0.
   };
 
-  // What of a spent resource outlives the process.
+  // The part of a spent resource's account that outlives the process.
   struct Spent {
     uint64_t used = 0;
     uint64_t missing = 0;  // To be earned until as much is saved as may be, debts included; without a limit 0.
@@ -125,7 +125,7 @@ class Ledger {
 
   Balance BalanceOf(TenantKey tenant, Resource resource, Time now) const;
   Spent SpentOf(TenantKey tenant, Resource resource, Time now) const;
-  // Of a tenant that came just now: it had spent that so long ago, and has earned since. Not for held resources.
+  // Tells that a tenant which came just now had spent that so long ago; it has earned since. Not for held resources.
   void RestoreSpent(TenantKey tenant, Resource resource, const Spent& spent, Duration ago, Time now);
   // Whether balances are the sums of live leases; a sentence otherwise. Linear in leases: for tests and simulation.
   Status CheckSums() const;

@@ -25,6 +25,7 @@
 #include "server/jobs/job_admin.h"
 #include "server/log.h"
 #include "server/service_notifier.h"
+#include "server/spent_file.h"
 
 namespace hpvm {
 namespace {
@@ -219,6 +220,12 @@ int BackUp(const Config& config, const std::string& target) {
   const StatusOr<uint64_t> audit = BackUpAudit(RealDisk(), config.server_state_dir, target);
   if (!audit.ok()) {
     return Fail(kExitFailed, Message(audit.status()));
+  }
+  const StatusOr<SpentByTenant> spent = ReadSpent(config.server_state_dir + "/spent.json");
+  if (!spent.ok()) {
+    std::printf("What tenants have spent is not in it: %s\n", Message(spent.status()).c_str());
+  } else if (const Status kept = WriteSpent(target + "/spent.json", *spent); !kept.ok()) {
+    return Fail(kExitFailed, Message(kept));
   }
   for (const std::string& note : backup->notes) {
     std::printf("%s\n", note.c_str());

@@ -22,7 +22,7 @@
 
 namespace hpvm {
 
-// By resource; of those that are held, nothing.
+// What one tenant has spent, by resource; resources that are held have zeros.
 struct TenantSpent {
   int64_t unix_ns = 0;  // When it was so.
   std::array<scheduler::Ledger::Spent, scheduler::kResourceCount> spent{};

@@ -27,12 +27,12 @@ StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, 
   if (run.call.request.deadline_ns() != 0) {
     preparing.timeout = Duration(static_cast<int64_t>(run.call.request.deadline_ns()));
   }
-  StatusOr<Prepared> prepared_or = client->Prepare(job.document, job.modules, preparing, prepare);
-  if (absl::IsDeadlineExceeded(prepared_or.status())) {  // gRPC's own words say nothing of what took so long.
-    return DeadlineExceeded("The graph was not prepared within the deadline (" +
-                            DurationText(run.call.request.deadline_ns()) + "); once compiled its kernels are kept.");
+  StatusOr<Prepared> answer = client->Prepare(job.document, job.modules, preparing, prepare);
+  if (absl::IsDeadlineExceeded(answer.status())) {  // gRPC's own words do not say what took so long.
+    return While(answer.status(),
+                 "preparing the graph within the deadline (" + DurationText(run.call.request.deadline_ns()) + ")");
   }
-  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, std::move(prepared_or));
+  HPVMD_ASSIGN_OR_RETURN(Prepared prepared, std::move(answer));
   for (const v1::Diagnostic& warning : prepared.warnings.items()) {
     PrintWarning(ToText(warning));
   }

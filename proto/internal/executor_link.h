@@ -267,7 +267,7 @@ struct ExecutorNodeRecord {
   uint64_t first = 0, count = 0;   // Of a part of a node: its instances along the slowest dimension; 0, 0: all.
   uint64_t total_ns = 0;           // What it took in `runs` repetitions together.
   uint32_t runs = 0;
-  std::string variant = {};  // Which of its kernel's variants ran, clean text; empty: unknown.
+  std::string variant = {};  // The kernel's variant that ran, clean text; empty: unknown.
 };
 
 // What the kernels of a run said, clean text throughout.

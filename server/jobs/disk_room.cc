@@ -12,6 +12,8 @@ namespace {
 
 constexpr uint64_t kReserveShare = 16, kMarginShare = 64;
 constexpr uint64_t kMarginBytesMax = 1 * limits::kMiB;
+// With more free than that, and than a sixteenth, a disk is not full because one tenant's result is larger still.
+constexpr uint64_t kScarceBytesMax = 256 * limits::kMiB;
 // The logs and indexes of two databases, a lease, a line of the audit.
 constexpr uint64_t kStartBytes = 512 * limits::kKiB;
 
@@ -26,10 +28,13 @@ uint64_t DiskRoom::Target() const { return std::min(options_.reserve_bytes_max, 
 
 uint64_t DiskRoom::Margin() const { return std::min(kMarginBytesMax, space_.size_bytes / kMarginShare); }
 
+// What blobs leave free: the rest of the reserve, and the margin.
+uint64_t DiskRoom::Kept() const { return Target() - std::min(Target(), held_bytes_) + Margin(); }
+
 // Free beside what is held, so that the disk is not full.
 uint64_t DiskRoom::Needed() const {
   const uint64_t awaited = clock_.Now() < awaited_until_ ? awaited_bytes_ : 0;
-  return Target() - std::min(Target(), held_bytes_) + Margin() + awaited;
+  return Kept() + awaited;
 }
 
 bool DiskRoom::IsFull() const {
@@ -126,7 +131,7 @@ void DiskRoom::Look() {
   bool makes = false;
   {
     std::lock_guard lock(mutex_);
-    makes = held_bytes_ != Target() && space_.free_bytes >= Target() - std::min(Target(), held_bytes_) + Margin();
+    makes = held_bytes_ != Target() && space_.free_bytes >= Kept();
   }
   if (makes) {
     MakeReserve();
@@ -148,7 +153,7 @@ bool DiskRoom::GiveUp() {
 Status DiskRoom::Admit(uint64_t bytes) const {
   const DiskSpace space = Space();
   std::lock_guard lock(mutex_);
-  const uint64_t kept = Target() - std::min(Target(), held_bytes_) + Margin();
+  const uint64_t kept = Kept();
   if (space.size_bytes == 0 || (space.free_bytes >= kept && space.free_bytes - kept >= bytes)) {
     return absl::OkStatus();
   }
@@ -158,6 +163,12 @@ Status DiskRoom::Admit(uint64_t bytes) const {
 
 void DiskRoom::Await(uint64_t bytes) {
   std::lock_guard lock(mutex_);
+  const uint64_t kept = Kept();
+  const bool is_scarce = space_.free_bytes < std::min(kScarceBytesMax, space_.size_bytes / kReserveShare);
+  const bool should_fit = space_.free_bytes >= kept && space_.free_bytes - kept >= bytes;
+  if (!is_scarce && !should_fit) {
+    return;
+  }
   const Time now = clock_.Now();
   awaited_bytes_ = now < awaited_until_ ? std::max(awaited_bytes_, bytes) : bytes;
   awaited_until_ = now + kAwaited;

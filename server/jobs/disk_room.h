@@ -6,8 +6,8 @@
 //                    It is made again when there is room for it.
 //
 // The disk counts as full while less than the reserve and a margin are free, so that a neighbour who fills it is
-// noticed before a write fails; and while somebody awaits room. Blobs are only written into what is free beside the
-// reserve.
+// noticed before a write fails; and while somebody awaits room on it (Await). Blobs are only written into what is free
+// beside the reserve.
 #ifndef HPVMD_SERVER_JOBS_DISK_ROOM_H_
 #define HPVMD_SERVER_JOBS_DISK_ROOM_H_
 
@@ -48,7 +48,9 @@ class DiskRoom {
 
   // Asks the disk whether so many bytes may be written without using up the reserve's room: else kResourceExhausted.
   Status Admit(uint64_t bytes) const;
-  // Something that must not be lost waits for so many bytes.
+  // Something that must not be lost waits for so many bytes. That makes the disk full for everybody when it is nearly
+  // so (a sixteenth, or 256 MiB), or refuses what it seems to have room for; otherwise a single tenant's result is too
+  // large for what is left, and others go on.
   void Await(uint64_t bytes);
 
   bool is_full() const;
@@ -60,6 +62,7 @@ class DiskRoom {
   // The mutex is held by callers of these.
   uint64_t Target() const;
   uint64_t Margin() const;
+  uint64_t Kept() const;
   uint64_t Needed() const;
   bool IsFull() const;
 

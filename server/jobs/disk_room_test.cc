@@ -119,6 +119,18 @@ TEST_F(DiskRoomTest, IsFullWhileSomebodyAwaitsRoom) {
   EXPECT_THAT(room_.Why(), HasSubstr("refused a write for want of room, though 3145728 bytes are free."));
 }
 
+// One tenant's huge result does not stop everybody's jobs where there is room for theirs; a disk that refuses what it
+// seems to have room for does, whoever else waits.
+TEST_F(DiskRoomTest, AHugeResultWaitsAlone) {
+  ASSERT_TRUE(room_.Start().ok());
+  Fill(20 * kMiB);
+  room_.Look();
+  room_.Await(20 * kMiB);
+  EXPECT_FALSE(room_.is_full());
+  room_.Await(1 * kMiB);
+  EXPECT_THAT(room_.Why(), HasSubstr("refused a write for want of room, though 20971520 bytes are free."));
+}
+
 // A start on a full disk uses an earlier daemon's reserve; without one it says in a sentence what is needed.
 TEST_F(DiskRoomTest, StartsFromTheReserve) {
   ASSERT_TRUE(room_.Start().ok());

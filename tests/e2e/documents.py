@@ -38,7 +38,7 @@ NOT_RUN = {
 }
 
 EXAMPLE = "/opt/hpvmd/share/hpvm/examples/mandelbrot/mandelbrot.json"
-WORK = pathlib.Path("/root/work")
+WORK = pathlib.Path("/srv/work")
 
 
 class Command:

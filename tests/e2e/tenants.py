@@ -740,12 +740,17 @@ class Audit(Tenants):
         token = self.tenant("kept")
         backup, config = self.folder / "backup", self.folder / "restored.toml"
         mask = os.umask(0o022)
+        end = time.monotonic() + 20
+        while not (self.server.state / "spent.json").exists():  # The calls of this class are written down within seconds.
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
         try:
             done = subprocess.run([BIN / "hpvmd", "--config", self.server.config, "--backup", backup], capture_output=True, text=True)
         finally:
             os.umask(mask)
         self.assertEqual(done.returncode, OK, done.stderr)
         self.assertIn("Not in it", done.stdout)
+        self.assertIn('"requests"', (backup / "spent.json").read_text())
         for path in backup.rglob("*"):
             self.assertEqual(path.stat().st_mode & 0o077, 0, path)
         self.assertIn("whole", self.ok("audit", "verify", backup))

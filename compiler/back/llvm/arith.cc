@@ -60,7 +60,7 @@ bool IsQuiet(const llvm::Value* value) {
   switch (call->getIntrinsicID()) {
     case llvm::Intrinsic::canonicalize:
     case llvm::Intrinsic::sqrt:
-    case llvm::Intrinsic::minimum:  // Of quieted operands, always.
+    case llvm::Intrinsic::minimum:  // The emitter quiets their operands.
     case llvm::Intrinsic::maximum:
       return true;
     default:

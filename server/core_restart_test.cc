@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/failpoint.h"
 #include "server/testing/job_fixture.h"
 
 namespace hpvm {
@@ -124,6 +125,31 @@ TEST_F(RestartTest, DependenciesSurvive) {
   for (const std::string& id : {late, after_array, later}) {
     EXPECT_EQ(State(id), "RUNNING");
   }
+}
+
+// A disk that cannot be read once is read again. One that stays so ends what would run on a guess, and it is said that
+// nobody knows: the job before it may well have succeeded.
+TEST_F(RestartTest, AsksTheStoreAgain) {
+  const std::string done = SubmitJob(Request()), holder = SubmitJob(Request());
+  AnswerRun(Result(kOutput));
+  v1::SubmitRequest both = Request();
+  both.add_after()->set_job_id(done);
+  both.add_after()->set_job_id(holder);
+  const std::string waits = SubmitJob(both);
+  Crash();
+  ASSERT_TRUE(SetFailpoints("core.restore.read=error(data_loss)@1").ok());
+  Start();
+  EXPECT_EQ(State(waits), "ACCEPTED");
+  Crash();
+  ASSERT_TRUE(SetFailpoints("core.restore.read=error(data_loss)").ok());
+  Start();
+  EXPECT_EQ(FailpointHits()["core.restore.read"], 3u);
+  ASSERT_TRUE(SetFailpoints("").ok());
+  EXPECT_EQ(State(waits), "FAILED");
+  EXPECT_EQ(Job(waits).error().code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(Job(waits).error().message(), ::testing::StartsWith("The job was not started: it comes after " + done +
+                                                                  ", and the store cannot say how that ended. "));
+  EXPECT_EQ(State(done), "SUCCEEDED");
 }
 
 // An element gets its index as input and symbol; they share one request; only so many run at a time, in order.

@@ -13,6 +13,8 @@ namespace {
 
 // A clock that is further than that from what the store has is looked at again before it ends a job.
 constexpr Duration kClockOffMax = std::chrono::hours(1), kLookAgain = std::chrono::seconds(60);
+// A disk that could not be read once may be readable the next time.
+constexpr int kReadsMax = 3;
 
 int64_t NewestTime(const v1::Job& job) {
   const int64_t lost = job.lost_attempts().empty() ? 0 : job.lost_attempts().rbegin()->ended_unix_ns();
@@ -27,6 +29,7 @@ struct Core::RestoredUnits {
   // No longer stored, and no damage can hide them: they had ended as they were to, otherwise those that waited for them
   // would have ended then.
   std::set<std::string> gone;
+  std::map<std::string, std::string> unreadable;  // The store cannot say how they ended; why.
 };
 
 Status Core::Restore() {
@@ -232,7 +235,11 @@ void Core::ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*
   std::optional<std::set<std::string>> damaged;  // Read once, and only if there is a need.
   for (const auto& [tenant, id] : unknown) {
     RestoredUnits& known = (*units)[tenant];
-    const Status read = ReadUnits(*tenant, {id}, &known.rows);
+    Status read;
+    for (int reads = 0; reads == 0 || (!read.ok() && !absl::IsNotFound(read) && reads < kReadsMax); ++reads) {
+      read = HPVMD_FAILPOINT("core.restore.read");
+      read = read.ok() ? ReadUnits(*tenant, {id}, &known.rows) : read;
+    }
     if (absl::IsNotFound(read) || (read.ok() && id.starts_with("array-"))) {
       // Damage may hide a job, or an element of an array, from whoever looks for it.
       if (!damaged.has_value()) {
@@ -240,6 +247,7 @@ void Core::ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*
       }
       if (damaged->contains(id) || damaged->contains("")) {
         known.rows.erase(id);
+        known.unreadable.emplace(id, "Rows of the store are damaged.");
       } else if (!read.ok()) {
         known.gone.insert(id);
         LogWarning("A job comes after one that is no longer stored", {{"tenant", tenant->name}, {"job", id}});
@@ -247,6 +255,7 @@ void Core::ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*
     } else if (!read.ok()) {
       LogError("A job comes after one of which the store cannot say how it ended: it does not run",
                {{"tenant", tenant->name}, {"job", id}, {"error", Message(read)}});
+      known.unreadable.emplace(id, Message(read));
     }
   }
 }
@@ -257,7 +266,10 @@ void Core::RestoreDependencies(LiveJob& job, const RestoredUnits& units) {
   }
   std::vector<v1::JobDependency> after;
   for (const v1::JobDependency& dependency : job.row.job().after()) {
-    if (!units.gone.contains(dependency.job_id())) {
+    if (const auto unreadable = units.unreadable.find(dependency.job_id()); unreadable != units.unreadable.end()) {
+      job.damage = DataLoss("The job was not started: it comes after " + dependency.job_id() +
+                            ", and the store cannot say how that ended. " + unreadable->second);
+    } else if (!units.gone.contains(dependency.job_id())) {
       after.push_back(dependency);
     }
   }

@@ -739,9 +739,11 @@ class Audit(Tenants):
         """Nobody else reads one; the audit is in it; tokens that were revoked since are revoked by one command."""
         token = self.tenant("kept")
         backup, config = self.folder / "backup", self.folder / "restored.toml"
+        np.save(self.folder / "in.npy", np.arange(4, dtype="f4"))
+        self.ok("run", self.graph(add()), "--input", f"in={self.folder}/in.npy", token=token)
         mask = os.umask(0o022)
         end = time.monotonic() + 20
-        while not (self.server.state / "spent.json").exists():  # The calls of this class are written down within seconds.
+        while not (self.server.state / "spent.json").exists():  # Within seconds of what a tenant spends.
             self.assertLess(time.monotonic(), end)
             time.sleep(0.1)
         try:

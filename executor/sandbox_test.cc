@@ -29,6 +29,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "base/testing/syscall_table.h"
 #include "executor/driver_environment.h"
 #include "executor/testing/fixture.h"
@@ -443,6 +444,30 @@ TEST_F(RunningExecutorTest, EndsBelowTheDemandedLevel) {
   EXPECT_EQ(ready.status().code(), absl::StatusCode::kFailedPrecondition) << Message(ready.status());
   EXPECT_THAT(Message(ready.status()), ::testing::HasSubstr("reaches level 1"));
   EXPECT_THAT(Message(ready.status()), ::testing::HasSubstr("level 2 is demanded"));
+}
+
+// A graph that comes when such a process has gone, but before anybody has been told, hears the same reason.
+TEST_F(RunningExecutorTest, TellsTheReasonAfterTheEndToo) {
+  options_.sandbox_level_max = 1;
+  options_.sandbox_level_min = 2;
+  const std::string document = "{}";
+  PrepareInput input;
+  input.handle = 1;
+  input.document.bytes = testing::AsBytes(document);
+  input.within = std::chrono::seconds(30);
+  ASSERT_TRUE(SetFailpoints("link.end.before=sleep(2000)").ok());
+  StatusOr<std::unique_ptr<ExecutorLink>> link = ExecutorLink::Start(*hub_, options_);
+  ASSERT_TRUE(link.ok()) << Message(link.status());
+  const Time end = RealClock().Now() + testing::kPatience;
+  while (FailpointHits()["link.end.before"] == 0 && RealClock().Now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  std::promise<Status> promise;
+  (*link)->Prepare(input, [&](StatusOr<PrepareReply> reply) { promise.set_value(reply.status()); });
+  const Status prepared = promise.get_future().get();
+  ASSERT_TRUE(SetFailpoints("").ok());
+  EXPECT_EQ(prepared.code(), absl::StatusCode::kFailedPrecondition) << Message(prepared);
+  EXPECT_THAT(Message(prepared), ::testing::HasSubstr("level 2 is demanded"));
 }
 
 // As in a plain container: no privilege, and no namespace for the asking. The floor is the filter and Landlock.

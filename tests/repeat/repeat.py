@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs tests many times, first on the machine as it is and then beside a load, to find those that fail now and then.
 
-    repeat.py BUILD [--times 50] [--load 8] [--label fast] [--tests REGEX] [--except REGEX] [--log FILE]
+    repeat.py BUILD [--times 50] [--load 0 --load 8] [--label fast] [--tests REGEX] [--except REGEX] [--log FILE]
 
 BUILD is a build folder with its tests built. A test ends with its first failure (ctest --repeat until-fail). The load is so
 many processes: most compute, every fourth walks through memory, every eighth writes and syncs a file. A summary is added to
@@ -90,11 +90,19 @@ def repeat(options, chosen, load):
     return lines, is_good and not failed and bool(worst)
 
 
+def write(path, lines):
+    """At once, so that a form that is broken off leaves what was done."""
+    if path:
+        pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a", encoding="utf-8") as log:
+            log.write("\n".join(lines) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("--times", type=int, default=50)
-    parser.add_argument("--load", type=int, default=8)
+    parser.add_argument("--load", type=int, action="append", help="default: 0, then 8")
     parser.add_argument("--label", default="fast")
     parser.add_argument("--tests", default="")
     parser.add_argument("--except", dest="without", default="")
@@ -108,16 +116,14 @@ def main():
              f"{platform.machine()}, {os.cpu_count()} processors, load average before {os.getloadavg()[0]:.1f}",
              "chosen: " + " ".join(chosen),
              f"left out ({len(left_out)}): " + (" ".join(left_out) if left_out else "nothing")]
+    write(options.log, lines)
     is_good = True
-    for load in sorted({0, options.load}):
-        more, passed = repeat(options, chosen, load)
-        lines += more
+    for load in options.load or [0, 8]:
+        lines, passed = repeat(options, chosen, load)
         is_good = is_good and passed
-        print("\n".join(more), flush=True)
-    if options.log:
-        pathlib.Path(options.log).parent.mkdir(parents=True, exist_ok=True)
-        with open(options.log, "a", encoding="utf-8") as log:
-            log.write("\n".join(lines) + "\n\n")
+        print("\n".join(lines), flush=True)
+        write(options.log, lines)
+    write(options.log, [""])
     return 0 if is_good else 1
 
 

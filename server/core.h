@@ -417,8 +417,10 @@ class Core {
   using UnitRows = std::vector<std::pair<std::string, v1::JobState>>;
   static Outcome StoreRefusal(const Status& status);
   // `strict`: kDataLoss when a row among them is damaged.
-  StatusOr<UnitRows> ReadArray(Tenant& tenant, const std::string& id, bool strict);
-  Status ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, std::map<std::string, UnitRows>* units);
+  StatusOr<UnitRows> ReadArray(Tenant& tenant, const std::string& id, bool strict, uint64_t* size = nullptr);
+  // `needs_all`: kFailedPrecondition for an array with elements that are stored no longer.
+  Status ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, bool needs_all,
+                   std::map<std::string, UnitRows>* units);
   std::optional<UnitState> StateOfUnit(Tenant& tenant, const std::string& id,
                                        const std::map<std::string, UnitRows>& units);
   void AddDependencies(Tenant& tenant, LiveJob& job, const std::vector<v1::JobDependency>& after,

@@ -21,6 +21,7 @@ void Core::JoinArray(const LiveJobRef& job, bool is_new) {
   if (array == nullptr) {
     array = std::make_shared<LiveArray>();
     array->running_max = job->row.array_running_max();
+    array->size = job->row.array_size();
     array->complete = is_new;
   }
   array->live.emplace(job->row.sequence(), job);

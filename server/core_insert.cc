@@ -90,7 +90,7 @@ void Core::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedB
 }
 
 // Every element, in order.
-StatusOr<Core::UnitRows> Core::ReadArray(Tenant& tenant, const std::string& id, bool strict) {
+StatusOr<Core::UnitRows> Core::ReadArray(Tenant& tenant, const std::string& id, bool strict, uint64_t* size) {
   JobFilter filter;
   filter.fails_on_damage = strict;
   filter.array_id = id;
@@ -99,18 +99,29 @@ StatusOr<Core::UnitRows> Core::ReadArray(Tenant& tenant, const std::string& id, 
   UnitRows rows;
   for (auto row = found.rbegin(); row != found.rend(); ++row) {  // Newest first.
     rows.emplace_back(row->job().id(), row->job().state());
+    if (size != nullptr) {
+      *size = row->array_size();
+    }
   }
   return rows;
 }
 
 // What the store says of jobs and arrays that the core does not have. What cannot be read is in `units` no more, and
 // so is nothing that could be taken for its state. Without the mutex.
-Status Core::ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, std::map<std::string, UnitRows>* units) {
+Status Core::ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, bool needs_all,
+                       std::map<std::string, UnitRows>* units) {
   for (const std::string& id : ids) {
     units->erase(id);
     UnitRows rows;
     if (id.starts_with("array-")) {
-      HPVMD_ASSIGN_OR_RETURN(rows, ReadArray(tenant, id, /*strict=*/true));
+      uint64_t size = 0;
+      HPVMD_ASSIGN_OR_RETURN(rows, ReadArray(tenant, id, /*strict=*/true, &size));
+      if (needs_all && !rows.empty() && rows.size() < size) {
+        return FailedPrecondition(std::to_string(size - rows.size()) + " of the " + std::to_string(size) +
+                                  " elements of " + id.substr(0, 80) +
+                                  " are stored no longer, so how they ended is not known; name the elements that the "
+                                  "job is to come after.");
+      }
     } else {
       const StatusOr<StoredJob> row = options_.jobs->database().Find(tenant.name, id);
       if (row.ok()) {
@@ -152,7 +163,8 @@ std::optional<UnitState> Core::StateOfUnit(Tenant& tenant, const std::string& id
       ++(stored == v1::JOB_STATE_SUCCEEDED ? state.succeeded : state.failed);
     }
   }
-  if (array != nullptr) {
+  // With elements that are stored no longer it stays unknown for jobs that are submitted from now on.
+  if (array != nullptr && rows->second.size() >= array->size) {
     array->succeeded = state.succeeded;
     array->failed = state.failed;
     array->complete = true;
@@ -178,7 +190,7 @@ void Core::SettleDependencies(const SubmissionRef& submission) {
         return;
       }
     }
-    if (Status read = ReadUnits(tenant, unknown, &submission->units); !read.ok()) {
+    if (Status read = ReadUnits(tenant, unknown, /*needs_all=*/true, &submission->units); !read.ok()) {
       failed = std::move(read);
       break;
     }

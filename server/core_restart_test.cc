@@ -152,6 +152,35 @@ TEST_F(RestartTest, AsksTheStoreAgain) {
   EXPECT_EQ(State(done), "SUCCEEDED");
 }
 
+// An element that failed and is stored no longer is not taken for one that succeeded: neither by the daemon that saw it
+// fail nor by one that only finds the others.
+TEST_F(RestartTest, ElementsThatAreGoneAreNotTakenForGood) {
+  config_.jobs_kept_max = 0;
+  Restart();
+  const auto elements = SubmitArray(ArrayRequest(1));
+  const std::string array = Job(elements[0]).array_id();
+  ASSERT_EQ(elements.size(), 2u);
+  AnswerRun(Failure(InvalidArgument("No.")));
+  EXPECT_EQ(State(elements[0]), "FAILED");
+  Advance(std::chrono::seconds(30));
+  EXPECT_EQ(Row(elements[0]).job().id(), "");
+  EXPECT_EQ(State(elements[1]), "RUNNING");
+  EXPECT_EQ(State(SubmitAfter(array)), "FAILED");
+  Crash();
+  Start();
+  Advance(std::chrono::seconds(1));
+  v1::SubmitRequest after = Request();
+  after.add_after()->set_job_id(array);
+  for (int i = 0; i < 2; ++i) {  // Once more: the first look decides nothing.
+    const auto refused = Submit(after);
+    Prepare();
+    Pump();
+    ASSERT_EQ(refused->code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(Message(refused->outcome->status), ::testing::MatchesRegex("1 of the 2 elements of array-.* are stored no longer.*"));
+  }
+  AnswerRun(Result(kOutput));
+}
+
 // An element gets its index as input and symbol; they share one request; only so many run at a time, in order.
 TEST_F(RestartTest, RunsArrays) {
   with_index_ = true;

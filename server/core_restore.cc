@@ -238,7 +238,7 @@ void Core::ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*
     Status read;
     for (int reads = 0; reads == 0 || (!read.ok() && !absl::IsNotFound(read) && reads < kReadsMax); ++reads) {
       read = HPVMD_FAILPOINT("core.restore.read");
-      read = read.ok() ? ReadUnits(*tenant, {id}, &known.rows) : read;
+      read = read.ok() ? ReadUnits(*tenant, {id}, /*needs_all=*/false, &known.rows) : read;
     }
     if (absl::IsNotFound(read) || (read.ok() && id.starts_with("array-"))) {
       // Damage may hide a job, or an element of an array, from whoever looks for it.

@@ -358,6 +358,7 @@ void Core::FillRow(Submission& submission, const RunOp& op) {
   row.set_tenant(submission.tenant->name);
   row.set_in_place(IsInPlace(request));
   row.set_array_running_max(request.array().running_max());
+  row.set_array_size(request.has_array() ? submission.count : 0);
   v1::Job& job = *row.mutable_job();
   job.set_name(request.name());
   job.set_graph_sha256(submission.stored.request().document().graph_sha256());

@@ -88,6 +88,7 @@ using LiveJobRef = std::shared_ptr<LiveJob>;
 // An array of which at least one element has not ended.
 struct LiveArray {
   uint32_t running_max = 0;                // 0: no limit.
+  uint64_t size = 0;                       // Elements, of which some may be stored no longer; 0: not known.
   uint32_t turns = 0;                      // Elements that are queued or run.
   std::map<uint64_t, LiveJobRef> waiting;  // For a turn, by sequence.
   std::map<uint64_t, LiveJobRef> live;     // By sequence; the index while an insert is in flight.

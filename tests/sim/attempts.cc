@@ -112,21 +112,13 @@ void Attempts::OnDaemonEnd(bool drained) {
 
 void Attempts::OnDaemonStart() { draining_ = false; }
 
-std::vector<const Row*> Attempts::DependedOn(const v1::JobDependency& dependency) const {
-  std::vector<const Row*> rows = model_.ElementsOf(dependency.job_id());
-  if (const Row* row = model_.Find(dependency.job_id()); row != nullptr && rows.empty()) {
-    rows.push_back(row);
-  }
-  return rows;
-}
-
 bool Attempts::IsFulfilled(const v1::JobDependency& dependency) const {
-  const std::vector<const Row*> rows = DependedOn(dependency);
+  const std::vector<const Row*> rows = model_.UnitRows(dependency.job_id());
   return std::all_of(rows.begin(), rows.end(), [&](const Row* row) { return EndedAs(*row, dependency.condition()); });
 }
 
 bool Attempts::IsPossible(const v1::JobDependency& dependency) const {
-  const std::vector<const Row*> rows = DependedOn(dependency);
+  const std::vector<const Row*> rows = model_.UnitRows(dependency.job_id());
   return !rows.empty() && std::all_of(rows.begin(), rows.end(), [&](const Row* row) {
     return !IsTerminal(row->state) || EndedAs(*row, dependency.condition());
   });
@@ -134,7 +126,7 @@ bool Attempts::IsPossible(const v1::JobDependency& dependency) const {
 
 Time Attempts::LastChange(const v1::JobDependency& dependency) const {
   Time last{0};
-  for (const Row* row : DependedOn(dependency)) {
+  for (const Row* row : model_.UnitRows(dependency.job_id())) {
     last = std::max(last, row->changed);
   }
   return last;
@@ -144,7 +136,7 @@ bool Attempts::WaitsForNothing(const Row& row) const {
   const auto is_fulfilled = [&](const v1::JobDependency& dependency) { return IsFulfilled(dependency); };
   // What is no longer stored may have ended either way.
   const auto is_hopeless = [&](const v1::JobDependency& dependency) {
-    return !DependedOn(dependency).empty() && !IsPossible(dependency);
+    return !model_.UnitRows(dependency.job_id()).empty() && !IsPossible(dependency);
   };
   return row.state == v1::JOB_STATE_ACCEPTED && (std::all_of(row.after.begin(), row.after.end(), is_fulfilled) ||
                                                  std::any_of(row.after.begin(), row.after.end(), is_hopeless));

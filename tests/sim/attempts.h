@@ -81,7 +81,6 @@ class Attempts {
   void CheckFailure(const Row& after, const History& history);
   bool IsPossible(const v1::JobDependency& dependency) const;
   bool IsFulfilled(const v1::JobDependency& dependency) const;
-  std::vector<const Row*> DependedOn(const v1::JobDependency& dependency) const;
   bool MayBeLate(const Row& row) const;
 
   Context& context_;

@@ -274,11 +274,7 @@ void History::CheckEnds() {
 
 void History::CheckDependencies(const Row& row) {
   for (const v1::JobDependency& dependency : row.after) {
-    std::vector<const Row*> rows = model_.ElementsOf(dependency.job_id());
-    if (const Row* single = model_.Find(dependency.job_id()); rows.empty() && single != nullptr) {
-      rows.push_back(single);
-    }
-    for (const Row* other : rows) {
+    for (const Row* other : model_.UnitRows(dependency.job_id())) {
       const bool succeeded = other->state == v1::JOB_STATE_SUCCEEDED;
       const bool holds = dependency.condition() == v1::JobDependency::CONDITION_ENDED ||
                          succeeded == (dependency.condition() != v1::JobDependency::CONDITION_FAILED);

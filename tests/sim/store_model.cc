@@ -111,6 +111,26 @@ std::vector<const Row*> StoreModel::ElementsOf(const std::string& array_id) cons
   return rows;
 }
 
+std::vector<const Row*> StoreModel::UnitRows(const std::string& id) const {
+  std::vector<const Row*> rows;
+  const auto add = [&](const std::string& job) {
+    const auto gone = forgotten_.find(job);
+    if (const Row* row = Find(job); row != nullptr) {
+      rows.push_back(row);
+    } else if (gone != forgotten_.end()) {
+      rows.push_back(&gone->second);
+    }
+  };
+  if (const auto elements = by_array_.find(id); elements != by_array_.end()) {
+    for (const std::string& element : elements->second) {
+      add(element);
+    }
+  } else {
+    add(id);
+  }
+  return rows;
+}
+
 void StoreModel::OnDropped(const std::string& id, uint64_t stored_bytes) {
   if (const auto found = rows_.find(id); found != rows_.end() && found->second.stored_bytes == kUnknownBytes) {
     found->second.stored_bytes = stored_bytes;
@@ -306,7 +326,7 @@ bool StoreModel::Drop(const DropJob& drop) {
   }
   CheckEarly(found->second, drop.forget);
   if (drop.forget) {
-    if (forgotten_.insert(drop.id).second) {
+    if (forgotten_.emplace(drop.id, found->second).second) {
       Gone& gone = gone_[{found->second.token, found->second.index}];
       gone.attempts += found->second.attempt;
       gone.in_place += found->second.in_place ? 1 : 0;

@@ -74,6 +74,8 @@ class StoreModel {
   };
   Gone GoneOf(uint64_t token, uint64_t index) const;
   std::vector<const Row*> ElementsOf(const std::string& array_id) const;
+  // The job, or the array's elements; those that were removed, too, as they ended.
+  std::vector<const Row*> UnitRows(const std::string& id) const;
   uint64_t lease() const { return lease_; }
   // A commit has failed, and nobody knows whether it is on disk.
   bool is_uncertain() const { return unknown_.has_value(); }
@@ -95,7 +97,7 @@ class StoreModel {
   struct State {
     std::map<std::string, Row> rows;
     std::map<TenantKey, Key> keys;
-    std::set<std::string> forgotten;
+    std::map<std::string, Row> forgotten;
   };
 
   // Whether the write is taken by these rules; applies it then. `result`: the database's, null when it is not known.
@@ -120,7 +122,8 @@ class StoreModel {
   std::map<std::string, std::set<std::string>> by_array_;
   std::map<TenantKey, Key> keys_;
   std::map<std::string, uint64_t> indexes_;  // By job id, for ever.
-  std::set<std::string> forgotten_, tenants_;
+  std::map<std::string, Row> forgotten_;  // As they were then.
+  std::set<std::string> tenants_;
   std::map<std::pair<uint64_t, uint64_t>, Gone> gone_;  // By token and index.
   uint64_t lease_ = 0, last_sequence_ = 0;
   // A commit whose outcome nobody knows, and what there was before it. What a restart finds of it is sure only once

@@ -46,6 +46,7 @@
 #include "server/request_meter.h"
 #include "server/run_op.h"
 #include "server/spent_file.h"
+#include "server/stored_parts.h"
 #include "server/tenant.h"
 
 namespace hpvm {
@@ -435,7 +436,6 @@ class Core {
 
   // core_attempt.cc
   using JobStep = void (Core::*)(CoreScope&, const LiveJobRef&);
-  struct StoredParts;
   void ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob next, bool with_results, JobStep then);
   void OnChanged(const LiveJobRef& job, const StoredJob& next, bool with_results, JobStep then, const Status& status);
   void Settle(CoreScope& scope, const LiveJobRef& job);
@@ -444,8 +444,7 @@ class Core {
   void Unqueue(CoreScope& scope, const LiveJobRef& job);
   void OnTurn(CoreScope& scope, const LiveJobRef& job);
   void OnStarted(CoreScope& scope, const LiveJobRef& job);
-  Status ReadParts(StoredParts& parts);
-  StatusOr<BlobRef> ReadBlob(Tenant& tenant, BlobKind kind, const Sha256& hash, uint64_t bytes);
+  BlobMemory MemoryOf(const TenantRef& tenant);
   void Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts);
   Status FillOp(CoreScope& scope, const LiveJobRef& job, StoredParts& parts, RunOp& op);
 

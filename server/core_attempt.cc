@@ -8,7 +8,6 @@
 #include "server/core.h"
 #include "server/iteration.h"
 #include "server/jobs/arrays.h"
-#include "server/jobs/stored_request.h"
 #include "server/log.h"
 
 namespace hpvm {
@@ -26,45 +25,7 @@ RunOutcome Failed(Outcome outcome) {
   return failed;
 }
 
-// Copies a blob into memory that an executor may map, and compares its hash.
-Status CopyBlob(DiskFile& file, uint64_t bytes, const Sha256& hash, const Segment& into) {
-  Hasher hasher;
-  std::vector<uint8_t> chunk(std::min<uint64_t>(bytes, limits::kMiB));
-  for (uint64_t at = 0; at < bytes;) {
-    const std::span<uint8_t> part(chunk.data(), std::min<uint64_t>(chunk.size(), bytes - at));
-    HPVMD_ASSIGN_OR_RETURN(const size_t got, file.ReadAt(at, part));
-    if (got != part.size()) {
-      return DataLoss("The stored input ends after " + std::to_string(at + got) + " of " + std::to_string(bytes) +
-                      " bytes.");
-    }
-    hasher.Add(std::span<const uint8_t>(part));
-    HPVMD_RETURN_IF_ERROR(WriteAt(into.fd.get(), at, part));
-    at += got;
-  }
-  return hasher.Finish() == hash ? absl::OkStatus() : DataLoss("The stored input's bytes are not those of its hash.");
-}
-
-std::optional<Sha256> FromRaw(const std::string& raw) {
-  if (raw.size() != sizeof(Sha256::bytes)) {
-    return std::nullopt;
-  }
-  Sha256 hash;
-  std::copy(raw.begin(), raw.end(), hash.bytes.begin());
-  return hash;
-}
-
 }  // namespace
-
-// What an attempt needs, read without the mutex.
-struct Core::StoredParts {
-  TenantRef tenant;
-  std::string id;
-  std::vector<internal::StoredBlob> blobs;  // The row's.
-  std::shared_ptr<StoredRequest> stored = std::make_shared<StoredRequest>();
-  BlobRef document;
-  NamedBlobs modules;
-  std::map<uint32_t, SegmentRef> segments;  // Of inputs, by position.
-};
 
 // Hands the job's next row to the store; when it is on disk it is the job's row, and `then` goes on.
 void Core::ChangeRow(CoreScope& scope, const LiveJobRef& job, StoredJob next, bool with_results, JobStep then) {
@@ -233,73 +194,34 @@ void Core::OnStarted(CoreScope& scope, const LiveJobRef& job) {
   parts->tenant = job->tenant;
   parts->id = job->row.job().id();
   parts->blobs.assign(job->row.blobs().begin(), job->row.blobs().end());
-  options_.jobs->Post([this, job, parts] {
-    Status read = HPVMD_FAILPOINT("core.attempt.read");
-    read = read.ok() ? ReadParts(*parts) : read;
+  auto reader = std::make_shared<StoredPartsReader>(*options_.jobs, *parts, MemoryOf(job->tenant));
+  options_.jobs->Post(job->tenant->name, [this, job, parts, reader] {
+    const Status failed = HPVMD_FAILPOINT("core.attempt.read");
+    const StatusOr<bool> step = failed.ok() ? reader->Step() : StatusOr<bool>(failed);
+    if (step.ok() && !*step) {
+      return FairQueue::Step::kAgain;
+    }
     CoreScope inner(*this);
-    if (read.ok()) {
+    if (step.ok()) {
       Dispatch(inner, job, parts.get());
     } else {
-      FinishAttempt(inner, job, Failed(While(read, "reading back what the job was submitted with")));
+      FinishAttempt(inner, job, Failed(While(step.status(), "reading back what the job was submitted with")));
     }
+    return FairQueue::Step::kDone;
   });
 }
 
-// On the store's thread, without the mutex.
-Status Core::ReadParts(StoredParts& parts) {
-  Tenant& tenant = *parts.tenant;
-  HPVMD_ASSIGN_OR_RETURN(*parts.stored,
-                         ReadWholeRequest(options_.jobs->database(), options_.jobs->blobs(), tenant.name, parts.id));
-  const v1::GraphReference& graph = parts.stored->request().document();
-  const auto find = [&](BlobKind kind, const std::string& hex) -> StatusOr<BlobRef> {
-    const std::optional<Sha256> hash = Sha256FromHex(hex);
-    for (const internal::StoredBlob& blob : parts.blobs) {
-      if (hash.has_value() && FromRaw(blob.sha256()) == hash) {
-        return ReadBlob(tenant, kind, *hash, blob.size_bytes());
-      }
-    }
-    return DataLoss("The job's row does not name the bytes with the SHA-256 " + hex.substr(0, 64) + ".");
-  };
-  HPVMD_ASSIGN_OR_RETURN(parts.document, find(BlobKind::kGraph, graph.graph_sha256()));
-  for (const v1::ModuleBinding& module : graph.modules()) {
-    HPVMD_ASSIGN_OR_RETURN(parts.modules[module.name()], find(BlobKind::kModule, module.sha256()));
-  }
-  for (const internal::StoredInput& input : parts.stored->inputs()) {
-    if (input.size_bytes() == 0) {
-      continue;
-    }
-    const std::optional<Sha256> hash = FromRaw(input.sha256());
-    if (!hash.has_value()) {
-      return DataLoss("The stored input " + std::to_string(input.index()) + " has no hash.");
-    }
-    HPVMD_ASSIGN_OR_RETURN(const SegmentRef segment, tenant.pool.Acquire(input.size_bytes(), /*zero=*/false));
-    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> file,
-                           options_.jobs->blobs().Open(tenant.name, *hash, input.size_bytes()));
-    HPVMD_RETURN_IF_ERROR(CopyBlob(*file, input.size_bytes(), *hash, *segment));
-    parts.segments[input.index()] = segment;
-  }
-  return absl::OkStatus();
-}
-
-// From memory, or else from disk, for all that need it after.
-StatusOr<BlobRef> Core::ReadBlob(Tenant& tenant, BlobKind kind, const Sha256& hash, uint64_t bytes) {
-  {
+// What is read from disk is kept for all that need it after, if there is room; without it, it is this job's alone.
+BlobMemory Core::MemoryOf(const TenantRef& tenant) {
+  BlobMemory memory;
+  memory.find = [this, tenant](bool is_module, const Sha256& hash) -> BlobRef {
     CoreScope scope(*this);
-    BlobStore& kept = kind == BlobKind::kModule ? tenant.modules : tenant.graphs;
-    if (StatusOr<BlobRef> found = kept.Find(hash); found.ok()) {
-      return found;
-    }
-  }
-  HPVMD_ASSIGN_OR_RETURN(const std::string data, options_.jobs->blobs().Read(tenant.name, hash, bytes));
-  HPVMD_ASSIGN_OR_RETURN(
-      const std::unique_ptr<BlobUpload> upload,
-      BlobUpload::Start(kind == BlobKind::kModule ? "module" : "graph document", ToHex(hash), bytes, bytes, 0, ""));
-  HPVMD_RETURN_IF_ERROR(upload->Add(data));
-  upload->PayWith(tenant.account.TakeAnyway(scheduler::Resource::kHostBytes, bytes));
-  HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
-  // Without room there it is this job's alone.
-  InsertBlob(tenant, kind, blob).IgnoreError();
-  return blob;
+    return (is_module ? tenant->modules : tenant->graphs).Find(hash).value_or(nullptr);
+  };
+  memory.keep = [this, tenant](bool is_module, const BlobRef& blob) {
+    InsertBlob(*tenant, is_module ? BlobKind::kModule : BlobKind::kGraph, blob).IgnoreError();
+  };
+  return memory;
 }
 
 // Sends the attempt on its way, unless something came in between. `parts`: null when nothing was read for that reason.

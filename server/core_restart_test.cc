@@ -176,7 +176,8 @@ TEST_F(RestartTest, ElementsThatAreGoneAreNotTakenForGood) {
     Prepare();
     Pump();
     ASSERT_EQ(refused->code(), StatusCode::kFailedPrecondition);
-    EXPECT_THAT(Message(refused->outcome->status), ::testing::MatchesRegex("1 of the 2 elements of array-.* are stored no longer.*"));
+    EXPECT_THAT(Message(refused->outcome->status),
+                ::testing::MatchesRegex("1 of the 2 elements of array-.* are stored no longer.*"));
   }
   AnswerRun(Result(kOutput));
 }

@@ -25,10 +25,11 @@ void Core::ScheduleRetention(CoreScope& scope, Duration after) {
     const RetentionLimits limits{.kept_max = config_->jobs_kept_max,
                                  .kept_ms = config_->jobs_kept_ms,
                                  .kept_bytes_max = config_->jobs_kept_bytes_max};
-    options_.jobs->Post([this, limits] {
+    options_.jobs->Post("", [this, limits] {
       const size_t writes = Retain(limits);
       CoreScope scope(*this);
       ScheduleRetention(scope, writes >= kWritesMax ? kSoon : kEvery);
+      return FairQueue::Step::kDone;
     });
   });
 }

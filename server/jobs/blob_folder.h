@@ -49,6 +49,16 @@ struct BlobSource {
   const Sha256* known_hash = nullptr;  // Of contents that cannot change (sealed): spares the copy when it is there.
 };
 
+// Blobs that are being put, all or none, by one thread at a time. What is left undone goes with it.
+class BlobPut {
+ public:
+  virtual ~BlobPut() = default;
+  // A few pieces, or one sync; true when all of them are durable. Not after an error.
+  virtual StatusOr<bool> Step() = 0;
+  // Then, once: in the order of the sources.
+  virtual std::vector<PinnedBlob> Take() = 0;
+};
+
 // Any thread; calls block for as long as the disk takes.
 class BlobFolder {
  public:
@@ -70,6 +80,8 @@ class BlobFolder {
   StatusOr<PinnedBlob> Put(std::string_view tenant, const BlobSource& source);
   // All or none, in their order; syncs each folder once.
   StatusOr<std::vector<PinnedBlob>> PutMany(std::string_view tenant, std::span<const BlobSource> sources);
+  // The same in steps; what the sources borrow lives until the last.
+  StatusOr<std::unique_ptr<BlobPut>> BeginPut(std::string_view tenant, std::vector<BlobSource> sources);
   // Holds a file that is there. kNotFound when there is none of that size.
   StatusOr<PinnedBlob> Pin(std::string_view tenant, const Sha256& hash, uint64_t size_bytes);
   // kNotFound when there is none; kDataLoss when its size is not `size_bytes`.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing blobs: BlobFolder::Put, PutMany and Pin.
+// Writing blobs: BlobFolder::Put, PutMany, BeginPut and Pin.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -12,7 +13,9 @@
 namespace hpvm {
 namespace {
 
-constexpr uint64_t kPieceBytes = 1 << 20;
+constexpr uint64_t kPieceBytes = 1 << 20, kStepBytes = 4 << 20;
+constexpr uint64_t kUnsyncedBytesMax = 16 << 20;
+constexpr size_t kRenamesPerStep = 16;
 // Names taken by temporary files of an earlier process that no Sweep has removed yet.
 constexpr int kTemporaryNamesMax = 10'000;
 
@@ -30,38 +33,15 @@ Status ReadPiece(const BlobSource& source, uint64_t offset, std::span<uint8_t> i
   return absl::OkStatus();
 }
 
-// One call of PutMany: whatever it leaves undone, its destructor removes.
-class Putting {
+// Whatever it leaves undone, its destructor removes.
+class Putting final : public BlobPut {
  public:
-  Putting(std::shared_ptr<BlobFolderState> state, std::string_view tenant)
-      : state_(std::move(state)), tenant_(tenant) {}
-  ~Putting() {
+  Putting(std::shared_ptr<BlobFolderState> state, std::string_view tenant, std::vector<BlobSource> sources)
+      : state_(std::move(state)), tenant_(tenant), sources_(std::move(sources)) {}
+  ~Putting() override {
     for (Blob& blob : blobs_) {
       Discard(blob);
     }
-  }
-
-  Status Add(const BlobSource& source) {
-    blobs_.emplace_back();
-    Blob& blob = blobs_.back();
-    blob.size_bytes = SourceBytes(source);
-    if (source.known_hash != nullptr) {
-      blob.hash = *source.known_hash;
-      blob.pin = MakePin(blob.hash);
-      if (IsThere(blob)) {
-        return absl::OkStatus();
-      }
-    }
-    HPVMD_RETURN_IF_ERROR(MakeFolder(state_->root, tenant_folder()));
-    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("blob.write.before"));
-    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<DiskFile> file, CreateTemporary(blob));
-    HPVMD_RETURN_IF_ERROR(Copy(source, *file, blob));
-    blob.pin = MakePin(blob.hash);
-    if (IsThere(blob)) {
-      Discard(blob);
-      return absl::OkStatus();
-    }
-    return Sync(*file);
   }
 
   // One that is there, without its bytes.
@@ -73,25 +53,29 @@ class Putting {
     return NotFound("The store has no blob " + ToHex(hash) + " of " + std::to_string(size_bytes) + " bytes.");
   }
 
-  // Gives the files their names, durably.
-  Status Place() {
-    for (Blob& blob : blobs_) {
-      const BlobKey key{tenant_, blob.hash};
-      if (!blob.temporary.empty()) {
-        HPVMD_RETURN_IF_ERROR(Rename(blob, key));
-      }
+  StatusOr<bool> Step() override {
+    if (copied_ < sources_.size()) {
+      HPVMD_RETURN_IF_ERROR(file_ == nullptr ? Begin(sources_[copied_]) : Copy(sources_[copied_]));
+      return false;
     }
-    HPVMD_RETURN_IF_ERROR(SyncFolders());
+    if (placed_ < blobs_.size()) {
+      HPVMD_RETURN_IF_ERROR(PlaceSome());
+      return false;
+    }
+    if (!to_sync_.empty()) {
+      HPVMD_RETURN_IF_ERROR(SyncOneFolder());
+      return false;
+    }
     HPVMD_RETURN_IF_ERROR(state_->CheckSound());
     std::lock_guard lock(state_->mutex);
     for (const Blob& blob : blobs_) {
       state_->unsynced_names.erase(BlobKey{tenant_, blob.hash});
     }
     state_->known_folders.insert(made_.begin(), made_.end());
-    return absl::OkStatus();
+    return true;
   }
 
-  std::vector<PinnedBlob> Take() {
+  std::vector<PinnedBlob> Take() override {
     std::vector<PinnedBlob> taken;
     taken.reserve(blobs_.size());
     for (Blob& blob : blobs_) {
@@ -166,16 +150,59 @@ class Putting {
     return ResourceExhausted("Every name for a temporary file in \"" + tenant_folder() + "\" is taken.");
   }
 
-  Status Copy(const BlobSource& source, DiskFile& file, Blob& blob) {
-    std::vector<uint8_t> piece(std::min(blob.size_bytes, kPieceBytes));
-    Hasher hasher;
-    for (uint64_t offset = 0; offset < blob.size_bytes; offset += piece.size()) {
-      piece.resize(std::min(blob.size_bytes - offset, kPieceBytes));
-      HPVMD_RETURN_IF_ERROR(ReadPiece(source, offset, piece));
-      hasher.Add(piece);
-      HPVMD_RETURN_IF_ERROR(file.WriteAt(offset, piece));
+  Status Begin(const BlobSource& source) {
+    blobs_.emplace_back();
+    Blob& blob = blobs_.back();
+    blob.size_bytes = SourceBytes(source);
+    if (source.known_hash != nullptr) {
+      blob.hash = *source.known_hash;
+      blob.pin = MakePin(blob.hash);
+      if (IsThere(blob)) {
+        ++copied_;
+        return absl::OkStatus();
+      }
     }
-    blob.hash = hasher.Finish();
+    HPVMD_RETURN_IF_ERROR(MakeFolder(state_->root, tenant_folder()));
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("blob.write.before"));
+    HPVMD_ASSIGN_OR_RETURN(file_, CreateTemporary(blob));
+    hasher_.emplace();
+    offset_ = unsynced_ = 0;
+    return Copy(source);
+  }
+
+  // Some of the file at hand; what is large is synced on the way, so that the last sync is no longer than the others.
+  Status Copy(const BlobSource& source) {
+    Blob& blob = blobs_.back();
+    std::vector<uint8_t> piece;
+    for (const uint64_t end = std::min(blob.size_bytes, offset_ + kStepBytes); offset_ < end; offset_ += piece.size()) {
+      piece.resize(std::min(end - offset_, kPieceBytes));
+      HPVMD_RETURN_IF_ERROR(ReadPiece(source, offset_, piece));
+      hasher_->Add(piece);
+      HPVMD_RETURN_IF_ERROR(file_->WriteAt(offset_, piece));
+      unsynced_ += piece.size();
+    }
+    if (offset_ < blob.size_bytes) {
+      return unsynced_ < kUnsyncedBytesMax ? absl::OkStatus() : (unsynced_ = 0, Sync(*file_));
+    }
+    blob.hash = hasher_->Finish();
+    const std::unique_ptr<DiskFile> file = std::move(file_);
+    ++copied_;
+    blob.pin = MakePin(blob.hash);
+    if (IsThere(blob)) {
+      Discard(blob);
+      return absl::OkStatus();
+    }
+    return Sync(*file);
+  }
+
+  // Gives files their names.
+  Status PlaceSome() {
+    for (const size_t end = std::min(blobs_.size(), placed_ + kRenamesPerStep); placed_ < end; ++placed_) {
+      Blob& blob = blobs_[placed_];
+      if (!blob.temporary.empty()) {
+        HPVMD_RETURN_IF_ERROR(Rename(blob, BlobKey{tenant_, blob.hash}));
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -207,15 +234,14 @@ class Putting {
     return HPVMD_FAILPOINT("blob.rename.after");
   }
 
-  Status SyncFolders() {
-    for (const std::string& folder : to_sync_) {
-      HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("blob.folder_sync.before"));
-      if (!HPVMD_MUTANT("blob_skip_folder_sync")) {
-        HPVMD_RETURN_IF_ERROR(state_->SyncFolder(folder));
-      }
-      HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("blob.folder_sync.after"));
+  Status SyncOneFolder() {
+    const std::string folder = *to_sync_.begin();
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("blob.folder_sync.before"));
+    if (!HPVMD_MUTANT("blob_skip_folder_sync")) {
+      HPVMD_RETURN_IF_ERROR(state_->SyncFolder(folder));
     }
-    return absl::OkStatus();
+    to_sync_.erase(to_sync_.begin());
+    return HPVMD_FAILPOINT("blob.folder_sync.after");
   }
 
   void Discard(Blob& blob) {
@@ -230,6 +256,11 @@ class Putting {
 
   const std::shared_ptr<BlobFolderState> state_;
   const std::string tenant_;
+  const std::vector<BlobSource> sources_;
+  size_t copied_ = 0, placed_ = 0;  // Of the sources, and of the blobs.
+  std::unique_ptr<DiskFile> file_;  // That is being copied: the last blob's.
+  std::optional<Hasher> hasher_;
+  uint64_t offset_ = 0, unsynced_ = 0;
   std::vector<Blob> blobs_;
   std::set<std::string> made_;
   std::set<std::string> to_sync_;  // Ordered: a parent before what is in it.
@@ -243,6 +274,15 @@ StatusOr<PinnedBlob> BlobFolder::Put(std::string_view tenant, const BlobSource& 
 }
 
 StatusOr<std::vector<PinnedBlob>> BlobFolder::PutMany(std::string_view tenant, std::span<const BlobSource> sources) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<BlobPut> put, BeginPut(tenant, {sources.begin(), sources.end()}));
+  bool is_done = false;
+  while (!is_done) {
+    HPVMD_ASSIGN_OR_RETURN(is_done, put->Step());
+  }
+  return put->Take();
+}
+
+StatusOr<std::unique_ptr<BlobPut>> BlobFolder::BeginPut(std::string_view tenant, std::vector<BlobSource> sources) {
   HPVMD_RETURN_IF_ERROR(CheckBlobTenant(tenant));
   if (state_->room != nullptr) {
     // Before the first byte: half of what has no room would only take the last of it from others.
@@ -252,19 +292,17 @@ StatusOr<std::vector<PinnedBlob>> BlobFolder::PutMany(std::string_view tenant, s
     }
     HPVMD_RETURN_IF_ERROR(state_->room->Admit(bytes));
   }
-  Putting putting(state_, tenant);
-  for (const BlobSource& source : sources) {
-    HPVMD_RETURN_IF_ERROR(putting.Add(source));
-  }
-  HPVMD_RETURN_IF_ERROR(putting.Place());
-  return putting.Take();
+  return std::make_unique<Putting>(state_, tenant, std::move(sources));
 }
 
 StatusOr<PinnedBlob> BlobFolder::Pin(std::string_view tenant, const Sha256& hash, uint64_t size_bytes) {
   HPVMD_RETURN_IF_ERROR(CheckBlobTenant(tenant));
-  Putting putting(state_, tenant);
+  Putting putting(state_, tenant, {});
   HPVMD_RETURN_IF_ERROR(putting.AddPresent(hash, size_bytes));
-  HPVMD_RETURN_IF_ERROR(putting.Place());
+  bool is_done = false;
+  while (!is_done) {
+    HPVMD_ASSIGN_OR_RETURN(is_done, putting.Step());
+  }
   return std::move(putting.Take()[0]);
 }
 

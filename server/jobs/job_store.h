@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The job store as the core sees it: writes that are queued, committed in groups and answered when they are on disk.
 //
-// LocalJobStore joins a JobDatabase and a BlobFolder by two threads: one commits (all writes that arrived while the
-// last commit ran, or within `group_window` of the first), one copies blobs. Simulations drive the same logic by hand.
+// LocalJobStore joins a JobDatabase and a BlobFolder: one thread commits (all writes that arrived while the last commit
+// ran, or within `group_window` of the first), a few copy blobs. Simulations drive the same logic by hand.
 #ifndef HPVMD_SERVER_JOBS_JOB_STORE_H_
 #define HPVMD_SERVER_JOBS_JOB_STORE_H_
 
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fair_queue.h"
 #include "server/jobs/blob_folder.h"
 #include "server/jobs/job_database.h"
 
@@ -54,8 +55,9 @@ class JobStore {
   using PutDone = std::function<void(StatusOr<std::vector<PinnedBlob>>)>;
   virtual void PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) = 0;
 
-  // Runs `work` on the blob thread: for reads that take long (an input of a gigabyte).
-  virtual void Post(std::function<void()> work) = 0;
+  // Does `work` in turn with the blobs of that tenant, fairly among tenants (base/fair_queue.h): for what takes long,
+  // such as an input of a gigabyte that is read back. "": the daemon's own.
+  virtual void Post(std::string tenant, FairQueue::Work work) = 0;
 
   virtual JobDatabase& database() = 0;   // For reads.
   virtual BlobFolder& blobs() = 0;

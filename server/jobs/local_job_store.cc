@@ -19,6 +19,8 @@ namespace hpvm {
 namespace {
 
 constexpr Duration kLookEvery = std::chrono::seconds(1);
+// Mostly they wait for the disk.
+constexpr size_t kBlobThreads = 4;
 // A step of giving room back to the disk takes about so long, and commits have so long between two of them.
 constexpr Duration kShrinkStep = std::chrono::milliseconds(4), kShrinkPause = std::chrono::milliseconds(40);
 constexpr int kShrinkPagesMin = 8, kShrinkPagesMax = 512;
@@ -214,7 +216,7 @@ class LocalJobStore final : public JobStore {
       std::lock_guard lock(mutex_);
       stopping_ = true;
     }
-    blob_thread_.Stop();
+    blob_queue_.Stop();
     {
       std::lock_guard lock(mutex_);
       committing_ends_ = true;
@@ -233,12 +235,23 @@ class LocalJobStore final : public JobStore {
   }
 
   void PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) override {
-    blob_thread_.Post([this, tenant = std::move(tenant), blobs = std::move(blobs), done = std::move(done)] {
-      done(Put(tenant, blobs));
+    auto put = std::make_shared<PutWork>(PutWork{tenant, std::move(blobs), std::move(done), nullptr});
+    blob_queue_.Post(std::move(tenant), [this, put] {
+      StatusOr<bool> step = StepPut(*put);
+      if (step.ok() && !*step) {
+        return FairQueue::Step::kAgain;
+      }
+      if (absl::IsDataLoss(step.status())) {
+        queue_.Break(step.status());
+      }
+      put->done(step.ok() ? put->steps->Take() : StatusOr<std::vector<PinnedBlob>>(step.status()));
+      return FairQueue::Step::kDone;
     });
   }
 
-  void Post(std::function<void()> work) override { blob_thread_.Post(std::move(work)); }
+  void Post(std::string tenant, FairQueue::Work work) override {
+    blob_queue_.Post(std::move(tenant), std::move(work));
+  }
 
   JobDatabase& database() override { return *database_; }
   BlobFolder& blobs() override { return *blobs_; }
@@ -263,22 +276,28 @@ class LocalJobStore final : public JobStore {
   void SetOnDamage(OnDamage on_damage) override { scrub_.SetOnDamage(std::move(on_damage)); }
 
  private:
-  StatusOr<std::vector<PinnedBlob>> Put(const std::string& tenant, const std::vector<BlobInput>& blobs) {
+  struct PutWork {
+    std::string tenant;
+    std::vector<BlobInput> blobs;
+    PutDone done;
+    std::unique_ptr<BlobPut> steps;  // After the first.
+  };
+  // True when the blobs are durable.
+  StatusOr<bool> StepPut(PutWork& put) {
     {
       std::lock_guard lock(mutex_);
       if (stopping_) {
         return Unavailable("The job store stops.");
       }
     }
-    std::vector<BlobSource> sources;
-    for (const BlobInput& blob : blobs) {
-      sources.push_back(blob.source);
+    if (put.steps == nullptr) {
+      std::vector<BlobSource> sources;
+      for (const BlobInput& blob : put.blobs) {
+        sources.push_back(blob.source);
+      }
+      HPVMD_ASSIGN_OR_RETURN(put.steps, blobs_->BeginPut(put.tenant, std::move(sources)));
     }
-    StatusOr<std::vector<PinnedBlob>> pinned = blobs_->PutMany(tenant, sources);
-    if (absl::IsDataLoss(pinned.status())) {
-      queue_.Break(pinned.status());
-    }
-    return pinned;
+    return put.steps->Step();
   }
 
   // False: it is time to end.
@@ -378,7 +397,7 @@ class LocalJobStore final : public JobStore {
 
   ScrubThread scrub_;
   WorkThread answer_thread_;
-  WorkThread blob_thread_;
+  FairQueue blob_queue_{"blobs", "step", kBlobThreads};
   std::thread commit_thread_;
 };
 

@@ -57,7 +57,12 @@ class HandJobStore final : public JobStore {
       done(put_failure.ok() ? blobs_.PutMany(tenant, sources) : StatusOr<std::vector<PinnedBlob>>(put_failure));
     });
   }
-  void Post(std::function<void()> work) override { posted_.push_back(std::move(work)); }
+  void Post(std::string, FairQueue::Work work) override {
+    posted_.push_back([work = std::move(work)] {
+      while (work() == FairQueue::Step::kAgain) {
+      }
+    });
+  }
   JobDatabase& database() override { return state_.jobs(); }
   BlobFolder& blobs() override { return blobs_; }
   JobStoreHealth Health() override { return queue_.Health(); }

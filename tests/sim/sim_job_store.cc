@@ -73,8 +73,9 @@ void SimJobStore::GiveAnswer() {
 }
 
 void SimJobStore::PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) {
-  Post([this, tenant = std::move(tenant), blobs = std::move(blobs), done = std::move(done)] {
+  Push([this, tenant = std::move(tenant), blobs = std::move(blobs), done = std::move(done)] {
     PutNow(tenant, blobs, done);
+    return FairQueue::Step::kDone;
   });
 }
 
@@ -93,7 +94,9 @@ void SimJobStore::PutNow(const std::string& tenant, const std::vector<BlobInput>
   done(std::move(pinned));
 }
 
-void SimJobStore::Post(std::function<void()> work) {
+void SimJobStore::Post(std::string, FairQueue::Work work) { Push(std::move(work)); }
+
+void SimJobStore::Push(FairQueue::Work work) {
   if (abandoned_) {
     return;
   }
@@ -106,9 +109,11 @@ void SimJobStore::DoWork() {
   if (work_.empty()) {
     return;
   }
-  const std::function<void()> work = std::move(work_.front());
+  FairQueue::Work work = std::move(work_.front());
   work_.pop_front();
-  work();
+  if (work() == FairQueue::Step::kAgain) {
+    Push(std::move(work));  // Others may come between.
+  }
 }
 
 void SimJobStore::Flush() {

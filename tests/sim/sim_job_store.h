@@ -23,7 +23,7 @@ class SimJobStore final : public JobStore {
 
   void Write(JobWrite write, WriteDone done) override;
   void PutBlobs(std::string tenant, std::vector<BlobInput> blobs, PutDone done) override;
-  void Post(std::function<void()> work) override;
+  void Post(std::string tenant, FairQueue::Work work) override;
   JobDatabase& database() override { return database_; }
   BlobFolder& blobs() override { return blobs_; }
   JobStoreHealth Health() override { return queue_.Health(); }
@@ -40,6 +40,7 @@ class SimJobStore final : public JobStore {
   void ScheduleCommit();
   void CommitNow();
   void GiveAnswer();
+  void Push(FairQueue::Work work);
   void DoWork();
   void PutNow(const std::string& tenant, const std::vector<BlobInput>& blobs, const PutDone& done);
 
@@ -51,7 +52,7 @@ class SimJobStore final : public JobStore {
   const uint64_t incarnation_;
   bool commit_scheduled_ = false, abandoned_ = false;
   std::deque<CommitAnswer> answers_;
-  std::deque<std::function<void()>> work_;  // The blob thread's.
+  std::deque<FairQueue::Work> work_;  // The blob threads'.
   Time answers_until_{0}, work_until_{0};
 };
 

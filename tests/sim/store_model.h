@@ -122,7 +122,7 @@ class StoreModel {
   std::map<std::string, std::set<std::string>> by_array_;
   std::map<TenantKey, Key> keys_;
   std::map<std::string, uint64_t> indexes_;  // By job id, for ever.
-  std::map<std::string, Row> forgotten_;  // As they were then.
+  std::map<std::string, Row> forgotten_;     // As they were then.
   std::set<std::string> tenants_;
   std::map<std::pair<uint64_t, uint64_t>, Gone> gone_;  // By token and index.
   uint64_t lease_ = 0, last_sequence_ = 0;

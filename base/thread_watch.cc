@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/thread_watch.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+namespace hpvm {
+namespace {
+
+std::atomic<bool> is_watching{false};
+thread_local WatchedItem* innermost = nullptr;
+
+struct Listener {
+  std::shared_mutex mutex;
+  std::function<void(const SlowItem&)> on_slow;
+};
+// Never destroyed: threads may still run when the process ends.
+Listener& TheListener() {
+  static auto* const listener = new Listener;
+  return *listener;
+}
+
+void Tell(const SlowItem& item) {
+  Listener& listener = TheListener();
+  std::shared_lock lock(listener.mutex);
+  if (listener.on_slow) {
+    listener.on_slow(item);
+  }
+}
+
+Duration ThreadTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + Duration(time.tv_nsec);
+}
+
+}  // namespace
+
+void SetOnSlowItem(std::function<void(const SlowItem&)> on_slow) {
+  Listener& listener = TheListener();
+  std::unique_lock lock(listener.mutex);
+  listener.on_slow = std::move(on_slow);
+  is_watching.store(static_cast<bool>(listener.on_slow), std::memory_order_relaxed);
+}
+
+WatchedItem::WatchedItem(const char* thread, const char* item, std::string_view tenant)
+    : thread_(thread), item_(item), tenant_(tenant), outer_(std::exchange(innermost, this)) {
+  if (is_watching.load(std::memory_order_relaxed)) {
+    start_ = ThreadTime();
+  }
+}
+
+WatchedItem::~WatchedItem() {
+  innermost = outer_;
+  if (start_ < Duration{0}) {
+    return;
+  }
+  const Duration spent = Spent();
+  const bool is_slow = spent - told_ >= kWatchedTimeMax;
+  if (is_slow) {
+    Tell({thread_, item_, tenant_, spent - told_});
+  }
+  if (outer_ != nullptr) {
+    outer_->told_ += is_slow ? spent : told_;
+  }
+}
+
+Duration WatchedItem::Spent() const { return ThreadTime() - start_; }
+
+WatchedHold::WatchedHold(const char* lock) : lock_(lock) {
+  if (is_watching.load(std::memory_order_relaxed)) {
+    start_ = RealClock().Now();
+  }
+}
+
+void WatchedHold::End() {
+  if (start_ < Time{0}) {
+    return;
+  }
+  Duration held = RealClock().Now() - std::exchange(start_, Time{-1});
+  if (held < kWatchedTimeMax) {
+    return;
+  }
+  const WatchedItem* item = innermost;
+  if (item != nullptr && item->start_ >= Duration{0}) {
+    held = std::min(held, item->Spent());
+  }
+  if (held >= kWatchedTimeMax) {
+    Tell({lock_, item != nullptr ? item->item_ : "", item != nullptr ? item->tenant_ : "", held});
+  }
+}
+
+}  // namespace hpvm

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 namespace hpvm {
@@ -71,6 +73,29 @@ Status WriteAt(int fd, uint64_t offset, std::span<const uint8_t> from) {
     }
     from = from.subspan(static_cast<size_t>(put));
     offset += static_cast<uint64_t>(put);
+  }
+  return absl::OkStatus();
+}
+
+Status ZeroRange(int fd, uint64_t offset, uint64_t bytes) {
+  constexpr uint64_t kPage = 4096, kHoleBytesMin = 256 << 10;
+  static constexpr std::array<uint8_t, 64 << 10> kZeros{};
+  const uint64_t end = offset + bytes;
+  while (offset < end) {
+    const uint64_t hole = end / kPage * kPage;
+    if (offset % kPage == 0 && hole >= offset + kHoleBytesMin) {
+      const auto length = static_cast<off_t>(hole - offset);
+      if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), length) != 0) {
+        return FromErrno(errno, "Clearing " + std::to_string(length) + " bytes");
+      }
+      offset = hole;
+      continue;
+    }
+    const uint64_t to_page = kPage - offset % kPage;
+    const uint64_t count =
+        std::min<uint64_t>({kZeros.size(), end - offset, offset % kPage != 0 ? to_page : UINT64_MAX});
+    HPVMD_RETURN_IF_ERROR(WriteAt(fd, offset, {kZeros.data(), static_cast<size_t>(count)}));
+    offset += count;
   }
   return absl::OkStatus();
 }

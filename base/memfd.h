@@ -26,6 +26,10 @@ StatusOr<uint64_t> CheckSealedMemfd(int fd);
 Status ReadAt(int fd, uint64_t offset, std::span<uint8_t> into);
 Status WriteAt(int fd, uint64_t offset, std::span<const uint8_t> from);
 
+// Makes [offset, offset + bytes) of a memfd zeros: whole pages of a long range are given back to the system, which is
+// quicker than writing them and takes some 0.2 s a GiB.
+Status ZeroRange(int fd, uint64_t offset, uint64_t bytes);
+
 // A shared mapping of [0, bytes). Movable; unmaps when destroyed.
 class Mapping {
  public:

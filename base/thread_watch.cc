@@ -70,6 +70,12 @@ WatchedItem::~WatchedItem() {
   }
 }
 
+void WatchedItem::SetCurrentTenant(std::string_view tenant) {
+  if (innermost != nullptr) {
+    innermost->SetTenant(tenant);
+  }
+}
+
 Duration WatchedItem::Spent() const { return ThreadTime() - start_; }
 
 WatchedHold::WatchedHold(const char* lock) : lock_(lock) {

@@ -39,6 +39,8 @@ class WatchedItem {
   WatchedItem& operator=(const WatchedItem&) = delete;
 
   void SetTenant(std::string_view tenant) { tenant_ = tenant; }
+  // Of the innermost item of this thread, if there is one.
+  static void SetCurrentTenant(std::string_view tenant);
 
  private:
   friend class WatchedHold;
@@ -48,8 +50,8 @@ class WatchedItem {
   const char* const item_;
   std::string tenant_;
   WatchedItem* const outer_;
-  Duration start_{-1};   // The thread's processor time; negative: not measured.
-  Duration told_{0};     // Of inner items.
+  Duration start_{-1};  // The thread's processor time; negative: not measured.
+  Duration told_{0};    // Of inner items.
 };
 
 // One hold of a lock that serves several tenants; what for is said by the innermost item of the thread.

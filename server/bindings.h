@@ -21,6 +21,11 @@ inline MemorySlice SliceOf(const Segment& segment, uint64_t bytes) {
           .bytes = bytes};
 }
 
+// No more than a graph has ports at all: kInvalidArgument.
+Status CheckCount(std::string_view what, int count);
+Status CheckBindings(const google::protobuf::RepeatedPtrField<v1::InputBinding>& inputs,
+                     const google::protobuf::RepeatedPtrField<v1::OutputBinding>& outputs);
+
 // All borrow the tensor's bytes. kInvalidArgument names `place`.
 Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, InputTensor& input);
 // Adds the buffer's memory to `pins`, unless the view is empty.

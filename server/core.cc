@@ -14,6 +14,8 @@ namespace {
 
 // A tenant's memory that waits for use again.
 constexpr uint64_t kIdleBytesMax = 512 * limits::kMiB;
+// That fire under one hold of the mutex.
+constexpr int kTimersAtOnce = 8;
 
 BufferLimits BufferLimitsOf(const Config& config) {
   return {config.limits_buffer_bytes_max, config.limits_buffers_bytes_max, config.limits_buffers_max};
@@ -23,6 +25,7 @@ BufferLimits BufferLimitsOf(const Config& config) {
 
 CoreScope::~CoreScope() {
   std::function<void()> wake = wake_timer_ ? core_.wake_ : nullptr;
+  hold_.End();
   lock_.unlock();
   for (const std::function<void()>& action : actions_) {
     action();
@@ -192,20 +195,35 @@ void Core::Tick(CoreScope& scope, std::vector<scheduler::Event> events) {
   }
 }
 
+void Core::PostRead(const Tenant& tenant, std::function<void()> read) {
+  options_.jobs->PostRead(tenant.name, [read = std::move(read)] {
+    read();
+    return FairQueue::Step::kDone;
+  });
+}
+
 Time Core::OnTime() {
+  const WatchedItem item("timer", "due");
   DestroyEnded();
-  CoreScope scope(*this);
   const Time now = options_.clock->Now();
-  while (!timers_.empty() && timers_.begin()->first.first <= now) {
-    const auto action = std::move(timers_.begin()->second);
-    timers_.erase(timers_.begin());
-    action(scope);
+  while (true) {
+    CoreScope scope(*this);
+    int fired = 0;
+    for (auto timer = timers_.begin(); timer != timers_.end() && timer->first.first <= now && fired < kTimersAtOnce;
+         timer = timers_.begin(), ++fired) {
+      const auto action = std::move(timer->second);
+      timers_.erase(timer);
+      action(scope);
+    }
+    if (fired == kTimersAtOnce) {
+      continue;  // Others get the mutex.
+    }
+    if (tick_due_ <= now) {
+      Tick(scope, {});
+    }
+    next_wake_ = std::min(tick_due_, timers_.empty() ? kNever : timers_.begin()->first.first);
+    return next_wake_;
   }
-  if (tick_due_ <= now) {
-    Tick(scope, {});
-  }
-  next_wake_ = std::min(tick_due_, timers_.empty() ? kNever : timers_.begin()->first.first);
-  return next_wake_;
 }
 
 void Core::SetWake(std::function<void()> wake) { wake_ = std::move(wake); }

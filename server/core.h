@@ -41,6 +41,7 @@
 #include "server/jobs/clock_watch.h"
 #include "server/jobs/job_store.h"
 #include "server/jobs/stored_request.h"
+#include "server/jobs/unit_reader.h"
 #include "server/live_job.h"
 #include "server/observer.h"
 #include "server/request_meter.h"
@@ -221,6 +222,8 @@ class Core {
   // --- Time and the end (core.cc) ---
   // Carries out what is due; answers when to call again. Called from one thread, which also reaps executors.
   Time OnTime();
+  // Does what asks the store, in turn with other reads of that tenant and fairly among tenants (JobStore::PostRead).
+  void PostRead(const Tenant& tenant, std::function<void()> read);
   // Called, from any thread, when OnTime is due earlier than it last said; must only wake that thread. Set before
   // anything else.
   void SetWake(std::function<void()> wake);
@@ -351,6 +354,7 @@ class Core {
   void SendRun(CoreScope& scope, const std::shared_ptr<RunOp>& op);
   void Transmit(const std::shared_ptr<RunOp>& op);
   void OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply);
+  void TakeOutcome(const std::shared_ptr<RunOp>& op, RunOutcome outcome, bool has_died);
   void TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vector<std::string>& lost, Outcome& outcome);
   void Finish(CoreScope& scope, const std::shared_ptr<RunOp>& op, RunOutcome outcome);
   void StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status why);
@@ -414,20 +418,22 @@ class Core {
   Status PinBlobs(Submission& submission, const StoredJob& from);
 
   // core_insert.cc
-  // A job or the elements of an array: ids and states.
-  using UnitRows = std::vector<std::pair<std::string, v1::JobState>>;
+  using StoredUnits = std::map<std::string, StoredUnit>;
   static Outcome StoreRefusal(const Status& status);
-  // `strict`: kDataLoss when a row among them is damaged.
-  StatusOr<UnitRows> ReadArray(Tenant& tenant, const std::string& id, bool strict, uint64_t* size = nullptr);
-  // `needs_all`: kFailedPrecondition for an array with elements that are stored no longer.
-  Status ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, bool needs_all,
-                   std::map<std::string, UnitRows>* units);
-  std::optional<UnitState> StateOfUnit(Tenant& tenant, const std::string& id,
-                                       const std::map<std::string, UnitRows>& units);
-  void AddDependencies(Tenant& tenant, LiveJob& job, const std::vector<v1::JobDependency>& after,
-                       const std::map<std::string, UnitRows>& units);
+  // An array's elements, in order.
+  StatusOr<std::vector<std::string>> ReadArray(const Tenant& tenant, const std::string& id);
+  // Empty: the store must be asked (again).
+  static std::optional<StoredUnit> StateOfUnit(const Tenant& tenant, const std::string& id, const StoredUnits& units);
+  struct Waits {
+    std::vector<v1::JobDependency> pending;
+    std::optional<v1::JobDependency> failed;
+  };
+  // As the units stand now.
+  static Waits JudgeUnits(const Tenant& tenant, const std::vector<v1::JobDependency>& after, const StoredUnits& units);
+  static void AddWaits(Tenant& tenant, LiveJob& job, const Waits& waits);
   void OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedBlob>> blobs);
   void SettleDependencies(const SubmissionRef& submission);
+  FairQueue::Step ReadUnits(const SubmissionRef& submission, UnitReader& reader);
   void Insert(CoreScope& scope, const SubmissionRef& submission);
   void OnInserted(const SubmissionRef& submission, const WriteResult& result);
   void Withdraw(CoreScope& scope, const SubmissionRef& submission);
@@ -450,8 +456,7 @@ class Core {
 
   // core_array.cc
   static LiveArray* ArrayOf(const LiveJob& job);
-  // `is_new`: none of the array's elements has ended before.
-  static void JoinArray(const LiveJobRef& job, bool is_new);
+  static void JoinArray(const LiveJobRef& job);
   static bool TakeArrayTurn(const LiveJobRef& job);
   void LeaveArrayTurn(CoreScope& scope, const LiveJobRef& job);
   void LeaveArray(CoreScope& scope, const LiveJobRef& job, v1::JobState state);
@@ -473,7 +478,7 @@ class Core {
   void LeaveTurn(CoreScope& scope, const LiveJobRef& job);
   void Forget(CoreScope& scope, const LiveJobRef& job);
   void GiveUp(CoreScope& scope, const LiveJobRef& job, const Status& why);
-  void TellUnit(CoreScope& scope, Tenant& tenant, const std::string& unit, const UnitState& state);
+  void TellUnit(CoreScope& scope, const TenantRef& tenant, const std::string& unit, const UnitState& state);
   void SetWaiting(LiveJob& job, bool waits);
   void SetRunning(LiveJob& job, bool runs);
 
@@ -494,7 +499,12 @@ class Core {
   void LookAtDeadlineAgain(CoreScope& scope, const LiveJobRef& job);
   struct RestoredUnits;  // core_restore.cc
   Status EndDamaged(const std::vector<DamagedJob>& damaged);
-  void ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*, RestoredUnits>* units);
+  StatusOr<StoredUnit> ReadUnit(const Tenant& tenant, const std::string& id);
+  using DamagedUnits = std::optional<std::set<std::string>>;  // Read once, and only if there is a need.
+  bool MayBeDamaged(const std::string& unit, DamagedUnits& damaged);
+  void CountArrays(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged);
+  void ReadForRestore(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged,
+                      std::map<Tenant*, RestoredUnits>* units);
   std::set<std::string> ReadDamagedUnits();
   void RestoreDependencies(LiveJob& job, const RestoredUnits& units);
   void SetDeadline(CoreScope& scope, const LiveJobRef& job);
@@ -577,7 +587,7 @@ class Core {
 // The locked part of one method, and what it decided to do after unlocking.
 class CoreScope {
  public:
-  explicit CoreScope(Core& core) : core_(core), lock_(core.mutex_) {}
+  explicit CoreScope(Core& core) : core_(core), lock_(core.mutex_), hold_("core lock") {}
   ~CoreScope();
   CoreScope(const CoreScope&) = delete;
   CoreScope& operator=(const CoreScope&) = delete;
@@ -588,6 +598,7 @@ class CoreScope {
  private:
   Core& core_;
   std::unique_lock<std::mutex> lock_;
+  WatchedHold hold_;
   std::vector<std::function<void()>> actions_;
   bool wake_timer_ = false;
 };

@@ -12,7 +12,7 @@ LiveArray* Core::ArrayOf(const LiveJob& job) {
   return found == job.tenant->arrays.end() ? nullptr : found->second.get();
 }
 
-void Core::JoinArray(const LiveJobRef& job, bool is_new) {
+void Core::JoinArray(const LiveJobRef& job) {
   const std::string& id = job->row.job().array_id();
   if (id.empty()) {
     return;
@@ -21,8 +21,6 @@ void Core::JoinArray(const LiveJobRef& job, bool is_new) {
   if (array == nullptr) {
     array = std::make_shared<LiveArray>();
     array->running_max = job->row.array_running_max();
-    array->size = job->row.array_size();
-    array->complete = is_new;
   }
   array->live.emplace(job->row.sequence(), job);
 }
@@ -71,11 +69,16 @@ void Core::LeaveArray(CoreScope& scope, const LiveJobRef& job, v1::JobState stat
   const std::shared_ptr<LiveArray> array = job->tenant->arrays[id];
   array->waiting.erase(job->row.sequence());
   array->live.erase(job->row.sequence());
-  ++(state == v1::JOB_STATE_SUCCEEDED ? array->succeeded : array->failed);
-  if (array->live.empty()) {
+  if (IsTerminal(state)) {
+    ++(state == v1::JOB_STATE_SUCCEEDED ? array->succeeded : array->failed);
+  } else {  // It was given up: nobody knows how it stands, so the array never ends for those that wait.
+    ++array->given_up;
+    array->unreadable = "An element's state is not known until the server has started again.";
+  }
+  if (array->live.empty() && array->given_up == 0) {
     job->tenant->arrays.erase(id);
   }
-  TellUnit(scope, *job->tenant, id, {array->live.size(), array->succeeded, array->failed});
+  TellUnit(scope, job->tenant, id, array->State());
 }
 
 }  // namespace hpvm

@@ -46,7 +46,10 @@ void Core::CancelJob(const TenantRef& tenant, std::string_view id, v1::CancelJob
   // It has ended, or there is none.
   Status status;
   if (is_array) {
-    const StatusOr<UnitRows> rows = ReadArray(*tenant, name, /*strict=*/false);
+    JobFilter one;
+    one.array_id = name;
+    one.count_max = 1;
+    const StatusOr<std::vector<StoredJob>> rows = options_.jobs->database().List(tenant->name, one);
     status = !rows.ok()      ? rows.status()
              : rows->empty() ? NotFound("There is no array \"" + name.substr(0, 80) + "\".")
                              : absl::OkStatus();

@@ -89,130 +89,107 @@ void Core::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedB
   }
 }
 
-// Every element, in order.
-StatusOr<Core::UnitRows> Core::ReadArray(Tenant& tenant, const std::string& id, bool strict, uint64_t* size) {
+StatusOr<std::vector<std::string>> Core::ReadArray(const Tenant& tenant, const std::string& id) {
   JobFilter filter;
-  filter.fails_on_damage = strict;
   filter.array_id = id;
   filter.count_max = kArrayElementsMax;
   HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> found, options_.jobs->database().List(tenant.name, filter));
-  UnitRows rows;
+  std::vector<std::string> ids;
   for (auto row = found.rbegin(); row != found.rend(); ++row) {  // Newest first.
-    rows.emplace_back(row->job().id(), row->job().state());
-    if (size != nullptr) {
-      *size = row->array_size();
-    }
+    ids.push_back(row->job().id());
   }
-  return rows;
+  return ids;
 }
 
-// What the store says of jobs and arrays that the core does not have. What cannot be read is in `units` no more, and
-// so is nothing that could be taken for its state. Without the mutex.
-Status Core::ReadUnits(Tenant& tenant, const std::vector<std::string>& ids, bool needs_all,
-                       std::map<std::string, UnitRows>* units) {
-  for (const std::string& id : ids) {
-    units->erase(id);
-    UnitRows rows;
-    if (id.starts_with("array-")) {
-      uint64_t size = 0;
-      HPVMD_ASSIGN_OR_RETURN(rows, ReadArray(tenant, id, /*strict=*/true, &size));
-      if (needs_all && !rows.empty() && rows.size() < size) {
-        return FailedPrecondition(std::to_string(size - rows.size()) + " of the " + std::to_string(size) +
-                                  " elements of " + id.substr(0, 80) +
-                                  " are stored no longer, so how they ended is not known; name the elements that the "
-                                  "job is to come after.");
-      }
-    } else {
-      const StatusOr<StoredJob> row = options_.jobs->database().Find(tenant.name, id);
-      if (row.ok()) {
-        rows.emplace_back(id, row->job().state());
-      } else if (row.status().code() != absl::StatusCode::kNotFound) {
-        return row.status();
-      }
-    }
-    if (rows.empty()) {
-      return NotFound("There is no job \"" + id.substr(0, 80) + "\" to come after.");
-    }
-    (*units)[id] = std::move(rows);
-  }
-  return absl::OkStatus();
-}
-
-// Empty: the store must be asked (again).
-std::optional<UnitState> Core::StateOfUnit(Tenant& tenant, const std::string& id,
-                                           const std::map<std::string, UnitRows>& units) {
+std::optional<StoredUnit> Core::StateOfUnit(const Tenant& tenant, const std::string& id, const StoredUnits& units) {
   if (tenant.jobs.contains(id)) {
-    return UnitState{.live = 1};
+    return StoredUnit{.state = {.live = 1}};
   }
-  const auto found = tenant.arrays.find(id);
-  LiveArray* array = found == tenant.arrays.end() ? nullptr : found->second.get();
-  if (array != nullptr && array->complete) {
-    return UnitState{array->live.size(), array->succeeded, array->failed};
+  if (const auto found = tenant.arrays.find(id); found != tenant.arrays.end()) {
+    const LiveArray& array = *found->second;
+    const UnitState state = array.State();
+    return StoredUnit{state, state.live + state.succeeded + state.failed + array.missing};
   }
-  const auto rows = units.find(id);
-  if (rows == units.end()) {
-    return std::nullopt;
+  if (const auto stored = units.find(id); stored != units.end() && stored->second.state.live == 0) {
+    return stored->second;
   }
-  UnitState state;
-  for (const auto& [job, stored] : rows->second) {
-    if (tenant.jobs.contains(job)) {
-      ++state.live;
-    } else if (!IsTerminal(stored)) {
-      return std::nullopt;  // It has ended since it was read.
-    } else {
-      ++(stored == v1::JOB_STATE_SUCCEEDED ? state.succeeded : state.failed);
-    }
-  }
-  // With elements that are stored no longer it stays unknown for jobs that are submitted from now on.
-  if (array != nullptr && rows->second.size() >= array->size) {
-    array->succeeded = state.succeeded;
-    array->failed = state.failed;
-    array->complete = true;
-  }
-  return state;
+  return std::nullopt;  // Not read yet, or it has ended since.
 }
 
 // Inserts the jobs under the lock under which it knows how everything stands that they come after.
 void Core::SettleDependencies(const SubmissionRef& submission) {
   Tenant& tenant = *submission->tenant;
-  Status failed = Unavailable("The jobs that it comes after change too fast; try again.");
-  for (int round = 0; round < kRoundsMax; ++round) {
-    std::vector<std::string> unknown;
-    {
-      CoreScope scope(*this);
-      for (const v1::JobDependency& dependency : submission->row.job().after()) {
-        if (!StateOfUnit(tenant, dependency.job_id(), submission->units).has_value()) {
-          unknown.push_back(dependency.job_id());
-        }
-      }
-      if (unknown.empty()) {
-        Insert(scope, submission);
-        return;
+  std::set<std::string> unknown;
+  Status refused;
+  {
+    CoreScope scope(*this);
+    for (const v1::JobDependency& dependency : submission->row.job().after()) {
+      const std::string& id = dependency.job_id();
+      const std::optional<StoredUnit> unit = StateOfUnit(tenant, id, submission->units);
+      if (!unit.has_value()) {
+        unknown.insert(id);
+      } else if (unit->missing() > 0) {
+        refused = FailedPrecondition(std::to_string(unit->missing()) + " of the " + std::to_string(unit->size) +
+                                     " elements of " + id.substr(0, 80) +
+                                     " are stored no longer, so how they ended is not known; name the elements that "
+                                     "the job is to come after.");
+      } else if (const auto array = tenant.arrays.find(id);
+                 array != tenant.arrays.end() && !array->second->unreadable.empty()) {
+        refused = DataLoss("The store cannot say how elements of " + id.substr(0, 80) + " ended. " +
+                           array->second->unreadable);
       }
     }
-    if (Status read = ReadUnits(tenant, unknown, /*needs_all=*/true, &submission->units); !read.ok()) {
-      failed = std::move(read);
-      break;
+    if (refused.ok() && unknown.empty()) {
+      Insert(scope, submission);
+      return;
+    }
+    if (refused.ok() && submission->unit_reads++ == kRoundsMax) {
+      refused = Unavailable("The jobs that it comes after change too fast; try again.");
+    }
+    if (!refused.ok()) {
+      Answer(scope, submission, std::move(refused));
+      return;
     }
   }
-  CoreScope scope(*this);
-  Answer(scope, submission, std::move(failed));
+  auto reader = std::make_shared<UnitReader>(options_.jobs->database(), tenant.name,
+                                             std::vector<std::string>(unknown.begin(), unknown.end()));
+  options_.jobs->PostRead(tenant.name, [this, submission, reader] { return ReadUnits(submission, *reader); });
 }
 
-// As they stand now. Of a unit of which nobody knows how it stands nothing is known to be as it should.
-void Core::AddDependencies(Tenant& tenant, LiveJob& job, const std::vector<v1::JobDependency>& after,
-                           const std::map<std::string, UnitRows>& units) {
-  std::vector<v1::JobDependency> pending;
+FairQueue::Step Core::ReadUnits(const SubmissionRef& submission, UnitReader& reader) {
+  const StatusOr<bool> step = reader.Step();
+  if (step.ok() && !*step) {
+    return FairQueue::Step::kAgain;
+  }
+  if (step.ok()) {
+    submission->units.insert(reader.units().begin(), reader.units().end());
+    SettleDependencies(submission);
+  } else {
+    CoreScope scope(*this);
+    Answer(scope, submission, StoreRefusal(step.status()));
+  }
+  return FairQueue::Step::kDone;
+}
+
+// Of a unit of which nobody knows how it stands nothing is known to be as it should.
+Core::Waits Core::JudgeUnits(const Tenant& tenant, const std::vector<v1::JobDependency>& after,
+                             const StoredUnits& units) {
+  Waits waits;
   for (const v1::JobDependency& dependency : after) {
-    const std::optional<UnitState> state = StateOfUnit(tenant, dependency.job_id(), units);
-    const Verdict verdict = state.has_value() ? Judge(dependency.condition(), *state) : Verdict::kNever;
+    const std::optional<StoredUnit> unit = StateOfUnit(tenant, dependency.job_id(), units);
+    const Verdict verdict = unit.has_value() ? Judge(dependency.condition(), unit->state) : Verdict::kNever;
     if (verdict == Verdict::kPending) {
-      pending.push_back(dependency);
-    } else if (verdict == Verdict::kNever && !job.failed_dependency.has_value()) {
-      job.failed_dependency = dependency;
+      waits.pending.push_back(dependency);
+    } else if (verdict == Verdict::kNever && !waits.failed.has_value()) {
+      waits.failed = dependency;
     }
   }
-  tenant.dependencies.Add(job.row.job().id(), pending);
+  return waits;
+}
+
+void Core::AddWaits(Tenant& tenant, LiveJob& job, const Waits& waits) {
+  job.failed_dependency = waits.failed;
+  tenant.dependencies.Add(job.row.job().id(), waits.pending);
 }
 
 void Core::Insert(CoreScope& scope, const SubmissionRef& submission) {
@@ -258,8 +235,9 @@ void Core::Insert(CoreScope& scope, const SubmissionRef& submission) {
     submission->jobs.push_back(std::move(job));
   }
   // From here on they are told of what they wait for, also while they are being written.
+  const Waits waits = JudgeUnits(tenant, after, submission->units);
   for (const LiveJobRef& job : submission->jobs) {
-    AddDependencies(tenant, *job, after, submission->units);
+    AddWaits(tenant, *job, waits);
   }
   if (HPVMD_MUTANT("core_ack_before_commit")) {
     WriteResult early;
@@ -295,7 +273,7 @@ void Core::OnInserted(const SubmissionRef& submission, const WriteResult& result
     job->row.set_sequence(i < result.sequences.size() ? result.sequences[i] : 0);
     job->phase = LiveJob::Phase::kWaiting;
     job->queued = submission->queued.Split(1);
-    JoinArray(job, /*is_new=*/true);
+    JoinArray(job);
     job->deadline = job->received + Duration(job->row.job().deadline_unix_ns() - job->row.job().created_unix_ns());
     SetDeadline(scope, job);
     options_.observer->OnJob(tenant.name, job->row.job());
@@ -325,7 +303,7 @@ void Core::Withdraw(CoreScope& scope, const SubmissionRef& submission) {
     job->phase = LiveJob::Phase::kGone;
     tenant.dependencies.Remove(id);
     tenant.jobs.erase(id);
-    TellUnit(scope, tenant, id, {.live = 0, .succeeded = 0, .failed = 1});
+    TellUnit(scope, submission->tenant, id, {.live = 0, .succeeded = 0, .failed = 1});
   }
 }
 
@@ -349,9 +327,9 @@ void Core::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) 
       outcome = absl::IsNotFound(job.status()) ? Outcome() : StoreRefusal(job.status());
     }
     if (const std::string& array = response.job().array_id(); outcome.ok() && !array.empty()) {
-      const StatusOr<UnitRows> rows = ReadArray(*submission->tenant, array, /*strict=*/false);
-      outcome = rows.ok() ? Outcome() : StoreRefusal(rows.status());
-      for (const auto& [id, state] : rows.value_or(UnitRows())) {
+      const StatusOr<std::vector<std::string>> ids = ReadArray(*submission->tenant, array);
+      outcome = ids.ok() ? Outcome() : StoreRefusal(ids.status());
+      for (const std::string& id : ids.value_or(std::vector<std::string>())) {
         response.add_array_job_ids(id);
       }
     }

@@ -17,6 +17,8 @@ namespace {
 constexpr uint64_t kSmallOutputBytes = 32 * limits::kKiB;
 constexpr int kLostAttemptsKept = 10;
 constexpr Duration kPutAgain = std::chrono::seconds(1);
+// Jobs that go on at one moment because another has ended; the others follow.
+constexpr size_t kToldAtOnce = 32;
 
 void FillTiming(const RunOutcome& outcome, v1::RunTiming* timing) {
   timing->set_queue_ns(static_cast<uint64_t>(outcome.queue.count()));
@@ -396,7 +398,7 @@ void Core::OnEnded(CoreScope& scope, const LiveJobRef& job) {
   KeepRecent(*job);
   AnswerCancels(scope, *job, absl::OkStatus());
   Forget(scope, job);
-  TellUnit(scope, *job->tenant, shown.id(), UnitOf(shown.state()));
+  TellUnit(scope, job->tenant, shown.id(), UnitOf(shown.state()));
 }
 
 void Core::LeaveTurn(CoreScope& scope, const LiveJobRef& job) {
@@ -432,10 +434,11 @@ void Core::GiveUp(CoreScope& scope, const LiveJobRef& job, const Status& why) {
   Forget(scope, job);
 }
 
-void Core::TellUnit(CoreScope& scope, Tenant& tenant, const std::string& unit, const UnitState& state) {
-  for (const Dependencies::Change& change : tenant.dependencies.OnState(unit, state)) {
-    const auto found = tenant.jobs.find(change.waiter);
-    if (found == tenant.jobs.end()) {
+void Core::TellUnit(CoreScope& scope, const TenantRef& tenant, const std::string& unit, const UnitState& state) {
+  bool more = false;
+  for (const Dependencies::Change& change : tenant->dependencies.OnState(unit, state, kToldAtOnce, &more)) {
+    const auto found = tenant->jobs.find(change.waiter);
+    if (found == tenant->jobs.end()) {
       continue;
     }
     const LiveJobRef job = found->second;
@@ -446,6 +449,10 @@ void Core::TellUnit(CoreScope& scope, Tenant& tenant, const std::string& unit, c
       continue;
     }
     Settle(scope, job);
+  }
+  if (more) {
+    AddTimer(scope, options_.clock->Now(),
+             [this, tenant, unit, state](CoreScope& inner) { TellUnit(inner, tenant, unit, state); });
   }
 }
 

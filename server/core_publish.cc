@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/internal/protocol.h"
 #include "server/bindings.h"
 #include "server/core.h"
 #include "server/object_id.h"
@@ -15,6 +16,20 @@ std::span<const uint8_t> BytesOf(const std::string& text) {
 }
 
 }  // namespace
+
+Status CheckCount(std::string_view what, int count) {
+  if (static_cast<uint32_t>(count) > kPortsMax) {
+    return InvalidArgument("The request has " + std::to_string(count) + " " + std::string(what) + "; the limit is " +
+                           std::to_string(kPortsMax) + ".");
+  }
+  return absl::OkStatus();
+}
+
+Status CheckBindings(const google::protobuf::RepeatedPtrField<v1::InputBinding>& inputs,
+                     const google::protobuf::RepeatedPtrField<v1::OutputBinding>& outputs) {
+  HPVMD_RETURN_IF_ERROR(CheckCount("inputs", inputs.size()));
+  return CheckCount("outputs", outputs.size());
+}
 
 Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, InputTensor& input) {
   input.shape.assign(tensor.shape().begin(), tensor.shape().end());

@@ -182,6 +182,21 @@ TEST_F(RestartTest, ElementsThatAreGoneAreNotTakenForGood) {
   AnswerRun(Result(kOutput));
 }
 
+// What all elements together wait for has a limit, and is refused before anything is read.
+TEST_F(RestartTest, ArraysWaitForSoMuchAtMost) {
+  config_.jobs_array_max = 10'000;
+  Restart();
+  v1::SubmitRequest request = ArrayRequest(1);
+  request.mutable_array()->set_first(0);
+  request.mutable_array()->set_last(1'999);
+  for (int i = 0; i < 51; ++i) {
+    request.add_after()->set_job_id("job-" + std::to_string(i));
+  }
+  const auto refused = Submit(request);
+  ASSERT_EQ(refused->code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(refused->outcome->status), HasSubstr("102000 in all, of at most 100000"));
+}
+
 // An element gets its index as input and symbol; they share one request; only so many run at a time, in order.
 TEST_F(RestartTest, RunsArrays) {
   with_index_ = true;

@@ -15,6 +15,7 @@ namespace {
 constexpr Duration kClockOffMax = std::chrono::hours(1), kLookAgain = std::chrono::seconds(60);
 // A disk that could not be read once may be readable the next time.
 constexpr int kReadsMax = 3;
+constexpr const char* kRowsDamaged = "Rows of the store are damaged.";
 
 int64_t NewestTime(const v1::Job& job) {
   const int64_t lost = job.lost_attempts().empty() ? 0 : job.lost_attempts().rbegin()->ended_unix_ns();
@@ -25,7 +26,7 @@ int64_t NewestTime(const v1::Job& job) {
 
 // What the jobs come after that are taken up, of one tenant.
 struct Core::RestoredUnits {
-  std::map<std::string, UnitRows> rows;
+  StoredUnits stored;
   // No longer stored, and no damage can hide them: they had ended as they were to, otherwise those that waited for them
   // would have ended then.
   std::set<std::string> gone;
@@ -54,8 +55,10 @@ Status Core::Restore() {
       taken.push_back(TakeUp(scope, std::move(row), doubts_clock));
     }
   }
+  DamagedUnits damaged_units;
+  CountArrays(taken, damaged_units);
   std::map<Tenant*, RestoredUnits> units;
-  ReadForRestore(taken, &units);
+  ReadForRestore(taken, damaged_units, &units);
   CoreScope scope(*this);
   lease_ = lease;
   for (const LiveJobRef& job : taken) {
@@ -156,7 +159,7 @@ LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock) {
   job->tenant->jobs.emplace(shown.id(), job);
   SetWaiting(*job, !is_running);
   SetRunning(*job, is_running);
-  JoinArray(job, /*is_new=*/false);
+  JoinArray(job);
   if (job->deadline <= now && doubts_clock) {
     LookAtDeadlineAgain(scope, job);
   } else if (job->deadline <= now) {
@@ -218,44 +221,105 @@ std::set<std::string> Core::ReadDamagedUnits() {
   return units;
 }
 
+// A read that fails is tried again: the disk may be readable the next time.
+StatusOr<StoredUnit> Core::ReadUnit(const Tenant& tenant, const std::string& id) {
+  Status failed;
+  for (int reads = 0; reads < kReadsMax; ++reads) {
+    UnitReader reader(options_.jobs->database(), tenant.name, {id});
+    failed = HPVMD_FAILPOINT("core.restore.read");
+    StatusOr<bool> step = failed.ok() ? StatusOr<bool>(false) : StatusOr<bool>(failed);
+    while (step.ok() && !*step) {
+      step = reader.Step();
+    }
+    if (step.ok()) {
+      return reader.units().at(id);
+    }
+    failed = step.status();
+    if (absl::IsNotFound(failed)) {
+      break;
+    }
+  }
+  return failed;
+}
+
+// Damage may hide a job, or an element of an array, from whoever looks for it.
+bool Core::MayBeDamaged(const std::string& unit, DamagedUnits& damaged) {
+  if (!damaged.has_value()) {
+    damaged = ReadDamagedUnits();
+  }
+  return damaged->contains(unit) || damaged->contains("");
+}
+
+// Elements that have ended of arrays that live on. Nothing is asked when all of them live.
+void Core::CountArrays(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged) {
+  std::map<std::pair<Tenant*, std::string>, uint64_t> sizes;
+  {
+    CoreScope scope(*this);
+    for (const LiveJobRef& job : taken) {
+      const LiveArray* array = ArrayOf(*job);
+      if (array != nullptr && job->row.array_size() != array->live.size()) {
+        sizes[{job->tenant.get(), job->row.job().array_id()}] = job->row.array_size();
+      }
+    }
+  }
+  for (const auto& [key, size] : sizes) {
+    const auto& [tenant, id] = key;
+    const StatusOr<StoredUnit> unit = ReadUnit(*tenant, id);
+    const bool may_hide_more = unit.ok() && MayBeDamaged(id, damaged);
+    CoreScope scope(*this);
+    LiveArray& array = *tenant->arrays.at(id);
+    if (may_hide_more || (unit.ok() && unit->state.live != array.live.size())) {
+      array.unreadable = kRowsDamaged;  // Or an index of the store is, through which the live ones are found.
+    } else if (unit.ok()) {
+      array.succeeded = unit->state.succeeded;
+      array.failed = unit->state.failed;
+      array.missing = unit->missing();
+    } else {
+      array.unreadable = Message(unit.status());
+    }
+  }
+}
+
 // Reads what the restored jobs come after, and that has ended. Of jobs that started once nothing is asked: what they
 // came after was met.
-void Core::ReadForRestore(const std::vector<LiveJobRef>& taken, std::map<Tenant*, RestoredUnits>* units) {
+void Core::ReadForRestore(const std::vector<LiveJobRef>& taken, DamagedUnits& damaged,
+                          std::map<Tenant*, RestoredUnits>* units) {
   std::set<std::pair<Tenant*, std::string>> unknown;
   {
     CoreScope scope(*this);
     for (const LiveJobRef& job : taken) {
       for (const v1::JobDependency& dependency : job->row.job().after()) {
-        if (job->row.job().attempt() == 0 && !job->tenant->jobs.contains(dependency.job_id())) {
-          unknown.emplace(job->tenant.get(), dependency.job_id());
+        const std::string& id = dependency.job_id();
+        if (job->row.job().attempt() > 0 || job->tenant->jobs.contains(id)) {
+          continue;
+        }
+        if (const auto array = job->tenant->arrays.find(id); array == job->tenant->arrays.end()) {
+          unknown.emplace(job->tenant.get(), id);
+        } else if (!array->second->unreadable.empty()) {
+          (*units)[job->tenant.get()].unreadable.emplace(id, array->second->unreadable);
         }
       }
     }
   }
-  std::optional<std::set<std::string>> damaged;  // Read once, and only if there is a need.
   for (const auto& [tenant, id] : unknown) {
     RestoredUnits& known = (*units)[tenant];
-    Status read;
-    for (int reads = 0; reads == 0 || (!read.ok() && !absl::IsNotFound(read) && reads < kReadsMax); ++reads) {
-      read = HPVMD_FAILPOINT("core.restore.read");
-      read = read.ok() ? ReadUnits(*tenant, {id}, /*needs_all=*/false, &known.rows) : read;
-    }
-    if (absl::IsNotFound(read) || (read.ok() && id.starts_with("array-"))) {
-      // Damage may hide a job, or an element of an array, from whoever looks for it.
-      if (!damaged.has_value()) {
-        damaged = ReadDamagedUnits();
-      }
-      if (damaged->contains(id) || damaged->contains("")) {
-        known.rows.erase(id);
-        known.unreadable.emplace(id, "Rows of the store are damaged.");
+    const StatusOr<StoredUnit> read = ReadUnit(*tenant, id);
+    if (read.ok() && read->state.live > 0) {
+      known.unreadable.emplace(id, kRowsDamaged);
+    } else if (absl::IsNotFound(read.status()) || (read.ok() && id.starts_with("array-"))) {
+      if (MayBeDamaged(id, damaged)) {
+        known.unreadable.emplace(id, kRowsDamaged);
       } else if (!read.ok()) {
         known.gone.insert(id);
         LogWarning("A job comes after one that is no longer stored", {{"tenant", tenant->name}, {"job", id}});
       }
     } else if (!read.ok()) {
       LogError("A job comes after one of which the store cannot say how it ended: it does not run",
-               {{"tenant", tenant->name}, {"job", id}, {"error", Message(read)}});
-      known.unreadable.emplace(id, Message(read));
+               {{"tenant", tenant->name}, {"job", id}, {"error", Message(read.status())}});
+      known.unreadable.emplace(id, Message(read.status()));
+    }
+    if (read.ok()) {
+      known.stored.emplace(id, *read);
     }
   }
 }
@@ -273,7 +337,7 @@ void Core::RestoreDependencies(LiveJob& job, const RestoredUnits& units) {
       after.push_back(dependency);
     }
   }
-  AddDependencies(*job.tenant, job, after, units.rows);
+  AddWaits(*job.tenant, job, JudgeUnits(*job.tenant, after, units.stored));
 }
 
 void Core::SetDeadline(CoreScope& scope, const LiveJobRef& job) {

@@ -16,6 +16,8 @@ namespace {
 
 constexpr uint32_t kRepeatMax = 1'000'000;
 constexpr uint32_t kPlacementsMax = 1'000;
+// Memory that is cleared at once, and in one step elsewhere.
+constexpr uint64_t kClearedBytesMax = limits::kMiB, kClearedBytesPerStep = 64 * limits::kMiB;
 // From the stop word to SIGKILL.
 constexpr Duration kStopGrace = std::chrono::milliseconds(limits::kStopGraceMs);
 
@@ -26,14 +28,43 @@ StatusOr<SegmentRef> Store(SegmentPool& pool, std::span<const uint8_t> data) {
   return segment;
 }
 
-Status ClearTail(const OutputPlan& plan, uint64_t used_bytes) {
-  std::vector<uint8_t> zeros(std::min<uint64_t>(plan.segment_bytes - used_bytes, 256 * limits::kKiB));
-  for (uint64_t at = used_bytes; at < plan.segment_bytes; at += zeros.size()) {
-    const size_t count = std::min<uint64_t>(zeros.size(), plan.segment_bytes - at);
-    HPVMD_RETURN_IF_ERROR(WriteAt(plan.segment->fd.get(), at, {zeros.data(), count}));
+// Memory behind outputs that turned out smaller than what they were given: it may hold the tenant's old bytes, and
+// buffers are zeros behind what a run wrote.
+class Tails {
+ public:
+  Tails(const RunOp& op, const RunReply& reply) {
+    for (const OutputTensor& output : reply.outputs) {
+      const auto plan = op.plans.find(output.name);
+      if (plan != op.plans.end() && plan->second.segment != nullptr && output.bytes < plan->second.segment_bytes) {
+        ranges_.push_back({plan->second.segment, output.bytes, plan->second.segment_bytes});
+        bytes_ += plan->second.segment_bytes - output.bytes;
+      }
+    }
   }
-  return absl::OkStatus();
-}
+  uint64_t bytes() const { return bytes_; }
+  // Clears so much at most; true when all is clear.
+  StatusOr<bool> Clear(uint64_t bytes_max) {
+    while (!ranges_.empty() && bytes_max > 0) {
+      Range& range = ranges_.back();
+      const uint64_t count = std::min(range.end - range.at, bytes_max);
+      HPVMD_RETURN_IF_ERROR(ZeroRange(range.segment->fd.get(), range.at, count));
+      range.at += count;
+      bytes_max -= count;
+      if (range.at == range.end) {
+        ranges_.pop_back();
+      }
+    }
+    return ranges_.empty();
+  }
+
+ private:
+  struct Range {
+    SegmentRef segment;
+    uint64_t at = 0, end = 0;
+  };
+  std::vector<Range> ranges_;
+  uint64_t bytes_ = 0;
+};
 
 // Gives outputs that the executor found too large to be inline memory of their own. Without the mutex: only the
 // sender touches plans.
@@ -130,7 +161,6 @@ StatusOr<std::vector<RunOutput>> Collect(RunOp& op, RunReply& reply) {
       if (from.bytes > plan.segment_bytes) {
         return Internal("The executor says that output \"" + to.name + "\" is larger than its memory.");
       }
-      HPVMD_RETURN_IF_ERROR(ClearTail(plan, from.bytes));
       to.segment = plan.segment;
     } else if (from.data.size() != from.bytes) {
       return Internal("The executor sent " + std::to_string(from.data.size()) + " of the " +
@@ -172,8 +202,13 @@ uint64_t Core::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
   auto op = std::make_shared<RunOp>();
   op->tenant = tenant;
   op->done = std::move(done);
+  // What only the request's size bounds is looked at before the mutex.
+  Status shape = CheckBindings(request.inputs(), request.outputs());
+  shape = shape.ok() ? CheckCount("symbols", request.symbols_size()) : shape;
+  shape = shape.ok() ? CheckCount("rotations", request.rotations_size()) : shape;
   CoreScope scope(*this);
   const auto prepare = [&]() -> Outcome {
+    HPVMD_RETURN_IF_ERROR(shape);
     HPVMD_RETURN_IF_ERROR(RefuseWhenDraining());
     HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
     HPVMD_RETURN_IF_ERROR(SetOptions(*op, request.options(), request.repeat()));
@@ -219,8 +254,10 @@ uint64_t Core::RunItem(const TenantRef& tenant, PreparationRef preparation, cons
   op->input.node_records_max = 0;
   op->input.log = item.open->log();
   op->traceparent = item.open->options().traceparent();
+  const Status shape = CheckBindings(item.item->inputs(), item.item->outputs());
   CoreScope scope(*this);
   const auto prepare = [&]() -> Outcome {
+    HPVMD_RETURN_IF_ERROR(shape);
     HPVMD_RETURN_IF_ERROR(breaking_off_ ? RefuseWhenDraining() : SetOptions(*op, item.open->options(), 1));
     HPVMD_RETURN_IF_ERROR(RefuseTenant(*tenant));
     HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *op, item.item->inputs(), item.item->outputs()));
@@ -333,6 +370,7 @@ void Core::Transmit(const std::shared_ptr<RunOp>& op) {
 }
 
 void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply) {
+  WatchedItem::SetCurrentTenant(op->tenant->name);
   RunOutcome outcome;
   outcome.was_sent = true;
   if (const Status received = HPVMD_FAILPOINT("core.run.reply"); !received.ok()) {
@@ -362,6 +400,30 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
     outcome.outcome = reply->status;
     outcome.reply = *std::move(reply);
   }
+  const bool has_died = !reply.ok() && absl::IsUnavailable(reply.status());
+  Tails tails(*op, outcome.reply);
+  if (!outcome.outcome.ok() || tails.bytes() <= kClearedBytesMax) {
+    const StatusOr<bool> cleared = outcome.outcome.ok() ? tails.Clear(UINT64_MAX) : StatusOr<bool>(true);
+    outcome.outcome = cleared.ok() ? std::move(outcome.outcome) : Outcome(cleared.status());
+    TakeOutcome(op, std::move(outcome), has_died);
+    return;
+  }
+  // Not on the thread that brings every executor's answers.
+  auto moved = std::make_shared<std::pair<Tails, RunOutcome>>(std::move(tails), std::move(outcome));
+  options_.jobs->Post(op->tenant->name, [this, op, moved] {
+    auto& [left, late] = *moved;
+    const StatusOr<bool> cleared = left.Clear(kClearedBytesPerStep);
+    if (cleared.ok() && !*cleared) {
+      return FairQueue::Step::kAgain;
+    }
+    late.outcome = cleared.ok() ? std::move(late.outcome) : Outcome(cleared.status());
+    TakeOutcome(op, std::move(late), /*has_died=*/false);
+    return FairQueue::Step::kDone;
+  });
+}
+
+// What a run brought, or why it did not: takes its outputs in, and ends it.
+void Core::TakeOutcome(const std::shared_ptr<RunOp>& op, RunOutcome outcome, bool has_died) {
   if (outcome.outcome.ok()) {
     StatusOr<std::vector<RunOutput>> outputs = Collect(*op, outcome.reply);
     if (outputs.ok()) {
@@ -377,7 +439,6 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
       outcome.outcome.detail.emplace().set_retryable(true);
     }
   }
-  const bool has_died = !reply.ok() && absl::IsUnavailable(reply.status());
   if (ExecutorSlot& slot = op->tenant->executor; has_died && slot.epoch == op->epoch) {
     slot.in_flight.insert(op->preparation->native.begin(), op->preparation->native.end());
   }

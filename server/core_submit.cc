@@ -16,6 +16,9 @@
 namespace hpvm {
 namespace {
 
+// Of all elements of an array together, for other jobs.
+constexpr uint64_t kWaitsMax = 100'000;
+
 constexpr size_t kNameBytesMax = 255;
 
 Status CheckShape(const v1::SubmitRequest& request, const Config& config) {
@@ -130,6 +133,12 @@ void Core::Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1:
     const StatusOr<uint64_t> elements = CountElements(request.array(), config->jobs_array_max);
     valid = elements.status();
     count = elements.value_or(0);
+    if (const uint64_t waits = count * static_cast<uint64_t>(request.after_size()); valid.ok() && waits > kWaitsMax) {
+      valid = ResourceExhausted("The " + std::to_string(count) + " elements come after " +
+                                std::to_string(request.after_size()) + " jobs each: " + std::to_string(waits) +
+                                " in all, of at most " + std::to_string(kWaitsMax) +
+                                ". Let them come after one job that comes after all.");
+    }
   }
   if (!valid.ok()) {
     options_.observer->OnRejected(tenant->name, "submit", valid);

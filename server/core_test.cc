@@ -776,6 +776,29 @@ TEST_F(CoreTest, GivesOutputsThatGrowMoreMemory) {
   EXPECT_THAT(run_outcome_->outcome.status.message(), HasSubstr("its buffer has 8"));
 }
 
+// Behind what a run wrote its buffer is zeros: little of it is cleared at once, much of it elsewhere and in steps.
+TEST_F(CoreTest, ClearsWhatIsBehindAnOutput) {
+  const std::string handle = Prepare();
+  for (const size_t size : {size_t{100'000}, size_t{140} << 20}) {
+    const v1::Buffer buffer = MakeBuffer(std::string(size, 'x'));
+    v1::RunRequest request = RunRequestOf(handle);
+    v1::OutputBinding& output = *request.add_outputs();
+    output.set_name("y");
+    output.set_buffer_id(buffer.id());
+    Run(request);
+    const MemorySlice slice = spawner_.last().runs.back().outputs.at(0).memory;
+    const std::string dirt(size, 'y');
+    ASSERT_TRUE(WriteAt(slice.fd, 0, {reinterpret_cast<const uint8_t*>(dirt.data()), dirt.size()}).ok());
+    run_outcome_.reset();
+    spawner_.last().AnswerRun(InMemory(8));
+    store_->Pump();
+    ASSERT_TRUE(run_outcome_.has_value() && run_outcome_->outcome.ok());
+    const std::string contents = Contents(buffer.id(), size);
+    EXPECT_EQ(contents.substr(0, 8), "yyyyyyyy");
+    EXPECT_EQ(contents.find_first_not_of('\0', 8), std::string::npos);
+  }
+}
+
 // Outputs bound to a buffer are published when the run succeeds and only then; readers in flight keep what they
 // started with.
 TEST_F(CoreTest, PublishesOnSuccessOnly) {

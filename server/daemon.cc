@@ -99,6 +99,14 @@ Status Daemon::OpenAudit(const Config& config) {
   }
   audit_observer_ = std::make_unique<AuditObserver>(*audit_);
   observers_ = std::make_unique<TwoObservers>(observation_->observer(), *audit_observer_);
+  SetOnSlowItem([this](const SlowItem& item) {
+    observers_->OnSlowItem(item);
+    LogWarning("A thread or lock that serves all tenants was busy with one item for long",
+               {{"tenant", item.tenant},
+                {"thread", item.thread},
+                {"item", item.item},
+                {"ms", std::to_string(item.spent / std::chrono::milliseconds(1))}});
+  });
   return absl::OkStatus();
 }
 
@@ -358,6 +366,7 @@ void Daemon::Stop(const std::function<bool()>& hurry) {
 }
 
 Daemon::~Daemon() {
+  SetOnSlowItem(nullptr);
   if (observation_ != nullptr) {
     observation_->Unwatch();
   }

@@ -88,13 +88,14 @@ using LiveJobRef = std::shared_ptr<LiveJob>;
 // An array of which at least one element has not ended.
 struct LiveArray {
   uint32_t running_max = 0;                // 0: no limit.
-  uint64_t size = 0;                       // Elements, of which some may be stored no longer; 0: not known.
   uint32_t turns = 0;                      // Elements that are queued or run.
   std::map<uint64_t, LiveJobRef> waiting;  // For a turn, by sequence.
   std::map<uint64_t, LiveJobRef> live;     // By sequence; the index while an insert is in flight.
-  // Elements that have ended. Known when none ended before this daemon started, or once they were counted.
-  uint64_t succeeded = 0, failed = 0;
-  bool complete = true;
+  uint64_t succeeded = 0, failed = 0;      // Elements that have ended.
+  uint64_t missing = 0;                    // That are stored no longer: nobody knows how they ended.
+  uint64_t given_up = 0;                   // Whose rows are not what the core knew.
+  std::string unreadable;                  // Why the store could not say how the others ended; empty: it did.
+  UnitState State() const { return {live.size() + given_up, succeeded, failed}; }
 };
 
 // An ended job whose events are still in memory.

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/thread_watch.h"
 #include "hpvm/v1/job.pb.h"
 
 namespace hpvm {
@@ -42,6 +43,9 @@ class Observer {
   // The server's certificate was loaded, or what its files hold now was refused; `not_after_unix_s` is of the one in
   // force.
   virtual void OnCertificate(const Status& loaded, int64_t not_after_unix_s) {}
+  // An item of a thread, or a hold of a lock, that serves several tenants took longer than it may. Perhaps under the
+  // core's mutex.
+  virtual void OnSlowItem(const SlowItem& item) {}
   // One gRPC call has ended; `method` as on the wire: "/hpvm.v1.Hpvm/Run".
   virtual void OnCall(std::string_view method, const Status& status, Duration took) {}
 };

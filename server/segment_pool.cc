@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "base/fair_queue.h"
 #include "base/memfd.h"
 
 namespace hpvm {
@@ -14,13 +15,13 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-Status ZeroFill(int fd, uint64_t bytes) {
-  static constexpr size_t kBlock = 256 * 1024;
-  static const uint8_t* zeros = new uint8_t[kBlock]();
-  for (uint64_t at = 0; at < bytes; at += kBlock) {
-    HPVMD_RETURN_IF_ERROR(WriteAt(fd, at, {zeros, static_cast<size_t>(std::min<uint64_t>(kBlock, bytes - at))}));
-  }
-  return absl::OkStatus();
+// Smaller ones are cleared in less time than new ones take.
+constexpr uint64_t kClearedBytesMax = 1 << 20;
+
+// Frees memory where nobody waits for it: half a gigabyte takes the kernel a tenth of a second. Lives for ever.
+FairQueue& Disposal() {
+  static auto* const queue = new FairQueue("disposal", "memory", 1);
+  return *queue;
 }
 
 }  // namespace
@@ -52,14 +53,14 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
     std::lock_guard lock(state_->mutex);
     // The newest first: its pages are the likeliest to be in the processor's cache.
     const auto found = std::find_if(state_->idle.rbegin(), state_->idle.rend(), [&](const auto& idle) {
-      return idle->capacity_bytes == capacity;
+      return idle->capacity_bytes == capacity && (!zero || capacity <= kClearedBytesMax);
     });
     if (found != state_->idle.rend()) {
       segment = std::move(*found);
       state_->idle.erase(std::next(found).base());
       state_->idle_bytes -= capacity;
     } else {
-      freed = Trim(*state_, account_.Room(scheduler::Resource::kHostBytes));
+      Trim(*state_, account_.Room(scheduler::Resource::kHostBytes), freed);
     }
   }
   if (segment == nullptr) {
@@ -68,7 +69,7 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
     segment->fd = std::move(fd);
     segment->capacity_bytes = capacity;
   } else if (zero) {
-    HPVMD_RETURN_IF_ERROR(ZeroFill(segment->fd.get(), bytes));
+    HPVMD_RETURN_IF_ERROR(ZeroRange(segment->fd.get(), 0, bytes));
   }
   segment->host_bytes = std::move(lease);
   {
@@ -89,20 +90,30 @@ void SegmentPool::Return(State& state, std::unique_ptr<Segment> segment) {
   state.live_bytes -= segment->capacity_bytes;
   state.idle_bytes += segment->capacity_bytes;
   state.idle.push_back(std::move(segment));
-  freed = Trim(state, state.idle_bytes_max);
+  Trim(state, state.idle_bytes_max, freed);
 }
 
-SegmentPool::Freed SegmentPool::Trim(State& state, uint64_t bytes_max) {
-  Freed freed;
+void SegmentPool::Trim(State& state, uint64_t bytes_max, Freed& freed) {
   while (state.idle_bytes > bytes_max) {
     state.idle_bytes -= state.idle.front()->capacity_bytes;
     if (state.freed_ids.size() < 4096) {
       state.freed_ids.push_back(state.idle.front()->id);
     }
-    freed.push_back(std::move(state.idle.front()));
+    freed.Add(std::move(state.idle.front()));
     state.idle.erase(state.idle.begin());
   }
-  return freed;
+}
+
+void SegmentPool::Freed::Add(std::unique_ptr<Segment> segment) {
+  bytes_ += segment->capacity_bytes;
+  segments_.push_back(std::move(segment));
+}
+
+SegmentPool::Freed::~Freed() {
+  if (bytes_ > kClearedBytesMax) {
+    auto segments = std::make_shared<std::vector<std::unique_ptr<Segment>>>(std::move(segments_));
+    Disposal().PostOnce("", [segments = std::move(segments)] { segments->clear(); });
+  }
 }
 
 std::vector<uint64_t> SegmentPool::TakeFreed() {

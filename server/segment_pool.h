@@ -64,11 +64,19 @@ class SegmentPool {
     std::vector<uint64_t> freed_ids;
     uint64_t next_id = 1;  // The tenant's own: executors see it, and it must tell nothing of other tenants.
   };
-  using Freed = std::vector<std::unique_ptr<Segment>>;
+  // Freed where nobody waits for it, when it is much.
+  class Freed {
+   public:
+    ~Freed();
+    void Add(std::unique_ptr<Segment> segment);
+
+   private:
+    std::vector<std::unique_ptr<Segment>> segments_;
+    uint64_t bytes_ = 0;
+  };
   static void Return(State& state, std::unique_ptr<Segment> segment);
-  // Frees idle ones, the oldest first, until at most `bytes_max` are left. The mutex is held; what is answered is
-  // destroyed after it, since freeing pages takes time.
-  static Freed Trim(State& state, uint64_t bytes_max);
+  // Frees idle ones, the oldest first, until at most `bytes_max` are left. The mutex is held.
+  static void Trim(State& state, uint64_t bytes_max, Freed& freed);
 
   // Shared with the deleters of segments that outlive the pool.
   std::shared_ptr<State> state_;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "base/thread_watch.h"
 #include "server/admin_calls.h"
 #include "server/calls.h"
 #include "server/connection_acceptor.h"
@@ -109,7 +110,8 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* ListCosts(Context* context, const v1::ListCostsRequest* request,
                                       v1::ListCostsResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(*context, Method("ListCosts"), request->ByteSizeLong());
+    const Entered entered(gate_, *context, Method("ListCosts"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
     const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
     if (!status.ok()) {
       call->Finish(ToGrpc(status));
@@ -119,15 +121,18 @@ class Service final : public v1::Hpvm::CallbackService {
     return call;
   }
   grpc::ServerReadReactor<v1::PutModuleRequest>* PutModule(Context* context, v1::PutModuleResponse* response) override {
-    return StartPutModule(core_, TenantOf(*context, Method("PutModule")), response);
+    const Entered entered(gate_, *context, Method("PutModule"), 0);
+    return StartPutModule(core_, entered.tenant, response);
   }
   grpc::ServerReadReactor<v1::PutGraphRequest>* PutGraph(Context* context, v1::PutGraphResponse* response) override {
-    return StartPutGraph(core_, TenantOf(*context, Method("PutGraph")), response);
+    const Entered entered(gate_, *context, Method("PutGraph"), 0);
+    return StartPutGraph(core_, entered.tenant, response);
   }
   grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
                                          v1::PrepareGraphResponse* response) override {
     PrepareCall* call = PrepareCall::Create(core_);
-    StatusOr<TenantRef> tenant = TenantOf(*context, Method("PrepareGraph"), request->ByteSizeLong());
+    const Entered entered(gate_, *context, Method("PrepareGraph"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
     const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
     if (!status.ok()) {
       call->Finish(ToGrpc(status));
@@ -143,16 +148,18 @@ class Service final : public v1::Hpvm::CallbackService {
     });
   }
   grpc::ServerUnaryReactor* Run(Context* context, const v1::RunRequest* request, v1::RunResponse* response) override {
-    return StartRunCall(core_, admission_, TenantOf(*context, Method("Run"), request->ByteSizeLong()), request,
-                        response);
+    const Entered entered(gate_, *context, Method("Run"), request->ByteSizeLong());
+    return StartRunCall(core_, admission_, entered.tenant, request, response);
   }
   grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* Stream(Context* context) override {
-    return StartStream(core_, TenantOf(*context, Method("Stream")));
+    const Entered entered(gate_, *context, Method("Stream"), 0);
+    return StartStream(core_, entered.tenant);
   }
   grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(*context, Method("Submit"), request->ByteSizeLong());
+    const Entered entered(gate_, *context, Method("Submit"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
     if (!tenant.ok()) {
       call->Finish(ToGrpc(tenant.status()));
     } else {
@@ -162,23 +169,25 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
                                    v1::GetJobResponse* response) override {
-    return Answer(context, Method("GetJob"), *request, [&](const TenantRef& tenant, const Principal&) {
+    return AnswerInTurn(context, Method("GetJob"), *request, [this, request, response](const TenantRef& tenant) {
       return core_.GetJob(*tenant, request->job_id(), response->mutable_job());
     });
   }
   grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(Context* context, const v1::WatchJobRequest* request) override {
-    return StartWatch(core_, TenantOf(*context, Method("WatchJob"), request->ByteSizeLong()), request);
+    const Entered entered(gate_, *context, Method("WatchJob"), request->ByteSizeLong());
+    return StartWatch(core_, entered.tenant, request);
   }
   grpc::ServerUnaryReactor* ListJobs(Context* context, const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override {
-    return Answer(context, Method("ListJobs"), *request, [&](const TenantRef& tenant, const Principal&) {
+    return AnswerInTurn(context, Method("ListJobs"), *request, [this, request, response](const TenantRef& tenant) {
       return core_.ListJobs(*tenant, *request, response);
     });
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(*context, Method("CancelJob"), request->ByteSizeLong());
+    const Entered entered(gate_, *context, Method("CancelJob"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
     const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
     if (!status.ok()) {
       call->Finish(ToGrpc(status));
@@ -190,7 +199,8 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
                                      v1::SubmitResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
-    StatusOr<TenantRef> tenant = TenantOf(*context, Method("RetryJob"), request->ByteSizeLong());
+    const Entered entered(gate_, *context, Method("RetryJob"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
     if (!tenant.ok()) {
       call->Finish(ToGrpc(tenant.status()));
     } else {
@@ -200,22 +210,26 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerWriteReactor<v1::FetchOutputResponse>* FetchOutput(Context* context,
                                                                  const v1::FetchOutputRequest* request) override {
-    return StartFetchOutput(core_, TenantOf(*context, Method("FetchOutput"), request->ByteSizeLong()), request);
+    const Entered entered(gate_, *context, Method("FetchOutput"), request->ByteSizeLong());
+    return StartFetchOutput(core_, entered.tenant, request);
   }
   grpc::ServerUnaryReactor* CreateBuffer(Context* context, const v1::CreateBufferRequest* request,
                                          v1::CreateBufferResponse* response) override {
-    return Answer(context, Method("CreateBuffer"), *request, [&](const TenantRef& tenant, const Principal&) -> Status {
-      HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.CreateBuffer(*tenant, *request));
-      return absl::OkStatus();
-    });
+    return AnswerInTurn(context, Method("CreateBuffer"), *request,
+                        [this, request, response](const TenantRef& tenant) -> Status {
+                          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.CreateBuffer(*tenant, *request));
+                          return absl::OkStatus();
+                        });
   }
   grpc::ServerReadReactor<v1::WriteBufferRequest>* WriteBuffer(Context* context,
                                                                v1::WriteBufferResponse* response) override {
-    return StartWriteBuffer(core_, TenantOf(*context, Method("WriteBuffer")), response);
+    const Entered entered(gate_, *context, Method("WriteBuffer"), 0);
+    return StartWriteBuffer(core_, entered.tenant, response);
   }
   grpc::ServerWriteReactor<v1::ReadBufferResponse>* ReadBuffer(Context* context,
                                                                const v1::ReadBufferRequest* request) override {
-    return StartReadBuffer(core_, TenantOf(*context, Method("ReadBuffer"), request->ByteSizeLong()), request);
+    const Entered entered(gate_, *context, Method("ReadBuffer"), request->ByteSizeLong());
+    return StartReadBuffer(core_, entered.tenant, request);
   }
   grpc::ServerUnaryReactor* DeleteBuffer(Context* context, const v1::DeleteBufferRequest* request,
                                          v1::DeleteBufferResponse* response) override {
@@ -225,20 +239,53 @@ class Service final : public v1::Hpvm::CallbackService {
   }
 
  private:
-  StatusOr<TenantRef> TenantOf(const Context& context, const MethodFacts& method, uint64_t request_bytes = 0) {
-    HPVMD_ASSIGN_OR_RETURN(Gate::Entry entry, gate_.Enter(context, method, request_bytes));
-    return std::move(entry.tenant);
-  }
+  // A call as it comes in: who calls, and what the thread that serves everybody spends on it.
+  struct Entered {
+    Entered(Gate& gate, const Context& context, const MethodFacts& method, uint64_t request_bytes)
+        : item("grpc", method.path.data()) {
+      StatusOr<Gate::Entry> entry = gate.Enter(context, method, request_bytes);
+      if (!entry.ok()) {
+        tenant = entry.status();
+        return;
+      }
+      tenant = std::move(entry->tenant);
+      principal = std::move(entry->principal);
+      item.SetTenant((*tenant)->name);
+    }
+    WatchedItem item;
+    StatusOr<TenantRef> tenant = Unavailable("Nobody has asked.");
+    Principal principal;
+  };
+
   // A call that is answered at once, on the thread that read it.
   template <typename Request, typename Action>
   grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const Request& request, Action action) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const StatusOr<Gate::Entry> entry = gate_.Enter(*context, method, request.ByteSizeLong());
-    Status status = entry.ok() ? CheckRequestOptions(request.options(), /*key_honoured=*/false) : entry.status();
+    const Entered entered(gate_, *context, method, request.ByteSizeLong());
+    Status status =
+        entered.tenant.ok() ? CheckRequestOptions(request.options(), /*key_honoured=*/false) : entered.tenant.status();
     if (status.ok()) {
-      status = action(entry->tenant, entry->principal);
+      status = action(*entered.tenant, entered.principal);
     }
     reactor->Finish(ToGrpc(status));
+    return reactor;
+  }
+
+  // One that asks the store, or frees and clears memory: when it is its tenant's turn, on a thread for that.
+  template <typename Request, typename Action>
+  grpc::ServerUnaryReactor* AnswerInTurn(Context* context, const MethodFacts& method, const Request& request,
+                                         Action action) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const Entered entered(gate_, *context, method, request.ByteSizeLong());
+    const Status status =
+        entered.tenant.ok() ? CheckRequestOptions(request.options(), /*key_honoured=*/false) : entered.tenant.status();
+    if (!status.ok()) {
+      reactor->Finish(ToGrpc(status));
+      return reactor;
+    }
+    core_.PostRead(**entered.tenant, [reactor, tenant = *entered.tenant, action = std::move(action)] {
+      reactor->Finish(ToGrpc(action(tenant)));
+    });
     return reactor;
   }
 

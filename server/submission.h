@@ -36,7 +36,8 @@ struct Core::Submission {
   bool puts_graph = false;       // The graph and its modules are among what is on its way to the disk.
   bool puts_request = false;     // The request too, as the last.
   std::vector<BlobPinRef> pins;
-  std::map<std::string, UnitRows> units;  // What the jobs come after, as the store has it.
+  StoredUnits units;   // What the jobs come after, as far as it has ended.
+  int unit_reads = 0;  // How often the store was asked for it.
   std::vector<LiveJobRef> jobs;
 };
 

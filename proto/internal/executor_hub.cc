@@ -11,6 +11,8 @@
 #include <condition_variable>
 #include <utility>
 
+#include "base/thread_watch.h"
+
 namespace hpvm {
 namespace {
 
@@ -186,6 +188,7 @@ void ExecutorHub::Core::Loop() {
       const auto found = sources_.find(datum >> 2);
       if (found != sources_.end()) {
         const std::shared_ptr<HubSource> source = found->second;
+        const WatchedItem item("hub", "event");
         source->OnEvent(static_cast<HubSource::Event>(datum & 3), events[static_cast<size_t>(i)].events);
       }
     }

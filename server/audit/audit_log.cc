@@ -121,6 +121,13 @@ class FileAuditLog final : public AuditLog {
 
   Status Flush() override { return SyncNow(); }
 
+  void FlushThen(std::function<void(const Status&)> done) override {
+    std::lock_guard lock(mutex_);
+    flushes_.push_back({appended_, tries_, std::move(done)});
+    is_hurried_ = true;
+    wake_.notify_one();
+  }
+
   Status Healthy() const override {
     std::lock_guard lock(mutex_);
     return HealthLocked();
@@ -191,9 +198,33 @@ class FileAuditLog final : public AuditLog {
     is_hurried_ = true;
     wake_.notify_one();
     // A try that was under way when we came may not have had our records; its failure counts all the same.
-    settled_.wait(lock, [&] { return settled_count_ >= target || (tries_ != tries && !failure_.ok()); });
+    settled_.wait(lock, [&] { return IsSettled(target, tries); });
     --waiters_;
+    return OutcomeOf(target);
+  }
+  // The mutex is held.
+  bool IsSettled(uint64_t target, uint64_t tries) const {
+    return settled_count_ >= target || (tries_ != tries && !failure_.ok());
+  }
+  Status OutcomeOf(uint64_t target) const {
     return settled_count_ >= target && lost_ == 0 ? absl::OkStatus() : HealthLocked();
+  }
+
+  // Tells those whose records have been written, or could not be; all of them when it is the last time.
+  void AnswerFlushes(std::unique_lock<std::mutex>& lock, bool is_last) {
+    std::vector<std::pair<std::function<void(const Status&)>, Status>> answers;
+    std::erase_if(flushes_, [&](Flushing& flush) {
+      const bool is_settled = is_last || IsSettled(flush.target, flush.tries);
+      if (is_settled) {
+        answers.emplace_back(std::move(flush.done), OutcomeOf(flush.target));
+      }
+      return is_settled;
+    });
+    lock.unlock();
+    for (const auto& [done, status] : answers) {
+      done(status);
+    }
+    lock.lock();
   }
 
   // --- The thread ---
@@ -201,7 +232,7 @@ class FileAuditLog final : public AuditLog {
     std::unique_lock lock(mutex_);
     while (true) {
       AwaitWork(lock);
-      const bool is_last_try = stop_, is_wanted = stop_ || waiters_ > 0;
+      const bool is_last_try = stop_, is_wanted = stop_ || waiters_ > 0 || !flushes_.empty();
       const bool is_full = TakeGroup();
       lock.unlock();
       Status status = WriteGroup();
@@ -211,7 +242,9 @@ class FileAuditLog final : public AuditLog {
       }
       lock.lock();
       Settle(status);
-      if (is_last_try && (!status.ok() || (waiting_.empty() && group_.empty()))) {
+      const bool is_last = is_last_try && (!status.ok() || (waiting_.empty() && group_.empty()));
+      AnswerFlushes(lock, is_last);
+      if (is_last) {
         return;
       }
     }
@@ -323,12 +356,18 @@ class FileAuditLog final : public AuditLog {
   AuditHead head_;  // What is on disk.
   mutable bool is_hurried_ = false;
   mutable int waiters_ = 0;
+  struct Flushing {
+    uint64_t target = 0, tries = 0;  // Records that were appended, and tries that had been made, when it came.
+    std::function<void(const Status&)> done;
+  };
+  std::vector<Flushing> flushes_;
   bool stop_ = false;
   std::thread thread_;
 };
 
 class NoLog final : public AuditLog {
  public:
+  void FlushThen(std::function<void(const Status&)> done) override { done(absl::OkStatus()); }
   void Append(AuditRecord) override {}
   Status Flush() override { return absl::OkStatus(); }
   Status Healthy() const override { return absl::OkStatus(); }

@@ -43,6 +43,8 @@ class AuditLog {
   // Returns when everything that was appended before is on disk, or why a try to write it failed; then it still waits
   // to be written. Blocks.
   virtual Status Flush() = 0;
+  // The same without blocking: `done` is called once, on a thread of the log or the caller's.
+  virtual void FlushThen(std::function<void(const Status&)> done) = 0;
   // Why records wait for the disk or were lost; kResourceExhausted when it is full, or too many wait.
   virtual Status Healthy() const = 0;
   // Lines from `from_sequence` on, in order, until `each` returns false. A damaged line comes too, its control

@@ -5,10 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "server/audit/audit_files.h"
 #include "server/audit/audit_observer.h"
 #include "server/testing/sim_disk.h"
@@ -324,6 +328,28 @@ TEST_F(AuditLogTest, AFullDiskIsSaidAndWhatWaitsIsWrittenLater) {
   EXPECT_EQ(log_->Flush(), absl::OkStatus());
   EXPECT_EQ(log_->Healthy(), absl::OkStatus());
   EXPECT_EQ(Verified().last, 23u);
+}
+
+// Whoever cannot wait is told on the log's thread, when it stands or why it does not; at the latest when the log ends.
+TEST_F(AuditLogTest, FlushesWithoutWaiting) {
+  Open();
+  const auto flush = [this] {
+    auto told = std::make_shared<std::promise<std::pair<Status, std::thread::id>>>();
+    log_->FlushThen([told](const Status& status) { told->set_value({status, std::this_thread::get_id()}); });
+    return told;
+  };
+  Add(1);
+  const auto [good, thread] = flush()->get_future().get();
+  EXPECT_EQ(good, absl::OkStatus());
+  EXPECT_NE(thread, std::this_thread::get_id());
+  EXPECT_EQ(flush()->get_future().get().first, absl::OkStatus());  // Nothing is left to write.
+  ASSERT_TRUE(SetFailpoints("audit.write.before=error(unavailable)").ok());
+  Add(1);
+  EXPECT_FALSE(flush()->get_future().get().first.ok());
+  const auto last = flush();
+  log_.reset();
+  EXPECT_FALSE(last->get_future().get().first.ok());
+  ASSERT_TRUE(SetFailpoints("").ok());
 }
 
 // More than may wait is counted, and the count is a record.

@@ -162,18 +162,31 @@ class AuditInterceptor final : public grpc::experimental::Interceptor {
     }
     if (!ended_ && methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
-      End(status.ok() ? told_.error
-                      : MakeStatus(static_cast<absl::StatusCode>(status.error_code()), status.error_message()));
+      const bool changes_rights =
+          End(status.ok() ? told_.error
+                          : MakeStatus(static_cast<absl::StatusCode>(status.error_code()), status.error_message()));
+      if (changes_rights) {
+        // Nobody learns that somebody's rights have changed before that stands written; the disk may take long, and
+        // this thread has others to serve.
+        gate_.audit().FlushThen([methods](const Status& kept) {
+          if (!kept.ok()) {
+            LogError("A change of rights is not in the audit yet", {{"error", Message(kept)}});
+          }
+          methods->Proceed();
+        });
+        return;
+      }
     }
     methods->Proceed();
   }
 
  private:
-  void End(const Status& status) {
+  // Whether rights have changed.
+  bool End(const Status& status) {
     ended_ = true;
     std::optional<Gate::Caller> caller = gate_.TakeCaller(context_);
     if (!caller.has_value() || !told_.changes) {
-      return;
+      return false;
     }
     AuditRecord record;
     record.who = std::move(caller->principal.who);
@@ -185,12 +198,7 @@ class AuditInterceptor final : public grpc::experimental::Interceptor {
     record.verdict = status.ok() ? "ok" : std::string(absl::StatusCodeToString(status.code()));
     record.detail = status.ok() ? std::move(told_.detail) : Message(status);
     gate_.audit().Append(std::move(record));
-    // Nobody learns that somebody's rights have changed before that stands written.
-    if (status.ok() && source_.path.starts_with("/hpvm.v1.Admin/")) {
-      if (const Status kept = gate_.audit().Flush(); !kept.ok()) {
-        LogError("A change of rights is not in the audit yet", {{"error", Message(kept)}});
-      }
-    }
+    return status.ok() && source_.path.starts_with("/hpvm.v1.Admin/");
   }
 
   Gate& gate_;

@@ -308,6 +308,38 @@ TEST(LocalJobStoreTest, FailedBlobSyncBreaks) {
   EXPECT_EQ(broken, 1);
 }
 
+// A tenant's small blob waits for a piece of others' large ones, not for all of them, on however few threads.
+TEST(LocalJobStoreTest, NobodyWaitsForOthersBlobs) {
+  constexpr int kHeavy = 8;
+  const TemporaryFolder temporary;
+  auto store = OpenLocalJobStore(temporary.path() + "/jobs", nullptr);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const std::vector<uint8_t> large(48 << 20, 7), small(100, 8);
+  std::mutex mutex;
+  std::vector<std::string> order;
+  const auto put = [&](const std::string& tenant, std::span<const uint8_t> bytes) {
+    BlobInput input;
+    input.source.bytes = bytes;
+    (*store)->PutBlobs(tenant, {input}, [&, tenant](const StatusOr<std::vector<PinnedBlob>>& pinned) {
+      EXPECT_TRUE(pinned.ok()) << pinned.status();
+      std::lock_guard lock(mutex);
+      order.push_back(tenant);
+    });
+  };
+  for (int i = 0; i < kHeavy; ++i) {
+    put("heavy-" + std::to_string(i), large);
+  }
+  put("light", small);
+  const auto count = [&] {
+    std::lock_guard lock(mutex);
+    return order.size();
+  };
+  while (count() < kHeavy + 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(order.front(), "light");
+}
+
 // What the daemon opens: it keeps jobs and blobs over a restart, and removes files that no row names.
 TEST(LocalJobStoreTest, OpensAgainAndSweeps) {
   const TemporaryFolder temporary;

@@ -50,8 +50,18 @@ std::string NeverSentence(const v1::JobDependency& dependency) {
 
 void Dependencies::Add(const std::string& waiter, const std::vector<v1::JobDependency>& on) {
   for (const v1::JobDependency& dependency : on) {
-    pending_[waiter].emplace(dependency.job_id(), dependency.condition());
-    waiters_[dependency.job_id()].emplace(waiter, dependency.condition());
+    const Wish wish{dependency.job_id(), dependency.condition()};
+    pending_[waiter].insert(wish);
+    waiters_[wish].insert(waiter);
+  }
+}
+
+void Dependencies::Drop(const Wish& wish, const std::string& waiter) {
+  if (const auto waiters = waiters_.find(wish); waiters != waiters_.end()) {
+    waiters->second.erase(waiter);
+    if (waiters->second.empty()) {
+      waiters_.erase(waiters);
+    }
   }
 }
 
@@ -60,42 +70,43 @@ void Dependencies::Remove(const std::string& waiter) {
   if (found == pending_.end()) {
     return;
   }
-  for (const auto& [unit, condition] : found->second) {
-    if (const auto waiters = waiters_.find(unit); waiters != waiters_.end()) {
-      waiters->second.erase({waiter, condition});
-      if (waiters->second.empty()) {
-        waiters_.erase(waiters);
-      }
-    }
+  for (const Wish& wish : found->second) {
+    Drop(wish, waiter);
   }
   pending_.erase(found);
 }
 
-std::vector<Dependencies::Change> Dependencies::OnState(const std::string& unit, const UnitState& state) {
+bool Dependencies::IsWaitedFor(const std::string& unit) const {
+  const auto found = waiters_.lower_bound(Wish{unit, 0});
+  return found != waiters_.end() && found->first.first == unit;
+}
+
+std::vector<Dependencies::Change> Dependencies::OnState(const std::string& unit, const UnitState& state,
+                                                        size_t count_max, bool* more) {
   std::vector<Change> changes;
-  const auto found = waiters_.find(unit);
-  if (found == waiters_.end()) {
-    return changes;
-  }
-  const std::set<Wait> waits = found->second;  // Remove changes it.
-  for (const auto& [waiter, condition] : waits) {
-    const auto pending = pending_.find(waiter);
-    if (pending == pending_.end()) {
-      continue;  // It changed by another of its conditions.
-    }
+  size_t looked_at = 0;
+  *more = false;
+  for (int condition = 0; condition < v1::JobDependency::Condition_ARRAYSIZE; ++condition) {
+    const Wish wish{unit, condition};
     const v1::JobDependency dependency = MakeDependency(unit, condition);
     const Verdict verdict = Judge(dependency.condition(), state);
-    if (verdict == Verdict::kNever) {
-      Remove(waiter);
-      changes.push_back({waiter, verdict, dependency});
-    } else if (verdict == Verdict::kMet) {
-      pending->second.erase({unit, condition});
-      if (const auto waiters = waiters_.find(unit); waiters != waiters_.end()) {
-        waiters->second.erase({waiter, condition});
-        if (waiters->second.empty()) {
-          waiters_.erase(waiters);
-        }
+    if (verdict == Verdict::kPending) {
+      continue;
+    }
+    for (auto found = waiters_.find(wish); found != waiters_.end(); found = waiters_.find(wish)) {
+      if (looked_at++ == count_max) {
+        *more = true;
+        return changes;
       }
+      const std::string waiter = *found->second.begin();
+      const auto pending = pending_.find(waiter);
+      if (verdict == Verdict::kNever) {
+        Remove(waiter);
+        changes.push_back({waiter, verdict, dependency});
+        continue;
+      }
+      Drop(wish, waiter);
+      pending->second.erase(wish);
       if (pending->second.empty()) {
         pending_.erase(pending);
         changes.push_back({waiter, verdict, dependency});

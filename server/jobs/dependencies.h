@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which job waits for which, and what an end means for those that wait. One tenant's; pure.
 //
-// What is waited for is a job or a whole array, each one unit: an array's element that ends costs as much as there are
-// jobs that wait for the array, and nothing is ever searched.
+// What is waited for is a job or a whole array, each one unit. Whoever waits for a unit with the same condition has the
+// same verdict, so an array's element that ends costs nothing as long as it decides nothing.
 #ifndef HPVMD_SERVER_JOBS_DEPENDENCIES_H_
 #define HPVMD_SERVER_JOBS_DEPENDENCIES_H_
 
@@ -44,19 +44,22 @@ class Dependencies {
     Verdict verdict = Verdict::kMet;  // All that it waited for is met; or kNever:
     v1::JobDependency because;
   };
-  // A unit stands like this now. Waiters that changed, in the order of their ids; those are removed.
-  std::vector<Change> OnState(const std::string& unit, const UnitState& state);
+  // A unit stands like this now. Waiters that changed; those are removed. Looks at `count_max` waiters at most:
+  // `*more` says whether others are left, for another call.
+  std::vector<Change> OnState(const std::string& unit, const UnitState& state, size_t count_max, bool* more);
 
   // What `waiter` still waits for; empty: nothing.
   std::vector<v1::JobDependency> PendingOf(const std::string& waiter) const;
-  bool IsWaitedFor(const std::string& unit) const { return waiters_.contains(unit); }
+  bool IsWaitedFor(const std::string& unit) const;
   bool IsWaiting(const std::string& waiter) const { return pending_.contains(waiter); }
   size_t size() const { return pending_.size(); }
 
  private:
-  using Wait = std::pair<std::string, int>;        // Unit (or waiter), and the condition.
-  std::map<std::string, std::set<Wait>> pending_;  // By waiter.
-  std::map<std::string, std::set<Wait>> waiters_;  // By unit.
+  using Wish = std::pair<std::string, int>;  // Of a unit, a condition.
+  void Drop(const Wish& wish, const std::string& waiter);
+
+  std::map<std::string, std::set<Wish>> pending_;  // By waiter.
+  std::map<Wish, std::set<std::string>> waiters_;
 };
 
 }  // namespace hpvm

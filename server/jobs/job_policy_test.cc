@@ -126,6 +126,40 @@ std::vector<std::string> Told(const std::vector<Dependencies::Change>& changes) 
   return told;
 }
 
+std::vector<Dependencies::Change> OnState(Dependencies& waits, const std::string& unit, const UnitState& state) {
+  bool more = false;
+  std::vector<Dependencies::Change> changes = waits.OnState(unit, state, 1'000, &more);
+  EXPECT_FALSE(more);
+  return changes;
+}
+
+// Many that wait are told a few at a time, each once, and so are those that still wait for something else.
+TEST(DependenciesTest, TellsAFewAtATime) {
+  Dependencies waits;
+  std::set<std::string> told;
+  for (int i = 0; i < 95; ++i) {
+    std::vector<v1::JobDependency> on = {After("a", v1::JobDependency::CONDITION_ENDED)};
+    if (i % 2 == 0) {
+      on.push_back(After("b", v1::JobDependency::CONDITION_ENDED));
+    }
+    waits.Add("job-" + std::to_string(i), on);
+  }
+  for (const char* unit : {"a", "b"}) {
+    bool more = true;
+    int calls = 0;
+    for (; more; ++calls) {
+      const std::vector<Dependencies::Change> changes = waits.OnState(unit, {0, 1, 0}, 10, &more);
+      EXPECT_LE(changes.size(), 10u);
+      for (const Dependencies::Change& change : changes) {
+        EXPECT_TRUE(told.insert(change.waiter).second);
+      }
+    }
+    EXPECT_EQ(calls, *unit == 'a' ? 10 : 5);
+  }
+  EXPECT_EQ(told.size(), 95u);
+  EXPECT_EQ(waits.size(), 0u);
+}
+
 // Fan-in is told when the last is met, fan-out each; who can never start is told once, and leaves nothing behind.
 TEST(DependenciesTest, TellsThoseWhoWait) {
   constexpr auto kSucceeded = v1::JobDependency::CONDITION_SUCCEEDED, kEnded = v1::JobDependency::CONDITION_ENDED;
@@ -135,20 +169,20 @@ TEST(DependenciesTest, TellsThoseWhoWait) {
   waits.Add("e", {After("a", kSucceeded), After("a", kEnded)});
   EXPECT_EQ(waits.PendingOf("c").size(), 2u);
   EXPECT_TRUE(waits.IsWaitedFor("a"));
-  EXPECT_THAT(waits.OnState("a", {1, 0, 0}), IsEmpty());
-  EXPECT_THAT(Told(waits.OnState("a", {0, 1, 0})), ElementsAre("d met", "e met"));
+  EXPECT_THAT(OnState(waits, "a", {1, 0, 0}), IsEmpty());
+  EXPECT_THAT(Told(OnState(waits, "a", {0, 1, 0})), ElementsAre("d met", "e met"));
   EXPECT_FALSE(waits.IsWaitedFor("a"));
   EXPECT_FALSE(waits.IsWaiting("d"));
   EXPECT_TRUE(waits.IsWaiting("c"));
-  EXPECT_THAT(Told(waits.OnState("b", {0, 0, 1})), ElementsAre("c never b"));
+  EXPECT_THAT(Told(OnState(waits, "b", {0, 0, 1})), ElementsAre("c never b"));
   EXPECT_EQ(waits.size(), 0u);
   EXPECT_FALSE(waits.IsWaitedFor("b"));
   waits.Add("f", {After("x", kSucceeded), After("x", kEnded), After("y", kEnded)});
-  EXPECT_THAT(Told(waits.OnState("x", {0, 0, 1})), ElementsAre("f never x"));
+  EXPECT_THAT(Told(OnState(waits, "x", {0, 0, 1})), ElementsAre("f never x"));
   EXPECT_FALSE(waits.IsWaitedFor("y"));
   waits.Add("g", {After("x", kEnded)});
   waits.Remove("g");
-  EXPECT_THAT(waits.OnState("x", {0, 1, 0}), IsEmpty());
+  EXPECT_THAT(OnState(waits, "x", {0, 1, 0}), IsEmpty());
   EXPECT_EQ(WaitSentence(After("job-1", kEnded)), "Waits for job-1 to end.");
   EXPECT_THAT(NeverSentence(After("job-1", kSucceeded)), HasSubstr("job-1, which was to succeed"));
 }

@@ -59,6 +59,9 @@ class JobStore {
   // such as an input of a gigabyte that is read back. "": the daemon's own.
   virtual void Post(std::string tenant, FairQueue::Work work) = 0;
 
+  // The same for short reads of the database, which do not wait for blobs.
+  virtual void PostRead(std::string tenant, FairQueue::Work work) { Post(std::move(tenant), std::move(work)); }
+
   virtual JobDatabase& database() = 0;   // For reads.
   virtual BlobFolder& blobs() = 0;
   virtual JobStoreHealth Health() = 0;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/thread_watch.h"
 #include "server/jobs/commit_queue.h"
 #include "server/jobs/disk_room.h"
 #include "server/jobs/job_store.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr Duration kLookEvery = std::chrono::seconds(1);
 // Mostly they wait for the disk.
 constexpr size_t kBlobThreads = 4;
+constexpr size_t kReadThreads = 2;
 // A step of giving room back to the disk takes about so long, and commits have so long between two of them.
 constexpr Duration kShrinkStep = std::chrono::milliseconds(4), kShrinkPause = std::chrono::milliseconds(40);
 constexpr int kShrinkPagesMin = 8, kShrinkPagesMax = 512;
@@ -62,8 +64,11 @@ class WorkThread {
       std::function<void()> work = std::move(work_.front());
       work_.pop_front();
       lock.unlock();
-      work();
-      work = nullptr;
+      {
+        const WatchedItem item("answers", "commit");
+        work();
+        work = nullptr;
+      }
       lock.lock();
     }
   }
@@ -216,6 +221,7 @@ class LocalJobStore final : public JobStore {
       std::lock_guard lock(mutex_);
       stopping_ = true;
     }
+    read_queue_.Stop();
     blob_queue_.Stop();
     {
       std::lock_guard lock(mutex_);
@@ -249,8 +255,10 @@ class LocalJobStore final : public JobStore {
     });
   }
 
-  void Post(std::string tenant, FairQueue::Work work) override {
-    blob_queue_.Post(std::move(tenant), std::move(work));
+  void Post(std::string tenant, FairQueue::Work work) override { blob_queue_.Post(std::move(tenant), std::move(work)); }
+
+  void PostRead(std::string tenant, FairQueue::Work work) override {
+    read_queue_.Post(std::move(tenant), std::move(work));
   }
 
   JobDatabase& database() override { return *database_; }
@@ -397,6 +405,7 @@ class LocalJobStore final : public JobStore {
 
   ScrubThread scrub_;
   WorkThread answer_thread_;
+  FairQueue read_queue_{"reads", "step", kReadThreads};
   FairQueue blob_queue_{"blobs", "step", kBlobThreads};
   std::thread commit_thread_;
 };

@@ -33,7 +33,7 @@ struct SqliteJobDatabaseOptions {
   std::string path;           // Absolute.
   std::string vfs;            // SQLite's name of it; empty: its default.
   Disk* disk = nullptr;       // The same disk, for what SQLite does not do; null: the real one.
-  int read_connections = 2;   // Reads at a time; more wait.
+  int read_connections = 5;   // Reads at a time; more wait.
   const Clock* clock = nullptr;  // By which reads let go of their snapshots; borrowed. Null: the machine's.
   int log_pages_max = 4'096;  // Of 4 KiB: then the log is moved into the database.
   int spare_pages = 256;      // That are free and stay; at least an eighth of the file does.

@@ -212,6 +212,13 @@ void PrometheusObserver::OnCommit(size_t writes, Duration took, const Status& st
   last_commit_ns_.store(clock_.Now().count(), std::memory_order_relaxed);
 }
 
+void PrometheusObserver::OnSlowItem(const SlowItem& item) {
+  std::lock_guard lock(slow_mutex_);
+  SlowItems& items = slow_items_[{item.thread, item.item}];
+  ++items.count;
+  items.spent += item.spent;
+}
+
 void PrometheusObserver::OnReload(bool ok) { reloads_[ok ? 1 : 0].Add(); }
 
 void PrometheusObserver::OnCertificate(const Status& loaded, int64_t not_after_unix_s) {
@@ -233,6 +240,7 @@ void PrometheusObserver::OnCall(std::string_view method, const Status& status, D
 void PrometheusObserver::Describe(Families& families) const {
   DescribeGraphs(families);
   DescribeJobs(families);
+  DescribeSlowItems(families);
   DescribeWork(families);
   DescribeCalls(families);
   DescribeCertificate(families);
@@ -294,6 +302,19 @@ void PrometheusObserver::DescribeJobs(Families& families) const {
   families.Counter("hpvm_store_commit_failures_total", "Group commits that failed.");
   for (size_t code = 0; code < kCodes; ++code) {
     families.AddUsed({{"reason", kReasonNames[code]}}, commit_failures_[code]);
+  }
+}
+
+void PrometheusObserver::DescribeSlowItems(Families& families) const {
+  std::lock_guard lock(slow_mutex_);
+  families.Counter("hpvm_slow_items_total",
+                   "Items of threads, and holds of locks, that serve all tenants and took 5 ms or more.");
+  for (const auto& [name, items] : slow_items_) {
+    families.Add({{"thread", name.first}, {"item", name.second}}, static_cast<double>(items.count));
+  }
+  families.Counter("hpvm_slow_item_seconds_total", "Processor time of those, or time for which the lock was held.");
+  for (const auto& [name, items] : slow_items_) {
+    families.Add({{"thread", name.first}, {"item", name.second}}, std::chrono::duration<double>(items.spent).count());
   }
 }
 

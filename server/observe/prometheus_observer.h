@@ -9,7 +9,11 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 #include "server/observe/tally.h"
@@ -34,6 +38,7 @@ class PrometheusObserver final : public Observer {
   void OnExecutor(std::string_view tenant, std::string_view what) override;
   void OnDecision(Duration took) override;
   void OnCommit(size_t writes, Duration took, const Status& status) override;
+  void OnSlowItem(const SlowItem& item) override;
   void OnReload(bool ok) override;
   void OnCertificate(const Status& loaded, int64_t not_after_unix_s) override;
   void OnCall(std::string_view method, const Status& status, Duration took) override;
@@ -80,6 +85,7 @@ class PrometheusObserver final : public Observer {
   void CountNodes(const RunOutcome& outcome);
   void DescribeGraphs(Families& families) const;
   void DescribeJobs(Families& families) const;
+  void DescribeSlowItems(Families& families) const;
   void DescribeWork(Families& families) const;
   void DescribeCertificate(Families& families) const;
   void DescribeCalls(Families& families) const;
@@ -101,6 +107,12 @@ class PrometheusObserver final : public Observer {
   std::atomic<int64_t> certificate_ends_s_{0};   // 0: there is none.
   std::atomic<bool> certificate_refused_{false};
   std::atomic<uint32_t> failures_in_a_row_{0};
+  struct SlowItems {
+    uint64_t count = 0;
+    Duration spent{0};
+  };
+  mutable std::mutex slow_mutex_;
+  std::map<std::pair<std::string, std::string>, SlowItems> slow_items_;  // By thread and item: names of the program.
   std::atomic<int64_t> last_failure_ns_{0}, last_commit_ns_{0};
 };
 

@@ -39,6 +39,10 @@ class TwoObservers final : public Observer {
     a_.OnDecision(took);
     b_.OnDecision(took);
   }
+  void OnSlowItem(const SlowItem& item) override {
+    a_.OnSlowItem(item);
+    b_.OnSlowItem(item);
+  }
   void OnCommit(size_t writes, Duration took, const Status& status) override {
     a_.OnCommit(writes, took, status);
     b_.OnCommit(writes, took, status);

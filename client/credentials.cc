@@ -2,7 +2,6 @@
 #include "client/credentials.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "client/input_file.h"
 #include "client/ticket.h"
 
 namespace hpvm {
@@ -102,7 +102,7 @@ class TokenFile final : public Bearer {
  private:
   Status ReadLocked() {
     const FileState state = StateOf(path_);
-    HPVMD_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path_, 4096));
+    HPVMD_ASSIGN_OR_RETURN(const std::string text, ReadInputText(path_, 4096));
     StatusOr<std::string> token = ParseToken(text);
     if (!token.ok()) {
       return While(token.status(), "reading the token file " + Quoted(path_));
@@ -234,33 +234,6 @@ StatusOr<std::string> ParseToken(std::string_view text) {
                            " characters, and a token has 64 hexadecimal digits there.");
   }
   return std::string(text);
-}
-
-StatusOr<std::string> ReadSmallFile(const std::string& path, size_t bytes_max) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    return FromErrno(errno, "Opening " + Quoted(path));
-  }
-  std::string text(bytes_max + 1, '\0');
-  size_t filled = 0;
-  ssize_t got = 0;
-  while (filled < text.size() && (got = read(fd, text.data() + filled, text.size() - filled)) > 0) {
-    filled += static_cast<size_t>(got);
-  }
-  const int error = errno;
-  close(fd);
-  if (got < 0 && error == EISDIR) {
-    return InvalidArgument("The file " + Quoted(path) + " is a folder.");
-  }
-  if (got < 0) {
-    return FromErrno(error, "Reading " + Quoted(path));
-  }
-  if (filled > bytes_max) {
-    return InvalidArgument("The file " + Quoted(path) + " has more than " + std::to_string(bytes_max) +
-                           " bytes, which is not what is wanted here.");
-  }
-  text.resize(filled);
-  return text;
 }
 
 }  // namespace hpvm

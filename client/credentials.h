@@ -64,8 +64,6 @@ StatusOr<std::unique_ptr<Bearer>> MakeBearer(const Credentials& credentials, con
 // A token without what stands around it in a file. kInvalidArgument says what is wrong about it, never what it holds:
 // a wrong file's contents are neither shown nor sent.
 StatusOr<std::string> ParseToken(std::string_view text);
-// At most `bytes_max` of a file. kNotFound, kPermissionDenied, kInvalidArgument name it.
-StatusOr<std::string> ReadSmallFile(const std::string& path, size_t bytes_max);
 
 }  // namespace hpvm
 

@@ -161,7 +161,7 @@ TEST(TokenFiles, WrongOnesAreNamed) {
   EXPECT_THAT(message(folder.Path("none")), HasSubstr(folder.Path("none")));
   EXPECT_THAT(message(folder.Path("")), HasSubstr("is a folder"));
   EXPECT_THAT(message(folder.Write("empty", "\n")), HasSubstr("is empty"));
-  EXPECT_THAT(message(folder.Write("large", std::string(5000, 'x'))), HasSubstr("more than 4096 bytes"));
+  EXPECT_THAT(message(folder.Write("large", std::string(5000, 'x'))), HasSubstr("5000 bytes; at most 4096"));
 }
 
 // A server's ticket socket that answers each caller with the next line.

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/npz.h"
 
+#include <sys/stat.h>
 #include <zip.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "client/input_file.h"
 #include "client/npy.h"
+
+#include "base/limits.h"
 
 namespace hpvm {
 namespace {
-
-// A member above this is refused before its memory is taken: a small archive can claim any size.
-constexpr uint64_t kMemberBytesMax = uint64_t{1} << 36;
 
 struct Discard {
   void operator()(zip_t* archive) const { zip_discard(archive); }
@@ -20,10 +22,8 @@ struct Discard {
 };
 using Archive = std::unique_ptr<zip_t, Discard>;
 
-StatusOr<Archive> Open(const std::string& file, int flags) {
-  int code = 0;
-  Archive archive(zip_open(file.c_str(), flags, &code));
-  if (archive == nullptr) {
+StatusOr<Archive> Checked(zip_t* opened, int code) {
+  if (opened == nullptr) {
     zip_error_t error;
     zip_error_init_with_code(&error, code);
     std::string reason = zip_error_strerror(&error);
@@ -31,7 +31,38 @@ StatusOr<Archive> Open(const std::string& file, int flags) {
     return code == ZIP_ER_NOENT ? NotFound("The archive does not exist.")
                                 : InvalidArgument("The archive cannot be opened (" + reason + ").");
   }
+  return Archive(opened);
+}
+
+StatusOr<Archive> OpenToRead(const std::string& file) {
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd fd, OpenInputFile(file));
+  int code = 0;
+  HPVMD_ASSIGN_OR_RETURN(Archive archive, Checked(zip_fdopen(fd.get(), 0, &code), code));
+  fd.release();  // The archive closes it.
   return archive;
+}
+
+StatusOr<Archive> OpenToWrite(const std::string& file) {
+  struct stat facts {};
+  if (stat(file.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) {
+    return InvalidArgument("The archive exists and is no regular file, so that no array can be added.");
+  }
+  int code = 0;
+  return Checked(zip_open(file.c_str(), ZIP_CREATE, &code), code);
+}
+
+// Piece by piece: an archive claims any size, and memory is taken for what there really is.
+StatusOr<std::vector<uint8_t>> ReadMember(zip_file_t* member, uint64_t size) {
+  constexpr uint64_t kPiece = 16 * limits::kMiB;
+  std::vector<uint8_t> bytes;
+  while (bytes.size() < size) {
+    const size_t filled = bytes.size(), wanted = std::min(kPiece, size - filled);
+    bytes.resize(filled + wanted);
+    if (zip_fread(member, bytes.data() + filled, wanted) != static_cast<zip_int64_t>(wanted)) {
+      return InvalidArgument("The archive's array ends early.");
+    }
+  }
+  return bytes;
 }
 
 std::string MemberNames(zip_t* archive) {
@@ -46,7 +77,7 @@ std::string MemberNames(zip_t* archive) {
 }  // namespace
 
 StatusOr<Tensor> ReadNpz(const std::string& file, const std::string& array) {
-  HPVMD_ASSIGN_OR_RETURN(Archive archive, Open(file, ZIP_RDONLY));
+  HPVMD_ASSIGN_OR_RETURN(Archive archive, OpenToRead(file));
   zip_int64_t index = 0;
   if (array.empty()) {
     if (zip_get_num_entries(archive.get(), 0) != 1) {
@@ -61,24 +92,21 @@ StatusOr<Tensor> ReadNpz(const std::string& file, const std::string& array) {
   }
   zip_stat_t info;
   if (zip_stat_index(archive.get(), static_cast<zip_uint64_t>(index), 0, &info) != 0 ||
-      (info.valid & ZIP_STAT_SIZE) == 0 || info.size > kMemberBytesMax) {
+      (info.valid & ZIP_STAT_SIZE) == 0 || info.size > kTensorFileBytesMax) {
     return InvalidArgument("The archive's array has no size or one above the limit (" +
-                           std::to_string(kMemberBytesMax) + " bytes).");
+                           std::to_string(kTensorFileBytesMax) + " bytes).");
   }
   std::unique_ptr<zip_file_t, Discard> member(zip_fopen_index(archive.get(), static_cast<zip_uint64_t>(index), 0));
   if (member == nullptr) {
     return InvalidArgument(std::string("The archive's array cannot be read (") + zip_strerror(archive.get()) + ").");
   }
-  std::vector<uint8_t> bytes(info.size);
-  if (zip_fread(member.get(), bytes.data(), bytes.size()) != static_cast<zip_int64_t>(bytes.size())) {
-    return InvalidArgument("The archive's array ends early.");
-  }
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, ReadMember(member.get(), info.size));
   return ParseNpy(bytes);
 }
 
 Status WriteNpz(const std::string& file, const std::string& array, const Tensor& tensor) {
   HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, FormatNpy(tensor));
-  HPVMD_ASSIGN_OR_RETURN(Archive archive, Open(file, ZIP_CREATE));
+  HPVMD_ASSIGN_OR_RETURN(Archive archive, OpenToWrite(file));
   zip_source_t* source = zip_source_buffer(archive.get(), bytes.data(), bytes.size(), 0);
   std::string member = (array.empty() ? "arr_0" : array) + ".npy";
   if (source == nullptr ||

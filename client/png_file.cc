@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "client/input_file.h"
+
 namespace hpvm {
 namespace {
 
@@ -35,6 +37,10 @@ StatusOr<Tensor> ParsePng(std::span<const uint8_t> bytes) {
     tensor.shape.push_back(channels);
   }
   HPVMD_ASSIGN_OR_RETURN(uint64_t size, TensorSizeBytes(tensor.type, tensor.shape));
+  if (size > kTensorFileBytesMax) {
+    return InvalidArgument("The PNG's pixels take " + std::to_string(size) + " bytes, which is above the limit (" +
+                           std::to_string(kTensorFileBytesMax) + ").");
+  }
   tensor.data.resize(size);
   if (png_image_finish_read(&image.png, nullptr, tensor.data.data(), 0, nullptr) == 0) {
     return InvalidArgument(std::string("The PNG's pixels cannot be read (") + image.png.message + ").");

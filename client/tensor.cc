@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/input_file.h"
 #include "client/npy.h"
 #include "client/npz.h"
 #include "client/png_file.h"
@@ -15,30 +16,6 @@
 
 namespace hpvm {
 namespace {
-
-StatusOr<std::vector<uint8_t>> ReadFile(const std::string& name) {
-  UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) {
-    return FromErrno(errno, "Opening the file");
-  }
-  std::vector<uint8_t> bytes;
-  struct stat info;
-  if (fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode)) {
-    bytes.reserve(static_cast<size_t>(info.st_size) + 1);
-  }
-  while (true) {
-    size_t at = bytes.size();
-    bytes.resize(std::max(bytes.capacity(), at + 65536));
-    ssize_t got = read(fd.get(), bytes.data() + at, bytes.size() - at);
-    bytes.resize(at + static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    if (got < 0 && errno != EINTR) {
-      return FromErrno(errno, "Reading the file");
-    }
-    if (got == 0) {
-      return bytes;
-    }
-  }
-}
 
 Status WriteFile(const std::string& name, std::span<const uint8_t> bytes) {
   struct stat info;
@@ -101,7 +78,7 @@ StatusOr<Tensor> Read(const std::string& name, const std::optional<TensorHint>& 
   if (auto npz = NpzName(name)) {
     return ReadNpz(npz->first, npz->second);
   }
-  HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, ReadFile(name));
+  HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> bytes, ReadInputFile(name, kTensorFileBytesMax));
   if (EndsWith(name, ".npy")) {
     return ParseNpy(bytes);
   }

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "client/channel.h"
+#include "client/input_file.h"
+
 #include "openssl/err.h"
 #include "openssl/pem.h"
 #include "openssl/x509.h"
@@ -43,7 +45,7 @@ Owned<EVP_PKEY> KeyOf(const std::string& pem) {
 }
 
 StatusOr<std::string> ReadCertificates(const std::string& path, const char* what) {
-  HPVMD_ASSIGN_OR_RETURN(std::string pem, ReadSmallFile(path, kPemBytesMax));
+  HPVMD_ASSIGN_OR_RETURN(std::string pem, ReadInputText(path, kPemBytesMax));
   if (FirstCertificate(pem) == nullptr) {
     const bool is_key = pem.find("PRIVATE KEY-----") != std::string::npos;
     return InvalidArgument("The file of the " + std::string(what) + " (" + Quoted(path) + ") holds " +
@@ -63,7 +65,7 @@ Status CheckTime(const X509* certificate, const std::string& path) {
 }
 
 StatusOr<std::string> ReadKey(const std::string& path, const X509* certificate, const std::string& certificate_path) {
-  HPVMD_ASSIGN_OR_RETURN(std::string pem, ReadSmallFile(path, kPemBytesMax));
+  HPVMD_ASSIGN_OR_RETURN(std::string pem, ReadInputText(path, kPemBytesMax));
   const Owned<EVP_PKEY> key = KeyOf(pem);
   if (key == nullptr) {
     const bool is_locked = pem.find("ENCRYPTED") != std::string::npos;

@@ -14,10 +14,11 @@
 #include "client/admin.h"
 #include "client/ctl/command.h"
 #include "client/ctl/text.h"
+#include "client/input_file.h"
 #include "nlohmann/json.hpp"
-#include "server/audit/audit_chain.h"
 
 #include "base/hash.h"
+#include "server/audit/audit_chain.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -126,23 +127,24 @@ Status CheckFile(const std::string& path, Check* check) {
   if (AuditFileFirst(name).has_value()) {
     HPVMD_RETURN_IF_ERROR(check->BeginFile(name));
   }
+  HPVMD_RETURN_IF_ERROR(OpenInputFile(path).status());  // What may be waited for without end is no record.
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return NotFound("The file \"" + path + "\" cannot be read.");
   }
-  std::string line;
-  while (std::getline(file, line)) {
+  std::vector<char> line(kAuditLineBytesMax + 2);
+  while (file.getline(line.data(), static_cast<std::streamsize>(line.size()))) {
     if (file.eof()) {
       return DataLoss("The last line of \"" + path + "\" has no end: it was cut off, or is being written.");
     }
-    if (line.size() > kAuditLineBytesMax) {
-      return DataLoss("A line of \"" + path + "\" is longer than any record (" + std::to_string(kAuditLineBytesMax) +
-                      " bytes).");
-    }
-    const Status pushed = check->Push(line);
+    const Status pushed = check->Push({line.data(), static_cast<size_t>(file.gcount()) - 1});
     if (!pushed.ok()) {
       return While(pushed, "checking \"" + path + "\"");
     }
+  }
+  if (!file.eof() && !file.bad()) {
+    return DataLoss("A line of \"" + path + "\" is longer than any record (" + std::to_string(kAuditLineBytesMax) +
+                    " bytes).");
   }
   if (file.bad()) {
     return DataLoss("Reading \"" + path + "\" failed.");

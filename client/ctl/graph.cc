@@ -6,7 +6,7 @@
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
-#include "client/ctl/graph_job.h"
+#include "client/ctl/document_files.h"
 #include "client/ctl/text.h"
 #include "nlohmann/json.hpp"
 

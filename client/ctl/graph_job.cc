@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "client/ctl/scalar_word.h"
@@ -18,14 +16,6 @@
 
 namespace hpvm::ctl {
 namespace {
-
-StatusOr<std::string> ReadWhole(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    return NotFound("The file \"" + file + "\" cannot be opened.");
-  }
-  return std::string(std::istreambuf_iterator<char>(stream), {});
-}
 
 std::string PortNames(const graph::Graph& graph, graph::Access access) {
   std::string names;
@@ -115,12 +105,7 @@ StatusOr<int64_t> ParseInteger(const std::string& text, const std::string& name)
   return value;
 }
 
-std::filesystem::path FolderOf(const std::string& document_file) {
-  return document_file == "-" ? std::filesystem::path() : std::filesystem::path(document_file).parent_path();
-}
-
-Status ReadModules(const std::string& document_file, GraphJob* job) {
-  const std::filesystem::path folder = FolderOf(document_file);
+Status ReadModules(const DocumentPlace& place, GraphJob* job) {
   for (const graph::Module& module : job->graph.modules) {
     if (module.source == graph::Module::Source::kHash) {
       job->modules.hashes[module.name] = ToHex(*module.hash);
@@ -128,11 +113,18 @@ Status ReadModules(const std::string& document_file, GraphJob* job) {
     if (module.source != graph::Module::Source::kFile) {
       continue;
     }
-    StatusOr<std::string> bytes = ReadWhole((folder / module.file).string());
-    if (!bytes.ok()) {
-      return While(bytes.status(), "reading module \"" + module.name + "\"");
-    }
-    job->modules.bytes[module.name].assign(bytes->begin(), bytes->end());
+    std::string name;
+    HPVMD_ASSIGN_OR_RETURN(const std::string bytes, ReadModuleOf(place, module, &name));
+    job->modules.bytes[module.name].assign(bytes.begin(), bytes.end());
+  }
+  return absl::OkStatus();
+}
+
+// Found before the work is done, not when its results have nowhere to go.
+Status CheckOutputFile(const std::string& file) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    return InvalidArgument("The file \"" + file + "\" (--output) is a folder.");
   }
   return absl::OkStatus();
 }
@@ -195,27 +187,13 @@ Status ReadInputs(const GraphArguments& arguments, GraphJob* job) {
 
 }  // namespace
 
-StatusOr<std::string> ReadDocument(const std::string& file) { return ReadWhole(file == "-" ? "/dev/stdin" : file); }
-
-StatusOr<std::string> ReadModuleOf(const std::string& document_file, const graph::Module& module, std::string* name) {
-  *name = module.name;
-  if (module.source == graph::Module::Source::kInline) {
-    return std::string(module.bytes.begin(), module.bytes.end());
-  }
-  if (module.source == graph::Module::Source::kHash) {
-    return NotFound("Module \"" + module.name + "\" is named by its hash, which only a server can look up.");
-  }
-  *name = (FolderOf(document_file) / module.file).string();
-  StatusOr<std::string> bytes = ReadWhole(*name);
-  return bytes.ok() ? std::move(bytes) : While(bytes.status(), "reading module \"" + module.name + "\"");
-}
-
 StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
   GraphJob job;
-  HPVMD_ASSIGN_OR_RETURN(job.document, ReadDocument(arguments.document));
+  HPVMD_ASSIGN_OR_RETURN(job.document, ReadDocument(arguments.place.document));
   graph::ParseOutcome parsed = graph::Parse(job.document);
   if (!parsed.graph.has_value()) {
-    return InvalidArgument("The graph \"" + arguments.document + "\" is not valid:\n" + ToString(parsed.diagnostics));
+    return InvalidArgument("The graph \"" + arguments.place.document + "\" is not valid:\n" +
+                           ToString(parsed.diagnostics));
   }
   job.graph = *std::move(parsed.graph);
   job.repeat = arguments.repeat;
@@ -225,6 +203,7 @@ StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
   for (const std::string& word : arguments.outputs) {
     HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--output"));
     HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, pair.first).status());
+    HPVMD_RETURN_IF_ERROR(CheckOutputFile(pair.second));
     job.output_files[pair.first] = pair.second;
   }
   for (const std::string& word : arguments.rotations) {
@@ -239,7 +218,7 @@ StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments) {
     HPVMD_RETURN_IF_ERROR(FindPort(job.graph, graph::Access::kOut, arguments.until).status());
     job.until = arguments.until;
   }
-  HPVMD_RETURN_IF_ERROR(ReadModules(arguments.document, &job));
+  HPVMD_RETURN_IF_ERROR(ReadModules(arguments.place, &job));
   HPVMD_RETURN_IF_ERROR(ReadInputs(arguments, &job));
   return job;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/client.h"
+#include "client/ctl/document_files.h"
 #include "client/tensor.h"
 
 #include "base/status.h"
@@ -20,7 +21,7 @@ namespace hpvm::ctl {
 
 // The words as typed: "A=a.npy", "n=512".
 struct GraphArguments {
-  std::string document;  // A file, or "-" for standard input.
+  DocumentPlace place;
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<std::string> symbols;
@@ -43,16 +44,9 @@ struct GraphJob {
   std::string until;
 };
 
-// Reads and validates the document (every fault is listed), reads its modules (paths are relative to the document) and
-// the inputs, and checks names, types, ranks and fixed extents before anything is sent.
+// Reads and validates the document (every fault is listed), reads its modules (paths are relative to the document's
+// folder) and the inputs, and checks names, types, ranks and fixed extents before anything is sent.
 StatusOr<GraphJob> LoadGraphJob(const GraphArguments& arguments);
-
-// The bytes of one module of a document that lies in `document_file`, and what people know it by. kNotFound for one
-// that is named by its hash.
-StatusOr<std::string> ReadModuleOf(const std::string& document_file, const graph::Module& module, std::string* name);
-
-// The document alone.
-StatusOr<std::string> ReadDocument(const std::string& file);
 
 // Writes each output that a file was named for. `outputs` must have them.
 Status WriteOutputs(const GraphJob& job, const std::map<std::string, Tensor>& outputs);

@@ -11,7 +11,8 @@ namespace hpvm::ctl {
 
 void AddGraphOptions(CLI::App& command, GraphOptions& options) {
   GraphArguments& arguments = options.arguments;
-  command.add_option("graph", arguments.document, "The graph document; - reads standard input")->required();
+  command.add_option("graph", arguments.place.document, "The graph document; - reads standard input")->required();
+  AddAllowFile(command, arguments.place);
   command
       .add_option("-i,--input", arguments.inputs,
                   "NAME=FILE for each input: .npy, .npz[:array], .png, or raw bytes; NAME=2.5 for one of rank 0")

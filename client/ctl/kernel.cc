@@ -10,7 +10,7 @@
 #include "client/ctl/command.h"
 #include "client/ctl/compile_service.h"
 #include "client/ctl/device_target.h"
-#include "client/ctl/graph_job.h"
+#include "client/ctl/document_files.h"
 #include "client/ctl/kernel_report.h"
 
 #include "base/hash.h"
@@ -22,7 +22,8 @@ namespace {
 
 struct Options {
   std::string module, entry;
-  std::string graph, node;
+  DocumentPlace place;  // Of the graph; its document is empty for a module.
+  std::string node;
   std::vector<std::string> params;
   Abi abi = Abi::kHpvm;
   bool fast_math = false;
@@ -77,7 +78,7 @@ ModuleKind KindOf(std::string_view bytes) {
 StatusOr<Task> TaskFromModule(const Options& options) {
   Task task;
   task.module = task.name = options.module;
-  HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadDocument(options.module));
+  HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadModuleFile(options.module));
   // Without a device, files that are no module at all are told so by the reader of WebAssembly.
   task.request.module_kind = options.device.empty() ? ModuleKind::kWasm : KindOf(task.bytes);
   task.request.options = options.options;
@@ -209,10 +210,11 @@ std::vector<SpecialisationConstant> ConstantsOf(const graph::Variant& variant) {
 
 // The node's first variant that is WebAssembly; for a device, the first one if there is none.
 StatusOr<Task> TaskFromGraph(const Options& options) {
-  HPVMD_ASSIGN_OR_RETURN(const std::string document, ReadDocument(options.graph));
+  HPVMD_ASSIGN_OR_RETURN(const std::string document, ReadDocument(options.place.document));
   const graph::ParseOutcome parsed = graph::Parse(document);
   if (!parsed.graph.has_value()) {
-    return InvalidArgument("The graph \"" + options.graph + "\" is not valid:\n" + ToString(parsed.diagnostics));
+    return InvalidArgument("The graph \"" + options.place.document + "\" is not valid:\n" +
+                           ToString(parsed.diagnostics));
   }
   HPVMD_ASSIGN_OR_RETURN(const graph::Node* node, FindLeaf(*parsed.graph, options.node));
   auto variant = std::find_if(node->variants.begin(), node->variants.end(), [&](const graph::Variant& item) {
@@ -227,7 +229,7 @@ StatusOr<Task> TaskFromGraph(const Options& options) {
   Task task;
   const graph::Module& module = parsed.graph->modules[variant->module.index];
   task.name = module.name;
-  HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadModuleOf(options.graph, module, &task.module));
+  HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadModuleOf(options.place, module, &task.module));
   task.request.module_kind = KindOf(module.kind);
   task.request.options = module.build_options;
   task.request.constants = ConstantsOf(*variant);
@@ -240,10 +242,10 @@ StatusOr<Task> TaskFromGraph(const Options& options) {
 
 // What the options leave open or say twice.
 Status CheckOptions(const Options& options) {
-  if (options.graph.empty() && (options.module.empty() || options.entry.empty())) {
+  if (options.place.document.empty() && (options.module.empty() || options.entry.empty())) {
     return InvalidArgument("Name a module and an entry, or a graph with --graph.");
   }
-  if (!options.graph.empty() && (!options.module.empty() || !options.params.empty())) {
+  if (!options.place.document.empty() && (!options.module.empty() || !options.params.empty())) {
     return InvalidArgument("With --graph the document says module, entry and parameters.");
   }
   if (!options.device.empty() && !options.level.empty()) {
@@ -257,7 +259,7 @@ Status CheckOptions(const Options& options) {
 
 Status Explain(const Globals& globals, const Options& options) {
   HPVMD_RETURN_IF_ERROR(CheckOptions(options));
-  HPVMD_ASSIGN_OR_RETURN(Task task, options.graph.empty() ? TaskFromModule(options) : TaskFromGraph(options));
+  HPVMD_ASSIGN_OR_RETURN(Task task, options.place.document.empty() ? TaskFromModule(options) : TaskFromGraph(options));
   CompileRequest& request = task.request;
   std::string label;
   if (!options.device.empty()) {
@@ -273,7 +275,7 @@ Status Explain(const Globals& globals, const Options& options) {
   request.listing = options.listing;
   request.level = options.level;
   // Only a document says a kernel as runs do, with the names that its artifact is kept under.
-  const bool may_have_run = !options.graph.empty() && options.level.empty();
+  const bool may_have_run = !options.place.document.empty() && options.level.empty();
   std::optional<LearntRecord> learnt;
   HPVMD_ASSIGN_OR_RETURN(CompileOutcome outcome, CompileHere(request, may_have_run ? &learnt : nullptr));
   if (!outcome.artifact.has_value()) {
@@ -294,7 +296,9 @@ Status Explain(const Globals& globals, const Options& options) {
 void AddOptions(CLI::App& command, Options& options) {
   command.add_option("module", options.module, "A WebAssembly file; with --device also SPIR-V or OpenCL C");
   command.add_option("entry", options.entry, "The exported function, or the kernel");
-  command.add_option("--graph", options.graph, "Take module, entry, parameters and math from a node of this document");
+  command.add_option("--graph", options.place.document,
+                     "Take module, entry, parameters and math from a node of this document");
+  AddAllowFile(command, options.place);
   command.add_option("--node", options.node, "The leaf node; may be left out when there is one")->needs("--graph");
   command
       .add_option("--param", options.params,

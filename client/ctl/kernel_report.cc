@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <tuple>
 #include <vector>
 
 #include "client/ctl/report.h"
 #include "client/ctl/text.h"
+#include "client/input_file.h"
 #include "nlohmann/json.hpp"
 
 #include "compiler/debug/place.h"
@@ -93,11 +94,11 @@ class Sources {
  private:
   // Regular files only: a name that a module gives must not make this wait for a pipe.
   static bool Read(const fs::path& path, std::vector<std::string>* lines) {
-    std::error_code error;
-    if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kSourceBytesMax || error) {
+    const StatusOr<std::string> text = ReadInputText(path.string(), kSourceBytesMax);
+    if (!text.ok()) {
       return false;
     }
-    std::ifstream stream(path);
+    std::istringstream stream(*text);
     for (std::string line; std::getline(stream, line);) {
       const size_t begin = std::min(line.find_first_not_of(" \t\r"), line.size());
       lines->push_back(line.substr(begin, kSourceLineBytesMax));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
@@ -174,7 +175,12 @@ int Main(int argc, char** argv) {
     }
     return app.exit(error) == 0 ? kOk : kUsage;
   }
-  return action ? action() : kUsage;
+  try {
+    return action ? action() : kUsage;
+  } catch (const std::bad_alloc&) {
+    // A tensor's file may be larger than this machine's memory.
+    return Report(ResourceExhausted("There is not enough memory on this machine for what the command reads."));
+  }
 }
 
 }  // namespace

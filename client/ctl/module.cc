@@ -6,13 +6,13 @@
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
-#include "client/ctl/graph_job.h"
+#include "client/ctl/document_files.h"
 
 namespace hpvm::ctl {
 namespace {
 
 Status Put(const Globals& globals, const std::string& file) {
-  HPVMD_ASSIGN_OR_RETURN(std::string bytes, ReadDocument(file));
+  HPVMD_ASSIGN_OR_RETURN(std::string bytes, ReadModuleFile(file));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(std::string hash,
                          client->PutModule({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},

@@ -335,6 +335,54 @@ class EndToEnd(WithDaemon):
                 self.assertIn(want, done.stderr)
         self.check_serving()
 
+    def test_documents_read_their_own_folder(self):
+        """A document that somebody else wrote uploads nothing but what lies beside it; what never ends is not read."""
+        own, secret = self.folder / "own", self.folder / "secret.wasm"
+        own.mkdir()
+        shutil.copy(self.folder / "kernels.wasm", secret)
+        shutil.copy(self.folder / "kernels.wasm", own / "kernels.wasm")
+        os.mkfifo(own / "pipe")
+        (own / "link").symlink_to("../secret.wasm")
+        (own / "inside").symlink_to("kernels.wasm")
+        array = self.array("in.npy", [1, 2, 3])
+
+        def submit(file, *arguments):
+            document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 5)])
+            document["modules"]["k"]["source"]["file"] = str(file)
+            (own / "graph.json").write_text(json.dumps(document))
+            return self.daemon.ctl("submit", own / "graph.json", "-i", f"in={array}", *arguments, timeout=20)
+
+        for file, want in (("../secret.wasm", "--allow-file"), (secret, "--allow-file"), ("link", "--allow-file"),
+                           ("/dev/zero", "--allow-file"), ("pipe", "is a named pipe"), (".", "is a folder"),
+                           ("absent", "absent")):
+            with self.subTest(file):
+                done = submit(file)
+                self.assertEqual(done.returncode, USAGE, done.stderr)
+                self.assertIn(want, done.stderr)
+        for arguments in (("kernels.wasm",), ("inside",), ("../secret.wasm", "--allow-file", secret),
+                          (secret, "--allow-file", own / "kernels.wasm", "--allow-file", secret)):
+            done = submit(*arguments)
+            self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("is a device", submit("/dev/zero", "--allow-file", "/dev/zero").stderr)
+        explained = self.daemon.ctl("kernel", "explain", "--graph", own / "graph.json", timeout=20)
+        self.assertEqual(explained.returncode, USAGE)
+
+    def test_file_arguments_end(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        document = self.write("graph.json", one_node("add", [port("in", "in"), port("out", "out")], [("amount", 5)]))
+        for odd, want in ((pipe, "is a named pipe"), ("/dev/zero", "is a device"), (self.folder, "is a folder"),
+                          ("/nowhere", "/nowhere")):
+            for command in (["submit", odd], ["graph", "validate", odd], ["graph", "show", odd], ["module", "put", odd],
+                            ["kernel", "explain", odd, "add"], ["submit", document, "-i", f"in={odd}"],
+                            ["run", document, "-i", f"in={odd}"], ["list", "--token-file", odd]):
+                with self.subTest(" ".join(map(str, command))):
+                    done = self.daemon.ctl(*command, timeout=20)
+                    self.assertEqual(done.returncode, USAGE, done.stderr)
+                    self.assertIn(want, done.stderr)
+        done = self.daemon.ctl("submit", document, "-i", f"in={self.array('in.npy', [1])}", "-O", f"out_out={self.folder}")
+        self.assertEqual(done.returncode, USAGE, done.stderr)
+
     def test_usage(self):
         for arguments, want in ((["submti"], "submti"), ([], "subcommand"), (["submit"], "graph"),
                                 (["-o", "yaml", "devices"], "yaml")):

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/ctl/document_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "CLI/CLI.hpp"
+#include "client/input_file.h"
+
+#include "base/limits.h"
+
+namespace hpvm::ctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The most that a server's limits.module_bytes_max can be.
+constexpr uint64_t kAllowedBytesMax = 1 * limits::kGiB;
+
+fs::path FolderOf(const std::string& document_file) {
+  return document_file == "-" ? fs::path() : fs::path(document_file).parent_path();
+}
+
+bool IsSameFile(const std::string& one, const std::string& other) {
+  struct stat first {
+  }, second{};
+  return stat(one.c_str(), &first) == 0 && stat(other.c_str(), &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+// The file of --allow-file that `path` is; empty when there is none.
+std::string AllowedFile(const DocumentPlace& place, const fs::path& path) {
+  const auto found = std::find_if(place.allow_files.begin(), place.allow_files.end(),
+                                  [&](const std::string& allowed) { return IsSameFile(allowed, path.string()); });
+  return found == place.allow_files.end() ? "" : *found;
+}
+
+StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentPlace& place, const std::string& file) {
+  const fs::path folder = FolderOf(place.document);
+  // What is opened is the user's word for it: the document's may lead elsewhere by now.
+  if (const std::string allowed = AllowedFile(place, folder / file); !allowed.empty()) {
+    return ReadInputFile(allowed, kAllowedBytesMax);
+  }
+  StatusOr<std::vector<uint8_t>> bytes = ReadFileBelow(folder.string(), file, limits::kModuleBytesMax);
+  if (bytes.status().code() == absl::StatusCode::kPermissionDenied) {
+    return InvalidArgument(Message(bytes.status()) + " A document names only files beside it and below; if this one " +
+                           "is meant, say --allow-file " + (folder / file).string() + ".");
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void AddAllowFile(CLI::App& command, DocumentPlace& place) {
+  command
+      .add_option("--allow-file", place.allow_files,
+                  "A file that the document may name although it does not lie in the document's folder or below it, or "
+                  "is larger than 64 MiB")
+      ->allow_extra_args(false);
+}
+
+StatusOr<std::string> ReadDocument(const std::string& file) {
+  return file == "-" ? ReadStandardInput(limits::kGraphDocumentBytesMax)
+                     : ReadInputText(file, limits::kGraphDocumentBytesMax);
+}
+
+StatusOr<std::string> ReadModuleFile(const std::string& file) {
+  return file == "-" ? ReadStandardInput(kAllowedBytesMax) : ReadInputText(file, kAllowedBytesMax);
+}
+
+StatusOr<std::string> ReadModuleOf(const DocumentPlace& place, const graph::Module& module, std::string* name) {
+  *name = module.name;
+  if (module.source == graph::Module::Source::kInline) {
+    return std::string(module.bytes.begin(), module.bytes.end());
+  }
+  if (module.source == graph::Module::Source::kHash) {
+    return NotFound("Module \"" + module.name + "\" is named by its hash, which only a server can look up.");
+  }
+  *name = (FolderOf(place.document) / module.file).string();
+  const StatusOr<std::vector<uint8_t>> bytes = ReadNamedFile(place, module.file);
+  if (!bytes.ok()) {
+    return While(bytes.status(), "reading module \"" + module.name + "\"");
+  }
+  return std::string(bytes->begin(), bytes->end());
+}
+
+}  // namespace hpvm::ctl

@@ -36,11 +36,14 @@ CoreScope::~CoreScope() {
 }
 
 Core::Core(CoreOptions options)
-    : options_(std::move(options)), started_unix_ns_(options_.clock->WallNs()),
+    : options_(std::move(options)),
+      page_tokens_(options_.page_key),
+      started_unix_ns_(options_.clock->WallNs()),
       config_(std::make_shared<const Config>(std::move(options_.config))),
       meter_(ledger_, *options_.clock),
       share_(ShareLimits(*config_), {.devices = 0}),
-      devices_(config_->devices_backends), devices_known_(!options_.awaits_devices) {
+      devices_(config_->devices_backends),
+      devices_known_(!options_.awaits_devices) {
   ShareDevice("cpu");  // Device 0, which every machine has.
 }
 

@@ -44,6 +44,7 @@
 #include "server/jobs/unit_reader.h"
 #include "server/live_job.h"
 #include "server/observer.h"
+#include "server/page_token.h"
 #include "server/request_meter.h"
 #include "server/run_op.h"
 #include "server/spent_file.h"
@@ -66,6 +67,7 @@ struct CoreOptions {
   Observer* observer = &NoObserver();    // Borrowed; lives longer.
   const TenantPolicies* policies = &OpenPolicies();  // Borrowed; lives longer.
   uint32_t cpu_threads = 1;              // What grants give.
+  Sha256 page_key;                       // Seals tokens of pages; the same after a restart.
   SpentByTenant spent;                   // Before this process.
   uint64_t request_row_bytes_max = kRequestRowBytesMax;
   // Executors wait for DevicesKnown, so that the first ones have every device.
@@ -531,6 +533,7 @@ class Core {
   void KeepRecent(LiveJob& job);
 
   CoreOptions options_;
+  const PageTokens page_tokens_;
   const int64_t started_unix_ns_;
   mutable std::mutex config_mutex_;            // Taken after mutex_.
   std::shared_ptr<const Config> config_;       // Changed under both; read under either.

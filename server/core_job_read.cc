@@ -4,7 +4,6 @@
 // The store is read without the mutex. A job that the core has is shown as the core has it, so that nobody sees an end
 // before it was announced, or a job go back to an earlier state.
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <utility>
@@ -18,6 +17,8 @@ namespace hpvm {
 namespace {
 
 constexpr uint32_t kPageMax = 1'000, kPageDefault = 100;
+// Jobs with many labels and lost attempts are large: a page stays well below what a message may have.
+constexpr size_t kPageBytesMax = 2 * limits::kMiB;
 // Reads of the store for one page, when filters leave little of each.
 constexpr int kPageReadsMax = 16;
 constexpr size_t kRecentJobsMax = 1'000, kRecentEventsMax = 50'000;
@@ -35,14 +36,10 @@ v1::JobEvent JobEventOf(v1::Job job) {
   return event;
 }
 
-StatusOr<JobFilter> FilterOf(const v1::ListJobsRequest& request) {
+StatusOr<JobFilter> FilterOf(const v1::ListJobsRequest& request, const Tenant& tenant, const PageTokens& tokens) {
   JobFilter filter;
-  const std::string& token = request.page_token();
-  if (!token.empty()) {
-    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), filter.before_sequence);
-    if (error != std::errc() || end != token.data() + token.size()) {
-      return InvalidArgument("The page token is not from this server.");
-    }
+  if (!request.page_token().empty()) {
+    HPVMD_ASSIGN_OR_RETURN(filter.before_sequence, tokens.Open(tenant.name, request.page_token()));
   }
   filter.labels.insert(request.labels().begin(), request.labels().end());
   filter.array_id = request.array_id();
@@ -60,6 +57,33 @@ StatusOr<JobFilter> FilterOf(const v1::ListJobsRequest& request) {
   }
   return filter;
 }
+
+// Jobs of one page, as many as it may have by number and by bytes, but one at least.
+class JobPage {
+ public:
+  JobPage(size_t count_max, const Config& config, v1::ListJobsResponse* response)
+      : count_max_(count_max),
+        bytes_max_(std::min<size_t>(kPageBytesMax, config.limits_message_bytes_max / 2)),
+        response_(response) {}
+
+  // False: the page is full without it.
+  bool Add(v1::Job job) {
+    job.clear_outputs();
+    const size_t bytes = job.ByteSizeLong();
+    const auto count = static_cast<size_t>(response_->jobs_size());
+    if (count == count_max_ || (count > 0 && bytes_ + bytes > bytes_max_)) {
+      return false;
+    }
+    bytes_ += bytes;
+    *response_->add_jobs() = std::move(job);
+    return true;
+  }
+
+ private:
+  const size_t count_max_, bytes_max_;
+  v1::ListJobsResponse* const response_;
+  size_t bytes_ = 0;
+};
 
 bool IsWanted(const v1::ListJobsRequest& request, v1::JobState state) {
   return request.states().empty() ||
@@ -176,35 +200,32 @@ Status Core::ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::Li
                            ") is larger than the limit (1000).");
   }
   const auto page = static_cast<int>(request.page_size() == 0 ? kPageDefault : request.page_size());
-  HPVMD_ASSIGN_OR_RETURN(JobFilter filter, FilterOf(request));
+  HPVMD_ASSIGN_OR_RETURN(JobFilter filter, FilterOf(request, tenant, page_tokens_));
   const auto is_terminal = [](int state) { return IsTerminal(static_cast<v1::JobState>(state)); };
   if (request.states_size() > 0 && std::none_of(request.states().begin(), request.states().end(), is_terminal)) {
     ListLive(tenant, request, filter, page, response);
     return absl::OkStatus();
   }
+  JobPage jobs(static_cast<size_t>(page), *config(), response);
   for (int reads = 0; reads < kPageReadsMax; ++reads) {
     filter.count_max = static_cast<size_t>(page) + 1;  // One more tells whether there is another page.
     HPVMD_ASSIGN_OR_RETURN(std::vector<StoredJob> rows, options_.jobs->database().List(tenant.name, filter));
     const bool is_last = rows.size() < filter.count_max;
     CoreScope scope(*this);
     for (StoredJob& row : rows) {
-      if (response->jobs_size() == page) {
-        response->set_next_page_token(std::to_string(filter.before_sequence));
+      const auto live = tenant.jobs.find(row.job().id());
+      v1::Job job = live == tenant.jobs.end() ? std::move(*row.mutable_job()) : Describe(*live->second);
+      if (IsWanted(request, job.state()) && !jobs.Add(std::move(job))) {
+        response->set_next_page_token(page_tokens_.Seal(tenant.name, filter.before_sequence));
         return absl::OkStatus();
       }
       filter.before_sequence = row.sequence();
-      const auto live = tenant.jobs.find(row.job().id());
-      v1::Job job = live == tenant.jobs.end() ? std::move(*row.mutable_job()) : Describe(*live->second);
-      if (IsWanted(request, job.state())) {
-        job.clear_outputs();
-        *response->add_jobs() = std::move(job);
-      }
     }
     if (is_last) {
       return absl::OkStatus();
     }
   }
-  response->set_next_page_token(std::to_string(filter.before_sequence));
+  response->set_next_page_token(page_tokens_.Seal(tenant.name, filter.before_sequence));
   return absl::OkStatus();
 }
 
@@ -228,13 +249,13 @@ void Core::ListLive(Tenant& tenant, const v1::ListJobsRequest& request, const Jo
     }
   }
   uint64_t last = 0;
+  JobPage jobs(static_cast<size_t>(page), *config_, response);
   for (auto& [sequence, job] : found) {
-    if (response->jobs_size() == page) {
-      response->set_next_page_token(std::to_string(last));
+    if (!jobs.Add(std::move(job))) {
+      response->set_next_page_token(page_tokens_.Seal(tenant.name, last));
       break;
     }
     last = sequence;
-    *response->add_jobs() = std::move(job);
   }
 }
 

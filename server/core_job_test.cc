@@ -732,5 +732,69 @@ TEST_F(JobTest, TakesNewLimits) {
   EXPECT_EQ(core_->CreateBuffer(*tenant_, create).status().code(), StatusCode::kResourceExhausted);
 }
 
+// A token is good for its tenant alone, also after a restart, and does not count anybody's jobs.
+TEST_F(JobTest, PageTokensSayNothingOfOthers) {
+  for (int i = 0; i < 5; ++i) {
+    SubmitJob(Request());
+  }
+  Status status;
+  const auto page = [&](Tenant& tenant, const std::string& after) {
+    v1::ListJobsRequest request;
+    request.set_page_token(after);
+    request.set_page_size(2);
+    v1::ListJobsResponse response;
+    status = core_->ListJobs(tenant, request, &response);
+    return response;
+  };
+  const std::string token = page(*tenant_, "").next_page_token();
+  ASSERT_FALSE(token.empty());
+  for (const char* number : {"1", "2", "3", "4", "5", "0", "18446744073709551615"}) {
+    EXPECT_NE(token, number);
+    page(*tenant_, number);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << number;
+    EXPECT_THAT(Message(status), HasSubstr("begin with the first page"));
+  }
+  page(**core_->FindTenant("bob"), token);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(page(*tenant_, token).jobs_size(), 2);
+  Restart();
+  EXPECT_EQ(page(*tenant_, token).jobs_size(), 2);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A thousand large jobs are listed in as many pages as their bytes need.
+TEST_F(JobTest, PagesAreCutByBytes) {
+  v1::SubmitRequest request = Request();
+  for (int i = 0; i < 30; ++i) {
+    (*request.mutable_options()->mutable_labels())["label" + std::to_string(i)] = std::string(250, 'x');
+  }
+  std::set<std::string> submitted, listed;
+  for (int i = 0; i < 500; ++i) {
+    submitted.insert(SubmitJob(request));
+  }
+  for (const bool live : {false, true}) {
+    listed.clear();
+    v1::ListJobsRequest list;
+    list.set_page_size(1'000);
+    if (live) {
+      list.add_states(v1::JOB_STATE_QUEUED);
+      list.add_states(v1::JOB_STATE_RUNNING);
+    }
+    int pages = 0;
+    do {
+      v1::ListJobsResponse response;
+      ASSERT_TRUE(core_->ListJobs(*tenant_, list, &response).ok());
+      EXPECT_LE(response.ByteSizeLong(), 3u << 20);
+      for (const v1::Job& job : response.jobs()) {
+        listed.insert(job.id());
+      }
+      list.set_page_token(response.next_page_token());
+      ++pages;
+    } while (!list.page_token().empty());
+    EXPECT_EQ(listed, submitted);
+    EXPECT_GT(pages, 1);
+  }
+}
+
 }  // namespace
 }  // namespace hpvm

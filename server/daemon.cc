@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/config_reload.h"
+#include "server/local_secret.h"
 #include "server/log.h"
 
 namespace hpvm {
@@ -153,6 +154,9 @@ Status Daemon::Open(DaemonOptions& options) {
   core.observer = observers_.get();
   core.policies = &identity_->directory();
   core.awaits_devices = true;
+  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder_->path()));
+  constexpr std::string_view kForPages = "pages of lists";
+  core.page_key = HmacOf(secret, {reinterpret_cast<const uint8_t*>(kForPages.data()), kForPages.size()});
   core.cpu_threads =
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
                                                              : std::max(1u, std::thread::hardware_concurrency()));

@@ -20,6 +20,7 @@
 #include "server/executor_place.h"
 #include "server/executor_process.h"
 #include "server/executor_spares.h"
+#include "server/local_secret.h"
 #include "server/state_folder.h"
 
 namespace hpvm {
@@ -58,28 +59,6 @@ class LinkProcess final : public ExecutorProcess {
   std::unique_ptr<ExecutorPlace> place_;
   std::unique_ptr<ExecutorLink> link_;  // Goes first: nothing lives in the place then.
 };
-
-// The secret from which tenants' artifact keys come: read from `path`, or made there.
-StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& path) {
-  std::array<uint8_t, 32> secret;
-  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (file.valid()) {
-    if (read(file.get(), secret.data(), secret.size()) == static_cast<ssize_t>(secret.size())) {
-      return secret;
-    }
-    // Cut short by a full disk: the cache is worthless without its key, so make a new one.
-    unlink(path.c_str());
-  }
-  for (size_t i = 0; i < secret.size(); i += 8) {
-    const uint64_t word = SystemRng().Next();
-    __builtin_memcpy(&secret[i], &word, 8);
-  }
-  file.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.valid() || write(file.get(), secret.data(), secret.size()) != static_cast<ssize_t>(secret.size())) {
-    return FromErrno(errno, "Writing \"" + path + "\"");
-  }
-  return secret;
-}
 
 void SetLimits(const Config& config, ExecutorOptions& options) {
   options.ready_within = std::chrono::milliseconds(config.executor_spawn_ms_max);
@@ -351,7 +330,7 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
   SetLimits(config, options);
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlaces> places,
                          ExecutorPlaces::Create(config, folder.path(), options.program));
-  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path() + "/artifact.key"));
+  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path()));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
   return std::unique_ptr<ExecutorSpawner>(
       std::make_unique<LinkSpawner>(std::move(hub), std::move(places), std::move(options), config, folder, secret));

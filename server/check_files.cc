@@ -13,6 +13,7 @@
 
 #include "server/address.h"
 #include "server/executor_process.h"
+#include "server/scrape_access.h"
 #include "server/tls.h"
 
 namespace hpvm {
@@ -136,6 +137,11 @@ Diagnostics CheckFiles(const Config& config) {
   Diagnostics faults;
   if (!config.tls_certificate.empty()) {
     ReadTlsFiles(config, &faults);
+  }
+  if (!config.metrics_token_file.empty()) {
+    if (const Status secret = ReadScrapeSecret(config.metrics_token_file).status(); !secret.ok()) {
+      Report(&faults, "metrics.token_file", Message(secret));
+    }
   }
   CheckState(config, &faults);
   CheckPrograms(config, &faults);

@@ -175,6 +175,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"log", "level", &Config::log_level, 0, 0, {"debug", "info", "warning", "error"}},
       {"log", "format", &Config::log_format, 0, 0, {"text", "json"}},
       {"metrics", "listen", &Config::metrics_listen, 0, 0, {}, kNeedsRestart},
+      {"metrics", "token_file", &Config::metrics_token_file, 0, 0, {}, kNeedsRestart},
       {"tracing", "endpoint", &Config::tracing_endpoint, 0, 0, {}, kNeedsRestart},
       {"tracing", "sampled_per_mille", &Config::tracing_sampled_per_mille, 0, 1'000, {}, kNeedsRestart},
       {"tenants", "default", &Config::tenants_default, 0, 0, {}},

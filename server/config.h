@@ -35,6 +35,8 @@ struct Config {
 
   // Prometheus metrics and health over HTTP: "host:port"; empty: none.
   std::string metrics_listen;
+  // With the secret that lets a scraper see metrics that name tenants.
+  std::string metrics_token_file;
   // "http://host:port" of an OpenTelemetry collector (OTLP over HTTP); empty: no spans are exported.
   std::string tracing_endpoint;
   // Of 1,000 traces that begin here, how many are recorded; what a caller says about its own trace is obeyed.

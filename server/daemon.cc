@@ -8,6 +8,7 @@
 #include "server/config_reload.h"
 #include "server/local_secret.h"
 #include "server/log.h"
+#include "server/scrape_access.h"
 
 namespace hpvm {
 namespace {
@@ -298,6 +299,9 @@ void Daemon::Watch() {
   parts.wake_timer = [this] { timer_->Wake(); };
   parts.set_health = [this](bool live, bool ready) { server_->SetHealth(live, ready); };
   parts.store_folder = folder_->path();
+  parts.may_see_tenants = [this](std::string_view authorization) {
+    return MaySeeTenants(authorization, *core_->config(), identity_->authenticator(), identity_->directory().is_open());
+  };
   observation_->Watch(std::move(parts));
 }
 

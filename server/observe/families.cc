@@ -3,6 +3,7 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <map>
 #include <sstream>
 
 namespace hpvm {
@@ -38,6 +39,28 @@ void Families::Add(Labels labels, const Histogram& histogram) {
   }
   metric.histogram.sample_count = count + histogram.count(buckets.bounds.size());
   metric.histogram.sample_sum = histogram.sum();
+}
+
+void Families::AddUpTenants() {
+  for (prometheus::MetricFamily& family : families_) {
+    std::map<std::vector<std::pair<std::string, std::string>>, size_t> places;  // By the other labels.
+    std::vector<prometheus::ClientMetric> sums;
+    for (prometheus::ClientMetric& metric : family.metric) {
+      std::erase_if(metric.label, [](const auto& label) { return label.name == "tenant"; });
+      std::vector<std::pair<std::string, std::string>> labels;
+      for (const auto& label : metric.label) {
+        labels.emplace_back(label.name, label.value);
+      }
+      const auto [place, is_new] = places.emplace(std::move(labels), sums.size());
+      if (is_new) {
+        sums.push_back(std::move(metric));
+        continue;
+      }
+      sums[place->second].counter.value += metric.counter.value;
+      sums[place->second].gauge.value += metric.gauge.value;
+    }
+    family.metric = std::move(sums);
+  }
 }
 
 std::string Families::Text() const {

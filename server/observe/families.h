@@ -36,6 +36,9 @@ class Families {
     }
   }
 
+  // Takes the names of tenants out: what differed by them alone is added up.
+  void AddUpTenants();
+
   // Prometheus' text format, version 0.0.4.
   std::string Text() const;
 

@@ -74,7 +74,7 @@ bool IsLoopbackHost(std::string_view host) {
 // What is wrong with a request's fields, as a code; 0: nothing.
 unsigned CheckFields(MHD_Connection* connection) {
   struct Seen {
-    int hosts = 0;
+    int hosts = 0, credentials = 0;
     unsigned code = 0;
   } seen;
   const auto look = [](void* to, MHD_ValueKind, const char* name, const char* value) {
@@ -84,6 +84,8 @@ unsigned CheckFields(MHD_Connection* connection) {
       into.code = ++into.hosts > 1                             ? MHD_HTTP_BAD_REQUEST
                   : value == nullptr || !IsLoopbackHost(value) ? MHD_HTTP_FORBIDDEN
                                                                : into.code;
+    } else if (is("authorization")) {
+      into.code = ++into.credentials > 1 ? MHD_HTTP_BAD_REQUEST : into.code;
     } else if (is("transfer-encoding") ||
                (is("content-length") && (value == nullptr || std::string_view(value) != "0"))) {
       into.code = MHD_HTTP_CONTENT_TOO_LARGE;
@@ -92,6 +94,11 @@ unsigned CheckFields(MHD_Connection* connection) {
   };
   MHD_get_connection_values(connection, MHD_HEADER_KIND, look, &seen);
   return seen.code;
+}
+
+HttpRequest RequestOf(MHD_Connection* connection) {
+  const char* value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+  return {.authorization = value == nullptr ? std::string_view() : std::string_view(value)};
 }
 
 HttpResponse Refuse(unsigned code, const char* text) {
@@ -238,7 +245,7 @@ HttpResponse HttpEndpoint::Parts::Answer(MHD_Connection* connection, std::string
   }
   const auto handler = handlers.find(path);
   return handler == handlers.end() ? Refuse(MHD_HTTP_NOT_FOUND, "There are /metrics, /livez and /readyz.")
-                                   : handler->second();
+                                   : handler->second(RequestOf(connection));
 }
 
 MHD_Result HttpEndpoint::Parts::Respond(MHD_Connection* connection, const HttpResponse& response) {
@@ -254,6 +261,9 @@ MHD_Result HttpEndpoint::Parts::Respond(MHD_Connection* connection, const HttpRe
   MHD_add_response_header(made, "Connection", "close");
   if (response.code == MHD_HTTP_METHOD_NOT_ALLOWED) {
     MHD_add_response_header(made, "Allow", "GET, HEAD");
+  }
+  if (response.code == MHD_HTTP_UNAUTHORIZED) {
+    MHD_add_response_header(made, "WWW-Authenticate", "Bearer");
   }
   const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(response.code), made);
   MHD_destroy_response(made);

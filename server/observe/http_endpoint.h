@@ -25,13 +25,17 @@ struct HttpResponse {
   std::string body;
 };
 
+struct HttpRequest {
+  std::string_view authorization;  // The field's value; empty: there is none. As long as the handler runs.
+};
+
 class HttpEndpoint {
  public:
   static constexpr size_t kConnectionsMax = 32, kHeaderBytesMax = 8 * 1024;
   static constexpr Duration kConnectionMax = std::chrono::seconds(5);
 
   // Handlers run on the endpoint's thread, one at a time, so they must not take long.
-  using Handlers = std::map<std::string, std::function<HttpResponse()>, std::less<>>;
+  using Handlers = std::map<std::string, std::function<HttpResponse(const HttpRequest&)>, std::less<>>;
 
   // Serves when it returns. kUnavailable when the address cannot be had.
   static StatusOr<std::unique_ptr<HttpEndpoint>> Start(const HostPort& listen, Handlers handlers);

@@ -17,9 +17,12 @@ class HttpEndpointTest : public ::testing::Test {
     auto started = HttpEndpoint::Start(
         {"127.0.0.1", "0"},
         {
-            {"/metrics", [] { return HttpResponse{.body = "a 1\n"}; }},
-            {"/large", [] { return HttpResponse{.body = std::string(3'000'000, 'x')}; }},
-            {"/readyz", [] { return HttpResponse{.code = 503, .content_type = "application/json", .body = "{}\n"}; }},
+            {"/metrics", [](const HttpRequest&) { return HttpResponse{.body = "a 1\n"}; }},
+            {"/large", [](const HttpRequest&) { return HttpResponse{.body = std::string(3'000'000, 'x')}; }},
+            {"/readyz",
+             [](const HttpRequest&) {
+               return HttpResponse{.code = 503, .content_type = "application/json", .body = "{}\n"};
+             }},
         });
     ASSERT_TRUE(started.ok()) << started.status();
     endpoint_ = *std::move(started);

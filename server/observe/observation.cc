@@ -47,35 +47,50 @@ struct Observation::Parts {
         metrics(clock),
         heart(clock),
         watch(clock, metrics, heart),
-        text(clock, [this] { return Text(); }) {}
+        text(clock, [this] { return Text(/*with_tenants=*/true); }),
+        anonymous_text(clock, [this] { return Text(/*with_tenants=*/false); }) {}
 
-  HttpResponse Metrics();
-  std::string Text();
+  HttpResponse Metrics(const HttpRequest& request);
+  StatusOr<bool> MaySeeTenants(std::string_view authorization);
+  std::string Text(bool with_tenants);
   HttpResponse Live();
   HttpResponse Ready();
 
   const std::string state_dir;
   std::mutex mutex;
-  std::string store_folder;  // Guarded by the mutex.
+  std::string store_folder;  // Guarded by the mutex, like the next.
+  std::function<StatusOr<bool>(std::string_view)> may_see_tenants;
   PrometheusObserver metrics;
   Heart heart;
   std::unique_ptr<SpanExporter> exporter;
   std::unique_ptr<Tracer> tracer;
   std::unique_ptr<TwoObservers> both;
   hpvm::Watch watch;
-  PacedText text;                          // The endpoint's thread's.
+  PacedText text, anonymous_text;          // The endpoint's thread's.
   std::unique_ptr<HttpEndpoint> endpoint;  // Goes first.
   std::string no_address;
 };
 
-HttpResponse Observation::Parts::Metrics() {
+HttpResponse Observation::Parts::Metrics(const HttpRequest& request) {
   HttpResponse response;
+  const StatusOr<bool> with_tenants = MaySeeTenants(request.authorization);
+  if (!with_tenants.ok()) {  // Said, so that a scraper whose secret has changed does not silently get less.
+    response.code = 401;
+    response.body = Message(with_tenants.status()) + "\n";
+    return response;
+  }
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = text.Get();
+  response.body = (*with_tenants ? text : anonymous_text).Get();
   return response;
 }
 
-std::string Observation::Parts::Text() {
+StatusOr<bool> Observation::Parts::MaySeeTenants(std::string_view authorization) {
+  // Held while it is asked: after Unwatch what it asks may be gone.
+  std::lock_guard lock(mutex);
+  return may_see_tenants ? may_see_tenants(authorization) : StatusOr<bool>(false);
+}
+
+std::string Observation::Parts::Text(bool with_tenants) {
   const Watch::View view = watch.Look();
   Families families;
   metrics.Describe(families);
@@ -86,6 +101,9 @@ std::string Observation::Parts::Text() {
   }
   DescribeOurselves(families, exporter.get());
   DescribeProcess(families);
+  if (!with_tenants) {
+    families.AddUpTenants();
+  }
   return families.Text();
 }
 
@@ -133,12 +151,14 @@ StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, 
   }
   if (!config.metrics_listen.empty()) {
     HPVMD_ASSIGN_OR_RETURN(const HostPort listen, ParseMetricsListen(config.metrics_listen));
-    HPVMD_ASSIGN_OR_RETURN(parts.endpoint,
-                           HttpEndpoint::Start(listen, {
-                                                           {"/metrics", [&parts] { return parts.Metrics(); }},
-                                                           {"/livez", [&parts] { return parts.Live(); }},
-                                                           {"/readyz", [&parts] { return parts.Ready(); }},
-                                                       }));
+    HPVMD_ASSIGN_OR_RETURN(
+        parts.endpoint,
+        HttpEndpoint::Start(listen,
+                            {
+                                {"/metrics", [&parts](const HttpRequest& request) { return parts.Metrics(request); }},
+                                {"/livez", [&parts](const HttpRequest&) { return parts.Live(); }},
+                                {"/readyz", [&parts](const HttpRequest&) { return parts.Ready(); }},
+                            }));
     LogInfo("Serving metrics and health", {{"address", parts.endpoint->address()}});
   }
   return observation;
@@ -160,11 +180,18 @@ void Observation::Watch(WatchedParts parts) {
   {
     std::lock_guard lock(parts_->mutex);
     parts_->store_folder = parts.store_folder;
+    parts_->may_see_tenants = parts.may_see_tenants;
   }
   parts.wants_tenants = parts_->endpoint != nullptr;
   parts_->watch.Start(std::move(parts));
 }
 
-void Observation::Unwatch() { parts_->watch.Stop(); }
+void Observation::Unwatch() {
+  {
+    std::lock_guard lock(parts_->mutex);
+    parts_->may_see_tenants = nullptr;
+  }
+  parts_->watch.Stop();
+}
 
 }  // namespace hpvm

@@ -43,6 +43,9 @@ struct WatchedParts {
   std::function<void()> wake_timer;                       // Makes the timer's loop go round, and beat.
   std::function<void(bool live, bool ready)> set_health;  // When either has changed, and at first.
   std::string store_folder;                               // With jobs.db; empty: none.
+  // Whether whoever shows these credentials ("Bearer …") may see metrics that name tenants; empty: nobody showed any.
+  // kUnauthenticated when they are wrong. On the endpoint's thread. Without it nobody may.
+  std::function<StatusOr<bool>(std::string_view authorization)> may_see_tenants;
   bool wants_tenants = false;                             // Once a second; they are walked over with the core held.
 };
 

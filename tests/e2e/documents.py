@@ -137,6 +137,10 @@ RULES = {
     "hpvmctl jobs cancel ID": Rule(typed=f"hpvmctl jobs cancel {A_JOB}"),
     "hpvmctl run --check GRAPH": Rule(typed=f"hpvmctl run --check {EXAMPLE} --symbol w=16 --symbol h=16"),
     "hpvmd --check-jobs --state /var/lib/hpvmd": Rule(before="systemctl stop hpvmd", after="systemctl start hpvmd"),
+    'curl -fsS -H "Authorization: Bearer $(cat /etc/hpvm/scrape.token)" http://127.0.0.1:9464/metrics': Rule(
+        before="sed -i 's|^token_file = .*|token_file = \"/etc/hpvm/scrape.token\"|' /etc/hpvm/hpvmd.toml && systemctl restart hpvmd"
+               " && ! curl -fsS http://127.0.0.1:9464/metrics | grep -q tenant=",
+        prints='tenant="'),
     "chmod 600": Rule(typed="chmod 600 admin.token"),
     "hpvmctl tenant create blur --weight 200 --quota device-bytes=2GiB --quota device-seconds=1h": Rule(before="useradd bob; useradd carol"),
     "hpvmctl token create --tenant blur --output blur.token": Rule(

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 import numpy as np
@@ -195,6 +196,48 @@ class OpenMode(Tenants):
 
 
 CREDENTIALS = "[auth]\ntokens = true\npeers = true\n"
+
+
+@unittest.skipUnless(IS_ROOT, "administers as root, and runs clients as other users")
+class Metrics(Tenants):
+    """What a user of the machine sees of tenants, and what the scraper does."""
+
+    SECRET = "the scraper's own secret"
+    CONFIG = CREDENTIALS + '[metrics]\nlisten = "127.0.0.1:0"\ntoken_file = "FOLDER/scrape"\n'
+
+    @classmethod
+    def prepare(cls):
+        (cls.folder / "scrape").write_text(cls.SECRET + "\n")
+
+    def scrape(self, secret=None):
+        address = re.findall(r"Serving metrics and health.*address=(\S+)", self.server.log.read_text())[-1]
+        request = urllib.request.Request(f"http://{address}/metrics")
+        if secret is not None:
+            request.add_header("Authorization", f"Bearer {secret}")
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def test_metrics_name_tenants_with_a_credential(self):
+        token = self.tenant("hidden-one")
+        self.ok("wait", self.submit(add(), token=token), token=token)
+        end = time.monotonic() + 20
+        while 'hpvm_graph_completed_total{tenant="hidden-one",kind="job"} 1' not in self.scrape(self.SECRET)[1]:
+            self.assertLess(time.monotonic(), end, self.scrape(self.SECRET))
+            time.sleep(0.1)
+        for secret in (None, token.read_text().strip()):  # Nobody, and a tenant's own user.
+            status, text = self.scrape(secret)
+            self.assertEqual(status, 200)
+            self.assertNotIn("hidden", text)
+            self.assertNotIn("tenant=", text)
+            self.assertRegex(text, r'(?m)^hpvm_graph_completed_total\{kind="job"\} 1$')
+        admin = self.token("local", "--role", "admin")
+        self.assertIn('tenant="hidden-one"', self.scrape(admin.read_text().strip())[1])
+        status, text = self.scrape("some other secret")
+        self.assertEqual(status, 401)
+        self.assertNotIn("hpvm_", text)
 
 
 @unittest.skipUnless(IS_ROOT, "administers as root, and runs clients as other users")

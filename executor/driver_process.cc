@@ -339,6 +339,16 @@ class Supervisor {
 
 }  // namespace
 
+Status SendDriverFolder(int socket, const std::string& folder) {
+  return SendFrame(socket, folder, {}, {}, RealClock().Now() + kMessageMax);
+}
+
+StatusOr<std::string> ReceiveDriverFolder(int socket) {
+  constexpr FrameLimits kLimits = {.head_bytes_max = 4096, .body_bytes_max = 0, .fds_max = 0};
+  HPVMD_ASSIGN_OR_RETURN(Frame frame, ReceiveFrame(socket, kLimits, RealClock().Now() + kMessageMax));
+  return std::move(frame.head);
+}
+
 int RunDriverSupervisor(const DriverSupervisorOptions& options) {
   const Status status = Supervisor(options).Serve();
   if (absl::IsUnavailable(status)) {

@@ -47,6 +47,11 @@ struct DriverSupervisorOptions {
   bool has_nodes = true;     // Of GPUs.
 };
 
+// The tenant's folder goes to a supervisor as the first thing on its socket, before it locks itself down: everybody on
+// the machine may read its command line.
+Status SendDriverFolder(int socket, const std::string& folder);
+StatusOr<std::string> ReceiveDriverFolder(int socket);
+
 // Serves until the runner goes away; the process's exit status. One thread; call from main only, since it forks.
 int RunDriverSupervisor(const DriverSupervisorOptions& options);
 

@@ -93,11 +93,8 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   }
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
   SpawnOptions spawn;
+  // The tenant's folder comes by the socket: everybody on the machine may read a command line.
   spawn.arguments = {program, "--socket", std::to_string(kExecutorSocket)};
-  if (!hello.cache_folder().empty()) {
-    spawn.arguments.push_back("--cache");
-    spawn.arguments.push_back(hello.cache_folder());
-  }
   // What reads OpenCL C and translates SPIR-V kernels costs other tenants memory.
   if (std::any_of(hello.backends().begin(), hello.backends().end(),
                   [](const std::string& backend) { return backend.starts_with("opencl"); })) {
@@ -128,16 +125,13 @@ StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& h
     SpawnOptions spawn;
     spawn.arguments = {"/proc/self/exe", "--driver-builder=" + FamilyOf(backend), "--socket",
                        std::to_string(kExecutorSocket)};
-    if (!hello.cache_folder().empty()) {
-      spawn.arguments.push_back("--cache");
-      spawn.arguments.push_back(hello.cache_folder());
-    }
     if (hello.without_device_nodes()) {
       spawn.arguments.push_back("--without-nodes");
     }
     spawn.socket = ends.second.get();
     spawn.stderr_fd = STDERR_FILENO;
     HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));  // As the compiler: not watched.
+    HPVMD_RETURN_IF_ERROR(SendDriverFolder(ends.first.get(), hello.cache_folder()));
     sockets.emplace(FamilyOf(backend), std::move(ends.first));
   }
   return sockets;
@@ -262,13 +256,11 @@ bool HasDrivers(const internal::Hello& hello) {
 struct Settled {
   SandboxReport report;
   UniqueFd compiler;
-  bool is_ahead = false;  // Before Hello.
   bool is_confined = false;
 };
 
-StatusOr<Settled> SettleIn(const internal::Hello& known, bool is_ahead) {
+StatusOr<Settled> SettleIn(const internal::Hello& known) {
   Settled settled;
-  settled.is_ahead = is_ahead;
   const bool has_drivers = HasDrivers(known);
   if (known.lock_down()) {
     const bool has_nodes = has_drivers && !known.without_device_nodes();
@@ -305,12 +297,12 @@ Status Serve() {
   Settled settled;
   if (greeting.envelope.has_settle()) {
     const internal::Hello known = greeting.envelope.settle().known();
-    HPVMD_ASSIGN_OR_RETURN(settled, SettleIn(known, /*is_ahead=*/true));
+    HPVMD_ASSIGN_OR_RETURN(settled, SettleIn(known));
     HPVMD_ASSIGN_OR_RETURN(greeting, ReceiveGreeting(kNever));
     HPVMD_RETURN_IF_ERROR(greeting.envelope.has_hello() ? CheckAgrees(known, greeting.envelope.hello())
                                                         : InvalidArgument("A second Settle came instead of Hello."));
   } else {
-    HPVMD_ASSIGN_OR_RETURN(settled, SettleIn(greeting.envelope.hello(), /*is_ahead=*/false));
+    HPVMD_ASSIGN_OR_RETURN(settled, SettleIn(greeting.envelope.hello()));
   }
   const internal::Hello& hello = greeting.envelope.hello();
   const bool has_drivers = HasDrivers(hello);
@@ -330,7 +322,7 @@ Status Serve() {
   ArtifactKey key;
   std::copy(hello.artifact_key().begin(), hello.artifact_key().end(), key.begin());
   const std::unique_ptr<CompilerService> compiler =
-      ConnectCompiler(std::move(settled.compiler), key, settled.is_ahead ? hello.cache_folder() : "");
+      ConnectCompiler(std::move(settled.compiler), key, hello.cache_folder());
   Builders builders;
   for (auto& [family, socket] : builder_sockets) {
     builders[family] = ConnectDriverBuilder(std::move(socket), key, DriverIdentity);

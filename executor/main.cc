@@ -31,8 +31,8 @@ int Report(const hpvm::Status& status) {
   return 1;
 }
 
-// hpvm-executor --driver-builder=opencl|vulkan --socket 3 [--cache FOLDER] [--without-nodes], as the launcher starts
-// it.
+// hpvm-executor --driver-builder=opencl|vulkan --socket 3 [--without-nodes], as the launcher starts it. The tenant's
+// folder comes by the socket.
 int BuildForDriver(std::string_view family, int argc, char** argv) {
   hpvm::DriverSupervisorOptions options;
   if (std::string_view(argv[argc - 1]) == "--without-nodes") {
@@ -43,14 +43,17 @@ int BuildForDriver(std::string_view family, int argc, char** argv) {
     const std::string_view name = argv[i];
     if (name == "--socket" && std::string_view(argv[i + 1]) == std::to_string(hpvm::kExecutorSocket)) {
       options.socket = hpvm::kExecutorSocket;
-    } else if (name == "--cache") {
-      options.cache_folder = argv[i + 1];
     }
   }
   if (options.socket < 0 || (family != "opencl" && family != "vulkan")) {
     fputs(kUsage, stderr);
     return 2;
   }
+  hpvm::StatusOr<std::string> folder = hpvm::ReceiveDriverFolder(options.socket);
+  if (!folder.ok()) {
+    return Report(folder.status());
+  }
+  options.cache_folder = *std::move(folder);
   options.driver.load = [family] { return hpvm::ListDevices(family).status(); };
   options.driver.build = family == "opencl" ? hpvm::BuildForOpenCl : hpvm::BuildForVulkan;
   return hpvm::RunDriverSupervisor(options);

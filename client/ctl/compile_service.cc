@@ -45,7 +45,7 @@ class CompilerProcess {
   }
 
   // The end of the socket that the service takes.
-  StatusOr<UniqueFd> Start(const std::optional<LocalCache>& cache, bool has_opencl) {
+  StatusOr<UniqueFd> Start(bool has_opencl) {
     HPVMD_ASSIGN_OR_RETURN(const std::string program, CompilerProgram());
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -56,9 +56,6 @@ class CompilerProcess {
     spawn.arguments = {program, "--socket", "3", "--children", "1"};
     if (has_opencl) {
       spawn.arguments.push_back("--opencl");
-    }
-    if (cache.has_value()) {
-      spawn.arguments.insert(spawn.arguments.end(), {"--cache", cache->folder});
     }
     spawn.socket = theirs.get();
     spawn.stderr_fd = STDERR_FILENO;
@@ -96,10 +93,11 @@ StatusOr<CompileOutcome> CompileHere(const CompileRequest& request, std::optiona
     cache = OpenLocalCache();
   }
   CompilerProcess process;
-  HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, process.Start(cache, IsNativeOpenCl(request)));
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, process.Start(IsNativeOpenCl(request)));
   // Without a cache nothing is kept, so that any key will do.
   const std::unique_ptr<CompilerService> service =
-      ConnectCompiler(std::move(socket), cache.has_value() ? cache->key : ArtifactKey{});
+      ConnectCompiler(std::move(socket), cache.has_value() ? cache->key : ArtifactKey{},
+                      cache.has_value() ? cache->folder : std::string());
   StatusOr<CompileOutcome> outcome = service->Compile(request, RealClock().Now() + kAnswerMax);
   if (cache.has_value() && outcome.ok() && outcome->artifact.has_value()) {
     *learnt = FindLearnt(*service, request);

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import unittest
 import urllib.error
@@ -86,6 +87,38 @@ class SandboxTest(unittest.TestCase):
             time.sleep(0.05)
         self.assertEqual(len(found), count, self.daemon.log.read_text())
         return found
+
+    def test_command_lines_show_no_tenant(self):
+        """Everybody on the machine may read them: they name neither a tenant nor a folder of one."""
+        for devices, spares in (("cpu", 0), ("cpu", 1), ("auto", 0)):
+            config = self.folder / "hpvmd.toml"
+            config.write_text(f"[executor]\nspares = {spares}\n")
+            self.daemon = Daemon(self.folder / "daemon", "--devices", devices, "--config", config)
+            lines, ends = set(), threading.Event()
+
+            def look():
+                while not ends.is_set():
+                    for pid in children(self.daemon.process.pid):
+                        try:
+                            lines.add(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode())
+                        except OSError:
+                            pass
+
+            watcher = threading.Thread(target=look)
+            watcher.start()
+            self.assertEqual(self.daemon.ctl("devices", "--connect-timeout", "30").returncode, OK)
+            self.add()
+            self.executors(1 + spares)
+            ends.set()
+            watcher.join()
+            words = [line.rstrip("\0").split("\0") for line in lines if line]
+            programs = {pathlib.Path(one[0]).name for one in words}
+            self.assertLessEqual({"hpvm-executor", "hpvm-compiler"}, programs)
+            for one in words:
+                for word in one[1:]:
+                    self.assertNotIn("local", word, one)
+                    self.assertNotIn(str(self.folder), word, one)
+            self.assertEqual(self.daemon.stop(), 0)
 
     @unittest.skipIf(os.getuid() != 0, "only root gives user ids out")
     def test_each_executor_has_a_user_and_nothing_is_left(self):

@@ -52,7 +52,7 @@ struct Waiting {
 struct Child {
   Waiting job;
   pid_t pid = -1;
-  UniqueFd pipe;
+  UniqueFd process, pipe;
   Time deadline = kNever;  // The earlier of the client's and the cap.
   std::vector<uint8_t> received;
 };
@@ -162,7 +162,7 @@ Status Zygote::Prepare() {
 Status Zygote::LockDown(const std::string& cache_folder) {
   cache_ = ArtifactCache(cache_folder, options_.cache_bytes_max, build_);
   is_locked_down_ = true;
-  return options_.is_sandboxed ? LockDownZygote(cache_folder, *own_filter_) : absl::OkStatus();
+  return options_.is_sandboxed ? LockDownZygote(cache_folder, *own_filter_, options_.needs_landlock) : absl::OkStatus();
 }
 
 Status Zygote::Serve() {
@@ -259,7 +259,7 @@ Status Zygote::Cancel(const Frame& frame) {
 }
 
 void Zygote::Kill(const Child& child) {
-  kill(child.pid, SIGKILL);
+  KillChild(child.process);
   killed_.push_back(child.pid);
 }
 
@@ -349,7 +349,7 @@ Status Zygote::Start(Waiting job) {
   UniqueFd write_end(ends[1]);
   child.deadline = std::min(job.deadline, now + std::chrono::seconds(options_.wall_seconds_max));
   pid_t parent = getpid();
-  child.pid = fork();
+  child.pid = ForkWithDescriptor(&child.process);
   if (child.pid < 0) {
     return Refuse(job.request, "The compile cannot be started: " + std::string(std::strerror(errno)) + ".");
   }
@@ -386,7 +386,7 @@ Status Zygote::Read(Child& child, bool* ended) {
 
 Status Zygote::Finish(Child& child, End end) {
   // A child that closed its pipe has nothing more to do, whatever it may be up to.
-  kill(child.pid, SIGKILL);
+  KillChild(child.process);
   int wait_status = 0;
   rusage used{};
   while (wait4(child.pid, &wait_status, 0, &used) < 0 && errno == EINTR) {
@@ -453,10 +453,12 @@ Status Zygote::RefuseDead(const Child& child, End end, int wait_status, uint64_t
                   "The compiler gave up on this module (exit status " + std::to_string(WEXITSTATUS(wait_status)) + ").",
                   cpu_ns);
   }
-  return Refuse(child.job.request,
-                "The compiler crashed on this module (signal " + std::to_string(WTERMSIG(wait_status)) + ", " +
-                    strsignal(WTERMSIG(wait_status)) + ").",
-                cpu_ns);
+  // How abort() ends under the filter.
+  const int signal = WTERMSIG(wait_status) == SIGSYS ? SIGABRT : WTERMSIG(wait_status);
+  return Refuse(
+      child.job.request,
+      "The compiler crashed on this module (signal " + std::to_string(signal) + ", " + strsignal(signal) + ").",
+      cpu_ns);
 }
 
 Status Zygote::Refuse(const ZygoteRequest& request, std::string message, uint64_t cpu_ns, CompileEnd end) {

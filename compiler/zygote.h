@@ -3,7 +3,7 @@
 //
 // Command line
 //   hpvm-compiler --socket FD [--cache FOLDER] [--cache-bytes N] [--memory-bytes N] [--seconds N]
-//   [--wall-seconds N] [--children N] [--opencl] [--no-sandbox]
+//   [--wall-seconds N] [--children N] [--opencl] [--needs-landlock] [--no-sandbox]
 // FD is an inherited Unix stream socket. FOLDER holds compiled artifacts between runs; without it nothing is kept. It
 // must belong to one tenant: what lies there is believed if its tag fits the key. --opencl: there are OpenCL devices,
 // so that OpenCL C is to be read and SPIR-V kernels to be translated for drivers that take PTX or SPIR bitcode; loads
@@ -27,10 +27,10 @@
 //   zygote, until warm     libLLVM-22, libcrypto, libseccomp and what they link (read, execute); /proc/self (read) for
 //   the CPU's features zygote, once warm      FOLDER (read, write, create, rename, remove); the inherited socket;
 //   stderr. Nothing else is opened.
-//     system calls         clone/fork, wait4, kill, pipe2, poll, recvmsg, sendmsg, read, write, pread64,
-//     openat/renameat/unlinkat/utimensat
-//                          below FOLDER, getdents64, fstat, memory (mmap without PROT_EXEC, munmap, brk, madvise,
-//                          mprotect), futex, clock_gettime, prlimit64, prctl, seccomp, exit
+//     system calls         clone with CLONE_PIDFD and no other flag, wait4, pidfd_send_signal, pipe2, poll, recvmsg,
+//                          sendmsg, read, write, pread64, openat/renameat/unlinkat/utimensat below FOLDER, getdents64,
+//                          fstat, memory (mmap without PROT_EXEC, munmap, brk, madvise, mprotect), futex,
+//                          clock_gettime, prlimit64 of itself, prctl (seccomp, death with its parent), exit
 //   children               one pipe to write, one memfd to read. System calls: memory, read, pread64, write, futex,
 //   clock_gettime, exit.
 // compiler/zygote_sandbox.cc locks both down itself; a sandbox outside must only not refuse what stands here.
@@ -122,6 +122,7 @@ struct ZygoteOptions {
   uint32_t children_max = 0;  // 0: as many as there are cores.
   bool is_sandboxed = true;   // False only for debuggers.
   bool has_opencl = false;    // --opencl.
+  bool needs_landlock = false;
 };
 
 // Serves until the client goes away; the process's exit status. Single-threaded; call from main only, since it forks.

@@ -115,6 +115,7 @@ int Main(int argc, char** argv) {
   app.add_option("--children", zygote.children_max, "Compiles at a time; 0: one a core")->capture_default_str();
   app.add_flag("--opencl", zygote.has_opencl,
                "Load what reads OpenCL C, and what translates SPIR-V kernels for drivers that do not take them");
+  app.add_flag("--needs-landlock", zygote.needs_landlock, "End where the kernel cannot keep this process from files");
   app.add_flag("--no-sandbox", no_sandbox, "For debuggers only");
   ToolOptions tool;
   CLI::Option* module = app.add_option("--module", tool.module, "A WebAssembly file to compile")->excludes(socket);

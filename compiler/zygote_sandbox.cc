@@ -2,6 +2,7 @@
 #include "compiler/zygote_sandbox.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -19,67 +20,46 @@
 #include <span>
 
 #include "base/fd.h"
+#include "base/landlock.h"
 #include "base/memfd.h"
 
 namespace hpvm {
 namespace {
 
-// Landlock's interface (linux/landlock.h), of which older headers lack parts.
-constexpr uint64_t kFsWriteFile = 1ull << 1, kFsReadFile = 1ull << 2, kFsReadDir = 1ull << 3,
-                   kFsRemoveFile = 1ull << 5, kFsMakeReg = 1ull << 8, kFsTruncate = 1ull << 14;
-constexpr uint64_t kFsAllAbi1 = (1ull << 13) - 1;
-struct LandlockRulesetAttr {
-  uint64_t handled_access_fs;
-  uint64_t handled_access_net;  // ABI 4.
-  uint64_t scoped;              // ABI 6.
-};
-struct __attribute__((packed)) LandlockPathBeneathAttr {
-  uint64_t allowed_access;
-  int32_t parent_fd;
-};
-constexpr int kRulePathBeneath = 1;
-constexpr uint32_t kCreateRulesetVersion = 1;
-
 // Needed by both, before and after the fork.
 constexpr int kCommonCalls[] = {
-    SCMP_SYS(read),
-    SCMP_SYS(pread64),
-    SCMP_SYS(write),
-    SCMP_SYS(close),
-    SCMP_SYS(munmap),
-    SCMP_SYS(mremap),
-    SCMP_SYS(brk),
-    SCMP_SYS(madvise),
-    SCMP_SYS(futex),
-    SCMP_SYS(clock_gettime),
-    SCMP_SYS(gettimeofday),
-    SCMP_SYS(getpid),
-    SCMP_SYS(gettid),
-    SCMP_SYS(getrusage),
-    SCMP_SYS(sysinfo),
-    SCMP_SYS(fstat),
-    SCMP_SYS(newfstatat),
-    SCMP_SYS(lseek),
-    SCMP_SYS(getrandom),
-    SCMP_SYS(rt_sigaction),
-    SCMP_SYS(rt_sigreturn),
-    SCMP_SYS(sigaltstack),
-    SCMP_SYS(rt_sigprocmask),
-    SCMP_SYS(sched_yield),
-    SCMP_SYS(exit),
-    SCMP_SYS(exit_group),
-    SCMP_SYS(tgkill),
-    SCMP_SYS(restart_syscall),
+    SCMP_SYS(read),          SCMP_SYS(pread64),        SCMP_SYS(write),
+    SCMP_SYS(close),         SCMP_SYS(munmap),         SCMP_SYS(mremap),
+    SCMP_SYS(brk),           SCMP_SYS(madvise),        SCMP_SYS(futex),
+    SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),   SCMP_SYS(getpid),
+    SCMP_SYS(gettid),        SCMP_SYS(getrusage),      SCMP_SYS(sysinfo),
+    SCMP_SYS(fstat),         SCMP_SYS(newfstatat),     SCMP_SYS(lseek),
+    SCMP_SYS(getrandom),     SCMP_SYS(rt_sigaction),   SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(sigaltstack),   SCMP_SYS(rt_sigprocmask), SCMP_SYS(sched_yield),
+    SCMP_SYS(exit),          SCMP_SYS(exit_group),     SCMP_SYS(restart_syscall),
 };
-// The zygote's alone. `openat` and its kin reach what Landlock leaves: the cache.
+// The zygote's alone. `openat` and its kin reach what Landlock leaves: the cache. It ends its children by descriptors,
+// which only the call that made a child gives: `kill` would take any process of the user's.
 constexpr int kZygoteCalls[] = {
-    SCMP_SYS(poll),     SCMP_SYS(ppoll),     SCMP_SYS(recvmsg),         SCMP_SYS(sendmsg),    SCMP_SYS(clone),
-    SCMP_SYS(fork),     SCMP_SYS(wait4),     SCMP_SYS(waitid),          SCMP_SYS(pipe2),      SCMP_SYS(dup2),
-    SCMP_SYS(dup3),     SCMP_SYS(fcntl),     SCMP_SYS(close_range),     SCMP_SYS(openat),     SCMP_SYS(unlinkat),
-    SCMP_SYS(renameat), SCMP_SYS(renameat2), SCMP_SYS(utimensat),       SCMP_SYS(getdents64), SCMP_SYS(prlimit64),
-    SCMP_SYS(prctl),    SCMP_SYS(seccomp),   SCMP_SYS(set_robust_list), SCMP_SYS(rseq),       SCMP_SYS(getppid),
-    SCMP_SYS(shutdown),
+    SCMP_SYS(poll),       SCMP_SYS(ppoll),       SCMP_SYS(recvmsg),         SCMP_SYS(sendmsg),
+    SCMP_SYS(wait4),      SCMP_SYS(waitid),      SCMP_SYS(pipe2),           SCMP_SYS(dup2),
+    SCMP_SYS(dup3),       SCMP_SYS(close_range), SCMP_SYS(openat),          SCMP_SYS(unlinkat),
+    SCMP_SYS(renameat),   SCMP_SYS(renameat2),   SCMP_SYS(utimensat),       SCMP_SYS(getppid),
+    SCMP_SYS(getdents64), SCMP_SYS(shutdown),    SCMP_SYS(set_robust_list), SCMP_SYS(rseq),
 };
+// Flags of clone that a new process may have: no namespace, no memory or table in common, nothing to trace.
+constexpr uint64_t kForkFlags = CLONE_PIDFD | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+// Not F_SETOWN, F_SETSIG and F_SETOWN_EX: with them the kernel would send signals to others.
+constexpr int kZygoteFileCommands[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_GET_SEALS};
+// What it, and a child before it has a filter of its own, still does to itself.
+constexpr int kZygoteOptions[] = {PR_SET_PDEATHSIG, PR_SET_SECCOMP};
+
+scmp_arg_cmp Equal(unsigned argument, uint64_t value) {
+  return {.arg = argument, .op = SCMP_CMP_EQ, .datum_a = value, .datum_b = 0};
+}
+scmp_arg_cmp Masked(unsigned argument, uint64_t mask, uint64_t value) {
+  return {.arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value};
+}
 
 struct ContextDeleter {
   void operator()(void* context) const { seccomp_release(context); }
@@ -107,6 +87,8 @@ StatusOr<Context> CreateFilter(std::span<const int> more, int refuse_errno) {
   HPVMD_RETURN_IF_ERROR(Add(context, more));
   // The C library tries clone3 first and takes ENOSYS as "use clone".
   int error = seccomp_rule_add(context.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+  // abort() signals its own process, whose number a filter that children inherit cannot know: it ends here instead.
+  error = error != 0 ? error : seccomp_rule_add(context.get(), SCMP_ACT_KILL_PROCESS, SCMP_SYS(tgkill), 0);
   for (int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)}) {
     error = error != 0
                 ? error
@@ -136,39 +118,6 @@ StatusOr<std::vector<sock_filter>> ProgramOf(const Context& context) {
   return program;
 }
 
-// Allows files below `folder` only. False where the kernel has no Landlock.
-StatusOr<bool> RestrictFiles(const std::string& folder) {
-  long abi = syscall(SYS_landlock_create_ruleset, nullptr, 0, kCreateRulesetVersion);
-  if (abi < 1) {
-    return false;
-  }
-  LandlockRulesetAttr attr{};
-  attr.handled_access_fs =
-      kFsAllAbi1 | (abi >= 2 ? 1ull << 13 : 0) | (abi >= 3 ? kFsTruncate : 0) | (abi >= 5 ? 1ull << 15 : 0);
-  attr.handled_access_net = abi >= 4 ? 3 : 0;
-  attr.scoped = abi >= 6 ? 3 : 0;  // No abstract sockets and no signals out of here.
-  size_t attr_bytes = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;
-  UniqueFd rules(static_cast<int>(syscall(SYS_landlock_create_ruleset, &attr, attr_bytes, 0)));
-  if (!rules.valid()) {
-    return FromErrno(errno, "Creating Landlock rules");
-  }
-  if (!folder.empty()) {
-    UniqueFd path(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    LandlockPathBeneathAttr beneath{};
-    beneath.allowed_access =
-        (kFsWriteFile | kFsReadFile | kFsReadDir | kFsRemoveFile | kFsMakeReg | kFsTruncate) & attr.handled_access_fs;
-    beneath.parent_fd = path.get();
-    // A folder that is not there is a cache that holds nothing.
-    if (path.valid() && syscall(SYS_landlock_add_rule, rules.get(), kRulePathBeneath, &beneath, 0) != 0) {
-      return FromErrno(errno, "Adding a Landlock rule for " + folder);
-    }
-  }
-  if (syscall(SYS_landlock_restrict_self, rules.get(), 0) != 0) {
-    return FromErrno(errno, "Applying Landlock rules");
-  }
-  return true;
-}
-
 // At `value` a process is told (RLIMIT_CPU: SIGXCPU), at `value` + `hard_more` it is forced.
 Status SetLimit(__rlimit_resource resource, uint64_t value, const char* name, uint64_t hard_more = 0) {
   const rlimit limit{value, value + hard_more};
@@ -180,15 +129,31 @@ Status SetLimit(__rlimit_resource resource, uint64_t value, const char* name, ui
   return setrlimit(resource, &limit) == 0 ? absl::OkStatus() : FromErrno(errno, std::string("Limiting ") + name);
 }
 
+// Calls of the zygote whose arguments decide.
+Status AddConditional(const Context& context) {
+  int error = 0;
+  const auto allow = [&](int call, std::initializer_list<scmp_arg_cmp> arguments) {
+    error = error != 0 ? error
+                       : seccomp_rule_add_array(context.get(), SCMP_ACT_ALLOW, call,
+                                                static_cast<unsigned>(arguments.size()), arguments.begin());
+  };
+  allow(SCMP_SYS(clone), {Masked(0, ~kForkFlags, SIGCHLD)});
+  allow(SCMP_SYS(pidfd_send_signal), {Equal(1, SIGKILL)});
+  allow(SCMP_SYS(prlimit64), {Equal(0, 0)});  // Its own.
+  for (const int command : kZygoteFileCommands) {
+    allow(SCMP_SYS(fcntl), {Equal(1, static_cast<uint64_t>(command))});
+  }
+  for (const int option : kZygoteOptions) {
+    allow(SCMP_SYS(prctl), {Equal(0, static_cast<uint64_t>(option))});
+  }
+  return error == 0 ? absl::OkStatus() : FromErrno(-error, "Building a system call filter");
+}
+
 }  // namespace
 
 StatusOr<CallFilter> CallFilter::ForZygote(int refuse_errno) {
   HPVMD_ASSIGN_OR_RETURN(Context context, CreateFilter(kZygoteCalls, refuse_errno));
-  // Only to end children.
-  const scmp_arg_cmp only_kill = {.arg = 1, .op = SCMP_CMP_EQ, .datum_a = SIGKILL, .datum_b = 0};
-  if (int error = seccomp_rule_add_array(context.get(), SCMP_ACT_ALLOW, SCMP_SYS(kill), 1, &only_kill); error != 0) {
-    return FromErrno(-error, "Building a system call filter");
-  }
+  HPVMD_RETURN_IF_ERROR(AddConditional(context));
   CallFilter filter;
   HPVMD_ASSIGN_OR_RETURN(filter.program_, ProgramOf(context));
   return filter;
@@ -211,7 +176,7 @@ Status CallFilter::Apply() const {
   return absl::OkStatus();
 }
 
-Status LockDownZygote(const std::string& folder, const CallFilter& filter) {
+Status LockDownZygote(const std::string& folder, const CallFilter& filter, bool needs_landlock) {
   // The socket's end tells it as well, but not while it is stopped.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
     return FromErrno(errno, "Following the executor");
@@ -219,11 +184,34 @@ Status LockDownZygote(const std::string& folder, const CallFilter& filter) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
     return FromErrno(errno, "Giving up privileges");
   }
-  HPVMD_ASSIGN_OR_RETURN(bool has_landlock, RestrictFiles(folder));
-  if (!has_landlock) {
+  std::vector<PathRule> rules;
+  if (!folder.empty()) {
+    rules.push_back({folder, PathAccess::kPrivate});  // A folder that is not there is a cache that holds nothing.
+  }
+  int abi = 0;
+  const Status files = RestrictFiles(rules, &abi);
+  if (!files.ok() && (needs_landlock || !absl::IsUnimplemented(files))) {
+    return While(files, "keeping the compiler from files, which the executor's level promises");
+  }
+  if (!files.ok()) {
     std::fprintf(stderr, "hpvm-compiler: this kernel has no Landlock; only system calls are filtered\n");
   }
   return filter.Apply();
+}
+
+int ForkWithDescriptor(UniqueFd* descriptor) {
+  int made = -1;
+  // Flags, stack and where the descriptor goes stand in this order on every machine that is compiled for.
+  const long child = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, nullptr, &made, nullptr, nullptr);
+  if (child > 0) {
+    descriptor->reset(made);
+  }
+  return static_cast<int>(child);
+}
+
+void KillChild(const UniqueFd& descriptor) {
+  // One that has ended already needs nothing.
+  (void)syscall(SYS_pidfd_send_signal, descriptor.get(), SIGKILL, nullptr, 0);
 }
 
 Status LimitChild(const ChildLimits& limits, int parent) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/status.h"
 
 namespace hpvm {
@@ -29,8 +30,16 @@ class CallFilter {
 };
 
 // Locks this process down for good: no new privileges, no debugger, no file outside `folder` (empty: none at all), only
-// the zygote's system calls. Where the kernel lacks Landlock the rest still holds, and a line on stderr says so.
-Status LockDownZygote(const std::string& folder, const CallFilter& filter);
+// the zygote's system calls. Where the kernel lacks Landlock it fails if that is needed; else the rest still holds, and
+// a line on stderr says so.
+Status LockDownZygote(const std::string& folder, const CallFilter& filter, bool needs_landlock);
+
+// As fork, for a process with one thread, and the child's descriptor with it: the only way to signal it under the
+// filter. -1 and errno on failure. The C library does not know of it, so that functions for pthread_atfork are not
+// called.
+int ForkWithDescriptor(UniqueFd* descriptor);
+// Kills the child.
+void KillChild(const UniqueFd& descriptor);
 
 // A child's resource limits, and its death with the zygote `parent`.
 struct ChildLimits {

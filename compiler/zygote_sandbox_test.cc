@@ -76,21 +76,28 @@ TEST(ZygoteSandboxTest, ZygoteReachesItsCacheOnly) {
   fs::create_directories(folder);
   int status = StatusOfChild([&] {
     int cache = open(folder.c_str(), O_RDONLY | O_DIRECTORY);
-    if (cache < 0 || !LockDownZygote(folder.string(), *CallFilter::ForZygote()).ok()) {
+    if (cache < 0 || !LockDownZygote(folder.string(), *CallFilter::ForZygote(), /*needs_landlock=*/false).ok()) {
       return 100;
     }
     int file = openat(cache, "a", O_WRONLY | O_CREAT, 0600);
     if (file < 0 || write(file, "x", 1) != 1 || renameat(cache, "a", cache, "b") != 0 || unlinkat(cache, "b", 0) != 0) {
       return 101;
     }
-    pid_t child = fork();
+    UniqueFd process;
+    const pid_t child = ForkWithDescriptor(&process);
     if (child == 0) {
       for (;;) {
         sched_yield();
       }
     }
-    if (child < 0 || kill(child, SIGKILL) != 0 || waitpid(child, nullptr, 0) != child) {
+    // By its descriptor alone: whose number this is nobody can tell the filter.
+    if (child < 0 || kill(child, SIGKILL) == 0 || errno != EPERM) {
       return 102;
+    }
+    KillChild(process);
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
+      return 103;
     }
     return FirstPermitted();
   });
@@ -103,7 +110,7 @@ TEST(ZygoteSandboxTest, ChildOnlyComputes) {
   StatusOr<CallFilter> filter = CallFilter::ForChild();
   ASSERT_TRUE(filter.ok()) << filter.status();
   int status = StatusOfChild([&] {
-    if (!LockDownZygote("", *CallFilter::ForZygote()).ok() || !filter->Apply().ok()) {
+    if (!LockDownZygote("", *CallFilter::ForZygote(), /*needs_landlock=*/false).ok() || !filter->Apply().ok()) {
       return 100;
     }
     if (!Refused(syscall(SYS_openat, AT_FDCWD, ".", O_RDONLY, 0)) || !Refused(syscall(SYS_fork)) ||

@@ -85,6 +85,11 @@ StatusOr<std::string> Sibling(const std::string& name) {
   return own.substr(0, own.rfind('/') + 1) + name;
 }
 
+SandboxLevel LevelMax(const internal::Hello& hello) {
+  return hello.sandbox_level_max_plus_1() == 0 ? SandboxLevel::kNamespaces
+                                               : static_cast<SandboxLevel>(hello.sandbox_level_max_plus_1() - 1);
+}
+
 // Starts the compiler process; it confines itself. The other end of its socket.
 StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   std::string program = hello.compiler_program();
@@ -95,6 +100,10 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   SpawnOptions spawn;
   // The tenant's folder comes by the socket: everybody on the machine may read a command line.
   spawn.arguments = {program, "--socket", std::to_string(kExecutorSocket)};
+  // Then the executor's own level says no more than its compiler keeps.
+  if (hello.lock_down() && LevelMax(hello) >= SandboxLevel::kFiles && HasLandlock()) {
+    spawn.arguments.push_back("--needs-landlock");
+  }
   // What reads OpenCL C and translates SPIR-V kernels costs other tenants memory.
   if (std::any_of(hello.backends().begin(), hello.backends().end(),
                   [](const std::string& backend) { return backend.starts_with("opencl"); })) {
@@ -218,11 +227,6 @@ void TellOfCrashes() {
   for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
     sigaction(number, &action, nullptr);
   }
-}
-
-SandboxLevel LevelMax(const internal::Hello& hello) {
-  return hello.sandbox_level_max_plus_1() == 0 ? SandboxLevel::kNamespaces
-                                               : static_cast<SandboxLevel>(hello.sandbox_level_max_plus_1() - 1);
 }
 
 IsolateOptions IsolationOf(const internal::Hello& hello, bool has_nodes) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/landlock.h"
 #include "base/status.h"
 
 namespace hpvm {
@@ -55,18 +56,6 @@ enum class SandboxProfile : uint8_t {
   kSupervisor = 3  // Starts and ends builders, which lock themselves down further.
 };
 
-// A path and the accesses to it and what lies below that stay.
-enum class PathAccess : uint8_t {
-  kRead,     // Files and folders; libraries are mapped from here.
-  kExecute,  // And programs started.
-  kDevice,   // Read, written, asked by ioctl.
-  kPrivate   // Files and folders made, written, removed.
-};
-struct PathRule {
-  std::string path;
-  PathAccess access = PathAccess::kRead;
-};
-
 struct ConfineOptions {
   SandboxProfile profile = SandboxProfile::kTight;
   std::vector<PathRule> paths;
@@ -79,11 +68,8 @@ struct ConfineOptions {
 // does not say which (unless level_max forgoes it).
 Status Confine(SandboxReport* report, const ConfineOptions& options = {});
 
-// The parts of Confine. Paths that do not exist are passed over. `refuse_errno` is what a refused call returns.
-Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi);
+// A part of Confine. `refuse_errno` is what a refused call returns.
 Status InstallFilter(SandboxProfile profile, int refuse_errno);
-// Whether the kernel can restrict files.
-bool HasLandlock();
 // Namespaces for this process and what it starts: of the network (without interfaces), System V objects and the host's
 // name; that of processes is made by whoever starts it (SpawnOptions). Without privileges by way of a user namespace,
 // in which no other identity can be taken, if it may. A status when the system refuses. One thread.

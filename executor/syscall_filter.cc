@@ -6,12 +6,14 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <initializer_list>
 #include <memory>
+#include <span>
 
 #include "executor/sandbox.h"
 
@@ -102,7 +104,6 @@ constexpr int kDriverAllowed[] = {
     SCMP_SYS(fallocate),
     SCMP_SYS(flock),
     SCMP_SYS(dup),
-    SCMP_SYS(fcntl),
     // Device nodes: which requests they take is the kernel's driver's to say.
     SCMP_SYS(ioctl),
     SCMP_SYS(eventfd2),
@@ -149,13 +150,11 @@ constexpr int kBuilderAllowed[] = {
 // For what starts builders: ending them, the cache's times of use, and the calls with which a builder locks itself down
 // before it loads anything.
 constexpr int kSupervisorAllowed[] = {
-    SCMP_SYS(kill),
     SCMP_SYS(setpgid),
     SCMP_SYS(socketpair),
     SCMP_SYS(utimensat),
     SCMP_SYS(seccomp),
     SCMP_SYS(prctl),
-    SCMP_SYS(prlimit64),
     SCMP_SYS(landlock_create_ruleset),
     SCMP_SYS(landlock_add_rule),
     SCMP_SYS(landlock_restrict_self),
@@ -227,6 +226,26 @@ scmp_arg_cmp Masked(unsigned argument, uint64_t mask, uint64_t value) {
   return {argument, SCMP_CMP_MASKED_EQ, mask, value};
 }
 
+// Of a process with drivers. Not F_SETOWN, F_SETSIG and F_SETOWN_EX: with them the kernel would send signals to others.
+constexpr int kDriverFileCommands[] = {
+    F_DUPFD,
+    F_GETFD,
+    F_SETFD,
+    F_GETFL,
+    F_SETFL,
+    F_GETLK,
+    F_SETLK,
+    F_SETLKW,
+    36,
+    37,
+    38,  // F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW: glibc has them
+         // for some languages only.
+    F_DUPFD_CLOEXEC,
+    F_ADD_SEALS,
+    F_GET_SEALS,
+};
+constexpr int kTightFileCommands[] = {F_ADD_SEALS, F_GET_SEALS, F_DUPFD_CLOEXEC};
+
 // Adds rules until one fails.
 class Rules {
  public:
@@ -277,13 +296,16 @@ void AddConditional(Rules& rules, SandboxProfile profile) {
   if (profile != SandboxProfile::kSupervisor) {
     rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), {Equal(0, PR_SET_NAME)});
   }
-  if (profile == SandboxProfile::kTight) {
-    for (const int command : {F_ADD_SEALS, F_GET_SEALS, F_DUPFD_CLOEXEC}) {
-      rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), {Equal(1, static_cast<uint64_t>(command))});
-    }
+  const std::span<const int> commands =
+      profile == SandboxProfile::kTight ? std::span<const int>(kTightFileCommands) : kDriverFileCommands;
+  for (const int command : commands) {
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), {Equal(1, static_cast<uint64_t>(command))});
   }
-  // Its own limits, for reading.
-  if (profile != SandboxProfile::kSupervisor) {
+  // Its own limits: for reading, and for a builder's that is about to lock itself down.
+  if (profile == SandboxProfile::kSupervisor) {
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), {Equal(0, 0)});
+    rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(kill), {Equal(1, SIGKILL)});
+  } else {
     rules.Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), {Equal(0, 0), Equal(2, 0)});
   }
 }

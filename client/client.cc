@@ -2,6 +2,8 @@
 #include "client/client.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 #include "client/channel.h"
@@ -12,6 +14,22 @@ namespace {
 
 // What one message's inline tensors may take together, below the server's limit for a message.
 constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
+
+// Page by page, each by `call`.
+template <typename Item, typename Response, typename Request>
+StatusOr<std::vector<Item>> ListAll(Request request, google::protobuf::RepeatedPtrField<Item>* (Response::*items)(),
+                                    const std::function<StatusOr<Response>(const Request&)>& call) {
+  constexpr uint32_t kPageMax = 1'000;
+  std::vector<Item> all;
+  request.set_page_size(kPageMax);
+  do {
+    HPVMD_ASSIGN_OR_RETURN(Response page, call(request));
+    auto* found = (page.*items)();
+    all.insert(all.end(), std::make_move_iterator(found->begin()), std::make_move_iterator(found->end()));
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return all;
+}
 
 }  // namespace
 
@@ -102,6 +120,13 @@ Status Client::Release(const std::string& handle, const CallOptions& call) {
   v1::ReleaseGraphRequest request;
   request.set_handle(handle);
   return connection_->Once(&v1::Hpvm::Stub::ReleaseGraph, request, call).status();
+}
+
+StatusOr<std::vector<v1::PreparedGraph>> Client::ListGraphs(const CallOptions& call) {
+  return ListAll<v1::PreparedGraph, v1::ListGraphsResponse, v1::ListGraphsRequest>(
+      {}, &v1::ListGraphsResponse::mutable_graphs, [&](const v1::ListGraphsRequest& request) {
+        return connection_->Call(&v1::Hpvm::Stub::ListGraphs, request, call);
+      });
 }
 
 Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const CallOptions& call,
@@ -260,6 +285,13 @@ Status Client::DeleteBuffer(const std::string& id, const CallOptions& call) {
   v1::DeleteBufferRequest request;
   request.set_buffer_id(id);
   return connection_->Once(&v1::Hpvm::Stub::DeleteBuffer, request, call).status();
+}
+
+StatusOr<std::vector<v1::Buffer>> Client::ListBuffers(const CallOptions& call) {
+  return ListAll<v1::Buffer, v1::ListBuffersResponse, v1::ListBuffersRequest>(
+      {}, &v1::ListBuffersResponse::mutable_buffers, [&](const v1::ListBuffersRequest& request) {
+        return connection_->Call(&v1::Hpvm::Stub::ListBuffers, request, call);
+      });
 }
 
 }  // namespace hpvm

@@ -152,6 +152,8 @@ class Client {
   StatusOr<Prepared> Prepare(std::string_view document, const Modules& modules, const CallOptions& call = {},
                              const PrepareOptions& options = {});
   Status Release(const std::string& handle, const CallOptions& call = {});
+  // The tenant's handles, whoever prepared them.
+  StatusOr<std::vector<v1::PreparedGraph>> ListGraphs(const CallOptions& call = {});
 
   // Runs and brings the outputs back. Inputs and outputs too large for a message travel through buffers, which are
   // deleted afterwards.
@@ -196,6 +198,8 @@ class Client {
   // Fills `into` from `offset`; the buffer must reach that far.
   Status ReadBuffer(const std::string& id, std::span<uint8_t> into, uint64_t offset = 0, const CallOptions& call = {});
   Status DeleteBuffer(const std::string& id, const CallOptions& call = {});
+  // The tenant's, whoever made them.
+  StatusOr<std::vector<v1::Buffer>> ListBuffers(const CallOptions& call = {});
 
  private:
   friend class Admin;  // client/admin.h: other calls over the same connection.

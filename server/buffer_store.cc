@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/buffer_store.h"
 
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
@@ -42,6 +43,10 @@ Status BufferStore::Admit(uint64_t size_bytes) const {
 Status BufferStore::Insert(BufferRecord record) {
   HPVMD_RETURN_IF_ERROR(Admit(record.size_bytes));
   bytes_ += record.size_bytes;
+  if (clock_ != nullptr) {
+    record.created_unix_ns = clock_->WallNs();
+    record.used = clock_->Now();
+  }
   std::string id = record.id;
   buffers_.emplace(std::move(id), std::move(record));
   return absl::OkStatus();
@@ -59,9 +64,12 @@ uint64_t BufferStore::SegmentBytes() const {
 }
 
 StatusOr<BufferRecord*> BufferStore::Find(std::string_view id) {
-  const auto found = buffers_.find(std::string(id));
+  const auto found = buffers_.find(id);
   if (found == buffers_.end()) {
     return NotFound("There is no buffer \"" + std::string(id.substr(0, 80)) + "\".");
+  }
+  if (clock_ != nullptr) {
+    found->second.used = clock_->Now();
   }
   return &found->second;
 }
@@ -71,6 +79,56 @@ Status BufferStore::Erase(std::string_view id) {
   bytes_ -= record->size_bytes;
   buffers_.erase(std::string(id));
   return absl::OkStatus();
+}
+
+std::vector<SegmentRef> BufferStore::TakeIdle(Time before, std::optional<uint64_t> size_bytes) {
+  std::vector<SegmentRef> taken;
+  if (size_bytes.has_value() && (*size_bytes > limits_.buffer_bytes_max || Admit(*size_bytes).ok())) {
+    return taken;  // It can never be, or can be as it is.
+  }
+  if (before < unused_from_) {
+    return taken;  // A tenant at its limit may ask as often as it likes.
+  }
+  std::vector<std::pair<Time, std::string_view>> idle;
+  unused_from_ = clock_ != nullptr ? clock_->Now() : Time{0};
+  for (auto& [id, record] : buffers_) {
+    if (record.segment.use_count() > 1 && clock_ != nullptr) {
+      record.used = clock_->Now();  // Runs and transfers hold a buffer's memory, and use it all the while.
+    }
+    if (record.used <= before) {
+      idle.emplace_back(record.used, id);
+    } else {
+      unused_from_ = std::min(unused_from_, record.used);
+    }
+  }
+  uint64_t idle_bytes = 0;
+  for (const auto& [used, id] : idle) {
+    idle_bytes += buffers_.find(id)->second.size_bytes;
+  }
+  if (size_bytes.has_value() && *size_bytes > Left() + idle_bytes) {
+    unused_from_ = before + std::chrono::seconds(1);
+    return taken;  // All of them together would not do.
+  }
+  std::sort(idle.begin(), idle.end());
+  for (const auto& [used, id] : idle) {
+    const auto found = buffers_.find(id);
+    bytes_ -= found->second.size_bytes;
+    taken.push_back(std::move(found->second.segment));
+    buffers_.erase(found);
+    if (size_bytes.has_value() && Admit(*size_bytes).ok()) {
+      unused_from_ = Time{0};  // Others are as old.
+      break;
+    }
+  }
+  return taken;
+}
+
+std::vector<const BufferRecord*> BufferStore::After(std::string_view id, size_t count_max) const {
+  std::vector<const BufferRecord*> found;
+  for (auto at = buffers_.upper_bound(id); at != buffers_.end() && found.size() < count_max; ++at) {
+    found.push_back(&at->second);
+  }
+  return found;
 }
 
 void BufferStore::Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t generation) {

@@ -8,13 +8,15 @@
 #define HPVMD_SERVER_BUFFER_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/element_type.h"
 #include "base/status.h"
 #include "server/segment_pool.h"
@@ -40,6 +42,8 @@ struct BufferRecord {
   std::map<std::string, std::string> labels;
   bool lost = false;
   SegmentRef segment;
+  int64_t created_unix_ns = 0;
+  Time used{0};  // When somebody last named it.
 };
 
 struct BufferLimits {
@@ -51,7 +55,8 @@ struct BufferLimits {
 // Guarded by the core's mutex. Bytes are read and written outside it, through the segments.
 class BufferStore {
  public:
-  explicit BufferStore(const BufferLimits& limits) : limits_(limits) {}
+  // Borrows the clock, which says when buffers are used; null: never.
+  explicit BufferStore(const BufferLimits& limits, const Clock* clock = nullptr) : limits_(limits), clock_(clock) {}
 
   // Whether `size_bytes` more in one buffer may exist; kResourceExhausted with the limit.
   Status Admit(uint64_t size_bytes) const;
@@ -65,6 +70,11 @@ class BufferStore {
   // that one had come after this one: nothing changes.
   void Publish(BufferRecord& record, SegmentRef segment, TensorShape shape, uint64_t generation);
   void SetLimits(const BufferLimits& limits) { limits_ = limits; }
+  // Takes out what nobody has used since `before` and nobody uses now, the longest unused first, until one of that size
+  // is admitted; without a size all of it. The memory is for the caller to let go of, outside of any lock.
+  std::vector<SegmentRef> TakeIdle(Time before, std::optional<uint64_t> size_bytes);
+  // By id, after that one.
+  std::vector<const BufferRecord*> After(std::string_view id, size_t count_max) const;
 
   uint64_t bytes() const { return bytes_; }
   // Capacities of the memory that buffers have now, each piece once. Linear.
@@ -76,8 +86,10 @@ class BufferStore {
   uint64_t Left() const { return limits_.bytes_max > bytes_ ? limits_.bytes_max - bytes_ : 0; }
 
   BufferLimits limits_;
+  const Clock* clock_;
+  Time unused_from_{0};  // No buffer that nobody uses was used before: until then nobody need look.
   uint64_t bytes_ = 0;
-  std::unordered_map<std::string, BufferRecord> buffers_;
+  std::map<std::string, BufferRecord, std::less<>> buffers_;
 };
 
 }  // namespace hpvm

@@ -56,9 +56,14 @@ struct Config {
   uint64_t limits_buffers_bytes_max = 64 * limits::kGiB;
   uint64_t limits_buffers_max = 10'000;
   uint64_t limits_prepared_graphs_max = 1'000;
+  // What nobody has used for so long goes by itself, or gives way to something new of its tenant's at the limit.
+  uint64_t limits_graph_idle_ms_max = 86'400'000;
+  uint64_t limits_buffer_idle_ms_max = 86'400'000;
+  uint64_t limits_yields_after_ms = 600'000;
   uint64_t limits_uploads_max = 64;
   uint64_t limits_connections_max = 1024;
   uint64_t limits_connections_per_peer_max = 32;
+  uint64_t limits_connections_per_user_max = 128;
   uint64_t limits_connection_idle_ms = 300000;
   uint64_t limits_connection_age_ms = 3600000;
 
@@ -80,6 +85,7 @@ struct Config {
   uint64_t jobs_deadline_default_ms = 600'000;
   uint64_t jobs_deadline_max_ms = 86'400'000;
   uint64_t jobs_watchers_max = 1'000;
+  uint64_t jobs_watchers_per_tenant_max = 250;
 
   std::string devices_backends = "auto";
 

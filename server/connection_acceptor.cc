@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "server/log.h"
@@ -29,6 +30,8 @@ constexpr size_t kEventsMax = 64;
 constexpr int kBurst = 64;
 // When there are no descriptors left: others have to close theirs first.
 constexpr int kPauseMs = 20;
+// How often those are looked at who have not said who they are.
+constexpr int kLookMs = 1'000;
 constexpr int kOne = 1, kZero = 0;
 
 struct FreeAddresses {
@@ -71,11 +74,23 @@ std::string AddressOf(const sockaddr_storage& address) {
   return text;
 }
 
-std::string UserOf(int fd) {
+// As gRPC does.
+std::string NameOf(const sockaddr_storage& address) {
+  const std::string host = AddressOf(address);
+  const auto port = std::to_string(ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port));
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 by way of a socket for both.
+  if (address.ss_family == AF_INET6 && !host.starts_with(kMapped)) {
+    return "ipv6:%5B" + host + "%5D:" + port;
+  }
+  return "ipv4:" + (host.starts_with(kMapped) ? host.substr(kMapped.size()) : host) + ":" + port;
+}
+
+// Of a Unix socket; whom the kernel does not know is nobody's user.
+std::optional<uid_t> UserOf(int fd) {
   ucred credentials{};
   socklen_t size = sizeof(credentials);
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 ? "uid " + std::to_string(credentials.uid)
-                                                                           : "unix";
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 ? std::optional(credentials.uid)
+                                                                           : std::nullopt;
 }
 
 }  // namespace
@@ -151,7 +166,7 @@ void ConnectionAcceptor::StopListening() {
 void ConnectionAcceptor::Loop() {
   std::array<epoll_event, kEventsMax> events;
   while (true) {
-    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), EndUnknown());
     for (int i = 0; i < count; ++i) {
       const int fd = events[static_cast<size_t>(i)].data.fd;
       if (fd == stop_.get()) {
@@ -187,11 +202,16 @@ void ConnectionAcceptor::Accept(const Listener& listener) {
       }
       return;
     }
-    const std::string peer = listener.is_unix ? "" : AddressOf(address);
-    const std::string who = listener.is_unix ? UserOf(fd.get()) : peer;
-    if (!IsNewcomerAdmitted(who) || !Admit(fd.get(), peer)) {
+    Peer peer{
+        .name = AddressOf(address), .address = listener.is_unix ? "" : NameOf(address), .is_unix = listener.is_unix};
+    if (const std::optional<uid_t> user = listener.is_unix ? UserOf(fd.get()) : std::nullopt; listener.is_unix) {
+      peer.name = user.has_value() ? "uid " + std::to_string(*user) : "unix";
+      peer.is_privileged = user.has_value() && (*user == 0 || *user == geteuid());
+    }
+    if (!IsNewcomerAdmitted(peer.name) || !Admit(fd.get(), peer)) {
       refused_.fetch_add(1);
-      LogWarning("A connection was refused", {{"peer", who}, {"connections", std::to_string(connections_.load())}});
+      LogWarning("A connection was refused",
+                 {{"peer", peer.name}, {"connections", std::to_string(connections_.load())}});
       continue;
     }
     if (!listener.is_unix) {
@@ -217,15 +237,16 @@ bool ConnectionAcceptor::IsNewcomerAdmitted(const std::string& who) {
   return true;
 }
 
-bool ConnectionAcceptor::Admit(int fd, const std::string& peer) {
-  if (held_.size() >= limits_.connections_max) {
+bool ConnectionAcceptor::Admit(int fd, const Peer& peer) {
+  if (held_.size() + (peer.is_privileged ? 0 : limits_.reserved()) >= limits_.connections_max) {
     return false;
   }
-  if (!peer.empty()) {
-    const auto found = by_peer_.find(peer);
-    if (found != by_peer_.end() && found->second >= limits_.per_peer_max) {
-      return false;
-    }
+  const auto found = by_peer_.find(peer.name);
+  const uint64_t own_max = peer.is_privileged ? limits_.connections_max
+                           : peer.is_unix     ? limits_.per_user_max
+                                              : limits_.per_peer_max;
+  if (found != by_peer_.end() && found->second >= own_max) {
+    return false;
   }
   UniqueFd second(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   epoll_event event{};
@@ -234,11 +255,13 @@ bool ConnectionAcceptor::Admit(int fd, const std::string& peer) {
   if (!second.valid() || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, second.get(), &event) != 0) {
     return false;
   }
-  if (!peer.empty()) {
-    ++by_peer_[peer];
-  }
+  ++by_peer_[peer.name];
   const int key = second.get();
-  held_.emplace(key, Connection{std::move(second), peer});
+  if (!peer.address.empty()) {
+    std::lock_guard lock(unknown_mutex_);
+    unknown_[peer.address] = {key, clock_.Now() + limits_.unknown_max};
+  }
+  held_.emplace(key, Connection{std::move(second), peer.name, peer.address});
   connections_.store(held_.size());
   return true;
 }
@@ -251,8 +274,33 @@ void ConnectionAcceptor::Forget(int fd) {
   if (const auto count = by_peer_.find(found->second.peer); count != by_peer_.end() && --count->second == 0) {
     by_peer_.erase(count);
   }
+  {
+    std::lock_guard lock(unknown_mutex_);
+    if (const auto unknown = unknown_.find(found->second.address);
+        unknown != unknown_.end() && unknown->second.fd == fd) {
+      unknown_.erase(unknown);
+    }
+  }
   held_.erase(found);
   connections_.store(held_.size());
+}
+
+void ConnectionAcceptor::MarkKnown(const std::string& address) {
+  std::lock_guard lock(unknown_mutex_);
+  unknown_.erase(address);
+}
+
+int ConnectionAcceptor::EndUnknown() {
+  std::lock_guard lock(unknown_mutex_);
+  const Time now = clock_.Now();
+  std::erase_if(unknown_, [&](const auto& entry) {
+    if (now < entry.second.deadline) {
+      return false;
+    }
+    shutdown(entry.second.fd, SHUT_RDWR);  // Of gRPC's descriptor, too, which then closes it.
+    return true;
+  });
+  return unknown_.empty() ? -1 : kLookMs;
 }
 
 }  // namespace hpvm

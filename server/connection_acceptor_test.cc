@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -32,8 +34,9 @@ class AcceptorTest : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  void Start(uint64_t connections_max, uint64_t per_peer_max, uint64_t new_max = 1'000) {
-    acceptor_ = std::make_unique<ConnectionAcceptor>(ConnectionLimits{connections_max, per_peer_max, new_max}, clock_);
+  void Start(uint64_t connections_max, uint64_t per_peer_max, uint64_t new_max = 1'000, uint64_t per_user_max = 1'000) {
+    acceptor_ = std::make_unique<ConnectionAcceptor>(
+        ConnectionLimits{connections_max, per_peer_max, new_max, per_user_max}, clock_);
     const auto take = [this](UniqueFd connection) {
       std::lock_guard lock(mutex_);
       taken_.push_back(std::move(connection));
@@ -62,6 +65,16 @@ class AcceptorTest : public ::testing::Test {
     address.sun_family = AF_UNIX;
     (folder_ + "/s").copy(address.sun_path, sizeof(address.sun_path) - 1);
     EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    return fd;
+  }
+
+  // Of another user: this thread's effective id is what the kernel tells the other side.
+  UniqueFd ConnectUnixAs(uid_t user) const {
+    EXPECT_EQ(chmod(folder_.c_str(), 0755), 0);
+    EXPECT_EQ(chmod((folder_ + "/s").c_str(), 0666), 0);
+    EXPECT_EQ(syscall(SYS_setresuid, -1, user, -1), 0);
+    UniqueFd fd = ConnectUnix();
+    EXPECT_EQ(syscall(SYS_setresuid, -1, 0, -1), 0);
     return fd;
   }
 
@@ -115,6 +128,30 @@ TEST_F(AcceptorTest, OneAddressHasItsLimit) {
   }
   EXPECT_TRUE(HasTaken(9));
   EXPECT_EQ(acceptor_->connections(), 9u);
+}
+
+// Whoever may open the socket cannot take every place, and administrators get in when all others are taken.
+TEST_F(AcceptorTest, OneUserHasItsLimit) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "Only root can connect as somebody else.";
+  }
+  Start(32, 100, 1'000, 20);
+  std::vector<UniqueFd> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(ConnectUnixAs(65'534));
+  }
+  ASSERT_TRUE(HasTaken(20));
+  EXPECT_TRUE(IsClosed(ConnectUnixAs(65'534)));
+  for (int i = 0; i < 10; ++i) {
+    clients.push_back(ConnectUnixAs(65'533));
+  }
+  ASSERT_TRUE(HasTaken(30));  // Two places are left, and kept.
+  EXPECT_TRUE(IsClosed(ConnectUnixAs(65'532)));
+  EXPECT_TRUE(IsClosed(ConnectTcp()));
+  clients.push_back(ConnectUnix());
+  clients.push_back(ConnectUnix());
+  ASSERT_TRUE(HasTaken(32));
+  EXPECT_TRUE(IsClosed(ConnectUnix()));
 }
 
 TEST_F(AcceptorTest, AllTogetherHaveTheirLimit) {
@@ -177,6 +214,25 @@ TEST_F(AcceptorTest, NewcomersHaveTheirLimit) {
     clock_.Advance(ConnectionLimits::kNewWindow);
   }
   EXPECT_EQ(acceptor_->refused(), 4u);
+}
+
+// Who does not say who it is keeps no place: half a minute, however busy it looks.
+TEST_F(AcceptorTest, UnknownOnesEnd) {
+  Start(100, 100);
+  const UniqueFd known = ConnectTcp(), unknown = ConnectTcp(), local = ConnectUnix();
+  ASSERT_TRUE(HasTaken(3));
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(getsockname(known.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  acceptor_->MarkKnown("ipv4:127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
+  clock_.Advance(std::chrono::seconds(29));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
+  EXPECT_EQ(acceptor_->connections(), 3u);
+  clock_.Advance(std::chrono::seconds(2));
+  EXPECT_TRUE(IsClosed(unknown));
+  EXPECT_TRUE(Eventually([&] { return acceptor_->connections() == 2; }));
+  pollfd waiting{known.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&waiting, 1, 1'500), 0) << "It has said who it is.";
 }
 
 TEST_F(AcceptorTest, StopsListening) {

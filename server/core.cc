@@ -101,9 +101,9 @@ StatusOr<TenantRef> Core::FindTenant(std::string_view name, bool also_disabled) 
 
 TenantRef Core::AddTenant(CoreScope& scope, const std::string& name) {
   const Config& config = *config_;
-  auto tenant =
-      std::make_shared<Tenant>(name, scheduler::Account{&ledger_, tenants_.size() + 1}, config.limits_stored_bytes_max,
-                               BufferLimitsOf(config), std::min(kIdleBytesMax, config.limits_buffers_bytes_max));
+  auto tenant = std::make_shared<Tenant>(name, scheduler::Account{&ledger_, tenants_.size() + 1},
+                                         config.limits_stored_bytes_max, BufferLimitsOf(config),
+                                         std::min(kIdleBytesMax, config.limits_buffers_bytes_max), options_.clock);
   SetPolicy(*tenant);
   ledger_.AddTenant(tenant->key, tenant->policy->limits, options_.clock->Now());
   RestoreSpent(*tenant);

@@ -157,8 +157,10 @@ class Core {
   // Ends it with kCancelled at once; unknown ids are ignored.
   void CancelPrepare(uint64_t id);
   Status ReleaseGraph(Tenant& tenant, std::string_view handle);
-  // For Stream: the prepared graph of a handle, held as long as the reference is.
+  // For Stream: the prepared graph of a handle, held as long as the reference is, and the handle with it.
   StatusOr<PreparationRef> FindHandle(Tenant& tenant, std::string_view handle);
+  // Those of the tenant, for clients that have lost them (core_handles.cc).
+  Status ListGraphs(Tenant& tenant, const v1::ListGraphsRequest& request, v1::ListGraphsResponse* response);
 
   // What the tenant's executor knows of how long kernels and transfers take (core_costs.cc). With a handle the graph is
   // prepared first if it has to be; without one, and without an executor, nothing is known. Request and response are
@@ -193,7 +195,8 @@ class Core {
   void CancelJob(const TenantRef& tenant, std::string_view id, v1::CancelJobResponse* response, Done done);
   Status GetJob(Tenant& tenant, std::string_view id, v1::Job* job);
   Status ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
-  // The key is for Unwatch; 0 when there is nothing to wait for. kResourceExhausted at jobs.watchers_max.
+  // The key is for Unwatch; 0 when there is nothing to wait for. kResourceExhausted at jobs.watchers_max, and
+  // jobs.watchers_per_tenant_max.
   StatusOr<uint64_t> WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake);
   void Unwatch(Tenant& tenant, std::string_view id, uint64_t key);
   struct EventBatch {
@@ -220,6 +223,8 @@ class Core {
   // After writing through the segment; kAborted when a run published other memory meanwhile.
   StatusOr<v1::Buffer> FinishWrite(Tenant& tenant, std::string_view id, const SegmentRef& segment);
   Status DeleteBuffer(Tenant& tenant, std::string_view id);
+  // As ListGraphs (core_handles.cc).
+  Status ListBuffers(Tenant& tenant, const v1::ListBuffersRequest& request, v1::ListBuffersResponse* response);
 
   // --- Time and the end (core.cc) ---
   // Carries out what is due; answers when to call again. Called from one thread, which also reaps executors.
@@ -341,6 +346,16 @@ class Core {
   void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
                   StatusOr<PrepareReply> reply);
   void DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep);
+
+  // core_handles.cc
+  // The graph of a handle that is used now: whoever holds the reference uses the handle as well. kNotFound.
+  StatusOr<PreparationRef> UseHandle(Tenant& tenant, std::string_view handle);
+  std::string AddHandle(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation);
+  // What nobody has used for long gives way: the oldest such handle, and buffers as far as one of that size needs it.
+  void YieldHandle(CoreScope& scope, Tenant& tenant);
+  void YieldBuffers(Tenant& tenant, uint64_t size_bytes);
+  void ScheduleExpiry(CoreScope& scope, const TenantRef& tenant);
+  void Expire(CoreScope& scope, const TenantRef& tenant);
 
   // core_costs.cc
   struct CostsCall {
@@ -578,6 +593,7 @@ class Core {
   struct Watcher {
     std::shared_ptr<JobEvents> events;
     uint64_t key = 0;
+    Tenant* tenant = nullptr;
   };
   std::map<uint64_t, Watcher> watching_;   // By the key of WatchJob.
   uint64_t next_watcher_ = 1;

@@ -6,7 +6,6 @@
 #include "server/object_id.h"
 
 namespace hpvm {
-namespace {
 
 v1::Buffer ToMessage(const BufferRecord& record) {
   v1::Buffer message;
@@ -17,10 +16,9 @@ v1::Buffer ToMessage(const BufferRecord& record) {
   message.mutable_shape()->Add(record.shape.extents.begin(), record.shape.extents.end());
   message.mutable_labels()->insert(record.labels.begin(), record.labels.end());
   message.set_state(record.lost ? v1::Buffer::STATE_LOST : v1::Buffer::STATE_VALID);
+  message.set_created_unix_ns(record.created_unix_ns);
   return message;
 }
-
-}  // namespace
 
 StatusOr<v1::Buffer> Core::CreateBuffer(Tenant& tenant, const v1::CreateBufferRequest& request) {
   BufferRecord record;
@@ -46,6 +44,8 @@ StatusOr<v1::Buffer> Core::CreateBuffer(Tenant& tenant, const v1::CreateBufferRe
   {
     CoreScope scope(*this);
     HPVMD_RETURN_IF_ERROR(RefuseWhenDraining());
+    YieldBuffers(tenant, record.size_bytes);
+    scope.Defer([yielded = std::exchange(tenant.yielded, {})] {});
     HPVMD_RETURN_IF_ERROR(tenant.buffers.Admit(record.size_bytes));
     MakeRoom(tenant, SegmentPool::CapacityFor(record.size_bytes));
     record.id = NewObjectId("buf", *options_.rng);
@@ -55,6 +55,7 @@ StatusOr<v1::Buffer> Core::CreateBuffer(Tenant& tenant, const v1::CreateBufferRe
   v1::Buffer message = ToMessage(record);
   CoreScope scope(*this);
   HPVMD_RETURN_IF_ERROR(tenant.buffers.Insert(std::move(record)));
+  ScheduleExpiry(scope, tenant.shared_from_this());
   return message;
 }
 

@@ -40,16 +40,14 @@ void Core::ListCosts(const TenantRef& tenant, const v1::ListCostsRequest& reques
     AskCosts(scope, tenant, 0, {.response = response, .handle = {}, .done = std::move(done)});
     return;
   }
-  const auto found = tenant->handles.find(request.handle());
-  Outcome refused = found == tenant->handles.end()
-                        ? Outcome(NotFound("There is no prepared graph \"" + request.handle().substr(0, 80) + "\"."))
-                        : AdmitCompile(*tenant, *found->second);
+  const StatusOr<PreparationRef> found = UseHandle(*tenant, request.handle());
+  const Outcome refused = found.ok() ? AdmitCompile(*tenant, **found) : Outcome(found.status());
   if (!refused.ok()) {
     scope.Defer([done = std::move(done), refused] { done(refused); });
     return;
   }
-  WithPrepared(scope, tenant, found->second,
-               [this, tenant, link_handle = found->second->link_handle,
+  WithPrepared(scope, tenant, *found,
+               [this, tenant, link_handle = (*found)->link_handle,
                 call = CostsCall{.response = response, .handle = request.handle(), .done = std::move(done)}](
                    CoreScope& inner, const Outcome& outcome) {
                  if (outcome.ok()) {
@@ -82,9 +80,9 @@ void Core::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call, 
     CoreScope scope(*this);
     // A graph may have several handles; those that only jobs use have none.
     std::map<uint64_t, std::string> handles;
-    for (const auto& [handle, preparation] : tenant.handles) {
-      std::string& first = handles[preparation->link_handle];
-      first = first.empty() ? handle : std::min(first, handle);
+    for (const auto& [id, handle] : tenant.handles) {
+      std::string& first = handles[handle->preparation->link_handle];
+      first = first.empty() ? id : std::min(first, id);
     }
     for (const ExecutorKernelCost& kernel : costs->kernels) {
       if (link_handle != 0 && kernel.handle != link_handle) {

@@ -7,7 +7,6 @@
 #include "base/failpoint.h"
 #include "server/core.h"
 #include "server/log.h"
-#include "server/object_id.h"
 
 namespace hpvm {
 namespace {
@@ -161,6 +160,9 @@ StatusOr<PreparationRef> Core::MakePreparation(CoreScope& scope, Tenant& tenant,
   DropIdlePreparations(scope, tenant, kIdlePreparationsMax);
   if (tenant.preparations.size() > config_->limits_prepared_graphs_max) {
     DropIdlePreparations(scope, tenant, 0);
+  }
+  if (is_limited && tenant.preparations.size() > config_->limits_prepared_graphs_max) {
+    YieldHandle(scope, tenant);
   }
   if (is_limited && tenant.preparations.size() > config_->limits_prepared_graphs_max) {
     tenant.preparations.erase(found->key);
@@ -326,9 +328,13 @@ uint64_t Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphReque
                             v1::PrepareGraphResponse* response, std::function<void(const Outcome&)> done) {
   CoreScope scope(*this);
   Status admitted = RefuseWhenDraining();
+  if (tenant->handles.size() >= config_->limits_prepared_graphs_max) {
+    YieldHandle(scope, *tenant);
+  }
   if (admitted.ok() && tenant->handles.size() >= config_->limits_prepared_graphs_max) {
     admitted = ResourceExhausted("The tenant holds as many prepared graphs as it may (" +
-                                 std::to_string(config_->limits_prepared_graphs_max) + "); release some.");
+                                 std::to_string(config_->limits_prepared_graphs_max) +
+                                 "); release some (ListGraphs names them).");
   }
   StatusOr<PreparationRef> preparation =
       admitted.ok() ? FindPreparation(scope, *tenant, request.graph_sha256(), request.check(), request.modules())
@@ -354,9 +360,7 @@ uint64_t Core::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphReque
           return;  // Cancelled meanwhile.
         }
         if (outcome.ok()) {
-          const std::string handle = NewObjectId("graph", *options_.rng);
-          op->tenant->handles.emplace(handle, op->preparation);
-          response->set_handle(handle);
+          response->set_handle(AddHandle(inner, op->tenant, op->preparation));
           *response->mutable_summary() = op->preparation->summary;
           *response->mutable_summary()->mutable_timing() = TakeTiming(*op->preparation);
           *response->mutable_diagnostics() = op->preparation->warnings;
@@ -400,11 +404,7 @@ Status Core::ReleaseGraph(Tenant& tenant, std::string_view handle) {
 StatusOr<PreparationRef> Core::FindHandle(Tenant& tenant, std::string_view handle) {
   CoreScope scope(*this);
   HPVMD_RETURN_IF_ERROR(RefuseWhenDraining());
-  const auto found = tenant.handles.find(std::string(handle));
-  if (found == tenant.handles.end()) {
-    return NotFound("There is no prepared graph \"" + std::string(handle.substr(0, 80)) + "\".");
-  }
-  return found->second;
+  return UseHandle(tenant, handle);
 }
 
 }  // namespace hpvm

@@ -267,9 +267,14 @@ StatusOr<uint64_t> Core::WatchJob(Tenant& tenant, std::string_view id, JobEvents
         return ResourceExhausted("As many jobs are watched as may be (" + std::to_string(config_->jobs_watchers_max) +
                                  ").");
       }
+      if (tenant.watchers >= config_->jobs_watchers_per_tenant_max) {
+        return ResourceExhausted("The tenant watches as many jobs as it may (" +
+                                 std::to_string(config_->jobs_watchers_per_tenant_max) + ").");
+      }
       EventsOf(*live);
       const uint64_t key = next_watcher_++;
-      watching_[key] = {live->events, live->events->Watch(std::move(wake))};
+      watching_[key] = {live->events, live->events->Watch(std::move(wake)), &tenant};
+      ++tenant.watchers;
       return key;
     }
     if (tenant.recent.contains(std::string(id))) {
@@ -284,6 +289,7 @@ void Core::Unwatch(Tenant& tenant, std::string_view id, uint64_t key) {
   CoreScope scope(*this);
   if (const auto found = watching_.find(key); found != watching_.end()) {
     found->second.events->Unwatch(found->second.key);
+    --found->second.tenant->watchers;
     watching_.erase(found);
   }
 }

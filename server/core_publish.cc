@@ -155,6 +155,7 @@ Status Core::MakeBuffers(Tenant& tenant, std::vector<RunOutput>& outputs, std::v
     record.segment = output.segment;
     output.buffer_id = record.id;
     output.generation = record.generation;
+    YieldBuffers(tenant, record.size_bytes);
     if (const Status inserted = tenant.buffers.Insert(std::move(record)); !inserted.ok()) {
       for (const std::string& id : *made) {
         tenant.buffers.Erase(id).IgnoreError();

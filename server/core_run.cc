@@ -213,11 +213,7 @@ uint64_t Core::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
     HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
     HPVMD_RETURN_IF_ERROR(SetOptions(*op, request.options(), request.repeat()));
     HPVMD_RETURN_IF_ERROR(SetIteration(request.rotations(), request.until(), &op->input));
-    const auto handle = tenant->handles.find(request.handle());
-    if (handle == tenant->handles.end()) {
-      return NotFound("There is no prepared graph \"" + request.handle().substr(0, 80) + "\".");
-    }
-    op->preparation = handle->second;
+    HPVMD_ASSIGN_OR_RETURN(op->preparation, UseHandle(*tenant, request.handle()));
     op->input.symbols.insert(request.symbols().begin(), request.symbols().end());
     op->input.node_records_max = std::min(request.placements_max(), kPlacementsMax);
     op->input.log = request.log();

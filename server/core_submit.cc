@@ -227,11 +227,7 @@ StatusOr<PreparationRef> Core::PreparationOf(CoreScope& scope, Tenant& tenant, c
     return FindPreparation(scope, tenant, request.document().graph_sha256(), /*check=*/false,
                            request.document().modules());
   }
-  const auto handle = tenant.handles.find(request.handle());
-  if (handle == tenant.handles.end()) {
-    return NotFound("There is no prepared graph \"" + request.handle().substr(0, 80) + "\".");
-  }
-  return handle->second;
+  return UseHandle(tenant, request.handle());
 }
 
 // The graph is valid: checks what is bound to it, and sends everything to disk that the job will need.

@@ -147,6 +147,12 @@ class Service final : public v1::Hpvm::CallbackService {
       return core_.ReleaseGraph(*tenant, request->handle());
     });
   }
+  grpc::ServerUnaryReactor* ListGraphs(Context* context, const v1::ListGraphsRequest* request,
+                                       v1::ListGraphsResponse* response) override {
+    return Answer(context, Method("ListGraphs"), *request, [&](const TenantRef& tenant, const Principal&) {
+      return core_.ListGraphs(*tenant, *request, response);
+    });
+  }
   grpc::ServerUnaryReactor* Run(Context* context, const v1::RunRequest* request, v1::RunResponse* response) override {
     const Entered entered(gate_, *context, Method("Run"), request->ByteSizeLong());
     return StartRunCall(core_, admission_, entered.tenant, request, response);
@@ -235,6 +241,12 @@ class Service final : public v1::Hpvm::CallbackService {
                                          v1::DeleteBufferResponse* response) override {
     return Answer(context, Method("DeleteBuffer"), *request, [&](const TenantRef& tenant, const Principal&) {
       return core_.DeleteBuffer(*tenant, request->buffer_id());
+    });
+  }
+  grpc::ServerUnaryReactor* ListBuffers(Context* context, const v1::ListBuffersRequest* request,
+                                        v1::ListBuffersResponse* response) override {
+    return Answer(context, Method("ListBuffers"), *request, [&](const TenantRef& tenant, const Principal&) {
+      return core_.ListBuffers(*tenant, *request, response);
     });
   }
 
@@ -405,6 +417,8 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   if (server->parts_->server == nullptr) {
     return Internal("gRPC's server did not start.");
   }
+  server->parts_->gate.OnKnown(
+      [acceptor = server->parts_->acceptor.get()](const std::string& peer) { acceptor->MarkKnown(peer); });
   HPVMD_RETURN_IF_ERROR(server->parts_->acceptor->Start());
   server->SetHealth(/*live=*/true, /*ready=*/hooks.observer == nullptr);
   return server;
@@ -417,8 +431,10 @@ Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>
   Parts& parts = *parts_;
   parts.unix_taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, grpc::InsecureServerCredentials());
   parts.tcp_taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, tls);
-  parts.acceptor = std::make_unique<ConnectionAcceptor>(
-      ConnectionLimits{config.limits_connections_max, config.limits_connections_per_peer_max});
+  parts.acceptor =
+      std::make_unique<ConnectionAcceptor>(ConnectionLimits{.connections_max = config.limits_connections_max,
+                                                            .per_peer_max = config.limits_connections_per_peer_max,
+                                                            .per_user_max = config.limits_connections_per_user_max});
   for (const ListenAddress& address : addresses) {
     const std::string shown = (address.is_unix ? "unix:" : "") + address.target;
     if (address.is_unix) {

@@ -80,6 +80,14 @@ struct Preparation {
 };
 using PreparationRef = std::shared_ptr<Preparation>;
 
+// A client's name for a prepared graph. Whoever came by it and uses the graph holds both: use_count() 1 means that only
+// the tenant's table holds it.
+struct GraphHandle {
+  PreparationRef preparation;
+  int64_t created_unix_ns = 0;
+  Time used{0};
+};
+
 // What preparing took, for whoever waited for it; later callers find everything prepared and waited for none of it.
 v1::PrepareTiming TakeTiming(Preparation& preparation);
 
@@ -131,15 +139,15 @@ struct LiveJob;
 struct RecentJob;
 struct RunOp;
 
-struct Tenant {
+struct Tenant : std::enable_shared_from_this<Tenant> {
   Tenant(std::string tenant_name, scheduler::Account tenant_account, uint64_t stored_bytes_max,
-         const BufferLimits& buffer_limits, uint64_t idle_bytes_max)
+         const BufferLimits& buffer_limits, uint64_t idle_bytes_max, const Clock* clock)
       : name(std::move(tenant_name)),
         key(tenant_account.tenant),
         account(tenant_account),
         modules("module", stored_bytes_max, account),
         graphs("graph document", stored_bytes_max),
-        buffers(buffer_limits),
+        buffers(buffer_limits, clock),
         pool(idle_bytes_max, account) {}
 
   const std::string name;
@@ -155,7 +163,10 @@ struct Tenant {
   uint64_t downloads = 0;                                        // In progress.
   uint64_t uploads = 0;                                          // In progress.
   std::unordered_map<std::string, PreparationRef> preparations;  // By key.
-  std::unordered_map<std::string, PreparationRef> handles;       // By id.
+  std::map<std::string, std::shared_ptr<GraphHandle>> handles;   // By id.
+  bool expires = false;                                          // A timer looks for what nobody uses any more.
+  std::vector<SegmentRef> yielded;                               // Of buffers that gave way: to be freed unlocked.
+  uint64_t watchers = 0;                                         // Calls that watch a job.
   uint64_t next_link_handle = 1, uses = 0;
   ExecutorSlot executor;
   uint64_t active = 0;  // Operations that use or wait for the executor.

@@ -60,6 +60,9 @@ void AddDevices(Commands commands);
 void AddJobs(Commands commands);
 void AddRetry(Commands commands);
 void AddGraph(Commands commands);
+// Commands of `hpvmctl graph` that ask a server.
+void AddHeldGraphs(Commands commands, CLI::App& graph);
+void AddBuffers(Commands commands);
 void AddKernel(Commands commands);
 void AddModule(Commands commands);
 void AddTenant(Commands commands);

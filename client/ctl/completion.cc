@@ -24,6 +24,11 @@ constexpr char kTenants[] =
 constexpr char kTokens[] =
     "hpvmctl token list -o name --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
 
+constexpr char kGraphs[] =
+    "hpvmctl graph list -o name --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
+constexpr char kBuffers[] =
+    "hpvmctl buffer list -o name --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
+
 std::vector<const CLI::App*> CommandsOf(const CLI::App* app) {
   return app->get_subcommands([](const CLI::App*) { return true; });
 }
@@ -59,10 +64,12 @@ std::string ChoicesOf(const CLI::Option* option) {
 // The command that lists what the option takes; empty: there is none.
 std::string ListingOf(const CLI::Option* option) {
   const std::string name = option->get_name();
-  return name == "job" || name == "--after"         ? kJobs
-         : name == "tenant" || name == "--tenant"   ? kTenants
-         : name == "token"                          ? kTokens
-                                                    : "";
+  return name == "job" || name == "--after"       ? kJobs
+         : name == "tenant" || name == "--tenant" ? kTenants
+         : name == "token"                        ? kTokens
+         : name == "handle" || name == "--handle" ? kGraphs
+         : name == "buffer"                       ? kBuffers
+                                                  : "";
 }
 
 std::string PathOf(const std::string& path, const CLI::App* command) {

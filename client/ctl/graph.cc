@@ -73,7 +73,8 @@ ExitCode Show(const Options& options) {
 
 void AddGraph(Commands commands) {
   auto options = std::make_shared<Options>();  // Shared by the option tables and actions, which outlive this function.
-  CLI::App* graph = commands.app.add_subcommand("graph", "Check and show graph documents, without a server");
+  CLI::App* graph = commands.app.add_subcommand(
+      "graph", "Check and show graph documents without a server; list and release prepared ones");
   graph->require_subcommand(1);
   CLI::App* validate = graph->add_subcommand("validate", "List everything that is wrong with a document");
   validate->add_option("graph", options->file, "The document; - reads standard input")->required();
@@ -86,6 +87,7 @@ void AddGraph(Commands commands) {
   show->add_flag("--dot", options->dot, "Graphviz");
   show->footer("Example:\n  hpvmctl graph show --dot matmul.json | dot -Tsvg -o matmul.svg");
   show->callback([=, &action = commands.action] { action = [=] { return Show(*options); }; });
+  AddHeldGraphs(commands, *graph);
 }
 
 }  // namespace hpvm::ctl

@@ -160,6 +160,7 @@ int Main(int argc, char** argv) {
   AddGraph(commands);
   AddKernel(commands);
   AddModule(commands);
+  AddBuffers(commands);
   AddQuota(commands);
   AddTenant(commands);
   AddToken(commands);

@@ -100,6 +100,9 @@ StatusOr<Gate::Caller> Gate::Identify(const grpc::CallbackServerContext& context
   if (Status why = Check(facts, method, *config, &caller); !why.ok()) {
     return Refuse(std::move(why), facts, method, caller, *config);
   }
+  if (on_known_) {
+    on_known_(peer);
+  }
   if (method.change != Change::kNone) {
     std::lock_guard lock(callers_mutex_);
     callers_[&context] = caller;

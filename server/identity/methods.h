@@ -33,6 +33,7 @@ inline constexpr MethodFacts kMethods[] = {
     {"/hpvm.v1.Hpvm/PutGraph", Role::kUser, Change::kState},
     {"/hpvm.v1.Hpvm/PrepareGraph", Role::kUser, Change::kState},
     {"/hpvm.v1.Hpvm/ReleaseGraph", Role::kUser, Change::kState},
+    {"/hpvm.v1.Hpvm/ListGraphs", Role::kUser, Change::kNone},
     {"/hpvm.v1.Hpvm/Run", Role::kUser, Change::kBuffers},
     {"/hpvm.v1.Hpvm/Stream", Role::kUser, Change::kState},
     {"/hpvm.v1.Hpvm/Submit", Role::kUser, Change::kState},
@@ -46,6 +47,7 @@ inline constexpr MethodFacts kMethods[] = {
     {"/hpvm.v1.Hpvm/WriteBuffer", Role::kUser, Change::kState},
     {"/hpvm.v1.Hpvm/ReadBuffer", Role::kUser, Change::kNone},
     {"/hpvm.v1.Hpvm/DeleteBuffer", Role::kUser, Change::kState},
+    {"/hpvm.v1.Hpvm/ListBuffers", Role::kUser, Change::kNone},
     // Of other tenants than the caller's, each of these is for administrators (admin_calls.cc).
     {"/hpvm.v1.Admin/CreateTenant", Role::kAdmin, Change::kState},
     {"/hpvm.v1.Admin/ListTenants", Role::kAdmin, Change::kNone},

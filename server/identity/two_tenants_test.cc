@@ -250,6 +250,11 @@ TEST_F(TwoTenantsTest, HandlesAndJobs) {
        }},
   };
   ExpectAlike(of_handles, prepared.handle(), "graph-00000000000000000000000000000000");
+  for (const auto& [who, count] : {std::pair(ann_, 1), std::pair(bob_, 0)}) {
+    v1::ListGraphsResponse graphs;
+    ASSERT_TRUE(stub_->ListGraphs(With(who).get(), v1::ListGraphsRequest(), &graphs).ok());
+    EXPECT_EQ(graphs.graphs_size(), count);
+  }
 
   v1::SubmitRequest submit;
   submit.mutable_document()->set_graph_sha256(prepare.graph_sha256());

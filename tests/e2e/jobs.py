@@ -184,6 +184,29 @@ class Commands(WithDaemon):
         self.ctl("submit", *self.graph(add(), values), "--output", f"out_out={self.folder}/l.npy")
         np.testing.assert_array_equal(np.load(self.folder / "l.npy"), values + 1)
 
+    def test_lost_handles_and_buffers(self):
+        """A program that dies leaves what it held; its tenant finds it, and gives it back."""
+        runner = self.popen("run", *self.graph(spin(), values=[0] * 100_000, name="lost"))
+        end = time.monotonic() + 30
+        while not self.ctl("graph", "list", "-o", "name").stdout or not self.ctl("buffer", "list", "-o", "name").stdout:
+            self.assertLess(time.monotonic(), end, self.daemon.log.read_text()[-2000:])
+            time.sleep(0.05)
+        runner.kill()
+        runner.wait()
+        graphs = json.loads(self.ctl("graph", "list", "-o", "json").stdout)
+        self.assertEqual([graph["name"] for graph in graphs], ["spin"])
+        self.assertIn("spin", self.ctl("graph", "list").stdout)
+        self.assertIn("i32[100000]", self.ctl("buffer", "list").stdout)
+        handle = graphs[0]["handle"]
+        buffers = self.ctl("buffer", "list", "-o", "name").stdout.split()
+        self.assertIn(handle, self.complete("hpvmctl", "graph", "release", "graph-"))
+        self.ctl("graph", "release", handle)
+        self.ctl("buffer", "delete", *buffers)
+        self.assertEqual(self.ctl("graph", "list", "-o", "name").stdout, "")
+        self.assertEqual(self.ctl("buffer", "list", "-o", "name").stdout, "")
+        self.ctl("graph", "release", handle, code=USAGE)
+        self.ctl("buffer", "delete", *buffers, code=USAGE)
+
     def test_formats(self):
         job = self.submit(add(), "--name", "x" * 255)
         self.ctl("wait", job)

@@ -80,6 +80,11 @@ def lists_hold_only_what_is_ones_own(session):
         session.look_for_secret(answer.reply, "ListJobs by page")
         if answer.code not in ("INVALID_ARGUMENT", "INTERNAL", "UNIMPLEMENTED"):
             complaints.append(f"ListJobs with the page {token!r}: {answer}")
+        for method in ("ListGraphs", "ListBuffers"):
+            answer = session.api.call(method, encode(f3=token))
+            session.look_for_secret(answer.reply, f"{method} by page")
+            if answer.code not in ("INVALID_ARGUMENT", "INTERNAL", "UNIMPLEMENTED"):
+                complaints.append(f"{method} with the page {token!r}: {answer}")
     return complaints
 
 
@@ -96,8 +101,8 @@ def ids_that_are_no_ids(session):
     return complaints
 
 
-METHODS = ("ServerInfo ListDevices ListCosts PutModule PutGraph PrepareGraph ReleaseGraph Run Stream Submit GetJob WatchJob ListJobs CancelJob "
-           "RetryJob FetchOutput CreateBuffer WriteBuffer ReadBuffer DeleteBuffer").split()
+METHODS = ("ServerInfo ListDevices ListCosts PutModule PutGraph PrepareGraph ReleaseGraph ListGraphs Run Stream Submit GetJob WatchJob ListJobs CancelJob "
+           "RetryJob FetchOutput CreateBuffer WriteBuffer ReadBuffer DeleteBuffer ListBuffers").split()
 
 
 @attack("T22")

@@ -10,7 +10,7 @@ from wire import encode, first
 # A lab's limits, so that a full tenant is soon full.
 LIMITS = {"limits.buffer_bytes_max": 48 << 20, "limits.buffers_bytes_max": 64 << 20, "limits.buffers_max": 200, "limits.stored_bytes_max": 16 << 20, "limits.module_bytes_max": 8 << 20,
           "limits.document_bytes_max": 8 << 20, "limits.prepared_graphs_max": 50, "jobs.queued_per_tenant_max": 50,
-          "jobs.running_per_tenant_max": 4, "jobs.stored_bytes_max": 64 << 20, "jobs.kept_bytes_max": 32 << 20, "jobs.watchers_max": 100, "executor.memory_bytes_max": 1 << 30}
+          "jobs.running_per_tenant_max": 4, "jobs.stored_bytes_max": 64 << 20, "jobs.kept_bytes_max": 32 << 20, "jobs.watchers_max": 100, "jobs.watchers_per_tenant_max": 50, "executor.memory_bytes_max": 1 << 30}
 
 
 def neighbour_can(session):

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvmctl graph list|release and buffer list|delete: what the tenant holds on the server, and giving it back when the
+// program that made it has gone.
+#include <stdio.h>
+
+#include <memory>
+
+#include "CLI/CLI.hpp"
+#include "client/ctl/command.h"
+#include "client/ctl/report.h"
+#include "client/ctl/text.h"
+#include "client/tensor.h"
+
+namespace hpvm::ctl {
+namespace {
+
+using Messages = std::vector<const google::protobuf::Message*>;
+
+std::string ShapeText(const v1::Buffer& buffer) {
+  if (buffer.type() == v1::ELEMENT_TYPE_UNSPECIFIED) {
+    return "-";
+  }
+  const std::vector<uint64_t> shape(buffer.shape().begin(), buffer.shape().end());
+  return Describe(static_cast<ElementType>(buffer.type()), shape);
+}
+
+// A list in the format that was asked for; `row` gives the columns of one item, its id first.
+template <typename Item, typename Row>
+void PrintList(const std::vector<Item>& items, Format format, std::vector<std::string> heading, const Row& row) {
+  if (format == Format::kJson) {
+    Messages messages;
+    for (const Item& item : items) {
+      messages.push_back(&item);
+    }
+    PrintJson(messages);
+    return;
+  }
+  std::vector<std::vector<std::string>> rows;
+  if (format != Format::kName) {
+    rows.push_back(std::move(heading));
+  }
+  for (const Item& item : items) {
+    std::vector<std::string> columns = row(item);
+    columns.resize(format == Format::kName ? 1 : columns.size());
+    rows.push_back(std::move(columns));
+  }
+  fputs(Printable(Table(rows)).c_str(), stdout);
+}
+
+Status ListGraphs(const Globals& globals) {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::PreparedGraph> graphs, client->ListGraphs());
+  PrintList(graphs, globals.format, {"HANDLE", "GRAPH", "CREATED", "UNUSED FOR", "SHA-256"},
+            [](const v1::PreparedGraph& graph) {
+              return std::vector{graph.handle(), graph.name() + (graph.check() ? " (check)" : ""),
+                                 TimeText(graph.created_unix_ns()), DurationText(graph.idle_ns()),
+                                 graph.graph_sha256().substr(0, 12)};
+            });
+  return absl::OkStatus();
+}
+
+Status ListBuffers(const Globals& globals) {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<v1::Buffer> buffers, client->ListBuffers());
+  PrintList(buffers, globals.format, {"BUFFER", "SIZE", "TENSOR", "CREATED", "UNUSED FOR"},
+            [](const v1::Buffer& buffer) {
+              return std::vector{buffer.id(), BytesText(buffer.size_bytes()), ShapeText(buffer),
+                                 TimeText(buffer.created_unix_ns()), DurationText(buffer.idle_ns())};
+            });
+  return absl::OkStatus();
+}
+
+// Each of them; the first failure is the command's, the others are said.
+Status GiveBack(const Globals& globals, const std::vector<std::string>& ids,
+                Status (Client::*give_back)(const std::string&, const CallOptions&)) {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, globals.Connect());
+  Status first;
+  for (const std::string& id : ids) {
+    const Status status = (*client.*give_back)(id, {});
+    if (!status.ok() && !first.ok()) {
+      Report(status);
+    }
+    first.Update(status);
+  }
+  return first;
+}
+
+CLI::App* AddList(Commands commands, CLI::App& group, const char* description, const char* example,
+                  Status (*list)(const Globals&)) {
+  CLI::App* command = group.add_subcommand("list", description);
+  command->footer(std::string("Example:\n  ") + example);
+  command->callback([list, &globals = commands.globals, &action = commands.action] {
+    action = [list, &globals] { return Report(list(globals)); };
+  });
+  return command;
+}
+
+CLI::App* AddGiveBack(Commands commands, CLI::App& group, const char* name, const char* description, const char* ids,
+                      const char* example, Status (Client::*give_back)(const std::string&, const CallOptions&)) {
+  CLI::App* command = group.add_subcommand(name, description);
+  const auto words = std::make_shared<std::vector<std::string>>();  // Shared by the option and the action.
+  command->add_option(ids, *words)->required();
+  command->footer(std::string("Example:\n  ") + example);
+  command->callback([words, give_back, &globals = commands.globals, &action = commands.action] {
+    action = [words, give_back, &globals] { return Report(GiveBack(globals, *words, give_back)); };
+  });
+  return command;
+}
+
+}  // namespace
+
+void AddHeldGraphs(Commands commands, CLI::App& graph) {
+  AddList(commands, graph, "The graphs that your tenant holds prepared on the server, whoever prepared them",
+          "hpvmctl graph list", ListGraphs);
+  AddGiveBack(commands, graph, "release", "Release prepared graphs", "handle",
+              "hpvmctl graph release $(hpvmctl graph list -o name)", &Client::Release);
+}
+
+void AddBuffers(Commands commands) {
+  CLI::App* buffer = commands.app.add_subcommand("buffer", "What your tenant keeps on the server between runs");
+  buffer->require_subcommand(1);
+  AddList(commands, *buffer, "The buffers of your tenant, whoever made them", "hpvmctl buffer list", ListBuffers);
+  AddGiveBack(commands, *buffer, "delete", "Delete buffers", "buffer",
+              "hpvmctl buffer delete $(hpvmctl buffer list -o name)", &Client::DeleteBuffer);
+}
+
+}  // namespace hpvm::ctl

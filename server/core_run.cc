@@ -400,11 +400,17 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
   Tails tails(*op, outcome.reply);
   if (!outcome.outcome.ok() || tails.bytes() <= kClearedBytesMax) {
     const StatusOr<bool> cleared = outcome.outcome.ok() ? tails.Clear(UINT64_MAX) : StatusOr<bool>(true);
-    outcome.outcome = cleared.ok() ? std::move(outcome.outcome) : Outcome(cleared.status());
+    if (!cleared.ok()) {
+      outcome.outcome = cleared.status();
+    }
     TakeOutcome(op, std::move(outcome), has_died);
     return;
   }
-  // Not on the thread that brings every executor's answers.
+  // Not on the thread that brings every executor's answers. The executor is done with it.
+  {
+    CoreScope scope(*this);
+    op->port.reset();
+  }
   auto moved = std::make_shared<std::pair<Tails, RunOutcome>>(std::move(tails), std::move(outcome));
   options_.jobs->Post(op->tenant->name, [this, op, moved] {
     auto& [left, late] = *moved;
@@ -412,7 +418,9 @@ void Core::OnRunReply(const std::shared_ptr<RunOp>& op, StatusOr<RunReply> reply
     if (cleared.ok() && !*cleared) {
       return FairQueue::Step::kAgain;
     }
-    late.outcome = cleared.ok() ? std::move(late.outcome) : Outcome(cleared.status());
+    if (!cleared.ok()) {
+      late.outcome = cleared.status();
+    }
     TakeOutcome(op, std::move(late), /*has_died=*/false);
     return FairQueue::Step::kDone;
   });
@@ -540,6 +548,9 @@ void Core::StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status wh
     StopUnwanted(scope, *op->tenant, *op->preparation);
     return;
   }
+  if (op->port == nullptr) {
+    return;  // It has answered, and memory behind its outputs is being cleared.
+  }
   scope.Defer([op, port = op->port] {
     for (const std::atomic<RequestId>& request : op->requests) {
       if (const RequestId id = request.load(); id != 0) {
@@ -555,7 +566,7 @@ void Core::StopRun(CoreScope& scope, const std::shared_ptr<RunOp>& op, Status wh
 // Ends the executor of a run that has not stopped by `when`, unless the machine did not let it.
 void Core::ArmStop(CoreScope& scope, const std::shared_ptr<RunOp>& op, const StopPatience& patience, Time when) {
   op->timers.push_back(AddTimer(scope, when, [this, op, patience](CoreScope& inner) {
-    if (op->state != RunOp::State::kSent || op->tenant->executor.epoch != op->epoch) {
+    if (op->state != RunOp::State::kSent || op->tenant->executor.epoch != op->epoch || op->port == nullptr) {
       return;
     }
     const Time now = options_.clock->Now();

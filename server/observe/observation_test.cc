@@ -88,6 +88,7 @@ void LetEverythingHappen(Observer& observer) {
   observer.OnCall("/hpvm.v1.Hpvm/Run", absl::OkStatus(), milliseconds(1));
   observer.OnExecutor("local", "started");
   observer.OnDecision(milliseconds(1));
+  observer.OnSlowItem({"grpc", "/hpvm.v1.Hpvm/Run", "local", milliseconds(7)});
   observer.OnReload(true);
   observer.OnCertificate(absl::OkStatus(), 1);
   v1::Job job;

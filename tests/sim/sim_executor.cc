@@ -69,6 +69,7 @@ class SimExecutor final : public std::enable_shared_from_this<SimExecutor> {
   void End(const Status& why, Fate fate);
   void SetStopGrace(Duration grace) { stop_grace_ = grace; }
   bool ended() const { return ended_; }
+  bool is_ending() const { return is_ending_ && !ended_; }
 
  private:
   void After(Duration delay, std::function<void(SimExecutor&)> action);
@@ -471,6 +472,15 @@ class SimProcess final : public ExecutorProcess {
 };
 
 }  // namespace
+
+void SimSpawner::EndAtOnce() {
+  ends_at_once_ = true;
+  for (const auto& weak : std::vector<std::weak_ptr<SimExecutor>>(executors_)) {
+    if (const std::shared_ptr<SimExecutor> executor = weak.lock(); executor != nullptr && executor->is_ending()) {
+      executor->EndSoon(Unavailable("The server stopped."));
+    }
+  }
+}
 
 StatusOr<std::unique_ptr<ExecutorProcess>> SimSpawner::Spawn(const SpawnRequest& request,
                                                              std::function<void(const ExecutorReady&)> on_ready,

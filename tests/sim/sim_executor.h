@@ -31,7 +31,8 @@ class SimSpawner final : public ExecutorSpawner {
   StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) override;
 
   // From now on whoever is killed ends at once: the daemon is being taken down, and no later event will come.
-  void EndAtOnce() { ends_at_once_ = true; }
+  // Also of those that were told to end and have not yet: the daemon waits for them, and time stands still.
+  void EndAtOnce();
   bool ends_at_once() const { return ends_at_once_; }
   // The daemon stops in order: what it kills from now on is no fault.
   void OnDrain() { draining_ = true; }

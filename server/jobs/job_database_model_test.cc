@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "server/jobs/disk_vfs.h"
 #include "server/jobs/memory_job_database.h"
 #include "server/jobs/sqlite_job_database.h"
+#include "server/jobs/sqlite_reader.h"
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/testing/sim_disk.h"
@@ -135,7 +138,19 @@ void CompareDatabases(uint64_t seed, int batches, const SqliteJobDatabaseOptions
   EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
 }
 
-// On a disk in memory, many seeds.
+// Goes on by so much with each look.
+class HastyClock final : public Clock {
+ public:
+  explicit HastyClock(Duration step) : step_(step) {}
+  Time Now() const override { return step_ * ++looks_; }
+  int64_t WallNs() const override { return 0; }
+
+ private:
+  const Duration step_;
+  mutable std::atomic<int64_t> looks_{0};
+};
+
+// On a disk in memory, many seeds; reads let go of their snapshot after each row, after a few, or never.
 TEST(JobDatabaseModelTest, SqliteAnswersAsMemoryDoes) {
   for (uint64_t seed = 1; seed <= 25; ++seed) {
     ManualClock clock;
@@ -148,6 +163,8 @@ TEST(JobDatabaseModelTest, SqliteAnswersAsMemoryDoes) {
     options.vfs = vfs->name();
     options.disk = &disk;
     options.log_pages_max = 50;
+    const HastyClock hasty(SqliteReader::kSnapshotMax / static_cast<int64_t>(seed % 5 + 1));
+    options.clock = seed % 6 == 0 ? nullptr : &hasty;
     CompareDatabases(seed, 150, options);
     if (HasFailure()) {
       return;

@@ -292,8 +292,16 @@ StatusOr<std::map<std::string, TenantUse>> SqliteReader::Use() {
 
 Status SqliteReader::ListBlobs(const std::function<void(const BlobUse&)>& each) {
   std::string tenant, hash;  // Of the last one.
+  // What is bound must not change while rows are read: SQLite looks at it again for each.
+  std::string from_tenant, from_hash;
   return ForEachRow(
-      list_blobs_, [&] { list_blobs_.Start(tenant, SqlBytes{hash}); },
+      list_blobs_,
+      [&] {
+        list_blobs_.Reset();
+        from_tenant = tenant;
+        from_hash = hash;
+        list_blobs_.Start(from_tenant, SqlBytes{from_hash});
+      },
       [&] {
         tenant = list_blobs_.Bytes(0);
         hash = list_blobs_.Bytes(1);

@@ -22,23 +22,19 @@ FairQueue::FairQueue(const char* name, const char* item, size_t threads) : name_
 }
 
 void FairQueue::Post(std::string tenant, Work work) {
-  {
-    std::lock_guard lock(mutex_);
-    if (!stopping_ || running_ + works_ > 0) {
-      Lane& lane = lanes_[tenant];
-      lane.work.push_back(std::move(work));
-      ++works_;
-      if (!lane.is_running && lane.work.size() == 1) {
-        lane.tenant = std::move(tenant);
-        lane.turn.first = std::max(lane.turn.first, now_);  // Time that it did not use while it was away is nobody's.
-        AwaitTurn(lane);
-      }
-      wake_.notify_one();
-      return;
-    }
+  std::lock_guard lock(mutex_);
+  if (stopping_ && running_ + works_ == 0) {
+    return;
   }
-  while (work() == Step::kAgain) {
+  Lane& lane = lanes_[tenant];
+  lane.work.push_back(std::move(work));
+  ++works_;
+  if (!lane.is_running && lane.work.size() == 1) {
+    lane.tenant = std::move(tenant);
+    lane.turn.first = std::max(lane.turn.first, now_);  // Time that it did not use while it was away is nobody's.
+    AwaitTurn(lane);
   }
+  wake_.notify_one();
 }
 
 void FairQueue::PostOnce(std::string tenant, std::function<void()> work) {
@@ -72,7 +68,7 @@ void FairQueue::AwaitTurn(Lane& lane) {
   ready_.emplace(lane.turn, &lane);
 }
 
-// Of tenants without work: what they have had counts for as long as others catch up.
+// Forgets tenants without work, but for those that have had more than the others: that counts until these catch up.
 void FairQueue::ForgetIdle() {
   if (lanes_.size() <= 2 * ready_.size() + kIdleLanesMax) {
     return;

@@ -2,7 +2,7 @@
 // Work of many tenants on a few threads, in steps: between two steps, whoever has had least of the threads goes first.
 //
 // A tenant's work is done in the order in which it came and one at a time, so that no tenant has more than one thread.
-// Which tenant is next follows start-time fair queueing (Goyal, Vin, Cheng 1996) with equal weights, where a step's
+// The next tenant is chosen by start-time fair queueing (Goyal, Vin, Cheng 1996) with equal weights, where a step's
 // length is the time for which it had its thread: a tenant that comes now and then waits for at most one step of each
 // thread, whatever others have posted. So each step must be short: a few milliseconds, or one piece for the disk.
 #ifndef HPVMD_BASE_FAIR_QUEUE_H_
@@ -26,7 +26,7 @@ namespace hpvm {
 
 class FairQueue {
  public:
-  // Whether the work is to be called again when its tenant's turn comes, or is done.
+  // A step says whether the work is to be called again when its tenant's turn comes, or is done.
   enum class Step : uint8_t { kAgain, kDone };
   using Work = std::function<Step()>;
 
@@ -36,7 +36,8 @@ class FairQueue {
   FairQueue(const FairQueue&) = delete;
   FairQueue& operator=(const FairQueue&) = delete;
 
-  // Any thread; never blocks. The work is destroyed where it was called. After Stop it is done on the caller's thread.
+  // Any thread; never blocks and never calls the work itself, so the caller may hold locks that the work takes. The
+  // work is destroyed where it was called; after Stop it is destroyed at once, and not done.
   void Post(std::string tenant, Work work);
   // In one step.
   void PostOnce(std::string tenant, std::function<void()> work);

@@ -21,7 +21,7 @@ constexpr uint64_t kAccessFsMakeDir = 1 << 7, kAccessFsMakeReg = 1 << 8, kAccess
 constexpr uint64_t kAccessFsRefer = uint64_t{1} << 13;
 constexpr uint64_t kAccessFsTruncate = uint64_t{1} << 14;
 constexpr uint64_t kAccessFsIoctlDev = uint64_t{1} << 15;
-// What a rule for a file, not a folder, may hold.
+// A rule for a file, not a folder, may hold these.
 constexpr uint64_t kAccessFsOfFiles =
     kAccessFsExecute | kAccessFsWriteFile | kAccessFsReadFile | kAccessFsTruncate | kAccessFsIoctlDev;
 constexpr uint64_t kAccessNetTcp = 3;

@@ -24,7 +24,7 @@ struct PathRule {
   PathAccess access = PathAccess::kRead;
 };
 
-// Whether the kernel can restrict files.
+// True when the kernel can restrict files.
 bool HasLandlock();
 
 // Everything that Landlock handles is forbidden but for what a rule allows: files, TCP, signals and abstract sockets to

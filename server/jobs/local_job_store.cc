@@ -250,7 +250,10 @@ class LocalJobStore final : public JobStore {
       if (absl::IsDataLoss(step.status())) {
         queue_.Break(step.status());
       }
-      put->done(step.ok() ? put->steps->Take() : StatusOr<std::vector<PinnedBlob>>(step.status()));
+      StatusOr<std::vector<PinnedBlob>> pinned =
+          step.ok() ? put->steps->Take() : StatusOr<std::vector<PinnedBlob>>(step.status());
+      put->steps.reset();  // What it left undone is gone before anybody tries again.
+      put->done(std::move(pinned));
       return FairQueue::Step::kDone;
     });
   }

@@ -306,6 +306,7 @@ class Core {
   void DestroyEnded();
   void OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& why);
   void KillExecutor(CoreScope& scope, Tenant& tenant, std::string why);
+  bool ReplaceDeadSpare(CoreScope& scope, Tenant& tenant, uint64_t epoch);
   void RetireExecutor(CoreScope& scope, Tenant& tenant);
   void ForgetFreed(Tenant& tenant, ExecutorProcess& port);
   void ScheduleIdleCheck(CoreScope& scope, const TenantRef& tenant);

@@ -215,6 +215,11 @@ void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
   CoreScope scope(*this);
   ExecutorSlot& slot = tenant->executor;
   Outcome outcome;
+  if (port != nullptr && slot.ended && port->was_spare() && !slot.is_ready && !stopped_) {
+    slot.ended = false;
+    scope.Defer([this, tenant, next = ++slot.epoch] { Spawn(tenant, next); });
+    return;
+  }
   if (port == nullptr) {
     outcome = While(spawned.status(), "starting the tenant's executor");
     LogError("Executor not started", {{"tenant", tenant->name}, {"error", Message(spawned.status())}});
@@ -249,6 +254,17 @@ void Core::OnReady(const TenantRef& tenant, uint64_t epoch, const ExecutorReady&
   for (const BrokenDevice& broken : ready.broken) {
     FenceDevices(scope, {broken.id}, "An executor could not open it: " + broken.detail);
   }
+}
+
+// A process that waited for a tenant may end at the moment in which one gets it. Nothing of the tenant's had begun, so
+// that another one may start over; spares end by being taken, so that this ends, too.
+bool Core::ReplaceDeadSpare(CoreScope& scope, Tenant& tenant, uint64_t epoch) {
+  const ExecutorSlot& slot = tenant.executor;
+  if (slot.epoch != epoch || slot.port == nullptr || slot.is_ready || !slot.port->was_spare()) {
+    return false;
+  }
+  KillExecutor(scope, tenant, "It ended while it waited for a tenant.");
+  return true;
 }
 
 std::shared_ptr<ExecutorProcess> Core::Adopt(std::unique_ptr<ExecutorProcess> port) {

@@ -276,6 +276,12 @@ void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation
   CoreScope scope(*this);
   DropTimer(preparation->timer);
   --tenant->active;
+  if (absl::IsUnavailable(reply.status()) && ReplaceDeadSpare(scope, *tenant, epoch)) {
+    for (Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
+      WithPrepared(scope, tenant, preparation, std::move(wait.then), std::move(wait.is_wanted));
+    }
+    return;
+  }
   Outcome outcome;
   const Status failed = reply.ok() ? reply->status : reply.status();
   if (absl::IsDeadlineExceeded(failed)) {  // The one that it was sent with.

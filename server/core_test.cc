@@ -582,6 +582,32 @@ TEST_F(CoreTest, RefusesWhatTheSandboxDoesNotReach) {
   EXPECT_EQ(spawner_.executors.size(), 2u);
 }
 
+// A process that waited for a tenant and ends as one gets it costs nobody anything: the next one takes its place.
+TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
+  spawner_.spares = 2;
+  AskPrepare();
+  spawner_.last().Die(kSignal9);
+  EXPECT_FALSE(prepare_outcome_.has_value());
+  spawner_.last().Die(kSignal9);
+  EXPECT_FALSE(prepare_outcome_.has_value());
+  ASSERT_EQ(spawner_.executors.size(), 3u);
+  // One of its own that ends explains itself, and a spare that was ready was no spare any more.
+  spawner_.last().Die(kSignal9);
+  ASSERT_TRUE(prepare_outcome_.has_value());
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
+  spawner_.spares = 1;
+  AskPrepare();
+  spawner_.last().on_ready(ExecutorReady());
+  spawner_.last().Die(kSignal9);
+  ASSERT_TRUE(prepare_outcome_.has_value());
+  EXPECT_EQ(spawner_.executors.size(), 4u);
+  // Also before the daemon has hold of it.
+  spawner_.spares = 1;
+  spawner_.spares_end_at_once = true;
+  Prepare();
+  EXPECT_EQ(spawner_.executors.size(), 6u);
+}
+
 // What the last executor said of its sandbox is shown with the devices and in health.
 TEST_F(CoreTest, ShowsTheSandbox) {
   v1::ListDevicesResponse before, after;

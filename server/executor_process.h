@@ -30,6 +30,8 @@ class ExecutorProcess {
   virtual void ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done) = 0;
   // Processor time that the process has used; empty when that says nothing of how far it is.
   virtual std::optional<Duration> CpuTime() const = 0;
+  // Whether the process had waited for a tenant: it may have ended while nobody looked. Constant.
+  virtual bool was_spare() const { return false; }
   virtual void Shutdown() = 0;
   virtual void Kill(std::string_view why) = 0;
 };

@@ -31,8 +31,8 @@ constexpr Duration kDefectsWithin = std::chrono::seconds(40);  // More than it g
 
 class LinkProcess final : public ExecutorProcess {
  public:
-  LinkProcess(std::unique_ptr<ExecutorPlace> place, std::unique_ptr<ExecutorLink> link)
-      : place_(std::move(place)), link_(std::move(link)) {}
+  LinkProcess(std::unique_ptr<ExecutorPlace> place, std::unique_ptr<ExecutorLink> link, bool was_spare)
+      : was_spare_(was_spare), place_(std::move(place)), link_(std::move(link)) {}
   RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
     return link_->Prepare(input, std::move(done));
   }
@@ -52,10 +52,12 @@ class LinkProcess final : public ExecutorProcess {
     link_->ListCosts(handle, std::move(done));
   }
   std::optional<Duration> CpuTime() const override { return link_->CpuTime(); }
+  bool was_spare() const override { return was_spare_; }
   void Shutdown() override { link_->Shutdown(); }
   void Kill(std::string_view why) override { link_->Kill(why); }
 
  private:
+  const bool was_spare_;
   std::unique_ptr<ExecutorPlace> place_;
   std::unique_ptr<ExecutorLink> link_;  // Goes first: nothing lives in the place then.
 };
@@ -122,7 +124,7 @@ class LinkSpawner final : public ExecutorSpawner {
     while (std::optional<SpareExecutor> spare = spares_.Take(options)) {
       HPVMD_ASSIGN_OR_RETURN(options.cache_folder, places_->CacheFolder(request.tenant, *spare->place));
       if (spare->link->Greet(options, on_ready, Forgetting(spare->pid, on_end)).ok()) {
-        return Own(std::move(spare->place), std::move(spare->link));
+        return Own(std::move(spare->place), std::move(spare->link), true);
       }
     }
     HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlace> place, Settle(options));
@@ -132,7 +134,7 @@ class LinkSpawner final : public ExecutorSpawner {
     HPVMD_ASSIGN_OR_RETURN(
         std::unique_ptr<ExecutorLink> link,
         ExecutorLink::Start(*hub_, options, std::move(on_ready), Forgetting(pid, std::move(on_end))));
-    return Own(std::move(place), std::move(link));
+    return Own(std::move(place), std::move(link), false);
   }
 
   void Expect(const std::vector<std::string>& backends, bool without_device_nodes) override {
@@ -226,8 +228,9 @@ class LinkSpawner final : public ExecutorSpawner {
 
  private:
   static StatusOr<std::unique_ptr<ExecutorProcess>> Own(std::unique_ptr<ExecutorPlace> place,
-                                                     std::unique_ptr<ExecutorLink> link) {
-    return std::unique_ptr<ExecutorProcess>(std::make_unique<LinkProcess>(std::move(place), std::move(link)));
+                                                        std::unique_ptr<ExecutorLink> link, bool was_spare) {
+    return std::unique_ptr<ExecutorProcess>(
+        std::make_unique<LinkProcess>(std::move(place), std::move(link), was_spare));
   }
 
   ExecutorOptions OptionsFor(const SpawnRequest& request) {

@@ -94,7 +94,7 @@ struct FakeExecutor {
   std::function<void(const ExecutorUsage&)> on_usage;
   std::optional<Duration> cpu_time;
   std::string killed;
-  bool ended = false, shut_down = false, destroyed = false;
+  bool ended = false, shut_down = false, destroyed = false, was_spare = false;
   RequestId next_id = 1;
   std::function<void(const Status&)> on_end;
 };
@@ -144,6 +144,7 @@ class FakeProcess final : public ExecutorProcess {
     state_->costs.push_back({handle, std::move(done)});
   }
   std::optional<Duration> CpuTime() const override { return state_->cpu_time; }
+  bool was_spare() const override { return state_->was_spare; }
   void Shutdown() override { state_->shut_down = true; }
   void Kill(std::string_view why) override {
     state_->killed = why;
@@ -170,9 +171,12 @@ class FakeSpawner final : public ExecutorSpawner {
     state->on_ready = std::move(on_ready);
     state->on_end = std::move(on_end);
     state->on_usage = request.on_usage;
+    state->was_spare = spares > 0 && spares-- > 0;
     executors.push_back(state);
     if (!end_at_once.ok()) {
       state->Die(end_at_once);
+    } else if (state->was_spare && spares_end_at_once) {
+      state->Die(Unavailable("The executor process ended (signal 9)."));
     }
     return std::unique_ptr<ExecutorProcess>(std::make_unique<FakeProcess>(state));
   }
@@ -189,6 +193,8 @@ class FakeSpawner final : public ExecutorSpawner {
   std::function<void()> settle;  // Called before a test looks: what is pending elsewhere happens first.
   Status failure;                // Of the next spawns.
   Status end_at_once;            // The next executors end before Spawn returns.
+  int spares = 0;                // So many of the next executors waited for their tenant.
+  bool spares_end_at_once = false;
   std::vector<std::shared_ptr<FakeExecutor>> executors;
 };
 

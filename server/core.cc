@@ -51,8 +51,10 @@ Core::~Core() {
   // They hold their tenants.
   for (const auto& [name, tenant] : tenants_) {
     tenant->jobs.clear();
+    tenant->by_sequence.clear();
     tenant->arrays.clear();
   }
+  inserting_.clear();
 }
 
 std::shared_ptr<const Config> Core::config() const {
@@ -198,10 +200,35 @@ void Core::Tick(CoreScope& scope, std::vector<scheduler::Event> events) {
   }
 }
 
-void Core::PostRead(const Tenant& tenant, std::function<void()> read) {
-  options_.jobs->PostRead(tenant.name, [read = std::move(read)] {
-    read();
-    return FairQueue::Step::kDone;
+void Core::PostRead(const Tenant& tenant, FairQueue::Work work) {
+  options_.jobs->PostRead(tenant.name, std::move(work));
+}
+
+void Core::InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice) {
+  do {
+    if (slice(scope)) {
+      return;
+    }
+  } while (closed_);  // The store ends, and its threads with it.
+  options_.jobs->PostRead(tenant->name, [this, tenant, slice = std::move(slice)] {
+    CoreScope inner(*this);
+    return slice(inner) ? FairQueue::Step::kDone : FairQueue::Step::kAgain;
+  });
+}
+
+void Core::EachLive(CoreScope& scope, const TenantRef& tenant,
+                    std::function<void(CoreScope&, const LiveJobRef&)> look) {
+  InSlices(scope, tenant, [tenant, look = std::move(look), next = uint64_t{0}](CoreScope& inner) mutable {
+    for (int i = 0; i < kJobsAtOnce; ++i) {
+      const auto found = tenant->by_sequence.lower_bound(next);
+      if (found == tenant->by_sequence.end()) {
+        return true;
+      }
+      const LiveJobRef job = found->second;
+      next = found->first + 1;
+      look(inner, job);
+    }
+    return false;
   });
 }
 

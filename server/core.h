@@ -194,7 +194,9 @@ class Core {
   // Of a job or an array.
   void CancelJob(const TenantRef& tenant, std::string_view id, v1::CancelJobResponse* response, Done done);
   Status GetJob(Tenant& tenant, std::string_view id, v1::Job* job);
-  Status ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
+  // Each call does some of the work, without waiting for more than a short read; true: it is done.
+  using Steps = std::function<StatusOr<bool>()>;
+  Steps ListJobs(const TenantRef& tenant, const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
   // The key is for Unwatch; 0 when there is nothing to wait for. kResourceExhausted at jobs.watchers_max, and
   // jobs.watchers_per_tenant_max.
   StatusOr<uint64_t> WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake);
@@ -230,7 +232,7 @@ class Core {
   // Carries out what is due; answers when to call again. Called from one thread, which also reaps executors.
   Time OnTime();
   // Does what asks the store, in turn with other reads of that tenant and fairly among tenants (JobStore::PostRead).
-  void PostRead(const Tenant& tenant, std::function<void()> read);
+  void PostRead(const Tenant& tenant, FairQueue::Work work);
   // Called, from any thread, when OnTime is due earlier than it last said; must only wake that thread. Set before
   // anything else.
   void SetWake(std::function<void()> wake);
@@ -259,6 +261,13 @@ class Core {
   using TimerKey = std::pair<Time, uint64_t>;
 
   // core.cc
+  // Jobs that are looked at under one hold of the mutex.
+  static constexpr int kJobsAtOnce = 16;
+  // Work under the mutex whose size a tenant chooses: `slice` does some of it at once and the rest in the tenant's
+  // turns (JobStore::PostRead), each under a hold of its own, until it says that all is done.
+  void InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice);
+  // In slices, every job of the tenant that has not ended, oldest first.
+  void EachLive(CoreScope& scope, const TenantRef& tenant, std::function<void(CoreScope&, const LiveJobRef&)> look);
   TimerKey AddTimer(CoreScope& scope, Time when, std::function<void(CoreScope&)> action);
   void DropTimer(TimerKey& timer);
   void Tick(CoreScope& scope, std::vector<scheduler::Event> events);
@@ -438,8 +447,6 @@ class Core {
   // core_insert.cc
   using StoredUnits = std::map<std::string, StoredUnit>;
   static Outcome StoreRefusal(const Status& status);
-  // An array's elements, in order.
-  StatusOr<std::vector<std::string>> ReadArray(const Tenant& tenant, const std::string& id);
   // Empty: the store must be asked (again).
   static std::optional<StoredUnit> StateOfUnit(const Tenant& tenant, const std::string& id, const StoredUnits& units);
   struct Waits {
@@ -454,7 +461,11 @@ class Core {
   FairQueue::Step ReadUnits(const SubmissionRef& submission, UnitReader& reader);
   void Insert(CoreScope& scope, const SubmissionRef& submission);
   void OnInserted(const SubmissionRef& submission, const WriteResult& result);
-  void Withdraw(CoreScope& scope, const SubmissionRef& submission);
+  bool MakeRows(const SubmissionRef& submission, const v1::JobArray* array, int64_t now);
+  bool JoinJobs(CoreScope& scope, const SubmissionRef& submission, const std::vector<uint64_t>& sequences);
+  void EndInserting(Submission& submission);
+  void AddLive(const LiveJobRef& job);
+  FairQueue::Step AddElements(const SubmissionRef& submission, JobFilter* filter);
   void AnswerKnown(const SubmissionRef& submission, const KeyRecord& known);
   void Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome);
 
@@ -502,6 +513,9 @@ class Core {
 
   // core_cancel.cc
   using CancelDone = std::function<void(CoreScope&, const Status&)>;
+  struct ArrayCancel;
+  bool CancelElements(CoreScope& scope, const std::shared_ptr<ArrayCancel>& cancel);
+  Outcome AnswerCancelOfEnded(Tenant& tenant, const std::string& name, v1::CancelJobResponse* response);
   void AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone then);
   void OnCancelRecorded(CoreScope& scope, const LiveJobRef& job);
   void AnswerCancels(CoreScope& scope, LiveJob& job, const Status& status);
@@ -532,13 +546,17 @@ class Core {
   size_t Retain(RetentionLimits limits);
   void OnDropped(const DropJob& drop, uint64_t before, const WriteResult& result);
 
+  // core_job_list.cc
+  struct JobList;
+  bool PutOnPage(JobList& list, uint64_t sequence, v1::Job job);
+  StatusOr<bool> ListStored(JobList& list);
+  StatusOr<bool> ListLive(JobList& list);
+
   // core_job_read.cc
   v1::Job Describe(const LiveJob& job) const;
-  void ListLive(Tenant& tenant, const v1::ListJobsRequest& request, const JobFilter& filter, int page,
-                v1::ListJobsResponse* response);
   std::string WaitSentenceOf(const LiveJob& job) const;
   std::string TurnSentenceOf(const Tenant& tenant) const;
-  // Null for those that clients do not know (yet).
+  // Null for those that have ended, or are not on disk yet.
   static LiveJob* FindLive(Tenant& tenant, std::string_view id);
   // Of any job; without its log. Reads the store.
   StatusOr<v1::Job> FindJob(Tenant& tenant, std::string_view id);
@@ -591,6 +609,7 @@ class Core {
   uint64_t waiting_jobs_ = 0;    // Of all tenants.
   uint64_t running_jobs_ = 0;    // With an attempt: RUNNING on disk.
   std::set<const Submission*> submissions_;   // Between the call and its answer.
+  std::map<std::string, SubmissionRef> inserting_;  // By what waits in the place of their jobs, until those live.
   struct Watcher {
     std::shared_ptr<JobEvents> events;
     uint64_t key = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elements of arrays: whose turn it is where only some may run at a time, and how the array stands.
+#include <algorithm>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -23,6 +24,7 @@ void Core::JoinArray(const LiveJobRef& job) {
     array->running_max = job->row.array_running_max();
   }
   array->live.emplace(job->row.sequence(), job);
+  array->joining -= std::min<uint64_t>(array->joining, 1);
 }
 
 // Whether the job may be queued; when not, it is told by LeaveArrayTurn of another.
@@ -51,11 +53,15 @@ void Core::LeaveArrayTurn(CoreScope& scope, const LiveJobRef& job) {
     return;
   }
   --array->turns;
-  while (array->turns < array->running_max && !array->waiting.empty()) {
-    const LiveJobRef next = array->waiting.begin()->second;
-    array->waiting.erase(array->waiting.begin());
-    Settle(scope, next);
-  }
+  // Some may not run now, and wait for something else from then on.
+  InSlices(scope, job->tenant, [this, array](CoreScope& inner) {
+    for (int i = 0; i < kJobsAtOnce && array->turns < array->running_max && !array->waiting.empty(); ++i) {
+      const LiveJobRef next = array->waiting.begin()->second;
+      array->waiting.erase(array->waiting.begin());
+      Settle(inner, next);
+    }
+    return array->turns >= array->running_max || array->waiting.empty();
+  });
 }
 
 // The element has ended; those that wait for the array learn how it stands.
@@ -75,7 +81,7 @@ void Core::LeaveArray(CoreScope& scope, const LiveJobRef& job, v1::JobState stat
     ++array->given_up;
     array->unreadable = "An element's state is not known until the server has started again.";
   }
-  if (array->live.empty() && array->given_up == 0) {
+  if (array->live.empty() && array->joining == 0 && array->given_up == 0) {
     job->tenant->arrays.erase(id);
   }
   TellUnit(scope, job->tenant, id, array->State());

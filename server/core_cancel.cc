@@ -4,63 +4,87 @@
 
 #include "base/failpoint.h"
 #include "server/core.h"
+#include "server/jobs/job_rules.h"
 
 namespace hpvm {
 
+// One CancelJob of an array until its answer.
+struct Core::ArrayCancel {
+  std::shared_ptr<LiveArray> array;
+  v1::CancelJobResponse* response = nullptr;
+  Done done;
+  uint64_t next = 0;   // Elements with this sequence and later ones are still to be asked.
+  uint64_t waits = 1;  // Wishes that are not on disk yet, and one for asking.
+  Status failed;
+};
+
 void Core::CancelJob(const TenantRef& tenant, std::string_view id, v1::CancelJobResponse* response, Done done) {
-  struct Wish {
-    size_t left = 0;
-    Status failed;
-  };
   const std::string name(id);
-  const bool is_array = name.starts_with("array-");
   {
     CoreScope scope(*this);
-    std::vector<LiveJobRef> jobs;
-    if (const auto array = tenant->arrays.find(name); array != tenant->arrays.end()) {
-      for (const auto& [sequence, job] : array->second->live) {
-        jobs.push_back(job);
-      }
-    } else if (FindLive(*tenant, name) != nullptr) {
-      jobs.push_back(tenant->jobs.at(name));
+    if (const auto array = tenant->arrays.find(name); array != tenant->arrays.end() && array->second->joining == 0) {
+      auto cancel = std::make_shared<ArrayCancel>(ArrayCancel{array->second, response, std::move(done), 0, 1, {}});
+      InSlices(scope, tenant, [this, cancel](CoreScope& inner) { return CancelElements(inner, cancel); });
+      return;
     }
-    if (!jobs.empty()) {
-      response->set_cancelled(static_cast<uint32_t>(jobs.size()));
-      auto wish = std::make_shared<Wish>();
-      wish->left = jobs.size();
-      for (const LiveJobRef& job : jobs) {
-        AskCancel(scope, job, [this, wish, job, is_array, response, done](CoreScope& inner, const Status& status) {
-          wish->failed.Update(status);
-          if (--wish->left > 0) {
-            return;
-          }
-          if (!is_array) {
-            *response->mutable_job() = Describe(*job);
-          }
-          inner.Defer([done, failed = wish->failed] { done(failed); });
-        });
-      }
+    if (const auto job = tenant->jobs.find(name); job != tenant->jobs.end()) {
+      response->set_cancelled(1);
+      AskCancel(scope, job->second, [this, job = job->second, response, done](CoreScope& inner, const Status& status) {
+        *response->mutable_job() = Describe(*job);
+        inner.Defer([done, status] { done(status); });
+      });
       return;
     }
   }
-  // It has ended, or there is none.
-  Status status;
-  if (is_array) {
+  done(AnswerCancelOfEnded(*tenant, name, response));
+}
+
+// Asks some elements; true: none is left to ask. The answer comes with the last of their wishes.
+bool Core::CancelElements(CoreScope& scope, const std::shared_ptr<ArrayCancel>& cancel) {
+  const auto answered = [cancel](CoreScope& inner, const Status& status) {
+    cancel->failed.Update(status);
+    if (--cancel->waits == 0) {
+      inner.Defer([cancel] { cancel->done(cancel->failed); });
+    }
+  };
+  for (int i = 0; i < kJobsAtOnce; ++i) {
+    const auto found = cancel->array->live.lower_bound(cancel->next);
+    if (found == cancel->array->live.end()) {
+      answered(scope, absl::OkStatus());
+      return true;
+    }
+    const LiveJobRef job = found->second;
+    cancel->next = found->first + 1;
+    ++cancel->waits;
+    cancel->response->set_cancelled(cancel->response->cancelled() + 1);
+    AskCancel(scope, job, answered);
+  }
+  return false;
+}
+
+// It has ended, or there is none. Without the mutex: asks the store.
+Outcome Core::AnswerCancelOfEnded(Tenant& tenant, const std::string& name, v1::CancelJobResponse* response) {
+  bool has_ended = true;
+  if (name.starts_with("array-")) {
     JobFilter one;
     one.array_id = name;
     one.count_max = 1;
-    const StatusOr<std::vector<StoredJob>> rows = options_.jobs->database().List(tenant->name, one);
-    status = !rows.ok()      ? rows.status()
-             : rows->empty() ? NotFound("There is no array \"" + name.substr(0, 80) + "\".")
-                             : absl::OkStatus();
-  } else {
-    StatusOr<v1::Job> job = FindJob(*tenant, name);
-    status = job.status();
-    if (job.ok()) {
-      *response->mutable_job() = *std::move(job);
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> rows, options_.jobs->database().List(tenant.name, one));
+    if (rows.empty()) {
+      return NotFound("There is no array \"" + name.substr(0, 80) + "\".");
     }
+    has_ended = IsTerminal(rows.front().job().state());
+  } else {
+    HPVMD_ASSIGN_OR_RETURN(*response->mutable_job(), FindJob(tenant, name));
+    has_ended = IsTerminal(response->job().state());
   }
-  done(status);
+  if (has_ended) {
+    return Outcome();
+  }
+  // It is between its commit and the answer to its submission; or its row is not what the core knew.
+  Outcome again(Unavailable("How " + name.substr(0, 80) + " stands is not known at this moment; cancel it again."));
+  again.detail.emplace().set_retryable(true);
+  return again;
 }
 
 void Core::AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone then) {

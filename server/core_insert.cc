@@ -17,6 +17,8 @@ namespace {
 
 // Of units that change between a read and a look.
 constexpr int kRoundsMax = 8;
+// Of an array that are read in one turn.
+constexpr size_t kElementsAtOnce = 200;
 
 std::string Raw(const Sha256& hash) { return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()}; }
 
@@ -87,18 +89,6 @@ void Core::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedB
   } else {
     SettleDependencies(submission);
   }
-}
-
-StatusOr<std::vector<std::string>> Core::ReadArray(const Tenant& tenant, const std::string& id) {
-  JobFilter filter;
-  filter.array_id = id;
-  filter.count_max = kArrayElementsMax;
-  HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> found, options_.jobs->database().List(tenant.name, filter));
-  std::vector<std::string> ids;
-  for (auto row = found.rbegin(); row != found.rend(); ++row) {  // Newest first.
-    ids.push_back(row->job().id());
-  }
-  return ids;
 }
 
 std::optional<StoredUnit> Core::StateOfUnit(const Tenant& tenant, const std::string& id, const StoredUnits& units) {
@@ -198,124 +188,158 @@ void Core::Insert(CoreScope& scope, const SubmissionRef& submission) {
     Answer(scope, submission, std::move(allowed));
     return;
   }
-  Tenant& tenant = *submission->tenant;
-  const v1::JobArray array = submission->stored.request().array();
-  const bool is_array = submission->stored.request().has_array();
   const int64_t now = options_.clock->WallNs();
-  const std::string array_id = is_array ? NewTimedId("array", now, *options_.rng) : "";
-  InsertJobs insert;
+  const bool is_array = submission->stored.request().has_array();
+  submission->waits_as = NewTimedId(is_array ? "array" : "job", now, *options_.rng);
+  InsertJobs& insert = submission->insert;
+  const v1::JobArray array = submission->stored.request().array();
   if (submission->stored.request_bytes() != 0) {
     submission->stored.clear_request();  // Its blob has it.
   }
   insert.request = submission->stored.SerializeAsString();
   insert.idempotency_key = HPVMD_MUTANT("core_key_not_stored") ? "" : submission->key;
   insert.request_hash = submission->hash;
+  // From here on it is told of what the jobs wait for, also while they are being written.
+  Tenant& tenant = *submission->tenant;
   const std::vector<v1::JobDependency> after(submission->row.job().after().begin(),
                                              submission->row.job().after().end());
-  for (uint64_t i = 0; i < submission->count; ++i) {
+  const Waits waits = JudgeUnits(tenant, after, submission->units);
+  submission->failed_dependency = waits.failed;
+  tenant.dependencies.Add(submission->waits_as, waits.pending);
+  inserting_.emplace(submission->waits_as, submission);
+  InSlices(scope, submission->tenant, [this, submission, array, now, is_array](CoreScope&) {
+    return MakeRows(submission, is_array ? &array : nullptr, now);
+  });
+}
+
+// Some of the jobs, until all are there and go to the store. True: they have.
+bool Core::MakeRows(const SubmissionRef& submission, const v1::JobArray* array, int64_t now) {
+  InsertJobs& insert = submission->insert;
+  const uint64_t bytes = submission->disk_bytes.amount();
+  const uint64_t part = bytes / submission->count;  // What the elements share is counted once: each has its part.
+  for (int i = 0; i < kJobsAtOnce && submission->jobs.size() < submission->count; ++i) {
+    const uint64_t at = submission->jobs.size();
     auto job = std::make_shared<LiveJob>();
     job->tenant = submission->tenant;
     job->received = submission->received;
     job->row = submission->row;
     v1::Job& shown = *job->row.mutable_job();
-    shown.set_id(NewTimedId("job", now, *options_.rng));
+    shown.set_id(array == nullptr ? submission->waits_as : NewTimedId("job", now, *options_.rng));
     shown.set_state(v1::JOB_STATE_ACCEPTED);
     shown.set_idempotency_key(submission->key);
-    if (is_array) {
-      shown.set_array_id(array_id);
-      shown.set_array_index(IndexOf(array, i));
+    if (array != nullptr) {
+      shown.set_array_id(submission->waits_as);
+      shown.set_array_index(IndexOf(*array, at));
     }
     job->row.set_request_hash(Raw(submission->hash));
-    // What the elements share is counted once: each has its part.
-    const uint64_t bytes = submission->disk_bytes.amount();
-    const uint64_t part = bytes / submission->count;
-    job->row.set_stored_bytes(part + (i == 0 ? bytes % submission->count : 0));
-    tenant.jobs.emplace(shown.id(), job);
+    job->row.set_stored_bytes(part + (at == 0 ? bytes % submission->count : 0));
     insert.jobs.push_back(job->row);
     submission->jobs.push_back(std::move(job));
   }
-  // From here on they are told of what they wait for, also while they are being written.
-  const Waits waits = JudgeUnits(tenant, after, submission->units);
-  for (const LiveJobRef& job : submission->jobs) {
-    AddWaits(tenant, *job, waits);
+  if (submission->jobs.size() < submission->count) {
+    return false;
   }
   if (HPVMD_MUTANT("core_ack_before_commit")) {
-    WriteResult early;
-    scope.Defer([this, submission, early] { OnInserted(submission, early); });
     options_.jobs->Write(std::move(insert), [](const WriteResult&) {});
-    return;
+    options_.jobs->PostRead(submission->tenant->name, [this, submission] {
+      OnInserted(submission, WriteResult());
+      return FairQueue::Step::kDone;
+    });
+    return true;
   }
   options_.jobs->Write(std::move(insert),
                        [this, submission](const WriteResult& result) { OnInserted(submission, result); });
+  return true;
 }
 
 void Core::OnInserted(const SubmissionRef& submission, const WriteResult& result) {
   const Status& status = result.status;
   HPVMD_FAILPOINT("core.submit.recorded").IgnoreError();  // On disk, not acknowledged.
   submission->pins.clear();                               // The rows hold the blobs now, or nobody does.
-  if (!status.ok() && result.known.has_value()) {
-    {
-      CoreScope scope(*this);
-      Withdraw(scope, submission);
-    }
-    AnswerKnown(submission, *result.known);
-    return;
-  }
   CoreScope scope(*this);
   if (!status.ok()) {
-    Withdraw(scope, submission);
-    Answer(scope, submission, StoreRefusal(status));
+    EndInserting(*submission);
+    submission->jobs.clear();  // There never were such jobs.
+    if (result.known.has_value()) {
+      scope.Defer([this, submission, known = *result.known] { AnswerKnown(submission, known); });
+    } else {
+      Answer(scope, submission, StoreRefusal(status));
+    }
     return;
   }
   Tenant& tenant = *submission->tenant;
-  for (size_t i = 0; i < submission->jobs.size(); ++i) {
-    const LiveJobRef& job = submission->jobs[i];
-    job->row.set_sequence(i < result.sequences.size() ? result.sequences[i] : 0);
-    job->phase = LiveJob::Phase::kWaiting;
-    job->queued = submission->queued.Split(1);
-    JoinArray(job);
-    job->deadline = job->received + Duration(job->row.job().deadline_unix_ns() - job->row.job().created_unix_ns());
-    SetDeadline(scope, job);
-    options_.observer->OnJob(tenant.name, job->row.job());
-  }
   LogInfo("Job accepted", {{"tenant", tenant.name},
                            {"job", submission->jobs.front()->row.job().id()},
                            {"count", std::to_string(submission->jobs.size())}});
   tenant.stored_rows.Merge(std::move(submission->disk_bytes));
-  submission->count = 0;
-  for (const LiveJobRef& job : submission->jobs) {
-    Settle(scope, job);
+  if (const std::string& array_id = submission->jobs.front()->row.job().array_id(); !array_id.empty()) {
+    auto array = std::make_shared<LiveArray>();
+    array->running_max = submission->row.array_running_max();
+    array->joining = submission->jobs.size();
+    tenant.arrays.emplace(array_id, std::move(array));
   }
-  *submission->response->mutable_job() = Describe(*submission->jobs.front());
-  if (submission->jobs.front()->row.job().array_id() != "") {
-    for (const LiveJobRef& job : submission->jobs) {
-      submission->response->add_array_job_ids(job->row.job().id());
-    }
-  }
-  Answer(scope, submission, Outcome());
+  InSlices(scope, submission->tenant, [this, submission, sequences = result.sequences](CoreScope& inner) {
+    return JoinJobs(inner, submission, sequences);
+  });
 }
 
-// The insert was refused: there never were such jobs.
-void Core::Withdraw(CoreScope& scope, const SubmissionRef& submission) {
+// Some of the jobs, which are on disk, become live; when all are, the submission is answered. True: it was.
+bool Core::JoinJobs(CoreScope& scope, const SubmissionRef& submission, const std::vector<uint64_t>& sequences) {
   Tenant& tenant = *submission->tenant;
-  for (const LiveJobRef& job : std::exchange(submission->jobs, {})) {
-    const std::string& id = job->row.job().id();
-    job->phase = LiveJob::Phase::kGone;
-    tenant.dependencies.Remove(id);
-    tenant.jobs.erase(id);
-    TellUnit(scope, submission->tenant, id, {.live = 0, .succeeded = 0, .failed = 1});
+  const Waits waits{.pending = tenant.dependencies.PendingOf(submission->waits_as),
+                    .failed = submission->failed_dependency};
+  const bool is_array = submission->row.array_size() > 0;
+  for (int i = 0; i < kJobsAtOnce && submission->joined < submission->jobs.size(); ++i) {
+    const size_t at = submission->joined++;
+    const LiveJobRef job = submission->jobs[at];
+    job->row.set_sequence(at < sequences.size() ? sequences[at] : 0);
+    job->queued = submission->queued.Split(1);
+    --submission->count;
+    if (!is_array) {
+      EndInserting(*submission);  // What waited in its place had its id.
+    }
+    AddLive(job);
+    AddWaits(tenant, *job, waits);
+    job->deadline = job->received + Duration(job->row.job().deadline_unix_ns() - job->row.job().created_unix_ns());
+    SetDeadline(scope, job);
+    options_.observer->OnJob(tenant.name, job->row.job());
+    if (is_array) {
+      submission->response->add_array_job_ids(job->row.job().id());
+    }
+    Settle(scope, job);
   }
+  if (submission->joined < submission->jobs.size()) {
+    return false;
+  }
+  EndInserting(*submission);
+  *submission->response->mutable_job() = Describe(*submission->jobs.front());
+  Answer(scope, submission, Outcome());
+  return true;
+}
+
+// Nothing waits in the place of its jobs any more.
+void Core::EndInserting(Submission& submission) {
+  if (inserting_.erase(submission.waits_as) > 0) {
+    submission.tenant->dependencies.Remove(submission.waits_as);
+  }
+}
+
+// The job, which is on disk, is among those that have not ended.
+void Core::AddLive(const LiveJobRef& job) {
+  job->tenant->jobs.emplace(job->row.job().id(), job);
+  job->tenant->by_sequence.emplace(job->row.sequence(), job);
+  JoinArray(job);
 }
 
 // The key stands for a request: this one, or another. Without the mutex.
 void Core::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) {
   Outcome outcome;
+  v1::SubmitResponse& response = *submission->response;
   if (known.request_hash != submission->hash && !HPVMD_MUTANT("core_key_ignores_request")) {
     outcome = AlreadyExists("The idempotency key \"" + submission->key + "\" was used with another request, for job " +
                             known.job_id + ".");
     outcome.detail.emplace().set_job_id(known.job_id);
   } else {
-    v1::SubmitResponse& response = *submission->response;
     response.set_existed(true);
     if (StatusOr<v1::Job> job = FindJob(*submission->tenant, known.job_id); job.ok()) {
       *response.mutable_job() = *std::move(job);
@@ -326,16 +350,33 @@ void Core::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) 
       // Its row may be gone by age; a store that cannot be read is no answer.
       outcome = absl::IsNotFound(job.status()) ? Outcome() : StoreRefusal(job.status());
     }
-    if (const std::string& array = response.job().array_id(); outcome.ok() && !array.empty()) {
-      const StatusOr<std::vector<std::string>> ids = ReadArray(*submission->tenant, array);
-      outcome = ids.ok() ? Outcome() : StoreRefusal(ids.status());
-      for (const std::string& id : ids.value_or(std::vector<std::string>())) {
-        response.add_array_job_ids(id);
-      }
-    }
   }
+  if (!outcome.ok() || response.job().array_id().empty()) {
+    CoreScope scope(*this);
+    Answer(scope, submission, std::move(outcome));
+    return;
+  }
+  JobFilter filter;
+  filter.array_id = response.job().array_id();
+  filter.count_max = kElementsAtOnce;
+  options_.jobs->PostRead(submission->tenant->name,
+                          [this, submission, filter]() mutable { return AddElements(submission, &filter); });
+}
+
+// Some elements of the array that a known key stands for, newest first; then the answer, which has them in order.
+FairQueue::Step Core::AddElements(const SubmissionRef& submission, JobFilter* filter) {
+  const StatusOr<std::vector<StoredJob>> rows = options_.jobs->database().ListSome(submission->tenant->name, filter);
+  google::protobuf::RepeatedPtrField<std::string>& ids = *submission->response->mutable_array_job_ids();
+  for (const StoredJob& row : rows.value_or(std::vector<StoredJob>())) {
+    *ids.Add() = row.job().id();
+  }
+  if (rows.ok() && filter->before_sequence > 0) {
+    return FairQueue::Step::kAgain;
+  }
+  std::reverse(ids.pointer_begin(), ids.pointer_end());
   CoreScope scope(*this);
-  Answer(scope, submission, std::move(outcome));
+  Answer(scope, submission, rows.ok() ? Outcome() : StoreRefusal(rows.status()));
+  return FairQueue::Step::kDone;
 }
 
 // Frees what was reserved for jobs that there are not, lets duplicates go on, and answers.

@@ -9,6 +9,7 @@
 #include "server/jobs/retry.h"
 #include "server/log.h"
 #include "server/run_log.h"
+#include "server/submission.h"
 
 namespace hpvm {
 namespace {
@@ -373,6 +374,9 @@ void Core::EndJob(CoreScope& scope, const LiveJobRef& job, v1::JobState state, O
     }
   }
   job->phase = LiveJob::Phase::kEnding;
+  if (LiveArray* array = ArrayOf(*job)) {
+    array->waiting.erase(job->row.sequence());
+  }
   HPVMD_FAILPOINT("core.end.record").IgnoreError();
   const bool has_results = job->attempt != nullptr && !HPVMD_MUTANT("core_results_not_stored");
   ChangeRow(scope, job, std::move(next), has_results, &Core::OnEnded);
@@ -419,6 +423,7 @@ void Core::Forget(CoreScope& scope, const LiveJobRef& job) {
   SetRunning(*job, false);
   tenant.dependencies.Remove(job->row.job().id());
   tenant.jobs.erase(job->row.job().id());
+  tenant.by_sequence.erase(job->row.sequence());
   LeaveTurn(scope, job);
   LeaveArray(scope, job, job->row.job().state());
 }
@@ -437,6 +442,12 @@ void Core::GiveUp(CoreScope& scope, const LiveJobRef& job, const Status& why) {
 void Core::TellUnit(CoreScope& scope, const TenantRef& tenant, const std::string& unit, const UnitState& state) {
   bool more = false;
   for (const Dependencies::Change& change : tenant->dependencies.OnState(unit, state, kToldAtOnce, &more)) {
+    if (const auto inserting = inserting_.find(change.waiter); inserting != inserting_.end()) {
+      if (change.verdict == Verdict::kNever) {
+        inserting->second->failed_dependency = change.because;
+      }
+      continue;
+    }
     const auto found = tenant->jobs.find(change.waiter);
     if (found == tenant->jobs.end()) {
       continue;

@@ -16,11 +16,6 @@
 namespace hpvm {
 namespace {
 
-constexpr uint32_t kPageMax = 1'000, kPageDefault = 100;
-// Jobs with many labels and lost attempts are large: a page stays well below what a message may have.
-constexpr size_t kPageBytesMax = 2 * limits::kMiB;
-// Reads of the store for one page, when filters leave little of each.
-constexpr int kPageReadsMax = 16;
 constexpr size_t kRecentJobsMax = 1'000, kRecentEventsMax = 50'000;
 
 v1::JobEvent PhaseEvent(v1::JobEvent::Phase phase, Duration duration) {
@@ -36,66 +31,11 @@ v1::JobEvent JobEventOf(v1::Job job) {
   return event;
 }
 
-StatusOr<JobFilter> FilterOf(const v1::ListJobsRequest& request, const Tenant& tenant, const PageTokens& tokens) {
-  JobFilter filter;
-  if (!request.page_token().empty()) {
-    HPVMD_ASSIGN_OR_RETURN(filter.before_sequence, tokens.Open(tenant.name, request.page_token()));
-  }
-  filter.labels.insert(request.labels().begin(), request.labels().end());
-  filter.array_id = request.array_id();
-  // What is on disk may be a step ahead of what is shown: of those that have not ended all are looked at.
-  bool wants_live = false;
-  for (const int wanted : request.states()) {
-    const auto state = static_cast<v1::JobState>(wanted);
-    wants_live |= !IsTerminal(state);
-    if (IsTerminal(state)) {
-      filter.states.push_back(state);
-    }
-  }
-  if (wants_live) {
-    filter.states.insert(filter.states.end(), {v1::JOB_STATE_ACCEPTED, v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING});
-  }
-  return filter;
-}
-
-// Jobs of one page, as many as it may have by number and by bytes, but one at least.
-class JobPage {
- public:
-  JobPage(size_t count_max, const Config& config, v1::ListJobsResponse* response)
-      : count_max_(count_max),
-        bytes_max_(std::min<size_t>(kPageBytesMax, config.limits_message_bytes_max / 2)),
-        response_(response) {}
-
-  // False: the page is full without it.
-  bool Add(v1::Job job) {
-    job.clear_outputs();
-    const size_t bytes = job.ByteSizeLong();
-    const auto count = static_cast<size_t>(response_->jobs_size());
-    if (count == count_max_ || (count > 0 && bytes_ + bytes > bytes_max_)) {
-      return false;
-    }
-    bytes_ += bytes;
-    *response_->add_jobs() = std::move(job);
-    return true;
-  }
-
- private:
-  const size_t count_max_, bytes_max_;
-  v1::ListJobsResponse* const response_;
-  size_t bytes_ = 0;
-};
-
-bool IsWanted(const v1::ListJobsRequest& request, v1::JobState state) {
-  return request.states().empty() ||
-         std::find(request.states().begin(), request.states().end(), state) != request.states().end();
-}
-
 }  // namespace
 
 LiveJob* Core::FindLive(Tenant& tenant, std::string_view id) {
   const auto found = tenant.jobs.find(std::string(id));
-  return found == tenant.jobs.end() || found->second->phase == LiveJob::Phase::kInserting ? nullptr
-                                                                                          : found->second.get();
+  return found == tenant.jobs.end() ? nullptr : found->second.get();
 }
 
 std::string Core::WaitSentenceOf(const LiveJob& job) const {
@@ -192,71 +132,6 @@ Status Core::GetJob(Tenant& tenant, std::string_view id, v1::Job* job) {
     }
   }
   return absl::OkStatus();
-}
-
-Status Core::ListJobs(Tenant& tenant, const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
-  if (request.page_size() > kPageMax) {
-    return InvalidArgument("The page size (" + std::to_string(request.page_size()) +
-                           ") is larger than the limit (1000).");
-  }
-  const auto page = static_cast<int>(request.page_size() == 0 ? kPageDefault : request.page_size());
-  HPVMD_ASSIGN_OR_RETURN(JobFilter filter, FilterOf(request, tenant, page_tokens_));
-  const auto is_terminal = [](int state) { return IsTerminal(static_cast<v1::JobState>(state)); };
-  if (request.states_size() > 0 && std::none_of(request.states().begin(), request.states().end(), is_terminal)) {
-    ListLive(tenant, request, filter, page, response);
-    return absl::OkStatus();
-  }
-  JobPage jobs(static_cast<size_t>(page), *config(), response);
-  for (int reads = 0; reads < kPageReadsMax; ++reads) {
-    filter.count_max = static_cast<size_t>(page) + 1;  // One more tells whether there is another page.
-    HPVMD_ASSIGN_OR_RETURN(std::vector<StoredJob> rows, options_.jobs->database().List(tenant.name, filter));
-    const bool is_last = rows.size() < filter.count_max;
-    CoreScope scope(*this);
-    for (StoredJob& row : rows) {
-      const auto live = tenant.jobs.find(row.job().id());
-      v1::Job job = live == tenant.jobs.end() ? std::move(*row.mutable_job()) : Describe(*live->second);
-      if (IsWanted(request, job.state()) && !jobs.Add(std::move(job))) {
-        response->set_next_page_token(page_tokens_.Seal(tenant.name, filter.before_sequence));
-        return absl::OkStatus();
-      }
-      filter.before_sequence = row.sequence();
-    }
-    if (is_last) {
-      return absl::OkStatus();
-    }
-  }
-  response->set_next_page_token(page_tokens_.Seal(tenant.name, filter.before_sequence));
-  return absl::OkStatus();
-}
-
-// Jobs that have not ended are all in memory, however many have.
-void Core::ListLive(Tenant& tenant, const v1::ListJobsRequest& request, const JobFilter& filter, int page,
-                    v1::ListJobsResponse* response) {
-  CoreScope scope(*this);
-  std::map<uint64_t, v1::Job, std::greater<>> found;  // Newest first; one more than the page.
-  for (const auto& [id, job] : tenant.jobs) {
-    const v1::Job& stored = job->row.job();
-    if (job->phase == LiveJob::Phase::kInserting || job->row.sequence() >= filter.before_sequence ||
-        (!filter.array_id.empty() && stored.array_id() != filter.array_id) || !MatchesLabels(job->row, filter)) {
-      continue;
-    }
-    v1::Job shown = Describe(*job);
-    if (IsWanted(request, shown.state())) {
-      found.emplace(job->row.sequence(), std::move(shown));
-      if (found.size() > static_cast<size_t>(page) + 1) {
-        found.erase(std::prev(found.end()));
-      }
-    }
-  }
-  uint64_t last = 0;
-  JobPage jobs(static_cast<size_t>(page), *config_, response);
-  for (auto& [sequence, job] : found) {
-    if (!jobs.Add(std::move(job))) {
-      response->set_next_page_token(page_tokens_.Seal(tenant.name, last));
-      break;
-    }
-    last = sequence;
-  }
 }
 
 StatusOr<uint64_t> Core::WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake) {

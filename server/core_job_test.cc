@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/testing/job_fixture.h"
+#include "server/testing/steps.h"
 
 namespace hpvm {
 namespace {
@@ -690,7 +691,7 @@ TEST_F(JobTest, ListsByState) {
     std::vector<std::string> ids;
     for (int page = 0; page < 20; ++page) {
       v1::ListJobsResponse response;
-      EXPECT_TRUE(core_->ListJobs(*tenant_, request, &response).ok());
+      EXPECT_TRUE(testing::Finish(core_->ListJobs(tenant_, request, &response)).ok());
       EXPECT_LE(response.jobs_size(), static_cast<int>(page_size));
       for (const v1::Job& job : response.jobs()) {
         ids.push_back(job.id());
@@ -738,27 +739,27 @@ TEST_F(JobTest, PageTokensSayNothingOfOthers) {
     SubmitJob(Request());
   }
   Status status;
-  const auto page = [&](Tenant& tenant, const std::string& after) {
+  const auto page = [&](const TenantRef& tenant, const std::string& after) {
     v1::ListJobsRequest request;
     request.set_page_token(after);
     request.set_page_size(2);
     v1::ListJobsResponse response;
-    status = core_->ListJobs(tenant, request, &response);
+    status = testing::Finish(core_->ListJobs(tenant, request, &response));
     return response;
   };
-  const std::string token = page(*tenant_, "").next_page_token();
+  const std::string token = page(tenant_, "").next_page_token();
   ASSERT_FALSE(token.empty());
   for (const char* number : {"1", "2", "3", "4", "5", "0", "18446744073709551615"}) {
     EXPECT_NE(token, number);
-    page(*tenant_, number);
+    page(tenant_, number);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << number;
     EXPECT_THAT(Message(status), HasSubstr("begin with the first page"));
   }
-  page(**core_->FindTenant("bob"), token);
+  page(*core_->FindTenant("bob"), token);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(page(*tenant_, token).jobs_size(), 2);
+  EXPECT_EQ(page(tenant_, token).jobs_size(), 2);
   Restart();
-  EXPECT_EQ(page(*tenant_, token).jobs_size(), 2);
+  EXPECT_EQ(page(tenant_, token).jobs_size(), 2);
   EXPECT_TRUE(status.ok()) << status;
 }
 
@@ -783,7 +784,7 @@ TEST_F(JobTest, PagesAreCutByBytes) {
     int pages = 0;
     do {
       v1::ListJobsResponse response;
-      ASSERT_TRUE(core_->ListJobs(*tenant_, list, &response).ok());
+      ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, list, &response)).ok());
       EXPECT_LE(response.ByteSizeLong(), 3u << 20);
       for (const v1::Job& job : response.jobs()) {
         listed.insert(job.id());

@@ -103,13 +103,7 @@ void Core::ApplyPolicy(CoreScope& scope, const TenantRef& tenant) {
     return;
   }
   // What waited for this, or for more to be earned, looks again.
-  std::vector<LiveJobRef> jobs;
-  for (const auto& [id, job] : tenant->jobs) {
-    jobs.push_back(job);
-  }
-  for (const LiveJobRef& job : jobs) {
-    Settle(scope, job);
-  }
+  EachLive(scope, tenant, [this](CoreScope& inner, const LiveJobRef& job) { Settle(inner, job); });
 }
 
 // Runs fail, attempts are broken off without having counted, and jobs wait until the tenant is enabled.

@@ -5,6 +5,7 @@
 
 #include "base/failpoint.h"
 #include "server/testing/job_fixture.h"
+#include "server/testing/steps.h"
 
 namespace hpvm {
 namespace {
@@ -197,6 +198,133 @@ TEST_F(RestartTest, ArraysWaitForSoMuchAtMost) {
   EXPECT_THAT(Message(refused->outcome->status), HasSubstr("102000 in all, of at most 100000"));
 }
 
+// However many elements an array has: each hold of the mutex makes, or begins, a few. What they come after may end at
+// any time meanwhile, and each learns of it.
+TEST_F(RestartTest, TakesArraysInSlices) {
+  for (const bool succeeds : {true, false}) {
+    for (int when = 0; when < 3; ++when) {  // The other job ends before the rows are made, written, or all live.
+      SCOPED_TRACE(std::to_string(when) + (succeeds ? " succeeds" : " fails"));
+      const std::string first = SubmitJob(Request());
+      ASSERT_EQ(OpenRuns().size(), 1u);
+      store_->hold_posted = store_->hold_commits = true;
+      v1::SubmitRequest request = ArrayRequest(99);
+      request.mutable_array()->set_first(0);
+      request.add_after()->set_job_id(first);
+      const AnsweredRef answer = Submit(request);
+      const auto end_first = [&] {
+        AnswerRun(succeeds ? Result(kOutput) : Failure(Aborted("A trap.")));
+        while (store_->StepCommit()) {
+        }
+        EXPECT_TRUE(IsTerminal(Job(first).state()));
+        Advance(std::chrono::milliseconds(1));  // The last that wait for it are told a moment later.
+      };
+      const size_t written = store_->writes.size();
+      int steps = 0;
+      while (store_->writes.size() == written && store_->StepPosted()) {
+        ++steps;
+      }
+      EXPECT_GT(steps, 5);
+      // (The insert waits for its commit.)
+      if (when == 0) {
+        end_first();
+      } else {
+        ASSERT_TRUE(store_->StepCommit());
+      }
+      EXPECT_FALSE(answer->outcome.has_value());
+      if (when == 1) {
+        end_first();
+      }
+      v1::ListJobsRequest list;
+      v1::ListJobsResponse listed;
+      ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, list, &listed)).ok());
+      EXPECT_EQ(Cancel(listed.jobs(0).id())->outcome->status.code(), StatusCode::kUnavailable);
+      EXPECT_EQ(Cancel(listed.jobs(0).array_id())->outcome->status.code(), StatusCode::kUnavailable);
+      ASSERT_TRUE(store_->StepPosted());
+      if (when == 2) {
+        end_first();
+      }
+      store_->hold_posted = store_->hold_commits = false;
+      Pump();
+      ASSERT_EQ(answer->code(), StatusCode::kOk);
+      ASSERT_EQ(answer->response.array_job_ids_size(), 100);
+      while (!OpenRuns().empty()) {
+        AnswerRun(Result(kOutput));
+      }
+      std::map<std::string, int> states;
+      for (const std::string& id : answer->response.array_job_ids()) {
+        ++states[State(id)];
+      }
+      EXPECT_THAT(states, ElementsAre(::testing::Pair(succeeds ? "SUCCEEDED" : "FAILED", 100)));
+      EXPECT_EQ(tenant_->dependencies.size(), 0u);
+      EXPECT_TRUE(tenant_->jobs.empty());
+      EXPECT_TRUE(tenant_->arrays.empty());
+      ExpectExactQuotas();
+    }
+  }
+}
+
+// A wish to cancel an array is answered when all of its elements have it.
+TEST_F(RestartTest, CancelsArraysInSlices) {
+  v1::SubmitRequest request = ArrayRequest(99, 1);
+  request.mutable_array()->set_first(0);
+  const std::vector<std::string> ids = SubmitArray(request);
+  ASSERT_EQ(ids.size(), 100u);
+  store_->hold_posted = true;
+  const auto answer = Cancel(Job(ids[0]).array_id());
+  EXPECT_FALSE(answer->outcome.has_value());
+  EXPECT_EQ(State(ids[99]), "ACCEPTED");
+  int steps = 0;
+  for (; store_->StepPosted(); ++steps) {
+    Pump();
+  }
+  EXPECT_GT(steps, 5);
+  store_->hold_posted = false;
+  Pump();
+  for (const auto& [executor, run] : OpenRuns()) {
+    executor->AnswerRun(Failure(Cancelled("Stopped.")), run);
+  }
+  Pump();
+  ASSERT_TRUE(answer->outcome.has_value());
+  EXPECT_TRUE(answer->outcome->ok());
+  EXPECT_EQ(answer->response.cancelled(), 100u);
+  for (const std::string& id : ids) {
+    EXPECT_EQ(State(id), "CANCELLED");
+  }
+  EXPECT_TRUE(tenant_->arrays.empty());
+}
+
+// A list takes its turns, too, and shows each job once whatever ends meanwhile.
+TEST_F(RestartTest, ListsInSteps) {
+  v1::SubmitRequest request = ArrayRequest(199);
+  request.mutable_array()->set_first(0);
+  const std::vector<std::string> ids = SubmitArray(request);
+  for (const bool live : {false, true}) {
+    v1::ListJobsRequest list;
+    list.set_page_size(1'000);
+    if (live) {
+      list.add_states(v1::JOB_STATE_ACCEPTED);
+      list.add_states(v1::JOB_STATE_QUEUED);
+      list.add_states(v1::JOB_STATE_RUNNING);
+    }
+    v1::ListJobsResponse listed;
+    const Core::Steps step = core_->ListJobs(tenant_, list, &listed);
+    int steps = 0;
+    StatusOr<bool> is_done = false;
+    while (is_done.ok() && !*is_done) {
+      is_done = step();
+      ++steps;
+      Cancel(ids[static_cast<size_t>(steps)]);  // One that the list has not come to.
+    }
+    EXPECT_TRUE(is_done.ok()) << is_done.status();
+    EXPECT_GT(steps, 3);
+    std::set<std::string> shown;
+    for (const v1::Job& job : listed.jobs()) {
+      EXPECT_TRUE(shown.insert(job.id()).second);
+    }
+    EXPECT_GE(shown.size(), live ? ids.size() - 2 * static_cast<size_t>(steps) : ids.size());
+  }
+}
+
 // An element gets its index as input and symbol; they share one request; only so many run at a time, in order.
 TEST_F(RestartTest, RunsArrays) {
   with_index_ = true;
@@ -222,7 +350,7 @@ TEST_F(RestartTest, RunsArrays) {
   v1::ListJobsRequest list;
   list.set_array_id(Job(ids[0]).array_id());
   v1::ListJobsResponse listed;
-  ASSERT_TRUE(core_->ListJobs(*tenant_, list, &listed).ok());
+  ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, list, &listed)).ok());
   EXPECT_EQ(listed.jobs_size(), 3);
   v1::Job job;
   EXPECT_EQ(core_->GetJob(*tenant_, Job(ids[0]).array_id(), &job).code(), StatusCode::kNotFound);
@@ -631,6 +759,7 @@ TEST(RandomJobsTest, AllEnd) {
     }
     void Heal() {
       store_->hold_commits = store_->hold_posted = false;
+      Pump();
       for (int round = 0; round < 500 && !tenant_->jobs.empty(); ++round) {
         while (!OpenRuns().empty()) {
           AnswerRun(Result(kOutput));

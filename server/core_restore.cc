@@ -156,10 +156,9 @@ LiveJobRef Core::TakeUp(CoreScope& scope, StoredJob row, bool doubts_clock) {
                                ? Duration{0}
                                : until(shown.not_before_unix_ns(),
                                        std::chrono::milliseconds(config_->executor_crash_window_ms) + kRetryDelayMax));
-  job->tenant->jobs.emplace(shown.id(), job);
   SetWaiting(*job, !is_running);
   SetRunning(*job, is_running);
-  JoinArray(job);
+  AddLive(job);
   if (job->deadline <= now && doubts_clock) {
     LookAtDeadlineAgain(scope, job);
   } else if (job->deadline <= now) {

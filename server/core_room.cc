@@ -17,16 +17,8 @@ void Core::OnRoom(bool has_room) {
     LeaveQueues(scope);
     return;
   }
-  std::vector<LiveJobRef> waiting;  // Settling one may end others.
   for (const auto& [name, tenant] : tenants_) {
-    for (const auto& [id, job] : tenant->jobs) {
-      if (job->phase == LiveJob::Phase::kWaiting) {
-        waiting.push_back(job);
-      }
-    }
-  }
-  for (const LiveJobRef& job : waiting) {
-    Settle(scope, job);
+    EachLive(scope, tenant, [this](CoreScope& inner, const LiveJobRef& job) { Settle(inner, job); });
   }
 }
 

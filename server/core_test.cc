@@ -11,6 +11,7 @@
 
 #include "server/testing/fake_executor.h"
 #include "server/testing/hand_job_store.h"
+#include "server/testing/steps.h"
 
 namespace hpvm {
 namespace {
@@ -1021,7 +1022,7 @@ TEST_F(CoreTest, JobKeepsItsLog) {
     EXPECT_EQ(job.log().findings(0).instances(1).x(), 1u);
     EXPECT_EQ(job.log().findings(0).count(), 5u);
     v1::ListJobsResponse list;
-    ASSERT_TRUE(core_->ListJobs(*tenant_, {}, &list).ok());
+    ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, {}, &list)).ok());
     EXPECT_FALSE(list.jobs(0).has_log());
     const auto events = core_->ReadEvents(*tenant_, id, 0, 100);
     ASSERT_TRUE(events.ok());
@@ -1134,7 +1135,7 @@ TEST_F(CoreTest, ListsAndExpiresJobs) {
   request.set_page_size(2);
   for (int page = 0; page < 3; ++page) {
     v1::ListJobsResponse response;
-    ASSERT_TRUE(core_->ListJobs(*tenant_, request, &response).ok());
+    ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, request, &response)).ok());
     for (const v1::Job& job : response.jobs()) {
       listed.push_back(job.id());
     }
@@ -1146,12 +1147,12 @@ TEST_F(CoreTest, ListsAndExpiresJobs) {
   v1::ListJobsRequest filter;
   (*filter.mutable_labels())["even"] = "yes";
   filter.add_states(v1::JOB_STATE_SUCCEEDED);
-  ASSERT_TRUE(core_->ListJobs(*tenant_, filter, &even).ok());
+  ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, filter, &even)).ok());
   EXPECT_EQ(even.jobs_size(), 3);
   filter.set_page_token("zz");
-  EXPECT_EQ(core_->ListJobs(*tenant_, filter, &even).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Finish(core_->ListJobs(tenant_, filter, &even)).code(), StatusCode::kInvalidArgument);
   filter.set_page_size(1001);
-  EXPECT_EQ(core_->ListJobs(*tenant_, filter, &even).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(testing::Finish(core_->ListJobs(tenant_, filter, &even)).code(), StatusCode::kInvalidArgument);
 
   const auto stored = [&] { return state_->database.Use()->at("ann"); };
   EXPECT_EQ(stored().jobs, 5u);

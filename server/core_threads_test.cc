@@ -14,6 +14,7 @@
 
 #include "server/core.h"
 #include "server/log.h"
+#include "server/testing/steps.h"
 
 namespace hpvm {
 namespace {
@@ -220,7 +221,7 @@ class ThreadsTest : public ::testing::Test {
           core_->Unwatch(*tenant_, id, *key);
         }
         v1::ListJobsResponse list;
-        EXPECT_TRUE(core_->ListJobs(*tenant_, v1::ListJobsRequest(), &list).ok());
+        EXPECT_TRUE(testing::Finish(core_->ListJobs(tenant_, v1::ListJobsRequest(), &list)).ok());
         core_->Snapshot(true);
         core_->SetConfig(config_);
       }

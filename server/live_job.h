@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the daemon holds of a job that has not ended, beside its row in the store.
 //
-//            insert            turn            recorded          read            answered
-//   kInserting --> kWaiting --> kQueued --> kStarting --> kReading --> kRunning --> kStoring --> kEnding --> gone
-//                    ^  |          |                                                               |
-//                    |  +----------+--> kEnding (cancelled, expired, a dependency failed)          |
-//                    +-----------------------------------------------------------------------------+  (again)
+//            turn            recorded          read            answered
+//   kWaiting --> kQueued --> kStarting --> kReading --> kRunning --> kStoring --> kEnding --> gone
+//     ^  |          |                                                               |
+//     |  +----------+--> kEnding (cancelled, expired, a dependency failed)          |
+//     +-----------------------------------------------------------------------------+  (again)
+//
+// It begins when it is on disk; until then it belongs to its submission.
 //
 // At most one write of a job is in flight, and `row` is always what is on disk; whatever comes meanwhile (a cancel, the
 // deadline, the executor's answer) is noted and looked at when the write has been answered.
@@ -46,20 +48,19 @@ struct JobAttempt {
 
 struct LiveJob {
   enum class Phase : uint8_t {
-    kInserting,  // Its first write is in flight; clients do not know it yet.
-    kWaiting,    // For dependencies, a back-off, its array's turn, or the end of the daemon.
-    kQueued,     // In the fair share's queue.
-    kStarting,   // It has a turn; RUNNING is being written. Nothing was sent.
-    kReading,    // Its request comes back from the store.
-    kRunning,    // With the executor.
-    kStoring,    // Its outputs are being made durable.
-    kEnding,     // A terminal state, or ACCEPTED again, is being written.
-    kGone,       // Ended, or given up.
+    kWaiting,   // For dependencies, a back-off, its array's turn, or the end of the daemon.
+    kQueued,    // In the fair share's queue.
+    kStarting,  // It has a turn; RUNNING is being written. Nothing was sent.
+    kReading,   // Its request comes back from the store.
+    kRunning,   // With the executor.
+    kStoring,   // Its outputs are being made durable.
+    kEnding,    // A terminal state, or ACCEPTED again, is being written.
+    kGone,      // Ended, or given up.
   };
 
   TenantRef tenant;
   StoredJob row;
-  Phase phase = Phase::kInserting;
+  Phase phase = Phase::kWaiting;
   bool writing = false;                                // A write of `row` is in flight.
   bool restored = false;                               // From an earlier daemon: the buffers that it names are gone.
   bool cancel_asked = false;                           // To be honoured at the next step.
@@ -90,12 +91,13 @@ struct LiveArray {
   uint32_t running_max = 0;                // 0: no limit.
   uint32_t turns = 0;                      // Elements that are queued or run.
   std::map<uint64_t, LiveJobRef> waiting;  // For a turn, by sequence.
-  std::map<uint64_t, LiveJobRef> live;     // By sequence; the index while an insert is in flight.
+  std::map<uint64_t, LiveJobRef> live;     // By sequence.
+  uint64_t joining = 0;                    // Elements that are on disk and about to be among them.
   uint64_t succeeded = 0, failed = 0;      // Elements that have ended.
   uint64_t missing = 0;                    // That are stored no longer: nobody knows how they ended.
   uint64_t given_up = 0;                   // Whose rows are not what the core knew.
   std::string unreadable;                  // Why the store could not say how the others ended; empty: it did.
-  UnitState State() const { return {live.size() + given_up, succeeded, failed}; }
+  UnitState State() const { return {live.size() + joining + given_up, succeeded, failed}; }
 };
 
 // An ended job whose events are still in memory.

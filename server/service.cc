@@ -185,8 +185,8 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* ListJobs(Context* context, const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override {
-    return AnswerInTurn(context, Method("ListJobs"), *request, [this, request, response](const TenantRef& tenant) {
-      return core_.ListJobs(*tenant, *request, response);
+    return AnswerInSteps(context, Method("ListJobs"), *request, [this, request, response](const TenantRef& tenant) {
+      return core_.ListJobs(tenant, *request, response);
     });
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
@@ -287,6 +287,18 @@ class Service final : public v1::Hpvm::CallbackService {
   template <typename Request, typename Action>
   grpc::ServerUnaryReactor* AnswerInTurn(Context* context, const MethodFacts& method, const Request& request,
                                          Action action) {
+    return AnswerInSteps(context, method, request, [action = std::move(action)](const TenantRef& tenant) {
+      return [tenant, action]() -> StatusOr<bool> {
+        HPVMD_RETURN_IF_ERROR(action(tenant));
+        return true;
+      };
+    });
+  }
+
+  // The same in several turns: `begin` gives what is called in each, until it fails or says that all is done.
+  template <typename Request, typename Begin>
+  grpc::ServerUnaryReactor* AnswerInSteps(Context* context, const MethodFacts& method, const Request& request,
+                                          const Begin& begin) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     const Entered entered(gate_, *context, method, request.ByteSizeLong());
     const Status status =
@@ -295,8 +307,13 @@ class Service final : public v1::Hpvm::CallbackService {
       reactor->Finish(ToGrpc(status));
       return reactor;
     }
-    core_.PostRead(**entered.tenant, [reactor, tenant = *entered.tenant, action = std::move(action)] {
-      reactor->Finish(ToGrpc(action(tenant)));
+    core_.PostRead(**entered.tenant, [reactor, step = begin(*entered.tenant)] {
+      const StatusOr<bool> is_done = step();
+      if (is_done.ok() && !*is_done) {
+        return FairQueue::Step::kAgain;
+      }
+      reactor->Finish(ToGrpc(is_done.status()));
+      return FairQueue::Step::kDone;
     });
     return reactor;
   }

@@ -38,7 +38,14 @@ struct Core::Submission {
   std::vector<BlobPinRef> pins;
   StoredUnits units;   // What the jobs come after, as far as it has ended.
   int unit_reads = 0;  // How often the store was asked for it.
+
+  // From the moment at which it is known how everything stands that the jobs come after, until all of them live, this
+  // waits in their place: the id of the array, or of the one job.
+  std::string waits_as;
+  std::optional<v1::JobDependency> failed_dependency;  // What it waits for can no longer come true.
   std::vector<LiveJobRef> jobs;
+  InsertJobs insert;  // Their rows, until they are sent to the store.
+  size_t joined = 0;  // How many of `jobs` live.
 };
 
 }  // namespace hpvm

@@ -173,6 +173,7 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
 
   // Jobs (live_job.h). Those whose insert is in flight are here already, unknown to clients.
   std::map<std::string, std::shared_ptr<LiveJob>> jobs;      // By id, until they have ended.
+  std::map<uint64_t, std::shared_ptr<LiveJob>> by_sequence;  // The same jobs.
   std::map<std::string, std::shared_ptr<LiveArray>> arrays;  // By id, while an element lives.
   std::map<std::string, std::shared_ptr<RecentJob>> recent;  // By id: ended, with events.
   Dependencies dependencies;

@@ -33,6 +33,23 @@ size_t BytesOf(const JobWrite& write) {
   return change != nullptr && change->results.has_value() ? change->results->ByteSizeLong() : 0;
 }
 
+size_t RowsOf(const JobWrite& write) {
+  const auto* insert = std::get_if<InsertJobs>(&write);
+  return insert != nullptr ? insert->jobs.size() : 1;
+}
+
+// "": of all.
+std::string TenantOf(const JobWrite& write) {
+  if (const auto* insert = std::get_if<InsertJobs>(&write)) {
+    return insert->jobs.empty() ? "" : insert->jobs.front().tenant();
+  }
+  if (const auto* change = std::get_if<ChangeJob>(&write)) {
+    return change->tenant;
+  }
+  const auto* drop = std::get_if<DropJob>(&write);
+  return drop != nullptr ? drop->tenant : "";
+}
+
 WriteResult Refusal(const Status& status) {
   WriteResult result;
   result.status = status;
@@ -43,6 +60,16 @@ Sha256 HashFrom(const std::string& bytes) {
   Sha256 hash;
   std::copy_n(bytes.begin(), std::min(bytes.size(), hash.bytes.size()), hash.bytes.begin());
   return hash;
+}
+
+// Most are taken from the front.
+template <typename Lane>
+void RemoveTaken(Lane& lane) {
+  const auto is_taken = [](const auto& waiting) { return waiting.is_taken; };
+  while (!lane.empty() && is_taken(lane.front())) {
+    lane.pop_front();
+  }
+  std::erase_if(lane, is_taken);
 }
 
 }  // namespace
@@ -58,14 +85,22 @@ size_t CommitQueue::FullGroupMax() const {
 }
 
 void CommitQueue::Add(JobWrite write, JobStore::WriteDone done) {
-  const size_t bytes = BytesOf(write);
+  const std::string tenant = TenantOf(write);
+  const size_t rows = RowsOf(write), bytes = BytesOf(write);
   std::lock_guard lock(mutex_);
-  waiting_.push_back({std::move(write), std::move(done), bytes});
+  waiting_[tenant].push_back({std::move(write), std::move(done), rows, bytes, false});
+  ++count_;
 }
 
 size_t CommitQueue::size() const {
   std::lock_guard lock(mutex_);
-  return waiting_.size();
+  return count_;
+}
+
+bool CommitQueue::HasInserts() const {
+  const auto is_insert = [](const Waiting& waiting) { return IsInsert(waiting.write); };
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const auto& lane) { return std::any_of(lane.second.begin(), lane.second.end(), is_insert); });
 }
 
 Time CommitQueue::NextTime() const {
@@ -73,16 +108,14 @@ Time CommitQueue::NextTime() const {
   if (failure_.ok() || IsBroken()) {
     return waiting_.empty() ? kNever : Time{0};
   }
-  const bool has_inserts =
-      std::any_of(waiting_.begin(), waiting_.end(), [](const Waiting& waiting) { return IsInsert(waiting.write); });
-  return has_inserts ? Time{0} : retry_at_;
+  return HasInserts() ? Time{0} : retry_at_;
 }
 
 JobStoreHealth CommitQueue::Health() const {
   std::lock_guard lock(mutex_);
   const Status full = Fullness();
   JobStoreHealth health;
-  health.pending_writes = waiting_.size();
+  health.pending_writes = count_;
   health.accepts_writes = full.ok();
   health.is_transient = !full.ok() && !IsBroken();
   health.reason = Message(full);
@@ -130,7 +163,7 @@ std::vector<CommitAnswer> CommitQueue::CommitSome() {
     results.pop_back();
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    answers.push_back({std::move(batch.dones[i]), std::move(results[i])});
+    answers.push_back({TenantOf(batch.writes[i]), std::move(batch.dones[i]), std::move(results[i])});
   }
   std::lock_guard lock(mutex_);
   if (!IsBroken()) {
@@ -145,10 +178,7 @@ CommitQueue::Batch CommitQueue::TakeBatch(std::vector<CommitAnswer>* answers) {
   std::lock_guard lock(mutex_);
   Batch batch;
   if (IsBroken()) {
-    for (Waiting& waiting : waiting_) {
-      answers->push_back({std::move(waiting.done), Refusal(failure_)});
-    }
-    waiting_.clear();
+    Clear(answers);
   } else if (const Status full = Fullness(); full.ok()) {
     Move(&batch, IsAny, options_.group_max, kBatchBytesMax);
   } else if (failure_.ok()) {
@@ -178,37 +208,79 @@ void CommitQueue::MoveWhatMust(Batch* batch) {
   }
 }
 
-// At least one of those wanted, then more of them up to the limits; the rest keeps its order.
-void CommitQueue::Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t count_max, size_t bytes_max) {
-  std::deque<Waiting> rest;
-  size_t bytes = 0;
-  while (!waiting_.empty() && batch->writes.size() < count_max) {
-    Waiting& waiting = waiting_.front();
-    if (!wanted(waiting.write)) {
-      rest.push_back(std::move(waiting));
-    } else {
-      bytes += waiting.bytes;
-      if (!batch->writes.empty() && bytes >= bytes_max) {
+// At least one of those wanted, then more of them up to the limits: of each tenant one, then of each one more,
+// beginning behind the tenant that was served last. The rest keeps its order.
+void CommitQueue::Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t rows_max, size_t bytes_max) {
+  struct Turn {
+    const std::string* tenant;
+    std::deque<Waiting>* lane;
+    size_t at = 0;
+  };
+  std::vector<Turn> turns;
+  const auto first = waiting_.upper_bound(last_);
+  for (auto lane = first; lane != waiting_.end(); ++lane) {
+    turns.push_back({&lane->first, &lane->second});
+  }
+  for (auto lane = waiting_.begin(); lane != first; ++lane) {
+    turns.push_back({&lane->first, &lane->second});
+  }
+  bool is_full = false;
+  while (!turns.empty() && !is_full) {
+    for (Turn& turn : turns) {
+      while (turn.at < turn.lane->size() && !wanted((*turn.lane)[turn.at].write)) {
+        ++turn.at;
+      }
+      if (turn.at == turn.lane->size()) {
+        continue;
+      }
+      Waiting& next = (*turn.lane)[turn.at];
+      is_full =
+          !batch->writes.empty() && (batch->rows + next.rows > rows_max || batch->bytes + next.bytes >= bytes_max);
+      if (is_full) {
         break;
       }
-      batch->writes.push_back(std::move(waiting.write));
-      batch->dones.push_back(std::move(waiting.done));
+      batch->rows += next.rows;
+      batch->bytes += next.bytes;
+      batch->writes.push_back(std::move(next.write));
+      batch->dones.push_back(std::move(next.done));
+      next.is_taken = true;
+      last_ = *turn.tenant;
+      --count_;
+      ++turn.at;
     }
-    waiting_.pop_front();
+    std::erase_if(turns, [](const Turn& turn) { return turn.at == turn.lane->size(); });
   }
-  waiting_.insert(waiting_.begin(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  for (auto lane = waiting_.begin(); lane != waiting_.end();) {
+    RemoveTaken(lane->second);
+    lane = lane->second.empty() ? waiting_.erase(lane) : std::next(lane);
+  }
+}
+
+// A queue that is broken.
+void CommitQueue::Clear(std::vector<CommitAnswer>* answers) {
+  for (auto& [tenant, lane] : waiting_) {
+    for (Waiting& waiting : lane) {
+      answers->push_back({tenant, std::move(waiting.done), Refusal(failure_)});
+    }
+  }
+  waiting_.clear();
+  count_ = 0;
 }
 
 void CommitQueue::RefuseInserts(const Status& why, std::vector<CommitAnswer>* answers) {
-  std::deque<Waiting> rest;
-  for (Waiting& waiting : waiting_) {
-    if (IsInsert(waiting.write)) {
-      answers->push_back({std::move(waiting.done), Refusal(why)});
-    } else {
-      rest.push_back(std::move(waiting));
+  for (auto lane = waiting_.begin(); lane != waiting_.end();) {
+    std::deque<Waiting> rest;
+    for (Waiting& waiting : lane->second) {
+      if (IsInsert(waiting.write)) {
+        answers->push_back({lane->first, std::move(waiting.done), Refusal(why)});
+        --count_;
+      } else {
+        rest.push_back(std::move(waiting));
+      }
     }
+    lane->second = std::move(rest);
+    lane = lane->second.empty() ? waiting_.erase(lane) : std::next(lane);
   }
-  waiting_ = std::move(rest);
 }
 
 Status CommitQueue::Commit(const Batch& batch, std::vector<WriteResult>* results) {
@@ -265,28 +337,31 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
   if (!absl::IsResourceExhausted(status)) {
     Break(status);
     std::lock_guard lock(mutex_);
-    for (JobStore::WriteDone& done : batch.dones) {
-      answers->push_back({std::move(done), Refusal(failure_)});
+    for (size_t i = 0; i < batch.dones.size(); ++i) {
+      answers->push_back({TenantOf(batch.writes[i]), std::move(batch.dones[i]), Refusal(failure_)});
     }
     return;
   }
   const bool has_more = options_.room != nullptr && options_.room->GiveUp();
   std::lock_guard lock(mutex_);
-  std::deque<Waiting> again;
-  for (size_t i = 0; i < batch.writes.size(); ++i) {
+  const size_t before = answers->size();
+  size_t again = 0;
+  for (size_t i = batch.writes.size(); i-- > 0;) {  // Backwards, each to the front.
+    const std::string tenant = TenantOf(batch.writes[i]);
     if (IsInsert(batch.writes[i]) || HPVMD_MUTANT("store_full_loses_ends")) {
-      answers->push_back({std::move(batch.dones[i]), Refusal(status)});
+      answers->push_back({tenant, std::move(batch.dones[i]), Refusal(status)});
     } else {
       const size_t bytes = BytesOf(batch.writes[i]);
-      again.push_back({std::move(batch.writes[i]), std::move(batch.dones[i]), bytes});
+      waiting_[tenant].push_front({std::move(batch.writes[i]), std::move(batch.dones[i]), 1, bytes, false});
+      ++again;
     }
   }
+  std::reverse(answers->begin() + static_cast<ptrdiff_t>(before), answers->end());
+  count_ += again;
   // Less may still fit.
-  const bool fits_less = options_.room != nullptr && again.size() > 1;
-  const bool try_now =
-      !again.empty() && (has_more || fits_less || (failure_.ok() && again.size() < batch.writes.size()));
-  full_group_ = fits_less && !has_more ? again.size() / 4 + 1 : FullGroupMax();
-  waiting_.insert(waiting_.begin(), std::make_move_iterator(again.begin()), std::make_move_iterator(again.end()));
+  const bool fits_less = options_.room != nullptr && again > 1;
+  const bool try_now = again > 0 && (has_more || fits_less || (failure_.ok() && again < batch.writes.size()));
+  full_group_ = fits_less && !has_more ? again / 4 + 1 : FullGroupMax();
   if (!IsBroken()) {
     failure_ = status;
     retry_at_ = clock_.Now() + (try_now ? Duration{0} : options_.retry_every);

@@ -2,6 +2,9 @@
 // Writes that wait for the next group commit, and the rules of a store that fails. No threads of its own:
 // LocalJobStore drives it from one, a simulation by hand.
 //
+// A group has a limited number of rows, and takes from the tenants in turn, so that nobody waits for the thousands of
+// writes of another. A tenant's writes keep their order.
+//
 //   full    the disk has no room, because a commit found none or DiskRoom says so. Inserts are refused with
 //           kResourceExhausted, at once; all other writes are tried, a few at a time, and the first that finds no room
 //           gives up the reserve. Without one they wait and are tried again every second: how a job ended must not be
@@ -14,8 +17,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -33,13 +38,14 @@ struct CommitQueueOptions {
   DiskRoom* room = nullptr;         // Looked at by whoever calls CommitSome; null: it is known by commits alone.
   const Clock* clock = nullptr;     // Null: the machine's.
   Observer* observer = nullptr;     // OnCommit; null: nobody.
-  size_t group_max = 4'096;
+  size_t group_max = 256;           // Rows of one transaction, but for a write that has more by itself.
   Duration retry_every = std::chrono::seconds(1);
   std::function<void(const Status&)> on_broken;  // Once, from within CommitSome or Break.
 };
 
 // Who waits for a write, and what became of it.
 struct CommitAnswer {
+  std::string tenant;
   JobStore::WriteDone done;
   WriteResult result;
   void Give() const { done(result); }
@@ -52,8 +58,8 @@ class CommitQueue {
   // Any thread; never blocks for long, never calls back.
   void Add(JobWrite write, JobStore::WriteDone done);
 
-  // Commits the oldest writes as one transaction. The answers are the caller's to give, in this order, before those of
-  // the next call. Empty when nothing is due. One thread at a time.
+  // Commits some writes as one transaction, of each tenant the oldest. The answers are the caller's to give, those of a
+  // tenant in this order and before those of the next call. Empty when nothing is due. One thread at a time.
   std::vector<CommitAnswer> CommitSome();
 
   // When CommitSome has something to do: now or earlier, later (the disk is full), or kNever.
@@ -68,11 +74,13 @@ class CommitQueue {
   struct Waiting {
     JobWrite write;
     JobStore::WriteDone done;
-    size_t bytes = 0;
+    size_t rows = 1, bytes = 0;
+    bool is_taken = false;
   };
   struct Batch {
     std::vector<JobWrite> writes;
     std::vector<JobStore::WriteDone> dones;
+    size_t rows = 0, bytes = 0;
     bool is_probe = false;  // The disk was full: is there room again?
   };
 
@@ -81,7 +89,9 @@ class CommitQueue {
   // OK, or why inserts are refused.
   Status Fullness() const;
   Batch TakeBatch(std::vector<CommitAnswer>* answers);
-  void Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t count_max, size_t bytes_max);
+  void Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t rows_max, size_t bytes_max);
+  void Clear(std::vector<CommitAnswer>* answers);
+  bool HasInserts() const;
   void RefuseInserts(const Status& why, std::vector<CommitAnswer>* answers);
   void MoveWhatMust(Batch* batch);
   Status Commit(const Batch& batch, std::vector<WriteResult>* results);
@@ -92,10 +102,12 @@ class CommitQueue {
   const Clock& clock_;
 
   mutable std::mutex mutex_;
-  std::deque<Waiting> waiting_;
+  std::map<std::string, std::deque<Waiting>> waiting_;  // By tenant; none is empty.
+  size_t count_ = 0;                                    // In all.
+  std::string last_;                                    // The tenant that was served last.
   Status failure_;    // OK, kResourceExhausted (full) or kDataLoss (broken).
   Time retry_at_{0};  // While full.
-  size_t full_group_;  // Writes in one commit while full.
+  size_t full_group_;  // Rows in one commit while full.
 };
 
 }  // namespace hpvm

@@ -86,6 +86,40 @@ TEST_F(CommitQueueTest, GroupsInOrder) {
   EXPECT_THAT(observer_.commits, ElementsAre("4", "1"));
 }
 
+// A tenant with one write is in the next commit, however many another has; each one's keep their order.
+TEST_F(CommitQueueTest, TenantsTakeTurns) {
+  for (const char* id : {"a", "b", "c", "d", "e", "f"}) {
+    Insert(id);
+  }
+  Add("red 1", MakeInsert("red", "r1", "", kNow));
+  Add("red 2", MakeInsert("red", "r2", "", kNow));
+  Add("white", MakeInsert("white", "w", "", kNow));
+  EXPECT_THAT(Commit(), ElementsAre("a", "red 1", "white", "b"));
+  Add("white 2", MakeInsert("white", "w2", "", kNow));
+  EXPECT_THAT(Commit(), ElementsAre("red 2", "white 2", "c", "d"));
+  EXPECT_THAT(Commit(), ElementsAre("e", "f"));
+  EXPECT_EQ(queue_.size(), 0u);
+  EXPECT_EQ(queue_.NextTime(), kNever);
+}
+
+// An array counts by its rows, and goes by itself when it has more than a group may.
+TEST_F(CommitQueueTest, RowsCount) {
+  InsertJobs array = MakeInsert("blue", "big", "", kNow);
+  for (int i = 0; i < 5; ++i) {
+    array.jobs.push_back(array.jobs.front());
+    array.jobs.back().mutable_job()->set_id("big" + std::to_string(i));
+  }
+  Insert("a");
+  Add("array", array);
+  Insert("b");
+  Insert("c");
+  EXPECT_THAT(Commit(), ElementsAre("a"));
+  Commit();
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_THAT(answers_[0], HasSubstr("array"));
+  EXPECT_THAT(Commit(), ElementsAre("b", "c"));
+}
+
 // A disk without room: inserts are refused, now and until there is room; how a job ended waits and is tried again every
 // second. Once it succeeds, everything does.
 TEST_F(CommitQueueTest, FullDiskKeepsEndsAndRefusesInserts) {

@@ -89,6 +89,7 @@ struct JobFilter {
   std::map<std::string, std::string> labels;
   std::string array_id;  // Empty: all.
   size_t count_max = 100;
+  size_t rows_max = SIZE_MAX;    // Jobs looked at, wanted or not (ListSome).
   bool fails_on_damage = false;  // kDataLoss for a row that is damaged, instead of a job that shows it.
 };
 
@@ -149,8 +150,10 @@ class JobDatabase {
   virtual StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id) = 0;
   // Empty results when the job has not ended.
   virtual StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) = 0;
-  // Newest first.
-  virtual StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) = 0;
+  // Newest first. `filter->before_sequence` becomes that of the last that was looked at: the same call goes on behind
+  // it; 0: there are no more.
+  virtual StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter) = 0;
+  StatusOr<std::vector<StoredJob>> List(std::string_view tenant, JobFilter filter) { return ListSome(tenant, &filter); }
   // Every job that has not ended, oldest first. Rows that are damaged go to `damaged`, if there is one.
   virtual Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) = 0;
   // Every row that is damaged, or that cannot be found by its id or array, of jobs that have ended too. Reads all rows.

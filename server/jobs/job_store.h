@@ -42,8 +42,9 @@ struct JobStoreHealth {
   uint64_t damaged_jobs = 0;
 };
 
-// Any thread; never called under the core's mutex, except Write, PutBlobs and Post, which never block and never call
-// back before they return. Callbacks come on the store's threads, in the order of the writes.
+// Any thread; never called under the core's mutex, except Write, PutBlobs, Post and PostRead, which never block and
+// never call back before they return. Callbacks come on the store's threads, those of a tenant in the order of its
+// writes.
 class JobStore {
  public:
   virtual ~JobStore() = default;   // Commits what is queued; no callback comes later.
@@ -91,7 +92,7 @@ struct LocalJobStoreOptions {
   DiskRoom* room = nullptr;  // Of both; outlives the store, which looks at it each second. Null: not known.
   // A commit waits so long for company once it is the only one pending; 0: never.
   Duration group_window = Duration{0};
-  size_t group_max = 4'096;
+  size_t group_max = 256;  // Rows of one commit.
   // After kDataLoss, once, on a thread of the store: the daemon stops.
   std::function<void(const Status&)> on_broken;
   Observer* observer = nullptr;   // OnCommit; null: nobody. Outlives the store.

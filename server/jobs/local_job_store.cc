@@ -27,59 +27,6 @@ constexpr size_t kReadThreads = 2;
 constexpr Duration kShrinkStep = std::chrono::milliseconds(4), kShrinkPause = std::chrono::milliseconds(40);
 constexpr int kShrinkPagesMin = 8, kShrinkPagesMax = 512;
 
-// Work that one thread does, in order.
-class WorkThread {
- public:
-  WorkThread() : thread_([this] { Run(); }) {}
-  ~WorkThread() { Stop(); }
-
-  void Post(std::function<void()> work) {
-    {
-      std::lock_guard lock(mutex_);
-      work_.push_back(std::move(work));
-    }
-    wake_.notify_one();
-  }
-
-  // After what is posted.
-  void Stop() {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    wake_.notify_one();
-    if (thread_.joinable()) {
-      thread_.join();
-    }
-  }
-
- private:
-  void Run() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      wake_.wait(lock, [this] { return stopping_ || !work_.empty(); });
-      if (work_.empty()) {
-        return;
-      }
-      std::function<void()> work = std::move(work_.front());
-      work_.pop_front();
-      lock.unlock();
-      {
-        const WatchedItem item("answers", "commit");
-        work();
-        work = nullptr;
-      }
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> work_;
-  bool stopping_ = false;
-  std::thread thread_;
-};
-
 // The scrub with its thread, at its rate: what it reads in a slice, then a pause as long as that may take.
 class ScrubThread {
  public:
@@ -192,7 +139,7 @@ struct DatabaseAsked {
   }
 };
 
-// Answers are given on a thread of their own, so that the next commit runs meanwhile.
+// Answers are given on a thread of their own, fairly among tenants, so that the next commit runs meanwhile.
 class LocalJobStore final : public JobStore {
  public:
   explicit LocalJobStore(LocalJobStoreOptions options)
@@ -229,7 +176,7 @@ class LocalJobStore final : public JobStore {
     }
     wake_.notify_one();
     commit_thread_.join();
-    answer_thread_.Stop();
+    answer_queue_.Stop();
     std::unique_lock lock(asked_->mutex);
     asked_->database = nullptr;
   }
@@ -343,7 +290,7 @@ class LocalJobStore final : public JobStore {
       room_->Look();
     }
     const JobStoreHealth health = queue_.Health();
-    answer_thread_.Post([this, has_room = health.accepts_writes || !health.is_transient] {
+    answer_queue_.PostOnce("", [this, has_room = health.accepts_writes || !health.is_transient] {
       std::lock_guard lock(room_mutex_);
       if (on_room_ && std::exchange(told_room_, has_room) != std::optional(has_room)) {
         on_room_(has_room);
@@ -376,13 +323,9 @@ class LocalJobStore final : public JobStore {
       LookAtRoom();
       ShrinkSome();
       do {
-        std::vector<CommitAnswer> answers = queue_.CommitSome();
-        if (!answers.empty()) {
-          answer_thread_.Post([answers = std::move(answers)] {
-            for (const CommitAnswer& answer : answers) {
-              answer.Give();
-            }
-          });
+        for (CommitAnswer& answer : queue_.CommitSome()) {
+          const std::string tenant = answer.tenant;
+          answer_queue_.PostOnce(tenant, [answer = std::move(answer)] { answer.Give(); });
         }
       } while (!goes_on && queue_.NextTime() == Time{0});
     }
@@ -407,7 +350,7 @@ class LocalJobStore final : public JobStore {
   bool committing_ends_ = false;  // After what waits.
 
   ScrubThread scrub_;
-  WorkThread answer_thread_;
+  FairQueue answer_queue_{"answers", "commit", 1};
   FairQueue read_queue_{"reads", "step", kReadThreads};
   FairQueue blob_queue_{"blobs", "step", kBlobThreads};
   std::thread commit_thread_;

@@ -252,21 +252,24 @@ StatusOr<StoredResults> MemoryJobDatabase::ReadResults(std::string_view tenant, 
   return row == nullptr ? StatusOr<StoredResults>(NoSuchJob(id)) : row->results;
 }
 
-StatusOr<std::vector<StoredJob>> MemoryJobDatabase::List(std::string_view tenant, const JobFilter& filter) {
+StatusOr<std::vector<StoredJob>> MemoryJobDatabase::ListSome(std::string_view tenant, JobFilter* filter) {
   std::lock_guard lock(mutex_);
   std::vector<StoredJob> jobs;
   const auto owner = tenants_.find(tenant);
-  if (owner == tenants_.end()) {
-    return jobs;
-  }
-  const std::set<uint64_t>& sequences = owner->second.sequences;
-  for (auto at = std::make_reverse_iterator(sequences.lower_bound(filter.before_sequence));
-       at != sequences.rend() && jobs.size() < filter.count_max; ++at) {
+  const std::set<uint64_t> none;
+  const std::set<uint64_t>& sequences = owner == tenants_.end() ? none : owner->second.sequences;
+  auto at = std::make_reverse_iterator(sequences.lower_bound(filter->before_sequence));
+  for (size_t rows = 0; at != sequences.rend() && rows < filter->rows_max && jobs.size() < filter->count_max;
+       ++at, ++rows) {
     const StoredJob& job = rows_.at(*at).job;
-    if (IsListed(filter.states, job.job().state()) && MatchesLabels(job, filter) &&
-        (filter.array_id.empty() || filter.array_id == job.job().array_id())) {
+    filter->before_sequence = *at;
+    if (IsListed(filter->states, job.job().state()) && MatchesLabels(job, *filter) &&
+        (filter->array_id.empty() || filter->array_id == job.job().array_id())) {
       jobs.push_back(job);
     }
+  }
+  if (at == sequences.rend()) {
+    filter->before_sequence = 0;
   }
   return jobs;
 }

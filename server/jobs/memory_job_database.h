@@ -33,7 +33,7 @@ class MemoryJobDatabase final : public JobDatabase {
   StatusOr<KeyRecord> FindKey(std::string_view tenant, std::string_view key) override;
   StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id) override;
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) override;
-  StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) override;
+  StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter) override;
   Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override;
   Status ListDamaged(const std::function<void(const DamagedJob&)>& each) override { return absl::OkStatus(); }
   Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override { return absl::OkStatus(); }

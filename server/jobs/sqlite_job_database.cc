@@ -100,8 +100,8 @@ class SqliteJobDatabase final : public JobDatabase {
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) override {
     return readers_.With([&](SqliteReader& reader) { return reader.ReadResults(tenant, id); });
   }
-  StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) override {
-    return readers_.With([&](SqliteReader& reader) { return reader.List(tenant, filter); });
+  StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ListSome(tenant, filter); });
   }
   Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override {
     return readers_.With([&](SqliteReader& reader) { return reader.LoadLive(each, damaged); });

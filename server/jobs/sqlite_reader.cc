@@ -177,7 +177,8 @@ StatusOr<StoredResults> SqliteReader::ReadResults(std::string_view tenant, std::
   return results;
 }
 
-StatusOr<std::vector<StoredJob>> SqliteReader::List(std::string_view tenant, const JobFilter& filter) {
+StatusOr<std::vector<StoredJob>> SqliteReader::ListSome(std::string_view tenant, JobFilter* const wanted) {
+  const JobFilter& filter = *wanted;
   std::vector<StoredJob> jobs;
   if (filter.count_max == 0) {
     return jobs;
@@ -185,6 +186,7 @@ StatusOr<std::vector<StoredJob>> SqliteReader::List(std::string_view tenant, con
   SqliteStatement& list = filter.array_id.empty() ? list_ : list_array_;
   int64_t before = Clamp(filter.before_sequence);
   const int64_t states = MaskOf(filter.states);
+  size_t rows = 0;
   Status damage;
   const auto start = [&] {
     if (filter.array_id.empty()) {
@@ -194,6 +196,9 @@ StatusOr<std::vector<StoredJob>> SqliteReader::List(std::string_view tenant, con
     }
   };
   HPVMD_RETURN_IF_ERROR(ForEachRow(list, start, [&] {
+    if (rows++ == filter.rows_max) {
+      return false;
+    }
     before = list.Int(0);
     // Here rather than in SQL, which would look for the next one for as long as there is none.
     if (states != 0 && ((states >> (list.Int(3) & 63)) & 1) == 0) {
@@ -212,6 +217,8 @@ StatusOr<std::vector<StoredJob>> SqliteReader::List(std::string_view tenant, con
     return jobs.size() < filter.count_max;
   }));
   HPVMD_RETURN_IF_ERROR(damage);
+  const bool may_have_more = rows > filter.rows_max || jobs.size() == filter.count_max;
+  wanted->before_sequence = may_have_more ? static_cast<uint64_t>(before) : 0;
   return jobs;
 }
 

@@ -33,7 +33,7 @@ class SqliteReader {
   StatusOr<KeyRecord> FindKey(std::string_view tenant, std::string_view key);
   StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id);
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id);
-  StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter);
+  StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter);
   Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged);
   Status ListDamaged(const std::function<void(const DamagedJob&)>& each);
   StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max, bool with_dropped);

@@ -63,12 +63,19 @@ class HandJobStore final : public JobStore {
       }
     });
   }
+  void PostRead(std::string, FairQueue::Work work) override {
+    posted_.push_back([this, work = std::move(work)] {
+      if (work() == FairQueue::Step::kAgain) {
+        PostRead("", work);
+      }
+    });
+  }
   JobDatabase& database() override { return state_.jobs(); }
   BlobFolder& blobs() override { return blobs_; }
   JobStoreHealth Health() override { return queue_.Health(); }
   void AwaitRoom(uint64_t bytes) override { awaited.push_back(bytes); }
 
-  // One copy or read; false when there is none.
+  // One copy, or one step of a read; false when there is none.
   bool StepPosted() {
     if (posted_.empty()) {
       return false;

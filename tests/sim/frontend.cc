@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/memfd.h"
+#include "server/testing/steps.h"
 
 namespace hpvm::sim {
 namespace {
@@ -135,7 +136,7 @@ void Frontend::ListJobs(SimDaemon& daemon, const std::string& tenant_name, const
   }
   v1::ListJobsResponse response;
   const uint64_t number = daemon.BeginCall("list");
-  const Status status = daemon.core().ListJobs(**tenant, request, &response);
+  const Status status = hpvm::testing::Finish(daemon.core().ListJobs(*tenant, request, &response));
   if (daemon.EndCall(number) && status.ok()) {
     history_.OnList(tenant_name, response);
   }

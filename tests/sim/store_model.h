@@ -161,8 +161,8 @@ class WatchedDatabase final : public JobDatabase {
   StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) override {
     return database_.ReadResults(tenant, id);
   }
-  StatusOr<std::vector<StoredJob>> List(std::string_view tenant, const JobFilter& filter) override {
-    return database_.List(tenant, filter);
+  StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter) override {
+    return database_.ListSome(tenant, filter);
   }
   Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override {
     return database_.LoadLive(each, damaged);

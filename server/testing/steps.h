@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef HPVMD_SERVER_TESTING_STEPS_H_
+#define HPVMD_SERVER_TESTING_STEPS_H_
+
+#include "server/core.h"
+
+namespace hpvm::testing {
+
+// All steps, here and now.
+inline Status Finish(const Core::Steps& step) {
+  StatusOr<bool> is_done = step();
+  while (is_done.ok() && !*is_done) {
+    is_done = step();
+  }
+  return is_done.status();
+}
+
+}  // namespace hpvm::testing
+
+#endif  // HPVMD_SERVER_TESTING_STEPS_H_

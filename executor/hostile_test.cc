@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's end against executors that break the protocol: each fault costs the process and names itself, and
 // nothing else happens.
+#include <future>
+#include <thread>
+
 #include "executor/testing/fixture.h"
 
 namespace hpvm {
@@ -60,6 +63,7 @@ TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
       {"usage of a run", "answers no request"},
       {"idle beyond held", "more bytes are idle than held"},
       {"usage of no device", "differ in length"},
+      {"usage without end", "told more often than 50 times a second"},
       {"costs of a run", "answers no request"},
       {"costs not a number", "kernels.measured_ns is not a number that can be measured"},
       {"costs below zero", "kernels.measured_ns is not a number"},
@@ -80,6 +84,30 @@ TEST_F(HostileTest, KillsWhatBreaksTheProtocol) {
     EXPECT_EQ(ends_.size(), 1u) << c.fault;
     ends_.clear();
   }
+}
+
+// Starting a process may take its time: answers of others are told meanwhile.
+TEST_F(HostileTest, StartingOneHoldsNobodyUp) {
+  options_.cache_folder = "none";
+  Start();
+  std::promise<void> is_starting, has_answer;
+  ExecutorOptions slow = options_;
+  std::future_status waited = std::future_status::deferred;
+  slow.on_spawned = [&](int) {
+    is_starting.set_value();
+    waited = has_answer.get_future().wait_for(std::chrono::seconds(20));
+    return absl::OkStatus();
+  };
+  StatusOr<std::unique_ptr<ExecutorLink>> other = Unavailable("Not started.");
+  std::thread starter([&] { other = ExecutorLink::Start(*hub_, slow); });
+  is_starting.get_future().wait();
+  RunInput input;
+  input.handle = 1;
+  EXPECT_TRUE(Run(input).ok());
+  has_answer.set_value();
+  starter.join();
+  EXPECT_EQ(waited, std::future_status::ready);
+  EXPECT_TRUE(other.ok()) << other.status();
 }
 
 // Half a frame holds nobody up, and the end is told as it was.

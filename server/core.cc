@@ -365,16 +365,11 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
   snapshot.watchers = watching_.size();
   snapshot.devices = devices_.Describe();
   std::map<const Tenant*, TenantSnapshot> tenants;
-  const auto queued = [&](const Tenant* tenant, int32_t priority) {
-    if (with_tenants) {
-      ++tenants[tenant].queued[priority < 0 ? 0 : priority == 0 ? 1 : 2];
-    }
-  };
   for (const auto& [id, op] : ops_) {
     if (op->job_id.empty()) {
       ++snapshot.runs;
-      if (op->state == RunOp::State::kQueued) {
-        queued(op->tenant.get(), op->priority);
+      if (with_tenants && op->state == RunOp::State::kQueued) {
+        ++tenants[op->tenant.get()].queued[PriorityClass(op->priority)];
       }
     }
   }
@@ -382,13 +377,11 @@ CoreSnapshot Core::Snapshot(bool with_tenants) {
   for (const auto& [name, tenant] : tenants_) {
     live += tenant->jobs.size();
     if (with_tenants) {
-      for (const auto& [id, job] : tenant->jobs) {
-        if (job->phase == LiveJob::Phase::kQueued) {
-          queued(tenant.get(), job->row.job().priority());
-        }
-      }
       SettleDeviceTime(*tenant);
       TenantSnapshot& one = tenants[tenant.get()];
+      for (size_t i = 0; i < tenant->queued_jobs.size(); ++i) {
+        one.queued[i] += tenant->queued_jobs[i];
+      }
       one.name = name;
       one.running = share_.running(tenant->key);
       one.buffer_bytes = tenant->buffers.bytes();

@@ -310,6 +310,7 @@ class Core {
   void SetProfile(Tenant& tenant);
   bool LacksDevices(const Tenant& tenant) const;
   bool IsExecutorBusy(const Tenant& tenant) const;
+  void PostSpawn(const TenantRef& tenant, uint64_t epoch);
   void Spawn(const TenantRef& tenant, uint64_t epoch);
   std::shared_ptr<ExecutorProcess> Adopt(std::unique_ptr<ExecutorProcess> port);
   void DestroyEnded();
@@ -476,6 +477,8 @@ class Core {
   void Settle(CoreScope& scope, const LiveJobRef& job);
   void WaitUntil(CoreScope& scope, const LiveJobRef& job, Time when);
   void Queue(CoreScope& scope, const LiveJobRef& job);
+  void AddQueued(const LiveJobRef& job);
+  void RemoveQueued(const LiveJob& job);
   void Unqueue(CoreScope& scope, const LiveJobRef& job);
   void OnTurn(CoreScope& scope, const LiveJobRef& job);
   void OnStarted(CoreScope& scope, const LiveJobRef& job);

@@ -121,7 +121,7 @@ void Core::WaitUntil(CoreScope& scope, const LiveJobRef& job, Time when) {
 void Core::Queue(CoreScope& scope, const LiveJobRef& job) {
   job->key = next_op_++;
   job->phase = LiveJob::Phase::kQueued;
-  queued_jobs_.emplace(job->key, job);
+  AddQueued(job);
   AddStateEvent(scope, *job);
   Tick(scope,
        {scheduler::JobQueued{
@@ -132,15 +132,25 @@ void Core::Queue(CoreScope& scope, const LiveJobRef& job) {
            .admitted = true}});
 }
 
+void Core::AddQueued(const LiveJobRef& job) {
+  queued_jobs_.emplace(job->key, job);
+  ++job->tenant->queued_jobs[PriorityClass(job->row.job().priority())];
+}
+
+void Core::RemoveQueued(const LiveJob& job) {
+  --job.tenant->queued_jobs[PriorityClass(job.row.job().priority())];
+  queued_jobs_.erase(job.key);
+}
+
 void Core::Unqueue(CoreScope& scope, const LiveJobRef& job) {
-  queued_jobs_.erase(job->key);
+  RemoveQueued(*job);
   job->phase = LiveJob::Phase::kWaiting;
   Tick(scope, {scheduler::JobEnded{job->tenant->key, job->key}});
 }
 
 // The fair share has a turn for the job. Nothing is sent before the attempt is on disk.
 void Core::OnTurn(CoreScope& scope, const LiveJobRef& job) {
-  queued_jobs_.erase(job->key);
+  RemoveQueued(*job);
   job->has_turn = true;
   job->running = job->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
   job->phase = LiveJob::Phase::kWaiting;

@@ -59,7 +59,7 @@ class CostsTest : public ::testing::Test {
     executor().AnswerPrepare(reply);
   }
 
-  FakeExecutor& executor() { return *spawner_.executors.back(); }
+  FakeExecutor& executor() { return *spawner_.executors().back(); }
 
   void List(const TenantRef& tenant, const std::string& handle = "") {
     response_.Clear();
@@ -98,7 +98,7 @@ TEST_F(CostsTest, AsksNobodyWhereNobodyIs) {
   ASSERT_TRUE(outcome_.has_value());
   EXPECT_TRUE(outcome_->ok());
   EXPECT_EQ(response_.kernels_size(), 0);
-  EXPECT_TRUE(spawner_.executors.empty());
+  EXPECT_TRUE(spawner_.executors().empty());
 }
 
 // Rows come under the handles that the tenant knows; those of graphs that only jobs use have none.
@@ -132,7 +132,7 @@ TEST_F(CostsTest, ListsOneGraph) {
   const uint64_t link_handle = executor().prepares[0].handle;
   executor().Die(Unavailable("It ended."));
   List(ann, handle);
-  ASSERT_EQ(spawner_.executors.size(), 2u);
+  ASSERT_EQ(spawner_.executors().size(), 2u);
   AnswerPrepare();
   ASSERT_EQ(executor().costs.size(), 1u);
   EXPECT_EQ(executor().costs[0].handle, link_handle);

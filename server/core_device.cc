@@ -88,7 +88,7 @@ void Core::SpawnAwaiting(CoreScope& scope) {
   for (auto& [tenant, epoch] : std::exchange(awaiting_devices_, {})) {
     SetProfile(*tenant);
     WriteGrantPage(tenant->executor);
-    scope.Defer([this, tenant = std::move(tenant), epoch = epoch] { Spawn(tenant, epoch); });
+    PostSpawn(tenant, epoch);
   }
 }
 

@@ -67,7 +67,7 @@ void Core::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) 
     if (devices_known_ && !devices_.IsSettling()) {
       SetProfile(*tenant);
       WriteGrantPage(slot);
-      scope.Defer([this, tenant, epoch = slot.epoch] { Spawn(tenant, epoch); });
+      PostSpawn(tenant, slot.epoch);
     } else {
       awaiting_devices_.emplace_back(tenant, slot.epoch);
     }
@@ -182,7 +182,26 @@ bool Core::IsExecutorBusy(const Tenant& tenant) const {
          std::count_if(tenant.preparations.begin(), tenant.preparations.end(), is_preparing) > 1;
 }
 
+// In the tenant's turn: it takes milliseconds, and whoever asks for it may be a thread that serves everybody.
+void Core::PostSpawn(const TenantRef& tenant, uint64_t epoch) {
+  options_.jobs->Post(tenant->name, [this, tenant, epoch] {
+    Spawn(tenant, epoch);
+    return FairQueue::Step::kDone;
+  });
+}
+
 void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
+  {
+    CoreScope scope(*this);
+    if (stopped_) {
+      tenant->executor.state = ExecutorSlot::State::kDown;
+      for (const Waiter& waiter : TakeWaiting(tenant->executor)) {
+        waiter(scope, Unavailable("The server stopped."));
+      }
+      return;
+    }
+    live_ports_.fetch_add(1);  // Stop waits for it.
+  }
   const Time start = options_.clock->Now();
   const auto on_ready = [start, tenant, epoch, this](const ExecutorReady& ready) {
     const auto took = std::chrono::duration_cast<std::chrono::microseconds>(options_.clock->Now() - start);
@@ -211,13 +230,15 @@ void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
   std::shared_ptr<ExecutorProcess> port;   // Before the scope, so that it is let go of after it.
   if (spawned.ok()) {
     port = Adopt(*std::move(spawned));
+  } else {
+    live_ports_.fetch_sub(1);
   }
   CoreScope scope(*this);
   ExecutorSlot& slot = tenant->executor;
   Outcome outcome;
   if (port != nullptr && slot.ended && port->was_spare() && !slot.is_ready && !stopped_) {
     slot.ended = false;
-    scope.Defer([this, tenant, next = ++slot.epoch] { Spawn(tenant, next); });
+    PostSpawn(tenant, ++slot.epoch);
     return;
   }
   if (port == nullptr) {
@@ -268,7 +289,6 @@ bool Core::ReplaceDeadSpare(CoreScope& scope, Tenant& tenant, uint64_t epoch) {
 }
 
 std::shared_ptr<ExecutorProcess> Core::Adopt(std::unique_ptr<ExecutorProcess> port) {
-  live_ports_.fetch_add(1);
   // The last reference may go on the link's own thread, which must not wait for the process to be reaped; OnTime's
   // thread does.
   return {port.release(), [this](ExecutorProcess* ended) {

@@ -33,14 +33,14 @@ TEST_F(JobTest, WritesBeforeItTells) {
   const std::string id = answer->id();
   EXPECT_THAT(store_->writes, ElementsAre("insert 1", "change RUNNING"));
   EXPECT_EQ(State(id), "QUEUED");
-  EXPECT_EQ(spawner_.executors.back()->runs.size(), 1u);  // The first job's.
+  EXPECT_EQ(spawner_.executors().back()->runs.size(), 1u);  // The first job's.
   ASSERT_TRUE(store_->StepCommit());
   EXPECT_EQ(State(id), "RUNNING");
-  EXPECT_EQ(spawner_.executors.back()->runs.size(), 1u);
+  EXPECT_EQ(spawner_.executors().back()->runs.size(), 1u);
   ASSERT_TRUE(store_->StepPosted());  // The request.
-  ASSERT_EQ(spawner_.executors.back()->runs.size(), 2u);
-  EXPECT_THAT(spawner_.executors.back()->runs[1].inputs, ElementsAre("abcdefgh"));
-  spawner_.executors.back()->AnswerRun(Result(kOutput));
+  ASSERT_EQ(spawner_.executors().back()->runs.size(), 2u);
+  EXPECT_THAT(spawner_.executors().back()->runs[1].inputs, ElementsAre("abcdefgh"));
+  spawner_.executors().back()->AnswerRun(Result(kOutput));
   EXPECT_EQ(State(id), "RUNNING");
   EXPECT_EQ(core_->FindOutput(*tenant_, id, "y").status().code(), StatusCode::kFailedPrecondition);
   ASSERT_TRUE(store_->StepCommit());
@@ -211,16 +211,16 @@ TEST_F(JobTest, CancelsAtEachStep) {
     store_->StepPosted();
     store_->StepCommit();
     const std::string id = submitted->id();
-    const size_t runs = spawner_.executors.back()->runs.size();
+    const size_t runs = spawner_.executors().back()->runs.size();
     if (c.steps >= 1) {
       store_->StepCommit();  // RUNNING.
     }
     if (c.steps >= 2) {
       store_->StepPosted();  // Read and sent.
-      ASSERT_EQ(spawner_.executors.back()->runs.size(), runs + 1);
+      ASSERT_EQ(spawner_.executors().back()->runs.size(), runs + 1);
     }
     if (c.steps >= 3) {
-      spawner_.executors.back()->AnswerRun(Result(large));
+      spawner_.executors().back()->AnswerRun(Result(large));
     }
     if (c.steps >= 4) {
       store_->StepPosted();  // The output is stored; SUCCEEDED is being written.
@@ -230,14 +230,14 @@ TEST_F(JobTest, CancelsAtEachStep) {
     store_->hold_commits = store_->hold_posted = false;
     Pump();
     if (c.steps == 2) {
-      EXPECT_EQ(spawner_.executors.back()->cancels.size(), 1u);
-      spawner_.executors.back()->AnswerRun(Failure(Cancelled("Stopped.")));
+      EXPECT_EQ(spawner_.executors().back()->cancels.size(), 1u);
+      spawner_.executors().back()->AnswerRun(Failure(Cancelled("Stopped.")));
       Pump();
     }
     ASSERT_TRUE(cancelled->outcome.has_value());
     EXPECT_TRUE(cancelled->outcome->ok());
     EXPECT_EQ(State(id), c.want);
-    EXPECT_EQ(spawner_.executors.back()->runs.size(), runs + (c.steps >= 2 ? 1 : 0));
+    EXPECT_EQ(spawner_.executors().back()->runs.size(), runs + (c.steps >= 2 ? 1 : 0));
     EXPECT_EQ(core_->operations(), 0u);
     ExpectExactQuotas();
   }
@@ -292,10 +292,10 @@ TEST_F(JobTest, KeepsDeadlines) {
   clock_.Advance(std::chrono::milliseconds(41));
   core_->OnTime();
   store_->hold_commits = false;
-  const size_t runs = spawner_.executors.back()->runs.size();
+  const size_t runs = spawner_.executors().back()->runs.size();
   Pump();
   EXPECT_EQ(State(late->id()), "FAILED");
-  EXPECT_EQ(spawner_.executors.back()->runs.size(), runs);
+  EXPECT_EQ(spawner_.executors().back()->runs.size(), runs);
   ExpectExactQuotas();
 }
 

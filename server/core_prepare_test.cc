@@ -131,7 +131,7 @@ TEST_F(PrepareTest, DeadlinesOfRunsEndIt) {
   request.mutable_options()->set_deadline_ns(1'000'000'000);
   std::optional<RunOutcome> outcome;
   core_->Run(tenant_, request, [&](RunOutcome ended) { outcome = std::move(ended); });
-  ASSERT_EQ(spawner_.executors.size(), 2u);
+  ASSERT_EQ(spawner_.executors().size(), 2u);
   ASSERT_EQ(executor().prepares.size(), 1u);
   clock_.Advance(std::chrono::milliseconds(1001));
   core_->OnTime();

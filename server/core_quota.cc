@@ -114,7 +114,7 @@ void Core::Suspend(CoreScope& scope, Tenant& tenant) {
   for (const auto& [id, job] : tenant.jobs) {
     if (job->phase == LiveJob::Phase::kQueued) {
       events.push_back(scheduler::JobEnded{tenant.key, job->key});
-      queued_jobs_.erase(job->key);
+      RemoveQueued(*job);
       job->phase = LiveJob::Phase::kWaiting;
       unqueued.push_back(job);
     } else if (job->attempt != nullptr && job->phase < LiveJob::Phase::kStoring) {

@@ -74,7 +74,7 @@ class ReclaimTest : public ::testing::Test {
     request.set_graph_sha256(ToHex(HashOf(kDocument)));
     v1::PrepareGraphResponse response;
     core_->PrepareGraph(client->tenant, request, &response, [](const Outcome& done) { EXPECT_TRUE(done.ok()); });
-    client->executor = spawner_.executors.back();
+    client->executor = spawner_.executors().back();
     PrepareReply reply;
     reply.summary.emplace();
     reply.summary->outputs = {{"y", ElementType::kF32, {"n"}}};

@@ -729,7 +729,7 @@ TEST(RandomJobsTest, AllEnd) {
           Pump();
         }
       } else if (what < 72) {
-        if (!spawner_.executors.empty()) {
+        if (!spawner_.executors().empty()) {
           Die();
         }
       } else if (what < 82) {

@@ -29,7 +29,7 @@ void Core::LeaveQueues(CoreScope& scope) {
     for (const auto& [id, job] : tenant->jobs) {
       if (job->phase == LiveJob::Phase::kQueued) {
         events.push_back(scheduler::JobEnded{tenant->key, job->key});
-        queued_jobs_.erase(job->key);
+        RemoveQueued(*job);
         job->phase = LiveJob::Phase::kWaiting;
         AddStateEvent(scope, *job);
       }

@@ -16,6 +16,9 @@
 
 namespace hpvm {
 
+// Below 0, 0, above: where jobs of a priority are counted.
+inline size_t PriorityClass(int32_t priority) { return priority < 0 ? 0 : priority == 0 ? 1 : 2; }
+
 struct TenantSnapshot {
   std::string name;
   // Runs and jobs in the fair share's queue, by priority: below 0, 0, above 0.

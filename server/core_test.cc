@@ -29,7 +29,11 @@ const Status kSignal9 = Unavailable("The executor process ended (signal 9).");
 class CoreTest : public ::testing::Test {
  protected:
   CoreTest() {
-    spawner_.settle = [this] { store_->Pump(); };
+    spawner_.settle = [this] {
+      if (store_ != nullptr) {
+        store_->Pump();
+      }
+    };
     Restart(Config());
   }
   ~CoreTest() override { End(); }
@@ -45,7 +49,7 @@ class CoreTest : public ::testing::Test {
   // On an empty store.
   void Restart(const Config& config, bool awaits_devices = false) {
     End();
-    spawner_.executors.clear();
+    spawner_.executors().clear();
     state_ = std::make_unique<StoredState>();
     store_ = std::make_unique<HandJobStore>(*state_, clock_);
     CoreOptions options;
@@ -252,12 +256,12 @@ TEST_F(CoreTest, LostDevicesAreTriedOut) {
   EXPECT_THAT(spawner_.last().killed, HasSubstr("opencl:0"));
   EXPECT_EQ(wakes, 1);
   Run(RunRequestOf(handle));
-  EXPECT_EQ(spawner_.executors.size(), 1u);
+  EXPECT_EQ(spawner_.executors().size(), 1u);
   Time next = kNever;
   ASSERT_EQ(core_->DueProbe(&next), "opencl:0");
   EXPECT_EQ(core_->DueProbe(&next), std::nullopt);
   core_->OnProbed("opencl:0", absl::OkStatus());
-  ASSERT_EQ(spawner_.executors.size(), 2u);
+  ASSERT_EQ(spawner_.executors().size(), 2u);
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
   spawner_.last().AnswerPrepare(Accepted());
   spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
@@ -278,7 +282,7 @@ TEST_F(CoreTest, SilentDevicesAreLeftOut) {
   Time next = kNever;
   ASSERT_TRUE(core_->DueProbe(&next).has_value());
   core_->OnProbed("opencl:0", Unavailable("It is silent."));
-  ASSERT_EQ(spawner_.executors.size(), 2u);
+  ASSERT_EQ(spawner_.executors().size(), 2u);
   EXPECT_EQ(spawner_.last().backends, std::vector<std::string>{"cpu"});
   spawner_.last().AnswerPrepare(Accepted());
   clock_.Advance(std::chrono::seconds(1));
@@ -287,12 +291,12 @@ TEST_F(CoreTest, SilentDevicesAreLeftOut) {
   // A run is in progress: its executor stays.
   graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"other\"}");
   Prepare();
-  EXPECT_EQ(spawner_.executors.size(), 2u);
+  EXPECT_EQ(spawner_.executors().size(), 2u);
   spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
   graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"third\"}");
   Prepare();
-  EXPECT_TRUE(spawner_.executors[1]->shut_down);
-  ASSERT_EQ(spawner_.executors.size(), 3u);
+  EXPECT_TRUE(spawner_.executors()[1]->shut_down);
+  ASSERT_EQ(spawner_.executors().size(), 3u);
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
 }
 
@@ -317,10 +321,10 @@ TEST_F(CoreTest, ExecutorsWaitForDiscovery) {
   Restart(Config(), /*awaits_devices=*/true);
   AskPrepare();
   core_->SetFound("cpu", Found("cpu:0"));
-  EXPECT_TRUE(spawner_.executors.empty());
+  EXPECT_TRUE(spawner_.executors().empty());
   core_->SetFound("vulkan", Found("vulkan:0"));
   core_->DevicesKnown();
-  ASSERT_EQ(spawner_.executors.size(), 1u);
+  ASSERT_EQ(spawner_.executors().size(), 1u);
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "vulkan:0"}));
 }
 
@@ -340,7 +344,7 @@ TEST_F(CoreTest, PreparesOnceAndRuns) {
   AskPrepare();
   EXPECT_TRUE(prepare_outcome_->ok());
   EXPECT_NE(prepare_response_.handle(), handle);
-  EXPECT_EQ(spawner_.executors.size(), 1u);
+  EXPECT_EQ(spawner_.executors().size(), 1u);
   EXPECT_EQ(spawner_.last().prepares.size(), 1u);
 }
 
@@ -415,11 +419,13 @@ TEST_F(CoreTest, RecoversFromDeathAtEachPoint) {
       case 0:
         spawner_.failure = Unavailable("No processes left.");
         AskPrepare();
+        store_->Pump();
         spawner_.failure = absl::OkStatus();
         break;
       case 1:
         spawner_.end_at_once = kSignal9;
         AskPrepare();
+        store_->Pump();
         spawner_.end_at_once = absl::OkStatus();
         break;
       case 2:
@@ -468,10 +474,10 @@ TEST_F(CoreTest, StopsSpawningAfterRepeatedCrashes) {
   EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("ended 3 times"));
   EXPECT_EQ(prepare_outcome_->detail->retry_after_ns(), 57'000'000'000u);
-  EXPECT_EQ(spawner_.executors.size(), 3u);
+  EXPECT_EQ(spawner_.executors().size(), 3u);
   clock_.Advance(std::chrono::seconds(57));
   Prepare();
-  EXPECT_EQ(spawner_.executors.size(), 4u);
+  EXPECT_EQ(spawner_.executors().size(), 4u);
 }
 
 // Crashes with a module of the tenant's own in flight are held against it: it is refused with a sentence, and the rest
@@ -496,7 +502,7 @@ TEST_F(CoreTest, HoldsCrashesAgainstTheModuleInFlight) {
   ASSERT_EQ(spawner_.last().runs.size(), 1u);
   spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
   EXPECT_TRUE(run_outcome_->outcome.ok()) << Message(run_outcome_->outcome.status);
-  EXPECT_EQ(spawner_.executors.size(), 4u);
+  EXPECT_EQ(spawner_.executors().size(), 4u);
 
   Run(RunRequestOf(native));
   spawner_.last().AnswerPrepare(Native("bad.cl"));
@@ -518,7 +524,7 @@ TEST_F(CoreTest, CrashesOfManyModulesAreBounded) {
   for (int i = 0; i < 12; ++i) {
     graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"" + std::to_string(i) + "\"}");
     AskPrepare();
-    ASSERT_EQ(spawner_.executors.size(), static_cast<size_t>(i) + 1);
+    ASSERT_EQ(spawner_.executors().size(), static_cast<size_t>(i) + 1);
     spawner_.last().AnswerPrepare(Native("kernel-" + std::to_string(i) + ".cl"));
     Run(RunRequestOf(prepare_response_.handle()));
     ASSERT_EQ(spawner_.last().runs.size(), 1u);
@@ -527,7 +533,7 @@ TEST_F(CoreTest, CrashesOfManyModulesAreBounded) {
   AskPrepare();
   EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("ended 12 times"));
-  EXPECT_EQ(spawner_.executors.size(), 12u);
+  EXPECT_EQ(spawner_.executors().size(), 12u);
 }
 
 // What the daemon itself ends is nobody's crash.
@@ -545,7 +551,7 @@ TEST_F(CoreTest, KillsAreNoCrashesOfModules) {
     lost.lost_devices = {"opencl:0"};
     spawner_.last().AnswerRun(lost);
   }
-  EXPECT_EQ(spawner_.executors.size(), 4u);
+  EXPECT_EQ(spawner_.executors().size(), 4u);
 }
 
 // After the wait one may try; when that one crashes, the next wait is longer.
@@ -556,13 +562,13 @@ TEST_F(CoreTest, WaitsLongerAfterATryThatFailed) {
   }
   clock_.Advance(std::chrono::seconds(60));
   AskPrepare();
-  EXPECT_EQ(spawner_.executors.size(), 4u);
+  EXPECT_EQ(spawner_.executors().size(), 4u);
   spawner_.last().Die(kSignal9);
   AskPrepare();
   EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
   EXPECT_GE(prepare_outcome_->detail->retry_after_ns(), 90'000'000'000u);
   EXPECT_LE(prepare_outcome_->detail->retry_after_ns(), 120'000'000'000u);
-  EXPECT_EQ(spawner_.executors.size(), 4u);
+  EXPECT_EQ(spawner_.executors().size(), 4u);
 }
 
 // A sandbox below what is demanded refuses the tenant's calls with the executor's sentence: no crash, no fenced device,
@@ -577,10 +583,10 @@ TEST_F(CoreTest, RefusesWhatTheSandboxDoesNotReach) {
     EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("level 3 is demanded"));
   }
-  EXPECT_EQ(spawner_.executors.size(), 1u);
+  EXPECT_EQ(spawner_.executors().size(), 1u);
   clock_.Advance(std::chrono::seconds(10));
   Prepare();
-  EXPECT_EQ(spawner_.executors.size(), 2u);
+  EXPECT_EQ(spawner_.executors().size(), 2u);
 }
 
 // A process that waited for a tenant and ends as one gets it costs nobody anything: the next one takes its place.
@@ -591,7 +597,7 @@ TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
   EXPECT_FALSE(prepare_outcome_.has_value());
   spawner_.last().Die(kSignal9);
   EXPECT_FALSE(prepare_outcome_.has_value());
-  ASSERT_EQ(spawner_.executors.size(), 3u);
+  ASSERT_EQ(spawner_.executors().size(), 3u);
   // One of its own that ends explains itself, and a spare that was ready was no spare any more.
   spawner_.last().Die(kSignal9);
   ASSERT_TRUE(prepare_outcome_.has_value());
@@ -601,12 +607,12 @@ TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
   spawner_.last().on_ready(ExecutorReady());
   spawner_.last().Die(kSignal9);
   ASSERT_TRUE(prepare_outcome_.has_value());
-  EXPECT_EQ(spawner_.executors.size(), 4u);
+  EXPECT_EQ(spawner_.executors().size(), 4u);
   // Also before the daemon has hold of it.
   spawner_.spares = 1;
   spawner_.spares_end_at_once = true;
   Prepare();
-  EXPECT_EQ(spawner_.executors.size(), 6u);
+  EXPECT_EQ(spawner_.executors().size(), 6u);
 }
 
 // What the last executor said of its sandbox is shown with the devices and in health.
@@ -1244,7 +1250,7 @@ TEST_F(CoreTest, PreparesAgainAfterAKill) {
   core_->OnTime();
   EXPECT_THAT(spawner_.last().killed, HasSubstr("did not stop within"));
   late(Accepted());
-  ASSERT_EQ(spawner_.executors.size(), 2u);
+  ASSERT_EQ(spawner_.executors().size(), 2u);
   EXPECT_FALSE(submitted->outcome.has_value());
   spawner_.last().AnswerPrepare(Accepted());
   ASSERT_EQ(spawner_.last().runs.size(), 1u);
@@ -1262,7 +1268,7 @@ TEST_F(CoreTest, RetiresIdleExecutors) {
   core_->OnTime();
   EXPECT_TRUE(spawner_.last().destroyed);
   Run(RunRequestOf(handle));
-  EXPECT_EQ(spawner_.executors.size(), 2u);
+  EXPECT_EQ(spawner_.executors().size(), 2u);
   spawner_.last().AnswerPrepare(Accepted());
   spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
   EXPECT_TRUE(run_outcome_->outcome.ok());

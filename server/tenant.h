@@ -3,6 +3,7 @@
 #ifndef HPVMD_SERVER_TENANT_H_
 #define HPVMD_SERVER_TENANT_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -174,6 +175,7 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
   // Jobs (live_job.h). Those whose insert is in flight are here already, unknown to clients.
   std::map<std::string, std::shared_ptr<LiveJob>> jobs;      // By id, until they have ended.
   std::map<uint64_t, std::shared_ptr<LiveJob>> by_sequence;  // The same jobs.
+  std::array<uint64_t, 3> queued_jobs{};                     // In the fair share's queue; priority below 0, 0, above.
   std::map<std::string, std::shared_ptr<LiveArray>> arrays;  // By id, while an element lives.
   std::map<std::string, std::shared_ptr<RecentJob>> recent;  // By id: ended, with events.
   Dependencies dependencies;

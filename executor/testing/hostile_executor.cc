@@ -130,6 +130,14 @@ void AnswerRun(const std::string& fault, uint64_t id) {
       usage.mutable_usage()->add_idle_device_bytes(fault == "idle beyond held" ? 2 : 1);
     }
     Send(usage);
+  } else if (fault == "usage without end") {
+    internal::Envelope usage;
+    usage.mutable_usage()->add_device_bytes(1);
+    usage.mutable_usage()->add_idle_device_bytes(1);
+    for (int i = 0; i < 10'000; ++i) {
+      Send(usage);
+    }
+    Send(done, 16);
   } else if (fault.starts_with("costs ")) {
     internal::Envelope costs;
     costs.set_request_id(id);

@@ -19,6 +19,22 @@ namespace {
 // epoll's datum: the source's id and the event's kind; 0 is the hub's own wake.
 uint64_t Datum(uint64_t source, HubSource::Event event) { return source << 2 | static_cast<uint64_t>(event); }
 
+// Posts `work` and waits until it is done.
+template <typename Post>
+void AwaitPosted(const Post& post, const std::function<void()>& work) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  post([&] {
+    work();
+    std::lock_guard lock(mutex);
+    done = true;
+    changed.notify_one();  // Under the lock: the waiter owns these variables.
+  });
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return done; });
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<ExecutorHub>> ExecutorHub::Create() {
@@ -74,19 +90,13 @@ void ExecutorHub::Core::Post(std::function<void()> work) {
 void ExecutorHub::Core::RunAndWait(const std::function<void()>& work) {
   if (IsHubThread()) {
     work();
-    return;
+  } else {
+    AwaitPosted([this](std::function<void()> posted) { Post(std::move(posted)); }, work);
   }
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  Post([&] {
-    work();
-    std::lock_guard lock(mutex);
-    done = true;
-    changed.notify_one();  // Under the lock: the waiter owns these variables.
-  });
-  std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return done; });
+}
+
+void ExecutorHub::Core::SpawnAndWait(const std::function<void()>& work) {
+  AwaitPosted([this](std::function<void()> posted) { spawns_.PostOnce("", std::move(posted)); }, work);
 }
 
 uint64_t ExecutorHub::Core::Add(std::shared_ptr<HubSource> source) {

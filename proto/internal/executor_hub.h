@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub's thread: sockets, ends of processes, timers and posted work, one at a time.
+// The hub's thread: sockets, ends of processes, timers and posted work, one at a time. Beside it a thread that starts
+// processes, which takes milliseconds and would hold up everybody's answers.
 #ifndef HPVMD_PROTO_INTERNAL_EXECUTOR_HUB_H_
 #define HPVMD_PROTO_INTERNAL_EXECUTOR_HUB_H_
 
@@ -13,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/fair_queue.h"
 #include "base/fd.h"
 #include "proto/internal/executor_link.h"
 
@@ -36,6 +38,9 @@ class ExecutorHub::Core {
   void Post(std::function<void()> work);
   // Runs it there and waits; at once when this is the hub's thread.
   void RunAndWait(const std::function<void()>& work);
+  // Runs it on the thread that starts processes, which lives as long as this, and waits. Any thread but that one; the
+  // hub's only where nobody else uses the hub.
+  void SpawnAndWait(const std::function<void()>& work);
   bool IsHubThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
   // Sources are known by id, so that an event that was already under way for a removed one is dropped. Hub's thread
@@ -64,6 +69,7 @@ class ExecutorHub::Core {
   void FireTimers();
 
   UniqueFd epoll_, wake_;
+  FairQueue spawns_{"spawns", "process", 1};
   std::thread thread_;
   std::unordered_map<uint64_t, std::shared_ptr<HubSource>> sources_;  // Hub's thread only.
   uint64_t next_source_ = 1;

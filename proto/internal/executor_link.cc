@@ -111,6 +111,24 @@ class RecentKeys {
   uint64_t weight_ = 0;
 };
 
+// Messages that answer nothing: an executor sends one every 100 ms at most.
+constexpr int kUsagesPerSecond = 50, kUsagesAtOnce = 100;
+
+class UsageRate {
+ public:
+  bool Take(Time now) {
+    left_ =
+        std::min<double>(kUsagesAtOnce, left_ + kUsagesPerSecond * 1e-9 * static_cast<double>((now - last_).count()));
+    last_ = now;
+    left_ -= 1;
+    return left_ >= 0;
+  }
+
+ private:
+  double left_ = kUsagesAtOnce;
+  Time last_{0};
+};
+
 // As if the connection had ended before that message.
 Status ReachReceived(Envelope::MessageCase message) {
   switch (message) {
@@ -185,8 +203,8 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
  private:
   enum TimerTag : uint64_t { kReadyTimer, kOverdueTimer, kShutdownTimer };
 
-  Status StartOnHub(bool is_spare);
-  Status SpawnOnHub();
+  Status SpawnProcess();
+  Status StartOnHub(bool is_spare, Status status);
   void GreetOnHub();
   // Sends a request and remembers it, or tells `pending` why not. mutex_ held.
   StatusOr<RequestId> SendRequest(EncodedRequest& request, std::span<const int> fds, Pending pending);
@@ -225,6 +243,7 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
   UniqueFd stderr_;
   std::string stderr_tail_;
   Envelope incoming_;
+  UsageRate usages_;
   std::vector<ExecutorDevice> devices_;
 
   mutable std::mutex mutex_;
@@ -246,13 +265,23 @@ class ExecutorLink::Core final : public HubSource, public std::enable_shared_fro
 };
 
 Status ExecutorLink::Core::Start(bool is_spare) {
-  Status status;
-  // On the hub's thread, because the executor dies with the thread that started it, and that one outlives every link.
-  hub_.RunAndWait([&] { status = StartOnHub(is_spare); });
-  return status;
+  Status started, status;
+  // On a thread that outlives every link: the executor dies with the thread that started it. The hub learns of the
+  // process when it has been recorded, and so cannot reap it before.
+  hub_.SpawnAndWait([&] {
+    started = SpawnProcess();
+    status = started.ok() ? HPVMD_FAILPOINT("link.spawn.after") : started;
+    if (status.ok() && options_.on_spawned) {
+      status = options_.on_spawned(process_.pid);
+    }
+  });
+  HPVMD_RETURN_IF_ERROR(started);
+  hub_.RunAndWait([&] { started = StartOnHub(is_spare, status); });
+  return started;
 }
 
-Status ExecutorLink::Core::SpawnOnHub() {
+// On the thread that starts processes.
+Status ExecutorLink::Core::SpawnProcess() {
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
   int pipe_ends[2] = {-1, -1};
   if (options_.stderr_fd < 0 && pipe2(pipe_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -273,21 +302,17 @@ Status ExecutorLink::Core::SpawnOnHub() {
   HPVMD_ASSIGN_OR_RETURN(process_, Spawn(spawn));
   socket_ = std::move(ends.first);
   reader_.emplace(socket_.get(), kFromExecutorLimits);
+  return absl::OkStatus();
+}
+
+// Once the process is there, a failure (also an earlier one, `status`) ends it, and is told when it is reaped like any
+// other.
+Status ExecutorLink::Core::StartOnHub(bool is_spare, Status status) {
   source_ = hub_.Add(shared_from_this());
   if (const Status watched = hub_.Watch(source_, Event::kExit, process_.pidfd.get(), EPOLLIN); !watched.ok()) {
     hub_.Remove(source_);
     KillAndReap(process_);
     return watched;
-  }
-  return absl::OkStatus();
-}
-
-// Once the process is there, a failure ends it, and is told when it is reaped like any other.
-Status ExecutorLink::Core::StartOnHub(bool is_spare) {
-  HPVMD_RETURN_IF_ERROR(SpawnOnHub());
-  Status status = HPVMD_FAILPOINT("link.spawn.after");
-  if (status.ok() && options_.on_spawned) {
-    status = options_.on_spawned(process_.pid);
   }
   if (status.ok()) {
     status = hub_.Watch(source_, Event::kSocket, socket_.get(), EPOLLIN);
@@ -886,6 +911,10 @@ Status ExecutorLink::Core::HandleFrame(Frame frame) {
     return absl::OkStatus();
   }
   if (incoming_.message_case() == Envelope::kUsage && incoming_.request_id() == 0) {
+    if (!usages_.Take(RealClock().Now())) {
+      return InvalidArgument("Usage: it is told more often than " + std::to_string(kUsagesPerSecond) +
+                             " times a second.");
+    }
     if (options_.on_usage) {
       options_.on_usage(DecodeUsage(incoming_.usage()));
     }

@@ -172,7 +172,7 @@ class FakeSpawner final : public ExecutorSpawner {
     state->on_end = std::move(on_end);
     state->on_usage = request.on_usage;
     state->was_spare = spares > 0 && spares-- > 0;
-    executors.push_back(state);
+    executors_.push_back(state);
     if (!end_at_once.ok()) {
       state->Die(end_at_once);
     } else if (state->was_spare && spares_end_at_once) {
@@ -183,19 +183,22 @@ class FakeSpawner final : public ExecutorSpawner {
   StatusOr<ProbedDevices> Probe(const std::string&) override { return ProbedDevices(); }
   StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>&, bool) override { return SandboxFacts{4, ""}; }
 
-  FakeExecutor& last() {
+  std::vector<std::shared_ptr<FakeExecutor>>& executors() {
     if (settle) {
       settle();
     }
-    return *executors.back();
+    return executors_;
   }
+  FakeExecutor& last() { return *executors().back(); }
 
   std::function<void()> settle;  // Called before a test looks: what is pending elsewhere happens first.
   Status failure;                // Of the next spawns.
   Status end_at_once;            // The next executors end before Spawn returns.
   int spares = 0;                // So many of the next executors waited for their tenant.
   bool spares_end_at_once = false;
-  std::vector<std::shared_ptr<FakeExecutor>> executors;
+
+ private:
+  std::vector<std::shared_ptr<FakeExecutor>> executors_;
 };
 
 }  // namespace hpvm::testing

@@ -66,7 +66,7 @@ class JobFixture : public ::testing::Test {
     End();
   }
   void Start() {
-    spawner_.executors.clear();
+    spawner_.executors().clear();
     store_ = std::make_unique<HandJobStore>(*state_, clock_);
     CoreOptions options;
     options.config = config_;
@@ -207,8 +207,8 @@ class JobFixture : public ::testing::Test {
   // Answers what waits for a graph to be prepared, if anything does.
   void Prepare(bool with_index = false) {
     Pump();
-    for (size_t i = 0; i < spawner_.executors.size(); ++i) {
-      FakeExecutor& executor = *spawner_.executors[i];
+    for (size_t i = 0; i < spawner_.executors().size(); ++i) {
+      FakeExecutor& executor = *spawner_.executors()[i];
       for (size_t p = 0; p < executor.prepares.size(); ++p) {
         if (auto done = std::exchange(executor.prepares[p].done, nullptr)) {
           done(Accepted(with_index));
@@ -221,7 +221,7 @@ class JobFixture : public ::testing::Test {
   std::vector<std::pair<FakeExecutor*, size_t>> OpenRuns() {
     Prepare(with_index_);
     std::vector<std::pair<FakeExecutor*, size_t>> open;
-    for (const auto& executor : spawner_.executors) {
+    for (const auto& executor : spawner_.executors()) {
       for (size_t i = 0; i < executor->runs.size(); ++i) {
         if (executor->runs[i].done) {
           open.emplace_back(executor.get(), i);

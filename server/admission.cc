@@ -62,12 +62,12 @@ void Admission::TurnWindow(Tenant& tenant, Time now) const {
 }
 
 Outcome Admission::CheckBytes(const Tenant& tenant, uint64_t bytes) const {
-  if (bytes > limits_.bytes_max - bytes_) {
+  if (bytes_ > limits_.bytes_max || bytes > limits_.bytes_max - bytes_) {
     return Refuse("The requests in progress hold " + std::to_string(bytes_) + " bytes; with this one of " +
                       std::to_string(bytes) + " they would pass the limit (" + std::to_string(limits_.bytes_max) + ").",
                   kWaitLeast);
   }
-  if (bytes > limits_.bytes_per_tenant_max - tenant.bytes) {
+  if (tenant.bytes > limits_.bytes_per_tenant_max || bytes > limits_.bytes_per_tenant_max - tenant.bytes) {
     return Refuse("The tenant's requests in progress hold " + std::to_string(tenant.bytes) +
                       " bytes; with this one of " + std::to_string(bytes) + " they would pass the limit (" +
                       std::to_string(limits_.bytes_per_tenant_max) + ").",
@@ -109,35 +109,71 @@ Outcome Admission::CheckCalls(Tenant& tenant) {
                 std::clamp(wait, kWaitLeast, limits_.wait_max));
 }
 
-Outcome Admission::Admit(std::string_view tenant_name, uint64_t bytes, Ticket* ticket) {
-  const std::string name(tenant_name);
-  std::lock_guard lock(mutex_);
-  const auto [found, is_new] = tenants_.try_emplace(name);
-  Tenant& tenant = found->second;
+Admission::Tenant& Admission::Find(std::string_view name) {
+  const auto [found, is_new] = tenants_.try_emplace(std::string(name));
   if (is_new) {
-    tenant.name = name;
+    found->second.name = name;
   }
+  return found->second;
+}
+
+void Admission::ForgetIdle(Tenant& tenant) {
+  if (tenant.tickets == 0) {
+    tenants_.erase(std::string(tenant.name));  // A copy: the key must outlive its own removal.
+  }
+}
+
+Admission::Ticket Admission::Issue(Tenant& tenant, uint64_t bytes) {
+  ++tenant.tickets;
+  tenant.bytes += bytes;
+  bytes_ += bytes;
+  Ticket ticket;
+  ticket.admission_ = this;
+  ticket.tenant_ = &tenant;
+  ticket.bytes_ = bytes;
+  return ticket;
+}
+
+Outcome Admission::Admit(std::string_view tenant_name, uint64_t bytes, Ticket* ticket) {
+  ticket->Release();
+  std::lock_guard lock(mutex_);
+  Tenant& tenant = Find(tenant_name);
   Outcome outcome = CheckBytes(tenant, bytes);
   if (outcome.ok()) {
     outcome = CheckCalls(tenant);
   }
   if (!outcome.ok()) {
-    if (is_new) {
-      tenants_.erase(found);
-    }
+    ForgetIdle(tenant);
     return outcome;
   }
-  ++tenant.tickets;
   ++tenant.calls;
   ++calls_;
-  tenant.bytes += bytes;
-  bytes_ += bytes;
-  *ticket = Ticket();
-  ticket->admission_ = this;
-  ticket->tenant_ = &tenant;
-  ticket->bytes_ = bytes;
+  *ticket = Issue(tenant, bytes);
   ticket->in_progress_ = true;
   return absl::OkStatus();
+}
+
+Outcome Admission::Hold(std::string_view tenant_name, uint64_t bytes, Ticket* ticket) {
+  ticket->Release();
+  std::lock_guard lock(mutex_);
+  Tenant& tenant = Find(tenant_name);
+  if (Outcome outcome = CheckBytes(tenant, bytes); !outcome.ok()) {
+    ForgetIdle(tenant);
+    return outcome;
+  }
+  *ticket = Issue(tenant, bytes);
+  return absl::OkStatus();
+}
+
+Admission::Ticket Admission::HoldAnyway(std::string_view tenant, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  return Issue(Find(tenant), bytes);
+}
+
+bool Admission::HasRoom(std::string_view tenant_name, uint64_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto tenant = tenants_.find(std::string(tenant_name));
+  return CheckBytes(tenant == tenants_.end() ? Tenant() : tenant->second, bytes).ok();
 }
 
 void Admission::EndCall(Tenant& tenant) {
@@ -155,9 +191,8 @@ void Admission::Release(Tenant& tenant, uint64_t bytes) {
   std::lock_guard lock(mutex_);
   tenant.bytes -= bytes;
   bytes_ -= bytes;
-  if (--tenant.tickets == 0) {
-    tenants_.erase(std::string(tenant.name));  // A copy: the key must outlive its own removal.
-  }
+  --tenant.tickets;
+  ForgetIdle(tenant);
 }
 
 uint64_t Admission::calls() const {

@@ -6,8 +6,10 @@
 // A tenant may hold at most twice what stays free: so however many take all they may, something is free for those who
 // hold less, and the newest requests of the heaviest are refused first.
 // Waiting: a tenant may always have `calls_always` in progress; beyond that only as many as it got done in the last
-// moments would be done within `wait_max`. How fast that is, is measured only while it matters, so a burst after
-// silence is taken in first and measured then. Jobs have exact limits of their own (jobs.queued_*), in the core.
+// moments would be done within `wait_max`. Messages of other calls count among the bytes, too (Hold): what waits in a
+// stream in either direction, and requests that are answered later. How fast that is, is measured only while it
+// matters, so a burst after silence is taken in first and measured then. Jobs have exact limits of their own
+// (jobs.queued_*), in the core.
 #ifndef HPVMD_SERVER_ADMISSION_H_
 #define HPVMD_SERVER_ADMISSION_H_
 
@@ -63,6 +65,13 @@ class Admission {
   // OK with a ticket, or kResourceExhausted, retryable, with a time to wait.
   Outcome Admit(std::string_view tenant, uint64_t bytes, Ticket* ticket);
 
+  // Bytes in memory that are no call of their own, as Admit otherwise.
+  Outcome Hold(std::string_view tenant, uint64_t bytes, Ticket* ticket);
+  // What is there already, even beyond the limits.
+  Ticket HoldAnyway(std::string_view tenant, uint64_t bytes);
+  // Whether Hold would take so many.
+  bool HasRoom(std::string_view tenant, uint64_t bytes) const;
+
   // Of all tenants, now.
   uint64_t calls() const;
   uint64_t bytes() const;
@@ -81,6 +90,9 @@ class Admission {
     double pace = -1;
   };
 
+  Tenant& Find(std::string_view name);
+  void ForgetIdle(Tenant& tenant);
+  Ticket Issue(Tenant& tenant, uint64_t bytes);
   void TurnWindow(Tenant& tenant, Time now) const;
   Outcome CheckBytes(const Tenant& tenant, uint64_t bytes) const;
   Outcome CheckCalls(Tenant& tenant);

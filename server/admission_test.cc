@@ -194,5 +194,33 @@ TEST(AdmissionTest, AStuckTenantGetsNoMore) {
   EXPECT_TRUE(stuck.admission.Admit("other", 0, &other).ok());
 }
 
+// Messages that are no call of their own count like the requests of calls, and do not count as calls.
+TEST(AdmissionTest, HoldsBytes) {
+  ManualClock clock;
+  Admission admission({.bytes_max = 1'000, .bytes_per_tenant_max = 500}, clock);
+  Admission::Ticket first, second, call;
+  EXPECT_TRUE(admission.HasRoom("ann", 500));
+  EXPECT_FALSE(admission.HasRoom("ann", 501));
+  ASSERT_TRUE(admission.Hold("ann", 300, &first).ok());
+  EXPECT_EQ(admission.calls(), 0u);
+  EXPECT_FALSE(admission.HasRoom("ann", 300));
+  EXPECT_EQ(admission.Hold("ann", 300, &second).status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(admission.Admit("ann", 300, &call).status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(admission.HasRoom("bob", 300));
+  {
+    const Admission::Ticket anyway = admission.HoldAnyway("ann", 900);  // Beyond all limits.
+    EXPECT_EQ(admission.bytes(), 1'200u);
+    EXPECT_FALSE(admission.HasRoom("ann", 1));
+    EXPECT_FALSE(admission.HasRoom("bob", 1));
+  }
+  EXPECT_EQ(admission.bytes(), 300u);
+  ASSERT_TRUE(admission.Admit("ann", 100, &call).ok());
+  EXPECT_EQ(admission.calls(), 1u);
+  first.Release();
+  call.Release();
+  EXPECT_EQ(admission.bytes(), 0u);
+  EXPECT_EQ(admission.calls(), 0u);
+}
+
 }  // namespace
 }  // namespace hpvm

@@ -63,7 +63,8 @@ grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, 
                                                                     const v1::FetchOutputRequest* request);
 grpc::ServerWriteReactor<v1::JobEvent>* StartWatch(Core& core, StatusOr<TenantRef> tenant,
                                                    const v1::WatchJobRequest* request);
-grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core& core, StatusOr<TenantRef> tenant);
+grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core& core, Admission& admission,
+                                                                            StatusOr<TenantRef> tenant);
 
 // Fills what Run and Stream answer from a finished run.
 void FillOutputs(const RunOutcome& outcome, google::protobuf::RepeatedPtrField<v1::OutputValue>* outputs);

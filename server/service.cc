@@ -39,6 +39,9 @@ Outcome AnswerOf(const Outcome& outcome) {
   return sent.ok() ? outcome : Outcome(sent);
 }
 
+// What a call costs that carries next to nothing is not its request.
+constexpr uint64_t kSmallRequest = 16 * limits::kKiB;
+
 // A call that the core answers later. It goes on when the client cancels: what it stores is kept for the next call.
 class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<DeferredCall> {
  public:
@@ -54,6 +57,8 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
     };
   }
   void OnDone() override { ReleaseSelf(); }
+
+  Admission::Ticket ticket;  // Of the request, while it is in memory.
 };
 
 // What a client no longer waits for is not compiled to the end.
@@ -78,6 +83,8 @@ class PrepareCall final : public grpc::ServerUnaryReactor, public SelfOwned<Prep
     core_.CancelPrepare(id_.load());
   }
   void OnDone() override { ReleaseSelf(); }
+
+  Admission::Ticket ticket;  // As DeferredCall's.
 
  private:
   Core& core_;
@@ -133,9 +140,12 @@ class Service final : public v1::Hpvm::CallbackService {
     PrepareCall* call = PrepareCall::Create(core_);
     const Entered entered(gate_, *context, Method("PrepareGraph"), request->ByteSizeLong());
     const StatusOr<TenantRef>& tenant = entered.tenant;
-    const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
-    if (!status.ok()) {
-      call->Finish(ToGrpc(status));
+    Outcome refused = Hold(entered, *request, &call->ticket);
+    if (refused.ok()) {
+      refused = CheckRequestOptions(request->options(), false);
+    }
+    if (!refused.ok()) {
+      call->Finish(ToGrpc(refused));
     } else {
       call->Start(*tenant, *request, response);
     }
@@ -159,15 +169,15 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* Stream(Context* context) override {
     const Entered entered(gate_, *context, Method("Stream"), 0);
-    return StartStream(core_, entered.tenant);
+    return StartStream(core_, admission_, entered.tenant);
   }
   grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
                                    v1::SubmitResponse* response) override {
     DeferredCall* call = DeferredCall::Create();
     const Entered entered(gate_, *context, Method("Submit"), request->ByteSizeLong());
     const StatusOr<TenantRef>& tenant = entered.tenant;
-    if (!tenant.ok()) {
-      call->Finish(ToGrpc(tenant.status()));
+    if (const Outcome held = Hold(entered, *request, &call->ticket); !held.ok()) {
+      call->Finish(ToGrpc(held));
     } else {
       core_.Submit(*tenant, *request, response, call->Finisher(request->options(), response));
     }
@@ -194,9 +204,12 @@ class Service final : public v1::Hpvm::CallbackService {
     DeferredCall* call = DeferredCall::Create();
     const Entered entered(gate_, *context, Method("CancelJob"), request->ByteSizeLong());
     const StatusOr<TenantRef>& tenant = entered.tenant;
-    const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
-    if (!status.ok()) {
-      call->Finish(ToGrpc(status));
+    Outcome refused = Hold(entered, *request, &call->ticket);
+    if (refused.ok()) {
+      refused = CheckRequestOptions(request->options(), false);
+    }
+    if (!refused.ok()) {
+      call->Finish(ToGrpc(refused));
     } else {
       core_.CancelJob(*tenant, request->job_id(), response, call->Finisher());
     }
@@ -207,8 +220,8 @@ class Service final : public v1::Hpvm::CallbackService {
     DeferredCall* call = DeferredCall::Create();
     const Entered entered(gate_, *context, Method("RetryJob"), request->ByteSizeLong());
     const StatusOr<TenantRef>& tenant = entered.tenant;
-    if (!tenant.ok()) {
-      call->Finish(ToGrpc(tenant.status()));
+    if (const Outcome held = Hold(entered, *request, &call->ticket); !held.ok()) {
+      call->Finish(ToGrpc(held));
     } else {
       core_.RetryJob(*tenant, *request, response, call->Finisher(request->options(), response));
     }
@@ -301,13 +314,16 @@ class Service final : public v1::Hpvm::CallbackService {
                                           const Begin& begin) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     const Entered entered(gate_, *context, method, request.ByteSizeLong());
-    const Status status =
-        entered.tenant.ok() ? CheckRequestOptions(request.options(), /*key_honoured=*/false) : entered.tenant.status();
-    if (!status.ok()) {
-      reactor->Finish(ToGrpc(status));
+    const auto ticket = std::make_shared<Admission::Ticket>();
+    Outcome refused = Hold(entered, request, ticket.get());
+    if (refused.ok()) {
+      refused = CheckRequestOptions(request.options(), /*key_honoured=*/false);
+    }
+    if (!refused.ok()) {
+      reactor->Finish(ToGrpc(refused));
       return reactor;
     }
-    core_.PostRead(**entered.tenant, [reactor, step = begin(*entered.tenant)] {
+    core_.PostRead(**entered.tenant, [reactor, ticket, step = begin(*entered.tenant)] {
       const StatusOr<bool> is_done = step();
       if (is_done.ok() && !*is_done) {
         return FairQueue::Step::kAgain;
@@ -316,6 +332,16 @@ class Service final : public v1::Hpvm::CallbackService {
       return FairQueue::Step::kDone;
     });
     return reactor;
+  }
+
+  // The refusal of the caller, or of one more request in memory, which counts there until the ticket goes.
+  template <typename Request>
+  Outcome Hold(const Entered& entered, const Request& request, Admission::Ticket* ticket) {
+    if (!entered.tenant.ok()) {
+      return entered.tenant.status();
+    }
+    const uint64_t bytes = request.ByteSizeLong();
+    return bytes < kSmallRequest ? Outcome() : admission_.Hold((*entered.tenant)->name, bytes, ticket);
   }
 
   Core& core_;

@@ -23,7 +23,8 @@ constexpr uint32_t kWindowDefault = 4, kWindowMax = 64;
 class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>,
                          public SelfOwned<StreamCall> {
  public:
-  StreamCall(Core& core, StatusOr<TenantRef> tenant) : core_(core), tenant_(std::move(tenant)) {}
+  StreamCall(Core& core, Admission& admission, StatusOr<TenantRef> tenant)
+      : core_(core), admission_(admission), tenant_(std::move(tenant)) {}
 
   void Begin() {
     if (!tenant_.ok()) {
@@ -99,8 +100,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
         if (preparation_ == nullptr) {
           Fail(InvalidArgument("The stream's first message is not Open."));
         } else {
-          items_.push_back(std::move(incoming_));
-          incoming_ = std::make_unique<v1::StreamRequest>();
+          TakeItem();
         }
         break;
       case v1::StreamRequest::kEnd:
@@ -111,6 +111,24 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
         break;
     }
   }
+
+  // An item is in memory until it has run, as a call's request is. One that was read ahead is there anyway: none
+  // follows it while there is no room.
+  void TakeItem() {
+    Item item{std::move(incoming_), {}};
+    incoming_ = std::make_unique<v1::StreamRequest>();
+    const uint64_t bytes = item.request->ByteSizeLong();
+    item_bytes_max_ = std::max(item_bytes_max_, bytes);
+    if (!IsIdle()) {
+      item.ticket = admission_.HoldAnyway((*tenant_)->name, bytes);
+    } else if (Outcome held = admission_.Hold((*tenant_)->name, bytes, &item.ticket); !held.ok()) {
+      Fail(std::move(held));
+      return;
+    }
+    items_.push_back(std::move(item));
+  }
+
+  bool IsIdle() const { return items_.empty() && running_.request == nullptr && outgoing_.empty(); }
 
   void Open() {
     open_ = incoming_->open();
@@ -129,7 +147,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
       return;
     }
     preparation_ = *std::move(found);
-    v1::StreamResponse& response = outgoing_.emplace_back();
+    v1::StreamResponse& response = outgoing_.emplace_back().response;
     *response.mutable_opened()->mutable_summary() = preparation_->summary;
     response.mutable_opened()->set_window(window_);
   }
@@ -137,18 +155,22 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
   void OnOutcome(RunOutcome outcome) {
     {
       std::lock_guard lock(mutex_);
-      running_.reset();
+      running_ = {};
       run_id_ = 0;
       if (!outcome.outcome.ok()) {
         Fail(std::move(outcome.outcome));
       } else if (failure_.ok()) {
-        v1::StreamResponse::Result& result = *outgoing_.emplace_back().mutable_result();
+        Answer& answer = outgoing_.emplace_back();
+        v1::StreamResponse::Result& result = *answer.response.mutable_result();
         result.set_index(done_items_++);
         FillOutputs(outcome, result.mutable_outputs());
         FillTiming(outcome, result.mutable_timing());
         if (!IsEmpty(outcome.reply.log)) {
           *result.mutable_log() = ToMessage(outcome.reply.log);
         }
+        const uint64_t bytes = result.ByteSizeLong();
+        result_bytes_max_ = std::max(result_bytes_max_, bytes);
+        answer.ticket = admission_.HoldAnyway((*tenant_)->name, bytes);
       }
     }
     Pump();
@@ -162,7 +184,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
     }
     // Nothing may be in progress when the call ends, except a read, which ends with it.
     if (!failure_.ok()) {
-      if (running_ == nullptr && !writing_) {
+      if (running_.request == nullptr && !writing_) {
         finished_ = true;
         const grpc::Status status = ToGrpc(failure_);
         lock.unlock();
@@ -177,12 +199,16 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
       Finish(ToGrpc(failure_));
       return;
     }
-    if (input_ended_ && items_.empty() && running_ == nullptr && !end_queued_) {
+    if (input_ended_ && items_.empty() && running_.request == nullptr && !end_queued_) {
       end_queued_ = true;
-      outgoing_.emplace_back().mutable_end()->set_items(done_items_);
+      outgoing_.emplace_back().response.mutable_end()->set_items(done_items_);
     }
-    const bool start_read = !reading_ && !input_ended_ && items_.size() < window_;
-    const bool start_run = running_ == nullptr && !items_.empty() && outgoing_.size() <= window_;
+    // One at a time goes on whatever others hold; what would wait behind it needs room.
+    const auto has_room = [this](uint64_t bytes) { return admission_.HasRoom((*tenant_)->name, bytes); };
+    const bool start_read =
+        !reading_ && !input_ended_ && items_.size() < window_ && (IsIdle() || has_room(item_bytes_max_));
+    const bool start_run = running_.request == nullptr && !items_.empty() && outgoing_.size() <= window_ &&
+                           (outgoing_.empty() || has_room(result_bytes_max_));
     const bool start_write = !writing_ && !outgoing_.empty();
     const bool finish = end_queued_ && outgoing_.empty();
     if (finish) {
@@ -196,7 +222,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
     }
     v1::StreamRequest* into = incoming_.get();
     // A deque: its elements stay where they are.
-    const v1::StreamResponse* from = start_write ? &outgoing_.front() : nullptr;
+    const v1::StreamResponse* from = start_write ? &outgoing_.front().response : nullptr;
     lock.unlock();
     if (start_read) {
       StartRead(into);
@@ -213,14 +239,14 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
   }
 
   void Run() {
-    const v1::StreamRequest* request = running_.get();   // Until OnOutcome, which comes once.
+    const v1::StreamRequest* request = running_.request.get();  // Until OnOutcome, which comes once.
     const uint64_t id =
         core_.RunItem(*tenant_, preparation_, {&request->item(), &open_},
                       [self = shared_from_this()](RunOutcome outcome) { self->OnOutcome(std::move(outcome)); });
     bool cancel = false;
     {
       std::lock_guard lock(mutex_);
-      if (running_.get() == request) {
+      if (running_.request.get() == request) {
         run_id_ = id;
         cancel = !failure_.ok();
       }
@@ -230,17 +256,28 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
     }
   }
 
+  struct Item {
+    std::unique_ptr<v1::StreamRequest> request;
+    Admission::Ticket ticket;
+  };
+  struct Answer {
+    v1::StreamResponse response;
+    Admission::Ticket ticket;
+  };
+
   Core& core_;
+  Admission& admission_;
   const StatusOr<TenantRef> tenant_;
   std::mutex mutex_;
   std::unique_ptr<v1::StreamRequest> incoming_ = std::make_unique<v1::StreamRequest>();
   v1::StreamRequest::Open open_;            // Set once, before the first run.
   PreparationRef preparation_;
   uint32_t window_ = 1;
-  std::deque<std::unique_ptr<v1::StreamRequest>> items_;   // Accepted, not running.
-  std::unique_ptr<v1::StreamRequest> running_;
+  std::deque<Item> items_;  // Accepted, not running.
+  Item running_;
+  uint64_t item_bytes_max_ = 0, result_bytes_max_ = 0;  // Of those seen so far.
   uint64_t run_id_ = 0, done_items_ = 0;
-  std::deque<v1::StreamResponse> outgoing_;  // The first is being written when `writing_`.
+  std::deque<Answer> outgoing_;  // The first is being written when `writing_`.
   Outcome failure_;
   bool reading_ = false, writing_ = false, input_ended_ = false, end_queued_ = false, finished_ = false;
 };
@@ -354,8 +391,9 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core& core, StatusOr<TenantRef> tenant) {
-  return StreamCall::Create(core, std::move(tenant));
+grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core& core, Admission& admission,
+                                                                            StatusOr<TenantRef> tenant) {
+  return StreamCall::Create(core, admission, std::move(tenant));
 }
 
 grpc::ServerWriteReactor<v1::JobEvent>* StartWatch(Core& core, StatusOr<TenantRef> tenant,

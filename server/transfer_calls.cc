@@ -4,6 +4,7 @@
 // never runs a callback inside another one.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -19,17 +20,21 @@ std::span<const uint8_t> BytesOf(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// Reads a client's stream into a sink, which has Start(header), Add(data) and End(); End fills the response.
+// Reads a client's stream into a sink, which has Open(), Start(header), Add(data) and End(); End fills the response.
 template <typename Request, typename Sink>
 class UploadCall final : public grpc::ServerReadReactor<Request> {
  public:
   UploadCall(StatusOr<TenantRef> tenant, Sink sink) : sink_(std::move(sink)) {
     std::lock_guard lock(mutex_);
-    if (tenant.ok()) {
+    Status status = tenant.status();
+    if (status.ok()) {
       sink_.tenant = *std::move(tenant);
+      status = sink_.Open();
+    }
+    if (status.ok()) {
       this->StartRead(&messages_[0]);
     } else {
-      End(tenant.status());
+      End(status);
     }
   }
 
@@ -103,11 +108,16 @@ struct BlobSink {
     }
   }
 
+  // Before its first message: a call that never sends one takes memory too.
+  Status Open() {
+    HPVMD_RETURN_IF_ERROR(core.BeginUpload(*tenant));
+    counted = true;
+    return absl::OkStatus();
+  }
+
   template <typename Header>
   Status Start(const Header& header) {
     const std::shared_ptr<const Config> config = core.config();
-    HPVMD_RETURN_IF_ERROR(core.BeginUpload(*tenant));
-    counted = true;
     uint32_t module_kind = 0;
     if constexpr (requires { header.kind(); }) {
       module_kind = static_cast<uint32_t>(header.kind());
@@ -151,6 +161,8 @@ struct BufferSink {
   Core::BufferAccess access = {};
   uint64_t at = 0, written = 0;
 
+  Status Open() { return absl::OkStatus(); }
+
   Status Start(const v1::WriteBufferRequest::Header& header) {
     HPVMD_ASSIGN_OR_RETURN(access, core.OpenBuffer(*tenant, header.buffer_id()));
     at = header.offset();
@@ -182,13 +194,41 @@ struct BufferSink {
   }
 };
 
+// How large a download's next message is: small at first, and twice as large each time that the client has taken one. A
+// stream that nobody reads keeps the messages that it has, so only few may be large at a time.
+class ChunkSize {
+ public:
+  static constexpr uint64_t kSmallBytes = 64 * limits::kKiB;
+
+  ChunkSize() = default;
+  ~ChunkSize() { large_bytes_.fetch_sub(bytes_ - kSmallBytes); }
+  ChunkSize(const ChunkSize&) = delete;
+  ChunkSize& operator=(const ChunkSize&) = delete;
+
+  uint64_t bytes() const { return bytes_; }
+  void Grow() {
+    const uint64_t more = std::min(bytes_, limits::kChunkBytes - bytes_);
+    if (large_bytes_.fetch_add(more) + more > kLargeBytesMax) {
+      large_bytes_.fetch_sub(more);
+    } else {
+      bytes_ += more;
+    }
+  }
+
+ private:
+  // What all downloads of the process may have above kSmallBytes; three times this is in memory.
+  static constexpr uint64_t kLargeBytesMax = 4 * limits::kMiB;
+  static inline std::atomic<uint64_t> large_bytes_{0};
+  uint64_t bytes_ = kSmallBytes;
+};
+
 // Writes a range of bytes as a server stream. `Fill` puts the header into the first message.
 template <typename Response>
 class DownloadCall final : public grpc::ServerWriteReactor<Response> {
  public:
   struct Source {
     std::function<void(Response&)> fill_header;
-    SegmentRef segment;           // Or:
+    SegmentRef segment;  // Or:
     std::unique_ptr<DiskFile> file;
     std::string inline_bytes;
     uint64_t at = 0, end = 0;
@@ -213,6 +253,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
       return;
     }
     if (ok) {
+      chunk_.Grow();
       Write();
     } else {
       finishing_ = true;
@@ -225,7 +266,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
  private:
   Status Read(Response& message) {
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("service.download.send"));
-    const uint64_t count = std::min(limits::kChunkBytes, source_.end - source_.at);
+    const uint64_t count = std::min(chunk_.bytes(), source_.end - source_.at);
     std::string& data = *message.mutable_data();
     if (source_.file != nullptr) {
       data.resize(count);
@@ -237,7 +278,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
     } else if (source_.segment == nullptr) {
       data.assign(source_.inline_bytes, source_.at, count);
     } else {
-      data.resize(count);   // The same size again and again: not cleared each time.
+      data.resize(count);  // The same size again and again: not cleared each time.
       HPVMD_RETURN_IF_ERROR(
           ReadAt(source_.segment->fd.get(), source_.at, {reinterpret_cast<uint8_t*>(data.data()), count}));
     }
@@ -267,13 +308,14 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
   Source source_;
   std::array<Response, 2> messages_;
   size_t current_ = 0;
+  ChunkSize chunk_;
   Status failed_;
   bool finishing_ = false;
 };
 
 // For what is more than one message: a stream that nobody reads keeps several.
 StatusOr<std::shared_ptr<void>> TakeDownloadSlot(Core& core, const TenantRef& tenant, uint64_t bytes) {
-  if (bytes <= limits::kChunkBytes) {
+  if (bytes <= ChunkSize::kSmallBytes) {
     return std::shared_ptr<void>();
   }
   HPVMD_RETURN_IF_ERROR(core.BeginDownload(*tenant));
@@ -295,7 +337,12 @@ StatusOr<DownloadCall<v1::ReadBufferResponse>::Source> OpenBufferRange(Core& cor
   HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, TakeDownloadSlot(core, *tenant, end - at));
   return DownloadCall<v1::ReadBufferResponse>::Source{
       [buffer = access.buffer](v1::ReadBufferResponse& message) { *message.mutable_buffer() = buffer; },
-      std::move(access.segment), nullptr, "", at, end, std::move(slot)};
+      std::move(access.segment),
+      nullptr,
+      "",
+      at,
+      end,
+      std::move(slot)};
 }
 
 StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, const StatusOr<TenantRef>& tenant,
@@ -312,7 +359,12 @@ StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, c
   HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, TakeDownloadSlot(core, *tenant, size - request.offset()));
   return DownloadCall<v1::FetchOutputResponse>::Source{
       [header = stored.header](v1::FetchOutputResponse& message) { *message.mutable_header() = header; },
-      nullptr, std::move(stored.file), std::move(stored.inline_bytes), request.offset(), size, std::move(slot)};
+      nullptr,
+      std::move(stored.file),
+      std::move(stored.inline_bytes),
+      request.offset(),
+      size,
+      std::move(slot)};
 }
 
 }  // namespace

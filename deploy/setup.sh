@@ -12,7 +12,7 @@ packages=(
   # Libraries, each argued in docs/decisions.
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   nlohmann-json3-dev libspdlog-dev libtomlplusplus-dev libcli11-dev
-  libssl-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev
+  libssl-dev libnghttp2-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev
   libsqlite3-dev prometheus-cpp-dev libmicrohttpd-dev libcurl4-openssl-dev
   # GPUs: the loaders, the readers of modules, and drivers that need no GPU for the tests.
   ocl-icd-opencl-dev opencl-headers libvulkan-dev spirv-headers spirv-tools llvm-15-dev libllvmspirvlib-15-dev libclc-22

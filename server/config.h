@@ -64,6 +64,12 @@ struct Config {
   uint64_t limits_connections_max = 1024;
   uint64_t limits_connections_per_peer_max = 32;
   uint64_t limits_connections_per_user_max = 128;
+  uint64_t limits_control_frames_per_second_max = 200;
+  uint64_t limits_resets_per_second_max = 200;
+  uint64_t limits_header_bytes_per_second_max = 16 * limits::kMiB;
+  uint64_t limits_calls_per_peer_max = 1024;
+  uint64_t limits_handshake_ms = 10000;
+  uint64_t limits_write_stall_ms = 60000;
   uint64_t limits_connection_idle_ms = 300000;
   uint64_t limits_connection_age_ms = 3600000;
 

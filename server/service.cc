@@ -16,13 +16,14 @@
 #include "server/admin_calls.h"
 #include "server/calls.h"
 #include "server/connection_acceptor.h"
+#include "server/front/front.h"
 #include "server/identity/audit_interceptor.h"
 #include "server/identity/gate.h"
 #include "server/identity/methods.h"
 #include "server/log.h"
 #include "server/observe/call_interceptor.h"
 #include "server/request_options.h"
-#include "server/tls.h"
+#include "server/tls_watch.h"
 
 namespace hpvm {
 namespace {
@@ -406,12 +407,19 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
 
 using ConnectionTaker = grpc::experimental::ExternalConnectionAcceptor;
 
-ConnectionAcceptor::Take TakeInto(ConnectionTaker& taker) {
-  return [&taker](UniqueFd connection) {
-    ConnectionTaker::NewConnectionParameters parameters;
-    parameters.fd = connection.release();
-    taker.HandleNewConnection(&parameters);
-  };
+FrontOptions OptionsOf(const Config& config) {
+  FrontOptions options;
+  options.frames.control_frames_per_second = config.limits_control_frames_per_second_max;
+  options.frames.resets_per_second = config.limits_resets_per_second_max;
+  options.frames.header_bytes_per_second = config.limits_header_bytes_per_second_max;
+  // gRPC tells a client whose metadata is a little too large; what is much too large does not get that far.
+  options.frames.header_block_bytes = std::max(options.frames.header_block_bytes, 2 * config.limits_metadata_bytes_max);
+  options.frames.calls = config.limits_streams_per_connection_max;
+  options.calls_per_peer = config.limits_calls_per_peer_max;
+  options.frames.stall_max = std::chrono::milliseconds(config.limits_write_stall_ms);
+  options.handshake_max = std::chrono::milliseconds(config.limits_handshake_ms);
+  options.client_certificates = config.tls_client_certificates;
+  return options;
 }
 
 struct GrpcServer::Parts {
@@ -425,8 +433,9 @@ struct GrpcServer::Parts {
   Service service;
   std::unique_ptr<grpc::Service> admin;
   std::unique_ptr<grpc::Server> server;
-  // Which hand connections to the server; outlive the thread that calls them.
-  std::unique_ptr<ConnectionTaker> unix_taker, tcp_taker;
+  // A connection's way to the server; each is called by the thread of the next.
+  std::unique_ptr<ConnectionTaker> taker;
+  std::unique_ptr<Front> front;
   std::unique_ptr<ConnectionAcceptor> acceptor;
 };
 
@@ -462,6 +471,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   }
   server->parts_->gate.OnKnown(
       [acceptor = server->parts_->acceptor.get()](const std::string& peer) { acceptor->MarkKnown(peer); });
+  HPVMD_RETURN_IF_ERROR(server->parts_->front->Start());
   HPVMD_RETURN_IF_ERROR(server->parts_->acceptor->Start());
   server->SetHealth(/*live=*/true, /*ready=*/hooks.observer == nullptr);
   return server;
@@ -469,11 +479,19 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
 
 Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>& addresses, Observer& observer,
                           grpc::ServerBuilder& builder) {
-  HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> tls, MakeServerCredentials(config, observer));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<TlsWatch> tls, WatchTls(config, observer));
   constexpr auto kFromFd = grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
   Parts& parts = *parts_;
-  parts.unix_taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, grpc::InsecureServerCredentials());
-  parts.tcp_taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, tls);
+  // Plain text: what is encrypted has been decrypted when gRPC reads it.
+  parts.taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, grpc::InsecureServerCredentials());
+  const auto give = [&taker = *parts.taker](UniqueFd connection) {
+    ConnectionTaker::NewConnectionParameters parameters;
+    parameters.fd = connection.release();
+    taker.HandleNewConnection(&parameters);
+  };
+  parts.front = std::make_unique<Front>(OptionsOf(config), std::move(tls), give, observer);
+  const auto take_unix = [&front = *parts.front](UniqueFd fd) { front.TakeUnix(std::move(fd)); };
+  const auto take_tcp = [&front = *parts.front](UniqueFd fd) { front.TakeTcp(std::move(fd)); };
   parts.acceptor =
       std::make_unique<ConnectionAcceptor>(ConnectionLimits{.connections_max = config.limits_connections_max,
                                                             .per_peer_max = config.limits_connections_per_peer_max,
@@ -481,14 +499,14 @@ Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>
   for (const ListenAddress& address : addresses) {
     const std::string shown = (address.is_unix ? "unix:" : "") + address.target;
     if (address.is_unix) {
-      HPVMD_RETURN_IF_ERROR(parts.acceptor->ListenUnix(address.target, static_cast<mode_t>(config.server_socket_mode),
-                                                       TakeInto(*parts.unix_taker)));
+      HPVMD_RETURN_IF_ERROR(
+          parts.acceptor->ListenUnix(address.target, static_cast<mode_t>(config.server_socket_mode), take_unix));
       socket_paths_.push_back(address.target);
       addresses_.push_back(shown);
       continue;
     }
     const HostPort where = SplitHostPort(address);
-    const StatusOr<int> port = parts.acceptor->ListenTcp(where.host, where.port, TakeInto(*parts.tcp_taker));
+    const StatusOr<int> port = parts.acceptor->ListenTcp(where.host, where.port, take_tcp);
     if (!port.ok()) {
       return Unavailable("Listening on \"" + shown + "\" failed: " + Message(port.status()));
     }
@@ -501,7 +519,8 @@ GrpcServer::~GrpcServer() {
   if (parts_->server != nullptr) {
     Shutdown(Duration{0});
   }
-  parts_->acceptor.reset();  // Its thread calls the takers.
+  parts_->acceptor.reset();  // Its thread calls the front, whose thread calls the taker.
+  parts_->front.reset();
   for (const std::string& path : socket_paths_) {
     unlink(path.c_str());
   }

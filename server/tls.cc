@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,7 +20,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
-#include "server/tls_watch.h"
+#include "base/status.h"
 
 namespace hpvm {
 namespace {
@@ -210,16 +212,6 @@ TlsFiles ReadTlsFiles(const Config& config, Diagnostics* faults) {
     ParseCertificates("tls.client_ca", config.tls_client_ca, files.client_ca, faults);
   }
   return files;
-}
-
-StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Config& config, Observer& observer) {
-  if (config.tls_certificate.empty()) {
-    return grpc::InsecureServerCredentials();
-  }
-  Diagnostics faults;
-  TlsFiles files = ReadTlsFiles(config, &faults);
-  HPVMD_RETURN_IF_ERROR(ToStatus(faults));
-  return WatchedCredentials(config, std::move(files), observer);
 }
 
 }  // namespace hpvm

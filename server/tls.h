@@ -3,17 +3,11 @@
 #ifndef HPVMD_SERVER_TLS_H_
 #define HPVMD_SERVER_TLS_H_
 
-#include <grpcpp/security/server_credentials.h>
-
 #include <cstdint>
-#include <memory>
 #include <string>
 
-#include "base/clock.h"
 #include "base/diagnostic.h"
-#include "base/status.h"
 #include "server/config.h"
-#include "server/observer.h"
 
 namespace hpvm {
 
@@ -28,12 +22,6 @@ struct TlsFiles {
 // others may read, a certificate that is not valid now or belongs to another key, authorities that are none. tls.key
 // may name the file of tls.certificate, which then holds both and is read once. Opens files, and nothing else.
 TlsFiles ReadTlsFiles(const Config& config, Diagnostics* faults);
-
-// Without tls.certificate: none. The files are looked at again every few seconds, so that a new certificate needs no
-// restart; connections that stand keep theirs. What was loaded last stays in force while the files have a fault. Each
-// load, and each refusal, is logged and told to `observer`, which lives longer. The credentials are for one port.
-// kInvalidArgument with every fault of the files.
-StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Config& config, Observer& observer);
 
 }  // namespace hpvm
 

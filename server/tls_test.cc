@@ -148,6 +148,27 @@ TEST_F(TlsTest, TokensDoWithoutAnyClientAuthority) {
   EXPECT_EQ(Ask(std::nullopt).error_code(), grpc::UNAUTHENTICATED);
 }
 
+// Whatever a client's headers say of a certificate or of a connection, and however proxies would say it.
+TEST_F(TlsTest, NobodySaysByHeadersWhoTheyAre) {
+  config_.tls_client_certificates = "optional";
+  StartWithAnn();
+  ASSERT_TRUE(Ask(authority_.Issue({"ann's laptop"})).ok());
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = authority_.certificate();
+  const auto channel = grpc::CreateChannel(daemon_->addresses().front(), grpc::SslCredentials(options));
+  for (const char* name : {"x509_common_name", "x-ssl-client-cn", "x-forwarded-client-cert", "x-forwarded-for", "peer",
+                           "hpvm-peer", "transport_security_type"}) {
+    for (const char* value : {"ann's laptop", "CN=ann's laptop", "unix-abstract:hpvmd-connection-1", "unix:", "ssl"}) {
+      const auto context = With("");
+      context->AddMetadata(name, value);
+      v1::ServerInfoResponse info;
+      EXPECT_EQ(v1::Hpvm::NewStub(channel)->ServerInfo(context.get(), v1::ServerInfoRequest(), &info).error_code(),
+                grpc::UNAUTHENTICATED)
+          << name << ": " << value;
+    }
+  }
+}
+
 TEST_F(TlsTest, NothingInPlainText) {
   StartWithAnn();
   v1::ServerInfoResponse info;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/tls_watch.h"
 
-#include <grpc/grpc.h>
-#include <grpc/grpc_security.h>
 #include <time.h>
 
 #include <chrono>
@@ -27,47 +25,6 @@ std::string TimeText(int64_t unix_s) {
 
 // All that the files held, as one text.
 std::string ContentsOf(const TlsFiles& files) { return files.chain + '\n' + files.key + '\n' + files.client_ca; }
-
-grpc_ssl_client_certificate_request_type RequestOf(const Config& config) {
-  // One that is shown is verified, always.
-  return config.tls_client_certificates == "required"   ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
-         : config.tls_client_certificates == "optional" ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
-                                                        : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE;
-}
-
-// By gRPC, before each handshake.
-grpc_ssl_certificate_config_reload_status Fetch(void* watch, grpc_ssl_server_certificate_config** config) {
-  const std::optional<TlsFiles> files = static_cast<TlsWatch*>(watch)->TakeChanged();
-  if (!files.has_value()) {
-    return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
-  }
-  const grpc_ssl_pem_key_cert_pair pair{files->key.c_str(), files->chain.c_str()};
-  // gRPC ends the process where there are no authorities, also when it asks no client for a certificate, as is so then
-  // (server/config_access.h): it gets the server's own chain, and verifies nobody by it.
-  const std::string& authorities = files->client_ca.empty() ? files->chain : files->client_ca;
-  *config = grpc_ssl_server_certificate_config_create(authorities.c_str(), &pair, 1);
-  return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
-}
-
-class Credentials final : public grpc::ServerCredentials {
- public:
-  Credentials(const Config& config, TlsFiles first, Observer& observer)
-      : watch_(config, std::move(first), observer),
-        credentials_(grpc_ssl_server_credentials_create_with_options(
-            grpc_ssl_server_credentials_create_options_using_config_fetcher(RequestOf(config), Fetch, &watch_))) {}
-  ~Credentials() override { grpc_server_credentials_release(credentials_); }
-
-  // The gate looks at calls; nothing is processed here.
-  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
-
- private:
-  int AddPortToServer(const std::string& address, grpc_server* server) override {
-    return grpc_server_add_http2_port(server, address.c_str(), credentials_);
-  }
-
-  TlsWatch watch_;  // Outlives the server, which keeps these credentials.
-  grpc_server_credentials* const credentials_;
-};
 
 }  // namespace
 
@@ -137,8 +94,14 @@ void TlsWatch::Refuse(const TlsFiles& files, const Diagnostics& faults) {
   observer_.OnCertificate(status, files_.not_after_unix_s);
 }
 
-std::shared_ptr<grpc::ServerCredentials> WatchedCredentials(const Config& config, TlsFiles first, Observer& observer) {
-  return std::make_shared<Credentials>(config, std::move(first), observer);
+StatusOr<std::unique_ptr<TlsWatch>> WatchTls(const Config& config, Observer& observer) {
+  if (config.tls_certificate.empty()) {
+    return std::unique_ptr<TlsWatch>();
+  }
+  Diagnostics faults;
+  TlsFiles files = ReadTlsFiles(config, &faults);
+  HPVMD_RETURN_IF_ERROR(ToStatus(faults));
+  return std::make_unique<TlsWatch>(config, std::move(files), observer);
 }
 
 }  // namespace hpvm

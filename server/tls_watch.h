@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Credentials whose certificate changes when its files do, and never to one that cannot be served with.
-//
-// gRPC's own watcher of files hands on whatever it reads, so that a certificate beside another's key ends all TLS. Its
-// callback for certificates, which only the C interface has, keeps the last ones; it is asked here.
+// The server's certificate changes when its files do, and never to one that cannot be served with: a certificate beside
+// another's key must not end all TLS.
 #ifndef HPVMD_SERVER_TLS_WATCH_H_
 #define HPVMD_SERVER_TLS_WATCH_H_
 
@@ -13,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "base/status.h"
+#include "server/observer.h"
 #include "server/tls.h"
 
 namespace hpvm {
@@ -45,8 +45,11 @@ class TlsWatch {
   std::thread thread_;
 };
 
-// With a watch of their own. As MakeServerCredentials, whose files have been read.
-std::shared_ptr<grpc::ServerCredentials> WatchedCredentials(const Config& config, TlsFiles first, Observer& observer);
+// Without tls.certificate: null. The files are looked at again every second, so that a new certificate needs no
+// restart; connections that stand keep theirs. What was loaded last stays in force while the files have a fault. Each
+// load, and each refusal, is logged and told to `observer`, which lives longer. kInvalidArgument with every fault of
+// the files.
+StatusOr<std::unique_ptr<TlsWatch>> WatchTls(const Config& config, Observer& observer);
 
 }  // namespace hpvm
 

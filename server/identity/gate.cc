@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/identity/gate.h"
 
-#include <grpc/grpc_security_constants.h>
-
 #include <algorithm>
 #include <charconv>
 #include <utility>
 
+#include "server/front/session_table.h"
 #include "server/log.h"
 
 namespace hpvm {
@@ -24,22 +23,6 @@ std::vector<std::string_view> ValuesOf(const grpc::CallbackServerContext& contex
     values.emplace_back(at->second.data(), at->second.size());
   }
   return values;
-}
-
-// The certificate's, and whether there is TLS at all. The context is the connection's: nothing is stored there.
-void ReadTls(const grpc::CallbackServerContext& context, CallFacts* facts) {
-  const std::shared_ptr<const grpc::AuthContext> tls = context.auth_context();
-  if (tls == nullptr) {
-    return;
-  }
-  const auto kinds = tls->FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
-  facts->is_encrypted = kinds.size() == 1 &&
-                        (kinds[0] == GRPC_SSL_TRANSPORT_SECURITY_TYPE || kinds[0] == GRPC_TLS_TRANSPORT_SECURITY_TYPE);
-  if (facts->is_encrypted && tls->IsPeerAuthenticated()) {
-    for (const grpc::string_ref& name : tls->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME)) {
-      facts->certificate_names.emplace_back(name.data(), name.size());
-    }
-  }
 }
 
 // Administrators enable what was disabled, also their own; they look at what they stopped, and end its jobs.
@@ -88,20 +71,27 @@ bool FailureCounts::Admit(const std::string& host, uint64_t per_second_max, Time
 
 StatusOr<Gate::Caller> Gate::Identify(const grpc::CallbackServerContext& context, const MethodFacts& method) {
   CallFacts facts;
-  const std::string peer = context.peer();
-  facts.peer = peer;
+  // The front has found out who is at the other end; gRPC only knows the connection by the name that it has there.
+  const std::shared_ptr<const Session> connection = SessionTable::Get().Find(context.peer());
+  if (connection == nullptr) {
+    return Unauthenticated("The connection that the call came from has ended.");
+  }
+  if (!connection->is_counted()) {
+    return Internal("gRPC read the connection where it is not counted.");
+  }
+  facts.peer = connection->facts().peer;
+  facts.is_encrypted = connection->facts().is_encrypted;
+  facts.certificate_names.assign(connection->facts().certificate_names.begin(),
+                                 connection->facts().certificate_names.end());
   facts.authorization = ValuesOf(context, kAuthorizationHeader);
   facts.wanted_tenants = ValuesOf(context, kTenantHeader);
-  if (!peer.starts_with("unix")) {
-    ReadTls(context, &facts);
-  }
   const std::shared_ptr<const Config> config = core_.config();
   Caller caller;
   if (Status why = Check(facts, method, *config, &caller); !why.ok()) {
     return Refuse(std::move(why), facts, method, caller, *config);
   }
   if (on_known_) {
-    on_known_(peer);
+    on_known_(connection->facts().peer);
   }
   if (method.change != Change::kNone) {
     std::lock_guard lock(callers_mutex_);

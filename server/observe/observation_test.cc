@@ -90,6 +90,7 @@ void LetEverythingHappen(Observer& observer) {
   observer.OnDecision(milliseconds(1));
   observer.OnSlowItem({"grpc", "/hpvm.v1.Hpvm/Run", "local", milliseconds(7)});
   observer.OnReload(true);
+  observer.OnConnectionEnded("silent");
   observer.OnCertificate(absl::OkStatus(), 1);
   v1::Job job;
   job.set_state(v1::JOB_STATE_SUCCEEDED);

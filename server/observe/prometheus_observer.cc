@@ -227,6 +227,8 @@ void PrometheusObserver::OnCertificate(const Status& loaded, int64_t not_after_u
   certificate_ends_s_.store(not_after_unix_s, std::memory_order_relaxed);
 }
 
+void PrometheusObserver::OnConnectionEnded(std::string_view reason) { connection_ends_.Find(reason).value.Add(); }
+
 void PrometheusObserver::OnCall(std::string_view method, const Status& status, Duration took) {
   const bool is_ours = std::any_of(std::begin(kServices), std::end(kServices),
                                    [&](std::string_view service) { return method.starts_with(service); });
@@ -244,6 +246,7 @@ void PrometheusObserver::Describe(Families& families) const {
   DescribeWork(families);
   DescribeCalls(families);
   DescribeCertificate(families);
+  DescribeConnections(families);
 }
 
 void PrometheusObserver::DescribeGraphs(Families& families) const {
@@ -373,6 +376,11 @@ void PrometheusObserver::DescribeCertificate(Families& families) const {
   families.Counter("hpvm_tls_certificate_loads_total", "Times a changed certificate was loaded or refused.");
   families.Add({{"result", "refused"}}, certificates_[0]);
   families.Add({{"result", "taken"}}, certificates_[1]);
+}
+
+void PrometheusObserver::DescribeConnections(Families& families) const {
+  families.Counter("hpvm_connections_ended_total", "Connections of clients that were ended or let in no further.");
+  connection_ends_.ForEach([&](const auto& end) { families.Add({{"reason", end.name}}, end.value); });
 }
 
 }  // namespace hpvm

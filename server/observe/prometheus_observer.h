@@ -25,7 +25,7 @@ class Families;
 
 class PrometheusObserver final : public Observer {
  public:
-  static constexpr size_t kTenantsMax = 100, kDevicesMax = 64, kMethodsMax = 48;
+  static constexpr size_t kTenantsMax = 100, kDevicesMax = 64, kMethodsMax = 48, kEndsMax = 16;
   static constexpr size_t kCodes = 17;  // Canonical codes.
 
   explicit PrometheusObserver(const Clock& clock) : clock_(clock) {}
@@ -41,6 +41,7 @@ class PrometheusObserver final : public Observer {
   void OnSlowItem(const SlowItem& item) override;
   void OnReload(bool ok) override;
   void OnCertificate(const Status& loaded, int64_t not_after_unix_s) override;
+  void OnConnectionEnded(std::string_view reason) override;
   void OnCall(std::string_view method, const Status& status, Duration took) override;
 
   // The label of a tenant: its name or "other".
@@ -88,12 +89,14 @@ class PrometheusObserver final : public Observer {
   void DescribeSlowItems(Families& families) const;
   void DescribeWork(Families& families) const;
   void DescribeCertificate(Families& families) const;
+  void DescribeConnections(Families& families) const;
   void DescribeCalls(Families& families) const;
 
   const Clock& clock_;
   LabelTable<TenantTallies, kTenantsMax> tenants_;
   LabelTable<SecondsHistogram, kDevicesMax> devices_;
   LabelTable<CallTallies, kMethodsMax> methods_;
+  LabelTable<Tally, kEndsMax> connection_ends_;  // By reason.
   std::array<SecondsHistogram, kPhases> phases_;
   std::array<SecondsHistogram, 2> queue_;
   SecondsHistogram decisions_, compile_, commits_;

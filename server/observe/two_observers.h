@@ -55,6 +55,10 @@ class TwoObservers final : public Observer {
     a_.OnCertificate(loaded, not_after_unix_s);
     b_.OnCertificate(loaded, not_after_unix_s);
   }
+  void OnConnectionEnded(std::string_view reason) override {
+    a_.OnConnectionEnded(reason);
+    b_.OnConnectionEnded(reason);
+  }
   void OnCall(std::string_view method, const Status& status, Duration took) override {
     a_.OnCall(method, status, took);
     b_.OnCall(method, status, took);

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/front/front.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "server/front/session_table.h"
+#include "server/log.h"
+
+namespace hpvm {
+namespace {
+
+constexpr size_t kEventsMax = 64;
+// How often late connections are looked for.
+constexpr int kRoundMs = 500;
+
+// Resets of a peer, as a multiple of those of a connection.
+constexpr uint64_t kPeerResets = 2;
+// Peers without a connection that are remembered, and how long.
+constexpr size_t kPeersMax = 4'096;
+constexpr Duration kPeerKept = std::chrono::seconds(5);
+
+// As gRPC writes the address of a peer.
+std::string PeerOf(int fd, bool is_unix) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (is_unix || getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return is_unix ? "unix:" : "gone";
+  }
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET) {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
+    inet_ntop(AF_INET, &four.sin_addr, text, sizeof(text));
+    return std::string("ipv4:") + text + ":" + std::to_string(ntohs(four.sin_port));
+  }
+  const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
+  const std::string port = ":" + std::to_string(ntohs(six.sin6_port));
+  if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
+    inet_ntop(AF_INET, &six.sin6_addr.s6_addr[12], text, sizeof(text));
+    return "ipv4:" + std::string(text) + port;
+  }
+  inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof(text));
+  return "ipv6:%5B" + std::string(text) + "%5D" + port;
+}
+
+// For the log: Unix sockets have one name for all.
+std::string ShownPeer(const std::string& peer, int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  return peer == "unix:" && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0
+             ? "unix:uid " + std::to_string(credentials.uid)
+             : peer;
+}
+
+}  // namespace
+
+Front::Front(const FrontOptions& options, std::unique_ptr<TlsWatch> tls, Give give, Observer& observer,
+             const Clock& clock)
+    : options_(options), tls_(std::move(tls)), give_(std::move(give)), clock_(clock) {
+  ear_->observer = &observer;
+}
+
+Front::~Front() {
+  if (thread_.joinable()) {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    const uint64_t one = 1;
+    (void)!write(wake_.get(), &one, sizeof(one));
+    thread_.join();
+  }
+  std::lock_guard lock(ear_->mutex);
+  ear_->observer = nullptr;
+}
+
+Status Front::Start() {
+  HPVMD_RETURN_IF_ERROR(SessionTable::Check());
+  if (tls_ != nullptr) {
+    const std::optional<TlsFiles> files = tls_->TakeChanged();
+    HPVMD_ASSIGN_OR_RETURN(context_, MakeTlsContext(files.value_or(TlsFiles()), options_.client_certificates));
+  }
+  epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = wake_.get();
+  if (!epoll_.valid() || !wake_.valid() || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) != 0) {
+    return FromErrno(errno, "Making what waits for clients' first words");
+  }
+  thread_ = std::thread([this] { Loop(); });
+  return absl::OkStatus();
+}
+
+void Front::Take(UniqueFd connection, bool is_unix) {
+  Waiting waiting;
+  waiting.facts.peer = PeerOf(connection.get(), is_unix);
+  waiting.facts.is_encrypted = !is_unix && tls_ != nullptr;
+  waiting.fd = std::move(connection);
+  waiting.deadline = clock_.Now() + options_.handshake_max;
+  {
+    std::lock_guard lock(mutex_);
+    arrived_.push_back(std::move(waiting));
+  }
+  const uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof(one));
+}
+
+void Front::Loop() {
+  std::array<epoll_event, kEventsMax> events;
+  while (true) {
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), kRoundMs);
+    {
+      std::lock_guard lock(mutex_);
+      if (stop_) {
+        break;
+      }
+    }
+    for (int i = 0; i < count; ++i) {
+      const int fd = events[static_cast<size_t>(i)].data.fd;
+      fd == wake_.get() ? LetIn() : Go(fd);
+    }
+    EndLate(clock_.Now());
+  }
+  for (auto& [fd, waiting] : waiting_) {
+    shutdown(fd, SHUT_RDWR);
+  }
+  waiting_.clear();
+}
+
+void Front::LetIn() {
+  uint64_t ignored = 0;
+  (void)!read(wake_.get(), &ignored, sizeof(ignored));
+  std::deque<Waiting> arrived;
+  {
+    std::lock_guard lock(mutex_);
+    arrived.swap(arrived_);
+  }
+  RenewContext();
+  for (Waiting& waiting : arrived) {
+    const int fd = waiting.fd.get();
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+    event.data.fd = fd;
+    if (waiting.facts.is_encrypted) {
+      waiting.ssl = MakeTlsSession(context_.get(), fd);
+    }
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0 ||
+        (waiting.facts.is_encrypted && waiting.ssl == nullptr)) {
+      Refuse(std::move(waiting), "handshake", "There is no memory for it.");
+      continue;
+    }
+    waiting_.emplace(fd, std::move(waiting));  // The first event comes at once: there is room to write.
+  }
+}
+
+void Front::Go(int fd) {
+  const auto found = waiting_.find(fd);
+  if (found == waiting_.end()) {
+    return;
+  }
+  const Step step = Advance(found->second);
+  if (step == Step::kWait) {
+    return;
+  }
+  Waiting waiting = std::move(found->second);
+  waiting_.erase(found);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  if (step == Step::kReady) {
+    HandOver(std::move(waiting));
+  } else if (step == Step::kNotHttp2) {
+    Refuse(std::move(waiting), NameOf(FrameFault::kPreface), SentenceOf(FrameFault::kPreface));
+  } else {
+    Refuse(std::move(waiting), "handshake", "The TLS handshake failed.");
+  }
+}
+
+Front::Step Front::Advance(Waiting& waiting) {
+  if (waiting.ssl != nullptr && !waiting.is_secure) {
+    if (const Step step = Handshake(waiting); step != Step::kReady) {
+      return step;
+    }
+  }
+  return AwaitPreface(waiting);
+}
+
+Front::Step Front::Handshake(Waiting& waiting) {
+  SSL* ssl = waiting.ssl.get();
+  ERR_clear_error();
+  const int done = SSL_do_handshake(ssl);
+  if (done != 1) {
+    const int why = SSL_get_error(ssl, done);
+    ERR_clear_error();
+    return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? Step::kWait : Step::kHandshakeFailed;
+  }
+  if (!IsHttp2(ssl)) {
+    return Step::kHandshakeFailed;
+  }
+  waiting.is_secure = true;
+  waiting.facts.certificate_names = CertificateNames(ssl);
+  SSL_set_read_ahead(ssl, 1);
+  return Step::kReady;
+}
+
+// Looks, and takes nothing. Behind TLS that something comes has to do: the session looks at what it is.
+Front::Step Front::AwaitPreface(const Waiting& waiting) {
+  std::array<char, kHttp2Preface.size()> begin;
+  const ssize_t count = recv(waiting.fd.get(), begin.data(), begin.size(), MSG_PEEK | MSG_DONTWAIT);
+  if (count <= 0) {
+    return count < 0 && (errno == EAGAIN || errno == EINTR) ? Step::kWait : Step::kNotHttp2;
+  }
+  if (waiting.ssl != nullptr) {
+    return Step::kReady;
+  }
+  const std::string_view said(begin.data(), static_cast<size_t>(count));
+  return said == kHttp2Preface ? Step::kReady : kHttp2Preface.starts_with(said) ? Step::kWait : Step::kNotHttp2;
+}
+
+void Front::HandOver(Waiting waiting) {
+  const int fd = waiting.fd.get();
+  std::shared_ptr<PeerCalls> calls = CallsOf(waiting);
+  auto session = std::make_shared<Session>(
+      fd, std::move(waiting.facts), options_.frames, std::move(calls), std::move(waiting.ssl),
+      [ear = ear_](const Session& session, FrameFault fault) {
+        Tell(ear, ShownPeer(session.facts().peer, session.fd()), NameOf(fault), SentenceOf(fault));
+      },
+      clock_);
+  if (!SessionTable::Get().Add(std::move(session))) {
+    LogError("No connection can be let in: its descriptor is too large", {{"fd", std::to_string(fd)}});
+    shutdown(fd, SHUT_RDWR);
+    return;
+  }
+  give_(std::move(waiting.fd));
+}
+
+std::shared_ptr<PeerCalls> Front::CallsOf(const Waiting& waiting) {
+  const Time now = clock_.Now();
+  const bool is_full = peers_.size() >= kPeersMax;
+  std::erase_if(peers_, [&](const auto& known) {
+    return known.second.calls.use_count() == 1 && (is_full || now - known.second.seen > kPeerKept);
+  });
+  std::string key = ShownPeer(waiting.facts.peer, waiting.fd.get());
+  if (!key.starts_with("unix:")) {
+    key.resize(std::min(key.size(), key.rfind(':')));  // Without the port.
+  }
+  Peer& peer = peers_[key];
+  peer.seen = now;
+  if (peer.calls == nullptr) {
+    peer.calls = std::make_shared<PeerCalls>(options_.calls_per_peer, kPeerResets * options_.frames.resets_per_second);
+  }
+  return peer.calls;
+}
+
+void Front::Refuse(Waiting waiting, std::string_view reason, std::string_view why) {
+  Tell(ear_, ShownPeer(waiting.facts.peer, waiting.fd.get()), reason, why);
+  // The acceptor has a descriptor of it too, and learns by this that it is gone.
+  shutdown(waiting.fd.get(), SHUT_RDWR);
+}
+
+void Front::EndLate(Time now) {
+  std::vector<int> late;
+  for (const auto& [fd, waiting] : waiting_) {
+    if (waiting.deadline <= now) {
+      late.push_back(fd);
+    }
+  }
+  for (const int fd : late) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    Refuse(std::move(waiting_.extract(fd).mapped()), "silent", "Nothing came within limits.handshake_ms.");
+  }
+  SessionTable::Get().EndStalled(now);
+}
+
+void Front::RenewContext() {
+  const std::optional<TlsFiles> files = tls_ == nullptr ? std::nullopt : tls_->TakeChanged();
+  if (!files.has_value()) {
+    return;
+  }
+  StatusOr<SslContext> context = MakeTlsContext(*files, options_.client_certificates);
+  if (context.ok()) {
+    context_ = *std::move(context);
+  } else {
+    LogError("The TLS files were not taken after all", {{"error", Message(context.status())}});
+  }
+}
+
+void Front::Tell(const std::shared_ptr<Ear>& ear, const std::string& peer, std::string_view reason,
+                 std::string_view why) {
+  LogWarning("A connection was ended", {{"peer", peer}, {"reason", std::string(reason)}, {"why", std::string(why)}});
+  std::lock_guard lock(ear->mutex);
+  if (ear->observer != nullptr) {
+    ear->observer->OnConnectionEnded(reason);
+  }
+}
+
+}  // namespace hpvm

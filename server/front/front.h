@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the sockets that listen and gRPC: a connection comes to gRPC when its TLS handshake is done and its client
+// has begun to say something, and under a Session that counts what it says.
+//
+// One thread does all handshakes, a step at a time: what one connection makes it do while others wait is bounded by one
+// flight of TLS. How many may wait is ConnectionAcceptor's to limit.
+#ifndef HPVMD_SERVER_FRONT_FRONT_H_
+#define HPVMD_SERVER_FRONT_FRONT_H_
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/status.h"
+#include "server/front/frame_meter.h"
+#include "server/front/session.h"
+#include "server/front/tls_context.h"
+#include "server/observer.h"
+#include "server/tls_watch.h"
+
+namespace hpvm {
+
+struct FrontOptions {
+  FrameLimits frames;
+  // From accepting a connection to its client's first words, TLS included.
+  Duration handshake_max = std::chrono::seconds(10);
+  std::string client_certificates = "none";
+  // In progress on all connections of one address, or of one user id.
+  uint64_t calls_per_peer = 1'024;
+};
+
+class Front {
+ public:
+  // gRPC takes a connection, on the front's thread.
+  using Give = std::function<void(UniqueFd connection)>;
+
+  // Borrows the observer, and the clock. `tls`: without one TCP is plain text.
+  Front(const FrontOptions& options, std::unique_ptr<TlsWatch> tls, Give give, Observer& observer,
+        const Clock& clock = RealClock());
+  // Ends the connections that wait; what gRPC has goes on, and is told to the observer no more.
+  ~Front();
+  Front(const Front&) = delete;
+  Front& operator=(const Front&) = delete;
+
+  // kInternal, kInvalidArgument: nothing could be counted, or no TLS be spoken.
+  Status Start();
+  // A connection that has been accepted, which does not block. Any thread.
+  void TakeUnix(UniqueFd connection) { Take(std::move(connection), /*is_unix=*/true); }
+  void TakeTcp(UniqueFd connection) { Take(std::move(connection), /*is_unix=*/false); }
+
+ private:
+  struct Waiting {
+    UniqueFd fd;
+    ConnectionFacts facts;
+    SslPtr ssl;  // Until the handshake is done, and after it; none: plain text.
+    bool is_secure = false;
+    Time deadline{0};
+  };
+  // Kept for a while after its last connection, or each new one would begin anew.
+  struct Peer {
+    std::shared_ptr<PeerCalls> calls;
+    Time seen{0};
+  };
+  // Outlives the front in sessions that gRPC still has.
+  struct Ear {
+    std::mutex mutex;
+    Observer* observer = nullptr;  // Null: the front is gone.
+  };
+  enum class Step { kWait, kReady, kHandshakeFailed, kNotHttp2 };
+
+  void Take(UniqueFd connection, bool is_unix);
+  void Loop();
+  void LetIn();
+  void Go(int fd);
+  Step Advance(Waiting& waiting);
+  static Step Handshake(Waiting& waiting);
+  static Step AwaitPreface(const Waiting& waiting);
+  void HandOver(Waiting waiting);
+  std::shared_ptr<PeerCalls> CallsOf(const Waiting& waiting);
+  void Refuse(Waiting waiting, std::string_view reason, std::string_view why);
+  void EndLate(Time now);
+  void RenewContext();
+  static void Tell(const std::shared_ptr<Ear>& ear, const std::string& peer, std::string_view reason,
+                   std::string_view why);
+
+  const FrontOptions options_;
+  const std::unique_ptr<TlsWatch> tls_;
+  const Give give_;
+  const Clock& clock_;
+  const std::shared_ptr<Ear> ear_ = std::make_shared<Ear>();
+  UniqueFd epoll_, wake_;
+  std::mutex mutex_;
+  std::deque<Waiting> arrived_;  // Guarded by mutex_.
+  bool stop_ = false;            // Guarded by mutex_.
+  // The thread's.
+  SslContext context_;
+  std::unordered_map<int, Waiting> waiting_;
+  std::unordered_map<std::string, Peer> peers_;
+  std::thread thread_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_FRONT_FRONT_H_

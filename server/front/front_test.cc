@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front with a stand-in for gRPC, which reads and writes what it is given as gRPC does.
+#include "server/front/front.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "server/front/session_table.h"
+#include "server/testing/test_certificates.h"
+
+namespace hpvm {
+namespace {
+
+using std::chrono::milliseconds;
+
+const std::string kSettings("\0\0\0\4\0\0\0\0\0", 9),
+    kPing(
+        "\0\0\x08\6\0\0\0\0\0"
+        "12345678",
+        17),
+    kPreface(kHttp2Preface);
+
+class Ends final : public Observer {
+ public:
+  void OnConnectionEnded(std::string_view reason) override {
+    std::lock_guard lock(mutex_);
+    ++counts_[std::string(reason)];
+  }
+  int of(const std::string& reason) {
+    std::lock_guard lock(mutex_);
+    return counts_[reason];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> counts_;
+};
+
+bool Eventually(const std::function<bool()>& holds) {
+  for (int i = 0; i < 10'000 && !holds(); ++i) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return holds();
+}
+
+class FrontTest : public ::testing::Test {
+ protected:
+  // A pair of sockets: the client's end, and the one that has been accepted.
+  std::pair<UniqueFd, UniqueFd> Connect() {
+    int fds[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    EXPECT_EQ(fcntl(fds[1], F_SETFL, O_NONBLOCK), 0);
+    return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+  }
+  void Start(std::unique_ptr<TlsWatch> tls = nullptr) {
+    front_ = std::make_unique<Front>(
+        options_, std::move(tls),
+        [this](UniqueFd fd) {
+          std::lock_guard lock(mutex_);
+          given_.push_back(std::move(fd));
+        },
+        ends_);
+    const Status started = front_->Start();
+    ASSERT_TRUE(started.ok()) << started;
+  }
+  size_t given() {
+    std::lock_guard lock(mutex_);
+    return given_.size();
+  }
+  // As gRPC reads: whatever there is; "closed" at the end, "" for nothing now.
+  static std::string Read(int fd) {
+    std::array<char, 4096> bytes;
+    iovec piece{bytes.data(), bytes.size()};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    const ssize_t count = recvmsg(fd, &message, 0);
+    return count > 0                      ? std::string(bytes.data(), static_cast<size_t>(count))
+           : count < 0 && errno == EAGAIN ? ""
+                                          : "closed";
+  }
+  static ssize_t Write(int fd, const std::string& text) {
+    iovec piece{const_cast<char*>(text.data()), text.size()};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    return sendmsg(fd, &message, MSG_NOSIGNAL);
+  }
+  static std::string PeerName(int fd) {
+    sockaddr_un name{};
+    socklen_t size = sizeof(name);
+    EXPECT_EQ(getpeername(fd, reinterpret_cast<sockaddr*>(&name), &size), 0);
+    const size_t head = offsetof(sockaddr_un, sun_path) + 1;
+    return size <= head ? "" : "unix-abstract:" + std::string(name.sun_path + 1, size - head);
+  }
+  static void Say(const UniqueFd& fd, const std::string& text) {
+    EXPECT_EQ(send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  }
+  static bool IsClosed(const UniqueFd& fd) {
+    pollfd waiting{fd.get(), POLLIN, 0};
+    std::array<char, 4096> bytes;
+    while (poll(&waiting, 1, 10'000) == 1) {
+      if (read(fd.get(), bytes.data(), bytes.size()) <= 0) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  FrontOptions options_;
+  Ends ends_;
+  std::mutex mutex_;
+  std::vector<UniqueFd> given_;
+  std::unique_ptr<Front> front_;
+};
+
+// gRPC gets what its client says, and the client what gRPC says.
+TEST_F(FrontTest, GivesWhatSpeaksHttp2) {
+  Start();
+  auto [client, accepted] = Connect();
+  front_->TakeUnix(std::move(accepted));
+  Say(client, kPreface.substr(0, 10));
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(given(), 0u);
+  Say(client, kPreface.substr(10) + kSettings);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  const int fd = given_[0].get();
+  EXPECT_EQ(Read(fd), kPreface + kSettings);
+  EXPECT_EQ(Read(fd), "");
+  EXPECT_EQ(Write(fd, kSettings), 9);
+  char bytes[16];
+  EXPECT_EQ(read(client.get(), bytes, sizeof(bytes)), 9);
+  client.reset();
+  EXPECT_EQ(Read(fd), "closed");
+}
+
+TEST_F(FrontTest, WhatIsNotHttp2DoesNotGetToGrpc) {
+  Start();
+  for (const std::string& text :
+       {std::string("GET / HTTP/1.1\r\n"), std::string("\x16\x03\x01"), kPreface.substr(0, 23) + "x"}) {
+    auto [client, accepted] = Connect();
+    front_->TakeUnix(std::move(accepted));
+    Say(client, text);
+    EXPECT_TRUE(IsClosed(client));
+  }
+  EXPECT_EQ(given(), 0u);
+  EXPECT_EQ(ends_.of("preface"), 3);
+}
+
+// The first words, or the handshake, have their time.
+TEST_F(FrontTest, SilenceEnds) {
+  options_.handshake_max = milliseconds(200);
+  Start();
+  auto [silent, first] = Connect();
+  auto [slow, second] = Connect();
+  front_->TakeUnix(std::move(first));
+  front_->TakeUnix(std::move(second));
+  Say(slow, kPreface.substr(0, 23));
+  EXPECT_TRUE(IsClosed(silent));
+  EXPECT_TRUE(IsClosed(slow));
+  EXPECT_EQ(ends_.of("silent"), 2);
+  EXPECT_EQ(given(), 0u);
+}
+
+// What went before a fault is gRPC's; with the fault nothing more, and the client is told why.
+TEST_F(FrontTest, ALimitEndsTheConnection) {
+  options_.frames.control_frames_per_second = 10;
+  Start();
+  auto [client, accepted] = Connect();
+  front_->TakeUnix(std::move(accepted));
+  Say(client, kPreface + kSettings);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  const int fd = given_[0].get();
+  EXPECT_EQ(Read(fd), kPreface + kSettings);
+  for (int i = 0; i < 10; ++i) {
+    Say(client, kPing);
+  }
+  EXPECT_EQ(Read(fd), "closed");
+  EXPECT_EQ(Read(fd), "closed");
+  EXPECT_EQ(ends_.of("control_frames"), 1);
+  std::array<unsigned char, 32> goodbye{};
+  ASSERT_EQ(read(client.get(), goodbye.data(), goodbye.size()), 17);
+  EXPECT_EQ(goodbye[3], 7);    // GOAWAY.
+  EXPECT_EQ(goodbye[16], 11);  // ENHANCE_YOUR_CALM.
+  EXPECT_TRUE(IsClosed(client));
+}
+
+// Nobody keeps what is sent to a client that takes nothing for good.
+TEST_F(FrontTest, StalledClientsEnd) {
+  options_.frames.stall_max = milliseconds(200);
+  Start();
+  auto [client, accepted] = Connect();
+  front_->TakeUnix(std::move(accepted));
+  Say(client, kPreface + kSettings);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  const int fd = given_[0].get();
+  Read(fd);
+  const std::string data(100'000, '\0');
+  while (Write(fd, data) > 0) {
+  }
+  EXPECT_TRUE(Eventually([&] { return ends_.of("stalled") == 1; }));
+  EXPECT_EQ(Read(fd), "closed");
+}
+
+// The name that gRPC has for a connection is ours, whatever name the client's own socket has.
+TEST_F(FrontTest, NobodyIsTakenForAnother) {
+  Start();
+  auto [first_client, first] = Connect();
+  front_->TakeUnix(std::move(first));
+  Say(first_client, kPreface);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  const std::string first_name = PeerName(given_[0].get());
+  const std::shared_ptr<const Session> session = SessionTable::Get().Find(first_name);
+  ASSERT_NE(session, nullptr);
+  EXPECT_EQ(session->facts().peer, "unix:");
+  EXPECT_FALSE(session->facts().is_encrypted);
+
+  // A client whose socket bears the other's name.
+  auto [forger, second] = Connect();
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const std::string text = first_name.substr(first_name.find(':') + 1);
+  text.copy(name.sun_path + 1, sizeof(name.sun_path) - 1);
+  ASSERT_EQ(bind(forger.get(), reinterpret_cast<sockaddr*>(&name),
+                 static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size())),
+            0);
+  EXPECT_EQ(PeerName(second.get()), first_name) << "before the front has it";
+  front_->TakeUnix(std::move(second));
+  Say(forger, kPreface);
+  ASSERT_TRUE(Eventually([&] { return given() == 2; }));
+  const std::string second_name = PeerName(given_[1].get());
+  EXPECT_NE(second_name, first_name);
+  EXPECT_NE(SessionTable::Get().Find(second_name), nullptr);
+  // What has ended is nobody, and its number is never given again.
+  given_.clear();
+  EXPECT_EQ(SessionTable::Get().Find(first_name), nullptr);
+  EXPECT_EQ(SessionTable::Get().Find(second_name), nullptr);
+  for (const std::string& other : {std::string("unix:"), std::string("ipv4:127.0.0.1:1"), first_name + "x",
+                                   std::string("unix-abstract:hpvmd-connection-"),
+                                   std::string("unix-abstract:hpvmd-connection-99999999999999999999999")}) {
+    EXPECT_EQ(SessionTable::Get().Find(other), nullptr) << other;
+  }
+}
+
+// Descriptors that are not connections of clients behave as ever, also those that had been one.
+TEST_F(FrontTest, OtherDescriptorsAreLeftAlone) {
+  Start();
+  auto [client, accepted] = Connect();
+  const int number = accepted.get();
+  front_->TakeUnix(std::move(accepted));
+  Say(client, kPreface);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  given_.clear();
+  EXPECT_EQ(SessionTable::At(number), nullptr);
+  auto [left, right] = Connect();
+  EXPECT_EQ(Write(left.get(), "garbage"), 7);
+  EXPECT_EQ(Read(right.get()), "garbage");
+  EXPECT_EQ(PeerName(right.get()), "");
+}
+
+// TLS, over TCP, with certificates.
+class TlsFrontTest : public FrontTest {
+ protected:
+  TlsFrontTest() : authority_("the authority") {
+    const CertifiedKey server = authority_.Issue({"hpvmd", -3'600, 3'600, "127.0.0.1"});
+    char folder[] = "/tmp/hpvmd-front-test-XXXXXX";
+    folder_ = mkdtemp(folder);
+    config_.tls_certificate = Write(folder_ + "/server.pem", server.certificate);
+    config_.tls_key = Write(folder_ + "/server.key", server.key);
+    config_.tls_client_ca = Write(folder_ + "/ca.pem", authority_.certificate());
+    config_.tls_client_certificates = options_.client_certificates = "optional";
+  }
+  ~TlsFrontTest() override { std::filesystem::remove_all(folder_); }
+
+  static std::string Write(const std::string& path, const std::string& text) {
+    std::ofstream(path) << text;
+    chmod(path.c_str(), 0600);
+    return path;
+  }
+  void StartTls() {
+    StatusOr<std::unique_ptr<TlsWatch>> watch = WatchTls(config_, ends_);
+    ASSERT_TRUE(watch.ok()) << watch.status();
+    Start(*std::move(watch));
+  }
+  // A client that has connected; null when the handshake fails.
+  SslPtr Handshake(int fd, const CertifiedKey* own = nullptr, const std::string& protocol = "\2h2") {
+    context_.reset(SSL_CTX_new(TLS_client_method()));
+    if (own != nullptr) {
+      Write(folder_ + "/own.pem", own->certificate);
+      Write(folder_ + "/own.key", own->key);
+      SSL_CTX_use_certificate_file(context_.get(), (folder_ + "/own.pem").c_str(), SSL_FILETYPE_PEM);
+      SSL_CTX_use_PrivateKey_file(context_.get(), (folder_ + "/own.key").c_str(), SSL_FILETYPE_PEM);
+    }
+    SslPtr ssl(SSL_new(context_.get()));
+    SSL_set_fd(ssl.get(), fd);
+    SSL_set_alpn_protos(ssl.get(), reinterpret_cast<const unsigned char*>(protocol.data()),
+                        static_cast<unsigned>(protocol.size()));
+    return SSL_connect(ssl.get()) == 1 ? std::move(ssl) : nullptr;
+  }
+
+  Config config_;
+  std::string folder_;
+  TestAuthority authority_;
+  SslContext context_;
+};
+
+TEST_F(TlsFrontTest, DecryptsAndEncryptsWhatIsLarge) {
+  StartTls();
+  const CertifiedKey own = authority_.Issue({"ann's laptop"});
+  auto [client, accepted] = Connect();
+  front_->TakeTcp(std::move(accepted));
+  const SslPtr ssl = Handshake(client.get(), &own);
+  ASSERT_NE(ssl, nullptr);
+  EXPECT_EQ(SSL_write(ssl.get(), (kPreface + kSettings).data(), 33), 33);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  const int fd = given_[0].get();
+  EXPECT_EQ(Read(fd), kPreface + kSettings);
+  EXPECT_EQ(Read(fd), "");
+  const auto session = SessionTable::Get().Find(PeerName(fd));
+  ASSERT_NE(session, nullptr);
+  EXPECT_TRUE(session->facts().is_encrypted);
+  EXPECT_EQ(session->facts().certificate_names, std::vector<std::string>{"ann's laptop"});
+
+  // More than the socket takes at once, in pieces of all sizes; the reader begins late.
+  std::string data;
+  for (size_t i = 0; i < 3'000'000; ++i) {
+    data += static_cast<char>(i * i >> 7);
+  }
+  std::string got;
+  std::thread reader([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    std::array<char, 5'000> bytes;
+    while (got.size() < data.size()) {
+      const int count = SSL_read(ssl.get(), bytes.data(), bytes.size());
+      if (count <= 0) {
+        break;
+      }
+      got.append(bytes.data(), static_cast<size_t>(count));
+    }
+  });
+  size_t waits = 0;
+  for (size_t at = 0; at < data.size();) {
+    // Two pieces, as gRPC has a frame's header and its contents.
+    const size_t first = std::min<size_t>(9 + at % 50'000, data.size() - at);
+    iovec pieces[2] = {{data.data() + at, first},
+                       {data.data() + at + first, std::min<size_t>(200'000, data.size() - at - first)}};
+    msghdr message{};
+    message.msg_iov = pieces;
+    message.msg_iovlen = 2;
+    const ssize_t count = sendmsg(fd, &message, MSG_NOSIGNAL);
+    if (count < 0) {
+      ASSERT_EQ(errno, EAGAIN);
+      ++waits;
+      pollfd room{fd, POLLOUT, 0};
+      poll(&room, 1, 1'000);
+    } else {
+      at += static_cast<size_t>(count);
+    }
+  }
+  reader.join();
+  EXPECT_TRUE(got == data);
+  EXPECT_GT(waits, 0u);
+}
+
+TEST_F(TlsFrontTest, RefusesWhoIsNotVerified) {
+  StartTls();
+  TestAuthority foreign("the authority");
+  const CertifiedKey forged = foreign.Issue({"ann's laptop"});
+  auto [client, accepted] = Connect();
+  front_->TakeTcp(std::move(accepted));
+  const SslPtr ssl = Handshake(client.get(), &forged);  // TLS 1.3's client learns it only afterwards.
+  EXPECT_TRUE(Eventually([&] { return ends_.of("handshake") == 1; }));
+  auto [plain, second] = Connect();
+  front_->TakeTcp(std::move(second));
+  Say(plain, kPreface + kSettings);
+  EXPECT_TRUE(IsClosed(plain));
+  auto [old, third] = Connect();
+  front_->TakeTcp(std::move(third));
+  EXPECT_EQ(Handshake(old.get(), nullptr, "\x8http/1.1"), nullptr);
+  EXPECT_TRUE(Eventually([&] { return ends_.of("handshake") == 3; }));
+  EXPECT_EQ(given(), 0u);
+}
+
+// Clients that stop in the middle of a handshake, or do it a byte at a time, keep nobody from theirs.
+TEST_F(TlsFrontTest, StalledHandshakesHoldNobodyUp) {
+  options_.handshake_max = milliseconds(1'500);
+  StartTls();
+  std::vector<UniqueFd> stalled;
+  for (int i = 0; i < 100; ++i) {
+    auto [client, accepted] = Connect();
+    front_->TakeTcp(std::move(accepted));
+    Say(client, std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11).substr(0, static_cast<size_t>(i % 11)));
+    stalled.push_back(std::move(client));
+  }
+  auto [client, accepted] = Connect();
+  front_->TakeTcp(std::move(accepted));
+  const SslPtr ssl = Handshake(client.get());
+  ASSERT_NE(ssl, nullptr);
+  EXPECT_EQ(SSL_write(ssl.get(), kPreface.data(), 24), 24);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  EXPECT_TRUE(SessionTable::Get().Find(PeerName(given_[0].get()))->facts().certificate_names.empty());
+  for (const UniqueFd& fd : stalled) {
+    EXPECT_TRUE(IsClosed(fd));
+  }
+  EXPECT_EQ(ends_.of("silent"), 100);
+}
+
+// OpenSSL would go on reading for as long as new keys come.
+TEST_F(TlsFrontTest, NewKeysHaveAnEnd) {
+  StartTls();
+  auto [client, accepted] = Connect();
+  front_->TakeTcp(std::move(accepted));
+  const SslPtr ssl = Handshake(client.get());
+  ASSERT_NE(ssl, nullptr);
+  EXPECT_EQ(SSL_write(ssl.get(), kPreface.data(), 24), 24);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  const int fd = given_[0].get();
+  EXPECT_EQ(Read(fd), kPreface);
+  const auto change_keys = [&] {
+    return SSL_key_update(ssl.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1 && SSL_do_handshake(ssl.get()) == 1;
+  };
+  for (int i = 0; i < 90; ++i) {
+    ASSERT_TRUE(change_keys());
+  }
+  EXPECT_EQ(SSL_write(ssl.get(), kSettings.data(), 9), 9);
+  EXPECT_EQ(Read(fd), kSettings);
+  std::string seen;
+  for (int i = 0; i < 20 && seen != "closed"; ++i) {
+    change_keys();
+    seen = Read(fd);
+  }
+  EXPECT_EQ(seen, "closed");
+}
+
+TEST_F(TlsFrontTest, LimitsHoldBehindTls) {
+  options_.frames.control_frames_per_second = 10;
+  StartTls();
+  auto [client, accepted] = Connect();
+  front_->TakeTcp(std::move(accepted));
+  const SslPtr ssl = Handshake(client.get());
+  ASSERT_NE(ssl, nullptr);
+  std::string text = kPreface + kSettings;
+  for (int i = 0; i < 10; ++i) {
+    text += kPing;
+  }
+  EXPECT_EQ(SSL_write(ssl.get(), text.data(), static_cast<int>(text.size())), static_cast<int>(text.size()));
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  EXPECT_EQ(Read(given_[0].get()), "closed");
+  std::array<char, 32> goodbye{};
+  EXPECT_EQ(SSL_read(ssl.get(), goodbye.data(), goodbye.size()), 17);
+  EXPECT_EQ(goodbye[16], 11);
+  EXPECT_EQ(ends_.of("control_frames"), 1);
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -15,11 +15,6 @@ REPORT = re.compile(r"lab\[(.*)\]", re.S)
 # Holes that are known and open: shown, and not counted. In the long form one that is closed fails until its line here is gone.
 KNOWN = {
     "other services are not there": "gRPC's reflection library registers itself wherever it is linked",
-    "flood of rapid reset": "gRPC ends reset calls on threads that come too late on a machine with other work",
-    "flood of pings": "gRPC's memory grows with connections that it ends for too many pings",
-    "flood of continuations": "gRPC keeps the pieces of a header that does not end",
-    "flood of slow readers": "each stream that nobody reads holds a message",
-    "flood of garbage": "connections that fail at once are accepted without a limit of their rate",
 }
 
 
@@ -31,7 +26,7 @@ class Attack:
     level: int           # From this sandbox level on it must fail.
     group: str           # native: at each level; others once.
     brief: bool          # Part of the short form.
-    core: bool = False   # Native: also of the short form at the lower levels.
+    core: bool = False   # Also of the short form at the lower levels, or over TCP and TLS.
 
 
 @dataclasses.dataclass

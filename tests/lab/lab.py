@@ -28,8 +28,10 @@ import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_
 
 # Everything once at the highest level; native code also at each lower one, with drivers, and as in a plain container.
 ONCE = ("native", "crash", "protocol", "api", "clients")
-SETTINGS = {"top": ONCE, "latency": ("latency",), "credentials": ("credentials",), "drivers": ("native", "sources"), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
+SETTINGS = {"top": ONCE, "latency": ("latency",), "credentials": ("credentials",), "tcp": ("clients",), "tls": ("clients",), "drivers": ("native", "sources"), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
             "level-0": ("native",)}
+
+WIRES = ("tcp", "tls")
 
 # What attacks make outside of the lab's folder, where nothing forbids it.
 PLANTED = ("/tmp/hpvm-lab-planted", "/dev/shm/hpvm-lab-planted")
@@ -42,6 +44,8 @@ def setting_of(name):
         return targets.Setting(name, devices="cpu,opencl", drivers=True)
     if name == "latency":
         return targets.Setting(name, more={"executor.crashes_max": 3, "executor.crash_window_ms": 60000})
+    if name in WIRES:
+        return targets.Setting(name, wire=name)
     if name == "credentials":
         return targets.Setting(name, credentials=True)
     more = attacks_quota.LIMITS if name == "top" else {}
@@ -65,7 +69,8 @@ class Lab:
 
     def chosen(self, name, groups):
         def is_due(attack):
-            return self.options.full or (attack.brief if name == "top" or attack.group != "native" else attack.core)
+            is_whole = name == "top" or (attack.group != "native" and name not in WIRES)
+            return self.options.full or (attack.brief if is_whole else attack.core)
         return [a for a in ATTACKS if a.group in groups and is_due(a) and self.options.only in a.name]
 
     def run_setting(self, name, folder):
@@ -115,6 +120,9 @@ class Lab:
         folder.chmod(0o755)  # Programs are started from there by users of all kinds; the state folder is closed.
         try:
             for name in names:
+                if name == "tls" and shutil.which("openssl") is None:
+                    self.say("tls: skipped, it needs openssl")
+                    continue
                 if name == "dropped" and not self.can_drop():
                     self.say("dropped: skipped, it needs root")
                     continue

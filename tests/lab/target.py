@@ -31,6 +31,7 @@ class Setting:
     executor: str = "hpvm-executor-broken"
     devices: str = "cpu"
     drivers: bool = False          # Executors that load drivers, and so may open what drivers need.
+    wire: str = "unix"             # Or "tcp", "tls": how floods come.
     credentials: bool = False      # Tokens; otherwise tenants are whom calls say.
     more: dict = dataclasses.field(default_factory=dict)   # {"section.key": value}
 
@@ -144,6 +145,13 @@ class Target:
         self.state.mkdir(mode=0o700)
         self.socket = self.folder / "hpvmd.sock"
         self.address = f"unix:{self.socket}"
+        self.listen = self.flooded = self.other = self.address
+        if setting.wire != "unix":
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                tcp = f"127.0.0.1:{free.getsockname()[1]}"
+            self.listen, self.flooded = f"{self.address}, {tcp}", f"tls:{tcp}" if setting.wire == "tls" else tcp
+            self.other = self.flooded + "@127.0.0.2"  # Another client's address, as limits are by address.
         self.log = self.folder / "hpvmd.log"
         self.log.touch()
         self.uid = DROPPED_UID if setting.dropped and os.geteuid() == 0 else os.geteuid()
@@ -164,11 +172,19 @@ class Target:
 
     # What differs from the defaults: nothing here weakens what the attacks try, but for the breaker, which has an attack of its own.
     def values(self):
-        return {"server.listen": f'"{self.address}"', "server.state_dir": f'"{self.state}"', "server.drain_ms": 3000, "metrics.listen": '"127.0.0.1:0"',
+        return {"server.listen": f'"{self.listen}"', **self.tls_files(), "server.state_dir": f'"{self.state}"', "server.drain_ms": 3000, "metrics.listen": '"127.0.0.1:0"',
                 **({"auth.tokens": "true", "auth.peers": "true"} if self.setting.credentials else {"tenants.from_metadata": "true"}), "devices.backends": f'"{self.setting.devices}"',
                 "executor.path": f'"{self.bin / self.setting.executor}"', "executor.sandbox_max": self.setting.sandbox_max,
                 "executor.sandbox_min": 0, "executor.crashes_max": 1000, "executor.crash_window_ms": 100,
                 "jobs.deadline_default_ms": 20000, **self.setting.more}
+
+    def tls_files(self):
+        if self.setting.wire != "tls":
+            return {}
+        files = {"tls.key": f'"{self.folder}/server.key"', "tls.certificate": f'"{self.folder}/server.pem"'}
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
+                        self.folder / "server.key", "-out", self.folder / "server.pem", "-subj", "/CN=lab"], check=True, capture_output=True)
+        return files
 
     def start(self):
         sections = {}

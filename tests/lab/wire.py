@@ -165,6 +165,14 @@ class Answer:
         return f"{self.code} {self.message[:300]}"
 
 
+def any_certificate():
+    """TLS as a client without a certificate, who believes any server."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
 class Connection:
     """One HTTP/2 connection; one thread. Nothing is checked that an attacker would not care for."""
 
@@ -175,8 +183,12 @@ class Connection:
             self.socket.settimeout(timeout)
             self.socket.connect(address[5:])
         else:
+            if address.startswith("tls:"):
+                address, tls = address[4:], any_certificate()
+            address, _, source = address.partition("@")  # The address that the client has.
             host, port = address.rsplit(":", 1)
-            self.socket = socket.create_connection((host, int(port)), timeout)
+            self.socket = socket.create_connection((host, int(port)), timeout, (source, 0) if source else None)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.next_stream, self.buffer = 1, b""
@@ -215,7 +227,7 @@ class Connection:
                 raise Refused("nothing came in time")
             self.socket.settimeout(left)
             try:
-                data = self.socket.recv(1 << 18)
+                data = self.socket.recv(1 << 18)  # Over TLS: a record.
             except OSError as error:
                 raise Refused(str(error)) from error
             if not data:

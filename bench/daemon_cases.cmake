@@ -17,7 +17,7 @@ target_link_libraries(bench_peer_proto PUBLIC gRPC::grpc++ protobuf::libprotobuf
 
 find_package(SQLite3 REQUIRED)
 target_sources(hpvm-bench PRIVATE
-  daemon_cases.cc executor_cases.cc peer_server.cc run_calls.cc service.cc service_daemon.cc service_load.cc service_overload.cc
+  connections.cc daemon_cases.cc executor_cases.cc peer_server.cc run_calls.cc service.cc service_daemon.cc service_load.cc service_overload.cc
   service_restart.cc service_run.cc service_setup.cc service_sqlite.cc service_submit.cc
   tenant_executor.cc tenants.cc tenants_memory.cc tenants_sandbox.cc tenants_share.cc tenants_spawn.cc)
 target_compile_definitions(hpvm-bench PRIVATE HPVMD_BENCH_DAEMON)
@@ -31,6 +31,9 @@ endforeach()
 if(TARGET hpvmd AND TARGET hpvm-executor AND TARGET hpvm-compiler)
   add_test(NAME bench_service_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/service_check.py ${CMAKE_BINARY_DIR}/bin)
   set_tests_properties(bench_service_check PROPERTIES TIMEOUT 300)
+  # Beside itself, as a daemon that counts nothing is another build's.
+  add_test(NAME bench_connections_check COMMAND hpvm-bench connections --quick --direct $<TARGET_FILE:hpvmd>)
+  set_tests_properties(bench_connections_check PROPERTIES TIMEOUT 300)
   add_test(NAME bench_tenants_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/tenants_check.py ${CMAKE_BINARY_DIR}/bin)
   set_tests_properties(bench_tenants_check PROPERTIES TIMEOUT 300)
 endif()

@@ -4,6 +4,7 @@
 //   hpvm-bench overhead [--json] [--only CASE]... [--quick]
 //   hpvm-bench cpu [--json] [--filter NAME]... [--quick | --check] [--peer NAME]... [--seconds S]
 //   hpvm-bench service [--json] [--filter NAME]... [--quick]
+//   hpvm-bench connections --direct HPVMD [--json] [--filter NAME]... [--quick] [--pairs N]
 //   hpvm-bench tenants [--json] [--filter NAME]... [--quick]
 //   hpvm-bench sched [--json] [--filter NAME]... [--quick]
 //   hpvm-bench gpu [--json] [--filter NAME]... [--quick | --check] [--device ID]... [--seconds S]
@@ -27,6 +28,7 @@
 #ifdef HPVMD_BENCH_DAEMON
 #include "absl/synchronization/mutex.h"
 
+#include "bench/connections.h"
 #include "bench/peer_server.h"
 #include "bench/service.h"
 #include "bench/tenants.h"
@@ -138,6 +140,16 @@ int main(int argc, char** argv) {
   tenants->add_flag("--json", service_options.json, "One JSON object a line.");
   tenants->add_option("--filter", service_options.filters, "Only cases with this in their names.");
   tenants->add_flag("--quick", service_options.quick, "A few rounds each: only whether all is right.");
+  CLI::App* connections =
+      app.add_subcommand("connections", "What limiting connections costs, beside a daemon without.");
+  hpvm::bench::ConnectionOptions connection_options;
+  connections->add_flag("--json", connection_options.service.json, "One JSON object a line.");
+  connections->add_option("--filter", connection_options.service.filters, "Only cases with this in their names.");
+  connections->add_flag("--quick", connection_options.service.quick, "A few calls each: only whether all is right.");
+  connections->add_option("--direct", connection_options.direct, "The daemon without limits: its program.")->required();
+  connections->add_option("--pairs", connection_options.pairs, "Rounds of each.")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   // How the daemon's cases start their peer; not for people.
   std::string peer_endpoint;
   CLI::App* serve_peer = app.add_subcommand("serve-peer", "")->group("");
@@ -160,6 +172,9 @@ int main(int argc, char** argv) {
     command += std::string(i == 0 ? "" : " ") + argv[i];
   }
 #ifdef HPVMD_BENCH_DAEMON
+  if (*connections) {
+    return hpvm::bench::RunConnections(connection_options, command);
+  }
   if (*service) {
     return hpvm::bench::RunService(service_options, command);
   }

@@ -22,12 +22,15 @@ std::string Payload(uint32_t client) {
   return data;
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, uint32_t client) {
+std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, uint32_t client, const std::string& ca_pem) {
   grpc::ChannelArguments arguments;
   // A connection of its own: equal arguments would share one.
   arguments.SetInt("hpvm.bench.client", static_cast<int>(client));
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+  grpc::SslCredentialsOptions tls;
+  tls.pem_root_certs = ca_pem;
+  return grpc::CreateCustomChannel(
+      endpoint, ca_pem.empty() ? grpc::InsecureChannelCredentials() : grpc::SslCredentials(tls), arguments);
 }
 
 // One kind of call: its stub, messages, and the check of an answer.
@@ -78,11 +81,11 @@ template <typename Kind>
 class Load final : public CallLoad {
  public:
   static StatusOr<std::unique_ptr<CallLoad>> Make(const std::string& endpoint, const std::string& handle,
-                                                  uint32_t count) {
+                                                  uint32_t count, const std::string& ca_pem) {
     auto load = std::make_unique<Load>();
     for (uint32_t i = 0; i < count; ++i) {
       auto client = std::make_unique<Client>();
-      std::shared_ptr<grpc::Channel> channel = Connect(endpoint, i);
+      std::shared_ptr<grpc::Channel> channel = Connect(endpoint, i, ca_pem);
       if (!channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(10))) {
         return Unavailable("No server answers at \"" + endpoint + "\".");
       }
@@ -169,12 +172,12 @@ class Load final : public CallLoad {
 }  // namespace
 
 StatusOr<std::unique_ptr<CallLoad>> MakeRunLoad(const std::string& endpoint, const std::string& handle,
-                                                uint32_t clients) {
-  return Load<RunKind>::Make(endpoint, handle, clients);
+                                                uint32_t clients, const std::string& ca_pem) {
+  return Load<RunKind>::Make(endpoint, handle, clients, ca_pem);
 }
 
 StatusOr<std::unique_ptr<CallLoad>> MakeEchoLoad(const std::string& endpoint, uint32_t clients) {
-  return Load<EchoKind>::Make(endpoint, "", clients);
+  return Load<EchoKind>::Make(endpoint, "", clients, "");
 }
 
 }  // namespace hpvm::bench

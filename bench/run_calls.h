@@ -30,9 +30,10 @@ class CallLoad {
 
 inline constexpr uint32_t kCallBytes = 4096;
 
-// Run of a prepared one-node graph: input "x" of kCallBytes inline, output "y" with the same bytes.
+// Run of a prepared one-node graph: input "x" of kCallBytes inline, output "y" with the same bytes. Connections are TLS
+// where there are authorities.
 StatusOr<std::unique_ptr<CallLoad>> MakeRunLoad(const std::string& endpoint, const std::string& handle,
-                                                uint32_t clients);
+                                                uint32_t clients, const std::string& ca_pem = "");
 // The minimal server's Echo of as many bytes.
 StatusOr<std::unique_ptr<CallLoad>> MakeEchoLoad(const std::string& endpoint, uint32_t clients);
 

@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -30,8 +29,6 @@ constexpr size_t kEventsMax = 64;
 constexpr int kBurst = 64;
 // When there are no descriptors left: others have to close theirs first.
 constexpr int kPauseMs = 20;
-// How often those are looked at who have not said who they are.
-constexpr int kLookMs = 1'000;
 constexpr int kOne = 1, kZero = 0;
 
 struct FreeAddresses {
@@ -64,25 +61,25 @@ int PortOf(int fd) {
              : 0;
 }
 
+// Without the port; IPv4 by way of a socket for both families is IPv4.
 std::string AddressOf(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address.ss_family == AF_INET) {
     inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text, sizeof(text));
+  } else if (const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+             address.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six)) {
+    inet_ntop(AF_INET, &six.s6_addr[12], text, sizeof(text));
   } else if (address.ss_family == AF_INET6) {
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, text, sizeof(text));
+    inet_ntop(AF_INET6, &six, text, sizeof(text));
   }
   return text;
 }
 
 // As gRPC does.
-std::string NameOf(const sockaddr_storage& address) {
-  const std::string host = AddressOf(address);
+std::string NameOf(const sockaddr_storage& address, const std::string& host) {
+  // Both families have the port at the same place.
   const auto port = std::to_string(ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port));
-  constexpr std::string_view kMapped = "::ffff:";  // IPv4 by way of a socket for both.
-  if (address.ss_family == AF_INET6 && !host.starts_with(kMapped)) {
-    return "ipv6:%5B" + host + "%5D:" + port;
-  }
-  return "ipv4:" + (host.starts_with(kMapped) ? host.substr(kMapped.size()) : host) + ":" + port;
+  return host.find(':') != std::string::npos ? "ipv6:%5B" + host + "%5D:" + port : "ipv4:" + host + ":" + port;
 }
 
 // Of a Unix socket; whom the kernel does not know is nobody's user.
@@ -93,7 +90,35 @@ std::optional<uid_t> UserOf(int fd) {
                                                                            : std::nullopt;
 }
 
+std::string WhoOf(const std::optional<uid_t>& user) {
+  return user.has_value() ? "uid " + std::to_string(*user) : "unix";
+}
+
 }  // namespace
+
+ConnectionPlace ConnectionCounts::Take(const std::string& who, uint64_t all_max, uint64_t own_max) {
+  std::lock_guard lock(mutex_);
+  const auto found = by_who_.find(who);
+  if (all_ >= all_max || (found != by_who_.end() && found->second >= own_max)) {
+    return nullptr;
+  }
+  ++all_;
+  ++by_who_[who];
+  return ConnectionPlace(this, [self = shared_from_this(), who](const void*) { self->GiveBack(who); });
+}
+
+void ConnectionCounts::GiveBack(const std::string& who) {
+  std::lock_guard lock(mutex_);
+  --all_;
+  if (const auto found = by_who_.find(who); --found->second == 0) {
+    by_who_.erase(found);
+  }
+}
+
+uint64_t ConnectionCounts::all() const {
+  std::lock_guard lock(mutex_);
+  return all_;
+}
 
 ConnectionAcceptor::~ConnectionAcceptor() {
   if (thread_.joinable()) {
@@ -166,21 +191,16 @@ void ConnectionAcceptor::StopListening() {
 void ConnectionAcceptor::Loop() {
   std::array<epoll_event, kEventsMax> events;
   while (true) {
-    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), EndUnknown());
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
     for (int i = 0; i < count; ++i) {
       const int fd = events[static_cast<size_t>(i)].data.fd;
       if (fd == stop_.get()) {
         return;
       }
-      bool is_listener = false;
       for (const Listener& listener : listeners_) {
         if (listener.fd.get() == fd) {
-          is_listener = true;
           Accept(listener);
         }
-      }
-      if (!is_listener) {
-        Forget(fd);
       }
     }
   }
@@ -202,22 +222,21 @@ void ConnectionAcceptor::Accept(const Listener& listener) {
       }
       return;
     }
-    Peer peer{
-        .name = AddressOf(address), .address = listener.is_unix ? "" : NameOf(address), .is_unix = listener.is_unix};
-    if (const std::optional<uid_t> user = listener.is_unix ? UserOf(fd.get()) : std::nullopt; listener.is_unix) {
-      peer.name = user.has_value() ? "uid " + std::to_string(*user) : "unix";
-      peer.is_privileged = user.has_value() && (*user == 0 || *user == geteuid());
-    }
-    if (!IsNewcomerAdmitted(peer.name) || !Admit(fd.get(), peer)) {
+    ConnectionFacts facts;
+    facts.is_unix = listener.is_unix;
+    facts.accepted = clock_.Now();
+    facts.who = listener.is_unix ? WhoOf(UserOf(fd.get())) : AddressOf(address);
+    facts.peer = listener.is_unix ? "unix:" : NameOf(address, facts.who);
+    ConnectionPlace place = IsNewcomerAdmitted(facts.who) ? Admit(fd.get(), facts) : nullptr;
+    if (place == nullptr) {
       refused_.fetch_add(1);
-      LogWarning("A connection was refused",
-                 {{"peer", peer.name}, {"connections", std::to_string(connections_.load())}});
+      LogWarning("A connection was refused", {{"peer", facts.who}, {"connections", std::to_string(connections())}});
       continue;
     }
     if (!listener.is_unix) {
       setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &kOne, sizeof(kOne));
     }
-    listener.take(std::move(fd));
+    listener.take({std::move(facts), std::move(place), std::move(fd)});
   }
 }
 
@@ -237,70 +256,13 @@ bool ConnectionAcceptor::IsNewcomerAdmitted(const std::string& who) {
   return true;
 }
 
-bool ConnectionAcceptor::Admit(int fd, const Peer& peer) {
-  if (held_.size() + (peer.is_privileged ? 0 : limits_.reserved()) >= limits_.connections_max) {
-    return false;
+ConnectionPlace ConnectionAcceptor::Admit(int fd, const ConnectionFacts& facts) {
+  const std::optional<uid_t> user = facts.is_unix ? UserOf(fd) : std::nullopt;
+  if (user.has_value() && (*user == 0 || *user == geteuid())) {
+    return counts_->Take(facts.who, limits_.connections_max, limits_.connections_max);
   }
-  const auto found = by_peer_.find(peer.name);
-  const uint64_t own_max = peer.is_privileged ? limits_.connections_max
-                           : peer.is_unix     ? limits_.per_user_max
-                                              : limits_.per_peer_max;
-  if (found != by_peer_.end() && found->second >= own_max) {
-    return false;
-  }
-  UniqueFd second(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  epoll_event event{};
-  event.events = EPOLLET;  // And EPOLLHUP, which always is.
-  event.data.fd = second.get();
-  if (!second.valid() || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, second.get(), &event) != 0) {
-    return false;
-  }
-  ++by_peer_[peer.name];
-  const int key = second.get();
-  if (!peer.address.empty()) {
-    std::lock_guard lock(unknown_mutex_);
-    unknown_[peer.address] = {key, clock_.Now() + limits_.unknown_max};
-  }
-  held_.emplace(key, Connection{std::move(second), peer.name, peer.address});
-  connections_.store(held_.size());
-  return true;
-}
-
-void ConnectionAcceptor::Forget(int fd) {
-  const auto found = held_.find(fd);
-  if (found == held_.end()) {
-    return;
-  }
-  if (const auto count = by_peer_.find(found->second.peer); count != by_peer_.end() && --count->second == 0) {
-    by_peer_.erase(count);
-  }
-  {
-    std::lock_guard lock(unknown_mutex_);
-    if (const auto unknown = unknown_.find(found->second.address);
-        unknown != unknown_.end() && unknown->second.fd == fd) {
-      unknown_.erase(unknown);
-    }
-  }
-  held_.erase(found);
-  connections_.store(held_.size());
-}
-
-void ConnectionAcceptor::MarkKnown(const std::string& address) {
-  std::lock_guard lock(unknown_mutex_);
-  unknown_.erase(address);
-}
-
-int ConnectionAcceptor::EndUnknown() {
-  std::lock_guard lock(unknown_mutex_);
-  const Time now = clock_.Now();
-  std::erase_if(unknown_, [&](const auto& entry) {
-    if (now < entry.second.deadline) {
-      return false;
-    }
-    shutdown(entry.second.fd, SHUT_RDWR);  // Of gRPC's descriptor, too, which then closes it.
-    return true;
-  });
-  return unknown_.empty() ? -1 : kLookMs;
+  return counts_->Take(facts.who, limits_.connections_max - limits_.reserved(),
+                       facts.is_unix ? limits_.per_user_max : limits_.per_peer_max);
 }
 
 }  // namespace hpvm

@@ -4,8 +4,8 @@
 // unavailable. The same holds for one user id of Unix sockets, and the last places are for root and the daemon's own
 // user, so that administrators get in whatever others do.
 //
-// Each connection is held by a second descriptor until both of its directions have been shut down, which gRPC does
-// before it closes its own: so what is counted is what gRPC has. One thread; it reads nothing from anybody.
+// A connection is counted until whoever took it gives its place back: for what gRPC has, that is when gRPC closes it.
+// One thread; it reads nothing from anybody.
 #ifndef HPVMD_SERVER_CONNECTION_ACCEPTOR_H_
 #define HPVMD_SERVER_CONNECTION_ACCEPTOR_H_
 
@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/status.h"
+#include "server/front/connection_facts.h"
 
 namespace hpvm {
 
@@ -39,16 +40,28 @@ struct ConnectionLimits {
   // Of one user id of Unix sockets, but for root and the daemon's own.
   uint64_t per_user_max = 128;
   static constexpr Duration kNewWindow = std::chrono::seconds(5);
-  // From TCP connections on which no call has had a known caller: others' place is not theirs for long.
-  Duration unknown_max = std::chrono::seconds(30);
   // Places that only root and the daemon's user get.
   uint64_t reserved() const { return std::min<uint64_t>(connections_max / 16, 64); }
 };
 
+// How many connections there are, of whom. Any thread.
+class ConnectionCounts : public std::enable_shared_from_this<ConnectionCounts> {
+ public:
+  // One more of `who`; null when there are `all_max` in all, or `own_max` of theirs. Places may outlive the acceptor.
+  ConnectionPlace Take(const std::string& who, uint64_t all_max, uint64_t own_max);
+  uint64_t all() const;
+
+ private:
+  void GiveBack(const std::string& who);
+  mutable std::mutex mutex_;
+  uint64_t all_ = 0;
+  std::unordered_map<std::string, uint64_t> by_who_;
+};
+
 class ConnectionAcceptor {
  public:
-  // Takes a connection, which does not block; on the acceptor's thread.
-  using Take = std::function<void(UniqueFd connection)>;
+  // Takes a connection, on the acceptor's thread.
+  using Take = std::function<void(AcceptedConnection connection)>;
 
   // Borrows the clock.
   explicit ConnectionAcceptor(const ConnectionLimits& limits, const Clock& clock = RealClock())
@@ -66,11 +79,7 @@ class ConnectionAcceptor {
   // Nobody is let in any more; connections that stand are counted on. Once.
   void StopListening();
 
-  // A call whose caller is known came by the connection from there, as gRPC names it ("ipv4:127.0.0.1:4711"): it may
-  // stay. Any thread.
-  void MarkKnown(const std::string& address);
-
-  uint64_t connections() const { return connections_.load(); }
+  uint64_t connections() const { return counts_->all(); }
   uint64_t refused() const { return refused_.load(); }
 
  private:
@@ -79,22 +88,11 @@ class ConnectionAcceptor {
     bool is_unix = false;
     Take take;
   };
-  struct Connection {
-    UniqueFd fd;  // Beside gRPC's own.
-    std::string peer, address;
-  };
-  struct Peer {
-    std::string name;     // An address, or "uid 1000".
-    std::string address;  // As gRPC names the connection; empty for Unix sockets, whose connections have no names.
-    bool is_unix = false, is_privileged = false;
-  };
   void Loop();
   void Accept(const Listener& listener);
   bool IsNewcomerAdmitted(const std::string& who);
-  bool Admit(int fd, const Peer& peer);
-  void Forget(int fd);
-  // Ends those that have been unknown for too long. How long until the next one may be; -1: there is none.
-  int EndUnknown();
+  // Null: there is no place for it.
+  ConnectionPlace Admit(int fd, const ConnectionFacts& facts);
 
   const ConnectionLimits limits_;
   const Clock& clock_;
@@ -102,17 +100,10 @@ class ConnectionAcceptor {
   UniqueFd epoll_, stop_;
   std::thread thread_;
   // The thread's.
-  std::unordered_map<int, Connection> held_;
-  std::unordered_map<std::string, uint64_t> by_peer_;
   Time window_{0};
   std::unordered_map<std::string, uint64_t> newcomers_;  // Of the present window.
-  std::mutex unknown_mutex_;
-  struct Unknown {
-    int fd = -1;  // The key of `held_`.
-    Time deadline{0};
-  };
-  std::unordered_map<std::string, Unknown> unknown_;  // By address; guarded by the mutex.
-  std::atomic<uint64_t> connections_{0}, refused_{0};
+  const std::shared_ptr<ConnectionCounts> counts_ = std::make_shared<ConnectionCounts>();
+  std::atomic<uint64_t> refused_{0};
   std::atomic<bool> listens_{true};
 };
 

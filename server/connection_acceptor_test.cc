@@ -22,7 +22,7 @@
 namespace hpvm {
 namespace {
 
-// Stands for gRPC: keeps what it is given until it is told to shut it down and close it.
+// Stands for the front and gRPC: keeps what it is given until it is told to close it.
 class AcceptorTest : public ::testing::Test {
  protected:
   AcceptorTest() {
@@ -37,7 +37,7 @@ class AcceptorTest : public ::testing::Test {
   void Start(uint64_t connections_max, uint64_t per_peer_max, uint64_t new_max = 1'000, uint64_t per_user_max = 1'000) {
     acceptor_ = std::make_unique<ConnectionAcceptor>(
         ConnectionLimits{connections_max, per_peer_max, new_max, per_user_max}, clock_);
-    const auto take = [this](UniqueFd connection) {
+    const auto take = [this](AcceptedConnection connection) {
       std::lock_guard lock(mutex_);
       taken_.push_back(std::move(connection));
     };
@@ -100,7 +100,6 @@ class AcceptorTest : public ::testing::Test {
   // As gRPC ends a connection.
   void EndOne() {
     std::lock_guard lock(mutex_);
-    shutdown(taken_.back().get(), SHUT_RDWR);
     taken_.pop_back();
   }
 
@@ -108,7 +107,7 @@ class AcceptorTest : public ::testing::Test {
   std::string folder_;
   int port_ = 0;
   std::mutex mutex_;
-  std::vector<UniqueFd> taken_;
+  std::vector<AcceptedConnection> taken_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;
 };
 
@@ -167,7 +166,7 @@ TEST_F(AcceptorTest, AllTogetherHaveTheirLimit) {
   EXPECT_EQ(acceptor_->refused(), 2u);
 }
 
-// Whoever ends a connection makes room: the client by going, the server by shutting it down.
+// Whoever closes a connection makes room.
 TEST_F(AcceptorTest, EndedConnectionsMakeRoom) {
   Start(2, 1);
   for (int i = 0; i < 50; ++i) {
@@ -185,7 +184,7 @@ TEST_F(AcceptorTest, EndedConnectionsMakeRoom) {
   EXPECT_EQ(acceptor_->refused(), 0u);
 }
 
-// A connection whose client has gone, and that the server has not shut down yet, is one.
+// A connection whose client has gone, and that the server has not closed yet, is one.
 TEST_F(AcceptorTest, HalfEndedConnectionsCount) {
   Start(10, 1);
   ConnectTcp();
@@ -216,23 +215,33 @@ TEST_F(AcceptorTest, NewcomersHaveTheirLimit) {
   EXPECT_EQ(acceptor_->refused(), 4u);
 }
 
-// Who does not say who it is keeps no place: half a minute, however busy it looks.
-TEST_F(AcceptorTest, UnknownOnesEnd) {
+// What is known of a connection is found out here, and nowhere else.
+TEST_F(AcceptorTest, SaysWhoIsThere) {
   Start(100, 100);
-  const UniqueFd known = ConnectTcp(), unknown = ConnectTcp(), local = ConnectUnix();
-  ASSERT_TRUE(HasTaken(3));
+  clock_.Advance(std::chrono::seconds(7));
+  const UniqueFd tcp = ConnectTcp("127.0.0.2");
+  ASSERT_TRUE(HasTaken(1));
+  const UniqueFd local = ConnectUnix();
+  ASSERT_TRUE(HasTaken(2));
   sockaddr_in address{};
   socklen_t size = sizeof(address);
-  ASSERT_EQ(getsockname(known.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  acceptor_->MarkKnown("ipv4:127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
-  clock_.Advance(std::chrono::seconds(29));
-  std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
-  EXPECT_EQ(acceptor_->connections(), 3u);
-  clock_.Advance(std::chrono::seconds(2));
-  EXPECT_TRUE(IsClosed(unknown));
-  EXPECT_TRUE(Eventually([&] { return acceptor_->connections() == 2; }));
-  pollfd waiting{known.get(), POLLIN, 0};
-  EXPECT_EQ(poll(&waiting, 1, 1'500), 0) << "It has said who it is.";
+  ASSERT_EQ(getsockname(tcp.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  EXPECT_EQ(taken_[0].facts.peer, "ipv4:127.0.0.2:" + std::to_string(ntohs(address.sin_port)));
+  EXPECT_EQ(taken_[0].facts.who, "127.0.0.2");
+  EXPECT_FALSE(taken_[0].facts.is_unix);
+  EXPECT_EQ(taken_[0].facts.accepted, clock_.Now());
+  EXPECT_EQ(taken_[1].facts.peer, "unix:");
+  EXPECT_EQ(taken_[1].facts.who, "uid " + std::to_string(geteuid()));
+  EXPECT_TRUE(taken_[1].facts.is_unix);
+}
+
+// gRPC may have connections when the acceptor has gone.
+TEST_F(AcceptorTest, PlacesOutliveTheAcceptor) {
+  Start(100, 100);
+  const UniqueFd client = ConnectTcp();
+  ASSERT_TRUE(HasTaken(1));
+  acceptor_.reset();
+  EndOne();
 }
 
 TEST_F(AcceptorTest, StopsListening) {
@@ -251,7 +260,7 @@ TEST_F(AcceptorTest, StopsListening) {
 
 TEST_F(AcceptorTest, SaysWhatItCannotListenOn) {
   ConnectionAcceptor acceptor{ConnectionLimits{}};
-  const auto take = [](UniqueFd) {};
+  const auto take = [](const AcceptedConnection&) {};
   EXPECT_FALSE(acceptor.ListenTcp("no.such.host.invalid", "1", take).ok());
   EXPECT_FALSE(acceptor.ListenTcp("192.0.2.1", "1", take).ok());
   EXPECT_FALSE(acceptor.ListenUnix(folder_ + "/nothing/s", 0600, take).ok());

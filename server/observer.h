@@ -47,7 +47,7 @@ class Observer {
   // core's mutex.
   virtual void OnSlowItem(const SlowItem& item) {}
   // A client's connection was ended, or never came to gRPC. `reason`: "calls", "control_frames", "frame", "handshake",
-  // "headers", "preface", "resets", "silent" or "stalled".
+  // "headers", "preface", "resets", "silent", "stalled" or "unknown".
   virtual void OnConnectionEnded(std::string_view reason) {}
   // One gRPC call has ended; `method` as on the wire: "/hpvm.v1.Hpvm/Run".
   virtual void OnCall(std::string_view method, const Status& status, Duration took) {}

@@ -469,8 +469,6 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   if (server->parts_->server == nullptr) {
     return Internal("gRPC's server did not start.");
   }
-  server->parts_->gate.OnKnown(
-      [acceptor = server->parts_->acceptor.get()](const std::string& peer) { acceptor->MarkKnown(peer); });
   HPVMD_RETURN_IF_ERROR(server->parts_->front->Start());
   HPVMD_RETURN_IF_ERROR(server->parts_->acceptor->Start());
   server->SetHealth(/*live=*/true, /*ready=*/hooks.observer == nullptr);
@@ -490,8 +488,7 @@ Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>
     taker.HandleNewConnection(&parameters);
   };
   parts.front = std::make_unique<Front>(OptionsOf(config), std::move(tls), give, observer);
-  const auto take_unix = [&front = *parts.front](UniqueFd fd) { front.TakeUnix(std::move(fd)); };
-  const auto take_tcp = [&front = *parts.front](UniqueFd fd) { front.TakeTcp(std::move(fd)); };
+  const auto take = [&front = *parts.front](AcceptedConnection connection) { front.Take(std::move(connection)); };
   parts.acceptor =
       std::make_unique<ConnectionAcceptor>(ConnectionLimits{.connections_max = config.limits_connections_max,
                                                             .per_peer_max = config.limits_connections_per_peer_max,
@@ -500,13 +497,13 @@ Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>
     const std::string shown = (address.is_unix ? "unix:" : "") + address.target;
     if (address.is_unix) {
       HPVMD_RETURN_IF_ERROR(
-          parts.acceptor->ListenUnix(address.target, static_cast<mode_t>(config.server_socket_mode), take_unix));
+          parts.acceptor->ListenUnix(address.target, static_cast<mode_t>(config.server_socket_mode), take));
       socket_paths_.push_back(address.target);
       addresses_.push_back(shown);
       continue;
     }
     const HostPort where = SplitHostPort(address);
-    const StatusOr<int> port = parts.acceptor->ListenTcp(where.host, where.port, take_tcp);
+    const StatusOr<int> port = parts.acceptor->ListenTcp(where.host, where.port, take);
     if (!port.ok()) {
       return Unavailable("Listening on \"" + shown + "\" failed: " + Message(port.status()));
     }

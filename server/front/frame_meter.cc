@@ -56,8 +56,8 @@ bool FillHeader(std::array<uint8_t, 9>& header, size_t& at, std::span<const uint
 }  // namespace
 
 std::string_view NameOf(FrameFault fault) {
-  constexpr std::array<std::string_view, kFrameFaults> kNames = {"none",   "preface", "frame", "control_frames",
-                                                                 "resets", "headers", "calls", "stalled"};
+  constexpr std::array<std::string_view, kFrameFaults> kNames = {
+      "none", "preface", "frame", "control_frames", "resets", "headers", "calls", "stalled", "unknown"};
   return kNames[static_cast<size_t>(fault)];
 }
 
@@ -70,7 +70,8 @@ std::string_view SentenceOf(FrameFault fault) {
       "More streams were reset than limits.resets_per_second_max, or twice as many by all connections of the peer.",
       "Headers are larger than limits.metadata_bytes_max and limits.header_bytes_per_second_max allow.",
       "More calls are in progress than limits.streams_per_connection_max or limits.calls_per_peer_max.",
-      "The client took nothing for limits.write_stall_ms."};
+      "The client took nothing for limits.write_stall_ms.",
+      "It came over TCP, and no call on it has had a caller who is known."};
   return kSentences[static_cast<size_t>(fault)];
 }
 

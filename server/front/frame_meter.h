@@ -36,10 +36,22 @@ struct FrameLimits {
   uint64_t calls = 100;
   // How long a client may leave in the network what is sent to it.
   Duration stall_max = std::chrono::seconds(60);
+  // From accepting a TCP connection until a call has had a caller who is known: others' place is not theirs for long.
+  Duration unknown_max = std::chrono::seconds(30);
 };
 
-enum class FrameFault : uint8_t { kNone, kPreface, kFrame, kControlFrames, kResets, kHeaders, kCalls, kStalled };
-inline constexpr size_t kFrameFaults = 8;
+enum class FrameFault : uint8_t {
+  kNone,
+  kPreface,
+  kFrame,
+  kControlFrames,
+  kResets,
+  kHeaders,
+  kCalls,
+  kStalled,
+  kUnknown
+};
+inline constexpr size_t kFrameFaults = 9;
 // A word for metrics, and a sentence for the log.
 std::string_view NameOf(FrameFault fault);
 std::string_view SentenceOf(FrameFault fault);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/front/front.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <sys/epoll.h>
@@ -9,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -28,38 +26,6 @@ constexpr uint64_t kPeerResets = 2;
 // Peers without a connection that are remembered, and how long.
 constexpr size_t kPeersMax = 4'096;
 constexpr Duration kPeerKept = std::chrono::seconds(5);
-
-// As gRPC writes the address of a peer.
-std::string PeerOf(int fd, bool is_unix) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (is_unix || getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return is_unix ? "unix:" : "gone";
-  }
-  char text[INET6_ADDRSTRLEN] = "";
-  if (address.ss_family == AF_INET) {
-    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
-    inet_ntop(AF_INET, &four.sin_addr, text, sizeof(text));
-    return std::string("ipv4:") + text + ":" + std::to_string(ntohs(four.sin_port));
-  }
-  const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
-  const std::string port = ":" + std::to_string(ntohs(six.sin6_port));
-  if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
-    inet_ntop(AF_INET, &six.sin6_addr.s6_addr[12], text, sizeof(text));
-    return "ipv4:" + std::string(text) + port;
-  }
-  inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof(text));
-  return "ipv6:%5B" + std::string(text) + "%5D" + port;
-}
-
-// For the log: Unix sockets have one name for all.
-std::string ShownPeer(const std::string& peer, int fd) {
-  ucred credentials{};
-  socklen_t size = sizeof(credentials);
-  return peer == "unix:" && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0
-             ? "unix:uid " + std::to_string(credentials.uid)
-             : peer;
-}
 
 }  // namespace
 
@@ -101,12 +67,11 @@ Status Front::Start() {
   return absl::OkStatus();
 }
 
-void Front::Take(UniqueFd connection, bool is_unix) {
+void Front::Take(AcceptedConnection connection) {
   Waiting waiting;
-  waiting.facts.peer = PeerOf(connection.get(), is_unix);
-  waiting.facts.is_encrypted = !is_unix && tls_ != nullptr;
-  waiting.fd = std::move(connection);
-  waiting.deadline = clock_.Now() + options_.handshake_max;
+  waiting.deadline = connection.facts.accepted + options_.handshake_max;
+  waiting.connection = std::move(connection);
+  waiting.connection.facts.is_encrypted = !waiting.connection.facts.is_unix && tls_ != nullptr;
   {
     std::lock_guard lock(mutex_);
     arrived_.push_back(std::move(waiting));
@@ -131,9 +96,6 @@ void Front::Loop() {
     }
     EndLate(clock_.Now());
   }
-  for (auto& [fd, waiting] : waiting_) {
-    shutdown(fd, SHUT_RDWR);
-  }
   waiting_.clear();
 }
 
@@ -147,15 +109,15 @@ void Front::LetIn() {
   }
   RenewContext();
   for (Waiting& waiting : arrived) {
-    const int fd = waiting.fd.get();
+    const int fd = waiting.fd();
+    const bool is_encrypted = waiting.connection.facts.is_encrypted;
     epoll_event event{};
     event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
     event.data.fd = fd;
-    if (waiting.facts.is_encrypted) {
+    if (is_encrypted) {
       waiting.ssl = MakeTlsSession(context_.get(), fd);
     }
-    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0 ||
-        (waiting.facts.is_encrypted && waiting.ssl == nullptr)) {
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0 || (is_encrypted && waiting.ssl == nullptr)) {
       Refuse(std::move(waiting), "handshake", "There is no memory for it.");
       continue;
     }
@@ -206,7 +168,7 @@ Front::Step Front::Handshake(Waiting& waiting) {
     return Step::kHandshakeFailed;
   }
   waiting.is_secure = true;
-  waiting.facts.certificate_names = CertificateNames(ssl);
+  waiting.connection.facts.certificate_names = CertificateNames(ssl);
   SSL_set_read_ahead(ssl, 1);
   return Step::kReady;
 }
@@ -214,7 +176,7 @@ Front::Step Front::Handshake(Waiting& waiting) {
 // Looks, and takes nothing. Behind TLS that something comes has to do: the session looks at what it is.
 Front::Step Front::AwaitPreface(const Waiting& waiting) {
   std::array<char, kHttp2Preface.size()> begin;
-  const ssize_t count = recv(waiting.fd.get(), begin.data(), begin.size(), MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t count = recv(waiting.fd(), begin.data(), begin.size(), MSG_PEEK | MSG_DONTWAIT);
   if (count <= 0) {
     return count < 0 && (errno == EAGAIN || errno == EINTR) ? Step::kWait : Step::kNotHttp2;
   }
@@ -226,33 +188,29 @@ Front::Step Front::AwaitPreface(const Waiting& waiting) {
 }
 
 void Front::HandOver(Waiting waiting) {
-  const int fd = waiting.fd.get();
-  std::shared_ptr<PeerCalls> calls = CallsOf(waiting);
+  UniqueFd fd = std::move(waiting.connection.fd);
+  std::shared_ptr<PeerCalls> calls = CallsOf(waiting.connection.facts.who);
   auto session = std::make_shared<Session>(
-      fd, std::move(waiting.facts), options_.frames, std::move(calls), std::move(waiting.ssl),
+      fd.get(), std::move(waiting.connection.facts), std::move(waiting.connection.place), options_.frames,
+      std::move(calls), std::move(waiting.ssl),
       [ear = ear_](const Session& session, FrameFault fault) {
-        Tell(ear, ShownPeer(session.facts().peer, session.fd()), NameOf(fault), SentenceOf(fault));
+        Tell(ear, session.facts(), NameOf(fault), SentenceOf(fault));
       },
       clock_);
   if (!SessionTable::Get().Add(std::move(session))) {
-    LogError("No connection can be let in: its descriptor is too large", {{"fd", std::to_string(fd)}});
-    shutdown(fd, SHUT_RDWR);
+    LogError("No connection can be let in: its descriptor is too large", {{"fd", std::to_string(fd.get())}});
     return;
   }
-  give_(std::move(waiting.fd));
+  give_(std::move(fd));
 }
 
-std::shared_ptr<PeerCalls> Front::CallsOf(const Waiting& waiting) {
+std::shared_ptr<PeerCalls> Front::CallsOf(const std::string& who) {
   const Time now = clock_.Now();
   const bool is_full = peers_.size() >= kPeersMax;
   std::erase_if(peers_, [&](const auto& known) {
     return known.second.calls.use_count() == 1 && (is_full || now - known.second.seen > kPeerKept);
   });
-  std::string key = ShownPeer(waiting.facts.peer, waiting.fd.get());
-  if (!key.starts_with("unix:")) {
-    key.resize(std::min(key.size(), key.rfind(':')));  // Without the port.
-  }
-  Peer& peer = peers_[key];
+  Peer& peer = peers_[who];
   peer.seen = now;
   if (peer.calls == nullptr) {
     peer.calls = std::make_shared<PeerCalls>(options_.calls_per_peer, kPeerResets * options_.frames.resets_per_second);
@@ -261,9 +219,8 @@ std::shared_ptr<PeerCalls> Front::CallsOf(const Waiting& waiting) {
 }
 
 void Front::Refuse(Waiting waiting, std::string_view reason, std::string_view why) {
-  Tell(ear_, ShownPeer(waiting.facts.peer, waiting.fd.get()), reason, why);
-  // The acceptor has a descriptor of it too, and learns by this that it is gone.
-  shutdown(waiting.fd.get(), SHUT_RDWR);
+  Tell(ear_, waiting.connection.facts, reason, why);
+  EndInOrder(waiting.fd());
 }
 
 void Front::EndLate(Time now) {
@@ -277,7 +234,7 @@ void Front::EndLate(Time now) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     Refuse(std::move(waiting_.extract(fd).mapped()), "silent", "Nothing came within limits.handshake_ms.");
   }
-  SessionTable::Get().EndStalled(now);
+  SessionTable::Get().EndLate(now);
 }
 
 void Front::RenewContext() {
@@ -293,8 +250,9 @@ void Front::RenewContext() {
   }
 }
 
-void Front::Tell(const std::shared_ptr<Ear>& ear, const std::string& peer, std::string_view reason,
+void Front::Tell(const std::shared_ptr<Ear>& ear, const ConnectionFacts& facts, std::string_view reason,
                  std::string_view why) {
+  const std::string peer = facts.is_unix ? facts.peer + facts.who : facts.peer;  // Unix sockets have one name for all.
   LogWarning("A connection was ended", {{"peer", peer}, {"reason", std::string(reason)}, {"why", std::string(why)}});
   std::lock_guard lock(ear->mutex);
   if (ear->observer != nullptr) {

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/status.h"
+#include "server/front/connection_facts.h"
 #include "server/front/frame_meter.h"
 #include "server/front/session.h"
 #include "server/front/tls_context.h"
@@ -52,14 +53,13 @@ class Front {
 
   // kInternal, kInvalidArgument: nothing could be counted, or no TLS be spoken.
   Status Start();
-  // A connection that has been accepted, which does not block. Any thread.
-  void TakeUnix(UniqueFd connection) { Take(std::move(connection), /*is_unix=*/true); }
-  void TakeTcp(UniqueFd connection) { Take(std::move(connection), /*is_unix=*/false); }
+  // Any thread.
+  void Take(AcceptedConnection connection);
 
  private:
   struct Waiting {
-    UniqueFd fd;
-    ConnectionFacts facts;
+    AcceptedConnection connection;
+    int fd() const { return connection.fd.get(); }
     SslPtr ssl;  // Until the handshake is done, and after it; none: plain text.
     bool is_secure = false;
     Time deadline{0};
@@ -76,7 +76,6 @@ class Front {
   };
   enum class Step { kWait, kReady, kHandshakeFailed, kNotHttp2 };
 
-  void Take(UniqueFd connection, bool is_unix);
   void Loop();
   void LetIn();
   void Go(int fd);
@@ -84,11 +83,11 @@ class Front {
   static Step Handshake(Waiting& waiting);
   static Step AwaitPreface(const Waiting& waiting);
   void HandOver(Waiting waiting);
-  std::shared_ptr<PeerCalls> CallsOf(const Waiting& waiting);
+  std::shared_ptr<PeerCalls> CallsOf(const std::string& who);
   void Refuse(Waiting waiting, std::string_view reason, std::string_view why);
   void EndLate(Time now);
   void RenewContext();
-  static void Tell(const std::shared_ptr<Ear>& ear, const std::string& peer, std::string_view reason,
+  static void Tell(const std::shared_ptr<Ear>& ear, const ConnectionFacts& facts, std::string_view reason,
                    std::string_view why);
 
   const FrontOptions options_;
@@ -103,7 +102,7 @@ class Front {
   // The thread's.
   SslContext context_;
   std::unordered_map<int, Waiting> waiting_;
-  std::unordered_map<std::string, Peer> peers_;
+  std::unordered_map<std::string, Peer> peers_;  // By ConnectionFacts::who.
   std::thread thread_;
 };
 

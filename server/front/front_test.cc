@@ -14,6 +14,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -70,6 +71,22 @@ class FrontTest : public ::testing::Test {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     EXPECT_EQ(fcntl(fds[1], F_SETFL, O_NONBLOCK), 0);
     return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+  }
+  void TakeUnix(UniqueFd fd) { front_->Take({UnixFacts(), place_, std::move(fd)}); }
+  void TakeTcp(UniqueFd fd) {
+    ConnectionFacts facts;
+    facts.peer = "ipv4:192.0.2.1:4711";
+    facts.who = "192.0.2.1";
+    facts.accepted = RealClock().Now();
+    front_->Take({std::move(facts), place_, std::move(fd)});
+  }
+  static ConnectionFacts UnixFacts() {
+    ConnectionFacts facts;
+    facts.peer = "unix:";
+    facts.who = "uid 1";
+    facts.is_unix = true;
+    facts.accepted = RealClock().Now();
+    return facts;
   }
   void Start(std::unique_ptr<TlsWatch> tls = nullptr) {
     front_ = std::make_unique<Front>(
@@ -129,6 +146,7 @@ class FrontTest : public ::testing::Test {
   FrontOptions options_;
   Ends ends_;
   std::mutex mutex_;
+  const std::shared_ptr<int> place_ = std::make_shared<int>(0);
   std::vector<UniqueFd> given_;
   std::unique_ptr<Front> front_;
 };
@@ -137,7 +155,7 @@ class FrontTest : public ::testing::Test {
 TEST_F(FrontTest, GivesWhatSpeaksHttp2) {
   Start();
   auto [client, accepted] = Connect();
-  front_->TakeUnix(std::move(accepted));
+  TakeUnix(std::move(accepted));
   Say(client, kPreface.substr(0, 10));
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_EQ(given(), 0u);
@@ -158,9 +176,12 @@ TEST_F(FrontTest, WhatIsNotHttp2DoesNotGetToGrpc) {
   for (const std::string& text :
        {std::string("GET / HTTP/1.1\r\n"), std::string("\x16\x03\x01"), kPreface.substr(0, 23) + "x"}) {
     auto [client, accepted] = Connect();
-    front_->TakeUnix(std::move(accepted));
+    TakeUnix(std::move(accepted));
     Say(client, text);
-    EXPECT_TRUE(IsClosed(client));
+    pollfd waiting{client.get(), POLLIN, 0};
+    char byte = 0;
+    EXPECT_EQ(poll(&waiting, 1, 10'000), 1);
+    EXPECT_EQ(read(client.get(), &byte, 1), 0) << "ended, not broken: " << strerror(errno);
   }
   EXPECT_EQ(given(), 0u);
   EXPECT_EQ(ends_.of("preface"), 3);
@@ -172,8 +193,8 @@ TEST_F(FrontTest, SilenceEnds) {
   Start();
   auto [silent, first] = Connect();
   auto [slow, second] = Connect();
-  front_->TakeUnix(std::move(first));
-  front_->TakeUnix(std::move(second));
+  TakeUnix(std::move(first));
+  TakeUnix(std::move(second));
   Say(slow, kPreface.substr(0, 23));
   EXPECT_TRUE(IsClosed(silent));
   EXPECT_TRUE(IsClosed(slow));
@@ -186,7 +207,7 @@ TEST_F(FrontTest, ALimitEndsTheConnection) {
   options_.frames.control_frames_per_second = 10;
   Start();
   auto [client, accepted] = Connect();
-  front_->TakeUnix(std::move(accepted));
+  TakeUnix(std::move(accepted));
   Say(client, kPreface + kSettings);
   ASSERT_TRUE(Eventually([&] { return given() == 1; }));
   const int fd = given_[0].get();
@@ -209,7 +230,7 @@ TEST_F(FrontTest, StalledClientsEnd) {
   options_.frames.stall_max = milliseconds(200);
   Start();
   auto [client, accepted] = Connect();
-  front_->TakeUnix(std::move(accepted));
+  TakeUnix(std::move(accepted));
   Say(client, kPreface + kSettings);
   ASSERT_TRUE(Eventually([&] { return given() == 1; }));
   const int fd = given_[0].get();
@@ -221,11 +242,54 @@ TEST_F(FrontTest, StalledClientsEnd) {
   EXPECT_EQ(Read(fd), "closed");
 }
 
+// Who does not say who it is keeps no place, however busy it looks; over Unix sockets the kernel says it.
+TEST_F(FrontTest, UnknownOnesEnd) {
+  options_.frames.unknown_max = milliseconds(1'000);
+  Start();
+  std::vector<UniqueFd> clients;
+  for (size_t i = 0; i < 3; ++i) {
+    auto [client, accepted] = Connect();
+    i == 2 ? TakeUnix(std::move(accepted)) : TakeTcp(std::move(accepted));
+    Say(client, kPreface + kSettings);
+    ASSERT_TRUE(Eventually([&] { return given() == i + 1; }));
+    clients.push_back(std::move(client));
+  }
+  SessionTable::Get().Find(PeerName(given_[0].get()))->MarkKnown();
+  EXPECT_TRUE(IsClosed(clients[1]));
+  std::this_thread::sleep_for(milliseconds(700));
+  EXPECT_EQ(ends_.of("unknown"), 1);
+  for (const size_t i : {0, 2}) {
+    pollfd waiting{clients[i].get(), POLLIN, 0};
+    EXPECT_EQ(poll(&waiting, 1, 0), 0) << i;
+  }
+}
+
+// A connection has its place for as long as anybody has its descriptor: the front, and then gRPC.
+TEST_F(FrontTest, PlacesAreHeldUntilTheEnd) {
+  Start();
+  auto [client, accepted] = Connect();
+  TakeUnix(std::move(accepted));
+  EXPECT_EQ(place_.use_count(), 2);
+  Say(client, kPreface + kSettings);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  EXPECT_EQ(place_.use_count(), 2);
+  client.reset();
+  Read(given_[0].get());
+  EXPECT_EQ(place_.use_count(), 2);
+  given_.clear();
+  EXPECT_EQ(place_.use_count(), 1);
+  auto [other, second] = Connect();
+  TakeUnix(std::move(second));
+  Say(other, "garbage");
+  EXPECT_TRUE(IsClosed(other));
+  EXPECT_TRUE(Eventually([&] { return place_.use_count() == 1; }));
+}
+
 // The name that gRPC has for a connection is ours, whatever name the client's own socket has.
 TEST_F(FrontTest, NobodyIsTakenForAnother) {
   Start();
   auto [first_client, first] = Connect();
-  front_->TakeUnix(std::move(first));
+  TakeUnix(std::move(first));
   Say(first_client, kPreface);
   ASSERT_TRUE(Eventually([&] { return given() == 1; }));
   const std::string first_name = PeerName(given_[0].get());
@@ -244,7 +308,7 @@ TEST_F(FrontTest, NobodyIsTakenForAnother) {
                  static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size())),
             0);
   EXPECT_EQ(PeerName(second.get()), first_name) << "before the front has it";
-  front_->TakeUnix(std::move(second));
+  TakeUnix(std::move(second));
   Say(forger, kPreface);
   ASSERT_TRUE(Eventually([&] { return given() == 2; }));
   const std::string second_name = PeerName(given_[1].get());
@@ -266,7 +330,7 @@ TEST_F(FrontTest, OtherDescriptorsAreLeftAlone) {
   Start();
   auto [client, accepted] = Connect();
   const int number = accepted.get();
-  front_->TakeUnix(std::move(accepted));
+  TakeUnix(std::move(accepted));
   Say(client, kPreface);
   ASSERT_TRUE(Eventually([&] { return given() == 1; }));
   given_.clear();
@@ -327,7 +391,7 @@ TEST_F(TlsFrontTest, DecryptsAndEncryptsWhatIsLarge) {
   StartTls();
   const CertifiedKey own = authority_.Issue({"ann's laptop"});
   auto [client, accepted] = Connect();
-  front_->TakeTcp(std::move(accepted));
+  TakeTcp(std::move(accepted));
   const SslPtr ssl = Handshake(client.get(), &own);
   ASSERT_NE(ssl, nullptr);
   EXPECT_EQ(SSL_write(ssl.get(), (kPreface + kSettings).data(), 33), 33);
@@ -386,15 +450,15 @@ TEST_F(TlsFrontTest, RefusesWhoIsNotVerified) {
   TestAuthority foreign("the authority");
   const CertifiedKey forged = foreign.Issue({"ann's laptop"});
   auto [client, accepted] = Connect();
-  front_->TakeTcp(std::move(accepted));
+  TakeTcp(std::move(accepted));
   const SslPtr ssl = Handshake(client.get(), &forged);  // TLS 1.3's client learns it only afterwards.
   EXPECT_TRUE(Eventually([&] { return ends_.of("handshake") == 1; }));
   auto [plain, second] = Connect();
-  front_->TakeTcp(std::move(second));
+  TakeTcp(std::move(second));
   Say(plain, kPreface + kSettings);
   EXPECT_TRUE(IsClosed(plain));
   auto [old, third] = Connect();
-  front_->TakeTcp(std::move(third));
+  TakeTcp(std::move(third));
   EXPECT_EQ(Handshake(old.get(), nullptr, "\x8http/1.1"), nullptr);
   EXPECT_TRUE(Eventually([&] { return ends_.of("handshake") == 3; }));
   EXPECT_EQ(given(), 0u);
@@ -407,12 +471,12 @@ TEST_F(TlsFrontTest, StalledHandshakesHoldNobodyUp) {
   std::vector<UniqueFd> stalled;
   for (int i = 0; i < 100; ++i) {
     auto [client, accepted] = Connect();
-    front_->TakeTcp(std::move(accepted));
+    TakeTcp(std::move(accepted));
     Say(client, std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11).substr(0, static_cast<size_t>(i % 11)));
     stalled.push_back(std::move(client));
   }
   auto [client, accepted] = Connect();
-  front_->TakeTcp(std::move(accepted));
+  TakeTcp(std::move(accepted));
   const SslPtr ssl = Handshake(client.get());
   ASSERT_NE(ssl, nullptr);
   EXPECT_EQ(SSL_write(ssl.get(), kPreface.data(), 24), 24);
@@ -428,7 +492,7 @@ TEST_F(TlsFrontTest, StalledHandshakesHoldNobodyUp) {
 TEST_F(TlsFrontTest, NewKeysHaveAnEnd) {
   StartTls();
   auto [client, accepted] = Connect();
-  front_->TakeTcp(std::move(accepted));
+  TakeTcp(std::move(accepted));
   const SslPtr ssl = Handshake(client.get());
   ASSERT_NE(ssl, nullptr);
   EXPECT_EQ(SSL_write(ssl.get(), kPreface.data(), 24), 24);
@@ -455,7 +519,7 @@ TEST_F(TlsFrontTest, LimitsHoldBehindTls) {
   options_.frames.control_frames_per_second = 10;
   StartTls();
   auto [client, accepted] = Connect();
-  front_->TakeTcp(std::move(accepted));
+  TakeTcp(std::move(accepted));
   const SslPtr ssl = Handshake(client.get());
   ASSERT_NE(ssl, nullptr);
   std::string text = kPreface + kSettings;

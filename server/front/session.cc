@@ -17,7 +17,7 @@ namespace {
 
 // One record of TLS.
 constexpr size_t kRecordBytes = 16'384;
-// What a client that is thrown out has sent meanwhile; unread, it would make the kernel drop the frame that says why.
+// Of what a client that is thrown out has sent meanwhile.
 constexpr int kDrainedRecords = 16;
 
 // GOAWAY, of stream 0: the last stream is not said (the largest), ENHANCE_YOUR_CALM.
@@ -43,14 +43,24 @@ constexpr size_t kAll = std::numeric_limits<size_t>::max();
 
 }  // namespace
 
-Session::Session(int fd, ConnectionFacts facts, const FrameLimits& limits, std::shared_ptr<PeerCalls> peer, SslPtr ssl,
-                 OnFault on_fault, const Clock& clock)
+void EndInOrder(int fd) {
+  shutdown(fd, SHUT_WR);
+  std::array<uint8_t, kRecordBytes> ignored;
+  for (int i = 0; i < kDrainedRecords && recv(fd, ignored.data(), ignored.size(), MSG_DONTWAIT) > 0; ++i) {
+  }
+}
+
+Session::Session(int fd, ConnectionFacts facts, ConnectionPlace place, const FrameLimits& limits,
+                 std::shared_ptr<PeerCalls> peer, SslPtr ssl, OnFault on_fault, const Clock& clock)
     : fd_(fd),
       facts_(std::move(facts)),
+      place_(std::move(place)),
       on_fault_(std::move(on_fault)),
       stall_max_(limits.stall_max),
+      unknown_max_(limits.unknown_max),
       clock_(clock),
       peer_(std::move(peer)),
+      is_known_(facts_.is_unix),  // The kernel knows who it is.
       calls_(limits.calls, *peer_),
       meter_(limits, calls_),
       ssl_(std::move(ssl)),
@@ -174,13 +184,19 @@ ssize_t Session::WriteTls(const uint8_t* bytes, size_t size) {
   return -1;
 }
 
-void Session::EndIfStalled(Time now) {
-  const int64_t since = stalled_since_ns_.load(std::memory_order_relaxed);
-  if (since != 0 && now - Time(since) >= stall_max_) {
+void Session::EndIfLate(Time now) {
+  if (const int64_t since = stalled_since_ns_.load(std::memory_order_relaxed);
+      since != 0 && now - Time(since) >= stall_max_) {
     stalled_since_ns_.store(0, std::memory_order_relaxed);
-    shutdown(fd_, SHUT_RDWR);
-    on_fault_(*this, FrameFault::kStalled);
+    EndNow(FrameFault::kStalled);
+  } else if (now - facts_.accepted >= unknown_max_ && !is_known_.exchange(true, std::memory_order_relaxed)) {
+    EndNow(FrameFault::kUnknown);
   }
+}
+
+void Session::EndNow(FrameFault fault) {
+  shutdown(fd_, SHUT_RDWR);
+  on_fault_(*this, fault);
 }
 
 ssize_t Session::End(FrameFault fault) {
@@ -203,10 +219,7 @@ void Session::SayGoodbye() {
   } else {
     send(fd_, kGoodbye.data(), kGoodbye.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   }
-  shutdown(fd_, SHUT_WR);
-  std::array<uint8_t, kRecordBytes> ignored;
-  for (int i = 0; i < kDrainedRecords && recv(fd_, ignored.data(), ignored.size(), MSG_DONTWAIT) > 0; ++i) {
-  }
+  EndInOrder(fd_);
 }
 
 }  // namespace hpvm

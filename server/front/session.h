@@ -15,11 +15,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/clock.h"
+#include "server/front/connection_facts.h"
 #include "server/front/frame_meter.h"
 
 namespace hpvm {
@@ -29,23 +27,19 @@ struct FreeSsl {
 };
 using SslPtr = std::unique_ptr<SSL, FreeSsl>;
 
-// Who is at the other end, as found out before gRPC got the connection.
-struct ConnectionFacts {
-  std::string peer;  // As gRPC would say it: "unix:", "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711".
-  bool is_encrypted = false;
-  // Of a certificate that TLS has verified; one that is empty where it has none.
-  std::vector<std::string> certificate_names;
-};
+// Ends what goes to the client, and takes a little of what has come: unread, it would make the kernel drop the last
+// words when the socket is closed, and the client would find the connection broken, not ended.
+void EndInOrder(int fd);
 
 class Session {
  public:
-  // Why a connection was ended; on any thread. Once, or once more if the client then takes nothing.
+  // Why a connection was ended; on any thread. Once, or once more when it is late, too.
   using OnFault = std::function<void(const Session&, FrameFault)>;
 
   // `fd` does not block and is gRPC's, who closes it. `ssl` has done its handshake on it; none: plain text. Borrows the
   // clock.
-  Session(int fd, ConnectionFacts facts, const FrameLimits& limits, std::shared_ptr<PeerCalls> peer, SslPtr ssl,
-          OnFault on_fault, const Clock& clock = RealClock());
+  Session(int fd, ConnectionFacts facts, ConnectionPlace place, const FrameLimits& limits,
+          std::shared_ptr<PeerCalls> peer, SslPtr ssl, OnFault on_fault, const Clock& clock = RealClock());
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -53,8 +47,11 @@ class Session {
   ssize_t Receive(msghdr* message, int flags);
   ssize_t Send(const msghdr* message, int flags);
 
-  // Ends the connection when its client takes nothing of what gRPC has for it. While the socket is open.
-  void EndIfStalled(Time now);
+  // Ends the connection when its client takes nothing of what gRPC has for it, and one over TCP when nobody has become
+  // known on it. While the socket is open.
+  void EndIfLate(Time now);
+  // A call has had a caller who is known. Any thread.
+  void MarkKnown() { is_known_.store(true, std::memory_order_relaxed); }
 
   // Whether anything has come this way: gRPC cannot have a call of a connection that it did not read here.
   bool is_counted() const { return is_counted_.load(std::memory_order_relaxed); }
@@ -69,13 +66,16 @@ class Session {
   ssize_t End(FrameFault fault);
   void SayGoodbye();
 
+  void EndNow(FrameFault fault);
+
   const int fd_;
   const ConnectionFacts facts_;
+  const ConnectionPlace place_;
   const OnFault on_fault_;
-  const Duration stall_max_;
+  const Duration stall_max_, unknown_max_;
   const Clock& clock_;
   const std::shared_ptr<PeerCalls> peer_;  // Shared by the connections of one peer.
-  std::atomic<bool> is_counted_{false};
+  std::atomic<bool> is_counted_{false}, is_known_;
   bool ended_ = false;  // The reader's.
   std::mutex mutex_;    // What is below.
   OpenCalls calls_;

@@ -46,7 +46,7 @@ bool SessionTable::Add(std::shared_ptr<Session> session) {
   return true;
 }
 
-std::shared_ptr<const Session> SessionTable::Find(std::string_view peer) const {
+std::shared_ptr<Session> SessionTable::Find(std::string_view peer) const {
   if (!peer.starts_with(kScheme) || !peer.substr(kScheme.size()).starts_with(kName)) {
     return nullptr;
   }
@@ -61,10 +61,10 @@ std::shared_ptr<const Session> SessionTable::Find(std::string_view peer) const {
   return found == sessions_.end() ? nullptr : found->second;
 }
 
-void SessionTable::EndStalled(Time now) {
+void SessionTable::EndLate(Time now) {
   std::lock_guard lock(mutex_);  // Nothing is closed meanwhile.
   for (const auto& [number, session] : sessions_) {
-    session->EndIfStalled(now);
+    session->EndIfLate(now);
   }
 }
 

@@ -34,9 +34,9 @@ class SessionTable {
   // Before gRPC gets the descriptor. False: it is beyond kDescriptorsMax.
   bool Add(std::shared_ptr<Session> session);
   // Who is behind the peer that gRPC says a call came from; null: nobody any more, or it is no name of ours.
-  std::shared_ptr<const Session> Find(std::string_view peer) const;
-  // Ends those whose clients take nothing.
-  void EndStalled(Time now);
+  std::shared_ptr<Session> Find(std::string_view peer) const;
+  // Session::EndIfLate of each.
+  void EndLate(Time now);
   size_t size() const;
 
   // --- For the hooks ---

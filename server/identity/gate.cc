@@ -72,7 +72,7 @@ bool FailureCounts::Admit(const std::string& host, uint64_t per_second_max, Time
 StatusOr<Gate::Caller> Gate::Identify(const grpc::CallbackServerContext& context, const MethodFacts& method) {
   CallFacts facts;
   // The front has found out who is at the other end; gRPC only knows the connection by the name that it has there.
-  const std::shared_ptr<const Session> connection = SessionTable::Get().Find(context.peer());
+  const std::shared_ptr<Session> connection = SessionTable::Get().Find(context.peer());
   if (connection == nullptr) {
     return Unauthenticated("The connection that the call came from has ended.");
   }
@@ -90,9 +90,7 @@ StatusOr<Gate::Caller> Gate::Identify(const grpc::CallbackServerContext& context
   if (Status why = Check(facts, method, *config, &caller); !why.ok()) {
     return Refuse(std::move(why), facts, method, caller, *config);
   }
-  if (on_known_) {
-    on_known_(connection->facts().peer);
-  }
+  connection->MarkKnown();
   if (method.change != Change::kNone) {
     std::lock_guard lock(callers_mutex_);
     callers_[&context] = caller;

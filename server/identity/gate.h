@@ -9,7 +9,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -59,9 +58,6 @@ class Gate {
   // For the interceptor: who made the call of this context, once, when it ends. Nothing for calls that were refused
   // (which have been written down) and those of methods that are not.
   std::optional<Caller> TakeCaller(const grpc::ServerContextBase* context);
-  // Gets the connection's address, as gRPC names it, of each call whose caller is known. Any thread; set before the
-  // first call, and lives as long as there are any.
-  void OnKnown(std::function<void(const std::string& peer)> on_known) { on_known_ = std::move(on_known); }
   AuditLog& audit() { return audit_; }
   const Directory& directory() const { return directory_; }
 
@@ -76,7 +72,6 @@ class Gate {
   const Authenticator& authenticator_;
   const Directory& directory_;
   AuditLog& audit_;
-  std::function<void(const std::string&)> on_known_;
   FailureCounts failures_;
   FailureCounts records_;  // Of all addresses together.
   std::mutex callers_mutex_;

@@ -5,13 +5,19 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -339,6 +345,164 @@ TEST_F(FrontTest, OtherDescriptorsAreLeftAlone) {
   EXPECT_EQ(Write(left.get(), "garbage"), 7);
   EXPECT_EQ(Read(right.get()), "garbage");
   EXPECT_EQ(PeerName(right.get()), "");
+}
+
+// What a child does with its copies of descriptors is not the parent's business, and the other way round.
+TEST_F(FrontTest, ForkedChildrenBeginWithoutConnections) {
+  Start();
+  auto [client, accepted] = Connect();
+  TakeUnix(std::move(accepted));
+  Say(client, kPreface);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  const int fd = given_[0].get();
+  EXPECT_EQ(Read(fd), kPreface);
+  const std::string name = PeerName(fd);
+  const auto child_ends_well = [&](const std::function<bool()>& child) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      _exit(child() ? 0 : 1);
+    }
+    int status = -1;
+    return waitpid(pid, &status, 0) == pid && status == 0;
+  };
+  EXPECT_TRUE(child_ends_well([&] {
+    return SessionTable::At(fd) == nullptr && SessionTable::Get().size() == 0 &&
+           SessionTable::Get().Find(name) == nullptr && PeerName(fd).empty() && close(fd) == 0 &&
+           fcntl(fd, F_GETFD) < 0;
+  }));
+  // A child with connections of its own.
+  EXPECT_TRUE(child_ends_well([&] {
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0) {
+      return false;
+    }
+    auto session =
+        std::make_shared<Session>(fds[1], UnixFacts(), nullptr, FrameLimits(), std::make_shared<PeerCalls>(10, 10),
+                                  nullptr, [](const Session&, FrameFault) {});
+    return SessionTable::Get().Add(session) && Write(fds[0], kPreface + kSettings) > 0 &&
+           Read(fds[1]) == kPreface + kSettings && session->is_counted() && close(fds[1]) == 0 &&
+           SessionTable::At(fds[1]) == nullptr;
+  }));
+  EXPECT_EQ(SessionTable::At(fd), SessionTable::Get().Find(name).get());
+  Say(client, kSettings);
+  EXPECT_EQ(Read(fd), kSettings);
+}
+
+// Executors are started like this: the child shares memory until it is another program, and closes what it inherits.
+TEST_F(FrontTest, ProgramsThatAreStartedTakeNoConnection) {
+  Start();
+  auto [client, accepted] = Connect();
+  TakeUnix(std::move(accepted));
+  Say(client, kPreface);
+  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  const int fd = given_[0].get();
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addclose(&actions, fd);
+  posix_spawn_file_actions_adddup2(&actions, client.get(), fd);
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  char name[] = "/bin/true";
+  char* arguments[] = {name, nullptr};
+  pid_t pid = -1;
+  ASSERT_EQ(posix_spawn(&pid, name, &actions, nullptr, arguments, environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = -1;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(Read(fd), kPreface);
+
+#ifndef __SANITIZE_THREAD__  // It takes such a child for a fork, and itself for the child.
+  // The same with a function of the program's own, which calls close by its name.
+  static int closed;
+  closed = fd;
+  alignas(16) static std::array<char, 64 << 10> stack;
+  pid = clone(
+      [](void*) {
+        close(closed);
+        return static_cast<int>(syscall(SYS_exit_group, 0));
+      },
+      stack.data() + stack.size(), CLONE_VM | CLONE_VFORK | SIGCHLD, nullptr);
+  ASSERT_GT(pid, 0);
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+#endif
+  EXPECT_NE(SessionTable::At(fd), nullptr);
+  Say(client, kSettings);
+  EXPECT_EQ(Read(fd), kSettings);
+}
+
+// Threads that open, use and close connections of clients and other sockets at once, so that each gets descriptors that
+// were others'; forks come in between.
+TEST_F(FrontTest, DescriptorsThatAreReusedAreWhatTheyAreNow) {
+  const auto peer = std::make_shared<PeerCalls>(1'000'000, 1'000'000);
+  const size_t before = SessionTable::Get().size();
+  std::atomic<int> running{4};
+  const auto client = [&] {
+    for (int i = 0; i < 500; ++i) {
+      auto [own, other] = Connect();
+      const int fd = other.get();
+      auto session = std::make_shared<Session>(fd, UnixFacts(), nullptr, FrameLimits(), peer, nullptr,
+                                               [](const Session&, FrameFault) {});
+      ASSERT_TRUE(SessionTable::Get().Add(session));
+      ASSERT_EQ(Write(own.get(), kPreface + kSettings), 33);
+      ASSERT_EQ(Read(fd), kPreface + kSettings);
+      ASSERT_TRUE(session->is_counted());
+      ASSERT_EQ(SessionTable::Get().Find(PeerName(fd)), session);
+      ASSERT_EQ(Write(fd, kSettings), 9);
+      ASSERT_EQ(Read(own.get()), kSettings);
+    }
+    --running;
+  };
+  const auto stranger = [&] {
+    for (int i = 0; i < 500; ++i) {
+      auto [left, right] = Connect();
+      ASSERT_EQ(PeerName(right.get()), "");
+      ASSERT_EQ(Write(left.get(), "garbage"), 7);
+      ASSERT_EQ(Read(right.get()), "garbage");
+    }
+    --running;
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back(client);
+    threads.emplace_back(stranger);
+  }
+  while (running.load() > 0) {
+    SessionTable::Get().EndLate(RealClock().Now());
+    const pid_t pid = fork();
+    if (pid == 0) {
+      _exit(SessionTable::Get().size() == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    ASSERT_EQ(status, 0);
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(SessionTable::Get().size(), before);
+}
+
+// A descriptor that was closed where nobody saw it is another's when it comes again.
+TEST_F(FrontTest, ADescriptorBelongsToWhoeverHasItLast) {
+  const auto peer = std::make_shared<PeerCalls>(10, 10);
+  const auto session_of = [&](int fd) {
+    return std::make_shared<Session>(fd, UnixFacts(), place_, FrameLimits(), peer, nullptr,
+                                     [](const Session&, FrameFault) {});
+  };
+  auto [client, first] = Connect();
+  const int fd = first.get();
+  ASSERT_TRUE(SessionTable::Get().Add(session_of(fd)));
+  const std::string name = PeerName(fd);
+  auto [other, second] = Connect();
+  ASSERT_EQ(dup3(second.get(), fd, O_CLOEXEC), fd);
+  const auto last = session_of(fd);
+  ASSERT_TRUE(SessionTable::Get().Add(last));
+  EXPECT_EQ(SessionTable::At(fd), last.get());
+  EXPECT_EQ(SessionTable::Get().Find(name), nullptr);
+  EXPECT_EQ(place_.use_count(), 2);
+  first.reset();
+  EXPECT_EQ(SessionTable::At(fd), nullptr);
 }
 
 // TLS, over TCP, with certificates.

@@ -3,14 +3,14 @@
 
 #include <errno.h>
 #include <openssl/err.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <span>
 #include <utility>
+
+#include "server/front/libc_calls.h"
 
 namespace hpvm {
 namespace {
@@ -22,10 +22,6 @@ constexpr int kDrainedRecords = 16;
 
 // GOAWAY, of stream 0: the last stream is not said (the largest), ENHANCE_YOUR_CALM.
 constexpr std::array<uint8_t, 17> kGoodbye = {0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0x0b};
-
-// The plain calls: those of the C library lead here again.
-ssize_t ReceiveRaw(int fd, msghdr* message, int flags) { return syscall(SYS_recvmsg, fd, message, flags); }
-ssize_t SendRaw(int fd, const msghdr* message, int flags) { return syscall(SYS_sendmsg, fd, message, flags); }
 
 // Each piece of the first `bytes` bytes of a message; `act` answers whether to go on.
 template <typename Act>
@@ -71,7 +67,7 @@ ssize_t Session::Receive(msghdr* message, int flags) {
     errno = ECONNRESET;
     return -1;
   }
-  const ssize_t count = ssl_ != nullptr ? ReceiveTls(message) : ReceiveRaw(fd_, message, flags);
+  const ssize_t count = ssl_ != nullptr ? ReceiveTls(message) : PlainReceive(fd_, message, flags);
   if (count <= 0) {
     return count;
   }
@@ -115,7 +111,7 @@ ssize_t Session::ReceiveTls(msghdr* message) {
 
 ssize_t Session::Send(const msghdr* message, int flags) {
   std::lock_guard lock(mutex_);
-  const ssize_t count = ssl_ != nullptr ? SendTls(message) : SendRaw(fd_, message, flags);
+  const ssize_t count = ssl_ != nullptr ? SendTls(message) : PlainSend(fd_, message, flags);
   if (count > 0) {
     stalled_since_ns_.store(0, std::memory_order_relaxed);
     ForEachPiece(*message, static_cast<size_t>(count), [this](std::span<const uint8_t> piece) {
@@ -184,19 +180,19 @@ ssize_t Session::WriteTls(const uint8_t* bytes, size_t size) {
   return -1;
 }
 
-void Session::EndIfLate(Time now) {
+FrameFault Session::EndIfLate(Time now) {
+  FrameFault fault = FrameFault::kNone;
   if (const int64_t since = stalled_since_ns_.load(std::memory_order_relaxed);
       since != 0 && now - Time(since) >= stall_max_) {
     stalled_since_ns_.store(0, std::memory_order_relaxed);
-    EndNow(FrameFault::kStalled);
+    fault = FrameFault::kStalled;
   } else if (now - facts_.accepted >= unknown_max_ && !is_known_.exchange(true, std::memory_order_relaxed)) {
-    EndNow(FrameFault::kUnknown);
+    fault = FrameFault::kUnknown;
   }
-}
-
-void Session::EndNow(FrameFault fault) {
-  shutdown(fd_, SHUT_RDWR);
-  on_fault_(*this, fault);
+  if (fault != FrameFault::kNone) {
+    shutdown(fd_, SHUT_RDWR);
+  }
+  return fault;
 }
 
 ssize_t Session::End(FrameFault fault) {

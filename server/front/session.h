@@ -48,8 +48,9 @@ class Session {
   ssize_t Send(const msghdr* message, int flags);
 
   // Ends the connection when its client takes nothing of what gRPC has for it, and one over TCP when nobody has become
-  // known on it. While the socket is open.
-  void EndIfLate(Time now);
+  // known on it: answers why, for Tell. While the socket is open.
+  FrameFault EndIfLate(Time now);
+  void Tell(FrameFault fault) const { on_fault_(*this, fault); }
   // A call has had a caller who is known. Any thread.
   void MarkKnown() { is_known_.store(true, std::memory_order_relaxed); }
 
@@ -65,8 +66,6 @@ class Session {
   // -1 with errno, after the client has been told, if it can be.
   ssize_t End(FrameFault fault);
   void SayGoodbye();
-
-  void EndNow(FrameFault fault);
 
   const int fd_;
   const ConnectionFacts facts_;

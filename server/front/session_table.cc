@@ -2,7 +2,7 @@
 #include "server/front/session_table.h"
 
 #include <errno.h>
-#include <sys/syscall.h>
+#include <pthread.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,6 +14,9 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "server/front/libc_calls.h"
 
 namespace hpvm {
 namespace {
@@ -34,13 +37,36 @@ SessionTable& SessionTable::Get() {
   return *table;
 }
 
+SessionTable::SessionTable() : owner_(getpid()) {
+  // A fork while another thread changes the table would leave the child one that is locked for ever.
+  pthread_atfork([] { Get().mutex_.lock(); }, [] { Get().mutex_.unlock(); },
+                 [] {
+                   Get().ForgetAll();
+                   Get().mutex_.unlock();
+                 });
+}
+
+// Sessions are not destroyed: they may have been in use by threads that the child does not have.
+void SessionTable::ForgetAll() {
+  owner_ = getpid();
+  for (const auto& [fd, number] : numbers_) {
+    g_sessions[static_cast<size_t>(fd)].store(nullptr, std::memory_order_release);
+  }
+  numbers_.clear();
+  static_cast<void>(new auto(std::exchange(sessions_, {})));
+}
+
 bool SessionTable::Add(std::shared_ptr<Session> session) {
   const int fd = session->fd();
   if (!HasPlace(fd)) {
     return false;
   }
+  std::shared_ptr<Session> gone;  // Whose descriptor was closed where nobody saw it. Freed without the lock.
   std::lock_guard lock(mutex_);
   g_sessions[static_cast<size_t>(fd)].store(session.get(), std::memory_order_release);
+  if (const auto number = numbers_.extract(fd)) {
+    gone = std::move(sessions_.extract(number.mapped()).mapped());
+  }
   numbers_[fd] = ++last_number_;
   sessions_.emplace(last_number_, std::move(session));
   return true;
@@ -62,9 +88,17 @@ std::shared_ptr<Session> SessionTable::Find(std::string_view peer) const {
 }
 
 void SessionTable::EndLate(Time now) {
-  std::lock_guard lock(mutex_);  // Nothing is closed meanwhile.
-  for (const auto& [number, session] : sessions_) {
-    session->EndIfLate(now);
+  std::vector<std::pair<std::shared_ptr<Session>, FrameFault>> ended;  // Told, and perhaps freed, without the lock.
+  {
+    std::lock_guard lock(mutex_);  // Nothing is closed meanwhile.
+    for (const auto& [number, session] : sessions_) {
+      if (const FrameFault fault = session->EndIfLate(now); fault != FrameFault::kNone) {
+        ended.emplace_back(session, fault);
+      }
+    }
+  }
+  for (const auto& [session, fault] : ended) {
+    session->Tell(fault);
   }
 }
 
@@ -79,14 +113,17 @@ Session* SessionTable::At(int fd) {
 
 int SessionTable::Close(int fd) {
   std::shared_ptr<Session> gone;  // Freed when the lock is no longer held.
-  if (At(fd) != nullptr) {
+  if (At(fd) != nullptr && getpid() == owner_) {
     std::lock_guard lock(mutex_);
     g_sessions[static_cast<size_t>(fd)].store(nullptr, std::memory_order_release);
     if (const auto number = numbers_.extract(fd)) {
       gone = std::move(sessions_.extract(number.mapped()).mapped());
     }
   }
-  return static_cast<int>(syscall(SYS_close, fd));
+  const int result = PlainClose(fd), error = errno;
+  gone.reset();
+  errno = error;
+  return result;
 }
 
 int SessionTable::NamePeer(int fd, sockaddr* address, socklen_t* size) const {
@@ -95,7 +132,7 @@ int SessionTable::NamePeer(int fd, sockaddr* address, socklen_t* size) const {
     std::lock_guard lock(mutex_);
     const auto found = numbers_.find(fd);
     if (found == numbers_.end()) {
-      return static_cast<int>(syscall(SYS_getpeername, fd, address, size));
+      return PlainGetPeerName(fd, address, size);
     }
     number = found->second;
   }

@@ -21,7 +21,7 @@
 
 namespace hpvm {
 
-// Any thread. There is one, as there is one C library.
+// Any thread. There is one, as there is one C library; a forked child begins with an empty one.
 class SessionTable {
  public:
   // Descriptors from here on have no place.
@@ -42,13 +42,17 @@ class SessionTable {
   // --- For the hooks ---
   // Null for every other descriptor. Good until gRPC closes it, when no thread of gRPC's uses it any more.
   static Session* At(int fd);
-  // As close; also for other descriptors.
+  // As close; also for other descriptors, and in a child that shares this process's memory until it starts a program.
   int Close(int fd);
   // As getpeername.
   int NamePeer(int fd, sockaddr* address, socklen_t* size) const;
 
  private:
-  SessionTable() = default;
+  SessionTable();
+  // In a child: its copies of the descriptors are no connections.
+  void ForgetAll();
+
+  int owner_;  // The process.
   mutable std::mutex mutex_;
   uint64_t last_number_ = 0;
   std::unordered_map<int, uint64_t> numbers_;

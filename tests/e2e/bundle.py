@@ -69,6 +69,22 @@ class Bundle(unittest.TestCase):
                          "--symbol", "w=64", "--symbol", "h=48", "--output", f"image={picture}")
         self.assertEqual(picture.read_bytes()[:4], b"\x89PNG")
 
+    def test_daemon_serves(self):
+        """hpvmd serves, which it does only when the libraries beside it get its own calls for sockets."""
+        folder = pathlib.Path(self.temporary.name)
+        state = folder / "state"
+        state.mkdir(mode=0o700)
+        config = folder / "hpvmd.toml"
+        config.write_text(f'[server]\nlisten = "unix:{folder}/s"\nstate_dir = "{state}"\n[devices]\nbackends = "cpu"\n')
+        daemon = subprocess.Popen([self.root / "bin/hpvmd", "--config", config], env=self.environment, cwd="/", stderr=subprocess.PIPE, text=True)
+        try:
+            shown = self.run_program(self.root / "bin/hpvmctl", "--server", f"unix:{folder}/s", "--connect-timeout", "30", "devices")
+            self.assertIn("cpu", shown)
+        finally:
+            daemon.terminate()
+            _, log = daemon.communicate(timeout=60)
+        self.assertEqual(daemon.returncode, 0, log)
+
     def test_bench_checks_itself(self):
         """hpvm-bench finds its kernels and the compiler."""
         self.run_program(self.root / "bin/hpvm-bench", "cpu", "--check", "--filter", "nstream", "--peer", "none")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the built programs link: the daemon has no compiler, driver, Wasm engine or graph parser, the runner no LLVM and no gRPC.
+"""Checks what the built programs link: the daemon has no compiler, driver, Wasm engine or graph parser, the runner no LLVM and no gRPC;
+and that the daemon alone takes calls of the C library's (server/front/io_hooks.cc).
 
 Three ways, because each alone can be fooled: the libraries the dynamic linker would load, the symbols in the program itself (static
 libraries included), and CMake's own link graph.
@@ -25,6 +26,10 @@ RULES = {
                 [r"\bwabt::", r"\bllvm::", r"\bhpvm::Engine\b"],
                 ["engine", "backends", "wasm_front", "llvm_back", "server"]),
 }
+
+
+# Of the C library's functions, those that are the program's own where libraries ask for them.
+HOOKS, HOOKED = {"recvmsg", "sendmsg", "close", "getpeername"}, "hpvmd"
 
 
 def run(*command):
@@ -71,6 +76,13 @@ def main():
         if not closure:
             faults.append(f"{program}: CMake's link graph does not know it")
         faults += [f"{program}: CMake links {t}" for t in targets if t in closure]
+    for path in sorted(path for path in (build / "bin").iterdir() if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"):
+        own = {name.split("@")[0] for name in re.findall(r" [TWV] (\S+)", run("nm", "-D", "--defined-only", str(path)))} & HOOKS
+        held = {name.split("@")[0] for name in re.findall(r" [TWV] (\S+)", run("nm", "--defined-only", str(path)))} & HOOKS
+        if path.name == HOOKED and own != HOOKS:
+            faults.append(f"{path.name}: libraries do not get its own {', '.join(sorted(HOOKS - own))}")
+        if path.name != HOOKED and own | held:
+            faults.append(f"{path.name}: takes {', '.join(sorted(own | held))} from the C library")
     for fault in faults:
         print(fault)
     print(f"link_closure: {len(faults)} faults")

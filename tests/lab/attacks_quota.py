@@ -163,3 +163,43 @@ def watchers_without_end(session):
     if not eventually(watched, 10):
         complaints.append("watchers of closed connections are still counted")
     return complaints
+
+
+@attack("T33")
+def streams_that_hoard(session):
+    """Items as far ahead as the window allows, in many streams, whose results nobody reads: what waits is paid for."""
+    import wire
+    handle, refused = session.api.handle(calls.ADD)
+    if handle is None:
+        return [f"no handle: {refused}"]
+    item = encode(f2=encode(f1=encode(f1="in", f2=calls.tensor(calls.I32, b"\1" * (1 << 18)))))
+    before, opened, sent = session.target.resident_bytes(), [], 0
+    for _ in range(16):
+        connection = wire.Connection(session.target.address)
+        opened.append(connection)
+        for _ in range(8):
+            stream = connection.open(calls.SERVICE + "Stream", session.api.metadata)
+            connection.write(stream, encode(f1=encode(f2=handle, f4=64)))
+            try:
+                kind, which = None, None
+                while (kind, which) != (wire.HEADERS, stream):  # It is open.
+                    kind, flags, which, payload = connection.receive(time.monotonic() + 5)
+                    if kind != wire.HEADERS:
+                        connection.keep(kind, flags, which, payload)
+                for _ in range(64):
+                    if not connection.write(stream, item, deadline=time.monotonic() + 1):
+                        break
+                    sent += len(item)
+            except wire.Refused:
+                break  # The connection's window is full: the server reads no more of it.
+    grown = session.target.resident_bytes() - before
+    session.note(f"{sent >> 20} MiB were sent; the daemon grew by {grown >> 20} MiB")
+    complaints = neighbour_can(session)
+    if grown > 256 << 20:
+        complaints.append(f"the daemon grew by {grown >> 20} MiB")
+    for connection in opened:
+        connection.close()
+    answer = session.api.run(calls.ADD, {"in": calls.tensor(calls.I32, calls.ints(1))})
+    if not eventually(lambda: session.api.run(calls.ADD, {"in": calls.tensor(calls.I32, calls.ints(1))}).ok, 10):
+        complaints.append(f"the streams' connections are closed, and the tenant cannot run: {answer}")
+    return complaints

@@ -38,6 +38,30 @@ std::string Seconds(uint64_t nanoseconds) {
 
 }  // namespace
 
+// Of one resource, by all tenants.
+struct LedgerTotal {
+  Wide used = 0;
+  uint64_t limit = 0;
+  const size_t* tenants = nullptr;  // How many there are.
+
+  bool Allows(uint64_t own, uint64_t more) const {
+    if (limit == 0 || more == 0) {
+      return true;
+    }
+    const Wide free = Wide{limit} - used - more;
+    return free >= 0 && (*tenants <= 1 || Wide{own} + more <= 2 * free);
+  }
+  uint64_t Used() const { return static_cast<uint64_t>(std::min<Wide>(used, kMost)); }
+  // The most that Allows allows: with x more, own + x <= 2 (free - x).
+  uint64_t RoomOf(uint64_t own) const {
+    if (limit == 0) {
+      return kMost;
+    }
+    const Wide free = Wide{limit} - used;
+    return static_cast<uint64_t>(std::max<Wide>(0, *tenants <= 1 ? free : (2 * free - own) / 3));
+  }
+};
+
 struct LedgerAccount {
   TenantKey tenant = 0;
   Resource resource = Resource::kDeviceTime;
@@ -48,6 +72,7 @@ struct LedgerAccount {
   Time since{0};
   Lease* first = nullptr;
   const bool* removed = nullptr;  // The tenant's.
+  LedgerTotal* total = nullptr;   // The books'.
 
   Wide Period() const { return FactsOf(resource).period.count(); }
   Wide SavedMost() const {
@@ -92,8 +117,19 @@ struct LedgerAccount {
     refused += HPVMD_MUTANT("ledger_refusal_uncounted") ? 0 : 1;
     return {.resource = resource, .used = used, .wanted = wanted, .limit = limit, .retry_after = retry_after};
   }
+  // Of what is held; after Allows has said no.
+  QuotaRefusal RefuseToHold(uint64_t wanted) {
+    QuotaRefusal refusal = Refuse(wanted, Duration{0});
+    if (AllowsOwn(wanted)) {
+      refusal.used = total->Used();
+      refusal.limit = total->limit;
+      refusal.of_all = true;
+    }
+    return refusal;
+  }
   // Of what is held.
-  bool Allows(uint64_t more) const {
+  bool Allows(uint64_t more) const { return AllowsOwn(more) && total->Allows(used, more); }
+  bool AllowsOwn(uint64_t more) const {
     if (more > kMost - used) {
       return false;
     }
@@ -102,6 +138,7 @@ struct LedgerAccount {
   }
   void Hold(uint64_t more) {
     used += more;
+    total->used += more;
     peak = std::max(peak, used);
   }
   void GiveBack(uint64_t amount) {
@@ -109,6 +146,7 @@ struct LedgerAccount {
       return;
     }
     used -= HPVMD_MUTANT("ledger_release_twice") ? std::min(used, 2 * amount) : amount;
+    total->used -= amount;
   }
 };
 
@@ -120,6 +158,8 @@ struct LedgerBooks {
 
   std::mutex mutex;
   std::map<TenantKey, std::unique_ptr<Tenant>> tenants;
+  size_t tenant_count = 0;  // Without those that were removed.
+  std::array<LedgerTotal, kResourceCount> totals;
 
   LedgerAccount* Find(TenantKey tenant, Resource resource) const {
     const auto found = tenants.find(tenant);
@@ -142,6 +182,12 @@ Status ToStatus(const QuotaRefusal& refusal) {
   const ResourceFacts& facts = FactsOf(refusal.resource);
   const bool is_time = facts.unit == ResourceUnit::kNanoseconds;
   const auto number = [&](uint64_t value) { return is_time ? Seconds(value) : std::to_string(value); };
+  if (refusal.of_all) {
+    return ResourceExhausted("What all tenants together may hold of " + std::string(facts.name) + " (" +
+                             number(refusal.limit) + ") leaves no room for " + number(refusal.wanted) +
+                             " more: " + number(refusal.used) + (refusal.used == 1 ? " is" : " are") +
+                             " in use, and something stays free for who holds less.");
+  }
   std::string text = "The tenant's quota of " + std::string(facts.name) + " (" + number(refusal.limit);
   if (facts.period.count() == 0) {
     return ResourceExhausted(text + ") does not allow " + number(refusal.wanted) + " more: " + number(refusal.used) +
@@ -244,7 +290,11 @@ void Lease::Merge(Lease other) {
   }
 }
 
-Ledger::Ledger() : books_(std::make_shared<LedgerBooks>()) {}
+Ledger::Ledger() : books_(std::make_shared<LedgerBooks>()) {
+  for (LedgerTotal& total : books_->totals) {
+    total.tenants = &books_->tenant_count;
+  }
+}
 Ledger::~Ledger() = default;
 
 void Ledger::AddTenant(TenantKey tenant, const ResourceLimits& limits, Time now) {
@@ -258,9 +308,11 @@ void Ledger::AddTenant(TenantKey tenant, const ResourceLimits& limits, Time now)
         added->accounts[i].resource = static_cast<Resource>(i);
         added->accounts[i].since = now;
         added->accounts[i].removed = &added->removed;
+        added->accounts[i].total = &books_->totals[i];
       }
+      added->removed = true;  // Not counted yet.
     }
-    added->removed = false;
+    books_->tenant_count += std::exchange(added->removed, false) ? 1 : 0;
   }
   SetLimits(tenant, limits, now);
 }
@@ -276,10 +328,20 @@ void Ledger::SetLimits(TenantKey tenant, const ResourceLimits& limits, Time now)
   }
 }
 
+void Ledger::SetTotal(Resource resource, uint64_t limit) {
+  std::lock_guard lock(books_->mutex);
+  books_->totals[static_cast<size_t>(resource)].limit = limit;
+}
+
+uint64_t Ledger::TotalOf(Resource resource) const {
+  std::lock_guard lock(books_->mutex);
+  return books_->totals[static_cast<size_t>(resource)].Used();
+}
+
 void Ledger::RemoveTenant(TenantKey tenant) {
   std::lock_guard lock(books_->mutex);
   if (const auto found = books_->tenants.find(tenant); found != books_->tenants.end()) {
-    found->second->removed = true;
+    books_->tenant_count -= std::exchange(found->second->removed, true) ? 0 : 1;
     books_->ForgetIfDone(tenant);
   }
 }
@@ -293,7 +355,7 @@ std::optional<QuotaRefusal> Ledger::Take(TenantKey tenant, Resource resource, ui
       return QuotaRefusal{.resource = resource, .wanted = amount};
     }
     if (!account->Allows(amount)) {
-      return account->Refuse(amount, Duration{0});
+      return account->RefuseToHold(amount);
     }
     account->Hold(amount);
     taken.books_ = books_;
@@ -312,7 +374,7 @@ std::optional<QuotaRefusal> Ledger::Resize(Lease* lease, uint64_t amount) {
   std::lock_guard lock(books_->mutex);
   const uint64_t more = amount - lease->amount_;
   if (!lease->account_->Allows(more)) {
-    return lease->account_->Refuse(more, Duration{0});
+    return lease->account_->RefuseToHold(more);
   }
   lease->account_->Hold(more);
   lease->amount_ = amount;
@@ -381,7 +443,8 @@ uint64_t Ledger::RoomOf(TenantKey tenant, Resource resource) const {
     return 0;
   }
   const uint64_t most = account->limit == 0 ? kMost : account->limit;
-  return most > account->used ? most - account->used : 0;
+  const uint64_t own = most > account->used ? most - account->used : 0;
+  return std::min(own, account->total->RoomOf(account->used));
 }
 
 Duration Ledger::DebtFor(TenantKey tenant, Resource resource, Time now) const {
@@ -450,6 +513,7 @@ void Ledger::RestoreSpent(TenantKey tenant, Resource resource, const Spent& spen
 
 Status Ledger::CheckSums() const {
   std::lock_guard lock(books_->mutex);
+  std::array<Wide, kResourceCount> totals{};
   for (const auto& [key, tenant] : books_->tenants) {
     for (const LedgerAccount& account : tenant->accounts) {
       uint64_t sum = 0;
@@ -464,10 +528,17 @@ Status Ledger::CheckSums() const {
         return Internal("The balance of " + name + " of tenant " + std::to_string(key) + " (" +
                         std::to_string(account.used) + ") is not the sum of its leases (" + std::to_string(sum) + ").");
       }
+      totals[static_cast<size_t>(account.resource)] += account.used;
       if (account.peak < account.used) {
         return Internal("The peak of " + name + " of tenant " + std::to_string(key) + " (" +
                         std::to_string(account.peak) + ") is below its use (" + std::to_string(account.used) + ").");
       }
+    }
+  }
+  for (size_t i = 0; i < kResourceCount; ++i) {
+    if (!IsSpent(static_cast<Resource>(i)) && totals[i] != books_->totals[i].used) {
+      return Internal("What all tenants hold of " + std::string(FactsOf(static_cast<Resource>(i)).name) + " (" +
+                      std::to_string(books_->totals[i].Used()) + ") is not the sum of their balances.");
     }
   }
   return absl::OkStatus();

@@ -31,6 +31,7 @@ struct QuotaRefusal {
   Resource resource = Resource::kDeviceTime;
   uint64_t used = 0, wanted = 0, limit = 0;
   Duration retry_after{0};
+  bool of_all = false;  // Not the tenant's quota: what all of them may hold together, which `used` is of, too.
 };
 // kResourceExhausted: "The tenant's quota of device-bytes (4096) does not allow 2048 more: 3000 are in use."
 // "The tenant's quota of requests (10 a second) is spent: more is earned in 0.1 s."
@@ -97,6 +98,10 @@ class Ledger {
   void AddTenant(TenantKey tenant, const ResourceLimits& limits, Time now);
   // What is held beyond a smaller limit stays; what may be saved shrinks at once; a debt stays.
   void SetLimits(TenantKey tenant, const ResourceLimits& limits, Time now);
+  // All tenants together may hold so much of a resource; 0: any amount. While there are several, each may hold at most
+  // twice of it what it leaves free, so that something is there for who holds less. What is held beyond it stays.
+  void SetTotal(Resource resource, uint64_t limit);
+  uint64_t TotalOf(Resource resource) const;
   // Its leases may end later.
   void RemoveTenant(TenantKey tenant);
 

@@ -82,6 +82,44 @@ TEST(LedgerTest, RefusalChangesNothing) {
 }
 
 // What exists is counted beyond the limit; nothing more is allowed until it is below again.
+// All tenants together have a limit, and whoever holds much leaves something free for the others.
+TEST(LedgerTest, TenantsShareATotal) {
+  Ledger ledger;
+  ledger.SetTotal(Resource::kHostBytes, 900);
+  ledger.AddTenant(1, {}, Time(0));
+  Lease alone, first, second, third;
+  EXPECT_FALSE(ledger.Take(1, Resource::kHostBytes, 900, &alone).has_value());  // Nobody else is there.
+  EXPECT_TRUE(ledger.Take(1, Resource::kHostBytes, 1, &first).has_value());
+  alone.Release();
+  ledger.AddTenant(2, {}, Time(0));
+  EXPECT_EQ(ledger.RoomOf(1, Resource::kHostBytes), 600u);
+  const auto refusal = ledger.Take(1, Resource::kHostBytes, 601, &first);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_TRUE(refusal->of_all);
+  EXPECT_EQ(Message(ToStatus(*refusal)).find("What all tenants together may hold of host-bytes (900)"), 0u);
+  EXPECT_FALSE(ledger.Take(1, Resource::kHostBytes, 600, &first).has_value());
+  EXPECT_EQ(ledger.RoomOf(1, Resource::kHostBytes), 0u);
+  EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 200u);
+  EXPECT_TRUE(ledger.Take(2, Resource::kHostBytes, 201, &second).has_value());
+  EXPECT_FALSE(ledger.Take(2, Resource::kHostBytes, 200, &second).has_value());
+  EXPECT_TRUE(ledger.Resize(&second, 300).has_value());
+  EXPECT_EQ(ledger.TotalOf(Resource::kHostBytes), 800u);
+  EXPECT_FALSE(ledger.Take(2, Resource::kDeviceBytes, 1'000, &third).has_value());  // Has no total.
+  EXPECT_EQ(ledger.CheckSums(), absl::OkStatus());
+  // What is there anyhow counts, and nobody gets more until it has gone.
+  const Lease anyway = ledger.TakeAnyway(1, Resource::kHostBytes, 500);
+  EXPECT_EQ(ledger.TotalOf(Resource::kHostBytes), 1'300u);
+  EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 0u);
+  EXPECT_TRUE(ledger.Take(2, Resource::kHostBytes, 1, &third).has_value());
+  EXPECT_EQ(ledger.CheckSums(), absl::OkStatus());
+  // A tenant that was removed still holds, and does not count as one.
+  ledger.RemoveTenant(1);
+  first.Release();
+  second.Release();
+  EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 400u);
+  EXPECT_EQ(ledger.CheckSums(), absl::OkStatus());
+}
+
 TEST(LedgerTest, TakesAnyway) {
   Ledger ledger;
   ledger.AddTenant(1, With(Resource::kDeviceBytes, 10), Time{0});

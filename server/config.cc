@@ -208,6 +208,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"limits", "buffer_bytes_max", &Config::limits_buffer_bytes_max, 1, kTiB, {}},
       {"limits", "buffers_bytes_max", &Config::limits_buffers_bytes_max, 1, kTiB, {}},
       {"limits", "buffers_max", &Config::limits_buffers_max, 1, 1'000'000, {}},
+      {"limits", "host_bytes_max", &Config::limits_host_bytes_max, 0, 1125899906842624, {}},
       {"limits", "prepared_graphs_max", &Config::limits_prepared_graphs_max, 1, 100'000, {}},
       {"limits", "graph_idle_ms_max", &Config::limits_graph_idle_ms_max, 1'000, 366 * kDayMs, {}},
       {"limits", "buffer_idle_ms_max", &Config::limits_buffer_idle_ms_max, 1'000, 366 * kDayMs, {}},

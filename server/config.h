@@ -61,6 +61,7 @@ struct Config {
   uint64_t limits_buffer_idle_ms_max = 86'400'000;
   uint64_t limits_yields_after_ms = 600'000;
   uint64_t limits_uploads_max = 64;
+  uint64_t limits_host_bytes_max = 0;
   uint64_t limits_connections_max = 1024;
   uint64_t limits_connections_per_peer_max = 32;
   uint64_t limits_connections_per_user_max = 128;

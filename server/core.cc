@@ -45,6 +45,7 @@ Core::Core(CoreOptions options)
       devices_(config_->devices_backends),
       devices_known_(!options_.awaits_devices) {
   ShareDevice("cpu");  // Device 0, which every machine has.
+  SetTotals();
 }
 
 Core::~Core() {
@@ -62,6 +63,11 @@ std::shared_ptr<const Config> Core::config() const {
   return config_;
 }
 
+void Core::SetTotals() {
+  ledger_.SetTotal(scheduler::Resource::kHostBytes,
+                   config_->limits_host_bytes_max != 0 ? config_->limits_host_bytes_max : options_.host_bytes_max);
+}
+
 void Core::SetConfig(Config config) {
   CoreScope scope(*this);
   {
@@ -70,6 +76,7 @@ void Core::SetConfig(Config config) {
     config_.swap(next);
   }
   share_.SetLimits(ShareLimits(*config_));
+  SetTotals();
   for (const auto& [name, tenant] : tenants_) {
     tenant->buffers.SetLimits(BufferLimitsOf(*config_));
     tenant->modules.SetLimit(config_->limits_stored_bytes_max);

@@ -67,6 +67,7 @@ struct CoreOptions {
   Observer* observer = &NoObserver();    // Borrowed; lives longer.
   const TenantPolicies* policies = &OpenPolicies();  // Borrowed; lives longer.
   uint32_t cpu_threads = 1;              // What grants give.
+  uint64_t host_bytes_max = 0;           // Where limits.host_bytes_max is 0; 0: none.
   Sha256 page_key;                       // Seals tokens of pages; the same after a restart.
   SpentByTenant spent;                   // Before this process.
   uint64_t request_row_bytes_max = kRequestRowBytesMax;
@@ -268,6 +269,7 @@ class Core {
   void InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice);
   // In slices, every job of the tenant that has not ended, oldest first.
   void EachLive(CoreScope& scope, const TenantRef& tenant, std::function<void(CoreScope&, const LiveJobRef&)> look);
+  void SetTotals();
   TimerKey AddTimer(CoreScope& scope, Time when, std::function<void(CoreScope&)> action);
   void DropTimer(TimerKey& timer);
   void Tick(CoreScope& scope, std::vector<scheduler::Event> events);

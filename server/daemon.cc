@@ -8,6 +8,7 @@
 #include "server/config_reload.h"
 #include "server/local_secret.h"
 #include "server/log.h"
+#include "server/process_facts.h"
 #include "server/scrape_access.h"
 
 namespace hpvm {
@@ -161,6 +162,7 @@ Status Daemon::Open(DaemonOptions& options) {
   core.cpu_threads =
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
                                                              : std::max(1u, std::thread::hardware_concurrency()));
+  core.host_bytes_max = MemoryAllowed() / 10 * 6;  // The rest is for executors, drivers and the machine.
   const std::string spent_file = folder_->path() + "/spent.json";
   StatusOr<SpentByTenant> spent = ReadSpent(spent_file);
   if (!spent.ok()) {

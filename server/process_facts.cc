@@ -96,6 +96,41 @@ std::vector<std::string> ReadArguments(int pid) {
   return {parts.begin(), parts.end()};
 }
 
+uint64_t MemoryAllowed(const std::string& root) {
+  uint64_t bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto bound = [&](const std::string& path) {
+    const std::string text = ReadSmallFile(root + path);
+    uint64_t limit = 0;  // "max" is no number.
+    if (ParseNumber(std::string_view(text).substr(0, text.find('\n')), &limit) && limit > 0) {
+      bytes = std::min(bytes, limit);
+    }
+  };
+  // Lines are "0::/path" of version 2 and "9:memory:/path" of version 1.
+  const std::string groups = ReadSmallFile(root + "/proc/self/cgroup");
+  for (const std::string_view line : Split(groups, '\n')) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string_view::npos) {
+      continue;
+    }
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    const std::vector<std::string_view> names = Split(controllers, ',');
+    const bool is_unified = controllers.empty();
+    if (!is_unified && std::find(names.begin(), names.end(), "memory") == names.end()) {
+      continue;
+    }
+    for (std::string path(line.substr(second + 1)); !path.empty(); path.resize(path.rfind('/'))) {
+      const std::string folder = is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+      for (const char* file : {"/memory.max", "/memory.high", "/memory.limit_in_bytes"}) {
+        bound(folder + (path == "/" ? "" : path) + file);
+      }
+      if (path.find('/') == std::string::npos) {
+        break;
+      }
+    }
+  }
+  return bytes;
+}
+
 StatusOr<std::string> BootId() {
   std::string id = ReadSmallFile("/proc/sys/kernel/random/boot_id");
   while (!id.empty() && id.back() == '\n') {

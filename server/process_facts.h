@@ -28,6 +28,9 @@ std::optional<ProcessFacts> ReadProcess(int pid);
 std::vector<ProcessFacts> ListProcesses();
 // Its arguments, the program first; empty when it has none or has ended.
 std::vector<std::string> ReadArguments(int pid);
+// Bytes that this process and its children may have: the machine's, or what its control groups and those above them
+// allow where that is less. `root` is for tests.
+uint64_t MemoryAllowed(const std::string& root = "");
 // Differs after each start of the machine.
 StatusOr<std::string> BootId();
 

@@ -234,5 +234,30 @@ TEST_F(StateFolderTest, KillsOnlyWhatItLookedAt) {
   EXPECT_FALSE(doomed.Kill(facts));
 }
 
+// What the machine has, or less where a control group above the process says so, of either version.
+TEST_F(StateFolderTest, MemoryIsWhatControlGroupsAllow) {
+  const uint64_t machine = MemoryAllowed("/nowhere");
+  EXPECT_GT(machine, uint64_t{64} << 20);
+  const auto write = [&](const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  };
+  write("/proc/self/cgroup", "0::/a/b\n");
+  EXPECT_EQ(MemoryAllowed(root_), machine);
+  write("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  EXPECT_EQ(MemoryAllowed(root_), machine);
+  write("/sys/fs/cgroup/a/memory.high", "33554432\n");
+  EXPECT_EQ(MemoryAllowed(root_), 33'554'432u);
+  write("/sys/fs/cgroup/a/b/memory.max", "16777216\n");
+  EXPECT_EQ(MemoryAllowed(root_), 16'777'216u);
+  write("/proc/self/cgroup", "3:cpu,memory:/c\n1:pids:/a/b\n");
+  EXPECT_EQ(MemoryAllowed(root_), machine);
+  write("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(MemoryAllowed(root_), machine);
+  write("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "8388608\n");
+  EXPECT_EQ(MemoryAllowed(root_), 8'388'608u);
+}
+
 }  // namespace
 }  // namespace hpvm

@@ -793,9 +793,12 @@ void ExecutorLink::Core::KillLocked(Status why) {
   }
 }
 
+// One that has ended by itself, though nobody has reaped it yet, is told as it ended.
 void ExecutorLink::Core::Kill(std::string_view why) {
-  std::lock_guard lock(mutex_);
-  KillLocked(Unavailable(why));
+  if (alive()) {
+    std::lock_guard lock(mutex_);
+    KillLocked(Unavailable(why));
+  }
 }
 
 bool ExecutorLink::Core::alive() const {

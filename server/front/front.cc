@@ -139,6 +139,8 @@ void Front::Go(int fd) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   if (step == Step::kReady) {
     HandOver(std::move(waiting));
+  } else if (step == Step::kGone) {
+    return;  // Who only looks whether somebody listens says nothing, and nothing is to be said of it.
   } else if (step == Step::kNotHttp2) {
     Refuse(std::move(waiting), NameOf(FrameFault::kPreface), SentenceOf(FrameFault::kPreface));
   } else {
@@ -147,6 +149,10 @@ void Front::Go(int fd) {
 }
 
 Front::Step Front::Advance(Waiting& waiting) {
+  char first = 0;
+  if (recv(waiting.fd(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0 && !waiting.is_secure) {
+    return Step::kGone;
+  }
   if (waiting.ssl != nullptr && !waiting.is_secure) {
     if (const Step step = Handshake(waiting); step != Step::kReady) {
       return step;

@@ -74,7 +74,7 @@ class Front {
     std::mutex mutex;
     Observer* observer = nullptr;  // Null: the front is gone.
   };
-  enum class Step { kWait, kReady, kHandshakeFailed, kNotHttp2 };
+  enum class Step { kWait, kReady, kGone, kHandshakeFailed, kNotHttp2 };
 
   void Loop();
   void LetIn();

@@ -24,11 +24,11 @@ from attack import ATTACKS
 from mutants import MUTANTS
 from session import Session
 import attacks_native, attacks_executor, attacks_latency  # noqa: F401, E401  They register themselves.
-import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_quota, attacks_clients, attacks_credentials  # noqa: F401, E401
+import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_quota, attacks_clients, attacks_credentials, attacks_matrix  # noqa: F401, E401
 
 # Everything once at the highest level; native code also at each lower one, with drivers, and as in a plain container.
 ONCE = ("native", "crash", "protocol", "api", "clients")
-SETTINGS = {"top": ONCE, "latency": ("latency",), "credentials": ("credentials",), "tcp": ("clients",), "tls": ("clients",), "drivers": ("native", "sources"), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
+SETTINGS = {"top": ONCE, "latency": ("latency",), "matrix": ("matrix",), "credentials": ("credentials",), "tcp": ("clients",), "tls": ("clients",), "drivers": ("native", "sources"), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
             "level-0": ("native",)}
 
 WIRES = ("tcp", "tls")

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every call at its documented maximum, over and over, beside a neighbour: it waits no longer for them than for good work.
+
+The neighbour's 99th percentile beside each is to stay under the larger of 20 ms and three times what it is beside a tenant that keeps
+every processor busy with good work. What the daemon says of its own threads and of its lock is noted: an item of 50 ms is a finding."""
+
+import json
+import re
+import statistics
+import time
+
+import calls
+from attack import Attack, ATTACKS
+from session import good_work, percentile
+import wire
+from wire import encode, first
+
+P99_MS, TIMES, SLOW_MS_MAX = 20, 3, 50
+MIB = 1 << 20
+# Refusals are answers, too: who asks for everything meets limits.
+ANSWERS = ("OK", "RESOURCE_EXHAUSTED", "NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "DEADLINE_EXCEEDED", "CANCELLED", "UNAVAILABLE")
+SLOW = re.compile(r'was busy with one item for long tenant=(\S+) thread="?([\w ]+)"? item=(\S+) ms=(\d+)')
+
+VALUES = calls.tensor(calls.I32, calls.ints(*range(64)))
+LARGEST = calls.tensor(calls.I32, bytes(256 << 10))
+LABELS = [encode(f1=f"label-{i}", f2="x" * 250) for i in range(32)]
+
+
+def kept(api, name, make):
+    """What one of the threads has made once."""
+    things = api.__dict__.setdefault("things", {})
+    if name not in things:
+        things[name] = make()
+    return things[name]
+
+
+def handle_of(api):
+    handle, _ = api.handle(calls.ADD)
+    return handle or b""
+
+
+def bound(value=VALUES):
+    return [encode(f1="in", f2=value)]
+
+
+def ids_of(api):
+    """Some ended jobs with many labels."""
+    def make():
+        answers = [api.call("Submit", encode(f1=encode(f4=LABELS), f2=handle_of(api), f4=bound())) for _ in range(100)]
+        return [api.job_id(answer) for answer in answers if answer.ok]
+    return kept(api, "ids", make)
+
+
+def buffer_of(api, size):
+    def make():
+        return first(first(api.call("CreateBuffer", encode(f2=size)).reply, 1), 1)
+    return kept(api, f"buffer {size}", make)
+
+
+def fresh(api):
+    api.__dict__["number"] = api.__dict__.get("number", 0) + 1
+    return f"{id(api)}-{api.number}".encode()
+
+
+def call(method, message=b""):
+    return lambda session, api: api.call(method, message(api) if callable(message) else message)
+
+
+def put_module(session, api):
+    return api.put_module(b"\0asm\1\0\0\0\0\x20" + fresh(api).rjust(31, b" ") + bytes(64 * MIB - 100))[1]
+
+
+def put_graph(session, api):
+    return api.put_graph(b" " * (16 * MIB) + fresh(api))[1]
+
+
+def prepare_large(session, api):
+    """A document with as many nodes as one may have, another each time."""
+    node = calls.document("add", calls.IN_OUT, [("amount", 7)])
+    text = json.dumps({**node, "name": fresh(api).decode(), "description": "x" * (2 * MIB)})
+    answer = api.prepare(text)
+    api.release(first(answer.reply, 1))
+    return answer
+
+
+def prepare_again(session, api):
+    """Prepared and let go of, over and over."""
+    answer = api.prepare(json.dumps({**calls.ADD, "name": fresh(api).decode()}))
+    api.release(first(answer.reply, 1))
+    return answer
+
+
+def run_buffers(session, api):
+    size = 128 * MIB
+    inputs = [encode(f1="in", f3=encode(f1=buffer_of(api, size), f3=calls.I32, f4=[size // 4]))]
+    return api.call("Run", encode(f2=handle_of(api), f3=inputs, f4=[encode(f1="out", f4=True)]), timeout=60)
+
+
+def stream(session, api):
+    """All items are sent before a result is read."""
+    item, handle = encode(f2=encode(f1=bound(LARGEST))), handle_of(api)
+    connection, deadline = wire.Connection(api.address), time.monotonic() + 60
+    try:
+        opened = connection.open(calls.SERVICE + "Stream", api.metadata)
+        connection.write(opened, encode(f1=encode(f2=handle, f4=64)), deadline=deadline)
+        kind, which = None, None
+        while (kind, which) != (wire.HEADERS, opened):
+            kind, flags, which, payload = connection.receive(deadline)
+            if kind != wire.HEADERS:
+                connection.keep(kind, flags, which, payload)
+        for message in [item] * 64:
+            connection.write(opened, message, deadline=deadline)
+        connection.write(opened, encode(f3=b""), True, deadline)
+        return connection.finish(opened, deadline)
+    finally:
+        connection.close()
+
+
+def submit_arrays(session, api):
+    """As many elements as an array may have, with labels; then cancelled."""
+    answer = api.call("Submit", encode(f1=encode(f4=LABELS), f2=handle_of(api), f4=bound(), f10=encode(f1=0, f2=999)), timeout=60)
+    array = first(first(answer.reply, 1), ARRAY_ID)
+    if array:
+        api.call("CancelJob", encode(f2=array), timeout=60)
+    return answer
+
+
+def submit_after_many(session, api):
+    """Elements that come after as many jobs as one may."""
+    after = [encode(f1=job, f2=1) for job in ids_of(api)[:64]]
+    answer = api.call("Submit", encode(f2=handle_of(api), f4=bound(), f9=after, f10=encode(f1=0, f2=999)), timeout=60)
+    array = first(first(answer.reply, 1), ARRAY_ID)
+    if array:
+        api.call("CancelJob", encode(f2=array), timeout=60)
+    return answer
+
+
+def submit_large(session, api):
+    return api.call("Submit", encode(f1=encode(f4=LABELS), f2=handle_of(api), f4=bound(LARGEST)), timeout=60)
+
+
+def watch(session, api):
+    """As many watchers as a connection has streams."""
+    ids = ids_of(api)
+    return api.call("WatchJob", encode(f2=ids[-1] if ids else "none"), timeout=20)
+
+
+def write_buffer(session, api):
+    header, piece = encode(f2=buffer_of(api, 64 * MIB)), bytes(MIB)
+    return api.call("WriteBuffer", encode(f1=header, f2=piece), *[encode(f2=piece)] * 63, timeout=60)
+
+
+def make_buffers(session, api):
+    """Made, and deleted, which gives large memory back to the system."""
+    answer = api.call("CreateBuffer", encode(f2=512 * MIB))
+    buffer = first(first(answer.reply, 1), 1)
+    if buffer:
+        api.call("DeleteBuffer", encode(f2=buffer))
+    return answer
+
+
+def small_buffers(session, api):
+    return api.call("CreateBuffer", encode(f2=1))
+
+
+def retry(session, api):
+    ids = ids_of(api)
+    return api.call("RetryJob", encode(f2=ids[0] if ids else "none"))
+
+
+ARRAY_ID = 24  # Of a job.
+WORKS = {
+    "ServerInfo": call("ServerInfo"), "ListDevices": call("ListDevices"), "ListCosts": call("ListCosts"),
+    "PutModule of 64 MiB": put_module, "PutGraph of 16 MiB": put_graph, "PrepareGraph of 2 MiB": prepare_large,
+    "PrepareGraph and ReleaseGraph": prepare_again, "ListGraphs": call("ListGraphs", encode(f2=1000)),
+    "Run with 256 KiB inline": lambda session, api: api.run(calls.ADD, {"in": LARGEST}), "Run with 128 MiB in buffers": run_buffers,
+    "Stream of 64 items": stream, "Submit with 256 KiB and labels": submit_large, "Submit and CancelJob of arrays": submit_arrays,
+    "Submit after 64 jobs": submit_after_many, "GetJob": call("GetJob", lambda api: encode(f2=(ids_of(api) or ["none"])[0])),
+    "WatchJob": watch, "ListJobs of 1000": call("ListJobs", lambda api: (ids_of(api), encode(f2=1000))[1]),
+    "ListJobs by label": call("ListJobs", lambda api: (ids_of(api), encode(f2=1000, f5=encode(f1="label-1", f2="none")))[1]),
+    "ListJobs that live": call("ListJobs", encode(f2=1000, f4=1)), "RetryJob": retry,
+    "FetchOutput": call("FetchOutput", lambda api: encode(f2=(ids_of(api) or ["none"])[0], f3="out")),
+    "CreateBuffer and DeleteBuffer of 512 MiB": make_buffers, "WriteBuffer of 64 MiB": write_buffer,
+    "ReadBuffer of 64 MiB": call("ReadBuffer", lambda api: encode(f2=buffer_of(api, 64 * MIB))),
+    "CreateBuffer of 1 byte": small_buffers, "ListBuffers": call("ListBuffers", encode(f2=1000)),
+}
+BRIEF = ("Submit and CancelJob of arrays", "ListJobs of 1000", "CreateBuffer and DeleteBuffer of 512 MiB", "Stream of 64 items")
+
+
+def slow_items(session, since):
+    """Of the attacker, after so much of the log: (thread, item, ms)."""
+    text = session.target.log.read_text(errors="replace")[since:]
+    return [(thread, item, int(ms)) for tenant, thread, item, ms in SLOW.findall(text) if tenant == session.tenant]
+
+
+def beside(name, work):
+    def execute(session):
+        codes = {}
+
+        def counted(inner, api):
+            answer = work(inner, api)
+            codes[answer.code] = codes.get(answer.code, 0) + 1
+        seconds = 3.0 if session.full else 0.5
+        for _ in range(3):  # A machine with other work, once more before it counts.
+            since = len(session.target.log.read_text(errors="replace"))
+            good, bad = [], []
+            for _ in range(3):
+                good.append(percentile(session.while_doing(good_work, seconds), 0.99))
+                bad.append(percentile(session.while_doing(counted, seconds), 0.99))
+            limit = max(P99_MS, TIMES * statistics.median(good))
+            slow = slow_items(session, since)
+            if statistics.median(bad) <= limit and not [item for item in slow if item[2] >= SLOW_MS_MAX]:
+                break
+        worst = max(slow, key=lambda item: item[2], default=None)
+        text = (f"{name}: the neighbour's p99 {statistics.median(bad):.1f} ms, {statistics.median(good):.1f} beside good work (limit {limit:.0f}); "
+                f"{len(slow)} slow items" + (f", the worst {worst[0]} {worst[1]} {worst[2]} ms" if worst else "") + f"; {codes}")
+        session.note(text)
+        complaints = [] if statistics.median(bad) <= limit else [text]
+        complaints += [f"{thread} was busy with {item} for {ms} ms" for thread, item, ms in slow if ms >= SLOW_MS_MAX][:3]
+        complaints += [f"{code} of {name}" for code in codes if code not in ANSWERS]
+        return complaints
+    return execute
+
+
+for work_name, work_of_it in WORKS.items():
+    ATTACKS.append(Attack(f"neighbour beside {work_name}", "T30", beside(work_name, work_of_it), 0, "matrix", work_name in BRIEF))

@@ -64,8 +64,9 @@ class ReclaimTest : public ::testing::Test {
     std::optional<RunOutcome> outcome;
   };
 
-  std::unique_ptr<Client> NewClient(const std::string& name) {
-    auto client = std::make_unique<Client>();
+  // The fixture's, since an answer may come as late as its end.
+  Client* NewClient(const std::string& name) {
+    Client* const client = clients_.emplace_back(std::make_unique<Client>()).get();
     client->tenant = *core_->FindTenant(name);
     auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(kDocument)), sizeof(kDocument) - 1, 1000, 0, "");
     EXPECT_TRUE(upload->Add(kDocument).ok());
@@ -111,6 +112,7 @@ class ReclaimTest : public ::testing::Test {
   std::unique_ptr<HandJobStore> store_;
   std::unique_ptr<Core> core_;
   std::deque<v1::RunRequest> requests_;
+  std::vector<std::unique_ptr<Client>> clients_;
 };
 
 // The tenants with the most idle memory give way, for as much as is lacking; then the run is sent again.
@@ -180,7 +182,7 @@ TEST_F(ReclaimTest, CancelledWhileItWaits) {
   ann->executor->on_usage({{0, 300}, {0, 300}});
   requests_.emplace_back().set_handle(eve->handle);
   const uint64_t id =
-      core_->Run(eve->tenant, requests_.back(), [&](RunOutcome outcome) { eve->outcome = std::move(outcome); });
+      core_->Run(eve->tenant, requests_.back(), [eve](RunOutcome outcome) { eve->outcome = std::move(outcome); });
   eve->executor->AnswerRun(Short(100));
   core_->CancelRun(id);
   ann->executor->reclaims[0].done(ExecutorUsage{{0, 200}, {0, 200}});

@@ -2,6 +2,7 @@
 #include "server/identity/authenticator.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "server/identity/tenant_rules.h"
 
@@ -34,14 +35,18 @@ PeerAddress::PeerAddress(std::string_view peer) {
     host = "unknown";
     return;
   }
-  host = std::string(peer.substr(scheme + 1, port - scheme - 1));
-  for (const std::string_view bracket : {"%5B", "%5D", "%5b", "%5d", "[", "]"}) {
-    for (size_t at = host.find(bracket); at != std::string::npos; at = host.find(bracket)) {
-      host.erase(at, bracket.size());
+  std::string_view name = peer.substr(scheme + 1, port - scheme - 1);
+  // One pair of brackets, as gRPC writes them.
+  for (const auto& [open, close] :
+       {std::pair<std::string_view, std::string_view>{"%5B", "%5D"}, {"%5b", "%5d"}, {"[", "]"}}) {
+    if (name.size() >= open.size() + close.size() && name.starts_with(open) && name.ends_with(close)) {
+      name = name.substr(open.size(), name.size() - open.size() - close.size());
+      break;
     }
   }
-  is_loopback =
-      host == "::1" || (peer.starts_with("ipv4:127.") && host.find_first_not_of("0123456789.") == std::string::npos);
+  host = std::string(name);
+  is_loopback = (peer.starts_with("ipv6:") && host == "::1") ||
+                (peer.starts_with("ipv4:127.") && host.find_first_not_of("0123456789.") == std::string::npos);
 }
 
 bool AsksForCredentials(const Config& config) {

@@ -74,11 +74,22 @@ def put_graph(session, api):
     return api.put_graph(b" " * (16 * MIB) + fresh(api))[1]
 
 
+def chain(api, count):
+    """A document of so many nodes, each of which reads what the one before it wrote."""
+    def make():
+        text = calls.document("add", calls.IN_OUT, [("amount", 7)])
+        node = text["nodes"]["node"]
+        text["nodes"] = {f"n{i}": node for i in range(count)}
+        text["edges"] = [{"from": "in", "to": "n0.in"}, *({"from": f"n{i}.out", "to": f"n{i + 1}.in"} for i in range(count - 1)),
+                         {"from": f"n{count - 1}.out", "to": "out_out"}]
+        return json.dumps(text)
+    return kept(api, f"chain {count}", make)
+
+
 def prepare_large(session, api):
-    """A document with as many nodes as one may have, another each time."""
-    node = calls.document("add", calls.IN_OUT, [("amount", 7)])
-    text = json.dumps({**node, "name": fresh(api).decode(), "description": "x" * (2 * MIB)})
-    answer = api.prepare(text)
+    """A document of thousands of nodes, another each time."""
+    text = chain(api, 5000)
+    answer = api.prepare('{"description": "' + fresh(api).decode() + '", ' + text[1:], timeout=60)
     api.release(first(answer.reply, 1))
     return answer
 
@@ -171,7 +182,7 @@ def retry(session, api):
 ARRAY_ID = 24  # Of a job.
 WORKS = {
     "ServerInfo": call("ServerInfo"), "ListDevices": call("ListDevices"), "ListCosts": call("ListCosts"),
-    "PutModule of 64 MiB": put_module, "PutGraph of 16 MiB": put_graph, "PrepareGraph of 2 MiB": prepare_large,
+    "PutModule of 64 MiB": put_module, "PutGraph of 16 MiB": put_graph, "PrepareGraph of 5,000 nodes": prepare_large,
     "PrepareGraph and ReleaseGraph": prepare_again, "ListGraphs": call("ListGraphs", encode(f2=1000)),
     "Run with 256 KiB inline": lambda session, api: api.run(calls.ADD, {"in": LARGEST}), "Run with 128 MiB in buffers": run_buffers,
     "Stream of 64 items": stream, "Submit with 256 KiB and labels": submit_large, "Submit and CancelJob of arrays": submit_arrays,
@@ -179,7 +190,7 @@ WORKS = {
     "WatchJob": watch, "ListJobs of 1000": call("ListJobs", lambda api: (ids_of(api), encode(f2=1000))[1]),
     "ListJobs by label": call("ListJobs", lambda api: (ids_of(api), encode(f2=1000, f5=encode(f1="label-1", f2="none")))[1]),
     "ListJobs that live": call("ListJobs", encode(f2=1000, f4=1)), "RetryJob": retry,
-    "FetchOutput": call("FetchOutput", lambda api: encode(f2=(ids_of(api) or ["none"])[0], f3="out")),
+    "FetchOutput": call("FetchOutput", lambda api: encode(f2=(ids_of(api) or ["none"])[0], f3="out_out")),
     "CreateBuffer and DeleteBuffer of 512 MiB": make_buffers, "WriteBuffer of 64 MiB": write_buffer,
     "ReadBuffer of 64 MiB": call("ReadBuffer", lambda api: encode(f2=buffer_of(api, 64 * MIB))),
     "CreateBuffer of 1 byte": small_buffers, "ListBuffers": call("ListBuffers", encode(f2=1000)),
@@ -195,11 +206,12 @@ def slow_items(session, since):
 
 def beside(name, work):
     def execute(session):
-        codes = {}
+        codes, said = {}, {}
 
         def counted(inner, api):
             answer = work(inner, api)
             codes[answer.code] = codes.get(answer.code, 0) + 1
+            said.setdefault(answer.code, answer.message)
         seconds = 3.0 if session.full else 0.5
         for _ in range(3):  # A machine with other work, once more before it counts.
             since = len(session.target.log.read_text(errors="replace"))
@@ -214,6 +226,8 @@ def beside(name, work):
         worst = max(slow, key=lambda item: item[2], default=None)
         text = (f"{name}: the neighbour's p99 {statistics.median(bad):.1f} ms, {statistics.median(good):.1f} beside good work (limit {limit:.0f}); "
                 f"{len(slow)} slow items" + (f", the worst {worst[0]} {worst[1]} {worst[2]} ms" if worst else "") + f"; {codes}")
+        if "OK" not in codes:
+            text += f": {said}"
         session.note(text)
         complaints = [] if statistics.median(bad) <= limit else [text]
         complaints += [f"{thread} was busy with {item} for {ms} ms" for thread, item, ms in slow if ms >= SLOW_MS_MAX][:3]

@@ -18,19 +18,12 @@
 #include "base/fd.h"
 #include "bench/processes.h"
 #include "bench/run_calls.h"
+#include "bench/service_daemon.h"
 
 namespace hpvm::bench {
 namespace {
 
 constexpr uint64_t kTransferBytes = uint64_t{64} << 20;
-
-constexpr char kDocument[] = R"({"hpvm": 1, "name": "copy",
-  "inputs": {"x": {"type": "u8", "shape": ["n"]}}, "outputs": {"y": {"type": "u8", "shape": ["n"]}},
-  "modules": {"bench": {"kind": "wasm", "source": {"file": "bench_kernels.wasm"}}},
-  "nodes": {"copy": {"ports": [{"name": "x", "access": "in", "type": "u8", "shape": ["n"]},
-                               {"name": "y", "access": "out", "type": "u8", "shape": ["n"]}],
-                     "instances": ["n/16"], "variants": [{"module": "bench", "entry": "copy"}]}},
-  "edges": [{"from": "x", "to": "copy.x"}, {"from": "copy.y", "to": "y"}]})";
 
 std::string ReadWhole(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
@@ -93,10 +86,9 @@ struct Side {
     HPVMD_ASSIGN_OR_RETURN(client, Client::Connect({.endpoint = endpoint,
                                                     .connect_timeout = std::chrono::seconds(20),
                                                     .credentials = {.ca_file = ca}}));
-    const std::string kernels = ReadWhole(ProgramFolder() + "/bench_kernels.wasm");
-    HPVMD_ASSIGN_OR_RETURN(
-        Prepared prepared,
-        client->Prepare(kDocument, {.bytes = {{"bench", {kernels.begin(), kernels.end()}}}, .hashes = {}}));
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<uint8_t> kernels, ReadBenchKernels());
+    HPVMD_ASSIGN_OR_RETURN(Prepared prepared,
+                           client->Prepare(GraphDocument("copy"), {.bytes = {{"bench", kernels}}, .hashes = {}}));
     handle = prepared.handle;
     const uint64_t shape[] = {kTransferBytes};
     HPVMD_ASSIGN_OR_RETURN(in, client->CreateBuffer(ElementType::kU8, shape));
@@ -105,7 +97,7 @@ struct Side {
   }
 };
 
-// What a round costs: microseconds.
+// One round of a case; returns its microseconds.
 using Round = std::function<StatusOr<double>(Side&)>;
 
 // The median call of one client, or the time of a call of many.

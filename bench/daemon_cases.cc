@@ -13,28 +13,13 @@
 #include "bench/processes.h"
 #include "bench/registry.h"
 #include "bench/run_calls.h"
+#include "bench/service_daemon.h"
 
 namespace hpvm::bench {
 namespace {
 
 constexpr uint64_t kTransferBytes = uint64_t{64} << 20;
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
-
-constexpr char kCopyDocument[] = R"({"hpvm": 1, "name": "copy",
-  "inputs": {"x": {"type": "u8", "shape": ["n"]}}, "outputs": {"y": {"type": "u8", "shape": ["n"]}},
-  "modules": {"bench": {"kind": "wasm", "source": {"file": "bench_kernels.wasm"}}},
-  "nodes": {"copy": {"ports": [{"name": "x", "access": "in", "type": "u8", "shape": ["n"]},
-                               {"name": "y", "access": "out", "type": "u8", "shape": ["n"]}],
-                     "instances": ["n/16"], "variants": [{"module": "bench", "entry": "copy"}]}},
-  "edges": [{"from": "x", "to": "copy.x"}, {"from": "copy.y", "to": "y"}]})";
-
-StatusOr<std::vector<uint8_t>> ReadKernels() {
-  std::ifstream stream(ProgramFolder() + "/bench_kernels.wasm", std::ios::binary);
-  if (!stream) {
-    return NotFound("The file bench_kernels.wasm is not beside the program.");
-  }
-  return std::vector<uint8_t>(std::istreambuf_iterator<char>(stream), {});
-}
 
 // A daemon with the copy graph prepared, and a peer; both live as long as this.
 struct Servers {
@@ -53,9 +38,9 @@ struct Servers {
     HPVMD_RETURN_IF_ERROR(servers->Add({ProgramFolder() + "/hpvm-bench", "serve-peer", servers->peer}));
     HPVMD_ASSIGN_OR_RETURN(servers->client,
                            Client::Connect({.endpoint = servers->daemon, .connect_timeout = std::chrono::seconds(20)}));
-    HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> kernels, ReadKernels());
-    HPVMD_ASSIGN_OR_RETURN(Prepared prepared,
-                           servers->client->Prepare(kCopyDocument, {.bytes = {{"bench", kernels}}, .hashes = {}}));
+    HPVMD_ASSIGN_OR_RETURN(std::vector<uint8_t> kernels, ReadBenchKernels());
+    HPVMD_ASSIGN_OR_RETURN(Prepared prepared, servers->client->Prepare(GraphDocument("copy"),
+                                                                       {.bytes = {{"bench", kernels}}, .hashes = {}}));
     servers->handle = prepared.handle;
     return servers;
   }

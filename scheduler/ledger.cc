@@ -38,7 +38,7 @@ std::string Seconds(uint64_t nanoseconds) {
 
 }  // namespace
 
-// Of one resource, by all tenants.
+// The use of one resource by all tenants.
 struct LedgerTotal {
   Wide used = 0;
   uint64_t limit = 0;
@@ -117,7 +117,7 @@ struct LedgerAccount {
     refused += HPVMD_MUTANT("ledger_refusal_uncounted") ? 0 : 1;
     return {.resource = resource, .used = used, .wanted = wanted, .limit = limit, .retry_after = retry_after};
   }
-  // Of what is held; after Allows has said no.
+  // A resource that is held, after Allows has said no.
   QuotaRefusal RefuseToHold(uint64_t wanted) {
     QuotaRefusal refusal = Refuse(wanted, Duration{0});
     if (AllowsOwn(wanted)) {
@@ -127,7 +127,7 @@ struct LedgerAccount {
     }
     return refusal;
   }
-  // Of what is held.
+  // Whether so much more of a resource that is held fits.
   bool Allows(uint64_t more) const { return AllowsOwn(more) && total->Allows(used, more); }
   bool AllowsOwn(uint64_t more) const {
     if (more > kMost - used) {
@@ -186,7 +186,7 @@ Status ToStatus(const QuotaRefusal& refusal) {
     return ResourceExhausted("What all tenants together may hold of " + std::string(facts.name) + " (" +
                              number(refusal.limit) + ") leaves no room for " + number(refusal.wanted) +
                              " more: " + number(refusal.used) + (refusal.used == 1 ? " is" : " are") +
-                             " in use, and something stays free for who holds less.");
+                             " in use, and one tenant may hold at most twice what stays free.");
   }
   std::string text = "The tenant's quota of " + std::string(facts.name) + " (" + number(refusal.limit);
   if (facts.period.count() == 0) {

@@ -82,7 +82,7 @@ TEST(LedgerTest, RefusalChangesNothing) {
 }
 
 // What exists is counted beyond the limit; nothing more is allowed until it is below again.
-// All tenants together have a limit, and whoever holds much leaves something free for the others.
+// All tenants together have a limit, and one that holds much leaves something free for the others.
 TEST(LedgerTest, TenantsShareATotal) {
   Ledger ledger;
   ledger.SetTotal(Resource::kHostBytes, 900);
@@ -106,7 +106,7 @@ TEST(LedgerTest, TenantsShareATotal) {
   EXPECT_EQ(ledger.TotalOf(Resource::kHostBytes), 800u);
   EXPECT_FALSE(ledger.Take(2, Resource::kDeviceBytes, 1'000, &third).has_value());  // Has no total.
   EXPECT_EQ(ledger.CheckSums(), absl::OkStatus());
-  // What is there anyhow counts, and nobody gets more until it has gone.
+  // TakeAnyway goes beyond the limit; nobody gets more until that is given back.
   const Lease anyway = ledger.TakeAnyway(1, Resource::kHostBytes, 500);
   EXPECT_EQ(ledger.TotalOf(Resource::kHostBytes), 1'300u);
   EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 0u);

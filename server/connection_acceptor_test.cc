@@ -166,7 +166,7 @@ TEST_F(AcceptorTest, AllTogetherHaveTheirLimit) {
   EXPECT_EQ(acceptor_->refused(), 2u);
 }
 
-// Whoever closes a connection makes room.
+// A connection that closes makes room for another.
 TEST_F(AcceptorTest, EndedConnectionsMakeRoom) {
   Start(2, 1);
   for (int i = 0; i < 50; ++i) {

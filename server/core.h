@@ -549,7 +549,7 @@ class Core {
   // core_retention.cc
   void ScheduleRetention(CoreScope& scope, Duration after);
   size_t Retain(RetentionLimits limits);
-  void OnDropped(const DropJob& drop, uint64_t before, const WriteResult& result);
+  void OnDropped(const DropJob& drop, const WriteResult& result);
 
   // core_job_list.cc
   struct JobList;

@@ -68,10 +68,9 @@ size_t Core::Retain(RetentionLimits limits) {
     const DropJob* drop = std::get_if<DropJob>(&write);
     JobStore::WriteDone done = [this](const WriteResult&) { --retaining_; };
     if (drop != nullptr) {
-      const StatusOr<StoredJob> row = options_.jobs->database().Find(drop->tenant, drop->id);
-      done = [this, drop = *drop, before = row.ok() ? row->stored_bytes() : 0](const WriteResult& result) {
+      done = [this, drop = *drop](const WriteResult& result) {
         --retaining_;
-        OnDropped(drop, before, result);
+        OnDropped(drop, result);
       };
     }
     CoreScope scope(*this);
@@ -85,20 +84,17 @@ size_t Core::Retain(RetentionLimits limits) {
 }
 
 // The tenant's bytes on disk are fewer. Without the mutex.
-void Core::OnDropped(const DropJob& drop, uint64_t before, const WriteResult& result) {
+void Core::OnDropped(const DropJob& drop, const WriteResult& result) {
   if (!result.status.ok()) {
     return;
-  }
-  uint64_t after = 0;
-  if (!drop.forget) {
-    const StatusOr<StoredJob> row = options_.jobs->database().Find(drop.tenant, drop.id);
-    after = row.ok() ? row->stored_bytes() : 0;
   }
   CoreScope scope(*this);
   if (const auto tenant = tenants_.find(drop.tenant); tenant != tenants_.end()) {
     // The row that stays may be larger than what a small job was counted for.
     scheduler::Lease& rows = tenant->second->stored_rows;
-    rows.SetAnyway(rows.amount() + after - std::min(before, rows.amount() + after));
+    const int64_t change = result.stored_bytes_change;
+    const uint64_t less = change < 0 ? static_cast<uint64_t>(-change) : 0;
+    rows.SetAnyway(rows.amount() - std::min(less, rows.amount()) + static_cast<uint64_t>(std::max<int64_t>(change, 0)));
     if (const auto recent = tenant->second->recent.find(drop.id); recent != tenant->second->recent.end()) {
       recent_events_ -= recent->second->events->size();
       tenant->second->recent.erase(recent);

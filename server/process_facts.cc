@@ -118,14 +118,17 @@ uint64_t MemoryAllowed(const std::string& root) {
     if (!is_unified && std::find(names.begin(), names.end(), "memory") == names.end()) {
       continue;
     }
-    for (std::string path(line.substr(second + 1)); !path.empty(); path.resize(path.rfind('/'))) {
-      const std::string folder = is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    // From the own group to the root, which has a limit in a container that sees its own group as the root.
+    const std::string folder = is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    for (std::string_view path = line.substr(second + 1);;) {
       for (const char* file : {"/memory.max", "/memory.high", "/memory.limit_in_bytes"}) {
-        bound(folder + (path == "/" ? "" : path) + file);
+        bound(folder + (path == "/" ? "" : std::string(path)) + file);
       }
-      if (path.find('/') == std::string::npos) {
+      if (path.empty()) {
         break;
       }
+      const size_t parent = path.rfind('/');
+      path = path.substr(0, parent == std::string_view::npos ? 0 : parent);
     }
   }
   return bytes;

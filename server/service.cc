@@ -40,7 +40,7 @@ Outcome AnswerOf(const Outcome& outcome) {
   return sent.ok() ? outcome : Outcome(sent);
 }
 
-// What a call costs that carries next to nothing is not its request.
+// A request below that is not counted: the call itself costs as much.
 constexpr uint64_t kSmallRequest = 16 * limits::kKiB;
 
 // A call that the core answers later. It goes on when the client cancels: what it stores is kept for the next call.

@@ -251,12 +251,20 @@ TEST_F(StateFolderTest, MemoryIsWhatControlGroupsAllow) {
   EXPECT_EQ(MemoryAllowed(root_), 33'554'432u);
   write("/sys/fs/cgroup/a/b/memory.max", "16777216\n");
   EXPECT_EQ(MemoryAllowed(root_), 16'777'216u);
+  write("/sys/fs/cgroup/memory.max", "4194304\n");  // The root's own, as a container has it.
+  EXPECT_EQ(MemoryAllowed(root_), 4'194'304u);
+  write("/proc/self/cgroup", "0::/\n");
+  EXPECT_EQ(MemoryAllowed(root_), 4'194'304u);
+  write("/proc/self/cgroup", "0::elsewhere\n:\n::\n");
+  EXPECT_EQ(MemoryAllowed(root_), 4'194'304u);
   write("/proc/self/cgroup", "3:cpu,memory:/c\n1:pids:/a/b\n");
   EXPECT_EQ(MemoryAllowed(root_), machine);
   write("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(MemoryAllowed(root_), machine);
   write("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "8388608\n");
   EXPECT_EQ(MemoryAllowed(root_), 8'388'608u);
+  write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "2097152\n");
+  EXPECT_EQ(MemoryAllowed(root_), 2'097'152u);
 }
 
 }  // namespace

@@ -86,6 +86,15 @@ class FrontTest : public ::testing::Test {
     facts.accepted = RealClock().Now();
     front_->Take({std::move(facts), place_, std::move(fd)});
   }
+  // A client that has said enough for gRPC to get its connection, as given_.back().
+  UniqueFd ConnectAndGreet() {
+    auto [client, accepted] = Connect();
+    const size_t before = given();
+    TakeUnix(std::move(accepted));
+    Say(client, kPreface + kSettings);
+    EXPECT_TRUE(Eventually([&] { return given() == before + 1; }));
+    return std::move(client);
+  }
   static ConnectionFacts UnixFacts() {
     ConnectionFacts facts;
     facts.peer = "unix:";
@@ -212,10 +221,8 @@ TEST_F(FrontTest, SilenceEnds) {
 TEST_F(FrontTest, ALimitEndsTheConnection) {
   options_.frames.control_frames_per_second = 10;
   Start();
-  auto [client, accepted] = Connect();
-  TakeUnix(std::move(accepted));
-  Say(client, kPreface + kSettings);
-  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  UniqueFd client = ConnectAndGreet();
+  ASSERT_EQ(given(), 1u);
   const int fd = given_[0].get();
   EXPECT_EQ(Read(fd), kPreface + kSettings);
   for (int i = 0; i < 10; ++i) {
@@ -235,10 +242,8 @@ TEST_F(FrontTest, ALimitEndsTheConnection) {
 TEST_F(FrontTest, StalledClientsEnd) {
   options_.frames.stall_max = milliseconds(200);
   Start();
-  auto [client, accepted] = Connect();
-  TakeUnix(std::move(accepted));
-  Say(client, kPreface + kSettings);
-  ASSERT_TRUE(Eventually([&] { return given() == 1; }));
+  UniqueFd client = ConnectAndGreet();
+  ASSERT_EQ(given(), 1u);
   const int fd = given_[0].get();
   Read(fd);
   const std::string data(100'000, '\0');

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "base/failpoint.h"
@@ -19,10 +20,13 @@ constexpr size_t kBatchBytesMax = size_t{32} << 20;
 // On a full disk the log must find room for all of a transaction: a small one may still have it.
 constexpr size_t kFullGroupMax = 16;
 
+// Sets of kinds of writes: a bit for each alternative of JobWrite.
+constexpr unsigned kInserts = 1, kDrops = 4, kAny = 15;
+static_assert(std::is_same_v<std::variant_alternative_t<0, JobWrite>, InsertJobs>);
+static_assert(std::is_same_v<std::variant_alternative_t<2, JobWrite>, DropJob>);
+static_assert(std::variant_size_v<JobWrite> == 4);
+
 bool IsInsert(const JobWrite& write) { return std::holds_alternative<InsertJobs>(write); }
-bool IsNoInsert(const JobWrite& write) { return !IsInsert(write); }
-bool IsDrop(const JobWrite& write) { return std::holds_alternative<DropJob>(write); }
-bool IsAny(const JobWrite&) { return true; }
 
 size_t BytesOf(const JobWrite& write) {
   if (const auto* insert = std::get_if<InsertJobs>(&write)) {
@@ -62,16 +66,6 @@ Sha256 HashFrom(const std::string& bytes) {
   return hash;
 }
 
-// Most are taken from the front.
-template <typename Lane>
-void RemoveTaken(Lane& lane) {
-  const auto is_taken = [](const auto& waiting) { return waiting.is_taken; };
-  while (!lane.empty() && is_taken(lane.front())) {
-    lane.pop_front();
-  }
-  std::erase_if(lane, is_taken);
-}
-
 }  // namespace
 
 CommitQueue::CommitQueue(CommitQueueOptions options)
@@ -87,9 +81,27 @@ size_t CommitQueue::FullGroupMax() const {
 void CommitQueue::Add(JobWrite write, JobStore::WriteDone done) {
   const std::string tenant = TenantOf(write);
   const size_t rows = RowsOf(write), bytes = BytesOf(write);
+  const size_t kind = write.index();
   std::lock_guard lock(mutex_);
-  waiting_[tenant].push_back({std::move(write), std::move(done), rows, bytes, false});
+  waiting_[tenant].by_kind[kind].push_back({std::move(write), std::move(done), ++added_, rows, bytes});
   ++count_;
+  inserts_ += kind == 0 ? 1 : 0;
+}
+
+bool CommitQueue::Lane::empty() const {
+  return std::all_of(by_kind.begin(), by_kind.end(), [](const auto& list) { return list.empty(); });
+}
+
+std::list<CommitQueue::Waiting>* CommitQueue::Lane::Next(unsigned kinds) {
+  std::list<Waiting>* oldest = nullptr;
+  for (size_t kind = 0; kind < by_kind.size(); ++kind) {
+    std::list<Waiting>& list = by_kind[kind];
+    if ((kinds >> kind & 1) != 0 && !list.empty() &&
+        (oldest == nullptr || list.front().sequence < oldest->front().sequence)) {
+      oldest = &list;
+    }
+  }
+  return oldest;
 }
 
 size_t CommitQueue::size() const {
@@ -97,18 +109,12 @@ size_t CommitQueue::size() const {
   return count_;
 }
 
-bool CommitQueue::HasInserts() const {
-  const auto is_insert = [](const Waiting& waiting) { return IsInsert(waiting.write); };
-  return std::any_of(waiting_.begin(), waiting_.end(),
-                     [&](const auto& lane) { return std::any_of(lane.second.begin(), lane.second.end(), is_insert); });
-}
-
 Time CommitQueue::NextTime() const {
   std::lock_guard lock(mutex_);
   if (failure_.ok() || IsBroken()) {
     return waiting_.empty() ? kNever : Time{0};
   }
-  return HasInserts() ? Time{0} : retry_at_;
+  return inserts_ > 0 ? Time{0} : retry_at_;
 }
 
 JobStoreHealth CommitQueue::Health() const {
@@ -162,8 +168,9 @@ std::vector<CommitAnswer> CommitQueue::CommitSome() {
   if (HPVMD_MUTANT("store_answers_lost") && results.size() > 1) {
     results.pop_back();
   }
-  for (size_t i = 0; i < results.size(); ++i) {
-    answers.push_back({TenantOf(batch.writes[i]), std::move(batch.dones[i]), std::move(results[i])});
+  auto waiting = batch.waiting.begin();
+  for (size_t i = 0; i < results.size(); ++i, ++waiting) {
+    answers.push_back({TenantOf(batch.writes[i]), std::move(waiting->done), std::move(results[i])});
   }
   std::lock_guard lock(mutex_);
   if (!IsBroken()) {
@@ -180,7 +187,7 @@ CommitQueue::Batch CommitQueue::TakeBatch(std::vector<CommitAnswer>* answers) {
   if (IsBroken()) {
     Clear(answers);
   } else if (const Status full = Fullness(); full.ok()) {
-    Move(&batch, IsAny, options_.group_max, kBatchBytesMax);
+    Move(&batch, kAny, options_.group_max, kBatchBytesMax);
   } else if (failure_.ok()) {
     RefuseInserts(full, answers);
     MoveWhatMust(&batch);
@@ -190,7 +197,7 @@ CommitQueue::Batch CommitQueue::TakeBatch(std::vector<CommitAnswer>* answers) {
     // Without other writes an insert finds out whether there is room; without any, an empty commit does.
     MoveWhatMust(&batch);
     if (batch.writes.empty() && (options_.room == nullptr || !options_.room->is_full())) {
-      Move(&batch, IsAny, options_.group_max, 0);
+      Move(&batch, kAny, options_.group_max, 0);
     }
     batch.is_probe = true;
   }
@@ -201,39 +208,34 @@ CommitQueue::Batch CommitQueue::TakeBatch(std::vector<CommitAnswer>* answers) {
 // dropped, since that one has ended on disk.
 void CommitQueue::MoveWhatMust(Batch* batch) {
   if (options_.room != nullptr) {
-    Move(batch, IsDrop, full_group_, kBatchBytesMax);
+    Move(batch, kDrops, full_group_, kBatchBytesMax);
   }
   if (batch->writes.empty()) {
-    Move(batch, IsNoInsert, full_group_, kBatchBytesMax);
+    Move(batch, kAny & ~kInserts, full_group_, kBatchBytesMax);
   }
 }
 
 // At least one of those wanted, then more of them up to the limits: of each tenant one, then of each one more,
 // beginning behind the tenant that was served last. The rest keeps its order.
-void CommitQueue::Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t rows_max, size_t bytes_max) {
-  struct Turn {
-    const std::string* tenant;
-    std::deque<Waiting>* lane;
-    size_t at = 0;
-  };
-  std::vector<Turn> turns;
-  const auto first = waiting_.upper_bound(last_);
-  for (auto lane = first; lane != waiting_.end(); ++lane) {
-    turns.push_back({&lane->first, &lane->second});
+void CommitQueue::Move(Batch* batch, unsigned kinds, size_t rows_max, size_t bytes_max) {
+  using Place = std::map<std::string, Lane>::iterator;
+  std::vector<Place> turns;
+  const Place first = waiting_.upper_bound(last_);
+  for (Place lane = first; lane != waiting_.end(); ++lane) {
+    turns.push_back(lane);
   }
-  for (auto lane = waiting_.begin(); lane != first; ++lane) {
-    turns.push_back({&lane->first, &lane->second});
+  for (Place lane = waiting_.begin(); lane != first; ++lane) {
+    turns.push_back(lane);
   }
   bool is_full = false;
   while (!turns.empty() && !is_full) {
-    for (Turn& turn : turns) {
-      while (turn.at < turn.lane->size() && !wanted((*turn.lane)[turn.at].write)) {
-        ++turn.at;
-      }
-      if (turn.at == turn.lane->size()) {
+    std::vector<Place> again;
+    for (const Place turn : turns) {
+      std::list<Waiting>* list = turn->second.Next(kinds);
+      if (list == nullptr) {
         continue;
       }
-      Waiting& next = (*turn.lane)[turn.at];
+      Waiting& next = list->front();
       is_full =
           !batch->writes.empty() && (batch->rows + next.rows > rows_max || batch->bytes + next.bytes >= bytes_max);
       if (is_full) {
@@ -241,44 +243,41 @@ void CommitQueue::Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t row
       }
       batch->rows += next.rows;
       batch->bytes += next.bytes;
-      batch->writes.push_back(std::move(next.write));
-      batch->dones.push_back(std::move(next.done));
-      next.is_taken = true;
-      last_ = *turn.tenant;
       --count_;
-      ++turn.at;
+      inserts_ -= IsInsert(next.write) ? 1 : 0;
+      batch->writes.push_back(std::move(next.write));
+      batch->waiting.splice(batch->waiting.end(), *list, list->begin());
+      last_ = turn->first;
+      if (turn->second.empty()) {
+        waiting_.erase(turn);
+      } else {
+        again.push_back(turn);
+      }
     }
-    std::erase_if(turns, [](const Turn& turn) { return turn.at == turn.lane->size(); });
-  }
-  for (auto lane = waiting_.begin(); lane != waiting_.end();) {
-    RemoveTaken(lane->second);
-    lane = lane->second.empty() ? waiting_.erase(lane) : std::next(lane);
+    turns = std::move(again);
   }
 }
 
 // A queue that is broken.
 void CommitQueue::Clear(std::vector<CommitAnswer>* answers) {
   for (auto& [tenant, lane] : waiting_) {
-    for (Waiting& waiting : lane) {
-      answers->push_back({tenant, std::move(waiting.done), Refusal(failure_)});
+    while (std::list<Waiting>* list = lane.Next(kAny)) {
+      answers->push_back({tenant, std::move(list->front().done), Refusal(failure_)});
+      list->pop_front();
     }
   }
   waiting_.clear();
-  count_ = 0;
+  count_ = inserts_ = 0;
 }
 
 void CommitQueue::RefuseInserts(const Status& why, std::vector<CommitAnswer>* answers) {
-  for (auto lane = waiting_.begin(); lane != waiting_.end();) {
-    std::deque<Waiting> rest;
-    for (Waiting& waiting : lane->second) {
-      if (IsInsert(waiting.write)) {
-        answers->push_back({lane->first, std::move(waiting.done), Refusal(why)});
-        --count_;
-      } else {
-        rest.push_back(std::move(waiting));
-      }
+  for (auto lane = waiting_.begin(); inserts_ > 0 && lane != waiting_.end();) {
+    while (std::list<Waiting>* list = lane->second.Next(kInserts)) {
+      answers->push_back({lane->first, std::move(list->front().done), Refusal(why)});
+      list->pop_front();
+      --count_;
+      --inserts_;
     }
-    lane->second = std::move(rest);
     lane = lane->second.empty() ? waiting_.erase(lane) : std::next(lane);
   }
 }
@@ -337,8 +336,8 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
   if (!absl::IsResourceExhausted(status)) {
     Break(status);
     std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < batch.dones.size(); ++i) {
-      answers->push_back({TenantOf(batch.writes[i]), std::move(batch.dones[i]), Refusal(failure_)});
+    for (size_t i = 0; Waiting & waiting : batch.waiting) {
+      answers->push_back({TenantOf(batch.writes[i++]), std::move(waiting.done), Refusal(failure_)});
     }
     return;
   }
@@ -347,12 +346,15 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
   const size_t before = answers->size();
   size_t again = 0;
   for (size_t i = batch.writes.size(); i-- > 0;) {  // Backwards, each to the front.
+    const auto last = std::prev(batch.waiting.end());
     const std::string tenant = TenantOf(batch.writes[i]);
     if (IsInsert(batch.writes[i]) || HPVMD_MUTANT("store_full_loses_ends")) {
-      answers->push_back({tenant, std::move(batch.dones[i]), Refusal(status)});
+      answers->push_back({tenant, std::move(last->done), Refusal(status)});
+      batch.waiting.erase(last);
     } else {
-      const size_t bytes = BytesOf(batch.writes[i]);
-      waiting_[tenant].push_front({std::move(batch.writes[i]), std::move(batch.dones[i]), 1, bytes, false});
+      last->write = std::move(batch.writes[i]);
+      std::list<Waiting>& list = waiting_[tenant].by_kind[last->write.index()];
+      list.splice(list.begin(), batch.waiting, last);
       ++again;
     }
   }

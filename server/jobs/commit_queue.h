@@ -14,13 +14,15 @@
 #ifndef HPVMD_SERVER_JOBS_COMMIT_QUEUE_H_
 #define HPVMD_SERVER_JOBS_COMMIT_QUEUE_H_
 
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -38,7 +40,7 @@ struct CommitQueueOptions {
   DiskRoom* room = nullptr;         // Looked at by whoever calls CommitSome; null: it is known by commits alone.
   const Clock* clock = nullptr;     // Null: the machine's.
   Observer* observer = nullptr;     // OnCommit; null: nobody.
-  size_t group_max = 256;           // Rows of one transaction, but for a write that has more by itself.
+  size_t group_max = 256;           // Rows of one transaction, except for a write that has more by itself.
   Duration retry_every = std::chrono::seconds(1);
   std::function<void(const Status&)> on_broken;  // Once, from within CommitSome or Break.
 };
@@ -74,12 +76,19 @@ class CommitQueue {
   struct Waiting {
     JobWrite write;
     JobStore::WriteDone done;
+    uint64_t sequence = 0;  // Of the queue, in the order of Add.
     size_t rows = 1, bytes = 0;
-    bool is_taken = false;
+  };
+  // A tenant's, by the kind of write, so that those of one kind are found without a search among the others.
+  struct Lane {
+    std::array<std::list<Waiting>, std::variant_size_v<JobWrite>> by_kind;
+    bool empty() const;
+    // The list of `kinds` (a set of bits) whose first is the oldest; null: there is none.
+    std::list<Waiting>* Next(unsigned kinds);
   };
   struct Batch {
     std::vector<JobWrite> writes;
-    std::vector<JobStore::WriteDone> dones;
+    std::list<Waiting> waiting;  // As many, without their writes.
     size_t rows = 0, bytes = 0;
     bool is_probe = false;  // The disk was full: is there room again?
   };
@@ -89,9 +98,8 @@ class CommitQueue {
   // OK, or why inserts are refused.
   Status Fullness() const;
   Batch TakeBatch(std::vector<CommitAnswer>* answers);
-  void Move(Batch* batch, bool (*wanted)(const JobWrite&), size_t rows_max, size_t bytes_max);
+  void Move(Batch* batch, unsigned kinds, size_t rows_max, size_t bytes_max);
   void Clear(std::vector<CommitAnswer>* answers);
-  bool HasInserts() const;
   void RefuseInserts(const Status& why, std::vector<CommitAnswer>* answers);
   void MoveWhatMust(Batch* batch);
   Status Commit(const Batch& batch, std::vector<WriteResult>* results);
@@ -102,9 +110,10 @@ class CommitQueue {
   const Clock& clock_;
 
   mutable std::mutex mutex_;
-  std::map<std::string, std::deque<Waiting>> waiting_;  // By tenant; none is empty.
-  size_t count_ = 0;                                    // In all.
-  std::string last_;                                    // The tenant that was served last.
+  std::map<std::string, Lane> waiting_;  // By tenant; none is empty.
+  size_t count_ = 0, inserts_ = 0;       // In all; of them, inserts.
+  uint64_t added_ = 0;                   // Since the start.
+  std::string last_;                     // The tenant that was served last.
   Status failure_;    // OK, kResourceExhausted (full) or kDataLoss (broken).
   Time retry_at_{0};  // While full.
   size_t full_group_;  // Rows in one commit while full.

@@ -81,6 +81,7 @@ struct WriteResult {
   std::optional<KeyRecord> known;
   std::vector<uint64_t> sequences;   // InsertJobs.
   std::vector<Sha256> unused_blobs;  // DropJob, ChangeJob: the tenant's blobs that no row needs any more.
+  int64_t stored_bytes_change = 0;   // DropJob: by so much the tenant's TenantUse::stored_bytes changed.
 };
 
 struct JobFilter {

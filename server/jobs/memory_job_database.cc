@@ -128,12 +128,15 @@ void MemoryJobDatabase::Apply(const DropJob& drop, WriteResult* result) {
   if (!result->status.ok()) {
     return;
   }
+  const TenantUse& use = tenants_.at(drop.tenant).use;
+  const uint64_t before = use.stored_bytes;
   if (!row->job.job().dropped()) {
     DropPayload(*row, result);
   }
   if (drop.forget) {
     Forget(*row);
   }
+  result->stored_bytes_change = static_cast<int64_t>(use.stored_bytes - before);
 }
 
 void MemoryJobDatabase::Apply(const ForgetKeys& forget, WriteResult* result) {

@@ -391,6 +391,7 @@ Status SqliteWriter::Write(const DropJob& drop, WriteResult* result, UseChanges*
     tenant.jobs -= 1;
     tenant.stored_bytes -= row->bytes;
     tenant.finished_bytes -= row->bytes;
+    result->stored_bytes_change = -static_cast<int64_t>(row->bytes);
     return Forget(*row, drop);
   }
   if (row->dropped) {
@@ -398,8 +399,9 @@ Status SqliteWriter::Write(const DropJob& drop, WriteResult* result, UseChanges*
   }
   const StoredJob job = DroppedForm(row->job.has_value() ? *std::move(row->job) : JobFromColumns(*row));
   const std::string record = job.SerializeAsString();
-  tenant.stored_bytes += job.stored_bytes() - row->bytes;
-  tenant.finished_bytes += job.stored_bytes() - row->bytes;
+  result->stored_bytes_change = static_cast<int64_t>(job.stored_bytes() - row->bytes);
+  tenant.stored_bytes += result->stored_bytes_change;
+  tenant.finished_bytes += result->stored_bytes_change;
   return change_dropped_.Run(row->sequence, job.stored_bytes(), SqlBytes{record}, RowSum(row->sequence, record));
 }
 

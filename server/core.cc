@@ -212,31 +212,41 @@ void Core::PostRead(const Tenant& tenant, FairQueue::Work work) {
 }
 
 void Core::InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice) {
-  do {
-    if (slice(scope)) {
-      return;
+  if (!slice(scope)) {
+    InLaterSlice(scope, tenant, std::move(slice));
+  }
+}
+
+void Core::InLaterSlice(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice) {
+  if (closed_) {  // The store ends, and its threads with it.
+    while (!slice(scope)) {
     }
-  } while (closed_);  // The store ends, and its threads with it.
+    return;
+  }
   options_.jobs->PostRead(tenant->name, [this, tenant, slice = std::move(slice)] {
     CoreScope inner(*this);
     return slice(inner) ? FairQueue::Step::kDone : FairQueue::Step::kAgain;
   });
 }
 
-void Core::EachLive(CoreScope& scope, const TenantRef& tenant,
-                    std::function<void(CoreScope&, const LiveJobRef&)> look) {
-  InSlices(scope, tenant, [tenant, look = std::move(look), next = uint64_t{0}](CoreScope& inner) mutable {
-    for (int i = 0; i < kJobsAtOnce; ++i) {
-      const auto found = tenant->by_sequence.lower_bound(next);
-      if (found == tenant->by_sequence.end()) {
-        return true;
-      }
-      const LiveJobRef job = found->second;
-      next = found->first + 1;
-      look(inner, job);
-    }
-    return false;
-  });
+void Core::EachLive(CoreScope& scope, const TenantRef& tenant, std::function<void(CoreScope&, const LiveJobRef&)> look,
+                    std::function<void(CoreScope&)> done) {
+  InSlices(scope, tenant,
+           [tenant, look = std::move(look), done = std::move(done), next = uint64_t{0}](CoreScope& inner) mutable {
+             for (int i = 0; i < kJobsAtOnce; ++i) {
+               const auto found = tenant->by_sequence.lower_bound(next);
+               if (found == tenant->by_sequence.end()) {
+                 if (done) {
+                   done(inner);
+                 }
+                 return true;
+               }
+               const LiveJobRef job = found->second;
+               next = found->first + 1;
+               look(inner, job);
+             }
+             return false;
+           });
 }
 
 Time Core::OnTime() {

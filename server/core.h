@@ -267,8 +267,11 @@ class Core {
   // Work under the mutex whose size a tenant chooses: `slice` does some of it at once and the rest in the tenant's
   // turns (JobStore::PostRead), each under a hold of its own, until it says that all is done.
   void InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice);
-  // In slices, every job of the tenant that has not ended, oldest first.
-  void EachLive(CoreScope& scope, const TenantRef& tenant, std::function<void(CoreScope&, const LiveJobRef&)> look);
+  // Likewise, and nothing at once.
+  void InLaterSlice(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice);
+  // In slices, every job of the tenant that has not ended, oldest first; then, if it is given, `done`.
+  void EachLive(CoreScope& scope, const TenantRef& tenant, std::function<void(CoreScope&, const LiveJobRef&)> look,
+                std::function<void(CoreScope&)> done = nullptr);
   void SetTotals();
   TimerKey AddTimer(CoreScope& scope, Time when, std::function<void(CoreScope&)> action);
   void DropTimer(TimerKey& timer);
@@ -406,7 +409,8 @@ class Core {
   void SetPolicy(Tenant& tenant);
   void RestoreSpent(const Tenant& tenant);
   void ApplyPolicy(CoreScope& scope, const TenantRef& tenant);
-  void Suspend(CoreScope& scope, Tenant& tenant);
+  void Suspend(CoreScope& scope, const TenantRef& tenant);
+  void StopRuns(CoreScope& scope, const TenantRef& tenant, const Status& why);
   // kPermissionDenied or kNotFound when its calls are refused.
   static Status RefuseTenant(const Tenant& tenant);
   // As a refusal of something that comes back when it may.
@@ -481,8 +485,10 @@ class Core {
   void Queue(CoreScope& scope, const LiveJobRef& job);
   void AddQueued(const LiveJobRef& job);
   void RemoveQueued(const LiveJob& job);
+  void LeaveQueue(CoreScope& scope, const LiveJobRef& job);
   void Unqueue(CoreScope& scope, const LiveJobRef& job);
   void OnTurn(CoreScope& scope, const LiveJobRef& job);
+  void ReturnTurn(CoreScope& scope, const LiveJobRef& job);
   void OnStarted(CoreScope& scope, const LiveJobRef& job);
   BlobMemory MemoryOf(const TenantRef& tenant);
   void Dispatch(CoreScope& scope, const LiveJobRef& job, StoredParts* parts);

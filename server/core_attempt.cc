@@ -78,7 +78,7 @@ void Core::OnChanged(const LiveJobRef& job, const StoredJob& next, bool with_res
 
 // Where a waiting job goes next, if anywhere.
 void Core::Settle(CoreScope& scope, const LiveJobRef& job) {
-  if (job->phase != LiveJob::Phase::kWaiting || job->writing) {
+  if (job->phase != LiveJob::Phase::kWaiting || job->writing || job->has_turn) {
     return;
   }
   const Time now = options_.clock->Now();
@@ -142,6 +142,16 @@ void Core::RemoveQueued(const LiveJob& job) {
   queued_jobs_.erase(job.key);
 }
 
+// A queued job waits again, until Settle finds that it may go on.
+void Core::LeaveQueue(CoreScope& scope, const LiveJobRef& job) {
+  if (job->phase == LiveJob::Phase::kQueued) {
+    Unqueue(scope, job);
+    LeaveArrayTurn(scope, job);
+    AddStateEvent(scope, *job);
+    Settle(scope, job);
+  }
+}
+
 void Core::Unqueue(CoreScope& scope, const LiveJobRef& job) {
   RemoveQueued(*job);
   job->phase = LiveJob::Phase::kWaiting;
@@ -157,11 +167,9 @@ void Core::OnTurn(CoreScope& scope, const LiveJobRef& job) {
   const Duration pause = CrashPause(job->tenant->executor);
   const bool has_debt =
       ledger_.DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, options_.clock->Now()) > Duration{0};
-  if (draining_ || closed_ || !has_room_ || pause > Duration{0} || has_debt) {
+  if (draining_ || closed_ || !has_room_ || job->tenant->policy->disabled || pause > Duration{0} || has_debt) {
     job->not_before = options_.clock->Now() + pause;
-    LeaveTurn(scope, job);
-    LeaveArrayTurn(scope, job);
-    Settle(scope, job);
+    ReturnTurn(scope, job);
     return;
   }
   HPVMD_FAILPOINT("core.attempt.record").IgnoreError();
@@ -179,6 +187,19 @@ void Core::OnTurn(CoreScope& scope, const LiveJobRef& job) {
     return;
   }
   ChangeRow(scope, job, std::move(next), /*with_results=*/false, &Core::OnStarted);
+}
+
+// The job cannot start now. The tenant's next one gets the turn, and of thousands perhaps none can start: so each gives
+// it back by itself, in the tenant's turn among the others.
+void Core::ReturnTurn(CoreScope& scope, const LiveJobRef& job) {
+  InLaterSlice(scope, job->tenant, [this, job](CoreScope& inner) {
+    if (job->phase == LiveJob::Phase::kWaiting && job->has_turn) {
+      LeaveTurn(inner, job);
+      LeaveArrayTurn(inner, job);
+      Settle(inner, job);
+    }
+    return true;
+  });
 }
 
 void Core::OnStarted(CoreScope& scope, const LiveJobRef& job) {

@@ -98,7 +98,7 @@ void Core::ApplyPolicy(CoreScope& scope, const TenantRef& tenant) {
   ShareSettings(scope, *tenant);
   if (tenant->policy->disabled) {
     if (!was_disabled) {
-      Suspend(scope, *tenant);
+      Suspend(scope, tenant);
     }
     return;
   }
@@ -107,35 +107,37 @@ void Core::ApplyPolicy(CoreScope& scope, const TenantRef& tenant) {
 }
 
 // Runs fail, attempts are broken off without having counted, and jobs wait until the tenant is enabled.
-void Core::Suspend(CoreScope& scope, Tenant& tenant) {
-  LogInfo("Tenant disabled", {{"tenant", tenant.name}, {"reason", tenant.policy->disabled_reason}});
-  std::vector<scheduler::Event> events;
-  std::vector<LiveJobRef> unqueued;
-  for (const auto& [id, job] : tenant.jobs) {
-    if (job->phase == LiveJob::Phase::kQueued) {
-      events.push_back(scheduler::JobEnded{tenant.key, job->key});
-      RemoveQueued(*job);
-      job->phase = LiveJob::Phase::kWaiting;
-      unqueued.push_back(job);
-    } else if (job->attempt != nullptr && job->phase < LiveJob::Phase::kStoring) {
+void Core::Suspend(CoreScope& scope, const TenantRef& tenant) {
+  LogInfo("Tenant disabled", {{"tenant", tenant->name}, {"reason", tenant->policy->disabled_reason}});
+  const auto suspend = [this](CoreScope& inner, const LiveJobRef& job) {
+    LeaveQueue(inner, job);
+    if (job->attempt != nullptr && job->phase < LiveJob::Phase::kStoring) {
       job->attempt->broken_off = true;
     }
-  }
-  Tick(scope, std::move(events));
-  for (const LiveJobRef& job : unqueued) {
-    LeaveArrayTurn(scope, job);
-  }
+  };
+  EachLive(scope, tenant, suspend,
+           [this, tenant, why = RefuseTenant(*tenant)](CoreScope& inner) { StopRuns(inner, tenant, why); });
+}
+
+// All of the tenant's, of jobs too, and then its executor.
+void Core::StopRuns(CoreScope& scope, const TenantRef& tenant, const Status& why) {
   std::vector<std::shared_ptr<RunOp>> running;  // Stopping one takes it out of ops_.
   for (const auto& [id, op] : ops_) {
-    if (op->tenant.get() == &tenant) {
+    if (op->tenant == tenant) {
       running.push_back(op);
     }
   }
-  const Status why = RefuseTenant(tenant);
-  for (const std::shared_ptr<RunOp>& op : running) {
-    StopRun(scope, op, op->job_id.empty() ? why : Unavailable(Message(why)));
-  }
-  KillExecutor(scope, tenant, Message(why));
+  InSlices(scope, tenant, [this, tenant, why, running = std::move(running)](CoreScope& inner) mutable {
+    for (int i = 0; i < kJobsAtOnce && !running.empty(); ++i) {
+      const std::shared_ptr<RunOp> op = std::move(running.back());
+      running.pop_back();
+      StopRun(inner, op, op->job_id.empty() ? why : Unavailable(Message(why)));
+    }
+    if (running.empty()) {
+      KillExecutor(inner, *tenant, Message(why));
+    }
+    return running.empty();
+  });
 }
 
 Status Core::Usage(std::string_view name, v1::GetUsageResponse* response) {

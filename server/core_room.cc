@@ -22,20 +22,11 @@ void Core::OnRoom(bool has_room) {
   }
 }
 
-// All at once: what one job leaves must not go to the next.
+// A job whose turn comes before it has left gives the turn back.
 void Core::LeaveQueues(CoreScope& scope) {
-  std::vector<scheduler::Event> events;
   for (const auto& [name, tenant] : tenants_) {
-    for (const auto& [id, job] : tenant->jobs) {
-      if (job->phase == LiveJob::Phase::kQueued) {
-        events.push_back(scheduler::JobEnded{tenant->key, job->key});
-        RemoveQueued(*job);
-        job->phase = LiveJob::Phase::kWaiting;
-        AddStateEvent(scope, *job);
-      }
-    }
+    EachLive(scope, tenant, [this](CoreScope& inner, const LiveJobRef& job) { LeaveQueue(inner, job); });
   }
-  Tick(scope, std::move(events));
 }
 
 Status Core::RefuseWithoutRoom() const {

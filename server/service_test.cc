@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon as clients see it: over a Unix socket, with the real executor where it is built.
+#include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -11,12 +17,7 @@
 #include <sstream>
 #include <thread>
 
-#include <gmock/gmock.h>
-#include <google/protobuf/descriptor.h>
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/grpcpp.h>
-#include <gtest/gtest.h>
-
+#include "base/failpoint.h"
 #include "hpvm/v1/service.grpc.pb.h"
 #include "server/daemon.h"
 
@@ -409,6 +410,48 @@ TEST_F(ServiceTest, RunsJobs) {
   EXPECT_EQ(chunk.header().size_bytes(), 16u);
   ExpectSixes(tensor);
   EXPECT_TRUE(reader->Finish().ok());
+}
+
+// A disk that takes long to read outputs from holds up those who read them, and no other call.
+TEST_F(ServiceTest, SlowOutputsDelayNobody) {
+  SKIP_WITHOUT_EXECUTOR();
+  v1::SubmitRequest request;
+  request.set_handle(PrepareMatmul());
+  BindMatmul(request.mutable_inputs());
+  v1::SubmitResponse submitted;
+  ASSERT_TRUE(stub_->Submit(Context().get(), request, &submitted).ok());
+  v1::WatchJobRequest watch;
+  watch.set_job_id(submitted.job().id());
+  auto watch_context = Context();
+  auto events = stub_->WatchJob(watch_context.get(), watch);
+  for (v1::JobEvent event; events->Read(&event);) {
+  }
+  ASSERT_TRUE(events->Finish().ok());
+  ASSERT_TRUE(SetFailpoints("service.download.send=sleep(500)").ok());
+  std::atomic<int> fetched = 0;
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 4; ++i) {  // gRPC has fewer threads on a small machine.
+    readers.emplace_back([&] {
+      v1::FetchOutputRequest fetch;
+      fetch.set_job_id(submitted.job().id());
+      fetch.set_name("C");
+      const auto context = Context();
+      const auto reader = stub_->FetchOutput(context.get(), fetch);
+      v1::FetchOutputResponse chunk;
+      fetched += reader->Read(&chunk) && reader->Finish().ok() ? 1 : 0;
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  v1::ServerInfoResponse info;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(stub_->ServerInfo(Context().get(), v1::ServerInfoRequest(), &info).ok());
+  }
+  EXPECT_EQ(fetched, 0);
+  for (std::thread& reader : readers) {
+    reader.join();
+  }
+  EXPECT_EQ(fetched, 4);
+  ASSERT_TRUE(SetFailpoints("").ok());
 }
 
 // Items come back in order, the end is explicit; a client that vanishes mid-stream leaves nothing behind.

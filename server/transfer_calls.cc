@@ -222,9 +222,9 @@ class ChunkSize {
   uint64_t bytes_ = kSmallBytes;
 };
 
-// Writes a range of bytes as a server stream. `Fill` puts the header into the first message.
+// Writes a range of bytes as a server stream. `fill_header` puts the header into the first message.
 template <typename Response>
-class DownloadCall final : public grpc::ServerWriteReactor<Response> {
+class DownloadCall final : public grpc::ServerWriteReactor<Response>, public SelfOwned<DownloadCall<Response>> {
  public:
   struct Source {
     std::function<void(Response&)> fill_header;
@@ -234,36 +234,56 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
     uint64_t at = 0, end = 0;
     std::shared_ptr<void> slot = nullptr;  // Counts it among the tenant's.
   };
+  using Open = std::function<StatusOr<Source>()>;
+  // Calls what asks a disk when it is the tenant's turn, on another thread; empty: at once.
+  using Turns = std::function<void(std::function<void()>)>;
 
-  explicit DownloadCall(StatusOr<Source> source) {
+  DownloadCall(Open open, Turns turns) : open_(std::move(open)), turns_(std::move(turns)) {}
+
+  void Begin() {
     std::lock_guard lock(mutex_);
-    if (!source.ok()) {
-      this->Finish(ToGrpc(source.status()));
-      return;
-    }
-    source_ = *std::move(source);
-    source_.fill_header(messages_[0]);
-    failed_ = Read(messages_[0]);
-    Write();
+    InTurn([this] {
+      StatusOr<Source> source = open_();
+      if (!source.ok()) {
+        failed_ = source.status();
+        return;
+      }
+      source_ = *std::move(source);
+      source_.fill_header(messages_[0]);
+      failed_ = Read(messages_[0]);
+    });
   }
 
   void OnWriteDone(bool ok) override {
     std::lock_guard lock(mutex_);
-    if (finishing_) {
-      return;
+    is_sent_ = true;
+    if (!ok && failed_.ok()) {
+      failed_ = Cancelled("The client went away.");
     }
-    if (ok) {
-      chunk_.Grow();
-      Write();
-    } else {
-      finishing_ = true;
-      this->Finish(grpc::Status(grpc::StatusCode::CANCELLED, "The client went away."));
-    }
+    chunk_.Grow();
+    Write();
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() override { this->ReleaseSelf(); }
 
  private:
+  // `read` makes the next message ready. The mutex is held by callers, and while it is called.
+  void InTurn(std::function<void()> read) {
+    is_read_ = false;
+    if (turns_ == nullptr) {
+      read();
+      is_read_ = true;
+      Write();
+      return;
+    }
+    turns_([this, self = this->shared_from_this(), read = std::move(read)] {
+      std::lock_guard lock(mutex_);
+      read();
+      is_read_ = true;
+      Write();
+    });
+  }
+
   Status Read(Response& message) {
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("service.download.send"));
     const uint64_t count = std::min(chunk_.bytes(), source_.end - source_.at);
@@ -286,8 +306,11 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
     return absl::OkStatus();
   }
 
-  // Sends the message that is ready and then reads the next one.
+  // Once the one before has been sent: sends the message that is ready, and then reads the next one.
   void Write() {
+    if (!is_sent_ || !is_read_ || finishing_) {
+      return;
+    }
     if (!failed_.ok()) {
       finishing_ = true;
       this->Finish(ToGrpc(failed_));
@@ -299,18 +322,21 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response> {
       this->StartWriteAndFinish(ready, grpc::WriteOptions(), grpc::Status::OK);
       return;
     }
+    is_sent_ = false;
     this->StartWrite(ready);
     current_ ^= 1;
-    failed_ = Read(messages_[current_]);
+    InTurn([this] { failed_ = failed_.ok() ? Read(messages_[current_]) : failed_; });
   }
 
+  const Open open_;
+  const Turns turns_;
   std::mutex mutex_;
   Source source_;
   std::array<Response, 2> messages_;
   size_t current_ = 0;
   ChunkSize chunk_;
   Status failed_;
-  bool finishing_ = false;
+  bool is_read_ = false, is_sent_ = true, finishing_ = false;
 };
 
 // For what is more than one message: a stream that nobody reads keeps several.
@@ -388,12 +414,24 @@ grpc::ServerReadReactor<v1::WriteBufferRequest>* StartWriteBuffer(Core& core, St
 
 grpc::ServerWriteReactor<v1::ReadBufferResponse>* StartReadBuffer(Core& core, StatusOr<TenantRef> tenant,
                                                                   const v1::ReadBufferRequest* request) {
-  return new DownloadCall<v1::ReadBufferResponse>(OpenBufferRange(core, tenant, *request));
+  return DownloadCall<v1::ReadBufferResponse>::Create(
+      [&core, tenant = std::move(tenant), request] { return OpenBufferRange(core, tenant, *request); }, nullptr);
 }
 
 grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, StatusOr<TenantRef> tenant,
                                                                     const v1::FetchOutputRequest* request) {
-  return new DownloadCall<v1::FetchOutputResponse>(OpenOutput(core, tenant, *request));
+  using Call = DownloadCall<v1::FetchOutputResponse>;
+  Call::Turns turns;
+  if (tenant.ok()) {
+    turns = [&core, tenant = *tenant](std::function<void()> read) {
+      core.PostRead(*tenant, [read = std::move(read)] {
+        read();
+        return FairQueue::Step::kDone;
+      });
+    };
+  }
+  return Call::Create([&core, tenant = std::move(tenant), request] { return OpenOutput(core, tenant, *request); },
+                      std::move(turns));
 }
 
 }  // namespace hpvm

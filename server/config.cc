@@ -243,6 +243,7 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"jobs", "running_max", &Config::jobs_running_max, 1, 10'000, {}},
       {"jobs", "store", &Config::jobs_store, 0, 0, {"sqlite", "memory"}, kNeedsRestart},
       {"jobs", "stored_bytes_max", &Config::jobs_stored_bytes_max, 1 * limits::kMiB, kTiB, {}},
+      {"jobs", "disk_bytes_max", &Config::jobs_disk_bytes_max, 0, 1125899906842624, {}},
       {"jobs", "kept_bytes_max", &Config::jobs_kept_bytes_max, 0, kTiB, {}},
       {"jobs", "scrub_bytes_per_second", &Config::jobs_scrub_bytes_per_second, 0, 1 * limits::kGiB, {}, kNeedsRestart},
       {"jobs", "scrub_every_ms", &Config::jobs_scrub_every_ms, 1'000, 366 * kDayMs, {}, kNeedsRestart},

@@ -81,6 +81,7 @@ struct Config {
   // "sqlite": on disk in server.state_dir; "memory": gone with the daemon.
   std::string jobs_store = "sqlite";
   uint64_t jobs_stored_bytes_max = 16 * limits::kGiB;
+  uint64_t jobs_disk_bytes_max = 0;
   uint64_t jobs_kept_max = 10'000;
   uint64_t jobs_kept_ms = 86'400'000;
   uint64_t jobs_kept_bytes_max = 8 * limits::kGiB;
@@ -130,7 +131,7 @@ struct Config {
   uint64_t auth_failures_per_second_max = 5;
 
   uint64_t quota_device_seconds_per_hour = 0;
-  uint64_t quota_compile_seconds_per_hour = 0;
+  uint64_t quota_compile_seconds_per_hour = 3'600;
   uint64_t quota_device_bytes_max = 0;
   uint64_t quota_host_bytes_max = 0;
   uint64_t quota_disk_bytes_max = 0;

@@ -64,8 +64,11 @@ std::shared_ptr<const Config> Core::config() const {
 }
 
 void Core::SetTotals() {
-  ledger_.SetTotal(scheduler::Resource::kHostBytes,
-                   config_->limits_host_bytes_max != 0 ? config_->limits_host_bytes_max : options_.host_bytes_max);
+  const auto set = [this](scheduler::Resource resource, uint64_t configured, uint64_t otherwise) {
+    ledger_.SetTotal(resource, configured != 0 ? configured : otherwise);
+  };
+  set(scheduler::Resource::kHostBytes, config_->limits_host_bytes_max, options_.host_bytes_max);
+  set(scheduler::Resource::kDiskBytes, config_->jobs_disk_bytes_max, options_.disk_bytes_max);
 }
 
 void Core::SetConfig(Config config) {

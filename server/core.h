@@ -68,6 +68,7 @@ struct CoreOptions {
   const TenantPolicies* policies = &OpenPolicies();  // Borrowed; lives longer.
   uint32_t cpu_threads = 1;              // What grants give.
   uint64_t host_bytes_max = 0;           // Where limits.host_bytes_max is 0; 0: none.
+  uint64_t disk_bytes_max = 0;           // Where jobs.disk_bytes_max is 0; 0: none.
   Sha256 page_key;                       // Seals tokens of pages; the same after a restart.
   SpentByTenant spent;                   // Before this process.
   uint64_t request_row_bytes_max = kRequestRowBytesMax;

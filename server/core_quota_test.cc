@@ -144,6 +144,24 @@ TEST_F(QuotaTest, DiskBytes) {
   ExpectExactQuotas();
 }
 
+// The disk has a limit for all tenants together, which counts what was there at the start.
+TEST_F(QuotaTest, DiskBytesOfAll) {
+  const std::string id = SubmitJob(Request());
+  AnswerRun(Result("abcdefgh"));
+  const uint64_t one = Balance(Resource::kDiskBytes).used;
+  config_.jobs_disk_bytes_max = one + 1;
+  Restart();
+  EXPECT_EQ(core_->ledger().TotalOf(Resource::kDiskBytes), one);
+  const AnsweredRef refused = Submit(Request());
+  Prepare();
+  EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(refused->outcome->status), HasSubstr("What all tenants together may hold of disk-bytes"));
+  config_.jobs_disk_bytes_max = 0;
+  core_->SetConfig(config_);
+  SubmitJob(Request());
+  ExpectExactQuotas();
+}
+
 // Debt of device time: runs are refused and say when; jobs wait, say why, and go on when it is paid.
 TEST_F(QuotaTest, DeviceTime) {
   const std::string handle = PrepareHandle();

@@ -163,6 +163,9 @@ Status Daemon::Open(DaemonOptions& options) {
       static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
                                                              : std::max(1u, std::thread::hardware_concurrency()));
   core.host_bytes_max = MemoryAllowed() / 10 * 6;  // The rest is for executors, drivers and the machine.
+  if (const StatusOr<DiskSpace> space = RealDisk().Space(folder_->path()); space.ok()) {
+    core.disk_bytes_max = space->size_bytes / 10 * 6;  // The rest is for compiled kernels, the audit and others.
+  }
   const std::string spent_file = folder_->path() + "/spent.json";
   StatusOr<SpentByTenant> spent = ReadSpent(spent_file);
   if (!spent.ok()) {

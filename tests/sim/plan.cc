@@ -124,6 +124,9 @@ void DrawConfig(Rng& rng, Plan& plan) {
   config.executor_crash_window_ms = Between(rng, 100, 10'000);
   config.executor_crashes_max = Between(rng, 1, 10);
   DrawQuotas(rng, config);
+  if (Chance(rng, 150)) {
+    config.jobs_disk_bytes_max = Between(rng, 10, 400) * 1'024;
+  }
 }
 
 }  // namespace

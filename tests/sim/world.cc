@@ -293,12 +293,16 @@ void World::CheckProgress() {
       CheckWait(row);
     }
   }
+  bool is_paused = false;
   for (const auto& [id, row] : model_.rows()) {
     if (row.state == v1::JOB_STATE_RUNNING) {
       waiting = nullptr;
       break;
     }
-    waiting = attempts_.WaitsForNothing(row) ? &row : waiting;
+    if (attempts_.WaitsForNothing(row) && (waiting == nullptr || is_paused)) {
+      waiting = &row;
+      is_paused = WaitsSentence(row).find("may start again") != std::string::npos;
+    }
   }
   // A debt of device time holds jobs up for as long as it lasts.
   const auto has_debt = [&](const Row& row) {
@@ -309,9 +313,19 @@ void World::CheckProgress() {
   if (is_busy || waiting == nullptr || has_debt(*waiting)) {
     busy_ = now;
   }
-  context_.Check(now - busy_ < kIdleMax, "liveness", [&] {
-    return "The daemon does nothing although a job waits for nothing: " + Describe(*waiting) + ".";
+  // Executors that crashed often before the faults ended start again after a pause, at the latest.
+  const Duration idle_max = is_paused ? CrashBreaker::kPauseMax + kIdleMax : kIdleMax;
+  context_.Check(now - busy_ < idle_max, "liveness", [&] {
+    return "The daemon does nothing although a job waits for nothing: " + Describe(*waiting) + ". " +
+           WaitsSentence(*waiting);
   });
+}
+
+// What the daemon says that the job waits for.
+std::string World::WaitsSentence(const Row& row) {
+  v1::Job job;
+  const StatusOr<TenantRef> tenant = daemon_ == nullptr ? NotFound("") : daemon_->core().FindTenant(row.tenant);
+  return tenant.ok() && daemon_->core().GetJob(**tenant, row.id, &job).ok() ? job.waits_for() : "";
 }
 
 // Whatever else is slow: what a job comes after has ended, so it is not shown as waiting for that.

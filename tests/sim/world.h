@@ -43,6 +43,7 @@ class World {
   std::set<std::string> HeldBlobs(const std::string& tenant_name);
   void CheckLedger();
   void CheckProgress();
+  std::string WaitsSentence(const Row& row);
   void CheckWait(const Row& row);
 
   void StartDaemon();

@@ -6,31 +6,25 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
-#include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/failpoint.h"
+#include "server/audit/audit_backlog.h"
 #include "server/audit/audit_files.h"
 #include "server/log.h"
 
 namespace hpvm {
 namespace {
 
-constexpr size_t kWaitingMax = 65'536, kWaitingBytesMax = size_t{32} << 20;
 constexpr size_t kValueBytesMax = 256, kDetailBytesMax = 1'024;
 constexpr Duration kRetryEvery = std::chrono::seconds(1);
 // Records are written as they come, so that the end of the daemon loses none; the disk's syncs, which the job store
 // needs too, are for all of so long together, and a loss of power costs what came since.
 constexpr Duration kSyncEvery = std::chrono::milliseconds(20);
 
-// A record as text, but for its place in the chain.
-struct Waiting {
-  std::string fields;
-  int64_t unix_ns = 0;
-  uint64_t stands_for = 1;  // Records.
-};
+using Waiting = AuditBacklog::Record;
 
 std::string FormatTime(int64_t unix_ns) {
   const time_t seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
@@ -72,8 +66,25 @@ std::string FormatLine(const Waiting& waiting, uint64_t sequence, const std::str
   return SealAuditLine("{\"seq\":" + std::to_string(sequence) + ",\"time\":\"" + FormatTime(waiting.unix_ns) +
                        "\",\"prev\":\"" + previous + '"' + waiting.fields);
 }
-// More than the rest of the line has.
-constexpr size_t kFrameBytes = 256;
+AuditRecord Note(std::string method, std::string verdict, std::string detail) {
+  return {.who = "hpvmd",
+          .peer = "",
+          .tenant = "",
+          .method = std::move(method),
+          .object = "",
+          .verdict = std::move(verdict),
+          .detail = std::move(detail)};
+}
+
+// Says in the record itself how many are missing there.
+std::string DescribeLost(std::string_view tenant, uint64_t lost, int64_t since_unix_ns) {
+  LogError("Audit records were lost", {{"tenant", std::string(tenant)}, {"records", std::to_string(lost)}});
+  AuditRecord note = Note("audit overflow", "DATA_LOSS",
+                          std::to_string(lost) + " records since " + FormatTime(since_unix_ns) +
+                              " were not kept, because too many waited for the disk.");
+  note.tenant = std::string(tenant);
+  return FormatFields(note);
+}
 
 class FileAuditLog final : public AuditLog {
  public:
@@ -100,8 +111,8 @@ class FileAuditLog final : public AuditLog {
     if (thread_.joinable()) {
       thread_.join();
     }
-    if (const size_t left = waiting_.size() + group_.size(); left > 0 || lost_ > 0) {
-      LogError("Audit records were not written", {{"records", std::to_string(left + lost_)}, {"folder", folder_}});
+    if (const uint64_t left = waiting_.size() + waiting_.lost() + group_.size(); left > 0) {
+      LogError("Audit records were not written", {{"records", std::to_string(left)}, {"folder", folder_}});
     }
   }
 
@@ -110,12 +121,10 @@ class FileAuditLog final : public AuditLog {
     const int64_t now = clock_.WallNs();
     std::lock_guard lock(mutex_);
     ++appended_;
-    NoteLost(now);
-    if (lost_ > 0 || !HasRoom()) {
-      CountLost(now);
-      return;
+    if (!waiting_.Add({.tenant = std::move(record.tenant), .fields = std::move(fields), .unix_ns = now})) {
+      LogError("Too many audit records wait for the disk; from now on a tenant's are only counted",
+               {{"waiting", std::to_string(waiting_.size())}, {"folder", folder_}});
     }
-    Push({std::move(fields), now});
     wake_.notify_one();
   }
 
@@ -144,48 +153,13 @@ class FileAuditLog final : public AuditLog {
   }
 
  private:
-  static AuditRecord Note(std::string method, std::string verdict, std::string detail) {
-    return {.who = "hpvmd",
-            .peer = "",
-            .tenant = "",
-            .method = std::move(method),
-            .object = "",
-            .verdict = std::move(verdict),
-            .detail = std::move(detail)};
-  }
-
   // The mutex is held by callers of these.
-  bool HasRoom() const { return waiting_.size() < kWaitingMax && waiting_bytes_ < kWaitingBytesMax; }
-  void Push(Waiting waiting) {
-    waiting_bytes_ += waiting.fields.size() + kFrameBytes;
-    waiting_.push_back(std::move(waiting));
-  }
-  void CountLost(int64_t now) {
-    if (lost_++ == 0) {
-      lost_since_ns_ = now;
-      LogError("Too many audit records wait for the disk; from now on they are only counted",
-               {{"waiting", std::to_string(waiting_.size())}, {"folder", folder_}});
-    }
-  }
-  // Says in the record itself how many are missing there, once there is room for that.
-  void NoteLost(int64_t now) {
-    if (lost_ == 0 || !HasRoom()) {
-      return;
-    }
-    LogError("Audit records were lost", {{"records", std::to_string(lost_)}, {"folder", folder_}});
-    Push({FormatFields(Note("audit overflow", "DATA_LOSS",
-                            std::to_string(lost_) + " records since " + FormatTime(lost_since_ns_) +
-                                " were not kept, because too many waited for the disk.")),
-          now, lost_});
-    lost_ = 0;
-  }
   Status HealthLocked() const {
     if (!failure_.ok()) {
       return failure_;
     }
-    // Half of the room is for what cannot be refused.
-    if (lost_ > 0 || waiting_.size() > kWaitingMax / 2 || waiting_bytes_ > kWaitingBytesMax / 2) {
-      return ResourceExhausted("Too many audit records (" + std::to_string(waiting_.size() + lost_) +
+    if (waiting_.lost() > 0 || waiting_.IsHalfFull()) {
+      return ResourceExhausted("Too many audit records (" + std::to_string(waiting_.size() + waiting_.lost()) +
                                ") wait for the disk.");
     }
     return absl::OkStatus();
@@ -207,7 +181,7 @@ class FileAuditLog final : public AuditLog {
     return settled_count_ >= target || (tries_ != tries && !failure_.ok());
   }
   Status OutcomeOf(uint64_t target) const {
-    return settled_count_ >= target && lost_ == 0 ? absl::OkStatus() : HealthLocked();
+    return settled_count_ >= target && waiting_.lost() == 0 ? absl::OkStatus() : HealthLocked();
   }
 
   // Tells those whose records have been written, or could not be; all of them when it is the last time.
@@ -264,12 +238,9 @@ class FileAuditLog final : public AuditLog {
 
   // More records for what is synced together; true when there are more than that may be.
   bool TakeGroup() {
-    while (!waiting_.empty() && group_bytes_ + waiting_.front().fields.size() + kFrameBytes <= kAuditGroupBytesMax) {
-      const size_t bytes = waiting_.front().fields.size() + kFrameBytes;
-      group_bytes_ += bytes;
-      waiting_bytes_ -= bytes;
-      group_.push_back(std::move(waiting_.front()));
-      waiting_.pop_front();
+    while (!waiting_.empty() && group_bytes_ + waiting_.front().bytes() <= kAuditGroupBytesMax) {
+      group_bytes_ += waiting_.front().bytes();
+      group_.push_back(waiting_.Pop());
     }
     return !waiting_.empty();
   }
@@ -326,7 +297,7 @@ class FileAuditLog final : public AuditLog {
       }
       failure_ = While(status, "writing the audit");
     }
-    NoteLost(clock_.WallNs());
+    waiting_.NoteLost(clock_.WallNs());
     settled_.notify_all();
   }
 
@@ -346,11 +317,8 @@ class FileAuditLog final : public AuditLog {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable wake_, settled_;
-  std::deque<Waiting> waiting_;
-  size_t waiting_bytes_ = 0;
+  AuditBacklog waiting_{DescribeLost};
   uint64_t appended_ = 0, settled_count_ = 0;  // Records; the second are on disk, or lost and said so there.
-  uint64_t lost_ = 0;                          // And not yet said.
-  int64_t lost_since_ns_ = 0;
   uint64_t tries_ = 0;
   Status failure_;
   AuditHead head_;  // What is on disk.

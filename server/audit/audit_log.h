@@ -54,8 +54,8 @@ class AuditLog {
 
 // Files audit-<first sequence>.jsonl in `folder`. Continues the chain that is there. What a crash tore off the end goes
 // to torn-<sequence>.bin beside them, and is said in a record of its own; so is damage further up, which stays as it
-// is. What Append is given while the disk takes nothing waits, up to 65,536 records; how many more were lost is a
-// record once there is room. Disk and clock outlive the log; its destructor writes what waits.
+// is. What Append is given while the disk takes nothing waits, up to 65,536 records, of one tenant two thirds; how many
+// more were lost is a record once there is room. Disk and clock outlive the log; its destructor writes what waits.
 StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(Disk& disk, std::string folder, uint64_t file_bytes_max,
                                                  const Clock& clock);
 // Copies the files of STATE/audit, as they are at one moment, to TO/audit; a daemon may be running on them. Returns how

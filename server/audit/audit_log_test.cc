@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -371,6 +372,40 @@ TEST_F(AuditLogTest, WhatIsLostIsSaidInTheRecord) {
   // Every record is there or counted.
   const size_t at = last.find("\"detail\":\"") + 10;
   EXPECT_EQ(head.last - 1 + std::stoull(last.substr(at)), 100'001u);
+}
+
+// A tenant that makes more records than the disk takes loses its own, and others none.
+TEST_F(AuditLogTest, AFloodCostsItsOwnRecords) {
+  Open();
+  disk_.FailNth(SimDisk::Op::kWrite, 1, {.code = absl::StatusCode::kDataLoss, .for_ever = true});
+  const auto append = [&](const std::string& tenant, int count) {
+    for (int i = 0; i < count; ++i) {
+      log_->Append(
+          {.who = "w", .peer = "", .tenant = tenant, .method = "m", .object = "", .verdict = "ok", .detail = ""});
+    }
+  };
+  append("hostile", 100'000);
+  append("quiet", 1'000);
+  append("", 10);
+  append("hostile", 1'000);
+  disk_.ClearFaults();
+  ASSERT_EQ(log_->Flush(), absl::OkStatus());
+  Verified();
+  std::map<std::string, uint64_t> counts;
+  uint64_t lost = 0;
+  for (const std::string& line : Lines()) {
+    const bool is_count = line.find("audit overflow") != std::string::npos;
+    for (const char* tenant : {"hostile", "quiet", ""}) {
+      if (line.find("\"tenant\":\"" + std::string(tenant) + "\"") != std::string::npos) {
+        counts[tenant] += is_count ? 0 : 1;
+        lost += is_count ? std::stoull(line.substr(line.find("\"detail\":\"") + 10)) : 0;
+      }
+    }
+  }
+  EXPECT_EQ(counts["quiet"], 1'000u);
+  EXPECT_EQ(counts[""], 10u);
+  EXPECT_EQ(counts["hostile"] + lost, 101'000u);
+  EXPECT_GT(lost, 0u);
 }
 
 // Damage that no crash does stays as it is, for whoever looks, and the record goes on.

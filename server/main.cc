@@ -21,6 +21,7 @@
 #include "server/audit/audit_log.h"
 #include "server/check_files.h"
 #include "server/daemon.h"
+#include "server/heap_trim.h"
 #include "server/identity/identity.h"
 #include "server/jobs/job_admin.h"
 #include "server/log.h"
@@ -164,6 +165,7 @@ int Run(const Config& config, const Arguments& arguments) {
     // What has no room now has none a second later: the service manager need not try again.
     return Fail(absl::IsResourceExhausted(daemon.status()) ? kExitNoRoom : kExitFailed, Message(daemon.status()));
   }
+  const HeapTrim heap_trim;
   for (const std::string& address : (*daemon)->addresses()) {
     LogInfo("Serving", {{"address", address}});
   }

@@ -324,6 +324,9 @@ void Core::Stop() {
     for (const auto& [name, tenant] : tenants_) {
       KillExecutor(scope, *tenant, "The server stopped.");
     }
+    for (const auto& [tenant, epoch] : std::exchange(awaiting_devices_, {})) {
+      RefuseWaiting(scope, *tenant);  // No probe answers any more.
+    }
   }
   // What runs fails as its executor ends; the last to let go of an executor puts it into graves_.
   DestroyEnded();

@@ -316,6 +316,7 @@ class Core {
   void SetProfile(Tenant& tenant);
   bool LacksDevices(const Tenant& tenant) const;
   bool IsExecutorBusy(const Tenant& tenant) const;
+  void RefuseWaiting(CoreScope& scope, Tenant& tenant);
   void PostSpawn(const TenantRef& tenant, uint64_t epoch);
   void Spawn(const TenantRef& tenant, uint64_t epoch);
   std::shared_ptr<ExecutorProcess> Adopt(std::unique_ptr<ExecutorProcess> port);

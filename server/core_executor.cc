@@ -182,6 +182,14 @@ bool Core::IsExecutorBusy(const Tenant& tenant) const {
          std::count_if(tenant.preparations.begin(), tenant.preparations.end(), is_preparing) > 1;
 }
 
+// The server stopped before the executor that they wait for was started.
+void Core::RefuseWaiting(CoreScope& scope, Tenant& tenant) {
+  tenant.executor.state = ExecutorSlot::State::kDown;
+  for (const Waiter& waiter : TakeWaiting(tenant.executor)) {
+    waiter(scope, Unavailable("The server stopped."));
+  }
+}
+
 // In the tenant's turn: it takes milliseconds, and whoever asks for it may be a thread that serves everybody.
 void Core::PostSpawn(const TenantRef& tenant, uint64_t epoch) {
   options_.jobs->Post(tenant->name, [this, tenant, epoch] {
@@ -194,10 +202,7 @@ void Core::Spawn(const TenantRef& tenant, uint64_t epoch) {
   {
     CoreScope scope(*this);
     if (stopped_) {
-      tenant->executor.state = ExecutorSlot::State::kDown;
-      for (const Waiter& waiter : TakeWaiting(tenant->executor)) {
-        waiter(scope, Unavailable("The server stopped."));
-      }
+      RefuseWaiting(scope, *tenant);
       return;
     }
     live_ports_.fetch_add(1);  // Stop waits for it.

@@ -268,6 +268,26 @@ TEST_F(CoreTest, LostDevicesAreTriedOut) {
   EXPECT_TRUE(run_outcome_->outcome.ok());
 }
 
+// Nobody tries the device out when the server has stopped: what waits for it is answered all the same.
+TEST_F(CoreTest, StopsWhileADeviceIsTriedOut) {
+  core_->SetFound("opencl", Found("opencl:0"));
+  const std::string handle = Prepare();
+  Run(RunRequestOf(handle));
+  RunReply lost;
+  lost.status = Unavailable("The device is lost.");
+  lost.lost_devices = {"opencl:0"};
+  spawner_.last().AnswerRun(lost);
+  v1::ListCostsRequest request;
+  request.set_handle(handle);
+  v1::ListCostsResponse response;
+  std::optional<Outcome> outcome;
+  core_->ListCosts(tenant_, request, &response, [&](const Outcome& answer) { outcome = answer; });
+  EXPECT_FALSE(outcome.has_value());
+  core_->Stop();
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->status.code(), StatusCode::kUnavailable);
+}
+
 // A device that does not answer is left out, and nobody waits for it; when it comes back, an executor with nothing in
 // hand is replaced by one that has it, at the next graph.
 TEST_F(CoreTest, SilentDevicesAreLeftOut) {

@@ -97,18 +97,19 @@ StatusOr<BlobRef> BlobStore::Find(const Sha256& hash) {
   return found->second.blob;
 }
 
-Status BlobStore::Insert(BlobRef blob) {
+Status BlobStore::Insert(BlobRef blob, const std::function<bool()>& let_go) {
+  const auto drop = [&] { return DropOne() || (let_go && let_go()); };
   if (blobs_.contains(blob->hash)) {
     return absl::OkStatus();
   }
   while (blob->size_bytes > bytes_max_ || bytes_ > bytes_max_ - blob->size_bytes) {   // The limit may have shrunk.
-    if (!DropOne()) {
+    if (!drop()) {
       return ResourceExhausted("The " + what_ + " (" + std::to_string(blob->size_bytes) +
                                " bytes) does not fit: those in use take " + std::to_string(bytes_) + " bytes of " +
                                std::to_string(bytes_max_) + ".");
     }
   }
-  while (account_.Room(scheduler::Resource::kModules) == 0 && DropOne()) {
+  while (account_.Room(scheduler::Resource::kModules) == 0 && drop()) {
   }
   scheduler::Lease module;
   if (const auto refusal = account_.Take(scheduler::Resource::kModules, 1, &module)) {

@@ -67,8 +67,9 @@ class BlobStore {
 
   // Marks it used. kNotFound names what and the hash.
   StatusOr<BlobRef> Find(const Sha256& hash);
-  // kResourceExhausted when blobs that are in use leave too little room.
-  Status Insert(BlobRef blob);
+  // kResourceExhausted when blobs that are in use leave too little room. `let_go` is asked to use something less, for
+  // as long as there is too little; false: it cannot. May be empty.
+  Status Insert(BlobRef blob, const std::function<bool()>& let_go = nullptr);
   // Drops the least recently used one that nobody uses; false: all are in use.
   bool DropOne();
   void SetLimit(uint64_t bytes_max) { bytes_max_ = bytes_max; }

@@ -364,6 +364,9 @@ class Core {
   void OnPrepared(const TenantRef& tenant, const PreparationRef& preparation, uint64_t epoch,
                   StatusOr<PrepareReply> reply);
   void DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep);
+  // The least recently used one that nobody uses; false: all are in use.
+  bool DropOnePreparation(CoreScope& scope, Tenant& tenant);
+  void DropPreparation(CoreScope& scope, Tenant& tenant, Preparation& preparation);
 
   // core_handles.cc
   // The graph of a handle that is used now: whoever holds the reference uses the handle as well. kNotFound.
@@ -418,11 +421,11 @@ class Core {
   // As a refusal of something that comes back when it may.
   static Outcome Suspended(const Tenant& tenant);
   // Drops what nobody uses, so that so much host memory more may be held; not always enough.
-  static void MakeRoom(Tenant& tenant, uint64_t host_bytes);
+  void MakeRoom(CoreScope& scope, Tenant& tenant, uint64_t host_bytes);
   // Refused while there is a debt of compile time, unless nothing is to be compiled.
   Outcome AdmitCompile(const Tenant& tenant, const Preparation& preparation);
   // What a Run takes before it waits for its turn.
-  Outcome PayForRun(RunOp& op);
+  Outcome PayForRun(CoreScope& scope, RunOp& op);
   void ChargeDeviceTime(Tenant& tenant, Duration held);
   // What the executor says of it, within what it can have spent since `sent`.
   void ChargeCompileTime(Tenant& tenant, uint64_t said_ns, Duration wall);

@@ -47,7 +47,7 @@ StatusOr<v1::Buffer> Core::CreateBuffer(Tenant& tenant, const v1::CreateBufferRe
     YieldBuffers(tenant, record.size_bytes);
     scope.Defer([yielded = std::exchange(tenant.yielded, {})] {});
     HPVMD_RETURN_IF_ERROR(tenant.buffers.Admit(record.size_bytes));
-    MakeRoom(tenant, SegmentPool::CapacityFor(record.size_bytes));
+    MakeRoom(scope, tenant, SegmentPool::CapacityFor(record.size_bytes));
     record.id = NewObjectId("buf", *options_.rng);
   }
   // Without the mutex: zeroing takes time. Insert admits it again.

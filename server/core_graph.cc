@@ -115,7 +115,9 @@ void Core::EndDownload(Tenant& tenant) {
 
 Status Core::InsertBlob(Tenant& tenant, BlobKind kind, BlobRef blob) {
   CoreScope scope(*this);
-  return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Insert(std::move(blob));
+  return (kind == BlobKind::kModule ? tenant.modules : tenant.graphs).Insert(std::move(blob), [&] {
+    return DropOnePreparation(scope, tenant);
+  });
 }
 
 StatusOr<PreparationRef> Core::FindPreparation(CoreScope& scope, Tenant& tenant, const std::string& graph_sha256,
@@ -185,13 +187,30 @@ void Core::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep) {
   std::sort(idle.begin(), idle.end());
   idle.resize(idle.size() - keep);
   for (const auto& [used, preparation] : idle) {
-    if (preparation->ready_epoch == tenant.executor.epoch && tenant.executor.port != nullptr) {
-      scope.Defer([port = tenant.executor.port, handle = preparation->link_handle] { port->Release(handle); });
-    }
-    // A file whose last pin goes may be looked up and removed: not under the mutex.
-    scope.Defer([pins = std::exchange(preparation->stored, {})] {});
-    tenant.preparations.erase(std::string(preparation->key));
+    DropPreparation(scope, tenant, *preparation);
   }
+}
+
+bool Core::DropOnePreparation(CoreScope& scope, Tenant& tenant) {
+  Preparation* oldest = nullptr;
+  for (const auto& [key, preparation] : tenant.preparations) {
+    if (preparation.use_count() == 1 && (oldest == nullptr || preparation->used < oldest->used)) {
+      oldest = preparation.get();
+    }
+  }
+  if (oldest != nullptr) {
+    DropPreparation(scope, tenant, *oldest);
+  }
+  return oldest != nullptr;
+}
+
+void Core::DropPreparation(CoreScope& scope, Tenant& tenant, Preparation& preparation) {
+  if (preparation.ready_epoch == tenant.executor.epoch && tenant.executor.port != nullptr) {
+    scope.Defer([port = tenant.executor.port, handle = preparation.link_handle] { port->Release(handle); });
+  }
+  // A file whose last pin goes may be looked up and removed: not under the mutex.
+  scope.Defer([pins = std::exchange(preparation.stored, {})] {});
+  tenant.preparations.erase(std::string(preparation.key));
 }
 
 void Core::WithPrepared(CoreScope& scope, const TenantRef& tenant, const PreparationRef& preparation, Waiter then,

@@ -176,15 +176,16 @@ Status Core::Usage(std::string_view name, v1::GetUsageResponse* response) {
   return absl::OkStatus();
 }
 
-void Core::MakeRoom(Tenant& tenant, uint64_t host_bytes) {
+// Of modules and documents first what no graph was prepared from.
+void Core::MakeRoom(CoreScope& scope, Tenant& tenant, uint64_t host_bytes) {
   while (tenant.account.Room(Resource::kHostBytes) < host_bytes &&
-         (tenant.modules.DropOne() || tenant.graphs.DropOne())) {
+         (tenant.modules.DropOne() || tenant.graphs.DropOne() || DropOnePreparation(scope, tenant))) {
   }
 }
 
 StatusOr<scheduler::Lease> Core::HoldHostBytes(Tenant& tenant, uint64_t bytes) {
   CoreScope scope(*this);
-  MakeRoom(tenant, bytes);
+  MakeRoom(scope, tenant, bytes);
   scheduler::Lease lease;
   if (const auto refusal = tenant.account.Take(Resource::kHostBytes, bytes, &lease)) {
     const Status refused = ToStatus(*refusal);
@@ -202,7 +203,7 @@ Outcome Core::AdmitCompile(const Tenant& tenant, const Preparation& preparation)
   return refusal.has_value() ? QuotaOutcome(*refusal) : Outcome();
 }
 
-Outcome Core::PayForRun(RunOp& op) {
+Outcome Core::PayForRun(CoreScope& scope, RunOp& op) {
   Tenant& tenant = *op.tenant;
   if (const auto refusal = ledger_.Spend(tenant.key, Resource::kDeviceTime, 0, options_.clock->Now())) {
     return QuotaOutcome(*refusal);
@@ -214,7 +215,7 @@ Outcome Core::PayForRun(RunOp& op) {
   if (bytes == 0) {
     return {};
   }
-  MakeRoom(tenant, bytes);
+  MakeRoom(scope, tenant, bytes);
   const auto refusal = tenant.account.Take(Resource::kHostBytes, bytes, &op.host_bytes);
   return refusal.has_value() ? QuotaOutcome(*refusal) : Outcome();
 }

@@ -86,6 +86,34 @@ TEST_F(QuotaTest, UploadsGiveWay) {
   EXPECT_EQ(Balance(Resource::kHostBytes).refused, 0u);
 }
 
+// So does what a graph was prepared from, once nobody uses the graph: its tenant has no other way to let go of it.
+TEST_F(QuotaTest, PreparedGraphsGiveWay) {
+  const std::string handle = PrepareHandle();
+  Limit(Resource::kHostBytes, 4096);
+  EXPECT_EQ(MakeBuffer(4096).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(core_->ReleaseGraph(*tenant_, handle).ok());
+  EXPECT_EQ(tenant_->preparations.size(), 1u);  // For the next one who prepares it.
+  EXPECT_TRUE(MakeBuffer(4096).ok());
+  EXPECT_EQ(tenant_->preparations.size(), 0u);
+  EXPECT_EQ(spawner_.last().released.size(), 1u);
+}
+
+TEST_F(QuotaTest, PreparedGraphsGiveWayToDocuments) {
+  const std::string handle = PrepareHandle();
+  config_.limits_stored_bytes_max = 20;
+  core_->SetConfig(config_);
+  const auto put = [&] {
+    const std::string text = "{\"hpvm\": 1, \"n\": 2}";
+    auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(text)), text.size(), 1000, 0, "");
+    upload->PayWith(*core_->HoldHostBytes(*tenant_, text.size()));
+    EXPECT_TRUE(upload->Add(text).ok());
+    return core_->InsertBlob(*tenant_, Core::BlobKind::kGraph, *upload->Finish());
+  };
+  EXPECT_EQ(put().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(core_->ReleaseGraph(*tenant_, handle).ok());
+  EXPECT_EQ(put(), absl::OkStatus());
+}
+
 // Modules: in use they stay, and the next is refused.
 TEST_F(QuotaTest, Modules) {
   Limit(Resource::kModules, 1);

@@ -219,7 +219,7 @@ uint64_t Core::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDo
     op->input.log = request.log();
     op->traceparent = request.options().traceparent();
     HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *op, request.inputs(), request.outputs()));
-    return PayForRun(*op);
+    return PayForRun(scope, *op);
   };
   if (Outcome prepared = prepare(); !prepared.ok()) {
     RefuseRequest(scope, op, std::move(prepared));
@@ -257,7 +257,7 @@ uint64_t Core::RunItem(const TenantRef& tenant, PreparationRef preparation, cons
     HPVMD_RETURN_IF_ERROR(breaking_off_ ? RefuseWhenDraining() : SetOptions(*op, item.open->options(), 1));
     HPVMD_RETURN_IF_ERROR(RefuseTenant(*tenant));
     HPVMD_RETURN_IF_ERROR(ResolveBindings(*tenant, *op, item.item->inputs(), item.item->outputs()));
-    return PayForRun(*op);
+    return PayForRun(scope, *op);
   };
   if (Outcome prepared = prepare(); !prepared.ok()) {
     RefuseRequest(scope, op, std::move(prepared));

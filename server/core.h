@@ -332,7 +332,9 @@ class Core {
   // Starts executors that wait for devices, if none is in question any more.
   void SpawnAwaiting(CoreScope& scope);
   // Takes devices of a run away from executors that start, until they have been tried out.
-  void FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, const std::string& why);
+  // Every tenant is shown `what`; `why` is one tenant's or its executor's text, for the log.
+  void FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, const std::string& what,
+                    const std::string& why);
   // Those of a prepared graph's devices that have drivers.
   std::vector<std::string> DriverDevices(const Preparation& preparation) const;
   Duration StopGrace(const std::vector<std::string>& profile) const;

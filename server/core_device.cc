@@ -128,11 +128,12 @@ void Core::OnProbed(const std::string& id, const Status& outcome) {
 
 void Core::SetProbeWake(std::function<void()> wake) { probe_wake_ = std::move(wake); }
 
-void Core::FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, const std::string& why) {
+void Core::FenceDevices(CoreScope& scope, const std::vector<std::string>& ids, const std::string& what,
+                        const std::string& why) {
   bool is_news = false;
   for (const std::string& id : ids) {
-    if (devices_.Fence(id, why, options_.clock->Now())) {
-      LogWarning("Device left out until it has been tried out", {{"device", id}, {"reason", why}});
+    if (devices_.Fence(id, what, options_.clock->Now())) {
+      LogWarning("Device left out until it has been tried out", {{"device", id}, {"reason", what}, {"error", why}});
       is_news = true;
     }
   }

@@ -278,7 +278,7 @@ void Core::OnReady(const TenantRef& tenant, uint64_t epoch, const ExecutorReady&
     sandbox_ = slot.sandbox;
   }
   for (const BrokenDevice& broken : ready.broken) {
-    FenceDevices(scope, {broken.id}, "An executor could not open it: " + broken.detail);
+    FenceDevices(scope, {broken.id}, "An executor could not open it.", broken.detail);
   }
 }
 
@@ -344,7 +344,7 @@ void Core::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Status& 
   options_.observer->OnExecutor(tenant->name, slot.is_ready ? "crashed" : "failed");
   if (!slot.is_ready && !is_refusal) {
     // It may have died of a driver: those are tried out where nobody's work is at stake.
-    FenceDevices(scope, slot.profile, "An executor ended before it was ready: " + Message(slot.end_status));
+    FenceDevices(scope, slot.profile, "An executor ended before it was ready.", Message(slot.end_status));
   }
   if (slot.state == ExecutorSlot::State::kStarting) {
     slot.ended = true;   // Spawn sees it when it would install the port.

@@ -313,7 +313,8 @@ void Core::OnPrepared(const TenantRef& tenant, const PreparationRef& preparation
     outcome = While(failed, "preparing the graph");
     if (absl::IsUnavailable(failed)) {
       outcome.detail.emplace().set_retryable(true);
-      FenceDevices(scope, tenant->executor.profile, Message(outcome.status));
+      FenceDevices(scope, tenant->executor.profile, "An executor ended while it prepared a graph.",
+                   Message(outcome.status));
     }
   } else if (!reply->summary.has_value()) {
     outcome = HasErrors(reply->diagnostics)

@@ -468,7 +468,8 @@ void Core::TakeLosses(CoreScope& scope, RunOp& op, bool has_died, const std::vec
   for (const std::string& id : lost) {
     list += (list.empty() ? "" : ", ") + id;
   }
-  FenceDevices(scope, lost, Message(outcome.status));
+  FenceDevices(scope, lost, has_died ? "An executor ended while it used the device." : "A run lost it.",
+               Message(outcome.status));
   if (has_died) {
     outcome.status = While(outcome.status, "running nodes on " + list);
   } else if (op.tenant->executor.epoch == op.epoch) {
@@ -485,7 +486,7 @@ void Core::TakeLeft(CoreScope& scope, RunOp& op, const std::vector<std::string>&
   if (left.empty()) {
     return;
   }
-  FenceDevices(scope, left, "A run went on without it.");
+  FenceDevices(scope, left, "A run went on without it.", "");
   if (op.tenant->active <= 1 && op.tenant->executor.epoch == op.epoch) {
     KillExecutor(scope, *op.tenant, "It lost " + left.front() + "; a run went on without it.");
   }

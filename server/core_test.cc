@@ -268,6 +268,21 @@ TEST_F(CoreTest, LostDevicesAreTriedOut) {
   EXPECT_TRUE(run_outcome_->outcome.ok());
 }
 
+// What one tenant's executor says of a device that it lost is not shown to others.
+TEST_F(CoreTest, LostDevicesTellNothingOfTheTenant) {
+  core_->SetFound("opencl", Found("opencl:0"));
+  Run(RunRequestOf(Prepare()));
+  RunReply lost;
+  lost.status = Unavailable("The device is lost. While running node \"secret\" on device opencl:0.");
+  lost.lost_devices = {"opencl:0"};
+  spawner_.last().AnswerRun(lost);
+  v1::ListDevicesResponse response;
+  core_->ListDevices(**core_->FindTenant("bob"), &response);
+  ASSERT_EQ(response.devices_size(), 1);
+  EXPECT_EQ(response.devices(0).state(), v1::Device::STATE_PROBING);
+  EXPECT_EQ(response.devices(0).detail(), "A run lost it.");
+}
+
 // Nobody tries the device out when the server has stopped: what waits for it is answered all the same.
 TEST_F(CoreTest, StopsWhileADeviceIsTriedOut) {
   core_->SetFound("opencl", Found("opencl:0"));

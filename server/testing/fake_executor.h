@@ -22,6 +22,7 @@ struct FakeExecutor {
     std::vector<std::string> modules;
     std::function<void(StatusOr<PrepareReply>)> done;  // Empty: answered.
     bool check = false;
+    RequestId id = 0;
   };
   struct RunCall {
     RequestId id = 0;
@@ -42,32 +43,31 @@ struct FakeExecutor {
     auto done = std::exchange(runs.at(index == SIZE_MAX ? runs.size() - 1 : index).done, nullptr);
     done(std::move(reply));
   }
-  // As the link does it: every pending request fails, then the end is told.
+  // Answers may add calls, which fail as well. True: there were some.
+  template <typename Calls>
+  static bool FailAll(Calls& calls, const Status& why) {
+    bool did = false;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (auto done = std::exchange(calls[i].done, nullptr)) {
+        done(why);
+        did = true;
+      }
+    }
+    return did;
+  }
+  bool FailAll(const Status& why) {
+    const bool did = FailAll(prepares, why) | FailAll(runs, why);
+    return FailAll(costs, why) | FailAll(reclaims, why) | did;
+  }
+  // What was asked of it after its end fails, too: later, as every answer comes.
+  bool FailLate() { return ended && FailAll(Unavailable("The executor process ended.")); }
+  // As the link does it: every pending request fails, then the end is told; OK: it was told to end.
   void Die(const Status& why) {
     if (ended) {
       return;
     }
     ended = true;
-    for (size_t i = 0; i < prepares.size(); ++i) {
-      if (auto done = std::exchange(prepares[i].done, nullptr)) {
-        done(why);
-      }
-    }
-    for (size_t i = 0; i < runs.size(); ++i) {
-      if (auto done = std::exchange(runs[i].done, nullptr)) {
-        done(why);
-      }
-    }
-    for (size_t i = 0; i < costs.size(); ++i) {
-      if (auto done = std::exchange(costs[i].done, nullptr)) {
-        done(why);
-      }
-    }
-    for (size_t i = 0; i < reclaims.size(); ++i) {
-      if (auto done = std::exchange(reclaims[i].done, nullptr)) {
-        done(why);
-      }
-    }
+    FailAll(why.ok() ? Unavailable("The executor process ended.") : why);
     on_end(why);
   }
 
@@ -107,12 +107,12 @@ class FakeProcess final : public ExecutorProcess {
     state_->Die(Unavailable("The executor process was killed."));
   }
   RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
-    FakeExecutor::PrepareCall call{input.handle, {}, std::move(done), input.check};
+    FakeExecutor::PrepareCall call{input.handle, {}, std::move(done), input.check, state_->next_id++};
     for (const ModuleInput& module : input.modules) {
       call.modules.push_back(module.name);
     }
     state_->prepares.push_back(std::move(call));
-    return state_->next_id++;
+    return state_->prepares.back().id;
   }
   RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
     FakeExecutor::RunCall call{state_->next_id++, input.handle,    {},        input.outputs,
@@ -190,6 +190,14 @@ class FakeSpawner final : public ExecutorSpawner {
     return executors_;
   }
   FakeExecutor& last() { return *executors().back(); }
+  // Of all executors. True: there was something.
+  bool FailLate() {
+    bool did = false;
+    for (size_t i = 0; i < executors_.size(); ++i) {
+      did |= std::shared_ptr<FakeExecutor>(executors_[i])->FailLate();
+    }
+    return did;
+  }
 
   std::function<void()> settle;  // Called before a test looks: what is pending elsewhere happens first.
   Status failure;                // Of the next spawns.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A core with played executors, a store driven by hand and a clock set by hand, for tests of jobs.
+// A daemon driven by hand with one tenant and one graph, for tests of jobs.
 #ifndef HPVMD_SERVER_TESTING_JOB_FIXTURE_H_
 #define HPVMD_SERVER_TESTING_JOB_FIXTURE_H_
 
@@ -16,33 +16,14 @@
 #include <utility>
 #include <vector>
 
-#include "server/core.h"
-#include "server/testing/fake_executor.h"
-#include "server/testing/hand_job_store.h"
+#include "server/testing/hand_daemon.h"
 
 namespace hpvm::testing {
 
 // The names of states, without the prefix.
 inline std::string StateName(v1::JobState state) { return v1::JobState_Name(state).substr(10); }
 
-// The configuration's, changed by hand: tell the core then.
-class HandPolicies final : public TenantPolicies {
- public:
-  TenantPolicyRef Find(std::string_view name, const Config& config) const override {
-    if (gone.contains(name)) {
-      return nullptr;
-    }
-    TenantPolicy policy = *DefaultPolicy(name, config);
-    if (const auto found = changes.find(name); found != changes.end()) {
-      found->second(policy);
-    }
-    return std::make_shared<const TenantPolicy>(std::move(policy));
-  }
-  std::map<std::string, std::function<void(TenantPolicy&)>, std::less<>> changes;
-  std::set<std::string, std::less<>> gone;
-};
-
-class JobFixture : public ::testing::Test {
+class JobFixture : public ::testing::Test, protected HandDaemon {
  protected:
   JobFixture() {
     spawner_.settle = [this] { Pump(); };
@@ -50,35 +31,9 @@ class JobFixture : public ::testing::Test {
   }
   ~JobFixture() override { End(); }
 
-  // The daemon goes, in order; the store's state stays.
-  void End() {
-    if (core_ != nullptr) {
-      core_->Stop();
-      Pump();
-      spent_ = core_->Spent();
-    }
-    store_.reset();
-    core_.reset();
-  }
-  // As after a SIGKILL: what was not committed is gone, nobody is told.
-  void Crash() {
-    store_->hold_commits = store_->hold_posted = true;
-    End();
-  }
   void Start() {
-    spawner_.executors().clear();
-    store_ = std::make_unique<HandJobStore>(*state_, clock_);
-    CoreOptions options;
-    options.config = config_;
-    options.clock = &clock_;
-    options.rng = &rng_;
-    options.spawner = &spawner_;
-    options.jobs = store_.get();
-    options.policies = &policies_;
-    options.spent = spent_;
-    core_ = std::make_unique<Core>(std::move(options));
-    const Status restored = core_->Restore();
-    ASSERT_TRUE(restored.ok()) << restored;
+    const Status started = StartCore();
+    ASSERT_TRUE(started.ok()) << started;
     tenant_ = *core_->FindTenant("ann");
     graph_ = PutGraph("{\"hpvm\": 1}");
     Pump();
@@ -101,34 +56,6 @@ class JobFixture : public ::testing::Test {
     EXPECT_TRUE(upload->Add(text).ok());
     EXPECT_TRUE(core_->InsertBlob(*tenant_, Core::BlobKind::kGraph, *upload->Finish()).ok());
     return hash;
-  }
-
-  // One f32 input "x", one u32 scalar "i", one output "y"; a symbol "n".
-  static PrepareReply Accepted(bool with_index = false) {
-    PrepareReply reply;
-    reply.summary.emplace();
-    reply.summary->name = "double";
-    reply.summary->inputs = {{"x", ElementType::kF32, {"n"}}};
-    if (with_index) {
-      reply.summary->inputs.push_back({"i", ElementType::kU32, {}});
-    }
-    reply.summary->outputs = {{"y", ElementType::kF32, {"n"}}};
-    reply.summary->symbols = {"n"};
-    reply.summary->leaf_nodes = 1;
-    return reply;
-  }
-  static RunReply Result(const std::string& bytes) {
-    RunReply reply;
-    reply.body.assign(bytes.begin(), bytes.end());
-    reply.outputs = {{"y", ElementType::kF32, {bytes.size() / 4}, bytes.size(), reply.body}};
-    reply.nodes = {{"double", "cpu:0", 0, 10}};
-    reply.nodes_run = 1;
-    return reply;
-  }
-  static RunReply Failure(Status status) {
-    RunReply reply;
-    reply.status = std::move(status);
-    return reply;
   }
 
   v1::SubmitRequest Request(const std::string& key = "") {
@@ -194,11 +121,6 @@ class JobFixture : public ::testing::Test {
     return answer;
   }
 
-  void Pump() {
-    if (store_ != nullptr) {
-      store_->Pump();
-    }
-  }
   void Advance(Duration by) {
     clock_.Advance(by);
     core_->OnTime();
@@ -270,16 +192,7 @@ class JobFixture : public ::testing::Test {
     EXPECT_EQ(tenant_->stored_job_bytes(), bytes);
   }
 
-  Config config_;
   bool with_index_ = false;
-  std::unique_ptr<StoredState> state_ = std::make_unique<StoredState>();
-  ManualClock clock_;
-  SeededRng rng_{7};
-  FakeSpawner spawner_;
-  HandPolicies policies_;
-  std::unique_ptr<HandJobStore> store_;
-  SpentByTenant spent_;  // As a file would keep it.
-  std::unique_ptr<Core> core_;
   TenantRef tenant_;
   std::string graph_;
   std::deque<v1::SubmitRequest> requests_;

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// A core with played executors, a store driven by hand and a clock set by hand. Without a test framework.
+#ifndef HPVMD_SERVER_TESTING_HAND_DAEMON_H_
+#define HPVMD_SERVER_TESTING_HAND_DAEMON_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "server/core.h"
+#include "server/testing/fake_executor.h"
+#include "server/testing/hand_job_store.h"
+
+namespace hpvm::testing {
+
+// The configuration's, changed by hand: tell the core then.
+class HandPolicies final : public TenantPolicies {
+ public:
+  TenantPolicyRef Find(std::string_view name, const Config& config) const override {
+    if (gone.contains(name)) {
+      return nullptr;
+    }
+    TenantPolicy policy = *DefaultPolicy(name, config);
+    if (const auto found = changes.find(name); found != changes.end()) {
+      found->second(policy);
+    }
+    return std::make_shared<const TenantPolicy>(std::move(policy));
+  }
+  std::map<std::string, std::function<void(TenantPolicy&)>, std::less<>> changes;
+  std::set<std::string, std::less<>> gone;
+};
+
+// The daemon and its stored state; a class that uses it says what happens when.
+class HandDaemon {
+ protected:
+  // The daemon goes, in order; the store's state stays.
+  void End() {
+    if (core_ != nullptr) {
+      spawner_.FailLate();  // Stop waits for it.
+      core_->Stop();
+      Pump();
+      spent_ = core_->Spent();
+    }
+    store_.reset();
+    core_.reset();
+  }
+  // As after a SIGKILL: what was not committed is gone, nobody is told.
+  void Crash() {
+    store_->hold_commits = store_->hold_posted = true;
+    End();
+  }
+  // On the stored state, without executors.
+  Status StartCore() {
+    spawner_.executors().clear();
+    store_ = std::make_unique<HandJobStore>(*state_, clock_);
+    CoreOptions options;
+    options.config = config_;
+    options.clock = &clock_;
+    options.rng = &rng_;
+    options.spawner = &spawner_;
+    options.jobs = store_.get();
+    options.policies = &policies_;
+    options.spent = spent_;
+    core_ = std::make_unique<Core>(std::move(options));
+    return core_->Restore();
+  }
+  // What the store has to do, unless it is held, and what executors that have ended are still asked.
+  void Pump() {
+    if (store_ != nullptr) {
+      do {
+        store_->Pump();
+      } while (spawner_.FailLate());
+    }
+  }
+
+  // One f32 input "x", one u32 scalar "i", one output "y"; a symbol "n".
+  static PrepareReply Accepted(bool with_index = false) {
+    PrepareReply reply;
+    reply.summary.emplace();
+    reply.summary->name = "double";
+    reply.summary->inputs = {{"x", ElementType::kF32, {"n"}}};
+    if (with_index) {
+      reply.summary->inputs.push_back({"i", ElementType::kU32, {}});
+    }
+    reply.summary->outputs = {{"y", ElementType::kF32, {"n"}}};
+    reply.summary->symbols = {"n"};
+    reply.summary->leaf_nodes = 1;
+    return reply;
+  }
+  static RunReply Result(const std::string& bytes) {
+    RunReply reply;
+    reply.body.assign(bytes.begin(), bytes.end());
+    reply.outputs = {{"y", ElementType::kF32, {bytes.size() / 4}, bytes.size(), reply.body}};
+    reply.nodes = {{"double", "cpu:0", 0, 10}};
+    reply.nodes_run = 1;
+    return reply;
+  }
+  static RunReply Failure(Status status) {
+    RunReply reply;
+    reply.status = std::move(status);
+    return reply;
+  }
+
+  Config config_;
+  std::unique_ptr<StoredState> state_ = std::make_unique<StoredState>();
+  ManualClock clock_;
+  SeededRng rng_{7};
+  FakeSpawner spawner_;
+  HandPolicies policies_;
+  std::unique_ptr<HandJobStore> store_;
+  SpentByTenant spent_;  // As a file would keep it.
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace hpvm::testing
+
+#endif  // HPVMD_SERVER_TESTING_HAND_DAEMON_H_

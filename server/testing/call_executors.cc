@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/testing/call_executors.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "base/memfd.h"
+
+namespace hpvm::testing {
+namespace {
+
+constexpr uint64_t kOutputBytes = 8;
+constexpr uint64_t kLargeOutputBytes = limits::kInlineTensorBytesMax + 4096;
+
+size_t TenantOf(const FakeExecutor& executor) {
+  return static_cast<size_t>(std::find(kTenantNames.begin(), kTenantNames.end(), executor.tenant) -
+                             kTenantNames.begin());
+}
+
+PrepareReply Accepted(uint8_t number) {
+  PrepareReply reply;
+  ExecutorSummary& summary = reply.summary.emplace();
+  summary.name = "double";
+  summary.inputs = {{"x", ElementType::kF32, {"n"}}};
+  if (number % 2 == 1) {
+    summary.inputs.push_back({"i", ElementType::kU32, {}});
+  }
+  summary.outputs = {{"y", ElementType::kF32, {"n"}}};
+  summary.symbols = {"n"};
+  summary.leaf_nodes = 1;
+  summary.devices = {"cpu"};
+  if (number / 2 % 2 == 1) {
+    summary.devices.push_back("opencl:0");
+    summary.native_nodes = {{"double", "k", {"opencl:0"}}};
+  }
+  reply.compile_cpu_ns = uint64_t{number} * 50'000'000;
+  return reply;
+}
+
+bool IsCancelled(const FakeExecutor& executor, RequestId id) {
+  return std::find(executor.cancels.begin(), executor.cancels.end(), id) != executor.cancels.end();
+}
+
+PrepareReply PrepareReplyOf(const std::array<uint8_t, 3>& numbers, bool is_cancelled) {
+  PrepareReply reply;
+  switch (numbers[0] % 16) {
+    case 11:
+      reply.diagnostics.push_back({Severity::kError, "nodes[0]", {}, "The node has no kernel."});
+      return reply;
+    case 12:
+      reply.status = ResourceExhausted("The graph needs more memory (9 GiB) than there is.");
+      return reply;
+    case 13:
+      reply.status = DeadlineExceeded("Preparing took longer than it may.");
+      return reply;
+    default:
+      if (is_cancelled && numbers[0] % 2 == 0) {
+        reply.status = Cancelled("Preparing was cancelled.");
+        return reply;
+      }
+      return Accepted(numbers[1]);
+  }
+}
+
+OutputTensor OutputOf(uint64_t bytes) {
+  OutputTensor output;
+  output.name = "y";
+  output.type = ElementType::kF32;
+  output.shape = {bytes / 4};
+  output.bytes = bytes;
+  return output;
+}
+
+const OutputTarget* TargetOf(const FakeExecutor::RunCall& run) {
+  for (const OutputTarget& target : run.outputs) {
+    if (target.name == "y") {
+      return &target;
+    }
+  }
+  return nullptr;
+}
+
+// In the memory that came with the run, or inline.
+RunReply Success(const FakeExecutor::RunCall& run, uint8_t letter) {
+  RunReply reply;
+  reply.nodes = {{"double", "cpu:0", 0, 10}};
+  reply.nodes_run = 1;
+  reply.run = std::chrono::microseconds(10);
+  const OutputTarget* target = TargetOf(run);
+  const bool in_memory = target != nullptr && target->kind == OutputTarget::Kind::kMemory;
+  if (in_memory && target->memory.bytes < kOutputBytes) {
+    reply.status = ResourceExhausted("Outputs need memory.");
+    reply.needs_memory = true;
+    reply.outputs = {OutputOf(kOutputBytes)};
+    return reply;
+  }
+  reply.outputs = {OutputOf(kOutputBytes)};
+  const std::vector<uint8_t> bytes(kOutputBytes, letter);
+  if (in_memory) {
+    WriteAt(target->memory.fd, target->memory.offset, bytes).IgnoreError();
+  } else if (target == nullptr || target->kind == OutputTarget::Kind::kInline) {
+    reply.body = bytes;
+    reply.outputs[0].data = reply.body;
+  }
+  return reply;
+}
+
+RunReply NeedsMemory() {
+  RunReply reply;
+  reply.status = ResourceExhausted("Outputs need memory.");
+  reply.needs_memory = true;
+  reply.outputs = {OutputOf(kLargeOutputBytes)};
+  return reply;
+}
+
+RunReply Failed(Status status) {
+  RunReply reply;
+  reply.status = std::move(status);
+  return reply;
+}
+
+// Of one that logs and tells as much as it may.
+RunReply Flood(RunReply reply) {
+  reply.nodes.assign(500, {"double", "cpu:0", 0, 10});
+  ExecutorLog::Line line;
+  line.node = "double";
+  line.text = std::string(100, 'l');
+  reply.log.lines.assign(200, line);
+  reply.log.lines_dropped = 1'000;
+  return reply;
+}
+
+ExecutorUsage UsageOf(const std::array<uint8_t, 3>& numbers) {
+  ExecutorUsage usage;
+  usage.device_bytes = {uint64_t{numbers[1]} << (numbers[2] % 42), uint64_t{numbers[2]} << (numbers[1] % 42)};
+  usage.idle_device_bytes = {usage.device_bytes[0] / 2, usage.device_bytes[1] / 2};
+  return usage;
+}
+
+Status EndOf(uint8_t number) {
+  switch (number % 4) {
+    case 0:
+      return absl::OkStatus();
+    case 1:
+      return FailedPrecondition("The sandbox is weaker (level 0) than demanded.");
+    default:
+      return Unavailable("The executor process ended (signal 9).");
+  }
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<FakeExecutor>> CallExecutors::Alive() {
+  std::vector<std::shared_ptr<FakeExecutor>> alive = spawner_.executors();
+  std::erase_if(alive, [](const std::shared_ptr<FakeExecutor>& executor) { return executor->ended; });
+  return alive;
+}
+
+template <typename Calls>
+std::vector<std::pair<std::shared_ptr<FakeExecutor>, size_t>> CallExecutors::Open(Calls FakeExecutor::*calls) {
+  std::vector<std::pair<std::shared_ptr<FakeExecutor>, size_t>> open;
+  for (const std::shared_ptr<FakeExecutor>& executor : Alive()) {
+    for (size_t i = 0; i < ((*executor).*calls).size(); ++i) {
+      if (((*executor).*calls)[i].done) {
+        open.emplace_back(executor, i);
+      }
+    }
+  }
+  return open;
+}
+
+bool CallExecutors::Do(const Action& action) {
+  const Numbers& numbers = action.numbers;
+  const auto count = [&](bool did) {
+    promises_.Count(action.kind, did);
+    return true;
+  };
+  switch (action.kind) {
+    case ActionKind::kReady:
+      return count(Ready(numbers));
+    case ActionKind::kAnswerPrepare:
+      return count(AnswerPrepare(numbers));
+    case ActionKind::kAnswerRun:
+      return count(AnswerRun(numbers));
+    case ActionKind::kAnswerCosts:
+      return count(AnswerCosts(numbers));
+    case ActionKind::kAnswerReclaim:
+      return count(AnswerReclaim(numbers));
+    case ActionKind::kReportUsage:
+      return count(ReportUsage(numbers));
+    case ActionKind::kExecutorDies:
+      return count(Die(numbers));
+    case ActionKind::kStartsFail:
+      return count(SetStarts(numbers));
+    default:
+      return false;
+  }
+}
+
+bool CallExecutors::AnswerPrepare(const Numbers& numbers) {
+  const auto open = Open(&FakeExecutor::prepares);
+  if (open.empty()) {
+    return false;
+  }
+  const auto& [executor, at] = open[numbers[2] % open.size()];
+  const auto done = std::exchange(executor->prepares[at].done, nullptr);
+  done(PrepareReplyOf(numbers, IsCancelled(*executor, executor->prepares[at].id)));
+  return true;
+}
+
+RunReply CallExecutors::ReplyTo(const FakeExecutor& executor, const FakeExecutor::RunCall& run,
+                                const Numbers& numbers) {
+  const uint8_t letter = LetterOf(TenantOf(executor));
+  RunReply reply = Success(run, letter);
+  if (IsCancelled(executor, run.id) && numbers[0] % 2 == 0) {
+    return Failed(Cancelled("The run was cancelled."));
+  }
+  switch (numbers[0] % 20) {
+    case 10:
+      return Failed(Aborted("Kernel \"double\" trapped in instance (1, 0, 0): it divided by zero."));
+    case 12:
+      return Failed(DeadlineExceeded("The run did not end within its deadline."));
+    case 13:
+      reply = Failed(ResourceExhausted("Device cpu:0 has no memory left."));
+      reply.short_entry = numbers[1] % 3;
+      reply.short_bytes = numbers[1] * 4096u;
+      return reply;
+    case 14:
+      return Failed(InvalidArgument("Input \"x\" has 1 element; the graph needs 2."));
+    case 15:
+      return NeedsMemory();
+    case 16:
+      reply = Failed(Unavailable("Device opencl:0 was lost."));
+      reply.lost_devices = {"opencl:0"};
+      return reply;
+    case 17:
+      reply.left_devices = {"opencl:0"};
+      return reply;
+    case 18:
+      return Flood(std::move(reply));
+    case 19:
+      reply.device_time = {std::chrono::hours(1), std::chrono::hours(1)};
+      return reply;
+    default:
+      return reply;
+  }
+}
+
+bool CallExecutors::AnswerRun(const Numbers& numbers) {
+  const auto open = Open(&FakeExecutor::runs);
+  if (open.empty()) {
+    return false;
+  }
+  const auto& [executor, at] = open[numbers[2] % open.size()];
+  FakeExecutor::RunCall& run = executor->runs[at];
+  for (const std::string& input : run.inputs) {
+    promises_.ExpectOwnBytes(TenantOf(*executor), input, "An input of a run");
+  }
+  RunReply reply = ReplyTo(*executor, run, numbers);
+  const auto done = std::exchange(run.done, nullptr);
+  done(std::move(reply));
+  return true;
+}
+
+bool CallExecutors::AnswerCosts(const Numbers& numbers) {
+  const auto open = Open(&FakeExecutor::costs);
+  if (open.empty()) {
+    return false;
+  }
+  const auto& [executor, at] = open[numbers[2] % open.size()];
+  const auto done = std::exchange(executor->costs[at].done, nullptr);
+  ExecutorCosts costs;
+  costs.kernels.resize(numbers[0] % 4);
+  for (ExecutorKernelCost& kernel : costs.kernels) {
+    kernel.kernel = "k/double";
+    kernel.device = "cpu:0";
+    kernel.handle = numbers[1] % 4;
+  }
+  costs.transfers.resize(1);
+  done(std::move(costs));
+  return true;
+}
+
+bool CallExecutors::AnswerReclaim(const Numbers& numbers) {
+  const auto open = Open(&FakeExecutor::reclaims);
+  if (open.empty()) {
+    return false;
+  }
+  const auto& [executor, at] = open[numbers[0] % open.size()];
+  const auto done = std::exchange(executor->reclaims[at].done, nullptr);
+  done(UsageOf(numbers));
+  return true;
+}
+
+bool CallExecutors::ReportUsage(const Numbers& numbers) {
+  constexpr int kFlood = 20;
+  const auto alive = Alive();
+  if (alive.empty()) {
+    return false;
+  }
+  const std::shared_ptr<FakeExecutor>& executor = alive[numbers[0] % alive.size()];
+  for (int i = 0; i < (numbers[0] >= 200 ? kFlood : 1) && !executor->ended; ++i) {
+    executor->on_usage(UsageOf(numbers));
+  }
+  return true;
+}
+
+bool CallExecutors::Die(const Numbers& numbers) {
+  const auto alive = Alive();
+  if (alive.empty()) {
+    return false;
+  }
+  alive[numbers[0] % alive.size()]->Die(EndOf(numbers[1]));
+  return true;
+}
+
+bool CallExecutors::Ready(const Numbers& numbers) {
+  const auto alive = Alive();
+  if (alive.empty()) {
+    return false;
+  }
+  ExecutorReady ready;
+  ready.sandbox_level = 4;
+  ready.pid = 1'000 + numbers[1];
+  if (numbers[2] % 4 == 0) {
+    ready.broken.push_back({"opencl:0", "The driver is silent."});
+  }
+  alive[numbers[0] % alive.size()]->on_ready(ready);
+  return true;
+}
+
+bool CallExecutors::SetStarts(const Numbers& numbers) {
+  Heal();
+  switch (numbers[0] % 6) {
+    case 0:
+      spawner_.failure = Unavailable("Starting an executor failed: there are no processes left.");
+      break;
+    case 1:
+      spawner_.end_at_once = Unavailable("The executor process ended (signal 9).");
+      break;
+    case 2:
+      spawner_.end_at_once = FailedPrecondition("The sandbox is weaker (level 0) than demanded.");
+      break;
+    case 3:
+      spawner_.spares = 1;
+      spawner_.spares_end_at_once = numbers[1] % 2 == 0;
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+void CallExecutors::Heal() {
+  spawner_.failure = spawner_.end_at_once = absl::OkStatus();
+  spawner_.spares = 0;
+  spawner_.spares_end_at_once = false;
+}
+
+bool CallExecutors::AnswerAll() {
+  bool did = false;
+  while (AnswerPrepare({}) || AnswerRun({}) || AnswerCosts({}) || AnswerReclaim({})) {
+    did = true;
+  }
+  for (const std::shared_ptr<FakeExecutor>& executor : Alive()) {
+    if (executor->shut_down) {
+      executor->Die(absl::OkStatus());
+      did = true;
+    }
+  }
+  return did;
+}
+
+}  // namespace hpvm::testing

@@ -51,7 +51,7 @@ class StoredPartsReader {
   // A file that is to be read: a module, a document, or an input.
   struct Wanted {
     enum class Kind : uint8_t { kDocument, kModule, kInput } kind = Kind::kDocument;
-    std::string name;    // Of a module.
+    std::string name = {};  // Of a module.
     uint32_t index = 0;  // Of an input.
     Sha256 hash;
     uint64_t bytes = 0;

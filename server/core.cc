@@ -54,6 +54,11 @@ Core::~Core() {
     tenant->jobs.clear();
     tenant->by_sequence.clear();
     tenant->arrays.clear();
+    tenant->pending_keys.clear();
+    tenant->executor.waiting.clear();
+    for (const auto& [key, preparation] : tenant->preparations) {
+      preparation->waits.clear();
+    }
   }
   inserting_.clear();
 }

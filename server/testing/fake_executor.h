@@ -56,8 +56,11 @@ struct FakeExecutor {
     return did;
   }
   bool FailAll(const Status& why) {
-    const bool did = FailAll(prepares, why) | FailAll(runs, why);
-    return FailAll(costs, why) | FailAll(reclaims, why) | did;
+    bool did = FailAll(prepares, why);
+    did |= FailAll(runs, why);
+    did |= FailAll(costs, why);
+    did |= FailAll(reclaims, why);
+    return did;
   }
   // What was asked of it after its end fails, too: later, as every answer comes.
   bool FailLate() { return ended && FailAll(Unavailable("The executor process ended.")); }

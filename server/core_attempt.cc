@@ -165,6 +165,7 @@ void Core::OnTurn(CoreScope& scope, const LiveJobRef& job) {
   job->running = job->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
   job->phase = LiveJob::Phase::kWaiting;
   const Duration pause = CrashPause(job->tenant->executor);
+  job->awaits_executor = pause > Duration{0};
   const bool has_debt =
       ledger_.DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, options_.clock->Now()) > Duration{0};
   if (draining_ || closed_ || !has_room_ || job->tenant->policy->disabled || pause > Duration{0} || has_debt) {

@@ -60,12 +60,13 @@ std::string Core::WaitSentenceOf(const LiveJob& job) const {
            (job.deadline != kNever && job.deadline <= now + debt ? ", after the job's deadline." : ".");
   }
   if (job.not_before > now) {
+    const std::string pause = "Waits until the tenant's executor may start again: it ended too often.";
     if (shown.lost_attempts().empty()) {
-      return "Waits until the tenant's executor may start again: it ended too often.";
+      return pause;
     }
     const v1::LostAttempt& lost = shown.lost_attempts(shown.lost_attempts_size() - 1);
-    return "Attempt " + std::to_string(lost.attempt()) + " was lost (" + lost.error().message() +
-           "); the next follows, at most " + std::to_string(shown.attempts_max()) + " in all.";
+    return (job.awaits_executor ? pause + " " : "") + "Attempt " + std::to_string(lost.attempt()) + " was lost (" +
+           lost.error().message() + "); the next follows, at most " + std::to_string(shown.attempts_max()) + " in all.";
   }
   if (draining_) {
     return "Waits for the server to start again.";

@@ -77,6 +77,7 @@ struct LiveJob {
   Time received{0};                                    // When it came, for its timing.
   Time deadline = kNever;
   Time not_before{0};       // A back-off.
+  bool awaits_executor = false;  // Its last turn came while no executor of the tenant might start.
   Duration again_after{0};  // While it is being put back: the next one.
   std::pair<Time, uint64_t> deadline_timer{kNever, 0}, wait_timer{kNever, 0};
   std::unique_ptr<JobAttempt> attempt;  // From kReading on.

@@ -127,7 +127,7 @@ struct LedgerAccount {
     }
     return refusal;
   }
-  // Whether so much more of a resource that is held fits.
+  // Says whether so much more of a resource that is held fits.
   bool Allows(uint64_t more) const { return AllowsOwn(more) && total->Allows(used, more); }
   bool AllowsOwn(uint64_t more) const {
     if (more > kMost - used) {
@@ -182,11 +182,10 @@ Status ToStatus(const QuotaRefusal& refusal) {
   const ResourceFacts& facts = FactsOf(refusal.resource);
   const bool is_time = facts.unit == ResourceUnit::kNanoseconds;
   const auto number = [&](uint64_t value) { return is_time ? Seconds(value) : std::to_string(value); };
-  if (refusal.of_all) {
+  if (refusal.of_all) {  // How much the others use is theirs to know.
     return ResourceExhausted("What all tenants together may hold of " + std::string(facts.name) + " (" +
                              number(refusal.limit) + ") leaves no room for " + number(refusal.wanted) +
-                             " more: " + number(refusal.used) + (refusal.used == 1 ? " is" : " are") +
-                             " in use, and one tenant may hold at most twice what stays free.");
+                             " more now; one tenant may hold at most twice what stays free.");
   }
   std::string text = "The tenant's quota of " + std::string(facts.name) + " (" + number(refusal.limit);
   if (facts.period.count() == 0) {

@@ -96,7 +96,10 @@ TEST(LedgerTest, TenantsShareATotal) {
   const auto refusal = ledger.Take(1, Resource::kHostBytes, 601, &first);
   ASSERT_TRUE(refusal.has_value());
   EXPECT_TRUE(refusal->of_all);
-  EXPECT_EQ(Message(ToStatus(*refusal)).find("What all tenants together may hold of host-bytes (900)"), 0u);
+  EXPECT_EQ(
+      Message(ToStatus(*refusal)),
+      "What all tenants together may hold of host-bytes (900) leaves no room for 601 more now; one tenant may hold "
+      "at most twice what stays free.");
   EXPECT_FALSE(ledger.Take(1, Resource::kHostBytes, 600, &first).has_value());
   EXPECT_EQ(ledger.RoomOf(1, Resource::kHostBytes), 0u);
   EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 200u);

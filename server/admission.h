@@ -5,10 +5,11 @@
 // Two limits. Bytes: requests in progress are in memory, and their sum is bounded for the daemon and for each tenant.
 // Messages of other calls count among them, too (Hold): those that wait in a stream in either direction, and requests
 // that are answered later. A tenant may hold at most twice what stays free: so however many take all they may,
-// something is free for those who hold less, and the newest requests of the heaviest are refused first. Waiting: a
-// tenant may always have `calls_always` in progress; beyond that only as many as it got done in the last moments would
-// be done within `wait_max`. How fast that is, is measured only while it matters, so a burst after silence is taken in
-// first and measured then. Jobs have exact limits of their own (jobs.queued_*), in the core.
+// something is free for those who hold less, and the newest requests of the heaviest are refused first.
+//
+// Waiting: a tenant may always have `calls_always` in progress; beyond that only as many as it got done in the last
+// moments would be done within `wait_max`. How fast that is, is measured only while it matters, so a burst after
+// silence is taken in first and measured then. Jobs have exact limits of their own (jobs.queued_*), in the core.
 #ifndef HPVMD_SERVER_ADMISSION_H_
 #define HPVMD_SERVER_ADMISSION_H_
 

@@ -176,7 +176,7 @@ Status Core::Usage(std::string_view name, v1::GetUsageResponse* response) {
   return absl::OkStatus();
 }
 
-// Of modules and documents first what no graph was prepared from.
+// Modules and documents that no prepared graph uses go first.
 void Core::MakeRoom(CoreScope& scope, Tenant& tenant, uint64_t host_bytes) {
   while (tenant.account.Room(Resource::kHostBytes) < host_bytes &&
          (tenant.modules.DropOne() || tenant.graphs.DropOne() || DropOnePreparation(scope, tenant))) {

@@ -268,7 +268,7 @@ TEST_F(CoreTest, LostDevicesAreTriedOut) {
   EXPECT_TRUE(run_outcome_->outcome.ok());
 }
 
-// What one tenant's executor says of a device that it lost is not shown to others.
+// No tenant is shown what another's executor says of a device that it lost.
 TEST_F(CoreTest, LostDevicesTellNothingOfTheTenant) {
   core_->SetFound("opencl", Found("opencl:0"));
   Run(RunRequestOf(Prepare()));

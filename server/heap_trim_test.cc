@@ -22,7 +22,7 @@ TEST(HeapTrimTest, IsDueWhenMuchIsThereAndNew) {
   EXPECT_FALSE(rule.IsDue(std::chrono::seconds(60), 99));
 }
 
-// What the rule is for: blocks between others that stay are not given back by themselves.
+// The allocator keeps free blocks between others that stay, until it is asked; the rule says when.
 TEST(HeapTrimTest, TheAllocatorGivesBackWhatIsFree) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "The sanitizer has an allocator of its own.";

@@ -11,6 +11,9 @@ constexpr size_t kRecordsMax = 65'536, kBytesMax = size_t{32} << 20;
 constexpr size_t kFrameBytes = 256;
 // More than a record has that says how many are missing.
 constexpr size_t kNoteBytes = 1'024;
+// Payers beyond so many, whose names callers may make up, share what the last one has.
+constexpr size_t kSharesMax = 4'096;
+constexpr char kOtherPayers[] = "(others)";
 
 }  // namespace
 
@@ -21,7 +24,7 @@ bool AuditBacklog::HasRoom(const Share& share, size_t bytes) const {
     return false;
   }
   const size_t free_records = kRecordsMax - records_.size() - 1, free_bytes = kBytesMax - bytes_ - bytes;
-  return share.records + 1 <= 2 * free_records && share.bytes + bytes <= 2 * free_bytes;
+  return share.records + 1 <= free_records / 2 && share.bytes + bytes <= free_bytes / 2;
 }
 
 void AuditBacklog::Push(Share& share, Record record) {
@@ -33,7 +36,10 @@ void AuditBacklog::Push(Share& share, Record record) {
 }
 
 bool AuditBacklog::Add(Record record) {
-  const auto entry = shares_.try_emplace(record.tenant).first;
+  if (shares_.size() >= kSharesMax && !record.payer.empty() && !shares_.contains(record.payer)) {
+    record.payer = kOtherPayers;
+  }
+  const auto entry = shares_.try_emplace(record.payer).first;
   Share& share = entry->second;
   NoteLost(entry->first, share, record.unix_ns);
   if (share.lost == 0 && HasRoom(share, record.bytes())) {
@@ -48,14 +54,14 @@ bool AuditBacklog::Add(Record record) {
   return false;
 }
 
-void AuditBacklog::NoteLost(const std::string& tenant, Share& share, int64_t now_unix_ns) {
+void AuditBacklog::NoteLost(const std::string& payer, Share& share, int64_t now_unix_ns) {
   if (share.lost == 0 || !HasRoom(share, kNoteBytes)) {
     return;
   }
   const uint64_t lost = std::exchange(share.lost, 0);
   lost_ -= lost;
-  Push(share, {.tenant = tenant,
-               .fields = describe_(tenant, lost, share.lost_since_ns),
+  Push(share, {.payer = payer,
+               .fields = describe_(payer, lost, share.lost_since_ns),
                .unix_ns = now_unix_ns,
                .stands_for = lost});
 }
@@ -64,8 +70,8 @@ void AuditBacklog::NoteLost(int64_t now_unix_ns) {
   if (lost_ == 0) {
     return;
   }
-  for (auto& [tenant, share] : shares_) {
-    NoteLost(tenant, share, now_unix_ns);
+  for (auto& [payer, share] : shares_) {
+    NoteLost(payer, share, now_unix_ns);
   }
 }
 
@@ -74,13 +80,18 @@ AuditBacklog::Record AuditBacklog::Pop() {
   records_.pop_front();
   const size_t bytes = record.bytes();
   bytes_ -= bytes;
-  const auto entry = shares_.find(record.tenant);
+  const auto entry = shares_.find(record.payer);
   --entry->second.records;
   entry->second.bytes -= bytes;
   if (entry->second.records == 0 && entry->second.lost == 0) {
     shares_.erase(entry);
   }
   return record;
+}
+
+uint64_t AuditBacklog::LostOf(const std::string& payer) const {
+  const auto found = shares_.find(payer);
+  return found == shares_.end() ? 0 : found->second.lost;
 }
 
 bool AuditBacklog::IsHalfFull() const { return records_.size() > kRecordsMax / 2 || bytes_ > kBytesMax / 2; }

@@ -73,16 +73,17 @@ AuditRecord Note(std::string method, std::string verdict, std::string detail) {
           .method = std::move(method),
           .object = "",
           .verdict = std::move(verdict),
-          .detail = std::move(detail)};
+          .detail = std::move(detail),
+          .payer = std::string(kAuditPayerDaemon)};
 }
 
 // Says in the record itself how many are missing there.
-std::string DescribeLost(std::string_view tenant, uint64_t lost, int64_t since_unix_ns) {
-  LogError("Audit records were lost", {{"tenant", std::string(tenant)}, {"records", std::to_string(lost)}});
+std::string DescribeLost(std::string_view payer, uint64_t lost, int64_t since_unix_ns) {
+  LogError("Audit records were lost", {{"payer", std::string(payer)}, {"records", std::to_string(lost)}});
   AuditRecord note = Note("audit overflow", "DATA_LOSS",
                           std::to_string(lost) + " records since " + FormatTime(since_unix_ns) +
                               " were not kept, because too many waited for the disk.");
-  note.tenant = std::string(tenant);
+  note.tenant = std::string(payer);
   return FormatFields(note);
 }
 
@@ -121,8 +122,8 @@ class FileAuditLog final : public AuditLog {
     const int64_t now = clock_.WallNs();
     std::lock_guard lock(mutex_);
     ++appended_;
-    if (!waiting_.Add({.tenant = std::move(record.tenant), .fields = std::move(fields), .unix_ns = now})) {
-      LogError("Too many audit records wait for the disk; from now on a tenant's are only counted",
+    if (!waiting_.Add({.payer = std::move(record.payer), .fields = std::move(fields), .unix_ns = now})) {
+      LogError("Too many audit records wait for the disk; a payer's are only counted from now on",
                {{"waiting", std::to_string(waiting_.size())}, {"folder", folder_}});
     }
     wake_.notify_one();
@@ -158,7 +159,7 @@ class FileAuditLog final : public AuditLog {
     if (!failure_.ok()) {
       return failure_;
     }
-    if (waiting_.lost() > 0 || waiting_.IsHalfFull()) {
+    if (waiting_.LostOf(std::string(kAuditPayerDaemon)) > 0 || waiting_.IsHalfFull()) {
       return ResourceExhausted("Too many audit records (" + std::to_string(waiting_.size() + waiting_.lost()) +
                                ") wait for the disk.");
     }

@@ -27,12 +27,19 @@
 
 namespace hpvm {
 
+// The daemon itself and administrators who changed rights: no flood of a tenant takes their part.
+inline constexpr std::string_view kAuditPayerDaemon = "";
+// Calls that were refused before anything was known of the caller's tenant.
+inline constexpr std::string_view kAuditPayerRefused = "(refused calls)";
+
 struct AuditRecord {
   std::string who, peer, tenant;
   std::string method;   // "/hpvm.v1.Hpvm/Submit", or "daemon start", "job end", "executor kill".
   std::string object;   // An id; never contents.
   std::string verdict;  // "ok", or the status code's name.
   std::string detail;   // A sentence; cut at 1 KiB.
+  // In whose part of what may wait for the disk it counts: a tenant, or one of those below.
+  std::string payer = {};
 };
 
 class AuditLog {
@@ -45,7 +52,8 @@ class AuditLog {
   virtual Status Flush() = 0;
   // The same without blocking: `done` is called once, on a thread of the log or the caller's.
   virtual void FlushThen(std::function<void(const Status&)> done) = 0;
-  // Why records wait for the disk or were lost; kResourceExhausted when it is full, or too many wait.
+  // Why a change of rights would not be recorded: the disk takes nothing, too many records wait for it
+  // (kResourceExhausted), or such records were lost. A tenant that loses its own records alone does not show here.
   virtual Status Healthy() const = 0;
   // Lines from `from_sequence` on, in order, until `each` returns false. A damaged line comes too, its control
   // characters escaped, so that it is still none for whoever checks. Reads files; blocks.
@@ -54,7 +62,7 @@ class AuditLog {
 
 // Files audit-<first sequence>.jsonl in `folder`. Continues the chain that is there. What a crash tore off the end goes
 // to torn-<sequence>.bin beside them, and is said in a record of its own; so is damage further up, which stays as it
-// is. What Append is given while the disk takes nothing waits, up to 65,536 records, of one tenant two thirds; how many
+// is. What Append is given while the disk takes nothing waits, up to 65,536 records, of one tenant a third; how many
 // more were lost is a record once there is room. Disk and clock outlive the log; its destructor writes what waits.
 StatusOr<std::unique_ptr<AuditLog>> OpenAuditLog(Disk& disk, std::string folder, uint64_t file_bytes_max,
                                                  const Clock& clock);

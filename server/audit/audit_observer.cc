@@ -19,7 +19,8 @@ void AuditObserver::OnJob(std::string_view tenant, const v1::Job& job) {
                .method = "job end",
                .object = job.id(),
                .verdict = job.has_error() ? absl::StatusCodeToString(code) : "ok",
-               .detail = StateName(job.state())});
+               .detail = StateName(job.state()),
+               .payer = std::string(tenant)});
 }
 
 void AuditObserver::OnExecutor(std::string_view tenant, std::string_view what) {
@@ -32,7 +33,8 @@ void AuditObserver::OnExecutor(std::string_view tenant, std::string_view what) {
                .method = "executor " + std::string(what),
                .object = "",
                .verdict = "ok",
-               .detail = ""});
+               .detail = "",
+               .payer = std::string(tenant)});
 }
 
 void AuditObserver::OnReload(bool ok) {

@@ -188,7 +188,9 @@ class AuditInterceptor final : public grpc::experimental::Interceptor {
     if (!caller.has_value() || !told_.changes) {
       return false;
     }
+    const bool changes_rights = status.ok() && source_.path.starts_with("/hpvm.v1.Admin/");
     AuditRecord record;
+    record.payer = changes_rights ? std::string(kAuditPayerDaemon) : caller->tenant;
     record.who = std::move(caller->principal.who);
     record.peer = std::move(caller->principal.peer);
     // Of a refused call nobody knows whom it would have concerned.
@@ -198,7 +200,7 @@ class AuditInterceptor final : public grpc::experimental::Interceptor {
     record.verdict = status.ok() ? "ok" : std::string(absl::StatusCodeToString(status.code()));
     record.detail = status.ok() ? std::move(told_.detail) : Message(status);
     gate_.audit().Append(std::move(record));
-    return status.ok() && source_.path.starts_with("/hpvm.v1.Admin/");
+    return changes_rights;
   }
 
   Gate& gate_;

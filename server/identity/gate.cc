@@ -169,6 +169,7 @@ void Gate::WriteDown(const Status& why, const CallFacts& facts, const MethodFact
   record.method = std::string(method.path);
   record.verdict = verdict;
   record.detail = Message(why);
+  record.payer = std::string(kAuditPayerRefused);
   audit_.Append(std::move(record));
 }
 

@@ -82,10 +82,11 @@ void CommitQueue::Add(JobWrite write, JobStore::WriteDone done) {
   const std::string tenant = TenantOf(write);
   const size_t rows = RowsOf(write), bytes = BytesOf(write);
   const size_t kind = write.index();
+  const bool is_insert = IsInsert(write);
   std::lock_guard lock(mutex_);
   waiting_[tenant].by_kind[kind].push_back({std::move(write), std::move(done), ++added_, rows, bytes});
   ++count_;
-  inserts_ += kind == 0 ? 1 : 0;
+  inserts_ += is_insert ? 1 : 0;
 }
 
 bool CommitQueue::Lane::empty() const {

@@ -76,7 +76,7 @@ class CommitQueue {
   struct Waiting {
     JobWrite write;
     JobStore::WriteDone done;
-    uint64_t sequence = 0;  // Of the queue, in the order of Add.
+    uint64_t sequence = 0;  // Counts calls of Add.
     size_t rows = 1, bytes = 0;
   };
   // A tenant's, by the kind of write, so that those of one kind are found without a search among the others.

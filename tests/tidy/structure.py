@@ -13,6 +13,7 @@ import collections
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -41,6 +42,8 @@ def without_comments(text):
 
 def tags_of(root, names):
     """Functions with their lines and classes, inline ones included."""
+    if shutil.which("ctags") is None:
+        sys.exit("structure.py needs the command ctags: apt-get install universal-ctags")
     made = subprocess.run(["ctags", "--output-format=json", "--fields=+ne", "--kinds-C++=f", "--languages=C++",
                            "--langmap=C++:+.h", "-f", "-", "-L", "-"], cwd=root, input="\n".join(names),
                           capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/diagnostic.h"
 #include "base/element_type.h"
-#include "base/frame_socket.h"
 #include "base/hash.h"
-#include "base/memfd.h"
+#include "base/io/frame_socket.h"
+#include "base/io/memfd.h"
 #include "base/status.h"
 
 namespace hpvm {

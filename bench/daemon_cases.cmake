@@ -2,7 +2,7 @@
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 set(out ${CMAKE_BINARY_DIR}/generated/bench)
-set(peer_proto ${CMAKE_CURRENT_SOURCE_DIR}/peer.proto)
+set(peer_proto ${CMAKE_CURRENT_SOURCE_DIR}/service/peer.proto)
 file(MAKE_DIRECTORY ${out})
 add_custom_command(
   OUTPUT ${out}/peer.pb.cc ${out}/peer.pb.h ${out}/peer.grpc.pb.cc ${out}/peer.grpc.pb.h
@@ -17,9 +17,12 @@ target_link_libraries(bench_peer_proto PUBLIC gRPC::grpc++ protobuf::libprotobuf
 
 find_package(SQLite3 REQUIRED)
 target_sources(hpvm-bench PRIVATE
-  connections.cc daemon_cases.cc executor_cases.cc peer_server.cc run_calls.cc service.cc service_daemon.cc service_load.cc service_overload.cc
-  service_restart.cc service_run.cc service_setup.cc service_sqlite.cc service_submit.cc
-  tenant_executor.cc tenants.cc tenants_memory.cc tenants_sandbox.cc tenants_share.cc tenants_spawn.cc)
+  service/connections.cc service/daemon_cases.cc executor_cases.cc service/peer_server.cc service/run_calls.cc
+    service/service.cc service/service_daemon.cc service/service_load.cc service/service_overload.cc
+  service/service_restart.cc service/service_run.cc service/service_setup.cc service/service_sqlite.cc
+    service/service_submit.cc
+  tenants/tenant_executor.cc tenants/tenants.cc tenants/tenants_memory.cc tenants/tenants_sandbox.cc
+    tenants/tenants_share.cc tenants/tenants_spawn.cc)
 target_compile_definitions(hpvm-bench PRIVATE HPVMD_BENCH_DAEMON)
 target_link_libraries(hpvm-bench PRIVATE hpvm_client executor_link bench_peer_proto absl::synchronization SQLite::SQLite3)
 foreach(program hpvmd hpvm-executor hpvm-compiler)
@@ -29,11 +32,11 @@ foreach(program hpvmd hpvm-executor hpvm-compiler)
 endforeach()
 # Every case of `hpvm-bench service` with a few calls: results and the shape of what is printed, no times.
 if(TARGET hpvmd AND TARGET hpvm-executor AND TARGET hpvm-compiler)
-  add_test(NAME bench_service_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/service_check.py ${CMAKE_BINARY_DIR}/bin)
+  add_test(NAME bench_service_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/service/service_check.py ${CMAKE_BINARY_DIR}/bin)
   set_tests_properties(bench_service_check PROPERTIES TIMEOUT 300)
   # Beside itself, as a daemon that counts nothing is another build's.
   add_test(NAME bench_connections_check COMMAND hpvm-bench connections --quick --direct $<TARGET_FILE:hpvmd>)
   set_tests_properties(bench_connections_check PROPERTIES TIMEOUT 300)
-  add_test(NAME bench_tenants_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/tenants_check.py ${CMAKE_BINARY_DIR}/bin)
+  add_test(NAME bench_tenants_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/tenants/tenants_check.py ${CMAKE_BINARY_DIR}/bin)
   set_tests_properties(bench_tenants_check PROPERTIES TIMEOUT 300)
 endif()

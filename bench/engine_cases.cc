@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/limits.h"
-#include "bench/graph_peers.h"
 #include "bench/local_engine.h"
 #include "bench/registry.h"
+#include "bench/sched/graph_peers.h"
 #include "bench/workload.h"
 
 namespace hpvm::bench {

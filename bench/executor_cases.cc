@@ -6,11 +6,11 @@
 #include <iterator>
 
 #include "base/hash.h"
-#include "bench/graph_peers.h"
 #include "bench/processes.h"
 #include "bench/registry.h"
+#include "bench/sched/graph_peers.h"
 #include "bench/workload.h"
-#include "proto/internal/executor_link.h"
+#include "supervisor/executor_link.h"
 
 namespace hpvm::bench {
 namespace {

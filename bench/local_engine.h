@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/gpu/forced_variant.h"
 #include "base/status.h"
 #include "bench/processes.h"
-#include "compiler/learnt.h"
-#include "compiler/service.h"
+#include "compiler/api/learnt.h"
+#include "compiler/api/service.h"
 #include "engine/engine.h"
 
 namespace hpvm::bench {

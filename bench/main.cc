@@ -20,18 +20,18 @@
 #include <CLI/CLI.hpp>
 
 #include "bench/compare.h"
-#include "bench/cpu_measure.h"
-#include "bench/gpu_run.h"
+#include "bench/cpu/cpu_measure.h"
+#include "bench/gpu/gpu_run.h"
 #include "bench/registry.h"
 #include "bench/report.h"
-#include "bench/sched.h"
+#include "bench/sched/sched.h"
 #ifdef HPVMD_BENCH_DAEMON
 #include "absl/synchronization/mutex.h"
 
-#include "bench/connections.h"
-#include "bench/peer_server.h"
-#include "bench/service.h"
-#include "bench/tenants.h"
+#include "bench/service/connections.h"
+#include "bench/service/peer_server.h"
+#include "bench/service/service.h"
+#include "bench/tenants/tenants.h"
 #endif
 
 namespace hpvm::bench {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 
 namespace hpvm {

@@ -12,7 +12,7 @@
 #include "client/npz.h"
 #include "client/png_file.h"
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 
 namespace hpvm {
 namespace {

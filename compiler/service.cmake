@@ -1,20 +1,22 @@
 # What devices and the engine have measured of a kernel; they write it, the zygote keeps it.
-hpvmd_library(compiler_learnt SOURCES cost_record.cc learnt.cc DEPS base)
-hpvmd_test(cost_record_test SOURCES cost_record_test.cc DEPS compiler_learnt LABELS fast)
+hpvmd_library(compiler_learnt SOURCES api/cost_record.cc api/learnt.cc DEPS base)
+hpvmd_test(cost_record_test SOURCES api/cost_record_test.cc DEPS compiler_learnt LABELS fast)
 # What GPU devices and their compilers agree on.
-hpvmd_library(compiler_gpu SOURCES gpu_code.cc gpu_target.cc DEPS base)
+hpvmd_library(compiler_gpu SOURCES api/gpu_code.cc api/gpu_target.cc DEPS base)
 # The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
 hpvmd_library(compiler_service
-  SOURCES artifact.cc artifact_bounds.cc artifact_work.cc service.cc variant_text.cc zygote_wire.cc
+  SOURCES api/artifact.cc api/artifact_bounds.cc api/artifact_work.cc api/service.cc api/variant_text.cc
+          api/zygote_wire.cc
   DEPS base kernel_ir compiler_gpu compiler_learnt)
-hpvmd_test(artifact_test SOURCES artifact_test.cc variant_text_test.cc DEPS compiler_service LABELS fast)
+hpvmd_test(artifact_test SOURCES api/artifact_test.cc api/variant_text_test.cc DEPS compiler_service LABELS fast)
 
 # The zygote: everything that links LLVM and wabt.
 if(TARGET wasm_front)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
   find_package(CLI11 REQUIRED)
-  hpvmd_library(compiler_driver SOURCES compile.cc compile_native.cc explain.cc infer_params.cc
+  hpvmd_library(compiler_driver SOURCES driver/compile.cc driver/compile_native.cc driver/explain.cc
+    driver/infer_params.cc
                 DEPS base kernel_ir compiler_service kernel_pass llvm_back source_info source_place wasm_front spirv_front
                      opencl_front)
   if(TARGET kernel_il)
@@ -30,18 +32,18 @@ if(TARGET wasm_front)
     endif()
   endforeach()
   hpvmd_library(compiler_zygote
-    SOURCES zygote.cc zygote_cache.cc zygote_child.cc zygote_sandbox.cc
+    SOURCES driver/zygote.cc driver/zygote_cache.cc driver/zygote_child.cc driver/zygote_sandbox.cc
     DEPS compiler_driver
     PRIVATE_DEPS PkgConfig::SECCOMP)
-  hpvmd_binary(hpvm-compiler SOURCES zygote_main.cc DEPS compiler_zygote CLI11::CLI11)
+  hpvmd_binary(hpvm-compiler SOURCES driver/zygote_main.cc DEPS compiler_zygote CLI11::CLI11)
 endif()
 if(TARGET compiler_driver AND TARGET wasm_front_testing)
-  hpvmd_test(compile_test SOURCES compile_test.cc
+  hpvmd_test(compile_test SOURCES driver/compile_test.cc
              DEPS compiler_driver wasm_front_testing spirv_front_testing LABELS fast)
 endif()
 if(TARGET hpvm-compiler)
-  hpvmd_test(zygote_test SOURCES zygote_test.cc DEPS compiler_service spirv_front_testing)
+  hpvmd_test(zygote_test SOURCES driver/zygote_test.cc DEPS compiler_service spirv_front_testing)
   add_dependencies(zygote_test hpvm-compiler)
-  hpvmd_test(zygote_cache_test SOURCES zygote_cache_test.cc DEPS compiler_zygote LABELS fast)
-  hpvmd_test(zygote_sandbox_test SOURCES zygote_sandbox_test.cc DEPS compiler_zygote)
+  hpvmd_test(zygote_cache_test SOURCES driver/zygote_cache_test.cc DEPS compiler_zygote LABELS fast)
+  hpvmd_test(zygote_sandbox_test SOURCES driver/zygote_sandbox_test.cc DEPS compiler_zygote)
 endif()

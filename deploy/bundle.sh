@@ -88,7 +88,7 @@ else
   mkdir -p "$root/bin/bench_cpu"
   cp "$build/bin/bench_cpu/kernels.wasm" "$build"/bin/bench_cpu/*.{cl,h} "$root/bin/bench_cpu/"
 fi
-cp bench/gpu_cuda.cu "$root/bin/bench_gpu/"
+cp bench/gpu/gpu_cuda.cu "$root/bin/bench_gpu/"
 cp -r examples "$root/share/hpvm/"
 cp client/kernel/hpvm.h deploy/hpvmd.toml deploy/hpvmd.service deploy/alerts.yml docs/OPERATIONS.md README.md CHANGELOG.md "$root/share/hpvm/"
 

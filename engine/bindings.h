@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 #include "compiler/ir/launch.h"
 #include "engine/engine.h"
 #include "graph/flatten.h"

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "compiler/cost_record.h"
-#include "compiler/learnt.h"
+#include "compiler/api/cost_record.h"
+#include "compiler/api/learnt.h"
 #include "engine/transfer_probe.h"
-#include "scheduler/cost_history.h"
+#include "scheduler/cost/cost_history.h"
 
 namespace hpvm {
 

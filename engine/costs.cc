@@ -12,7 +12,7 @@
 #include "engine/cost_store.h"
 #include "engine/launch_work.h"
 #include "engine/prepared_graph.h"
-#include "scheduler/cost_history.h"
+#include "scheduler/cost/cost_history.h"
 
 namespace hpvm {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an engine has measured of how long kernels and transfers take, and what it therefore expects of the next ones.
 //
-// One CostStore an engine: histories (scheduler/cost_history.h) by kernel and device, shared by graphs that use the
-// same kernel. One GraphCosts a prepared graph: which history belongs to which candidate of which leaf. A plan is made
-// from a PlanCosts, a copy that does not change while it is used; after runs, Feed adds what the devices measured.
+// One CostStore an engine: histories (scheduler/cost/cost_history.h) by kernel and device, shared by graphs that use
+// the same kernel. One GraphCosts a prepared graph: which history belongs to which candidate of which leaf. A plan is
+// made from a PlanCosts, a copy that does not change while it is used; after runs, Feed adds what the devices measured.
 //
 // Histories of kernels that the compiler keeps (Artifact::name) are kept with them, through LearntStore, and come back
 // with the artifact. What comes back is checked; it only says what is fast.
@@ -19,13 +19,13 @@
 #include <string>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "base/clock.h"
-#include "compiler/learnt.h"
+#include "compiler/api/learnt.h"
 #include "graph/flatten.h"
 #include "graph/graph.h"
-#include "scheduler/cost_model.h"
-#include "scheduler/placement.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/placement/placement.h"
 #include "scheduler/task.h"
 
 namespace hpvm {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/cost_record.h"
+#include "compiler/api/cost_record.h"
 #include "engine/engine.h"
 #include "engine/prepared_graph.h"
 #include "engine/testing/document.h"

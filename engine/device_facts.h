@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "engine/prepared_graph.h"
-#include "scheduler/cost_model.h"
+#include "scheduler/cost/cost_model.h"
 
 namespace hpvm {
 

@@ -17,8 +17,8 @@
 #include <span>
 #include <vector>
 
-#include "backends/device.h"
-#include "backends/grant.h"
+#include "backends/contract/device.h"
+#include "backends/contract/grant.h"
 
 namespace hpvm {
 

@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "engine/host_memory.h"
+#include "engine/memory/host_memory.h"
+#include "engine/memory/spill_device.h"
 #include "engine/prepared_graph.h"
-#include "engine/spill_device.h"
 
 namespace hpvm {
 

@@ -28,14 +28,14 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/device.h"
-#include "backends/launch_log.h"
+#include "backends/contract/device.h"
+#include "backends/contract/launch_log.h"
 #include "base/clock.h"
 #include "base/diagnostic.h"
 #include "base/element_type.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "compiler/service.h"
+#include "compiler/api/service.h"
 #include "engine/costs.h"
 #include "engine/device_memory.h"
 #include "graph/parse.h"
@@ -155,14 +155,14 @@ struct NodeRecord {
   int64_t end_ns = 0;
   int64_t total_ns = 0;  // What it took in `runs` repetitions together: all that ended, since the plan began to run.
   uint32_t runs = 0;
-  std::string variant;     // Which of the kernel's variants ran last (compiler/variant_text.h); empty: unknown.
+  std::string variant;     // Which of the kernel's variants ran last (compiler/api/variant_text.h); empty: unknown.
   bool fast_math = false;  // Compiled with "math": "fast", by a device that heeds it.
   bool is_estimate = false;  // It was placed by an estimate: nothing like it was measured before.
   // Of a node that was split over devices: which instances along its slowest dimension; 0, 0: all.
   uint64_t first = 0, count = 0;
 };
 
-// What the kernels of a run said. Bounded: backends/launch_log.h.
+// What the kernels of a run said. Bounded: backends/contract/launch_log.h.
 struct RunLog {
   struct Line {
     std::string node;  // Its path.

@@ -9,10 +9,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "graph/flatten.h"
 #include "graph/graph.h"
-#include "scheduler/cost_model.h"
+#include "scheduler/cost/cost_model.h"
 
 namespace hpvm {
 

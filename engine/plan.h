@@ -20,17 +20,17 @@
 #include <utility>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "base/lane.h"
 #include "base/status.h"
 #include "engine/costs.h"
 #include "engine/device_memory.h"
-#include "engine/host_memory.h"
+#include "engine/memory/host_memory.h"
 #include "engine/plan_review.h"
 #include "graph/flatten.h"
 #include "graph/graph.h"
-#include "scheduler/placement.h"
-#include "scheduler/residency.h"
+#include "scheduler/placement/placement.h"
+#include "scheduler/residency/residency.h"
 
 namespace hpvm {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "scheduler/order.h"
+#include "scheduler/residency/order.h"
 
 namespace hpvm {
 namespace {

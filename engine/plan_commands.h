@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "engine/plan.h"
 #include "engine/plan_memory.h"
 #include "engine/prepared_graph.h"

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "base/status.h"
 #include "engine/plan.h"
 #include "engine/plan_spaces.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/costs.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 
 namespace hpvm {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "engine/plan.h"
 #include "engine/prepared_graph.h"
-#include "scheduler/cost_model.h"
-#include "scheduler/residency.h"
+#include "scheduler/cost/cost_model.h"
+#include "scheduler/residency/residency.h"
 
 namespace hpvm {
 

@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "engine/device_memory.h"
 #include "engine/engine.h"
-#include "engine/host_memory.h"
+#include "engine/memory/host_memory.h"
 #include "engine/plan.h"
 #include "graph/graph.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 
 namespace hpvm {
 

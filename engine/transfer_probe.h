@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "base/clock.h"
-#include "scheduler/cost_history.h"
+#include "scheduler/cost/cost_history.h"
 
 namespace hpvm {
 

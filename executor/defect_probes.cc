@@ -21,7 +21,7 @@
 #include "backends/gpu/known_defects.h"
 #include "backends/registry.h"
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/limits.h"
 #include "executor/driver_environment.h"
 #include "executor/launcher.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/build_id.h"
-#include "compiler/wire.h"
+#include "base/io/build_id.h"
+#include "compiler/api/wire.h"
 
 namespace hpvm {
 namespace {

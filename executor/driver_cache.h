@@ -3,8 +3,8 @@
 // that nothing is handed to a driver that did not come from here (drivers abort on damaged binaries). Nothing that goes
 // wrong here fails a build.
 //
-// The folder is one of base/cache_folder.h; this program's build is part of every name, since it chooses what drivers
-// are asked for.
+// The folder is one of base/io/cache_folder.h; this program's build is part of every name, since it chooses what
+// drivers are asked for.
 #ifndef HPVMD_EXECUTOR_DRIVER_CACHE_H_
 #define HPVMD_EXECUTOR_DRIVER_CACHE_H_
 
@@ -13,10 +13,10 @@
 #include <span>
 #include <string>
 
-#include "backends/driver_builder.h"
-#include "base/cache_folder.h"
+#include "backends/contract/driver_builder.h"
 #include "base/hash.h"
-#include "compiler/artifact.h"
+#include "base/io/cache_folder.h"
+#include "compiler/api/artifact.h"
 #include "executor/driver_wire.h"
 
 namespace hpvm {

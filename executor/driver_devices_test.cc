@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "base/grant.h"
-#include "base/memfd.h"
+#include "base/io/memfd.h"
 #include "executor/sandbox.h"
 #include "executor/testing/fixture.h"
 

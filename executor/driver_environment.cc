@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "proto/internal/executor_process.h"
+#include "base/io/child_process.h"
 
 namespace hpvm {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 #include "executor/sandbox.h"
 

@@ -15,11 +15,11 @@
 #include <memory>
 #include <string>
 
-#include "backends/driver_builder.h"
+#include "backends/contract/driver_builder.h"
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/limits.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 
 namespace hpvm {
 

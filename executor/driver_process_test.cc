@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/frame_socket.h"
+#include "base/io/child_process.h"
+#include "base/io/frame_socket.h"
 #include "base/testing/another_build.h"
 #include "executor/driver_environment.h"
 #include "executor/driver_wire.h"
 #include "executor/sandbox.h"
-#include "proto/internal/executor_process.h"
 
 namespace hpvm {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/gpu_code.h"
-#include "compiler/wire.h"
+#include "compiler/api/gpu_code.h"
+#include "compiler/api/wire.h"
 
 namespace hpvm {
 namespace {

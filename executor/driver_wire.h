@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "backends/driver_builder.h"
-#include "base/frame_socket.h"
+#include "backends/contract/driver_builder.h"
+#include "base/io/frame_socket.h"
 #include "base/limits.h"
 #include "base/status.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 
 namespace hpvm {
 

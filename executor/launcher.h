@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "base/status.h"
 #include "executor/driver_environment.h"
 #include "executor/sandbox.h"

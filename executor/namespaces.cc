@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "executor/sandbox.h"
 
 namespace hpvm {

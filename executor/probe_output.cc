@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/frame_socket.h"
+#include "base/io/frame_socket.h"
 #include "executor/launcher.h"
 #include "proto/internal/protocol.h"
 

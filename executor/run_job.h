@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/memfd.h"
+#include "base/io/memfd.h"
 #include "engine/engine.h"
 #include "proto/internal/protocol.h"
 

@@ -22,9 +22,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "backends/grant_gate.h"
-#include "backends/grant.h"
-#include "base/fd.h"
+#include "backends/contract/grant.h"
+#include "backends/contract/grant_gate.h"
+#include "base/io/fd.h"
 #include "engine/engine.h"
 #include "executor/run_job.h"
 #include "proto/internal/frame_channel.h"

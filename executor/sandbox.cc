@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/limits.h"
 
 namespace hpvm {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/landlock.h"
+#include "base/io/landlock.h"
 #include "base/status.h"
 
 namespace hpvm {

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "server/address.h"
-#include "server/executor_process.h"
-#include "server/scrape_access.h"
-#include "server/tls.h"
+#include "server/config/address.h"
+#include "server/executors/executor_process.h"
+#include "server/front/tls.h"
+#include "server/rpc/scrape_access.h"
 
 namespace hpvm {
 namespace {

@@ -4,7 +4,7 @@
 #define HPVMD_SERVER_CHECK_FILES_H_
 
 #include "base/diagnostic.h"
-#include "server/config.h"
+#include "server/config/config.h"
 
 namespace hpvm {
 

@@ -5,11 +5,12 @@
 #include <optional>
 #include <utility>
 
-#include "server/config_reload.h"
-#include "server/local_secret.h"
-#include "server/log.h"
-#include "server/process_facts.h"
-#include "server/scrape_access.h"
+#include "server/config/config_reload.h"
+#include "server/config/device_families.h"
+#include "server/process/local_secret.h"
+#include "server/process/log.h"
+#include "server/process/process_facts.h"
+#include "server/rpc/scrape_access.h"
 
 namespace hpvm {
 namespace {

@@ -17,15 +17,15 @@
 
 #include "server/audit/audit_log.h"
 #include "server/audit/audit_observer.h"
-#include "server/core.h"
+#include "server/core/core.h"
 #include "server/identity/identity.h"
-#include "server/jobs/disk_room.h"
+#include "server/jobs/blobs/disk_room.h"
 #include "server/jobs/job_store.h"
 #include "server/observe/observation.h"
 #include "server/observe/two_observers.h"
-#include "server/service.h"
-#include "server/spent_file.h"
-#include "server/state_folder.h"
+#include "server/process/spent_file.h"
+#include "server/process/state_folder.h"
+#include "server/rpc/service.h"
 
 namespace hpvm {
 

@@ -15,18 +15,18 @@
 #include "absl/synchronization/mutex.h"
 #include <CLI/CLI.hpp>
 
-#include "base/disk.h"
 #include "base/failpoint.h"
-#include "base/secret_file.h"
+#include "base/io/disk.h"
+#include "base/io/secret_file.h"
 #include "server/audit/audit_log.h"
 #include "server/check_files.h"
 #include "server/daemon.h"
-#include "server/heap_trim.h"
 #include "server/identity/identity.h"
 #include "server/jobs/job_admin.h"
-#include "server/log.h"
-#include "server/service_notifier.h"
-#include "server/spent_file.h"
+#include "server/process/heap_trim.h"
+#include "server/process/log.h"
+#include "server/process/service_notifier.h"
+#include "server/process/spent_file.h"
 
 namespace hpvm {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this run of a test program audits proofs (compiler/audit.h): with HPVMD_TEST_AUDIT=1 in its environment, or
-// in a build that always does. Test programs alone ask.
+// Whether this run of a test program audits proofs (compiler/api/audit.h): with HPVMD_TEST_AUDIT=1 in its environment,
+// or in a build that always does. Test programs alone ask.
 #ifndef HPVMD_TESTS_AUDIT_H_
 #define HPVMD_TESTS_AUDIT_H_
 
 #include <cstdlib>
 #include <string_view>
 
-#include "compiler/audit.h"
+#include "compiler/api/audit.h"
 
 namespace hpvm {
 

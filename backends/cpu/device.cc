@@ -18,7 +18,7 @@
 #include "backends/shared/host_queue.h"
 #include "backends/shared/launch_part.h"
 #include "base/limits.h"
-#include "compiler/debug/place.h"
+#include "compiler/api/place.h"
 
 namespace hpvm {
 namespace {

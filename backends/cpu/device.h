@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/device.h"
-#include "backends/grant.h"
-#include "backends/grant_gate.h"
-#include "compiler/learnt.h"
+#include "backends/contract/device.h"
+#include "backends/contract/grant.h"
+#include "backends/contract/grant_gate.h"
+#include "compiler/api/learnt.h"
 
 namespace hpvm {
 

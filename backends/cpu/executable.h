@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "backends/contract/device.h"
 #include "backends/cpu/group.h"
 #include "backends/cpu/image.h"
 #include "backends/cpu/lane.h"
 #include "backends/cpu/variants.h"
-#include "backends/device.h"
 #include "backends/shared/launch_class.h"
 #include "backends/shared/proof_cache.h"
 

@@ -19,11 +19,11 @@
 #include <mutex>
 #include <vector>
 
+#include "backends/contract/device.h"
 #include "backends/cpu/mode_chooser.h"
 #include "backends/cpu/pool.h"
 #include "backends/cpu/pool_thread.h"
 #include "backends/cpu/work_deque.h"
-#include "backends/device.h"
 #include "backends/shared/command_walk.h"
 
 namespace hpvm::cpu {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 #include "compiler/ir/cpu_abi.h"
 
 namespace hpvm::cpu {

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 
 #include "compiler/back/llvm/llvm_back.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 
 namespace hpvm::cpu {
 namespace {

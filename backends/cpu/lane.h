@@ -15,7 +15,7 @@
 #include "backends/cpu/fiber.h"
 #include "backends/cpu/pool_thread.h"
 #include "base/status.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 #include "compiler/ir/cpu_abi.h"
 #include "compiler/ir/launch.h"
 

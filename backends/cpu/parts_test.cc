@@ -9,7 +9,7 @@
 #include "backends/cpu/device.h"
 #include "base/clock.h"
 #include "compiler/back/llvm/llvm_back.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {

@@ -7,7 +7,7 @@
 
 #include "backends/cpu/pool_thread.h"
 #include "backends/cpu/spin.h"
-#include "base/futex.h"
+#include "base/io/futex.h"
 #include "base/limits.h"
 
 namespace hpvm::cpu {

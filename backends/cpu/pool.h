@@ -20,8 +20,8 @@
 #include <memory>
 #include <mutex>
 
-#include "backends/grant.h"
-#include "backends/grant_gate.h"
+#include "backends/contract/grant.h"
+#include "backends/contract/grant_gate.h"
 #include "base/clock.h"
 
 namespace hpvm::cpu {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/futex.h"
+#include "base/io/futex.h"
 
 namespace hpvm::cpu {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backends/shared/launch_class.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 #include "compiler/ir/cpu_abi.h"
 
 namespace hpvm::cpu {

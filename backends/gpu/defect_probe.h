@@ -3,7 +3,7 @@
 #ifndef HPVMD_BACKENDS_GPU_DEFECT_PROBE_H_
 #define HPVMD_BACKENDS_GPU_DEFECT_PROBE_H_
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/gpu/known_defects.h"
 
 namespace hpvm {

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/gpu/launch.h"
 
 namespace hpvm::gpu {

@@ -15,8 +15,8 @@
 #include <span>
 #include <vector>
 
-#include "backends/device.h"
-#include "backends/grant_gate.h"
+#include "backends/contract/device.h"
+#include "backends/contract/grant_gate.h"
 
 namespace hpvm::gpu {
 

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 
 namespace hpvm::gpu {
 

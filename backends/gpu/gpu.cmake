@@ -11,10 +11,11 @@ target_sources(backends PRIVATE
   gpu/timed_groups.cc
   gpu/trap_records.cc)
 # The kernels that try out what our emitters write are what they write.
-add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/probe_code.inc
-  COMMAND hpvm-probe-code ${CMAKE_CURRENT_BINARY_DIR}/probe_code.inc
+file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/gpu)
+add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/gpu/probe_code.inc
+  COMMAND hpvm-probe-code ${CMAKE_CURRENT_BINARY_DIR}/gpu/probe_code.inc
   DEPENDS hpvm-probe-code VERBATIM)
-target_sources(backends PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/probe_code.inc)
+target_sources(backends PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/gpu/probe_code.inc)
 target_include_directories(backends PRIVATE ${CMAKE_BINARY_DIR})
 hpvmd_test(gpu_known_defects_test SOURCES gpu/known_defects_test.cc DEPS backends compiler_service LABELS fast)
 hpvmd_test(gpu_host_copy_test SOURCES gpu/host_copy_test.cc DEPS backends LABELS fast)

@@ -7,7 +7,7 @@
 
 #include "backends/gpu/branch_barrier_bitcode.h"
 #include "backends/gpu/wrap_shader.h"
-#include "backends/probe_code.inc"
+#include "backends/gpu/probe_code.inc"
 
 namespace hpvm {
 namespace {

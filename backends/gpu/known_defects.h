@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 
 namespace hpvm {
 

@@ -21,9 +21,9 @@
 #include <span>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/gpu/forced_variant.h"
-#include "compiler/learnt.h"
+#include "compiler/api/learnt.h"
 
 namespace hpvm::gpu {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "backends/gpu/launch.h"
-#include "compiler/gpu_code.h"
-#include "compiler/gpu_target.h"
+#include "compiler/api/gpu_code.h"
+#include "compiler/api/gpu_target.h"
 
 namespace hpvm::gpu {
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 
 namespace hpvm::gpu {
 

@@ -29,9 +29,9 @@
 #include <thread>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
+#include "backends/contract/grant_gate.h"
 #include "backends/gpu/flight_board.h"
-#include "backends/grant_gate.h"
 
 namespace hpvm::gpu {
 

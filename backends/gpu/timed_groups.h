@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 
 namespace hpvm::gpu {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backends/shared/host_queue.h"
-#include "compiler/debug/place.h"
+#include "compiler/api/place.h"
 #include "compiler/ir/loops_cut.h"
 
 namespace hpvm::gpu {

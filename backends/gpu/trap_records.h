@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 
 namespace hpvm::gpu {
 

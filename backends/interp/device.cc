@@ -7,10 +7,10 @@
 #include "backends/shared/host_queue.h"
 #include "backends/shared/launch_part.h"
 #include "base/limits.h"
-#include "compiler/debug/place.h"
+#include "compiler/api/place.h"
 #include "compiler/ir/check.h"
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/text/text.h"
 
 namespace hpvm {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 
 namespace hpvm {
 

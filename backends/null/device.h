@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 
 namespace hpvm {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/opencl/cl.h"
 
 namespace hpvm::opencl {

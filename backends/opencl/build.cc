@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the process behind a DriverBuilder does for an OpenCL device.
-#include "backends/driver_builder.h"
+#include "backends/contract/driver_builder.h"
 #include "backends/opencl/program.h"
 
 namespace hpvm {

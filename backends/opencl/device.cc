@@ -13,7 +13,7 @@
 #include "backends/opencl/health.h"
 #include "backends/opencl/program.h"
 #include "backends/opencl/queue.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 
 namespace hpvm {
 namespace opencl {

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/device.h"
-#include "backends/driver_builder.h"
-#include "backends/grant_gate.h"
-#include "compiler/learnt.h"
+#include "backends/contract/device.h"
+#include "backends/contract/driver_builder.h"
+#include "backends/contract/grant_gate.h"
+#include "compiler/api/learnt.h"
 
 namespace hpvm {
 

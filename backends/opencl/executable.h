@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "backends/device.h"
-#include "backends/driver_builder.h"
+#include "backends/contract/device.h"
+#include "backends/contract/driver_builder.h"
 #include "backends/gpu/dispatch.h"
 #include "backends/gpu/launch.h"
 #include "backends/opencl/buffer.h"

@@ -4,7 +4,7 @@
 #define HPVMD_BACKENDS_OPENCL_KERNEL_CHECK_H_
 
 #include "backends/opencl/cl.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 
 namespace hpvm::opencl {
 

@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "backends/driver_builder.h"
+#include "backends/contract/driver_builder.h"
 #include "backends/opencl/device.h"
 #include "backends/opencl/health.h"
 #include "backends/opencl/program.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backends/opencl/platform.h"
-#include "compiler/gpu_code.h"
+#include "compiler/api/gpu_code.h"
 
 namespace hpvm::opencl {
 

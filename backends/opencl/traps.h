@@ -11,7 +11,7 @@
 
 #include "backends/opencl/buffer.h"
 #include "backends/opencl/staging.h"
-#include "compiler/gpu_code.h"
+#include "compiler/api/gpu_code.h"
 
 namespace hpvm::opencl {
 

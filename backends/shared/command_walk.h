@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/shared/ticks.h"
 
 namespace hpvm {

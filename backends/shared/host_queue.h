@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/shared/command_walk.h"
 
 namespace hpvm {

@@ -3,7 +3,7 @@
 // the order of submission, on a thread of the lane's own, which starts with the first and also waits for their points.
 //
 // When a submission fails, those behind it that signal one of its timelines are dropped before these timelines fail:
-// whoever sees a timeline failed frees what the submissions name that were to signal it (backends/device.h).
+// whoever sees a timeline failed frees what the submissions name that were to signal it (backends/contract/device.h).
 #ifndef HPVMD_BACKENDS_SHARED_LANE_THREAD_H_
 #define HPVMD_BACKENDS_SHARED_LANE_THREAD_H_
 
@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 
 namespace hpvm {
 

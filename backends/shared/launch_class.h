@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "backends/shared/tuner.h"
-#include "compiler/learnt.h"
+#include "compiler/api/learnt.h"
 
 namespace hpvm {
 

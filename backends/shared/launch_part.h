@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "base/status.h"
 
 namespace hpvm {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "backends/shared/launch_class.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 #include "compiler/ir/bounds.h"
 
 namespace hpvm {

@@ -10,9 +10,9 @@
 #include <mutex>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/vulkan/memory.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 
 namespace hpvm::vulkan {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "backends/driver_builder.h"
+#include "backends/contract/driver_builder.h"
 #include "backends/vulkan/context.h"
 #include "backends/vulkan/early_compile.h"
 #include "backends/vulkan/executable.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Vulkan side of backends/driver_builder.h.
+// The Vulkan side of backends/contract/driver_builder.h.
 #ifndef HPVMD_BACKENDS_VULKAN_BUILD_H_
 #define HPVMD_BACKENDS_VULKAN_BUILD_H_
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/gpu/timed_groups.h"
 #include "backends/vulkan/context.h"
 

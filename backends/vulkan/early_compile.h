@@ -11,7 +11,7 @@
 #include "backends/vulkan/executable.h"
 #include "backends/vulkan/memory.h"
 #include "base/status.h"
-#include "compiler/gpu_code.h"
+#include "compiler/api/gpu_code.h"
 
 namespace hpvm::vulkan {
 

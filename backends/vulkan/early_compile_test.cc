@@ -9,10 +9,11 @@
 #include <string>
 #include <thread>
 
-#include "backends/driver_builder.h"
+#include "gtest/gtest.h"
+
+#include "backends/contract/driver_builder.h"
 #include "backends/vulkan/instance.h"
 #include "backends/vulkan/testing/shaders.h"
-#include "gtest/gtest.h"
 
 namespace hpvm::vulkan {
 namespace {

@@ -16,7 +16,7 @@
 #include "backends/gpu/dispatch.h"
 #include "backends/gpu/launch.h"
 #include "backends/vulkan/context.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 
 namespace hpvm::vulkan {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/vulkan/api.h"
 
 namespace hpvm::vulkan {

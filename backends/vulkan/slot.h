@@ -12,7 +12,7 @@
 
 #include "backends/vulkan/context.h"
 #include "backends/vulkan/memory.h"
-#include "compiler/gpu_code.h"
+#include "compiler/api/gpu_code.h"
 
 namespace hpvm::vulkan {
 

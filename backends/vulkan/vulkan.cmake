@@ -26,5 +26,6 @@ hpvmd_test(vulkan_early_compile_test SOURCES vulkan/early_compile_test.cc vulkan
            DEPS backends SPIRV-Tools-static LABELS fast)
 hpvmd_test(vulkan_memory_test SOURCES vulkan/memory_test.cc DEPS backends LABELS fast)
 hpvmd_test(vulkan_sharing_test SOURCES vulkan/sharing_test.cc DEPS backends LABELS fast)
-hpvmd_test(vulkan_device_test SOURCES vulkan/vulkan_device_test.cc vulkan/testing/shaders.cc DEPS backends SPIRV-Tools-static
+hpvmd_test(vulkan_device_test SOURCES vulkan/vulkan_device_test.cc vulkan/testing/shaders.cc DEPS backends
+  SPIRV-Tools-static
            LABELS fast)

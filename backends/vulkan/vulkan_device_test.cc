@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "backends/driver_builder.h"
+#include "backends/contract/driver_builder.h"
 #include "backends/vulkan/build.h"
 #include "backends/vulkan/context.h"
 #include "backends/vulkan/testing/fixture.h"

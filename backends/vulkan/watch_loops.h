@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/gpu_code.h"
-#include "compiler/gpu_target.h"
+#include "compiler/api/gpu_code.h"
+#include "compiler/api/gpu_target.h"
 
 namespace hpvm::vulkan {
 

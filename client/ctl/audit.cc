@@ -13,7 +13,7 @@
 #include "CLI/CLI.hpp"
 #include "client/admin.h"
 #include "client/ctl/command.h"
-#include "client/ctl/text.h"
+#include "client/ctl/text/text.h"
 #include "client/input_file.h"
 #include "nlohmann/json.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "client/client.h"
-#include "client/ctl/exit_code.h"
+#include "client/ctl/text/exit_code.h"
 
 #include "base/status.h"
 

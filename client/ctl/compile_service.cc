@@ -10,10 +10,10 @@
 
 #include "client/ctl/local.h"
 
-#include "base/fd.h"
 #include "base/hash.h"
+#include "base/io/child_process.h"
+#include "base/io/fd.h"
 #include "base/limits.h"
-#include "proto/internal/executor_process.h"
 
 namespace hpvm::ctl {
 namespace {

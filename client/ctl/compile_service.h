@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "base/status.h"
-#include "compiler/learnt.h"
-#include "compiler/service.h"
+#include "compiler/api/learnt.h"
+#include "compiler/api/service.h"
 
 namespace hpvm::ctl {
 

@@ -7,9 +7,9 @@
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
-#include "client/ctl/cost_text.h"
 #include "client/ctl/report.h"
-#include "client/ctl/text.h"
+#include "client/ctl/text/cost_text.h"
+#include "client/ctl/text/text.h"
 
 namespace hpvm::ctl {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
-#include "client/ctl/text.h"
+#include "client/ctl/text/text.h"
 
 namespace hpvm::ctl {
 namespace {

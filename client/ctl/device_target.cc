@@ -5,7 +5,7 @@
 
 #include "client/ctl/local.h"
 
-#include "proto/internal/executor_link.h"
+#include "supervisor/executor_link.h"
 
 namespace hpvm::ctl {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "compiler/artifact.h"
-#include "compiler/gpu_target.h"
+#include "compiler/api/artifact.h"
+#include "compiler/api/gpu_target.h"
 
 namespace hpvm::ctl {
 

@@ -8,10 +8,10 @@
 
 #include <algorithm>
 
-#include "client/ctl/job_text.h"
 #include "client/ctl/report.h"
-#include "client/ctl/text.h"
-#include "client/ctl/words.h"
+#include "client/ctl/text/job_text.h"
+#include "client/ctl/text/text.h"
+#include "client/ctl/text/words.h"
 
 namespace hpvm::ctl {
 namespace {

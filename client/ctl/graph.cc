@@ -7,7 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
 #include "client/ctl/document_files.h"
-#include "client/ctl/text.h"
+#include "client/ctl/text/text.h"
 #include "nlohmann/json.hpp"
 
 #include "base/diagnostic.h"

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "client/ctl/scalar_word.h"
-#include "client/ctl/words.h"
+#include "client/ctl/text/scalar_word.h"
+#include "client/ctl/text/words.h"
 
 #include "base/diagnostic.h"
 #include "base/hash.h"

@@ -5,7 +5,7 @@
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
-#include "client/ctl/words.h"
+#include "client/ctl/text/words.h"
 
 namespace hpvm::ctl {
 

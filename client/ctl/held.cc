@@ -8,7 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
 #include "client/ctl/report.h"
-#include "client/ctl/text.h"
+#include "client/ctl/text/text.h"
 #include "client/tensor.h"
 
 namespace hpvm::ctl {

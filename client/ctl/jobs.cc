@@ -11,10 +11,10 @@
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
 #include "client/ctl/follow.h"
-#include "client/ctl/job_text.h"
 #include "client/ctl/report.h"
-#include "client/ctl/text.h"
-#include "client/ctl/words.h"
+#include "client/ctl/text/job_text.h"
+#include "client/ctl/text/text.h"
+#include "client/ctl/text/words.h"
 
 namespace hpvm::ctl {
 namespace {

@@ -9,8 +9,8 @@
 #include "client/ctl/command.h"
 
 #include "base/diagnostic.h"
-#include "compiler/artifact.h"
-#include "compiler/learnt.h"
+#include "compiler/api/artifact.h"
+#include "compiler/api/learnt.h"
 
 namespace hpvm::ctl {
 

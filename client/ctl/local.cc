@@ -13,10 +13,10 @@
 #include "client/ctl/report.h"
 
 #include "base/hash.h"
+#include "base/io/memfd.h"
 #include "base/limits.h"
-#include "base/memfd.h"
-#include "proto/internal/executor_link.h"
-#include "proto/internal/run_log_message.h"
+#include "supervisor/executor_link.h"
+#include "supervisor/run_log_message.h"
 
 namespace hpvm::ctl {
 namespace {

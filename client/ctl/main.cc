@@ -10,8 +10,8 @@
 
 #include "CLI/CLI.hpp"
 #include "client/ctl/command.h"
-#include "client/ctl/text.h"
-#include "client/ctl/words.h"
+#include "client/ctl/text/text.h"
+#include "client/ctl/text/words.h"
 #include "client/status.h"
 
 #include "graph/faults.h"

@@ -8,8 +8,8 @@
 #include "client/admin.h"
 #include "client/ctl/command.h"
 #include "client/ctl/report.h"
-#include "client/ctl/tenant_text.h"
-#include "client/ctl/text.h"
+#include "client/ctl/text/tenant_text.h"
+#include "client/ctl/text/text.h"
 
 namespace hpvm::ctl {
 namespace {

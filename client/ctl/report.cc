@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <iterator>
 
-#include "client/ctl/job_text.h"
-#include "client/ctl/tenant_text.h"
-#include "client/ctl/text.h"
+#include "client/ctl/text/job_text.h"
+#include "client/ctl/text/tenant_text.h"
+#include "client/ctl/text/text.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
 

@@ -7,7 +7,7 @@
 #include "client/ctl/graph_options.h"
 #include "client/ctl/local.h"
 #include "client/ctl/report.h"
-#include "client/ctl/text.h"
+#include "client/ctl/text/text.h"
 #include "client/status.h"
 
 namespace hpvm::ctl {

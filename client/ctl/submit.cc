@@ -10,10 +10,10 @@
 #include "client/ctl/command.h"
 #include "client/ctl/follow.h"
 #include "client/ctl/graph_options.h"
-#include "client/ctl/job_text.h"
 #include "client/ctl/report.h"
-#include "client/ctl/text.h"
-#include "client/ctl/words.h"
+#include "client/ctl/text/job_text.h"
+#include "client/ctl/text/text.h"
+#include "client/ctl/text/words.h"
 #include "client/retry.h"
 
 namespace hpvm::ctl {

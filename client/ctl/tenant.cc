@@ -12,10 +12,10 @@
 #include "CLI/CLI.hpp"
 #include "client/admin.h"
 #include "client/ctl/command.h"
-#include "client/ctl/quota_words.h"
 #include "client/ctl/report.h"
-#include "client/ctl/tenant_text.h"
-#include "client/ctl/text.h"
+#include "client/ctl/text/quota_words.h"
+#include "client/ctl/text/tenant_text.h"
+#include "client/ctl/text/text.h"
 
 #include "graph/faults.h"
 

@@ -9,12 +9,12 @@
 #include "client/admin.h"
 #include "client/ctl/command.h"
 #include "client/ctl/report.h"
-#include "client/ctl/tenant_text.h"
-#include "client/ctl/text.h"
-#include "client/ctl/words.h"
+#include "client/ctl/text/tenant_text.h"
+#include "client/ctl/text/text.h"
+#include "client/ctl/text/words.h"
 
 #include "base/clock.h"
-#include "base/secret_file.h"
+#include "base/io/secret_file.h"
 
 namespace hpvm::ctl {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 
 namespace hpvm {
 

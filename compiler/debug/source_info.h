@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/diagnostic.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 #include "compiler/ir/source_place.h"
 
 namespace hpvm {

@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/text.h"
 #include "gtest/gtest.h"
+
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/text/text.h"
 
 namespace hpvm::ir {
 namespace {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "compiler/ir/testing/golden.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -6,9 +8,9 @@
 #include <set>
 #include <sstream>
 
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/testing/golden.h"
 #include "gtest/gtest.h"
+
+#include "compiler/ir/interpret/interpret.h"
 
 namespace hpvm::ir::testing {
 namespace {

@@ -106,24 +106,24 @@ enum class TrapCode : uint32_t {
   kUnreachable = 1,
   kOutOfBounds = 2,
   kDivideByZero = 3,
-  kIntegerOverflow = 4,       // The quotient, or the float to convert, is out of range.
-  kInvalidConversion = 5,     // Float to integer: not a number.
-  kIndirectCall = 6,          // Of a function of another type than the call names.
+  kIntegerOverflow = 4,    // The quotient, or the float to convert, is out of range.
+  kInvalidConversion = 5,  // Float to integer: not a number.
+  kIndirectCall = 6,       // Of a function of another type than the call names.
   kStackOverflow = 7,
   kMisalignedAtomic = 8,
-  kBarrierDivergence = 9,     // Some instance of a group ended or waits elsewhere.
+  kBarrierDivergence = 9,  // Some instance of a group ended or waits elsewhere.
   kAssert = 10,
   kGroupMemoryExhausted = 11,
-  kReadOnlyBuffer = 12,       // A store into an `in` port's buffer.
-  kTableOutOfBounds = 13,     // Table instructions but call_indirect.
-  kUndefinedElement = 14,     // An indirect call's index is outside the table.
-  kUninitializedElement = 15, // An indirect call through a null reference.
-  kExpectedShared = 16,       // An atomic wait on memory that is not shared.
-  kWaitsForever = 17,         // An atomic wait that nothing can end.
-  kHost = 18,                 // A function of another module ended early (hpvm-wast only).
-  kStopped = 100,             // Not the kernel's fault: the stop word was set.
+  kReadOnlyBuffer = 12,        // A store into an `in` port's buffer.
+  kTableOutOfBounds = 13,      // Table instructions but call_indirect.
+  kUndefinedElement = 14,      // An indirect call's index is outside the table.
+  kUninitializedElement = 15,  // An indirect call through a null reference.
+  kExpectedShared = 16,        // An atomic wait on memory that is not shared.
+  kWaitsForever = 17,          // An atomic wait that nothing can end.
+  kHost = 18,                  // A function of another module ended early (hpvm-wast only).
+  kStopped = 100,              // Not the kernel's fault: the stop word was set.
   // Our fault: an access that was proven to stay inside its buffer does not. Only code that audits proofs looks
-  // (compiler/audit.h); the host ends the process.
+  // (compiler/api/audit.h); the host ends the process.
   kWrongProof = 101,
 };
 std::string_view Name(TrapCode code);  // "out of bounds memory access" ...

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "compiler/ir/access.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/testing/access_trace.h"
 #include "compiler/pass/testing/golden_kernel.h"

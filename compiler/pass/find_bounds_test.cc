@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/pass/testing/random_kernel.h"
 
 namespace hpvm {

@@ -12,15 +12,15 @@
 #include <fstream>
 #include <sstream>
 
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
-#include "compiler/pass/coarsen.h"
-#include "compiler/pass/gang_plan.h"
+#include "compiler/pass/gang/gang_plan.h"
 #include "compiler/pass/inline_calls.h"
 #include "compiler/pass/remove_barriers.h"
 #include "compiler/pass/remove_dead.h"
 #include "compiler/pass/resolve_provenance.h"
+#include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm {
 namespace {

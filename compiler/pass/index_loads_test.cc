@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm {

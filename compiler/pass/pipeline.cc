@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/pipeline.h"
 
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 #include "compiler/pass/inline_calls.h"
 #include "compiler/pass/remove_barriers.h"
 #include "compiler/pass/remove_dead.h"

@@ -4,8 +4,8 @@
 #define HPVMD_COMPILER_PASS_PIPELINE_H_
 
 #include "base/status.h"
+#include "compiler/api/report.h"
 #include "compiler/ir/ir.h"
-#include "compiler/report.h"
 
 namespace hpvm {
 

@@ -43,7 +43,7 @@ endif()
 if(HPVMD_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
-# Build ids name what made a kept thing (base/build_id.h); not every compiler driver asks for them by itself.
+# Build ids name what made a kept thing (base/io/build_id.h); not every compiler driver asks for them by itself.
 add_link_options(-Wl,--as-needed -Wl,--build-id=sha1)
 
 # LLVM 22 as compiler/ links it (${HPVMD_LLVM}): the shared library, or, for releases, of the static ones what the three

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
+#include "compiler/api/service.h"
 #include "compiler/ir/launch.h"
-#include "compiler/service.h"
 
 namespace hpvm::testing {
 

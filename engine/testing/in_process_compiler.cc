@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/testing/in_process_compiler.h"
 
-#include <wabt/binary-writer.h>
 #include <wabt/ir.h>
 #include <wabt/stream.h>
-#include <wabt/wast-lexer.h>
-#include <wabt/wast-parser.h>
 
 #include <memory>
 #include <utility>
 
-#include "compiler/compile.h"
+#include <wabt/binary-writer.h>
+#include <wabt/wast-lexer.h>
+#include <wabt/wast-parser.h>
+
+#include "compiler/driver/compile.h"
 
 namespace hpvm::testing {
 

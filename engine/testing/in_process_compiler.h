@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/service.h"
+#include "compiler/api/service.h"
 
 namespace hpvm::testing {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/memfd.h"
+#include "base/io/memfd.h"
 #include "executor/testing/kernels.h"
-#include "proto/internal/executor_link.h"
+#include "supervisor/executor_link.h"
 
 namespace hpvm::testing {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "base/memfd.h"
+#include "base/io/memfd.h"
 #include "proto/internal/protocol.h"
 
 namespace hpvm {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames (base/frame_socket.h) read and written in bulk: many small frames a system call, and a reader that never
+// Frames (base/io/frame_socket.h) read and written in bulk: many small frames a system call, and a reader that never
 // blocks on half a frame, so that one thread can serve several peers it does not trust.
 #ifndef HPVMD_PROTO_INTERNAL_FRAME_CHANNEL_H_
 #define HPVMD_PROTO_INTERNAL_FRAME_CHANNEL_H_
@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/frame_socket.h"
+#include "base/io/frame_socket.h"
 
 namespace hpvm {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/element_type.h"
-#include "base/frame_socket.h"
+#include "base/io/frame_socket.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "proto/internal/executor.pb.h"

@@ -3,8 +3,8 @@
 // used, and be accepted again when it is written anew.
 #include <stddef.h>
 
-#include "proto/internal/executor_request.h"
 #include "proto/internal/protocol.h"
+#include "supervisor/executor_request.h"
 
 namespace hpvm {
 namespace {

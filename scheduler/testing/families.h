@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "graph/flatten.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 #include "scheduler/testing/peers.h"
 
 namespace hpvm::scheduler {

@@ -4,11 +4,11 @@
 #include <map>
 #include <utility>
 
-#include "scheduler/placement_decode.h"
-#include "scheduler/placement_options.h"
-#include "scheduler/placement_output.h"
-#include "scheduler/placement_problem.h"
-#include "scheduler/placement_search.h"
+#include "scheduler/placement/placement_decode.h"
+#include "scheduler/placement/placement_options.h"
+#include "scheduler/placement/placement_output.h"
+#include "scheduler/placement/placement_problem.h"
+#include "scheduler/placement/placement_search.h"
 #include "scheduler/testing/families.h"
 
 namespace hpvm::scheduler {

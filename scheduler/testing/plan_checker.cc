@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "scheduler/order.h"
+#include "scheduler/residency/order.h"
 #include "scheduler/testing/interval_map.h"
 #include "scheduler/testing/plan_shape.h"
 #include "scheduler/testing/race_detector.h"

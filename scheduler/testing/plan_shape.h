@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/residency.h"
+#include "scheduler/residency/residency.h"
 
 namespace hpvm::scheduler {
 

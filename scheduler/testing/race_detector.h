@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/order.h"
-#include "scheduler/residency.h"
+#include "scheduler/residency/order.h"
+#include "scheduler/residency/residency.h"
 #include "scheduler/testing/interval_map.h"
 
 namespace hpvm::scheduler {

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "scheduler/residency.h"
+#include "scheduler/residency/residency.h"
 
 namespace hpvm::scheduler {
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "scheduler/placement.h"
+#include "scheduler/placement/placement.h"
 
 namespace hpvm::scheduler {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/disk.h"
+#include "base/io/disk.h"
 #include "base/status.h"
 #include "server/audit/audit_chain.h"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "server/audit/audit_log.h"
-#include "server/log.h"
+#include "server/process/log.h"
 #include "server/testing/sim_disk.h"
 
 namespace hpvm {

@@ -13,7 +13,7 @@
 #include "base/failpoint.h"
 #include "server/audit/audit_backlog.h"
 #include "server/audit/audit_files.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

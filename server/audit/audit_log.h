@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/disk.h"
+#include "base/io/disk.h"
 #include "base/status.h"
 #include "server/audit/audit_chain.h"
 

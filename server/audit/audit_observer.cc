@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/job_state_name.h"
+#include "server/jobs/rows/job_state_name.h"
 
 namespace hpvm {
 

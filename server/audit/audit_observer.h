@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "server/audit/audit_log.h"
-#include "server/observer.h"
+#include "server/events/observer.h"
 
 namespace hpvm {
 

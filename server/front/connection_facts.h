@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 
 namespace hpvm {
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "server/front/session_table.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

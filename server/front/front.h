@@ -18,14 +18,14 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
+#include "server/events/observer.h"
 #include "server/front/connection_facts.h"
 #include "server/front/frame_meter.h"
 #include "server/front/session.h"
 #include "server/front/tls_context.h"
-#include "server/observer.h"
-#include "server/tls_watch.h"
+#include "server/front/tls_watch.h"
 
 namespace hpvm {
 

@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "server/front/session.h"
-#include "server/tls.h"
+#include "server/front/tls.h"
 
 namespace hpvm {
 

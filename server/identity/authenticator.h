@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/identity/directory.h"
 #include "server/identity/principal.h"
 #include "server/identity/token.h"

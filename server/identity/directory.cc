@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/identity/tenant_rules.h"
 #include "server/identity/token.h"
-#include "server/object_id.h"
+#include "server/process/object_id.h"
 
 namespace hpvm {
 namespace {

@@ -19,9 +19,9 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "hpvm/v1/admin.pb.h"
+#include "server/config/tenant_policy.h"
 #include "server/identity/identity_database.h"
 #include "server/identity/principal.h"
-#include "server/identity/tenant_policy.h"
 
 namespace hpvm {
 

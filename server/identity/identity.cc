@@ -6,11 +6,11 @@
 
 #include <utility>
 
-#include "base/disk.h"
+#include "base/io/disk.h"
 #include "server/audit/audit_log.h"
 #include "server/identity/methods.h"
 #include "server/identity/tenant_rules.h"
-#include "server/state_folder.h"
+#include "server/process/state_folder.h"
 
 namespace hpvm {
 namespace {

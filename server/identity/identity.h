@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/identity/authenticator.h"
 #include "server/identity/directory.h"
 #include "server/identity/ticket_socket.h"

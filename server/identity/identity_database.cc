@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
-#include "server/jobs/sqlite_connection.h"
+#include "server/jobs/sqlite/sqlite_connection.h"
 
 namespace hpvm {
 namespace {

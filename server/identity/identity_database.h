@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/disk.h"
 #include "base/hash.h"
+#include "base/io/disk.h"
 #include "base/status.h"
 #include "hpvm/v1/admin.pb.h"
 

@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-#include "server/jobs/disk_vfs.h"
+#include "server/jobs/testing/disk_vfs.h"
 #include "server/testing/sim_disk.h"
 
 namespace hpvm {

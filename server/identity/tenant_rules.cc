@@ -6,9 +6,9 @@
 #include <set>
 #include <string>
 
-#include "scheduler/resource.h"
-#include "server/config.h"
-#include "server/device_table.h"
+#include "scheduler/share/resource.h"
+#include "server/config/config.h"
+#include "server/config/device_families.h"
 
 namespace hpvm {
 namespace {

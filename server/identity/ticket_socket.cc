@@ -10,7 +10,7 @@
 #include <chrono>
 #include <utility>
 
-#include "server/unix_socket.h"
+#include "server/process/unix_socket.h"
 
 namespace hpvm {
 namespace {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 #include "server/identity/directory.h"
 #include "server/identity/token.h"

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/failpoint.h"
-#include "server/jobs/disk_room.h"
-#include "server/jobs/job_rules.h"
-#include "server/observer.h"
+#include "server/events/observer.h"
+#include "server/jobs/blobs/disk_room.h"
+#include "server/jobs/rows/job_rules.h"
 
 namespace hpvm {
 namespace {

@@ -12,11 +12,11 @@
 #include <numeric>
 #include <thread>
 
-#include "server/jobs/memory_job_database.h"
+#include "server/events/observer.h"
+#include "server/jobs/rows/memory_job_database.h"
 #include "server/jobs/stored_request.h"
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/temporary_folder.h"
-#include "server/observer.h"
 #include "server/testing/sim_disk.h"
 
 namespace hpvm {

@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "server/jobs/blob_folder.h"
-#include "server/jobs/job_rules.h"
-#include "server/jobs/sqlite_job_database.h"
+#include "server/jobs/blobs/blob_folder.h"
+#include "server/jobs/rows/job_rules.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
 
 namespace hpvm {
 namespace {

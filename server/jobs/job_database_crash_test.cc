@@ -7,9 +7,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "server/jobs/disk_vfs.h"
-#include "server/jobs/memory_job_database.h"
-#include "server/jobs/sqlite_job_database.h"
+#include "server/jobs/rows/memory_job_database.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
+#include "server/jobs/testing/disk_vfs.h"
 #include "server/jobs/testing/job_writes.h"
 #include "server/testing/sim_disk.h"
 

@@ -5,10 +5,10 @@
 
 #include <atomic>
 
-#include "server/jobs/disk_vfs.h"
-#include "server/jobs/memory_job_database.h"
-#include "server/jobs/sqlite_job_database.h"
-#include "server/jobs/sqlite_reader.h"
+#include "server/jobs/rows/memory_job_database.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
+#include "server/jobs/sqlite/sqlite_reader.h"
+#include "server/jobs/testing/disk_vfs.h"
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/temporary_folder.h"
 #include "server/testing/sim_disk.h"

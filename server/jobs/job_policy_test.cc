@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/jobs/arrays.h"
-#include "server/jobs/dependencies.h"
-#include "server/jobs/request_hash.h"
-#include "server/jobs/retry.h"
+#include "server/jobs/rows/arrays.h"
+#include "server/jobs/rows/dependencies.h"
+#include "server/jobs/rows/request_hash.h"
+#include "server/jobs/rows/retry.h"
 
 namespace hpvm {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/fair_queue.h"
-#include "server/jobs/blob_folder.h"
-#include "server/jobs/job_database.h"
+#include "server/jobs/blobs/blob_folder.h"
+#include "server/jobs/rows/job_database.h"
 
 namespace hpvm {
 

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "base/thread_watch.h"
+#include "server/jobs/blobs/disk_room.h"
 #include "server/jobs/commit_queue.h"
-#include "server/jobs/disk_room.h"
 #include "server/jobs/job_store.h"
 #include "server/jobs/scrub.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "server/jobs/job_store.h"
-#include "server/jobs/memory_job_database.h"
-#include "server/jobs/sqlite_job_database.h"
-#include "server/log.h"
+#include "server/jobs/rows/memory_job_database.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/disk.h"
 #include "base/hash.h"
+#include "base/io/disk.h"
 #include "base/status.h"
-#include "server/jobs/blob_folder.h"
-#include "server/jobs/job_database.h"
+#include "server/jobs/blobs/blob_folder.h"
+#include "server/jobs/rows/job_database.h"
 
 namespace hpvm {
 

@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "server/jobs/job_store.h"
-#include "server/jobs/sqlite_job_database.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/temporary_folder.h"
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

@@ -26,7 +26,7 @@
 #include "gtest/gtest.h"
 
 #include "base/failpoint.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "server/jobs/testing/store_script.h"
 
 namespace {

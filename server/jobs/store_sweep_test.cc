@@ -18,7 +18,7 @@
 
 #include "gtest/gtest.h"
 
-#include "server/jobs/disk_vfs.h"
+#include "server/jobs/testing/disk_vfs.h"
 #include "server/jobs/testing/job_writes.h"
 #include "server/jobs/testing/store_script.h"
 #include "server/testing/sim_disk.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "server/jobs/dependencies.h"
-#include "server/jobs/job_database.h"
+#include "server/jobs/rows/dependencies.h"
+#include "server/jobs/rows/job_database.h"
 
 namespace hpvm {
 

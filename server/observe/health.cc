@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

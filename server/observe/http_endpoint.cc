@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 
 namespace hpvm {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "server/address.h"
+#include "server/config/address.h"
 
 namespace hpvm {
 

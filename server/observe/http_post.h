@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
-#include "server/address.h"
+#include "server/config/address.h"
 
 namespace hpvm {
 

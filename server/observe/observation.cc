@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "server/log.h"
+#include "server/core/run_op.h"
 #include "server/observe/families.h"
 #include "server/observe/http_endpoint.h"
 #include "server/observe/paced_text.h"
@@ -16,7 +16,7 @@
 #include "server/observe/span_exporter.h"
 #include "server/observe/tracer.h"
 #include "server/observe/two_observers.h"
-#include "server/run_op.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

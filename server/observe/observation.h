@@ -11,10 +11,10 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "server/config.h"
+#include "server/config/config.h"
+#include "server/events/call_hooks.h"
+#include "server/events/observer.h"
 #include "server/observe/watch.h"
-#include "server/observer.h"
-#include "server/service.h"
 
 namespace hpvm {
 

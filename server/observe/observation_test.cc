@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "server/core/run_op.h"
 #include "server/observe/testing/http_client.h"
-#include "server/run_op.h"
 
 namespace hpvm {
 namespace {

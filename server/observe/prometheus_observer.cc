@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "server/core/run_op.h"
 #include "server/observe/families.h"
-#include "server/run_op.h"
 
 namespace hpvm {
 namespace {

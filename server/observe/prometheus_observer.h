@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "server/events/observer.h"
 #include "server/observe/tally.h"
-#include "server/observer.h"
 
 namespace hpvm {
 

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <thread>
 
+#include "server/core/run_op.h"
 #include "server/observe/families.h"
-#include "server/run_op.h"
 
 namespace hpvm {
 namespace {

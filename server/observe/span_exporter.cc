@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "server/job_state_name.h"
-#include "server/run_op.h"
+#include "server/core/run_op.h"
+#include "server/jobs/rows/job_state_name.h"
 
 namespace hpvm {
 namespace {

@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "server/events/observer.h"
 #include "server/observe/span.h"
 #include "server/observe/trace_context.h"
-#include "server/observer.h"
 
 namespace hpvm {
 

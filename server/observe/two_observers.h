@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "server/observer.h"
+#include "server/events/observer.h"
 
 namespace hpvm {
 

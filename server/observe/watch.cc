@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/log.h"
+#include "server/process/log.h"
 
 namespace hpvm {
 namespace {

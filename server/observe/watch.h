@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "server/config.h"
-#include "server/core_snapshot.h"
+#include "server/config/config.h"
+#include "server/core/core_snapshot.h"
 #include "server/observe/health.h"
 #include "server/observe/prometheus_observer.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/core.h"
+#include "server/core/core.h"
 #include "server/testing/call_promises.h"
 #include "server/testing/call_script.h"
 

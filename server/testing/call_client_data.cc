@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules, documents and buffers.
+#include "base/io/memfd.h"
 #include "base/limits.h"
-#include "base/memfd.h"
 #include "server/testing/call_client.h"
 
 namespace hpvm::testing {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs.
-#include "server/jobs/job_database.h"
+#include "server/jobs/rows/job_database.h"
 #include "server/testing/call_client.h"
 #include "server/testing/call_client_bind.h"
 

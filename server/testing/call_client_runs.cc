@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prepared graphs, runs and streams.
-#include "server/request_options.h"
+#include "server/core/request_options.h"
 #include "server/testing/call_client.h"
 #include "server/testing/call_client_bind.h"
 

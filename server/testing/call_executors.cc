@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/io/memfd.h"
 #include "base/limits.h"
-#include "base/memfd.h"
 
 namespace hpvm::testing {
 namespace {

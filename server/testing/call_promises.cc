@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/jobs/job_database.h"
+#include "server/jobs/rows/job_database.h"
 
 namespace hpvm::testing {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/memfd.h"
-#include "server/executor_process.h"
+#include "base/io/memfd.h"
+#include "server/executors/executor_process.h"
 
 namespace hpvm::testing {
 

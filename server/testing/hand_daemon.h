@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "server/core.h"
+#include "server/core/core.h"
 #include "server/testing/fake_executor.h"
 #include "server/testing/hand_job_store.h"
 

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/disk.h"
+#include "base/io/disk.h"
 
 namespace hpvm {
 

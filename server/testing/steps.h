@@ -2,7 +2,7 @@
 #ifndef HPVMD_SERVER_TESTING_STEPS_H_
 #define HPVMD_SERVER_TESTING_STEPS_H_
 
-#include "server/core.h"
+#include "server/core/core.h"
 
 namespace hpvm::testing {
 

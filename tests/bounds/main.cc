@@ -19,7 +19,7 @@
 #include "absl/strings/numbers.h"
 
 #include "compiler/ir/bounds.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/pass/find_bounds.h"
 #include "compiler/pass/pipeline.h"
 #include "compiler/pass/testing/random_kernel.h"

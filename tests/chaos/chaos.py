@@ -57,7 +57,7 @@ BROKEN = (   # (what is added to the file, what the log must name)
 def failpoints():
     """The names of all places, from the sources."""
     names = set()
-    for folder in ("server", "base", "proto"):
+    for folder in ("server", "supervisor", "base", "proto"):
         for path in (ROOT / folder).rglob("*.cc"):
             if not path.name.endswith("_test.cc"):
                 names |= set(re.findall(r'HPVMD_FAILPOINT\("([^"]+)"\)', path.read_text(errors="replace")))

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "base/status.h"
 
 namespace hpvm::chaos {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels in C (kernels.c), compiled by clang in several ways: a checked launch finds what is wrong with those that are
 // wrong, and nothing in the others. Skipped where clang 22 is missing.
+#include "compiler/ir/check.h"
+
 #include <unistd.h>
 
 #include <cstdlib>
@@ -9,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "gtest/gtest.h"
+
 #include "compiler/front/wasm/testing/files.h"
 #include "compiler/front/wasm/wasm_front.h"
-#include "compiler/ir/check.h"
-#include "compiler/ir/interpret.h"
-#include "gtest/gtest.h"
+#include "compiler/ir/interpret/interpret.h"
 
 namespace hpvm {
 namespace {

@@ -3,7 +3,7 @@
 // for its devices.
 #include <optional>
 
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "tests/audit.h"
 #include "tests/conformance/conformance.h"
 

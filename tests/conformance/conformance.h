@@ -14,7 +14,7 @@
 
 #include "gtest/gtest.h"
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 
 namespace hpvm::conformance {
 

@@ -19,7 +19,7 @@
 #include "backends/registry.h"
 #include "base/hash.h"
 #include "base/limits.h"
-#include "compiler/ir/interpret.h"
+#include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/testing/golden.h"
 #include "tests/conformance/conformance.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite's kernels, in the IR's text form (compiler/ir/text.h).
+// The suite's kernels, in the IR's text form (compiler/ir/text/text.h).
 #include <array>
 #include <string>
 

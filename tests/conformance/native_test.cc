@@ -13,11 +13,11 @@
 #include "gtest/gtest.h"
 
 #include "backends/registry.h"
-#include "base/frame_socket.h"
 #include "base/hash.h"
+#include "base/io/frame_socket.h"
+#include "compiler/api/service.h"
 #include "compiler/front/spirv/testing/assemble.h"
 #include "compiler/front/spirv/testing/modules.h"
-#include "compiler/service.h"
 #include "tests/conformance/conformance.h"
 
 namespace hpvm::conformance {

@@ -10,7 +10,7 @@
 #include "backends/cpu/pool.h"
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/front/wasm/wasm_front.h"
-#include "compiler/ir/interpret.h"
+#include "compiler/ir/interpret/interpret.h"
 #include "compiler/pass/pipeline.h"
 #include "tests/audit.h"
 

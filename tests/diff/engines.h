@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/launch.h"
-#include "compiler/pass/gang_plan.h"
+#include "compiler/pass/gang/gang_plan.h"
 #include "tests/diff/program.h"
 
 namespace hpvm::diff {

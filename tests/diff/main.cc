@@ -18,7 +18,7 @@
 #include "absl/strings/str_split.h"
 
 #include "compiler/back/llvm/llvm_back.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "tests/diff/campaign.h"
 #include "tests/diff/case.h"
 

@@ -19,7 +19,7 @@
 #include <iostream>
 
 #include "base/testing/syscall_table.h"
-#include "compiler/zygote_sandbox.h"
+#include "compiler/driver/zygote_sandbox.h"
 #include "executor/sandbox.h"
 
 namespace hpvm {

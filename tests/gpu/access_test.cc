@@ -7,8 +7,8 @@
 
 #include "gtest/gtest.h"
 
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/text/text.h"
 #include "tests/gpu/device_run.h"
 
 namespace hpvm::gpu_test {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Audits of proofs (compiler/audit.h) on every OpenCL and Vulkan device: a launch whose proof is wrong, because its
+// Audits of proofs (compiler/api/audit.h) on every OpenCL and Vulkan device: a launch whose proof is wrong, because its
 // bounds program was changed behind the compiler's back, ends the process with a sentence.
 #include <cstdlib>
 
 #include "gtest/gtest.h"
 
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "tests/gpu/device_run.h"
 
 namespace hpvm::gpu_test {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/contract/device.h"
 #include "backends/gpu/forced_variant.h"
 #include "backends/registry.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/launch.h"
-#include "compiler/pass/coarsen.h"
+#include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm::gpu_test {
 

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 #include "compiler/ir/loops_cut.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "tests/gpu/device_run.h"
 
 namespace hpvm::gpu_test {

@@ -22,8 +22,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/text/text.h"
 #include "tests/gpu/device_run.h"
 #include "tests/spmd/generate.h"
 #include "tests/spmd/memory.h"

@@ -5,8 +5,9 @@
 #include <cstdlib>
 #include <random>
 
-#include "compiler/ir/text.h"
 #include "gtest/gtest.h"
+
+#include "compiler/ir/text/text.h"
 #include "tests/gpu/device_run.h"
 
 namespace hpvm::gpu_test {

@@ -3,9 +3,9 @@
 // interpreter. A driver that gets them wrong reads and writes 4 GiB behind the buffer: it faults, or values differ.
 #include "gtest/gtest.h"
 
-#include "compiler/ir/interpret.h"
+#include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/testing/wrap_kernels.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "tests/gpu/device_run.h"
 
 namespace hpvm::gpu_test {

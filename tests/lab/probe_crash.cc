@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "tests/lab/payload.h"
 
 namespace hpvm::lab {

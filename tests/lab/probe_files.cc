@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "tests/lab/payload.h"
 
 namespace hpvm::lab {

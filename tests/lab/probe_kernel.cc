@@ -16,7 +16,7 @@
 
 #include <cstring>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "tests/lab/payload.h"
 
 namespace hpvm::lab {

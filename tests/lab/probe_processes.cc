@@ -23,7 +23,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "tests/lab/payload.h"
 
 namespace hpvm::lab {

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/fd.h"
-#include "base/frame_socket.h"
+#include "base/io/fd.h"
+#include "base/io/frame_socket.h"
 #include "proto/internal/protocol.h"
 #include "tests/lab/payload.h"
 

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 #include "tests/lab/payload.h"
 
 namespace hpvm::lab {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/flatten.h"
-#include "scheduler/remainder.h"
+#include "scheduler/placement/remainder.h"
 #include "scheduler/task.h"
 
 namespace hpvm::schedsim {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/remainder.h"
-#include "scheduler/residency.h"
+#include "scheduler/placement/remainder.h"
+#include "scheduler/residency/residency.h"
 #include "tests/schedsim/execution.h"
 
 namespace hpvm::schedsim {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "scheduler/order.h"
+#include "scheduler/residency/order.h"
 #include "scheduler/testing/plan_shape.h"
 #include "tests/schedsim/clockwork.h"
 

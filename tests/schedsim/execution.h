@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "scheduler/remainder.h"
-#include "scheduler/residency.h"
+#include "scheduler/placement/remainder.h"
+#include "scheduler/residency/residency.h"
 #include "scheduler/testing/interval_map.h"
 
 namespace hpvm::schedsim {

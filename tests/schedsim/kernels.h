@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "scheduler/placement.h"
-#include "scheduler/residency.h"
+#include "scheduler/placement/placement.h"
+#include "scheduler/residency/residency.h"
 
 namespace hpvm::schedsim {
 

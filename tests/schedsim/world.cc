@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "scheduler/cost_history.h"
-#include "scheduler/remainder.h"
+#include "scheduler/cost/cost_history.h"
+#include "scheduler/placement/remainder.h"
 #include "scheduler/testing/plan_checker.h"
 #include "scheduler/testing/schedule_checker.h"
 #include "tests/schedsim/checks.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "server/jobs/sqlite_job_database.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
 
 namespace hpvm::sim {
 namespace {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "server/core.h"
-#include "server/jobs/disk_vfs.h"
+#include "server/core/core.h"
+#include "server/jobs/testing/disk_vfs.h"
 #include "server/testing/sim_disk.h"
 #include "tests/sim/sim_executor.h"
 #include "tests/sim/sim_job_store.h"

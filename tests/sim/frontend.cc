@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/memfd.h"
+#include "base/io/memfd.h"
 #include "server/testing/steps.h"
 
 namespace hpvm::sim {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/outcome.h"
+#include "server/core/outcome.h"
 #include "tests/sim/attempts.h"
 #include "tests/sim/context.h"
 #include "tests/sim/graph_spec.h"

@@ -19,7 +19,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/failpoint.h"
-#include "server/log.h"
+#include "server/process/log.h"
 #include "tests/sim/store_world.h"
 #include "tests/sim/world.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "server/config.h"
+#include "server/config/config.h"
 
 namespace hpvm::sim {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "base/memfd.h"
+#include "base/io/memfd.h"
 #include "tests/sim/graph_spec.h"
 
 namespace hpvm::sim {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "server/executor_process.h"
+#include "server/executors/executor_process.h"
 #include "tests/sim/attempts.h"
 #include "tests/sim/context.h"
 

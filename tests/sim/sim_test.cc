@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "server/log.h"
+#include "server/process/log.h"
 #include "tests/sim/world.h"
 
 namespace hpvm::sim {

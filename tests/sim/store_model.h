@@ -2,8 +2,9 @@
 // What the job store must hold, told from the commits that it answered: compared with every answer of the database, and
 // with everything in it after each restart.
 //
-// Nothing here is shared with the store's own code: rows are followed by the rules of server/jobs/job_database.h. A
-// commit whose outcome nobody knows (the power went, or the disk failed, while it ran) may be there or not, but whole.
+// Nothing here is shared with the store's own code: rows are followed by the rules of server/jobs/rows/job_database.h.
+// A commit whose outcome nobody knows (the power went, or the disk failed, while it ran) may be there or not, but
+// whole.
 #ifndef HPVMD_TESTS_SIM_STORE_MODEL_H_
 #define HPVMD_TESTS_SIM_STORE_MODEL_H_
 
@@ -17,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/jobs/job_database.h"
+#include "server/jobs/rows/job_database.h"
 #include "tests/sim/context.h"
 
 namespace hpvm::sim {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/jobs/sqlite_job_database.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
 #include "tests/sim/graph_spec.h"
 
 namespace hpvm::sim {

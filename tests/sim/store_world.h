@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "server/jobs/disk_vfs.h"
+#include "server/jobs/testing/disk_vfs.h"
 #include "server/testing/sim_disk.h"
 #include "tests/sim/context.h"
 #include "tests/sim/sim_job_store.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/ir/ir.h"
-#include "compiler/pass/gang_plan.h"
+#include "compiler/pass/gang/gang_plan.h"
 #include "tests/spmd/kernel.h"
 
 namespace hpvm::spmd {

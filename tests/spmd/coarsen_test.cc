@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-#include "compiler/ir/interpret.h"
+#include "compiler/ir/interpret/interpret.h"
 #include "compiler/pass/pipeline.h"
 #include "compiler/pass/testing/coarse_run.h"
 #include "tests/spmd/generate.h"

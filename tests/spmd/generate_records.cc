@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "tests/diff/random.h"
 #include "tests/spmd/generate.h"
 

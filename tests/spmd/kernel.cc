@@ -8,7 +8,7 @@
 #include <sstream>
 #include <utility>
 
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/ir/walk.h"
 #include "tests/diff/random.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/remove_dead.h"
 

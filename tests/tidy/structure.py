@@ -36,6 +36,14 @@ def tracked(root):
     return [name for name in listing.stdout.splitlines() if (root / name).is_file()]
 
 
+def production(root):
+    return [name for name in tracked(root) if re.search(r"\.(cc|h)$", name) and not NOT_PRODUCTION.search(name)]
+
+
+def files_by_folder(names):
+    return collections.Counter(str(pathlib.PurePosixPath(name).parent) for name in names)
+
+
 def without_comments(text):
     return COMMENT.sub(lambda match: match.group(1) or "", text)
 
@@ -92,7 +100,7 @@ def main():
     parser.add_argument("--details", action="store_true")
     options = parser.parse_args()
     names = tracked(options.root)
-    sources = [name for name in names if re.search(r"\.(cc|h)$", name) and not NOT_PRODUCTION.search(name)]
+    sources = production(options.root)
     texts = {name: without_comments((options.root / name).read_text()) for name in sources}
     described = {name: without_comments((options.root / name).read_text()) if name.endswith(".proto") else
                  (options.root / name).read_text() for name in names
@@ -108,8 +116,7 @@ def main():
             methods[tag["scope"]].add((tag["name"], tag.get("signature", ""), tag["path"], tag["line"]))
     classes = sorted(((len(found), name) for name, found in methods.items()), reverse=True)
     rows.append((f"methods of the largest class ({classes[0][1]})", classes[0][0], [f"{n} {c}" for n, c in classes[:15]]))
-    folders = collections.Counter(str(pathlib.PurePosixPath(name).parent) for name in sources)
-    largest = folders.most_common(15)
+    largest = files_by_folder(sources).most_common(15)
     rows.append((f"files in the largest folder ({largest[0][0]})", largest[0][1], [f"{n} {f}" for f, n in largest]))
     groups = cycles(folder_edges(sources, texts))
     rows.append(("groups of folders that include each other", len(groups), [" ".join(group) for group in groups]))

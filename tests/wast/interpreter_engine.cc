@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
-#include "compiler/ir/interpret.h"
+#include "compiler/ir/interpret/interpret.h"
 #include "tests/wast/engine.h"
 
 namespace hpvm::wast {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the modules of one script share: functions, tables, memories and globals, as WebAssembly's specification has its
-// store. Names it by compiler/front/wasm/link.h: functions by reference, tables and globals by their offset in the
+// store. Names it by compiler/front/wasm/read/link.h: functions by reference, tables and globals by their offset in the
 // state.
 //
 // Nothing in a store ends before the store: an instance whose start trapped may have left its functions in tables.
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/front/wasm/link.h"
+#include "compiler/front/wasm/read/link.h"
 #include "compiler/ir/launch.h"
 #include "tests/wast/engine.h"
 #include "tests/wast/reserved_memory.h"

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 
 namespace hpvm::vulkan {
 

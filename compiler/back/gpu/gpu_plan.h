@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "compiler/gpu_target.h"
+#include "compiler/api/gpu_target.h"
 #include "compiler/ir/bounds.h"
 #include "compiler/ir/ir.h"
-#include "compiler/pass/coarsen.h"
+#include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm::gpu {
 

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::gpu {

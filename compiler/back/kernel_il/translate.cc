@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "compiler/api/sibling_library.h"
 #include "compiler/back/kernel_il/kernel_il.h"
 #include "compiler/back/kernel_il/spirv_bridge.h"
-#include "compiler/sibling_library.h"
 
 namespace hpvm {
 namespace {

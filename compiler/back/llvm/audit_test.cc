@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Audits of proofs (compiler/audit.h): unchecked code, run as if a launch had the proof that it does not have, notices
-// it before it touches what is outside.
+// Audits of proofs (compiler/api/audit.h): unchecked code, run as if a launch had the proof that it does not have,
+// notices it before it touches what is outside.
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/back/llvm/testing/image_runner.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {

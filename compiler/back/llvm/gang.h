@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel IR → LLVM IR for a whole tile of instances in lockstep (compiler/pass/gang_plan.h says what a tile is).
+// Kernel IR → LLVM IR for a whole tile of instances in lockstep (compiler/pass/gang/gang_plan.h says what a tile is).
 // Internal to this folder.
 //
 // The entry becomes an internal function
@@ -24,10 +24,10 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/Instructions.h"
 
+#include "compiler/api/report.h"
 #include "compiler/back/llvm/arith.h"
 #include "compiler/back/llvm/emitter.h"
-#include "compiler/pass/gang_plan.h"
-#include "compiler/report.h"
+#include "compiler/pass/gang/gang_plan.h"
 
 namespace hpvm::cpu {
 

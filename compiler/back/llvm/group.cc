@@ -7,7 +7,7 @@
 #include "compiler/back/llvm/gang.h"
 #include "compiler/back/llvm/group_loop.h"
 #include "compiler/ir/cpu_abi.h"
-#include "compiler/pass/split_barriers.h"
+#include "compiler/pass/gang/split_barriers.h"
 
 namespace hpvm::cpu {
 namespace {

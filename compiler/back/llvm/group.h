@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The entry of a variant that runs groups: CpuEntry over units of groups (compiler/ir/cpu_abi.h), from a kernel cut at
-// its barriers (compiler/pass/split_barriers.h). Internal to this folder.
+// its barriers (compiler/pass/gang/split_barriers.h). Internal to this folder.
 //
 // The driver is a function like any other, of the group's first instance. Between barriers it calls a loop over the
 // group's gangs, which a gang function runs: rows of gangs as a whole where they fit, one gang under a mask where not.
@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "compiler/api/report.h"
 #include "compiler/back/llvm/emitter.h"
-#include "compiler/pass/gang_plan.h"
-#include "compiler/report.h"
+#include "compiler/pass/gang/gang_plan.h"
 
 namespace hpvm::cpu {
 

@@ -6,8 +6,8 @@
 #include "llvm/IR/Function.h"
 
 #include "compiler/back/llvm/emitter.h"
-#include "compiler/pass/gang_plan.h"
-#include "compiler/pass/split_barriers.h"
+#include "compiler/pass/gang/gang_plan.h"
+#include "compiler/pass/gang/split_barriers.h"
 
 namespace hpvm::cpu {
 

@@ -12,10 +12,10 @@
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/back/llvm/testing/gang_compare.h"
 #include "compiler/back/llvm/testing/image_runner.h"
-#include "compiler/ir/interpret.h"
+#include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/testing/golden.h"
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compiler/artifact.h"
-#include "compiler/audit.h"
+#include "compiler/api/artifact.h"
+#include "compiler/api/audit.h"
+#include "compiler/api/report.h"
 #include "compiler/ir/ir.h"
-#include "compiler/pass/gang_plan.h"
-#include "compiler/report.h"
+#include "compiler/pass/gang/gang_plan.h"
 
 namespace hpvm {
 

@@ -9,9 +9,9 @@
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/back/llvm/testing/forms.h"
 #include "compiler/back/llvm/testing/image_runner.h"
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {

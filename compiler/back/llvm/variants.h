@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
+#include "compiler/api/report.h"
 #include "compiler/back/llvm/emitter.h"
 #include "compiler/back/llvm/llvm_back.h"
 #include "compiler/ir/bounds.h"
-#include "compiler/pass/gang_plan.h"
-#include "compiler/report.h"
+#include "compiler/pass/gang/gang_plan.h"
 
 namespace hpvm::cpu {
 

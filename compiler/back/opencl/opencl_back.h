@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel IR → OpenCL C for one device: structured control, each buffer bound by itself, range checks where
-// no launch proves them away, traps recorded (compiler/gpu_code.h).
+// no launch proves them away, traps recorded (compiler/api/gpu_code.h).
 //
 // Exactness: FP_CONTRACT is off; division and square root of f32 are correctly rounded where the device offers it, else
 // computed so (each operation's bound stands in docs/GPU.md). The text is meant to be read: `hpvmctl kernel explain
@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "compiler/artifact.h"
-#include "compiler/gpu_target.h"
+#include "compiler/api/artifact.h"
+#include "compiler/api/audit.h"
+#include "compiler/api/gpu_target.h"
+#include "compiler/api/report.h"
 #include "compiler/ir/ir.h"
-#include "compiler/pass/coarsen.h"
-#include "compiler/audit.h"
-#include "compiler/report.h"
+#include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm {
 

@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "compiler/ir/testing/golden.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {

@@ -12,9 +12,9 @@
 
 #include "compiler/back/opencl/opencl_back.h"
 #include "compiler/back/opencl/testing/program_runner.h"
-#include "compiler/ir/interpret.h"
+#include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/testing/wrap_kernels.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 #include "compiler/back/opencl/opencl_back.h"
 #include "compiler/back/vulkan/vulkan_back.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {

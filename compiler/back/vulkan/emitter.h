@@ -22,15 +22,15 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/api/gpu_code.h"
+#include "compiler/api/gpu_target.h"
 #include "compiler/back/gpu/gpu_plan.h"
 #include "compiler/back/vulkan/code.h"
 #include "compiler/back/vulkan/spirv_writer.h"
-#include "compiler/gpu_code.h"
-#include "compiler/gpu_target.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/loops_cut.h"
-#include "compiler/pass/coarsen.h"
 #include "compiler/pass/index_loads.h"
+#include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm::vulkan {
 

@@ -10,7 +10,7 @@
 #include "compiler/back/vulkan/emitter.h"
 #include "compiler/back/vulkan/spirv_tools.h"
 #include "compiler/ir/launch.h"
-#include "compiler/pass/coarsen.h"
+#include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm {
 namespace {

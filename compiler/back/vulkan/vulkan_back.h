@@ -13,9 +13,9 @@
 #include <string>
 
 #include "base/diagnostic.h"
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
+#include "compiler/api/gpu_target.h"
 #include "compiler/back/opencl/opencl_back.h"
-#include "compiler/gpu_target.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm {

@@ -15,8 +15,8 @@
 
 #include "compiler/back/vulkan/spirv_tools.h"
 #include "compiler/ir/testing/golden.h"
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 #include "compiler/pass/pipeline.h"
 
 namespace hpvm {

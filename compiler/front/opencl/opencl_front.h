@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "compiler/api/service.h"
 #include "compiler/front/opencl/build_options.h"
-#include "compiler/service.h"
 
 namespace hpvm::opencl {
 

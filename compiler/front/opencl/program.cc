@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/front/opencl/program.h"
 
+#include "compiler/api/sibling_library.h"
 #include "compiler/front/opencl/bridge/bridge.h"
-#include "compiler/sibling_library.h"
 
 namespace hpvm::opencl {
 namespace {

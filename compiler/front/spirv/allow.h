@@ -4,8 +4,8 @@
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_ALLOW_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_ALLOW_H_
 
+#include "compiler/api/gpu_target.h"
 #include "compiler/front/spirv/module.h"
-#include "compiler/gpu_target.h"
 
 namespace hpvm::spirv {
 

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "compiler/api/gpu_code.h"
+#include "compiler/api/service.h"
 #include "compiler/front/spirv/module.h"
 #include "compiler/front/spirv/structure.h"
 #include "compiler/front/spirv/types.h"
-#include "compiler/gpu_code.h"
-#include "compiler/service.h"
 
 namespace hpvm::spirv {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "compiler/gpu_code.h"
-#include "compiler/service.h"
+#include "compiler/api/gpu_code.h"
+#include "compiler/api/service.h"
 
 namespace hpvm::spirv {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "compiler/api/gpu_target.h"
 #include "compiler/front/spirv/module.h"
 #include "compiler/front/spirv/types.h"
-#include "compiler/gpu_target.h"
 
 namespace hpvm::spirv {
 

@@ -3,8 +3,8 @@
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_TOOLS_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_TOOLS_H_
 
+#include "compiler/api/gpu_target.h"
 #include "compiler/front/spirv/module.h"
-#include "compiler/gpu_target.h"
 
 namespace hpvm::spirv {
 

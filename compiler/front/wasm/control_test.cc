@@ -11,9 +11,9 @@
 #include "compiler/front/wasm/testing/files.h"
 #include "compiler/front/wasm/testing/wabt.h"
 #include "compiler/front/wasm/wasm_front.h"
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 
 namespace hpvm {
 namespace {

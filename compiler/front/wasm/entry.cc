@@ -5,7 +5,7 @@
 #include <array>
 
 #include "base/limits.h"
-#include "compiler/front/wasm/fault.h"
+#include "compiler/front/wasm/read/fault.h"
 
 namespace hpvm::wasm {
 namespace {

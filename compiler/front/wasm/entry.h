@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/diagnostic.h"
-#include "compiler/front/wasm/decoded.h"
+#include "compiler/front/wasm/read/decoded.h"
 #include "compiler/front/wasm/wasm_front.h"
 #include "compiler/ir/ir.h"
 

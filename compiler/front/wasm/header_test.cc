@@ -14,8 +14,8 @@
 
 #include "compiler/front/wasm/testing/files.h"
 #include "compiler/front/wasm/wasm_front.h"
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/verify/verify.h"
 #include "compiler/math/math_module.h"
 
 namespace hpvm {

@@ -9,10 +9,10 @@
 #include "gtest/gtest.h"
 
 #include "base/limits.h"
-#include "compiler/front/wasm/link.h"
+#include "compiler/front/wasm/read/link.h"
 #include "compiler/front/wasm/testing/wabt.h"
 #include "compiler/front/wasm/wasm_front.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/verify/verify.h"
 
 namespace hpvm {
 namespace {

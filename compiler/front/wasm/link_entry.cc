@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
-#include "compiler/front/wasm/link.h"
-#include "compiler/front/wasm/state_code.h"
+#include "compiler/front/wasm/lower/state_code.h"
+#include "compiler/front/wasm/read/link.h"
 
 namespace hpvm::wasm {
 namespace {

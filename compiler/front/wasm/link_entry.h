@@ -2,7 +2,7 @@
 #ifndef HPVMD_COMPILER_FRONT_WASM_LINK_ENTRY_H_
 #define HPVMD_COMPILER_FRONT_WASM_LINK_ENTRY_H_
 
-#include "compiler/front/wasm/lower.h"
+#include "compiler/front/wasm/lower/lower.h"
 #include "compiler/ir/ir.h"
 
 namespace hpvm::wasm {

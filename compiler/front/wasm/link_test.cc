@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linked modules in the interpreter: one store, selectors, segments, start functions, calls of other modules.
-#include "compiler/front/wasm/link.h"
+#include "compiler/front/wasm/read/link.h"
 
 #include <array>
 #include <cstring>
@@ -10,9 +10,9 @@
 #include "gtest/gtest.h"
 
 #include "compiler/front/wasm/testing/wabt.h"
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 
 namespace hpvm::wasm {
 namespace {

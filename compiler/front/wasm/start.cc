@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "compiler/front/wasm/fault.h"
-#include "compiler/front/wasm/layout.h"
-#include "compiler/ir/interpret.h"
+#include "compiler/front/wasm/lower/layout.h"
+#include "compiler/front/wasm/read/fault.h"
+#include "compiler/ir/interpret/interpret.h"
 
 namespace hpvm::wasm {
 namespace {

@@ -6,16 +6,16 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "compiler/front/wasm/decoded.h"
 #include "compiler/front/wasm/entry.h"
-#include "compiler/front/wasm/fault.h"
-#include "compiler/front/wasm/imports.h"
-#include "compiler/front/wasm/layout.h"
-#include "compiler/front/wasm/lower.h"
-#include "compiler/front/wasm/math.h"
-#include "compiler/front/wasm/memory.h"
-#include "compiler/front/wasm/reach.h"
-#include "compiler/front/wasm/reader.h"
+#include "compiler/front/wasm/lower/layout.h"
+#include "compiler/front/wasm/lower/lower.h"
+#include "compiler/front/wasm/lower/math.h"
+#include "compiler/front/wasm/lower/memory.h"
+#include "compiler/front/wasm/lower/reach.h"
+#include "compiler/front/wasm/read/decoded.h"
+#include "compiler/front/wasm/read/fault.h"
+#include "compiler/front/wasm/read/imports.h"
+#include "compiler/front/wasm/read/reader.h"
 #include "compiler/front/wasm/start.h"
 
 namespace hpvm {

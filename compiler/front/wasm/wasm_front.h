@@ -32,8 +32,8 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "compiler/api/service.h"
 #include "compiler/ir/ir.h"
-#include "compiler/service.h"
 
 namespace hpvm {
 
@@ -46,7 +46,7 @@ struct WasmOptions {
   // reach further into them than they bear (ir::Function::fast_math).
   bool fast_math = false;
   // Instead of `params`: every integer of the address's type is a writable buffer, every other parameter a scalar; abi
-  // must be kHpvm. For finding out what they are (compiler/explain.h).
+  // must be kHpvm. For finding out what they are (compiler/driver/explain.h).
   bool takes_any_params = false;
 };
 

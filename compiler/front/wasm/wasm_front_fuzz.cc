@@ -4,11 +4,11 @@
 #include <string>
 
 #include "base/status.h"
-#include "compiler/front/wasm/decoded.h"
-#include "compiler/front/wasm/link.h"
-#include "compiler/front/wasm/reader.h"
+#include "compiler/front/wasm/read/decoded.h"
+#include "compiler/front/wasm/read/link.h"
+#include "compiler/front/wasm/read/reader.h"
 #include "compiler/front/wasm/wasm_front.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/verify/verify.h"
 
 namespace {
 

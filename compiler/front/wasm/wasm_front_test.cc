@@ -12,11 +12,11 @@
 #include "gtest/gtest.h"
 
 #include "base/limits.h"
-#include "compiler/front/wasm/memory.h"
+#include "compiler/front/wasm/lower/memory.h"
 #include "compiler/front/wasm/testing/wabt.h"
-#include "compiler/ir/interpret.h"
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 
 namespace hpvm {
 namespace {

@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 
 #include "compiler/ir/testing/elements.h"
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 
 namespace hpvm::ir::testing {
 namespace {

@@ -3,8 +3,9 @@
 
 #include <utility>
 
-#include "compiler/ir/text.h"
 #include "gtest/gtest.h"
+
+#include "compiler/ir/text/text.h"
 
 namespace hpvm::ir::testing {
 

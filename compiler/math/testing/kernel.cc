@@ -6,9 +6,9 @@
 
 #include "base/status.h"
 #include "compiler/back/llvm/llvm_back.h"
-#include "compiler/front/wasm/math.h"
+#include "compiler/front/wasm/lower/math.h"
 #include "compiler/ir/launch.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/verify/verify.h"
 #include "compiler/math/math_module.h"
 #include "compiler/pass/pipeline.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/back/llvm/testing/image_runner.h"
-#include "compiler/ir/interpret.h"
+#include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/ir.h"
 #include "compiler/math/testing/reference.h"
 

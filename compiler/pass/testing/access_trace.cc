@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "compiler/ir/interpret.h"
+#include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/spelling.h"
 
 namespace hpvm {

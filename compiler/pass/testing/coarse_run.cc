@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/testing/coarse_run.h"
 
-#include "compiler/ir/verify.h"
+#include "compiler/ir/verify/verify.h"
 
 namespace hpvm {
 namespace {

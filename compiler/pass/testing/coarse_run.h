@@ -4,8 +4,8 @@
 #define HPVMD_COMPILER_PASS_TESTING_COARSE_RUN_H_
 
 #include "base/status.h"
-#include "compiler/ir/interpret.h"
-#include "compiler/pass/coarsen.h"
+#include "compiler/ir/interpret/interpret.h"
+#include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm {
 

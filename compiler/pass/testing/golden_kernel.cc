@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 
 namespace hpvm {
 namespace {

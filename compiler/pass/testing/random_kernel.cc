@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "compiler/ir/text.h"
-#include "compiler/ir/verify.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/ir/verify/verify.h"
 
 namespace hpvm {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "server/jobs/job_database.h"
+#include "server/jobs/rows/job_database.h"
 
 namespace hpvm {
 

@@ -4,7 +4,7 @@
 
 #include "google/protobuf/util/message_differencer.h"
 
-#include "server/jobs/job_rules.h"
+#include "server/jobs/rows/job_rules.h"
 #include "server/jobs/testing/store_script.h"
 
 namespace hpvm {

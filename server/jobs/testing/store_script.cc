@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "server/jobs/sqlite_job_database.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/jobs/testing/job_writes.h"
 
 namespace hpvm {

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/disk.h"
+#include "base/io/disk.h"
 #include "base/status.h"
-#include "server/jobs/blob_folder.h"
+#include "server/jobs/blobs/blob_folder.h"
+#include "server/jobs/blobs/disk_room.h"
 #include "server/jobs/commit_queue.h"
-#include "server/jobs/disk_room.h"
-#include "server/jobs/job_database.h"
+#include "server/jobs/rows/job_database.h"
 
 namespace hpvm {
 

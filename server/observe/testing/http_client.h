@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/fd.h"
+#include "base/io/fd.h"
 
 namespace hpvm::testing {
 

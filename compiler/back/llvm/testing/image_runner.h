@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/artifact.h"
+#include "compiler/api/artifact.h"
 #include "compiler/ir/cpu_abi.h"
 #include "compiler/ir/launch.h"
 

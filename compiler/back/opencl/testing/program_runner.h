@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/status.h"
-#include "compiler/artifact.h"
-#include "compiler/gpu_target.h"
+#include "compiler/api/artifact.h"
+#include "compiler/api/gpu_target.h"
 #include "compiler/ir/launch.h"
 
 namespace hpvm::testing {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/gpu_target.h"
+#include "compiler/api/gpu_target.h"
 
 namespace hpvm::spirv {
 

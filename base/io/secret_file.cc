@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/io/secret_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace hpvm {
+
+SecretFile::~SecretFile() {
+  if (fd_ >= 0) {
+    close(fd_);
+    unlink(temporary_.c_str());
+  }
+}
+
+Status SecretFile::Open() {
+  struct stat facts {};
+  if (!may_replace_ && lstat(path_.c_str(), &facts) == 0) {
+    return AlreadyExists("The file \"" + path_ + "\" is there already.");
+  }
+  temporary_ = path_ + ".XXXXXX";
+  fd_ = mkostemp(temporary_.data(), O_CLOEXEC);  // Mode 0600.
+  return fd_ >= 0 ? absl::OkStatus() : FromErrno(errno, "Making a file beside \"" + path_ + "\"");
+}
+
+Status SecretFile::Finish(const std::string& secret) {
+  const std::string line = secret + "\n";
+  if (write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()) || fsync(fd_) != 0) {
+    return FromErrno(errno, "Writing \"" + temporary_ + "\"");
+  }
+  // link refuses what has come meanwhile; rename does not.
+  if (may_replace_ ? rename(temporary_.c_str(), path_.c_str()) != 0 : link(temporary_.c_str(), path_.c_str()) != 0) {
+    return FromErrno(errno, "Making \"" + path_ + "\"");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef HPVMD_BASE_IO_SECRET_FILE_H_
+#define HPVMD_BASE_IO_SECRET_FILE_H_
+
+#include <string>
+
+#include "base/status.h"
+
+namespace hpvm {
+
+// A file for a secret: made, readable by its owner alone, before the secret is; in its place only when complete. One
+// thread.
+class SecretFile {
+ public:
+  SecretFile(std::string path, bool may_replace) : path_(std::move(path)), may_replace_(may_replace) {}
+  ~SecretFile();
+  SecretFile(const SecretFile&) = delete;
+  SecretFile& operator=(const SecretFile&) = delete;
+
+  // kAlreadyExists for a file that is there and may not be replaced.
+  Status Open();
+  // Writes it with a line end; the bytes are on disk when it returns.
+  Status Finish(const std::string& secret);
+
+ private:
+  const std::string path_;
+  const bool may_replace_;
+  std::string temporary_;
+  int fd_ = -1;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_BASE_IO_SECRET_FILE_H_

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/cpu/cpu_watch.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace hpvm::bench {
+namespace {
+
+std::string Describe(const std::vector<CpuVariant>& variants, uint32_t index) {
+  if (index >= variants.size()) {
+    return "instances";
+  }
+  const CpuVariant& v = variants[index];
+  std::string shape = std::to_string(v.lanes);
+  if (v.columns * v.rows > 1) {
+    shape += "x" + std::to_string(v.columns) + "x" + std::to_string(v.rows);
+  }
+  const char* unit = v.unit == CpuVariant::Unit::kGroup  ? "group "
+                     : v.unit == CpuVariant::Unit::kTile ? "tile "
+                                                         : "instance ";
+  return unit + shape + (v.needs_proof ? "" : " checked");
+}
+
+}  // namespace
+
+// Forwards everything.
+class WatchedDevice final : public Device {
+ public:
+  WatchedDevice(VariantWatch& watch, std::unique_ptr<Device> device) : watch_(watch), device_(std::move(device)) {}
+  const DeviceInfo& info() const override { return device_->info(); }
+  ArtifactKind artifact_kind() const override { return device_->artifact_kind(); }
+  Support Supports(const KernelNeeds& needs) const override { return device_->Supports(needs); }
+  StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
+    {
+      const std::lock_guard lock(watch_.mutex_);
+      // A name of our own: the same kernel with and without fast math must not share one, and nothing may be known of
+      // it.
+      artifact.name = HashOf(std::to_string(watch_.kernels_.size()));
+      artifact.learnt = {};
+      watch_.kernels_[artifact.name] = {.variants = artifact.variants, .learnt = {}};
+      watch_.last_loaded_ = artifact.name;
+    }
+    return device_->Load(std::move(artifact));
+  }
+  StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override { return device_->Allocate(spec); }
+  StatusOr<std::unique_ptr<Timeline>> CreateTimeline() override { return device_->CreateTimeline(); }
+  Status Submit(const Submission& submission) override { return device_->Submit(submission); }
+
+ private:
+  VariantWatch& watch_;
+  std::unique_ptr<Device> device_;
+};
+
+std::unique_ptr<Device> VariantWatch::Wrap(std::unique_ptr<Device> device) {
+  return std::make_unique<WatchedDevice>(*this, std::move(device));
+}
+
+void VariantWatch::Keep(const Sha256& name, std::span<const uint8_t> record) {
+  StatusOr<LearntRecord> learnt = DecodeLearnt(record);
+  if (learnt.ok()) {
+    const std::lock_guard lock(mutex_);
+    kernels_[name].learnt = *std::move(learnt);
+  }
+}
+
+Sha256 VariantWatch::last_loaded() {
+  const std::lock_guard lock(mutex_);
+  return last_loaded_;
+}
+
+bool VariantWatch::HasSettled(const Sha256& name) {
+  const std::lock_guard lock(mutex_);
+  return kernels_[name].variants.empty() || !kernels_[name].learnt.classes.empty();
+}
+
+std::string VariantWatch::Chosen(const Sha256& name) {
+  const std::lock_guard lock(mutex_);
+  const Kernel& kernel = kernels_[name];
+  if (kernel.variants.empty()) {
+    return "instances";
+  }
+  if (kernel.learnt.classes.empty()) {
+    return "not settled";
+  }
+  const LearntClass& learnt = kernel.learnt.classes.back();
+  std::string text = Describe(kernel.variants, learnt.winner), others;
+  for (uint32_t i = 0; i < learnt.instance_ns.size(); ++i) {
+    if (learnt.instance_ns[i] > 0) {
+      char figure[32];
+      std::snprintf(figure, sizeof(figure), " %.3g", learnt.instance_ns[i]);
+      others += (others.empty() ? "" : ", ") + Describe(kernel.variants, i) + figure;
+    }
+  }
+  return text + " (ns: " + others + ")";
+}
+
+}  // namespace hpvm::bench

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cases of `hpvm-bench gpu`: those of `hpvm-bench cpu` that GPUs are made for, larger, and a few of its own.
+#ifndef HPVMD_BENCH_GPU_GPU_CASE_H_
+#define HPVMD_BENCH_GPU_GPU_CASE_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/cpu/cpu_case.h"
+
+namespace hpvm::bench {
+
+struct GpuCaseMaker {
+  std::string name;  // "matmul_4096"; the kernel's is CpuCase::name.
+  std::function<CpuCase()> make;
+};
+// kFull: for a large GPU; kQuick: for a processor behind a GPU's driver; kCheck: tiny.
+std::vector<GpuCaseMaker> GpuCases(CpuSize size);
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_GPU_GPU_CASE_H_

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `hpvm-bench gpu` measures beside kernels: the cost of launches through the engine, and copies.
+#ifndef HPVMD_BENCH_GPU_GPU_MOVES_H_
+#define HPVMD_BENCH_GPU_GPU_MOVES_H_
+
+#include "bench/local_engine.h"
+
+namespace hpvm::bench {
+
+// Seconds of a node: a prepared graph of `count` tiny ones on the rig's first device, one after the other or, with 250
+// buffers, most of them independent. Verified.
+StatusOr<double> MeasureNodes(LocalEngine& rig, uint32_t count, bool dependent);
+
+// Bytes a second between host memory and the rig's first device, and on it.
+struct GpuCopies {
+  double to_device = 0, from_device = 0, on_device = 0;
+};
+StatusOr<GpuCopies> MeasureGpuCopies(LocalEngine& rig, uint64_t bytes);
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_GPU_GPU_MOVES_H_

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// `hpvm-bench gpu`: Wasm leaves on GPUs beside hand-written OpenCL C, and beside CUDA C++ where that was built.
+#ifndef HPVMD_BENCH_GPU_GPU_RUN_H_
+#define HPVMD_BENCH_GPU_GPU_RUN_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/cpu/cpu_measure.h"
+
+namespace hpvm::bench {
+
+struct GpuOptions {
+  CpuSize size = CpuSize::kFull;
+  bool json = false;
+  std::vector<std::string> devices;  // "opencl:0"; empty: the first real one of each interface, else the first.
+  std::vector<std::string> filters;  // Parts of names of cases; empty: all.
+  double seconds = 0;                // A case's measuring time; 0: as the size says.
+};
+
+struct GpuMachine {
+  std::vector<std::pair<std::string, std::string>> devices;  // Id and name.
+  std::string date, command;
+};
+
+// What is no kernel: the cost of launches (us each) and copies (GB/s), by what was measured, then by contender.
+using GpuFigures = std::map<std::string, std::map<std::string, double>>;
+
+struct GpuCaseResult {
+  std::string name, sizes, unit;
+  double work = 0;
+  CpuMeasurement measurement;
+};
+
+class GpuPrinter {
+ public:
+  explicit GpuPrinter(const GpuOptions& options) : options_(options) {}
+  void Head(const GpuMachine& machine) const;
+  void Case(const GpuCaseResult& result) const;
+  void Figures(const GpuFigures& figures) const;
+  // Over all cases, beside what they should be. `ours`: the contenders that are hpvmd's.
+  void Summary(const std::vector<GpuCaseResult>& results, const GpuFigures& figures,
+               const std::vector<std::string>& ours) const;
+
+ private:
+  void Asked(const std::string& name, double value, double asked, bool less = false) const;
+  const GpuOptions& options_;
+};
+
+// The exit code.
+int RunGpu(const GpuOptions& options, const std::string& command);
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_GPU_GPU_RUN_H_

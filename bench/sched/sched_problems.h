@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `hpvm-bench sched real/` computes: one launch that may be split, or several that may run on unlike devices.
+#ifndef HPVMD_BENCH_SCHED_SCHED_PROBLEMS_H_
+#define HPVMD_BENCH_SCHED_SCHED_PROBLEMS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/sched/sched_graph.h"
+
+namespace hpvm::bench {
+
+enum class RealSize : uint8_t { kQuick, kSmall, kLarge };
+
+// An array of a launch, whose rows belong to the rows of instances, or which every row needs.
+struct RowArray {
+  std::string name;
+  Access access = Access::kIn;
+  uint64_t row_elements = 0;  // Of f32, for one row; 0: `elements` for all.
+  uint64_t elements = 0;
+  PageMemory initial{};
+};
+
+// A launch whose instances lie in rows, of which any number may run apart from the others.
+struct RowLaunch {
+  std::string name, entry;
+  std::vector<RowArray> arrays;
+  std::vector<CpuScalar> scalars;
+  uint64_t rows = 0, columns = 0;  // Instances; columns 0: one dimension.
+  uint64_t grain = 64;             // Rows that are kept together.
+
+  struct Part {
+    std::string device;
+    uint64_t first = 0, rows = 0;
+  };
+  // Nodes `name`0, `name`1 ..., each with slices of the arrays as inputs and outputs of its own.
+  BenchGraph Parts(const std::vector<Part>& parts) const;
+  BenchGraph Whole(const std::string& device) const { return Parts({{device, 0, rows}}); }
+};
+
+std::vector<std::unique_ptr<RowLaunch>> SplitProblems(RealSize size);
+
+// Several launches; `devices`, by node, may be shorter: the others run anywhere.
+struct MixedProblem {
+  std::string name;
+  BenchGraph graph;
+  std::vector<PageMemory> memory;
+
+  BenchGraph On(const std::vector<std::string>& devices) const;
+};
+
+std::vector<std::unique_ptr<MixedProblem>> MixedProblems(RealSize size);
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_SCHED_SCHED_PROBLEMS_H_

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// A minimal synchronous gRPC server in a process of its own (peers "grpc_minimal" and "grpc_stream").
+#ifndef HPVMD_BENCH_SERVICE_PEER_SERVER_H_
+#define HPVMD_BENCH_SERVICE_PEER_SERVER_H_
+
+#include <string>
+
+namespace hpvm::bench {
+
+// Serves at `endpoint` ("unix:/path") until SIGTERM. The whole main of the peer process. Returns an exit code.
+int ServePeer(const std::string& endpoint);
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_SERVICE_PEER_SERVER_H_

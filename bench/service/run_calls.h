@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many clients that each keep one call in flight, for Run and for the peer's Echo alike.
+//
+// Callback API and one connection a client: a blocking thread a client would measure this machine's context switches
+// instead of the server.
+#ifndef HPVMD_BENCH_SERVICE_RUN_CALLS_H_
+#define HPVMD_BENCH_SERVICE_RUN_CALLS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace hpvm::bench {
+
+class CallLoad {
+ public:
+  virtual ~CallLoad() = default;
+  // Each client makes calls one after the other until `calls` are answered in all. Every answer is checked. The time
+  // from the first to the last, and each call's own time.
+  struct Outcome {
+    Duration elapsed{0};
+    std::vector<int64_t> call_ns;
+  };
+  virtual StatusOr<Outcome> Run(uint32_t calls) = 0;
+};
+
+inline constexpr uint32_t kCallBytes = 4096;
+
+// Run of a prepared one-node graph: input "x" of kCallBytes inline, output "y" with the same bytes. Connections are TLS
+// where there are authorities.
+StatusOr<std::unique_ptr<CallLoad>> MakeRunLoad(const std::string& endpoint, const std::string& handle,
+                                                uint32_t clients, const std::string& ca_pem = "");
+// The minimal server's Echo of as many bytes.
+StatusOr<std::unique_ptr<CallLoad>> MakeEchoLoad(const std::string& endpoint, uint32_t clients);
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_SERVICE_RUN_CALLS_H_

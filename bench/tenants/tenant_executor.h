@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// One tenant's process, started as the daemon starts it, without the daemon around it.
+#ifndef HPVMD_BENCH_TENANTS_TENANT_EXECUTOR_H_
+#define HPVMD_BENCH_TENANTS_TENANT_EXECUTOR_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "supervisor/executor_link.h"
+
+namespace hpvm::bench {
+
+enum class Sandbox { kOff, kHighest };
+
+// For the CPU alone. As root with a user id of its own, as the daemon gives them.
+ExecutorOptions TenantOptions(Sandbox sandbox);
+
+class TenantExecutor {
+ public:
+  // The hub lives longer.
+  static StatusOr<std::unique_ptr<TenantExecutor>> Start(ExecutorHub& hub, Sandbox sandbox);
+
+  // `document` has one module, bench_kernels.wasm, by that name.
+  Status Prepare(const std::string& document, const std::string& module);
+  // Waits for the answer; `took` is from before the call until after it.
+  StatusOr<RunReply> Run(const std::vector<InputTensor>& inputs, Duration* took);
+
+  int pid() const { return link_->pid(); }
+  const ExecutorReady& ready() const { return ready_; }
+
+ private:
+  std::unique_ptr<ExecutorLink> link_;
+  ExecutorReady ready_;
+};
+
+}  // namespace hpvm::bench
+
+#endif  // HPVMD_BENCH_TENANTS_TENANT_EXECUTOR_H_

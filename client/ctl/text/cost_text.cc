@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/ctl/text/cost_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "client/ctl/text/text.h"
+
+namespace hpvm::ctl {
+namespace {
+
+constexpr double kMost = 1e18;
+
+uint64_t Whole(double figure) {
+  return std::isfinite(figure) ? static_cast<uint64_t>(std::clamp(figure, 0.0, kMost)) : 0;
+}
+
+std::string ErrorText(const v1::KernelCost& kernel) {
+  if (kernel.samples() < 2 || !std::isfinite(kernel.error())) {
+    return "-";
+  }
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.0f %%", std::clamp(kernel.error() * 100, 0.0, 1e9));
+  return text;
+}
+
+}  // namespace
+
+std::string CostText(const v1::ListCostsResponse& costs) {
+  std::vector<std::vector<std::string>> rows = {
+      {"KERNEL", "DEVICE", "INSTANCES", "ESTIMATE", "MEASURED", "SAMPLES", "ERROR"}};
+  for (const v1::KernelCost& kernel : costs.kernels()) {
+    rows.push_back({kernel.kernel(), kernel.device(), "<= " + std::to_string(kernel.instances()),
+                    DurationText(Whole(kernel.estimate_ns())),
+                    kernel.samples() == 0 ? "~" : DurationText(Whole(kernel.measured_ns())),
+                    std::to_string(kernel.samples()), ErrorText(kernel)});
+  }
+  std::string text = Table(rows);
+  if (costs.more()) {
+    text += "... there are more kernels; --handle names one graph's\n";
+  }
+  if (costs.transfers().empty()) {
+    return text;
+  }
+  rows = {{"FROM", "TO", "START", "SPEED"}};
+  for (const v1::TransferCost& transfer : costs.transfers()) {
+    const char* mark = transfer.is_estimate() ? "~" : "";
+    rows.push_back({transfer.source(), transfer.target(), mark + DurationText(Whole(transfer.start_ns())),
+                    mark + BytesText(Whole(transfer.bytes_per_second())) + "/s"});
+  }
+  return text + "\n" + Table(rows);
+}
+
+}  // namespace hpvm::ctl

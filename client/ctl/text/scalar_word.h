@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers on the command line that stand for inputs of rank 0.
+#ifndef HPVMD_CLIENT_CTL_TEXT_SCALAR_WORD_H_
+#define HPVMD_CLIENT_CTL_TEXT_SCALAR_WORD_H_
+
+#include <string>
+
+#include "client/tensor.h"
+
+#include "base/status.h"
+
+namespace hpvm::ctl {
+
+// "2.5", "-3", "1e-3", "true". A file of such a name is "./2.5".
+bool IsScalarWord(const std::string& text);
+
+// One element of rank 0. kInvalidArgument when the type cannot hold the number, or (f16, bf16) is not written as one.
+StatusOr<Tensor> ScalarTensor(ElementType type, const std::string& text);
+
+}  // namespace hpvm::ctl
+
+#endif  // HPVMD_CLIENT_CTL_TEXT_SCALAR_WORD_H_

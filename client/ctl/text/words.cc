@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/ctl/text/words.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+namespace hpvm::ctl {
+namespace {
+
+// The whole of `text` as a number; nothing else may stand there.
+template <typename Number>
+bool ReadNumber(std::string_view text, Number* number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return lower;
+}
+
+// Calls `take` with each part between commas until one fails.
+template <typename Take>
+Status ForEachPart(std::string_view text, Take take) {
+  for (;;) {
+    const size_t comma = text.find(',');
+    HPVMD_RETURN_IF_ERROR(take(text.substr(0, comma)));
+    if (comma == std::string_view::npos) {
+      return absl::OkStatus();
+    }
+    text.remove_prefix(comma + 1);
+  }
+}
+
+void ReplaceAll(std::string* text, std::string_view what, const std::string& with) {
+  for (size_t at = text->find(what); at != std::string::npos; at = text->find(what, at + with.size())) {
+    text->replace(at, what.size(), with);
+  }
+}
+
+}  // namespace
+
+StatusOr<Duration> ParseDuration(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  const double scale = unit.empty() || unit == "s"    ? 1e9
+                       : unit == "ms"                 ? 1e6
+                       : unit == "us"                 ? 1e3
+                       : unit == "m" || unit == "min" ? 60e9
+                       : unit == "h"                  ? 3600e9
+                       : unit == "d"                  ? 86400e9
+                                                      : 0;
+  if (error != std::errc() || scale == 0 || !(value > 0) || value * scale > 9e18 || value * scale < 1) {
+    return InvalidArgument("The duration \"" + text +
+                           "\" is not a positive number with a unit (us, ms, s, m, h, d), such as 500ms or 10m.");
+  }
+  return Duration(static_cast<int64_t>(value * scale));
+}
+
+StatusOr<v1::JobArray> ParseArray(const std::string& text) {
+  const auto wrong = [&](const std::string& why) {
+    return InvalidArgument("The array \"" + text +
+                           "\" is not FIRST-LAST[:STEP][%RUNNING], such as 0-99 or 0-99:10%4: " + why + ".");
+  };
+  v1::JobArray array;
+  std::string_view rest = text;
+  if (const size_t percent = rest.find('%'); percent != std::string_view::npos) {
+    uint32_t running = 0;
+    if (!ReadNumber(rest.substr(percent + 1), &running) || running == 0) {
+      return wrong("after % stands how many may run at a time, at least 1");
+    }
+    array.set_running_max(running);
+    rest = rest.substr(0, percent);
+  }
+  if (const size_t colon = rest.find(':'); colon != std::string_view::npos) {
+    uint64_t step = 0;
+    if (!ReadNumber(rest.substr(colon + 1), &step) || step == 0) {
+      return wrong("after : stands the step, at least 1");
+    }
+    array.set_step(step);
+    rest = rest.substr(0, colon);
+  }
+  const size_t dash = rest.find('-');
+  uint64_t first = 0, last = 0;
+  if (!ReadNumber(rest.substr(0, dash), &first) ||
+      !ReadNumber(dash == std::string_view::npos ? rest : rest.substr(dash + 1), &last)) {
+    return wrong("FIRST and LAST are whole numbers from 0 to 18446744073709551615");
+  }
+  if (last < first) {
+    return wrong("LAST (" + std::to_string(last) + ") is before FIRST (" + std::to_string(first) + ")");
+  }
+  array.set_first(first);
+  array.set_last(last);
+  return array;
+}
+
+Status ParseAfter(const std::string& text, std::vector<v1::JobDependency>* after) {
+  return ForEachPart(text, [&](std::string_view part) {
+    const size_t colon = part.find(':');
+    const std::string id(part.substr(0, colon));
+    const std::string condition(colon == std::string_view::npos ? "succeeded" : part.substr(colon + 1));
+    v1::JobDependency& dependency = after->emplace_back();
+    dependency.set_job_id(id);
+    dependency.set_condition(condition == "succeeded" ? v1::JobDependency::CONDITION_SUCCEEDED
+                             : condition == "ended"   ? v1::JobDependency::CONDITION_ENDED
+                             : condition == "failed"  ? v1::JobDependency::CONDITION_FAILED
+                                                      : v1::JobDependency::CONDITION_UNSPECIFIED);
+    if (id.empty() || dependency.condition() == v1::JobDependency::CONDITION_UNSPECIFIED) {
+      return InvalidArgument("--after takes ID or ID:succeeded, ID:ended, ID:failed, not \"" + std::string(part) +
+                             "\".");
+    }
+    return absl::OkStatus();
+  });
+}
+
+StatusOr<std::vector<v1::JobState>> ParseStates(const std::string& text) {
+  constexpr std::string_view kPrefix = "JOB_STATE_";
+  std::vector<v1::JobState> states;
+  HPVMD_RETURN_IF_ERROR(ForEachPart(text, [&](std::string_view part) {
+    const std::string word = Lower(part);
+    const size_t before = states.size();
+    for (int i = v1::JOB_STATE_ACCEPTED; i <= v1::JOB_STATE_DEAD; ++i) {
+      const v1::JobState state = static_cast<v1::JobState>(i);
+      const bool is_live = state < v1::JOB_STATE_SUCCEEDED;
+      if (word == Lower(v1::JobState_Name(state).substr(kPrefix.size())) || (word == "live" && is_live) ||
+          (word == "ended" && !is_live)) {
+        states.push_back(state);
+      }
+    }
+    return states.size() > before
+               ? absl::OkStatus()
+               : InvalidArgument("\"" + std::string(part) +
+                                 "\" is not a state; there are accepted, queued, running, succeeded, failed, "
+                                 "cancelled, expired, dead, and live and ended for those before and after the end.");
+  }));
+  return states;
+}
+
+StatusOr<std::pair<std::string, std::string>> ParsePair(const std::string& word, std::string_view option,
+                                                        bool may_be_empty) {
+  const size_t at = word.find('=');
+  if (at == 0 || at == std::string::npos || (at + 1 == word.size() && !may_be_empty)) {
+    return InvalidArgument(std::string(option) + " takes NAME=VALUE, not \"" + word + "\".");
+  }
+  return std::pair(word.substr(0, at), word.substr(at + 1));
+}
+
+std::string FileFor(const std::string& pattern, const v1::Job& job) {
+  std::string file = pattern;
+  ReplaceAll(&file, "{job}", job.id());
+  if (!job.array_id().empty()) {
+    ReplaceAll(&file, "{index}", std::to_string(job.array_index()));
+  }
+  return file;
+}
+
+bool DiffersByJob(const std::string& pattern) {
+  return pattern.find("{index}") != std::string::npos || pattern.find("{job}") != std::string::npos;
+}
+
+StatusOr<std::map<std::string, std::string>> ParseOutputFiles(const std::vector<std::string>& words, bool is_many) {
+  std::map<std::string, std::string> files;
+  for (const std::string& word : words) {
+    HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--output"));
+    if (is_many && !DiffersByJob(pair.second)) {
+      return InvalidArgument("--output " + word +
+                             " names one file for several jobs; let {index} or {job} stand in it.");
+    }
+    if (!files.insert(pair).second) {
+      return InvalidArgument("Output \"" + pair.first + "\" is given twice.");
+    }
+  }
+  return files;
+}
+
+}  // namespace hpvm::ctl

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a compile for a GPU must know of the device: which types and operations it has, and its limits. A device fills
+// it in once (DeviceInfo::gpu); requests carry it to the compiler, whose cache keys hold all of it.
+#ifndef HPVMD_COMPILER_API_GPU_TARGET_H_
+#define HPVMD_COMPILER_API_GPU_TARGET_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "compiler/api/wire.h"
+
+namespace hpvm {
+
+// How kernel-flavoured SPIR-V gets into an OpenCL device.
+enum class KernelIl : uint8_t {
+  kNone = 0,
+  kSpirv = 1,        // clCreateProgramWithIL takes it.
+  kPtx = 2,          // NVIDIA: as PTX through clCreateProgramWithBinary.
+  kSpirBitcode = 3,  // PoCL 3: as SPIR bitcode with `-x spir -spir-std=1.2`.
+};
+
+struct GpuTarget {
+  // Types. What is false is refused by name, or done otherwise (narrow accesses).
+  bool has_int64 = false;
+  bool has_fp64 = false;
+  bool has_8_bit_storage = false;   // Loads and stores of bytes.
+  bool has_16_bit_storage = false;  // And of 16-bit words.
+  bool has_int64_atomics = false;
+  // Exactness.
+  bool exact_divide = false;       // f32 division and square root can be correctly rounded.
+  bool keeps_denormals = false;    // f32; f64 always does where there is one.
+  bool keeps_nan_and_zero = true;  // Signed zeros, infinities and NaNs; Vulkan devices may lack it.
+  bool rounds_to_even = false;     // Vulkan: rounding to nearest even can be asked for.
+  // Limits.
+  uint32_t group_size_max = 1;                        // Work items of a group.
+  std::array<uint32_t, 3> group_extent_max{1, 1, 1};  // In each dimension.
+  std::array<uint32_t, 3> group_count_max{1, 1, 1};   // Groups of a launch, in each dimension.
+  uint64_t local_bytes_max = 0;                       // Group memory.
+  uint64_t buffer_bytes_max = 0;                      // That one argument can reach.
+  uint32_t buffers_max = 0;                           // Arguments that are buffers.
+  uint32_t push_bytes_max = 0;                        // Vulkan: push constants. OpenCL: bytes of all arguments.
+  uint32_t subgroup_size = 1;                         // Work items that run in lockstep.
+  bool is_processor = false;  // The device is the host's processor under another name (PoCL, lavapipe).
+  // OpenCL: 120 or 300 and so on; Vulkan: 12, 13.
+  uint32_t api_version = 0;
+  KernelIl kernel_il = KernelIl::kNone;
+  std::string ptx_arch;  // "sm_90"; kPtx only.
+
+  friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
+};
+
+void WriteGpuTarget(const GpuTarget& target, WireWriter& out);
+// Fails the reader at what is not a target.
+GpuTarget ReadGpuTarget(WireReader& in);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_API_GPU_TARGET_H_

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/api/variant_text.h"
+
+namespace hpvm {
+namespace {
+
+std::string CpuText(const CpuVariant& variant) {
+  if (variant.unit == CpuVariant::Unit::kGroup) {
+    return "groups, " + std::to_string(variant.lanes) + " lanes";
+  }
+  const bool is_single = variant.unit == CpuVariant::Unit::kInstance || variant.lanes * variant.columns == 1;
+  return is_single && variant.rows == 1
+             ? "one at a time"
+             : "tiles of " + std::to_string(variant.lanes * variant.columns) + " x " + std::to_string(variant.rows);
+}
+
+std::string GpuText(const GpuVariant& variant) {
+  const auto& [x, y, z] = variant.tile;
+  return variant.tile == std::array<uint32_t, 3>{1, 1, 1}
+             ? "one a work item"
+             : std::to_string(x) + " x " + std::to_string(y) + " x " + std::to_string(z) + " a work item";
+}
+
+}  // namespace
+
+std::string VariantText(const Artifact& artifact, uint32_t index) {
+  switch (artifact.kind) {
+    case ArtifactKind::kInterp:
+      return "interpreter";
+    case ArtifactKind::kCpuImage: {
+      if (index > artifact.variants.size()) {
+        return "";
+      }
+      const CpuVariant variant = index < artifact.variants.size() ? artifact.variants[index] : CpuVariant();
+      return CpuText(variant) + (variant.needs_proof ? ", unchecked" : "");
+    }
+    case ArtifactKind::kOpenCl:
+    case ArtifactKind::kVulkan:
+      if (index >= artifact.gpu.variants.size()) {
+        return "";
+      }
+      return artifact.gpu.is_native ? "as written"
+                                    : GpuText(artifact.gpu.variants[index]) +
+                                          (artifact.gpu.variants[index].needs_proof ? ", unchecked" : "");
+  }
+  return "";
+}
+
+}  // namespace hpvm

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The zygote: the process `hpvm-compiler`, which holds LLVM and wabt warm and forks one child a compile.
+//
+// Command line
+//   hpvm-compiler --socket FD [--cache FOLDER] [--cache-bytes N] [--memory-bytes N] [--seconds N]
+//   [--wall-seconds N] [--children N] [--opencl] [--needs-landlock] [--no-sandbox]
+// FD is an inherited Unix stream socket. FOLDER holds compiled artifacts between runs; without it nothing is kept. It
+// must belong to one tenant: what lies there is believed if its tag fits the key. --opencl: there are OpenCL devices,
+// so that OpenCL C is to be read and SPIR-V kernels to be translated for drivers that take PTX or SPIR bitcode; loads
+// libhpvm-opencl.so, libhpvm-spirv.so and the libraries that they need.
+//
+// Protocol: frames of base/io/frame_socket.h whose heads are the structs below, written by compiler/api/wire.h.
+//   client → zygote   Hello, once, first: the key that tags artifacts, never on the command line, which other users can
+//   read; and the folder, unless that was there. client → zygote   ZygoteRequest, one memfd of sealed size with the
+//   module's bytes. Any number may be under way. zygote → client   ZygoteResponse, in the order of completion, the
+//   tagged artifact as the frame's body.
+//   client → zygote   ZygoteKeep, what was learnt or measured of a delivered artifact; no answer. It is kept beside the
+//   artifact, and comes with its next delivery.
+//   client → zygote   ZygoteCancel, for a request that is not answered yet; it is forgotten, and has no answer.
+// Both ends close the connection at the first malformed message; the zygote exits when the client goes away.
+//
+// Caps. A child gets RLIMIT_AS and RLIMIT_DATA of `memory_bytes`, RLIMIT_CPU of `seconds`, and until the earlier of
+// `wall_seconds` by the clock and the request's deadline; it is killed then, and when its request is cancelled. A child
+// that dies is a diagnostic that names the cap and its value.
+//
+// What the processes need, for whoever builds a sandbox around them:
+//   zygote, until warm     libLLVM-22, libcrypto, libseccomp and what they link (read, execute); /proc/self (read) for
+//   the CPU's features zygote, once warm      FOLDER (read, write, create, rename, remove); the inherited socket;
+//   stderr. Nothing else is opened.
+//     system calls         clone with CLONE_PIDFD and no other flag, wait4, pidfd_send_signal, pipe2, poll, recvmsg,
+//                          sendmsg, read, write, pread64, openat/renameat/unlinkat/utimensat below FOLDER, getdents64,
+//                          fstat, memory (mmap without PROT_EXEC, munmap, brk, madvise, mprotect), futex,
+//                          clock_gettime, prlimit64 of itself, prctl (seccomp, death with its parent), exit
+//   children               one pipe to write, one memfd to read. System calls: memory, read, pread64, write, futex,
+//   clock_gettime, exit.
+// compiler/driver/zygote_sandbox.cc locks both down itself; a sandbox outside must only not refuse what stands here.
+#ifndef HPVMD_COMPILER_API_ZYGOTE_H_
+#define HPVMD_COMPILER_API_ZYGOTE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/io/frame_socket.h"
+#include "base/limits.h"
+#include "compiler/api/cost_record.h"
+#include "compiler/api/learnt.h"
+#include "compiler/api/service.h"
+#include "compiler/api/wire.h"
+
+namespace hpvm {
+
+// The messages.
+struct ZygoteRequest {
+  uint64_t id = 0;
+  uint64_t remaining_ns = 0;  // Until the client's deadline, as it was when sent; 0: none.
+  CompileRequest compile;     // `module` is empty here: the bytes travel as a memfd.
+};
+// What ended a compile.
+enum class CompileEnd : uint8_t { kItself = 0, kDeadline = 1, kLimit = 2 };
+struct ZygoteResponse {
+  uint64_t id = 0;
+  CompileEnd end = CompileEnd::kItself;  // Others: no artifact, and one diagnostic.
+  bool from_cache = false;
+  bool has_artifact = false;  // In the frame's body.
+  uint64_t cpu_ns = 0;        // Processor time of the child, whatever became of it.
+  Diagnostics diagnostics;
+  // Of the artifact: what Keep may call it (zeros: nothing is kept of it), and what was learnt of it so far.
+  Sha256 name;
+  std::vector<uint8_t> learnt;
+  std::vector<uint8_t> costs;  // What its launches took.
+};
+struct ZygoteKeep {
+  Sha256 name;
+  std::vector<uint8_t> record;  // compiler/api/learnt.h, or compiler/api/cost_record.h.
+  bool is_costs = false;
+};
+
+struct ZygoteCancel {
+  uint64_t id = 0;
+};
+
+inline constexpr FrameLimits kZygoteFrameLimits = {
+    .head_bytes_max = 1024 * 1024,
+    .body_bytes_max = static_cast<uint32_t>(limits::kArtifactBytesMax),
+    .fds_max = 1,
+};
+
+struct ZygoteHello {
+  ArtifactKey key{};
+  std::string cache_folder;  // Instead of --cache, for a zygote that was started before its tenant was known.
+};
+std::vector<uint8_t> EncodeHello(const ZygoteHello& hello);
+StatusOr<ZygoteHello> DecodeHello(std::span<const uint8_t> head);
+std::vector<uint8_t> EncodeRequest(const ZygoteRequest& request);
+StatusOr<ZygoteRequest> DecodeRequest(std::span<const uint8_t> head);
+std::vector<uint8_t> EncodeResponse(const ZygoteResponse& response);
+StatusOr<ZygoteResponse> DecodeResponse(std::span<const uint8_t> head);
+std::vector<uint8_t> EncodeKeep(const ZygoteKeep& keep);
+bool IsKeep(std::span<const uint8_t> head);
+StatusOr<ZygoteKeep> DecodeKeep(std::span<const uint8_t> head);
+std::vector<uint8_t> EncodeCancel(const ZygoteCancel& cancel);
+bool IsCancel(std::span<const uint8_t> head);
+StatusOr<ZygoteCancel> DecodeCancel(std::span<const uint8_t> head);
+
+// Severity, place, offset and message of each; at most limits::kDiagnosticsMax, long texts cut.
+void WriteDiagnostics(const Diagnostics& diagnostics, WireWriter& out);
+Diagnostics ReadDiagnostics(WireReader& in);
+
+// The head of a received frame as bytes.
+inline std::span<const uint8_t> HeadBytes(const Frame& frame) {
+  return {reinterpret_cast<const uint8_t*>(frame.head.data()), frame.head.size()};
+}
+
+struct ZygoteOptions {
+  int socket = -1;
+  std::string cache_folder;
+  uint64_t cache_bytes_max = 512 * limits::kMiB;
+  uint64_t memory_bytes_max = limits::kCompileMemoryBytesMax;
+  uint32_t seconds_max = limits::kCompileSecondsMax;  // Of processor time.
+  uint32_t wall_seconds_max = kCompileWallSecondsMax;
+  uint32_t children_max = 0;  // 0: as many as there are cores.
+  bool is_sandboxed = true;   // False only for debuggers.
+  bool has_opencl = false;    // --opencl.
+  bool needs_landlock = false;
+};
+
+// Serves until the client goes away; the process's exit status. Single-threaded; call from main only, since it forks.
+int RunZygote(const ZygoteOptions& options);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_API_ZYGOTE_H_

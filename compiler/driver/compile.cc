@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/driver/compile.h"
+
+#include "base/clock.h"
+#include "compiler/api/place.h"
+#include "compiler/debug/source_info.h"
+#include "compiler/driver/compile_native.h"
+#include "compiler/driver/explain.h"
+#include "compiler/driver/infer_params.h"
+#include "compiler/front/wasm/wasm_front.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/pass/check_barriers.h"
+#include "compiler/pass/count_work.h"
+#include "compiler/pass/cut_panics.h"
+#include "compiler/pass/find_bounds.h"
+#include "compiler/pass/pipeline.h"
+#if HPVMD_HAS_OPENCL_BACK
+#include "compiler/back/opencl/opencl_back.h"
+#endif
+#if HPVMD_HAS_VULKAN_BACK
+#include "compiler/back/vulkan/vulkan_back.h"
+#endif
+
+namespace hpvm {
+namespace {
+
+#ifdef NDEBUG
+constexpr bool kVerifyEach = false;
+#else
+constexpr bool kVerifyEach = true;
+#endif
+
+void AddError(const CompileRequest& request, std::string message, Diagnostics& diagnostics) {
+  diagnostics.push_back({Severity::kError, "module \"" + request.module_name + "\"", {}, std::move(message)});
+}
+
+uint64_t NsSince(Time begin) { return static_cast<uint64_t>((RealClock().Now() - begin).count()); }
+
+// The interpreter is what others are compared with: it computes exactly whatever a node says.
+bool IsFast(const CompileRequest& request) { return request.fast_math && request.target != ArtifactKind::kInterp; }
+
+bool IsForGpu(const CompileRequest& request) {
+  return request.target == ArtifactKind::kOpenCl || request.target == ArtifactKind::kVulkan;
+}
+
+Artifact InterpArtifact(const ir::Module& module) {
+  Artifact artifact = DescribeModule(module);
+  artifact.kind = ArtifactKind::kInterp;
+  // The text has them; printed strings are looked up in the data.
+  if (artifact.formats.empty()) {
+    artifact.data.clear();
+  }
+  artifact.state.clear();
+  std::string text = ir::Print(module);
+  artifact.code.assign(text.begin(), text.end());
+  return artifact;
+}
+
+// Source lines are looked up only when there is something to say.
+void RefuseBarriers(const CompileRequest& request, std::span<const uint8_t> bytes, const ir::Module& module,
+                    Diagnostics* diagnostics) {
+  const std::string place = "module \"" + request.module_name + "\"";
+  Diagnostics found, unused;
+  CheckBarriers(module, place, found);
+  if (found.empty()) {
+    return;
+  }
+  Artifact outline = DescribeModule(module);
+  outline.module_name = request.module_name;
+  AddSourceInfo(bytes, module, {}, &outline, &unused);
+  if (!outline.lines.empty()) {
+    found.clear();
+    CheckBarriers(module, place, found, [&](uint32_t source) { return PlaceOf(outline, source); });
+  }
+  diagnostics->insert(diagnostics->end(), found.begin(), found.end());
+}
+
+// The request with parameters in the place of none.
+std::optional<CompileRequest> WithParams(const CompileRequest& request, std::span<const uint8_t> bytes,
+                                         Diagnostics* diagnostics) {
+  ReadOutcome read = ReadWasm(
+      bytes, {.entry = request.entry, .params = {}, .module_name = request.module_name, .takes_any_params = true});
+  if (!read.module.has_value()) {
+    *diagnostics = std::move(read.diagnostics);
+    return std::nullopt;
+  }
+  StatusOr<std::vector<ParamSpec>> params = InferParams(*std::move(read.module), request.abi);
+  if (!params.ok()) {
+    AddError(request, Message(params.status()), *diagnostics);
+    return std::nullopt;
+  }
+  CompileRequest known = request;
+  known.params = *std::move(params);
+  known.infers_params = false;
+  return known;
+}
+
+CpuOptions OptionsFor(const CompileRequest& request, KernelReport* report) {
+  CpuOptions options;
+  options.fast_math = request.fast_math;
+  options.report = report;
+  return options;
+}
+
+CpuText TextOf(Listing listing) { return listing == Listing::kLlvm ? CpuText::kLlvm : CpuText::kAssembly; }
+
+// Makes the image, and the text that is asked for. A processor for which only text can be made gets no image.
+StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+                                 KernelReport report) {
+  const CpuOptions options = OptionsFor(request, &report);
+  const bool has_image = target.level != "aarch64";
+  StatusOr<Artifact> artifact = has_image ? EmitCpuImage(module, target, options) : InterpArtifact(module);
+  if (!artifact.ok()) {
+    return artifact.status();
+  }
+  artifact->target = target.level;
+  if (request.listing == Listing::kIr) {
+    artifact->listing = ir::Print(module);
+  }
+  if (!has_image || request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
+    // The report was made with the image.
+    const CpuOptions quiet = OptionsFor(request, has_image ? nullptr : &report);
+    HPVMD_ASSIGN_OR_RETURN(std::string text, EmitCpuText(module, target, TextOf(request.listing), quiet));
+    if (request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
+      artifact->listing = std::move(text);
+    }
+  }
+  ExplainBounds(module, has_image ? artifact->bounds : FindBounds(module), &report);
+  ExplainCalls(module, &report);
+  SortReport(&report);
+  artifact->remarks = std::move(report.remarks);
+  return artifact;
+}
+
+StatusOr<Artifact> EmitForHost(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+                               KernelReport report) {
+  if (request.target == ArtifactKind::kInterp) {
+    return InterpArtifact(module);
+  }
+  if (request.explain) {
+    return EmitExplained(request, module, request.level.empty() ? target : CpuTarget{request.level}, std::move(report));
+  }
+  return EmitCpuImage(module, target, OptionsFor(request, nullptr));
+}
+
+#if HPVMD_HAS_OPENCL_BACK || HPVMD_HAS_VULKAN_BACK
+GpuOptions GpuOptionsFor(const CompileRequest& request, KernelReport* report) {
+  GpuOptions options;
+  options.fast_math = request.fast_math;
+  options.report = report;
+  return options;
+}
+#endif
+
+// Nothing when `diagnostics` has an error.
+std::optional<Artifact> EmitGpu(const CompileRequest& request, const ir::Module& module, KernelReport* report,
+                                Diagnostics& diagnostics) {
+#if HPVMD_HAS_OPENCL_BACK
+  if (request.target == ArtifactKind::kOpenCl) {
+    return EmitOpenCl(module, request.gpu, GpuOptionsFor(request, report), diagnostics);
+  }
+#endif
+#if HPVMD_HAS_VULKAN_BACK
+  if (request.target == ArtifactKind::kVulkan) {
+    return EmitVulkan(module, request.gpu, GpuOptionsFor(request, report), diagnostics);
+  }
+#endif
+  AddError(request, "This compiler was built without the back end for the device.", diagnostics);
+  return std::nullopt;
+}
+
+// Texts that only processors have.
+Status CheckListing(const CompileRequest& request) {
+  if (request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
+    return InvalidArgument(
+        "LLVM IR and assembly are of the host's processor; for a GPU there is the kernel IR (ir) and "
+        "the text that its driver gets (device).");
+  }
+  return absl::OkStatus();
+}
+
+std::optional<Artifact> EmitForGpu(const CompileRequest& request, const ir::Module& module, KernelReport report,
+                                   Diagnostics& diagnostics) {
+  if (Status allowed = CheckListing(request); !allowed.ok()) {
+    AddError(request, Message(allowed), diagnostics);
+    return std::nullopt;
+  }
+  std::optional<Artifact> artifact = EmitGpu(request, module, request.explain ? &report : nullptr, diagnostics);
+  if (!artifact.has_value() || !request.explain) {
+    return artifact;
+  }
+  if (request.listing == Listing::kIr) {
+    artifact->listing = ir::Print(module);
+  } else if (Status listed = AddDeviceListing(request, *artifact); !listed.ok()) {
+    AddError(request, Message(listed), diagnostics);
+    return std::nullopt;
+  }
+  ExplainBounds(module, artifact->bounds, &report);
+  ExplainVariants(artifact->gpu, &report);
+  SortReport(&report);
+  artifact->remarks = std::move(report.remarks);
+  return artifact;
+}
+
+std::optional<Artifact> EmitFor(const CompileRequest& request, const ir::Module& module, const CpuTarget& target,
+                                KernelReport report, Diagnostics& diagnostics) {
+  if (IsForGpu(request)) {
+    return EmitForGpu(request, module, std::move(report), diagnostics);
+  }
+  StatusOr<Artifact> artifact = EmitForHost(request, module, target, std::move(report));
+  if (!artifact.ok()) {
+    AddError(request, Message(artifact.status()), diagnostics);
+    return std::nullopt;
+  }
+  return *std::move(artifact);
+}
+
+Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelReport* report) {
+  const PipelineOptions options{.verify_each = kVerifyEach, .report = report};
+  if (request.target == ArtifactKind::kCpuImage) {
+    return RunCpuPipeline(module, options);
+  }
+#if HPVMD_HAS_OPENCL_BACK || HPVMD_HAS_VULKAN_BACK
+  if (IsForGpu(request)) {
+    return RunGpuPipeline(module, options);
+  }
+#endif
+  return absl::OkStatus();
+}
+
+// What schedulers ask of a kernel is the same whatever device it is for, so an interpreter's module goes the way of the
+// processor's for it; that module itself stays as it is.
+Status AddFacts(const CompileRequest& request, const ir::Module& module, Artifact* artifact) {
+  const bool is_raw = request.target == ArtifactKind::kInterp;
+  ir::Module copy;
+  if (is_raw) {
+    copy = module;
+    HPVMD_RETURN_IF_ERROR(RunCpuPipeline(copy, {.verify_each = kVerifyEach}));
+  }
+  const ir::Module& cleaned = is_raw ? copy : module;
+  BoundsTrace trace;
+  artifact->bounds = FindBounds(cleaned, &trace);  // A back end that had use for it found the same.
+  artifact->work = FindWork(cleaned, trace);
+  return absl::OkStatus();
+}
+
+CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target) {
+  KernelReport report;
+  FrontResult front = PrepareModule(request, bytes, request.explain ? &report : nullptr);
+  CompileResult result;
+  result.diagnostics = std::move(front.diagnostics);
+  if (!front.module.has_value()) {
+    return result;
+  }
+  const Time begin = RealClock().Now();
+  std::optional<Artifact> artifact = EmitFor(request, *front.module, target, std::move(report), result.diagnostics);
+  if (!artifact.has_value()) {
+    return result;
+  }
+  if (Status added = AddFacts(request, *front.module, &*artifact); !added.ok()) {
+    AddError(request, Message(added), result.diagnostics);
+    return result;
+  }
+  artifact->module_name = request.module_name;
+  artifact->entry = request.entry;
+  artifact->fast_math = IsFast(request);
+  AddSourceInfo(bytes, *front.module, front.places, &*artifact, &result.diagnostics);
+  artifact->read_ns = front.read_ns;
+  artifact->pass_ns = front.pass_ns;
+  if (artifact->emit_ns == 0 && IsForGpu(request)) {
+    artifact->emit_ns = NsSince(begin);
+  }
+  result.artifact = *std::move(artifact);
+  return result;
+}
+
+// What can be made of a module, by its kind. Whatever is not here is refused.
+struct Route {
+  ModuleKind kind;
+  ArtifactKind target;
+  CompileResult (*compile)(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target);
+};
+constexpr Route kRoutes[] = {
+    {ModuleKind::kWasm, ArtifactKind::kInterp, CompileWasm},
+    {ModuleKind::kWasm, ArtifactKind::kCpuImage, CompileWasm},
+    {ModuleKind::kWasm, ArtifactKind::kOpenCl, CompileWasm},
+    {ModuleKind::kWasm, ArtifactKind::kVulkan, CompileWasm},
+    {ModuleKind::kSpirv, ArtifactKind::kOpenCl, CompileSpirvKernel},
+    {ModuleKind::kSpirv, ArtifactKind::kVulkan, CompileSpirvShader},
+    {ModuleKind::kOpenCl, ArtifactKind::kOpenCl, CompileOpenClC},
+    {ModuleKind::kBitstream, ArtifactKind::kOpenCl, CompileBitstream},
+};
+
+struct KindNames {
+  ModuleKind kind;
+  const char* name;   // With a verb.
+  const char* where;  // It runs.
+};
+constexpr KindNames kKinds[] = {
+    {ModuleKind::kWasm, "WebAssembly runs", "on every device"},
+    {ModuleKind::kSpirv, "SPIR-V runs", "on OpenCL devices (kernels) and Vulkan devices (compute shaders) only"},
+    {ModuleKind::kOpenCl, "OpenCL C runs", "on OpenCL devices only"},
+    {ModuleKind::kBitstream, "A bitstream runs", "on FPGA-class OpenCL devices only"},
+};
+
+const char* NameOf(ArtifactKind target) {
+  switch (target) {
+    case ArtifactKind::kInterp:
+      return "the interpreter";
+    case ArtifactKind::kCpuImage:
+      return "the processor";
+    case ArtifactKind::kOpenCl:
+      return "an OpenCL device";
+    case ArtifactKind::kVulkan:
+      return "a Vulkan device";
+  }
+  return "an unknown device";
+}
+
+std::string NoRoute(const CompileRequest& request) {
+  for (const KindNames& kind : kKinds) {
+    if (kind.kind == request.module_kind) {
+      return std::string(kind.name) + " " + kind.where + "; this compile is for " + NameOf(request.target) + ".";
+    }
+  }
+  return "The module's kind (" + std::to_string(static_cast<int>(request.module_kind)) + ") is not known.";
+}
+
+}  // namespace
+
+FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t> bytes, KernelReport* report) {
+  FrontResult result;
+  if (request.infers_params && request.module_kind == ModuleKind::kWasm) {
+    const std::optional<CompileRequest> known = WithParams(request, bytes, &result.diagnostics);
+    return known.has_value() ? PrepareModule(*known, bytes, report) : result;
+  }
+  if (request.module_kind != ModuleKind::kWasm) {
+    AddError(request, "Only WebAssembly modules have a kernel IR; this one is native to its device.",
+             result.diagnostics);
+    return result;
+  }
+  Time begin = RealClock().Now();
+  ReadOutcome read = ReadWasm(bytes, {.entry = request.entry,
+                                      .params = request.params,
+                                      .abi = request.abi,
+                                      .module_name = request.module_name,
+                                      .fast_math = IsFast(request)});
+  result.read_ns = NsSince(begin);
+  result.diagnostics = std::move(read.diagnostics);
+  if (!read.module.has_value()) {
+    return result;
+  }
+  begin = RealClock().Now();
+  result.places = CutPanics(*read.module);
+  RefuseBarriers(request, bytes, *read.module, &result.diagnostics);
+  if (HasErrors(result.diagnostics)) {
+    return result;
+  }
+  if (Status passed = RunPipeline(request, *read.module, report); !passed.ok()) {
+    AddError(request, Message(passed), result.diagnostics);
+    return result;
+  }
+  result.pass_ns = NsSince(begin);
+  result.module = std::move(read.module);
+  return result;
+}
+
+CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget& target) {
+  for (const Route& route : kRoutes) {
+    if (route.kind == request.module_kind && route.target == request.target) {
+      return route.compile(request, bytes, target);
+    }
+  }
+  CompileResult result;
+  AddError(request, NoRoute(request), result.diagnostics);
+  return result;
+}
+
+}  // namespace hpvm

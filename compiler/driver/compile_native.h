@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules that are written for a device: they are vetted and described, never rewritten into something else than what
+// the device's driver takes.
+#ifndef HPVMD_COMPILER_DRIVER_COMPILE_NATIVE_H_
+#define HPVMD_COMPILER_DRIVER_COMPILE_NATIVE_H_
+
+#include <span>
+
+#include "compiler/driver/compile.h"
+
+namespace hpvm {
+
+// Each for one row of CompileModule's table; the processor is not looked at.
+CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
+CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
+CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
+CompileResult CompileBitstream(const CompileRequest& request, std::span<const uint8_t> bytes, const CpuTarget&);
+
+// What the device's driver gets, as people read it, in artifact.listing if the request asks for it.
+Status AddDeviceListing(const CompileRequest& request, Artifact& artifact);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_DRIVER_COMPILE_NATIVE_H_

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/driver/infer_params.h"
+
+#include <algorithm>
+#include <string>
+
+#include "compiler/ir/walk.h"
+#include "compiler/pass/inline_calls.h"
+#include "compiler/pass/remove_dead.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Opcode;
+using ir::ValueId;
+
+constexpr uint8_t kReadThrough = 1, kWrittenThrough = 2;
+constexpr uint32_t kWebTrailing = 6;  // idx_x, idx_y, idx_z, dim_x, dim_y, dim_z.
+// Addresses flow through at most this many nested loops before the guess is left as it is.
+constexpr int kSweepsMax = 32;
+
+// Follows addresses back to where they come from.
+class AddressUses {
+ public:
+  explicit AddressUses(const ir::Function& function) : f_(function), marks_(function.values.size()) {
+    ir::ForEachOp(f_, [&](ir::OpId id) { order_.push_back(id); });
+    for (int sweep = 0; sweep < kSweepsMax; ++sweep) {
+      changed_ = false;
+      for (size_t i = order_.size(); i-- > 0;) {
+        Visit(f_.op(order_[i]));
+      }
+      if (!changed_) {
+        return;
+      }
+    }
+  }
+
+  uint8_t MarksOf(ValueId value) const { return marks_[value.index]; }
+
+  // Whether a parameter's own value is a factor, is shifted, converted or says which of two is larger: no address is.
+  bool IsNumber(ValueId value) const {
+    return std::any_of(order_.begin(), order_.end(), [&](ir::OpId id) {
+      const ir::Op& op = f_.op(id);
+      const std::span<const ValueId> operands = f_.operands_of(op);
+      return IsNumeric(op) && std::find(operands.begin(), operands.end(), value) != operands.end();
+    });
+  }
+
+ private:
+  static bool IsNumeric(const ir::Op& op) {
+    switch (op.code) {
+      case Opcode::kAdd:
+      case Opcode::kSub:
+      case Opcode::kAnd:
+      case Opcode::kOr:
+      case Opcode::kEqz:
+      case Opcode::kEq:
+      case Opcode::kNe:
+        return false;
+      default:
+        break;
+    }
+    switch (ir::Info(op.code).family) {
+      case ir::Family::kIntUnary:
+      case ir::Family::kIntBinary:
+      case ir::Family::kIntCompare:
+      case ir::Family::kConvert:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  void Mark(ValueId value, uint8_t marks) {
+    uint8_t& known = marks_[value.index];
+    changed_ = changed_ || (known | marks) != known;
+    known |= marks;
+  }
+
+  void MarkOperands(const ir::Op& op, uint32_t first, ValueId target, uint32_t count) {
+    const std::span<const ValueId> operands = f_.operands_of(op);
+    for (uint32_t i = 0; i < count; ++i) {
+      Mark(operands[first + i], marks_[target.index + i]);
+    }
+  }
+
+  void VisitJump(const ir::Op& op, uint32_t first) {
+    for (const ir::Target& target : f_.targets_of(op)) {
+      const ir::Op& owner = f_.op(target.op);
+      if (target.is_continue) {
+        const ir::Region& body = f_.region(owner.body);
+        MarkOperands(op, first, body.first_param, body.param_count);
+      } else {
+        MarkOperands(op, first, owner.first_result, owner.result_count);
+      }
+    }
+  }
+
+  void VisitAccess(const ir::Op& op) {
+    const std::span<const ValueId> operands = f_.operands_of(op);
+    if (operands.empty() || ir::IsState(op.space)) {
+      return;
+    }
+    const uint8_t effects = ir::Info(op.code).effects;
+    if (op.code == Opcode::kMemoryCopy) {
+      Mark(operands[0], kWrittenThrough);
+      Mark(operands[1], kReadThrough);
+    } else if (op.code != Opcode::kMemoryGrow) {
+      Mark(operands[0], static_cast<uint8_t>(((effects & ir::kReads) != 0 ? kReadThrough : 0) |
+                                             ((effects & ir::kWrites) != 0 ? kWrittenThrough : 0)));
+    }
+  }
+
+  void Visit(const ir::Op& op) {
+    const std::span<const ValueId> operands = f_.operands_of(op);
+    switch (op.code) {
+      case Opcode::kBlock:
+      case Opcode::kLoop: {
+        const ir::Region& body = f_.region(op.body);
+        MarkOperands(op, 0, body.first_param, body.param_count);
+        return;
+      }
+      case Opcode::kLeave:
+      case Opcode::kContinue:
+        VisitJump(op, 0);
+        return;
+      case Opcode::kLeaveTable:
+        VisitJump(op, 1);
+        return;
+      case Opcode::kAdd:
+      case Opcode::kAnd:
+      case Opcode::kOr:
+        Mark(operands[0], MarksOf(op.first_result));
+        Mark(operands[1], MarksOf(op.first_result));
+        return;
+      case Opcode::kSub:
+        Mark(operands[0], MarksOf(op.first_result));
+        return;
+      case Opcode::kSelect:
+        Mark(operands[1], MarksOf(op.first_result));
+        Mark(operands[2], MarksOf(op.first_result));
+        return;
+      default:
+        break;
+    }
+    const ir::Family family = ir::Info(op.code).family;
+    if (family == ir::Family::kMemory || family == ir::Family::kAtomic) {
+      VisitAccess(op);
+    }
+  }
+
+  const ir::Function& f_;
+  std::vector<ir::OpId> order_;
+  std::vector<uint8_t> marks_;  // By ValueId.
+  bool changed_ = false;
+};
+
+}  // namespace
+
+StatusOr<std::vector<ParamSpec>> InferParams(ir::Module module, Abi abi) {
+  HPVMD_RETURN_IF_ERROR(InlineCalls(module));
+  HPVMD_RETURN_IF_ERROR(RemoveDead(module));
+  const ir::Function& entry = module.function(module.entry);
+  const AddressUses uses(entry);
+  const ir::Region& body = entry.region(entry.body);
+  const uint32_t trailing = abi == Abi::kHpvmWeb ? kWebTrailing : 0;
+  if (body.param_count < trailing) {
+    return InvalidArgument("The entry takes " + std::to_string(body.param_count) +
+                           " parameters; the HPVM-web convention ends with " + std::to_string(kWebTrailing) + ".");
+  }
+  std::vector<ParamSpec> params;
+  const uint32_t count = body.param_count - trailing;
+  for (uint32_t i = 0; i < count; ++i) {
+    const ValueId value(body.first_param.index + i);
+    const ir::Type type = entry.type_of(value);
+    const uint8_t marks = uses.MarksOf(value);
+    ParamSpec& param = params.emplace_back();
+    param.name = "p" + std::to_string(params.size() - 1);
+    param.is_buffer = type == module.address_type() && marks != 0 && !uses.IsNumber(value);
+    param.is_writable = param.is_buffer && (marks & kWrittenThrough) != 0;
+    param.is_read = (marks & kReadThrough) != 0;
+    param.scalar = type;
+    if (param.is_buffer && abi == Abi::kHpvmWeb && i + 1 < count) {
+      ++i;  // Its size.
+    }
+  }
+  return params;
+}
+
+}  // namespace hpvm

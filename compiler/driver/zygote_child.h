@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A compile in a process of its own, and the zygote's rehearsal of one.
+#ifndef HPVMD_COMPILER_DRIVER_ZYGOTE_CHILD_H_
+#define HPVMD_COMPILER_DRIVER_ZYGOTE_CHILD_H_
+
+#include "base/status.h"
+#include "compiler/api/service.h"
+#include "compiler/back/llvm/llvm_back.h"
+#include "compiler/driver/zygote_sandbox.h"
+
+namespace hpvm {
+
+// The exit status of a child whose memory ran out.
+inline constexpr int kOutOfMemoryStatus = 77;
+
+struct ChildTask {
+  const CompileRequest& request;
+  int module_fd;
+  uint64_t module_bytes;
+  int result_fd;  // A pipe: {flag, diagnostics, untagged artifact} as zygote.cc reads it.
+  int parent;
+  const CpuTarget& target;
+  ChildLimits limits;
+  const CallFilter* filter;  // Null: none.
+};
+
+// Compiles and ends the process. Call right after fork.
+[[noreturn]] void RunChild(const ChildTask& task);
+
+// Compiles a small kernel, so that children find LLVM's and wabt's tables built and their pages present.
+Status WarmUp(const CpuTarget& target);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_DRIVER_ZYGOTE_CHILD_H_

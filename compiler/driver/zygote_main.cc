@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// hpvm-compiler: the zygote (zygote.h), or one compile for a developer:
+//   hpvm-compiler --module x.wasm --entry f --param buffer:in --param i32 ... --emit ir|llvm|asm|artifact
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+
+#include "compiler/api/zygote.h"
+#include "compiler/driver/compile.h"
+#include "compiler/ir/text/text.h"
+
+namespace hpvm {
+namespace {
+
+struct ToolOptions {
+  std::string module;
+  std::string entry;
+  std::vector<std::string> params;
+  std::string abi = "hpvm";
+  std::string emit = "ir";
+  std::string level;
+};
+
+// "buffer:in", "buffer:out", "buffer:inout" or a scalar's type, each with an optional "=name".
+std::optional<ParamSpec> ParseParam(std::string text, size_t index) {
+  ParamSpec param;
+  param.name = "p" + std::to_string(index);
+  if (size_t equals = text.find('='); equals != std::string::npos) {
+    param.name = text.substr(equals + 1);
+    text.resize(equals);
+  }
+  if (text.starts_with("buffer:")) {
+    std::string access = text.substr(7);
+    param.is_writable = access != "in";
+    return access == "in" || access == "out" || access == "inout" ? std::optional(param) : std::nullopt;
+  }
+  param.is_buffer = false;
+  for (ir::Type type : {ir::Type::kI32, ir::Type::kI64, ir::Type::kF32, ir::Type::kF64}) {
+    if (text == ir::Name(type)) {
+      param.scalar = type;
+      return param;
+    }
+  }
+  return std::nullopt;
+}
+
+int Fail(const std::string& message) {
+  std::cerr << "hpvm-compiler: " << message << "\n";
+  return 1;
+}
+
+int Print(const StatusOr<std::string>& text) {
+  if (!text.ok()) {
+    return Fail(Message(text.status()));
+  }
+  std::cout.write(text->data(), static_cast<std::streamsize>(text->size()));
+  return 0;
+}
+
+StatusOr<std::string> Emit(const ir::Module& module, const std::string& emit, const CpuTarget& target) {
+  if (emit == "ir") {
+    return ir::Print(module);
+  }
+  if (emit == "llvm" || emit == "asm") {
+    return EmitCpuText(module, target, emit == "llvm" ? CpuText::kLlvm : CpuText::kAssembly);
+  }
+  HPVMD_ASSIGN_OR_RETURN(Artifact artifact, EmitCpuImage(module, target));
+  std::vector<uint8_t> bytes = Serialize(artifact, ArtifactKey{});
+  return std::string(bytes.begin(), bytes.end());
+}
+
+int RunTool(const ToolOptions& options) {
+  std::ifstream file(options.module, std::ios::binary);
+  std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || bytes.empty()) {
+    return Fail("The module \"" + options.module + "\" cannot be read or is empty.");
+  }
+  CompileRequest request;
+  request.module_name = options.module;
+  request.entry = options.entry;
+  request.abi = options.abi == "hpvm" ? Abi::kHpvm : Abi::kHpvmWeb;
+  for (const std::string& text : options.params) {
+    std::optional<ParamSpec> param = ParseParam(text, request.params.size());
+    if (!param.has_value()) {
+      return Fail("The parameter \"" + text + "\" is none of buffer:in, buffer:out, buffer:inout, i32, i64, f32, f64.");
+    }
+    request.params.push_back(*param);
+  }
+  StatusOr<CpuTarget> target = options.level.empty() ? HostCpuTarget() : CpuTarget{options.level};
+  if (!target.ok()) {
+    return Fail(Message(target.status()));
+  }
+  FrontResult front = PrepareModule(request, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  std::cerr << ToString(front.diagnostics);
+  return front.module.has_value() ? Print(Emit(*front.module, options.emit, *target)) : 1;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Compiles kernels for hpvmd's executors; with --module, one kernel for a developer.", "hpvm-compiler");
+  ZygoteOptions zygote;
+  bool no_sandbox = false;
+  CLI::Option* socket = app.add_option("--socket", zygote.socket, "The inherited socket of the client");
+  app.add_option("--cache", zygote.cache_folder, "Folder of compiled artifacts");
+  app.add_option("--cache-bytes", zygote.cache_bytes_max, "What the folder may hold")->capture_default_str();
+  app.add_option("--memory-bytes", zygote.memory_bytes_max, "Address space of one compile")->capture_default_str();
+  app.add_option("--seconds", zygote.seconds_max, "Processor time of one compile")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3600));
+  app.add_option("--wall-seconds", zygote.wall_seconds_max, "Time of one compile by the clock")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86400));
+  app.add_option("--children", zygote.children_max, "Compiles at a time; 0: one a core")->capture_default_str();
+  app.add_flag("--opencl", zygote.has_opencl,
+               "Load what reads OpenCL C, and what translates SPIR-V kernels for drivers that do not take them");
+  app.add_flag("--needs-landlock", zygote.needs_landlock, "End where the kernel cannot keep this process from files");
+  app.add_flag("--no-sandbox", no_sandbox, "For debuggers only");
+  ToolOptions tool;
+  CLI::Option* module = app.add_option("--module", tool.module, "A WebAssembly file to compile")->excludes(socket);
+  app.add_option("--entry", tool.entry, "The exported function")->needs(module);
+  app.add_option("--param", tool.params, "buffer:in|out|inout or a scalar's type, in order")->needs(module)->take_all();
+  app.add_option("--abi", tool.abi, "How the graph passes parameters")
+      ->needs(module)
+      ->check(CLI::IsMember({"hpvm", "hpvm-web"}));
+  app.add_option("--emit", tool.emit, "What to print")
+      ->needs(module)
+      ->check(CLI::IsMember({"ir", "llvm", "asm", "artifact"}));
+  app.add_option("--level", tool.level, "Processor level; this machine's if left out")
+      ->needs(module)
+      ->check(CLI::IsMember({"x86-64-v2", "x86-64-v3", "x86-64-v4"}));
+  CLI11_PARSE(app, argc, argv);
+  if (!tool.module.empty()) {
+    return RunTool(tool);
+  }
+  if (zygote.socket < 0) {
+    return Fail("Either --socket or --module is needed.");
+  }
+  zygote.is_sandboxed = !no_sandbox;
+  return RunZygote(zygote);
+}
+
+}  // namespace
+}  // namespace hpvm
+
+int main(int argc, char** argv) { return hpvm::Main(argc, argv); }

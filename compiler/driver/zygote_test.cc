@@ -1,0 +1,769 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles through a real zygote process: the cache, the caps, what a dying child becomes.
+#include "compiler/api/zygote.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/hash.h"
+#include "base/io/frame_socket.h"
+#include "base/limits.h"
+#include "base/testing/another_build.h"
+#include "compiler/api/service.h"
+#include "compiler/front/spirv/testing/assemble.h"
+#include "compiler/front/spirv/testing/modules.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr ArtifactKey kKey = {9, 8, 7};
+
+// A module as its binary form, section by section.
+class WasmBytes {
+ public:
+  WasmBytes() : bytes_{0, 'a', 's', 'm', 1, 0, 0, 0} {}
+  void Section(uint8_t id, const std::vector<uint8_t>& content) {
+    bytes_.push_back(id);
+    Leb(bytes_, content.size());
+    bytes_.insert(bytes_.end(), content.begin(), content.end());
+  }
+  static void Leb(std::vector<uint8_t>& out, uint64_t value) {
+    do {
+      out.push_back(static_cast<uint8_t>((value & 0x7f) | (value > 0x7f ? 0x80 : 0)));
+      value >>= 7;
+    } while (value != 0);
+  }
+  const std::vector<uint8_t>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<uint8_t> bytes_;
+};
+
+// Exports "f": (i32 buffer, i32 n) with the given body, locals and `end` left out.
+std::vector<uint8_t> ModuleOf(const std::vector<uint8_t>& body) {
+  WasmBytes module;
+  module.Section(1, {1, 0x60, 2, 0x7f, 0x7f, 0});
+  module.Section(3, {1, 0});
+  module.Section(5, {1, 0, 1});
+  module.Section(7, {1, 1, 'f', 0, 0});
+  std::vector<uint8_t> code = {1};
+  WasmBytes::Leb(code, body.size() + 2);
+  code.push_back(0);
+  code.insert(code.end(), body.begin(), body.end());
+  code.push_back(0x0b);
+  module.Section(10, code);
+  return module.bytes();
+}
+
+// *p = n + constant.
+std::vector<uint8_t> SmallModule(uint8_t constant = 5) {
+  return ModuleOf({0x20, 0, 0x20, 1, 0x41, constant, 0x6a, 0x36, 2, 0});
+}
+
+// Straight-line code with many live values and memory accesses: cheap to read, expensive to compile.
+std::vector<uint8_t> CompileBomb(size_t statements) {
+  std::vector<uint8_t> body;
+  for (size_t i = 0; i < statements; ++i) {
+    // *(p + *(p + n)) = n / *(p): loads, checks and traps, each a block of its own.
+    const uint8_t statement[] = {0x20, 0, 0x20, 0, 0x20, 1, 0x6a, 0x28, 2,    0, 0x6a,
+                                 0x20, 1, 0x20, 0, 0x28, 2, 0,    0x6d, 0x36, 2, 0};
+    body.insert(body.end(), std::begin(statement), std::end(statement));
+  }
+  return ModuleOf(body);
+}
+
+class ZygoteTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("zygote_test." + std::to_string(getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override {
+    Stop();
+    fs::remove_all(folder_);
+  }
+
+  // Starts hpvm-compiler with a cache and `more` arguments.
+  void Start(std::vector<std::string> more = {}, bool with_cache = true, const ArtifactKey& key = kKey) {
+    Stop();
+    StatusOr<std::pair<UniqueFd, UniqueFd>> pair = CreateSocketPair();
+    ASSERT_TRUE(pair.ok()) << pair.status();
+    std::vector<std::string> arguments = {program_, "--socket", "20"};
+    if (with_cache) {
+      arguments.insert(arguments.end(), {"--cache", folder_.string()});
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) {
+      argv.push_back(argument.data());
+    }
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, pair->second.get(), 20);
+    ASSERT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    raw_socket_.reset(dup(pair->first.get()));
+    compiler_ = ConnectCompiler(std::move(pair->first), key);
+  }
+
+  void Stop() {
+    compiler_.reset();
+    raw_socket_.reset();
+    if (pid_ > 0) {
+      int status = 0;
+      EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+      pid_ = -1;
+    }
+  }
+
+  static CompileRequest RequestOf(const std::vector<uint8_t>& module) {
+    CompileRequest request;
+    request.module_name = "m";
+    request.module = module;
+    request.module_hash = HashOf(module);
+    request.entry = "f";
+    request.params = {{"p", true, true, ir::Type::kI32}, {"n", false, true, ir::Type::kI32}};
+    return request;
+  }
+
+  StatusOr<CompileOutcome> Compile(const std::vector<uint8_t>& module, Duration within = std::chrono::seconds(60)) {
+    return compiler_->Compile(RequestOf(module), RealClock().Now() + within);
+  }
+
+  // The one diagnostic of a compile that fails.
+  std::string FailureOf(const std::vector<uint8_t>& module) {
+    StatusOr<CompileOutcome> outcome = Compile(module);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_FALSE(outcome.ok() && outcome->artifact.has_value());
+    return outcome.ok() ? ToString(outcome->diagnostics) : "";
+  }
+
+  std::vector<fs::path> CacheFiles() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      files.push_back(entry.path());
+    }
+    return files;
+  }
+
+  // The cached file of an artifact, or of a record of it.
+  fs::path FileOf(const Sha256& name, const std::string& suffix) const {
+    for (const fs::path& file : CacheFiles()) {
+      if (file.string().ends_with("-" + ToHex(name) + suffix)) {
+        return file;
+      }
+    }
+    ADD_FAILURE() << "No " << suffix << " in the cache.";
+    return "";
+  }
+
+  // A process that compiles, as soon as there is one.
+  pid_t WaitForChild() const {
+    const std::string task = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children";
+    pid_t child = -1;
+    for (int i = 0; i < 10'000 && child < 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::ifstream(task) >> child;
+    }
+    EXPECT_GT(child, 0);
+    return child;
+  }
+  static void WaitForEnd(pid_t child) {
+    bool is_there = true;
+    for (int i = 0; i < 10'000 && is_there; ++i) {
+      is_there = kill(child, 0) == 0;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_FALSE(is_there);
+  }
+
+  std::string program_ = HPVMD_BINARY_DIR "/hpvm-compiler";
+  fs::path folder_;
+  pid_t pid_ = -1;
+  std::unique_ptr<CompilerService> compiler_;
+  UniqueFd raw_socket_;  // The same connection, for what the client would never send.
+};
+
+// The first compile is a miss, the second a hit with the same code; so is the first of a later zygote with the same
+// key.
+TEST_F(ZygoteTest, CachesAcrossProcesses) {
+  Start();
+  StatusOr<CompileOutcome> first = Compile(SmallModule());
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(first->artifact.has_value()) << ToString(first->diagnostics);
+  EXPECT_FALSE(first->from_cache);
+  EXPECT_EQ(first->artifact->kind, ArtifactKind::kCpuImage);
+  EXPECT_EQ(first->artifact->entry, "f");
+  EXPECT_EQ(CacheFiles().size(), 1u);
+  StatusOr<CompileOutcome> second = Compile(SmallModule());
+  ASSERT_TRUE(second.ok() && second->artifact.has_value());
+  EXPECT_TRUE(second->from_cache);
+  EXPECT_EQ(second->artifact->code, first->artifact->code);
+  Start();
+  EXPECT_TRUE(Compile(SmallModule())->from_cache);
+  EXPECT_FALSE(Compile(SmallModule(6))->from_cache);
+}
+
+// The interpreter's artifact is the kernel IR's text, under another name in the cache.
+TEST_F(ZygoteTest, CompilesForTheInterpreter) {
+  Start();
+  std::vector<uint8_t> module = SmallModule();
+  CompileRequest request = RequestOf(module);
+  request.target = ArtifactKind::kInterp;
+  StatusOr<CompileOutcome> outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok() && outcome->artifact.has_value());
+  std::string text(outcome->artifact->code.begin(), outcome->artifact->code.end());
+  EXPECT_THAT(text, HasSubstr("func f0"));
+  EXPECT_FALSE(Compile(module)->from_cache);
+}
+
+// An explained compile carries its remarks and listing, is made anew each time, and leaves nothing in the cache: it may
+// be for another processor.
+TEST_F(ZygoteTest, ExplainsWithoutCache) {
+  Start();
+  const std::vector<uint8_t> module = SmallModule();
+  CompileRequest request = RequestOf(module);
+  request.explain = true;
+  request.listing = Listing::kAssembly;
+  request.level = "x86-64-v2";
+  for (int i = 0; i < 2; ++i) {
+    StatusOr<CompileOutcome> outcome = compiler_->Compile(request, RealClock().Now() + std::chrono::seconds(60));
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    ASSERT_TRUE(outcome->artifact.has_value()) << ToString(outcome->diagnostics);
+    EXPECT_FALSE(outcome->from_cache);
+    EXPECT_FALSE(outcome->artifact->remarks.empty());
+    EXPECT_THAT(outcome->artifact->listing, HasSubstr("ret"));
+    EXPECT_EQ(outcome->artifact->target, "x86-64-v2");
+  }
+  const size_t files = CacheFiles().size();
+  ASSERT_TRUE(Compile(module).ok());
+  EXPECT_EQ(CacheFiles().size(), files + 1);
+}
+
+// Another processor's code, listings and guesses are for explained compiles alone.
+TEST(ZygoteWireTest, KeepsExplanationsApart) {
+  struct Case {
+    const char* name;
+    void (*change)(CompileRequest&);
+    bool is_good;
+  };
+  const Case kCases[] = {
+      {"plain", [](CompileRequest&) {}, true},
+      {"explained",
+       [](CompileRequest& request) {
+         request.explain = request.infers_params = true;
+         request.listing = Listing::kLlvm;
+         request.level = "aarch64";
+       },
+       true},
+      {"level", [](CompileRequest& request) { request.level = "aarch64"; }, false},
+      {"listing", [](CompileRequest& request) { request.listing = Listing::kIr; }, false},
+      {"guess", [](CompileRequest& request) { request.infers_params = true; }, false},
+      {"unknown listing",
+       [](CompileRequest& request) {
+         request.explain = true;
+         request.listing = static_cast<Listing>(5);
+       },
+       false},
+      {"long level",
+       [](CompileRequest& request) {
+         request.explain = true;
+         request.level.assign(33, 'x');
+       },
+       false},
+  };
+  for (const Case& item : kCases) {
+    ZygoteRequest request;
+    request.compile.entry = "f";
+    item.change(request.compile);
+    const StatusOr<ZygoteRequest> decoded = DecodeRequest(EncodeRequest(request));
+    ASSERT_EQ(decoded.ok(), item.is_good) << item.name;
+    if (decoded.ok()) {
+      EXPECT_EQ(decoded->compile.explain, request.compile.explain);
+      EXPECT_EQ(decoded->compile.infers_params, request.compile.infers_params);
+      EXPECT_EQ(decoded->compile.listing, request.compile.listing);
+      EXPECT_EQ(decoded->compile.level, request.compile.level);
+    }
+  }
+}
+
+// What another build of the compiler has compiled and recorded is not served, and goes.
+TEST_F(ZygoteTest, AnotherBuildCompilesAnew) {
+  Start();
+  const StatusOr<CompileOutcome> first = Compile(SmallModule());
+  ASSERT_TRUE(first.ok() && first->artifact.has_value());
+  compiler_->Keep(first->artifact->name, EncodeLearnt({"a processor", {}}));
+  ASSERT_TRUE(Compile(SmallModule(6))->artifact.has_value());
+  const std::vector<fs::path> old = CacheFiles();
+  ASSERT_EQ(old.size(), 3u);
+  Stop();
+  // Not in the folder of the cache. Libraries are found by absolute paths.
+  const fs::path other = folder_.string() + ".hpvm-compiler";
+  ASSERT_TRUE(CopyAsAnotherBuild(program_, other));
+  program_ = other;
+  Start();
+  const StatusOr<CompileOutcome> again = Compile(SmallModule());
+  ASSERT_TRUE(again.ok() && again->artifact.has_value());
+  EXPECT_FALSE(again->from_cache);
+  EXPECT_TRUE(again->artifact->learnt.empty());
+  EXPECT_NE(again->artifact->name, first->artifact->name);
+  for (const fs::path& file : old) {
+    EXPECT_FALSE(fs::exists(file)) << file;
+  }
+  EXPECT_EQ(CacheFiles().size(), 1u);
+  EXPECT_TRUE(Compile(SmallModule())->from_cache);
+  fs::remove(other);
+}
+
+// The same of another build of LLVM below the same compiler, unless that has its LLVM inside.
+TEST_F(ZygoteTest, AnotherLlvmCompilesAnew) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
+  std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
+  std::string line, library;
+  while (library.empty() && std::getline(maps, line)) {
+    if (line.find("/libLLVM") != std::string::npos) {
+      library = line.substr(line.find('/'));
+    }
+  }
+  Stop();
+  if (library.empty()) {
+    GTEST_SKIP() << "LLVM is linked into the compiler.";
+  }
+  const fs::path folder = folder_.string() + ".llvm";
+  fs::create_directories(folder);
+  // Under each name that the dynamic linker may ask for.
+  const fs::path copy = folder / fs::path(library).filename();
+  ASSERT_TRUE(CopyAsAnotherBuild(library, copy));
+  for (const char* name : {"libLLVM.so", "libLLVM.so.22.1", "libLLVM.so.1"}) {
+    std::error_code exists;
+    fs::create_symlink(copy, folder / name, exists);
+  }
+  setenv("LD_LIBRARY_PATH", folder.c_str(), 1);
+  Start();
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_FALSE(Compile(SmallModule())->from_cache);
+  EXPECT_EQ(CacheFiles().size(), 1u);
+  fs::remove_all(folder);
+}
+
+// A damaged file, and one tagged for another executor, is removed and made again.
+TEST_F(ZygoteTest, RemovesBadCacheFiles) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
+  std::vector<fs::path> files = CacheFiles();
+  ASSERT_EQ(files.size(), 1u);
+  {
+    std::fstream file(files[0], std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100);
+    file.put('\x5a');
+  }
+  StatusOr<CompileOutcome> again = Compile(SmallModule());
+  ASSERT_TRUE(again.ok() && again->artifact.has_value());
+  EXPECT_FALSE(again->from_cache);
+  EXPECT_TRUE(Compile(SmallModule())->from_cache);
+  ArtifactKey other = kKey;
+  other[0] ^= 1;
+  Start({}, true, other);
+  EXPECT_FALSE(Compile(SmallModule())->from_cache);
+}
+
+// A full disk under the cache costs nothing but the cache, and leaves no partial file.
+TEST_F(ZygoteTest, SurvivesFullDisk) {
+  bool is_mounted = mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=4096,nr_inodes=8") == 0;
+  if (is_mounted) {
+    std::ofstream(folder_ / "filler") << std::string(4096, 'x');
+  } else {
+    fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
+  }
+  Start();
+  for (int i = 0; i < 2; ++i) {
+    StatusOr<CompileOutcome> outcome = Compile(SmallModule());
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_TRUE(outcome->artifact.has_value());
+    EXPECT_FALSE(outcome->from_cache);
+  }
+  EXPECT_EQ(CacheFiles().size(), is_mounted ? 1u : 0u);
+  Stop();
+  if (is_mounted) {
+    EXPECT_EQ(umount(folder_.c_str()), 0);
+  }
+  fs::permissions(folder_, fs::perms::owner_all);
+}
+
+// The cache stays below its size; what was used last stays.
+TEST_F(ZygoteTest, EvictsTheOldest) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule(1))->artifact.has_value());
+  uint64_t bytes = fs::file_size(CacheFiles()[0]);
+  Start({"--cache-bytes", std::to_string(bytes * 5 / 2)});
+  for (uint8_t i = 2; i < 6; ++i) {
+    ASSERT_TRUE(Compile(SmallModule(i))->artifact.has_value());
+    EXPECT_LE(CacheFiles().size(), 2u);
+  }
+  EXPECT_TRUE(Compile(SmallModule(5))->from_cache);
+  EXPECT_FALSE(Compile(SmallModule(1))->from_cache);
+}
+
+// What a device has learnt of an artifact comes with its next delivery, also by a later zygote; not of another module,
+// not under another key, and not when the file was changed. Names that were never delivered are not written.
+TEST_F(ZygoteTest, KeepsWhatWasLearnt) {
+  Start();
+  StatusOr<CompileOutcome> first = Compile(SmallModule());
+  ASSERT_TRUE(first.ok() && first->artifact.has_value());
+  EXPECT_TRUE(first->artifact->learnt.empty());
+  const Sha256 name = first->artifact->name;
+  EXPECT_NE(name, Sha256{});
+  const std::vector<uint8_t> record = EncodeLearnt({"a processor", {{0b11, {1, 2, 3, 4}, 1, {2.5f, 1.5f}}}});
+  compiler_->Keep(name, record);
+  compiler_->Keep(HashOf("never delivered"), record);
+  StatusOr<CompileOutcome> second = Compile(SmallModule());
+  ASSERT_TRUE(second.ok() && second->artifact.has_value());
+  EXPECT_EQ(second->artifact->learnt, record);
+  EXPECT_EQ(second->artifact->name, name);
+  EXPECT_EQ(CacheFiles().size(), 2u);
+  Start();
+  EXPECT_EQ(Compile(SmallModule())->artifact->learnt, record);
+  EXPECT_TRUE(Compile(SmallModule(6))->artifact->learnt.empty());
+  const fs::path file = FileOf(name, ".hpvl");
+  // Another kernel's record in this one's place.
+  fs::path others = FileOf(Compile(SmallModule(6))->artifact->name, ".hpva");
+  fs::copy_file(file, others.replace_extension(".hpvl"));
+  EXPECT_TRUE(Compile(SmallModule(6))->artifact->learnt.empty());
+  {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(50);
+    stream.put('\x5a');
+  }
+  EXPECT_TRUE(Compile(SmallModule())->artifact->learnt.empty());
+  EXPECT_FALSE(fs::exists(file));
+}
+
+// What its launches took is kept in the same way, apart from what devices have learnt.
+TEST_F(ZygoteTest, KeepsCosts) {
+  Start();
+  const Sha256 name = Compile(SmallModule())->artifact->name;
+  const CostRecordClass taken{.size = 3, .samples = 4, .time_ns = 5};
+  const std::vector<uint8_t> costs = EncodeCosts({{{"a processor", {taken}}}});
+  const std::vector<uint8_t> learnt = EncodeLearnt({"a processor", {}});
+  compiler_->KeepCosts(name, costs);
+  compiler_->Keep(name, learnt);
+  compiler_->KeepCosts(HashOf("never delivered"), costs);
+  ASSERT_TRUE(Compile(SmallModule()).ok());
+  Start();
+  const StatusOr<CompileOutcome> again = Compile(SmallModule());
+  ASSERT_TRUE(again.ok() && again->artifact.has_value());
+  EXPECT_EQ(again->artifact->costs, costs);
+  EXPECT_EQ(again->artifact->learnt, learnt);
+  EXPECT_EQ(CacheFiles().size(), 3u);
+  // A record of the other kind in its place.
+  fs::copy_file(FileOf(name, ".hpvl"), FileOf(name, ".hpvc"), fs::copy_options::overwrite_existing);
+  EXPECT_TRUE(Compile(SmallModule())->artifact->costs.empty());
+}
+
+// One artifact's record is written so often and no more: a client cannot keep the disk busy.
+TEST_F(ZygoteTest, BoundsWhatIsKept) {
+  Start();
+  const Sha256 name = Compile(SmallModule())->artifact->name;
+  std::vector<uint8_t> last;
+  for (uint32_t i = 0; i < 300; ++i) {
+    last = EncodeLearnt({"a processor", {{1, {}, 0, {static_cast<float>(i)}}}});
+    compiler_->Keep(name, last);
+    if (i % 8 == 0) {  // An answer: all before it have arrived. A record that finds the socket full is dropped.
+      ASSERT_TRUE(Compile(SmallModule()).ok());
+    }
+  }
+  const std::vector<uint8_t> kept = Compile(SmallModule())->artifact->learnt;
+  EXPECT_FALSE(kept.empty());
+  EXPECT_NE(kept, last);
+}
+
+// No prefix of what is kept is a message, and no record that is malformed.
+TEST(ZygoteWireTest, RefusesMalformedKeeps) {
+  const ZygoteKeep keep{HashOf("x"), EncodeLearnt({"a processor", {{1, {}, 0, {1.5f}}}})};
+  const std::vector<uint8_t> bytes = EncodeKeep(keep);
+  ASSERT_TRUE(IsKeep(bytes));
+  ASSERT_TRUE(DecodeKeep(bytes).ok());
+  EXPECT_EQ(DecodeKeep(bytes)->record, keep.record);
+  EXPECT_FALSE(DecodeKeep(bytes)->is_costs);
+  EXPECT_TRUE(DecodeKeep(EncodeKeep({HashOf("x"), EncodeCosts({}), true}))->is_costs);
+  EXPECT_FALSE(DecodeKeep(EncodeKeep({HashOf("x"), keep.record, true})).ok());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(DecodeKeep(std::span(bytes).first(size)).ok()) << size;
+  }
+  EXPECT_FALSE(DecodeKeep(EncodeKeep({HashOf("x"), {1, 2, 3}})).ok());
+  EXPECT_FALSE(IsKeep(EncodeRequest({})));
+}
+
+// Without a cache nothing is kept.
+TEST_F(ZygoteTest, WorksWithoutCache) {
+  Start({}, false);
+  EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
+  EXPECT_FALSE(Compile(SmallModule())->from_cache);
+}
+
+// What is wrong with a module comes back as diagnostics, not as a failure of the service.
+TEST_F(ZygoteTest, ReportsBadModules) {
+  Start();
+  std::vector<uint8_t> malformed = SmallModule();
+  malformed.resize(malformed.size() - 3);
+  EXPECT_THAT(FailureOf(malformed), HasSubstr("module"));
+  std::vector<uint8_t> module = SmallModule();
+  CompileRequest request = RequestOf(module);
+  request.entry = "g";
+  StatusOr<CompileOutcome> outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_THAT(ToString(outcome->diagnostics), HasSubstr("\"g\""));
+  request = RequestOf(module);
+  request.module_hash.bytes[0] ^= 1;
+  EXPECT_THAT(ToString(compiler_->Compile(request, kNever)->diagnostics), HasSubstr("hash"));
+  EXPECT_THAT(FailureOf({}), HasSubstr("size (0 bytes)"));
+}
+
+// A compile that needs more memory than the cap dies by it, and the next one works.
+TEST_F(ZygoteTest, LimitsMemory) {
+  Start({"--memory-bytes", "400000000"});
+  EXPECT_THAT(FailureOf(CompileBomb(60000)), HasSubstr("more memory than this server's limit (400000000 bytes)"));
+  EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
+}
+
+// A cap below what the process already has refuses every compile, and says why.
+TEST_F(ZygoteTest, NamesTinyMemoryCap) {
+  Start({"--memory-bytes", "1000000"});
+  EXPECT_THAT(FailureOf(SmallModule()), ::testing::AnyOf(HasSubstr("(1000000 bytes)"), HasSubstr("crashed")));
+}
+
+// A compile that takes too long is ended at the cap, and nobody says that it is the module's fault; small ones run
+// beside it meanwhile.
+TEST_F(ZygoteTest, LimitsTime) {
+  Start({"--seconds", "1", "--children", "2"});
+  StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
+  std::thread bomb([&] { outcome = Compile(CompileBomb(100000)); });
+  EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
+  bomb.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(outcome->limit)) << outcome->limit;
+  EXPECT_THAT(ToString(outcome->diagnostics), HasSubstr("more processor time than this server's limit (1 s)"));
+  EXPECT_GE(outcome->cpu, std::chrono::milliseconds(900));
+}
+
+// The limit is of processor time: a compile that the machine suspends for longer is not late.
+TEST_F(ZygoteTest, SuspendedCompilesAreNotLate) {
+  Start({"--seconds", "2"});
+  StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
+  std::thread compile([&] { outcome = Compile(CompileBomb(20)); });
+  const pid_t child = WaitForChild();
+  ASSERT_EQ(kill(child, SIGSTOP), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  kill(child, SIGCONT);
+  compile.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_TRUE(outcome->artifact.has_value()) << ToString(outcome->diagnostics);
+}
+
+// One that never goes on ends all the same, by a limit that is said to be the server's.
+TEST_F(ZygoteTest, CompilesThatSleepForEverEnd) {
+  Start({"--wall-seconds", "1"});
+  StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
+  std::thread compile([&] { outcome = Compile(CompileBomb(200)); });
+  const pid_t child = WaitForChild();
+  ASSERT_EQ(kill(child, SIGSTOP), 0);
+  compile.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(outcome->limit)) << outcome->limit;
+  EXPECT_THAT(Message(outcome->limit), HasSubstr("after 1 s, this server's limit by the clock"));
+  WaitForEnd(child);
+  EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
+}
+
+// A request's own deadline ends the wait, as a deadline that has passed and not as a fault of the module; so it does
+// the compile.
+TEST_F(ZygoteTest, HonoursDeadline) {
+  Start();
+  StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
+  std::thread compile([&] { outcome = Compile(CompileBomb(100000), std::chrono::milliseconds(300)); });
+  const pid_t child = WaitForChild();
+  compile.join();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(outcome.status())) << outcome.status();
+  WaitForEnd(child);
+  EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
+}
+
+// A stop word ends the wait and the compile; others do not notice.
+TEST_F(ZygoteTest, CancelsACompile) {
+  Start({"--children", "1"});
+  std::atomic<uint32_t> stop{0};
+  const std::vector<uint8_t> bomb = CompileBomb(100000);
+  CompileRequest request = RequestOf(bomb);
+  request.stop = &stop;
+  Status first, second;
+  StatusOr<CompileOutcome> other = Status(absl::StatusCode::kUnknown, "");
+  std::thread compile([&] { first = compiler_->Compile(request, kNever).status(); });
+  const pid_t child = WaitForChild();
+  // Waits for the only child's place, and never gets it.
+  std::thread waits([&] { second = compiler_->Compile(request, kNever).status(); });
+  std::thread goes_on([&] { other = Compile(SmallModule()); });
+  stop.store(1);
+  compile.join();
+  waits.join();
+  goes_on.join();
+  EXPECT_TRUE(absl::IsCancelled(first)) << first;
+  EXPECT_TRUE(absl::IsCancelled(second)) << second;
+  EXPECT_TRUE(other.ok() && other->artifact.has_value()) << other.status();
+  WaitForEnd(child);
+  // What is cancelled before it is sent is not sent.
+  EXPECT_TRUE(absl::IsCancelled(compiler_->Compile(request, kNever).status()));
+  EXPECT_TRUE(Compile(SmallModule(7))->artifact.has_value());
+}
+
+// Many threads share one connection; each gets the answer to its own question.
+TEST_F(ZygoteTest, ServesManyThreads) {
+  Start();
+  std::vector<std::thread> threads;
+  for (uint8_t t = 0; t < 8; ++t) {
+    threads.emplace_back([this, t] {
+      for (uint8_t i = 0; i < 4; ++i) {
+        std::vector<uint8_t> module = SmallModule(static_cast<uint8_t>(t * 4 + i));
+        CompileRequest request = RequestOf(module);
+        request.module_name = "m" + std::to_string(t) + "_" + std::to_string(i);
+        StatusOr<CompileOutcome> outcome = compiler_->Compile(request, kNever);
+        ASSERT_TRUE(outcome.ok()) << outcome.status();
+        ASSERT_TRUE(outcome->artifact.has_value()) << ToString(outcome->diagnostics);
+        EXPECT_EQ(outcome->artifact->module_name, request.module_name);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+// A zygote that is killed fails waiting and later requests as unavailable, at once.
+TEST_F(ZygoteTest, DeathIsUnavailable) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
+  Status waiting;
+  std::thread bomb([&] { waiting = Compile(CompileBomb(100000)).status(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  kill(pid_, SIGKILL);
+  bomb.join();
+  EXPECT_TRUE(absl::IsUnavailable(waiting)) << waiting;
+  EXPECT_TRUE(absl::IsUnavailable(Compile(SmallModule(2)).status()));
+  compiler_.reset();
+  EXPECT_EQ(waitpid(pid_, nullptr, 0), pid_);
+  pid_ = -1;
+}
+
+// A child that dies from outside is a diagnostic that names the signal.
+TEST_F(ZygoteTest, CrashIsADiagnostic) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
+  std::string failure;
+  std::thread bomb([&] { failure = FailureOf(CompileBomb(100000)); });
+  const pid_t child = WaitForChild();
+  if (child > 0) {
+    kill(child, SIGSEGV);
+  }
+  bomb.join();
+  EXPECT_THAT(failure, HasSubstr("crashed on this module (signal 11"));
+}
+
+// What ended a compile goes with what is said of it, and with no artifact.
+TEST(ZygoteWireTest, KeepsEndsApart) {
+  ZygoteResponse response;
+  response.end = CompileEnd::kLimit;
+  EXPECT_FALSE(DecodeResponse(EncodeResponse(response)).ok());
+  response.diagnostics = {{Severity::kError, "m", {}, "Too long."}};
+  EXPECT_EQ(DecodeResponse(EncodeResponse(response))->end, CompileEnd::kLimit);
+  response.has_artifact = true;
+  EXPECT_FALSE(DecodeResponse(EncodeResponse(response)).ok());
+  response.has_artifact = false;
+  response.end = static_cast<CompileEnd>(3);
+  EXPECT_FALSE(DecodeResponse(EncodeResponse(response)).ok());
+  const std::vector<uint8_t> cancel = EncodeCancel({7});
+  ASSERT_TRUE(IsCancel(cancel));
+  EXPECT_EQ(DecodeCancel(cancel)->id, 7u);
+  EXPECT_FALSE(DecodeCancel(std::span(cancel).first(cancel.size() - 1)).ok());
+  EXPECT_FALSE(IsKeep(cancel));
+}
+
+// No prefix of a request is one.
+TEST(ZygoteWireTest, RefusesTruncatedRequests) {
+  std::vector<uint8_t> module = SmallModule();
+  ZygoteRequest request;
+  request.id = 1;
+  request.compile.params = {{"p", true, true, ir::Type::kI32}, {"n", false, true, ir::Type::kI32}};
+  std::vector<uint8_t> bytes = EncodeRequest(request);
+  ASSERT_TRUE(DecodeRequest(bytes).ok());
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(DecodeRequest(std::span(bytes).first(size)).ok()) << size;
+  }
+}
+
+// A client that sends nonsense is hung up on: the zygote ends and says why by its status.
+TEST_F(ZygoteTest, HangsUpOnNonsense) {
+  Start({}, false);
+  UniqueFd socket = std::move(raw_socket_);
+  ASSERT_TRUE(SendFrame(socket.get(), std::string_view("nonsense")).ok());
+  int status = 0;
+  EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  pid_ = -1;
+}
+
+// The zygote has no way to its surroundings left: no new privileges, and a filter of system calls.
+TEST_F(ZygoteTest, IsLockedDown) {
+  Start();
+  ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
+  std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+  std::string text{std::istreambuf_iterator<char>(status), std::istreambuf_iterator<char>()};
+  EXPECT_THAT(text, HasSubstr("NoNewPrivs:\t1"));
+  EXPECT_THAT(text, HasSubstr("Seccomp:\t2"));
+}
+
+// The translator is loaded before the sandbox closes; a compiler that was not told to is one that refuses.
+TEST_F(ZygoteTest, TranslatesSpirvKernels) {
+  const std::vector<uint8_t> kernel = spirv::Assemble(spirv::kKernel, 0);
+  CompileRequest request = RequestOf(kernel);
+  request.module_kind = ModuleKind::kSpirv;
+  request.entry = "scale";
+  request.params = {
+      {"in", true, false, ir::Type::kI32}, {"out", true, true, ir::Type::kI32}, {"f", false, true, ir::Type::kF32}};
+  request.target = ArtifactKind::kOpenCl;
+  request.gpu = spirv::FullTarget();
+  Start({"--opencl"});
+  StatusOr<CompileOutcome> outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  ASSERT_TRUE(outcome->artifact.has_value()) << ToString(outcome->diagnostics);
+  EXPECT_EQ(outcome->artifact->gpu.format, GpuFormat::kPtx);
+  // Another form of the same kernel is another artifact.
+  request.gpu.kernel_il = KernelIl::kSpirBitcode;
+  outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok() && outcome->artifact.has_value());
+  EXPECT_EQ(outcome->artifact->gpu.format, GpuFormat::kSpirBitcode);
+  EXPECT_FALSE(outcome->from_cache);
+  Start({}, false);
+  outcome = compiler_->Compile(request, kNever);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(ToString(outcome->diagnostics), HasSubstr("has not been loaded"));
+}
+
+}  // namespace
+}  // namespace hpvm

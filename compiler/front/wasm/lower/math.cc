@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/front/wasm/lower/math.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/status.h"
+#include "compiler/front/wasm/lower/lower.h"
+#include "compiler/front/wasm/read/decoded.h"
+#include "compiler/front/wasm/read/reader.h"
+#include "compiler/math/math_module.h"
+
+namespace hpvm::wasm {
+namespace {
+
+constexpr uint64_t kStateAlignment = 16;
+
+struct Library {
+  Module module;                  // Its functions get the stack pointer as a constant.
+  std::vector<uint32_t> exports;  // By index in MathFunctions().
+  std::vector<uint32_t> fast;     // The same; as `exports` where there is no fast form.
+  uint64_t memory_bytes = 0;      // The stack and the tables above it.
+};
+
+bool IsPlain(const Instr& instr, ir::Opcode opcode) {
+  return instr.kind == InstrKind::kPlain && instr.opcode == opcode;
+}
+
+// The bytes by which a function lowers the stack pointer: it begins with global.get, i32.const, i32.sub if it uses the
+// stack at all.
+uint64_t FrameBytes(const Function& function) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < function.code.size(); ++i) {
+    if (function.code[i].kind != InstrKind::kGlobalGet) {
+      continue;
+    }
+    HPVMD_CHECK(bytes == 0 && i + 2 < function.code.size());
+    HPVMD_CHECK(IsPlain(function.code[i + 1], ir::Opcode::kConst) && IsPlain(function.code[i + 2], ir::Opcode::kSub));
+    bytes = function.code[i + 1].imm;
+  }
+  return bytes;
+}
+
+// Lowers the stack pointers of what `caller` calls below its frame. Ends because nothing is recursive: a cycle would
+// lower them for ever, which the check stops.
+void PlaceFrames(const Module& module, uint32_t caller, uint64_t pointer, std::vector<uint64_t>& pointers) {
+  if (pointers[caller] <= pointer) {
+    return;
+  }
+  pointers[caller] = pointer;
+  const uint64_t frame = FrameBytes(module.functions[caller]);
+  HPVMD_CHECK(frame <= pointer);
+  for (const Instr& instr : module.functions[caller].code) {
+    HPVMD_CHECK(instr.kind != InstrKind::kCallIndirect);
+    if (instr.kind == InstrKind::kCall) {
+      PlaceFrames(module, static_cast<uint32_t>(instr.imm), pointer - frame, pointers);
+    }
+  }
+}
+
+void FixStackPointer(Function& function, uint64_t pointer) {
+  for (Instr& instr : function.code) {
+    if (instr.kind == InstrKind::kGlobalGet) {
+      Instr constant;
+      constant.kind = InstrKind::kPlain;
+      constant.opcode = ir::Opcode::kConst;
+      constant.has_result = true;
+      constant.imm = pointer;
+      instr = constant;
+    } else if (instr.kind == InstrKind::kGlobalSet) {
+      instr.kind = InstrKind::kDrop;
+    }
+  }
+}
+
+Library ReadLibrary() {
+  Diagnostics diagnostics;
+  std::optional<Module> module = ReadModule(math::MathModule(), "the math library", diagnostics);
+  HPVMD_CHECK(module.has_value());
+  Library library;
+  library.module = *std::move(module);
+  std::unordered_map<std::string, uint32_t> by_name;
+  for (const Export& item : library.module.exports) {
+    by_name.emplace(item.name, item.index);
+  }
+  const auto find = [&](std::string_view name) {
+    const auto found = by_name.find(std::string(name));
+    HPVMD_CHECK(found != by_name.end());
+    return found->second;
+  };
+  for (const math::MathFunction& function : math::MathFunctions()) {
+    library.exports.push_back(find(function.name));
+    library.fast.push_back(find(function.fast_name.empty() ? function.name : function.fast_name));
+  }
+  for (const DataSegment& segment : library.module.data) {
+    library.memory_bytes = std::max(library.memory_bytes, segment.offset.low + segment.bytes.size());
+  }
+  HPVMD_CHECK(library.module.globals.size() == 1);
+  constexpr uint64_t kUncalled = ~uint64_t{0};
+  std::vector<uint64_t> pointers(library.module.functions.size(), kUncalled);
+  for (const std::vector<uint32_t>* list : {&library.exports, &library.fast}) {
+    for (const uint32_t index : *list) {
+      PlaceFrames(library.module, index, library.module.globals[0].init.low, pointers);
+    }
+  }
+  for (size_t i = 0; i < pointers.size(); ++i) {
+    FixStackPointer(library.module.functions[i], pointers[i]);
+  }
+  return library;
+}
+
+const Library& TheLibrary() {
+  static const auto* const kLibrary = new Library(ReadLibrary());
+  return *kLibrary;
+}
+
+// What the needed functions reach, in order of discovery, with ids from `first` on.
+std::vector<uint32_t> Reached(const Library& library, std::span<const uint32_t> roots, size_t first,
+                              std::vector<ir::FunctionId>& ids) {
+  std::vector<uint32_t> order;
+  const auto add = [&](uint32_t index) {
+    if (!ids[index].valid()) {
+      ids[index] = ir::FunctionId(first + order.size());
+      order.push_back(index);
+    }
+  };
+  for (const uint32_t index : roots) {
+    add(index);
+  }
+  for (size_t next = 0; next < order.size(); ++next) {
+    for (const Instr& instr : library.module.functions[order[next]].code) {
+      if (instr.kind == InstrKind::kCall) {
+        add(static_cast<uint32_t>(instr.imm));
+      }
+    }
+  }
+  return order;
+}
+
+// What fast.c has; musl's functions take products and sums apart to see what was rounded off.
+bool BearsContraction(std::string_view name) { return name.starts_with("fast_"); }
+
+// From the library's memory at address 0 to the state at `base`. Places in the library's file mean nothing to the
+// kernel's author.
+void MoveMemory(ir::Function& function, uint64_t base) {
+  for (ir::Op& op : function.ops) {
+    op.source = 0;
+    if (ir::Info(op.code).family == ir::Family::kMemory) {
+      HPVMD_CHECK(op.code == ir::Opcode::kLoad || op.code == ir::Opcode::kStore);
+      op.space = op.code == ir::Opcode::kLoad ? ir::Space::kState : ir::Space::kScratch;
+      op.imm += base;
+    }
+    HPVMD_CHECK(ir::Info(op.code).family != ir::Family::kGlobal);
+  }
+}
+
+}  // namespace
+
+std::vector<ir::FunctionId> AppendMath(std::span<const uint32_t> needed, bool fast, ir::Module& out) {
+  std::vector<ir::FunctionId> ids_by_index(math::MathFunctions().size());
+  if (needed.empty()) {
+    return ids_by_index;
+  }
+  const Library& library = TheLibrary();
+  const Layout layout;
+  LowerContext context{library.module, layout, std::vector<ir::FunctionId>(library.module.functions.size()), {}};
+  context.values_left = limits::kKernelIrValuesMax;  // The library is small.
+  const std::vector<uint32_t>& exports = fast ? library.fast : library.exports;
+  std::vector<uint32_t> roots;
+  for (const uint32_t index : needed) {
+    roots.push_back(exports[index]);
+  }
+  const std::vector<uint32_t> order = Reached(library, roots, out.functions.size(), context.ids);
+
+  const uint64_t base = (out.state_bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+  out.state_bytes = base + library.memory_bytes;
+  for (const DataSegment& segment : library.module.data) {
+    out.state.push_back({base + segment.offset.low, {segment.bytes.begin(), segment.bytes.end()}});
+  }
+  for (const uint32_t index : order) {
+    const Function& function = library.module.functions[index];
+    ir::Function lowered;
+    lowered.name = function.name;
+    lowered.type = library.module.type_of(function);
+    if (fast) {
+      lowered.fast_math = BearsContraction(function.name) ? ir::FastMath::kContract : ir::FastMath::kNone;
+    }
+    HPVMD_CHECK(LowerFunction(context, function, lowered));
+    MoveMemory(lowered, base);
+    out.functions.push_back(std::move(lowered));
+  }
+  for (const uint32_t index : needed) {
+    ids_by_index[index] = context.ids[exports[index]];
+  }
+  return ids_by_index;
+}
+
+void PrepareMath() { TheLibrary(); }
+
+}  // namespace hpvm::wasm

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// f32x4 and f64x2. A chain of them stays in floats: the words between cost nothing, because PureOps does not take apart
+// what it has just put together.
+#include "wabt/opcode.h"
+
+#include "compiler/front/wasm/lower/simd_row.h"
+
+namespace hpvm::wasm {
+namespace {
+
+using ir::Opcode;
+using ir::Type;
+using ir::ValueId;
+using W = wabt::Opcode;
+
+// On the bits of an f32 or f64.
+ValueId Unary(const SimdCall& c, ValueId a) { return c.ops.AsInteger(c.ops.Make(c.row.code, c.ops.AsFloat(a))); }
+ValueId Binary(const SimdCall& c, ValueId a, ValueId b) {
+  return c.ops.AsInteger(c.ops.Make(c.row.code, c.ops.AsFloat(a), c.ops.AsFloat(b)));
+}
+ValueId Condition(const SimdCall& c, ValueId a, ValueId b) {
+  return c.ops.Make(c.row.code, c.ops.AsFloat(a), c.ops.AsFloat(b));
+}
+
+ValueId CompareWords(const SimdCall& c, ValueId a, ValueId b) { return c.ops.Mask(Condition(c, a, b)); }
+
+void ComparePairs(SimdCall& c) {
+  const V128 b = c.stack.PopV128();
+  const V128 a = c.stack.PopV128();
+  const ValueId first = c.ops.Mask(Condition(c, Pair(c.ops, a, 0), Pair(c.ops, b, 0)));
+  const ValueId second = c.ops.Mask(Condition(c, Pair(c.ops, a, 1), Pair(c.ops, b, 1)));
+  c.stack.PushV128({first, first, second, second});
+}
+
+// pmin is b < a ? b : a, pmax a < b ? b : a. The bits of an operand are the result, also of a NaN.
+ValueId PickBit(const SimdCall& c, ValueId a, ValueId b) {
+  const bool is_min = c.row.code == Opcode::kFMin;
+  const ValueId x = c.ops.AsFloat(is_min ? b : a), y = c.ops.AsFloat(is_min ? a : b);
+  return c.ops.Make(Opcode::kFLt, x, y);
+}
+ValueId PickWord(const SimdCall& c, ValueId a, ValueId b) { return c.ops.Select(PickBit(c, a, b), b, a); }
+
+void PickPairs(SimdCall& c) {
+  const V128 b = c.stack.PopV128();
+  const V128 a = c.stack.PopV128();
+  V128 result;
+  for (size_t i = 0; i < 2; ++i) {
+    const ValueId condition = PickBit(c, Pair(c.ops, a, i), Pair(c.ops, b, i));
+    result[2 * i] = c.ops.Select(condition, b[2 * i], a[2 * i]);
+    result[2 * i + 1] = c.ops.Select(condition, b[2 * i + 1], a[2 * i + 1]);
+  }
+  c.stack.PushV128(result);
+}
+
+// Between words and f32.
+ValueId TruncWord(const SimdCall& c, ValueId a) { return c.ops.Convert(c.row.code, c.ops.AsFloat(a), Type::kI32); }
+ValueId ConvertWord(const SimdCall& c, ValueId a) { return c.ops.AsInteger(c.ops.Convert(c.row.code, a, Type::kF32)); }
+
+// From both f64 to the lower two words.
+void TruncPairs(SimdCall& c) {
+  const V128 a = c.stack.PopV128();
+  const ValueId first = c.ops.Convert(c.row.code, c.ops.AsFloat(Pair(c.ops, a, 0)), Type::kI32);
+  const ValueId second = c.ops.Convert(c.row.code, c.ops.AsFloat(Pair(c.ops, a, 1)), Type::kI32);
+  c.stack.PushV128({first, second, c.ops.Word(0), c.ops.Word(0)});
+}
+void Demote(SimdCall& c) {
+  const V128 a = c.stack.PopV128();
+  const ValueId first = c.ops.Convert(Opcode::kDemote, c.ops.AsFloat(Pair(c.ops, a, 0)), Type::kF32);
+  const ValueId second = c.ops.Convert(Opcode::kDemote, c.ops.AsFloat(Pair(c.ops, a, 1)), Type::kF32);
+  c.stack.PushV128({c.ops.AsInteger(first), c.ops.AsInteger(second), c.ops.Word(0), c.ops.Word(0)});
+}
+
+// From the lower two words to both f64.
+void ConvertLow(SimdCall& c) {
+  const V128 a = c.stack.PopV128();
+  const ValueId first = c.ops.Convert(c.row.code, a[0], Type::kF64);
+  const ValueId second = c.ops.Convert(c.row.code, a[1], Type::kF64);
+  c.stack.PushV128(FromPairs(c.ops, c.ops.AsInteger(first), c.ops.AsInteger(second)));
+}
+void Promote(SimdCall& c) {
+  const V128 a = c.stack.PopV128();
+  const ValueId first = c.ops.Convert(Opcode::kPromote, c.ops.AsFloat(a[0]), Type::kF64);
+  const ValueId second = c.ops.Convert(Opcode::kPromote, c.ops.AsFloat(a[1]), Type::kF64);
+  c.stack.PushV128(FromPairs(c.ops, c.ops.AsInteger(first), c.ops.AsInteger(second)));
+}
+
+constexpr SimdRow kRows[] = {
+    {W::F32X4Eq, EachWord2<CompareWords>, 32, Opcode::kFEq},
+    {W::F32X4Ne, EachWord2<CompareWords>, 32, Opcode::kFNe},
+    {W::F32X4Lt, EachWord2<CompareWords>, 32, Opcode::kFLt},
+    {W::F32X4Gt, EachWord2<CompareWords>, 32, Opcode::kFGt},
+    {W::F32X4Le, EachWord2<CompareWords>, 32, Opcode::kFLe},
+    {W::F32X4Ge, EachWord2<CompareWords>, 32, Opcode::kFGe},
+    {W::F64X2Eq, ComparePairs, 64, Opcode::kFEq},
+    {W::F64X2Ne, ComparePairs, 64, Opcode::kFNe},
+    {W::F64X2Lt, ComparePairs, 64, Opcode::kFLt},
+    {W::F64X2Gt, ComparePairs, 64, Opcode::kFGt},
+    {W::F64X2Le, ComparePairs, 64, Opcode::kFLe},
+    {W::F64X2Ge, ComparePairs, 64, Opcode::kFGe},
+    {W::F32X4Ceil, EachWord1<Unary>, 32, Opcode::kFCeil},
+    {W::F32X4Floor, EachWord1<Unary>, 32, Opcode::kFFloor},
+    {W::F32X4Trunc, EachWord1<Unary>, 32, Opcode::kFTrunc},
+    {W::F32X4Nearest, EachWord1<Unary>, 32, Opcode::kFNearest},
+    {W::F64X2Ceil, EachPair1<Unary>, 64, Opcode::kFCeil},
+    {W::F64X2Floor, EachPair1<Unary>, 64, Opcode::kFFloor},
+    {W::F64X2Trunc, EachPair1<Unary>, 64, Opcode::kFTrunc},
+    {W::F64X2Nearest, EachPair1<Unary>, 64, Opcode::kFNearest},
+    {W::F32X4Abs, EachWord1<Unary>, 32, Opcode::kFAbs},
+    {W::F32X4Neg, EachWord1<Unary>, 32, Opcode::kFNeg},
+    {W::F32X4Sqrt, EachWord1<Unary>, 32, Opcode::kFSqrt},
+    {W::F32X4Add, EachWord2<Binary>, 32, Opcode::kFAdd},
+    {W::F32X4Sub, EachWord2<Binary>, 32, Opcode::kFSub},
+    {W::F32X4Mul, EachWord2<Binary>, 32, Opcode::kFMul},
+    {W::F32X4Div, EachWord2<Binary>, 32, Opcode::kFDiv},
+    {W::F32X4Min, EachWord2<Binary>, 32, Opcode::kFMin},
+    {W::F32X4Max, EachWord2<Binary>, 32, Opcode::kFMax},
+    {W::F32X4PMin, EachWord2<PickWord>, 32, Opcode::kFMin},
+    {W::F32X4PMax, EachWord2<PickWord>, 32, Opcode::kFMax},
+    {W::F64X2Abs, EachPair1<Unary>, 64, Opcode::kFAbs},
+    {W::F64X2Neg, EachPair1<Unary>, 64, Opcode::kFNeg},
+    {W::F64X2Sqrt, EachPair1<Unary>, 64, Opcode::kFSqrt},
+    {W::F64X2Add, EachPair2<Binary>, 64, Opcode::kFAdd},
+    {W::F64X2Sub, EachPair2<Binary>, 64, Opcode::kFSub},
+    {W::F64X2Mul, EachPair2<Binary>, 64, Opcode::kFMul},
+    {W::F64X2Div, EachPair2<Binary>, 64, Opcode::kFDiv},
+    {W::F64X2Min, EachPair2<Binary>, 64, Opcode::kFMin},
+    {W::F64X2Max, EachPair2<Binary>, 64, Opcode::kFMax},
+    {W::F64X2PMin, PickPairs, 64, Opcode::kFMin},
+    {W::F64X2PMax, PickPairs, 64, Opcode::kFMax},
+    {W::I32X4TruncSatF32X4S, EachWord1<TruncWord>, 32, Opcode::kTruncSatS},
+    {W::I32X4TruncSatF32X4U, EachWord1<TruncWord>, 32, Opcode::kTruncSatU},
+    {W::F32X4ConvertI32X4S, EachWord1<ConvertWord>, 32, Opcode::kConvertS},
+    {W::F32X4ConvertI32X4U, EachWord1<ConvertWord>, 32, Opcode::kConvertU},
+    {W::I32X4TruncSatF64X2SZero, TruncPairs, 32, Opcode::kTruncSatS},
+    {W::I32X4TruncSatF64X2UZero, TruncPairs, 32, Opcode::kTruncSatU},
+    {W::F64X2ConvertLowI32X4S, ConvertLow, 32, Opcode::kConvertS},
+    {W::F64X2ConvertLowI32X4U, ConvertLow, 32, Opcode::kConvertU},
+    {W::F32X4DemoteF64X2Zero, Demote, 32},
+    {W::F64X2PromoteLowF32X4, Promote, 32},
+};
+
+}  // namespace
+
+std::span<const SimdRow> SimdFloatRows() { return kRows; }
+
+}  // namespace hpvm::wasm

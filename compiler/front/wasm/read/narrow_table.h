@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef HPVMD_COMPILER_FRONT_WASM_READ_NARROW_TABLE_H_
+#define HPVMD_COMPILER_FRONT_WASM_READ_NARROW_TABLE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace hpvm::wasm {
+
+// clang gives every module for wasm64 a table with 64-bit indices, which the wabt we link cannot read.
+struct NarrowedTables {
+  // The module with that flag cleared and every offset unchanged; empty if there is no such table.
+  std::vector<uint8_t> bytes;
+  // By index among the tables that the module defines: those that had it. The reader takes over their checks.
+  std::vector<bool> is_64;
+};
+NarrowedTables NarrowTables(std::span<const uint8_t> bytes);
+
+}  // namespace hpvm::wasm
+
+#endif  // HPVMD_COMPILER_FRONT_WASM_READ_NARROW_TABLE_H_

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes to a decoded module, with full validation by wabt.
+#ifndef HPVMD_COMPILER_FRONT_WASM_READ_READER_H_
+#define HPVMD_COMPILER_FRONT_WASM_READ_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/diagnostic.h"
+#include "compiler/front/wasm/read/decoded.h"
+
+namespace hpvm::wasm {
+
+// Nothing when the bytes are no valid module or use what is refused; `diagnostics` then has the first fault. The
+// module's data segments point into `bytes`. `place` names the module in messages.
+std::optional<Module> ReadModule(std::span<const uint8_t> bytes, const std::string& place, Diagnostics& diagnostics);
+
+}  // namespace hpvm::wasm
+
+#endif  // HPVMD_COMPILER_FRONT_WASM_READ_READER_H_

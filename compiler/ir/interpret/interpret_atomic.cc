@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+
+#include "compiler/ir/interpret/machine.h"
+#include "compiler/ir/numeric.h"
+
+namespace hpvm::ir {
+namespace {
+
+using namespace numeric;
+
+uint8_t* ResolveAny(Instance& instance, const Code* code, Space space, uint64_t address, uint64_t bytes,
+                    bool is_write) {
+  switch (space) {
+    case Space::kParam:
+      return instance.InParam(address, code->imm, bytes, is_write, code);
+    case Space::kModule:
+      return instance.InModule(address, code->imm, bytes, is_write, code);
+    default:
+      return instance.Flat(address, code->imm, bytes, is_write, code);
+  }
+}
+
+// Every base and every buffer is aligned, so the address's alignment is the host pointer's. Null: trapped.
+template <Space kSpace, typename T>
+T* Resolve(const Code* code, const uint64_t* frame, Instance& instance, bool is_write) {
+  if ((frame[code->a] + code->imm) % sizeof(T) != 0) {
+    const LaunchState& launch = instance.launch();
+    const uint64_t base = kSpace == Space::kParam ? launch.addresses.base[code->extra] : 0;
+    uint64_t at = 0;
+    const bool overflows = __builtin_add_overflow((base + frame[code->a]) & launch.address_mask, code->imm, &at);
+    instance.TrapAt(TrapCode::kMisalignedAtomic, code, overflows ? ~uint64_t{0} : at, sizeof(T));
+    return nullptr;
+  }
+  return reinterpret_cast<T*>(ResolveAny(instance, code, kSpace, frame[code->a], sizeof(T), is_write));
+}
+
+template <Space kSpace, typename T>
+const Code* AtomicLoad(const Code* code, uint64_t* frame, Instance& instance) {
+  T* at = Resolve<kSpace, T>(code, frame, instance, false);
+  if (at == nullptr) {
+    return nullptr;
+  }
+  frame[code->result] = std::atomic_ref<T>(*at).load();
+  return code + 1;
+}
+
+template <Space kSpace, typename T>
+const Code* AtomicStore(const Code* code, uint64_t* frame, Instance& instance) {
+  T* at = Resolve<kSpace, T>(code, frame, instance, true);
+  if (at == nullptr) {
+    return nullptr;
+  }
+  std::atomic_ref<T>(*at).store(static_cast<T>(frame[code->b]));
+  return code + 1;
+}
+
+template <Space kSpace, typename T>
+const Code* Cmpxchg(const Code* code, uint64_t* frame, Instance& instance) {
+  T* at = Resolve<kSpace, T>(code, frame, instance, true);
+  if (at == nullptr) {
+    return nullptr;
+  }
+  T expected = static_cast<T>(frame[code->b]);
+  std::atomic_ref<T>(*at).compare_exchange_strong(expected, static_cast<T>(frame[code->c]));
+  frame[code->result] = expected;
+  return code + 1;
+}
+
+template <Space kSpace, typename T, T (*kCombine)(T, T)>
+const Code* Update(const Code* code, uint64_t* frame, Instance& instance) {
+  T* at = Resolve<kSpace, T>(code, frame, instance, true);
+  if (at == nullptr) {
+    return nullptr;
+  }
+  const T value = static_cast<T>(frame[code->b]);
+  std::atomic_ref<T> cell(*at);
+  T old = cell.load();
+  while (!cell.compare_exchange_weak(old, kCombine(old, value))) {
+  }
+  frame[code->result] = old;
+  return code + 1;
+}
+
+template <typename T>
+T Sum(T a, T b) {
+  return static_cast<T>(a + b);
+}
+template <typename T>
+T Difference(T a, T b) {
+  return static_cast<T>(a - b);
+}
+template <typename T>
+T BitAnd(T a, T b) {
+  return static_cast<T>(a & b);
+}
+template <typename T>
+T BitOr(T a, T b) {
+  return static_cast<T>(a | b);
+}
+template <typename T>
+T BitXor(T a, T b) {
+  return static_cast<T>(a ^ b);
+}
+template <typename T>
+T Second(T, T b) {
+  return b;
+}
+template <typename T>
+T MinS(T a, T b) {
+  return static_cast<Signed<T>>(a) < static_cast<Signed<T>>(b) ? a : b;
+}
+template <typename T>
+T MaxS(T a, T b) {
+  return static_cast<Signed<T>>(a) > static_cast<Signed<T>>(b) ? a : b;
+}
+template <typename T>
+T MinU(T a, T b) {
+  return std::min(a, b);
+}
+template <typename T>
+T MaxU(T a, T b) {
+  return std::max(a, b);
+}
+template <typename T>
+T FloatSum(T a, T b) {
+  using F = std::conditional_t<sizeof(T) == 4, float, double>;
+  if constexpr (sizeof(T) < 4) {
+    return a;  // The verifier refuses narrow ones.
+  } else {
+    return std::bit_cast<T>(std::bit_cast<F>(a) + std::bit_cast<F>(b));
+  }
+}
+
+template <Space kSpace, typename T>
+Handler HandlerOf(Opcode code) {
+  switch (code) {
+    case Opcode::kAtomicLoad:
+      return AtomicLoad<kSpace, T>;
+    case Opcode::kAtomicStore:
+      return AtomicStore<kSpace, T>;
+    case Opcode::kAtomicAdd:
+      return Update<kSpace, T, Sum<T>>;
+    case Opcode::kAtomicSub:
+      return Update<kSpace, T, Difference<T>>;
+    case Opcode::kAtomicAnd:
+      return Update<kSpace, T, BitAnd<T>>;
+    case Opcode::kAtomicOr:
+      return Update<kSpace, T, BitOr<T>>;
+    case Opcode::kAtomicXor:
+      return Update<kSpace, T, BitXor<T>>;
+    case Opcode::kAtomicXchg:
+      return Update<kSpace, T, Second<T>>;
+    case Opcode::kAtomicMinS:
+      return Update<kSpace, T, MinS<T>>;
+    case Opcode::kAtomicMinU:
+      return Update<kSpace, T, MinU<T>>;
+    case Opcode::kAtomicMaxS:
+      return Update<kSpace, T, MaxS<T>>;
+    case Opcode::kAtomicMaxU:
+      return Update<kSpace, T, MaxU<T>>;
+    case Opcode::kAtomicCmpxchg:
+      return Cmpxchg<kSpace, T>;
+    default:
+      return Update<kSpace, T, FloatSum<T>>;
+  }
+}
+
+template <Space kSpace>
+Handler HandlerOf(const Op& op) {
+  switch (op.width) {
+    case 1:
+      return HandlerOf<kSpace, uint8_t>(op.code);
+    case 2:
+      return HandlerOf<kSpace, uint16_t>(op.code);
+    case 4:
+      return HandlerOf<kSpace, uint32_t>(op.code);
+    default:
+      return HandlerOf<kSpace, uint64_t>(op.code);
+  }
+}
+
+}  // namespace
+
+Handler AtomicHandler(const Op& op) {
+  switch (op.space) {
+    case Space::kParam:
+      return HandlerOf<Space::kParam>(op);
+    case Space::kModule:
+      return HandlerOf<Space::kModule>(op);
+    case Space::kGroup:
+      return HandlerOf<Space::kGroup>(op);
+    default:
+      return HandlerOf<Space::kFlat>(op);
+  }
+}
+
+}  // namespace hpvm::ir

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/gang/gang_cost.h"
+
+#include <cmath>
+
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::ValueId;
+
+constexpr double kTrips = 32;           // Of a loop, when nothing is known.
+constexpr double kWeightMax = 1 << 15;  // Three loops deep.
+constexpr double kScalarOp = 0.3;       // One instance at a time; also scalars of a tile.
+constexpr double kPartsAtOnce = 3;      // That overlap, so that nothing waits.
+constexpr double kTileStart = 12;       // What a tile costs whatever it does.
+
+// --- What an operation costs.
+
+// Cycles of an arithmetic operation, of a whole register and of one scalar.
+struct Cycles {
+  double vector = 1, scalar = kScalarOp;  // The first in units of a simple operation.
+  int latency = 1;
+};
+
+Cycles CyclesOf(const Op& op) {
+  const bool is_wide = ir::Bytes(op.type) == 8;
+  switch (op.code) {
+    case Opcode::kDivS:
+    case Opcode::kDivU:
+    case Opcode::kRemS:
+    case Opcode::kRemU:
+      return is_wide ? Cycles{60, 10, 30} : Cycles{24, 6, 25};
+    case Opcode::kFDiv:
+      return is_wide ? Cycles{10, 5, 13} : Cycles{6, 3.5, 11};
+    case Opcode::kFSqrt:
+      return is_wide ? Cycles{14, 9, 20} : Cycles{8, 5, 15};
+    case Opcode::kFMin:
+    case Opcode::kFMax:
+      return {5, 2, 8};
+    case Opcode::kMul:
+      return is_wide ? Cycles{3, kScalarOp, 3} : Cycles{2, kScalarOp, 4};
+    case Opcode::kRotl:
+    case Opcode::kRotr:
+    case Opcode::kPopcnt:
+    case Opcode::kClz:
+    case Opcode::kCtz:
+      return {3, kScalarOp, 3};
+    default:
+      break;
+  }
+  switch (ir::Info(op.code).family) {
+    case ir::Family::kFloatBinary:
+    case ir::Family::kFloatUnary:
+      return {1, 0.5, 3};
+    case ir::Family::kFloatCompare:
+    case ir::Family::kSelect:
+      return {1, 0.5, 2};
+    case ir::Family::kConvert:
+      return {2, 1, 4};
+    case ir::Family::kConst:
+    case ir::Family::kQuery:
+      return {0, 0, 0};
+    default:
+      return {};
+  }
+}
+
+// The distance in bytes from one lane's access to the next, of a linear address.
+int64_t StepOf(const ir::Module& module, const Layout& layout) {
+  return module.is_memory64 ? static_cast<int64_t>(layout.step)
+                            : static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(layout.step)));
+}
+
+}  // namespace
+
+GangEstimate::GangEstimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
+                           const std::vector<Shape>& along_y)
+    : module_(module),
+      plan_(plan),
+      unit_(unit),
+      lanes_(lanes),
+      f_(module.function(module.entry)),
+      along_y_(along_y),
+      defined_in_(f_.values.size()) {
+  levels_.emplace_back();
+  levels_[0].region = f_.body;
+  levels_[0].is_masked = plan.body_is_masked;
+  Walk(f_.body, 0);
+  FindPassing();
+  FindLatencies();
+}
+
+double GangEstimate::Registers(ValueId id) const {
+  return std::max(1.0, double(lanes_) * ir::Bytes(f_.type_of(id)) / unit_.vector_bytes);
+}
+
+void GangEstimate::Walk(RegionId region, size_t level) {
+  for (OpId id : f_.region(region).ops) {
+    order_.emplace_back(id, level);
+    Visit(id, level);
+  }
+}
+
+void GangEstimate::AddMemory(const Op& op, GangLevel& level) {
+  const bool is_store = (ir::Info(op.code).effects & ir::kWrites) != 0;
+  const bool is_atomic = ir::Info(op.code).family == ir::Family::kAtomic;
+  const Layout& address = plan_.layouts[f_.operands_of(op)[0].index];
+  level.stores = level.stores || is_store;
+  scalar_ += level.weight * (is_atomic ? 8 : 0.6);
+  bool by_row = address.by_row;
+  for (ValueId operand : f_.operands_of(op)) {
+    by_row = by_row || IsByRow(operand);
+  }
+  if (is_atomic) {
+    level.vectors.Add(by_row, lanes_ * 9.0);
+    return;
+  }
+  if (address.kind == Layout::Kind::kUniform && !is_store) {
+    level.scalars.Add(by_row, 0.5);
+    return;
+  }
+  const int64_t step = std::abs(StepOf(module_, address));
+  const double whole = OfVector(std::max<uint32_t>(op.width, 4)) * (is_store ? 4 : 2);
+  const Shape& y = along_y_[f_.operands_of(op)[0].index];
+  if (address.kind == Layout::Kind::kVarying && y.kind == Shape::Kind::kLinear && y.step[1] == op.width) {
+    ++level.crosswise;
+  }
+  level.streams += address.kind == Layout::Kind::kLinear && by_row ? 1 : 0;
+  if (address.kind == Layout::Kind::kLinear && step <= op.width) {
+    level.vectors.Add(by_row, step == op.width ? whole : lanes_ * 1.0);
+  } else if (address.kind == Layout::Kind::kLinear && !is_store && step <= 4 * op.width) {
+    level.vectors.Add(by_row, whole * double(step) / op.width + 2);
+  } else if (address.kind == Layout::Kind::kUniform) {
+    level.vectors.Add(by_row, 2);
+  } else {
+    const double apart = 4 + lanes_ * (is_store ? 1.5 : 1.2);
+    level.vectors.Add(by_row, apart);
+    if (y.kind == Shape::Kind::kLinear && y.step[1] == op.width && (op.width == 4 || op.width == 8)) {
+      level.transposed += std::max(0.0, apart - whole - 3 * OfVector(op.width));  // Shuffles.
+    }
+  }
+}
+
+void GangEstimate::AddArith(const Op& op, GangLevel& level) {
+  const Cycles cycles = CyclesOf(op);
+  scalar_ += level.weight * cycles.scalar;
+  if (op.result_count == 0) {
+    return;
+  }
+  const bool by_row = IsByRow(op.first_result);
+  if (Varies(op.first_result)) {
+    level.vectors.Add(by_row, cycles.vector * OfVector(ir::Bytes(op.type)));
+  } else {
+    level.scalars.Add(by_row, cycles.scalar);
+  }
+}
+
+// Values from outside of a loop occupy their registers all the while it runs.
+void GangEstimate::NoteUses(const Op& op, size_t level) {
+  const bool makes_vectors = (op.result_count > 0 && Varies(op.first_result)) || ir::IsTerminator(op.code);
+  for (ValueId id : f_.operands_of(op)) {
+    for (size_t l = level; l != defined_in_[id.index]; l = levels_[l].parent) {
+      if (!kept_.emplace(l, id.index).second) {
+        break;
+      }
+      if (Varies(id)) {
+        levels_[l].kept.Add(IsByRow(id), Registers(id));
+      } else if (makes_vectors && !ir::IsInt(f_.type_of(id))) {
+        levels_[l].splats.Add(IsByRow(id), Registers(id));
+      }
+    }
+  }
+}
+
+void GangEstimate::Visit(OpId id, size_t level) {
+  const Op& op = f_.op(id);
+  NoteUses(op, level);
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    defined_in_[op.first_result.index + i] = level;
+  }
+  switch (op.code) {
+    case Opcode::kLoop: {
+      GangLevel inner;
+      inner.parent = level;
+      inner.region = op.body;
+      inner.is_masked = plan_.is_masked[id.index];
+      inner.weight = std::min(kWeightMax, levels_[level].weight * kTrips);
+      const ir::Region& body = f_.region(op.body);
+      for (uint32_t i = 0; i < body.param_count; ++i) {
+        const ValueId param(body.first_param.index + i);
+        defined_in_[param.index] = levels_.size();
+        if (Varies(param)) {
+          inner.kept.Add(IsByRow(param), Registers(param));
+        }
+      }
+      inner.scalars.shared += 1;  // The stop word.
+      scalar_ += inner.weight;
+      inner.vectors.by_row += inner.is_masked ? 3 : 0;
+      levels_.push_back(std::move(inner));
+      return Walk(op.body, levels_.size() - 1);
+    }
+    case Opcode::kBlock:
+    case Opcode::kIf: {
+      const ir::Region& body = f_.region(op.body);
+      for (uint32_t i = 0; i < body.param_count; ++i) {
+        defined_in_[body.first_param.index + i] = level;
+      }
+      scalar_ += levels_[level].weight * 0.5;
+      levels_[level].vectors.by_row += plan_.is_masked[id.index] ? 1.5 : 0;
+      Walk(op.body, level);
+      return op.code == Opcode::kIf ? Walk(op.otherwise, level) : void();
+    }
+    default:
+      break;
+  }
+  switch (ir::Info(op.code).family) {
+    case ir::Family::kMemory:
+    case ir::Family::kAtomic:
+      return op.operand_count > 0 ? AddMemory(op, levels_[level]) : void();
+    case ir::Family::kCall:
+      scalar_ += levels_[level].weight * 20;
+      levels_[level].vectors.by_row += 25.0 * lanes_;
+      return;
+    case ir::Family::kControl:
+    case ir::Family::kSync:
+      return;
+    default:
+      return AddArith(op, levels_[level]);
+  }
+}
+
+// --- Registers and latencies.
+
+// How many values of an iteration are alive at a time, going backwards from their uses.
+void GangEstimate::FindPassing() {
+  std::vector<bool> is_alive(f_.values.size());
+  std::vector<GangWork> now(levels_.size());
+  for (auto at = order_.rbegin(); at != order_.rend(); ++at) {
+    const Op& op = f_.op(at->first);
+    const size_t level = at->second;
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      const ValueId id(op.first_result.index + i);
+      if (is_alive[id.index]) {
+        now[level].Add(IsByRow(id), -Registers(id));
+      }
+    }
+    for (ValueId id : f_.operands_of(op)) {
+      if (!is_alive[id.index] && Varies(id) && defined_in_[id.index] == level) {
+        is_alive[id.index] = true;
+        now[level].Add(IsByRow(id), Registers(id));
+      }
+    }
+    GangWork& most = levels_[level].passing;
+    if (now[level].shared + now[level].by_row > most.shared + most.by_row) {
+      most = now[level];
+    }
+  }
+}
+
+// The time from a loop's parameter to its next value.
+double GangEstimate::Latency(const GangLevel& level, std::span<const OpId> ops, ValueId param, uint32_t index) {
+  std::vector<double> since(f_.values.size(), -1);
+  since[param.index] = 0;
+  double latency = 0;
+  auto reach = [&](ValueId id, double time) { since[id.index] = std::max(since[id.index], time); };
+  for (OpId id : ops) {
+    const Op& op = f_.op(id);
+    const std::span<const ValueId> operands = f_.operands_of(op);
+    if (ir::IsTerminator(op.code)) {
+      const uint32_t first = op.code == Opcode::kLeaveTable ? 1 : 0;
+      for (const ir::Target& target : f_.targets_of(op)) {
+        const Op& owner = f_.op(target.op);
+        if (target.is_continue && owner.body == level.region) {
+          latency = std::max(latency, since[operands[first + index].index]);
+        } else if (!target.is_continue) {
+          for (uint32_t i = 0; i < owner.result_count; ++i) {
+            reach(ValueId(owner.first_result.index + i), since[operands[first + i].index]);
+          }
+        }
+      }
+      continue;
+    }
+    double time = -1;
+    for (ValueId operand : operands) {
+      time = std::max(time, since[operand.index]);
+    }
+    if (time < 0) {
+      continue;
+    }
+    if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+      for (uint32_t i = 0; i < operands.size(); ++i) {
+        reach(ValueId(f_.region(op.body).first_param.index + i), since[operands[i].index]);
+      }
+    }
+    const bool is_memory = (ir::Info(op.code).effects & ir::kReads) != 0;
+    for (uint32_t i = 0; i < op.result_count && op.code != Opcode::kIf; ++i) {
+      reach(ValueId(op.first_result.index + i), time + (is_memory ? 15 : CyclesOf(op).latency));
+    }
+  }
+  return latency;
+}
+
+void GangEstimate::FindLatencies() {
+  constexpr size_t kLooksMax = 200'000;  // Values looked at; larger loops have work enough anyway.
+  size_t looks = 0;
+  for (size_t l = 1; l < levels_.size(); ++l) {
+    std::vector<OpId> ops;
+    for (const auto& [id, level] : order_) {
+      size_t at = level;
+      while (at != l && at != 0) {
+        at = levels_[at].parent;
+      }
+      if (at == l) {
+        ops.push_back(id);
+      }
+    }
+    const ir::Region& region = f_.region(levels_[l].region);
+    for (uint32_t i = 0; i < region.param_count; ++i) {
+      const ValueId param(region.first_param.index + i);
+      looks += f_.values.size() + ops.size();
+      if (looks > kLooksMax) {
+        return;
+      }
+      if (Varies(param)) {
+        levels_[l].latency = std::max(levels_[l].latency, Latency(levels_[l], ops, param, i));
+      }
+    }
+  }
+}
+
+// --- Shapes.
+
+// `parts_max`: of so many parts at a time, but all columns of what rows share.
+double GangEstimate::AtOnce(const GangWork& work, const GangShape& shape, double parts_max) const {
+  return work.by_row * std::min<double>(parts_max, shape.rows * shape.columns) + work.shared * shape.columns;
+}
+
+double GangEstimate::Of(const GangShape& shape) const {
+  const double parts = shape.rows * shape.columns;
+  double cycles = kTileStart;
+  for (size_t l = 0; l < levels_.size(); ++l) {
+    const GangLevel& level = levels_[l];
+    double work = level.vectors.by_row * parts + level.vectors.shared * shape.columns +
+                  level.scalars.by_row * shape.rows + level.scalars.shared;
+    work -= shape.rows % 4 == 0 ? level.transposed * parts : 0;
+    const double registers = AtOnce(level.kept, shape, parts) + level.splats.shared + level.splats.by_row * shape.rows +
+                             // LLVM's scheduler finishes one part before it begins with the next, but for stores.
+                             AtOnce(level.passing, shape, level.stores ? parts : kPartsAtOnce) + 1;
+    // What does not fit is stored and loaded each time that it is touched.
+    const double touches = std::max(1.0, (level.vectors.by_row + level.vectors.shared) / (4 * OfVector(4)));
+    work += 2 * std::max(0.0, registers - unit_.registers) * touches;
+    work = std::max(work, level.latency);
+    constexpr double kStream = 6, kLine = 4;  // Cycles.
+    constexpr uint32_t kLinesMax = 8;  // Their addresses tend to differ by powers of two, and caches have 8 ways.
+    work += kStream * level.streams * (shape.rows > 1 ? shape.rows : 0);
+    work += kLine * level.crosswise * shape.width() * (shape.width() > kLinesMax ? 1.4 : 1);
+    // The more lanes, the longer the slowest takes.
+    work *= level.is_masked && l > 0 ? 1 + 0.1 * std::log2(parts) : 1;
+    cycles += work * level.weight;
+  }
+  return cycles / (parts * shape.lanes);
+}
+
+}  // namespace hpvm

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What running a kernel in tiles of a shape costs; internal to this folder (ChooseShapes asks). Cycles are guesses,
+// good to a factor of two: what matters is what rows and columns share, what waits for what, and what does not fit into
+// registers.
+#ifndef HPVMD_COMPILER_PASS_GANG_GANG_COST_H_
+#define HPVMD_COMPILER_PASS_GANG_GANG_COST_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+#include "compiler/pass/gang/gang_plan.h"
+#include "compiler/pass/uniformity.h"
+
+namespace hpvm {
+
+// Work of one kind: once for a tile (scalars: once a row), or once a column or part of it.
+struct GangWork {
+  double shared = 0, by_row = 0;
+  void Add(bool is_by_row, double cost) { (is_by_row ? by_row : shared) += cost; }
+};
+
+// A loop, or the body: the first.
+struct GangLevel {
+  size_t parent = 0;
+  ir::RegionId region;
+  double weight = 1;
+  bool is_masked = false;
+  bool stores = false;
+  GangWork vectors, scalars;
+  GangWork kept;     // Registers that stay occupied while it runs, in vectors a part.
+  GangWork splats;   // The same for scalars that vectors are combined with.
+  GangWork passing;  // Registers for what is made and used within an iteration, at most at a time.
+  double latency = 0;
+  double streams = 0;     // Contiguous accesses that each row has its own of: each is a page of its own.
+  double crosswise = 0;   // Accesses of which each lane has a cache line of its own, shared by the rows.
+  double transposed = 0;  // What accesses along y cost less, a part, where rows fill vectors (gang_transpose.cc).
+};
+
+class GangEstimate {
+ public:
+  // `along_y`: the entry's shapes.
+  GangEstimate(const ir::Module& module, const GangPlan& plan, const VectorUnit& unit, uint32_t lanes,
+               const std::vector<Shape>& along_y);
+  bool has_crosswise() const {
+    return std::any_of(levels_.begin(), levels_.end(), [](const GangLevel& level) { return level.crosswise > 0; });
+  }
+  // Cycles an instance.
+  double Of(const GangShape& shape) const;
+  double scalar() const { return scalar_; }
+
+ private:
+  bool Varies(ir::ValueId id) const { return plan_.layouts[id.index].kind == Layout::Kind::kVarying; }
+  bool IsByRow(ir::ValueId id) const { return plan_.layouts[id.index].by_row; }
+  double Registers(ir::ValueId id) const;
+  double OfVector(uint32_t bytes) const { return 0.5 * std::max(1.0, lanes_ * bytes / 32.0); }
+  void Walk(ir::RegionId region, size_t level);
+  void Visit(ir::OpId id, size_t level);
+  void AddMemory(const ir::Op& op, GangLevel& level);
+  void AddArith(const ir::Op& op, GangLevel& level);
+  void NoteUses(const ir::Op& op, size_t level);
+  void FindPassing();
+  void FindLatencies();
+  double Latency(const GangLevel& level, std::span<const ir::OpId> ops, ir::ValueId param, uint32_t index);
+  double AtOnce(const GangWork& work, const GangShape& shape, double parts_max) const;
+
+  const ir::Module& module_;
+  const GangPlan& plan_;
+  const VectorUnit& unit_;
+  const uint32_t lanes_;
+  const ir::Function& f_;
+  const std::vector<Shape>& along_y_;
+  std::vector<GangLevel> levels_;
+  std::vector<std::pair<ir::OpId, size_t>> order_;  // Operations with their level, as the text form has them.
+  std::vector<size_t> defined_in_;                  // By ir::ValueId: the level.
+  std::set<std::pair<size_t, uint32_t>> kept_;      // Values counted in a level.
+  double scalar_ = 0;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_GANG_GANG_COST_H_

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/gang/gang_plan.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "compiler/ir/walk.h"
+#include "compiler/pass/uniformity.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::Space;
+using ir::ValueId;
+
+// --- What cannot run in lockstep.
+
+// Operations of the entry, and targets of its jumps. Beyond that a compile's time goes to kernels that are mostly
+// branches; each operation becomes code in up to seven functions.
+constexpr size_t kOpsMax = 8'000;
+
+bool IsBulk(Opcode code) {
+  return code == Opcode::kMemoryGrow || code == Opcode::kMemoryCopy || code == Opcode::kMemoryFill ||
+         code == Opcode::kMemoryInit;
+}
+
+bool IsSync(Opcode code) { return code == Opcode::kBarrier || code == Opcode::kLocalAlloc; }
+
+// Why a function's operation keeps its instances apart, or null. Functions other than the entry run one lane after the
+// other, and may write what no other instance reads.
+const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>& stack_pointer) {
+  if (IsBulk(op.code)) {
+    return "it grows, copies or fills memory that belongs to one instance";
+  }
+  if (op.code == Opcode::kGlobalSet && stack_pointer == op.imm) {
+    return "it moves the stack's pointer, as it keeps an array or structure in memory of its own (one whose address is "
+           "passed on, or whose index is known only at run time)";
+  }
+  if (op.code == Opcode::kGlobalSet) {
+    return "it writes a global, and each instance has its own";
+  }
+  if (op.code == Opcode::kPrint) {
+    return "it prints";
+  }
+  if (op.code == Opcode::kCallRef) {
+    return "it calls through a table";
+  }
+  if (IsSync(op.code) && !is_entry) {
+    return "a function that is not part of the kernel's body waits for other instances";
+  }
+  if (op.code == Opcode::kLoad128 || op.code == Opcode::kStore128) {
+    return is_entry || op.code == Opcode::kStore128 ? "it uses 16-byte accesses, which are vectors already" : nullptr;
+  }
+  const ir::Family family = ir::Info(op.code).family;
+  const bool writes = (family == ir::Family::kMemory || family == ir::Family::kAtomic) &&
+                      (ir::Info(op.code).effects & ir::kWrites) != 0;
+  if (family == ir::Family::kAtomic && op.space != Space::kParam && op.space != Space::kGroup) {
+    return "an atomic operation's address is not known to lie in one buffer";
+  }
+  if (!writes) {
+    // The bytes are one worker's: lanes that were called one after the other have left the last one's there.
+    return is_entry && op.space == Space::kScratch ? "it reads memory that belongs to one instance" : nullptr;
+  }
+  switch (op.space) {
+    case Space::kParam:
+    case Space::kGroup:
+      return is_entry ? nullptr : "a function that is not part of the kernel's body writes a buffer";
+    case Space::kScratch:
+      return is_entry ? "it writes memory that belongs to one instance" : nullptr;
+    case Space::kFlat:
+      return "a store's address is not known to lie in one buffer, so it may be in memory that belongs to one instance";
+    default:
+      return "it writes memory that belongs to one instance";
+  }
+}
+
+// Finds what is computed from a buffer's address by more than sums, differences and choices: ResolveProvenance guesses
+// a buffer for it, but it may be an address of module memory.
+class OddAddresses {
+ public:
+  explicit OddAddresses(const ir::Module& module);
+  bool IsOdd(ValueId id) const { return how_[id.index] == How::kOdd; }
+
+ private:
+  enum class How : uint8_t { kPlain, kDerived, kOdd };
+  void Raise(ValueId id, How how) {
+    changed_ |= how > how_[id.index];
+    how_[id.index] = std::max(how_[id.index], how);
+  }
+  void Visit(const Op& op);
+
+  const ir::Function& f_;
+  std::vector<How> how_;
+  bool changed_ = true;
+};
+
+OddAddresses::OddAddresses(const ir::Module& module)
+    : f_(module.function(module.entry)), how_(f_.values.size(), How::kPlain) {
+  for (uint32_t k = 0; k < module.params.size(); ++k) {
+    if (module.params[k].is_buffer) {
+      how_[f_.region(f_.body).first_param.index + k] = How::kDerived;
+    }
+  }
+  while (changed_) {
+    changed_ = false;
+    ir::ForEachOp(f_, [&](OpId id) { Visit(f_.op(id)); });
+  }
+}
+
+void OddAddresses::Visit(const Op& op) {
+  const std::span<const ValueId> operands = f_.operands_of(op);
+  auto bring = [&](ValueId first, uint32_t count, uint32_t from) {
+    for (uint32_t i = 0; i < count; ++i) {
+      Raise(ValueId(first.index + i), how_[operands[from + i].index]);
+    }
+  };
+  if (op.code == Opcode::kBlock || op.code == Opcode::kLoop) {
+    return bring(f_.region(op.body).first_param, f_.region(op.body).param_count, 0);
+  }
+  for (const ir::Target& target : f_.targets_of(op)) {
+    const Op& owner = f_.op(target.op);
+    const uint32_t from = op.code == Opcode::kLeaveTable ? 1 : 0;
+    target.is_continue ? bring(f_.region(owner.body).first_param, f_.region(owner.body).param_count, from)
+                       : bring(owner.first_result, owner.result_count, from);
+  }
+  const uint8_t effects = ir::Info(op.code).effects;
+  if (op.result_count != 1 || (effects & (ir::kReads | ir::kControl)) != 0) {
+    return;
+  }
+  How how = How::kPlain;
+  for (ValueId operand : operands) {
+    how = std::max(how, how_[operand.index]);
+  }
+  const bool keeps = op.code == Opcode::kAdd || op.code == Opcode::kSub || op.code == Opcode::kSelect ||
+                     ir::Info(op.code).family == ir::Family::kIntCompare;
+  Raise(op.first_result, how == How::kDerived && !keeps ? How::kOdd : how);
+}
+
+// The first store of the entry to such an address.
+std::optional<GangRefusal> RefuseOddStores(const ir::Module& module) {
+  std::optional<GangRefusal> refusal;
+  if (module.has_separate_buffers) {
+    return refusal;
+  }
+  const OddAddresses odd(module);
+  const ir::Function& f = module.function(module.entry);
+  ir::ForEachOp(f, [&](OpId id) {
+    const Op& op = f.op(id);
+    const bool writes = (ir::Info(op.code).effects & ir::kWrites) != 0 && op.space == Space::kParam;
+    const ir::Family family = ir::Info(op.code).family;
+    if (writes && (family == ir::Family::kMemory || family == ir::Family::kAtomic) && odd.IsOdd(f.operands_of(op)[0]) &&
+        !refusal.has_value()) {
+      refusal = GangRefusal{op.source,
+                            "Instances run one at a time: a store's address is computed from bits of a "
+                            "buffer's address, so it may be in memory that belongs to one instance."};
+    }
+  });
+  return refusal;
+}
+
+// --- Constructs.
+
+class Planner {
+ public:
+  Planner(const ir::Module& module, const GangPlanOptions& options)
+      : module_(module), options_(options), f_(module.function(module.entry)) {}
+  std::optional<GangPlan> Run();
+
+ private:
+  bool Analyse();
+  bool Differs(ValueId id) const;
+  bool IsFree(const Shape& shape) const { return shape.kind == Shape::Kind::kLinear; }
+  bool IsReachedTogether(OpId id) const;
+  bool AssumeMore();
+  bool ExtendsLinear(const Op& op) const;
+  bool IsGuard(ValueId id, int depth) const;
+  void FindMasked();
+  bool MarkJump(OpId id, const Op& op);
+  bool MarkWay(OpId from, OpId target, bool is_apart);
+  std::vector<Layout> Layouts() const;
+  std::vector<std::optional<uint64_t>> RowSteps() const;
+
+  const ir::Module& module_;
+  const GangPlanOptions& options_;
+  const ir::Function& f_;
+  std::optional<Uniformity> along_x_, along_y_;
+  std::vector<OpId> owners_;       // By OpId: the construct around it; invalid in the body.
+  std::vector<OpId> definitions_;  // By ValueId; invalid for parameters.
+  GangPlan plan_;
+};
+
+bool Planner::Analyse() {
+  along_x_ = AnalyseUniformity(module_, Lanes::kAlongX, &plan_.is_assumed);
+  if (options_.has_rows) {
+    along_y_ = AnalyseUniformity(module_, Lanes::kAlongY, &plan_.is_assumed);
+  }
+  return along_x_.has_value() && along_y_.has_value() == options_.has_rows;
+}
+
+// Whether the value is not the same for all lanes of a tile.
+bool Planner::Differs(ValueId id) const {
+  const uint32_t entry = module_.entry.index;
+  return !along_x_->functions[entry].shapes[id.index].is_uniform() ||
+         (options_.has_rows && !along_y_->functions[entry].shapes[id.index].is_uniform());
+}
+
+bool Planner::IsReachedTogether(OpId id) const {
+  const uint32_t entry = module_.entry.index;
+  return !along_x_->functions[entry].decided_by[id.index].valid() &&
+         !(options_.has_rows && along_y_->functions[entry].decided_by[id.index].valid());
+}
+
+// Whether the value is made of comparisons of ids: what guards at the edges of an extent look like.
+bool Planner::IsGuard(ValueId id, int depth) const {
+  constexpr int kDepthMax = 16;
+  if (!Differs(id)) {
+    return true;
+  }
+  const OpId definition = definitions_[id.index];
+  if (!definition.valid() || depth == kDepthMax) {
+    return false;
+  }
+  const Op& op = f_.op(definition);
+  const std::span<const ValueId> operands = f_.operands_of(op);
+  auto is_guard = [&](ValueId operand) { return IsGuard(operand, depth + 1); };
+  switch (op.code) {
+    case Opcode::kAnd:
+    case Opcode::kOr:
+    case Opcode::kXor:
+    case Opcode::kSelect:
+      return std::all_of(operands.begin(), operands.end(), is_guard);
+    case Opcode::kEqz:
+      if (is_guard(operands[0])) {
+        return true;
+      }
+      break;
+    default:
+      break;
+  }
+  if (ir::Info(op.code).family != ir::Family::kIntCompare) {
+    return false;
+  }
+  const uint32_t entry = module_.entry.index;
+  return std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
+    const OpId by = definitions_[operand.index];
+    if (by.valid() && (f_.op(by).code == Opcode::kExtendS || f_.op(by).code == Opcode::kExtendU)) {
+      operand = f_.operands_of(f_.op(by))[0];
+    }
+    return along_x_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear &&
+           (!options_.has_rows || along_y_->functions[entry].shapes[operand.index].kind == Shape::Kind::kLinear);
+  });
+}
+
+// Whether the operation extends an i32 that grows along x by less than what a tile could carry out of its range.
+bool Planner::ExtendsLinear(const Op& op) const {
+  constexpr int32_t kStepMax = 1 << 20;
+  if (op.code != Opcode::kExtendS && op.code != Opcode::kExtendU) {
+    return false;
+  }
+  const Shape& shape = along_x_->functions[module_.entry.index].shapes[f_.operands_of(op)[0].index];
+  const auto step = static_cast<int32_t>(static_cast<uint32_t>(shape.step[0]));
+  return shape.kind == Shape::Kind::kLinear && step != 0 && step <= kStepMax && step >= -kStepMax;
+}
+
+// Marks guards that are reached before anything has an effect. Whether any was found.
+bool Planner::AssumeMore() {
+  bool has_effect = false, found = false;
+  ir::ForEachOp(f_, [&](OpId id) {
+    const Op& op = f_.op(id);
+    has_effect = has_effect || (ir::Info(op.code).effects & (ir::kWrites | ir::kSyncs)) != 0;
+    if (has_effect || plan_.is_assumed[id.index] || !IsReachedTogether(id)) {
+      return;
+    }
+    if (op.code == Opcode::kIf) {
+      const ValueId condition = f_.operands_of(op)[0];
+      if (!Differs(condition) || !IsGuard(condition, 0)) {
+        return;
+      }
+    } else if (!ExtendsLinear(op)) {
+      return;
+    }
+    for (OpId owner = owners_[id.index]; owner.valid(); owner = owners_[owner.index]) {
+      if (f_.op(owner).code == Opcode::kLoop) {
+        return;
+      }
+    }
+    plan_.is_assumed[id.index] = found = true;
+  });
+  return found;
+}
+
+// Walks from a jump's region out to its target. Lanes that are apart stay so until the end of what they leave. Whether
+// anything new is masked.
+bool Planner::MarkWay(OpId from, OpId target, bool is_apart) {
+  bool changed = false;
+  auto mark = [&](std::vector<bool>::reference masked) {
+    changed |= !masked;
+    masked = true;
+  };
+  for (OpId id = from; id.valid(); id = owners_[id.index]) {
+    if (is_apart) {
+      mark(plan_.is_masked[id.index]);
+    }
+    if (id == target) {
+      return changed;
+    }
+    is_apart = plan_.is_masked[id.index];
+  }
+  if (is_apart && !plan_.body_is_masked) {
+    plan_.body_is_masked = changed = true;
+  }
+  return changed;
+}
+
+bool Planner::MarkJump(OpId id, const Op& op) {
+  const OpId from = owners_[id.index];
+  if (op.code == Opcode::kReturn) {
+    return MarkWay(from, OpId(), false);
+  }
+  const bool parts = op.code == Opcode::kLeaveTable && Differs(f_.operands_of(op)[0]);
+  bool changed = false;
+  for (const ir::Target& target : f_.targets_of(op)) {
+    changed |= MarkWay(from, target.op, parts);
+  }
+  return changed;
+}
+
+void Planner::FindMasked() {
+  plan_.is_masked.assign(f_.ops.size(), false);
+  ir::ForEachOp(f_, [&](OpId id) {
+    const Op& op = f_.op(id);
+    if (op.code == Opcode::kIf && !plan_.is_assumed[id.index] && Differs(f_.operands_of(op)[0])) {
+      plan_.is_masked[id.index] = true;
+    }
+  });
+  for (bool changed = true; changed;) {
+    changed = false;
+    ir::ForEachOp(f_, [&](OpId id) { changed |= MarkJump(id, f_.op(id)); });
+  }
+}
+
+std::vector<Layout> Planner::Layouts() const {
+  const uint32_t entry = module_.entry.index;
+  std::vector<Layout> layouts(f_.values.size());
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const Shape& x = along_x_->functions[entry].shapes[i];
+    Layout& layout = layouts[i];
+    if (x.kind == Shape::Kind::kLinear) {
+      layout.kind = x.is_uniform() ? Layout::Kind::kUniform : Layout::Kind::kLinear;
+      layout.step = x.step[0];
+    }
+    // What nothing reaches has no shape: it varies, so that its users need not look.
+    layout.by_row = options_.has_rows && !along_y_->functions[entry].shapes[i].is_uniform();
+  }
+  return layouts;
+}
+
+std::vector<std::optional<uint64_t>> Planner::RowSteps() const {
+  std::vector<std::optional<uint64_t>> steps(f_.values.size());
+  for (size_t i = 0; i < steps.size() && options_.has_rows; ++i) {
+    const Shape& y = along_y_->functions[module_.entry.index].shapes[i];
+    if (y.kind == Shape::Kind::kLinear && !y.is_uniform()) {
+      steps[i] = y.step[1];
+    }
+  }
+  return steps;
+}
+
+std::optional<GangPlan> Planner::Run() {
+  owners_.resize(f_.ops.size());
+  definitions_.resize(f_.values.size());
+  plan_.is_assumed.assign(f_.ops.size(), false);
+  ir::ForEachOp(f_, [&](OpId id) {
+    const Op& op = f_.op(id);
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      definitions_[op.first_result.index + i] = id;
+    }
+    for (RegionId inner : {op.body, op.otherwise}) {
+      if (inner.valid() && f_.region(inner).owner == id) {
+        for (OpId child : f_.region(inner).ops) {
+          owners_[child.index] = id;
+        }
+      }
+    }
+  });
+  // Each guard may let those behind it be reached together.
+  constexpr int kRoundsMax = 16;
+  for (int round = 0; round < kRoundsMax; ++round) {
+    if (!Analyse()) {
+      return std::nullopt;
+    }
+    if (!options_.assumes_guards || round + 1 == kRoundsMax || !AssumeMore()) {
+      break;
+    }
+  }
+  FindMasked();
+  plan_.layouts = Layouts();
+  plan_.row_steps = RowSteps();
+  return std::move(plan_);
+}
+
+}  // namespace
+
+std::optional<GangRefusal> RefuseGang(const ir::Module& module) {
+  if (module.is_linked) {
+    return GangRefusal{0, "The module is linked with others."};
+  }
+  size_t ops = 0;
+  const ir::Function& entry = module.function(module.entry);
+  ir::ForEachOp(entry, [&](OpId id) { ops += 1 + entry.op(id).target_count; });
+  if (ops > kOpsMax) {
+    return GangRefusal{0, "The kernel's size (" + std::to_string(ops) +
+                              " operations and targets) is above the limit for instances in lockstep (" +
+                              std::to_string(kOpsMax) + ")."};
+  }
+  std::vector<bool> reached(module.functions.size());
+  std::vector<uint32_t> work = {module.entry.index};
+  reached[module.entry.index] = true;
+  std::optional<GangRefusal> refusal;
+  while (!work.empty() && !refusal.has_value()) {
+    const uint32_t index = work.back();
+    work.pop_back();
+    const ir::Function& function = module.functions[index];
+    ir::ForEachOp(function, [&](OpId id) {
+      const Op& op = function.op(id);
+      if (const char* reason = ReasonOf(op, index == module.entry.index, module.stack_pointer);
+          reason != nullptr && !refusal.has_value()) {
+        refusal = GangRefusal{op.source, "Instances run one at a time: " + std::string(reason) + "."};
+      }
+      if (op.code == Opcode::kCall && !reached[op.imm]) {
+        reached[op.imm] = true;
+        work.push_back(static_cast<uint32_t>(op.imm));
+      }
+    });
+  }
+  return refusal.has_value() ? refusal : RefuseOddStores(module);
+}
+
+std::optional<GangPlan> PlanGang(const ir::Module& module, const GangPlanOptions& options) {
+  return Planner(module, options).Run();
+}
+
+}  // namespace hpvm

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which shapes of tiles are worth emitting. A launch measures those that are.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_format.h"
+
+#include "compiler/ir/walk.h"
+#include "compiler/pass/gang/gang_cost.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+
+struct Candidate {
+  GangShape shape;
+  double cycles = 0;
+};
+
+bool HasMasks(const GangPlan& plan) {
+  return plan.body_is_masked || std::find(plan.is_masked.begin(), plan.is_masked.end(), true) != plan.is_masked.end();
+}
+
+bool UsesY(const ir::Module& module) {
+  const ir::Function& f = module.function(module.entry);
+  bool uses = false;
+  std::vector<uint64_t> constants(f.values.size(), 3);
+  ir::ForEachOp(f, [&](OpId id) {
+    const Op& op = f.op(id);
+    if (op.code == Opcode::kConst && ir::IsInt(op.type)) {
+      constants[op.first_result.index] = op.imm;
+    }
+    uses = uses || (op.code == Opcode::kInstanceId && constants[f.operands_of(op)[0].index] == 1);
+  });
+  return uses;
+}
+
+// Code grows with a tile's parts; a kernel this large gains little from more. So do compiles with the number of shapes.
+constexpr size_t kOpsTimesPartsMax = 12'000;
+constexpr size_t kOpsForTwoShapes = 1'000;
+constexpr size_t kOpsForOneShape = 3'000;
+
+size_t CountOps(const ir::Function& function) {
+  size_t ops = 0;
+  ir::ForEachOp(function, [&](OpId) { ++ops; });
+  return ops;
+}
+
+std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& unit, double* scalar) {
+  std::vector<Candidate> candidates;
+  const std::optional<Uniformity> along_y = AnalyseUniformity(module, Lanes::kAlongY);
+  if (!along_y.has_value()) {
+    return candidates;
+  }
+  const size_t ops = CountOps(module.function(module.entry));
+  for (bool has_rows : {false, true}) {
+    if (has_rows && !UsesY(module)) {
+      continue;
+    }
+    const std::optional<GangPlan> plan = PlanGang(module, {.has_rows = has_rows});
+    if (!plan.has_value() || (has_rows && HasMasks(*plan))) {
+      continue;
+    }
+    for (uint32_t lanes : {unit.vector_bytes / 4, unit.vector_bytes / 8, unit.vector_bytes / 16}) {
+      const GangEstimate estimate(module, *plan, unit, std::max(lanes, 2u),
+                                  along_y->functions[module.entry.index].shapes);
+      if (lanes < 2 || (lanes == unit.vector_bytes / 16 && !estimate.has_crosswise())) {
+        continue;
+      }
+      *scalar = estimate.scalar();
+      const std::vector<uint32_t> rows = has_rows ? std::vector<uint32_t>{2, 4, 6, 8} : std::vector<uint32_t>{1};
+      for (uint32_t row : rows) {
+        for (uint32_t columns : {1, 2, 3, 4}) {
+          const GangShape shape{lanes, columns, row};
+          if (size_t{row} * columns == 1 || ops * row * columns <= kOpsTimesPartsMax) {
+            candidates.push_back({shape, estimate.Of(shape)});
+          }
+        }
+      }
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
+  return candidates;
+}
+
+std::string Spelled(const GangShape& shape) {
+  return absl::StrFormat("%d lanes x %d columns x %d rows", shape.lanes, shape.columns, shape.rows);
+}
+
+}  // namespace
+
+std::vector<GangShape> ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report) {
+  constexpr double kGiveUp = 1.5;  // A launch measures one instance at a time, too.
+  double scalar = 0;
+  const std::vector<Candidate> candidates = Candidates(module, unit, &scalar);
+  const size_t ops = CountOps(module.function(module.entry));
+  const size_t shapes_max = ops > kOpsForOneShape ? 1 : ops > kOpsForTwoShapes ? 2 : kGangShapesMax;
+  std::vector<GangShape> shapes;
+  auto say = [&](const Candidate& candidate, const char* what) {
+    if (report != nullptr) {
+      report->Add(KernelRemark::Kind::kTile, 0,
+                  absl::StrFormat("Tile of %s%s: about %.3g cycles an instance; one at a time %.3g.",
+                                  Spelled(candidate.shape), what, candidate.cycles, scalar));
+    }
+  };
+  if (candidates.empty() || candidates[0].cycles > kGiveUp * scalar) {
+    if (!candidates.empty()) {
+      say(candidates[0], " is not worth it");
+    }
+    return shapes;
+  }
+  // The second and third are to be unlike the first: another number of rows, or twice as wide or narrow.
+  auto is_unlike = [&](const GangShape& shape) {
+    return std::all_of(shapes.begin(), shapes.end(), [&](const GangShape& other) {
+      return shape.rows != other.rows || shape.width() >= 2 * other.width() || 2 * shape.width() <= other.width();
+    });
+  };
+  for (const Candidate& candidate : candidates) {
+    const bool is_close = candidate.cycles < 1.6 * candidates[0].cycles;
+    // Beside rows always one without: launches may have few.
+    const bool lacks_row = shapes.size() + 1 == shapes_max && !shapes.empty() && candidate.shape.rows == 1 &&
+                           std::none_of(shapes.begin(), shapes.end(), [](const GangShape& s) { return s.rows == 1; });
+    const bool keeps_room = shapes.size() + 1 < shapes_max || shapes.empty() ||
+                            std::any_of(shapes.begin(), shapes.end(), [](const GangShape& s) { return s.rows == 1; });
+    if (shapes.size() < shapes_max && is_unlike(candidate.shape) && ((is_close && keeps_room) || lacks_row)) {
+      shapes.push_back(candidate.shape);
+      say(candidate, shapes.size() == 1 ? " (first choice)" : " (to be measured)");
+    }
+  }
+  return shapes;
+}
+
+}  // namespace hpvm

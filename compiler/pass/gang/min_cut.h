@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cheapest set of nodes without which no path leads from a source to a sink (Menger; found by maximum flow as in
+// Edmonds and Karp, JACM 19, 1972, with each node split in two).
+#ifndef HPVMD_COMPILER_PASS_GANG_MIN_CUT_H_
+#define HPVMD_COMPILER_PASS_GANG_MIN_CUT_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace hpvm {
+
+struct CutGraph {
+  std::vector<uint32_t> costs;                       // By node; sources and sinks may be cut too.
+  std::vector<std::pair<uint32_t, uint32_t>> edges;  // From, to.
+  std::vector<uint32_t> sources, sinks;
+};
+
+// By node: whether it is cut. Of several cheapest sets, the one nearest the sinks. Takes at most (sum of the cut's
+// costs) walks over the graph.
+std::vector<bool> MinCut(const CutGraph& graph);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_COMPILER_PASS_GANG_MIN_CUT_H_

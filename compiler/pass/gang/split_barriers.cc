@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/gang/split_barriers.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "compiler/ir/spelling.h"
+#include "compiler/ir/walk.h"
+#include "compiler/pass/gang/group_plan.h"
+#include "compiler/pass/gang/group_steps.h"
+#include "compiler/pass/gang/split_build.h"
+#include "compiler/pass/op_flow.h"
+#include "compiler/pass/uniformity.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Function;
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::ValueId;
+
+// The report looks at all of the function once a barrier.
+constexpr size_t kReportedBarriersMax = 64;
+
+// Places of kept and passed values among an instance's; wide ones first.
+Status PlaceValues(const Function& f, const GroupPlan& plan, GroupPlaces* places) {
+  places->of.assign(f.values.size(), kNoPlace);
+  std::vector<bool> is_read(f.values.size(), false);
+  for (ValueId operand : f.operands) {
+    is_read[operand.index] = true;
+  }
+  uint32_t bytes = 0;
+  for (const uint32_t width : {8u, 4u}) {
+    for (size_t v = 0; v < f.values.size(); ++v) {
+      const bool is_passed = plan.is_passed[v] && !plan.is_scalar[v] && is_read[v];
+      if ((is_passed || plan.is_kept[v]) && ir::Bytes(f.values[v].type) == width) {
+        places->of[v] = bytes;
+        bytes += width;
+        if (bytes > kGroupValueBytesMax) {
+          return Unimplemented("An instance would keep more than " + std::to_string(kGroupValueBytesMax) +
+                               " bytes across barriers.");
+        }
+      }
+    }
+  }
+  const bool checks = std::any_of(plan.segments.begin(), plan.segments.end(),
+                                  [](const SegmentPlan& segment) { return segment.checked.valid(); });
+  if (checks) {
+    places->check = bytes;
+    bytes += 4;
+  }
+  places->bytes = bytes;
+  return absl::OkStatus();
+}
+
+std::vector<bool> Reached(const std::vector<std::vector<OpId>>& edges, OpId from) {
+  std::vector<bool> seen(edges.size(), false);
+  std::vector<OpId> work = edges[from.index];
+  while (!work.empty()) {
+    const OpId id = work.back();
+    work.pop_back();
+    if (!seen[id.index]) {
+      seen[id.index] = true;
+      work.insert(work.end(), edges[id.index].begin(), edges[id.index].end());
+    }
+  }
+  return seen;
+}
+
+// How much may be kept across each barrier: what has a place, is made on a way to it, and is read on a way from it.
+void Report(const Function& f, const GroupPlan& plan, const GroupPlaces& places, KernelReport* report) {
+  const OpFlow flow = FindOpFlow(f);
+  std::vector<std::vector<OpId>> users(f.values.size());
+  std::vector<OpId> barriers;
+  ir::ForEachOp(f, [&](OpId id) {
+    for (ValueId operand : f.operands_of(f.op(id))) {
+      if (places.of[operand.index] != kNoPlace) {
+        users[operand.index].push_back(id);
+      }
+    }
+    if (f.op(id).code == Opcode::kBarrier) {
+      barriers.push_back(id);
+    }
+  });
+  for (size_t i = 0; i < barriers.size() && i < kReportedBarriersMax; ++i) {
+    const std::vector<bool> before = Reached(flow.previous, barriers[i]);
+    const std::vector<bool> behind = Reached(flow.next, barriers[i]);
+    uint32_t count = 0, bytes = 0;
+    for (size_t v = 0; v < f.values.size(); ++v) {
+      const OpId definition = plan.definition[v];
+      const bool is_made = places.of[v] != kNoPlace && (!definition.valid() || before[definition.index]);
+      if (is_made && std::any_of(users[v].begin(), users[v].end(), [&](OpId id) { return behind[id.index]; })) {
+        ++count;
+        bytes += ir::Bytes(f.values[v].type);
+      }
+    }
+    report->Add(KernelRemark::Kind::kBarrier, f.op(barriers[i]).source,
+                "Instances of a group run in lockstep up to the barrier and from it on; across it each keeps " +
+                    (count == 0 ? "nothing."
+                                : std::to_string(count) + (count == 1 ? " value of " : " values of ") +
+                                      std::to_string(bytes) + " bytes, and makes others again."));
+  }
+}
+
+// The barriers that may come next on a way, as GroupCheck wants them.
+std::optional<uint32_t> FirstBarrier(const Function& f, const OpFlow& flow, OpId way, uint32_t entry,
+                                     uint32_t* function) {
+  std::vector<bool> seen(f.ops.size(), false);
+  std::vector<OpId> work{way};
+  while (!work.empty()) {
+    const OpId id = work.back();
+    work.pop_back();
+    if (seen[id.index]) {
+      continue;
+    }
+    seen[id.index] = true;
+    if (f.op(id).code == Opcode::kBarrier) {
+      *function = f.op(id).origin != 0 ? f.op(id).origin - 1 : entry;
+      return f.op(id).source;
+    }
+    work.insert(work.end(), flow.next[id.index].begin(), flow.next[id.index].end());
+  }
+  return std::nullopt;
+}
+
+GroupCheck MakeCheck(const Function& f, const OpFlow& flow, OpId branch, uint32_t entry, uint32_t place) {
+  GroupCheck check{place, {}, entry};
+  for (OpId way : flow.next[branch.index]) {
+    check.barriers.push_back(FirstBarrier(f, flow, way, entry, &check.function));
+  }
+  return check;
+}
+
+// What the back end needs of the module: all but its data.
+ir::Module WithoutData(const ir::Module& module) {
+  ir::Module copy;
+  copy.name = module.name;
+  copy.is_memory64 = module.is_memory64;
+  copy.memory_bytes = module.memory_bytes;
+  copy.memory_bytes_max = module.memory_bytes_max;
+  copy.globals = module.globals;
+  copy.references = module.references;
+  copy.reference_types = module.reference_types;
+  copy.first_reference = module.first_reference;
+  copy.is_linked = module.is_linked;
+  copy.state_bytes = module.state_bytes;
+  copy.passive_segments = module.passive_segments;
+  copy.formats = module.formats;
+  copy.stack_pointer = module.stack_pointer;
+  copy.functions = module.functions;
+  copy.entry = module.entry;
+  copy.params = module.params;
+  copy.uses_barrier = module.uses_barrier;
+  copy.uses_group_memory = module.uses_group_memory;
+  copy.has_separate_buffers = module.has_separate_buffers;
+  return copy;
+}
+
+Status MakeSteps(ir::Module& module) {
+  ir::Function& entry = module.function(module.entry);
+  const std::vector<bool> levels = FindGroupLevel(entry);
+  const std::optional<Uniformity> known = AnalyseUniformity(module, Lanes::kSurelyGroup, &levels);
+  if (!known.has_value()) {
+    return Unimplemented("What is the same for all of a group could not be found within bounds.");
+  }
+  MakeStepsUniform(entry, levels, known->functions[module.entry.index]);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<GroupSplit> SplitBarriers(const ir::Module& module, KernelReport* report) {
+  GroupSplit split;
+  split.module = WithoutData(module);
+  HPVMD_RETURN_IF_ERROR(MakeSteps(split.module));
+  HPVMD_ASSIGN_OR_RETURN(const GroupPlan plan, PlanGroup(split.module));
+  const Function entry = split.module.function(split.module.entry);
+  const uint32_t entry_index = split.module.entry.index;
+  GroupPlaces places;
+  HPVMD_RETURN_IF_ERROR(PlaceValues(entry, plan, &places));
+  split.value_bytes = places.bytes;
+  const OpFlow flow = FindOpFlow(entry);
+  std::vector<SegmentCall> calls;
+  for (uint32_t s = 0; s < plan.segments.size(); ++s) {
+    SegmentFunctions built = BuildSegment(split.module, entry, plan, places, s);
+    SegmentCall call;
+    if (built.has_effects) {
+      const OpId checked = plan.segments[s].checked;
+      call = {ir::FunctionId(split.module.functions.size()), std::move(built.arguments), checked.valid()};
+      GroupSegment segment{call.loop, ir::FunctionId(split.module.functions.size() + 1), std::nullopt,
+                           std::move(built.original)};
+      if (checked.valid()) {
+        segment.check = MakeCheck(entry, flow, checked, entry_index, places.check);
+      }
+      split.module.functions.push_back(std::move(built.loop));
+      split.module.functions.push_back(std::move(built.gang));
+      split.segments.push_back(std::move(segment));
+    }
+    calls.push_back(std::move(call));
+  }
+  split.module.functions.push_back(BuildDriver(split.module, entry, plan, calls));
+  split.module.entry = ir::FunctionId(split.module.functions.size() - 1);
+  if (report != nullptr) {
+    Report(entry, plan, places, report);
+  }
+  return split;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/pass/tile/coarsener.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "compiler/ir/walk.h"
+
+namespace hpvm {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::Type;
+using ir::ValueId;
+
+namespace {
+
+bool IsConstruct(Opcode code) { return code == Opcode::kBlock || code == Opcode::kLoop || code == Opcode::kIf; }
+
+Op Like(const Op& op) {
+  Op copy = op;
+  copy.operand_count = copy.result_count = copy.target_count = 0;
+  return copy;
+}
+
+// In a text that coarsening writes, an operation stands where the one stood that it serves.
+Op Plain(Opcode code, Type type) {
+  Op op{.code = code};
+  op.type = type;
+  return op;
+}
+
+// Steps below this add up to less than 64 KiB in a tile. No buffer reaches so far up that an offset within it could
+// wrap around when so much is added.
+constexpr uint64_t kStepMax = 2048;
+
+}  // namespace
+
+// --- Values.
+
+ValueId Coarsener::Add(Opcode code, Type type, std::span<const ValueId> operands) {
+  const bool is_compare = ir::Info(code).family == ir::Family::kIntCompare;
+  Charge(Plain(code, type));
+  return builder_.Append1(Plain(code, type), operands, is_compare ? Type::kI32 : type);
+}
+
+ValueId Coarsener::Number(Type type, uint64_t bits) {
+  const SumKey key{~uint64_t{0} - (type == Type::kI32 ? 0 : 1), bits};
+  const auto found = sums_.find(key);
+  if (found != sums_.end()) {
+    return found->second;
+  }
+  const ValueId number = builder_.Const(type, bits);
+  sums_[key] = number;
+  scopes_.back().push_back(key);
+  return number;
+}
+
+ValueId Coarsener::Plus(ValueId base, uint64_t delta) {
+  const Type type = out_.type_of(base);
+  delta &= ir::Bytes(type) == 4 ? 0xffffffffu : ~uint64_t{0};
+  if (delta == 0) {
+    return base;
+  }
+  const SumKey key{base.index, delta};
+  const auto found = sums_.find(key);
+  if (found != sums_.end()) {
+    return found->second;
+  }
+  const ValueId sum = Add(Opcode::kAdd, type, std::array{base, Number(type, delta)});
+  sums_[key] = sum;
+  scopes_.back().push_back(key);
+  return sum;
+}
+
+void Coarsener::CloseScope() {
+  for (const SumKey& key : scopes_.back()) {
+    sums_.erase(key);
+  }
+  scopes_.pop_back();
+}
+
+ValueId Coarsener::At(ValueId id, Place place) {
+  const TileLayout& layout = LayoutOf(id);
+  const uint32_t x = layout.varies[0] ? place.x : 0, y = layout.varies[1] ? place.y : 0;
+  const ValueId base = copies_[id.index][y * Count(0, layout.varies[0]) + x];
+  const uint64_t delta =
+      (layout.varies[0] ? 0 : place.x * layout.step[0]) + (layout.varies[1] ? 0 : place.y * layout.step[1]);
+  return Plus(base, delta);
+}
+
+// Takes the copy of a place; one that is derived from another's is dropped.
+void Coarsener::Keep(ValueId id, Place place, ValueId copy) {
+  const TileLayout& layout = LayoutOf(id);
+  if ((place.x != 0 && !layout.varies[0]) || (place.y != 0 && !layout.varies[1])) {
+    return;
+  }
+  const uint32_t row = Count(0, layout.varies[0]);
+  copies_[id.index].resize(row * Count(1, layout.varies[1]));
+  copies_[id.index][place.y * row + place.x] = copy;
+}
+
+std::vector<Type> Coarsener::TypesOf(ValueId first, uint32_t count, bool is_flat) const {
+  std::vector<Type> types;
+  for (uint32_t i = 0; i < count; ++i) {
+    const ValueId id(first.index + i);
+    const TileLayout& layout = LayoutOf(id);
+    const uint32_t copies = is_flat ? Count(0, layout.varies[0]) * Count(1, layout.varies[1]) : 1;
+    types.insert(types.end(), copies, f_.type_of(id));
+  }
+  return types;
+}
+
+// Copies of values as slots keep them: a construct's arguments and results, in the order of KeepAll.
+std::vector<ValueId> Coarsener::Flatten(std::span<const ValueId> values, ValueId first_slot) {
+  std::vector<ValueId> flat;
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    const TileLayout& layout = LayoutOf(ValueId(first_slot.index + i));
+    for (uint32_t y = 0; y < Count(1, layout.varies[1]); ++y) {
+      for (uint32_t x = 0; x < Count(0, layout.varies[0]); ++x) {
+        flat.push_back(At(values[i], {x, y}));
+      }
+    }
+  }
+  return flat;
+}
+
+void Coarsener::KeepAll(ValueId first, uint32_t count, std::span<const ValueId> copies) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const ValueId id(first.index + i);
+    const size_t own = size_t{Count(0, LayoutOf(id).varies[0])} * Count(1, LayoutOf(id).varies[1]);
+    copies_[id.index].assign(copies.begin(), copies.begin() + static_cast<ptrdiff_t>(own));
+    copies = copies.subspan(own);
+  }
+}
+
+// --- Operations that the tile's instances run together.
+
+OpId Coarsener::AppendAccess(OpId original, const Op& op, std::span<const ValueId> operands,
+                             std::span<const Type> results) {
+  const OpId id = builder_.Append(op, operands, results);
+  original_.resize(out_.ops.size());
+  original_[id.index] = original;
+  return id;
+}
+
+void Coarsener::NoteDimensions(const Op& op, std::array<bool, 2>* dimensions) const {
+  const ir::Family family = ir::Info(op.code).family;
+  for (size_t d = 0; d < 2; ++d) {
+    bool differs = family == ir::Family::kAtomic;  // Each instance does its own.
+    for (ValueId operand : f_.operands_of(op)) {
+      differs |= LayoutOf(operand).Differs(d);
+    }
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      differs |= LayoutOf(ValueId(op.first_result.index + i)).varies[d];
+    }
+    (*dimensions)[d] = (*dimensions)[d] || (differs && plan_.tile[d] > 1);
+  }
+}
+
+void Coarsener::EmitPlain(OpId id) {
+  const Op& op = f_.op(id);
+  std::array<bool, 2> dimensions{};
+  if ((ir::Info(op.code).effects & (ir::kReads | ir::kWrites | ir::kTraps)) != 0) {
+    NoteDimensions(op, &dimensions);
+  } else {
+    for (uint32_t i = 0; i < op.result_count; ++i) {
+      const TileLayout& layout = LayoutOf(ValueId(op.first_result.index + i));
+      dimensions = {dimensions[0] || layout.varies[0], dimensions[1] || layout.varies[1]};
+    }
+  }
+  const std::vector<Type> types = TypesOf(op.first_result, op.result_count, false);
+  const bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore;
+  for (uint32_t y = 0; y < Count(1, dimensions[1]); ++y) {
+    for (uint32_t x = 0; x < Count(0, dimensions[0]); ++x) {
+      BeginPlace(Place{x, y});
+      Op copy = Like(op);
+      std::vector<ValueId> operands;
+      for (ValueId operand : f_.operands_of(op)) {
+        operands.push_back(At(operand, {x, y}));
+      }
+      if (is_access) {
+        // What a place adds to the first one's address goes into the immediate, which does not wrap around: neither
+        // does the sum, unless the first instance's own access is out of bounds.
+        const TileLayout& layout = LayoutOf(f_.operands_of(op)[0]);
+        const Place held = {layout.varies[0] ? x : 0, layout.varies[1] ? y : 0};
+        const uint64_t delta = (x - held.x) * layout.step[0] + (y - held.y) * layout.step[1];
+        if (layout.step[0] < kStepMax && layout.step[1] < kStepMax) {
+          operands[0] = At(f_.operands_of(op)[0], held);
+          copy.imm += delta;
+        }
+      }
+      Charge(op);
+      const OpId made = AppendAccess(id, copy, operands, types);
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        Keep(ValueId(op.first_result.index + i), {x, y}, ValueId(out_.op(made).first_result.index + i));
+      }
+    }
+  }
+  BeginPlace(Place());
+}
+
+void Coarsener::EmitOp(OpId id) {
+  const Op& op = f_.op(id);
+  if (IsConstruct(op.code)) {
+    return plan_.gang.is_masked[id.index] ? Replicate(id) : EmitConstruct(id);
+  }
+  if (ir::IsTerminator(op.code)) {
+    return EmitTerminator(id);
+  }
+  if (plan_.is_vector[id.index]) {
+    return op.code == Opcode::kLoad ? EmitVectorLoad(id) : EmitVectorStore(id);
+  }
+  if (op.code == Opcode::kInstanceId) {
+    return Keep(op.first_result, {}, FirstId(id, At(f_.operands_of(op)[0], {})));
+  }
+  if (plan_.gang.is_assumed[id.index]) {
+    return EmitExtension(id);
+  }
+  EmitPlain(id);
+}
+
+// The id of the tile's first instance. What changes nothing says that it is a multiple of the tile.
+ValueId Coarsener::FirstId(OpId id, ValueId dimension) {
+  const Op& op = f_.op(id);
+  const ValueId first = builder_.Append1(Like(op), std::array{dimension}, f_.type_of(op.first_result));
+  const uint64_t d = constants_[f_.operands_of(op)[0].index].value_or(3);
+  if (d > 1 || plan_.tile[d] == 1 || !std::has_single_bit(plan_.tile[d])) {
+    return first;
+  }
+  return Add(Opcode::kAnd, op.type, std::array{first, Number(op.type, ~uint64_t{plan_.tile[d] - 1})});
+}
+
+void Coarsener::EmitRegion(RegionId region) {
+  OpenScope();
+  for (OpId id : f_.region(region).ops) {
+    EmitOp(id);
+  }
+  CloseScope();
+}
+
+void Coarsener::EmitConstruct(OpId id) {
+  const Op& op = f_.op(id);
+  const std::vector<Type> results = TypesOf(op.first_result, op.result_count, true);
+  if (op.code == Opcode::kIf) {
+    if (plan_.gang.is_assumed[id.index]) {
+      EmitGuard(id);
+    }
+    new_ops_[id.index] = builder_.BeginIf(At(f_.operands_of(op)[0], {}), results, op.source);
+    EmitRegion(op.body);
+    builder_.Else();
+    EmitRegion(op.otherwise);
+  } else {
+    const ValueId first = f_.region(op.body).first_param;
+    const bool is_staged = plan_.stage && plan_.stage->loop == id;
+    const std::vector<ValueId> arguments = is_staged ? EmitStage(op) : Flatten(f_.operands_of(op), first);
+    const double cost = cost_;
+    const OpId made = builder_.BeginBlock(op.code, arguments, results, op.source);
+    new_ops_[id.index] = made;
+    KeepAll(first, f_.region(op.body).param_count, builder_.Params(made));
+    const double outside = weight_;
+    weight_ *= op.code == Opcode::kLoop ? 16 : 1;
+    EmitRegion(op.body);
+    weight_ = outside;
+    cost_ = is_staged ? cost : cost_;  // Few iterations are left.
+  }
+  builder_.End();
+  out_.op(new_ops_[id.index]).origin = op.origin;
+  KeepAll(op.first_result, op.result_count, builder_.Results(new_ops_[id.index]));
+}
+
+void Coarsener::EmitTerminator(OpId id) {
+  const Op& op = f_.op(id);
+  const std::span<const ValueId> operands = f_.operands_of(op);
+  const std::span<const ir::Target> targets = f_.targets_of(op);
+  const auto slots = [&](const ir::Target& target) {
+    const Op& owner = f_.op(target.op);
+    return target.is_continue ? f_.region(owner.body).first_param : owner.first_result;
+  };
+  switch (op.code) {
+    case Opcode::kLeave:
+      return builder_.Leave(new_ops_[targets[0].op.index], Flatten(operands, slots(targets[0])), op.source);
+    case Opcode::kContinue:
+      return builder_.Continue(new_ops_[targets[0].op.index], Flatten(operands, slots(targets[0])), op.source);
+    case Opcode::kLeaveTable: {
+      std::vector<ir::Target> made;
+      for (const ir::Target& target : targets) {
+        made.push_back({new_ops_[target.op.index], target.is_continue});
+      }
+      const ValueId index = At(operands[0], {});
+      return builder_.LeaveTable(index, made, Flatten(operands.subspan(1), slots(targets[0])), op.source);
+    }
+    case Opcode::kTrap:
+      return builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
+    default:
+      return builder_.Return({}, op.source);
+  }
+}
+
+// --- Guards.
+
+void Coarsener::LeaveIf(ValueId mixed) {
+  const OpId check = builder_.BeginIf(mixed, {});
+  builder_.Leave(fast_, {});
+  builder_.Else();
+  builder_.Leave(check, {});
+  builder_.End();
+}
+
+// Goes the slow way when instances differ in the condition.
+void Coarsener::EmitGuard(OpId id) {
+  const ValueId condition = f_.operands_of(f_.op(id))[0];
+  const TileLayout& layout = LayoutOf(condition);
+  const Type type = Type::kI32;
+  std::optional<ValueId> first, mixed;
+  for (uint32_t y = 0; y < Count(1, layout.Differs(1)); ++y) {
+    for (uint32_t x = 0; x < Count(0, layout.Differs(0)); ++x) {
+      const ValueId here = Add(Opcode::kEqz, type, std::array{At(condition, {x, y})});
+      if (!first) {
+        first = here;
+        continue;
+      }
+      const ValueId differs = Add(Opcode::kXor, type, std::array{*first, here});
+      mixed = mixed ? Add(Opcode::kOr, type, std::array{*mixed, differs}) : differs;
+    }
+  }
+  if (mixed) {
+    LeaveIf(*mixed);
+  }
+}
+
+// The extension of an i32 that grows along x is taken to grow, too: the last instance's must be what that says.
+void Coarsener::EmitExtension(OpId id) {
+  const Op& op = f_.op(id);
+  EmitPlain(id);
+  const ValueId operand = f_.operands_of(op)[0];
+  std::optional<ValueId> mixed;
+  const TileLayout& layout = LayoutOf(op.first_result);
+  for (uint32_t y = 0; y < Count(1, layout.Differs(1)) && layout.step[0] != 0; ++y) {
+    const Place last{plan_.tile[0] - 1, y};
+    const ValueId found = builder_.Append1(Like(op), std::array{At(operand, last)}, Type::kI64);
+    const ValueId differs = Add(Opcode::kNe, Type::kI64, std::array{At(op.first_result, last), found});
+    mixed = mixed ? Add(Opcode::kOr, Type::kI32, std::array{*mixed, differs}) : differs;
+  }
+  if (mixed) {
+    LeaveIf(*mixed);
+  }
+}
+
+// --- 16-byte accesses.
+
+// Words are registers already: none of this costs anything.
+ValueId Coarsener::FromWords(Type type, std::span<const ValueId> words) {
+  ValueId bits = words[0];
+  if (ir::Bytes(type) == 8) {
+    const Type wide = Type::kI64;
+    const ValueId low = builder_.Append1(Plain(Opcode::kExtendU, Type::kI32), words.first(1), wide);
+    const ValueId high = builder_.Append1(Plain(Opcode::kExtendU, Type::kI32), words.subspan(1, 1), wide);
+    const ValueId up = builder_.Append1(Plain(Opcode::kShl, wide), std::array{high, Number(wide, 32)}, wide);
+    bits = builder_.Append1(Plain(Opcode::kOr, wide), std::array{low, up}, wide);
+  }
+  return ir::IsInt(type) ? bits
+                         : builder_.Append1(Plain(Opcode::kReinterpret, out_.type_of(bits)), std::array{bits}, type);
+}
+
+void Coarsener::ToWords(ValueId value, std::vector<ValueId>* words) {
+  const Type type = out_.type_of(value), wide = Type::kI64;
+  const bool is_word = ir::Bytes(type) == 4;
+  ValueId bits = value;
+  if (!ir::IsInt(type)) {
+    bits = builder_.Append1(Plain(Opcode::kReinterpret, type), std::array{value}, is_word ? Type::kI32 : wide);
+  }
+  if (is_word) {
+    words->push_back(bits);
+    return;
+  }
+  words->push_back(builder_.Append1(Plain(Opcode::kWrap, wide), std::array{bits}, Type::kI32));
+  const ValueId high = builder_.Append1(Plain(Opcode::kShrU, wide), std::array{bits, Number(wide, 32)}, wide);
+  words->push_back(builder_.Append1(Plain(Opcode::kWrap, wide), std::array{high}, Type::kI32));
+}
+
+void Coarsener::EmitVectorLoad(OpId id) {
+  const Op& op = f_.op(id);
+  const ValueId address = f_.operands_of(op)[0];
+  const uint32_t per_access = 16 / op.width, words = op.width / 4;
+  constexpr std::array kWords = {Type::kI32, Type::kI32, Type::kI32, Type::kI32};
+  for (uint32_t y = 0; y < Count(1, LayoutOf(address).Differs(1) || LayoutOf(op.first_result).varies[1]); ++y) {
+    for (uint32_t x = 0; x < plan_.tile[0]; x += per_access) {
+      Op access = Like(op);
+      access.code = Opcode::kLoad128;
+      access.type = Type::kI32;
+      access.width = 16;
+      access.imm += x * op.width;
+      Charge(access, plan_.tile[0] > per_access);
+      const OpId made = AppendAccess(id, access, std::array{At(address, {0, y})}, kWords);
+      const std::vector<ValueId> found = builder_.Results(made);
+      for (uint32_t i = 0; i < per_access; ++i) {
+        Keep(op.first_result, {x + i, y}, FromWords(op.type, std::span(found).subspan(i * words, words)));
+      }
+    }
+  }
+}
+
+void Coarsener::EmitVectorStore(OpId id) {
+  const Op& op = f_.op(id);
+  const ValueId address = f_.operands_of(op)[0], value = f_.operands_of(op)[1];
+  const uint32_t per_access = 16 / op.width;
+  for (uint32_t y = 0; y < Count(1, LayoutOf(address).Differs(1) || LayoutOf(value).Differs(1)); ++y) {
+    for (uint32_t x = 0; x < plan_.tile[0]; x += per_access) {
+      Op access = Like(op);
+      access.code = Opcode::kStore128;
+      access.type = Type::kI32;
+      access.width = 16;
+      access.imm += x * op.width;
+      std::vector<ValueId> operands = {At(address, {0, y})};
+      for (uint32_t i = 0; i < per_access; ++i) {
+        ToWords(At(value, {x + i, y}), &operands);
+      }
+      Charge(access, plan_.tile[0] > per_access);
+      AppendAccess(id, access, operands, {});
+    }
+  }
+}
+
+// --- The whole.
+
+void Coarsener::EmitParams() {
+  const std::span<const ValueId> params = builder_.BeginBody();
+  OpenScope();
+  for (uint32_t i = 0; i < params.size(); ++i) {
+    ValueId param = params[i];
+    for (const GpuFactor& factor : plan_.factors) {
+      if (factor.param == i) {
+        const Type type = out_.type_of(param);
+        param = Add(Opcode::kAnd, type, std::array{param, Number(type, ~((uint64_t{1} << factor.log2) - 1))});
+      }
+    }
+    copies_[f_.region(f_.body).first_param.index + i] = {param};
+  }
+}
+
+// A guess at what an operation costs, by how often it runs.
+void Coarsener::Charge(const Op& op, bool is_strided) {
+  double cost = 1;
+  switch (ir::Info(op.code).family) {
+    case ir::Family::kConst:
+    case ir::Family::kQuery:
+      cost = 0;
+      break;
+    case ir::Family::kMemory: {
+      constexpr double kScalar = 4, kVector = 6, kStridedVector = 9, kShared = 2;
+      cost = kScalar;
+      if (op.code == Opcode::kLoad128 || op.code == Opcode::kStore128) {
+        cost = is_strided ? kStridedVector : kVector;
+      } else if (op.operand_count > 0) {
+        // Neighbouring work items touch what lies a tile apart: their accesses spread over more lines.
+        const Layout& address = plan_.gang.layouts[f_.operands_of(op)[0].index];
+        const bool is_shared = address.kind == Layout::Kind::kUniform;
+        const bool is_dense = address.kind == Layout::Kind::kLinear && address.step <= op.width;
+        cost = is_shared ? kShared : is_dense ? kScalar * std::min(plan_.tile[0], 4u) : kScalar;
+      }
+      break;
+    }
+    case ir::Family::kAtomic:
+      cost = 20;
+      break;
+    case ir::Family::kFloatBinary:
+    case ir::Family::kFloatUnary:
+      cost = op.code == Opcode::kFDiv || op.code == Opcode::kFSqrt ? 8 : 1;
+      break;
+    case ir::Family::kIntBinary:
+      cost = (ir::Info(op.code).effects & ir::kTraps) != 0 ? 16 : 1;
+      break;
+    default:
+      break;
+  }
+  cost_ += cost * weight_;
+}
+
+CoarseModule Coarsener::Run() {
+  out_.name = f_.name;
+  out_.type = f_.type;
+  out_.fast_math = f_.fast_math;
+  copies_.resize(f_.values.size());
+  constants_.resize(f_.values.size());
+  definitions_.resize(f_.values.size());
+  ir::ForEachOp(f_, [&](OpId id) {
+    for (uint32_t i = 0; i < f_.op(id).result_count; ++i) {
+      definitions_[f_.op(id).first_result.index + i] = id;
+    }
+    if (f_.op(id).code == Opcode::kConst) {
+      constants_[f_.op(id).first_result.index] = f_.op(id).imm;
+    }
+  });
+  new_ops_.resize(f_.ops.size());
+  const bool may_mix = std::ranges::find(plan_.gang.is_assumed, true) != plan_.gang.is_assumed.end();
+  EmitParams();
+  if (may_mix) {
+    fast_ = builder_.BeginBlock(Opcode::kBlock, {}, {});
+  }
+  EmitRegion(f_.body);
+  if (may_mix) {
+    builder_.End();
+    const double cost = cost_;
+    EmitSlowWay();
+    cost_ = cost;  // Hardly ever taken.
+  }
+  OrderByUse(out_);
+  CoarseModule coarse;
+  coarse.module = module_;
+  if (plan_.stage) {
+    coarse.group = {plan_.stage->group[0], plan_.stage->group[1], 1};
+    coarse.module.uses_barrier = coarse.module.uses_group_memory = true;
+  }
+  coarse.factors = plan_.factors;
+  coarse.needs_alignment = std::ranges::find(plan_.is_vector, true) != plan_.is_vector.end();
+  original_.resize(out_.ops.size());
+  coarse.original = std::move(original_);
+  BeginPlace(Place());
+  coarse.place = std::move(place_);
+  coarse.computed = computed_;
+  coarse.module.function(module_.entry) = std::move(out_);
+  return coarse;
+}
+
+}  // namespace hpvm

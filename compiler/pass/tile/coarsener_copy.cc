@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tile's instances do one after the other: constructs in which their control differs, and the whole kernel where
+// a guard does.
+#include <bit>
+
+#include "compiler/ir/walk.h"
+#include "compiler/pass/tile/coarsener.h"
+
+namespace hpvm {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::Type;
+using ir::ValueId;
+
+// Along which dimensions anything in the construct differs.
+std::array<bool, 2> Coarsener::DimensionsIn(OpId construct) const {
+  std::array<bool, 2> dimensions{};
+  std::vector<OpId> open = {construct};
+  while (!open.empty()) {
+    const Op& op = f_.op(open.back());
+    open.pop_back();
+    NoteDimensions(op, &dimensions);
+    for (RegionId region : {op.body, op.otherwise}) {
+      const bool has_regions = op.code == Opcode::kBlock || op.code == Opcode::kLoop || op.code == Opcode::kIf;
+      if (has_regions && (region == op.body || op.code == Opcode::kIf)) {
+        open.insert(open.end(), f_.region(region).ops.begin(), f_.region(region).ops.end());
+      }
+    }
+    if (op.code == Opcode::kInstanceId) {
+      for (size_t d = 0; d < 2; ++d) {
+        dimensions[d] = dimensions[d] || LayoutOf(op.first_result).Differs(d);
+      }
+    }
+  }
+  return dimensions;
+}
+
+void Coarsener::Replicate(OpId id) {
+  const Op& op = f_.op(id);
+  const std::array<bool, 2> dimensions = DimensionsIn(id);
+  for (uint32_t y = 0; y < Count(1, dimensions[1]); ++y) {
+    for (uint32_t x = 0; x < Count(0, dimensions[0]); ++x) {
+      clones_.assign(f_.values.size(), ValueId());
+      Copy copy;
+      copy.place = {x, y};
+      BeginPlace(copy.place);
+      CloneConstruct(id, copy);
+      for (uint32_t i = 0; i < op.result_count; ++i) {
+        const ValueId result(op.first_result.index + i);
+        Keep(result, {x, y}, clones_[result.index]);
+      }
+    }
+  }
+  BeginPlace(Place());
+}
+
+ValueId Coarsener::Here(ValueId id, const Copy& copy) {
+  return clones_[id.index].valid() ? clones_[id.index] : At(id, copy.place);
+}
+
+void Coarsener::CloneRegion(RegionId region, Copy& copy) {
+  OpenScope();
+  for (OpId id : f_.region(region).ops) {
+    CloneOp(id, copy);
+  }
+  CloseScope();
+}
+
+void Coarsener::CloneOp(OpId id, Copy& copy) {
+  const Op& op = f_.op(id);
+  if (op.code == Opcode::kBlock || op.code == Opcode::kLoop || op.code == Opcode::kIf) {
+    return CloneConstruct(id, copy);
+  }
+  if (ir::IsTerminator(op.code)) {
+    return CloneTerminator(id, copy);
+  }
+  std::vector<ValueId> operands;
+  for (ValueId operand : f_.operands_of(op)) {
+    operands.push_back(Here(operand, copy));
+  }
+  if (op.code == Opcode::kInstanceId) {
+    ValueId here = FirstId(id, operands[0]);
+    const uint64_t d = constants_[f_.operands_of(op)[0].index].value_or(3);
+    if (d < 2 && copy.is_slow && copy.at[d]) {
+      ValueId at = *copy.at[d];
+      if (op.type == Type::kI64) {
+        Op extend{.code = Opcode::kExtendU};
+        extend.type = Type::kI32;
+        at = builder_.Append1(extend, std::array{at}, Type::kI64);
+      }
+      here = Add(Opcode::kAdd, op.type, std::array{here, at});
+    } else if (d < 2 && !copy.is_slow) {
+      here = Plus(here, d == 0 ? copy.place.x : copy.place.y);
+    }
+    clones_[op.first_result.index] = here;
+    return;
+  }
+  Op made = op;
+  made.operand_count = made.result_count = made.target_count = 0;
+  Charge(op);
+  const std::vector<Type> types = TypesOf(op.first_result, op.result_count, false);
+  const OpId appended = AppendAccess(id, made, operands, types);
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    clones_[op.first_result.index + i] = ValueId(out_.op(appended).first_result.index + i);
+  }
+}
+
+void Coarsener::CloneConstruct(OpId id, Copy& copy) {
+  const Op& op = f_.op(id);
+  const std::vector<Type> results = TypesOf(op.first_result, op.result_count, false);
+  std::vector<ValueId> operands;
+  for (ValueId operand : f_.operands_of(op)) {
+    operands.push_back(Here(operand, copy));
+  }
+  if (op.code == Opcode::kIf) {
+    new_ops_[id.index] = builder_.BeginIf(operands[0], results, op.source);
+    CloneRegion(op.body, copy);
+    builder_.Else();
+    CloneRegion(op.otherwise, copy);
+  } else {
+    const OpId made = builder_.BeginBlock(op.code, operands, results, op.source);
+    new_ops_[id.index] = made;
+    const std::vector<ValueId> params = builder_.Params(made);
+    for (uint32_t i = 0; i < params.size(); ++i) {
+      clones_[f_.region(op.body).first_param.index + i] = params[i];
+    }
+    const double outside = weight_;
+    weight_ *= op.code == Opcode::kLoop ? 16 : 1;
+    CloneRegion(op.body, copy);
+    weight_ = outside;
+  }
+  builder_.End();
+  const OpId made = new_ops_[id.index];
+  out_.op(made).origin = op.origin;
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    clones_[op.first_result.index + i] = ValueId(out_.op(made).first_result.index + i);
+  }
+}
+
+void Coarsener::CloneTerminator(OpId id, Copy& copy) {
+  const Op& op = f_.op(id);
+  std::vector<ValueId> operands;
+  for (ValueId operand : f_.operands_of(op)) {
+    operands.push_back(Here(operand, copy));
+  }
+  std::vector<ir::Target> targets;
+  for (const ir::Target& target : f_.targets_of(op)) {
+    targets.push_back({new_ops_[target.op.index], target.is_continue});
+  }
+  switch (op.code) {
+    case Opcode::kLeave:
+      return builder_.Leave(targets[0].op, operands, op.source);
+    case Opcode::kContinue:
+      return builder_.Continue(targets[0].op, operands, op.source);
+    case Opcode::kLeaveTable:
+      return builder_.LeaveTable(operands[0], targets, std::span(operands).subspan(1), op.source);
+    case Opcode::kTrap:
+      return builder_.Trap(static_cast<ir::TrapCode>(op.imm), op.source);
+    default:
+      // Only the kernel's own body ends: constructs that are copied for a tile do not (GangPlan::body_is_masked).
+      return builder_.Leave(copy.body, {}, op.source);
+  }
+}
+
+// loop (t = 0) { block { the kernel at place t }  t + 1 < places ? continue : leave }
+void Coarsener::EmitSlowWay() {
+  const Type type = Type::kI32;
+  const uint32_t width = plan_.tile[0], places = width * plan_.tile[1];
+  clones_.assign(f_.values.size(), ValueId());
+  for (uint32_t i = 0; i < module_.params.size(); ++i) {
+    const ValueId param(f_.region(f_.body).first_param.index + i);
+    clones_[param.index] = copies_[param.index][0];
+  }
+  const OpId loop = builder_.BeginBlock(Opcode::kLoop, std::array{Number(type, 0)}, {});
+  OpenScope();
+  const ValueId turn = builder_.Params(loop)[0];
+  Copy copy;
+  copy.is_slow = true;
+  copy.at[0] = turn;
+  if (plan_.tile[1] > 1) {
+    copy.at[0] = Add(Opcode::kRemU, type, std::array{turn, Number(type, width)});
+    copy.at[1] = Add(Opcode::kDivU, type, std::array{turn, Number(type, width)});
+  }
+  computed_ = {*copy.at[0], copy.at[1].value_or(ValueId())};
+  SetPlace({CoarseModule::kComputed, CoarseModule::kComputed});
+  copy.body = builder_.BeginBlock(Opcode::kBlock, {}, {});
+  CloneRegion(f_.body, copy);
+  builder_.End();
+  BeginPlace(Place());
+  const ValueId next = Plus(turn, 1);
+  const OpId again = builder_.BeginIf(Add(Opcode::kLtU, type, std::array{next, Number(type, places)}), {});
+  builder_.Continue(loop, std::array{next});
+  builder_.Else();
+  builder_.Leave(again, {});
+  builder_.End();
+  builder_.Leave(loop, {});
+  CloseScope();
+  builder_.End();
+  builder_.Return({});
+}
+
+}  // namespace hpvm

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads of a loop through group memory (stage_loads.h).
+//
+//   loop blocks (b = 0, sums...) {
+//     if b < blocks {} else { leave blocks (sums) }
+//     barrier                                    whoever still reads the last block's panels
+//     panels = loads of iterations b * block ... b * block + block - 1
+//     barrier
+//     loop inner (t = 0, sums...) { the body, with its loads from the panels }
+//     continue blocks (b + 1, sums)
+//   }
+//   the loop as it was, for what is left; at least one iteration, whose values it leaves with
+#include <bit>
+
+#include "compiler/ir/walk.h"
+#include "compiler/pass/tile/coarsener.h"
+
+namespace hpvm {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::Type;
+using ir::ValueId;
+
+namespace {
+
+constexpr Type kI32 = Type::kI32;
+
+uint64_t Log2(uint64_t power) { return static_cast<uint64_t>(std::countr_zero(power)); }
+
+}  // namespace
+
+ValueId Coarsener::Compute(Opcode code, ValueId a, uint64_t b) {
+  return Add(code, out_.type_of(a), std::array{a, Number(out_.type_of(a), b)});
+}
+
+// Where the work item stands in its group, and where the group's first instance stands.
+void Coarsener::EmitGroupPlace() {
+  for (uint64_t d = 0; d < 2; ++d) {
+    Op query{.code = Opcode::kInstanceId};
+    query.type = kI32;
+    const ValueId id = builder_.Append1(query, std::array{Number(kI32, d)}, kI32);
+    const ValueId first = Compute(Opcode::kAnd, id, ~uint64_t{plan_.tile[d] - 1});
+    const ValueId item = Compute(Opcode::kShrU, first, Log2(plan_.tile[d]));
+    stage_.local[d] = Compute(Opcode::kAnd, item, plan_.stage->group[d] - 1);
+    const ValueId before = Compute(Opcode::kShl, stage_.local[d], Log2(plan_.tile[d]));
+    stage_.first[d] = Add(Opcode::kSub, kI32, std::array{first, before});
+  }
+  const ValueId row = Compute(Opcode::kShl, stage_.local[1], Log2(plan_.stage->group[0]));
+  stage_.item = Add(Opcode::kAdd, kI32, std::array{row, stage_.local[0]});
+}
+
+// How many blocks of iterations are sure to run, with at least one iteration behind them.
+ValueId Coarsener::EmitBlockCount(const Op& loop) {
+  const StagePlan& stage = *plan_.stage;
+  const ValueId init = At(f_.operands_of(loop)[stage.counter], {});
+  const ValueId bound = stage.bound.valid() ? At(stage.bound, {}) : Number(kI32, 0);
+  const bool is_up = stage.stride > 0;
+  const uint64_t size = static_cast<uint64_t>(is_up ? stage.stride : -stage.stride);
+  const ValueId way = Add(Opcode::kSub, kI32, is_up ? std::array{bound, init} : std::array{init, bound});
+  // A way that is no multiple of the stride never meets the bound; one of 0 goes all around.
+  const ValueId is_sure = stage.is_below ? Add(Opcode::kLtS, kI32, std::array{init, bound})
+                                         : Add(Opcode::kEqz, kI32, std::array{Compute(Opcode::kAnd, way, size - 1)});
+  const ValueId turns = Compute(Opcode::kShrU, way, Log2(size));
+  const ValueId none = Number(kI32, 0);
+  const ValueId some = Add(Opcode::kSelect, kI32, std::array{is_sure, turns, none});
+  const ValueId but_last = Add(Opcode::kSelect, kI32, std::array{some, Compute(Opcode::kSub, some, 1), none});
+  return Compute(Opcode::kShrU, but_last, Log2(stage.block));
+}
+
+// The value for another instance and iteration.
+ValueId Coarsener::Slice(ValueId id, const Elsewhere& where, std::map<uint32_t, ValueId>* known) {
+  if (const auto found = known->find(id.index); found != known->end()) {
+    return found->second;
+  }
+  const Op& loop = f_.op(plan_.stage->loop);
+  const ir::Region& body = f_.region(loop.body);
+  const uint32_t index = id.index - body.first_param.index;
+  const OpId by = definitions_[id.index];
+  const auto compute = [&]() -> ValueId {
+    if (id.index >= body.first_param.index && index < body.param_count) {
+      const ValueId init = Slice(f_.operands_of(loop)[index], where, known);
+      return AfterTurns(init, where.turn, Slice(*plan_.stage->steps[index], where, known));
+    }
+    if (by.valid() && f_.op(by).code == Opcode::kInstanceId) {
+      const uint64_t d = constants_[f_.operands_of(f_.op(by))[0].index].value_or(3);
+      if (d < 2) {
+        return f_.type_of(id) == kI32 ? where.id[d] : Widened(where.id[d]);
+      }
+    }
+    const bool is_inside = by.valid() && std::ranges::find(body.ops, by) != body.ops.end();
+    if (!by.valid() || (!LayoutOf(id).Differs(0) && !LayoutOf(id).Differs(1) && !is_inside)) {
+      return At(id, {});
+    }
+    const Op& op = f_.op(by);
+    if (op.code == Opcode::kConst) {
+      return Number(op.type, op.imm);
+    }
+    std::vector<ValueId> operands;
+    for (ValueId operand : f_.operands_of(op)) {
+      operands.push_back(Slice(operand, where, known));
+    }
+    Op copy = op;
+    copy.operand_count = copy.result_count = copy.target_count = 0;
+    Charge(op);
+    return builder_.Append1(copy, operands, f_.type_of(id));
+  };
+  const ValueId value = compute();
+  (*known)[id.index] = value;
+  return value;
+}
+
+ValueId Coarsener::Widened(ValueId id) {
+  Op extend{.code = Opcode::kExtendU};
+  extend.type = kI32;
+  return builder_.Append1(extend, std::array{id}, Type::kI64);
+}
+
+// `init` after so many turns of a loop that adds `step`.
+ValueId Coarsener::AfterTurns(ValueId init, ValueId turns, ValueId step) {
+  const Type type = out_.type_of(init);
+  const ValueId count = type == kI32 ? turns : Widened(turns);
+  return Add(Opcode::kAdd, type, std::array{init, Add(Opcode::kMul, type, std::array{count, step})});
+}
+
+// The group's work items load a panel together: neighbours in memory by neighbouring work items.
+void Coarsener::EmitPanel(const StagePanel& panel, ValueId block) {
+  const StagePlan& stage = *plan_.stage;
+  const Op& op = f_.op(panel.load);
+  const uint32_t items = stage.group[0] * stage.group[1], d = panel.is_along_x ? 0 : 1;
+  const uint32_t per_access = panel.is_along_x ? 16 / op.width : 1;
+  const uint32_t row = stage.group[d] * plan_.tile[d] / per_access;
+  const ValueId first_turn = Compute(Opcode::kShl, block, Log2(stage.block));
+  for (uint32_t i = 0; i < row * stage.block / items; ++i) {
+    const ValueId piece = Plus(stage_.item, uint64_t{i} * items);
+    // Along x a row's pieces are next to each other in memory, along y those of one instance's iterations.
+    const ValueId turn =
+        panel.is_along_x ? Compute(Opcode::kShrU, piece, Log2(row)) : Compute(Opcode::kAnd, piece, stage.block - 1);
+    const ValueId place =
+        panel.is_along_x ? Compute(Opcode::kAnd, piece, row - 1) : Compute(Opcode::kShrU, piece, Log2(stage.block));
+    const ValueId element = Compute(Opcode::kShl, place, Log2(per_access));
+    Elsewhere where;
+    where.id = stage_.first;
+    where.id[d] = Add(Opcode::kAdd, kI32, std::array{stage_.first[d], element});
+    where.turn = Add(Opcode::kAdd, kI32, std::array{first_turn, turn});
+    std::map<uint32_t, ValueId> known;
+    const ValueId source = Slice(f_.operands_of(op)[0], where, &known);
+    const ValueId row_at = Compute(Opcode::kMul, turn, panel.row_bytes);
+    const ValueId in_row = Compute(Opcode::kShl, place, Log2(per_access * op.width));
+    const ValueId at = Add(Opcode::kAdd, kI32, std::array{row_at, in_row});
+    std::vector<ValueId> operands = {Add(Opcode::kAdd, kI32, std::array{stage_.memory, at})};
+    Op access = op;
+    access.operand_count = access.result_count = 0;
+    if (panel.is_along_x) {
+      access.code = Opcode::kLoad128;
+      access.type = kI32;
+      access.width = 16;
+    }
+    Charge(access);
+    const std::vector<Type> types(panel.is_along_x ? 4 : 1, panel.is_along_x ? kI32 : op.type);
+    const std::vector<ValueId> found = builder_.Results(AppendAccess(panel.load, access, std::array{source}, types));
+    operands.insert(operands.end(), found.begin(), found.end());
+    access.code = panel.is_along_x ? Opcode::kStore128 : Opcode::kStore;
+    access.space = ir::Space::kGroup;
+    access.space_index = 0;
+    access.imm = panel.offset;
+    AppendAccess(panel.load, access, operands, {});
+  }
+}
+
+// What the tile needs of a panel's row.
+void Coarsener::EmitPanelLoad(const StagePanel& panel) {
+  const Op& op = f_.op(panel.load);
+  const uint32_t d = panel.is_along_x ? 0 : 1;
+  const uint32_t per_access = 16 / op.width, words = op.width / 4;
+  const ValueId row = Compute(Opcode::kMul, stage_.turn, panel.row_bytes);
+  const ValueId own = Compute(Opcode::kMul, stage_.local[d], uint64_t{plan_.tile[d]} * op.width);
+  const ValueId own_at = Add(Opcode::kAdd, kI32, std::array{stage_.memory, own});
+  const ValueId at = Add(Opcode::kAdd, kI32, std::array{own_at, row});
+  constexpr std::array kWords = {kI32, kI32, kI32, kI32};
+  for (uint32_t i = 0; i < plan_.tile[d]; i += per_access) {
+    Op access = op;
+    access.operand_count = access.result_count = 0;
+    access.code = Opcode::kLoad128;
+    access.type = kI32;
+    access.width = 16;
+    access.space = ir::Space::kGroup;
+    access.space_index = 0;
+    access.imm = panel.offset + uint64_t{i} * op.width;
+    cost_ += weight_;
+    const std::vector<ValueId> found = builder_.Results(AppendAccess(panel.load, access, std::array{at}, kWords));
+    for (uint32_t j = 0; j < per_access; ++j) {
+      const Place place = panel.is_along_x ? Place{i + j, 0} : Place{0, i + j};
+      Keep(op.first_result, place, FromWords(op.type, std::span(found).subspan(j * words, words)));
+    }
+  }
+}
+
+// One iteration of the loop, `turns` after its first, with what it accumulates in `sums`; what it accumulates then.
+std::vector<ValueId> Coarsener::EmitTurn(const Op& loop, ValueId turns, std::span<const ValueId> sums) {
+  const StagePlan& stage = *plan_.stage;
+  const ir::Region& body = f_.region(loop.body);
+  for (uint32_t i = 0; i < body.param_count; ++i) {
+    const ValueId param(body.first_param.index + i);
+    if (!stage.steps[i]) {
+      const size_t own = size_t{Count(0, LayoutOf(param).varies[0])} * Count(1, LayoutOf(param).varies[1]);
+      KeepAll(param, 1, sums.first(own));
+      sums = sums.subspan(own);
+      continue;
+    }
+    std::vector<ValueId> now = Flatten(f_.operands_of(loop).subspan(i, 1), param);
+    for (ValueId& copy : now) {
+      copy = AfterTurns(copy, turns, StepOf(i));
+    }
+    KeepAll(param, 1, now);
+  }
+  for (size_t i = 0; i + 2 < body.ops.size(); ++i) {
+    const auto panel = std::ranges::find(stage.panels, body.ops[i], &StagePanel::load);
+    panel != stage.panels.end() ? EmitPanelLoad(*panel) : EmitOp(body.ops[i]);
+  }
+  const Op& again = f_.op(f_.region(f_.op(body.ops[body.ops.size() - 2]).body).ops[0]);
+  return FlattenSums(f_.operands_of(again), body.first_param);
+}
+
+// Copies of the values that go into the parameters that are no steps.
+std::vector<ValueId> Coarsener::FlattenSums(std::span<const ValueId> values, ValueId first_param) {
+  std::vector<ValueId> flat;
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    if (!plan_.stage->steps[i]) {
+      const std::vector<ValueId> copies = Flatten(values.subspan(i, 1), ValueId(first_param.index + i));
+      flat.insert(flat.end(), copies.begin(), copies.end());
+    }
+  }
+  return flat;
+}
+
+ValueId Coarsener::StepOf(uint32_t param) {
+  std::map<uint32_t, ValueId> known;
+  return Slice(*plan_.stage->steps[param], {}, &known);  // Steps are the same for all instances and iterations.
+}
+
+// The blocks; what the loop's parameters then are.
+std::vector<ValueId> Coarsener::EmitStage(const Op& loop) {
+  const StagePlan& stage = *plan_.stage;
+  const ir::Region& body = f_.region(loop.body);
+  EmitGroupPlace();
+  Op allocate{.code = Opcode::kLocalAlloc};
+  stage_.memory = builder_.Append1(allocate, std::array{Number(kI32, stage.bytes)}, kI32);
+  const ValueId blocks = EmitBlockCount(loop);
+  std::vector<ValueId> sums = FlattenSums(f_.operands_of(loop), body.first_param);
+  std::vector<Type> types;
+  for (ValueId sum : sums) {
+    types.push_back(out_.type_of(sum));
+  }
+  sums.insert(sums.begin(), Number(kI32, 0));
+  const OpId outer = builder_.BeginBlock(Opcode::kLoop, sums, types, loop.source);
+  OpenScope();
+  std::vector<ValueId> params = builder_.Params(outer);
+  const ValueId block = params[0];
+  const OpId check = builder_.BeginIf(Add(Opcode::kLtU, kI32, std::array{block, blocks}), {});
+  builder_.Leave(check, {});
+  builder_.Else();
+  builder_.Leave(outer, std::span(params).subspan(1));
+  builder_.End();
+  builder_.Append(Op{.code = Opcode::kBarrier}, {}, {});
+  const double outside = weight_;
+  weight_ *= 16.0 / stage.block;
+  for (const StagePanel& panel : stage.panels) {
+    EmitPanel(panel, block);
+  }
+  builder_.Append(Op{.code = Opcode::kBarrier}, {}, {});
+  const ValueId first_turn = Compute(Opcode::kShl, block, Log2(stage.block));
+  params[0] = Number(kI32, 0);
+  const OpId inner = builder_.BeginBlock(Opcode::kLoop, params, types, loop.source);
+  OpenScope();
+  const std::vector<ValueId> inner_params = builder_.Params(inner);
+  stage_.turn = inner_params[0];
+  weight_ = outside * 16;
+  const ValueId turns = Add(Opcode::kAdd, kI32, std::array{first_turn, stage_.turn});
+  std::vector<ValueId> next = EmitTurn(loop, turns, std::span(inner_params).subspan(1));
+  weight_ = outside;
+  const ValueId next_turn = Plus(stage_.turn, 1);
+  const OpId again = builder_.BeginIf(Add(Opcode::kLtU, kI32, std::array{next_turn, Number(kI32, stage.block)}), {});
+  next.insert(next.begin(), next_turn);
+  builder_.Continue(inner, next, loop.source);
+  builder_.Else();
+  builder_.Leave(again, {});
+  builder_.End();
+  builder_.Leave(inner, std::span(next).subspan(1));
+  CloseScope();
+  builder_.End();
+  std::vector<ValueId> carried = builder_.Results(inner);
+  carried.insert(carried.begin(), Plus(block, 1));
+  builder_.Continue(outer, carried, loop.source);
+  CloseScope();
+  builder_.End();
+  // The loop's own parameters.
+  const std::vector<ValueId> found = builder_.Results(outer);
+  const ValueId done = Compute(Opcode::kShl, blocks, Log2(stage.block));
+  std::vector<ValueId> arguments;
+  size_t at = 0;
+  for (uint32_t i = 0; i < body.param_count; ++i) {
+    for (ValueId copy : Flatten(f_.operands_of(loop).subspan(i, 1), ValueId(body.first_param.index + i))) {
+      arguments.push_back(stage.steps[i] ? AfterTurns(copy, done, StepOf(i)) : found[at++]);
+    }
+  }
+  return arguments;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "compiler/ir/walk.h"
+#include "compiler/pass/tile/coarsener.h"
+
+namespace hpvm {
+namespace {
+
+using ir::Op;
+using ir::Opcode;
+using ir::OpId;
+using ir::RegionId;
+using ir::ValueId;
+
+bool IsConstruct(Opcode code) { return code == Opcode::kBlock || code == Opcode::kLoop || code == Opcode::kIf; }
+
+class Orderer {
+ public:
+  explicit Orderer(ir::Function& function) : f_(function), is_used_(f_.values.size()), waiting_(f_.values.size()) {}
+
+  void Run() {
+    FindUsed();
+    Order(f_.body);
+  }
+
+ private:
+  static bool Computes(const Op& op) { return ir::Info(op.code).effects == ir::kPure; }
+
+  // Values on which something with an effect depends.
+  void FindUsed() {
+    std::vector<OpId> order;
+    ir::ForEachOp(f_, [&](OpId id) { order.push_back(id); });
+    const auto use = [&](OpId id) {
+      for (ValueId operand : f_.operands_of(f_.op(id))) {
+        is_used_[operand.index] = true;
+      }
+    };
+    for (OpId id : order) {
+      if (!Computes(f_.op(id))) {
+        use(id);
+      }
+    }
+    // Operations that compute stand in front of those that use them.
+    for (size_t i = order.size(); i-- > 0;) {
+      if (Computes(f_.op(order[i])) && is_used_[f_.op(order[i]).first_result.index]) {
+        use(order[i]);
+      }
+    }
+  }
+
+  void Order(RegionId id) {
+    const std::vector<OpId> before = std::move(f_.region(id).ops);
+    std::vector<OpId> after, run;
+    for (OpId op_id : before) {
+      const Op& op = f_.op(op_id);
+      if (Computes(op)) {
+        if (is_used_[op.first_result.index]) {
+          waiting_[op.first_result.index] = op_id;
+          run.push_back(op_id);
+        }
+        continue;
+      }
+      Place(run, &after);
+      run.clear();
+      after.push_back(op_id);
+      if (IsConstruct(op.code)) {
+        Order(op.body);
+        if (op.code == Opcode::kIf) {
+          Order(op.otherwise);
+        }
+      }
+    }
+    f_.region(id).ops = std::move(after);
+  }
+
+  // A run of operations that compute: each that no other one of the run uses, after what it needs.
+  void Place(const std::vector<OpId>& run, std::vector<OpId>* after) {
+    std::vector<ValueId> inner;
+    for (OpId id : run) {
+      const std::span<const ValueId> operands = f_.operands_of(f_.op(id));
+      inner.insert(inner.end(), operands.begin(), operands.end());
+    }
+    std::sort(inner.begin(), inner.end(), [](ValueId a, ValueId b) { return a.index < b.index; });
+    for (OpId id : run) {
+      const ValueId result = f_.op(id).first_result;
+      if (!std::binary_search(inner.begin(), inner.end(), result,
+                              [](ValueId a, ValueId b) { return a.index < b.index; })) {
+        Demand(result, after);
+      }
+    }
+  }
+
+  // Places what the value needs, and then what defines it.
+  void Demand(ValueId id, std::vector<OpId>* after) {
+    std::vector<OpId> open;
+    const auto want = [&](ValueId value) {
+      if (waiting_[value.index].valid()) {
+        open.push_back(waiting_[value.index]);
+      }
+    };
+    want(id);
+    while (!open.empty()) {
+      const OpId top = open.back();
+      const size_t size = open.size();
+      if (!waiting_[f_.op(top).first_result.index].valid()) {
+        open.pop_back();  // Placed meanwhile.
+        continue;
+      }
+      for (ValueId operand : f_.operands_of(f_.op(top))) {
+        want(operand);
+      }
+      if (open.size() == size) {
+        after->push_back(top);
+        waiting_[f_.op(top).first_result.index] = OpId();
+        open.pop_back();
+      }
+    }
+  }
+
+  ir::Function& f_;
+  std::vector<bool> is_used_;  // By ValueId.
+  std::vector<OpId> waiting_;  // By ValueId: what defines it, while that is not placed.
+};
+
+}  // namespace
+
+void OrderByUse(ir::Function& function) { Orderer(function).Run(); }
+
+}  // namespace hpvm

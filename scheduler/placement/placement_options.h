@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may run each node and what it costs there, once for all nodes that are alike; and the machines behind devices.
+#ifndef HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_OPTIONS_H_
+#define HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_OPTIONS_H_
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "graph/flatten.h"
+#include "scheduler/placement/placement.h"
+
+namespace hpvm::scheduler::placing {
+
+inline constexpr uint32_t kNone = 0xffffffffu;
+// Later than everything, and safe to add to.
+inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max() / 8;
+
+// Launches shorter than this run on one lane; the processor does not wake others for them.
+inline constexpr int64_t kSharedNs = 20'000;
+
+// Something that launches or transfers have to themselves: the lanes of one silicon, or one direction of a link.
+struct Resources {
+  std::vector<uint32_t> lanes;      // By resource; the silicons first.
+  std::vector<uint32_t> of_device;  // Its silicon.
+  std::vector<uint32_t> up, down;   // By space: what carries transfers to it and from it; kNone: host memory.
+  uint32_t spaces = 1;
+};
+Resources FindResources(std::span<const DeviceFacts> devices);
+
+// One way to run a launch, or a part of one.
+struct Option {
+  uint32_t choice = 0;
+  DeviceIndex device = 0;
+  uint32_t silicon = 0;
+  SpaceIndex space = kHostSpace;
+  int64_t all_ns = kForever;   // With every lane of its silicon; kForever: it does not run so.
+  int64_t lane_ns = kForever;  // With one lane.
+  bool is_estimate = false;
+  int64_t best_ns() const { return all_ns < lane_ns ? all_ns : lane_ns; }
+};
+
+struct OptionSet {
+  uint32_t first = 0, count = 0;  // In Options::all().
+};
+
+std::pair<uint32_t, uint32_t> PortsOf(const graph::FlatGraph& flat, uint32_t node);
+
+class Options {
+ public:
+  Options(const PlacementInput& input, const Resources& resources);
+
+  // Those of every node. False when a node has none; `*unplaced` is then the node.
+  bool Find(uint32_t* unplaced);
+  const OptionSet& Of(uint32_t node) const { return sets_[set_of_[node]]; }
+  std::span<const Option> all() const { return all_; }
+  std::span<const Option> List(const OptionSet& set) const { return {all_.data() + set.first, set.count}; }
+  uint64_t fallback_nodes() const { return fallback_nodes_; }
+  // No launch and no transfer is planned with more, so that those of a graph add up without overflow.
+  int64_t worst_ns() const { return worst_ns_; }
+  // The only device that any node may run on; kNone when there are several.
+  uint32_t only_device() const { return only_device_; }
+
+  // A part of the node by `option`.
+  Option Part(uint32_t node, const Option& option, const Box& box) const {
+    return Price(node, option.choice, option.device, box);
+  }
+  OptionSet Add(const Option& option);
+  // Forgets what was added beyond `count`.
+  void Shrink(size_t count) { all_.resize(count); }
+
+ private:
+  bool IsLike(uint32_t a, uint32_t b) const;
+  // kNone where nothing can run it.
+  uint32_t Make(uint32_t node, std::span<const uint32_t> kept);
+  std::vector<uint32_t> Keep(uint32_t node) const;
+  bool CanRun(uint32_t node, const Candidate& candidate) const {
+    return !input_.can_run || input_.can_run(node, candidate);
+  }
+  uint32_t FindLike(uint32_t node);
+  uint32_t FindPin(uint32_t node, size_t* next);
+  Option Price(uint32_t node, uint32_t choice, DeviceIndex device, const Box& box) const;
+
+  const PlacementInput& input_;
+  const Resources& resources_;
+  const PortWork port_work_;
+  const WorkModel& works_;
+  std::vector<Option> all_;
+  std::vector<OptionSet> sets_;
+  std::vector<bool> is_fallback_;                                    // By set.
+  std::vector<uint32_t> set_of_;                                     // By node.
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> of_leaf_;  // A node of that kind, and its set.
+  uint64_t fallback_nodes_ = 0;
+  int64_t worst_ns_ = 0;
+  uint32_t only_device_ = kNone;
+};
+
+}  // namespace hpvm::scheduler::placing
+
+#endif  // HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_OPTIONS_H_

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/placement/placement_rank.h"
+
+#include <algorithm>
+
+namespace hpvm::scheduler::placing {
+namespace {
+
+int64_t TimeOf(const Problem& p, std::span<const Option> options, Take take) {
+  int64_t sum = 0, least = kForever, most = 0;
+  double by_lanes = 0, lanes = 0;
+  for (const Option& option : options) {
+    const int64_t ns = option.best_ns();
+    const double count = option.lane_ns == kForever ? 1 : p.resources->lanes[option.silicon];
+    by_lanes += static_cast<double>(ns) * count;
+    lanes += count;
+    sum += ns;
+    least = std::min(least, ns);
+    most = std::max(most, ns);
+  }
+  if (take == Take::kByLanes) {
+    return static_cast<int64_t>(by_lanes / lanes);
+  }
+  return take == Take::kMean ? sum / static_cast<int64_t>(options.size()) : take == Take::kLeast ? least : most;
+}
+
+int64_t MeanMove(const Problem& p, uint32_t size_class, std::span<const Option> from, std::span<const Option> to) {
+  if (from.size() == 1 && to.size() == 1) {
+    return p.MoveNs(size_class, from[0].space, to[0].space);
+  }
+  int64_t sum = 0;
+  for (const Option& a : from) {
+    for (const Option& b : to) {
+      sum += p.MoveNs(size_class, a.space, b.space);
+    }
+  }
+  return sum / static_cast<int64_t>(from.size() * to.size());
+}
+
+int64_t Capped(int64_t ns) { return std::min(ns, kForever); }
+
+}  // namespace
+
+std::vector<int64_t> UpwardRanks(const Problem& p, Take take, double transfers) {
+  std::vector<int64_t> ranks(p.jobs.size());
+  for (uint32_t job = static_cast<uint32_t>(p.jobs.size()); job-- > 0;) {
+    int64_t after = 0;
+    for (const uint32_t item : p.writes[job]) {
+      const uint32_t size = p.items[item].size_class;
+      OptionSet last{kNone, 0};
+      int64_t move = 0;
+      for (const uint32_t reader : p.readers[item]) {
+        if (transfers > 0 && p.jobs[reader].options.first != last.first) {
+          last = p.jobs[reader].options;
+          move = static_cast<int64_t>(transfers *
+                                      static_cast<double>(MeanMove(p, size, p.OptionsOf(job), p.OptionsOf(reader))));
+        }
+        after = std::max(after, ranks[reader] + move);
+      }
+    }
+    for (const uint32_t next : p.after[job]) {
+      after = std::max(after, ranks[next]);
+    }
+    ranks[job] = Capped(after + TimeOf(p, p.OptionsOf(job), take));
+  }
+  return ranks;
+}
+
+std::vector<int64_t> OptimisticCosts(const Problem& p) {
+  const uint32_t spaces = p.resources->spaces;
+  std::vector<int64_t> costs(p.jobs.size() * spaces);
+  for (uint32_t job = static_cast<uint32_t>(p.jobs.size()); job-- > 0;) {
+    int64_t* row = &costs[size_t{job} * spaces];
+    for (const uint32_t item : p.writes[job]) {
+      const uint32_t size = p.items[item].size_class;
+      for (const Option& own : p.OptionsOf(job)) {
+        const SpaceIndex space = own.space;
+        if (p.items[item].is_returned) {
+          row[space] = std::max(row[space], p.down_ns[size][space]);
+        }
+        for (const uint32_t reader : p.readers[item]) {
+          int64_t best = kForever;
+          for (const Option& option : p.OptionsOf(reader)) {
+            best = std::min(best, costs[size_t{reader} * spaces + option.space] + option.best_ns() +
+                                      p.MoveNs(size, space, option.space));
+          }
+          row[space] = std::max(row[space], best);
+        }
+      }
+    }
+  }
+  return costs;
+}
+
+std::vector<int64_t> OptimisticRanks(const Problem& p, const std::vector<int64_t>& costs, bool own) {
+  std::vector<int64_t> ranks(p.jobs.size());
+  for (uint32_t job = 0; job < p.jobs.size(); ++job) {
+    const std::span<const Option> options = p.OptionsOf(job);
+    for (const Option& option : options) {
+      ranks[job] += costs[size_t{job} * p.resources->spaces + option.space] + (own ? option.best_ns() : 0);
+    }
+    ranks[job] /= static_cast<int64_t>(options.size());
+  }
+  return ranks;
+}
+
+std::vector<int64_t> Rests(const Problem& p) {
+  std::vector<int64_t> rests = UpwardRanks(p, Take::kLeast, 0);
+  for (uint32_t job = 0; job < p.jobs.size(); ++job) {
+    rests[job] -= TimeOf(p, p.OptionsOf(job), Take::kLeast);
+  }
+  return rests;
+}
+
+int64_t PathBound(const Problem& p) {
+  int64_t bound = 0;
+  for (const int64_t rank : UpwardRanks(p, Take::kLeast, 0)) {
+    bound = std::max(bound, rank);
+  }
+  return bound;
+}
+
+}  // namespace hpvm::scheduler::placing

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/placement/placement_split.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/failpoint.h"
+
+namespace hpvm::scheduler::placing {
+namespace {
+
+// What a plan with cuts may take of one without. Estimates are wrong by factors: a plan that stands on them has to
+// promise more.
+constexpr double kGain = 0.95, kGainEstimated = 0.75;
+// Shorter launches are not worth it: a part costs a launch, and its results a meeting of devices.
+constexpr int64_t kCutNsMin = 50'000;
+constexpr int64_t kCutShareMin = 200;  // Of the makespan: one in so many.
+constexpr size_t kCutNodesMax = 256, kJobsMax = 4'000;
+constexpr size_t kSinglesMax = 12;
+constexpr int kRefinements = 4;
+// Instances that processors run together, by dimension: cuts between them cost vectors.
+constexpr uint64_t kTile[3] = {64, 16, 1};
+constexpr uint64_t kTilesMin = 8;
+
+// A node that may be cut, and by what.
+struct Cuttable {
+  uint32_t node = 0;
+  uint32_t dimension = 0;
+  uint64_t grain = 1;
+  std::vector<Option> options;  // One a silicon.
+  uint32_t planned = kNone;     // Of these, that of the plan without cuts; kNone: another.
+};
+
+struct Trial {
+  std::vector<Cut> cuts;
+  Problem problem;
+  Best best;
+};
+
+class Cutter {
+ public:
+  Cutter(const PlacementInput& input, const Resources& resources, Options& options, Problem& problem, Best& best)
+      : input_(input), flat_(input.flat), resources_(resources), options_(options), problem_(problem), best_(best) {}
+
+  void Run() {
+    if (problem_.jobs.size() > kJobsMax) {
+      return;
+    }
+    single_ns_ = best_.plan.makespan;
+    FindCuttables();
+    if (cuttables_.empty()) {
+      return;
+    }
+    CutBySpeed();
+    CutTogether();
+    CutSingles();
+    CutEqually();
+    if (!kept_.has_value()) {
+      return;
+    }
+    problem_ = std::move(kept_->problem);
+    Best again;
+    Search(problem_, {.effort = input_.effort / 2, .seed = input_.seed}, again);
+    best_ = again.plan.makespan < kept_->best.plan.makespan ? std::move(again) : std::move(kept_->best);
+  }
+
+ private:
+  void FindCuttables() {
+    std::vector<std::pair<int64_t, uint32_t>> large;
+    for (uint32_t job = 0; job < problem_.jobs.size(); ++job) {
+      const int64_t ns = best_.plan.jobs[job].end - best_.plan.jobs[job].start;
+      if (ns >= kCutNsMin && ns >= best_.plan.makespan / kCutShareMin) {
+        large.emplace_back(-ns, job);
+      }
+    }
+    std::sort(large.begin(), large.end());
+    large.resize(std::min(large.size(), kCutNodesMax));
+    for (const auto& [ns, job] : large) {
+      Cuttable cuttable;
+      cuttable.node = problem_.jobs[job].node;
+      const Option& planned = problem_.OptionsOf(job)[best_.plan.jobs[job].option];
+      Allow(cuttable, planned);
+      if (!cuttable.options.empty()) {
+        cuttable.planned = 0;
+      }
+      for (const Option& option : problem_.OptionsOf(job)) {
+        Allow(cuttable, option);
+      }
+      if (!cuttable.options.empty()) {
+        Align(cuttable);
+        cuttables_.push_back(std::move(cuttable));
+      }
+    }
+  }
+
+  // Adds the option if it may be cut as the others are and runs beside them. How much a launch does whose extent is
+  // known only when it starts, nobody can divide before.
+  void Allow(Cuttable& cuttable, const Option& option) {
+    const std::array<int32_t, 3>& from = flat_.nodes[cuttable.node].extent_port;
+    if (std::any_of(from.begin(), from.end(), [](int32_t port) { return port >= 0; })) {
+      return;
+    }
+    uint32_t dimension = 0;
+    uint64_t grain = 1;
+    if (!input_.accesses->MayCut(graph::FlatNodeId(cuttable.node), option.choice, &dimension, &grain) ||
+        dimension >= 3 || grain == 0 || (!cuttable.options.empty() && dimension != cuttable.dimension) ||
+        std::any_of(cuttable.options.begin(), cuttable.options.end(),
+                    [&](const Option& other) { return other.silicon == option.silicon; })) {
+      return;
+    }
+    const uint64_t extent = flat_.nodes[cuttable.node].extent[dimension];
+    const uint64_t both = std::lcm(grain, cuttable.grain);
+    if (both == 0 || both > extent / 2) {
+      return;
+    }
+    cuttable.dimension = dimension;
+    cuttable.grain = both;
+    cuttable.options.push_back(option);
+  }
+
+  void Align(Cuttable& cuttable) const {
+    const uint64_t tiles = std::lcm(cuttable.grain, kTile[cuttable.dimension]);
+    if (tiles != 0 && tiles <= flat_.nodes[cuttable.node].extent[cuttable.dimension] / kTilesMin) {
+      cuttable.grain = tiles;
+    }
+  }
+
+  // Parts with such weights, each by one of the options; nothing when they are not at least two, or not safe.
+  std::optional<Cut> MakeCut(const Cuttable& cuttable, const std::vector<std::pair<uint32_t, double>>& weights) {
+    const std::array<uint64_t, 3>& extent = flat_.nodes[cuttable.node].extent;
+    const uint64_t units = extent[cuttable.dimension] / cuttable.grain;
+    double sum = 0, before = 0;
+    size_t end = 0;  // Behind the last that gets anything.
+    for (size_t i = 0; i < weights.size(); ++i) {
+      sum += weights[i].second;
+      end = weights[i].second > 0 ? i + 1 : end;
+    }
+    Cut cut{.node = cuttable.node, .parts = {}};
+    std::vector<Task> tasks;
+    uint64_t first = 0;
+    for (size_t i = 0; i < end; ++i) {
+      before += weights[i].second;
+      const double until = before / sum * static_cast<double>(units) + 0.5;
+      const uint64_t last =
+          i + 1 == end ? extent[cuttable.dimension] : std::min(static_cast<uint64_t>(until), units) * cuttable.grain;
+      if (last <= first) {
+        continue;
+      }
+      Part part{.options = {}, .box = {.count = extent}};
+      part.box.first[cuttable.dimension] = first;
+      part.box.count[cuttable.dimension] = last - first + (HPVMD_MUTANT("plan_part_off_by_one") && last > 1 ? 1 : 0);
+      const Option& option = cuttable.options[weights[i].first];
+      part.options = options_.Add(options_.Part(cuttable.node, option, part.box));
+      tasks.push_back({.node = graph::FlatNodeId(cuttable.node), .choice = option.choice, .box = part.box});
+      cut.parts.push_back(part);
+      first = last;
+    }
+    if (cut.parts.size() < 2 || !SplitIsSafe(flat_, *input_.accesses, tasks)) {
+      return std::nullopt;
+    }
+    return cut;
+  }
+
+  // Each launch by the speeds that it has itself; what has to be moved slows a device down.
+  void CutBySpeed() {
+    for (const bool counts_moves : {false, true}) {
+      std::vector<Cut> cuts;
+      const size_t options = options_.all().size();
+      for (const Cuttable& cuttable : cuttables_) {
+        AddCut(cuttable, SpeedsOf(cuttable, counts_moves), cuts);
+      }
+      Try(std::move(cuts), options);
+    }
+  }
+
+  std::vector<std::pair<uint32_t, double>> SpeedsOf(const Cuttable& cuttable, bool counts_moves) const {
+    std::vector<std::pair<uint32_t, double>> weights;
+    for (uint32_t i = 0; i < cuttable.options.size(); ++i) {
+      int64_t ns = cuttable.options[i].best_ns();
+      if (counts_moves && cuttable.options[i].space != kHostSpace) {
+        const auto [begin, end] = PortsOf(flat_, cuttable.node);
+        for (uint32_t port = begin; port < end; ++port) {
+          const graph::FlatPort& p = flat_.ports[port];
+          const uint64_t bytes = flat_.values[(p.out.valid() ? p.out : p.in).index].bytes;
+          ns += p.in.valid() ? input_.costs.Transfer(bytes, kHostSpace, cuttable.options[i].space).count() : 0;
+          ns += p.out.valid() ? input_.costs.Transfer(bytes, cuttable.options[i].space, kHostSpace).count() : 0;
+        }
+      }
+      weights.emplace_back(i, 1.0 / static_cast<double>(std::max<int64_t>(ns, 1)));
+    }
+    return weights;
+  }
+
+  void AddCut(const Cuttable& cuttable, const std::vector<std::pair<uint32_t, double>>& weights,
+              std::vector<Cut>& cuts) {
+    if (std::optional<Cut> cut = MakeCut(cuttable, weights)) {
+      cuts.push_back(std::move(*cut));
+    }
+  }
+
+  // All launches at the same places, so that what one part makes the next one's part has; weights that make all devices
+  // end together.
+  void CutTogether() {
+    std::map<uint32_t, double> ns;  // By silicon.
+    for (const Cuttable& cuttable : cuttables_) {
+      for (const Option& option : cuttable.options) {
+        ns[option.silicon] += static_cast<double>(option.best_ns());
+      }
+    }
+    std::map<uint32_t, double> weight;
+    for (const auto& [silicon, sum] : ns) {
+      weight[silicon] = 1 / sum;
+    }
+    for (int round = 0; round <= kRefinements; ++round) {
+      std::vector<Cut> cuts;
+      const size_t options = options_.all().size();
+      for (const Cuttable& cuttable : cuttables_) {
+        std::vector<std::pair<uint32_t, double>> weights;
+        for (uint32_t i = 0; i < cuttable.options.size(); ++i) {
+          weights.emplace_back(i, weight[cuttable.options[i].silicon]);
+        }
+        // In the same order everywhere.
+        std::sort(weights.begin(), weights.end(), [&](const auto& a, const auto& b) {
+          return cuttable.options[a.first].silicon < cuttable.options[b.first].silicon;
+        });
+        AddCut(cuttable, weights, cuts);
+      }
+      std::map<uint32_t, double> ends;
+      if (!Try(std::move(cuts), options, &ends)) {
+        return;
+      }
+      for (auto& [silicon, w] : weight) {
+        w = ends.contains(silicon) ? w / std::max(ends[silicon], 1.0) : 0;
+      }
+    }
+  }
+
+  // The longest launches alone, and what was gained with those before.
+  void CutSingles() {
+    std::vector<Cut> cuts;
+    for (size_t i = 0; i < std::min(cuttables_.size(), kSinglesMax) && cuttables_.size() > 1; ++i) {
+      const size_t options = options_.all().size();
+      std::vector<Cut> more = cuts;
+      AddCut(cuttables_[i], SpeedsOf(cuttables_[i], true), more);
+      if (more.size() > cuts.size() && Try(more, options, nullptr, &single_ns_)) {
+        cuts = std::move(more);
+      }
+    }
+  }
+
+  // Equal parts where the plan has the launch: those that pass instances one to one to another device, or all that may
+  // be cut.
+  void CutEqually() {
+    std::vector<bool> passes(flat_.nodes.size());
+    std::vector<uint32_t> silicon_of(flat_.nodes.size(), kNone);
+    for (const Cuttable& cuttable : cuttables_) {
+      silicon_of[cuttable.node] = cuttable.planned == kNone ? kNone : cuttable.options[cuttable.planned].silicon;
+    }
+    for (const Cuttable& cuttable : cuttables_) {
+      const auto [begin, end] = PortsOf(flat_, cuttable.node);
+      for (uint32_t port = begin; port < end; ++port) {
+        const graph::FlatPort& p = flat_.ports[port];
+        const graph::FlatNodeId from = p.in.valid() ? flat_.values[p.in.index].producer : graph::FlatNodeId();
+        if (p.is_one_to_one && from.valid() && silicon_of[from.index] != kNone && silicon_of[cuttable.node] != kNone &&
+            silicon_of[from.index] != silicon_of[cuttable.node]) {
+          passes[from.index] = passes[cuttable.node] = true;
+        }
+      }
+    }
+    for (const bool all : {false, true}) {
+      for (const uint32_t parts : {2, 4, 8}) {
+        std::vector<Cut> cuts;
+        const size_t options = options_.all().size();
+        for (const Cuttable& cuttable : cuttables_) {
+          if (cuttable.planned != kNone && (all || passes[cuttable.node])) {
+            AddCut(cuttable, std::vector<std::pair<uint32_t, double>>(parts, {cuttable.planned, 1.0}), cuts);
+          }
+        }
+        Try(std::move(cuts), options);
+      }
+    }
+  }
+
+  // Plans with these cuts; keeps the plan if it is the best with cuts and enough better than that without. False when
+  // there are no cuts or, with `limit_ns`, when the plan takes as long or longer: then options from `options` on are
+  // forgotten.
+  bool Try(std::vector<Cut> cuts, size_t options, std::map<uint32_t, double>* ends = nullptr,
+           int64_t* limit_ns = nullptr) {
+    if (cuts.empty()) {
+      return false;
+    }
+    std::sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return a.node < b.node; });
+    Trial trial{.cuts = std::move(cuts), .problem = {}, .best = {}};
+    trial.problem = MakeProblem(input_, resources_, options_, trial.cuts);
+    Search(trial.problem, {.effort = 0, .seed = input_.seed}, trial.best);
+    if (ends != nullptr) {
+      FindEnds(trial, *ends);
+    }
+    const int64_t makespan = trial.best.plan.makespan;
+    const double gain = HasEstimates(trial) ? kGainEstimated : kGain;
+    const bool is_better = static_cast<double>(makespan) <= gain * static_cast<double>(best_.plan.makespan);
+    const bool is_shorter = limit_ns == nullptr || makespan < *limit_ns;
+    if (limit_ns != nullptr) {
+      *limit_ns = std::min(*limit_ns, makespan);
+    }
+    if (is_better && (!kept_.has_value() || makespan < kept_->best.plan.makespan)) {
+      kept_ = std::move(trial);
+    } else if (!is_shorter) {
+      options_.Shrink(options);
+    }
+    return is_shorter;
+  }
+
+  bool HasEstimates(const Trial& trial) const {
+    return std::any_of(trial.cuts.begin(), trial.cuts.end(), [&](const Cut& cut) {
+      return std::any_of(cut.parts.begin(), cut.parts.end(),
+                         [&](const Part& part) { return options_.List(part.options)[0].is_estimate; });
+    });
+  }
+
+  // When each silicon's last part has ended and is back, if the caller gets it.
+  static void FindEnds(const Trial& trial, std::map<uint32_t, double>& ends) {
+    const Problem& p = trial.problem;
+    for (uint32_t job = 0; job < p.jobs.size(); ++job) {
+      const Option& option = p.OptionsOf(job)[trial.best.plan.jobs[job].option];
+      int64_t end = trial.best.plan.jobs[job].end;
+      for (const uint32_t item : p.writes[job]) {
+        end += p.items[item].is_returned ? p.down_ns[p.items[item].size_class][option.space] : 0;
+      }
+      ends[option.silicon] = std::max(ends[option.silicon], static_cast<double>(end));
+    }
+  }
+
+  const PlacementInput& input_;
+  const graph::FlatGraph& flat_;
+  const Resources& resources_;
+  Options& options_;
+  Problem& problem_;
+  Best& best_;
+  std::vector<Cuttable> cuttables_;  // The longest first.
+  std::optional<Trial> kept_;
+  int64_t single_ns_ = kForever;
+};
+
+}  // namespace
+
+void ImproveByCuts(const PlacementInput& input, const Resources& resources, Options& options, Problem& problem,
+                   Best& best) {
+  Cutter(input, resources, options, problem, best).Run();
+}
+
+}  // namespace hpvm::scheduler::placing

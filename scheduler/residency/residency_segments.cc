@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/residency/residency_segments.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/failpoint.h"
+#include "scheduler/residency/order.h"
+
+namespace hpvm::scheduler {
+namespace {
+
+constexpr uint32_t kNone = 0xffffffffu;
+// Work that is worth a submission of its own, about what submitting it and waiting for it costs. A processor's workers
+// meet at the end of each segment.
+constexpr Duration kDriverGrain{10'000};
+constexpr Duration kInlineGrain{30'000};
+
+class Cutter {
+ public:
+  Cutter(const ResidencyInput& input, uint32_t first, uint32_t count, Residency& residency)
+      : input_(input), first_(first), count_(count), out_(residency), lanes_(input.devices.size() * kLanes) {}
+
+  StepRange Run() {
+    const uint32_t first_segment = static_cast<uint32_t>(out_.segments.size());
+    FindLanes();
+    FindDependencies();
+    while (order_.size() < count_) {
+      AddSegment(NextLane());
+    }
+    if (!std::is_sorted(order_.begin(), order_.end())) {
+      Reorder();
+    }
+    return {.first_segment = first_segment,
+            .segment_count = static_cast<uint32_t>(out_.segments.size()) - first_segment};
+  }
+
+ private:
+  struct LaneState {
+    std::vector<uint32_t> steps;  // In the plan's order.
+    size_t next = 0;
+    bool is_inline = false;
+    uint32_t last_segment = kNone;
+    std::vector<uint32_t> waited;  // By lane: the latest segment that this lane has waited for.
+  };
+
+  void FindLanes() {
+    lane_of_.resize(count_);
+    for (uint32_t i = 0; i < count_; ++i) {
+      const Step& step = out_.steps[first_ + i];
+      lane_of_[i] = static_cast<uint32_t>(step.device * kLanes + static_cast<size_t>(step.lane));
+      lanes_[lane_of_[i]].steps.push_back(i);
+    }
+    for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+      const DeviceFacts& device = input_.devices[lane / kLanes];
+      lanes_[lane].is_inline = device.space == kHostSpace && !device.is_gpu && device.tier != Tier::kEmulated;
+      if (!lanes_[lane].steps.empty()) {
+        used_lanes_.push_back(lane);
+      }
+    }
+    for (const uint32_t lane : used_lanes_) {
+      lanes_[lane].waited.assign(lanes_.size(), kNone);
+    }
+  }
+
+  // Of each step, the latest of each other lane that must come before it.
+  void FindDependencies() {
+    ConflictMap conflicts(&lane_of_);
+    std::vector<uint32_t> earlier;
+    std::vector<uint32_t> latest(lanes_.size(), kNone);
+    first_dependency_.resize(count_ + 1);
+    has_successor_.resize(count_);
+    // With one lane there is nothing to find.
+    for (uint32_t i = 0; i < count_ && used_lanes_.size() > 1; ++i) {
+      earlier.clear();
+      for (uint32_t t = out_.first_touch[first_ + i]; t < out_.first_touch[first_ + i + 1]; ++t) {
+        const Touch& touch = out_.touches[t];
+        if (out_.storages[touch.storage.index].kind != Storage::Kind::kInput || touch.writes) {
+          const MemoryRange place = Locate(out_, touch);
+          conflicts.Access(place.memory, place.range, touch.writes, i, earlier);
+        }
+      }
+      for (const uint32_t step : earlier) {
+        const bool is_ignored = HPVMD_MUTANT("plan_lane_ignored") && out_.steps[first_ + step].lane != Lane::kCompute;
+        if (lane_of_[step] != lane_of_[i] && !is_ignored) {
+          uint32_t& last = latest[lane_of_[step]];
+          last = last == kNone ? step : std::max(last, step);
+        }
+      }
+      first_dependency_[i] = static_cast<uint32_t>(dependencies_.size());
+      for (const uint32_t lane : used_lanes_) {
+        if (latest[lane] != kNone) {
+          dependencies_.push_back(latest[lane]);
+          has_successor_[latest[lane]] = true;
+          latest[lane] = kNone;
+        }
+      }
+    }
+    first_dependency_[count_] = static_cast<uint32_t>(dependencies_.size());
+    segment_of_.assign(count_, kNone);
+  }
+
+  bool IsReady(uint32_t step) const {
+    for (uint32_t d = first_dependency_[step]; d < first_dependency_[step + 1]; ++d) {
+      if (segment_of_[dependencies_[d]] == kNone) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Of the lanes that can go on, the one that stands first in the plan; those that only queue before others.
+  uint32_t NextLane() const {
+    uint32_t best = kNone;
+    for (const uint32_t lane : used_lanes_) {
+      const LaneState& state = lanes_[lane];
+      if (state.next == state.steps.size() || !IsReady(state.steps[state.next])) {
+        continue;
+      }
+      if (best == kNone || std::pair(state.is_inline, state.steps[state.next]) <
+                               std::pair(lanes_[best].is_inline, lanes_[best].steps[lanes_[best].next])) {
+        best = lane;
+      }
+    }
+    HPVMD_CHECK(best != kNone && "The plan's order is an order of execution.");
+    return best;
+  }
+
+  // Whether the step makes its segment wait for more than its lane has waited for.
+  bool AddsWait(const LaneState& lane, uint32_t step) const {
+    for (uint32_t d = first_dependency_[step]; d < first_dependency_[step + 1]; ++d) {
+      const uint32_t waited = lane.waited[lane_of_[dependencies_[d]]];
+      if (waited == kNone || waited < segment_of_[dependencies_[d]]) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void AddSegment(uint32_t lane) {
+    LaneState& state = lanes_[lane];
+    const uint32_t index = static_cast<uint32_t>(out_.segments.size());
+    const Duration grain = state.is_inline ? kInlineGrain : kDriverGrain;
+    Segment segment{.device = static_cast<DeviceIndex>(lane / kLanes),
+                    .lane = static_cast<Lane>(lane % kLanes),
+                    .first_step = first_ + static_cast<uint32_t>(order_.size()),
+                    .first_wait = static_cast<uint32_t>(out_.waits.size())};
+    if (state.last_segment != kNone) {
+      out_.waits.push_back({state.last_segment});
+    }
+    const size_t first_other = out_.waits.size();
+    Duration work{0};
+    bool is_awaited = false;
+    for (; state.next < state.steps.size(); ++state.next) {
+      const uint32_t step = state.steps[state.next];
+      const bool is_late = out_.steps[first_ + step].has_late_extent && !HPVMD_MUTANT("plan_late_extent_early");
+      const bool must_cut = is_late || !IsReady(step);
+      const bool may_cut = work >= grain && (is_awaited || AddsWait(state, step));
+      if (segment.step_count > 0 && (must_cut || may_cut)) {
+        break;
+      }
+      for (uint32_t d = first_dependency_[step]; d < first_dependency_[step + 1]; ++d) {
+        WaitFor(state, segment_of_[dependencies_[d]], lane_of_[dependencies_[d]], first_other);
+      }
+      segment_of_[step] = index;
+      order_.push_back(step);
+      ++segment.step_count;
+      is_awaited = is_awaited || has_successor_[step];
+      work += PlannedTime(out_.steps[first_ + step], input_.tasks);
+    }
+    segment.wait_count = static_cast<uint32_t>(out_.waits.size()) - segment.first_wait;
+    state.last_segment = index;
+    out_.segments.push_back(segment);
+  }
+
+  void WaitFor(LaneState& state, uint32_t segment, uint32_t lane, size_t first_other) {
+    uint32_t& waited = state.waited[lane];
+    if ((waited != kNone && waited >= segment) || HPVMD_MUTANT("plan_wait_dropped")) {
+      return;
+    }
+    waited = segment;
+    for (size_t w = first_other; w < out_.waits.size(); ++w) {
+      const Segment& other = out_.segments[out_.waits[w].segment];
+      if (other.device * kLanes + static_cast<size_t>(other.lane) == lane) {
+        out_.waits[w].segment = segment;
+        return;
+      }
+    }
+    out_.waits.push_back({segment});
+  }
+
+  void Reorder() {
+    std::vector<Step> steps;
+    std::vector<Touch> touches;
+    std::vector<uint32_t> first_touch;
+    steps.reserve(count_);
+    first_touch.reserve(count_);
+    const uint32_t first = out_.first_touch[first_];
+    touches.reserve(out_.first_touch[first_ + count_] - first);
+    for (const uint32_t step : order_) {
+      steps.push_back(out_.steps[first_ + step]);
+      first_touch.push_back(first + static_cast<uint32_t>(touches.size()));
+      touches.insert(touches.end(), out_.touches.begin() + out_.first_touch[first_ + step],
+                     out_.touches.begin() + out_.first_touch[first_ + step + 1]);
+    }
+    std::copy(steps.begin(), steps.end(), out_.steps.begin() + first_);
+    std::copy(first_touch.begin(), first_touch.end(), out_.first_touch.begin() + first_);
+    std::copy(touches.begin(), touches.end(), out_.touches.begin() + first);
+  }
+
+  const ResidencyInput& input_;
+  const uint32_t first_, count_;
+  Residency& out_;
+  std::vector<LaneState> lanes_;  // By device and lane.
+  std::vector<uint32_t> used_lanes_;
+  // By step, counted from first_.
+  std::vector<uint32_t> lane_of_, segment_of_, first_dependency_;
+  std::vector<uint32_t> dependencies_;
+  std::vector<bool> has_successor_;
+  std::vector<uint32_t> order_;  // Steps as they were put into segments.
+};
+
+}  // namespace
+
+StepRange CutSegments(const ResidencyInput& input, uint32_t first, uint32_t count, Residency& residency) {
+  return Cutter(input, first, count, residency).Run();
+}
+
+}  // namespace hpvm::scheduler

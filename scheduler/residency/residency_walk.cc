@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/residency/residency_walk.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/failpoint.h"
+
+namespace hpvm::scheduler {
+namespace {
+
+using graph::FlatValueId;
+
+// What it takes to move a value, about: its memory should be free so much before the task starts.
+constexpr uint64_t kMovedBytesPerNs = 10;
+// From one device to another through host memory: while one piece goes up the next one comes down.
+constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
+constexpr uint64_t kPiecesMax = 1024;
+static_assert(Arena::kAlignment == kStorageAlignment);
+
+}  // namespace
+
+ResidencyWalk::ResidencyWalk(const ResidencyInput& input, const CarryLayout& layout)
+    : input_(input), flat_(input.flat), layout_(layout) {
+  spaces_ = std::max<SpaceIndex>(1, static_cast<SpaceIndex>(input.spaces.size()));
+  for (const DeviceFacts& device : input.devices) {
+    spaces_ = std::max(spaces_, device.space + 1);
+    has_copy_lanes_ = has_copy_lanes_ || device.has_copy_lanes;
+  }
+  residents_.resize(spaces_);
+  for (SpaceIndex space = 0; space < spaces_; ++space) {
+    const SpaceFacts facts = space < input.spaces.size() ? input.spaces[space] : SpaceFacts();
+    const uint64_t reserved = space < layout.reserved.size() ? layout.reserved[space] : 0;
+    arenas_.emplace_back(facts.bytes_max - std::min(facts.bytes_max, reserved), facts.piece_bytes_max);
+    residents_[space].has_budget = facts.bytes_max != ~uint64_t{0};
+    residents_[space].overflow = facts.overflow < spaces_ ? facts.overflow : SpaceFacts::kNone;
+    has_budgets_ = has_budgets_ || residents_[space].has_budget;
+  }
+  uses_ = FindUses(input, has_budgets_ || !input.carries.empty());
+  if (has_budgets_) {
+    next_value_use_.assign(uses_.first_value_use.begin(), uses_.first_value_use.end() - 1);
+  }
+  first_copy_.assign(flat_.values.size(), kNone);
+  out_.temporary_bytes.resize(spaces_);
+  out_.moved_bytes.resize(spaces_);
+  FindMovers();
+}
+
+void ResidencyWalk::FindMovers() {
+  mover_.assign(spaces_, 0);
+  for (DeviceIndex i = static_cast<DeviceIndex>(input_.devices.size()); i-- > 0;) {
+    mover_[SpaceOf(i)] = i;
+  }
+  for (SpaceIndex space = 0; space < input_.spaces.size(); ++space) {
+    const DeviceIndex mover = input_.spaces[space].mover;
+    if (mover < input_.devices.size() && SpaceOf(mover) == space) {
+      mover_[space] = mover;
+    }
+  }
+}
+
+// The memory that a run binds.
+void ResidencyWalk::AddPorts() {
+  output_storage_.resize(flat_.outputs.size());
+  for (uint32_t k = 0; k < flat_.outputs.size(); ++k) {
+    if (flat_.outputs[k].valid()) {
+      out_.storages.push_back({.kind = Storage::Kind::kOutput, .port = k, .bytes = BytesOf(flat_.outputs[k])});
+      output_storage_[k] = StorageId(out_.storages.size() - 1);
+    }
+  }
+  for (uint32_t v = 0; v < flat_.values.size(); ++v) {
+    const graph::FlatValue& value = flat_.values[v];
+    if (!value.producer.valid()) {
+      out_.storages.push_back({.kind = Storage::Kind::kInput, .port = value.input, .bytes = value.bytes});
+      AddCopy(FlatValueId(v), {.storage = StorageId(out_.storages.size() - 1),
+                               .is_writable = HPVMD_MUTANT("plan_copy_on_write_skipped"),
+                               .device = mover_[kHostSpace],
+                               .valid = RangeSet({0, value.bytes})});
+    }
+  }
+}
+
+StatusOr<Residency> ResidencyWalk::Run(uint32_t* culprit) {
+  AddPorts();
+  FindCarries();
+  BeginCarries();
+  body_begin_ = static_cast<uint32_t>(out_.steps.size());
+  out_.moved_bytes.assign(spaces_, 0);
+  out_.first_port.resize(input_.tasks.size());
+  for (uint32_t group = 0; group < uses_.groups.size(); ++group) {
+    if (Status status = AddGroup(uses_.groups[group], group); !status.ok()) {
+      if (culprit != nullptr) {
+        *culprit = uses_.groups[group].first_task;
+      }
+      return status;
+    }
+  }
+  start_ = end_ = Duration::max();
+  group_ = kUseAtEnd;
+  HPVMD_RETURN_IF_ERROR(AddOnHost());
+  const bool iterates = !input_.carries.empty();
+  if (iterates) {
+    HPVMD_RETURN_IF_ERROR(EndBody());
+    body_end_ = static_cast<uint32_t>(out_.steps.size());
+  }
+  const std::vector<uint64_t> moved = out_.moved_bytes;
+  HPVMD_RETURN_IF_ERROR(AddOutputs());
+  if (iterates) {
+    out_.moved_bytes = moved;
+  } else {
+    body_end_ = static_cast<uint32_t>(out_.steps.size());
+  }
+  out_.first_touch.push_back(static_cast<uint32_t>(out_.touches.size()));
+  for (SpaceIndex space = 0; space < spaces_; ++space) {
+    out_.temporary_bytes[space] = arenas_[space].bytes_high();
+  }
+  HPVMD_RETURN_IF_ERROR(PlaceCarried());
+  return std::move(out_);
+}
+
+uint32_t ResidencyWalk::AddCopy(FlatValueId value, Copy copy) {
+  uint32_t index = static_cast<uint32_t>(copies_.size());
+  if (!free_copies_.empty()) {
+    index = free_copies_.back();
+    free_copies_.pop_back();
+  } else {
+    copies_.emplace_back();
+  }
+  copy.value = value;
+  copy.is_pinned = false;
+  copy.next = first_copy_[value.index];
+  first_copy_[value.index] = index;
+  copies_[index] = std::move(copy);
+  NoteResident(index);
+  return index;
+}
+
+void ResidencyWalk::DropCopy(FlatValueId value, uint32_t index) {
+  uint32_t* link = &first_copy_[value.index];
+  while (*link != index) {
+    link = &copies_[*link].next;
+  }
+  Copy& copy = copies_[index];
+  *link = copy.next;
+  ForgetResident(index);
+  if (copy.is_temporary && out_.storages[copy.storage.index].bytes > 0) {
+    const Storage& storage = out_.storages[copy.storage.index];
+    if (!HPVMD_MUTANT("plan_freed_early") || has_budgets_) {
+      arenas_[copy.space].Free(storage.offset, storage.bytes, copy.until);
+    }
+  }
+  copy = Copy();
+  free_copies_.push_back(index);
+}
+
+void ResidencyWalk::DropValue(FlatValueId value) {
+  while (first_copy_[value.index] != kNone) {
+    DropCopy(value, first_copy_[value.index]);
+  }
+}
+
+StatusOr<uint32_t> ResidencyWalk::NewCopy(FlatValueId value, SpaceIndex space, Duration start) {
+  if (const StorageId carried = CarriedFor(value, space); carried.valid()) {
+    return AddCopy(value, {.space = space, .storage = carried, .is_writable = true});
+  }
+  if (space == kHostSpace && uses_.chain_output[value.index] != kNoOutput) {
+    return AddCopy(value, {.storage = output_storage_[uses_.chain_output[value.index]], .is_writable = true});
+  }
+  const uint64_t bytes = Arena::Round(BytesOf(value));
+  std::optional<uint64_t> offset = 0;
+  if (bytes > 0) {
+    offset = arenas_[space].Allocate(bytes, start);
+  }
+  while (!offset) {
+    HPVMD_ASSIGN_OR_RETURN(const bool has_room, MakeRoom(space, bytes));
+    if (!has_room) {
+      return DoesNotFit(space, bytes);
+    }
+    offset = arenas_[space].Allocate(bytes, start);
+  }
+  if (HPVMD_MUTANT("plan_freed_early") && !has_budgets_ && bytes > 0) {
+    arenas_[space].Free(*offset, bytes, end_);
+  }
+  // Storages of the same place and size are one, so that there are few.
+  std::vector<StorageId>& same_place = storages_at_[*offset ^ (uint64_t{space} << 56)];
+  for (const StorageId storage : same_place) {
+    const Storage& s = out_.storages[storage.index];
+    if (s.space == space && s.offset == *offset && s.bytes == bytes) {
+      return AddCopy(value, {.space = space, .storage = storage, .is_temporary = true, .is_writable = true});
+    }
+  }
+  out_.storages.push_back({.space = space, .bytes = bytes, .offset = *offset});
+  same_place.push_back(StorageId(out_.storages.size() - 1));
+  return AddCopy(value, {.space = space, .storage = same_place.back(), .is_temporary = true, .is_writable = true});
+}
+
+StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, const RangeSet& need, bool writes) {
+  const SpaceIndex space = SpaceOf(device);
+  uint32_t target = kNone;
+  for (uint32_t c = first_copy_[value.index]; c != kNone; c = copies_[c].next) {
+    const Copy& copy = copies_[c];
+    if (copy.space != space || (writes && !copy.is_writable)) {
+      continue;
+    }
+    if (copy.valid.Contains(need)) {
+      target = c;
+      break;
+    }
+    target = copy.is_writable ? c : target;
+  }
+  if (target == kNone) {
+    // What is moved in is better there when the task begins.
+    const bool is_moved = has_copy_lanes_ && !need.is_empty() && copies_[first_copy_[value.index]].space != kZeros;
+    const Duration moving(is_moved ? static_cast<int64_t>(BytesOf(value) / kMovedBytesPerNs) : 0);
+    HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, space, start_ - moving));
+  }
+  Pin(target);
+  copies_[target].until = std::max(copies_[target].until, end_);
+  RangeSet missing = need;
+  missing.Remove(copies_[target].valid);
+  HPVMD_RETURN_IF_ERROR(Fill(value, target, std::move(missing), device));
+  return target;
+}
+
+Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing, DeviceIndex device) {
+  const SpaceIndex space = copies_[target].space;
+  for (const bool same_space : {true, false}) {
+    for (uint32_t c = first_copy_[source.index]; c != kNone && !missing.is_empty(); c = copies_[c].next) {
+      if (c != target && copies_[c].space != kZeros && (copies_[c].space == space) == same_space &&
+          IsNear(copies_[c].space, space)) {
+        TakeFrom(c, target, missing, device);
+      }
+    }
+    for (uint32_t c = first_copy_[source.index]; same_space && c != kNone; c = copies_[c].next) {
+      if (copies_[c].space == kZeros) {
+        TakeFrom(c, target, missing, device);
+      }
+    }
+  }
+  // What lies in the memory of another device only passes through the host's.
+  const RangeSet far = missing;
+  uint32_t staged = kNone;
+  bool was_pinned = false;
+  for (uint32_t c = first_copy_[source.index]; c != kNone; c = copies_[c].next) {
+    was_pinned = was_pinned || (copies_[c].space == kHostSpace && copies_[c].is_pinned);
+  }
+  for (const ByteRange& range : far.ranges()) {
+    const uint64_t step = std::max(kPieceBytes, range.bytes() / kPiecesMax);
+    for (uint64_t at = range.begin; at < range.end; at += std::min(step, range.end - at)) {
+      const RangeSet piece({at, std::min(range.end - at, step) + at});
+      HPVMD_ASSIGN_OR_RETURN(staged, Ensure(source, mover_[kHostSpace], piece, /*writes=*/false));
+      TakeFrom(staged, target, missing, device);
+    }
+  }
+  if (staged != kNone && !was_pinned) {
+    Unpin(staged);
+  }
+  HPVMD_CHECK(missing.is_empty() && "A value is read before it is written.");
+  return absl::OkStatus();
+}
+
+void ResidencyWalk::TakeFrom(uint32_t source, uint32_t target, RangeSet& missing, DeviceIndex device) {
+  if (missing.is_empty()) {
+    return;
+  }
+  const RangeSet found = copies_[source].valid.Within(missing);
+  for (const ByteRange& range : found.ranges()) {
+    const bool is_short = HPVMD_MUTANT("plan_copy_range_short") && range.bytes() > 1;
+    EmitCopy(source, target, {range.begin, range.end - (is_short ? 1 : 0)}, device);
+  }
+  missing.Remove(found);
+  copies_[target].valid.Add(found);
+}
+
+// `device` asks for the bytes; who moves them out of another device's memory is one of that space.
+void ResidencyWalk::EmitCopy(uint32_t source_index, uint32_t target_index, ByteRange range, DeviceIndex device) {
+  Copy& source = copies_[source_index];
+  Copy& target = copies_[target_index];
+  target.until = std::max(target.until, end_);
+  if (source.space == kZeros) {
+    if (HPVMD_MUTANT("plan_zero_skipped")) {
+      return;
+    }
+    target.device = device;
+    AddStep({.kind = Step::Kind::kZero,
+             .device = device,
+             .target = target.storage,
+             .offset = range.begin,
+             .bytes = range.bytes()});
+    return AddTouch(target.storage, true, range);
+  }
+  source.until = std::max(source.until, end_);
+  NoteInputCopy(source, target.space, range);
+  const bool is_download = source.space != target.space && target.space == kHostSpace;
+  if (is_download) {
+    // Of several devices that share the space, the one that wrote last need not wait for another.
+    device = SpaceOf(source.device) == source.space ? source.device : mover_[source.space];
+  } else if (SpaceOf(device) != target.space) {
+    device = mover_[target.space];
+  }
+  target.device = is_download ? mover_[kHostSpace] : device;
+  Lane lane = Lane::kCompute;
+  if (source.space != target.space) {
+    out_.moved_bytes[source.space] += range.bytes();
+    out_.moved_bytes[target.space] += range.bytes();
+    if (input_.devices[device].has_copy_lanes) {
+      lane = is_download ? Lane::kDownload : Lane::kUpload;
+    }
+  }
+  ++out_.copies;
+  AddStep({.kind = Step::Kind::kCopy,
+           .device = device,
+           .lane = lane,
+           .source = source.storage,
+           .target = target.storage,
+           .offset = range.begin,
+           .bytes = range.bytes()});
+  AddTouch(source.storage, false, range);
+  AddTouch(target.storage, true, range);
+}
+
+void ResidencyWalk::AddStep(Step step) {
+  out_.first_touch.push_back(static_cast<uint32_t>(out_.touches.size()));
+  out_.steps.push_back(step);
+}
+
+Status ResidencyWalk::AddOutputs() {
+  for (uint32_t output = 0; output < flat_.outputs.size(); ++output) {
+    if (flat_.outputs[output].valid()) {
+      HPVMD_RETURN_IF_ERROR(AddOutput(output));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status ResidencyWalk::AddOnHost() {
+  for (const uint32_t output : input_.on_host) {
+    if (flat_.outputs[output].valid() && !HPVMD_MUTANT("plan_host_reads_early")) {
+      HPVMD_RETURN_IF_ERROR(AddOutput(output));
+    }
+    out_.on_host.push_back(output_storage_[output]);
+  }
+  return absl::OkStatus();
+}
+
+// Completes the value in the memory that the run binds.
+Status ResidencyWalk::AddOutput(uint32_t output) {
+  const FlatValueId value = flat_.outputs[output];
+  uint32_t target = first_copy_[value.index];
+  while (target != kNone && copies_[target].storage != output_storage_[output]) {
+    target = copies_[target].next;
+  }
+  if (target == kNone) {
+    target = AddCopy(value, {.storage = output_storage_[output], .is_writable = true});
+  }
+  HPVMD_RETURN_IF_ERROR(Fill(value, target, copies_[target].valid.Missing({0, BytesOf(value)}), mover_[kHostSpace]));
+  UnpinAll();
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm::scheduler

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/config/config.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+// Compiled in here: the packaged library throws.
+#define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
+// Its checks of itself end the process at "[&", which the code behind them reports; with NDEBUG the compiler would
+// believe them instead.
+#undef NDEBUG
+#define TOML_ASSERT(expression) static_assert(true)
+#include <toml++/toml.h>
+
+#include "server/config/config_access.h"
+#include "server/config/device_families.h"
+
+namespace hpvm {
+namespace {
+
+constexpr uint64_t kMs = 1;
+constexpr uint64_t kDayMs = 86'400'000;
+constexpr bool kNeedsRestart = true;
+
+std::string Dotted(const ConfigKey& key) { return std::string(key.section) + "." + std::string(key.name); }
+
+void Report(Diagnostics& out, std::string place, std::string message) {
+  out.push_back({Severity::kError, std::move(place), std::nullopt, std::move(message)});
+}
+
+// Edits (insert, delete, replace) between two short names.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) {
+    row[j] = j;
+  }
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// " Did you mean "x"?", or nothing when no name is near.
+std::string NearMiss(std::string_view name, const std::vector<std::string>& known) {
+  if (name.size() > 100) {
+    return "";
+  }
+  const std::string* best = nullptr;
+  size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    if (const size_t d = Distance(name, candidate); d < best_distance) {
+      best = &candidate;
+      best_distance = d;
+    }
+  }
+  return best == nullptr ? "" : " Did you mean \"" + *best + "\"?";
+}
+
+void ReadText(const ConfigKey& key, const toml::node& node, std::string& into, Diagnostics& out) {
+  if (!node.is_string()) {
+    Report(out, Dotted(key), "The value is not a string.");
+    return;
+  }
+  std::string value = node.as_string()->get();
+  if (!key.choices.empty() && std::find(key.choices.begin(), key.choices.end(), value) == key.choices.end()) {
+    std::string list;
+    for (std::string_view choice : key.choices) {
+      list += (list.empty() ? "\"" : ", \"") + std::string(choice) + "\"";
+    }
+    Report(out, Dotted(key), "The value (\"" + value + "\") is none of " + list + ".");
+    return;
+  }
+  into = std::move(value);
+}
+
+void ReadNumber(const ConfigKey& key, const toml::node& node, uint64_t& into, Diagnostics& out) {
+  if (!node.is_integer()) {
+    Report(out, Dotted(key), "The value is not an integer.");
+    return;
+  }
+  const int64_t value = node.as_integer()->get();
+  if (value < 0 || static_cast<uint64_t>(value) < key.min) {
+    Report(out, Dotted(key),
+           "The value (" + std::to_string(value) + ") is smaller than the least one allowed (" +
+               std::to_string(key.min) + ").");
+    return;
+  }
+  if (static_cast<uint64_t>(value) > key.max) {
+    Report(out, Dotted(key),
+           "The value (" + std::to_string(value) + ") is larger than the limit (" + std::to_string(key.max) + ").");
+    return;
+  }
+  into = static_cast<uint64_t>(value);
+}
+
+void ReadValue(const ConfigKey& key, const toml::node& node, Config& config, Diagnostics& out) {
+  if (const auto* text = std::get_if<std::string Config::*>(&key.member)) {
+    ReadText(key, node, config.**text, out);
+  } else if (const auto* number = std::get_if<uint64_t Config::*>(&key.member)) {
+    ReadNumber(key, node, config.**number, out);
+  } else if (node.is_boolean()) {
+    config.*std::get<bool Config::*>(key.member) = node.as_boolean()->get();
+  } else {
+    Report(out, Dotted(key), "The value is neither true nor false.");
+  }
+}
+
+void ReadSection(std::string_view section, const toml::table& table, Config& config, Diagnostics& out) {
+  std::vector<std::string> known;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (key.section == section) {
+      known.emplace_back(key.name);
+    }
+  }
+  for (const auto& [name_key, node] : table) {
+    const std::string_view name = name_key.str();
+    const auto key = std::find_if(ConfigKeys().begin(), ConfigKeys().end(),
+                                  [&](const ConfigKey& k) { return k.section == section && k.name == name; });
+    if (key == ConfigKeys().end()) {
+      Report(out, std::string(section) + "." + std::string(name), "The key is not known." + NearMiss(name, known));
+      continue;
+    }
+    ReadValue(*key, node, config, out);
+  }
+}
+
+struct FileClose {
+  void operator()(FILE* file) const { std::fclose(file); }
+};
+
+// The first character that TOML has not where it stands; toml++ is undefined at some of them. Strings of several lines
+// are taken for their lines.
+size_t FindBadCharacter(std::string_view text) {
+  char inside = 0;  // '"', '\'', '#' or nothing.
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const auto byte = static_cast<uint8_t>(c);
+    if ((byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7f || (byte > 0x7f && inside == 0)) {
+      return i;
+    }
+    if (c == '\n') {
+      inside = 0;
+    } else if (inside == 0 && (c == '"' || c == '\'' || c == '#')) {
+      inside = c;
+    } else if (inside == '"' && c == '\\' && i + 1 < text.size() && static_cast<uint8_t>(text[i + 1]) >= 0x20) {
+      ++i;
+    } else if (inside == c && c != '#') {
+      inside = 0;
+    }
+  }
+  return text.size();
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& ConfigKeys() {
+  constexpr uint64_t kTiB = 1024 * limits::kGiB;
+  static const std::vector<ConfigKey>* keys = new std::vector<ConfigKey>{
+      {"server", "listen", &Config::server_listen, 0, 0, {}, kNeedsRestart},
+      {"server", "socket_mode", &Config::server_socket_mode, 0, 0777, {}, kNeedsRestart},
+      {"server", "state_dir", &Config::server_state_dir, 0, 0, {}, kNeedsRestart},
+      {"server", "reflection", &Config::server_reflection, 0, 0, {}, kNeedsRestart},
+      {"server", "drain_ms", &Config::server_drain_ms, 0, kDayMs, {}},
+      {"server", "reserve_bytes", &Config::server_reserve_bytes, 0, 1 * limits::kGiB, {}, kNeedsRestart},
+      {"log", "level", &Config::log_level, 0, 0, {"debug", "info", "warning", "error"}},
+      {"log", "format", &Config::log_format, 0, 0, {"text", "json"}},
+      {"metrics", "listen", &Config::metrics_listen, 0, 0, {}, kNeedsRestart},
+      {"metrics", "token_file", &Config::metrics_token_file, 0, 0, {}, kNeedsRestart},
+      {"tracing", "endpoint", &Config::tracing_endpoint, 0, 0, {}, kNeedsRestart},
+      {"tracing", "sampled_per_mille", &Config::tracing_sampled_per_mille, 0, 1'000, {}, kNeedsRestart},
+      {"tenants", "default", &Config::tenants_default, 0, 0, {}},
+      {"tenants", "from_metadata", &Config::tenants_from_metadata, 0, 0, {}},
+      {"tenants", "max", &Config::tenants_max, 1, 100'000, {}},
+      {"limits",
+       "message_bytes_max",
+       &Config::limits_message_bytes_max,
+       1 * limits::kMiB + 64 * limits::kKiB,
+       256 * limits::kMiB,
+       {},
+       kNeedsRestart},
+      {"limits",
+       "metadata_bytes_max",
+       &Config::limits_metadata_bytes_max,
+       1 * limits::kKiB,
+       1 * limits::kMiB,
+       {},
+       kNeedsRestart},
+      {"limits",
+       "streams_per_connection_max",
+       &Config::limits_streams_per_connection_max,
+       1,
+       10'000,
+       {},
+       kNeedsRestart},
+      {"limits", "module_bytes_max", &Config::limits_module_bytes_max, 1, 1 * limits::kGiB, {}},
+      {"limits", "document_bytes_max", &Config::limits_document_bytes_max, 1, 1 * limits::kGiB, {}},
+      {"limits", "stored_bytes_max", &Config::limits_stored_bytes_max, 1, kTiB, {}},
+      {"limits", "buffer_bytes_max", &Config::limits_buffer_bytes_max, 1, kTiB, {}},
+      {"limits", "buffers_bytes_max", &Config::limits_buffers_bytes_max, 1, kTiB, {}},
+      {"limits", "buffers_max", &Config::limits_buffers_max, 1, 1'000'000, {}},
+      {"limits", "host_bytes_max", &Config::limits_host_bytes_max, 0, 1125899906842624, {}},
+      {"limits", "prepared_graphs_max", &Config::limits_prepared_graphs_max, 1, 100'000, {}},
+      {"limits", "graph_idle_ms_max", &Config::limits_graph_idle_ms_max, 1'000, 366 * kDayMs, {}},
+      {"limits", "buffer_idle_ms_max", &Config::limits_buffer_idle_ms_max, 1'000, 366 * kDayMs, {}},
+      {"limits", "yields_after_ms", &Config::limits_yields_after_ms, 0, 366 * kDayMs, {}},
+      {"limits", "uploads_max", &Config::limits_uploads_max, 1, 10'000, {}},
+      {"limits", "connections_max", &Config::limits_connections_max, 1, 100000, {}, kNeedsRestart},
+      {"limits", "connections_per_peer_max", &Config::limits_connections_per_peer_max, 1, 100000, {}, kNeedsRestart},
+      {"limits", "connections_per_user_max", &Config::limits_connections_per_user_max, 1, 100000, {}, kNeedsRestart},
+      {"limits",
+       "control_frames_per_second_max",
+       &Config::limits_control_frames_per_second_max,
+       10,
+       1'000'000,
+       {},
+       kNeedsRestart},
+      {"limits", "resets_per_second_max", &Config::limits_resets_per_second_max, 10, 1'000'000, {}, kNeedsRestart},
+      {"limits",
+       "header_bytes_per_second_max",
+       &Config::limits_header_bytes_per_second_max,
+       64 * limits::kKiB,
+       1 * limits::kGiB,
+       {},
+       kNeedsRestart},
+      {"limits", "calls_per_peer_max", &Config::limits_calls_per_peer_max, 1, 1'000'000, {}, kNeedsRestart},
+      {"limits", "handshake_ms", &Config::limits_handshake_ms, 100, 60'000, {}, kNeedsRestart},
+      {"limits", "write_stall_ms", &Config::limits_write_stall_ms, 1'000, 3'600'000, {}, kNeedsRestart},
+      {"limits", "connection_idle_ms", &Config::limits_connection_idle_ms, 1000, 86400000, {}, kNeedsRestart},
+      {"limits", "connection_age_ms", &Config::limits_connection_age_ms, 10000, 8640000000, {}, kNeedsRestart},
+      {"jobs", "queued_per_tenant_max", &Config::jobs_queued_per_tenant_max, 1, 1'000'000, {}},
+      {"jobs", "queued_max", &Config::jobs_queued_max, 1, 1'000'000, {}},
+      {"jobs", "running_per_tenant_max", &Config::jobs_running_per_tenant_max, 1, 64, {}},
+      {"jobs", "running_max", &Config::jobs_running_max, 1, 10'000, {}},
+      {"jobs", "store", &Config::jobs_store, 0, 0, {"sqlite", "memory"}, kNeedsRestart},
+      {"jobs", "stored_bytes_max", &Config::jobs_stored_bytes_max, 1 * limits::kMiB, kTiB, {}},
+      {"jobs", "disk_bytes_max", &Config::jobs_disk_bytes_max, 0, 1125899906842624, {}},
+      {"jobs", "kept_bytes_max", &Config::jobs_kept_bytes_max, 0, kTiB, {}},
+      {"jobs", "scrub_bytes_per_second", &Config::jobs_scrub_bytes_per_second, 0, 1 * limits::kGiB, {}, kNeedsRestart},
+      {"jobs", "scrub_every_ms", &Config::jobs_scrub_every_ms, 1'000, 366 * kDayMs, {}, kNeedsRestart},
+      {"jobs", "attempts_default", &Config::jobs_attempts_default, 1, 10, {}},
+      {"jobs", "array_max", &Config::jobs_array_max, 1, 100'000, {}},
+      {"jobs", "dependencies_max", &Config::jobs_dependencies_max, 1, 10'000, {}},
+      {"jobs", "kept_max", &Config::jobs_kept_max, 1, 10'000'000, {}},
+      {"jobs", "kept_ms", &Config::jobs_kept_ms, 1'000 * kMs, 366 * kDayMs, {}},
+      {"jobs", "deadline_default_ms", &Config::jobs_deadline_default_ms, 1, 366 * kDayMs, {}},
+      {"jobs", "deadline_max_ms", &Config::jobs_deadline_max_ms, 1, 366 * kDayMs, {}},
+      {"jobs", "watchers_max", &Config::jobs_watchers_max, 1, 100'000, {}},
+      {"jobs", "watchers_per_tenant_max", &Config::jobs_watchers_per_tenant_max, 1, 100'000, {}},
+      {"devices", "backends", &Config::devices_backends, 0, 0, {}, kNeedsRestart},
+      {"executor", "path", &Config::executor_path, 0, 0, {}, kNeedsRestart},
+      {"executor", "cpu_threads", &Config::executor_cpu_threads, 0, 4'096, {}, kNeedsRestart},
+      {"executor", "spawn_ms_max", &Config::executor_spawn_ms_max, 100, 600'000, {}},
+      {"executor", "prepare_ms_max", &Config::executor_prepare_ms_max, 100, kDayMs, {}},
+      {"executor", "idle_ms_max", &Config::executor_idle_ms_max, 1'000, 366 * kDayMs, {}},
+      {"executor", "crashes_max", &Config::executor_crashes_max, 1, 1'000, {}},
+      {"executor", "crash_window_ms", &Config::executor_crash_window_ms, 100, kDayMs, {}},
+      {"executor", "uid_first", &Config::executor_uid_first, 0, 4294967294, {}, kNeedsRestart},
+      {"executor", "uid_count", &Config::executor_uid_count, 0, 1000000, {}, kNeedsRestart},
+      {"executor", "spares", &Config::executor_spares, 0, 64, {}},
+      {"executor", "sandbox_min", &Config::executor_sandbox_min, 0, 4, {}},
+      {"executor", "sandbox_max", &Config::executor_sandbox_max, 0, 4, {}},
+      {"executor", "cgroup", &Config::executor_cgroup, 0, 0, {"auto", "none"}, kNeedsRestart},
+      {"executor", "memory_bytes_max", &Config::executor_memory_bytes_max, 0, 1125899906842624, {}},
+      {"executor", "spill_bytes_max", &Config::executor_spill_bytes_max, 0, 1125899906842624, {}},
+      {"executor", "host_bytes_max", &Config::executor_host_bytes_max, 0, 1125899906842624, {}},
+      {"executor", "device_bytes_max", &Config::executor_device_bytes_max, 0, 1125899906842624, {}},
+      {"executor", "tasks_max", &Config::executor_tasks_max, 16, 100000, {}},
+      {"graph", "nodes_max", &Config::graph_nodes_max, 1, limits::kGraphExpandedNodesMax, {}},
+      {"graph", "edges_max", &Config::graph_edges_max, 1, 10 * limits::kGraphEdgesMax, {}},
+      {"graph", "depth_max", &Config::graph_depth_max, 2, limits::kGraphDepthMax, {}},
+      {"tls", "certificate", &Config::tls_certificate, 0, 0, {}, kNeedsRestart},
+      {"tls", "key", &Config::tls_key, 0, 0, {}, kNeedsRestart},
+      {"tls", "client_ca", &Config::tls_client_ca, 0, 0, {}, kNeedsRestart},
+      {"tls",
+       "client_certificates",
+       &Config::tls_client_certificates,
+       0,
+       0,
+       {"none", "optional", "required"},
+       kNeedsRestart},
+      {"auth", "tokens", &Config::auth_tokens, 0, 0, {}, kNeedsRestart},
+      {"auth", "certificates", &Config::auth_certificates, 0, 0, {}, kNeedsRestart},
+      {"auth", "peers", &Config::auth_peers, 0, 0, {}, kNeedsRestart},
+      {"auth", "failures_per_second_max", &Config::auth_failures_per_second_max, 1, 10000, {}},
+      {"quota", "device_seconds_per_hour", &Config::quota_device_seconds_per_hour, 0, 1000000000, {}},
+      {"quota", "compile_seconds_per_hour", &Config::quota_compile_seconds_per_hour, 0, 1000000000, {}},
+      {"quota", "device_bytes_max", &Config::quota_device_bytes_max, 0, 1125899906842624, {}},
+      {"quota", "host_bytes_max", &Config::quota_host_bytes_max, 0, 1125899906842624, {}},
+      {"quota", "disk_bytes_max", &Config::quota_disk_bytes_max, 0, 1125899906842624, {}},
+      {"quota", "modules_max", &Config::quota_modules_max, 0, 1000000000, {}},
+      {"quota", "requests_per_second", &Config::quota_requests_per_second, 0, 1000000000, {}},
+      {"quota", "request_bytes_per_second", &Config::quota_request_bytes_per_second, 0, 1125899906842624, {}},
+      {"scheduling", "quantum_ms", &Config::scheduling_quantum_ms, 1, 10000, {}},
+      {"scheduling", "revoke_grace_ms", &Config::scheduling_revoke_grace_ms, 1, 10000, {}},
+      {"audit", "enabled", &Config::audit_enabled, 0, 0, {}, kNeedsRestart},
+      {"audit", "file_bytes_max", &Config::audit_file_bytes_max, 65536, 1099511627776, {}, kNeedsRestart},
+  };
+  return *keys;
+}
+
+ConfigOutcome ParseConfig(std::string_view text) {
+  ConfigOutcome outcome;
+  if (const size_t at = FindBadCharacter(text); at != text.size()) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n');
+    Report(outcome.diagnostics, "line " + std::to_string(line),
+           "The file is not TOML: it has a control character, or one beyond ASCII outside of strings and comments.");
+    return outcome;
+  }
+  const toml::parse_result parsed = toml::parse(text);
+  if (!parsed) {
+    const toml::parse_error& error = parsed.error();
+    Report(
+        outcome.diagnostics,
+        "line " + std::to_string(error.source().begin.line) + ", column " + std::to_string(error.source().begin.column),
+        "The file is not TOML: " + std::string(error.description()) + ".");
+    return outcome;
+  }
+  std::vector<std::string> sections;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (sections.empty() || sections.back() != key.section) {
+      sections.emplace_back(key.section);
+    }
+  }
+  for (const auto& [name_key, node] : parsed.table()) {
+    const std::string name(name_key.str());
+    if (std::find(sections.begin(), sections.end(), name) == sections.end()) {
+      Report(outcome.diagnostics, name, "The section is not known." + NearMiss(name, sections));
+    } else if (!node.is_table()) {
+      Report(outcome.diagnostics, name, "The value is not a section; write [" + name + "].");
+    } else {
+      ReadSection(name, *node.as_table(), outcome.config, outcome.diagnostics);
+    }
+  }
+  if (outcome.diagnostics.empty()) {
+    outcome.diagnostics = CheckConfig(outcome.config);
+  }
+  return outcome;
+}
+
+Diagnostics CheckConfig(const Config& config) {
+  Diagnostics out;
+  const StatusOr<std::vector<ListenAddress>> listen = ParseListen(config.server_listen);
+  if (!listen.ok()) {
+    Report(out, "server.listen", Message(listen.status()));
+  }
+  CheckAccess(config, listen.value_or(std::vector<ListenAddress>{}), &out);
+  if (!config.metrics_listen.empty()) {
+    if (const StatusOr<HostPort> metrics = ParseMetricsListen(config.metrics_listen); !metrics.ok()) {
+      Report(out, "metrics.listen", Message(metrics.status()));
+    }
+  }
+  if (!config.tracing_endpoint.empty()) {
+    if (const StatusOr<HttpTarget> endpoint = ParseHttpTarget(config.tracing_endpoint); !endpoint.ok()) {
+      Report(out, "tracing.endpoint", Message(endpoint.status()));
+    }
+  }
+  if (config.server_state_dir.empty() || config.server_state_dir[0] != '/') {
+    Report(out, "server.state_dir", "The folder (\"" + config.server_state_dir + "\") is not an absolute path.");
+  }
+  if (!IsTenantName(config.tenants_default)) {
+    Report(out, "tenants.default",
+           "The name (\"" + config.tenants_default +
+               "\") is not 1 to 63 characters of a-z, 0-9, - and _ that start with a letter.");
+  }
+  if (const StatusOr<std::vector<std::string>> families = FamiliesOf(config.devices_backends); !families.ok()) {
+    Report(out, "devices.backends", Message(families.status()));
+  }
+  const auto at_most = [&](const char* place, uint64_t value, const char* other, uint64_t limit) {
+    if (value > limit) {
+      Report(out, place,
+             "The value (" + std::to_string(value) + ") is larger than " + other + " (" + std::to_string(limit) + ").");
+    }
+  };
+  at_most("limits.buffer_bytes_max", config.limits_buffer_bytes_max, "limits.buffers_bytes_max",
+          config.limits_buffers_bytes_max);
+  at_most("limits.module_bytes_max", config.limits_module_bytes_max, "limits.stored_bytes_max",
+          config.limits_stored_bytes_max);
+  at_most("limits.document_bytes_max", config.limits_document_bytes_max, "limits.stored_bytes_max",
+          config.limits_stored_bytes_max);
+  at_most("jobs.queued_per_tenant_max", config.jobs_queued_per_tenant_max, "jobs.queued_max", config.jobs_queued_max);
+  at_most("jobs.running_per_tenant_max", config.jobs_running_per_tenant_max, "jobs.running_max",
+          config.jobs_running_max);
+  at_most("jobs.deadline_default_ms", config.jobs_deadline_default_ms, "jobs.deadline_max_ms",
+          config.jobs_deadline_max_ms);
+  return out;
+}
+
+bool IsTenantName(std::string_view name) {
+  if (name.empty() || name.size() > 63 || name[0] < 'a' || name[0] > 'z') {
+    return false;
+  }
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; });
+}
+
+StatusOr<Config> LoadConfig(const std::string& path) {
+  std::unique_ptr<FILE, FileClose> file(std::fopen(path.c_str(), "rbe"));
+  if (file == nullptr) {
+    return FromErrno(errno, "Opening the configuration \"" + path + "\"");
+  }
+  constexpr size_t kFileBytesMax = 1 * limits::kMiB;
+  std::string text(kFileBytesMax + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) {
+    return FromErrno(errno, "Reading the configuration \"" + path + "\"");
+  }
+  if (text.size() > kFileBytesMax) {
+    return InvalidArgument("The configuration \"" + path + "\" is larger than the limit (" +
+                           std::to_string(kFileBytesMax) + " bytes).");
+  }
+  ConfigOutcome outcome = ParseConfig(text);
+  if (HasErrors(outcome.diagnostics)) {
+    return While(ToStatus(outcome.diagnostics), "reading the configuration \"" + path + "\"");
+  }
+  return outcome.config;
+}
+
+}  // namespace hpvm

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/config/config_reload.h"
+
+#include <algorithm>
+#include <variant>
+
+namespace hpvm {
+namespace {
+
+std::string Dotted(const ConfigKey& key) { return std::string(key.section) + "." + std::string(key.name); }
+
+std::string ValueOf(const Config& config, const ConfigKey& key) {
+  if (const auto* text = std::get_if<std::string Config::*>(&key.member)) {
+    return "\"" + config.**text + "\"";
+  }
+  if (const auto* number = std::get_if<uint64_t Config::*>(&key.member)) {
+    return std::to_string(config.**number);
+  }
+  return config.*std::get<bool Config::*>(key.member) ? "true" : "false";
+}
+
+}  // namespace
+
+StatusOr<ConfigReload> MergeReload(const Config& current, const Config& next) {
+  ConfigReload reload;
+  reload.config = next;
+  for (const ConfigKey& key : ConfigKeys()) {
+    std::visit(
+        [&](auto member) {
+          if (current.*member == next.*member) {
+            return;
+          }
+          if (key.needs_restart) {
+            reload.config.*member = current.*member;
+          }
+          (key.needs_restart ? reload.kept : reload.changed).push_back(Dotted(key));
+        },
+        key.member);
+  }
+  HPVMD_RETURN_IF_ERROR(
+      While(ToStatus(CheckConfig(reload.config)), "keeping the values of the keys that need a restart"));
+  return reload;
+}
+
+std::string DescribeChange(const Config& from, const Config& to, const std::string& key) {
+  const auto found =
+      std::find_if(ConfigKeys().begin(), ConfigKeys().end(), [&](const ConfigKey& k) { return Dotted(k) == key; });
+  return found == ConfigKeys().end() ? key : key + " " + ValueOf(from, *found) + " -> " + ValueOf(to, *found);
+}
+
+}  // namespace hpvm

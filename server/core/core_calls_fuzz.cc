@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of three tenants, legal and not, beside executors, a disk and an administrator that do as they like: whatever
+// the order, accounts stay exact and answers keep what the daemon promises.
+#include <stddef.h>
+
+#include <iostream>
+
+#include "server/process/log.h"
+#include "server/testing/call_world.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hpvm;
+  static const bool is_quiet = (StartLog("error"), true);
+  testing::CallWorld world;
+  const std::string broken = world.Play(testing::DecodeScript({data, size}));
+  if (!broken.empty()) {
+    std::cerr << broken << std::flush;
+  }
+  HPVMD_CHECK(is_quiet && broken.empty());
+  return 0;
+}

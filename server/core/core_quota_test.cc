@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quotas and policies as the core keeps them: one below, at and one above the limit; what waits, what is refused, and
+// that nothing is left.
+#include <chrono>
+
+#include "server/testing/job_fixture.h"
+
+namespace hpvm::testing {
+namespace {
+
+using scheduler::Resource;
+using ::testing::HasSubstr;
+
+class QuotaTest : public JobFixture {
+ protected:
+  void Limit(Resource resource, uint64_t limit) {
+    policies_.changes["ann"] = [=](TenantPolicy& policy) { policy.limits[static_cast<size_t>(resource)] = limit; };
+    core_->OnPolicyChanged("ann");
+  }
+  void SetDisabled(bool disabled) {
+    policies_.changes["ann"] = [=](TenantPolicy& policy) {
+      policy.disabled = disabled;
+      policy.disabled_reason = "the bill is open";
+    };
+    core_->OnPolicyChanged("ann");
+    Pump();
+  }
+  scheduler::Ledger::Balance Balance(Resource resource) {
+    return core_->ledger().BalanceOf(tenant_->key, resource, clock_.Now());
+  }
+  StatusOr<v1::Buffer> MakeBuffer(uint64_t bytes) {
+    v1::CreateBufferRequest request;
+    request.set_size_bytes(bytes);
+    return core_->CreateBuffer(*tenant_, request);
+  }
+  // What a run was answered; empty while it is not.
+  std::shared_ptr<std::optional<RunOutcome>> Run(const std::string& handle) {
+    auto answer = std::make_shared<std::optional<RunOutcome>>();
+    v1::RunRequest& request = runs_.emplace_back();
+    request.set_handle(handle);
+    *request.mutable_inputs() = Request().inputs();
+    core_->Run(tenant_, request, [answer](RunOutcome outcome) { *answer = std::move(outcome); });
+    Pump();
+    return answer;
+  }
+  std::string PrepareHandle() {
+    v1::PrepareGraphRequest request;
+    request.set_graph_sha256(graph_);
+    auto response = std::make_shared<v1::PrepareGraphResponse>();
+    core_->PrepareGraph(tenant_, request, response.get(),
+                        [response](const Outcome& outcome) { EXPECT_EQ(outcome.status, absl::OkStatus()); });
+    Prepare();
+    return response->handle();
+  }
+  void TearDown() override {
+    Pump();
+    EXPECT_EQ(core_->CheckAccounts(/*at_rest=*/true), absl::OkStatus());
+  }
+  std::deque<v1::RunRequest> runs_;
+};
+
+// Host bytes: whole segments, and the documents that were uploaded.
+TEST_F(QuotaTest, HostBytes) {
+  const uint64_t before = Balance(Resource::kHostBytes).used;
+  Limit(Resource::kHostBytes, before + 8192);
+  const auto first = MakeBuffer(4096);
+  const auto second = MakeBuffer(1);  // A page all the same.
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(Balance(Resource::kHostBytes).used, before + 8192);
+  const auto third = MakeBuffer(1);
+  ASSERT_EQ(third.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(third.status()), HasSubstr("The tenant's quota of host-bytes"));
+  EXPECT_EQ(Balance(Resource::kHostBytes).refused, 1u);
+  ASSERT_TRUE(core_->DeleteBuffer(*tenant_, first->id()).ok());
+  EXPECT_TRUE(MakeBuffer(4096).ok());
+}
+
+// What nobody uses of uploads makes room, the least recently used first.
+TEST_F(QuotaTest, UploadsGiveWay) {
+  const std::string text(5000, 'x');
+  PutGraph("{}" + text.substr(0, 900));
+  Limit(Resource::kHostBytes, 4096);
+  EXPECT_TRUE(MakeBuffer(4096).ok());
+  EXPECT_EQ(tenant_->graphs.size(), 0u);
+  EXPECT_EQ(Balance(Resource::kHostBytes).refused, 0u);
+}
+
+// So does what a graph was prepared from, once nobody uses the graph: its tenant has no other way to let go of it.
+TEST_F(QuotaTest, PreparedGraphsGiveWay) {
+  const std::string handle = PrepareHandle();
+  Limit(Resource::kHostBytes, 4096);
+  EXPECT_EQ(MakeBuffer(4096).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(core_->ReleaseGraph(*tenant_, handle).ok());
+  EXPECT_EQ(tenant_->preparations.size(), 1u);  // For the next one who prepares it.
+  EXPECT_TRUE(MakeBuffer(4096).ok());
+  EXPECT_EQ(tenant_->preparations.size(), 0u);
+  EXPECT_EQ(spawner_.last().released.size(), 1u);
+}
+
+TEST_F(QuotaTest, PreparedGraphsGiveWayToDocuments) {
+  const std::string handle = PrepareHandle();
+  config_.limits_stored_bytes_max = 20;
+  core_->SetConfig(config_);
+  const auto put = [&] {
+    const std::string text = "{\"hpvm\": 1, \"n\": 2}";
+    auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(text)), text.size(), 1000, 0, "");
+    upload->PayWith(*core_->HoldHostBytes(*tenant_, text.size()));
+    EXPECT_TRUE(upload->Add(text).ok());
+    return core_->InsertBlob(*tenant_, Core::BlobKind::kGraph, *upload->Finish());
+  };
+  EXPECT_EQ(put().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(core_->ReleaseGraph(*tenant_, handle).ok());
+  EXPECT_EQ(put(), absl::OkStatus());
+}
+
+// Modules: in use they stay, and the next is refused.
+TEST_F(QuotaTest, Modules) {
+  Limit(Resource::kModules, 1);
+  const auto put = [&](std::string_view text) -> StatusOr<BlobRef> {
+    auto upload = *BlobUpload::Start("module", ToHex(HashOf(text)), text.size(), 1000, 1, "");
+    upload->PayWith(*core_->HoldHostBytes(*tenant_, text.size()));
+    EXPECT_TRUE(upload->Add(text).ok());
+    HPVMD_ASSIGN_OR_RETURN(BlobRef blob, upload->Finish());
+    HPVMD_RETURN_IF_ERROR(core_->InsertBlob(*tenant_, Core::BlobKind::kModule, blob));
+    return blob;
+  };
+  StatusOr<BlobRef> used = put("one");
+  ASSERT_TRUE(used.ok());
+  const Status refused = put("two").status();
+  EXPECT_EQ(Message(refused), "The tenant's quota of modules (1) does not allow 1 more: 1 is in use.");
+  *used = nullptr;
+  EXPECT_TRUE(put("three").ok());
+  EXPECT_EQ(Balance(Resource::kModules).used, 1u);
+}
+
+// Queued jobs: those that wait, whatever for; those that run do not count.
+TEST_F(QuotaTest, QueuedJobs) {
+  Limit(Resource::kQueuedJobs, 2);
+  const std::string first = SubmitJob(Request());
+  ASSERT_EQ(OpenRuns().size(), 1u);
+  EXPECT_EQ(Balance(Resource::kQueuedJobs).used, 0u);
+  SubmitAfter(first);
+  SubmitAfter(first);
+  const AnsweredRef refused = Submit(Request());
+  EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(refused->outcome->status), HasSubstr("The tenant's quota of queued-jobs (2)"));
+  v1::SubmitRequest array = Request();
+  array.mutable_array()->set_last(1);
+  EXPECT_EQ(Submit(array)->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Balance(Resource::kQueuedJobs).refused, 2u);
+  AnswerRun(Result("abcdefgh"));
+  ExpectExactQuotas();
+  while (!OpenRuns().empty()) {
+    AnswerRun(Result("abcdefgh"));
+  }
+  EXPECT_EQ(Balance(Resource::kQueuedJobs).used, 0u);
+  EXPECT_EQ(Balance(Resource::kRunningJobs).used, 0u);
+}
+
+// Disk bytes: what rows hold, also of jobs that have ended; refused before anything is written.
+TEST_F(QuotaTest, DiskBytes) {
+  const std::string id = SubmitJob(Request());
+  AnswerRun(Result("abcdefgh"));
+  const uint64_t one = Balance(Resource::kDiskBytes).used;
+  EXPECT_EQ(one, Row(id).stored_bytes());
+  Limit(Resource::kDiskBytes, one);
+  const AnsweredRef refused = Submit(Request());
+  EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(refused->outcome->status), HasSubstr("The tenant's quota of disk-bytes"));
+  EXPECT_EQ(Balance(Resource::kDiskBytes).used, one);
+  ExpectExactQuotas();
+}
+
+// The disk has a limit for all tenants together, which counts what was there at the start.
+TEST_F(QuotaTest, DiskBytesOfAll) {
+  const std::string id = SubmitJob(Request());
+  AnswerRun(Result("abcdefgh"));
+  const uint64_t one = Balance(Resource::kDiskBytes).used;
+  config_.jobs_disk_bytes_max = one + 1;
+  Restart();
+  EXPECT_EQ(core_->ledger().TotalOf(Resource::kDiskBytes), one);
+  const AnsweredRef refused = Submit(Request());
+  Prepare();
+  EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(refused->outcome->status), HasSubstr("What all tenants together may hold of disk-bytes"));
+  config_.jobs_disk_bytes_max = 0;
+  core_->SetConfig(config_);
+  SubmitJob(Request());
+  ExpectExactQuotas();
+}
+
+// Debt of device time: runs are refused and say when; jobs wait, say why, and go on when it is paid.
+TEST_F(QuotaTest, DeviceTime) {
+  const std::string handle = PrepareHandle();
+  Limit(Resource::kDeviceTime, 3'600'000'000'000 / 10);  // A tenth of the time.
+  const auto first = Run(handle);
+  ASSERT_FALSE(first->has_value());
+  clock_.Advance(std::chrono::seconds(370));
+  AnswerRun(Result("abcdefgh"));
+  ASSERT_TRUE(first->has_value());
+  ASSERT_GT(Balance(Resource::kDeviceTime).used, 0u);
+  const auto second = Run(handle);
+  ASSERT_TRUE(second->has_value());
+  EXPECT_EQ((*second)->outcome.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE((*second)->outcome.detail->retryable());
+  EXPECT_GT((*second)->outcome.detail->retry_after_ns(), 0u);
+  const std::string job = SubmitJob(Request());
+  EXPECT_EQ(State(job), "ACCEPTED");
+  EXPECT_THAT(Job(job).waits_for(), HasSubstr("Waits for device time"));
+  EXPECT_TRUE(OpenRuns().empty());
+  Advance(Duration((*second)->outcome.detail->retry_after_ns()));
+  for (int i = 0; i < 2 && OpenRuns().empty(); ++i) {
+    Advance(std::chrono::minutes(1));
+  }
+  EXPECT_EQ(OpenRuns().size(), 1u);
+  AnswerRun(Result("abcdefgh"));
+  EXPECT_EQ(State(job), "SUCCEEDED");
+}
+
+// A restart neither refills what is spent nor forgets it, and what is earned meanwhile counts.
+TEST_F(QuotaTest, SpentTimeOutlivesTheDaemon) {
+  Limit(Resource::kDeviceTime, 3'600'000'000'000 / 10);
+  const auto first = Run(PrepareHandle());
+  clock_.Advance(std::chrono::seconds(400));
+  AnswerRun(Result("abcdefgh"));
+  ASSERT_TRUE(first->has_value());
+  const scheduler::Ledger::Balance before = Balance(Resource::kDeviceTime);
+  ASSERT_EQ(before.available, 0u);
+  Restart();
+  EXPECT_EQ(Balance(Resource::kDeviceTime).used, before.used);
+  EXPECT_EQ(Balance(Resource::kDeviceTime).available, 0u);
+  const std::string job = SubmitJob(Request());
+  EXPECT_THAT(Job(job).waits_for(), HasSubstr("Waits for device time"));
+  clock_.Advance(std::chrono::hours(1));
+  Restart();
+  EXPECT_EQ(Balance(Resource::kDeviceTime).used, before.used);
+  EXPECT_GT(Balance(Resource::kDeviceTime).available, 100'000'000'000u);
+}
+
+// Compile time: charged by what the executor says, and never more than the wall time on every processor.
+TEST_F(QuotaTest, CompileTime) {
+  Limit(Resource::kCompileTime, 1'000'000'000);
+  v1::PrepareGraphRequest request;
+  request.set_graph_sha256(graph_);
+  v1::PrepareGraphResponse response;
+  std::vector<Outcome> outcomes;
+  const auto done = [&](const Outcome& outcome) { outcomes.push_back(outcome); };
+  core_->PrepareGraph(tenant_, request, &response, done);
+  Pump();
+  clock_.Advance(std::chrono::seconds(3));
+  PrepareReply reply = Accepted();
+  reply.compile_cpu_ns = UINT64_MAX;
+  spawner_.last().AnswerPrepare(std::move(reply));
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_TRUE(outcomes[0].ok());
+  EXPECT_EQ(Balance(Resource::kCompileTime).used, 3'000'000'000u);
+  // What is prepared costs nothing.
+  core_->PrepareGraph(tenant_, request, &response, done);
+  EXPECT_TRUE(outcomes.at(1).ok());
+  request.set_graph_sha256(PutGraph("{\"hpvm\": 1, \"other\": 2}"));
+  core_->PrepareGraph(tenant_, request, &response, done);
+  ASSERT_EQ(outcomes.size(), 3u);
+  EXPECT_THAT(Message(outcomes[2].status), HasSubstr("The tenant's quota of compile-seconds (1 an hour) is spent"));
+  EXPECT_TRUE(outcomes[2].detail->retryable());
+}
+
+// Requests and their bytes, without the core's mutex.
+TEST_F(QuotaTest, Requests) {
+  Limit(Resource::kRequests, 1);
+  EXPECT_TRUE(core_->meter().Begin(*tenant_, 100).ok());
+  EXPECT_TRUE(core_->meter().Begin(*tenant_, 100).ok());
+  const Outcome refused = core_->meter().Begin(*tenant_, 100);
+  EXPECT_EQ(Message(refused.status), "The tenant's quota of requests (1 a second) is spent: more is earned in 1 s.");
+  EXPECT_EQ(refused.detail->retry_after_ns(), 1'000'000'000u);
+  EXPECT_EQ(Balance(Resource::kRequestBytes).used, 200u);
+  Limit(Resource::kRequestBytes, 1000);
+  EXPECT_TRUE(core_->meter().More(*tenant_, 5000).ok()) << "It is here already.";
+  EXPECT_EQ(core_->meter().More(*tenant_, 1).status.code(), absl::StatusCode::kResourceExhausted);
+  clock_.Advance(std::chrono::seconds(3));
+  EXPECT_TRUE(core_->meter().More(*tenant_, 1).ok());
+}
+
+// A disabled tenant: calls refused, runs failed, attempts not counted, jobs waiting; and all of it back.
+TEST_F(QuotaTest, Disabled) {
+  const std::string handle = PrepareHandle();
+  const auto run = Run(handle);
+  const std::string job = SubmitJob(Request()), after = SubmitAfter(job);
+  ASSERT_EQ(OpenRuns().size(), 2u);
+  SetDisabled(true);
+  EXPECT_NE(spawner_.last().killed, "");
+  spawner_.last().Die(Unavailable("The executor process ended (signal 9)."));
+  Pump();
+  ASSERT_TRUE(run->has_value());
+  EXPECT_EQ((*run)->outcome.status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Message((*run)->outcome.status), "The tenant \"ann\" is disabled: the bill is open.");
+  EXPECT_EQ(core_->FindTenant("ann").status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(core_->FindTenant("ann", /*also_disabled=*/true).ok());
+  EXPECT_EQ(State(job), "ACCEPTED");
+  EXPECT_EQ(Row(job).attempts_spent(), 0u);
+  EXPECT_EQ(Job(job).waits_for(), "Waits until the tenant is enabled again: the bill is open.");
+  EXPECT_EQ(Balance(Resource::kRunningJobs).used, 0u);
+  Advance(std::chrono::minutes(1));
+  EXPECT_TRUE(OpenRuns().empty());
+  ExpectExactQuotas();
+  SetDisabled(false);
+  EXPECT_TRUE(core_->FindTenant("ann").ok());
+  for (int i = 0; i < 2; ++i) {
+    AnswerRun(Result("abcdefgh"));
+  }
+  EXPECT_EQ(State(job), "SUCCEEDED");
+  EXPECT_EQ(State(after), "SUCCEEDED");
+}
+
+// Jobs of a tenant that is no more wait, across a restart; its name answers as one that never was.
+TEST_F(QuotaTest, UnknownTenants) {
+  config_.jobs_running_per_tenant_max = 1;
+  core_->SetConfig(config_);
+  SubmitJob(Request());
+  const std::string job = SubmitJob(Request());
+  policies_.gone = {"ann", "bob"};
+  core_->OnPolicyChanged("ann");
+  EXPECT_EQ(core_->FindTenant("ann").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Message(core_->FindTenant("bob").status()), "There is no tenant \"bob\".");
+  v1::GetUsageResponse usage;
+  EXPECT_EQ(core_->Usage("bob", &usage).code(), absl::StatusCode::kNotFound);
+  spawner_.last().Die(Unavailable("The executor process ended (signal 9)."));
+  Pump();
+  EXPECT_EQ(State(job), "ACCEPTED");
+  policies_.gone.clear();
+  Restart();
+  EXPECT_EQ(OpenRuns().size(), 1u);
+}
+
+// What GetUsage says is what the ledger has, for tenants that never called too.
+TEST_F(QuotaTest, Usage) {
+  Limit(Resource::kRequests, 10);
+  ASSERT_TRUE(MakeBuffer(5000).ok());
+  v1::GetUsageResponse usage;
+  ASSERT_TRUE(core_->Usage("ann", &usage).ok());
+  ASSERT_EQ(usage.resources_size(), 10);
+  EXPECT_EQ(usage.weight(), 100u);
+  const v1::ResourceUsage& host = usage.resources(static_cast<int>(Resource::kHostBytes));
+  EXPECT_EQ(host.resource(), "host-bytes");
+  EXPECT_EQ(host.used(), Balance(Resource::kHostBytes).used);
+  EXPECT_EQ(host.unit(), v1::ResourceUsage::UNIT_BYTES);
+  const v1::ResourceUsage& requests = usage.resources(static_cast<int>(Resource::kRequests));
+  EXPECT_EQ(requests.available(), 20u);
+  EXPECT_EQ(requests.period_ns(), 1'000'000'000u);
+  usage.Clear();
+  ASSERT_TRUE(core_->Usage("carol", &usage).ok());
+  EXPECT_EQ(usage.resources_size(), 10);
+}
+
+}  // namespace
+}  // namespace hpvm::testing

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory between tenants: who is asked for it, and what becomes of the run that lacked it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
+
+#include "server/core/core.h"
+#include "server/testing/fake_executor.h"
+#include "server/testing/hand_job_store.h"
+
+namespace hpvm {
+namespace {
+
+using absl::StatusCode;
+using testing::FakeExecutor;
+using testing::FakeSpawner;
+using testing::HandJobStore;
+using testing::StoredState;
+
+constexpr char kDocument[] = "{\"hpvm\": 1}";
+constexpr uint64_t kMemory = 1000;  // Of opencl:0, the second device of the profile.
+
+class ReclaimTest : public ::testing::Test {
+ protected:
+  ReclaimTest() {
+    clock_.Advance(std::chrono::hours(1));
+    spawner_.settle = [this] { store_->Pump(); };
+    store_ = std::make_unique<HandJobStore>(state_, clock_);
+    CoreOptions options;
+    options.config.devices_backends = "auto";
+    options.clock = &clock_;
+    options.rng = &rng_;
+    options.spawner = &spawner_;
+    options.jobs = store_.get();
+    options.awaits_devices = true;
+    core_ = std::make_unique<Core>(std::move(options));
+    EXPECT_TRUE(core_->Restore().ok());
+    core_->SetFound("cpu", Found("cpu", 0));
+    core_->SetFound("opencl", Found("opencl", kMemory));
+    core_->DevicesKnown();
+  }
+  ~ReclaimTest() override {
+    core_->Stop();
+    store_.reset();
+    core_.reset();
+  }
+
+  static ProbedDevices Found(const std::string& family, uint64_t memory) {
+    ProbedDevices found;
+    ExecutorDevice& device = found.devices.emplace_back();
+    device.id = family + ":0";
+    device.kind = family == "cpu" ? "cpu" : "gpu";
+    device.name = device.silicon = device.id;
+    device.memory_bytes = memory;
+    return found;
+  }
+
+  struct Client {
+    TenantRef tenant;
+    std::shared_ptr<FakeExecutor> executor;
+    std::string handle;
+    std::optional<RunOutcome> outcome;
+  };
+
+  // The fixture's, since an answer may come as late as its end.
+  Client* NewClient(const std::string& name) {
+    Client* const client = clients_.emplace_back(std::make_unique<Client>()).get();
+    client->tenant = *core_->FindTenant(name);
+    auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(kDocument)), sizeof(kDocument) - 1, 1000, 0, "");
+    EXPECT_TRUE(upload->Add(kDocument).ok());
+    EXPECT_TRUE(core_->InsertBlob(*client->tenant, Core::BlobKind::kGraph, *upload->Finish()).ok());
+    v1::PrepareGraphRequest request;
+    request.set_graph_sha256(ToHex(HashOf(kDocument)));
+    v1::PrepareGraphResponse response;
+    core_->PrepareGraph(client->tenant, request, &response, [](const Outcome& done) { EXPECT_TRUE(done.ok()); });
+    client->executor = spawner_.executors().back();
+    PrepareReply reply;
+    reply.summary.emplace();
+    reply.summary->outputs = {{"y", ElementType::kF32, {"n"}}};
+    client->executor->AnswerPrepare(reply);
+    client->handle = response.handle();
+    return client;
+  }
+
+  void Run(Client& client) {
+    client.outcome.reset();
+    v1::RunRequest& request = requests_.emplace_back();
+    request.set_handle(client.handle);
+    core_->Run(client.tenant, request, [&client](RunOutcome outcome) { client.outcome = std::move(outcome); });
+  }
+
+  static RunReply Short(uint64_t bytes, uint32_t entry = 1) {
+    RunReply reply;
+    reply.status = ResourceExhausted("The driver has no memory.");
+    reply.short_entry = entry;
+    reply.short_bytes = bytes;
+    return reply;
+  }
+  static RunReply Good() {
+    RunReply reply;
+    reply.body.assign(4, 'y');
+    reply.outputs = {{"y", ElementType::kF32, {1}, 4, reply.body}};
+    return reply;
+  }
+
+  ManualClock clock_;
+  SeededRng rng_{7};
+  FakeSpawner spawner_;
+  StoredState state_;
+  std::unique_ptr<HandJobStore> store_;
+  std::unique_ptr<Core> core_;
+  std::deque<v1::RunRequest> requests_;
+  std::vector<std::unique_ptr<Client>> clients_;
+};
+
+// The tenants with the most idle memory give way, for as much as is lacking; then the run is sent again.
+TEST_F(ReclaimTest, TheMostIdleGivesWay) {
+  const auto ann = NewClient("ann"), bob = NewClient("bob"), eve = NewClient("eve");
+  ann->executor->on_usage({{0, 300}, {0, 200}});
+  bob->executor->on_usage({{0, 500}, {0, 450}});
+  Run(*eve);
+  eve->executor->AnswerRun(Short(500));
+  EXPECT_FALSE(eve->outcome.has_value());
+  ASSERT_EQ(bob->executor->reclaims.size(), 1u);
+  EXPECT_EQ(bob->executor->reclaims[0].entry, 1u);
+  EXPECT_EQ(bob->executor->reclaims[0].bytes_max, 50u);
+  ASSERT_EQ(ann->executor->reclaims.size(), 1u);
+  EXPECT_EQ(ann->executor->reclaims[0].bytes_max, 250u);
+  bob->executor->reclaims[0].done(ExecutorUsage{{0, 50}, {0, 0}});
+  EXPECT_EQ(eve->executor->runs.size(), 1u);
+  ann->executor->reclaims[0].done(ExecutorUsage{{0, 250}, {0, 150}});
+  ASSERT_EQ(eve->executor->runs.size(), 2u);
+  eve->executor->AnswerRun(Good());
+  ASSERT_TRUE(eve->outcome.has_value());
+  EXPECT_TRUE(eve->outcome->outcome.ok());
+}
+
+// Whoever is asked and does not answer is not waited for.
+TEST_F(ReclaimTest, GoesOnWithoutAnAnswer) {
+  const auto ann = NewClient("ann"), eve = NewClient("eve");
+  ann->executor->on_usage({{0, 300}, {0, 300}});
+  Run(*eve);
+  eve->executor->AnswerRun(Short(100));
+  EXPECT_EQ(eve->executor->runs.size(), 1u);
+  clock_.Advance(std::chrono::milliseconds(501));
+  core_->OnTime();
+  ASSERT_EQ(eve->executor->runs.size(), 2u);
+  // Late, and once more short: the run fails.
+  ann->executor->reclaims[0].done(ExecutorUsage{{0, 200}, {0, 200}});
+  eve->executor->AnswerRun(Short(100));
+  ASSERT_TRUE(eve->outcome.has_value());
+  EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(eve->executor->runs.size(), 2u);
+}
+
+// Nobody has any, the entry is none, or it was asked a moment ago: the run fails at once.
+TEST_F(ReclaimTest, FailsWhereNobodyCanHelp) {
+  const auto ann = NewClient("ann"), eve = NewClient("eve");
+  ann->executor->on_usage({{0, 300}, {0, 0}});
+  for (const uint32_t entry : {1u, 7u}) {
+    Run(*eve);
+    eve->executor->AnswerRun(Short(100, entry));
+    ASSERT_TRUE(eve->outcome.has_value());
+    EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kResourceExhausted);
+  }
+  ann->executor->on_usage({{0, 300}, {0, 300}});
+  Run(*eve);
+  eve->executor->AnswerRun(Short(100));
+  EXPECT_TRUE(eve->outcome.has_value());
+  EXPECT_TRUE(ann->executor->reclaims.empty());
+  clock_.Advance(std::chrono::seconds(2));
+  Run(*eve);
+  eve->executor->AnswerRun(Short(100));
+  EXPECT_EQ(ann->executor->reclaims.size(), 1u);
+}
+
+// A run that is cancelled while it waits for memory ends as cancelled, and is not sent again.
+TEST_F(ReclaimTest, CancelledWhileItWaits) {
+  const auto ann = NewClient("ann"), eve = NewClient("eve");
+  ann->executor->on_usage({{0, 300}, {0, 300}});
+  requests_.emplace_back().set_handle(eve->handle);
+  const uint64_t id =
+      core_->Run(eve->tenant, requests_.back(), [eve](RunOutcome outcome) { eve->outcome = std::move(outcome); });
+  eve->executor->AnswerRun(Short(100));
+  core_->CancelRun(id);
+  ann->executor->reclaims[0].done(ExecutorUsage{{0, 200}, {0, 200}});
+  ASSERT_TRUE(eve->outcome.has_value());
+  EXPECT_EQ(eve->outcome->outcome.status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(eve->executor->runs.size(), 1u);
+}
+
+// More than the device has, all together: idle memory goes before anybody fails. What was asked for is not asked twice.
+TEST_F(ReclaimTest, TogetherWithinTheDevice) {
+  const auto ann = NewClient("ann"), eve = NewClient("eve");
+  ann->executor->on_usage({{0, 700}, {0, 700}});
+  EXPECT_TRUE(ann->executor->reclaims.empty());
+  eve->executor->on_usage({{0, 600}, {0, 0}});
+  ASSERT_EQ(ann->executor->reclaims.size(), 1u);
+  EXPECT_EQ(ann->executor->reclaims[0].bytes_max, 400u);
+  EXPECT_TRUE(eve->executor->reclaims.empty());
+}
+
+}  // namespace
+}  // namespace hpvm

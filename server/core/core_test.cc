@@ -1,0 +1,1374 @@
+// SPDX-License-Identifier: Apache-2.0
+// The core with played executors and a clock set by hand: every path a run or job can take, and a death at each point
+// of it.
+#include "server/core/core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
+
+#include "server/testing/fake_executor.h"
+#include "server/testing/hand_job_store.h"
+#include "server/testing/steps.h"
+
+namespace hpvm {
+namespace {
+
+using absl::StatusCode;
+using testing::FakeExecutor;
+using testing::FakeSpawner;
+using testing::HandJobStore;
+using ::testing::HasSubstr;
+using testing::StoredState;
+
+constexpr char kDocument[] = "{\"hpvm\": 1}";
+const Status kSignal9 = Unavailable("The executor process ended (signal 9).");
+
+class CoreTest : public ::testing::Test {
+ protected:
+  CoreTest() {
+    spawner_.settle = [this] {
+      if (store_ != nullptr) {
+        store_->Pump();
+      }
+    };
+    Restart(Config());
+  }
+  ~CoreTest() override { End(); }
+
+  void End() {
+    if (core_ != nullptr) {
+      core_->Stop();
+    }
+    store_.reset();
+    core_.reset();
+  }
+
+  // On an empty store.
+  void Restart(const Config& config, bool awaits_devices = false) {
+    End();
+    spawner_.executors().clear();
+    state_ = std::make_unique<StoredState>();
+    store_ = std::make_unique<HandJobStore>(*state_, clock_);
+    CoreOptions options;
+    options.config = config;
+    options.clock = &clock_;
+    options.rng = &rng_;
+    options.spawner = &spawner_;
+    options.jobs = store_.get();
+    options.awaits_devices = awaits_devices;
+    core_ = std::make_unique<Core>(std::move(options));
+    ASSERT_TRUE(core_->Restore().ok());
+    tenant_ = *core_->FindTenant("ann");
+    graph_ = Put(tenant_, kDocument);
+  }
+
+  std::string Put(const TenantRef& tenant, std::string_view text) {
+    const std::string hash = ToHex(HashOf(text));
+    auto upload = *BlobUpload::Start("graph document", hash, text.size(), 1000, 0, "");
+    EXPECT_TRUE(upload->Add(text).ok());
+    EXPECT_TRUE(core_->InsertBlob(*tenant, Core::BlobKind::kGraph, *upload->Finish()).ok());
+    return hash;
+  }
+
+  // A graph with one f32 input "x" and one output "y".
+  static PrepareReply Accepted() {
+    PrepareReply reply;
+    reply.summary.emplace();
+    reply.summary->name = "double";
+    reply.summary->inputs = {{"x", ElementType::kF32, {"n"}}};
+    reply.summary->outputs = {{"y", ElementType::kF32, {"n"}}};
+    reply.summary->leaf_nodes = 1;
+    return reply;
+  }
+
+  // The same, its kernel a module that was written for a device.
+  static PrepareReply Native(const std::string& module) {
+    PrepareReply reply = Accepted();
+    reply.summary->devices = {"opencl:0"};
+    reply.summary->native_nodes = {{"double", module, {"opencl:0"}}};
+    return reply;
+  }
+
+  static RunReply Doubled(const std::string& bytes) {
+    RunReply reply;
+    reply.body.assign(bytes.begin(), bytes.end());
+    reply.outputs = {{"y", ElementType::kF32, {bytes.size() / 4}, bytes.size(), reply.body}};
+    reply.nodes = {{"double", "cpu:0", 0, 10}};
+    reply.nodes_run = 1;
+    return reply;
+  }
+
+  // An output in memory that the run named.
+  static RunReply InMemory(uint64_t bytes) {
+    RunReply reply;
+    reply.outputs = {{"y", ElementType::kF32, {bytes / 4}, bytes, {}}};
+    return reply;
+  }
+
+  static RunReply Failed(Status status) {
+    RunReply reply;
+    reply.status = std::move(status);
+    return reply;
+  }
+
+  void AskPrepare() {
+    prepare_outcome_.reset();
+    v1::PrepareGraphRequest request;
+    request.set_graph_sha256(graph_);
+    prepare_response_.Clear();
+    core_->PrepareGraph(tenant_, request, &prepare_response_,
+                        [this](const Outcome& outcome) { prepare_outcome_ = outcome; });
+  }
+
+  std::string Prepare() {
+    AskPrepare();
+    spawner_.last().AnswerPrepare(Accepted());
+    EXPECT_TRUE(prepare_outcome_.has_value() && prepare_outcome_->ok());
+    return prepare_response_.handle();
+  }
+
+  v1::RunRequest RunRequestOf(const std::string& handle, const std::string& bytes = "abcdefgh") {
+    v1::RunRequest request;
+    request.set_handle(handle);
+    v1::InputBinding& input = *request.add_inputs();
+    input.set_name("x");
+    input.mutable_tensor()->set_type(v1::ELEMENT_TYPE_F32);
+    input.mutable_tensor()->add_shape(bytes.size() / 4);
+    input.mutable_tensor()->set_data(bytes);
+    return request;
+  }
+
+  uint64_t Run(const v1::RunRequest& request) {
+    run_outcome_.reset();
+    // As gRPC does, keeps the request for as long as its tensors may be borrowed.
+    requests_.push_back(request);
+    return core_->Run(tenant_, requests_.back(), [this](RunOutcome outcome) { run_outcome_ = std::move(outcome); });
+  }
+
+  v1::SubmitRequest SubmitRequestOf(const std::string& key = "") {
+    v1::SubmitRequest request;
+    request.mutable_document()->set_graph_sha256(graph_);
+    *request.mutable_inputs() = RunRequestOf("").inputs();
+    request.mutable_options()->set_idempotency_key(key);
+    return request;
+  }
+
+  struct SubmitResult {
+    v1::SubmitResponse response;
+    std::optional<Outcome> outcome;
+  };
+  std::shared_ptr<SubmitResult> Submit(const v1::SubmitRequest& request) {
+    auto result = std::make_shared<SubmitResult>();
+    submits_.push_back(request);  // Borrowed until the answer.
+    core_->Submit(tenant_, submits_.back(), &result->response,
+                  [result](const Outcome& outcome) { result->outcome = outcome; });
+    store_->Pump();
+    return result;
+  }
+
+  // A job that has been sent to its executor.
+  std::string RunningJob(const v1::SubmitRequest& request) {
+    const auto result = Submit(request);
+    if (!spawner_.last().prepares.empty() && spawner_.last().prepares.back().done) {
+      spawner_.last().AnswerPrepare(Accepted());
+    }
+    store_->Pump();
+    EXPECT_TRUE(result->outcome.has_value() && result->outcome->ok());
+    return result->response.job().id();
+  }
+
+  Status Cancel(const TenantRef& tenant, const std::string& id, v1::Job* job) {
+    v1::CancelJobResponse response;
+    std::optional<Outcome> answer;
+    core_->CancelJob(tenant, id, &response, [&](const Outcome& outcome) { answer = outcome; });
+    store_->Pump();
+    *job = response.job();
+    return answer.has_value() ? answer->status : Internal("No answer.");
+  }
+
+  v1::Job Job(const std::string& id) {
+    store_->Pump();
+    v1::Job job;
+    EXPECT_TRUE(core_->GetJob(*tenant_, id, &job).ok());
+    return job;
+  }
+
+  v1::Buffer MakeBuffer(const std::string& bytes) {
+    v1::CreateBufferRequest request;
+    request.set_type(v1::ELEMENT_TYPE_F32);
+    request.add_shape(bytes.size() / 4);
+    v1::Buffer buffer = *core_->CreateBuffer(*tenant_, request);
+    const Core::BufferAccess access = *core_->OpenBuffer(*tenant_, buffer.id());
+    EXPECT_TRUE(
+        WriteAt(access.segment->fd.get(), 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
+    return *core_->FinishWrite(*tenant_, buffer.id(), access.segment);
+  }
+
+  std::string Contents(const std::string& id, size_t bytes) {
+    const StatusOr<Core::BufferAccess> access = core_->OpenBuffer(*tenant_, id);
+    std::string text(bytes, '?');
+    if (!access.ok() || !ReadAt(access->segment->fd.get(), 0, {reinterpret_cast<uint8_t*>(text.data()), bytes}).ok()) {
+      return "unreadable";
+    }
+    return text;
+  }
+
+  ManualClock clock_;
+  SeededRng rng_{7};
+  FakeSpawner spawner_;
+  std::unique_ptr<StoredState> state_;
+  std::unique_ptr<HandJobStore> store_;
+  std::unique_ptr<Core> core_;
+  TenantRef tenant_;
+  std::string graph_;
+  v1::PrepareGraphResponse prepare_response_;
+  std::optional<Outcome> prepare_outcome_;
+  std::deque<v1::RunRequest> requests_;
+  std::deque<v1::SubmitRequest> submits_;
+  std::optional<RunOutcome> run_outcome_;
+};
+
+ProbedDevices Found(const std::string& id) {
+  ProbedDevices found;
+  found.devices.emplace_back().id = id;
+  return found;
+}
+
+// A device that a run lost costs that executor; the next one waits until the device has been tried out, and has it.
+TEST_F(CoreTest, LostDevicesAreTriedOut) {
+  core_->SetFound("cpu", Found("cpu:0"));
+  core_->SetFound("opencl", Found("opencl:0"));
+  int wakes = 0;
+  core_->SetProbeWake([&] { ++wakes; });
+  const std::string handle = Prepare();
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
+  Run(RunRequestOf(handle));
+  RunReply lost;
+  lost.status = Unavailable("The device is lost. While running node \"n\" on device opencl:0.");
+  lost.lost_devices = {"opencl:0"};
+  spawner_.last().AnswerRun(lost);
+  ASSERT_TRUE(run_outcome_.has_value());
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(run_outcome_->outcome.detail->retryable());
+  EXPECT_THAT(spawner_.last().killed, HasSubstr("opencl:0"));
+  EXPECT_EQ(wakes, 1);
+  Run(RunRequestOf(handle));
+  EXPECT_EQ(spawner_.executors().size(), 1u);
+  Time next = kNever;
+  ASSERT_EQ(core_->DueProbe(&next), "opencl:0");
+  EXPECT_EQ(core_->DueProbe(&next), std::nullopt);
+  core_->OnProbed("opencl:0", absl::OkStatus());
+  ASSERT_EQ(spawner_.executors().size(), 2u);
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
+  spawner_.last().AnswerPrepare(Accepted());
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  EXPECT_TRUE(run_outcome_->outcome.ok());
+}
+
+// No tenant is shown what another's executor says of a device that it lost.
+TEST_F(CoreTest, LostDevicesTellNothingOfTheTenant) {
+  core_->SetFound("opencl", Found("opencl:0"));
+  Run(RunRequestOf(Prepare()));
+  RunReply lost;
+  lost.status = Unavailable("The device is lost. While running node \"secret\" on device opencl:0.");
+  lost.lost_devices = {"opencl:0"};
+  spawner_.last().AnswerRun(lost);
+  v1::ListDevicesResponse response;
+  core_->ListDevices(**core_->FindTenant("bob"), &response);
+  ASSERT_EQ(response.devices_size(), 1);
+  EXPECT_EQ(response.devices(0).state(), v1::Device::STATE_PROBING);
+  EXPECT_EQ(response.devices(0).detail(), "A run lost it.");
+}
+
+// Nobody tries the device out when the server has stopped: what waits for it is answered all the same.
+TEST_F(CoreTest, StopsWhileADeviceIsTriedOut) {
+  core_->SetFound("opencl", Found("opencl:0"));
+  const std::string handle = Prepare();
+  Run(RunRequestOf(handle));
+  RunReply lost;
+  lost.status = Unavailable("The device is lost.");
+  lost.lost_devices = {"opencl:0"};
+  spawner_.last().AnswerRun(lost);
+  v1::ListCostsRequest request;
+  request.set_handle(handle);
+  v1::ListCostsResponse response;
+  std::optional<Outcome> outcome;
+  core_->ListCosts(tenant_, request, &response, [&](const Outcome& answer) { outcome = answer; });
+  EXPECT_FALSE(outcome.has_value());
+  core_->Stop();
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->status.code(), StatusCode::kUnavailable);
+}
+
+// A device that does not answer is left out, and nobody waits for it; when it comes back, an executor with nothing in
+// hand is replaced by one that has it, at the next graph.
+TEST_F(CoreTest, SilentDevicesAreLeftOut) {
+  core_->SetFound("opencl", Found("opencl:0"));
+  const std::string handle = Prepare();
+  Run(RunRequestOf(handle));
+  RunReply lost;
+  lost.status = Unavailable("The device is lost.");
+  lost.lost_devices = {"opencl:0"};
+  spawner_.last().AnswerRun(lost);
+  Run(RunRequestOf(handle));
+  Time next = kNever;
+  ASSERT_TRUE(core_->DueProbe(&next).has_value());
+  core_->OnProbed("opencl:0", Unavailable("It is silent."));
+  ASSERT_EQ(spawner_.executors().size(), 2u);
+  EXPECT_EQ(spawner_.last().backends, std::vector<std::string>{"cpu"});
+  spawner_.last().AnswerPrepare(Accepted());
+  clock_.Advance(std::chrono::seconds(1));
+  ASSERT_TRUE(core_->DueProbe(&next).has_value());
+  core_->OnProbed("opencl:0", absl::OkStatus());
+  // A run is in progress: its executor stays.
+  graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"other\"}");
+  Prepare();
+  EXPECT_EQ(spawner_.executors().size(), 2u);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"third\"}");
+  Prepare();
+  EXPECT_TRUE(spawner_.executors()[1]->shut_down);
+  ASSERT_EQ(spawner_.executors().size(), 3u);
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
+}
+
+// An executor that dies with a run on a device puts that device in question, and the run's failure names it.
+TEST_F(CoreTest, DeathsPutDevicesInQuestion) {
+  core_->SetFound("opencl", Found("opencl:0"));
+  AskPrepare();
+  PrepareReply accepted = Accepted();
+  accepted.summary->devices = {"cpu:0", "opencl:0"};
+  spawner_.last().AnswerPrepare(accepted);
+  ASSERT_TRUE(prepare_outcome_.has_value() && prepare_outcome_->ok());
+  Run(RunRequestOf(prepare_response_.handle()));
+  spawner_.last().Die(kSignal9);
+  ASSERT_TRUE(run_outcome_.has_value());
+  EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("on opencl:0"));
+  Time next = kNever;
+  EXPECT_EQ(core_->DueProbe(&next), "opencl:0");
+}
+
+// Executors wait for the first discovery, where the daemon says that there is one.
+TEST_F(CoreTest, ExecutorsWaitForDiscovery) {
+  Restart(Config(), /*awaits_devices=*/true);
+  AskPrepare();
+  core_->SetFound("cpu", Found("cpu:0"));
+  EXPECT_TRUE(spawner_.executors().empty());
+  core_->SetFound("vulkan", Found("vulkan:0"));
+  core_->DevicesKnown();
+  ASSERT_EQ(spawner_.executors().size(), 1u);
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "vulkan:0"}));
+}
+
+// The ordinary way: one executor is spawned, one prepare sent, and runs reach it at once.
+TEST_F(CoreTest, PreparesOnceAndRuns) {
+  const std::string handle = Prepare();
+  EXPECT_EQ(prepare_response_.summary().name(), "double");
+  Run(RunRequestOf(handle));
+  ASSERT_EQ(spawner_.last().runs.size(), 1u);
+  EXPECT_EQ(spawner_.last().runs[0].inputs, std::vector<std::string>{"abcdefgh"});
+  EXPECT_FALSE(run_outcome_.has_value());
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  ASSERT_TRUE(run_outcome_.has_value());
+  ASSERT_TRUE(run_outcome_->outcome.ok());
+  EXPECT_EQ(std::string(run_outcome_->outputs.at(0).data.begin(), run_outcome_->outputs.at(0).data.end()), "ABCDEFGH");
+  // A second handle of the same document needs no second prepare.
+  AskPrepare();
+  EXPECT_TRUE(prepare_outcome_->ok());
+  EXPECT_NE(prepare_response_.handle(), handle);
+  EXPECT_EQ(spawner_.executors().size(), 1u);
+  EXPECT_EQ(spawner_.last().prepares.size(), 1u);
+}
+
+// A document that the executor rejects gives every finding, in the text and in the detail, and no handle.
+TEST_F(CoreTest, ReportsEveryDiagnostic) {
+  AskPrepare();
+  PrepareReply reply;
+  reply.diagnostics = {{Severity::kError, "/nodes/a", std::nullopt, "First."},
+                       {Severity::kError, "/nodes/b", 7, "Second."}};
+  reply.diagnostics_omitted = 3;
+  spawner_.last().AnswerPrepare(reply);
+  ASSERT_TRUE(prepare_outcome_.has_value());
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(prepare_outcome_->status), "/nodes/a: First.\n/nodes/b at byte 7: Second.\nAnd 3 more.");
+  ASSERT_TRUE(prepare_outcome_->detail.has_value());
+  EXPECT_EQ(prepare_outcome_->detail->diagnostics().items_size(), 2);
+  EXPECT_EQ(prepare_outcome_->detail->diagnostics().omitted(), 3u);
+  EXPECT_EQ(prepare_response_.handle(), "");
+}
+
+// Another tenant's id and one that never existed answer alike, for every kind of id.
+TEST_F(CoreTest, ForeignIdsLookAbsent) {
+  const std::string handle = Prepare();
+  const std::string buffer = MakeBuffer("12345678").id();
+  const std::string job = RunningJob(SubmitRequestOf());
+  const TenantRef bob = *core_->FindTenant("bob");
+  v1::Job ignored;
+  const auto read_as = [&](const TenantRef& of, const std::string& g, const std::string& b, const std::string& j) {
+    Tenant& tenant = *of;
+    return std::vector<Status>{core_->ReleaseGraph(tenant, g),
+                               core_->FindHandle(tenant, g).status(),
+                               core_->OpenBuffer(tenant, b).status(),
+                               core_->DeleteBuffer(tenant, b),
+                               core_->GetJob(tenant, j, &ignored),
+                               Cancel(of, j, &ignored),
+                               core_->WatchJob(tenant, j, [] {}).status(),
+                               core_->ReadEvents(tenant, j, 0, 1).status(),
+                               core_->FindOutput(tenant, j, "y").status()};
+  };
+  const std::vector<Status> foreign = read_as(bob, handle, buffer, job);
+  for (const Status& status : foreign) {
+    EXPECT_EQ(status.code(), StatusCode::kNotFound) << status;
+  }
+  const std::string absent(handle.size(), 'a');
+  const std::vector<Status> none = read_as(bob, absent, absent, absent);
+  for (size_t i = 0; i < none.size(); ++i) {
+    EXPECT_EQ(none[i].code(), foreign[i].code());
+    EXPECT_EQ(Message(none[i]).substr(0, 14), Message(foreign[i]).substr(0, 14));
+  }
+  EXPECT_FALSE(core_->HasBlob(*bob, Core::BlobKind::kGraph, *Sha256FromHex(graph_)));
+  EXPECT_TRUE(core_->DeleteBuffer(*tenant_, buffer).ok());  // Its owner still has it.
+}
+
+// An executor's death at each point fails what it had with the reason; the next call finds a new one, prepared from
+// the stored bytes.
+TEST_F(CoreTest, RecoversFromDeathAtEachPoint) {
+  struct Case {
+    const char* name;
+    int point;
+  };
+  constexpr Case kCases[] = {
+      {"SpawnFails", 0}, {"BeforeInstalled", 1}, {"DuringPrepare", 2}, {"Idle", 3}, {"DuringRun", 4}};
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Restart(Config());
+    const std::string buffer = MakeBuffer("12345678").id();
+    std::string handle;
+    if (c.point >= 3) {
+      handle = Prepare();
+    }
+    switch (c.point) {
+      case 0:
+        spawner_.failure = Unavailable("No processes left.");
+        AskPrepare();
+        store_->Pump();
+        spawner_.failure = absl::OkStatus();
+        break;
+      case 1:
+        spawner_.end_at_once = kSignal9;
+        AskPrepare();
+        store_->Pump();
+        spawner_.end_at_once = absl::OkStatus();
+        break;
+      case 2:
+        AskPrepare();
+        spawner_.last().Die(kSignal9);
+        break;
+      case 3:
+        spawner_.last().Die(kSignal9);
+        break;
+      case 4:
+        Run(RunRequestOf(handle));
+        spawner_.last().Die(kSignal9);
+        ASSERT_TRUE(run_outcome_.has_value());
+        EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kUnavailable);
+        EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("signal 9"));
+        EXPECT_TRUE(run_outcome_->outcome.detail->retryable());
+        break;
+    }
+    if (c.point <= 2) {
+      ASSERT_TRUE(prepare_outcome_.has_value());
+      EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
+      handle = Prepare();
+      Run(RunRequestOf(handle));
+    } else {
+      // The handle lives on: the run waits for the second prepare.
+      Run(RunRequestOf(handle));
+      EXPECT_TRUE(spawner_.last().runs.empty());
+      spawner_.last().AnswerPrepare(Accepted());
+    }
+    ASSERT_EQ(spawner_.last().runs.size(), 1u);
+    spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+    EXPECT_TRUE(run_outcome_->outcome.ok());
+    EXPECT_EQ(Contents(buffer, 8), "12345678");
+    EXPECT_EQ(core_->operations(), 0u);
+  }
+}
+
+// Three crashes within the window stop the spawning until the window has passed.
+TEST_F(CoreTest, StopsSpawningAfterRepeatedCrashes) {
+  for (int i = 0; i < 3; ++i) {
+    AskPrepare();
+    spawner_.last().Die(kSignal9);
+    clock_.Advance(std::chrono::seconds(1));
+  }
+  AskPrepare();
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("ended 3 times"));
+  EXPECT_EQ(prepare_outcome_->detail->retry_after_ns(), 57'000'000'000u);
+  EXPECT_EQ(spawner_.executors().size(), 3u);
+  clock_.Advance(std::chrono::seconds(57));
+  Prepare();
+  EXPECT_EQ(spawner_.executors().size(), 4u);
+}
+
+// Crashes with a module of the tenant's own in flight are held against it: it is refused with a sentence, and the rest
+// of the tenant's work goes on at once.
+TEST_F(CoreTest, HoldsCrashesAgainstTheModuleInFlight) {
+  const std::string wasm = Put(tenant_, "{\"hpvm\": 1, \"name\": \"wasm\"}");
+  AskPrepare();
+  spawner_.last().AnswerPrepare(Native("bad.cl"));
+  const std::string native = prepare_response_.handle();
+  for (int i = 0; i < 3; ++i) {
+    Run(RunRequestOf(native));
+    if (i > 0) {
+      spawner_.last().AnswerPrepare(Native("bad.cl"));
+    }
+    ASSERT_EQ(spawner_.last().runs.size(), 1u) << i;
+    spawner_.last().Die(kSignal9);
+    clock_.Advance(std::chrono::seconds(1));
+  }
+  graph_ = wasm;
+  const std::string handle = Prepare();
+  Run(RunRequestOf(handle));
+  ASSERT_EQ(spawner_.last().runs.size(), 1u);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  EXPECT_TRUE(run_outcome_->outcome.ok()) << Message(run_outcome_->outcome.status);
+  EXPECT_EQ(spawner_.executors().size(), 4u);
+
+  Run(RunRequestOf(native));
+  spawner_.last().AnswerPrepare(Native("bad.cl"));
+  ASSERT_TRUE(run_outcome_.has_value());
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Message(run_outcome_->outcome.status),
+              HasSubstr("Module \"bad.cl\" is not run on opencl:0: 3 executors of the tenant ended within 60000 ms"));
+  EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("in 57000 ms"));
+  EXPECT_EQ(run_outcome_->outcome.detail->retry_after_ns(), 57'000'000'000u);
+  EXPECT_EQ(spawner_.last().runs.size(), 1u);
+
+  clock_.Advance(std::chrono::seconds(57));
+  Run(RunRequestOf(native));
+  EXPECT_EQ(spawner_.last().runs.size(), 2u);
+}
+
+// Modules of one's own are many, but not without end: the tenant as a whole waits after some more crashes.
+TEST_F(CoreTest, CrashesOfManyModulesAreBounded) {
+  for (int i = 0; i < 12; ++i) {
+    graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"" + std::to_string(i) + "\"}");
+    AskPrepare();
+    ASSERT_EQ(spawner_.executors().size(), static_cast<size_t>(i) + 1);
+    spawner_.last().AnswerPrepare(Native("kernel-" + std::to_string(i) + ".cl"));
+    Run(RunRequestOf(prepare_response_.handle()));
+    ASSERT_EQ(spawner_.last().runs.size(), 1u);
+    spawner_.last().Die(kSignal9);
+  }
+  AskPrepare();
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("ended 12 times"));
+  EXPECT_EQ(spawner_.executors().size(), 12u);
+}
+
+// What the daemon itself ends is nobody's crash.
+TEST_F(CoreTest, KillsAreNoCrashesOfModules) {
+  AskPrepare();
+  spawner_.last().AnswerPrepare(Native("slow.cl"));
+  const std::string handle = prepare_response_.handle();
+  for (int i = 0; i < 4; ++i) {
+    Run(RunRequestOf(handle));
+    if (i > 0) {
+      spawner_.last().AnswerPrepare(Native("slow.cl"));
+    }
+    ASSERT_EQ(spawner_.last().runs.size(), 1u) << i;
+    RunReply lost = Failed(Unavailable("The device is gone."));
+    lost.lost_devices = {"opencl:0"};
+    spawner_.last().AnswerRun(lost);
+  }
+  EXPECT_EQ(spawner_.executors().size(), 4u);
+}
+
+// After the wait one may try; when that one crashes, the next wait is longer.
+TEST_F(CoreTest, WaitsLongerAfterATryThatFailed) {
+  for (int i = 0; i < 3; ++i) {
+    AskPrepare();
+    spawner_.last().Die(kSignal9);
+  }
+  clock_.Advance(std::chrono::seconds(60));
+  AskPrepare();
+  EXPECT_EQ(spawner_.executors().size(), 4u);
+  spawner_.last().Die(kSignal9);
+  AskPrepare();
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
+  EXPECT_GE(prepare_outcome_->detail->retry_after_ns(), 90'000'000'000u);
+  EXPECT_LE(prepare_outcome_->detail->retry_after_ns(), 120'000'000'000u);
+  EXPECT_EQ(spawner_.executors().size(), 4u);
+}
+
+// A sandbox below what is demanded refuses the tenant's calls with the executor's sentence: no crash, no fenced device,
+// and no process for each call.
+TEST_F(CoreTest, RefusesWhatTheSandboxDoesNotReach) {
+  const Status weak = FailedPrecondition("The sandbox of this machine reaches level 1 (x), and level 3 is demanded.");
+  AskPrepare();
+  spawner_.last().Die(weak);
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kFailedPrecondition);
+  for (int i = 0; i < 5; ++i) {
+    AskPrepare();
+    EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("level 3 is demanded"));
+  }
+  EXPECT_EQ(spawner_.executors().size(), 1u);
+  clock_.Advance(std::chrono::seconds(10));
+  Prepare();
+  EXPECT_EQ(spawner_.executors().size(), 2u);
+}
+
+// A process that waited for a tenant and ends as one gets it costs nobody anything: the next one takes its place.
+TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
+  spawner_.spares = 2;
+  AskPrepare();
+  spawner_.last().Die(kSignal9);
+  EXPECT_FALSE(prepare_outcome_.has_value());
+  spawner_.last().Die(kSignal9);
+  EXPECT_FALSE(prepare_outcome_.has_value());
+  ASSERT_EQ(spawner_.executors().size(), 3u);
+  // One of its own that ends explains itself, and a spare that was ready was no spare any more.
+  spawner_.last().Die(kSignal9);
+  ASSERT_TRUE(prepare_outcome_.has_value());
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
+  spawner_.spares = 1;
+  AskPrepare();
+  spawner_.last().on_ready(ExecutorReady());
+  spawner_.last().Die(kSignal9);
+  ASSERT_TRUE(prepare_outcome_.has_value());
+  EXPECT_EQ(spawner_.executors().size(), 4u);
+  // Also before the daemon has hold of it.
+  spawner_.spares = 1;
+  spawner_.spares_end_at_once = true;
+  Prepare();
+  EXPECT_EQ(spawner_.executors().size(), 6u);
+}
+
+// What the last executor said of its sandbox is shown with the devices and in health.
+TEST_F(CoreTest, ShowsTheSandbox) {
+  v1::ListDevicesResponse before, after;
+  core_->ListDevices(*tenant_, &before);
+  EXPECT_FALSE(before.sandbox().known());
+  EXPECT_EQ(before.sandbox().level_min(), 1u);
+  EXPECT_FALSE(core_->Snapshot(false).sandbox.has_value());
+  AskPrepare();
+  ExecutorReady ready;
+  ready.sandbox_level = 4;
+  ready.sandbox_detail = "empty root";
+  spawner_.last().on_ready(ready);
+  core_->ListDevices(*tenant_, &after);
+  EXPECT_TRUE(after.sandbox().known());
+  EXPECT_EQ(after.sandbox().level(), 4u);
+  EXPECT_EQ(after.sandbox().detail(), "empty root");
+  EXPECT_EQ(core_->Snapshot(false).sandbox->level, 4u);
+  EXPECT_TRUE(spawner_.last().without_device_nodes);  // The processor needs none.
+}
+
+// Cancelling in each state ends the run as cancelled; one that does not stop costs its executor, and only after the
+// grace.
+TEST_F(CoreTest, CancelsInEachState) {
+  Config config;
+  config.jobs_running_per_tenant_max = 1;
+  Restart(config);
+  const std::string handle = Prepare();
+  spawner_.last().Die(kSignal9);
+  core_->CancelRun(Run(RunRequestOf(handle)));  // While its graph is prepared again.
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(spawner_.last().cancels.size(), 1u);  // Nobody waits for the preparation any more.
+  spawner_.last().cancels.clear();
+  spawner_.last().AnswerPrepare(Accepted());
+  EXPECT_TRUE(spawner_.last().runs.empty());
+
+  const uint64_t first = Run(RunRequestOf(handle));
+  const uint64_t second = Run(RunRequestOf(handle));
+  EXPECT_EQ(spawner_.last().runs.size(), 1u);
+  core_->CancelRun(second);  // While it waits for its turn.
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
+  EXPECT_TRUE(spawner_.last().cancels.empty());
+
+  run_outcome_.reset();
+  core_->CancelRun(first);  // While it runs: the executor is asked.
+  core_->CancelRun(first);  // Idempotent.
+  EXPECT_EQ(spawner_.last().cancels, std::vector<RequestId>{spawner_.last().runs[0].id});
+  clock_.Advance(std::chrono::milliseconds(99));
+  core_->OnTime();
+  EXPECT_EQ(spawner_.last().killed, "");
+  spawner_.last().AnswerRun(Failed(Cancelled("Stopped.")), 0);
+  EXPECT_EQ(core_->operations(), 0u);
+  clock_.Advance(std::chrono::milliseconds(2));
+  core_->OnTime();
+  EXPECT_EQ(spawner_.last().killed, "");  // It answered in time.
+
+  core_->CancelRun(Run(RunRequestOf(handle)));
+  clock_.Advance(std::chrono::milliseconds(101));
+  core_->OnTime();
+  EXPECT_THAT(spawner_.last().killed, HasSubstr("did not stop within 101 ms"));
+  core_->OnTime();  // Reaps it, which fails what was pending.
+  EXPECT_TRUE(spawner_.last().destroyed);
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(core_->operations(), 0u);
+}
+
+// A job's deadline: expired before it started, failed after; a run that is late is stopped like a cancelled one.
+TEST_F(CoreTest, KeepsDeadlines) {
+  Config config;
+  config.jobs_running_per_tenant_max = 1;
+  Restart(config);
+  v1::SubmitRequest request = SubmitRequestOf();
+  request.mutable_options()->set_deadline_ns(1'000'000'000);
+  const std::string running = RunningJob(request);
+  const std::string waiting = RunningJob(request);
+  EXPECT_EQ(Job(waiting).state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(spawner_.last().runs[0].within, std::chrono::seconds(1));
+  clock_.Advance(std::chrono::milliseconds(1001));
+  core_->OnTime();
+  EXPECT_EQ(Job(waiting).state(), v1::JOB_STATE_EXPIRED);
+  EXPECT_EQ(spawner_.last().cancels.size(), 1u);
+  spawner_.last().AnswerRun(Failed(Cancelled("Stopped.")));
+  EXPECT_EQ(Job(running).state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Job(running).error().code(), static_cast<int>(StatusCode::kDeadlineExceeded));
+
+  request.mutable_options()->set_deadline_ns(config.jobs_deadline_max_ms * 1'000'000 + 1);
+  EXPECT_EQ(Submit(request)->outcome->status.code(), StatusCode::kInvalidArgument);
+}
+
+// The same key with the same request is one job, whenever the duplicate comes; another request is refused; a failed
+// one frees the key.
+TEST_F(CoreTest, HonoursIdempotencyKeys) {
+  const auto first = Submit(SubmitRequestOf("key"));
+  const auto duplicate = Submit(SubmitRequestOf("key"));  // Before the first one is answered.
+  EXPECT_FALSE(duplicate->outcome.has_value());
+  PrepareReply rejected;
+  rejected.diagnostics = {{Severity::kError, "/nodes", std::nullopt, "There are no nodes (0)."}};
+  spawner_.last().AnswerPrepare(rejected);
+  EXPECT_EQ(first->outcome->status.code(), StatusCode::kInvalidArgument);
+  spawner_.last().AnswerPrepare(Accepted());  // The duplicate became the first.
+  store_->Pump();
+  ASSERT_TRUE(duplicate->outcome.has_value() && duplicate->outcome->ok());
+  const std::string id = duplicate->response.job().id();
+
+  v1::SubmitRequest again = SubmitRequestOf("key");
+  again.mutable_options()->set_traceparent("00-1-2-3");  // A retry has a trace of its own.
+  const auto retry = Submit(again);
+  ASSERT_TRUE(retry->outcome->ok());
+  EXPECT_EQ(retry->response.job().id(), id);
+  EXPECT_TRUE(retry->response.existed());
+  EXPECT_EQ(spawner_.last().runs.size(), 1u);
+
+  again.set_repeat(2);
+  const auto other = Submit(again);
+  EXPECT_EQ(other->outcome->status.code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(other->outcome->detail->job_id(), id);
+}
+
+// A large output is asked for with memory, becomes a buffer, and the next run of equal shapes brings the memory along.
+TEST_F(CoreTest, GivesLargeOutputsMemory) {
+  const std::string handle = Prepare();
+  constexpr uint64_t kLarge = 1 << 20;
+  const auto needs_memory = [] {
+    RunReply reply = InMemory(kLarge);
+    reply.status = ResourceExhausted("Too large to be inline.");
+    reply.needs_memory = true;
+    return reply;
+  };
+  Run(RunRequestOf(handle));
+  spawner_.last().AnswerRun(needs_memory());
+  ASSERT_EQ(spawner_.last().runs.size(), 2u);
+  ASSERT_EQ(spawner_.last().runs[1].outputs.size(), 1u);
+  const OutputTarget target = spawner_.last().runs[1].outputs[0];
+  EXPECT_EQ(target.kind, OutputTarget::Kind::kMemory);
+  EXPECT_EQ(target.memory.bytes, kLarge);
+  const std::string bytes(kLarge, 'z');
+  ASSERT_TRUE(WriteAt(target.memory.fd, 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
+  spawner_.last().AnswerRun(InMemory(kLarge));
+  ASSERT_TRUE(run_outcome_->outcome.ok()) << run_outcome_->outcome.status;
+  EXPECT_EQ(Contents(run_outcome_->outputs.at(0).buffer_id, kLarge), bytes);
+  Run(RunRequestOf(handle));
+  EXPECT_EQ(spawner_.last().runs[2].outputs.size(), 1u);
+  spawner_.last().AnswerRun(InMemory(kLarge));
+  EXPECT_TRUE(run_outcome_->outcome.ok());
+  // An executor that never stops asking is not obeyed for ever.
+  v1::RunRequest request = RunRequestOf(handle, "abcd");
+  Run(request);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_FALSE(run_outcome_.has_value());
+    spawner_.last().AnswerRun(needs_memory());
+  }
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kResourceExhausted);
+}
+
+// Memory that goes along is a guess, which other symbols or values make too small; then the run gets more. A client's
+// own buffer is no guess.
+TEST_F(CoreTest, GivesOutputsThatGrowMoreMemory) {
+  const std::string handle = Prepare();
+  const auto needs_memory = [](uint64_t bytes) {
+    RunReply reply = InMemory(bytes);
+    reply.status = ResourceExhausted("The memory is too small.");
+    reply.needs_memory = true;
+    return reply;
+  };
+  const auto target = [&]() -> const OutputTarget& { return spawner_.last().runs.back().outputs.at(0); };
+  v1::RunRequest request = RunRequestOf(handle);
+  (*request.mutable_symbols())["n"] = 1;
+  Run(request);
+  spawner_.last().AnswerRun(needs_memory(1 << 20));
+  spawner_.last().AnswerRun(InMemory(1 << 20));
+  ASSERT_TRUE(run_outcome_->outcome.ok()) << run_outcome_->outcome.status;
+  // The same symbols bring the memory along, other symbols do not.
+  Run(request);
+  EXPECT_EQ(target().memory.bytes, 1u << 20);
+  spawner_.last().AnswerRun(needs_memory(3 << 20));
+  EXPECT_EQ(target().memory.bytes, 3u << 20);
+  spawner_.last().AnswerRun(InMemory(3 << 20));
+  ASSERT_TRUE(run_outcome_->outcome.ok()) << run_outcome_->outcome.status;
+  (*request.mutable_symbols())["n"] = 2;
+  Run(request);
+  EXPECT_TRUE(spawner_.last().runs.back().outputs.empty());
+  spawner_.last().AnswerRun(needs_memory(2 << 20));
+  EXPECT_EQ(target().memory.bytes, 2u << 20);
+  spawner_.last().AnswerRun(InMemory(2 << 20));
+  ASSERT_TRUE(run_outcome_->outcome.ok()) << run_outcome_->outcome.status;
+
+  v1::OutputBinding& output = *request.add_outputs();
+  output.set_name("y");
+  output.set_buffer_id(MakeBuffer("old-data").id());
+  Run(request);
+  spawner_.last().AnswerRun(needs_memory(2 << 20));
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(run_outcome_->outcome.status.message(), HasSubstr("its buffer has 8"));
+}
+
+// Behind what a run wrote its buffer is zeros: little of it is cleared at once, much of it elsewhere and in steps.
+TEST_F(CoreTest, ClearsWhatIsBehindAnOutput) {
+  const std::string handle = Prepare();
+  for (const size_t size : {size_t{100'000}, size_t{140} << 20}) {
+    const v1::Buffer buffer = MakeBuffer(std::string(size, 'x'));
+    v1::RunRequest request = RunRequestOf(handle);
+    v1::OutputBinding& output = *request.add_outputs();
+    output.set_name("y");
+    output.set_buffer_id(buffer.id());
+    Run(request);
+    const MemorySlice slice = spawner_.last().runs.back().outputs.at(0).memory;
+    const std::string dirt(size, 'y');
+    ASSERT_TRUE(WriteAt(slice.fd, 0, {reinterpret_cast<const uint8_t*>(dirt.data()), dirt.size()}).ok());
+    run_outcome_.reset();
+    spawner_.last().AnswerRun(InMemory(8));
+    store_->Pump();
+    ASSERT_TRUE(run_outcome_.has_value() && run_outcome_->outcome.ok());
+    const std::string contents = Contents(buffer.id(), size);
+    EXPECT_EQ(contents.substr(0, 8), "yyyyyyyy");
+    EXPECT_EQ(contents.find_first_not_of('\0', 8), std::string::npos);
+  }
+}
+
+// Outputs bound to a buffer are published when the run succeeds and only then; readers in flight keep what they
+// started with.
+TEST_F(CoreTest, PublishesOnSuccessOnly) {
+  const std::string handle = Prepare();
+  const v1::Buffer buffer = MakeBuffer("old-data");
+  v1::RunRequest request;
+  request.set_handle(handle);
+  v1::InputBinding& input = *request.add_inputs();
+  input.set_name("x");
+  input.mutable_buffer()->set_buffer_id(buffer.id());
+  v1::OutputBinding& output = *request.add_outputs();
+  output.set_name("y");
+  output.set_buffer_id(buffer.id());
+  const auto write = [&](const std::string& bytes) {
+    const MemorySlice slice = spawner_.last().runs.back().outputs.at(0).memory;
+    ASSERT_TRUE(WriteAt(slice.fd, 0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}).ok());
+  };
+  Run(request);
+  EXPECT_EQ(spawner_.last().runs.back().inputs, std::vector<std::string>{"old-data"});
+  write("half-new");
+  EXPECT_EQ(Contents(buffer.id(), 8), "old-data");
+  spawner_.last().AnswerRun(Failed(Aborted("Node \"double\" trapped.")));
+  EXPECT_EQ(Contents(buffer.id(), 8), "old-data");
+  Run(request);
+  write("new-data");
+  spawner_.last().AnswerRun(InMemory(8));
+  ASSERT_TRUE(run_outcome_->outcome.ok());
+  EXPECT_EQ(Contents(buffer.id(), 8), "new-data");
+  EXPECT_EQ(run_outcome_->outputs.at(0).generation, buffer.generation() + 1);
+  // A stale generation is refused.
+  request.mutable_inputs(0)->mutable_buffer()->set_generation(buffer.generation());
+  Run(request);
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kFailedPrecondition);
+  // A buffer deleted while a run writes it: the run succeeds, nobody has the data, nothing leaks.
+  request.mutable_inputs(0)->mutable_buffer()->clear_generation();
+  Run(request);
+  EXPECT_TRUE(core_->DeleteBuffer(*tenant_, buffer.id()).ok());
+  spawner_.last().AnswerRun(InMemory(8));
+  EXPECT_TRUE(run_outcome_->outcome.ok());
+  EXPECT_EQ(tenant_->buffers.bytes(), 0u);
+}
+
+// What an executor says about sizes is compared with what it was given.
+TEST_F(CoreTest, DistrustsTheExecutor) {
+  const std::string handle = Prepare();
+  v1::RunRequest request = RunRequestOf(handle);
+  v1::OutputBinding& output = *request.add_outputs();
+  output.set_name("y");
+  output.set_buffer_id(MakeBuffer("12345678").id());
+  Run(request);
+  spawner_.last().AnswerRun(InMemory(1 << 20));
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kInternal);
+  Run(RunRequestOf(handle));
+  RunReply reply = Doubled("abcd");
+  reply.outputs[0].bytes = 8;
+  spawner_.last().AnswerRun(std::move(reply));
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kInternal);
+}
+
+// Wrong bindings are refused before anything is sent, each naming the port.
+TEST_F(CoreTest, RefusesWrongBindings) {
+  const std::string handle = Prepare();
+  const v1::Buffer small = MakeBuffer("1234");
+  struct Case {
+    const char* name;
+    std::function<void(v1::RunRequest&)> spoil;
+    StatusCode code;
+    const char* text;
+  };
+  const Case cases[] = {
+      {"NoSource", [](auto& r) { r.mutable_inputs(0)->clear_source(); }, StatusCode::kInvalidArgument,
+       "Input \"x\" is bound to neither"},
+      {"TooShort", [](auto& r) { r.mutable_inputs(0)->mutable_tensor()->set_data("abc"); },
+       StatusCode::kInvalidArgument, "Input \"x\" has 3 bytes; its shape needs 8."},
+      {"NoType", [](auto& r) { r.mutable_inputs(0)->mutable_tensor()->clear_type(); }, StatusCode::kInvalidArgument,
+       "no known element type (0)"},
+      {"UnknownType",
+       [](auto& r) { r.mutable_inputs(0)->mutable_tensor()->set_type(static_cast<v1::ElementType>(-1)); },
+       StatusCode::kInvalidArgument, "no known element type"},
+      {"Overflow",
+       [](auto& r) {
+         for (int i = 0; i < 4; ++i) {
+           r.mutable_inputs(0)->mutable_tensor()->add_shape(1u << 31);
+         }
+       },
+       StatusCode::kInvalidArgument, "more bytes than 2^63"},
+      {"Rank",
+       [](auto& r) {
+         for (int i = 0; i < 16; ++i) {
+           r.mutable_inputs(0)->mutable_tensor()->add_shape(1);
+         }
+       },
+       StatusCode::kInvalidArgument, "rank (17) is larger than the limit (16)"},
+      {"TooLargeInline",
+       [](auto& r) {
+         r.mutable_inputs(0)->mutable_tensor()->set_data(std::string(256 * 1024 + 4, 'x'));
+         r.mutable_inputs(0)->mutable_tensor()->set_shape(0, 64 * 1024 + 1);
+       },
+       StatusCode::kInvalidArgument, "262148 inline bytes; the limit is 262144"},
+      {"BufferTooSmall",
+       [&](auto& r) {
+         v1::BufferView& view = *r.mutable_inputs(0)->mutable_buffer();
+         view.set_buffer_id(small.id());
+         view.set_type(v1::ELEMENT_TYPE_F64);
+         view.add_shape(1);
+       },
+       StatusCode::kInvalidArgument, "needs 8 bytes; its buffer has 4"},
+      {"NoSuchBuffer", [](auto& r) { r.mutable_inputs(0)->mutable_buffer()->set_buffer_id("buf-1"); },
+       StatusCode::kNotFound, "no buffer \"buf-1\""},
+      {"OutputTwice",
+       [](auto& r) {
+         r.add_outputs()->set_name("y");
+         r.add_outputs()->set_name("y");
+       },
+       StatusCode::kInvalidArgument, "Output \"y\" is bound twice."},
+      {"Repeat", [](auto& r) { r.set_repeat(1'000'001); }, StatusCode::kInvalidArgument,
+       "larger than the limit (1000000)"},
+      {"Priority", [](auto& r) { r.mutable_options()->set_priority(101); }, StatusCode::kInvalidArgument,
+       "priority (101)"},
+      {"Key", [](auto& r) { r.mutable_options()->set_idempotency_key("k"); }, StatusCode::kUnimplemented,
+       "idempotency key"},
+      {"Label", [](auto& r) { (*r.mutable_options()->mutable_labels())["a b"] = "c"; }, StatusCode::kInvalidArgument,
+       "label key \"a b\""},
+      {"NoHandle", [](auto& r) { r.set_handle("graph-0"); }, StatusCode::kNotFound, "no prepared graph \"graph-0\""},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    v1::RunRequest request = RunRequestOf(handle);
+    c.spoil(request);
+    Run(request);
+    ASSERT_TRUE(run_outcome_.has_value());
+    EXPECT_EQ(run_outcome_->outcome.status.code(), c.code);
+    EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr(c.text));
+  }
+  EXPECT_TRUE(spawner_.last().runs.empty());
+  EXPECT_EQ(core_->operations(), 0u);
+}
+
+// A job's outputs wait for FetchOutput; its events tell its life in order, and watchers are woken for each.
+TEST_F(CoreTest, JobKeepsOutputsAndEvents) {
+  const std::string id = RunningJob(SubmitRequestOf());
+  int wakes = 0;
+  const uint64_t key = *core_->WatchJob(*tenant_, id, [&] { ++wakes; });
+  EXPECT_EQ(core_->FindOutput(*tenant_, id, "y").status().code(), StatusCode::kFailedPrecondition);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  store_->Pump();
+  EXPECT_GT(wakes, 0);
+  core_->Unwatch(*tenant_, id, key);
+  EXPECT_EQ(core_->FindOutput(*tenant_, id, "y")->inline_bytes, "ABCDEFGH");
+  EXPECT_EQ(core_->FindOutput(*tenant_, id, "z").status().code(), StatusCode::kNotFound);
+  std::vector<std::string> seen;
+  uint64_t after = 0;
+  while (true) {
+    const Core::EventBatch batch = *core_->ReadEvents(*tenant_, id, after, 2);
+    for (const v1::JobEvent& event : batch.events) {
+      EXPECT_GT(event.sequence(), after);
+      after = event.sequence();
+      seen.push_back(event.has_job()         ? v1::JobState_Name(event.job().state())
+                     : event.has_placement() ? "placement " + event.placement().device()
+                     : event.has_phase()     ? v1::JobEvent::Phase_Name(event.phase().phase())
+                                             : "progress");
+    }
+    if (batch.last) {
+      break;
+    }
+    ASSERT_FALSE(batch.events.empty());
+  }
+  EXPECT_THAT(seen, ::testing::ElementsAre("JOB_STATE_ACCEPTED", "JOB_STATE_QUEUED", "JOB_STATE_RUNNING",
+                                           "placement cpu:0", "PHASE_BIND", "PHASE_COPY_IN", "PHASE_RUN",
+                                           "PHASE_COPY_OUT", "progress", "JOB_STATE_SUCCEEDED"));
+}
+
+// What kernels said stays with the job, also when it failed; lists and events do not carry it.
+TEST_F(CoreTest, JobKeepsItsLog) {
+  const auto with_log = [](RunReply reply) {
+    reply.log.lines = {{"double", {3, 2, 1}, "hello"}};
+    reply.log.lines_dropped = 7;
+    reply.log.findings = {{"double", "race", "A race.", "y", "k.c:1:2", {{0, 0, 0}, {1, 0, 0}}, 5}};
+    return reply;
+  };
+  for (const bool fails : {false, true}) {
+    const std::string id = RunningJob(SubmitRequestOf());
+    EXPECT_TRUE(spawner_.last().runs.back().log);
+    EXPECT_FALSE(Job(id).has_log());
+    spawner_.last().AnswerRun(with_log(fails ? Failed(Aborted("It trapped.")) : Doubled("ABCDEFGH")));
+    const v1::Job job = Job(id);
+    EXPECT_EQ(job.state(), fails ? v1::JOB_STATE_FAILED : v1::JOB_STATE_SUCCEEDED);
+    ASSERT_EQ(job.log().lines_size(), 1);
+    EXPECT_EQ(job.log().lines(0).node(), "double");
+    EXPECT_EQ(job.log().lines(0).instance().x(), 3u);
+    EXPECT_EQ(job.log().lines(0).text(), "hello");
+    EXPECT_EQ(job.log().lines_dropped(), 7u);
+    ASSERT_EQ(job.log().findings_size(), 1);
+    EXPECT_EQ(job.log().findings(0).instances(1).x(), 1u);
+    EXPECT_EQ(job.log().findings(0).count(), 5u);
+    v1::ListJobsResponse list;
+    ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, {}, &list)).ok());
+    EXPECT_FALSE(list.jobs(0).has_log());
+    const auto events = core_->ReadEvents(*tenant_, id, 0, 100);
+    ASSERT_TRUE(events.ok());
+    for (const v1::JobEvent& event : events->events) {
+      EXPECT_FALSE(event.job().has_log());
+    }
+  }
+}
+
+// A tenant without room for a log keeps its counts; its outputs come first.
+TEST_F(CoreTest, JobLogNeedsRoom) {
+  Config config;
+  config.jobs_stored_bytes_max = 4096;
+  Restart(config);
+  const std::string id = RunningJob(SubmitRequestOf());
+  RunReply reply = Doubled("ABCDEFGH");
+  reply.log.lines.assign(10, {"double", {}, std::string(1000, 'a')});
+  spawner_.last().AnswerRun(std::move(reply));
+  const v1::Job job = Job(id);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(job.log().lines_size(), 0);
+  EXPECT_EQ(job.log().lines_dropped(), 10u);
+}
+
+// Inline outputs leave room in the message for a log.
+TEST_F(CoreTest, LogsAndOutputsShareAMessage) {
+  const std::string handle = Prepare();
+  for (const bool has_log : {false, true}) {
+    v1::RunRequest request = RunRequestOf(handle);
+    request.set_log(true);
+    Run(request);
+    RunReply reply;
+    reply.body.resize(16 * limits::kInlineTensorBytesMax);
+    for (uint64_t i = 0; i < 16; ++i) {
+      reply.outputs.push_back(
+          {"y" + std::to_string(i),
+           ElementType::kU8,
+           {limits::kInlineTensorBytesMax},
+           limits::kInlineTensorBytesMax,
+           std::span(reply.body).subspan(i * limits::kInlineTensorBytesMax, limits::kInlineTensorBytesMax)});
+    }
+    reply.log.lines.assign(has_log ? 60 : 0, {std::string(1024, 'n'), {}, "text"});
+    spawner_.last().AnswerRun(std::move(reply));
+    ASSERT_TRUE(run_outcome_.has_value() && run_outcome_->outcome.ok());
+    size_t in_buffers = 0;
+    for (const RunOutput& output : run_outcome_->outputs) {
+      in_buffers += output.segment != nullptr;
+    }
+    EXPECT_EQ(in_buffers, has_log ? 1u : 0u);
+  }
+}
+
+// A graph prepared for checks is another one than the same graph without; Run passes on whether it wants the log.
+TEST_F(CoreTest, PreparesForChecks) {
+  const std::string plain = Prepare();
+  EXPECT_FALSE(spawner_.last().prepares.back().check);
+  v1::PrepareGraphRequest request;
+  request.set_graph_sha256(graph_);
+  request.set_check(true);
+  prepare_response_.Clear();
+  core_->PrepareGraph(tenant_, request, &prepare_response_, [](const Outcome&) {});
+  ASSERT_EQ(spawner_.last().prepares.size(), 2u);
+  EXPECT_TRUE(spawner_.last().prepares.back().check);
+  spawner_.last().AnswerPrepare(Accepted());
+  v1::RunRequest run = RunRequestOf(prepare_response_.handle());
+  Run(run);
+  EXPECT_NE(spawner_.last().runs.back().handle, spawner_.last().prepares.front().handle);
+  EXPECT_FALSE(spawner_.last().runs.back().log);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  run.set_log(true);
+  Run(run);
+  EXPECT_TRUE(spawner_.last().runs.back().log);
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+}
+
+// Cancelling a job in each state; the final state tells the truth.
+TEST_F(CoreTest, CancelsJobs) {
+  Config config;
+  config.jobs_running_per_tenant_max = 1;
+  Restart(config);
+  const std::string running = RunningJob(SubmitRequestOf());
+  const std::string waiting = RunningJob(SubmitRequestOf());
+  v1::Job job;
+  ASSERT_TRUE(Cancel(tenant_, waiting, &job).ok());
+  EXPECT_EQ(Job(waiting).state(), v1::JOB_STATE_CANCELLED);
+  ASSERT_TRUE(Cancel(tenant_, running, &job).ok());
+  EXPECT_TRUE(job.cancel_requested());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
+  ASSERT_TRUE(Cancel(tenant_, running, &job).ok());
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));  // It ended before the stop reached it.
+  EXPECT_EQ(Job(running).state(), v1::JOB_STATE_SUCCEEDED);
+  ASSERT_TRUE(Cancel(tenant_, running, &job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(core_->operations(), 0u);
+}
+
+// Pages are newest first, complete and without repeats; filters apply; finished jobs expire and give their bytes back.
+TEST_F(CoreTest, ListsAndExpiresJobs) {
+  Config config;
+  config.jobs_kept_max = 3;
+  Restart(config);
+  std::vector<std::string> ids;
+  for (int i = 0; i < 5; ++i) {
+    v1::SubmitRequest request = SubmitRequestOf();
+    (*request.mutable_options()->mutable_labels())["even"] = i % 2 == 0 ? "yes" : "no";
+    ids.insert(ids.begin(), RunningJob(request));
+    spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+    store_->Pump();
+  }
+  std::vector<std::string> listed;
+  v1::ListJobsRequest request;
+  request.set_page_size(2);
+  for (int page = 0; page < 3; ++page) {
+    v1::ListJobsResponse response;
+    ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, request, &response)).ok());
+    for (const v1::Job& job : response.jobs()) {
+      listed.push_back(job.id());
+    }
+    request.set_page_token(response.next_page_token());
+    EXPECT_EQ(response.next_page_token().empty(), page == 2);
+  }
+  EXPECT_EQ(listed, ids);
+  v1::ListJobsResponse even;
+  v1::ListJobsRequest filter;
+  (*filter.mutable_labels())["even"] = "yes";
+  filter.add_states(v1::JOB_STATE_SUCCEEDED);
+  ASSERT_TRUE(testing::Finish(core_->ListJobs(tenant_, filter, &even)).ok());
+  EXPECT_EQ(even.jobs_size(), 3);
+  filter.set_page_token("zz");
+  EXPECT_EQ(testing::Finish(core_->ListJobs(tenant_, filter, &even)).code(), StatusCode::kInvalidArgument);
+  filter.set_page_size(1001);
+  EXPECT_EQ(testing::Finish(core_->ListJobs(tenant_, filter, &even)).code(), StatusCode::kInvalidArgument);
+
+  const auto stored = [&] { return state_->database.Use()->at("ann"); };
+  EXPECT_EQ(stored().jobs, 5u);
+  EXPECT_EQ(tenant_->stored_job_bytes(), stored().stored_bytes);
+  clock_.Advance(std::chrono::seconds(20));
+  core_->OnTime();
+  store_->Pump();
+  EXPECT_EQ(stored().jobs, 3u);
+  EXPECT_EQ(tenant_->stored_job_bytes(), stored().stored_bytes);
+  v1::Job job;
+  EXPECT_EQ(core_->GetJob(*tenant_, ids.back(), &job).code(), StatusCode::kNotFound);
+  EXPECT_TRUE(core_->GetJob(*tenant_, ids.front(), &job).ok());
+  clock_.Advance(std::chrono::hours(25));
+  core_->OnTime();
+  store_->Pump();
+  EXPECT_EQ(tenant_->stored_job_bytes(), 0u);
+}
+
+// Each limit refuses with a sentence that gives it.
+TEST_F(CoreTest, RefusesBeyondLimits) {
+  Config config;
+  config.limits_buffers_max = 2;
+  config.limits_buffer_bytes_max = 100;
+  config.limits_buffers_bytes_max = 150;
+  config.limits_prepared_graphs_max = 1;
+  config.jobs_queued_per_tenant_max = 1;
+  config.jobs_running_per_tenant_max = 1;
+  config.limits_uploads_max = 1;
+  config.tenants_max = 1;
+  Restart(config);
+  const auto create = [&](uint64_t bytes) {
+    v1::CreateBufferRequest request;
+    request.set_size_bytes(bytes);
+    return core_->CreateBuffer(*tenant_, request).status();
+  };
+  EXPECT_EQ(create(0).code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(create(101)), HasSubstr("larger than the limit (100)"));
+  EXPECT_TRUE(create(100).ok());
+  EXPECT_THAT(Message(create(51)), HasSubstr("(50 of 150)"));
+  EXPECT_TRUE(create(10).ok());
+  EXPECT_THAT(Message(create(10)), HasSubstr("as many buffers as it may (2)"));
+  EXPECT_EQ(core_->FindTenant("bob").status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(core_->BeginUpload(*tenant_).ok());
+  EXPECT_THAT(Message(core_->BeginUpload(*tenant_)), HasSubstr("uploads in progress as it may (1)"));
+  core_->EndUpload(*tenant_);
+  EXPECT_TRUE(core_->BeginDownload(*tenant_).ok());
+  EXPECT_THAT(Message(core_->BeginDownload(*tenant_)), HasSubstr("downloads in progress as it may (1)"));
+  core_->EndDownload(*tenant_);
+  EXPECT_TRUE(core_->BeginDownload(*tenant_).ok());
+  core_->EndDownload(*tenant_);
+  const std::string handle = Prepare();
+  AskPrepare();
+  EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("holds as many prepared graphs as it may (1)"));
+  Run(RunRequestOf(handle));  // Runs.
+  Run(RunRequestOf(handle));  // Waits.
+  Run(RunRequestOf(handle));
+  EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("The tenant's queue is full (1 runs wait)."));
+}
+
+// Draining refuses new work and lets the old end; stopping ends everything.
+TEST_F(CoreTest, DrainsAndStops) {
+  const std::string handle = Prepare();
+  Run(RunRequestOf(handle));
+  std::optional<RunOutcome> first;
+  first.swap(run_outcome_);
+  core_->Drain();
+  EXPECT_EQ(core_->operations(), 1u);
+  Run(RunRequestOf(handle));
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Submit(SubmitRequestOf())->outcome->status.code(), StatusCode::kUnavailable);
+  AskPrepare();
+  EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
+  run_outcome_.reset();
+  core_->Stop();
+  EXPECT_TRUE(spawner_.last().destroyed);
+  EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(core_->operations(), 0u);
+}
+
+// A graph whose preparation is answered when its executor has just been killed is prepared by the next one, and what
+// waited for it runs there.
+TEST_F(CoreTest, PreparesAgainAfterAKill) {
+  const std::string handle = Prepare();
+  core_->CancelRun(Run(RunRequestOf(handle)));  // It will not stop in time.
+  graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"other\"}");
+  const auto submitted = Submit(SubmitRequestOf());
+  auto late = std::exchange(spawner_.last().prepares.back().done, nullptr);
+  clock_.Advance(std::chrono::milliseconds(101));
+  core_->OnTime();
+  EXPECT_THAT(spawner_.last().killed, HasSubstr("did not stop within"));
+  late(Accepted());
+  ASSERT_EQ(spawner_.executors().size(), 2u);
+  EXPECT_FALSE(submitted->outcome.has_value());
+  spawner_.last().AnswerPrepare(Accepted());
+  ASSERT_EQ(spawner_.last().runs.size(), 1u);
+  EXPECT_TRUE(submitted->outcome.has_value() && submitted->outcome->ok());
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  EXPECT_EQ(Job(submitted->response.job().id()).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+// An executor that nobody uses ends after a while; the handle brings a new one.
+TEST_F(CoreTest, RetiresIdleExecutors) {
+  const std::string handle = Prepare();
+  clock_.Advance(std::chrono::minutes(11));
+  core_->OnTime();
+  EXPECT_TRUE(spawner_.last().shut_down);
+  core_->OnTime();
+  EXPECT_TRUE(spawner_.last().destroyed);
+  Run(RunRequestOf(handle));
+  EXPECT_EQ(spawner_.executors().size(), 2u);
+  spawner_.last().AnswerPrepare(Accepted());
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
+  EXPECT_TRUE(run_outcome_->outcome.ok());
+}
+
+// A watched job keeps its last 1,000 placements and every state.
+TEST(JobEventsTest, KeepsTheLastPlacements) {
+  JobEvents events;
+  v1::JobEvent state;
+  state.mutable_job()->set_state(v1::JOB_STATE_RUNNING);
+  events.Add(state, 1);
+  for (int i = 0; i < 1500; ++i) {
+    v1::JobEvent event;
+    event.mutable_placement()->set_node(std::to_string(i));
+    events.Add(event, 2);
+  }
+  const std::vector<v1::JobEvent> all = events.After(0, 10'000);
+  ASSERT_EQ(all.size(), 1001u);
+  EXPECT_TRUE(all[0].has_job());
+  EXPECT_EQ(all[1].placement().node(), "500");
+  EXPECT_EQ(events.last_sequence(), 1501u);
+}
+
+// A tenant's executor sees its segments' ids, which are the same whatever other tenants have.
+TEST(SegmentPoolTest, IdsTellNothingOfOtherTenants) {
+  SegmentPool busy(64 * 1024);
+  const auto first_two_of = [] {
+    SegmentPool pool(64 * 1024);
+    const SegmentRef first = *pool.Acquire(1, true), second = *pool.Acquire(1, true);
+    return std::pair(first->id, second->id);
+  };
+  const std::pair alone = first_two_of();
+  EXPECT_NE(alone.first, 0u);
+  EXPECT_NE(alone.first, alone.second);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(busy.Acquire(100'000, false).ok());
+  }
+  EXPECT_EQ(first_two_of(), alone);
+}
+
+// Memory is recycled within its limit, zeroed when asked, and freed ids are told.
+TEST(SegmentPoolTest, Recycles) {
+  SegmentPool pool(64 * 1024);
+  uint64_t first_id = 0;
+  {
+    const SegmentRef segment = *pool.Acquire(10'000, true);
+    first_id = segment->id;
+    EXPECT_EQ(segment->capacity_bytes, 12'288u);
+    const std::string text = "secret";
+    ASSERT_TRUE(WriteAt(segment->fd.get(), 0, {reinterpret_cast<const uint8_t*>(text.data()), text.size()}).ok());
+  }
+  EXPECT_EQ(pool.idle_bytes(), 12'288u);
+  {
+    const SegmentRef segment = *pool.Acquire(12'000, true);
+    EXPECT_EQ(segment->id, first_id);
+    uint8_t byte = 1;
+    ASSERT_TRUE(ReadAt(segment->fd.get(), 0, {&byte, 1}).ok());
+    EXPECT_EQ(byte, 0);
+  }
+  pool.Acquire(64 * 1024, false).IgnoreError();  // Pushes the older one out.
+  EXPECT_EQ(pool.TakeFreed(), std::vector<uint64_t>{first_id});
+  EXPECT_EQ(pool.idle_bytes(), 64 * 1024u);
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cancelling jobs: the wish is on disk before it is answered, and is honoured wherever the job is.
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/core/core.h"
+#include "server/jobs/rows/job_rules.h"
+
+namespace hpvm {
+
+// One CancelJob of an array until its answer.
+struct Core::ArrayCancel {
+  std::shared_ptr<LiveArray> array;
+  v1::CancelJobResponse* response = nullptr;
+  Done done;
+  uint64_t next = 0;   // Elements with this sequence and later ones are still to be asked.
+  uint64_t waits = 1;  // Wishes that are not on disk yet, and one for asking.
+  Status failed;
+};
+
+void Core::CancelJob(const TenantRef& tenant, std::string_view id, v1::CancelJobResponse* response, Done done) {
+  const std::string name(id);
+  {
+    CoreScope scope(*this);
+    if (const auto array = tenant->arrays.find(name); array != tenant->arrays.end() && array->second->joining == 0) {
+      auto cancel = std::make_shared<ArrayCancel>(ArrayCancel{array->second, response, std::move(done), 0, 1, {}});
+      InSlices(scope, tenant, [this, cancel](CoreScope& inner) { return CancelElements(inner, cancel); });
+      return;
+    }
+    if (const auto job = tenant->jobs.find(name); job != tenant->jobs.end()) {
+      response->set_cancelled(1);
+      AskCancel(scope, job->second, [this, job = job->second, response, done](CoreScope& inner, const Status& status) {
+        *response->mutable_job() = Describe(*job);
+        inner.Defer([done, status] { done(status); });
+      });
+      return;
+    }
+  }
+  done(AnswerCancelOfEnded(*tenant, name, response));
+}
+
+// Asks some elements; true: none is left to ask. The answer comes with the last of their wishes.
+bool Core::CancelElements(CoreScope& scope, const std::shared_ptr<ArrayCancel>& cancel) {
+  const auto answered = [cancel](CoreScope& inner, const Status& status) {
+    cancel->failed.Update(status);
+    if (--cancel->waits == 0) {
+      inner.Defer([cancel] { cancel->done(cancel->failed); });
+    }
+  };
+  for (int i = 0; i < kJobsAtOnce; ++i) {
+    const auto found = cancel->array->live.lower_bound(cancel->next);
+    if (found == cancel->array->live.end()) {
+      answered(scope, absl::OkStatus());
+      return true;
+    }
+    const LiveJobRef job = found->second;
+    cancel->next = found->first + 1;
+    ++cancel->waits;
+    cancel->response->set_cancelled(cancel->response->cancelled() + 1);
+    AskCancel(scope, job, answered);
+  }
+  return false;
+}
+
+// It has ended, or there is none. Without the mutex: asks the store.
+Outcome Core::AnswerCancelOfEnded(Tenant& tenant, const std::string& name, v1::CancelJobResponse* response) {
+  bool has_ended = true;
+  if (name.starts_with("array-")) {
+    JobFilter one;
+    one.array_id = name;
+    one.count_max = 1;
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> rows, options_.jobs->database().List(tenant.name, one));
+    if (rows.empty()) {
+      return NotFound("There is no array \"" + name.substr(0, 80) + "\".");
+    }
+    has_ended = IsTerminal(rows.front().job().state());
+  } else {
+    HPVMD_ASSIGN_OR_RETURN(*response->mutable_job(), FindJob(tenant, name));
+    has_ended = IsTerminal(response->job().state());
+  }
+  if (has_ended) {
+    return Outcome();
+  }
+  // It is between its commit and the answer to its submission; or its row is not what the core knew.
+  Outcome again(Unavailable("How " + name.substr(0, 80) + " stands is not known at this moment; cancel it again."));
+  again.detail.emplace().set_retryable(true);
+  return again;
+}
+
+void Core::AskCancel(CoreScope& scope, const LiveJobRef& job, CancelDone then) {
+  if (closed_) {
+    then(scope, Unavailable("The server stopped."));
+    return;
+  }
+  if (job->row.job().cancel_requested() && job->row.job().state() == v1::JOB_STATE_RUNNING) {
+    then(scope, absl::OkStatus());  // On disk already.
+    return;
+  }
+  if (HPVMD_MUTANT("core_cancel_acked_before_record")) {
+    then(scope, absl::OkStatus());
+    then = [](CoreScope&, const Status&) {};
+  }
+  job->cancel_waiters.push_back(std::move(then));
+  if (std::exchange(job->cancel_asked, true)) {
+    return;
+  }
+  HPVMD_FAILPOINT("core.cancel.record").IgnoreError();
+  switch (job->phase) {
+    case LiveJob::Phase::kQueued:
+      Unqueue(scope, job);
+      Settle(scope, job);
+      break;
+    case LiveJob::Phase::kWaiting:
+      Settle(scope, job);
+      break;
+    case LiveJob::Phase::kReading:
+    case LiveJob::Phase::kRunning: {
+      StoredJob next = job->row;
+      next.mutable_job()->set_cancel_requested(true);
+      ChangeRow(scope, job, std::move(next), /*with_results=*/false, &Core::OnCancelRecorded);
+      break;
+    }
+    default:
+      break;  // A write is in flight, or the outputs are: what follows it looks at the wish.
+  }
+}
+
+void Core::OnCancelRecorded(CoreScope& scope, const LiveJobRef& job) {
+  HPVMD_FAILPOINT("core.cancel.recorded").IgnoreError();
+  AddStateEvent(scope, *job);
+  options_.observer->OnJob(job->tenant->name, job->row.job());
+  AnswerCancels(scope, *job, absl::OkStatus());
+  if (job->phase == LiveJob::Phase::kRunning) {
+    StopRun(scope, std::shared_ptr<RunOp>(job->attempt->op), Cancelled("The job was cancelled."));
+  } else if (job->phase == LiveJob::Phase::kStoring) {
+    EndAttempt(scope, job);  // It ended while the wish was written.
+  }
+}
+
+void Core::AnswerCancels(CoreScope& scope, LiveJob& job, const Status& status) {
+  for (const CancelDone& then : std::exchange(job.cancel_waiters, {})) {
+    then(scope, status);
+  }
+}
+
+void Core::RefuseCancels(CoreScope& scope) {
+  for (const auto& [name, tenant] : tenants_) {
+    for (const auto& [id, job] : tenant->jobs) {
+      AnswerCancels(scope, *job, Unavailable("The server stopped before the wish to cancel was stored."));
+    }
+  }
+}
+
+}  // namespace hpvm

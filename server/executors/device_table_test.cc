@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/executors/device_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/config/device_families.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ExecutorDevice Device(const std::string& id, const std::string& silicon) {
+  ExecutorDevice device;
+  device.id = id;
+  device.kind = id.starts_with("cpu") ? "cpu" : "gpu";
+  device.silicon = silicon;
+  device.memory_bytes = 1000;
+  device.allocation_bytes_max = 250;
+  return device;
+}
+
+class DeviceTableTest : public ::testing::Test {
+ protected:
+  static DeviceTable Make(const std::string& backends) {
+    DeviceTable table(backends);
+    table.SetFound("vulkan", ProbedDevices{{Device("vulkan:0", "gpu-1")}, {{"vulkan:1", "It is on fire."}}});
+    table.SetFound("cpu", ProbedDevices{{Device("cpu:0", "cpu")}, {}});
+    table.SetFound("opencl", ProbedDevices{{Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")}, {}});
+    return table;
+  }
+  static Time At(int ms) { return Time(std::chrono::milliseconds(ms)); }
+};
+
+// Which families are asked, and what is not a list of backends.
+TEST_F(DeviceTableTest, ReadsTheList) {
+  EXPECT_THAT(*FamiliesOf("auto"), ElementsAre("cpu", "opencl", "vulkan"));
+  EXPECT_THAT(*FamiliesOf("cpu"), ElementsAre("cpu"));
+  EXPECT_THAT(*FamiliesOf("cpu:0,opencl"), ElementsAre("cpu", "opencl"));  // As every table prints it.
+  EXPECT_THAT(*FamiliesOf("cpu, vulkan:1 ,vulkan:0"), ElementsAre("cpu", "vulkan"));
+  for (const char* bad :
+       {"", "gpu", "opencl", "cpu,", "cpu:1", "cpu,opencl:", "cpu,opencl:x", "cpu,opencl:1000", "auto,cpu"}) {
+    EXPECT_FALSE(FamiliesOf(bad).ok()) << bad;
+  }
+}
+
+// The profile has the CPU first, then what works, in one order whatever probe answers first.
+TEST_F(DeviceTableTest, ProfilesHoldWhatWorks) {
+  EXPECT_THAT(Make("auto").Profile(), ElementsAre("cpu", "opencl:0", "opencl:1", "vulkan:0"));
+  EXPECT_THAT(Make("cpu,opencl:1,vulkan").Profile(), ElementsAre("cpu", "opencl:1", "vulkan:0"));
+  EXPECT_THAT(Make("cpu").Profile(), ElementsAre("cpu"));
+  DeviceTable many("auto");
+  ProbedDevices found;
+  for (int i = 0; i < 20; ++i) {
+    found.devices.push_back(Device("opencl:" + std::to_string(i), ""));
+  }
+  many.SetFound("opencl", found);
+  EXPECT_EQ(many.Profile().size(), DeviceTable::kProfileMax);
+}
+
+// What a driver computes wrongly shows with the device and in what graphs with modules written for it are told; a
+// device that is wrong about our own code runs none of it.
+TEST_F(DeviceTableTest, DefectsAreSaid) {
+  DeviceTable table = Make("auto");
+  const std::vector<ExecutorSummary::NativeNode> nodes = {{"outer/blur", "blur.cl", {"opencl:0", "opencl:1"}},
+                                                          {"sharpen", "sharpen.spv", {"vulkan:0"}}};
+  EXPECT_TRUE(table.DefectNotes(nodes).empty());
+  EXPECT_THAT(table.DriverDevices(), ::testing::SizeIs(3));
+  table.SetDefects("opencl:1", {{"wrapped-address", "It loses a wrap-around.", false}, {"ours", "It is slow.", true}});
+  table.SetDefects("opencl:9", {{"nowhere", "There is no such device.", false}});
+  const std::vector<std::string> notes = table.DefectNotes(nodes);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("The driver of opencl:1"));
+  EXPECT_THAT(notes[0], HasSubstr("node \"outer/blur\". wrapped-address: It loses a wrap-around."));
+  EXPECT_THAT(notes[0], ::testing::Not(HasSubstr("sharpen")));
+  EXPECT_THAT(notes[0], ::testing::Not(HasSubstr("slow")));
+  const std::vector<v1::Device> shown = table.Describe();
+  ASSERT_EQ(shown[2].id(), "opencl:1");
+  ASSERT_EQ(shown[2].defects_size(), 2);
+  EXPECT_EQ(shown[2].defects(0).name(), "wrapped-address");
+  EXPECT_FALSE(shown[2].defects(0).in_generated_code());
+  EXPECT_TRUE(shown[2].defects(1).in_generated_code());
+  EXPECT_TRUE(table.EmittedRefused({"cpu", "opencl:0"}).empty());
+  const std::vector<BrokenDevice> refused = table.EmittedRefused({"cpu", "opencl:0", "opencl:1"});
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].id, "opencl:1");
+  EXPECT_THAT(refused[0].detail, HasSubstr("computes generated code wrongly (ours)"));
+  // Until it has been tried out again the same driver is believed no more than before; another one is.
+  ProbedDevices again{{Device("opencl:0", "gpu-1"), Device("opencl:1", "gpu-2")}, {}};
+  table.SetFound("opencl", again);
+  EXPECT_EQ(table.EmittedRefused({"opencl:1"}).size(), 1u);
+  again.devices[1].name = "A new driver";
+  table.SetFound("opencl", again);
+  EXPECT_TRUE(table.EmittedRefused({"opencl:1"}).empty());
+}
+
+// Many nodes make no long record.
+TEST_F(DeviceTableTest, NotesOfManyNodesAreShort) {
+  DeviceTable table = Make("auto");
+  table.SetDefects("opencl:0", {{"wrapped-address", "It loses a wrap-around.", false}});
+  std::vector<ExecutorSummary::NativeNode> nodes;
+  for (int i = 0; i < 100; ++i) {
+    nodes.push_back({"node-" + std::to_string(i), "m.cl", {"opencl:0"}});
+  }
+  const std::vector<std::string> notes = table.DefectNotes(nodes);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("\"node-4\" and 95 more."));
+  EXPECT_THAT(notes[0], ::testing::Not(HasSubstr("node-5")));
+}
+
+// Emulated devices are there for families that have nothing else, unless the list names them.
+TEST_F(DeviceTableTest, EmulatedDevicesAreFallbacks) {
+  ExecutorDevice emulated = Device("vulkan:1", "cpu");
+  emulated.is_emulated = true;
+  for (const char* backends : {"auto", "cpu,vulkan"}) {
+    DeviceTable table(backends);
+    table.SetFound("vulkan", ProbedDevices{{emulated, Device("vulkan:0", "gpu-1")}, {}});
+    const std::vector<std::string> want = backends == std::string("auto")
+                                              ? std::vector<std::string>{"cpu", "vulkan:0"}
+                                              : std::vector<std::string>{"cpu", "vulkan:1", "vulkan:0"};
+    EXPECT_EQ(table.Profile(), want) << backends;
+    table.SetFound("vulkan", ProbedDevices{{emulated}, {}});
+    EXPECT_THAT(table.Profile(), ElementsAre("cpu", "vulkan:1"));
+  }
+}
+
+// One GPU behind two drivers: its memory is told once; broken devices say why.
+TEST_F(DeviceTableTest, DescribesDevices) {
+  const std::vector<v1::Device> devices = Make("auto").Describe();
+  ASSERT_EQ(devices.size(), 5u);
+  EXPECT_EQ(devices[1].id(), "opencl:0");
+  EXPECT_EQ(devices[1].memory_shared_with(), "");
+  EXPECT_EQ(devices[1].allocation_bytes_max(), 250u);
+  EXPECT_EQ(devices[3].id(), "vulkan:0");
+  EXPECT_EQ(devices[3].memory_shared_with(), "opencl:0");
+  EXPECT_EQ(devices[4].state(), v1::Device::STATE_BROKEN);
+  EXPECT_EQ(devices[4].detail(), "It is on fire.");
+  DeviceTable table("auto");
+  table.SetFound("opencl", Unavailable("The probe died."));
+  ASSERT_EQ(table.Describe().size(), 1u);
+  EXPECT_EQ(table.Describe()[0].state(), v1::Device::STATE_BROKEN);
+  EXPECT_THAT(table.Describe()[0].detail(), HasSubstr("The probe died."));
+}
+
+// A lost device is left out, probed at once, and back when it answers.
+TEST_F(DeviceTableTest, FencesAndReadmits) {
+  DeviceTable table = Make("auto");
+  const std::vector<std::string> before = table.Profile();
+  EXPECT_TRUE(table.Fence("opencl:0", "A run lost it.", At(5)));
+  EXPECT_FALSE(table.Fence("opencl:0", "Another, too.", At(6)));
+  EXPECT_FALSE(table.Fence("cpu:0", "A run lost it.", At(5)));
+  EXPECT_FALSE(table.Fence("opencl:9", "A run lost it.", At(5)));
+  EXPECT_THAT(table.Profile(), ElementsAre("cpu", "opencl:1", "vulkan:0"));
+  EXPECT_EQ(table.Describe()[1].state(), v1::Device::STATE_PROBING);
+  EXPECT_EQ(table.NextProbe(), At(5));
+  ASSERT_EQ(table.DueProbe(At(5)), "opencl:0");
+  EXPECT_TRUE(table.IsSettling());
+  EXPECT_EQ(table.DueProbe(At(5)), std::nullopt);
+  EXPECT_EQ(table.NextProbe(), kNever);
+  table.OnProbed("opencl:0", absl::OkStatus(), At(300));
+  EXPECT_EQ(table.Profile(), before);
+  EXPECT_EQ(table.Describe()[1].detail(), "");
+}
+
+// Failing probes are repeated later and later, and the third gives the device up until the next discovery.
+TEST_F(DeviceTableTest, ThreeStrikes) {
+  DeviceTable table = Make("auto");
+  table.Fence("vulkan:0", "A run lost it.", At(0));
+  int now = 0;
+  for (const int wait : {1000, 2000}) {
+    ASSERT_EQ(table.DueProbe(At(now)), "vulkan:0");
+    table.OnProbed("vulkan:0", Unavailable("It is silent."), At(now));
+    EXPECT_FALSE(table.IsSettling());  // Nobody waits for a device that did not answer.
+    EXPECT_EQ(table.NextProbe(), At(now + wait));
+    EXPECT_EQ(table.DueProbe(At(now + wait - 1)), std::nullopt);
+    now += wait;
+  }
+  ASSERT_EQ(table.DueProbe(At(now)), "vulkan:0");
+  table.OnProbed("vulkan:0", Unavailable("It is silent."), At(now));
+  EXPECT_EQ(table.NextProbe(), kNever);
+  EXPECT_EQ(table.Describe()[3].state(), v1::Device::STATE_BROKEN);
+  EXPECT_THAT(table.Describe()[3].detail(), HasSubstr("after 3 failed probes: It is silent."));
+  EXPECT_THAT(table.Profile(), ElementsAre("cpu", "opencl:0", "opencl:1"));
+  table.SetFound("vulkan", ProbedDevices{{Device("vulkan:0", "gpu-1")}, {}});
+  EXPECT_THAT(table.Profile(), ElementsAre("cpu", "opencl:0", "opencl:1", "vulkan:0"));
+}
+
+}  // namespace
+}  // namespace hpvm

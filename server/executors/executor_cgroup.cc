@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/executors/executor_cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "base/io/fd.h"
+#include "server/process/object_id.h"
+
+namespace hpvm {
+namespace {
+
+namespace fs = std::filesystem;
+
+// For processes to end that were killed, in steps.
+constexpr int kEndStepsMax = 500;
+constexpr timespec kEndStep{0, 2'000'000};
+// Between the making of a group and the first process in it there is far less.
+constexpr int64_t kAbandonedSeconds = 60;
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Status WriteText(const std::string& path, const std::string& text) {
+  UniqueFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file.valid() || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return FromErrno(errno, "Writing \"" + text + "\" to \"" + path + "\"");
+  }
+  return absl::OkStatus();
+}
+
+bool HasFile(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    text = end == std::string_view::npos ? "" : text.substr(end + 1);
+  }
+  return parts;
+}
+
+bool Lists(std::string_view list, char separator, std::string_view item) {
+  const std::vector<std::string_view> parts = Split(list, separator);
+  return std::find(parts.begin(), parts.end(), item) != parts.end();
+}
+
+// Where the hierarchy with `controller` ("": version 2) shows `group`, the daemon's own; empty: nowhere.
+std::string FolderOf(std::string_view mountinfo, std::string_view controller, std::string_view group) {
+  for (const std::string_view line : Split(mountinfo, '\n')) {
+    const size_t dash = line.find(" - ");
+    if (dash == std::string_view::npos) {
+      continue;
+    }
+    const std::vector<std::string_view> before = Split(line.substr(0, dash), ' ');
+    const std::vector<std::string_view> after = Split(line.substr(dash + 3), ' ');
+    if (before.size() < 5 || after.size() < 3) {
+      continue;
+    }
+    const bool is_it =
+        controller.empty() ? after[0] == "cgroup2" : after[0] == "cgroup" && Lists(after.back(), ',', controller);
+    if (!is_it) {
+      continue;
+    }
+    // Only a part may be mounted, and the group's path may be seen from elsewhere.
+    const std::string_view root = before[3] == "/" ? "" : before[3];
+    const bool is_below = group.starts_with(root) && (root.size() == group.size() || group[root.size()] == '/');
+    std::string folder = std::string(before[4]) + std::string(is_below ? group.substr(root.size()) : "");
+    if (folder.ends_with('/')) {
+      folder.pop_back();
+    }
+    return folder;
+  }
+  return "";
+}
+
+std::vector<int> Members(const std::string& folder) {
+  std::vector<int> pids;
+  std::ifstream file(folder + "/cgroup.procs");
+  for (int pid = 0; file >> pid;) {
+    pids.push_back(pid);
+  }
+  return pids;
+}
+
+// A number that is read may be given away before it is used: what is killed must still be a member when it is held.
+void KillMember(const std::string& folder, int pid) {
+  UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const std::vector<int> now = Members(folder);
+  if (process.valid() && std::find(now.begin(), now.end(), pid) != now.end()) {
+    syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+  }
+}
+
+// Ends everything in the group, and removes it.
+void Remove(const std::string& folder) {
+  for (int step = 0; step < kEndStepsMax; ++step) {
+    if (rmdir(folder.c_str()) == 0 || errno != EBUSY) {
+      return;
+    }
+    if (!WriteText(folder + "/cgroup.kill", "1").ok()) {
+      for (const int pid : Members(folder)) {
+        KillMember(folder, pid);
+      }
+    }
+    nanosleep(&kEndStep, nullptr);
+  }
+}
+
+// The number after `key` in a file of lines "key number".
+uint64_t CounterIn(const std::string& path, std::string_view key) {
+  std::ifstream file(path);
+  std::string name;
+  for (uint64_t value = 0; file >> name >> value;) {
+    if (name == key) {
+      return value;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+CgroupPlaces FindCgroups(std::string_view self_cgroup, std::string_view mountinfo) {
+  CgroupPlaces places;
+  for (const std::string_view line : Split(self_cgroup, '\n')) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos) {
+      continue;
+    }
+    const std::string_view controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
+    if (controllers.empty()) {
+      places.unified = FolderOf(mountinfo, "", group);
+    }
+    if (Lists(controllers, ',', "memory")) {
+      places.memory = FolderOf(mountinfo, "memory", group);
+    }
+    if (Lists(controllers, ',', "pids")) {
+      places.pids = FolderOf(mountinfo, "pids", group);
+    }
+  }
+  return places;
+}
+
+ExecutorCgroup::ExecutorCgroup(std::vector<std::string> folders, bool unified)
+    : folders_(std::move(folders)), unified_(unified) {}
+
+ExecutorCgroup::~ExecutorCgroup() {
+  for (const std::string& folder : folders_) {
+    Remove(folder);
+  }
+}
+
+Status ExecutorCgroup::Limit(const CgroupLimits& limits) {
+  const std::string memory = limits.memory_bytes_max == 0 ? "" : std::to_string(limits.memory_bytes_max);
+  for (const std::string& folder : folders_) {
+    if (limits.tasks_max != 0 && HasFile(folder + "/pids.max")) {
+      HPVMD_RETURN_IF_ERROR(WriteText(folder + "/pids.max", std::to_string(limits.tasks_max)));
+    }
+    if (unified_ && HasFile(folder + "/memory.max")) {
+      HPVMD_RETURN_IF_ERROR(WriteText(folder + "/memory.max", memory.empty() ? "max" : memory));
+      // What does not fit ends together, and nothing of it goes to disk. Where there is no swap, there is no such file.
+      WriteText(folder + "/memory.oom.group", "1").IgnoreError();
+      WriteText(folder + "/memory.swap.max", "0").IgnoreError();
+    } else if (!unified_ && HasFile(folder + "/memory.limit_in_bytes")) {
+      HPVMD_RETURN_IF_ERROR(WriteText(folder + "/memory.limit_in_bytes", memory.empty() ? "-1" : memory));
+      WriteText(folder + "/memory.memsw.limit_in_bytes", memory.empty() ? "-1" : memory).IgnoreError();
+    }
+  }
+  memory_bytes_max_ = limits.memory_bytes_max;
+  return absl::OkStatus();
+}
+
+Status ExecutorCgroup::Add(int pid) const {
+  for (const std::string& folder : folders_) {
+    HPVMD_RETURN_IF_ERROR(WriteText(folder + "/cgroup.procs", std::to_string(pid)));
+  }
+  return absl::OkStatus();
+}
+
+bool ExecutorCgroup::RanOutOfMemory() const {
+  return std::any_of(folders_.begin(), folders_.end(), [&](const std::string& folder) {
+    return CounterIn(folder + (unified_ ? "/memory.events" : "/memory.oom_control"), "oom_kill") > 0;
+  });
+}
+
+StatusOr<std::unique_ptr<ExecutorCgroups>> ExecutorCgroups::Create(const CgroupPlaces& places, std::string_view name) {
+  std::unique_ptr<ExecutorCgroups> groups(new ExecutorCgroups(places, "hpvmd-" + std::string(name) + "-"));
+  if (const Status unified = groups->UseUnified(); unified.ok()) {
+    groups->places_.memory = groups->places_.pids = "";
+  } else {
+    groups->places_.unified = "";
+    if (places.memory.empty() && places.pids.empty()) {
+      return unified;
+    }
+  }
+  groups->RemoveLeftovers();
+  HPVMD_RETURN_IF_ERROR(groups->TryOut());
+  return groups;
+}
+
+// A group of version 2 has processes or controllers for groups below it, never both: the daemon goes one down.
+Status ExecutorCgroups::UseUnified() {
+  const std::string& own = places_.unified;
+  const std::string controllers = ReadText(own + "/cgroup.controllers");
+  if (own.empty() || controllers.find("memory") == std::string::npos || controllers.find("pids") == std::string::npos) {
+    return FailedPrecondition("No control group with the memory and pids controllers is delegated to this process.");
+  }
+  const std::string wanted = "+memory +pids";
+  const std::string control = own + "/cgroup.subtree_control";
+  Status status = WriteText(control, wanted);
+  if (status.ok()) {
+    return status;
+  }
+  const std::string daemon = own + "/hpvmd";
+  if (mkdir(daemon.c_str(), 0755) != 0 && errno != EEXIST) {
+    return FromErrno(errno, "Making the control group \"" + daemon + "\"");
+  }
+  HPVMD_RETURN_IF_ERROR(WriteText(daemon + "/cgroup.procs", std::to_string(getpid())));
+  status = WriteText(control, wanted);
+  if (!status.ok()) {
+    WriteText(own + "/cgroup.procs", std::to_string(getpid())).IgnoreError();
+    rmdir(daemon.c_str());
+  }
+  return status;
+}
+
+std::vector<std::string> ExecutorCgroups::Parents() const {
+  std::vector<std::string> parents;
+  for (const std::string& place : {places_.unified, places_.memory, places_.pids}) {
+    if (!place.empty() && std::find(parents.begin(), parents.end(), place) == parents.end()) {
+      parents.push_back(place);
+    }
+  }
+  return parents;
+}
+
+// Controllers of version 1 that cannot be used are left out.
+Status ExecutorCgroups::TryOut() {
+  Status last = FailedPrecondition("No control group can be made.");
+  for (std::string* place : {&places_.unified, &places_.memory, &places_.pids}) {
+    if (place->empty()) {
+      continue;
+    }
+    const std::string folder = *place + "/" + prefix_ + "0";
+    if (mkdir(folder.c_str(), 0755) != 0) {
+      last = FromErrno(errno, "Making the control group \"" + folder + "\"");
+      place->clear();
+    } else if (rmdir(folder.c_str()); access((*place + "/cgroup.procs").c_str(), W_OK) != 0) {
+      last = FromErrno(errno, "Writing to the control group \"" + *place + "\"");
+      place->clear();
+    }
+  }
+  return Parents().empty() ? last : absl::OkStatus();
+}
+
+void ExecutorCgroups::RemoveLeftovers() const {
+  for (const std::string& parent : Parents()) {
+    std::vector<std::string> left;
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
+      const std::string name = entry.path().filename().string();
+      struct stat info {};
+      if (name.starts_with(prefix_)) {
+        left.push_back(entry.path().string());
+      } else if (name.starts_with("hpvmd-") && stat(entry.path().c_str(), &info) == 0 &&
+                 time(nullptr) - info.st_mtime > kAbandonedSeconds) {
+        rmdir(entry.path().c_str());  // Of a daemon that never came back. Fails, rightly, where anything lives in it.
+      }
+    }
+    for (const std::string& folder : left) {
+      Remove(folder);
+    }
+  }
+}
+
+StatusOr<std::unique_ptr<ExecutorCgroup>> ExecutorCgroups::Make(const CgroupLimits& limits) {
+  // What runs in a group may read its name, which must not say how many others there were.
+  const std::string name = prefix_ + NewObjectId("", SystemRng()).substr(1);
+  std::vector<std::string> made;
+  for (const std::string& parent : Parents()) {
+    const std::string folder = parent + "/" + name;
+    if (mkdir(folder.c_str(), 0755) != 0) {
+      const Status status = FromErrno(errno, "Making the control group \"" + folder + "\"");
+      for (const std::string& other : made) {
+        rmdir(other.c_str());
+      }
+      return status;
+    }
+    made.push_back(folder);
+  }
+  auto group = std::make_unique<ExecutorCgroup>(std::move(made), !places_.unified.empty());
+  HPVMD_RETURN_IF_ERROR(group->Limit(limits));
+  return group;
+}
+
+bool ExecutorCgroups::bounds_memory() const { return !places_.unified.empty() || !places_.memory.empty(); }
+
+std::string ExecutorCgroups::Describe() const {
+  if (!places_.unified.empty()) {
+    return "version 2";
+  }
+  return std::string("version 1 (") + (places_.memory.empty() ? "" : "memory") +
+         (!places_.memory.empty() && !places_.pids.empty() ? ", " : "") + (places_.pids.empty() ? "" : "pids") + ")";
+}
+
+}  // namespace hpvm

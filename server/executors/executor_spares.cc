@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/executors/executor_spares.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "server/process/log.h"
+
+namespace hpvm {
+namespace {
+
+// After one was taken: the tenant's first request has the machine to itself.
+constexpr Duration kRefillDelay = std::chrono::milliseconds(150);
+// Between looks at the programs' files.
+constexpr Duration kLook = std::chrono::seconds(10);
+// After one that ended by itself, doubled each time.
+constexpr Duration kPauseMin = std::chrono::seconds(1), kPauseMax = std::chrono::minutes(2);
+
+std::string FileIdentity(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    return "";
+  }
+  return std::to_string(info.st_dev) + " " + std::to_string(info.st_ino) + " " + std::to_string(info.st_size) + " " +
+         std::to_string(info.st_mtim.tv_sec) + "." + std::to_string(info.st_mtim.tv_nsec) + ";";
+}
+
+bool IsDriver(const std::string& backend) { return backend.starts_with("opencl") || backend.starts_with("vulkan"); }
+bool IsOpenCl(const std::string& backend) { return backend.starts_with("opencl"); }
+
+bool HasAny(const SpareProfile& profile, bool is_it(const std::string&)) {
+  return std::any_of(profile.backends.begin(), profile.backends.end(), is_it);
+}
+
+SpareProfile ProfileOf(const ExecutorOptions& options) { return {options.backends, options.without_device_nodes}; }
+
+// What decides how a process settles: with drivers its files are open longer, and OpenCL loads another translator.
+bool SettleAlike(const SpareProfile& a, const SpareProfile& b) {
+  return HasAny(a, IsDriver) == HasAny(b, IsDriver) && HasAny(a, IsOpenCl) == HasAny(b, IsOpenCl) &&
+         a.without_device_nodes == b.without_device_nodes;
+}
+
+}  // namespace
+
+std::string ProgramsOf(const ExecutorOptions& options) {
+  const std::string compiler = options.compiler_program.empty()
+                                   ? options.program.substr(0, options.program.rfind('/') + 1) + "hpvm-compiler"
+                                   : options.compiler_program;
+  return FileIdentity(options.program) + FileIdentity(compiler);
+}
+
+ExecutorSpares::ExecutorSpares(Start start) : start_(std::move(start)), thread_([this] { Loop(); }) {}
+
+ExecutorSpares::~ExecutorSpares() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+  spares_.clear();
+}
+
+void ExecutorSpares::Expect(SpareProfile profile) {
+  std::lock_guard lock(mutex_);
+  if (profile_ != profile) {
+    profile_ = std::move(profile);
+    ++generation_;
+    changed_.notify_all();
+  }
+}
+
+void ExecutorSpares::SetCount(uint64_t count) {
+  std::lock_guard lock(mutex_);
+  count_ = count;
+  changed_.notify_all();
+}
+
+void ExecutorSpares::Renew() {
+  std::lock_guard lock(mutex_);
+  ++generation_;
+  for (SpareExecutor& spare : spares_) {
+    spare.programs.clear();  // Which makes it stale.
+  }
+  changed_.notify_all();
+}
+
+size_t ExecutorSpares::waiting() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count_if(spares_.begin(), spares_.end(),
+                                           [](const SpareExecutor& spare) { return !spare.end->has_value(); }));
+}
+
+std::optional<SpareExecutor> ExecutorSpares::Take(ExecutorOptions& options) {
+  const std::string programs = ProgramsOf(options);
+  std::lock_guard lock(mutex_);
+  start_at_ = std::max(start_at_, RealClock().Now() + kRefillDelay);
+  changed_.notify_all();
+  const auto found = std::find_if(spares_.begin(), spares_.end(), [&](const SpareExecutor& spare) {
+    return !spare.end->has_value() && spare.link->alive() && spare.programs == programs &&
+           SettleAlike(ProfileOf(spare.options), ProfileOf(options));
+  });
+  if (found == spares_.end()) {
+    return std::nullopt;
+  }
+  SpareExecutor taken = std::move(*found);
+  spares_.erase(found);
+  pause_ = Duration{0};
+  options.uid = taken.options.uid;
+  options.gid = taken.options.gid;
+  options.has_cgroup = taken.options.has_cgroup;
+  options.tasks_max = taken.options.tasks_max;
+  // The process is held to what it was told; what the file may be is never more.
+  options.spill_bytes_max = std::min(options.spill_bytes_max, taken.options.spill_bytes_max);
+  options.scratch_folder = taken.options.scratch_folder;
+  options.sandbox_level_max = taken.options.sandbox_level_max;
+  options.why_ended = taken.options.why_ended;
+  return taken;
+}
+
+// Ends those that are of no use: without the lock, since it waits for them.
+void ExecutorSpares::Sort(std::unique_lock<std::mutex>& lock) {
+  std::vector<SpareExecutor> useless;
+  for (size_t i = spares_.size(); i-- > 0;) {
+    const SpareExecutor& spare = spares_[i];
+    const bool has_died = spare.end->has_value();
+    if (has_died) {
+      LogWarning("A spare executor ended", {{"error", Message(**spare.end)}});
+      pause_ = std::clamp(pause_ * 2, kPauseMin, kPauseMax);
+      start_at_ = RealClock().Now() + pause_;
+    }
+    if (has_died || i >= count_ || spare.programs != ProgramsOf(spare.options) ||
+        !SettleAlike(ProfileOf(spare.options), profile_)) {
+      useless.push_back(std::move(spares_[i]));
+      spares_.erase(spares_.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+  if (!useless.empty()) {
+    lock.unlock();
+    useless.clear();
+    lock.lock();
+  }
+}
+
+void ExecutorSpares::StartOne(std::unique_lock<std::mutex>& lock) {
+  const SpareProfile profile = profile_;
+  const uint64_t generation = generation_;
+  const auto end = std::make_shared<std::optional<Status>>();
+  lock.unlock();
+  StatusOr<SpareExecutor> started = start_(profile, [this, end](const Status& why) {
+    std::lock_guard inner(mutex_);
+    *end = why;  // Told by Sort; nobody asks about one that this pool ended.
+    changed_.notify_all();
+  });
+  lock.lock();
+  if (!started.ok()) {
+    LogWarning("No spare executor started", {{"error", Message(started.status())}});
+    pause_ = std::clamp(pause_ * 2, kPauseMin, kPauseMax);
+    start_at_ = RealClock().Now() + pause_;
+    return;
+  }
+  started->end = end;
+  if (generation != generation_) {
+    started->programs.clear();
+  }
+  spares_.push_back(*std::move(started));
+}
+
+void ExecutorSpares::Loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    Sort(lock);
+    if (stopping_) {
+      return;
+    }
+    const bool wants_more = !profile_.backends.empty() && spares_.size() < count_;
+    const Duration left = start_at_ - RealClock().Now();
+    if (wants_more && left <= Duration{0}) {
+      StartOne(lock);
+      continue;
+    }
+    changed_.wait_for(lock, wants_more ? std::min(left, kLook) : kLook);
+  }
+}
+
+}  // namespace hpvm

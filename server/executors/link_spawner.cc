@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/hash.h"
+#include "base/io/fd.h"
+#include "server/config/config.h"
+#include "server/executors/executor_place.h"
+#include "server/executors/executor_process.h"
+#include "server/executors/executor_spares.h"
+#include "server/process/local_secret.h"
+#include "server/process/state_folder.h"
+
+namespace hpvm {
+namespace {
+
+constexpr Duration kProbeWithin = std::chrono::seconds(10);
+constexpr Duration kDefectsWithin = std::chrono::seconds(40);  // More than it gives itself.
+
+class LinkProcess final : public ExecutorProcess {
+ public:
+  LinkProcess(std::unique_ptr<ExecutorPlace> place, std::unique_ptr<ExecutorLink> link, bool was_spare)
+      : was_spare_(was_spare), place_(std::move(place)), link_(std::move(link)) {}
+  RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<PrepareReply>)> done) override {
+    return link_->Prepare(input, std::move(done));
+  }
+  RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) override {
+    return link_->Run(input, std::move(done));
+  }
+  void Release(uint64_t handle) override { link_->Release(handle); }
+  void Cancel(RequestId id) override { link_->Cancel(id); }
+  void GrantChanged(uint32_t entry, uint32_t epoch, std::function<void(Status)> done) override {
+    link_->GrantChanged(entry, epoch, std::move(done));
+  }
+  void Forget(uint64_t memory_id) override { link_->Forget(memory_id); }
+  void Reclaim(uint32_t entry, uint64_t bytes_max, std::function<void(StatusOr<ExecutorUsage>)> done) override {
+    link_->Reclaim(entry, bytes_max, std::move(done));
+  }
+  void ListCosts(uint64_t handle, std::function<void(StatusOr<ExecutorCosts>)> done) override {
+    link_->ListCosts(handle, std::move(done));
+  }
+  std::optional<Duration> CpuTime() const override { return link_->CpuTime(); }
+  bool was_spare() const override { return was_spare_; }
+  void Shutdown() override { link_->Shutdown(); }
+  void Kill(std::string_view why) override { link_->Kill(why); }
+
+ private:
+  const bool was_spare_;
+  std::unique_ptr<ExecutorPlace> place_;
+  std::unique_ptr<ExecutorLink> link_;  // Goes first: nothing lives in the place then.
+};
+
+void SetLimits(const Config& config, ExecutorOptions& options) {
+  options.ready_within = std::chrono::milliseconds(config.executor_spawn_ms_max);
+  options.document_bytes_max = config.limits_document_bytes_max;
+  options.nodes_max = static_cast<uint32_t>(config.graph_nodes_max);
+  options.edges_max = static_cast<uint32_t>(config.graph_edges_max);
+  options.jobs_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
+  options.sandbox_level_max = static_cast<uint32_t>(config.executor_sandbox_max);
+  options.sandbox_level_min = static_cast<uint32_t>(config.executor_sandbox_min);
+  options.tasks_max = static_cast<uint32_t>(config.executor_tasks_max);
+  options.spill_bytes_max = config.executor_spill_bytes_max;
+  options.host_bytes_max = config.executor_host_bytes_max;
+  options.device_bytes_max = config.executor_device_bytes_max;
+}
+
+struct SpillFile {
+  UniqueFd fd;
+  uint64_t bytes_max = 0;
+};
+
+// A file without a name: it goes with the last process that has it. At most a quarter of what is free, so that a few
+// executors do not fill the disk that jobs are kept on. None where there is no room or no such file can be.
+SpillFile OpenSpillFile(const std::string& folder, uint64_t bytes_max) {
+  SpillFile file;
+  struct statvfs facts {};
+  if (bytes_max == 0 || statvfs(folder.c_str(), &facts) != 0) {
+    return file;
+  }
+  file.bytes_max = std::min<uint64_t>(bytes_max, uint64_t{facts.f_bavail} * facts.f_frsize / 4);
+  file.fd.reset(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  return file;
+}
+
+CgroupLimits LimitsOf(const Config& config) { return {config.executor_memory_bytes_max, config.executor_tasks_max}; }
+
+class LinkSpawner final : public ExecutorSpawner {
+ public:
+  LinkSpawner(std::unique_ptr<ExecutorHub> hub, std::unique_ptr<ExecutorPlaces> places, ExecutorOptions options,
+              const Config& config, StateFolder& folder, std::array<uint8_t, 32> secret)
+      : hub_(std::move(hub)),
+        places_(std::move(places)),
+        folder_(folder),
+        options_(std::move(options)),
+        limits_(LimitsOf(config)),
+        secret_(secret),
+        spares_([this](const SpareProfile& profile, std::function<void(const Status&)> on_end) {
+          return StartSpare(profile, std::move(on_end));
+        }) {
+    spares_.SetCount(config.executor_spares);
+  }
+
+  StatusOr<std::unique_ptr<ExecutorProcess>> Spawn(const SpawnRequest& request,
+                                                   std::function<void(const ExecutorReady&)> on_ready,
+                                                   std::function<void(const Status&)> on_end) override {
+    ExecutorOptions options = OptionsFor(request);
+    const SpillFile spill = OpenSpillFile(folder_.path(), options.spill_bytes_max);
+    options.spill_fd = spill.fd.get();
+    options.spill_bytes_max = spill.bytes_max;
+    while (std::optional<SpareExecutor> spare = spares_.Take(options)) {
+      HPVMD_ASSIGN_OR_RETURN(options.cache_folder, places_->CacheFolder(request.tenant, *spare->place));
+      if (spare->link->Greet(options, on_ready, Forgetting(spare->pid, on_end)).ok()) {
+        return Own(std::move(spare->place), std::move(spare->link), true);
+      }
+    }
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlace> place, Settle(options));
+    HPVMD_ASSIGN_OR_RETURN(options.cache_folder, places_->CacheFolder(request.tenant, *place));
+    const auto pid = std::make_shared<int>(-1);
+    options.on_spawned = Recording(pid, *place);
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorLink> link, ExecutorLink::Start(*hub_, options, std::move(on_ready),
+                                                                                   Forgetting(pid, std::move(on_end))));
+    return Own(std::move(place), std::move(link), false);
+  }
+
+  void Expect(const std::vector<std::string>& backends, bool without_device_nodes) override {
+    spares_.Expect({backends, without_device_nodes});
+  }
+
+  StatusOr<ProbedDevices> Probe(const std::string& backend) override {
+    return WithProbe<StatusOr<ProbedDevices>>([&](const auto& on_spawned) {
+      return hpvm::ProbeDevices(Options().program, backend, kProbeWithin, on_spawned);
+    });
+  }
+  StatusOr<std::vector<DriverDefect>> ProbeDefects(const std::string& device) override {
+    return WithProbe<StatusOr<std::vector<DriverDefect>>>([&](const auto& on_spawned) {
+      return hpvm::ProbeDefects(Options().program, device, kDefectsWithin, on_spawned);
+    });
+  }
+
+  StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) override {
+    ExecutorOptions options = Options();
+    options.backends = backends;
+    options.without_device_nodes = without_device_nodes;
+    options.sandbox_level_min = 0;
+    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorPlace> place, Settle(options));
+    const auto pid = std::make_shared<int>(-1);
+    options.on_spawned = Recording(pid, *place);
+    std::optional<StatusOr<SandboxFacts>> answer;  // Guarded by mutex_.
+    const auto take = [&](StatusOr<SandboxFacts> said) {
+      std::lock_guard lock(mutex_);
+      if (!answer.has_value()) {
+        answer = std::move(said);
+        probe_changed_.notify_all();
+      }
+    };
+    // Goes before what its callbacks use; none comes once it is gone.
+    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<ExecutorLink> link,
+                           ExecutorLink::Start(
+                               *hub_, options,
+                               [&](const ExecutorReady& ready) {
+                                 take(SandboxFacts{ready.sandbox_level, ready.sandbox_detail});
+                               },
+                               Forgetting(pid, [&](const Status& why) {
+                                 take(why.ok() ? Unavailable("The executor ended before it was ready.") : why);
+                               })));
+    std::unique_lock lock(mutex_);
+    probe_changed_.wait(lock, [&] { return answer.has_value() || probes_stopped_; });
+    return answer.has_value() ? *answer : Unavailable("The server is stopping.");
+  }
+
+  // Runs `ask` with what it is to call for the process that it starts: recorded, and ended when the daemon stops.
+  template <typename Answer, typename Ask>
+  Answer WithProbe(const Ask& ask) {
+    int pid = -1;
+    const std::function<Status(int)> on_spawned = [&](int spawned) -> Status {
+      pid = spawned;
+      HPVMD_RETURN_IF_ERROR(folder_.Record(spawned));
+      std::lock_guard lock(mutex_);
+      if (probes_stopped_) {
+        return Unavailable("The server is stopping.");
+      }
+      // The process is not reaped before this call returns, so the descriptor is its own.
+      probe_.reset(static_cast<int>(syscall(SYS_pidfd_open, spawned, 0)));
+      return absl::OkStatus();
+    };
+    Answer answer = ask(on_spawned);
+    if (pid >= 0) {
+      folder_.Forget(pid);
+    }
+    std::lock_guard lock(mutex_);
+    probe_.reset();
+    return answer;
+  }
+
+  void StopProbes() override {
+    std::lock_guard lock(mutex_);
+    probes_stopped_ = true;
+    probe_changed_.notify_all();
+    if (probe_.valid()) {
+      syscall(SYS_pidfd_send_signal, probe_.get(), SIGKILL, nullptr, 0);
+    }
+  }
+
+  void SetConfig(const Config& config) override {
+    {
+      std::lock_guard lock(mutex_);
+      SetLimits(config, options_);
+      limits_ = LimitsOf(config);
+    }
+    spares_.SetCount(config.executor_spares);
+    spares_.Renew();
+  }
+
+ private:
+  static StatusOr<std::unique_ptr<ExecutorProcess>> Own(std::unique_ptr<ExecutorPlace> place,
+                                                        std::unique_ptr<ExecutorLink> link, bool was_spare) {
+    return std::unique_ptr<ExecutorProcess>(
+        std::make_unique<LinkProcess>(std::move(place), std::move(link), was_spare));
+  }
+
+  ExecutorOptions OptionsFor(const SpawnRequest& request) {
+    ExecutorOptions options = Options();
+    options.grant_page = request.grant_page;
+    options.backends = request.backends;
+    options.on_usage = request.on_usage;
+    options.waits_for_starved = !request.has_driver;
+    options.sandbox_level_min = std::max(options.sandbox_level_min, request.sandbox_level_min);
+    options.without_device_nodes = request.without_device_nodes;
+    options.emitted_refused = request.emitted_refused;
+    if (request.stop_grace > Duration{0}) {
+      options.stop_grace = request.stop_grace;
+    }
+    // One folder and one key a tenant: nobody loads what another tenant's compiler wrote.
+    options.artifact_key =
+        HmacOf(secret_, {reinterpret_cast<const uint8_t*>(request.tenant.data()), request.tenant.size()}).bytes;
+    return options;
+  }
+
+  // A place for a new process, written into its options.
+  StatusOr<std::unique_ptr<ExecutorPlace>> Settle(ExecutorOptions& options) {
+    CgroupLimits limits;
+    {
+      std::lock_guard lock(mutex_);
+      limits = limits_;
+    }
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlace> place, places_->Take(limits));
+    options.uid = options.gid = place->uid();
+    options.scratch_folder = place->scratch();
+    options.has_cgroup = place->cgroup() != nullptr;
+    options.why_ended = [raw = place.get()] { return raw->WhyEnded(); };  // The place outlives the process.
+    return place;
+  }
+
+  // Recording and forgetting are on the hub's thread, which also reaps: no other process has the number before it is
+  // forgotten.
+  std::function<Status(int)> Recording(std::shared_ptr<int> pid, const ExecutorPlace& place) {
+    return [this, pid = std::move(pid), cgroup = place.cgroup()](int spawned) {
+      *pid = spawned;
+      HPVMD_RETURN_IF_ERROR(cgroup != nullptr ? cgroup->Add(spawned) : absl::OkStatus());
+      return folder_.Record(spawned);
+    };
+  }
+  std::function<void(const Status&)> Forgetting(std::shared_ptr<int> pid, std::function<void(const Status&)> on_end) {
+    return [this, pid = std::move(pid), on_end = std::move(on_end)](const Status& why) {
+      folder_.Forget(*pid);
+      on_end(why);
+    };
+  }
+
+  StatusOr<SpareExecutor> StartSpare(const SpareProfile& profile, std::function<void(const Status&)> on_end) {
+    SpareExecutor spare;
+    spare.options = Options();
+    spare.options.backends = profile.backends;
+    spare.options.without_device_nodes = profile.without_device_nodes;
+    HPVMD_ASSIGN_OR_RETURN(spare.place, Settle(spare.options));
+    spare.pid = std::make_shared<int>(-1);
+    spare.programs = ProgramsOf(spare.options);
+    spare.options.on_spawned = Recording(spare.pid, *spare.place);
+    HPVMD_ASSIGN_OR_RETURN(spare.link,
+                           ExecutorLink::StartSpare(*hub_, spare.options, Forgetting(spare.pid, std::move(on_end))));
+    return spare;
+  }
+
+  ExecutorOptions Options() {
+    std::lock_guard lock(mutex_);
+    return options_;
+  }
+
+  std::unique_ptr<ExecutorHub> hub_;
+  std::unique_ptr<ExecutorPlaces> places_;
+  StateFolder& folder_;
+  std::mutex mutex_;
+  ExecutorOptions options_;  // Guarded by mutex_, as below.
+  CgroupLimits limits_;
+  UniqueFd probe_;  // Of the probe in progress; one at a time.
+  bool probes_stopped_ = false;
+  std::condition_variable probe_changed_;
+  const std::array<uint8_t, 32> secret_;
+  ExecutorSpares spares_;  // Goes first: uses all of it.
+};
+
+}  // namespace
+
+std::string ExecutorProgram(const Config& config) {
+  std::error_code error;
+  return config.executor_path.empty()
+             ? (std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "hpvm-executor").string()
+             : config.executor_path;
+}
+
+StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config, StateFolder& folder) {
+  ExecutorOptions options;
+  options.program = ExecutorProgram(config);
+  if (access(options.program.c_str(), X_OK) != 0) {
+    return FromErrno(errno, "Looking for the executor program \"" + options.program + "\"");
+  }
+  options.cpu_threads = static_cast<uint32_t>(config.executor_cpu_threads);
+  SetLimits(config, options);
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlaces> places,
+                         ExecutorPlaces::Create(config, folder.path(), options.program));
+  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path()));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorHub> hub, ExecutorHub::Create());
+  return std::unique_ptr<ExecutorSpawner>(
+      std::make_unique<LinkSpawner>(std::move(hub), std::move(places), std::move(options), config, folder, secret));
+}
+
+}  // namespace hpvm

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef HPVMD_SERVER_EXECUTORS_SANDBOX_FACTS_H_
+#define HPVMD_SERVER_EXECUTORS_SANDBOX_FACTS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace hpvm {
+
+// What an executor said of its sandbox before it had read anything of a tenant's (SandboxLevel).
+struct SandboxFacts {
+  uint32_t level = 0;
+  std::string detail;  // For people.
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_EXECUTORS_SANDBOX_FACTS_H_

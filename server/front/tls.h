@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// TLS of the addresses over TCP: [tls] of the configuration.
+#ifndef HPVMD_SERVER_FRONT_TLS_H_
+#define HPVMD_SERVER_FRONT_TLS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/diagnostic.h"
+#include "server/config/config.h"
+
+namespace hpvm {
+
+// What the files held at one moment.
+struct TlsFiles {
+  std::string chain, key, client_ca;  // As read; the last is empty where no certificates are asked for.
+  std::string subject;                // Of the server's certificate: "CN=hpvmd.example, O=Lab".
+  int64_t not_after_unix_s = 0;
+};
+
+// Reads the files and adds every fault that keeps them from being served with: one that cannot be read, a key that
+// others may read, a certificate that is not valid now or belongs to another key, authorities that are none. tls.key
+// may name the file of tls.certificate, which then holds both and is read once. Opens files, and nothing else.
+TlsFiles ReadTlsFiles(const Config& config, Diagnostics* faults);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_FRONT_TLS_H_

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/jobs/rows/job_rules.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/jobs/rows/job_state_name.h"
+
+namespace hpvm {
+namespace {
+
+std::string Text(std::string_view before, std::string_view name, std::string_view after) {
+  std::string text(before);
+  text += name;
+  text += after;
+  return text;
+}
+
+// SQLite's rows end at 1,000,000,000 bytes.
+constexpr size_t kRequestBytesMax = size_t{512} << 20;
+
+}  // namespace
+
+bool IsTerminal(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED; }
+
+Status CheckInsert(const InsertJobs& insert) {
+  if (insert.jobs.empty()) {
+    return InvalidArgument("An insert has no jobs.");
+  }
+  if (insert.request.size() > kRequestBytesMax) {
+    return InvalidArgument("A request of " + std::to_string(insert.request.size()) + " bytes is beyond the limit of " +
+                           std::to_string(kRequestBytesMax) + ".");
+  }
+  const std::string& tenant = insert.jobs.front().tenant();
+  const std::string& array = insert.jobs.front().job().array_id();
+  std::set<std::string_view> ids;
+  for (const StoredJob& stored : insert.jobs) {
+    const std::string& id = stored.job().id();
+    if (id.empty() || stored.tenant().empty() || stored.tenant() != tenant) {
+      return InvalidArgument(Text("Job \"", id, "\" has no id, or not the tenant of its array."));
+    }
+    if (stored.job().array_id() != array || (insert.jobs.size() > 1 && (array.empty() || !ids.insert(id).second))) {
+      return InvalidArgument(Text("Job \"", id, "\" stands twice in its array, or in another one."));
+    }
+    if (IsTerminal(stored.job().state())) {
+      return InvalidArgument(Text("Job \"", id, "\" has ended before it is stored."));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CheckChange(const PresentJob& present, const ChangeJob& change) {
+  if (change.job.job().id() != change.id || change.job.tenant() != change.tenant ||
+      change.job.job().array_id() != present.array_id ||
+      (change.results.has_value() && !IsTerminal(change.job.job().state()))) {
+    return InvalidArgument(Text("The change of job \"", change.id, "\" is not one of that job."));
+  }
+  if (HPVMD_MUTANT("store_cas_ignored")) {
+    return absl::OkStatus();
+  }
+  if (IsTerminal(present.state) || present.state != change.state || present.attempt != change.attempt ||
+      present.lease != change.lease) {
+    return FailedPrecondition("Job \"" + change.id + "\" is in state " + StateName(present.state) + ", attempt " +
+                              std::to_string(present.attempt) + ", lease " + std::to_string(present.lease) +
+                              "; the change expects " + StateName(change.state) + ", attempt " +
+                              std::to_string(change.attempt) + ", lease " + std::to_string(change.lease) + ".");
+  }
+  return absl::OkStatus();
+}
+
+Status CheckDrop(v1::JobState present, std::string_view id) {
+  if (!IsTerminal(present)) {
+    return FailedPrecondition(Text("Job \"", id, "\" has not ended; what it needs stays."));
+  }
+  return absl::OkStatus();
+}
+
+StoredJob DroppedForm(StoredJob job) {
+  v1::Job& shown = *job.mutable_job();
+  shown.set_dropped(true);
+  for (v1::OutputValue& output : *shown.mutable_outputs()) {
+    if (output.has_tensor()) {
+      output.clear_value();
+    }
+  }
+  job.clear_blobs();
+  job.set_stored_bytes(0);
+  job.set_stored_bytes(job.ByteSizeLong());
+  return job;
+}
+
+bool MatchesLabels(const StoredJob& job, const JobFilter& filter) {
+  const auto& labels = job.job().labels();
+  return std::all_of(filter.labels.begin(), filter.labels.end(), [&](const auto& wanted) {
+    const auto found = labels.find(wanted.first);
+    return found != labels.end() && found->second == wanted.second;
+  });
+}
+
+std::vector<Sha256> BlobsOf(const StoredJob& job) {
+  std::vector<Sha256> hashes;
+  for (const internal::StoredBlob& blob : job.blobs()) {
+    if (blob.sha256().size() == sizeof(Sha256::bytes)) {
+      std::copy(blob.sha256().begin(), blob.sha256().end(), hashes.emplace_back().bytes.begin());
+    }
+  }
+  std::sort(hashes.begin(), hashes.end());
+  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());
+  return hashes;
+}
+
+Status NoSuchJob(std::string_view id) { return NotFound(Text("There is no job \"", id, "\".")); }
+
+Status NoSuchRequest(std::string_view id) { return NotFound(Text("The request of job \"", id, "\" was dropped.")); }
+
+Status NoSuchKey() { return NotFound("The idempotency key is not known."); }
+
+Status KeyIsKnown() { return AlreadyExists("The idempotency key is known."); }
+
+}  // namespace hpvm

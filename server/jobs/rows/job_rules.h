@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every JobDatabase does alike, as pure functions: which writes are taken, and what a dropped job keeps.
+#ifndef HPVMD_SERVER_JOBS_ROWS_JOB_RULES_H_
+#define HPVMD_SERVER_JOBS_ROWS_JOB_RULES_H_
+
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "server/jobs/rows/job_database.h"
+
+namespace hpvm {
+
+// kInvalidArgument for a write that no caller of ours makes.
+Status CheckInsert(const InsertJobs& insert);
+
+struct PresentJob {
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  uint32_t attempt = 0;
+  uint64_t lease = 0;
+  std::string_view array_id;  // Never changes.
+};
+// kFailedPrecondition when the present state is not the expected one, or is terminal.
+Status CheckChange(const PresentJob& present, const ChangeJob& change);
+Status CheckDrop(v1::JobState present, std::string_view id);
+
+// What stays of a job whose request, results and blobs are gone.
+StoredJob DroppedForm(StoredJob job);
+
+bool MatchesLabels(const StoredJob& job, const JobFilter& filter);
+// The job's blobs, each once, in order.
+std::vector<Sha256> BlobsOf(const StoredJob& job);
+
+Status NoSuchJob(std::string_view id);
+Status NoSuchRequest(std::string_view id);
+// Keys are not repeated: they are secrets of a kind, and bytes from outside.
+Status NoSuchKey();
+Status KeyIsKnown();
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_ROWS_JOB_RULES_H_

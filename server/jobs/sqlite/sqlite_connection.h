@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// SQLite's connections and prepared statements, with our errors.
+//
+//   kResourceExhausted  no room on the disk, no memory, or somebody else holds the lock: may succeed later
+//   kAlreadyExists      a constraint
+//   kDataLoss           everything else: a failed read, write or sync, a damaged file
+#ifndef HPVMD_SERVER_JOBS_SQLITE_SQLITE_CONNECTION_H_
+#define HPVMD_SERVER_JOBS_SQLITE_SQLITE_CONNECTION_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace hpvm {
+
+// To bind bytes as a blob rather than a text.
+struct SqlBytes {
+  std::string_view bytes;
+};
+struct SqlNull {};
+
+// Prepared once, used often, by the thread that has its connection.
+class SqliteStatement {
+ public:
+  SqliteStatement() = default;
+  SqliteStatement(SqliteStatement&& other) noexcept { *this = std::move(other); }
+  SqliteStatement& operator=(SqliteStatement&& other) noexcept;
+  ~SqliteStatement();
+
+  bool is_prepared() const { return statement_ != nullptr; }
+  // Starts anew with these parameters, whose bytes are borrowed until the end.
+  template <typename... Values>
+  SqliteStatement& Start(const Values&... values) {
+    Reset();
+    int index = 0;
+    (Bind(++index, values), ...);
+    return *this;
+  }
+  // True: there is a row. After false or an error it is reset.
+  StatusOr<bool> Next();
+  // Runs all of it.
+  template <typename... Values>
+  Status Run(const Values&... values) {
+    Start(values...);
+    return Finish();
+  }
+  // Frees locks and what was bound.
+  void Reset();
+
+  // Of the present row; views last until the next call.
+  int64_t Int(int column) const;
+  std::string_view Bytes(int column) const;
+  bool IsNull(int column) const;
+
+ private:
+  friend class SqliteConnection;
+  Status Finish();
+  void Bind(int index, int64_t value);
+  void Bind(int index, uint64_t value) { Bind(index, static_cast<int64_t>(value)); }
+  void Bind(int index, int value) { Bind(index, static_cast<int64_t>(value)); }
+  void Bind(int index, uint32_t value) { Bind(index, static_cast<int64_t>(value)); }
+  void Bind(int index, std::string_view text);
+  void Bind(int index, SqlBytes blob);
+  void Bind(int index, SqlNull);
+
+  sqlite3* db_ = nullptr;
+  sqlite3_stmt* statement_ = nullptr;
+  int bind_error_ = 0;
+};
+
+// Resets a statement at the end of a scope.
+class SqliteReset {
+ public:
+  explicit SqliteReset(SqliteStatement& statement) : statement_(statement) {}
+  ~SqliteReset() { statement_.Reset(); }
+  SqliteReset(const SqliteReset&) = delete;
+
+ private:
+  SqliteStatement& statement_;
+};
+
+// What a file's header says that it is.
+struct SqliteFormat {
+  const char* name = nullptr;  // In sentences: "job database".
+  int64_t application_id = 0;  // What is not ours is not touched.
+  int newest = 0;              // The latest version that this release knows.
+};
+
+// One thread at a time.
+class SqliteConnection {
+ public:
+  enum class Mode : uint8_t { kWriter, kReader };
+  // `vfs` empty: SQLite's default. kFailedPrecondition when the file is not of `format`, or of a later version: then
+  // not a byte of it, nor of its log, was changed. Null: any file.
+  static StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const std::string& vfs, Mode mode,
+                                                          const SqliteFormat* format = nullptr);
+  ~SqliteConnection();
+  SqliteConnection(const SqliteConnection&) = delete;
+
+  Status Prepare(std::string_view sql, SqliteStatement* statement);
+  // One or more statements, without answers.
+  Status Execute(const std::string& sql);
+  // The file's version; 0: it is empty. kFailedPrecondition as for Open.
+  StatusOr<int64_t> ReadVersion(const SqliteFormat& format);
+  // The first column of the first row.
+  StatusOr<int64_t> QueryInt(std::string_view sql);
+
+  Status Begin();
+  // kResourceExhausted: surely not committed. kDataLoss: nobody knows.
+  Status Commit();
+  Status Rollback();
+  int changes() const;
+
+  // Of the log after the last commit.
+  int wal_pages() const { return wal_pages_; }
+  // Moves the log's pages into the database, as far as readers let it; with `restart` waits for them, briefly.
+  Status Checkpoint(bool restart);
+  // A connection that failed must not write on its way out.
+  void SkipCheckpointAtClose();
+
+  // Every fault found by SQLite itself, at most 100; none when `until` says to stop first.
+  StatusOr<std::vector<std::string>> CheckIntegrity(bool quick, std::function<bool()> until);
+  // Copies everything, as it is now, into a new file.
+  Status CopyTo(const std::string& path, const std::string& vfs);
+
+ private:
+  SqliteConnection() = default;
+
+  sqlite3* db_ = nullptr;
+  int wal_pages_ = 0;
+  SqliteStatement begin_, commit_;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_CONNECTION_H_

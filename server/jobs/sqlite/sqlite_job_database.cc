@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/jobs/sqlite/sqlite_job_database.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "server/jobs/sqlite/sqlite_check.h"
+#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/jobs/sqlite/sqlite_reader.h"
+#include "server/jobs/sqlite/sqlite_schema.h"
+#include "server/jobs/sqlite/sqlite_writer.h"
+
+namespace hpvm {
+namespace {
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Lends readers, one a thread at a time.
+class ReaderPool {
+ public:
+  void Add(std::unique_ptr<SqliteReader> reader) { idle_.push_back(std::move(reader)); }
+
+  template <typename Use>
+  auto With(Use use) {
+    std::unique_ptr<SqliteReader> reader = Take();
+    auto result = use(*reader);
+    {
+      std::lock_guard lock(mutex_);
+      idle_.push_back(std::move(reader));
+    }
+    freed_.notify_one();
+    return result;
+  }
+
+  // None may be lent.
+  void SkipCheckpointAtClose() {
+    for (const std::unique_ptr<SqliteReader>& reader : idle_) {
+      reader->connection().SkipCheckpointAtClose();
+    }
+  }
+
+ private:
+  std::unique_ptr<SqliteReader> Take() {
+    std::unique_lock lock(mutex_);
+    freed_.wait(lock, [this] { return !idle_.empty(); });
+    std::unique_ptr<SqliteReader> reader = std::move(idle_.back());
+    idle_.pop_back();
+    return reader;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  std::vector<std::unique_ptr<SqliteReader>> idle_;
+};
+
+class SqliteJobDatabase final : public JobDatabase {
+ public:
+  explicit SqliteJobDatabase(const SqliteJobDatabaseOptions& options)
+      : options_(options), disk_(options.disk != nullptr ? *options.disk : RealDisk()) {}
+
+  ~SqliteJobDatabase() override {
+    if (!failure_.ok()) {
+      // What the log holds is unknown: whoever starts next reads it from the disk.
+      writer_connection_->SkipCheckpointAtClose();
+      readers_.SkipCheckpointAtClose();
+      if (scrub_reader_ != nullptr) {
+        scrub_reader_->connection().SkipCheckpointAtClose();
+      }
+    }
+  }
+
+  Status Open();
+
+  Status Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) override;
+  Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) override;
+  StatusOr<uint64_t> NextLease() override;
+  StatusOr<bool> Shrink(int pages_max) override;
+  StatusOr<ScrubbedRows> Scrub(uint64_t from, uint64_t bytes_max) override;
+  Status BackUp(const std::string& path) override;
+  StatusOr<std::vector<std::string>> Check() override;
+
+  StatusOr<StoredJob> Find(std::string_view tenant, std::string_view id) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.Find(tenant, id); });
+  }
+  StatusOr<KeyRecord> FindKey(std::string_view tenant, std::string_view key) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.FindKey(tenant, key); });
+  }
+  StatusOr<StoredRequest> ReadRequest(std::string_view tenant, std::string_view id) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ReadRequest(tenant, id); });
+  }
+  StatusOr<StoredResults> ReadResults(std::string_view tenant, std::string_view id) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ReadResults(tenant, id); });
+  }
+  StatusOr<std::vector<StoredJob>> ListSome(std::string_view tenant, JobFilter* filter) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ListSome(tenant, filter); });
+  }
+  Status LoadLive(const std::function<void(StoredJob)>& each, std::vector<DamagedJob>* damaged) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.LoadLive(each, damaged); });
+  }
+  Status ListDamaged(const std::function<void(const DamagedJob&)>& each) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ListDamaged(each); });
+  }
+  StatusOr<std::vector<FinishedJob>> ListFinished(std::string_view tenant, size_t count_max,
+                                                  bool with_dropped) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ListFinished(tenant, count_max, with_dropped); });
+  }
+  Status ListBlobs(const std::function<void(const BlobUse&)>& each) override {
+    return readers_.With([&](SqliteReader& reader) { return reader.ListBlobs(each); });
+  }
+  StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) override {
+    if (is_broken_.load() && !HPVMD_MUTANT("store_broken_forgets_blobs")) {
+      // A row that a failed commit left in the log is not seen here, but by whoever starts next.
+      return DataLoss("The job database failed; which blobs it names is known after the next start.");
+    }
+    return readers_.With([&](SqliteReader& reader) { return reader.UsesBlob(tenant, hash); });
+  }
+  StatusOr<std::map<std::string, TenantUse>> Use() override {
+    return readers_.With([](SqliteReader& reader) { return reader.Use(); });
+  }
+
+ private:
+  Status OpenWriter();
+  Status LetShrink();
+  // Why the file cannot be written anew now; empty: it can.
+  StatusOr<std::string> WhyNotRewritten();
+  StatusOr<std::unique_ptr<SqliteReader>> OpenReader();
+  // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails alike.
+  template <typename Change>
+  Status Transact(Change change);
+  // If it has so many pages.
+  Status MoveLog(int pages_max);
+
+  const SqliteJobDatabaseOptions options_;
+  Disk& disk_;
+
+  std::mutex write_mutex_;
+  Status failure_;
+  std::atomic<bool> is_broken_{false};  // That failure_ is set, for readers.
+  std::unique_ptr<SqliteConnection> writer_connection_;
+  std::unique_ptr<SqliteWriter> writer_;
+  SqliteStatement give_back_;  // Unprepared: the file cannot shrink.
+  bool has_shrunk_ = false;    // The log has it, the file not yet.
+
+  ReaderPool readers_;
+  std::unique_ptr<SqliteReader> scrub_reader_;  // Made when it is needed; the scrub's alone.
+};
+
+Status SqliteJobDatabase::Open() {
+  if (!options_.read_only) {
+    HPVMD_RETURN_IF_ERROR(OpenWriter());
+  }
+  for (int i = 0; i < std::max(1, options_.read_connections); ++i) {
+    HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteReader> reader, OpenReader());
+    readers_.Add(std::move(reader));
+  }
+  return absl::OkStatus();
+}
+
+Status SqliteJobDatabase::OpenWriter() {
+  const SqliteFormat format = JobFormat(options_.migrations);
+  StatusOr<std::unique_ptr<SqliteConnection>> connection =
+      SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kWriter, &format);
+  HPVMD_RETURN_IF_ERROR(While(connection.status(), "opening " + options_.path));
+  writer_connection_ = *std::move(connection);
+  if (options_.check_ms_max > 0) {
+    const Time end = RealClock().Now() + std::chrono::milliseconds(options_.check_ms_max);
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<std::string> faults,
+                           writer_connection_->CheckIntegrity(true, [end] { return RealClock().Now() >= end; }));
+    if (!faults.empty()) {
+      return DataLoss("The job database \"" + options_.path + "\" is damaged (" + std::to_string(faults.size()) +
+                      " faults; the first: " + faults.front() + "). Restore a backup.");
+    }
+  }
+  HPVMD_RETURN_IF_ERROR(While(Migrate(*writer_connection_, options_.migrations), "opening " + options_.path));
+  HPVMD_RETURN_IF_ERROR(While(LetShrink(), "opening " + options_.path));
+  HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(FolderOf(options_.path)));
+  HPVMD_ASSIGN_OR_RETURN(writer_, SqliteWriter::Create(*writer_connection_));
+  return absl::OkStatus();
+}
+
+// Files of before can shrink only once they have been written anew. A daemon that cannot do that goes on as it did.
+Status SqliteJobDatabase::LetShrink() {
+  constexpr int64_t kIncremental = 2;
+  HPVMD_ASSIGN_OR_RETURN(int64_t kind, writer_connection_->QueryInt("PRAGMA auto_vacuum"));
+  if (kind != kIncremental) {
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.rewrite.before"));
+    HPVMD_ASSIGN_OR_RETURN(std::string why_not, WhyNotRewritten());
+    if (why_not.empty()) {
+      const Status rewritten = writer_connection_->Execute("PRAGMA auto_vacuum=INCREMENTAL; VACUUM");
+      if (!rewritten.ok() && !absl::IsResourceExhausted(rewritten)) {
+        return rewritten;
+      }
+      why_not = rewritten.ok() ? "" : Message(rewritten);
+    }
+    if (!why_not.empty()) {
+      if (options_.note) {
+        options_.note("The job database \"" + options_.path +
+                      "\" was not written anew, so it does not shrink: " + why_not);
+      }
+      return absl::OkStatus();
+    }
+    HPVMD_RETURN_IF_ERROR(MoveLog(0));
+  }
+  return writer_connection_->Prepare("PRAGMA incremental_vacuum", &give_back_);
+}
+
+StatusOr<std::string> SqliteJobDatabase::WhyNotRewritten() {
+  HPVMD_ASSIGN_OR_RETURN(const int64_t page_bytes, writer_connection_->QueryInt("PRAGMA page_size"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t pages, writer_connection_->QueryInt("PRAGMA page_count"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t free_pages, writer_connection_->QueryInt("PRAGMA freelist_count"));
+  const auto used = static_cast<uint64_t>((pages - free_pages) * page_bytes);
+  if (used > options_.rewrite_bytes_max) {
+    return "It has " + std::to_string(used) + " bytes in use; up to " + std::to_string(options_.rewrite_bytes_max) +
+           " are written anew at a start. Stop the daemon and run sqlite3 on it with \"PRAGMA auto_vacuum=INCREMENTAL; "
+           "VACUUM\".";
+  }
+  // The log takes all of it, with some for its own form, and the file as much again where it had been smaller.
+  const uint64_t needed = used * 2 + limits::kMiB;
+  const StatusOr<DiskSpace> space = disk_.Space(FolderOf(options_.path));
+  if (space.ok() && space->free_bytes < needed) {
+    return "That needs " + std::to_string(needed) + " bytes of the disk, of which " +
+           std::to_string(space->free_bytes) + " are free. The next start tries again.";
+  }
+  return "";
+}
+
+StatusOr<std::unique_ptr<SqliteReader>> SqliteJobDatabase::OpenReader() {
+  const SqliteFormat format = JobFormat(options_.migrations);
+  StatusOr<std::unique_ptr<SqliteConnection>> connection =
+      SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader, &format);
+  HPVMD_RETURN_IF_ERROR(While(connection.status(), "opening " + options_.path));
+  HPVMD_RETURN_IF_ERROR(While(CheckVersion(**connection, format), "opening " + options_.path));
+  return SqliteReader::Create(*std::move(connection), options_.clock != nullptr ? *options_.clock : RealClock());
+}
+
+template <typename Change>
+Status SqliteJobDatabase::Transact(Change change) {
+  if (!HPVMD_MUTANT("store_goes_on_after_failure")) {
+    HPVMD_RETURN_IF_ERROR(failure_);
+  }
+  if (writer_connection_ == nullptr) {
+    return FailedPrecondition("The job database was opened for reading.");
+  }
+  Status status = writer_connection_->Begin();
+  if (status.ok()) {
+    status = change();
+  }
+  if (status.ok()) {
+    status = HPVMD_FAILPOINT("store.transaction.before_commit");
+  }
+  if (status.ok()) {
+    status = writer_connection_->Commit();
+  }
+  if (status.ok()) {
+    return status;
+  }
+  const Status undone = writer_connection_->Rollback();
+  if (absl::IsResourceExhausted(status) && undone.ok()) {
+    return status;
+  }
+  failure_ = absl::IsDataLoss(status) ? status : DataLoss(Message(status));
+  is_broken_.store(true);
+  return failure_;
+}
+
+Status SqliteJobDatabase::Commit(std::span<const JobWrite> writes, std::vector<WriteResult>* results) {
+  std::lock_guard lock(write_mutex_);
+  results->clear();
+  const Status status = Transact([&] { return writes.empty() ? writer_->Probe() : writer_->Apply(writes, results); });
+  if (writer_ != nullptr) {
+    writer_->Settle(status.ok());
+  }
+  if (status.ok()) {
+    return MoveLog(options_.log_pages_max);
+  }
+  results->clear();
+  if (absl::IsResourceExhausted(status)) {
+    // A log that is in the database is written anew from its beginning, which takes no more room: the next commit may
+    // succeed on a disk that stays full.
+    HPVMD_RETURN_IF_ERROR(MoveLog(0));
+  }
+  return status;
+}
+
+// A log that is not moved for want of room only grows; one that failed to be synced is not to be trusted any more, and
+// with it all that was answered since it was last moved: the caller may not answer more.
+Status SqliteJobDatabase::MoveLog(int pages_max) {
+  const int pages = writer_connection_->wal_pages();
+  if (pages < pages_max) {
+    return absl::OkStatus();
+  }
+  // Readers that never pause keep the log from starting anew: then they are waited for.
+  const bool is_long = pages / 4 >= pages_max;
+  const Status status = writer_connection_->Checkpoint(is_long);
+  if (status.ok() || absl::IsResourceExhausted(status)) {
+    return absl::OkStatus();
+  }
+  failure_ = absl::IsDataLoss(status) ? status : DataLoss(Message(status));
+  is_broken_.store(true);
+  return failure_;
+}
+
+Status SqliteJobDatabase::EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) {
+  std::lock_guard lock(write_mutex_);
+  return Transact([&]() -> Status {
+    // Where bytes of the file flipped, indexes say other than the row: a change of it would find the file malformed.
+    if (const Status indexed = writer_connection_->Execute("REINDEX jobs"); !absl::IsAlreadyExists(indexed)) {
+      HPVMD_RETURN_IF_ERROR(indexed);
+    }
+    return writer_->EndDamaged(damaged, ended_unix_ns);
+  });
+}
+
+StatusOr<bool> SqliteJobDatabase::Shrink(int pages_max) {
+  std::lock_guard lock(write_mutex_);
+  HPVMD_RETURN_IF_ERROR(failure_);
+  if (!give_back_.is_prepared()) {
+    return false;
+  }
+  HPVMD_ASSIGN_OR_RETURN(const int64_t pages, writer_connection_->QueryInt("PRAGMA page_count"));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t free_pages, writer_connection_->QueryInt("PRAGMA freelist_count"));
+  const int64_t too_many = free_pages - std::max<int64_t>(options_.spare_pages, (pages - free_pages) / 8);
+  if (too_many <= 0) {
+    if (std::exchange(has_shrunk_, false)) {
+      HPVMD_RETURN_IF_ERROR(MoveLog(0));  // Only that makes the file smaller.
+    }
+    return false;
+  }
+  HPVMD_RETURN_IF_ERROR(Transact([&]() -> Status {
+    HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.shrink.before"));
+    SqliteReset reset(give_back_);
+    give_back_.Start();
+    for (int64_t left = std::min<int64_t>(pages_max, too_many); left > 0; --left) {
+      HPVMD_ASSIGN_OR_RETURN(const bool more, give_back_.Next());  // A page each.
+      if (!more) {
+        break;
+      }
+    }
+    return absl::OkStatus();
+  }));
+  has_shrunk_ = true;
+  HPVMD_RETURN_IF_ERROR(MoveLog(options_.log_pages_max));
+  return true;
+}
+
+StatusOr<ScrubbedRows> SqliteJobDatabase::Scrub(uint64_t from, uint64_t bytes_max) {
+  if (scrub_reader_ == nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(scrub_reader_, OpenReader());
+  }
+  return scrub_reader_->Scrub(from, bytes_max);
+}
+
+StatusOr<uint64_t> SqliteJobDatabase::NextLease() {
+  std::lock_guard lock(write_mutex_);
+  HPVMD_RETURN_IF_ERROR(Transact([this] {
+    return HPVMD_MUTANT("store_lease_given_again")
+               ? absl::OkStatus()
+               : writer_connection_->Execute("UPDATE meta SET value = value + 1 WHERE name = 'lease'");
+  }));
+  HPVMD_ASSIGN_OR_RETURN(const int64_t lease,
+                         writer_connection_->QueryInt("SELECT value FROM meta WHERE name = 'lease'"));
+  return static_cast<uint64_t>(lease);
+}
+
+Status SqliteJobDatabase::BackUp(const std::string& path) {
+  const std::string temporary = path + ".part";
+  if (disk_.Open(path, Disk::Mode::kRead).ok()) {
+    return AlreadyExists("\"" + path + "\" exists already.");
+  }
+  disk_.Remove(temporary).IgnoreError();
+  HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.backup.before"));
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> source,
+                         SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader));
+  // So that the file has mode 0600 whatever the umask; SQLite's log and index take it over.
+  HPVMD_RETURN_IF_ERROR(disk_.Open(temporary, Disk::Mode::kCreate).status());
+  HPVMD_RETURN_IF_ERROR(source->CopyTo(temporary, options_.vfs));
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> copy, disk_.Open(temporary, Disk::Mode::kReadWrite));
+  HPVMD_RETURN_IF_ERROR(copy->Sync());
+  HPVMD_RETURN_IF_ERROR(disk_.Rename(temporary, path));
+  return disk_.SyncFolder(FolderOf(path));
+}
+
+StatusOr<std::vector<std::string>> SqliteJobDatabase::Check() {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> connection,
+                         SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader));
+  return CheckJobTables(*connection);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<JobDatabase>> OpenSqliteJobDatabase(const SqliteJobDatabaseOptions& options) {
+  auto database = std::make_unique<SqliteJobDatabase>(options);
+  HPVMD_RETURN_IF_ERROR(database->Open());
+  return database;
+}
+
+}  // namespace hpvm

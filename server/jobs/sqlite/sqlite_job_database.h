@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs in one SQLite file: the store of a daemon. WAL, synchronous=FULL, one writer, a few readers beside it.
+//
+// A commit is durable when it answers. The log is moved into the database by Commit itself, after the commit that made
+// it long, so that a failed sync there is told as well. Each payload has a checksum that reads verify. The file shrinks
+// by Shrink (SQLite's incremental vacuum).
+#ifndef HPVMD_SERVER_JOBS_SQLITE_SQLITE_JOB_DATABASE_H_
+#define HPVMD_SERVER_JOBS_SQLITE_SQLITE_JOB_DATABASE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "base/io/disk.h"
+#include "base/limits.h"
+#include "base/status.h"
+#include "server/jobs/rows/job_database.h"
+
+namespace hpvm {
+
+// One step of the file's schema, from version `to_version` - 1.
+struct SqliteMigration {
+  int to_version = 0;
+  const char* sql = nullptr;
+};
+// The table of this release, the oldest first.
+std::span<const SqliteMigration> SqliteMigrations();
+
+struct SqliteJobDatabaseOptions {
+  std::string path;              // Absolute.
+  std::string vfs;               // SQLite's name of it; empty: its default.
+  Disk* disk = nullptr;          // The same disk, for what SQLite does not do; null: the real one.
+  int read_connections = 5;      // Reads at a time; more wait.
+  const Clock* clock = nullptr;  // By which reads let go of their snapshots; borrowed. Null: the machine's.
+  int log_pages_max = 4'096;     // Of 4 KiB: then the log is moved into the database.
+  int spare_pages = 256;         // That are free and stay; at least an eighth of the file does.
+  // An older file is written anew once, so that it can shrink, unless more than so many bytes of it are in use: all of
+  // them are held in memory and in the log meanwhile. `note` is told why it was not.
+  uint64_t rewrite_bytes_max = 256 * limits::kMiB;
+  std::function<void(const std::string&)> note;
+  // How long the file's structure is checked before it is used; 0: not at all.
+  int64_t check_ms_max = 0;
+  // For looking at the file of a daemon, running or not: it must be there and of this version; Commit and NextLease are
+  // refused with kFailedPrecondition.
+  bool read_only = false;
+  std::span<const SqliteMigration> migrations = SqliteMigrations();
+};
+
+// Makes the file when there is none. kFailedPrecondition: a newer release wrote it, or it is no job database.
+// kDataLoss: it is damaged.
+StatusOr<std::unique_ptr<JobDatabase>> OpenSqliteJobDatabase(const SqliteJobDatabaseOptions& options);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_JOB_DATABASE_H_

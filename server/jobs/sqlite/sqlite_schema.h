@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of the job database, and how older ones become them.
+#ifndef HPVMD_SERVER_JOBS_SQLITE_SQLITE_SCHEMA_H_
+#define HPVMD_SERVER_JOBS_SQLITE_SQLITE_SCHEMA_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "server/jobs/rows/job_database.h"
+#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
+
+namespace hpvm {
+
+SqliteFormat JobFormat(std::span<const SqliteMigration> migrations);
+// kFailedPrecondition when it is not a job database of the newest version.
+Status CheckVersion(SqliteConnection& connection, const SqliteFormat& format);
+// Brings the file to the newest version in the table, each step in one transaction.
+Status Migrate(SqliteConnection& connection, std::span<const SqliteMigration> migrations);
+
+// CRC-32 of a row's payload and of which row it is: bytes that were moved to another row are wrong there.
+uint32_t RowSum(uint64_t sequence, std::string_view payload);
+
+// Columns of a row of jobs, as every read of them selects.
+inline constexpr char kJobColumns[] =
+    "sequence, tenant, id, state, attempt, lease, record, sum, request, bytes, dropped, array_id, idempotency_key, "
+    "ended";
+// The job of the present row. kDataLoss naming it when its checksum is wrong or the columns contradict the record.
+StatusOr<StoredJob> ReadJobRow(const SqliteStatement& row);
+Status DamagedRow(std::string_view what, std::string_view id);
+// Of a row that ReadJobRow refuses: its record when the checksum is right, whatever the columns say.
+std::optional<StoredJob> ReadRecord(const SqliteStatement& row);
+DamagedJob DescribeDamage(const SqliteStatement& row);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_SCHEMA_H_

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/jobs/sqlite/sqlite_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "server/jobs/rows/job_rules.h"
+#include "server/jobs/sqlite/sqlite_schema.h"
+
+namespace hpvm {
+namespace {
+
+std::string_view BytesOf(const Sha256& hash) {
+  return {reinterpret_cast<const char*>(hash.bytes.data()), hash.bytes.size()};
+}
+
+Sha256 HashFrom(std::string_view bytes) {
+  Sha256 hash;
+  std::copy_n(bytes.begin(), std::min(bytes.size(), hash.bytes.size()), hash.bytes.begin());
+  return hash;
+}
+
+std::string_view TenantOf(const JobWrite& write) {
+  if (const auto* change = std::get_if<ChangeJob>(&write)) {
+    return change->tenant;
+  }
+  const auto* drop = std::get_if<DropJob>(&write);
+  return drop != nullptr ? std::string_view(drop->tenant) : std::string_view();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<SqliteWriter>> SqliteWriter::Create(SqliteConnection& connection) {
+  std::unique_ptr<SqliteWriter> writer(new SqliteWriter(connection));
+  HPVMD_RETURN_IF_ERROR(writer->PrepareAll());
+  HPVMD_ASSIGN_OR_RETURN(const int64_t next, connection.QueryInt("SELECT max((SELECT value FROM meta WHERE name = "
+                                                                 "'next_sequence'), "
+                                                                 "(SELECT ifnull(max(sequence), 0) + 1 FROM jobs))"));
+  writer->next_sequence_ = writer->committed_sequence_ = static_cast<uint64_t>(next);
+  return writer;
+}
+
+Status SqliteWriter::PrepareAll() {
+  const std::pair<SqliteStatement*, std::string> statements[] = {
+      {&insert_job_,
+       "INSERT INTO jobs(sequence, id, tenant, array_id, idempotency_key, request, dropped, bytes, state, attempt, "
+       "lease, record, sum) VALUES(?1, ?2, ?3, nullif(?4, ''), nullif(?5, ''), ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12)"},
+      {&insert_request_, "INSERT INTO requests VALUES(?1, ?2, ?3)"},
+      {&insert_request_users_, "INSERT INTO request_users VALUES(?1, ?2)"},
+      {&insert_key_, "INSERT INTO keys VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0) ON CONFLICT DO NOTHING"},
+      {&insert_blob_, "INSERT INTO blobs VALUES(?1, ?2, ?3) ON CONFLICT DO NOTHING"},
+      {&insert_results_, "INSERT OR REPLACE INTO results VALUES(?1, ?2, ?3)"},
+      {&find_row_, std::string("SELECT ") + kJobColumns + " FROM jobs WHERE id = ?1"},
+      {&find_number_, std::string("SELECT ") + kJobColumns + " FROM jobs WHERE sequence = ?1"},
+      {&find_key_, "SELECT job_id, request_hash, state, array_id FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
+      {&find_blob_, "SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 LIMIT 1"},
+      {&blobs_of_row_, "SELECT sha256 FROM blobs WHERE tenant = ?1 AND sequence = ?2"},
+      {&change_live_,
+       "UPDATE jobs SET bytes = ?2, state = ?3, attempt = ?4, lease = ?5, record = ?6, sum = ?7 WHERE sequence = ?1"},
+      {&change_ended_,
+       "UPDATE jobs SET bytes = ?2, state = ?3, attempt = ?4, lease = ?5, record = ?6, sum = ?7, ended = ?8 "
+       "WHERE sequence = ?1"},
+      {&change_dropped_, "UPDATE jobs SET bytes = ?2, record = ?3, sum = ?4, dropped = 1 WHERE sequence = ?1"},
+      {&change_damaged_,
+       "UPDATE jobs SET id = ?2, tenant = ?3, array_id = nullif(?4, ''), dropped = ?5, bytes = ?6, state = ?7, "
+       "attempt = ?8, lease = ?9, record = ?10, sum = ?11, ended = ?12 WHERE sequence = ?1"},
+      {&delete_job_, "DELETE FROM jobs WHERE sequence = ?1"},
+      {&delete_jobs_from_, "DELETE FROM jobs WHERE sequence >= ?1"},
+      {&delete_request_, "DELETE FROM requests WHERE sequence = ?1"},
+      {&delete_request_users_, "DELETE FROM request_users WHERE sequence = ?1"},
+      {&delete_results_, "DELETE FROM results WHERE sequence = ?1"},
+      {&delete_blob_, "DELETE FROM blobs WHERE tenant = ?1 AND sha256 = ?2 AND sequence = ?3"},
+      {&delete_key_, "DELETE FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
+      {&delete_old_keys_, "DELETE FROM keys WHERE rows = 0 AND created < ?1"},
+      {&leave_request_, "UPDATE request_users SET users = users - 1 WHERE sequence = ?1"},
+      {&find_request_users_, "SELECT users FROM request_users WHERE sequence = ?1"},
+      {&leave_key_,
+       "UPDATE keys SET rows = rows - 1, state = CASE WHEN job_id = ?3 THEN ?4 ELSE state END "
+       "WHERE tenant = ?1 AND idempotency_key = ?2 AND (job_id = ?3 OR (?5 <> '' AND array_id = ?5))"},
+      {&save_sequence_, "UPDATE meta SET value = ?1 WHERE name = 'next_sequence'"},
+      {&add_use_,
+       "INSERT INTO uses VALUES(?1, ?2, ?3, ?4, ?5) ON CONFLICT DO UPDATE SET jobs = jobs + ?2, live = live + ?3, "
+       "bytes = bytes + ?4, finished_bytes = finished_bytes + ?5"},
+      {&probe_, "UPDATE meta SET value = value + 1 WHERE name = 'probe'"},
+  };
+  for (const auto& [statement, sql] : statements) {
+    HPVMD_RETURN_IF_ERROR(connection_.Prepare(sql, statement));
+  }
+  return absl::OkStatus();
+}
+
+Status SqliteWriter::Apply(std::span<const JobWrite> writes, std::vector<WriteResult>* results) {
+  UseChanges use;
+  results->resize(writes.size());
+  for (size_t i = 0; i < writes.size(); ++i) {
+    WriteResult& result = (*results)[i];
+    HPVMD_RETURN_IF_ERROR(std::visit([&](const auto& write) { return Write(write, &result, &use); }, writes[i]));
+  }
+  HPVMD_RETURN_IF_ERROR(AddUse(use));
+  return ForgetBlobsInUse(writes, results);
+}
+
+Status SqliteWriter::AddUse(const UseChanges& use) {
+  for (const auto& [tenant, change] : use) {
+    HPVMD_RETURN_IF_ERROR(add_use_.Run(tenant, change.jobs, change.live, change.stored_bytes, change.finished_bytes));
+  }
+  return absl::OkStatus();
+}
+
+void SqliteWriter::Settle(bool committed) {
+  (committed ? committed_sequence_ : next_sequence_) = committed ? next_sequence_ : committed_sequence_;
+}
+
+Status SqliteWriter::Write(const InsertJobs& insert, WriteResult* result, UseChanges* use) {
+  result->status = CheckInsert(insert);
+  if (!result->status.ok()) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const bool is_new, InsertKey(insert, result));
+  if (!is_new) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const bool inserted, InsertRows(insert, result));
+  if (!inserted) {
+    return UndoInsert(insert);
+  }
+  const uint64_t first = next_sequence_;
+  HPVMD_RETURN_IF_ERROR(insert_request_.Run(first, SqlBytes{insert.request}, RowSum(first, insert.request)));
+  if (insert.jobs.size() > 1 || !insert.jobs.front().job().array_id().empty()) {
+    HPVMD_RETURN_IF_ERROR(insert_request_users_.Run(first, uint64_t{insert.jobs.size()}));
+  }
+  TenantUse& tenant = (*use)[insert.jobs.front().tenant()];
+  for (const StoredJob& job : insert.jobs) {
+    for (const Sha256& hash : BlobsOf(job)) {
+      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(job.tenant(), SqlBytes{BytesOf(hash)}, next_sequence_));
+    }
+    result->sequences.push_back(next_sequence_++);
+    tenant.jobs += 1;
+    tenant.live += 1;
+    tenant.stored_bytes += job.stored_bytes();
+  }
+  return absl::OkStatus();
+}
+
+// False: the key is known.
+StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* result) {
+  if (insert.idempotency_key.empty() || HPVMD_MUTANT("store_key_not_stored")) {
+    return true;
+  }
+  const StoredJob& first = insert.jobs.front();
+  HPVMD_RETURN_IF_ERROR(insert_key_.Run(first.tenant(), insert.idempotency_key, first.job().id(),
+                                        first.job().array_id(), SqlBytes{BytesOf(insert.request_hash)},
+                                        first.job().created_unix_ns(), uint64_t{insert.jobs.size()}));
+  if (connection_.changes() != 0) {
+    return true;
+  }
+  SqliteReset reset(find_key_);
+  HPVMD_ASSIGN_OR_RETURN(const bool found, find_key_.Start(first.tenant(), insert.idempotency_key).Next());
+  if (!found) {
+    return DataLoss("The job database's keys are damaged: one is there and cannot be found.");
+  }
+  result->known = {std::string(find_key_.Bytes(0)), HashFrom(find_key_.Bytes(1)),
+                   static_cast<v1::JobState>(find_key_.Int(2)), std::string(find_key_.Bytes(3))};
+  result->status = KeyIsKnown();
+  return false;
+}
+
+// False: an id is taken, and some rows may be there.
+StatusOr<bool> SqliteWriter::InsertRows(const InsertJobs& insert, WriteResult* result) {
+  uint64_t sequence = next_sequence_;
+  std::string record;
+  for (const StoredJob& job : insert.jobs) {
+    job.SerializeToString(&record);
+    const Status status =
+        insert_job_.Run(sequence, job.job().id(), job.tenant(), job.job().array_id(), insert.idempotency_key,
+                        next_sequence_, job.stored_bytes(), static_cast<int>(job.job().state()), job.job().attempt(),
+                        job.lease(), SqlBytes{record}, RowSum(sequence, record));
+    if (absl::IsAlreadyExists(status)) {
+      result->status = Internal("The id \"" + job.job().id() + "\" is taken.");
+      return false;
+    }
+    HPVMD_RETURN_IF_ERROR(status);
+    ++sequence;
+  }
+  return true;
+}
+
+Status SqliteWriter::UndoInsert(const InsertJobs& insert) {
+  HPVMD_RETURN_IF_ERROR(delete_jobs_from_.Run(next_sequence_));
+  return insert.idempotency_key.empty() ? absl::OkStatus()
+                                        : delete_key_.Run(insert.jobs.front().tenant(), insert.idempotency_key);
+}
+
+StatusOr<SqliteWriter::Row> SqliteWriter::FindRow(std::string_view tenant, std::string_view id) {
+  SqliteReset reset(find_row_);
+  HPVMD_ASSIGN_OR_RETURN(const bool found, find_row_.Start(id).Next());
+  if (!found || find_row_.Bytes(1) != tenant) {
+    return NoSuchJob(id);
+  }
+  return ReadRow(find_row_);
+}
+
+SqliteWriter::Row SqliteWriter::ReadRow(const SqliteStatement& statement) {
+  Row row;
+  row.sequence = static_cast<uint64_t>(statement.Int(0));
+  row.tenant = statement.Bytes(1);
+  row.id = statement.Bytes(2);
+  row.state = static_cast<v1::JobState>(statement.Int(3));
+  row.attempt = static_cast<uint32_t>(statement.Int(4));
+  row.lease = static_cast<uint64_t>(statement.Int(5));
+  row.request = static_cast<uint64_t>(statement.Int(8));
+  row.bytes = static_cast<uint64_t>(statement.Int(9));
+  row.dropped = statement.Int(10) != 0;
+  row.array_id = statement.Bytes(11);
+  row.key = statement.Bytes(12);
+  row.has_end = !statement.IsNull(13);
+  row.ended_unix_ns = statement.Int(13);
+  if (StatusOr<StoredJob> job = ReadJobRow(statement); job.ok()) {
+    row.job = *std::move(job);
+  } else {
+    row.record = ReadRecord(statement);
+    // Otherwise it could neither be changed nor dropped.
+    row.state = row.has_end && !IsTerminal(row.state) ? v1::JOB_STATE_FAILED : row.state;
+  }
+  return row;
+}
+
+StoredJob SqliteWriter::JobFromColumns(const Row& row) {
+  StoredJob stored;
+  stored.set_tenant(row.tenant);
+  stored.set_lease(row.lease);
+  stored.set_stored_bytes(row.bytes);
+  v1::Job& job = *stored.mutable_job();
+  job.set_id(row.id);
+  job.set_state(row.state);
+  job.set_attempt(row.attempt);
+  job.set_array_id(row.array_id);
+  job.set_idempotency_key(row.key);
+  job.set_ended_unix_ns(row.ended_unix_ns);
+  return stored;
+}
+
+Status SqliteWriter::EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) {
+  UseChanges use;
+  for (const DamagedJob& job : damaged) {
+    Row row;
+    {
+      SqliteReset reset(find_number_);
+      HPVMD_ASSIGN_OR_RETURN(const bool found, find_number_.Start(job.sequence).Next());
+      if (!found) {
+        continue;
+      }
+      row = ReadRow(find_number_);
+    }
+    const bool is_live = !row.has_end || (row.record.has_value() && !IsTerminal(row.record->job().state()));
+    if (!row.job.has_value() && is_live) {
+      HPVMD_RETURN_IF_ERROR(EndDamaged(row, ended_unix_ns, &use));
+    }
+  }
+  return AddUse(use);
+}
+
+Status SqliteWriter::EndDamaged(const Row& row, int64_t ended_unix_ns, UseChanges* use) {
+  StoredJob stored = row.record.has_value() ? *row.record : JobFromColumns(row);
+  TenantUse& tenant = (*use)[stored.tenant()];
+  const bool was_live = !row.record.has_value() || !IsTerminal(stored.job().state());
+  const uint64_t bytes_before = stored.stored_bytes();
+  v1::Job& job = *stored.mutable_job();
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.set_ended_unix_ns(ended_unix_ns);
+  job.clear_not_before_unix_ns();
+  job.clear_outputs();
+  const Status why = DataLoss("The job's row in the store was damaged; it did not run to its end.");
+  job.mutable_error()->set_code(static_cast<int32_t>(why.code()));
+  job.mutable_error()->set_message(Message(why));
+  HPVMD_RETURN_IF_ERROR(delete_results_.Run(row.sequence));
+  if (!row.record.has_value()) {
+    // Nobody knows what it needs any more.
+    WriteResult unused;
+    HPVMD_RETURN_IF_ERROR(SetBlobs(row, row.tenant, {}, &unused));
+    HPVMD_RETURN_IF_ERROR(DropRequest(row));
+    stored = DroppedForm(std::move(stored));
+  }
+  tenant.live -= was_live ? 1 : 0;
+  tenant.stored_bytes += stored.stored_bytes() - bytes_before;
+  tenant.finished_bytes += stored.stored_bytes() - (was_live ? 0 : bytes_before);
+  stored.set_sequence(0);  // As rows are written: the column says it.
+  const std::string record = stored.SerializeAsString();
+  return change_damaged_.Run(row.sequence, job.id(), stored.tenant(), job.array_id(), job.dropped() ? 1 : 0,
+                             stored.stored_bytes(), static_cast<int>(job.state()), job.attempt(), stored.lease(),
+                             SqlBytes{record}, RowSum(row.sequence, record), ended_unix_ns);
+}
+
+Status SqliteWriter::Write(const ChangeJob& change, WriteResult* result, UseChanges* use) {
+  StatusOr<Row> row = FindRow(change.tenant, change.id);
+  if (absl::IsNotFound(row.status())) {
+    result->status = row.status();
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(row.status());
+  result->status = CheckChange({row->state, row->attempt, row->lease, row->array_id}, change);
+  if (!result->status.ok()) {
+    return absl::OkStatus();
+  }
+  const v1::Job& job = change.job.job();
+  std::string record = change.job.SerializeAsString();
+  const uint32_t sum = RowSum(row->sequence, record);
+  HPVMD_RETURN_IF_ERROR(SetBlobs(*row, change.tenant, BlobsOf(change.job), result));
+  TenantUse& tenant = (*use)[change.tenant];
+  tenant.stored_bytes += change.job.stored_bytes() - row->bytes;
+  const int state = static_cast<int>(job.state());
+  if (!IsTerminal(job.state())) {
+    return change_live_.Run(row->sequence, change.job.stored_bytes(), state, job.attempt(), change.job.lease(),
+                            SqlBytes{record}, sum);
+  }
+  tenant.live -= 1;
+  tenant.finished_bytes += change.job.stored_bytes();
+  HPVMD_RETURN_IF_ERROR(change_ended_.Run(row->sequence, change.job.stored_bytes(), state, job.attempt(),
+                                          change.job.lease(), SqlBytes{record}, sum, job.ended_unix_ns()));
+  if (!change.results.has_value()) {
+    return absl::OkStatus();
+  }
+  const std::string results = change.results->SerializeAsString();
+  return insert_results_.Run(row->sequence, SqlBytes{results}, RowSum(row->sequence, results));
+}
+
+StatusOr<std::vector<Sha256>> SqliteWriter::BlobsOfRow(const Row& row, std::string_view tenant) {
+  if (row.job.has_value()) {
+    return BlobsOf(*row.job);
+  }
+  // No index leads from a job to its blobs: this reads all of the tenant's.
+  std::vector<Sha256> blobs;
+  SqliteReset reset(blobs_of_row_);
+  blobs_of_row_.Start(tenant, row.sequence);
+  while (true) {
+    HPVMD_ASSIGN_OR_RETURN(const bool more, blobs_of_row_.Next());
+    if (!more) {
+      return blobs;
+    }
+    blobs.push_back(HashFrom(blobs_of_row_.Bytes(0)));
+  }
+}
+
+Status SqliteWriter::SetBlobs(const Row& row, std::string_view tenant, const std::vector<Sha256>& blobs,
+                              WriteResult* result) {
+  HPVMD_ASSIGN_OR_RETURN(const std::vector<Sha256> before, BlobsOfRow(row, tenant));
+  for (const Sha256& hash : blobs) {
+    if (!std::binary_search(before.begin(), before.end(), hash)) {
+      HPVMD_RETURN_IF_ERROR(insert_blob_.Run(tenant, SqlBytes{BytesOf(hash)}, row.sequence));
+    }
+  }
+  for (const Sha256& hash : before) {
+    if (!std::binary_search(blobs.begin(), blobs.end(), hash)) {
+      HPVMD_RETURN_IF_ERROR(delete_blob_.Run(tenant, SqlBytes{BytesOf(hash)}, row.sequence));
+      HPVMD_ASSIGN_OR_RETURN(const bool used, IsBlobUsed(tenant, hash));
+      if (!used) {
+        result->unused_blobs.push_back(hash);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<bool> SqliteWriter::IsBlobUsed(std::string_view tenant, const Sha256& hash) {
+  if (HPVMD_MUTANT("store_blob_goes_early")) {
+    return false;
+  }
+  SqliteReset reset(find_blob_);
+  return find_blob_.Start(tenant, SqlBytes{BytesOf(hash)}).Next();
+}
+
+Status SqliteWriter::Write(const DropJob& drop, WriteResult* result, UseChanges* use) {
+  StatusOr<Row> row = FindRow(drop.tenant, drop.id);
+  if (row.ok()) {
+    result->status = CheckDrop(row->state, drop.id);
+  } else if (absl::IsNotFound(row.status())) {
+    result->status = row.status();
+  } else {
+    return row.status();
+  }
+  if (!result->status.ok()) {
+    return absl::OkStatus();
+  }
+  TenantUse& tenant = (*use)[drop.tenant];
+  if (!row->dropped) {
+    HPVMD_RETURN_IF_ERROR(SetBlobs(*row, drop.tenant, {}, result));
+    HPVMD_RETURN_IF_ERROR(DropPayload(*row));
+  }
+  if (drop.forget) {
+    tenant.jobs -= 1;
+    tenant.stored_bytes -= row->bytes;
+    tenant.finished_bytes -= row->bytes;
+    result->stored_bytes_change = -static_cast<int64_t>(row->bytes);
+    return Forget(*row, drop);
+  }
+  if (row->dropped) {
+    return absl::OkStatus();
+  }
+  const StoredJob job = DroppedForm(row->job.has_value() ? *std::move(row->job) : JobFromColumns(*row));
+  const std::string record = job.SerializeAsString();
+  result->stored_bytes_change = static_cast<int64_t>(job.stored_bytes() - row->bytes);
+  tenant.stored_bytes += result->stored_bytes_change;
+  tenant.finished_bytes += result->stored_bytes_change;
+  return change_dropped_.Run(row->sequence, job.stored_bytes(), SqlBytes{record}, RowSum(row->sequence, record));
+}
+
+Status SqliteWriter::DropPayload(const Row& row) {
+  HPVMD_RETURN_IF_ERROR(DropRequest(row));
+  return delete_results_.Run(row.sequence);
+}
+
+Status SqliteWriter::DropRequest(const Row& row) {
+  if (!row.array_id.empty()) {
+    HPVMD_RETURN_IF_ERROR(leave_request_.Run(row.request));
+    SqliteReset reset(find_request_users_);
+    HPVMD_ASSIGN_OR_RETURN(const bool found, find_request_users_.Start(row.request).Next());
+    if (found && find_request_users_.Int(0) > 0) {
+      return absl::OkStatus();
+    }
+    find_request_users_.Reset();
+    HPVMD_RETURN_IF_ERROR(delete_request_users_.Run(row.request));
+  }
+  return delete_request_.Run(row.request);
+}
+
+Status SqliteWriter::Forget(const Row& row, const DropJob& drop) {
+  if (!row.key.empty()) {
+    HPVMD_RETURN_IF_ERROR(leave_key_.Run(drop.tenant, row.key, drop.id, static_cast<int>(row.state), row.array_id));
+  }
+  if (HPVMD_MUTANT("store_key_goes_with_job") && !row.key.empty()) {
+    HPVMD_RETURN_IF_ERROR(delete_key_.Run(drop.tenant, row.key));
+  }
+  HPVMD_RETURN_IF_ERROR(delete_job_.Run(row.sequence));
+  // The newest row's number must not be given again after a restart.
+  return row.sequence + 1 == next_sequence_ && !HPVMD_MUTANT("store_number_given_again")
+             ? save_sequence_.Run(next_sequence_)
+             : absl::OkStatus();
+}
+
+Status SqliteWriter::Write(const ForgetKeys& forget, WriteResult* result, UseChanges* use) {
+  return delete_old_keys_.Run(forget.before_unix_ns);
+}
+
+// What one write of the batch left unused may be used by a later one.
+Status SqliteWriter::ForgetBlobsInUse(std::span<const JobWrite> writes, std::vector<WriteResult>* results) {
+  for (size_t i = 0; i < writes.size(); ++i) {
+    std::vector<Sha256>& unused = (*results)[i].unused_blobs;
+    for (size_t j = unused.size(); j-- > 0;) {
+      HPVMD_ASSIGN_OR_RETURN(const bool used, IsBlobUsed(TenantOf(writes[i]), unused[j]));
+      if (used) {
+        unused.erase(unused.begin() + static_cast<ptrdiff_t>(j));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hpvm

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/memory/blob_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/io/memfd.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+BlobRef MakeBlob(const std::string& text) {
+  auto upload = *BlobUpload::Start("module", ToHex(HashOf(text)), text.size(), 1000, 1, "m");
+  EXPECT_TRUE(upload->Add(text).ok());
+  return *upload->Finish();
+}
+
+// Every way an upload can be wrong is refused with the value and the limit.
+TEST(BlobUploadTest, RefusesWrongUploads) {
+  struct Case {
+    const char* name;
+    std::string sha256;
+    uint64_t size;
+    std::string data;
+    const char* want;
+  };
+  const std::string hash = ToHex(HashOf("abc"));
+  const Case cases[] = {
+      {"NotHex", "xyz", 3, "abc", "not 64 lower-case hexadecimal digits"},
+      {"UpperCase", std::string(64, 'A'), 3, "abc", "not 64 lower-case hexadecimal digits"},
+      {"Empty", hash, 0, "", "is empty (0 bytes)"},
+      {"TooLarge", hash, 1001, "abc", "(1001) is larger than the limit (1000)"},
+      {"TooLong", hash, 2, "abc", "more bytes than its header says (2)"},
+      {"TooShort", hash, 4, "abc", "ends after 3 of 4 bytes"},
+      {"OtherBytes", hash, 3, "abd", "its header says "},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    auto upload = BlobUpload::Start("module", c.sha256, c.size, 1000, 0, "");
+    Status status = upload.status();
+    if (status.ok()) {
+      status = (*upload)->Add(c.data);
+    }
+    if (status.ok()) {
+      status = (*upload)->Finish().status();
+    }
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(Message(status), HasSubstr(c.want));
+  }
+}
+
+// A finished blob cannot be changed any more, also not through its descriptor.
+TEST(BlobUploadTest, SealsContents) {
+  const BlobRef blob = MakeBlob("abc");
+  const uint8_t byte = 'x';
+  EXPECT_FALSE(WriteAt(blob->fd.get(), 0, {&byte, 1}).ok());
+  EXPECT_EQ(*CheckSealedMemfd(blob->fd.get()), 3u);
+}
+
+// The least recently used goes first; what is in use stays, even when nothing else fits.
+TEST(BlobStoreTest, DropsWhatNobodyUses) {
+  BlobStore store("module", 8);
+  const BlobRef used = MakeBlob("aaa");
+  ASSERT_TRUE(store.Insert(used).ok());
+  ASSERT_TRUE(store.Insert(MakeBlob("bbb")).ok());
+  ASSERT_TRUE(store.Insert(MakeBlob("ccc")).ok());
+  EXPECT_TRUE(store.Find(HashOf("aaa")).ok());
+  EXPECT_FALSE(store.Find(HashOf("bbb")).ok());
+  EXPECT_EQ(store.bytes(), 6u);
+  const Status status = store.Insert(MakeBlob("dddddd"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(store.Find(HashOf("aaa")).ok());
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// At most so many log lines a second from one place of the code.
+#ifndef HPVMD_SERVER_PROCESS_LOG_LIMIT_H_
+#define HPVMD_SERVER_PROCESS_LOG_LIMIT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace hpvm {
+
+// Not thread-safe. Holds one entry a place of the code, so its size is the program's.
+class LogLimit {
+ public:
+  using Place = std::pair<const char*, uint32_t>;  // File (compared as a pointer) and line.
+  static constexpr uint32_t kLinesMax = 100;
+
+  // Whether one more line may go out now.
+  bool Admit(Place place, Time now) {
+    Window& window = windows_[place];
+    if (window.left_out == 0 && now - window.start >= std::chrono::seconds(1)) {
+      window.start = now;
+      window.lines = 0;
+    }
+    if (window.lines < kLinesMax) {
+      ++window.lines;
+      return true;
+    }
+    ++window.left_out;
+    any_left_out_ = true;
+    return false;
+  }
+
+  struct Summary {
+    std::string file;
+    uint32_t line = 0;
+    uint64_t left_out = 0;
+  };
+  // Places whose second is over with lines left out; they begin anew. Cheap when there are none.
+  std::vector<Summary> Take(Time now, bool all = false) {
+    std::vector<Summary> taken;
+    if (!any_left_out_) {
+      return taken;
+    }
+    any_left_out_ = false;
+    for (auto& [place, window] : windows_) {
+      if (window.left_out == 0) {
+        continue;
+      }
+      if (all || now - window.start >= std::chrono::seconds(1)) {
+        taken.push_back({place.first, place.second, window.left_out});
+        window = Window{now, 0, 0};
+      } else {
+        any_left_out_ = true;
+      }
+    }
+    return taken;
+  }
+
+ private:
+  struct Window {
+    Time start{Time::min() / 2};
+    uint32_t lines = 0;
+    uint64_t left_out = 0;
+  };
+  std::map<Place, Window> windows_;
+  bool any_left_out_ = false;
+};
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_PROCESS_LOG_LIMIT_H_

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/process/spent_file.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "server/process/log.h"
+
+namespace hpvm {
+namespace {
+
+using Json = nlohmann::json;
+using scheduler::FactsOf;
+using scheduler::Ledger;
+using scheduler::Resource;
+
+constexpr uint64_t kVersion = 1;
+constexpr uint64_t kFileBytesMax = 16 << 20;
+constexpr auto kPause = std::chrono::seconds(2);
+
+Status Damaged(const std::string& path, const std::string& why) {
+  return DataLoss("The file \"" + path + "\" of what tenants have spent " + why + ".");
+}
+
+std::optional<Ledger::Spent> ReadAmounts(const Json& json) {
+  if (!json.is_object() || !json.contains("used") || !json.contains("missing") || !json["used"].is_number_unsigned() ||
+      !json["missing"].is_number_unsigned()) {
+    return std::nullopt;
+  }
+  return Ledger::Spent{json["used"].get<uint64_t>(), json["missing"].get<uint64_t>()};
+}
+
+std::optional<TenantSpent> ReadTenant(const Json& json) {
+  if (!json.is_object() || !json.contains("unix_ns") || !json["unix_ns"].is_number_integer()) {
+    return std::nullopt;
+  }
+  TenantSpent tenant{.unix_ns = json["unix_ns"].get<int64_t>()};
+  for (const auto& [name, amounts] : json.items()) {
+    const std::optional<Resource> resource = scheduler::ResourceNamed(name);
+    if (!resource.has_value()) {
+      continue;  // The time, or a later release's.
+    }
+    const std::optional<Ledger::Spent> spent = ReadAmounts(amounts);
+    if (!spent.has_value()) {
+      return std::nullopt;
+    }
+    tenant.spent[static_cast<size_t>(*resource)] = *spent;
+  }
+  return tenant;
+}
+
+Json ToJson(const TenantSpent& tenant) {
+  Json json = {{"unix_ns", tenant.unix_ns}};
+  for (size_t i = 0; i < scheduler::kResourceCount; ++i) {
+    if (tenant.spent[i].used != 0) {
+      json[FactsOf(static_cast<Resource>(i)).name] = {{"used", tenant.spent[i].used},
+                                                      {"missing", tenant.spent[i].missing}};
+    }
+  }
+  return json;
+}
+
+// The oldest go.
+void Shorten(SpentByTenant& spent) {
+  if (spent.size() <= kSpentTenantsMax) {
+    return;
+  }
+  std::vector<std::pair<int64_t, std::string>> by_age;
+  for (const auto& [name, tenant] : spent) {
+    by_age.emplace_back(tenant.unix_ns, name);
+  }
+  std::sort(by_age.begin(), by_age.end());
+  by_age.resize(spent.size() - kSpentTenantsMax);
+  for (const auto& [unix_ns, name] : by_age) {
+    spent.erase(name);
+  }
+}
+
+bool IsSameUse(const TenantSpent& a, const TenantSpent& b) {
+  return std::equal(a.spent.begin(), a.spent.end(), b.spent.begin(),
+                    [](const Ledger::Spent& one, const Ledger::Spent& other) { return one.used == other.used; });
+}
+
+}  // namespace
+
+StatusOr<SpentByTenant> ReadSpent(const std::string& path, Disk& disk) {
+  const StatusOr<std::unique_ptr<DiskFile>> file = disk.Open(path, Disk::Mode::kRead);
+  if (file.status().code() == absl::StatusCode::kNotFound) {
+    return SpentByTenant();
+  }
+  HPVMD_RETURN_IF_ERROR(file.status());
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, (*file)->Size());
+  if (bytes > kFileBytesMax) {
+    return Damaged(path, "has " + std::to_string(bytes) + " bytes, of at most " + std::to_string(kFileBytesMax));
+  }
+  std::vector<uint8_t> text(bytes);
+  HPVMD_RETURN_IF_ERROR((*file)->ReadAt(0, text).status());
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("version") || json["version"] != kVersion || !json.contains("tenants") ||
+      !json["tenants"].is_object()) {
+    return Damaged(path, "is not whole, or of another release");
+  }
+  SpentByTenant spent;
+  for (const auto& [name, tenant] : json["tenants"].items()) {
+    const std::optional<TenantSpent> read = ReadTenant(tenant);
+    if (!read.has_value()) {
+      return Damaged(path, "has a line that cannot be read, of tenant \"" + EscapeForLog(name) + "\"");
+    }
+    spent.emplace(name, *read);
+  }
+  return spent;
+}
+
+Status WriteSpent(const std::string& path, const SpentByTenant& spent, Disk& disk) {
+  Json tenants = Json::object();
+  for (const auto& [name, tenant] : spent) {
+    tenants[name] = ToJson(tenant);
+  }
+  const std::string text =
+      Json{{"version", kVersion}, {"tenants", std::move(tenants)}}.dump(1, ' ', false, Json::error_handler_t::replace);
+  const std::string temporary = path + ".part";
+  {
+    HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> file, disk.Open(temporary, Disk::Mode::kOpenOrCreate));
+    HPVMD_RETURN_IF_ERROR(file->Truncate(0));
+    HPVMD_RETURN_IF_ERROR(file->WriteAt(0, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())));
+    HPVMD_RETURN_IF_ERROR(file->Sync());
+  }
+  HPVMD_RETURN_IF_ERROR(disk.Rename(temporary, path));
+  return disk.SyncFolder(path.substr(0, path.rfind('/')));
+}
+
+SpentKeeper::SpentKeeper(std::string path, SpentByTenant known, std::function<SpentByTenant()> look)
+    : path_(std::move(path)), look_(std::move(look)), known_(std::move(known)), thread_([this] { Loop(); }) {}
+
+SpentKeeper::~SpentKeeper() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_one();
+  }
+  thread_.join();
+  Keep();
+}
+
+void SpentKeeper::Loop() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kPause, [this] { return stop_; })) {
+    lock.unlock();
+    Keep();
+    lock.lock();
+  }
+}
+
+void SpentKeeper::Keep() {
+  SpentByTenant next = known_;
+  bool is_new = false;
+  for (auto& [name, tenant] : look_()) {
+    const auto known = next.find(name);
+    if (!IsSameUse(tenant, known == next.end() ? TenantSpent() : known->second)) {
+      next.insert_or_assign(name, tenant);
+      is_new = true;
+    }
+  }
+  if (!is_new) {
+    return;
+  }
+  Shorten(next);
+  const Status written = WriteSpent(path_, next);
+  if (written.ok()) {
+    known_ = std::move(next);
+  } else if (!is_failing_) {
+    LogWarning("What tenants have spent could not be written down; it is tried again", {{"error", Message(written)}});
+  }
+  is_failing_ = !written.ok();
+}
+
+}  // namespace hpvm

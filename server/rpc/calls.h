@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// gRPC calls: reactors between the wire and the core. Only .cc files of server/ that need gRPC include this.
+//
+// A reactor owns itself until OnDone. What the core calls later holds a shared reference, so that it may outlive the
+// call.
+#ifndef HPVMD_SERVER_RPC_CALLS_H_
+#define HPVMD_SERVER_RPC_CALLS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+
+#include "hpvm/v1/service.grpc.pb.h"
+#include "server/core/core.h"
+#include "server/rpc/admission.h"
+
+namespace hpvm {
+
+// The wire's form; details go into the trailing metadata as a google.rpc.Status, as far as they fit.
+grpc::Status ToGrpc(const Outcome& outcome);
+
+// The end of a call whose response has room for an error that does not fit there, if the caller asks for it.
+template <typename Response>
+grpc::Status ToGrpc(const Outcome& outcome, const v1::RequestOptions& options, Response* response) {
+  if (outcome.ok() || !options.errors_in_body() || !ShortenedForMetadata(outcome).has_value()) {
+    return ToGrpc(outcome);
+  }
+  response->Clear();
+  *response->mutable_error() = ToMessage(outcome);
+  return grpc::Status::OK;
+}
+
+// Keeps a reactor alive from its creation to OnDone, and longer while the core refers to it.
+template <typename Call>
+class SelfOwned : public std::enable_shared_from_this<Call> {
+ public:
+  template <typename... Args>
+  static Call* Create(Args&&... args) {
+    auto call = std::make_shared<Call>(std::forward<Args>(args)...);
+    call->self_ = call;
+    call->Begin();
+    return call.get();
+  }
+
+ protected:
+  void ReleaseSelf() { self_.reset(); }
+
+ private:
+  std::shared_ptr<Call> self_;
+};
+
+grpc::ServerUnaryReactor* StartRunCall(Core& core, Admission& admission, StatusOr<TenantRef> tenant,
+                                       const v1::RunRequest* request, v1::RunResponse* response);
+grpc::ServerReadReactor<v1::PutModuleRequest>* StartPutModule(Core& core, StatusOr<TenantRef> tenant,
+                                                              v1::PutModuleResponse* response);
+grpc::ServerReadReactor<v1::PutGraphRequest>* StartPutGraph(Core& core, StatusOr<TenantRef> tenant,
+                                                            v1::PutGraphResponse* response);
+grpc::ServerReadReactor<v1::WriteBufferRequest>* StartWriteBuffer(Core& core, StatusOr<TenantRef> tenant,
+                                                                  v1::WriteBufferResponse* response);
+grpc::ServerWriteReactor<v1::ReadBufferResponse>* StartReadBuffer(Core& core, StatusOr<TenantRef> tenant,
+                                                                  const v1::ReadBufferRequest* request);
+grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, StatusOr<TenantRef> tenant,
+                                                                    const v1::FetchOutputRequest* request);
+grpc::ServerWriteReactor<v1::JobEvent>* StartWatch(Core& core, StatusOr<TenantRef> tenant,
+                                                   const v1::WatchJobRequest* request);
+grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core& core, Admission& admission,
+                                                                            StatusOr<TenantRef> tenant);
+
+// Fills what Run and Stream answer from a finished run.
+void FillOutputs(const RunOutcome& outcome, google::protobuf::RepeatedPtrField<v1::OutputValue>* outputs);
+void FillTiming(const RunOutcome& outcome, v1::RunTiming* timing);
+
+}  // namespace hpvm
+
+#endif  // HPVMD_SERVER_RPC_CALLS_H_

@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/service.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
+#include <grpcpp/resource_quota.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "base/thread_watch.h"
+#include "server/core/request_options.h"
+#include "server/front/front.h"
+#include "server/front/tls_watch.h"
+#include "server/identity/methods.h"
+#include "server/process/log.h"
+#include "server/rpc/admin_calls.h"
+#include "server/rpc/audit_interceptor.h"
+#include "server/rpc/call_interceptor.h"
+#include "server/rpc/calls.h"
+#include "server/rpc/connection_acceptor.h"
+#include "server/rpc/gate.h"
+
+namespace hpvm {
+namespace {
+
+constexpr size_t kTransportBytesMax = 256 * limits::kMiB;
+constexpr uint64_t kAgeGraceMs = 30'000;
+constexpr uint64_t kMsMax = INT_MAX - 1;  // Beyond is for ever.
+
+// A method of this service; does not compile for one that is not in the table.
+consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Hpvm/", name); }
+
+Outcome AnswerOf(const Outcome& outcome) {
+  const Status sent = HPVMD_FAILPOINT("service.answer");
+  return sent.ok() ? outcome : Outcome(sent);
+}
+
+// A request below that is not counted: the call itself costs as much.
+constexpr uint64_t kSmallRequest = 16 * limits::kKiB;
+
+// A call that the core answers later. It goes on when the client cancels: what it stores is kept for the next call.
+class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<DeferredCall> {
+ public:
+  void Begin() {}
+  std::function<void(const Outcome&)> Finisher() {
+    return [self = shared_from_this()](const Outcome& outcome) { self->Finish(ToGrpc(AnswerOf(outcome))); };
+  }
+  // gRPC keeps request and response until OnDone.
+  template <typename Response>
+  std::function<void(const Outcome&)> Finisher(const v1::RequestOptions& options, Response* response) {
+    return [self = shared_from_this(), &options, response](const Outcome& outcome) {
+      self->Finish(ToGrpc(AnswerOf(outcome), options, response));
+    };
+  }
+  void OnDone() override { ReleaseSelf(); }
+
+  Admission::Ticket ticket;  // Of the request, while it is in memory.
+};
+
+// What a client no longer waits for is not compiled to the end.
+class PrepareCall final : public grpc::ServerUnaryReactor, public SelfOwned<PrepareCall> {
+ public:
+  explicit PrepareCall(Core& core) : core_(core) {}
+  void Begin() {}
+  void Start(const TenantRef& tenant, const v1::PrepareGraphRequest& request, v1::PrepareGraphResponse* response) {
+    const uint64_t id =
+        core_.PrepareGraph(tenant, request, response,
+                           [self = shared_from_this(), &options = request.options(), response](const Outcome& outcome) {
+                             self->Finish(ToGrpc(AnswerOf(outcome), options, response));
+                           });
+    id_.store(id);
+    if (cancelled_.load()) {
+      core_.CancelPrepare(id);
+    }
+  }
+  void OnCancel() override {
+    // Start stores the id and then looks at the flag; one of the two sees the other.
+    cancelled_.store(true);
+    core_.CancelPrepare(id_.load());
+  }
+  void OnDone() override { ReleaseSelf(); }
+
+  Admission::Ticket ticket;  // As DeferredCall's.
+
+ private:
+  Core& core_;
+  std::atomic<uint64_t> id_{0};
+  std::atomic<bool> cancelled_{false};
+};
+
+class Service final : public v1::Hpvm::CallbackService {
+ public:
+  Service(Core& core, Admission& admission, Gate& gate) : core_(core), admission_(admission), gate_(gate) {}
+
+  using Context = grpc::CallbackServerContext;
+
+  grpc::ServerUnaryReactor* ServerInfo(Context* context, const v1::ServerInfoRequest* request,
+                                       v1::ServerInfoResponse* response) override {
+    return Answer(context, Method("ServerInfo"), *request, [&](const TenantRef& tenant, const Principal& caller) {
+      core_.ServerInfo(*tenant, response);
+      response->set_role(std::string(NameOf(caller.role)));
+      response->set_caller(caller.who);
+      return absl::OkStatus();
+    });
+  }
+  grpc::ServerUnaryReactor* ListDevices(Context* context, const v1::ListDevicesRequest* request,
+                                        v1::ListDevicesResponse* response) override {
+    return Answer(context, Method("ListDevices"), *request, [&](const TenantRef& tenant, const Principal&) {
+      core_.ListDevices(*tenant, response);
+      return absl::OkStatus();
+    });
+  }
+  grpc::ServerUnaryReactor* ListCosts(Context* context, const v1::ListCostsRequest* request,
+                                      v1::ListCostsResponse* response) override {
+    DeferredCall* call = DeferredCall::Create();
+    const Entered entered(gate_, *context, Method("ListCosts"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
+    const Status status = tenant.ok() ? CheckRequestOptions(request->options(), false) : tenant.status();
+    if (!status.ok()) {
+      call->Finish(ToGrpc(status));
+    } else {
+      core_.ListCosts(*tenant, *request, response, call->Finisher());
+    }
+    return call;
+  }
+  grpc::ServerReadReactor<v1::PutModuleRequest>* PutModule(Context* context, v1::PutModuleResponse* response) override {
+    const Entered entered(gate_, *context, Method("PutModule"), 0);
+    return StartPutModule(core_, entered.tenant, response);
+  }
+  grpc::ServerReadReactor<v1::PutGraphRequest>* PutGraph(Context* context, v1::PutGraphResponse* response) override {
+    const Entered entered(gate_, *context, Method("PutGraph"), 0);
+    return StartPutGraph(core_, entered.tenant, response);
+  }
+  grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
+                                         v1::PrepareGraphResponse* response) override {
+    PrepareCall* call = PrepareCall::Create(core_);
+    const Entered entered(gate_, *context, Method("PrepareGraph"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
+    Outcome refused = Hold(entered, *request, &call->ticket);
+    if (refused.ok()) {
+      refused = CheckRequestOptions(request->options(), false);
+    }
+    if (!refused.ok()) {
+      call->Finish(ToGrpc(refused));
+    } else {
+      call->Start(*tenant, *request, response);
+    }
+    return call;
+  }
+  grpc::ServerUnaryReactor* ReleaseGraph(Context* context, const v1::ReleaseGraphRequest* request,
+                                         v1::ReleaseGraphResponse* response) override {
+    return Answer(context, Method("ReleaseGraph"), *request, [&](const TenantRef& tenant, const Principal&) {
+      return core_.ReleaseGraph(*tenant, request->handle());
+    });
+  }
+  grpc::ServerUnaryReactor* ListGraphs(Context* context, const v1::ListGraphsRequest* request,
+                                       v1::ListGraphsResponse* response) override {
+    return Answer(context, Method("ListGraphs"), *request, [&](const TenantRef& tenant, const Principal&) {
+      return core_.ListGraphs(*tenant, *request, response);
+    });
+  }
+  grpc::ServerUnaryReactor* Run(Context* context, const v1::RunRequest* request, v1::RunResponse* response) override {
+    const Entered entered(gate_, *context, Method("Run"), request->ByteSizeLong());
+    return StartRunCall(core_, admission_, entered.tenant, request, response);
+  }
+  grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* Stream(Context* context) override {
+    const Entered entered(gate_, *context, Method("Stream"), 0);
+    return StartStream(core_, admission_, entered.tenant);
+  }
+  grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
+                                   v1::SubmitResponse* response) override {
+    DeferredCall* call = DeferredCall::Create();
+    const Entered entered(gate_, *context, Method("Submit"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
+    if (const Outcome held = Hold(entered, *request, &call->ticket); !held.ok()) {
+      call->Finish(ToGrpc(held));
+    } else {
+      core_.Submit(*tenant, *request, response, call->Finisher(request->options(), response));
+    }
+    return call;
+  }
+  grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
+                                   v1::GetJobResponse* response) override {
+    return AnswerInTurn(context, Method("GetJob"), *request, [this, request, response](const TenantRef& tenant) {
+      return core_.GetJob(*tenant, request->job_id(), response->mutable_job());
+    });
+  }
+  grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(Context* context, const v1::WatchJobRequest* request) override {
+    const Entered entered(gate_, *context, Method("WatchJob"), request->ByteSizeLong());
+    return StartWatch(core_, entered.tenant, request);
+  }
+  grpc::ServerUnaryReactor* ListJobs(Context* context, const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override {
+    return AnswerInSteps(context, Method("ListJobs"), *request, [this, request, response](const TenantRef& tenant) {
+      return core_.ListJobs(tenant, *request, response);
+    });
+  }
+  grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
+                                      v1::CancelJobResponse* response) override {
+    DeferredCall* call = DeferredCall::Create();
+    const Entered entered(gate_, *context, Method("CancelJob"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
+    Outcome refused = Hold(entered, *request, &call->ticket);
+    if (refused.ok()) {
+      refused = CheckRequestOptions(request->options(), false);
+    }
+    if (!refused.ok()) {
+      call->Finish(ToGrpc(refused));
+    } else {
+      core_.CancelJob(*tenant, request->job_id(), response, call->Finisher());
+    }
+    return call;
+  }
+  grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
+                                     v1::SubmitResponse* response) override {
+    DeferredCall* call = DeferredCall::Create();
+    const Entered entered(gate_, *context, Method("RetryJob"), request->ByteSizeLong());
+    const StatusOr<TenantRef>& tenant = entered.tenant;
+    if (const Outcome held = Hold(entered, *request, &call->ticket); !held.ok()) {
+      call->Finish(ToGrpc(held));
+    } else {
+      core_.RetryJob(*tenant, *request, response, call->Finisher(request->options(), response));
+    }
+    return call;
+  }
+  grpc::ServerWriteReactor<v1::FetchOutputResponse>* FetchOutput(Context* context,
+                                                                 const v1::FetchOutputRequest* request) override {
+    const Entered entered(gate_, *context, Method("FetchOutput"), request->ByteSizeLong());
+    return StartFetchOutput(core_, entered.tenant, request);
+  }
+  grpc::ServerUnaryReactor* CreateBuffer(Context* context, const v1::CreateBufferRequest* request,
+                                         v1::CreateBufferResponse* response) override {
+    return AnswerInTurn(context, Method("CreateBuffer"), *request,
+                        [this, request, response](const TenantRef& tenant) -> Status {
+                          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.CreateBuffer(*tenant, *request));
+                          return absl::OkStatus();
+                        });
+  }
+  grpc::ServerReadReactor<v1::WriteBufferRequest>* WriteBuffer(Context* context,
+                                                               v1::WriteBufferResponse* response) override {
+    const Entered entered(gate_, *context, Method("WriteBuffer"), 0);
+    return StartWriteBuffer(core_, entered.tenant, response);
+  }
+  grpc::ServerWriteReactor<v1::ReadBufferResponse>* ReadBuffer(Context* context,
+                                                               const v1::ReadBufferRequest* request) override {
+    const Entered entered(gate_, *context, Method("ReadBuffer"), request->ByteSizeLong());
+    return StartReadBuffer(core_, entered.tenant, request);
+  }
+  grpc::ServerUnaryReactor* DeleteBuffer(Context* context, const v1::DeleteBufferRequest* request,
+                                         v1::DeleteBufferResponse* response) override {
+    return Answer(context, Method("DeleteBuffer"), *request, [&](const TenantRef& tenant, const Principal&) {
+      return core_.DeleteBuffer(*tenant, request->buffer_id());
+    });
+  }
+  grpc::ServerUnaryReactor* ListBuffers(Context* context, const v1::ListBuffersRequest* request,
+                                        v1::ListBuffersResponse* response) override {
+    return Answer(context, Method("ListBuffers"), *request, [&](const TenantRef& tenant, const Principal&) {
+      return core_.ListBuffers(*tenant, *request, response);
+    });
+  }
+
+ private:
+  // A call as it comes in: who calls, and what the thread that serves everybody spends on it.
+  struct Entered {
+    Entered(Gate& gate, const Context& context, const MethodFacts& method, uint64_t request_bytes)
+        : item("grpc", method.path.data()) {
+      StatusOr<Gate::Entry> entry = gate.Enter(context, method, request_bytes);
+      if (!entry.ok()) {
+        tenant = entry.status();
+        return;
+      }
+      tenant = std::move(entry->tenant);
+      principal = std::move(entry->principal);
+      item.SetTenant((*tenant)->name);
+    }
+    WatchedItem item;
+    StatusOr<TenantRef> tenant = Unavailable("Nobody has asked.");
+    Principal principal;
+  };
+
+  // A call that is answered at once, on the thread that read it.
+  template <typename Request, typename Action>
+  grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const Request& request, Action action) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const Entered entered(gate_, *context, method, request.ByteSizeLong());
+    Status status =
+        entered.tenant.ok() ? CheckRequestOptions(request.options(), /*key_honoured=*/false) : entered.tenant.status();
+    if (status.ok()) {
+      status = action(*entered.tenant, entered.principal);
+    }
+    reactor->Finish(ToGrpc(status));
+    return reactor;
+  }
+
+  // One that asks the store, or frees and clears memory: when it is its tenant's turn, on a thread for that.
+  template <typename Request, typename Action>
+  grpc::ServerUnaryReactor* AnswerInTurn(Context* context, const MethodFacts& method, const Request& request,
+                                         Action action) {
+    return AnswerInSteps(context, method, request, [action = std::move(action)](const TenantRef& tenant) {
+      return [tenant, action]() -> StatusOr<bool> {
+        HPVMD_RETURN_IF_ERROR(action(tenant));
+        return true;
+      };
+    });
+  }
+
+  // The same in several turns: `begin` gives what is called in each, until it fails or says that all is done.
+  template <typename Request, typename Begin>
+  grpc::ServerUnaryReactor* AnswerInSteps(Context* context, const MethodFacts& method, const Request& request,
+                                          const Begin& begin) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const Entered entered(gate_, *context, method, request.ByteSizeLong());
+    const auto ticket = std::make_shared<Admission::Ticket>();
+    Outcome refused = Hold(entered, request, ticket.get());
+    if (refused.ok()) {
+      refused = CheckRequestOptions(request.options(), /*key_honoured=*/false);
+    }
+    if (!refused.ok()) {
+      reactor->Finish(ToGrpc(refused));
+      return reactor;
+    }
+    core_.PostRead(**entered.tenant, [reactor, ticket, step = begin(*entered.tenant)] {
+      const StatusOr<bool> is_done = step();
+      if (is_done.ok() && !*is_done) {
+        return FairQueue::Step::kAgain;
+      }
+      reactor->Finish(ToGrpc(is_done.status()));
+      return FairQueue::Step::kDone;
+    });
+    return reactor;
+  }
+
+  // The refusal of the caller, or of one more request in memory, which counts there until the ticket goes.
+  template <typename Request>
+  Outcome Hold(const Entered& entered, const Request& request, Admission::Ticket* ticket) {
+    if (!entered.tenant.ok()) {
+      return entered.tenant.status();
+    }
+    const uint64_t bytes = request.ByteSizeLong();
+    return bytes < kSmallRequest ? Outcome() : admission_.Hold((*entered.tenant)->name, bytes, ticket);
+  }
+
+  Core& core_;
+  Admission& admission_;
+  Gate& gate_;
+};
+
+void SetLimits(const Config& config, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(config.limits_message_bytes_max));
+  builder.SetMaxSendMessageSize(static_cast<int>(config.limits_message_bytes_max + 64 * limits::kKiB));
+  // A process of the same user must not be able to share the port.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(config.limits_metadata_bytes_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(config.limits_streams_per_connection_max));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(config.limits_connection_idle_ms));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                             static_cast<int>(std::min(config.limits_connection_age_ms, kMsMax)));
+  // A call that waits for a run is as long as the longest run; streams that would go on are cut there.
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             static_cast<int>(std::min(config.jobs_deadline_max_ms + kAgeGraceMs, kMsMax)));
+  // What gRPC itself may hold of messages that come and go: beyond it, it reads no further from its connections.
+  grpc::ResourceQuota quota("hpvmd");
+  quota.Resize(kTransportBytesMax);
+  builder.SetResourceQuota(quota);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+}
+
+}  // namespace
+
+grpc::Status ToGrpc(const Outcome& outcome) {
+  if (outcome.ok()) {
+    return grpc::Status::OK;
+  }
+  const auto code = static_cast<grpc::StatusCode>(outcome.status.code());
+  if (const std::optional<v1::Status> shortened = ShortenedForMetadata(outcome); shortened.has_value()) {
+    return grpc::Status(code, shortened->message(), shortened->SerializeAsString());
+  }
+  std::string text = Message(outcome.status);
+  if (const Duration wait = RetryAfterOf(outcome.status); wait > Duration{0} && !outcome.detail.has_value()) {
+    Outcome detailed(outcome.status, v1::ErrorDetail());
+    detailed.detail->set_retryable(true);
+    detailed.detail->set_retry_after_ns(static_cast<uint64_t>(wait.count()));
+    return grpc::Status(code, std::move(text), ToMessage(detailed).SerializeAsString());
+  }
+  return outcome.detail.has_value() ? grpc::Status(code, std::move(text), ToMessage(outcome).SerializeAsString())
+                                    : grpc::Status(code, std::move(text));
+}
+
+// gRPC's library of reflection switches itself on where it is linked.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
+
+using ConnectionTaker = grpc::experimental::ExternalConnectionAcceptor;
+
+FrontOptions OptionsOf(const Config& config) {
+  FrontOptions options;
+  options.frames.control_frames_per_second = config.limits_control_frames_per_second_max;
+  options.frames.resets_per_second = config.limits_resets_per_second_max;
+  options.frames.header_bytes_per_second = config.limits_header_bytes_per_second_max;
+  // gRPC tells a client whose metadata is a little too large; what is much too large does not get that far.
+  options.frames.header_block_bytes = std::max(options.frames.header_block_bytes, 2 * config.limits_metadata_bytes_max);
+  options.frames.calls = config.limits_streams_per_connection_max;
+  options.calls_per_peer = config.limits_calls_per_peer_max;
+  options.frames.stall_max = std::chrono::milliseconds(config.limits_write_stall_ms);
+  options.handshake_max = std::chrono::milliseconds(config.limits_handshake_ms);
+  options.client_certificates = config.tls_client_certificates;
+  return options;
+}
+
+struct GrpcServer::Parts {
+  Parts(Core& core, const Access& access)
+      : admission(AdmissionLimits(), core.clock()),
+        gate(core, *access.authenticator, *access.directory, *access.audit),
+        service(core, admission, gate),
+        admin(CreateAdminService(core, gate, *access.directory)) {}
+  Admission admission;
+  Gate gate;
+  Service service;
+  std::unique_ptr<grpc::Service> admin;
+  std::unique_ptr<grpc::Server> server;
+  // A connection's way to the server; each is called by the thread of the next.
+  std::unique_ptr<ConnectionTaker> taker;
+  std::unique_ptr<Front> front;
+  std::unique_ptr<ConnectionAcceptor> acceptor;
+};
+
+GrpcServer::GrpcServer() = default;
+
+StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::vector<ListenAddress>& addresses,
+                                                        const Access& access, CallHooks hooks) {
+  const std::shared_ptr<const Config> held = core.config();
+  const Config& config = *held;
+  std::unique_ptr<GrpcServer> server(new GrpcServer());
+  server->parts_ = std::make_unique<Parts>(core, access);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  // Reflection asks nobody who they are.
+  if (config.server_reflection && access.directory->is_open()) {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  } else {
+    builder.SetOption(std::make_unique<WithoutReflection>());
+  }
+  SetLimits(config, builder);
+  HPVMD_RETURN_IF_ERROR(server->Listen(config, addresses, core.observer(), builder));
+  builder.RegisterService(&server->parts_->service);
+  builder.RegisterService(server->parts_->admin.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(CreateAuditInterceptor(server->parts_->gate));
+  if (hooks.observer != nullptr) {
+    interceptors.push_back(CreateCallInterceptor(hooks, core.clock()));
+  }
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  server->parts_->server = builder.BuildAndStart();
+  if (server->parts_->server == nullptr) {
+    return Internal("gRPC's server did not start.");
+  }
+  HPVMD_RETURN_IF_ERROR(server->parts_->front->Start());
+  HPVMD_RETURN_IF_ERROR(server->parts_->acceptor->Start());
+  server->SetHealth(/*live=*/true, /*ready=*/hooks.observer == nullptr);
+  return server;
+}
+
+Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>& addresses, Observer& observer,
+                          grpc::ServerBuilder& builder) {
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<TlsWatch> tls, WatchTls(config, observer));
+  constexpr auto kFromFd = grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
+  Parts& parts = *parts_;
+  // Plain text: what is encrypted has been decrypted when gRPC reads it.
+  parts.taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, grpc::InsecureServerCredentials());
+  const auto give = [&taker = *parts.taker](UniqueFd connection) {
+    ConnectionTaker::NewConnectionParameters parameters;
+    parameters.fd = connection.release();
+    taker.HandleNewConnection(&parameters);
+  };
+  parts.front = std::make_unique<Front>(OptionsOf(config), std::move(tls), give, observer);
+  const auto take = [&front = *parts.front](AcceptedConnection connection) { front.Take(std::move(connection)); };
+  parts.acceptor =
+      std::make_unique<ConnectionAcceptor>(ConnectionLimits{.connections_max = config.limits_connections_max,
+                                                            .per_peer_max = config.limits_connections_per_peer_max,
+                                                            .per_user_max = config.limits_connections_per_user_max});
+  for (const ListenAddress& address : addresses) {
+    const std::string shown = (address.is_unix ? "unix:" : "") + address.target;
+    if (address.is_unix) {
+      HPVMD_RETURN_IF_ERROR(
+          parts.acceptor->ListenUnix(address.target, static_cast<mode_t>(config.server_socket_mode), take));
+      socket_paths_.push_back(address.target);
+      addresses_.push_back(shown);
+      continue;
+    }
+    const HostPort where = SplitHostPort(address);
+    const StatusOr<int> port = parts.acceptor->ListenTcp(where.host, where.port, take);
+    if (!port.ok()) {
+      return Unavailable("Listening on \"" + shown + "\" failed: " + Message(port.status()));
+    }
+    addresses_.push_back(shown.substr(0, shown.rfind(':') + 1) + std::to_string(*port));
+  }
+  return absl::OkStatus();
+}
+
+GrpcServer::~GrpcServer() {
+  if (parts_->server != nullptr) {
+    Shutdown(Duration{0});
+  }
+  parts_->acceptor.reset();  // Its thread calls the front, whose thread calls the taker.
+  parts_->front.reset();
+  for (const std::string& path : socket_paths_) {
+    unlink(path.c_str());
+  }
+}
+
+void GrpcServer::SetHealth(bool live, bool ready) {
+  if (grpc::HealthCheckServiceInterface* health = parts_->server->GetHealthCheckService()) {
+    health->SetServingStatus("", live);
+    for (const char* name : {"hpvm.Ready", "hpvm.v1.Hpvm"}) {
+      health->SetServingStatus(name, ready && !ends_.load());
+    }
+  }
+}
+
+void GrpcServer::AnnounceEnd() {
+  ends_.store(true);
+  SetHealth(/*live=*/true, /*ready=*/false);
+}
+
+void GrpcServer::Shutdown(Duration grace) { parts_->server->Shutdown(std::chrono::system_clock::now() + grace); }
+
+}  // namespace hpvm

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon as clients see it: over a Unix socket, with the real executor where it is built.
+#include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "base/failpoint.h"
+#include "hpvm/v1/service.grpc.pb.h"
+#include "server/daemon.h"
+
+namespace hpvm {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool HaveExecutor() {
+  return access(HPVMD_BINARY_DIR "/hpvm-executor", X_OK) == 0 && access(HPVMD_BINARY_DIR "/hpvm-compiler", X_OK) == 0;
+}
+
+#define SKIP_WITHOUT_EXECUTOR()                                         \
+  if (!HaveExecutor()) {                                                \
+    GTEST_SKIP() << "hpvm-executor or hpvm-compiler is not built here"; \
+  }
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  ServiceTest() {
+    char folder[] = "/tmp/hpvmd-test-XXXXXX";
+    folder_ = mkdtemp(folder);
+    Config config;
+    config.server_listen = "unix:" + folder_ + "/s";
+    config.server_state_dir = folder_ + "/state";
+    config.tenants_from_metadata = true;
+    // Something that can be executed; without the real one only calls that need no executor work.
+    config.executor_path = HaveExecutor() ? HPVMD_BINARY_DIR "/hpvm-executor" : "/bin/false";
+    config.log_level = "error";
+    StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config);
+    EXPECT_TRUE(daemon.ok()) << daemon.status();
+    daemon_ = *std::move(daemon);
+    channel_ = grpc::CreateChannel(config.server_listen, grpc::InsecureChannelCredentials());
+    stub_ = v1::Hpvm::NewStub(channel_);
+  }
+  ~ServiceTest() override {
+    daemon_->Stop([] { return true; });
+    daemon_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  static std::unique_ptr<grpc::ClientContext> Context(const std::string& tenant = "ann") {
+    auto context = std::make_unique<grpc::ClientContext>();
+    context->AddMetadata("hpvm-tenant", tenant);
+    context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    return context;
+  }
+
+  template <typename Request, typename Response, typename Start>
+  grpc::Status PutBlob(Start start, const std::string& text, const std::string& sha256) {
+    Response response;
+    auto context = Context();
+    auto writer = start(context.get(), &response);
+    Request message;
+    message.mutable_header()->set_sha256(sha256);
+    message.mutable_header()->set_size_bytes(text.size());
+    for (size_t at = 0; at < text.size(); at += 1000) {
+      message.set_data(text.substr(at, 1000));
+      if (!writer->Write(message)) {
+        break;
+      }
+      message.clear_header();
+    }
+    writer->WritesDone();
+    return writer->Finish();
+  }
+  grpc::Status PutGraph(const std::string& text) {
+    return PutBlob<v1::PutGraphRequest, v1::PutGraphResponse>(
+        [&](auto* context, auto* response) { return stub_->PutGraph(context, response); }, text, ToHex(HashOf(text)));
+  }
+  grpc::Status PutModule(const std::string& text) {
+    return PutBlob<v1::PutModuleRequest, v1::PutModuleResponse>(
+        [&](auto* context, auto* response) { return stub_->PutModule(context, response); }, text, ToHex(HashOf(text)));
+  }
+
+  // examples/matmul, prepared.
+  // Submits, watches to the end, and fills the request for its output.
+  void RunMatmulJob(v1::FetchOutputRequest* fetch) {
+    v1::SubmitRequest request;
+    request.set_handle(PrepareMatmul());
+    BindMatmul(request.mutable_inputs());
+    v1::SubmitResponse submitted;
+    ASSERT_TRUE(stub_->Submit(Context().get(), request, &submitted).ok());
+    v1::WatchJobRequest watch;
+    watch.set_job_id(submitted.job().id());
+    const auto context = Context();
+    const auto events = stub_->WatchJob(context.get(), watch);
+    v1::JobState last = v1::JOB_STATE_UNSPECIFIED;
+    for (v1::JobEvent event; events->Read(&event);) {
+      last = event.has_job() ? event.job().state() : last;
+    }
+    EXPECT_TRUE(events->Finish().ok());
+    ASSERT_EQ(last, v1::JOB_STATE_SUCCEEDED);
+    fetch->set_job_id(submitted.job().id());
+    fetch->set_name("C");
+  }
+  std::string PrepareMatmul() {
+    const std::string graph = ReadFile(HPVMD_SOURCE_DIR "/examples/matmul/matmul.json");
+    const std::string module = ReadFile(HPVMD_SOURCE_DIR "/examples/matmul/matmul.wasm");
+    EXPECT_TRUE(PutGraph(graph).ok());
+    EXPECT_TRUE(PutModule(module).ok());
+    v1::PrepareGraphRequest request;
+    request.set_graph_sha256(ToHex(HashOf(graph)));
+    v1::ModuleBinding& binding = *request.add_modules();
+    binding.set_name("matmul");
+    binding.set_sha256(ToHex(HashOf(module)));
+    v1::PrepareGraphResponse response;
+    const grpc::Status status = stub_->PrepareGraph(Context().get(), request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.handle();
+  }
+
+  static std::string ReadFile(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  // Inputs A (2x3) and B (3x2) of ones and twos: every element of C is 6.
+  template <typename Bindings>
+  static void BindMatmul(Bindings* inputs) {
+    const auto bind = [&](const char* name, uint64_t rows, uint64_t columns, float value) {
+      v1::InputBinding& input = *inputs->Add();
+      input.set_name(name);
+      v1::Tensor& tensor = *input.mutable_tensor();
+      tensor.set_type(v1::ELEMENT_TYPE_F32);
+      tensor.add_shape(rows);
+      tensor.add_shape(columns);
+      const std::vector<float> values(rows * columns, value);
+      tensor.set_data(values.data(), values.size() * sizeof(float));
+    };
+    bind("A", 2, 3, 1);
+    bind("B", 3, 2, 2);
+  }
+  static void ExpectSixes(const v1::Tensor& tensor) {
+    ASSERT_EQ(tensor.data().size(), 4 * sizeof(float));
+    for (size_t i = 0; i < 4; ++i) {
+      float value;
+      tensor.data().copy(reinterpret_cast<char*>(&value), sizeof(value), i * sizeof(value));
+      EXPECT_EQ(value, 6.0f);
+    }
+  }
+
+  std::string folder_;
+  std::unique_ptr<Daemon> daemon_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::Hpvm::Stub> stub_;
+};
+
+// The socket is the owner's only.
+TEST_F(ServiceTest, SocketIsPrivate) {
+  struct stat info;
+  ASSERT_EQ(stat((folder_ + "/s").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+// One call of any kind, by name: one message (empty unless given), then the end; answers how it ended, and what came.
+grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                        const std::string& request = "", std::string* response = nullptr) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+  grpc::CompletionQueue queue;
+  const auto wait = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  auto call = stub.PrepareCall(&context, method, &queue);
+  call->StartCall(nullptr);
+  wait();
+  const grpc::Slice message(request);  // A ByteBuffer without slices would be no message at all.
+  call->WriteLast(grpc::ByteBuffer(&message, 1), grpc::WriteOptions(), nullptr);
+  wait();
+  grpc::ByteBuffer answer;
+  for (call->Read(&answer, nullptr); wait(); call->Read(&answer, nullptr)) {
+    grpc::Slice bytes;
+    if (response != nullptr && answer.DumpToSingleSlice(&bytes).ok()) {
+      response->assign(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
+    }
+  }
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  wait();
+  return status;
+}
+
+// Every method of the descriptor is served: an empty request gets a defined answer, and UNIMPLEMENTED only with a
+// sentence.
+TEST_F(ServiceTest, EveryMethodAnswers) {
+  const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("hpvm.v1.Hpvm");
+  ASSERT_NE(service, nullptr);
+  EXPECT_EQ(service->method_count(), 22);
+  const std::set<std::string> fine_when_empty = {"ServerInfo", "ListDevices", "ListCosts",
+                                                 "ListJobs",   "ListGraphs",  "ListBuffers"};
+  for (int i = 0; i < service->method_count(); ++i) {
+    const std::string& name = service->method(i)->name();
+    const grpc::Status status = CallByName(channel_, "/hpvm.v1.Hpvm/" + name);
+    SCOPED_TRACE(name + ": " + status.error_message());
+    if (fine_when_empty.contains(name)) {
+      EXPECT_TRUE(status.ok());
+    } else {
+      EXPECT_THAT(status.error_code(),
+                  ::testing::AnyOf(grpc::StatusCode::INVALID_ARGUMENT, grpc::StatusCode::NOT_FOUND));
+      EXPECT_EQ(status.error_message().back(), '.');
+      EXPECT_GT(status.error_message().size(), 15u);
+    }
+  }
+  EXPECT_EQ(CallByName(channel_, "/hpvm.v1.Hpvm/Nothing").error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_TRUE(CallByName(channel_, "/grpc.health.v1.Health/Check").ok());
+}
+
+// What grpc.health.v1 says of a name: 1 serving, 2 not; 0 for names that it does not know.
+int HealthOf(const std::shared_ptr<grpc::Channel>& channel, const std::string& name) {
+  const std::string request = name.empty() ? "" : std::string("\x0a") + static_cast<char>(name.size()) + name;
+  std::string response;
+  const grpc::Status status = CallByName(channel, "/grpc.health.v1.Health/Check", request, &response);
+  return status.ok() && response.size() == 2 && response[0] == 0x08 ? response[1] : 0;
+}
+
+// The daemon lives from the start and is ready once it knows its devices; draining it lives on, and is not ready.
+TEST_F(ServiceTest, Health) {
+  EXPECT_EQ(HealthOf(channel_, ""), 1);
+  EXPECT_EQ(HealthOf(channel_, "nobody"), 0);
+  const auto becomes = [&](const std::string& name, int want) {
+    for (int i = 0; i < 1'000 && HealthOf(channel_, name) != want; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return HealthOf(channel_, name) == want;
+  };
+  if (HaveExecutor()) {  // Without one no device is found.
+    EXPECT_TRUE(becomes("hpvm.Ready", 1));
+    EXPECT_TRUE(becomes("hpvm.v1.Hpvm", 1));
+  }
+  daemon_->core().Drain();
+  EXPECT_TRUE(becomes("hpvm.Ready", 2));
+  EXPECT_TRUE(becomes("hpvm.v1.Hpvm", 2));
+  EXPECT_EQ(HealthOf(channel_, ""), 1);
+}
+
+// Bytes go through a buffer in chunks and come back, ranges included; bytes beyond the end are refused.
+TEST_F(ServiceTest, BuffersHoldBytes) {
+  constexpr size_t kBytes = 3 * 1024 * 1024 + 17;
+  std::string bytes(kBytes, 0);
+  for (size_t i = 0; i < kBytes; ++i) {
+    bytes[i] = static_cast<char>(i * 2654435761u >> 13);
+  }
+  v1::CreateBufferRequest create;
+  create.set_size_bytes(kBytes);
+  v1::CreateBufferResponse created;
+  ASSERT_TRUE(stub_->CreateBuffer(Context().get(), create, &created).ok());
+  const auto write = [&](uint64_t offset, const std::string& data, v1::WriteBufferResponse* response) {
+    auto context = Context();
+    auto writer = stub_->WriteBuffer(context.get(), response);
+    v1::WriteBufferRequest message;
+    message.mutable_header()->set_buffer_id(created.buffer().id());
+    message.mutable_header()->set_offset(offset);
+    for (size_t at = 0; at < data.size(); at += 1 << 20) {
+      message.set_data(data.substr(at, 1 << 20));
+      if (!writer->Write(message)) {
+        break;
+      }
+      message.clear_header();
+    }
+    writer->WritesDone();
+    return writer->Finish();
+  };
+  const auto read = [&](uint64_t offset, uint64_t size, grpc::Status* status) {
+    v1::ReadBufferRequest request;
+    request.set_buffer_id(created.buffer().id());
+    request.set_offset(offset);
+    request.set_size_bytes(size);
+    auto context = Context();
+    auto reader = stub_->ReadBuffer(context.get(), request);
+    std::string got;
+    v1::ReadBufferResponse message;
+    while (reader->Read(&message)) {
+      got += message.data();
+    }
+    *status = reader->Finish();
+    return got;
+  };
+  v1::WriteBufferResponse written;
+  ASSERT_TRUE(write(0, bytes, &written).ok());
+  EXPECT_EQ(written.written_bytes(), kBytes);
+  EXPECT_EQ(written.buffer().generation(), 2u);
+  grpc::Status status;
+  EXPECT_TRUE(read(0, 0, &status) == bytes);
+  EXPECT_TRUE(read(1'000'003, 1'500'000, &status) == bytes.substr(1'000'003, 1'500'000));
+  EXPECT_TRUE(status.ok());
+  read(kBytes - 1, 2, &status);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_EQ(write(kBytes - 1, "ab", &written).error_code(), grpc::StatusCode::OUT_OF_RANGE);
+  v1::DeleteBufferRequest remove;
+  remove.set_buffer_id(created.buffer().id());
+  v1::DeleteBufferResponse removed;
+  EXPECT_EQ(stub_->DeleteBuffer(Context("bob").get(), remove, &removed).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_TRUE(stub_->DeleteBuffer(Context().get(), remove, &removed).ok());
+}
+
+// A real kernel through Run; a second run reuses the plan.
+TEST_F(ServiceTest, RunsMatmul) {
+  SKIP_WITHOUT_EXECUTOR();
+  v1::RunRequest request;
+  request.set_handle(PrepareMatmul());
+  BindMatmul(request.mutable_inputs());
+  request.set_placements_max(10);
+  for (int i = 0; i < 2; ++i) {
+    v1::RunResponse response;
+    const grpc::Status status = stub_->Run(Context().get(), request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    ASSERT_EQ(response.outputs_size(), 1);
+    EXPECT_EQ(response.outputs(0).name(), "C");
+    ExpectSixes(response.outputs(0).tensor());
+    EXPECT_GT(response.timing().total_ns(), 0u);
+    EXPECT_GE(response.placements_size(), 1);
+  }
+  // Bindings that do not fit: the engine's sentence arrives, and the daemon serves on.
+  request.mutable_inputs()->DeleteSubrange(1, 1);
+  v1::RunResponse response;
+  EXPECT_EQ(stub_->Run(Context().get(), request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// A wrong document: every fault in the message and in the details, which travel as google.rpc.Status.
+TEST_F(ServiceTest, DetailsCarryDiagnostics) {
+  SKIP_WITHOUT_EXECUTOR();
+  const std::string graph = R"({"hpvm": 1, "nodes": {"a": {"x": 1}, "b": {"y": 2}}})";
+  ASSERT_TRUE(PutGraph(graph).ok());
+  v1::PrepareGraphRequest request;
+  request.set_graph_sha256(ToHex(HashOf(graph)));
+  v1::PrepareGraphResponse response;
+  const grpc::Status status = stub_->PrepareGraph(Context().get(), request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("/nodes/a"));
+  v1::Status detailed;
+  ASSERT_TRUE(detailed.ParseFromString(status.error_details()));
+  v1::ErrorDetail detail;
+  ASSERT_EQ(detailed.details_size(), 1);
+  ASSERT_TRUE(detailed.details(0).UnpackTo(&detail));
+  EXPECT_GE(detail.diagnostics().items_size(), 2);
+}
+
+// However long an error is, it arrives: shortened in the metadata of the failed call, whole in the response for those
+// who ask.
+TEST_F(ServiceTest, LongErrorsArrive) {
+  SKIP_WITHOUT_EXECUTOR();
+  std::string graph = R"({"hpvm": 1, "nodes": {)";
+  for (int i = 0; i < 90; ++i) {
+    graph += (i == 0 ? "" : ",") + std::string("\"n\u00e9") + std::to_string(i) + R"(": {"unknown_word": 1})";
+  }
+  graph += "}}";
+  ASSERT_TRUE(PutGraph(graph).ok());
+  v1::PrepareGraphRequest request;
+  request.set_graph_sha256(ToHex(HashOf(graph)));
+  v1::PrepareGraphResponse response;
+  grpc::Status status = stub_->PrepareGraph(Context().get(), request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("/nodes/n"));
+  EXPECT_THAT(status.error_message(), HasSubstr("errors_in_body"));
+  v1::Status detailed;
+  ASSERT_TRUE(detailed.ParseFromString(status.error_details()));
+  v1::ErrorDetail detail;
+  ASSERT_TRUE(detailed.details(0).UnpackTo(&detail));
+  EXPECT_GE(detail.diagnostics().items_size(), 1);
+  const uint64_t all = static_cast<uint64_t>(detail.diagnostics().items_size()) + detail.diagnostics().omitted();
+  EXPECT_GE(all, 90u);
+
+  request.mutable_options()->set_errors_in_body(true);
+  status = stub_->PrepareGraph(Context().get(), request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.error().code(), static_cast<int>(grpc::StatusCode::INVALID_ARGUMENT));
+  ASSERT_TRUE(response.error().details(0).UnpackTo(&detail));
+  EXPECT_GE(detail.diagnostics().items_size(), 90);
+  EXPECT_EQ(static_cast<uint64_t>(detail.diagnostics().items_size()) + detail.diagnostics().omitted(), all);
+  EXPECT_TRUE(response.handle().empty());
+  // A short one is a failed call in any case.
+  request.set_graph_sha256(std::string(64, 'a'));
+  EXPECT_EQ(stub_->PrepareGraph(Context().get(), request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// Submit, watch to the end, fetch the output.
+TEST_F(ServiceTest, RunsJobs) {
+  SKIP_WITHOUT_EXECUTOR();
+  v1::FetchOutputRequest fetch;
+  ASSERT_NO_FATAL_FAILURE(RunMatmulJob(&fetch));
+  auto fetch_context = Context();
+  auto reader = stub_->FetchOutput(fetch_context.get(), fetch);
+  v1::FetchOutputResponse chunk;
+  ASSERT_TRUE(reader->Read(&chunk));
+  v1::Tensor tensor;
+  tensor.set_data(chunk.data());
+  EXPECT_EQ(chunk.header().size_bytes(), 16u);
+  ExpectSixes(tensor);
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
+// A disk that takes long to read outputs from holds up those who read them, and no other call.
+TEST_F(ServiceTest, SlowOutputsDelayNobody) {
+  SKIP_WITHOUT_EXECUTOR();
+  v1::FetchOutputRequest fetch;
+  ASSERT_NO_FATAL_FAILURE(RunMatmulJob(&fetch));
+  ASSERT_TRUE(SetFailpoints("service.download.send=sleep(1500)").ok());
+  std::atomic<int> fetched = 0;
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 4; ++i) {  // gRPC has fewer threads on a small machine.
+    readers.emplace_back([&] {
+      const auto context = Context();
+      const auto reader = stub_->FetchOutput(context.get(), fetch);
+      v1::FetchOutputResponse chunk;
+      fetched += reader->Read(&chunk) && reader->Finish().ok() ? 1 : 0;
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  v1::ServerInfoResponse info;
+  EXPECT_TRUE(stub_->ServerInfo(Context().get(), v1::ServerInfoRequest(), &info).ok());
+  EXPECT_EQ(fetched, 0);
+  for (std::thread& reader : readers) {
+    reader.join();
+  }
+  EXPECT_EQ(fetched, 4);
+  ASSERT_TRUE(SetFailpoints("").ok());
+}
+
+// Items come back in order, the end is explicit; a client that vanishes mid-stream leaves nothing behind.
+TEST_F(ServiceTest, Streams) {
+  SKIP_WITHOUT_EXECUTOR();
+  const std::string handle = PrepareMatmul();
+  for (const bool vanish : {false, true}) {
+    auto context = Context();
+    auto stream = stub_->Stream(context.get());
+    v1::StreamRequest request;
+    request.mutable_open()->set_handle(handle);
+    ASSERT_TRUE(stream->Write(request));
+    v1::StreamResponse response;
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_EQ(response.opened().summary().name(), "matmul");
+    BindMatmul(request.mutable_item()->mutable_inputs());
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_TRUE(stream->Write(request));
+    }
+    if (vanish) {
+      context->TryCancel();
+      stream->Finish();
+      break;
+    }
+    request.mutable_end();
+    stream->Write(request);
+    for (uint64_t i = 0; i < 10; ++i) {
+      ASSERT_TRUE(stream->Read(&response));
+      EXPECT_EQ(response.result().index(), i);
+      ExpectSixes(response.result().outputs(0).tensor());
+    }
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_EQ(response.end().items(), 10u);
+    EXPECT_FALSE(stream->Read(&response));
+    EXPECT_TRUE(stream->Finish().ok());
+  }
+  for (int i = 0; i < 500 && daemon_->core().operations() > 0; ++i) {
+    usleep(10'000);
+  }
+  EXPECT_EQ(daemon_->core().operations(), 0u);
+}
+
+}  // namespace
+}  // namespace hpvm

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hostile executor against the daemon's end of its socket: requests, frames, raw bytes and ends in any order, through
+// the real hub and link, without a process.
+//
+// Whatever comes, every request is answered exactly once, the end is told exactly once and last, what is handed on lies
+// inside what was received, and a broken rule ends the process. Input: the first byte says whether the process waited
+// as a spare; then operations, see Play.
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <stddef.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+#include "base/io/child_process.h"
+#include "base/io/memfd.h"
+#include "proto/internal/protocol.h"
+#include "supervisor/executor_hub.h"
+#include "supervisor/executor_link.h"
+
+namespace hpvm {
+
+// In the place of child_process.cc: the process is this file's.
+namespace {
+struct FakeProcess {
+  UniqueFd socket;
+  int end = -1;  // The process descriptor: readable when it has ended.
+  std::atomic<bool> ended{false};
+  void End() {
+    ended = true;
+    const uint64_t one = 1;
+    HPVMD_CHECK(write(end, &one, sizeof(one)) == sizeof(one));
+  }
+};
+FakeProcess* fake = nullptr;
+}  // namespace
+
+const std::vector<std::string>& DriverVariables() {
+  static const auto* const none = new std::vector<std::string>();
+  return *none;
+}
+StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
+  SpawnedProcess process;
+  process.pid = getpid();
+  process.pidfd.reset(eventfd(0, EFD_CLOEXEC));
+  fake->end = process.pidfd.get();
+  fake->socket.reset(fcntl(options.socket, F_DUPFD_CLOEXEC, 3));
+  HPVMD_CHECK(process.pidfd.valid() && fake->socket.valid());
+  HPVMD_CHECK(fcntl(fake->socket.get(), F_SETFL, O_NONBLOCK) == 0);
+  return process;
+}
+std::string Reap(const SpawnedProcess&) { return fake->ended ? "signal 9" : ""; }
+void SendKill(const SpawnedProcess&) { fake->End(); }
+void KillAndReap(const SpawnedProcess&) { fake->End(); }
+
+namespace {
+
+class Input {
+ public:
+  Input(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
+  bool empty() const { return rest_.empty(); }
+  uint8_t Byte() {
+    const uint8_t byte = rest_.empty() ? 0 : static_cast<uint8_t>(rest_[0]);
+    rest_.remove_prefix(rest_.empty() ? 0 : 1);
+    return byte;
+  }
+  std::string_view Bytes(size_t count) {
+    const std::string_view bytes = rest_.substr(0, count);
+    rest_.remove_prefix(bytes.size());
+    return bytes;
+  }
+  std::string_view LongBytes() {
+    const size_t low = Byte();
+    return Bytes(low | size_t{Byte()} << 8);
+  }
+
+ private:
+  std::string_view rest_;
+};
+
+class Session {
+ public:
+  explicit Session(ExecutorHub& hub) : hub_(hub) { fake = &process_; }
+
+  void Play(Input input);
+
+ private:
+  // What became of a request.
+  struct Request {
+    RequestId id = 0;
+    std::atomic<int> answers{0};
+  };
+
+  Request& NewRequest() { return requests_.emplace_back(); }
+  template <typename Reply>
+  std::function<void(StatusOr<Reply>)> Done(Request& request) {
+    return [this, &request](StatusOr<Reply> reply) {
+      HPVMD_CHECK(request.answers.fetch_add(1) == 0);
+      // What is asked after the end is refused after it; no answer comes then.
+      if (reply.ok()) {
+        HPVMD_CHECK(ends_ == 0);
+        Look(*reply);
+      }
+    };
+  }
+  std::function<void(const Status&)> OnEnd() {
+    return [this](const Status&) { HPVMD_CHECK(ends_.fetch_add(1) == 0); };
+  }
+  std::function<void(const ExecutorReady&)> OnReady() {
+    return [this](const ExecutorReady& ready) {
+      HPVMD_CHECK(ends_ == 0 && readies_.fetch_add(1) == 0);
+      HPVMD_CHECK(!ready.devices.empty() && ready.devices.size() <= kDevicesMax && ready.broken.size() <= kDevicesMax);
+      HPVMD_CHECK(ready.sandbox_level <= 4 && IsCleanText(ready.sandbox_detail, true));
+    };
+  }
+  static void Look(const ExecutorUsage& usage) {
+    HPVMD_CHECK(usage.device_bytes.size() <= kDevicesMax &&
+                usage.idle_device_bytes.size() == usage.device_bytes.size());
+    for (size_t i = 0; i < usage.device_bytes.size(); ++i) {
+      HPVMD_CHECK(usage.idle_device_bytes[i] <= usage.device_bytes[i]);
+    }
+  }
+  static void Look(const ExecutorCosts& costs) {
+    HPVMD_CHECK(costs.kernels.size() <= kCostsMax && costs.transfers.size() <= kTransferCostsMax);
+  }
+  static void Look(const PrepareReply& reply) {
+    for (const Diagnostic& diagnostic : reply.diagnostics) {
+      HPVMD_CHECK(diagnostic.message.size() <= kMessageTextBytesMax);
+    }
+  }
+  static void Look(const std::vector<OutputTensor>& outputs) { HPVMD_CHECK(outputs.size() <= kPortsMax); }
+  static void Look(const RunReply& reply) {
+    const uint8_t* const begin = reply.body.data();
+    for (const OutputTensor& output : reply.outputs) {
+      HPVMD_CHECK(output.data.empty() || (output.data.data() >= begin &&
+                                          output.data.data() + output.data.size() <= begin + reply.body.size()));
+    }
+    HPVMD_CHECK(reply.device_time.size() <= kDevicesMax && reply.lost_devices.size() <= kDevicesMax);
+    for (const ExecutorNodeRecord& node : reply.nodes) {
+      HPVMD_CHECK(node.start_ns >= 0 && node.end_ns >= node.start_ns);
+    }
+  }
+
+  void Start(bool is_spare);
+  void Ask(uint8_t what, Input& input);
+  void SendFrame(Input& input);
+  void SendBytes(std::string_view bytes);
+  void Read();
+  RequestId Pick(uint8_t which) const;
+
+  ExecutorHub& hub_;
+  FakeProcess process_;
+  std::deque<Request> requests_;  // Addresses stay.
+  std::atomic<int> ends_{0}, readies_{0};
+  std::unique_ptr<ExecutorLink> link_;
+  UniqueFd memory_;
+};
+
+void Session::Start(bool is_spare) {
+  ExecutorOptions options;
+  options.program = "/none";
+  options.stderr_fd = STDERR_FILENO;
+  options.sandbox_level_max = 0;
+  options.on_usage = [](const ExecutorUsage& usage) { Look(usage); };
+  if (!is_spare) {
+    link_ = *ExecutorLink::Start(hub_, options, OnReady(), OnEnd());
+    return;
+  }
+  link_ = *ExecutorLink::StartSpare(hub_, options, OnEnd());
+  link_->Greet(options, OnReady(), OnEnd()).IgnoreError();
+}
+
+RequestId Session::Pick(uint8_t which) const {
+  // The first is Hello's.
+  return which == 0 || requests_.empty() ? 1 : requests_[which % requests_.size()].id;
+}
+
+// A head of the input's bytes, the body zeros; perhaps as an answer to a request that there is.
+void Session::SendFrame(Input& input) {
+  const uint8_t flags = input.Byte(), which = input.Byte();
+  const std::string body(input.Byte() * size_t{16}, '\0');
+  std::string head(input.LongBytes());
+  internal::Envelope envelope;
+  if ((flags & 1) != 0 && envelope.ParseFromString(head)) {
+    envelope.set_request_id(Pick(which));
+    head = envelope.SerializeAsString();
+  }
+  FrameHeader header{kFrameMagic, static_cast<uint32_t>(head.size()), static_cast<uint32_t>(body.size()), 0};
+  if ((flags & 2) != 0) {
+    header.body_bytes += which;
+  }
+  if ((flags & 4) != 0) {
+    header.fds = which;
+  }
+  std::string frame(reinterpret_cast<const char*>(&header), sizeof(header));
+  SendBytes(frame + head + body);
+}
+
+// Until the link has taken them, or wants no more.
+void Session::SendBytes(std::string_view bytes) {
+  while (!bytes.empty() && !process_.ended && process_.socket.valid()) {
+    const ssize_t sent = send(process_.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+      return;
+    }
+    bytes.remove_prefix(sent < 0 ? 0 : static_cast<size_t>(sent));
+  }
+  int left = 1;
+  while (process_.socket.valid() && !process_.ended && ioctl(process_.socket.get(), SIOCOUTQ, &left) == 0 && left > 0) {
+    std::this_thread::yield();
+  }
+  hub_.core().RunAndWait([] {});
+}
+
+void Session::Read() {
+  char bytes[65'536];
+  while (process_.socket.valid() && read(process_.socket.get(), bytes, sizeof(bytes)) > 0) {
+  }
+}
+
+void Session::Ask(uint8_t what, Input& input) {
+  static const std::vector<uint8_t>* const kData = new std::vector<uint8_t>(64);
+  const uint8_t argument = input.Byte();
+  if (!memory_.valid()) {
+    memory_ = *CreateSealedMemfd("fuzz", 4096);
+  }
+  InputTensor tensor{.name = "x", .type = ElementType::kF32, .shape = {16}, .bytes = *kData, .memory = {}};
+  if ((argument & 2) != 0) {
+    tensor.bytes = {};
+    tensor.memory =
+        MemorySlice{.memory_id = 1u + (argument >> 4), .fd = memory_.get(), .memory_bytes = 4096, .bytes = 64};
+  }
+  Request& request = NewRequest();
+  if (what == 0) {
+    PrepareInput prepare;
+    prepare.handle = 1 + (argument & 7);
+    prepare.document.bytes = *kData;
+    if ((argument & 8) != 0) {
+      prepare.modules.push_back({.name = "m", .hash = HashOf(*kData), .bytes = {.bytes = *kData}});
+    }
+    request.id = link_->Prepare(prepare, Done<PrepareReply>(request));
+  } else if (what == 1) {
+    RunInput run;
+    run.handle = argument & 7;
+    run.inputs = {tensor};
+    run.log = (argument & 8) != 0;
+    run.node_records_max = (argument & 16) != 0 ? 0 : 1000;
+    if ((argument & 32) != 0) {
+      run.on_started = [] {};
+    }
+    request.id = link_->Run(run, Done<RunReply>(request));
+  } else if (what == 2) {
+    request.id = link_->OutputShapes(1 + (argument & 7), {tensor}, {}, Done<std::vector<OutputTensor>>(request));
+  } else if (what == 3) {
+    const RequestId next = Pick(static_cast<uint8_t>(requests_.size() - 2)) + 1;
+    link_->GrantChanged(argument & 7, argument,
+                        [&request](const Status&) { HPVMD_CHECK(request.answers.fetch_add(1) == 0); });
+    request.id = next;  // The call does not tell it; most often it is this.
+  } else {
+    const RequestId next = Pick(static_cast<uint8_t>(requests_.size() - 2)) + 1;
+    if ((argument & 64) != 0) {
+      link_->ListCosts(argument & 7, Done<ExecutorCosts>(request));
+    } else {
+      link_->Reclaim(argument & 7, uint64_t{argument} << 20, Done<ExecutorUsage>(request));
+    }
+    request.id = next;
+  }
+}
+
+void Session::Play(Input input) {
+  Start((input.Byte() & 1) != 0);
+  for (int count = 0; !input.empty() && count < 64; ++count) {
+    const uint8_t what = input.Byte() % 16;
+    switch (what) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+        Ask(what, input);
+        break;
+      case 5:
+        link_->Cancel(Pick(input.Byte()));
+        break;
+      case 6:
+        link_->Release(input.Byte());
+        break;
+      case 7:
+        link_->Forget(input.Byte());
+        break;
+      case 8:
+        link_->Shutdown(std::chrono::milliseconds(1));
+        break;
+      case 9:
+        link_->Kill("It was asked for.");
+        break;
+      case 10:
+        process_.End();
+        break;
+      case 11:
+        process_.socket.reset();
+        break;
+      case 12:
+        Read();
+        break;
+      case 13:
+        SendBytes(input.Bytes(input.Byte()));
+        break;
+      default:
+        SendFrame(input);
+        break;
+    }
+  }
+  link_.reset();
+  // The link is gone: whatever was asked has been answered, and nothing comes any more.
+  HPVMD_CHECK(ends_ == 1);
+  for (const Request& request : requests_) {
+    HPVMD_CHECK(request.answers == 1);
+  }
+}
+
+}  // namespace
+}  // namespace hpvm
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hpvm;
+  static ExecutorHub* const hub = ExecutorHub::Create()->release();
+  Session(*hub).Play(Input(data, size));
+  return 0;
+}

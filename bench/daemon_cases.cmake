@@ -1,7 +1,7 @@
 # The cases that need the daemon, the client library and gRPC; included by bench/CMakeLists.txt.
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
-set(out ${CMAKE_BINARY_DIR}/generated/bench)
+set(out ${CMAKE_BINARY_DIR}/generated/bench/service)
 set(peer_proto ${CMAKE_CURRENT_SOURCE_DIR}/service/peer.proto)
 file(MAKE_DIRECTORY ${out})
 add_custom_command(

@@ -9,9 +9,9 @@
 #include "client/status.h"
 #include "grpcpp/grpcpp.h"
 
-#include "bench/peer.grpc.pb.h"
 #include "bench/processes.h"
 #include "bench/registry.h"
+#include "bench/service/peer.grpc.pb.h"
 #include "bench/service/run_calls.h"
 #include "bench/service/service_daemon.h"
 

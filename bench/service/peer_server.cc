@@ -5,7 +5,7 @@
 
 #include "grpcpp/grpcpp.h"
 
-#include "bench/peer.grpc.pb.h"
+#include "bench/service/peer.grpc.pb.h"
 
 namespace hpvm::bench {
 namespace {

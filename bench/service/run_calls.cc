@@ -8,7 +8,7 @@
 #include "client/status.h"
 #include "grpcpp/grpcpp.h"
 
-#include "bench/peer.grpc.pb.h"
+#include "bench/service/peer.grpc.pb.h"
 #include "hpvm/v1/service.grpc.pb.h"
 
 namespace hpvm::bench {
